@@ -7,8 +7,8 @@ use std::time::Duration;
 use ivr::document::Document;
 use ivr::request::{Method, Target};
 use ivr::script::{
-    Answer, Call, ConferenceEvent, Direction, Effect, Id, LegEvent, Plan, QueueEvent, QueueResult, Recorded,
-    Role, Script, Speech, Start, StreamEvent,
+    Call, ConferenceEvent, Direction, Effect, FetchResponse, Id, LegEvent, Plan, QueueEvent, QueueResult,
+    Recorded, Role, Script, Speech, Start, StreamEvent,
 };
 use libfuzzer_sys::fuzz_target;
 use stdx::Instant;
@@ -36,7 +36,7 @@ fn perform(events: &[u8], document: &[u8]) {
     }
     script.handle_hangup(now, &mut out);
     look(&mut out, &mut last, &mut ended);
-    script.handle_wake(script.deadline(), &mut out);
+    script.expire(script.deadline(), &mut out);
     look(&mut out, &mut last, &mut ended);
     assert!(ended && script.is_ended());
 }
@@ -68,10 +68,10 @@ fn happen(script: &mut Script, now: &mut Instant, event: u8, id: Id, document: &
     match event % 24 {
         0 => {
             *now = script.deadline().min(*now + Duration::from_secs(100_000));
-            script.handle_wake(*now, out);
+            script.expire(*now, out);
         }
         1 => {
-            let answer = Answer { status: 200, body: document.to_vec(), ..Answer::default() };
+            let answer = FetchResponse { status: 200, body: document.to_vec(), ..FetchResponse::default() };
             script.handle_fetched(*now, id, Ok(answer), out);
         }
         2 => script.handle_answered(*now, out),
@@ -93,7 +93,12 @@ fn happen(script: &mut Script, now: &mut Instant, event: u8, id: Id, document: &
         18 => script.handle_stream(*now, id, StreamEvent::Ended, out),
         19 => script.handle_referred(*now, id, 202, out),
         20 => script.handle_speech(*now, Speech { text: "a".into(), is_final: false, confidence: None }, out),
-        21 => script.handle_fetched(*now, id, Ok(Answer { status: 500, ..Answer::default() }), out),
+        21 => script.handle_fetched(
+            *now,
+            id,
+            Ok(FetchResponse { status: 500, ..FetchResponse::default() }),
+            out,
+        ),
         22 => script.redirect(*now, Start::Document(document.to_vec()), out),
         _ => script.hang_up(*now, out),
     }

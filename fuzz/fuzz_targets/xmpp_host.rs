@@ -12,7 +12,7 @@ use chat::{
 };
 use libfuzzer_sys::fuzz_target;
 use stdx::Instant;
-use xmpp::ConnectionId;
+use xmpp::{ConnectionId, ShardAddress};
 use xmpp::c2s::BindRequest;
 use xmpp::{Element, Jid, ns, stanza, xml};
 
@@ -70,7 +70,7 @@ fn settings() -> Settings {
 }
 
 fn edge(number: usize) -> ConnectionId {
-    ConnectionId { shard: 0, connection: number as u64 }
+    ConnectionId { shard: ShardAddress::default(), connection: number as u64 }
 }
 
 struct World {

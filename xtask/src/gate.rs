@@ -34,7 +34,7 @@ const fn real(
     RealTests { package, source, name, modules }
 }
 
-static REAL: [RealTests; 17] = [
+static REAL: [RealTests; 19] = [
     real("server", "tests/live/main.rs", "live", &[]),
     real("server", "tests/net/main.rs", "net", &[]),
     real("server", "tests/operate/main.rs", "operate", &[]),
@@ -51,8 +51,10 @@ static REAL: [RealTests; 17] = [
     real("interop", "tests/accounts.rs", "accounts", &[]),
     real("interop", "tests/administration.rs", "administration", &[]),
     real("interop", "tests/belfry.rs", "belfry", &[]),
+    real("interop", "tests/council.rs", "council", &[]),
     real("interop", "tests/federation.rs", "federation", &[]),
     real("interop", "tests/loads.rs", "loads", &[]),
+    real("interop", "tests/membership.rs", "membership", &[]),
     real("interop", "tests/rest.rs", "rest", &[]),
     real("interop", "tests/ringer.rs", "ringer", &[]),
     real("interop", "tests/stand_in.rs", "stand_in", &[]),

@@ -29,7 +29,12 @@ impl Default for HealthSettings {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HealthEffect {
     /// Send OPTIONS there; `handle_probe_result` with the same number.
-    Probe { target: Target, probe: u64 },
+    Probe {
+        /// The target that is probed.
+        target: Target,
+        /// The number of this probe, never used twice.
+        probe: u64,
+    },
     /// From now on these are down, and only these: give them to `Plan::decide`.
     Down(Arc<DownTargets>),
 }

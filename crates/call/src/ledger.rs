@@ -33,38 +33,59 @@ pub struct CallEvent {
     /// A hash of the callee's tag, in `Answered` and `Ended`: one INVITE may be answered by several callees, and the
     /// call ends with the dialog that was answered first.
     pub leg: u64,
+    /// The phase that began.
     pub kind: CallEventKind,
 }
 
 /// The phases of a call that an edge reports to the ledger.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CallEventKind {
+    /// The INVITE was forwarded, or taken by an application.
     Started {
+        /// Call-ID of the INVITE.
         call_id: Box<str>,
+        /// The URI in its From.
         from: Box<str>,
+        /// The URI in its To.
         to: Box<str>,
+        /// The account that places it, `user@domain`.
         account: Option<Box<str>>,
+        /// The account that is called, when it is one of ours.
         callee: Option<Box<str>>,
     },
     /// It was refused before it went anywhere: a record at once, and no other event.
     Refused {
+        /// Call-ID of the INVITE.
         call_id: Box<str>,
+        /// The URI in its From.
         from: Box<str>,
+        /// The URI in its To.
         to: Box<str>,
+        /// The account that places it, `user@domain`.
         account: Option<Box<str>>,
+        /// The account that is called, when it is one of ours.
         callee: Option<Box<str>>,
+        /// The status of the response.
         code: u16,
+        /// Its reason phrase.
         reason: Box<str>,
     },
+    /// A provisional response says that the callee is alerted.
     Ringing,
+    /// A 2xx to the INVITE.
     Answered,
     /// A final answer that is no success, or none at all.
     Failed {
+        /// The status of the final response; 0 when there was none.
         code: u16,
+        /// Its reason phrase.
         reason: Box<str>,
     },
+    /// The call was up and has ended.
     Ended {
+        /// The party that ended it.
         by: EndedBy,
+        /// The text for the call record.
         reason: Box<str>,
     },
 }
@@ -72,7 +93,9 @@ pub enum CallEventKind {
 /// The party that ended a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum EndedBy {
+    /// The party that sent the INVITE.
     Caller,
+    /// The party that answered it.
     Callee,
     /// We ended it, or stopped.
     Server,
@@ -83,20 +106,29 @@ pub enum EndedBy {
 /// One call as it is charged and listed, written at its end (CDR).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallRecord {
+    /// Call-ID of the INVITE.
     pub call_id: Box<str>,
+    /// The URI in its From.
     pub from: Box<str>,
+    /// The URI in its To.
     pub to: Box<str>,
     /// The account that placed it, when one did.
     pub account: Option<Box<str>>,
     /// The account that was called, when it is one of ours.
     pub callee: Option<Box<str>>,
+    /// The time of the INVITE.
     pub start: Instant,
+    /// The time of the first `CallEventKind::Ringing`.
     pub ringing: Option<Instant>,
+    /// The time of the first 2xx.
     pub answer: Option<Instant>,
+    /// The time of `CallEventKind::Ended`, `Failed` or `Refused`.
     pub end: Instant,
     /// The final answer: 200 when it was answered. 0 when there was none.
     pub code: u16,
+    /// The reason phrase of the final response, or the reason of the end.
     pub reason: Box<str>,
+    /// The party that ended it.
     pub ended_by: EndedBy,
 }
 
@@ -107,9 +139,13 @@ pub struct LedgerCounts {
     pub live: usize,
     /// The calls of these that were answered.
     pub answered: usize,
+    /// Calls that began since the start, without refused ones.
     pub started_total: u64,
+    /// Calls that were answered since the start.
     pub answered_total: u64,
+    /// Calls that failed since the start.
     pub failed_total: u64,
+    /// Calls whose end no edge reported in time, since the start.
     pub lost_total: u64,
     /// Calls without a record: the ledger was full, or strangers had too many refused at once.
     pub unrecorded_total: u64,

@@ -1,5 +1,7 @@
 //! Call control: the routing plan, the health of its targets, and the ledger of calls.
 
+#![warn(missing_docs)]
+
 mod allowance;
 pub mod health;
 pub mod ledger;

@@ -27,6 +27,7 @@ use crate::target::{DownTargets, Member, RouteTarget, Target};
 /// The domains and routes of this server.
 #[derive(Clone, Debug, Default)]
 pub struct PlanSettings {
+    /// The domains whose accounts are ours.
     pub domains: Vec<Box<str>>,
     /// Other spellings of the domains, each with the domain that it means: A-labels (RFC 5890).
     pub spellings: Vec<(Box<str>, Box<str>)>,
@@ -41,6 +42,7 @@ pub struct PlanSettings {
 /// One route, as data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Route {
+    /// The operator's name for it, in logs and metrics.
     pub name: Box<str>,
     /// Lower goes first.
     pub priority: u16,
@@ -49,6 +51,7 @@ pub struct Route {
     pub pattern: Box<str>,
     /// A glob for the domain, which need not be served by us. `None`: any that is.
     pub domain: Option<Box<str>>,
+    /// The targets; `Member` has their order.
     pub targets: Vec<Member>,
     /// Digits (or characters) to take from the front, after a `+`.
     pub strip: u8,
@@ -78,6 +81,7 @@ pub enum Caller<'a> {
     /// As `Plan::trunk_of` named it, by nothing but a source address that can be forged: it reaches accounts, also by
     /// routes that lead to one, and no other system.
     Address(&'a str),
+    /// Neither an account nor a configured peer.
     Stranger,
 }
 
@@ -99,7 +103,9 @@ pub struct PlanRequest<'a> {
     pub user: &'a str,
     /// With or without the brackets of an IPv6 address, in any case.
     pub host: &'a str,
+    /// The port of the Request-URI; `None` where it has none.
     pub port: Option<u16>,
+    /// The sender, as far as it is proved.
     pub caller: Caller<'a>,
 }
 
@@ -108,17 +114,25 @@ pub struct PlanRequest<'a> {
 pub enum Decision {
     /// An address of ours, whether or not there is such an account.
     Local {
+        /// The user part, unescaped.
         user: Box<str>,
+        /// The served domain, in its canonical spelling.
         domain: Box<str>,
     },
     /// Try them in this order, with this user part.
     Targets {
+        /// The name of the route.
         route: Box<str>,
+        /// The user part after the route's rewriting.
         user: Box<str>,
+        /// The lowest priority first.
         groups: Vec<TargetGroup>,
     },
+    /// The request goes nowhere.
     Refuse {
+        /// The status of the response.
         code: u16,
+        /// Its reason phrase.
         reason: &'static str,
     },
 }
@@ -126,14 +140,18 @@ pub enum Decision {
 /// Targets of one priority, in the order to try them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TargetGroup {
+    /// As in `Member::priority`.
     pub priority: u16,
+    /// The first is tried first.
     pub targets: Vec<Target>,
 }
 
 /// A route that cannot be, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlanError {
+    /// The name of the route.
     pub route: Box<str>,
+    /// A sentence for the operator.
     pub problem: String,
 }
 

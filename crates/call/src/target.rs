@@ -10,29 +10,43 @@ use std::str::FromStr;
 pub struct Target {
     /// A name, or an address without brackets; in lower case.
     pub host: Box<str>,
+    /// `None`: SRV records or the transport's default port (RFC 3263 §4.2).
     pub port: Option<u16>,
+    /// `None`: NAPTR and SRV records decide (RFC 3263 §4.1).
     pub transport: Option<TargetTransport>,
 }
 
 /// The transport of a SIP target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum TargetTransport {
+    /// UDP.
     Udp,
+    /// TCP.
     Tcp,
+    /// TLS over TCP.
     Tls,
 }
 
 /// The target that an operator writes behind a pattern: `gw.example.net:5080;transport=tcp` or `account:bob@example.com`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RouteTarget {
+    /// Another SIP system.
     Peer(Target),
-    Account { user: Box<str>, domain: Box<str> },
+    /// An account of ours.
+    Account {
+        /// The user part, unescaped.
+        user: Box<str>,
+        /// A served domain.
+        domain: Box<str>,
+    },
 }
 
 /// One target of a route. Lower priorities are tried first; among equals, weights share the calls.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
+    /// The target itself.
     pub to: RouteTarget,
+    /// 0 is tried first.
     pub priority: u16,
     /// Zero: only when those with a weight have failed.
     pub weight: u16,

@@ -68,7 +68,7 @@ const COMMANDS: &[Command] = &[
         run: announce,
     },
     Command { node: "delete-motd", name: "Delete the message of the day", fields: &[], run: delete_motd },
-    Command { node: "edit-motd", name: "Change the message of the day", fields: DAY, run: edit_motd },
+    Command { node: EDIT_MOTD, name: "Change the message of the day", fields: DAY, run: edit_motd },
     Command {
         node: "end-user-session",
         name: "End sessions of users",
@@ -92,6 +92,7 @@ pub(super) const MAX: &[Field] = &[("max_items", "list-single", "How many at mos
 const MAX_ITEMS: [&str; 7] = ["25", "50", "75", "100", "150", "200", "none"];
 
 const MOTD: &str = "motd";
+const EDIT_MOTD: &str = "edit-motd";
 const CURRENT: &str = "current";
 
 /// Forms that are being filled in, and messages of the day by domain.
@@ -165,9 +166,13 @@ fn begin(
             return Err(fault(Condition::BadRequest, "bad-action"));
         }
         let session: Box<str> = token(&mut host.rng)[..16].into();
+        if known.node == EDIT_MOTD {
+            ask_for_motd(host, now, known, iq, session, out);
+            return Ok(None);
+        }
         if !known.fields.is_empty() {
             host.commands.open.insert_until(now + PATIENCE, session.clone(), (iq.from.clone(), known.node));
-            return Ok(Some(known.ask(node, &session)));
+            return Ok(Some(known.ask(node, &session, None)));
         }
         (known.run)(host, now, &Form::new(iq, node, &session, Vec::new()), out);
         return Ok(None);
@@ -223,7 +228,8 @@ pub(super) fn form(kind: &'static str) -> Element {
 }
 
 impl Command {
-    fn ask(&self, node: &str, session: &str) -> Element {
+    /// The form; its text and subject are those of `current`, if there is one.
+    fn ask(&self, node: &str, session: &str, current: Option<&Element>) -> Element {
         let complete = Element::new("complete", ns::COMMANDS);
         let actions = Element::new("actions", ns::COMMANDS).with("execute", "complete").child(complete);
         let title = Element::new("title", ns::DATA).text(self.name);
@@ -233,7 +239,8 @@ impl Command {
             let options = options
                 .iter()
                 .map(|option| Element::new("option", ns::DATA).with("label", *option).child(value(option)));
-            field(var, kind).with("label", *label).children(required).children(options)
+            let values = current.into_iter().flat_map(|message| values_of(var, message));
+            field(var, kind).with("label", *label).children(required).children(values).children(options)
         });
         let form = form("form").child(title).children(fields);
         status(node, session, "executing").child(actions).child(form)
@@ -259,6 +266,13 @@ impl Command {
         }
         Ok(values)
     }
+}
+
+/// The values of a field for a message of the day: a value for each line of its text.
+fn values_of(var: &str, message: &Element) -> Vec<Element> {
+    let name = if var == SUBJECT.0 { "subject" } else { "body" };
+    let text = message.content_of(name, ns::CLIENT);
+    text.iter().flat_map(|text| text.lines()).map(value).collect()
 }
 
 impl Form {
@@ -476,15 +490,47 @@ pub(super) fn send_motd(host: &mut Host, now: Instant, key: Key, out: &mut Outbo
         }
         return;
     }
+    // When it cannot be read, the next session asks again.
+    with_motd(host, domain, out, move |host, now, motd, out| {
+        if let Ok(Some(message)) = motd {
+            send_from_domain(host, now, key, message, out);
+        }
+    });
+}
+
+/// XEP-0133 §4.25: the form has the current message.
+fn ask_for_motd(
+    host: &mut Host,
+    now: Instant,
+    known: &'static Command,
+    iq: &IqRequest<'_>,
+    session: Box<str>,
+    out: &mut Outbox,
+) {
+    let opened = (iq.from.clone(), known.node);
+    host.commands.open.insert_until(now + PATIENCE, session.clone(), opened);
+    let (domain, iq) = (iq.to.domain().into(), iq.iq.clone());
+    with_motd(host, domain, out, move |host, _, motd, out| {
+        let node = format!("{PREFIX}{}", known.node);
+        let form = motd.map(|motd| Some(known.ask(&node, &session, motd.as_ref())));
+        host.answer(&iq, form, out);
+    });
+}
+
+/// Reads the message of the day of a domain; what memory has of it meanwhile goes before.
+fn with_motd(
+    host: &mut Host,
+    domain: Box<str>,
+    out: &mut Outbox,
+    then: impl FnOnce(&mut Host, Instant, Result<Option<Element>, StanzaError>, &mut Outbox) + 'static,
+) {
     let Ok(owner) = Bare::parse(&domain) else { return };
     let query = Box::new(ItemQuery::newest());
     host.store.load(Load::Items { owner, node: MOTD.into(), query }, out, move |host, now, result, out| {
-        // When it cannot be read, the next session asks again.
-        let Ok(page) = items_of(result) else { return };
-        let motd = page.items.into_iter().next().map(|(_, _, message)| message);
-        let motd = host.commands.motd.entry(domain).or_insert(motd);
-        if let Some(message) = motd.clone() {
-            send_from_domain(host, now, key, message, out);
-        }
+        let motd = items_of(result).map(|page| {
+            let motd = page.items.into_iter().next().map(|(_, _, message)| message);
+            host.commands.motd.entry(domain).or_insert(motd).clone()
+        });
+        then(host, now, motd, out);
     });
 }

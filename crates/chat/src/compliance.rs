@@ -95,13 +95,13 @@ const STREAMS: &[Specification] = &[
         "crates/server/src/xmpp/streams/mod.rs",
         "clients' connections with TLS from the first byte, and ALPN",
     ),
-    of("XEP-0386", "Bind 2", "1.0.1", Level::Complete, "crates/xmpp/src/c2s/sasl2.rs", ""),
+    of("XEP-0386", "Bind 2", "1.0.1", Level::Complete, "crates/xmpp/src/c2s/sign_in/sasl2.rs", ""),
     of(
         "XEP-0388",
         "Extensible SASL Profile",
         "1.0.4",
         Level::Complete,
-        "crates/xmpp/src/c2s/sasl2.rs",
+        "crates/xmpp/src/c2s/sign_in/sasl2.rs",
         "no tasks: a success is always the end",
     ),
     of(
@@ -294,92 +294,11 @@ pub const TABLES: &[&str] = &[
 ];
 
 /// Requirements that no test of ours shows: the specification, its section, and the requirement.
-pub const UNTESTED: &[(&str, &str, &str)] = &[
-    (
-        "RFC 6120",
-        "4.4",
-        "a stream that this server closes waits for the other closing tag (SHOULD): the connection is closed",
-    ),
-    ("RFC 6120", "4.6.3", "white space is sent to keep a connection alive (MAY): the server sends none"),
-    ("RFC 6120", "4.9.3.11", "invalid-xml: the server does not validate against schemas (§11.4, a MAY)"),
-    ("RFC 6120", "4.9.3.15", "remote-connection-failed: never sent on a stream"),
-    (
-        "RFC 6120",
-        "4.9.3.23",
-        "unsupported-feature, for another server that requires a feature that this one lacks",
-    ),
-    ("RFC 6120", "5.3.5", "a TLS renegotiation: there is none in TLS 1.3, and none is asked for in TLS 1.2"),
-    (
-        "RFC 6120",
-        "6.5.2",
-        "account-disabled: `not-authorized`, so that strangers cannot tell disabled accounts from others",
-    ),
-    (
-        "RFC 6120",
-        "6.5.4",
-        "encryption-required: without TLS a mechanism is answered by `invalid-mechanism`, as none is offered",
-    ),
-    ("RFC 6120", "6.5.9", "mechanism-too-weak: a mechanism that is too weak is not offered"),
-    ("RFC 6120", "8.3.3", "gone, redirect: addresses do not move"),
-    (
-        "RFC 6121",
-        "3.1.2",
-        "a request that stays without an answer is sent again by the server (SHOULD): only the client sends it again",
-    ),
-    ("RFC 6121", "4.3.2", "the answer for an account that has moved: accounts do not move"),
-    ("XEP-0030", "3.1", "no two identities of the same category, type and language"),
-    (
-        "XEP-0030",
-        "7",
-        "the conditions that are for services which make discovery a matter of rights: not-allowed, forbidden",
-    ),
-    ("XEP-0060", "6.1.3", "payment-required, presence and rosters at a service: it has none of these"),
-    ("XEP-0060", "6.1.6", "several subscriptions of one address (MAY): not built, the first is answered"),
-    ("XEP-0060", "6.3", "options of subscriptions (OPTIONAL): not built, `feature-not-implemented`"),
-    ("XEP-0060", "7.1.2", "an event notification has an id (SHOULD): it has none"),
-    ("XEP-0060", "8.2", "a time after which an item is removed (`pubsub#item_expire`): not built"),
-    (
-        "XEP-0060",
-        "8.7",
-        "requests that wait, by a command `get-pending` (MAY): not built, they are in the list of §8.8.1",
-    ),
-    (
-        "XEP-0060",
-        "8.8.2.4",
-        "several subscriptions or affiliations at once of which one cannot be: none is changed, and the answer does not list the others",
-    ),
-    ("XEP-0060", "8.9.4", "a user whose affiliation changes hears of it (MAY): not sent"),
-    (
-        "XEP-0060",
-        "9",
-        "subscriptions by presence, at a service: it has no rosters; accounts' are in `pep.rs`",
-    ),
-    ("XEP-0133", "4.11", "lists of servers to block or to let in (§4.12 too): not built, `item-not-found`"),
-    ("XEP-0133", "4.25", "the form has the current message of the day (SHOULD): it is empty"),
-    ("XEP-0133", "4.27", "a welcome message (§4.28 too): not built, `item-not-found`"),
-    (
-        "XEP-0133",
-        "4.29",
-        "administrators, restart and shutdown (§4.30, §4.31): the operator's, `item-not-found`",
-    ),
-    ("XEP-0198", "3", "a second `<enable/>` ends the stream (SHOULD): it is answered by `<failed/>`"),
-    ("XEP-0198", "3", "`location`, where a client had better resume (MAY): never said"),
-    ("XEP-0198", "4", "a last `<a/>` before a stream is closed (SHOULD)"),
-    ("XEP-0313", "3", "ids cannot be predicted: 32 bits of each are random, and no test looks at them"),
-    (
-        "XEP-0313",
-        "3.2",
-        "messages that a limit deletes are the oldest, and their ids are not used again: no test",
-    ),
-    (
-        "XEP-0313",
-        "4.1.1",
-        "`with` in the archive of a room is an occupant's address: no test shows that a real one matches nothing",
-    ),
-    ("XEP-0313", "4.1.4", "`include-groupchat` (RECOMMENDED): not supported, and not announced"),
-    ("XEP-0313", "4.3.2", "`stable='false'` for a result that may change: no result does"),
-    ("XEP-0313", "6.1.2", "changes of a room's subject are archived (SHOULD): they are not"),
-];
+pub const UNTESTED: &[(&str, &str, &str)] = &[(
+    "RFC 6120",
+    "5.3.5",
+    "a TLS renegotiation: there is none in TLS 1.3, and none is asked for in TLS 1.2",
+)];
 
 /// One line of the compliance suites (XEP-0479) that a server has to meet.
 #[derive(Clone, Copy, Debug)]

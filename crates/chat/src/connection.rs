@@ -317,7 +317,12 @@ pub(super) fn close_session(
     condition: &'static str,
     out: &mut Outbox,
 ) {
-    if let Some(edge) = host.accounts.sessions.get(key).and_then(|session| session.edge) {
+    if let Some(session) = host.accounts.sessions.get(key)
+        && let Some(edge) = session.edge
+    {
+        // XEP-0198 §4: the last acknowledgement comes before the end of the stream.
+        let element = session.sm.as_ref().map(|sm| sm.acknowledgement());
+        out.extend(element.map(|element| Effect::Deliver { edge, element }));
         host.accounts.by_edge.remove(&edge);
         out.push(Effect::Close { edge, condition });
     }

@@ -123,13 +123,13 @@ impl Sm {
             return None;
         }
         self.asked_at = None;
-        Some(self.answer())
+        Some(self.acknowledgement())
     }
 
     /// The client asks with `<r/>`.
     pub(super) fn handle_request(&mut self) -> Element {
         self.asked_at = (self.handled() < self.received).then_some(self.received);
-        self.answer()
+        self.acknowledgement()
     }
 
     /// The client answers with `<a/>`. A question to it may follow.
@@ -152,7 +152,8 @@ impl Sm {
         Ok((!self.queue.is_empty() && self.wants_to_ask()).then(|| self.ask()))
     }
 
-    fn answer(&self) -> Element {
+    /// Tells the client how many of its stanzas are handled.
+    pub(super) fn acknowledgement(&self) -> Element {
         Element::new("a", ns::SM).with("h", self.h())
     }
 

@@ -1,4 +1,5 @@
-//! The bucket of an address, which decides the shard that owns it. There are 4,096, the same in every version.
+//! The bucket of an address, which decides the shard that owns it, and the slot of a call, which decides the shard that
+//! works on it. There are 4,096 of each, the same in every version.
 
 use stdx::hash::Keyed;
 
@@ -20,14 +21,38 @@ impl Bucket {
         Bucket(u16::try_from(hash % u64::from(BUCKETS)).expect("the remainder is below BUCKETS"))
     }
 
+    /// The bucket with this number; none if it is not below [`BUCKETS`].
+    pub fn with_number(number: u16) -> Option<Bucket> {
+        (number < BUCKETS).then_some(Bucket(number))
+    }
+
     /// The bucket's number, below [`BUCKETS`].
     pub fn number(self) -> u16 {
         self.0
     }
 
-    /// The shard that owns the bucket, fixed while the process runs; `shards` is their number.
+    /// The shard that owns the bucket in a process with so many shards.
     pub fn shard(self, shards: u16) -> u16 {
         self.0 % shards
+    }
+}
+
+/// As [`KEY`], for calls: the same Call-ID leads to the same slot at every node.
+const CALL_KEY: [u8; 16] = *b"belfry's workers";
+
+/// One of [`BUCKETS`] shares of all calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct CallSlot(u16);
+
+impl CallSlot {
+    /// The slot of a call's name: a Call-ID, or the name of a room in which calls are mixed.
+    pub fn of(call: &[u8]) -> CallSlot {
+        CallSlot(u16::try_from(Keyed::new(CALL_KEY).hash(call) % u64::from(BUCKETS)).expect("below BUCKETS"))
+    }
+
+    /// The slot's number, below [`BUCKETS`].
+    pub fn number(self) -> u16 {
+        self.0
     }
 }
 

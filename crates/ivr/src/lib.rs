@@ -3,6 +3,8 @@
 //! Bytes and time in, effects out. The caller that drives a [`Script`] fetches, plays, dials and records;
 //! this crate decides.
 
+#![warn(missing_docs)]
+
 pub mod document;
 pub mod limits;
 pub mod request;

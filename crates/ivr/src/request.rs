@@ -8,7 +8,9 @@ use crate::signature;
 /// The HTTP method of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Method {
+    /// The form is the query of the URL.
     Get,
+    /// The form is the body.
     #[default]
     Post,
 }
@@ -35,7 +37,9 @@ impl Method {
 /// Where to ask, and how. In a document the URL may be relative; in an effect it never is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
+    /// A reference of RFC 3986.
     pub url: String,
+    /// The method with which the URL is requested.
     pub method: Method,
 }
 
@@ -45,15 +49,18 @@ pub type Form = Vec<(String, String)>;
 /// One HTTP request to an application.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
+    /// The method; it decides where the form goes.
     pub method: Method,
     /// Absolute, `http` or `https`, without what a GET adds to it.
     pub url: String,
+    /// The parameters, in their order.
     pub form: Form,
 }
 
 /// A request as it goes on the wire.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wire {
+    /// The request URI, with the query of a GET.
     pub url: String,
     /// `application/x-www-form-urlencoded`, UTF-8. None for GET.
     pub body: Option<String>,
@@ -165,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_http_url_is_refused() {
+    fn references_that_are_no_http_url_are_refused() {
         for reference in ["g:h", "file:///etc/passwd", "javascript:1", "http://", "http://[::1", "data:,x"] {
             assert_eq!(resolve(Some("http://a/b"), reference, &["http", "https"]), None, "{reference}");
         }

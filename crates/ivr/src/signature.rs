@@ -51,8 +51,9 @@ mod tests {
         ])
     }
 
+    /// The examples of Twilio's page about webhook security.
     #[test]
-    fn twilios_vectors() {
+    fn signatures_match_twilios_examples() {
         for (url, signature) in [
             ("https://mycompany.com/myapp.php?foo=1&bar=2", "RSOYDt4T1cUTdK1PDd93/VVr8B8="),
             ("http://mycompany.com:1234/myapp.php?foo=1&bar=2", "Zmvh+3yNM1Phv2jhDCwEM3q5ebU="),

@@ -14,7 +14,8 @@ use super::mix::UserAction;
 use super::model::{TimerName, XmppLoad};
 use super::stanzas;
 use super::user::{PendingRequest, User, UserState};
-use super::user_pool::{PoolContext, UserPool};
+use super::user_pool::PoolContext;
+use super::user_sessions::UserSessions;
 use super::user_timers::{UserTimer, UserTimers};
 
 /// The number of draws for a contact that must be signed in.
@@ -33,7 +34,7 @@ pub(super) struct UserActions<'a> {
     pub(super) timers: &'a mut UserTimers,
 }
 
-impl UserPool {
+impl UserSessions {
     /// The user at this slot, for its next action.
     pub(super) fn actions(&mut self, slot: u32) -> UserActions<'_> {
         UserActions {

@@ -10,7 +10,6 @@ use xmpp::xml::{Prefixes, escape, parse};
 use xmpp::{Element, ns};
 
 use super::failure::FailureCause;
-use super::user::UserState;
 use super::user_pool::{PoolContext, UserPool};
 
 /// Connections of a session.
@@ -256,13 +255,15 @@ impl UserPool {
     pub fn handle_payload(&mut self, slot: u32, said: &ReceivedPayload, ctx: &mut PoolContext<'_>) {
         for element in &said.elements {
             // Payload of a session that is over belongs neither to that session nor to the one that follows it.
-            if !self.has_stream(slot) {
+            if !self.sessions.users[slot as usize].has_stream() {
                 return;
             }
             self.handle_element(slot, element, ctx);
         }
-        let Some(end) = said.end.as_ref().filter(|_| self.has_stream(slot)) else { return };
-        let name = self.chat.people.name(self.users[slot as usize].number);
+        let Some(end) = said.end.as_ref().filter(|_| self.sessions.users[slot as usize].has_stream()) else {
+            return;
+        };
+        let name = self.sessions.chat.people.name(self.sessions.users[slot as usize].number);
         match end {
             BoshEnd::Condition(condition) => {
                 ctx.out.errors.push(format!("{name}'s session ends, {condition}"));
@@ -277,12 +278,7 @@ impl UserPool {
             }
             BoshEnd::Closed => {}
         }
-        self.fail(slot, end.cause(), ctx);
-    }
-
-    fn has_stream(&self, slot: u32) -> bool {
-        let user = &self.users[slot as usize];
-        user.has_connection() && !matches!(user.phase, UserState::Connecting)
+        self.sessions.fail(slot, end.cause(), ctx);
     }
 }
 

@@ -10,7 +10,8 @@ use xmpp::xml::Framer;
 use xmpp::{Element, ns};
 
 use super::user::UserState;
-use super::user_pool::{ConnectionCommand, PoolContext, UserPool};
+use super::user_pool::{ConnectionCommand, PoolContext};
+use super::user_sessions::UserSessions;
 
 /// The cause of a failed sign-in, a lost session or a refused request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -159,7 +160,7 @@ impl PoolContext<'_> {
 /// Refusals that are kept word by word until the driver takes them: they are mostly the same.
 const QUOTES: usize = 4;
 
-impl UserPool {
+impl UserSessions {
     /// The server's own words: condition and text of a stanza's, stream's or SASL's error.
     pub(super) fn quote_refusal(&self, slot: u32, refusal: &Element, ctx: &mut PoolContext<'_>) {
         if ctx.out.errors.len() >= QUOTES {

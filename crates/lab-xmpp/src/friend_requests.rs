@@ -6,7 +6,8 @@ use super::limits::ASKING;
 use super::load_state::LoadStage;
 use super::stanzas;
 use super::user::UserState;
-use super::user_pool::{PoolContext, UserPool};
+use super::user_pool::PoolContext;
+use super::user_sessions::UserSessions;
 
 /// Users that send subscription requests now, and those that wait for their turn. The server never has more of them
 /// than it can answer soon, however many users there are.
@@ -16,7 +17,7 @@ pub(super) struct FriendRequestQueue {
     later: VecDeque<u32>,
 }
 
-impl UserPool {
+impl UserSessions {
     pub(super) fn begin_friend_requests(&mut self, ctx: &mut PoolContext<'_>) {
         if self.chat.befriend {
             self.asking.later = self.slots().collect();

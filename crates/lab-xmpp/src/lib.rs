@@ -4,7 +4,7 @@
 //! shard with their timers. `lab::engine::xmpp_load` has the sockets. No module here reads a clock or opens a
 //! socket.
 //!
-//! [`UserPool`] takes all inputs of a shard; `UserActions` is one user while it acts; `MessageLedger` has skipped and refused
+//! [`UserPool`] takes all inputs of a shard and lets its `UserSessions` react; `UserActions` is one user while it acts; `MessageLedger` has skipped and refused
 //! messages, `UserTimers` the wheel, `StageLeader` (of the first shard) the decision on the next stage. [`LoadState`] is the state of
 //! all shards; with worker processes it lies in memory that they share (`docs/decisions/0015`).
 
@@ -36,6 +36,7 @@ mod tests;
 mod user;
 mod user_directory;
 mod user_pool;
+mod user_sessions;
 mod user_timers;
 mod waiting_messages;
 

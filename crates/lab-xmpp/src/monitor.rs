@@ -12,7 +12,8 @@ use super::message_mark::MessageMark;
 use super::mix::UserAction;
 use super::model::TimerName;
 use super::user::UserState;
-use super::user_pool::{PoolContext, UserPool};
+use super::user_pool::PoolContext;
+use super::user_sessions::UserSessions;
 
 /// In this order, over and over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,7 +69,7 @@ impl MonitorPair {
     }
 }
 
-impl UserPool {
+impl UserSessions {
     pub(super) fn is_monitor(&self, slot: u32) -> bool {
         self.pairs.first().is_some_and(|pair| slot >= pair.slot)
     }

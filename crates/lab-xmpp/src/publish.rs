@@ -50,23 +50,23 @@ impl UserPool {
     ) {
         let is_refused = answer.attr("type") != Some("result") && !is(answer, "conflict");
         if is_refused {
-            self.quote_refusal(slot, answer, ctx);
+            self.sessions.quote_refusal(slot, answer, ctx);
         }
         if is_refused && FailureCause::of_stanza_error(answer) == FailureCause::Throttled {
-            self.shared.set_node_exists(false);
+            self.sessions.shared.set_node_exists(false);
             return ctx.fail(FailureCause::Throttled);
         }
-        self.shared.set_node_exists(true);
-        let id = self.users[slot as usize].next_id();
-        let then = self.actions(slot).write_node_request(action, id, ctx);
-        self.users[slot as usize].asked = Some(PendingRequest { id, sent: ctx.now, then, ..asked });
-        self.set_response_deadline(slot, ctx.now + self.chat.patience);
+        self.sessions.shared.set_node_exists(true);
+        let id = self.sessions.users[slot as usize].next_id();
+        let then = self.sessions.actions(slot).write_node_request(action, id, ctx);
+        self.sessions.users[slot as usize].asked = Some(PendingRequest { id, sent: ctx.now, then, ..asked });
+        self.sessions.set_response_deadline(slot, ctx.now + self.sessions.chat.patience);
     }
 
     /// The node was removed or never existed: the next user creates it.
     pub(super) fn handle_missing_node(&self, answer: &Element) {
         if is(answer, "item-not-found") {
-            self.shared.set_node_exists(false);
+            self.sessions.shared.set_node_exists(false);
         }
     }
 }

@@ -10,11 +10,37 @@ use super::message_ledger::MessageOrder;
 use super::message_mark::{DIRECTED, MessageMark};
 use super::model::TimerName;
 use super::stanzas;
-use super::user::PendingRequest;
 use super::user_pool::{PoolContext, UserPool};
+use super::user_sessions::UserSessions;
 
 /// That there is no such thing; the second of a vCard only (XEP-0054 §3.3).
 const ABSENT: [&str; 2] = ["item-not-found", "service-unavailable"];
+
+impl UserSessions {
+    /// One entry of the roster.
+    pub(super) fn update_contact(&mut self, slot: u32, item: &Element) {
+        let me = self.users[slot as usize].number;
+        let other = item.attr("jid").and_then(|jid| self.chat.people.number(jid));
+        let Some(place) = other.and_then(|other| self.chat.people.place(me, other)) else { return };
+        let user = &mut self.users[slot as usize];
+        let contact = &mut user.contacts[place as usize];
+        let is_friend = item.attr("subscription") == Some("both");
+        match (contact.is_friend, is_friend) {
+            (false, true) => {
+                user.friends += 1;
+                self.shared.make_friend();
+            }
+            (true, false) => user.friends -= 1,
+            _ => {}
+        }
+        contact.is_friend = is_friend;
+        let is_monitor = self.chat.people.is_monitor(me);
+        if user.friends == self.chat.people.contacts() && !user.is_befriended && !is_monitor {
+            user.is_befriended = true;
+            self.shared.befriend();
+        }
+    }
+}
 
 impl UserPool {
     pub(super) fn handle_stanza(&mut self, slot: u32, stanza: &Element, ctx: &mut PoolContext<'_>) {
@@ -33,10 +59,10 @@ impl UserPool {
             Some("error") if is_mine => {
                 ctx.stats.count(Count::ChatRefused);
                 self.record_refused_message(slot, message.attr("from"));
-                self.shared.arrived();
+                self.sessions.shared.arrived();
             }
             Some("groupchat") => {
-                let number = self.slot(slot).map(|user| user.number);
+                let number = self.sessions.users.get(slot as usize).map(|user| user.number);
                 if let Some(note) = MessageMark::of(message).filter(|note| Some(note.from) == number) {
                     ctx.time(TimerName::Room, note.due, note.sent);
                 }
@@ -62,22 +88,22 @@ impl UserPool {
         if note.sent < self.began {
             return;
         }
-        let me = self.users[slot as usize].number;
-        let Some(place) = self.chat.people.place(me, note.from) else {
+        let me = self.sessions.users[slot as usize].number;
+        let Some(place) = self.sessions.chat.people.place(me, note.from) else {
             return ctx.stats.count(Count::ChatMisdelivered);
         };
-        let contact = &mut self.users[slot as usize].contacts[place as usize];
+        let contact = &mut self.sessions.users[slot as usize].contacts[place as usize];
         match self.ledger.handle_message(me, place, contact, note.number) {
             MessageOrder::InOrder => {}
             MessageOrder::Reordered => ctx.stats.count(Count::ChatReordered),
             MessageOrder::Duplicate => return ctx.stats.count(Count::ChatDuplicated),
         }
         ctx.stats.count(Count::ChatReceived);
-        self.shared.arrived();
+        self.sessions.shared.arrived();
         if has_waited {
             ctx.stats.count(Count::ChatStored);
-        } else if self.is_monitor(slot) {
-            self.handle_monitor_message(slot, note, ctx);
+        } else if self.sessions.is_monitor(slot) {
+            self.sessions.handle_monitor_message(slot, note, ctx);
         } else {
             ctx.time(TimerName::Message, note.due, note.sent);
         }
@@ -85,30 +111,32 @@ impl UserPool {
 
     fn handle_presence(&mut self, slot: u32, presence: &Element, ctx: &mut PoolContext<'_>) {
         let from = presence.attr("from").unwrap_or_default();
-        let Some(from) = self.chat.people.number(from) else {
+        let Some(from) = self.sessions.chat.people.number(from) else {
             return self.handle_room_presence(slot, from, presence, ctx);
         };
         match presence.attr("type") {
             Some("subscribe") => self.accept_subscription(slot, from, ctx),
             None | Some("unavailable") => {
-                let me = self.users[slot as usize].number;
+                let me = self.sessions.users[slot as usize].number;
                 let Some(note) = MessageMark::of(presence).filter(|note| note.from == from) else { return };
                 if note.number == DIRECTED {
                     ctx.stats.count(Count::PresenceSeen);
                     return ctx.time(TimerName::Presence, note.due, note.sent);
                 }
-                let Some(place) = self.chat.people.place(me, from) else { return };
-                let Some(seen) = self.users[slot as usize].seen.get_mut(place as usize) else { return };
+                let Some(place) = self.sessions.chat.people.place(me, from) else { return };
+                let Some(seen) = self.sessions.users[slot as usize].seen.get_mut(place as usize) else {
+                    return;
+                };
                 // The server repeats presences to a contact that signs in later.
                 if note.number <= *seen {
                     return;
                 }
                 *seen = note.number;
-                let mine = self.chat.people.place(from, me).filter(|place| *place < PRESENCE_PLACES);
+                let mine = self.sessions.chat.people.place(from, me).filter(|place| *place < PRESENCE_PLACES);
                 if mine.is_some_and(|mine| note.seen_by >> mine & 1 == 1) {
                     ctx.stats.count(Count::PresenceSeen);
-                    if self.is_monitor(slot) {
-                        self.handle_monitor_presence(slot, &note, ctx);
+                    if self.sessions.is_monitor(slot) {
+                        self.sessions.handle_monitor_presence(slot, &note, ctx);
                     } else {
                         ctx.time(TimerName::Presence, note.due, note.sent);
                     }
@@ -120,7 +148,9 @@ impl UserPool {
 
     /// The user that created a room unlocks it; users that came while it was locked join again.
     fn handle_room_presence(&mut self, slot: u32, from: &str, presence: &Element, ctx: &mut PoolContext<'_>) {
-        let Some(room) = from.split('/').next().filter(|room| room.ends_with(&self.chat.rooms_domain)) else {
+        let Some(room) =
+            from.split('/').next().filter(|room| room.ends_with(&self.sessions.chat.rooms_domain))
+        else {
             return;
         };
         let status = |code: &str| {
@@ -137,32 +167,26 @@ impl UserPool {
         let is_locked =
             || presence.elements().any(|error| error.get("item-not-found", ns::STANZA_ERRORS).is_some());
         if presence.attr("type") == Some("error") && is_locked() {
-            self.actions(slot).join_room(ctx);
-        } else if presence.attr("type") == Some("error") && self.take_join(slot).is_some() {
-            self.quote_refusal(slot, presence, ctx);
+            self.sessions.actions(slot).join_room(ctx);
+        } else if presence.attr("type") == Some("error")
+            && self.sessions.users[slot as usize].take_join().is_some()
+        {
+            self.sessions.quote_refusal(slot, presence, ctx);
             ctx.fail(FailureCause::of_stanza_error(presence));
         }
     }
 
     fn handle_self_presence(&mut self, slot: u32, ctx: &mut PoolContext<'_>) {
-        if let Some(asked) = self.take_join(slot) {
+        if let Some(asked) = self.sessions.users[slot as usize].take_join() {
             ctx.stats.count(Count::SuccessfulCall);
             ctx.time(TimerName::RoomJoin, asked.due, asked.sent);
         }
     }
 
-    /// The wish to enter or for another nick, if there is one that waits.
-    fn take_join(&mut self, slot: u32) -> Option<PendingRequest> {
-        let user = &mut self.users[slot as usize];
-        let asked = user.asked.take_if(|asked| asked.timed == TimerName::RoomJoin)?;
-        user.patience = Instant::FAR_FUTURE;
-        Some(asked)
-    }
-
     /// Grants the subscription and asks for the same, unless this one is the answer to such a request.
     fn accept_subscription(&mut self, slot: u32, from: u32, ctx: &mut PoolContext<'_>) {
-        let people = &self.chat.people;
-        let me = self.users[slot as usize].number;
+        let people = &self.sessions.chat.people;
+        let me = self.sessions.users[slot as usize].number;
         let to = people.address(from);
         ctx.write(slot, |out| stanzas::subscription(out, "subscribed", &to));
         if from < me {
@@ -177,13 +201,13 @@ impl UserPool {
             Some("set") if iq.get("query", ns::ROSTER).is_some() => {
                 let items = iq.get("query", ns::ROSTER).map(|query| query.elements().cloned().collect());
                 let items: Vec<Element> = items.unwrap_or_default();
-                let friends = self.users[slot as usize].friends;
+                let friends = self.sessions.users[slot as usize].friends;
                 for item in &items {
-                    self.update_contact(slot, item);
+                    self.sessions.update_contact(slot, item);
                 }
-                self.check_pair_roster(slot, ctx);
-                if self.users[slot as usize].friends > friends {
-                    self.continue_friend_requests(slot, ctx);
+                self.sessions.check_pair_roster(slot, ctx);
+                if self.sessions.users[slot as usize].friends > friends {
+                    self.sessions.continue_friend_requests(slot, ctx);
                 }
                 ctx.write(slot, |out| stanzas::answer(out, (id, iq.attr("from")), true));
             }
@@ -196,13 +220,13 @@ impl UserPool {
     }
 
     fn handle_iq_response(&mut self, slot: u32, iq: &Element, id: &str, ctx: &mut PoolContext<'_>) {
-        let user = &mut self.users[slot as usize];
+        let user = &mut self.sessions.users[slot as usize];
         let number = id.strip_prefix('i').and_then(|id| id.parse::<u32>().ok());
         let Some(asked) = user.asked.filter(|asked| Some(asked.id) == number) else { return };
         if self.handle_unregistered(slot, iq, ctx) {
             return;
         }
-        let user = &mut self.users[slot as usize];
+        let user = &mut self.sessions.users[slot as usize];
         user.asked = None;
         user.patience = Instant::FAR_FUTURE;
         match asked.then {
@@ -221,32 +245,8 @@ impl UserPool {
             ctx.stats.count(Count::SuccessfulCall);
             ctx.time(asked.timed, asked.due, asked.sent);
         } else {
-            self.quote_refusal(slot, iq, ctx);
+            self.sessions.quote_refusal(slot, iq, ctx);
             ctx.fail(FailureCause::of_stanza_error(iq));
-        }
-    }
-
-    /// One entry of the roster.
-    pub(super) fn update_contact(&mut self, slot: u32, item: &Element) {
-        let me = self.users[slot as usize].number;
-        let other = item.attr("jid").and_then(|jid| self.chat.people.number(jid));
-        let Some(place) = other.and_then(|other| self.chat.people.place(me, other)) else { return };
-        let user = &mut self.users[slot as usize];
-        let contact = &mut user.contacts[place as usize];
-        let is_friend = item.attr("subscription") == Some("both");
-        match (contact.is_friend, is_friend) {
-            (false, true) => {
-                user.friends += 1;
-                self.shared.make_friend();
-            }
-            (true, false) => user.friends -= 1,
-            _ => {}
-        }
-        contact.is_friend = is_friend;
-        let is_monitor = self.chat.people.is_monitor(me);
-        if user.friends == self.chat.people.contacts() && !user.is_befriended && !is_monitor {
-            user.is_befriended = true;
-            self.shared.befriend();
         }
     }
 }

@@ -64,8 +64,8 @@ impl UserPool {
         match error.get("see-other-host", ns::STREAM_ERRORS) {
             Some(named) => self.follow_redirect(slot, RedirectTarget::parse(&named.content()), ctx),
             None => {
-                self.quote_refusal(slot, error, ctx);
-                self.fail(slot, FailureCause::of_stream_error(error), ctx);
+                self.sessions.quote_refusal(slot, error, ctx);
+                self.sessions.fail(slot, FailureCause::of_stream_error(error), ctx);
             }
         }
     }
@@ -73,24 +73,29 @@ impl UserPool {
     /// The end of a WebSocket, which may name another.
     pub(super) fn handle_close(&mut self, slot: u32, close: &Element, ctx: &mut PoolContext<'_>) {
         let Some(uri) = close.attr("see-other-uri") else {
-            return self.fail(slot, FailureCause::Closed, ctx);
+            return self.sessions.fail(slot, FailureCause::Closed, ctx);
         };
-        let named =
-            RedirectTarget::of_uri(uri, self.chat.path(), self.chat.security == super::StreamSecurity::Tls);
+        let named = RedirectTarget::of_uri(
+            uri,
+            self.sessions.chat.path(),
+            self.sessions.chat.security == super::StreamSecurity::Tls,
+        );
         self.follow_redirect(slot, named, ctx);
     }
 
     /// `None`: what was named is no place to go to.
     fn follow_redirect(&mut self, slot: u32, named: Option<RedirectTarget>, ctx: &mut PoolContext<'_>) {
-        let user = &mut self.users[slot as usize];
-        let named = match (named, self.chat.redirect) {
+        let user = &mut self.sessions.users[slot as usize];
+        let named = match (named, self.sessions.chat.redirect) {
             (None, _) => {
                 ctx.stats.count(Count::Malformed);
-                return self.fail(slot, FailureCause::Nonsense, ctx);
+                return self.sessions.fail(slot, FailureCause::Nonsense, ctx);
             }
-            (Some(_), RedirectPolicy::Count) => return self.fail(slot, FailureCause::SeeOtherHost, ctx),
+            (Some(_), RedirectPolicy::Count) => {
+                return self.sessions.fail(slot, FailureCause::SeeOtherHost, ctx);
+            }
             (Some(_), RedirectPolicy::Follow) if user.hops >= HOPS => {
-                return self.fail(slot, FailureCause::SeeOtherHost, ctx);
+                return self.sessions.fail(slot, FailureCause::SeeOtherHost, ctx);
             }
             (Some(named), RedirectPolicy::Follow) => named,
         };
@@ -99,8 +104,8 @@ impl UserPool {
         if user.is_in() {
             // The session ended without a failure; the other redirected users come back at the same time.
             user.elsewhere = Some(Box::new(named));
-            self.end_session(slot, ctx);
-            return self.schedule_retry(slot, 1, ctx);
+            self.sessions.end_session(slot, ctx);
+            return self.sessions.schedule_retry(slot, 1, ctx);
         }
         user.phase = UserState::Connecting;
         user.framer = xmpp::xml::Framer::new();

@@ -12,6 +12,7 @@ use super::model::TimerName;
 use super::stanzas;
 use super::user::{PendingRequest, UserState};
 use super::user_pool::{PoolContext, UserPool};
+use super::user_sessions::UserSessions;
 
 /// The outcome of a registration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,36 +40,7 @@ impl RegistrationResult {
     }
 }
 
-impl UserPool {
-    /// The connection is not for signing in: that has its own rate.
-    pub(super) fn handle_registered(
-        &mut self,
-        slot: u32,
-        how: RegistrationResult,
-        ctx: &mut PoolContext<'_>,
-    ) {
-        let (due, began) = self.users[slot as usize].sign_in;
-        match how {
-            RegistrationResult::New => ctx.stats.count(Count::Registered),
-            RegistrationResult::Existed => ctx.stats.count(Count::AlreadyRegistered),
-            RegistrationResult::Refused => ctx.fail(FailureCause::Refused),
-        }
-        if how != RegistrationResult::Refused {
-            ctx.stats.count(Count::SuccessfulCall);
-            ctx.time(TimerName::Registration, due, began);
-        }
-        self.users[slot as usize].failures = 0;
-        ctx.write(slot, |out| stanzas::close(out, self.chat.web.is_some()));
-        self.end_session(slot, ctx);
-        self.shared.register();
-        if self.stage == LoadStage::Registering {
-            // Until the stage is over.
-            self.users[slot as usize].due = Instant::FAR_FUTURE;
-        } else {
-            self.schedule_user(slot, ctx.now);
-        }
-    }
-
+impl UserSessions {
     /// All users register or have registered: now they sign in, at that rate.
     pub(super) fn begin_signing_in(&mut self) {
         let gap = Duration::from_secs(1).div_f64(self.chat.logins.max(1e-6));
@@ -111,6 +83,37 @@ impl UserPool {
         ctx.write(slot, |out| stanzas::unregister(out, id));
         self.set_response_deadline(slot, ctx.now + self.chat.patience);
     }
+}
+
+impl UserPool {
+    /// The connection is not for signing in: that has its own rate.
+    pub(super) fn handle_registered(
+        &mut self,
+        slot: u32,
+        how: RegistrationResult,
+        ctx: &mut PoolContext<'_>,
+    ) {
+        let (due, began) = self.sessions.users[slot as usize].sign_in;
+        match how {
+            RegistrationResult::New => ctx.stats.count(Count::Registered),
+            RegistrationResult::Existed => ctx.stats.count(Count::AlreadyRegistered),
+            RegistrationResult::Refused => ctx.fail(FailureCause::Refused),
+        }
+        if how != RegistrationResult::Refused {
+            ctx.stats.count(Count::SuccessfulCall);
+            ctx.time(TimerName::Registration, due, began);
+        }
+        self.sessions.users[slot as usize].failures = 0;
+        ctx.write(slot, |out| stanzas::close(out, self.sessions.chat.web.is_some()));
+        self.sessions.end_session(slot, ctx);
+        self.sessions.shared.register();
+        if self.sessions.stage == LoadStage::Registering {
+            // Until the stage is over.
+            self.sessions.users[slot as usize].due = Instant::FAR_FUTURE;
+        } else {
+            self.sessions.schedule_user(slot, ctx.now);
+        }
+    }
 
     /// `true`: the question was about the account, and the user has left.
     pub(super) fn handle_unregistered(
@@ -119,7 +122,7 @@ impl UserPool {
         answer: &Element,
         ctx: &mut PoolContext<'_>,
     ) -> bool {
-        let user = &mut self.users[slot as usize];
+        let user = &mut self.sessions.users[slot as usize];
         let Some(asked) = user.asked.filter(|asked| asked.timed == TimerName::Registration) else {
             return false;
         };
@@ -132,11 +135,11 @@ impl UserPool {
             ctx.stats.count(Count::Unregistered);
             ctx.time(TimerName::Registration, asked.due, asked.sent);
         } else {
-            self.quote_refusal(slot, answer, ctx);
+            self.sessions.quote_refusal(slot, answer, ctx);
             ctx.fail(FailureCause::of_stanza_error(answer));
         }
-        self.end_session(slot, ctx);
-        self.users[slot as usize].phase = UserState::Gone;
+        self.sessions.end_session(slot, ctx);
+        self.sessions.users[slot as usize].phase = UserState::Gone;
         true
     }
 }

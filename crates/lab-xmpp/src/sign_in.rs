@@ -20,8 +20,8 @@ impl UserPool {
         if element.is("error", ns::STREAM) {
             return self.handle_stream_error(slot, element, ctx);
         }
-        let (chat, nonce) = (Arc::clone(&self.chat), self.rng.token(20));
-        let user = &mut self.users[slot as usize];
+        let (chat, nonce) = (Arc::clone(&self.sessions.chat), self.sessions.rng.token(20));
+        let user = &mut self.sessions.users[slot as usize];
         // Nothing can be answered any more.
         if matches!(user.phase, UserState::Parting) && element.name() != "message" {
             return;
@@ -41,18 +41,18 @@ impl UserPool {
             LoginProgress::Nothing => {}
             LoginProgress::StartTls => ctx.want(slot, ConnectionCommand::StartTls),
             LoginProgress::Authenticated => {
-                let timed = if self.is_monitor(slot) {
+                let timed = if self.sessions.is_monitor(slot) {
                     TimerName::MonitorAuthentication
                 } else {
                     TimerName::Authentication
                 };
                 ctx.time(timed, sign_in.0, sign_in.1);
-                self.open_stream(slot, ctx);
+                self.sessions.open_stream(slot, ctx);
             }
             LoginProgress::SignedIn(roster) => self.signed_in(slot, &roster, ctx),
             LoginProgress::Registered(how) => {
                 if how == RegistrationResult::Refused {
-                    self.quote_refusal(slot, element, ctx);
+                    self.sessions.quote_refusal(slot, element, ctx);
                 }
                 self.handle_registered(slot, how, ctx);
             }
@@ -61,46 +61,46 @@ impl UserPool {
                     cause,
                     FailureCause::NotAuthorized | FailureCause::Refused | FailureCause::Throttled
                 ) {
-                    self.quote_refusal(slot, element, ctx);
+                    self.sessions.quote_refusal(slot, element, ctx);
                 }
-                self.fail(slot, cause, ctx);
+                self.sessions.fail(slot, cause, ctx);
             }
         }
     }
 
     fn signed_in(&mut self, slot: u32, roster: &Element, ctx: &mut PoolContext<'_>) {
-        let user = &mut self.users[slot as usize];
+        let user = &mut self.sessions.users[slot as usize];
         user.phase = UserState::In;
         user.patience = Instant::FAR_FUTURE;
         user.failures = 0;
         let (due, began) = user.sign_in;
         let number = user.number;
         ctx.stats.count(Count::SuccessfulCall);
-        let is_monitor = self.is_monitor(slot);
+        let is_monitor = self.sessions.is_monitor(slot);
         if !is_monitor {
             ctx.time(TimerName::SignIn, due, began);
         }
-        if !std::mem::replace(&mut self.users[slot as usize].has_been_in, true) {
-            self.shared.count_first_sign_in();
+        if !std::mem::replace(&mut self.sessions.users[slot as usize].has_been_in, true) {
+            self.sessions.shared.count_first_sign_in();
         }
-        self.shared.mark_present(number, ctx.now);
+        self.sessions.shared.mark_present(number, ctx.now);
         for item in roster.elements() {
-            self.update_contact(slot, item);
+            self.sessions.update_contact(slot, item);
         }
-        self.actions(slot).send_presence("", ctx.now, ctx);
+        self.sessions.actions(slot).send_presence("", ctx.now, ctx);
         if is_monitor {
-            self.send_next_friend_request(slot, ctx);
-            self.check_pair_roster(slot, ctx);
+            self.sessions.send_next_friend_request(slot, ctx);
+            self.sessions.check_pair_roster(slot, ctx);
         } else {
-            self.actions(slot).join_room(ctx);
+            self.sessions.actions(slot).join_room(ctx);
         }
-        match self.stage {
-            LoadStage::Befriending => self.queue_friend_requests(slot, ctx),
+        match self.sessions.stage {
+            LoadStage::Befriending => self.sessions.queue_friend_requests(slot, ctx),
             LoadStage::Load if !is_monitor => {
-                let due = ctx.now + self.chat.think.draw(&mut self.rng);
-                self.schedule_user(slot, due);
+                let due = ctx.now + self.sessions.chat.think.draw(&mut self.sessions.rng);
+                self.sessions.schedule_user(slot, due);
             }
-            LoadStage::Unregistering => self.schedule_user(slot, ctx.now),
+            LoadStage::Unregistering => self.sessions.schedule_user(slot, ctx.now),
             _ => {}
         }
     }

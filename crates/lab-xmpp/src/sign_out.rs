@@ -9,12 +9,13 @@ use xmpp::xml::Framer;
 
 use super::load_state::LoadStage;
 use super::user::UserState;
-use super::user_pool::{ConnectionCommand, PoolContext, UserPool};
+use super::user_pool::{ConnectionCommand, PoolContext};
+use super::user_sessions::UserSessions;
 
 /// The time that the server has to close the stream.
 const PARTING: Duration = Duration::from_secs(5);
 
-impl UserPool {
+impl UserSessions {
     pub(super) fn begin_sign_out(&mut self, slot: u32, ctx: &mut PoolContext<'_>) {
         let user = &mut self.users[slot as usize];
         self.shared.mark_absent(user.number);

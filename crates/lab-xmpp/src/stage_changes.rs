@@ -112,6 +112,6 @@ impl XmppLoad {
 impl UserPool {
     /// Ends the load early: with a roll-call (`SoftQuit`) or without.
     pub fn end(&self, now: Instant, hard: bool) {
-        self.shared.advance(now, if hard { LoadStage::Leaving } else { LoadStage::RollCall });
+        self.sessions.shared.advance(now, if hard { LoadStage::Leaving } else { LoadStage::RollCall });
     }
 }

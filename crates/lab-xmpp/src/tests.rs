@@ -498,7 +498,7 @@ fn run_at(
 }
 
 fn has_roll_call_begun(pool: &UserPool) -> bool {
-    pool.shared.stage() >= LoadStage::RollCall
+    pool.sessions.shared.stage() >= LoadStage::RollCall
 }
 
 fn perform(pool: &mut UserPool, server: &mut Server, now: Instant, stats: &mut Stats, out: &mut Outbox) {

@@ -127,6 +127,18 @@ impl User {
         !matches!(self.phase, UserState::Away | UserState::Gone)
     }
 
+    /// The connection is made: what arrives belongs to this session.
+    pub(super) fn has_stream(&self) -> bool {
+        self.has_connection() && !matches!(self.phase, UserState::Connecting)
+    }
+
+    /// The request to enter a room or for another nick, if one waits for its response.
+    pub(super) fn take_join(&mut self) -> Option<PendingRequest> {
+        let request = self.asked.take_if(|request| request.timed == TimerName::RoomJoin)?;
+        self.patience = Instant::FAR_FUTURE;
+        Some(request)
+    }
+
     pub(super) fn next_id(&mut self) -> u32 {
         self.ids += 1;
         self.ids

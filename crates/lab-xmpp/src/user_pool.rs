@@ -1,4 +1,5 @@
-//! The users of one shard: their timers, their connections, the stages of the load.
+//! The inputs of one shard's users: connections, received bytes, timers, the stages of the load. The users themselves are in
+//! [`UserSessions`].
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -20,8 +21,8 @@ use super::model::{TimerName, XmppLoad};
 use super::monitor::MonitorPair;
 use super::redirect::RedirectTarget;
 use super::stage_changes::{LOOK, StageLeader};
-use super::stanzas;
 use super::user::{User, UserState};
+use super::user_sessions::UserSessions;
 use super::user_timers::{UserTimer, UserTimers};
 
 /// A command to the driver for a user's connection; commands are performed in order.
@@ -97,24 +98,16 @@ impl PoolContext<'_> {
     }
 }
 
-/// The users of one shard: those whose number, modulo the number of shards, is the shard's.
+/// The users of one shard as the driver sees them: connections, received bytes and stanzas, the stages of the load.
 pub struct UserPool {
-    pub(super) chat: Arc<XmppLoad>,
-    pub(super) shared: Arc<LoadState>,
-    pub(super) users: Vec<User>,
-    /// Pairs of monitors, whose users follow the others.
-    pub(super) pairs: Vec<MonitorPair>,
-    pub(super) timers: UserTimers,
-    pub(super) rng: Rng,
+    pub(super) sessions: UserSessions,
     pub(super) ledger: MessageLedger,
     /// Stanzas sent before this time belong to another run.
     pub(super) began: Instant,
-    pub(super) stage: LoadStage,
     /// The decision about the next stage, at the first shard only.
     leader: Option<StageLeader>,
     /// The time of the next look at the stage of the load.
     look_at: Instant,
-    pub(super) asking: FriendRequestQueue,
     prefixes: Option<Arc<Prefixes>>,
 }
 
@@ -151,85 +144,69 @@ impl UserPool {
         if !chat.register {
             shared.advance(start, LoadStage::SigningIn);
         }
-        UserPool {
+        let sessions = UserSessions {
             users,
             pairs,
             timers,
             rng,
-            ledger: MessageLedger::default(),
-            began: start,
             stage: if chat.register { LoadStage::Registering } else { LoadStage::SigningIn },
-            leader: (index == 0).then(|| StageLeader::new(start)),
-            look_at: start,
             asking: FriendRequestQueue::default(),
-            prefixes: None,
             chat,
             shared,
+        };
+        UserPool {
+            sessions,
+            ledger: MessageLedger::default(),
+            began: start,
+            leader: (index == 0).then(|| StageLeader::new(start)),
+            look_at: start,
+            prefixes: None,
         }
     }
 
     /// The number of users of this shard.
     pub fn users(&self) -> usize {
-        self.users.len()
+        self.sessions.users.len()
     }
 
     /// The time at which [`UserPool::expire`] is to be called.
     pub fn deadline(&self) -> Instant {
-        let timers = self.timers.deadline().unwrap_or(Instant::FAR_FUTURE);
+        let timers = self.sessions.timers.deadline().unwrap_or(Instant::FAR_FUTURE);
         // All shards look at the stage at this pace.
         timers.min(self.look_at)
     }
 
     /// All users have left.
     pub fn is_over(&self) -> bool {
-        self.stage == LoadStage::Leaving
-            && self.users.iter().all(|user| matches!(user.phase, UserState::Gone))
-    }
-
-    pub(super) fn slot(&self, slot: u32) -> Option<&User> {
-        self.users.get(slot as usize)
-    }
-
-    pub(super) fn schedule_user(&mut self, slot: u32, due: Instant) {
-        self.users[slot as usize].due = due;
-        self.timers.insert(due, UserTimer::Due(slot));
-    }
-
-    pub(super) fn set_response_deadline(&mut self, slot: u32, patience: Instant) {
-        self.users[slot as usize].patience = patience;
-        self.timers.insert(patience, UserTimer::Response(slot));
-    }
-
-    pub(super) fn schedule_pair(&mut self, pair: usize, due: Instant) {
-        self.timers.insert(due, UserTimer::Pair(u32::try_from(pair).unwrap_or(u32::MAX)));
-    }
-
-    pub(super) fn slots(&self) -> Range<u32> {
-        0..u32::try_from(self.users.len()).unwrap_or_default()
+        self.sessions.stage == LoadStage::Leaving
+            && self.sessions.users.iter().all(|user| matches!(user.phase, UserState::Gone))
     }
 
     /// Runs the timers that are due.
     pub fn expire(&mut self, ctx: &mut PoolContext<'_>) {
         if self.look_at <= ctx.now {
             self.look_at = ctx.now + LOOK;
-            let next = self.leader.as_mut().and_then(|it| it.next_stage(ctx.now, &self.chat, &self.shared));
+            let next = self
+                .leader
+                .as_mut()
+                .and_then(|it| it.next_stage(ctx.now, &self.sessions.chat, &self.sessions.shared));
             if let Some(next) = next {
-                self.shared.advance(ctx.now, next);
+                self.sessions.shared.advance(ctx.now, next);
             }
-            let stage = self.shared.stage();
-            if stage > self.stage {
-                self.stage = stage;
+            let stage = self.sessions.shared.stage();
+            if stage > self.sessions.stage {
+                self.sessions.stage = stage;
                 self.enter_stage(stage, ctx);
             }
         }
-        self.timers.expire(ctx.now);
-        while let Some(timer) = self.timers.next_fired() {
+        self.sessions.timers.expire(ctx.now);
+        while let Some(timer) = self.sessions.timers.next_fired() {
             match timer {
-                UserTimer::Pair(pair) => self.expire_pair(pair as usize, ctx),
-                UserTimer::Due(slot) if self.users[slot as usize].due <= ctx.now => {
-                    self.handle_due(slot, ctx);
+                UserTimer::Pair(pair) => self.sessions.expire_pair(pair as usize, ctx),
+                UserTimer::Due(slot) if self.sessions.users[slot as usize].due <= ctx.now => {
+                    self.sessions.handle_due(slot, ctx);
                 }
-                UserTimer::Response(slot) if self.users[slot as usize].patience <= ctx.now => {
+                UserTimer::Response(slot) if self.sessions.users[slot as usize].patience <= ctx.now => {
                     self.handle_response_timeout(slot, ctx);
                 }
                 // The time was put off, and has another timer.
@@ -240,27 +217,29 @@ impl UserPool {
 
     fn enter_stage(&mut self, stage: LoadStage, ctx: &mut PoolContext<'_>) {
         match stage {
-            LoadStage::SigningIn => self.begin_signing_in(),
-            LoadStage::Befriending => self.begin_friend_requests(ctx),
-            LoadStage::Load => self.begin_monitoring(ctx.now),
+            LoadStage::SigningIn => self.sessions.begin_signing_in(),
+            LoadStage::Befriending => self.sessions.begin_friend_requests(ctx),
+            LoadStage::Load => self.sessions.begin_monitoring(ctx.now),
             LoadStage::Settling => self.mark_missed_users(),
-            LoadStage::Unregistering => self.begin_unregistering(),
+            LoadStage::Unregistering => self.sessions.begin_unregistering(),
             LoadStage::Leaving => self.count_waiting_messages(ctx),
             _ => {}
         }
-        for slot in self.slots() {
-            let user = &self.users[slot as usize];
+        for slot in self.sessions.slots() {
+            let user = &self.sessions.users[slot as usize];
             match (stage, &user.phase) {
                 (LoadStage::Load, UserState::In) => {
-                    let due = self.shared.began() + self.chat.think.draw(&mut self.rng);
-                    self.schedule_user(slot, due);
+                    let due =
+                        self.sessions.shared.began() + self.sessions.chat.think.draw(&mut self.sessions.rng);
+                    self.sessions.schedule_user(slot, due);
                 }
                 // No faster than they came.
                 (LoadStage::RollCall, UserState::Away) => {
-                    let within = u64::try_from(self.chat.return_span().as_micros()).unwrap_or_default();
-                    let due = ctx.now + Duration::from_micros(self.rng.below(within));
+                    let within =
+                        u64::try_from(self.sessions.chat.return_span().as_micros()).unwrap_or_default();
+                    let due = ctx.now + Duration::from_micros(self.sessions.rng.below(within));
                     if user.due > due {
-                        self.schedule_user(slot, due);
+                        self.sessions.schedule_user(slot, due);
                     }
                 }
                 (LoadStage::Leaving, _) => self.leave_for_good(slot, ctx),
@@ -270,63 +249,31 @@ impl UserPool {
     }
 
     fn leave_for_good(&mut self, slot: u32, ctx: &mut PoolContext<'_>) {
-        let user = &self.users[slot as usize];
+        let user = &self.sessions.users[slot as usize];
         if user.is_in() {
-            self.shared.mark_absent(user.number);
-            self.write_sign_out(slot, ctx);
+            self.sessions.shared.mark_absent(user.number);
+            self.sessions.write_sign_out(slot, ctx);
         }
-        let user = &self.users[slot as usize];
+        let user = &self.sessions.users[slot as usize];
         if user.has_connection() {
             ctx.want(slot, ConnectionCommand::Close);
         }
-        let user = &mut self.users[slot as usize];
+        let user = &mut self.sessions.users[slot as usize];
         user.phase = UserState::Gone;
         user.framer = Framer::new();
     }
 
-    /// The due time of the user came.
-    pub(super) fn handle_due(&mut self, slot: u32, ctx: &mut PoolContext<'_>) {
-        let is_monitor = self.is_monitor(slot);
-        let user = &mut self.users[slot as usize];
-        match user.phase {
-            UserState::Away => {
-                user.sign_in = (user.due, ctx.now);
-                user.phase = UserState::Connecting;
-                ctx.stats.count(Count::Due);
-                ctx.stats.count(Count::OutgoingCall);
-                ctx.stats.start_delay.record(ctx.now.since(user.due));
-                let wanted = match user.elsewhere.take() {
-                    Some(named) => ConnectionCommand::ConnectElsewhere(*named),
-                    None => {
-                        user.hops = 0;
-                        ConnectionCommand::Connect
-                    }
-                };
-                ctx.want(slot, wanted);
-                self.set_response_deadline(slot, ctx.now + self.chat.patience);
-            }
-            UserState::Leaving => self.begin_sign_out(slot, ctx),
-            UserState::In if self.stage == LoadStage::Load && !is_monitor => {
-                self.actions(slot).start_action(ctx);
-            }
-            UserState::In if self.stage == LoadStage::Unregistering => self.unregister(slot, ctx),
-            UserState::In
-            | UserState::Connecting
-            | UserState::SigningIn(_)
-            | UserState::Parting
-            | UserState::Gone => {}
-        }
-    }
-
     fn handle_response_timeout(&mut self, slot: u32, ctx: &mut PoolContext<'_>) {
-        let is_monitoring = self.is_monitor(slot) && self.stage == LoadStage::Load;
-        let user = &mut self.users[slot as usize];
+        let is_monitoring = self.sessions.is_monitor(slot) && self.sessions.stage == LoadStage::Load;
+        let user = &mut self.sessions.users[slot as usize];
         user.patience = Instant::FAR_FUTURE;
         match user.phase {
-            UserState::Connecting | UserState::SigningIn(_) => self.fail(slot, FailureCause::Timeout, ctx),
-            UserState::Parting => self.finish_sign_out(slot, ctx),
-            UserState::In if is_monitoring => self.handle_partner_timeout(slot, ctx),
-            UserState::In if user.is_asking => self.stop_friend_requests(slot, ctx),
+            UserState::Connecting | UserState::SigningIn(_) => {
+                self.sessions.fail(slot, FailureCause::Timeout, ctx);
+            }
+            UserState::Parting => self.sessions.finish_sign_out(slot, ctx),
+            UserState::In if is_monitoring => self.sessions.handle_partner_timeout(slot, ctx),
+            UserState::In if user.is_asking => self.sessions.stop_friend_requests(slot, ctx),
             UserState::In | UserState::Leaving if user.asked.take().is_some() => {
                 ctx.fail(FailureCause::Timeout);
             }
@@ -336,44 +283,29 @@ impl UserPool {
 
     /// The connection is made.
     pub fn handle_connected(&mut self, slot: u32, ctx: &mut PoolContext<'_>) {
-        let user = &mut self.users[slot as usize];
+        let user = &mut self.sessions.users[slot as usize];
         if matches!(user.phase, UserState::Connecting) {
-            let purpose = if self.stage == LoadStage::Registering {
+            let purpose = if self.sessions.stage == LoadStage::Registering {
                 LoginPurpose::Register
             } else {
                 LoginPurpose::SignIn
             };
-            user.phase = UserState::SigningIn(Box::new(Login::new(&self.chat, purpose)));
-            self.open_stream(slot, ctx);
+            user.phase = UserState::SigningIn(Box::new(Login::new(&self.sessions.chat, purpose)));
+            self.sessions.open_stream(slot, ctx);
         }
     }
 
     /// TLS is established.
     pub fn handle_secured(&mut self, slot: u32, ctx: &mut PoolContext<'_>) {
-        if let UserState::SigningIn(login) = &mut self.users[slot as usize].phase {
+        if let UserState::SigningIn(login) = &mut self.sessions.users[slot as usize].phase {
             login.secured();
-            self.open_stream(slot, ctx);
+            self.sessions.open_stream(slot, ctx);
         }
-    }
-
-    /// The stream begins, anew perhaps.
-    pub(super) fn open_stream(&mut self, slot: u32, ctx: &mut PoolContext<'_>) {
-        self.users[slot as usize].framer.restart();
-        let domain = self.chat.people.domain();
-        ctx.write(slot, |out| match self.chat.web {
-            Some(_) => stanzas::open(out, domain),
-            None => stanzas::header(out, domain),
-        });
-    }
-
-    pub(super) fn write_sign_out(&self, slot: u32, ctx: &mut PoolContext<'_>) {
-        ctx.write(slot, stanzas::unavailable);
-        ctx.write(slot, |out| stanzas::close(out, self.chat.web.is_some()));
     }
 
     /// One message of a WebSocket: an element that stands for itself (RFC 7395 §3.3).
     pub fn handle_message(&mut self, slot: u32, message: &[u8], ctx: &mut PoolContext<'_>) {
-        if !self.users[slot as usize].has_connection() {
+        if !self.sessions.users[slot as usize].has_connection() {
             return;
         }
         match parse(message.trim_ascii(), &Prefixes::default()) {
@@ -382,35 +314,35 @@ impl UserPool {
             Ok(element) => self.handle_element(slot, &element, ctx),
             Err(_) => {
                 ctx.stats.count(Count::Malformed);
-                self.fail(slot, FailureCause::Nonsense, ctx);
+                self.sessions.fail(slot, FailureCause::Nonsense, ctx);
             }
         }
     }
 
     /// The connection could not be made, or is gone.
     pub fn handle_closed(&mut self, slot: u32, ctx: &mut PoolContext<'_>) {
-        let cause = match self.users[slot as usize].phase {
+        let cause = match self.sessions.users[slot as usize].phase {
             UserState::Connecting => FailureCause::Connect,
             _ => FailureCause::Closed,
         };
         // There is nothing to close any more, which the driver knows.
-        self.fail(slot, cause, ctx);
+        self.sessions.fail(slot, cause, ctx);
     }
 
     /// TLS failed: with the server's certificate, most often.
     pub fn handle_untrusted(&mut self, slot: u32, ctx: &mut PoolContext<'_>) {
-        self.fail(slot, FailureCause::Tls, ctx);
+        self.sessions.fail(slot, FailureCause::Tls, ctx);
     }
 
     /// Bytes of a TCP or TLS connection.
     pub fn handle_bytes(&mut self, slot: u32, bytes: &[u8], ctx: &mut PoolContext<'_>) {
-        let user = &mut self.users[slot as usize];
+        let user = &mut self.sessions.users[slot as usize];
         // Bytes of a session that is over belong neither to that session nor to the connection that follows it.
         if user.has_connection() && !matches!(user.phase, UserState::Connecting) {
             user.framer.put(bytes);
         }
         loop {
-            let user = &mut self.users[slot as usize];
+            let user = &mut self.sessions.users[slot as usize];
             if !user.has_connection() {
                 return;
             }
@@ -440,7 +372,7 @@ impl UserPool {
                     if cause == FailureCause::Nonsense {
                         ctx.stats.count(Count::Malformed);
                     }
-                    return self.fail(slot, cause, ctx);
+                    return self.sessions.fail(slot, cause, ctx);
                 }
             }
         }
@@ -451,6 +383,6 @@ impl UserPool {
             Some(known) if **known == prefixes => Arc::clone(known),
             _ => Arc::clone(self.prefixes.insert(Arc::new(prefixes))),
         };
-        self.users[slot as usize].prefixes = Some(shared);
+        self.sessions.users[slot as usize].prefixes = Some(shared);
     }
 }

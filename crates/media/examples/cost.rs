@@ -9,7 +9,7 @@ use media::codec::{Codec, PayloadType};
 use media::mixer::Conference;
 use media::prompt::Prompt;
 use media::sdp::{Direction, Negotiated};
-use media::session::{Event, MediaSession, Outbox, PlayOptions, TickWork};
+use media::session::{MediaEvent, MediaOutbox, MediaSession, PlayOptions, TickWork};
 use media::tone;
 use stdx::time::Instant;
 
@@ -21,7 +21,7 @@ struct Out {
     bytes: usize,
 }
 
-impl Outbox for Out {
+impl MediaOutbox for Out {
     fn rtp(&mut self, _: SocketAddr, packet: &[u8]) {
         self.bytes += packet.len();
         if self.keeps {
@@ -33,7 +33,7 @@ impl Outbox for Out {
         self.bytes += packet.len();
     }
 
-    fn event(&mut self, event: Event) {
+    fn event(&mut self, event: MediaEvent) {
         black_box(event);
     }
 }
@@ -102,17 +102,17 @@ fn main() {
 
     for (name, from, to) in [("PCMA to PCMA", 8, 8), ("PCMA to PCMU", 8, 0), ("PCMA to G722", 8, 9)] {
         let mut source = Out { keeps: true, ..Out::default() };
-        let mut says = leg(8, 77);
-        says.play(shared.clone(), forever);
-        (0..TICKS).for_each(|tick| says.tick(time(tick), &mut work, &mut source));
+        let mut sender = leg(8, 77);
+        sender.play(shared.clone(), forever);
+        (0..TICKS).for_each(|tick| sender.tick(time(tick), &mut work, &mut source));
         let mut pairs: Vec<_> = (0..LEGS).map(|seed| (leg(from, seed << 32), leg(to, seed << 33))).collect();
-        pairs.iter_mut().for_each(|(hears, _)| hears.listen(true));
+        pairs.iter_mut().for_each(|(receiver, _)| receiver.listen(true));
         measure(&format!("bridge with its packet in, {name}"), LEGS, |tick| {
             let packet = &source.packets[tick as usize];
-            for (hears, passes) in &mut pairs {
-                hears.handle_packet(time(tick), peer(), packet, &mut work, &mut out);
-                hears.hear(time(tick), &mut work, &mut out);
-                passes.say(time(tick), hears.heard(), &mut work, &mut out);
+            for (receiver, relay) in &mut pairs {
+                receiver.handle_packet(time(tick), peer(), packet, &mut work, &mut out);
+                receiver.pull_frame(time(tick), &mut work, &mut out);
+                relay.send_frame(time(tick), receiver.received_frame(), &mut work, &mut out);
             }
         });
         println!("{:<40} {:>7} bytes", "a bridge's two legs", pairs[0].0.size() + pairs[0].1.size());
@@ -126,7 +126,7 @@ fn main() {
         conference.mix();
         for (id, leg) in ids.iter().zip(&mut legs) {
             leg.stop();
-            leg.say(time(TICKS + tick), conference.frame(*id, Codec::Pcma), &mut work, &mut out);
+            leg.send_frame(time(TICKS + tick), conference.frame(*id, Codec::Pcma), &mut work, &mut out);
         }
     });
     black_box(out.bytes);

@@ -6,7 +6,9 @@ const FADE: [i32; 5] = [230, 179, 115, 51, 13];
 /// The concealment of one stream.
 #[derive(Default)]
 pub(crate) struct Concealer {
+    /// The last sound, which a loss repeats.
     last: Vec<i16>,
+    /// Frames concealed in a row; the repetition fades with them.
     missing: usize,
     /// Peak of the comfort noise in samples.
     noise: i32,
@@ -56,6 +58,7 @@ impl Concealer {
         }
     }
 
+    /// Bytes on the heap.
     pub(crate) fn size(&self) -> usize {
         self.last.capacity() * 2
     }
@@ -67,7 +70,7 @@ mod tests {
     use crate::level::mean;
 
     #[test]
-    fn a_loss_fades_and_a_pause_is_noise_of_the_level_told() {
+    fn a_loss_fades_and_a_pause_is_noise_of_the_reported_level() {
         let mut concealer = Concealer::default();
         let frame = |concealer: &mut Concealer, lost: bool| {
             let mut out = Vec::new();

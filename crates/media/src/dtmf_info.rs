@@ -6,6 +6,7 @@ use crate::limits::INFO_BYTES;
 /// A key pressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InfoDigit {
+    /// The key of the body.
     pub digit: Digit,
     /// Milliseconds, when the body tells.
     pub duration_ms: Option<u32>,
@@ -13,21 +14,21 @@ pub struct InfoDigit {
 
 /// The content type of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum DtmfInfoFormat {
     /// `Signal=5` and `Duration=160` on lines of their own.
     Relay,
     /// The key alone, or an event's number.
     Plain,
 }
 
-impl Kind {
+impl DtmfInfoFormat {
     /// By the Content-Type, its parameters left out.
-    pub fn from_content_type(value: &str) -> Option<Kind> {
+    pub fn from_content_type(value: &str) -> Option<DtmfInfoFormat> {
         let kind = value.split(';').next().unwrap_or_default().trim();
         if kind.eq_ignore_ascii_case("application/dtmf-relay") {
-            Some(Kind::Relay)
+            Some(DtmfInfoFormat::Relay)
         } else if kind.eq_ignore_ascii_case("application/dtmf") {
-            Some(Kind::Plain)
+            Some(DtmfInfoFormat::Plain)
         } else {
             None
         }
@@ -36,8 +37,8 @@ impl Kind {
     /// The content type of the INFO.
     pub fn content_type(self) -> &'static str {
         match self {
-            Kind::Relay => "application/dtmf-relay",
-            Kind::Plain => "application/dtmf",
+            DtmfInfoFormat::Relay => "application/dtmf-relay",
+            DtmfInfoFormat::Plain => "application/dtmf",
         }
     }
 }
@@ -59,6 +60,7 @@ pub fn parse(body: &[u8]) -> Option<InfoDigit> {
     Some(InfoDigit { digit: digit?, duration_ms })
 }
 
+/// The key of a signal: itself, or the number of its event (RFC 4733 §3.2).
 fn signal(value: &str) -> Option<Digit> {
     let mut chars = value.chars();
     match (chars.next(), chars.next()) {
@@ -68,10 +70,10 @@ fn signal(value: &str) -> Option<Digit> {
 }
 
 /// The body that tells of a digit.
-pub fn write(kind: Kind, digit: Digit, duration_ms: u32) -> String {
+pub fn write(kind: DtmfInfoFormat, digit: Digit, duration_ms: u32) -> String {
     match kind {
-        Kind::Relay => format!("Signal={}\r\nDuration={duration_ms}\r\n", digit.to_char()),
-        Kind::Plain => digit.to_char().to_string(),
+        DtmfInfoFormat::Relay => format!("Signal={}\r\nDuration={duration_ms}\r\n", digit.to_char()),
+        DtmfInfoFormat::Plain => digit.to_char().to_string(),
     }
 }
 
@@ -102,19 +104,22 @@ mod tests {
 
     #[test]
     fn the_content_type_tells_the_kind() {
-        assert_eq!(Kind::from_content_type("application/DTMF-relay; charset=utf-8"), Some(Kind::Relay));
-        assert_eq!(Kind::from_content_type("Application/dtmf"), Some(Kind::Plain));
-        assert_eq!(Kind::from_content_type("application/sdp"), None);
+        assert_eq!(
+            DtmfInfoFormat::from_content_type("application/DTMF-relay; charset=utf-8"),
+            Some(DtmfInfoFormat::Relay)
+        );
+        assert_eq!(DtmfInfoFormat::from_content_type("Application/dtmf"), Some(DtmfInfoFormat::Plain));
+        assert_eq!(DtmfInfoFormat::from_content_type("application/sdp"), None);
     }
 
     proptest! {
         #[test]
         fn what_is_written_is_read(event in 0_u8..16, duration: u32, plain: bool) {
             let digit = Digit::from_event(event).unwrap();
-            let kind = if plain { Kind::Plain } else { Kind::Relay };
+            let kind = if plain { DtmfInfoFormat::Plain } else { DtmfInfoFormat::Relay };
             let read = parse(write(kind, digit, duration).as_bytes()).unwrap();
             prop_assert_eq!(read, InfoDigit { digit, duration_ms: (!plain).then_some(duration) });
-            prop_assert_eq!(Kind::from_content_type(kind.content_type()), Some(kind));
+            prop_assert_eq!(DtmfInfoFormat::from_content_type(kind.content_type()), Some(kind));
         }
 
         #[test]

@@ -7,7 +7,9 @@ use crate::rtp::{Header, Packet};
 pub struct Digit(u8);
 
 impl Digit {
+    /// The key `*`, event 10 (RFC 4733 §3.2).
     pub const STAR: Digit = Digit(10);
+    /// The key `#`, event 11.
     pub const POUND: Digit = Digit(11);
 
     /// The digit of an event code 0 to 15 (RFC 4733 §3.2); `None` for other events.
@@ -35,6 +37,7 @@ impl Digit {
 /// The options for sending a digit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EventOptions {
+    /// The negotiated number of telephone-event.
     pub payload_type: u8,
     /// The clock rate of the timestamp: 8000, 16000 or 48000 as the rtpmap says, in Hz.
     pub clock_rate: u32,
@@ -54,13 +57,17 @@ impl Default for EventOptions {
 
 /// The last packet is sent this often (RFC 4733 §2.5.1.4).
 const END_PACKETS: u32 = 3;
+/// The E bit (RFC 4733 §2.3.2).
 const END: u8 = 0x80;
 
 /// One packet of a digit, to be sent `offset_ms` after the first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EventPacket {
+    /// Milliseconds from the begin of the event to the packet.
     pub offset_ms: u32,
+    /// The RTP header; all packets of an event have its timestamp (RFC 4733 §2.2.1).
     pub header: Header,
+    /// Event, E bit and volume, duration (RFC 4733 §2.3).
     pub payload: [u8; 4],
 }
 
@@ -71,7 +78,9 @@ pub struct EventSender {
     options: EventOptions,
     ssrc: u32,
     sequence: u16,
+    /// The begin of the event; all its packets have it (RFC 4733 §2.2.1).
     timestamp: u32,
+    /// Packets sent so far, the three end packets included.
     sent: u32,
 }
 
@@ -127,17 +136,19 @@ impl Iterator for EventSender {
 /// Hears the digits of one stream's event packets, also where packets are lost, late or sent twice.
 #[derive(Debug, Clone, Default)]
 pub struct EventReceiver {
-    current: Option<Event>,
+    /// The event that was reported last; its other packets are repetitions.
+    current: Option<ReceivedEvent>,
 }
 
 /// The event last told.
 #[derive(Debug, Clone, Copy)]
-struct Event {
+struct ReceivedEvent {
     ssrc: u32,
     timestamp: u32,
     digit: Digit,
     /// The timestamp of the packet that began it.
     sequence: u16,
+    /// A packet with the E bit came: the same key again is another press.
     ended: bool,
 }
 
@@ -161,7 +172,7 @@ impl EventReceiver {
             }
             return None;
         }
-        self.current = Some(Event {
+        self.current = Some(ReceivedEvent {
             ssrc: packet.ssrc(),
             timestamp: packet.timestamp(),
             digit,
@@ -173,7 +184,7 @@ impl EventReceiver {
 }
 
 /// True if a packet is the first of another event than `current`.
-fn begins(current: &Event, packet: &Packet<'_>, digit: Digit) -> bool {
+fn begins(current: &ReceivedEvent, packet: &Packet<'_>, digit: Digit) -> bool {
     if packet.ssrc() != current.ssrc {
         return true;
     }
@@ -209,7 +220,7 @@ mod tests {
         all
     }
 
-    fn heard<'a>(receiver: &mut EventReceiver, packets: impl IntoIterator<Item = &'a [u8]>) -> String {
+    fn digits_of<'a>(receiver: &mut EventReceiver, packets: impl IntoIterator<Item = &'a [u8]>) -> String {
         let mut digits = String::new();
         for bytes in packets {
             digits.extend(receiver.handle(&Packet::parse(bytes).unwrap()).map(Digit::to_char));
@@ -260,7 +271,7 @@ mod tests {
         let capture = Capture::parse(&dtmf_capture(digit('5'))).unwrap();
         let mut receiver = EventReceiver::new();
         for _ in 0..3 {
-            assert_eq!(heard(&mut receiver, capture.iter().map(|(_, bytes)| bytes)), "5");
+            assert_eq!(digits_of(&mut receiver, capture.iter().map(|(_, bytes)| bytes)), "5");
         }
     }
 
@@ -268,7 +279,7 @@ mod tests {
     fn a_repeated_first_packet_is_one_press() {
         let all = packets(EventSender::new(digit('9'), EventOptions::default(), 1, 1, 1));
         let order = [0, 0, 1, 2, 9, 9].map(|index: usize| all[index].as_slice());
-        assert_eq!(heard(&mut EventReceiver::new(), order), "9");
+        assert_eq!(digits_of(&mut EventReceiver::new(), order), "9");
     }
 
     #[test]
@@ -276,7 +287,7 @@ mod tests {
         let first = packets(EventSender::new(digit('1'), EventOptions::default(), 1, 1, 1000));
         let second = packets(EventSender::new(digit('2'), EventOptions::default(), 1, 11, 3000));
         let order = first[..9].iter().chain(&second[..2]).chain(&first[9..]).chain(&second[2..]);
-        assert_eq!(heard(&mut EventReceiver::new(), order.map(Vec::as_slice)), "12");
+        assert_eq!(digits_of(&mut EventReceiver::new(), order.map(Vec::as_slice)), "12");
     }
 
     #[test]
@@ -286,18 +297,18 @@ mod tests {
         // The second press lost its marker too: its timestamp alone tells.
         order
             .extend(packets(EventSender::new(digit('4'), EventOptions::default(), 1, 11, 4000)).split_off(1));
-        assert_eq!(heard(&mut EventReceiver::new(), order.iter().map(Vec::as_slice)), "44");
+        assert_eq!(digits_of(&mut EventReceiver::new(), order.iter().map(Vec::as_slice)), "44");
     }
 
     #[test]
     fn a_restarted_sender_is_heard_at_once() {
         let mut order = packets(EventSender::new(digit('4'), EventOptions::default(), 1, 500, 90_000));
         order.extend(packets(EventSender::new(digit('4'), EventOptions::default(), 2, 3, 10)));
-        assert_eq!(heard(&mut EventReceiver::new(), order.iter().map(Vec::as_slice)), "44");
+        assert_eq!(digits_of(&mut EventReceiver::new(), order.iter().map(Vec::as_slice)), "44");
     }
 
     #[test]
-    fn what_is_no_digit_is_not_heard() {
+    fn events_that_are_no_digits_are_ignored() {
         let mut receiver = EventReceiver::new();
         for payload in [&[][..], &[5, 0, 0], &[16, 0, 0, 160], &[255, 0x80, 0, 160]] {
             let mut bytes = Vec::new();
@@ -329,7 +340,7 @@ mod tests {
                 let sender =
                     EventSender::new(digit(key), EventOptions::default(), 9, 65_500 + 10 * at as u16 % 30, 4000 * at);
                 let all = packets(sender);
-                digits += &heard(&mut receiver, [all[kept[index]].as_slice()]);
+                digits += &digits_of(&mut receiver, [all[kept[index]].as_slice()]);
             }
             prop_assert_eq!(digits, keys);
         }

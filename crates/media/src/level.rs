@@ -5,6 +5,7 @@
 pub struct Gain(i32);
 
 impl Gain {
+    /// A factor of 1.
     pub const UNITY: Gain = Gain(4_096);
 
     /// -60 to +24 dB; below that is silence, above is as 24.

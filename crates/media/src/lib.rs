@@ -1,6 +1,8 @@
 //! Media: SDP, RTP and its codecs, telephone events, SRTP, jitter, prompts, conferences, recordings and the
 //! measurements of a receiver. No socket and no clock.
 
+#![warn(missing_docs)]
+
 pub mod codec;
 mod conceal;
 pub mod dtmf_info;

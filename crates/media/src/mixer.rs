@@ -9,34 +9,42 @@ use crate::level::{clamp, mean};
 use crate::limits::{CONFERENCE_MEMBERS, CONFERENCE_SPEAKERS, FRAME_MS};
 use crate::resample::Resampler;
 use crate::session::FrameSource;
-use crate::session::outgoing::Outgoing;
+use crate::session::transcoder::Transcoder;
 
 /// A member of one conference; never used twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MemberId(u32);
 
+/// One leg in a conference, with its frame of this tick.
 struct Member {
     id: MemberId,
+    /// The rate of the member's frames, in Hz.
     rate: u32,
+    /// From the member's rate to the conference's.
     resampler: Option<Resampler>,
     /// This tick's sound at the conference's rate; empty when there was none.
     frame: Vec<i16>,
     /// The mean magnitude, falling slowly, so that a speaker stays the loudest between two words.
     level: u32,
+    /// The others do not hear the member.
     is_muted: bool,
+    /// The member never has a sound: nothing is mixed for it.
     only_listens: bool,
     /// Heard by that one alone.
     whispers_to: Option<MemberId>,
     /// Put since the last mix.
     is_fresh: bool,
+    /// The sum of this tick has the member's sound: its own frame is the sum without it.
     is_mixed: bool,
 }
 
 /// One frame of the whole mix for all members that hear it in one codec.
 struct SharedFrame {
     codec: Codec,
-    outgoing: Outgoing,
+    transcoder: Transcoder,
+    /// The encoded frame of `tick`, for all members that are not in the sum.
     payload: Vec<u8>,
+    /// The tick in which the frame was encoded.
     tick: u64,
 }
 
@@ -48,12 +56,16 @@ const SOUNDS: usize = 8;
 /// A conference at one rate. A tick: [`Conference::put`] for every member, [`Conference::mix`] once, then
 /// [`Conference::frame`] for every member.
 pub struct Conference {
+    /// The rate of the sum, in Hz.
     rate: u32,
     /// By id.
     members: Vec<Member>,
     next_id: u32,
+    /// The sum of this tick before it is limited to 16 bits.
     total: Vec<i32>,
+    /// The sum of this tick.
     whole: Vec<i16>,
+    /// The sum without one member's sound.
     own: Vec<i16>,
     resampled: Vec<i16>,
     /// Level and place of the members that may be mixed.
@@ -61,7 +73,9 @@ pub struct Conference {
     /// Places of the members that whisper in this tick, and the member that hears each.
     whispers: Vec<(usize, MemberId)>,
     shared: Vec<SharedFrame>,
+    /// Beeps and announcements, with the position in the first.
     sounds: VecDeque<(Arc<[i16]>, usize)>,
+    /// The music of a single member, with its position.
     music: Option<(Arc<[i16]>, usize)>,
     tick: u64,
 }
@@ -132,6 +146,7 @@ impl Conference {
         self.members.is_empty()
     }
 
+    /// The member of this id, while it is in the conference.
     fn member(&mut self, id: MemberId) -> Option<&mut Member> {
         let at = self.members.binary_search_by_key(&id, |member| member.id).ok()?;
         self.members.get_mut(at)
@@ -213,6 +228,7 @@ impl Conference {
         }
     }
 
+    /// Adds the sound that is played to all members, and the music while a member is alone.
     fn add_sounds(&mut self) {
         if let Some((sound, at)) = self.sounds.front_mut() {
             for (sum, sample) in self.total.iter_mut().zip(&sound[*at..]) {
@@ -233,7 +249,7 @@ impl Conference {
         }
     }
 
-    /// The sound for a member, for its leg's `say` with the codec that it sends: the others' sum, or the
+    /// The sound for a member, for its leg's `send_frame` with the codec that it sends: the others' sum, or the
     /// encoded whole that all members share whose sound is not in it.
     pub fn frame(&mut self, id: MemberId, codec: Codec) -> FrameSource<'_> {
         let Ok(at) = self.members.binary_search_by_key(&id, |member| member.id) else {
@@ -278,8 +294,8 @@ impl Conference {
         let at = match self.shared.iter().position(|shared| shared.codec == codec) {
             Some(at) => at,
             None => {
-                let outgoing = Outgoing::new(codec).ok()?;
-                self.shared.push(SharedFrame { codec, outgoing, payload: Vec::new(), tick: 0 });
+                let transcoder = Transcoder::new(codec).ok()?;
+                self.shared.push(SharedFrame { codec, transcoder, payload: Vec::new(), tick: 0 });
                 self.shared.len() - 1
             }
         };
@@ -287,7 +303,7 @@ impl Conference {
         if shared.tick != self.tick {
             shared.tick = self.tick;
             shared.payload.clear();
-            shared.outgoing.samples(self.rate, &self.whole, &mut self.resampled, &mut shared.payload);
+            shared.transcoder.samples(self.rate, &self.whole, &mut self.resampled, &mut shared.payload);
         }
         Some(at)
     }
@@ -315,7 +331,7 @@ mod tests {
 
     /// Members who say tones for 400 ms; the sound that each hears at the conference's rate in the last 200.
     fn confer(conference: &mut Conference, members: &[(MemberId, Vec<i16>)], codec: Codec) -> Vec<Vec<i16>> {
-        let mut heard = vec![Vec::new(); members.len()];
+        let mut mixes = vec![Vec::new(); members.len()];
         let mut decoders: Vec<_> = members.iter().map(|_| Decoder::new(codec).unwrap()).collect();
         for tick in 0..20 {
             for (id, samples) in members {
@@ -325,15 +341,15 @@ mod tests {
             conference.mix();
             for (index, (id, _)) in members.iter().enumerate() {
                 match conference.frame(*id, codec) {
-                    FrameSource::Samples { samples, .. } => heard[index].extend_from_slice(samples),
+                    FrameSource::Samples { samples, .. } => mixes[index].extend_from_slice(samples),
                     FrameSource::Payload { payload, .. } => {
-                        decoders[index].decode(payload, &mut heard[index]).unwrap();
+                        decoders[index].decode(payload, &mut mixes[index]).unwrap();
                     }
                     FrameSource::None => {}
                 }
             }
         }
-        heard.iter().map(|all| all[all.len() / 2..].to_vec()).collect()
+        mixes.iter().map(|all| all[all.len() / 2..].to_vec()).collect()
     }
 
     fn saying(frequency: f64, level: i16, rate: u32) -> Vec<i16> {
@@ -350,9 +366,9 @@ mod tests {
             let members: Vec<_> = (0..3)
                 .map(|at| (conference.join(rates[at], false).unwrap(), saying(TONES[at], 6_000, rates[at])))
                 .collect();
-            for (index, heard) in confer(&mut conference, &members, Codec::Pcma).iter().enumerate() {
+            for (index, mixes) in confer(&mut conference, &members, Codec::Pcma).iter().enumerate() {
                 for (other, frequency) in TONES.iter().enumerate() {
-                    let level = level(heard, rate, *frequency);
+                    let level = level(mixes, rate, *frequency);
                     let fits =
                         if other == index { level < 60.0 } else { (5_700.0..6_300.0).contains(&level) };
                     assert!(fits, "{rate}: {index} hears {frequency} at {level}");
@@ -368,8 +384,8 @@ mod tests {
             .map(|at| (conference.join(8_000, at == 2).unwrap(), saying(TONES[at], 6_000, 8_000)))
             .collect();
         assert!(conference.mute(members[1].0, true));
-        let heard = confer(&mut conference, &members, Codec::Pcma);
-        let of = |member: usize| TONES.map(|frequency| level(&heard[member], 8_000, frequency) > 3_000.0);
+        let mixes = confer(&mut conference, &members, Codec::Pcma);
+        let of = |member: usize| TONES.map(|frequency| level(&mixes[member], 8_000, frequency) > 3_000.0);
         assert_eq!([of(0), of(1), of(2)], [[false; 3], [true, false, false], [true, false, false]]);
         // Whole and encoded once: the same bytes for both.
         let payload = |conference: &mut Conference, id| match conference.frame(id, Codec::Pcma) {
@@ -384,18 +400,18 @@ mod tests {
     }
 
     #[test]
-    fn a_whisper_is_heard_by_one_and_who_whispers_hears_all() {
+    fn a_coach_is_heard_by_one_member_and_hears_all() {
         let mut conference = Conference::new(8_000);
         let members: Vec<_> = (0..3)
             .map(|at| (conference.join(8_000, false).unwrap(), saying(TONES[at], 6_000, 8_000)))
             .collect();
         assert!(conference.whisper(members[2].0, Some(members[0].0)));
-        let heard = confer(&mut conference, &members, Codec::Pcma);
-        let of = |member: usize| TONES.map(|frequency| level(&heard[member], 8_000, frequency) > 3_000.0);
+        let mixes = confer(&mut conference, &members, Codec::Pcma);
+        let of = |member: usize| TONES.map(|frequency| level(&mixes[member], 8_000, frequency) > 3_000.0);
         assert_eq!([of(0), of(1), of(2)], [[false, true, true], [true, false, false], [true, true, false]]);
         conference.whisper(members[2].0, None);
-        let heard = confer(&mut conference, &members, Codec::Pcma);
-        assert!(level(&heard[1], 8_000, TONES[2]) > 3_000.0);
+        let mixes = confer(&mut conference, &members, Codec::Pcma);
+        assert!(level(&mixes[1], 8_000, TONES[2]) > 3_000.0);
     }
 
     #[test]
@@ -409,16 +425,16 @@ mod tests {
             })
             .collect();
         members.push((conference.join(8_000, true).unwrap(), vec![0; 3_200]));
-        let heard = &confer(&mut conference, &members, Codec::Pcma)[12];
+        let mixes = &confer(&mut conference, &members, Codec::Pcma)[12];
         for at in 0..12 {
-            let level = level(heard, 8_000, frequency(at));
+            let level = level(mixes, 8_000, frequency(at));
             assert_eq!(level > 1_500.0, at < CONFERENCE_SPEAKERS, "{at}: {level}");
             assert!(at < CONFERENCE_SPEAKERS || level < 100.0, "{at}: {level}");
         }
     }
 
     #[test]
-    fn sums_are_clipped_and_a_member_who_stops_putting_is_silent() {
+    fn sums_are_clipped_and_a_member_without_frames_is_silent() {
         let mut conference = Conference::new(8_000);
         let ids: Vec<_> = (0..3).map(|_| conference.join(8_000, false).unwrap()).collect();
         ids[..2].iter().for_each(|id| conference.put(*id, &[30_000; 160]));
@@ -434,22 +450,22 @@ mod tests {
     }
 
     #[test]
-    fn one_alone_hears_music_and_all_hear_a_beep() {
+    fn a_single_member_hears_music_and_all_hear_a_beep() {
         let mut conference = Conference::new(8_000);
         let first = (conference.join(8_000, false).unwrap(), saying(TONES[0], 6_000, 8_000));
         // Whole periods: the loop has no seam.
         conference.hold_music(Some(tone(1_000.0, 4_000, 8_000, 1_000).into()));
-        let heard = confer(&mut conference, std::slice::from_ref(&first), Codec::Pcmu);
-        assert!(level(&heard[0], 8_000, 1_000.0) > 3_800.0);
-        assert!(level(&heard[0], 8_000, TONES[0]) < 60.0);
+        let mixes = confer(&mut conference, std::slice::from_ref(&first), Codec::Pcmu);
+        assert!(level(&mixes[0], 8_000, 1_000.0) > 3_800.0);
+        assert!(level(&mixes[0], 8_000, TONES[0]) < 60.0);
         let second = (conference.join(8_000, false).unwrap(), vec![0; 3_200]);
         let beep: Arc<[i16]> = tone(1_400.0, 4_000, 8_000, 400).into();
         conference.inject(beep);
-        let heard = confer(&mut conference, &[first, second], Codec::Pcmu);
+        let mixes = confer(&mut conference, &[first, second], Codec::Pcmu);
         for (member, says_first) in [(0, false), (1, true)] {
-            assert!(level(&heard[member], 8_000, 1_400.0) > 3_700.0);
-            assert!(level(&heard[member], 8_000, 1_000.0) < 60.0);
-            assert_eq!(level(&heard[member], 8_000, TONES[0]) > 5_000.0, says_first);
+            assert!(level(&mixes[member], 8_000, 1_400.0) > 3_700.0);
+            assert!(level(&mixes[member], 8_000, 1_000.0) < 60.0);
+            assert_eq!(level(&mixes[member], 8_000, TONES[0]) > 5_000.0, says_first);
         }
     }
 

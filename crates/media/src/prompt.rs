@@ -11,12 +11,14 @@ use crate::wav::resample;
 /// Encoded frames of 20 ms. A clone shares them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Prompt {
+    /// The codec of every frame.
     codec: Codec,
     /// One frame behind the other: playing reads memory in order.
     bytes: Arc<[u8]>,
     frames: Frames,
 }
 
+/// The division of the bytes of a prompt into frames.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Frames {
     /// Bytes of every frame.
@@ -158,7 +160,7 @@ mod tests {
 
     const CODECS: [Codec; 4] = [Codec::Pcmu, Codec::Pcma, Codec::G722, Codec::Opus];
 
-    fn heard(prompt: &Prompt) -> String {
+    fn digits_of(prompt: &Prompt) -> String {
         let mut decoder = Decoder::new(prompt.codec()).unwrap();
         let mut detector = DtmfDetector::new(prompt.codec().sample_rate());
         let mut digits = String::new();
@@ -172,11 +174,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_encoded_is_heard_in_every_codec() {
+    fn digits_survive_every_codec() {
         let digits: Vec<Digit> = "19#".chars().filter_map(Digit::from_char).collect();
         for codec in CODECS {
             let prompt = Prompt::digits(codec, &digits, 100).unwrap();
-            assert_eq!(heard(&prompt), "19#", "{codec:?}");
+            assert_eq!(digits_of(&prompt), "19#", "{codec:?}");
             assert_eq!((prompt.len(), prompt.duration_ms()), (27, 540), "{codec:?}");
             assert_eq!(prompt.frame(27), None);
             assert_eq!(prompt.frame(usize::MAX), None);
@@ -189,7 +191,7 @@ mod tests {
             let five = Prompt::digits(codec, &[Digit::STAR], 100).unwrap();
             let pause = Prompt::pause(codec, 110).unwrap();
             let all = Prompt::concat(&[five.clone(), pause, five]).unwrap();
-            assert_eq!((heard(&all).as_str(), all.len()), ("**", 9 + 6 + 9), "{codec:?}");
+            assert_eq!((digits_of(&all).as_str(), all.len()), ("**", 9 + 6 + 9), "{codec:?}");
         }
         assert_eq!(Prompt::pause(Codec::Pcma, 1_000).unwrap().size(), 8_000);
         assert_eq!(Prompt::beep(Codec::Pcma).unwrap().len(), 13);

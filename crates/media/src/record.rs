@@ -33,14 +33,17 @@ const MARGIN_MS: u32 = 100;
 /// Writes one recording.
 pub struct Recorder {
     options: RecordOptions,
-    /// Bytes of sound appended, and those that the header in the file tells of.
+    /// Bytes of sound appended.
     written: u32,
-    told: u32,
+    /// Bytes of sound by the header in the file.
+    in_header: u32,
     /// Bytes up to the last sound.
     sound_end: u32,
     /// The length of silence at the beginning that is cut.
     held: Vec<i16>,
+    /// A piece that was not silent has come: what follows is kept.
     has_sound: bool,
+    /// The bytes of the samples on their way to the file.
     scratch: Vec<u8>,
 }
 
@@ -53,7 +56,7 @@ impl Recorder {
         Recorder {
             options,
             written: 0,
-            told: 0,
+            in_header: 0,
             sound_end: 0,
             held: Vec::new(),
             has_sound: false,
@@ -66,6 +69,7 @@ impl Recorder {
         2 * u32::from(self.options.channels)
     }
 
+    /// Bytes of a time, in whole samples of all channels.
     fn bytes_of(&self, ms: u32) -> u32 {
         let bytes = u64::from(self.options.rate) * u64::from(ms) / 1000 * u64::from(self.width());
         u32::try_from(bytes).unwrap_or(u32::MAX)
@@ -96,12 +100,13 @@ impl Recorder {
             self.sound_end = self.written;
         }
         // A second of sound is the most that a cut can hide from players that believe the header.
-        if self.written - self.told >= self.bytes_of(1_000) {
-            self.tell(file);
+        if self.written - self.in_header >= self.bytes_of(1_000) {
+            self.write_sizes(file);
         }
         self.written < self.most()
     }
 
+    /// Appends samples up to the longest recording; the rest is dropped.
     fn append(&mut self, samples: &[i16], file: &mut impl File) {
         let left = (self.most() - self.written) as usize / 2;
         let samples = &samples[..samples.len().min(left)];
@@ -113,9 +118,9 @@ impl Recorder {
         }
     }
 
-    /// The header, first told what the file has for certain: sizes grow behind the sound, never before it.
-    fn tell(&mut self, file: &mut impl File) {
-        self.told = self.written;
+    /// Writes the sizes into the header. They grow behind the sound, never before it: a file that is cut is valid.
+    fn write_sizes(&mut self, file: &mut impl File) {
+        self.in_header = self.written;
         let header = header(self.options, self.written);
         // The outer size first: a chunk never reaches beyond its file.
         file.write_at(4, &header[4..8]);
@@ -130,13 +135,13 @@ impl Recorder {
             if end < self.written {
                 // The header first: it never tells of more than there is.
                 self.written = end;
-                self.tell(file);
+                self.write_sizes(file);
                 file.truncate(HEADER_LEN as u32 + end);
                 return self.duration_ms();
             }
         }
-        if self.told != self.written {
-            self.tell(file);
+        if self.in_header != self.written {
+            self.write_sizes(file);
         }
         self.duration_ms()
     }
@@ -162,6 +167,7 @@ impl Recorder {
     }
 }
 
+/// The header of a WAV file with `data` bytes of samples.
 fn header(options: RecordOptions, data: u32) -> [u8; HEADER_LEN] {
     let mut header = [0; HEADER_LEN];
     let width = 2 * options.channels;
@@ -234,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_recording_is_what_was_told() {
+    fn a_recording_has_the_samples_that_were_written() {
         let samples = tone(440.0, 5_000, 8_000, 2_500);
         let mut disk = Disk::default();
         assert_eq!(record(options(false), &samples, &mut disk), 2_500);

@@ -12,18 +12,23 @@ const CUTOFF: f64 = 0.9;
 /// The taps are in 2^-14: the sum of their magnitudes stays below two, so that no sum of products wraps.
 const SHIFT: u32 = 14;
 
+/// The rates of the codecs: all pairs of them are converted.
 const RATES: [u32; 3] = [8_000, 16_000, 48_000];
 /// One table a pair of rates, made when the first stream needs it.
 static TABLES: [OnceLock<Table>; 9] = [const { OnceLock::new() }; 9];
 
+/// The filter of one pair of rates.
 struct Table {
+    /// The rates' ratio in lowest terms: `up` to `down`.
     up: usize,
     down: usize,
     /// `up` phases of `width` taps.
     taps: Vec<i16>,
+    /// Samples of the input that one sample of the output takes in.
     width: usize,
 }
 
+/// The filter of a pair; `None` for other rates.
 fn table(from: u32, to: u32) -> Option<&'static Table> {
     let from_at = RATES.iter().position(|rate| *rate == from)?;
     let to_at = RATES.iter().position(|rate| *rate == to)?;
@@ -127,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_lower_rate_cannot_carry_is_gone() {
+    fn frequencies_above_the_lower_rate_are_removed() {
         let mut out = Vec::new();
         Resampler::new(48_000, 8_000).unwrap().process(&tone(5_500.0, 10_000, 48_000, 200), &mut out);
         let loudest = out[200..1_400].iter().map(|sample| sample.unsigned_abs()).max().unwrap();

@@ -7,11 +7,13 @@ use crate::rtp::be32;
 /// One block of a report (RFC 3550 §6.4.1), the fields as they are on the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ReportBlock {
+    /// The source that the block is about.
     pub ssrc: u32,
     /// In 256ths, since the last report.
     pub fraction_lost: u8,
     /// 24 bits with a sign.
     pub cumulative_lost: i32,
+    /// The extended highest sequence number received.
     pub highest_sequence: u32,
     /// In units of the timestamp.
     pub jitter: u32,
@@ -26,7 +28,9 @@ pub struct ReportBlock {
 pub struct SenderInfo {
     /// Seconds since 1900 and their fraction in 2^-32.
     pub ntp: u64,
+    /// The same time in units of the stream's timestamp.
     pub rtp_timestamp: u32,
+    /// Packets sent since the stream began.
     pub packets: u32,
     /// Payload only.
     pub bytes: u32,
@@ -35,17 +39,27 @@ pub struct SenderInfo {
 /// A sender report or a receiver report (RFC 3550 §6.4).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Report {
+    /// SR: by a participant that has sent since its last report.
     Sender {
+        /// The source of the report.
         ssrc: u32,
+        /// Its own stream.
         info: SenderInfo,
+        /// The streams that it receives.
         blocks: Vec<ReportBlock>,
     },
+    /// RR: by a participant that has not.
     Receiver {
+        /// The source of the report.
         ssrc: u32,
+        /// The streams that it receives.
         blocks: Vec<ReportBlock>,
     },
+    /// BYE (RFC 3550 §6.6): the sources leave.
     Bye {
+        /// The sources that leave.
         sources: Vec<u32>,
+        /// The reason for leaving, as text.
         reason: Option<String>,
     },
     /// SDES, APP and whatever else: counted, not read.
@@ -57,6 +71,7 @@ pub enum Report {
 pub struct Malformed {
     /// In bytes.
     pub position: usize,
+    /// The thing that RTCP has at this place.
     pub expected: &'static str,
 }
 
@@ -68,13 +83,16 @@ impl fmt::Display for Malformed {
 
 impl std::error::Error for Malformed {}
 
+/// Packet types of RFC 3550 §12.1.
 const SENDER_REPORT: u8 = 200;
 const RECEIVER_REPORT: u8 = 201;
 const SDES: u8 = 202;
 const BYE: u8 = 203;
 /// The count field of a header has five bits.
 const MAX_COUNT: usize = 31;
+/// Bytes of a report block.
 const BLOCK_LEN: usize = 24;
+/// The item that every compound packet must have (RFC 3550 §6.5.1).
 const CNAME: u8 = 1;
 
 /// The packets of a datagram in order; one that is malformed makes the whole an error (RFC 3550 A.2).
@@ -104,6 +122,7 @@ pub fn parse(bytes: &[u8]) -> Result<Vec<Report>, Malformed> {
     Ok(reports)
 }
 
+/// One packet of a compound; `None` for types that are not read here.
 fn one(kind: u8, count: usize, body: &[u8]) -> Option<Report> {
     Some(match kind {
         SENDER_REPORT => {
@@ -133,11 +152,13 @@ fn one(kind: u8, count: usize, body: &[u8]) -> Option<Report> {
     })
 }
 
+/// The report blocks of an SR or RR.
 fn blocks(bytes: &[u8], count: usize) -> Option<Vec<ReportBlock>> {
     let bytes = bytes.get(..BLOCK_LEN * count)?;
     Some(bytes.chunks_exact(BLOCK_LEN).map(block).collect())
 }
 
+/// One report block (RFC 3550 §6.4.1).
 fn block(bytes: &[u8]) -> ReportBlock {
     ReportBlock {
         ssrc: be32(bytes, 0),
@@ -178,6 +199,7 @@ pub fn write(reports: &[Report], cname: &str, out: &mut Vec<u8>) {
     }
 }
 
+/// An SR with `info`, an RR without.
 fn write_report(kind: u8, ssrc: u32, info: Option<&SenderInfo>, blocks: &[ReportBlock], out: &mut Vec<u8>) {
     let blocks = &blocks[..blocks.len().min(MAX_COUNT)];
     packet(kind, blocks.len(), out, |out| {
@@ -201,6 +223,7 @@ fn write_report(kind: u8, ssrc: u32, info: Option<&SenderInfo>, blocks: &[Report
     });
 }
 
+/// A BYE. The reason is cut at the 255 bytes of its length field.
 fn write_bye(sources: &[u32], reason: Option<&str>, out: &mut Vec<u8>) {
     let sources = &sources[..sources.len().min(MAX_COUNT)];
     packet(BYE, sources.len(), out, |out| {
@@ -211,6 +234,7 @@ fn write_bye(sources: &[u32], reason: Option<&str>, out: &mut Vec<u8>) {
     });
 }
 
+/// The SDES packet with the CNAME.
 fn write_sdes(ssrc: u32, cname: &str, out: &mut Vec<u8>) {
     packet(SDES, 1, out, |out| {
         out.extend(ssrc.to_be_bytes());
@@ -285,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn damage_is_told_with_its_place() {
+    fn damage_is_reported_with_its_place() {
         let mut bytes = Vec::new();
         write(&[Report::Receiver { ssrc: 9, blocks: vec![BLOCK] }], "a", &mut bytes);
         let at = |bytes: &[u8]| parse(bytes).map_err(|error| error.to_string());

@@ -5,6 +5,7 @@ use std::fmt;
 /// The fixed part of the header, in bytes.
 pub const HEADER_LEN: usize = 12;
 
+/// RFC 3550 §5.1.
 const VERSION: u8 = 2;
 
 /// Why bytes are not an RTP packet.
@@ -33,7 +34,9 @@ impl std::error::Error for Malformed {}
 /// A header extension (RFC 3550 §5.3.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Extension<'a> {
+    /// The 16 bits that the profile defines.
     pub profile: u16,
+    /// The words of the extension, without its header.
     pub data: &'a [u8],
 }
 
@@ -150,11 +153,15 @@ pub(crate) fn header_len(bytes: &[u8]) -> Option<usize> {
 /// The header fields that a sender decides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Header {
+    /// The M bit: the first packet after a pause (RFC 3551 §4.1).
     pub marker: bool,
     /// Seven bits; the eighth is dropped.
     pub payload_type: u8,
+    /// Counts packets, modulo 2^16.
     pub sequence: u16,
+    /// The sampling instant of the first sample, in units of the clock rate.
     pub timestamp: u32,
+    /// The synchronization source.
     pub ssrc: u32,
 }
 
@@ -225,6 +232,7 @@ pub fn is_rtcp(bytes: &[u8]) -> bool {
     bytes.len() >= 4 && bytes[0] >> 6 == VERSION && (192..=223).contains(&bytes[1])
 }
 
+/// Four bytes in network order. The caller has checked the length.
 pub(crate) fn be32(bytes: &[u8], at: usize) -> u32 {
     u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }
@@ -253,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_refused() {
+    fn packets_that_end_too_early_are_refused() {
         for len in 0..28 {
             assert_eq!(Packet::parse(&FULL[..len]), Err(Malformed::Short), "{len} bytes");
         }
@@ -270,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn a_datagram_is_told_from_rtcp() {
+    fn rtp_is_distinguished_from_rtcp() {
         assert!(is_rtcp(&[0x81, 200, 0, 7]));
         assert!(!is_rtcp(&FULL));
         assert!(!is_rtcp(&[0x81, 200, 0]));

@@ -16,13 +16,16 @@ pub struct SpeechOptions {
 /// The events of a [`SpeechDetector`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SpeechEvent {
+    /// Speech has begun.
     Started,
     /// Speech is over since so many milliseconds.
     Ended {
+        /// Milliseconds since the last speech.
         silence_ms: u32,
     },
     /// Nothing was said for so long; reported once until speech comes.
     Silence {
+        /// Milliseconds without speech.
         silence_ms: u32,
     },
 }
@@ -43,16 +46,18 @@ pub struct SpeechDetector {
     options: SpeechOptions,
     /// Sixteen times the level of the noise.
     noise: u32,
+    /// Frames in a row that are louder than the noise.
     loud: u32,
     silent_ms: u32,
     is_speaking: bool,
-    is_told: bool,
+    /// The silence was reported; speech begins another.
+    is_reported: bool,
 }
 
 impl SpeechDetector {
     /// A detector that has heard nothing.
     pub fn new(options: SpeechOptions) -> SpeechDetector {
-        SpeechDetector { options, noise: 0, loud: 0, silent_ms: 0, is_speaking: false, is_told: false }
+        SpeechDetector { options, noise: 0, loud: 0, silent_ms: 0, is_speaking: false, is_reported: false }
     }
 
     /// One frame of 20 ms; an empty one is silence.
@@ -70,7 +75,7 @@ impl SpeechDetector {
             return None;
         }
         self.silent_ms = 0;
-        self.is_told = false;
+        self.is_reported = false;
         (!std::mem::replace(&mut self.is_speaking, true)).then_some(SpeechEvent::Started)
     }
 
@@ -88,8 +93,8 @@ impl SpeechDetector {
             self.is_speaking = false;
             return Some(SpeechEvent::Ended { silence_ms: self.silent_ms });
         }
-        if silence_ms > 0 && self.silent_ms >= silence_ms && !self.is_told {
-            self.is_told = true;
+        if silence_ms > 0 && self.silent_ms >= silence_ms && !self.is_reported {
+            self.is_reported = true;
             self.is_speaking = false;
             return Some(SpeechEvent::Silence { silence_ms: self.silent_ms });
         }
@@ -107,7 +112,7 @@ mod tests {
     use super::*;
     use crate::tone::tone;
 
-    fn told(options: SpeechOptions, parts: &[(i16, u32)]) -> Vec<(u32, SpeechEvent)> {
+    fn events_of(options: SpeechOptions, parts: &[(i16, u32)]) -> Vec<(u32, SpeechEvent)> {
         let mut detector = SpeechDetector::new(options);
         let (mut events, mut at) = (Vec::new(), 0);
         for (level, ms) in parts {
@@ -120,9 +125,9 @@ mod tests {
     }
 
     #[test]
-    fn speech_begins_ends_and_silence_is_told_once() {
+    fn speech_begins_ends_and_silence_is_reported_once() {
         let options = SpeechOptions { silence_ms: 500, end_ms: 200 };
-        let events = told(options, &[(0, 1_000), (6_000, 400), (0, 1_000), (6_000, 100)]);
+        let events = events_of(options, &[(0, 1_000), (6_000, 400), (0, 1_000), (6_000, 100)]);
         let expected = [
             (500, SpeechEvent::Silence { silence_ms: 500 }),
             (1_060, SpeechEvent::Started),
@@ -131,15 +136,15 @@ mod tests {
             (2_460, SpeechEvent::Started),
         ];
         assert_eq!(events, expected);
-        assert_eq!(told(SpeechOptions::default(), &[(0, 5_000)]), []);
+        assert_eq!(events_of(SpeechOptions::default(), &[(0, 5_000)]), []);
     }
 
     #[test]
     fn clicks_and_steady_noise_are_not_speech() {
         let options = SpeechOptions { silence_ms: 0, end_ms: 100 };
-        assert_eq!(told(options, &[(0, 200), (9_000, 40), (0, 200), (9_000, 40), (0, 100)]), []);
+        assert_eq!(events_of(options, &[(0, 200), (9_000, 40), (0, 200), (9_000, 40), (0, 100)]), []);
         // Noise just above the quiet: speech at first, known as noise later.
-        let events = told(options, &[(400, 20_000), (6_000, 400), (400, 400)]);
+        let events = events_of(options, &[(400, 20_000), (6_000, 400), (400, 400)]);
         assert_eq!(events.last().map(|(_, event)| *event), Some(SpeechEvent::Ended { silence_ms: 100 }));
         assert!(events.contains(&(20_060, SpeechEvent::Started)), "{events:?}");
     }

@@ -32,6 +32,7 @@ pub fn beep(rate: u32) -> Vec<i16> {
     tone(1400.0, 8_000, rate, 250)
 }
 
+/// The row and the column frequency of a key (ITU-T Q.23).
 fn frequencies(digit: Digit) -> (f64, f64) {
     let char = digit.to_char();
     for (row, keys) in KEYS.iter().enumerate() {
@@ -42,6 +43,7 @@ fn frequencies(digit: Digit) -> (f64, f64) {
     (LOW[0], HIGH[0])
 }
 
+/// A sum of sines, each of a frequency in Hz and an amplitude.
 fn sines(parts: &[(f64, f64)], rate: u32, duration_ms: u32) -> Vec<i16> {
     let samples = u64::from(rate) * u64::from(duration_ms) / 1000;
     let ramp = f64::from((rate * RAMP_MS / 1000).max(1));
@@ -75,13 +77,21 @@ const MIN_LEAD: f64 = 4.0;
 pub struct DtmfDetector {
     /// Twice the cosine of each tone's turn a sample.
     turns: [f64; 8],
+    /// The last two values of each tone's Goertzel filter.
     states: [(f64, f64); 8],
+    /// The sum of the squares of the block's samples.
     power: f64,
+    /// Samples of a block.
     block: u32,
+    /// Samples of the current block so far.
     filled: u32,
+    /// The digit of the last block.
     candidate: Option<Digit>,
+    /// Blocks in a row that had it.
     run: u32,
+    /// The digit that was reported and has not ended.
     pressed: Option<Digit>,
+    /// Blocks since the last one that had it.
     missed: u32,
 }
 
@@ -107,7 +117,7 @@ impl DtmfDetector {
     }
 
     /// The digits that became certain within these samples, each once a press.
-    pub fn handle(&mut self, samples: &[i16], mut heard: impl FnMut(Digit)) {
+    pub fn handle(&mut self, samples: &[i16], mut detected: impl FnMut(Digit)) {
         for sample in samples {
             let sample = f64::from(*sample);
             self.power += sample * sample;
@@ -118,7 +128,7 @@ impl DtmfDetector {
             if self.filled == self.block {
                 let digit = self.decide();
                 if let Some(digit) = self.follow(digit) {
-                    heard(digit);
+                    detected(digit);
                 }
                 self.states = [(0.0, 0.0); 8];
                 (self.power, self.filled) = (0.0, 0);
@@ -145,6 +155,7 @@ impl DtmfDetector {
         Digit::from_char(KEYS[row][column])
     }
 
+    /// A digit counts once it was found in enough blocks, and again only after a break.
     fn follow(&mut self, digit: Option<Digit>) -> Option<Digit> {
         self.run = if digit.is_some() && digit == self.candidate { self.run + 1 } else { 1 };
         self.candidate = digit;
@@ -203,7 +214,7 @@ mod tests {
     use super::*;
     use crate::pcap::{Capture, speech_capture};
 
-    fn heard(rate: u32, samples: &[i16]) -> String {
+    fn detected(rate: u32, samples: &[i16]) -> String {
         let mut digits = String::new();
         let mut detector = DtmfDetector::new(rate);
         for frame in samples.chunks(rate as usize / 50) {
@@ -217,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn all_digits_are_heard_at_every_rate() {
+    fn all_digits_are_detected_at_every_rate() {
         let keys = "1234567890*#ABCD";
         for rate in [8_000, 16_000, 48_000] {
             let mut samples = quiet(rate, 7);
@@ -225,7 +236,7 @@ mod tests {
                 samples.extend(dtmf(Digit::from_char(key).unwrap(), rate, 60));
                 samples.extend(quiet(rate, 53));
             }
-            assert_eq!(heard(rate, &samples), keys, "{rate}");
+            assert_eq!(detected(rate, &samples), keys, "{rate}");
         }
     }
 
@@ -234,20 +245,23 @@ mod tests {
         let five = Digit::from_char('5').unwrap();
         let press = dtmf(five, 8_000, 100);
         let with = |pause| [press.clone(), quiet(8_000, pause), press.clone()].concat();
-        assert_eq!(heard(8_000, &with(45)), "55");
-        assert_eq!(heard(8_000, &with(5)), "5");
+        assert_eq!(detected(8_000, &with(45)), "55");
+        assert_eq!(detected(8_000, &with(5)), "5");
         // Too short to be a press.
-        assert_eq!(heard(8_000, &[quiet(8_000, 50), dtmf(five, 8_000, 20), quiet(8_000, 50)].concat()), "");
+        assert_eq!(
+            detected(8_000, &[quiet(8_000, 50), dtmf(five, 8_000, 20), quiet(8_000, 50)].concat()),
+            ""
+        );
     }
 
     #[test]
     fn twist_beyond_the_bounds_is_no_digit() {
         let pair = |low: f64, high: f64| sines(&[(770.0, low), (1336.0, high)], 8_000, 100);
-        assert_eq!(heard(8_000, &pair(4_000.0, 5_600.0)), "5");
-        assert_eq!(heard(8_000, &pair(6_000.0, 3_000.0)), "5");
-        assert_eq!(heard(8_000, &pair(2_000.0, 8_000.0)), "");
-        assert_eq!(heard(8_000, &pair(10_000.0, 2_000.0)), "");
-        assert_eq!(heard(8_000, &pair(100.0, 100.0)), "");
+        assert_eq!(detected(8_000, &pair(4_000.0, 5_600.0)), "5");
+        assert_eq!(detected(8_000, &pair(6_000.0, 3_000.0)), "5");
+        assert_eq!(detected(8_000, &pair(2_000.0, 8_000.0)), "");
+        assert_eq!(detected(8_000, &pair(10_000.0, 2_000.0)), "");
+        assert_eq!(detected(8_000, &pair(100.0, 100.0)), "");
     }
 
     #[test]
@@ -257,9 +271,9 @@ mod tests {
         for (_, bytes) in capture.iter() {
             samples.extend(bytes[12..].iter().map(|byte| crate::codec::alaw_decode(*byte)));
         }
-        assert_eq!(heard(8_000, &samples), "");
-        assert_eq!(heard(8_000, &beep(8_000)), "");
-        assert_eq!(heard(8_000, &tone(770.0, 8_000, 8_000, 500)), "");
+        assert_eq!(detected(8_000, &samples), "");
+        assert_eq!(detected(8_000, &beep(8_000)), "");
+        assert_eq!(detected(8_000, &tone(770.0, 8_000, 8_000, 500)), "");
     }
 
     #[test]

@@ -10,7 +10,9 @@ use crate::codec::{alaw_decode, ulaw_decode};
 pub struct Wav {
     /// In Hz.
     pub rate: u32,
+    /// 1 or 2.
     pub channels: u16,
+    /// 16 bits each.
     pub samples: Vec<i16>,
 }
 
@@ -19,7 +21,9 @@ pub struct Wav {
 pub struct Error {
     /// The place in the file, in bytes.
     pub position: usize,
+    /// The thing that a WAV file has at this place.
     pub expected: &'static str,
+    /// The bytes, or the number, that the file has there.
     pub found: String,
 }
 
@@ -35,15 +39,18 @@ fn wrong(position: usize, expected: &'static str, found: impl Into<String>) -> E
     Error { position, expected, found: found.into() }
 }
 
+/// Format tags.
 const PCM: u16 = 1;
 const ALAW: u16 = 6;
 const ULAW: u16 = 7;
 /// The real format is the first two bytes of a GUID further down.
 const EXTENSIBLE: u16 = 0xfffe;
+/// Sample rates that are read, in Hz.
 const RATES: std::ops::RangeInclusive<u32> = 8_000..=48_000;
 
 /// A `fmt ` chunk that this crate reads.
 struct Format {
+    /// The format tag: 1 PCM, 6 A-law, 7 µ-law.
     code: u16,
     channels: u16,
     rate: u32,
@@ -149,6 +156,7 @@ impl Format {
         Ok(format)
     }
 
+    /// The samples of a data chunk.
     fn samples(&self, data: &[u8]) -> Wav {
         let samples = match (self.code, self.bits) {
             (ALAW, _) => data.iter().map(|byte| alaw_decode(*byte)).collect(),
@@ -161,6 +169,7 @@ impl Format {
     }
 }
 
+/// Bytes of a file as text, for an error.
 fn shown(bytes: Option<&[u8]>) -> String {
     bytes.map_or_else(|| "the end".to_owned(), |bytes| bytes.escape_ascii().to_string())
 }
@@ -213,6 +222,7 @@ pub(crate) fn taps(fraction: f64, cutoff: f64, reach: isize) -> Vec<f32> {
     weights.iter().map(|weight| (weight / sum) as f32).collect()
 }
 
+/// The greatest common divisor.
 fn gcd(mut a: u32, mut b: u32) -> u32 {
     while b != 0 {
         (a, b) = (b, a % b);
@@ -268,19 +278,19 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_read_says_why() {
-        let told = |file: &[u8]| Wav::parse(file).unwrap_err().to_string();
-        assert_eq!(told(b""), "at byte 0: expected RIFF, found the end");
-        assert_eq!(told(b"ID3\x04"), "at byte 0: expected RIFF, found ID3\\x04");
-        assert_eq!(told(b"RIFF\0\0\0\0AVI "), "at byte 8: expected WAVE, found AVI ");
-        let fact = told(&file(17, 1, 8000, 4, &[]));
+    fn unsupported_files_give_the_reason() {
+        let error_of = |file: &[u8]| Wav::parse(file).unwrap_err().to_string();
+        assert_eq!(error_of(b""), "at byte 0: expected RIFF, found the end");
+        assert_eq!(error_of(b"ID3\x04"), "at byte 0: expected RIFF, found ID3\\x04");
+        assert_eq!(error_of(b"RIFF\0\0\0\0AVI "), "at byte 8: expected WAVE, found AVI ");
+        let fact = error_of(&file(17, 1, 8000, 4, &[]));
         assert_eq!(fact, "at byte 32: expected PCM, A-law or mu-law (format 1, 6 or 7), found format 17");
-        assert_eq!(told(&file(1, 6, 8000, 16, &[])), "at byte 34: expected one or two channels, found 6");
-        let rate = told(&file(1, 1, 96_000, 16, &[]));
+        assert_eq!(error_of(&file(1, 6, 8000, 16, &[])), "at byte 34: expected one or two channels, found 6");
+        let rate = error_of(&file(1, 1, 96_000, 16, &[]));
         assert_eq!(rate, "at byte 36: expected 8000 to 48000 samples a second, found 96000");
-        assert_eq!(told(&file(1, 1, 8000, 24, &[])), "at byte 46: expected 8 or 16 bits, found 24");
+        assert_eq!(error_of(&file(1, 1, 8000, 24, &[])), "at byte 46: expected 8 or 16 bits, found 24");
         assert_eq!(
-            told(&file(1, 1, 8000, 16, &[])[..48]),
+            error_of(&file(1, 1, 8000, 16, &[])[..48]),
             "at byte 48: expected a data chunk, found the end"
         );
     }
@@ -304,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_lower_rate_cannot_carry_is_filtered_out() {
+    fn frequencies_above_the_lower_rate_are_filtered_out() {
         let back = resample(&tone(6000.0, 48_000, 24_000), 48_000, 8_000);
         let loudest = back[500..3500].iter().map(|sample| sample.unsigned_abs()).max().unwrap();
         assert!(loudest < 50, "{loudest}");

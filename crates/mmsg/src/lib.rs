@@ -1,6 +1,7 @@
 //! Batches of datagrams with one system call: recvmmsg(2), sendmmsg(2) and the socket options beside them.
 //! The only file of server and lab that speaks to sockets without a safe wrapper.
 #![allow(unsafe_code, reason = "recvmmsg(2), sendmmsg(2) and these socket options have no wrapper in std")]
+#![warn(missing_docs)]
 
 use std::io;
 use std::mem::{MaybeUninit, size_of};
@@ -44,7 +45,9 @@ union Name {
 
 /// One datagram in the receiver's memory.
 pub struct Datagram<'a> {
+    /// The payload of UDP, without headers.
     pub bytes: &'a [u8],
+    /// The sender's address, as the kernel tells it.
     pub remote: SocketAddr,
     /// The address it was sent to, when the socket was told to say so.
     pub to: Option<IpAddr>,
@@ -57,7 +60,9 @@ pub struct Datagram<'a> {
 /// One datagram to send.
 #[derive(Debug, Clone, Copy)]
 pub struct Message<'a> {
+    /// The payload of UDP, without headers.
     pub bytes: &'a [u8],
+    /// The address that it goes to.
     pub remote: SocketAddr,
     /// The source address, on a socket that has several.
     pub from: Option<IpAddr>,

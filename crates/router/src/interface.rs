@@ -1,22 +1,16 @@
 //! The questions of edges to the owner of an address, its answers and its pushes.
 //!
-//! An edge holds connections, transactions and dialogs; the router holds what is known of an address of
-//! record. Every value here can cross a bus, so nothing here borrows.
+//! An edge is a shard that holds connections, transactions and dialogs, named by its [`ShardAddress`]; the router holds
+//! what is known of an address of record. Every value here can be sent to another process, so nothing here borrows.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+pub use cluster::{Life, ShardAddress};
 use stdx::Instant;
 
 /// A canonical address of record, `user@domain`: aliases resolved, domain in lower case, no scheme.
 pub type Aor = Box<str>;
-
-/// Where an edge lives: its answers and pushes go there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Edge {
-    pub node: u16,
-    pub shard: u16,
-}
 
 /// Pairs an answer with its query; chosen by the edge, unique there while the query is open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -31,37 +25,53 @@ pub struct WatchId(pub u64);
 pub enum Query {
     /// Where can this address be reached now? Answered with `Answer::Bindings`.
     Lookup {
+        /// The address that is looked up.
         aor: Aor,
     },
     /// RFC 3261 §10.3 steps 6 to 8. Answered with `Answer::Registered` once the change is in the record.
     Register(Box<Register>),
     /// Start or refresh a watch on one topic. Answered with `Answer::State`; changes follow as `Push::State`.
     Watch {
+        /// The address whose state is watched.
         aor: Aor,
+        /// The kind of state.
         topic: Topic,
+        /// The edge's name for the watch, in each `Push::State`.
         watch: WatchId,
+        /// The watch ends then unless it is refreshed.
         until: Instant,
     },
     /// As `Watch`, for a watcher that needs the consent of the address. Answered with `Answer::WatchRefused`
     /// where it has none. A router knows of no consent; the owner of rosters takes the query before it gets
     /// there.
     WatchByConsent {
+        /// The account that asks.
         watcher: Aor,
+        /// The address whose state is watched.
         aor: Aor,
+        /// The kind of state.
         topic: Topic,
+        /// The edge's name for the watch, in each `Push::State`.
         watch: WatchId,
+        /// The watch ends then unless it is refreshed.
         until: Instant,
     },
+    /// Ends a watch. Not answered.
     Unwatch {
+        /// The address that was watched.
         aor: Aor,
+        /// The kind of state.
         topic: Topic,
+        /// The name under which the watch began.
         watch: WatchId,
     },
     /// RFC 3903. Answered with `Answer::Published`.
     Publish(Box<Publish>),
     /// A call of this address changed. Not answered.
     CallChanged {
+        /// The address that places or receives the call.
         aor: Aor,
+        /// The call as it is now.
         call: CallInfo,
     },
     /// May this address have one more call? Answered with `Answer::Admitted`.
@@ -77,12 +87,16 @@ pub enum Query {
     Offer(Box<Offer>),
     /// The state of the address's chat clients; `None` without any. Only watchers need it. Not answered.
     ChatChanged {
+        /// The address of the chat account.
         aor: Aor,
+        /// All its available clients, as one.
         chat: Option<Chat>,
     },
     /// A kept message was delivered (or refused for good) and may be forgotten. Not answered.
     Delivered {
+        /// The address that the message was kept for.
         aor: Aor,
+        /// `WaitingMessage::id`.
         message: u64,
     },
 }
@@ -112,12 +126,19 @@ impl Query {
 pub enum Answer {
     /// Live bindings, highest q first.
     Bindings(Vec<Binding>),
+    /// The bindings after the change, highest q first.
     Registered(Result<Vec<Binding>, RegisterRefused>),
+    /// The state when the watch began or was refreshed.
     State(State),
+    /// The address has not consented to the watcher.
     WatchRefused,
+    /// To `Query::Publish`.
     Published(Result<Published, PublishRefused>),
+    /// To `Query::Keep` and `Query::KeepOfStranger`.
     Kept(Result<(), KeepRefused>),
+    /// To `Query::Admit`.
     Admitted(Result<(), AdmitRefused>),
+    /// To `Query::Offer`.
     Offered(Offered),
 }
 
@@ -125,17 +146,31 @@ pub enum Answer {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Push {
     /// A watched topic changed.
-    State { watch: WatchId, state: State },
+    State {
+        /// The name that the edge gave the watch.
+        watch: WatchId,
+        /// The whole state after the change.
+        state: State,
+    },
     /// The address came back and this was kept for it; answer with `Query::Delivered` when it got through.
-    Deliver { bindings: Vec<Binding>, message: Box<WaitingMessage> },
+    Deliver {
+        /// The live bindings of the address.
+        bindings: Vec<Binding>,
+        /// The oldest message that waits.
+        message: Box<WaitingMessage>,
+    },
 }
 
 /// One REGISTER, already authenticated and validated, its intervals already granted.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Register {
+    /// The address of record, from To.
     pub aor: Aor,
+    /// Call-ID of the REGISTER.
     pub call_id: Box<str>,
+    /// The number in its CSeq.
     pub cseq: u32,
+    /// The change that its Contact values ask for.
     pub change: Change,
     /// The largest number of bindings of this account.
     pub max_contacts: usize,
@@ -148,6 +183,7 @@ pub enum Change {
     None,
     /// `Contact: *` with `Expires: 0`.
     RemoveAll,
+    /// These contacts are bound, refreshed or, with `expires` 0, removed.
     Update(Vec<Contact>),
 }
 
@@ -166,6 +202,7 @@ pub struct Contact {
     pub reg_id: u32,
     /// RFC 3327 Path values, comma-separated as they are to stand in Route; empty when none.
     pub path: Box<str>,
+    /// The User-Agent header; empty when not given.
     pub user_agent: Box<str>,
     /// Where the REGISTER really came from, when requests must go back there: behind NAT, or a connection.
     pub received: Option<Received>,
@@ -174,8 +211,11 @@ pub struct Contact {
 /// The transport, addresses and flow on which a REGISTER came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Received {
+    /// The transport that the request came by.
     pub transport: Transport,
+    /// Our address.
     pub local: SocketAddr,
+    /// The address that it came from.
     pub remote: SocketAddr,
     /// The connection, for connection-oriented transports. A flow of another process life is never live.
     pub flow: Option<FlowId>,
@@ -184,26 +224,37 @@ pub struct Received {
 /// The transport of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Transport {
+    /// UDP (RFC 3261 §18).
     Udp,
+    /// TCP.
     Tcp,
+    /// TLS over TCP.
     Tls,
+    /// WebSocket (RFC 7118).
     Ws,
+    /// WebSocket over TLS.
     Wss,
 }
 
-/// A connection: the edge that holds it and a number never used twice in the life of the process.
+/// A connection: the edge that holds it, and a number that the edge never uses twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FlowId {
-    pub edge: Edge,
+    /// The shard that accepted or opened the connection.
+    pub edge: ShardAddress,
+    /// The connection's number at this shard.
     pub number: u64,
 }
 
 /// A contact that is bound.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Binding {
+    /// The contact as it was granted last.
     pub contact: Contact,
+    /// The binding ends then unless it is refreshed.
     pub expires_at: Instant,
+    /// Call-ID of the REGISTER that bound or refreshed it last.
     pub call_id: Box<str>,
+    /// The number in the CSeq of that REGISTER.
     pub cseq: u32,
 }
 
@@ -212,6 +263,7 @@ pub struct Binding {
 pub enum RegisterRefused {
     /// RFC 3261 §10.3 step 7: same Call-ID, CSeq not higher.
     OutOfOrder,
+    /// The account would have more than `Register::max_contacts`.
     TooManyContacts,
     /// The database could not be written; nothing was changed.
     StoreFailed,
@@ -220,6 +272,7 @@ pub enum RegisterRefused {
 /// A call that is about to begin, of an address with limits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Admission {
+    /// The address with limits, caller or callee.
     pub aor: Aor,
     /// Empty: only asked, not counted.
     pub call_id: Box<str>,
@@ -236,25 +289,38 @@ pub struct Admission {
 /// The reason why a call was not admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AdmitRefused {
+    /// `Admission::max_calls` are up already.
     TooManyCalls,
+    /// `Admission::max_rate` have begun within this second.
     TooFast,
 }
 
 /// The kinds of state of an address that edges can watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Topic {
+    /// RFC 3856.
     Presence,
+    /// RFC 4235.
     Dialog,
+    /// RFC 3842.
     MessageSummary,
+    /// RFC 3680.
     Registration,
 }
 
 /// The state of a topic, in words every protocol can render.
 #[derive(Clone, Debug, PartialEq)]
 pub enum State {
+    /// Of `Topic::Presence`.
     Presence(Presence),
+    /// Of `Topic::Dialog`: the calls of the address.
     Dialog(Vec<CallInfo>),
-    MessageSummary { waiting: u32 },
+    /// Of `Topic::MessageSummary`.
+    MessageSummary {
+        /// Messages that are kept for the address.
+        waiting: u32,
+    },
+    /// Of `Topic::Registration`: the live bindings.
     Registration(Vec<Binding>),
 }
 
@@ -265,6 +331,7 @@ pub struct Presence {
     pub open: bool,
     /// A call of this address is up.
     pub on_the_phone: bool,
+    /// Its chat clients as one; `None` without any.
     pub chat: Option<Chat>,
     /// Documents that clients published (RFC 3863 PIDF), newest first, as they came.
     pub documents: Vec<Arc<[u8]>>,
@@ -273,6 +340,7 @@ pub struct Presence {
 /// The chat clients of an address, as one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chat {
+    /// The availability of the client with the highest priority.
     pub show: Show,
     /// In the user's words; may be empty.
     pub note: Box<str>,
@@ -281,7 +349,9 @@ pub struct Chat {
 /// RFC 6121 §4.7.2.1, as far as it tells others what to expect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Show {
+    /// No `<show/>`, or `chat`.
     Available,
+    /// `away`.
     Away,
     /// Do not disturb.
     Dnd,
@@ -292,40 +362,52 @@ pub enum Show {
 /// One dialog of an address (RFC 4235).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallInfo {
+    /// Call-ID of the dialog.
     pub call_id: Box<str>,
+    /// The tag of this address.
     pub local_tag: Box<str>,
+    /// The tag of the other party; empty before it is known.
     pub remote_tag: Box<str>,
     /// True when this address placed the call (RFC 4235 `direction="initiator"`).
     pub initiator: bool,
     /// The other party, a URI.
     pub remote: Box<str>,
+    /// The state of the dialog.
     pub phase: CallPhase,
 }
 
 /// RFC 4235 §3.7.1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallPhase {
+    /// The INVITE was sent, and has no provisional response with a tag.
     Trying,
+    /// A provisional response had a tag.
     Early,
+    /// A 2xx came.
     Confirmed,
+    /// The dialog has ended, or never was.
     Terminated,
 }
 
 /// A PUBLISH (RFC 3903): starts, refreshes, modifies or removes a publication.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Publish {
+    /// The address whose state is published, from the Request-URI.
     pub aor: Aor,
     /// SIP-If-Match; `None` starts a publication.
     pub etag: Option<Box<str>>,
     /// `None` refreshes (or, with `expires` 0, removes) what was published.
     pub document: Option<Arc<[u8]>>,
+    /// Granted seconds; 0 removes.
     pub expires: u32,
 }
 
 /// The entity tag and lifetime of an accepted publication.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Published {
+    /// SIP-ETag of the response, for the next PUBLISH.
     pub etag: Box<str>,
+    /// Granted seconds.
     pub expires: u32,
 }
 
@@ -334,6 +416,7 @@ pub struct Published {
 pub enum PublishRefused {
     /// 412: no publication has this entity tag.
     ConditionalRequestFailed,
+    /// The address has `limits::PUBLICATIONS_PER_ADDRESS` already, or the document is too long.
     TooMany,
 }
 
@@ -342,25 +425,33 @@ pub enum PublishRefused {
 pub struct WaitingMessage {
     /// Chosen by the record; 0 in a query.
     pub id: u64,
+    /// The address that the message is for.
     pub aor: Aor,
     /// The sender's URI.
     pub from: Box<str>,
+    /// The Content-Type header.
     pub content_type: Box<str>,
+    /// The body as it was sent.
     pub body: Arc<[u8]>,
+    /// The time at which the MESSAGE came.
     pub sent_at: Instant,
 }
 
 /// The reason why a message was not kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeepRefused {
+    /// `limits::KEPT_PER_ADDRESS` messages wait for the address already, or messages are not kept at all.
     TooMany,
+    /// The message is longer than a kept one may be.
     TooLarge,
+    /// The database could not be written.
     StoreFailed,
 }
 
 /// A message that no client has yet.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Offer {
+    /// The message, with `id` 0.
     pub message: WaitingMessage,
     /// The sender, when it was proved or needs no proof.
     pub sender: Option<Aor>,

@@ -7,7 +7,7 @@ use stdx::Instant;
 use stdx::hash::Keyed;
 use stdx::wheel::Wheel;
 
-use crate::interface::{Aor, Edge, KeepRefused, Push, WaitingMessage};
+use crate::interface::{Aor, KeepRefused, Push, ShardAddress, WaitingMessage};
 use crate::limits;
 use crate::router::{Effect, Router};
 
@@ -28,7 +28,7 @@ struct Count {
 
 /// Messages on their way out, one at a time, so that they arrive in the order they were sent.
 struct Delivery {
-    edge: Edge,
+    edge: ShardAddress,
     /// Given up then; the rest waits for the next REGISTER.
     until: Instant,
     stage: Stage,
@@ -104,7 +104,7 @@ impl MessageQueue {
         self.wheel.deadline()
     }
 
-    fn start(&mut self, now: Instant, hash: u64, edge: Edge, stage: Stage) {
+    fn start(&mut self, now: Instant, hash: u64, edge: ShardAddress, stage: Stage) {
         let until = now + limits::DELIVERY_PATIENCE;
         self.wheel.insert(until, hash);
         self.deliveries.insert(hash, Delivery { edge, until, stage });
@@ -130,7 +130,7 @@ impl MessageQueue {
 
 impl Router {
     /// The address is there, by way of this edge: the messages kept for it may go out.
-    pub(crate) fn load_kept(&mut self, now: Instant, edge: Edge, aor: &Aor, out: &mut Vec<Effect>) {
+    pub(crate) fn load_kept(&mut self, now: Instant, edge: ShardAddress, aor: &Aor, out: &mut Vec<Effect>) {
         let hash = self.kept.hash(aor);
         if self.kept.count(aor) == 0 {
             return;
@@ -192,7 +192,7 @@ impl Router {
     fn deliver(
         &mut self,
         now: Instant,
-        edge: Edge,
+        edge: ShardAddress,
         aor: &str,
         mut messages: VecDeque<WaitingMessage>,
         out: &mut Vec<Effect>,

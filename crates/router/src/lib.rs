@@ -2,6 +2,8 @@
 //!
 //! Protocol-neutral: SIP edges ask it today, XMPP sessions will. `interface` is the whole conversation.
 
+#![warn(missing_docs)]
+
 mod admission;
 mod calls;
 mod contact;

@@ -14,7 +14,7 @@ use stdx::Instant;
 use stdx::hash::Keyed;
 use stdx::wheel::Wheel;
 
-use crate::interface::{Aor, Binding};
+use crate::interface::{Aor, Binding, Life};
 use crate::record::{self, Corrupt};
 
 pub(crate) struct Location {
@@ -150,19 +150,20 @@ impl Location {
 
     /// A row of the log, in log order.
     ///
-    /// Flows are dropped: their connections died with the process that wrote them, and their numbers may
-    /// by now name another client's.
+    /// Flows are dropped, but for those that lives of `others` hold: the connections ended with the process that held
+    /// them, and numbers of a flow of our own life may by now name another client's.
     pub(crate) fn replay(
         &mut self,
         now: Instant,
         row: i64,
         record: &[u8],
+        others: &[Life],
         dead: &mut Vec<i64>,
     ) -> Result<(), Corrupt> {
         let (aor, mut bindings) = record::decode(record)?;
         bindings.retain(|binding| binding.expires_at > now);
         for received in bindings.iter_mut().filter_map(|binding| binding.contact.received.as_mut()) {
-            received.flow = None;
+            received.flow = received.flow.filter(|flow| others.contains(&flow.edge.life));
         }
         dead.extend(self.put(&aor, row, &bindings));
         dead.extend(bindings.is_empty().then_some(row));

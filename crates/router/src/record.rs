@@ -1,11 +1,15 @@
 //! The bindings of one address as bytes: a row of the log, and the form in memory.
 //!
 //! ```text
-//! version=1 · aor · count · count × binding
+//! version · aor · count · count × binding · additions
 //! binding  = expires_at (s) · granted (s) · cseq · q · reg_id
 //!          · uri · call_id · instance · path · user_agent · origin
-//! origin   = 0, or transport + 1 · local · remote · 0, or 1 · node · shard · number
+//! origin   = 0, or transport + 1 · local · remote · 0, or 1 · life · shard · number
 //! ```
+//! A later version may only add, and only after the last binding: while nodes of two versions run in one farm, each reads
+//! the other's rows, and the older one skips the additions. Versions from 128 on are for forms that this program cannot
+//! read. This version adds nothing.
+//!
 //! Integers are LEB128, strings have their length in front, a socket address is its length (6 or 18) and
 //! then IP and port in network order.
 
@@ -13,14 +17,17 @@ use std::net::{IpAddr, SocketAddr};
 
 use stdx::Instant;
 
-use crate::interface::{Aor, Binding, Contact, Edge, FlowId, Received, Transport};
+use crate::interface::{Aor, Binding, Contact, FlowId, Life, Received, ShardAddress, Transport};
 use crate::limits;
 
 const VERSION: u8 = 1;
 const TRANSPORTS: [Transport; 5] =
     [Transport::Udp, Transport::Tcp, Transport::Tls, Transport::Ws, Transport::Wss];
 
-/// Bytes that no version of this program has written.
+/// The first version whose form need not begin like that of version 1.
+const UNREADABLE: u8 = 128;
+
+/// Bytes that no version of this program with this form has written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Corrupt;
 
@@ -44,8 +51,10 @@ pub fn encode(aor: &str, bindings: &[Binding]) -> Box<[u8]> {
     out.into_boxed_slice()
 }
 
+/// Additions of later versions are skipped.
+///
 /// # Errors
-/// `Corrupt` for anything `encode` has not made.
+/// `Corrupt` for anything that does not begin as `encode` writes it.
 pub fn decode(record: &[u8]) -> Result<(Aor, Vec<Binding>), Corrupt> {
     let mut reader = Reader(record);
     let aor = reader.head()?;
@@ -54,7 +63,7 @@ pub fn decode(record: &[u8]) -> Result<(Aor, Vec<Binding>), Corrupt> {
         return Err(Corrupt);
     }
     let bindings = (0..count).map(|_| reader.binding()).collect::<Result<_, _>>()?;
-    if reader.0.is_empty() { Ok((aor.into(), bindings)) } else { Err(Corrupt) }
+    Ok((aor.into(), bindings))
 }
 
 /// The address alone, without decoding the rest.
@@ -101,7 +110,7 @@ fn put_received(out: &mut Vec<u8>, received: &Received) {
         None => out.push(0),
         Some(flow) => {
             out.push(1);
-            put_number(out, flow.edge.node.into());
+            put_number(out, flow.edge.life.0.into());
             put_number(out, flow.edge.shard.into());
             put_number(out, flow.number);
         }
@@ -140,7 +149,7 @@ struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
     fn head(&mut self) -> Result<&'a str, Corrupt> {
-        if self.byte()? != VERSION {
+        if !(VERSION..UNREADABLE).contains(&self.byte()?) {
             return Err(Corrupt);
         }
         self.text()
@@ -178,7 +187,7 @@ impl<'a> Reader<'a> {
     }
 
     fn flow(&mut self) -> Result<FlowId, Corrupt> {
-        let edge = Edge { node: self.small()?, shard: self.small()? };
+        let edge = ShardAddress { life: Life(self.small()?), shard: self.small()? };
         Ok(FlowId { edge, number: self.number()? })
     }
 

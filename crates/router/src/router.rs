@@ -8,8 +8,8 @@ use stdx::hash::Keyed;
 use stdx::rate::TokenBucket;
 
 use crate::interface::{
-    Answer, Aor, AskId, Binding, Edge, KeepRefused, Offered, Presence, Push, Query, Register,
-    RegisterRefused, WaitingMessage,
+    Answer, Aor, AskId, Binding, KeepRefused, Life, Offered, Presence, Push, Query, Register,
+    RegisterRefused, ShardAddress, WaitingMessage,
 };
 use crate::kept::MessageQueue;
 use crate::limits;
@@ -22,32 +22,72 @@ use crate::soft::SoftStates;
 #[derive(Clone, Debug, PartialEq)]
 pub enum Effect {
     /// To the edge that asked.
-    Answer { to: Edge, id: AskId, answer: Answer },
+    Answer {
+        /// The edge that asked.
+        to: ShardAddress,
+        /// The id of its query.
+        id: AskId,
+        /// The answer.
+        answer: Answer,
+    },
     /// To an edge that did not ask.
-    Push { to: Edge, push: Push },
+    Push {
+        /// The edge that watches, or has the address's phones.
+        to: ShardAddress,
+        /// The change.
+        push: Push,
+    },
     /// The presence of an address, sent when it may have changed, if `RouterSettings::tells_presence` is set.
-    Presence { aor: Aor, presence: Presence },
+    Presence {
+        /// The address.
+        aor: Aor,
+        /// Its presence now.
+        presence: Presence,
+    },
     /// Append to the log; `handle_written` with the ticket when the group is on disk, or is not.
-    WriteBinding { ticket: u64, row: BindingRow },
+    WriteBinding {
+        /// Pairs the write with its `handle_written`.
+        ticket: u64,
+        /// The row to append.
+        row: BindingRow,
+    },
     /// This row of the log is dead: all its bindings have ended. No answer waits for it; a row that is not deleted is found
     /// dead again at the next start.
-    ForgetBinding { row: i64 },
+    ForgetBinding {
+        /// The row's number in the log.
+        row: i64,
+    },
     /// Store under a number of the store's own; `handle_written` with the ticket.
-    KeepMessage { ticket: u64, message: Box<WaitingMessage> },
+    KeepMessage {
+        /// Pairs the write with its `handle_written`.
+        ticket: u64,
+        /// The message, with `id` 0.
+        message: Box<WaitingMessage>,
+    },
     /// Delete. No answer waits for it; deleting twice is harmless.
-    ForgetMessage { aor: Aor, id: u64 },
+    ForgetMessage {
+        /// The address that the message was kept for.
+        aor: Aor,
+        /// `WaitingMessage::id`.
+        id: u64,
+    },
     /// Read all that is kept for this address, oldest first: `handle_kept`.
-    LoadKept { aor: Aor },
+    LoadKept {
+        /// The address that has come back.
+        aor: Aor,
+    },
 }
 
 /// A row of the log of bindings: the complete set of an address.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BindingRow {
+    /// The address of record.
     pub aor: Aor,
     /// The number of the row that held the set until now; it is dead once this one is on disk.
     pub replaces: Option<i64>,
     /// Nothing is bound any more.
     pub empties: bool,
+    /// The bindings as bytes, for `Router::replay`.
     pub record: Box<[u8]>,
 }
 
@@ -75,11 +115,17 @@ impl Default for RouterSettings {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Addresses with a binding, or that had one until lately.
+    /// Addresses with any state.
     pub addresses: usize,
+    /// Live contacts of all addresses.
     pub bindings: usize,
+    /// Watches of all edges.
     pub watches: usize,
+    /// Live publications.
     pub publications: usize,
+    /// Dialogs of all addresses.
     pub calls: usize,
+    /// Messages kept in the database that are known here.
     pub kept_messages: usize,
     /// Changes on their way to the disk.
     pub writes: usize,
@@ -106,7 +152,7 @@ pub struct Router {
 /// The edge and question that get the answer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WaitingEdge {
-    pub(crate) edge: Edge,
+    pub(crate) edge: ShardAddress,
     pub(crate) id: AskId,
 }
 
@@ -149,8 +195,9 @@ impl Router {
         }
     }
 
-    /// One row of the log of bindings and its number; at start, in log order, before the first query. Appends to `dead`
-    /// the numbers of rows that this one shows to be dead, which may be its own.
+    /// One row of the log of bindings and its number, in log order, before the first query for its address. Appends to
+    /// `dead` the numbers of rows that this one shows to be dead, which may be its own. `others` are the lives of the other
+    /// nodes that run: flows that these hold are kept.
     ///
     /// # Errors
     /// `Corrupt` when no version of this program wrote the row; nothing is changed then.
@@ -159,9 +206,10 @@ impl Router {
         now: Instant,
         row: i64,
         record: &[u8],
+        others: &[Life],
         dead: &mut Vec<i64>,
     ) -> Result<(), Corrupt> {
-        self.location.replay(now, row, record, dead)
+        self.location.replay(now, row, record, others, dead)
     }
 
     /// Sets the number of messages that the store keeps for this address; at start.
@@ -170,7 +218,14 @@ impl Router {
     }
 
     /// Handles a query of an edge. The answer, changes of the store and news for watchers go to `out`.
-    pub fn handle_query(&mut self, now: Instant, from: Edge, id: AskId, query: Query, out: &mut Vec<Effect>) {
+    pub fn handle_query(
+        &mut self,
+        now: Instant,
+        from: ShardAddress,
+        id: AskId,
+        query: Query,
+        out: &mut Vec<Effect>,
+    ) {
         let asker = WaitingEdge { edge: from, id };
         match query {
             Query::Lookup { aor } => asker.answer(Answer::Bindings(self.location.lookup(now, &aor)), out),

@@ -7,7 +7,7 @@ use stdx::hash::Keyed;
 use stdx::wheel::Wheel;
 
 use crate::calls::Calls;
-use crate::interface::{Aor, Chat, Edge, Topic, WatchId};
+use crate::interface::{Aor, Chat, ShardAddress, Topic, WatchId};
 use crate::limits;
 use crate::presence::Publications;
 use crate::watch::Watches;
@@ -111,7 +111,14 @@ impl SoftStates {
         self.get(aor).is_some().then(|| self.change(now, aor, change))
     }
 
-    pub(crate) fn unwatch(&mut self, now: Instant, from: Edge, aor: &str, topic: Topic, watch: WatchId) {
+    pub(crate) fn unwatch(
+        &mut self,
+        now: Instant,
+        from: ShardAddress,
+        aor: &str,
+        topic: Topic,
+        watch: WatchId,
+    ) {
         self.change_known(now, aor, |soft| soft.watches.remove(from, topic, watch));
     }
 

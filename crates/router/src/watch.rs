@@ -2,7 +2,7 @@
 
 use stdx::Instant;
 
-use crate::interface::{Edge, Presence, Push, State, Topic, WatchId};
+use crate::interface::{Presence, Push, ShardAddress, State, Topic, WatchId};
 use crate::limits;
 use crate::router::{Effect, Router};
 
@@ -10,11 +10,11 @@ use crate::router::{Effect, Router};
 pub(crate) struct Watches {
     watches: Vec<Watch>,
     /// The state of each watched topic that its watchers have been told.
-    told: Vec<(Topic, State)>,
+    last_sent: Vec<(Topic, State)>,
 }
 
 struct Watch {
-    edge: Edge,
+    edge: ShardAddress,
     id: WatchId,
     topic: Topic,
     until: Instant,
@@ -35,12 +35,12 @@ impl Watches {
         self.forget_unwatched();
     }
 
-    pub(crate) fn remove(&mut self, edge: Edge, topic: Topic, id: WatchId) {
+    pub(crate) fn remove(&mut self, edge: ShardAddress, topic: Topic, id: WatchId) {
         self.watches.retain(|watch| (watch.edge, watch.topic, watch.id) != (edge, topic, id));
         self.forget_unwatched();
     }
 
-    fn put(&mut self, edge: Edge, topic: Topic, id: WatchId, until: Instant, state: State) {
+    fn put(&mut self, edge: ShardAddress, topic: Topic, id: WatchId, until: Instant, state: State) {
         let same = |watch: &&mut Watch| (watch.edge, watch.topic, watch.id) == (edge, topic, id);
         let full = self.watches.len() >= limits::WATCHES_PER_ADDRESS;
         match self.watches.iter_mut().find(same) {
@@ -52,18 +52,18 @@ impl Watches {
     }
 
     fn topics(&self) -> impl Iterator<Item = Topic> {
-        self.told.iter().map(|(topic, _)| *topic)
+        self.last_sent.iter().map(|(topic, _)| *topic)
     }
 
     fn remember(&mut self, topic: Topic, state: State) {
-        match self.told.iter_mut().find(|(known, _)| *known == topic) {
-            Some((_, told)) => *told = state,
-            None => self.told.push((topic, state)),
+        match self.last_sent.iter_mut().find(|(known, _)| *known == topic) {
+            Some((_, last_sent)) => *last_sent = state,
+            None => self.last_sent.push((topic, state)),
         }
     }
 
     fn tell(&mut self, now: Instant, topic: Topic, state: State, out: &mut Vec<Effect>) {
-        if self.told.iter().any(|(known, told)| *known == topic && *told == state) {
+        if self.last_sent.iter().any(|(known, last_sent)| *known == topic && *last_sent == state) {
             return;
         }
         for watch in self.watches.iter().filter(|watch| watch.topic == topic && watch.until > now) {
@@ -75,7 +75,7 @@ impl Watches {
 
     fn forget_unwatched(&mut self) {
         let watches = &self.watches;
-        self.told.retain(|(topic, _)| watches.iter().any(|watch| watch.topic == *topic));
+        self.last_sent.retain(|(topic, _)| watches.iter().any(|watch| watch.topic == *topic));
     }
 }
 
@@ -85,7 +85,7 @@ impl Router {
     pub(crate) fn watch(
         &mut self,
         now: Instant,
-        from: Edge,
+        from: ShardAddress,
         aor: &str,
         topic: Topic,
         watch: WatchId,

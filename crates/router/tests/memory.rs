@@ -1,7 +1,8 @@
 //! A binding costs at most 300 bytes, everything included (ARCHITECTURE.md, "Invariants").
 
 use router::{
-    AskId, Change, Contact, Edge, Effect, Query, Received, Register, Router, RouterSettings, Transport,
+    AskId, Change, Contact, Effect, Life, Query, Received, Register, Router, RouterSettings, ShardAddress,
+    Transport,
 };
 use sim::Counting;
 use stdx::Instant;
@@ -39,7 +40,7 @@ fn register(n: usize, cseq: u32) -> Query {
 }
 
 fn bind_all(router: &mut Router, now: Instant, cseq: u32) {
-    let edge = Edge { node: 0, shard: 0 };
+    let edge = ShardAddress { life: Life(0), shard: 0 };
     let mut out = Vec::new();
     for n in 0..BINDINGS {
         router.handle_query(now, edge, AskId(0), register(n, cseq), &mut out);

@@ -10,7 +10,9 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
-use router::Edge;
+use router::{Life, ShardAddress};
+use server::clock::Clock;
+use server::net::tickets::TicketKeys;
 use server::net::tls::{Tls, self_signed};
 use server::net::{Io, Listener, NetSettings};
 use sip::transport::Transport;
@@ -42,13 +44,13 @@ async fn serve() -> anyhow::Result<()> {
     let directory = tempfile::tempdir()?;
     let files = self_signed(directory.path(), &["localhost"])?;
     let certificate = files.certificate.clone();
-    let tls = Tls::load(files)?;
+    let tls = Tls::load(files, TicketKeys::new([0; 32], Clock::new()))?;
     println!("transport  resident bytes each ({CONNECTIONS} idle connections)");
     for (transport, kind) in
         [(Transport::Tcp, "tcp"), (Transport::Ws, "ws"), (Transport::Tls, "tls"), (Transport::Wss, "wss")]
     {
         let settings = NetSettings { tls: Some(Arc::clone(&tls)), ..NetSettings::default() };
-        let mut io = Io::new(Edge { node: 0, shard: 0 }, settings);
+        let mut io = Io::new(ShardAddress { life: Life(0), shard: 0 }, settings);
         let bound = io.bind(&Listener { transport, address: "127.0.0.1:0".parse()? })?;
         println!("{kind:>9}  {}", measure(&mut io, kind, bound.address, &certificate).await?);
     }

@@ -9,7 +9,7 @@ use std::net::UdpSocket;
 use std::time::Duration;
 
 use bytes::Bytes;
-use router::Edge;
+use router::{Life, ShardAddress};
 use server::net::{Io, Listener, NetSettings};
 use sip::transport::{Target, Transmit, Transport};
 use tokio::task::LocalSet;
@@ -24,7 +24,7 @@ fn main() -> anyhow::Result<()> {
 }
 
 async fn measure() -> anyhow::Result<()> {
-    let mut io = Io::new(Edge { node: 0, shard: 0 }, NetSettings::default());
+    let mut io = Io::new(ShardAddress { life: Life(0), shard: 0 }, NetSettings::default());
     let listener = Listener { transport: Transport::Udp, address: "127.0.0.1:0".parse()? };
     let bound = io.bind(&listener)?;
     let peer = UdpSocket::bind("127.0.0.1:0")?;

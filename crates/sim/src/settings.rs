@@ -3,13 +3,13 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use router::Edge;
+use router::ShardAddress;
 use sip::endpoint::{Listener, Settings};
 use sip::transport::Transport;
 use stdx::rate::Rate;
 
 /// UDP at those addresses, one domain, fixed secrets.
-pub fn settings(edge: Edge, listeners: &[SocketAddr]) -> Settings {
+pub fn settings(edge: ShardAddress, listeners: &[SocketAddr]) -> Settings {
     Settings {
         edge,
         listeners: listeners.iter().map(|address| Listener::new(Transport::Udp, *address)).collect(),

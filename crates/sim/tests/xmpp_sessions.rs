@@ -10,9 +10,9 @@ use chat::phones::{Phone, PhoneEvent};
 use chat::{Effect, Host, ItemPage, Load, RowPage, StoreReply};
 use sim::Counting;
 use stdx::Instant;
-use xmpp::ConnectionId;
 use xmpp::c2s::{self, C2s, Framing, Security};
 use xmpp::sasl::CredentialAnswer;
+use xmpp::{ConnectionId, ShardAddress};
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting::new();
@@ -31,9 +31,9 @@ const PRESENCE: &str = "<presence><show>away</show><status>at lunch</status>\
     <c xmlns='http://jabber.org/protocol/caps' hash='sha-1' node='https://example.com/client' \
     ver='QgayPKawpkPSDYmwT/WM94uAlu0='/></presence>";
 
-fn stream_settings() -> Arc<c2s::Settings> {
+fn stream_settings() -> Arc<c2s::C2sSettings> {
     let domains = vec!["example.org".into()];
-    Arc::new(c2s::Settings { domains, max_stanza: 65_536, secret: [7; 32], ..c2s::Settings::default() })
+    Arc::new(c2s::C2sSettings { domains, max_stanza: 65_536, secret: [7; 32], ..c2s::C2sSettings::default() })
 }
 
 fn host_settings() -> Arc<chat::Settings> {
@@ -52,7 +52,7 @@ type Act<'a, M, O> = Box<dyn FnOnce(&mut M, &mut O) + 'a>;
 /// A host and its clients' streams; the database knows every account and nothing else.
 struct Shard {
     host: Host,
-    settings: Arc<c2s::Settings>,
+    settings: Arc<c2s::C2sSettings>,
     streams: Vec<C2s>,
 }
 
@@ -79,7 +79,7 @@ impl Shard {
     fn tell_stream(&mut self, number: u64, act: Act<'_, C2s, c2s::Outbox>) {
         let mut out = c2s::Outbox::default();
         act(&mut self.streams[number as usize], &mut out);
-        let edge = ConnectionId { shard: 0, connection: number };
+        let edge = ConnectionId { shard: ShardAddress::default(), connection: number };
         for effect in out.effects {
             match effect {
                 c2s::Effect::Find { .. } => {

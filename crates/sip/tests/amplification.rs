@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use proptest::prelude::*;
-use router::{Answer, Binding, Contact, Edge, Query};
+use router::{Answer, Binding, Contact, Life, Query, ShardAddress};
 use sip::digest::Ha1s;
 use sip::endpoint::{Account, Decision, Effect, Endpoint, Outbox, PlanRequest, Settings};
 use sip::session::SessionEvent;
@@ -42,7 +42,7 @@ impl World {
         let listeners = [US, "[2001:db8::1]:5060"].map(|address| address.parse().unwrap());
         let settings = Settings {
             domains: vec!["example.com".into()],
-            ..sim::settings(Edge { node: 1, shard: 0 }, &listeners)
+            ..sim::settings(ShardAddress { life: Life(1), shard: 0 }, &listeners)
         };
         World {
             endpoint: Endpoint::new(settings, START),

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use bytes::Bytes;
-use router::Edge;
+use router::{Life, ShardAddress};
 use sim::Counting;
 use sip::endpoint::{Decision, Effect, Endpoint};
 use sip::session::{SessionCounts, SessionEvent, SessionId};
@@ -33,7 +33,7 @@ struct Shard {
 
 impl Shard {
     fn new() -> Self {
-        let settings = sim::settings(Edge { node: 1, shard: 0 }, &[US.parse().unwrap()]);
+        let settings = sim::settings(ShardAddress { life: Life(1), shard: 0 }, &[US.parse().unwrap()]);
         Shard {
             endpoint: Endpoint::new(settings, START),
             now: START,

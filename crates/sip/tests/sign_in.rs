@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use router::{Answer, Edge, Query};
+use router::{Answer, Life, Query, ShardAddress};
 use sip::digest::Ha1s;
 use sip::endpoint::{Account, Effect, Endpoint, Settings};
 use sip::transport::{Packet, Source, Transport};
@@ -82,7 +82,7 @@ impl World {
 fn endpoint(started: Instant) -> Endpoint {
     let settings = Settings {
         domains: vec!["example.com".into()],
-        ..sim::settings(Edge { node: 1, shard: 0 }, &[US.parse().unwrap()])
+        ..sim::settings(ShardAddress { life: Life(1), shard: 0 }, &[US.parse().unwrap()])
     };
     Endpoint::new(settings, started)
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use bytes::Bytes;
-use router::{Answer, Binding, Contact, Edge, Query};
+use router::{Answer, Binding, Contact, Life, Query, ShardAddress};
 use sip::digest::Ha1s;
 use sip::endpoint::{Account, Decision, Effect, Endpoint, Outbox, PlanRequest, Settings};
 use sip::transport::{Packet, Source, Transport};
@@ -22,7 +22,7 @@ fn endpoint() -> Endpoint {
     Endpoint::new(
         Settings {
             domains: vec!["example.com".into()],
-            ..sim::settings(Edge { node: 1, shard: 0 }, &listeners)
+            ..sim::settings(ShardAddress { life: Life(1), shard: 0 }, &listeners)
         },
         START,
     )

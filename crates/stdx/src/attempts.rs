@@ -39,6 +39,7 @@ pub struct Paces {
     pub account: Policy,
     /// Networks from which accounts have signed in, with their ports: entries, about 40 bytes each, and their lifetime.
     pub known: usize,
+    /// An entry is dropped this long after the last sign-in from its network.
     pub known_lifetime: Duration,
     /// Blocks that are remembered with their names, for `blocks`.
     pub named: usize,
@@ -47,6 +48,7 @@ pub struct Paces {
 /// Why a sign-in failed. The names stand in logs and metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Cause {
+    /// The password, or a proof made of it, was wrong.
     WrongPassword,
     /// Absent, or not allowed to sign in.
     UnknownAccount,
@@ -54,6 +56,7 @@ pub enum Cause {
     Aborted,
     /// Credentials that cannot be read, or of a mechanism that was not offered.
     Malformed,
+    /// An invitation that is unknown, used up or too old.
     UnknownInvitation,
     /// The secret of a component was wrong, or the key or certificate of another server.
     WrongSecret,
@@ -64,6 +67,7 @@ pub enum Cause {
 }
 
 impl Cause {
+    /// All causes.
     pub const ALL: [Cause; 8] = [
         Cause::WrongPassword,
         Cause::UnknownAccount,
@@ -97,12 +101,14 @@ pub struct Block {
     pub source: Option<SourcePrefix>,
     /// `user@domain`. `None`: all accounts.
     pub account: Option<Box<str>>,
+    /// The failures that led to the block, and its end.
     pub penalty: Penalty,
 }
 
 /// The blocks that `lift` removes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Subject {
+    /// The blocks of this network, for all accounts.
     Source(SourcePrefix),
     /// As in [`Block::account`].
     Account(Box<str>),

@@ -3,6 +3,7 @@
 /// A date of the proleptic Gregorian calendar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Date {
+    /// May be 0 or negative: year 0 is 1 BC.
     pub year: i64,
     /// 1 to 12.
     pub month: i64,

@@ -1,6 +1,8 @@
 //! Additions to std: time as a value, timer wheel, slab, bounded containers, keyed hashes, rate limits and their sources, the pace of attempts, draws by weight, dates, ladder drawings.
 //! No domain words.
 
+#![warn(missing_docs)]
+
 pub mod address;
 pub mod attempts;
 pub mod cache;

@@ -9,9 +9,11 @@ use crate::cache::Cache;
 /// The decision of a rate limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
+    /// The event is within the limit, and is counted.
     Pass,
     /// Not now. It passes after this long if no other event passes before.
     Refuse {
+        /// Time until one more event is within the limit.
         retry_after: Duration,
     },
 }
@@ -30,11 +32,14 @@ impl Verdict {
 /// One turn every `interval` on average, `burst` turns at once after a pause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
+    /// Time between two turns on average.
     pub interval: Duration,
+    /// Turns that may be taken at once.
     pub burst: u32,
 }
 
 impl Rate {
+    /// Refuses each event.
     pub const NEVER: Rate = Rate { interval: Duration::MAX, burst: 0 };
 
     /// Zero a second is `NEVER`; a burst of less than one is one.
@@ -97,11 +102,13 @@ impl BucketLevel {
 pub struct Policy {
     /// Keys remembered at most; beyond that one that was idle is forgotten, those under penalty last.
     pub capacity: usize,
+    /// The failures that a key may have on average without a penalty.
     pub rate: Rate,
     /// Failures in a row before there is a penalty: people mistype.
     pub free_failures: u32,
     /// After the first failure beyond the free ones; each further one doubles it.
     pub first_penalty: Duration,
+    /// The doubling ends here.
     pub longest_penalty: Duration,
     /// Failures are forgotten this long after the last one.
     pub forgive_after: Duration,
@@ -110,6 +117,7 @@ pub struct Policy {
 /// The failures of one key that has more than the free ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Penalty {
+    /// Failures in a row.
     pub failures: u32,
     /// The last one.
     pub failed_at: Instant,

@@ -1,5 +1,7 @@
 //! The errors of the database, in words for an operator.
 
+#![warn(missing_docs)]
+
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -8,50 +10,68 @@ use std::path::{Path, PathBuf};
 pub enum StoreError {
     /// The disk is full. Nothing was written; writes work again once there is space.
     Full {
+        /// The database file.
         path: PathBuf,
     },
     /// Another process holds the database longer than we wait.
     Locked {
+        /// The database file.
         path: PathBuf,
     },
     /// The disk or the file system failed, or the file may not be written.
     Io {
+        /// The file.
         path: PathBuf,
+        /// The error of the system or of SQLite.
         detail: String,
     },
     /// Not a database of ours, or a damaged one.
     Corrupt {
+        /// The file.
         path: PathBuf,
+        /// The error of SQLite.
         detail: String,
     },
     /// Written by a later version of belfry.
     NewerSchema {
+        /// The database file.
         path: PathBuf,
+        /// The version of the file's schema.
         found: u32,
+        /// The latest version that this program knows.
         known: u32,
     },
     /// There is one of that name already.
     Exists {
+        /// Kind and name, for the operator.
         what: String,
     },
+    /// There is none of that name.
     NotFound {
+        /// Kind and name, for the operator.
         what: String,
     },
     /// A value breaks a rule or a limit.
     Invalid {
+        /// The value, or its name.
         what: String,
+        /// The rule that it breaks.
         expected: String,
     },
     /// A line of an import. Lines count from 1.
     Line {
+        /// The number of the line.
         line: u64,
+        /// The fault in the line.
         found: String,
+        /// The form that a line has.
         expected: String,
     },
     /// The service has been shut down.
     Closed,
     /// A defect of ours: the database refused a statement we prepared.
     Internal {
+        /// The error of SQLite.
         detail: String,
     },
 }

@@ -1,5 +1,7 @@
 //! The record's contract: what can be written and read. SQLite is behind it; PostgreSQL can be.
 
+#![warn(missing_docs)]
+
 use std::sync::Arc;
 
 use stdx::Instant;
@@ -22,55 +24,83 @@ pub enum Write {
     Binding(BindingWrite),
     /// Rows of the log that are dead: superseded, or all their bindings have ended. They are deleted by and by.
     ForgetBindings {
+        /// The numbers of the rows.
         rows: Box<[i64]>,
     },
     /// Comes every few seconds. Deletes rows of the log that were written before, and dead ones that have waited for
     /// `limits::DEAD_BINDING`; at most `limits::CLEAN_CHUNK` at a time of the first, and a few hundred of the others.
     CleanBindings {
+        /// Rows written before are deleted.
         before: Instant,
     },
+    /// Add the record of a call that has ended.
     Call(Box<CallRecord>),
     /// Delete records of calls that ended before; at most `limits::CLEAN_CHUNK` at a time.
     ForgetCalls {
+        /// Records of calls that ended before are deleted.
         before: Instant,
     },
+    /// Keep a message for an address. Answered with `WriteDone::Added`.
     Keep(Box<WaitingMessage>),
+    /// Delete a message that was delivered; one that is not there is no fault.
     ForgetMessage {
+        /// The address that it was kept for.
         aor: Box<str>,
+        /// `WaitingMessage::id`.
         id: u64,
     },
     /// Delete messages sent before; at most `limits::CLEAN_CHUNK` at a time.
     ForgetMessages {
+        /// Messages sent before are deleted.
         before: Instant,
     },
 
+    /// Add an account. `Exists` where its address is taken.
     AddAccount(Box<NewAccount>),
+    /// Set another password.
     SetVerifiers {
+        /// The account.
         account: Address,
+        /// The verifiers of the new password.
         verifiers: Verifiers,
     },
     /// Adds keys of SCRAM, unless the password has changed since: `of` is the SHA-256 verifier of the one they are of.
     AddScram {
+        /// The account.
         account: Address,
+        /// SHA-256 verifier of the password that the keys are of.
         of: [u8; 32],
+        /// The keys, one of each hash.
         keys: Arc<[(ScramHash, ScramKeys)]>,
     },
     /// The password of an account that had keys of SCRAM only is known now, unless there is another since: `of` as above.
     LearnPassword {
+        /// The account.
         account: Address,
+        /// SHA-256 verifier of the password that was there.
         of: [u8; 32],
+        /// The verifiers of the password.
         verifiers: Verifiers,
     },
+    /// Set the name that is shown to others.
     SetDisplayName {
+        /// The account.
         account: Address,
+        /// The name; may be empty.
         display_name: Box<str>,
     },
+    /// Disable or enable an account.
     SetDisabled {
+        /// The account.
         account: Address,
+        /// True: no client may sign in.
         disabled: bool,
     },
+    /// Set the limits of an account's calls.
     SetLimits {
+        /// The account.
         account: Address,
+        /// The limits from now on.
         limits: AccountLimits,
     },
     /// Sets whether accounts keep the digests that phones prove passwords by (RFC 7616), from now on and for
@@ -79,38 +109,54 @@ pub enum Write {
     KeepDigests(bool),
     /// One row that changes with each time: fails while the database cannot be written, for whatever reason.
     Probe {
+        /// The time, which makes each row another one.
         at: Instant,
     },
     /// Its aliases go with it.
     RemoveAccount {
+        /// The account.
         account: Address,
     },
+    /// Add a domain.
     AddDomain {
+        /// The domain, in lower case.
         name: Box<str>,
+        /// The time of the command.
         created_at: Instant,
     },
     /// Refused while there are accounts or aliases in it.
     RemoveDomain {
+        /// The domain, in lower case.
         name: Box<str>,
     },
+    /// Add another address of an account.
     AddAlias {
+        /// The other address.
         alias: Address,
+        /// The account that it leads to.
         account: Address,
     },
+    /// Remove an alias.
     RemoveAlias {
+        /// The other address.
         alias: Address,
     },
+    /// Add a route. `Exists` where its name is taken.
     AddRoute(Box<Route>),
     /// Replaces the route of the same name.
     ReplaceRoute(Box<Route>),
+    /// Remove a route.
     RemoveRoute {
+        /// The name of the route.
         name: Box<str>,
     },
 
     /// A resource of the REST interface.
     Rest(RestWrite),
 
+    /// Data of chat.
     Xmpp(XmppWrite),
+    /// Tokens, invitations and accounts made in band.
     Access(AccessWrite),
 }
 
@@ -134,12 +180,15 @@ impl Write {
 pub struct BindingWrite {
     /// The bucket of the address: a farm reads bindings by bucket.
     pub bucket: u16,
+    /// The address of record.
     pub aor: Box<str>,
+    /// The time of the write.
     pub written_at: Instant,
     /// The row of the address that lived until now.
     pub replaces: Option<i64>,
     /// Nothing is bound any more.
     pub empties: bool,
+    /// The bindings as the router wrote them.
     pub record: Box<[u8]>,
 }
 
@@ -147,14 +196,26 @@ pub struct BindingWrite {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WriteDone {
     /// The number of the binding's row in the log. Numbers grow, and none is given twice while a process runs.
-    Logged { seq: i64 },
+    Logged {
+        /// The number of the row.
+        seq: i64,
+    },
     /// The id of what was added or kept.
-    Added { id: i64 },
+    Added {
+        /// The id of the row.
+        id: i64,
+    },
     /// Rows changed or deleted. `limits::CLEAN_CHUNK` of a cleaning write means that there are more; the service then
     /// repeats a cleaning write by itself.
-    Changed { rows: u64 },
+    Changed {
+        /// The number of rows.
+        rows: u64,
+    },
     /// The account is gone, and with it the contacts that it had.
-    Removed { roster: Vec<(Box<str>, RosterRow)> },
+    Removed {
+        /// The contacts by bare address.
+        roster: Vec<(Box<str>, RosterRow)>,
+    },
 }
 
 /// A read. Each variant names its answer, or `Loaded` has one of the same name.
@@ -162,19 +223,27 @@ pub enum WriteDone {
 pub enum Read {
     /// The account of an address, also by an alias; the domain in lower case. Answered with `Loaded::Account`.
     Account {
+        /// The user part, unescaped.
         user: Box<str>,
+        /// The domain, in lower case.
         domain: Box<str>,
     },
+    /// The accounts that fit.
     Accounts(AccountFilter),
     /// The aliases of an account, or all of them.
     Aliases {
+        /// `None`: the aliases of all accounts.
         account: Option<Address>,
     },
+    /// All domains.
     Domains,
+    /// All routes.
     Routes,
+    /// Records of calls, the newest first.
     Calls(CallFilter),
     /// Oldest first, at most `limits::MAX_KEPT_LOADED`.
     KeptMessages {
+        /// The address that they were kept for.
         aor: Box<str>,
     },
     /// Every address something is kept for, and how much: what a router wants to know when it starts.
@@ -192,23 +261,36 @@ pub enum Read {
 pub enum Loaded {
     /// `None`: no such address. A disabled account is an answer, not an absence.
     Account(Option<Box<Account>>),
+    /// By name.
     Accounts(Vec<Account>),
+    /// By account and name.
     Aliases(Vec<Alias>),
+    /// By name.
     Domains(Vec<Domain>),
+    /// In the order in which they were added.
     Routes(Vec<Route>),
+    /// The newest first.
     Calls(Vec<CallRecord>),
+    /// The oldest first.
     KeptMessages(Vec<WaitingMessage>),
+    /// Address and number of messages.
     KeptCounts(Vec<(Box<str>, u32)>),
+    /// To `Read::Rest`.
     Rest(RestLoaded),
+    /// To `Read::Xmpp`.
     Xmpp(XmppLoaded),
+    /// To `Read::Access`.
     Access(AccessLoaded),
 }
 
 /// One row of the log of bindings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoggedBinding<'a> {
+    /// The number of the row.
     pub seq: i64,
+    /// The time at which it was written.
     pub written_at: Instant,
+    /// The bindings as the router wrote them.
     pub record: &'a [u8],
 }
 

@@ -1,6 +1,8 @@
 //! The rows of XMPP: rosters, messages that wait, archives, items of nodes, rooms. XML is stored as it is,
 //! not parsed.
 
+#![warn(missing_docs)]
+
 use serde::{Deserialize, Serialize};
 use stdx::Instant;
 
@@ -9,62 +11,93 @@ use stdx::Instant;
 pub enum XmppWrite {
     /// `None` removes the contact. `version` is the roster's afterwards.
     Roster {
+        /// The account, `user@domain`.
         user: Box<str>,
+        /// The contact's bare address.
         contact: Box<str>,
+        /// The contact as it is from now on.
         item: Option<Box<RosterRow>>,
+        /// RFC 6121 §2.6: the version of the roster.
         version: u64,
     },
     /// All of them.
     Blocked {
+        /// The account, `user@domain`.
         user: Box<str>,
+        /// The blocked addresses (XEP-0191).
         blocked: Vec<Box<str>>,
     },
+    /// Set the time at which the last session ended (XEP-0012).
     LastSeen {
+        /// The account, `user@domain`.
         user: Box<str>,
+        /// The time of the end.
         at: Instant,
+        /// The text of the last unavailable presence; may be empty.
         status: Box<str>,
     },
     /// Refused as full beyond `limits::MAX_XMPP_OFFLINE` of one user.
     Offline {
+        /// The account, `user@domain`.
         user: Box<str>,
+        /// The time at which the message came.
         at: Instant,
+        /// The message as XML.
         stanza: Box<str>,
     },
     /// Those of these ids; all when there are none.
     ForgetOffline {
+        /// The account, `user@domain`.
         user: Box<str>,
+        /// The ids of `StanzaPage`.
         ids: Vec<u64>,
     },
+    /// Add a message, or replace the one of the same id.
     Archive(Box<ArchiveRow>),
     /// Archived before; at most `limits::CLEAN_CHUNK` at a time.
     ForgetArchive {
+        /// Messages archived before are deleted.
         before: Instant,
     },
     /// Keeps the newest `keep` of the node; `None` removes.
     Item {
+        /// The account or service that has the node.
         owner: Box<str>,
+        /// The name of the node.
         node: Box<str>,
+        /// The id of the item.
         id: Box<str>,
+        /// The time of its publication.
         at: Instant,
+        /// The item as XML.
         item: Option<Box<str>>,
+        /// The largest number of items.
         keep: u32,
     },
     /// `None` removes it with its items.
     Node {
+        /// The account or service that has the node.
         owner: Box<str>,
+        /// The name of the node.
         node: Box<str>,
+        /// The time at which it was made.
         at: Instant,
+        /// The configuration, affiliations and subscriptions as XML.
         config: Option<Box<str>>,
     },
     /// `None` removes it with its archive. A new one counts as one of those of `charged`, and is refused beyond
     /// `limits::MAX_ROOMS_OF_USER`.
     Room {
+        /// The room's bare address.
         room: Box<str>,
+        /// The room as XML: configuration, subject and affiliations.
         config: Option<Box<str>>,
+        /// The account or domain that the room counts for; `None` for an administrator's.
         charged: Option<Box<str>>,
     },
     /// Everything of an account.
     ForgetUser {
+        /// The account, `user@domain`.
         user: Box<str>,
     },
 }
@@ -74,42 +107,60 @@ pub enum XmppWrite {
 pub enum XmppRead {
     /// A user's row, with the newest item of each of these nodes.
     User {
+        /// The account, `user@domain`.
         user: Box<str>,
+        /// Names of nodes of the account.
         nodes: &'static [&'static str],
     },
     /// A page of a node: `XmppLoaded::Items`.
     Items {
+        /// The account or service that has the node.
         owner: Box<str>,
+        /// The name of the node.
         node: Box<str>,
+        /// The items that are asked for.
         query: Box<ItemQuery>,
     },
     /// The items of all nodes, in the order they were published in each: `XmppLoaded::Kept`.
     Kept {
+        /// The account.
         owner: Box<str>,
     },
     /// Names and configurations of nodes, by name, after that name: `XmppLoaded::Rows`.
     Nodes {
+        /// The account or service that has the nodes.
         owner: Box<str>,
+        /// `None`: from the first.
         after: Option<Box<str>>,
     },
     /// Oldest first, of those after that id; or those of these ids, if there are any: `XmppLoaded::Stanzas`.
     Offline {
+        /// The account, `user@domain`.
         user: Box<str>,
+        /// 0: from the oldest.
         after: u64,
+        /// The ids that are asked for.
         ids: Vec<u64>,
     },
+    /// A page of an archive: `XmppLoaded::Page`.
     Archive {
+        /// The account or room that has the archive.
         owner: Box<str>,
+        /// The messages that are asked for.
         query: Box<ArchiveQuery>,
     },
+    /// One room: `XmppLoaded::Room`.
     Room {
+        /// The room's bare address.
         room: Box<str>,
     },
     /// Users whose messages wait: `XmppLoaded::Users`.
     Waiting,
     /// The rooms of a domain, by address, after that address: `XmppLoaded::Rows`.
     Rooms {
+        /// The domain of rooms.
         domain: Box<str>,
+        /// `None`: from the first.
         after: Option<Box<str>>,
     },
 }
@@ -119,13 +170,19 @@ pub enum XmppRead {
 pub enum XmppLoaded {
     /// Empty where nothing was ever written.
     User(Box<UserRow>),
+    /// To `XmppRead::Items`.
     Items(ItemPage),
+    /// To `XmppRead::Nodes` and `XmppRead::Rooms`.
     Rows(RowPage),
     /// Node, id and XML.
     Kept(Vec<(Box<str>, Box<str>, Box<str>)>),
+    /// To `XmppRead::Offline`.
     Stanzas(StanzaPage),
+    /// To `XmppRead::Archive`.
     Page(ArchivePage),
+    /// To `XmppRead::Room`: the room as XML.
     Room(Option<Box<str>>),
+    /// To `XmppRead::Waiting`: bare addresses.
     Users(Vec<Box<str>>),
 }
 
@@ -189,15 +246,21 @@ pub struct StanzaPage {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RosterRow {
+    /// The name that the user gave the contact.
     pub name: Option<Box<str>>,
     /// `none`, `to`, `from` or `both`.
     pub subscription: Box<str>,
+    /// RFC 6121 §2.1.2.2: a subscription request waits for the contact's answer.
     pub ask: bool,
+    /// RFC 6121 §3.4: a request of the contact is approved before it comes.
     pub approved: bool,
     /// The stanza of a pending subscription request.
     pub asked: Option<Box<str>>,
+    /// False for a contact that only asks (RFC 6121 §3.1.3).
     pub is_listed: bool,
+    /// RFC 6121 §2.1.2.5.
     pub groups: Vec<Box<str>>,
+    /// The roster's version at the contact's last change.
     pub version: u64,
 }
 
@@ -206,8 +269,11 @@ pub struct RosterRow {
 pub struct UserRow {
     /// By contact.
     pub roster: Vec<(Box<str>, RosterRow)>,
+    /// The version of the roster.
     pub roster_version: u64,
+    /// The blocked addresses (XEP-0191).
     pub blocked: Vec<Box<str>>,
+    /// The end of the last session, and the text of its presence.
     pub last_seen: Option<(Instant, Box<str>)>,
     /// Messages that wait.
     pub offline: u32,
@@ -218,26 +284,36 @@ pub struct UserRow {
 /// A message of an archive.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ArchiveRow {
+    /// The account or room that has the archive.
     pub owner: Box<str>,
+    /// XEP-0359: the stable id; ids sort by time.
     pub id: Box<str>,
+    /// The time at which the message came.
     pub at: Instant,
     /// The bare address of the other side.
     pub bare: Box<str>,
+    /// The resource of the other side, if it has one.
     pub resource: Option<Box<str>>,
+    /// The message as XML.
     pub stanza: Box<str>,
 }
 
 /// One page of an archive.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ArchiveQuery {
+    /// The bare address of the other side.
     pub bare: Option<Box<str>>,
+    /// Its resource; without one each fits.
     pub resource: Option<Box<str>>,
+    /// Messages of that time or later.
     pub since: Option<Instant>,
+    /// Messages of that time or earlier.
     pub until: Option<Instant>,
     /// No stanza since `since` has a lower id. Ids sort by time, so what is older need not be looked at.
     pub lowest: Option<Box<str>>,
     /// Beyond these ids.
     pub after: Option<Box<str>>,
+    /// Messages before the one of this id; the last of them are the page.
     pub before: Option<Box<str>>,
     /// The last ones instead of the first.
     pub from_end: bool,

@@ -94,9 +94,9 @@ fn who_had_another_password_is_told_and_the_same_one_keeps_its_keys() {
     };
     let with_keys = ImportOptions { keys: Some(keys), ..options() };
     let mut import_and_tell = |csv: &str, options: &ImportOptions| {
-        let mut told = Vec::new();
-        admin.import(csv.as_bytes(), options, &mut |_, changed| told.extend_from_slice(changed)).unwrap();
-        (told, admin.account(&address("bob")).unwrap().verifiers.has_scram())
+        let mut reported = Vec::new();
+        admin.import(csv.as_bytes(), options, &mut |_, changed| reported.extend_from_slice(changed)).unwrap();
+        (reported, admin.account(&address("bob")).unwrap().verifiers.has_scram())
     };
     assert_eq!(import_and_tell("bob,one", &with_keys), (vec![], true));
     let again = import_and_tell("alice,two\nbob,one,Bob\ndave,one", &options());

@@ -196,6 +196,30 @@ fn an_archive_is_read_by_pages_in_both_directions() {
     assert_eq!(page(&mut world, query()), (ids(&["008", "009"]), true, 2));
 }
 
+/// XEP-0313 §3.2: a limit deletes the oldest messages, some at a time, whatever their ids and the order in which they were
+/// written.
+#[test]
+fn the_oldest_messages_of_an_archive_are_deleted_first() {
+    let mut world = World::new();
+    let chunk = u64::from(limits::CLEAN_CHUNK);
+    // The newest has the lowest id, and is written first.
+    for number in 0..chunk + 10 {
+        let row = ArchiveRow {
+            owner: "alice@x".into(),
+            id: format!("{number:06}").into(),
+            at: at(1_000 - number),
+            bare: "bob@x".into(),
+            resource: None,
+            stanza: "<m/>".into(),
+        };
+        world.write(XmppWrite::Archive(Box::new(row))).unwrap();
+    }
+    world.write(XmppWrite::ForgetArchive { before: at(1_001) }).unwrap();
+    let left = page(&mut world, ArchiveQuery { max: 100, ..ArchiveQuery::default() });
+    let newest: Vec<String> = (0..10).map(|number| format!("{number:06}")).collect();
+    assert_eq!(left, (newest, true, 10));
+}
+
 #[test]
 fn rooms_are_found_by_their_domain_and_go_with_their_history() {
     let mut world = World::new();

@@ -1,6 +1,8 @@
 //! For tests with real sockets, threads or programs: waits for a condition until a deadline. The only place where a
 //! test pauses; `cargo xtask tidy` finds every other sleep, park or yield in tests.
 
+#![warn(missing_docs)]
+
 use std::time::{Duration, Instant};
 
 /// The shortest and the longest pause between two looks at a condition: a quick one is noticed at once, and a slow one

@@ -34,12 +34,12 @@ pub struct ComponentCredentials {
 
 /// The same for all streams of a server.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct ComponentSettings {
     pub components: Vec<ComponentCredentials>,
     pub max_stanza: usize,
 }
 
-impl Settings {
+impl ComponentSettings {
     /// True if a component serves the domain.
     pub fn is_component(&self, domain: &str) -> bool {
         self.find(domain).is_some()
@@ -81,7 +81,7 @@ pub struct Outbox {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum ComponentState {
     /// For its header.
     Opening,
     /// For its handshake.
@@ -95,10 +95,10 @@ enum State {
 /// A component's stream.
 #[derive(Debug)]
 pub struct Component {
-    settings: Arc<Settings>,
+    settings: Arc<ComponentSettings>,
     framer: Framer,
     prefixes: Prefixes,
-    state: State,
+    state: ComponentState,
     /// Once it has named one that may connect.
     domain: Box<str>,
     id: Box<str>,
@@ -108,12 +108,12 @@ pub struct Component {
 
 impl Component {
     /// `id` is unpredictable: it is what keeps a handshake from being used twice.
-    pub fn new(settings: Arc<Settings>, id: Box<str>) -> Component {
+    pub fn new(settings: Arc<ComponentSettings>, id: Box<str>) -> Component {
         Component {
             settings,
             framer: Framer::new(),
             prefixes: Prefixes::default(),
-            state: State::Opening,
+            state: ComponentState::Opening,
             domain: Box::default(),
             id,
             lang: None,
@@ -128,17 +128,17 @@ impl Component {
 
     /// True once the component has authenticated.
     pub fn is_attached(&self) -> bool {
-        self.state == State::AttachOutcome
+        self.state == ComponentState::AttachOutcome
     }
 
     /// True once the stream is over.
     pub fn is_closed(&self) -> bool {
-        self.state == State::Closed
+        self.state == ComponentState::Closed
     }
 
     /// True if further input must not be read before an answer is here.
     pub fn is_waiting(&self) -> bool {
-        matches!(self.state, State::Attaching | State::Closed)
+        matches!(self.state, ComponentState::Attaching | ComponentState::Closed)
     }
 
     /// Bytes that came.
@@ -170,7 +170,9 @@ impl Component {
             },
             Frame::Stanza(range) => {
                 match parse_within(self.framer.bytes(range), &self.prefixes, self.budget()) {
-                    Ok(measured) if self.state == State::Proving => self.prove(&measured.element, out),
+                    Ok(measured) if self.state == ComponentState::Proving => {
+                        self.prove(&measured.element, out)
+                    }
                     Ok(Measured { element, written, .. }) => self.pass(element, written, out),
                     Err(error) => self.xml_error(error, out),
                 }
@@ -196,7 +198,7 @@ impl Component {
         self.domain = known.domain;
         self.lang = stanza::stream_lang(header);
         self.write_header(out);
-        self.state = State::Proving;
+        self.state = ComponentState::Proving;
     }
 
     /// XEP-0114 §3, steps 3 to 6.
@@ -210,7 +212,7 @@ impl Component {
         };
         let expected = handshake(&self.id, &known.secret);
         if stdx::ct_eq(expected.as_bytes(), element.content().trim().as_bytes()) {
-            self.state = State::Attaching;
+            self.state = ComponentState::Attaching;
             out.effects.push(Effect::Attach { domain: self.domain.clone() });
         } else {
             out.effects.push(Effect::Failed);
@@ -220,12 +222,12 @@ impl Component {
 
     /// The answer to `Attach`.
     pub fn handle_attached(&mut self, attached: AttachOutcome, out: &mut Outbox) {
-        if self.state != State::Attaching {
+        if self.state != ComponentState::Attaching {
             return;
         }
         match attached {
             AttachOutcome::Here => {
-                self.state = State::AttachOutcome;
+                self.state = ComponentState::AttachOutcome;
                 Element::new("handshake", ns::COMPONENT).write(ns::COMPONENT, &mut out.bytes);
                 self.go_on(out);
             }
@@ -307,7 +309,7 @@ impl Component {
         if self.has_opened {
             out.bytes.extend_from_slice(b"</stream:stream>");
         }
-        self.state = State::Closed;
+        self.state = ComponentState::Closed;
         out.effects.push(Effect::Close);
     }
 

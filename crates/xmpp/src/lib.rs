@@ -20,7 +20,7 @@ pub mod stanza;
 pub mod time;
 pub mod xml;
 
-pub use edge::ConnectionId;
+pub use edge::{ConnectionId, Life, ShardAddress};
 pub use jid::{Bare, Jid};
 pub use specification::{Level, Specification};
 pub use xml::Element;

@@ -139,7 +139,7 @@ fn source(name: &str) -> PathBuf {
 
 fn wait_for_line(peer: &Peer, line: &str) {
     let is_there = || peer.lines().iter().any(|printed| printed == line);
-    crate::wait::wait_until(line, std::time::Duration::from_secs(60), is_there, || peer.tail());
+    crate::wait::wait_until(line, std::time::Duration::from_secs(180), is_there, || peer.tail());
 }
 
 /// The first with its own tool, which starts Lua each time; keys do not name their account, so all others

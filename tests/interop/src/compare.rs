@@ -361,7 +361,7 @@ impl End {
                 .collect();
             ports.iter().all(|port| listed.iter().any(|line| is_open_at(line, *port)))
         };
-        wait_until(&format!("the {} to listen", self.name), Duration::from_secs(20), are_bound, || {
+        wait_until(&format!("the {} to listen", self.name), Duration::from_secs(60), are_bound, || {
             self.explain()
         });
     }

@@ -90,5 +90,5 @@ pub(crate) fn fill(from: &Path, to: &Path, filled: &[(&str, String)]) -> PathBuf
 
 pub(crate) fn wait_for_port(port: u16, peer: &Peer) {
     let is_open = || TcpStream::connect(("127.0.0.1", port)).is_ok();
-    wait_until(&format!("127.0.0.1:{port}"), Duration::from_secs(60), is_open, || peer.tail());
+    wait_until(&format!("127.0.0.1:{port}"), Duration::from_secs(180), is_open, || peer.tail());
 }

@@ -128,7 +128,7 @@ impl Sipp {
         // Linux lists bound sockets by the port in hexadecimal.
         let entry = format!(":{:04X} ", self.port);
         let is_bound = || lines_in(Path::new("/proc/net/udp")).iter().any(|line| line.contains(&entry));
-        wait_until("SIPp to listen", Duration::from_secs(20), is_bound, || self.report());
+        wait_until("SIPp to listen", Duration::from_secs(60), is_bound, || self.report());
     }
 }
 

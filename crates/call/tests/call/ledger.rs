@@ -284,12 +284,12 @@ fn the_ledger_does_what_a_naive_one_does() {
             let span = if (dice >> 30) % 50 == 0 { 13 * 3_600_000 } else { 600_000 };
             let lost = world.pass((dice >> 20) % span);
             let oldest = world.now - limits::LONGEST_CALL;
-            let mut gone: Vec<_> =
+            let mut overdue: Vec<_> =
                 calls.extract_if(.., |_, call| call.0 <= oldest).map(|(_, c)| c.0).collect();
             let mut lost: Vec<_> = lost.into_iter().map(|record| record.start).collect();
-            gone.sort_unstable();
+            overdue.sort_unstable();
             lost.sort_unstable();
-            assert_eq!(lost, gone, "seed {seed}, step {step}");
+            assert_eq!(lost, overdue, "seed {seed}, step {step}");
         }
     }
 }

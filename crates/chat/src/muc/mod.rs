@@ -225,10 +225,11 @@ pub fn stored_room(stored: &Element) -> Option<(Box<str>, bool)> {
     room::named(stored)
 }
 
-/// Messages that an archive has (XEP-0313 §5.1.1): not those that are about the moment.
+/// Messages that an archive has (XEP-0313 §6.1.2): changes of the subject too, not those that are about the moment.
 pub(super) fn is_kept(message: &Element) -> bool {
     let is_lasting = |child: &Element| {
         child.is("retract", ns::RETRACT)
+            || child.is("subject", ns::CLIENT)
             || matches!(
                 child.ns(),
                 "urn:xmpp:reactions:0" | "urn:xmpp:chat-markers:0" | "urn:xmpp:encrypted:0"

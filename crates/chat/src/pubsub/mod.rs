@@ -177,12 +177,18 @@ impl Host {
                 }
                 PubSubEffect::Answer(iq, result) => self.answer(&iq, result, out),
                 PubSubEffect::Reply(asked, result) => self.answer(&asked.iq, result, out),
-                PubSubEffect::Send(stanza) => self.route(stanza, out),
+                PubSubEffect::Send(stanza) => {
+                    let stanza = with_id(stanza, self.token());
+                    self.route(stanza, out);
+                }
                 PubSubEffect::Notify(notification) => {
                     let owner = notification.owner().clone();
                     let send = move |host: &mut Host, now, out: &mut Outbox| {
                         let audience = host.with_pubsub(now, |_, context| notification.audience(context));
-                        audience.iter().for_each(|to| host.route(notification.message(to), out));
+                        for to in audience {
+                            let stanza = with_id(notification.message(&to), host.token());
+                            host.route(stanza, out);
+                        }
                     };
                     // The audience is in the owner's roster, which may not be in memory now. A service has none.
                     if owner.local().is_none() {
@@ -281,4 +287,9 @@ fn not_read(error: StoreFailure) -> StanzaError {
         }
         StoreFailure::NotFound => Condition::InternalServerError.into(),
     }
+}
+
+/// XEP-0060 §7.1.2: a notification has an id.
+fn with_id(stanza: Element, id: String) -> Element {
+    if stanza.attr("id").is_some() { stanza } else { stanza.with("id", id) }
 }

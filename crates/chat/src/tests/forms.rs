@@ -469,11 +469,11 @@ fn others(play: &mut Play, bob: u64) {
 
 /// The registration form of a stream on which an account may be made.
 fn registration() -> Element {
-    let settings = c2s::Settings {
+    let settings = c2s::C2sSettings {
         domains: vec!["example.org".into()],
         registration: true,
         max_stanza: 10_000,
-        ..c2s::Settings::default()
+        ..c2s::C2sSettings::default()
     };
     let security = Security { encrypted: true, ..Security::default() };
     let mut stream = C2s::new(Arc::new(settings), Framing::Messages, security, 1, "nonce".into());

@@ -40,7 +40,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use xmpp::c2s::{BindRequest, Bound};
-use xmpp::{ConnectionId, Jid, ns};
+use xmpp::{ConnectionId, Jid, ShardAddress, ns};
 
 use super::effect::{AccountData, AccountList, AccountRefusal, Accounts, StoreFailure};
 use super::*;
@@ -445,7 +445,7 @@ impl HostWorld {
 }
 
 pub(super) fn edge(connection: u64) -> ConnectionId {
-    ConnectionId { shard: 0, connection }
+    ConnectionId { shard: ShardAddress::default(), connection }
 }
 
 #[test]

@@ -4,15 +4,16 @@ use roxmltree::Node;
 use url::form_urlencoded;
 
 use super::fields::Fields;
-use super::lexicon::Entry;
+use super::lexicon::ElementEntry;
 use super::read::{body, children, needed_body, tones};
 use super::verb::{Address, Beep, BridgeRecording, Callback, Conference, Dial, DialTarget, Dialed};
 use super::{Notes, code};
 use crate::limits::DIAL_TARGETS;
 
+/// Reads a `<Dial>`. `None`, with a note, if it names no party and no conference.
 pub(super) fn dial(
     node: Node<'_, '_>,
-    entry: &'static Entry,
+    entry: &'static ElementEntry,
     fields: &Fields,
     notes: &mut Notes,
 ) -> Option<Dial> {
@@ -32,6 +33,7 @@ pub(super) fn dial(
     })
 }
 
+/// The recording of `record`; Twilio's values and RestComm's `true` and `false`.
 fn recording(fields: &Fields) -> Option<BridgeRecording> {
     let mode = fields.text("record").filter(|mode| !matches!(*mode, "false" | "do-not-record"))?;
     Some(BridgeRecording {
@@ -43,7 +45,8 @@ fn recording(fields: &Fields) -> Option<BridgeRecording> {
     })
 }
 
-fn dialed(node: Node<'_, '_>, entry: &'static Entry, notes: &mut Notes) -> Option<Dialed> {
+/// The nouns inside a Dial, or its text; at most [`DIAL_TARGETS`] parties.
+fn dialed(node: Node<'_, '_>, entry: &'static ElementEntry, notes: &mut Notes) -> Option<Dialed> {
     let line = notes.line_at(node.range().start);
     let text = body(node);
     let mut parties: Vec<DialTarget> = Vec::new();
@@ -112,9 +115,10 @@ impl Address {
     }
 }
 
+/// One noun other than a Conference.
 fn party(
     node: Node<'_, '_>,
-    entry: &'static Entry,
+    entry: &'static ElementEntry,
     fields: &Fields,
     notes: &mut Notes,
 ) -> Option<DialTarget> {
@@ -139,9 +143,9 @@ fn party(
 /// Children whose attributes are read only for notes.
 fn without_effect<'a, 'input>(
     node: Node<'a, 'input>,
-    entry: &'static Entry,
+    entry: &'static ElementEntry,
     notes: &mut Notes,
-) -> Vec<(Node<'a, 'input>, &'static Entry)> {
+) -> Vec<(Node<'a, 'input>, &'static ElementEntry)> {
     let inner = children(node, entry, notes);
     for (child, kind) in &inner {
         Fields::read(*child, kind, notes);
@@ -149,7 +153,8 @@ fn without_effect<'a, 'input>(
     inner
 }
 
-fn client(node: Node<'_, '_>, entry: &'static Entry, notes: &mut Notes) -> Option<String> {
+/// The name of the account in a `<Client>`: its `<Identity>`, or its text.
+fn client(node: Node<'_, '_>, entry: &'static ElementEntry, notes: &mut Notes) -> Option<String> {
     let identity = without_effect(node, entry, notes).into_iter().find(|(_, kind)| kind.name == "Identity");
     match identity.map(|(child, _)| body(child)).filter(|name| !name.is_empty()) {
         Some(name) => Some(name),
@@ -171,9 +176,10 @@ fn sip(text: &str, username: Option<String>, password: Option<String>) -> Addres
     Address::Sip { uri: uri.to_owned(), headers, username, password }
 }
 
+/// Reads a `<Conference>`.
 fn conference(
     node: Node<'_, '_>,
-    entry: &'static Entry,
+    entry: &'static ElementEntry,
     fields: &Fields,
     notes: &mut Notes,
 ) -> Option<Conference> {

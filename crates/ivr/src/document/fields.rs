@@ -4,21 +4,26 @@ use std::time::Duration;
 
 use roxmltree::Node;
 
-use super::lexicon::{Attribute, Entry, Kind};
+use super::lexicon::{Attribute, ElementEntry, ValueKind};
 use super::verb::Callback;
 use super::{Notes, code};
 use crate::request::{Method, Target};
 
+/// The namespace of `xml:lang` and `xml:space`, which every element may have.
 const XML_NAMESPACE: &str = "http://www.w3.org/XML/1998/namespace";
 
+/// The attributes of one element, checked by its table. Values that the table refuses are noted and replaced by the
+/// default.
 pub(super) struct Fields {
-    entry: &'static Entry,
+    /// The table of the element.
+    entry: &'static ElementEntry,
     /// Those that hold what their kind asks for.
     given: Vec<(&'static Attribute, String)>,
 }
 
 impl Fields {
-    pub(super) fn read(node: Node<'_, '_>, entry: &'static Entry, notes: &mut Notes) -> Fields {
+    /// Reads the attributes of an element and notes those that the table does not have.
+    pub(super) fn read(node: Node<'_, '_>, entry: &'static ElementEntry, notes: &mut Notes) -> Fields {
         let mut given = Vec::new();
         for attribute in node.attributes() {
             let name = match attribute.namespace() {
@@ -63,10 +68,12 @@ impl Fields {
         self.text(name).filter(|value| !value.is_empty()).map(str::to_owned)
     }
 
+    /// The value as written; `None` if the attribute is absent or was refused.
     pub(super) fn given(&self, name: &str) -> Option<&str> {
         self.given.iter().find(|(known, _)| known.name == name).map(|(_, value)| value.as_str())
     }
 
+    /// A whole number, the default included.
     pub(super) fn whole(&self, name: &str) -> Option<u32> {
         self.text(name).and_then(|value| value.parse().ok())
     }
@@ -76,22 +83,27 @@ impl Fields {
         self.whole(name).expect("the table gives it a default")
     }
 
+    /// A whole number of seconds.
     pub(super) fn seconds(&self, name: &str) -> Duration {
         Duration::from_secs(u64::from(self.number(name)))
     }
 
+    /// `true` or `false`, the default included.
     pub(super) fn flag(&self, name: &str) -> bool {
         self.text(name).is_some_and(|value| value.eq_ignore_ascii_case("true"))
     }
 
+    /// GET or POST, the default included.
     pub(super) fn method(&self, name: &str) -> Method {
         self.text(name).and_then(Method::parse).unwrap_or_default()
     }
 
+    /// The URL of one attribute with the method of another; `None` without the URL.
     pub(super) fn target(&self, url: &str, method: &str) -> Option<Target> {
         Some(Target { url: self.filled(url)?, method: self.method(method) })
     }
 
+    /// Keys of a telephone; `-1` means none, as an empty value does.
     pub(super) fn keys(&self, name: &str) -> String {
         self.text(name).filter(|value| *value != "-1").unwrap_or_default().to_owned()
     }
@@ -102,8 +114,9 @@ impl Fields {
         Some(Callback { target, events: self.words(&format!("{name}Event")) })
     }
 
+    /// The words of a list, as the table spells them.
     pub(super) fn words(&self, name: &str) -> Vec<&'static str> {
-        let Kind::Words(known) = self.attribute(name).kind else { return Vec::new() };
+        let ValueKind::Words(known) = self.attribute(name).kind else { return Vec::new() };
         let text = self.text(name).unwrap_or_default();
         known
             .iter()
@@ -112,6 +125,7 @@ impl Fields {
             .collect()
     }
 
+    /// The table's row of an attribute. A name that the table does not have is a mistake of this crate.
     fn attribute(&self, name: &str) -> &'static Attribute {
         self.entry
             .attributes
@@ -127,38 +141,42 @@ fn split(text: &str) -> impl Iterator<Item = &str> {
 }
 
 /// The table's spelling of a word.
-fn canonical(kind: Kind, value: &str) -> String {
-    let Kind::OneOf(words) = kind else { return value.to_owned() };
+fn canonical(kind: ValueKind, value: &str) -> String {
+    let ValueKind::OneOf(words) = kind else { return value.to_owned() };
     words.iter().find(|word| word.eq_ignore_ascii_case(value)).map_or(value, |word| *word).to_owned()
 }
 
 /// The text that a note gives as expected value: `None` if the value is good, empty if the attribute is
 /// ignored.
-fn expectation(kind: Kind, value: &str) -> Option<String> {
+fn expectation(kind: ValueKind, value: &str) -> Option<String> {
     let value = value.trim();
     let whole = |min: u32, max: u32| value.parse::<u32>().is_ok_and(|number| (min..=max).contains(&number));
     let key = |c: char| matches!(c, '0'..='9' | '*' | '#' | 'A'..='D');
     match kind {
-        Kind::Text | Kind::Required | Kind::Url => None,
-        Kind::Method => Method::parse(value).is_none().then(|| "GET or POST".to_owned()),
-        Kind::Bool => (!value.eq_ignore_ascii_case("true") && !value.eq_ignore_ascii_case("false"))
+        ValueKind::Text | ValueKind::Required | ValueKind::Url => None,
+        ValueKind::Method => Method::parse(value).is_none().then(|| "GET or POST".to_owned()),
+        ValueKind::Bool => (!value.eq_ignore_ascii_case("true") && !value.eq_ignore_ascii_case("false"))
             .then(|| "true or false".to_owned()),
-        Kind::Whole { min, max } => (!whole(min, max)).then(|| format!("a whole number from {min} to {max}")),
-        Kind::WholeOrAuto { min, max } => (!whole(min, max) && value != "auto")
+        ValueKind::Whole { min, max } => {
+            (!whole(min, max)).then(|| format!("a whole number from {min} to {max}"))
+        }
+        ValueKind::WholeOrAuto { min, max } => (!whole(min, max) && value != "auto")
             .then(|| format!("a whole number from {min} to {max}, or auto")),
-        Kind::OneOf(words) => (!words.iter().any(|word| word.eq_ignore_ascii_case(value)))
+        ValueKind::OneOf(words) => (!words.iter().any(|word| word.eq_ignore_ascii_case(value)))
             .then(|| format!("one of {}", words.join(", "))),
-        Kind::Words(words) => {
+        ValueKind::Words(words) => {
             let good = |word: &str| words.iter().any(|known| known.eq_ignore_ascii_case(word));
             (split(value).next().is_none() || !split(value).all(good))
                 .then(|| format!("some of {}", words.join(", ")))
         }
-        Kind::Keys => (value != "-1" && !value.chars().all(key)).then(|| "keys 0-9, *, #, or -1".to_owned()),
-        Kind::Tones => {
+        ValueKind::Keys => {
+            (value != "-1" && !value.chars().all(key)).then(|| "keys 0-9, *, #, or -1".to_owned())
+        }
+        ValueKind::Tones => {
             let good = |c: char| key(c) || matches!(c, 'w' | 'W');
             (!value.chars().all(good)).then(|| "keys 0-9, *, #, A-D, and w or W".to_owned())
         }
-        Kind::Passed => Some(String::new()),
+        ValueKind::Passed => Some(String::new()),
     }
 }
 

@@ -1,41 +1,49 @@
 //! The language as tables: the base of the reader and of the reference page.
 
 /// An element with its attributes and children.
-pub(super) struct Entry {
+pub(super) struct ElementEntry {
+    /// The name of the element; case counts (XML 1.0 §2.3).
     pub(super) name: &'static str,
+    /// One sentence for the reference page.
     pub(super) about: &'static str,
     /// The content between the tags; empty for an element without content.
     pub(super) body: &'static str,
+    /// The attributes that the element takes.
     pub(super) attributes: &'static [Attribute],
     /// Names of entries.
     pub(super) children: &'static [&'static str],
 }
 
+/// One attribute of an element, with the values that it takes.
 pub(super) struct Attribute {
+    /// The name as documents write it.
     pub(super) name: &'static str,
-    pub(super) kind: Kind,
+    /// The values that it takes.
+    pub(super) kind: ValueKind,
     /// As it would be written; empty: none.
     pub(super) default: &'static str,
+    /// Half a sentence for the reference page.
     pub(super) about: &'static str,
 }
 
+/// The values that an attribute takes; others are noted and replaced by the default.
 #[derive(Clone, Copy)]
-pub(super) enum Kind {
+pub(super) enum ValueKind {
+    /// Any text.
     Text,
     /// Without one the verb is passed over.
     Required,
+    /// A URL, relative or absolute; it is resolved when it is used.
     Url,
+    /// `GET` or `POST`.
     Method,
+    /// `true` or `false`.
     Bool,
-    Whole {
-        min: u32,
-        max: u32,
-    },
+    /// A whole number in these bounds.
+    Whole { min: u32, max: u32 },
     /// Or the word `auto`.
-    WholeOrAuto {
-        min: u32,
-        max: u32,
-    },
+    WholeOrAuto { min: u32, max: u32 },
+    /// One of these words.
     OneOf(&'static [&'static str]),
     /// Some of these, separated by blanks.
     Words(&'static [&'static str]),
@@ -48,55 +56,62 @@ pub(super) enum Kind {
     Passed,
 }
 
-const fn a(name: &'static str, kind: Kind, default: &'static str, about: &'static str) -> Attribute {
+const fn a(name: &'static str, kind: ValueKind, default: &'static str, about: &'static str) -> Attribute {
     Attribute { name, kind, default, about }
 }
 
-const fn whole(min: u32, max: u32) -> Kind {
-    Kind::Whole { min, max }
+const fn whole(min: u32, max: u32) -> ValueKind {
+    ValueKind::Whole { min, max }
 }
 
+/// `action` of Gather and Record, which repeat the current document without it.
 const ACTION_HERE: Attribute =
-    a("action", Kind::Url, "", "asked for the next document; the current document's URL without it");
+    a("action", ValueKind::Url, "", "asked for the next document; the current document's URL without it");
+/// `action` of all other verbs.
 const ACTION: Attribute =
-    a("action", Kind::Url, "", "asked for the next document; without it the next verb follows");
-const METHOD: Attribute = a("method", Kind::Method, "POST", "of the request to `action`");
-const METHOD_OF_URL: Attribute = a("method", Kind::Method, "POST", "of the request to the URL");
+    a("action", ValueKind::Url, "", "asked for the next document; without it the next verb follows");
+const METHOD: Attribute = a("method", ValueKind::Method, "POST", "of the request to `action`");
+const METHOD_OF_URL: Attribute = a("method", ValueKind::Method, "POST", "of the request to the URL");
 const LOOP: Attribute = a("loop", whole(0, 1_000), "1", "how often; 0 for ever");
-const STATUS: Attribute = a("statusCallback", Kind::Url, "", "told of the events");
-const STATUS_METHOD: Attribute = a("statusCallbackMethod", Kind::Method, "POST", "of that request");
+const STATUS: Attribute = a("statusCallback", ValueKind::Url, "", "told of the events");
+const STATUS_METHOD: Attribute = a("statusCallbackMethod", ValueKind::Method, "POST", "of that request");
+/// `statusCallbackEvent` of Number, Client and Sip.
 const LEG_EVENTS: Attribute = a(
     "statusCallbackEvent",
-    Kind::Words(&["initiated", "ringing", "answered", "completed"]),
+    ValueKind::Words(&["initiated", "ringing", "answered", "completed"]),
     "completed",
     "which events",
 );
+/// `url` of Number, Client and Sip.
 const SCREEN: Attribute =
-    a("url", Kind::Url, "", "a document performed on the callee's leg before it is connected");
+    a("url", ValueKind::Url, "", "a document performed on the callee's leg before it is connected");
 const TRIM: Attribute = a(
     "trim",
-    Kind::OneOf(&["do-not-trim", "trim-silence"]),
+    ValueKind::OneOf(&["do-not-trim", "trim-silence"]),
     "do-not-trim",
     "silence at both ends of the recording",
 );
 const RECORDING_STATUS: Attribute =
-    a("recordingStatusCallback", Kind::Url, "", "told when the recording can be fetched");
+    a("recordingStatusCallback", ValueKind::Url, "", "told when the recording can be fetched");
 const RECORDING_STATUS_METHOD: Attribute =
-    a("recordingStatusCallbackMethod", Kind::Method, "POST", "of that request");
+    a("recordingStatusCallbackMethod", ValueKind::Method, "POST", "of that request");
 const RECORDING_EVENTS: Attribute = a(
     "recordingStatusCallbackEvent",
-    Kind::Words(&["in-progress", "completed", "absent"]),
+    ValueKind::Words(&["in-progress", "completed", "absent"]),
     "completed",
     "which events",
 );
+/// The description of attributes that are read for the sake of existing documents only.
 const THIRD_PARTY: &str = "understood, without effect";
-const NAME: Attribute = a("name", Kind::Passed, "", THIRD_PARTY);
+const NAME: Attribute = a("name", ValueKind::Passed, "", THIRD_PARTY);
 
+/// An attribute that is understood and has no effect.
 const fn passed(name: &'static str) -> Attribute {
-    a(name, Kind::Passed, "", THIRD_PARTY)
+    a(name, ValueKind::Passed, "", THIRD_PARTY)
 }
 
 const SSML: &[&str] = &["break", "emphasis", "lang", "p", "phoneme", "prosody", "s", "say-as", "sub", "w"];
+/// Verbs that a Gather plays while it listens.
 const PROMPT: &[&str] = &["Say", "Play", "Pause"];
 
 const fn entry(
@@ -105,21 +120,21 @@ const fn entry(
     body: &'static str,
     attributes: &'static [Attribute],
     children: &'static [&'static str],
-) -> Entry {
-    Entry { name, about, body, attributes, children }
+) -> ElementEntry {
+    ElementEntry { name, about, body, attributes, children }
 }
 
 /// The elements of `<Response>`.
-pub(super) const VERBS: &[Entry] = &[
+pub(super) const VERBS: &[ElementEntry] = &[
     entry(
         "Say",
         "Speaks a text.",
         "the text, with SSML's elements",
         &[
-            a("voice", Kind::OneOf(&["man", "woman", "alice"]), "man", "`alice` is the woman"),
+            a("voice", ValueKind::OneOf(&["man", "woman", "alice"]), "man", "`alice` is the woman"),
             a(
                 "language",
-                Kind::Text,
+                ValueKind::Text,
                 "en",
                 "of the text: `en`, `en-GB`, `pt-BR`, RestComm's two and three letters",
             ),
@@ -135,7 +150,7 @@ pub(super) const VERBS: &[Entry] = &[
             LOOP,
             a(
                 "digits",
-                Kind::Tones,
+                ValueKind::Tones,
                 "",
                 "keys to send instead; `w` is half a second, `W` a second of silence",
             ),
@@ -158,37 +173,42 @@ pub(super) const VERBS: &[Entry] = &[
             METHOD,
             a(
                 "timeout",
-                Kind::WholeOrAuto { min: 0, max: 3_600 },
+                ValueKind::WholeOrAuto { min: 0, max: 3_600 },
                 "5",
                 "seconds without input, after the prompt or the last key",
             ),
             a(
                 "speechTimeout",
-                Kind::WholeOrAuto { min: 1, max: 3_600 },
+                ValueKind::WholeOrAuto { min: 1, max: 3_600 },
                 "auto",
                 "seconds of silence that end speech",
             ),
             a("maxSpeechTime", whole(1, 3_600), "60", "seconds of speech"),
             a(
                 "finishOnKey",
-                Kind::Keys,
+                ValueKind::Keys,
                 "#",
                 "keys that end the input and are not part of it; empty or -1: none",
             ),
             a("numDigits", whole(1, 256), "", "ends the input at once when so many were entered"),
-            a("startInputKey", Kind::Keys, "", "keys with which input may begin; those before are ignored"),
-            a("input", Kind::Words(&["dtmf", "speech"]), "dtmf", "what is listened for"),
+            a(
+                "startInputKey",
+                ValueKind::Keys,
+                "",
+                "keys with which input may begin; those before are ignored",
+            ),
+            a("input", ValueKind::Words(&["dtmf", "speech"]), "dtmf", "what is listened for"),
             a(
                 "partialResultCallback",
-                Kind::Url,
+                ValueKind::Url,
                 "",
                 "told what has been recognised so far; its answer is not performed",
             ),
-            a("partialResultCallbackMethod", Kind::Method, "POST", "of that request"),
-            a("language", Kind::Text, "en-US", "of the speech"),
-            a("hints", Kind::Text, "", "phrases to expect, separated by commas"),
-            a("bargeIn", Kind::Bool, "true", "input stops the prompt"),
-            a("actionOnEmptyResult", Kind::Bool, "false", "`action` is asked even without input"),
+            a("partialResultCallbackMethod", ValueKind::Method, "POST", "of that request"),
+            a("language", ValueKind::Text, "en-US", "of the speech"),
+            a("hints", ValueKind::Text, "", "phrases to expect, separated by commas"),
+            a("bargeIn", ValueKind::Bool, "true", "input stops the prompt"),
+            a("actionOnEmptyResult", ValueKind::Bool, "false", "`action` is asked even without input"),
             passed("profanityFilter"),
             passed("debug"),
             passed("speechModel"),
@@ -204,16 +224,16 @@ pub(super) const VERBS: &[Entry] = &[
             ACTION_HERE,
             METHOD,
             a("timeout", whole(1, 3_600), "5", "seconds of silence that end it"),
-            a("finishOnKey", Kind::Keys, "#", "keys that end it; empty or -1: none"),
+            a("finishOnKey", ValueKind::Keys, "#", "keys that end it; empty or -1: none"),
             a("maxLength", whole(1, 14_400), "3600", "seconds"),
-            a("playBeep", Kind::Bool, "true", "a tone before it"),
+            a("playBeep", ValueKind::Bool, "true", "a tone before it"),
             TRIM,
-            a("transcribe", Kind::Bool, "false", "by the configured recogniser"),
-            a("transcribeCallback", Kind::Url, "", "told the transcription; implies `transcribe`"),
+            a("transcribe", ValueKind::Bool, "false", "by the configured recogniser"),
+            a("transcribeCallback", ValueKind::Url, "", "told the transcription; implies `transcribe`"),
             RECORDING_STATUS,
             RECORDING_STATUS_METHOD,
             RECORDING_EVENTS,
-            a("media", Kind::OneOf(&["audio_only"]), "audio_only", "there is no video"),
+            a("media", ValueKind::OneOf(&["audio_only"]), "audio_only", "there is no video"),
         ],
         &[],
     ),
@@ -234,11 +254,11 @@ pub(super) const VERBS: &[Entry] = &[
             a("maxQueueSize", whole(1, 1_000), "100", "callers; when full: QueueResult=queue-full"),
             a(
                 "waitUrl",
-                Kind::Url,
+                ValueKind::Url,
                 "",
                 "a document performed, again and again, while waiting; music without it",
             ),
-            a("waitUrlMethod", Kind::Method, "POST", "of that request"),
+            a("waitUrlMethod", ValueKind::Method, "POST", "of that request"),
             passed("workflowSid"),
         ],
         &[],
@@ -255,7 +275,7 @@ pub(super) const VERBS: &[Entry] = &[
         "Reject",
         "Refuses the call without answering. Only before the first verb that answers.",
         "",
-        &[a("reason", Kind::OneOf(&["rejected", "busy"]), "rejected", "what the caller is told")],
+        &[a("reason", ValueKind::OneOf(&["rejected", "busy"]), "rejected", "what the caller is told")],
         &["Parameter"],
     ),
     entry("Hangup", "Ends the call, as the end of the document does.", "", &[], &["Parameter"]),
@@ -266,11 +286,11 @@ pub(super) const VERBS: &[Entry] = &[
         "Sends a mail.",
         "its text",
         &[
-            a("to", Kind::Required, "", "addresses, separated by commas"),
-            a("from", Kind::Required, "", "an address"),
-            a("cc", Kind::Text, "", "addresses, separated by commas"),
-            a("bcc", Kind::Text, "", "addresses, separated by commas"),
-            a("subject", Kind::Text, "", ""),
+            a("to", ValueKind::Required, "", "addresses, separated by commas"),
+            a("from", ValueKind::Required, "", "an address"),
+            a("cc", ValueKind::Text, "", "addresses, separated by commas"),
+            a("bcc", ValueKind::Text, "", "addresses, separated by commas"),
+            a("subject", ValueKind::Text, "", ""),
         ],
         &[],
     ),
@@ -286,10 +306,10 @@ const DIAL: &[Attribute] = &[
     METHOD,
     a("timeout", whole(1, 600), "30", "seconds of ringing"),
     a("timeLimit", whole(1, 86_400), "14400", "seconds of the connection"),
-    a("callerId", Kind::Text, "", "shown to the callee; the caller's own without it"),
+    a("callerId", ValueKind::Text, "", "shown to the callee; the caller's own without it"),
     a(
         "record",
-        Kind::OneOf(&[
+        ValueKind::OneOf(&[
             "false",
             "true",
             "do-not-record",
@@ -301,40 +321,41 @@ const DIAL: &[Attribute] = &[
         "false",
         "`true` is `record-from-answer`; `dual` keeps both sides apart",
     ),
-    a("hangupOnStar", Kind::Bool, "false", "the caller's `*` ends the connection"),
+    a("hangupOnStar", ValueKind::Bool, "false", "the caller's `*` ends the connection"),
     a(
         "answerOnBridge",
-        Kind::Bool,
+        ValueKind::Bool,
         "",
         "the call is answered when the callee answers; as configured without it",
     ),
-    a("ringTone", Kind::Text, "", "two letters of the country whose ringing is heard"),
+    a("ringTone", ValueKind::Text, "", "two letters of the country whose ringing is heard"),
     TRIM,
-    a("recordingTrack", Kind::OneOf(&["both", "inbound", "outbound"]), "both", "who is recorded"),
+    a("recordingTrack", ValueKind::OneOf(&["both", "inbound", "outbound"]), "both", "who is recorded"),
     RECORDING_STATUS,
     RECORDING_STATUS_METHOD,
     RECORDING_EVENTS,
-    a("sequential", Kind::Bool, "false", "the children ring in turn"),
-    a("referUrl", Kind::Url, "", "asked when the callee transfers the call"),
-    a("referMethod", Kind::Method, "POST", "of that request"),
+    a("sequential", ValueKind::Bool, "false", "the children ring in turn"),
+    a("referUrl", ValueKind::Url, "", "asked when the callee transfers the call"),
+    a("referMethod", ValueKind::Method, "POST", "of that request"),
 ];
 
+/// Attributes of Sms and of its other name, Message.
 const MESSAGE: &[Attribute] = &[
-    a("to", Kind::Text, "", "who called without it"),
-    a("from", Kind::Text, "", "who was called without it"),
+    a("to", ValueKind::Text, "", "who called without it"),
+    a("from", ValueKind::Text, "", "who was called without it"),
     ACTION,
     METHOD,
     STATUS,
 ];
 
 /// The elements inside verbs, except those of `Say`.
-pub(super) const NOUNS: &[Entry] = &[
+pub(super) const NOUNS: &[ElementEntry] = &[
     entry(
         "Number",
         "In `<Dial>`.",
         "a number",
         &[
-            a("sendDigits", Kind::Tones, "", "keys sent once it answers, as `digits` of `<Play>`"),
+            a("sendDigits", ValueKind::Tones, "", "keys sent once it answers, as `digits` of `<Play>`"),
             SCREEN,
             METHOD_OF_URL,
             STATUS,
@@ -363,8 +384,8 @@ pub(super) const NOUNS: &[Entry] = &[
         "In `<Dial>` and `<Refer>`.",
         "a SIP URI; `X-` headers after `?`",
         &[
-            a("username", Kind::Text, "", "answers a challenge"),
-            a("password", Kind::Text, "", "answers a challenge"),
+            a("username", ValueKind::Text, "", "answers a challenge"),
+            a("password", ValueKind::Text, "", "answers a challenge"),
             SCREEN,
             METHOD_OF_URL,
             STATUS,
@@ -396,7 +417,7 @@ pub(super) const NOUNS: &[Entry] = &[
         &[
             a(
                 "url",
-                Kind::Url,
+                ValueKind::Url,
                 "",
                 "a document performed on the waiting caller's leg before he is connected",
             ),
@@ -411,35 +432,35 @@ pub(super) const NOUNS: &[Entry] = &[
         "In `<Dial>`.",
         "its name",
         &[
-            a("muted", Kind::Bool, "false", "only hears"),
+            a("muted", ValueKind::Bool, "false", "only hears"),
             a(
                 "beep",
-                Kind::OneOf(&["true", "false", "onEnter", "onExit"]),
+                ValueKind::OneOf(&["true", "false", "onEnter", "onExit"]),
                 "true",
                 "a tone when someone comes or goes",
             ),
-            a("startConferenceOnEnter", Kind::Bool, "true", "a moderator: the conference begins"),
-            a("endConferenceOnExit", Kind::Bool, "false", "the conference ends when this one leaves"),
+            a("startConferenceOnEnter", ValueKind::Bool, "true", "a moderator: the conference begins"),
+            a("endConferenceOnExit", ValueKind::Bool, "false", "the conference ends when this one leaves"),
             a(
                 "waitUrl",
-                Kind::Url,
+                ValueKind::Url,
                 "",
                 "document or audio until it begins; music without it, silence if empty",
             ),
-            a("waitMethod", Kind::Method, "POST", "of that request"),
+            a("waitMethod", ValueKind::Method, "POST", "of that request"),
             a("maxParticipants", whole(2, 250), "40", ""),
             a(
                 "record",
-                Kind::OneOf(&["do-not-record", "record-from-start", "true", "false"]),
+                ValueKind::OneOf(&["do-not-record", "record-from-start", "true", "false"]),
                 "do-not-record",
                 "`true` is `record-from-start`",
             ),
             TRIM,
-            a("coach", Kind::Text, "", "the call that alone hears this one"),
-            a("participantLabel", Kind::Text, "", "a name for the REST interface"),
+            a("coach", ValueKind::Text, "", "the call that alone hears this one"),
+            a("participantLabel", ValueKind::Text, "", "a name for the REST interface"),
             a(
                 "statusCallbackEvent",
-                Kind::Words(&[
+                ValueKind::Words(&[
                     "start",
                     "end",
                     "join",
@@ -458,7 +479,7 @@ pub(super) const NOUNS: &[Entry] = &[
             RECORDING_STATUS,
             RECORDING_STATUS_METHOD,
             RECORDING_EVENTS,
-            a("eventCallbackUrl", Kind::Url, "", "the older name of `statusCallback`"),
+            a("eventCallbackUrl", ValueKind::Url, "", "the older name of `statusCallback`"),
             NAME,
             passed("region"),
             passed("jitterBufferSize"),
@@ -470,11 +491,11 @@ pub(super) const NOUNS: &[Entry] = &[
         "In `<Start>`, `<Stop>` and `<Connect>`: audio over a WebSocket.",
         "",
         &[
-            a("name", Kind::Text, "", "by which `<Stop>` finds it"),
-            a("url", Kind::Text, "", "`ws:` or `wss:`; needed but in `<Stop>`"),
+            a("name", ValueKind::Text, "", "by which `<Stop>` finds it"),
+            a("url", ValueKind::Text, "", "`ws:` or `wss:`; needed but in `<Stop>`"),
             a(
                 "track",
-                Kind::OneOf(&["inbound_track", "outbound_track", "both_tracks"]),
+                ValueKind::OneOf(&["inbound_track", "outbound_track", "both_tracks"]),
                 "inbound_track",
                 "who is heard",
             ),
@@ -488,7 +509,7 @@ pub(super) const NOUNS: &[Entry] = &[
         "Parameter",
         "In `<Stream>`: told to the other side. Elsewhere without effect.",
         "",
-        &[a("name", Kind::Text, "", ""), a("value", Kind::Text, "", "")],
+        &[a("name", ValueKind::Text, "", ""), a("value", ValueKind::Text, "", "")],
         &[],
     ),
     entry("Identity", "In `<Client>`.", "an account's name", &[], &[]),
@@ -503,7 +524,7 @@ pub(super) const NOUNS: &[Entry] = &[
 ];
 
 /// In `<Say>` and in one another (SSML 1.1 §3), as text and pauses.
-pub(super) const SPOKEN: &[Entry] = &[
+pub(super) const SPOKEN: &[ElementEntry] = &[
     entry(
         "break",
         "A pause.",
@@ -511,16 +532,22 @@ pub(super) const SPOKEN: &[Entry] = &[
         &[
             a(
                 "strength",
-                Kind::OneOf(&["none", "x-weak", "weak", "medium", "strong", "x-strong"]),
+                ValueKind::OneOf(&["none", "x-weak", "weak", "medium", "strong", "x-strong"]),
                 "medium",
                 "0, 0, 200, 400, 700 or 1000 ms",
             ),
-            a("time", Kind::Text, "", "`2s` or `500ms`, at most 10 s"),
+            a("time", ValueKind::Text, "", "`2s` or `500ms`, at most 10 s"),
         ],
         &[],
     ),
     entry("emphasis", "Its text.", "text", &[passed("level")], SSML),
-    entry("lang", "Its text in another language.", "text", &[a("xml:lang", Kind::Text, "", "`fr-FR`")], SSML),
+    entry(
+        "lang",
+        "Its text in another language.",
+        "text",
+        &[a("xml:lang", ValueKind::Text, "", "`fr-FR`")],
+        SSML,
+    ),
     entry("p", "A paragraph: a pause of 700 ms after it.", "text", &[], SSML),
     entry("phoneme", "Its text.", "text", &[passed("alphabet"), passed("ph")], SSML),
     entry("prosody", "Its text.", "text", &[passed("volume"), passed("rate"), passed("pitch")], SSML),
@@ -532,7 +559,7 @@ pub(super) const SPOKEN: &[Entry] = &[
         &[
             a(
                 "interpret-as",
-                Kind::Text,
+                ValueKind::Text,
                 "",
                 "`characters`, `spell-out`, `digits` and `telephone` are spoken one by one; others as text",
             ),
@@ -541,7 +568,7 @@ pub(super) const SPOKEN: &[Entry] = &[
         ],
         &[],
     ),
-    entry("sub", "Another text instead.", "text", &[a("alias", Kind::Text, "", "what is spoken")], &[]),
+    entry("sub", "Another text instead.", "text", &[a("alias", ValueKind::Text, "", "what is spoken")], &[]),
     entry("w", "Its text.", "text", &[passed("role")], SSML),
 ];
 
@@ -566,6 +593,7 @@ pub(super) const ELSEWHERE: &[(&str, &str)] = &[
     ("Task", "needs a task router"),
 ];
 
-pub(super) fn find(name: &str) -> Option<&'static Entry> {
+/// The table of an element by its name, verbs before nouns.
+pub(super) fn find(name: &str) -> Option<&'static ElementEntry> {
     [VERBS, NOUNS, SPOKEN].into_iter().flatten().find(|entry| entry.name == name)
 }

@@ -62,6 +62,7 @@ pub mod code {
 /// A parsed document: its verbs, and notes on elements that were ignored or replaced.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Document {
+    /// The verbs of `<Response>` in their order.
     pub verbs: Vec<Verb>,
     /// In the order of their lines.
     pub notes: Vec<Note>,
@@ -72,15 +73,18 @@ pub struct Document {
 pub struct Note {
     /// From 1.
     pub line: u32,
+    /// The consequence for the document.
     pub severity: Severity,
     /// One of [`code`].
     pub code: u32,
+    /// A sentence that names the element and the attribute.
     pub text: String,
 }
 
 /// The severity of a [`Note`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
+    /// The document is performed as written.
     Info,
     /// Something was ignored or replaced.
     Warning,
@@ -116,6 +120,7 @@ impl Document {
 
 /// Notes as they arise, and where in the text they do.
 struct Notes {
+    /// At most [`limits::DOCUMENT_NOTES`].
     list: Vec<Note>,
     /// Byte offset at which each line begins.
     lines: Vec<usize>,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use roxmltree::Node;
 
 use super::fields::{Fields, harmless, nearest, required, shorten};
-use super::lexicon::{ELSEWHERE, Entry, VERBS, find};
+use super::lexicon::{ELSEWHERE, ElementEntry, VERBS, find};
 use super::speech::{plain, spoken};
 use super::verb::{
     Email, Enqueue, Gather, Item, Piece, Record, Refer, Sms, Stream, Track, Transcribe, Verb, Voice,
@@ -14,6 +14,7 @@ use super::{Document, Note, Notes, Severity, code, dial};
 use crate::limits;
 use crate::request::Target;
 
+/// Reads `<Response>` and its verbs. Verbs that cannot be performed are noted and left out; the others are kept.
 pub(super) fn document(tree: &roxmltree::Document<'_>) -> Result<Document, Note> {
     let mut notes = Notes::new(tree.input_text());
     let root = tree.root_element();
@@ -46,21 +47,22 @@ pub(super) fn document(tree: &roxmltree::Document<'_>) -> Result<Document, Note>
 /// The elements in an element that belong there; the others are noted.
 pub(super) fn children<'a, 'input>(
     node: Node<'a, 'input>,
-    entry: &'static Entry,
+    entry: &'static ElementEntry,
     notes: &mut Notes,
-) -> Vec<(Node<'a, 'input>, &'static Entry)> {
+) -> Vec<(Node<'a, 'input>, &'static ElementEntry)> {
     let elements = node.children().filter(Node::is_element);
     elements
         .filter_map(|child| Some((child, known(child, entry.name, entry.children.iter().copied(), notes)?)))
         .collect()
 }
 
+/// The table of an element that `allowed` names. Others are noted, with a suggestion where a name is close.
 fn known(
     node: Node<'_, '_>,
     parent: &str,
     allowed: impl Iterator<Item = &'static str> + Clone,
     notes: &mut Notes,
-) -> Option<&'static Entry> {
+) -> Option<&'static ElementEntry> {
     let name = node.tag_name().name();
     if allowed.clone().any(|known| known == name) {
         return find(name);
@@ -101,12 +103,13 @@ fn lines(node: Node<'_, '_>) -> String {
 }
 
 /// As [`body`], or an error that passes the verb over.
-pub(super) fn needed_body(node: Node<'_, '_>, entry: &Entry, notes: &mut Notes) -> Option<String> {
+pub(super) fn needed_body(node: Node<'_, '_>, entry: &ElementEntry, notes: &mut Notes) -> Option<String> {
     let text = body(node);
     needed(node, entry, text, notes)
 }
 
-fn needed(node: Node<'_, '_>, entry: &Entry, text: String, notes: &mut Notes) -> Option<String> {
+/// A text without which the verb means nothing: an empty one is noted and the verb passed over.
+fn needed(node: Node<'_, '_>, entry: &ElementEntry, text: String, notes: &mut Notes) -> Option<String> {
     if text.is_empty() {
         let line = notes.line_at(node.range().start);
         notes.error(line, code::INVALID, format!("<{}> without {}: passed over", entry.name, entry.body));
@@ -115,7 +118,8 @@ fn needed(node: Node<'_, '_>, entry: &Entry, text: String, notes: &mut Notes) ->
     Some(text)
 }
 
-fn verb(node: Node<'_, '_>, entry: &'static Entry, notes: &mut Notes) -> Option<Verb> {
+/// Reads one verb. `None` if it is passed over.
+fn verb(node: Node<'_, '_>, entry: &'static ElementEntry, notes: &mut Notes) -> Option<Verb> {
     let fields = Fields::read(node, entry, notes);
     let line = notes.line_at(node.range().start);
     if entry.body.is_empty() {
@@ -151,7 +155,13 @@ fn verb(node: Node<'_, '_>, entry: &'static Entry, notes: &mut Notes) -> Option<
     }
 }
 
-fn say(node: Node<'_, '_>, entry: &'static Entry, fields: &Fields, notes: &mut Notes) -> Option<Piece> {
+/// The text of a Say, with its SSML.
+fn say(
+    node: Node<'_, '_>,
+    entry: &'static ElementEntry,
+    fields: &Fields,
+    notes: &mut Notes,
+) -> Option<Piece> {
     let voice = if fields.text("voice") == Some("man") { Voice::Man } else { Voice::Woman };
     let language = fields.filled("language").unwrap_or_else(|| "en".to_owned());
     let items = spoken(node, entry, voice, &language, notes);
@@ -162,7 +172,8 @@ fn say(node: Node<'_, '_>, entry: &'static Entry, fields: &Fields, notes: &mut N
     Some(Piece { items, loops: fields.number("loop") })
 }
 
-fn play(node: Node<'_, '_>, entry: &Entry, fields: &Fields, notes: &mut Notes) -> Option<Piece> {
+/// The URL or the `digits` of a Play.
+fn play(node: Node<'_, '_>, entry: &ElementEntry, fields: &Fields, notes: &mut Notes) -> Option<Piece> {
     let items = match fields.filled("digits") {
         Some(digits) => tones(&digits),
         None => vec![Item::Audio { url: needed_body(node, entry, notes)? }],
@@ -193,7 +204,8 @@ pub fn tones(text: &str) -> Vec<Item> {
     items
 }
 
-fn gather(node: Node<'_, '_>, entry: &'static Entry, fields: &Fields, notes: &mut Notes) -> Gather {
+/// A Gather with its nested prompts.
+fn gather(node: Node<'_, '_>, entry: &'static ElementEntry, fields: &Fields, notes: &mut Notes) -> Gather {
     let mut prompt = Vec::new();
     for (child, kind) in children(node, entry, notes) {
         let nested = Fields::read(child, kind, notes);
@@ -226,9 +238,10 @@ fn gather(node: Node<'_, '_>, entry: &'static Entry, fields: &Fields, notes: &mu
     }
 }
 
+/// A Record. A `transcribeCallback` implies `transcribe`.
 fn record(fields: &Fields) -> Record {
     let callback = fields.filled("transcribeCallback").map(|url| Target { url, method: Default::default() });
-    let wanted = fields.flag("transcribe") || callback.is_some();
+    let is_transcribed = fields.flag("transcribe") || callback.is_some();
     Record {
         action: fields.filled("action"),
         method: fields.method("method"),
@@ -237,12 +250,13 @@ fn record(fields: &Fields) -> Record {
         max_length: fields.seconds("maxLength"),
         play_beep: fields.flag("playBeep"),
         trim: fields.text("trim") == Some("trim-silence"),
-        transcribe: wanted.then_some(Transcribe { callback }),
+        transcribe: is_transcribed.then_some(Transcribe { callback }),
         status: fields.callback("recordingStatusCallback"),
     }
 }
 
-fn enqueue(node: Node<'_, '_>, entry: &Entry, fields: &Fields, notes: &mut Notes) -> Option<Enqueue> {
+/// An Enqueue; the text is the name of the queue.
+fn enqueue(node: Node<'_, '_>, entry: &ElementEntry, fields: &Fields, notes: &mut Notes) -> Option<Enqueue> {
     Some(Enqueue {
         name: needed_body(node, entry, notes)?,
         action: fields.target("action", "method"),
@@ -251,7 +265,8 @@ fn enqueue(node: Node<'_, '_>, entry: &Entry, fields: &Fields, notes: &mut Notes
     })
 }
 
-fn sms(node: Node<'_, '_>, entry: &'static Entry, fields: &Fields, notes: &mut Notes) -> Option<Sms> {
+/// An Sms; the text, or a nested `<Body>`, is the message.
+fn sms(node: Node<'_, '_>, entry: &'static ElementEntry, fields: &Fields, notes: &mut Notes) -> Option<Sms> {
     let inner = children(node, entry, notes).into_iter().find(|(_, kind)| kind.name == "Body");
     let text = inner.map(|(child, _)| plain(child).trim().to_owned()).filter(|text| !text.is_empty());
     Some(Sms {
@@ -266,7 +281,14 @@ fn sms(node: Node<'_, '_>, entry: &'static Entry, fields: &Fields, notes: &mut N
     })
 }
 
-fn email(node: Node<'_, '_>, entry: &Entry, fields: &Fields, line: u32, notes: &mut Notes) -> Option<Email> {
+/// An Email. One without `to`, `from` or a text is passed over.
+fn email(
+    node: Node<'_, '_>,
+    entry: &ElementEntry,
+    fields: &Fields,
+    line: u32,
+    notes: &mut Notes,
+) -> Option<Email> {
     let addresses = |text: Option<String>| -> Vec<String> {
         let text = text.unwrap_or_default();
         text.split(',').map(str::trim).filter(|address| !address.is_empty()).map(str::to_owned).collect()
@@ -284,7 +306,13 @@ fn email(node: Node<'_, '_>, entry: &Entry, fields: &Fields, line: u32, notes: &
     })
 }
 
-fn refer(node: Node<'_, '_>, entry: &'static Entry, fields: &Fields, notes: &mut Notes) -> Option<Refer> {
+/// A Refer; the nested `<Sip>` is the URI.
+fn refer(
+    node: Node<'_, '_>,
+    entry: &'static ElementEntry,
+    fields: &Fields,
+    notes: &mut Notes,
+) -> Option<Refer> {
     let action = fields.target("action", "method");
     let Some((child, kind)) = children(node, entry, notes).into_iter().next() else {
         let line = notes.line_at(node.range().start);
@@ -298,7 +326,7 @@ fn refer(node: Node<'_, '_>, entry: &'static Entry, fields: &Fields, notes: &mut
 /// The stream, when it can be begun, and its name. Nothing without a `<Stream>`.
 fn stream(
     node: Node<'_, '_>,
-    entry: &'static Entry,
+    entry: &'static ElementEntry,
     notes: &mut Notes,
 ) -> Option<(Option<Stream>, Option<String>)> {
     let line = notes.line_at(node.range().start);

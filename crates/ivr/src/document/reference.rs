@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::lexicon::{Attribute, ELSEWHERE, Entry, Kind, NOUNS, SPOKEN, VERBS};
+use super::lexicon::{Attribute, ELSEWHERE, ElementEntry, NOUNS, SPOKEN, VERBS, ValueKind};
 use crate::limits;
 
 const INTRODUCTION: &str = "\
@@ -46,7 +46,8 @@ pub fn reference_page() -> String {
     page
 }
 
-fn section(page: &mut String, entry: &Entry) {
+/// The section of one element: its attributes as a table.
+fn section(page: &mut String, entry: &ElementEntry) {
     let _ = write!(page, "\n### `<{}>`\n\n{}", entry.name, entry.about);
     if !entry.body.is_empty() {
         let _ = write!(page, " Holds {}.", entry.body);
@@ -70,23 +71,25 @@ fn section(page: &mut String, entry: &Entry) {
     }
 }
 
-fn value(kind: Kind) -> String {
+/// The values of an attribute, in words.
+fn value(kind: ValueKind) -> String {
     let ticked = |words: &[&str]| words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ");
     match kind {
-        Kind::Text | Kind::Passed => "text".to_owned(),
-        Kind::Required => "text, needed".to_owned(),
-        Kind::Url => "URL".to_owned(),
-        Kind::Method => "`GET`, `POST`".to_owned(),
-        Kind::Bool => "bool".to_owned(),
-        Kind::Whole { min, max } => format!("{min} to {max}"),
-        Kind::WholeOrAuto { min, max } => format!("{min} to {max}, `auto`"),
-        Kind::OneOf(words) => ticked(words),
-        Kind::Words(words) => format!("some of {}", ticked(words)),
-        Kind::Keys => "keys `0`-`9`, `*`, `#`".to_owned(),
-        Kind::Tones => "keys, `w`, `W`".to_owned(),
+        ValueKind::Text | ValueKind::Passed => "text".to_owned(),
+        ValueKind::Required => "text, needed".to_owned(),
+        ValueKind::Url => "URL".to_owned(),
+        ValueKind::Method => "`GET`, `POST`".to_owned(),
+        ValueKind::Bool => "bool".to_owned(),
+        ValueKind::Whole { min, max } => format!("{min} to {max}"),
+        ValueKind::WholeOrAuto { min, max } => format!("{min} to {max}, `auto`"),
+        ValueKind::OneOf(words) => ticked(words),
+        ValueKind::Words(words) => format!("some of {}", ticked(words)),
+        ValueKind::Keys => "keys `0`-`9`, `*`, `#`".to_owned(),
+        ValueKind::Tones => "keys, `w`, `W`".to_owned(),
     }
 }
 
+/// The section about limits, from [`crate::limits`].
 fn limits(page: &mut String) {
     page.push_str("\n## Limits\n\n| What | At most |\n|---|---|\n");
     for (what, most) in [

@@ -6,7 +6,7 @@ use roxmltree::Node;
 
 use super::Notes;
 use super::fields::Fields;
-use super::lexicon::Entry;
+use super::lexicon::ElementEntry;
 use super::read::children;
 use super::verb::{Item, Voice};
 use crate::limits::{SPEECH_BREAK, SPEECH_CHARS};
@@ -15,9 +15,10 @@ use crate::limits::{SPEECH_BREAK, SPEECH_CHARS};
 const AFTER_PARAGRAPH: Duration = Duration::from_millis(700);
 const AFTER_SENTENCE: Duration = Duration::from_millis(400);
 
+/// The items of a Say: texts and the pauses between them.
 pub(super) fn spoken(
     node: Node<'_, '_>,
-    entry: &'static Entry,
+    entry: &'static ElementEntry,
     voice: Voice,
     language: &str,
     notes: &mut Notes,
@@ -44,17 +45,21 @@ pub(super) fn spoken(
     out.items
 }
 
+/// The items so far, and the text that is not yet one.
 struct Spoken {
     items: Vec<Item>,
+    /// Text since the last item, with single blanks.
     text: String,
     voice: Voice,
+    /// The `language` of the Say, or of the innermost `<lang>`.
     language: String,
     /// Characters that may still come.
     left: usize,
 }
 
 impl Spoken {
-    fn walk(&mut self, node: Node<'_, '_>, entry: &'static Entry, notes: &mut Notes) {
+    /// Texts and elements in their order.
+    fn walk(&mut self, node: Node<'_, '_>, entry: &'static ElementEntry, notes: &mut Notes) {
         for child in node.children().filter(Node::is_text) {
             // Elements are met in `children` below only when there are any; a text alone is the common case.
             if node.first_element_child().is_none() {
@@ -64,7 +69,7 @@ impl Spoken {
         if node.first_element_child().is_none() {
             return;
         }
-        let known: Vec<(Node<'_, '_>, &'static Entry)> = children(node, entry, notes);
+        let known: Vec<(Node<'_, '_>, &'static ElementEntry)> = children(node, entry, notes);
         for child in node.children() {
             if child.is_text() {
                 self.say(child.text().unwrap_or_default());
@@ -78,7 +83,8 @@ impl Spoken {
         }
     }
 
-    fn element(&mut self, node: Node<'_, '_>, entry: &'static Entry, notes: &mut Notes) {
+    /// One element of SSML: a pause, another language, or only its text.
+    fn element(&mut self, node: Node<'_, '_>, entry: &'static ElementEntry, notes: &mut Notes) {
         let fields = Fields::read(node, entry, notes);
         match entry.name {
             "break" => {
@@ -131,6 +137,7 @@ impl Spoken {
         }
     }
 
+    /// The text so far becomes an item.
     fn flush(&mut self) {
         let text = self.text.trim_end();
         if !text.is_empty() {
@@ -168,6 +175,7 @@ fn one_by_one(text: &str) -> String {
     spelled
 }
 
+/// The length of a `<break>`, from `time` or `strength`, at most [`SPEECH_BREAK`].
 fn pause(fields: &Fields, line: u32, notes: &mut Notes) -> Duration {
     if let Some(written) = fields.given("time") {
         match time(written) {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::fields::nearest;
-use super::lexicon::{Entry, Kind, NOUNS, SPOKEN, VERBS, find};
+use super::lexicon::{ElementEntry, NOUNS, SPOKEN, VERBS, ValueKind, find};
 use super::{Dialed, Document, Item, Severity, Verb, code, reference_page};
 use crate::limits;
 
@@ -39,7 +39,7 @@ fn the_reference_page_is_what_the_code_makes() {
 }
 
 /// A document in which the element stands where it may, with these attributes.
-fn around(entry: &Entry, attributes: &str) -> String {
+fn around(entry: &ElementEntry, attributes: &str) -> String {
     let (name, in_dial) = (entry.name, |inner: String| format!("<Response><Dial>{inner}</Dial></Response>"));
     let body = if entry.body.is_empty() || entry.name == "Refer" { "" } else { "sip:a@b" };
     let element = match name {
@@ -65,18 +65,18 @@ fn around(entry: &Entry, attributes: &str) -> String {
 }
 
 /// A good value that is not the default, and a bad one if there is any.
-fn values(kind: Kind) -> (String, Option<&'static str>) {
+fn values(kind: ValueKind) -> (String, Option<&'static str>) {
     match kind {
-        Kind::Text | Kind::Required | Kind::Passed => ("abc".into(), None),
-        Kind::Url => ("/abc".into(), None),
-        Kind::Method => ("get".into(), Some("PUT")),
-        Kind::Bool => ("True".into(), Some("yes")),
-        Kind::Whole { max, .. } => (max.to_string(), Some("4294967296")),
-        Kind::WholeOrAuto { .. } => ("auto".into(), Some("-1")),
-        Kind::OneOf(words) => (words[words.len() - 1].to_uppercase(), Some("other")),
-        Kind::Words(words) => (words.join(" "), Some("other")),
-        Kind::Keys => ("*1".into(), Some("x")),
-        Kind::Tones => ("1w#W".into(), Some("1-2")),
+        ValueKind::Text | ValueKind::Required | ValueKind::Passed => ("abc".into(), None),
+        ValueKind::Url => ("/abc".into(), None),
+        ValueKind::Method => ("get".into(), Some("PUT")),
+        ValueKind::Bool => ("True".into(), Some("yes")),
+        ValueKind::Whole { max, .. } => (max.to_string(), Some("4294967296")),
+        ValueKind::WholeOrAuto { .. } => ("auto".into(), Some("-1")),
+        ValueKind::OneOf(words) => (words[words.len() - 1].to_uppercase(), Some("other")),
+        ValueKind::Words(words) => (words.join(" "), Some("other")),
+        ValueKind::Keys => ("*1".into(), Some("x")),
+        ValueKind::Tones => ("1w#W".into(), Some("1-2")),
     }
 }
 
@@ -95,7 +95,7 @@ fn every_attribute_is_read_and_its_bad_values_are_noted() {
             };
             let text = around(entry, &format!("{}='{good}'", attribute.name));
             let document = parse(&text);
-            if matches!(attribute.kind, Kind::Passed) {
+            if matches!(attribute.kind, ValueKind::Passed) {
                 assert!(matches!(&document.notes[..], [note] if note.severity == Severity::Info), "{text}");
             } else {
                 assert_eq!(document.notes, [], "{text}");
@@ -121,15 +121,17 @@ fn every_attribute_is_read_and_its_bad_values_are_noted() {
 #[test]
 fn attributes_change_what_is_read() {
     for entry in [VERBS, NOUNS].into_iter().flatten() {
-        for attribute in entry.attributes.iter().filter(|attribute| !matches!(attribute.kind, Kind::Passed)) {
+        for attribute in
+            entry.attributes.iter().filter(|attribute| !matches!(attribute.kind, ValueKind::Passed))
+        {
             // These mean something only beside the URL they belong to, or say the default.
             let beside = ["ethod", "Event", "trim", "recordingTrack", "media"]
                 .iter()
                 .any(|end| attribute.name.ends_with(end));
             let alone = (entry.name, attribute.name);
-            let told = matches!(alone, ("Sip", "username" | "password") | ("Parameter", _));
+            let needs_parent_data = matches!(alone, ("Sip", "username" | "password") | ("Parameter", _));
             if beside
-                || told
+                || needs_parent_data
                 || matches!(
                     alone,
                     ("Stop" | "Start", _)
@@ -180,8 +182,9 @@ fn all_mistakes_at_once_with_their_lines() {
     assert!(matches!(&verbs[..], [Verb::Say(_), Verb::Gather(_), Verb::Dial(_)]), "{verbs:?}");
 }
 
+/// Only these mistakes fail a document; all others are notes, and the rest is performed.
 #[test]
-fn what_is_no_document_is_refused_with_its_line() {
+fn bytes_that_are_no_document_are_refused_with_their_line() {
     for (bytes, line, says) in [
         (&b""[..], 1, "root node"),
         (b"\n\n hello", 3, "not a document"),
@@ -202,8 +205,9 @@ fn what_is_no_document_is_refused_with_its_line() {
     }
 }
 
+/// The limits of size, depth and nodes hold before the tree is built.
 #[test]
-fn what_is_too_large_or_too_deep_is_refused() {
+fn documents_that_are_too_large_or_too_deep_are_refused() {
     assert_eq!(refused(&vec![b' '; limits::DOCUMENT_BYTES + 1]).1, code::TOO_LARGE);
     let deep =
         |levels: usize| format!("<Response>{}{}</Response>", "<a>\n".repeat(levels), "</a>".repeat(levels));
@@ -228,9 +232,10 @@ fn what_is_too_large_or_too_deep_is_refused() {
     assert!(matches!(&dial.to, Dialed::Parties(parties) if parties.len() == limits::DIAL_TARGETS));
 }
 
+/// RFC 7303 §3.2: the charset of the Content-Type wins over the XML declaration.
 #[test]
-fn encodings_are_those_declared() {
-    let said = |bytes: &[u8], charset: Option<&str>| match &Document::parse(bytes, charset)
+fn the_declared_encoding_is_used() {
+    let spoken_text = |bytes: &[u8], charset: Option<&str>| match &Document::parse(bytes, charset)
         .expect("it is read")
         .verbs[..]
     {
@@ -241,16 +246,19 @@ fn encodings_are_those_declared() {
         other => panic!("{other:?}"),
     };
     assert_eq!(
-        said(b"<?xml version='1.0' encoding=\"ISO-8859-1\"?><Response><Say>\xe9</Say></Response>", None),
+        spoken_text(
+            b"<?xml version='1.0' encoding=\"ISO-8859-1\"?><Response><Say>\xe9</Say></Response>",
+            None
+        ),
         "é"
     );
-    assert_eq!(said(b"<Response><Say>\xe9</Say></Response>", Some("ISO-8859-1")), "é");
+    assert_eq!(spoken_text(b"<Response><Say>\xe9</Say></Response>", Some("ISO-8859-1")), "é");
     assert_eq!(
-        said("\u{feff}<Response><Say>é &amp; &#233;</Say></Response>".as_bytes(), Some("utf-8")),
+        spoken_text("\u{feff}<Response><Say>é &amp; &#233;</Say></Response>".as_bytes(), Some("utf-8")),
         "é & é"
     );
     assert_eq!(
-        said("\n <?xml version='1.0'?><Response><Say>a\n  b</Say></Response>".as_bytes(), None),
+        spoken_text("\n <?xml version='1.0'?><Response><Say>a\n  b</Say></Response>".as_bytes(), None),
         "a b"
     );
 }
@@ -293,14 +301,14 @@ fn line_ends_in_values_are_blanks() {
 }
 
 #[test]
-fn near_names_are_suggested() {
+fn a_misspelt_name_gets_a_suggestion() {
     assert_eq!(nearest("num_digits", ["action", "numDigits"].into_iter()), "; did you mean `numDigits`?");
     assert_eq!(nearest("hint", ["hints"].into_iter()), "; did you mean `hints`?");
     assert_eq!(nearest("x", ["hints"].into_iter()), "");
 }
 
 #[test]
-fn the_tables_name_only_entries_they_hold() {
+fn every_child_in_the_tables_is_an_element_of_the_tables() {
     for entry in [VERBS, NOUNS, SPOKEN].into_iter().flatten() {
         for child in entry.children {
             assert!(find(child).is_some(), "<{child}> in <{}>", entry.name);

@@ -5,56 +5,74 @@ use std::time::Duration;
 
 use stdx::Instant;
 
+use super::call_context::CallContext;
 use super::form::{of_call, pair, progress};
 use super::record::of_recorded;
+use super::state::Flow;
 use super::{
-    CallStatus, DialOptions, Effect, Flow, Id, Leg, LegEvent, LegFailure, Outbox, Recorded, Script, State,
+    CallStatus, DialOptions, Direction, Effect, Id, Leg, LegEvent, LegFailure, Recorded, ScriptOutbox,
 };
-use crate::document::{Address, Callback, Dial, DialTarget, Dialed};
+use crate::document::{Address, Callback, Dial, DialTarget};
 use crate::limits;
 use crate::request::{Form, Target};
 
+/// One Dial under way: its legs, and the one that is connected.
 #[derive(Debug)]
 pub(super) struct Dialing {
+    /// The verb with its options.
     dial: Box<Dial>,
-    legs: Vec<Ringing>,
-    /// Those of a sequential Dial that come later.
+    /// All legs so far, in the order of their calls; those that are over stay for the `action`.
+    legs: Vec<DialedLeg>,
+    /// The parties of a sequential Dial that are called later.
     later: VecDeque<DialTarget>,
+    /// The begin of the Dial; `DialRingDuration` counts from it.
     since: Instant,
     /// The deadline of the ringing, the connection or the wait for its end.
     pub(super) until: Option<Instant>,
+    /// The leg that is connected to the caller, and since when.
     bridged: Option<(Id, Instant)>,
-    /// `CallStatus::Ringing` was reported to the application.
-    rung: bool,
-    /// The connection was ended and its leg's last word is awaited.
-    ending: bool,
+    /// The caller was told that a leg rings (180).
+    has_rung: bool,
+    /// The connection was ended, and the leg's `LegEvent::Ended` is awaited.
+    is_ending: bool,
     /// The failure with the highest weight so far.
     failure: Option<LegFailure>,
     /// The call sid of the last leg that failed.
     failed_sid: Option<String>,
 }
 
+/// One leg of a Dial.
 #[derive(Debug)]
-struct Ringing {
+struct DialedLeg {
+    /// The id by which effects and events name the leg.
     id: Id,
+    /// The value of `To` in its requests.
     to: String,
+    /// The sid of its call, once there is one.
     sid: Option<String>,
+    /// The document that the callee hears before the connection (`url` of Number, Client and Sip).
     screen: Option<Target>,
+    /// The `statusCallback` of its noun.
     status: Option<Callback>,
-    rang: bool,
-    answered: Option<Instant>,
-    over: bool,
-    /// The sequence number of its status callbacks.
+    /// A 180 was reported; later ones are repetitions.
+    has_rung: bool,
+    /// The time of the answer; the leg's `CallDuration` counts from it.
+    answered_at: Option<Instant>,
+    /// Its last status callback was sent; no event of the leg counts any more.
+    is_over: bool,
+    /// `SequenceNumber` of its next status callback.
     sequence: u32,
 }
 
 impl Dialing {
+    /// True if no leg rings or talks any more.
     fn all_over(&self) -> bool {
-        self.legs.iter().all(|leg| leg.over)
+        self.legs.iter().all(|leg| leg.is_over)
     }
 
-    fn leg(&mut self, id: Id) -> Option<&mut Ringing> {
-        self.legs.iter_mut().find(|leg| leg.id == id && !leg.over)
+    /// The leg of this id, unless it is over.
+    fn leg(&mut self, id: Id) -> Option<&mut DialedLeg> {
+        self.legs.iter_mut().find(|leg| leg.id == id && !leg.is_over)
     }
 
     /// Keeps the failure that says most: an answer of the callee outweighs silence.
@@ -69,322 +87,355 @@ impl Dialing {
             self.failure = Some(failure);
         }
     }
-}
 
-impl Script {
-    pub(super) fn dial(&mut self, now: Instant, dial: Box<Dial>, out: &mut Outbox) -> Flow {
-        let parties = match &dial.to {
-            Dialed::Conference(_) => return self.join(now, dial, out),
-            Dialed::Parties(parties) => parties.clone(),
-        };
-        let dialing = Dialing {
+    /// Calls the parties: all at once, or the first one of a sequential Dial.
+    pub(super) fn start(
+        call: &mut CallContext,
+        now: Instant,
+        dial: Box<Dial>,
+        parties: Vec<DialTarget>,
+        out: &mut ScriptOutbox,
+    ) -> Dialing {
+        let mut dialing = Dialing {
             dial,
             legs: Vec::new(),
             later: parties.into(),
             since: now,
             until: None,
             bridged: None,
-            rung: false,
-            ending: false,
+            has_rung: false,
+            is_ending: false,
             failure: None,
             failed_sid: None,
         };
-        self.state = State::Dialing(Box::new(dialing));
-        self.ring(now, out);
-        Flow::Wait
+        dialing.ring(call, now, out);
+        dialing
     }
 
-    /// The next one of a sequential Dial, else all.
-    fn ring(&mut self, now: Instant, out: &mut Outbox) {
-        let State::Dialing(dialing) = &mut self.state else { return };
-        let count = if dialing.dial.sequential { 1 } else { dialing.later.len() };
-        let parties: Vec<DialTarget> = dialing.later.drain(..count.min(dialing.later.len())).collect();
-        dialing.until = Some(now + dialing.dial.timeout);
+    /// Calls the next party of a sequential Dial, else all parties.
+    fn ring(&mut self, call: &mut CallContext, now: Instant, out: &mut ScriptOutbox) {
+        let count = if self.dial.sequential { 1 } else { self.later.len() };
+        let parties: Vec<DialTarget> = self.later.drain(..count.min(self.later.len())).collect();
+        self.until = Some(now + self.dial.timeout);
         let mut legs = Vec::with_capacity(parties.len());
         for party in parties {
-            self.next_id += 1;
-            let id = Id(self.next_id);
-            dialing.legs.push(Ringing {
+            let id = call.next_id();
+            self.legs.push(DialedLeg {
                 id,
-                to: shown(&party.address),
+                to: to_of(&party.address),
                 sid: None,
                 screen: party.screen,
                 status: party.status,
-                rang: false,
-                answered: None,
-                over: false,
+                has_rung: false,
+                answered_at: None,
+                is_over: false,
                 sequence: 0,
             });
             legs.push(Leg { id, address: party.address });
         }
-        let dial = &dialing.dial;
+        let dial = &self.dial;
+        let refer = dial.refer.as_ref().and_then(|target| call.absolute_target(target, out));
         let mut options = DialOptions {
             caller_id: dial.caller_id.clone(),
             ring_tone: dial.ring_tone.clone(),
             record: dial.record.clone(),
-            refer: None,
+            refer,
         };
-        let refer = dial.refer.clone();
-        options.refer = refer.and_then(|target| self.absolute_target(&target, out));
         if let Some(status) = options.record.as_mut().and_then(|record| record.status.as_mut())
-            && let Some(target) = self.absolute_target(&status.target, out)
+            && let Some(target) = call.absolute_target(&status.target, out)
         {
             status.target = target;
         }
         out.push(Effect::Dial { legs, options: Box::new(options) });
     }
 
-    /// An event of a leg that this call dials.
-    pub fn handle_leg(&mut self, now: Instant, id: Id, event: LegEvent, out: &mut Outbox) {
-        let State::Dialing(dialing) = &mut self.state else { return };
-        // A leg of an earlier Dial, or one that is over: a CANCEL crosses an answer.
-        let Some(leg) = dialing.leg(id) else { return };
+    /// An event of a leg. Events of a leg of an earlier Dial, or of one that is over, are ignored: a CANCEL crosses
+    /// an answer.
+    pub(super) fn handle_leg(
+        &mut self,
+        call: &mut CallContext,
+        now: Instant,
+        id: Id,
+        event: LegEvent,
+        out: &mut ScriptOutbox,
+    ) -> Flow {
+        let Some(leg) = self.leg(id) else { return Flow::Wait };
         match event {
             LegEvent::Started { sid } => {
                 leg.sid = Some(sid);
-                self.tell_leg(now, id, "initiated", CallStatus::Initiated, out);
+                self.tell_leg(call, now, id, "initiated", CallStatus::Initiated, out);
             }
-            // Phones say it several times (RFC 3261 §13.3.1.1), and forks too.
-            LegEvent::Ringing if leg.rang => {}
-            LegEvent::Answered if leg.answered.is_some() => {}
+            // Phones repeat 180 and 2xx (RFC 3261 §13.3.1.1, §13.3.1.4), and forks send several.
+            LegEvent::Ringing if leg.has_rung => {}
+            LegEvent::Answered if leg.answered_at.is_some() => {}
             LegEvent::Ringing => {
-                leg.rang = true;
-                let first = !std::mem::replace(&mut dialing.rung, true);
-                self.tell_leg(now, id, "ringing", CallStatus::Ringing, out);
-                if first && self.answered_at.is_none() {
+                leg.has_rung = true;
+                let is_first = !std::mem::replace(&mut self.has_rung, true);
+                self.tell_leg(call, now, id, "ringing", CallStatus::Ringing, out);
+                if is_first && call.answered_at.is_none() {
                     out.push(Effect::Ring);
                 }
             }
             LegEvent::Answered => {
-                leg.answered = Some(now);
+                leg.answered_at = Some(now);
                 let screen = leg.screen.clone();
-                self.tell_leg(now, id, "answered", CallStatus::InProgress, out);
-                self.leg_answered(now, id, screen, out);
+                self.tell_leg(call, now, id, "answered", CallStatus::InProgress, out);
+                return self.leg_answered(call, now, id, screen, out);
             }
-            LegEvent::Screened { accepted: true } => self.bridge(now, id, out),
+            LegEvent::Screened { accepted: true } => self.bridge(call, now, id, out),
             LegEvent::Screened { accepted: false } => {
                 out.push(Effect::HangupLeg { leg: id });
-                self.leg_ended(now, id, None, out);
+                return self.leg_ended(call, now, id, None, out);
             }
-            LegEvent::Failed(failure) => self.leg_failed(now, id, failure, out),
-            LegEvent::Ended { recording } => self.leg_ended(now, id, recording.as_ref(), out),
+            LegEvent::Failed(failure) => return self.leg_failed(call, now, id, failure, out),
+            LegEvent::Ended { recording } => return self.leg_ended(call, now, id, recording.as_ref(), out),
         }
+        Flow::Wait
     }
 
-    fn leg_answered(&mut self, now: Instant, id: Id, screen: Option<Target>, out: &mut Outbox) {
-        let wanted = screen.is_some();
-        let screen = screen.and_then(|target| self.absolute_target(&target, out));
-        let State::Dialing(dialing) = &mut self.state else { return };
+    /// A leg was answered: it is screened first if its noun has a `url`, else connected.
+    fn leg_answered(
+        &mut self,
+        call: &mut CallContext,
+        now: Instant,
+        id: Id,
+        screen: Option<Target>,
+        out: &mut ScriptOutbox,
+    ) -> Flow {
+        let is_screened = screen.is_some();
+        let screen = screen.and_then(|target| call.absolute_target(&target, out));
         match screen {
-            // One is connected already, or the time is up: this one came too late. And a callee that cannot
+            // Another leg is connected already, or the time is up: this one came too late. And a callee that cannot
             // be screened has not accepted.
-            _ if dialing.bridged.is_some() || dialing.ending || (wanted && screen.is_none()) => {
+            _ if self.bridged.is_some() || self.is_ending || (is_screened && screen.is_none()) => {
                 out.push(Effect::HangupLeg { leg: id });
-                self.leg_ended(now, id, None, out);
+                return self.leg_ended(call, now, id, None, out);
             }
             Some(target) => {
                 // A callee that listens to a document no longer rings; its script and the call have limits of
                 // their own.
-                dialing.until = None;
+                self.until = None;
                 out.push(Effect::Screen { leg: id, target });
             }
-            None => self.bridge(now, id, out),
+            None => self.bridge(call, now, id, out),
         }
+        Flow::Wait
     }
 
-    fn bridge(&mut self, now: Instant, id: Id, out: &mut Outbox) {
-        let State::Dialing(dialing) = &mut self.state else { return };
-        if dialing.bridged.is_some() {
+    /// Connects this leg to the caller; the other legs are hung up.
+    fn bridge(&mut self, call: &mut CallContext, now: Instant, id: Id, out: &mut ScriptOutbox) {
+        if self.bridged.is_some() {
             return;
         }
-        dialing.bridged = Some((id, now));
-        dialing.until = Some(now + dialing.dial.time_limit);
-        dialing.later.clear();
-        let star = dialing.dial.hangup_on_star;
-        self.hang_up_legs(now, Some(id), out);
-        if self.answered_at.is_none() {
-            self.ask_answer(out);
-            self.mark_answered(now, out);
+        self.bridged = Some((id, now));
+        self.until = Some(now + self.dial.time_limit);
+        self.later.clear();
+        self.hang_up_legs(call, now, Some(id), out);
+        if call.answered_at.is_none() {
+            call.request_answer(out);
+            call.mark_answered(now, out);
         }
-        if star {
+        if self.dial.hangup_on_star {
             out.push(Effect::Listen { digits: true, speech: None });
         }
         out.push(Effect::Bridge { leg: id });
     }
 
-    /// All but one.
-    fn hang_up_legs(&mut self, now: Instant, but: Option<Id>, out: &mut Outbox) {
-        let State::Dialing(dialing) = &mut self.state else { return };
+    /// Hangs up all legs except `keep`.
+    fn hang_up_legs(&mut self, call: &CallContext, now: Instant, keep: Option<Id>, out: &mut ScriptOutbox) {
         let others: Vec<Id> =
-            dialing.legs.iter().filter(|leg| !leg.over && Some(leg.id) != but).map(|leg| leg.id).collect();
+            self.legs.iter().filter(|leg| !leg.is_over && Some(leg.id) != keep).map(|leg| leg.id).collect();
         for id in others {
             out.push(Effect::HangupLeg { leg: id });
-            self.leg_over(now, id, CallStatus::Canceled, out);
+            self.finish_leg(call, now, id, CallStatus::Canceled, out);
         }
     }
 
-    /// Its last status callback.
-    fn leg_over(&mut self, now: Instant, id: Id, status: CallStatus, out: &mut Outbox) {
-        let State::Dialing(dialing) = &mut self.state else { return };
-        let Some(leg) = dialing.leg(id) else { return };
-        let status = if leg.answered.is_some() { CallStatus::Completed } else { status };
-        self.tell_leg(now, id, "completed", status, out);
-        if let State::Dialing(dialing) = &mut self.state
-            && let Some(leg) = dialing.leg(id)
-        {
-            leg.over = true;
+    /// The leg is over: its last status callback. A leg that was answered is completed, however it ended.
+    fn finish_leg(
+        &mut self,
+        call: &CallContext,
+        now: Instant,
+        id: Id,
+        status: CallStatus,
+        out: &mut ScriptOutbox,
+    ) {
+        let Some(leg) = self.leg(id) else { return };
+        let status = if leg.answered_at.is_some() { CallStatus::Completed } else { status };
+        self.tell_leg(call, now, id, "completed", status, out);
+        if let Some(leg) = self.leg(id) {
+            leg.is_over = true;
         }
     }
 
-    fn leg_failed(&mut self, now: Instant, id: Id, failure: LegFailure, out: &mut Outbox) {
-        self.leg_over(now, id, failure.status, out);
-        let State::Dialing(dialing) = &mut self.state else { return };
-        dialing.failed_sid = dialing.legs.iter().find(|leg| leg.id == id).and_then(|leg| leg.sid.clone());
-        dialing.note_failure(failure);
-        self.next_leg(now, out);
+    /// A leg failed before its answer; the failure counts for the `action`.
+    fn leg_failed(
+        &mut self,
+        call: &mut CallContext,
+        now: Instant,
+        id: Id,
+        failure: LegFailure,
+        out: &mut ScriptOutbox,
+    ) -> Flow {
+        self.finish_leg(call, now, id, failure.status, out);
+        self.failed_sid = self.legs.iter().find(|leg| leg.id == id).and_then(|leg| leg.sid.clone());
+        self.note_failure(failure);
+        self.next_leg(call, now, out)
     }
 
-    fn leg_ended(&mut self, now: Instant, id: Id, recording: Option<&Recorded>, out: &mut Outbox) {
-        self.leg_over(now, id, CallStatus::Completed, out);
-        let State::Dialing(dialing) = &mut self.state else { return };
-        if dialing.bridged.is_some_and(|(bridged, _)| bridged == id) {
-            self.dialed(now, CallStatus::Completed, recording, out);
-            return;
+    /// A leg ended after its answer: the connected one ends the Dial.
+    fn leg_ended(
+        &mut self,
+        call: &mut CallContext,
+        now: Instant,
+        id: Id,
+        recording: Option<&Recorded>,
+        out: &mut ScriptOutbox,
+    ) -> Flow {
+        self.finish_leg(call, now, id, CallStatus::Completed, out);
+        if self.bridged.is_some_and(|(bridged, _)| bridged == id) {
+            return self.finish(now, CallStatus::Completed, recording, out);
         }
         // Answered, and declined or hung up before it was connected.
-        dialing.note_failure(LegFailure::without_answer(CallStatus::NoAnswer));
-        self.next_leg(now, out);
+        self.note_failure(LegFailure::without_answer(CallStatus::NoAnswer));
+        self.next_leg(call, now, out)
     }
 
-    /// All that rang are over: the next of a sequence, or the end.
-    fn next_leg(&mut self, now: Instant, out: &mut Outbox) {
-        let State::Dialing(dialing) = &mut self.state else { return };
-        if dialing.bridged.is_some() || !dialing.all_over() {
-            return;
+    /// Once all legs that rang are over: the next party of a sequential Dial, or the end.
+    fn next_leg(&mut self, call: &mut CallContext, now: Instant, out: &mut ScriptOutbox) -> Flow {
+        if self.bridged.is_some() || !self.all_over() {
+            return Flow::Wait;
         }
-        if !dialing.later.is_empty() {
-            self.ring(now, out);
-            return;
+        if !self.later.is_empty() {
+            self.ring(call, now, out);
+            return Flow::Wait;
         }
-        let status = dialing.failure.as_ref().map_or(CallStatus::Failed, |failure| failure.status);
-        self.dialed(now, status, None, out);
+        let status = self.failure.as_ref().map_or(CallStatus::Failed, |failure| failure.status);
+        self.finish(now, status, None, out)
     }
 
-    pub(super) fn dial_star(&mut self, now: Instant, out: &mut Outbox) {
-        let State::Dialing(dialing) = &self.state else { return };
-        if dialing.dial.hangup_on_star {
+    /// The caller pressed `*`: with `hangupOnStar` the connection ends.
+    pub(super) fn handle_star(&mut self, now: Instant, out: &mut ScriptOutbox) {
+        if self.dial.hangup_on_star {
             self.end_bridge(now, out);
         }
     }
 
-    /// The connection ends from our side. The leg's last word brings its recording, so it is awaited.
-    fn end_bridge(&mut self, now: Instant, out: &mut Outbox) {
-        let State::Dialing(dialing) = &mut self.state else { return };
-        let Some((leg, _)) = dialing.bridged.filter(|_| !dialing.ending) else { return };
-        dialing.ending = true;
-        dialing.until = Some(now + limits::CLEANUP_WAIT);
+    /// The connection ends from our side. `LegEvent::Ended` brings the recording, so it is awaited.
+    fn end_bridge(&mut self, now: Instant, out: &mut ScriptOutbox) {
+        let Some((leg, _)) = self.bridged.filter(|_| !self.is_ending) else { return };
+        self.is_ending = true;
+        self.until = Some(now + limits::CLEANUP_WAIT);
         out.push(Effect::HangupLeg { leg });
     }
 
-    pub(super) fn dial_timed_out(&mut self, now: Instant, out: &mut Outbox) {
-        let State::Dialing(dialing) = &mut self.state else { return };
-        match (dialing.bridged, dialing.ending) {
-            (Some((leg, _)), true) => self.leg_ended(now, leg, None, out),
-            (Some(_), false) => self.end_bridge(now, out),
+    /// `timeout`, `timeLimit` or the wait for the leg's end is over.
+    pub(super) fn expire(&mut self, call: &mut CallContext, now: Instant, out: &mut ScriptOutbox) -> Flow {
+        match (self.bridged, self.is_ending) {
+            (Some((leg, _)), true) => self.leg_ended(call, now, leg, None, out),
+            (Some(_), false) => {
+                self.end_bridge(now, out);
+                Flow::Wait
+            }
             (None, _) => {
-                dialing.note_failure(LegFailure::without_answer(CallStatus::NoAnswer));
-                self.hang_up_legs(now, None, out);
-                self.next_leg(now, out);
+                self.note_failure(LegFailure::without_answer(CallStatus::NoAnswer));
+                self.hang_up_legs(call, now, None, out);
+                self.next_leg(call, now, out)
             }
         }
     }
 
     /// The Dial is over and the call is not.
-    fn dialed(&mut self, now: Instant, status: CallStatus, recording: Option<&Recorded>, out: &mut Outbox) {
-        let State::Dialing(dialing) = std::mem::replace(&mut self.state, State::Between) else {
-            return;
-        };
-        if dialing.bridged.is_some() && dialing.dial.hangup_on_star {
+    fn finish(
+        &self,
+        now: Instant,
+        status: CallStatus,
+        recording: Option<&Recorded>,
+        out: &mut ScriptOutbox,
+    ) -> Flow {
+        if self.bridged.is_some() && self.dial.hangup_on_star {
             out.push(Effect::StopListening);
         }
-        match &dialing.dial.action {
-            Some(action) => {
-                let form = of_dial(&dialing, now, status, recording);
-                self.go_to(now, action, form, out);
-            }
-            None => self.advance(now, out),
-        }
+        Flow::action(self.dial.action.as_ref(), self.form(now, status, recording))
     }
 
-    /// The call ended while it dialled: legs are hung up, and the application is told.
-    pub(super) fn close_dial(&mut self, now: Instant, out: &mut Outbox) {
-        self.drop_dial(now, out);
-        let State::Dialing(dialing) = &self.state else { return };
-        let Some(action) = &dialing.dial.action else { return };
-        let status = if dialing.bridged.is_some() { CallStatus::Completed } else { CallStatus::Canceled };
-        let mut form = of_call(&self.call, self.status);
-        form.extend(of_dial(dialing, now, status, None));
-        self.tell(action, form, out);
+    /// The call ended while it dialled: legs are hung up, and the `action` is told.
+    pub(super) fn close(&mut self, call: &CallContext, now: Instant, out: &mut ScriptOutbox) {
+        self.stop(call, now, out);
+        let Some(action) = &self.dial.action else { return };
+        let status = if self.bridged.is_some() { CallStatus::Completed } else { CallStatus::Canceled };
+        let mut form = call.form();
+        form.extend(self.form(now, status, None));
+        call.tell(action, form, out);
     }
 
-    /// Legs that ring or talk are hung up; the application is not told.
-    pub(super) fn drop_dial(&mut self, now: Instant, out: &mut Outbox) {
-        let State::Dialing(dialing) = &self.state else { return };
-        let listening = dialing.bridged.is_some() && dialing.dial.hangup_on_star;
-        self.hang_up_legs(now, None, out);
-        if listening {
+    /// Legs that ring or talk are hung up; the `action` is not told.
+    pub(super) fn stop(&mut self, call: &CallContext, now: Instant, out: &mut ScriptOutbox) {
+        let is_listening = self.bridged.is_some() && self.dial.hangup_on_star;
+        self.hang_up_legs(call, now, None, out);
+        if is_listening {
             out.push(Effect::StopListening);
         }
     }
 
-    fn tell_leg(&mut self, now: Instant, id: Id, event: &str, status: CallStatus, out: &mut Outbox) {
-        let State::Dialing(dialing) = &mut self.state else { return };
-        let caller_id = dialing.dial.caller_id.clone();
-        let Some(leg) = dialing.leg(id) else { return };
+    /// The status callback of a leg, when its element asked for this event.
+    fn tell_leg(
+        &mut self,
+        call: &CallContext,
+        now: Instant,
+        id: Id,
+        event: &str,
+        status: CallStatus,
+        out: &mut ScriptOutbox,
+    ) {
+        let caller_id = self.dial.caller_id.clone();
+        let Some(leg) = self.leg(id) else { return };
         let Some(callback) = leg.status.clone().filter(|callback| callback.events.contains(&event)) else {
             return;
         };
-        let mut call = self.call.clone();
-        call.parent_sid = Some(std::mem::take(&mut call.sid));
-        call.sid = leg.sid.clone().unwrap_or_default();
-        call.to.clone_from(&leg.to);
-        call.from = caller_id.unwrap_or(call.from);
-        call.direction = super::Direction::OutboundDial;
-        let mut form = of_call(&call, status);
+        // A leg is a call of its own to applications; ours is its parent.
+        let mut leg_call = call.call.clone();
+        leg_call.parent_sid = Some(std::mem::take(&mut leg_call.sid));
+        leg_call.sid = leg.sid.clone().unwrap_or_default();
+        leg_call.to.clone_from(&leg.to);
+        leg_call.from = caller_id.unwrap_or(leg_call.from);
+        leg_call.direction = Direction::OutboundDial;
+        let mut form = of_call(&leg_call, status);
         if event == "completed" {
-            let talked = leg.answered.map_or(Duration::ZERO, |since| now.since(since));
+            let talked = leg.answered_at.map_or(Duration::ZERO, |since| now.since(since));
             form.push(pair("CallDuration", talked.as_secs().to_string()));
         }
         progress(&mut form, now, leg.sequence);
         leg.sequence += 1;
-        self.tell(&callback.target, form, out);
+        call.tell(&callback.target, form, out);
+    }
+
+    /// The parameters of the `action`.
+    fn form(&self, now: Instant, status: CallStatus, recording: Option<&Recorded>) -> Form {
+        let mut form = vec![pair("DialCallStatus", status.as_str())];
+        let bridged = self.bridged.and_then(|(id, _)| self.legs.iter().find(|leg| leg.id == id));
+        let sid = bridged.and_then(|leg| leg.sid.as_ref()).or(self.failed_sid.as_ref());
+        let sid = sid.or_else(|| self.legs.last().and_then(|leg| leg.sid.as_ref()));
+        form.extend(sid.map(|sid| pair("DialCallSid", &**sid)));
+        let since = self.bridged.map(|(_, since)| since);
+        let talked = since.map_or(Duration::ZERO, |since| now.since(since));
+        let rang = since.unwrap_or(now).since(self.since);
+        form.push(pair("DialCallDuration", talked.as_secs().to_string()));
+        form.push(pair("DialRingDuration", rang.as_secs().to_string()));
+        if let Some(failure) = self.failure.as_ref().filter(|_| since.is_none()) {
+            form.extend(failure.call_id.iter().map(|id| pair("DialSipCallId", &**id)));
+            form.extend(failure.code.map(|code| pair("DialSipResponseCode", code.to_string())));
+            form.extend(
+                failure.headers.iter().map(|(name, value)| pair(&format!("DialSipHeader_{name}"), &**value)),
+            );
+        }
+        form.extend(recording.map(of_recorded).unwrap_or_default());
+        form
     }
 }
 
-fn of_dial(dialing: &Dialing, now: Instant, status: CallStatus, recording: Option<&Recorded>) -> Form {
-    let mut form = vec![pair("DialCallStatus", status.as_str())];
-    let bridged = dialing.bridged.and_then(|(id, _)| dialing.legs.iter().find(|leg| leg.id == id));
-    let sid = bridged.and_then(|leg| leg.sid.as_ref()).or(dialing.failed_sid.as_ref());
-    let sid = sid.or_else(|| dialing.legs.last().and_then(|leg| leg.sid.as_ref()));
-    form.extend(sid.map(|sid| pair("DialCallSid", &**sid)));
-    let since = dialing.bridged.map(|(_, since)| since);
-    let talked = since.map_or(Duration::ZERO, |since| now.since(since));
-    let rang = since.unwrap_or(now).since(dialing.since);
-    form.push(pair("DialCallDuration", talked.as_secs().to_string()));
-    form.push(pair("DialRingDuration", rang.as_secs().to_string()));
-    if let Some(failure) = dialing.failure.as_ref().filter(|_| since.is_none()) {
-        form.extend(failure.call_id.iter().map(|id| pair("DialSipCallId", &**id)));
-        form.extend(failure.code.map(|code| pair("DialSipResponseCode", code.to_string())));
-        form.extend(
-            failure.headers.iter().map(|(name, value)| pair(&format!("DialSipHeader_{name}"), &**value)),
-        );
-    }
-    form.extend(recording.map(of_recorded).unwrap_or_default());
-    form
-}
-
-/// As a leg's `To`.
-fn shown(address: &Address) -> String {
+/// The value of `To` in requests about a leg.
+fn to_of(address: &Address) -> String {
     match address {
         Address::Number { number, .. } => number.clone(),
         Address::Client { name } => format!("client:{name}"),

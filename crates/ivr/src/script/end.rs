@@ -1,78 +1,89 @@
-//! The end of a script, by either side: every running operation is stopped once, the application is told
-//! once, nothing follows.
+//! Commands to a live script, and its end by either side: every running operation is stopped once, the application
+//! is told once, nothing follows.
 
 use std::time::Duration;
 
 use stdx::Instant;
 
-use super::{CallStatus, Effect, Outbox, Refusal, Role, Script, Start, State};
+use super::record::ClosingRecording;
+use super::state::{Flow, ScriptState};
+use super::{CallStatus, Effect, Role, Script, ScriptOutbox, Start};
 use crate::document::Callback;
 use crate::limits;
 use crate::request::{Form, Target};
 
 impl Script {
     /// The call is gone: the caller's BYE or CANCEL, or its leg broke.
-    pub fn handle_hangup(&mut self, now: Instant, out: &mut Outbox) {
-        if matches!(self.state, State::Ended | State::Closing(_)) {
+    pub fn handle_hangup(&mut self, now: Instant, out: &mut ScriptOutbox) {
+        if self.state.is_over() {
             return;
         }
-        let status = if self.answered_at.is_some() { CallStatus::Completed } else { CallStatus::Canceled };
+        let is_answered = self.call.answered_at.is_some();
+        let status = if is_answered { CallStatus::Completed } else { CallStatus::Canceled };
         self.end(now, status, None, out);
     }
 
     /// A command: ends the call from our side.
-    pub fn hang_up(&mut self, now: Instant, out: &mut Outbox) {
-        if matches!(self.state, State::Ended | State::Closing(_)) {
+    pub fn hang_up(&mut self, now: Instant, out: &mut ScriptOutbox) {
+        if self.state.is_over() {
             return;
         }
-        let status = if self.answered_at.is_some() { CallStatus::Completed } else { CallStatus::NoAnswer };
+        let is_answered = self.call.answered_at.is_some();
+        let status = if is_answered { CallStatus::Completed } else { CallStatus::NoAnswer };
         self.end(now, status, Some(Effect::Hangup), out);
     }
 
-    pub(super) fn refuse(&mut self, now: Instant, refusal: Refusal, out: &mut Outbox) {
-        let status = match refusal {
-            Refusal::Busy => CallStatus::Busy,
-            Refusal::Rejected => CallStatus::NoAnswer,
-            Refusal::ApplicationError => CallStatus::Failed,
-        };
-        self.end(now, status, Some(Effect::Reject(refusal)), out);
-    }
-
-    /// A command: the live call goes on with another document.
-    pub fn redirect(&mut self, now: Instant, to: Start, out: &mut Outbox) {
-        if matches!(self.state, State::Fresh | State::Calling | State::Ended | State::Closing(_)) {
-            return;
-        }
-        self.close_queue(now, "redirected", out);
-        self.stop_verb(now, out);
-        // The verb is stopped; its late results find this state.
-        self.state = State::Between;
-        self.verbs.clear();
-        self.sorry = false;
-        match to {
-            Start::Url(target) => self.go_to(now, &target, Vec::new(), out),
-            Start::Document(bytes) => {
-                self.plan.start = Start::Document(bytes);
-                self.begin(now, out);
-            }
-        }
-    }
-
     /// A command: cancels a call that is not yet answered.
-    pub fn cancel(&mut self, now: Instant, out: &mut Outbox) {
-        if self.answered_at.is_none() && !matches!(self.state, State::Ended | State::Closing(_)) {
+    pub fn cancel(&mut self, now: Instant, out: &mut ScriptOutbox) {
+        if self.call.answered_at.is_none() && !self.state.is_over() {
             self.end(now, CallStatus::Canceled, Some(Effect::Hangup), out);
         }
     }
 
-    /// A command: asked from now on when a document cannot be had or read.
+    /// A command: the live call goes on with another document. Its URL may be relative to the current one.
+    pub fn redirect(&mut self, now: Instant, to: Start, out: &mut ScriptOutbox) {
+        if self.state.is_over() || matches!(self.state, ScriptState::NotStarted | ScriptState::Calling) {
+            return;
+        }
+        self.state.stop(&mut self.call, &mut self.streams, now, out);
+        // The verb is stopped; its late results find this state.
+        self.state = ScriptState::BetweenVerbs;
+        self.verbs.clear();
+        self.has_apologised = false;
+        let flow = match to {
+            Start::Url(target) => Flow::Document(target, Form::new()),
+            Start::Document(bytes) => {
+                self.call.plan.start = Start::Document(bytes);
+                Flow::Restart
+            }
+        };
+        self.follow(now, flow, out);
+    }
+
+    /// The dialled party has transferred the call: it continues with the document at `to`, whose request
+    /// carries `more`.
+    pub fn transfer(&mut self, now: Instant, to: &Target, more: Form, out: &mut ScriptOutbox) {
+        if !matches!(self.state, ScriptState::Dialing(_)) {
+            return;
+        }
+        self.state.stop(&mut self.call, &mut self.streams, now, out);
+        self.verbs.clear();
+        self.follow(now, Flow::Document(to.clone(), more), out);
+    }
+
+    /// A command: requested from now on when a document cannot be had or read.
     pub fn set_fallback(&mut self, fallback: Option<Target>) {
-        self.plan.fallback = fallback;
+        self.call.plan.fallback = fallback;
     }
 
     /// A command: sets the URL that receives the call's events from now on.
     pub fn set_status_callback(&mut self, callback: Option<Callback>) {
-        self.plan.status = callback;
+        self.call.plan.status = callback;
+    }
+
+    /// More parameters of every request from now on, instead of those there were.
+    pub fn set_extra(&mut self, extra: Form) {
+        self.call.call.extra = extra;
     }
 
     /// A command: how long the call may still last.
@@ -80,101 +91,39 @@ impl Script {
         self.ends_by = now + left.min(limits::CALL_DURATION);
     }
 
-    /// As [`Script::redirect`], with a relative URL allowed.
-    pub fn redirect_to(&mut self, now: Instant, target: Target, out: &mut Outbox) {
-        self.redirect(now, Start::Url(target), out);
-    }
-
-    /// The dialled party has transferred the call: it continues with the document at `to`, whose request
-    /// carries `more`.
-    pub fn transfer(&mut self, now: Instant, to: &Target, more: Form, out: &mut Outbox) {
-        if !matches!(self.state, State::Dialing(_)) {
-            return;
-        }
-        self.stop_verb(now, out);
-        self.state = State::Between;
+    /// The call is over: the verb under way and all streams stop, `last` is the effect for the call itself. A
+    /// recording delays the end until its file is complete.
+    pub(super) fn end(
+        &mut self,
+        now: Instant,
+        status: CallStatus,
+        last: Option<Effect>,
+        out: &mut ScriptOutbox,
+    ) {
+        self.call.status = status;
         self.verbs.clear();
-        self.go_to(now, to, more, out);
-    }
-
-    /// The document is over, and the leg goes on without it.
-    pub(super) fn done(&mut self, out: &mut Outbox) {
-        self.verbs.clear();
-        self.state = State::Ended;
-        out.push(Effect::Done);
-        out.push(Effect::Ended(self.status));
-    }
-
-    fn end(&mut self, now: Instant, status: CallStatus, last: Option<Effect>, out: &mut Outbox) {
-        self.status = status;
-        self.verbs.clear();
-        self.stop_streams(now, None, out);
-        let recorder = match std::mem::replace(&mut self.state, State::Between) {
-            State::Recording(recorder) => Some(recorder),
-            state => {
-                self.state = state;
-                None
-            }
-        };
-        self.close_queue(now, "hangup", out);
-        match &self.state {
-            State::Dialing(_) => self.close_dial(now, out),
-            State::Conferring(_) => self.close_conference(now, out),
-            // A queue is left already.
-            State::Queued(_) => {}
-            _ => self.stop_verb(now, out),
-        }
-        match recorder {
-            Some(recorder) => {
-                self.close_recording(now, *recorder, out);
+        self.streams.stop_named(&self.call, now, None, out);
+        match std::mem::replace(&mut self.state, ScriptState::BetweenVerbs) {
+            ScriptState::Recording(recorder) => {
+                let closing = ClosingRecording::start(*recorder, now, out);
+                self.state = ScriptState::Closing(Box::new(closing));
                 out.extend(last);
             }
-            None => {
+            mut state => {
+                state.close(&mut self.call, &mut self.streams, now, out);
                 out.extend(last);
-                self.over(now, out);
+                self.end_now(now, out);
             }
         }
     }
 
-    pub(super) fn over(&mut self, now: Instant, out: &mut Outbox) {
+    /// The last effects of a script.
+    pub(super) fn end_now(&mut self, now: Instant, out: &mut ScriptOutbox) {
         // Legs and waiting scripts speak for a call that has its own callbacks.
-        if self.plan.role == Role::Call {
-            self.tell_progress(now, "completed", out);
+        if self.call.plan.role == Role::Call {
+            self.call.tell_progress(now, "completed", out);
         }
-        self.state = State::Ended;
-        out.push(Effect::Ended(self.status));
-    }
-
-    /// Stops the operations that the verb under way has started.
-    fn stop_verb(&mut self, now: Instant, out: &mut Outbox) {
-        match &self.state {
-            State::Speaking { prompt } => out.push(Effect::StopPrompt { id: *prompt }),
-            State::Gathering(gathering) => {
-                if let Some(id) = gathering.prompt {
-                    out.push(Effect::StopPrompt { id });
-                }
-                out.push(Effect::StopListening);
-            }
-            State::Recording(recorder) => recorder.stop(out),
-            State::Dialing(_) => self.drop_dial(now, out),
-            State::Conferring(_) => self.drop_conference(out),
-            State::Echoing => out.push(Effect::Echo { on: false }),
-            State::Streaming { id, .. } => {
-                let id = *id;
-                self.stop_stream(now, id, out);
-            }
-            // Nothing that runs: a request's answer, an ACK or a message's fate is awaited, or a time.
-            State::Fresh
-            | State::Calling
-            | State::Between
-            | State::Fetching(_)
-            | State::Answering { .. }
-            | State::Pausing { .. }
-            | State::Queued(_)
-            | State::Awaiting(_)
-            | State::Resting { .. }
-            | State::Closing(_)
-            | State::Ended => {}
-        }
+        self.state = ScriptState::Ended;
+        out.push(Effect::Ended(self.call.status));
     }
 }

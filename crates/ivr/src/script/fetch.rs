@@ -1,215 +1,211 @@
-//! Documents: requests, parsing, and fallbacks.
+//! The loading of documents: requests, fallbacks, and the end of circles.
 
 use stdx::Instant;
 
-use super::form::{of_call, pair};
-use super::{Answer, Effect, Failure, Id, Notification, Outbox, Refusal, Role, Script, Start, State};
+use super::call_context::CallContext;
+use super::form::pair;
+use super::{Effect, EffectFailure, FetchResponse, Id, Notification, ScriptOutbox, Start};
 use crate::document::{Document, Item, Piece, Severity, Verb, Voice, code};
 use crate::limits;
-use crate::request::{Form, Request, Target, resolve};
+use crate::request::{Form, Request, Target};
 
 /// A document that came before this is one that took no time.
 const HURRY: std::time::Duration = std::time::Duration::from_millis(200);
 
-const APOLOGY: &str = "We are sorry. An application error has occurred. Goodbye.";
+/// The loader of a script's documents: their number, and the time that each took.
+#[derive(Debug)]
+pub(super) struct DocumentLoader {
+    /// Documents of this call so far.
+    loaded: u32,
+    /// Documents in a row that took no time.
+    without_pause: u32,
+    /// The time since which the current document is performed.
+    pub(super) performed_since: Instant,
+}
 
+/// The outcome of a step of loading.
+pub(super) enum Loading {
+    /// The application is asked.
+    Pending(Fetching),
+    /// The document to perform.
+    Loaded(Document),
+    /// There is no document, nor a fallback; the failure is noted.
+    Failed,
+}
+
+/// A document that was requested.
 #[derive(Debug)]
 pub(super) struct Fetching {
+    /// The id of `Effect::Fetch`.
     pub(super) id: Id,
+    /// The end of the wait, for an HTTP client that never answers.
     pub(super) until: Instant,
+    /// The requested URL; the base of the document's relative URLs, redirects aside.
     url: String,
     /// The parameters without those that the fallback adds.
     form: Form,
+    /// The request goes to the fallback URL, which has none itself.
     is_fallback: bool,
 }
 
-impl Script {
-    /// From the start: also when a waiting document begins again.
-    pub(super) fn begin(&mut self, now: Instant, out: &mut Outbox) {
-        match self.plan.start.clone() {
-            Start::Url(target) => self.go_to(now, &target, Vec::new(), out),
+impl DocumentLoader {
+    /// The loader of a script that has not begun.
+    pub(super) fn new() -> DocumentLoader {
+        DocumentLoader { loaded: 0, without_pause: 0, performed_since: Instant::default() }
+    }
+
+    /// The first document: at the start, and when a waiting document begins again.
+    pub(super) fn load_first(
+        &mut self,
+        call: &mut CallContext,
+        now: Instant,
+        out: &mut ScriptOutbox,
+    ) -> Loading {
+        match call.plan.start.clone() {
+            Start::Url(target) => self.load(call, now, &target, Form::new(), out),
             Start::Document(bytes) => {
-                self.since = now;
+                self.performed_since = now;
                 match Document::parse(&bytes, None) {
-                    Ok(document) => self.perform(now, document, out),
+                    Ok(document) => Loading::Loaded(document),
                     Err(note) => {
-                        let failure = Failure { code: note.code, text: note.to_string() };
-                        self.failed(now, String::new(), Vec::new(), false, failure, out);
+                        let failure = EffectFailure { code: note.code, text: note.to_string() };
+                        let form = call.form();
+                        fall_back(
+                            call,
+                            now,
+                            Fetched { url: String::new(), form, is_fallback: false },
+                            failure,
+                            out,
+                        )
                     }
                 }
             }
         }
     }
 
-    /// To the next document. An empty URL is the current document's.
-    pub(super) fn go_to(&mut self, now: Instant, target: &Target, more: Form, out: &mut Outbox) {
-        self.hurried = if now.since(self.since) < HURRY { self.hurried + 1 } else { 0 };
-        self.documents += 1;
-        self.state = State::Between;
-        if self.hurried > limits::DOCUMENTS_WITHOUT_PAUSE || self.documents > limits::DOCUMENTS_PER_CALL {
+    /// The next document, requested with `more` parameters. An empty URL is the current document's.
+    pub(super) fn load(
+        &mut self,
+        call: &mut CallContext,
+        now: Instant,
+        target: &Target,
+        more: Form,
+        out: &mut ScriptOutbox,
+    ) -> Loading {
+        let is_hurried = now.since(self.performed_since) < HURRY;
+        self.without_pause = if is_hurried { self.without_pause + 1 } else { 0 };
+        self.loaded += 1;
+        if self.without_pause > limits::DOCUMENTS_WITHOUT_PAUSE || self.loaded > limits::DOCUMENTS_PER_CALL {
             let text = format!("documents lead to documents without end, at last to {}", target.url);
-            self.notify(Severity::Error, code::CIRCLE, text, out);
-            self.apologise(now, out);
-            return;
+            call.notify(Severity::Error, code::CIRCLE, text, out);
+            return Loading::Failed;
         }
-        let mut form = of_call(&self.call, self.status);
+        let mut form = call.form();
         form.extend(more);
-        let Some(url) = self.absolute(&target.url) else {
+        let Some(url) = call.absolute(&target.url) else {
             let text = format!("{} is no URL of HTTP", target.url);
-            self.failed(now, target.url.clone(), form, false, Failure { code: code::URL, text }, out);
-            return;
+            let request = Fetched { url: target.url.clone(), form, is_fallback: false };
+            return fall_back(call, now, request, EffectFailure { code: code::URL, text }, out);
         };
-        self.ask(now, Target { url, method: target.method }, form, false, out);
-    }
-
-    fn ask(&mut self, now: Instant, target: Target, form: Form, is_fallback: bool, out: &mut Outbox) {
-        let id = self.id();
-        let Target { url, method } = target;
-        let until = now + limits::FETCH_WAIT;
-        self.state = State::Fetching(Box::new(Fetching {
-            id,
-            until,
-            url: url.clone(),
-            form: form.clone(),
-            is_fallback,
-        }));
-        self.verbs.clear();
-        out.push(Effect::Fetch { id, request: Request { method, url, form } });
-    }
-
-    /// Against the current document. Files of the server's own are named by its configuration and by one
-    /// another, not by documents of applications.
-    pub(super) fn absolute(&self, reference: &str) -> Option<String> {
-        let is_ours = match &self.url {
-            Some(url) => url.starts_with("file:"),
-            None => matches!(self.plan.start, Start::Url(_)),
-        };
-        let schemes: &[&str] = if is_ours { &["http", "https", "file"] } else { &["http", "https"] };
-        resolve(self.url.as_deref(), reference, schemes)
-    }
-
-    /// A sound may be a file of the server's folder of prompts; any document may name it.
-    pub(super) fn absolute_sound(&self, reference: &str) -> Option<String> {
-        resolve(self.url.as_deref(), reference, &["http", "https", "file"])
-    }
-
-    /// One that is no URL is noted.
-    pub(super) fn absolute_target(&self, target: &Target, out: &mut Outbox) -> Option<Target> {
-        let url = self.absolute(&target.url);
-        if url.is_none() {
-            self.notify(Severity::Warning, code::URL, format!("{} is no URL of HTTP", target.url), out);
-        }
-        Some(Target { url: url?, method: target.method })
-    }
-
-    /// A callback that a document named.
-    pub(super) fn tell(&self, target: &Target, form: Form, out: &mut Outbox) {
-        if let Some(Target { url, method }) = self.absolute_target(target, out) {
-            out.push(Effect::Tell { request: Request { method, url, form } });
-        }
-    }
-
-    /// The answer to `Effect::Fetch`.
-    pub fn handle_fetched(
-        &mut self,
-        now: Instant,
-        id: Id,
-        result: Result<Answer, Failure>,
-        out: &mut Outbox,
-    ) {
-        let State::Fetching(fetching) = &mut self.state else { return };
-        // That of a document which a redirect of the live call has overtaken.
-        if fetching.id != id {
-            return;
-        }
-        let (mut url, is_fallback) = (std::mem::take(&mut fetching.url), fetching.is_fallback);
-        let form = std::mem::take(&mut fetching.form);
-        let read = result.and_then(|answer| {
-            if let Some(last) = &answer.url {
-                url.clone_from(last);
-            }
-            read(&answer, &url)
-        });
-        match read {
-            Ok(document) => {
-                self.url = Some(url);
-                self.perform(now, document, out);
-            }
-            Err(failure) => self.failed(now, url, form, is_fallback, failure, out),
-        }
-    }
-
-    pub(super) fn fetch_timed_out(&mut self, now: Instant, out: &mut Outbox) {
-        let State::Fetching(fetching) = &self.state else { return };
-        let text = format!("no answer in {} seconds", limits::FETCH_WAIT.as_secs());
-        self.handle_fetched(now, fetching.id, Err(Failure { code: code::UNREACHABLE, text }), out);
-    }
-
-    fn perform(&mut self, now: Instant, document: Document, out: &mut Outbox) {
-        for note in document.notes {
-            out.push(Effect::Notify(Notification::of_note(note, self.url.clone())));
-        }
-        self.since = now;
-        self.verbs = document.verbs.into();
-        self.advance(now, out);
-    }
-
-    /// There is no document: the fallback is asked, once; without it the caller is told.
-    fn failed(
-        &mut self,
-        now: Instant,
-        url: String,
-        form: Form,
-        is_fallback: bool,
-        failure: Failure,
-        out: &mut Outbox,
-    ) {
-        let Failure { code, text } = failure;
-        let notification =
-            Notification { severity: Severity::Error, code, text, url: Some(url.clone()), line: None };
-        out.push(Effect::Notify(notification));
-        match self.plan.fallback.clone() {
-            Some(fallback) if !is_fallback => {
-                let mut form = if form.is_empty() { of_call(&self.call, self.status) } else { form };
-                form.push(pair("ErrorCode", code.to_string()));
-                form.push(pair("ErrorUrl", url));
-                self.ask(now, fallback, form, true, out);
-            }
-            _ => self.apologise(now, out),
-        }
-    }
-
-    /// The reason is spoken to a caller, and coded if the call is not answered yet.
-    fn apologise(&mut self, now: Instant, out: &mut Outbox) {
-        if self.plan.role == Role::Waiting {
-            self.done(out);
-            return;
-        }
-        if self.answered_at.is_none() && !self.answering {
-            self.refuse(now, Refusal::ApplicationError, out);
-            return;
-        }
-        if self.sorry || self.plan.role == Role::Screening {
-            self.hang_up(now, out);
-            return;
-        }
-        self.sorry = true;
-        let speech = Item::Speech { text: APOLOGY.to_owned(), voice: Voice::Man, language: "en".to_owned() };
-        self.verbs = [Verb::Say(Piece { items: vec![speech], loops: 1 }), Verb::Hangup].into();
-        self.advance(now, out);
+        Loading::Pending(Fetching::start(call, now, Target { url, method: target.method }, form, false, out))
     }
 }
 
-/// An answer as a document: XML is one; audio is played and text is spoken.
-fn read(answer: &Answer, url: &str) -> Result<Document, Failure> {
-    if !(200..300).contains(&answer.status) {
-        return Err(Failure { code: code::STATUS, text: format!("status {}", answer.status) });
+/// A request for a document that has its result.
+struct Fetched {
+    /// The URL that brought no document; the fallback learns it as `ErrorUrl`.
+    url: String,
+    /// The parameters, which the fallback gets too.
+    form: Form,
+    /// True if there is nothing left to ask.
+    is_fallback: bool,
+}
+
+impl Fetching {
+    /// Requests a document.
+    fn start(
+        call: &mut CallContext,
+        now: Instant,
+        target: Target,
+        form: Form,
+        is_fallback: bool,
+        out: &mut ScriptOutbox,
+    ) -> Fetching {
+        let id = call.next_id();
+        let Target { url, method } = target;
+        let until = now + limits::FETCH_WAIT;
+        out.push(Effect::Fetch { id, request: Request { method, url: url.clone(), form: form.clone() } });
+        Fetching { id, until, url, form, is_fallback }
+    }
+
+    /// The result of the request: a document, or the fallback.
+    pub(super) fn handle_response(
+        &mut self,
+        call: &mut CallContext,
+        now: Instant,
+        result: Result<FetchResponse, EffectFailure>,
+        out: &mut ScriptOutbox,
+    ) -> Loading {
+        let mut url = std::mem::take(&mut self.url);
+        let form = std::mem::take(&mut self.form);
+        let document = result.and_then(|response| {
+            // The URL after redirects is the base of the document's relative URLs (RFC 3986 §5.1.3).
+            if let Some(last) = &response.url {
+                url.clone_from(last);
+            }
+            read(&response, &url)
+        });
+        match document {
+            Ok(document) => {
+                call.document_url = Some(url);
+                Loading::Loaded(document)
+            }
+            Err(failure) => {
+                fall_back(call, now, Fetched { url, form, is_fallback: self.is_fallback }, failure, out)
+            }
+        }
+    }
+
+    /// The HTTP client never answered.
+    pub(super) fn expire(&mut self, call: &mut CallContext, now: Instant, out: &mut ScriptOutbox) -> Loading {
+        let text = format!("no answer in {} seconds", limits::FETCH_WAIT.as_secs());
+        self.handle_response(call, now, Err(EffectFailure { code: code::UNREACHABLE, text }), out)
+    }
+}
+
+/// There is no document: the failure is noted, and the fallback is requested, once.
+fn fall_back(
+    call: &mut CallContext,
+    now: Instant,
+    request: Fetched,
+    failure: EffectFailure,
+    out: &mut ScriptOutbox,
+) -> Loading {
+    let Fetched { url, mut form, is_fallback } = request;
+    let EffectFailure { code, text } = failure;
+    let notification =
+        Notification { severity: Severity::Error, code, text, url: Some(url.clone()), line: None };
+    out.push(Effect::Notify(notification));
+    match call.plan.fallback.clone() {
+        Some(fallback) if !is_fallback => {
+            form.push(pair("ErrorCode", code.to_string()));
+            form.push(pair("ErrorUrl", url));
+            Loading::Pending(Fetching::start(call, now, fallback, form, true, out))
+        }
+        _ => Loading::Failed,
+    }
+}
+
+/// A response as a document: XML is one; audio is played and text is spoken.
+fn read(response: &FetchResponse, url: &str) -> Result<Document, EffectFailure> {
+    if !(200..300).contains(&response.status) {
+        return Err(EffectFailure { code: code::STATUS, text: format!("status {}", response.status) });
     }
     // RFC 9110 §15.3.5: there is no content on purpose.
-    if answer.status == 204 {
+    if response.status == 204 {
         return Ok(Document::default());
     }
-    let written = answer.content_type.as_deref().unwrap_or_default();
+    let written = response.content_type.as_deref().unwrap_or_default();
     let mut parts = written.split(';').map(str::trim);
     let kind = parts.next().unwrap_or_default().to_ascii_lowercase();
     let charset = parts.find_map(|part| {
@@ -225,10 +221,10 @@ fn read(answer: &Answer, url: &str) -> Result<Document, Failure> {
     };
     match kind.as_str() {
         // PHP's default type, and a missing type, are read as XML.
-        "" | "text/xml" | "application/xml" | "text/html" => xml(answer, charset),
-        _ if kind.ends_with("+xml") => xml(answer, charset),
+        "" | "text/xml" | "application/xml" | "text/html" => xml(response, charset),
+        _ if kind.ends_with("+xml") => xml(response, charset),
         "text/plain" => {
-            let text = String::from_utf8_lossy(&answer.body);
+            let text = String::from_utf8_lossy(&response.body);
             let text: String = text.trim().chars().take(limits::SPEECH_CHARS).collect();
             if text.is_empty() {
                 return Ok(Document::default());
@@ -236,13 +232,15 @@ fn read(answer: &Answer, url: &str) -> Result<Document, Failure> {
             one(Item::Speech { text, voice: Voice::Man, language: "en".to_owned() }, false)
         }
         _ if kind.starts_with("audio/") => one(Item::Audio { url: url.to_owned() }, true),
-        _ => Err(Failure {
+        _ => Err(EffectFailure {
             code: code::CONTENT_TYPE,
             text: format!("{kind} is neither document, audio nor text"),
         }),
     }
 }
 
-fn xml(answer: &Answer, charset: Option<&str>) -> Result<Document, Failure> {
-    Document::parse(&answer.body, charset).map_err(|note| Failure { code: note.code, text: note.to_string() })
+/// An XML body as a document; `charset` is that of the Content-Type.
+fn xml(response: &FetchResponse, charset: Option<&str>) -> Result<Document, EffectFailure> {
+    Document::parse(&response.body, charset)
+        .map_err(|note| EffectFailure { code: note.code, text: note.to_string() })
 }

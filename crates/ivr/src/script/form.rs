@@ -6,6 +6,7 @@ use stdx::calendar::Date;
 use super::{Call, CallStatus};
 use crate::request::Form;
 
+/// One parameter of a form.
 pub(super) fn pair(name: &str, value: impl Into<String>) -> (String, String) {
     (name.to_owned(), value.into())
 }
@@ -62,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn dates_are_those_of_the_calendar() {
+    fn dates_follow_the_calendar() {
         for (seconds, text) in [
             (0, "Thu, 01 Jan 1970 00:00:00 +0000"),
             (951_782_400, "Tue, 29 Feb 2000 00:00:00 +0000"),

@@ -2,28 +2,34 @@
 
 use stdx::Instant;
 
-use super::form::{of_call, pair};
-use super::{Effect, Flow, Id, Outbox, Recognition, Script, Speech, State};
+use super::call_context::CallContext;
+use super::form::pair;
+use super::state::Flow;
+use super::{Effect, Id, Recognition, ScriptOutbox, Speech};
 use crate::document::Gather;
 use crate::limits;
 use crate::request::{Form, Target};
 
+/// One Gather under way: the input so far.
 #[derive(Debug)]
 pub(super) struct Gathering {
+    /// The verb; its prompts are taken out and played.
     gather: Box<Gather>,
-    /// While it plays.
+    /// The prompt, while it plays.
     pub(super) prompt: Option<Id>,
-    /// Runs once the prompt is over.
+    /// The end of `timeout`, which begins when the prompt is over.
     pub(super) until: Option<Instant>,
+    /// The keys so far, without those that end the input.
     digits: String,
+    /// The last result of the recogniser.
     speech: Option<Speech>,
     /// Speech is under way and not yet recognised.
     is_speaking: bool,
     /// The key of `finishOnKey` that was pressed.
     finished_on: Option<char>,
-    /// Complete, but the prompt may not be interrupted.
+    /// The input is complete; without `bargeIn` the prompt still plays to its end.
     complete: bool,
-    /// The sequence number of partial results.
+    /// `SequenceNumber` of the next partial result.
     sequence: u32,
 }
 
@@ -48,14 +54,18 @@ impl Gathering {
             self.digits.push(key);
         }
         let entered = u32::try_from(self.digits.len()).unwrap_or(u32::MAX);
-        if gather.num_digits.is_some_and(|wanted| entered >= wanted) {
+        if gather.num_digits.is_some_and(|num_digits| entered >= num_digits) {
             self.complete = true;
         }
     }
-}
 
-impl Script {
-    pub(super) fn gather(&mut self, now: Instant, mut gather: Box<Gather>, out: &mut Outbox) -> Flow {
+    /// Begins to listen, and plays the nested prompts.
+    pub(super) fn start(
+        call: &mut CallContext,
+        now: Instant,
+        mut gather: Box<Gather>,
+        out: &mut ScriptOutbox,
+    ) -> Gathering {
         let speech = gather.speech.then(|| {
             Box::new(Recognition {
                 language: gather.language.clone(),
@@ -68,16 +78,16 @@ impl Script {
         // Listening comes first: a key during the prompt's first frame counts.
         out.push(Effect::Listen { digits: gather.dtmf, speech });
         let pieces = std::mem::take(&mut gather.prompt);
-        let pieces: Vec<_> = pieces.into_iter().filter_map(|piece| self.playable(piece, out)).collect();
+        let pieces: Vec<_> = pieces.into_iter().filter_map(|piece| call.playable(piece, out)).collect();
         let (mut prompt, mut until) = (None, None);
         if pieces.is_empty() {
             until = Some(now + gather.timeout);
         } else {
-            let id = self.id();
+            let id = call.next_id();
             prompt = Some(id);
             out.push(Effect::Prompt { id, pieces });
         }
-        self.state = State::Gathering(Box::new(Gathering {
+        Gathering {
             gather,
             prompt,
             until,
@@ -87,100 +97,96 @@ impl Script {
             finished_on: None,
             complete: false,
             sequence: 0,
-        }));
-        Flow::Wait
+        }
     }
 
-    pub(super) fn gather_digit(&mut self, now: Instant, key: char, out: &mut Outbox) {
-        let State::Gathering(gathering) = &mut self.state else { return };
-        if !gathering.gather.dtmf || gathering.complete {
-            return;
+    /// A key of the caller.
+    pub(super) fn handle_digit(&mut self, now: Instant, key: char, out: &mut ScriptOutbox) -> Flow {
+        if !self.gather.dtmf || self.complete {
+            return Flow::Wait;
         }
-        gathering.take(key);
-        self.gather_input(now, out);
+        self.take(key);
+        self.continue_after_input(now, out)
     }
 
     /// Speech begins, or ends without a result. The time-out waits while the caller speaks.
-    pub fn handle_speaking(&mut self, now: Instant, is_speaking: bool) {
-        let State::Gathering(gathering) = &mut self.state else { return };
-        if !gathering.gather.speech || gathering.complete {
+    pub(super) fn handle_speaking(&mut self, now: Instant, is_speaking: bool) {
+        if !self.gather.speech || self.complete {
             return;
         }
-        gathering.is_speaking = is_speaking;
-        if gathering.prompt.is_none() {
-            gathering.until = Some(gathering.wait(now));
+        self.is_speaking = is_speaking;
+        if self.prompt.is_none() {
+            self.until = Some(self.wait(now));
         }
     }
 
     /// A result of the recogniser.
-    pub fn handle_speech(&mut self, now: Instant, mut speech: Speech, out: &mut Outbox) {
-        let State::Gathering(gathering) = &mut self.state else { return };
-        if !gathering.gather.speech || gathering.complete {
-            return;
+    pub(super) fn handle_speech(
+        &mut self,
+        call: &CallContext,
+        now: Instant,
+        mut speech: Speech,
+        out: &mut ScriptOutbox,
+    ) -> Flow {
+        if !self.gather.speech || self.complete {
+            return Flow::Wait;
         }
         speech.text = speech.text.trim().chars().take(limits::GATHERED_SPEECH).collect();
         // Noise that was no word interrupts nothing.
         if speech.text.is_empty() {
-            return;
+            return Flow::Wait;
         }
-        gathering.complete = speech.is_final;
-        let mut told = None;
-        if let (false, Some(target)) = (speech.is_final, gathering.gather.partial.clone()) {
-            let mut form = of_call(&self.call, self.status);
+        self.complete = speech.is_final;
+        let mut partial_result = None;
+        if let (false, Some(target)) = (speech.is_final, self.gather.partial.clone()) {
+            let mut form = call.form();
             form.push(pair("UnstableSpeechResult", &*speech.text));
-            form.push(pair("SequenceNumber", gathering.sequence.to_string()));
-            gathering.sequence += 1;
-            told = Some((target, form));
+            form.push(pair("SequenceNumber", self.sequence.to_string()));
+            self.sequence += 1;
+            partial_result = Some((target, form));
         }
-        gathering.speech = Some(speech);
+        self.speech = Some(speech);
         // The prompt stops before anything else is done.
-        self.gather_input(now, out);
-        if let Some((target, form)) = told {
-            self.tell(&target, form, out);
+        let flow = self.continue_after_input(now, out);
+        if let Some((target, form)) = partial_result {
+            call.tell(&target, form, out);
         }
+        flow
     }
 
     /// There was input: the prompt stops, and the waiting begins anew or is over.
-    fn gather_input(&mut self, now: Instant, out: &mut Outbox) {
-        let State::Gathering(gathering) = &mut self.state else { return };
-        if gathering.gather.barge_in
-            && let Some(id) = gathering.prompt.take()
+    fn continue_after_input(&mut self, now: Instant, out: &mut ScriptOutbox) -> Flow {
+        if self.gather.barge_in
+            && let Some(id) = self.prompt.take()
         {
             out.push(Effect::StopPrompt { id });
         }
-        if gathering.prompt.is_some() {
-            return;
+        if self.prompt.is_some() {
+            return Flow::Wait;
         }
-        if gathering.complete {
-            self.gathered(now, out);
-        } else {
-            gathering.until = Some(gathering.wait(now));
+        if self.complete {
+            return self.finish(out);
         }
+        self.until = Some(self.wait(now));
+        Flow::Wait
     }
 
-    pub(super) fn gather_prompt_over(&mut self, now: Instant, out: &mut Outbox) {
-        let State::Gathering(gathering) = &mut self.state else { return };
-        gathering.prompt = None;
-        gathering.until = Some(gathering.wait(now));
-        if gathering.complete {
-            self.gathered(now, out);
-        }
+    /// The prompt has come to its end.
+    pub(super) fn handle_prompt_end(&mut self, now: Instant, out: &mut ScriptOutbox) -> Flow {
+        self.prompt = None;
+        self.until = Some(self.wait(now));
+        if self.complete { self.finish(out) } else { Flow::Wait }
     }
 
-    pub(super) fn gather_timed_out(&mut self, now: Instant, out: &mut Outbox) {
-        self.gathered(now, out);
-    }
-
-    fn gathered(&mut self, now: Instant, out: &mut Outbox) {
-        let State::Gathering(gathering) = std::mem::replace(&mut self.state, State::Between) else {
-            return;
-        };
+    /// The input is complete, or its time is over: the `action` with the result. Without any input the next verb
+    /// follows, unless `actionOnEmptyResult` is set.
+    pub(super) fn finish(&mut self, out: &mut ScriptOutbox) -> Flow {
         out.push(Effect::StopListening);
-        let Gathering { gather, digits, speech, finished_on, .. } = *gathering;
+        let digits = std::mem::take(&mut self.digits);
+        let speech = self.speech.take();
         let empty = digits.is_empty() && speech.is_none();
-        if empty && !gather.action_on_empty_result {
-            self.advance(now, out);
-            return;
+        if empty && !self.gather.action_on_empty_result {
+            return Flow::Next;
         }
         let mut form = Form::new();
         match speech {
@@ -196,10 +202,19 @@ impl Script {
             }
             _ => form.push(pair("Digits", digits)),
         }
-        if let Some(key) = finished_on {
+        if let Some(key) = self.finished_on {
             form.push(pair("FinishedOnKey", key));
         }
-        let target = Target { url: gather.action.unwrap_or_default(), method: gather.method };
-        self.go_to(now, &target, form, out);
+        // Without `action` the current document is requested again, as with Twilio.
+        let url = self.gather.action.take().unwrap_or_default();
+        Flow::Document(Target { url, method: self.gather.method }, form)
+    }
+
+    /// The call leaves the Gather: the prompt and the listening stop.
+    pub(super) fn stop(&self, out: &mut ScriptOutbox) {
+        if let Some(id) = self.prompt {
+            out.push(Effect::StopPrompt { id });
+        }
+        out.push(Effect::StopListening);
     }
 }

@@ -1,192 +1,142 @@
-//! From verb to verb.
-
-use std::time::Duration;
+//! The begin of each verb: its first effects, and the state or the continuation that follows.
 
 use stdx::Instant;
 
-use super::{Effect, Flow, Outbox, Refusal, Role, Script, State};
-use crate::document::{Dial, Item, Piece, Severity, Verb, code};
-use crate::limits;
+use super::call_context::CallContext;
+use super::conference::ConferenceMembership;
+use super::dial::Dialing;
+use super::gather::Gathering;
+use super::message::{refer, send_mail, send_message};
+use super::queue::QueueMembership;
+use super::record::Recorder;
+use super::state::{Flow, ScriptState};
+use super::stream::Streams;
+use super::{Effect, Refusal, Role, ScriptOutbox};
+use crate::document::{Dial, Dialed, Piece, Verb};
+use crate::request::Form;
 
-/// SIP's own patience for an ACK (64 × T1, RFC 3261 §13.3.1.4), and a little for the way.
-const ACK_WAIT: Duration = Duration::from_secs(40);
+/// The outcome of the start of a verb.
+pub(super) enum Started {
+    /// The verb takes time, in this state.
+    State(ScriptState),
+    /// The verb is over.
+    Flow(Flow),
+}
 
-impl Script {
-    /// The next verbs, until one takes time.
-    pub(super) fn advance(&mut self, now: Instant, out: &mut Outbox) {
-        self.state = State::Between;
-        while let Some(verb) = self.verbs.pop_front() {
-            if !self.may(&verb) {
-                let text = format!("{} is not performed here: passed over", name(&verb));
-                self.notify(Severity::Warning, code::INVALID, text, out);
-                continue;
+/// True if the verb needs a call that is answered.
+pub(super) fn needs_answer(call: &CallContext, verb: &Verb) -> bool {
+    match verb {
+        Verb::Reject { .. } | Verb::Redirect(_) | Verb::Pause(_) => false,
+        Verb::Dial(dial) => !waits_for_callee(call, dial),
+        _ => true,
+    }
+}
+
+/// True if the Dial answers the caller when its callee answers.
+fn waits_for_callee(call: &CallContext, dial: &Dial) -> bool {
+    let has_parties = matches!(dial.to, Dialed::Parties(_));
+    has_parties && dial.answer_on_bridge.unwrap_or(call.plan.answer_on_bridge)
+}
+
+/// True if documents of this role may have the verb.
+pub(super) fn is_allowed(role: Role, verb: &Verb) -> bool {
+    match role {
+        // Only a waiting call can leave a queue.
+        Role::Call => !matches!(verb, Verb::Leave),
+        Role::Screening | Role::Waiting => match verb {
+            Verb::Say(_) | Verb::Play(_) | Verb::Pause(_) | Verb::Gather(_) | Verb::Redirect(_) => true,
+            Verb::Hangup | Verb::Sms(_) | Verb::Email(_) => true,
+            Verb::Leave => role == Role::Waiting,
+            _ => false,
+        },
+    }
+}
+
+/// Begins a verb.
+pub(super) fn begin_verb(
+    call: &mut CallContext,
+    streams: &mut Streams,
+    now: Instant,
+    verb: Verb,
+    out: &mut ScriptOutbox,
+) -> Started {
+    let state = match verb {
+        Verb::Say(piece) | Verb::Play(piece) => return speak(call, piece, out),
+        Verb::Pause(length) => {
+            // As Twilio: a Pause before the answer has the call ring.
+            if !call.is_answered_or_answering() {
+                out.push(Effect::Ring);
             }
-            if self.answered_at.is_none() && self.answers(&verb) {
-                self.verbs.push_front(verb);
-                self.answer(now, out);
-                return;
-            }
-            if self.perform_verb(now, verb, out) == Flow::Wait {
-                return;
-            }
+            ScriptState::Pausing { until: now + length }
         }
-        self.document_over(now, out);
-    }
-
-    fn answer(&mut self, now: Instant, out: &mut Outbox) {
-        self.state = State::Answering { until: now + ACK_WAIT };
-        self.ask_answer(out);
-    }
-
-    /// Once: a redirected call may come here again before its ACK.
-    pub(super) fn ask_answer(&mut self, out: &mut Outbox) {
-        if !std::mem::replace(&mut self.answering, true) {
-            out.push(Effect::Answer);
+        Verb::Gather(gather) => ScriptState::Gathering(Box::new(Gathering::start(call, now, gather, out))),
+        Verb::Record(record) => ScriptState::Recording(Box::new(Recorder::start(call, now, record, out))),
+        Verb::Dial(dial) => begin_dial(call, now, dial, out),
+        Verb::Enqueue(enqueue) => {
+            ScriptState::InQueue(Box::new(QueueMembership::enter(call, now, enqueue, out)))
         }
-    }
-
-    /// True if the verb needs a call that is answered.
-    fn answers(&self, verb: &Verb) -> bool {
-        match verb {
-            Verb::Reject { .. } | Verb::Redirect(_) | Verb::Pause(_) => false,
-            Verb::Dial(dial) => !self.waits_for_callee(dial),
-            _ => true,
+        Verb::Leave => {
+            out.push(Effect::LeaveQueue { id: None });
+            return Started::Flow(Flow::Done);
         }
-    }
-
-    fn waits_for_callee(&self, dial: &Dial) -> bool {
-        let parties = matches!(dial.to, crate::document::Dialed::Parties(_));
-        parties && dial.answer_on_bridge.unwrap_or(self.plan.answer_on_bridge)
-    }
-
-    fn may(&self, verb: &Verb) -> bool {
-        match self.plan.role {
-            // Only a waiting call can leave a queue.
-            Role::Call => !matches!(verb, Verb::Leave),
-            Role::Screening | Role::Waiting => match verb {
-                Verb::Say(_) | Verb::Play(_) | Verb::Pause(_) | Verb::Gather(_) | Verb::Redirect(_) => true,
-                Verb::Hangup | Verb::Sms(_) | Verb::Email(_) => true,
-                Verb::Leave => self.plan.role == Role::Waiting,
-                _ => false,
-            },
+        Verb::Redirect(target) => return Started::Flow(Flow::Document(target, Form::new())),
+        // As Twilio: too late to refuse.
+        Verb::Reject { .. } if call.is_answered_or_answering() => return Started::Flow(Flow::Hangup),
+        Verb::Reject { busy: true } => return Started::Flow(Flow::Refuse(Refusal::Busy)),
+        Verb::Reject { busy: false } => return Started::Flow(Flow::Refuse(Refusal::Rejected)),
+        Verb::Hangup => return Started::Flow(Flow::Hangup),
+        Verb::Sms(sms) => match send_message(call, now, sms, out) {
+            Some(pending) => ScriptState::AwaitingReply(Box::new(pending)),
+            None => return Started::Flow(Flow::Next),
+        },
+        Verb::Email(mail) => {
+            send_mail(call, mail, out);
+            return Started::Flow(Flow::Next);
         }
-    }
-
-    fn perform_verb(&mut self, now: Instant, verb: Verb, out: &mut Outbox) -> Flow {
-        match verb {
-            Verb::Say(piece) | Verb::Play(piece) => self.speak(piece, out),
-            Verb::Pause(length) => {
-                if self.answered_at.is_none() && !self.answering {
-                    out.push(Effect::Ring);
-                }
-                self.state = State::Pausing { until: now + length };
-                Flow::Wait
-            }
-            Verb::Gather(gather) => self.gather(now, gather, out),
-            Verb::Record(record) => self.record(now, record, out),
-            Verb::Dial(dial) => self.dial(now, dial, out),
-            Verb::Enqueue(enqueue) => self.enqueue(now, enqueue, out),
-            Verb::Leave => {
-                out.push(Effect::LeaveQueue { id: None });
-                self.done(out);
-                Flow::Wait
-            }
-            Verb::Redirect(target) => {
-                self.go_to(now, &target, Vec::new(), out);
-                Flow::Wait
-            }
-            Verb::Reject { busy } => {
-                match busy {
-                    // As Twilio: too late to refuse.
-                    _ if self.answering || self.answered_at.is_some() => self.hang_up_after_sound(now, out),
-                    true => self.refuse(now, Refusal::Busy, out),
-                    false => self.refuse(now, Refusal::Rejected, out),
-                }
-                Flow::Wait
-            }
-            Verb::Hangup => {
-                self.hang_up_after_sound(now, out);
-                Flow::Wait
-            }
-            Verb::Sms(sms) => self.send_message(now, sms, out),
-            Verb::Email(mail) => self.send_mail(mail, out),
-            Verb::Refer(refer) => self.refer(now, refer, out),
-            Verb::Echo => {
-                self.state = State::Echoing;
-                out.push(Effect::Echo { on: true });
-                Flow::Wait
-            }
-            Verb::StartStream(stream) => {
-                self.start_stream(stream, false, out);
-                Flow::Next
-            }
-            Verb::StopStream { name } => {
-                self.stop_streams(now, name.as_deref(), out);
-                Flow::Next
-            }
-            Verb::ConnectStream { stream, action } => self.connect_stream(stream, action, out),
+        Verb::Refer(verb) => ScriptState::AwaitingReply(Box::new(refer(call, now, verb, out))),
+        Verb::Echo => {
+            out.push(Effect::Echo { on: true });
+            ScriptState::Echoing
         }
-    }
-
-    fn speak(&mut self, piece: Piece, out: &mut Outbox) -> Flow {
-        let Some(piece) = self.playable(piece, out) else { return Flow::Next };
-        let prompt = self.id();
-        self.state = State::Speaking { prompt };
-        out.push(Effect::Prompt { id: prompt, pieces: vec![piece] });
-        Flow::Wait
-    }
-
-    /// With absolute URLs. Items without one are noted and dropped; `None` if no item is left.
-    pub(super) fn playable(&self, mut piece: Piece, out: &mut Outbox) -> Option<Piece> {
-        piece.items.retain_mut(|item| {
-            let Item::Audio { url } = item else { return true };
-            match self.absolute_sound(url) {
-                Some(absolute) => *url = absolute,
-                None => {
-                    self.notify(Severity::Error, code::URL, format!("{url} is no URL of HTTP"), out);
-                    return false;
-                }
-            }
-            true
-        });
-        (!piece.items.is_empty()).then_some(piece)
-    }
-
-    /// The document ends the call. A phone still has the last packets of sound in its jitter buffer, and its user
-    /// expects a moment of silence after the last word, so a BYE follows the sound after `end_pause`. Time that has
-    /// passed since the sound, in a `<Pause>` or a `<Gather>`, counts.
-    fn hang_up_after_sound(&mut self, now: Instant, out: &mut Outbox) {
-        match self.sound_ended_at.map(|ended| ended + self.end_pause) {
-            Some(until) if now < until => {
-                // The verb comes here again when the pause is over.
-                self.verbs = [Verb::Hangup].into();
-                self.state = State::Pausing { until };
-            }
-            _ => self.hang_up(now, out),
+        Verb::StartStream(stream) => {
+            streams.start(call, stream, false, out);
+            return Started::Flow(Flow::Next);
         }
-    }
+        Verb::StopStream { name } => {
+            streams.stop_named(call, now, name.as_deref(), out);
+            return Started::Flow(Flow::Next);
+        }
+        Verb::ConnectStream { stream, action } => match streams.start(call, stream, true, out) {
+            Some(id) => ScriptState::Streaming { id, action },
+            None => return Started::Flow(Flow::Next),
+        },
+    };
+    Started::State(state)
+}
 
-    fn document_over(&mut self, now: Instant, out: &mut Outbox) {
-        match self.plan.role {
-            // An empty document answers, as it does with Twilio, so that the caller is not refused by accident.
-            Role::Call if self.answered_at.is_none() => {
-                self.verbs.push_back(Verb::Hangup);
-                self.answer(now, out);
-            }
-            Role::Call => self.hang_up_after_sound(now, out),
-            Role::Screening => self.done(out),
-            Role::Waiting => {
-                if now.since(self.since) < limits::WAIT_REST {
-                    self.state = State::Resting { until: self.since + limits::WAIT_REST };
-                } else {
-                    self.begin(now, out);
-                }
-            }
+/// Plays a Say or Play. Without a playable item the next verb follows.
+fn speak(call: &mut CallContext, piece: Piece, out: &mut ScriptOutbox) -> Started {
+    let Some(piece) = call.playable(piece, out) else { return Started::Flow(Flow::Next) };
+    let prompt = call.next_id();
+    out.push(Effect::Prompt { id: prompt, pieces: vec![piece] });
+    Started::State(ScriptState::Speaking { prompt })
+}
+
+/// A Dial with a Conference joins it; one with parties calls them.
+fn begin_dial(call: &mut CallContext, now: Instant, dial: Box<Dial>, out: &mut ScriptOutbox) -> ScriptState {
+    match dial.to.clone() {
+        Dialed::Conference(conference) => {
+            let membership = ConferenceMembership::join(call, now, dial, conference, out);
+            ScriptState::InConference(Box::new(membership))
+        }
+        Dialed::Parties(parties) => {
+            ScriptState::Dialing(Box::new(Dialing::start(call, now, dial, parties, out)))
         }
     }
 }
 
-fn name(verb: &Verb) -> &'static str {
+/// The element of a verb, for notifications.
+pub(super) fn element(verb: &Verb) -> &'static str {
     match verb {
         Verb::Say(_) => "<Say>",
         Verb::Play(_) => "<Play>",

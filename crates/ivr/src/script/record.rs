@@ -2,46 +2,50 @@
 
 use stdx::Instant;
 
+use super::call_context::CallContext;
 use super::form::{of_call, pair};
-use super::{CallStatus, Effect, Failure, Flow, Id, Outbox, Recorded, Recording, Script, State};
+use super::state::Flow;
+use super::{CallStatus, Effect, EffectFailure, Id, Recorded, Recording, ScriptOutbox};
 use crate::document::{Record, Severity, code};
 use crate::limits;
 use crate::request::{Form, Target};
 
+/// One Record under way, until its file is complete.
 #[derive(Debug)]
 pub(super) struct Recorder {
-    id: Id,
+    /// The id of `Effect::Record`.
+    pub(super) id: Id,
+    /// The verb, for its `action` and its callbacks.
     record: Box<Record>,
-    /// The media's own limit comes first; this is for when it does not.
+    /// The media's own limit (`maxLength`) comes first; this is for when it does not.
     pub(super) until: Instant,
+    /// The key of `finishOnKey` that was pressed.
     key: Option<char>,
-    stopped: bool,
+    /// `Effect::StopRecording` was returned, and the result is awaited.
+    is_stopped: bool,
 }
 
 /// A recording that the hang-up ended: its file is still awaited, because applications learn its URL then.
 #[derive(Debug)]
-pub(super) struct Closing {
-    recorder: Recorder,
+pub(super) struct ClosingRecording {
+    /// The recording, for the parameters of its callbacks.
+    pub(super) recorder: Recorder,
+    /// The end of the wait for the file.
     pub(super) until: Instant,
 }
 
 impl Recorder {
-    pub(super) fn stop(&self, out: &mut Outbox) {
-        if !self.stopped {
-            out.push(Effect::StopRecording { id: self.id });
-        }
-        if !self.record.finish_on_key.is_empty() {
-            out.push(Effect::StopListening);
-        }
-    }
-}
-
-impl Script {
-    pub(super) fn record(&mut self, now: Instant, record: Box<Record>, out: &mut Outbox) -> Flow {
+    /// Begins to record, and to listen for the keys that end it.
+    pub(super) fn start(
+        call: &mut CallContext,
+        now: Instant,
+        record: Box<Record>,
+        out: &mut ScriptOutbox,
+    ) -> Recorder {
         if !record.finish_on_key.is_empty() {
             out.push(Effect::Listen { digits: true, speech: None });
         }
-        let id = self.id();
+        let id = call.next_id();
         let recording = Recording {
             beep: record.play_beep,
             silence: record.timeout,
@@ -50,129 +54,140 @@ impl Script {
         };
         out.push(Effect::Record { id, recording: Box::new(recording) });
         let until = now + record.max_length + limits::ANSWER_WAIT;
-        self.tell_recording(&record, "in-progress", None, out);
-        self.state = State::Recording(Box::new(Recorder { id, record, until, key: None, stopped: false }));
-        Flow::Wait
+        let recorder = Recorder { id, record, until, key: None, is_stopped: false };
+        recorder.tell_status(call, "in-progress", None, out);
+        recorder
     }
 
-    pub(super) fn record_digit(&mut self, now: Instant, key: char, out: &mut Outbox) {
-        let State::Recording(recorder) = &mut self.state else { return };
-        if recorder.stopped || !recorder.record.finish_on_key.contains(key) {
+    /// A key of `finishOnKey` ends the recording.
+    pub(super) fn handle_digit(&mut self, now: Instant, key: char, out: &mut ScriptOutbox) {
+        if self.is_stopped || !self.record.finish_on_key.contains(key) {
             return;
         }
-        recorder.key = Some(key);
-        recorder.stopped = true;
-        recorder.until = now + limits::ANSWER_WAIT;
-        out.push(Effect::StopRecording { id: recorder.id });
+        self.key = Some(key);
+        self.is_stopped = true;
+        self.until = now + limits::ANSWER_WAIT;
+        out.push(Effect::StopRecording { id: self.id });
     }
 
-    pub(super) fn record_timed_out(&mut self, now: Instant, out: &mut Outbox) {
-        let State::Recording(recorder) = &mut self.state else { return };
-        let id = recorder.id;
-        if !recorder.stopped {
-            out.push(Effect::StopRecording { id });
+    /// The recording neither ended nor failed in time.
+    pub(super) fn expire(&self, call: &CallContext, out: &mut ScriptOutbox) -> Flow {
+        if !self.is_stopped {
+            out.push(Effect::StopRecording { id: self.id });
         }
-        let text = "the recording did not end".to_owned();
-        self.handle_recorded(now, id, Err(Failure { code: code::RECORDING, text }), out);
+        self.handle_recorded(call, Err(not_ended()), out)
     }
 
-    /// The result of a recording.
-    pub fn handle_recorded(
-        &mut self,
-        now: Instant,
-        id: Id,
-        result: Result<Recorded, Failure>,
-        out: &mut Outbox,
-    ) {
-        match &self.state {
-            State::Recording(recorder) if recorder.id == id => {}
-            State::Closing(closing) if closing.recorder.id == id => {
-                self.finish_closing(now, Some(result), out);
-                return;
-            }
-            _ => return,
-        }
-        let State::Recording(recorder) = std::mem::replace(&mut self.state, State::Between) else {
-            return;
-        };
-        let Recorder { record, key, .. } = *recorder;
-        if !record.finish_on_key.is_empty() {
+    /// The result of the recording: the `action`, or the next verb if there was no voice.
+    pub(super) fn handle_recorded(
+        &self,
+        call: &CallContext,
+        result: Result<Recorded, EffectFailure>,
+        out: &mut ScriptOutbox,
+    ) -> Flow {
+        if !self.record.finish_on_key.is_empty() {
             out.push(Effect::StopListening);
         }
-        let Some(recorded) = self.kept(&record, result, out) else {
-            self.advance(now, out);
-            return;
-        };
-        let digits = key.map(String::from).unwrap_or_default();
-        let target = Target { url: record.action.clone().unwrap_or_default(), method: record.method };
-        self.go_to(now, &target, of_recording(&recorded, &digits), out);
+        let Some(recorded) = self.kept_recording(call, result, out) else { return Flow::Next };
+        let digits = self.key.map(String::from).unwrap_or_default();
+        Flow::Document(self.action(), of_recording(&recorded, &digits))
     }
 
-    /// The recording, unless there is none. Callbacks are told either way.
-    fn kept(&self, record: &Record, result: Result<Recorded, Failure>, out: &mut Outbox) -> Option<Recorded> {
+    /// The call leaves the recording.
+    pub(super) fn stop(&self, out: &mut ScriptOutbox) {
+        if !self.is_stopped {
+            out.push(Effect::StopRecording { id: self.id });
+        }
+        if !self.record.finish_on_key.is_empty() {
+            out.push(Effect::StopListening);
+        }
+    }
+
+    /// Without `action` the current document is requested again, as with Twilio.
+    fn action(&self) -> Target {
+        Target { url: self.record.action.clone().unwrap_or_default(), method: self.record.method }
+    }
+
+    /// The recording, unless it is empty or failed. The status callback is told either way.
+    fn kept_recording(
+        &self,
+        call: &CallContext,
+        result: Result<Recorded, EffectFailure>,
+        out: &mut ScriptOutbox,
+    ) -> Option<Recorded> {
         let recorded = match result {
             Ok(recorded) if !recorded.duration.is_zero() => recorded,
             Ok(_) => {
-                self.tell_recording(record, "absent", None, out);
+                self.tell_status(call, "absent", None, out);
                 return None;
             }
-            Err(Failure { code, text }) => {
-                self.notify(Severity::Error, code, text, out);
-                self.tell_recording(record, "absent", None, out);
+            Err(EffectFailure { code, text }) => {
+                call.notify(Severity::Error, code, text, out);
+                self.tell_status(call, "absent", None, out);
                 return None;
             }
         };
-        self.tell_recording(record, "completed", Some(&recorded), out);
-        if let Some(transcribe) = &record.transcribe {
-            let callback = transcribe.callback.as_ref().and_then(|target| self.absolute_target(target, out));
+        self.tell_status(call, "completed", Some(&recorded), out);
+        if let Some(transcribe) = &self.record.transcribe {
+            let callback = transcribe.callback.as_ref().and_then(|target| call.absolute_target(target, out));
             out.push(Effect::Transcribe { recording_sid: recorded.sid.clone(), callback });
         }
         Some(recorded)
     }
 
-    fn tell_recording(&self, record: &Record, event: &str, recorded: Option<&Recorded>, out: &mut Outbox) {
-        let Some(callback) = &record.status else { return };
+    /// The request of `recordingStatusCallback`, when it asked for this event.
+    fn tell_status(
+        &self,
+        call: &CallContext,
+        event: &str,
+        recorded: Option<&Recorded>,
+        out: &mut ScriptOutbox,
+    ) {
+        let Some(callback) = &self.record.status else { return };
         if !callback.events.contains(&event) {
             return;
         }
-        let mut form = of_call(&self.call, self.status);
+        let mut form = call.form();
         form.push(pair("RecordingStatus", event));
         form.push(pair("RecordingSource", "RecordVerb"));
         form.push(pair("RecordingChannels", "1"));
         if let Some(recorded) = recorded {
             form.extend(of_recorded(recorded));
         }
-        self.tell(&callback.target, form, out);
-    }
-
-    /// The call ended in a recording: its file is awaited for a while.
-    pub(super) fn close_recording(&mut self, now: Instant, recorder: Recorder, out: &mut Outbox) {
-        recorder.stop(out);
-        self.state = State::Closing(Box::new(Closing { recorder, until: now + limits::CLEANUP_WAIT }));
-    }
-
-    /// The application is told what it has of the call, and the call is over.
-    pub(super) fn finish_closing(
-        &mut self,
-        now: Instant,
-        result: Option<Result<Recorded, Failure>>,
-        out: &mut Outbox,
-    ) {
-        let State::Closing(closing) = std::mem::replace(&mut self.state, State::Between) else {
-            return;
-        };
-        let record = &closing.recorder.record;
-        let late = || Err(Failure { code: code::RECORDING, text: "the recording did not end".to_owned() });
-        if let Some(recorded) = self.kept(record, result.unwrap_or_else(late), out) {
-            let mut form = of_call(&self.call, CallStatus::Completed);
-            form.extend(of_recording(&recorded, "hangup"));
-            let target = Target { url: record.action.clone().unwrap_or_default(), method: record.method };
-            self.tell(&target, form, out);
-        }
-        self.over(now, out);
+        call.tell(&callback.target, form, out);
     }
 }
 
+impl ClosingRecording {
+    /// The call ended in a recording: its file is awaited for a while.
+    pub(super) fn start(recorder: Recorder, now: Instant, out: &mut ScriptOutbox) -> ClosingRecording {
+        recorder.stop(out);
+        ClosingRecording { recorder, until: now + limits::CLEANUP_WAIT }
+    }
+
+    /// The file is there, or its time is over (`None`): the `action` is told as a callback.
+    pub(super) fn finish(
+        &self,
+        call: &CallContext,
+        result: Option<Result<Recorded, EffectFailure>>,
+        out: &mut ScriptOutbox,
+    ) {
+        let result = result.unwrap_or_else(|| Err(not_ended()));
+        if let Some(recorded) = self.recorder.kept_recording(call, result, out) {
+            let mut form = of_call(&call.call, CallStatus::Completed);
+            // Twilio's value of `Digits` for a recording that the hang-up ended.
+            form.extend(of_recording(&recorded, "hangup"));
+            call.tell(&self.recorder.action(), form, out);
+        }
+    }
+}
+
+/// The failure of a recording whose result never came.
+fn not_ended() -> EffectFailure {
+    EffectFailure { code: code::RECORDING, text: "the recording did not end".to_owned() }
+}
+
+/// The parameters of the `action`: the recording, and the key that ended it.
 fn of_recording(recorded: &Recorded, digits: &str) -> Form {
     let mut form = of_recorded(recorded);
     form.push(pair("Digits", digits));

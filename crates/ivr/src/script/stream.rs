@@ -1,30 +1,48 @@
-//! Streams: the call's audio over a WebSocket.
+//! Start, Stop and Connect: the call's audio over a WebSocket.
 
 use stdx::Instant;
 
-use super::form::{of_call, pair, rfc_2822};
-use super::{Effect, Flow, Id, MediaStream, Outbox, Script, State, StreamEvent};
+use super::call_context::CallContext;
+use super::form::{pair, rfc_2822};
+use super::{Effect, Id, MediaStream, ScriptOutbox, StreamEvent};
 use crate::document::{Severity, Stream, code};
 use crate::request::{Target, resolve};
 
+/// The streams of a call that run. Those of Start outlive their verb, and their document.
+#[derive(Debug, Default)]
+pub(super) struct Streams {
+    /// In the order of their starts, which is that of their ends.
+    running: Vec<RunningStream>,
+}
+
+/// A stream from `Effect::StartStream` to its end.
 #[derive(Debug)]
-pub(super) struct Running {
+pub(super) struct RunningStream {
     id: Id,
+    /// The `name`, by which Stop finds the stream.
     name: Option<String>,
-    sid: Option<String>,
+    /// The sid of the stream, once connected.
+    pub(super) sid: Option<String>,
+    /// The `statusCallback`.
     status: Option<Target>,
 }
 
-impl Script {
-    /// None when its URL is none.
-    pub(super) fn start_stream(&mut self, stream: Stream, two_way: bool, out: &mut Outbox) -> Option<Id> {
+impl Streams {
+    /// Starts a stream. `None`, and a note, if its URL is not one of a WebSocket.
+    pub(super) fn start(
+        &mut self,
+        call: &mut CallContext,
+        stream: Stream,
+        two_way: bool,
+        out: &mut ScriptOutbox,
+    ) -> Option<Id> {
         let Some(url) = resolve(None, &stream.url, &["ws", "wss"]) else {
-            self.notify(Severity::Error, code::URL, format!("{} is no URL of a WebSocket", stream.url), out);
+            call.notify(Severity::Error, code::URL, format!("{} is no URL of a WebSocket", stream.url), out);
             return None;
         };
-        let id = self.id();
+        let id = call.next_id();
         let Stream { name, track, parameters, status, .. } = stream;
-        self.streams.push(Running { id, name: name.clone(), sid: None, status });
+        self.running.push(RunningStream { id, name: name.clone(), sid: None, status });
         out.push(Effect::StartStream {
             id,
             stream: Box::new(MediaStream { name, url, track, parameters, two_way }),
@@ -32,86 +50,82 @@ impl Script {
         Some(id)
     }
 
-    pub(super) fn connect_stream(
+    /// Stops the streams of this name, or all.
+    pub(super) fn stop_named(
         &mut self,
-        stream: Stream,
-        action: Option<Target>,
-        out: &mut Outbox,
-    ) -> Flow {
-        let Some(id) = self.start_stream(stream, true, out) else { return Flow::Next };
-        self.state = State::Streaming { id, action };
-        Flow::Wait
-    }
-
-    /// Those of this name, or all.
-    pub(super) fn stop_streams(&mut self, now: Instant, name: Option<&str>, out: &mut Outbox) {
-        let streams = std::mem::take(&mut self.streams);
+        call: &CallContext,
+        now: Instant,
+        name: Option<&str>,
+        out: &mut ScriptOutbox,
+    ) {
+        let streams = std::mem::take(&mut self.running);
         let (stopped, running) =
             streams.into_iter().partition(|stream| name.is_none() || stream.name.as_deref() == name);
-        self.streams = running;
+        self.running = running;
         for stream in stopped {
             out.push(Effect::StopStream { id: stream.id });
-            self.tell_stream(now, &stream, "stream-stopped", None, out);
+            stream.tell_status(call, now, "stream-stopped", None, out);
         }
     }
 
-    pub(super) fn stop_stream(&mut self, now: Instant, id: Id, out: &mut Outbox) {
-        if let Some(at) = self.streams.iter().position(|stream| stream.id == id) {
-            let stream = self.streams.remove(at);
+    /// Stops one stream.
+    pub(super) fn stop(&mut self, call: &CallContext, now: Instant, id: Id, out: &mut ScriptOutbox) {
+        if let Some(at) = self.running.iter().position(|stream| stream.id == id) {
+            let stream = self.running.remove(at);
             out.push(Effect::StopStream { id });
-            self.tell_stream(now, &stream, "stream-stopped", None, out);
+            stream.tell_status(call, now, "stream-stopped", None, out);
         }
     }
 
-    /// An event of a stream that this call has started.
-    pub fn handle_stream(&mut self, now: Instant, id: Id, event: StreamEvent, out: &mut Outbox) {
-        let Some(at) = self.streams.iter().position(|stream| stream.id == id) else { return };
-        let over = match event {
+    /// An event of a stream; the stream, if it has ended. Events of a stream that was stopped are ignored.
+    pub(super) fn handle_event(
+        &mut self,
+        call: &CallContext,
+        now: Instant,
+        id: Id,
+        event: StreamEvent,
+        out: &mut ScriptOutbox,
+    ) -> Option<RunningStream> {
+        let at = self.running.iter().position(|stream| stream.id == id)?;
+        match event {
             StreamEvent::Started { sid } => {
-                self.streams[at].sid = Some(sid);
-                self.tell_stream(now, &self.streams[at], "stream-started", None, out);
-                return;
+                let stream = &mut self.running[at];
+                stream.sid = Some(sid);
+                stream.tell_status(call, now, "stream-started", None, out);
+                None
             }
             StreamEvent::Failed { reason } => {
-                let stream = self.streams.remove(at);
-                self.tell_stream(now, &stream, "stream-error", Some(&reason), out);
-                self.notify(Severity::Error, code::STREAM, reason, out);
-                stream
+                let stream = self.running.remove(at);
+                stream.tell_status(call, now, "stream-error", Some(&reason), out);
+                call.notify(Severity::Error, code::STREAM, reason, out);
+                Some(stream)
             }
             StreamEvent::Ended => {
-                let stream = self.streams.remove(at);
-                self.tell_stream(now, &stream, "stream-stopped", None, out);
-                stream
+                let stream = self.running.remove(at);
+                stream.tell_status(call, now, "stream-stopped", None, out);
+                Some(stream)
             }
-        };
-        let State::Streaming { id: connected, action } = &self.state else { return };
-        if *connected != id {
-            return;
-        }
-        match action.clone() {
-            Some(action) => {
-                let form = over.sid.into_iter().map(|sid| pair("StreamSid", sid)).collect();
-                self.go_to(now, &action, form, out);
-            }
-            None => self.advance(now, out),
         }
     }
+}
 
-    fn tell_stream(
+impl RunningStream {
+    /// The request of `statusCallback`.
+    fn tell_status(
         &self,
+        call: &CallContext,
         now: Instant,
-        stream: &Running,
         event: &str,
         error: Option<&str>,
-        out: &mut Outbox,
+        out: &mut ScriptOutbox,
     ) {
-        let Some(target) = &stream.status else { return };
-        let mut form = of_call(&self.call, self.status);
+        let Some(target) = &self.status else { return };
+        let mut form = call.form();
         form.push(pair("StreamEvent", event));
-        form.extend(stream.sid.iter().map(|sid| pair("StreamSid", &**sid)));
-        form.extend(stream.name.iter().map(|name| pair("StreamName", &**name)));
+        form.extend(self.sid.iter().map(|sid| pair("StreamSid", &**sid)));
+        form.extend(self.name.iter().map(|name| pair("StreamName", &**name)));
         form.extend(error.map(|error| pair("StreamError", error)));
         form.push(pair("Timestamp", rfc_2822(now)));
-        self.tell(target, form, out);
+        call.tell(target, form, out);
     }
 }

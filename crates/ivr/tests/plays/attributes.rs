@@ -28,7 +28,7 @@ fn passes_over(verbs: &str, passed: &[&str], does: &str) {
 }
 
 #[test]
-fn what_verbs_understand_without_effect_is_noted() {
+fn attributes_of_verbs_without_effect_are_noted() {
     passes_over(
         "<Gather profanityFilter='true' debug='true' speechModel='default' enhanced='false'/>",
         &["Gather: profanityFilter debug speechModel enhanced"],
@@ -63,7 +63,7 @@ fn what_verbs_understand_without_effect_is_noted() {
 }
 
 #[test]
-fn what_parties_understand_without_effect_is_noted() {
+fn attributes_of_nouns_without_effect_are_noted() {
     passes_over(
         "<Dial><Number byoc='BY1' machineDetection='Enable' amdStatusCallback='/a' amdStatusCallbackMethod='GET' \
          machineDetectionTimeout='3' machineDetectionSpeechThreshold='1' machineDetectionSpeechEndThreshold='1' \
@@ -108,7 +108,7 @@ const TOLD: &str = "CallSid=CA2 AccountSid=AC1 From=+1555 To=TO Caller=+1555 Cal
     Timestamp=Sat, 21 Nov 2026 12:22:33 +0000 CallbackSource=call-progress-events SequenceNumber=0";
 
 /// By the methods that the document names.
-fn is_screened_and_told_of(party: &str, dialled: &str, to: &str) {
+fn is_screened_and_has_status_callbacks(party: &str, dialled: &str, to: &str) {
     performs(
         &format!("<Dial>{party}</Dial>"),
         &format!(
@@ -124,23 +124,23 @@ fn is_screened_and_told_of(party: &str, dialled: &str, to: &str) {
 }
 
 #[test]
-fn parties_of_every_kind_are_screened_and_told_of() {
-    is_screened_and_told_of(
+fn every_noun_can_be_screened_and_has_status_callbacks() {
+    is_screened_and_has_status_callbacks(
         "<Number url='/s' method='GET' statusCallback='/l' statusCallbackMethod='GET' statusCallbackEvent='answered'>1</Number>",
         "1",
         "1",
     );
-    is_screened_and_told_of(
+    is_screened_and_has_status_callbacks(
         "<Client url='/s' method='GET' statusCallback='/l' statusCallbackMethod='GET' statusCallbackEvent='answered'>bob</Client>",
         "client bob",
         "client:bob",
     );
-    is_screened_and_told_of(
+    is_screened_and_has_status_callbacks(
         "<Sip url='/s' method='GET' statusCallback='/l' statusCallbackMethod='GET' statusCallbackEvent='answered'>sip:a@b</Sip>",
         "sip:a@b [] -:-",
         "sip:a@b",
     );
-    is_screened_and_told_of(
+    is_screened_and_has_status_callbacks(
         "<Uri url='/s' method='GET' statusCallback='/l' statusCallbackMethod='GET' statusCallbackEvent='answered'>sip:a@b</Uri>",
         "uri sip:a@b",
         "sip:a@b",
@@ -154,7 +154,7 @@ fn parties_of_every_kind_are_screened_and_told_of() {
 }
 
 #[test]
-fn applications_are_asked_by_the_method_that_the_document_names() {
+fn requests_use_the_method_of_the_document() {
     performs(
         "<Dial action='/d' method='GET' record='true' recordingStatusCallback='/r' recordingStatusCallbackMethod='GET' \
          recordingStatusCallbackEvent='in-progress absent'>1</Dial>",
@@ -186,7 +186,7 @@ fn applications_are_asked_by_the_method_that_the_document_names() {
 }
 
 #[test]
-fn a_text_says_who_sends_it_to_whom_and_who_is_told() {
+fn a_message_has_its_sender_recipient_and_status_callback() {
     performs(
         "<Sms to='+7' from='+8' statusCallback='/s'>a</Sms>",
         "> message +8 to +7: a (http://app/s)
@@ -196,7 +196,7 @@ fn a_text_says_who_sends_it_to_whom_and_who_is_told() {
 }
 
 #[test]
-fn what_is_recorded_is_sound() {
+fn a_recording_is_of_sound_only() {
     performs(
         "<Record media='audio_only' maxLength='3'/>",
         "> listen digits

@@ -6,15 +6,15 @@ use ivr::script::{Call, Direction, Plan};
 use crate::verbs::performs;
 use crate::world::{call, plan, play_with, target};
 
-fn told(events: &[&'static str]) -> Plan {
+fn plan_with_events(events: &[&'static str]) -> Plan {
     Plan { status: Some(Callback { target: target("http://app/status"), events: events.to_vec() }), ..plan() }
 }
 
 #[test]
-fn a_calls_end_is_told_once() {
+fn the_end_of_a_call_is_reported_once() {
     play_with(
         call(),
-        told(&["completed"]),
+        plan_with_events(&["completed"]),
         "caller: calls
          > ask POST http://app/start
          app: <Pause length='5'/><Say>x</Say><Record finishOnKey=''/>
@@ -35,12 +35,12 @@ fn a_calls_end_is_told_once() {
 }
 
 #[test]
-fn each_step_is_told_when_it_is_asked_for() {
+fn status_callbacks_report_the_requested_events() {
     let shown = "CallbackSource=call-progress-events SequenceNumber";
     let at = "Timestamp=Sat, 21 Nov 2026 12:22:33 +0000";
     play_with(
         call(),
-        told(&["initiated", "ringing", "answered", "completed"]),
+        plan_with_events(&["initiated", "ringing", "answered", "completed"]),
         &format!(
             "caller: calls
              > tell POST http://app/status {at} {shown}=0
@@ -62,7 +62,7 @@ fn outbound() -> Call {
 }
 
 #[test]
-fn a_call_that_we_make_asks_when_it_is_answered() {
+fn an_outgoing_call_requests_its_document_when_it_is_answered() {
     play_with(
         outbound(),
         plan(),
@@ -78,11 +78,11 @@ fn a_call_that_we_make_asks_when_it_is_answered() {
 }
 
 #[test]
-fn a_call_that_nobody_answers_is_told() {
+fn an_unanswered_outgoing_call_is_reported() {
     let at = "Timestamp=Sat, 21 Nov 2026 12:22:33 +0000 CallbackSource=call-progress-events SequenceNumber";
     play_with(
         outbound(),
-        told(&["initiated", "ringing", "completed"]),
+        plan_with_events(&["initiated", "ringing", "completed"]),
         &format!(
             "caller: calls
              > tell POST http://app/status {at}=0
@@ -105,6 +105,7 @@ fn a_call_that_nobody_answers_is_told() {
     );
 }
 
+/// REST's `Url` and `Status` of a live call; the verb under way is stopped first.
 #[test]
 fn a_live_call_is_sent_to_another_document_or_ended() {
     performs(
@@ -129,6 +130,7 @@ fn a_live_call_is_sent_to_another_document_or_ended() {
     );
 }
 
+/// The answer of a request that a redirect has replaced has an old id, and is ignored.
 #[test]
 fn a_document_that_was_overtaken_is_not_performed() {
     performs(
@@ -145,7 +147,7 @@ fn a_document_that_was_overtaken_is_not_performed() {
 }
 
 #[test]
-fn the_caller_who_gives_up_before_the_document_comes() {
+fn a_caller_gives_up_before_the_document_comes() {
     play_with(
         call(),
         plan(),
@@ -158,8 +160,9 @@ fn the_caller_who_gives_up_before_the_document_comes() {
     );
 }
 
+/// RFC 3261 §13.3.1.4: without an ACK for 64*T1 the dialog is ended by a BYE.
 #[test]
-fn the_caller_who_never_acknowledges() {
+fn a_caller_never_acknowledges() {
     play_with(
         call(),
         plan(),
@@ -173,6 +176,7 @@ fn the_caller_who_never_acknowledges() {
     );
 }
 
+/// Once the 2xx is sent, a final response of another class is impossible (RFC 3261 §13.3.1.4).
 #[test]
 fn a_call_whose_answer_is_under_way_is_not_refused_any_more() {
     for document in ["<Reject/>", "<Redirect>mailto:x</Redirect>"] {
@@ -198,6 +202,7 @@ fn a_call_whose_answer_is_under_way_is_not_refused_any_more() {
     }
 }
 
+/// The limit of the account, and four hours in any case.
 #[test]
 fn no_call_is_longer_than_its_limit() {
     let limited = Plan { time_limit: Some(std::time::Duration::from_secs(60)), ..plan() };

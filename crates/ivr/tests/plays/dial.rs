@@ -3,8 +3,9 @@
 use crate::play;
 use crate::verbs::performs;
 
+/// The parameters of a Dial's `action`: status, sid and times of the connected leg.
 #[test]
-fn a_number_rings_talks_and_the_action_hears_of_it() {
+fn a_number_rings_and_talks_and_the_action_gets_the_result() {
     performs(
         "<Dial action='/d' callerId='+9' timeout='20' ringTone='de' record='record-from-ringing-dual' trim='trim-silence' \
          recordingTrack='inbound' recordingStatusCallback='rec' referUrl='/t' referMethod='GET'>+1777</Dial>",
@@ -23,7 +24,7 @@ fn a_number_rings_talks_and_the_action_hears_of_it() {
 }
 
 #[test]
-fn a_callee_who_transfers_his_caller_leaves_him_to_another_document() {
+fn a_callees_transfer_continues_the_call_with_another_document() {
     performs(
         "<Dial action='/d' referUrl='/t'>1</Dial><Say>never</Say>",
         "> dial 1 transfers POST http://app/t
@@ -39,6 +40,7 @@ fn a_callee_who_transfers_his_caller_leaves_him_to_another_document() {
     );
 }
 
+/// Twilio: a Dial without `action` goes on with the document.
 #[test]
 fn without_an_action_the_next_verb_follows() {
     performs(
@@ -55,6 +57,7 @@ fn without_an_action_the_next_verb_follows() {
     );
 }
 
+/// Twilio: several nouns ring at once, and the first answer cancels the others.
 #[test]
 fn the_first_that_answers_is_connected() {
     performs(
@@ -76,8 +79,9 @@ fn the_first_that_answers_is_connected() {
     );
 }
 
+/// The failure that says most is reported: busy before no-answer before canceled.
 #[test]
-fn why_nobody_answered() {
+fn the_action_gets_the_reason_of_a_failed_dial() {
     let headers = "DialSipCallId=c1 DialSipResponseCode";
     for (children, events, told) in [
         (
@@ -123,6 +127,7 @@ fn why_nobody_answered() {
     }
 }
 
+/// RestComm's `sequential`: a busy or silent party is followed by the next.
 #[test]
 fn a_sequence_rings_one_after_another() {
     performs(
@@ -143,7 +148,7 @@ fn a_sequence_rings_one_after_another() {
 }
 
 #[test]
-fn a_callee_is_screened_before_he_is_connected() {
+fn a_callee_is_screened_before_the_connection() {
     performs(
         "<Dial action='/d'><Number url='/s' method='GET'>1</Number><Number>2</Number></Dial>",
         "> dial 1, 2
@@ -172,8 +177,9 @@ fn a_callee_is_screened_before_he_is_connected() {
     );
 }
 
+/// A `url` that is none must not connect a callee that never agreed.
 #[test]
-fn one_who_cannot_be_asked_is_not_connected() {
+fn a_callee_that_cannot_be_screened_is_not_connected() {
     performs(
         "<Dial action='/d' referUrl='ftp://x'><Number url='mailto:s'>1</Number></Dial>",
         "> note 11100: ftp://x is no URL of HTTP
@@ -189,6 +195,7 @@ fn one_who_cannot_be_asked_is_not_connected() {
     );
 }
 
+/// `timeLimit` and `hangupOnStar` end the connection, not the call.
 #[test]
 fn time_limit_and_star_end_the_connection() {
     performs(
@@ -221,6 +228,7 @@ fn time_limit_and_star_end_the_connection() {
     );
 }
 
+/// `answerOnBridge`, RestComm's `enable-200-ok-delay`: the caller hears ringing until the callee answers.
 #[test]
 fn the_call_is_answered_when_the_callee_is() {
     play(
@@ -266,7 +274,7 @@ fn the_call_is_answered_when_the_callee_is() {
 }
 
 #[test]
-fn a_legs_progress_is_told() {
+fn status_callbacks_report_a_legs_progress() {
     performs(
         "<Dial><Number statusCallback='/s' statusCallbackMethod='GET' statusCallbackEvent='initiated ringing answered completed'>1</Number></Dial>",
         "> dial 1
@@ -286,6 +294,7 @@ fn a_legs_progress_is_told() {
     );
 }
 
+/// `<Dial><Queue>` connects to the call that has waited longest.
 #[test]
 fn a_queues_first_caller_is_taken() {
     performs(

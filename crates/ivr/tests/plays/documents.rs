@@ -9,8 +9,9 @@ use crate::world::{Play, call, plan, play_with, target};
 
 const APOLOGY: &str = "play Man/en \"We are sorry. An application error has occurred. Goodbye.\"";
 
+/// RestComm's and Twilio's common parameters; `ParentCallSid` only for a leg.
 #[test]
-fn a_request_says_what_call_it_is_about() {
+fn requests_have_the_parameters_of_the_call() {
     let call = Call {
         forwarded_from: Some("+8".into()),
         parent_sid: Some("CA0".into()),
@@ -35,6 +36,7 @@ fn a_request_says_what_call_it_is_about() {
     );
 }
 
+/// An application that fails before the answer costs the caller nothing: 500.
 #[test]
 fn without_a_document_an_unanswered_call_is_refused_by_code() {
     for (answer, note) in [
@@ -64,6 +66,7 @@ fn without_a_document_an_unanswered_call_is_refused_by_code() {
     );
 }
 
+/// Once answered, the caller is told by voice, and the apology's failure ends the call.
 #[test]
 fn without_a_document_an_answered_call_hears_an_apology() {
     performs(
@@ -85,7 +88,7 @@ fn without_a_document_an_answered_call_hears_an_apology() {
 }
 
 #[test]
-fn the_fallback_is_asked_once_and_told_why() {
+fn the_fallback_is_requested_once_with_the_error() {
     let with_fallback = Plan { fallback: Some(target("http://spare/f")), ..plan() };
     play_with(
         call(),
@@ -122,6 +125,7 @@ fn the_fallback_is_asked_once_and_told_why() {
     );
 }
 
+/// Twilio: an answer of `audio/*` is a Play, one of `text/plain` a Say.
 #[test]
 fn audio_is_played_and_text_is_spoken() {
     for (answer, heard) in
@@ -141,6 +145,7 @@ fn audio_is_played_and_text_is_spoken() {
     }
 }
 
+/// RFC 9110 §15.3.5: 204 has no content, which is an empty document.
 #[test]
 fn no_content_ends_the_call() {
     play(
@@ -155,7 +160,7 @@ fn no_content_ends_the_call() {
 }
 
 #[test]
-fn notes_are_told_with_their_lines_and_the_rest_is_performed() {
+fn notes_have_their_lines_and_the_rest_is_performed() {
     performs(
         "<Say>a</Say>",
         r#"> play Man/en "a"
@@ -173,6 +178,7 @@ fn notes_are_told_with_their_lines_and_the_rest_is_performed() {
     );
 }
 
+/// Documents that lead to each other without a verb that takes time are cut off with code 11215.
 #[test]
 fn a_circle_of_redirects_ends() {
     let mut stage = Play::new(call(), plan());
@@ -191,6 +197,7 @@ fn a_circle_of_redirects_ends() {
     assert_eq!(last[1..], ["refuse ApplicationError", "end failed"]);
 }
 
+/// A circle that plays a word each time stays below that limit; the number of documents of a call ends it.
 #[test]
 fn a_slow_circle_ends_too() {
     let mut stage = Play::new(call(), plan());
@@ -206,6 +213,7 @@ fn a_slow_circle_ends_too() {
     assert!(last[0].starts_with("note 11215"), "{last:?}");
 }
 
+/// REST's `Twiml`: the document comes with the request that makes the call.
 #[test]
 fn an_inline_document_needs_no_application() {
     let inline = Plan { start: Start::Document(b"<Response><Say>hi</Say></Response>".to_vec()), ..plan() };
@@ -232,8 +240,9 @@ fn an_inline_document_needs_no_application() {
     );
 }
 
+/// A document of an application that names `file:` URLs must not read the server's files.
 #[test]
-fn files_of_the_server_lead_to_one_another_and_nobody_else_to_them() {
+fn only_files_of_the_server_lead_to_files_of_the_server() {
     let start = |url: &str| Plan { start: Start::Url(target(url)), ..plan() };
     play_with(
         call(),

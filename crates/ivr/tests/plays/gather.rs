@@ -4,8 +4,9 @@ use ivr::limits;
 
 use crate::verbs::performs;
 
+/// The menu of RestComm's tutorial: `numDigits="1"` completes the input with its first key, and the prompt stops.
 #[test]
-fn the_tutorials_digit_stops_the_prompt_and_is_asked_about_at_once() {
+fn a_single_digit_stops_the_prompt_and_requests_the_action_at_once() {
     performs(
         "<Gather action='/gather.php' numDigits='1'><Say>Press a digit</Say></Gather><Say>None</Say>",
         r#"> listen digits
@@ -25,6 +26,7 @@ fn the_tutorials_digit_stops_the_prompt_and_is_asked_about_at_once() {
     );
 }
 
+/// `timeout` begins when the nested prompts are over.
 #[test]
 fn without_input_the_next_verb_follows_after_the_prompt_and_the_timeout() {
     performs(
@@ -44,6 +46,7 @@ fn without_input_the_next_verb_follows_after_the_prompt_and_the_timeout() {
     );
 }
 
+/// `timeout` is the wait for the next key, not for all keys.
 #[test]
 fn the_timeout_runs_anew_from_each_key() {
     performs(
@@ -62,6 +65,7 @@ fn the_timeout_runs_anew_from_each_key() {
     );
 }
 
+/// `finishOnKey` is reported apart, as `FinishedOnKey`.
 #[test]
 fn finish_on_key_ends_and_is_not_part() {
     performs(
@@ -87,6 +91,7 @@ fn finish_on_key_ends_and_is_not_part() {
     }
 }
 
+/// Only `finishOnKey` was pressed: without digits the next verb follows.
 #[test]
 fn the_finishing_key_alone_is_no_input() {
     performs(
@@ -99,8 +104,9 @@ fn the_finishing_key_alone_is_no_input() {
     );
 }
 
+/// Twilio's `actionOnEmptyResult`: the application learns of the silence.
 #[test]
-fn the_action_is_asked_about_an_empty_result_when_it_wants() {
+fn action_on_empty_result_requests_the_action_without_input() {
     performs(
         "<Gather timeout='0' actionOnEmptyResult='true'/>",
         "> listen digits
@@ -112,6 +118,7 @@ fn the_action_is_asked_about_an_empty_result_when_it_wants() {
     );
 }
 
+/// RestComm's `startInputKey`: keys before one of them are ignored.
 #[test]
 fn input_begins_with_a_start_key_only() {
     performs(
@@ -125,6 +132,7 @@ fn input_begins_with_a_start_key_only() {
     );
 }
 
+/// `bargeIn="false"`: keys count while the prompt plays, and are answered when it is over.
 #[test]
 fn without_barge_in_the_prompt_is_heard_to_its_end() {
     performs(
@@ -140,6 +148,7 @@ fn without_barge_in_the_prompt_is_heard_to_its_end() {
     );
 }
 
+/// A sound that is missing is noted; the caller can still press keys.
 #[test]
 fn a_prompt_that_cannot_be_played_still_gathers() {
     performs(
@@ -157,8 +166,9 @@ fn a_prompt_that_cannot_be_played_still_gathers() {
     );
 }
 
+/// `partialResultCallback` gets `UnstableSpeechResult` with a number; `action` gets `SpeechResult` and `Confidence`.
 #[test]
-fn speech_is_asked_about_with_its_confidence_and_partly_before() {
+fn speech_results_carry_confidence_and_partial_ones_come_first() {
     performs(
         "<Gather input='dtmf speech' language='de-DE' hints='ja, nein' speechTimeout='2' maxSpeechTime='9' \
          partialResultCallback='/part' partialResultCallbackMethod='GET' action='/a'><Say>a</Say></Gather>",
@@ -177,8 +187,9 @@ fn speech_is_asked_about_with_its_confidence_and_partly_before() {
     );
 }
 
+/// A recogniser that never finishes does not cost the caller the words it had found.
 #[test]
-fn what_was_heard_so_far_counts_when_no_more_comes() {
+fn a_partial_result_counts_when_no_final_one_comes() {
     performs(
         "<Gather input='speech'/>",
         r#"> listen speech en-US [] auto 60s
@@ -192,8 +203,9 @@ fn what_was_heard_so_far_counts_when_no_more_comes() {
     );
 }
 
+/// Speech under way is recognised to its end, at most `maxSpeechTime` and the wait for its result.
 #[test]
-fn the_timeout_is_for_those_who_say_nothing() {
+fn the_timeout_does_not_run_while_the_caller_speaks() {
     performs(
         "<Gather input='speech' timeout='3' maxSpeechTime='9'/><Pause length='5'/>",
         "> listen speech en-US [] auto 9s
@@ -220,6 +232,7 @@ fn the_timeout_is_for_those_who_say_nothing() {
     );
 }
 
+/// Twilio has no type-ahead: keys pressed before the verb begins are dropped.
 #[test]
 fn keys_before_a_gather_are_not_its_input() {
     performs(
@@ -236,6 +249,7 @@ fn keys_before_a_gather_are_not_its_input() {
     );
 }
 
+/// A caller can press keys for hours: digits beyond the limit are dropped.
 #[test]
 fn input_without_end_is_cut_off() {
     let keys = "7".repeat(limits::GATHERED_DIGITS);

@@ -6,7 +6,7 @@ const RECORDED: &str = "RecordingUrl=http://belfry/RE1 RecordingSid=RE1 Recordin
                         PublicRecordingUrl=http://belfry/RE1.wav";
 
 #[test]
-fn a_key_ends_it_and_is_told() {
+fn a_finish_key_ends_the_recording_and_is_sent_to_the_action() {
     performs(
         "<Record action='/r' method='GET' timeout='4' maxLength='20' finishOnKey='12' playBeep='false' trim='trim-silence'/>",
         &format!(
@@ -26,7 +26,7 @@ fn a_key_ends_it_and_is_told() {
 }
 
 #[test]
-fn silence_ends_it_and_the_current_document_is_asked() {
+fn silence_ends_the_recording_and_the_current_document_is_requested() {
     performs(
         "<Record finishOnKey='-1' transcribeCallback='/t'/>",
         &format!(
@@ -41,7 +41,7 @@ fn silence_ends_it_and_the_current_document_is_asked() {
 }
 
 #[test]
-fn nothing_but_silence_goes_on_with_the_next_verb() {
+fn a_silent_recording_goes_on_with_the_next_verb() {
     performs(
         "<Record transcribe='true' recordingStatusCallback='/s' recordingStatusCallbackMethod='GET' \
          recordingStatusCallbackEvent='in-progress completed absent'/><Hangup/>",
@@ -71,7 +71,7 @@ fn a_full_disk_is_noted_and_the_call_goes_on() {
 }
 
 #[test]
-fn one_that_never_ends_is_ended() {
+fn a_recording_that_never_ends_is_stopped() {
     performs(
         "<Record maxLength='10' finishOnKey=''/><Hangup/>",
         "> record beep silence 5s at most 10s
@@ -85,7 +85,7 @@ fn one_that_never_ends_is_ended() {
 
 /// The voice mail's usual end.
 #[test]
-fn a_hang_up_ends_it_and_the_action_is_told() {
+fn a_hang_up_ends_the_recording_and_the_action_is_told() {
     performs(
         "<Record action='/mail' recordingStatusCallback='/s'/>",
         &format!(

@@ -4,6 +4,7 @@ use crate::verbs::performs;
 use crate::world::{call, plan, play_with, target};
 use ivr::script::{Plan, Role};
 
+/// Every attribute of `<Conference>` reaches the room, with absolute URLs.
 #[test]
 fn a_conference_with_every_attribute() {
     performs(
@@ -27,6 +28,7 @@ fn a_conference_with_every_attribute() {
     );
 }
 
+/// `timeLimit` of the Dial ends the stay, and the recording of the participant is waited for.
 #[test]
 fn a_conferences_defaults_and_time_limit() {
     performs(
@@ -43,6 +45,7 @@ fn a_conferences_defaults_and_time_limit() {
     );
 }
 
+/// A full room is a failed Dial; a room that ends is a completed one.
 #[test]
 fn a_room_that_is_full_and_one_that_ends() {
     for (event, told) in [
@@ -62,8 +65,9 @@ fn a_room_that_is_full_and_one_that_ends() {
     }
 }
 
+/// After a hang-up no document can follow, so the `action` is told as a callback.
 #[test]
-fn a_hang_up_leaves_room_and_queue_and_tells() {
+fn a_hang_up_leaves_room_and_queue_and_tells_the_action() {
     performs(
         "<Dial action='/d'><Conference>a</Conference></Dial>",
         "> join a muted false beep Both start true end false wait music max 40 record false trim false coach - label - told nobody recordings nobody own false
@@ -87,6 +91,7 @@ fn a_hang_up_leaves_room_and_queue_and_tells() {
     );
 }
 
+/// Twilio's values of `QueueResult`, and `QueueTime` without the connection.
 #[test]
 fn a_queue_is_left_in_each_way() {
     for (event, word) in
@@ -119,6 +124,7 @@ fn a_queue_is_left_in_each_way() {
     );
 }
 
+/// A REST redirect takes the call out of its queue with the result `redirected`.
 #[test]
 fn a_call_in_a_queue_can_be_sent_elsewhere() {
     performs(
@@ -140,6 +146,7 @@ fn waiting() -> (ivr::script::Call, Plan) {
     (call, Plan { role: Role::Waiting, ..plan() })
 }
 
+/// `waitUrl` is performed again and again until the call is taken or `<Leave>` comes.
 #[test]
 fn a_wait_document_begins_again_and_can_leave() {
     let (call, plan) = waiting();
@@ -161,6 +168,7 @@ fn a_wait_document_begins_again_and_can_leave() {
     );
 }
 
+/// A wait document that takes no time is requested once a second at most.
 #[test]
 fn an_empty_or_missing_wait_document_makes_no_storm() {
     let (call, plan) = waiting();
@@ -185,6 +193,7 @@ fn an_empty_or_missing_wait_document_makes_no_storm() {
     );
 }
 
+/// `<Leave>` means something only to a call that waits.
 #[test]
 fn leave_outside_a_wait_document_is_passed_over() {
     performs(
@@ -197,6 +206,7 @@ fn leave_outside_a_wait_document_is_passed_over() {
     );
 }
 
+/// The document at a noun's `url`: its end accepts the call, a `<Hangup>` declines it.
 #[test]
 fn a_screening_document_accepts_or_declines() {
     let mut leg = call();

@@ -17,6 +17,7 @@ pub(crate) fn performs(verbs: &str, text: &str) -> Play {
     ))
 }
 
+/// TwiML: a document without a last verb hangs up. The caller is answered before the first sound.
 #[test]
 fn say_speaks_and_the_call_ends_with_the_document() {
     performs(
@@ -45,6 +46,7 @@ fn pauses(document: &str, text: &str) {
     perform(&mut stage, &text);
 }
 
+/// The end pause of the configuration: the phone's jitter buffer still has the last packets when the document ends.
 #[test]
 fn a_pause_follows_the_last_sound_of_a_document() {
     for document in ["<Say>a</Say>", "<Say>a</Say><Hangup/><Say>b</Say>", "<Say>a</Say><Reject/>"] {
@@ -68,6 +70,7 @@ fn a_pause_follows_the_last_sound_of_a_document() {
     );
 }
 
+/// The end pause counts from the sound, so that a `<Pause>` before `<Hangup>` is not longer than written.
 #[test]
 fn a_pause_of_the_document_is_part_of_the_last_one() {
     pauses(
@@ -90,6 +93,7 @@ fn a_pause_of_the_document_is_part_of_the_last_one() {
     );
 }
 
+/// Without sound, or after one that failed, the call ends at once.
 #[test]
 fn no_pause_follows_where_no_sound_came_to_its_end() {
     pauses(
@@ -119,8 +123,9 @@ fn no_pause_follows_where_no_sound_came_to_its_end() {
     );
 }
 
+/// REST requests and hang-ups end the call at once, whatever the document has played.
 #[test]
-fn orders_from_outside_do_not_wait_for_the_last_pause() {
+fn commands_do_not_wait_for_the_end_pause() {
     pauses(
         "<Say>a</Say>",
         r#"> play Man/en "a"
@@ -144,6 +149,7 @@ fn orders_from_outside_do_not_wait_for_the_last_pause() {
     );
 }
 
+/// SSML inside `<Say>`: `<break>` and sentences become silence, `<say-as>` spells, other elements are their text.
 #[test]
 fn speech_markup_is_text_and_pauses() {
     performs(
@@ -156,6 +162,7 @@ fn speech_markup_is_text_and_pauses() {
     );
 }
 
+/// `<Play>`: a URL relative to the document (RFC 3986 §5), `digits` with `w` and `W`, `loop="0"` until stopped.
 #[test]
 fn play_takes_relative_urls_digits_and_loops() {
     performs(
@@ -175,6 +182,7 @@ fn play_takes_relative_urls_digits_and_loops() {
     );
 }
 
+/// Twilio: a `<Pause>` before any other verb does not answer; the caller hears ringing (180).
 #[test]
 fn pause_waits_and_lets_the_caller_hear_ringing_first() {
     play(
@@ -195,6 +203,7 @@ fn pause_waits_and_lets_the_caller_hear_ringing_first() {
     );
 }
 
+/// Twilio: `<Redirect>` needs no answered call, and verbs behind it are unreachable.
 #[test]
 fn redirect_goes_on_with_another_document_before_it_answers() {
     play(
@@ -214,6 +223,7 @@ fn redirect_goes_on_with_another_document_before_it_answers() {
     );
 }
 
+/// Twilio: `<Reject>` refuses only as the first verb; after an answer it can only hang up.
 #[test]
 fn reject_refuses_without_an_answer_and_hangs_up_after_one() {
     play(
@@ -239,6 +249,7 @@ fn reject_refuses_without_an_answer_and_hangs_up_after_one() {
     );
 }
 
+/// Twilio: an empty `<Response>` is answered, so that the caller is not refused by accident.
 #[test]
 fn an_empty_document_answers_and_hangs_up() {
     play(
@@ -252,6 +263,7 @@ fn an_empty_document_answers_and_hangs_up() {
     );
 }
 
+/// `<Sms>`: without `action` the next verb follows at once; with it the result is a document's request.
 #[test]
 fn sms_is_sent_and_awaited_only_for_its_action() {
     performs(
@@ -286,6 +298,7 @@ fn sms_is_sent_and_awaited_only_for_its_action() {
     );
 }
 
+/// RestComm's `<Email>`: several recipients, and no wait for the mail server.
 #[test]
 fn email_is_handed_over() {
     performs(
@@ -299,8 +312,9 @@ fn email_is_handed_over() {
     );
 }
 
+/// `<Refer>` (RFC 3515): a REFER without a final answer counts as 408.
 #[test]
-fn refer_hands_the_call_over_and_tells() {
+fn refer_transfers_the_call_and_tells_the_action() {
     performs(
         "<Refer action='/r'><Sip>sip:a@b</Sip></Refer>",
         "> refer sip:a@b
@@ -331,6 +345,7 @@ fn refer_hands_the_call_over_and_tells() {
     );
 }
 
+/// `<Echo>` has no end of its own, so verbs behind it are never performed.
 #[test]
 fn echo_lasts_until_the_call_ends() {
     performs(
@@ -351,6 +366,7 @@ fn echo_lasts_until_the_call_ends() {
     );
 }
 
+/// `<Start><Stream>` runs beside the verbs, `<Connect><Stream>` is a verb that waits for its end.
 #[test]
 fn streams_start_stop_and_connect() {
     performs(
@@ -372,8 +388,9 @@ fn streams_start_stop_and_connect() {
     );
 }
 
+/// A WebSocket that fails is no reason to end the call: it is noted, and told as `stream-error`.
 #[test]
-fn a_stream_that_breaks_is_told_and_the_call_goes_on() {
+fn a_stream_that_breaks_is_reported_and_the_call_goes_on() {
     performs(
         "<Connect><Stream url='ws://s/b' statusCallback='/st'/></Connect><Say>sorry</Say>",
         r#"> stream "" to ws://s/b Inbound [] two way true

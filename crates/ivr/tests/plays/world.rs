@@ -10,8 +10,9 @@ use std::time::Duration;
 use ivr::document::{Address, Callback, Conference, Item, Piece, code};
 use ivr::request::{Form, Method, Request, Target};
 use ivr::script::{
-    Answer, Call, CallStatus, ConferenceEvent, DialOptions, Direction, Effect, Failure, Id, Leg, LegEvent,
-    LegFailure, Plan, QueueEvent, QueueResult, Recorded, Role, Script, Sent, Speech, Start, StreamEvent,
+    Call, CallStatus, ConferenceEvent, DialOptions, Direction, Effect, EffectFailure, FetchResponse, Id, Leg,
+    LegEvent, LegFailure, Plan, QueueEvent, QueueResult, Recorded, Role, Script, Sent, Speech, Start,
+    StreamEvent,
 };
 use stdx::Instant;
 
@@ -140,11 +141,11 @@ impl Play {
             "stream" => self.stream(word, &mut out),
             "wait" => {
                 self.now = self.now + Duration::from_millis(word.parse().expect("milliseconds"));
-                self.script.handle_wake(self.now, &mut out);
+                self.script.expire(self.now, &mut out);
             }
             "deadline" => {
                 self.now = self.script.deadline().max(self.now);
-                self.script.handle_wake(self.now, &mut out);
+                self.script.expire(self.now, &mut out);
             }
             _ => {
                 let leg = who.strip_prefix("leg").and_then(|number| number.parse::<usize>().ok());
@@ -163,24 +164,28 @@ impl Play {
 
     fn app(&mut self, word: &str, rest: &str, all: &str, out: &mut Vec<Effect>) {
         let Some(id) = self.fetch else { return };
-        let xml = |body: String| Answer {
+        let xml = |body: String| FetchResponse {
             status: 200,
             content_type: Some("text/xml; charset=utf-8".into()),
             body: body.into_bytes(),
             url: None,
         };
         let answer = match word {
-            "status" => Ok(Answer { status: rest.parse().expect("a status"), ..Answer::default() }),
-            "fails" => Err(Failure { code: code::UNREACHABLE, text: "connection refused".into() }),
-            "audio" => {
-                Ok(Answer { status: 200, content_type: Some("audio/wav".into()), ..Answer::default() })
+            "status" => {
+                Ok(FetchResponse { status: rest.parse().expect("a status"), ..FetchResponse::default() })
             }
-            "text" => Ok(Answer { content_type: Some("text/plain".into()), ..xml(rest.to_owned()) }),
-            "image" => Ok(Answer { content_type: Some("image/png".into()), ..xml(rest.to_owned()) }),
+            "fails" => Err(EffectFailure { code: code::UNREACHABLE, text: "connection refused".into() }),
+            "audio" => Ok(FetchResponse {
+                status: 200,
+                content_type: Some("audio/wav".into()),
+                ..FetchResponse::default()
+            }),
+            "text" => Ok(FetchResponse { content_type: Some("text/plain".into()), ..xml(rest.to_owned()) }),
+            "image" => Ok(FetchResponse { content_type: Some("image/png".into()), ..xml(rest.to_owned()) }),
             "raw" => Ok(xml(rest.to_owned())),
             "moved" => {
                 let (url, body) = rest.split_once(' ').expect("a URL and a document");
-                Ok(Answer { url: Some(url.into()), ..xml(format!("<Response>{body}</Response>")) })
+                Ok(FetchResponse { url: Some(url.into()), ..xml(format!("<Response>{body}</Response>")) })
             }
             _ => Ok(xml(format!("<Response>{all}</Response>"))),
         };
@@ -210,7 +215,7 @@ impl Play {
     }
 
     fn media(&mut self, word: &str, rest: &str, out: &mut Vec<Effect>) {
-        let failed = || Failure { code: code::PROMPT, text: "no such file".into() };
+        let failed = || EffectFailure { code: code::PROMPT, text: "no such file".into() };
         let (prompt, record) = (self.prompt.unwrap_or(Id(0)), self.record.unwrap_or(Id(0)));
         match word {
             "over" => self.script.handle_prompt(self.now, prompt, None, out),
@@ -226,7 +231,7 @@ impl Play {
             }
             "full" => {
                 self.running.remove("recording");
-                let full = Failure { code: code::RECORDING, text: "no space left".into() };
+                let full = EffectFailure { code: code::RECORDING, text: "no space left".into() };
                 self.script.handle_recorded(self.now, record, Err(full), out);
             }
             "late" => {
@@ -314,7 +319,7 @@ impl Play {
     fn rest(&mut self, word: &str, rest: &str, out: &mut Vec<Effect>) {
         let id = self.message.unwrap_or(Id(0));
         match word {
-            "redirects" => self.script.redirect_to(self.now, target(rest), out),
+            "redirects" => self.script.redirect(self.now, Start::Url(target(rest)), out),
             "performs" => {
                 let document = format!("<Response>{rest}</Response>").into_bytes();
                 self.script.redirect(self.now, Start::Document(document), out);
@@ -327,7 +332,7 @@ impl Play {
                 out,
             ),
             "unsent" => {
-                let failure = Failure { code: code::MESSAGE, text: "nobody there".into() };
+                let failure = EffectFailure { code: code::MESSAGE, text: "nobody there".into() };
                 self.script.handle_sent(self.now, id, Err(failure), out);
             }
             "all" => self.show_all = true,

@@ -4,12 +4,12 @@
 //! `ringer sip`, `find` and `run` build the same [`Setup`]: a plan is several, a search one after another.
 
 mod bind;
+mod call_dispatcher;
 mod calls;
 pub mod clock;
 mod collector;
 mod control;
 mod datagram_groups;
-mod dispatch;
 mod kernel;
 mod limits;
 mod message_framer;

@@ -100,11 +100,11 @@ impl Reporter {
 impl Shard {
     pub(super) fn report(&mut self, now: Instant, last: bool) {
         let mut counted = ShardCounts {
-            shard: self.index,
-            stats: &mut self.stats,
-            open_sockets: self.net.len() as u64,
+            shard: self.dispatcher.index,
+            stats: &mut self.dispatcher.stats,
+            open_sockets: self.dispatcher.net.len() as u64,
             reports: &self.reports,
         };
-        self.reporter.hand_over(&mut counted, now, last);
+        self.dispatcher.reporter.hand_over(&mut counted, now, last);
     }
 }

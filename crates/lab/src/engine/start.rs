@@ -21,6 +21,7 @@ use stdx::time::Instant;
 use stdx::wheel::Wheel;
 
 use super::bind::{self, BoundSockets};
+use super::call_dispatcher::{CallDispatcher, CallEnvs};
 use super::calls::Calls;
 use super::clock::Clock;
 use super::collector::Collector;
@@ -28,7 +29,7 @@ use super::control::RunControl;
 use super::limits::REPORTS_A_SHARD;
 use super::report::Reporter;
 use super::schedule::ShardArrivals;
-use super::shard::{CallEnvs, LoopPacing, Shard};
+use super::shard::{LoopPacing, Shard};
 use super::shard_hub::{InboxContent, ShardHub, ShardInbox};
 use super::shard_sockets::ShardSockets;
 use super::stream::StreamConnections;
@@ -75,7 +76,7 @@ pub(super) fn start(mut setup: Setup) -> Result<Run, StartError> {
     for (index, poll) in polls.into_iter().enumerate() {
         built.push(common.shard(index, poll, &mut bound, rng.fork(), sender.clone())?);
     }
-    built[0].initialise().map_err(fatal)?;
+    built[0].dispatcher.initialise(clock.now()).map_err(fatal)?;
     let collector = Collector::new(receiver, shards, common.empty_stats());
     let mut run = Run {
         hub: Arc::clone(&hub),
@@ -92,7 +93,7 @@ pub(super) fn start(mut setup: Setup) -> Result<Run, StartError> {
     };
     setup.tracer.begin(started);
     for shard in built {
-        let thread = std::thread::Builder::new().name(format!("shard-{}", shard.index));
+        let thread = std::thread::Builder::new().name(format!("shard-{}", shard.dispatcher.index));
         let thread = thread.spawn(move || shard.run());
         run.threads.push(thread.map_err(|error| fatal(format!("cannot start a thread: {error}")))?);
     }
@@ -249,8 +250,8 @@ impl ShardParts<'_> {
         let system = |error: std::io::Error| fatal(bind::explain_socket(&error));
         let number = u16::try_from(index).expect("threads are at most 255");
         let streams = StreamConnections::new(Arc::clone(options), self.tls.clone());
-        let shared_local = Arc::clone(&self.shared_local);
-        let mut net = ShardSockets::new(Arc::clone(options), bound.local, streams, number, shared_local);
+        let local = Arc::clone(&self.shared_local);
+        let mut net = ShardSockets::new(Arc::clone(options), bound.local, streams, number, local);
         for listener in std::mem::take(&mut bound.listeners[index]) {
             net.streams.listen(listener, poll.registry()).map_err(system)?;
         }
@@ -263,20 +264,18 @@ impl ShardParts<'_> {
             .map_err(fatal)?;
         let twins = Twins::open(&options.three_pcc, self.setup.scenario.role, poll.registry())
             .map_err(|error| fatal(format!("the other instance (3PCC) cannot be reached: {error}")))?;
-        let shards = self.hub.doors.len();
-        let user_slots = self.setup.scenario.variables.user.len();
-        Ok(Shard {
+        let (shards, user_slots) = (self.hub.doors.len(), self.setup.scenario.variables.user.len());
+        let arrivals = self.arrivals(index, rng.fork());
+        let dispatcher = CallDispatcher {
             index: number,
             hub: Arc::clone(self.hub),
-            clock: self.clock,
             envs: self.envs()?,
             calls: Calls::new(),
             timers: Wheel::new(self.started),
             out: Outbox::default(),
-            arrivals: self.arrivals(index, rng.fork()),
-            arrivals_end: self.arrivals_end(),
             turn: self.started,
-            answers_all: self.setup.options.scenario.out_of_call.is_some(),
+            messages: 0,
+            answers_all: options.scenario.out_of_call.is_some(),
             users: UserVariables::new(index, shards, self.users(), user_slots),
             rng,
             stats: self.empty_stats(),
@@ -285,10 +284,16 @@ impl ShardParts<'_> {
             twins,
             poll,
             outgoing: (0..shards).map(|_| InboxContent::default()).collect(),
-            inbox: InboxContent::default(),
-            frames: InboxContent::default(),
             faults: Vec::new(),
             reporter: Reporter::new(self.started, self.empty_stats()),
+        };
+        Ok(Shard {
+            dispatcher,
+            clock: self.clock,
+            arrivals,
+            arrivals_end: self.arrivals_end(),
+            inbox: InboxContent::default(),
+            frames: InboxContent::default(),
             rhythm: LoopPacing::default(),
             reports,
         })

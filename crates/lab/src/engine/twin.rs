@@ -5,17 +5,13 @@
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener as Listening};
 
-use lab_sip::call::TransportFault;
 use lab_sip::options::ThreePcc;
 use lab_sip::scenario::model::Role;
-use mio::event::Event;
 use mio::net::{TcpListener, TcpStream};
 use mio::{Interest, Registry};
 use stdx::slab::{Key, Slab};
-use stdx::time::Instant;
 
 use super::limits::{STREAM_BACKLOG, STREAM_MESSAGE};
-use super::shard::Shard;
 use super::token::{self, TokenKind};
 
 const ESC: u8 = 27;
@@ -82,7 +78,7 @@ impl Twins {
         Ok(key)
     }
 
-    fn accept(&mut self, registry: &Registry) -> io::Result<()> {
+    pub(super) fn accept(&mut self, registry: &Registry) -> io::Result<()> {
         loop {
             let Some(listener) = &self.listener else { return Ok(()) };
             match listener.accept() {
@@ -93,7 +89,7 @@ impl Twins {
         }
     }
 
-    fn send(&mut self, bytes: &[u8], peer: Option<&str>, registry: &Registry) -> io::Result<()> {
+    pub(super) fn send(&mut self, bytes: &[u8], peer: Option<&str>, registry: &Registry) -> io::Result<()> {
         let missing = || io::Error::from(io::ErrorKind::NotConnected);
         let key = match peer {
             None => self.partner.ok_or_else(missing)?,
@@ -114,6 +110,20 @@ impl Twins {
         twin.out.extend_from_slice(bytes);
         twin.out.push(ESC);
         twin.flush()
+    }
+
+    /// Writes what waits and reads what is there: the commands that came whole, and false if the other instance is
+    /// gone.
+    pub(super) fn handle_ready(&mut self, key: Key, is_writable: bool) -> Option<(Vec<Vec<u8>>, bool)> {
+        let twin = self.links.get_mut(key)?;
+        let mut is_alive = !is_writable || twin.flush().is_ok();
+        is_alive &= twin.fill();
+        Some((std::iter::from_fn(|| twin.cut()).collect(), is_alive))
+    }
+
+    pub(super) fn remove(&mut self, key: Key) {
+        self.links.remove(key);
+        self.named.retain(|named| named.1 != key);
     }
 }
 
@@ -152,59 +162,8 @@ impl Twin {
     }
 }
 
-impl Shard {
-    /// `<sendCmd>`.
-    pub(super) fn command(&mut self, key: Key, start: usize, end: usize, peer: Option<&str>) {
-        let sent = self.twins.send(&self.out.bytes[start..end], peer, self.poll.registry());
-        if sent.is_err() {
-            self.faults.push((key, TransportFault::CommandNotSent));
-        }
-    }
-
-    pub(super) fn twin_event(&mut self, key: Key, event: &Event, now: Instant) {
-        if key == Key::from_u64(0) {
-            if let Err(error) = self.twins.accept(self.poll.registry()) {
-                self.error(now, format!("a twin could not connect: {error}"));
-            }
-            return;
-        }
-        let Some(twin) = self.twins.links.get_mut(key) else { return };
-        let mut alive = !event.is_writable() || twin.flush().is_ok();
-        alive &= twin.fill();
-        let commands: Vec<Vec<u8>> = std::iter::from_fn(|| twin.cut()).collect();
-        for command in commands {
-            self.handle_command(&command, now);
-        }
-        if !alive {
-            self.twins.links.remove(key);
-            self.twins.named.retain(|named| named.1 != key);
-            // As SIPp: without its twin an instance starts no more calls.
-            self.hub.advance(super::shard_hub::RunPhase::Soft);
-        }
-    }
-
-    /// For the call of its Call-ID; an instance that waits for commands begins one.
-    fn handle_command(&mut self, command: &[u8], now: Instant) {
-        let Some(call_id) = line(command, b"call-id:") else {
-            return self.error(now, "a command without Call-ID was dropped".to_owned());
-        };
-        let peer = line(command, b"from:").and_then(|name| std::str::from_utf8(name).ok());
-        let hash = self.hub.keyed.hash(call_id);
-        let known = self.calls.find(hash, call_id);
-        let waits = self.envs.main.scenario.role == Role::ControllerB;
-        let key = match known {
-            Some(key) => Some(key),
-            None if waits => self.open_commanded(call_id, now),
-            None => None,
-        };
-        match key {
-            Some(key) => self.enter(key, now, |call, ctx| call.handle_command(ctx, command, peer)),
-            None => self.error(now, format!("no call for command {}", String::from_utf8_lossy(command))),
-        }
-    }
-}
-
-fn line<'a>(command: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
+/// The value of a header line of a command; `name` ends with its colon.
+pub(super) fn line<'a>(command: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     let lines = command.split(|byte| *byte == b'\n');
     let named = |line: &&[u8]| line.len() >= name.len() && line[..name.len()].eq_ignore_ascii_case(name);
     lines.map(<[u8]>::trim_ascii).find(named).map(|line| line[name.len()..].trim_ascii())

@@ -7,10 +7,12 @@ const ULAW_BIAS: i32 = 0x84;
 
 /// Every code word's sample; filled when the crate is compiled.
 const ULAW: [i16; 256] = ulaw_table();
+/// The sample of each A-law code.
 const ALAW: [i16; 256] = alaw_table();
 
 /// Every code word in the other law: the nearest that it has.
 const ULAW_TO_ALAW: [u8; 256] = converted(&ULAW, true);
+/// The µ-law code nearest to each A-law code: transcoding is one look-up a sample.
 const ALAW_TO_ULAW: [u8; 256] = converted(&ALAW, false);
 
 /// A code word of PCMU as one of PCMA.
@@ -23,6 +25,7 @@ pub fn alaw_to_ulaw(byte: u8) -> u8 {
     ALAW_TO_ULAW[usize::from(byte)]
 }
 
+/// The codes of the other law nearest to `samples`.
 const fn converted(samples: &[i16; 256], to_alaw: bool) -> [u8; 256] {
     let mut table = [0; 256];
     let mut index = 0;
@@ -68,6 +71,7 @@ pub const fn alaw_encode(sample: i16) -> u8 {
     (sign | code as u8) ^ 0x55
 }
 
+/// Decodes each µ-law code (ITU-T G.711, table 2a).
 const fn ulaw_table() -> [i16; 256] {
     let mut table = [0; 256];
     let mut index = 0;
@@ -82,6 +86,7 @@ const fn ulaw_table() -> [i16; 256] {
     table
 }
 
+/// Decodes each A-law code (ITU-T G.711, table 1a).
 const fn alaw_table() -> [i16; 256] {
     let mut table = [0; 256];
     let mut index = 0;

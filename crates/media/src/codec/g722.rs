@@ -37,6 +37,7 @@ const ILB: [i32; 32] = [
 const NBL_MAX: i32 = 18_432;
 const NBH_MAX: i32 = 22_528;
 
+/// Limits a value to 16 bits, as the recommendation's arithmetic does.
 fn saturate(value: i32) -> i32 {
     value.clamp(-32_768, 32_767)
 }
@@ -59,11 +60,14 @@ struct Band {
     a: [i32; 2],
     b: [i32; 6],
     d: [i32; 6],
+    /// The logarithm of the step.
     nb: i32,
+    /// The step of the quantiser.
     det: i32,
 }
 
 impl Band {
+    /// A band without history; `det`: its first scale factor.
     fn new(det: i32) -> Band {
         Band { s: 0, sz: 0, r: [0; 2], p: [0; 2], a: [0; 2], b: [0; 6], d: [0; 6], nb: 0, det }
     }
@@ -134,8 +138,11 @@ impl Band {
 /// Mono samples at 16 kHz to octets.
 #[derive(Debug, Clone)]
 pub struct G722Encoder {
+    /// The last 24 samples of the filter that divides the bands.
     x: [i32; 24],
+    /// 0 to 4 kHz, six bits a sample.
     low: Band,
+    /// 4 to 8 kHz, two bits a sample.
     high: Band,
 }
 
@@ -151,6 +158,7 @@ impl G722Encoder {
         out.extend(samples.chunks_exact(2).map(|pair| self.pair(pair[0], pair[1])));
     }
 
+    /// One octet of two samples: six bits of the lower band, two of the higher.
     fn pair(&mut self, first: i16, second: i16) -> u8 {
         self.x.copy_within(2.., 0);
         self.x[22] = i32::from(first);
@@ -162,6 +170,7 @@ impl G722Encoder {
         high << 6 | low
     }
 
+    /// The six-bit code of the lower band's prediction error.
     fn quantise_low(&mut self, x: i32) -> u8 {
         let e = saturate(x - self.low.s);
         let magnitude = if e < 0 { !e } else { e };
@@ -177,6 +186,7 @@ impl G722Encoder {
         code
     }
 
+    /// The two-bit code of the higher band's prediction error.
     fn quantise_high(&mut self, x: i32) -> u8 {
         let e = saturate(x - self.high.s);
         let magnitude = if e < 0 { !e } else { e };
@@ -195,6 +205,7 @@ impl G722Encoder {
 /// Octets to mono samples at 16 kHz.
 #[derive(Debug, Clone)]
 pub struct G722Decoder {
+    /// The last 24 values of the filter that joins the bands.
     x: [i32; 24],
     low: Band,
     high: Band,
@@ -212,6 +223,7 @@ impl G722Decoder {
         out.extend(payload.iter().flat_map(|octet| self.pair(*octet)));
     }
 
+    /// Two samples of one octet.
     fn pair(&mut self, octet: u8) -> [i16; 2] {
         let code = octet & 0x3f;
         // Fifteen bits in each band: their sum is a sample.

@@ -8,8 +8,10 @@ use super::{Codec, Error};
 const MAX_PACKET: usize = 1275;
 /// Samples of the longest packet: 120 ms.
 const MAX_SAMPLES: usize = 5760;
+/// RFC 7587 §4.1: the RTP clock of Opus is always 48 kHz, and so is the sound here.
 const RATE: u32 = 48_000;
 
+/// Encodes frames of one channel.
 pub(super) struct Encoder {
     encoder: ropus::Encoder,
 }
@@ -20,6 +22,7 @@ impl Encoder {
         Ok(Encoder { encoder: encoder.map_err(|_| Error::Unsupported(Codec::Opus))? })
     }
 
+    /// Appends one packet to `out`. A frame of a length that Opus does not have is an error.
     pub(super) fn encode(&mut self, samples: &[i16], out: &mut Vec<u8>) -> Result<(), Error> {
         let start = out.len();
         out.resize(start + MAX_PACKET, 0);
@@ -29,6 +32,7 @@ impl Encoder {
     }
 }
 
+/// Decodes packets of any duration to one channel.
 pub(super) struct Decoder {
     decoder: ropus::Decoder,
 }
@@ -40,6 +44,7 @@ impl Decoder {
         Ok(Decoder { decoder })
     }
 
+    /// Appends the samples of one packet to `out`; nothing if the packet is malformed.
     pub(super) fn decode(&mut self, payload: &[u8], out: &mut Vec<i16>) -> Result<(), Error> {
         // The library takes no bytes at all as a lost packet and conceals it.
         if payload.is_empty() {

@@ -57,7 +57,7 @@ fn a_tone_comes_back_through_every_codec() {
 }
 
 #[test]
-fn what_cannot_be_done_is_said() {
+fn unsupported_codecs_and_malformed_frames_are_errors() {
     for codec in [Codec::G729, Codec::TelephoneEvent, Codec::ComfortNoise, Codec::Other] {
         assert_eq!(Encoder::new(codec).err(), Some(Error::Unsupported(codec)));
         assert_eq!(Decoder::new(codec).err(), Some(Error::Unsupported(codec)));

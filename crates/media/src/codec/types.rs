@@ -5,11 +5,14 @@ use std::fmt;
 /// The format of a payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Codec {
+    /// G.711 µ-law.
     #[default]
     Pcmu,
+    /// G.711 A-law.
     Pcma,
     /// 64 kbit/s.
     G722,
+    /// RFC 6716, in RTP as RFC 7587 has it.
     Opus,
     /// 16-bit samples in network order, one channel.
     L16,
@@ -19,6 +22,7 @@ pub enum Codec {
     TelephoneEvent,
     /// RFC 3389.
     ComfortNoise,
+    /// A payload type that this crate does not know.
     Other,
 }
 
@@ -70,10 +74,13 @@ impl Codec {
 /// A payload type with its codec.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PayloadType {
+    /// The seven bits of the RTP header: below 96 static, from 96 dynamic.
     pub number: u8,
+    /// The format of its payload.
     pub codec: Codec,
     /// The clock rate of the timestamp, in Hz; 8000 for G.722 (RFC 3551 §4.5.2).
     pub clock_rate: u32,
+    /// Channels of the sound; Opus has 2 in every rtpmap (RFC 7587 §7).
     pub channels: u8,
 }
 
@@ -102,9 +109,13 @@ impl PayloadType {
 /// `a=rtpmap:<number> <name>/<clock rate>[/<channels>]` (RFC 8866 §6.6).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RtpMap<'a> {
+    /// The payload type.
     pub number: u8,
+    /// The encoding name as written; case does not matter.
     pub name: &'a str,
+    /// The clock rate of the timestamp, in Hz.
     pub clock_rate: u32,
+    /// 1 unless written.
     pub channels: u8,
 }
 

@@ -14,9 +14,11 @@ use crate::rtp::Packet;
 /// The outcome of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pushed {
+    /// The packet waits for its time.
     Queued,
     /// The first of a stream, or of one that began anew: other SSRC or a leap of its timestamp.
     Restarted,
+    /// Its sequence number is there already.
     Duplicate,
     /// Its time is over.
     Late,
@@ -28,7 +30,10 @@ pub enum Pushed {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pulled {
     /// A payload, and whether it is the first behind a pause.
-    Frame { first: bool },
+    Frame {
+        /// True behind a pause.
+        first: bool,
+    },
     /// Nothing where something should be: to be concealed.
     Lost,
     /// The sender pauses, or nothing came yet.
@@ -37,10 +42,14 @@ pub enum Pulled {
 
 /// The figures of a jitter buffer, in packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Counts {
+pub struct JitterCounts {
+    /// Packets pushed.
     pub received: u64,
+    /// Frames pulled.
     pub played: u64,
+    /// Packets whose sequence number was there already.
     pub duplicates: u64,
+    /// Packets that came after their time.
     pub late: u64,
     /// Came behind a later one and in time.
     pub reordered: u64,
@@ -48,9 +57,11 @@ pub struct Counts {
     pub lost: u64,
     /// Dropped because too many waited, or too long ones.
     pub overflows: u64,
+    /// Streams that began anew: another SSRC, or a leap of the timestamp.
     pub restarts: u64,
-    /// Frames inserted and left out to change the delay.
+    /// Frames inserted to lengthen the delay.
     pub stretched: u64,
+    /// Frames left out to shorten the delay.
     pub shrunk: u64,
 }
 
@@ -64,7 +75,7 @@ pub struct Clock {
     pub bytewise: bool,
 }
 
-struct Entry {
+struct BufferedPacket {
     sequence: u16,
     /// Extended: it does not turn over.
     timestamp: i64,
@@ -91,7 +102,8 @@ pub struct JitterBuffer {
     clock: Clock,
     min_ms: u32,
     /// By timestamp.
-    entries: VecDeque<Entry>,
+    entries: VecDeque<BufferedPacket>,
+    /// Payloads that were played, for their memory.
     spare: Vec<Vec<u8>>,
     ssrc: Option<u32>,
     /// The extended timestamp of the next frame, once playing.
@@ -101,16 +113,19 @@ pub struct JitterBuffer {
     highest: u16,
     /// Bit n: the number n below the highest came.
     seen: u64,
+    /// The sequence number of the last frame; earlier ones are late.
     last_played: Option<u16>,
     /// Units: arrival less timestamp of the fastest packet, of this window and the one before.
     fastest: [i64; 2],
     in_window: u32,
     /// Units above the fastest: falls by and by.
     peak: i64,
+    /// Pulls in a row that found no packet.
     empty: u32,
+    /// Late packets without one in time: the sender's clock has leapt.
     late_in_a_row: u32,
     too_long: u32,
-    counts: Counts,
+    counts: JitterCounts,
 }
 
 impl JitterBuffer {
@@ -134,12 +149,12 @@ impl JitterBuffer {
             empty: 0,
             late_in_a_row: 0,
             too_long: 0,
-            counts: Counts::default(),
+            counts: JitterCounts::default(),
         }
     }
 
     /// The figures so far.
-    pub fn counts(&self) -> Counts {
+    pub fn counts(&self) -> JitterCounts {
         self.counts
     }
 
@@ -260,7 +275,7 @@ impl JitterBuffer {
         let mut payload = self.spare.pop().unwrap_or_default();
         payload.clear();
         payload.extend_from_slice(packet.payload());
-        let entry = Entry { sequence: packet.sequence(), timestamp, used: 0, payload };
+        let entry = BufferedPacket { sequence: packet.sequence(), timestamp, used: 0, payload };
         let at = self.entries.iter().rposition(|other| other.timestamp <= timestamp).map_or(0, |at| at + 1);
         self.entries.insert(at, entry);
     }
@@ -423,7 +438,7 @@ impl JitterBuffer {
     /// Bytes on the heap.
     pub fn size(&self) -> usize {
         let payloads = self.entries.iter().map(|entry| &entry.payload).chain(&self.spare);
-        self.entries.capacity() * size_of::<Entry>()
+        self.entries.capacity() * size_of::<BufferedPacket>()
             + self.spare.capacity() * size_of::<Vec<u8>>()
             + payloads.map(Vec::capacity).sum::<usize>()
     }

@@ -51,28 +51,29 @@ fn pull(buffer: &mut JitterBuffer, at: u32) -> String {
 fn play(buffer: &mut JitterBuffer, arrivals: &[(u32, u32)], until: u32) -> String {
     let mut arrivals = arrivals.to_vec();
     arrivals.sort();
-    let (mut next, mut told) = (0, Vec::new());
+    let (mut next, mut pulled) = (0, Vec::new());
     for tick in (0..until).step_by(20) {
         while let Some((at, number)) = arrivals.get(next).filter(|(at, _)| *at <= tick) {
             push(buffer, *at, *number, *number, 1);
             next += 1;
         }
-        told.push(pull(buffer, tick));
+        pulled.push(pull(buffer, tick));
     }
-    told.join(" ")
+    pulled.join(" ")
 }
 
+/// The buffer waits for a late packet as long as its delay allows.
 #[test]
 fn packets_out_of_order_come_in_order() {
     let mut buffer = JitterBuffer::new(G711, 40);
     let arrivals = [(0, 0), (20, 1), (61, 2), (60, 3), (80, 4), (100, 5)];
     assert_eq!(play(&mut buffer, &arrivals, 180), "- - 0 1 2 3 4 5 lost");
-    let expected = Counts { received: 6, played: 6, reordered: 1, lost: 1, ..Counts::default() };
+    let expected = JitterCounts { received: 6, played: 6, reordered: 1, lost: 1, ..JitterCounts::default() };
     assert_eq!(buffer.counts(), expected);
 }
 
 #[test]
-fn what_is_missing_is_lost_and_what_comes_twice_is_counted() {
+fn missing_packets_are_lost_and_duplicates_are_counted() {
     let mut buffer = JitterBuffer::new(G711, 40);
     let arrivals = [(0, 0), (20, 1), (21, 1), (60, 3), (80, 4), (99, 4)];
     assert_eq!(play(&mut buffer, &arrivals, 140), "- - 0 1 lost 3 4");
@@ -80,19 +81,20 @@ fn what_is_missing_is_lost_and_what_comes_twice_is_counted() {
     assert_eq!((counts.lost, counts.duplicates, counts.received), (1, 2, 6));
 }
 
+/// A late packet is lost to the ear, but it says how much delay the network needs.
 #[test]
 fn a_late_packet_is_counted_and_the_delay_grows_for_the_next() {
     let mut buffer = JitterBuffer::new(G711, 40);
     let on_time: Vec<_> = (0..10).map(|at| (at * 20, at)).collect();
     let mut arrivals = on_time.clone();
     arrivals.extend((10..40).map(|at| (at * 20 + if at % 3 == 0 { 70 } else { 0 }, at)));
-    let told = play(&mut buffer, &arrivals, 900);
+    let pulled = play(&mut buffer, &arrivals, 900);
     let counts = buffer.counts();
     // The first that was late is not played; those behind it are, in their order.
-    assert!(counts.late >= 1 && counts.late <= 2, "{counts:?} {told}");
+    assert!(counts.late >= 1 && counts.late <= 2, "{counts:?} {pulled}");
     assert!(counts.stretched >= 1, "{counts:?}");
-    let played: Vec<u32> = told.split(' ').filter_map(|word| word.parse().ok()).collect();
-    assert!(played.is_sorted() && played.len() as u64 == 40 - counts.late, "{told}");
+    let played: Vec<u32> = pulled.split(' ').filter_map(|word| word.parse().ok()).collect();
+    assert!(played.is_sorted() && played.len() as u64 == 40 - counts.late, "{pulled}");
     assert!((80..=110).contains(&buffer.target_ms()), "{}", buffer.target_ms());
 }
 
@@ -107,6 +109,7 @@ fn the_delay_shrinks_when_the_network_is_calm_again() {
     assert!(buffer.waiting_ms() <= 80, "{}", buffer.waiting_ms());
 }
 
+/// Silence suppression: the timestamp leaps and the sequence number does not (RFC 3551 §4.1).
 #[test]
 fn a_pause_of_the_sender_is_silence_and_not_loss() {
     let mut buffer = JitterBuffer::new(G711, 40);
@@ -121,6 +124,7 @@ fn a_pause_of_the_sender_is_silence_and_not_loss() {
     assert_eq!(ticks, ["-", "-", "-", "2", "lost"]);
 }
 
+/// Another SSRC, or a timestamp far away, is another stream: nothing of it can be late.
 #[test]
 fn other_streams_and_leaps_begin_anew() {
     let mut buffer = JitterBuffer::new(G711, 40);
@@ -143,25 +147,25 @@ fn packets_of_any_length_become_frames() {
     for bytes in [80_usize, 240, 320, 480] {
         let mut buffer = JitterBuffer::new(G711, 40);
         let sound: Vec<u8> = (0..4_800_u32).map(|at| (at % 251) as u8).collect();
-        let (mut at, mut heard) = (0, Vec::new());
+        let (mut at, mut pulled) = (0, Vec::new());
         for tick in 0..40 {
             while at < sound.len() && at / 8 <= 20 * tick {
                 let number = (at / bytes) as u32;
                 push_bytes(&mut buffer, (at / 8) as u32, number, at as u32, 1, &sound[at..at + bytes]);
                 at += bytes;
             }
-            if !matches!(buffer.pull(time(20 * tick as u32), &mut heard), Pulled::Frame { .. })
-                && heard.len() >= sound.len()
+            if !matches!(buffer.pull(time(20 * tick as u32), &mut pulled), Pulled::Frame { .. })
+                && pulled.len() >= sound.len()
             {
                 break;
             }
         }
-        assert!(heard == sound, "{bytes}: {} of {}", heard.len(), sound.len());
+        assert!(pulled == sound, "{bytes}: {} of {}", pulled.len(), sound.len());
     }
 }
 
 #[test]
-fn what_is_too_much_is_dropped() {
+fn packets_beyond_the_bounds_are_dropped() {
     let mut buffer = JitterBuffer::new(G711, 40);
     for number in 0..JITTER_PACKETS as u32 + 5 {
         push(&mut buffer, 0, number, number, 1);
@@ -188,9 +192,9 @@ proptest! {
                 arrivals.push((number * 20 + delay + 3, number));
             }
         }
-        let told = play(&mut buffer, &arrivals, 20 * delays.len() as u32 + 600);
-        let played: Vec<u32> = told.split(' ').filter_map(|word| word.parse().ok()).collect();
-        prop_assert!(played.is_sorted_by(|one, next| one < next), "{}", told);
+        let pulled = play(&mut buffer, &arrivals, 20 * delays.len() as u32 + 600);
+        let played: Vec<u32> = pulled.split(' ').filter_map(|word| word.parse().ok()).collect();
+        prop_assert!(played.is_sorted_by(|one, next| one < next), "{}", pulled);
         let counts = buffer.counts();
         prop_assert_eq!(counts.received, arrivals.len() as u64);
         prop_assert_eq!(counts.played, played.len() as u64);

@@ -1,29 +1,38 @@
 //! From a captured frame to the UDP datagram in it: link header, VLAN tags, IPv4 or IPv6.
 
+/// Loopback of BSD: four bytes of address family, in the byte order of the machine.
 const NULL: u32 = 0;
 const ETHERNET: u32 = 1;
+/// Loopback of OpenBSD.
 const LOOP: u32 = 108;
+/// Linux cooked capture, 16 bytes.
 const LINUX_SLL: u32 = 113;
+/// Linux cooked capture version 2, 20 bytes.
 const LINUX_SLL2: u32 = 276;
 /// Raw IP by its own number, and by two that systems use for it, then IPv4 and IPv6 alone.
 const RAW: [u32; 5] = [101, 12, 14, 228, 229];
 
+/// The link types in words, for errors.
 pub(super) const EXPECTED: &str = "a link type of Ethernet, Linux cooked, raw IP or loopback";
 
+/// EtherType.
 const IPV4: u16 = 0x0800;
 const IPV6: u16 = 0x86dd;
 /// 802.1Q, 802.1ad and its older number.
 const VLAN: [u16; 3] = [0x8100, 0x88a8, 0x9100];
+/// Protocol number of IP.
 const UDP: u8 = 17;
 /// Hop by hop, routing, destination options (RFC 8200 §4).
 const IPV6_OPTIONS: [u8; 3] = [0, 43, 60];
 
+/// A UDP datagram inside a frame.
 pub(super) struct Datagram<'a> {
     pub(super) source_port: u16,
     pub(super) destination_port: u16,
     pub(super) payload: &'a [u8],
 }
 
+/// True if frames of this link type are read.
 pub(super) fn known(link_type: u32) -> bool {
     matches!(link_type, NULL | ETHERNET | LOOP | LINUX_SLL | LINUX_SLL2) || RAW.contains(&link_type)
 }
@@ -54,6 +63,7 @@ fn tagged(mut ethertype: u16, mut rest: &[u8]) -> Option<&[u8]> {
     (ethertype == IPV4 || ethertype == IPV6).then_some(rest)
 }
 
+/// The datagram of a packet that is not a fragment (RFC 791 §3.1).
 fn ipv4(packet: &[u8]) -> Option<Datagram<'_>> {
     let header = usize::from(packet[0] & 0x0f) * 4;
     let total = usize::from(be16(packet, 2)?);
@@ -65,6 +75,7 @@ fn ipv4(packet: &[u8]) -> Option<Datagram<'_>> {
     datagram(packet.get(header..if total == 0 { packet.len() } else { total })?)
 }
 
+/// The datagram of an IPv6 packet (RFC 8200 §3).
 fn ipv6(packet: &[u8]) -> Option<Datagram<'_>> {
     let length = usize::from(be16(packet, 4)?);
     let mut next = *packet.get(6)?;
@@ -77,12 +88,14 @@ fn ipv6(packet: &[u8]) -> Option<Datagram<'_>> {
     if next == UDP { datagram(rest) } else { None }
 }
 
+/// Ports and payload; `None` if the capture cut it.
 fn datagram(udp: &[u8]) -> Option<Datagram<'_>> {
     let length = usize::from(be16(udp, 4)?);
     let end = if length == 0 { udp.len() } else { length };
     Some(Datagram { source_port: be16(udp, 0)?, destination_port: be16(udp, 2)?, payload: udp.get(8..end)? })
 }
 
+/// Two bytes in network order.
 fn be16(bytes: &[u8], at: usize) -> Option<u16> {
     let field = bytes.get(at..at + 2)?;
     Some(u16::from_be_bytes([field[0], field[1]]))

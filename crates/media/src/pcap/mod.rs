@@ -22,13 +22,16 @@ pub struct CapturedPacket {
     pub offset: Duration,
     /// The part of [`Capture::bytes`].
     pub range: Range<usize>,
+    /// The UDP port of the sender.
     pub source_port: u16,
+    /// The UDP port of the receiver.
     pub destination_port: u16,
 }
 
 /// The UDP payloads of a file in order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Capture {
+    /// The packets in the order of the file.
     pub packets: Vec<CapturedPacket>,
     /// The payloads one behind the other.
     pub bytes: Vec<u8>,

@@ -3,6 +3,7 @@
 use super::link;
 use super::read::{Error, GatheredPackets, MAX_FRAME, Reader};
 
+/// Types of blocks. This one is a palindrome, so that it is found before the byte order is known.
 const SECTION_HEADER: u32 = 0x0a0d_0d0a;
 const INTERFACE: u32 = 1;
 const SIMPLE_PACKET: u32 = 3;
@@ -15,9 +16,12 @@ const MAX_INTERFACES: usize = 4096;
 /// More bytes in a block are no block.
 const MAX_BLOCK: usize = 0x100_0000;
 
+/// The link type and the clock of one interface.
 struct Interface {
     link_type: u32,
+    /// The most bytes of a packet that were captured; 0: no limit.
     snap_length: usize,
+    /// `if_tsresol`: the unit of times.
     resolution: u8,
 }
 
@@ -34,6 +38,7 @@ impl Interface {
     }
 }
 
+/// Reads all blocks of a file; unknown ones are skipped.
 pub(super) fn parse(file: &[u8], gathered: &mut GatheredPackets) -> Result<(), Error> {
     let mut reader = Reader::new(file);
     let mut interfaces: Vec<Interface> = Vec::new();
@@ -72,6 +77,7 @@ pub(super) fn parse(file: &[u8], gathered: &mut GatheredPackets) -> Result<(), E
     Ok(())
 }
 
+/// The byte order of a section, by the magic in its header.
 fn byte_order(file: &[u8], start: usize) -> Result<bool, Error> {
     match file.get(start + 8..start + 12) {
         Some([0x1a, 0x2b, 0x3c, 0x4d]) => Ok(true),
@@ -80,6 +86,7 @@ fn byte_order(file: &[u8], start: usize) -> Result<bool, Error> {
     }
 }
 
+/// Reads an Interface Description Block and its option `if_tsresol`.
 fn interface(body: &mut Reader<'_>) -> Result<Interface, Error> {
     let link_type = u32::from(body.u16("an interface's link type")?);
     body.u16("an interface's reserved field")?;
@@ -99,6 +106,7 @@ fn interface(body: &mut Reader<'_>) -> Result<Interface, Error> {
     Ok(Interface { link_type, snap_length, resolution })
 }
 
+/// Reads an Enhanced Packet Block.
 fn enhanced(
     body: &mut Reader<'_>,
     base: usize,
@@ -141,6 +149,7 @@ fn simple(
     Ok(())
 }
 
+/// The interface that a packet names by its number.
 fn described(interfaces: &[Interface], number: u32, base: usize) -> Result<&Interface, Error> {
     let interface = usize::try_from(number).ok().and_then(|index| interfaces.get(index));
     interface.ok_or_else(|| Error::new(base, "an interface described before", format!("interface {number}")))

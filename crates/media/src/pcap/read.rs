@@ -10,7 +10,9 @@ use super::{Capture, CapturedPacket, link, ng};
 pub struct Error {
     /// The place in the file, in bytes.
     pub position: usize,
+    /// The thing that a capture has at this place.
     pub expected: &'static str,
+    /// The bytes, or the number, that the file has there.
     pub found: String,
 }
 
@@ -32,11 +34,14 @@ impl std::error::Error for Error {}
 /// what a loopback's segmentation offload may merge.
 pub(super) const MAX_FRAME: usize = 0x4_0000;
 
+/// The magic of captures with microseconds, big-endian.
 const MICROS: [u8; 4] = [0xa1, 0xb2, 0xc3, 0xd4];
+/// The magic of captures with nanoseconds.
 const NANOS: [u8; 4] = [0xa1, 0xb2, 0x3c, 0x4d];
 /// The block type of a section header, the same in both byte orders.
 const PCAPNG: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];
 
+/// Reads a classic capture or, by its magic, pcapng.
 pub(super) fn parse(file: &[u8]) -> Result<Capture, Error> {
     let mut reader = Reader::new(file);
     let magic = reader.take(4, "the magic number of a capture")?;
@@ -93,6 +98,7 @@ pub(super) struct GatheredPackets {
 }
 
 impl GatheredPackets {
+    /// Takes the UDP datagram of one frame; `nanos`: the time of its capture.
     pub(super) fn frame(&mut self, link_type: u32, nanos: u64, frame: &[u8]) {
         let Some(datagram) = link::udp(link_type, frame) else { return };
         let first = *self.first.get_or_insert(nanos);
@@ -118,9 +124,11 @@ impl GatheredPackets {
 /// Walks a file and knows where it is.
 pub(super) struct Reader<'a> {
     file: &'a [u8],
+    /// Bytes read so far, for errors.
     pub(super) position: usize,
     /// Added to the position in errors: where this reader's bytes begin in the file.
     base: usize,
+    /// True for big-endian.
     pub(super) big: bool,
 }
 
@@ -134,10 +142,12 @@ impl<'a> Reader<'a> {
         Reader { file, position: 0, base, big }
     }
 
+    /// True if every byte was read.
     pub(super) fn at_end(&self) -> bool {
         self.position >= self.file.len()
     }
 
+    /// The next `len` bytes; `expected` is for the error where there are fewer.
     pub(super) fn take(&mut self, len: usize, expected: &'static str) -> Result<&'a [u8], Error> {
         let rest = &self.file[self.position..];
         let Some(bytes) = rest.get(..len) else {

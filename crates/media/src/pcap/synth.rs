@@ -26,6 +26,7 @@ pub fn built_in(name: &str) -> Option<Vec<u8>> {
 
 /// The SSRC of the captures that SIPp comes with: one number in every file and every call.
 const SSRC: u32 = 0x0e05_384e;
+/// As in SIPp's captures of digits.
 const FIRST_SEQUENCE: u16 = 8155;
 const TIMESTAMP: u32 = 43_200;
 const PACKET: Duration = Duration::from_millis(20);
@@ -90,6 +91,7 @@ impl Voice {
     /// The two formants of a, e, i, o, u in Hz.
     const VOWELS: [(f64, f64); 5] =
         [(730.0, 1090.0), (530.0, 1840.0), (270.0, 2290.0), (570.0, 840.0), (300.0, 870.0)];
+    /// Samples of one syllable: a quarter of a second at 8 kHz.
     const SYLLABLE: u32 = 2000;
 
     fn sample(&mut self) -> i16 {

@@ -170,29 +170,35 @@ fn pcapng_in_both_byte_orders_and_its_resolutions() {
 }
 
 #[test]
-fn damage_is_told_with_its_place() {
+fn damage_is_reported_with_its_place() {
     let whole = classic(false, false, 101, &[(0, 0, ipv4(b"x"))]);
-    let told = |file: &[u8]| Capture::parse(file).unwrap_err().to_string();
-    assert_eq!(told(b""), "at byte 0: expected the magic number of a capture, found the end after 0 bytes");
-    assert_eq!(told(b"RIFF"), "at byte 0: expected the magic number of pcap or pcapng, found 52 49 46 46");
+    let error_of = |file: &[u8]| Capture::parse(file).unwrap_err().to_string();
     assert_eq!(
-        told(&whole[..30]),
+        error_of(b""),
+        "at byte 0: expected the magic number of a capture, found the end after 0 bytes"
+    );
+    assert_eq!(
+        error_of(b"RIFF"),
+        "at byte 0: expected the magic number of pcap or pcapng, found 52 49 46 46"
+    );
+    assert_eq!(
+        error_of(&whole[..30]),
         "at byte 28: expected a packet's fraction of a second, found the end after 2 bytes"
     );
     assert_eq!(
-        told(&whole[..whole.len() - 1]),
+        error_of(&whole[..whole.len() - 1]),
         "at byte 40: expected a packet as long as its header says, found the end after 28 bytes"
     );
     let mut wireless = whole.clone();
     wireless[20] = 105;
-    assert!(told(&wireless).starts_with("at byte 20: expected a link type"));
+    assert!(error_of(&wireless).starts_with("at byte 20: expected a link type"));
     let mut huge = whole;
     huge[32..36].copy_from_slice(&[0xff; 4]);
-    assert_eq!(told(&huge), "at byte 32: expected at most 262144 captured bytes, found 4294967295");
+    assert_eq!(error_of(&huge), "at byte 32: expected at most 262144 captured bytes, found 4294967295");
     let mut ng = pcapng(false, 6, &[(0, ipv4(b"x"))]);
     let last = ng.len() - 4;
     ng[last] = 0;
-    assert_eq!(told(&ng), format!("at byte {last}: expected the block's length again, found 0"));
+    assert_eq!(error_of(&ng), format!("at byte {last}: expected the block's length again, found 0"));
 }
 
 #[test]
@@ -214,7 +220,7 @@ fn a_made_digit_has_the_shape_of_sipps() {
 
 #[test]
 fn every_name_of_sipps_captures_is_its_digit() {
-    let heard = |name: &str| {
+    let digit_of = |name: &str| {
         let mut receiver = EventReceiver::new();
         let capture = Capture::parse(&built_in(name)?).unwrap();
         let digits: String = capture
@@ -225,10 +231,10 @@ fn every_name_of_sipps_captures_is_its_digit() {
         Some(digits)
     };
     for digit in 0..10 {
-        assert_eq!(heard(&format!("a/b/dtmf_2833_{digit}.pcap")), Some(digit.to_string()));
+        assert_eq!(digit_of(&format!("a/b/dtmf_2833_{digit}.pcap")), Some(digit.to_string()));
     }
-    assert_eq!(heard("dtmf_2833_star.pcap").as_deref(), Some("*"));
-    assert_eq!(heard("dtmf_2833_pound.pcap").as_deref(), Some("#"));
+    assert_eq!(digit_of("dtmf_2833_star.pcap").as_deref(), Some("*"));
+    assert_eq!(digit_of("dtmf_2833_pound.pcap").as_deref(), Some("#"));
     for other in ["dtmf_2833_A.pcap", "dtmf_2833_10.pcap", "dtmf_2833_.pcap", "dtmf_2833_5", "g711a.pcap.txt"]
     {
         assert_eq!(built_in(other), None, "{other}");

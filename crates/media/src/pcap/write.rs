@@ -6,6 +6,7 @@ use std::time::Duration;
 const HEADERS: usize = 14 + 20 + 8;
 /// The longest payload behind them in an IPv4 packet.
 const MAX_PAYLOAD: usize = 0xffff - 28;
+/// Both addresses of every packet: only the ports are known here.
 const LOOPBACK: [u8; 4] = [127, 0, 0, 1];
 
 /// A pcap file under construction.
@@ -60,6 +61,7 @@ impl Writer {
     }
 }
 
+/// An IPv4 header with its checksum (RFC 791 §3.1); `total`: bytes of the packet.
 fn ipv4_header(total: u16) -> [u8; 20] {
     let mut header = [0; 20];
     header[0] = 0x45;

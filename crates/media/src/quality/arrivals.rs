@@ -12,8 +12,11 @@ const CYCLE: u64 = 0x1_0000;
 /// The meaning of a sequence number that arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Arrival {
+    /// Behind the highest so far.
     Next,
+    /// It fills a gap.
     Reordered,
+    /// It was there already, or is older than the window.
     Duplicate,
     /// Far from all others: thrown away unless its successor comes next.
     Astray,
@@ -21,11 +24,13 @@ pub(super) enum Arrival {
     Restarted,
 }
 
+/// The sequence numbers of a stream (RFC 3550 Appendix A.1), extended over their 16 bits.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Arrivals {
     started: bool,
     /// Extended by the cycles.
     first: u64,
+    /// The highest extended sequence number.
     highest: u64,
     /// Bit n: the number n below the highest came.
     window: u128,
@@ -40,6 +45,7 @@ pub(super) struct Arrivals {
 /// Runs of lost packets.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct LossRuns {
+    /// Packets of the run that has not ended.
     current: u64,
     pub(super) gaps: u64,
     pub(super) longest: u64,
@@ -56,6 +62,7 @@ impl LossRuns {
 }
 
 impl Arrivals {
+    /// Counts one packet by its sequence number.
     pub(super) fn handle(&mut self, sequence: u16) -> Arrival {
         if !self.started {
             self.begin(sequence);
@@ -88,6 +95,7 @@ impl Arrivals {
         self.begin(sequence);
     }
 
+    /// The stream begins, or begins anew, with this packet.
     fn begin(&mut self, sequence: u16) {
         self.started = true;
         self.first = CYCLE + u64::from(sequence);
@@ -97,6 +105,7 @@ impl Arrivals {
         self.received += 1;
     }
 
+    /// The packet is `by` numbers ahead of the highest; those between are missing so far.
     fn advance(&mut self, by: u32) {
         let known = self.known();
         settle(&mut self.runs, self.window, known, by.min(WINDOW));
@@ -106,6 +115,7 @@ impl Arrivals {
         self.window = self.window.checked_shl(by).unwrap_or(0) | 1;
     }
 
+    /// The packet is `behind` the highest: it fills a gap, or was there already.
     fn fill(&mut self, behind: u32) -> Arrival {
         let bit = 1_u128 << behind;
         if self.window & bit != 0 {
@@ -122,6 +132,7 @@ impl Arrivals {
         u32::try_from(self.highest - self.first + 1).unwrap_or(WINDOW).min(WINDOW)
     }
 
+    /// Packets expected by their numbers (RFC 3550 Appendix A.3).
     pub(super) fn expected(&self) -> u64 {
         if self.started { self.before + self.highest - self.first + 1 } else { 0 }
     }

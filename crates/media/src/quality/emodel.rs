@@ -8,7 +8,9 @@ const R_DEFAULT: f64 = 93.2;
 /// Equipment impairment Ie and packet-loss robustness Bpl of a codec (ITU-T G.113 Appendix I).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Impairment {
+    /// Equipment impairment factor Ie, in points of R.
     pub ie: f64,
+    /// Packet-loss robustness factor Bpl, in percent.
     pub bpl: f64,
 }
 
@@ -70,7 +72,7 @@ mod tests {
 
     /// G.107 Annex B and G.109: the ratings at which users are very satisfied, satisfied and so on.
     #[test]
-    fn ratings_stand_for_the_scores_of_the_table() {
+    fn r_factors_give_the_scores_of_the_table() {
         for (r, mos) in [(90.0, 4.34), (80.0, 4.02), (70.0, 3.60), (60.0, 3.10), (50.0, 2.58), (93.2, 4.41)] {
             near(mos_from_r(r), mos, 0.005);
         }

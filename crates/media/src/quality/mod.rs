@@ -25,21 +25,27 @@ pub struct Summary {
     pub bytes: u64,
     /// Expected by sequence number, those received included.
     pub expected: u64,
+    /// Expected and not received.
     pub lost: u64,
+    /// Packets whose sequence number was received already.
     pub duplicates: u64,
     /// Came after a later one.
     pub reordered: u64,
-    /// Now and at its highest, in microseconds (RFC 3550 §6.4.1).
+    /// The estimate of the interarrival jitter now, in microseconds (RFC 3550 §6.4.1).
     pub jitter_us: u64,
+    /// That estimate at its highest.
     pub max_jitter_us: u64,
-    /// Runs of lost packets and the longest, in packets.
+    /// Runs of lost packets.
     pub gaps: u64,
+    /// Packets of the longest run.
     pub longest_gap: u64,
     /// The sender began anew: other SSRC or a leap of the sequence.
     pub restarts: u64,
-    /// Milliseconds of sound and of silence in the decoded stream, and the longest silence in one piece.
+    /// Milliseconds of the decoded stream that are louder than silence.
     pub sound_ms: u64,
+    /// Milliseconds of the decoded stream that are silent.
     pub silence_ms: u64,
+    /// Milliseconds of the longest silence in one piece.
     pub longest_silence_ms: u64,
     /// First to last packet, in microseconds.
     pub duration_us: u64,
@@ -63,8 +69,10 @@ const PAUSE_US: u64 = 200_000;
 pub struct Receiver {
     codec: Codec,
     clock_rate: u32,
+    /// The source of the last packet; another one begins a new stream.
     ssrc: Option<u32>,
     arrivals: Arrivals,
+    /// `None` where the samples are measured elsewhere, or not at all.
     sound: Option<SoundMeter>,
     /// Everything that is counted as it comes; [`Receiver::summary`] adds what follows from the arrivals.
     summary: Summary,
@@ -76,6 +84,7 @@ pub struct Receiver {
     jitter: u64,
     /// Expected and received at the last report.
     reported: (u64, u64),
+    /// The middle 32 bits of the last SR's NTP time, and its arrival (RFC 3550 §6.4.1).
     last_sr: Option<(u32, Instant)>,
 }
 

@@ -13,6 +13,7 @@ pub(super) struct SoundMeter {
     samples: Vec<i16>,
     pub(super) sound_us: u64,
     pub(super) silence_us: u64,
+    /// Microseconds of the silence that has not ended.
     current_us: u64,
     pub(super) longest_us: u64,
 }
@@ -55,6 +56,7 @@ impl SoundMeter {
     }
 }
 
+/// The sum of the absolute values.
 fn magnitude(samples: impl Iterator<Item = i16>) -> u64 {
     samples.map(|sample| u64::from(sample.unsigned_abs())).sum()
 }

@@ -52,6 +52,7 @@ fn a_whole_stream_over_the_end_of_the_sequence_is_perfect() {
     assert!((summary.mos - 4.41).abs() < 0.01, "{}", summary.mos);
 }
 
+/// RFC 3550 Appendix A.1: cycles of the 16-bit number are counted.
 #[test]
 fn two_cycles_of_the_sequence_are_counted() {
     let mut stream = Stream::new();
@@ -70,7 +71,7 @@ fn losses_are_runs() {
 }
 
 #[test]
-fn duplicates_and_latecomers_are_told_apart() {
+fn duplicates_and_late_packets_are_distinguished() {
     let summary = Stream::all([5, 6, 8, 7, 7, 9, 9, 10, 4]);
     assert_eq!((summary.packets, summary.expected, summary.lost), (7, 7, 0));
     assert_eq!((summary.duplicates, summary.reordered, summary.gaps), (2, 2, 0));
@@ -154,7 +155,7 @@ fn every_codec_that_is_decoded_has_its_sound_timed() {
 }
 
 #[test]
-fn blocks_tell_of_the_time_since_the_last() {
+fn report_blocks_have_the_delay_since_the_last_sender_report() {
     let mut stream = Stream::new();
     assert_eq!(stream.receiver.report_block(Instant::default()), None);
     (0..10).for_each(|number| stream.send(number, 0));

@@ -13,7 +13,7 @@ use crate::codec::{Codec, PayloadType};
 use crate::srtp::CryptoLine;
 
 pub use negotiate::{
-    Answer, Local, Negotiated, Refusal, SrtpPolicy, Versions, accept, answer, offer, offer_again,
+    Local, Negotiated, Refusal, SdpAnswer, SrtpPolicy, Versions, accept, answer, offer, offer_again,
 };
 
 /// Why text is not a session description.
@@ -21,6 +21,7 @@ pub use negotiate::{
 pub struct Error {
     /// From 1; 0 for the whole.
     pub line: usize,
+    /// The thing that RFC 8866 has in this line.
     pub expected: &'static str,
     /// The line's beginning.
     pub found: String,
@@ -41,10 +42,14 @@ impl std::error::Error for Error {}
 /// The direction of a stream (RFC 8866 §6.7), as its writer sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Direction {
+    /// `a=sendrecv`, the default.
     #[default]
     SendRecv,
+    /// `a=sendonly`: its writer holds the call, or plays to the peer.
     SendOnly,
+    /// `a=recvonly`.
     RecvOnly,
+    /// `a=inactive`: sound goes neither way; RTCP goes on.
     Inactive,
 }
 
@@ -98,6 +103,7 @@ impl Direction {
 /// Where a `c=` line points.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Host {
+    /// An address of IPv4 or IPv6.
     Ip(IpAddr),
     /// A name is kept but not looked up: media then goes where it comes from.
     Name(String),
@@ -137,9 +143,13 @@ impl fmt::Display for Host {
 /// `o=`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Origin {
+    /// The username; `-` without one.
     pub user: String,
+    /// `sess-id`.
     pub id: u64,
+    /// `sess-version`: one more for each changed description (RFC 3264 §8).
     pub version: u64,
+    /// The address of the machine that wrote the description.
     pub host: Host,
 }
 
@@ -152,31 +162,39 @@ impl Default for Origin {
 /// A session description (RFC 8866).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Description {
+    /// The line `o=`.
     pub origin: Origin,
+    /// The line `s=`.
     pub name: String,
+    /// The line `c=` of the session, for streams that have none themselves.
     pub connection: Option<Host>,
     /// The direction of streams that have none themselves.
     pub direction: Option<Direction>,
+    /// The streams, in their order; answers keep it (RFC 3264 §6).
     pub media: Vec<Media>,
 }
 
 /// The kind of a stream, as its m-line names it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Kind {
+pub enum MediaKind {
+    /// `audio`.
     Audio,
+    /// `video`.
     Video,
+    /// `image`: T.38.
     Image,
+    /// Another media type, as written.
     Other(String),
 }
 
-impl Kind {
+impl MediaKind {
     /// The media type's name in `m=`.
     pub fn name(&self) -> &str {
         match self {
-            Kind::Audio => "audio",
-            Kind::Video => "video",
-            Kind::Image => "image",
-            Kind::Other(name) => name,
+            MediaKind::Audio => "audio",
+            MediaKind::Video => "video",
+            MediaKind::Image => "image",
+            MediaKind::Other(name) => name,
         }
     }
 }
@@ -184,20 +202,27 @@ impl Kind {
 /// A line `m=` with the lines that belong to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Media {
-    pub kind: Kind,
+    /// The media type.
+    pub kind: MediaKind,
     /// 0: refused or ended.
     pub port: u16,
+    /// `RTP/AVP`, `RTP/SAVP` or another, as written.
     pub protocol: String,
     /// As the m-line has them: numbers of payload types for RTP.
     pub formats: Vec<String>,
+    /// The stream's own line `c=`.
     pub connection: Option<Host>,
+    /// The stream's own direction.
     pub direction: Option<Direction>,
+    /// The payload types with an `a=rtpmap`.
     pub rtpmaps: Vec<PayloadType>,
-    /// By number.
+    /// Format parameters by payload type.
     pub fmtps: Vec<(u8, String)>,
-    /// Milliseconds.
+    /// `a=ptime`: milliseconds of sound in a packet that the writer wants to receive.
     pub ptime: Option<u32>,
+    /// `a=maxptime`: the most milliseconds in a packet.
     pub maxptime: Option<u32>,
+    /// `a=rtcp-mux`: RTCP on the port of RTP (RFC 5761).
     pub rtcp_mux: bool,
     /// RFC 3605.
     pub rtcp: Option<(u16, Option<IpAddr>)>,
@@ -209,7 +234,7 @@ pub struct Media {
 
 impl Media {
     /// Empty lists, no attributes.
-    pub fn new(kind: Kind, port: u16, protocol: &str) -> Media {
+    pub fn new(kind: MediaKind, port: u16, protocol: &str) -> Media {
         Media {
             kind,
             port,
@@ -265,7 +290,7 @@ impl Media {
 impl Description {
     /// The first stream of sound that is not refused.
     pub fn audio(&self) -> Option<&Media> {
-        self.media.iter().find(|media| media.kind == Kind::Audio && media.port != 0)
+        self.media.iter().find(|media| media.kind == MediaKind::Audio && media.port != 0)
     }
 
     fn host<'a>(&'a self, media: &'a Media) -> Option<&'a Host> {

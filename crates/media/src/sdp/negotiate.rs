@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
-use super::{Description, Direction, Host, Kind, Media, Origin};
+use super::{Description, Direction, Host, Media, MediaKind, Origin};
 use crate::codec::{Codec, PayloadType};
 use crate::srtp::{CryptoLine, KEY_LEN, Suite};
 
@@ -12,6 +12,7 @@ use crate::srtp::{CryptoLine, KEY_LEN, Suite};
 pub struct Local<'a> {
     /// Where the peer is to send.
     pub ip: IpAddr,
+    /// The port of the stream; RTCP has the next one.
     pub port: u16,
     /// `o=`: one number a call, and [`Versions`] counts the other.
     pub session_id: u64,
@@ -19,6 +20,7 @@ pub struct Local<'a> {
     pub codecs: &'a [Codec],
     /// The direction that this side wants; it holds a call.
     pub direction: Direction,
+    /// The use of SRTP that the configuration asks for.
     pub srtp: SrtpPolicy,
     /// Random bytes, new for every offer and for the first answer of a call; later answers of the call repeat it.
     pub key: [u8; KEY_LEN],
@@ -57,7 +59,9 @@ pub struct Negotiated {
     pub held: bool,
     /// `None`: a name, or 0.0.0.0. Packets then go where they come from.
     pub remote: Option<SocketAddr>,
+    /// The address for RTCP that the description of the peer gives (RFC 3605); `None` without one.
     pub remote_rtcp: Option<SocketAddr>,
+    /// RTCP goes to the port of RTP (RFC 5761).
     pub rtcp_mux: bool,
     /// Keys for sending and for receiving.
     pub srtp: Option<(CryptoLine, CryptoLine)>,
@@ -65,8 +69,10 @@ pub struct Negotiated {
 
 /// An answer and the result of the negotiation.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Answer {
+pub struct SdpAnswer {
+    /// The answer for the peer.
     pub description: Description,
+    /// The result for this side's media.
     pub negotiated: Negotiated,
 }
 
@@ -117,6 +123,7 @@ impl std::error::Error for Refusal {}
 /// Counts the version of `o=` (RFC 3264 §8): up by one when a description differs from the last one sent.
 #[derive(Debug, Clone, Default)]
 pub struct Versions {
+    /// The description that was sent last; a changed one has the next version.
     last: Option<Description>,
 }
 
@@ -138,11 +145,13 @@ const OPUS: PayloadType = PayloadType { number: 96, codec: Codec::Opus, clock_ra
 const EVENTS: PayloadType =
     PayloadType { number: 101, codec: Codec::TelephoneEvent, clock_rate: 8_000, channels: 1 };
 const EVENTS_48: PayloadType = PayloadType { number: 97, clock_rate: 48_000, ..EVENTS };
+/// The events that are sent and detected: 0 to 9, `*`, `#`, A to D (RFC 4733 §3.2).
 const EVENT_RANGE: &str = "0-15";
 const PTIME: u32 = 20;
 /// Longer packets are not sent: three frames of 20 ms.
 const MAX_PTIME: u32 = 60;
 
+/// The payload type under which this side offers a codec.
 fn own(codec: Codec) -> Option<PayloadType> {
     match codec {
         Codec::Pcmu => PayloadType::fixed(0),
@@ -154,18 +163,21 @@ fn own(codec: Codec) -> Option<PayloadType> {
 }
 
 impl Local<'_> {
+    /// A description without streams.
     fn description(&self) -> Description {
         let host = Host::Ip(self.ip);
         let origin = Origin { id: self.session_id, version: 1, host: host.clone(), ..Origin::default() };
         Description { origin, connection: Some(host), ..Description::default() }
     }
 
+    /// True if the payload type is one of the allowed codecs, with the clock that the codec has in RTP.
     fn speaks(&self, one: PayloadType) -> bool {
         let rate = if one.codec == Codec::Opus { 48_000 } else { 8_000 };
         own(one.codec).is_some() && self.codecs.contains(&one.codec) && one.clock_rate == rate
     }
 }
 
+/// Adds a payload type with its rtpmap and fmtp lines.
 fn add(media: &mut Media, one: PayloadType) {
     media.formats.push(one.number.to_string());
     media.rtpmaps.push(one);
@@ -179,7 +191,7 @@ fn add(media: &mut Media, one: PayloadType) {
 /// A first offer.
 pub fn offer(local: &Local<'_>) -> Description {
     let secure = local.srtp == SrtpPolicy::Required;
-    let mut media = Media::new(Kind::Audio, local.port, if secure { "RTP/SAVP" } else { "RTP/AVP" });
+    let mut media = Media::new(MediaKind::Audio, local.port, if secure { "RTP/SAVP" } else { "RTP/AVP" });
     for codec in local.codecs {
         if let Some(one) = own(*codec) {
             add(&mut media, one);
@@ -205,13 +217,13 @@ pub fn offer(local: &Local<'_>) -> Description {
 /// (RFC 3264 §8), the others refused as they were.
 pub fn offer_again(before: &Description, local: &Local<'_>) -> Description {
     let mut new = offer(local);
-    let audio = before.media.iter().position(|one| one.kind == Kind::Audio && one.port != 0);
-    let mut ours = new.media.pop();
+    let audio = before.media.iter().position(|one| one.kind == MediaKind::Audio && one.port != 0);
+    let mut own_stream = new.media.pop();
     for (index, one) in before.media.iter().enumerate() {
-        let media = if Some(index) == audio { ours.take() } else { None };
+        let media = if Some(index) == audio { own_stream.take() } else { None };
         new.media.push(media.unwrap_or_else(|| refused(one)));
     }
-    new.media.extend(ours);
+    new.media.extend(own_stream);
     new.origin.version = before.origin.version + 1;
     new
 }
@@ -224,10 +236,10 @@ fn refused(offered: &Media) -> Media {
 }
 
 /// The answer to an offer. The same offer gives the same answer, so it serves a 183 and the 200 behind it.
-pub fn answer(offer: &Description, local: &Local<'_>) -> Result<Answer, Refusal> {
+pub fn answer(offer: &Description, local: &Local<'_>) -> Result<SdpAnswer, Refusal> {
     let chosen = choose(offer, local)?;
     let offered = &offer.media[chosen.index];
-    let mut media = Media::new(Kind::Audio, local.port, &offered.protocol);
+    let mut media = Media::new(MediaKind::Audio, local.port, &offered.protocol);
     let events: Vec<PayloadType> = offered.events().collect();
     let send_events = nearest(&events, chosen.audio.clock_rate);
     let noise = comfort_noise(offered);
@@ -257,26 +269,30 @@ pub fn answer(offer: &Description, local: &Local<'_>) -> Result<Answer, Refusal>
         srtp: chosen.srtp,
     };
     let mut description = local.description();
-    let mut ours = Some(media);
+    let mut own_stream = Some(media);
     for (index, one) in offer.media.iter().enumerate() {
-        let media = if index == chosen.index { ours.take() } else { None };
+        let media = if index == chosen.index { own_stream.take() } else { None };
         description.media.push(media.unwrap_or_else(|| refused(one)));
     }
-    Ok(Answer { description, negotiated })
+    Ok(SdpAnswer { description, negotiated })
 }
 
 /// A stream of sound that can be taken.
 struct ChosenStream {
+    /// The place of the stream in the offer, and so in the answer (RFC 3264 §6).
     index: usize,
     audio: PayloadType,
+    /// All payload types that may come.
     common: Vec<PayloadType>,
+    /// The keys for sending and receiving.
     srtp: Option<(CryptoLine, CryptoLine)>,
 }
 
 /// The first that fits; secure ones first when both kinds are offered.
 fn choose(offer: &Description, local: &Local<'_>) -> Result<ChosenStream, Refusal> {
     let mut refusal = Refusal::NoAudio;
-    let audio = || offer.media.iter().enumerate().filter(|(_, one)| one.kind == Kind::Audio && one.port != 0);
+    let audio =
+        || offer.media.iter().enumerate().filter(|(_, one)| one.kind == MediaKind::Audio && one.port != 0);
     let secure = audio().filter(|(_, one)| one.is_secure());
     for (index, media) in secure.chain(audio().filter(|(_, one)| !one.is_secure())) {
         match fits(media, local) {
@@ -287,8 +303,10 @@ fn choose(offer: &Description, local: &Local<'_>) -> Result<ChosenStream, Refusa
     Err(refusal)
 }
 
+/// The common payload types in the order of the offer, and the keys for sending and receiving.
 type StreamFit = (Vec<PayloadType>, Option<(CryptoLine, CryptoLine)>);
 
+/// The result of one offered stream, or the reason why it cannot be taken.
 fn fits(media: &Media, local: &Local<'_>) -> Result<StreamFit, Refusal> {
     if !media.is_rtp() {
         return Err(Refusal::Protocol(media.protocol.clone()));
@@ -298,17 +316,19 @@ fn fits(media: &Media, local: &Local<'_>) -> Result<StreamFit, Refusal> {
         return Err(Refusal::NoCodec(media.formats.join(" ")));
     }
     // COMPAT(phones): crypto lines under RTP/AVP mean SRTP if possible.
-    let theirs = media
+    let offered = media
         .cryptos
         .iter()
         .find(|one| one.suite.encrypts() && !one.unencrypted && local.srtp != SrtpPolicy::Never);
-    let srtp = theirs.map(|theirs| (CryptoLine { key: local.key, unencrypted: false, ..*theirs }, *theirs));
+    let srtp =
+        offered.map(|offered| (CryptoLine { key: local.key, unencrypted: false, ..*offered }, *offered));
     if srtp.is_none() && (media.is_secure() || local.srtp == SrtpPolicy::Required) {
         return Err(Refusal::Srtp);
     }
     Ok((common, srtp))
 }
 
+/// The payload types of a stream that this side speaks, in the order of its m-line.
 fn spoken<'a>(media: &'a Media, local: &'a Local<'_>) -> impl Iterator<Item = PayloadType> + 'a {
     media.formats.iter().filter_map(|format| media.payload_type(format)).filter(|one| local.speaks(*one))
 }
@@ -319,6 +339,7 @@ fn nearest(events: &[PayloadType], clock_rate: u32) -> Option<PayloadType> {
     events.iter().find(|one| one.clock_rate == clock_rate).or_else(|| events.iter().find(known)).copied()
 }
 
+/// The payload type of comfort noise (RFC 3389), whose clock is 8000.
 fn comfort_noise(media: &Media) -> Option<u8> {
     let mut all = media.formats.iter().filter_map(|format| media.payload_type(format));
     all.find(|one| one.codec == Codec::ComfortNoise && one.clock_rate == 8_000).map(|one| one.number)
@@ -327,8 +348,8 @@ fn comfort_noise(media: &Media) -> Option<u8> {
 /// The packet time that the peer asks for, in whole frames of 20 ms and not above its maximum.
 fn packet_time(media: &Media) -> u32 {
     let most = media.maxptime.unwrap_or(MAX_PTIME).min(MAX_PTIME);
-    let wanted = media.ptime.unwrap_or(PTIME).min(most);
-    (wanted / PTIME * PTIME).max(PTIME)
+    let ptime = media.ptime.unwrap_or(PTIME).min(most);
+    (ptime / PTIME * PTIME).max(PTIME)
 }
 
 /// The result of the peer's answer to this side's offer.
@@ -336,41 +357,44 @@ pub fn accept(offer: &Description, answer: &Description, local: &Local<'_>) -> R
     let index = offer
         .media
         .iter()
-        .position(|one| one.kind == Kind::Audio && one.port != 0)
+        .position(|one| one.kind == MediaKind::Audio && one.port != 0)
         .ok_or(Refusal::NoAudio)?;
-    let (ours, theirs) = (&offer.media[index], answer.media.get(index).ok_or(Refusal::Streams)?);
-    if theirs.kind != Kind::Audio {
+    let (offered_stream, answered_stream) =
+        (&offer.media[index], answer.media.get(index).ok_or(Refusal::Streams)?);
+    if answered_stream.kind != MediaKind::Audio {
         return Err(Refusal::Streams);
     }
-    if theirs.port == 0 {
+    if answered_stream.port == 0 {
         return Err(Refusal::NoAudio);
     }
-    if !theirs.is_rtp() {
-        return Err(Refusal::Protocol(theirs.protocol.clone()));
+    if !answered_stream.is_rtp() {
+        return Err(Refusal::Protocol(answered_stream.protocol.clone()));
     }
-    let audio = spoken(theirs, local).next().ok_or_else(|| Refusal::NoCodec(theirs.formats.join(" ")))?;
-    let answered: Vec<PayloadType> = theirs.events().collect();
+    let audio = spoken(answered_stream, local)
+        .next()
+        .ok_or_else(|| Refusal::NoCodec(answered_stream.formats.join(" ")))?;
+    let answered: Vec<PayloadType> = answered_stream.events().collect();
     let key = |line: &CryptoLine| {
-        ours.cryptos.iter().find(|one| one.tag == line.tag && one.suite == line.suite).copied()
+        offered_stream.cryptos.iter().find(|one| one.tag == line.tag && one.suite == line.suite).copied()
     };
-    let srtp = theirs.cryptos.iter().find_map(|line| Some((key(line)?, *line)));
-    if srtp.is_none() && (ours.is_secure() || theirs.is_secure()) {
+    let srtp = answered_stream.cryptos.iter().find_map(|line| Some((key(line)?, *line)));
+    if srtp.is_none() && (offered_stream.is_secure() || answered_stream.is_secure()) {
         return Err(Refusal::Srtp);
     }
-    let direction = answer.direction_of(theirs).mirrored().both(local.direction);
+    let direction = answer.direction_of(answered_stream).mirrored().both(local.direction);
     Ok(Negotiated {
         audio,
         // RFC 3264 §6.1: the offer's numbers are those under which it wants to receive.
-        receive: spoken(ours, local).collect(),
+        receive: spoken(offered_stream, local).collect(),
         events: nearest(&answered, audio.clock_rate),
-        receive_events: if answered.is_empty() { Vec::new() } else { ours.events().collect() },
-        comfort_noise: comfort_noise(theirs),
-        ptime_ms: packet_time(theirs),
+        receive_events: if answered.is_empty() { Vec::new() } else { offered_stream.events().collect() },
+        comfort_noise: comfort_noise(answered_stream),
+        ptime_ms: packet_time(answered_stream),
         direction,
         held: answer.is_held(),
-        remote: answer.remote(theirs),
-        remote_rtcp: answer.remote_rtcp(theirs),
-        rtcp_mux: ours.rtcp_mux && theirs.rtcp_mux,
+        remote: answer.remote(answered_stream),
+        remote_rtcp: answer.remote_rtcp(answered_stream),
+        rtcp_mux: offered_stream.rtcp_mux && answered_stream.rtcp_mux,
         srtp,
     })
 }

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use super::{Description, Direction, Error, Host, Kind, Media, Origin};
+use super::{Description, Direction, Error, Host, Media, MediaKind, Origin};
 use crate::codec::RtpMap;
 use crate::limits::{SDP_BYTES, SDP_FORMATS, SDP_MEDIA, SDP_TEXT};
 use crate::srtp::CryptoLine;
@@ -40,6 +40,7 @@ impl Description {
         if is_empty { Err(wrong(1, "a session description", "")) } else { Ok(description) }
     }
 
+    /// Reads one line into the description or its last stream. Lines that are not used here are skipped.
     fn line(&mut self, kind: &str, value: &str, line: usize) -> Result<(), Error> {
         match kind {
             "v" if value != "0" => return Err(wrong(line, "version 0", value)),
@@ -115,11 +116,13 @@ fn origin(value: &str) -> Option<Origin> {
     })
 }
 
+/// `c=`: network type, address type, address (RFC 8866 §5.7).
 fn connection(value: &str) -> Option<Host> {
     let mut words = value.split_ascii_whitespace();
     address(words.next()?, words.next()?, words.next()?)
 }
 
+/// An address of `IN IP4` or `IN IP6`; a multicast address's TTL is cut off.
 fn address(net: &str, family: &str, address: &str) -> Option<Host> {
     if !net.eq_ignore_ascii_case("IN") || !["IP4", "IP6"].iter().any(|one| one.eq_ignore_ascii_case(family)) {
         return None;
@@ -137,13 +140,14 @@ fn address(net: &str, family: &str, address: &str) -> Option<Host> {
     }
 }
 
+/// `m=`: media type, port, protocol, formats (RFC 8866 §5.14).
 fn media(value: &str) -> Option<Media> {
     let mut words = value.split_ascii_whitespace();
     let kind = match words.next()? {
-        "audio" => Kind::Audio,
-        "video" => Kind::Video,
-        "image" => Kind::Image,
-        other => Kind::Other(kept(other)),
+        "audio" => MediaKind::Audio,
+        "video" => MediaKind::Video,
+        "image" => MediaKind::Image,
+        other => MediaKind::Other(kept(other)),
     };
     // `49170/2` is two ports; the first is the stream's.
     let port = words.next()?.split('/').next()?.parse().ok()?;
@@ -153,11 +157,13 @@ fn media(value: &str) -> Option<Media> {
     (!media.formats.is_empty() || port == 0).then_some(media)
 }
 
+/// A packet time. COMPAT(phones): some write a fraction, which is cut off.
 fn milliseconds(value: &str) -> Option<u32> {
     // COMPAT(phones): `20.0`.
     value.split('.').next()?.parse().ok().filter(|ms| (1..=1_000).contains(ms))
 }
 
+/// `a=rtcp` (RFC 3605 §2.1): a port, and an address where it is not the stream's.
 fn rtcp(value: &str) -> Option<(u16, Option<IpAddr>)> {
     let mut words = value.split_ascii_whitespace();
     let port = words.next()?.parse().ok().filter(|port| *port != 0)?;

@@ -24,7 +24,7 @@ fn parse(text: &str) -> Description {
     Description::parse(text.as_bytes()).unwrap()
 }
 
-fn answered(text: &str) -> Answer {
+fn answered(text: &str) -> SdpAnswer {
     answer(&parse(text), &local(&CODECS)).unwrap()
 }
 
@@ -48,7 +48,7 @@ const LINPHONE: &str = "v=0\no=alice 2890 1917 IN IP6 2001:db8::1\ns=Talk\nc=IN 
 
 #[test]
 fn events_are_taken_from_their_rtpmap_alone() {
-    let Answer { description, negotiated } = answered(SIPP);
+    let SdpAnswer { description, negotiated } = answered(SIPP);
     assert_eq!((negotiated.audio.codec, negotiated.audio.number), (Codec::Pcma, 8));
     assert_eq!(negotiated.events.map(|one| (one.number, one.clock_rate)), Some((101, 8_000)));
     assert_eq!(negotiated.receive_events.len(), 1);
@@ -62,7 +62,7 @@ fn events_are_taken_from_their_rtpmap_alone() {
 
 #[test]
 fn the_offers_first_codec_that_is_spoken_is_taken() {
-    let Answer { description, negotiated } = answered(BARESIP);
+    let SdpAnswer { description, negotiated } = answered(BARESIP);
     assert_eq!((negotiated.audio.codec, negotiated.audio.number), (Codec::Opus, 96));
     assert_eq!(negotiated.receive.iter().map(|one| one.number).collect::<Vec<_>>(), [96, 9, 0, 8]);
     assert!(negotiated.rtcp_mux && description.to_string().contains("a=rtcp-mux\r\n"));
@@ -73,9 +73,10 @@ fn the_offers_first_codec_that_is_spoken_is_taken() {
     assert_eq!((narrow.audio.number, narrow.receive.len()), (0, 1));
 }
 
+/// Events have the clock rate of the sound in their stream; refused streams have port 0 (RFC 3264 §6).
 #[test]
 fn events_count_the_clock_of_the_sound_and_other_streams_are_refused() {
-    let Answer { description, negotiated } = answered(LINPHONE);
+    let SdpAnswer { description, negotiated } = answered(LINPHONE);
     assert_eq!(negotiated.events.map(|one| (one.number, one.clock_rate)), Some((101, 48_000)));
     assert_eq!(negotiated.receive_events.len(), 3);
     assert_eq!(negotiated.remote, Some("[2001:db8::1]:7078".parse().unwrap()));
@@ -86,6 +87,7 @@ fn events_count_the_clock_of_the_sound_and_other_streams_are_refused() {
     assert_eq!(narrow.events.map(|one| one.number), Some(100));
 }
 
+/// RFC 4317 §2: one stream of audio with several codecs.
 #[test]
 fn the_examples_of_rfc_4317_negotiate() {
     // §2.1: of audio and video the audio, PCMU as the first of three.
@@ -108,6 +110,7 @@ fn the_examples_of_rfc_4317_negotiate() {
     assert!(!answer.negotiated.held);
 }
 
+/// RFC 3264 §8.4 has `sendonly` and `inactive`, RFC 2543 had 0.0.0.0; either side may hold.
 #[test]
 fn hold_has_four_forms() {
     let form = |attribute: &str, address: &str| {
@@ -148,7 +151,7 @@ const CRYPTO: &str = "a=crypto:1 AES_CM_256_HMAC_SHA1_80 inline:xx\r\n\
 #[test]
 fn keys_are_chosen_among_those_offered() {
     let secure = format!("{}{CRYPTO}", SIPP.replace("RTP/AVP", "RTP/SAVP"));
-    let Answer { description, negotiated } = answered(&secure);
+    let SdpAnswer { description, negotiated } = answered(&secure);
     let (send, receive) = negotiated.srtp.unwrap();
     assert_eq!((send.tag, send.key, receive.tag), (3, [7; 30], 3));
     assert_ne!(receive.key, send.key);
@@ -167,18 +170,18 @@ fn keys_are_chosen_among_those_offered() {
 }
 
 #[test]
-fn what_cannot_be_agreed_says_why() {
-    let told = |text: &str| {
+fn refused_offers_give_the_reason() {
+    let refusal_of = |text: &str| {
         let refusal = answer(&parse(text), &local(&CODECS)).unwrap_err();
         (refusal.warning(), refusal.to_string())
     };
-    let (code, text) = told(&SIPP.replace("RTP/AVP 8", "RTP/AVP 18 4"));
+    let (code, text) = refusal_of(&SIPP.replace("RTP/AVP 8", "RTP/AVP 18 4"));
     assert_eq!((code, text.as_str()), (305, "expected PCMU, PCMA, G722 or opus as allowed here, found 18 4"));
-    let (code, text) = told(&SIPP.replace("RTP/AVP", "UDP/TLS/RTP/SAVPF"));
+    let (code, text) = refusal_of(&SIPP.replace("RTP/AVP", "UDP/TLS/RTP/SAVPF"));
     assert_eq!((code, text.as_str()), (302, "expected RTP/AVP or RTP/SAVP, found UDP/TLS/RTP/SAVPF"));
-    assert_eq!(told(&SIPP.replace("audio 6000", "audio 0")).0, 304);
-    assert_eq!(told(&SIPP.replace("audio 6000", "video 6000")).0, 304);
-    assert_eq!(told("v=0\r\n").0, 304);
+    assert_eq!(refusal_of(&SIPP.replace("audio 6000", "audio 0")).0, 304);
+    assert_eq!(refusal_of(&SIPP.replace("audio 6000", "video 6000")).0, 304);
+    assert_eq!(refusal_of("v=0\r\n").0, 304);
 }
 
 #[test]
@@ -202,6 +205,7 @@ fn an_offer_is_answered_by_its_peer_and_accepted() {
     }
 }
 
+/// RFC 3264 §6: an answer has a stream for each of the offer, of the same media type.
 #[test]
 fn answers_that_do_not_fit_are_refused() {
     let caller = local(&CODECS);
@@ -217,6 +221,7 @@ fn answers_that_do_not_fit_are_refused() {
     assert_eq!(accept(&offer(&secure), &parse(SIPP), &secure), Err(Refusal::Srtp));
 }
 
+/// RFC 3264 §8: the version of `o=` grows by one with each change, and no stream is ever removed.
 #[test]
 fn versions_count_changes_and_a_later_offer_keeps_its_streams() {
     let mut versions = Versions::default();
@@ -235,27 +240,30 @@ fn versions_count_changes_and_a_later_offer_keeps_its_streams() {
 }
 
 #[test]
-fn what_is_not_a_description_says_what_was_expected() {
-    let told = |text: &str| Description::parse(text.as_bytes()).unwrap_err().to_string();
+fn malformed_descriptions_name_the_expected_line() {
+    let error_of = |text: &str| Description::parse(text.as_bytes()).unwrap_err().to_string();
     let at = "session description, line ";
-    assert_eq!(told(""), format!("{at}1: expected a session description, found \"\""));
-    assert_eq!(told("v=1\r\n"), format!("{at}1: expected version 0, found \"1\""));
-    assert_eq!(told("v=0\r\nhello\r\n"), format!("{at}2: expected a letter, = and a value, found \"hello\""));
-    assert_eq!(told("o=me\r\n"), format!("{at}1: expected user, id, version and address, found \"me\""));
+    assert_eq!(error_of(""), format!("{at}1: expected a session description, found \"\""));
+    assert_eq!(error_of("v=1\r\n"), format!("{at}1: expected version 0, found \"1\""));
     assert_eq!(
-        told("c=IN IP4 a b\r\nc=IN IP5 1.2.3.4"),
+        error_of("v=0\r\nhello\r\n"),
+        format!("{at}2: expected a letter, = and a value, found \"hello\"")
+    );
+    assert_eq!(error_of("o=me\r\n"), format!("{at}1: expected user, id, version and address, found \"me\""));
+    assert_eq!(
+        error_of("c=IN IP4 a b\r\nc=IN IP5 1.2.3.4"),
         format!("{at}2: expected IN IP4 or IN IP6 and an address, found \"IN IP5 1.2.3.4\"")
     );
     assert_eq!(
-        told("m=audio x RTP/AVP 0"),
+        error_of("m=audio x RTP/AVP 0"),
         format!("{at}1: expected media, port, protocol, formats, found \"audio x RTP/AVP 0\"")
     );
     assert_eq!(
-        told("m=audio 1 RTP/AVP"),
+        error_of("m=audio 1 RTP/AVP"),
         format!("{at}1: expected media, port, protocol, formats, found \"audio 1 RTP/AVP\"")
     );
-    assert!(told(&"m=audio 1 RTP/AVP 0\n".repeat(17)).contains("at most 16 media lines"));
-    assert!(told(&"x".repeat(70_000)).contains("at most 65535 bytes"));
+    assert!(error_of(&"m=audio 1 RTP/AVP 0\n".repeat(17)).contains("at most 16 media lines"));
+    assert!(error_of(&"x".repeat(70_000)).contains("at most 65535 bytes"));
 }
 
 proptest! {
@@ -264,7 +272,7 @@ proptest! {
         port in 1_u16.., version: u64, direction in 0_usize..4, ptime in prop::option::of(1_u32..200), mux: bool,
         numbers in prop::collection::vec(96_u8..128, 0..6), ip: std::net::IpAddr,
     ) {
-        let mut media = Media::new(Kind::Audio, port, "RTP/AVP");
+        let mut media = Media::new(MediaKind::Audio, port, "RTP/AVP");
         media.formats = vec!["0".to_owned()];
         for number in numbers {
             media.formats.push(number.to_string());

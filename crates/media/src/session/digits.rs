@@ -13,12 +13,16 @@ const DIGIT_GAP: u32 = 4;
 /// Digits that are sent as events, one after the other.
 #[derive(Default)]
 pub(super) struct DigitSender {
+    /// Digits that have not begun; at most [`crate::limits::DIGITS_OUT`].
     queue: VecDeque<Digit>,
+    /// The digit whose packets are being sent.
     sender: Option<EventSender>,
+    /// Ticks until the next digit may begin.
     gap: u32,
 }
 
 impl DigitSender {
+    /// Queues digits behind those that wait.
     pub(super) fn push(&mut self, digits: &[Digit]) {
         self.queue.extend(digits);
     }
@@ -28,6 +32,7 @@ impl DigitSender {
         self.queue.len()
     }
 
+    /// True from the first packet of a digit to the last of its end packets.
     pub(super) fn is_sending(&self) -> bool {
         self.sender.is_some()
     }
@@ -39,10 +44,12 @@ impl DigitSender {
         pauses
     }
 
+    /// The next digit that has not begun.
     pub(super) fn pop(&mut self) -> Option<Digit> {
         self.queue.pop_front()
     }
 
+    /// Begins a digit: its packets have the next numbers of the stream, and one timestamp.
     pub(super) fn start(&mut self, digit: Digit, options: EventOptions, stream: &RtpStream) {
         self.sender = Some(EventSender::new(digit, options, stream.ssrc, stream.sequence, stream.timestamp));
     }
@@ -68,7 +75,9 @@ impl DigitSender {
 /// Digits of the peer. Once an event came, tones are not listened for.
 pub(super) struct DigitReceiver {
     events: EventReceiver,
+    /// An event came: tones are ignored from then on.
     has_events: bool,
+    /// The detector of tones, while they count.
     in_band: Option<Box<DtmfDetector>>,
 }
 
@@ -78,20 +87,22 @@ impl DigitReceiver {
     }
 
     /// Listens for tones in sound of this rate, or no more.
-    pub(super) fn hear_tones(&mut self, rate: Option<u32>) {
+    pub(super) fn detect_tones(&mut self, rate: Option<u32>) {
         self.in_band = rate.map(|rate| Box::new(DtmfDetector::new(rate)));
     }
 
-    pub(super) fn hears_tones(&self) -> bool {
+    pub(super) fn detects_tones(&self) -> bool {
         self.in_band.is_some()
     }
 
+    /// A packet of telephone-event; the digit, with the first packet that shows it.
     pub(super) fn handle_event(&mut self, packet: &Packet<'_>) -> Option<Digit> {
         let digit = self.events.handle(packet);
         self.has_events |= digit.is_some();
         digit
     }
 
+    /// A frame of sound. Ignored once an event came: a gateway may send both forms of a digit.
     pub(super) fn handle_samples(&mut self, samples: &[i16], on_digit: impl FnMut(Digit)) {
         if !self.has_events
             && let Some(detector) = &mut self.in_band

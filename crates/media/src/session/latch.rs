@@ -10,13 +10,16 @@ const SILENT: Duration = Duration::from_secs(1);
 
 /// The relation of an address to a leg.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum SourceVerdict {
+    /// Media goes there already.
     Known,
     /// Media goes there from now on.
     Latched,
+    /// The packet is dropped.
     Stranger,
 }
 
+/// The address from which the peer sends, and the addresses that are believed to be the peer's.
 #[derive(Debug, Clone)]
 pub(super) struct Latch {
     /// The address in the SDP.
@@ -25,11 +28,14 @@ pub(super) struct Latch {
     trusted: Option<IpAddr>,
     /// The owner vouches for the address of the SDP: a media gateway of its configuration.
     is_vouched_for: bool,
+    /// The address of the peer's last accepted move.
     latched: Option<SocketAddr>,
+    /// The time of the last packet from there.
     last: Instant,
 }
 
 impl Latch {
+    /// Nothing came yet.
     pub(super) fn new(expected: Option<SocketAddr>, trusted: Option<IpAddr>) -> Latch {
         Latch { expected, trusted, is_vouched_for: false, latched: None, last: Instant::default() }
     }
@@ -39,6 +45,7 @@ impl Latch {
         self.trusted = Some(signalling);
     }
 
+    /// The owner believes the SDP, whatever the signalling's address is.
     pub(super) fn vouch(&mut self, is_vouched_for: bool) {
         self.is_vouched_for = is_vouched_for;
     }
@@ -55,19 +62,21 @@ impl Latch {
         self.latched.or_else(|| self.expected.filter(|expected| self.may_send_first_to(expected.ip())))
     }
 
+    /// True if media may go to the SDP's address before any came from there.
     fn may_send_first_to(&self, expected: IpAddr) -> bool {
         self.is_vouched_for || self.trusted.is_none_or(|trusted| trusted == expected)
     }
 
+    /// True once a packet of the peer came.
     pub(super) fn is_latched(&self) -> bool {
         self.latched.is_some()
     }
 
     /// A packet of a negotiated payload type came; `authentic`: by SRTP.
-    pub(super) fn handle(&mut self, now: Instant, source: SocketAddr, authentic: bool) -> Verdict {
+    pub(super) fn handle(&mut self, now: Instant, source: SocketAddr, authentic: bool) -> SourceVerdict {
         if self.latched == Some(source) {
             self.last = now;
-            return Verdict::Known;
+            return SourceVerdict::Known;
         }
         let is_believed = authentic
             || match self.latched {
@@ -81,11 +90,11 @@ impl Latch {
                 },
             };
         if !is_believed {
-            return Verdict::Stranger;
+            return SourceVerdict::Stranger;
         }
         self.latched = Some(source);
         self.last = now;
-        Verdict::Latched
+        SourceVerdict::Latched
     }
 
     /// A source is the peer if it has the address of the SDP or of the signalling, on any port. Any source

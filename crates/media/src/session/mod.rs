@@ -1,72 +1,78 @@
 //! One leg's media: packets in and events out, and on every tick of 20 ms at most one packet of RTP.
 //!
-//! A tick has two halves, so that legs feed each other without knowing each other: [`MediaSession::hear`] takes the frame
-//! that is due out of the jitter buffer, [`MediaSession::say`] sends one. Between them the owner passes what one leg heard to
-//! its peer, or to a conference. A leg alone uses [`MediaSession::tick`].
+//! A tick has two halves, so that legs feed each other without knowing each other: [`MediaSession::pull_frame`] takes the
+//! frame that is due out of the jitter buffer, [`MediaSession::send_frame`] sends one. Between them the owner passes the
+//! frame that one leg received to its peer, or to a conference. A leg alone uses [`MediaSession::tick`].
+//!
+//! [`MediaSession`] composes four parts: `media_peer` (the negotiated description, addresses, SRTP), `receive_path`,
+//! `send_path`, and the `sinks` that consume the sound.
 
 mod digits;
-mod hear;
 mod latch;
-pub(crate) mod outgoing;
+mod media_peer;
 mod playback;
+mod receive_path;
 mod received;
 mod recording;
-mod say;
 mod security;
+mod send_path;
 mod silence;
+mod sinks;
 mod stream;
 #[cfg(test)]
 mod tests;
+pub(crate) mod transcoder;
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use stdx::time::Instant;
 
-use self::digits::{DigitReceiver, DigitSender};
-use self::latch::Latch;
-use self::outgoing::Outgoing;
-use self::playback::Playback;
-use self::received::ReceivedAudio;
-use self::recording::Recording;
-use self::security::Security;
-use self::silence::Silence;
-use self::stream::RtpStream;
-use crate::codec::{Codec, Decoder, Error, PayloadType};
+use self::media_peer::MediaPeer;
+use self::receive_path::{Datagram, ReceivePath};
+use self::recording::{RatedSamples, Recording};
+use self::send_path::SendPath;
+use self::sinks::Sinks;
+use crate::codec::{Codec, Error};
 use crate::events::Digit;
-use crate::jitter::Counts;
-use crate::limits::{DIGITS_OUT, FRAME_MS};
+use crate::jitter::JitterCounts;
+use crate::limits::FRAME_MS;
 use crate::prompt::Prompt;
-use crate::quality::{Receiver, Summary};
+use crate::quality::Summary;
 use crate::sdp::Negotiated;
 use crate::speech::{SpeechDetector, SpeechEvent, SpeechOptions};
 
 /// The output of a leg.
-pub trait Outbox {
+pub trait MediaOutbox {
     /// Sends an RTP packet.
     fn rtp(&mut self, to: SocketAddr, packet: &[u8]);
     /// Sends an RTCP packet.
     fn rtcp(&mut self, to: SocketAddr, packet: &[u8]);
     /// Reports an event of the session.
-    fn event(&mut self, event: Event);
+    fn event(&mut self, event: MediaEvent);
     /// The next piece of the recording: at most 220 ms of samples at [`MediaSession::record_rate`], two channels interleaved where
     /// asked for.
     fn recorded(&mut self, _samples: &[i16]) {}
     /// A tapped leg's frame in both directions, the one at [`MediaSession::rate`], the other at that of the codec sent;
     /// empty where there was nothing.
-    fn tapped(&mut self, _heard: &[i16], _said: &[i16]) {}
+    fn tapped(&mut self, _received: &[i16], _sent: &[i16]) {}
 }
 
 /// An event of a leg.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Event {
+pub enum MediaEvent {
+    /// The peer pressed a key.
     Digit {
+        /// The key.
         digit: Digit,
+        /// The form in which it came.
         by: DigitSource,
     },
+    /// The speech detection, where it is on, has a result.
     Speech(SpeechEvent),
     /// A prompt came to its end by itself.
     PromptEnded {
+        /// [`PlayOptions::id`] of the prompt.
         id: u64,
     },
     /// The last digit given to [`MediaSession::send_digits`] is out.
@@ -89,6 +95,7 @@ pub enum DigitSource {
 /// The outcome of a datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DatagramOutcome {
+    /// It was processed.
     Taken,
     /// From an address that has no business here.
     Stranger,
@@ -101,15 +108,31 @@ pub enum DatagramOutcome {
 /// Datagrams that were not taken, by their outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct DroppedDatagrams {
+    /// Datagrams from an address that is not the peer's.
     pub strangers: u64,
+    /// Datagrams that are neither RTP nor RTCP, or not authentic.
     pub malformed: u64,
+    /// Packets of a payload type that was not negotiated.
     pub unknown: u64,
+}
+
+impl DroppedDatagrams {
+    fn count(&mut self, outcome: DatagramOutcome) {
+        match outcome {
+            DatagramOutcome::Taken => {}
+            DatagramOutcome::Stranger => self.strangers += 1,
+            DatagramOutcome::Malformed => self.malformed += 1,
+            DatagramOutcome::Unknown => self.unknown += 1,
+        }
+    }
 }
 
 /// Buffers that all legs of a thread share for the time of one call; a leg keeps only its own.
 #[derive(Default)]
 pub struct TickWork {
+    /// A datagram being decrypted or written.
     packet: Vec<u8>,
+    /// The payload of the frame being sent, or of a packet being decoded.
     payload: Vec<u8>,
     scratch: Scratch,
 }
@@ -124,18 +147,29 @@ pub(crate) struct Scratch {
 /// The source of the frame that a leg sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum FrameSource<'a> {
+    /// There is no frame in this tick.
     #[default]
     None,
     /// A frame as the peer's leg heard it: passed on as it is, or transcoded.
-    Payload { codec: Codec, payload: &'a [u8] },
+    Payload {
+        /// The codec of the payload.
+        codec: Codec,
+        /// The payload of one frame.
+        payload: &'a [u8],
+    },
     /// A frame of 20 ms at 8, 16 or 48 kHz.
-    Samples { rate: u32, samples: &'a [i16] },
+    Samples {
+        /// The sample rate, in Hz.
+        rate: u32,
+        /// The samples of one frame, one channel.
+        samples: &'a [i16],
+    },
 }
 
 /// The options for playing a prompt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PlayOptions {
-    /// Comes back in [`Event::PromptEnded`].
+    /// Comes back in [`MediaEvent::PromptEnded`].
     pub id: u64,
     /// Times; `None` until stopped.
     pub loops: Option<u32>,
@@ -161,80 +195,15 @@ pub enum RecordSource {
     Dual,
 }
 
-/// Frames on the way to a packet of more than one.
-#[derive(Default)]
-struct PendingFrames {
-    payload: Vec<u8>,
-    frames: u32,
-}
-
-impl PendingFrames {
-    fn clear(&mut self) {
-        self.payload.clear();
-        self.frames = 0;
-    }
-}
-
-/// The frame that was sent in this tick, decoded for recording and tap.
-#[derive(Default)]
-struct SentSamples {
-    samples: Vec<i16>,
-    decoder: Option<Decoder>,
-}
-
-impl SentSamples {
-    fn decode(&mut self, codec: Codec, payload: &[u8]) {
-        if self.decoder.is_none() {
-            self.decoder = Decoder::new(codec).ok();
-        }
-        if let Some(decoder) = &mut self.decoder {
-            // The payload was encoded here, so it decodes.
-            let _ = decoder.decode(payload, &mut self.samples);
-        }
-    }
-}
-
-/// The receivers of a leg's sound.
-#[derive(Default)]
-struct Sinks {
-    speech: Option<SpeechDetector>,
-    recording: Option<Recording>,
-    is_tapped: bool,
-    is_listened: bool,
-    is_mixed: bool,
-    is_muted: bool,
-}
-
-impl Sinks {
-    fn need_samples(&self) -> bool {
-        self.is_mixed || self.is_tapped || self.speech.is_some() || self.recording.is_some()
-    }
-
-    /// True if the frames that are sent are wanted, too.
-    fn want_sent(&self) -> bool {
-        let source = self.recording.as_ref().map(|recording| recording.source);
-        self.is_tapped || matches!(source, Some(RecordSource::Both | RecordSource::Dual))
-    }
-}
-
 /// The media of one leg.
 pub struct MediaSession {
-    negotiated: Negotiated,
-    security: Security,
-    latch: Latch,
-    silence: Silence,
-    dropped: DroppedDatagrams,
-    // Sending.
-    stream: RtpStream,
-    outgoing: Outgoing,
-    pending: PendingFrames,
-    playback: Playback,
-    digit_sender: DigitSender,
-    sent: SentSamples,
-    // Reception.
-    receiver: Box<Receiver>,
-    received: ReceivedAudio,
-    digit_receiver: DigitReceiver,
+    /// The other end: description, addresses, keys.
+    peer: MediaPeer,
+    /// The stream that goes out.
+    send: SendPath,
+    /// The stream that comes in.
+    receive: ReceivePath,
+    /// The consumers of the sound.
     sinks: Sinks,
 }
 
@@ -245,128 +214,95 @@ impl MediaSession {
     pub fn new(negotiated: Negotiated, seed: u64, trusted: Option<IpAddr>) -> Result<MediaSession, Error> {
         let incoming = negotiated.audio;
         let mut session = MediaSession {
-            security: Security::new(&negotiated),
-            latch: Latch::new(negotiated.remote, trusted),
-            silence: Silence::default(),
-            dropped: DroppedDatagrams::default(),
-            stream: RtpStream::new(seed),
-            outgoing: Outgoing::new(incoming.codec)?,
-            pending: PendingFrames::default(),
-            playback: Playback::default(),
-            digit_sender: DigitSender::default(),
-            sent: SentSamples::default(),
-            receiver: Box::new(
-                Receiver::with_clock_rate(incoming.codec, incoming.clock_rate).without_sound(),
-            ),
-            received: ReceivedAudio::new(incoming),
-            digit_receiver: DigitReceiver::new(),
+            send: SendPath::new(incoming.codec, seed)?,
+            receive: ReceivePath::new(incoming),
             sinks: Sinks::default(),
-            negotiated,
+            peer: MediaPeer::new(negotiated, trusted),
         };
-        session.hear_tones(session.negotiated.receive_events.is_empty());
+        session.detect_tones(session.peer.negotiated.receive_events.is_empty());
         Ok(session)
     }
 
     /// Takes the result of a re-offer. The stream goes on with its SSRC and numbers; a prompt goes on too, transcoded if need be.
     pub fn renegotiate(&mut self, negotiated: Negotiated) -> Result<(), Error> {
-        if negotiated.audio.codec != self.negotiated.audio.codec {
-            self.outgoing = Outgoing::new(negotiated.audio.codec)?;
-            self.pending.clear();
-            self.sent.decoder = None;
-            self.incoming(negotiated.audio);
+        if negotiated.audio.codec != self.peer.negotiated.audio.codec {
+            self.send.change_codec(negotiated.audio.codec)?;
+            self.sinks.change_sent_codec();
+            self.receive.change(negotiated.audio);
         }
-        self.security.renegotiate(&negotiated);
-        if negotiated.remote != self.negotiated.remote {
-            self.latch.expect(negotiated.remote);
-        }
-        self.negotiated = negotiated;
-        if self.digit_receiver.hears_tones() || self.negotiated.receive_events.is_empty() {
-            self.hear_tones(true);
+        self.peer.renegotiate(negotiated);
+        if self.receive.detects_tones() || self.peer.negotiated.receive_events.is_empty() {
+            self.detect_tones(true);
         }
         Ok(())
     }
 
     /// The address that the signalling comes from, where it was not known at the start: media may go there first.
     pub fn trust_signalling(&mut self, address: IpAddr) {
-        self.latch.trust(address);
+        self.peer.latch.trust(address);
     }
 
     /// True if media may go to the SDP's address before any came from there, although the signalling comes from another:
     /// for media gateways that the operator has named.
     pub fn trust_description(&mut self, is_trusted: bool) {
-        self.latch.vouch(is_trusted);
+        self.peer.latch.vouch(is_trusted);
     }
 
-    /// Reports [`Event::NoMedia`] once nothing came for so long; `None`: never.
+    /// Reports [`MediaEvent::NoMedia`] once nothing came for so long; `None`: never.
     pub fn limit_silence(&mut self, limit: Option<Duration>) {
-        self.silence.limit(limit);
-    }
-
-    /// Another codec comes in.
-    fn incoming(&mut self, one: PayloadType) {
-        self.received.change(one);
-        self.hear_tones(self.digit_receiver.hears_tones());
+        self.receive.silence.limit(limit);
     }
 
     /// The result of the last offer and answer.
     pub fn negotiated(&self) -> &Negotiated {
-        &self.negotiated
+        &self.peer.negotiated
     }
 
     /// The synchronization source of the packets sent.
     pub fn ssrc(&self) -> u32 {
-        self.stream.ssrc
+        self.send.stream.ssrc
     }
 
     /// The sample rate of the received sound, in Hz.
     pub fn rate(&self) -> u32 {
-        self.received.rate()
+        self.receive.audio.rate()
     }
 
     /// Plays from the next tick on, instead of the current prompt: that one's id and position.
     pub fn play(&mut self, prompt: Prompt, options: PlayOptions) -> Option<(u64, u64)> {
         let stopped = self.stop();
-        self.playback.play(prompt, options);
+        self.send.playback.play(prompt, options);
         stopped
     }
 
     /// Nothing of the prompt is sent any more: its id, and its position in milliseconds.
     pub fn stop(&mut self) -> Option<(u64, u64)> {
-        // Frames that wait for more of them in one packet are of the prompt, too.
-        self.pending.clear();
-        self.playback.stop()
+        self.send.stop()
     }
 
     /// True while a prompt is played.
     pub fn is_playing(&self) -> bool {
-        self.playback.is_playing()
+        self.send.playback.is_playing()
     }
 
     /// Silence is sent where there is nothing to say, for peers that take a pause for a dead line. Without it nothing is.
     pub fn send_silence(&mut self, on: bool) -> Result<(), Error> {
-        let fill = if on { Some(Prompt::pause(self.negotiated.audio.codec, FRAME_MS)?) } else { None };
-        self.playback.set_fill(fill);
+        let codec = self.peer.negotiated.audio.codec;
+        let fill = if on { Some(Prompt::pause(codec, FRAME_MS)?) } else { None };
+        self.send.playback.set_fill(fill);
         Ok(())
     }
 
     /// As events, or as tones when the peer takes none, before whatever else there is to say. `false`, and nothing is
     /// sent, when more than 64 would wait.
     pub fn send_digits(&mut self, digits: &[Digit]) -> Result<bool, Error> {
-        if self.digit_sender.len() + digits.len() > DIGITS_OUT || self.playback.has_tones() {
-            return Ok(false);
-        }
-        if self.negotiated.events.is_some() {
-            self.digit_sender.push(digits);
-        } else if !digits.is_empty() {
-            let prompt = Prompt::digits(self.negotiated.audio.codec, digits, say::DIGIT_MS)?;
-            self.playback.play_tones(prompt);
-        }
-        Ok(true)
+        self.send.queue_digits(&self.peer.negotiated, digits)
     }
 
-    /// Digits in the sound. On from the start where no events were negotiated; once an event came, they are not listened for.
-    pub fn hear_tones(&mut self, on: bool) {
-        self.digit_receiver.hear_tones(on.then_some(self.received.rate()));
+    /// Detects digits in the sound. On from the start where no events were negotiated; once an event came, tones are
+    /// ignored.
+    pub fn detect_tones(&mut self, on: bool) {
+        self.receive.detect_tones(on);
     }
 
     /// Speech and silence from now on, or no more.
@@ -374,18 +310,18 @@ impl MediaSession {
         self.sinks.speech = options.map(SpeechDetector::new);
     }
 
-    /// From the next tick on.
+    /// Records from the next tick on; the samples go to [`MediaOutbox::recorded`].
     pub fn record(&mut self, source: RecordSource) {
         self.sinks.recording = Some(Recording::new(source, self.rate()));
     }
 
-    /// The rate of the samples of [`Outbox::recorded`], in Hz: that of the codec when the recording began.
+    /// The rate of the samples of [`MediaOutbox::recorded`], in Hz: that of the codec when the recording began.
     pub fn record_rate(&self) -> Option<u32> {
         self.sinks.recording.as_ref().map(|recording| recording.rate)
     }
 
     /// The last piece goes to `out`.
-    pub fn stop_recording(&mut self, out: &mut impl Outbox) {
+    pub fn stop_recording(&mut self, out: &mut impl MediaOutbox) {
         if let Some(recording) = self.sinks.recording.take().filter(|recording| !recording.samples.is_empty())
         {
             out.recorded(&recording.samples);
@@ -397,12 +333,12 @@ impl MediaSession {
         self.sinks.is_tapped = on;
     }
 
-    /// True if [`MediaSession::heard`] is wanted: a bridge's leg.
+    /// True if [`MediaSession::received_frame`] is wanted: a bridge's leg.
     pub fn listen(&mut self, on: bool) {
         self.sinks.is_listened = on;
     }
 
-    /// True if [`MediaSession::heard_samples`] is wanted: a conference's leg.
+    /// True if [`MediaSession::received_samples`] is wanted: a conference's leg.
     pub fn listen_decoded(&mut self, on: bool) {
         self.sinks.is_mixed = on;
     }
@@ -412,73 +348,101 @@ impl MediaSession {
         self.sinks.is_muted = on;
     }
 
-    /// This tick's frame as it came, for a peer's [`MediaSession::say`].
-    pub fn heard(&self) -> FrameSource<'_> {
-        if self.received.payload.is_empty() {
+    /// A datagram from the leg's port, RTP or RTCP. Digits sent as events are told at once.
+    pub fn handle_packet(
+        &mut self,
+        now: Instant,
+        source: SocketAddr,
+        bytes: &[u8],
+        work: &mut TickWork,
+        out: &mut impl MediaOutbox,
+    ) -> DatagramOutcome {
+        let datagram = Datagram { now, source, bytes };
+        self.receive.handle_packet(&mut self.peer, &self.sinks, datagram, work, out)
+    }
+
+    /// The first half of a tick: the frame that is due, for every sink.
+    pub fn pull_frame(&mut self, now: Instant, work: &mut TickWork, out: &mut impl MediaOutbox) {
+        self.receive.pull_frame(now, &mut self.sinks, work, out);
+        // Keys and speech of a muted peer are still reported.
+        if self.sinks.is_muted {
+            self.receive.audio.mute();
+        }
+    }
+
+    /// This tick's frame as it came, for a peer's [`MediaSession::send_frame`].
+    pub fn received_frame(&self) -> FrameSource<'_> {
+        let audio = &self.receive.audio;
+        if audio.payload.is_empty() {
             return FrameSource::None;
         }
-        FrameSource::Payload { codec: self.received.incoming.codec, payload: &self.received.payload }
+        FrameSource::Payload { codec: audio.incoming.codec, payload: &audio.payload }
     }
 
     /// This tick's frame at [`MediaSession::rate`], losses concealed; empty when no sink wanted it decoded.
-    pub fn heard_samples(&self) -> &[i16] {
-        &self.received.samples
+    pub fn received_samples(&self) -> &[i16] {
+        &self.receive.audio.samples
     }
 
-    /// A leg alone.
-    pub fn tick(&mut self, now: Instant, work: &mut TickWork, out: &mut impl Outbox) {
-        self.hear(now, work, out);
-        self.say(now, FrameSource::None, work, out);
+    /// The second half of a tick. Digits go first, then tones and prompts, then the frames of the partner leg.
+    pub fn send_frame(
+        &mut self,
+        now: Instant,
+        feed: FrameSource<'_>,
+        work: &mut TickWork,
+        out: &mut impl MediaOutbox,
+    ) {
+        self.sinks.clear_sent();
+        self.send.send_frame(&mut self.peer, &mut self.sinks, feed, work, out);
+        let received = RatedSamples { rate: self.receive.audio.rate(), samples: &self.receive.audio.samples };
+        self.sinks.keep(received, self.peer.negotiated.audio.codec.sample_rate(), work, out);
+        if self.send.stream.is_report_due(now) {
+            self.receive.check_silence(now, &self.peer, out);
+            let blocks = self.receive.report_blocks(now);
+            self.send.report(now, blocks, &mut self.peer, work, out);
+        }
+    }
+
+    /// Both halves of a tick, for a leg alone.
+    pub fn tick(&mut self, now: Instant, work: &mut TickWork, out: &mut impl MediaOutbox) {
+        self.pull_frame(now, work, out);
+        self.send_frame(now, FrameSource::None, work, out);
+    }
+
+    /// The end of the stream: a BYE (RFC 3550 §6.6), and the last piece of a recording.
+    pub fn finish(&mut self, now: Instant, work: &mut TickWork, out: &mut impl MediaOutbox) {
+        self.stop_recording(out);
+        let blocks = self.receive.report_blocks(now);
+        self.send.finish(now, blocks, &mut self.peer, work, out);
     }
 
     /// The quality of the received stream.
     pub fn summary(&self) -> Summary {
-        self.receiver.summary()
+        self.receive.quality.summary()
     }
 
     /// The counts of the jitter buffer, which is there only while a sink wants the sound.
-    pub fn counts(&self) -> Counts {
-        self.received.counts()
+    pub fn counts(&self) -> JitterCounts {
+        self.receive.audio.counts()
     }
 
     /// The datagrams that were dropped, by reason.
     pub fn dropped(&self) -> DroppedDatagrams {
-        self.dropped
+        self.receive.dropped
     }
 
     /// Packets and bytes of payload sent.
     pub fn sent(&self) -> (u32, u32) {
-        (self.stream.packets, self.stream.bytes)
+        (self.send.stream.packets, self.send.stream.bytes)
     }
 
-    /// Where media goes now.
+    /// The address to which media goes now.
     pub fn remote(&self) -> Option<SocketAddr> {
-        self.latch.address()
-    }
-
-    fn needs_samples(&self) -> bool {
-        self.sinks.need_samples() || self.digit_receiver.hears_tones()
-    }
-
-    fn needs_audio(&self) -> bool {
-        self.sinks.is_listened || self.needs_samples()
-    }
-
-    #[cfg(test)]
-    fn frame(&self) -> usize {
-        self.received.frame()
+        self.peer.latch.address()
     }
 
     /// Bytes that the leg holds, codec states aside: itself and its heap.
     pub fn size(&self) -> usize {
-        size_of::<MediaSession>()
-            + size_of::<Receiver>()
-            + self.pending.payload.capacity()
-            + self.digit_sender.size()
-            + 2 * self.sent.samples.capacity()
-            + self.sinks.recording.as_ref().map_or(0, Recording::size)
-            + self.received.size()
-            + self.digit_receiver.size()
-            + self.outgoing.size()
+        size_of::<MediaSession>() + self.send.size() + self.receive.size() + self.sinks.size()
     }
 }

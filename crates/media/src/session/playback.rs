@@ -9,13 +9,18 @@ use crate::prompt::Prompt;
 #[derive(Default)]
 pub(super) struct Playback {
     prompt: Option<Playing>,
+    /// Digits as tones, before the prompt.
     tones: Option<Playing>,
+    /// One frame of silence.
     fill: Option<Prompt>,
 }
 
+/// A prompt with its position.
 struct Playing {
     prompt: Prompt,
+    /// The next frame.
     frame: usize,
+    /// Repetitions that are left; `None` until stopped.
     loops: Option<u32>,
     id: u64,
 }
@@ -35,6 +40,7 @@ pub(super) enum PlaybackFrame<'p> {
 }
 
 impl Playback {
+    /// Plays a prompt instead of the current one.
     pub(super) fn play(&mut self, prompt: Prompt, options: PlayOptions) {
         // Beyond its end is its end.
         let frame = usize::try_from(options.offset_ms / u64::from(FRAME_MS)).unwrap_or(usize::MAX);
@@ -51,6 +57,7 @@ impl Playback {
         self.prompt.is_some()
     }
 
+    /// Plays digits as tones; the prompt waits behind them.
     pub(super) fn play_tones(&mut self, prompt: Prompt) {
         self.tones = Some(Playing { prompt, frame: 0, loops: Some(1), id: 0 });
     }
@@ -59,14 +66,17 @@ impl Playback {
         self.tones.is_some()
     }
 
+    /// The frame for ticks in which nothing else is sent.
     pub(super) fn set_fill(&mut self, fill: Option<Prompt>) {
         self.fill = fill;
     }
 
+    /// This tick's frame of the tones.
     pub(super) fn next_tone(&mut self) -> PlaybackFrame<'_> {
         next_frame(&mut self.tones)
     }
 
+    /// This tick's frame of the prompt.
     pub(super) fn next_prompt(&mut self) -> PlaybackFrame<'_> {
         next_frame(&mut self.prompt)
     }
@@ -77,6 +87,7 @@ impl Playback {
     }
 }
 
+/// The next frame; a prompt that is over is removed and reported once.
 fn next_frame(playing: &mut Option<Playing>) -> PlaybackFrame<'_> {
     let next = playing.as_mut().map(|playing| (playing.next(), playing.id));
     if let Some((None, id)) = next {

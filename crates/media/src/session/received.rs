@@ -5,7 +5,7 @@ use stdx::time::Instant;
 use super::TickWork;
 use crate::codec::{Codec, Decoder, PayloadType};
 use crate::conceal::Concealer;
-use crate::jitter::{Clock, Counts, JitterBuffer, Pulled};
+use crate::jitter::{Clock, JitterBuffer, JitterCounts, Pulled};
 use crate::prompt::frame_samples;
 use crate::rtp::Packet;
 
@@ -16,9 +16,13 @@ const MIN_DELAY_MS: u32 = 40;
 pub(super) struct ReceivedAudio {
     /// The payload type that comes now.
     pub(super) incoming: PayloadType,
+    /// Made with the first packet that a sink wants, and dropped with the last sink.
     jitter: Option<Box<JitterBuffer>>,
-    jitter_counts: Counts,
+    /// The counts of the buffers before the current one.
+    jitter_counts: JitterCounts,
+    /// Made for the first frame that is decoded.
     decoder: Option<Decoder>,
+    /// Fills losses and pauses.
     concealer: Concealer,
     /// This tick's frame as it came.
     pub(super) payload: Vec<u8>,
@@ -29,11 +33,12 @@ pub(super) struct ReceivedAudio {
 }
 
 impl ReceivedAudio {
+    /// Nothing came yet; buffers are made with the first packet.
     pub(super) fn new(incoming: PayloadType) -> ReceivedAudio {
         ReceivedAudio {
             incoming,
             jitter: None,
-            jitter_counts: Counts::default(),
+            jitter_counts: JitterCounts::default(),
             decoder: None,
             concealer: Concealer::default(),
             payload: Vec::new(),
@@ -51,12 +56,13 @@ impl ReceivedAudio {
         self.jitter = None;
     }
 
+    /// True if packets were buffered since the last change.
     pub(super) fn is_buffered(&self) -> bool {
         self.jitter.is_some()
     }
 
     /// The figures of all jitter buffers that this stream has had.
-    pub(super) fn counts(&self) -> Counts {
+    pub(super) fn counts(&self) -> JitterCounts {
         self.jitter.as_ref().map_or(self.jitter_counts, |jitter| jitter.counts())
     }
 
@@ -70,10 +76,12 @@ impl ReceivedAudio {
         frame_samples(self.incoming.codec)
     }
 
+    /// Comfort noise (RFC 3389 §3): the level of the noise in the sender's pauses.
     pub(super) fn handle_noise(&mut self, payload: &[u8]) {
         self.concealer.handle_noise(payload);
     }
 
+    /// A packet of sound.
     pub(super) fn push(&mut self, now: Instant, packet: &Packet<'_>) {
         let bytewise = matches!(self.incoming.codec, Codec::Pcmu | Codec::Pcma | Codec::G722);
         let clock = Clock { rate: self.incoming.clock_rate, bytewise };

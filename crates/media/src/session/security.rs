@@ -8,7 +8,9 @@ use crate::srtp::{Context, CryptoLine};
 
 /// One direction: the attribute of the SDP that is in force and its state.
 struct KeyedSrtp {
+    /// The attribute in force, to notice a change.
     line: CryptoLine,
+    /// Its keys and packet indices.
     context: Context,
 }
 
@@ -31,6 +33,7 @@ impl KeyedSrtp {
     }
 }
 
+/// The contexts of both directions: SDES has a key for each (RFC 4568 §6.1).
 struct Directions {
     send: KeyedSrtp,
     receive: KeyedSrtp,
@@ -40,6 +43,7 @@ struct Directions {
 #[derive(Default)]
 pub(super) struct Security {
     directions: Option<Box<Directions>>,
+    /// The last offer and answer agreed on SRTP; the contexts stay while they do not.
     is_on: bool,
 }
 
@@ -66,6 +70,7 @@ impl Security {
         }
     }
 
+    /// True while SRTP is negotiated: packets that come are authentic.
     pub(super) fn is_on(&self) -> bool {
         self.is_on
     }

@@ -10,10 +10,12 @@ pub(super) struct Silence {
     limit: Option<Duration>,
     /// When the last packet came, or when waiting for one began.
     since: Option<Instant>,
+    /// This silence was reported; a packet begins another.
     is_reported: bool,
 }
 
 impl Silence {
+    /// The time after which a silence is reported; `None`: never.
     pub(super) fn limit(&mut self, limit: Option<Duration>) {
         self.limit = limit;
     }

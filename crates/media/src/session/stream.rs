@@ -15,13 +15,18 @@ const NTP_EPOCH: u64 = 2_208_988_800;
 /// The numbers of the stream that is sent.
 pub(super) struct RtpStream {
     pub(super) ssrc: u32,
+    /// The next packet's.
     pub(super) sequence: u16,
+    /// This tick's, in units of the codec's clock.
     pub(super) timestamp: u32,
     /// Packets and bytes of payload sent.
     pub(super) packets: u32,
     pub(super) bytes: u32,
+    /// `packets` at the last report: unchanged since then means a receiver's report.
     reported_packets: u32,
+    /// Not set before the first tick.
     next_report: Instant,
+    /// The last tick had a packet: the next one is without the marker.
     is_talking: bool,
 }
 
@@ -99,6 +104,7 @@ impl RtpStream {
         [self.sender_report(now, blocks), Report::Bye { sources: vec![self.ssrc], reason: None }]
     }
 
+    /// An SR of this moment (RFC 3550 §6.4.1).
     fn sender_report(&self, now: Instant, blocks: Vec<ReportBlock>) -> Report {
         let micros = now.as_micros();
         let fraction = ((micros % 1_000_000) << 32) / 1_000_000;

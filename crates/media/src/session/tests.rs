@@ -3,6 +3,8 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::codec::PayloadType;
+use crate::limits::DIGITS_OUT;
 use crate::pcap::{Capture, dtmf_capture};
 use crate::rtcp::{self, Report};
 use crate::rtp::{Header, Packet};
@@ -16,13 +18,13 @@ const CODECS: [Codec; 4] = [Codec::Pcmu, Codec::Pcma, Codec::G722, Codec::Opus];
 struct Out {
     rtp: Vec<(SocketAddr, Vec<u8>)>,
     rtcp: Vec<(SocketAddr, Vec<u8>)>,
-    events: Vec<Event>,
+    events: Vec<MediaEvent>,
     recorded: Vec<i16>,
     pieces: usize,
     tapped: (Vec<i16>, Vec<i16>),
 }
 
-impl Outbox for Out {
+impl MediaOutbox for Out {
     fn rtp(&mut self, to: SocketAddr, packet: &[u8]) {
         self.rtp.push((to, packet.to_vec()));
     }
@@ -31,7 +33,7 @@ impl Outbox for Out {
         self.rtcp.push((to, packet.to_vec()));
     }
 
-    fn event(&mut self, event: Event) {
+    fn event(&mut self, event: MediaEvent) {
         self.events.push(event);
     }
 
@@ -40,16 +42,17 @@ impl Outbox for Out {
         self.pieces += 1;
     }
 
-    fn tapped(&mut self, heard: &[i16], said: &[i16]) {
-        self.tapped.0.extend_from_slice(heard);
-        self.tapped.1.extend_from_slice(said);
+    fn tapped(&mut self, received: &[i16], sent_by_leg: &[i16]) {
+        self.tapped.0.extend_from_slice(received);
+        self.tapped.1.extend_from_slice(sent_by_leg);
     }
 }
 
 impl Out {
     fn digits(&self) -> String {
-        let digit =
-            |event: &Event| if let Event::Digit { digit, .. } = event { Some(digit.to_char()) } else { None };
+        let digit = |event: &MediaEvent| {
+            if let MediaEvent::Digit { digit, .. } = event { Some(digit.to_char()) } else { None }
+        };
         self.events.iter().filter_map(digit).collect()
     }
 
@@ -105,25 +108,31 @@ fn ticks(leg: &mut MediaSession, ticks: std::ops::Range<u64>, out: &mut Out) {
 
 /// One leg says, the other hears what `passes` of its packets.
 fn talk(
-    says: &mut MediaSession,
-    hears: &mut MediaSession,
+    sender: &mut MediaSession,
+    receiver: &mut MediaSession,
     count: u64,
     passes: impl Fn(usize) -> bool,
 ) -> (Out, Out) {
-    let (mut said, mut heard, mut work, mut sent) = (Out::default(), Out::default(), TickWork::default(), 0);
+    let (mut sent_by_leg, mut received, mut work, mut sent) =
+        (Out::default(), Out::default(), TickWork::default(), 0);
     for tick in 0..count {
-        says.tick(time(20 * tick), &mut work, &mut said);
-        for (_, bytes) in &said.rtp[sent..] {
+        sender.tick(time(20 * tick), &mut work, &mut sent_by_leg);
+        for (_, bytes) in &sent_by_leg.rtp[sent..] {
             if passes(sent) {
-                let handled =
-                    hears.handle_packet(time(20 * tick + 5), address(PEER), bytes, &mut work, &mut heard);
+                let handled = receiver.handle_packet(
+                    time(20 * tick + 5),
+                    address(PEER),
+                    bytes,
+                    &mut work,
+                    &mut received,
+                );
                 assert_eq!(handled, DatagramOutcome::Taken);
             }
             sent += 1;
         }
-        hears.tick(time(20 * tick + 10), &mut work, &mut heard);
+        receiver.tick(time(20 * tick + 10), &mut work, &mut received);
     }
-    (said, heard)
+    (sent_by_leg, received)
 }
 
 /// The level of a frequency and of all else, in samples.
@@ -144,7 +153,7 @@ fn tone_prompt(codec: Codec, ms: u32) -> Prompt {
 }
 
 #[test]
-fn a_prompt_is_a_packet_a_tick_and_tells_its_end() {
+fn a_prompt_is_a_packet_a_tick_and_reports_its_end() {
     for codec in CODECS {
         let (mut leg, mut out) = (leg(codec), Out::default());
         let prompt = tone_prompt(codec, 100);
@@ -159,7 +168,7 @@ fn a_prompt_is_a_packet_a_tick_and_tells_its_end() {
             assert_eq!((header.marker, header.ssrc), (index == 0, 0x1234_5678));
             assert_eq!(Packet::parse(&out.rtp[index].1).unwrap().payload(), prompt.frame(index % 5).unwrap());
         }
-        assert_eq!(out.events, [Event::PromptEnded { id: 7 }]);
+        assert_eq!(out.events, [MediaEvent::PromptEnded { id: 7 }]);
         assert!(!leg.is_playing());
     }
 }
@@ -179,7 +188,7 @@ fn a_prompt_stops_within_a_frame_and_begins_anywhere() {
     leg.play(prompt.clone(), PlayOptions::once(2));
     assert_eq!(leg.play(prompt, PlayOptions { offset_ms: u64::MAX, ..PlayOptions::once(3) }), Some((2, 0)));
     ticks(&mut leg, 10..11, &mut out);
-    assert_eq!(out.events, [Event::PromptEnded { id: 3 }]);
+    assert_eq!(out.events, [MediaEvent::PromptEnded { id: 3 }]);
     leg.send_silence(true).unwrap();
     ticks(&mut leg, 11..12, &mut out);
     let (first, last) = (out.headers()[0], out.headers()[5]);
@@ -187,6 +196,7 @@ fn a_prompt_stops_within_a_frame_and_begins_anywhere() {
     assert!(last.marker && out.rtp[5].1[12..] == [0xd5; 160]);
 }
 
+/// RFC 4733 §2.5.1.4: the end packet is sent three times, so any one packet may be lost.
 #[test]
 fn digits_go_through_as_events_whatever_is_lost() {
     let digits: Vec<Digit> = "15#5".chars().filter_map(Digit::from_char).collect();
@@ -195,16 +205,22 @@ fn digits_go_through_as_events_whatever_is_lost() {
         let patterns: [fn(usize) -> bool; 4] =
             [|_| true, |at| at % 7 < 4, |at| at % 7 >= 4, |at| at % 7 == 1];
         for (index, passes) in patterns.into_iter().enumerate() {
-            let (mut says, mut hears) = (leg(codec), leg(codec));
-            says.play(tone_prompt(codec, 5_000), PlayOptions::once(1));
-            assert_eq!(says.send_digits(&digits), Ok(true));
+            let (mut sender, mut receiver) = (leg(codec), leg(codec));
+            sender.play(tone_prompt(codec, 5_000), PlayOptions::once(1));
+            assert_eq!(sender.send_digits(&digits), Ok(true));
             // Sound between the digits shares the numbers, not the count.
-            says.stop();
-            let (said, heard) = talk(&mut says, &mut hears, 60, passes);
-            assert_eq!(heard.digits(), "15#5", "{codec:?} {index}");
-            assert_eq!((said.rtp.len(), said.events.as_slice()), (28, &[Event::DigitsSent][..]));
+            sender.stop();
+            let (sent_by_leg, received) = talk(&mut sender, &mut receiver, 60, passes);
+            assert_eq!(received.digits(), "15#5", "{codec:?} {index}");
+            assert_eq!(
+                (sent_by_leg.rtp.len(), sent_by_leg.events.as_slice()),
+                (28, &[MediaEvent::DigitsSent][..])
+            );
             assert!(
-                heard.events.iter().all(|event| !matches!(event, Event::Digit { by: DigitSource::Tone, .. }))
+                received
+                    .events
+                    .iter()
+                    .all(|event| !matches!(event, MediaEvent::Digit { by: DigitSource::Tone, .. }))
             );
         }
     }
@@ -212,6 +228,7 @@ fn digits_go_through_as_events_whatever_is_lost() {
     assert_eq!(full.send_digits(&[Digit::STAR; DIGITS_OUT + 1]), Ok(false));
 }
 
+/// Events and sound share the sequence numbers of one stream: a gap would count as loss.
 #[test]
 fn the_prompt_goes_on_behind_digits_with_one_row_of_numbers() {
     let (mut leg, mut out) = (leg(Codec::Pcmu), Out::default());
@@ -227,27 +244,28 @@ fn the_prompt_goes_on_behind_digits_with_one_row_of_numbers() {
     assert_eq!(headers[7].timestamp.wrapping_sub(headers[0].timestamp), 7 * 160);
 }
 
+/// Without telephone-event in the answer, digits can only be sent as sound.
 #[test]
 fn digits_go_as_tones_where_events_were_not_negotiated() {
     let digits: Vec<Digit> = "0*9".chars().filter_map(Digit::from_char).collect();
     for codec in CODECS {
         let new = || MediaSession::new(negotiated(codec, false), 1, None).unwrap();
-        let (mut says, mut hears) = (new(), new());
-        assert_eq!(says.send_digits(&digits), Ok(true));
-        let (said, heard) = talk(&mut says, &mut hears, 50, |at| at != 6);
-        assert_eq!(heard.digits(), "0*9", "{codec:?}");
-        assert!(said.events.contains(&Event::DigitsSent));
-        assert!(heard.events.contains(&Event::Digit { digit: digits[0], by: DigitSource::Tone }));
+        let (mut sender, mut receiver) = (new(), new());
+        assert_eq!(sender.send_digits(&digits), Ok(true));
+        let (sent_by_leg, received) = talk(&mut sender, &mut receiver, 50, |at| at != 6);
+        assert_eq!(received.digits(), "0*9", "{codec:?}");
+        assert!(sent_by_leg.events.contains(&MediaEvent::DigitsSent));
+        assert!(received.events.contains(&MediaEvent::Digit { digit: digits[0], by: DigitSource::Tone }));
     }
     // Asked for beside events, until the first event comes.
-    let (mut says, mut hears) = (leg(Codec::Pcma), leg(Codec::Pcma));
-    hears.hear_tones(true);
-    says.play(Prompt::digits(Codec::Pcma, &digits, 100).unwrap(), PlayOptions::once(1));
-    assert_eq!(talk(&mut says, &mut hears, 40, |_| true).1.digits(), "0*9");
-    says.send_digits(&digits[..1]).unwrap();
-    assert_eq!(talk(&mut says, &mut hears, 40, |_| true).1.digits(), "0");
-    says.play(Prompt::digits(Codec::Pcma, &digits, 100).unwrap(), PlayOptions::once(1));
-    assert_eq!(talk(&mut says, &mut hears, 40, |_| true).1.digits(), "");
+    let (mut sender, mut receiver) = (leg(Codec::Pcma), leg(Codec::Pcma));
+    receiver.detect_tones(true);
+    sender.play(Prompt::digits(Codec::Pcma, &digits, 100).unwrap(), PlayOptions::once(1));
+    assert_eq!(talk(&mut sender, &mut receiver, 40, |_| true).1.digits(), "0*9");
+    sender.send_digits(&digits[..1]).unwrap();
+    assert_eq!(talk(&mut sender, &mut receiver, 40, |_| true).1.digits(), "0");
+    sender.play(Prompt::digits(Codec::Pcma, &digits, 100).unwrap(), PlayOptions::once(1));
+    assert_eq!(talk(&mut sender, &mut receiver, 40, |_| true).1.digits(), "");
 }
 
 #[test]
@@ -275,6 +293,7 @@ fn packet(payload_type: u8, sequence: u16) -> Vec<u8> {
     bytes
 }
 
+/// Symmetric RTP: another port of the latched address counts after a second of silence, another address never.
 #[test]
 fn strangers_are_dropped_and_counted_and_a_nat_is_followed() {
     let (mut out, mut work) = (Out::default(), TickWork::default());
@@ -299,21 +318,21 @@ fn strangers_are_dropped_and_counted_and_a_nat_is_followed() {
         DatagramOutcome::Malformed
     );
     assert_eq!(leg.dropped(), DroppedDatagrams { strangers: 5, malformed: 1, unknown: 1 });
-    let latched = ["127.0.0.9:7000", "127.0.0.9:7001"].map(|text| Event::Latched(address(text)));
+    let latched = ["127.0.0.9:7000", "127.0.0.9:7001"].map(|text| MediaEvent::Latched(address(text)));
     assert_eq!((out.events.as_slice(), leg.remote()), (&latched[..], Some(address("127.0.0.9:7001"))));
 }
 
 #[test]
-fn who_speaks_from_where_was_told_is_believed_before_its_neighbour() {
+fn the_address_of_the_sdp_is_believed_before_another_port_of_its_host() {
     let (mut out, mut work) = (Out::default(), TickWork::default());
     let mut leg = MediaSession::new(negotiated(Codec::Pcma, true), 1, None).unwrap();
-    let told = address(PEER);
-    let neighbour = SocketAddr::new(told.ip(), 1_234);
+    let described = address(PEER);
+    let neighbour = SocketAddr::new(described.ip(), 1_234);
     let mut from =
         |ms: u64, source| leg.handle_packet(time(ms), source, &packet(8, ms as u16), &mut work, &mut out);
-    assert_eq!((from(0, neighbour), from(1, told)), (DatagramOutcome::Taken, DatagramOutcome::Taken));
-    assert_eq!((from(2, neighbour), from(3, told)), (DatagramOutcome::Stranger, DatagramOutcome::Taken));
-    assert_eq!(leg.remote(), Some(told));
+    assert_eq!((from(0, neighbour), from(1, described)), (DatagramOutcome::Taken, DatagramOutcome::Taken));
+    assert_eq!((from(2, neighbour), from(3, described)), (DatagramOutcome::Stranger, DatagramOutcome::Taken));
+    assert_eq!(leg.remote(), Some(described));
 }
 
 /// A says to B, whose leg passes it to C's.
@@ -322,44 +341,44 @@ fn bridge(from: Codec, to: Codec, loses: fn(usize) -> bool) -> (Out, Out, Vec<i1
     b.listen(true);
     d.listen_decoded(true);
     a.play(tone_prompt(from, 2_000), PlayOptions::once(1));
-    let (mut said, mut passed, mut end, mut work) =
+    let (mut sent_by_leg, mut passed, mut end, mut work) =
         (Out::default(), Out::default(), Out::default(), TickWork::default());
-    let mut heard = Vec::new();
+    let mut received = Vec::new();
     for tick in 0..100 {
         let now = time(20 * tick);
-        let (before, passed_before) = (said.rtp.len(), passed.rtp.len());
-        a.tick(now, &mut work, &mut said);
-        for (at, (_, bytes)) in said.rtp.iter().enumerate().skip(before) {
+        let (before, passed_before) = (sent_by_leg.rtp.len(), passed.rtp.len());
+        a.tick(now, &mut work, &mut sent_by_leg);
+        for (at, (_, bytes)) in sent_by_leg.rtp.iter().enumerate().skip(before) {
             if !loses(at) {
                 b.handle_packet(now, address(PEER), bytes, &mut work, &mut end);
             }
         }
-        b.hear(now, &mut work, &mut end);
-        c.say(now, b.heard(), &mut work, &mut passed);
+        b.pull_frame(now, &mut work, &mut end);
+        c.send_frame(now, b.received_frame(), &mut work, &mut passed);
         for (_, bytes) in &passed.rtp[passed_before..] {
             d.handle_packet(now, address(PEER), bytes, &mut work, &mut end);
         }
-        d.hear(now, &mut work, &mut end);
-        heard.extend_from_slice(d.heard_samples());
+        d.pull_frame(now, &mut work, &mut end);
+        received.extend_from_slice(d.received_samples());
     }
-    (said, passed, heard)
+    (sent_by_leg, passed, received)
 }
 
 #[test]
 fn a_bridge_of_one_codec_passes_payloads_on_with_its_own_numbers() {
     for codec in CODECS {
-        let (said, passed, _) = bridge(codec, codec, |_| false);
+        let (sent_by_leg, passed, _) = bridge(codec, codec, |_| false);
         assert!(passed.rtp.len() >= 96, "{codec:?}");
         for (index, (_, bytes)) in passed.rtp.iter().enumerate() {
-            assert_eq!(bytes[12..], said.rtp[index].1[12..]);
+            assert_eq!(bytes[12..], sent_by_leg.rtp[index].1[12..]);
         }
         let headers = passed.headers();
         assert!(headers.iter().zip(&headers[1..]).all(|(one, next)| next.sequence == one.sequence + 1));
         // A loss stays one: the listener conceals it.
-        let (_, passed, heard) = bridge(codec, codec, |at| at == 50);
+        let (_, passed, received) = bridge(codec, codec, |at| at == 50);
         assert!(passed.rtp.len() >= 95);
         let rate = codec.sample_rate();
-        let half = &heard[heard.len() / 4..heard.len() / 4 * 3];
+        let half = &received[received.len() / 4..received.len() / 4 * 3];
         let (level, other) = levels(half, rate, 500.0);
         assert!(level > 7_000.0 && other < 2_000.0, "{codec:?}: {level} {other}");
     }
@@ -369,10 +388,10 @@ fn a_bridge_of_one_codec_passes_payloads_on_with_its_own_numbers() {
 fn a_bridge_of_two_codecs_transcodes_both_ways() {
     for from in CODECS {
         for to in CODECS.into_iter().filter(|to| *to != from) {
-            let (_, passed, heard) = bridge(from, to, |_| false);
+            let (_, passed, received) = bridge(from, to, |_| false);
             assert!(passed.headers().iter().all(|header| header.payload_type == payload_type(to).number));
             let rate = to.sample_rate();
-            let half = &heard[heard.len() / 4..heard.len() / 4 * 3];
+            let half = &received[received.len() / 4..received.len() / 4 * 3];
             let (level, other) = levels(half, rate, 500.0);
             let snr = 20.0 * (level / 2_f64.sqrt() / other).log10();
             assert!(
@@ -384,26 +403,26 @@ fn a_bridge_of_two_codecs_transcodes_both_ways() {
 }
 
 #[test]
-fn recordings_have_what_was_heard_and_said_in_bounded_pieces() {
+fn recordings_have_both_directions_in_bounded_pieces() {
     for (source, channels) in [(RecordSource::Received, 1), (RecordSource::Both, 1), (RecordSource::Dual, 2)]
     {
-        let (mut says, mut hears) = (leg(Codec::Pcma), leg(Codec::Pcma));
-        says.play(tone_prompt(Codec::Pcma, 3_000), PlayOptions::once(1));
+        let (mut sender, mut receiver) = (leg(Codec::Pcma), leg(Codec::Pcma));
+        sender.play(tone_prompt(Codec::Pcma, 3_000), PlayOptions::once(1));
         let other = Prompt::encode(Codec::Pcma, &tone(900.0, 4_000, 8_000, 3_000), 8_000).unwrap();
-        hears.play(other, PlayOptions::once(1));
-        hears.record(source);
-        let (_, mut out) = talk(&mut says, &mut hears, 105, |_| true);
+        receiver.play(other, PlayOptions::once(1));
+        receiver.record(source);
+        let (_, mut out) = talk(&mut sender, &mut receiver, 105, |_| true);
         assert_eq!((out.pieces, out.recorded.len()), (10, 10 * 1_600 * channels), "{source:?}");
-        hears.stop_recording(&mut out);
-        hears.stop_recording(&mut out);
+        receiver.stop_recording(&mut out);
+        receiver.stop_recording(&mut out);
         assert_eq!(out.recorded.len(), 105 * 160 * channels);
         let left: Vec<i16> = out.recorded.iter().step_by(channels).copied().collect();
         let right: Vec<i16> = out.recorded.iter().skip(channels - 1).step_by(channels).copied().collect();
         let middle = 4_000..12_000;
-        let heard = levels(&left[middle.clone()], 8_000, 500.0).0;
-        let said = levels(&left[middle.clone()], 8_000, 900.0).0;
-        assert!(heard > 7_500.0, "{source:?} {heard}");
-        assert_eq!(said > 3_500.0, source == RecordSource::Both, "{source:?} {said}");
+        let received = levels(&left[middle.clone()], 8_000, 500.0).0;
+        let sent_by_leg = levels(&left[middle.clone()], 8_000, 900.0).0;
+        assert!(received > 7_500.0, "{source:?} {received}");
+        assert_eq!(sent_by_leg > 3_500.0, source == RecordSource::Both, "{source:?} {sent_by_leg}");
         if source == RecordSource::Dual {
             assert!(levels(&right[middle.clone()], 8_000, 900.0).0 > 3_500.0);
             assert!(levels(&right[middle], 8_000, 500.0).0 < 100.0);
@@ -412,31 +431,31 @@ fn recordings_have_what_was_heard_and_said_in_bounded_pieces() {
 }
 
 #[test]
-fn taps_have_both_directions_and_speech_is_told() {
-    let (mut says, mut hears) = (leg(Codec::G722), leg(Codec::G722));
-    says.play(tone_prompt(Codec::G722, 500), PlayOptions::once(1));
-    hears.play(tone_prompt(Codec::G722, 200), PlayOptions::once(1));
-    hears.tap(true);
-    hears.detect_speech(Some(SpeechOptions { silence_ms: 1_000, end_ms: 300 }));
-    let (_, out) = talk(&mut says, &mut hears, 100, |_| true);
+fn taps_have_both_directions_and_speech_is_reported() {
+    let (mut sender, mut receiver) = (leg(Codec::G722), leg(Codec::G722));
+    sender.play(tone_prompt(Codec::G722, 500), PlayOptions::once(1));
+    receiver.play(tone_prompt(Codec::G722, 200), PlayOptions::once(1));
+    receiver.tap(true);
+    receiver.detect_speech(Some(SpeechOptions { silence_ms: 1_000, end_ms: 300 }));
+    let (_, out) = talk(&mut sender, &mut receiver, 100, |_| true);
     assert_eq!((out.tapped.0.len(), out.tapped.1.len()), (100 * 320, 10 * 320));
-    let speech: Vec<_> = out.events.iter().filter(|event| matches!(event, Event::Speech(_))).collect();
+    let speech: Vec<_> = out.events.iter().filter(|event| matches!(event, MediaEvent::Speech(_))).collect();
     let expected = [
         SpeechEvent::Started,
         SpeechEvent::Ended { silence_ms: 300 },
         SpeechEvent::Silence { silence_ms: 1_000 },
     ];
-    assert_eq!(speech, expected.map(Event::Speech).iter().collect::<Vec<_>>());
+    assert_eq!(speech, expected.map(MediaEvent::Speech).iter().collect::<Vec<_>>());
     // Nothing at all comes: the timeout of a recording runs.
     let mut alone = leg(Codec::Pcma);
     alone.detect_speech(Some(SpeechOptions { silence_ms: 500, end_ms: 0 }));
     let mut out = Out::default();
     ticks(&mut alone, 0..30, &mut out);
-    assert_eq!(out.events, [Event::Speech(SpeechEvent::Silence { silence_ms: 500 })]);
+    assert_eq!(out.events, [MediaEvent::Speech(SpeechEvent::Silence { silence_ms: 500 })]);
 }
 
 #[test]
-fn srtp_protects_both_and_the_wrong_key_is_nobody() {
+fn srtp_protects_both_directions_and_a_wrong_key_is_malformed() {
     let line =
         |byte| CryptoLine { tag: 1, suite: Suite::AesCm128Sha1_80, key: [byte; 30], unencrypted: false };
     let with = |send, receive| {
@@ -444,21 +463,22 @@ fn srtp_protects_both_and_the_wrong_key_is_nobody() {
             Negotiated { srtp: Some((line(send), line(receive))), ..negotiated(Codec::Pcma, true) };
         MediaSession::new(negotiated, 9, None).unwrap()
     };
-    let (mut says, mut hears) = (with(1, 2), with(2, 1));
-    hears.record(RecordSource::Received);
-    says.play(tone_prompt(Codec::Pcma, 2_000), PlayOptions::once(1));
-    let (said, out) = talk(&mut says, &mut hears, 60, |_| true);
+    let (mut sender, mut receiver) = (with(1, 2), with(2, 1));
+    receiver.record(RecordSource::Received);
+    sender.play(tone_prompt(Codec::Pcma, 2_000), PlayOptions::once(1));
+    let (sent_by_leg, out) = talk(&mut sender, &mut receiver, 60, |_| true);
     assert!(levels(&out.recorded[1_600..8_000], 8_000, 500.0).0 > 7_500.0);
-    assert_eq!(said.rtp[0].1.len(), 12 + 160 + 10);
+    assert_eq!(sent_by_leg.rtp[0].1.len(), 12 + 160 + 10);
     let (mut work, mut out) = (TickWork::default(), Out::default());
-    let handled = with(2, 3).handle_packet(time(0), address(PEER), &said.rtp[0].1, &mut work, &mut out);
+    let handled =
+        with(2, 3).handle_packet(time(0), address(PEER), &sent_by_leg.rtp[0].1, &mut work, &mut out);
     assert_eq!((handled, out.events.len()), (DatagramOutcome::Malformed, 0));
-    says.finish(time(9_000), &mut work, &mut out);
+    sender.finish(time(9_000), &mut work, &mut out);
     assert!(
         rtcp::parse(&out.rtcp[0].1)
             .map_or(true, |all| !all.iter().any(|one| matches!(one, Report::Bye { .. })))
     );
-    let handled = hears.handle_packet(
+    let handled = receiver.handle_packet(
         time(9_001),
         address("127.0.0.2:6001"),
         &out.rtcp[0].1,
@@ -468,29 +488,30 @@ fn srtp_protects_both_and_the_wrong_key_is_nobody() {
     assert_eq!(handled, DatagramOutcome::Taken);
 }
 
+/// RFC 3550 §6.2 (interval), §6.6 (BYE).
 #[test]
 fn reports_go_out_every_five_seconds_and_a_bye_at_the_end() {
-    let (mut says, mut hears) = (leg(Codec::Pcma), leg(Codec::Pcma));
-    says.play(tone_prompt(Codec::Pcma, 1_000), PlayOptions { loops: None, ..PlayOptions::once(1) });
-    let (said, heard) = talk(&mut says, &mut hears, 1_000, |at| at % 10 != 5);
-    assert_eq!((said.rtcp.len(), heard.rtcp.len()), (4, 4));
-    assert_eq!(said.rtcp[0].0, address("127.0.0.2:6001"));
-    let Report::Sender { info, .. } = rtcp::parse(&said.rtcp[3].1).unwrap().remove(0) else {
+    let (mut sender, mut receiver) = (leg(Codec::Pcma), leg(Codec::Pcma));
+    sender.play(tone_prompt(Codec::Pcma, 1_000), PlayOptions { loops: None, ..PlayOptions::once(1) });
+    let (sent_by_leg, received) = talk(&mut sender, &mut receiver, 1_000, |at| at % 10 != 5);
+    assert_eq!((sent_by_leg.rtcp.len(), received.rtcp.len()), (4, 4));
+    assert_eq!(sent_by_leg.rtcp[0].0, address("127.0.0.2:6001"));
+    let Report::Sender { info, .. } = rtcp::parse(&sent_by_leg.rtcp[3].1).unwrap().remove(0) else {
         panic!("no SR")
     };
     assert!(info.packets > 800 && info.bytes == info.packets * 160);
     // This SSRC's first report is due after 4.896 s.
     assert_eq!(info.ntp >> 32, time(0).unix_seconds() + 2_208_988_800 + 19);
-    let Report::Receiver { blocks, .. } = rtcp::parse(&heard.rtcp[3].1).unwrap().remove(0) else {
+    let Report::Receiver { blocks, .. } = rtcp::parse(&received.rtcp[3].1).unwrap().remove(0) else {
         panic!("no RR")
     };
-    assert_eq!((blocks[0].ssrc, blocks[0].fraction_lost), (says.ssrc(), 25));
+    assert_eq!((blocks[0].ssrc, blocks[0].fraction_lost), (sender.ssrc(), 25));
     let (mut out, mut work) = (Out::default(), TickWork::default());
-    says.finish(time(30_000), &mut work, &mut out);
-    let bye = Report::Bye { sources: vec![says.ssrc()], reason: None };
+    sender.finish(time(30_000), &mut work, &mut out);
+    let bye = Report::Bye { sources: vec![sender.ssrc()], reason: None };
     assert!(rtcp::parse(&out.rtcp[0].1).unwrap().contains(&bye));
     // From a stranger it counts as one.
-    let handled = hears.handle_packet(
+    let handled = receiver.handle_packet(
         time(30_001),
         address("127.0.0.66:6001"),
         &out.rtcp[0].1,
@@ -500,6 +521,7 @@ fn reports_go_out_every_five_seconds_and_a_bye_at_the_end() {
     assert_eq!(handled, DatagramOutcome::Stranger);
 }
 
+/// RFC 3264 §8.4: the peer on hold hears nothing; the timestamp goes on, so that the pause has its length.
 #[test]
 fn a_held_leg_is_sent_nothing_and_goes_on_behind_it() {
     let (mut leg, mut out) = (leg(Codec::Pcma), Out::default());
@@ -526,27 +548,29 @@ fn a_held_leg_is_sent_nothing_and_goes_on_behind_it() {
     assert!(leg.renegotiate(negotiated(Codec::G729, true)).is_err());
 }
 
+/// RFC 3550 §5.1: the timestamp is that of the first octet in the packet.
 #[test]
 fn longer_packets_have_the_timestamp_of_their_first_frame() {
     for (ptime_ms, frames) in [(40, 2), (60, 3)] {
         let negotiated = Negotiated { ptime_ms, ..negotiated(Codec::Pcmu, true) };
-        let (mut says, mut hears) = (MediaSession::new(negotiated, 3, None).unwrap(), leg(Codec::Pcmu));
-        hears.record(RecordSource::Received);
-        says.play(tone_prompt(Codec::Pcmu, 500), PlayOptions::once(1));
-        let (said, mut out) = talk(&mut says, &mut hears, 40, |_| true);
-        let headers = said.headers();
+        let (mut sender, mut receiver) = (MediaSession::new(negotiated, 3, None).unwrap(), leg(Codec::Pcmu));
+        receiver.record(RecordSource::Received);
+        sender.play(tone_prompt(Codec::Pcmu, 500), PlayOptions::once(1));
+        let (sent_by_leg, mut out) = talk(&mut sender, &mut receiver, 40, |_| true);
+        let headers = sent_by_leg.headers();
         assert_eq!(headers.len(), 25_usize.div_ceil(frames));
         for (index, header) in headers.iter().enumerate() {
             let units = (index * frames * 160) as u32;
             assert_eq!(header.timestamp.wrapping_sub(headers[0].timestamp), units, "{ptime_ms}: {index}");
             let left = 25 - index * frames;
-            assert_eq!(said.rtp[index].1.len() - 12, left.min(frames) * 160);
+            assert_eq!(sent_by_leg.rtp[index].1.len() - 12, left.min(frames) * 160);
         }
-        hears.stop_recording(&mut out);
+        receiver.stop_recording(&mut out);
         assert!(levels(&out.recorded[1_600..4_000], 8_000, 500.0).0 > 7_500.0);
     }
 }
 
+/// A leg's memory does not grow with the length of its call.
 #[test]
 fn a_leg_is_small_and_grows_no_more() {
     let bridge = |leg: &mut MediaSession| leg.listen(true);
@@ -556,36 +580,37 @@ fn a_leg_is_small_and_grows_no_more() {
     type Case = (fn(&mut MediaSession), usize);
     let all: [Case; 3] = [(nothing, 2_048), (bridge, 5_120), (record, 16_384)];
     for (set, bound) in all {
-        let (mut says, mut hears) = (leg(Codec::Pcma), leg(Codec::Pcma));
-        set(&mut hears);
-        for one in [&mut says, &mut hears] {
+        let (mut sender, mut receiver) = (leg(Codec::Pcma), leg(Codec::Pcma));
+        set(&mut receiver);
+        for one in [&mut sender, &mut receiver] {
             one.play(tone_prompt(Codec::Pcma, 1_000), PlayOptions { loops: None, ..PlayOptions::once(1) });
         }
-        talk(&mut says, &mut hears, 100, |at| at % 10 != 5);
-        let size = hears.size();
-        talk(&mut says, &mut hears, 500, |at| at % 10 != 5);
-        assert_eq!(hears.size(), size);
+        talk(&mut sender, &mut receiver, 100, |at| at % 10 != 5);
+        let size = receiver.size();
+        talk(&mut sender, &mut receiver, 500, |at| at % 10 != 5);
+        assert_eq!(receiver.size(), size);
         assert!(size <= bound, "{size} of {bound}");
     }
 }
 
 #[test]
 fn a_recording_keeps_its_rate_when_the_codec_changes() {
-    let (mut says, mut hears) = (leg(Codec::Pcma), leg(Codec::Pcma));
-    hears.record(RecordSource::Both);
+    let (mut sender, mut receiver) = (leg(Codec::Pcma), leg(Codec::Pcma));
+    receiver.record(RecordSource::Both);
     let mut recorded = Vec::new();
     for codec in [Codec::Pcma, Codec::Opus, Codec::G722] {
-        says.renegotiate(negotiated(codec, true)).unwrap();
-        hears.renegotiate(negotiated(codec, true)).unwrap();
-        says.play(tone_prompt(codec, 2_000), PlayOptions::once(1));
-        let (_, out) = talk(&mut says, &mut hears, 100, |_| true);
-        assert_eq!((hears.record_rate(), hears.rate()), (Some(8_000), codec.sample_rate()));
+        sender.renegotiate(negotiated(codec, true)).unwrap();
+        receiver.renegotiate(negotiated(codec, true)).unwrap();
+        sender.play(tone_prompt(codec, 2_000), PlayOptions::once(1));
+        let (_, out) = talk(&mut sender, &mut receiver, 100, |_| true);
+        assert_eq!((receiver.record_rate(), receiver.rate()), (Some(8_000), codec.sample_rate()));
         assert!(levels(&out.recorded[8_000..14_000], 8_000, 500.0).0 > 7_000.0, "{codec:?}");
         recorded.extend(out.recorded);
     }
     assert_eq!(recorded.len(), 3 * 16_000);
 }
 
+/// RFC 4568 §6.1: each direction has a key of its own.
 #[test]
 fn a_new_key_of_the_peer_leaves_the_own_direction_alone() {
     let line =
@@ -594,15 +619,18 @@ fn a_new_key_of_the_peer_leaves_the_own_direction_alone() {
         srtp: Some((line(send), line(receive))),
         ..negotiated(Codec::Pcma, true)
     };
-    let mut says = MediaSession::new(with(1, 2), 9, None).unwrap();
-    let mut hears = MediaSession::new(with(2, 1), 9, None).unwrap();
-    says.send_silence(true).unwrap();
+    let mut sender = MediaSession::new(with(1, 2), 9, None).unwrap();
+    let mut receiver = MediaSession::new(with(2, 1), 9, None).unwrap();
+    sender.send_silence(true).unwrap();
     // Past the turn of the sequence number, which the key's owner counts.
-    talk(&mut says, &mut hears, 65_600, |_| true);
-    says.renegotiate(with(1, 3)).unwrap();
+    talk(&mut sender, &mut receiver, 65_600, |_| true);
+    sender.renegotiate(with(1, 3)).unwrap();
     // The listener's own receiving key is the same: its count of turns goes on, and so must the sender's.
-    talk(&mut says, &mut hears, 10, |_| true);
-    assert_eq!((says.dropped(), hears.dropped()), (DroppedDatagrams::default(), DroppedDatagrams::default()));
+    talk(&mut sender, &mut receiver, 10, |_| true);
+    assert_eq!(
+        (sender.dropped(), receiver.dropped()),
+        (DroppedDatagrams::default(), DroppedDatagrams::default())
+    );
 }
 
 /// A leg that is busy sending, and the packets of `ms` milliseconds.
@@ -612,6 +640,7 @@ fn sent(leg: &mut MediaSession, from_ms: u64, ms: u64) -> Out {
     out
 }
 
+/// An SDP may name any victim's address; media goes there only after a packet came from there.
 #[test]
 fn an_address_that_has_not_sent_gets_nothing_unless_it_is_the_signallings() {
     let victim = || negotiated(Codec::Pcma, true);
@@ -645,6 +674,7 @@ fn an_address_that_has_not_sent_gets_nothing_unless_it_is_the_signallings() {
     }
 }
 
+/// `a=rtcp` (RFC 3605) may name another host, which would receive reports that it never asked for.
 #[test]
 fn reports_go_where_the_sound_goes() {
     // The address of a=rtcp is another host's.
@@ -659,9 +689,10 @@ fn reports_go_where_the_sound_goes() {
     assert!(out.rtcp.iter().all(|(to, _)| to.ip() == address(PEER).ip()), "{:?}", out.rtcp);
 }
 
+/// RFC 3264 §8.4: a peer on hold need not send, so its silence means nothing.
 #[test]
 fn a_silence_over_the_limit_is_reported_once_and_not_on_hold() {
-    let silent = |out: Out| out.events.iter().filter(|event| matches!(event, Event::NoMedia(_))).count();
+    let silent = |out: Out| out.events.iter().filter(|event| matches!(event, MediaEvent::NoMedia(_))).count();
     let mut leg = leg(Codec::Pcma);
     leg.limit_silence(Some(Duration::from_secs(60)));
     assert_eq!(silent(sent(&mut leg, 0, 55_000)), 0);
@@ -730,53 +761,60 @@ fn a_stopped_prompt_leaves_nothing_behind_in_longer_packets() {
 #[test]
 fn digits_wait_while_the_leg_is_held() {
     let held = Negotiated { direction: crate::sdp::Direction::RecvOnly, ..negotiated(Codec::Pcma, true) };
-    let (mut says, mut hears) = (leg(Codec::Pcma), leg(Codec::Pcma));
-    says.renegotiate(held).unwrap();
-    says.send_digits(&[Digit::STAR, Digit::POUND]).unwrap();
-    let (said, heard) = talk(&mut says, &mut hears, 50, |_| true);
-    assert_eq!((said.rtp.len(), said.events.len(), heard.digits().as_str()), (0, 0, ""));
-    says.renegotiate(negotiated(Codec::Pcma, true)).unwrap();
-    assert_eq!(talk(&mut says, &mut hears, 50, |_| true).1.digits(), "*#");
+    let (mut sender, mut receiver) = (leg(Codec::Pcma), leg(Codec::Pcma));
+    sender.renegotiate(held).unwrap();
+    sender.send_digits(&[Digit::STAR, Digit::POUND]).unwrap();
+    let (sent_by_leg, received) = talk(&mut sender, &mut receiver, 50, |_| true);
+    assert_eq!((sent_by_leg.rtp.len(), sent_by_leg.events.len(), received.digits().as_str()), (0, 0, ""));
+    sender.renegotiate(negotiated(Codec::Pcma, true)).unwrap();
+    assert_eq!(talk(&mut sender, &mut receiver, 50, |_| true).1.digits(), "*#");
 }
 
+/// RFC 3264 §6.1: the sender may change the payload type without another offer.
 #[test]
 fn a_peer_may_change_among_the_codecs_it_offered() {
     let both = Negotiated {
         receive: vec![payload_type(Codec::Pcma), payload_type(Codec::G722)],
         ..negotiated(Codec::Pcma, true)
     };
-    let mut hears = MediaSession::new(both, 1, None).unwrap();
-    hears.listen_decoded(true);
+    let mut receiver = MediaSession::new(both, 1, None).unwrap();
+    receiver.listen_decoded(true);
     for codec in [Codec::Pcma, Codec::G722] {
-        let mut says = leg(codec);
-        says.play(tone_prompt(codec, 400), PlayOptions::once(1));
-        hears.tap(true);
-        let (_, out) = talk(&mut says, &mut hears, 15, |_| true);
+        let mut sender = leg(codec);
+        sender.play(tone_prompt(codec, 400), PlayOptions::once(1));
+        receiver.tap(true);
+        let (_, out) = talk(&mut sender, &mut receiver, 15, |_| true);
         let rate = codec.sample_rate();
-        assert_eq!((hears.rate(), hears.dropped().unknown), (rate, 0));
-        let heard = &out.tapped.0[out.tapped.0.len() - rate as usize / 5..];
-        assert!(levels(heard, rate, 500.0).0 > 7_500.0, "{codec:?}");
+        assert_eq!((receiver.rate(), receiver.dropped().unknown), (rate, 0));
+        let received = &out.tapped.0[out.tapped.0.len() - rate as usize / 5..];
+        assert!(levels(received, rate, 500.0).0 > 7_500.0, "{codec:?}");
     }
 }
 
+/// A muted participant of a conference can still press `*` to leave.
 #[test]
-fn nobody_hears_one_who_is_muted_but_his_keys_count() {
-    let (mut says, mut hears) = (leg(Codec::Pcma), leg(Codec::Pcma));
-    hears.listen(true);
-    hears.listen_decoded(true);
+fn a_muted_peer_is_silent_but_its_keys_count() {
+    let (mut sender, mut receiver) = (leg(Codec::Pcma), leg(Codec::Pcma));
+    receiver.listen(true);
+    receiver.listen_decoded(true);
     let mut level = |muted: bool| {
-        hears.mute(muted);
-        says.play(tone_prompt(Codec::Pcma, 400), PlayOptions::once(1));
-        says.send_digits(&[Digit::STAR]).unwrap();
-        let digits = talk(&mut says, &mut hears, 40, |_| true).1.digits();
-        says.play(tone_prompt(Codec::Pcma, 400), PlayOptions::once(2));
-        talk(&mut says, &mut hears, 10, |_| true);
-        (digits, crate::level::mean(hears.heard_samples()) > 0, hears.heard() != FrameSource::None)
+        receiver.mute(muted);
+        sender.play(tone_prompt(Codec::Pcma, 400), PlayOptions::once(1));
+        sender.send_digits(&[Digit::STAR]).unwrap();
+        let digits = talk(&mut sender, &mut receiver, 40, |_| true).1.digits();
+        sender.play(tone_prompt(Codec::Pcma, 400), PlayOptions::once(2));
+        talk(&mut sender, &mut receiver, 10, |_| true);
+        (
+            digits,
+            crate::level::mean(receiver.received_samples()) > 0,
+            receiver.received_frame() != FrameSource::None,
+        )
     };
     assert_eq!(level(false), ("*".into(), true, true));
     assert_eq!(level(true), ("*".into(), false, false));
 }
 
+/// RFC 3389 §3: the first octet is the level of the noise below 0 dBov.
 #[test]
 fn comfort_noise_is_heard_in_the_senders_pause() {
     let (mut leg, mut out, mut work) = (leg(Codec::Pcma), Out::default(), TickWork::default());
@@ -784,14 +822,14 @@ fn comfort_noise_is_heard_in_the_senders_pause() {
     let mut noise = Vec::new();
     Header { payload_type: 13, sequence: 1, ssrc: 5, ..Header::default() }.write(&[40], &mut noise);
     leg.tick(time(0), &mut work, &mut out);
-    assert_eq!(crate::level::mean(leg.heard_samples()), 0);
+    assert_eq!(crate::level::mean(leg.received_samples()), 0);
     assert_eq!(
         leg.handle_packet(time(10), address(PEER), &noise, &mut work, &mut out),
         DatagramOutcome::Taken
     );
     leg.tick(time(20), &mut work, &mut out);
     // 32768 at -40 dB, in mean magnitude of even noise.
-    let level = crate::level::mean(leg.heard_samples());
+    let level = crate::level::mean(leg.received_samples());
     assert!((250..320).contains(&level), "{level}");
 }
 
@@ -828,12 +866,12 @@ proptest! {
             let now = time(20 * tick as u64);
             handled += u64::from(leg.handle_packet(now, address(PEER), &bytes, &mut work, &mut out) != DatagramOutcome::Taken);
             leg.tick(now, &mut work, &mut out);
-            prop_assert_eq!(leg.heard_samples().len(), leg.frame());
+            prop_assert_eq!(leg.received_samples().len(), leg.receive.audio.frame());
         }
         let DroppedDatagrams { strangers, malformed, unknown } = leg.dropped();
         prop_assert_eq!(strangers + malformed + unknown, handled);
         leg.stop_recording(&mut out);
-        prop_assert_eq!(out.recorded.len(), packets.len() * leg.frame() * 2);
+        prop_assert_eq!(out.recorded.len(), packets.len() * leg.receive.audio.frame() * 2);
         prop_assert!(leg.size() < 120_000, "{}", leg.size());
     }
 }

@@ -7,7 +7,9 @@ use sha1::Sha1;
 
 use super::KEY_LEN;
 
+/// Bytes of the master salt and of the session salt: 112 bits (RFC 3711 §8.2).
 const SALT_LEN: usize = 14;
+/// Bytes of the session authentication key: 160 bits (RFC 3711 §5.2).
 const AUTH_LEN: usize = 20;
 
 /// The session keys of RTP or of RTCP.
@@ -53,6 +55,8 @@ impl Keys {
     }
 }
 
+/// The session keys of RTP or RTCP from the master key: label + 0 encrypts, + 1 authenticates, + 2 salts (RFC 3711
+/// §4.3).
 fn session(master: &[u8; KEY_LEN], label: u8) -> ([u8; 16], [u8; AUTH_LEN], [u8; SALT_LEN]) {
     let mut key = [0; 16];
     key.copy_from_slice(&master[..16]);

@@ -24,9 +24,13 @@ const MAX_SOURCES: usize = 64;
 /// RFC 4568 §6.2, and the two without a cipher that SIPp offers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Suite {
+    /// `AES_CM_128_HMAC_SHA1_80`: a tag of ten bytes.
     AesCm128Sha1_80,
+    /// `AES_CM_128_HMAC_SHA1_32`: a tag of four bytes, in RTCP of ten.
     AesCm128Sha1_32,
+    /// Authentication only, with a tag of ten bytes.
     NullSha1_80,
+    /// Authentication only, with a tag of four bytes.
     NullSha1_32,
 }
 
@@ -94,9 +98,11 @@ impl std::error::Error for Error {}
 /// One direction of a session. A packet is changed where it lies: the tag is added or taken off.
 pub struct Context {
     suite: Suite,
+    /// False under `UNENCRYPTED_SRTP`.
     encrypt_rtp: bool,
     rtp: Keys,
     rtcp: Keys,
+    /// Roll-over counters and replay windows by SSRC (RFC 3711 §3.2.3).
     sources: Vec<SrtpSource>,
 }
 

@@ -10,8 +10,11 @@ use super::{Context, KEY_LEN, Suite};
 /// `crypto:<tag> <suite> inline:<key> [parameters]`, as much of it as is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CryptoLine {
+    /// The number by which an answer refers to an offered line (RFC 4568 §5.1.2).
     pub tag: u32,
+    /// The cipher and the authentication.
     pub suite: Suite,
+    /// The master key and the master salt, one behind the other.
     pub key: [u8; KEY_LEN],
     /// `UNENCRYPTED_SRTP`.
     pub unencrypted: bool,

@@ -29,6 +29,7 @@ fn every_suite_comes_back() {
     }
 }
 
+/// RFC 3711 §3.3.1: the roll-over counter is not in the packet and takes part in its tag.
 #[test]
 fn the_roll_over_is_followed_and_needed() {
     let mut sender = Context::new(Suite::AesCm128Sha1_80, &KEY);
@@ -46,7 +47,7 @@ fn the_roll_over_is_followed_and_needed() {
 }
 
 #[test]
-fn what_is_changed_replayed_or_short_is_refused_and_left() {
+fn changed_replayed_and_short_packets_are_refused_and_left_unchanged() {
     let mut sender = Context::new(Suite::AesCm128Sha1_80, &KEY);
     let mut receiver = Context::new(Suite::AesCm128Sha1_80, &KEY);
     let mut sent = packet(5, b"payload");
@@ -91,7 +92,7 @@ fn rtcp_comes_back_and_is_refused_twice() {
 }
 
 #[test]
-fn strangers_do_not_fill_the_context() {
+fn unauthentic_sources_do_not_fill_the_context() {
     let mut receiver = Context::new(Suite::NullSha1_32, &KEY);
     for ssrc in 0..1000_u32 {
         let mut forged = packet(1, b"0123");

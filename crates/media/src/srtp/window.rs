@@ -5,8 +5,10 @@ const WIDTH: u64 = 128;
 /// The roll-over counter ends where the key does: 48 bits.
 const MAX_INDEX: u64 = (1 << 48) - 1;
 
+/// The packet indices that were received (RFC 3711 §3.3.2): the highest and a bit for each of those before.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct ReplayWindow {
+    /// The highest authentic index; `None` before any.
     highest: Option<u64>,
     /// Bit n: the index n below the highest came.
     bits: u128,
@@ -27,6 +29,7 @@ impl ReplayWindow {
         self.highest.map_or(1, |highest| highest + 1)
     }
 
+    /// True for an index that was received, or that is older than the window.
     pub(super) fn seen(&self, index: u64) -> bool {
         match self.highest.and_then(|highest| highest.checked_sub(index)) {
             Some(age) => age >= WIDTH || self.bits >> age & 1 == 1,
@@ -34,6 +37,7 @@ impl ReplayWindow {
         }
     }
 
+    /// The packet of this index is authentic.
     pub(super) fn mark(&mut self, index: u64) {
         let highest = self.highest.unwrap_or(index);
         if index > highest {
@@ -68,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_and_what_is_too_old_was_seen() {
+    fn received_and_too_old_indices_count_as_replayed() {
         let mut window = ReplayWindow::default();
         [1000, 1002, 1001].into_iter().for_each(|index| window.mark(index));
         assert!(window.seen(1000) && window.seen(1001) && window.seen(1002) && window.seen(874));

@@ -1,6 +1,6 @@
 //! RFC 3261 §10.3 and RFC 5626 §6 as transcripts.
 
-use router::{Answer, Change, Effect, Query, RegisterRefused, WriteFailed, limits};
+use router::{Answer, Change, Effect, Life, Query, RegisterRefused, ShardAddress, WriteFailed, limits};
 
 use crate::support::{World, alice, contact, register, update};
 
@@ -220,6 +220,24 @@ fn a_flow_does_not_outlive_its_process() {
     assert!(world.lookup(A)[0].contact.received.unwrap().flow.is_some());
     world.restart();
     assert!(world.lookup(&alice())[0].contact.received.unwrap().flow.is_none());
+}
+
+/// A new owner reads what the old one wrote: the connections of phones to other nodes go on.
+#[test]
+fn a_flow_that_another_live_node_holds_survives_a_restart() {
+    let mut world = World::new();
+    let flows = [(2, 1), (3, 2)].map(|(life, number)| {
+        let mut contact = contact(&format!("sip:a@192.0.2.{number}"), 60);
+        let edge = ShardAddress::new(Life(life), 0);
+        contact.received.as_mut().unwrap().flow = Some(router::FlowId { edge, number });
+        contact
+    });
+    world.register(register(A, "c1", 1, Change::Update(flows.to_vec()))).unwrap();
+    world.restart_beside(&[Life(3)]);
+    let flow = |binding: &router::Binding| binding.contact.received.unwrap().flow.map(|flow| flow.edge.life);
+    let mut kept: Vec<_> = world.lookup(A).iter().map(flow).collect();
+    kept.sort();
+    assert_eq!(kept, [None, Some(Life(3))]);
 }
 
 #[test]

@@ -282,7 +282,7 @@ impl Run {
         self.router = Router::new(RouterSettings::default(), [2; 16], self.now);
         let mut dead = Vec::new();
         for (row, (_, record)) in &self.log {
-            self.router.replay(self.now, *row, record, &mut dead).unwrap();
+            self.router.replay(self.now, *row, record, &[], &mut dead).unwrap();
         }
         self.dead = dead.into_iter().collect();
         let now = self.now;

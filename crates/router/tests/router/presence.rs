@@ -25,7 +25,7 @@ impl World {
     }
 
     /// The states that a query pushes to watchers.
-    fn told(&mut self, query: Query) -> Vec<State> {
+    fn pushed(&mut self, query: Query) -> Vec<State> {
         states(self.do_ask(query))
     }
 
@@ -81,8 +81,8 @@ fn presence(open: bool, on_the_phone: bool, documents: &[&[u8]]) -> State {
 fn registering_opens_and_expiry_closes() {
     let mut world = World::new();
     assert_eq!(world.watch(Topic::Presence, 3600), presence(false, false, &[]));
-    assert_eq!(world.told(come(1, 60)), [presence(true, false, &[])]);
-    assert_eq!(world.told(come(2, 60)), [], "a refresh is no news");
+    assert_eq!(world.pushed(come(1, 60)), [presence(true, false, &[])]);
+    assert_eq!(world.pushed(come(2, 60)), [], "a refresh is no news");
     assert_eq!(states(world.pass(60)), [presence(false, false, &[])]);
     assert_eq!(states(world.pass(60)), []);
 }
@@ -92,8 +92,8 @@ fn a_call_is_told_step_by_step_and_its_end_once() {
     let mut world = World::new();
     assert_eq!(world.watch(Topic::Dialog, 3600), State::Dialog(vec![]));
     for phase in [CallPhase::Trying, CallPhase::Early, CallPhase::Confirmed, CallPhase::Terminated] {
-        assert_eq!(world.told(changed(phase)), [State::Dialog(vec![call(phase)])]);
-        assert_eq!(world.told(changed(phase)), [], "{phase:?} again");
+        assert_eq!(world.pushed(changed(phase)), [State::Dialog(vec![call(phase)])]);
+        assert_eq!(world.pushed(changed(phase)), [], "{phase:?} again");
     }
     assert_eq!(world.watch(Topic::Dialog, 3600), State::Dialog(vec![]));
     assert_eq!(world.router.counts().calls, 0);
@@ -103,8 +103,8 @@ fn a_call_is_told_step_by_step_and_its_end_once() {
 fn a_call_that_is_up_shows_in_presence() {
     let mut world = World::new();
     world.watch(Topic::Presence, 100_000);
-    assert_eq!(world.told(changed(CallPhase::Early)), []);
-    assert_eq!(world.told(changed(CallPhase::Confirmed)), [presence(false, true, &[])]);
+    assert_eq!(world.pushed(changed(CallPhase::Early)), []);
+    assert_eq!(world.pushed(changed(CallPhase::Confirmed)), [presence(false, true, &[])]);
     // Its edge died and never reports the end.
     assert_eq!(states(world.pass(limits::LONGEST_CALL.as_secs())), [presence(false, false, &[])]);
 }
@@ -114,20 +114,20 @@ fn publications_are_started_refreshed_modified_and_removed() {
     // RFC 3903 §4, table 1.
     let mut world = World::new();
     world.watch(Topic::Presence, 3600);
-    let (first, told) = world.publish(None, Some(OPEN), 60);
+    let (first, states) = world.publish(None, Some(OPEN), 60);
     let first = first.unwrap();
-    assert_eq!((first.expires, told), (60, vec![presence(true, false, &[OPEN])]));
+    assert_eq!((first.expires, states), (60, vec![presence(true, false, &[OPEN])]));
     world.pass(50);
-    let (refreshed, told) = world.publish(Some(&first.etag), None, 60);
+    let (refreshed, states) = world.publish(Some(&first.etag), None, 60);
     let refreshed = refreshed.unwrap();
     assert_ne!(first.etag, refreshed.etag);
-    assert_eq!(told, []);
+    assert_eq!(states, []);
     let (stale, _) = world.publish(Some(&first.etag), None, 60);
     assert_eq!(stale, Err(PublishRefused::ConditionalRequestFailed));
-    let (modified, told) = world.publish(Some(&refreshed.etag), Some(b"busy"), 60);
-    assert_eq!(told, [presence(false, false, &[b"busy"])]);
-    let (removed, told) = world.publish(Some(&modified.unwrap().etag), None, 0);
-    assert_eq!((removed.unwrap().expires, told), (0, vec![presence(false, false, &[])]));
+    let (modified, states) = world.publish(Some(&refreshed.etag), Some(b"busy"), 60);
+    assert_eq!(states, [presence(false, false, &[b"busy"])]);
+    let (removed, states) = world.publish(Some(&modified.unwrap().etag), None, 0);
+    assert_eq!((removed.unwrap().expires, states), (0, vec![presence(false, false, &[])]));
 }
 
 #[test]
@@ -159,8 +159,8 @@ fn publications_have_limits() {
 fn waiting_messages_are_counted() {
     let mut world = World::new();
     assert_eq!(world.watch(Topic::MessageSummary, 3600), State::MessageSummary { waiting: 0 });
-    let told = world.told(Query::Keep(Box::new(message(A, "hello", world.now))));
-    assert_eq!(told, [State::MessageSummary { waiting: 1 }]);
+    let states = world.pushed(Query::Keep(Box::new(message(A, "hello", world.now))));
+    assert_eq!(states, [State::MessageSummary { waiting: 1 }]);
 }
 
 #[test]
@@ -168,11 +168,11 @@ fn registrations_are_told_with_their_bindings() {
     let mut world = World::new();
     assert_eq!(world.watch(Topic::Registration, 3600), State::Registration(vec![]));
     for query in [come(1, 60), come(2, 60)] {
-        let told = world.told(query);
-        assert_eq!(told, [State::Registration(world.lookup(A))]);
+        let states = world.pushed(query);
+        assert_eq!(states, [State::Registration(world.lookup(A))]);
     }
-    let gone = Query::Register(Box::new(register(A, "x", 1, Change::RemoveAll)));
-    assert_eq!(world.told(gone), [State::Registration(vec![])]);
+    let unregister = Query::Register(Box::new(register(A, "x", 1, Change::RemoveAll)));
+    assert_eq!(world.pushed(unregister), [State::Registration(vec![])]);
 }
 
 #[test]
@@ -180,7 +180,7 @@ fn an_ended_watch_is_told_nothing() {
     let mut world = World::new();
     world.watch(Topic::Presence, 60);
     world.pass(60);
-    assert_eq!(world.told(come(1, 60)), []);
+    assert_eq!(world.pushed(come(1, 60)), []);
     assert_eq!(world.router.counts().watches, 0);
     world.watch(Topic::Presence, 60);
     world.ask(Query::Unwatch {
@@ -201,7 +201,7 @@ fn a_refreshed_watch_is_one_watch() {
         world.pass(300);
     }
     assert_eq!(world.router.counts().watches, 1);
-    assert_eq!(world.told(come(1, 600)).len(), 1);
+    assert_eq!(world.pushed(come(1, 600)).len(), 1);
 }
 
 #[test]
@@ -212,7 +212,7 @@ fn chat_is_told_of_every_address_without_a_watch() {
         [7; 16],
         world.now,
     );
-    let told = |effects: Vec<Effect>| -> Vec<bool> {
+    let is_open = |effects: Vec<Effect>| -> Vec<bool> {
         let open = |effect: Effect| match effect {
             Effect::Presence { aor, presence } => Some((*aor == *alice()) && presence.open),
             _ => None,
@@ -221,9 +221,9 @@ fn chat_is_told_of_every_address_without_a_watch() {
     };
     let document =
         |document, expires| Query::Publish(Box::new(Publish { aor: alice(), etag: None, document, expires }));
-    assert_eq!(told(world.do_ask(document(Some(Arc::from(OPEN)), 60))), [true]);
+    assert_eq!(is_open(world.do_ask(document(Some(Arc::from(OPEN)), 60))), [true]);
     assert!(!world.router.is_presence_watched(&alice()));
-    assert_eq!(told(world.pass(61)), [false], "it has ended");
+    assert_eq!(is_open(world.pass(61)), [false], "it has ended");
     assert_eq!(world.router.counts().watches, 0);
     world.watch(Topic::Presence, 60);
     assert!(world.router.is_presence_watched(&alice()));
@@ -235,14 +235,14 @@ fn chat_is_told_for_as_long_as_it_is_there() {
     world.watch(Topic::Presence, 1_000_000);
     let chat = |show| router::Chat { show, note: "lunch".into() };
     let changed = |chat: Option<router::Chat>| Query::ChatChanged { aor: alice(), chat };
-    let told = |chat: Option<router::Chat>| {
+    let presence_with = |chat: Option<router::Chat>| {
         State::Presence(Presence { open: false, on_the_phone: false, chat, documents: Vec::new() })
     };
     let away = chat(router::Show::Away);
-    assert_eq!(world.told(changed(Some(away.clone()))), [told(Some(away.clone()))]);
-    assert_eq!(world.told(changed(Some(away.clone()))), [], "no news");
+    assert_eq!(world.pushed(changed(Some(away.clone()))), [presence_with(Some(away.clone()))]);
+    assert_eq!(world.pushed(changed(Some(away.clone()))), [], "no news");
     assert_eq!(states(world.pass(86_400)), [], "it does not expire");
-    assert_eq!(world.watch(Topic::Presence, 1_000_000), told(Some(away)));
-    assert_eq!(world.told(changed(None)), [told(None)]);
-    assert_eq!(world.told(changed(None)), []);
+    assert_eq!(world.watch(Topic::Presence, 1_000_000), presence_with(Some(away)));
+    assert_eq!(world.pushed(changed(None)), [presence_with(None)]);
+    assert_eq!(world.pushed(changed(None)), []);
 }

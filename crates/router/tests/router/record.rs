@@ -2,8 +2,8 @@
 
 use proptest::prelude::*;
 use router::{
-    Binding, Contact, Corrupt, Edge, FlowId, Received, Router, RouterSettings, Transport, decode_record,
-    encode_record,
+    Binding, Contact, Corrupt, FlowId, Life, Received, Router, RouterSettings, ShardAddress, Transport,
+    decode_record, encode_record,
 };
 use stdx::Instant;
 
@@ -18,8 +18,8 @@ fn received() -> impl Strategy<Value = Received> {
         Transport::Wss,
     ]);
     let flow = prop::option::of(
-        (any::<u16>(), any::<u16>(), any::<u64>())
-            .prop_map(|(node, shard, number)| FlowId { edge: Edge { node, shard }, number }),
+        (any::<u32>(), any::<u16>(), any::<u64>())
+            .prop_map(|(life, shard, number)| FlowId { edge: ShardAddress::new(Life(life), shard), number }),
     );
     let address = || any::<(std::net::IpAddr, u16)>().prop_map(std::net::SocketAddr::from);
     (transport, address(), address(), flow).prop_map(|(transport, local, remote, flow)| Received {
@@ -72,7 +72,7 @@ proptest! {
     #[test]
     fn any_bytes_are_a_record_or_corrupt(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         let mut router = Router::new(RouterSettings::default(), [0; 16], START);
-        if router.replay(START, 1, &bytes, &mut Vec::new()).is_ok() {
+        if router.replay(START, 1, &bytes, &[], &mut Vec::new()).is_ok() {
             let (aor, set) = decode_record(&bytes).unwrap();
             prop_assert_eq!(decode_record(&encode_record(&aor, &set)), Ok((aor, set)));
         }
@@ -84,7 +84,7 @@ proptest! {
         let at = at % record.len();
         record[at] = byte;
         let mut router = Router::new(RouterSettings::default(), [0; 16], START);
-        let _ = router.replay(START, 1, &record, &mut Vec::new());
+        let _ = router.replay(START, 1, &record, &[], &mut Vec::new());
         router.expire(Instant::FAR_FUTURE, &mut Vec::new());
     }
 
@@ -95,11 +95,52 @@ proptest! {
     }
 }
 
+/// A node of the next version may run beside this one, and both own addresses in turn.
 #[test]
-fn another_version_is_corrupt() {
+fn additions_of_a_later_version_are_skipped() {
+    let edge = ShardAddress::new(Life(7), 2);
+    let mut bound = contact("sip:a@192.0.2.1", 60);
+    bound.received = Some(Received {
+        transport: Transport::Tcp,
+        local: "192.0.2.9:5060".parse().unwrap(),
+        remote: "192.0.2.1:4000".parse().unwrap(),
+        flow: Some(FlowId { edge, number: 3 }),
+    });
+    let expires_at = Instant::from_unix_seconds(60);
+    let set = vec![Binding { contact: bound, expires_at, call_id: "c".into(), cseq: 1 }];
+    let mut record = encode_record("alice@example.com", &set).to_vec();
+    record.extend_from_slice(b"\x05later");
+    for version in [1, 2, 127] {
+        record[0] = version;
+        assert_eq!(decode_record(&record), Ok(("alice@example.com".into(), set.clone())));
+        let mut router = Router::new(RouterSettings::default(), [0; 16], Instant::from_unix_seconds(1));
+        let now = Instant::from_unix_seconds(1);
+        assert_eq!(router.replay(now, 1, &record, &[], &mut Vec::new()), Ok(()));
+        assert_eq!(router.counts().bindings, 1);
+    }
+}
+
+/// The bytes that version 1 has written since before addresses of shards had lives.
+#[test]
+fn a_stored_record_is_read_as_it_was_written() {
+    let record = [
+        &b"\x01\x03a@b\x01\x3c\x3c\x01\xe8\x07\x00\x05sip:c\x01i\x00\x00\x00"[..],
+        &b"\x02\x06\x7f\x00\x00\x01\x13\xc4\x06\x7f\x00\x00\x01\x13\xc5\x01\x00\x03\x09"[..],
+    ]
+    .concat();
+    let (aor, set) = decode_record(&record).unwrap();
+    let flow = set[0].contact.received.unwrap().flow;
+    assert_eq!(flow, Some(FlowId { edge: ShardAddress::new(Life(0), 3), number: 9 }));
+    assert_eq!(*encode_record(&aor, &set), *record);
+}
+
+#[test]
+fn a_form_that_cannot_be_read_is_corrupt() {
     let mut record = encode_record("alice@example.com", &[]);
-    record[0] = 2;
-    assert_eq!(decode_record(&record), Err(Corrupt));
+    for version in [0, 128, 255] {
+        record[0] = version;
+        assert_eq!(decode_record(&record), Err(Corrupt));
+    }
     record[0] = 1;
     assert!(decode_record(&record).is_ok());
     assert!(encode_record("a@b", &[]).len() < 8, "a tombstone is small");

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use router::{
-    Answer, Aor, AskId, Binding, Change, Contact, Edge, Effect, Push, Query, Received, Register,
-    RegisterRefused, Router, RouterSettings, Transport, WaitingMessage, WriteFailed,
+    Answer, Aor, AskId, Binding, Change, Contact, Effect, Life, Push, Query, Received, Register,
+    RegisterRefused, Router, RouterSettings, ShardAddress, Transport, WaitingMessage, WriteFailed,
 };
 use stdx::Instant;
 
-pub(crate) const EDGE: Edge = Edge { node: 1, shard: 0 };
+pub(crate) const EDGE: ShardAddress = ShardAddress { life: Life(1), shard: 0 };
 pub(crate) const START: Instant = Instant::from_unix_seconds(1_800_000_000);
 
 pub(crate) struct World {
@@ -29,11 +29,16 @@ impl World {
 
     /// `kill -9` and start again from the log.
     pub(crate) fn restart(&mut self) {
+        self.restart_beside(&[]);
+    }
+
+    /// As `restart`, while nodes of these lives run.
+    pub(crate) fn restart_beside(&mut self, others: &[Life]) {
         self.out.clear();
         self.router = Router::new(RouterSettings::default(), [8; 16], self.now);
         let mut dead = Vec::new();
         for (row, record) in &self.log {
-            self.router.replay(self.now, *row, record, &mut dead).unwrap();
+            self.router.replay(self.now, *row, record, others, &mut dead).unwrap();
         }
         self.forget(&dead);
     }

@@ -17,6 +17,7 @@ mod check;
 mod domain;
 mod error;
 mod export;
+mod farm;
 mod import;
 mod invite;
 mod node;
@@ -79,6 +80,9 @@ enum Command {
     Xmpp(xmpp::XmppCommand),
     /// Draw an account's messages as they come, until Ctrl-C
     Trace(trace::TraceArgs),
+    /// The farm that the node belongs to
+    #[command(subcommand)]
+    Farm(farm::FarmCommand),
     /// Records of calls, newest first
     Calls(calls::CallsArgs),
     /// Addresses and accounts whose sign-ins are slowed down or refused, why and until when
@@ -116,6 +120,7 @@ fn run(cli: Cli) -> Result<(), CliError> {
         Command::Rest(command) => command.run(&config),
         Command::Xmpp(command) => command.run(&config),
         Command::Trace(args) => args.run(&config),
+        Command::Farm(command) => command.run(&config),
         Command::Calls(args) => args.run(&config),
         Command::Blocks(args) => args.run(&config),
         Command::Reload => node::reload(&config),

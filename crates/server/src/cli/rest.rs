@@ -2,6 +2,7 @@
 
 use std::io;
 
+use ::voice::numbers;
 use admin::first::renew_token;
 use clap::{Args, Subcommand};
 use store::Admin;
@@ -14,7 +15,6 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::control::{Client, ClientError, Request, Response};
 use crate::rest::{self, Chance};
-use crate::voice::numbers;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum RestCommand {

@@ -4,6 +4,7 @@
 mod access;
 mod accounts;
 mod components;
+mod farm;
 mod federation;
 mod limits_table;
 mod mistake;
@@ -28,6 +29,7 @@ use std::path::{Path, PathBuf};
 pub use access::Access;
 pub use accounts::Accounts;
 pub use components::{Component, ComponentSecret, Components};
+pub use farm::Farm;
 pub use federation::Federation;
 pub use limits_table::limits_table;
 pub use mistake::{ConfigError, Mistake};
@@ -37,7 +39,7 @@ pub use registration::{Inviting, Registration};
 pub use sections::{Calls, Http, Limits, Log, LogFormat, Rest, Routes, Server, Sip, Tls};
 pub use uploads::{Uploads, Web};
 pub use value::{duration_text, listener_text, parse_duration};
-pub use voice::{MailRelay, MailSecurity, Number, Voice};
+pub use voice::{MailRelay, MailSecurity, Voice};
 pub use xmpp::Xmpp;
 
 use reader::{KeyDoc, Reader};
@@ -64,6 +66,7 @@ pub struct Config {
     pub access: Access,
     pub registration: Registration,
     pub federation: Federation,
+    pub farm: Farm,
 }
 
 /// Used when no file is named and it is there.
@@ -148,6 +151,7 @@ impl Config {
             ("xmpp.uploads", self.uploads != new.uploads),
             ("xmpp.access", self.access != new.access),
             ("xmpp.registration", self.registration != new.registration),
+            ("farm", self.farm != new.farm),
             ("xmpp.federation.listen", self.federation.listen != new.federation.listen),
         ];
         differ.into_iter().filter(|(_, differs)| *differs).map(|(key, _)| key).collect()
@@ -182,6 +186,7 @@ impl Config {
             uploads: old.uploads,
             access: old.access,
             registration: old.registration,
+            farm: old.farm,
             federation: Federation { listen: old.federation.listen, ..self.federation },
             ..self
         }
@@ -194,6 +199,7 @@ impl Config {
             &mut self.tls.ca,
             &mut self.access.client_authorities,
         ];
+        let farm = [&mut self.farm.secret, &mut self.farm.credentials, &mut self.farm.authorities];
         let paths = [&mut self.server.data, &mut self.server.control];
         let voice = [
             &mut self.voice.documents,
@@ -206,6 +212,7 @@ impl Config {
             .into_iter()
             .chain(paths)
             .chain(tls.into_iter().flatten())
+            .chain(farm.into_iter().flatten())
             .chain(voice.into_iter().flatten())
         {
             *path = folder.join(&*path);
@@ -240,6 +247,7 @@ fn read_all(text: &str, folder: Option<&Path>) -> (Config, Vec<Mistake>, Vec<Key
         registration: Registration::read(&mut reader),
         federation: Federation::read(&mut reader),
         xmpp: Xmpp::read(&mut reader),
+        farm: Farm::read(&mut reader),
     };
     let (mistakes, reference) = reader.finish();
     (config, mistakes, reference)

@@ -5,6 +5,7 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use ::voice::{ConfiguredNumber, NumberSettings, Settings};
 use ivr::request::Method;
 use toml::de::DeValue;
 
@@ -21,7 +22,7 @@ pub struct Voice {
     pub advertise: Option<IpAddr>,
     /// Even ports of it are RTP's, the odd ones above them RTCP's.
     pub ports: RangeInclusive<u16>,
-    pub numbers: Vec<Number>,
+    pub numbers: Vec<ConfiguredNumber>,
     pub open: bool,
     pub allow_private: bool,
     /// Sent media before they have sent any.
@@ -81,16 +82,6 @@ pub enum MailSecurity {
     None,
 }
 
-/// A number, and the application that answers it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Number {
-    /// The user part of its address, without a leading `+`.
-    pub number: Box<str>,
-    pub url: Box<str>,
-    pub method: Method,
-    pub fallback: Option<Box<str>>,
-}
-
 /// The administrator's account in every installation of RestComm: its applications know it.
 const ACCOUNT: &str = "ACae6e420f425248d6a26948c17a9e2acf";
 
@@ -98,6 +89,29 @@ impl Voice {
     /// Programmable voice is on when `media` is set.
     pub fn is_on(&self) -> bool {
         self.media.is_some()
+    }
+
+    /// The part that calls read; `None`: programmable voice is off.
+    pub(crate) fn call_settings(&self) -> Option<Settings> {
+        Some(Settings {
+            ip: self.advertise.or(self.media)?,
+            allow_private: self.allow_private,
+            end_pause: self.end_pause,
+            records: self.records,
+            media_networks: self.media_networks.clone().into(),
+            media_timeout: self.media_timeout,
+            media_timeout_ends: self.media_timeout_ends,
+        })
+    }
+
+    /// The part that says which application answers which number.
+    pub(crate) fn number_settings(&self) -> NumberSettings {
+        NumberSettings {
+            account: self.account.clone(),
+            auth_token: self.auth_token.clone(),
+            numbers: self.numbers.clone(),
+            open: self.open,
+        }
     }
 
     pub(super) fn read(reader: &mut Reader<'_>) -> Self {
@@ -327,8 +341,8 @@ impl Value for MailSecurity {
     }
 }
 
-fn numbers(section: &mut Section<'_, '_>, has_media: bool) -> Vec<Number> {
-    let numbers: Vec<Number> = section.list(
+fn numbers(section: &mut Section<'_, '_>, has_media: bool) -> Vec<ConfiguredNumber> {
+    let numbers: Vec<ConfiguredNumber> = section.list(
         "numbers",
         Vec::new(),
         "Numbers that applications answer, in every domain served: 1234 is also +1234. `method` is POST unless it says GET; `fallback` is asked when `url` gives no document.",
@@ -339,12 +353,12 @@ fn numbers(section: &mut Section<'_, '_>, has_media: bool) -> Vec<Number> {
     numbers
 }
 
-fn documents(section: &mut Section<'_, '_>, numbers: &[Number]) -> Option<PathBuf> {
+fn documents(section: &mut Section<'_, '_>, numbers: &[ConfiguredNumber]) -> Option<PathBuf> {
     let documents = section.file(
         "documents",
         "Folder of documents that numbers name as `file:NAME`, for applications without a web server.",
     );
-    let is_file = |number: &Number| {
+    let is_file = |number: &ConfiguredNumber| {
         [Some(&number.url), number.fallback.as_ref()]
             .into_iter()
             .flatten()
@@ -401,7 +415,7 @@ impl Value for Ports {
     }
 }
 
-impl Value for Number {
+impl Value for ConfiguredNumber {
     const EXPECTED: &'static str = "{ number = \"1234\", url = \"http://…\" }, and perhaps `method` (\"GET\" or \"POST\") and `fallback`, a URL; a URL is of HTTP, or `file:NAME`";
 
     fn read(value: &DeValue<'_>) -> Option<Self> {
@@ -421,7 +435,7 @@ impl Value for Number {
             Some(given) => Method::parse(given?)?,
         };
         (!number.is_empty()).then_some(())?;
-        Some(Number {
+        Some(ConfiguredNumber {
             number: number.into(),
             url: url("url")??.into(),
             method,

@@ -2,6 +2,7 @@
 
 mod blocks;
 mod client;
+mod farm;
 mod protocol;
 mod rates;
 mod records;
@@ -12,6 +13,7 @@ mod trace;
 pub(crate) use blocks::subjects;
 pub use blocks::{BlockList, BlockRow};
 pub use client::{Client, ClientError};
+pub use farm::{FarmNodeRow, FarmStatus};
 pub use protocol::{Failure, FailureKind, Hello, PROTOCOL, Request, Response};
 pub use rates::{Rate, Rates, Totals};
 pub use records::{AccountRow, Ask, Change, Listing, Secret};
@@ -54,6 +56,9 @@ pub trait Control {
 
     /// Addresses and accounts whose sign-ins are paced, the last failure first.
     async fn blocks(&self) -> BlockList;
+
+    /// The farm as this node sees it; none if it is alone.
+    fn farm(&self) -> Option<FarmStatus>;
 
     /// Forgets the failures of an address or for an account. The blocks that were in force.
     async fn lift_block(&self, subject: &str) -> u64;

@@ -7,7 +7,7 @@ use store::{Address, StoreError};
 use super::records::{Ask, Change, Listing};
 use super::status::Status;
 use super::trace::TraceLine;
-use super::{BindingRow, BlockList, Reloaded};
+use super::{BindingRow, BlockList, FarmStatus, Reloaded};
 
 /// Grows with every change that an older side would not understand.
 pub const PROTOCOL: u32 = 1;
@@ -46,6 +46,8 @@ pub enum Request {
     },
     /// Addresses and accounts whose sign-ins are paced.
     Blocks,
+    /// The farm as the node sees it.
+    Farm,
     /// Forget the failures of an address or for an account. Answered by `Done`.
     LiftBlock {
         subject: Box<str>,
@@ -75,6 +77,8 @@ pub enum Response {
     Missed(u64),
     Bindings(Vec<BindingRow>),
     Blocks(BlockList),
+    /// None: the node is alone.
+    Farm(Option<FarmStatus>),
     Listing(Listing),
     Chat(admin::chat::Answer),
     /// Written. Rows that were added or changed.

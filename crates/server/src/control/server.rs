@@ -177,6 +177,7 @@ impl<C: Control> Connection<C> {
                 Response::Draining
             }
             Request::Bindings { account } => Response::Bindings(self.control.bindings(&account).await),
+            Request::Farm => Response::Farm(self.control.farm()),
             Request::Blocks => Response::Blocks(self.control.blocks().await),
             Request::LiftBlock { subject } => {
                 Response::Done { rows: self.control.lift_block(&subject).await }

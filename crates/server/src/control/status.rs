@@ -313,7 +313,7 @@ impl ShardCounters {
 
     /// Adds the counters of programmable voice.
     #[must_use]
-    pub fn with_voice(mut self, voice: &crate::voice::VoiceCounts) -> Self {
+    pub fn with_voice(mut self, voice: &::voice::VoiceCounts) -> Self {
         self.voice_calls = voice.calls;
         self.voice_sessions = voice.sessions;
         self.voice_ports = voice.ports;

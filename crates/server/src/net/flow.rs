@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use bytes::Bytes;
-use router::{Edge, FlowId};
+use router::{FlowId, ShardAddress};
 use sip::transport::{Packet, Source, TlsNames, TransmitId, Transport};
 use tokio::sync::Semaphore;
 
@@ -106,7 +106,7 @@ impl Flow {
 
 /// State that `Io` and the tasks of its connections share. All on one thread.
 pub(super) struct Shared {
-    pub(super) edge: Edge,
+    pub(super) edge: ShardAddress,
     pub(super) settings: NetSettings,
     pub(super) counters: RefCell<NetCounters>,
     pub(super) events: RefCell<Vec<NetEvent>>,
@@ -137,7 +137,7 @@ pub(super) const IDLE_TICKS: u32 = 16;
 const SCRATCH: usize = 64 * 1024;
 
 impl Shared {
-    pub(super) fn new(edge: Edge, settings: NetSettings) -> Rc<Self> {
+    pub(super) fn new(edge: ShardAddress, settings: NetSettings) -> Rc<Self> {
         // A random start: flow numbers that peers or the record still hold from an earlier life of the
         // process do not name a connection of this one.
         let start = getrandom::u64().unwrap_or_default() >> 1;

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use mmsg::{Receiver, Sender};
-use router::{Edge, FlowId};
+use router::{FlowId, ShardAddress};
 use sip::dns::DnsQuery;
 use sip::transport::{Packet, Target, Transmit, Transport};
 use socket2::Type;
@@ -40,7 +40,7 @@ const TURNS: u32 = 4;
 
 impl Io {
     /// Starts the network layer of one shard. Call it in a local task set.
-    pub fn new(edge: Edge, settings: NetSettings) -> Self {
+    pub fn new(edge: ShardAddress, settings: NetSettings) -> Self {
         let shared = Shared::new(edge, settings);
         let sweeper = spawn_local(sweep(Rc::clone(&shared)));
         Io {

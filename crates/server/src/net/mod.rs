@@ -16,6 +16,7 @@ mod settings;
 pub(crate) mod source_limiter;
 pub(crate) mod stream;
 mod stun;
+pub mod tickets;
 pub mod tls;
 mod udp;
 mod wire;

@@ -9,7 +9,7 @@ use std::time::SystemTime;
 
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::server::danger::ClientCertVerifier;
-use rustls::server::{NoClientAuth, NoServerSessionStorage};
+use rustls::server::{NoClientAuth, NoServerSessionStorage, ProducesTickets};
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
@@ -17,6 +17,7 @@ use sha2::Digest;
 
 use super::der::first_value;
 use super::peers::{self, Peers};
+use super::tickets::TicketKeys;
 
 /// The files of certificates. All PEM.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,6 +35,7 @@ pub struct TlsFiles {
 #[derive(Debug)]
 pub struct Tls {
     files: TlsFiles,
+    tickets: TicketKeys,
     current: RwLock<Current>,
 }
 
@@ -74,15 +76,15 @@ fn error(file: &Path, problem: &impl ToString) -> TlsError {
 }
 
 impl Tls {
-    /// Reads everything once.
-    pub fn load(files: TlsFiles) -> Result<Arc<Self>, TlsError> {
-        let current = RwLock::new(read(&files)?);
-        Ok(Arc::new(Tls { files, current }))
+    /// Reads everything once. `tickets` are the keys of the tickets that clients resume their sessions with.
+    pub fn load(files: TlsFiles, tickets: TicketKeys) -> Result<Arc<Self>, TlsError> {
+        let current = RwLock::new(read(&files, &tickets)?);
+        Ok(Arc::new(Tls { files, tickets, current }))
     }
 
     /// Reads the files again; on any problem everything stays as it was.
     pub fn reload(&self) -> Result<(), TlsError> {
-        let fresh = read(&self.files)?;
+        let fresh = read(&self.files, &self.tickets)?;
         *self.current.write().expect("nothing panics while it holds this lock") = fresh;
         Ok(())
     }
@@ -132,12 +134,13 @@ fn stamps(files: &TlsFiles) -> Stamps {
     [stamp(&files.certificate), stamp(&files.key), files.authorities.as_deref().and_then(stamp)]
 }
 
-fn read(files: &TlsFiles) -> Result<Current, TlsError> {
+fn read(files: &TlsFiles, tickets: &TicketKeys) -> Result<Current, TlsError> {
     // Before reading: a change meanwhile is then seen as one.
     let stamps = stamps(files);
     let provider = Arc::new(aws_lc_rs::default_provider());
-    let server = server_config(files, &provider, None)?;
-    let asking = server_config(files, &provider, Some(peers::any_client(&provider)))?;
+    let server = server_config(files, &provider, tickets.ticketer("server"), None)?;
+    let any_client = peers::any_client(&provider);
+    let asking = server_config(files, &provider, tickets.ticketer("certificate asked"), Some(any_client))?;
     let mut xmpp = server.clone();
     xmpp.alpn_protocols = vec![b"xmpp-client".to_vec()];
     let own = certificates(&files.certificate)?;
@@ -160,6 +163,7 @@ fn read(files: &TlsFiles) -> Result<Current, TlsError> {
 fn server_config(
     files: &TlsFiles,
     provider: &Arc<CryptoProvider>,
+    ticketer: Arc<dyn ProducesTickets>,
     verifier: Option<Arc<dyn ClientCertVerifier>>,
 ) -> Result<ServerConfig, TlsError> {
     let chain = certificates(&files.certificate)?;
@@ -172,7 +176,7 @@ fn server_config(
         .map_err(|problem| error(&files.certificate, &problem))?;
     // Sessions are resumed by ticket: the peer keeps the state, not we.
     config.session_storage = Arc::new(NoServerSessionStorage {});
-    config.ticketer = aws_lc_rs::Ticketer::new().map_err(|problem| error(&files.key, &problem))?;
+    config.ticketer = ticketer;
     config.send_tls13_tickets = 1;
     Ok(config)
 }

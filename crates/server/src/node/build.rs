@@ -6,8 +6,8 @@ use std::thread::{Builder, JoinHandle};
 
 use anyhow::{Context, Result, anyhow, bail};
 use call::{Health, HealthSettings, Ledger, LedgerSettings, Plan, PlanSettings};
-use cluster::{Bucket, Inbox, Outlet};
-use router::{Edge, Router, RouterSettings};
+use cluster::{Bucket, Inbox, Life, Outlet, ShardAddress, ShardMap};
+use router::{Router, RouterSettings};
 use sip::endpoint::{Endpoint, Settings};
 use sip::events::WatchPolicy;
 use stdx::Instant;
@@ -16,16 +16,19 @@ use store::{Loaded, Read, Reader, Service, Sqlite, Store, Write, WriteDone};
 use super::{Node, looks, xmpp};
 use crate::clock::Clock;
 use crate::config::Config;
+use crate::farm::FarmMembership;
+use crate::message::InboxMessage;
 use crate::net::admission::Admissions;
+use crate::net::tickets::TicketKeys;
 use crate::net::tls::{self, Tls, TlsFiles};
 use crate::net::{Io, Listener, NetSettings};
 use crate::routes;
 use crate::shard::voice::HelperResults;
-use crate::shard::{CallerProof, Reload, Shard, ShardDeps, ShardMessage, run_on_this_thread};
+use crate::shard::{CallerProof, Reload, Shard, ShardDeps, run_on_this_thread};
 use crate::sign_in_failures::SignInFailures;
 use crate::voice::helpers::{self, Deliver, Helpers};
 use crate::voice::recordings::Files;
-use crate::voice::{Common, Numbers, Voice};
+use crate::voice::{NodeVoice, ShardVoice};
 use crate::xmpp::uploads::Uploads;
 
 /// The parts that all shards are made from.
@@ -48,16 +51,34 @@ pub(crate) struct Shared {
     pub(crate) access: std::sync::OnceLock<Arc<crate::xmpp::access::Access>>,
     /// The parameters of accounts that clients see before they sign in, as of the node's start.
     pub(super) looks: ::xmpp::sasl::UnknownAccounts,
+    /// `None`: the node is alone.
+    pub(crate) farm: Option<FarmMembership>,
 }
 
+/// The life of a node outside a farm. Nothing of an earlier process reaches it, so one will do.
+const LIFE: Life = Life(0);
+
 impl Shared {
+    /// This start of the node.
+    pub(crate) fn life(&self) -> Life {
+        self.farm.as_ref().map_or(LIFE, |farm| farm.life)
+    }
+
+    /// The responsible shards.
+    pub(crate) fn map(&self) -> ShardMap {
+        ShardMap::of_process(self.life(), self.config.server.shards)
+    }
+
     pub(crate) fn read(config: Config, sqlite: &Sqlite, clock: Clock) -> Result<Self> {
         let mut fresh = [0; 32];
         let mut seed = [0; 32];
         getrandom::fill(&mut fresh).context("the system gives no randomness")?;
         getrandom::fill(&mut seed).context("the system gives no randomness")?;
         let mut writer = sqlite.writer()?;
-        let secret = writer.secret("sip", fresh)?;
+        let own = writer.secret("sip", fresh)?;
+        let farm = FarmMembership::join(&config, clock)?;
+        // Nodes of a farm recognise each other's dialogs, nonces and branches.
+        let secret = farm.as_ref().map_or(own, |farm| farm.secret.derive("sip"));
         for name in &config.sip.domains {
             // "Exists" is what is wanted.
             let _ = writer.write_group(&[Write::AddDomain { name: name.clone(), created_at: clock.now() }]);
@@ -85,6 +106,7 @@ impl Shared {
             failures,
             access,
             looks,
+            farm,
         };
         shared.refresh(sqlite)?;
         shared.looks = looks::read(&mut *sqlite.reader()?, &shared.domains)?;
@@ -190,7 +212,8 @@ pub(crate) fn addresses(config: &Config) -> Vec<Listener> {
 }
 
 /// The certificate's files, made when none are configured and a listener needs them.
-pub(crate) fn certificates(config: &Config) -> Result<Option<Arc<Tls>>> {
+pub(crate) fn certificates(shared: &Shared) -> Result<Option<Arc<Tls>>> {
+    let config = &shared.config;
     let named = config.tls.certificate.clone().zip(config.tls.key.clone());
     let files = match named {
         Some((certificate, key)) => TlsFiles { certificate, key, authorities: config.tls.ca.clone() },
@@ -204,7 +227,7 @@ pub(crate) fn certificates(config: &Config) -> Result<Option<Arc<Tls>>> {
             TlsFiles { authorities: config.tls.ca.clone(), ..made }
         }
     };
-    Ok(Some(Tls::load(files)?))
+    Ok(Some(Tls::load(files, TicketKeys::new(shared.secret, shared.clock))?))
 }
 
 /// Every binding and every count of kept messages back into the router that owns it. `store` hears which rows of the log
@@ -215,17 +238,16 @@ pub(crate) fn routers(
     store: &Service,
     now: Instant,
 ) -> Result<Vec<Router>> {
-    let shards = shared.config.server.shards;
+    let map = shared.map();
     let mut hash_key = [0; 16];
     hash_key.copy_from_slice(&shared.seed[16..]);
     let settings = RouterSettings { tells_presence: shared.config.xmpp.is_on(), ..RouterSettings::default() };
-    let mut routers: Vec<Router> =
-        (0..shards).map(|_| Router::new(settings.clone(), hash_key, now)).collect();
+    let mut routers: Vec<Router> = map.all().map(|_| Router::new(settings.clone(), hash_key, now)).collect();
     let (mut damaged, mut dead) = (0_u64, Vec::new());
     let rows = reader.replay(&mut |row| {
-        let owner = router::aor_of_record(row.record).map(|aor| Bucket::of(aor).shard(shards));
-        let replayed =
-            owner.and_then(|owner| routers[usize::from(owner)].replay(now, row.seq, row.record, &mut dead));
+        let owner = router::aor_of_record(row.record).map(|aor| map.owner(Bucket::of(aor)).shard);
+        let replayed = owner
+            .and_then(|owner| routers[usize::from(owner)].replay(now, row.seq, row.record, &[], &mut dead));
         damaged += u64::from(replayed.is_err());
     })?;
     if damaged > 0 {
@@ -236,7 +258,7 @@ pub(crate) fn routers(
     }
     if let Loaded::KeptCounts(counts) = reader.load(&Read::KeptCounts)? {
         for (aor, count) in counts {
-            routers[usize::from(Bucket::of(&aor).shard(shards))].seed_kept(&aor, count);
+            routers[usize::from(map.owner(Bucket::of(&aor)).shard)].seed_kept(&aor, count);
         }
     }
     let bindings: usize = routers.iter().map(|router| router.counts().bindings).sum();
@@ -276,7 +298,7 @@ fn endpoint_settings(shared: &Shared, shard: usize) -> Settings {
     let mut table_seed = [0; 16];
     table_seed.copy_from_slice(&shared.seed[..16]);
     Settings {
-        edge: Edge { node: 0, shard: u16::try_from(shard).unwrap_or(0) },
+        edge: ShardAddress::new(shared.life(), u16::try_from(shard).unwrap_or(0)),
         listeners,
         domains: shared.domains.clone(),
         spellings: spellings(&shared.domains),
@@ -353,13 +375,14 @@ pub(crate) fn start_shard(
     node: &Node,
     number: usize,
     router: Router,
-    inbox: Inbox<ShardMessage>,
+    inbox: Inbox<InboxMessage>,
 ) -> Result<JoinHandle<()>> {
     let shared = &node.shared;
     let now = node.clock.now();
     let settings = endpoint_settings(shared, number);
     let parts = ShardDeps {
         edge: settings.edge,
+        map: shared.map(),
         clock: node.clock,
         endpoint: Endpoint::new(settings, now),
         router,
@@ -376,6 +399,7 @@ pub(crate) fn start_shard(
         voice: voice(node, number)?,
         xmpp: xmpp::settings(shared, (node.tls.clone(), node.clock), &node.chat_traces)?,
         chat: node.chat(),
+        farm: shared.farm.as_ref().map(|farm| farm.shard(number)),
         traces: node.traces.clone(),
         failures: Arc::clone(&shared.failures),
     };
@@ -409,18 +433,18 @@ pub(crate) fn start_shard(
 }
 
 /// A shard's part of programmable voice, where it is configured.
-fn voice(node: &Node, number: usize) -> Result<Option<Voice>> {
+fn voice(node: &Node, number: usize) -> Result<Option<ShardVoice>> {
     let Some(common) = &node.voice else { return Ok(None) };
     let shard = u16::try_from(number).context("a node has at most limits::SHARDS shards")?;
-    Voice::new(common, shard, node.shared.config.server.shards).context("media cannot begin")
+    ShardVoice::new(common, shard, node.shared.config.server.shards).map(Some).context("media cannot begin")
 }
 
 /// The state that all shards' calls have in common; `None`: programmable voice is off.
 pub(crate) fn voice_common(
     config: &Config,
     sqlite: &Sqlite,
-    outlets: &[Outlet<ShardMessage>],
-) -> Result<Option<Common>> {
+    outlets: &[Outlet<InboxMessage>],
+) -> Result<Option<NodeVoice>> {
     if !config.voice.is_on() {
         return Ok(None);
     }
@@ -442,11 +466,12 @@ pub(crate) fn voice_common(
     let files = files.with_mp3(&voice.mp3);
     let helpers = Helpers::start(&settings, post).context("what speaks and asks cannot begin")?;
     let repository = admin::Blocking::new(store::Admin::new(sqlite)?);
-    let numbers = Numbers::load(voice, &repository).context("bound numbers cannot be read")?;
+    let numbers = ::voice::Numbers::load(&voice.number_settings(), &repository)
+        .context("bound numbers cannot be read")?;
     let listen = config.rest.listen.unwrap_or(config.http.listen);
     let url = voice.public_url.clone().unwrap_or_else(|| format!("http://{listen}").into());
     let domain = &config.sip.default_domain;
-    Ok(Some(Common::new(config.voice.clone(), numbers, domain, Arc::new(helpers), Arc::new(files), &url)))
+    Ok(NodeVoice::new(voice, numbers, domain, (Arc::new(helpers), Arc::new(files)), &url))
 }
 
 fn bind(io: &mut Io, listener: &Listener, wanted: usize, shard: u16) -> Result<()> {

@@ -8,14 +8,14 @@ use store::{Completions, Loaded, StoreError, Ticket, WriteDone};
 use tokio::sync::oneshot;
 
 use crate::control::StoreStatus;
-use crate::shard::ShardMessage;
+use crate::message::{InboxMessage, LocalMessage};
 
 /// The sink of the control socket's questions: no shard has this number.
 const CONTROL: u16 = u16::MAX;
 
 /// Sorts the store's answers.
 pub(crate) struct StoreCompletions {
-    outlets: Vec<Outlet<ShardMessage>>,
+    outlets: Vec<Outlet<InboxMessage>>,
     waiting: Mutex<Waiting>,
     failures: Mutex<StoreStatus>,
 }
@@ -28,7 +28,7 @@ struct Waiting {
 }
 
 impl StoreCompletions {
-    pub(crate) fn new(outlets: Vec<Outlet<ShardMessage>>) -> Self {
+    pub(crate) fn new(outlets: Vec<Outlet<InboxMessage>>) -> Self {
         StoreCompletions { outlets, waiting: Mutex::default(), failures: Mutex::default() }
     }
 
@@ -72,7 +72,7 @@ impl StoreCompletions {
         failures.unwritable = why.map(Into::into);
     }
 
-    fn outlet(&self, sink: u16) -> Option<&Outlet<ShardMessage>> {
+    fn outlet(&self, sink: u16) -> Option<&Outlet<InboxMessage>> {
         self.outlets.get(usize::from(sink))
     }
 }
@@ -80,7 +80,7 @@ impl StoreCompletions {
 impl Completions for StoreCompletions {
     fn complete(&self, sink: u16, done: Vec<(u64, Result<WriteDone, StoreError>)>) {
         if let Some(outlet) = self.outlet(sink) {
-            return outlet.answer_all(&mut vec![ShardMessage::Written(done)]);
+            return outlet.answer_all(&mut vec![LocalMessage::Written(done).into()]);
         }
         let mut waiting = self.lock();
         for (id, result) in done {
@@ -93,7 +93,7 @@ impl Completions for StoreCompletions {
 
     fn loaded(&self, sink: u16, done: Vec<(u64, Result<Loaded, StoreError>)>) {
         if let Some(outlet) = self.outlet(sink) {
-            return outlet.answer_all(&mut vec![ShardMessage::Loaded(done)]);
+            return outlet.answer_all(&mut vec![LocalMessage::Loaded(done).into()]);
         }
         let mut waiting = self.lock();
         for (id, result) in done {

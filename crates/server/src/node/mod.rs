@@ -22,11 +22,12 @@ use store::{Service, Store, Write};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::limits;
+use crate::message::{Command, InboxMessage, LocalMessage};
 use crate::net::tls::Tls;
 use crate::record;
 use crate::rest::{self, Rest};
-use crate::shard::{Command, ShardMessage, StatusBoard};
-use crate::voice::Common;
+use crate::shard::StatusBoard;
+use crate::voice::NodeVoice;
 pub(crate) use build::Shared;
 pub(crate) use completions::StoreCompletions;
 pub use operator::run;
@@ -37,13 +38,13 @@ pub struct Node {
     pub(crate) store: Arc<Service>,
     pub(crate) desk: Arc<StoreCompletions>,
     pub(crate) board: Arc<StatusBoard>,
-    pub(crate) outlets: Vec<Outlet<ShardMessage>>,
+    pub(crate) outlets: Vec<Outlet<InboxMessage>>,
     pub(crate) traces: tokio::sync::broadcast::Sender<Arc<sip::endpoint::TraceEvent>>,
     pub(crate) chat_traces: tokio::sync::broadcast::Sender<Arc<crate::xmpp::streams::ChatTrace>>,
     pub(crate) tls: Option<Arc<Tls>>,
     pub(crate) clock: Clock,
     /// `None`: no applications answer calls here.
-    pub(crate) voice: Option<Common>,
+    pub(crate) voice: Option<NodeVoice>,
     /// `None`: there is no REST interface.
     pub(crate) rest: Option<Rest>,
     threads: Vec<JoinHandle<()>>,
@@ -67,7 +68,7 @@ impl Node {
         let sqlite = record::open_with(&config.server, options)?;
         let shared = Shared::read(config, &sqlite, clock)?;
         xmpp::warn(&shared);
-        let tls = build::certificates(&shared.config)?;
+        let tls = build::certificates(&shared)?;
         let shards = usize::from(shared.config.server.shards);
         let (outlets, inboxes): (Vec<_>, Vec<_>) =
             (0..shards).map(|_| cluster::inbox(limits::SHARD_INBOX)).unzip();
@@ -105,6 +106,9 @@ impl Node {
             let thread = build::start_shard(&node, number, router, inbox)?;
             node.threads.push(thread);
         }
+        if let Some(farm) = &node.shared.farm {
+            farm.tell(&node.outlets);
+        }
         Ok(node)
     }
 
@@ -113,13 +117,13 @@ impl Node {
         let xmpp = &self.shared.config.xmpp;
         let rooms = xmpp.is_on().then(|| xmpp.rooms.clone());
         let (desk, store) = (Arc::clone(&self.desk), Arc::clone(&self.store));
-        crate::xmpp::operator::Operator::new(self.outlets.clone(), desk, store, rooms)
+        crate::xmpp::operator::Operator::new(self.shared.map(), self.outlets.clone(), desk, store, rooms)
     }
 
     /// To every shard.
     pub(crate) fn tell(&self, command: impl Fn() -> Command) {
         for outlet in &self.outlets {
-            outlet.answer_all(&mut vec![ShardMessage::Command(command())]);
+            outlet.answer_all(&mut vec![LocalMessage::Command(command()).into()]);
         }
     }
 
@@ -130,6 +134,9 @@ impl Node {
 
     /// New work is refused from now on.
     pub fn drain(&self) {
+        if let Some(farm) = &self.shared.farm {
+            farm.drain();
+        }
         self.tell(|| Command::Drain);
     }
 
@@ -146,11 +153,11 @@ impl Node {
         let sqlite = record::open(&self.shared.config.server)?;
         self.shared.refresh(&sqlite)?;
         for outlet in &self.outlets {
-            outlet.answer_all(&mut vec![ShardMessage::Plan(Arc::clone(&self.shared.plan))]);
+            outlet.answer_all(&mut vec![LocalMessage::Plan(Arc::clone(&self.shared.plan)).into()]);
         }
         for (number, outlet) in self.outlets.iter().enumerate() {
             let reload = build::reload_of(&self.shared, number);
-            outlet.answer_all(&mut vec![ShardMessage::Command(Command::Settings(Box::new(reload)))]);
+            outlet.answer_all(&mut vec![LocalMessage::Command(Command::Settings(Box::new(reload))).into()]);
         }
         self.tell(|| Command::ForgetAccount(None));
         Ok(())
@@ -191,6 +198,9 @@ impl Node {
 
     /// Ends the shards: open calls are written down, then the record is closed.
     pub fn stop(&mut self) {
+        if let Some(farm) = &self.shared.farm {
+            farm.leave();
+        }
         self.tell(|| Command::Leave);
         for thread in self.threads.drain(..) {
             // A panic there has been printed.

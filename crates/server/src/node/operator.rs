@@ -20,16 +20,16 @@ use tokio::time::{MissedTickBehavior, interval};
 use super::{DRAIN_PATIENCE, Node, build, greeting, listening, room};
 use crate::config::{Config, listener_text};
 use crate::control::{
-    AdmissionStatus, BindingRow, BlockList, Control, Listening, NodeState, Observed, Reloaded, ShardCounters,
-    SignInFailureCount, StoreStatus, TargetStatus, TraceSink, subjects,
+    AdmissionStatus, BindingRow, BlockList, Control, FarmStatus, Listening, NodeState, Observed, Reloaded,
+    ShardCounters, SignInFailureCount, StoreStatus, TargetStatus, TraceSink, subjects,
 };
 use crate::http;
 use crate::limits;
 use crate::logging::{self, Logging};
+use crate::message::{Command, Ended, LocalMessage};
 use crate::net::admission::Admission;
 use crate::operate::AdminListeners;
 use crate::rest::{Touched, ended_by};
-use crate::shard::{Command, Ended, ShardMessage};
 use crate::sign_in_failures::Service;
 use crate::xmpp::streams::ChatTrace;
 
@@ -246,7 +246,7 @@ impl Operator {
         let mut asked = Vec::new();
         for outlet in &self.node.borrow().outlets {
             let (answer, answered) = oneshot::channel();
-            outlet.answer_all(&mut vec![ShardMessage::Command(command(answer))]);
+            outlet.answer_all(&mut vec![LocalMessage::Command(command(answer)).into()]);
             asked.push(answered);
         }
         let mut answers = Vec::new();
@@ -396,13 +396,20 @@ impl Control for Operator {
         let (answer, bindings) = oneshot::channel();
         {
             let node = self.node.borrow();
-            let owner = Bucket::of(&aor).shard(node.shared.config.server.shards);
-            let message = ShardMessage::Command(Command::Bindings { aor, answer });
-            node.outlets[usize::from(owner)].answer_all(&mut vec![message]);
+            let owner = node.shared.map().owner(Bucket::of(&aor));
+            let message = LocalMessage::Command(Command::Bindings { aor, answer });
+            node.outlets[usize::from(owner.shard)].answer_all(&mut vec![message.into()]);
         }
         let now = self.now();
         let bindings = bindings.await.unwrap_or_default();
         bindings.into_iter().map(|binding| binding_row(binding, now)).collect()
+    }
+
+    fn farm(&self) -> Option<FarmStatus> {
+        let node = self.node.borrow();
+        let farm = node.shared.farm.as_ref()?;
+        let board = farm.board();
+        Some(FarmStatus::new(&farm.name, &*board.view()?, board.away()))
     }
 
     async fn blocks(&self) -> BlockList {

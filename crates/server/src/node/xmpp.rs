@@ -107,7 +107,7 @@ fn components(shared: &Shared, tls: Option<Arc<Tls>>) -> Result<components::Sett
         let secret = component.secret()?;
         known.push(component::ComponentCredentials { domain: component.domain.clone(), secret });
     }
-    let known = Arc::new(component::Settings { components: known, max_stanza: xmpp.max_stanza });
+    let known = Arc::new(component::ComponentSettings { components: known, max_stanza: xmpp.max_stanza });
     Ok(components::Settings {
         listen: xmpp.components.listen.clone(),
         tls,
@@ -150,7 +150,7 @@ pub(super) fn reload_of(shared: &Shared) -> Option<Reload> {
         accounts: accounts_of(&config.registration),
         invitations: invitations_of(&config.registration),
     };
-    let stream = c2s::Settings {
+    let stream = c2s::C2sSettings {
         domains: shared.domains.clone(),
         // There is always a certificate: configured, or made by the node.
         tls: true,
@@ -196,7 +196,7 @@ fn server_settings(
 /// `None`: no other server is spoken with.
 fn reload_of_servers(shared: &Shared) -> Option<servers::Reload> {
     let config = &shared.config.federation;
-    let streams = s2s::Settings {
+    let streams = s2s::S2sSettings {
         domains: served(shared),
         // There is always a certificate: configured, or made by the node.
         tls: true,

@@ -6,6 +6,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
+use ::voice::Owner;
+use ::voice::control::{Change, Placing, Reply, Request};
+use ::voice::numbers::{owner_of, plan_of, plan_of_application, target};
+use ::voice::record::{Background, Modify, Pause};
 use admin::Repository as _;
 use admin::control::{
     Audio, CallChange, ConferenceChange, ControlError, ControlPlane, Document, EncodeError, Encoding,
@@ -23,20 +27,17 @@ use store::rest::{Resource, RestLoaded, RestRead};
 use store::{Loaded, Read};
 
 use super::{Chance, Record};
+use crate::message::{InboxMessage, LocalMessage};
 use crate::node::Node;
-use crate::shard::ShardMessage;
 use crate::sign_in_failures::{Failure, Service, SignInFailures};
-use crate::voice::control::{Change, Placing, Reply, Request};
-use crate::voice::numbers::{owner_of, plan_of, plan_of_application, target};
-use crate::voice::record::{Background, Modify, Pause};
 use crate::voice::recordings::Files;
-use crate::voice::{Order, Owner, VoiceShardMessage, control};
+use crate::voice::{Order, VoiceShardMessage, limits};
 
 const OFF: ControlError = ControlError::Unsupported("Calling without [voice] media in the configuration");
 
 pub(super) struct Plane {
     chance: Chance,
-    outlets: Vec<Outlet<ShardMessage>>,
+    outlets: Vec<Outlet<InboxMessage>>,
     record: Arc<Record>,
     /// Applications answer calls here.
     has_voice: bool,
@@ -63,7 +64,7 @@ impl Plane {
     }
 
     /// The first answer that is not "not here".
-    fn ask(&self, outlets: &[Outlet<ShardMessage>], request: &Request) -> Result<Reply, ControlError> {
+    fn ask(&self, outlets: &[Outlet<InboxMessage>], request: &Request) -> Result<Reply, ControlError> {
         if !self.has_voice {
             return Err(OFF);
         }
@@ -71,11 +72,11 @@ impl Plane {
         for outlet in outlets {
             let order = Order { request: request.clone(), answer: answer.clone() };
             outlet
-                .send(ShardMessage::Voice(VoiceShardMessage::Control(order)))
+                .send(LocalMessage::Voice(VoiceShardMessage::Control(order)).into())
                 .map_err(|_| ControlError::Busy)?;
         }
         drop(answer);
-        let until = self.now() + control::PATIENCE;
+        let until = self.now() + limits::CONTROL;
         loop {
             match answers.recv_timeout(until.since(self.now())) {
                 Ok(Err(ControlError::NotFound)) => {}

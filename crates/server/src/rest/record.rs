@@ -9,9 +9,9 @@ use store::rest::{Kind, RestWrite};
 use store::{Address, Loaded, Read, Service, StoreError, Write, WriteDone};
 
 use crate::config;
+use crate::message::{Command, Ended, InboxMessage, LocalMessage};
 use crate::node::{Node, StoreCompletions};
-use crate::shard::{Command, Ended, ShardMessage};
-use crate::voice::{Numbers, VoiceShardMessage};
+use crate::voice::VoiceShardMessage;
 
 /// The accounts whose cached data a write invalidates.
 pub(crate) enum Touched<'a> {
@@ -63,7 +63,7 @@ impl Ended {
 pub(crate) struct Record {
     store: Arc<Service>,
     desk: Arc<StoreCompletions>,
-    outlets: Vec<Outlet<ShardMessage>>,
+    outlets: Vec<Outlet<InboxMessage>>,
     config: config::Voice,
     /// Held while bindings are read and sent, so that the last ones read are the last ones sent.
     refreshing: Mutex<()>,
@@ -86,13 +86,13 @@ impl Record {
             return;
         }
         let _held = self.refreshing.lock().unwrap_or_else(PoisonError::into_inner);
-        match Numbers::load(&self.config, self) {
+        match ::voice::Numbers::load(&self.config.number_settings(), self) {
             Ok(numbers) => {
                 let numbers = Arc::new(numbers);
                 for outlet in &self.outlets {
-                    outlet.answer_all(&mut vec![ShardMessage::Voice(VoiceShardMessage::Numbers(
-                        Arc::clone(&numbers),
-                    ))]);
+                    outlet.answer_all(&mut vec![
+                        LocalMessage::Voice(VoiceShardMessage::Numbers(Arc::clone(&numbers))).into(),
+                    ]);
                 }
             }
             Err(error) => tracing::error!(%error, "cannot reload the numbers; the previous ones stay in use"),
@@ -147,13 +147,13 @@ impl Repository for Record {
             let address: Box<str> = address.to_string().into();
             for outlet in &self.outlets {
                 let command = Command::ForgetAccount(Some(address.clone()));
-                outlet.answer_all(&mut vec![ShardMessage::Command(command)]);
+                outlet.answer_all(&mut vec![LocalMessage::Command(command).into()]);
             }
         }
         if let Some(ended) = ended.map(|ended| ended.after(&done)) {
             for outlet in &self.outlets {
                 let command = Command::EndSessions(Arc::clone(&ended));
-                outlet.answer_all(&mut vec![ShardMessage::Command(command)]);
+                outlet.answer_all(&mut vec![LocalMessage::Command(command).into()]);
             }
         }
         if changes_numbers {

@@ -18,8 +18,8 @@
 
 mod accounts;
 mod calls;
+mod farm;
 mod load;
-mod message;
 mod pace;
 mod perform;
 mod phones;
@@ -37,32 +37,38 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
+use anyhow::Context as _;
 use call::{DownTargets, Health, Ledger, Plan};
-use cluster::{Inbox, Outlet};
-use router::{AdmitRefused, Answer, Edge, Offered, Query, RegisterRefused, Router};
+use cluster::{Inbox, Outlet, ShardMap};
+use router::{AdmitRefused, Answer, Offered, Query, RegisterRefused, Router, ShardAddress};
 use sip::endpoint::{Effect, Endpoint, Intake};
 use sip::transport::{Packet, Transmit};
 use stdx::Instant;
 use store::Service;
 
-pub use message::{Command, Ended, ShardMessage};
 pub use planning::CallerProof;
 pub use status::{ShardStatus, StatusBoard};
 
 use crate::clock::Clock;
 use crate::limits;
+use crate::message::{Command, InboxMessage, LocalMessage, ShardMessage};
 use crate::net::{Certified, Io, NetEvent};
 use crate::sign_in_failures::SignInFailures;
+use crate::voice::VoiceShardMessage;
 use accounts::Accounts;
 use calls::AccountCalls;
 use load::Load;
 use pace::Pace;
+use reports::ReportMarks;
 use request_origin::RequestOrigin;
 pub(crate) use selector::ShardSelector;
 
 /// The parts of a shard. They are made elsewhere and may move to the shard's thread.
 pub struct ShardDeps {
-    pub edge: Edge,
+    /// The shard's own address.
+    pub edge: ShardAddress,
+    /// The responsible shards.
+    pub map: ShardMap,
     pub clock: Clock,
     pub endpoint: Endpoint,
     pub router: Router,
@@ -74,15 +80,17 @@ pub struct ShardDeps {
     pub default_max_contacts: usize,
     pub records: bool,
     pub store: Arc<Service>,
-    pub inbox: Inbox<ShardMessage>,
+    pub inbox: Inbox<InboxMessage>,
     /// To every shard of the node, this one included, by number.
-    pub outlets: Vec<Outlet<ShardMessage>>,
+    pub outlets: Vec<Outlet<InboxMessage>>,
     pub board: Arc<StatusBoard>,
     /// `None`: no applications answer calls here.
-    pub(crate) voice: Option<crate::voice::Voice>,
+    pub(crate) voice: Option<crate::voice::ShardVoice>,
     /// `None`: no chat clients.
     pub(crate) xmpp: Option<crate::xmpp::Settings>,
     pub(crate) chat: crate::xmpp::operator::Operator,
+    /// `None`: the node is alone.
+    pub(crate) farm: Option<crate::farm::ShardFarm>,
     pub traces: tokio::sync::broadcast::Sender<Arc<sip::endpoint::TraceEvent>>,
     pub(crate) failures: Arc<SignInFailures>,
 }
@@ -102,12 +110,15 @@ pub struct Shard {
     parts: ShardDeps,
     io: Io,
     xmpp: Option<xmpp::XmppAdapter>,
+    /// `None`: the node is alone.
+    farm: Option<farm::FarmAdapter>,
     workers: ShardSelector,
+    reports: ReportMarks,
     accounts: Accounts,
     account_calls: AccountCalls,
     down: Arc<DownTargets>,
     /// Messages for other shards at the end of the turn, by number.
-    post: Vec<Vec<ShardMessage>>,
+    post: Vec<Vec<InboxMessage>>,
     handover: Vec<Vec<Packet>>,
     /// Reads of the store that are not of accounts, by ticket: the address whose kept messages are wanted.
     kept_reads: std::collections::HashMap<u64, Box<str>>,
@@ -125,14 +136,14 @@ pub struct Shard {
 #[derive(Default)]
 struct Scratch {
     packets: Vec<Packet>,
-    messages: Vec<ShardMessage>,
+    messages: Vec<InboxMessage>,
     events: Vec<NetEvent>,
     certified: Vec<Certified>,
     effects: Vec<Effect>,
     router_effects: Vec<router::Effect>,
     health_effects: Vec<call::HealthEffect>,
     records: Vec<call::CallRecord>,
-    outbox: Vec<crate::voice::VoiceEffect>,
+    outbox: Vec<::voice::VoiceEffect>,
     xmpp_outbox: Vec<crate::xmpp::XmppEffect>,
 }
 
@@ -144,13 +155,17 @@ impl Shard {
     ///
     /// # Errors
     /// An address for chat clients that cannot be listened at.
-    pub fn new(mut parts: ShardDeps, io: Io) -> Result<Self, crate::net::NetError> {
+    pub fn new(mut parts: ShardDeps, io: Io) -> anyhow::Result<Self> {
         let shards = parts.outlets.len();
-        let count = u16::try_from(shards).expect("a node has at most limits::SHARDS shards");
-        let made = |settings| crate::xmpp::Xmpp::new(settings, parts.edge.shard, count);
+        let made = |settings| crate::xmpp::Xmpp::new(settings, parts.edge, parts.map);
         let xmpp = parts.xmpp.take().map(made).transpose()?.map(xmpp::XmppAdapter::new);
+        let (edge, clock) = (parts.edge, parts.clock);
+        let adapter = |farm| farm::FarmAdapter::new(edge, farm, clock);
+        let farm = parts.farm.take().map(adapter).transpose().context("links to other nodes")?;
         Ok(Shard {
-            workers: ShardSelector::new(parts.edge.node, count),
+            farm,
+            workers: ShardSelector::new(parts.map),
+            reports: ReportMarks::default(),
             accounts: Accounts::new(limits::CACHED_ACCOUNTS),
             account_calls: AccountCalls::new(limits::ACCOUNT_CALLS),
             down: Arc::default(),
@@ -205,10 +220,11 @@ impl Shard {
             // Something is due; the sockets are looked at all the same.
             return tokio::task::yield_now().await;
         }
-        let (inbox, xmpp) = (&mut self.parts.inbox, &self.xmpp);
+        let (inbox, xmpp, farm) = (&mut self.parts.inbox, &self.xmpp, &self.farm);
         let messages = poll_fn(|context| {
             let asks = xmpp.as_ref().is_some_and(|adapter| adapter.xmpp.poll_ready(context).is_ready());
-            if asks { Poll::Ready(()) } else { inbox.poll_ready(context) }
+            let hears = farm.as_ref().is_some_and(|adapter| adapter.poll_ready(context).is_ready());
+            if asks || hears { Poll::Ready(()) } else { inbox.poll_ready(context) }
         });
         tokio::select! {
             biased;
@@ -221,7 +237,7 @@ impl Shard {
     fn deadline(&self, now: Instant) -> Instant {
         let parts = &self.parts;
         let health = parts.health.as_ref().and_then(Health::deadline);
-        let voice = parts.voice.as_ref().and_then(crate::voice::Voice::deadline);
+        let voice = parts.voice.as_ref().and_then(|voice| voice.calls.deadline());
         let xmpp = self.xmpp.as_ref().and_then(|adapter| adapter.xmpp.deadline());
         [parts.endpoint.deadline(), parts.router.deadline(), parts.ledger.deadline(), health, voice, xmpp]
             .into_iter()
@@ -232,7 +248,8 @@ impl Shard {
     /// Does one turn. Returns how many packets and messages it handled.
     fn turn(&mut self, now: Instant) -> usize {
         self.read_certified();
-        let messages = self.receive(now) + self.read_messages(now) + self.turn_xmpp(now);
+        let messages =
+            self.receive(now) + self.read_messages(now) + self.read_links(now) + self.turn_xmpp(now);
         self.read_events(now);
         self.parts.endpoint.expire(now, &mut self.scratch.effects);
         self.parts.router.expire(now, &mut self.scratch.router_effects);
@@ -246,6 +263,7 @@ impl Shard {
         // Messages that a full inbox refused count as failed; the failures may produce further effects.
         self.settle(now);
         self.io.flush();
+        self.flush_links(now);
         if now.since(self.last_report) >= REPORT_EVERY {
             self.last_report = now;
             self.report(now);
@@ -261,21 +279,12 @@ impl Shard {
         if !certified.is_empty() {
             for (shard, post) in self.post.iter_mut().enumerate() {
                 if shard != usize::from(self.parts.edge.shard) {
-                    post.push(ShardMessage::Certified(certified.clone()));
+                    post.push(ShardMessage::Certified(certified.clone()).into());
                 }
             }
-            self.note_certified(&mut certified);
+            note_certified(&mut self.parts.endpoint, &mut certified);
         }
         self.scratch.certified = certified;
-    }
-
-    fn note_certified(&mut self, certified: &mut Vec<Certified>) {
-        for Certified { flow, names } in certified.drain(..) {
-            match names {
-                Some(names) => self.parts.endpoint.note_certificate(flow, names),
-                None => self.parts.endpoint.forget_certificate(flow),
-            }
-        }
     }
 
     fn receive(&mut self, now: Instant) -> usize {
@@ -286,11 +295,14 @@ impl Shard {
             self.io.receive_batch(&mut packets)
         };
         for packet in packets.drain(..) {
-            match self.workers.of(&packet.bytes) {
-                Some(shard) if shard != self.parts.edge.shard => {
-                    self.handover[usize::from(shard)].push(packet);
+            let view = self.farm.as_ref().and_then(farm::FarmAdapter::view);
+            match self.workers.of(&packet.bytes, view) {
+                Some(address) if address == self.parts.edge => self.work(now, packet),
+                Some(address) if self.parts.map.has(address) => {
+                    self.handover[usize::from(address.shard)].push(packet);
                 }
-                _ => self.work(now, packet),
+                Some(address) => self.relay(now, address, packet),
+                None => self.work(now, packet),
             }
         }
         self.scratch.packets = packets;
@@ -313,7 +325,10 @@ impl Shard {
         self.parts.inbox.take(&mut messages);
         let count = messages.len();
         for message in messages.drain(..) {
-            self.handle_message(now, message);
+            match message {
+                InboxMessage::Shard(message) => self.handle_message(now, message),
+                InboxMessage::Local(message) => self.handle_local_message(now, message),
+            }
         }
         self.scratch.messages = messages;
         count
@@ -323,9 +338,11 @@ impl Shard {
         let effects = &mut self.scratch.effects;
         match message {
             ShardMessage::Packets(packets) => packets.into_iter().for_each(|packet| self.work(now, packet)),
-            ShardMessage::Certified(mut certified) => self.note_certified(&mut certified),
+            ShardMessage::Certified(mut certified) => {
+                note_certified(&mut self.parts.endpoint, &mut certified);
+            }
             ShardMessage::Transmit { mut transmit, from } => {
-                transmit.report = transmit.report.and_then(|report| reports::mark(report, from));
+                transmit.report = transmit.report.and_then(|report| self.reports.mark(report, from));
                 self.io.send(transmit);
             }
             ShardMessage::SendFailed(report) => self.parts.endpoint.handle_send_failed(now, report, effects),
@@ -334,13 +351,24 @@ impl Shard {
             }
             ShardMessage::Answer { id, answer } => self.give_answer(now, id, answer),
             ShardMessage::Push(push) => self.push(now, push),
-            ShardMessage::Written(done) => self.handle_written(now, done),
-            ShardMessage::Loaded(done) => self.handle_loaded(now, done),
-            ShardMessage::Plan(plan) => self.replan(now, plan),
             ShardMessage::Down(down) => self.down = down,
-            ShardMessage::Voice(message) => self.voice_message(now, message),
+            ShardMessage::Room(message) => self.voice_message(now, VoiceShardMessage::Room(message)),
             ShardMessage::Xmpp(messages) => self.xmpp_messages(now, messages),
-            ShardMessage::Command(command) => self.handle_command(command),
+        }
+    }
+
+    fn handle_local_message(&mut self, now: Instant, message: LocalMessage) {
+        match message {
+            LocalMessage::Written(done) => self.handle_written(now, done),
+            LocalMessage::Loaded(done) => self.handle_loaded(now, done),
+            LocalMessage::Plan(plan) => self.replan(now, plan),
+            LocalMessage::Voice(message) => self.voice_message(now, message),
+            LocalMessage::Xmpp(message) => {
+                self.with_xmpp(now, |xmpp, outbox| xmpp.handle_local_message(now, message, outbox));
+            }
+            LocalMessage::Command(command) => self.handle_command(command),
+            LocalMessage::Farm(view) => self.set_farm_view(view),
+            LocalMessage::ToNode { life, message } => self.pass_to_node(now, life, message),
         }
     }
 
@@ -414,13 +442,17 @@ impl Shard {
         for event in events.drain(..) {
             let effects = &mut self.scratch.effects;
             match event {
-                NetEvent::SendFailed(report, _) => match reports::unmark(report) {
+                NetEvent::SendFailed(report, _) => match self.reports.unmark(report) {
                     (None, report) => self.parts.endpoint.handle_send_failed(now, report, effects),
-                    (Some(shard), report) => {
-                        if let Some(post) = self.post.get_mut(usize::from(shard)) {
-                            post.push(ShardMessage::SendFailed(report));
-                        }
+                    // The shard of a life that is over needs no report.
+                    (Some(from), report) if self.parts.map.has(from) => {
+                        self.post[usize::from(from.shard)].push(ShardMessage::SendFailed(report).into());
                     }
+                    (Some(from), report) if self.is_at_other_node(from) => {
+                        // A report that is lost is replaced by a timer.
+                        let _ = self.send_to_node(now, from, crate::farm::wire::send_failed(from, report));
+                    }
+                    (Some(_), _) => {}
                 },
                 NetEvent::Dns(answer) => {
                     self.parts.endpoint.handle_dns(now, answer.id, answer.result, effects);
@@ -437,7 +469,7 @@ impl Shard {
     fn hand_over(&mut self, now: Instant) {
         for (shard, packets) in self.handover.iter_mut().enumerate() {
             if !packets.is_empty() {
-                self.post[shard].push(ShardMessage::Packets(std::mem::take(packets)));
+                self.post[shard].push(ShardMessage::Packets(std::mem::take(packets)).into());
             }
         }
         self.post_xmpp();
@@ -455,11 +487,13 @@ impl Shard {
 
     /// A message that found the inbox full. Packets are retransmitted by their senders; a question or a
     /// message of ours would be waited for in vain, so it fails now.
-    fn take_back(&mut self, now: Instant, shard: usize, message: ShardMessage) {
+    fn take_back(&mut self, now: Instant, shard: usize, message: InboxMessage) {
+        // The process's own messages that may be dropped end with an answer to their asker.
+        let InboxMessage::Shard(message) = message else { return };
         let effects = &mut self.scratch.effects;
         match message {
             // Sent again before what comes next: without it a trunk would be a stranger there.
-            ShardMessage::Certified(_) => self.post[shard].push(message),
+            ShardMessage::Certified(_) => self.post[shard].push(message.into()),
             ShardMessage::Xmpp(messages) => self.take_back_xmpp(now, shard, messages),
             ShardMessage::Ask { id, query, .. } => {
                 if let Some(answer) = refusal_of(id, &query) {
@@ -481,6 +515,15 @@ impl Shard {
         self.write_records();
         self.io.flush();
         self.report(now);
+    }
+}
+
+fn note_certified(endpoint: &mut Endpoint, certified: &mut Vec<Certified>) {
+    for Certified { flow, names } in certified.drain(..) {
+        match names {
+            Some(names) => endpoint.note_certificate(flow, names),
+            None => endpoint.forget_certificate(flow),
+        }
     }
 }
 

@@ -2,8 +2,9 @@
 
 use std::sync::{Arc, LazyLock};
 
+use ::voice::CallerStanding;
 use cluster::Bucket;
-use router::{AskId, Edge, Push, Query};
+use router::{AskId, Push, Query, ShardAddress};
 use sip::endpoint::{Account, CallEvent, CallLimits, Decision, Effect, PlanRequest, StoreUnavailable};
 use sip::transport::Transmit;
 use stdx::Instant;
@@ -11,7 +12,8 @@ use stdx::attempts::account_name;
 use store::{Loaded, Read, StoreError, Ticket, Write, WriteDone};
 
 use super::request_origin::RequestOrigin;
-use super::{Shard, ShardMessage, calls, planning};
+use super::{Shard, calls, planning};
+use crate::message::ShardMessage;
 use crate::sign_in_failures::{Failure, Service};
 
 /// Tickets for reads of the store; the router numbers its writes itself, in another table.
@@ -43,7 +45,7 @@ impl Shard {
 
     fn perform(&mut self, now: Instant, effect: Effect) {
         match effect {
-            Effect::Transmit(transmit) => self.transmit(transmit),
+            Effect::Transmit(transmit) => self.transmit(now, transmit),
             Effect::Account { id, user, domain } => self.find_account(now, id, user, domain),
             Effect::Plan { id, request } => self.plan(now, id, &request),
             Effect::Ask { id, query } => self.ask(now, id, query),
@@ -65,13 +67,18 @@ impl Shard {
         }
     }
 
-    fn transmit(&mut self, transmit: Transmit) {
+    fn transmit(&mut self, now: Instant, transmit: Transmit) {
         match transmit.target.flow {
             // Another shard holds the connection.
-            Some(flow) if flow.edge.shard != self.parts.edge.shard => {
-                let message = ShardMessage::Transmit { transmit, from: self.parts.edge.shard };
-                if let Some(post) = self.post.get_mut(usize::from(flow.edge.shard)) {
-                    post.push(message);
+            Some(flow) if flow.edge != self.parts.edge => {
+                if self.parts.map.has(flow.edge) {
+                    let message = ShardMessage::Transmit { transmit, from: self.parts.edge };
+                    self.post[usize::from(flow.edge.shard)].push(message.into());
+                } else if self.is_at_other_node(flow.edge) {
+                    self.transmit_at_node(now, flow.edge, &transmit);
+                } else if let Some(report) = transmit.report {
+                    // The connection ended with the life of the process that held it.
+                    self.parts.endpoint.handle_send_failed(now, report, &mut self.scratch.effects);
                 }
             }
             _ => self.io.send(transmit),
@@ -81,21 +88,25 @@ impl Shard {
     fn plan(&mut self, now: Instant, id: AskId, request: &PlanRequest) {
         let random = stdx::hash::Keyed::new(*b"weights of plans").hash(&id.0.to_le_bytes());
         let parts = &self.parts;
-        let voice = parts.voice.as_ref();
-        let decision: Decision = voice
-            .and_then(|voice| voice.decide(&parts.plan, parts.proof, request))
+        let caller = CallerStanding {
+            is_proof_required: parts.proof == planning::CallerProof::Required,
+            is_trunk: &|| planning::trunk_of(&parts.plan, request).is_some(),
+        };
+        let decision: Decision = parts
+            .voice
+            .as_ref()
+            .and_then(|voice| voice.calls.decide(&parts.plan, request, caller))
             .unwrap_or_else(|| planning::decide(now, &parts.plan, request, parts.proof, random, &self.down));
         self.parts.endpoint.handle_plan(now, id, decision, &mut self.scratch.effects);
     }
 
     pub(super) fn ask(&mut self, now: Instant, id: AskId, query: Query) {
-        let shards = u16::try_from(self.post.len()).unwrap_or(1);
-        let owner = Bucket::of(query.aor()).shard(shards);
+        let owner = self.parts.map.owner(Bucket::of(query.aor()));
         let from = self.parts.edge;
-        if owner == from.shard {
+        if owner == from {
             self.query(now, from, id, query);
         } else {
-            self.post[usize::from(owner)].push(ShardMessage::Ask { from, id, query });
+            self.post[usize::from(owner.shard)].push(ShardMessage::Ask { from, id, query }.into());
         }
     }
 
@@ -205,9 +216,10 @@ impl Shard {
         self.parts.endpoint.handle_push(now, push, &mut self.scratch.effects);
     }
 
-    fn send_answer(&mut self, to: Edge, message: ShardMessage) {
-        if let Some(outlet) = self.parts.outlets.get(usize::from(to.shard)) {
-            outlet.answer_all(&mut vec![message]);
+    fn send_answer(&mut self, to: ShardAddress, message: ShardMessage) {
+        // A shard of a life that is over waits for nothing.
+        if self.parts.map.has(to) {
+            self.parts.outlets[usize::from(to.shard)].answer_all(&mut vec![message.into()]);
         }
     }
 
@@ -259,7 +271,7 @@ impl Shard {
             call::HealthEffect::Down(down) => {
                 self.parts.board.set_down(down.iter().map(ToString::to_string).collect());
                 for outlet in &self.parts.outlets {
-                    outlet.answer_all(&mut vec![ShardMessage::Down(down.clone())]);
+                    outlet.answer_all(&mut vec![ShardMessage::Down(down.clone()).into()]);
                 }
             }
         }

@@ -1,6 +1,6 @@
 //! The shard between chat and phones: the effects of `xmpp::phones`, performed by the router and the endpoint of the same shard.
 
-use router::{Answer, AskId, Edge, Offer, Presence, Query, Topic};
+use router::{Answer, AskId, Offer, Presence, Query, ShardAddress, Topic};
 use sip::events::TextOutcome;
 use stdx::Instant;
 
@@ -10,7 +10,7 @@ use crate::xmpp::{Offering, PendingWatch, PhoneEffect, kept_of};
 
 impl Shard {
     /// A question for the owner of an address, which this shard is. Messages are chat's to take first.
-    pub(super) fn query(&mut self, now: Instant, from: Edge, id: AskId, query: Query) {
+    pub(super) fn query(&mut self, now: Instant, from: ShardAddress, id: AskId, query: Query) {
         let is_of_voice = matches!(RequestOrigin::of(id.0), RequestOrigin::Voice(_));
         let (to, offer) = match query {
             Query::Offer(offer) if self.xmpp.is_some() => (Offering::Edge { edge: from, id }, *offer),
@@ -96,7 +96,7 @@ impl Shard {
     }
 
     /// As the router answers.
-    fn answer_later(&mut self, to: Edge, id: AskId, answer: Answer) {
+    fn answer_later(&mut self, to: ShardAddress, id: AskId, answer: Answer) {
         self.scratch.router_effects.push(router::Effect::Answer { to, id, answer });
     }
 

@@ -4,44 +4,80 @@
 //! something only to the shard that chose it: another's, taken for one's own, would end a stranger's
 //! transaction. So it travels with a mark of its shard in bits that a place in a table does not need.
 
+use cluster::ShardAddress;
 use sip::transport::TransmitId;
 
 /// Bits of the place: 8 million transactions of one shard, some ten times its memory. Messages of a place
 /// beyond are not reported; their timers find out.
 const PLACE_BITS: u32 = 23;
-/// The rest of the lower half: 0 for one's own, else the number of the shard and 1. Enough for 511 shards.
+/// The rest of the lower half: 0 for one's own, else the place of the shard in the table and 1.
 const MARK: u64 = ((1 << 32) - 1) & !((1 << PLACE_BITS) - 1);
+/// Shards that the mark has room for: all of a process, and those of a farm of many nodes. Messages of further ones are not
+/// reported.
+const SHARDS: usize = (MARK >> PLACE_BITS) as usize;
 
-/// The report of a message that another shard sends for shard `from`.
-pub(super) fn mark(report: TransmitId, from: u16) -> Option<TransmitId> {
-    let mark = (u64::from(from) + 1) << PLACE_BITS;
-    (report.0 & MARK == 0 && mark & MARK == mark).then_some(TransmitId(report.0 | mark))
+/// The shards for which this one has sent something.
+#[derive(Default)]
+pub(super) struct ReportMarks {
+    shards: Vec<ShardAddress>,
 }
 
-/// The shard whose report it is, `None` for one's own, and the report as that shard knows it.
-pub(super) fn unmark(report: TransmitId) -> (Option<u16>, TransmitId) {
-    let from = ((report.0 & MARK) >> PLACE_BITS).checked_sub(1);
-    (from.and_then(|from| u16::try_from(from).ok()), TransmitId(report.0 & !MARK))
+impl ReportMarks {
+    /// The report of a message that another shard sends for shard `from`.
+    pub(super) fn mark(&mut self, report: TransmitId, from: ShardAddress) -> Option<TransmitId> {
+        if report.0 & MARK != 0 {
+            return None;
+        }
+        let known = self.shards.iter().position(|shard| *shard == from);
+        let place = known.or_else(|| self.insert(from))?;
+        Some(TransmitId(report.0 | (place as u64 + 1) << PLACE_BITS))
+    }
+
+    fn insert(&mut self, from: ShardAddress) -> Option<usize> {
+        if self.shards.len() == SHARDS {
+            return None;
+        }
+        self.shards.push(from);
+        Some(self.shards.len() - 1)
+    }
+
+    /// The shard whose report it is, `None` for one's own, and the report as that shard knows it.
+    pub(super) fn unmark(&self, report: TransmitId) -> (Option<ShardAddress>, TransmitId) {
+        let place =
+            usize::try_from((report.0 & MARK) >> PLACE_BITS).ok().and_then(|mark| mark.checked_sub(1));
+        let from = place.and_then(|place| self.shards.get(place)).copied();
+        (from, TransmitId(report.0 & !MARK))
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use cluster::Life;
+
     use super::*;
 
     #[test]
     fn a_report_finds_back_to_its_shard() {
+        let mut marks = ReportMarks::default();
         let report = TransmitId(0xdead_beef_0000_1234);
-        for shard in [0, 1, 7, 255] {
-            let marked = mark(report, shard).expect("a small place");
+        for (life, shard) in [(0, 0), (0, 1), (70_000, 1), (0, 255)] {
+            let shard = ShardAddress::new(Life(life), shard);
+            let marked = marks.mark(report, shard).expect("a small place");
             assert_ne!(marked, report);
-            assert_eq!(unmark(marked), (Some(shard), report));
+            assert_eq!(marks.unmark(marked), (Some(shard), report));
+            assert_eq!(marks.mark(report, shard), Some(marked));
         }
-        assert_eq!(unmark(report), (None, report));
+        assert_eq!(marks.unmark(report), (None, report));
     }
 
     #[test]
     fn what_does_not_fit_is_not_reported() {
-        assert_eq!(mark(TransmitId(1 << 23), 0), None);
-        assert_eq!(mark(TransmitId(1), 511), None);
+        let mut marks = ReportMarks::default();
+        assert_eq!(marks.mark(TransmitId(1 << 23), ShardAddress::default()), None);
+        for life in 0..511 {
+            let marked = marks.mark(TransmitId(1), ShardAddress::new(Life(life), 0)).expect("room");
+            assert_eq!(marks.unmark(marked).1, TransmitId(1));
+        }
+        assert_eq!(marks.mark(TransmitId(1), ShardAddress::new(Life(511), 0)), None);
     }
 }

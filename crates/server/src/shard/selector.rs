@@ -1,48 +1,68 @@
 //! Selects the shard that works on a message from its bytes, before it is parsed (ARCHITECTURE.md, "A
 //! datagram's way").
 //!
-//! A request belongs to the shard its Call-ID hashes to, a response to the shard that the Via we wrote names.
+//! A request belongs to the shard of its Call-ID's slot, a response to the shard that the Via we wrote names. The response
+//! to a request of a life that is over belongs to the shard of the Call-ID, too: that shard gets the request's
+//! retransmissions, and forwards them with the same branch, so it has the transaction that the response matches.
 
-use stdx::hash::Keyed;
+use cluster::{CallSlot, Life, ShardAddress, ShardMap};
+use farm::view::FarmView;
 
-/// The same in all shards of a process; another process may choose otherwise.
+/// The same in all shards.
 pub(crate) struct ShardSelector {
-    shards: u16,
-    node: u16,
-    keyed: Keyed,
+    map: ShardMap,
 }
 
 impl ShardSelector {
-    pub(crate) fn new(node: u16, shards: u16) -> Self {
-        ShardSelector { shards, node, keyed: Keyed::new(*b"belfry's workers") }
+    pub(crate) fn new(map: ShardMap) -> Self {
+        ShardSelector { map }
     }
 
     /// `None`: the message names no call, so the shard that received it may keep it.
-    pub(crate) fn of(&self, message: &[u8]) -> Option<u16> {
-        if self.shards == 1 {
+    ///
+    /// In a farm (`view`) the worker may be at another node, and so may the shard that a response is for.
+    pub(crate) fn of(&self, message: &[u8], view: Option<&FarmView>) -> Option<ShardAddress> {
+        if let Some(view) = view {
+            return self.of_farm(message, view);
+        }
+        if self.map.shards() == 1 {
             return None;
         }
         if message.starts_with(b"SIP/2.0 ") {
-            return self.of_response(message);
+            let named = via_token(message)?;
+            if self.map.has(named) {
+                return Some(named);
+            }
         }
         Some(self.of_call(call_id(message)?))
     }
 
-    /// The shard of a call.
-    pub(crate) fn of_call(&self, call_id: &[u8]) -> u16 {
-        u16::try_from(self.keyed.hash(call_id) % u64::from(self.shards.max(1))).unwrap_or(0)
+    fn of_farm(&self, message: &[u8], view: &FarmView) -> Option<ShardAddress> {
+        if message.starts_with(b"SIP/2.0 ") {
+            let named = via_token(message)?;
+            if self.map.has(named) || view.has(named) {
+                return Some(named);
+            }
+        }
+        // A node that has just joined has no map yet, or the farm has no edge: it works on what comes.
+        view.worker(CallSlot::of(call_id(message)?).number())
+            .filter(|worker| self.map.has(*worker) || view.has(*worker))
     }
 
-    /// The token `n=node.shard` in the first Via, which is ours when the response is for us.
-    fn of_response(&self, message: &[u8]) -> Option<u16> {
-        let at = memchr::memmem::find(message, b";n=")?;
-        let text = &message[at + 3..];
-        let end = text.iter().position(|byte| !byte.is_ascii_hexdigit() && *byte != b'.')?;
-        let (node, shard) = std::str::from_utf8(&text[..end]).ok()?.split_once('.')?;
-        let node = u16::from_str_radix(node, 16).ok()?;
-        let shard = u16::from_str_radix(shard, 16).ok()?;
-        (node == self.node && shard < self.shards).then_some(shard)
+    /// The shard of a call.
+    pub(crate) fn of_call(&self, call_id: &[u8]) -> ShardAddress {
+        self.map.worker(CallSlot::of(call_id))
     }
+}
+
+/// The token `n=life.shard` in the first Via, which is ours when the response is for us.
+fn via_token(message: &[u8]) -> Option<ShardAddress> {
+    let at = memchr::memmem::find(message, b";n=")?;
+    let text = &message[at + 3..];
+    let end = text.iter().position(|byte| !byte.is_ascii_hexdigit() && *byte != b'.')?;
+    let (life, shard) = std::str::from_utf8(&text[..end]).ok()?.split_once('.')?;
+    let life = Life(u32::from_str_radix(life, 16).ok()?);
+    Some(ShardAddress::new(life, u16::from_str_radix(shard, 16).ok()?))
 }
 
 /// The value of the first Call-ID line, long or compact.
@@ -73,20 +93,43 @@ mod tests {
 
     #[test]
     fn long_and_compact_names_lead_to_the_same_shard() {
-        let workers = ShardSelector::new(0, 7);
-        let long = workers.of(b"INVITE sip:a SIP/2.0\r\nCALL-Id : abc \r\n\r\n");
+        let workers = ShardSelector::new(ShardMap::of_process(Life(0), 7));
+        let long = workers.of(b"INVITE sip:a SIP/2.0\r\nCALL-Id : abc \r\n\r\n", None);
         assert!(long.is_some());
-        assert_eq!(long, workers.of(b"BYE sip:a SIP/2.0\r\nVia: x\r\ni:abc\r\n\r\n"));
-        assert_eq!(workers.of(b"BYE sip:a SIP/2.0\r\n\r\nCall-ID: body\r\n"), None);
+        assert_eq!(long, workers.of(b"BYE sip:a SIP/2.0\r\nVia: x\r\ni:abc\r\n\r\n", None));
+        assert_eq!(workers.of(b"BYE sip:a SIP/2.0\r\n\r\nCall-ID: body\r\n", None), None);
     }
 
     #[test]
     fn a_response_goes_by_our_via() {
-        let workers = ShardSelector::new(1, 4);
-        let response =
-            |token: &str| format!("SIP/2.0 200 OK\r\nVia: SIP/2.0/UDP a;branch=z;n={token};rport\r\n\r\n");
-        assert_eq!(workers.of(response("1.3").as_bytes()), Some(3));
-        assert_eq!(workers.of(response("1.9").as_bytes()), None, "no such shard");
-        assert_eq!(workers.of(response("2.3").as_bytes()), None, "another node's");
+        let workers = ShardSelector::new(ShardMap::of_process(Life(1), 4));
+        let head = |token: &str| format!("SIP/2.0 200 OK\r\nVia: SIP/2.0/UDP a;branch=z{token};rport\r\n");
+        let selected =
+            |token: &str| workers.of(format!("{}Call-ID: abc\r\n\r\n", head(token)).as_bytes(), None);
+        let of_call = Some(workers.of_call(b"abc"));
+        for shard in 0..4 {
+            let address = ShardAddress::new(Life(1), shard);
+            assert_eq!(selected(&format!(";n=1.{shard}")), Some(address));
+        }
+        assert_eq!(selected(""), None, "it is for another system");
+        assert_eq!(selected(";n=1.9"), of_call, "no such shard");
+        assert_eq!(
+            workers.of(format!("{};n=2.3\r\n\r\n", head("")).as_bytes(), None),
+            None,
+            "it names no call"
+        );
+    }
+
+    #[test]
+    fn the_response_to_a_request_of_another_life_goes_where_its_call_is() {
+        let workers = ShardSelector::new(ShardMap::of_process(Life(2), 4));
+        for n in 0..16 {
+            let (life, id) = (n % 2, format!("call-{n}"));
+            let response = format!(
+                "SIP/2.0 180 Ringing\r\nVia: SIP/2.0/UDP a;branch=z;n={life:x}.3\r\nCall-ID: {id}\r\n\r\n"
+            );
+            let request = format!("INVITE sip:a SIP/2.0\r\nCall-ID: {id}\r\n\r\n");
+            assert_eq!(workers.of(response.as_bytes(), None), workers.of(request.as_bytes(), None));
+        }
     }
 }

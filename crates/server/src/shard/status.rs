@@ -19,7 +19,7 @@ pub struct ShardStatus {
     pub transactions: usize,
     pub contexts: usize,
     pub cached_accounts: usize,
-    pub voice: crate::voice::VoiceCounts,
+    pub voice: ::voice::VoiceCounts,
     pub xmpp: crate::xmpp::XmppCounts,
 }
 

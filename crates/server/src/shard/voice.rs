@@ -1,5 +1,9 @@
 //! The shard's calls of applications: their inputs, and the way back for what the helpers have done.
 
+use ::voice::{
+    Address, Destination, Done, HelperResult, Purpose, Resolved, Ticket, Voice, VoiceCounts, VoiceEffect,
+    World,
+};
 use cluster::Outlet;
 use router::{Answer, AskId, Query};
 use sip::endpoint::{Account, StoreUnavailable};
@@ -7,22 +11,19 @@ use sip::session::SessionEvent;
 use stdx::Instant;
 
 use super::request_origin::{RequestOrigin, of_voice};
-use super::{Shard, ShardMessage, planning};
-use crate::voice::helpers::{Deliver, Done, Ticket};
-use crate::voice::{
-    Address, Destination, HelperResult, Purpose, Resolved, Voice, VoiceCounts, VoiceEffect,
-    VoiceShardMessage, World,
-};
+use super::{Shard, planning};
+use crate::message::{InboxMessage, LocalMessage, ShardMessage};
+use crate::voice::helpers::Deliver;
+use crate::voice::{Order, ShardVoice, VoiceShardMessage};
 
 /// Posts what the helpers have done to the shard that asked.
-pub(crate) struct HelperResults(pub(crate) Vec<Outlet<ShardMessage>>);
+pub(crate) struct HelperResults(pub(crate) Vec<Outlet<InboxMessage>>);
 
 impl Deliver for HelperResults {
     fn deliver(&self, ticket: Ticket, done: Done) {
         if let Some(outlet) = self.0.get(usize::from(ticket.shard)) {
-            outlet.answer_all(&mut vec![ShardMessage::Voice(VoiceShardMessage::Done(HelperResult::new(
-                ticket, done,
-            )))]);
+            let done = VoiceShardMessage::Done(HelperResult::new(ticket, done));
+            outlet.answer_all(&mut vec![LocalMessage::Voice(done).into()]);
         }
     }
 }
@@ -30,11 +31,15 @@ impl Deliver for HelperResults {
 impl Shard {
     /// Nothing, where there is no programmable voice.
     fn with_voice(&mut self, now: Instant, act: impl FnOnce(&mut Voice, &mut World<'_>)) {
-        let Some(voice) = &mut self.parts.voice else { return };
+        let Some(ShardVoice { calls, ports }) = &mut self.parts.voice else { return };
         let mut outbox = std::mem::take(&mut self.scratch.outbox);
-        let mut world =
-            World { endpoint: &mut self.parts.endpoint, out: &mut self.scratch.effects, outbox: &mut outbox };
-        act(voice, &mut world);
+        let mut world = World {
+            endpoint: &mut self.parts.endpoint,
+            out: &mut self.scratch.effects,
+            outbox: &mut outbox,
+            sockets: ports,
+        };
+        act(calls, &mut world);
         for effect in outbox.drain(..) {
             self.grant(now, effect);
         }
@@ -45,7 +50,7 @@ impl Shard {
         match effect {
             VoiceEffect::Post { shard, message } => {
                 if let Some(post) = self.post.get_mut(usize::from(shard)) {
-                    post.push(ShardMessage::Voice(message));
+                    post.push(ShardMessage::Room(message).into());
                 }
             }
             VoiceEffect::Write(write) => {
@@ -66,7 +71,7 @@ impl Shard {
     /// Resolves the target of an application's call or message: by the routing plan, as for an account's.
     fn resolve(&mut self, now: Instant, ticket: u64, address: &Address, purpose: Purpose) {
         let parts = &self.parts;
-        if parts.voice.as_ref().is_some_and(|voice| voice.answers(&parts.plan, address)) {
+        if parts.voice.as_ref().is_some_and(|voice| voice.calls.answers(&parts.plan, address)) {
             let own = parts.endpoint.own_address().map(|received| Destination {
                 uri: format!("sip:{}@{}", sip::wire::escape_user(&address.user), received.remote).into(),
                 path: "".into(),
@@ -203,17 +208,33 @@ impl Shard {
     }
 
     pub(super) fn voice_message(&mut self, now: Instant, message: VoiceShardMessage) {
-        self.with_voice(now, |voice, world| voice.handle_message(now, message, world));
+        self.with_voice(now, |voice, world| match message {
+            VoiceShardMessage::Done(result) => voice.handle_result(now, result, world),
+            VoiceShardMessage::Room(message) => voice.handle_room_message(now, message, world),
+            VoiceShardMessage::Control(Order { request, answer }) => {
+                // The request may have timed out, so that its receiver is gone.
+                let _ = answer.try_send(voice.handle_request(now, request, world));
+            }
+            VoiceShardMessage::Numbers(numbers) => voice.set_numbers(numbers),
+        });
     }
 
     pub(super) fn expire_voice(&mut self, now: Instant) {
+        let Some(ShardVoice { calls, ports }) = &mut self.parts.voice else { return };
+        if calls.deadline().is_none_or(|next| now < next) {
+            return;
+        }
+        ports.receive(|leg, remote, datagram, sender| {
+            calls.handle_datagram(now, leg, remote, datagram, sender);
+        });
         self.with_voice(now, |voice, world| voice.expire(now, world));
     }
 
     pub(super) fn voice_counts(&self) -> VoiceCounts {
         let sessions = self.parts.endpoint.session_counts().sessions as u64;
-        let counts = self.parts.voice.as_ref().map(Voice::counts).unwrap_or_default();
-        VoiceCounts { sessions, ..counts }
+        let voice = self.parts.voice.as_ref();
+        let counts = voice.map(|voice| voice.calls.counts()).unwrap_or_default();
+        VoiceCounts { sessions, ports: voice.map_or(0, |voice| voice.ports.used() as u64), ..counts }
     }
 
     pub(super) fn hang_up_all(&mut self, now: Instant) {

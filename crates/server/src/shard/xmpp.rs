@@ -9,13 +9,16 @@ use store::access::AccessWrite;
 use store::{Loaded, Read, StoreError, Ticket, Verifiers, Write, WriteDone};
 use tokio::sync::Semaphore;
 
+use super::Shard;
 use super::accounts::CachedAccount;
 use super::request_origin::of_xmpp;
-use super::{Command, Ended, Shard, ShardMessage};
 use crate::limits;
+use crate::message::{
+    Command, Ended, InboxMessage, LocalMessage, LocalXmppMessage, ShardMessage, XmppShardMessage,
+};
 use crate::xmpp::access::NewAccount;
 use crate::xmpp::operator::Operator;
-use crate::xmpp::{Unavailable, Xmpp, XmppCounts, XmppEffect, XmppShardMessage, keys};
+use crate::xmpp::{Unavailable, Xmpp, XmppCounts, XmppEffect, keys};
 
 /// The XMPP core of a shard and the resources that drive it.
 pub(super) struct XmppAdapter {
@@ -123,20 +126,25 @@ impl Shard {
             XmppEffect::Accounts { id, ask } => {
                 administer(now, id, *ask, self.parts.chat.clone(), self.outlet());
             }
+            XmppEffect::Bosh { shard, call } => {
+                if let Some(post) = self.post.get_mut(usize::from(shard.shard)) {
+                    post.push(LocalMessage::Xmpp(LocalXmppMessage::Bosh(call)).into());
+                }
+            }
             XmppEffect::LetGo { address } => self.accounts.let_go(&address),
             XmppEffect::Forget { address } => {
                 // Here at once: the next effect may ask for it.
                 self.accounts.forget(Some(&address));
                 for outlet in &self.parts.outlets {
                     let forget = Command::ForgetAccount(Some(address.clone()));
-                    outlet.answer_all(&mut vec![ShardMessage::Command(forget)]);
+                    outlet.answer_all(&mut vec![LocalMessage::Command(forget).into()]);
                 }
             }
         }
     }
 
     /// To this shard itself.
-    fn outlet(&self) -> cluster::Outlet<ShardMessage> {
+    fn outlet(&self) -> cluster::Outlet<InboxMessage> {
         self.parts.outlets[usize::from(self.parts.edge.shard)].clone()
     }
 
@@ -171,7 +179,7 @@ impl Shard {
             let done =
                 make(&password).and_then(|write| store.write(write, to).map_err(|_| StoreError::Closed));
             if let Err(error) = done {
-                outlet.answer_all(&mut vec![ShardMessage::Written(vec![(to.id, Err(error))])]);
+                outlet.answer_all(&mut vec![LocalMessage::Written(vec![(to.id, Err(error))]).into()]);
             }
         };
         tokio::task::spawn_local(async move {
@@ -239,7 +247,7 @@ impl Shard {
         for (shard, post) in self.post.iter_mut().enumerate() {
             let messages = adapter.xmpp.take_post(shard);
             if !messages.is_empty() {
-                post.push(ShardMessage::Xmpp(messages));
+                post.push(ShardMessage::Xmpp(messages).into());
             }
         }
     }
@@ -247,7 +255,7 @@ impl Shard {
     pub(super) fn take_back_xmpp(&mut self, now: Instant, shard: usize, messages: Vec<XmppShardMessage>) {
         let kept = self.with_xmpp(now, |xmpp, outbox| xmpp.take_back(now, messages, outbox));
         if let Some(kept) = kept.filter(|kept| !kept.is_empty()) {
-            self.parts.outlets[shard].answer_all(&mut vec![ShardMessage::Xmpp(kept)]);
+            self.parts.outlets[shard].answer_all(&mut vec![ShardMessage::Xmpp(kept).into()]);
         }
     }
 
@@ -274,11 +282,11 @@ fn administer(
     id: u64,
     ask: chat::effect::Accounts,
     operator: Operator,
-    shard: cluster::Outlet<ShardMessage>,
+    shard: cluster::Outlet<InboxMessage>,
 ) {
     tokio::task::spawn_local(async move {
         let result = Box::new(operator.administer(now, ask).await);
-        let administered = XmppShardMessage::Administered { id, result };
-        shard.answer_all(&mut vec![ShardMessage::Xmpp(vec![administered])]);
+        let administered = LocalXmppMessage::Administered { id, result };
+        shard.answer_all(&mut vec![LocalMessage::Xmpp(administered).into()]);
     });
 }

@@ -5,42 +5,52 @@ use std::collections::VecDeque;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
+use std::os::fd::AsFd;
 use std::time::Duration;
 
+use ::voice::{MediaSender, MediaSockets, PortKind, PortPair};
 use mio::net::UdpSocket;
 use mio::{Events, Interest, Poll, Token};
-use stdx::slab::Key;
+use stdx::slab::{Key, Slab};
 
-/// One of a call's two sockets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Wire {
-    Rtp,
-    Rtcp,
-}
+use super::limits;
 
 /// A call's two sockets.
-pub(super) struct Pair {
-    pub(super) port: u16,
-    pub(super) rtp: UdpSocket,
-    pub(super) rtcp: UdpSocket,
+struct Pair {
+    leg: Key,
+    rtp: UdpSocket,
+    rtcp: UdpSocket,
 }
 
 impl Pair {
-    pub(super) fn socket(&self, wire: Wire) -> &UdpSocket {
-        match wire {
-            Wire::Rtp => &self.rtp,
-            Wire::Rtcp => &self.rtcp,
+    fn socket(&self, kind: PortKind) -> &UdpSocket {
+        match kind {
+            PortKind::Rtp => &self.rtp,
+            PortKind::Rtcp => &self.rtcp,
         }
     }
 }
 
-pub(super) struct Ports {
+/// The sockets that are open.
+struct OpenPairs(Slab<Pair>);
+
+impl MediaSender for OpenPairs {
+    fn send(&self, pair: PortPair, kind: PortKind, to: SocketAddr, datagram: &[u8]) -> bool {
+        // What the kernel does not take at once is lost.
+        self.0.get(pair.sockets).is_some_and(|pair| pair.socket(kind).send_to(datagram, to).is_ok())
+    }
+}
+
+/// The media ports of a shard.
+pub(crate) struct Ports {
     ip: IpAddr,
     /// Even ports. Taken from the front and given back at the end, so that late packets reach no new call.
     free: VecDeque<u16>,
-    used: usize,
+    pairs: OpenPairs,
     poll: Poll,
     events: Events,
+    receiver: mmsg::Receiver,
+    ready: Vec<(Key, PortKind)>,
 }
 
 /// Sockets that one system call reports.
@@ -51,7 +61,7 @@ const TRIES: usize = 16;
 
 impl Ports {
     /// The share of shard `shard` of `shards`.
-    pub(super) fn new(ip: IpAddr, range: &RangeInclusive<u16>, shard: u16, shards: u16) -> io::Result<Ports> {
+    pub(crate) fn new(ip: IpAddr, range: &RangeInclusive<u16>, shard: u16, shards: u16) -> io::Result<Ports> {
         let first = range.start().next_multiple_of(2);
         let pairs = (first..*range.end()).step_by(2).enumerate();
         let own = pairs.filter(|(index, _)| index % usize::from(shards) == usize::from(shard));
@@ -59,26 +69,74 @@ impl Ports {
         // Phones may still send to the ports that the node had before it was started anew.
         let start = getrandom::u32().map_err(io::Error::other)? as usize;
         free.rotate_left(start % free.len().max(1));
-        Ok(Ports { ip, free, used: 0, poll: Poll::new()?, events: Events::with_capacity(READY) })
+        Ok(Ports {
+            ip,
+            free,
+            pairs: OpenPairs(Slab::new()),
+            poll: Poll::new()?,
+            events: Events::with_capacity(READY),
+            receiver: mmsg::Receiver::new(),
+            ready: Vec::new(),
+        })
     }
 
-    pub(super) fn used(&self) -> usize {
-        self.used
+    pub(crate) fn used(&self) -> usize {
+        self.pairs.0.len()
     }
 
-    /// Sockets for that call.
-    ///
-    /// # Errors
-    /// When none is left, or the system gives none.
-    pub(super) fn open(&mut self, call: Key) -> io::Result<Pair> {
+    fn bind(&mut self, port: u16, leg: Key) -> io::Result<PortPair> {
+        let rtp = UdpSocket::bind(SocketAddr::new(self.ip, port))?;
+        let rtcp = UdpSocket::bind(SocketAddr::new(self.ip, port + 1))?;
+        let key = self.pairs.0.insert(Pair { leg, rtp, rtcp });
+        let registered = self.register(key);
+        if registered.is_err() {
+            self.pairs.0.remove(key);
+        }
+        registered.map(|()| PortPair { port, sockets: key })
+    }
+
+    fn register(&mut self, key: Key) -> io::Result<()> {
+        let Some(Pair { rtp, rtcp, .. }) = self.pairs.0.get_mut(key) else { return Ok(()) };
+        let registry = self.poll.registry();
+        registry.register(rtp, token(key, PortKind::Rtp), Interest::READABLE)?;
+        registry.register(rtcp, token(key, PortKind::Rtcp), Interest::READABLE)
+    }
+
+    /// Reads the sockets that have something: for each datagram its leg, its source and its bytes. Beyond 1,024 sockets
+    /// the others follow the next time.
+    pub(crate) fn receive(&mut self, mut handle: impl FnMut(Key, SocketAddr, &[u8], &dyn MediaSender)) {
+        let Ports { poll, events, ready, receiver, pairs, .. } = self;
+        if let Err(error) = poll.poll(events, Some(Duration::ZERO)) {
+            tracing::debug!(%error, "cannot poll the media sockets");
+            return;
+        }
+        ready.extend(events.iter().map(|event| of_token(event.token())));
+        for (key, kind) in ready.drain(..) {
+            let Some(pair) = pairs.0.get(key) else { continue };
+            let socket = pair.socket(kind).as_fd();
+            // The epoll tells of a socket once, so it is emptied; what is beyond a flood's share waits for its next datagram.
+            for _ in 0..limits::READS {
+                let received = receiver.receive(socket, |datagram| {
+                    handle(pair.leg, datagram.remote, datagram.bytes, pairs);
+                });
+                match received {
+                    Ok(count) if count == mmsg::BATCH => {}
+                    // An ICMP error of what was sent before: taken, and the next read goes on.
+                    Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
+                    _ => break,
+                }
+            }
+        }
+    }
+}
+
+impl MediaSockets for Ports {
+    fn open(&mut self, leg: Key) -> io::Result<PortPair> {
         let mut last = io::Error::new(io::ErrorKind::AddrInUse, "all media ports are in use");
         for _ in 0..TRIES.min(self.free.len()) {
             let Some(port) = self.free.pop_front() else { break };
-            match self.bind(port, call) {
-                Ok(pair) => {
-                    self.used += 1;
-                    return Ok(pair);
-                }
+            match self.bind(port, leg) {
+                Ok(pair) => return Ok(pair),
                 Err(error) => last = error,
             }
             self.free.push_back(port);
@@ -86,42 +144,29 @@ impl Ports {
         Err(last)
     }
 
-    fn bind(&self, port: u16, call: Key) -> io::Result<Pair> {
-        let mut rtp = UdpSocket::bind(SocketAddr::new(self.ip, port))?;
-        let mut rtcp = UdpSocket::bind(SocketAddr::new(self.ip, port + 1))?;
-        let registry = self.poll.registry();
-        registry.register(&mut rtp, token(call, Wire::Rtp), Interest::READABLE)?;
-        registry.register(&mut rtcp, token(call, Wire::Rtcp), Interest::READABLE)?;
-        Ok(Pair { port, rtp, rtcp })
-    }
-
-    pub(super) fn close(&mut self, pair: Pair) {
-        let Pair { port, rtp, rtcp } = pair;
+    fn close(&mut self, pair: PortPair) {
         // A closed socket leaves the epoll by itself.
-        drop((rtp, rtcp));
-        self.free.push_back(port);
-        self.used -= 1;
+        if self.pairs.0.remove(pair.sockets).is_some() {
+            self.free.push_back(pair.port);
+        }
     }
 
-    /// The calls and sockets that have something to read; beyond 1,024 they follow the next time.
-    pub(super) fn ready(&mut self, into: &mut Vec<(Key, Wire)>) -> io::Result<()> {
-        self.poll.poll(&mut self.events, Some(Duration::ZERO))?;
-        into.extend(self.events.iter().map(|event| of_token(event.token())));
-        Ok(())
+    fn sender(&self) -> &dyn MediaSender {
+        &self.pairs
     }
 }
 
 /// A key never has the highest bit before its place was used two thousand million times.
 const RTCP: usize = 1 << (usize::BITS - 1);
 
-fn token(call: Key, wire: Wire) -> Token {
-    let key = call.to_u64() as usize;
-    Token(if wire == Wire::Rtcp { key | RTCP } else { key })
+fn token(pair: Key, kind: PortKind) -> Token {
+    let key = pair.to_u64() as usize;
+    Token(if kind == PortKind::Rtcp { key | RTCP } else { key })
 }
 
-fn of_token(Token(token): Token) -> (Key, Wire) {
-    let wire = if token & RTCP == 0 { Wire::Rtp } else { Wire::Rtcp };
-    (Key::from_u64((token & !RTCP) as u64), wire)
+fn of_token(Token(token): Token) -> (Key, PortKind) {
+    let kind = if token & RTCP == 0 { PortKind::Rtp } else { PortKind::Rtcp };
+    (Key::from_u64((token & !RTCP) as u64), kind)
 }
 
 #[cfg(test)]

@@ -123,7 +123,7 @@ impl Xmpp {
             upload_bytes: self
                 .streams
                 .uploads()
-                .filter(|_| self.shard == 0)
+                .filter(|_| self.shard.shard == 0)
                 .map_or(0, |uploads| uploads.used()),
             pauses: streams.pauses,
             resumed: self.counted.resumed,

@@ -14,7 +14,6 @@ mod counts;
 pub(crate) mod keys;
 pub(crate) mod kinds;
 mod mailbox;
-mod message;
 pub(crate) mod operator;
 mod phones;
 mod record;
@@ -33,6 +32,7 @@ use std::task::{Context, Poll};
 
 use chat::Host;
 use chat::effect::Accounts;
+use cluster::{ShardAddress, ShardMap};
 use stdx::Instant;
 use store::access::AccessRead;
 use store::xmpp::XmppRead;
@@ -41,12 +41,12 @@ use xmpp::Bare;
 use xmpp::c2s::{NewToken, Registration, TokenWork};
 use xmpp::sasl::{CredentialAnswer, CredentialQuery, Secret};
 
+use crate::message::XmppShardMessage;
 use access::{Access, TokenKey};
 use components::Components;
 use counts::Counted;
 pub use counts::XmppCounts;
 pub use kinds::KindCount;
-pub use message::XmppShardMessage;
 pub(crate) use phones::{Offering, PendingWatch, PhoneEffect, kept_of};
 pub(crate) use record::{contacts_of, element as element_of, without_user, write_of};
 pub use servers::Route as ServerRoute;
@@ -68,7 +68,7 @@ pub(crate) struct Settings {
 #[derive(Clone, Debug)]
 pub(crate) struct Reload {
     pub(crate) servers: Option<servers::Reload>,
-    pub(crate) stream: Arc<::xmpp::c2s::Settings>,
+    pub(crate) stream: Arc<::xmpp::c2s::C2sSettings>,
     pub(crate) host: Arc<chat::Settings>,
 }
 
@@ -97,7 +97,15 @@ pub(crate) enum XmppEffect {
         account: Box<Account>,
         password: Secret,
     },
-    /// Answered by `XmppShardMessage::Administered`.
+    /// A request of a session of BOSH at another shard of this process. A request that cannot be delivered is dropped,
+    /// which answers it "try again".
+    Bosh {
+        /// The session's shard.
+        shard: ShardAddress,
+        /// The request.
+        call: Box<streams::http::bosh::Call>,
+    },
+    /// Answered by `LocalXmppMessage::Administered`.
     Accounts {
         id: u64,
         ask: Box<Accounts>,
@@ -215,8 +223,8 @@ pub(crate) struct Xmpp {
     pub(crate) servers: Option<servers::Servers>,
     pub(crate) components: Components,
     host: Host,
-    shard: u16,
-    shards: u16,
+    shard: ShardAddress,
+    map: ShardMap,
     access: Arc<Access>,
     asked: HashMap<u64, PendingRead>,
     asks: shard_requests::ShardRequests,
@@ -252,7 +260,11 @@ impl Xmpp {
     ///
     /// # Errors
     /// An address that cannot be listened at.
-    pub(crate) fn new(settings: Settings, shard: u16, shards: u16) -> Result<Self, crate::net::NetError> {
+    pub(crate) fn new(
+        settings: Settings,
+        shard: ShardAddress,
+        map: ShardMap,
+    ) -> Result<Self, crate::net::NetError> {
         let listen = settings.streams.listen.clone();
         let mut streams = Streams::new(settings.streams, shard);
         for listener in &listen {
@@ -265,7 +277,7 @@ impl Xmpp {
             components: Components::new(settings.components)?,
             host: Host::new(settings.host, settings.seed),
             shard,
-            shards,
+            map,
             access: settings.access,
             asked: HashMap::new(),
             asks: shard_requests::ShardRequests::default(),
@@ -275,7 +287,7 @@ impl Xmpp {
             is_working: false,
             effects: Vec::new(),
             events: Vec::new(),
-            post: (0..shards).map(|_| Vec::new()).collect(),
+            post: map.all().map(|_| Vec::new()).collect(),
             sign_ins: 0,
             sign_in_failures: 0,
             counted: Counted::default(),

@@ -13,7 +13,8 @@ use sip::events::TextOutcome;
 use stdx::Instant;
 use xmpp::{Bare, Jid};
 
-use super::{Xmpp, XmppEffect, XmppShardMessage};
+use super::{Xmpp, XmppEffect};
+use crate::message::XmppShardMessage;
 
 /// The host's requests of the phones of its accounts, and its answers to phones' senders.
 #[derive(Debug)]
@@ -33,7 +34,7 @@ pub(crate) enum PhoneEffect {
 /// A watch that waits for the consent of its address.
 #[derive(Debug)]
 pub(crate) struct PendingWatch {
-    pub(crate) edge: router::Edge,
+    pub(crate) edge: router::ShardAddress,
     pub(crate) id: AskId,
     /// The query for the router once the watch is allowed.
     pub(crate) query: router::Query,
@@ -43,9 +44,9 @@ pub(crate) struct PendingWatch {
 #[derive(Debug)]
 pub(crate) enum Offering {
     /// An edge that offered it.
-    Edge { edge: router::Edge, id: AskId },
+    Edge { edge: router::ShardAddress, id: AskId },
     /// An application whose message chat is to keep, else the router.
-    Keep { edge: router::Edge, id: AskId, message: Box<WaitingMessage> },
+    Keep { edge: router::ShardAddress, id: AskId, message: Box<WaitingMessage> },
 }
 
 #[derive(Default)]

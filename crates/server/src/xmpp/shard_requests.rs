@@ -10,14 +10,16 @@ use std::sync::Arc;
 
 use chat::effect::{HostAction, HostActionResult};
 use chat::{StoreFailure, StoreReply, Ticket};
+use cluster::{Life, ShardAddress};
 use sip::transport::Transport;
 use stdx::Instant;
 use tokio::sync::oneshot;
 use xmpp::ConnectionId;
 use xmpp::{Element, Jid};
 
-use super::{Xmpp, XmppEffect, XmppShardMessage};
+use super::{Xmpp, XmppEffect};
 use crate::limits;
+use crate::message::XmppShardMessage;
 
 /// The results of a host action, over all shards.
 #[derive(Debug, Default)]
@@ -90,9 +92,9 @@ impl Xmpp {
     ) {
         self.asks.last += 1;
         let id = self.asks.last;
-        let asking = OpenRequest { asker, left: self.shards, sum: ActAnswer::default() };
+        let asking = OpenRequest { asker, left: self.map.shards(), sum: ActAnswer::default() };
         self.asks.of_all.insert(id, asking);
-        for shard in 0..self.shards {
+        for shard in self.map.all() {
             let message = XmppShardMessage::Act { from: self.shard, id, act: Arc::clone(act) };
             self.send(now, shard, message, outbox);
         }
@@ -102,7 +104,7 @@ impl Xmpp {
     pub(super) fn act(
         &mut self,
         now: Instant,
-        (from, id): (u16, u64),
+        (from, id): (ShardAddress, u64),
         act: &HostAction,
         outbox: &mut Vec<XmppEffect>,
     ) {
@@ -184,12 +186,13 @@ impl Xmpp {
     }
 }
 
-/// The shard and the token of the question that this answers, if it answers one of ours.
-pub(super) fn reply_of(element: &Element, to: &Jid) -> Option<(u16, Box<str>)> {
+/// The shard (`belfry-LIFE.SHARD-TOKEN`) and the token of the question that this answers, if it answers one of ours.
+pub(super) fn reply_of(element: &Element, to: &Jid) -> Option<(ShardAddress, Box<str>)> {
     let (shard, token) = to.resource()?.strip_prefix(PREFIX)?.split_once('-')?;
     let is_answer = element.name() == "iq" && matches!(element.attr("type"), Some("result" | "error"));
     (is_answer && element.attr("id") == Some(token)).then_some(())?;
-    Some((shard.parse().ok()?, token.into()))
+    let (life, shard) = shard.split_once('.')?;
+    Some((ShardAddress::new(Life(life.parse().ok()?), shard.parse().ok()?), token.into()))
 }
 
 #[cfg(test)]
@@ -199,10 +202,11 @@ mod tests {
 
     #[test]
     fn only_the_answer_to_a_question_of_ours_finds_back() {
-        let to = Jid::parse("example.org/belfry-3-00ff").unwrap();
+        let to = Jid::parse("example.org/belfry-5.3-00ff").unwrap();
+        let shard = ShardAddress::new(Life(5), 3);
         let iq = |kind, id| Element::new("iq", ns::CLIENT).with("type", kind).with("id", id);
-        assert_eq!(reply_of(&iq("result", "00ff"), &to), Some((3, "00ff".into())));
-        assert_eq!(reply_of(&iq("error", "00ff"), &to), Some((3, "00ff".into())));
+        assert_eq!(reply_of(&iq("result", "00ff"), &to), Some((shard, "00ff".into())));
+        assert_eq!(reply_of(&iq("error", "00ff"), &to), Some((shard, "00ff".into())));
         assert_eq!(reply_of(&iq("get", "00ff"), &to), None);
         assert_eq!(reply_of(&iq("result", "00fe"), &to), None);
         assert_eq!(reply_of(&iq("result", "00ff"), &Jid::parse("example.org/desk").unwrap()), None);

@@ -2,7 +2,7 @@
 
 use chat::phones::PhoneEvent;
 use chat::{Effect, Host, Load, StoreFailure, StoreReply};
-use cluster::Bucket;
+use cluster::{Bucket, ShardAddress};
 use stdx::Instant;
 use store::Write;
 use xmpp::ConnectionId;
@@ -15,45 +15,44 @@ use super::access::Claim;
 use super::servers::Servers;
 use super::servers::{self, Event as ServerEvent};
 use super::streams::Event;
-use super::{PendingRead, Xmpp, XmppEffect, XmppShardMessage, record, shard_requests};
+use super::{PendingRead, Xmpp, XmppEffect, record, shard_requests};
+use crate::message::{LocalXmppMessage, StreamCondition, XmppShardMessage};
 
 impl Xmpp {
     /// The shard that owns an address.
-    pub(super) fn owner(&self, bare: &str) -> u16 {
-        Bucket::of(bare).shard(self.shards)
-    }
-
-    fn edge(&self, stream: u64) -> ConnectionId {
-        ConnectionId { shard: self.shard, connection: stream }
+    pub(super) fn owner(&self, bare: &str) -> ShardAddress {
+        self.map.owner(Bucket::of(bare))
     }
 
     pub(super) fn handle_event(&mut self, now: Instant, event: Event, outbox: &mut Vec<XmppEffect>) {
+        let shard = self.shard;
+        let edge_of = |connection| ConnectionId { shard, connection };
         match event {
             Event::Find { stream, find, domain } => self.find(now, stream, find, domain, outbox),
             Event::Tokens { stream, work } => self.tokens(stream, work, outbox),
             Event::Invited { stream, token, domain } => self.invited(now, stream, &token, domain, outbox),
             Event::Register { stream, registration } => self.register(stream, registration, outbox),
             Event::Bind { stream, request } => {
-                let edge = self.edge(stream);
+                let edge = edge_of(stream);
                 let Some(owner) = self.set_owner(now, stream, &request.user) else { return };
                 self.send(now, owner, XmppShardMessage::Bind { edge, request }, outbox);
             }
             Event::Resume { stream, user, id, seen } => {
-                let edge = self.edge(stream);
+                let edge = edge_of(stream);
                 let Some(owner) = self.set_owner(now, stream, &user) else { return };
                 self.send(now, owner, XmppShardMessage::Resume { edge, user, id, seen }, outbox);
             }
             Event::Stanza { stream, element } => {
-                let edge = self.edge(stream);
+                let edge = edge_of(stream);
                 let Some(owner) = self.host_of(stream, &element) else { return };
                 self.send(now, owner, XmppShardMessage::Stanza { edge, element }, outbox);
             }
             Event::Nonza { stream, element } => {
                 let Some(owner) = self.host_of(stream, &element) else { return };
-                self.send(now, owner, XmppShardMessage::Nonza { edge: self.edge(stream), element }, outbox);
+                self.send(now, owner, XmppShardMessage::Nonza { edge: edge_of(stream), element }, outbox);
             }
-            Event::Bosh { shard, call } if shard < self.shards => {
-                self.send(now, shard, XmppShardMessage::Bosh(call), outbox);
+            Event::Bosh { shard, call } if self.map.has(shard) => {
+                outbox.push(XmppEffect::Bosh { shard, call });
             }
             Event::Bosh { call, .. } => call.refuse(),
             Event::Failed { peer, domain, failed } => {
@@ -61,14 +60,14 @@ impl Xmpp {
                 self.access.fail(now, &Claim::new(peer, &failed.user, &domain), failed.cause);
             }
             Event::Drained { stream } => {
-                let edge = self.edge(stream);
-                let Some(owner) = self.streams.get(stream).and_then(|stream| stream.host.get()) else {
-                    return;
-                };
+                let edge = edge_of(stream);
+                let bucket = self.streams.get(stream).and_then(|stream| stream.bucket.get());
+                let Some(owner) = bucket.map(|bucket| self.map.owner(bucket)) else { return };
                 self.send(now, owner, XmppShardMessage::Drained { edge }, outbox);
             }
-            Event::Gone { stream, host, in_order } => {
-                self.send(now, host, XmppShardMessage::Gone { edge: self.edge(stream), in_order }, outbox);
+            Event::Gone { stream, bucket, in_order } => {
+                let owner = self.map.owner(bucket);
+                self.send(now, owner, XmppShardMessage::Gone { edge: edge_of(stream), in_order }, outbox);
             }
         }
     }
@@ -96,11 +95,12 @@ impl Xmpp {
         outbox.push(XmppEffect::Account { id, user, domain });
     }
 
-    /// Notes the shard whose host serves the stream from now on: the owner of its account.
-    fn set_owner(&mut self, now: Instant, stream: u64, user: &Jid) -> Option<u16> {
-        let owner = self.owner(user.bare_str());
+    /// Notes the bucket of the stream's account. Its owner, which is returned, has the host that serves the stream from now
+    /// on.
+    fn set_owner(&mut self, now: Instant, stream: u64, user: &Jid) -> Option<ShardAddress> {
+        let bucket = Bucket::of(user.bare_str());
         let stream = self.streams.get(stream)?;
-        if stream.host.replace(owner).is_none() {
+        if stream.bucket.replace(bucket).is_none() {
             stream.establish();
             self.sign_ins += 1;
             self.streams.count_sign_in(&stream);
@@ -110,26 +110,31 @@ impl Xmpp {
                 self.access.attempts.succeed(now, &claim.attempt());
             }
         }
-        Some(owner)
+        Some(self.map.owner(bucket))
     }
 
     /// The owner of a stanza's sender. The stream may be gone already: its last stanzas count as well.
-    fn host_of(&self, stream: u64, element: &Element) -> Option<u16> {
-        let known = self.streams.get(stream).and_then(|stream| stream.host.get());
-        known.or_else(|| Some(self.owner(Jid::parse(element.attr("from")?).ok()?.bare_str())))
+    fn host_of(&self, stream: u64, element: &Element) -> Option<ShardAddress> {
+        let known = self.streams.get(stream).and_then(|stream| stream.bucket.get());
+        known
+            .map(|bucket| self.map.owner(bucket))
+            .or_else(|| Some(self.owner(Jid::parse(element.attr("from")?).ok()?.bare_str())))
     }
 
+    /// A shard of a life that is over has no inbox: what is for it fails as in a full one.
     pub(super) fn send(
         &mut self,
         now: Instant,
-        shard: u16,
+        to: ShardAddress,
         message: XmppShardMessage,
         outbox: &mut Vec<XmppEffect>,
     ) {
-        if shard == self.shard {
+        if to == self.shard {
             self.handle_message(now, message, outbox);
-        } else if let Some(post) = self.post.get_mut(usize::from(shard)) {
-            post.push(message);
+        } else if self.map.has(to) {
+            self.post[usize::from(to.shard)].push(message);
+        } else {
+            self.take_back(now, vec![message], outbox);
         }
     }
 
@@ -143,10 +148,9 @@ impl Xmpp {
             XmppShardMessage::Bound { edge, bound } => self.bound(edge, *bound),
             XmppShardMessage::Deliver { edge, element } => self.deliver(edge, &element),
             XmppShardMessage::Close { edge, condition } => {
-                self.streams.tell(edge.connection, |c2s, out| c2s.fail(condition, out));
+                self.streams.tell(edge.connection, |c2s, out| c2s.fail(condition.name(), out));
             }
             XmppShardMessage::Flush { edge } => self.streams.flush(edge.connection),
-            XmppShardMessage::Bosh(call) => self.streams.deliver_call(*call),
             XmppShardMessage::Bind { edge, request } => {
                 self.tell_host(now, outbox, |host, out| host.handle_bind(now, edge, &request, out));
             }
@@ -179,9 +183,6 @@ impl Xmpp {
             }
             XmppShardMessage::Act { from, id, act } => self.act(now, (from, id), &act, outbox),
             XmppShardMessage::HostActionResult { id, answer } => self.acted(now, id, *answer, outbox),
-            XmppShardMessage::Operate { act, answer } => self.operate(now, &act, answer, outbox),
-            XmppShardMessage::Question { iq, answer } => self.question(now, *iq, answer, outbox),
-            XmppShardMessage::Administered { id, result } => self.administered(now, id, *result, outbox),
             XmppShardMessage::Reply { token, answer } => self.reply(&token, *answer),
             XmppShardMessage::Invited { invited, inviter } => {
                 self.tell_host(now, outbox, |host, out| host.befriend_both(now, &invited, &inviter, out));
@@ -190,6 +191,20 @@ impl Xmpp {
                 self.tell_host(now, outbox, |host, out| host.befriend(now, &user, &contact, out));
             }
             XmppShardMessage::Servers(message) => pass_to_servers(self.servers.as_mut(), *message),
+        }
+    }
+
+    pub(crate) fn handle_local_message(
+        &mut self,
+        now: Instant,
+        message: LocalXmppMessage,
+        outbox: &mut Vec<XmppEffect>,
+    ) {
+        match message {
+            LocalXmppMessage::Bosh(call) => self.streams.deliver_call(*call),
+            LocalXmppMessage::Operate { act, answer } => self.operate(now, &act, answer, outbox),
+            LocalXmppMessage::Question { iq, answer } => self.question(now, *iq, answer, outbox),
+            LocalXmppMessage::Administered { id, result } => self.administered(now, id, *result, outbox),
         }
     }
 
@@ -254,6 +269,7 @@ impl Xmpp {
             }
             Effect::Flush { edge } => self.send(now, edge.shard, XmppShardMessage::Flush { edge }, outbox),
             Effect::Close { edge, condition } => {
+                let condition = StreamCondition::named(condition);
                 self.send(now, edge.shard, XmppShardMessage::Close { edge, condition }, outbox);
             }
             Effect::Route(element) => {
@@ -396,8 +412,6 @@ impl Xmpp {
                 }
                 // A copy: the message itself goes its own way.
                 XmppShardMessage::Said { .. } => {}
-                // Dropped, it is answered "try again".
-                XmppShardMessage::Bosh(_) => {}
                 XmppShardMessage::Act { id, .. } => self.not_asked(now, id, outbox),
                 XmppShardMessage::Servers(message) => match *message {
                     ShardMessage::Outbound { element } | ShardMessage::Over { element, .. } => {

@@ -160,17 +160,17 @@ impl Dialog {
 pub(crate) fn talk(caller: &mut Phone, callee: &mut Phone, to: &str) {
     let invite = caller.invite(to);
     callee.pick_up();
-    let mut ours = caller.answered(&invite);
+    let mut caller_dialog = caller.answered(&invite);
     callee.expect_request("ACK");
-    end(caller, &mut ours, callee);
+    end(caller, &mut caller_dialog, callee);
 }
 
 /// `one` hangs up and `other` agrees.
 #[track_caller]
 pub(crate) fn end(one: &mut Phone, dialog: &mut Dialog, other: &mut Phone) {
     let bye = one.hang_up(dialog);
-    let heard = other.expect_request("BYE");
-    other.reply(&heard, "200 OK", "", "");
+    let request = other.expect_request("BYE");
+    other.reply(&request, "200 OK", "", "");
     assert_eq!(one.final_of(&bye).status(), 200);
 }
 

@@ -81,10 +81,10 @@ pub(crate) fn is_answered(at: SocketAddr, request: &str, expected: &str) {
     let mut tcp = TcpStream::connect(at).unwrap();
     tcp.set_read_timeout(Some(PATIENCE)).unwrap();
     tcp.write_all(request.as_bytes()).unwrap();
-    let (mut heard, mut buffer) = (Vec::new(), [0; 4_096]);
-    while !String::from_utf8_lossy(&heard).contains(expected) {
+    let (mut received, mut buffer) = (Vec::new(), [0; 4_096]);
+    while !String::from_utf8_lossy(&received).contains(expected) {
         let count = tcp.read(&mut buffer).unwrap();
-        assert!(count > 0, "{at} closed after {:?}", String::from_utf8_lossy(&heard));
-        heard.extend_from_slice(&buffer[..count]);
+        assert!(count > 0, "{at} closed after {:?}", String::from_utf8_lossy(&received));
+        received.extend_from_slice(&buffer[..count]);
     }
 }

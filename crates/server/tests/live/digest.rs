@@ -34,9 +34,9 @@ pub(crate) fn answer<'a>(
     (method, uri): (&str, &str),
 ) -> String {
     let challenges: Vec<String> = challenges.map(|line| String::from_utf8_lossy(line).into_owned()).collect();
-    let wanted = format!("algorithm={}", hash.name());
-    let ours = challenges.iter().find(|line| line.split(", ").any(|part| part == wanted));
-    let challenge = ours.unwrap_or_else(|| panic!("no {wanted} in {challenges:?}"));
+    let algorithm = format!("algorithm={}", hash.name());
+    let found = challenges.iter().find(|line| line.split(", ").any(|part| part == algorithm));
+    let challenge = found.unwrap_or_else(|| panic!("no {algorithm} in {challenges:?}"));
     let (realm, nonce) = (quoted(challenge, "realm"), quoted(challenge, "nonce"));
     let ha1 = hash.hex(&format!("{user}:{realm}:{password}"));
     let ha2 = hash.hex(&format!("{method}:{uri}"));

@@ -81,18 +81,18 @@ fn a_challenge_is_no_call() {
 /// A trace that is on.
 struct Trace {
     child: Child,
-    _said: BufReader<std::process::ChildStderr>,
+    _reader: BufReader<std::process::ChildStderr>,
 }
 
 impl Trace {
     fn start(place: &Place, more: &[&str]) -> Trace {
         let mut command = belfry(place, &[&["trace", "alice", "--json"][..], more].concat());
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let mut said = BufReader::new(child.stderr.take().unwrap());
+        let mut reader = BufReader::new(child.stderr.take().unwrap());
         let mut line = String::new();
-        said.read_line(&mut line).unwrap();
+        reader.read_line(&mut line).unwrap();
         assert!(line.contains("tracing alice@example.test"), "{line}");
-        Trace { child, _said: said }
+        Trace { child, _reader: reader }
     }
 
     /// The labels of all messages that the trace has shown when it ends.
@@ -125,9 +125,9 @@ fn a_trace_of_nobody_is_refused() {
     let place = Place::new("").with_accounts(&["alice"]);
     let process = place.spawn();
     let output = belfry(&place, &["trace", "nobody"]).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains("there is no account nobody@example.test"), "{said}");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{errors}");
+    assert!(errors.contains("there is no account nobody@example.test"), "{errors}");
     let any = belfry(&place, &["trace", "1234", "--any", "--for", "50ms"]).output().unwrap();
     assert!(any.status.success(), "{any:?}");
     process.kill();

@@ -122,18 +122,18 @@ fn lines_are_bounded_and_the_rest_is_told_as_a_number() {
     for number in 0..tries {
         ask_rest(&place, &format!("AC{number:032}"), "guess");
     }
-    let told = |log: &str| -> usize {
+    let logged = |log: &str| -> usize {
         let counts =
             log.lines().filter_map(|line| line.split_once("suppressed=")?.1.trim().parse::<usize>().ok());
         counts.sum()
     };
     // The rest is reported within ten seconds.
-    let (written, told) = until("all are accounted for", || {
+    let (written, logged) = until("all are accounted for", || {
         let log = node.log();
-        let counts = (found(&log).len(), told(&log));
+        let counts = (found(&log).len(), logged(&log));
         (counts.0 + counts.1 == tries).then_some(counts)
     });
-    assert!(written >= 20 && told > 0, "{written} written, {told} told");
+    assert!(written >= 20 && logged > 0, "{written} written, {logged} told");
 }
 
 /// The standard output of a command that speaks to the node.

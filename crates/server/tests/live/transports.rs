@@ -70,10 +70,10 @@ fn the_callee_hangs_up_over_the_same_connections() {
     let (_place, mut node, mut alice, mut bob) = pair(Ws, Tls);
     for _ in 0..4 {
         let invite = alice.invite("bob@example.test");
-        let mut theirs = bob.pick_up();
+        let mut callee_dialog = bob.pick_up();
         alice.answered(&invite);
         bob.expect_request("ACK");
-        end(&mut bob, &mut theirs, &mut alice);
+        end(&mut bob, &mut callee_dialog, &mut alice);
     }
     node.stop();
 }

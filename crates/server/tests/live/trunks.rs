@@ -69,8 +69,8 @@ fn a_trunk_is_known_by_its_certificate_and_by_no_address() {
                 continue;
             }
             answered += 1;
-            let wanted = ["Via:", "From:", "To:", "Call-ID:", "CSeq:"];
-            let lines = text.lines().filter(|line| wanted.iter().any(|name| line.starts_with(name)));
+            let copied = ["Via:", "From:", "To:", "Call-ID:", "CSeq:"];
+            let lines = text.lines().filter(|line| copied.iter().any(|name| line.starts_with(name)));
             let lines: String = lines
                 .map(|line| {
                     if line.starts_with("To:") { format!("{line};tag=c\r\n") } else { format!("{line}\r\n") }

@@ -14,7 +14,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use bytes::Bytes;
-use router::Edge;
+use router::{Life, ShardAddress};
 use server::net::{Bound, Io, Listener, NetEvent, NetSettings};
 use sip::transport::{FlowId, Packet, Target, Transmit, TransmitId, Transport};
 use tokio::task::LocalSet;
@@ -41,7 +41,11 @@ impl Shard {
     }
 
     fn numbered(shard: u16, settings: NetSettings) -> Self {
-        Shard { io: Io::new(Edge { node: 1, shard }, settings), packets: Vec::new(), events: Vec::new() }
+        Shard {
+            io: Io::new(ShardAddress::new(Life(1), shard), settings),
+            packets: Vec::new(),
+            events: Vec::new(),
+        }
     }
 
     fn bind(&mut self, transport: Transport, address: &str) -> Bound {

@@ -77,9 +77,9 @@ fn connections_are_made_on_demand_and_used_again() {
 fn what_waits_for_a_connection_that_fails_is_reported_one_by_one() {
     run(async {
         let (mut shard, _) = shard(NetSettings::default()).await;
-        let gone = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
-        shard.send(Tcp, gone, &message("1"), 1);
-        shard.send(Tcp, gone, &message("2"), 2);
+        let unreachable = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+        shard.send(Tcp, unreachable, &message("1"), 1);
+        shard.send(Tcp, unreachable, &message("2"), 2);
         let fault = SendFault::Closed(CloseReason::ConnectFailed);
         assert_eq!(shard.failed().await, (TransmitId(1), fault));
         assert_eq!(shard.failed().await, (TransmitId(2), fault));
@@ -125,7 +125,8 @@ fn a_flow_of_another_shard_or_life_is_not_ours() {
         let (mut shard, address) = shard(NetSettings::default()).await;
         let _peer = TcpStream::connect(address).await.unwrap();
         let mut source = shard.opened().await;
-        source.flow = source.flow.map(|flow| FlowId { edge: Edge { node: 1, shard: 9 }, ..flow });
+        source.flow =
+            source.flow.map(|flow| FlowId { edge: ShardAddress { life: Life(1), shard: 9 }, ..flow });
         shard.io.send(on_flow(&source, &message("1"), 1));
         assert_eq!(shard.failed().await, (TransmitId(1), SendFault::FlowGone));
     });

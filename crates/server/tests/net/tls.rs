@@ -3,7 +3,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use server::clock::Clock;
 use server::net::admission::{Admission, Bounds};
+use server::net::tickets::TicketKeys;
 use server::net::tls::{Tls, TlsFiles, self_signed};
 use server::net::{ClientCertificates, CloseReason, NetSettings, SendFault};
 use sip::transport::Transport::Tls as TlsTransport;
@@ -14,7 +16,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
-use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+use tokio_rustls::rustls::{ClientConfig, HandshakeKind, RootCertStore};
 
 use super::*;
 
@@ -53,7 +55,7 @@ impl Authority {
     }
 
     pub(super) fn settings(&self) -> NetSettings {
-        NetSettings { tls: Some(Tls::load(self.files()).unwrap()), ..NetSettings::default() }
+        NetSettings { tls: Some(Tls::load(self.files(), tickets()).unwrap()), ..NetSettings::default() }
     }
 }
 
@@ -68,6 +70,10 @@ pub(super) async fn client(
     let config = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
     let socket = TcpStream::connect(address).await?;
     TlsConnector::from(Arc::new(config)).connect(ServerName::try_from(name.to_owned()).unwrap(), socket).await
+}
+
+fn tickets() -> TicketKeys {
+    TicketKeys::new([7; 32], Clock::new())
 }
 
 fn shard(settings: NetSettings) -> (Shard, SocketAddr) {
@@ -285,6 +291,35 @@ fn a_certificate_that_no_authority_vouches_for_ends_the_connection_where_the_ope
     });
 }
 
+/// After a restart, or at another node with the same secret, clients do not shake hands in full.
+#[test]
+fn a_session_is_resumed_by_another_process_with_the_secret() {
+    run(async {
+        let authority = Authority::new(&["sip.example"]);
+        let mut roots = RootCertStore::empty();
+        roots.add(CertificateDer::from_pem_file(authority.directory.path().join("ca.pem")).unwrap()).unwrap();
+        let config = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
+        let connector = TlsConnector::from(Arc::new(config));
+        let mut kinds = Vec::new();
+        for _ in 0..2 {
+            let (mut shard, address) = shard(authority.settings());
+            let connect = async {
+                let socket = TcpStream::connect(address).await.unwrap();
+                connector.connect(ServerName::try_from("sip.example").unwrap(), socket).await.unwrap()
+            };
+            let mut peer = shard.during(connect).await;
+            peer.write_all(&message("in")).await.unwrap();
+            let packet = shard.packet().await;
+            // The ticket comes before the first bytes of the server.
+            shard.io.send(on_flow(&packet.source, &message("out"), 1));
+            let mut answer = vec![0; message("out").len()];
+            shard.during(peer.read_exact(&mut answer)).await.unwrap();
+            kinds.push(peer.get_ref().1.handshake_kind());
+        }
+        assert_eq!(kinds, [Some(HandshakeKind::Full), Some(HandshakeKind::Resumed)]);
+    });
+}
+
 #[test]
 fn many_handshakes_at_once_all_come_through() {
     run(async {
@@ -309,7 +344,7 @@ fn the_self_signed_certificate_works_and_its_key_is_private() {
         assert_eq!(std::fs::metadata(&files.key).unwrap().permissions().mode() & 0o777, 0o600);
         let trusted = files.certificate.clone();
         let (mut shard, address) =
-            shard(NetSettings { tls: Some(Tls::load(files).unwrap()), ..NetSettings::default() });
+            shard(NetSettings { tls: Some(Tls::load(files, tickets()).unwrap()), ..NetSettings::default() });
         shard.during(client(address, &trusted, "localhost")).await.unwrap();
         shard.during(client(address, &trusted, "127.0.0.1")).await.unwrap();
     });
@@ -319,7 +354,9 @@ fn the_self_signed_certificate_works_and_its_key_is_private() {
 fn without_a_certificate_there_is_no_tls_listener() {
     run(async {
         let listener = Listener { transport: TlsTransport, address: "127.0.0.1:0".parse().unwrap() };
-        let error = Io::new(Edge { node: 1, shard: 0 }, NetSettings::default()).bind(&listener).unwrap_err();
+        let error = Io::new(ShardAddress { life: Life(1), shard: 0 }, NetSettings::default())
+            .bind(&listener)
+            .unwrap_err();
         assert!(error.to_string().contains("certificate"), "{error}");
     });
 }

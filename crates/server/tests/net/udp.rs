@@ -154,10 +154,10 @@ fn a_closed_port_is_reported_and_disturbs_nobody() {
         run(async {
             let mut shard = Shard::new(NetSettings::default());
             let address = shard.bind(Udp, ip).address;
-            let gone = peer(ip).local_addr().unwrap();
+            let closed = peer(ip).local_addr().unwrap();
             let peer = peer(ip);
             for round in 0..20u8 {
-                shard.send(Udp, gone, &[round; 600], u64::from(round));
+                shard.send(Udp, closed, &[round; 600], u64::from(round));
                 shard.send(Udp, peer.local_addr().unwrap(), &[round], 99);
                 shard.io.flush();
                 peer.send_to(b"in", address).unwrap();

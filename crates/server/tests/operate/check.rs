@@ -7,12 +7,15 @@ fn mistakes_have_their_own_exit_code_and_place() {
     let place = Place::new();
     assert_eq!(place.belfry(&["check-config", "belfry.toml"]).good(), "belfry.toml: good\n");
     place.write("chat.toml", "[accounts]\ndigests = false\n");
-    let said = place.belfry(&["check-config", "chat.toml"]).good();
-    assert!(said.starts_with("chat.toml: good\n[accounts] digests is false: no phone can sign in"), "{said}");
+    let result = place.belfry(&["check-config", "chat.toml"]).good();
+    assert!(
+        result.starts_with("chat.toml: good\n[accounts] digests is false: no phone can sign in"),
+        "{result}"
+    );
     place.write("bad.toml", "[sip]\nlisen = []\ntcp_idle = \"soon\"\n");
-    let said = place.belfry(&["check-config", "bad.toml"]);
-    assert_eq!(said.code, 78);
-    let lines: Vec<_> = said.err.lines().collect();
+    let result = place.belfry(&["check-config", "bad.toml"]);
+    assert_eq!(result.code, 78);
+    let lines: Vec<_> = result.err.lines().collect();
     assert_eq!(lines.len(), 2, "{lines:#?}");
     assert_eq!(lines[0], "belfry: bad.toml:2:1: unknown key `lisen` in [sip]; expected perhaps `listen`");
     assert!(lines[1].starts_with("bad.toml:3:12: `tcp_idle` is \"soon\"; expected a duration"), "{lines:#?}");

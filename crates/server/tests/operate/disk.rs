@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
-use super::place::{Place, Said};
+use super::place::{Place, ProgramOutput};
 
 /// Commands that write the record, with what they read from standard input.
 const WRITES: [(&[&str], &str); 13] = [
@@ -49,7 +49,7 @@ fn limited(place: &Place, blocks: u32, args: &[&str]) -> Command {
 }
 
 /// The output of the command; `None`: it had to be killed.
-fn said(child: Child) -> Option<Said> {
+fn output_of(child: Child) -> Option<ProgramOutput> {
     let id = child.id().to_string();
     let (send, receive) = sync_channel(1);
     let wait = move || drop(send.send(child.wait_with_output()));
@@ -59,18 +59,18 @@ fn said(child: Child) -> Option<Said> {
         return None;
     };
     let output = output.unwrap();
-    Some(Said {
+    Some(ProgramOutput {
         code: output.status.code().unwrap_or(-1),
         out: String::from_utf8(output.stdout).unwrap(),
         err: String::from_utf8(output.stderr).unwrap(),
     })
 }
 
-fn run(mut command: Command, input: &str) -> Option<Said> {
+fn run(mut command: Command, input: &str) -> Option<ProgramOutput> {
     let mut child = command.spawn().unwrap();
     // A command that does not read may be gone already.
     let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
-    said(child)
+    output_of(child)
 }
 
 #[test]
@@ -78,10 +78,14 @@ fn a_full_disk_is_an_error_of_each_command_and_the_same_command_works_afterwards
     let place = place();
     let before = listed(&place);
     for (args, input) in WRITES {
-        let said = run(limited(&place, 8, args), input).unwrap_or_else(|| panic!("{args:?} hangs"));
-        assert_eq!(said.code, 1, "{args:?}: {said:?}");
-        assert!(said.err.contains("data/belfry.db: cannot read or write"), "{args:?}: {}", said.err);
-        assert!(said.err.contains("check the disk, the directory and its owner"), "{args:?}: {}", said.err);
+        let result = run(limited(&place, 8, args), input).unwrap_or_else(|| panic!("{args:?} hangs"));
+        assert_eq!(result.code, 1, "{args:?}: {result:?}");
+        assert!(result.err.contains("data/belfry.db: cannot read or write"), "{args:?}: {}", result.err);
+        assert!(
+            result.err.contains("check the disk, the directory and its owner"),
+            "{args:?}: {}",
+            result.err
+        );
     }
     assert_eq!(listed(&place), before, "nothing is changed");
     for (args, input) in WRITES {
@@ -115,15 +119,19 @@ fn a_read_only_folder_is_an_error_of_each_command() {
     set_permissions(place.path("data/belfry.db"), Permissions::from_mode(0o444)).unwrap();
     set_permissions(place.path("data"), Permissions::from_mode(0o555)).unwrap();
     for (args, input) in WRITES {
-        let said = run(read_only(&place, args), input).unwrap_or_else(|| panic!("{args:?} hangs"));
-        assert_eq!(said.code, 1, "{args:?}: {said:?}");
-        assert!(said.err.contains("check the disk, the directory and its owner"), "{args:?}: {}", said.err);
+        let result = run(read_only(&place, args), input).unwrap_or_else(|| panic!("{args:?} hangs"));
+        assert_eq!(result.code, 1, "{args:?}: {result:?}");
+        assert!(
+            result.err.contains("check the disk, the directory and its owner"),
+            "{args:?}: {}",
+            result.err
+        );
     }
-    let said = run(read_only(&place, &["account", "export", "out.xml"]), "").unwrap();
-    said.failed(1, "cannot read or write");
-    let said = run(read_only(&place, &["serve"]), "").expect("a node that cannot write does not start");
-    assert_eq!(said.code, 1, "{said:?}");
-    assert!(said.err.contains("check ["), "{}", said.err);
+    let result = run(read_only(&place, &["account", "export", "out.xml"]), "").unwrap();
+    result.failed(1, "cannot read or write");
+    let result = run(read_only(&place, &["serve"]), "").expect("a node that cannot write does not start");
+    assert_eq!(result.code, 1, "{result:?}");
+    assert!(result.err.contains("check ["), "{}", result.err);
     set_permissions(place.path("data"), Permissions::from_mode(0o700)).unwrap();
 }
 
@@ -133,12 +141,12 @@ fn an_import_with_a_full_disk_says_how_many_are_in_and_how_to_go_on() {
     let csv: String = (0..5_000).map(|number| format!("user{number:04},pw\n")).collect();
     place.write("users.csv", &csv);
     // Room for the first page of the log, not for thousands of accounts.
-    let said = run(limited(&place, 256, &["account", "import", "users.csv"]), "").expect("it ends");
-    assert_eq!(said.code, 1, "{said:?}");
-    let told = "accounts in before it: 0; when that is mended give the same command again";
-    assert!(said.err.contains(told), "{}", said.err);
-    let said = place.belfry(&["account", "import", "users.csv"]).good();
-    assert!(said.contains("5 000 added"), "{said}");
+    let result = run(limited(&place, 256, &["account", "import", "users.csv"]), "").expect("it ends");
+    assert_eq!(result.code, 1, "{result:?}");
+    let hint = "accounts in before it: 0; when that is mended give the same command again";
+    assert!(result.err.contains(hint), "{}", result.err);
+    let result = place.belfry(&["account", "import", "users.csv"]).good();
+    assert!(result.contains("5 000 added"), "{result}");
 }
 
 #[test]
@@ -146,7 +154,7 @@ fn an_import_from_a_pipe_that_stays_open_ends_at_once_when_the_disk_is_full() {
     let place = place();
     let mut child = limited(&place, 8, &["account", "import", "-"]).spawn().unwrap();
     let open = child.stdin.take();
-    said(child).expect("it does not wait for more lines").failed(1, "cannot read or write");
+    output_of(child).expect("it does not wait for more lines").failed(1, "cannot read or write");
     drop(open);
 }
 
@@ -169,7 +177,7 @@ fn an_interrupt_ends_an_import_that_waits_for_lines() {
     // Interrupts are caught before the record is opened.
     until_opened(&place, &mut child);
     assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
-    said(child).expect("one interrupt is enough").failed(1, "interrupted; accounts in: ");
+    output_of(child).expect("one interrupt is enough").failed(1, "interrupted; accounts in: ");
     drop(open);
 }
 
@@ -182,8 +190,8 @@ fn an_import_that_was_killed_is_taken_up_by_the_same_command() {
     until_opened(&place, &mut child);
     child.kill().unwrap();
     child.wait().unwrap();
-    let said = place.belfry_with(&["account", "import", "-"], "carol,x\ndave,x\n").good();
-    assert!(said.contains("accounts: 2 in "), "{said}");
+    let result = place.belfry_with(&["account", "import", "-"], "carol,x\ndave,x\n").good();
+    assert!(result.contains("accounts: 2 in "), "{result}");
     assert_eq!(place.belfry(&["account", "list", "--json"]).good().lines().count(), 4);
 }
 
@@ -194,8 +202,8 @@ fn an_export_leaves_a_whole_file_or_none() {
     let csv: String = (0..300).map(|number| format!("user{number:04}{keys},pw\n")).collect();
     place.belfry_with(&["account", "import", "-"], &csv).good();
     // The record is only read: 64 KiB are enough for its index in memory, and not for the file.
-    let said = run(limited(&place, 128, &["account", "export", "out.xml"]), "").expect("it ends");
-    said.failed(1, "out.xml: cannot be written: File too large");
+    let result = run(limited(&place, 128, &["account", "export", "out.xml"]), "").expect("it ends");
+    result.failed(1, "out.xml: cannot be written: File too large");
     assert!(!place.path("out.xml").exists() && !place.path("out.xml.part").exists());
     // Left by one that was killed.
     place.write("out.xml.part", "<server-data");

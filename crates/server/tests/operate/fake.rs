@@ -88,6 +88,10 @@ impl Control for Fake {
         }]
     }
 
+    fn farm(&self) -> Option<server::control::FarmStatus> {
+        None
+    }
+
     async fn blocks(&self) -> BlockList {
         let block = BlockRow {
             service: "sip".into(),

@@ -59,12 +59,12 @@ fn a_file_brings_accounts_and_what_belongs_to_them() {
         "all.xml",
         &data(&(user("alice", &(roster(&["bob"]) + more)) + &user("bob", &roster(&["alice"])))),
     );
-    let said = place.belfry(&["account", "import", "all.xml"]).good();
+    let output = place.belfry(&["account", "import", "all.xml"]).good();
     assert!(
-        said.starts_with("accounts: 2 in ") && said.contains(": 2 added, 0 updated, 0 skipped\n"),
-        "{said}"
+        output.starts_with("accounts: 2 in ") && output.contains(": 2 added, 0 updated, 0 skipped\n"),
+        "{output}"
     );
-    assert!(said.ends_with("\npassed over: 1 <x xmlns='urn:unknown'>\n"), "{said}");
+    assert!(output.ends_with("\npassed over: 1 <x xmlns='urn:unknown'>\n"), "{output}");
     assert_eq!(verifiers(&place, "alice"), Verifiers::from_password("alice", "example.test", "of alice"));
     let alice = record(&place, "alice@example.test");
     let bob = RosterRow { subscription: "both".into(), is_listed: true, version: 1, ..RosterRow::default() };
@@ -77,15 +77,15 @@ fn a_file_brings_accounts_and_what_belongs_to_them() {
     // A second import with another contact: nothing is there twice, and a client with the older roster gets
     // the new one.
     place.write("more.xml", &data(&user("alice", &(roster(&["bob", "carol"]) + more))));
-    let said = place.belfry(&["account", "import", "more.xml"]).good();
-    assert!(said.contains("0 added, 1 updated, 0 skipped"), "{said}");
+    let output = place.belfry(&["account", "import", "more.xml"]).good();
+    assert!(output.contains("0 added, 1 updated, 0 skipped"), "{output}");
     let alice = record(&place, "alice@example.test");
     assert_eq!(contacts(&alice), [("bob@example.test", 2), ("carol@example.test", 2)]);
     assert_eq!((alice.roster_version, alice.offline), (2, 1));
 
     place.write("skipped.xml", &data(&user("alice", &roster(&["dave"]))));
-    let said = place.belfry(&["account", "import", "skipped.xml", "--skip-existing"]).good();
-    assert!(said.contains("0 added, 0 updated, 1 skipped"), "{said}");
+    let output = place.belfry(&["account", "import", "skipped.xml", "--skip-existing"]).good();
+    assert!(output.contains("0 added, 0 updated, 1 skipped"), "{output}");
     assert_eq!(record(&place, "alice@example.test"), alice);
 }
 
@@ -102,11 +102,11 @@ fn keys_of_scram_come_in_as_they_are_and_it_is_said_what_they_cannot_do() {
         encode(&keys.stored)
     );
     place.write("keys.xml", &data(&of_alice));
-    let said = place.belfry(&["account", "import", "keys.xml"]).good();
-    assert!(said.contains("without a password: 1 came with keys of SCRAM only"), "{said}");
+    let output = place.belfry(&["account", "import", "keys.xml"]).good();
+    assert!(output.contains("without a password: 1 came with keys of SCRAM only"), "{output}");
     assert!(
-        said.contains("phones cannot register until it is set") && said.contains("(alice@example.test)"),
-        "{said}"
+        output.contains("phones cannot register until it is set") && output.contains("(alice@example.test)"),
+        "{output}"
     );
     let first = verifiers(&place, "alice");
     let kept = first.scram(ScramHash::Sha1).unwrap();
@@ -137,10 +137,10 @@ fn files_include_others_of_their_folder_and_a_folder_is_read_once() {
     );
     let alice = "<user xmlns='urn:xmpp:pie:0' name='alice' password='x'/>";
     place.write("export/example.test/alice.xml", alice);
-    let said = place.belfry(&["account", "import", "export/main.xml"]).good();
-    assert!(said.contains("2 added"), "{said}");
-    let said = place.belfry(&["account", "import", "export"]).good();
-    assert!(said.contains("0 added, 2 updated"), "{said}");
+    let output = place.belfry(&["account", "import", "export/main.xml"]).good();
+    assert!(output.contains("2 added"), "{output}");
+    let output = place.belfry(&["account", "import", "export"]).good();
+    assert!(output.contains("0 added, 2 updated"), "{output}");
     place
         .belfry_with(&["account", "import", "-"], &main)
         .failed(1, "standard input:1: an include of \"main_example.test.xml\" in standard input; expected");
@@ -195,8 +195,8 @@ fn who_cannot_be_imported_is_told_and_the_others_are() {
         "</host><host jid='Old.test'><user name='eve' password='x'/><user name='mallory' password='x'/></host>",
     );
     place.write("some.xml", &text);
-    let said = place.belfry(&["account", "import", "some.xml"]);
-    assert!(said.out.contains("1 added"), "{said:?}");
+    let output = place.belfry(&["account", "import", "some.xml"]);
+    assert!(output.out.contains("1 added"), "{output:?}");
     for words in [
         "not imported: 6\n",
         "2 users of old.test, which is not served here; add it with: belfry domain add old.test\n",
@@ -205,12 +205,15 @@ fn who_cannot_be_imported_is_told_and_the_others_are() {
         "some.xml:6: user a@b: user \"a@b\"; expected a name that an address may have",
         "some.xml:7: an entity that is not XML's own; expected well-formed XML\n",
     ] {
-        assert!(said.err.contains(words), "{words}\n{}", said.err);
+        assert!(output.err.contains(words), "{words}\n{}", output.err);
     }
-    assert_eq!(said.code, 1);
+    assert_eq!(output.code, 1);
     place.belfry(&["domain", "add", "old.test"]).good();
-    let said = place.belfry(&["account", "import", "some.xml"]);
-    assert!(said.err.contains("not imported: 4\n") && said.out.contains("2 added, 1 updated"), "{said:?}");
+    let output = place.belfry(&["account", "import", "some.xml"]);
+    assert!(
+        output.err.contains("not imported: 4\n") && output.out.contains("2 added, 1 updated"),
+        "{output:?}"
+    );
 }
 
 #[test]
@@ -218,10 +221,10 @@ fn a_check_of_users_names_all_that_cannot_be_read_and_writes_nothing() {
     let place = Place::new();
     let many: String = (0..30).map(|number| format!("<user name='u{number}'/>\n")).collect();
     place.write("some.xml", &data(&(user("alice", "") + &many + &user("a@b", ""))));
-    let said = place.belfry(&["account", "import", "--check", "some.xml"]);
-    assert_eq!((said.code, &*said.out), (1, "good: 1 accounts; nothing was written\n"), "{}", said.err);
-    assert!(said.err.starts_with("belfry: bad: 31\nsome.xml:5: user u0: no password; "), "{}", said.err);
-    assert_eq!(said.err.lines().count(), 32, "{}", said.err);
+    let output = place.belfry(&["account", "import", "--check", "some.xml"]);
+    assert_eq!((output.code, &*output.out), (1, "good: 1 accounts; nothing was written\n"), "{}", output.err);
+    assert!(output.err.starts_with("belfry: bad: 31\nsome.xml:5: user u0: no password; "), "{}", output.err);
+    assert_eq!(output.err.lines().count(), 32, "{}", output.err);
     assert!(!place.path("data").exists());
     place.belfry(&["domain", "add", "second.test"]).good();
     let second = data(&user("bob", "")).replace("example.test", "second.test");
@@ -286,9 +289,9 @@ fn what_is_exported_can_be_imported_elsewhere_and_never_has_a_password() {
     here.write("all.xml", &data(&(user("alice", &(roster(&["bob"]) + more)) + &user("bob", ""))));
     here.belfry(&["account", "import", "all.xml", "--scram"]).good();
     here.belfry_with(&["account", "import", "-"], "dave,of dave\nEve,x\n").good();
-    let said = here.belfry(&["account", "export", "out.xml", "--domain", "Example.test"]).good();
-    assert!(said.starts_with("accounts: 3\nwithout anything to sign in by: 1, "), "{said}");
-    assert!(said.ends_with("\npassed over: 1 accounts whose names no chat client can have\n"), "{said}");
+    let output = here.belfry(&["account", "export", "out.xml", "--domain", "Example.test"]).good();
+    assert!(output.starts_with("accounts: 3\nwithout anything to sign in by: 1, "), "{output}");
+    assert!(output.ends_with("\npassed over: 1 accounts whose names no chat client can have\n"), "{output}");
     here.belfry(&["account", "export", "out.xml"]).failed(1, "out.xml: cannot be written: File exists");
     here.belfry(&["account", "export", "x.xml", "--domain", "x"]).failed(1, "there is no domain x");
     let written = std::fs::read_to_string(here.path("out.xml")).unwrap();
@@ -298,8 +301,8 @@ fn what_is_exported_can_be_imported_elsewhere_and_never_has_a_password() {
     assert_eq!(mode & 0o777, 0o600);
 
     there.write("out.xml", &written);
-    let said = there.belfry(&["account", "import", "out.xml"]);
-    assert!(said.out.contains("2 added") && said.err.contains("user dave: no password"), "{said:?}");
+    let output = there.belfry(&["account", "import", "out.xml"]);
+    assert!(output.out.contains("2 added") && output.err.contains("user dave: no password"), "{output:?}");
     assert_eq!(record(&there, "alice@example.test"), record(&here, "alice@example.test"));
     let kept = |place: &Place| load(place, XmppRead::Kept { owner: "alice@example.test".into() });
     assert_eq!(kept(&there), kept(&here));

@@ -13,13 +13,13 @@ pub(crate) struct Place {
 
 /// The output of a command.
 #[derive(Debug)]
-pub(crate) struct Said {
+pub(crate) struct ProgramOutput {
     pub(crate) code: i32,
     pub(crate) out: String,
     pub(crate) err: String,
 }
 
-impl Said {
+impl ProgramOutput {
     /// Exit code 0, and what it printed.
     #[track_caller]
     pub(crate) fn good(self) -> String {
@@ -63,16 +63,16 @@ impl Place {
         command
     }
 
-    pub(crate) fn belfry(&self, args: &[&str]) -> Said {
+    pub(crate) fn belfry(&self, args: &[&str]) -> ProgramOutput {
         self.belfry_with(args, "")
     }
 
-    pub(crate) fn belfry_with(&self, args: &[&str], input: &str) -> Said {
+    pub(crate) fn belfry_with(&self, args: &[&str], input: &str) -> ProgramOutput {
         let mut child = self.command(args).spawn().unwrap();
         // A command that does not read may be gone already.
         let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
         let output = child.wait_with_output().unwrap();
-        Said {
+        ProgramOutput {
             code: output.status.code().unwrap_or(-1),
             out: String::from_utf8(output.stdout).unwrap(),
             err: String::from_utf8(output.stderr).unwrap(),

@@ -59,14 +59,14 @@ fn an_account_from_its_making_to_its_end() {
 fn an_account_that_is_made_is_told_with_how_it_signs_in() {
     let place = Place::new();
     let add = ["account", "add", "alice", "--password-stdin"];
-    let said = place.belfry_with(&add, "secret\n").good();
+    let output = place.belfry_with(&add, "secret\n").good();
     let via = "sip:127.0.0.1:5060;transport=udp";
     let expected = format!(
         "made alice@example.test\nto sign in, once a node runs (belfry serve)\n  \
          baresip      <sip:alice@example.test>;auth_pass=PASSWORD;outbound=\"{via}\"\n  \
          Linphone     user alice, domain example.test, SIP proxy <{via}>\n"
     );
-    assert_eq!(said, expected);
+    assert_eq!(output, expected);
 }
 
 #[test]
@@ -77,8 +77,11 @@ fn an_import_says_how_many_and_where_it_stopped() {
         csv.push_str(&format!("user{number:04},pw{number},User {number}\n"));
     }
     place.write("users.csv", &csv);
-    let said = place.belfry(&["account", "import", "users.csv"]).good();
-    assert!(said.starts_with("accounts: 2 500 in ") && said.contains(": 2 500 added, 0 updated"), "{said}");
+    let output = place.belfry(&["account", "import", "users.csv"]).good();
+    assert!(
+        output.starts_with("accounts: 2 500 in ") && output.contains(": 2 500 added, 0 updated"),
+        "{output}"
+    );
     let again = place.belfry_with(&["account", "import", "-", "--skip-existing"], &csv).good();
     assert!(again.contains("0 added, 0 updated, 2 500 skipped"), "{again}");
     place.belfry_with(&["account", "import", "-"], "zoe,pw\nyan\n").failed(
@@ -100,7 +103,7 @@ fn an_interrupted_import_says_how_many_are_in() {
     let place = Place::new();
     let mut child = place.command(&["account", "import", "-"]).spawn().unwrap();
     let mut input = child.stdin.take().unwrap();
-    let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
+    let mut output = BufReader::new(child.stderr.take().unwrap()).lines();
     // Interrupts are caught before the record is opened.
     let is_open = || {
         assert!(child.try_wait().unwrap().is_none(), "ended too early");
@@ -111,13 +114,13 @@ fn an_interrupted_import_says_how_many_are_in() {
     input.write_all(rows(0).as_bytes()).unwrap();
     let pid = child.id().to_string();
     assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
-    let stopping = said.find(|line| line.as_ref().unwrap().starts_with("stopping after this batch"));
+    let stopping = output.find(|line| line.as_ref().unwrap().starts_with("stopping after this batch"));
     assert!(stopping.is_some());
     // Rows after it are not read.
     let _ = input.write_all(rows(100).as_bytes());
     drop(input);
     assert_eq!(child.wait().unwrap().code(), Some(1));
-    let last = said.map(Result::unwrap).last().unwrap();
+    let last = output.map(Result::unwrap).last().unwrap();
     let (_, rest) = last.split_once("interrupted; ").unwrap();
     let count: usize =
         rest.strip_prefix("accounts in: ").unwrap().split(' ').next().unwrap().parse().unwrap();
@@ -142,12 +145,15 @@ fn a_command_that_reads_makes_no_database() {
         &["rest", "accounts"],
         &["calls"],
     ] {
-        let said = place.belfry(args);
+        let output = place.belfry(args);
         let file = place.path("data/belfry.db");
-        assert_eq!(said.code, 1, "{args:?}: {said:?}");
+        assert_eq!(output.code, 1, "{args:?}: {output:?}");
         let expected = format!("belfry: there is no database {}", file.display());
-        assert!(said.err.starts_with(&expected) && said.err.contains("belfry.toml leads there"), "{said:?}");
-        assert!(said.err.contains("--config FILE") && said.err.contains("belfry serve"), "{said:?}");
+        assert!(
+            output.err.starts_with(&expected) && output.err.contains("belfry.toml leads there"),
+            "{output:?}"
+        );
+        assert!(output.err.contains("--config FILE") && output.err.contains("belfry serve"), "{output:?}");
         assert!(!place.path("data").exists(), "{args:?}");
     }
     std::fs::remove_file(place.path("belfry.toml")).unwrap();
@@ -159,8 +165,8 @@ fn a_command_that_makes_the_database_says_where() {
     let place = Place::new();
     let add = |name| place.belfry_with(&["account", "add", name, "--password-stdin"], "secret\n");
     let made = format!("belfry: made a new database, {}\n", place.path("data/belfry.db").display());
-    let said = add("alice");
-    assert_eq!((said.code, &*said.err), (0, &*made), "{said:?}");
+    let output = add("alice");
+    assert_eq!((output.code, &*output.err), (0, &*made), "{output:?}");
     assert_eq!(add("bob").err, "");
 }
 
@@ -171,9 +177,9 @@ fn a_route_by_certificate_that_nothing_verifies_is_made_with_a_warning() {
     let add = ["route", "add", "carrier", "prefix:+49", "sip:gw.test", "--certificate", "gw.test"];
     place.belfry(&add).good();
     let warning = |place: &Place| {
-        let said = place.belfry(&[&add[..], &["--replace"]].concat());
-        assert_eq!(said.code, 0, "{said:?}");
-        said.err
+        let output = place.belfry(&[&add[..], &["--replace"]].concat());
+        assert_eq!(output.code, 0, "{output:?}");
+        output.err
     };
     let first = warning(&place);
     assert!(first.starts_with("belfry: warning: the route carrier accepts no calls: [tls] ca"), "{first}");
@@ -241,11 +247,11 @@ fn routes_are_checked_before_they_are_written() {
 fn a_check_lists_every_bad_line_and_writes_nothing() {
     let place = Place::new();
     place.write("users.csv", "account,password\nalice,x\nbob\na b,x\ncarol,x\n,y\n");
-    let said = place.belfry(&["account", "import", "--check", "users.csv"]);
-    assert_eq!(said.code, 1, "{said:?}");
-    assert_eq!(said.out, "good: 2 accounts; nothing was written\n");
-    let lines: Vec<&str> = said.err.lines().collect();
-    assert_eq!(lines.len(), 4, "{}", said.err);
+    let output = place.belfry(&["account", "import", "--check", "users.csv"]);
+    assert_eq!(output.code, 1, "{output:?}");
+    assert_eq!(output.out, "good: 2 accounts; nothing was written\n");
+    let lines: Vec<&str> = output.err.lines().collect();
+    assert_eq!(lines.len(), 4, "{}", output.err);
     assert_eq!(lines[0], "belfry: bad: 3");
     for (line, words) in
         lines[1..].iter().zip(["line 3: 1 field; ", "line 4: account name", "line 6: account name"])
@@ -264,9 +270,9 @@ fn a_check_lists_every_bad_line_and_writes_nothing() {
 fn a_check_of_many_bad_lines_names_the_first_and_counts_the_others() {
     let place = Place::new();
     place.write("users.csv", &"bad\n".repeat(1_234));
-    let said = place.belfry(&["account", "import", "--check", "users.csv"]);
-    assert!(said.err.starts_with("belfry: bad: 1 234\nline 1: "), "{}", &said.err[..200]);
-    assert!(said.err.ends_with(
+    let output = place.belfry(&["account", "import", "--check", "users.csv"]);
+    assert!(output.err.starts_with("belfry: bad: 1 234\nline 1: "), "{}", &output.err[..200]);
+    assert!(output.err.ends_with(
         "\nline 1000: 1 field; expected account,password,name (name may be missing)\nand 234 more\n"
     ));
 }

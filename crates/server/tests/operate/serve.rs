@@ -108,8 +108,8 @@ fn a_port_in_use_is_named() {
         ),
     ] {
         place.write("belfry.toml", &format!("[server]\ndata = \"data\"\nshards = 1\n{section}"));
-        let said = place.belfry(&["serve"]);
-        assert!(said.err.contains(&format!("127.0.0.1:{port}")), "{said:?}");
-        said.failed(1, words);
+        let output = place.belfry(&["serve"]);
+        assert!(output.err.contains(&format!("127.0.0.1:{port}")), "{output:?}");
+        output.failed(1, words);
     }
 }

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 
 use bytes::Bytes;
 use call::{CallRecord, EndedBy, Ledger, LedgerSettings};
-use router::{Edge, FlowId, Router, RouterSettings, WaitingMessage};
+use router::{FlowId, Life, Router, RouterSettings, ShardAddress, WaitingMessage};
 use sim::{Datagram, Node};
 use sip::digest::Ha1s;
 use sip::dns::{DnsData, DnsFault, DnsQuery, DnsRecord};
@@ -21,7 +21,7 @@ use stdx::Instant;
 use super::address;
 
 pub(crate) const DOMAIN: &str = "example.test";
-const EDGE: Edge = Edge { node: 1, shard: 0 };
+const EDGE: ShardAddress = ShardAddress { life: Life(1), shard: 0 };
 
 type Plan = Box<dyn Fn(&PlanRequest) -> Decision>;
 /// An application's handler of its sessions' events.

@@ -33,7 +33,7 @@ pub enum Stranger {
 }
 
 fn client(framing: Framing) -> Box<C2s> {
-    let settings = c2s::Settings {
+    let settings = c2s::C2sSettings {
         domains: vec!["a.test".into()],
         anonymous: true,
         registration: true,
@@ -41,7 +41,7 @@ fn client(framing: Framing) -> Box<C2s> {
         tokens: true,
         max_stanza: xmpp::limits::STANZA,
         secret: [7; 32],
-        ..c2s::Settings::default()
+        ..c2s::C2sSettings::default()
     };
     let security = c2s::Security { encrypted: true, ..c2s::Security::default() };
     Box::new(C2s::new(Arc::new(settings), framing, security, 1, "0123456789abcdef0123456789abcdef".into()))
@@ -54,7 +54,7 @@ impl Stranger {
             Kind::WebSocket => Stranger::Client(client(Framing::Messages)),
             Kind::Bosh => Stranger::Bosh(client(Framing::Bodies)),
             Kind::Server => {
-                let settings = s2s::Settings {
+                let settings = s2s::S2sSettings {
                     domains: vec!["a.test".into()],
                     tls: true,
                     policy: s2s::Policy { admission: s2s::Admission::Open, ..s2s::Policy::default() },
@@ -64,7 +64,7 @@ impl Stranger {
                     idle: Duration::from_secs(600),
                     secret: [7; 32],
                 };
-                let mut servers = Servers::new(Arc::new(settings), 0, [3; 32]);
+                let mut servers = Servers::new(Arc::new(settings), xmpp::ShardAddress::default(), [3; 32]);
                 let number = servers.accept(START, s2s::Security { encrypted: true, certificate: None });
                 Stranger::Server(Box::new(servers), number)
             }
@@ -73,8 +73,10 @@ impl Stranger {
                     domain: "echo.test".into(),
                     secret: Secret("hush".into()),
                 };
-                let settings =
-                    component::Settings { components: vec![known], max_stanza: xmpp::limits::STANZA };
+                let settings = component::ComponentSettings {
+                    components: vec![known],
+                    max_stanza: xmpp::limits::STANZA,
+                };
                 Stranger::Component(Box::new(Component::new(Arc::new(settings), "3BF96D32".into())))
             }
         }

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use bytes::Bytes;
-use router::{Answer, Binding, Contact, Edge, Router, RouterSettings};
+use router::{Answer, Binding, Contact, Life, Router, RouterSettings, ShardAddress};
 use stdx::Instant;
 
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::transport::{Packet, Transport};
 
 const US: &str = "192.0.2.1:5060";
 const PHONE: &str = "198.51.100.7:5060";
-const EDGE: Edge = Edge { node: 0, shard: 0 };
+const EDGE: ShardAddress = ShardAddress { life: Life(0), shard: 0 };
 const ALICE: &str = "alice@example.test";
 const BOB: &str = "bob@example.test";
 
@@ -96,7 +96,7 @@ impl World {
                 let account = World::account(ALICE, &self.alice);
                 let caller = (account.aor, account.limits);
                 let lower = &mut self.endpoint.lower.at(self.now, out);
-                self.endpoint.router.plan_for(lower, Key::from_u64(id.0), caller, 0);
+                self.endpoint.cores.router.plan_for(lower, Key::from_u64(id.0), caller, 0);
             }
             Effect::Plan { id, .. } => self.endpoint.handle_plan(self.now, id, (self.decision)(), out),
             Effect::Account { id, .. } => {

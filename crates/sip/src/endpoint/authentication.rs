@@ -61,14 +61,17 @@ impl Authentication {
         Some(self.challenge_response(lower, request, source, &challenge))
     }
 
+    /// True if a new request is looked at: those of unproved networks are paced (`docs/decisions/0020`), and a nonce that
+    /// only its source was told proves the source as well.
+    pub(crate) fn admits(&self, lower: &mut LowerView<'_>, request: &Message, source: &Source) -> bool {
+        let Some(via) = request.top_via() else { return false };
+        lower.transactions.is_proved(lower.now, source, &via)
+            || lower.transactions.proofs.admits(lower.now, source.remote.ip())
+            || self.has_genuine_nonce(lower.env, lower.now, request, source)
+    }
+
     /// True if the request shows a nonce that only its source was told.
-    pub(crate) fn has_genuine_nonce(
-        &self,
-        env: &Environment,
-        now: Instant,
-        request: &Message,
-        source: &Source,
-    ) -> bool {
+    fn has_genuine_nonce(&self, env: &Environment, now: Instant, request: &Message, source: &Source) -> bool {
         let Some(claim) = env.claim(request) else { return false };
         let Some(Ok(credentials)) = find(request, headers(request).0, &claim.domain) else { return false };
         DigestRequest::of(request, &claim.domain, source.remote.ip())

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use bytes::Bytes;
 use proptest::prelude::*;
-use router::Edge;
+use router::{Life, ShardAddress};
 use stdx::Instant;
 
 use std::sync::Arc;
@@ -47,7 +47,7 @@ struct World {
 impl World {
     fn new(caller: Caller, target: &'static str) -> Self {
         let now = Instant::from_unix_seconds(1_700_000_000);
-        let mut settings = Settings::for_tests(Edge { node: 0, shard: 0 }, US.parse().unwrap());
+        let mut settings = Settings::for_tests(ShardAddress { life: Life(0), shard: 0 }, US.parse().unwrap());
         settings.trust.networks = vec!["10.0.0.0/8".parse().unwrap()];
         settings.trust.names = vec!["proxy.example".into()];
         let named = |name: &str, is_trusted| RouteCertificate { name: name.into(), is_trusted };
@@ -183,7 +183,7 @@ fn identities_of_the_trusted_stay_and_those_for_the_trust_domain_alone_stay_in_i
 /// RFC 5922 §7.1: a connection is believed what its certificate proves, for as long as it lasts, and nothing else.
 #[test]
 fn identities_are_taken_from_who_shows_a_certificate_of_a_trusted_name() {
-    let flow = |number| FlowId { edge: Edge { node: 0, shard: 0 }, number };
+    let flow = |number| FlowId { edge: ShardAddress { life: Life(0), shard: 0 }, number };
     let by = |number| Source {
         transport: Transport::Tls,
         local: US.parse().unwrap(),
@@ -360,7 +360,7 @@ impl World {
         let account = Account { aor, ha1s, disabled: false, max_contacts: 5, limits: None };
         let mut out = Outbox::new();
         let lower = &mut self.endpoint.lower.at(self.now, &mut out);
-        self.endpoint.router.registrar.register(lower, key, account);
+        self.endpoint.cores.router.registrar.register(lower, key, account);
         let Some(Effect::Ask { query: router::Query::Register(register), .. }) = out.pop() else {
             return None;
         };
@@ -425,7 +425,7 @@ fn a_binding_that_leads_to_a_route_is_not_called() {
             world.endpoint.lower.contexts.insert(RequestContext::new(Key::from_u64(0), request, source, 0));
         let mut out = Outbox::new();
         let lower = &mut world.endpoint.lower.at(world.now, &mut out);
-        world.endpoint.router.ring_bindings(lower, key, 0, vec![binding]);
+        world.endpoint.cores.router.ring_bindings(lower, key, 0, vec![binding]);
         let is_sent = out.iter().any(|effect| matches!(effect, Effect::Transmit(_)));
         assert_eq!(is_sent, is_called, "{uri}");
     }

@@ -17,6 +17,7 @@ mod authentication;
 #[cfg(test)]
 mod border_tests;
 mod context;
+mod cores;
 mod counters;
 mod effect;
 mod environment;
@@ -46,6 +47,7 @@ use stdx::wheel::Wheel;
 
 use self::authentication::Authentication;
 pub(crate) use self::context::{RequestContext, RequestStage, TransactionUser};
+use self::cores::Cores;
 pub use self::counters::Counters;
 pub use self::effect::{
     Account, CallEvent, CallEventKind, Caller, Decision, Effect, ListedUnder, Outbox, PlanRequest,
@@ -58,8 +60,8 @@ pub(crate) use self::lower::refused;
 use self::lower::{LowerLayers, ResolutionOwner, Resolutions, first_hop};
 use self::proxy_core::ProxyCore;
 use self::registrar_front::RegistrarFront;
+use self::request_router::RequestRouter;
 pub use self::request_router::{CallLimits, StoreUnavailable};
-use self::request_router::{Handover, RequestRouter};
 pub use self::settings::{Listener, Settings};
 pub(crate) use self::transactions::SourceCredit;
 use self::transactions::{SourceProofs, Transactions};
@@ -77,9 +79,7 @@ use crate::transport::{FlowId, TlsNames};
 /// The SIP of one shard. Sans IO: the caller owns sockets, clock, store and bus.
 pub struct Endpoint {
     lower: LowerLayers,
-    router: RequestRouter,
-    events: EventFront,
-    user_agent: UserAgent,
+    cores: Cores,
     intake: Intake,
     /// Empty between events.
     due: Vec<Key>,
@@ -118,9 +118,11 @@ impl Endpoint {
                 merging: Cache::of_hashes(limits::MERGING),
                 counters: Counters::default(),
             },
-            router: RequestRouter::new(authentication, RegistrarFront::new(Gruus::new(&secret))),
-            events: EventFront::new(notifier),
-            user_agent: UserAgent::new(sessions),
+            cores: Cores {
+                router: RequestRouter::new(authentication, RegistrarFront::new(Gruus::new(&secret))),
+                events: EventFront::new(notifier),
+                user_agent: UserAgent::new(sessions),
+            },
             intake: Intake::Open,
             due: Vec::new(),
         }
@@ -135,17 +137,17 @@ impl Endpoint {
         }
         self.lower.context_timers.expire(now, &mut due);
         for key in due.drain(..) {
-            self.handle_context_timer(now, key, out);
+            self.cores.handle_context_timer(&mut self.lower.at(now, out), key);
         }
         self.due = due;
-        self.events.expire_notifier(&mut self.lower.at(now, out));
-        self.user_agent.expire_sessions(&mut self.lower.at(now, out));
+        self.cores.events.expire_notifier(&mut self.lower.at(now, out));
+        self.cores.user_agent.expire_sessions(&mut self.lower.at(now, out));
     }
 
     /// When to call [`expire`](Self::expire) at the latest.
     pub fn deadline(&self) -> Option<Instant> {
         let lower = [self.lower.transactions.deadline(), self.lower.context_timers.deadline()];
-        let upper = [self.events.notifier.deadline(), self.user_agent.sessions.deadline()];
+        let upper = [self.cores.events.notifier.deadline(), self.cores.user_agent.sessions.deadline()];
         lower.into_iter().chain(upper).flatten().min()
     }
 
@@ -165,7 +167,7 @@ impl Endpoint {
                 ResolutionOwner::Branch(key, index) => {
                     ProxyCore::new(lower).handle_resolved(key, index, result);
                 }
-                ResolutionOwner::Own(id) => self.user_agent.handle_own_resolved(lower, id, result),
+                ResolutionOwner::Own(id) => self.cores.user_agent.handle_own_resolved(lower, id, result),
                 ResolutionOwner::Waiting(waiting) => match *waiting {
                     lower::UnresolvedMessage::Ack(ack) => {
                         ProxyCore::new(lower).transmit_resolved_ack(&ack, first_hop(result));
@@ -177,7 +179,13 @@ impl Endpoint {
                         probe::send_probe(lower, id, &target, first_hop(result));
                     }
                     lower::UnresolvedMessage::Notifier { id, request, onward } => {
-                        self.events.send_notifiers_request(lower, id, request, &onward, first_hop(result));
+                        self.cores.events.send_notifiers_request(
+                            lower,
+                            id,
+                            request,
+                            &onward,
+                            first_hop(result),
+                        );
                     }
                 },
             }
@@ -186,8 +194,8 @@ impl Endpoint {
 
     /// The routing plan's answer to an [`Effect::Plan`].
     pub fn handle_plan(&mut self, now: Instant, id: AskId, decision: Decision, out: &mut Outbox) {
-        self.router.handle_plan(&mut self.lower.at(now, out), id, decision);
-        self.hand_over(now, out);
+        self.cores.router.handle_plan(&mut self.lower.at(now, out), id, decision);
+        self.cores.hand_over(&mut self.lower.at(now, out));
     }
 
     /// The store's answer to an [`Effect::Account`].
@@ -198,28 +206,28 @@ impl Endpoint {
         account: Result<Option<Account>, StoreUnavailable>,
         out: &mut Outbox,
     ) {
-        self.router.handle_account(&mut self.lower.at(now, out), id, account);
-        self.hand_over(now, out);
+        self.cores.router.handle_account(&mut self.lower.at(now, out), id, account);
+        self.cores.hand_over(&mut self.lower.at(now, out));
     }
 
     /// The router's answer to an [`Effect::Ask`].
     pub fn handle_answer(&mut self, now: Instant, id: AskId, answer: Answer, out: &mut Outbox) {
         let lower = &mut self.lower.at(now, out);
         if id.0 & crate::events::ASK_BIT != 0 {
-            return self.events.handle_agent_answer(lower, id, answer);
+            return self.cores.events.handle_agent_answer(lower, id, answer);
         }
-        self.router.handle_answer(lower, id, answer);
-        self.hand_over(now, out);
+        self.cores.router.handle_answer(lower, id, answer);
+        self.cores.hand_over(&mut self.lower.at(now, out));
     }
 
     /// A change that the router sends unasked.
     pub fn handle_push(&mut self, now: Instant, push: Push, out: &mut Outbox) {
-        self.events.handle_push(&mut self.lower.at(now, out), push);
+        self.cores.events.handle_push(&mut self.lower.at(now, out), push);
     }
 
     /// Every subscription ends: its watcher shall subscribe elsewhere.
     pub fn end_subscriptions(&mut self, now: Instant, out: &mut Outbox) {
-        self.events.end_subscriptions(&mut self.lower.at(now, out));
+        self.cores.events.end_subscriptions(&mut self.lower.at(now, out));
     }
 
     /// A text of a chat client for the phones of an account. [`Effect::TextOutcome`] has its result.
@@ -231,7 +239,7 @@ impl Endpoint {
         words: &WaitingMessage,
         out: &mut Outbox,
     ) {
-        self.events.text(&mut self.lower.at(now, out), id, bindings, words);
+        self.cores.events.text(&mut self.lower.at(now, out), id, bindings, words);
     }
 
     /// Sends an OPTIONS to a route's target; [`Effect::ProbeOutcome`] has its result.
@@ -241,22 +249,22 @@ impl Endpoint {
 
     /// The commands of applications for their sessions.
     pub fn sessions<'a>(&'a mut self, now: Instant, out: &'a mut Outbox) -> SessionCommands<'a> {
-        SessionCommands { user_agent: &mut self.user_agent, lower: self.lower.at(now, out) }
+        SessionCommands { user_agent: &mut self.cores.user_agent, lower: self.lower.at(now, out) }
     }
 
     /// Replaces the rules for session timers and calls of applications.
     pub fn set_session_rules(&mut self, rules: SessionRules) {
-        self.user_agent.sessions.set_rules(rules);
+        self.cores.user_agent.sessions.set_rules(rules);
     }
 
     /// The address that answered the session's last request of ours: the signalling's own.
     pub fn peer_of(&self, session: SessionId) -> Option<IpAddr> {
-        self.user_agent.sessions.peer_of(session)
+        self.cores.user_agent.sessions.peer_of(session)
     }
 
     /// The sessions and their requests now; all zero at rest.
     pub fn session_counts(&self) -> SessionCounts {
-        self.user_agent.counts()
+        self.cores.user_agent.counts()
     }
 
     /// Where this endpoint reaches itself.
@@ -282,12 +290,12 @@ impl Endpoint {
 
     /// Sources and accounts whose attempts are paced.
     pub fn blocks(&self, now: Instant) -> Vec<Block> {
-        self.router.authentication.blocks(now)
+        self.cores.router.authentication.blocks(now)
     }
 
     /// Forgets the failures of a source or for an account. The blocks that were in force.
     pub fn lift_block(&mut self, now: Instant, subject: &Subject) -> usize {
-        self.router.authentication.lift_block(now, subject)
+        self.cores.router.authentication.lift_block(now, subject)
     }
 
     /// A call that an application places meets a limit of a route.
@@ -311,7 +319,7 @@ impl Endpoint {
 
     /// Takes the settings that a reload may change: domains, registrar rules, whether calls are authenticated.
     pub fn reload(&mut self, settings: Settings) {
-        self.events.notifier.set_rules(settings.events.clone());
+        self.cores.events.notifier.set_rules(settings.events.clone());
         if settings.unproved_requests != self.lower.env.settings.unproved_requests {
             self.lower.transactions.proofs.set_rate(settings.unproved_requests);
         }
@@ -327,25 +335,6 @@ impl Endpoint {
     /// Transactions and contexts that live now.
     pub fn load(&self) -> (usize, usize) {
         (self.lower.transactions.table.len(), self.lower.contexts.len())
-    }
-
-    /// Gives a request that is not forwarded to the part that answers it, and starts the calls whose network
-    /// has proved itself.
-    fn hand_over(&mut self, now: Instant, out: &mut Outbox) {
-        let lower = &mut self.lower.at(now, out);
-        match self.router.take_handover() {
-            Some(Handover::Notifier { request, aor }) => self.events.run_notifier(lower, request, &aor),
-            Some(Handover::UserAgent { request }) => self.user_agent.give_to_agent(lower, request),
-            None => {}
-        }
-        self.begin_proved_calls(now, out);
-    }
-
-    /// Calls that waited for a proof of their network begin.
-    fn begin_proved_calls(&mut self, now: Instant, out: &mut Outbox) {
-        while let Some(network) = self.lower.transactions.take_proved_network() {
-            self.user_agent.release_open_calls(&mut self.lower.at(now, out), network);
-        }
     }
 }
 

@@ -6,12 +6,13 @@ use bytes::Bytes;
 use stdx::Instant;
 use stdx::slab::Key;
 
-use super::context::{RequestStage, TransactionUser};
+use super::context::TransactionUser;
+use super::environment::Environment;
 use super::environment::loops::route_after;
 use super::lower::LowerView;
 use super::proxy_core::{BranchResponse, ForwardedAck, ProxyCore};
 use super::transactions::reply_target;
-use super::{Caller, Effect, Endpoint, Intake, Outbox, RequestContext};
+use super::{Caller, Endpoint, Intake, Outbox, RequestContext};
 use crate::limits;
 use crate::transaction::{TransactionEvent, TransactionMachine};
 use crate::transport::{Packet, Source, TransmitId, Transport};
@@ -24,7 +25,7 @@ const RETRY_AFTER_DRAIN: &[u8] = b"30";
 
 /// A client transaction that ended without a final response; it is in no table any more.
 pub(super) struct FailedTransaction {
-    user: TransactionUser,
+    pub(super) user: TransactionUser,
     pub(super) client: Key,
     pub(super) hop: (SocketAddr, Transport),
     pub(super) status: u16,
@@ -36,7 +37,7 @@ impl Endpoint {
         let Packet { bytes, source } = packet;
         let message = match Message::parse(bytes.clone()) {
             Ok(message) => message,
-            Err(ParseError::Unfinished) => return self.handle_unfinished(now, &bytes, &source, out),
+            Err(ParseError::Unfinished) => return self.lower.at(now, out).handle_unfinished(&bytes, &source),
             Err(_) => {
                 self.lower.counters.unparsable += 1;
                 return;
@@ -49,23 +50,6 @@ impl Endpoint {
         } else {
             self.lower.counters.responses += 1;
             self.handle_response(now, &message, &source, out);
-        }
-    }
-
-    /// A header without the empty line that ends it (RFC 3261 §7). A request is answered as far as it came (§21.4.1),
-    /// so that the sender's author learns what is missing; anything else is counted.
-    fn handle_unfinished(&mut self, now: Instant, bytes: &[u8], source: &Source, out: &mut Outbox) {
-        let line_end: &[u8] = if bytes.ends_with(b"\n") { b"\r\n" } else { b"\r\n\r\n" };
-        let finished = Message::parse([bytes, line_end].concat().into());
-        let is_answered = |message: &Message| {
-            message.is_request() && message.method() != Method::Ack && message.top_via().is_some()
-        };
-        match finished.ok().filter(is_answered) {
-            Some(request) => {
-                self.lower.counters.malformed += 1;
-                self.lower.at(now, out).reply_stateless(&request, source, 400, "Missing Empty Line");
-            }
-            None => self.lower.counters.unfinished += 1,
         }
     }
 
@@ -84,7 +68,7 @@ impl Endpoint {
         let transactions = &mut self.lower.transactions;
         let hash = transactions.table.server_hash(&request, &via, method);
         transactions.note_tag(now, &request, &source, &via, || self.lower.env.tag_of(&request, &source));
-        self.begin_proved_calls(now, out);
+        self.cores.user_agent.begin_proved_calls(&mut self.lower.at(now, out));
         let known = self.lower.transactions.table.find(hash);
         // RFC 6026 §7.1: an ACK that finds its INVITE accepted is for the callee. COMPAT(RFC 2543 callers): theirs
         // has the INVITE's branch, or none.
@@ -93,7 +77,7 @@ impl Endpoint {
             return self.lower.at(now, out).handle_known_request(key, &request);
         }
         match method {
-            Method::Ack if self.user_agent.take_ack(&mut self.lower.at(now, out), &request) => {}
+            Method::Ack if self.cores.user_agent.take_ack(&mut self.lower.at(now, out), &request) => {}
             Method::Ack => self.handle_stray_ack(now, request, source, out),
             Method::Cancel => self.handle_cancel(now, &request, &source, out),
             _ => self.handle_new_request(now, hash, request, source, out),
@@ -108,9 +92,10 @@ impl Endpoint {
         source: Source,
         out: &mut Outbox,
     ) {
-        let is_admitted = self.is_admitted(now, &request, &source);
+        let is_admitted =
+            self.cores.router.authentication.admits(&mut self.lower.at(now, out), &request, &source);
         let is_shed = is_admitted && self.is_shed(&request);
-        let authentication = &mut self.router.authentication;
+        let authentication = &mut self.cores.router.authentication;
         let lower = &mut self.lower.at(now, out);
         if !is_admitted {
             lower.counters.unproved_limited += 1;
@@ -122,10 +107,12 @@ impl Endpoint {
             return;
         }
         if is_shed {
-            return self.reply_unavailable(now, &request, &source, out);
+            let is_draining = self.intake == Intake::Draining;
+            let wait = if is_draining { RETRY_AFTER_DRAIN } else { RETRY_AFTER_OVERLOAD };
+            return lower.transmit_alone(&request, &source, unavailable(lower.env, &request, &source, wait));
         }
         if let Some((status, reason)) = lower.refuse_by_hops(&request) {
-            if request.method() == Method::Invite && self.is_within_dialog(&request) {
+            if request.method() == Method::Invite && self.cores.is_within_dialog(&self.lower, &request) {
                 // Its ACK has a Route of ours: only a transaction keeps it from the callee.
                 let lower = &mut self.lower.at(now, out);
                 let context = lower.open(hash, request, source);
@@ -138,57 +125,15 @@ impl Endpoint {
             return lower.transmit_alone(&request, &source, refusal);
         }
         let context = lower.open(hash, request, source);
-        self.dispatch(now, context, out);
-    }
-
-    /// A request within a session or a subscription of ours goes there, any other to the choice of its targets.
-    fn dispatch(&mut self, now: Instant, context: Key, out: &mut Outbox) {
-        let lower = &mut self.lower.at(now, out);
-        if self.router.refuses_extensions(lower, context) || self.user_agent.take_by_session(lower, context) {
-            return;
-        }
-        let is_in_subscription =
-            lower.contexts.get(context).is_some_and(|context| self.events.owns(&context.request));
-        self.router.dispatch(lower, context, is_in_subscription);
-        self.hand_over(now, out);
-    }
-
-    /// True if a new request is looked at: those of unproved networks are paced.
-    fn is_admitted(&mut self, now: Instant, request: &Message, source: &Source) -> bool {
-        let Some(via) = request.top_via() else { return false };
-        let transactions = &mut self.lower.transactions;
-        transactions.is_proved(now, source, &via)
-            || transactions.proofs.admits(now, source.remote.ip())
-            || self.router.authentication.has_genuine_nonce(&self.lower.env, now, request, source)
+        self.cores.dispatch(lower, context);
     }
 
     /// True if a new request is not taken: there is no room, or the shard takes requests within dialogs only.
     fn is_shed(&mut self, request: &Message) -> bool {
-        let is_shed = self.lower.is_full() || self.intake != Intake::Open && !self.is_within_dialog(request);
+        let is_shed = self.lower.is_full()
+            || self.intake != Intake::Open && !self.cores.is_within_dialog(&self.lower, request);
         self.lower.counters.shed += u64::from(is_shed);
         is_shed
-    }
-
-    /// True if the request is of a dialog that was let through or is held here: one that may pass where new work may
-    /// not. A To tag alone says nothing.
-    fn is_within_dialog(&self, request: &Message) -> bool {
-        if request.to_tag().is_none() {
-            return false;
-        }
-        let env = &self.lower.env;
-        let restored = env.restore_strictly_routed(request);
-        self.user_agent.sessions.owns(request)
-            || self.events.notifier.owns(request)
-            || self.lower.is_in_known_call(request)
-            || env.own_routes(restored.as_ref().unwrap_or(request)).within.is_some()
-    }
-
-    fn reply_unavailable(&mut self, now: Instant, request: &Message, source: &Source, out: &mut Outbox) {
-        let tag = self.lower.env.tag_of(request, source);
-        let mut reply = Reply::new(request, source.remote, 503, "Service Unavailable", Some(&tag));
-        let wait = if self.intake == Intake::Draining { RETRY_AFTER_DRAIN } else { RETRY_AFTER_OVERLOAD };
-        reply.header("Retry-After", wait);
-        self.lower.at(now, out).transmit_alone(request, source, reply.finish());
     }
 
     /// An ACK that matches no transaction of ours: to a 2xx (RFC 3261 §13.2.2.4, §16.11), or to an error
@@ -219,7 +164,7 @@ impl Endpoint {
         let lower = &mut self.lower.at(now, out);
         let key = lower.contexts.insert(RequestContext::new(Key::from_u64(0), ack, source, own.count));
         lower.arm_context(key, now + limits::CONTEXT_PATIENCE);
-        self.router.plan(lower, key, Caller::Stranger);
+        self.cores.router.plan(lower, key, Caller::Stranger);
     }
 
     /// RFC 3261 §9.2: 200 to the CANCEL, then the branches of its INVITE are cancelled.
@@ -235,45 +180,7 @@ impl Endpoint {
         if let Some(TransactionUser::Context(context)) =
             lower.transactions.table.get(invite).map(|tx| tx.user)
         {
-            self.cancel_context(now, context, out);
-        }
-    }
-
-    /// The branches are cancelled; a request that is not forwarded yet is answered at once.
-    fn cancel_context(&mut self, now: Instant, key: Key, out: &mut Outbox) {
-        let lower = &mut self.lower.at(now, out);
-        let Some(context) = lower.contexts.get(key) else { return };
-        if lower.transactions.table.get(context.server).is_none_or(|tx| match &tx.machine {
-            TransactionMachine::ServerInvite(machine) => machine.has_final(),
-            _ => true,
-        }) {
-            return;
-        }
-        match context.stage {
-            RequestStage::Session(session) => self.user_agent.cancel_session(lower, key, session),
-            RequestStage::Proxying(_) => ProxyCore::new(lower).cancel(key),
-            _ => {
-                self.user_agent.give_up_waiting(lower, key);
-                lower.finish(key, 487, "Request Terminated");
-            }
-        }
-    }
-
-    /// The timer of a response context, or the end of the time that store, router and plan have for an answer.
-    pub(super) fn handle_context_timer(&mut self, now: Instant, key: Key, out: &mut Outbox) {
-        let lower = &mut self.lower.at(now, out);
-        let Some(context) = lower.contexts.get_mut(key).filter(|context| context.armed <= now) else {
-            return;
-        };
-        context.armed = Instant::FAR_FUTURE;
-        match context.stage {
-            RequestStage::Session(_) => {}
-            RequestStage::Waiting => {
-                self.user_agent.give_up_waiting(lower, key);
-                self.user_agent.refuse_open_call(lower, key);
-            }
-            RequestStage::Proxying(_) => ProxyCore::new(lower).handle_timer(key),
-            _ => lower.finish(key, 500, "Server Internal Error"),
+            self.cores.cancel_context(lower, context);
         }
     }
 
@@ -307,46 +214,10 @@ impl Endpoint {
         if source.transport == Transport::Udp && source.remote == transaction.target.remote {
             transactions.note_receipt(now, source.remote);
         }
-        self.begin_proved_calls(now, out);
+        self.cores.user_agent.begin_proved_calls(&mut self.lower.at(now, out));
         if let Some(TransactionEvent::Response) = self.lower.at(now, out).perform(key, turn) {
-            self.tell_response(now, user, &BranchResponse { client: key, from, message: response }, out);
-        }
-    }
-
-    fn tell_response(
-        &mut self,
-        now: Instant,
-        user: TransactionUser,
-        branch_response: &BranchResponse<'_>,
-        out: &mut Outbox,
-    ) {
-        let lower = &mut self.lower.at(now, out);
-        let (key, response) = (branch_response.client, branch_response.message);
-        let server = match user {
-            TransactionUser::Context(context) => lower.contexts.get(context).map(|context| context.server),
-            TransactionUser::Late { server, .. } => Some(server),
-            _ => None,
-        };
-        let target = |key| lower.transactions.table.get(key).map(|transaction| &transaction.target);
-        let rewritten =
-            server.and_then(|server| lower.env.response_across_border(target(key), target(server), response));
-        let response = rewritten.as_ref().unwrap_or(response);
-        let branch_response = &BranchResponse { client: key, from: branch_response.from, message: response };
-        match user {
-            TransactionUser::Context(context) => {
-                ProxyCore::new(lower).handle_branch_response(context, branch_response);
-            }
-            TransactionUser::Late { server, edit } => {
-                ProxyCore::new(lower).forward_response(server, edit, branch_response);
-            }
-            TransactionUser::Session(id) => self.user_agent.handle_own_response(lower, id, key, response),
-            TransactionUser::Probe(id) if response.status() >= 200 => {
-                lower.out.push(Effect::ProbeOutcome { id, status: response.status() });
-            }
-            TransactionUser::Notifier(id) if response.status() >= 200 => {
-                self.events.handle_notify_result(lower, id, response.status());
-            }
-            TransactionUser::Probe(_) | TransactionUser::Notifier(_) | TransactionUser::None => {}
+            let branch_response = BranchResponse { client: key, from, message: response };
+            self.cores.handle_response(&mut self.lower.at(now, out), user, &branch_response);
         }
     }
 
@@ -364,7 +235,9 @@ impl Endpoint {
         }
         let lower = &mut self.lower.at(now, out);
         match lower.perform(key, turn) {
-            Some(TransactionEvent::Timeout) => self.tell_failure(now, &failed, out),
+            Some(TransactionEvent::Timeout) => {
+                self.cores.handle_failure(&mut self.lower.at(now, out), &failed);
+            }
             // Timer H: the caller never acknowledged; its context was answered long ago.
             Some(TransactionEvent::NoAck) => lower.counters.timeouts += 1,
             Some(TransactionEvent::Slow) => lower.send_trying(key),
@@ -389,21 +262,7 @@ impl Endpoint {
             status: 503,
         };
         transactions.table.remove(key);
-        self.tell_failure(now, &failed, out);
-    }
-
-    fn tell_failure(&mut self, now: Instant, failed: &FailedTransaction, out: &mut Outbox) {
-        let lower = &mut self.lower.at(now, out);
-        lower.counters.timeouts += 1;
-        match failed.user {
-            TransactionUser::Context(context) => ProxyCore::new(lower).handle_branch_failure(context, failed),
-            TransactionUser::Probe(id) => lower.out.push(Effect::ProbeOutcome { id, status: failed.status }),
-            TransactionUser::Notifier(id) => self.events.handle_notify_result(lower, id, 408),
-            TransactionUser::Session(id) => {
-                self.user_agent.handle_own_failure(lower, id, failed.hop, failed.status);
-            }
-            TransactionUser::Late { .. } | TransactionUser::None => {}
-        }
+        self.cores.handle_failure(&mut self.lower.at(now, out), &failed);
     }
 
     /// A stream broke the rules. If its bytes are the head of a request, that is answered before the end.
@@ -420,6 +279,23 @@ impl Endpoint {
 }
 
 impl LowerView<'_> {
+    /// A header without the empty line that ends it (RFC 3261 §7). A request is answered as far as it came (§21.4.1),
+    /// so that the sender's author learns what is missing; anything else is counted.
+    fn handle_unfinished(&mut self, bytes: &[u8], source: &Source) {
+        let line_end: &[u8] = if bytes.ends_with(b"\n") { b"\r\n" } else { b"\r\n\r\n" };
+        let finished = Message::parse([bytes, line_end].concat().into());
+        let is_answered = |message: &Message| {
+            message.is_request() && message.method() != Method::Ack && message.top_via().is_some()
+        };
+        match finished.ok().filter(is_answered) {
+            Some(request) => {
+                self.counters.malformed += 1;
+                self.reply_stateless(&request, source, 400, "Missing Empty Line");
+            }
+            None => self.counters.unfinished += 1,
+        }
+    }
+
     fn handle_known_request(&mut self, key: Key, request: &Message) {
         let Some(transaction) = self.transactions.table.get_mut(key) else { return };
         let method = request.method();
@@ -454,4 +330,12 @@ impl LowerView<'_> {
         }
         None
     }
+}
+
+/// A 503 with Retry-After (RFC 3261 §21.5.4): the shard takes no new work.
+fn unavailable(env: &Environment, request: &Message, source: &Source, wait: &[u8]) -> Bytes {
+    let tag = env.tag_of(request, source);
+    let mut reply = Reply::new(request, source.remote, 503, "Service Unavailable", Some(&tag));
+    reply.header("Retry-After", wait);
+    reply.finish()
 }

@@ -47,7 +47,7 @@ impl Listener {
 /// The settings of an [`Endpoint`](super::Endpoint).
 #[derive(Clone, Debug)]
 pub struct Settings {
-    pub edge: router::Edge,
+    pub edge: router::ShardAddress,
     pub listeners: Vec<Listener>,
     /// Domains whose accounts are ours, lower case.
     pub domains: Vec<Box<str>>,
@@ -81,7 +81,7 @@ pub struct Settings {
 impl Settings {
     /// One UDP listener, one domain, a fixed secret.
     #[cfg(test)]
-    pub(crate) fn for_tests(edge: router::Edge, listen: SocketAddr) -> Settings {
+    pub(crate) fn for_tests(edge: router::ShardAddress, listen: SocketAddr) -> Settings {
         Settings {
             edge,
             listeners: vec![Listener::new(Transport::Udp, listen)],

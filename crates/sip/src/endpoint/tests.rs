@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use router::Edge;
+use router::{Life, ShardAddress};
 use stdx::Instant;
 
 use super::*;
@@ -23,7 +23,7 @@ const BOB: &str = "127.0.0.1:5072";
 impl World {
     fn new() -> Self {
         let now = Instant::from_unix_seconds(1_700_000_000);
-        let settings = Settings::for_tests(Edge { node: 0, shard: 0 }, US.parse().unwrap());
+        let settings = Settings::for_tests(ShardAddress { life: Life(0), shard: 0 }, US.parse().unwrap());
         let mut endpoint = Endpoint::new(settings, now);
         [ALICE, BOB].iter().for_each(|address| endpoint.trust_source(now, address.parse().unwrap()));
         World { endpoint, now, out: Vec::new() }

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use proptest::prelude::*;
-use router::{Binding, Contact, Edge, FlowId, Received, RegisterRefused, Transport};
+use router::{Binding, Contact, FlowId, Life, Received, RegisterRefused, ShardAddress, Transport};
 use stdx::Instant;
 
 use super::gruu::Gruus;
@@ -24,7 +24,7 @@ fn udp(remote: &str) -> Source {
 }
 
 fn tcp(remote: &str) -> Source {
-    let flow = FlowId { edge: Edge { node: 1, shard: 2 }, number: 3 };
+    let flow = FlowId { edge: ShardAddress { life: Life(1), shard: 2 }, number: 3 };
     Source { transport: Transport::Tcp, flow: Some(flow), ..udp(remote) }
 }
 

@@ -58,11 +58,11 @@ pub struct Framer {
     buffer: Vec<u8>,
     /// Bytes of `buffer` already handed out.
     start: usize,
-    state: State,
+    state: FramingState,
 }
 
 #[derive(Debug)]
-enum State {
+enum FramingState {
     /// Before a message. `matched` bytes of CRLFCRLF were seen and consumed.
     Between { matched: usize },
     /// In the head. Both count from `Framer::start`: where the current line begins, and how far it was
@@ -74,9 +74,9 @@ enum State {
     Dead,
 }
 
-impl Default for State {
+impl Default for FramingState {
     fn default() -> Self {
-        State::Between { matched: 0 }
+        FramingState::Between { matched: 0 }
     }
 }
 
@@ -90,7 +90,7 @@ impl Framer {
 
     /// Adds bytes of the stream.
     pub fn push(&mut self, bytes: &[u8]) {
-        if !matches!(self.state, State::Dead) {
+        if !matches!(self.state, FramingState::Dead) {
             self.buffer.extend_from_slice(bytes);
         }
     }
@@ -108,7 +108,7 @@ impl Framer {
 
     /// Nothing of a message is waiting for its rest.
     pub fn is_between_messages(&self) -> bool {
-        matches!(self.state, State::Between { .. })
+        matches!(self.state, FramingState::Between { .. })
     }
 
     /// Bytes of memory held, for tests and for counting.
@@ -119,17 +119,17 @@ impl Framer {
     fn step(&mut self) -> Option<Result<Frame, FrameFault>> {
         loop {
             match self.state {
-                State::Between { matched } => match self.between(matched) {
+                FramingState::Between { matched } => match self.between(matched) {
                     BetweenMessages::Starved => return None,
                     BetweenMessages::Frame(frame) => return Some(Ok(frame)),
-                    BetweenMessages::Message => self.state = State::Head { line: 0, searched: 0 },
+                    BetweenMessages::Message => self.state = FramingState::Head { line: 0, searched: 0 },
                 },
-                State::Head { line, searched } => match self.head(line, searched)? {
-                    Ok(length) => self.state = State::Body { length },
+                FramingState::Head { line, searched } => match self.head(line, searched)? {
+                    Ok(length) => self.state = FramingState::Body { length },
                     Err(fault) => return Some(Err(fault)),
                 },
-                State::Body { length } => return self.body(length).map(Ok),
-                State::Dead => return None,
+                FramingState::Body { length } => return self.body(length).map(Ok),
+                FramingState::Dead => return None,
             }
         }
     }
@@ -138,7 +138,7 @@ impl Framer {
     fn between(&mut self, mut matched: usize) -> BetweenMessages {
         while let Some(&byte) = self.buffer.get(self.start) {
             if byte != b'\r' && byte != b'\n' {
-                self.state = State::Between { matched: 0 };
+                self.state = FramingState::Between { matched: 0 };
                 return if matched >= 2 {
                     BetweenMessages::Frame(Frame::Pong)
                 } else {
@@ -148,11 +148,11 @@ impl Framer {
             self.start += 1;
             matched = if byte == PING[matched] { matched + 1 } else { usize::from(byte == b'\r') };
             if matched == PING.len() {
-                self.state = State::Between { matched: 0 };
+                self.state = FramingState::Between { matched: 0 };
                 return BetweenMessages::Frame(Frame::Ping);
             }
         }
-        self.state = State::Between { matched };
+        self.state = FramingState::Between { matched };
         BetweenMessages::Starved
     }
 
@@ -172,7 +172,7 @@ impl Framer {
         if bytes.len() == MAX_STREAM_HEAD {
             return Some(Err(self.fault(FrameFaultKind::HeadTooLarge, MAX_STREAM_HEAD)));
         }
-        self.state = State::Head { line, searched: bytes.len() };
+        self.state = FramingState::Head { line, searched: bytes.len() };
         None
     }
 
@@ -193,14 +193,14 @@ impl Framer {
         }
         let message = Bytes::copy_from_slice(&bytes[..length]);
         self.start += length;
-        self.state = State::default();
+        self.state = FramingState::default();
         Some(Frame::Message(message))
     }
 
     fn fault(&mut self, kind: FrameFaultKind, head: usize) -> FrameFault {
         let head = Bytes::copy_from_slice(&self.buffer[self.start..self.start + head]);
         self.start = self.buffer.len();
-        self.state = State::Dead;
+        self.state = FramingState::Dead;
         FrameFault { kind, head }
     }
 }

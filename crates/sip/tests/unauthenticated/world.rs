@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use router::{Answer, Edge, Query};
+use router::{Answer, Life, Query, ShardAddress};
 use sip::endpoint::{Decision, Effect, Endpoint, Outbox, PlanRequest, Settings};
 use sip::transport::{Packet, Source, Transport};
 use stdx::Instant;
@@ -25,7 +25,7 @@ impl World {
     pub(crate) fn new() -> Self {
         let settings = Settings {
             domains: vec!["example.com".into()],
-            ..sim::settings(Edge { node: 1, shard: 0 }, &[US.parse().unwrap()])
+            ..sim::settings(ShardAddress { life: Life(1), shard: 0 }, &[US.parse().unwrap()])
         };
         World { endpoint: Endpoint::new(settings, START), now: START, out: Vec::new(), sent_over_udp: 0 }
     }

@@ -49,7 +49,7 @@ struct Pending {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum State {
+enum BoshState {
     Open,
     /// The stream is over; the next request will be told. Its terminating body.
     Ending(Box<str>),
@@ -60,7 +60,7 @@ enum State {
 #[derive(Debug)]
 pub struct Session {
     sid: Box<str>,
-    state: State,
+    state: BoshState,
     wait: Duration,
     hold: u32,
     /// The window: so many may wait, with those that came too early.
@@ -108,7 +108,7 @@ impl Session {
         let inactivity = if is_polling { settings.inactivity_of_polling } else { settings.inactivity };
         let mut session = Session {
             sid: sid.into(),
-            state: State::Open,
+            state: BoshState::Open,
             wait,
             hold,
             // §7.2: "either 2 or one more than the value of hold".
@@ -172,12 +172,12 @@ impl Session {
 
     /// Nothing more will come of it.
     pub fn is_over(&self) -> bool {
-        self.state == State::Over
+        self.state == BoshState::Over
     }
 
     /// True if a request waits that may be answered now.
     pub fn is_held(&self) -> bool {
-        self.state == State::Open && self.first().is_some_and(|pending| pending.ticket.is_some())
+        self.state == BoshState::Open && self.first().is_some_and(|pending| pending.ticket.is_some())
     }
 
     /// The one that is to be answered next, once its turn has come.
@@ -188,13 +188,13 @@ impl Session {
     /// A request that names this session.
     pub fn handle_request(&mut self, now: Instant, request: Request, ticket: u64, out: &mut Outbox) {
         match &self.state {
-            State::Open => {}
-            State::Over => {
+            BoshState::Open => {}
+            BoshState::Over => {
                 return out.answers.push((ticket, refusal(Condition::ItemNotFound, self.is_legacy)));
             }
-            State::Ending(body) => {
+            BoshState::Ending(body) => {
                 out.answers.push((ticket, Reply::of(body.clone())));
-                self.state = State::Over;
+                self.state = BoshState::Over;
                 return;
             }
         }
@@ -326,7 +326,8 @@ impl Session {
     /// All that came was taken by the stream: more than may be held is let go of.
     pub fn relax(&mut self, now: Instant, out: &mut Outbox) {
         let hold = if self.is_polling { 0 } else { u64::from(self.hold) };
-        while self.state == State::Open && self.received - self.answered > hold && self.greeting.is_none() {
+        while self.state == BoshState::Open && self.received - self.answered > hold && self.greeting.is_none()
+        {
             self.answer(&[], out);
         }
         self.note_quiet(now);
@@ -335,7 +336,7 @@ impl Session {
     /// The stream is over: its last documents, and the condition. Waiting requests are answered with them,
     /// else the next request is.
     pub fn finish(&mut self, condition: Option<Condition>, documents: &[Box<[u8]>], out: &mut Outbox) {
-        if self.state != State::Open {
+        if self.state != BoshState::Open {
             return;
         }
         let mut last = terminate(self.greeting.take().unwrap_or_default(), condition, documents);
@@ -358,7 +359,7 @@ impl Session {
             }
         }
         self.let_others_go(out);
-        self.state = if last.is_empty() { State::Over } else { State::Ending(last.into()) };
+        self.state = if last.is_empty() { BoshState::Over } else { BoshState::Ending(last.into()) };
     }
 
     /// Those that never had their turn.
@@ -374,7 +375,7 @@ impl Session {
     fn fail(&mut self, condition: Condition, ticket: u64, out: &mut Outbox) {
         out.answers.push((ticket, refusal(condition, self.is_legacy)));
         self.let_others_go(out);
-        self.state = State::Over;
+        self.state = BoshState::Over;
     }
 
     /// Answers the first that waits.
@@ -406,25 +407,25 @@ impl Session {
         let waiting = self.pending.values().map(|pending| pending.until).min();
         let quiet = self.quiet_since.map(|since| since + self.patience);
         let next = [waiting, quiet].into_iter().flatten().min();
-        next.filter(|_| self.state == State::Open)
+        next.filter(|_| self.state == BoshState::Open)
     }
 
     /// Answers the requests whose wait has ended.
     pub fn expire(&mut self, now: Instant, out: &mut Outbox) {
-        while self.state == State::Open && self.first().is_some_and(|pending| pending.until <= now) {
+        while self.state == BoshState::Open && self.first().is_some_and(|pending| pending.until <= now) {
             self.answer(&[], out);
         }
         self.note_quiet(now);
         let is_gone = self.quiet_since.is_some_and(|since| since + self.patience <= now);
         // A gap that is not filled within that time will not be.
         let is_stuck = self.pending.values().any(|pending| pending.until <= now);
-        if self.state == State::Open && (is_gone || is_stuck) {
+        if self.state == BoshState::Open && (is_gone || is_stuck) {
             for (_, pending) in std::mem::take(&mut self.pending) {
                 if let Some(ticket) = pending.ticket {
                     out.answers.push((ticket, refusal(Condition::ItemNotFound, self.is_legacy)));
                 }
             }
-            self.state = State::Over;
+            self.state = BoshState::Over;
         }
     }
 }

@@ -421,8 +421,8 @@ fn what_is_no_body_is_a_bad_request() {
 }
 
 /// A stream whose documents are those that would be in bodies.
-fn settings() -> c2s::Settings {
-    c2s::Settings {
+fn settings() -> c2s::C2sSettings {
+    c2s::C2sSettings {
         domains: vec!["example.org".into()],
         tls: true,
         tls_required: true,
@@ -484,13 +484,13 @@ fn a_stream_in_bodies_signs_in_and_begins_anew() {
         documents(&out),
         ["<stream:error><conflict xmlns='urn:ietf:params:xml:ns:xmpp-streams'/></stream:error>"]
     );
-    assert_eq!(stream.failure(), Some("conflict"));
-    assert_eq!(Condition::of_stream(stream.failure()), Some(Condition::RemoteStreamError));
+    assert_eq!(stream.error(), Some("conflict"));
+    assert_eq!(Condition::of_stream(stream.error()), Some(Condition::RemoteStreamError));
 }
 
 #[test]
 fn tls_is_not_begun_within_http() {
-    let settings = c2s::Settings { tls_required: false, ..settings() };
+    let settings = c2s::C2sSettings { tls_required: false, ..settings() };
     let mut stream = C2s::new(Arc::new(settings), Framing::Bodies, Security::default(), 1, "n".into());
     let mut out = c2s::Outbox::default();
     stream.handle_payload(Element::new("open", ns::FRAMING).with("version", "1.0"), &mut out);
@@ -507,7 +507,7 @@ fn a_stream_that_its_client_ends_says_nothing_more() {
     let mut out = c2s::Outbox::default();
     stream.handle_close(&mut out);
     assert!(stream.was_closed() && out.bytes.is_empty());
-    assert_eq!(Condition::of_stream(stream.failure()), None);
+    assert_eq!(Condition::of_stream(stream.error()), None);
 }
 
 /// A client as the text wants it: it counts what it sends, sends again what had no answer, and takes answers in order.

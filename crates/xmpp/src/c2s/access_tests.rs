@@ -2,6 +2,7 @@
 
 use stdx::attempts::Cause;
 
+use super::sign_in::FAILURES;
 use super::tests::{ClientStreamWorld, HEADER, secure, settings};
 use super::*;
 use crate::sasl::{
@@ -13,7 +14,7 @@ const AGENT: &str = "<user-agent id='d4565fa7'><software>S</software><device>D</
 
 fn world() -> ClientStreamWorld {
     let settings =
-        Settings { tokens: true, invitations: true, registration: true, anonymous: true, ..settings() };
+        C2sSettings { tokens: true, invitations: true, registration: true, anonymous: true, ..settings() };
     let mut world = ClientStreamWorld::new(settings, secure());
     world.say(HEADER);
     world
@@ -124,14 +125,14 @@ fn a_token_that_cannot_be_used_lets_nobody_in() {
     let mut world = world();
     let answer = by_token(&mut world, TokenState::TooOld, "", "");
     assert!(answer.contains("<credentials-expired"), "{answer}");
-    assert_eq!(world.stream.failures(), 0, "who had it right has not guessed");
+    assert_eq!(world.failures(), 0, "who had it right has not guessed");
     let answer = by_token(&mut world, TokenState::Used, " count='3'", "");
     assert!(answer.contains("<not-authorized"), "{answer}");
     // The store accepts one of two uses with the same count.
     assert_eq!(by_token(&mut world, TokenState::Used, " count='4'", ""), "");
     let answer = give(&mut world, Err(sasl::Failure::NotAuthorized));
     assert!(answer.contains("<not-authorized"), "{answer}");
-    assert_eq!((world.stream.failures(), world.stream.jid()), (2, None));
+    assert_eq!((world.failures(), world.stream.jid()), (2, None));
     let answer = authenticate(&mut world, "HT-SHA-256-EXPR", b"x", AGENT);
     assert!(answer.contains("<invalid-mechanism"), "without <fast/>: {answer}");
     let answer =
@@ -239,7 +240,7 @@ fn what_is_no_account_is_refused_at_once() {
     }
     assert!(ask(&mut world, "result", &query("")).contains("bad-request"));
     assert!(world.say("<iq type='set' id='x'><query xmlns='urn:x'/></iq>").contains("not-authorized"));
-    let closed = Settings { registration: false, ..settings() };
+    let closed = C2sSettings { registration: false, ..settings() };
     let mut world = ClientStreamWorld::new(closed, secure());
     world.say(HEADER);
     assert!(ask(&mut world, "set", WANTED).contains("not-allowed"));
@@ -249,7 +250,7 @@ fn what_is_no_account_is_refused_at_once() {
 
 #[test]
 fn an_invitation_opens_what_is_closed() {
-    let mut world = ClientStreamWorld::new(Settings { invitations: true, ..settings() }, secure());
+    let mut world = ClientStreamWorld::new(C2sSettings { invitations: true, ..settings() }, secure());
     let features = world.say(HEADER);
     assert!(features.contains("<register xmlns='urn:xmpp:ibr-token:0'/>"), "{features}");
     assert!(ask(&mut world, "set", WANTED).contains("not-allowed"));
@@ -295,7 +296,7 @@ fn a_client_is_sent_to_another_host() {
 
 /// A stream whose documents are whole: of a WebSocket, or of BOSH.
 fn documents(framing: Framing) -> ClientStreamWorld {
-    let settings = Settings { invitations: true, anonymous: true, ..settings() };
+    let settings = C2sSettings { invitations: true, anonymous: true, ..settings() };
     let stream = C2s::new(Arc::new(settings), framing, secure(), 1, "nonce".into());
     ClientStreamWorld { stream, effects: Vec::new() }
 }
@@ -335,7 +336,7 @@ fn an_invitation_is_forgotten_when_the_stream_begins_anew() {
 
 #[test]
 fn an_invitation_before_tls_is_forgotten_with_it() {
-    let settings = Settings { invitations: true, tls_required: false, ..settings() };
+    let settings = C2sSettings { invitations: true, tls_required: false, ..settings() };
     let mut world = ClientStreamWorld::new(settings, Security::default());
     world.say(HEADER);
     ask(&mut world, "set", "<preauth xmlns='urn:xmpp:pars:0' token='t'/>");
@@ -387,20 +388,20 @@ fn a_try_that_ends_after_the_challenge_counts_as_a_failure() {
         let mut world = challenged(is_there);
         let answer = world.say("<abort xmlns='urn:ietf:params:xml:ns:xmpp-sasl'/>");
         assert!(answer.contains("<aborted"), "{answer}");
-        assert_eq!(world.stream.failures(), 1, "given up");
+        assert_eq!(world.failures(), 1, "given up");
         let mut world = challenged(is_there);
         world.tell(|stream, _| stream.handle_gone());
         world.tell(|stream, _| stream.handle_gone());
-        assert_eq!(world.stream.failures(), 1, "the connection broke");
+        assert_eq!(world.failures(), 1, "the connection broke");
         for end in ["</stream:stream>", "<presence/>", "<x", SCRAM, "<!DOCTYPE"] {
             let mut world = challenged(is_there);
             world.say(&format!("{end}</nothing>"));
             world.tell(|stream, _| stream.handle_gone());
-            assert_eq!(world.stream.failures(), 1, "{end}");
+            assert_eq!(world.failures(), 1, "{end}");
         }
         let mut world = challenged(is_there);
         world.tell(|stream, out| stream.fail("connection-timeout", out));
-        assert_eq!(world.stream.failures(), 1, "silent until the time was over");
+        assert_eq!(world.failures(), 1, "silent until the time was over");
     }
     // Many at one stream: it ends as with wrong passwords.
     let mut world = world();
@@ -446,9 +447,9 @@ fn who_learned_nothing_and_who_signed_in_has_not_failed() {
     let mut world = world();
     world.say(&format!("{SCRAM}</auth>"));
     world.say("<abort xmlns='urn:ietf:params:xml:ns:xmpp-sasl'/>");
-    assert_eq!(world.stream.failures(), 0, "given up before a name was said");
+    assert_eq!(world.failures(), 0, "given up before a name was said");
     let mut world = ClientStreamWorld::signed_in();
     world.tell(|stream, out| stream.fail("connection-timeout", out));
     world.tell(|stream, _| stream.handle_gone());
-    assert_eq!(world.stream.failures(), 0);
+    assert_eq!(world.failures(), 0);
 }

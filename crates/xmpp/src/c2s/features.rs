@@ -1,22 +1,19 @@
 //! The features that a stream offers at each of its stages.
 
-use super::{C2s, Framing};
+use super::Framing;
+use super::sign_in::SignIn;
+use super::writer::StreamWriter;
 use crate::sasl::{self, Mechanism, TokenBinding};
 use crate::{Element, ns};
 
-pub(super) fn of(stream: &C2s) -> Element {
-    let features = Element::new("features", ns::STREAM);
-    if stream.jid.is_some() { after(stream, features) } else { before(stream, features) }
-}
-
 /// Nothing can be chosen any more; the server's features are listed.
-pub(super) fn of_session(stream: &C2s) -> Element {
-    informative(stream, Element::new("features", ns::STREAM))
+pub(super) fn of_session(writer: &StreamWriter) -> Element {
+    informative(writer, Element::new("features", ns::STREAM))
 }
 
 /// Those that may be chosen now.
-pub(super) fn mechanisms(stream: &C2s) -> Vec<Mechanism> {
-    let (settings, security) = (&stream.settings, &stream.entry().security);
+pub(super) fn mechanisms(writer: &StreamWriter, sign_in: &SignIn) -> Vec<Mechanism> {
+    let (settings, security) = (&writer.settings, &sign_in.security);
     if settings.tls_required && !security.encrypted {
         return Vec::new();
     }
@@ -24,7 +21,7 @@ pub(super) fn mechanisms(stream: &C2s) -> Vec<Mechanism> {
         Mechanism::Scram { plus, .. } => !plus || !security.bindings.is_empty(),
         // Without TLS it could be read on the way.
         Mechanism::Plain => security.encrypted,
-        Mechanism::External => security.certified.as_ref().is_some_and(|jid| *jid.domain() == *stream.domain),
+        Mechanism::External => security.certified.as_ref().is_some_and(|jid| *jid.domain() == *writer.domain),
         Mechanism::Anonymous => settings.anonymous,
         Mechanism::HashedToken(_) => false,
     };
@@ -32,20 +29,25 @@ pub(super) fn mechanisms(stream: &C2s) -> Vec<Mechanism> {
 }
 
 /// The bindings of tokens on this connection. Without TLS an eavesdropper could use them (XEP-0484 §6).
-pub(super) fn tokens(stream: &C2s) -> impl Iterator<Item = TokenBinding> + '_ {
-    let is_on = stream.settings.tokens && stream.entry().security.encrypted;
+pub(super) fn tokens<'a>(
+    writer: &StreamWriter,
+    sign_in: &'a SignIn,
+) -> impl Iterator<Item = TokenBinding> + use<'a> {
+    let is_on = writer.settings.tokens && sign_in.security.encrypted;
     let bindings = is_on.then_some(TokenBinding::ALL).into_iter().flatten();
-    bindings.filter(|binding| binding.data(&stream.entry().security.bindings).is_some())
+    bindings.filter(|binding| binding.data(&sign_in.security.bindings).is_some())
 }
 
-fn before(stream: &C2s, mut features: Element) -> Element {
-    let settings = &stream.settings;
-    if settings.tls && !stream.entry().security.encrypted && stream.framing == Framing::Stream {
+/// Those of a stream whose client has not signed in.
+pub(super) fn before(writer: &StreamWriter, sign_in: &SignIn) -> Element {
+    let mut features = Element::new("features", ns::STREAM);
+    let settings = &writer.settings;
+    if settings.tls && !sign_in.security.encrypted && writer.framing == Framing::Stream {
         let starttls = Element::new("starttls", ns::TLS);
         let required = settings.tls_required.then(|| Element::new("required", ns::TLS));
         features.push(starttls.children(required));
     }
-    let mechanisms = mechanisms(stream);
+    let mechanisms = mechanisms(writer, sign_in);
     if !mechanisms.is_empty() {
         let named = |ns: &'static str| {
             mechanisms.iter().map(move |mechanism| Element::new("mechanism", ns).text(mechanism.name()))
@@ -54,40 +56,42 @@ fn before(stream: &C2s, mut features: Element) -> Element {
         features.push(
             Element::new("authentication", ns::SASL2)
                 .children(named(ns::SASL2))
-                .child(super::sasl2::inline(stream)),
+                .child(super::sign_in::inline(writer, sign_in)),
         );
-        if !stream.entry().security.bindings.is_empty() {
-            let bindings = stream.entry().security.bindings.names();
+        if !sign_in.security.bindings.is_empty() {
+            let bindings = sign_in.security.bindings.names();
             let bindings =
                 bindings.map(|name| Element::new("channel-binding", ns::CHANNEL_BINDINGS).with("type", name));
             features.push(Element::new("sasl-channel-binding", ns::CHANNEL_BINDINGS).children(bindings));
         }
-        features = features.children(super::register::features(stream));
+        features = features.children(super::register::features(writer));
     }
-    features.push(limits(stream));
+    features.push(limits(writer));
     features
 }
 
-fn after(stream: &C2s, mut features: Element) -> Element {
+/// Those of a stream whose client has signed in and may bind a resource.
+pub(super) fn after(writer: &StreamWriter) -> Element {
+    let mut features = Element::new("features", ns::STREAM);
     features.push(Element::new("bind", ns::BIND));
     features.push(Element::new("session", ns::SESSION).child(Element::new("optional", ns::SESSION)));
     features.push(Element::new("sm", ns::SM));
     features.push(Element::new("csi", ns::CSI));
-    informative(stream, features)
+    informative(writer, features)
 }
 
 /// Features that are not negotiated: RFC 6121 §2.6.1 and §3.4.1, XEP-0478, XEP-0115 §6.3.
-fn informative(stream: &C2s, mut features: Element) -> Element {
+fn informative(writer: &StreamWriter, mut features: Element) -> Element {
     features.push(Element::new("ver", ns::ROSTER_VERSIONS));
     features.push(Element::new("sub", ns::PRE_APPROVAL));
-    features.push(limits(stream));
-    features.children(stream.settings.caps.clone())
+    features.push(limits(writer));
+    features.children(writer.settings.caps.clone())
 }
 
 /// XEP-0478.
-fn limits(stream: &C2s) -> Element {
+fn limits(writer: &StreamWriter) -> Element {
     let number = |name: &'static str, value: String| Element::new(name, ns::STREAM_LIMITS).text(value);
     Element::new("limits", ns::STREAM_LIMITS)
-        .child(number("max-bytes", stream.settings.max_stanza.to_string()))
-        .child(number("idle-seconds", stream.settings.idle_seconds.to_string()))
+        .child(number("max-bytes", writer.settings.max_stanza.to_string()))
+        .child(number("idle-seconds", writer.settings.idle_seconds.to_string()))
 }

@@ -1,5 +1,6 @@
 //! A client's stream, from its first byte until a resource is bound: TLS, SASL, binding. From then on it is a pipe for
-//! stanzas, which another part understands.
+//! stanzas, which another part understands. [`C2s`] opens and ends the stream and passes each element to the machine of
+//! its stage: `sign_in` until the client has authenticated, `bind` until it has a session. `writer` is the outgoing half.
 //!
 //! The driver passes bytes in and performs what comes out; [`C2s::handle_found`], [`C2s::handle_secured`] and
 //! [`C2s::handle_bound`] answer the effects of those names. After [`Effect::Close`] nothing more comes.
@@ -7,34 +8,36 @@
 #[cfg(test)]
 mod access_tests;
 mod bind;
-mod bodies;
-mod bounds;
-mod failed;
+mod effect;
 mod fast;
 mod features;
-mod header;
 mod register;
-mod sasl1;
-mod sasl2;
+mod sign_in;
 #[cfg(test)]
 mod table;
 #[cfg(test)]
 mod tests;
 mod trace;
+mod writer;
 
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 pub use bind::{BindRequest, Bound, UserAgent};
-pub use failed::FailedAttempt;
+use bind::{Binder, Binding, BindingOutcome};
+pub use effect::{Effect, Framing, Outbox, Security};
 pub use fast::{NewToken, TokenWork};
 pub use register::{InvitationGrant, Registration};
 pub use register::{form_value, register_value};
+pub use sign_in::FailedAttempt;
+use sign_in::{SignIn, SignInOutcome};
+pub use trace::Direction;
+use writer::StreamWriter;
 
 use crate::internal::{mark_too_large, remove_ack_token};
-use crate::sasl::{self, Exchange};
-use crate::xml::{Frame, Framer, Measured, Prefixes, XmlError, parse_header, parse_within};
+use crate::sasl::{self, Mechanism};
+use crate::stanza::StanzaError;
+use crate::xml::{Budget, Frame, Framer, Measured, Prefixes, XmlError, parse_header, parse_within};
 use crate::{Element, Jid, Level, Specification, limits, ns, stanza};
-pub use trace::Direction;
 
 /// Specifications of client streams, besides those of all streams.
 pub const SPECIFICATIONS: &[Specification] = &[fast::SPECIFICATION, register::SPECIFICATION, CERTIFICATES];
@@ -50,7 +53,7 @@ const CERTIFICATES: Specification = Specification {
 
 /// The same for all streams of a server.
 #[derive(Clone, Debug, Default)]
-pub struct Settings {
+pub struct C2sSettings {
     /// Served here; the first stands for a stream that names none.
     pub domains: Vec<Box<str>>,
     /// STARTTLS can be done.
@@ -75,186 +78,69 @@ pub struct Settings {
     pub caps: Option<Element>,
 }
 
-/// The delimiting of stanzas on the transport.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Framing {
-    /// One document for the whole stream (RFC 6120).
-    Stream,
-    /// A document each (RFC 7395).
-    Messages,
-    /// Documents in bodies of HTTP, which another part packs and unpacks (XEP-0206). A stream has no tags of its own.
-    Bodies,
-}
-
-/// The security of the connection, at its begin or after a handshake.
-#[derive(Clone, Debug, Default)]
-pub struct Security {
-    pub encrypted: bool,
-    pub bindings: sasl::Bindings,
-    /// Address of a client certificate that was verified.
-    pub certified: Option<Jid>,
-}
-
-/// An effect, which the driver performs.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Effect {
-    /// After the bytes that were written: TLS as a server, then `handle_secured`.
-    StartTls,
-    /// Answered by `handle_found`. The domain is one of ours.
-    Find { find: sasl::CredentialQuery, domain: Box<str> },
-    /// Answered by `handle_tokens`.
-    Tokens(Box<TokenWork>),
-    /// Asks if this invitation is valid. Answered by `handle_invited`.
-    Invited { token: Box<str>, domain: Box<str> },
-    /// Make an account. Answered by `handle_registered`.
-    Register(Box<Registration>),
-    /// Make a session. Answered by `handle_bound`.
-    Bind(Box<BindRequest>),
-    /// Take up an old session: its identity and how many of its stanzas the client has had (XEP-0198). Answered by
-    /// `handle_bound`.
-    Resume { user: Jid, id: Box<str>, seen: u32 },
-    /// From the session's client; `from` is its full address.
-    Stanza(Element),
-    /// An element of stream management, client state and the like: no stanza.
-    Nonza(Element),
-    /// After the bytes that were written.
-    Close,
-}
-
-/// The output of a stream: bytes for the client and effects for the host.
-#[derive(Debug, Default)]
-pub struct Outbox {
-    pub bytes: Vec<u8>,
-    /// Where each document of `bytes` ends; not of `Framing::Stream`.
-    pub ends: Vec<usize>,
-    pub effects: Vec<Effect>,
-    /// An element that was received or sent, credentials masked; of a stream that is traced.
-    pub traced: Vec<(Direction, Element)>,
-}
-
 #[derive(Debug)]
-enum State {
-    /// For the client's header.
+enum C2sState {
+    /// The client's header is next.
     Opening,
-    /// The client chooses one of the features.
-    Choosing,
+    /// The features are sent: the client signs in, or if it is signed in, binds.
+    Negotiating,
     /// TLS is being set up.
     Securing,
-    /// For `InvitationGrant` or `Register` to be answered.
-    Registering(Box<Element>),
-    /// An exchange goes on; `two` by SASL2.
-    Proving {
-        exchange: Box<Exchange>,
-        two: Option<Box<sasl2::Sasl2Request>>,
-    },
-    /// For `Bind` or `Resume` to be answered. The id of the iq, or the pending answer of SASL2.
+    /// `Bind`, `Resume` or `Tokens` is to be answered.
     Binding(Binding),
+    /// The client has a resource (RFC 6120 §7).
     Bound,
+    /// Nothing is read or written any more.
     Closed,
 }
 
-#[derive(Debug)]
-enum Binding {
-    Iq(Box<Element>),
-    Resume,
-    /// SASL2 waits for `Tokens` to be answered.
-    Tokens {
-        last: Option<Vec<u8>>,
-        wish: Box<sasl2::Sasl2Request>,
-    },
-    /// The last message of the exchange, and the client's further requests if its resumption fails.
-    Two {
-        last: Option<Vec<u8>>,
-        wish: Box<sasl2::Sasl2Request>,
-        resuming: bool,
-    },
+impl C2sState {
+    /// The request whose answer is here. `None`: the stream has ended, and the answer is late.
+    fn take_binding(&mut self) -> Option<Binding> {
+        match std::mem::replace(self, C2sState::Negotiating) {
+            C2sState::Binding(binding) => Some(binding),
+            other => {
+                *self = other;
+                None
+            }
+        }
+    }
 }
 
 /// A client's stream.
 #[derive(Debug)]
 pub struct C2s {
-    settings: Arc<Settings>,
-    framing: Framing,
+    writer: StreamWriter,
     framer: Framer,
+    /// The namespaces of the client's header.
     prefixes: Prefixes,
-    state: State,
-    /// Until it is bound.
-    entry: Option<Box<Entry>>,
-    /// The domain of the stream, one of ours.
-    domain: Box<str>,
-    lang: Option<Box<str>>,
+    state: C2sState,
+    /// Until the stream is bound.
+    sign_in: Option<Box<SignIn>>,
     /// Bare from signing in, full from binding.
     jid: Option<Jid>,
-    is_anonymous: bool,
-    failures: u8,
-    /// Our header is out.
-    has_opened: bool,
     /// The client has closed its stream.
     was_closed: bool,
-    id: u64,
-    seen: trace::TraceState,
 }
-
-/// The state of a stream until it is bound.
-#[derive(Debug, Default)]
-struct Entry {
-    security: Security,
-    nonce: Box<str>,
-    /// The account that the last `handle_found` was about, if the client used an alias of it.
-    found_as: Option<Box<str>>,
-    /// The bare address in `from` of the client's header.
-    caller: Option<Box<str>>,
-    /// Elements that came.
-    heard: u16,
-    /// It may make an account by this.
-    invitation: Option<Box<register::Invitation>>,
-    /// The name that the client gave in its latest exchange.
-    claimed: Option<Box<str>>,
-    /// Since the driver took the last ones.
-    failed: Vec<FailedAttempt>,
-}
-
-/// The state of a stream that is bound.
-static PAST: LazyLock<Entry> = LazyLock::new(Entry::default);
-
-/// Wrong passwords before the stream ends.
-const FAILURES: u8 = 5;
 
 impl C2s {
     /// `id` and `nonce` are unpredictable.
     pub fn new(
-        settings: Arc<Settings>,
+        settings: Arc<C2sSettings>,
         framing: Framing,
         security: Security,
         id: u64,
         nonce: Box<str>,
     ) -> C2s {
-        let domain = settings.domains.first().cloned().unwrap_or_default();
         C2s {
-            settings,
-            framing,
+            writer: StreamWriter::new(settings, framing, id),
             framer: Framer::new(),
             prefixes: Prefixes::of_default(ns::CLIENT),
-            state: State::Opening,
-            entry: Some(Box::new(Entry { security, nonce, ..Entry::default() })),
-            domain,
-            lang: None,
+            state: C2sState::Opening,
+            sign_in: Some(Box::new(SignIn::new(security, nonce))),
             jid: None,
-            is_anonymous: false,
-            failures: 0,
-            has_opened: false,
             was_closed: false,
-            id,
-            seen: trace::TraceState::default(),
         }
-    }
-
-    fn entry(&self) -> &Entry {
-        self.entry.as_deref().unwrap_or(&PAST)
-    }
-
-    fn entry_mut(&mut self) -> &mut Entry {
-        self.entry.get_or_insert_default()
     }
 
     /// The identity, once it is authenticated.
@@ -264,12 +150,12 @@ impl C2s {
 
     /// True once the client has bound a resource.
     pub fn is_bound(&self) -> bool {
-        matches!(self.state, State::Bound)
+        matches!(self.state, C2sState::Bound)
     }
 
     /// True once the stream is over.
     pub fn is_closed(&self) -> bool {
-        matches!(self.state, State::Closed)
+        matches!(self.state, C2sState::Closed)
     }
 
     /// The client ended the stream in order.
@@ -284,17 +170,17 @@ impl C2s {
 
     /// The framing of the stream.
     pub fn framing(&self) -> Framing {
-        self.framing
+        self.writer.framing
     }
 
     /// One of ours.
     pub fn domain(&self) -> &str {
-        &self.domain
+        &self.writer.domain
     }
 
     /// Bytes that came. Reads on only while nothing is awaited from elsewhere: stanzas keep their order.
     pub fn handle_bytes(&mut self, bytes: &[u8], out: &mut Outbox) {
-        match self.framing {
+        match self.writer.framing {
             Framing::Stream => {
                 self.framer.put(bytes);
                 self.go_on(out);
@@ -306,9 +192,7 @@ impl C2s {
 
     fn go_on(&mut self, out: &mut Outbox) {
         while !self.is_waiting() {
-            let limit =
-                if self.jid.is_some() { self.settings.max_stanza } else { limits::STANZA_BEFORE_AUTH };
-            match self.framer.next(limit) {
+            match self.framer.next(self.bounds().0) {
                 Ok(Some(frame)) => self.handle_frame(frame, out),
                 Ok(None) => return,
                 Err(error) => return self.xml_error(error, out),
@@ -320,9 +204,9 @@ impl C2s {
     /// (`Framing::Messages`) would be lost.
     pub fn is_waiting(&self) -> bool {
         match &self.state {
-            State::Securing | State::Registering(_) | State::Binding(_) | State::Closed => true,
-            State::Proving { exchange, .. } => exchange.is_finding(),
-            State::Opening | State::Choosing | State::Bound => false,
+            C2sState::Securing | C2sState::Binding(_) | C2sState::Closed => true,
+            C2sState::Negotiating => self.sign_in.as_ref().is_some_and(|sign_in| sign_in.is_waiting()),
+            C2sState::Opening | C2sState::Bound => false,
         }
     }
 
@@ -336,45 +220,77 @@ impl C2s {
                 Err(error) => self.xml_error(error, out),
             },
             Frame::Stanza(range) => {
-                match parse_within(self.framer.bytes(range), &self.prefixes, self.budget()) {
+                match parse_within(self.framer.bytes(range), &self.prefixes, self.bounds().1) {
                     Ok(measured) => self.handle_element(measured, out),
                     Err(error) => self.xml_error(error, out),
                 }
             }
             Frame::Whitespace => {}
-            Frame::Close => self.close_theirs(out),
+            Frame::Close => self.handle_close(out),
         }
     }
 
-    fn close_theirs(&mut self, out: &mut Outbox) {
+    /// The client ended the stream.
+    pub fn handle_close(&mut self, out: &mut Outbox) {
         self.was_closed = true;
         self.close(out);
     }
 
     fn handle_message(&mut self, bytes: &[u8], out: &mut Outbox) {
-        let limit = if self.jid.is_some() { self.settings.max_stanza } else { limits::STANZA_BEFORE_AUTH };
-        if bytes.len() > limit {
+        if bytes.len() > self.bounds().0 {
             return self.xml_error(XmlError::TooLarge("a stanza larger than this server takes"), out);
         }
         // Keep-alives.
         if bytes.iter().all(u8::is_ascii_whitespace) {
             return;
         }
-        match parse_within(bytes.trim_ascii(), &Prefixes::default(), self.budget()) {
+        match parse_within(bytes.trim_ascii(), &Prefixes::default(), self.bounds().1) {
             Ok(Measured { element, .. }) if element.is("open", ns::FRAMING) => self.open(&element, out),
-            Ok(Measured { element, .. }) if element.is("close", ns::FRAMING) => self.close_theirs(out),
+            Ok(Measured { element, .. }) if element.is("close", ns::FRAMING) => self.handle_close(out),
             Ok(measured) => self.handle_element(measured, out),
             Err(error) => self.xml_error(error, out),
         }
     }
 
+    /// One document of `Framing::Bodies`; the stream begins, or begins anew, with `<open/>` (RFC 7395). Not while
+    /// [`is_waiting`](Self::is_waiting).
+    pub fn handle_payload(&mut self, payload: Element, out: &mut Outbox) {
+        if self.is_closed() {
+            return;
+        }
+        if payload.is("open", ns::FRAMING) {
+            self.open(&payload, out);
+        } else {
+            let written = payload.written_len("");
+            self.handle_element(Measured { element: payload, written, memory: 0 }, out);
+        }
+    }
+
+    /// The longest stanza that the client may send now, in bytes, and the bounds of its structure: smaller before it has
+    /// signed in.
+    fn bounds(&self) -> (usize, Budget) {
+        match self.jid {
+            Some(_) => (self.writer.settings.max_stanza, Budget::CLIENT),
+            None => (limits::STANZA_BEFORE_AUTH, Budget::BEFORE_AUTH),
+        }
+    }
+
+    /// The client for binding; `None` if it has not signed in.
+    fn binder(&self) -> Option<Binder<'_>> {
+        let is_anonymous = self.sign_in.as_ref().is_some_and(|sign_in| sign_in.is_anonymous);
+        Some(Binder { user: self.jid.as_ref()?, is_anonymous, writer: &self.writer })
+    }
+
     fn open(&mut self, header: &Element, out: &mut Outbox) {
-        let restarts = self.framing != Framing::Stream && matches!(self.state, State::Choosing);
-        if !matches!(self.state, State::Opening) && !restarts {
+        let is_idle = self.sign_in.as_ref().is_some_and(|sign_in| sign_in.is_idle());
+        let framing = self.writer.framing;
+        // A stream of documents restarts by another `<open/>` (RFC 7395 §3.7).
+        let restarts = framing != Framing::Stream && matches!(self.state, C2sState::Negotiating) && is_idle;
+        if !matches!(self.state, C2sState::Opening) && !restarts {
             return self.fail("bad-format", out);
         }
-        self.lang = stanza::stream_lang(header);
-        let is_right = match self.framing {
+        self.writer.lang = stanza::stream_lang(header);
+        let is_right = match framing {
             Framing::Stream => header.is("stream", ns::STREAM) && self.prefixes.default_ns() == ns::CLIENT,
             Framing::Messages | Framing::Bodies => header.is("open", ns::FRAMING),
         };
@@ -382,167 +298,218 @@ impl C2s {
             return self.fail("invalid-namespace", out);
         }
         let caller = header.attr("from").and_then(|from| Jid::parse(from).ok());
-        self.entry_mut().caller = caller.map(|jid| jid.bare_str().into());
+        if let Some(sign_in) = &mut self.sign_in {
+            sign_in.caller = caller.map(|jid| jid.bare_str().into());
+        }
         if let Some(to) = header.attr("to") {
             let domain = Jid::parse(to).ok().map(|jid| Box::<str>::from(jid.domain()));
-            match domain.filter(|domain| self.settings.domains.contains(domain)) {
+            match domain.filter(|domain| self.writer.settings.domains.contains(domain)) {
                 // RFC 6120 §4.9.3.12: signed in at a domain is signed in there only.
                 Some(domain) if self.jid.as_ref().is_some_and(|jid| *jid.domain() != *domain) => {
                     return self.fail("not-authorized", out);
                 }
-                Some(domain) => self.domain = domain,
+                Some(domain) => self.writer.domain = domain,
                 None => return self.fail("host-unknown", out),
             }
         }
-        // Negotiation before the restart, perhaps for another domain, does not count for this stream (RFC
-        // 6120 §4.3.3).
-        if let Some(entry) = &mut self.entry {
-            (entry.invitation, entry.found_as) = (None, None);
-        }
+        let Some(sign_in) = &mut self.sign_in else { return };
+        sign_in.forget_negotiation();
         if !stanza::is_version_one(header) {
             return self.fail("unsupported-version", out);
         }
-        self.write_header(out);
-        self.state = State::Choosing;
-        let features = features::of(self);
-        self.write(&features, out);
+        self.writer.write_header(sign_in.caller.as_deref(), out);
+        self.state = C2sState::Negotiating;
+        let features = match self.jid {
+            Some(_) => features::after(&self.writer),
+            None => features::before(&self.writer, sign_in),
+        };
+        self.writer.write(&features, out);
     }
 
     fn handle_element(&mut self, Measured { element, written, .. }: Measured, out: &mut Outbox) {
-        self.trace(Direction::In, &element, out);
-        if self.jid.is_none() && !self.may_go_on() {
+        self.writer.trace.record(Direction::In, &element, out);
+        let sign_in = self.sign_in.as_mut().filter(|_| self.jid.is_none());
+        if sign_in.is_some_and(|sign_in| !sign_in.admits_element()) {
             return self.fail("policy-violation", out);
         }
-        match &self.state {
-            State::Opening => self.fail("bad-format", out),
-            State::Choosing if self.jid.is_none() => self.choose(&element, out),
-            State::Choosing => self.handle_bind_stage(element, out),
-            State::Proving { two: None, .. } => self.prove(&element, out),
-            State::Proving { two: Some(_), .. } => self.prove2(&element, out),
-            State::Bound => self.pass(element, written, out),
-            State::Securing | State::Registering(_) | State::Binding(_) | State::Closed => {}
-        }
-    }
-
-    /// Before authentication.
-    fn choose(&mut self, element: &Element, out: &mut Outbox) {
-        self.see_mechanism(element);
-        if element.is("starttls", ns::TLS) {
-            if !self.settings.tls || self.entry().security.encrypted || self.framing != Framing::Stream {
-                self.write(&Element::new("failure", ns::TLS), out);
-                return self.close(out);
+        match (&self.state, &mut self.sign_in) {
+            (C2sState::Opening, _) => self.fail("bad-format", out),
+            (C2sState::Negotiating, Some(sign_in)) if self.jid.is_none() => {
+                let outcome = sign_in.handle_element(&element, &mut self.writer, out);
+                self.perform(outcome, out);
             }
-            self.write(&Element::new("proceed", ns::TLS), out);
-            self.state = State::Securing;
-            out.effects.push(Effect::StartTls);
-        } else if element.is("auth", ns::SASL) {
-            self.begin(element, out);
-        } else if element.is("authenticate", ns::SASL2) {
-            self.begin2(element, out);
-        } else if register::may_ask(self, element) {
-            self.register(element, out);
-        } else if stanza::kind_of(element).is_some() {
-            self.fail("not-authorized", out);
-        } else if !self.refuse_management(element, out) {
-            self.fail("unsupported-stanza-type", out);
+            (C2sState::Negotiating, _) => {
+                let Some(binder) = self.binder() else { return };
+                let outcome = binder.handle_element(element, out);
+                self.perform_binding(outcome, out);
+            }
+            (C2sState::Bound, _) => {
+                let Some(jid) = &self.jid else { return };
+                match session_effect(&self.writer, jid, element, written) {
+                    Ok(effect) => out.effects.push(effect),
+                    Err(condition) => self.fail(condition, out),
+                }
+            }
+            (C2sState::Securing | C2sState::Binding(_) | C2sState::Closed, _) => {}
         }
     }
 
-    /// Passes an element of a bound client on to its session.
-    fn pass(&mut self, mut element: Element, written: usize, out: &mut Outbox) {
-        let Some(jid) = &self.jid else { return };
-        if stanza::kind_of(&element).is_none() {
-            return match element.ns() {
-                ns::SM | ns::CSI => out.effects.push(Effect::Nonza(element)),
-                _ => self.fail("unsupported-stanza-type", out),
-            };
+    /// The consequences of an input of the sign-in.
+    fn perform(&mut self, outcome: SignInOutcome, out: &mut Outbox) {
+        match outcome {
+            SignInOutcome::Pending => {}
+            SignInOutcome::StartTls => {
+                self.state = C2sState::Securing;
+                out.effects.push(Effect::StartTls);
+            }
+            SignInOutcome::Authenticated(jid) => {
+                self.jid = Some(jid);
+                self.state = C2sState::Opening;
+                // The stream begins anew; bytes that the client sent ahead belong to it.
+                self.framer.restart();
+            }
+            SignInOutcome::Authenticated2 { jid, last, request } => {
+                self.jid = Some(jid);
+                let Some(binder) = self.binder() else { return };
+                let outcome = binder.begin_sasl2(last, request, out);
+                self.perform_binding(outcome, out);
+            }
+            SignInOutcome::Fail(condition) => self.fail(condition, out),
+            SignInOutcome::Close => self.close(out),
         }
-        let is_own = match stanza::from(&element) {
-            Ok(None) => true,
-            Ok(Some(from)) => from == *jid || (from.is_bare() && from.as_str() == jid.bare_str()),
-            Err(_) => false,
-        };
-        if !is_own {
-            return self.fail("invalid-from", out);
+    }
+
+    /// The consequences of an input of the binding.
+    fn perform_binding(&mut self, outcome: BindingOutcome, out: &mut Outbox) {
+        match outcome {
+            BindingOutcome::Waiting(binding) => self.state = C2sState::Binding(binding),
+            BindingOutcome::Negotiating => self.state = C2sState::Negotiating,
+            BindingOutcome::Established(jid) => {
+                self.jid = Some(jid);
+                self.state = C2sState::Bound;
+                // State that only signing in needs.
+                self.sign_in = None;
+            }
+            BindingOutcome::Refused(failure) => {
+                self.jid = None;
+                self.state = C2sState::Negotiating;
+                let Some(sign_in) = &mut self.sign_in else { return };
+                let outcome = sign_in.refuse2(failure, &self.writer, out);
+                self.perform(outcome, out);
+            }
+            BindingOutcome::Fail(condition) => self.fail(condition, out),
         }
-        element.set("from", jid.as_str());
-        remove_ack_token(&mut element);
-        stanza::inherit_lang(&mut element, self.lang.as_deref());
-        if written > self.settings.max_stanza {
-            mark_too_large(&mut element);
+    }
+
+    /// The answer to `Tokens`, with the client's new token, if any.
+    pub fn handle_tokens(&mut self, done: Result<Option<NewToken>, sasl::Failure>, out: &mut Outbox) {
+        let Some(binding) = self.state.take_binding() else { return };
+        let Some(binder) = self.binder() else { return };
+        let outcome = binder.handle_tokens(binding, done, out);
+        self.perform_binding(outcome, out);
+        self.go_on(out);
+    }
+
+    /// The answer to `Bind` or `Resume`.
+    pub fn handle_bound(&mut self, bound: Bound, out: &mut Outbox) {
+        let Some(binding) = self.state.take_binding() else { return };
+        if let Bound::SeeOtherHost(host) = bound {
+            return self.see_other_host(&host, out);
         }
-        out.effects.push(Effect::Stanza(element));
+        let Some(binder) = self.binder() else { return };
+        let outcome = binder.handle_bound(binding, bound, out);
+        self.perform_binding(outcome, out);
+        self.go_on(out);
+    }
+
+    /// Another node is to be asked (RFC 6120 §4.9.3.19).
+    pub fn see_other_host(&mut self, host: &str, out: &mut Outbox) {
+        let detail = Element::new("see-other-host", ns::STREAM_ERRORS).text(host);
+        self.fail_as(detail, None, out);
     }
 
     /// The handshake is done; the stream begins anew.
     pub fn handle_secured(&mut self, security: Security, out: &mut Outbox) {
-        if !matches!(self.state, State::Securing) {
+        if !matches!(self.state, C2sState::Securing) {
             return;
         }
         // Input without TLS after `<starttls/>` may be an attacker's.
         self.framer = Framer::new();
-        self.entry_mut().security = security;
-        self.state = State::Opening;
+        if let Some(sign_in) = &mut self.sign_in {
+            sign_in.security = security;
+        }
+        self.state = C2sState::Opening;
         self.go_on(out);
     }
 
     /// As [`handle_found`](Self::handle_found), of the account whose name is `user`: an alias signs in as that.
     pub fn handle_found_as(&mut self, known: sasl::CredentialAnswer, user: &str, out: &mut Outbox) {
-        self.entry_mut().found_as = Some(user.into());
+        if let Some(sign_in) = &mut self.sign_in {
+            sign_in.note_alias(user);
+        }
         self.handle_found(known, out);
     }
 
     /// The answer to `CredentialQuery`.
     pub fn handle_found(&mut self, known: sasl::CredentialAnswer, out: &mut Outbox) {
-        let State::Proving { exchange, two } = &mut self.state else { return };
-        if !exchange.is_finding() {
-            return;
-        }
-        let step = exchange.give(known);
-        if two.is_some() {
-            self.step2(step, out);
-        } else {
-            self.step(step, out);
-        }
+        let Some(sign_in) = &mut self.sign_in else { return };
+        let outcome = sign_in.handle_found(known, &mut self.writer, out);
+        self.perform(outcome, out);
         self.go_on(out);
+    }
+
+    /// The answer to `Invited`.
+    pub fn handle_invited(&mut self, invited: Result<InvitationGrant, StanzaError>, out: &mut Outbox) {
+        let Some(sign_in) = &mut self.sign_in else { return };
+        let outcome = sign_in.handle_invited(invited, &self.writer, out);
+        self.perform(outcome, out);
+        self.go_on(out);
+    }
+
+    /// The answer to `Register`.
+    pub fn handle_registered(&mut self, done: Result<(), StanzaError>, out: &mut Outbox) {
+        let Some(sign_in) = &mut self.sign_in else { return };
+        sign_in.handle_registered(done, &self.writer, out);
+        self.go_on(out);
+    }
+
+    /// The name that the client has signed in by, or tries to; until the stream is bound.
+    pub fn claimed(&self) -> Option<&str> {
+        self.sign_in.as_ref()?.claimed()
+    }
+
+    /// Attempts to sign in that have failed since the last call.
+    pub fn take_failed(&mut self) -> Vec<FailedAttempt> {
+        self.sign_in.as_mut().map(|sign_in| sign_in.take_failed()).unwrap_or_default()
+    }
+
+    /// The mechanism by which the client signed in, or tries to.
+    pub fn mechanism(&self) -> Option<&'static str> {
+        self.writer.trace.mechanism.map(Mechanism::name)
+    }
+
+    /// The condition of the stream error that ended the stream (RFC 6120 §4.9.3).
+    pub fn error(&self) -> Option<&str> {
+        self.writer.trace.error.as_deref()
+    }
+
+    /// True if elements are copied to `Outbox::traced`.
+    pub fn set_traced(&mut self, is_traced: bool) {
+        self.writer.trace.is_traced = is_traced;
     }
 
     /// For the client; only while the stream is open.
     pub fn write(&self, element: &Element, out: &mut Outbox) {
-        if self.is_closed() {
-            return;
-        }
-        self.trace(Direction::Out, element, out);
-        let around = if self.framing == Framing::Stream { ns::CLIENT } else { "" };
-        if self.framing != Framing::Messages && element.ns() == ns::STREAM {
-            // With the prefix that all clients expect.
-            out.bytes.extend_from_slice(format!("<stream:{}>", element.name()).as_bytes());
-            element.elements().for_each(|child| child.write(around, &mut out.bytes));
-            out.bytes.extend_from_slice(format!("</stream:{}>", element.name()).as_bytes());
-        } else {
-            element.write(around, &mut out.bytes);
-        }
-        self.end_document(out);
-    }
-
-    fn end_document(&self, out: &mut Outbox) {
-        if self.framing != Framing::Stream {
-            out.ends.push(out.bytes.len());
+        if !self.is_closed() {
+            self.writer.write(element, out);
         }
     }
 
-    /// Another one for each header (RFC 6120 §4.7.3) and each exchange.
-    fn next_id(&mut self) -> u64 {
-        let id = self.id;
-        self.id = id.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        id
-    }
-
-    /// The connection is gone. A client that has had a challenge and says nothing to it has tried, and failed.
+    /// The connection is gone. A client that has had a challenge and did not answer it has tried, and failed.
     pub fn handle_gone(&mut self) {
-        let before = std::mem::replace(&mut self.state, State::Closed);
-        if matches!(before, State::Proving { exchange, .. } if exchange.has_challenged()) {
-            self.count_failure(stdx::attempts::Cause::Aborted);
+        self.state = C2sState::Closed;
+        if let Some(sign_in) = &mut self.sign_in {
+            sign_in.handle_end();
         }
     }
 
@@ -551,13 +518,7 @@ impl C2s {
         if self.is_closed() {
             return;
         }
-        if self.has_opened && self.framing != Framing::Bodies {
-            out.bytes.extend_from_slice(match self.framing {
-                Framing::Stream | Framing::Bodies => b"</stream:stream>",
-                Framing::Messages => b"<close xmlns='urn:ietf:params:xml:ns:xmpp-framing'/>",
-            });
-            self.end_document(out);
-        }
+        self.writer.write_end(out);
         self.handle_gone();
         out.effects.push(Effect::Close);
     }
@@ -569,23 +530,45 @@ impl C2s {
 
     /// A stream error (RFC 6120 §4.9.3), and the end.
     pub fn fail(&mut self, condition: &'static str, out: &mut Outbox) {
-        self.fail_with(Element::new(condition, ns::STREAM_ERRORS), out);
-    }
-
-    fn fail_with(&mut self, condition: Element, out: &mut Outbox) {
-        self.fail_as(condition, None, out);
+        self.fail_as(Element::new(condition, ns::STREAM_ERRORS), None, out);
     }
 
     fn fail_as(&mut self, condition: Element, text: Option<Element>, out: &mut Outbox) {
         if self.is_closed() {
             return;
         }
-        if !self.has_opened {
-            self.write_header(out);
-        }
-        self.seen.error = Some(condition.name().into());
-        let error = Element::new("error", ns::STREAM).child(condition).children(text);
-        self.write(&error, out);
+        let caller = self.sign_in.as_ref().and_then(|sign_in| sign_in.caller.as_deref());
+        self.writer.write_error(condition, text, caller, out);
         self.close(out);
     }
+}
+
+/// An element of a bound client for its session. `Err`: the stream error that ends the stream.
+fn session_effect(
+    writer: &StreamWriter,
+    jid: &Jid,
+    mut element: Element,
+    written: usize,
+) -> Result<Effect, &'static str> {
+    if stanza::kind_of(&element).is_none() {
+        return match element.ns() {
+            ns::SM | ns::CSI => Ok(Effect::Nonza(element)),
+            _ => Err("unsupported-stanza-type"),
+        };
+    }
+    let is_own = match stanza::from(&element) {
+        Ok(None) => true,
+        Ok(Some(from)) => from == *jid || (from.is_bare() && from.as_str() == jid.bare_str()),
+        Err(_) => false,
+    };
+    if !is_own {
+        return Err("invalid-from");
+    }
+    element.set("from", jid.as_str());
+    remove_ack_token(&mut element);
+    stanza::inherit_lang(&mut element, writer.lang.as_deref());
+    if written > writer.settings.max_stanza {
+        mark_too_large(&mut element);
+    }
+    Ok(Effect::Stanza(element))
 }

@@ -1,8 +1,8 @@
 //! Making an account before one has signed in (XEP-0077), or by an invitation (XEP-0445).
 
-use stdx::attempts::Cause;
-
-use super::{C2s, Effect, Outbox, State, features};
+use super::sign_in::SignIn;
+use super::writer::StreamWriter;
+use super::{Effect, Outbox, features};
 use crate::sasl::Secret;
 use crate::stanza::{self, Condition, StanzaError, StanzaKind};
 use crate::{Element, Jid, Level, Specification, ns};
@@ -41,8 +41,8 @@ pub(super) struct Invitation {
 }
 
 /// The features of registration, beside those of authentication.
-pub(super) fn features(stream: &C2s) -> impl Iterator<Item = Element> + use<> {
-    let settings = &stream.settings;
+pub(super) fn features(writer: &StreamWriter) -> impl Iterator<Item = Element> + use<> {
+    let settings = &writer.settings;
     let open = settings.registration || settings.invitations;
     let invited = settings.invitations.then(|| Element::new("register", ns::IBR_TOKEN));
     let plain = open.then(|| Element::new("register", "http://jabber.org/features/iq-register"));
@@ -50,60 +50,74 @@ pub(super) fn features(stream: &C2s) -> impl Iterator<Item = Element> + use<> {
 }
 
 /// True if it is about an account, and may be asked here. Not in the clear: there is a password in it.
-pub(super) fn may_ask(stream: &C2s, element: &Element) -> bool {
+pub(super) fn may_ask(writer: &StreamWriter, sign_in: &SignIn, element: &Element) -> bool {
     let is_about = element.get("query", ns::REGISTER).is_some() || element.get("preauth", ns::PARS).is_some();
-    stanza::kind_of(element) == Some(StanzaKind::Iq) && is_about && !features::mechanisms(stream).is_empty()
+    stanza::kind_of(element) == Some(StanzaKind::Iq)
+        && is_about
+        && !features::mechanisms(writer, sign_in).is_empty()
 }
 
-impl C2s {
-    pub(super) fn register(&mut self, iq: &Element, out: &mut Outbox) {
+/// The registration of one stream: the invitation that its client has shown, and a request that waits for the driver.
+#[derive(Debug, Default)]
+pub(super) struct InBandRegistration {
+    /// The iq that waits for `Effect::Invited` or `Effect::Register` to be answered.
+    pending: Option<Box<Element>>,
+    /// The client may make an account by this.
+    invitation: Option<Box<Invitation>>,
+}
+
+impl InBandRegistration {
+    pub(super) fn is_pending(&self) -> bool {
+        self.pending.is_some()
+    }
+
+    pub(super) fn forget_invitation(&mut self) {
+        self.invitation = None;
+    }
+
+    /// A request that [`may_ask`] let through.
+    pub(super) fn handle_iq(&mut self, iq: &Element, writer: &StreamWriter, out: &mut Outbox) {
+        match self.answer(iq, writer, out) {
+            Ok(Some(effect)) => {
+                out.effects.push(effect);
+                self.pending = Some(Box::new(iq.clone()));
+            }
+            Ok(None) => {}
+            Err(error) => writer.write(&stanza::refusal(iq, &error), out),
+        }
+    }
+
+    /// `Ok(None)`: the answer is written. An effect: the driver has it.
+    fn answer(
+        &self,
+        iq: &Element,
+        writer: &StreamWriter,
+        out: &mut Outbox,
+    ) -> Result<Option<Effect>, StanzaError> {
         let is_set = match iq.attr("type") {
             Some("set") => true,
             Some("get") => false,
-            _ => return self.refuse_iq(iq, &Condition::BadRequest.into(), out),
+            _ => return Err(Condition::BadRequest.into()),
         };
-        if stanza::to(iq).is_ok_and(|to| to.is_some_and(|to| *to.domain() != *self.domain)) {
-            return self.refuse_iq(iq, &Condition::ItemNotFound.into(), out);
+        if stanza::to(iq).is_ok_and(|to| to.is_some_and(|to| *to.domain() != *writer.domain)) {
+            return Err(Condition::ItemNotFound.into());
         }
-        let asked = match iq.get("preauth", ns::PARS) {
-            Some(preauth) => self.ask_invited(preauth, is_set),
-            None if self.entry().invitation.is_none() && !self.settings.registration => {
-                Err(StanzaError::new(
-                    Condition::NotAllowed,
-                    "accounts are made by the operator, or by invitation",
-                ))
-            }
-            None if is_set => self.ask_registered(iq),
+        match iq.get("preauth", ns::PARS) {
+            Some(preauth) => ask_invited(preauth, is_set, writer).map(Some),
+            None if self.invitation.is_none() && !writer.settings.registration => Err(StanzaError::new(
+                Condition::NotAllowed,
+                "accounts are made by the operator, or by invitation",
+            )),
+            None if is_set => self.ask_registered(iq, writer).map(Some),
             None => {
-                let answer = stanza::result(iq, Some(self.form()));
-                return self.write(&answer, out);
+                writer.write(&stanza::result(iq, Some(self.form())), out);
+                Ok(None)
             }
-        };
-        match asked {
-            Ok(effect) => {
-                out.effects.push(effect);
-                self.state = State::Registering(Box::new(iq.clone()));
-            }
-            Err(error) => self.refuse_iq(iq, &error, out),
         }
-    }
-
-    fn refuse_iq(&mut self, iq: &Element, error: &StanzaError, out: &mut Outbox) {
-        let answer = stanza::refusal(iq, error);
-        self.write(&answer, out);
-    }
-
-    fn ask_invited(&self, preauth: &Element, is_set: bool) -> Result<Effect, StanzaError> {
-        if !self.settings.invitations {
-            return Err(Condition::ServiceUnavailable.into());
-        }
-        let token = preauth.attr("token").filter(|token| is_set && !token.is_empty());
-        let token = token.ok_or_else(|| StanzaError::from(Condition::BadRequest))?.into();
-        Ok(Effect::Invited { token, domain: self.domain.clone() })
     }
 
     /// XEP-0077 §3.1.1: a name and a password, by the old fields or by a form.
-    fn ask_registered(&self, iq: &Element) -> Result<Effect, StanzaError> {
+    fn ask_registered(&self, iq: &Element, writer: &StreamWriter) -> Result<Effect, StanzaError> {
         let refused = |text| Err(StanzaError::new(Condition::NotAcceptable, text));
         let Some(query) = iq.get("query", ns::REGISTER) else { return Err(Condition::BadRequest.into()) };
         if query.get("remove", ns::REGISTER).is_some() {
@@ -116,20 +130,20 @@ impl C2s {
             return refused("username and password are needed");
         };
         // One with capital letters would be another account on the phone.
-        let jid = Jid::new(Some(&user), &self.domain, None).ok();
+        let jid = Jid::new(Some(&user), &writer.domain, None).ok();
         let Some(user) =
             jid.filter(|jid| jid.local() == Some(&*user)).and_then(|jid| jid.local().map(Box::from))
         else {
             return refused("a username is lower case, without spaces and the characters \"&'/:<>@");
         };
-        let invitation = self.entry().invitation.as_deref();
+        let invitation = self.invitation.as_deref();
         if invitation.and_then(|invitation| invitation.user.as_ref()).is_some_and(|invited| *invited != user)
         {
             return refused("this invitation is for another username");
         }
         Ok(Effect::Register(Box::new(Registration {
             user,
-            domain: self.domain.clone(),
+            domain: writer.domain.clone(),
             password: Secret(password),
             invitation: invitation.map(|invitation| invitation.token.clone()),
         })))
@@ -137,7 +151,7 @@ impl C2s {
 
     /// XEP-0077 §3.1.1 and §4, for clients old and new.
     fn form(&self) -> Element {
-        let invited = self.entry().invitation.as_ref().and_then(|invitation| invitation.user.as_deref());
+        let invited = self.invitation.as_ref().and_then(|invitation| invitation.user.as_deref());
         let old = |name: &'static str| Element::new(name, ns::REGISTER);
         let value = |text: &str| Element::new("value", ns::DATA).text(text);
         let field = |var: &'static str, kind: &'static str, label: &'static str| {
@@ -162,52 +176,54 @@ impl C2s {
             .child(form)
     }
 
-    /// The answer to `InvitationGrant`.
-    pub fn handle_invited(&mut self, invited: Result<InvitationGrant, StanzaError>, out: &mut Outbox) {
-        let Some(iq) = self.take_iq() else { return };
+    /// The answer to `Effect::Invited`. True: there is no such invitation.
+    pub(super) fn handle_invited(
+        &mut self,
+        invited: Result<InvitationGrant, StanzaError>,
+        writer: &StreamWriter,
+        out: &mut Outbox,
+    ) -> bool {
+        let Some(iq) = self.pending.take() else { return false };
         match invited {
             Ok(InvitationGrant { user }) => {
                 let token = iq.get("preauth", ns::PARS).and_then(|preauth| preauth.attr("token"));
                 let token = token.unwrap_or_default().into();
-                self.entry_mut().invitation = Some(Box::new(Invitation { token, user }));
-                self.write(&stanza::result(&iq, None), out);
+                self.invitation = Some(Box::new(Invitation { token, user }));
+                writer.write(&stanza::result(&iq, None), out);
+                false
             }
             Err(error) => {
-                // A client that guesses invitations counts as one that guesses passwords.
-                if error.condition == Condition::ItemNotFound {
-                    self.count_failure(Cause::UnknownInvitation);
-                }
-                self.refuse_iq(&iq, &error, out);
-                if self.failures >= super::FAILURES {
-                    return self.fail("policy-violation", out);
-                }
+                writer.write(&stanza::refusal(&iq, &error), out);
+                error.condition == Condition::ItemNotFound
             }
         }
-        self.go_on(out);
     }
 
-    /// The answer to `Register`.
-    pub fn handle_registered(&mut self, done: Result<(), StanzaError>, out: &mut Outbox) {
-        let Some(iq) = self.take_iq() else { return };
+    /// The answer to `Effect::Register`.
+    pub(super) fn handle_registered(
+        &mut self,
+        done: Result<(), StanzaError>,
+        writer: &StreamWriter,
+        out: &mut Outbox,
+    ) {
+        let Some(iq) = self.pending.take() else { return };
         match done {
             Ok(()) => {
-                self.entry_mut().invitation = None;
-                self.write(&stanza::result(&iq, None), out);
+                self.invitation = None;
+                writer.write(&stanza::result(&iq, None), out);
             }
-            Err(error) => self.refuse_iq(&iq, &error, out),
+            Err(error) => writer.write(&stanza::refusal(&iq, &error), out),
         }
-        self.go_on(out);
     }
+}
 
-    fn take_iq(&mut self) -> Option<Box<Element>> {
-        match std::mem::replace(&mut self.state, State::Choosing) {
-            State::Registering(iq) => Some(iq),
-            other => {
-                self.state = other;
-                None
-            }
-        }
+fn ask_invited(preauth: &Element, is_set: bool, writer: &StreamWriter) -> Result<Effect, StanzaError> {
+    if !writer.settings.invitations {
+        return Err(Condition::ServiceUnavailable.into());
     }
+    let token = preauth.attr("token").filter(|token| is_set && !token.is_empty());
+    let token = token.ok_or_else(|| StanzaError::from(Condition::BadRequest))?.into();
+    Ok(Effect::Invited { token, domain: writer.domain.clone() })
 }
 
 /// The value of a field in a submitted form, else of the old fields.

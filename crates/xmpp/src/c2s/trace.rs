@@ -1,7 +1,7 @@
 //! The trace of a stream: how its client signed in, why it ended, and its elements: all but what signs
 //! a client in.
 
-use super::{C2s, Outbox};
+use super::Outbox;
 use crate::sasl::Mechanism;
 use crate::xml::Node;
 use crate::{Element, ns};
@@ -14,35 +14,26 @@ pub enum Direction {
     Out,
 }
 
+/// The part of a stream's state that logs and traces show.
 #[derive(Debug, Default)]
 pub(super) struct TraceState {
-    mechanism: Option<Mechanism>,
+    /// The mechanism by which the client signed in, or tries to.
+    pub(super) mechanism: Option<Mechanism>,
+    /// The condition of the stream error that ended the stream (RFC 6120 §4.9.3).
     pub(super) error: Option<Box<str>>,
-    is_traced: bool,
+    /// True if elements are copied to `Outbox::traced`.
+    pub(super) is_traced: bool,
 }
 
-impl C2s {
-    pub(super) fn see_mechanism(&mut self, element: &Element) {
-        self.seen.mechanism = element.attr("mechanism").and_then(Mechanism::parse);
+impl TraceState {
+    /// Notes the mechanism that the client names.
+    pub(super) fn note_mechanism(&mut self, element: &Element) {
+        self.mechanism = element.attr("mechanism").and_then(Mechanism::parse);
     }
 
-    /// The mechanism by which the client signed in, or tries to.
-    pub fn mechanism(&self) -> Option<&'static str> {
-        self.seen.mechanism.map(Mechanism::name)
-    }
-
-    /// The condition of the stream error that ended it (RFC 6120 §4.9.3).
-    pub fn error(&self) -> Option<&str> {
-        self.seen.error.as_deref()
-    }
-
-    /// True if elements are copied to `Outbox::traced`.
-    pub fn set_traced(&mut self, is_traced: bool) {
-        self.seen.is_traced = is_traced;
-    }
-
-    pub(super) fn trace(&self, direction: Direction, element: &Element, out: &mut Outbox) {
-        if self.seen.is_traced {
+    /// Copies the element, credentials masked, if the stream is traced.
+    pub(super) fn record(&self, direction: Direction, element: &Element, out: &mut Outbox) {
+        if self.is_traced {
             out.traced.push((direction, masked(element)));
         }
     }

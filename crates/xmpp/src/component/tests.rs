@@ -7,13 +7,13 @@ const HEADER: &str = "<?xml version='1.0'?><stream:stream xmlns='jabber:componen
 /// `printf 3BF96D32hush | sha1sum`.
 const PROOF: &str = "<handshake>3ca4ebcf5bfc32173bd880cb93abca93cee28925</handshake>";
 
-fn settings() -> Arc<Settings> {
+fn settings() -> Arc<ComponentSettings> {
     let known = |domain: &str, secret: &str| ComponentCredentials {
         domain: domain.into(),
         secret: Secret(secret.into()),
     };
     let components = vec![known("echo.example.org", "hush"), known("other.example.org", "else")];
-    Arc::new(Settings { components, max_stanza: 10_000 })
+    Arc::new(ComponentSettings { components, max_stanza: 10_000 })
 }
 
 struct ComponentWorld {

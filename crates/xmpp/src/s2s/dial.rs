@@ -3,7 +3,7 @@
 use stdx::Instant;
 
 use super::outgoing::Outgoing;
-use super::{KeyQuery, Pair, Settings};
+use super::{KeyQuery, Pair, S2sSettings};
 use crate::ConnectionId;
 
 /// Why a connection is made, and how.
@@ -91,7 +91,7 @@ impl Dial {
     }
 
     /// When it is to be looked at.
-    pub(super) fn deadline(&self, settings: &Settings) -> Instant {
+    pub(super) fn deadline(&self, settings: &S2sSettings) -> Instant {
         if !self.is_connected {
             self.since + settings.connect
         } else if !self.wish.is_empty() {

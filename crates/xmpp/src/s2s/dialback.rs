@@ -3,7 +3,7 @@
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Digest, Sha256};
 
-use super::Settings;
+use super::S2sSettings;
 use super::stream::Fault;
 use crate::stanza::{Condition, StanzaError};
 use crate::xml::escape_into;
@@ -105,7 +105,11 @@ pub(super) fn verdict(element: &Element) -> Option<Verdict> {
 }
 
 /// Answers whether a key is ours (XEP-0220 §2.3).
-pub(super) fn answer_verify(settings: &Settings, verify: &Element, out: &mut Vec<u8>) -> Result<(), Fault> {
+pub(super) fn answer_verify(
+    settings: &S2sSettings,
+    verify: &Element,
+    out: &mut Vec<u8>,
+) -> Result<(), Fault> {
     let (from, to) = addresses(verify).ok_or(("improper-addressing", "expected two domains"))?;
     if verify.attr("type").is_some() {
         return Err(("invalid-from", "an answer to no question"));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::dialback::{self, Dialback, Verdict};
 use super::stream::{Fault, StreamInput, StreamParser, fault_of};
-use super::{Demands, KeyQuery, Pair, Proof, Refusal, Security, Settings};
+use super::{Demands, KeyQuery, Pair, Proof, Refusal, S2sSettings, Security};
 use crate::internal::remove_ack_token;
 use crate::stanza::{self, Condition};
 use crate::xml::{Budget, Measured};
@@ -37,7 +37,7 @@ pub(super) struct IncomingOutput {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum State {
+enum IncomingState {
     /// For a header.
     Opening,
     Open,
@@ -47,9 +47,9 @@ enum State {
 
 #[derive(Debug)]
 pub(super) struct Incoming {
-    settings: Arc<Settings>,
+    settings: Arc<S2sSettings>,
     line: StreamParser,
-    state: State,
+    state: IncomingState,
     security: Security,
     id: Box<str>,
     /// The `to` of the stream header.
@@ -74,12 +74,12 @@ const NEEDS_TLS: Fault = ("policy-violation", "this server speaks with that doma
 
 impl Incoming {
     /// `id` is unpredictable.
-    pub(super) fn new(settings: Arc<Settings>, security: Security, id: Box<str>) -> Incoming {
+    pub(super) fn new(settings: Arc<S2sSettings>, security: Security, id: Box<str>) -> Incoming {
         let local = settings.domains.first().cloned().unwrap_or_default();
         Incoming {
             settings,
             line: StreamParser::new(),
-            state: State::Opening,
+            state: IncomingState::Opening,
             security,
             id,
             local,
@@ -95,7 +95,7 @@ impl Incoming {
         }
     }
 
-    pub(super) fn reload(&mut self, settings: Arc<Settings>) {
+    pub(super) fn reload(&mut self, settings: Arc<S2sSettings>) {
         self.settings = settings;
     }
 
@@ -126,7 +126,7 @@ impl Incoming {
     }
 
     fn go_on(&mut self, out: &mut IncomingOutput) {
-        while self.state != State::Securing && !self.line.is_closed() {
+        while self.state != IncomingState::Securing && !self.line.is_closed() {
             let is_known = !self.pairs.is_empty();
             let (limit, budget) = match is_known {
                 true => (self.settings.max_stanza, Budget::STANZA),
@@ -143,7 +143,7 @@ impl Incoming {
     }
 
     fn open(&mut self, header: &Element, out: &mut IncomingOutput) {
-        if self.state != State::Opening {
+        if self.state != IncomingState::Opening {
             return self.fail(("bad-format", "a second stream"), out);
         }
         if !header.is("stream", ns::STREAM) {
@@ -178,7 +178,7 @@ impl Incoming {
             return self.fail(("policy-violation", "this server does not speak with that domain"), out);
         };
         self.line.open(&self.local, self.remote.as_deref(), Some(&self.id), &mut out.bytes);
-        self.state = State::Open;
+        self.state = IncomingState::Open;
         let features = self.features(demands);
         self.line.write(&features, &mut out.bytes);
         if let Some(remote) = self.certified.clone() {
@@ -230,7 +230,7 @@ impl Incoming {
     }
 
     fn handle_element(&mut self, Measured { element, written, .. }: Measured, out: &mut IncomingOutput) {
-        if self.state == State::Opening {
+        if self.state == IncomingState::Opening {
             return self.fail(("bad-format", "expected a stream"), out);
         }
         if element.is("starttls", ns::TLS) {
@@ -263,18 +263,18 @@ impl Incoming {
             return self.end(false, out);
         }
         self.line.write(&Element::new("proceed", ns::TLS), &mut out.bytes);
-        self.state = State::Securing;
+        self.state = IncomingState::Securing;
         out.said.push(IncomingEvent::StartTls);
     }
 
     /// The handshake is done; the stream begins anew.
     pub(super) fn handle_secured(&mut self, security: Security, out: &mut IncomingOutput) {
-        if self.state != State::Securing {
+        if self.state != IncomingState::Securing {
             return;
         }
         self.line.forget();
         self.security = security;
-        self.state = State::Opening;
+        self.state = IncomingState::Opening;
         self.go_on(out);
     }
 
@@ -297,7 +297,7 @@ impl Incoming {
         self.remote = Some(name.clone());
         self.certified = Some(name);
         self.line.restart();
-        self.state = State::Opening;
+        self.state = IncomingState::Opening;
     }
 
     fn refuse_auth(&mut self, condition: &'static str, out: &mut IncomingOutput) {

@@ -7,7 +7,7 @@
 //! Keys of dialback are an HMAC of a secret that all shards share, so any of them answers for any.
 //!
 //! TLS accepts every certificate in the handshake; the stream judges it afterwards, by domain and policy. No domain of ours is
-//! another server's, in either direction ([`Settings::demands`]).
+//! another server's, in either direction ([`S2sSettings::demands`]).
 
 mod certificate;
 mod dial;
@@ -32,11 +32,11 @@ pub use policy::{Admission, Demands, Domains, Policy};
 pub use servers::Servers;
 
 use crate::stanza::{self, Condition, StanzaError};
-use crate::{ConnectionId, Element, Level, Specification, limits, ns};
+use crate::{ConnectionId, Element, Level, ShardAddress, Specification, limits, ns};
 
 /// The same for all shards of a server.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct S2sSettings {
     /// Served here: of accounts, rooms, services and components.
     pub domains: Vec<Box<str>>,
     /// STARTTLS can be done.
@@ -54,7 +54,7 @@ pub struct Settings {
     pub secret: [u8; 32],
 }
 
-impl Settings {
+impl S2sSettings {
     /// True if we serve the domain.
     pub fn is_local(&self, domain: &str) -> bool {
         self.domains.iter().any(|known| **known == *domain)
@@ -152,7 +152,7 @@ pub enum Recipient<'a> {
     /// The shard that owns this domain of others, prepared: each spelling has the same.
     Owner(Cow<'a, str>),
     /// The shard that holds a connection.
-    Shard(u16),
+    Shard(ShardAddress),
 }
 
 /// An effect, which the driver performs.

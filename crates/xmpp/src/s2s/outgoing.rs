@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::dialback::{self, Dialback, Verdict};
 use super::stream::{Fault, StreamInput, StreamParser, fault_of};
-use super::{Demands, Failure, KeyQuery, Pair, Proof, Security, Settings};
+use super::{Demands, Failure, KeyQuery, Pair, Proof, S2sSettings, Security};
 use crate::internal::remove_ack_token;
 use crate::stanza::{self, Condition};
 use crate::xml::{Budget, Measured};
@@ -37,7 +37,7 @@ pub(super) struct OutgoingOutput {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum State {
+enum OutgoingState {
     /// For the header.
     Opening,
     /// For the features.
@@ -53,10 +53,10 @@ enum State {
 
 #[derive(Debug)]
 pub(super) struct Outgoing {
-    settings: Arc<Settings>,
+    settings: Arc<S2sSettings>,
     demands: Demands,
     line: StreamParser,
-    state: State,
+    state: OutgoingState,
     security: Security,
     /// The `from` of the stream header.
     local: Box<str>,
@@ -79,7 +79,7 @@ pub(super) struct Outgoing {
 
 impl Outgoing {
     pub(super) fn new(
-        settings: Arc<Settings>,
+        settings: Arc<S2sSettings>,
         demands: Demands,
         Pair { local, remote }: Pair,
         avoid_external: bool,
@@ -88,7 +88,7 @@ impl Outgoing {
             settings,
             demands,
             line: StreamParser::new(),
-            state: State::Opening,
+            state: OutgoingState::Opening,
             security: Security::default(),
             local,
             remote,
@@ -107,7 +107,7 @@ impl Outgoing {
     }
 
     pub(super) fn is_ready(&self) -> bool {
-        self.state == State::Open && !self.line.is_closed()
+        self.state == OutgoingState::Open && !self.line.is_closed()
     }
 
     pub(super) fn is_encrypted(&self) -> bool {
@@ -134,17 +134,17 @@ impl Outgoing {
     }
 
     pub(super) fn handle_secured(&mut self, security: Security, out: &mut OutgoingOutput) {
-        if self.state != State::Securing {
+        if self.state != OutgoingState::Securing {
             return;
         }
         self.line.forget();
-        self.state = State::Opening;
+        self.state = OutgoingState::Opening;
         self.handle_connected(security, out);
     }
 
     pub(super) fn handle_bytes(&mut self, bytes: &[u8], out: &mut OutgoingOutput) {
         self.line.put(bytes);
-        while self.state != State::Securing && !self.line.is_closed() {
+        while self.state != OutgoingState::Securing && !self.line.is_closed() {
             // A server that only we have called has proved nothing.
             let (limit, budget) = match self.authorized.is_empty() {
                 true => (limits::STANZA_BEFORE_AUTH, Budget::BEFORE_AUTH),
@@ -161,7 +161,7 @@ impl Outgoing {
     }
 
     fn opened(&mut self, header: &Element, out: &mut OutgoingOutput) {
-        if self.state != State::Opening {
+        if self.state != OutgoingState::Opening {
             return self.fail(("bad-format", "a second stream"), out);
         }
         if !header.is("stream", ns::STREAM) {
@@ -172,7 +172,7 @@ impl Outgoing {
         }
         self.id = header.attr("id").unwrap_or_default().into();
         self.lang = stanza::stream_lang(header);
-        self.state = State::Choosing;
+        self.state = OutgoingState::Choosing;
     }
 
     fn handle_element(&mut self, Measured { element, written, .. }: Measured, out: &mut OutgoingOutput) {
@@ -180,21 +180,25 @@ impl Outgoing {
             return self.end(Some(failure_of(&element)), out);
         }
         match self.state {
-            State::Choosing if element.is("features", ns::STREAM) => self.choose(&element, out),
-            State::AskingTls if element.is("proceed", ns::TLS) => {
-                self.state = State::Securing;
+            OutgoingState::Choosing if element.is("features", ns::STREAM) => self.choose(&element, out),
+            OutgoingState::AskingTls if element.is("proceed", ns::TLS) => {
+                self.state = OutgoingState::Securing;
                 out.said.push(OutgoingEvent::StartTls);
             }
-            State::Proving if element.is("success", ns::SASL) => {
+            OutgoingState::Proving if element.is("success", ns::SASL) => {
                 self.is_certified = true;
                 self.line.restart();
                 self.line.open(&self.local, Some(&self.remote), None, &mut out.bytes);
-                self.state = State::Opening;
+                self.state = OutgoingState::Opening;
             }
             // XEP-0178 §3, step 13: another way may do.
-            State::Proving if element.is("failure", ns::SASL) => self.ready(out),
-            State::Open => self.handle_open(element, written, out),
-            State::Opening | State::Choosing | State::AskingTls | State::Securing | State::Proving => {
+            OutgoingState::Proving if element.is("failure", ns::SASL) => self.ready(out),
+            OutgoingState::Open => self.handle_open(element, written, out),
+            OutgoingState::Opening
+            | OutgoingState::Choosing
+            | OutgoingState::AskingTls
+            | OutgoingState::Securing
+            | OutgoingState::Proving => {
                 self.fail(("unsupported-stanza-type", ""), out);
             }
         }
@@ -205,7 +209,7 @@ impl Outgoing {
         let has_starttls = features.get("starttls", ns::TLS).is_some();
         if !self.security.encrypted && has_starttls && self.settings.tls {
             self.line.write(&Element::new("starttls", ns::TLS), &mut out.bytes);
-            self.state = State::AskingTls;
+            self.state = OutgoingState::AskingTls;
             return;
         }
         if !self.security.encrypted && self.demands.tls {
@@ -213,6 +217,10 @@ impl Outgoing {
         }
         if self.demands.certificate && !self.security.is_for(&self.remote) {
             return self.give_up("the server has no valid certificate", out);
+        }
+        // RFC 6120 §4.9.3.23.
+        if features.elements().any(requires_unknown_feature) {
+            return self.fail(("unsupported-feature", "a required feature is not known here"), out);
         }
         self.max_bytes = super::max_bytes(features);
         self.has_dialback = features.get("dialback", ns::DIALBACK_FEATURE).is_some();
@@ -227,14 +235,14 @@ impl Outgoing {
             self.has_tried_external = true;
             let auth = Element::new("auth", ns::SASL).with("mechanism", "EXTERNAL");
             self.line.write(&auth.text(sasl::encode(self.local.as_bytes())), &mut out.bytes);
-            self.state = State::Proving;
+            self.state = OutgoingState::Proving;
             return;
         }
         self.ready(out);
     }
 
     fn ready(&mut self, out: &mut OutgoingOutput) {
-        self.state = State::Open;
+        self.state = OutgoingState::Open;
         if self.is_certified && !self.may_send(&self.local) {
             self.authorized.push(self.local.clone());
             out.said.push(OutgoingEvent::Authorized(self.local.clone(), Proof::Certificate));
@@ -373,6 +381,12 @@ impl Outgoing {
             out.said.push(OutgoingEvent::Close(Some(failure)));
         }
     }
+}
+
+/// True for a stream feature that has to be negotiated (RFC 6120 §4.3.2) and is none of ours.
+fn requires_unknown_feature(feature: &Element) -> bool {
+    let is_known = matches!(feature.ns(), ns::TLS | ns::SASL | ns::DIALBACK_FEATURE | ns::BIDI_FEATURE);
+    !is_known && feature.get("required", feature.ns()).is_some()
 }
 
 /// The failure that a stream error means for stanzas that wait.

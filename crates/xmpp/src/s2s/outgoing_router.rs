@@ -14,7 +14,7 @@ use super::dial::{Dial, DialRequest};
 use super::outgoing::{Outgoing, OutgoingEvent, OutgoingOutput};
 use super::timers::Timers;
 use super::{
-    Connect, Counts, Effect, Event, Failure, KeyQuery, LogEvent, Pair, Security, Settings, ShardMessage,
+    Connect, Counts, Effect, Event, Failure, KeyQuery, LogEvent, Pair, S2sSettings, Security, ShardMessage,
     Verdict,
 };
 use crate::stanza::{self, Condition, StanzaError};
@@ -42,7 +42,7 @@ struct Backoff {
 
 #[derive(Debug)]
 pub(super) struct OutgoingRouter {
-    settings: Arc<Settings>,
+    settings: Arc<S2sSettings>,
     rng: Rng,
     ways: HashMap<Pair, StanzaRoute>,
     dials: HashMap<u64, Dial>,
@@ -54,7 +54,7 @@ pub(super) struct OutgoingRouter {
 }
 
 impl OutgoingRouter {
-    pub(super) fn new(settings: Arc<Settings>, rng: Rng) -> OutgoingRouter {
+    pub(super) fn new(settings: Arc<S2sSettings>, rng: Rng) -> OutgoingRouter {
         OutgoingRouter {
             settings,
             rng,
@@ -486,7 +486,7 @@ impl OutgoingRouter {
     }
 
     /// Ends the streams that the policy does not allow any more.
-    pub(super) fn reload(&mut self, now: Instant, settings: Arc<Settings>, out: &mut Vec<Effect>) {
+    pub(super) fn reload(&mut self, now: Instant, settings: Arc<S2sSettings>, out: &mut Vec<Effect>) {
         self.settings = settings;
         let settings = &self.settings;
         let over = self.dials.iter().filter(|(_, dial)| settings.demands(&dial.wish.pair.remote).is_none());

@@ -10,9 +10,9 @@ use stdx::rng::Rng;
 use super::incoming::{Incoming, IncomingEvent, IncomingOutput};
 use super::outgoing_router::OutgoingRouter;
 use super::timers::Timers;
-use super::{Counts, Effect, Event, Failure, LogEvent, Pair, Recipient, Security, Settings, ShardMessage};
+use super::{Counts, Effect, Event, Failure, LogEvent, Pair, Recipient, S2sSettings, Security, ShardMessage};
 use crate::stanza::{self, Condition, StanzaError};
-use crate::{ConnectionId, Element, limits};
+use crate::{ConnectionId, Element, ShardAddress, limits};
 
 #[derive(Debug)]
 struct IncomingConnection {
@@ -25,7 +25,7 @@ struct IncomingConnection {
 }
 
 impl IncomingConnection {
-    fn deadline(&self, settings: &Settings) -> Instant {
+    fn deadline(&self, settings: &S2sSettings) -> Instant {
         if self.stream.is_of_use() { self.heard + settings.idle } else { self.since + settings.authorize }
     }
 }
@@ -33,8 +33,8 @@ impl IncomingConnection {
 /// The streams of one shard from and to other servers.
 #[derive(Debug)]
 pub struct Servers {
-    settings: Arc<Settings>,
-    shard: u16,
+    settings: Arc<S2sSettings>,
+    shard: ShardAddress,
     rng: Rng,
     keeper: OutgoingRouter,
     callers: HashMap<u64, IncomingConnection>,
@@ -64,7 +64,7 @@ impl ShardMessage {
 
 impl Servers {
     /// No streams; `seed` seeds their random values.
-    pub fn new(settings: Arc<Settings>, shard: u16, seed: [u8; 32]) -> Servers {
+    pub fn new(settings: Arc<S2sSettings>, shard: ShardAddress, seed: [u8; 32]) -> Servers {
         let mut rng = Rng::from_seed(seed);
         let keeper = OutgoingRouter::new(Arc::clone(&settings), rng.fork());
         Servers {
@@ -80,7 +80,7 @@ impl Servers {
     }
 
     /// The settings.
-    pub fn settings(&self) -> &Settings {
+    pub fn settings(&self) -> &S2sSettings {
         &self.settings
     }
 
@@ -307,8 +307,8 @@ impl Servers {
         }
     }
 
-    /// Settings that count from now on. Streams with domains that are not allowed any more end.
-    pub fn reload(&mut self, now: Instant, settings: &Arc<Settings>, out: &mut Vec<Effect>) {
+    /// S2sSettings that count from now on. Streams with domains that are not allowed any more end.
+    pub fn reload(&mut self, now: Instant, settings: &Arc<S2sSettings>, out: &mut Vec<Effect>) {
         self.settings = Arc::clone(settings);
         self.keeper.reload(now, Arc::clone(settings), out);
         let why = |pair: &Pair| match settings.demands(&pair.remote) {

@@ -256,13 +256,13 @@ pub fn encode(bytes: &[u8]) -> String {
 #[derive(Debug)]
 pub struct Exchange {
     context: Context,
-    state: State,
+    state: ExchangeState,
     /// The one that let it in.
     token: Option<Token>,
 }
 
 #[derive(Debug)]
-enum State {
+enum ExchangeState {
     /// The client's first words are not here.
     First(Mechanism),
     Scram(Scram),
@@ -276,7 +276,7 @@ enum State {
 impl Exchange {
     /// `initial` came with the choice, where it did.
     pub fn start(mechanism: Mechanism, initial: Option<&[u8]>, context: Context) -> (Exchange, Step) {
-        let mut exchange = Exchange { context, state: State::First(mechanism), token: None };
+        let mut exchange = Exchange { context, state: ExchangeState::First(mechanism), token: None };
         let step = match initial {
             Some(initial) => exchange.respond(initial),
             None => Step::Challenge(Vec::new()),
@@ -287,15 +287,15 @@ impl Exchange {
     /// True if the account's word is awaited.
     pub fn is_finding(&self) -> bool {
         match &self.state {
-            State::Password(_) | State::Account(_) | State::Token(_) => true,
-            State::Scram(scram) => !scram.has_challenged(),
-            State::First(_) | State::Over => false,
+            ExchangeState::Password(_) | ExchangeState::Account(_) | ExchangeState::Token(_) => true,
+            ExchangeState::Scram(scram) => !scram.has_challenged(),
+            ExchangeState::First(_) | ExchangeState::Over => false,
         }
     }
 
     /// True if the client was told of an account's keys and has not answered.
     pub fn has_challenged(&self) -> bool {
-        matches!(&self.state, State::Scram(scram) if scram.has_challenged())
+        matches!(&self.state, ExchangeState::Scram(scram) if scram.has_challenged())
     }
 
     /// The token that it was signed in by.
@@ -305,42 +305,43 @@ impl Exchange {
 
     /// The client answered a challenge.
     pub fn respond(&mut self, response: &[u8]) -> Step {
-        let step = match std::mem::replace(&mut self.state, State::Over) {
-            State::First(mechanism) => self.first(mechanism, response),
-            State::Scram(scram) => scram.finish(response),
-            State::Password(_) | State::Account(_) | State::Token(_) | State::Over => {
-                Err(Failure::MalformedRequest)
-            }
+        let step = match std::mem::replace(&mut self.state, ExchangeState::Over) {
+            ExchangeState::First(mechanism) => self.first(mechanism, response),
+            ExchangeState::Scram(scram) => scram.finish(response),
+            ExchangeState::Password(_)
+            | ExchangeState::Account(_)
+            | ExchangeState::Token(_)
+            | ExchangeState::Over => Err(Failure::MalformedRequest),
         };
         step.unwrap_or_else(Step::Failure)
     }
 
     /// Takes the answer to `Step::Find`.
     pub fn give(&mut self, known: CredentialAnswer) -> Step {
-        let step = match (std::mem::replace(&mut self.state, State::Over), known) {
+        let step = match (std::mem::replace(&mut self.state, ExchangeState::Over), known) {
             (_, CredentialAnswer::Unavailable) => Err(Failure::TemporaryAuthFailure),
-            (State::Password(user), CredentialAnswer::Password(true)) => {
+            (ExchangeState::Password(user), CredentialAnswer::Password(true)) => {
                 Ok(Step::Success { user: Identity::User(user), last: None })
             }
-            (State::Account(user), CredentialAnswer::Account) => {
+            (ExchangeState::Account(user), CredentialAnswer::Account) => {
                 Ok(Step::Success { user: Identity::User(user), last: None })
             }
-            (State::Token(proof), CredentialAnswer::Tokens(tokens)) => {
+            (ExchangeState::Token(proof), CredentialAnswer::Tokens(tokens)) => {
                 proof.check(tokens, self.context.count).map(|(token, step)| {
                     self.token = Some(token);
                     step
                 })
             }
-            (State::Scram(mut scram), CredentialAnswer::Keys(keys)) => {
+            (ExchangeState::Scram(mut scram), CredentialAnswer::Keys(keys)) => {
                 let challenge = scram.challenge(keys, true, &self.context);
-                self.state = State::Scram(scram);
+                self.state = ExchangeState::Scram(scram);
                 Ok(Step::Challenge(challenge))
             }
             // As if the account existed: the client learns nothing until the proof, which cannot be right.
-            (State::Scram(mut scram), CredentialAnswer::NoAccount) => {
+            (ExchangeState::Scram(mut scram), CredentialAnswer::NoAccount) => {
                 let keys = unknown::keys(scram.hash(), scram.user(), &self.context);
                 let challenge = scram.challenge(keys, false, &self.context);
-                self.state = State::Scram(scram);
+                self.state = ExchangeState::Scram(scram);
                 Ok(Step::Challenge(challenge))
             }
             _ => Err(Failure::NotAuthorized),
@@ -353,24 +354,24 @@ impl Exchange {
             Mechanism::Scram { hash, plus } => {
                 let scram = Scram::first(hash, plus, message, &self.context)?;
                 let find = CredentialQuery::Keys { user: scram.user().into(), hash };
-                self.state = State::Scram(scram);
+                self.state = ExchangeState::Scram(scram);
                 Ok(Step::Find(find))
             }
             Mechanism::Plain => {
                 let (user, password) = plain(message)?;
-                self.state = State::Password(user.clone());
+                self.state = ExchangeState::Password(user.clone());
                 Ok(Step::Find(CredentialQuery::Password { user, password }))
             }
             Mechanism::External => {
                 let user = external(message, self.context.certified.as_deref())?;
-                self.state = State::Account(user.clone());
+                self.state = ExchangeState::Account(user.clone());
                 Ok(Step::Find(CredentialQuery::Account { user }))
             }
             Mechanism::HashedToken(binding) => {
                 let agent = self.context.agent.clone().ok_or(Failure::MalformedRequest)?;
                 let proof = ht::Proof::read(binding, message, &self.context.bindings)?;
                 let user = proof.user().into();
-                self.state = State::Token(proof);
+                self.state = ExchangeState::Token(proof);
                 Ok(Step::Find(CredentialQuery::Tokens { user, agent }))
             }
             Mechanism::Anonymous => Ok(Step::Success { user: Identity::Anonymous, last: None }),

@@ -18,7 +18,7 @@ pub enum Frame {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum State {
+enum FramerState {
     #[default]
     Text,
     /// After `<`.
@@ -45,7 +45,7 @@ pub struct Framer {
     at: usize,
     start: usize,
     depth: u32,
-    state: State,
+    state: FramerState,
     /// The header has been seen.
     is_open: bool,
     /// Anything but white space has been seen.
@@ -125,14 +125,14 @@ impl Framer {
 
     fn step(&mut self, byte: u8) -> Result<Option<Frame>, XmlError> {
         match (self.state, byte) {
-            (State::Text, b'<') => {
+            (FramerState::Text, b'<') => {
                 if self.depth <= 1 {
                     self.start = self.at;
                 }
-                self.state = State::Tag;
+                self.state = FramerState::Tag;
             }
-            (State::Text, _) if self.depth > 1 => {}
-            (State::Text, b' ' | b'\t' | b'\r' | b'\n') => {
+            (FramerState::Text, _) if self.depth > 1 => {}
+            (FramerState::Text, b' ' | b'\t' | b'\r' | b'\n') => {
                 return Ok(self.is_open.then_some(Frame::Whitespace).or_else(|| {
                     // Before the header it is nothing.
                     self.start = self.at + 1;
@@ -140,34 +140,34 @@ impl Framer {
                 }));
             }
             // In no UTF-8: the mark that UTF-16 begins with (RFC 6120 §11.6).
-            (State::Text, 0xfe | 0xff) => return Err(XmlError::UnsupportedEncoding),
-            (State::Text, _) => return Err(XmlError::NotWellFormed("text between stanzas")),
-            (State::Tag, b'/') => self.state = State::InTag { closing: true, slash: false },
-            (State::Tag, b'!') => self.state = State::Bang(0),
-            (State::Tag, b'?') if !self.has_begun => self.state = State::Declaration(false),
-            (State::Tag, b'?') => return Err(XmlError::Restricted("a processing instruction")),
-            (State::Tag, _) => self.state = State::InTag { closing: false, slash: false },
-            (State::InTag { .. }, b'"' | b'\'') => self.state = State::Quoted(byte),
-            (State::InTag { .. }, b'<') => return Err(XmlError::NotWellFormed("a tag within a tag")),
-            (State::InTag { closing, slash }, b'>') => return self.end_of_tag(closing, slash),
-            (State::InTag { closing, .. }, _) => {
-                self.state = State::InTag { closing, slash: byte == b'/' };
+            (FramerState::Text, 0xfe | 0xff) => return Err(XmlError::UnsupportedEncoding),
+            (FramerState::Text, _) => return Err(XmlError::NotWellFormed("text between stanzas")),
+            (FramerState::Tag, b'/') => self.state = FramerState::InTag { closing: true, slash: false },
+            (FramerState::Tag, b'!') => self.state = FramerState::Bang(0),
+            (FramerState::Tag, b'?') if !self.has_begun => self.state = FramerState::Declaration(false),
+            (FramerState::Tag, b'?') => return Err(XmlError::Restricted("a processing instruction")),
+            (FramerState::Tag, _) => self.state = FramerState::InTag { closing: false, slash: false },
+            (FramerState::InTag { .. }, b'"' | b'\'') => self.state = FramerState::Quoted(byte),
+            (FramerState::InTag { .. }, b'<') => return Err(XmlError::NotWellFormed("a tag within a tag")),
+            (FramerState::InTag { closing, slash }, b'>') => return self.end_of_tag(closing, slash),
+            (FramerState::InTag { closing, .. }, _) => {
+                self.state = FramerState::InTag { closing, slash: byte == b'/' };
             }
-            (State::Quoted(quote), _) if byte == quote => {
-                self.state = State::InTag { closing: false, slash: false };
+            (FramerState::Quoted(quote), _) if byte == quote => {
+                self.state = FramerState::InTag { closing: false, slash: false };
             }
-            (State::Quoted(_), _) => {}
-            (State::Bang(seen), _) => return self.bang(seen, byte),
-            (State::Cdata(2), b'>') => self.state = State::Text,
-            (State::Cdata(seen), b']') => self.state = State::Cdata((seen + 1).min(2)),
-            (State::Cdata(_), _) => self.state = State::Cdata(0),
-            (State::Declaration(true), b'>') => {
+            (FramerState::Quoted(_), _) => {}
+            (FramerState::Bang(seen), _) => return self.bang(seen, byte),
+            (FramerState::Cdata(2), b'>') => self.state = FramerState::Text,
+            (FramerState::Cdata(seen), b']') => self.state = FramerState::Cdata((seen + 1).min(2)),
+            (FramerState::Cdata(_), _) => self.state = FramerState::Cdata(0),
+            (FramerState::Declaration(true), b'>') => {
                 check_declaration(&self.bytes[self.start..=self.at])?;
                 self.has_begun = true;
-                self.state = State::Text;
+                self.state = FramerState::Text;
                 self.start = self.at + 1;
             }
-            (State::Declaration(_), _) => self.state = State::Declaration(byte == b'?'),
+            (FramerState::Declaration(_), _) => self.state = FramerState::Declaration(byte == b'?'),
         }
         Ok(None)
     }
@@ -180,12 +180,13 @@ impl Framer {
             return Err(XmlError::NotWellFormed("text between stanzas"));
         }
         let seen = seen + 1;
-        self.state = if usize::from(seen) == CDATA.len() { State::Cdata(0) } else { State::Bang(seen) };
+        self.state =
+            if usize::from(seen) == CDATA.len() { FramerState::Cdata(0) } else { FramerState::Bang(seen) };
         Ok(None)
     }
 
     fn end_of_tag(&mut self, closing: bool, slash: bool) -> Result<Option<Frame>, XmlError> {
-        self.state = State::Text;
+        self.state = FramerState::Text;
         self.has_begun = true;
         let range = self.start..self.at + 1;
         match (self.depth, closing, slash) {

@@ -199,7 +199,7 @@ fn what_is_about_the_moment_is_in_no_archive() {
         ("<retract xmlns='urn:xmpp:message-retract:1' id='1'/>", true),
         ("<reactions xmlns='urn:xmpp:reactions:0' id='1'/>", true),
         ("<composing xmlns='http://jabber.org/protocol/chatstates'/>", false),
-        ("<subject>Fire</subject>", false),
+        ("<subject>Fire</subject>", true),
         ("<body>hi</body><no-store xmlns='urn:xmpp:hints'/>", false),
         ("<body>hi</body><no-permanent-store xmlns='urn:xmpp:hints'/>", false),
     ] {
@@ -224,4 +224,26 @@ fn an_archived_message_has_no_addressee_and_no_claims_of_its_sender() {
     assert_eq!(stored.attr("from").map(str::to_owned), Some(format!("{ROOM}/firstwitch")));
     assert_eq!(stored.attr("to"), None);
     assert!(!heard.to_string().contains("king@") && !stored.to_string().contains("king@"), "{stored}");
+}
+
+/// XEP-0313 §6.1.2, and XEP-0045 §7.2.13: the subject is sent after the history, and is no part of it.
+#[test]
+fn a_change_of_the_subject_is_archived_and_is_no_history() {
+    let mut hall = Hall::coven(PERSISTENT);
+    hall.forget();
+    hall.say(CRONE, &format!("<message type='groupchat' to='{ROOM}'><subject>Fire</subject></message>"));
+    let heard = hall.only(CRONE);
+    let id = heard.get("stanza-id", ns::SID).unwrap().attr("id").unwrap();
+    let (id, at, stored) = hall.archived(id).stanzas.remove(0);
+    assert_eq!(stored.content_of("subject", ns::CLIENT).as_deref(), Some("Fire"));
+    hall.history = vec![(id, at, stored)];
+    let subjects = |hall: &mut Hall, who: &str| {
+        let heard = hall.hear(who);
+        heard.iter().filter(|stanza| stanza.get("subject", ns::CLIENT).is_some()).count()
+    };
+    hall.enter(WICCA, "wicca");
+    assert_eq!(subjects(&mut hall, WICCA), 1);
+    let mut hall = restart(hall);
+    hall.enter(WICCA, "wicca");
+    assert_eq!(subjects(&mut hall, WICCA), 1);
 }

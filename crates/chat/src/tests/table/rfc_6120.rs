@@ -82,6 +82,9 @@ fn errors() {
         row("8.3.3.19", "service-unavailable: an account that is not there, as one that does not answer")
             .when("alice", iq("get", "ghost@example.org", QUESTION))
             .told(&["<error type='cancel'>", "<service-unavailable "]),
+        row("8.3.3.5", "no address has moved: neither gone nor redirect (§8.3.3.14)")
+            .when("alice", message("chat", "ghost@example.org"))
+            .told(&["<service-unavailable ", "!<gone", "!<redirect"]),
         row("8.4", "a payload that the server does not know, in a question to it: service-unavailable")
             .when("alice", iq("get", "example.org", "<query xmlns='urn:unknown'/>"))
             .told(&["<service-unavailable "]),

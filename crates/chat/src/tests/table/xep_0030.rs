@@ -96,6 +96,14 @@ fn what_strangers_learn() {
             .after("alice", publish("n"))
             .when("eve", info(ALICE, " node='n'"))
             .told(UNAVAILABLE),
+        row("7", "neither not-allowed nor forbidden, which would tell that there is such an account")
+            .when("eve", info(ALICE, ""))
+            .told(&["<service-unavailable", "!<not-allowed", "!<forbidden"]),
+        row("7", "nor for its items").when("eve", items(ALICE, "")).told(&[
+            "type='result'",
+            "!<not-allowed",
+            "!<forbidden",
+        ]),
         row("8", "2a: disco#items of an account that is not there MUST be an empty set")
             .when("eve", items("ghost@example.org", ""))
             .told(&["type='result'", "<query xmlns='http://jabber.org/protocol/disco#items'/>"]),
@@ -117,4 +125,39 @@ fn what_strangers_learn() {
             .when("eve", info("alice@example.org/gone", ""))
             .told(UNAVAILABLE),
     ]);
+}
+
+/// §3.1: an entity MUST NOT have two identities of the same category, type and language (but different names).
+#[test]
+fn no_address_has_two_identities_of_one_kind() {
+    const ROOM: &str = "hall@conference.example.org";
+    let mut world = stage();
+    let settings = Settings {
+        uploads: Some(crate::upload::UploadSettings { max_size: 1, per_day: 1 }),
+        ..world.host.settings().clone()
+    };
+    world.host.reload(Arc::new(settings));
+    world.say(1, &publish("n"));
+    world.say(1, &format!("<presence to='{ROOM}/nick'><x xmlns='{}'/></presence>", ns::MUC));
+    for (to, node) in [
+        ("example.org", ""),
+        (ALICE, ""),
+        (ALICE, " node='n'"),
+        ("conference.example.org", ""),
+        (ROOM, ""),
+        ("pubsub.example.org", ""),
+    ] {
+        world.got.clear();
+        world.say(1, &info(to, node));
+        let answer = world.got[&1].last().unwrap().first().unwrap();
+        let identities = answer.elements().filter(|child| child.is("identity", ns::DISCO_INFO));
+        let kinds = identities.map(|identity| {
+            ["category", "type", "xml:lang"].map(|name| identity.attr(name).unwrap_or_default())
+        });
+        let mut kinds: Vec<_> = kinds.collect();
+        let count = kinds.len();
+        kinds.sort_unstable();
+        kinds.dedup();
+        assert!(count > 0 && kinds.len() == count, "{to}{node}: {answer}");
+    }
 }

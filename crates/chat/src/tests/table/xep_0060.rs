@@ -638,3 +638,124 @@ fn affiliations_of_a_node() {
             .told(&["<error type='modify'><not-acceptable"]),
     ]);
 }
+
+/// Parts of the specification that are optional, and not built.
+#[test]
+fn optional_parts() {
+    let command = "<command xmlns='http://jabber.org/protocol/commands' action='execute' \
+                   node='http://jabber.org/protocol/pubsub#get-pending'/>";
+    play(&[
+        row("6.1.3.3", "access by the groups of a roster: a service has no roster")
+            .when(
+                "alice",
+                set(&format!(
+                    "<create node='news'/><configure>{}</configure>",
+                    form(&[("pubsub#access_model", "roster")])
+                )),
+            )
+            .told(&["<error type='modify'><not-acceptable"]),
+        noded("6.1.3.5", "no subscription has to be paid for")
+            .when("bob", subscribe("bob"))
+            .told(&["subscription='subscribed'", "!payment-required"]),
+        noded("6.1.6", "an address has one subscription, so there are no subscription ids")
+            .after("bob", subscribe("bob"))
+            .when("bob", subscribe("bob"))
+            .told(&["subscription='subscribed'", "!subid"]),
+        noded("8.2", "items have no time after which they are removed: the form has no such field")
+            .when("alice", owner("get", "<configure node='news'/>"))
+            .told(&["type='form'", "!item_expire"]),
+        with_node(
+            "8.7",
+            "requests that wait are in the list of subscriptions",
+            &[("pubsub#access_model", "authorize")],
+        )
+        .after("bob", subscribe("bob"))
+        .when("alice", owner("get", "<subscriptions node='news'/>"))
+        .told(&["jid='bob@example.org' subscription='pending'"]),
+        noded("8.7", "the command `get-pending` is not there")
+            .when("alice", iq("set", SERVICE, command))
+            .told(&["type='error'", "<error type='cancel'>", "<service-unavailable"]),
+    ]);
+}
+
+#[test]
+fn several_changes_at_once() {
+    let subscriptions = || {
+        let one = "<subscription jid='bob@example.org' subscription='subscribed'/>";
+        let other = "<subscription jid='eve@example.org' subscription='friendly'/>";
+        owner("set", &format!("<subscriptions node='news'>{one}{other}</subscriptions>"))
+    };
+    let affiliations = || {
+        let one = "<affiliation jid='bob@example.org' affiliation='publisher'/>";
+        let other = "<affiliation jid='eve@example.org' affiliation='king'/>";
+        owner("set", &format!("<affiliations node='news'>{one}{other}</affiliations>"))
+    };
+    play(&[
+        noded("8.8.2.4", "subscriptions of which one cannot be are refused")
+            .when("alice", subscriptions())
+            .told(&["<error type='modify'><bad-request"]),
+        noded("8.8.2.4", "and none is changed")
+            .after("alice", subscriptions())
+            .when("alice", owner("get", "<subscriptions node='news'/>"))
+            .told(&["type='result'", "<subscriptions node='news'/>"]),
+        noded("8.9.2.4", "affiliations of which one cannot be are refused")
+            .when("alice", affiliations())
+            .told(&["<error type='modify'><bad-request"]),
+        noded("8.9.2.4", "and none is changed")
+            .after("alice", affiliations())
+            .when("alice", owner("get", "<affiliations node='news'/>"))
+            .told(&["type='result'", "jid='alice@example.org' affiliation='owner'", "!bob"]),
+    ]);
+}
+
+/// The numbers of the clients of `stage`.
+const OWNER: u64 = 1;
+const BOB: u64 = 2;
+
+fn stage_with_node() -> HostWorld {
+    let mut world = stage();
+    world.say(OWNER, &set("<create node='news'/>"));
+    world.hear(OWNER);
+    world
+}
+
+/// §7.1.2: "each event notification SHOULD have an 'id'", which is another one for each stanza.
+#[test]
+fn each_notification_has_an_id_of_its_own() {
+    let mut world = stage_with_node();
+    world.say(BOB, &subscribe("bob"));
+    world.hear(BOB);
+    world.say(OWNER, &publish("1"));
+    world.say(OWNER, &publish("2"));
+    world.say(BOB, &set("<unsubscribe node='news' jid='bob@example.org'/>"));
+    // The newest item comes with a subscription (§6.1.7).
+    world.say(BOB, &subscribe("bob"));
+    let got = world.got.remove(&BOB).unwrap_or_default();
+    let messages = got.iter().filter(|stanza| stanza.name() == "message");
+    let mut ids: Vec<&str> = messages.map(|message| message.attr("id").unwrap_or_default()).collect();
+    assert_eq!(ids.len(), 3, "{got:?}");
+    ids.sort_unstable();
+    ids.dedup();
+    assert!(ids.len() == 3 && ids.iter().all(|id| !id.is_empty()), "{ids:?}");
+}
+
+/// §8.9.4 (MAY): the user is not told.
+#[test]
+fn a_change_of_an_affiliation_is_told_to_its_owner_only() {
+    let mut world = stage_with_node();
+    world.say(OWNER, &affiliate("bob", "publisher"));
+    assert!(world.hear(OWNER).concat().contains("type='result'"));
+    assert_eq!(world.hear(BOB), [""; 0]);
+}
+
+/// §9.1: subscriptions by presence are for services with a roster. Those of accounts are in `pep.rs`.
+#[test]
+fn presence_subscribes_to_no_node_of_a_service() {
+    let mut world = stage_with_node();
+    let caps = "<c xmlns='http://jabber.org/protocol/caps' hash='sha-1' node='urn:x' ver='x'/>";
+    world.say(BOB, &format!("<presence to='{SERVICE}'>{caps}</presence>"));
+    world.hear(BOB);
+    world.say(OWNER, &publish("1"));
+    assert!(world.hear(OWNER).concat().contains("type='result'"));
+    assert_eq!(world.hear(BOB), [""; 0]);
+}

@@ -274,3 +274,31 @@ fn elsewhere() {
         ("6", "an unprivileged user: forbidden", "chat/src/tests/commands.rs::faults_of_commands"),
     ]);
 }
+
+/// §4.25: the form has the message, a value for each line (XEP-0004 §3.3).
+#[test]
+fn the_form_of_edit_motd_has_the_current_message() {
+    let (mut world, admin, _) = world();
+    world.keep_rosters();
+    let first = send(&mut world, admin, "edit-motd", "", "");
+    assert!(has_in_order(&first, &["var='motd'", "<required/>", "</field>", "!Hi there"]), "{first}");
+    let fields = [("{urn:belfry:admin}subject", "News"), ("motd", "Hi there\nfriends")];
+    assert!(run(&mut world, admin, "set-motd", &fields).contains("completed"));
+    let parts = [
+        "status='executing'",
+        "var='{urn:belfry:admin}subject'",
+        "<value>News</value>",
+        "var='motd'",
+        "<value>Hi there</value><value>friends</value>",
+    ];
+    let form = send(&mut world, admin, "edit-motd", "", "");
+    assert!(has_in_order(&form, &parts), "{form}");
+    // After a restart it is in the store.
+    let settings = world.host.settings().clone();
+    world.host = super::Host::new(std::sync::Arc::new(settings), [2; 32]);
+    let admin = world.sign_in("admin@example.org/desk");
+    let form = send(&mut world, admin, "edit-motd", "", "");
+    assert!(has_in_order(&form, &parts), "{form}");
+    world.store.is_broken = true;
+    assert!(send(&mut world, admin, "edit-motd", "", "").contains("<resource-constraint"));
+}

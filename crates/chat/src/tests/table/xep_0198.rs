@@ -16,6 +16,9 @@ fn enabling() {
         row("3", "with it, the answer MUST have an id and says so, and for how long")
             .when("alice", "<enable xmlns='urn:xmpp:sm:3' resume='true'/>")
             .told(&["<enabled xmlns='urn:xmpp:sm:3' id='", "resume='true'", "max='300'"]),
+        row("3", "`location` (MAY): no other host is better to resume at")
+            .when("alice", "<enable xmlns='urn:xmpp:sm:3' resume='true'/>")
+            .told(&["<enabled xmlns='urn:xmpp:sm:3'", "!location"]),
         row("3", "1 is true")
             .when("alice", "<enable xmlns='urn:xmpp:sm:3' resume='1'/>")
             .told(&["resume='true'"]),
@@ -25,7 +28,7 @@ fn enabling() {
         row("3", "and not where it is more")
             .when("alice", "<enable xmlns='urn:xmpp:sm:3' resume='true' max='6000'/>")
             .told(&["max='300'"]),
-        row("3", "a second enable is unexpected")
+        row("3", "a second enable is unexpected; the stream goes on")
             .after("alice", ENABLE)
             .when("alice", ENABLE)
             .told(&["<failed xmlns='urn:xmpp:sm:3'>", "<unexpected-request"]),
@@ -64,4 +67,25 @@ fn acknowledging() {
             .when("alice", "<a xmlns='urn:xmpp:sm:3' h='1'/>")
             .told(&[]),
     ]);
+}
+
+/// §4: a party that closes a stream SHOULD send an `<a/>` first.
+#[test]
+fn the_last_acknowledgement_comes_before_the_end() {
+    let mut world = stage();
+    world.say(1, ENABLE);
+    world.say(1, PING);
+    let malformed = Element::new("a", ns::SM);
+    let mut out = Outbox::new();
+    world.host.handle_nonza(world.now, edge(1), &malformed, &mut out);
+    let is_last = |effect: &Effect| matches!(effect, Effect::Deliver { element, .. } if element.name() == "a" && element.attr("h") == Some("1"));
+    let acknowledged = out.iter().position(is_last);
+    let closed =
+        out.iter().position(|effect| matches!(effect, Effect::Close { condition: "bad-format", .. }));
+    assert!(acknowledged.is_some() && acknowledged < closed, "{out:?}");
+    // Without stream management there is none.
+    let mut world = stage();
+    let alice = world.sign_in("alice@example.org/desk");
+    assert_eq!(world.closed, [(1, "conflict")]);
+    assert!(!world.hear(1).concat().contains("<a "), "{alice}");
 }

@@ -274,6 +274,9 @@ fn pages() {
         five(row("4.3.2", "`item-not-found` for an `after` that is not there"))
             .when("desk", query(&page("<after>none</after>")))
             .comes(&["desk: iq error > alice/desk item-not-found"]),
+        five(row("4.3.2", "no result changes later: none says `stable='false'`"))
+            .when("desk", query(&page("<max>0</max>")))
+            .comes(&["desk: result > alice/desk [fin [set [count 5]]]"]),
         five(row("4.3.2", "and a `before`"))
             .when("desk", query(&page("<before>none</before>")))
             .comes(&["desk: iq error > alice/desk item-not-found"]),
@@ -349,6 +352,16 @@ fn rooms() {
         ),
         test(
             "3.2",
+            "messages that a limit deletes are the oldest",
+            "store/tests/xmpp.rs::the_oldest_messages_of_an_archive_are_deleted_first",
+        ),
+        test(
+            "6.1.2",
+            "a change of the subject is archived",
+            "chat/src/tests/muc/keep.rs::a_change_of_the_subject_is_archived_and_is_no_history",
+        ),
+        test(
+            "3.2",
             "a message that is removed from the middle leaves a placeholder",
             "chat/src/tests/muc/talk.rs::what_is_taken_back_is_a_tombstone_in_the_archive",
         ),
@@ -380,4 +393,58 @@ fn support() {
             "<feature var='urn:xmpp:mam:2#extended'/>",
             "!#groupchat",
         ])]);
+}
+
+/// The ids of a hundred messages that come at one time, to a host with that seed.
+fn ids_of_a_hundred(seed: u8) -> Vec<String> {
+    let mut world = HostWorld::new(&[ALICE]);
+    world.host = Host::new(Arc::new(settings()), [seed; 32]);
+    let desk = world.sign_in("alice@example.org/desk");
+    world.say(desk, "<presence/>");
+    for number in 0..100 {
+        world.arrive(&words("1", &number.to_string()));
+    }
+    world.store.messages.archive.iter().map(|(_, (id, ..))| id.to_string()).collect()
+}
+
+/// §3: ids "MUST be unpredictable"; §3.2: none is used again. The first 14 characters are the time, the others are random.
+#[test]
+fn ids_cannot_be_predicted_and_are_not_used_again() {
+    let (one, other) = (ids_of_a_hundred(1), ids_of_a_hundred(2));
+    assert_eq!((one.len(), other.len()), (100, 100));
+    assert!(one.is_sorted_by(|a, b| a < b), "{one:?}");
+    let random = |id: &String| u32::from_str_radix(&id[14..], 16).unwrap();
+    for (a, b) in one.iter().zip(&other) {
+        assert!(a[..14] == b[..14] && random(a) != random(b), "{a} {b}");
+    }
+    // Neither the numbers nor the steps between them repeat.
+    let steps = one.windows(2).map(|pair| random(&pair[1]).wrapping_sub(random(&pair[0])));
+    let steps: std::collections::BTreeSet<u32> = steps.collect();
+    let numbers: std::collections::BTreeSet<u32> = one.iter().map(random).collect();
+    assert_eq!((numbers.len(), steps.len()), (100, 99));
+}
+
+/// §4.1.1: `with` is the address of an occupant. A real address finds nothing, not even one's own: else a query would tell
+/// the real address of an occupant.
+#[test]
+fn the_archive_of_a_room_is_searched_by_occupant() {
+    const ROOM: &str = "hall@conference.example.org";
+    let mut world = HostWorld::new(&[ALICE]);
+    let alice = world.sign_in("alice@example.org/desk");
+    world.say(alice, &format!("<presence to='{ROOM}/nick'><x xmlns='{}'/></presence>", ns::MUC));
+    let field = "<field var='muc#roomconfig_persistentroom'><value>1</value></field>";
+    let configured = format!(
+        "<query xmlns='{}'><x xmlns='jabber:x:data' type='submit'>{field}</x></query>",
+        ns::MUC_OWNER
+    );
+    world.say(alice, &iq("set", ROOM, &configured));
+    world.say(alice, &format!("<message type='groupchat' to='{ROOM}'><body>hi</body></message>"));
+    for (with, found) in [("hall@conference.example.org/nick", 1), (ALICE, 0), ("alice@example.org/desk", 0)]
+    {
+        world.hear(alice);
+        world.say(alice, &query(&form(&[("with", with)])).replace("id='q'", &format!("id='q' to='{ROOM}'")));
+        let heard = world.hear(alice);
+        let results = heard.iter().filter(|stanza| stanza.contains("<result ")).count();
+        assert!(results == found && heard.last().unwrap().contains("<fin "), "{with}: {heard:?}");
+    }
 }

@@ -5,7 +5,7 @@ use crate::control::{Observed, SignInFailureCount, TargetStatus};
 
 #[test]
 fn numbers_come_with_their_shard_and_labels_are_escaped() {
-    let voice = crate::voice::VoiceCounts { recordings: 2, streams: 3, ..Default::default() };
+    let voice = ::voice::VoiceCounts { recordings: 2, streams: 3, ..Default::default() };
     let shard = ShardCounters { shard: 1, calls_up: 7, ..ShardCounters::default() }.with_voice(&voice);
     let targets = vec![TargetStatus { target: "a\"b".into(), up: false }];
     let node = Observed { shards: vec![ShardCounters::new(0), shard], targets, ..Observed::default() };

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use ivr::document::code;
 use ivr::request::Wire;
-use ivr::script::{Answer, Failure};
+use ivr::script::{EffectFailure, FetchResponse};
 use reqwest::Url;
 
 use super::{folder, limits};
@@ -17,8 +17,8 @@ pub(super) fn is_one(url: &str) -> bool {
     url.starts_with("file:")
 }
 
-pub(super) fn read(folder: Option<&Path>, wire: &Wire) -> Result<Answer, Failure> {
-    let failed = |code: u32, text: &str| Failure { code, text: format!("{}: {text}", wire.url) };
+pub(super) fn read(folder: Option<&Path>, wire: &Wire) -> Result<FetchResponse, EffectFailure> {
+    let failed = |code: u32, text: &str| EffectFailure { code, text: format!("{}: {text}", wire.url) };
     let Some(folder) = folder else {
         return Err(failed(code::URL, "`voice.documents` names no folder"));
     };
@@ -39,7 +39,12 @@ pub(super) fn read(folder: Option<&Path>, wire: &Wire) -> Result<Answer, Failure
             let content_type = Some("text/xml; charset=utf-8".to_owned());
             let body = body.into_bytes();
             // Relative URLs in the document are resolved against its own file.
-            return Ok(Answer { status: 200, content_type, body, url: Some(format!("file:///{name}")) });
+            return Ok(FetchResponse {
+                status: 200,
+                content_type,
+                body,
+                url: Some(format!("file:///{name}")),
+            });
         }
     }
     Err(failed(code::STATUS, "no such file in the folder of documents"))
@@ -126,7 +131,7 @@ mod tests {
         ("sub/deep.xml", "<Response/>"),
     ];
 
-    fn ask(url: &str, body: &str) -> Result<(String, String), Failure> {
+    fn ask(url: &str, body: &str) -> Result<(String, String), EffectFailure> {
         let folder = tempfile::tempdir().unwrap();
         let place = folder.path().join("documents");
         std::fs::create_dir_all(place.join("sub")).unwrap();

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::Context;
 use ivr::document::code;
 use ivr::request::Wire;
-use ivr::script::{Answer, Failure};
+use ivr::script::{EffectFailure, FetchResponse};
 use reqwest::header::{self, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, Response, StatusCode, Url, redirect};
 use stdx::address::is_private;
@@ -63,7 +63,7 @@ impl Http {
     }
 
     /// A document.
-    pub(super) async fn fetch(&self, wire: Wire) -> Result<Answer, Failure> {
+    pub(super) async fn fetch(&self, wire: Wire) -> Result<FetchResponse, EffectFailure> {
         let mut headers = HeaderMap::new();
         if let Ok(signature) = HeaderValue::from_str(&wire.signature) {
             headers.insert(SIGNATURE, signature);
@@ -72,10 +72,10 @@ impl Http {
         let reply =
             self.ask(Ask { url: wire.url, body: wire.body, headers, most, wants_sound: false }).await?;
         let content_type = text(&reply.headers, &header::CONTENT_TYPE).map(str::to_owned);
-        Ok(Answer { status: reply.status.as_u16(), content_type, body: reply.body, url: reply.url })
+        Ok(FetchResponse { status: reply.status.as_u16(), content_type, body: reply.body, url: reply.url })
     }
 
-    pub(super) async fn ask(&self, ask: Ask) -> Result<Reply, Failure> {
+    pub(super) async fn ask(&self, ask: Ask) -> Result<Reply, EffectFailure> {
         let first = ask.url.clone();
         timeout(self.timeout, self.follow(ask)).await.unwrap_or_else(|_| {
             let seconds = self.timeout.as_secs_f32();
@@ -83,7 +83,7 @@ impl Http {
         })
     }
 
-    async fn follow(&self, mut ask: Ask) -> Result<Reply, Failure> {
+    async fn follow(&self, mut ask: Ask) -> Result<Reply, EffectFailure> {
         let first = ask.url.clone();
         for hop in 0..=limits::REDIRECTS {
             let response = self.send(&ask).await?;
@@ -112,7 +112,7 @@ impl Http {
         )
     }
 
-    async fn send(&self, ask: &Ask) -> Result<Response, Failure> {
+    async fn send(&self, ask: &Ask) -> Result<Response, EffectFailure> {
         let url = self.checked(&ask.url)?;
         let request = match &ask.body {
             Some(body) => self.client.post(url).header(header::CONTENT_TYPE, FORM).body(body.clone()),
@@ -122,7 +122,7 @@ impl Http {
     }
 
     /// A host that is an address is asked of no resolver.
-    fn checked(&self, written: &str) -> Result<Url, Failure> {
+    fn checked(&self, written: &str) -> Result<Url, EffectFailure> {
         let Ok(url) = Url::parse(written) else { return fail(code::URL, format!("{written} is no URL")) };
         if !matches!(url.scheme(), "http" | "https") {
             return fail(code::URL, format!("{written} is no URL of HTTP"));
@@ -147,7 +147,7 @@ fn redirected(response: &Response) -> Option<&str> {
     text(response.headers(), &header::LOCATION).filter(|_| follows)
 }
 
-async fn read(mut response: Response, ask: &Ask) -> Result<Reply, Failure> {
+async fn read(mut response: Response, ask: &Ask) -> Result<Reply, EffectFailure> {
     let mut body = Vec::new();
     let kind = text(response.headers(), &header::CONTENT_TYPE).unwrap_or_default();
     let is_sound = kind.get(..6).is_some_and(|kind| kind.eq_ignore_ascii_case("audio/"));
@@ -169,7 +169,7 @@ async fn read(mut response: Response, ask: &Ask) -> Result<Reply, Failure> {
 }
 
 /// The innermost cause says what happened; what is around it says that something did.
-fn unreachable<T>(url: &str, error: &reqwest::Error) -> Result<T, Failure> {
+fn unreachable<T>(url: &str, error: &reqwest::Error) -> Result<T, EffectFailure> {
     let mut cause: &dyn std::error::Error = error;
     while let Some(inner) = cause.source() {
         cause = inner;
@@ -177,6 +177,6 @@ fn unreachable<T>(url: &str, error: &reqwest::Error) -> Result<T, Failure> {
     fail(code::UNREACHABLE, format!("{url}: {cause}"))
 }
 
-fn fail<T>(code: u32, text: String) -> Result<T, Failure> {
-    Err(Failure { code, text })
+fn fail<T>(code: u32, text: String) -> Result<T, EffectFailure> {
+    Err(EffectFailure { code, text })
 }

@@ -65,7 +65,7 @@ pub(super) const CACHE: usize = 64 << 20;
 pub(super) const STREAMS: usize = 4_096;
 
 /// Messages for one stream that wait to be written, a second of both directions. A slow application loses what is beyond.
-pub(crate) const STREAM_FRAMES: usize = 128;
+pub(super) const STREAM_FRAMES: usize = 128;
 
 /// For one message to be written. Longer: the stream is over.
 pub(super) const STREAM_WRITE: Duration = Duration::from_secs(10);

@@ -22,10 +22,13 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
+use ::voice::{
+    Done, HelperService, MediaStreamEvent, Opening, SpeechListener, StreamOrder, StreamSender, Ticket,
+};
 use anyhow::Context;
 use ivr::document::{Email, Voice, code};
 use ivr::request::Wire;
-use ivr::script::{Answer, Failure};
+use ivr::script::{EffectFailure, FetchResponse};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::{LocalSet, spawn_blocking, spawn_local};
 
@@ -37,33 +40,8 @@ use mail::Mailer;
 use recognise::{Recogniser, Utterance};
 use speech::Words;
 
-pub(crate) use recognise::{Listener, RecognitionResult};
 pub(crate) use settings::Settings;
 pub(crate) use speech::is_installed;
-pub(crate) use websocket::{MediaStreamEvent, Opening, Order, StreamMessage};
-
-/// The asking shard, and its number for the request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Ticket {
-    pub(crate) shard: u16,
-    pub(crate) id: u64,
-}
-
-/// The result of a request. Samples are of 8 kHz, one channel.
-#[derive(Debug)]
-pub(crate) enum Done {
-    Fetched(Result<Answer, Failure>),
-    Samples(Result<Arc<[i16]>, String>),
-    Mailed(Result<(), String>),
-    /// An event of a media stream; any number of them.
-    Stream(MediaStreamEvent),
-    /// A recording is complete, or was not kept as wanted; or it cannot be written, and why.
-    Written(Result<(), String>),
-    /// Recognition of one utterance: any number of words, then one `Over`.
-    Heard(RecognitionResult),
-    /// The text of a recording.
-    Transcribed(Result<String, String>),
-}
 
 /// The receiver of results. Called by the helpers' thread, and by the asking one when there is no room for the request:
 /// it must not wait.
@@ -99,7 +77,7 @@ enum JobKind {
     Audio(String),
     Recording(PathBuf),
     Mail(Box<Email>),
-    Stream(Box<Opening>, mpsc::Receiver<Order>),
+    Stream(Box<Opening>, mpsc::Receiver<StreamOrder>),
     Speak(Utterance),
     Transcribe(PathBuf),
 }
@@ -147,61 +125,62 @@ impl Helpers {
         })
     }
 
-    /// A document of `http:`, `https:` or, by its name in the folder of documents, `file:`. Answered by `Done::Fetched`.
-    pub(crate) fn fetch(&self, ticket: Ticket, wire: Wire) {
-        if !self.ask(&self.fetches, ticket, JobKind::Fetch(wire)) {
-            let failure = Failure { code: code::UNREACHABLE, text: "too many requests are open".to_owned() };
-            self.deliver.deliver(ticket, Done::Fetched(Err(failure)));
-        }
-    }
-
-    /// A text to be spoken, answered by `Done::Samples`.
-    pub(crate) fn speech(&self, ticket: Ticket, text: &str, voice: Voice, language: &str) {
-        self.prompt(ticket, JobKind::Speech(Words::new(text, voice, language)));
-    }
-
-    /// A file of `http:`, `https:` or, by its name in the folder of prompts, `file:`. Answered by `Done::Samples`.
-    pub(crate) fn audio(&self, ticket: Ticket, url: &str) {
-        self.prompt(ticket, JobKind::Audio(url.to_owned()));
-    }
-
-    /// A recording of this node. Answered by `Done::Samples`.
-    pub(crate) fn recording(&self, ticket: Ticket, file: PathBuf) {
-        self.prompt(ticket, JobKind::Recording(file));
-    }
-
-    /// Answered by `Done::Mailed`.
-    pub(crate) fn mail(&self, ticket: Ticket, mail: Email) {
-        if !self.ask(&self.mails, ticket, JobKind::Mail(Box::new(mail))) {
-            self.deliver.deliver(ticket, Done::Mailed(Err("too many mails are on their way".to_owned())));
-        }
-    }
-
-    /// A media stream, answered by `Done::Stream`; it stops when all senders of `orders` are dropped.
-    pub(crate) fn stream(&self, ticket: Ticket, opening: Opening, orders: mpsc::Receiver<Order>) {
-        if !self.ask(&self.streams, ticket, JobKind::Stream(Box::new(opening), orders)) {
-            let over = MediaStreamEvent::Over(Err("too many media streams are open".to_owned()));
-            self.deliver.deliver(ticket, Done::Stream(over));
-        }
-    }
-
     fn prompt(&self, ticket: Ticket, what: JobKind) {
         if !self.ask(&self.prompts, ticket, what) {
             self.deliver.deliver(ticket, Done::Samples(Err("too many prompts are being made".to_owned())));
         }
     }
 
-    /// Speech of a caller that is to be understood, its samples at `rate`. Answered by `Done::RecognitionResult`.
-    ///
-    /// # Errors
-    /// Why it will not be.
-    pub(crate) fn recognise(
+    fn ask(&self, places: &Arc<Semaphore>, ticket: Ticket, what: JobKind) -> bool {
+        let Ok(place) = Arc::clone(places).try_acquire_owned() else { return false };
+        let jobs = self.jobs.as_ref();
+        jobs.is_some_and(|jobs| jobs.try_send(Job { ticket, place, what }).is_ok())
+    }
+}
+
+impl HelperService for Helpers {
+    fn fetch(&self, ticket: Ticket, wire: Wire) {
+        if !self.ask(&self.fetches, ticket, JobKind::Fetch(wire)) {
+            let failure =
+                EffectFailure { code: code::UNREACHABLE, text: "too many requests are open".to_owned() };
+            self.deliver.deliver(ticket, Done::Fetched(Err(failure)));
+        }
+    }
+
+    fn speech(&self, ticket: Ticket, text: &str, voice: Voice, language: &str) {
+        self.prompt(ticket, JobKind::Speech(Words::new(text, voice, language)));
+    }
+
+    fn audio(&self, ticket: Ticket, url: &str) {
+        self.prompt(ticket, JobKind::Audio(url.to_owned()));
+    }
+
+    fn recording(&self, ticket: Ticket, file: PathBuf) {
+        self.prompt(ticket, JobKind::Recording(file));
+    }
+
+    fn mail(&self, ticket: Ticket, mail: Email) {
+        if !self.ask(&self.mails, ticket, JobKind::Mail(Box::new(mail))) {
+            self.deliver.deliver(ticket, Done::Mailed(Err("too many mails are on their way".to_owned())));
+        }
+    }
+
+    fn stream(&self, ticket: Ticket, opening: Opening) -> Box<dyn StreamSender> {
+        let (orders, taken) = mpsc::channel(limits::STREAM_FRAMES);
+        if !self.ask(&self.streams, ticket, JobKind::Stream(Box::new(opening), taken)) {
+            let over = MediaStreamEvent::Over(Err("too many media streams are open".to_owned()));
+            self.deliver.deliver(ticket, Done::Stream(over));
+        }
+        Box::new(StreamQueue(orders))
+    }
+
+    fn recognise(
         &self,
         ticket: Ticket,
         language: &str,
         hints: &[String],
         rate: u32,
-    ) -> Result<Listener, String> {
+    ) -> Result<Box<dyn SpeechListener>, String> {
         if !self.can_recognise {
             return Err(NO_RECOGNISER.to_owned());
         }
@@ -209,11 +188,10 @@ impl Helpers {
         if !self.ask(&self.recognisers, ticket, JobKind::Speak(utterance)) {
             return Err("too many callers speak at once".to_owned());
         }
-        Ok(listener)
+        Ok(Box::new(listener))
     }
 
-    /// A recording, answered by `Done::Transcribed`.
-    pub(crate) fn transcribe(&self, ticket: Ticket, recording: PathBuf) {
+    fn transcribe(&self, ticket: Ticket, recording: PathBuf) {
         let asked = self
             .can_recognise
             .then(|| self.ask(&self.transcriptions, ticket, JobKind::Transcribe(recording)));
@@ -224,11 +202,14 @@ impl Helpers {
         };
         self.deliver.deliver(ticket, Done::Transcribed(Err(failed)));
     }
+}
 
-    fn ask(&self, places: &Arc<Semaphore>, ticket: Ticket, what: JobKind) -> bool {
-        let Ok(place) = Arc::clone(places).try_acquire_owned() else { return false };
-        let jobs = self.jobs.as_ref();
-        jobs.is_some_and(|jobs| jobs.try_send(Job { ticket, place, what }).is_ok())
+/// The bounded queue of a media stream's task.
+struct StreamQueue(mpsc::Sender<StreamOrder>);
+
+impl StreamSender for StreamQueue {
+    fn try_send(&self, message: StreamOrder) -> bool {
+        self.0.try_send(message).is_ok()
     }
 }
 
@@ -343,13 +324,13 @@ impl Worker {
     }
 
     /// An application's, or one of the operator's folder.
-    async fn document(&self, wire: Wire) -> Result<Answer, Failure> {
+    async fn document(&self, wire: Wire) -> Result<FetchResponse, EffectFailure> {
         if !documents::is_one(&wire.url) {
             return self.http.fetch(wire).await;
         }
         let folder = self.settings.documents.clone();
         let read = spawn_blocking(move || documents::read(folder.as_deref(), &wire)).await;
-        read.unwrap_or_else(|error| Err(Failure { code: code::UNREACHABLE, text: error.to_string() }))
+        read.unwrap_or_else(|error| Err(EffectFailure { code: code::UNREACHABLE, text: error.to_string() }))
     }
 
     fn speech(self: &Rc<Self>, who: Waiter, words: Words) {

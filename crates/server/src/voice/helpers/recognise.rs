@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
 
+use ::voice::{RecognitionResult, SpeechListener};
 use anyhow::Context;
 use ivr::script::Speech;
 use media::wav::{Wav, resample};
@@ -24,31 +25,21 @@ use super::settings::Settings;
 /// Samples per second that a recogniser is given.
 const RATE: u32 = 8_000;
 
-/// A result of the recognition of an utterance.
-#[derive(Debug)]
-pub(crate) enum RecognitionResult {
-    Words(Speech),
-    /// Nothing follows.
-    Over(Result<(), String>),
-}
-
 /// The sending end of an utterance. Once it is dropped, no results follow.
-pub(crate) struct Listener {
+pub(super) struct Listener {
     samples: Option<mpsc::Sender<Vec<i16>>>,
     /// Tells by being dropped.
     _wanted: oneshot::Sender<()>,
 }
 
-impl Listener {
-    /// Queues samples. Samples that a slow recogniser has no room for are lost.
-    pub(crate) fn put(&self, samples: &[i16]) {
+impl SpeechListener for Listener {
+    fn put(&self, samples: &[i16]) {
         if let Some(sender) = &self.samples {
             let _ = sender.try_send(samples.to_vec());
         }
     }
 
-    /// All was said.
-    pub(crate) fn end(&mut self) {
+    fn end(&mut self) {
         self.samples = None;
     }
 }

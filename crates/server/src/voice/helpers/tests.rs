@@ -112,7 +112,7 @@ impl World {
         done
     }
 
-    fn fetch(&self, url: &str, body: Option<&str>) -> Result<Answer, Failure> {
+    fn fetch(&self, url: &str, body: Option<&str>) -> Result<FetchResponse, EffectFailure> {
         let wire =
             Wire { url: url.to_owned(), body: body.map(str::to_owned), signature: "c2lnbg==".to_owned() };
         self.helpers.fetch(ME, wire);
@@ -153,7 +153,7 @@ impl World {
 fn a_document_is_asked_for_with_form_and_signature() {
     let world = world(&open(), &[("/a", page("200 OK\r\ncontent-type: text/xml", b"<Response/>"))]);
     let answer = world.fetch(&world.url("/a"), Some("From=%2B1")).unwrap();
-    let expected = Answer {
+    let expected = FetchResponse {
         status: 200,
         content_type: Some("text/xml".into()),
         body: b"<Response/>".to_vec(),

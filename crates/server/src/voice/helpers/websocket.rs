@@ -4,9 +4,9 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use ::voice::{MediaStreamEvent, Opening, StreamMessage, StreamOrder};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use bytes::Bytes;
 use futures_util::{SinkExt, StreamExt};
 use reqwest::Url;
 use rustls_pki_types::ServerName;
@@ -26,55 +26,6 @@ use tokio_tungstenite::{WebSocketStream, client_async_with_config};
 
 use super::{address, limits};
 
-/// A stream to be opened.
-#[derive(Debug)]
-pub(crate) struct Opening {
-    pub(crate) url: String,
-    /// Empty: unsigned.
-    pub(crate) signature: String,
-    pub(crate) sid: String,
-    pub(crate) account: String,
-    pub(crate) call: String,
-    pub(crate) tracks: Vec<&'static str>,
-    pub(crate) parameters: Vec<(String, String)>,
-    /// The call plays the sound that the application sends.
-    pub(crate) two_way: bool,
-}
-
-/// A message of a call for the application. When no more fit, the stream stops.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Order {
-    /// 20 ms of G.711 µ-law.
-    Media {
-        track: &'static str,
-        chunk: u64,
-        at_ms: u64,
-        payload: Bytes,
-    },
-    Digit(char),
-    /// The sound before the mark was played, or cleared.
-    Mark(Box<str>),
-}
-
-/// Events of a stream for its call.
-#[derive(Debug)]
-pub(crate) enum MediaStreamEvent {
-    Opened,
-    Said(Vec<StreamMessage>),
-    /// Last. An error says what happened.
-    Over(Result<(), String>),
-}
-
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum StreamMessage {
-    /// G.711 µ-law, however much.
-    Sound(Vec<u8>),
-    Mark(Box<str>),
-    Clear,
-    /// The first malformed message; later ones are ignored.
-    Nonsense(String),
-}
-
 trait Io: AsyncRead + AsyncWrite + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Unpin> Io for T {}
@@ -84,7 +35,7 @@ type Socket = WebSocketStream<Box<dyn Io>>;
 /// Opens the stream and keeps it until it is over, on either side.
 pub(super) async fn run(
     opening: Opening,
-    mut orders: Receiver<Order>,
+    mut orders: Receiver<StreamOrder>,
     allow_private: bool,
     tell: impl Fn(MediaStreamEvent),
 ) {
@@ -108,7 +59,7 @@ pub(super) async fn run(
     tell(MediaStreamEvent::Over(result));
 }
 
-async fn over(orders: &mut Receiver<Order>) {
+async fn over(orders: &mut Receiver<StreamOrder>) {
     while orders.recv().await.is_some() {}
 }
 
@@ -162,7 +113,7 @@ struct Line<'a> {
 impl Line<'_> {
     async fn serve(
         &mut self,
-        orders: &mut Receiver<Order>,
+        orders: &mut Receiver<StreamOrder>,
         tell: &impl Fn(MediaStreamEvent),
     ) -> Result<(), String> {
         let hello = json!({ "event": "connected", "protocol": "Call", "version": "1.0.0" });
@@ -228,9 +179,9 @@ impl Line<'_> {
         event.to_string()
     }
 
-    fn text(&mut self, order: &Order) -> String {
+    fn text(&mut self, order: &StreamOrder) -> String {
         match order {
-            Order::Media { track, chunk, at_ms, payload } => {
+            StreamOrder::Media { track, chunk, at_ms, payload } => {
                 let payload = STANDARD.encode(payload);
                 let (chunk, timestamp) = (chunk.to_string(), at_ms.to_string());
                 self.event(
@@ -238,8 +189,10 @@ impl Line<'_> {
                     json!({ "track": track, "chunk": chunk, "timestamp": timestamp, "payload": payload }),
                 )
             }
-            Order::Digit(digit) => self.event("dtmf", json!({ "track": "inbound_track", "digit": digit })),
-            Order::Mark(name) => self.event("mark", json!({ "name": name })),
+            StreamOrder::Digit(digit) => {
+                self.event("dtmf", json!({ "track": "inbound_track", "digit": digit }))
+            }
+            StreamOrder::Mark(name) => self.event("mark", json!({ "name": name })),
         }
     }
 

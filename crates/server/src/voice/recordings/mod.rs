@@ -8,17 +8,18 @@ mod encoder;
 mod folder;
 mod writer;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
+use ::voice::{RecordingFile, RecordingFiles, Ticket};
 use admin::EncodeError;
 use media::record::File;
 use tokio::sync::mpsc::OwnedPermit;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
-use super::helpers::{Deliver, Ticket};
+use super::helpers::Deliver;
 use super::limits;
 use encoder::Encoder;
 use folder::Folder;
@@ -61,19 +62,6 @@ impl Files {
         self
     }
 
-    /// Begins a new file. `Done::Written` reports it once: when it is closed, or as soon as it cannot be written.
-    ///
-    /// # Errors
-    /// When too many are open.
-    pub(crate) fn create(&self, ticket: Ticket, sid: &str) -> Result<OpenFile, String> {
-        let busy = || "too many recordings are being written".to_owned();
-        let place = Arc::clone(&self.places).try_acquire_owned().map_err(|_| busy())?;
-        let close = self.jobs.clone().try_reserve_owned().map_err(|_| busy())?;
-        let open = Job::Open { ticket, sid: sid.into() };
-        self.jobs.try_send(open).map_err(|_| busy())?;
-        Ok(OpenFile { ticket, jobs: self.jobs.clone(), close: Some(close), ops: Vec::new(), _place: place })
-    }
-
     /// A complete recording. `None`: no recording has that sid.
     pub(crate) fn open(&self, sid: &str) -> Option<Sound> {
         self.folder.open(sid)
@@ -93,8 +81,20 @@ impl Files {
     pub(crate) fn delete(&self, sid: &str) -> std::io::Result<()> {
         self.folder.delete(sid)
     }
+}
 
-    pub(crate) fn path(&self, sid: &str) -> Option<std::path::PathBuf> {
+impl RecordingFiles for Files {
+    fn create(&self, ticket: Ticket, sid: &str) -> Result<Box<dyn RecordingFile>, String> {
+        let busy = || "too many recordings are being written".to_owned();
+        let place = Arc::clone(&self.places).try_acquire_owned().map_err(|_| busy())?;
+        let close = self.jobs.clone().try_reserve_owned().map_err(|_| busy())?;
+        let open = Job::Open { ticket, sid: sid.into() };
+        self.jobs.try_send(open).map_err(|_| busy())?;
+        let jobs = self.jobs.clone();
+        Ok(Box::new(OpenFile { ticket, jobs, close: Some(close), ops: Vec::new(), _place: place }))
+    }
+
+    fn path(&self, sid: &str) -> Option<PathBuf> {
         self.folder.path(sid)
     }
 }
@@ -111,7 +111,7 @@ impl Drop for Files {
 }
 
 /// A file that a shard writes: what is done to it is collected, and sent in one piece.
-pub(crate) struct OpenFile {
+struct OpenFile {
     ticket: Ticket,
     jobs: mpsc::Sender<Job>,
     /// Its last job always has a place.
@@ -120,14 +120,12 @@ pub(crate) struct OpenFile {
     _place: OwnedSemaphorePermit,
 }
 
-impl OpenFile {
-    pub(crate) fn ticket(&self) -> u64 {
+impl RecordingFile for OpenFile {
+    fn ticket(&self) -> u64 {
         self.ticket.id
     }
 
-    /// # Errors
-    /// When the disk does not keep up. The file is then to be closed.
-    pub(crate) fn flush(&mut self) -> Result<(), String> {
+    fn flush(&mut self) -> Result<(), String> {
         if self.ops.is_empty() {
             return Ok(());
         }
@@ -138,11 +136,12 @@ impl OpenFile {
         })
     }
 
-    /// Complete, or not to be kept.
-    pub(crate) fn close(mut self, keep: bool) {
+    fn close(mut self: Box<Self>, keep: bool) {
         self.end(keep);
     }
+}
 
+impl OpenFile {
     fn end(&mut self, keep: bool) {
         if let Some(place) = self.close.take() {
             place.send(Job::Close { ticket: self.ticket, ops: std::mem::take(&mut self.ops), keep });

@@ -2,11 +2,11 @@ use std::os::unix::fs::symlink;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 
+use ::voice::Done;
 use media::record::{RecordOptions, Recorder};
 use media::wav::Wav;
 
 use super::*;
-use crate::voice::helpers::Done;
 
 struct Told(std::sync::Mutex<SyncSender<(u64, Result<(), String>)>>);
 
@@ -35,7 +35,7 @@ fn sid(number: u128) -> String {
 
 const OPTIONS: RecordOptions = RecordOptions { rate: 8_000, channels: 1, trim: false, max_ms: 0 };
 
-fn record(files: &Files, number: u64, samples: &[i16]) -> (Recorder, OpenFile) {
+fn record(files: &Files, number: u64, samples: &[i16]) -> (Recorder, Box<dyn RecordingFile>) {
     let ticket = Ticket { shard: 0, id: number };
     let mut file = files.create(ticket, &sid(u128::from(number))).unwrap();
     let mut recorder = Recorder::new(OPTIONS, &mut file);

@@ -8,10 +8,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
+use ::voice::{Done, Ticket};
 use tokio::sync::mpsc;
 
 use super::folder::Folder;
-use crate::voice::helpers::{Deliver, Done, Ticket};
+use crate::voice::helpers::Deliver;
 use crate::voice::limits;
 
 pub(super) enum Job {

@@ -11,9 +11,10 @@ use xmpp::c2s::{InvitationGrant, Registration};
 use xmpp::sasl::Secret;
 use xmpp::stanza::{Condition, StanzaError};
 
-use super::super::{PendingRead, Unavailable, Xmpp, XmppEffect, XmppShardMessage};
+use super::super::{PendingRead, Unavailable, Xmpp, XmppEffect};
 use super::Claim;
-use crate::shard::Ended;
+use crate::message::Ended;
+use crate::message::XmppShardMessage;
 
 /// An account that the shard makes: keys and all, off its thread.
 #[derive(Debug)]

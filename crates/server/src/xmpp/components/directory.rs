@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use cluster::ShardAddress;
 use stdx::hash::Keyed;
 use xmpp::ConnectionId;
 use xmpp::limits;
@@ -39,8 +40,9 @@ impl Directory {
     /// (rendezvous hashing). ejabberd calls it `bare_source`.
     pub(super) fn pick(&self, domain: &str, user: &str) -> Option<ConnectionId> {
         let weight = |edge: &&ConnectionId| {
-            let (shard, connection) = (edge.shard.to_be_bytes(), edge.connection.to_be_bytes());
-            Keyed::new(KEY).hash_parts(&[user.as_bytes(), &shard, &connection])
+            let ShardAddress { life, shard } = edge.shard;
+            let numbers = [life.0.into(), u64::from(shard), edge.connection].map(u64::to_be_bytes);
+            Keyed::new(KEY).hash_parts(&[user.as_bytes(), numbers.as_flattened()])
         };
         self.0.get(domain)?.iter().max_by_key(weight).copied()
     }
@@ -51,7 +53,7 @@ mod tests {
     use super::*;
 
     fn edge(connection: u64) -> ConnectionId {
-        ConnectionId { shard: 0, connection }
+        ConnectionId { shard: ShardAddress::default(), connection }
     }
 
     #[test]

@@ -35,7 +35,7 @@ use directory::Directory;
 pub(crate) struct Settings {
     pub(crate) listen: Vec<Listener>,
     pub(crate) tls: Option<Arc<Tls>>,
-    pub(crate) known: Arc<component::Settings>,
+    pub(crate) known: Arc<component::ComponentSettings>,
     pub(crate) admission: Arc<Admission>,
     /// The rate that one connection may send at before it is read more slowly.
     pub(crate) allowance: Allowance,

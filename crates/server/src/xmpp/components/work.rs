@@ -11,9 +11,10 @@ use xmpp::{Element, Jid};
 
 use super::Event;
 use crate::limits;
+use crate::message::XmppShardMessage;
 use crate::net::source_limiter::SourceLimiter;
 use crate::sign_in_failures::{Failure, Service};
-use crate::xmpp::{Xmpp, XmppEffect, XmppShardMessage};
+use crate::xmpp::{Xmpp, XmppEffect};
 
 /// The result of delivering a stanza to a component.
 enum Delivered {
@@ -70,7 +71,7 @@ impl Xmpp {
         domain: &str,
         outbox: &mut Vec<XmppEffect>,
     ) {
-        for shard in 0..self.shards {
+        for shard in self.map.all() {
             self.send(now, shard, message(domain.into()), outbox);
         }
     }

@@ -11,8 +11,8 @@ use xmpp::Bare;
 use super::Operator;
 use crate::control::{Change, FailureKind, Secret};
 use crate::limits;
+use crate::message::{Command, LocalMessage};
 use crate::rest::ended_by;
-use crate::shard::{Command, ShardMessage};
 use stdx::Instant;
 
 impl Operator {
@@ -87,13 +87,13 @@ impl Operator {
             let address: Box<str> = address.to_string().into();
             for outlet in &self.outlets {
                 let forget = Command::ForgetAccount(Some(address.clone()));
-                outlet.answer_all(&mut vec![ShardMessage::Command(forget)]);
+                outlet.answer_all(&mut vec![LocalMessage::Command(forget).into()]);
             }
         }
         if let Some(ended) = ended.map(|ended| ended.after(&done)) {
             for outlet in &self.outlets {
                 let end = Command::EndSessions(Arc::clone(&ended));
-                outlet.answer_all(&mut vec![ShardMessage::Command(end)]);
+                outlet.answer_all(&mut vec![LocalMessage::Command(end).into()]);
             }
         }
         Ok(Ok(()))

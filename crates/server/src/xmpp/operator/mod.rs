@@ -14,7 +14,7 @@ use std::sync::Arc;
 use admin::ControlError;
 use admin::chat::{Answer, Ask, Session, Text};
 use chat::effect::{HostAction, SessionState};
-use cluster::{Bucket, Outlet};
+use cluster::{Bucket, Outlet, ShardMap};
 use sip::transport::Transport;
 use stdx::Instant;
 use store::xmpp::{ItemQuery, XmppLoaded, XmppRead, XmppWrite};
@@ -25,11 +25,11 @@ use xmpp::stanza::Condition;
 use xmpp::xml::parse_stored;
 use xmpp::{Bare, Element, Jid, ns};
 
+use super::record;
 use super::shard_requests::{ActAnswer, Connection};
-use super::{XmppShardMessage, record};
 use crate::limits;
+use crate::message::{InboxMessage, LocalMessage, LocalXmppMessage, ShardMessage, XmppShardMessage};
 use crate::node::StoreCompletions;
-use crate::shard::ShardMessage;
 
 const OFF: ControlError = ControlError::Unsupported("Chat without [xmpp] listen in the configuration");
 
@@ -40,7 +40,8 @@ const CURRENT: &str = "current";
 /// Asks for one operator. Cheap to make.
 #[derive(Clone)]
 pub(crate) struct Operator {
-    outlets: Vec<Outlet<ShardMessage>>,
+    map: ShardMap,
+    outlets: Vec<Outlet<InboxMessage>>,
     desk: Arc<StoreCompletions>,
     store: Arc<Service>,
     /// The first label of the rooms' domains; `None`: there is no chat.
@@ -49,12 +50,13 @@ pub(crate) struct Operator {
 
 impl Operator {
     pub(crate) fn new(
-        outlets: Vec<Outlet<ShardMessage>>,
+        map: ShardMap,
+        outlets: Vec<Outlet<InboxMessage>>,
         desk: Arc<StoreCompletions>,
         store: Arc<Service>,
         rooms: Option<Box<str>>,
     ) -> Operator {
-        Operator { outlets, desk, store, rooms }
+        Operator { map, outlets, desk, store, rooms }
     }
 
     /// # Errors
@@ -109,7 +111,7 @@ impl Operator {
 
     async fn act(&self, act: HostAction) -> Result<ActAnswer, ControlError> {
         let (answer, answered) = oneshot::channel();
-        self.post("", XmppShardMessage::Operate { act: Arc::new(act), answer })?;
+        self.post_local("", LocalXmppMessage::Operate { act: Arc::new(act), answer })?;
         answered.await.map_err(|_| ControlError::Busy)
     }
 
@@ -123,7 +125,7 @@ impl Operator {
         let iq = Element::new("iq", ns::CLIENT).with("type", kind).with("from", from).with("to", to.as_str());
         let (answer, answered) = oneshot::channel();
         let iq = Box::new(iq.child(payload));
-        self.post(to.as_str(), XmppShardMessage::Question { iq, answer })?;
+        self.post_local(to.as_str(), LocalXmppMessage::Question { iq, answer })?;
         let answer = answered.await.map_err(|_| ControlError::Busy)?;
         if answer.attr("type") == Some("result") {
             return Ok(answer.first().cloned());
@@ -131,12 +133,19 @@ impl Operator {
         Err(refusal(&answer))
     }
 
+    fn post_local(&self, address: &str, message: LocalXmppMessage) -> Result<(), ControlError> {
+        self.post_message(address, LocalMessage::Xmpp(message).into())
+    }
+
     /// To the shard of that address.
     fn post(&self, address: &str, message: XmppShardMessage) -> Result<(), ControlError> {
-        let shards = u16::try_from(self.outlets.len()).unwrap_or(u16::MAX);
-        let shard = usize::from(Bucket::of(address).shard(shards));
-        let outlet = self.outlets.get(shard).ok_or(ControlError::Busy)?;
-        outlet.send(ShardMessage::Xmpp(vec![message])).map_err(|_| ControlError::Busy)
+        self.post_message(address, ShardMessage::Xmpp(vec![message]).into())
+    }
+
+    fn post_message(&self, address: &str, message: InboxMessage) -> Result<(), ControlError> {
+        let owner = self.map.owner(Bucket::of(address));
+        let outlet = self.outlets.get(usize::from(owner.shard)).ok_or(ControlError::Busy)?;
+        outlet.send(message).map_err(|_| ControlError::Busy)
     }
 
     async fn read(&self, read: Read) -> Result<Loaded, ControlError> {

@@ -13,6 +13,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use cluster::ShardAddress;
 use stdx::Instant;
 use tokio::task::JoinHandle;
 use xmpp::s2s::{self, ShardMessage};
@@ -49,7 +50,7 @@ pub(crate) struct Settings {
 /// The settings that a reload may change.
 #[derive(Clone, Debug)]
 pub(crate) struct Reload {
-    pub(crate) streams: Arc<s2s::Settings>,
+    pub(crate) streams: Arc<s2s::S2sSettings>,
     /// Servers that are not looked up in DNS.
     pub(crate) routes: Arc<[Route]>,
 }
@@ -85,7 +86,7 @@ impl Servers {
     ///
     /// # Errors
     /// An address that cannot be listened at.
-    pub(crate) fn new(settings: Settings, shard: u16) -> Result<Self, NetError> {
+    pub(crate) fn new(settings: Settings, shard: ShardAddress) -> Result<Self, NetError> {
         let listen = settings.listen.clone();
         let shared = Shared::new(settings, shard);
         let mut accepting = Vec::new();

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use cluster::ShardAddress;
 use hickory_resolver::TokioResolver;
 use stdx::Instant;
 use stdx::attempts::Cause;
@@ -59,7 +60,7 @@ impl Drop for Live {
 const SCRATCH: usize = 16 * 1024;
 
 impl Shared {
-    pub(super) fn new(settings: Settings, shard: u16) -> Rc<Self> {
+    pub(super) fn new(settings: Settings, shard: ShardAddress) -> Rc<Self> {
         let streams = Arc::clone(&settings.reload.streams);
         Rc::new_cyclic(|this| Shared {
             machine: RefCell::new(s2s::Servers::new(streams, shard, settings.seed)),

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use cluster::ShardAddress;
 use sip::transport::Transport;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::broadcast;
@@ -40,7 +41,7 @@ impl WebConnections {
             url: "http://a.test".into(),
             key: [7; 32],
         };
-        let stream = c2s::Settings {
+        let stream = c2s::C2sSettings {
             domains: vec!["a.test".into()],
             anonymous: true,
             registration: true,
@@ -48,7 +49,7 @@ impl WebConnections {
             tokens: true,
             max_stanza: xmpp::limits::STANZA,
             secret: [7; 32],
-            ..c2s::Settings::default()
+            ..c2s::C2sSettings::default()
         };
         let sign_in = limits::XMPP_HTTP_HEAD;
         let settings = Settings {
@@ -74,7 +75,7 @@ impl WebConnections {
             allowance: Allowance { stanzas: 100, bytes: 1 << 20 },
             traces: broadcast::channel(1).0,
         };
-        Ok(WebConnections(Streams::new(settings, 0)))
+        Ok(WebConnections(Streams::new(settings, ShardAddress::default())))
     }
 
     /// Until the connection ends. One that is too many ends at once.

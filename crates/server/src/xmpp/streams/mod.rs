@@ -16,6 +16,8 @@ mod wire;
 
 use std::rc::Rc;
 use std::sync::Arc;
+
+use cluster::ShardAddress;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -55,7 +57,7 @@ pub(crate) struct Settings {
     pub(crate) idle: Duration,
     pub(crate) sign_in: Duration,
     pub(crate) http: http::Settings,
-    pub(crate) stream: Arc<c2s::Settings>,
+    pub(crate) stream: Arc<c2s::C2sSettings>,
     pub(crate) allowance: Allowance,
     pub(crate) traces: broadcast::Sender<Arc<ChatTrace>>,
 }
@@ -69,7 +71,7 @@ pub(crate) struct Streams {
 }
 
 impl Streams {
-    pub(crate) fn new(settings: Settings, shard: u16) -> Self {
+    pub(crate) fn new(settings: Settings, shard: ShardAddress) -> Self {
         let shared = Shared::new(settings, shard);
         let sweeper = spawn_local(sweep(Rc::clone(&shared)));
         let pacer = spawn_local(pace::end_pauses(Rc::clone(&shared)));
@@ -162,7 +164,7 @@ impl Streams {
     }
 
     /// Changes the settings of streams that begin from now on.
-    pub(crate) fn reload(&mut self, settings: Arc<c2s::Settings>) {
+    pub(crate) fn reload(&mut self, settings: Arc<c2s::C2sSettings>) {
         *self.shared.stream_settings.borrow_mut() = settings;
     }
 

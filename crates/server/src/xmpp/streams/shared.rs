@@ -5,6 +5,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
+
+use cluster::{Bucket, ShardAddress};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -63,7 +65,7 @@ pub(crate) enum Event {
     },
     /// A request of a session of BOSH that is at another shard.
     Bosh {
-        shard: u16,
+        shard: ShardAddress,
         call: Box<bosh::Call>,
     },
     /// An attempt to sign in failed.
@@ -80,7 +82,8 @@ pub(crate) enum Event {
     /// A stream that had asked for a session has ended.
     Gone {
         stream: u64,
-        host: u16,
+        /// Of the account.
+        bucket: Bucket,
         in_order: bool,
     },
 }
@@ -115,14 +118,14 @@ pub(crate) struct Counters {
 
 pub(super) struct Shared {
     pub(super) settings: Settings,
-    pub(super) shard: u16,
+    pub(super) shard: ShardAddress,
     /// New streams are refused.
     pub(super) is_leaving: Cell<bool>,
     /// The node ends: connections of HTTP close after the answer that is under way.
     pub(super) ending: Notify,
     /// Sessions of BOSH by the number of their stream.
     pub(super) bosh: RefCell<HashMap<u64, Rc<bosh::Mailbox>>>,
-    pub(super) stream_settings: RefCell<Arc<c2s::Settings>>,
+    pub(super) stream_settings: RefCell<Arc<c2s::C2sSettings>>,
     pub(super) counters: RefCell<Counters>,
     mailbox: Mailbox<Event>,
     streams: RefCell<HashMap<u64, Rc<Stream>>>,
@@ -160,7 +163,7 @@ const SIGN_IN: usize = 0;
 const LINGER: usize = 1;
 
 impl Shared {
-    pub(super) fn new(settings: Settings, shard: u16) -> Rc<Self> {
+    pub(super) fn new(settings: Settings, shard: ShardAddress) -> Rc<Self> {
         let tick_length =
             (settings.idle / IDLE_TICKS).clamp(Duration::from_millis(50), Duration::from_secs(1));
         Rc::new(Shared {
@@ -291,9 +294,9 @@ impl Shared {
         }
         self.trace_ended(stream);
         self.count_failures(stream, &mut stream.c2s.borrow_mut(), |c2s| c2s.handle_gone());
-        if let Some(host) = stream.host.get() {
+        if let Some(bucket) = stream.bucket.get() {
             let in_order = stream.c2s.borrow().was_closed();
-            self.event(Event::Gone { stream: stream.number, host, in_order });
+            self.event(Event::Gone { stream: stream.number, bucket, in_order });
         }
     }
 
@@ -441,7 +444,7 @@ impl Shared {
         let now = self.tick.get().wrapping_add(1);
         self.tick.set(now);
         for number in self.take_due(SIGN_IN, now) {
-            if let Some(stream) = self.stream(number).filter(|stream| stream.host.get().is_none()) {
+            if let Some(stream) = self.stream(number).filter(|stream| stream.bucket.get().is_none()) {
                 self.time_out(&stream);
             }
         }
@@ -479,7 +482,7 @@ impl Shared {
             let silence = now.wrapping_sub(stream.heard.get());
             if silence > idle.saturating_add(probe) {
                 self.time_out(&stream);
-            } else if !stream.probed.replace(true) && stream.host.get().is_some() {
+            } else if !stream.probed.replace(true) && stream.bucket.get().is_some() {
                 self.probe(&stream);
             }
         }

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::task::{Context, Poll, Waker};
 
+use cluster::Bucket;
 use sip::transport::Transport;
 use xmpp::Jid;
 use xmpp::c2s::{C2s, Framing, Outbox};
@@ -13,28 +14,29 @@ use super::super::operator::name_of;
 use super::pace::Buckets;
 use crate::net::admission::{Admitted, Handle};
 
-/// The shard of a stream's host, if it is known, in two bytes: a stream has to fit the allocator's class of 384 bytes.
-pub(crate) struct HostShard(Cell<u16>);
+/// The bucket of a stream's account once it is known, in two bytes: a stream has to fit the allocator's class of 384
+/// bytes. The bucket's owner has the host of the account.
+pub(crate) struct AccountBucket(Cell<u16>);
 
-impl HostShard {
-    /// Above `limits::SHARDS`.
+impl AccountBucket {
+    /// The number of no bucket.
     const UNKNOWN: u16 = u16::MAX;
 
-    pub(crate) fn get(&self) -> Option<u16> {
-        Some(self.0.get()).filter(|shard| *shard != HostShard::UNKNOWN)
+    pub(crate) fn get(&self) -> Option<Bucket> {
+        Bucket::with_number(self.0.get())
     }
 
-    /// The shard that was known before.
-    pub(crate) fn replace(&self, shard: u16) -> Option<u16> {
+    /// Returns the bucket that was known before.
+    pub(crate) fn replace(&self, bucket: Bucket) -> Option<Bucket> {
         let before = self.get();
-        self.0.set(shard);
+        self.0.set(bucket.number());
         before
     }
 }
 
-impl Default for HostShard {
-    fn default() -> HostShard {
-        HostShard(Cell::new(HostShard::UNKNOWN))
+impl Default for AccountBucket {
+    fn default() -> AccountBucket {
+        AccountBucket(Cell::new(AccountBucket::UNKNOWN))
     }
 }
 
@@ -61,7 +63,7 @@ pub(crate) struct Stream {
     /// It was asked for a sign of life.
     pub(super) probed: Cell<bool>,
     /// Its host, once it has asked for a session.
-    pub(crate) host: HostShard,
+    pub(crate) bucket: AccountBucket,
     /// Stream management is on: stanzas are counted, and our own must not be among them.
     pub(crate) is_managed: Cell<bool>,
     /// Its host waits for it to drain.
@@ -107,7 +109,7 @@ impl Stream {
             heard: Cell::new(tick),
             stanza_since: Cell::new(0),
             probed: Cell::new(false),
-            host: HostShard::default(),
+            bucket: AccountBucket::default(),
             is_managed: Cell::new(false),
             flushing: Cell::new(false),
             wrote: Cell::new(false),

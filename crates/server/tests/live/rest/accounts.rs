@@ -148,9 +148,9 @@ fn numbers_of_a_suspended_account_do_not_answer() {
     let rest = Rest::new(&place);
     let below = rest.ask_path("POST", "/Accounts.json", "FriendlyName=Below").json();
     let (sid, token) = (below["sid"].as_str().unwrap(), below["auth_token"].as_str().unwrap());
-    let theirs = rest.as_who(sid, token);
+    let other_account = rest.as_who(sid, token);
     let form = format!("PhoneNumber=1234&VoiceUrl=http://{}/", app.address);
-    assert_eq!(theirs.ask("POST", "/IncomingPhoneNumbers.json", &form).fault(), (403, 20403));
+    assert_eq!(other_account.ask("POST", "/IncomingPhoneNumbers.json", &form).fault(), (403, 20403));
     let bound = rest.post("/IncomingPhoneNumbers.json", &form);
     let number = format!("/IncomingPhoneNumbers/{}.json", bound["sid"].as_str().unwrap());
     assert_eq!(rest.post(&number, &format!("AccountSid={sid}"))["account_sid"], sid);
@@ -166,7 +166,7 @@ fn numbers_of_a_suspended_account_do_not_answer() {
     };
     accounts("Status=suspended");
     assert_eq!(status(&mut caller), 403);
-    assert_eq!(theirs.ask("GET", "/Calls.json", "").fault(), (403, 20005));
+    assert_eq!(other_account.ask("GET", "/Calls.json", "").fault(), (403, 20005));
     accounts("Status=active");
     assert_eq!(status(&mut caller), 200);
     assert_eq!(app.asked_for("/").unwrap()["AccountSid"], sid);

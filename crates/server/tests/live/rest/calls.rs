@@ -180,8 +180,8 @@ fn a_live_call_is_given_a_limit_and_a_callback() {
     live.rest.post(&live.path(), &format!("TimeLimit=1&StatusCallback=http://{}/told", app.address));
     let bye = live.caller.phone.expect_request("BYE");
     live.caller.phone.reply(&bye, "200 OK", "", "");
-    let told = until("the callback is told", || app.asked_for("/told"));
-    assert_eq!((&*told["CallStatus"], &told["CallSid"]), ("completed", &live.form["CallSid"]));
+    let callback = until("the callback is told", || app.asked_for("/told"));
+    assert_eq!((&*callback["CallStatus"], &callback["CallSid"]), ("completed", &live.form["CallSid"]));
     live.until_status("completed");
 }
 

@@ -20,9 +20,9 @@ fn a_text_reaches_a_phone_and_the_record_and_the_callback_say_so() {
     assert_eq!(message.body(), "Grüße & more".as_bytes());
     assert_eq!(text(message.from().map(|from| from.uri)), format!("sip:+4321@{DOMAIN}"));
     bob.reply(&message, "200 OK", "b", "");
-    let told = site.told("/told", 1).remove(0);
+    let callback = site.callbacks("/told", 1).remove(0);
     assert_eq!(
-        (&*told["MessageStatus"], told["MessageSid"].as_str()),
+        (&*callback["MessageStatus"], callback["MessageSid"].as_str()),
         ("sent", sent["sid"].as_str().unwrap())
     );
     let listed = site.until_listed("/Messages.json?Status=sent&To=bob", "messages", 1).remove(0);
@@ -79,9 +79,10 @@ fn a_text_for_nobody_or_refused_has_failed_and_one_for_the_absent_is_kept() {
     carol.register();
     let message = carol.expect_request("MESSAGE");
     carol.reply(&message, "200 OK", "c", "");
-    let mut told: Vec<_> = site.told("/told", 3).iter().map(|form| form["MessageStatus"].clone()).collect();
-    told.sort();
-    assert_eq!(told, ["failed", "failed", "sent"]);
+    let mut statuses: Vec<_> =
+        site.callbacks("/told", 3).iter().map(|form| form["MessageStatus"].clone()).collect();
+    statuses.sort();
+    assert_eq!(statuses, ["failed", "failed", "sent"]);
     site.nothing_left();
 }
 

@@ -20,7 +20,7 @@ const HELLO: &str = "<Response><Say>hello</Say><Pause length='600'/></Response>"
 
 /// Statuses as the callback has told them.
 fn statuses(site: &Site, count: usize) -> Vec<String> {
-    site.told("/told", count).iter().map(|form| form["CallStatus"].clone()).collect()
+    site.callbacks("/told", count).iter().map(|form| form["CallStatus"].clone()).collect()
 }
 
 #[test]
@@ -55,10 +55,10 @@ fn a_phone_that_is_called_rings_answers_and_hears_the_document() {
     assert_eq!(bob.line.phone.within(&mut dialog, "BYE").status(), 200);
     let row = site.until_status(&call, "completed");
     assert!(row["end_time"].is_string() && row["duration"].as_str() >= Some("1"), "{row}");
-    let told = site.told("/told", 4);
-    let statuses: Vec<&str> = told.iter().map(|form| &*form["CallStatus"]).collect();
+    let callbacks = site.callbacks("/told", 4);
+    let statuses: Vec<&str> = callbacks.iter().map(|form| &*form["CallStatus"]).collect();
     assert_eq!(statuses, ["initiated", "ringing", "in-progress", "completed"]);
-    assert!(told[3].contains_key("CallDuration") && !told[2].contains_key("CallDuration"));
+    assert!(callbacks[3].contains_key("CallDuration") && !callbacks[2].contains_key("CallDuration"));
     let page = site.rest.get("/Calls.json?Status=completed&To=client:bob&From=%2B4321");
     assert_eq!(page["calls"][0]["sid"], *call);
     // `belfry calls` has it for the account of the interface and for the one that was called.
@@ -169,17 +169,17 @@ fn one_who_does_not_answer_is_a_status_of_the_call() {
         let row = site.until_status(&call, expected);
         assert_eq!(row["duration"], "0", "{answer}");
         let (code, phrase) = answer.split_once(' ').unwrap();
-        let told = (row["sip_response_code"].to_string(), row["sip_reason_phrase"].as_str());
-        assert_eq!(told, (code.to_owned(), Some(phrase)), "{row}");
+        let response = (row["sip_response_code"].to_string(), row["sip_reason_phrase"].as_str());
+        assert_eq!(response, (code.to_owned(), Some(phrase)), "{row}");
     }
     for (to, expected) in [("client:carol", "no-answer"), ("client:nobody", "failed"), ("+999", "failed")] {
         let fields = [("Url", "{app}/wait"), ("StatusCallback", "{app}/told")];
         let call = site.call(to, &fields);
         site.until_status(&call, expected);
     }
-    let mut told = statuses(&site, 3);
-    told.sort();
-    assert_eq!(told, ["failed", "failed", "no-answer"]);
+    let mut statuses = statuses(&site, 3);
+    statuses.sort();
+    assert_eq!(statuses, ["failed", "failed", "no-answer"]);
     assert_eq!(site.app.asked_for("/wait"), None);
     site.nothing_left();
 }
@@ -205,11 +205,11 @@ fn a_call_that_fails_says_how_in_its_resource_callback_and_notification() {
         let words = note["message_text"].as_str().unwrap();
         assert!(words.contains(answer) && words.contains(&call_id), "{words}");
         let is_its = |form: &&crate::voice::app::Form| form["CallSid"] == call;
-        let told = until("the end is told", || {
+        let callback = until("the end is told", || {
             let asked = site.app.asked.lock().unwrap();
             asked.iter().filter(|(path, _)| path == "/told").map(|(_, form)| form).find(is_its).cloned()
         });
-        assert_eq!((&*told["SipResponseCode"], &*told["SipCallId"]), (code, &*call_id));
+        assert_eq!((&*callback["SipResponseCode"], &*callback["SipCallId"]), (code, &*call_id));
     }
     // No INVITE went out: the status is of this node's.
     let call = site.call("client:nobody", &[("Url", "{app}/wait")]);

@@ -67,7 +67,7 @@ fn a_call_is_recorded_from_its_answer_with_each_side_in_its_channel() {
         ],
     );
     let mut bob = answered(bob, CALLEE);
-    let begun = site.told("/told", 1).remove(0);
+    let begun = site.callbacks("/told", 1).remove(0);
     assert_eq!((&*begun["RecordingStatus"], &begun["CallSid"]), ("in-progress", &call));
     let under_way = site.until_listed(&format!("/Recordings.json?CallSid={call}"), "recordings", 1).remove(0);
     assert_eq!(
@@ -79,8 +79,8 @@ fn a_call_is_recorded_from_its_answer_with_each_side_in_its_channel() {
     until("some is said", || (site.rest.metric("belfry_media_packets_received_total") > 40.0).then_some(()));
     bob.hang_up();
     let recording = complete(&site, "");
-    let told = site.told("/told", 2);
-    let end = told.iter().find(|form| form["RecordingStatus"] == "completed").unwrap();
+    let callbacks = site.callbacks("/told", 2);
+    let end = callbacks.iter().find(|form| form["RecordingStatus"] == "completed").unwrap();
     assert_eq!((&*end["RecordingChannels"], &*end["RecordingSource"]), ("2", "OutboundAPI"));
     let wav = sound(&site, &recording);
     assert_eq!(wav.channels, 2);
@@ -120,7 +120,7 @@ fn a_dial_is_recorded_with_both_sides() {
     assert!(dialed["RecordingUrl"].contains(recording["sid"].as_str().unwrap()), "{dialed:?}");
     assert_eq!(recording["call_sid"], *dialed["CallSid"]);
     assert_eq!(heard(&sound(&site, &recording)), [true, true]);
-    assert_eq!(site.told("/told", 1)[0]["RecordingSource"], "DialVerb");
+    assert_eq!(site.callbacks("/told", 1)[0]["RecordingSource"], "DialVerb");
     site.nothing_left();
 }
 
@@ -146,8 +146,8 @@ fn a_conference_is_recorded_once_with_all_that_is_said() {
     first.hang_up();
     let recording = complete(&site, &format!("?ConferenceSid={conference}"));
     assert_eq!(heard(&sound(&site, &recording)), [true, true]);
-    let told = site.told("/told", 1).remove(0);
-    assert_eq!((&*told["ConferenceSid"], &*told["RecordingStatus"]), (conference, "completed"));
+    let callback = site.callbacks("/told", 1).remove(0);
+    assert_eq!((&*callback["ConferenceSid"], &*callback["RecordingStatus"]), (conference, "completed"));
     assert!(site.rest.get("/Recordings.json?ConferenceSid=CF1")["recordings"].as_array().unwrap().is_empty());
     site.nothing_left();
 }
@@ -267,11 +267,11 @@ fn a_live_call_is_recorded_paused_and_stopped() {
     say(20.0);
     site.post(&path, &[("Status", "stopped")]);
     let whole = complete(&site, "");
-    let told = site.told("/told", 2);
-    let mut statuses: Vec<&str> = told.iter().map(|form| &*form["RecordingStatus"]).collect();
+    let callbacks = site.callbacks("/told", 2);
+    let mut statuses: Vec<&str> = callbacks.iter().map(|form| &*form["RecordingStatus"]).collect();
     statuses.sort_unstable();
     assert_eq!(statuses, ["completed", "in-progress"]);
-    assert!(told.iter().all(|form| recording["sid"] == *form["RecordingSid"]), "{told:?}");
+    assert!(callbacks.iter().all(|form| recording["sid"] == *form["RecordingSid"]), "{callbacks:?}");
     assert_eq!(site.rest.ask("POST", &current, "Status=paused").status, 404, "none is under way");
     let mp3 = format!("/Recordings/{}.mp3", recording["sid"].as_str().unwrap());
     assert_eq!(site.rest.fetch(&mp3).0, 406);

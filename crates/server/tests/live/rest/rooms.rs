@@ -76,7 +76,7 @@ fn a_participant_is_muted_held_put_out_and_the_rest_sent_home() {
     site.post(&format!("{conference}.json"), &[("Status", "completed")]);
     let path = format!("{conference}.json");
     until("it is over", || (site.rest.get(&path)["status"] == "completed").then_some(()));
-    site.told("/after", 3);
+    site.callbacks("/after", 3);
     assert_eq!(
         site.rest.ask("POST", &format!("{conference}/Participants.json"), "To=bob&From=1").fault(),
         (400, 20400)
@@ -115,14 +115,14 @@ fn what_is_announced_is_heard_and_what_cannot_be_had_ends_nobodys_call() {
         site.post(path, &[("AnnounceUrl", document)]);
     }
     site.post(&format!("{conference}.json"), &[("AnnounceUrl", "{app}/missing")]);
-    site.told("/missing", 3);
+    site.callbacks("/missing", 3);
     all[0].hears([TONES[1]], []);
     all[1].hears([TONES[0]], []);
     site.post(&paths[0], &[("AnnounceUrl", "{app}/words")]);
     site.asked("/words");
     all[0].hears([TONES[1]], []);
     site.post(&format!("{conference}.json"), &[("AnnounceUrl", "{app}/words"), ("AnnounceMethod", "GET")]);
-    site.told("/words", 3);
+    site.callbacks("/words", 3);
     assert_eq!(participants(&site, &conference, 2), paths);
     all.iter_mut().for_each(Talker::hang_up);
     site.nothing_left();
@@ -155,7 +155,7 @@ fn somebody_is_called_into_a_conference() {
     assert_eq!(found["call_sid"], added["call_sid"]);
     assert_eq!((&found["label"], &found["end_conference_on_exit"]), (&"boss".into(), &true.into()));
     bob.hang_up();
-    site.told("/after", 2);
+    site.callbacks("/after", 2);
     all.iter_mut().for_each(Talker::hang_up);
     site.nothing_left();
 }
@@ -187,7 +187,7 @@ fn who_waits_in_a_queue_is_listed_in_order_and_sent_elsewhere() {
     let taken = site.post(&format!("{path}/Members/{}.json", calls[1]), &[("Url", "{app}/served")]);
     assert_eq!(taken["call_sid"], *calls[1]);
     callers[1].is_hung_up();
-    assert_eq!(site.told("/served", 1)[0]["CallSid"], calls[1]);
+    assert_eq!(site.callbacks("/served", 1)[0]["CallSid"], calls[1]);
     site.post(&format!("{path}/Members/Front.json"), &[("Url", "{app}/served"), ("Method", "GET")]);
     callers[0].is_hung_up();
     assert_eq!(site.rest.ask("POST", &format!("{path}/Members/Front.json"), "Url=http://a/").status, 404);

@@ -114,13 +114,14 @@ impl Site {
 
     /// Waits for so many callbacks, and gives them in the order of their numbers: they are under way at once.
     #[track_caller]
-    pub(super) fn told(&self, path: &str, count: usize) -> Vec<Form> {
+    pub(super) fn callbacks(&self, path: &str, count: usize) -> Vec<Form> {
         until(&format!("{path} is told {count} times"), || {
             let asked = self.app.asked.lock().unwrap();
-            let mut told: Vec<Form> =
+            let mut callbacks: Vec<Form> =
                 asked.iter().filter(|(asked, _)| asked == path).map(|(_, form)| form.clone()).collect();
-            told.sort_by_key(|form| form.get("SequenceNumber").map(|number| number.parse::<u32>().unwrap()));
-            (told.len() == count).then_some(told)
+            callbacks
+                .sort_by_key(|form| form.get("SequenceNumber").map(|number| number.parse::<u32>().unwrap()));
+            (callbacks.len() == count).then_some(callbacks)
         })
     }
 

@@ -86,8 +86,8 @@ fn the_fallback_is_told_what_was_wrong_and_answers() {
         caller.call();
         let form = app.asked_for("/fallback").unwrap();
         assert_eq!(form["ErrorCode"], code.to_string(), "{what}");
-        let told = &form["ErrorUrl"];
-        assert!(told.ends_with("/bad"), "{what}: {told}");
+        let error_url = &form["ErrorUrl"];
+        assert!(error_url.ends_with("/bad"), "{what}: {error_url}");
         hears_bye(&mut caller);
         nothing_left(&node, 1);
         node.stop();

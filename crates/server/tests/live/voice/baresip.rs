@@ -32,10 +32,10 @@ fn write(path: &Path, wav: &Wav) {
 fn is_what_was_sent(codec: &str, phone: &Baresip) {
     let files = phone.heard();
     assert_eq!(files.len(), 1, "{codec}: {files:?}");
-    let heard = runs(&Wav::parse(&std::fs::read(&files[0]).unwrap()).unwrap(), &[440, 1_000]);
-    let [(440, first), (1_000, second)] = heard[..] else { panic!("{codec}: heard {heard:?}") };
+    let received = runs(&Wav::parse(&std::fs::read(&files[0]).unwrap()).unwrap(), &[440, 1_000]);
+    let [(440, first), (1_000, second)] = received[..] else { panic!("{codec}: heard {received:?}") };
     for length in [first, second] {
-        assert!((900..=1_100).contains(&length), "{codec}: heard {heard:?}");
+        assert!((900..=1_100).contains(&length), "{codec}: heard {received:?}");
     }
 }
 

@@ -85,13 +85,13 @@ impl Caller {
     #[track_caller]
     pub(crate) fn hear(&self, count: usize) {
         let deadline = Deadline::after(PATIENCE);
-        let mut heard = 0;
+        let mut received = 0;
         let mut buffer = [0; 2048];
-        while heard < count {
-            assert!(deadline.left().is_some(), "heard {heard} packets of {count}");
+        while received < count {
+            assert!(deadline.left().is_some(), "heard {received} packets of {count}");
             let Ok((length, _)) = self.rtp.recv_from(&mut buffer) else { continue };
             let packet = Packet::parse(&buffer[..length]).unwrap();
-            heard +=
+            received +=
                 usize::from(packet.payload_type() == 8 && packet.payload().iter().any(|byte| *byte != 0xd5));
         }
     }
@@ -121,7 +121,7 @@ impl Caller {
         let deadline = Deadline::after(PATIENCE);
         other.rtp.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
         let mut buffer = [0; 2048];
-        let mut heard = 0;
+        let mut received = 0;
         for number in 0_u16.. {
             assert!(deadline.left().is_some(), "{} does not hear it", other.phone.user);
             let header = media::rtp::Header {
@@ -137,8 +137,8 @@ impl Caller {
             while let Ok((length, _)) = other.rtp.recv_from(&mut buffer) {
                 let packet = Packet::parse(&buffer[..length]).unwrap();
                 let is_it = packet.payload_type() == 8 && packet.payload().iter().all(|one| *one == byte);
-                heard += usize::from(is_it);
-                if heard >= 5 {
+                received += usize::from(is_it);
+                if received >= 5 {
                     return;
                 }
             }

@@ -193,15 +193,15 @@ fn the_phones_of_one_party_ring_together_and_are_one_leg() {
     scene.caller.is_heard(0x11, to_caller, &mobile.line);
     assert_eq!(mobile.line.phone.within(&mut leg, "BYE").status(), 200);
     scene.dialed();
-    let told = || {
+    let statuses = || {
         let asked = scene.app.asked.lock().unwrap();
         let legs = asked.iter().filter(|(path, _)| path == "/leg");
-        let mut told: Vec<_> = legs.map(|(_, form)| form["CallStatus"].clone()).collect();
-        told.sort();
-        (told.len() >= 4).then_some(told)
+        let mut statuses: Vec<_> = legs.map(|(_, form)| form["CallStatus"].clone()).collect();
+        statuses.sort();
+        (statuses.len() >= 4).then_some(statuses)
     };
-    let told = until("its four events are told", told);
-    assert_eq!(told, ["completed", "in-progress", "initiated", "ringing"], "each once");
+    let statuses = until("its four events are told", statuses);
+    assert_eq!(statuses, ["completed", "in-progress", "initiated", "ringing"], "each once");
     scene.hang_up(&mut dialog);
     scene.ends(3);
 }

@@ -208,8 +208,8 @@ fn a_port_that_is_taken_is_told() {
         let output =
             Command::new("python3").arg(examples().join(name)).args(["--port", &port]).output().unwrap();
         assert_eq!(output.status.code(), Some(1), "{name}");
-        let told = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(told.starts_with(name) && told.contains("choose another --port"), "{told}");
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(errors.starts_with(name) && errors.contains("choose another --port"), "{errors}");
     }
 }
 
@@ -218,8 +218,8 @@ fn a_log_that_cannot_be_written_is_told() {
     let log = ["--port", "0", "--log", "/nowhere/at/all.log"];
     let output = Command::new("python3").arg(examples().join("ask-digit.py")).args(log).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
-    let told = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(told.starts_with("ask-digit.py: /nowhere/at/all.log cannot be written"), "{told}");
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(errors.starts_with("ask-digit.py: /nowhere/at/all.log cannot be written"), "{errors}");
 }
 
 #[test]

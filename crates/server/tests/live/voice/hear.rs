@@ -39,8 +39,8 @@ fn words_are_understood_while_they_are_said() {
     assert_eq!((&*partial["UnstableSpeechResult"], &*partial["SequenceNumber"]), ("one", "0"));
     assert!(app.asked_for("/heard").is_none());
     voice.silence(1_300);
-    let heard = until("all words are told of", || app.asked_for("/heard"));
-    assert_eq!((&*heard["SpeechResult"], &*heard["Confidence"]), ("one two en-GB yes,no", "0.900"));
+    let results = until("all words are told of", || app.asked_for("/heard"));
+    assert_eq!((&*results["SpeechResult"], &*results["Confidence"]), ("one two en-GB yes,no", "0.900"));
     assert_eq!(caller.phone.within(&mut dialog, "BYE").status(), 200);
     nothing_left(&node, 1);
     node.stop();
@@ -64,8 +64,8 @@ fn a_web_service_gets_the_utterance_as_a_file() {
     let mut voice = Voice::new(&caller, remote);
     voice.tone(400.0, 600);
     voice.silence(1_300);
-    let heard = until("the word is told of", || app.asked_for("/heard"));
-    assert_eq!((&*heard["SpeechResult"], &*heard["Confidence"]), ("seven", "0.500"));
+    let results = until("the word is told of", || app.asked_for("/heard"));
+    assert_eq!((&*results["SpeechResult"], &*results["Confidence"]), ("seven", "0.500"));
     let sent = app.asked_for(SERVICE).unwrap();
     assert!(sent.keys().any(|key| key.starts_with("RIFF")), "a WAV file is sent");
     assert_eq!((&*sent["language"], &*sent["hints"]), ("en-GB", "yes,no"));

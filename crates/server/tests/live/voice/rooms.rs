@@ -51,8 +51,9 @@ fn three_of_two_shards_hear_each_other_and_not_themselves() {
     drop(talkers);
     nothing_left(&node, 3);
     let names = ["join", "join", "start", "join", "leave", "leave", "leave", "end"];
-    let told = until("all is told", || Some(events(&app, "/events")).filter(|all| all.len() == names.len()));
-    for (at, (form, name)) in told.iter().zip(names).enumerate() {
+    let reported =
+        until("all is told", || Some(events(&app, "/events")).filter(|all| all.len() == names.len()));
+    for (at, (form, name)) in reported.iter().zip(names).enumerate() {
         let event = if matches!(name, "start" | "end") {
             format!("conference-{name}")
         } else {
@@ -62,11 +63,11 @@ fn three_of_two_shards_hear_each_other_and_not_themselves() {
             (&form["StatusCallbackEvent"], &*form["SequenceNumber"]),
             (&event, &*(at + 1).to_string())
         );
-        assert_eq!((&*form["FriendlyName"], &form["ConferenceSid"]), ("room", &told[0]["ConferenceSid"]));
+        assert_eq!((&*form["FriendlyName"], &form["ConferenceSid"]), ("room", &reported[0]["ConferenceSid"]));
     }
-    assert_eq!((&*told[0]["Muted"], &*told[0]["StartConferenceOnEnter"]), ("false", "true"));
-    assert_eq!(told[7]["ReasonConferenceEnded"], "last-participant-left");
-    assert_eq!(told[7]["CallSidEndingConference"], told[6]["CallSid"]);
+    assert_eq!((&*reported[0]["Muted"], &*reported[0]["StartConferenceOnEnter"]), ("false", "true"));
+    assert_eq!(reported[7]["ReasonConferenceEnded"], "last-participant-left");
+    assert_eq!(reported[7]["CallSidEndingConference"], reported[6]["CallSid"]);
     node.stop();
 }
 

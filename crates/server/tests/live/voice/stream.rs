@@ -142,7 +142,7 @@ fn share(samples: &[i16], frequency: f64) -> u64 {
 /// The caller's tone goes out at the pace at which the stream tells what is heard.
 fn hear_caller(far: &mut Far, caller: &Caller, to: SocketAddr) -> Vec<i16> {
     let sound = tone(1_000.0, 12_000, 8_000, 2_000);
-    let mut heard = Vec::new();
+    let mut received = Vec::new();
     for (at, frame) in sound.chunks(160).enumerate() {
         let number = u16::try_from(at).unwrap();
         let header = Header {
@@ -160,25 +160,25 @@ fn hear_caller(far: &mut Far, caller: &Caller, to: SocketAddr) -> Vec<i16> {
         assert_eq!(media["media"]["track"], "inbound");
         let payload = STANDARD.decode(media["media"]["payload"].as_str().unwrap()).unwrap();
         assert_eq!(payload.len(), 160);
-        heard.extend(payload.into_iter().map(ulaw_decode));
+        received.extend(payload.into_iter().map(ulaw_decode));
     }
-    heard
+    received
 }
 
 /// The sound that the caller receives, until so many samples of it are no silence.
 pub(super) fn heard_by(caller: &Caller, count: usize) -> Vec<i16> {
     let deadline = Deadline::after(PATIENCE);
-    let mut heard = Vec::new();
+    let mut received = Vec::new();
     let mut buffer = [0; 2048];
-    while heard.len() < count {
-        assert!(deadline.left().is_some(), "heard {} samples of {count}", heard.len());
+    while received.len() < count {
+        assert!(deadline.left().is_some(), "heard {} samples of {count}", received.len());
         let Ok((length, _)) = caller.rtp.recv_from(&mut buffer) else { continue };
         let packet = Packet::parse(&buffer[..length]).unwrap();
         if packet.payload().iter().any(|byte| *byte & 0x7f != 0x55) {
-            heard.extend(packet.payload().iter().map(|byte| alaw_decode(*byte)));
+            received.extend(packet.payload().iter().map(|byte| alaw_decode(*byte)));
         }
     }
-    heard
+    received
 }
 
 const CONNECT: &str = "<Response><Connect action='/after'><Stream url='ws://SITE/s' statusCallback='/status'>\
@@ -215,8 +215,8 @@ fn an_application_hears_the_caller() {
         ("stream-started", &start["streamSid"])
     );
 
-    let heard = hear_caller(&mut far, &caller, remote);
-    let tail = &heard[heard.len() / 2..];
+    let received = hear_caller(&mut far, &caller, remote);
+    let tail = &received[received.len() / 2..];
     assert!(share(tail, 1_000.0) > 900, "{} of the sound is the caller's tone", share(tail, 1_000.0));
     caller.press('5', remote);
     assert_eq!(far.event("dtmf")["dtmf"], json!({ "track": "inbound_track", "digit": "5" }));
@@ -238,8 +238,8 @@ fn an_application_is_heard_until_it_clears() {
     let start = far.start();
     far.say(&tone(440.0, 12_000, 8_000, 500));
     far.mark("said");
-    let heard = heard_by(&caller, 3_200);
-    assert!(share(&heard, 440.0) > 900, "{} of the sound is the application's", share(&heard, 440.0));
+    let received = heard_by(&caller, 3_200);
+    assert!(share(&received, 440.0) > 900, "{} of the sound is the application's", share(&received, 440.0));
     assert_eq!(far.event("mark")["mark"], json!({ "name": "said" }));
 
     // Twenty seconds, and the mark after them comes at once when they are cleared.

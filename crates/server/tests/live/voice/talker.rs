@@ -20,7 +20,7 @@ use crate::{Deadline, until};
 pub(crate) struct Talker {
     pub(crate) caller: Caller,
     pub(crate) dialog: Dialog,
-    heard: Arc<Mutex<Vec<i16>>>,
+    received: Arc<Mutex<Vec<i16>>>,
     is_over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
@@ -56,9 +56,9 @@ impl Talker {
     }
 
     pub(crate) fn new(caller: Caller, dialog: Dialog, remote: SocketAddr, frequency: u32) -> Talker {
-        let (heard, is_over) = (Arc::<Mutex<Vec<i16>>>::default(), Arc::<AtomicBool>::default());
+        let (received, is_over) = (Arc::<Mutex<Vec<i16>>>::default(), Arc::<AtomicBool>::default());
         let socket = caller.rtp.try_clone().unwrap();
-        let (log, over) = (Arc::clone(&heard), Arc::clone(&is_over));
+        let (log, over) = (Arc::clone(&received), Arc::clone(&is_over));
         let talk = move || {
             let level = if frequency == 0 { 0 } else { 6_000 };
             let samples = tone(f64::from(frequency), level, 8_000, 1_000);
@@ -100,13 +100,13 @@ impl Talker {
             }
         };
         let thread = Some(std::thread::Builder::new().spawn(talk).unwrap());
-        Talker { caller, dialog, heard, is_over, thread }
+        Talker { caller, dialog, received, is_over, thread }
     }
 
     /// The levels of those frequencies now.
     pub(crate) fn levels<const N: usize>(&self, frequencies: [u32; N]) -> [f64; N] {
-        let heard = self.heard.lock().unwrap();
-        let last = &heard[heard.len().saturating_sub(WINDOW)..];
+        let received = self.received.lock().unwrap();
+        let last = &received[received.len().saturating_sub(WINDOW)..];
         frequencies.map(|frequency| if last.len() < WINDOW { 0.0 } else { level(last, frequency) })
     }
 
@@ -114,15 +114,15 @@ impl Talker {
     #[track_caller]
     pub(crate) fn hears<const N: usize, const M: usize>(&self, these: [u32; N], but: [u32; M]) {
         until(&format!("{these:?} are heard and not {but:?}: {:?}", self.caller.phone.user), || {
-            let heard = self.levels(these).iter().all(|level| *level > 4_000.0);
-            (heard && self.levels(but).iter().all(|level| *level < 300.0)).then_some(())
+            let received = self.levels(these).iter().all(|level| *level > 4_000.0);
+            (received && self.levels(but).iter().all(|level| *level < 300.0)).then_some(())
         });
     }
 
     /// True if the frequency was received at any time, for a tenth of a second.
     pub(crate) fn has_heard(&self, frequency: u32) -> bool {
-        let heard = self.heard.lock().unwrap();
-        heard.windows(WINDOW / 2).step_by(FRAME).any(|window| level(window, frequency) > 4_000.0)
+        let received = self.received.lock().unwrap();
+        received.windows(WINDOW / 2).step_by(FRAME).any(|window| level(window, frequency) > 4_000.0)
     }
 
     /// Sound that is none of these: words or music.
@@ -130,8 +130,8 @@ impl Talker {
     pub(crate) fn hears_something_but<const N: usize>(&self, tones: [u32; N]) {
         until("something else is heard", || {
             let is_loud = {
-                let heard = self.heard.lock().unwrap();
-                let last = &heard[heard.len().saturating_sub(WINDOW)..];
+                let received = self.received.lock().unwrap();
+                let last = &received[received.len().saturating_sub(WINDOW)..];
                 last.iter().any(|sample| sample.unsigned_abs() > 500)
             };
             (is_loud && self.levels(tones).iter().all(|level| *level < 300.0)).then_some(())
@@ -142,11 +142,11 @@ impl Talker {
     #[track_caller]
     pub(crate) fn listens(&self) {
         self.forget();
-        until("half a second is heard", || (self.heard.lock().unwrap().len() >= 4_000).then_some(()));
+        until("half a second is heard", || (self.received.lock().unwrap().len() >= 4_000).then_some(()));
     }
 
     pub(crate) fn forget(&self) {
-        self.heard.lock().unwrap().clear();
+        self.received.lock().unwrap().clear();
     }
 
     /// A key, as an INFO.

@@ -172,8 +172,10 @@ fn what_breaks_the_rules_ends_the_session() {
     let mut node = place.start();
     let refused = |text: &str| condition(&read(&mut post(&place, Wss, text))).to_owned();
     assert_eq!(refused("<body"), "bad-request");
-    assert_eq!(refused(&body("rid='1' sid='0.1.x'", "")), "item-not-found");
-    assert_eq!(refused(&body("rid='1' sid='ffff.1.x'", "")), "item-not-found");
+    assert_eq!(refused(&body("rid='1' sid='0.0.1.x'", "")), "item-not-found");
+    assert_eq!(refused(&body("rid='1' sid='0.ffff.1.x'", "")), "item-not-found");
+    // Of another life.
+    assert_eq!(refused(&body("rid='1' sid='7.0.1.x'", "")), "item-not-found");
     assert_eq!(refused(&body("rid='1' sid='nonsense'", "")), "item-not-found");
     assert_eq!(refused(&body("rid='1' wait='1' to='elsewhere.test'", "")), "host-unknown");
     // Another's number with one's own secret.
@@ -204,7 +206,7 @@ fn what_breaks_the_rules_ends_the_session() {
     let mut long = Http::connect(&place, Wss);
     long.say("POST", "/http-bind", "", &vec![b'x'; 300_000]);
     assert_eq!(long.hear(true).status, 413);
-    until("they are counted", || (sum(&node, |shard| shard.xmpp.bosh_faults) == 10).then_some(()));
+    until("they are counted", || (sum(&node, |shard| shard.xmpp.bosh_faults) == 11).then_some(()));
     node.stop();
 }
 

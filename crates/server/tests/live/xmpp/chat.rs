@@ -32,9 +32,9 @@ fn messages_go_between_accounts_of_different_shards() {
     for (number, (from, to)) in ones.iter_mut().zip(&mut twos).enumerate() {
         let body = format!("message {number} &lt;&amp;");
         from.message(&to.jid, &body);
-        let heard = to.hear();
-        assert_eq!(heard.attr("from"), Some(&*from.jid));
-        assert_eq!(heard.content_of("body", ns::CLIENT).as_deref(), Some(&*format!("message {number} <&")));
+        let stanza = to.hear();
+        assert_eq!(stanza.attr("from"), Some(&*from.jid));
+        assert_eq!(stanza.content_of("body", ns::CLIENT).as_deref(), Some(&*format!("message {number} <&")));
         to.message(&from.jid, "back");
         assert_eq!(from.hear().attr("from"), Some(&*to.jid));
     }
@@ -53,8 +53,8 @@ fn stanzas_keep_their_order() {
         from.message(&to.jid, &number.to_string());
     }
     for number in 0..500 {
-        let heard = to.hear();
-        assert_eq!(heard.content_of("body", ns::CLIENT).as_deref(), Some(&*number.to_string()));
+        let stanza = to.hear();
+        assert_eq!(stanza.content_of("body", ns::CLIENT).as_deref(), Some(&*number.to_string()));
     }
     node.stop();
 }

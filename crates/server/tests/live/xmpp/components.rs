@@ -217,9 +217,9 @@ fn a_component_and_users_of_all_shards_talk() {
                 "<message type='chat' from='{from}' to='{}'><body>{number} &lt;&amp;</body></message>",
                 client.jid
             ));
-            let heard = client.hear();
-            assert_eq!(heard.attr("from"), Some(&*from), "{heard}");
-            assert_eq!(heard.content_of("body", ns::CLIENT).as_deref(), Some(&*format!("{number} <&")));
+            let stanza = client.hear();
+            assert_eq!(stanza.attr("from"), Some(&*from), "{stanza}");
+            assert_eq!(stanza.content_of("body", ns::CLIENT).as_deref(), Some(&*format!("{number} <&")));
         }
         // A question to an address of the component's, and its answer.
         client.say(&format!(
@@ -322,9 +322,9 @@ fn a_contact_at_a_component_is_seen_and_sees() {
          <presence from='{contact}/irc' to='alice@{DOMAIN}'><show>away</show></presence>"
     ));
     until("she sees him", || {
-        let heard = alice.hear();
-        let is_his = heard.name() == "presence" && heard.attr("from") == Some(&*format!("{contact}/irc"));
-        is_his.then(|| assert_eq!(heard.content_of("show", ns::CLIENT).as_deref(), Some("away")))
+        let stanza = alice.hear();
+        let is_his = stanza.name() == "presence" && stanza.attr("from") == Some(&*format!("{contact}/irc"));
+        is_his.then(|| assert_eq!(stanza.content_of("show", ns::CLIENT).as_deref(), Some("away")))
     });
     world.node.stop();
 }

@@ -21,10 +21,10 @@ fn import(place: &Place, users: &str) -> String {
 /// Waits for available presence from that account; skips other stanzas.
 fn hear_presence(client: &mut Client, from: &str) -> Element {
     loop {
-        let heard = client.hear();
-        let is_from = heard.attr("from").is_some_and(|jid| jid.starts_with(from));
-        if heard.name() == "presence" && heard.attr("type").is_none() && is_from {
-            return heard;
+        let stanza = client.hear();
+        let is_from = stanza.attr("from").is_some_and(|jid| jid.starts_with(from));
+        if stanza.name() == "presence" && stanza.attr("type").is_none() && is_from {
+            return stanza;
         }
     }
 }
@@ -58,10 +58,10 @@ fn imported_contacts_see_each_other_and_get_what_waited() {
     alice.say("<presence xmlns='jabber:client'/>");
     let (mut asked, mut waited) = (false, false);
     while !(asked && waited) {
-        let heard = alice.hear();
-        asked |=
-            heard.attr("type") == Some("subscribe") && heard.attr("from") == Some(&format!("carol@{DOMAIN}"));
-        waited |= heard.content_of("body", ns::CLIENT).as_deref() == Some("Are you there?");
+        let stanza = alice.hear();
+        asked |= stanza.attr("type") == Some("subscribe")
+            && stanza.attr("from") == Some(&format!("carol@{DOMAIN}"));
+        waited |= stanza.content_of("body", ns::CLIENT).as_deref() == Some("Are you there?");
     }
     let mut bob = Client::sign_in(&place, Tls, "bob", "x");
     bob.say("<presence xmlns='jabber:client'><show>dnd</show></presence>");
@@ -75,7 +75,7 @@ fn imported_contacts_see_each_other_and_get_what_waited() {
 fn who_came_with_keys_signs_in_by_them_and_by_the_password_they_are_of() {
     let place = Place::new("").with_xmpp("");
     let keys = derive(Hash::Sha256, "her own", b"some salt", 5_000);
-    let said = import(
+    let output = import(
         &place,
         &format!(
             "<user name='alice'><scram-credentials xmlns='urn:xmpp:pie:0#scram' mechanism='SCRAM-SHA-256'>\
@@ -86,7 +86,7 @@ fn who_came_with_keys_signs_in_by_them_and_by_the_password_they_are_of() {
             encode(&keys.stored)
         ),
     );
-    assert!(said.contains("phones cannot register"), "{said}");
+    assert!(output.contains("phones cannot register"), "{output}");
     let node = place.spawn();
     let fresh = || {
         let mut client = Client::connect(&place, Tls);

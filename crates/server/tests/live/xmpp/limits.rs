@@ -79,15 +79,15 @@ fn in_bodies_of_http_too_who_floods_waits_and_nobody_else() {
     let mut bob = Client::sign_in(&place, Tls, "bob", "b");
     let hundred = PING.repeat(100);
     let begun = Deadline::after(Duration::from_secs(60));
-    let mut heard = 0;
+    let mut answers = 0;
     for _ in 0..7 {
-        heard += alice.ask(&hundred).elements().count();
+        answers += alice.ask(&hundred).elements().count();
     }
-    while heard < 700 {
-        heard += alice.ask("").elements().count();
+    while answers < 700 {
+        answers += alice.ask("").elements().count();
     }
     let took = Duration::from_secs(60) - begun.left().unwrap_or_default();
-    assert!(heard == 700 && took > Duration::from_millis(1_500), "{heard} in {took:?}");
+    assert!(answers == 700 && took > Duration::from_millis(1_500), "{answers} in {took:?}");
     assert!(sum(&node, |shard| shard.xmpp.pauses) > 0);
     bob.say(PING);
     assert_eq!(bob.hear().attr("type"), Some("result"));

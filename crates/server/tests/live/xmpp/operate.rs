@@ -32,17 +32,17 @@ fn belfry(place: &Place, arguments: &[&str]) -> String {
 #[track_caller]
 fn refused(place: &Place, arguments: &[&str], words: &str) {
     let output = command(place, arguments).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(!output.status.success() && said.contains(words), "{arguments:?}: {said}");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && errors.contains(words), "{arguments:?}: {errors}");
 }
 
 /// The next stanza of that name.
 #[track_caller]
 fn next(client: &mut Client, name: &str) -> Element {
     loop {
-        let heard = client.hear();
-        if heard.name() == name {
-            return heard;
+        let stanza = client.hear();
+        if stanza.name() == name {
+            return stanza;
         }
     }
 }
@@ -114,8 +114,8 @@ fn a_message_of_the_day_is_set_shown_and_cleared() {
     assert_eq!((&shown["subject"], &shown["body"]), (&"Today".into(), &"Tea at four".into()));
     let mut client = Client::sign_in(&place, Tls, "user0", "desk");
     client.say("<presence xmlns='jabber:client'/>");
-    let told = next(&mut client, "message");
-    assert_eq!(told.content_of("body", ns::CLIENT).as_deref(), Some("Tea at four"));
+    let announcement = next(&mut client, "message");
+    assert_eq!(announcement.content_of("body", ns::CLIENT).as_deref(), Some("Tea at four"));
     belfry(&place, &["xmpp", "motd", "clear"]);
     belfry(&place, &["xmpp", "motd", "clear"]);
     assert_eq!(belfry(&place, &["xmpp", "motd", "show"]), "no message of the day\n");
@@ -158,11 +158,14 @@ fn rooms_are_made_shown_ruled_and_destroyed() {
     assert_eq!(shown["affiliations"][0]["user"], format!("user0@{DOMAIN}"));
     assert_eq!(shown["occupants"][0]["nick"], "guest");
     belfry(&place, &["xmpp", "room", "affiliation", "tea", "user1", "outcast", "--reason", "spilt"]);
-    let gone = until("the guest is banned", || {
-        let gone = next(&mut guest, "presence");
-        (gone.attr("type") == Some("unavailable")).then_some(gone)
+    let presence = until("the guest is banned", || {
+        let presence = next(&mut guest, "presence");
+        (presence.attr("type") == Some("unavailable")).then_some(presence)
     });
-    assert!(gone.to_string().contains("spilt") && gone.to_string().contains("code='301'"), "{gone}");
+    assert!(
+        presence.to_string().contains("spilt") && presence.to_string().contains("code='301'"),
+        "{presence}"
+    );
     belfry(&place, &["xmpp", "room", "destroy", "tea", "--reason", "cold"]);
     assert!(!belfry(&place, &["xmpp", "rooms"]).contains("tea@"));
     node.kill();
@@ -287,8 +290,8 @@ fn rest_lists_sessions_and_rooms() {
     assert!(rooms.contains(&room), "{rooms}");
     assert_eq!(rest(&place, "DELETE", &format!("/v1/xmpp/rooms/{room}"), "").0, 204);
     assert_eq!(rest(&place, "GET", &format!("/v1/xmpp/rooms/{room}"), "").0, 404);
-    let (status, told) = rest(&place, "POST", "/v1/xmpp/announcements", "Body=Hi");
-    assert!(status == 201 && told.contains("\"sessions\":1"), "{status} {told}");
+    let (status, answer) = rest(&place, "POST", "/v1/xmpp/announcements", "Body=Hi");
+    assert!(status == 201 && answer.contains("\"sessions\":1"), "{status} {answer}");
     assert_eq!(rest(&place, "DELETE", "/v1/xmpp/sessions/user0%40example.test%2Fdesk", "").0, 204);
     for line in [
         "belfry_xmpp_sign_ins_by_mechanism_total{shard=",
@@ -307,9 +310,9 @@ fn a_session_is_traced_without_what_signs_it_in() {
     let node = place.spawn();
     let mut trace = command(&place, &["trace", "user0", "--full", "--count", "12"]);
     let mut trace = trace.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let mut said = BufReader::new(trace.stderr.take().unwrap());
+    let mut reader = BufReader::new(trace.stderr.take().unwrap());
     let mut line = String::new();
-    said.read_line(&mut line).unwrap();
+    reader.read_line(&mut line).unwrap();
     assert!(line.contains("tracing user0@example.test"), "{line}");
     let mut other = Client::sign_in(&place, Tls, "user1", "desk");
     let mut client = Client::sign_in(&place, Tls, "user0", "desk");
@@ -350,9 +353,9 @@ fn rooms_are_told_that_the_node_ends() {
         next(&mut guest, "message");
     }
     assert!(Command::new("kill").args(["-TERM", &node.id().to_string()]).status().unwrap().success());
-    let mut told = 0;
-    while let Some(heard) = guest.hear_or_end() {
-        told += usize::from(heard.to_string().contains("code='332'"));
+    let mut shutdowns = 0;
+    while let Some(stanza) = guest.hear_or_end() {
+        shutdowns += usize::from(stanza.to_string().contains("code='332'"));
     }
-    assert_eq!(told, 4);
+    assert_eq!(shutdowns, 4);
 }

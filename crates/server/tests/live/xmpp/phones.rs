@@ -113,8 +113,8 @@ fn who_has_only_a_phone_talks_with_who_has_only_chat() {
         phone.register();
         let mut alice = chatter(&place, "alice", "desk");
         alice.message(&format!("{user}@example.test"), "hello &lt;phone&gt;");
-        let heard = hear_text(&mut phone);
-        assert_eq!(heard, ("sip:alice@example.test".into(), "hello <phone>".into()));
+        let received_text = hear_text(&mut phone);
+        assert_eq!(received_text, ("sip:alice@example.test".into(), "hello <phone>".into()));
         assert_eq!(text_to(&mut phone, "alice", "hello <chat>"), 200);
         assert_eq!(hear_words(&mut alice), (format!("{user}@example.test"), "hello <chat>".into()));
         assert!(hears_no_words(&mut alice), "and nothing comes back");
@@ -133,13 +133,18 @@ fn a_long_chat_message_comes_in_parts_and_in_order() {
     let words: String = (0..400).map(|number| format!("{number} ")).collect();
     alice.message("bob@example.test", &words);
     alice.message("bob@example.test", "end");
-    let mut heard = String::new();
-    while !heard.ends_with("end") {
-        heard.push_str(&hear_text(&mut bob).1);
-        heard.push(' ');
-        heard.truncate(heard.trim_end().len() + usize::from(!heard.trim_end().ends_with("end")));
+    let mut received_text = String::new();
+    while !received_text.ends_with("end") {
+        received_text.push_str(&hear_text(&mut bob).1);
+        received_text.push(' ');
+        received_text.truncate(
+            received_text.trim_end().len() + usize::from(!received_text.trim_end().ends_with("end")),
+        );
     }
-    assert_eq!(heard.split_whitespace().collect::<Vec<_>>().join(" "), format!("{} end", words.trim()));
+    assert_eq!(
+        received_text.split_whitespace().collect::<Vec<_>>().join(" "),
+        format!("{} end", words.trim())
+    );
     node.stop();
 }
 

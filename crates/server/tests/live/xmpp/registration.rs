@@ -49,8 +49,8 @@ pub(super) fn operate(place: &Place, arguments: &[&str]) -> String {
         .args(arguments)
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success(), "{arguments:?}: {said}");
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{arguments:?}: {errors}");
     String::from_utf8(output.stdout).unwrap()
 }
 
@@ -226,9 +226,9 @@ fn contacts_of_an_account_that_is_removed_are_told_though_nobody_of_it_is_there(
     let is_told = is("unsubscribe", "alice");
     let (mut is_asked, mut is_pushed) = (false, false);
     while !(is_asked && is_pushed) {
-        let heard = bob.hear();
-        is_asked |= is_told(&heard);
-        is_pushed |= heard.to_string().contains("subscription='none'");
+        let received = bob.hear();
+        is_asked |= is_told(&received);
+        is_pushed |= received.to_string().contains("subscription='none'");
     }
     node.kill();
 }

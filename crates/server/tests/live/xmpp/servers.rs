@@ -80,9 +80,9 @@ impl Both {
 
 fn hears(client: &mut Client, body: &str) -> Element {
     loop {
-        let heard = client.hear();
-        if heard.content_of("body", ns::CLIENT).as_deref() == Some(body) {
-            return heard;
+        let stanza = client.hear();
+        if stanza.content_of("body", ns::CLIENT).as_deref() == Some(body) {
+            return stanza;
         }
     }
 }
@@ -90,8 +90,8 @@ fn hears(client: &mut Client, body: &str) -> Element {
 fn chat(both: &Both) {
     let (mut alice, mut bob) = both.clients();
     alice.message("bob@two.test/b", "hello &lt;you&gt;");
-    let heard = hears(&mut bob, "hello <you>");
-    assert_eq!(heard.attr("from"), Some("alice@one.test/a"));
+    let stanza = hears(&mut bob, "hello <you>");
+    assert_eq!(stanza.attr("from"), Some("alice@one.test/a"));
     for number in 0..50 {
         bob.message("alice@one.test/a", &number.to_string());
         alice.message("bob@two.test/b", &number.to_string());
@@ -163,10 +163,10 @@ fn contacts_and_rooms_are_on_either_node() {
     }
     alice.say("<presence xmlns='jabber:client' type='subscribe' to='bob@two.test'/>");
     let presence_of = |client: &mut Client, from: &str, kind: Option<&str>| loop {
-        let heard = client.hear();
-        let is_it = heard.name() == "presence" && heard.attr("type") == kind;
-        if is_it && heard.attr("from").is_some_and(|known| known.starts_with(from)) {
-            return heard;
+        let stanza = client.hear();
+        let is_it = stanza.name() == "presence" && stanza.attr("type") == kind;
+        if is_it && stanza.attr("from").is_some_and(|known| known.starts_with(from)) {
+            return stanza;
         }
     };
     presence_of(&mut bob, "alice@one.test", Some("subscribe"));
@@ -191,8 +191,8 @@ fn contacts_and_rooms_are_on_either_node() {
     alice.say(
         "<message xmlns='jabber:client' type='groupchat' to='tea@conference.two.test'><body>cake?</body></message>",
     );
-    let heard = hears(&mut bob, "cake?");
-    assert_eq!(heard.attr("from"), Some("tea@conference.two.test/alice"));
+    let stanza = hears(&mut bob, "cake?");
+    assert_eq!(stanza.attr("from"), Some("tea@conference.two.test/alice"));
     hears(&mut alice, "cake?");
     both.stop();
 }

@@ -22,9 +22,9 @@ fn names() -> [String; 2] {
 fn ask(client: &mut Client, kind: &str, to: &str, payload: &str) -> String {
     client.say(&format!("<iq type='{kind}' id='q' to='{to}'>{payload}</iq>"));
     loop {
-        let heard = client.hear();
-        if heard.name() == "iq" && heard.attr("id") == Some("q") {
-            return heard.to_string();
+        let stanza = client.hear();
+        if stanza.name() == "iq" && stanza.attr("id") == Some("q") {
+            return stanza.to_string();
         }
     }
 }
@@ -49,9 +49,9 @@ fn a_node_of_the_service_is_everybodys_and_survives_a_restart() {
     assert!(subscribed.contains("subscription='subscribed'"), "{subscribed}");
     let publish = "<publish node='news'><item id='1'><x xmlns='urn:x'>words</x></item></publish>";
     assert!(set(&mut writer, publish).contains("type='result'"));
-    let told = reader.hear();
-    assert_eq!(told.attr("from"), Some(&*service));
-    assert!(told.to_string().contains("words"), "{told}");
+    let notification = reader.hear();
+    assert_eq!(notification.attr("from"), Some(&*service));
+    assert!(notification.to_string().contains("words"), "{notification}");
     drop((writer, reader));
     node.stop();
     let mut node = place.start();
@@ -97,11 +97,11 @@ fn a_room_is_found_and_what_was_taken_back_is_not() {
         client.say(&format!("<iq type='set' id='m'>{archive}</iq>"));
         let mut all = String::new();
         loop {
-            let heard = client.hear();
-            if heard.attr("id") == Some("m") && heard.name() == "iq" {
+            let stanza = client.hear();
+            if stanza.attr("id") == Some("m") && stanza.name() == "iq" {
                 return all;
             }
-            all.push_str(&heard.to_string());
+            all.push_str(&stanza.to_string());
         }
     };
     for client in [&mut owner, &mut other] {

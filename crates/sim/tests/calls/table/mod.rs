@@ -21,8 +21,6 @@ enum Proof {
     Body(fn()),
     /// By a test of its own: `path::name`, below `crates`.
     Test(&'static str),
-    /// By none, and why.
-    None(&'static str),
 }
 
 const fn body(section: &'static str, demand: &'static str, body: fn()) -> Row {
@@ -31,10 +29,6 @@ const fn body(section: &'static str, demand: &'static str, body: fn()) -> Row {
 
 const fn test(section: &'static str, demand: &'static str, path: &'static str) -> Row {
     Row { section, demand, proof: Proof::Test(path) }
-}
-
-const fn none(section: &'static str, demand: &'static str, why: &'static str) -> Row {
-    Row { section, demand, proof: Proof::None(why) }
 }
 
 const PARTS: [(&str, &str, &[Row]); 3] = [
@@ -78,8 +72,8 @@ fn every_named_test_exists() {
 const HEAD: &str = "# SIP: RFC 3261, requirement by requirement
 
 Made by the code (`crates/sim/tests/calls/table`). Each row is a requirement of a user agent server (§8.2), a registrar (§10.3) or a
-proxy (§16) with the test that proves it. Requirements without a test, or not met, stand in the last column in bold; departures from the
-text and their reasons are in [deviations/sip.md](deviations/sip.md).
+proxy (§16) with the test that proves it. Where a row says that we do something else than the text, [deviations/sip.md](deviations/sip.md) has
+the reason.
 ";
 
 fn page() -> String {
@@ -90,7 +84,6 @@ fn page() -> String {
             let proof = match row.proof {
                 Proof::Body(_) => format!("`crates/sim/tests/calls/table/{file}.rs`"),
                 Proof::Test(path) => format!("`crates/{path}`"),
-                Proof::None(why) => format!("**none: {why}**"),
             };
             writeln!(page, "| {} | {} | {proof} |", row.section, row.demand).unwrap();
         }

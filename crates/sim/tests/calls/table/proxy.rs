@@ -2,9 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use super::{Row, body, none, test};
-use crate::raw::{Peer, Raw, header};
-use crate::{Scene, targets, to_bob};
+use sim::Mailbox;
+
+use super::{Row, body, test};
+use crate::raw::{Peer, Raw, contact, header, route_of_response};
+use crate::{SERVER, Scene, accounts, bob, targets, to_bob};
 
 pub(super) const ROWS: &[Row] = &[
     body("16.3 step 1", "Unknown methods and headers are no fault", unknown_method),
@@ -32,11 +34,7 @@ pub(super) const ROWS: &[Row] = &[
         "What a strict router has put into the Request-URI is put back",
         "sim/tests/calls/routes.rs::a_strict_router_before_us",
     ),
-    none(
-        "16.4",
-        "An maddr in the Request-URI that names the proxy is stripped",
-        "it is judged as any other host",
-    ),
+    body("16.4", "An maddr in the Request-URI that names the proxy is stripped", own_maddr),
     body("16.4", "A Route value that names the proxy is removed", own_route),
     test(
         "16.5",
@@ -47,6 +45,11 @@ pub(super) const ROWS: &[Row] = &[
         "16.5",
         "An empty target set is answered 480",
         "sim/tests/calls/accounts.rs::a_phone_registers_and_is_called",
+    ),
+    body(
+        "16.5",
+        "An maddr that names another host is not followed: the Request-URI is judged without it",
+        foreign_maddr,
     ),
     body("16.5", "A target is added once", targets_once),
     body("16.6 step 1", "All headers are copied in their order, and the body as it is", copied),
@@ -68,7 +71,7 @@ pub(super) const ROWS: &[Row] = &[
         "sim/tests/calls/routes.rs::the_second_address_is_tried_when_the_first_is_silent",
     ),
     body("16.6 step 8", "A Via with a branch of its own for every copy", branches),
-    none("16.6 step 9", "Content-Length is added on a stream", "seen in live tests only"),
+    body("16.6 step 9", "Content-Length is added on a stream", content_length),
     test(
         "16.6 step 11, 16.8",
         "Timer C ends a ringing branch",
@@ -117,12 +120,13 @@ pub(super) const ROWS: &[Row] = &[
         "sim/tests/calls/routes.rs::the_second_address_is_tried_after_503_and_after_a_transport_error",
     ),
     test("16.10", "A CANCEL ends the branches", "sim/tests/calls/cancels.rs::while_it_rings"),
-    none(
-        "16.10",
-        "A CANCEL without a context is forwarded",
-        "answered 481: nothing is forwarded statelessly",
+    body("16.10", "A CANCEL without a context goes nowhere: it is answered 481", cancel_without_context),
+    body(
+        "16.11",
+        "A request is forwarded by a transaction, once, and its response is repeated",
+        one_transaction,
     ),
-    none("16.11", "Stateless proxying", "every request has a transaction, but an ACK to a 2xx"),
+    body("16.11", "An ACK to a 2xx is forwarded statelessly: each copy, with the same branch", stateless_ack),
 ];
 
 const INVITE: Raw<'_> = Raw {
@@ -225,4 +229,102 @@ fn provisional() {
     bob.respond(&mut scene, &invite, "183 Session Progress", "b", "", "");
     caller.last(&scene, "SIP/2.0 183 ");
     assert!(caller.received(&scene).iter().all(|text| !text.starts_with("SIP/2.0 100 Trying Hard")));
+}
+
+fn own_maddr() {
+    // The address of record is found by its domain, and the phone gets its own URI.
+    let mut scene = Scene::build(1, accounts::server(), vec![bob()]);
+    assert!(accounts::register(&mut scene, "secret").starts_with("SIP/2.0 200 "));
+    scene.call("sip:bob@example.test:5060;maddr=10.0.0.1;transport=udp");
+    scene.run(2_000);
+    assert_eq!(scene.status(), 200);
+    let (scene, _, bob) = asked(Raw { uri: "sip:bob@10.0.0.1;maddr=10.0.0.1", ..INVITE });
+    let invite = bob.last(&scene, "INVITE sip:bob@10.0.0.3:5060 SIP/2.0\r\n");
+    assert!(!invite.contains("maddr"), "{invite}");
+    let uri = "sip:10.0.0.1;maddr=10.0.0.1";
+    let (scene, caller, _) = asked(Raw { method: "OPTIONS", uri, contact: "", ..INVITE });
+    caller.last(&scene, "SIP/2.0 200 ");
+}
+
+/// The text makes it the only target. Anybody could have us send anywhere.
+fn foreign_maddr() {
+    let mut scene = Scene::build(1, accounts::server(), vec![bob()]);
+    assert!(accounts::register(&mut scene, "secret").starts_with("SIP/2.0 200 "));
+    let victim = Peer::new(&mut scene, 8);
+    scene.call("sip:bob@example.test;maddr=10.0.0.8");
+    scene.run(2_000);
+    assert_eq!((scene.status(), victim.received(&scene)), (200, Vec::new()));
+    scene.call("sip:bob@elsewhere.test;maddr=10.0.0.8");
+    scene.run(2_000);
+    assert_eq!((scene.status(), victim.received(&scene)), (404, Vec::new()));
+}
+
+/// §20.14: a datagram may leave it out, a stream must not.
+fn content_length() {
+    let by_tcp = |_: &_| targets(&[&["sip:bob@10.0.0.3:5060;transport=tcp"]]);
+    let mut scene = Scene::new(1, by_tcp, vec![]);
+    let (caller, bob) = (Peer::new(&mut scene, 8), Peer::new(&mut scene, 3));
+    let message = "MESSAGE sip:bob@10.0.0.1 SIP/2.0\r\nVia: SIP/2.0/UDP 10.0.0.8:5060;branch=z9hG4bK-1\r\n\
+                   Max-Forwards: 70\r\nFrom: <sip:x@elsewhere.test>;tag=x\r\nTo: <sip:bob@10.0.0.1>\r\n\
+                   Call-ID: c\r\nCSeq: 1 MESSAGE\r\nContent-Type: text/plain\r\n\r\nhello";
+    scene.world.send(caller.id, caller.addr, SERVER, message);
+    scene.run(100);
+    let forwarded = bob.last(&scene, "MESSAGE");
+    assert!(header(&forwarded, "Via").starts_with("SIP/2.0/TCP "), "{forwarded}");
+    assert_eq!(header(&forwarded, "Content-Length"), "5");
+    assert!(forwarded.ends_with("\r\n\r\nhello"), "{forwarded}");
+}
+
+fn cancel_without_context() {
+    let (scene, caller, bob) = asked(Raw { method: "CANCEL", contact: "", ..INVITE });
+    caller.last(&scene, "SIP/2.0 481 ");
+    assert_eq!(bob.received(&scene), [""; 0]);
+}
+
+/// The packets that the peer has, with repetitions.
+fn count(scene: &Scene, peer: &Peer) -> usize {
+    scene.world.node::<Mailbox>(peer.id).letters().len()
+}
+
+fn one_transaction() {
+    let mut scene = Scene::new(1, to_bob, vec![]);
+    let (caller, bob) = (Peer::new(&mut scene, 8), Peer::new(&mut scene, 3));
+    let message = "MESSAGE sip:bob@10.0.0.1 SIP/2.0\r\nVia: SIP/2.0/UDP 10.0.0.8:5060;branch=z9hG4bK-1\r\n\
+                   Max-Forwards: 70\r\nFrom: <sip:x@elsewhere.test>;tag=x\r\nTo: <sip:bob@10.0.0.1>\r\n\
+                   Call-ID: c\r\nCSeq: 1 MESSAGE\r\nContent-Length: 0\r\n\r\n";
+    for _ in 0..3 {
+        scene.world.send(caller.id, caller.addr, SERVER, message);
+    }
+    // Less than Timer E of our own transaction.
+    scene.run(100);
+    assert_eq!(count(&scene, &bob), 1);
+    let forwarded = bob.last(&scene, "MESSAGE");
+    bob.respond(&mut scene, &forwarded, "200 OK", "b", "", "");
+    let (before, answers) = (count(&scene, &bob), count(&scene, &caller));
+    scene.world.send(caller.id, caller.addr, SERVER, message);
+    scene.run(100);
+    assert_eq!((count(&scene, &bob), count(&scene, &caller)), (before, answers + 1));
+}
+
+fn stateless_ack() {
+    let (mut scene, caller, bob) = asked(INVITE);
+    let invite = bob.last(&scene, "INVITE");
+    bob.respond(&mut scene, &invite, "200 OK", "b", "", "Contact: <sip:bob@10.0.0.3:5060>\r\n");
+    let ok = caller.last(&scene, "SIP/2.0 200 ");
+    let ack = format!(
+        "ACK {} SIP/2.0\r\nVia: SIP/2.0/UDP 10.0.0.8:5060;branch=z9hG4bK-ack\r\nMax-Forwards: 70\r\nRoute: {}\r\n\
+         From: {}\r\nTo: {}\r\nCall-ID: c\r\nCSeq: 1 ACK\r\nContent-Length: 0\r\n\r\n",
+        contact(&ok),
+        route_of_response(&ok),
+        header(&ok, "From"),
+        header(&ok, "To"),
+    );
+    let before = count(&scene, &bob);
+    for _ in 0..2 {
+        scene.world.send(caller.id, caller.addr, SERVER, ack.clone());
+    }
+    scene.run(100);
+    let acks = &scene.world.node::<Mailbox>(bob.id).letters()[before..];
+    assert!(acks.len() == 2 && acks[0].bytes == acks[1].bytes, "{acks:?}");
+    assert!(header(&acks[0].text(), "Via").contains(";branch=z9hG4bK"), "{acks:?}");
 }

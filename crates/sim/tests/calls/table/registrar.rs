@@ -1,6 +1,6 @@
 //! RFC 3261 §10.3: the registrar.
 
-use super::{Row, body, none, test};
+use super::{Row, body, test};
 use crate::raw::{Peer, Raw, header};
 use crate::{Scene, accounts, bob};
 
@@ -79,7 +79,7 @@ pub(super) const ROWS: &[Row] = &[
         "router/tests/router/location.rs::a_failed_write_changes_nothing_and_nothing_builds_on_it",
     ),
     body("10.3 step 8", "The 200 lists every binding with its interval, and has a Date", listed),
-    none("10.3", "A registrar may accept 3rd-party registrations", "an account registers itself only"),
+    body("10.3", "A 3rd-party registration needs the credentials of the address of record", third_party),
 ];
 
 fn scene() -> Scene {
@@ -88,16 +88,23 @@ fn scene() -> Scene {
 
 /// A REGISTER with bob's password, for an address as the test writes it.
 fn register_to(scene: &mut Scene, to: &str, lines: &str) -> String {
+    register_raw(scene, Raw { to, ..REGISTER }, lines)
+}
+
+const REGISTER: Raw<'_> = Raw {
+    method: "REGISTER",
+    uri: "sip:example.test",
+    route: "",
+    from: "<sip:bob@example.test>;tag=x",
+    to: "<sip:bob@example.test>",
+    call_id: "c",
+    contact: "<sip:bob@10.0.0.8:5060>",
+    lines: "",
+};
+
+/// The request, and again with bob's password; `lines` stand in the second one.
+fn register_raw(scene: &mut Scene, raw: Raw<'_>, lines: &str) -> String {
     let mut peer = Peer::new(scene, 8);
-    let raw = Raw {
-        method: "REGISTER",
-        uri: "sip:example.test",
-        from: "<sip:bob@example.test>;tag=x",
-        to,
-        call_id: "c",
-        contact: "<sip:bob@10.0.0.8:5060>",
-        ..Raw::default()
-    };
     peer.send(scene, raw);
     let challenge = peer.last(scene, "SIP/2.0 401");
     let credentials = accounts::credentials(&challenge, "bob", "secret", "REGISTER", "sip:example.test");
@@ -146,4 +153,34 @@ fn listed() {
     for contact in ["<sip:bob@10.0.0.8:5060>;expires=", "<sip:bob@10.0.0.3:5060>;expires=60"] {
         assert!(both.contains(contact), "{both}");
     }
+}
+
+/// §10.2: the From of a third party is not the To.
+fn third_party() {
+    let mut scene = scene();
+    let from = "<sip:secretary@elsewhere.test>;tag=x";
+    let ok = register_raw(&mut scene, Raw { from, ..REGISTER }, "");
+    assert!(ok.starts_with("SIP/2.0 200 ") && ok.contains("<sip:bob@10.0.0.8:5060>"), "{ok}");
+    let mut scene = self::scene();
+    let to = "<sip:alice@example.test>";
+    let refused = register_raw(&mut scene, Raw { from, to, ..REGISTER }, "");
+    assert!(refused.starts_with("SIP/2.0 401 "), "{refused}");
+}
+
+/// RFC 5627 §5.2, RFC 3327 §5.3 and RFC 5626 §6: each only for a user agent that supports it.
+pub(super) fn extensions() {
+    let instance = "\"<urn:uuid:00000000-0000-1000-8000-000a95a0e128>\"";
+    let contact = format!("<sip:bob@10.0.0.8:5060>;reg-id=1;+sip.instance={instance}");
+    let registered = |lines: &str| {
+        let mut scene = scene();
+        let ok = register_raw(&mut scene, Raw { contact: &contact, ..REGISTER }, lines);
+        assert!(ok.starts_with("SIP/2.0 200 "), "{ok}");
+        ok
+    };
+    let plain = registered("");
+    for extension in ["gruu=", "Path:", "Require:", "Flow-Timer:"] {
+        assert!(!plain.contains(extension), "{extension} in {plain}");
+    }
+    assert!(registered("Supported: gruu\r\n").contains(";pub-gruu="));
+    assert_eq!(header(&registered("Supported: outbound, path\r\n"), "Require"), "outbound");
 }

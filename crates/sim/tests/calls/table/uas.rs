@@ -1,10 +1,14 @@
 //! RFC 3261 §8.2: what the server answers itself.
 
-use sip::endpoint::Decision;
+use bytes::Bytes;
+use sip::endpoint::{Decision, Endpoint, Outbox};
+use sip::session::SessionEvent;
+use stdx::Instant;
 
-use super::{Row, body, none, test};
+use super::{Row, body, test};
 use crate::raw::{Peer, Raw, header};
 use crate::server::{self, Server};
+use crate::session_world::{ANSWER, NO_HEADERS, agent};
 use crate::{SERVER, Scene, address, bob, to_bob};
 
 pub(super) const ROWS: &[Row] = &[
@@ -31,7 +35,12 @@ pub(super) const ROWS: &[Row] = &[
         "A body of a type or encoding that is not understood is answered 415, with Accept",
         "sip/src/events/tests/publish.rs::bad_publications_get_their_answer",
     ),
-    none("8.2.4", "No extension is applied that Supported does not list", "nothing is applied to a request"),
+    body(
+        "8.2.4",
+        "No extension is applied that Supported does not list: 100rel, timer",
+        extensions_of_sessions,
+    ),
+    body("8.2.4", "Nor in a registrar's 200: gruu, path, outbound", super::registrar::extensions),
     body("8.2.6.1", "No provisional response to a request other than INVITE", no_provisional),
     body("8.2.6.1", "A 100 copies Timestamp", timestamp_in_100),
     body("8.2.6.2", "From, Call-ID, CSeq and all Via values are copied, in their order", copied_headers),
@@ -146,4 +155,39 @@ fn added_to_tag() {
     let (_, received) = asked(OPTIONS);
     let to = header(&received[0], "To");
     assert!(to.strip_prefix("<sip:10.0.0.1>;tag=").is_some_and(|tag| tag.len() >= 4), "{to}");
+}
+
+/// The responses of an application that sends early media and then answers, to an INVITE with these lines.
+fn answered_with_early_media(lines: &str) -> Vec<String> {
+    let app = |now: Instant, event: &SessionEvent, endpoint: &mut Endpoint, out: &mut Outbox| {
+        if let SessionEvent::Invited { session, .. } = event {
+            let sdp = || Bytes::from_static(ANSWER);
+            endpoint.sessions(now, out).ring(*session, 183, sdp()).unwrap();
+            endpoint.sessions(now, out).answer(*session, sdp(), NO_HEADERS).unwrap();
+        }
+    };
+    let mut scene = Scene::build(1, agent(1).with_app(app), vec![]);
+    let mut peer = Peer::new(&mut scene, 8);
+    let invite =
+        Raw { method: "INVITE", uri: "sip:100@10.0.0.1", contact: "<sip:x@10.0.0.8>", lines, ..OPTIONS };
+    peer.send(&mut scene, invite);
+    peer.received(&scene)
+}
+
+/// RFC 3262 §3 and RFC 4028 §9: a provisional response is reliable, and the peer has to refresh, only where it supports that.
+fn extensions_of_sessions() {
+    let find = |texts: &[String], start: &str| {
+        let found = texts.iter().find(|text| text.starts_with(start));
+        found.unwrap_or_else(|| panic!("no {start} in {texts:#?}")).clone()
+    };
+    let plain = answered_with_early_media("Session-Expires: 1800\r\n");
+    let (early, answer) = (find(&plain, "SIP/2.0 183 "), find(&plain, "SIP/2.0 200 "));
+    assert!(!early.contains("\r\nRequire:") && !early.contains("\r\nRSeq:"), "{early}");
+    assert!(!answer.contains("\r\nRequire:") && !answer.contains("refresher=uac"), "{answer}");
+    let reliable = answered_with_early_media("Supported: 100rel\r\n");
+    assert_eq!(header(&find(&reliable, "SIP/2.0 183 "), "Require"), "100rel");
+    let timed = answered_with_early_media("Supported: timer\r\nSession-Expires: 1800\r\n");
+    let answer = find(&timed, "SIP/2.0 200 ");
+    assert_eq!(header(&answer, "Require"), "timer");
+    assert!(header(&answer, "Session-Expires").ends_with(";refresher=uac"), "{answer}");
 }

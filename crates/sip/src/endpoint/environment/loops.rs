@@ -95,7 +95,7 @@ impl Environment {
         write_branch(out);
         let edge = self.settings.edge;
         // The member that holds the transaction: a response that lands elsewhere is handed over unparsed.
-        out.extend_from_slice(format!(";n={:x}.{:x}", edge.node, edge.shard).as_bytes());
+        out.extend_from_slice(format!(";n={:x}.{:x}", edge.life.0, edge.shard).as_bytes());
         if self.listeners.all[listener].transport == Transport::Udp {
             out.extend_from_slice(b";rport");
         }

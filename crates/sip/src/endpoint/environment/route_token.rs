@@ -12,7 +12,7 @@
 use std::io::Write;
 use std::net::{IpAddr, SocketAddr};
 
-use router::{Edge, FlowId, Received};
+use router::{FlowId, Life, Received, ShardAddress};
 use smallvec::SmallVec;
 use stdx::hash::Keyed;
 
@@ -254,7 +254,7 @@ impl FlowText {
         &self.0
     }
 
-    /// `listener-address-port[-node-shard-number]`, numbers in hexadecimal.
+    /// `listener-address-port[-life-shard-number]`, numbers in hexadecimal.
     pub(crate) fn of(received: &Received, listeners: &[Listener]) -> Option<FlowText> {
         let listener = listeners
             .iter()
@@ -268,7 +268,7 @@ impl FlowText {
         }
         let _ = write!(text, "-{:x}", received.remote.port());
         if let Some(flow) = received.flow {
-            let _ = write!(text, "-{:x}-{:x}-{:x}", flow.edge.node, flow.edge.shard, flow.number);
+            let _ = write!(text, "-{:x}-{:x}-{:x}", flow.edge.life.0, flow.edge.shard, flow.number);
         }
         Some(FlowText(text))
     }
@@ -285,9 +285,9 @@ impl FlowText {
         };
         let port = u16::from_str_radix(parts.next()?, 16).ok()?;
         let flow = match (parts.next(), parts.next(), parts.next()) {
-            (Some(node), Some(shard), Some(number)) => Some(FlowId {
-                edge: Edge {
-                    node: u16::from_str_radix(node, 16).ok()?,
+            (Some(life), Some(shard), Some(number)) => Some(FlowId {
+                edge: ShardAddress {
+                    life: Life(u32::from_str_radix(life, 16).ok()?),
                     shard: u16::from_str_radix(shard, 16).ok()?,
                 },
                 number: u64::from_str_radix(number, 16).ok()?,
@@ -320,7 +320,10 @@ mod tests {
         let listeners = [Listener::new(Transport::Tcp, "127.0.0.1:5060".parse().unwrap())];
         for (remote, flow) in [
             ("10.1.2.3:49152", None),
-            ("[2001:db8::1]:5060", Some(FlowId { edge: Edge { node: 3, shard: 1 }, number: 77 })),
+            (
+                "[2001:db8::1]:5060",
+                Some(FlowId { edge: ShardAddress { life: Life(3), shard: 1 }, number: 77 }),
+            ),
         ] {
             let received = Received {
                 transport: Transport::Tcp,

@@ -141,7 +141,7 @@ impl RequestRouter {
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
-    use router::{Answer, Contact, Edge, Query};
+    use router::{Answer, Contact, Life, Query, ShardAddress};
 
     use super::*;
     use crate::digest::Ha1s;
@@ -182,7 +182,7 @@ mod tests {
 
     /// The first words of each message that is sent, and the number of offers to chat.
     fn receive(chat: bool, headers: &str, phones: &[Binding], offered: Offered) -> (Vec<String>, usize) {
-        let mut settings = Settings::for_tests(Edge { node: 0, shard: 0 }, US.parse().unwrap());
+        let mut settings = Settings::for_tests(ShardAddress { life: Life(0), shard: 0 }, US.parse().unwrap());
         settings.events.chat = chat;
         let mut endpoint = Endpoint::new(settings, NOW);
         let source = Source {

@@ -99,6 +99,13 @@ impl UserAgent {
         }
     }
 
+    /// Calls that waited for a proof of their network begin.
+    pub(crate) fn begin_proved_calls(&mut self, lower: &mut LowerView<'_>) {
+        while let Some(network) = lower.transactions.take_proved_network() {
+            self.release_open_calls(lower, network);
+        }
+    }
+
     pub(crate) fn expire_sessions(&mut self, lower: &mut LowerView<'_>) {
         self.with_sessions(lower, |sessions, now, effects| sessions.expire(now, effects));
     }

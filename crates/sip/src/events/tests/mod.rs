@@ -221,7 +221,7 @@ fn query_text(query: &Query) -> String {
 
 fn source(transport: Transport, remote: &str) -> Source {
     let flow = (transport != Transport::Udp)
-        .then_some(FlowId { edge: router::Edge { node: 0, shard: 0 }, number: 5 });
+        .then_some(FlowId { edge: router::ShardAddress { life: router::Life(0), shard: 0 }, number: 5 });
     Source { transport, local: "192.0.2.1:5060".parse().unwrap(), remote: remote.parse().unwrap(), flow }
 }
 

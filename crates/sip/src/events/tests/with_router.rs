@@ -1,10 +1,10 @@
 //! Notifier and the real router: each understands the other's messages.
 
-use router::{Change, Edge, Register, Router, RouterSettings};
+use router::{Change, Life, Register, Router, RouterSettings, ShardAddress};
 
 use super::*;
 
-const EDGE: Edge = Edge { node: 0, shard: 0 };
+const EDGE: ShardAddress = ShardAddress { life: Life(0), shard: 0 };
 
 struct Pair {
     world: World,

@@ -98,6 +98,18 @@ fn failures() {
         .told(&["<failure xmlns='urn:ietf:params:xml:ns:xmpp-sasl'><invalid-authzid/></failure>"]),
         refused("6.5.7", "invalid-mechanism: none that was offered", auth("DIGEST-MD5", "="))
             .told(&["<failure xmlns='urn:ietf:params:xml:ns:xmpp-sasl'><invalid-mechanism/></failure>"]),
+        row("6.5.4", "encryption-required: without TLS no mechanism is offered, so each is invalid-mechanism")
+            .at(Stage::Clear)
+            .sent(plain())
+            .told(&["<failure xmlns='urn:ietf:params:xml:ns:xmpp-sasl'><invalid-mechanism/></failure>"]),
+        row("6.5.9", "mechanism-too-weak: a weak mechanism is not offered")
+            .at(Stage::Encrypted)
+            .sent(HEADER)
+            .told(&["<mechanism>PLAIN</mechanism>", "!DIGEST-MD5", "!CRAM-MD5", "!LOGIN", "!ANONYMOUS"]),
+        refused("6.5.9", "and is invalid-mechanism", auth("CRAM-MD5", "="))
+            .told(&["<failure xmlns='urn:ietf:params:xml:ns:xmpp-sasl'><invalid-mechanism/></failure>"]),
+        row("6.5.2", "account-disabled: answered as an account that is not there")
+            .test("server/tests/live/xmpp/sign_in.rs::wrong_passwords_and_nobody_are_told_the_same_and_five_end_the_stream"),
         refused("6.5.7", "EXTERNAL without a certificate", auth("EXTERNAL", "="))
             .told(&["<failure xmlns='urn:ietf:params:xml:ns:xmpp-sasl'><invalid-mechanism/></failure>"]),
         refused("6.5.8", "malformed-request", auth("SCRAM-SHA-256", &encode(b"nonsense")))

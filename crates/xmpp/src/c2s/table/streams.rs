@@ -29,6 +29,8 @@ fn opening() {
         .told(&["<?xml", "<stream:stream ", "<stream:features>", "</stream:features>"]),
         row("4.3.3", "what was negotiated on the stream before is not that of the new one")
             .test("xmpp/src/c2s/access_tests.rs::an_invitation_is_forgotten_when_the_stream_begins_anew"),
+        row("4.6.3", "white space of the client keeps the connection open; the server sends none itself")
+            .sent(" "),
         row("4.6.1", "white space between stanzas is no fault, and is not answered").sent(" \n\t "),
     ]);
 }
@@ -99,6 +101,13 @@ fn closing() {
             .told(&["</stream:stream>"])
             .passed(&["id='m'"])
             .closes(),
+        row(
+            "4.4",
+            "a stream that the server closes is closed at once: it does not wait for the other closing tag",
+        )
+        .sent("<what xmlns='urn:x'/>")
+        .told(&["</stream:error></stream:stream>"])
+        .fails("unsupported-stanza-type"),
         row("4.4", "what comes after the closing tag MUST be ignored")
             .sent("</stream:stream><message to='b@example.org'/>")
             .told(&["</stream:stream>"])
@@ -173,6 +182,11 @@ fn errors() {
 #[test]
 fn conditions_from_not_authorized_on() {
     play(vec![
+        row("4.9.3.11", "invalid-xml (§11.4): stanzas are not compared with schemas")
+            .sent("<message to='b@example.org' id='m' type='odd' odd='1'><body>a</body><body>b</body></message>")
+            .passed(&["id='m'", "<body>a</body><body>b</body>"]),
+        row("4.9.3.15", "remote-connection-failed: a server that is not reached is told for its stanza, and the stream goes on")
+            .test("xmpp/src/s2s/tests/ways.rs::a_server_that_is_nowhere_is_not_found_and_then_left_alone_for_a_while"),
         row("4.9.3.12", "not-authorized: a stanza before authentication")
             .at(Stage::Open)
             .sent("<message to='b@example.org'/>")
@@ -194,6 +208,8 @@ fn conditions_from_not_authorized_on() {
             .at(Stage::Encrypted)
             .sent(HEADER.replace("version='1.0'?>", "version='1.0' encoding='ISO-8859-1'?>"))
             .fails("unsupported-encoding"),
+        row("4.9.3.23", "unsupported-feature: another server requires a feature that is not known here")
+            .test("xmpp/src/s2s/tests/ways.rs::a_required_feature_that_is_not_known_ends_the_stream"),
         row("4.9.3.24", "unsupported-stanza-type")
             .sent("<what xmlns='urn:x'/>")
             .fails("unsupported-stanza-type"),

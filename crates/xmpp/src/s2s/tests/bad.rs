@@ -13,10 +13,10 @@ pub(super) struct TestCaller {
 }
 
 impl TestCaller {
-    pub(super) fn new(change: impl Fn(&mut Settings), security: Security) -> TestCaller {
+    pub(super) fn new(change: impl Fn(&mut S2sSettings), security: Security) -> TestCaller {
         let mut settings = settings(&["a.test", "rooms.a.test"], 1);
         change(&mut settings);
-        let mut servers = Servers::new(Arc::new(settings), 0, [3; 32]);
+        let mut servers = Servers::new(Arc::new(settings), ShardAddress::default(), [3; 32]);
         let number = servers.accept(START, security);
         TestCaller { servers, number, effects: Vec::new() }
     }
@@ -60,7 +60,7 @@ impl TestCaller {
         TestCaller::proved_with(|_| ())
     }
 
-    pub(super) fn proved_with(change: impl Fn(&mut Settings)) -> TestCaller {
+    pub(super) fn proved_with(change: impl Fn(&mut S2sSettings)) -> TestCaller {
         let mut caller = TestCaller::new(change, Security { encrypted: true, certificate: None });
         caller.say(HEADER);
         caller.say("<db:result from='evil.test' to='a.test'>right</db:result>");
@@ -107,7 +107,7 @@ fn wrong_headers_end_the_stream() {
 
 #[test]
 fn a_domain_that_is_blocked_is_told_at_once() {
-    let block = |settings: &mut Settings| settings.policy.block = Domains(vec!["evil.test".into()]);
+    let block = |settings: &mut S2sSettings| settings.policy.block = Domains(vec!["evil.test".into()]);
     let mut caller = TestCaller::new(block, Security::default());
     caller.ends_with(HEADER, "policy-violation");
     assert_eq!(caller.servers.counts().refused, 1);
@@ -379,7 +379,7 @@ fn what_a_bidirectional_peer_says_that_it_takes_is_all_it_gets() {
     caller.say("<db:result from='evil.test' to='a.test'>right</db:result>");
     caller.verified(Verdict::Valid);
     for (size, is_written) in [(11_000, true), (13_000, false)] {
-        let edge = ConnectionId { shard: 0, connection: caller.number };
+        let edge = ConnectionId { shard: ShardAddress::default(), connection: caller.number };
         let element = Element::new("message", ns::CLIENT).with("from", "y@a.test").with("to", "x@evil.test");
         let element = Box::new(element.child(Element::new("body", ns::CLIENT).text("x".repeat(size))));
         let written = caller.tell(|servers, out| {

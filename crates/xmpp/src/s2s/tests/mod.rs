@@ -16,7 +16,7 @@ use stdx::Instant;
 use stdx::rng::Rng;
 
 use super::*;
-use crate::ns;
+use crate::{Life, ns};
 
 const START: Instant = Instant::from_unix_seconds(1_800_000_000);
 const SHARDS: u16 = 2;
@@ -25,8 +25,8 @@ fn policy() -> Policy {
     Policy { admission: Admission::Open, require_tls: true, ..Policy::default() }
 }
 
-fn settings(domains: &[&str], secret: u8) -> Settings {
-    Settings {
+fn settings(domains: &[&str], secret: u8) -> S2sSettings {
+    S2sSettings {
         domains: domains.iter().map(|name| Box::from(*name)).collect(),
         tls: true,
         policy: policy(),
@@ -107,18 +107,18 @@ impl FederationWorld {
         world
     }
 
-    fn add(&mut self, settings: &Settings) {
+    fn add(&mut self, settings: &S2sSettings) {
         let shards = (0..SHARDS).map(|shard| {
             let mut seed = [shard.to_le_bytes()[0]; 32];
             seed[0] = u8::try_from(self.nodes.len()).unwrap();
-            Servers::new(Arc::new(settings.clone()), shard, seed)
+            Servers::new(Arc::new(settings.clone()), ShardAddress::new(Life(0), shard), seed)
         });
         let shards = shards.collect();
         self.nodes.push(Node { shards, certificate: None, delivered: Vec::new(), notes: Vec::new() });
     }
 
     /// Other settings, before anything happens.
-    fn set(&mut self, node: usize, change: impl Fn(&mut Settings)) {
+    fn set(&mut self, node: usize, change: impl Fn(&mut S2sSettings)) {
         let mut settings = self.nodes[node].shards[0].settings().clone();
         change(&mut settings);
         let settings = Arc::new(settings);
@@ -173,7 +173,7 @@ impl FederationWorld {
             Effect::Send(letter) => {
                 let shard = match letter.recipient() {
                     Recipient::Owner(domain) => owner(&domain),
-                    Recipient::Shard(shard) => shard,
+                    Recipient::Shard(address) => address.shard,
                 };
                 self.tell(node, shard, |servers, now, out| servers.handle_shard_message(now, letter, out));
             }

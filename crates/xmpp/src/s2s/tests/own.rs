@@ -10,7 +10,7 @@ fn certified(name: &str) -> Security {
     Security { encrypted: true, certificate: Some(Certificate::of_dns(name)) }
 }
 
-fn with_component(settings: &mut Settings) {
+fn with_component(settings: &mut S2sSettings) {
     settings.domains.push("gateway.test".into());
 }
 
@@ -88,7 +88,7 @@ fn nothing_is_sent_out_to_a_domain_of_ours() {
     for own in OWN {
         let mut settings = settings(&["a.test", "rooms.a.test"], 1);
         with_component(&mut settings);
-        let mut servers = Servers::new(Arc::new(settings), 0, [3; 32]);
+        let mut servers = Servers::new(Arc::new(settings), ShardAddress::default(), [3; 32]);
         let mut out = Vec::new();
         let message = Element::new("message", ns::CLIENT).with("from", "x@a.test/r").with("to", own);
         servers.handle_stanza(START, Box::new(message), &mut out);
@@ -98,7 +98,7 @@ fn nothing_is_sent_out_to_a_domain_of_ours() {
             id: "i".into(),
             key: "k".into(),
         };
-        let edge = ConnectionId { shard: 0, connection: 2 };
+        let edge = ConnectionId { shard: ShardAddress::default(), connection: 2 };
         servers.handle_shard_message(
             START,
             ShardMessage::Verify { edge, question: question.clone() },

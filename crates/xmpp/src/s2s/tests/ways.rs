@@ -108,7 +108,7 @@ fn without_tls_nobody_speaks_unless_that_is_allowed() {
     world.run();
     assert_eq!(world.got(0), ["1 remote-server-not-found"]);
     assert!(world.nodes[0].delivered[0].to_string().contains("no TLS"));
-    let exception = |settings: &mut Settings| {
+    let exception = |settings: &mut S2sSettings| {
         settings.policy.tls_exceptions = Domains(vec!["b.test".into()]);
     };
     world.set(0, exception);
@@ -324,4 +324,16 @@ fn a_stanza_that_is_larger_than_the_other_server_takes_is_answered_and_not_sent(
         (vec!["1".to_owned(), "2".to_owned()], 2),
         "the stream goes on"
     );
+}
+
+/// RFC 6120 §4.9.3.23. A feature that is voluntary, or that is known here, ends nothing.
+#[test]
+fn a_required_feature_that_is_not_known_ends_the_stream() {
+    let features = |inside: &str| format!("<stream:features>{inside}</stream:features>");
+    let world = call(None, &features("<x xmlns='urn:x'><required/></x>"));
+    assert_eq!(world.got(0), ["1 remote-server-not-found"]);
+    let known = "<mechanisms xmlns='urn:ietf:params:xml:ns:xmpp-sasl'><required/></mechanisms>";
+    for inside in ["<x xmlns='urn:x'/>", "<x xmlns='urn:x'><optional/></x>", known] {
+        assert_eq!(call(None, &features(inside)).got(0).len(), 0, "{inside}");
+    }
 }

@@ -106,6 +106,9 @@ fn probes() {
         row("4.3.2", "and one that asks for an account that is not there")
             .when("x", probe("ghost@example.org"))
             .comes(&["x: unsubscribed ghost > carol@x.org/1"]),
+        row("4.3.2", "which has not moved: neither `gone` nor `redirect`")
+            .when("x", probe("gone@example.org"))
+            .comes(&["x: unsubscribed gone > carol@x.org/1"]),
         row("4.3.2", "a probe of a full address is answered for that resource")
             .contact(CAROL, "from")
             .after("phone", "<presence/>")

@@ -22,6 +22,11 @@ fn requesting() {
             .contact(CAROL, "none+out")
             .when("desk", to_carol("subscribe"))
             .comes(&["x: subscribe alice > carol@x.org"]),
+        row("3.1.2", "the server does not send it again of its own accord")
+            .contact(CAROL, "none+out")
+            .away()
+            .when("desk", "<presence/>")
+            .comes(&["desk: available alice/desk"]),
     ]);
 }
 

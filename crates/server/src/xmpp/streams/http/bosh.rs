@@ -9,6 +9,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use cluster::{Life, ShardAddress};
 use hyper::StatusCode;
 use sip::transport::Transport;
 use stdx::Instant;
@@ -114,11 +115,12 @@ fn refused(shared: &Shared, condition: Condition) -> Reply {
     Reply::refusal(condition)
 }
 
-/// `SHARD.NUMBER.SECRET`.
-fn parse_sid(sid: &str) -> Option<(u16, u64)> {
+/// `LIFE.SHARD.NUMBER.SECRET`.
+fn parse_sid(sid: &str) -> Option<(ShardAddress, u64)> {
     let mut parts = sid.split('.');
+    let life = Life(u32::from_str_radix(parts.next()?, 16).ok()?);
     let shard = u16::from_str_radix(parts.next()?, 16).ok()?;
-    Some((shard, u64::from_str_radix(parts.next()?, 16).ok()?))
+    Some((ShardAddress::new(life, shard), u64::from_str_radix(parts.next()?, 16).ok()?))
 }
 
 fn begin(
@@ -146,7 +148,8 @@ fn begin(
     };
     let security = Security { encrypted: front.is_secure, ..Security::default() };
     let stream = place.open(Framing::Bodies, security);
-    let sid = format!("{:x}.{:x}.{}", shared.shard, stream.number, stdx::hex::encode(&secret));
+    let ShardAddress { life, shard } = shared.shard;
+    let sid = format!("{:x}.{shard:x}.{:x}.{}", life.0, stream.number, stdx::hex::encode(&secret));
     let mailbox = Rc::new(Mailbox {
         sid: sid.into(),
         is_secure: front.is_secure,
@@ -277,7 +280,7 @@ impl Bodies {
     }
 
     fn finish(&mut self, stream: &Stream) {
-        let condition = Condition::of_stream(stream.c2s.borrow().failure());
+        let condition = Condition::of_stream(stream.c2s.borrow().error());
         let documents = take_documents(stream, usize::MAX);
         self.session.finish(condition, &documents, &mut self.out);
         self.send_answers();

@@ -1,0 +1,99 @@
+//! Every limit of this crate: its reason and the answer when it is reached.
+
+use std::time::Duration;
+
+/// Nodes of a farm, dead ones that are remembered included. A million chat clients on processes of 20,000 files take 62.
+/// Answer: `Refusal::TooManyMembers`.
+pub const MEMBERS: usize = 256;
+
+/// Shards of one node: a message names its shard with one byte. Answer: `Refusal::TooManyShards`.
+pub const SHARDS: u16 = 256;
+
+/// Bytes of each name in an announcement: node, farm, address, build. Answer: the announcement is `Corrupt`.
+pub const NAME_BYTES: usize = 128;
+
+/// Bytes of an encoded announcement, four names and a few numbers. Answer: `Corrupt`.
+pub const MEMBER_BYTES: usize = 1_024;
+
+/// Bytes of an encoded map: 4,096 owners of at most 12 bytes, as many workers of at most 16, and the addresses. A value of
+/// JetStream may have 1 MiB. Answer: `Corrupt`.
+pub const MAP_BYTES: usize = 512 * 1_024;
+
+/// Dead lives that a map lists: those of a day with a restart every six minutes. A node that slept longer than
+/// that is refused by the database. The oldest are dropped.
+pub const DEAD_LIVES: usize = 256;
+
+/// The time between two renewals of a lease. A renewal costs the council one small write, and two may be lost before
+/// the lease ends.
+pub const RENEWAL: Duration = Duration::from_secs(1);
+
+/// The time for which a node may act after it has *sent* its last successful renewal, by its own monotonic clock.
+pub const AUTHORITY: Duration = Duration::from_millis(2_500);
+
+/// The time after which other nodes count a node as dead since they have last seen a renewal, by their own clock: the life
+/// of the council's key and a margin. It is more than `AUTHORITY` by two seconds, which is how long a renewal
+/// that the holder counts may be under way to the observer.
+pub const TAKEOVER: Duration = Duration::from_millis(4_500);
+
+/// A renewal that is late by this much makes a member suspect: one renewal was lost or is late.
+pub const SUSPICION: Duration = Duration::from_millis(2_200);
+
+/// The time after which a node is dead whose host refuses connections, if it renews nothing meanwhile: a renewal
+/// and half of one more. A stopped process is not refused: its kernel still accepts.
+pub const REFUSED_TAKEOVER: Duration = Duration::from_millis(1_500);
+
+/// The council counts as away when no renewal has succeeded for so long: two were lost.
+pub const COUNCIL_AWAY: Duration = Duration::from_millis(2_200);
+
+/// A node that has not been called for so long has been stopped. What it did not see meanwhile proves nothing.
+pub const PAUSE: Duration = Duration::from_millis(700);
+
+/// The time after which a question to the council is asked again.
+pub const COUNCIL_ANSWER: Duration = Duration::from_secs(1);
+
+/// The time between two looks at the council's map by a node that waits for nothing: notices of changes may be lost.
+pub const MAP_READ: Duration = Duration::from_secs(5);
+
+/// The time after which a bucket whose previous owner has not let go is asked for again.
+pub const FENCE_RETRY: Duration = Duration::from_millis(500);
+
+/// The time after which a question to the database that has no answer is asked again: longer than its own
+/// `statement_timeout`, so that an answer that comes at all comes before.
+pub const FENCE_ANSWER: Duration = Duration::from_secs(3);
+
+/// The time for which the previous worker of a call slot is asked: Timer C of RFC 3261 §16.6, three minutes, and the
+/// skew of the clocks of two nodes.
+pub const PREVIOUS_WORKER: Duration = Duration::from_secs(200);
+
+/// Bytes of the largest message between nodes: a stanza, a SIP message or a document of presence with room to spare.
+/// Answer: `SendError::TooLong`; from a peer the connection ends with `LinkFault::FrameTooLong`.
+pub const MESSAGE_BYTES: usize = 256 * 1_024;
+
+/// Bytes after which a frame gets no further message: at 1 Gbit/s another class waits 0.13 ms for it.
+pub const FRAME_FILL: usize = 16 * 1_024;
+
+/// Bytes of the largest frame: a full one whose last message is of the largest kind, and the heads.
+pub const FRAME_BYTES: usize = MESSAGE_BYTES + FRAME_FILL + 1_024;
+
+/// Messages of one frame: its count has two bytes.
+pub const FRAME_MESSAGES: usize = u16::MAX as usize;
+
+/// Bytes of the hello, before the peer has proved anything: four names and a few numbers. Answer: `LinkFault::HelloTooLong`.
+pub const HELLO_BYTES: usize = 1_024;
+
+/// The time in which a peer must prove itself. Answer: `LinkFault::HandshakeTimeout`.
+pub const HANDSHAKE: Duration = Duration::from_secs(3);
+
+/// A connection that has nothing to send says so this often.
+pub const KEEPALIVE: Duration = Duration::from_secs(1);
+
+/// A connection from which nothing has come for so long is cut off. Three keep-alives were lost.
+/// Answer: `LinkFault::Silent`.
+pub const SILENCE: Duration = Duration::from_millis(3_500);
+
+/// Sound that is older is worth nothing: two ticks of 20 ms. It is dropped and counted.
+pub const SOUND_AGE: Duration = Duration::from_millis(40);
+
+/// Messages of one class that wait at the sender, beside the limit of their bytes: small ones cost 80 bytes of memory each.
+/// Answer: `SendError::Full`.
+pub const QUEUE_MESSAGES: usize = 65_536;

@@ -1,0 +1,410 @@
+//! The thread of a node's membership: it speaks with the council, drives [`FarmNode`], and tells what changes.
+//!
+//! There is no shared database yet: each node answers for its own accounts, so claims of buckets are granted at once and
+//! nothing fences a node.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
+
+use bytes::Bytes;
+use cluster::farm::{Claim, EndReason, FarmEffect, FarmNode, Revision};
+use cluster::map::FarmMap;
+use cluster::member::Member;
+use cluster::membership::MembershipEffect;
+use cluster::{BUCKETS, Life};
+use stdx::Instant;
+use tokio::sync::mpsc;
+
+use crate::council::{self, CouncilCommand, CouncilEvent, CouncilSettings, JoinRefused};
+use crate::view::{FarmPeer, FarmView};
+
+/// Commands to the council that wait: renewals of a minute. Later ones are dropped, as after the council is back only the
+/// newest count.
+const COMMANDS: usize = 64;
+
+/// News of the council that wait for the machine.
+const EVENTS: usize = 1_024;
+
+/// Reports of links that wait.
+const REPORTS: usize = 1_024;
+
+/// The reason that a node's part in the farm is over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FarmEnd {
+    /// The council did not admit it.
+    NotAdmitted(JoinRefused),
+    /// Another process has the node's name.
+    Superseded(Life),
+    /// The farm ended this life.
+    Ended(EndReason),
+}
+
+impl fmt::Display for FarmEnd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            FarmEnd::NotAdmitted(refused) => refused.fmt(f),
+            FarmEnd::Superseded(life) => write!(f, "another process (life {life}) has taken this node's name"),
+            FarmEnd::Ended(EndReason::DeclaredDead) => f.write_str(
+                "the farm counts this start of the node as dead, as it did not renew its lease in time \
+                 (stopped, overloaded or cut off): start it again",
+            ),
+            FarmEnd::Ended(EndReason::Fenced) => {
+                f.write_str("the database refuses this start of the node, as another node has taken over from it: start it again")
+            }
+            FarmEnd::Ended(EndReason::Refused(refusal)) => refusal.fmt(f),
+            FarmEnd::Ended(EndReason::Left) => f.write_str("the node has left the farm"),
+        }
+    }
+}
+
+/// What the rest of the node hears of its membership. Called on the agent's thread.
+pub trait FarmListener: Send {
+    /// The node is a member.
+    fn joined(&mut self, life: Life);
+    /// The shards decide by this view from now on.
+    fn view(&mut self, view: Arc<FarmView>);
+    /// The council is away, for this reason, or back.
+    fn council(&mut self, away: Option<&str>);
+    /// News of another node.
+    fn member(&mut self, news: &MembershipEffect);
+    /// The node owns nothing any more, after a drain.
+    fn drained(&mut self);
+    /// The node's part in the farm is over.
+    fn ended(&mut self, end: &FarmEnd);
+}
+
+/// Requests to the agent; clones speak with the same one.
+#[derive(Clone, Debug)]
+pub struct FarmAgent {
+    requests: mpsc::Sender<AgentRequest>,
+    /// The node may act as an owner.
+    may_act: Arc<AtomicBool>,
+}
+
+/// A request to the agent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum AgentRequest {
+    LinkLost { life: Life, is_refused: bool },
+    Drain,
+    Leave,
+}
+
+/// The parameters of an agent.
+pub struct AgentArgs {
+    /// The place of the council.
+    pub council: CouncilSettings,
+    /// The node's announcement; the council gives its life.
+    pub member: Member,
+    /// The time since some fixed moment that also passes while the machine sleeps (`CLOCK_BOOTTIME`), never set back.
+    pub clock: Box<dyn Fn() -> Instant + Send>,
+}
+
+impl FarmAgent {
+    /// Starts the agent's thread.
+    ///
+    /// # Errors
+    /// When the system gives no thread.
+    pub fn start(
+        args: AgentArgs,
+        listener: Box<dyn FarmListener>,
+    ) -> std::io::Result<(FarmAgent, JoinHandle<()>)> {
+        let (requests, receiver) = mpsc::channel(REPORTS);
+        let may_act = Arc::new(AtomicBool::new(false));
+        let agent = FarmAgent { requests, may_act: Arc::clone(&may_act) };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let thread = Builder::new().name("farm".to_owned()).spawn(move || {
+            runtime.block_on(run(args, listener, receiver, &may_act));
+        })?;
+        Ok((agent, thread))
+    }
+
+    /// A link to a node broke; `is_refused` if the node's host refuses connections.
+    pub fn link_lost(&self, life: Life, is_refused: bool) {
+        self.request(AgentRequest::LinkLost { life, is_refused });
+    }
+
+    /// Gives everything away.
+    pub fn drain(&self) {
+        self.request(AgentRequest::Drain);
+    }
+
+    /// Withdraws from the farm at once.
+    pub fn leave(&self) {
+        self.request(AgentRequest::Leave);
+    }
+
+    /// True while the node may act as an owner.
+    pub fn may_act(&self) -> bool {
+        self.may_act.load(Ordering::Acquire)
+    }
+
+    fn request(&self, request: AgentRequest) {
+        // A report that finds no room is a hint less; the lease decides.
+        let _ = self.requests.try_send(request);
+    }
+}
+
+async fn run(
+    args: AgentArgs,
+    mut listener: Box<dyn FarmListener>,
+    mut requests: mpsc::Receiver<AgentRequest>,
+    may_act: &AtomicBool,
+) {
+    let AgentArgs { council, member, clock } = args;
+    let (commands, receiver) = mpsc::channel(COMMANDS);
+    let (sender, mut events) = mpsc::channel(EVENTS);
+    let announced = member.clone();
+    let value = move |life| Bytes::from(Member { life: Life(life), ..announced.clone() }.encode());
+    let council = tokio::spawn(council::run(council, value, receiver, sender));
+    if let Some(life) = join(&mut events, &mut *listener).await {
+        listener.joined(life);
+        let node = FarmNode::new(clock(), Member { life, ..member }, BUCKETS);
+        let mut session = Session::new(node, commands, listener);
+        while !session.has_ended {
+            let wait = session.node.deadline().since(clock());
+            tokio::select! {
+                event = events.recv() => match event {
+                    Some(event) => session.handle_event(clock(), event),
+                    None => break,
+                },
+                request = requests.recv() => match request {
+                    Some(AgentRequest::Leave) | None => break,
+                    Some(request) => session.handle_request(clock(), request),
+                },
+                () = tokio::time::sleep(wait.max(Duration::from_millis(1))) => {
+                    session.drive(clock(), |node, now, out| node.expire(now, out));
+                }
+            }
+            may_act.store(session.node.lease().may_act(clock()), Ordering::Release);
+        }
+        may_act.store(false, Ordering::Release);
+        // A council that is away forgets the key by its age.
+        let _ = session.commands.try_send(CouncilCommand::Withdraw);
+    }
+    let _ = tokio::time::timeout(Duration::from_secs(1), council).await;
+}
+
+/// Waits until the council admits the node.
+async fn join(events: &mut mpsc::Receiver<CouncilEvent>, listener: &mut dyn FarmListener) -> Option<Life> {
+    while let Some(event) = events.recv().await {
+        match event {
+            CouncilEvent::Joined { life } => return Some(Life(life)),
+            CouncilEvent::Refused(refused) => {
+                listener.ended(&FarmEnd::NotAdmitted(refused));
+                return None;
+            }
+            CouncilEvent::Away { reason } => listener.council(Some(&reason)),
+            CouncilEvent::Back => listener.council(None),
+            _ => {}
+        }
+    }
+    None
+}
+
+/// The node while it is a member.
+struct Session {
+    node: FarmNode,
+    commands: mpsc::Sender<CouncilCommand>,
+    listener: Box<dyn FarmListener>,
+    /// The newest revision of each name's key: an older or equal one is no renewal.
+    revisions: BTreeMap<Box<str>, (Life, u64)>,
+    /// The members that the council was asked for.
+    questions: BTreeMap<Box<str>, (Life, Instant)>,
+    is_council_away: bool,
+    has_ended: bool,
+}
+
+impl Session {
+    fn new(
+        node: FarmNode,
+        commands: mpsc::Sender<CouncilCommand>,
+        listener: Box<dyn FarmListener>,
+    ) -> Session {
+        Session {
+            node,
+            commands,
+            listener,
+            revisions: BTreeMap::new(),
+            questions: BTreeMap::new(),
+            is_council_away: false,
+            has_ended: false,
+        }
+    }
+
+    fn handle_request(&mut self, now: Instant, request: AgentRequest) {
+        match request {
+            AgentRequest::LinkLost { life, is_refused: true } => {
+                self.drive(now, |node, now, out| node.handle_connection_refused(now, life, out));
+            }
+            AgentRequest::LinkLost { life, is_refused: false } => {
+                self.drive(now, |node, now, out| node.handle_link_lost(now, life, out));
+            }
+            AgentRequest::Drain => self.drive(now, FarmNode::leave),
+            AgentRequest::Leave => self.has_ended = true,
+        }
+    }
+
+    fn handle_event(&mut self, now: Instant, event: CouncilEvent) {
+        match event {
+            CouncilEvent::Joined { .. } | CouncilEvent::Refused(_) => {}
+            CouncilEvent::Renewed { token } => {
+                self.drive(now, |node, now, out| node.handle_renewed(now, Instant::from_micros(token), out));
+            }
+            CouncilEvent::Expired => self.announce_again(),
+            CouncilEvent::Superseded { by } => self.end(&FarmEnd::Superseded(Life(by))),
+            CouncilEvent::Member { life, node, revision, value } => {
+                self.handle_member(now, Life(life), node, revision, &value);
+            }
+            CouncilEvent::NotRenewed { node, .. } => {
+                if let Some((life, asked_at)) = self.questions.remove(&node) {
+                    self.drive(now, |node, now, out| node.handle_absent(now, life, asked_at, out));
+                }
+            }
+            CouncilEvent::Withdrawn { node } => {
+                if let Some((life, _)) = self.revisions.get(&node).copied() {
+                    self.drive(now, |node, now, out| node.handle_key_gone(now, life, out));
+                }
+            }
+            CouncilEvent::MembersRead => self.drive(now, FarmNode::handle_members_read),
+            CouncilEvent::MapWritten { revision, value } => {
+                let Some(map) = read_map(&value) else { return };
+                self.drive(now, |node, now, out| node.handle_map_written(now, Revision(revision), map, out));
+            }
+            CouncilEvent::MapRead { revision, value } => {
+                let map = value.as_deref().and_then(read_map);
+                self.drive(now, |node, now, out| node.handle_map(now, Revision(revision), map, out));
+            }
+            CouncilEvent::Swapped { revision } => {
+                self.drive(now, |node, now, out| node.handle_swapped(now, revision.map(Revision), out));
+            }
+            CouncilEvent::Away { reason } => self.set_away(Some(&reason)),
+            CouncilEvent::Back => self.set_away(None),
+        }
+    }
+
+    fn handle_member(&mut self, now: Instant, life: Life, name: Box<str>, revision: u64, value: &[u8]) {
+        let Ok(member) = Member::decode(value) else {
+            return tracing::warn!(node = %name, "the announcement of a node cannot be read and is passed over");
+        };
+        if self.revisions.get(&name).is_some_and(|(_, seen)| *seen >= revision) {
+            return;
+        }
+        self.revisions.insert(name, (life, revision));
+        self.drive(now, |node, now, out| node.handle_announced(now, Member { life, ..member }, out));
+    }
+
+    /// The council has forgotten the node's key. The farm may have agreed meanwhile that the node is dead; then the map says
+    /// so, and the node ends when it reads it.
+    fn announce_again(&mut self) {
+        if !self.node.map().is_dead(self.node.own().life) {
+            let value = Bytes::from(self.node.own().encode());
+            self.command(CouncilCommand::Announce { value });
+        }
+    }
+
+    fn set_away(&mut self, reason: Option<&str>) {
+        if self.is_council_away != reason.is_some() {
+            self.is_council_away = reason.is_some();
+            self.listener.council(reason);
+            self.show();
+        }
+    }
+
+    /// Gives the machine an input and performs its effects; an effect that is answered at once is another input.
+    fn drive(&mut self, now: Instant, input: impl FnOnce(&mut FarmNode, Instant, &mut Vec<FarmEffect>)) {
+        let mut effects = Vec::new();
+        input(&mut self.node, now, &mut effects);
+        let mut has_news = false;
+        while !effects.is_empty() {
+            let mut more = Vec::new();
+            for effect in effects {
+                has_news |= matches!(effect, FarmEffect::MapChanged | FarmEffect::Member(_));
+                self.perform(now, effect, &mut more);
+            }
+            effects = more;
+        }
+        if has_news {
+            self.show();
+        }
+    }
+
+    fn perform(&mut self, now: Instant, effect: FarmEffect, out: &mut Vec<FarmEffect>) {
+        match effect {
+            FarmEffect::Announce { sent_at, member } => {
+                let value = Bytes::from(member.encode());
+                self.command(CouncilCommand::Renew { token: sent_at.as_micros(), value });
+            }
+            FarmEffect::ReadMembers => self.command(CouncilCommand::ReadMembers),
+            FarmEffect::ReadMember { life, asked_at } => self.read_member(life, asked_at),
+            FarmEffect::ReadMap => self.command(CouncilCommand::ReadMap),
+            FarmEffect::SwapMap { expected, map } => {
+                let value = Bytes::from(map.encode());
+                self.command(CouncilCommand::SwapMap { expected: expected.0, value });
+            }
+            FarmEffect::AskFence { sent_at } => self.node.handle_unfenced(now, sent_at, out),
+            FarmEffect::Take { claims, .. } => {
+                for Claim { bucket, after, .. } in claims {
+                    self.node.handle_taken(now, bucket, after.next(), out);
+                }
+            }
+            FarmEffect::Give { bucket, epoch, .. } => self.node.handle_given(now, bucket, epoch, out),
+            FarmEffect::Load { bucket, epoch, .. } => self.node.handle_loaded(now, bucket, epoch, out),
+            FarmEffect::Stop { bucket, epoch, .. } => self.node.handle_drained(now, bucket, epoch, out),
+            FarmEffect::Serve { .. } | FarmEffect::MapChanged => {}
+            FarmEffect::Member(news) => self.listener.member(&news),
+            FarmEffect::Drained => self.listener.drained(),
+            FarmEffect::End(reason) => self.end(&FarmEnd::Ended(reason)),
+        }
+    }
+
+    fn read_member(&mut self, life: Life, asked_at: Instant) {
+        let known = self.revisions.iter().find(|(_, (of, _))| *of == life);
+        if let Some((node, (_, seen))) = known.map(|(node, known)| (node.clone(), *known)) {
+            self.questions.insert(node.clone(), (life, asked_at));
+            self.command(CouncilCommand::ReadMember { token: asked_at.as_micros(), node, seen });
+        }
+    }
+
+    fn command(&mut self, command: CouncilCommand) {
+        // A council that is away long takes no more; the machine asks again.
+        let _ = self.commands.try_send(command);
+    }
+
+    fn end(&mut self, end: &FarmEnd) {
+        if !self.has_ended {
+            self.has_ended = true;
+            self.listener.ended(end);
+        }
+    }
+
+    /// Tells the shards how the farm is now.
+    fn show(&mut self) {
+        let peer = |member: &Member| {
+            let peer = FarmPeer {
+                name: member.name.clone(),
+                address: member.address.parse().ok()?,
+                shards: member.shards,
+                build: member.build.clone(),
+                state: member.state,
+                roles: member.roles,
+            };
+            Some((member.life, peer))
+        };
+        let view = FarmView {
+            own: self.node.own().life,
+            map: self.node.map().clone(),
+            peers: self.node.members().live().filter_map(peer).collect(),
+            is_council_away: self.is_council_away,
+        };
+        self.listener.view(Arc::new(view));
+    }
+}
+
+fn read_map(bytes: &[u8]) -> Option<FarmMap> {
+    let map = FarmMap::decode(bytes);
+    map.inspect_err(|error| tracing::warn!(%error, "the farm's map is passed over")).ok()
+}

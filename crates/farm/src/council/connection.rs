@@ -1,0 +1,327 @@
+//! The connection of one node to the council: joins, renews, watches, and starts over after a fault.
+
+use std::time::Duration;
+
+use async_nats::jetstream::kv::{self, Operation};
+use async_nats::jetstream::stream;
+use async_nats::{ConnectOptions, jetstream};
+use bytes::Bytes;
+use futures_util::StreamExt as _;
+use tokio::sync::mpsc;
+use tokio::time::sleep;
+
+use super::keys::{Fault, JoinRefused, Keys, MAP, Swap, life_of, marked};
+use super::{CouncilCommand, CouncilEvent, CouncilSettings, REQUEST_TIMEOUT, RETRY_PAUSE};
+
+/// Attempts, half a second apart, to take the node's name: the node's life before may have been killed a moment ago.
+const NAME_ATTEMPTS: u32 = 30;
+
+/// One node's side of the council.
+struct Connection {
+    settings: CouncilSettings,
+    commands: mpsc::Receiver<CouncilCommand>,
+    events: mpsc::Sender<CouncilEvent>,
+    client: async_nats::Client,
+    life: u32,
+    /// The revision of the own key, after which the next renewal is made.
+    revision: u64,
+    is_away: bool,
+}
+
+/// The reason that a session with the council ended.
+enum SessionEnd {
+    /// The node leaves, or nothing sends commands any more.
+    Left,
+    Refused(JoinRefused),
+}
+
+pub(super) async fn run(
+    settings: CouncilSettings,
+    value: impl Fn(u32) -> Bytes,
+    commands: mpsc::Receiver<CouncilCommand>,
+    events: mpsc::Sender<CouncilEvent>,
+) {
+    let mut reported = None;
+    let client = loop {
+        match connect(&settings).await {
+            Ok(client) => break client,
+            Err(reason) if reported.as_ref() == Some(&reason) => {}
+            Err(reason) => {
+                reported = Some(reason.clone());
+                // The receiver may have gone: the node ends.
+                if events.send(CouncilEvent::Away { reason }).await.is_err() {
+                    return;
+                }
+            }
+        }
+        sleep(RETRY_PAUSE).await;
+    };
+    let is_away = reported.is_some();
+    let connection = Connection { settings, commands, events, client, life: 0, revision: 0, is_away };
+    connection.run(value).await;
+}
+
+async fn connect(settings: &CouncilSettings) -> Result<async_nats::Client, Fault> {
+    let text = |error: &dyn std::fmt::Display| Fault::from(error.to_string());
+    let mut options = ConnectOptions::new()
+        .name(format!("belfry {}", settings.node))
+        .connection_timeout(REQUEST_TIMEOUT)
+        .request_timeout(Some(REQUEST_TIMEOUT))
+        .ping_interval(Duration::from_secs(2))
+        .reconnect_delay_callback(|attempts| {
+            Duration::from_millis(100 * u64::try_from(attempts.min(10)).unwrap_or(10))
+        });
+    if let Some(file) = &settings.credentials {
+        let credentials = std::fs::read_to_string(file)
+            .map_err(|error| Fault::from(format!("cannot read {}: {error}", file.display())))?;
+        options = options.credentials(&credentials).map_err(|error| text(&error))?;
+    }
+    if let Some(file) = &settings.authorities {
+        options = options.add_root_certificates(file.clone()).require_tls(true);
+    }
+    // The client does not read them from a list of addresses.
+    let addresses =
+        settings.servers.iter().filter_map(|server| server.parse::<async_nats::ServerAddr>().ok());
+    if let Some(address) = addresses.into_iter().find(async_nats::ServerAddr::has_user_pass) {
+        let (user, password) =
+            (address.username().unwrap_or_default(), address.password().unwrap_or_default());
+        options = options.user_and_password(user.to_owned(), password.to_owned());
+    }
+    options.connect(settings.servers.as_slice()).await.map_err(|error| text(&error))
+}
+
+impl Connection {
+    async fn run(mut self, value: impl Fn(u32) -> Bytes) {
+        loop {
+            match self.session(&value).await {
+                Ok(SessionEnd::Left) => return,
+                Ok(SessionEnd::Refused(refused)) => {
+                    self.tell(CouncilEvent::Refused(refused)).await;
+                    return;
+                }
+                Err(reason) => {
+                    self.lose(reason).await;
+                    if self.events.is_closed() {
+                        return;
+                    }
+                    sleep(RETRY_PAUSE).await;
+                }
+            }
+        }
+    }
+
+    /// From opening the stores to the first fault.
+    async fn session(&mut self, value: &impl Fn(u32) -> Bytes) -> Result<SessionEnd, Fault> {
+        let keys = self.open().await?;
+        if let Err(refused) = keys.check_secret(&self.settings.proof).await? {
+            return Ok(SessionEnd::Refused(refused));
+        }
+        if self.life == 0
+            && let Err(refused) = self.join(&keys, value).await?
+        {
+            return Ok(SessionEnd::Refused(refused));
+        }
+        let text = |error: &dyn std::fmt::Display| Fault::from(error.to_string());
+        let mut members = keys.members.watch_with_history(">").await.map_err(|error| text(&error))?;
+        let mut map = keys.state.watch_with_history(MAP).await.map_err(|error| text(&error))?;
+        self.recover().await;
+        loop {
+            tokio::select! {
+                command = self.commands.recv() => {
+                    let Some(command) = command else { return Ok(SessionEnd::Left) };
+                    if self.obey(&keys, command).await? {
+                        return Ok(SessionEnd::Left);
+                    }
+                }
+                entry = members.next() => {
+                    let entry = entry.ok_or("the watch of the members ended")?.map_err(|error| text(&error))?;
+                    self.note_member(entry).await;
+                }
+                entry = map.next() => {
+                    let entry = entry.ok_or("the watch of the map ended")?.map_err(|error| text(&error))?;
+                    if entry.operation == Operation::Put {
+                        let (revision, value) = (entry.revision, entry.value);
+                        self.tell(CouncilEvent::MapWritten { revision, value }).await;
+                    }
+                }
+            }
+        }
+    }
+
+    async fn open(&self) -> Result<Keys, Fault> {
+        let mut context = jetstream::new(self.client.clone());
+        context.set_timeout(REQUEST_TIMEOUT);
+        Ok(Keys {
+            members: self.store(&context, "members", self.settings.member_age).await?,
+            state: self.store(&context, "state", Duration::ZERO).await?,
+        })
+    }
+
+    /// A key-value store, made if there is none.
+    ///
+    /// COMPAT(nats-server 2.9): the client's own way to make a store asks for the account's figures, which it cannot read
+    /// from this release. A store is a stream of a known form (NATS ADR-8).
+    async fn store(
+        &self,
+        context: &jetstream::Context,
+        suffix: &str,
+        max_age: Duration,
+    ) -> Result<kv::Store, Fault> {
+        let bucket = format!("{}-{suffix}", self.settings.farm);
+        if let Ok(store) = context.get_key_value(&bucket).await {
+            return Ok(store);
+        }
+        let stream = stream::Config {
+            name: format!("KV_{bucket}"),
+            subjects: vec![format!("$KV.{bucket}.>")],
+            description: Some("a farm of Belfry".to_owned()),
+            max_messages_per_subject: 1,
+            max_age,
+            storage: stream::StorageType::File,
+            discard: stream::DiscardPolicy::New,
+            num_replicas: self.settings.replicas,
+            allow_rollup: true,
+            deny_delete: true,
+            allow_direct: true,
+            // The server wants it no longer than the age of the messages.
+            duplicate_window: if max_age.is_zero() { Duration::from_secs(120) } else { max_age },
+            ..stream::Config::default()
+        };
+        let fault = |error: &dyn std::fmt::Display| Fault::from(error.to_string());
+        context.get_or_create_stream(stream).await.map_err(|error| fault(&error))?;
+        context.get_key_value(&bucket).await.map_err(|error| fault(&error))
+    }
+
+    /// Draws a life and takes the node's name.
+    async fn join(
+        &mut self,
+        keys: &Keys,
+        value: &impl Fn(u32) -> Bytes,
+    ) -> Result<Result<(), JoinRefused>, Fault> {
+        let life = keys.draw_life(self.settings.least_life).await?;
+        let value = value(life);
+        let (mut holder, mut attempts) = (None, 0);
+        loop {
+            attempts += 1;
+            match keys.take_name(&self.settings.node, life, &value).await? {
+                Ok(revision) => {
+                    (self.life, self.revision) = (life, revision);
+                    self.tell(CouncilEvent::Joined { life }).await;
+                    return Ok(Ok(()));
+                }
+                Err(by) if attempts == NAME_ATTEMPTS => return Ok(Err(JoinRefused::NameTaken { by })),
+                Err(by) => {
+                    let renewed = keys.holder(&self.settings.node).await?;
+                    match (holder, renewed) {
+                        // The key is renewed while this node waits: its holder lives.
+                        (Some(before), Some(now)) if before != now => {
+                            return Ok(Err(JoinRefused::NameTaken { by }));
+                        }
+                        _ => holder = renewed,
+                    }
+                    sleep(RETRY_PAUSE).await;
+                }
+            }
+        }
+    }
+
+    /// Performs a command; true after the last.
+    async fn obey(&mut self, keys: &Keys, command: CouncilCommand) -> Result<bool, Fault> {
+        match command {
+            CouncilCommand::Renew { token, value } => self.renew(keys, token, &value).await?,
+            CouncilCommand::Announce { value } => {
+                match keys.take_name(&self.settings.node, self.life, &value).await? {
+                    Ok(revision) => self.revision = revision,
+                    Err(by) => self.tell(CouncilEvent::Superseded { by }).await,
+                }
+            }
+            CouncilCommand::SwapMap { expected, value } => {
+                let revision = match keys.swap_map(value, expected).await? {
+                    Swap::Done(revision) => Some(revision),
+                    Swap::Refused => None,
+                };
+                self.tell(CouncilEvent::Swapped { revision }).await;
+            }
+            CouncilCommand::ReadMembers => {
+                for node in keys.nodes().await? {
+                    if let Some(entry) = keys.member(&node).await? {
+                        self.note_member(entry).await;
+                    }
+                }
+                self.tell(CouncilEvent::MembersRead).await;
+            }
+            CouncilCommand::ReadMap => {
+                let (revision, value) = keys.map().await?;
+                self.tell(CouncilEvent::MapRead { revision, value }).await;
+            }
+            CouncilCommand::ReadMember { token, node, seen } => {
+                let entry = keys.member(&node).await?;
+                match entry.filter(|entry| entry.revision > seen) {
+                    Some(entry) => self.note_member(entry).await,
+                    None => self.tell(CouncilEvent::NotRenewed { token, node }).await,
+                }
+            }
+            CouncilCommand::Withdraw => {
+                let (node, revision) = (&self.settings.node, self.revision);
+                // A key that cannot be removed is forgotten by its age.
+                let _ = keys.members.delete_expect_revision(node, Some(revision)).await;
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    async fn renew(&mut self, keys: &Keys, token: u64, value: &Bytes) -> Result<(), Fault> {
+        let value = marked(self.life, value);
+        let node = self.settings.node.clone();
+        if let Swap::Done(revision) = keys.renew(&node, value.clone(), self.revision).await? {
+            self.revision = revision;
+            self.tell(CouncilEvent::Renewed { token }).await;
+            return Ok(());
+        }
+        match keys.holder(&node).await? {
+            None => self.tell(CouncilEvent::Expired).await,
+            Some((life, _)) if life != self.life => self.tell(CouncilEvent::Superseded { by: life }).await,
+            // The answer to an earlier renewal was lost.
+            Some((_, revision)) => {
+                self.revision = revision;
+                if let Swap::Done(revision) = keys.renew(&node, value, revision).await? {
+                    self.revision = revision;
+                    self.tell(CouncilEvent::Renewed { token }).await;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn note_member(&mut self, entry: kv::Entry) {
+        let node: Box<str> = entry.key.into();
+        let event = match (entry.operation, life_of(&entry.value)) {
+            (Operation::Put, Some(life)) => {
+                CouncilEvent::Member { life, node, revision: entry.revision, value: entry.value.slice(4..) }
+            }
+            (Operation::Put, None) => return,
+            (Operation::Delete | Operation::Purge, _) => CouncilEvent::Withdrawn { node },
+        };
+        self.tell(event).await;
+    }
+
+    async fn lose(&mut self, reason: Fault) {
+        if !self.is_away {
+            self.is_away = true;
+            self.tell(CouncilEvent::Away { reason }).await;
+        }
+    }
+
+    async fn recover(&mut self) {
+        if self.is_away {
+            self.is_away = false;
+            self.tell(CouncilEvent::Back).await;
+        }
+    }
+
+    async fn tell(&self, event: CouncilEvent) {
+        // The receiver may have gone: the node ends.
+        let _ = self.events.send(event).await;
+    }
+}

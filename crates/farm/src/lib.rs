@@ -1,0 +1,9 @@
+//! A node's part in a farm: the council ([`council`]), and the sockets of its links to other nodes ([`links`]).
+//!
+//! [`agent`] joins the council and the machine of the node's membership (`cluster::farm`) on a thread of its own; it tells the shards of each new [`view::FarmView`]. The links
+//! belong to a shard, so that a message to another node passes no other thread.
+
+pub mod agent;
+pub mod council;
+pub mod links;
+pub mod view;

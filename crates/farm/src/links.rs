@@ -1,0 +1,517 @@
+//! The sockets of a node's links to other nodes, on the thread and the `LocalSet` of the shard that owns them.
+//!
+//! Of two nodes the one with the greater life opens the connections, one for each [`Lane`]. [`Links::set_view`] says which nodes there
+//! are; a link that breaks is opened again until the node is dead. The owner sends with [`Links::send`], once a turn writes all with
+//! [`Links::flush`], and takes what came with [`Links::take`]; [`Links::poll_ready`] wakes it.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::io;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use cluster::Life;
+use cluster::link::{
+    Class, Established, FarmSecret, Handshake, Hello, Lane, Link, LinkFault, Message, SendError, SendFailure,
+};
+use stdx::Instant;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
+use tokio::task::{JoinHandle, spawn_local};
+
+use crate::view::FarmView;
+
+/// The bytes that a socket is given at once.
+const WRITE: usize = 64 * 1_024;
+
+/// The pause before the next attempt to open a connection: short, as calls wait, and a tenth of a turn of the council.
+const REDIAL: Duration = Duration::from_millis(100);
+
+/// Connections that have not yet proved themselves. A stranger's costs a buffer of 2 KiB for three seconds.
+const HANDSHAKES: usize = 64;
+
+const LANES: [Lane; 2] = [Lane::Prompt, Lane::Acknowledged];
+
+/// The parameters of a node's links.
+#[derive(Clone)]
+pub struct LinkSettings {
+    /// The farm's name.
+    pub farm: Box<str>,
+    /// This start of the node.
+    pub life: Life,
+    /// The version of the program.
+    pub build: Box<str>,
+    /// The wire versions that the node speaks.
+    pub wire: (u16, u16),
+    /// The farm's secret.
+    pub secret: FarmSecret,
+    /// The shard's clock.
+    pub clock: Rc<dyn Fn() -> Instant>,
+    /// 256 random bits, new ones at each call.
+    pub random: Rc<dyn Fn() -> [u8; 32]>,
+}
+
+/// News of the links.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LinkEvent {
+    /// A node sent a message.
+    Received {
+        /// The sender's life.
+        from: Life,
+        /// The class.
+        class: Class,
+        /// The message.
+        message: Message,
+    },
+    /// A message was not delivered; its node is dead, or the connection broke and the class does not wait.
+    Returned {
+        /// The life that it was for.
+        to: Life,
+        /// The class.
+        class: Class,
+        /// The message.
+        message: Message,
+    },
+    /// All connections to a node broke. `is_refused`: its host refuses new ones.
+    Lost {
+        /// The node.
+        life: Life,
+        /// No process listens there.
+        is_refused: bool,
+    },
+    /// A connection was closed for a fault.
+    Fault {
+        /// The address of the other side.
+        address: SocketAddr,
+        /// The fault, for the log.
+        reason: Box<str>,
+    },
+}
+
+/// Figures of the links, for metrics.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LinkCounters {
+    /// Messages that were sent.
+    pub sent: u64,
+    /// Messages that came.
+    pub received: u64,
+    /// Messages that were refused or came back.
+    pub returned: u64,
+    /// Writes to sockets.
+    pub writes: u64,
+}
+
+/// All links of a node.
+pub struct Links {
+    shared: Rc<Shared>,
+    accepting: Option<JoinHandle<()>>,
+}
+
+struct Shared {
+    settings: LinkSettings,
+    peers: RefCell<BTreeMap<Life, Rc<Peer>>>,
+    events: RefCell<Vec<LinkEvent>>,
+    waker: RefCell<Option<Waker>>,
+    handshakes: Cell<usize>,
+    counters: RefCell<LinkCounters>,
+}
+
+/// One other node.
+struct Peer {
+    life: Life,
+    address: Cell<SocketAddr>,
+    lanes: [LaneSocket; 2],
+    /// The tasks that open its connections.
+    dialing: RefCell<Vec<JoinHandle<()>>>,
+    is_dead: Cell<bool>,
+}
+
+/// One of the two connections of a pair, and the link that outlives it.
+struct LaneSocket {
+    lane: Lane,
+    link: RefCell<Link>,
+    stream: RefCell<Option<Rc<TcpStream>>>,
+    /// Bytes that the socket did not take.
+    unwritten: RefCell<Vec<u8>>,
+    /// Wakes the task of the connection: there is something to write, or the connection is to end.
+    notify: Notify,
+}
+
+impl Links {
+    /// The links of a node, without any other node yet. Inside the shard's `LocalSet`.
+    pub fn new(settings: LinkSettings) -> Links {
+        let shared = Shared {
+            settings,
+            peers: RefCell::default(),
+            events: RefCell::default(),
+            waker: RefCell::default(),
+            handshakes: Cell::new(0),
+            counters: RefCell::default(),
+        };
+        Links { shared: Rc::new(shared), accepting: None }
+    }
+
+    /// Accepts connections at this listener.
+    ///
+    /// # Errors
+    /// When the listener cannot be used by the runtime.
+    pub fn listen(&mut self, listener: std::net::TcpListener) -> io::Result<()> {
+        listener.set_nonblocking(true)?;
+        let listener = TcpListener::from_std(listener)?;
+        self.accepting = Some(spawn_local(accept(Rc::clone(&self.shared), listener)));
+        Ok(())
+    }
+
+    /// Opens links to nodes that are new in the view and ends those to nodes that are gone from it.
+    pub fn set_view(&mut self, view: &FarmView) {
+        let own = self.shared.settings.life;
+        let gone: Vec<Rc<Peer>> = {
+            let mut peers = self.shared.peers.borrow_mut();
+            let gone: Vec<Life> =
+                peers.keys().copied().filter(|life| !view.peers.contains_key(life)).collect();
+            gone.iter().filter_map(|life| peers.remove(life)).collect()
+        };
+        gone.iter().for_each(|peer| self.shared.end(peer));
+        for (life, member) in view.peers.iter().filter(|(life, _)| **life != own) {
+            let peer = self.shared.peer(*life, member.address);
+            peer.address.set(member.address);
+            if own > *life && peer.dialing.borrow().is_empty() {
+                let dial = |lane| spawn_local(dial(Rc::clone(&self.shared), Rc::clone(&peer), lane));
+                *peer.dialing.borrow_mut() = (0..LANES.len()).map(dial).collect();
+            }
+        }
+    }
+
+    /// Queues a message; [`Links::flush`] sends it.
+    ///
+    /// # Errors
+    /// [`SendError`] with the message and the reason.
+    pub fn send(&self, now: Instant, to: Life, class: Class, message: Message) -> Result<(), SendError> {
+        let peer = self.shared.peers.borrow().get(&to).cloned();
+        let sent = match peer {
+            Some(peer) => peer.lane(class.lane()).link.borrow_mut().send(now, class, message),
+            None => Err(SendError { reason: SendFailure::Dead, message }),
+        };
+        let mut counters = self.shared.counters.borrow_mut();
+        if sent.is_ok() {
+            counters.sent += 1
+        } else {
+            counters.returned += 1
+        }
+        sent
+    }
+
+    /// Hands queued messages to the kernel.
+    pub fn flush(&self, now: Instant) {
+        for peer in self.shared.peers.borrow().values() {
+            peer.lanes.iter().for_each(|lane| self.shared.write(now, lane));
+        }
+    }
+
+    /// Moves out what happened since the last call.
+    pub fn take(&self, into: &mut Vec<LinkEvent>) {
+        into.append(&mut self.shared.events.borrow_mut());
+    }
+
+    /// Ready when there are events; else the task is woken by the next.
+    pub fn poll_ready(&self, context: &mut Context<'_>) -> Poll<()> {
+        if !self.shared.events.borrow().is_empty() {
+            return Poll::Ready(());
+        }
+        *self.shared.waker.borrow_mut() = Some(context.waker().clone());
+        Poll::Pending
+    }
+
+    /// The lives to which messages go at once.
+    pub fn connected(&self) -> Vec<Life> {
+        let peers = self.shared.peers.borrow();
+        let is_connected = |peer: &&Rc<Peer>| peer.lane(Lane::Prompt).link.borrow().is_connected();
+        peers.values().filter(is_connected).map(|peer| peer.life).collect()
+    }
+
+    /// The figures since the start.
+    pub fn counters(&self) -> LinkCounters {
+        *self.shared.counters.borrow()
+    }
+}
+
+impl Drop for Links {
+    fn drop(&mut self) {
+        if let Some(accepting) = &self.accepting {
+            accepting.abort();
+        }
+        let peers = std::mem::take(&mut *self.shared.peers.borrow_mut());
+        peers.values().for_each(|peer| self.shared.end(peer));
+    }
+}
+
+impl Peer {
+    fn lane(&self, lane: Lane) -> &LaneSocket {
+        &self.lanes[usize::from(lane == Lane::Acknowledged)]
+    }
+}
+
+impl Shared {
+    /// The node of this life, made when it is new.
+    fn peer(&self, life: Life, address: SocketAddr) -> Rc<Peer> {
+        let lane = |lane| LaneSocket {
+            lane,
+            link: RefCell::new(Link::new(lane)),
+            stream: RefCell::default(),
+            unwritten: RefCell::default(),
+            notify: Notify::new(),
+        };
+        let peer = || Peer {
+            life,
+            address: Cell::new(address),
+            lanes: LANES.map(lane),
+            dialing: RefCell::default(),
+            is_dead: Cell::new(false),
+        };
+        Rc::clone(self.peers.borrow_mut().entry(life).or_insert_with(|| Rc::new(peer())))
+    }
+
+    fn tell(&self, event: LinkEvent) {
+        self.events.borrow_mut().push(event);
+        if let Some(waker) = self.waker.borrow_mut().take() {
+            waker.wake();
+        }
+    }
+
+    /// The node is dead or gone: all that it did not take comes back.
+    fn end(&self, peer: &Peer) {
+        peer.is_dead.set(true);
+        peer.dialing.borrow().iter().for_each(JoinHandle::abort);
+        let mut returned = Vec::new();
+        for lane in &peer.lanes {
+            lane.link.borrow_mut().handle_dead(&mut returned);
+            lane.stream.borrow_mut().take();
+            lane.notify.notify_one();
+        }
+        self.give_back(peer.life, returned);
+    }
+
+    fn give_back(&self, to: Life, returned: Vec<(Class, Message)>) {
+        self.counters.borrow_mut().returned += returned.len() as u64;
+        for (class, message) in returned {
+            self.tell(LinkEvent::Returned { to, class, message });
+        }
+    }
+
+    fn hello(&self, lane: Lane, peer: Option<Life>) -> Hello {
+        let LinkSettings { farm, life, build, wire, random, .. } = &self.settings;
+        let (farm, build) = (farm.clone(), build.clone());
+        Hello { farm, life: *life, build, wire: *wire, lane, nonce: random(), peer }
+    }
+
+    /// Writes what the link has, as far as the socket takes it; the connection's task writes the rest.
+    fn write(&self, now: Instant, lane: &LaneSocket) {
+        let Some(stream) = lane.stream.borrow().clone() else { return };
+        let mut unwritten = lane.unwritten.borrow_mut();
+        loop {
+            if unwritten.is_empty() {
+                lane.link.borrow_mut().poll_output(now, WRITE, &mut unwritten);
+            }
+            if unwritten.is_empty() {
+                return;
+            }
+            self.counters.borrow_mut().writes += 1;
+            match stream.try_write(&unwritten) {
+                Ok(count) => drop(unwritten.drain(..count)),
+                // A full socket, or one whose end the task sees in a moment.
+                Err(_) => return lane.notify.notify_one(),
+            }
+        }
+    }
+
+    /// Moves messages out of the link.
+    fn read(&self, peer: &Peer, lane: &LaneSocket) {
+        for class in lane.lane.classes() {
+            loop {
+                let message = lane.link.borrow_mut().poll_message(*class);
+                let Some(message) = message else { break };
+                self.counters.borrow_mut().received += 1;
+                self.tell(LinkEvent::Received { from: peer.life, class: *class, message });
+            }
+        }
+    }
+}
+
+async fn accept(shared: Rc<Shared>, listener: TcpListener) {
+    loop {
+        match listener.accept().await {
+            Ok((stream, address)) if shared.handshakes.get() < HANDSHAKES => {
+                spawn_local(greet(Rc::clone(&shared), stream, address));
+            }
+            // More strangers than there may be: this one has to come again.
+            Ok(_) => {}
+            // No file is free; the next attempt a moment later.
+            Err(_) => tokio::time::sleep(REDIAL).await,
+        }
+    }
+}
+
+/// The accepting side of one connection, to its end.
+async fn greet(shared: Rc<Shared>, stream: TcpStream, address: SocketAddr) {
+    shared.handshakes.set(shared.handshakes.get() + 1);
+    let now = (shared.settings.clock)();
+    let own = shared.hello(Lane::Prompt, None);
+    let handshake = Handshake::accept(now, own, shared.settings.secret.clone());
+    let established = shake_hands(&stream, handshake).await;
+    shared.handshakes.set(shared.handshakes.get() - 1);
+    match established {
+        Ok(established) => {
+            let peer = shared.peer(established.peer.life, address);
+            serve(&shared, &peer, stream, established).await;
+        }
+        Err(reason) => shared.tell(LinkEvent::Fault { address, reason }),
+    }
+}
+
+/// Opens the connection of a lane again and again, until the node is dead.
+async fn dial(shared: Rc<Shared>, peer: Rc<Peer>, lane: usize) {
+    let lane = peer.lanes[lane].lane;
+    let mut last = None;
+    while !peer.is_dead.get() {
+        let address = peer.address.get();
+        match TcpStream::connect(address).await {
+            Ok(stream) => {
+                let (now, own) = ((shared.settings.clock)(), shared.hello(lane, Some(peer.life)));
+                let handshake = Handshake::dial(now, own, shared.settings.secret.clone());
+                match shake_hands(&stream, handshake).await {
+                    Ok(established) => {
+                        last = None;
+                        serve(&shared, &peer, stream, established).await;
+                    }
+                    // The same fault again is not news.
+                    Err(reason) if last.as_ref() == Some(&reason) => {}
+                    Err(reason) => {
+                        last = Some(reason.clone());
+                        shared.tell(LinkEvent::Fault { address, reason });
+                    }
+                }
+            }
+            Err(error) => {
+                let is_refused = error.kind() == io::ErrorKind::ConnectionRefused;
+                shared.tell(LinkEvent::Lost { life: peer.life, is_refused });
+            }
+        }
+        tokio::time::sleep(REDIAL).await;
+    }
+}
+
+/// Runs a handshake on a new connection.
+async fn shake_hands(stream: &TcpStream, mut handshake: Handshake) -> Result<Established, Box<str>> {
+    // Small messages must not wait for the acknowledgement of earlier ones.
+    let _ = stream.set_nodelay(true);
+    let text = |fault: LinkFault| Box::<str>::from(fault.to_string());
+    let work = async {
+        let (mut out, mut buffer) = (Vec::new(), [0; 2_048]);
+        loop {
+            handshake.poll_output(&mut out);
+            write_all(stream, &mut out).await.map_err(|error| Box::<str>::from(error.to_string()))?;
+            stream.readable().await.map_err(|error| Box::<str>::from(error.to_string()))?;
+            match stream.try_read(&mut buffer) {
+                Ok(0) => return Err("the other side closed the connection before it proved itself".into()),
+                Ok(count) => {
+                    if let Some(established) = handshake.handle_bytes(&buffer[..count]).map_err(text)? {
+                        handshake.poll_output(&mut out);
+                        write_all(stream, &mut out)
+                            .await
+                            .map_err(|error| Box::<str>::from(error.to_string()))?;
+                        return Ok(established);
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error.to_string().into()),
+            }
+        }
+    };
+    let limit = cluster::limits::HANDSHAKE;
+    tokio::time::timeout(limit, work).await.unwrap_or_else(|_| Err(text(LinkFault::HandshakeTimeout)))
+}
+
+async fn write_all(stream: &TcpStream, out: &mut Vec<u8>) -> io::Result<()> {
+    while !out.is_empty() {
+        stream.writable().await?;
+        match stream.try_write(out) {
+            Ok(count) => drop(out.drain(..count)),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Carries a link on a connection until that ends.
+async fn serve(shared: &Shared, peer: &Peer, stream: TcpStream, established: Established) {
+    let lane = peer.lane(established.peer.lane);
+    let (stream, clock) = (Rc::new(stream), &shared.settings.clock);
+    let mut returned = Vec::new();
+    // A connection before this one is over, even if nothing has shown it yet.
+    if lane.stream.borrow_mut().replace(Rc::clone(&stream)).is_some() {
+        lane.link.borrow_mut().handle_disconnected(&mut returned);
+        lane.notify.notify_one();
+    }
+    lane.unwritten.borrow_mut().clear();
+    shared.give_back(peer.life, std::mem::take(&mut returned));
+    lane.link.borrow_mut().handle_connected(clock());
+    let first = lane.link.borrow_mut().handle_bytes(clock(), &established.rest);
+    let ended = match first {
+        Ok(()) => carry(shared, peer, lane, &stream).await,
+        Err(fault) => Some(fault),
+    };
+    let is_current = lane.stream.borrow().as_ref().is_some_and(|current| Rc::ptr_eq(current, &stream));
+    if let (Some(fault), Ok(address)) = (ended, stream.peer_addr()) {
+        shared.tell(LinkEvent::Fault { address, reason: fault.to_string().into() });
+    }
+    if is_current {
+        lane.stream.borrow_mut().take();
+        lane.link.borrow_mut().handle_disconnected(&mut returned);
+        shared.give_back(peer.life, returned);
+        if peer.lanes.iter().all(|lane| lane.stream.borrow().is_none()) && !peer.is_dead.get() {
+            shared.tell(LinkEvent::Lost { life: peer.life, is_refused: false });
+        }
+    }
+}
+
+/// Reads and writes until the connection ends; the fault of the other side, if there was one.
+async fn carry(shared: &Shared, peer: &Peer, lane: &LaneSocket, stream: &Rc<TcpStream>) -> Option<LinkFault> {
+    let clock = &shared.settings.clock;
+    let mut buffer = vec![0; 64 * 1_024];
+    loop {
+        shared.read(peer, lane);
+        shared.write(clock(), lane);
+        if !lane.stream.borrow().as_ref().is_some_and(|current| Rc::ptr_eq(current, stream)) {
+            return None;
+        }
+        let wait = lane.link.borrow().deadline()?.since(clock());
+        let has_output = !lane.unwritten.borrow().is_empty();
+        tokio::select! {
+            readable = stream.readable() => {
+                readable.ok()?;
+                match stream.try_read(&mut buffer) {
+                    Ok(0) => return None,
+                    Ok(count) => {
+                        let fault = lane.link.borrow_mut().handle_bytes(clock(), &buffer[..count]).err();
+                        if fault.is_some() {
+                            return fault;
+                        }
+                    }
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                    Err(_) => return None,
+                }
+            }
+            writable = stream.writable(), if has_output => writable.ok()?,
+            () = lane.notify.notified() => {}
+            () = tokio::time::sleep(wait) => {
+                let fault = lane.link.borrow_mut().expire(clock()).err();
+                if fault.is_some() {
+                    return fault;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! New calls: those that arrive by the schedule, by a message of the network or by a command of another instance.
+
+use std::net::SocketAddr;
+
+use lab_sip::call::render::call_id;
+use lab_sip::call::{Call, CallContext, CallIdentity, ScenarioRole};
+use lab_sip::options::Sockets;
+use lab_sip::stats::Count;
+use stdx::slab::Key;
+use stdx::time::Instant;
+
+use super::CallDispatcher;
+use crate::engine::bind;
+use crate::engine::calls::{CallEntry, CallLink};
+use crate::engine::shard_hub::RunPhase;
+
+impl CallDispatcher {
+    pub(super) fn open_incoming(
+        &mut self,
+        which: ScenarioRole,
+        call_id: &[u8],
+        hash: u64,
+        from: SocketAddr,
+        link: CallLink,
+        received: Instant,
+    ) -> Option<Key> {
+        // An answer outside calls does not hold up the end of the run.
+        if which != ScenarioRole::OutOfCall && !self.hub.try_open(received, u64::MAX) {
+            return None;
+        }
+        let number = match which {
+            ScenarioRole::OutOfCall => 0,
+            _ => match self.hub.take_number() {
+                Some(number) => number,
+                None => {
+                    self.hub.closed();
+                    return None;
+                }
+            },
+        };
+        self.net.share(link);
+        let identity = CallIdentity {
+            number,
+            call_id: call_id.into(),
+            due: received,
+            local: self.net.local_of(link),
+            remote: from,
+            user: 0,
+            incoming: true,
+            lines: Box::default(),
+        };
+        let peer = self.envs.main.options.network.remote_sending.unwrap_or(from);
+        self.stats.count(if which == ScenarioRole::OutOfCall {
+            Count::AutoAnswered
+        } else {
+            Count::IncomingCall
+        });
+        let key = self.open(which, identity, hash, peer, link, received);
+        self.soft_end_at_total(number);
+        Some(key)
+    }
+
+    /// `-m`: the last one was started.
+    fn soft_end_at_total(&self, number: u64) {
+        if number == self.hub.total {
+            self.hub.advance(RunPhase::Soft);
+        }
+    }
+
+    fn open(
+        &mut self,
+        which: ScenarioRole,
+        identity: CallIdentity,
+        hash: u64,
+        peer: SocketAddr,
+        link: CallLink,
+        received: Instant,
+    ) -> Key {
+        let users = self.users.asked();
+        let now = received.max(self.turn);
+        let mut ctx = CallContext {
+            now,
+            received,
+            env: self.envs.get(which),
+            stats: &mut self.stats,
+            out: &mut self.out,
+            media: &mut self.media,
+            rng: &mut self.rng,
+            user: self.users.variables(identity.user),
+            users,
+        };
+        let call = Call::start(&mut ctx, identity);
+        let entry = CallEntry { call, which, hash, peer, link, armed: Instant::FAR_FUTURE, open: true };
+        let key = self.calls.insert(entry);
+        self.settle(key, now);
+        key
+    }
+
+    /// A call is due: it starts, or is counted blocked.
+    pub(in crate::engine) fn arrive(&mut self, now: Instant, due: Instant) {
+        let started = self.start_call(now, due, 0);
+        // Beyond `-m` nothing is due. Another shard may just have started the last one.
+        if started || !self.hub.all_started() {
+            self.stats.count(Count::Due);
+            self.stats.add(Count::Blocked, u64::from(!started));
+        }
+    }
+
+    /// False: try again later.
+    pub(in crate::engine) fn arrive_user(&mut self, now: Instant, user: u32) -> bool {
+        let started = self.start_call(now, now, user);
+        if started {
+            self.stats.count(Count::Due);
+        }
+        started
+    }
+
+    fn start_call(&mut self, now: Instant, due: Instant, user: u32) -> bool {
+        self.start_named(now, due, user, None).is_some()
+    }
+
+    /// An outgoing call that another instance asks for (3PCC), under its Call-ID.
+    pub(in crate::engine) fn open_commanded(&mut self, call_id: &[u8], now: Instant) -> Option<Key> {
+        self.start_named(now, now, 0, Some(call_id))
+    }
+
+    fn start_named(&mut self, now: Instant, due: Instant, user: u32, given: Option<&[u8]>) -> Option<Key> {
+        let limit = self.hub.limit.load(std::sync::atomic::Ordering::Relaxed);
+        if !self.hub.try_open(now, limit) {
+            return None;
+        }
+        let (link, lines) = match self.link_for_call(user) {
+            Ok(found) => found,
+            Err(error) => {
+                self.hub.closed();
+                self.blocked_by_system(now, &error);
+                return None;
+            }
+        };
+        let Some(number) = self.hub.take_number() else {
+            self.net.release(link);
+            self.hub.closed();
+            return None;
+        };
+        let local = self.net.local_of(link);
+        let options = &self.envs.main.options;
+        let remote = options.remote.as_ref().map_or(local, |remote| remote.address);
+        let peer = options.network.remote_sending.unwrap_or(remote);
+        let format = &options.call.call_id_format;
+        let call_id =
+            given.map_or_else(|| call_id(format, number, local.ip(), self.envs.main.pid), Into::into);
+        let hash = self.hub.keyed.hash(&call_id);
+        if let Some(directory) = &self.hub.directory {
+            directory.claim(hash, self.index);
+        }
+        let identity = CallIdentity { number, call_id, due, local, remote, user, incoming: false, lines };
+        self.stats.count(Count::OutgoingCall);
+        self.stats.start_delay.record(now.since(due));
+        let key = self.open(ScenarioRole::Main, identity, hash, peer, link, now);
+        self.soft_end_at_total(number);
+        Some(key)
+    }
+
+    /// With `-ip_field` the call's own lines of the injection files say where it calls from.
+    fn link_for_call(&mut self, user: u32) -> std::io::Result<(CallLink, Box<[u32]>)> {
+        let options = &self.envs.main.options;
+        let per_address = options.network.transport.sockets == Sockets::PerAddress;
+        let Some(field) = options.injection.ip_field.filter(|_| per_address) else {
+            return Ok((self.net.link_for_call(&self.poll)?, Box::default()));
+        };
+        let files = &self.envs.main.files;
+        let lines = files.lines_for_call(user, self.rng.next_u64());
+        let source = files.source_address(&lines, field).map_err(std::io::Error::other)?;
+        Ok((self.net.link_from(source)?, lines))
+    }
+
+    /// Sockets, ports or descriptors ran out: said once, and it marks the run.
+    fn blocked_by_system(&mut self, now: Instant, error: &std::io::Error) {
+        if self.reporter.limit.is_none() {
+            let text = bind::explain_socket(error);
+            self.error(now, text.clone());
+            self.reporter.limit = Some(text);
+        }
+    }
+}

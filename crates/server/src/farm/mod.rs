@@ -1,0 +1,298 @@
+//! The node's part in a farm: joins it before the shards start, tells them of each new view of it, and gives one of them the
+//! links to other nodes. A node without `[farm]` has none of this.
+
+mod secret;
+pub(crate) mod wire;
+
+use std::net::TcpListener;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use anyhow::{Context, Result, anyhow};
+use bytes::Bytes;
+use cluster::farm::EndReason;
+use cluster::link::FarmSecret;
+use cluster::member::{Member, MemberState};
+use cluster::membership::MembershipEffect;
+use cluster::{Life, Outlet};
+use farm::agent::{AgentArgs, FarmAgent, FarmEnd, FarmListener};
+use farm::council::{CouncilSettings, MEMBER_AGE};
+use farm::view::FarmView;
+use stdx::Instant;
+
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::message::{InboxMessage, LocalMessage};
+
+pub(crate) use secret::{Secret, make as make_secret};
+
+/// The exit code of a node that the farm has ended: the supervisor starts it again, with a new life (`sysexits.h`, EX_TEMPFAIL).
+const ENDED: i32 = 75;
+
+/// 2026-01-01, from which lives count seconds: no life comes twice even if the council loses its files.
+const LIVES_FROM: u64 = 1_767_225_600;
+
+/// The node's membership of a farm.
+pub(crate) struct FarmMembership {
+    /// This start of the node.
+    pub(crate) life: Life,
+    /// The farm's name.
+    pub(crate) name: Box<str>,
+    /// The farm's secret.
+    pub(crate) secret: Secret,
+    agent: FarmAgent,
+    board: Arc<FarmBoard>,
+    /// The listener of links, until the shard that has them takes it.
+    listener: Mutex<Option<TcpListener>>,
+    _thread: JoinHandle<()>,
+}
+
+/// The parts of the farm that a shard has.
+#[derive(Debug)]
+pub(crate) struct ShardFarm {
+    pub(crate) agent: FarmAgent,
+    /// The view at the shard's start.
+    pub(crate) view: Option<Arc<FarmView>>,
+    /// For the shard with the links.
+    pub(crate) links: Option<ShardLinks>,
+}
+
+/// The parts of which a shard makes the links.
+#[derive(Debug)]
+pub(crate) struct ShardLinks {
+    pub(crate) farm: Box<str>,
+    pub(crate) secret: FarmSecret,
+    pub(crate) listener: TcpListener,
+}
+
+/// The farm as the node knows it now, for shards and operators.
+#[derive(Default)]
+pub(crate) struct FarmBoard {
+    state: Mutex<BoardState>,
+}
+
+#[derive(Default)]
+struct BoardState {
+    view: Option<Arc<FarmView>>,
+    /// The reason that the council is away.
+    away: Option<Box<str>>,
+    outlets: Vec<Outlet<InboxMessage>>,
+}
+
+impl FarmBoard {
+    /// The newest view.
+    pub(crate) fn view(&self) -> Option<Arc<FarmView>> {
+        self.lock().view.clone()
+    }
+
+    /// The reason that the council is away.
+    pub(crate) fn away(&self) -> Option<Box<str>> {
+        self.lock().away.clone()
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, BoardState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The agent's listener.
+struct Listener {
+    board: Arc<FarmBoard>,
+    joined: Sender<Result<Life, FarmEnd>>,
+    is_member: bool,
+}
+
+impl FarmListener for Listener {
+    fn joined(&mut self, life: Life) {
+        self.is_member = true;
+        // The starter waits for it, or has given up and ends.
+        let _ = self.joined.send(Ok(life));
+    }
+
+    fn view(&mut self, view: Arc<FarmView>) {
+        let mut state = self.board.lock();
+        state.view = Some(Arc::clone(&view));
+        for outlet in &state.outlets {
+            outlet.answer_all(&mut vec![LocalMessage::Farm(Arc::clone(&view)).into()]);
+        }
+    }
+
+    fn council(&mut self, away: Option<&str>) {
+        match away {
+            Some(reason) => {
+                tracing::warn!(
+                    reason,
+                    "the farm's council is away: calls go on, and no node takes over from another until it is back"
+                );
+            }
+            None => tracing::info!("the farm's council is back"),
+        }
+        self.board.lock().away = away.map(Into::into);
+    }
+
+    fn member(&mut self, news: &MembershipEffect) {
+        match news {
+            MembershipEffect::Joined(life) => tracing::info!(%life, "a node has joined the farm"),
+            MembershipEffect::Left(life) => tracing::info!(%life, "a node has left the farm"),
+            MembershipEffect::Died(life) => tracing::warn!(%life, "a node of the farm is dead"),
+            MembershipEffect::Refused(life, refusal) => {
+                tracing::warn!(%life, %refusal, "a node is not accepted")
+            }
+            MembershipEffect::Suspected(_)
+            | MembershipEffect::Recovered(_)
+            | MembershipEffect::Changed(_)
+            | MembershipEffect::Ask(_) => {}
+        }
+    }
+
+    fn drained(&mut self) {
+        tracing::info!("the node has given all call slots and buckets to other nodes");
+    }
+
+    fn ended(&mut self, end: &FarmEnd) {
+        if !self.is_member {
+            // As above.
+            let _ = self.joined.send(Err(end.clone()));
+        } else if *end != FarmEnd::Ended(EndReason::Left) {
+            tracing::error!("{end}");
+            // What was acknowledged is on disk; the other nodes have taken over the rest.
+            std::process::exit(ENDED);
+        }
+    }
+}
+
+impl FarmMembership {
+    /// Joins the farm of the configuration, if there is one: returns when the council has admitted the node.
+    ///
+    /// # Errors
+    /// In words for the operator: a file, an address, or the reason of a refusal.
+    pub(crate) fn join(config: &Config, clock: Clock) -> Result<Option<FarmMembership>> {
+        let Some(name) = config.farm.name.clone() else { return Ok(None) };
+        let file = config.farm.secret.clone().context("[farm] has no secret")?;
+        let secret = Secret::read(&file)?;
+        let listener = TcpListener::bind(config.farm.listen).with_context(|| {
+            format!("cannot listen at {} for links; check [farm] listen", config.farm.listen)
+        })?;
+        let board = Arc::new(FarmBoard::default());
+        let (joined, receiver) = channel();
+        let args = AgentArgs {
+            council: council(config, &name, &secret, clock)?,
+            member: member(config, &name)?,
+            clock: Box::new(move || clock.with_sleep()),
+        };
+        let events = Listener { board: Arc::clone(&board), joined, is_member: false };
+        let (agent, thread) = FarmAgent::start(args, Box::new(events)).context("the farm's thread")?;
+        let life = wait(&receiver, config)?;
+        tracing::info!(farm = %name, %life, "the node has joined the farm");
+        let listener = Mutex::new(Some(listener));
+        Ok(Some(FarmMembership { life, name, secret, agent, board, listener, _thread: thread }))
+    }
+
+    /// The parts of one shard; the first has the links.
+    pub(crate) fn shard(&self, number: usize) -> ShardFarm {
+        let listener = self.listener.lock().unwrap_or_else(PoisonError::into_inner).take_if(|_| number == 0);
+        let links = listener.map(|listener| ShardLinks {
+            farm: self.name.clone(),
+            secret: self.secret.for_links(),
+            listener,
+        });
+        ShardFarm { agent: self.agent.clone(), view: self.board.view(), links }
+    }
+
+    /// These shards hear of each new view from now on.
+    pub(crate) fn tell(&self, outlets: &[Outlet<InboxMessage>]) {
+        let mut state = self.board.lock();
+        state.outlets = outlets.to_vec();
+        if let Some(view) = &state.view {
+            for outlet in &state.outlets {
+                outlet.answer_all(&mut vec![LocalMessage::Farm(Arc::clone(view)).into()]);
+            }
+        }
+    }
+
+    /// The farm as the node knows it now.
+    pub(crate) fn board(&self) -> &FarmBoard {
+        &self.board
+    }
+
+    /// Gives call slots and buckets to other nodes.
+    pub(crate) fn drain(&self) {
+        self.agent.drain();
+    }
+
+    /// Withdraws from the farm.
+    pub(crate) fn leave(&self) {
+        self.agent.leave();
+    }
+}
+
+/// Waits for the council's word. It may be away at first: the node says so and goes on trying.
+fn wait(joined: &Receiver<Result<Life, FarmEnd>>, config: &Config) -> Result<Life> {
+    match joined.recv() {
+        Ok(Ok(life)) => Ok(life),
+        Ok(Err(end)) => Err(anyhow!("the node cannot join the farm: {end}")),
+        Err(_) => Err(anyhow!("the farm's thread ended; the council is at {:?}", servers(config))),
+    }
+}
+
+/// The council's servers without passwords.
+fn servers(config: &Config) -> Vec<&str> {
+    config.farm.council.iter().map(|url| url.rsplit('@').next().unwrap_or(url)).collect()
+}
+
+fn council(config: &Config, name: &str, secret: &Secret, clock: Clock) -> Result<CouncilSettings> {
+    let farm = &config.farm;
+    Ok(CouncilSettings {
+        servers: farm.council.iter().map(ToString::to_string).collect(),
+        farm: name.into(),
+        node: node_name(config)?,
+        credentials: farm.credentials.clone(),
+        authorities: farm.authorities.clone(),
+        replicas: farm.replicas as usize,
+        member_age: MEMBER_AGE,
+        proof: Bytes::copy_from_slice(&secret.derive("council")),
+        least_life: u32::try_from(clock.now().unix_seconds().saturating_sub(LIVES_FROM)).unwrap_or(0),
+    })
+}
+
+/// The configured name, else the machine's.
+fn node_name(config: &Config) -> Result<Box<str>> {
+    if let Some(name) = &config.farm.node {
+        return Ok(name.clone());
+    }
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let name = host.trim().split('.').next().unwrap_or_default().to_owned();
+    if name.is_empty() {
+        return Err(anyhow!("the machine has no host name: name the node with [farm] node"));
+    }
+    Ok(name.into())
+}
+
+fn member(config: &Config, name: &str) -> Result<Member> {
+    let farm = &config.farm;
+    Ok(Member {
+        life: Life(0),
+        farm: name.into(),
+        name: node_name(config)?,
+        roles: farm.roles,
+        // The configuration allows at most 10,000.
+        weight: u16::try_from(farm.weight).unwrap_or(u16::MAX),
+        address: farm.advertise.unwrap_or(farm.listen).to_string().into(),
+        shards: config.server.shards,
+        build: env!("CARGO_PKG_VERSION").into(),
+        wire: wire::WIRE,
+        state: MemberState::Joining,
+    })
+}
+
+/// The clock of leases, which also runs while the machine sleeps.
+impl Clock {
+    fn with_sleep(&self) -> Instant {
+        // CLOCK_BOOTTIME and CLOCK_MONOTONIC differ by the time that the machine slept.
+        let boot = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+        let seconds = u64::try_from(boot.tv_sec).unwrap_or(0);
+        let nanos = u64::try_from(boot.tv_nsec).unwrap_or(0);
+        Instant::from_micros(seconds * 1_000_000 + nanos / 1_000)
+    }
+}

@@ -1,0 +1,99 @@
+//! The farm's secret: 256 random bits in a file that all nodes have. All secrets of the farm derive from it.
+
+use std::fmt;
+use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use cluster::link::FarmSecret;
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use sha2::Sha256;
+
+/// The farm's secret.
+#[derive(Clone)]
+pub(crate) struct Secret([u8; 32]);
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret")
+    }
+}
+
+impl Secret {
+    /// Reads the file: 64 hexadecimal digits, and nothing else but space.
+    ///
+    /// # Errors
+    /// In words for the operator; what the file holds is not in them.
+    pub(crate) fn read(file: &Path) -> Result<Secret> {
+        let text = std::fs::read_to_string(file).with_context(|| {
+            format!("{}: the farm's secret cannot be read; check [farm] secret", file.display())
+        })?;
+        let text = text.trim();
+        if text.len() != 64 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+            bail!(
+                "{}: not a farm's secret (64 hexadecimal digits): make one with belfry farm secret",
+                file.display()
+            );
+        }
+        let mut bytes = [0; 32];
+        for (place, byte) in bytes.iter_mut().enumerate() {
+            *byte =
+                u8::from_str_radix(&text[2 * place..2 * place + 2], 16).context("64 hexadecimal digits")?;
+        }
+        Ok(Secret(bytes))
+    }
+
+    /// A secret for one purpose.
+    pub(crate) fn derive(&self, purpose: &str) -> [u8; 32] {
+        let mut mac = Hmac::<Sha256>::new_from_slice(&self.0).expect("HMAC takes keys of any length");
+        mac.update(b"belfry farm ");
+        mac.update(purpose.as_bytes());
+        mac.finalize().into_bytes().into()
+    }
+
+    /// The secret that nodes prove to each other.
+    pub(crate) fn for_links(&self) -> FarmSecret {
+        FarmSecret::new(self.derive("links"))
+    }
+}
+
+/// Writes a new secret to a file that is not there yet, readable by its owner alone.
+///
+/// # Errors
+/// When the file is there, or cannot be written.
+pub(crate) fn make(file: &Path) -> Result<()> {
+    let mut bytes = [0; 32];
+    getrandom::fill(&mut bytes).context("the system gives no randomness")?;
+    let text: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    let mut options = std::fs::File::options();
+    let mut file_of = options
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(file)
+        .with_context(|| format!("{}: cannot be made", file.display()))?;
+    writeln!(file_of, "{text}").with_context(|| format!("{}: cannot be written", file.display()))?;
+    file_of.sync_all().with_context(|| format!("{}: cannot be written", file.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_is_made_once_and_read_back() {
+        let folder = tempfile::TempDir::new().unwrap();
+        let file = folder.path().join("farm.secret");
+        make(&file).unwrap();
+        let secret = Secret::read(&file).unwrap();
+        assert_ne!(secret.derive("sip"), secret.derive("links"));
+        assert_eq!(secret.derive("sip"), Secret::read(&file).unwrap().derive("sip"));
+        assert!(
+            make(&file).unwrap_err().to_string().contains("cannot be made"),
+            "it would end the farm's calls"
+        );
+        std::fs::write(&file, "short").unwrap();
+        assert!(Secret::read(&file).unwrap_err().to_string().contains("64 hexadecimal digits"));
+    }
+}

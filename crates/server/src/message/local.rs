@@ -1,0 +1,117 @@
+//! Messages that only the shard's own process sends: they hold channels, compiled values and keys.
+
+use std::sync::Arc;
+
+use ::chat::effect::HostAction;
+use ::chat::{SessionEndReason, StoreFailure, StoreReply};
+use ::xmpp::Element;
+use call::Plan;
+use store::xmpp::RosterRow;
+use store::{Loaded, StoreError, WriteDone};
+use tokio::sync::oneshot;
+
+use crate::shard::Reload;
+use crate::voice::VoiceShardMessage;
+use crate::xmpp::shard_requests::ActAnswer;
+use crate::xmpp::streams::http::bosh::Call;
+
+/// A message to a shard from its own process.
+#[derive(Debug)]
+pub enum LocalMessage {
+    /// Results of writes, by ticket, from the store's threads.
+    Written(Vec<(u64, Result<WriteDone, StoreError>)>),
+    /// Results of reads, by ticket, from the store's threads.
+    Loaded(Vec<(u64, Result<Loaded, StoreError>)>),
+    /// The routing plan changed.
+    Plan(Arc<Plan>),
+    /// For the calls of applications.
+    Voice(VoiceShardMessage),
+    /// For chat.
+    Xmpp(LocalXmppMessage),
+    /// From the operator.
+    Command(Command),
+    /// The farm is now so.
+    Farm(Arc<farm::view::FarmView>),
+    /// To another node, from a shard without links.
+    ToNode {
+        /// The node.
+        life: cluster::Life,
+        /// The message.
+        message: cluster::link::Message,
+    },
+}
+
+/// A message to a shard's chat from its own process.
+#[derive(Debug)]
+pub enum LocalXmppMessage {
+    /// To the connection that is a session of BOSH, from a shard that one of its requests came to.
+    Bosh(Box<Call>),
+    /// The operator asks all hosts.
+    Operate {
+        /// The question.
+        act: Arc<HostAction>,
+        /// Gets the sum of the answers.
+        answer: oneshot::Sender<ActAnswer>,
+    },
+    /// The operator's question to one of our addresses.
+    Question {
+        /// The question, from the address that it is asked for.
+        iq: Box<Element>,
+        /// Gets the answer.
+        answer: oneshot::Sender<Element>,
+    },
+    /// The result of the administration that this shard asked for.
+    Administered {
+        /// The shard's number of the question.
+        id: u64,
+        /// The result.
+        result: Box<Result<StoreReply, StoreFailure>>,
+    },
+}
+
+/// Accounts whose chat sessions end, and the reason.
+#[derive(Debug)]
+pub struct Ended {
+    /// Addresses.
+    pub accounts: Vec<Box<str>>,
+    /// The reason.
+    pub ending: SessionEndReason,
+    /// The contacts of a removed account, to be told of it.
+    pub roster: Vec<(Box<str>, RosterRow)>,
+}
+
+/// From the control socket and the signals.
+#[derive(Debug)]
+pub enum Command {
+    /// An account changed: its cached entries are void. `None`: those of all accounts.
+    ForgetAccount(Option<Box<str>>),
+    /// The sessions of these accounts end.
+    EndSessions(Arc<Ended>),
+    /// No new calls; when the last transaction is over, `Leave` may come.
+    Drain,
+    /// End now: what is open is written down.
+    Leave,
+    /// The configuration was read again.
+    Settings(Box<Reload>),
+    /// Asks for the registrations of this address, whose bucket the shard owns.
+    Bindings {
+        /// The address.
+        aor: Box<str>,
+        /// Gets the registrations.
+        answer: oneshot::Sender<Vec<router::Binding>>,
+    },
+    /// The sources and accounts whose sign-ins by SIP are paced at this shard.
+    Blocks {
+        /// Gets them.
+        answer: oneshot::Sender<Vec<stdx::attempts::Block>>,
+    },
+    /// Forget the failures of a source or for an account.
+    LiftBlock {
+        /// The source or the account.
+        subject: stdx::attempts::Subject,
+        /// Gets the number of the blocks that were in force.
+        answer: oneshot::Sender<usize>,
+    },
+    /// Copy out the messages of these accounts, and of no others.
+    Trace(Vec<Box<str>>),
+}

@@ -1,0 +1,201 @@
+//! A shard in a farm: hands packets to the worker of their call at another node, sends on connections that another node
+//! holds, and performs what other nodes send.
+//!
+//! The first shard of a node has the links; the others send through its inbox. A packet that comes over a link is worked
+//! on here, whatever the map says: it is passed on once at most, so two nodes that see different maps cannot send
+//! it to and fro.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use cluster::ShardAddress;
+use cluster::link::{Message, SendError};
+use farm::agent::FarmAgent;
+use farm::links::{LinkEvent, LinkSettings, Links};
+use farm::view::FarmView;
+use sip::transport::{Packet, Transmit};
+use stdx::Instant;
+
+use super::Shard;
+use crate::clock::Clock;
+use crate::farm::{ShardFarm, wire};
+use crate::message::{LocalMessage, ShardMessage};
+
+/// A shard's part in the farm.
+pub(super) struct FarmAdapter {
+    agent: FarmAgent,
+    view: Option<Arc<FarmView>>,
+    /// Of the first shard.
+    links: Option<Links>,
+    events: Vec<LinkEvent>,
+}
+
+impl FarmAdapter {
+    /// On the shard's thread.
+    ///
+    /// # Errors
+    /// When the listener of links cannot be used.
+    pub(super) fn new(edge: ShardAddress, parts: ShardFarm, clock: Clock) -> std::io::Result<FarmAdapter> {
+        let ShardFarm { agent, view, links } = parts;
+        let mut adapter = FarmAdapter { agent, view, links: None, events: Vec::new() };
+        if let Some(parts) = links {
+            let mut links = Links::new(LinkSettings {
+                farm: parts.farm,
+                life: edge.life,
+                build: env!("CARGO_PKG_VERSION").into(),
+                wire: wire::WIRE,
+                secret: parts.secret,
+                clock: Rc::new(move || clock.now()),
+                random: Rc::new(random),
+            });
+            links.listen(parts.listener)?;
+            adapter.links = Some(links);
+        }
+        if let (Some(links), Some(view)) = (&mut adapter.links, &adapter.view) {
+            links.set_view(view);
+        }
+        Ok(adapter)
+    }
+
+    pub(super) fn view(&self) -> Option<&FarmView> {
+        self.view.as_deref()
+    }
+
+    pub(super) fn poll_ready(&self, context: &mut Context<'_>) -> Poll<()> {
+        self.links.as_ref().map_or(Poll::Pending, |links| links.poll_ready(context))
+    }
+}
+
+/// A nonce of a handshake. Without randomness the zeros that remain make a handshake that can be repeated by who has seen
+/// it, and still none without the secret.
+fn random() -> [u8; 32] {
+    let mut bytes = [0; 32];
+    let _ = getrandom::fill(&mut bytes);
+    bytes
+}
+
+impl Shard {
+    /// True if messages for this address can go to another node.
+    pub(super) fn is_at_other_node(&self, address: ShardAddress) -> bool {
+        let view = self.farm.as_ref().and_then(FarmAdapter::view);
+        address.life != self.parts.edge.life && view.is_some_and(|view| view.has(address))
+    }
+
+    pub(super) fn set_farm_view(&mut self, view: Arc<FarmView>) {
+        let Some(adapter) = &mut self.farm else { return };
+        if let Some(links) = &mut adapter.links {
+            links.set_view(&view);
+        }
+        adapter.view = Some(view);
+    }
+
+    /// Gives a packet to the worker of its call at another node. Without a link to it the packet is worked on here: a
+    /// request that is repeated there is forwarded with the same branch.
+    pub(super) fn relay(&mut self, now: Instant, to: ShardAddress, packet: Packet) {
+        if let Err(error) = self.send_to_node(now, to, wire::packet(to, &packet)) {
+            self.parts.board.count_lost_messages(1);
+            drop(error);
+            self.work(now, packet);
+        }
+    }
+
+    /// Sends a message on a connection that another node holds.
+    pub(super) fn transmit_at_node(&mut self, now: Instant, to: ShardAddress, transmit: &Transmit) {
+        let message = wire::transmit(to, transmit, self.parts.edge);
+        if self.send_to_node(now, to, message).is_err()
+            && let Some(report) = transmit.report
+        {
+            self.parts.endpoint.handle_send_failed(now, report, &mut self.scratch.effects);
+        }
+    }
+
+    /// Sends by the link, or through the shard that has it.
+    pub(super) fn send_to_node(
+        &mut self,
+        now: Instant,
+        to: ShardAddress,
+        message: Message,
+    ) -> Result<(), SendError> {
+        match self.farm.as_ref().and_then(|adapter| adapter.links.as_ref()) {
+            Some(links) => links.send(now, to.life, wire::SIP_CLASS, message),
+            None => {
+                self.post[0].push(LocalMessage::ToNode { life: to.life, message }.into());
+                Ok(())
+            }
+        }
+    }
+
+    /// A message of another shard of this node for another node.
+    pub(super) fn pass_to_node(&mut self, now: Instant, life: cluster::Life, message: Message) {
+        let to = ShardAddress::new(life, u16::from(message.shard));
+        if let Err(SendError { message, .. }) = self.send_to_node(now, to, message) {
+            self.take_back_from_node(now, message);
+        }
+    }
+
+    /// Handles what the links have brought. Returns the number of messages.
+    pub(super) fn read_links(&mut self, now: Instant) -> usize {
+        let Some(adapter) = &mut self.farm else { return 0 };
+        let Some(links) = &adapter.links else { return 0 };
+        let mut events = std::mem::take(&mut adapter.events);
+        links.take(&mut events);
+        let count = events.len();
+        for event in events.drain(..) {
+            match event {
+                LinkEvent::Received { message, .. } => self.handle_from_node(now, &message),
+                LinkEvent::Returned { message, .. } => self.take_back_from_node(now, message),
+                LinkEvent::Lost { life, is_refused } => {
+                    if let Some(adapter) = &self.farm {
+                        adapter.agent.link_lost(life, is_refused);
+                    }
+                }
+                LinkEvent::Fault { address, reason } => {
+                    tracing::warn!(%address, %reason, "a connection between nodes was closed");
+                }
+            }
+        }
+        if let Some(adapter) = &mut self.farm {
+            adapter.events = events;
+        }
+        count
+    }
+
+    pub(super) fn flush_links(&self, now: Instant) {
+        if let Some(links) = self.farm.as_ref().and_then(|adapter| adapter.links.as_ref()) {
+            links.flush(now);
+        }
+    }
+
+    fn handle_from_node(&mut self, now: Instant, message: &Message) {
+        let shard = usize::from(message.shard);
+        match wire::read(message) {
+            Ok(Some(read)) if shard == usize::from(self.parts.edge.shard) => self.handle_message(now, read),
+            Ok(Some(read)) => {
+                if let Some(post) = self.post.get_mut(shard) {
+                    post.push(read.into());
+                }
+            }
+            // Of a later version: its sender asks again in the way of this one.
+            Ok(None) => {}
+            Err(error) => tracing::warn!(%error, "a message of another node is passed over"),
+        }
+    }
+
+    /// A message that another node did not take.
+    fn take_back_from_node(&mut self, now: Instant, message: Message) {
+        match wire::read(&message) {
+            Ok(Some(ShardMessage::Packets(packets))) => {
+                packets.into_iter().for_each(|packet| self.work(now, packet));
+            }
+            Ok(Some(ShardMessage::Transmit { transmit: Transmit { report: Some(report), .. }, from })) => {
+                if from == self.parts.edge {
+                    self.parts.endpoint.handle_send_failed(now, report, &mut self.scratch.effects);
+                } else if let Some(post) = self.post.get_mut(usize::from(from.shard)) {
+                    post.push(ShardMessage::SendFailed(report).into());
+                }
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! Programmable voice of a node: what its shards share, and one shard's calls with the sockets of their media.
+
+use std::net::IpAddr;
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+
+use ::voice::{Common, Numbers, ShardPlace, Voice};
+use cluster::{Life, ShardMap};
+
+use super::helpers::Helpers;
+use super::ports::Ports;
+use super::recordings::Files;
+use crate::config;
+use crate::shard::ShardSelector;
+
+/// The parts of programmable voice that all shards share.
+pub(crate) struct NodeVoice {
+    common: Common,
+    files: Arc<Files>,
+    /// The address at which media is received.
+    media: IpAddr,
+    ports: RangeInclusive<u16>,
+}
+
+impl NodeVoice {
+    /// `None`: `[voice] media` is not set.
+    pub(crate) fn new(
+        config: &config::Voice,
+        numbers: Numbers,
+        domain: &str,
+        (helpers, files): (Arc<Helpers>, Arc<Files>),
+        public_url: &str,
+    ) -> Option<NodeVoice> {
+        let (media, settings) = (config.media?, config.call_settings()?);
+        let kept = Arc::clone(&files);
+        let common = Common::new(settings, numbers, domain, helpers, kept, public_url);
+        Some(NodeVoice { common, files, media, ports: config.ports.clone() })
+    }
+
+    /// The node's recordings, for the REST interface.
+    pub(crate) fn files(&self) -> &Arc<Files> {
+        &self.files
+    }
+}
+
+/// One shard's calls, and the sockets of their media.
+pub(crate) struct ShardVoice {
+    pub(crate) calls: Voice,
+    pub(crate) ports: Ports,
+}
+
+impl ShardVoice {
+    /// # Errors
+    /// When the system gives no epoll or no randomness.
+    pub(crate) fn new(node: &NodeVoice, shard: u16, shards: u16) -> std::io::Result<ShardVoice> {
+        let mut seed = [0; 32];
+        getrandom::fill(&mut seed).map_err(|error| std::io::Error::other(error.to_string()))?;
+        // Responses are not asked about, so the node's number does not matter.
+        let selector = ShardSelector::new(ShardMap::of_process(Life::default(), shards));
+        let owns_call_id = Box::new(move |call_id: &[u8]| selector.of_call(call_id).shard == shard);
+        let place = ShardPlace { shard, shards, seed, owns_call_id };
+        Ok(ShardVoice {
+            calls: Voice::new(&node.common, place),
+            ports: Ports::new(node.media, &node.ports, shard, shards)?,
+        })
+    }
+}

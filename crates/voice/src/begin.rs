@@ -1,0 +1,140 @@
+//! A call comes in: its number's application is asked what to do.
+
+use ivr::script::{Call, Direction, Script};
+use sip::session::{Invited, SessionId};
+use sip::wire::{Header, Message, Uri};
+use stdx::Instant;
+use stdx::slab::Key;
+
+use super::actor::{Actor, Part};
+use super::calls::Calls;
+use super::leg::{Leg, NO_SESSION};
+use super::rows::{self, Row};
+use super::{API_VERSION, Voice, World, limits};
+
+impl Calls {
+    /// A leg has its dialog.
+    pub(super) fn attach(&mut self, key: Key, session: SessionId) {
+        if let Some(leg) = self.legs.get_mut(key).filter(|_| session != NO_SESSION) {
+            leg.session = session;
+            leg.is_gone = false;
+            self.by_session.insert(session, key);
+            self.counts.calls_total += 1;
+        }
+    }
+
+    /// A script for a leg; `drive` it with `start`.
+    pub(super) fn add_actor(&mut self, mut actor: Actor) -> Key {
+        actor.script.set_end_pause(self.end_pause);
+        let (leg, part) = (actor.leg, actor.part);
+        let key = self.actors.insert(actor);
+        if let Some(leg) = self.legs.get_mut(leg) {
+            match part {
+                Part::Main => leg.main = Some(key),
+                Part::Screening { .. } | Part::Waiting { .. } => leg.aside = Some(key),
+            }
+        }
+        key
+    }
+
+    /// `messages` is one of [`ivr::sid`]'s.
+    pub(super) fn new_sid(&mut self, messages: &str) -> String {
+        ivr::sid::new(messages, self.random())
+    }
+}
+
+impl Voice {
+    pub(super) fn begin(
+        &mut self,
+        now: Instant,
+        session: SessionId,
+        invited: &Invited,
+        world: &mut World<'_>,
+    ) {
+        let request = &invited.request;
+        let user = user_of(request.uri());
+        let Some(answers) = self.numbers.get(&user).cloned() else {
+            // The number was there when the plan was asked; nothing else leads here.
+            let _ = world.endpoint.sessions(now, world.out).reject(session, 404, "Not Found", &[]);
+            return;
+        };
+        let sid = self.calls.new_sid(ivr::sid::CALL);
+        let call = call_of(&sid, &answers.owner.account, user, invited);
+        tracing::debug!(sid, from = call.from, to = call.to, "a call for an application");
+        let from = call.from.as_str().into();
+        let caller_name = call.caller_name.as_deref().map(Box::from);
+        let row = self.calls.has_records.then(|| Row::new(now, &call, &answers.number));
+        let script = Script::new(call, answers.plan.clone());
+        let trusted = invited.source.remote.ip();
+        let owner = std::sync::Arc::clone(&answers.owner);
+        let mut leg = Leg::new(session, sid, owner, trusted, &mut self.calls.rng);
+        leg.is_held = !invited.proved;
+        leg.from = from;
+        leg.caller_name = caller_name;
+        leg.caller = match &invited.caller {
+            sip::endpoint::Caller::Account(aor) => Some(aor.clone()),
+            sip::endpoint::Caller::Stranger => None,
+        };
+        leg.hops = request.max_forwards().flatten().unwrap_or(leg.hops);
+        leg.row = row.map(Box::new);
+        let is_sdp = request.header(Header::ContentType).is_some();
+        leg.offer = sip::session::body_of(request).filter(|_| is_sdp).unwrap_or_default();
+        let leg = self.add_leg(now, leg);
+        let actor = self.calls.add_actor(Actor { script, leg, part: Part::Main });
+        self.drive(now, actor, world, |script, out| script.start(now, out));
+    }
+
+    pub(super) fn add_leg(&mut self, now: Instant, mut leg: Leg) -> Key {
+        if let Some(call) = self.placed.remove(&leg.sid) {
+            leg.row = Some(Box::new(Row::placed(now, call)));
+        }
+        if self.calls.legs.is_empty() && self.rooms.is_idle() {
+            self.calls.ticker.start(now);
+        }
+        let session = leg.session;
+        let key = self.calls.legs.insert(leg);
+        if let Some(leg) = self.calls.legs.get_mut(key) {
+            leg.phase = self.calls.ticker.add(key);
+        }
+        self.calls.attach(key, session);
+        key
+    }
+}
+
+fn call_of(sid: &str, account: &str, to: String, invited: &Invited) -> Call {
+    let request = &invited.request;
+    let text = |bytes: Option<&[u8]>| String::from_utf8_lossy(bytes.unwrap_or_default()).into_owned();
+    let from = request.from();
+    let name = from.map(|from| text(Some(from.display))).unwrap_or_default();
+    let name = name.trim_matches('"').to_owned();
+    let mut extra = vec![(rows::CALL_ID.to_owned(), text(request.call_id()))];
+    extra.extend(told_headers(request));
+    Call {
+        sid: sid.to_owned(),
+        account_sid: account.to_owned(),
+        from: from.map(|from| user_of(from.uri)).unwrap_or_default(),
+        to,
+        direction: Direction::Inbound,
+        caller_name: (!name.is_empty()).then_some(name),
+        forwarded_from: None,
+        parent_sid: None,
+        api_version: API_VERSION.to_owned(),
+        extra,
+        answered: false,
+    }
+}
+
+/// `SipHeader_X-…` for each header of the INVITE that begins with `X-`.
+fn told_headers(request: &Message) -> impl Iterator<Item = (String, String)> {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let is_told = |(name, value): &(&[u8], &[u8])| {
+        name.get(..2).is_some_and(|start| start.eq_ignore_ascii_case(b"X-"))
+            && value.len() <= limits::TOLD_HEADER
+    };
+    let told = request.others().filter(is_told).take(limits::TOLD_HEADERS);
+    told.map(move |(name, value)| (format!("SipHeader_{}", text(name)), text(value)))
+}
+
+fn user_of(uri: &[u8]) -> String {
+    Uri::parse(uri).ok().and_then(|uri| uri.user_decoded()).unwrap_or_default()
+}

@@ -1,0 +1,96 @@
+//! Two legs of one shard that hear each other.
+
+use media::codec::Codec;
+use media::events::Digit;
+use media::session::{FrameSource, MediaSession};
+use stdx::Instant;
+use stdx::slab::Key;
+
+use super::calls::Calls;
+use super::leg::Partner;
+use super::rooms::{RoomParts, Rooms};
+
+/// The sound that a leg sends, copied from the leg that it hears.
+#[derive(Default)]
+pub(super) struct SentSound {
+    codec: Option<Codec>,
+    payload: Vec<u8>,
+    /// The sound comes from an application's media stream.
+    is_streamed: bool,
+}
+
+impl SentSound {
+    pub(super) fn take(&mut self, from: &MediaSession) {
+        self.payload.clear();
+        self.codec = None;
+        if let FrameSource::Payload { codec, payload } = from.received_frame() {
+            self.codec = Some(codec);
+            self.payload.extend_from_slice(payload);
+        }
+    }
+
+    /// A frame of an application.
+    pub(super) fn take_stream(&mut self, codec: Codec, payload: impl Iterator<Item = u8>) {
+        self.codec = Some(codec);
+        self.payload.clear();
+        self.payload.extend(payload);
+        self.is_streamed = true;
+    }
+
+    pub(super) fn is_streamed(&self) -> bool {
+        self.is_streamed
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.codec = None;
+        self.is_streamed = false;
+    }
+
+    pub(super) fn feed(&self) -> FrameSource<'_> {
+        self.codec.map_or(FrameSource::None, |codec| FrameSource::Payload { codec, payload: &self.payload })
+    }
+}
+
+impl Calls {
+    /// From now on the two hear each other, whatever they heard before.
+    pub(super) fn join(&mut self, a: Key, b: Key) {
+        for (key, other) in [(a, b), (b, a)] {
+            let Some(leg) = self.legs.get_mut(key) else { continue };
+            leg.partner = Partner::Leg(other);
+            if let Some(media) = &mut leg.media {
+                media.listen(true);
+            }
+        }
+    }
+
+    /// Forwards a key that came beside the sound to the leg's partner.
+    pub(super) fn cross_digit(&mut self, leg: Key, digit: Digit) {
+        let Some(Partner::Leg(other)) = self.legs.get(leg).map(|leg| leg.partner) else { return };
+        if let Some(media) = self.legs.get_mut(other).and_then(|leg| leg.media.as_mut()) {
+            // More than 64 digits are waiting: keys are not pressed that fast, and further digits are lost.
+            let _ = media.send_digits(&[digit]);
+        }
+    }
+}
+
+impl Rooms {
+    /// Ends the connection between `leg` and its partner, in both directions.
+    pub(super) fn part(&mut self, now: Instant, leg: Key, parts: &mut RoomParts<'_, '_>) {
+        let Some(left) = parts.calls.legs.get_mut(leg) else { return };
+        match std::mem::take(&mut left.partner) {
+            Partner::Leg(other) => {
+                for key in [leg, other] {
+                    let Some(leg) = parts.calls.legs.get_mut(key) else { continue };
+                    leg.partner = Partner::None;
+                    if let Some(media) = &mut leg.media {
+                        media.listen(false);
+                    }
+                }
+            }
+            Partner::Seat(seat) => {
+                self.leave_seat(now, seat.number, parts);
+            }
+            Partner::None | Partner::Itself => {}
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! The legs and scripts of one shard: the state that the machines of calls share.
+
+use std::collections::{HashMap, VecDeque};
+use std::time::Duration;
+
+use ivr::script::{CallStatus, Effect, Script};
+use sip::session::SessionId;
+use stdx::Instant;
+use stdx::rng::Rng;
+use stdx::slab::{Key, Slab};
+
+use super::actor::Actor;
+use super::helper_requests::HelperRequests;
+use super::leg::Leg;
+use super::media_rules::MediaRules;
+use super::settings::Settings;
+use super::tick::MediaTicker;
+use super::{VoiceCounts, World};
+
+/// The legs and scripts of a shard. A machine tells scripts what has happened ([`Calls::tell`]); the effects that they
+/// order wait in `todo` until `Voice::perform_queued`.
+pub(super) struct Calls {
+    pub(super) legs: Slab<Leg>,
+    pub(super) actors: Slab<Actor>,
+    pub(super) by_session: HashMap<SessionId, Key>,
+    pub(super) asks: HelperRequests,
+    pub(super) ticker: MediaTicker,
+    pub(super) rng: Rng,
+    /// Effects of scripts that are not performed yet, in order.
+    pub(super) todo: VecDeque<(Key, Effect)>,
+    /// Calls that come in, and legs of theirs, are written to the record.
+    pub(super) has_records: bool,
+    /// `[voice] end_pause`.
+    pub(super) end_pause: Duration,
+    pub(super) counts: VoiceCounts,
+    pub(super) media_rules: MediaRules,
+}
+
+impl Calls {
+    pub(super) fn new(settings: &Settings, asks: HelperRequests, rng: Rng) -> Calls {
+        Calls {
+            legs: Slab::new(),
+            actors: Slab::new(),
+            by_session: HashMap::new(),
+            asks,
+            ticker: MediaTicker::new(),
+            rng,
+            todo: VecDeque::new(),
+            has_records: settings.records,
+            end_pause: settings.end_pause,
+            counts: VoiceCounts::default(),
+            media_rules: MediaRules::new(settings),
+        }
+    }
+
+    /// Tells a script something. Its effects wait in `todo`, after those that are there already.
+    pub(super) fn tell(
+        &mut self,
+        now: Instant,
+        actor: Key,
+        world: &mut World<'_>,
+        tell: impl FnOnce(&mut Script, &mut ivr::script::ScriptOutbox),
+    ) {
+        let Some(told) = self.actors.get_mut(actor) else { return };
+        let mut effects = Vec::new();
+        tell(&mut told.script, &mut effects);
+        let (leg_key, is_up) = (told.leg, told.script.status() == CallStatus::InProgress);
+        if let Some(leg) = self.legs.get_mut(leg_key) {
+            self.ticker.arm(now, told.script.deadline(), leg_key, leg);
+            if is_up {
+                leg.call_answered(now, world);
+            }
+        }
+        self.todo.extend(effects.into_iter().map(|effect| (actor, effect)));
+    }
+
+    /// A random number for a name that cannot be guessed.
+    pub(super) fn random(&mut self) -> u128 {
+        (u128::from(self.rng.next_u64()) << 64) | u128::from(self.rng.next_u64())
+    }
+
+    /// The leg on which an actor performs.
+    pub(super) fn leg_of(&mut self, actor: Key) -> Option<(Key, &mut Leg)> {
+        let key = self.actors.get(actor)?.leg;
+        self.legs.get_mut(key).map(|leg| (key, leg))
+    }
+}

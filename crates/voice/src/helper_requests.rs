@@ -1,0 +1,159 @@
+//! Requests of a shard to the helpers, and the scripts that wait for the answers.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use ivr::document::{Email, Voice};
+use ivr::request::Wire;
+use ivr::script::{Id, Recognition};
+use media::codec::Codec;
+use media::prompt::Prompt;
+use stdx::slab::Key;
+
+use super::helper_service::{HelperService, Opening, SpeechListener, StreamSender, Ticket};
+use super::prompts::{Frames, Sound};
+
+/// A part of a call's prompt.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Waiter {
+    /// The actor whose script waits.
+    pub(super) actor: Key,
+    pub(super) prompt: Id,
+    pub(super) place: (usize, usize),
+    pub(super) codec: Codec,
+}
+
+/// The request that a ticket was given for.
+pub(super) enum TicketOutcome {
+    /// For that script.
+    Document(Key, Id),
+    Sound(Sound, Vec<Waiter>),
+}
+
+pub(super) struct HelperRequests {
+    shard: u16,
+    helpers: Arc<dyn HelperService>,
+    pub(super) frames: Frames,
+    documents: HashMap<u64, (Key, Id)>,
+    sounds: HashMap<u64, (Sound, Vec<Waiter>)>,
+    /// Mails: the script that waits for the outcome, and the sid.
+    mails: HashMap<u64, ((Key, Id), String)>,
+    /// Media streams until their helper is done with them, and whose they are.
+    streams: HashMap<u64, Key>,
+    /// The ticket of a sound that is on its way: calls that need the same sound share it.
+    under_way: HashMap<Sound, u64>,
+    last: u64,
+}
+
+impl HelperRequests {
+    pub(super) fn new(shard: u16, helpers: Arc<dyn HelperService>) -> HelperRequests {
+        HelperRequests {
+            shard,
+            helpers,
+            frames: Frames::new(),
+            documents: HashMap::new(),
+            sounds: HashMap::new(),
+            mails: HashMap::new(),
+            streams: HashMap::new(),
+            under_way: HashMap::new(),
+            last: 0,
+        }
+    }
+
+    pub(super) fn ticket(&mut self) -> Ticket {
+        self.last += 1;
+        Ticket { shard: self.shard, id: self.last }
+    }
+
+    pub(super) fn document(&mut self, actor: Key, id: Id, wire: Wire) {
+        let ticket = self.ticket();
+        self.documents.insert(ticket.id, (actor, id));
+        self.helpers.fetch(ticket, wire);
+    }
+
+    /// Sends a request whose answer is ignored.
+    pub(super) fn tell(&mut self, wire: Wire) {
+        let ticket = self.ticket();
+        self.helpers.fetch(ticket, wire);
+    }
+
+    /// Words of a caller that are to be understood.
+    pub(super) fn recognise(
+        &mut self,
+        how: &Recognition,
+        rate: u32,
+    ) -> (u64, Result<Box<dyn SpeechListener>, String>) {
+        let ticket = self.ticket();
+        (ticket.id, self.helpers.recognise(ticket, &how.language, &how.hints, rate))
+    }
+
+    pub(super) fn transcribe(&mut self, recording: PathBuf) -> u64 {
+        let ticket = self.ticket();
+        self.helpers.transcribe(ticket, recording);
+        ticket.id
+    }
+
+    /// The sound's frames when they are cached; otherwise the waiter gets them later.
+    pub(super) fn sound(&mut self, sound: Sound, waiter: Waiter) -> Option<Prompt> {
+        if let Some(prompt) = self.frames.spoken(&sound, waiter.codec) {
+            return Some(prompt);
+        }
+        if let Some((_, waiters)) = self.under_way.get(&sound).and_then(|id| self.sounds.get_mut(id)) {
+            waiters.push(waiter);
+            return None;
+        }
+        let ticket = self.ticket();
+        self.under_way.insert(sound.clone(), ticket.id);
+        self.sounds.insert(ticket.id, (sound.clone(), vec![waiter]));
+        match sound {
+            Sound::Speech { text, is_man, language } => {
+                let voice = if is_man { Voice::Man } else { Voice::Woman };
+                self.helpers.speech(ticket, &text, voice, &language);
+            }
+            Sound::Audio { url } => self.helpers.audio(ticket, &url),
+            Sound::Recording { file } => self.helpers.recording(ticket, file),
+        }
+        None
+    }
+
+    pub(super) fn mail(&mut self, script: (Key, Id), sid: String, mail: Email) {
+        let ticket = self.ticket();
+        self.mails.insert(ticket.id, (script, sid));
+        self.helpers.mail(ticket, mail);
+    }
+
+    pub(super) fn take_mail(&mut self, id: u64) -> Option<((Key, Id), String)> {
+        self.mails.remove(&id)
+    }
+
+    /// A media stream of that leg. It is over when what is given here is dropped.
+    pub(super) fn stream(&mut self, leg: Key, opening: Opening) -> (u64, Box<dyn StreamSender>) {
+        let ticket = self.ticket();
+        self.streams.insert(ticket.id, leg);
+        (ticket.id, self.helpers.stream(ticket, opening))
+    }
+
+    /// The leg whose stream it is; the last time that it is asked for.
+    pub(super) fn stream_of(&mut self, id: u64, is_last: bool) -> Option<Key> {
+        if is_last { self.streams.remove(&id) } else { self.streams.get(&id).copied() }
+    }
+
+    pub(super) fn streams(&self) -> usize {
+        self.streams.len()
+    }
+
+    /// Ends the wait for a ticket.
+    pub(super) fn take(&mut self, id: u64) -> Option<TicketOutcome> {
+        if let Some((actor, id)) = self.documents.remove(&id) {
+            return Some(TicketOutcome::Document(actor, id));
+        }
+        let (sound, waiters) = self.sounds.remove(&id)?;
+        self.under_way.remove(&sound);
+        Some(TicketOutcome::Sound(sound, waiters))
+    }
+
+    pub(super) fn open(&self) -> usize {
+        self.documents.len() + self.sounds.len() + self.mails.len()
+    }
+}

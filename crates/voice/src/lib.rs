@@ -1,0 +1,455 @@
+//! Calls that applications answer, of one shard: for each a script, a dialog and media.
+//!
+//! [`Voice`] composes the machines that decide (`ivr::script`, `sip::session`, `media::session`, `rooms`) and performs
+//! their effects. Inputs are events of dialogs, datagrams, results of helpers, messages of other shards and requests of
+//! the REST interface; outputs are effects of the endpoint and [`VoiceEffect`]s. The crate opens no socket and no file,
+//! starts no thread and reads no clock: the shard's edge gives [`MediaSockets`], a [`HelperService`] for slow work
+//! (documents, speech, audio files, mail), and [`RecordingFiles`].
+
+mod active_recordings;
+mod actor;
+mod begin;
+mod bridge;
+mod caller_ids;
+mod calls;
+pub mod control;
+mod dial;
+mod dial_attempt;
+mod effect;
+mod helper_requests;
+mod helper_service;
+mod leg;
+mod limits;
+mod media_rules;
+mod messages;
+pub mod numbers;
+mod offers;
+mod outgoing;
+mod perform;
+mod phases;
+mod prompts;
+mod recognise;
+pub mod record;
+mod recording_files;
+mod refer;
+mod resolving;
+mod ringing;
+mod rooms;
+mod rows;
+mod settings;
+mod sockets;
+mod speak;
+mod stream;
+#[cfg(test)]
+mod testing;
+mod tick;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use ivr::script::{LegEvent, Script};
+use sip::endpoint::{Decision, Endpoint, PlanRequest};
+use sip::session::{Cause, SessionEvent, SessionId};
+use stdx::Instant;
+use stdx::rng::Rng;
+use stdx::slab::{Key, Slab};
+
+use actor::{Actor, Part};
+use calls::Calls;
+use dial_attempt::DialAttempt;
+use helper_requests::{HelperRequests, TicketOutcome};
+use outgoing::CallOrigin;
+use record::Recordings;
+use ringing::RingTones;
+
+pub use effect::{Address, Destination, Purpose, Resolved, VoiceEffect};
+pub use helper_service::{
+    Done, HelperResult, HelperService, MediaStreamEvent, Opening, RecognitionResult, SpeechListener,
+    StreamMessage, StreamOrder, StreamSender, Ticket,
+};
+pub use numbers::{CallerStanding, Numbers};
+pub use recording_files::{RecordingFile, RecordingFiles};
+pub use rooms::RoomMessage;
+pub use settings::{Common, ConfiguredNumber, NumberSettings, OwnsCallId, Settings, ShardPlace};
+pub use sockets::{MediaSender, MediaSockets, PortKind, PortPair};
+
+pub(crate) use effect::CountedCall;
+
+/// `ApiVersion` of requests to applications: RestComm's.
+const API_VERSION: &str = "2012-04-24";
+
+/// The shard's SIP endpoint and media sockets, and the outboxes that calls fill.
+pub struct World<'a> {
+    /// Has the dialogs of calls.
+    pub endpoint: &'a mut Endpoint,
+    /// Effects of the endpoint.
+    pub out: &'a mut sip::endpoint::Outbox,
+    /// Effects of calls.
+    pub outbox: &'a mut Vec<VoiceEffect>,
+    /// Sends what legs say.
+    pub sockets: &'a mut dyn MediaSockets,
+}
+
+/// Current numbers and totals of one shard's calls.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct VoiceCounts {
+    // Now.
+    /// Legs.
+    pub calls: u64,
+    /// Pairs of ports.
+    pub ports: u64,
+    /// Calls that speak, or wait for what they are to speak.
+    pub prompts: u64,
+    /// Documents, sounds, texts and mails on their way.
+    pub asks: u64,
+    /// Media streams, until the last word of each is said.
+    pub streams: u64,
+    /// Conferences, and connections of queues.
+    pub rooms: u64,
+    /// Queues, each with the callers that wait in it.
+    pub queues: u64,
+    /// Members of rooms and queues of this shard.
+    pub members: u64,
+    /// Legs of this shard that are, or want to be, in a room or queue.
+    pub seats: u64,
+    /// Recordings under way, those that only wait for the disk among them, and callers whose words are awaited.
+    pub recordings: u64,
+    /// Dialogs, those that only wait for the answer to their BYE among them.
+    pub sessions: u64,
+
+    // Since the start.
+    /// Dialogs of legs.
+    pub calls_total: u64,
+    /// Keys that were told to scripts.
+    pub digits_total: u64,
+    /// Datagrams received at media ports.
+    pub packets_in: u64,
+    /// Datagrams sent from them.
+    pub packets_out: u64,
+    /// Packets from unknown sources, and malformed ones.
+    pub packets_dropped: u64,
+    /// Packets that the kernel did not take.
+    pub packets_unsent: u64,
+    /// Frames that applications were too slow to be sent.
+    pub stream_frames_lost: u64,
+    /// Ticks of 20 ms that were left out because the shard was late.
+    pub ticks_missed: u64,
+    /// Calls whose peer sent no media for `[voice] media_timeout`.
+    pub media_timeouts: u64,
+}
+
+/// The account on whose behalf an application is requested.
+pub struct Owner {
+    /// `AccountSid`.
+    pub account: Box<str>,
+    /// Signs requests; empty: unsigned.
+    pub signing_key: Box<str>,
+}
+
+impl std::fmt::Debug for Owner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // The key may be the account's token.
+        write!(f, "Owner({}, hidden)", self.account)
+    }
+}
+
+/// One shard's calls.
+///
+/// - A leg (`leg`) is a dialog, its media and a pair of ports. An actor (`actor`) is a script at work on a leg. `begin` adds legs
+///   and actors, `remove` and `actor_ended` end them. [`Calls`] owns both; the machines beside it ([`Recordings`],
+///   `rooms::Rooms`, `messages::Texts`) get it as an argument.
+/// - `Calls::tell` passes an event to a script and queues its effects; `perform_queued` performs them in order, so no
+///   effect is performed inside another. `drive` does both.
+/// - A dial attempt (`dial_attempt`) is one call that a Dial or the REST interface places; the routing plan finds its phones
+///   (`resolving`). Its INVITEs have Call-IDs of this shard.
+/// - A bridge (`bridge`) is two legs of one shard, of one Dial. Legs of several shards hear each other in a room (`rooms`).
+/// - No thread and no task belongs to a call. Without `[voice] media` there is no `Voice`.
+pub struct Voice {
+    calls: Calls,
+    /// `[voice] allow_private`.
+    allow_private: bool,
+    numbers: Arc<Numbers>,
+    /// When calls that ring are looked for.
+    rows_due: Instant,
+    /// Rows of calls that REST asked for and that are no legs yet.
+    placed: HashMap<String, store::rest::types::RestCall>,
+    /// Callees of Dials and of the REST interface.
+    parties: Slab<DialAttempt>,
+    home: CallOrigin,
+    tones: RingTones,
+    rooms: rooms::Rooms,
+    resolving: resolving::Resolving,
+    texts: messages::Texts,
+    recordings: Recordings,
+    /// A caller further up the stack performs the effects in `todo`.
+    is_performing: bool,
+}
+
+impl Voice {
+    /// The calls of one shard: none yet.
+    pub fn new(common: &Common, place: ShardPlace) -> Voice {
+        let ShardPlace { shard, shards, seed, owns_call_id } = place;
+        let settings = &common.settings;
+        let mut rng = Rng::from_seed(seed);
+        let rooms = rooms::Rooms::new(shard, shards, rng.fork());
+        let asks = HelperRequests::new(shard, Arc::clone(&common.helpers));
+        Voice {
+            calls: Calls::new(settings, asks, rng),
+            allow_private: settings.allow_private,
+            numbers: Arc::clone(&common.numbers),
+            rows_due: Instant::default(),
+            placed: HashMap::new(),
+            parties: Slab::new(),
+            home: CallOrigin::new(&common.domain, owns_call_id),
+            tones: RingTones::default(),
+            resolving: resolving::Resolving::default(),
+            texts: messages::Texts::default(),
+            rooms,
+            recordings: Recordings::new(Arc::clone(&common.files), &common.public_url),
+            is_performing: false,
+        }
+    }
+
+    /// Whether an application answers that address.
+    pub fn answers(&self, plan: &call::Plan, address: &Address) -> bool {
+        self.numbers.answers(plan, &address.user, &address.host, address.port)
+    }
+
+    /// `None`: no number of an application.
+    pub fn decide(
+        &self,
+        plan: &call::Plan,
+        request: &PlanRequest,
+        caller: CallerStanding<'_>,
+    ) -> Option<Decision> {
+        self.numbers.decide(plan, request, caller)
+    }
+
+    /// Numbers and totals, but for those of the shard's edge: `ports` and `sessions`.
+    pub fn counts(&self) -> VoiceCounts {
+        let prompts = self.calls.legs.iter().filter(|(_, leg)| leg.speaking.is_some()).count();
+        let [rooms, queues, members, seats] = self.rooms.counts();
+        VoiceCounts {
+            rooms,
+            queues,
+            members,
+            seats,
+            calls: self.calls.legs.len() as u64,
+            prompts: prompts as u64,
+            asks: (self.calls.asks.open() + self.texts.open()) as u64,
+            streams: self.calls.asks.streams() as u64,
+            recordings: self.recordings.open(&self.calls) as u64,
+            ..self.calls.counts
+        }
+    }
+
+    /// An event of a dialog.
+    pub fn handle_event(&mut self, now: Instant, event: SessionEvent, world: &mut World<'_>) {
+        let (session, event) = match event {
+            SessionEvent::Invited { session, invited } => return self.begin(now, session, &invited, world),
+            SessionEvent::Ended { session, cause } => {
+                return self.session_ended(now, session, &cause, world);
+            }
+            SessionEvent::Confirmed { session, sdp } => return self.confirmed(now, session, sdp, world),
+            SessionEvent::Offered { session, offer, sdp } => {
+                return self.calls.offered(now, session, offer, sdp.as_ref(), world);
+            }
+            SessionEvent::OfferAnswered { session, sdp: Some(sdp) } => {
+                return self.calls.settled(session, &sdp);
+            }
+            SessionEvent::Info { session, content_type, body } => {
+                return self.informed(now, session, &content_type, &body, world);
+            }
+            SessionEvent::MessageAnswered { message, status } => {
+                return self.with_texts(now, world, |texts, parts| {
+                    texts.handle_answered(now, message, status, parts)
+                });
+            }
+            SessionEvent::ReferAnswered { session, status } => (session, status),
+            other => return self.handle_outgoing(now, other, world),
+        };
+        let Some(&key) = self.calls.by_session.get(&session) else { return };
+        if let Some((actor, id)) = self.calls.legs.get_mut(key).and_then(|leg| leg.referring.take()) {
+            self.drive(now, actor, world, |script, out| script.handle_referred(now, id, event, out));
+        }
+    }
+
+    /// Bindings have changed.
+    pub fn set_numbers(&mut self, numbers: Arc<Numbers>) {
+        self.numbers = numbers;
+    }
+
+    /// A result of the helpers. One of a call that is gone is ignored: it was on its way.
+    pub fn handle_result(&mut self, now: Instant, result: HelperResult, world: &mut World<'_>) {
+        let HelperResult { ticket, done } = result;
+        match done {
+            Done::Fetched(result) => {
+                // A callback's answer is ignored.
+                let Some(TicketOutcome::Document(actor, id)) = self.calls.asks.take(ticket) else { return };
+                self.drive(now, actor, world, |script, out| script.handle_fetched(now, id, result, out));
+            }
+            Done::Samples(result) => {
+                let Some(TicketOutcome::Sound(sound, waiters)) = self.calls.asks.take(ticket) else { return };
+                for waiter in waiters {
+                    let prompt = match &result {
+                        Ok(samples) => self.calls.asks.frames.encode(&sound, waiter.codec, samples),
+                        Err(text) => Err(text.clone()),
+                    };
+                    self.calls.sound_came(now, waiter, prompt, world);
+                }
+            }
+            Done::Stream(news) => self.calls.stream_news(now, ticket, news, world),
+            Done::Mailed(result) => self.mailed(now, ticket, result, world),
+            Done::Written(result) => self.recordings.written(now, ticket, result, &mut self.calls, world),
+            Done::Heard(heard) => self.recordings.heard(now, ticket, heard, &mut self.calls, world),
+            Done::Transcribed(result) => {
+                self.recordings.transcribed(now, ticket, result, &mut self.calls, world);
+            }
+        }
+        self.perform_queued(now, world);
+    }
+
+    fn session_ended(&mut self, now: Instant, session: SessionId, cause: &Cause, world: &mut World<'_>) {
+        let Some(key) = self.calls.by_session.remove(&session) else { return };
+        if let Some(leg) = self.calls.legs.get_mut(key) {
+            leg.is_gone = true;
+        }
+        self.close_media(now, key, world);
+        self.drive_leg(now, key, world, |script, out| script.handle_hangup(now, out));
+        if let Some(party) = self.calls.legs.get(key).and_then(|leg| leg.party) {
+            self.phone_ended(now, party, key, cause, world);
+        }
+    }
+
+    fn informed(
+        &mut self,
+        now: Instant,
+        session: SessionId,
+        content_type: &str,
+        body: &[u8],
+        world: &mut World<'_>,
+    ) {
+        let kind = media::dtmf_info::DtmfInfoFormat::from_content_type(content_type);
+        let digit = kind.and_then(|_| media::dtmf_info::parse(body));
+        if let (Some(digit), Some(&key)) = (digit, self.calls.by_session.get(&session)) {
+            self.calls.cross_digit(key, digit.digit);
+            self.digit(now, key, digit.digit.to_char(), world);
+        }
+    }
+
+    fn digit(&mut self, now: Instant, key: Key, digit: char, world: &mut World<'_>) {
+        self.calls.counts.digits_total += 1;
+        if let Some(streams) = self.calls.legs.get(key).and_then(|leg| leg.streams.as_ref()) {
+            // The applications that listen are told, besides the script.
+            streams.digit(digit);
+        }
+        self.drive_leg(now, key, world, |script, out| script.handle_digit(now, digit, out));
+    }
+
+    /// The node leaves: every call gets its BYE.
+    pub fn hang_up_all(&mut self, now: Instant, world: &mut World<'_>) {
+        let keys: Vec<Key> = self.calls.legs.iter().map(|(key, _)| key).collect();
+        for key in keys {
+            self.drive_leg(now, key, world, |script, out| script.hang_up(now, out));
+        }
+    }
+
+    /// Tells all scripts of a leg: first the one beside the call's own.
+    fn drive_leg(
+        &mut self,
+        now: Instant,
+        leg: Key,
+        world: &mut World<'_>,
+        tell: impl Fn(&mut Script, &mut ivr::script::ScriptOutbox),
+    ) {
+        let Some(leg) = self.calls.legs.get(leg) else { return };
+        for actor in [leg.aside, leg.main].into_iter().flatten() {
+            self.drive(now, actor, world, &tell);
+        }
+    }
+
+    /// Tells a script something and performs what it makes of it, in order. Called again while that goes on, what comes
+    /// of it is performed after what is to be done already.
+    fn drive(
+        &mut self,
+        now: Instant,
+        actor: Key,
+        world: &mut World<'_>,
+        tell: impl FnOnce(&mut Script, &mut ivr::script::ScriptOutbox),
+    ) {
+        self.calls.tell(now, actor, world, tell);
+        self.perform_queued(now, world);
+    }
+
+    /// Performs the effects that scripts have ordered, in order; those that follow from them, too. Called again while
+    /// that goes on, it leaves them to the caller further up the stack.
+    fn perform_queued(&mut self, now: Instant, world: &mut World<'_>) {
+        if self.is_performing {
+            return;
+        }
+        self.is_performing = true;
+        while let Some((actor, effect)) = self.calls.todo.pop_front() {
+            self.perform(now, actor, effect, world);
+        }
+        self.is_performing = false;
+    }
+
+    /// RTCP's goodbye, and the ports are free.
+    fn close_media(&mut self, now: Instant, key: Key, world: &mut World<'_>) {
+        self.recordings.end_recordings(now, key, &mut self.calls);
+        let Some(leg) = self.calls.legs.get_mut(key) else { return };
+        let (media, pair) = (leg.media.take().filter(|_| !leg.is_held), leg.pair.take());
+        (leg.speaking, leg.first_digits) = (None, None);
+        let Some(pair) = pair else { return };
+        if let Some(mut media) = media {
+            let wire = (pair, world.sockets.sender());
+            self.calls.ticker.finish(now, key, &mut media, wire, &mut self.calls.counts);
+        }
+        world.sockets.close(pair);
+    }
+
+    /// A script has ended, and what it was for.
+    fn actor_ended(&mut self, now: Instant, actor: Key, world: &mut World<'_>) {
+        let Some(Actor { leg, part, .. }) = self.calls.actors.remove(actor) else { return };
+        if let Some(leg) = self.calls.legs.get_mut(leg) {
+            leg.aside = leg.aside.filter(|aside| *aside != actor);
+        }
+        match part {
+            Part::Main => self.remove(now, leg, world),
+            Part::Waiting { main, id } => self.with_rooms(now, world, |rooms, parts| {
+                rooms.aside_ended(now, (actor, main, id), parts);
+            }),
+            Part::Screening { caller, id, accepted } => {
+                let screened = LegEvent::Screened { accepted };
+                self.drive(now, caller, world, |script, out| script.handle_leg(now, id, screened, out));
+            }
+        }
+    }
+
+    /// Removes a leg with everything that belongs to it.
+    fn remove(&mut self, now: Instant, key: Key, world: &mut World<'_>) {
+        self.with_rooms(now, world, |rooms, parts| rooms.part(now, key, parts));
+        self.close_media(now, key, world);
+        let Some(mut leg) = self.calls.legs.remove(key) else { return };
+        // A script has already reported how its call ended.
+        leg.call_ended(now, None, world);
+        release(leg.counted.take(), world);
+        for actor in [leg.main, leg.aside].into_iter().flatten() {
+            self.calls.actors.remove(actor);
+        }
+        self.calls.by_session.remove(&leg.session);
+        if !leg.is_gone {
+            world.endpoint.sessions(now, world.out).hang_up(leg.session, None);
+        }
+        for party in leg.dialing.map(|dialing| dialing.parties).unwrap_or_default() {
+            self.drop_party(now, party, world);
+        }
+    }
+}
+
+/// The last of those that have a call counted ends it.
+fn release(counted: Option<Arc<CountedCall>>, world: &mut World<'_>) {
+    if let Some(counted) = counted.and_then(Arc::into_inner) {
+        world.outbox.push(counted.changed(router::CallPhase::Terminated));
+    }
+}

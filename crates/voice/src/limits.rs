@@ -1,0 +1,87 @@
+//! Limits of programmable voice, with their reasons and what happens at them.
+
+use std::time::Duration;
+
+/// Prompts a shard keeps encoded. The least recently played make room.
+pub(super) const PROMPTS: usize = 1_024;
+
+/// Bytes of one of them: two minutes of G.711. Longer ones are encoded for each call.
+pub(super) const PROMPT_CACHED: usize = 1 << 20;
+
+/// The duration of each key among the sounds of a prompt.
+pub(super) const DIGIT_MS: u32 = 160;
+
+/// Phases turned at once when the shard was late: the rest follows once what came by SIP meanwhile is done.
+pub(super) const TURNS: u32 = 5;
+
+/// The lateness up to which a phase is made up for, five ticks; older ticks are left out, and the peer conceals them.
+pub(super) const LATE: Duration = Duration::from_millis(100);
+
+/// The longest time ahead that a script's wake-up is noted. A script with a later deadline is woken once more; after
+/// the end of a script its note stays that long: a thousand calls a second leave about a megabyte and a half.
+pub(super) const WAKE_AHEAD: Duration = Duration::from_secs(60);
+
+/// Media streams of one call: Twilio's own. More: refused with a reason.
+pub(super) const STREAMS: usize = 4;
+
+/// Bytes of an application's sound that wait to be played, five minutes. The rest is lost, with a notification.
+pub(super) const STREAM_QUEUE: usize = 5 * 60 * 8_000;
+
+/// Marks that wait until the sound before them has been played. Further ones are lost, with a notification.
+pub(super) const STREAM_MARKS: usize = 1_024;
+
+/// Texts of a shard that have no outcome yet. More: failed at once.
+pub(super) const TEXTS: usize = 10_000;
+
+/// Bytes of a text: Twilio's 1,600 characters in UTF-8. A longer one fails.
+pub(super) const TEXT_BYTES: usize = 6_400;
+
+/// Members of the conferences and queues of a shard. One more is refused: its Dial fails, its Enqueue ends with
+/// `system-error`.
+pub(super) const MEMBERS: usize = 16_384;
+
+/// Callers of a queue that only a Dial has named so far, as its row says: Twilio's own default.
+pub(super) const QUEUE_SIZE: u32 = 1_000;
+
+/// Frames of one member that wait because its shard and its room's do not tick at the same time. The oldest make room.
+pub(super) const ROOM_FRAMES: usize = 3;
+
+/// After so long a member's shard tells the room that the member is there, and the room's shard how the member stands:
+/// what a lost message said is known then.
+pub(super) const ROOM_KNOWN: std::time::Duration = std::time::Duration::from_secs(1);
+
+/// A member that the other shard has not spoken of for so long is a ghost: the room lets it go, and its script goes on.
+pub(super) const ROOM_LOST: std::time::Duration = std::time::Duration::from_secs(5);
+
+/// Recordings of one leg at a time: a Record verb's, a Dial's or conference's, and one of the REST interface. One more is
+/// refused.
+pub(super) const RECORDINGS_PER_LEG: usize = 3;
+
+/// The longest recording that no Record verb limits: that of the longest call. The rest is not kept.
+pub(super) const RECORDING: Duration = ivr::limits::CALL_DURATION;
+
+/// Sound before the beginning of speech that a recogniser gets: words begin softly, and speech is noticed late.
+pub(super) const BEFORE_SPEECH_MS: u32 = 500;
+
+/// Silence that ends speech, when the document does not say.
+pub(super) const END_OF_SPEECH: Duration = Duration::from_millis(1_000);
+
+/// Characters of a transcription that are kept: as many as fit a row, whatever they are.
+pub(super) const TRANSCRIPTION: usize = 8_192;
+
+/// Bytes of a called number or name that bindings are looked up for. Longer ones match no binding.
+pub(super) const NUMBER: usize = 256;
+
+/// `X-` headers of an INVITE told to its application, and bytes of each value. The rest is left out.
+pub(super) const TOLD_HEADERS: usize = 32;
+pub(super) const TOLD_HEADER: usize = 1_024;
+
+/// Notifications of one call in the record, so that an application with a mistake in each of its documents does not
+/// fill the disk. More are logged only.
+pub(super) const NOTIFICATIONS: u16 = 50;
+
+/// Bytes of a callee's Reason-Phrase in the record: a line of text. The rest is cut.
+pub(super) const REASON: usize = 200;
+
+/// The time that a call rings before the record has it. Nearly all are answered before, and are written once less.
+pub(super) const RINGING: Duration = Duration::from_secs(1);

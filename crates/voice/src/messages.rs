@@ -1,0 +1,386 @@
+//! Texts and mail that scripts, or the REST interface, send. A text is a MESSAGE (RFC 3428) to the destinations of its
+//! address, or is kept for an account that is not there.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use ivr::document::{Email, code};
+use ivr::request::{Method, Request};
+use ivr::script::{EffectFailure, Id, Message, Sent};
+use ivr::sid;
+use router::{Aor, KeepRefused, WaitingMessage};
+use sip::session::{MessageId, MessageOut};
+use sip::wire::{Uri, escape_user};
+use stdx::Instant;
+use stdx::slab::Key;
+use store::rest::types::{Common, TextMessage};
+use store::rest::{Resource, RestWrite};
+
+use super::helper_requests::HelperRequests;
+use super::outgoing::CallOrigin;
+use super::resolving::ResolutionPurpose;
+use super::{Address, Destination, Owner, Purpose, Resolved, Voice, VoiceEffect, World, limits};
+
+/// A text to be sent. Its row is in the record.
+pub(super) struct NewText {
+    pub(super) row: TextMessage,
+    pub(super) owner: Arc<Owner>,
+    /// The URL that is told the outcome.
+    pub(super) status: Option<String>,
+    /// The script that may wait for it.
+    pub(super) script: Option<(Key, Id)>,
+}
+
+/// A text without an outcome yet.
+struct Text {
+    new: NewText,
+    /// The account whose phones these are, when it is one of ours.
+    aor: Option<Aor>,
+    /// Still to be tried, those of a group at once.
+    groups: VecDeque<Vec<Destination>>,
+    /// MESSAGEs without an answer.
+    open: usize,
+    last_status: u16,
+}
+
+/// The outcome of a text that a script waits for.
+pub(super) struct TextOutcome {
+    /// The script's actor, and its number for the text.
+    script: (Key, Id),
+    result: Result<Sent, EffectFailure>,
+}
+
+/// The parts of the shard that texts use besides their own state.
+pub(super) struct TextParts<'a, 'w> {
+    home: &'a CallOrigin,
+    asks: &'a mut HelperRequests,
+    world: &'a mut World<'w>,
+}
+
+/// A shard's texts, by the ticket of the search for their address.
+#[derive(Default)]
+pub(super) struct Texts {
+    open: HashMap<u64, Text>,
+    messages: HashMap<MessageId, u64>,
+}
+
+impl Texts {
+    pub(super) fn open(&self) -> usize {
+        self.open.len()
+    }
+
+    /// Keeps a text until its address is looked up. A status: it is refused, and to be ended with that.
+    fn insert(&mut self, ticket: u64, new: NewText) -> Option<u16> {
+        let is_too_much = self.open() >= limits::TEXTS;
+        let is_too_long = new.row.body.len() > limits::TEXT_BYTES;
+        let text = Text { new, aor: None, groups: VecDeque::new(), open: 0, last_status: 480 };
+        self.open.insert(ticket, text);
+        match (is_too_long, is_too_much) {
+            (true, _) => Some(413),
+            (false, true) => Some(503),
+            (false, false) => None,
+        }
+    }
+
+    fn account_known(&mut self, ticket: u64, aor: &Aor) {
+        if let Some(text) = self.open.get_mut(&ticket) {
+            text.aor = Some(aor.clone());
+        }
+    }
+
+    /// The destinations of a text's address, or the status that says why there is none.
+    pub(super) fn handle_resolved(
+        &mut self,
+        now: Instant,
+        ticket: u64,
+        resolved: Resolved,
+        parts: &mut TextParts<'_, '_>,
+    ) -> Option<TextOutcome> {
+        let text = self.open.get_mut(&ticket)?;
+        match (resolved, &text.aor) {
+            (Ok(groups), _) => {
+                text.groups = groups.into();
+                self.send_next(now, ticket, parts)
+            }
+            (Err(480), Some(aor)) => {
+                let message = WaitingMessage {
+                    id: 0,
+                    aor: aor.clone(),
+                    from: sender(&text.new.row.from, parts.home.domain()).into(),
+                    content_type: PLAIN.into(),
+                    body: text.new.row.body.as_bytes().into(),
+                    sent_at: now,
+                };
+                parts.world.outbox.push(VoiceEffect::Keep { ticket, message: Box::new(message) });
+                None
+            }
+            (Err(status), _) => self.end(now, ticket, status, parts),
+        }
+    }
+
+    /// Sends the text to all destinations of the next group; without one, the text has failed.
+    fn send_next(&mut self, now: Instant, ticket: u64, parts: &mut TextParts<'_, '_>) -> Option<TextOutcome> {
+        let Texts { open, messages } = self;
+        let text = open.get_mut(&ticket)?;
+        let shown = &text.new.row.from;
+        let (from, asserted) = (sender(shown, parts.home.domain()), parts.home.asserted(Some(shown), None));
+        let world = &mut *parts.world;
+        while let Some(group) = text.groups.pop_front() {
+            for reach in group {
+                let out = MessageOut {
+                    target: reach.uri,
+                    path: reach.path,
+                    received: reach.received,
+                    from: format!("<{from}>").into(),
+                    to: text.aor.as_ref().map(|aor| format!("<{}>", uri_of(aor)).into()).unwrap_or_default(),
+                    content_type: PLAIN.into(),
+                    body: Bytes::copy_from_slice(text.new.row.body.as_bytes()),
+                    is_binding: reach.is_binding,
+                    asserted: asserted.clone(),
+                    ..MessageOut::default()
+                };
+                match world.endpoint.sessions(now, world.out).message(out) {
+                    Ok(message) => {
+                        messages.insert(message, ticket);
+                        text.open += 1;
+                    }
+                    Err(_) => text.last_status = 503,
+                }
+            }
+            if text.open > 0 {
+                return None;
+            }
+        }
+        let status = text.last_status;
+        self.end(now, ticket, status, parts)
+    }
+
+    /// The final answer to one MESSAGE of a text.
+    pub(super) fn handle_answered(
+        &mut self,
+        now: Instant,
+        message: MessageId,
+        status: u16,
+        parts: &mut TextParts<'_, '_>,
+    ) -> Option<TextOutcome> {
+        let ticket = self.messages.remove(&message)?;
+        // Another phone has taken it.
+        let text = self.open.get_mut(&ticket)?;
+        text.open -= 1;
+        text.last_status = status;
+        if (200..300).contains(&status) {
+            self.end(now, ticket, status, parts)
+        } else if text.open == 0 {
+            self.send_next(now, ticket, parts)
+        } else {
+            None
+        }
+    }
+
+    /// Ends a text with that status: its row, its callback, and the script that waits for it.
+    fn end(
+        &mut self,
+        now: Instant,
+        ticket: u64,
+        status: u16,
+        parts: &mut TextParts<'_, '_>,
+    ) -> Option<TextOutcome> {
+        let Text { mut new, .. } = self.open.remove(&ticket)?;
+        let is_sent = (200..300).contains(&status);
+        let row = &mut new.row;
+        row.common.updated_at = now;
+        if is_sent {
+            row.status = "sent".to_owned();
+            row.sent_at = Some(now);
+        } else {
+            row.status = "failed".to_owned();
+            row.error_code = Some(code::MESSAGE);
+            row.error_message = format!("the message to {} was refused with {status}", row.to);
+        }
+        if let Ok(row) = row.row() {
+            let write = store::Write::Rest(RestWrite::Replace(Box::new(row)));
+            parts.world.outbox.push(VoiceEffect::Write(write));
+        }
+        if let Some(url) = &new.status {
+            parts.asks.tell(outcome(&new, url).to_wire(&new.owner.signing_key));
+        }
+        let script = new.script?;
+        let TextMessage { common, status, error_message, .. } = new.row;
+        let result = if is_sent {
+            Ok(Sent { sid: common.sid, status })
+        } else {
+            Err(EffectFailure { code: code::MESSAGE, text: error_message })
+        };
+        Some(TextOutcome { script, result })
+    }
+}
+
+/// Twilio's number for a message's `From` that may not be used.
+const INVALID_SENDER: u32 = 14_102;
+
+const PLAIN: &str = "text/plain;charset=UTF-8";
+
+impl Voice {
+    pub(super) fn send_message(
+        &mut self,
+        now: Instant,
+        actor: Key,
+        id: Id,
+        message: Message,
+        world: &mut World<'_>,
+    ) {
+        let sid = self.calls.new_sid(sid::MESSAGE);
+        let Some((_, leg)) = self.calls.leg_of(actor) else { return };
+        let owner = Arc::clone(&leg.owner);
+        let leg = self.calls.actors.get(actor).map(|actor| actor.leg);
+        let Message { from, to, body, status } = message;
+        if !self.may_show(&owner.account, &from) {
+            let text =
+                format!("the text's sender {from:?} is neither a number nor a caller id of the account");
+            if let Some(leg) = leg {
+                self.calls.warn(now, leg, INVALID_SENDER, text.clone(), world);
+            }
+            let failure = EffectFailure { code: INVALID_SENDER, text };
+            return self
+                .drive(now, actor, world, |script, out| script.handle_sent(now, id, Err(failure), out));
+        }
+        let row = TextMessage {
+            common: Common { sid, account: owner.account.to_string(), created_at: now, updated_at: now },
+            from,
+            to,
+            body,
+            status: "sending".to_owned(),
+            direction: "outbound-call".to_owned(),
+            ..TextMessage::default()
+        };
+        if let Ok(row) = row.row() {
+            world.outbox.push(VoiceEffect::Write(store::Write::Rest(RestWrite::Insert(Box::new(row)))));
+        }
+        let script = Some((actor, id));
+        self.send_text(now, NewText { row, owner, status, script }, world);
+    }
+
+    /// Looks up the address of a text, and sends it there.
+    pub(super) fn send_text(&mut self, now: Instant, text: NewText, world: &mut World<'_>) {
+        let address = address_of(&text.row.to, self.home.domain());
+        let ticket = self.resolving.add(ResolutionPurpose::Text);
+        if let Some(status) = self.texts.insert(ticket, text) {
+            self.resolving.take(ticket);
+            return self.with_texts(now, world, |texts, parts| texts.end(now, ticket, status, parts));
+        }
+        world.outbox.push(VoiceEffect::Resolve { ticket, address, purpose: Purpose::Text });
+    }
+
+    /// Gives texts an input, and the outcome of a text to the script that waits for it.
+    pub(super) fn with_texts(
+        &mut self,
+        now: Instant,
+        world: &mut World<'_>,
+        act: impl FnOnce(&mut Texts, &mut TextParts<'_, '_>) -> Option<TextOutcome>,
+    ) {
+        let mut parts = TextParts { home: &self.home, asks: &mut self.calls.asks, world: &mut *world };
+        let Some(TextOutcome { script: (actor, id), result }) = act(&mut self.texts, &mut parts) else {
+            return;
+        };
+        self.drive(now, actor, world, |script, out| script.handle_sent(now, id, result, out));
+    }
+
+    /// The account that a ticket's address has led to.
+    pub fn account_known(&mut self, ticket: u64, aor: &Aor) {
+        self.texts.account_known(ticket, aor);
+        if let Some(ResolutionPurpose::Party(key)) = self.resolving.get(ticket)
+            && let Some(party) = self.parties.get_mut(key)
+        {
+            party.aor = Some(aor.clone());
+        }
+    }
+
+    /// Handles the result of `VoiceEffect::Keep`.
+    pub fn handle_kept(
+        &mut self,
+        now: Instant,
+        ticket: u64,
+        result: Result<(), KeepRefused>,
+        world: &mut World<'_>,
+    ) {
+        let status = match result {
+            Ok(()) => 202,
+            Err(KeepRefused::TooMany) => 480,
+            Err(KeepRefused::TooLarge) => 413,
+            Err(KeepRefused::StoreFailed) => 500,
+        };
+        self.with_texts(now, world, |texts, parts| texts.end(now, ticket, status, parts));
+    }
+
+    pub(super) fn send_mail(&mut self, actor: Key, id: Id, mail: Email) {
+        let sid = self.calls.new_sid(sid::MAIL);
+        self.calls.asks.mail((actor, id), sid, mail);
+    }
+
+    pub(super) fn mailed(
+        &mut self,
+        now: Instant,
+        ticket: u64,
+        result: Result<(), String>,
+        world: &mut World<'_>,
+    ) {
+        let Some(((actor, id), sid)) = self.calls.asks.take_mail(ticket) else { return };
+        let result = match result {
+            Ok(()) => Ok(Sent { sid, status: "sent".to_owned() }),
+            Err(text) => Err(EffectFailure { code: code::MESSAGE, text }),
+        };
+        self.drive(now, actor, world, |script, out| script.handle_sent(now, id, result, out));
+    }
+}
+
+/// The sender of a text: a SIP URI is unchanged, any other value is a user of our domain.
+fn sender(from: &str, domain: &str) -> String {
+    match Uri::parse(from.as_bytes()) {
+        Ok(uri) if uri.is_sip() => from.to_owned(),
+        _ => uri_of(&format!("{}@{domain}", client(from))),
+    }
+}
+
+fn outcome(text: &NewText, url: &str) -> Request {
+    let TextMessage { common, from, to, status, error_code, .. } = &text.row;
+    let mut form = vec![
+        ("MessageSid", common.sid.clone()),
+        ("MessageStatus", status.clone()),
+        ("SmsSid", common.sid.clone()),
+        ("SmsStatus", status.clone()),
+        ("AccountSid", common.account.clone()),
+        ("From", from.clone()),
+        ("To", to.clone()),
+    ];
+    form.extend(error_code.map(|code| ("ErrorCode", code.to_string())));
+    let form = form.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+    Request { url: url.to_owned(), method: Method::Post, form }
+}
+
+fn client(name: &str) -> &str {
+    name.strip_prefix("client:").unwrap_or(name)
+}
+
+fn uri_of(aor: &str) -> String {
+    match aor.rsplit_once('@') {
+        Some((user, host)) => format!("sip:{}@{host}", escape_user(user)),
+        None => format!("sip:{aor}"),
+    }
+}
+
+/// A number or a name of our domain, or a whole address.
+fn address_of(to: &str, domain: &str) -> Address {
+    let uri = Uri::parse(to.as_bytes()).ok().filter(Uri::is_sip);
+    let of_uri = uri.and_then(|uri| {
+        let user = uri.user_decoded()?;
+        Some((user, String::from_utf8_lossy(uri.host).into_owned(), uri.port))
+    });
+    match of_uri {
+        Some((user, host, port)) => Address { user: user.into(), host: host.into(), port },
+        None => {
+            let (user, host) = client(to).split_once('@').unwrap_or((client(to), domain));
+            Address { user: user.into(), host: host.into(), port: None }
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! Session descriptions: the caller's offer and our answer, or the other way round, and those that follow.
+
+use bytes::Bytes;
+use media::sdp::{self, Description, Negotiated};
+use media::session::MediaSession;
+use sip::session::{OfferId, SessionId};
+use stdx::Instant;
+use stdx::rng::Rng;
+use stdx::slab::Key;
+
+use super::calls::Calls;
+use super::leg::{Leg, Partner};
+use super::media_rules::MediaRules;
+use super::{MediaSockets, Voice, World};
+
+/// Why a call gets no media: status, reason and a Warning (RFC 3261 §20.43).
+pub(super) struct Refused {
+    pub(super) status: u16,
+    reason: &'static str,
+    warning: Option<String>,
+}
+
+impl Refused {
+    /// The call is over.
+    const GONE: Refused = Refused { status: 500, reason: "Server Internal Error", warning: None };
+    const NO_PORTS: Refused = Refused { status: 503, reason: "Service Unavailable", warning: None };
+
+    fn not_acceptable(code: u16, text: &str) -> Refused {
+        let text: String = text.chars().filter(|c| !"\"\\\r\n".contains(*c)).collect();
+        let warning = Some(format!("{code} belfry \"{text}\""));
+        Refused { status: 488, reason: "Not Acceptable Here", warning }
+    }
+}
+
+/// The offer/answer model (RFC 3264) of one leg.
+impl Leg {
+    /// The answer to the peer's offer, or an offer when there is none.
+    fn describe(
+        &mut self,
+        key: Key,
+        rules: &MediaRules,
+        rng: &mut Rng,
+        sockets: &mut dyn MediaSockets,
+    ) -> Result<Bytes, Refused> {
+        if self.pair.is_none() {
+            let pair = sockets.open(key).map_err(|error| {
+                tracing::warn!(%error, "no media ports for a call");
+                Refused::NO_PORTS
+            })?;
+            self.pair = Some(pair);
+        }
+        let local = self.local(rules.own()).ok_or(Refused::GONE)?;
+        if self.offer.is_empty() {
+            let mut offer = sdp::offer(&local);
+            self.versions.stamp(&mut offer);
+            let text = offer.to_string();
+            self.offered = Some(Box::new(offer));
+            return Ok(text.into());
+        }
+        let offer = Description::parse(&self.offer)
+            .map_err(|error| Refused::not_acceptable(399, &error.to_string()))?;
+        let answer = sdp::answer(&offer, &local)
+            .map_err(|refusal| Refused::not_acceptable(refusal.warning(), &refusal.to_string()))?;
+        let mut description = answer.description;
+        self.versions.stamp(&mut description);
+        self.connect(answer.negotiated, rules, rng);
+        Ok(description.to_string().into())
+    }
+
+    /// Media from now on, or another than before.
+    fn connect(&mut self, negotiated: Negotiated, rules: &MediaRules, rng: &mut Rng) {
+        let seed = rng.next_u64();
+        let is_gateway = negotiated.remote.is_some_and(|remote| rules.is_gateway(remote.ip()));
+        let result = match &mut self.media {
+            Some(media) => media.renegotiate(negotiated),
+            None => MediaSession::new(negotiated, seed, Some(self.trusted)).map(|mut media| {
+                // Joined before it had a sound.
+                media.listen(matches!(self.partner, Partner::Leg(_) | Partner::Itself));
+                media.mute(self.is_muted);
+                media.limit_silence(rules.timeout());
+                self.media = Some(Box::new(media));
+            }),
+        };
+        if let Err(error) = result {
+            // Only codecs that are available here are negotiated.
+            tracing::error!(%error, sid = self.sid, "cannot start the negotiated codec");
+        }
+        if let Some(media) = &mut self.media {
+            media.trust_description(is_gateway);
+        }
+    }
+
+    /// An answer to our offer, which another may follow in early media.
+    fn take_answer(&mut self, sdp: &[u8], rules: &MediaRules, rng: &mut Rng) {
+        let (Some(offer), Some(local)) = (&self.offered, self.local(rules.own())) else { return };
+        let negotiated = Description::parse(sdp)
+            .map_err(|error| error.to_string())
+            .and_then(|answer| sdp::accept(offer, &answer, &local).map_err(|refusal| refusal.to_string()));
+        match negotiated {
+            Ok(negotiated) => self.connect(negotiated, rules, rng),
+            Err(problem) => tracing::info!(sid = self.sid, problem, "an SDP answer does not match its offer"),
+        }
+    }
+}
+
+impl Calls {
+    /// 200 with an answer, or with an offer when the INVITE had none; or the reason why not.
+    pub(super) fn answer(&mut self, now: Instant, key: Key, world: &mut World<'_>) {
+        let sdp = self.describe(key, world);
+        let Some(leg) = self.legs.get(key) else { return };
+        let session = leg.session;
+        // The caller may have gone: then the session's end is on its way here.
+        let _ = match sdp {
+            Ok(sdp) => world.endpoint.sessions(now, world.out).answer(session, sdp, Vec::new()),
+            Err(Refused { status, reason, warning }) => {
+                tracing::info!(sid = leg.sid, status, warning, "the call gets no media");
+                let headers: Vec<_> =
+                    warning.map(|text| ("Warning".into(), text.into())).into_iter().collect();
+                world.endpoint.sessions(now, world.out).reject(session, status, reason, &headers)
+            }
+        };
+    }
+
+    /// This side's part of the next description of a leg.
+    pub(super) fn describe(&mut self, key: Key, world: &mut World<'_>) -> Result<Bytes, Refused> {
+        let leg = self.legs.get_mut(key).ok_or(Refused::GONE)?;
+        leg.describe(key, &self.media_rules, &mut self.rng, world.sockets)
+    }
+
+    /// The answer to an offer of ours.
+    pub(super) fn settled(&mut self, session: SessionId, sdp: &[u8]) {
+        self.settled_early(session, sdp);
+        let key = self.by_session.get(&session);
+        if let Some(leg) = key.and_then(|key| self.legs.get_mut(*key)) {
+            leg.offered = None;
+        }
+    }
+
+    /// An answer in early media, which another may follow.
+    pub(super) fn settled_early(&mut self, session: SessionId, sdp: &[u8]) {
+        let Some(&key) = self.by_session.get(&session) else { return };
+        if let Some(leg) = self.legs.get_mut(key) {
+            leg.take_answer(sdp, &self.media_rules, &mut self.rng);
+        }
+    }
+
+    /// A re-INVITE or UPDATE: hold, another codec, another address.
+    pub(super) fn offered(
+        &mut self,
+        now: Instant,
+        session: SessionId,
+        id: OfferId,
+        sdp: Option<&Bytes>,
+        world: &mut World<'_>,
+    ) {
+        let Some(&key) = self.by_session.get(&session) else { return };
+        if let (Some(sdp), Some(leg)) = (sdp, self.legs.get_mut(key)) {
+            leg.offer = sdp.clone();
+        } else if let Some(leg) = self.legs.get_mut(key) {
+            leg.offer = Bytes::new();
+        }
+        // The peer may have withdrawn it.
+        let _ = match self.describe(key, world) {
+            Ok(sdp) => world.endpoint.sessions(now, world.out).accept_offer(session, id, sdp),
+            Err(Refused { status, reason, .. }) => {
+                world.endpoint.sessions(now, world.out).refuse_offer(session, id, status, reason)
+            }
+        };
+    }
+}
+
+impl Voice {
+    /// Our 200 was acknowledged; with the answer, when it was an offer.
+    pub(super) fn confirmed(
+        &mut self,
+        now: Instant,
+        session: SessionId,
+        sdp: Option<Bytes>,
+        world: &mut World<'_>,
+    ) {
+        let Some(&key) = self.calls.by_session.get(&session) else { return };
+        if let Some(leg) = self.calls.legs.get_mut(key) {
+            leg.is_held = false;
+        }
+        if let Some(sdp) = sdp {
+            self.calls.settled(session, &sdp);
+        }
+        if self.calls.legs.get(key).is_some_and(|leg| leg.media.is_none()) {
+            // No answer to our offer, or none that fits: there is nothing to talk through.
+            return self.drive_leg(now, key, world, |script, out| script.hang_up(now, out));
+        }
+        self.drive_leg(now, key, world, |script, out| script.handle_answered(now, out));
+    }
+}

@@ -1,0 +1,49 @@
+//! The files of recordings, as calls see them: a writer away from the shards appends to them.
+
+use std::path::PathBuf;
+
+use media::record::File;
+
+use super::helper_service::Ticket;
+
+/// All recordings of the node. No method waits for the disk.
+pub trait RecordingFiles: Send + Sync {
+    /// Begins a new file. `Done::Written` reports it once: when it is closed, or as soon as it cannot be written.
+    ///
+    /// # Errors
+    /// When too many are open.
+    fn create(&self, ticket: Ticket, sid: &str) -> Result<Box<dyn RecordingFile>, String>;
+
+    /// The path of a complete recording. `None`: the sid is no recording's.
+    fn path(&self, sid: &str) -> Option<PathBuf>;
+}
+
+/// A file that a call writes: its changes are collected, and handed over by `flush`. A file that is dropped without
+/// `close` is not kept.
+pub trait RecordingFile: File + Send {
+    /// The number of the ticket by which its result is reported.
+    fn ticket(&self) -> u64;
+
+    /// Hands the collected changes to the writer.
+    ///
+    /// # Errors
+    /// When the disk does not keep up. The file is then to be closed.
+    fn flush(&mut self) -> Result<(), String>;
+
+    /// Closes the file: complete, or not to be kept.
+    fn close(self: Box<Self>, keep: bool);
+}
+
+impl File for Box<dyn RecordingFile> {
+    fn append(&mut self, bytes: &[u8]) {
+        self.as_mut().append(bytes);
+    }
+
+    fn write_at(&mut self, position: u32, bytes: &[u8]) {
+        self.as_mut().write_at(position, bytes);
+    }
+
+    fn truncate(&mut self, len: u32) {
+        self.as_mut().truncate(len);
+    }
+}

@@ -1,0 +1,116 @@
+//! The ringing tone that a caller hears: ITU-T E.180 supplement 2, by country.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
+use media::codec::Codec;
+use media::prompt::Prompt;
+use media::session::PlayOptions;
+use media::tone;
+use stdx::slab::Key;
+
+use super::Voice;
+use super::calls::Calls;
+
+/// Hz, of one or two tones, and milliseconds of sound and silence in turn.
+struct Cadence {
+    country: &'static str,
+    tones: [f64; 2],
+    milliseconds: &'static [u32],
+}
+
+/// The first is for countries that are not here.
+const CADENCES: [Cadence; 8] = [
+    Cadence { country: "us", tones: [440.0, 480.0], milliseconds: &[2_000, 4_000] },
+    Cadence { country: "uk", tones: [400.0, 450.0], milliseconds: &[400, 200, 400, 2_000] },
+    Cadence { country: "gb", tones: [400.0, 450.0], milliseconds: &[400, 200, 400, 2_000] },
+    Cadence { country: "de", tones: [425.0, 0.0], milliseconds: &[1_000, 4_000] },
+    Cadence { country: "fr", tones: [440.0, 0.0], milliseconds: &[1_500, 3_500] },
+    Cadence { country: "it", tones: [425.0, 0.0], milliseconds: &[1_000, 4_000] },
+    Cadence { country: "es", tones: [425.0, 0.0], milliseconds: &[1_500, 3_000] },
+    Cadence { country: "jp", tones: [400.0, 0.0], milliseconds: &[1_000, 2_000] },
+];
+
+/// Peak of each tone: some -13 dBm0, as exchanges send it.
+const LEVEL: i16 = 5_000;
+const RATE: u32 = 8_000;
+
+/// Encoded once for each country and codec.
+#[derive(Default)]
+pub(super) struct RingTones {
+    made: HashMap<(&'static str, Codec), Prompt>,
+}
+
+impl RingTones {
+    fn get(&mut self, country: Option<&str>, codec: Codec) -> Option<Prompt> {
+        let is_it = |cadence: &&Cadence| country.is_some_and(|c| c.eq_ignore_ascii_case(cadence.country));
+        let cadence = CADENCES.iter().find(is_it).unwrap_or(&CADENCES[0]);
+        match self.made.entry((cadence.country, codec)) {
+            Entry::Occupied(made) => Some(made.get().clone()),
+            Entry::Vacant(place) => {
+                Prompt::encode(codec, &samples(cadence), RATE).ok().map(|prompt| place.insert(prompt).clone())
+            }
+        }
+    }
+}
+
+fn samples(cadence: &Cadence) -> Vec<i16> {
+    let mut all = Vec::new();
+    for (index, &milliseconds) in cadence.milliseconds.iter().enumerate() {
+        let length = (RATE * milliseconds / 1_000) as usize;
+        if index % 2 == 1 {
+            all.resize(all.len() + length, 0);
+            continue;
+        }
+        let [first, second] = cadence.tones.map(|frequency| tone::tone(frequency, LEVEL, RATE, milliseconds));
+        all.extend(first.iter().zip(second).map(|(a, b)| a.saturating_add(b)));
+    }
+    all
+}
+
+impl Calls {
+    pub(super) fn stop_ringing(&mut self, caller: Key) {
+        let Some(leg) = self.legs.get_mut(caller) else { return };
+        let Some(dialing) = &mut leg.dialing else { return };
+        if std::mem::take(&mut dialing.is_ringing)
+            && let Some(media) = &mut leg.media
+        {
+            leg.playing += 1;
+            media.stop();
+        }
+    }
+}
+
+impl Voice {
+    /// Plays an answered caller the ringing tone, unless it is connected or has no party to wait for.
+    pub(super) fn start_ringing(&mut self, caller: Key) {
+        let Some(leg) = self.calls.legs.get_mut(caller) else { return };
+        let (Some(media), Some(dialing)) = (&mut leg.media, &mut leg.dialing) else { return };
+        if dialing.is_ringing || dialing.bridged.is_some() || dialing.parties.is_empty() {
+            return;
+        }
+        let country = dialing.options.as_ref().and_then(|options| options.ring_tone.as_deref());
+        if let Some(prompt) = self.tones.get(country, media.negotiated().audio.codec) {
+            dialing.is_ringing = true;
+            leg.playing += 1;
+            media.play(prompt, PlayOptions { id: leg.playing, loops: None, offset_ms: 0 });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_country_rings_in_its_own_way_and_an_unknown_one_in_the_first() {
+        let mut tones = RingTones::default();
+        for (country, milliseconds) in
+            [(Some("DE"), 5_000), (Some("uk"), 3_000), (Some("zz"), 6_000), (None, 6_000)]
+        {
+            let prompt = tones.get(country, Codec::Pcma).unwrap();
+            assert_eq!(prompt.duration_ms(), milliseconds, "{country:?}");
+        }
+        assert_eq!(tones.made.len(), 3, "each is made once");
+    }
+}

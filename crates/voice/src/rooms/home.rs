@@ -1,0 +1,410 @@
+//! The rooms and queues of one shard, as a machine: its inputs are events of members and the time, its outputs are
+//! events for members. A member that is not heard of for a while is removed, whatever messages are lost.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use admin::control::{ConferenceChange, ControlError, Participant, ParticipantChange, QueueMember};
+use ivr::request::{Method, Target, Wire};
+use ivr::script::Start;
+use media::session::{FrameSource, MediaSession};
+use stdx::Instant;
+use stdx::rng::Rng;
+use store::Write;
+use store::rest::queue_sid;
+
+use super::super::limits;
+use super::callbacks;
+use super::frames::{self, Sound};
+use super::message::{Join, LeaveReason, MemberStatus, Name, RoomEvent, RoomTarget};
+use super::queue::Queue;
+use super::room::Room;
+
+/// An effect of a home.
+#[derive(Debug)]
+pub(super) enum Out {
+    /// For that member's shard.
+    Tell(Name, RoomEvent),
+    /// A status callback.
+    Callback(Wire),
+    /// Into the record.
+    Write(Write),
+}
+
+pub(super) type Outbox = Vec<Out>;
+
+/// An account and a name in it.
+type Key = (Box<str>, Box<str>);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum At {
+    Room(u64),
+    Queue(u64),
+}
+
+pub(super) struct RoomHome {
+    shard: u16,
+    rng: Rng,
+    last: u64,
+    rooms: BTreeMap<u64, Room>,
+    queues: BTreeMap<u64, Queue>,
+    rooms_by_name: HashMap<Key, u64>,
+    queues_by_name: HashMap<Key, u64>,
+    /// The room or queue of each member, and the time when its shard last spoke of it.
+    members: HashMap<Name, (At, Instant)>,
+    /// The next time when the members here are told their status.
+    next: Instant,
+}
+
+impl RoomHome {
+    pub(super) fn new(shard: u16, rng: Rng) -> RoomHome {
+        RoomHome {
+            shard,
+            rng,
+            last: 0,
+            rooms: BTreeMap::new(),
+            queues: BTreeMap::new(),
+            rooms_by_name: HashMap::new(),
+            queues_by_name: HashMap::new(),
+            members: HashMap::new(),
+            next: Instant::default(),
+        }
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.members.is_empty()
+    }
+
+    pub(super) fn members(&self) -> usize {
+        self.members.len()
+    }
+
+    pub(super) fn rooms(&self) -> usize {
+        self.rooms.len()
+    }
+
+    pub(super) fn queues(&self) -> usize {
+        self.queues.len()
+    }
+
+    fn number(&mut self) -> u64 {
+        self.last += 1;
+        self.last
+    }
+
+    fn random(&mut self) -> u128 {
+        u128::from(self.rng.next_u64()) << 64 | u128::from(self.rng.next_u64())
+    }
+
+    /// Handles an event of a member's shard. Sound comes by [`RoomHome::said`].
+    pub(super) fn handle(&mut self, now: Instant, note: RoomEvent, out: &mut Outbox) {
+        match note {
+            RoomEvent::Join(join) => self.join(now, *join, out),
+            RoomEvent::Leave(name) => self.leave(now, name, false, out),
+            RoomEvent::Alive { shard, numbers } => {
+                for number in numbers {
+                    let name = Name { shard, number };
+                    match self.members.get_mut(&name) {
+                        Some((_, heard)) => *heard = now,
+                        None => out.push(Out::Tell(name, RoomEvent::Gone { number, why: LeaveReason::Over })),
+                    }
+                }
+            }
+            RoomEvent::Said { shard, sound } => {
+                for (number, piece) in frames::pieces(&sound) {
+                    let name = Name { shard, number };
+                    if let Some(frames) = self.room_of(name).and_then(|room| room.frames(name)) {
+                        frames.push(&sound, piece);
+                    }
+                }
+            }
+            RoomEvent::Announced(name) => {
+                if let Some(room) = self.room_of(name) {
+                    room.announcement_over(now, name, out);
+                }
+            }
+            // These events are for members.
+            RoomEvent::Standing { .. }
+            | RoomEvent::Known { .. }
+            | RoomEvent::Gone { .. }
+            | RoomEvent::Announce { .. }
+            | RoomEvent::Heard { .. } => {}
+        }
+    }
+
+    fn room_of(&mut self, name: Name) -> Option<&mut Room> {
+        match self.members.get(&name)?.0 {
+            At::Room(number) => self.rooms.get_mut(&number),
+            At::Queue(_) => None,
+        }
+    }
+
+    fn join(&mut self, now: Instant, join: Join, out: &mut Outbox) {
+        let (name, number) = (join.name, join.name.number);
+        if self.members.contains_key(&name) {
+            return;
+        }
+        if self.members.len() >= limits::MEMBERS {
+            let why = LeaveReason::Refused("there are too many in conferences and queues".to_owned());
+            out.push(Out::Tell(name, RoomEvent::Gone { number, why }));
+            return;
+        }
+        match &join.place {
+            RoomTarget::Conference(conference) => {
+                let conference = conference.clone();
+                self.join_conference(now, &join, &conference, out);
+            }
+            RoomTarget::Queue { name: queue, max_size } => {
+                let (queue, max_size) = (queue.clone(), *max_size);
+                let at = self.queue(now, &join, &queue, max_size, out);
+                let Some(found) = self.queues.get_mut(&at) else { return };
+                if found.enter(now, join, max_size) {
+                    self.members.insert(name, (At::Queue(at), now));
+                    self.serve(now, at, out);
+                } else {
+                    out.push(Out::Tell(name, RoomEvent::Gone { number, why: LeaveReason::Full }));
+                    self.drop_queue(at);
+                }
+            }
+            RoomTarget::First { queue } => {
+                let queue = queue.clone();
+                let at = self.queue(now, &join, &queue, limits::QUEUE_SIZE, out);
+                let Some(found) = self.queues.get_mut(&at) else { return };
+                found.take(now, join);
+                self.members.insert(name, (At::Queue(at), now));
+                self.serve(now, at, out);
+            }
+        }
+    }
+
+    fn join_conference(
+        &mut self,
+        now: Instant,
+        join: &Join,
+        conference: &ivr::document::Conference,
+        out: &mut Outbox,
+    ) {
+        let key: Key = (join.owner.account.clone(), conference.name.as_str().into());
+        let number = match self.rooms_by_name.get(&key) {
+            Some(number) => *number,
+            None => {
+                let (number, random) = (self.number(), self.random());
+                let sid = ivr::sid::new(ivr::sid::CONFERENCE, random).into();
+                self.rooms.insert(number, Room::conference(now, join, sid, conference, out));
+                self.rooms_by_name.insert(key, number);
+                number
+            }
+        };
+        let Some(room) = self.rooms.get_mut(&number) else { return };
+        match room.join(now, join, conference, out) {
+            Ok(()) => {
+                self.members.insert(join.name, (At::Room(number), now));
+            }
+            Err(reason) => {
+                let why = LeaveReason::Refused(reason);
+                out.push(Out::Tell(join.name, RoomEvent::Gone { number: join.name.number, why }));
+                // A new room that refused its first member.
+                if room.is_empty() {
+                    room.end(now, "last-participant-left", None, out);
+                    self.drop_room(number);
+                }
+            }
+        }
+    }
+
+    fn queue(&mut self, now: Instant, join: &Join, name: &str, max_size: u32, out: &mut Outbox) -> u64 {
+        let key: Key = (join.owner.account.clone(), name.into());
+        if let Some(number) = self.queues_by_name.get(&key) {
+            return *number;
+        }
+        let number = self.number();
+        let sid = queue_sid(&join.owner.account, name);
+        out.extend(callbacks::queue_row(&join.owner, &sid, name, max_size, now).map(Out::Write));
+        self.queues.insert(number, Queue::new(sid.into()));
+        self.queues_by_name.insert(key, number);
+        number
+    }
+
+    /// Connects waiting callers with takers.
+    fn serve(&mut self, now: Instant, at: u64, out: &mut Outbox) {
+        while let Some(queue) = self.queues.get_mut(&at) {
+            let sid = Arc::clone(&queue.sid);
+            let Some((waited, took)) = queue.pair(now) else { break };
+            let number = self.number();
+            for name in [waited.name, took.name] {
+                if let Some((at, _)) = self.members.get_mut(&name) {
+                    *at = At::Room(number);
+                }
+            }
+            self.rooms.insert(number, Room::pair(now, sid, &waited, &took, out));
+        }
+        if let Some(queue) = self.queues.get(&at) {
+            out.extend(queue.standings().map(|(name, standing)| {
+                Out::Tell(name, RoomEvent::Standing { number: name.number, standing })
+            }));
+        }
+        self.drop_queue(at);
+    }
+
+    fn drop_queue(&mut self, at: u64) {
+        if self.queues.get(&at).is_some_and(Queue::is_empty) {
+            self.queues.remove(&at);
+            self.queues_by_name.retain(|_, number| *number != at);
+        }
+    }
+
+    /// Removes a room that has ended, with all its memberships.
+    fn drop_room(&mut self, number: u64) {
+        if self.rooms.get(&number).is_none_or(|room| !room.is_empty()) {
+            return;
+        }
+        let key = self.rooms.remove(&number).and_then(|room| room.key());
+        if let Some(key) = key {
+            self.rooms_by_name.remove(&key);
+        }
+        self.members.retain(|_, (at, _)| *at != At::Room(number));
+    }
+
+    fn leave(&mut self, now: Instant, name: Name, kicked: bool, out: &mut Outbox) {
+        match self.members.remove(&name) {
+            Some((At::Room(number), _)) => {
+                if let Some(room) = self.rooms.get_mut(&number) {
+                    room.leave(now, name, kicked, out);
+                }
+                self.drop_room(number);
+            }
+            Some((At::Queue(number), _)) => {
+                if let Some(queue) = self.queues.get_mut(&number) {
+                    queue.leave(name);
+                }
+                self.drop_queue(number);
+            }
+            None => {}
+        }
+    }
+
+    /// Removes members that were not heard of for too long, and tells the others their status.
+    pub(super) fn expire(&mut self, now: Instant, out: &mut Outbox) {
+        if now < self.next {
+            return;
+        }
+        self.next = now + limits::ROOM_KNOWN;
+        let is_lost = |heard: Instant| now.since(heard) > limits::ROOM_LOST;
+        let lost: Vec<Name> =
+            self.members.iter().filter(|(_, (_, heard))| is_lost(*heard)).map(|(name, _)| *name).collect();
+        for name in lost {
+            self.leave(now, name, false, out);
+            out.push(Out::Tell(name, RoomEvent::Gone { number: name.number, why: LeaveReason::Over }));
+        }
+        let mut shards: BTreeMap<u16, Vec<(Name, MemberStatus)>> = BTreeMap::new();
+        let rooms = self.rooms.values().flat_map(Room::standings);
+        for (name, standing) in rooms.chain(self.queues.values().flat_map(Queue::standings)) {
+            shards.entry(name.shard).or_default().push((name, standing));
+        }
+        for members in shards.into_values() {
+            let Some((first, _)) = members.first() else { continue };
+            let first = *first;
+            let standings = members.into_iter().map(|(name, standing)| (name.number, standing)).collect();
+            out.push(Out::Tell(first, RoomEvent::Known { home: self.shard, standings }));
+        }
+    }
+
+    /// Takes the sound of a member of this shard in this tick.
+    pub(super) fn said(&mut self, number: u64, media: &MediaSession) {
+        let name = Name { shard: self.shard, number };
+        let codec = media.negotiated().audio.codec;
+        if let Some(room) = self.room_of(name) {
+            room.said(name, codec, media.rate(), media.received_samples());
+        }
+    }
+
+    /// A tick; `sounds`: for each shard what its members hear.
+    pub(super) fn mix(&mut self, now: Instant, sounds: &mut [Sound], out: &mut Outbox) {
+        for room in self.rooms.values_mut() {
+            room.mix(now, self.shard, sounds, out);
+        }
+    }
+
+    /// The sound for a member of this shard.
+    pub(super) fn feed(&mut self, number: u64) -> FrameSource<'_> {
+        let name = Name { shard: self.shard, number };
+        self.room_of(name).map_or(FrameSource::None, |room| room.feed(name))
+    }
+
+    // Requests of the REST interface.
+
+    fn room_by_sid(&self, sid: &str) -> Result<u64, ControlError> {
+        let found = self.rooms.iter().find(|(_, room)| **room.sid() == *sid && room.key().is_some());
+        found.map(|(number, _)| *number).ok_or(ControlError::NotFound)
+    }
+
+    pub(super) fn participants(&self, sid: &str) -> Result<Vec<Participant>, ControlError> {
+        let number = self.room_by_sid(sid)?;
+        Ok(self.rooms.get(&number).map(Room::participants).unwrap_or_default())
+    }
+
+    pub(super) fn modify_conference(
+        &mut self,
+        now: Instant,
+        sid: &str,
+        change: ConferenceChange,
+        out: &mut Outbox,
+    ) -> Result<(), ControlError> {
+        let number = self.room_by_sid(sid)?;
+        let Some(room) = self.rooms.get_mut(&number) else { return Err(ControlError::NotFound) };
+        if let Some(url) = change.announce_url.filter(|url| !url.is_empty()) {
+            let method = Method::parse(&change.announce_method).unwrap_or_default();
+            room.announce(&Target { url, method }, out);
+        }
+        if change.complete {
+            room.end(now, "conference-ended-via-api", None, out);
+            self.drop_room(number);
+        }
+        Ok(())
+    }
+
+    pub(super) fn modify_participant(
+        &mut self,
+        now: Instant,
+        (sid, call): (&str, &str),
+        change: ParticipantChange,
+        out: &mut Outbox,
+    ) -> Result<(), ControlError> {
+        let number = self.room_by_sid(sid)?;
+        let room = self.rooms.get_mut(&number).ok_or(ControlError::NotFound)?;
+        if let Some(name) = room.change(now, call, change, out).ok_or(ControlError::NotFound)? {
+            self.leave(now, name, true, out);
+            out.push(Out::Tell(name, RoomEvent::Gone { number: name.number, why: LeaveReason::Over }));
+        }
+        Ok(())
+    }
+
+    fn queue_by_sid(&self, sid: &str) -> Result<u64, ControlError> {
+        let found = self.queues.iter().find(|(_, queue)| *queue.sid == *sid);
+        found.map(|(number, _)| *number).ok_or(ControlError::NotFound)
+    }
+
+    pub(super) fn queue_members(&self, sid: &str) -> Result<Vec<QueueMember>, ControlError> {
+        let number = self.queue_by_sid(sid)?;
+        Ok(self.queues.get(&number).map(Queue::members).unwrap_or_default())
+    }
+
+    pub(super) fn dequeue(
+        &mut self,
+        now: Instant,
+        (sid, call): (&str, Option<&str>),
+        to: Start,
+        out: &mut Outbox,
+    ) -> Result<QueueMember, ControlError> {
+        let number = self.queue_by_sid(sid)?;
+        let queue = self.queues.get_mut(&number).ok_or(ControlError::NotFound)?;
+        let (join, member) = queue.remove(call).ok_or(ControlError::NotFound)?;
+        self.members.remove(&join.name);
+        out.push(Out::Tell(
+            join.name,
+            RoomEvent::Gone { number: join.name.number, why: LeaveReason::Redirected(to) },
+        ));
+        self.serve(now, number, out);
+        Ok(member)
+    }
+}

@@ -1,0 +1,388 @@
+//! A leg in a room or queue: what its script asks, and what becomes of that.
+
+use std::sync::Arc;
+
+use ivr::document::{BridgeRecording, Conference};
+use ivr::request::Target;
+use ivr::script::{CallStatus, ConferenceEvent, Id, LegEvent, LegFailure, QueueEvent, QueueResult, Recorded};
+use media::session::RecordSource;
+use stdx::Instant;
+use stdx::slab::Key;
+
+use super::super::leg::Partner;
+use super::super::record::Background;
+use super::frames::Frames;
+use super::message::{Join, LeaveReason, MemberAudio, MemberStatus, QueuePosition, RoomEvent, RoomTarget};
+use super::{RoomMembership, RoomParts, Rooms, Source};
+
+/// A leg that is, or wants to be, in a room or queue.
+pub(crate) struct RoomMemberLeg {
+    pub(super) leg: Key,
+    /// The actor whose script asked for it, and the id of that request.
+    pub(super) actor: Key,
+    pub(super) id: Id,
+    pub(super) home: u16,
+    pub(super) kind: Kind,
+    /// The document that it brought to wait with.
+    pub(super) wait: Option<Target>,
+    /// Until it begins.
+    pub(super) recording: Option<RecordingRequest>,
+    pub(super) is_recorded: bool,
+    pub(super) standing: Option<MemberStatus>,
+    /// When its home last spoke of it.
+    pub(super) known_at: Instant,
+    pub(super) source: Source,
+    pub(super) frames: Frames,
+    /// A script that announces something: not what it waits with.
+    pub(super) announcing: Option<Key>,
+}
+
+/// A recording that is to begin with the member's being in the room, or when the room is to be recorded from its leg:
+/// there the whole mix is heard and said.
+pub(super) struct RecordingRequest {
+    is_own: bool,
+    how: Background,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Conference,
+    /// Waits in a queue.
+    Caller,
+    /// Takes the first that waits in one.
+    Taker,
+}
+
+impl RoomMemberLeg {
+    pub(super) fn hears(&self) -> Option<&MemberAudio> {
+        self.standing.as_ref().map(|standing| &standing.hears)
+    }
+
+    pub(super) fn line(&self) -> Option<QueuePosition> {
+        self.standing.as_ref().and_then(|standing| standing.line)
+    }
+
+    fn is_connected(&self) -> bool {
+        self.hears() == Some(&MemberAudio::Room)
+    }
+}
+
+impl Rooms {
+    pub(in super::super) fn join_conference(
+        &mut self,
+        now: Instant,
+        actor: Key,
+        id: Id,
+        conference: Conference,
+        record: Option<BridgeRecording>,
+        parts: &mut RoomParts<'_, '_>,
+    ) {
+        let wait = conference.wait.clone();
+        // The Dial's own is of this member, whatever the room says.
+        let is_own = record.is_some();
+        let (trim, status) = match record {
+            Some(record) => (record.trim, record.status.or_else(|| conference.recording_status.clone())),
+            None => (conference.trim, conference.recording_status.clone()),
+        };
+        let recording = (is_own || conference.record).then_some(RecordingRequest {
+            is_own,
+            how: Background { source: RecordSource::Both, trim, status, of: "Conference", conference: None },
+        });
+        let name = conference.name.clone();
+        let wanted = RoomTarget::Conference(Box::new(conference));
+        self.sit(now, (actor, id, Kind::Conference), (wanted, &name), (wait, recording), parts);
+    }
+
+    pub(in super::super) fn enqueue(
+        &mut self,
+        now: Instant,
+        actor: Key,
+        id: Id,
+        name: &str,
+        (wait, max_size): (Option<Target>, u32),
+        parts: &mut RoomParts<'_, '_>,
+    ) {
+        let wanted = RoomTarget::Queue { name: name.into(), max_size };
+        self.sit(now, (actor, id, Kind::Caller), (wanted, name), (wait, None), parts);
+    }
+
+    /// A Dial's leg that is the first caller of a queue, or the next that comes.
+    pub(in super::super) fn dial_queue(
+        &mut self,
+        now: Instant,
+        actor: Key,
+        leg: Id,
+        name: &str,
+        parts: &mut RoomParts<'_, '_>,
+    ) {
+        let wanted = RoomTarget::First { queue: name.into() };
+        self.sit(now, (actor, leg, Kind::Taker), (wanted, name), (None, None), parts);
+    }
+
+    fn sit(
+        &mut self,
+        now: Instant,
+        (actor, id, kind): (Key, Id, Kind),
+        (place, name): (RoomTarget, &str),
+        (wait, recording): (Option<Target>, Option<RecordingRequest>),
+        parts: &mut RoomParts<'_, '_>,
+    ) {
+        let Some((key, leg)) = parts.calls.leg_of(actor) else { return };
+        let (owner, call_sid) = (Arc::clone(&leg.owner), leg.sid.as_str().into());
+        let of = if kind == Kind::Conference { "conference" } else { "queue" };
+        let home = self.home_of(of, &owner.account, name);
+        self.last += 1;
+        let number = self.last;
+        if kind != Kind::Taker {
+            self.part(now, key, parts);
+            if let Some(leg) = parts.calls.legs.get_mut(key) {
+                leg.partner = Partner::Seat(RoomMembership { home, number });
+            }
+        }
+        let seated = RoomMemberLeg {
+            leg: key,
+            actor,
+            id,
+            home,
+            kind,
+            wait,
+            recording,
+            is_recorded: false,
+            standing: None,
+            known_at: now,
+            source: Source::Silence,
+            frames: Frames::default(),
+            announcing: None,
+        };
+        self.seats.insert(number, seated);
+        self.by_effect.insert((actor, id), number);
+        let join = Join { name: self.name(number), call_sid, owner, place };
+        self.post_note(home, RoomEvent::Join(Box::new(join)), parts);
+        self.settle_rooms(now, parts);
+    }
+
+    /// Takes a member's status from its home.
+    pub(super) fn stands(
+        &mut self,
+        now: Instant,
+        number: u64,
+        standing: MemberStatus,
+        parts: &mut RoomParts<'_, '_>,
+    ) {
+        let Some(seated) = self.seats.get_mut(&number) else { return };
+        seated.known_at = now;
+        let before = seated.standing.replace(standing);
+        let Some(standing) = &seated.standing else { return };
+        let is_new = before.is_none();
+        let is_other = before.is_none_or(|before| before.hears != standing.hears);
+        let (sid, hears) = (standing.sid.to_string(), standing.hears.clone());
+        let with = standing.with.as_deref().unwrap_or_default().to_owned();
+        let (leg, actor, id, kind) = (seated.leg, seated.actor, seated.id, seated.kind);
+        let is_due = |effect: &mut RecordingRequest| effect.is_own || standing.records;
+        if let Some(RecordingRequest { how, .. }) = seated.recording.take_if(is_due) {
+            let how = Background { conference: Some(sid.clone()), ..how };
+            let is_recorded =
+                parts.recordings.begin_recording(now, leg, how, parts.calls, parts.world).is_some();
+            if let Some(seated) = self.seats.get_mut(&number) {
+                seated.is_recorded = is_recorded;
+            }
+        }
+        self.show_line(now, number, parts.calls);
+        if is_other {
+            self.hear_source(now, number, parts);
+        }
+        match kind {
+            Kind::Conference if is_new => {
+                let joined = ConferenceEvent::Joined { sid };
+                parts.calls.tell(now, actor, parts.world, |script, out| {
+                    script.handle_conference(now, id, joined, out);
+                });
+            }
+            Kind::Caller => {
+                let entered = is_new.then_some(QueueEvent::Entered { sid });
+                let bridged = (is_other && hears == MemberAudio::Room).then_some(QueueEvent::Bridged);
+                for event in entered.into_iter().chain(bridged) {
+                    parts.calls.tell(now, actor, parts.world, |script, out| {
+                        script.handle_queue(now, id, event, out);
+                    });
+                }
+            }
+            Kind::Taker if is_other && hears == MemberAudio::Room => {
+                parts.recordings.record_dial(now, leg, parts.calls, parts.world);
+                for event in [LegEvent::Started { sid: with }, LegEvent::Answered] {
+                    parts
+                        .calls
+                        .tell(now, actor, parts.world, |script, out| script.handle_leg(now, id, event, out));
+                }
+            }
+            Kind::Conference | Kind::Taker => {}
+        }
+    }
+
+    /// The home's word of every second. A member of which we know nothing has left.
+    pub(super) fn is_known(
+        &mut self,
+        now: Instant,
+        home: u16,
+        (number, standing): (u64, MemberStatus),
+        parts: &mut RoomParts<'_, '_>,
+    ) {
+        if self.seats.contains_key(&number) {
+            self.stands(now, number, standing, parts);
+        } else {
+            self.post_note(home, RoomEvent::Leave(self.name(number)), parts);
+        }
+    }
+
+    /// Out of its room, by the room's word or because that is not heard of any more.
+    pub(super) fn is_out(
+        &mut self,
+        now: Instant,
+        number: u64,
+        why: LeaveReason,
+        parts: &mut RoomParts<'_, '_>,
+    ) {
+        let Some((seated, recording)) = self.stand_up(now, number, parts) else { return };
+        let (actor, id) = (seated.actor, seated.id);
+        if let LeaveReason::Redirected(to) = why {
+            return parts.calls.tell(now, actor, parts.world, |script, out| script.redirect(now, to, out));
+        }
+        match seated.kind {
+            Kind::Conference => {
+                let event = match (&seated.standing, why) {
+                    (Some(_), _) => ConferenceEvent::Left { recording },
+                    (None, LeaveReason::Refused(reason)) => ConferenceEvent::Refused { reason },
+                    (None, _) => {
+                        ConferenceEvent::Refused { reason: "the conference did not take the call".to_owned() }
+                    }
+                };
+                parts.calls.tell(now, actor, parts.world, |script, out| {
+                    script.handle_conference(now, id, event, out);
+                });
+            }
+            Kind::Caller => {
+                let result = match why {
+                    _ if seated.is_connected() => QueueResult::Bridged,
+                    LeaveReason::Full => QueueResult::Full,
+                    _ => QueueResult::Error,
+                };
+                let left = QueueEvent::Left(result);
+                parts
+                    .calls
+                    .tell(now, actor, parts.world, |script, out| script.handle_queue(now, id, left, out));
+            }
+            Kind::Taker => self.taker_out(now, &seated, recording, parts),
+        }
+    }
+
+    fn taker_out(
+        &mut self,
+        now: Instant,
+        seated: &RoomMemberLeg,
+        recording: Option<Recorded>,
+        parts: &mut RoomParts<'_, '_>,
+    ) {
+        let failure = || LegEvent::Failed(LegFailure::without_answer(CallStatus::Failed));
+        let recording = recording
+            .or_else(|| parts.recordings.end_dial_recording(now, seated.leg, parts.calls, parts.world));
+        let event = if seated.is_connected() { LegEvent::Ended { recording } } else { failure() };
+        let id = seated.id;
+        parts
+            .calls
+            .tell(now, seated.actor, parts.world, |script, out| script.handle_leg(now, id, event, out));
+    }
+
+    /// Forgets that a leg was in a room. Its script is not told, nor the room.
+    fn stand_up(
+        &mut self,
+        now: Instant,
+        number: u64,
+        parts: &mut RoomParts<'_, '_>,
+    ) -> Option<(RoomMemberLeg, Option<Recorded>)> {
+        let seated = self.seats.remove(&number)?;
+        self.by_effect.remove(&(seated.actor, seated.id));
+        if seated.kind != Kind::Taker || seated.is_connected() {
+            parts.calls.drop_aside(seated.leg);
+        }
+        let recording = seated
+            .is_recorded
+            .then(|| parts.recordings.end_recording(now, seated.leg, parts.calls, parts.world))
+            .flatten();
+        let seat = RoomMembership { home: seated.home, number };
+        if let Some(leg) = parts.calls.legs.get_mut(seated.leg) {
+            if leg.partner == Partner::Seat(seat) {
+                leg.partner = Partner::None;
+            }
+            if let Some(media) = &mut leg.media {
+                media.listen_decoded(false);
+            }
+        }
+        Some((seated, recording))
+    }
+
+    /// Takes a member out at its own wish. Returns its membership, and its recording. Its script is not told.
+    pub(in super::super) fn leave_seat(
+        &mut self,
+        now: Instant,
+        number: u64,
+        parts: &mut RoomParts<'_, '_>,
+    ) -> Option<(RoomMemberLeg, Option<Recorded>)> {
+        let left = self.stand_up(now, number, parts)?;
+        self.post_note(left.0.home, RoomEvent::Leave(self.name(number)), parts);
+        self.settle_rooms(now, parts);
+        Some(left)
+    }
+
+    pub(in super::super) fn leave_conference(
+        &mut self,
+        now: Instant,
+        actor: Key,
+        id: Id,
+        parts: &mut RoomParts<'_, '_>,
+    ) {
+        let Some(number) = self.by_effect.get(&(actor, id)).copied() else { return };
+        let Some((_, recording)) = self.leave_seat(now, number, parts) else { return };
+        let left = ConferenceEvent::Left { recording };
+        parts.calls.tell(now, actor, parts.world, |script, out| script.handle_conference(now, id, left, out));
+    }
+
+    /// `None`: of an actor that waits for another.
+    pub(in super::super) fn leave_queue(
+        &mut self,
+        now: Instant,
+        actor: Key,
+        id: Option<Id>,
+        parts: &mut RoomParts<'_, '_>,
+    ) {
+        let waits_for = |actor| match parts.calls.actors.get(actor)?.part {
+            super::super::actor::Part::Waiting { main, id } => Some((main, id)),
+            _ => None,
+        };
+        let Some((main, id)) = id.map(|id| (actor, id)).or_else(|| waits_for(actor)) else { return };
+        let Some(number) = self.by_effect.get(&(main, id)).copied() else { return };
+        // A document that is heard in a conference cannot leave it.
+        if self.seats.get(&number).is_none_or(|seated| seated.kind != Kind::Caller) {
+            return;
+        }
+        self.leave_seat(now, number, parts);
+        if main != actor {
+            let left = QueueEvent::Left(QueueResult::Leave);
+            parts.calls.tell(now, main, parts.world, |script, out| script.handle_queue(now, id, left, out));
+        }
+    }
+
+    /// `HangupLeg` of a leg that [`Rooms::dial_queue`] made. `false`: it made none such.
+    pub(in super::super) fn hang_up_queue_leg(
+        &mut self,
+        now: Instant,
+        actor: Key,
+        leg: Id,
+        parts: &mut RoomParts<'_, '_>,
+    ) -> bool {
+        let Some(number) = self.by_effect.get(&(actor, leg)).copied() else { return false };
+        if let Some((seated, recording)) = self.leave_seat(now, number, parts) {
+            self.taker_out(now, &seated, recording, parts);
+        }
+        true
+    }
+}

@@ -1,0 +1,130 @@
+//! Prompts: their parts are fetched at once and played in order.
+
+use ivr::document::{Piece, code};
+use ivr::script::{EffectFailure, Id};
+use media::prompt::Prompt;
+use media::session::PlayOptions;
+use stdx::Instant;
+use stdx::slab::Key;
+
+use super::World;
+use super::calls::Calls;
+use super::helper_requests::Waiter;
+use super::prompts::{Next, Sound, Speaking};
+use super::record::Recordings;
+
+impl Calls {
+    pub(super) fn speak(
+        &mut self,
+        now: Instant,
+        actor: Key,
+        id: Id,
+        pieces: &[Piece],
+        recordings: &Recordings,
+        world: &mut World<'_>,
+    ) {
+        let Some(leg_key) = self.actors.get(actor).map(|actor| actor.leg) else { return };
+        let Some(leg) = self.legs.get_mut(leg_key) else { return };
+        let Some(media) = &mut leg.media else {
+            let failed = EffectFailure { code: code::PROMPT, text: "the call has no sound".to_owned() };
+            return self
+                .tell(now, actor, world, |script, out| script.handle_prompt(now, id, Some(failed), out));
+        };
+        // One at a time: that of another script of the leg ends here.
+        if leg.first_digits.is_none() {
+            media.stop();
+        }
+        let codec = media.negotiated().audio.codec;
+        let (asks, recordings, owner) = (&mut self.asks, recordings, &leg.owner);
+        leg.speaking = Some(Box::new(Speaking::new(actor, id, pieces, codec, |place, sound| {
+            let own = match &sound {
+                Sound::Audio { url } => recordings.file_at(&owner.account, url),
+                _ => None,
+            };
+            let sound = own.map_or(sound, |file| Sound::Recording { file });
+            asks.sound(sound, Waiter { actor, prompt: id, place, codec })
+        })));
+        self.go_on(now, leg_key, world);
+    }
+
+    /// The next piece of the prompt, when it is here; its end, when there is none.
+    pub(super) fn go_on(&mut self, now: Instant, key: Key, world: &mut World<'_>) {
+        let Some(leg) = self.legs.get_mut(key) else { return };
+        let is_first = leg.first_digits.is_some();
+        let speaking = leg.first_digits.as_mut().or(leg.speaking.as_mut());
+        let (Some(speaking), Some(media)) = (speaking, &mut leg.media) else { return };
+        match speaking.next() {
+            Next::Wait => {}
+            Next::Play(prompt, loops) => {
+                leg.playing += 1;
+                media.play(prompt, PlayOptions { id: leg.playing, loops, offset_ms: 0 });
+            }
+            Next::Dial(digits) => match media.send_digits(&digits) {
+                Ok(true) => {}
+                Ok(false) | Err(_) => {
+                    speaking.is_playing = false;
+                    speaking.failed = Some(EffectFailure {
+                        code: code::PROMPT,
+                        text: "too many digits to send".to_owned(),
+                    });
+                    self.go_on(now, key, world);
+                }
+            },
+            Next::Over if is_first => {
+                leg.first_digits = None;
+                self.go_on(now, key, world);
+            }
+            Next::Over => {
+                let (actor, id, failed) = (speaking.actor, speaking.id, speaking.failed.take());
+                leg.speaking = None;
+                self.tell(now, actor, world, |script, out| script.handle_prompt(now, id, failed, out));
+            }
+        }
+    }
+
+    /// A part of a prompt is here, or will not be.
+    pub(super) fn sound_came(
+        &mut self,
+        now: Instant,
+        waiter: Waiter,
+        prompt: Result<Prompt, String>,
+        world: &mut World<'_>,
+    ) {
+        let Some((key, leg)) = self.leg_of(waiter.actor) else { return };
+        let is_wanted =
+            |speaking: &&mut Box<Speaking>| speaking.actor == waiter.actor && speaking.id == waiter.prompt;
+        let Some(speaking) = leg.speaking.as_mut().filter(is_wanted) else { return };
+        speaking.put(waiter.place, prompt);
+        self.go_on(now, key, world);
+    }
+
+    /// `playing`: which piece; none for keys.
+    pub(super) fn piece_ended(
+        &mut self,
+        now: Instant,
+        key: Key,
+        playing: Option<u64>,
+        world: &mut World<'_>,
+    ) {
+        let Some(leg) = self.legs.get_mut(key) else { return };
+        if playing.is_some_and(|id| id != leg.playing) {
+            return;
+        }
+        let speaking = leg.first_digits.as_mut().or(leg.speaking.as_mut());
+        let Some(speaking) = speaking else { return };
+        speaking.is_playing = false;
+        self.go_on(now, key, world);
+    }
+
+    pub(super) fn stop_prompt(&mut self, now: Instant, actor: Key, id: Id, world: &mut World<'_>) {
+        let Some((_, leg)) = self.leg_of(actor) else { return };
+        if leg.speaking.as_ref().is_none_or(|speaking| speaking.actor != actor || speaking.id != id) {
+            return;
+        }
+        leg.speaking = None;
+        if let Some(media) = leg.media.as_mut().filter(|_| leg.first_digits.is_none()) {
+            media.stop();
+        }
+        self.tell(now, actor, world, |script, out| script.handle_prompt(now, id, None, out));
+    }
+}

@@ -1,0 +1,442 @@
+//! Every 20 ms for each call, in phases: what came is heard, what is due is sent, scripts are woken.
+//!
+//! The edge gives the datagrams that have come, one wheel wakes the scripts. A tick is cut in ten phases (`phases`), so SIP waits behind a
+//! tenth of the media at most.
+
+use std::net::SocketAddr;
+
+use media::session::{
+    DatagramOutcome, DigitSource, FrameSource, MediaEvent, MediaOutbox, MediaSession, TickWork,
+};
+use stdx::Instant;
+use stdx::slab::{Key, Slab};
+use stdx::wheel::Wheel;
+
+use super::bridge::SentSound;
+use super::leg::{Leg, Partner};
+use super::phases::{self, Phases};
+use super::record::Recording;
+use super::rooms::Rooms;
+use super::sockets::{MediaSender, PortKind, PortPair};
+use super::stream::Streams;
+use super::{Voice, VoiceCounts, World, limits};
+
+/// The tick, and the memory that all calls of the shard use in turn.
+pub(super) struct MediaTicker {
+    phases: Phases,
+    /// Legs by the time of their next wake-up.
+    wheel: Wheel<Key>,
+    work: TickWork,
+    events: Vec<(Key, MediaEvent)>,
+    due: Vec<Key>,
+    heard: SentSound,
+    /// Legs of a phase that hear others.
+    joined: Vec<Key>,
+}
+
+/// A call's ports, as its media sees them.
+struct Line<'a> {
+    leg: Key,
+    pair: PortPair,
+    sender: &'a dyn MediaSender,
+    /// Nothing goes out.
+    is_held: bool,
+    events: &'a mut Vec<(Key, MediaEvent)>,
+    counts: &'a mut VoiceCounts,
+    recording: Option<&'a mut Recording>,
+    streams: Option<&'a mut Streams>,
+}
+
+impl MediaOutbox for Line<'_> {
+    fn rtp(&mut self, to: SocketAddr, packet: &[u8]) {
+        self.send(PortKind::Rtp, to, packet);
+    }
+
+    fn rtcp(&mut self, to: SocketAddr, packet: &[u8]) {
+        self.send(PortKind::Rtcp, to, packet);
+    }
+
+    fn event(&mut self, event: MediaEvent) {
+        self.events.push((self.leg, event));
+    }
+
+    fn recorded(&mut self, samples: &[i16]) {
+        if let Some(recording) = &mut self.recording {
+            recording.put(samples);
+        }
+    }
+
+    fn tapped(&mut self, received: &[i16], sent: &[i16]) {
+        if let Some(streams) = &mut self.streams {
+            self.counts.stream_frames_lost += streams.put(received, sent);
+        }
+    }
+}
+
+impl Line<'_> {
+    /// Late sound is worth nothing: what the kernel does not take at once is lost, and counted.
+    fn send(&mut self, kind: PortKind, to: SocketAddr, packet: &[u8]) {
+        if self.is_held {
+            return;
+        }
+        if self.sender.send(self.pair, kind, to, packet) {
+            self.counts.packets_out += 1;
+        } else {
+            self.counts.packets_unsent += 1;
+        }
+    }
+}
+
+impl MediaTicker {
+    pub(super) fn new() -> MediaTicker {
+        MediaTicker {
+            phases: Phases::default(),
+            wheel: Wheel::new(Instant::default()),
+            work: TickWork::default(),
+            events: Vec::new(),
+            due: Vec::new(),
+            heard: SentSound::default(),
+            joined: Vec::new(),
+        }
+    }
+
+    /// The first of some calls is here.
+    pub(super) fn start(&mut self, now: Instant) {
+        self.phases.start(now);
+    }
+
+    /// A new leg's phase.
+    pub(super) fn add(&mut self, leg: Key) -> u8 {
+        self.phases.add(leg)
+    }
+
+    /// A script of that leg is to be woken then. Mostly a wake-up that is early enough is on its way already.
+    pub(super) fn arm(&mut self, now: Instant, deadline: Instant, key: Key, leg: &mut Leg) {
+        // Entries stay in the wheel when the call is over, so none is put far ahead.
+        let at = deadline.min(now + limits::WAKE_AHEAD);
+        if at < leg.wakes_at {
+            leg.wakes_at = at;
+            self.wheel.insert(at, key);
+        }
+    }
+
+    /// The legs whose wake-up has come, each once.
+    fn woken(&mut self, now: Instant, legs: &mut Slab<Leg>, into: &mut Vec<Key>) {
+        self.wheel.expire(now, into);
+        into.retain(|&key| {
+            // Otherwise the leg was woken earlier meanwhile, and its next wake-up is set.
+            let leg = legs.get_mut(key).filter(|leg| leg.wakes_at <= now);
+            leg.map(|leg| leg.wakes_at = Instant::FAR_FUTURE).is_some()
+        });
+    }
+
+    pub(super) fn finish(
+        &mut self,
+        now: Instant,
+        leg: Key,
+        media: &mut MediaSession,
+        (pair, sender): (PortPair, &dyn MediaSender),
+        counts: &mut VoiceCounts,
+    ) {
+        let events = &mut self.events;
+        let mut line =
+            Line { leg, pair, sender, is_held: false, events, counts, recording: None, streams: None };
+        media.finish(now, &mut self.work, &mut line);
+    }
+
+    /// A datagram came for a leg. Its events wait for the next `Voice::expire`.
+    fn handle_datagram(
+        &mut self,
+        now: Instant,
+        (key, leg): (Key, &mut Leg),
+        (remote, datagram): (SocketAddr, &[u8]),
+        sender: &dyn MediaSender,
+        counts: &mut VoiceCounts,
+    ) {
+        let MediaTicker { work, events, .. } = self;
+        let Some((media, mut line)) = parts(key, leg, sender, events, counts) else { return };
+        let handled = media.handle_packet(now, remote, datagram, work, &mut line);
+        line.counts.packets_in += 1;
+        line.counts.packets_dropped +=
+            u64::from(matches!(handled, DatagramOutcome::Stranger | DatagramOutcome::Malformed));
+    }
+
+    /// One phase: all of it hear, then all say.
+    fn turn(
+        &mut self,
+        now: Instant,
+        phase: u8,
+        legs: &mut Slab<Leg>,
+        rooms: &mut Rooms,
+        sender: &dyn MediaSender,
+        counts: &mut VoiceCounts,
+    ) {
+        let lane = self.phases.take(phase, legs);
+        let MediaTicker { work, events, heard, joined, .. } = self;
+        joined.clear();
+        for &key in &lane {
+            let Some(leg) = legs.get_mut(key) else { continue };
+            let (partner, is_alone) = (leg.partner, leg.streams.is_none());
+            let Some((media, mut line)) = parts(key, leg, sender, events, counts) else { continue };
+            media.pull_frame(now, work, &mut line);
+            match partner {
+                Partner::None if is_alone => media.send_frame(now, FrameSource::None, work, &mut line),
+                Partner::Itself if is_alone => {
+                    heard.take(media);
+                    media.send_frame(now, heard.feed(), work, &mut line);
+                }
+                Partner::Seat(seat) => {
+                    rooms.put(key, seat, media);
+                    joined.push(key);
+                }
+                Partner::None | Partner::Itself | Partner::Leg(_) => joined.push(key),
+            }
+        }
+        if phase == phases::ROOMS {
+            rooms.mix(now);
+        }
+        self.say_joined(now, legs, rooms, sender, counts);
+        self.phases.give_back(phase, lane);
+    }
+
+    /// Sends the sound of legs that hear others, once these have received theirs.
+    fn say_joined(
+        &mut self,
+        now: Instant,
+        legs: &mut Slab<Leg>,
+        rooms: &mut Rooms,
+        sender: &dyn MediaSender,
+        counts: &mut VoiceCounts,
+    ) {
+        let MediaTicker { work, events, heard, joined, .. } = self;
+        for &key in &*joined {
+            let Some(partner) = legs.get(key).map(|leg| leg.partner) else { continue };
+            heard.clear();
+            let whom = match partner {
+                Partner::Itself => Some(key),
+                Partner::Leg(other) => Some(other),
+                Partner::None | Partner::Seat(_) => None,
+            };
+            if let Some(media) = whom.and_then(|key| legs.get(key)).and_then(|leg| leg.media.as_ref()) {
+                heard.take(media);
+            }
+            let Some(leg) = legs.get_mut(key) else { continue };
+            if let (Some(streams), Some(media)) = (&mut leg.streams, &leg.media) {
+                streams.play(!media.is_playing(), heard);
+            }
+            let Some((media, mut line)) = parts(key, leg, sender, events, counts) else { continue };
+            let feed = match partner {
+                _ if heard.is_streamed() => heard.feed(),
+                Partner::Seat(seat) => rooms.feed(key, seat),
+                _ => heard.feed(),
+            };
+            media.send_frame(now, feed, work, &mut line);
+        }
+    }
+}
+
+/// A leg's media, and what it speaks through.
+fn parts<'a>(
+    key: Key,
+    leg: &'a mut Leg,
+    sender: &'a dyn MediaSender,
+    events: &'a mut Vec<(Key, MediaEvent)>,
+    counts: &'a mut VoiceCounts,
+) -> Option<(&'a mut MediaSession, Line<'a>)> {
+    let is_held = leg.is_held;
+    let (media, pair) = (leg.media.as_deref_mut()?, leg.pair?);
+    let (recording, streams) = (leg.recording.as_deref_mut(), leg.streams.as_deref_mut());
+    Some((media, Line { leg: key, pair, sender, is_held, events, counts, recording, streams }))
+}
+
+impl Voice {
+    /// When [`expire`](Self::expire) has something to do. The edge reads the media sockets before.
+    pub fn deadline(&self) -> Option<Instant> {
+        let is_busy = !self.calls.legs.is_empty() || !self.rooms.is_idle();
+        is_busy.then(|| self.calls.ticker.phases.deadline())
+    }
+
+    /// A datagram came to one of a leg's sockets. A key of a leg that is gone is ignored: its datagrams were on their way.
+    pub fn handle_datagram(
+        &mut self,
+        now: Instant,
+        leg: Key,
+        remote: SocketAddr,
+        datagram: &[u8],
+        sender: &dyn MediaSender,
+    ) {
+        if let Some(found) = self.calls.legs.get_mut(leg) {
+            let of = (leg, found);
+            self.calls.ticker.handle_datagram(now, of, (remote, datagram), sender, &mut self.calls.counts);
+        }
+    }
+
+    /// Performs the ticks that are due, and wakes scripts.
+    pub fn expire(&mut self, now: Instant, world: &mut World<'_>) {
+        if self.deadline().is_none_or(|next| now < next) {
+            return;
+        }
+        let sender = world.sockets.sender();
+        for _ in 0..limits::TURNS {
+            let Some(phase) = self.calls.ticker.phases.due(now) else { break };
+            self.calls.ticker.turn(
+                now,
+                phase,
+                &mut self.calls.legs,
+                &mut self.rooms,
+                sender,
+                &mut self.calls.counts,
+            );
+        }
+        self.calls.counts.ticks_missed += self.calls.ticker.phases.give_up(now, limits::LATE);
+        self.tell_events(now, world);
+        self.with_rooms(now, world, |rooms, parts| rooms.tick_rooms(now, parts));
+        self.recordings.mind_recordings(now, &mut self.calls);
+        self.wake(now, world);
+        self.tell_ringing(now, world);
+    }
+
+    fn tell_events(&mut self, now: Instant, world: &mut World<'_>) {
+        let mut events = std::mem::take(&mut self.calls.ticker.events);
+        for (key, event) in events.drain(..) {
+            match event {
+                MediaEvent::Digit { digit, by } => {
+                    // A tone in the sound crosses with it.
+                    if by == DigitSource::Event {
+                        self.calls.cross_digit(key, digit);
+                    }
+                    self.digit(now, key, digit.to_char(), world);
+                }
+                MediaEvent::PromptEnded { id } => {
+                    self.recordings.beep_ended(now, key, id, &mut self.calls, world);
+                    self.perform_queued(now, world);
+                    self.calls.piece_ended(now, key, Some(id), world);
+                    self.perform_queued(now, world);
+                }
+                MediaEvent::DigitsSent => {
+                    self.calls.piece_ended(now, key, None, world);
+                    self.perform_queued(now, world);
+                }
+                MediaEvent::Speech(event) => {
+                    self.recordings.spoke(now, key, event, &mut self.calls, world);
+                    self.perform_queued(now, world);
+                }
+                MediaEvent::Latched(_) => {}
+                MediaEvent::NoMedia(silence) => self.calls.media_ended(now, key, silence, world),
+            }
+        }
+        self.calls.ticker.events = events;
+    }
+
+    fn wake(&mut self, now: Instant, world: &mut World<'_>) {
+        let mut due = std::mem::take(&mut self.calls.ticker.due);
+        self.calls.ticker.woken(now, &mut self.calls.legs, &mut due);
+        for key in due.drain(..) {
+            let Some(leg) = self.calls.legs.get(key) else { continue };
+            for actor in [leg.aside, leg.main].into_iter().flatten() {
+                self.wake_actor(now, actor, world);
+            }
+        }
+        self.calls.ticker.due = due;
+    }
+
+    fn wake_actor(&mut self, now: Instant, key: Key, world: &mut World<'_>) {
+        let Some(actor) = self.calls.actors.get(key) else { return };
+        let deadline = actor.script.deadline();
+        if deadline <= now {
+            self.drive(now, key, world, |script, out| script.expire(now, out));
+        } else if let Some(leg) = self.calls.legs.get_mut(actor.leg) {
+            self.calls.ticker.arm(now, deadline, actor.leg, leg);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::phases::TICK;
+    use crate::phases::tests::{leg, start};
+
+    fn at(millis: u64) -> Instant {
+        start() + Duration::from_millis(millis)
+    }
+
+    struct Timers {
+        clockwork: MediaTicker,
+        legs: Slab<Leg>,
+        key: Key,
+    }
+
+    impl Timers {
+        fn new() -> Timers {
+            let mut legs = Slab::new();
+            let key = legs.insert(leg());
+            Timers { clockwork: MediaTicker::new(), legs, key }
+        }
+
+        fn arm(&mut self, now: Instant, deadline: Instant) {
+            let leg = self.legs.get_mut(self.key).unwrap();
+            self.clockwork.arm(now, deadline, self.key, leg);
+        }
+
+        /// Milliseconds of each wake-up on a tick of `span`, with the deadline that the script has from then on.
+        fn run(&mut self, span: std::ops::Range<u64>, next: Instant) -> Vec<u64> {
+            let mut told = Vec::new();
+            for millis in span.step_by(TICK.as_millis() as usize) {
+                let mut due = Vec::new();
+                self.clockwork.woken(at(millis), &mut self.legs, &mut due);
+                for key in due {
+                    assert_eq!(key, self.key);
+                    told.push(millis);
+                    self.arm(at(millis), next);
+                }
+            }
+            told
+        }
+    }
+
+    #[test]
+    fn a_script_is_woken_within_a_tick_of_its_deadline() {
+        let mut timers = Timers::new();
+        timers.arm(at(0), at(1_000));
+        let told = timers.run(0..5_000, Instant::FAR_FUTURE);
+        assert!(matches!(told[..], [first] if (1_000..=1_020).contains(&first)), "{told:?}");
+    }
+
+    #[test]
+    fn a_deadline_that_moved_closer_is_told_then_and_the_later_one_once_more() {
+        let mut timers = Timers::new();
+        timers.arm(at(0), at(3_000));
+        timers.arm(at(0), at(1_000));
+        // Further away again: the wake-up at one second finds that, and asks for the next.
+        timers.arm(at(0), at(3_000));
+        let told = timers.run(0..10_000, at(3_000));
+        assert!(matches!(told[..2], [first, second] if first <= 1_020 && (3_000..=3_020).contains(&second)));
+    }
+
+    #[test]
+    fn what_an_earlier_deadline_left_in_the_wheel_wakes_nobody() {
+        let mut timers = Timers::new();
+        timers.arm(at(0), at(3_000));
+        timers.arm(at(0), at(1_000));
+        let told = timers.run(0..9_000, at(7_000));
+        assert!(
+            matches!(told[..], [first, second, ..] if first <= 1_020 && (7_000..=7_020).contains(&second))
+        );
+    }
+
+    #[test]
+    fn a_far_deadline_leaves_nothing_far_ahead_in_the_wheel() {
+        let mut timers = Timers::new();
+        let far = at(4 * 3_600_000);
+        timers.arm(at(0), far);
+        timers.arm(at(0), far);
+        let told = timers.run(0..200_000, far);
+        assert!(matches!(told[..], [60_000..=60_020, 120_000..=120_060, 180_000..=180_100]), "{told:?}");
+        timers.legs.remove(timers.key);
+        assert!(timers.run(200_000..260_000, far).is_empty());
+        assert!(timers.clockwork.wheel.is_empty(), "a call that is over leaves nothing");
+    }
+}

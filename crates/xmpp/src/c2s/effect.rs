@@ -1,0 +1,62 @@
+//! The inputs and outputs of a client's stream: the connection that it has, the bytes that it writes and the effects that
+//! its driver performs.
+
+use super::{BindRequest, Direction, Registration, TokenWork};
+use crate::{Element, Jid, sasl};
+
+/// The delimiting of stanzas on the transport.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Framing {
+    /// One document for the whole stream (RFC 6120).
+    Stream,
+    /// A document each (RFC 7395).
+    Messages,
+    /// Documents in bodies of HTTP, which another part packs and unpacks (XEP-0206). A stream has no tags of its own.
+    Bodies,
+}
+
+/// The security of the connection, at its begin or after a handshake.
+#[derive(Clone, Debug, Default)]
+pub struct Security {
+    pub encrypted: bool,
+    pub bindings: sasl::Bindings,
+    /// Address of a client certificate that was verified.
+    pub certified: Option<Jid>,
+}
+
+/// An effect, which the driver performs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// After the bytes that were written: TLS as a server, then `handle_secured`.
+    StartTls,
+    /// Answered by `handle_found`. The domain is one of ours.
+    Find { find: sasl::CredentialQuery, domain: Box<str> },
+    /// Answered by `handle_tokens`.
+    Tokens(Box<TokenWork>),
+    /// Asks if this invitation is valid. Answered by `handle_invited`.
+    Invited { token: Box<str>, domain: Box<str> },
+    /// Make an account. Answered by `handle_registered`.
+    Register(Box<Registration>),
+    /// Make a session. Answered by `handle_bound`.
+    Bind(Box<BindRequest>),
+    /// Take up an old session: its identity and how many of its stanzas the client has had (XEP-0198). Answered by
+    /// `handle_bound`.
+    Resume { user: Jid, id: Box<str>, seen: u32 },
+    /// From the session's client; `from` is its full address.
+    Stanza(Element),
+    /// An element of stream management, client state and the like: no stanza.
+    Nonza(Element),
+    /// After the bytes that were written.
+    Close,
+}
+
+/// The output of a stream: bytes for the client and effects for the host.
+#[derive(Debug, Default)]
+pub struct Outbox {
+    pub bytes: Vec<u8>,
+    /// Where each document of `bytes` ends; not of `Framing::Stream`.
+    pub ends: Vec<usize>,
+    pub effects: Vec<Effect>,
+    /// An element that was received or sent, credentials masked; of a stream that is traced.
+    pub traced: Vec<(Direction, Element)>,
+}

@@ -1,0 +1,133 @@
+//! Nodes of a farm agree on members and map through real NATS.
+
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use cluster::Life;
+use cluster::member::{Member, MemberState, Roles};
+use cluster::membership::MembershipEffect;
+use farm::agent::{AgentArgs, FarmAgent, FarmEnd, FarmListener};
+use farm::council::{CouncilSettings, MEMBER_AGE};
+use farm::view::FarmView;
+use interop::{Nats, NatsRelease};
+use stdx::Instant;
+
+const LONGEST: Duration = Duration::from_secs(40);
+
+/// A node's agent, its newest view and its end.
+struct Node {
+    agent: FarmAgent,
+    view: Arc<Mutex<Option<Arc<FarmView>>>>,
+    ends: Receiver<FarmEnd>,
+}
+
+struct Listener {
+    view: Arc<Mutex<Option<Arc<FarmView>>>>,
+    ends: Sender<FarmEnd>,
+}
+
+impl FarmListener for Listener {
+    fn joined(&mut self, _life: Life) {}
+    fn view(&mut self, view: Arc<FarmView>) {
+        *self.view.lock().expect("no test panics with it") = Some(view);
+    }
+    fn council(&mut self, _away: Option<&str>) {}
+    fn member(&mut self, _news: &MembershipEffect) {}
+    fn drained(&mut self) {}
+    fn ended(&mut self, end: &FarmEnd) {
+        // The test may be over.
+        let _ = self.ends.send(end.clone());
+    }
+}
+
+fn clock() -> Instant {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970");
+    Instant::from_micros(u64::try_from(since.as_micros()).expect("before the year 500,000"))
+}
+
+impl Node {
+    fn start(nats: &Nats, name: &str) -> Node {
+        let council = CouncilSettings {
+            servers: vec![nats.url()],
+            farm: "test".into(),
+            node: name.into(),
+            credentials: None,
+            authorities: None,
+            replicas: 1,
+            member_age: MEMBER_AGE,
+            proof: Bytes::from_static(b"proof"),
+            least_life: 0,
+        };
+        let member = Member {
+            life: Life(0),
+            farm: "test".into(),
+            name: name.into(),
+            roles: Roles::BOTH,
+            weight: 1,
+            address: "127.0.0.1:1".into(),
+            shards: 1,
+            build: "0".into(),
+            wire: (1, 1),
+            state: MemberState::Joining,
+        };
+        let view = Arc::new(Mutex::new(None));
+        let (ends, receiver) = channel();
+        let listener = Listener { view: Arc::clone(&view), ends };
+        let args = AgentArgs { council, member, clock: Box::new(clock) };
+        let (agent, _thread) = FarmAgent::start(args, Box::new(listener)).expect("a thread");
+        Node { agent, view, ends: receiver }
+    }
+
+    /// Waits until the node's map gives call slots to so many nodes; returns the slots of this one.
+    fn slots(&self, nodes: usize) -> usize {
+        wait::until(
+            "a map of all nodes",
+            LONGEST,
+            || {
+                let view = self.view.lock().expect("no listener panics").clone()?;
+                let workers: Vec<Life> = view
+                    .map
+                    .workers()
+                    .filter_map(|(_, slot)| slot.worker)
+                    .map(|worker| worker.life)
+                    .collect();
+                let mut lives = workers.clone();
+                lives.sort_unstable();
+                lives.dedup();
+                let own = workers.iter().filter(|life| **life == view.own).count();
+                (lives.len() == nodes && workers.len() == 4_096).then_some(own)
+            },
+            || format!("{:?}", self.view.lock().map(|view| view.as_ref().map(|view| view.peers.clone()))),
+        )
+    }
+}
+
+#[test]
+fn nodes_share_the_call_slots_and_take_those_of_one_that_leaves() {
+    for release in [NatsRelease::Debian, NatsRelease::Current] {
+        let nats = Nats::start(release);
+        let nodes = ["one", "two", "three"].map(|name| Node::start(&nats, name));
+        let all: Vec<usize> = nodes.iter().map(|node| node.slots(3)).collect();
+        assert_eq!(all.iter().sum::<usize>(), 4_096, "{all:?}");
+        assert!(all.iter().all(|slots| (1_365..=1_366).contains(slots)), "{all:?}");
+        assert!(nodes.iter().all(|node| node.agent.may_act()));
+        nodes[1].agent.leave();
+        let rest: Vec<usize> = [&nodes[0], &nodes[2]].map(|node| node.slots(2)).to_vec();
+        assert_eq!(rest, [2_048, 2_048]);
+        assert!(nodes[1].ends.try_recv().is_err(), "it was not declared dead");
+    }
+}
+
+#[test]
+fn a_second_node_of_one_name_ends_and_harms_nothing() {
+    let nats = Nats::start(NatsRelease::Current);
+    let first = Node::start(&nats, "one");
+    assert_eq!(first.slots(1), 4_096);
+    let second = Node::start(&nats, "one");
+    let end = second.ends.recv_timeout(LONGEST).expect("it ends");
+    assert!(matches!(end, FarmEnd::NotAdmitted(_)), "{end:?}");
+    assert!(first.agent.may_act());
+    assert_eq!(first.slots(1), 4_096);
+}
