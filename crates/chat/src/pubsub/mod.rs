@@ -25,6 +25,7 @@ pub(crate) use context::NodesView;
 use context::PubSubContext;
 pub(crate) use imported::imported;
 use node::{Node, Nodes};
+use notify::Notification;
 pub(super) use publish::Publication;
 pub(super) use state::PubSub;
 use state::PubSubEffect;
@@ -181,22 +182,7 @@ impl Host {
                     let stanza = with_id(stanza, self.token());
                     self.route(stanza, out);
                 }
-                PubSubEffect::Notify(notification) => {
-                    let owner = notification.owner().clone();
-                    let send = move |host: &mut Host, now, out: &mut Outbox| {
-                        let audience = host.with_pubsub(now, |_, context| notification.audience(context));
-                        for to in audience {
-                            let stanza = with_id(notification.message(&to), host.token());
-                            host.route(stanza, out);
-                        }
-                    };
-                    // The audience is in the owner's roster, which may not be in memory now. A service has none.
-                    if owner.local().is_none() {
-                        send(self, now, out);
-                    } else {
-                        self.with_account_data(now, &owner, out, send);
-                    }
-                }
+                PubSubEffect::Notify(notification) => send_notification(self, now, notification, out),
                 PubSubEffect::Published { owner, node, payload } => {
                     crate::vcard::handle_publication(self, now, &owner, &node, &payload, out);
                 }
@@ -286,6 +272,23 @@ fn not_read(error: StoreFailure) -> StanzaError {
             StanzaError::new(Condition::ResourceConstraint, "more than can be read at once")
         }
         StoreFailure::NotFound => Condition::InternalServerError.into(),
+    }
+}
+
+fn send_notification(host: &mut Host, now: Instant, notification: Notification, out: &mut Outbox) {
+    let owner = notification.owner().clone();
+    let send = move |host: &mut Host, now, out: &mut Outbox| {
+        let audience = host.with_pubsub(now, |_, context| notification.audience(context));
+        for to in audience {
+            let stanza = with_id(notification.message(&to), host.token());
+            host.route(stanza, out);
+        }
+    };
+    // The audience is in the owner's roster, which may not be in memory now. A service has none.
+    if owner.local().is_none() {
+        send(host, now, out);
+    } else {
+        host.with_account_data(now, &owner, out, send);
     }
 }
 
