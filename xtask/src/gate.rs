@@ -34,7 +34,7 @@ const fn real(
     RealTests { package, source, name, modules }
 }
 
-static REAL: [RealTests; 19] = [
+static REAL: [RealTests; 20] = [
     real("server", "tests/live/main.rs", "live", &[]),
     real("server", "tests/net/main.rs", "net", &[]),
     real("server", "tests/operate/main.rs", "operate", &[]),
@@ -52,6 +52,7 @@ static REAL: [RealTests; 19] = [
     real("interop", "tests/administration.rs", "administration", &[]),
     real("interop", "tests/belfry.rs", "belfry", &[]),
     real("interop", "tests/council.rs", "council", &[]),
+    real("interop", "tests/farm.rs", "farm", &[]),
     real("interop", "tests/federation.rs", "federation", &[]),
     real("interop", "tests/loads.rs", "loads", &[]),
     real("interop", "tests/membership.rs", "membership", &[]),

@@ -74,24 +74,33 @@ pub trait ControlPlane: Source {
 pub enum ControlError {
     /// The call is over, or not there yet.
     NotLive,
+    /// No call, conference, queue or recording of that sid is live on this node.
     NotFound,
     /// Limits of the node are reached.
     Busy,
+    /// A value cannot be used; the text says which one and what is expected.
     Invalid(String),
     /// The account may not call from there.
     Caller(String),
+    /// The node cannot do this; the text names it.
     Unsupported(&'static str),
 }
 
 /// The document that a call continues with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Document {
+    /// A URL of the application.
     Url {
+        /// `Url`: absolute, or a path on this server.
         url: String,
+        /// `Method`: `GET` or `POST`.
         method: String,
+        /// `FallbackUrl`: fetched when `url` fails; empty for none.
         fallback_url: String,
+        /// `FallbackMethod`: `GET` or `POST`.
         fallback_method: String,
     },
+    /// `Twiml`: the document itself.
     Inline(String),
     /// The voice URL of an application.
     Application(String),
@@ -100,6 +109,7 @@ pub enum Document {
 /// The URL that is told of a call's progress.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StatusCallback {
+    /// `StatusCallback`; empty for none.
     pub url: String,
     /// `GET` or `POST`.
     pub method: String,
@@ -112,9 +122,11 @@ pub struct StatusCallback {
 pub struct StartRecording {
     /// 1, or 2: what the peer says in the first, what it hears in the second.
     pub channels: u8,
+    /// `RecordingTrack`.
     pub track: Track,
     /// Silence at both ends is left out.
     pub trim: bool,
+    /// `RecordingStatusCallback` and its companions.
     pub status_callback: StatusCallback,
 }
 
@@ -123,6 +135,7 @@ pub struct StartRecording {
 pub enum Track {
     /// From the peer to this node.
     Inbound,
+    /// Both directions.
     Both,
 }
 
@@ -131,9 +144,12 @@ pub enum Track {
 pub enum RecordingChange {
     /// `is_silent`: silence as long as the pause is kept, else nothing.
     Pause {
+        /// `PauseBehavior`: true for `silence`, false for `skip`.
         is_silent: bool,
     },
+    /// `Status=in-progress`: go on after a pause.
     Resume,
+    /// `Status=stopped`: complete the file.
     Stop,
 }
 
@@ -142,7 +158,9 @@ pub enum RecordingChange {
 pub struct StartCall {
     /// As it is in the record.
     pub call: RestCall,
+    /// The first document.
     pub document: Document,
+    /// `StatusCallback`, `StatusCallbackMethod` and `StatusCallbackEvent`.
     pub status_callback: StatusCallback,
     /// Played once the call is up: digits, `*`, `#`, and `w` for half a second.
     pub send_digits: String,
@@ -154,6 +172,7 @@ pub struct StartCall {
     pub record: Option<StartRecording>,
     /// For a SIP peer that asks for a password.
     pub sip_user: String,
+    /// `SipAuthPassword`.
     pub sip_password: String,
     /// Shown instead of `from`.
     pub caller_id: String,
@@ -168,11 +187,15 @@ pub struct StartCall {
 /// A change of a live call; `None` leaves a field as it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CallChange {
+    /// The document to continue with: `Url` or `Twiml`.
     pub document: Option<Document>,
+    /// `Status`: `canceled` or `completed`.
     pub end: Option<End>,
+    /// `Mute`: true to drop the audio that the peer sends.
     pub mute: Option<bool>,
     /// Seconds from now.
     pub time_limit: Option<u32>,
+    /// `StatusCallback` and its companions; they replace those of the call.
     pub status_callback: Option<StatusCallback>,
     /// The document is for the other leg of the bridge, too.
     pub move_connected_leg: bool,
@@ -194,31 +217,45 @@ pub struct ConferenceChange {
     pub complete: bool,
     /// A document or sound for all.
     pub announce_url: Option<String>,
+    /// `AnnounceMethod`: `GET` or `POST`.
     pub announce_method: String,
 }
 
 /// A call in a conference.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Participant {
+    /// The sid of its call.
     pub call_sid: String,
+    /// `Label`: a name that the application gave it; may be empty.
     pub label: String,
+    /// True if the others do not receive its audio.
     pub muted: bool,
+    /// True if it is on hold: it neither sends to nor receives from the others.
     pub hold: bool,
+    /// True if it is audible to one other participant only.
     pub coaching: bool,
+    /// `StartConferenceOnEnter`: the conference starts when it enters.
     pub start_conference_on_enter: bool,
+    /// `EndConferenceOnExit`: the conference ends when it leaves.
     pub end_conference_on_exit: bool,
     /// `queued`, `connecting`, `ringing`, `connected`, `complete` or `failed`.
     pub status: String,
+    /// The time of its entry.
     pub joined_at: Instant,
 }
 
 /// A change of one participant; `None` leaves a field as it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ParticipantChange {
+    /// `Muted`.
     pub mute: Option<bool>,
+    /// `Hold`.
     pub hold: Option<bool>,
+    /// `HoldUrl`: sound or a document for the time on hold; empty for the node's own.
     pub hold_url: String,
+    /// `AnnounceUrl`: a document or sound for this participant only.
     pub announce_url: Option<String>,
+    /// `EndConferenceOnExit`.
     pub end_conference_on_exit: Option<bool>,
     /// Out of the conference; the call goes on with its next verb.
     pub kick: bool,
@@ -227,7 +264,9 @@ pub struct ParticipantChange {
 /// A call that waits in a queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueueMember {
+    /// The sid of the waiting call.
     pub call_sid: String,
+    /// The time of its entry into the queue.
     pub enqueued_at: Instant,
 }
 
@@ -237,6 +276,7 @@ pub struct Audio {
     pub media_type: &'static str,
     /// Bytes.
     pub length: u64,
+    /// The bytes of the file, `length` of them.
     pub read: Box<dyn Read + Send>,
 }
 

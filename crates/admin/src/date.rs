@@ -3,6 +3,7 @@
 use stdx::Instant;
 use stdx::calendar::Date;
 
+/// The first day of 1970 was a Thursday.
 const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
 const MONTHS: [&str; 12] =
     ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
@@ -32,6 +33,7 @@ pub fn parse(text: &str) -> Option<(Instant, Instant)> {
         None => (text, None),
     };
     let [year, month, day] = numbers(date, '-')?;
+    // Days of each month of this year.
     let length = [31, 28 + u64::from(is_leap(year)), 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
     let longest = *length.get(usize::try_from(month).ok()?.checked_sub(1)?)?;
     if !(1970..=9999).contains(&year) || day == 0 || day > longest {
@@ -41,7 +43,9 @@ pub fn parse(text: &str) -> Option<(Instant, Instant)> {
     let (start, length) = match time {
         None => (start, DAY),
         Some(time) => {
+            // Times without a zone are UTC, too; other zones are refused, as their digits do not fit.
             let time = time.strip_suffix('Z').unwrap_or(time);
+            // Rows are found by whole seconds: fractions are ignored.
             let time = time.split_once('.').map_or(time, |(whole, _)| whole);
             let [hour, minute, second] = numbers(time, ':')?;
             if hour > 23 || minute > 59 || second > 59 {
@@ -54,6 +58,7 @@ pub fn parse(text: &str) -> Option<(Instant, Instant)> {
     Some((Instant::from_unix_seconds(start), Instant::from_micros(end)))
 }
 
+/// Three numbers of at most four digits each; anything else is no date.
 fn numbers(text: &str, between: char) -> Option<[u64; 3]> {
     let mut parts = text.split(between);
     let mut number = || {
@@ -92,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn every_day_leads_back() {
+    fn every_day_is_parsed_as_it_was_written() {
         for day in 0..60_000 {
             let (year, month, date) = civil(day);
             assert_eq!(days(year, month, date), day);

@@ -8,9 +8,11 @@ use crate::value::Value;
 /// An error answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
+    /// The status code of HTTP.
     pub status: u16,
     /// Twilio's number where it has one, else 20000 and the status.
     pub code: u32,
+    /// One sentence for the client: the fault and the expected value.
     pub message: String,
 }
 
@@ -58,6 +60,7 @@ impl From<StoreError> for Fault {
             StoreError::Invalid { what, expected } => {
                 Fault::invalid(20400, format!("{what}: expected {expected}"))
             }
+            // The same request may succeed later: RFC 9110 §15.6.4.
             StoreError::Closed | StoreError::Locked { .. } | StoreError::Full { .. } => {
                 Fault::new(503, 20503, "Service Unavailable")
             }
@@ -70,6 +73,7 @@ impl From<StoreError> for Fault {
 impl From<ControlError> for Fault {
     fn from(error: ControlError) -> Self {
         match error {
+            // Twilio's codes and words, which users of its libraries search for.
             ControlError::NotLive => Fault::invalid(21220, "Call is not in-progress. Cannot redirect."),
             ControlError::NotFound => Fault::not_found("in the live node"),
             ControlError::Busy => Fault::busy(),

@@ -11,7 +11,9 @@ use crate::service::{Repository, sid, token};
 /// Sid and token of an account. The token is nowhere else: it is shown once.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Credentials {
+    /// The account's sid, the name in Basic authentication.
     pub sid: String,
+    /// The token, the password in Basic authentication.
     pub token: String,
     /// Signs requests to the account's applications (`X-Twilio-Signature`): the token, unless another key was set.
     pub signing_key: String,
@@ -93,6 +95,8 @@ pub(crate) fn set_token(account: &mut RestAccount, token: &str, source: &dyn Sou
     account.token = TokenVerifier::new(token, salt(source));
 }
 
+/// A new, active account and its token. Requests to its applications are signed with the token, as Twilio's libraries
+/// expect.
 pub(crate) fn new_account(
     source: &dyn Source,
     parent: Option<&str>,
@@ -111,6 +115,7 @@ pub(crate) fn new_account(
     (account, secret)
 }
 
+/// 16 random bytes, new for each verifier.
 fn salt(source: &dyn Source) -> [u8; 16] {
     let mut salt = [0; 16];
     source.fill_random(&mut salt);

@@ -25,6 +25,7 @@ use crate::service::State;
 use crate::sign_in::{self, SignInError};
 use crate::table::{Answer, Context, Found, find};
 
+/// The state of the router, cloned for each request.
 #[derive(Clone)]
 struct Edge {
     state: Arc<State>,
@@ -42,6 +43,7 @@ async fn answer(Shared(edge): Shared<Edge>, request: HttpRequest) -> Response {
     let (parts, body) = request.into_parts();
     let accept = header(&parts.headers, ACCEPT.as_str());
     let method = match parts.method.as_str() {
+        // RFC 9110 §9.3.2: HEAD is GET without the content, which the HTTP library leaves out.
         "GET" | "HEAD" => "GET",
         "POST" => "POST",
         "PUT" => "PUT",
@@ -55,14 +57,17 @@ async fn answer(Shared(edge): Shared<Edge>, request: HttpRequest) -> Response {
         return (StatusCode::NOT_FOUND, "Not Found: / says what is here\n").into_response();
     };
     let from = parts.extensions.get::<ConnectInfo<SocketAddr>>().map(|ConnectInfo(address)| address.ip());
+    // Tests run the router without a connection.
     let from = from.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
     if let Err(fault) = read(&mut request, &parts, body).await {
         return refuse(&request, &fault);
     }
+    // Refused at once rather than queued: a queue would hold the bodies of all that wait.
     let Ok(permit) = edge.at_work.clone().try_acquire_owned() else {
         return refuse(&request, &Fault::busy());
     };
     let authorization = header(&parts.headers, AUTHORIZATION.as_str()).to_owned();
+    // Handlers wait for the database, so they run on a thread of the blocking pool.
     let work = tokio::task::spawn_blocking(move || {
         let _permit = permit;
         let done = perform(&edge.state, &request, from, &authorization);
@@ -81,6 +86,7 @@ async fn answer(Shared(edge): Shared<Edge>, request: HttpRequest) -> Response {
     }
 }
 
+/// The value of a header field; empty if it is missing or not visible ASCII.
 fn header<'a>(headers: &'a HeaderMap, name: &str) -> &'a str {
     headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
 }
@@ -88,6 +94,7 @@ fn header<'a>(headers: &'a HeaderMap, name: &str) -> &'a str {
 /// The parameters, from query and body.
 async fn read(request: &mut Request, parts: &Parts, body: Body) -> Result<(), Fault> {
     request.add_form(parts.uri.query().unwrap_or_default())?;
+    // Both limits hold before the sign-in is checked, because the body is read first.
     let body = tokio::time::timeout(limits::BODY_TIME, to_bytes(body, limits::MAX_BODY))
         .await
         .map_err(|_| Fault::new(408, 20408, "The request's body took too long"))?
@@ -96,6 +103,7 @@ async fn read(request: &mut Request, parts: &Parts, body: Body) -> Result<(), Fa
         return Ok(());
     }
     let content_type = header(&parts.headers, CONTENT_TYPE.as_str());
+    // Twilio's interface takes forms only; RFC 9110 §15.5.16 names 415 for other content.
     if !content_type.to_ascii_lowercase().starts_with("application/x-www-form-urlencoded") {
         return Err(Fault::new(415, 20415, "The body must be application/x-www-form-urlencoded"));
     }
@@ -111,6 +119,7 @@ struct Refusal {
 
 impl From<Fault> for Refusal {
     fn from(fault: Fault) -> Self {
+        // RFC 9110 §15.5.2: a 401 has a challenge.
         let header = (fault.status == 401).then(|| (WWW_AUTHENTICATE, "Basic realm=\"belfry\"".to_owned()));
         Refusal { fault, header }
     }
@@ -128,6 +137,8 @@ impl Refusal {
     }
 }
 
+/// Signs the request in, finds its handler, checks its parameters and runs the handler, in this order: an
+/// unauthenticated client learns no paths.
 fn perform(state: &State, request: &Request, from: IpAddr, authorization: &str) -> Result<Answer, Refusal> {
     let signer = sign_in(state, from, authorization)?;
     let (route, variables) = match find(request) {
@@ -135,6 +146,7 @@ fn perform(state: &State, request: &Request, from: IpAddr, authorization: &str) 
         Found::Nothing => return Err(Fault::not_found(&request.path).into()),
         Found::Methods(methods) => {
             let fault = Fault::new(405, 20405, format!("{} is not among the methods here", request.method));
+            // RFC 9110 §15.5.6: a 405 lists the methods of the resource.
             return Err(Refusal { fault, header: Some((ALLOW, methods.join(", "))) });
         }
     };
@@ -151,6 +163,7 @@ fn perform(state: &State, request: &Request, from: IpAddr, authorization: &str) 
 fn sign_in(state: &State, from: IpAddr, authorization: &str) -> Result<RestAccount, Refusal> {
     let name = sign_in::claimed(authorization);
     if let Some(wait) = state.wait(from, &name) {
+        // RFC 6585 §4: a 429 may say how long to wait.
         let header = Some((RETRY_AFTER, retry_after(wait).to_string()));
         return Err(Refusal { fault: Fault::busy(), header });
     }
@@ -191,6 +204,7 @@ fn write(request: &Request, answer: Answer) -> Response {
     }
 }
 
+/// A fault in the form that was asked for. `RestException` is Twilio's element.
 fn refuse(request: &Request, fault: &Fault) -> Response {
     let value = fault.value();
     document(
@@ -202,6 +216,8 @@ fn refuse(request: &Request, fault: &Fault) -> Response {
     )
 }
 
+/// Writes an answer as JSON, or as XML under the root element of its base. `fill` gets true for JSON. Sound that fails
+/// is reported in JSON, whatever its suffix.
 fn document(request: &Request, status: u16, fill: impl FnOnce(bool, &mut String)) -> Response {
     let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let mut out = String::new();

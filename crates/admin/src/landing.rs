@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_page_links_to_what_is_there() {
+    fn local_links_of_the_landing_page_are_served_paths() {
         let links = HTML.split("href=\"").skip(1).filter_map(|rest| rest.split('"').next());
         let local: Vec<&str> = links.filter(|link| link.starts_with('/')).collect();
         assert_eq!(local.len(), 4);

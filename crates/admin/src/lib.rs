@@ -5,6 +5,8 @@
 //! running node through [`ControlPlane`], and open no socket. [`router`] is the edge: it reads a body, runs a
 //! handler on the blocking pool and writes what it says. [`openapi`] describes the same table.
 
+#![warn(missing_docs)]
+
 pub mod chat;
 pub mod control;
 pub mod date;

@@ -16,6 +16,7 @@ use crate::service::Repository;
 pub enum Number {
     /// `1234` is kept as `+1234`.
     Exact(String),
+    /// A regular expression over whole numbers.
     Pattern(String),
 }
 
@@ -40,10 +41,12 @@ impl Number {
     }
 }
 
+/// True for digits only, without a plus.
 fn is_number(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
+/// Anchored at both ends: a pattern matches whole numbers. The size limit bounds memory and time of each call's match.
 fn compile(pattern: &str) -> Result<Regex, regex::Error> {
     RegexBuilder::new(&format!("^(?:{pattern})$")).size_limit(limits::MAX_REGEX).build()
 }

@@ -52,6 +52,7 @@ fn value() -> serde_json::Value {
     serde_json::from_str(&text).expect("every part is written as JSON")
 }
 
+/// A text as a string of JSON.
 fn quoted(text: &str) -> String {
     let mut out = String::new();
     json_text(text, &mut out);
@@ -87,7 +88,9 @@ fn path_item(routes: &[&Route], base: Option<Base>) -> String {
     object([parameters].into_iter().chain(servers).chain(operations))
 }
 
+/// One operation object (OpenAPI 3.1 §4.8.10).
 fn operation(route: &Route) -> String {
+    // Parameters that are only refused are not offered.
     let is_supported = |parameter: &&Parameter| !matches!(parameter.kind, Kind::Unsupported(_));
     let parameters: Vec<&Parameter> =
         route.parameters.iter().copied().flatten().filter(is_supported).collect();
@@ -96,6 +99,7 @@ fn operation(route: &Route) -> String {
         ("operationId".to_owned(), quoted(&operation_id(route))),
         ("responses".to_owned(), responses(route)),
     ];
+    // POST has its parameters in a form, other methods in the query.
     if route.method == "POST" {
         let properties = parameters.iter().map(|parameter| (parameter.name.to_owned(), kind(parameter.kind)));
         let schema = format!(r#"{{"type":"object","properties":{}}}"#, object(properties));
@@ -118,6 +122,7 @@ fn operation_id(route: &Route) -> String {
     format!("{}{words}", route.method.to_lowercase())
 }
 
+/// The answer on success, and `Fault` for every other status.
 fn responses(route: &Route) -> String {
     let content = |schema: String| format!(r#""content":{{"application/json":{{"schema":{schema}}}}}"#);
     let reference = |name: &str| format!(r##"{{"$ref":"#/components/schemas/{name}"}}"##);
@@ -142,8 +147,10 @@ fn responses(route: &Route) -> String {
 }
 
 const INT: &str = r#"{"type":"integer"}"#;
+// Any text of an answer may be null: Twilio writes missing values so.
 const TEXT: &str = r#"{"type":["string","null"]}"#;
 
+/// The schema of a parameter. An absolute URL and a path on the server are both a `uri-reference` (RFC 3986 §4.1).
 fn kind(kind: Kind) -> String {
     match kind {
         Kind::Text | Kind::Unsupported(_) => {
@@ -186,7 +193,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_committed_document_is_what_the_table_makes() {
+    fn the_committed_openapi_document_equals_the_generated_one() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/openapi.json");
         let made = document();
         if std::env::var_os("BLESS").is_some() {
@@ -200,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn every_reference_is_there_and_no_operation_has_another_ones_name() {
+    fn every_schema_reference_resolves_and_operation_ids_are_unique() {
         let document: serde_json::Value = serde_json::from_str(&document()).unwrap();
         let schemas = document["components"]["schemas"].as_object().unwrap();
         let text = document["paths"].to_string();

@@ -62,6 +62,7 @@ fn sort(context: &Context<'_>) -> Result<(SortBy, bool), Fault> {
     let Some(text) = context.text("SortBy") else { return Ok((SortBy::Created, false)) };
     let (field, direction) = text.split_once(':').unwrap_or((text, "asc"));
     let by = match field {
+        // Twilio's and RestComm's names of fields, and the column that has each.
         "DateCreated" | "StartTime" | "DateSent" => SortBy::Created,
         "From" => SortBy::From,
         "To" => SortBy::To,

@@ -6,7 +6,9 @@ use crate::limits;
 /// The two names of the one interface, and what neither has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Base {
+    /// RestComm's: `/restcomm/2012-04-24`.
     Restcomm,
+    /// Twilio's: `/2010-04-01`.
     Twilio,
     /// Chat.
     Belfry,
@@ -33,6 +35,7 @@ impl Base {
         }
     }
 
+    /// The root element of XML: Twilio's and RestComm's libraries look for theirs.
     pub(crate) fn root(self) -> &'static str {
         match self {
             Base::Restcomm => "RestcommResponse",
@@ -42,6 +45,7 @@ impl Base {
     }
 }
 
+/// The form of an answer: by the suffix of the path, else by `Accept`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Format {
     Json,
@@ -69,6 +73,7 @@ impl Request {
     pub(crate) fn parse(method: &'static str, path: &str, accept: &str) -> Option<Self> {
         let base = Base::ALL.into_iter().find(|base| path.starts_with(base.prefix()))?;
         let rest = path[base.prefix().len()..].strip_prefix('/')?;
+        // Twilio answers in XML where no suffix asks for JSON; chat has JSON only.
         let is_json = base == Base::Belfry || accept.contains("application/json");
         let mut format = if is_json { Format::Json } else { Format::Xml };
         let mut segments = Vec::new();
@@ -100,6 +105,7 @@ impl Request {
     }
 }
 
+/// Splits a known suffix off; another one belongs to the name.
 fn strip_suffix(segment: &str) -> (&str, Option<Format>) {
     let suffixes =
         [(".json", Format::Json), (".xml", Format::Xml), (".wav", Format::Wav), (".mp3", Format::Mp3)];
@@ -119,6 +125,7 @@ fn decode(text: &str, plus_is_space: bool) -> Option<String> {
                 let digits = [bytes.next()?, bytes.next()?];
                 out.extend(stdx::hex::decode(digits)?);
             }
+            // In forms a plus is a space, in paths a plus: numbers have it.
             b'+' if plus_is_space => out.push(b' '),
             byte => out.push(byte),
         }
@@ -141,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_suffix_decides_the_form_wherever_it_stands() {
+    fn the_suffix_of_any_segment_selects_the_format() {
         let parse = |path: &str, accept: &str| Request::parse("GET", path, accept).unwrap();
         let request = parse("/restcomm/2012-04-24/Accounts/AC1/Calls.json", "*/*");
         assert_eq!(request.segments, ["Accounts", "AC1", "Calls"]);

@@ -85,11 +85,13 @@ impl State {
         wait
     }
 
+    /// Counts a failed sign-in against the address and the name, and has the node log it.
     pub(crate) fn failed(&self, from: IpAddr, name: &str, cause: Cause) {
         self.attempts().fail(self.now(), &attempt(from, name));
         self.control.sign_in_failed(from, name, cause);
     }
 
+    /// Forgets the failures of this address at this name.
     pub(crate) fn succeeded(&self, from: IpAddr, name: &str) {
         self.attempts().succeed(self.now(), &attempt(from, name));
     }
@@ -111,10 +113,12 @@ impl State {
         }
     }
 
+    /// The resource of that sid, whichever account owns it: handlers check the owner.
     pub(crate) fn get<T: Resource>(&self, sid: &str) -> Result<Option<T>, Fault> {
         self.one(RestRead::Sid { kind: T::KIND, sid: sid.into() })
     }
 
+    /// The resource with that value in the column `name`; of all accounts when `account` is `None`.
     pub(crate) fn by_name<T: Resource>(
         &self,
         kind: Kind,
@@ -131,6 +135,7 @@ impl State {
         }
     }
 
+    /// One page of rows, and the number of rows on all pages.
     pub(crate) fn list(&self, filter: RestFilter) -> Result<(Vec<Row>, u64), Fault> {
         match self.rest(RestRead::List(filter))? {
             RestLoaded::Page { rows, total } => Ok((rows, total)),
@@ -138,6 +143,7 @@ impl State {
         }
     }
 
+    /// Sums for each period, kind and direction.
     pub(crate) fn usage(&self, filter: UsageFilter) -> Result<Vec<Sum>, Fault> {
         match self.rest(RestRead::Usage(filter))? {
             RestLoaded::Sums(sums) => Ok(sums),
@@ -145,16 +151,19 @@ impl State {
         }
     }
 
+    /// Returns once the new row is on disk; 409 if the sid or a unique name is taken.
     pub(crate) fn insert<T: Resource>(&self, resource: &T) -> Result<(), Fault> {
         let write = RestWrite::Insert(Box::new(resource.row()?));
         Ok(self.repository.write(Write::Rest(write)).map(drop)?)
     }
 
+    /// Returns once the changed row is on disk; 404 if it was deleted meanwhile.
     pub(crate) fn replace<T: Resource>(&self, resource: &T) -> Result<(), Fault> {
         let write = RestWrite::Replace(Box::new(resource.row()?));
         Ok(self.repository.write(Write::Rest(write)).map(drop)?)
     }
 
+    /// Returns once the row is deleted; 404 if there was none.
     pub(crate) fn remove(&self, kind: Kind, sid: &str) -> Result<(), Fault> {
         let write = RestWrite::Remove { kind, sid: sid.into() };
         Ok(self.repository.write(Write::Rest(write)).map(drop)?)

@@ -14,10 +14,12 @@ use crate::service::State;
 /// Takes name and token out of an `Authorization` header (RFC 7617).
 fn basic(header: &str) -> Option<(String, String)> {
     let (scheme, value) = header.split_once(' ')?;
+    // RFC 9110 §11.1: schemes are compared in any case. The bound is far above a sid and a token.
     if !scheme.eq_ignore_ascii_case("basic") || value.len() > 1_024 {
         return None;
     }
     let text = String::from_utf8(STANDARD.decode(value.trim()).ok()?).ok()?;
+    // RFC 7617 §2: the name has no colon, the password may have some.
     let (name, token) = text.split_once(':')?;
     Some((name.to_owned(), token.to_owned()))
 }
@@ -52,6 +54,7 @@ pub(crate) fn signer(state: &State, authorization: &str) -> Result<RestAccount, 
             Ok(account)
         }
         Some(_) => Err(SignInError::Failed(Cause::WrongPassword)),
+        // The client gets the same answer as for a wrong token; the log tells them apart.
         None => Err(SignInError::Failed(Cause::UnknownAccount)),
     }
 }
@@ -77,6 +80,7 @@ pub(crate) fn target(state: &State, signer: &RestAccount, name: &str) -> Result<
     if name == signer.common.sid || (!name.is_empty() && name == signer.email) {
         return Ok(signer.clone());
     }
+    // 404 and not 403: an answer must not tell which sids exist.
     let missing = || Fault::not_found(name);
     let account = state.account(name)?.ok_or_else(missing)?;
     let mut above = account.parent.clone();

@@ -14,18 +14,24 @@ use crate::value::Value;
 /// The values that a parameter may have; checked before the handler runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
+    /// Any text of at most `limits::MAX_VALUE` bytes.
     Text,
     /// An absolute http(s) URL, a path on this server, or empty: none.
     Url,
     /// `GET` or `POST`.
     Method,
+    /// A whole number; an empty value counts as not given.
     Int {
+        /// The least value.
         min: u32,
+        /// The greatest value.
         max: u32,
     },
+    /// `true` or `false`, in any case.
     Bool,
     /// ISO 8601: a day, or a time of it.
     Date,
+    /// One of these words.
     Choice(&'static [&'static str]),
     /// A document of verbs.
     Document,
@@ -37,17 +43,23 @@ pub enum Kind {
 /// A parameter of an operation.
 #[derive(Clone, Copy, Debug)]
 pub struct Parameter {
+    /// Twilio's or RestComm's name, in CamelCase.
     pub name: &'static str,
+    /// The values that it may have.
     pub kind: Kind,
 }
 
 /// One operation.
 pub struct Route {
+    /// The method of HTTP.
     pub method: &'static str,
     /// Below the base, without a suffix: `/Accounts/{AccountSid}/Calls`.
     pub path: &'static str,
+    /// One phrase for the OpenAPI document.
     pub summary: &'static str,
+    /// Groups of parameters; several operations share a group.
     pub parameters: &'static [&'static [Parameter]],
+    /// The shape of the answer when the operation succeeds.
     pub answer: Shape,
     pub(crate) handler: fn(&Context<'_>) -> Result<Answer, Fault>,
 }
@@ -107,15 +119,18 @@ impl<'a> Context<'a> {
         self.given(name).map(str::trim).filter(|value| !value.is_empty())
     }
 
+    /// All values of a parameter that may be repeated, in order.
     pub(crate) fn all(&self, name: &'static str) -> impl Iterator<Item = &'a str> {
         let parameters = self.request.parameters.iter();
         parameters.filter(move |(found, _)| found == name).map(|(_, value)| value.as_str())
     }
 
+    /// `true` in any case; `None` if it was not given. The route's check has refused other words.
     pub(crate) fn flag(&self, name: &str) -> Option<bool> {
         self.text(name).map(|value| value.eq_ignore_ascii_case("true"))
     }
 
+    /// A number that the route's check has found in its range; `None` if it was not given.
     pub(crate) fn int(&self, name: &str) -> Option<u32> {
         self.text(name)?.parse().ok()
     }
@@ -136,6 +151,7 @@ impl<'a> Context<'a> {
         self.uri_of(&self.account.common.sid, rest)
     }
 
+    /// The same for another account. XML has no suffix, as at Twilio.
     pub(crate) fn uri_of(&self, account: &str, rest: &str) -> String {
         let suffix = if self.request.format == Format::Xml { "" } else { ".json" };
         format!("{}/Accounts/{account}{rest}{suffix}", self.base().prefix())
@@ -161,6 +177,7 @@ impl Route {
         pattern.next().is_none().then_some(variables)
     }
 
+    /// Checks the values of all known parameters before the handler runs.
     pub(crate) fn check(&self, request: &Request) -> Result<(), Fault> {
         for (name, value) in &request.parameters {
             let known = self.parameters.iter().copied().flatten().find(|known| known.name == name);
@@ -185,6 +202,7 @@ impl Parameter {
         if value.len() > most {
             return Err(Fault::invalid(20400, format!("{name} is longer than {most} bytes")));
         }
+        // An empty value counts as not given, except that it clears a field of a resource. Codes are Twilio's.
         let (good, code, expected) = match self.kind {
             Kind::Text | Kind::Document | Kind::Unsupported(_) => (true, 0, String::new()),
             Kind::Url => (is_url(value), 21205, "an http or https URL".to_owned()),
@@ -238,6 +256,7 @@ pub fn own_routes() -> impl Iterator<Item = &'static Route> {
     resources::chat::ROUTES.iter()
 }
 
+/// The result of looking a path and method up.
 pub(crate) enum Found<'a> {
     Route(&'static Route, Vec<&'a str>),
     /// The path is known with other methods: these.

@@ -3,10 +3,15 @@
 /// Nulls are `null` in JSON and an empty element in XML.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
+    /// No value.
     Null,
+    /// A string.
     Text(String),
+    /// A whole number.
     Int(i64),
+    /// `true` or `false`.
     Bool(bool),
+    /// Named fields, in the order in which they are written.
     Object(Vec<(&'static str, Value)>),
 }
 
@@ -54,6 +59,7 @@ impl Value {
             Value::Text(text) => escape_xml(text, &mut escaped),
             other @ (Value::Int(_) | Value::Bool(_)) => other.json(&mut escaped),
             Value::Object(fields) => {
+                // Fields of JSON are in snake_case, elements of Twilio's XML in CamelCase.
                 for (field, value) in fields {
                     value.xml(&camel(field), &mut escaped);
                 }
@@ -63,6 +69,7 @@ impl Value {
     }
 }
 
+/// RFC 8259 §7: quotation marks, backslashes and control characters are escaped.
 pub(crate) fn json_text(text: &str, out: &mut String) {
     out.push('"');
     for c in text.chars() {
@@ -86,6 +93,7 @@ pub(crate) fn escape_xml(text: &str, out: &mut String) {
             '>' => out.push_str("&gt;"),
             '"' => out.push_str("&quot;"),
             '\t' | '\n' => out.push(c),
+            // XML 1.0 §2.11: a parser would turn a bare carriage return into a line feed.
             '\r' => out.push_str("&#13;"),
             c if c < ' ' || c == '\u{fffe}' || c == '\u{ffff}' => {}
             c => out.push(c),

@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_refused() {
+    fn invalid_patterns_are_refused() {
         for pattern in ["", "~(", "~a)|(b", "~a{1000}{1000}"] {
             assert!(Pattern::parse(pattern).is_err(), "{pattern}");
         }

@@ -29,6 +29,9 @@ const COMMANDS: usize = 64;
 /// News of the council that wait for the machine.
 const EVENTS: usize = 1_024;
 
+/// The time that a node which leaves waits for the council's answer. Without one its key is forgotten by its age.
+const LEAVE: Duration = Duration::from_secs(1);
+
 /// Reports of links that wait.
 const REPORTS: usize = 1_024;
 
@@ -164,7 +167,7 @@ async fn run(
         listener.joined(life);
         let node = FarmNode::new(clock(), Member { life, ..member }, BUCKETS);
         let mut session = Session::new(node, commands, listener);
-        while !session.has_ended {
+        while !session.has_ended && session.leaves_until.is_none_or(|until| clock() < until) {
             let wait = session.node.deadline().since(clock());
             tokio::select! {
                 event = events.recv() => match event {
@@ -172,8 +175,8 @@ async fn run(
                     None => break,
                 },
                 request = requests.recv() => match request {
-                    Some(AgentRequest::Leave) | None => break,
                     Some(request) => session.handle_request(clock(), request),
+                    None => break,
                 },
                 () = tokio::time::sleep(wait.max(Duration::from_millis(1))) => {
                     session.drive(clock(), |node, now, out| node.expire(now, out));
@@ -215,6 +218,8 @@ struct Session {
     /// The members that the council was asked for.
     questions: BTreeMap<Box<str>, (Life, Instant)>,
     is_council_away: bool,
+    /// The node leaves, and waits until then for the council to know it.
+    leaves_until: Option<Instant>,
     has_ended: bool,
 }
 
@@ -231,6 +236,7 @@ impl Session {
             revisions: BTreeMap::new(),
             questions: BTreeMap::new(),
             is_council_away: false,
+            leaves_until: None,
             has_ended: false,
         }
     }
@@ -244,7 +250,11 @@ impl Session {
                 self.drive(now, |node, now, out| node.handle_link_lost(now, life, out));
             }
             AgentRequest::Drain => self.drive(now, FarmNode::leave),
-            AgentRequest::Leave => self.has_ended = true,
+            AgentRequest::Leave => {
+                self.leaves_until.get_or_insert(now + LEAVE);
+                // A drained node says goodbye; one that still has calls is taken over from as if it had died.
+                self.drive(now, FarmNode::end);
+            }
         }
     }
 

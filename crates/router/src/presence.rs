@@ -126,7 +126,7 @@ mod tests {
     use super::is_open;
 
     #[test]
-    fn open_is_found_under_any_prefix() {
+    fn basic_open_is_found_under_any_namespace_prefix() {
         assert!(is_open(b"<status><basic>open</basic></status>"));
         assert!(is_open(b"<p:basic>\r\n open</p:basic>"));
         assert!(!is_open(b"<basic>closed</basic>"));

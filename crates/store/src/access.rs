@@ -1,8 +1,6 @@
 //! Rows of authentication other than by password and of registration: tokens that clients sign in by
 //! (XEP-0484), accounts made in band (XEP-0077) and invitations (XEP-0401, XEP-0445).
 
-#![warn(missing_docs)]
-
 use stdx::Instant;
 
 use crate::types::NewAccount;

@@ -1,7 +1,5 @@
 //! The errors of the database, in words for an operator.
 
-#![warn(missing_docs)]
-
 use std::fmt;
 use std::path::{Path, PathBuf};
 

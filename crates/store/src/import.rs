@@ -25,6 +25,7 @@ pub enum Existing {
     /// Set its password and, when one is given, its name; what comes with it is added to what it has.
     #[default]
     Update,
+    /// Leave the account as it is, and count its line as skipped.
     Skip,
 }
 
@@ -33,6 +34,7 @@ pub enum Existing {
 pub struct ImportOptions {
     /// For accounts without `@domain`.
     pub default_domain: Option<Box<str>>,
+    /// The treatment of accounts that are in the database already.
     pub existing: Existing,
     /// Accounts, or what takes as much memory, in one transaction at first; grows up to `limits::MAX_IMPORT_BATCH`.
     pub batch: usize,
@@ -64,8 +66,11 @@ impl ImportOptions {
 /// The counts of an import.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Imported {
+    /// Accounts that were created.
     pub added: u64,
+    /// Accounts that existed and were changed.
     pub updated: u64,
+    /// Accounts that existed and were left as they were.
     pub skipped: u64,
     /// Messages for which there was no room beside those that waited.
     pub refused: u64,
@@ -81,6 +86,7 @@ impl Imported {
 /// After every batch. The bytes, against the size of the file, give the time left.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
+    /// The counts so far: everything in them is on disk.
     pub imported: Imported,
     /// Bytes of the input, up to the last user who is on disk.
     pub bytes: u64,
@@ -89,6 +95,7 @@ pub struct Progress {
 /// An account to be made, and what XMPP keeps of it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NewUser {
+    /// The row of the account.
     pub account: NewAccount,
     /// All of this user. The version of a roster is counted on from the one that it has.
     pub chat: Vec<XmppWrite>,
@@ -110,6 +117,7 @@ impl NewUser {
 
 /// The source of users, one by one.
 pub trait Users: Send {
+    /// The error of the source, which also carries the errors of the database.
     type Error: From<StoreError> + Send;
 
     /// `None`: there are no more.

@@ -8,6 +8,8 @@
 //! The record knows no SIP: a binding is a blob the router wrote and will read. It never reads the clock and
 //! never makes randomness: both are arguments.
 
+#![warn(missing_docs)]
+
 pub mod access;
 pub mod admin;
 pub mod error;

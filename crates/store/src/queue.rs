@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_waits_for_goes_with_the_first_that_is() {
+    fn items_without_a_waiting_client_are_taken_with_the_first_awaited_one() {
         let queue = Queue::new(10, 10, Duration::ZERO, LONG);
         queue.push("call", false).unwrap();
         std::thread::scope(|scope| {

@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn one_account_fills_no_queue() {
+    fn reads_of_one_account_have_a_limit_and_leave_room_for_others() {
         let reads = Reads::new(3, limits::READ_QUEUE);
         for id in 0..limits::READS_OF_ACCOUNT as u64 {
             reads.push(items("mallory"), ticket(id)).unwrap();

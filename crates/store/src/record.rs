@@ -1,7 +1,5 @@
 //! The record's contract: what can be written and read. SQLite is behind it; PostgreSQL can be.
 
-#![warn(missing_docs)]
-
 use std::sync::Arc;
 
 use stdx::Instant;

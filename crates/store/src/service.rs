@@ -22,6 +22,7 @@ use crate::rest::RestWrite;
 pub struct Ticket {
     /// A shard.
     pub sink: u16,
+    /// Chosen by the asker, and returned with the answer.
     pub id: u64,
 }
 
@@ -46,7 +47,9 @@ pub struct Busy;
 pub struct ServiceOptions {
     /// Threads that read, at least two: the first one serves quick reads only.
     pub readers: usize,
+    /// Writes that may wait; further ones are [`Busy`].
     pub write_queue: usize,
+    /// Reads that may wait; further ones are [`Busy`].
     pub read_queue: usize,
     /// Writes in one transaction at most.
     pub max_group: usize,

@@ -15,7 +15,9 @@ use crate::verifiers::Verifiers;
 /// §19.1.4: it is case-sensitive).
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Address {
+    /// The user part, without escapes.
     pub user: Box<str>,
+    /// A host name in lower case, internationalised labels as U-labels (RFC 5890 §2.3.2.1), or an address literal.
     pub domain: Box<str>,
 }
 
@@ -76,14 +78,19 @@ pub(crate) fn check_domain(domain: &str) -> Result<Box<str>, StoreError> {
 /// An account.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Account {
+    /// The row's number, chosen by the database.
     pub id: i64,
     /// The user part of its address.
     pub name: Box<str>,
+    /// The domain of its address, and the realm of its passwords (RFC 7616 §3.3).
     pub domain: Box<str>,
     /// Empty when none was given.
     pub display_name: Box<str>,
+    /// Verifiers of its password.
     pub verifiers: Verifiers,
+    /// True if the account may neither sign in nor be called.
     pub disabled: bool,
+    /// Bounds on its use that differ from the server's.
     pub limits: AccountLimits,
     /// Whole seconds.
     pub created_at: Instant,
@@ -113,10 +120,15 @@ pub struct AccountLimits {
 /// An account to be made. Its domain must be there.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NewAccount {
+    /// The address; unique among accounts and aliases.
     pub address: Address,
+    /// The name that phones show; empty for none.
     pub display_name: Box<str>,
+    /// Verifiers of its password.
     pub verifiers: Verifiers,
+    /// Bounds on its use that differ from the server's.
     pub limits: AccountLimits,
+    /// The time of creation, written in whole seconds.
     pub created_at: Instant,
 }
 
@@ -164,6 +176,7 @@ pub struct AccountFilter {
 /// A domain of accounts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Domain {
+    /// A host name in lower case.
     pub name: Box<str>,
     /// Accounts in it.
     pub accounts: u64,
@@ -172,7 +185,9 @@ pub struct Domain {
 /// Another address of an account. It has no password of its own.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Alias {
+    /// The address that requests are sent to.
     pub alias: Address,
+    /// The account that receives them.
     pub account: Address,
 }
 
@@ -184,7 +199,9 @@ pub struct Route {
     pub id: i64,
     /// Unique.
     pub name: Box<str>,
+    /// The condition on a request's URI.
     pub pattern: Pattern,
+    /// The next hops, at least one.
     pub targets: Vec<RouteTarget>,
     /// Strangers, who have not signed in, may use it.
     pub open: bool,
@@ -192,7 +209,9 @@ pub struct Route {
     pub probe: bool,
     /// Leading characters taken off the number, before `prefix` is put there.
     pub strip: u8,
+    /// Digits put before the number, after `strip` has taken effect.
     pub prefix: Box<str>,
+    /// The trust in its targets, and bounds on its use.
     #[serde(default)]
     pub policy: RoutePolicy,
     /// Whole seconds.
@@ -272,6 +291,7 @@ impl Pattern {
 /// A target of a route.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RouteTarget {
+    /// A SIP URI; its host is resolved as RFC 3263 says.
     pub uri: Box<str>,
     /// Share among targets of the same priority.
     pub weight: u16,
@@ -315,13 +335,19 @@ impl Route {
 /// One call, written when it is over.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CallRecord {
+    /// The Call-ID of the INVITE.
     pub call_id: Box<str>,
+    /// The URI of the INVITE's From.
     pub from: Box<str>,
+    /// The URI of the INVITE's To.
     pub to: Box<str>,
+    /// The time at which the INVITE arrived.
     #[serde(with = "micros")]
     pub started_at: Instant,
+    /// The time of the 200; `None` for a call that failed.
     #[serde(with = "micros_or_none")]
     pub answered_at: Option<Instant>,
+    /// The time of the BYE or of the final error.
     #[serde(with = "micros")]
     pub ended_at: Instant,
     /// The final status of the INVITE.
@@ -340,7 +366,9 @@ pub struct CallRecord {
 pub struct CallFilter {
     /// Calls that this account, `user@domain`, placed or was called by; or those of a REST account, by its SID.
     pub account: Option<Box<str>>,
+    /// The whole Call-ID; all calls when `None`.
     pub call_id: Option<Box<str>>,
+    /// Rows at most; cut to `limits::MAX_PAGE`.
     pub limit: u32,
 }
 
@@ -349,10 +377,15 @@ pub struct CallFilter {
 pub struct WaitingMessage {
     /// Chosen by the record, which says what it chose in its answer to the write.
     pub id: u64,
+    /// The address-of-record (RFC 3261 §6) that the message is for.
     pub aor: Box<str>,
+    /// The sender's URI.
     pub from: Box<str>,
+    /// The value of Content-Type.
     pub content_type: Box<str>,
+    /// The body as received; at most `limits::MAX_MESSAGE_BODY` bytes.
     pub body: Arc<[u8]>,
+    /// The time at which the MESSAGE arrived.
     pub sent_at: Instant,
 }
 

@@ -184,8 +184,11 @@ pub type MakeKeys = fn(&str) -> Arc<[(ScramHash, ScramKeys)]>;
 /// A hash of SCRAM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScramHash {
+    /// SCRAM-SHA-1 (RFC 5802); keys of 20 bytes.
     Sha1,
+    /// SCRAM-SHA-256 (RFC 7677); keys of 32 bytes.
     Sha256,
+    /// SCRAM-SHA-512; keys of 64 bytes.
     Sha512,
 }
 
@@ -204,8 +207,11 @@ impl ScramHash {
 pub struct ScramKeys {
     /// At most 64 bytes.
     pub salt: Box<[u8]>,
+    /// The iteration count `i` of RFC 5802 §5.1.
     pub iterations: u32,
+    /// StoredKey of RFC 5802 §3: the hash of the client's key.
     pub stored: Box<[u8]>,
+    /// ServerKey of RFC 5802 §3: it proves the server to the client.
     pub server: Box<[u8]>,
 }
 
@@ -278,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_later_version_added_is_kept() {
+    fn kinds_of_verifiers_of_a_later_version_are_kept() {
         let mut bytes = Verifiers::from_password("a", "b", "c").encode();
         bytes.extend_from_slice(&[9, 3, 1, 2, 3]);
         assert_eq!(Verifiers::decode(&bytes).unwrap().encode(), bytes);
@@ -305,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_without_a_password_are_kept_as_such() {
+    fn scram_keys_without_a_password_are_marked_so() {
         let keys = ScramKeys {
             salt: [1; 8].into(),
             iterations: 10_000,
@@ -326,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn without_digests_only_keys_are_left() {
+    fn verifiers_without_digests_contain_scram_keys_only() {
         let keys = |byte| ScramKeys {
             salt: [byte; 16].into(),
             iterations: 4_096,

@@ -1,8 +1,6 @@
 //! The rows of XMPP: rosters, messages that wait, archives, items of nodes, rooms. XML is stored as it is,
 //! not parsed.
 
-#![warn(missing_docs)]
-
 use serde::{Deserialize, Serialize};
 use stdx::Instant;
 

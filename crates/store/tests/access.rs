@@ -106,7 +106,7 @@ impl World {
 }
 
 #[test]
-fn a_client_has_the_token_it_uses_and_the_one_it_got_last() {
+fn a_client_keeps_its_used_token_until_the_newer_one_is_used() {
     let mut world = World::new();
     world.tokens("phone", None, Some(fresh(1, 10))).unwrap();
     // It never used the first, so it has not got it.
@@ -124,7 +124,7 @@ fn a_client_has_the_token_it_uses_and_the_one_it_got_last() {
 }
 
 #[test]
-fn a_count_is_good_once() {
+fn a_token_count_is_accepted_once() {
     let mut world = World::new();
     world.tokens("phone", None, Some(fresh(1, 10))).unwrap();
     world.tokens("phone", Some(used(1, Some(1))), None).unwrap();
@@ -215,7 +215,7 @@ fn an_invitation_is_for_its_domain_its_name_and_its_time_in_the_write_itself() {
 }
 
 #[test]
-fn of_many_that_register_at_once_by_one_invitation_one_has_an_account() {
+fn concurrent_registrations_by_one_invitation_create_one_account() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("belfry.db");
     let mut admin = Admin::new(&Sqlite::open(path.clone()).unwrap()).unwrap();
@@ -238,7 +238,7 @@ fn of_many_that_register_at_once_by_one_invitation_one_has_an_account() {
 }
 
 #[test]
-fn an_account_takes_all_it_had_with_it() {
+fn removing_an_account_removes_its_tokens_and_roster() {
     let mut world = World::new();
     world.register("alice", None).unwrap();
     world.tokens("phone", None, Some(fresh(1, 10))).unwrap();

@@ -145,7 +145,7 @@ fn refreshes_in_any_order_leave_at_most_as_many_dead_rows_as_live_and_a_few() {
 }
 
 #[test]
-fn what_was_removed_or_has_ended_never_comes_back_at_a_restart() {
+fn removed_and_expired_bindings_do_not_return_at_a_restart() {
     for seed in 0..5 {
         let (mut world, mut dice) = (World::new(), SplitMix64::new(seed));
         for step in 0..200 {
@@ -216,7 +216,7 @@ fn dead_rows_leave_an_idle_node_within_two_hours_and_old_ones_by_their_age() {
 }
 
 #[test]
-fn numbers_are_not_given_twice_while_routers_may_remember_them() {
+fn row_numbers_are_not_reused_after_cleaning() {
     let mut world = World::new();
     world.set(&[(1, 1)]);
     let first = world.rows[&1].0;

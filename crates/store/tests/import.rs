@@ -84,7 +84,7 @@ fn accounts_that_are_there_are_updated_or_skipped() {
 }
 
 #[test]
-fn who_had_another_password_is_told_and_the_same_one_keeps_its_keys() {
+fn accounts_with_a_changed_password_are_reported_and_an_equal_one_keeps_its_keys() {
     let (_dir, mut admin) = admin();
     import(&mut admin, "alice,one\nbob,one\ncarol,one").unwrap();
     let keys: store::MakeKeys = |password| {
@@ -135,7 +135,7 @@ fn a_bad_line_is_named_with_what_was_expected() {
 }
 
 #[test]
-fn what_came_before_a_bad_line_stays() {
+fn accounts_before_a_bad_line_are_kept() {
     let (_dir, mut admin) = admin();
     assert!(import(&mut admin, "a,x\nb,x\n,x\nc,x\n").is_err());
     let listed = admin.accounts(AccountFilter { limit: 9, ..AccountFilter::default() }).unwrap();
@@ -198,7 +198,7 @@ impl io::Read for Waits {
 }
 
 #[test]
-fn a_full_disk_is_told_to_an_input_that_waits_for_more() {
+fn a_full_disk_stops_an_input_that_waits_for_more() {
     let (_dir, admin) = nearly_full();
     let csv: String = (0..2_000).map(|number| format!("user{number},x\n")).collect();
     let options = ImportOptions { batch: 1_000, ..options() };
@@ -208,7 +208,7 @@ fn a_full_disk_is_told_to_an_input_that_waits_for_more() {
 }
 
 #[test]
-fn an_import_that_is_told_to_stop_keeps_what_it_has_read() {
+fn a_stopped_import_writes_the_accounts_that_it_has_read() {
     let (_dir, mut admin) = admin();
     let options = ImportOptions { batch: 5, ..options() };
     let csv: String = (0..2_000).map(|number| format!("user{number},x\n")).collect();
@@ -259,7 +259,7 @@ proptest! {
 
     /// Every record written as CSV (RFC 4180) is imported.
     #[test]
-    fn what_is_written_as_csv_is_imported(
+    fn generated_csv_is_imported_unchanged(
         rows in prop::collection::btree_map("[a-z0-9.+_-]{1,20}", ("[^\u{0}-\u{1f}]{1,30}", ".{0,30}"), 1..20),
     ) {
         let mut file = csv::Writer::from_writer(Vec::new());
@@ -303,7 +303,7 @@ impl Users for One {
 }
 
 #[test]
-fn what_belongs_to_an_account_comes_with_it_once_and_messages_have_a_bound() {
+fn chat_data_is_imported_once_and_offline_messages_are_bounded() {
     let (_dir, mut admin) = admin();
     let user: Box<str> = "alice@example.org".into();
     let mut import = |contacts: &[&str], messages: std::ops::Range<u32>, options: &ImportOptions| {

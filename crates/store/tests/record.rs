@@ -72,7 +72,7 @@ fn keys_of_scram_are_added_to_the_password_they_are_of() {
 }
 
 #[test]
-fn a_password_is_learned_unless_there_is_another_since() {
+fn a_learned_password_is_stored_only_if_the_verifiers_are_unchanged() {
     let (_dir, mut admin) = admin();
     add(&mut admin, "alice");
     let unknown = Verifiers::without_password(&[7; 32]);
@@ -88,7 +88,7 @@ fn a_password_is_learned_unless_there_is_another_since() {
 }
 
 #[test]
-fn an_account_lives_and_dies() {
+fn an_account_is_added_changed_and_removed() {
     let (_dir, mut admin) = admin();
     add(&mut admin, "alice");
     let account = admin.account(&address("alice")).unwrap();
@@ -284,7 +284,7 @@ fn calls_of_an_account_are_those_it_placed_and_those_it_was_called_by() {
 }
 
 #[test]
-fn a_probe_writes_each_time() {
+fn each_probe_updates_its_one_row() {
     let (dir, mut admin) = admin();
     for time in 1..=3 {
         assert_eq!(admin.write(&Write::Probe { at: at(time) }).unwrap(), WriteDone::Changed { rows: 1 });
@@ -332,7 +332,7 @@ fn messages_are_kept_until_they_are_forgotten() {
 }
 
 #[test]
-fn a_secret_is_made_once() {
+fn a_secret_is_created_once_and_survives_a_restart() {
     let (dir, mut admin) = admin();
     assert_eq!(admin.secret("nonce", [1; 32]), Ok([1; 32]));
     assert_eq!(admin.secret("nonce", [2; 32]), Ok([1; 32]));
@@ -438,7 +438,7 @@ fn only_the_owner_may_read_the_file() {
 }
 
 #[test]
-fn a_record_without_digests_keeps_none_whoever_writes() {
+fn a_database_without_digests_stores_none_from_any_write() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("belfry.db");
     let store = Sqlite::open(path.clone()).unwrap();
@@ -490,7 +490,7 @@ fn a_record_without_digests_keeps_none_whoever_writes() {
 }
 
 #[test]
-fn a_domain_is_one_in_both_kinds_of_labels() {
+fn a_domain_in_a_labels_and_u_labels_is_one_domain() {
     let unicode = Address::new("alice", "bücher.example").unwrap();
     for other in ["xn--bcher-kva.example", "XN--Bcher-KVA.Example", "BÜCHER.example"] {
         assert_eq!(Address::new("alice", other).unwrap(), unicode, "{other}");

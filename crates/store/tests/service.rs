@@ -95,7 +95,7 @@ fn writes_are_answered_in_order_to_the_sink_that_asked() {
 }
 
 #[test]
-fn what_waits_together_is_one_group() {
+fn writes_that_wait_together_form_one_group() {
     // The window is endless, so a group ends when it is full.
     let options = ServiceOptions { max_group: 5, group_window: LONG * 100, ..ServiceOptions::default() };
     let world = world(&options);
@@ -159,7 +159,7 @@ fn a_call_record_rides_along_or_goes_alone_in_the_end() {
 }
 
 #[test]
-fn a_full_queue_says_busy_and_forgets_nothing_it_took() {
+fn a_full_queue_is_busy_and_answers_all_accepted_writes() {
     let options = ServiceOptions {
         write_queue: 3,
         ride_along: LONG * 100,
@@ -215,7 +215,7 @@ fn a_locked_database_fails_writes_only_while_it_is_locked() {
 }
 
 #[test]
-fn an_askers_own_mistake_is_not_an_operators_business() {
+fn an_invalid_write_is_not_reported_as_a_failure_of_the_store() {
     let world = world(&ServiceOptions::default());
     world.service.write(Write::RemoveRoute { name: "none".into() }, ticket(0, 1)).unwrap();
     let (_, done) = world.writes.recv_timeout(LONG).unwrap();
@@ -224,7 +224,7 @@ fn an_askers_own_mistake_is_not_an_operators_business() {
 }
 
 #[test]
-fn what_was_answered_is_seen_by_a_reader_made_before() {
+fn an_answered_write_is_visible_to_an_existing_reader() {
     let world = world(&ServiceOptions::default());
     let mut reader = world.store.reader().unwrap();
     assert_eq!(reader.replay(&mut |_| ()), Ok(0));

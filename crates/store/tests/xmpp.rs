@@ -57,7 +57,7 @@ impl World {
 }
 
 #[test]
-fn a_roster_with_its_version_and_what_else_a_user_has() {
+fn a_user_is_loaded_with_its_roster_and_other_rows() {
     let mut world = World::new();
     let user: Box<str> = "alice@example.org".into();
     let row = |subscription: &str| RosterRow {

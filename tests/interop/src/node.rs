@@ -1,5 +1,6 @@
 //! The real `belfry`, on free ports of loopback, with a data folder of its own.
 
+use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -24,8 +25,13 @@ pub struct Node {
 impl Node {
     /// Configured, not started: give it accounts and routes first, or later through the same commands.
     pub fn prepare() -> Node {
+        Node::prepare_at(free_port())
+    }
+
+    /// As [`prepare`](Self::prepare), at a port that other nodes may have, too.
+    pub fn prepare_at(port: u16) -> Node {
         let folder = TempDir::new().expect("a temporary folder");
-        let (port, tls, http) = (free_port(), free_port(), free_port());
+        let (tls, http) = (free_port(), free_port());
         let place = folder.path().display();
         let config = folder.path().join("belfry.toml");
         // COMPAT(sipp 3.6, baresip 1.0): both give up on a challenge that is not MD5, even beside one that is.
@@ -135,6 +141,16 @@ listen = "127.0.0.1:{http}"
     /// The process id; 0 unless it runs.
     pub fn id(&self) -> u32 {
         self.peer.as_ref().map_or(0, Peer::id)
+    }
+
+    /// The node's metrics, in Prometheus' form.
+    pub fn metrics(&self) -> String {
+        let mut stream =
+            std::net::TcpStream::connect(("127.0.0.1", self.http)).expect("the node serves metrics");
+        stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").expect("the node reads the request");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("the node answers in text");
+        answer
     }
 
     /// The end of the node's output.

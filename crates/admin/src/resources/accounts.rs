@@ -69,6 +69,7 @@ pub(crate) const ROUTES: &[Route] = &[
     },
 ];
 
+/// The account itself and its sub-accounts, as Twilio's list has them.
 fn list(context: &Context<'_>) -> Result<Answer, Fault> {
     let filter = RestFilter {
         status: context.text("Status").map(Box::from),
@@ -89,8 +90,10 @@ fn list(context: &Context<'_>) -> Result<Answer, Fault> {
     })
 }
 
+/// A sub-account of the signer. Its token is in this answer only: the database has a verifier of it.
 fn create(context: &Context<'_>) -> Result<Answer, Fault> {
     let signer = &context.signer;
+    // The accounts above the new one are counted: sign-in visits each of them at every request.
     let mut above = signer.parent.clone();
     for _ in 0..limits::MAX_DEPTH - 1 {
         let Some(parent) = above else { break };
@@ -108,6 +111,8 @@ fn create(context: &Context<'_>) -> Result<Answer, Fault> {
     Ok(item(context, 201, &account, Some(&token)))
 }
 
+/// The e-mail address signs in like the sid, so it contains no colon: that ends the name in Basic authentication
+/// (RFC 7617 §2).
 fn set_email(context: &Context<'_>, account: &mut RestAccount) -> Result<(), Fault> {
     context.set("EmailAddress", &mut account.email);
     if !account.email.is_empty() && (!account.email.contains('@') || account.email.contains(':')) {
@@ -116,6 +121,7 @@ fn set_email(context: &Context<'_>, account: &mut RestAccount) -> Result<(), Fau
     Ok(())
 }
 
+/// Name, e-mail address, status, token and signing key: each only if it is given.
 fn update(context: &Context<'_>) -> Result<Answer, Fault> {
     let mut account = context.account.clone();
     context.set("FriendlyName", &mut account.friendly_name);
@@ -128,6 +134,7 @@ fn update(context: &Context<'_>) -> Result<Answer, Fault> {
     let token = renews.then(|| service::token(&*context.state.control));
     if let Some(token) = &token {
         set_token(&mut account, token, &*context.state.control);
+        // An empty key asks for the token to sign, and this is the only moment at which the token is known.
         if context.given("SigningKey") == Some("") {
             token.clone_into(&mut account.signing_key);
         }
@@ -170,6 +177,7 @@ fn set_status(context: &Context<'_>, account: &mut RestAccount, status: &str) ->
     Ok(())
 }
 
+/// RestComm's DELETE closes an account: its rows stay, and its calls, messages and sign-ins are refused.
 fn close(context: &Context<'_>) -> Result<Answer, Fault> {
     debug_assert_eq!(last(context), context.variables[0]);
     let mut account = context.account.clone();
@@ -183,6 +191,7 @@ fn item(context: &Context<'_>, status: u16, account: &RestAccount, token: Option
     Answer::Item(status, "Account", render(Some(context), account, token))
 }
 
+/// The fields of `subresource_uris` and the names of their collections.
 const BELOW: [(&str, &str); 12] = [
     ("applications", "Applications"),
     ("available_phone_numbers", "AvailablePhoneNumbers"),
@@ -198,6 +207,8 @@ const BELOW: [(&str, &str); 12] = [
     ("transcriptions", "Transcriptions"),
 ];
 
+/// The fields of Twilio's Account and of RestComm's, so that clients of either read it. `token` is given only when it
+/// is new.
 fn render(context: Option<&Context<'_>>, account: &RestAccount, token: Option<&str>) -> Value {
     let sid = &account.common.sid;
     let owner = account.parent.as_deref().unwrap_or(sid);

@@ -73,6 +73,7 @@ pub(crate) const ROUTES: &[Route] = &[
     },
 ];
 
+/// `FriendlyName` matches as a whole, as at Twilio.
 fn list(context: &Context<'_>) -> Result<Answer, Fault> {
     let filter = RestFilter {
         name: context.text("FriendlyName").map(Box::from),
@@ -85,6 +86,7 @@ fn list(context: &Context<'_>) -> Result<Answer, Fault> {
 
 fn create(context: &Context<'_>) -> Result<Answer, Fault> {
     let common = context.state.common("AP", &context.account);
+    // Twilio accepts an application without a name.
     let mut application =
         Application { common, friendly_name: "Application".into(), ..Application::default() };
     change(context, &mut application);
@@ -106,6 +108,7 @@ fn delete(context: &Context<'_>) -> Result<Answer, Fault> {
     Ok(Answer::Nothing)
 }
 
+/// Sets the fields whose parameters are given; an empty value clears one.
 fn change(context: &Context<'_>, application: &mut Application) {
     context.set("FriendlyName", &mut application.friendly_name);
     set_hook(context, "Voice", &mut application.voice);

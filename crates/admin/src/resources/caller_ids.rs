@@ -69,6 +69,7 @@ pub(crate) const ROUTES: &[Route] = &[
     },
 ];
 
+/// A caller id is one number: a regular expression, which a bound number may be, is refused.
 fn number(text: &str) -> Result<String, Fault> {
     match Number::parse(text) {
         Ok(Number::Exact(number)) => Ok(number),
@@ -88,6 +89,7 @@ fn create(context: &Context<'_>) -> Result<Answer, Fault> {
         return Err(Fault::invalid(21421, "PhoneNumber is missing"));
     };
     let phone_number = number(text)?;
+    // Twilio calls the number and asks for a code; here the operator of the node is the proof.
     super::check_operator(context, "Caller ids are vouched for by the first account")?;
     let found = CallerId {
         common: context.state.common("PN", &context.account),

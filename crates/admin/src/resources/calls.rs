@@ -152,15 +152,18 @@ fn list(context: &Context<'_>) -> Result<Answer, Fault> {
 
 /// `None` when nothing was given.
 fn document(context: &Context<'_>) -> Result<Option<Document>, Fault> {
+    // Twilio: with an application, `Url` and `Twiml` are ignored.
     if let Some(sid) = context.text("ApplicationSid") {
         let missing = |_| Fault::invalid(21218, format!("ApplicationSid {sid:?} is invalid"));
         own::<Application>(context, sid).map_err(missing)?;
         return Ok(Some(Document::Application(sid.to_owned())));
     }
+    // An inline document comes before `Url`, because it needs no request.
     if let Some(document) = context.text("Twiml") {
         return Ok(Some(Document::Inline(document.to_owned())));
     }
     let Some(url) = context.text("Url") else { return Ok(None) };
+    // Twilio's default is POST.
     let method = |name| context.text(name).unwrap_or("POST").to_ascii_uppercase();
     Ok(Some(Document::Url {
         url: url.to_owned(),
@@ -191,11 +194,14 @@ fn callback(
 }
 
 const CALL: [&str; 3] = ["StatusCallback", "StatusCallbackMethod", "StatusCallbackEvent"];
+/// The values of `StatusCallbackEvent` (Twilio's Call resource).
 const CALL_EVENTS: &[&str] = &["initiated", "ringing", "answered", "completed"];
 const RECORDING: [&str; 3] =
     ["RecordingStatusCallback", "RecordingStatusCallbackMethod", "RecordingStatusCallbackEvent"];
+/// The values of `RecordingStatusCallbackEvent` (Twilio's Recording resource).
 const RECORDING_EVENTS: &[&str] = &["in-progress", "completed", "absent"];
 
+/// Twilio's `POST Calls`: exactly one of `ApplicationSid`, `Twiml` and `Url` is used, in this order.
 fn create(context: &Context<'_>) -> Result<Answer, Fault> {
     let Some(document) = document(context)? else {
         return Err(Fault::invalid(21205, "Url, Twiml or ApplicationSid is required"));
@@ -214,6 +220,7 @@ pub(super) fn place(
     let to = context.text("To").ok_or_else(|| Fault::invalid(21201, "No 'To' number is specified"))?;
     let from =
         context.text("From").ok_or_else(|| Fault::invalid(21213, "'From' phone number is required"))?;
+    // The addresses become header fields of the INVITE and of requests to the application.
     check_address(to, 21211, "To")?;
     check_address(from, 21212, "From")?;
     let send_digits = context.text("SendDigits").unwrap_or_default();
@@ -233,6 +240,7 @@ pub(super) fn place(
         ..RestCall::default()
     };
     let record = recording_options(context)?;
+    // COMPAT(RestComm): it says Username and Password, Twilio SipAuthUsername and SipAuthPassword.
     let credential = |name, old| context.text(name).or(context.text(old)).unwrap_or_default().to_owned();
     let start = StartCall {
         call: call.clone(),
@@ -249,7 +257,9 @@ pub(super) fn place(
         conference: conference.map(str::to_owned),
         participant: conference.map(|_| participants::attributes(context)).unwrap_or_default(),
     };
+    // The row comes first: the node replaces it while the call goes on, and callbacks name its sid.
     context.state.insert(&call)?;
+    // The node did not take the call and will not write its row.
     if let Err(error) = context.state.control.start_call(start) {
         let now = context.state.now();
         let mut failed = RestCall { status: "failed".into(), ended_at: Some(now), ..call };
@@ -281,6 +291,7 @@ fn check_address(address: &str, code: u32, name: &str) -> Result<(), Fault> {
     Err(Fault::invalid(code, format!("'{name}' {address:?} is no number, client: or sip: address")))
 }
 
+/// Twilio's `POST Calls/{Sid}`. `cancelled` is accepted beside Twilio's `canceled`.
 fn update(context: &Context<'_>) -> Result<Answer, Fault> {
     let call: RestCall = own(context, last(context))?;
     let end =
@@ -296,20 +307,24 @@ fn update(context: &Context<'_>) -> Result<Answer, Fault> {
         },
         move_connected_leg: context.flag("MoveConnectedCallLeg") == Some(true),
     };
+    // An update without a change is most likely a misspelt parameter: unknown ones are passed over.
     if change == CallChange::default() {
         return Err(Fault::invalid(
             20400,
             "Nothing to change is given: Url, Twiml, Status, Mute or TimeLimit",
         ));
     }
+    // Twilio's code and words, which its libraries' users search for.
     if !call.is_live() {
         return Err(Fault::invalid(21220, "Call is not in-progress. Cannot redirect."));
     }
+    // The row may be behind the call: the node checks again, and answers `NotLive` if it has ended.
     context.state.control.modify_call(&call.common.sid, change)?;
     // The node has its own copy, and may have written it.
     Ok(item(context, 200, &own(context, &call.common.sid)?))
 }
 
+/// A live call's row would be written again by the node, so only the rows of finished calls are deleted.
 fn delete(context: &Context<'_>) -> Result<Answer, Fault> {
     let call: RestCall = own(context, last(context))?;
     if call.is_live() {
@@ -323,6 +338,7 @@ pub(super) fn item(context: &Context<'_>, status: u16, call: &RestCall) -> Answe
     Answer::Item(status, "Call", render(Some(context), call))
 }
 
+/// The fields of Twilio's Call, then RestComm's and our own. `price` is null: calls have no price here.
 fn render(context: Option<&Context<'_>>, call: &RestCall) -> Value {
     let path = format!("/Calls/{}", call.common.sid);
     let [price, unit] = price();

@@ -218,6 +218,7 @@ pub(crate) const ROUTES: &[Route] = &[
     },
 ];
 
+/// Asks the node. Only an account without a parent may: chat accounts belong to domains, not to REST accounts.
 fn ask(context: &Context<'_>, ask: Ask) -> Result<Told, Fault> {
     if context.signer.parent.is_some() {
         return Err(Fault::new(
@@ -229,10 +230,12 @@ fn ask(context: &Context<'_>, ask: Ask) -> Result<Told, Fault> {
     Ok(context.state.control.chat(ask)?)
 }
 
+/// A request without a result: 204.
 fn done(context: &Context<'_>, what: Ask) -> Result<Answer, Fault> {
     ask(context, what).map(|_| Answer::Nothing)
 }
 
+/// The node answered another kind of request: a defect of this server.
 fn defect() -> Fault {
     Fault::new(500, 20500, "Internal Server Error")
 }
@@ -249,6 +252,7 @@ fn required(context: &Context<'_>, name: &str) -> Result<String, Fault> {
     context.text(name).map(str::to_owned).ok_or_else(|| Fault::invalid(20400, format!("{name} is missing")))
 }
 
+/// The domain of the parameter, else the first one that is served.
 fn domain(context: &Context<'_>) -> String {
     context.text("Domain").unwrap_or(&context.state.domain).into()
 }
@@ -299,6 +303,7 @@ fn the_room(context: &Context<'_>) -> Result<Box<RoomDetails>, Fault> {
     show_room(context, first(context))
 }
 
+/// Answers with the configuration that the room has after its creation, not with what was asked.
 fn make_room(context: &Context<'_>) -> Result<Answer, Fault> {
     let room = required(context, "Room")?;
     let owner = context.text("Owner").map(str::to_owned);
@@ -346,6 +351,8 @@ fn room(room: &Room) -> Value {
     ])
 }
 
+/// A selection of the room's configuration under names without `muc#roomconfig_`; XEP-0004 §3.3 writes a boolean as
+/// `1` or `true`.
 fn details(room: &RoomDetails) -> Value {
     let setting = |name: &str| room.config.iter().find(|(known, _)| known == name).map(|(_, value)| value);
     let text = |name| setting(name).map_or(Value::Null, |value| Value::text(value));
@@ -392,6 +399,7 @@ fn user(user: &User) -> Value {
     ])
 }
 
+/// Groups are joined by commas, because a field of an answer is one value.
 fn contact(contact: &Contact) -> Value {
     Value::Object(vec![
         ("address", Value::text(&contact.address)),

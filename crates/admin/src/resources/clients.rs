@@ -15,6 +15,7 @@ use super::{
 };
 
 const FIELDS: &[Parameter] = &[text("FriendlyName"), text("Password"), choice("Status", &["0", "1"])];
+/// The largest limit that can be set; more is no limit.
 const MOST: u32 = 1_000_000;
 /// `Deny` may be repeated: numbers, prefixes and globs, as `belfry account set --deny` takes them.
 const LIMITS: &[Parameter] =
@@ -100,6 +101,8 @@ fn write(context: &Context<'_>, write: Write) -> Result<(), Fault> {
     Ok(context.state.repository.write(write).map(drop)?)
 }
 
+/// Two rows: the client, which REST shows, and the SIP account, which signs in. The client's row comes first, because
+/// its login is unique over all accounts and so reserves the login.
 fn create(context: &Context<'_>) -> Result<Answer, Fault> {
     let required =
         |name| context.text(name).ok_or_else(|| Fault::invalid(20400, format!("{name} is required")));
@@ -137,6 +140,7 @@ fn with_password(context: &Context<'_>, client: &Client, password: &str) -> Resu
     Ok(account)
 }
 
+/// Sets the fields of the client's own row whose parameters are given.
 fn change(context: &Context<'_>, client: &mut Client) {
     context.set("FriendlyName", &mut client.friendly_name);
     if let Some(status) = context.text("Status") {
@@ -145,6 +149,7 @@ fn change(context: &Context<'_>, client: &mut Client) {
     set_hook(context, "Voice", &mut client.voice);
 }
 
+/// The SIP account is written before the client's row: if its write is refused, the row still shows what is in force.
 fn update(context: &Context<'_>) -> Result<Answer, Fault> {
     let mut client: Client = own(context, last(context))?;
     let before = client.clone();
@@ -166,6 +171,7 @@ fn update(context: &Context<'_>) -> Result<Answer, Fault> {
     Ok(item(context, 200, &client))
 }
 
+/// The SIP account goes first: a client without a row, which still signs in, could not be removed here.
 fn delete(context: &Context<'_>) -> Result<Answer, Fault> {
     let client: Client = own(context, last(context))?;
     match write(context, Write::RemoveAccount { account: address(&client)? }) {
@@ -177,6 +183,7 @@ fn delete(context: &Context<'_>) -> Result<Answer, Fault> {
     Ok(Answer::Nothing)
 }
 
+/// The limits are fields of the SIP account, which `belfry account set` changes, too.
 fn limits_of(context: &Context<'_>, client: &Client) -> Result<AccountLimits, Fault> {
     let Address { user, domain } = address(client)?;
     match context.state.repository.read(Read::Account { user, domain })? {
@@ -192,6 +199,7 @@ fn set_limits(context: &Context<'_>) -> Result<Answer, Fault> {
     let client: Client = own(context, last(context))?;
     let mut limits = limits_of(context, &client)?;
     let set = |name: &str, limit: &mut Option<u32>| {
+        // Given empty, a parameter removes the limit.
         if context.given(name).is_some() {
             *limit = context.int(name);
         }

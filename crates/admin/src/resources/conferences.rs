@@ -68,9 +68,11 @@ fn list(context: &Context<'_>) -> Result<Answer, Fault> {
     })
 }
 
+/// Only a live conference changes; its row is written by the node.
 fn update(context: &Context<'_>) -> Result<Answer, Fault> {
     let conference: Conference = own(context, last(context))?;
     let change = ConferenceChange {
+        // `completed` is the only value that the parameter may have.
         complete: context.text("Status").is_some(),
         announce_url: context.text("AnnounceUrl").map(str::to_owned),
         announce_method: context.text("AnnounceMethod").unwrap_or("POST").to_ascii_uppercase(),
@@ -78,6 +80,7 @@ fn update(context: &Context<'_>) -> Result<Answer, Fault> {
     if !change.complete && change.announce_url.is_none() {
         return Err(Fault::invalid(20400, "Nothing to change is given: Status or AnnounceUrl"));
     }
+    // The row may be behind: the node refuses a conference that has ended since.
     if conference.status == "completed" {
         return Err(Fault::invalid(20400, "The conference is over"));
     }
@@ -89,6 +92,7 @@ fn item(context: &Context<'_>, conference: &Conference) -> Answer {
     Answer::Item(200, "Conference", render(Some(context), conference))
 }
 
+/// Twilio's Conference. `region` is a constant: a conference is on this node.
 fn render(context: Option<&Context<'_>>, conference: &Conference) -> Value {
     let path = format!("/Conferences/{}", conference.common.sid);
     Value::Object(vec![

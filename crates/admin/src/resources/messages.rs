@@ -41,6 +41,7 @@ const UNSUPPORTED: &[Parameter] = &[
 const LIST: &[Parameter] =
     &[text("To"), text("From"), text("Status"), day("DateSent"), day("DateSent<"), day("DateSent>")];
 
+// Each operation has two paths: Twilio's, and `SMS/Messages` of RestComm and of Twilio's older libraries.
 const fn list_route(path: &'static str) -> Route {
     Route {
         method: "GET",
@@ -111,6 +112,7 @@ fn family(context: &Context<'_>) -> (&'static str, &'static str) {
 
 fn list(context: &Context<'_>) -> Result<Answer, Fault> {
     let text = |name| context.text(name).map(Box::from);
+    // Messages are sent when they are made, so DateSent filters by the time of creation, which has an index.
     let (created_from, created_to) = paging::range(context, "DateSent");
     let filter = RestFilter {
         from: text("From"),
@@ -124,12 +126,14 @@ fn list(context: &Context<'_>) -> Result<Answer, Fault> {
     paging::rows(context, filter, names, |context, message| render(Some(context), message))
 }
 
+/// Twilio's `POST Messages`, with its codes for what is missing.
 fn create(context: &Context<'_>) -> Result<Answer, Fault> {
     super::check_active(context)?;
     let required = |name, code, what: &str| context.text(name).ok_or_else(|| Fault::invalid(code, what));
     let to = required("To", 21604, "'To' phone number is required")?;
     let from = required("From", 21603, "'From' phone number is required")?;
     let body = required("Body", 21602, "Message body is required")?;
+    // Twilio counts characters, not bytes or segments.
     if body.chars().count() > limits::MAX_MESSAGE {
         let most = limits::MAX_MESSAGE;
         return Err(Fault::invalid(21617, format!("The message body exceeds {most} characters")));
@@ -143,8 +147,10 @@ fn create(context: &Context<'_>) -> Result<Answer, Fault> {
         direction: "outbound-api".into(),
         ..TextMessage::default()
     };
+    // The row comes first: the node replaces it when the recipient's side has answered.
     context.state.insert(&message)?;
     let callback = context.text("StatusCallback").unwrap_or_default();
+    // The node did not take the message and will not write its row.
     if let Err(error) = context.state.control.send_message(&message, callback) {
         let mut failed = TextMessage { status: "failed".into(), ..message };
         failed.common.updated_at = context.state.now();
@@ -158,6 +164,7 @@ fn item(context: &Context<'_>, status: u16, message: &TextMessage) -> Answer {
     Answer::Item(status, family(context).1, render(Some(context), message))
 }
 
+/// The fields of Twilio's Message. `num_media` is 0, and there are no media: messages are texts.
 fn render(context: Option<&Context<'_>>, message: &TextMessage) -> Value {
     let path = format!("{}/{}", context.map_or("/Messages", |context| family(context).0), message.common.sid);
     let [price, unit] = price();

@@ -26,6 +26,8 @@ use crate::paging;
 use crate::table::{Context, Kind, Parameter, Route};
 use crate::value::Value;
 
+/// All operations of both bases. The first path that matches is taken: fixed segments stand before variables, as
+/// `IncomingPhoneNumbers/Local` before `IncomingPhoneNumbers/{Sid}`.
 pub(crate) const TABLES: &[&[Route]] = &[
     accounts::ROUTES,
     applications::ROUTES,
@@ -47,6 +49,7 @@ pub(crate) const TABLES: &[&[Route]] = &[
 pub(crate) const NONE: &[&[Parameter]] = &[];
 pub(crate) const PAGE: &[&[Parameter]] = &[paging::PAGING];
 
+// The parameters of the tables, one function for each kind of value.
 pub(crate) const fn text(name: &'static str) -> Parameter {
     Parameter { name, kind: Kind::Text }
 }
@@ -108,6 +111,7 @@ pub(crate) fn set_hook(context: &Context<'_>, prefix: &str, hook: &mut Hook) {
     context.set(&format!("{prefix}ApplicationSid"), &mut hook.application_sid);
 }
 
+/// Methods are accepted in any case, as at Twilio, and kept in capitals.
 pub(crate) fn set_method(context: &Context<'_>, name: &str, field: &mut String) {
     if let Some(method) = context.given(name) {
         *field = method.to_ascii_uppercase();
@@ -119,6 +123,7 @@ pub(crate) fn method_value(method: &str) -> Value {
     Value::text(if method.is_empty() { "POST" } else { method })
 }
 
+/// Twilio's JSON and XML have dates as RFC 2822 §3.3 writes them.
 pub(crate) fn date_value(at: Option<Instant>) -> Value {
     at.map_or(Value::Null, |at| Value::Text(date::rfc2822(at)))
 }
@@ -131,6 +136,7 @@ pub(crate) fn updated(common: &Common) -> (&'static str, Value) {
     ("date_updated", date_value(Some(common.updated_at)))
 }
 
+/// Twilio's fields, which its libraries expect: nothing has a price here.
 pub(crate) fn price() -> [(&'static str, Value); 2] {
     [("price", Value::Null), ("price_unit", Value::Text("USD".into()))]
 }

@@ -65,6 +65,7 @@ pub(crate) const ROUTES: &[Route] = &[
     },
 ];
 
+/// Log, ErrorCode and MessageDate are Twilio's filters.
 fn list(context: &Context<'_>, call: Option<Box<str>>) -> Result<Answer, Fault> {
     let (mut created_from, mut created_to) = paging::range(context, "MessageDate");
     let date = |name| context.text(name).and_then(crate::date::parse);
@@ -84,6 +85,7 @@ fn list(context: &Context<'_>, call: Option<Box<str>>) -> Result<Answer, Fault> 
 }
 
 fn render(context: Option<&Context<'_>>, found: &Notification) -> Value {
+    // Rows of other writers may lack the link; it follows from the code.
     let more_info = if found.more_info.is_empty() && found.error_code > 0 {
         format!("https://www.twilio.com/docs/errors/{}", found.error_code)
     } else {
@@ -97,6 +99,7 @@ fn render(context: Option<&Context<'_>>, found: &Notification) -> Value {
         created(&found.common),
         updated(&found.common),
         ("message_date", date_value(Some(found.common.created_at))),
+        // Twilio writes both numbers as texts.
         ("log", Value::Text(found.log.to_string())),
         ("error_code", Value::Text(found.error_code.to_string())),
         ("more_info", Value::text(&more_info)),

@@ -128,6 +128,7 @@ fn class(context: &Context<'_>) -> &'static str {
     classes.into_iter().find(|class| *class == last).unwrap_or_default()
 }
 
+/// A number is looked up in the form in which it is kept: with its plus.
 fn list(context: &Context<'_>) -> Result<Answer, Fault> {
     let names = ("incoming_phone_numbers", "IncomingPhoneNumber");
     let number = context.text("PhoneNumber").map(|text| match Number::parse(text) {
@@ -151,8 +152,10 @@ fn list(context: &Context<'_>) -> Result<Answer, Fault> {
     Ok(paging::slice(context, &found, names, |_, number| render(Some(context), number)))
 }
 
+/// Twilio's purchase of a number; here the number is bound to the application that answers it.
 fn create(context: &Context<'_>) -> Result<Answer, Fault> {
     if context.text("PhoneNumber").is_none() {
+        // Twilio picks a number of the area for sale; no carrier is asked here, so there is none.
         return Err(match context.text("AreaCode") {
             Some(code) => Fault::invalid(21452, format!("No phone numbers found in area code {code}")),
             None => Fault::invalid(21421, "PhoneNumber is missing"),
@@ -164,6 +167,7 @@ fn create(context: &Context<'_>) -> Result<Answer, Fault> {
     let mut number = IncomingNumber { common, class, ..IncomingNumber::default() };
     change(context, &mut number)?;
     if number.friendly_name.is_empty() {
+        // Twilio's default is the number, formatted.
         number.friendly_name.clone_from(&number.phone_number);
     }
     if number.is_pattern {
@@ -176,6 +180,7 @@ fn create(context: &Context<'_>) -> Result<Answer, Fault> {
 /// A bound number, name or pattern takes calls from their callee: other accounts, phones, targets of routes.
 const NOT_GIVEN: &str = "Only the first account binds numbers; it gives them to others by AccountSid";
 
+/// Every pattern is tried for every call that no exact number takes, so there is a limit for all accounts together.
 fn check_patterns(context: &Context<'_>) -> Result<(), Fault> {
     let (rows, _) = context.state.list(RestFilter::all(Kind::IncomingNumber))?;
     // A pattern is told by what a number never has.
@@ -188,6 +193,7 @@ fn check_patterns(context: &Context<'_>) -> Result<(), Fault> {
     Ok(())
 }
 
+/// Names Twilio's code for a number that another binding has.
 fn taken(number: &IncomingNumber, done: Result<(), Fault>) -> Result<(), Fault> {
     done.map_err(|fault| match fault.status {
         409 => Fault::invalid(
@@ -198,6 +204,7 @@ fn taken(number: &IncomingNumber, done: Result<(), Fault>) -> Result<(), Fault> 
     })
 }
 
+/// Owners change the application of a number, but the number itself only the operator: see `NOT_GIVEN`.
 fn update(context: &Context<'_>) -> Result<Answer, Fault> {
     let mut number: IncomingNumber = own(context, last(context))?;
     let before = number.phone_number.clone();
@@ -220,6 +227,7 @@ fn delete(context: &Context<'_>) -> Result<Answer, Fault> {
     Ok(Answer::Nothing)
 }
 
+/// Sets the fields whose parameters are given; an empty URL removes a hook.
 fn change(context: &Context<'_>, number: &mut IncomingNumber) -> Result<(), Fault> {
     if let Some(text) = context.text("PhoneNumber") {
         let wrong = |why| Fault::invalid(21421, format!("PhoneNumber {text:?} is invalid: {why}"));
@@ -248,6 +256,7 @@ fn item(context: &Context<'_>, status: u16, number: &IncomingNumber) -> Answer {
     Answer::Item(status, "IncomingPhoneNumber", render(Some(context), number))
 }
 
+/// Twilio's object. Calls and texts work with every number.
 fn capabilities() -> Value {
     let able = |name, able| (name, Value::Bool(able));
     Value::Object(vec![able("voice", true), able("sms", true), able("mms", false), able("fax", false)])

@@ -57,6 +57,7 @@ const UNSUPPORTED_UPDATE: &[Parameter] = &[
     unsupported("WaitMethod"),
     unsupported_flag("BeepOnExit"),
 ];
+/// A parameter of Twilio's, and the attribute of `<Conference>` that has its meaning.
 const ATTRIBUTES: &[(&str, &str)] = &[
     ("Label", "participantLabel"),
     ("Muted", "muted"),
@@ -122,6 +123,7 @@ fn conference(context: &Context<'_>) -> Result<Conference, Fault> {
     own(context, context.variables[1])
 }
 
+/// Twilio's filters, over the participants in the node's memory.
 fn list(context: &Context<'_>) -> Result<Answer, Fault> {
     let conference = conference(context)?;
     let wanted = |flag: Option<bool>, is: bool| flag.is_none_or(|wanted| wanted == is);
@@ -132,13 +134,17 @@ fn list(context: &Context<'_>) -> Result<Answer, Fault> {
     Ok(paging::slice(context, &all, ("participants", "Participant"), render))
 }
 
+/// Twilio's `POST Participants`: a call whose first document is the conference.
 fn create(context: &Context<'_>) -> Result<Answer, Fault> {
     let conference = conference(context)?;
     if conference.status == "completed" {
         return Err(Fault::invalid(20400, "The conference is over"));
     }
+    // The conference replaces the document; `StartCall` needs one.
     let document = Document::Inline(String::new());
     let call = calls::place(context, document, Some(&conference.common.sid))?;
+    // The call has not entered yet, so the node does not list it: the answer repeats what was asked, with Twilio's
+    // defaults.
     let participant = Participant {
         call_sid: call.common.sid,
         label: context.text("Label").unwrap_or_default().to_owned(),
@@ -175,6 +181,7 @@ fn update(context: &Context<'_>) -> Result<Answer, Fault> {
     item(context, &conference, &call)
 }
 
+/// Twilio's DELETE: the call leaves the conference and continues with its next verb.
 fn kick(context: &Context<'_>) -> Result<Answer, Fault> {
     let conference = conference(context)?;
     let call = find(context, &conference, last(context))?.call_sid;
@@ -183,6 +190,7 @@ fn kick(context: &Context<'_>) -> Result<Answer, Fault> {
     Ok(Answer::Nothing)
 }
 
+/// Twilio: a label may stand in the place of the call's sid.
 fn find(context: &Context<'_>, conference: &Conference, name: &str) -> Result<Participant, Fault> {
     let all = context.state.control.participants(&conference.common.sid);
     let is = |one: &Participant| one.call_sid == name || (!one.label.is_empty() && one.label == name);
@@ -201,6 +209,7 @@ fn render(context: Option<&Context<'_>>, conference: &Conference, one: &Particip
         ("account_sid", Value::text(&common.account)),
         ("call_sid", Value::text(&one.call_sid)),
         ("label", Value::text(&one.label)),
+        // Coaching is set by documents, and the node does not report the coached call.
         ("call_sid_to_coach", Value::Null),
         ("coaching", Value::Bool(one.coaching)),
         ("conference_sid", Value::text(&common.sid)),

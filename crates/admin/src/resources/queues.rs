@@ -85,6 +85,7 @@ pub(crate) const ROUTES: &[Route] = &[
     },
 ];
 
+/// A queue that a document has made already is a conflict (409): both have the same sid.
 fn create(context: &Context<'_>) -> Result<Answer, Fault> {
     let Some(name) = context.text("FriendlyName") else {
         return Err(Fault::invalid(20002, "FriendlyName is required"));
@@ -98,6 +99,7 @@ fn create(context: &Context<'_>) -> Result<Answer, Fault> {
     Ok(item(context, 201, &queue))
 }
 
+/// A new name does not change the sid, which follows from the first one.
 fn update(context: &Context<'_>) -> Result<Answer, Fault> {
     let mut queue: Queue = own(context, last(context))?;
     if let Some(name) = context.text("FriendlyName") {
@@ -109,6 +111,7 @@ fn update(context: &Context<'_>) -> Result<Answer, Fault> {
     Ok(item(context, 200, &queue))
 }
 
+/// Twilio deletes empty queues only.
 fn delete(context: &Context<'_>) -> Result<Answer, Fault> {
     let queue: Queue = own(context, last(context))?;
     if !context.state.control.queue_members(&queue.common.sid).is_empty() {
@@ -125,6 +128,7 @@ fn members(context: &Context<'_>) -> Result<Answer, Fault> {
     Ok(paging::slice(context, &all, ("queue_members", "QueueMember"), render))
 }
 
+/// Twilio: `Front` stands for the first call.
 fn member(context: &Context<'_>) -> Result<Answer, Fault> {
     let queue: Queue = own(context, context.variables[1])?;
     let name = last(context);
@@ -138,6 +142,7 @@ fn member(context: &Context<'_>) -> Result<Answer, Fault> {
     Ok(Answer::Item(200, "QueueMember", render_member(Some(context), &queue.common.sid, index, one)))
 }
 
+/// Twilio's `POST Members/{CallSid}`: the call leaves the queue and continues with the document at `Url`.
 fn dequeue(context: &Context<'_>) -> Result<Answer, Fault> {
     let queue: Queue = own(context, context.variables[1])?;
     let Some(url) = context.text("Url") else { return Err(Fault::invalid(21205, "Url is required")) };

@@ -130,6 +130,7 @@ fn of_call(context: &Context<'_>) -> Result<Answer, Fault> {
     page(context, RestFilter { parent, ..paging::of_account(context, Kind::Recording) })
 }
 
+/// The conference's sid is in the column `name`: `parent` has the call's.
 fn of_conference(context: &Context<'_>) -> Result<Answer, Fault> {
     let conference: Conference = own(context, last(context))?;
     let name = Some(conference.common.sid.into());
@@ -178,6 +179,7 @@ fn get(context: &Context<'_>) -> Result<Answer, Fault> {
     let recording = recording(context)?;
     match context.request.format {
         Format::Json | Format::Xml => return Ok(item(context, 200, &recording)),
+        // Converting takes seconds: the future is awaited by the runtime, not by this thread of the pool.
         Format::Mp3 => {
             let encoding = context.state.control.recording_as_mp3(&recording.common.sid);
             return Ok(Answer::Encoding(encoding));
@@ -188,8 +190,10 @@ fn get(context: &Context<'_>) -> Result<Answer, Fault> {
     sound.map(Answer::Audio).ok_or_else(|| Fault::not_found(&recording.common.sid))
 }
 
+/// Twilio's `POST Recordings` below a live call.
 fn start(context: &Context<'_>) -> Result<Answer, Fault> {
     let call: RestCall = own(context, last(context))?;
+    // A call that rings has no audio yet; Twilio's code is that of a change of a call that is not up.
     if call.status != "in-progress" {
         return Err(Fault::invalid(21220, "Call is not in-progress. Cannot record."));
     }
@@ -205,8 +209,10 @@ fn start(context: &Context<'_>) -> Result<Answer, Fault> {
         ..Recording::default()
     };
     let Recording { common, call_sid, .. } = &recording;
+    // The row comes first: the node replaces it when the recording ends.
     context.state.insert(&recording)?;
     if let Err(error) = context.state.control.start_recording(call_sid, &common.sid, &how) {
+        // Nothing was recorded, so no row stays that would never end.
         context.state.remove(Kind::Recording, &common.sid)?;
         return Err(error.into());
     }
@@ -232,8 +238,10 @@ fn update(context: &Context<'_>) -> Result<Answer, Fault> {
     Ok(item(context, 200, &Recording { status, ..recording }))
 }
 
+/// The file goes first: a row without a file is a missing recording, a file without a row would stay for ever.
 fn delete(context: &Context<'_>) -> Result<Answer, Fault> {
     let recording = recording(context)?;
+    // Its file is still written, and the node would write the row again at its end.
     if is_under_way(&recording) {
         return Err(Fault::new(409, 20009, "Cannot delete recording because it's still in progress."));
     }
@@ -246,9 +254,11 @@ fn item(context: &Context<'_>, status: u16, recording: &Recording) -> Answer {
     Answer::Item(status, "Recording", render(Some(context), recording))
 }
 
+/// The fields of Twilio's Recording, and RestComm's `file_uri` for `media_url`.
 fn render(context: Option<&Context<'_>>, recording: &Recording) -> Value {
     let Recording { common, .. } = recording;
     let path = format!("/Recordings/{}", common.sid);
+    // WAV is what the node writes; MP3 depends on an encoder.
     let file = context.map_or(String::new(), |context| {
         format!("{}/Accounts/{}{path}.wav", context.base().prefix(), common.account)
     });

@@ -61,6 +61,7 @@ fn list(context: &Context<'_>, recording: Option<Box<str>>) -> Result<Answer, Fa
     paging::rows(context, filter, names, |context, found| render(Some(context), found))
 }
 
+/// Twilio's Transcription. `type` is a constant: there is one way to transcribe.
 fn render(context: Option<&Context<'_>>, found: &Transcription) -> Value {
     let [price, unit] = price();
     Value::Object(vec![

@@ -115,6 +115,7 @@ fn list(context: &Context<'_>) -> Result<Answer, Fault> {
     let sums = context.state.usage(UsageFilter { account, from: Some(start), to: Some(end), by })?;
     let mut periods: Vec<&str> = sums.iter().map(|sum| &*sum.period).collect();
     periods.dedup();
+    // One record without usage rather than an empty list: Twilio lists every category.
     if periods.is_empty() && by == Period::All {
         periods.push("");
     }
@@ -144,6 +145,7 @@ fn bounds(period: &str, first: u64, last: u64) -> (u64, u64) {
     (from.max(first), to.min(last))
 }
 
+// Categories are sums over kind and direction: `calls` has an empty direction, which every direction starts with.
 impl Category {
     fn counts(&self, sum: &Sum) -> bool {
         let direction = sum.direction.as_deref().unwrap_or_default();
@@ -170,6 +172,7 @@ impl Total {
 
 fn render(context: Option<&Context<'_>>, category: &Category, total: Total, first: u64, last: u64) -> Value {
     let day = |day: u64| Value::Text(date::iso_day(Instant::from_unix_seconds(day * DAY)));
+    // Twilio counts segments of messages as `count` and messages as `usage`; calls, and their minutes.
     let (count, usage) = if category.kind == Kind::Message {
         (total.amount, total.count)
     } else {

@@ -77,7 +77,7 @@ fn a_call_the_node_refuses_is_in_the_record_as_failed() {
 }
 
 #[test]
-fn a_live_call_is_changed_and_one_that_is_over_is_not() {
+fn a_live_call_is_changed_and_a_finished_one_is_not() {
     let world = World::new();
     world.insert(&world.call("CA1", 0, "in-progress"));
     world.insert(&world.call("CA2", 0, "completed"));

@@ -5,7 +5,7 @@ use admin::ControlError;
 use crate::world::World;
 
 #[test]
-fn sessions_rooms_and_accounts_are_asked_of_the_node() {
+fn sessions_rooms_and_accounts_are_read_from_the_node() {
     let world = World::new();
     let get = |path: &str| world.ask("GET", path, "").json();
     let sessions = get("/v1/xmpp/sessions?User=alice%40a.org");
@@ -23,7 +23,7 @@ fn sessions_rooms_and_accounts_are_asked_of_the_node() {
 }
 
 #[test]
-fn what_is_done_is_told_the_node() {
+fn changes_of_chat_are_sent_to_the_node() {
     let world = World::new();
     let announced = world.ask("POST", "/v1/xmpp/announcements", "Domain=a.org&Body=Down+at+5");
     assert_eq!((announced.status, &announced.json()["sessions"]), (201, &2.into()));

@@ -111,7 +111,7 @@ fn a_client_is_an_account_that_can_sign_in() {
 }
 
 #[test]
-fn the_limits_of_a_client_are_those_of_its_account_and_the_operators_to_set() {
+fn limits_of_a_client_are_read_from_its_account_and_set_by_the_operator_only() {
     let world = World::new();
     let made = world.make("/Clients.json", "Login=bob&Password=secret");
     let path = format!("/Clients/{}/Limits.json", made["sid"].as_str().unwrap());

@@ -68,7 +68,7 @@ fn a_sub_account_is_made_with_a_key_of_its_own_or_the_token() {
 
 /// An account of the time when each had a random key: it goes on being its key.
 #[test]
-fn a_key_that_the_record_has_stays() {
+fn a_signing_key_of_its_own_survives_a_new_token() {
     let world = World::new();
     let mut account = admin_account(&world, FIRST);
     account.signing_key = "0123456789abcdef0123456789abcdef".into();
@@ -165,7 +165,7 @@ fn the_right_token_gets_in_within_two_seconds_however_many_were_wrong() {
 }
 
 #[test]
-fn sub_accounts_are_their_parents_and_nobody_elses() {
+fn sub_accounts_are_visible_to_their_parent_only() {
     let world = World::new();
     let made = world.ask("POST", "/2010-04-01/Accounts.json", "FriendlyName=Sub&EmailAddress=a@b.c").json();
     let (sid, token) = (made["sid"].as_str().unwrap(), made["auth_token"].as_str().unwrap());
@@ -219,7 +219,7 @@ fn a_new_token_replaces_the_old_one() {
 }
 
 #[test]
-fn what_is_not_there_and_what_is_not_done_says_so() {
+fn unknown_paths_methods_and_body_types_have_their_own_errors() {
     let world = World::new();
     assert_eq!(world.get("/Nonsense.json").fault(), (404, 20404));
     assert_eq!(world.get("/Calls/CA1.json").fault(), (404, 20404));

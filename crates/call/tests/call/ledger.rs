@@ -137,7 +137,7 @@ fn refused_calls_of_strangers_have_a_bound_and_those_of_accounts_have_none() {
 }
 
 #[test]
-fn what_comes_twice_or_late_changes_nothing() {
+fn repeated_and_late_events_change_nothing() {
     let mut world = World::new();
     world.tell(1, started(1));
     world.tell(1, started(1));
@@ -167,7 +167,7 @@ fn a_call_ends_with_the_dialog_that_was_answered() {
 }
 
 #[test]
-fn a_call_without_an_end_is_lost_and_leaves_no_timer() {
+fn a_call_without_an_end_is_closed_as_lost_and_leaves_no_timer() {
     let mut world = World::new();
     world.tell(1, started(1));
     world.tell(1, CallEventKind::Answered);
@@ -194,7 +194,7 @@ fn finished_calls_leave_no_timer_for_long() {
 }
 
 #[test]
-fn a_stop_closes_all_oldest_first() {
+fn stopping_closes_all_calls_oldest_first() {
     let mut world = World::new();
     for key in [3, 1, 2] {
         world.tell(key, started(key));
@@ -259,7 +259,7 @@ fn naive_step(calls: &mut Naive, now: Instant, key: u64, kind: &CallEventKind) -
 }
 
 #[test]
-fn the_ledger_does_what_a_naive_one_does() {
+fn the_ledger_matches_a_naive_model() {
     for seed in 0..30u64 {
         let mut world = World::new();
         let mut calls = Naive::new();

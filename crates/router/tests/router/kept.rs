@@ -68,7 +68,7 @@ fn delivered_body(effects: Vec<Effect>) -> Option<String> {
 }
 
 #[test]
-fn what_was_kept_goes_out_in_order_one_by_one() {
+fn kept_messages_are_delivered_in_order_one_by_one() {
     let mut world = World::new();
     let kept: Vec<_> = ["one", "two", "three"].map(|body| world.keep(body).unwrap()).into();
     assert_eq!(world.router.counts().kept_messages, 3);
@@ -98,7 +98,7 @@ fn a_delivery_that_hangs_starts_again_with_a_later_register() {
 }
 
 #[test]
-fn nobody_there_any_more_stops_the_delivery() {
+fn delivery_stops_when_the_address_has_no_binding() {
     let mut world = World::new();
     let kept: Vec<_> = ["one", "two"].map(|body| world.keep(body).unwrap()).into();
     assert!(world.come(1));
@@ -109,7 +109,7 @@ fn nobody_there_any_more_stops_the_delivery() {
 }
 
 #[test]
-fn a_message_written_while_its_address_comes_is_not_left_lying() {
+fn a_message_written_while_its_address_registers_is_loaded() {
     let mut world = World::new();
     let effects = world.ask(Query::Keep(Box::new(message(A, "late", world.now))));
     let Some(Effect::KeepMessage { ticket, .. }) = effects.into_iter().next() else { panic!() };

@@ -111,7 +111,7 @@ fn contacts_beyond_the_limit_are_refused_and_refreshes_are_not() {
 }
 
 #[test]
-fn highest_q_comes_first() {
+fn contacts_are_sorted_by_descending_q() {
     let mut world = World::new();
     for (n, q) in [(1, 300), (2, 1000), (3, 300), (4, 700)] {
         let mut contact = contact(&format!("sip:a@192.0.2.{n}"), 60);
@@ -175,7 +175,7 @@ fn a_failed_write_changes_nothing_and_nothing_builds_on_it() {
 }
 
 #[test]
-fn a_line_of_registers_has_an_end() {
+fn registers_that_wait_for_a_write_have_a_limit() {
     let mut world = World::new();
     for n in 0..=limits::REGISTERS_IN_LINE {
         let effects = world.ask(Query::Register(Box::new(update(A, "c1", n as u32, "sip:a@192.0.2.1", 60))));
@@ -189,7 +189,7 @@ fn a_line_of_registers_has_an_end() {
 }
 
 #[test]
-fn grants_are_cut_to_what_the_log_keeps() {
+fn granted_expiry_is_cut_to_the_longest_binding() {
     let mut world = World::new();
     let bindings = world.register(update(A, "c1", 1, "sip:a@192.0.2.1", u32::MAX)).unwrap();
     assert_eq!(u64::from(bindings[0].contact.expires), limits::LONGEST_BINDING.as_secs());

@@ -345,7 +345,7 @@ fn view(bindings: Vec<router::Binding>) -> Vec<Bound> {
 }
 
 #[test]
-fn the_location_service_does_what_a_naive_one_does() {
+fn the_location_service_matches_a_naive_model() {
     for seed in 0..60 {
         let mut run = Run::new(seed);
         for step in 0..600 {

@@ -78,7 +78,7 @@ fn presence(open: bool, on_the_phone: bool, documents: &[&[u8]]) -> State {
 }
 
 #[test]
-fn registering_opens_and_expiry_closes() {
+fn presence_opens_on_registration_and_closes_on_expiry() {
     let mut world = World::new();
     assert_eq!(world.watch(Topic::Presence, 3600), presence(false, false, &[]));
     assert_eq!(world.pushed(come(1, 60)), [presence(true, false, &[])]);
@@ -205,7 +205,7 @@ fn a_refreshed_watch_is_one_watch() {
 }
 
 #[test]
-fn chat_is_told_of_every_address_without_a_watch() {
+fn chat_gets_presence_of_every_address_without_a_watch() {
     let mut world = World::new();
     world.router = router::Router::new(
         router::RouterSettings { tells_presence: true, ..router::RouterSettings::default() },
@@ -230,7 +230,7 @@ fn chat_is_told_of_every_address_without_a_watch() {
 }
 
 #[test]
-fn chat_is_told_for_as_long_as_it_is_there() {
+fn presence_of_chat_is_kept_until_chat_removes_it() {
     let mut world = World::new();
     world.watch(Topic::Presence, 1_000_000);
     let chat = |show| router::Chat { show, note: "lunch".into() };

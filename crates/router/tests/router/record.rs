@@ -63,7 +63,7 @@ fn plain(mut binding: Binding) -> Binding {
 
 proptest! {
     #[test]
-    fn what_is_written_is_read_back(aor in "\\PC{0,30}", set in prop::collection::vec(binding(), 0..5)) {
+    fn encoded_bindings_are_decoded_unchanged(aor in "\\PC{0,30}", set in prop::collection::vec(binding(), 0..5)) {
         let record = encode_record(&aor, &set);
         let set: Vec<_> = set.into_iter().map(plain).collect();
         prop_assert_eq!(decode_record(&record), Ok((aor.into(), set)));

@@ -157,7 +157,7 @@ fn without_ended(state: State) -> State {
 }
 
 #[test]
-fn what_watchers_were_told_is_what_is() {
+fn the_last_notification_of_each_watch_equals_the_state() {
     for seed in 0..60 {
         let mut run = Run::new(seed);
         for step in 0..500 {

@@ -23,7 +23,7 @@ use stdx::Instant;
 
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::message::{InboxMessage, LocalMessage};
+use crate::message::{Command, InboxMessage, LocalMessage};
 
 pub(crate) use secret::{Secret, make as make_secret};
 
@@ -45,7 +45,7 @@ pub(crate) struct FarmMembership {
     board: Arc<FarmBoard>,
     /// The listener of links, until the shard that has them takes it.
     listener: Mutex<Option<TcpListener>>,
-    _thread: JoinHandle<()>,
+    thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 /// The parts of the farm that a shard has.
@@ -78,6 +78,8 @@ struct BoardState {
     /// The reason that the council is away.
     away: Option<Box<str>>,
     outlets: Vec<Outlet<InboxMessage>>,
+    /// The node gives everything away, and has nothing any more.
+    has_given_all: bool,
 }
 
 impl FarmBoard {
@@ -148,6 +150,11 @@ impl FarmListener for Listener {
 
     fn drained(&mut self) {
         tracing::info!("the node has given all call slots and buckets to other nodes");
+        let mut state = self.board.lock();
+        state.has_given_all = true;
+        for outlet in &state.outlets {
+            outlet.answer_all(&mut vec![LocalMessage::Command(Command::Drain).into()]);
+        }
     }
 
     fn ended(&mut self, end: &FarmEnd) {
@@ -186,7 +193,15 @@ impl FarmMembership {
         let life = wait(&receiver, config)?;
         tracing::info!(farm = %name, %life, "the node has joined the farm");
         let listener = Mutex::new(Some(listener));
-        Ok(Some(FarmMembership { life, name, secret, agent, board, listener, _thread: thread }))
+        Ok(Some(FarmMembership {
+            life,
+            name,
+            secret,
+            agent,
+            board,
+            listener,
+            thread: Mutex::new(Some(thread)),
+        }))
     }
 
     /// The parts of one shard; the first has the links.
@@ -216,14 +231,34 @@ impl FarmMembership {
         &self.board
     }
 
-    /// Gives call slots and buckets to other nodes.
-    pub(crate) fn drain(&self) {
-        self.agent.drain();
+    /// Gives call slots and buckets to other nodes; the shards drain when that is done. False: there is no other node to take
+    /// them, or no council to agree with it.
+    pub(crate) fn drain(&self) -> bool {
+        let is_possible = {
+            let state = self.board.lock();
+            let others = state.view.as_ref().map_or(0, |view| view.peers.len().saturating_sub(1));
+            state.away.is_none() && others > 0
+        };
+        if is_possible {
+            self.agent.drain();
+        } else {
+            self.board.lock().has_given_all = true;
+        }
+        is_possible
     }
 
-    /// Withdraws from the farm.
+    /// True once a drain has given everything away.
+    pub(crate) fn has_given_all(&self) -> bool {
+        self.board.lock().has_given_all
+    }
+
+    /// Leaves the farm; waits a second or two for the council to know it.
     pub(crate) fn leave(&self) {
         self.agent.leave();
+        if let Some(thread) = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            // A panic there has been printed.
+            let _ = thread.join();
+        }
     }
 }
 

@@ -271,8 +271,11 @@ pub(crate) fn routers(
 /// Says so when another process is there, before half the traffic goes to each.
 pub(crate) fn check_addresses(config: &Config) -> Result<()> {
     let chat = [&config.xmpp.listen, &config.federation.listen, &config.xmpp.components.listen];
-    for listener in config.sip.listen.iter().chain(chat.into_iter().flatten()) {
-        Io::check_free(listener)?;
+    // Other nodes of the farm may listen at the same addresses.
+    if !config.farm.shares_ports {
+        for listener in config.sip.listen.iter().chain(chat.into_iter().flatten()) {
+            Io::check_free(listener)?;
+        }
     }
     if config.federation.is_on() && !config.xmpp.is_on() {
         bail!(

@@ -133,15 +133,22 @@ impl Node {
     }
 
     /// New work is refused from now on.
+    ///
+    /// In a farm the node first gives its call slots away and goes on meanwhile; then it refuses what still comes to it.
     pub fn drain(&self) {
-        if let Some(farm) = &self.shared.farm {
-            farm.drain();
+        if let Some(farm) = &self.shared.farm
+            && farm.drain()
+        {
+            return;
         }
         self.tell(|| Command::Drain);
     }
 
     /// True if no request is waiting for an answer in any shard.
     pub fn is_idle(&self) -> bool {
+        if self.shared.farm.as_ref().is_some_and(|farm| !farm.has_given_all()) {
+            return false;
+        }
         self.board.shards().iter().all(|shard| shard.contexts == 0)
     }
 

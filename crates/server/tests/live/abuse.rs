@@ -98,7 +98,7 @@ fn files_below(folder: &std::path::Path) -> Vec<std::path::PathBuf> {
 }
 
 #[test]
-fn contacts_that_lead_back_to_us_end() {
+fn a_contact_that_points_back_to_the_node_ends_with_an_error() {
     let place = place();
     let mut node = place.start();
     let mut alice = place.udp("alice");

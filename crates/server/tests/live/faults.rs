@@ -102,7 +102,7 @@ fn limit(process: &Process, bytes: &str) {
 }
 
 #[test]
-fn health_fails_while_the_disk_is_full_though_nothing_was_to_be_written() {
+fn health_fails_on_a_full_disk_even_without_pending_writes() {
     let place = Place::new("").with_accounts(&["alice"]);
     let mut shell = Command::new("sh");
     shell.args(["-c", "trap '' XFSZ; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_belfry")]);
@@ -124,7 +124,7 @@ fn health_fails_while_the_disk_is_full_though_nothing_was_to_be_written() {
 }
 
 #[test]
-fn a_record_at_its_limit_says_full_and_goes_on_once_there_is_room() {
+fn a_database_at_its_size_limit_reports_full_and_recovers_with_space() {
     let (place, mut trunk) = place();
     let pages: u32 = {
         let conn = Connection::open(place.database()).unwrap();

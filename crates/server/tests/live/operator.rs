@@ -121,7 +121,7 @@ fn two_traces_of_one_account_show_each_message_once() {
 }
 
 #[test]
-fn a_trace_of_nobody_is_refused() {
+fn a_trace_of_an_unknown_account_is_refused() {
     let place = Place::new("").with_accounts(&["alice"]);
     let process = place.spawn();
     let output = belfry(&place, &["trace", "nobody"]).output().unwrap();

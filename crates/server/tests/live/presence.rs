@@ -32,7 +32,7 @@ fn next_body(watcher: &mut Phone, event: &str, is_it: impl Fn(&str) -> bool) -> 
 }
 
 #[test]
-fn watchers_learn_who_is_there_and_on_the_phone() {
+fn watchers_are_notified_of_registration_and_calls() {
     let place = Place::new("").with_accounts(&["alice", "bob", "carol"]);
     let mut node = place.start();
     let (mut alice, mut bob, mut carol) = (place.udp("alice"), place.udp("bob"), place.udp("carol"));

@@ -71,7 +71,7 @@ fn one_contact_is_removed_or_all() {
 }
 
 #[test]
-fn all_contacts_ring_and_the_rest_are_cancelled() {
+fn all_contacts_ring_and_those_that_do_not_answer_are_cancelled() {
     let place = place();
     let mut node = place.start();
     let (mut desk, mut mobile) = (place.phone("bob", Udp), place.phone("bob", Tcp));
@@ -92,7 +92,7 @@ fn all_contacts_ring_and_the_rest_are_cancelled() {
 }
 
 #[test]
-fn one_contact_too_many_is_refused_whole() {
+fn a_register_beyond_the_limit_of_contacts_binds_none() {
     let place = place();
     let mut node = place.start();
     let mut bob = place.udp("bob");

@@ -115,7 +115,7 @@ fn a_failed_sign_in_is_one_line_that_the_filter_takes_whatever_the_name() {
 }
 
 #[test]
-fn lines_are_bounded_and_the_rest_is_told_as_a_number() {
+fn log_lines_of_failed_sign_ins_are_bounded_and_the_rest_is_counted() {
     let place = with_rest("");
     let node = place.spawn();
     let tries = 60;

@@ -150,7 +150,7 @@ fn aliases_are_followed() {
 }
 
 #[test]
-fn no_name_no_data_and_no_answer_are_told_apart() {
+fn no_such_name_no_data_and_no_answer_are_different_results() {
     run(async {
         let settings = NetSettings { dns_timeout: Duration::from_millis(200), ..NetSettings::default() };
         let mut shard = shard(settings).await;

@@ -74,7 +74,7 @@ fn connections_are_made_on_demand_and_used_again() {
 }
 
 #[test]
-fn what_waits_for_a_connection_that_fails_is_reported_one_by_one() {
+fn each_message_queued_for_a_connection_that_fails_is_reported() {
     run(async {
         let (mut shard, _) = shard(NetSettings::default()).await;
         let unreachable = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
@@ -120,7 +120,7 @@ fn a_flow_that_is_gone_fails_unless_reconnecting_is_allowed() {
 }
 
 #[test]
-fn a_flow_of_another_shard_or_life_is_not_ours() {
+fn a_flow_of_another_shard_or_process_fails_as_gone() {
     run(async {
         let (mut shard, address) = shard(NetSettings::default()).await;
         let _peer = TcpStream::connect(address).await.unwrap();
@@ -133,7 +133,7 @@ fn a_flow_of_another_shard_or_life_is_not_ours() {
 }
 
 #[test]
-fn browsers_are_not_connected_to() {
+fn no_connection_is_opened_to_a_websocket_client() {
     run(async {
         let (mut shard, address) = shard(NetSettings::default()).await;
         shard.send(Ws, address, &message("1"), 1);
@@ -142,7 +142,7 @@ fn browsers_are_not_connected_to() {
 }
 
 #[test]
-fn a_silent_connection_is_closed_and_a_pinging_one_is_not() {
+fn a_silent_connection_is_closed_and_one_with_pings_stays() {
     run(async {
         let settings = NetSettings { flow_idle: Duration::from_millis(160), ..NetSettings::default() };
         let (mut shard, address) = shard(settings).await;
@@ -163,7 +163,7 @@ fn a_silent_connection_is_closed_and_a_pinging_one_is_not() {
 }
 
 #[test]
-fn bytes_that_never_become_a_message_do_not_keep_a_connection() {
+fn a_connection_without_a_complete_message_is_closed() {
     run(async {
         let settings = NetSettings { flow_idle: Duration::from_millis(160), ..NetSettings::default() };
         let (mut shard, address) = shard(settings).await;

@@ -184,7 +184,7 @@ fn a_changed_certificate_serves_new_connections_and_a_broken_one_is_not_taken() 
 }
 
 #[test]
-fn who_does_not_shake_hands_is_dropped() {
+fn a_connection_without_a_tls_handshake_is_closed() {
     run(async {
         let settings = NetSettings {
             handshake_timeout: Duration::from_millis(50),

@@ -94,7 +94,7 @@ fn a_wildcard_socket_answers_from_the_address_that_was_asked() {
 }
 
 #[test]
-fn a_full_receive_buffer_is_granted_as_told_and_drops_are_counted() {
+fn a_receive_buffer_has_the_configured_size_and_drops_are_counted() {
     run(async {
         let settings = NetSettings { udp_receive_buffer: 16 * 1024, ..NetSettings::default() };
         let mut shard = Shard::new(settings);
@@ -149,7 +149,7 @@ fn one_bad_message_in_a_batch_does_not_hold_up_the_others() {
 }
 
 #[test]
-fn a_closed_port_is_reported_and_disturbs_nobody() {
+fn a_closed_port_is_reported_and_other_peers_are_served() {
     for ip in ["127.0.0.1:0", "[::1]:0"] {
         run(async {
             let mut shard = Shard::new(NetSettings::default());
@@ -186,7 +186,7 @@ fn the_largest_datagram_passes_whole() {
 }
 
 #[test]
-fn keepalives_end_here() {
+fn keepalives_are_counted_and_not_passed_on() {
     run(async {
         let mut shard = Shard::new(NetSettings::default());
         let address = shard.bind(Udp, "127.0.0.1:0").address;
@@ -200,7 +200,7 @@ fn keepalives_end_here() {
 }
 
 #[test]
-fn a_full_send_queue_is_an_answer() {
+fn a_full_send_queue_fails_the_message_with_overflow() {
     run(async {
         let mut shard = Shard::new(NetSettings { udp_send_queue: 2, ..NetSettings::default() });
         let address = shard.bind(Udp, "127.0.0.1:0").address;
@@ -214,7 +214,7 @@ fn a_full_send_queue_is_an_answer() {
 }
 
 #[test]
-fn an_address_that_is_taken_is_noticed_before_sharing_it() {
+fn an_address_in_use_is_reported_before_a_socket_shares_it() {
     run(async {
         let mut shard = Shard::new(NetSettings::default());
         for transport in [Udp, sip::transport::Transport::Tcp] {
@@ -227,7 +227,7 @@ fn an_address_that_is_taken_is_noticed_before_sharing_it() {
 }
 
 #[test]
-fn without_the_wanted_local_address_another_of_the_family_serves() {
+fn without_the_requested_local_address_another_of_its_family_is_used() {
     run(async {
         let mut shard = Shard::new(NetSettings::default());
         let address = shard.bind(Udp, "127.0.0.1:0").address;

@@ -193,7 +193,7 @@ fn behind_a_trusted_proxy_the_client_that_it_names_is_the_source_and_is_counted(
 }
 
 #[test]
-fn nobody_but_a_trusted_proxy_is_believed_for_which_client_it_speaks() {
+fn only_a_trusted_proxy_may_name_the_client_address() {
     run(async {
         let (mut shard, address) = shard(behind("10.0.0.0/8"));
         let mut peer = open_forwarded(&mut shard, address, "203.0.113.1").await.unwrap();

@@ -11,7 +11,7 @@ fn asked(node: &FakeNode) -> String {
 }
 
 #[test]
-fn lists_are_tables_for_people_and_lines_for_machines() {
+fn lists_are_printed_as_tables_or_as_lines_of_json() {
     let place = Place::new();
     let node = FakeNode::start(place.config());
     let table = place.belfry(&["xmpp", "sessions"]).good();
@@ -36,7 +36,7 @@ fn lists_are_tables_for_people_and_lines_for_machines() {
 }
 
 #[test]
-fn words_become_what_is_asked() {
+fn chat_commands_are_sent_as_the_requests_of_their_arguments() {
     let place = Place::new();
     let node = FakeNode::start(place.config());
     for (arguments, ask) in [

@@ -74,7 +74,7 @@ fn run(mut command: Command, input: &str) -> Option<ProgramOutput> {
 }
 
 #[test]
-fn a_full_disk_is_an_error_of_each_command_and_the_same_command_works_afterwards() {
+fn each_command_fails_on_a_full_disk_and_works_when_repeated_with_space() {
     let place = place();
     let before = listed(&place);
     for (args, input) in WRITES {
@@ -136,7 +136,7 @@ fn a_read_only_folder_is_an_error_of_each_command() {
 }
 
 #[test]
-fn an_import_with_a_full_disk_says_how_many_are_in_and_how_to_go_on() {
+fn an_import_on_a_full_disk_prints_the_written_accounts_and_how_to_resume() {
     let place = place();
     let csv: String = (0..5_000).map(|number| format!("user{number:04},pw\n")).collect();
     place.write("users.csv", &csv);
@@ -182,7 +182,7 @@ fn an_interrupt_ends_an_import_that_waits_for_lines() {
 }
 
 #[test]
-fn an_import_that_was_killed_is_taken_up_by_the_same_command() {
+fn a_killed_import_is_completed_by_the_same_command() {
     let place = place();
     let mut child = place.command(&["account", "import", "-"]).spawn().unwrap();
     let mut open = child.stdin.take().unwrap();
@@ -196,7 +196,7 @@ fn an_import_that_was_killed_is_taken_up_by_the_same_command() {
 }
 
 #[test]
-fn an_export_leaves_a_whole_file_or_none() {
+fn an_export_writes_a_complete_file_or_no_file() {
     let place = place();
     let keys = "x".repeat(200);
     let csv: String = (0..300).map(|number| format!("user{number:04}{keys},pw\n")).collect();

@@ -49,7 +49,7 @@ fn contacts(row: &UserRow) -> Vec<(&str, u64)> {
 }
 
 #[test]
-fn a_file_brings_accounts_and_what_belongs_to_them() {
+fn an_imported_file_adds_accounts_with_their_chat_data() {
     let place = Place::new();
     let more = "<offline-messages><message xmlns='jabber:client' from='bob@example.test/x' type='chat'><body>Hi</body>\
                 <delay xmlns='urn:xmpp:delay' stamp='2020-01-01T00:00:00Z'/></message></offline-messages>\
@@ -90,7 +90,7 @@ fn a_file_brings_accounts_and_what_belongs_to_them() {
 }
 
 #[test]
-fn keys_of_scram_come_in_as_they_are_and_it_is_said_what_they_cannot_do() {
+fn scram_keys_are_imported_unchanged_with_a_note_of_their_limits() {
     let place = Place::new();
     let keys = derive(Hash::Sha1, "secret", b"salt", 10_000);
     let of_alice = format!(
@@ -147,7 +147,7 @@ fn files_include_others_of_their_folder_and_a_folder_is_read_once() {
 }
 
 #[test]
-fn includes_that_lead_elsewhere_or_in_circles_end_it() {
+fn an_include_outside_the_folder_or_in_a_cycle_ends_the_import() {
     let place = Place::new();
     std::fs::create_dir(place.path("in")).unwrap();
     place.write("outside.xml", &data(&user("eve", "")));
@@ -180,7 +180,7 @@ fn includes_that_lead_elsewhere_or_in_circles_end_it() {
 }
 
 #[test]
-fn who_cannot_be_imported_is_told_and_the_others_are() {
+fn users_that_cannot_be_imported_are_named_and_the_others_imported() {
     let place = Place::new();
     let strange = "<item jid='a@b' subscription='mutual'/>";
     let users = [
@@ -217,7 +217,7 @@ fn who_cannot_be_imported_is_told_and_the_others_are() {
 }
 
 #[test]
-fn a_check_of_users_names_all_that_cannot_be_read_and_writes_nothing() {
+fn a_check_names_all_unreadable_users_and_writes_nothing() {
     let place = Place::new();
     let many: String = (0..30).map(|number| format!("<user name='u{number}'/>\n")).collect();
     place.write("some.xml", &data(&(user("alice", "") + &many + &user("a@b", ""))));
@@ -238,7 +238,7 @@ fn a_check_of_users_names_all_that_cannot_be_read_and_writes_nothing() {
 }
 
 #[test]
-fn a_file_that_is_no_such_says_where_and_keeps_what_came_before() {
+fn a_malformed_file_is_reported_with_its_place_and_earlier_users_are_kept() {
     let place = Place::new();
     let whole = data(&user("alice", ""));
     let cut = whole.split_once("</host>").unwrap().0;
@@ -267,7 +267,7 @@ fn a_file_that_is_no_such_says_where_and_keeps_what_came_before() {
 }
 
 #[test]
-fn beside_a_running_node_nothing_is_written() {
+fn an_import_of_chat_data_beside_a_running_node_writes_nothing() {
     let place = Place::new();
     place.write("all.xml", &data(&user("alice", &roster(&["bob"]))));
     let node = FakeNode::start(place.config());
@@ -278,7 +278,7 @@ fn beside_a_running_node_nothing_is_written() {
 }
 
 #[test]
-fn what_is_exported_can_be_imported_elsewhere_and_never_has_a_password() {
+fn an_export_can_be_imported_on_another_node_and_contains_no_password() {
     let (here, there) = (Place::new(), Place::new());
     let more = "<vCard xmlns='vcard-temp'><FN>Alice</FN></vCard>\
                 <query xmlns='jabber:iq:private'><storage xmlns='storage:bookmarks'>\

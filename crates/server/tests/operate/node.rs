@@ -8,7 +8,7 @@ use super::fake::{Event, FakeNode};
 use super::place::Place;
 
 #[test]
-fn the_record_is_changed_through_the_node() {
+fn commands_change_the_database_through_a_running_node() {
     let place = Place::new();
     let node = FakeNode::start(place.config());
     place.belfry_with(&["account", "add", "alice", "--password-stdin"], "secret\n").good();
@@ -25,7 +25,7 @@ fn the_record_is_changed_through_the_node() {
 }
 
 #[test]
-fn an_import_beside_the_node_tells_it_afterwards() {
+fn an_import_beside_a_running_node_notifies_it_at_the_end() {
     let place = Place::new();
     let node = FakeNode::start(place.config());
     place.belfry_with(&["account", "import", "-"], "a,1\nb,2\n").good();
@@ -74,7 +74,7 @@ fn status_can_be_watched() {
 }
 
 #[test]
-fn reload_names_what_needs_a_restart_and_drain_is_told_to_load_balancers() {
+fn reload_names_settings_that_need_a_restart_and_drain_fails_the_health_check() {
     let place = Place::new();
     let node = FakeNode::start(place.config());
     assert_eq!(place.belfry(&["reload"]).good(), "reloaded\nafter a restart only: sip.listen\n");
@@ -94,7 +94,7 @@ fn reload_names_what_needs_a_restart_and_drain_is_told_to_load_balancers() {
 }
 
 #[test]
-fn a_trace_is_drawn_and_ends_when_told() {
+fn a_trace_is_drawn_as_a_ladder_and_ends_on_request() {
     let place = Place::new();
     place.belfry_with(&["account", "add", "alice", "--password-stdin"], "secret\n").good();
     let node = FakeNode::start(place.config());
@@ -121,7 +121,7 @@ fn drain_can_wait_for_the_end() {
 }
 
 #[test]
-fn a_hangup_is_a_reload() {
+fn the_signal_sighup_reloads() {
     let place = Place::new();
     let node = FakeNode::start(place.config());
     let pid = std::process::id().to_string();

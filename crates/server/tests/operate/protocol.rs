@@ -63,7 +63,7 @@ fn nonsense_and_endless_lines_are_refused() {
 }
 
 #[test]
-fn only_so_many_commands_at_once() {
+fn concurrent_commands_have_a_limit() {
     let place = Place::new();
     let _node = FakeNode::start(place.config());
     let socket = place.config().server.control;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::place::Place;
 
 #[test]
-fn an_account_from_its_making_to_its_end() {
+fn an_account_is_added_shown_changed_and_removed() {
     let place = Place::new();
     let add = ["account", "add", "alice", "--password-stdin", "--name", "Alice", "--max-contacts", "3"];
     place.belfry_with(&add, "secret\n").good();
@@ -56,7 +56,7 @@ fn an_account_from_its_making_to_its_end() {
 }
 
 #[test]
-fn an_account_that_is_made_is_told_with_how_it_signs_in() {
+fn adding_an_account_prints_the_settings_for_clients() {
     let place = Place::new();
     let add = ["account", "add", "alice", "--password-stdin"];
     let output = place.belfry_with(&add, "secret\n").good();
@@ -70,7 +70,7 @@ fn an_account_that_is_made_is_told_with_how_it_signs_in() {
 }
 
 #[test]
-fn an_import_says_how_many_and_where_it_stopped() {
+fn an_import_prints_its_count_and_the_line_where_it_stopped() {
     let place = Place::new();
     let mut csv = String::from("account,password,name\n");
     for number in 0..2_500 {
@@ -99,7 +99,7 @@ fn an_import_says_how_many_and_where_it_stopped() {
 }
 
 #[test]
-fn an_interrupted_import_says_how_many_are_in() {
+fn an_interrupted_import_prints_the_accounts_that_are_written() {
     let place = Place::new();
     let mut child = place.command(&["account", "import", "-"]).spawn().unwrap();
     let mut input = child.stdin.take().unwrap();
@@ -161,7 +161,7 @@ fn a_command_that_reads_makes_no_database() {
 }
 
 #[test]
-fn a_command_that_makes_the_database_says_where() {
+fn a_command_that_creates_the_database_prints_its_path() {
     let place = Place::new();
     let add = |name| place.belfry_with(&["account", "add", name, "--password-stdin"], "secret\n");
     let made = format!("belfry: made a new database, {}\n", place.path("data/belfry.db").display());
@@ -195,7 +195,7 @@ fn a_route_by_certificate_that_nothing_verifies_is_made_with_a_warning() {
 }
 
 #[test]
-fn domains_come_and_go() {
+fn domains_are_added_once_and_removed_when_empty() {
     let place = Place::new();
     place.belfry(&["domain", "add", "Other.test"]).good();
     place.belfry(&["domain", "add", "other.test"]).failed(1, "exists already");
@@ -293,7 +293,7 @@ fn an_invitation_is_for_a_domain_that_is_served() {
 }
 
 #[test]
-fn no_calls_yet() {
+fn the_list_of_calls_is_empty_at_first() {
     let place = Place::new();
     place.belfry(&["domain", "add", "other.test"]).good();
     assert_eq!(place.belfry(&["calls", "--last", "5"]).good(), "no calls\n");

@@ -82,7 +82,7 @@ fn a_node_serves_reloads_and_drains() {
 }
 
 #[test]
-fn what_was_written_is_there_after_a_kill() {
+fn acknowledged_writes_survive_a_kill() {
     let place = place();
     let node = Served::start(&place);
     place.belfry_with(&["account", "add", "alice", "--password-stdin"], "secret\n").good();

@@ -15,22 +15,35 @@ use crate::limits;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Kind {
+    /// [`types::RestAccount`]: sids begin with `AC`.
     Account = 0,
+    /// [`types::Application`]: `AP`.
     Application = 1,
+    /// [`types::IncomingNumber`]: `PN`.
     IncomingNumber = 2,
+    /// [`types::Client`]: `CL`.
     Client = 3,
+    /// [`types::RestCall`]: `CA`.
     Call = 4,
+    /// [`types::Conference`]: `CF`.
     Conference = 5,
+    /// [`types::Recording`]: `RE`.
     Recording = 6,
+    /// [`types::Notification`]: `NO`.
     Notification = 7,
+    /// [`types::TextMessage`]: `SM`.
     Message = 8,
+    /// [`types::Queue`]: `QU`.
     Queue = 9,
+    /// [`types::CallerId`]: `PN`.
     CallerId = 10,
+    /// [`types::Transcription`]: `TR`.
     Transcription = 11,
 }
 
 /// A resource that can be a row.
 pub trait Resource: Serialize + DeserializeOwned {
+    /// The kind of all rows of this type.
     const KIND: Kind;
 
     /// The row without its body.
@@ -54,6 +67,7 @@ pub trait Resource: Serialize + DeserializeOwned {
 /// One resource as it lies in the record.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
+    /// The type that `body` decodes to.
     pub kind: Kind,
     /// Two letters and 32 hexadecimal digits; unique over all kinds.
     pub sid: Box<str>,
@@ -63,14 +77,21 @@ pub struct Row {
     pub parent: Option<Box<str>>,
     /// E-mail address, number, login or friendly name.
     pub name: Option<Box<str>>,
+    /// The resource's `status`, in Twilio's words; of a notification, its `log`.
     pub status: Option<Box<str>>,
+    /// The sender's number, user or URI of a call or message.
     pub from: Option<Box<str>>,
+    /// The recipient's number, user or URI of a call or message.
     pub to: Option<Box<str>>,
+    /// `inbound`, `outbound-api` and so on, of a call or message.
     pub direction: Option<Box<str>>,
     /// Seconds of a call or recording; segments of a message.
     pub amount: Option<i64>,
+    /// Twilio's `date_created`; lists are sorted by it unless another column is asked for.
     pub created_at: Instant,
+    /// Twilio's `date_updated`: the time of the last write.
     pub updated_at: Instant,
+    /// The time at which a call ended.
     pub ended_at: Option<Instant>,
     /// JSON.
     pub body: Box<str>,
@@ -112,13 +133,18 @@ pub enum RestWrite {
     Ensure(Box<Row>),
     /// The row of the same sid and kind.
     Replace(Box<Row>),
+    /// Delete one row; a row that is not there is an error.
     Remove {
+        /// The kind of the row.
         kind: Kind,
+        /// The sid of the row.
         sid: Box<str>,
     },
     /// Delete the oldest rows of a kind that were made before; at most `limits::CLEAN_CHUNK` at a time.
     Forget {
+        /// The kind of the rows.
         kind: Kind,
+        /// Rows whose `created_at` is earlier are deleted.
         before: Instant,
     },
 }
@@ -127,10 +153,22 @@ pub enum RestWrite {
 #[derive(Clone, Debug, PartialEq)]
 pub enum RestRead {
     /// Answered with `RestLoaded::Row`.
-    Sid { kind: Kind, sid: Box<str> },
+    Sid {
+        /// The kind of the row: a row of that sid and another kind is not found.
+        kind: Kind,
+        /// The sid of the row.
+        sid: Box<str>,
+    },
     /// By its name, among those of one account or (accounts, numbers, clients) all. Answered with
     /// `RestLoaded::Row`.
-    Name { kind: Kind, account: Option<Box<str>>, name: Box<str> },
+    Name {
+        /// The kind of the row.
+        kind: Kind,
+        /// The owner's sid; `None` searches all accounts.
+        account: Option<Box<str>>,
+        /// The whole value of the column `name`.
+        name: Box<str>,
+    },
     /// Answered with `RestLoaded::Page`.
     List(RestFilter),
     /// Answered with `RestLoaded::Sums`.
@@ -140,46 +178,69 @@ pub enum RestRead {
 /// The answer to a [`RestRead`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum RestLoaded {
+    /// The row; `None` if there is none.
     Row(Option<Box<Row>>),
+    /// One page of a list.
     Page {
+        /// The rows of the page, in the order that the filter asked for.
         rows: Vec<Row>,
         /// Rows that match, on all pages.
         total: u64,
     },
+    /// One sum for each kind, direction and period with at least one row.
     Sums(Vec<Sum>),
 }
 
 /// The column that a list is sorted by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SortBy {
+    /// By the time of creation.
     #[default]
     Created,
+    /// By the sender.
     From,
+    /// By the recipient.
     To,
+    /// By the direction.
     Direction,
+    /// By the status.
     Status,
+    /// By seconds of a call or recording, or segments of a message.
     Amount,
+    /// By e-mail address, number, login or friendly name.
     Name,
 }
 
 /// The rows to list. Texts match as a whole; times are inclusive.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RestFilter {
+    /// The kind of the rows.
     pub kind: Kind,
     /// All accounts when `None`.
     pub account: Option<Box<str>>,
+    /// The parent's sid.
     pub parent: Option<Box<str>>,
+    /// The value of the column `name`.
     pub name: Option<Box<str>>,
+    /// The value of the column `status`.
     pub status: Option<Box<str>>,
+    /// The sender of a call or message.
     pub from: Option<Box<str>>,
+    /// The recipient of a call or message.
     pub to: Option<Box<str>>,
+    /// The earliest `created_at`.
     pub created_from: Option<Instant>,
+    /// The latest `created_at`.
     pub created_to: Option<Instant>,
+    /// The earliest `ended_at`; rows that have not ended do not match.
     pub ended_from: Option<Instant>,
+    /// The latest `ended_at`; rows that have not ended do not match.
     pub ended_to: Option<Instant>,
+    /// The column that the rows are sorted by.
     pub sort: SortBy,
     /// Oldest, or least, first.
     pub ascending: bool,
+    /// Rows to leave out before the first one of the page.
     pub offset: u64,
     /// Rows at most; cut to `limits::MAX_PAGE`.
     pub limit: u32,
@@ -211,30 +272,39 @@ impl RestFilter {
 /// The periods that usage is divided into, in UTC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Period {
+    /// One period for all time.
     All,
+    /// Calendar days.
     Day,
+    /// Calendar months.
     Month,
+    /// Calendar years.
     Year,
 }
 
 /// The rows to sum up.
 #[derive(Clone, Debug, PartialEq)]
 pub struct UsageFilter {
+    /// The sid of the account; the rows of its sub-accounts are not counted.
     pub account: Box<str>,
     /// Inclusive.
     pub from: Option<Instant>,
     /// Exclusive.
     pub to: Option<Instant>,
+    /// The length of a period.
     pub by: Period,
 }
 
 /// The sums of one kind and direction in one period.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sum {
+    /// The kind of the rows.
     pub kind: Kind,
+    /// The direction of the calls or messages; `None` for other kinds.
     pub direction: Option<Box<str>>,
     /// `2026`, `2026-11`, `2026-11-21`, or empty for all time.
     pub period: Box<str>,
+    /// Rows.
     pub count: u64,
     /// The sum of the rows' `amount`.
     pub amount: u64,

@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_token_proves_itself_and_the_salt_matters() {
+    fn a_verifier_accepts_its_token_only_and_depends_on_the_salt() {
         let verifier = TokenVerifier::new("secret", [7; 16]);
         assert!(verifier.is_of("secret"));
         assert!(!verifier.is_of("secreT") && !verifier.is_of(""));

@@ -16,11 +16,14 @@ fn text(value: &str) -> Option<Box<str>> {
 /// The fields that every resource has.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Common {
+    /// Two letters and 32 hexadecimal digits.
     pub sid: String,
     /// The account it belongs to; of an account, itself.
     pub account: String,
+    /// `date_created`; microseconds in the body.
     #[serde(with = "micros")]
     pub created_at: Instant,
+    /// `date_updated`; microseconds in the body.
     #[serde(with = "micros")]
     pub updated_at: Instant,
 }
@@ -35,26 +38,33 @@ impl Common {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Hook {
+    /// `…Url`: the first document is fetched from here; empty if the application's URL is used, or none.
     pub url: String,
     /// `GET` or `POST`.
     pub method: String,
+    /// `…FallbackUrl`: fetched when the document at `url` cannot be had or is wrong.
     pub fallback_url: String,
+    /// `…FallbackMethod`: `GET` or `POST`.
     pub fallback_method: String,
+    /// `…ApplicationSid`: an application whose URLs replace these.
     pub application_sid: String,
 }
 
 /// An account of the REST interface.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 pub struct RestAccount {
+    /// Sid, owner and times.
     #[serde(flatten)]
     pub common: Common,
     /// `None`: an account of its own.
     pub parent: Option<String>,
+    /// `FriendlyName`.
     pub friendly_name: String,
     /// Signs in as well as the sid; may be empty.
     pub email: String,
     /// `active`, `suspended` or `closed`.
     pub status: String,
+    /// Verifies the token that signs in.
     pub token: TokenVerifier,
     /// Signs requests to the account's applications. The account's token unless another key was set: Twilio's libraries
     /// validate with the token.
@@ -95,20 +105,30 @@ impl Resource for RestAccount {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Application {
+    /// Sid, owner and times.
     #[serde(flatten)]
     pub common: Common,
+    /// `FriendlyName`.
     pub friendly_name: String,
+    /// `VoiceUrl` and its companions.
     pub voice: Hook,
+    /// `VoiceCallerIdLookup`: kept and returned, without effect.
     pub voice_caller_id_lookup: bool,
+    /// `SmsUrl` and its companions: kept and returned, without effect.
     pub sms: Hook,
+    /// `SmsStatusCallback`: the URL that is told of the progress of messages the application sends.
     pub sms_status_callback: String,
+    /// `UssdUrl` and its companions (RestComm): kept and returned, without effect.
     pub ussd: Hook,
     /// `rcml_url` of RestComm: the document, when there is no voice URL.
     pub rcml_url: String,
     /// `voice`, `sms` or `ussd`, as RestComm names it.
     pub application_kind: String,
+    /// `StatusCallback`: the URL that is told when a call of the application ends.
     pub status_callback: String,
+    /// `StatusCallbackMethod`: `GET` or `POST`.
     pub status_callback_method: String,
+    /// `MessageStatusCallback`: as Twilio names `sms_status_callback` today.
     pub message_status_callback: String,
 }
 
@@ -124,20 +144,30 @@ impl Resource for Application {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct IncomingNumber {
+    /// Sid, owner and times.
     #[serde(flatten)]
     pub common: Common,
     /// `+1234`, `alice`, or a regular expression.
     pub phone_number: String,
+    /// True if `phone_number` is a regular expression.
     pub is_pattern: bool,
+    /// `FriendlyName`.
     pub friendly_name: String,
     /// `Local`, `TollFree`, `Mobile`, or empty.
     pub class: String,
+    /// `VoiceUrl` and its companions.
     pub voice: Hook,
+    /// `VoiceCallerIdLookup`: kept and returned, without effect.
     pub voice_caller_id_lookup: bool,
+    /// `SmsUrl` and its companions: kept and returned, without effect.
     pub sms: Hook,
+    /// `UssdUrl` and its companions (RestComm): kept and returned, without effect.
     pub ussd: Hook,
+    /// `ReferUrl` and its companions (RestComm): kept and returned, without effect.
     pub refer: Hook,
+    /// `StatusCallback`: the URL that is told when a call to the number ends.
     pub status_callback: String,
+    /// `StatusCallbackMethod`: `GET` or `POST`.
     pub status_callback_method: String,
     /// Not reached through a carrier.
     pub is_sip: bool,
@@ -155,13 +185,18 @@ impl Resource for IncomingNumber {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Client {
+    /// Sid, owner and times.
     #[serde(flatten)]
     pub common: Common,
+    /// `Login`: the user part of the SIP account's address.
     pub login: String,
+    /// The domain of the SIP account.
     pub domain: String,
+    /// `FriendlyName`.
     pub friendly_name: String,
     /// `1` enabled, `0` disabled, as RestComm writes it.
     pub status: String,
+    /// `VoiceUrl` and its companions: the document that handles calls from this client.
     pub voice: Hook,
 }
 
@@ -177,13 +212,20 @@ impl Resource for Client {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RestCall {
+    /// Sid, owner and times.
     #[serde(flatten)]
     pub common: Common,
+    /// `parent_call_sid`: the call whose `Dial` placed this one; empty for other calls.
     pub parent: String,
+    /// The caller's number, user or URI.
     pub from: String,
+    /// The called number, user or URI.
     pub to: String,
+    /// The caller's display name in the INVITE's From (RFC 3261 §20.20).
     pub caller_name: String,
+    /// `forwarded_from`: the number that diverted the call; empty where the node does not know one.
     pub forwarded_from: String,
+    /// The sid of the [`IncomingNumber`] that was called.
     pub phone_number_sid: String,
     /// `queued`, `ringing`, `in-progress`, `completed`, `busy`, `failed`, `no-answer` or `canceled`.
     pub status: String,
@@ -194,19 +236,23 @@ pub struct RestCall {
     /// When it began to ring.
     #[serde(with = "micros_or_none")]
     pub started_at: Option<Instant>,
+    /// The time of the 200 to the INVITE.
     #[serde(with = "micros_or_none")]
     pub answered_at: Option<Instant>,
+    /// The time of the BYE, CANCEL or final error.
     #[serde(with = "micros_or_none")]
     pub ended_at: Option<Instant>,
     /// Seconds from answer to end.
     pub duration: Option<u32>,
     /// Seconds from start to answer or end.
     pub ring_duration: Option<u32>,
+    /// The Call-ID of the SIP dialog.
     pub sip_call_id: String,
     /// The final SIP status (RFC 3261 §21) of a call that no phone has taken, from a peer or from this node.
     pub sip_response_code: Option<u16>,
     /// The Reason-Phrase beside it.
     pub sip_reason_phrase: String,
+    /// The sid of the conference that the call was placed into.
     pub conference_sid: String,
 }
 
@@ -238,12 +284,16 @@ impl Resource for RestCall {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Conference {
+    /// Sid, owner and times.
     #[serde(flatten)]
     pub common: Common,
+    /// The name that documents join it by.
     pub friendly_name: String,
     /// `init`, `in-progress` or `completed`.
     pub status: String,
+    /// `reason_conference_ended`, in Twilio's words: `last-participant-left` and so on.
     pub reason_ended: String,
+    /// `call_sid_ending_conference`: the participant whose leaving ended it.
     pub call_sid_ending: String,
 }
 
@@ -259,9 +309,12 @@ impl Resource for Conference {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Recording {
+    /// Sid, owner and times.
     #[serde(flatten)]
     pub common: Common,
+    /// The recorded call; empty for a conference.
     pub call_sid: String,
+    /// The recorded conference; empty for a call.
     pub conference_sid: String,
     /// `in-progress`, `paused`, `completed` or `absent`.
     pub status: String,
@@ -269,9 +322,12 @@ pub struct Recording {
     pub source: String,
     /// Seconds.
     pub duration: Option<u32>,
+    /// 1, or 2 with each side in its own channel.
     pub channels: u8,
+    /// The time of the first sample.
     #[serde(with = "micros_or_none")]
     pub started_at: Option<Instant>,
+    /// Twilio's number of the error that ended an `absent` recording.
     pub error_code: Option<u32>,
 }
 
@@ -293,18 +349,28 @@ impl Resource for Recording {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Notification {
+    /// Sid, owner and times.
     #[serde(flatten)]
     pub common: Common,
+    /// The call that the request was for; may be empty.
     pub call_sid: String,
     /// 0 an error, 1 a warning.
     pub log: u8,
+    /// Twilio's number of the error, 0 if there is none.
     pub error_code: u32,
+    /// The URL of Twilio's page about the error.
     pub more_info: String,
+    /// The error in words.
     pub message_text: String,
+    /// The URL of the application that was asked.
     pub request_url: String,
+    /// `GET` or `POST`.
     pub request_method: String,
+    /// The parameters of the request, form-encoded.
     pub request_variables: String,
+    /// The header fields of the application's answer.
     pub response_headers: String,
+    /// The application's answer, cut to a bounded length.
     pub response_body: String,
 }
 
@@ -325,18 +391,25 @@ impl Resource for Notification {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct TextMessage {
+    /// Sid, owner and times.
     #[serde(flatten)]
     pub common: Common,
+    /// The sender's number or user.
     pub from: String,
+    /// The recipient's number, user or URI.
     pub to: String,
+    /// The text.
     pub body: String,
     /// `queued`, `sending`, `sent`, `failed`, `received` and so on.
     pub status: String,
     /// `inbound`, `outbound-api`, `outbound-call` or `outbound-reply`.
     pub direction: String,
+    /// The time at which the recipient's side accepted it.
     #[serde(with = "micros_or_none")]
     pub sent_at: Option<Instant>,
+    /// Twilio's number of the error, of a message that failed.
     pub error_code: Option<u32>,
+    /// The error in words.
     pub error_message: String,
 }
 
@@ -370,9 +443,12 @@ impl Resource for TextMessage {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Queue {
+    /// Sid, owner and times. The sid follows from the name: [`super::queue_sid`].
     #[serde(flatten)]
     pub common: Common,
+    /// The name that `Enqueue` and `Dial` use.
     pub friendly_name: String,
+    /// `MaxSize`: waiting calls at most.
     pub max_size: u32,
 }
 
@@ -388,9 +464,12 @@ impl Resource for Queue {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CallerId {
+    /// Sid, owner and times.
     #[serde(flatten)]
     pub common: Common,
+    /// `FriendlyName`.
     pub friendly_name: String,
+    /// The number in E.164 form, `+` first.
     pub phone_number: String,
 }
 
@@ -406,11 +485,14 @@ impl Resource for CallerId {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Transcription {
+    /// Sid, owner and times.
     #[serde(flatten)]
     pub common: Common,
+    /// The sid of the [`Recording`].
     pub recording_sid: String,
     /// `in-progress`, `completed` or `failed`.
     pub status: String,
+    /// The recogniser's words; empty until it is `completed`.
     pub text: String,
     /// Seconds of sound.
     pub duration: Option<u32>,

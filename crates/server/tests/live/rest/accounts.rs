@@ -84,7 +84,7 @@ fn request(listener: &TcpListener) -> (String, Vec<u8>) {
 }
 
 #[test]
-fn a_lost_token_is_made_anew_while_the_node_runs() {
+fn a_lost_token_is_replaced_while_the_node_runs() {
     let place = Place::new(VOICE);
     let _node = place.spawn();
     let belfry = |arguments: &[&str]| {
@@ -121,7 +121,7 @@ fn a_wrong_token_is_refused_and_guessing_is_slowed_down() {
 }
 
 #[test]
-fn behind_a_trusted_proxy_the_one_that_guesses_is_slowed_down_and_nobody_else() {
+fn behind_a_trusted_proxy_only_the_guessing_client_is_slowed_down() {
     for (trusted, other) in [("\"127.0.0.1\"", 401), ("", 429)] {
         let place = place().with_http(&format!("trusted_proxies = [{trusted}]"));
         let _node = place.spawn();
@@ -141,7 +141,7 @@ fn behind_a_trusted_proxy_the_one_that_guesses_is_slowed_down_and_nobody_else() 
 }
 
 #[test]
-fn numbers_of_a_suspended_account_do_not_answer() {
+fn calls_to_numbers_of_a_suspended_account_are_refused() {
     let app = App::new(&[("/", "<Response><Say>hello</Say><Pause length='600'/></Response>")]);
     let place = place();
     let _node = place.spawn();

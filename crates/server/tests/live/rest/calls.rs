@@ -89,7 +89,7 @@ impl Live {
 }
 
 #[test]
-fn a_number_that_is_bound_is_called_and_the_call_can_be_found() {
+fn a_call_to_a_bound_number_is_answered_and_listed() {
     let app = App::new(&[("/", WAIT)]);
     let mut live = Live::new(&app);
     assert_eq!((&*live.form["AccountSid"], &*live.form["To"]), (SID, "+1234"));
@@ -186,7 +186,7 @@ fn a_live_call_is_given_a_limit_and_a_callback() {
 }
 
 #[test]
-fn one_who_is_muted_hears_no_echo_of_himself() {
+fn a_muted_caller_does_not_hear_its_own_echo() {
     let app = App::new(&[("/", "<Response><Echo/></Response>")]);
     let mut live = Live::new(&app);
     live.until_status("in-progress");
@@ -202,7 +202,7 @@ fn one_who_is_muted_hears_no_echo_of_himself() {
 }
 
 #[test]
-fn headers_of_the_invite_are_told_and_mistakes_are_notifications() {
+fn headers_of_the_invite_are_sent_to_the_application_and_errors_are_notifications() {
     let app = App::new(&[("/", "<Response><Sing/><Pause length='600'/></Response>")]);
     let place = place();
     let _node = place.spawn();
@@ -232,7 +232,7 @@ fn headers_of_the_invite_are_told_and_mistakes_are_notifications() {
 }
 
 #[test]
-fn what_is_not_there_says_so() {
+fn missing_calls_conferences_recordings_and_queues_are_404() {
     let place = place();
     let _node = place.spawn();
     let rest = Rest::new(&place);

@@ -8,7 +8,7 @@ use crate::voice::talker::Talker;
 use super::site::Site;
 
 #[test]
-fn a_text_reaches_a_phone_and_the_record_and_the_callback_say_so() {
+fn a_text_reaches_a_phone_and_its_row_and_callback_say_sent() {
     let site = Site::new(&[("/told", "")]);
     let mut bob = site.place.phone("bob", Transport::Tcp);
     bob.register();
@@ -54,7 +54,7 @@ fn a_text_comes_from_a_number_of_its_account() {
 }
 
 #[test]
-fn a_text_for_nobody_or_refused_has_failed_and_one_for_the_absent_is_kept() {
+fn a_text_fails_for_an_unknown_or_refusing_recipient_and_is_kept_for_an_absent_one() {
     let site = Site::new(&[("/told", "")]);
     let mut bob = site.place.phone("bob", Transport::Tcp);
     bob.register();
@@ -87,7 +87,7 @@ fn a_text_for_nobody_or_refused_has_failed_and_one_for_the_absent_is_kept() {
 }
 
 #[test]
-fn what_calls_and_texts_come_to_is_added_up_and_mistakes_are_listed() {
+fn usage_of_calls_and_texts_is_summed_and_errors_are_notifications() {
     let site = Site::new(&[("/1", "<Response><Sing/><Say>hello</Say><Pause length='600'/></Response>")]);
     let mut caller = Talker::call(&site.place, "1", 0, 0);
     let call = site.until_listed("/Calls.json?Status=in-progress", "calls", 1).remove(0);

@@ -154,7 +154,7 @@ fn a_call_of_an_application_meets_the_rate_and_the_denied_destinations_of_its_ro
 }
 
 #[test]
-fn one_who_does_not_answer_is_a_status_of_the_call() {
+fn an_unanswered_call_ends_with_the_status_of_its_cause() {
     let site = Site::new(WAIT);
     let mut bob = Callee::registered(&site.place, "bob");
     for (answer, expected) in [
@@ -246,7 +246,7 @@ fn a_leg_of_a_dial_that_fails_says_how() {
 }
 
 #[test]
-fn one_who_lets_it_ring_is_called_no_longer_than_the_timeout() {
+fn a_phone_rings_no_longer_than_the_timeout() {
     let site = Site::new(WAIT);
     let mut bob = Callee::registered(&site.place, "bob");
     let call = site.call("client:bob", &[("Url", "{app}/wait"), ("Timeout", "1")]);
@@ -303,7 +303,7 @@ fn an_answered_call_goes_on_with_another_document_and_is_completed() {
 }
 
 #[test]
-fn an_application_answers_for_its_calls_and_hears_of_their_end() {
+fn a_call_runs_its_applications_document_and_reports_its_end() {
     let site = Site::new(&[("/menu", HELLO), ("/told", "")]);
     let mut bob = Callee::registered(&site.place, "bob");
     let fields = [("FriendlyName", "menu"), ("VoiceUrl", "{app}/menu"), ("StatusCallback", "{app}/told")];
@@ -339,7 +339,7 @@ fn keys_before_words(bob: &Callee) -> Vec<u8> {
 }
 
 #[test]
-fn keys_are_sent_before_anything_is_said() {
+fn digits_are_sent_before_the_first_words() {
     let site = Site::new(&[("/words", HELLO)]);
     let mut bob = Callee::registered(&site.place, "bob");
     for to in ["client:bob", "bob"] {
@@ -354,7 +354,7 @@ fn keys_are_sent_before_anything_is_said() {
 }
 
 #[test]
-fn of_two_phones_the_first_to_answer_has_the_call() {
+fn the_first_of_two_phones_to_answer_gets_the_call() {
     let site = Site::new(WAIT);
     let mut desk = Callee::registered(&site.place, "bob");
     let mut mobile = Callee::registered(&site.place, "bob");

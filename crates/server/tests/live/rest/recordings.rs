@@ -125,7 +125,7 @@ fn a_dial_is_recorded_with_both_sides() {
 }
 
 #[test]
-fn a_conference_is_recorded_once_with_all_that_is_said() {
+fn a_conference_is_recorded_once_with_the_audio_of_all_participants() {
     const ROOM: &str = "<Response><Dial><Conference beep='false' record='record-from-start' \
         recordingStatusCallback='/told'>room</Conference></Dial></Response>";
     let site = Site::new(&[("/1", ROOM), ("/told", "")]);

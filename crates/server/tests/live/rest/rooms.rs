@@ -46,7 +46,7 @@ fn talkers(site: &Site, count: usize) -> Vec<Talker> {
 }
 
 #[test]
-fn a_participant_is_muted_held_put_out_and_the_rest_sent_home() {
+fn a_participant_is_muted_held_and_removed_and_the_conference_ended() {
     let site = Site::new(ROOM);
     let mut all = talkers(&site, 3);
     let conference = conference(&site);
@@ -86,7 +86,7 @@ fn a_participant_is_muted_held_put_out_and_the_rest_sent_home() {
 }
 
 #[test]
-fn who_is_held_without_a_document_hears_music() {
+fn a_participant_on_hold_without_a_document_hears_music() {
     let site = Site::new(ROOM);
     let mut all = talkers(&site, 2);
     let conference = conference(&site);
@@ -105,7 +105,7 @@ fn who_is_held_without_a_document_hears_music() {
 }
 
 #[test]
-fn what_is_announced_is_heard_and_what_cannot_be_had_ends_nobodys_call() {
+fn an_announcement_is_heard_and_one_that_cannot_be_fetched_ends_no_call() {
     let site = Site::new(ROOM);
     let mut all = talkers(&site, 2);
     let conference = conference(&site);
@@ -129,7 +129,7 @@ fn what_is_announced_is_heard_and_what_cannot_be_had_ends_nobodys_call() {
 }
 
 #[test]
-fn somebody_is_called_into_a_conference() {
+fn a_phone_is_called_into_a_conference() {
     let site = Site::new(ROOM);
     let mut bob = Callee::registered(&site.place, "bob");
     let mut all = talkers(&site, 2);
@@ -161,7 +161,7 @@ fn somebody_is_called_into_a_conference() {
 }
 
 #[test]
-fn who_waits_in_a_queue_is_listed_in_order_and_sent_elsewhere() {
+fn calls_in_a_queue_are_listed_in_order_and_dequeued_to_a_document() {
     let site = Site::new(&[
         ("/1", "<Response><Enqueue action='/left' maxQueueSize='2'>support</Enqueue></Response>"),
         ("/left", "<Response><Hangup/></Response>"),

@@ -79,7 +79,7 @@ fn a_key_in_an_info_counts_and_stops_the_prompt() {
 }
 
 #[test]
-fn a_call_on_hold_is_not_spoken_to_until_it_is_back() {
+fn a_prompt_waits_while_the_call_is_on_hold() {
     let app = App::new(&[("/", "<Response><Say loop='0'>please hold the line</Say></Response>")]);
     let place = Place::new(&app.voice("/", ""));
     let mut node = place.start();
@@ -110,7 +110,7 @@ fn a_call_on_hold_is_not_spoken_to_until_it_is_back() {
 }
 
 #[test]
-fn what_cannot_be_spoken_with_is_refused_and_says_why() {
+fn an_offer_without_a_common_codec_is_refused_with_a_warning() {
     let app = App::new(&[("/", "<Response><Say>good bye</Say></Response>")]);
     let place = Place::new(&app.voice("/", ""));
     let mut node = place.start();
@@ -140,7 +140,7 @@ fn an_application_without_a_document_is_an_error_of_the_server() {
 }
 
 #[test]
-fn a_caller_who_gives_up_before_the_document_leaves_nothing() {
+fn a_caller_that_cancels_before_the_document_arrives_leaves_no_state() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let app = App { address: silent.local_addr().unwrap(), asked: Arc::default() };
     let place = Place::new(&app.voice("/", ""));
@@ -156,7 +156,7 @@ fn a_caller_who_gives_up_before_the_document_leaves_nothing() {
 }
 
 #[test]
-fn a_call_is_hung_up_when_the_node_leaves() {
+fn a_call_is_hung_up_when_the_node_stops() {
     let app = App::new(&[("/", "<Response><Say>a</Say><Pause length='600'/></Response>")]);
     let place = Place::new(&app.voice("/", ""));
     let mut node = place.start();

@@ -65,7 +65,7 @@ fn is_refused(place: &Place, patience: Duration) {
 const SOON: Duration = Duration::from_secs(20);
 
 #[test]
-fn a_first_document_that_is_none_refuses_the_call() {
+fn an_invalid_first_document_refuses_the_call() {
     keep_log();
     for (_, code, answer) in faults() {
         let app = App::raw(vec![("/bad", Some(answer))]);
@@ -75,7 +75,7 @@ fn a_first_document_that_is_none_refuses_the_call() {
 }
 
 #[test]
-fn the_fallback_is_told_what_was_wrong_and_answers() {
+fn the_fallback_url_gets_the_error_and_its_document_runs() {
     for (what, code, answer) in faults() {
         let app = App::raw(vec![("/bad", Some(answer)), ("/fallback", Some(xml("<Say>sorry</Say>")))]);
         let url = format!("url = \"http://{}/bad\"", app.address);
@@ -95,7 +95,7 @@ fn the_fallback_is_told_what_was_wrong_and_answers() {
 }
 
 #[test]
-fn a_later_document_that_is_none_is_apologised_for() {
+fn an_invalid_later_document_ends_the_call_with_an_error_prompt() {
     keep_log();
     let faults =
         [(12100, page("200 OK", "text/xml", b"nothing")), (11200, page("404 Not Found", "text/xml", b""))];
@@ -125,7 +125,7 @@ fn an_application_that_cannot_be_reached_refuses_the_call() {
 }
 
 #[test]
-fn an_application_that_never_answers_is_waited_for_so_long() {
+fn an_application_that_never_answers_times_out() {
     keep_log();
     let app = App::raw(vec![("/", None)]);
     is_refused(&Place::new(&app.voice("/", "")), 3 * SOON);
@@ -133,7 +133,7 @@ fn an_application_that_never_answers_is_waited_for_so_long() {
 }
 
 #[test]
-fn an_address_of_our_own_network_is_not_asked_unless_allowed() {
+fn an_address_of_a_private_network_is_not_requested_unless_allowed() {
     keep_log();
     let app = App::raw(vec![("/", Some(xml("<Say>never</Say>")))]);
     is_refused(&Place::new(&app.voice("/", "").replace("allow_private = true\n", "")), SOON);
@@ -154,7 +154,7 @@ fn documents_that_lead_to_one_another_end() {
 }
 
 #[test]
-fn an_action_that_is_not_there_is_apologised_for_and_without_one_the_document_itself_is_asked() {
+fn a_missing_action_ends_with_an_error_prompt_and_no_action_repeats_the_document() {
     keep_log();
     for (gather, asked) in
         [("<Gather numDigits='1' action='/gone'/>", "/gone"), ("<Gather numDigits='1'/>", "/")]
@@ -185,7 +185,7 @@ fn an_action_that_is_not_there_is_apologised_for_and_without_one_the_document_it
 }
 
 #[test]
-fn a_sound_that_cannot_be_had_is_noted_and_the_call_goes_on() {
+fn a_sound_that_cannot_be_fetched_is_a_notification_and_the_call_continues() {
     keep_log();
     let large =
         b"HTTP/1.1 200 OK\r\nContent-Type: audio/wav\r\nContent-Length: 99999999\r\n\r\nRIFF".to_vec();
@@ -322,7 +322,7 @@ fn an_address_of_the_sdp_that_has_sent_nothing_is_sent_nothing() {
 }
 
 #[test]
-fn a_strangers_sound_is_dropped_and_counted() {
+fn rtp_from_an_unknown_source_is_dropped_and_counted() {
     let app = App::new(&[
         ("/", "<Response><Gather numDigits='1' action='/heard' timeout='60'/></Response>"),
         ("/heard", "<Response><Pause length='60'/></Response>"),

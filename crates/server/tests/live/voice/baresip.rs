@@ -60,7 +60,7 @@ fn baresip_hears_what_is_played_in_every_codec() {
 }
 
 #[test]
-fn what_baresip_says_comes_back_in_every_codec() {
+fn audio_of_baresip_is_echoed_in_every_codec() {
     for (codec, rate, channels) in CODECS {
         let app = App::new(&[("/", "<Response><Echo/></Response>")]);
         let folder = tempfile::tempdir().unwrap();

@@ -19,7 +19,7 @@ use crate::{Deadline, PATIENCE, until};
 const WAIT: &str = "<Response><Pause length='600'/></Response>";
 
 #[test]
-fn a_callee_hears_a_document_first_and_is_joined_when_he_accepts() {
+fn a_screened_callee_hears_a_document_and_is_joined_when_it_accepts() {
     let mut scene = Scene::new(&[
         ("/", "<Response><Dial action='/dialed'><Client url='/screen'>bob</Client></Dial></Response>"),
         (
@@ -55,7 +55,7 @@ fn a_callee_hears_a_document_first_and_is_joined_when_he_accepts() {
 }
 
 #[test]
-fn a_callee_whose_document_hangs_up_has_declined() {
+fn a_callee_whose_screening_document_hangs_up_counts_as_declined() {
     let mut scene = Scene::new(&[
         ("/", "<Response><Dial action='/dialed'><Client url='/screen'>bob</Client></Dial></Response>"),
         ("/screen", "<Response><Say>no</Say><Hangup/></Response>"),
@@ -71,7 +71,7 @@ fn a_callee_whose_document_hangs_up_has_declined() {
 }
 
 #[test]
-fn a_callee_who_hangs_up_while_he_is_asked_has_declined() {
+fn a_callee_that_hangs_up_during_screening_counts_as_declined() {
     let mut scene = Scene::new(&[
         ("/", "<Response><Dial action='/dialed'><Client url='/screen'>bob</Client></Dial></Response>"),
         ("/screen", "<Response><Say loop='0'>press any key</Say></Response>"),
@@ -158,7 +158,7 @@ fn a_connection_lasts_no_longer_than_its_limit() {
 }
 
 #[test]
-fn what_a_callee_says_before_he_answers_is_heard() {
+fn early_media_of_a_callee_is_heard() {
     let mut scene = Scene::new(&[
         ("/", "<Response><Dial action='/dialed'><Client>bob</Client></Dial></Response>"),
         ("/dialed", WAIT),
@@ -181,7 +181,7 @@ fn documents(of: String) -> &'static [(&'static str, &'static str)] {
 }
 
 #[test]
-fn a_peer_is_called_at_his_address_with_headers_and_credentials() {
+fn a_sip_peer_is_called_at_its_address_with_headers_and_credentials() {
     // The peer's address is known before the document is; the node is not needed for that.
     let elsewhere = Place::new("");
     let mut peer = Callee::new(&elsewhere, "gateway");
@@ -213,7 +213,7 @@ fn a_peer_is_called_at_his_address_with_headers_and_credentials() {
 /// Otherwise an application, or an attacker who writes into its documents, could call with the number of a
 /// bank.
 #[test]
-fn a_dial_with_a_number_that_is_not_the_accounts_calls_nobody() {
+fn a_dial_with_a_caller_id_of_another_account_places_no_call() {
     let elsewhere = Place::new("");
     let peer = Callee::new(&elsewhere, "gateway");
     let address = peer.line.phone.link.local();
@@ -229,7 +229,7 @@ fn a_dial_with_a_number_that_is_not_the_accounts_calls_nobody() {
 }
 
 #[test]
-fn a_peer_that_is_not_there_is_a_failure() {
+fn a_dial_to_an_unreachable_peer_fails() {
     let nobody = UdpSocket::bind("127.0.0.1:0").unwrap();
     let address: SocketAddr = nobody.local_addr().unwrap();
     let app = App::new(documents(format!(
@@ -278,7 +278,7 @@ fn an_application_may_call_another_number_of_ours_that_is_closed_to_strangers() 
 }
 
 #[test]
-fn an_application_that_calls_itself_comes_to_an_end() {
+fn an_application_that_calls_itself_is_ended() {
     let mut scene = Scene::new(&[
         ("/", "<Response><Dial action='/dialed' answerOnBridge='true'>1234</Dial></Response>"),
         ("/dialed", "<Response><Hangup/></Response>"),
@@ -293,7 +293,7 @@ fn an_application_that_calls_itself_comes_to_an_end() {
 }
 
 #[test]
-fn both_sides_of_a_connection_are_hung_up_when_the_node_leaves() {
+fn both_legs_of_a_bridge_are_hung_up_when_the_node_stops() {
     let mut scene = Scene::new(&[
         ("/", "<Response><Dial action='/dialed'><Client>bob</Client></Dial></Response>"),
         ("/dialed", WAIT),

@@ -65,7 +65,7 @@ const DIAL_BOB: Documents = &[
 ];
 
 #[test]
-fn a_phone_rings_and_answers_and_the_two_hear_each_other_until_the_caller_leaves() {
+fn a_dialled_phone_answers_and_both_sides_hear_each_other_until_the_caller_leaves() {
     let mut scene = Scene::new(DIAL_BOB);
     let mut bob = Callee::registered(&scene.place, "bob");
     let (mut dialog, to_caller) = scene.caller.call();
@@ -85,7 +85,7 @@ fn a_phone_rings_and_answers_and_the_two_hear_each_other_until_the_caller_leaves
 }
 
 #[test]
-fn a_callee_who_hangs_up_leaves_his_caller_with_the_application() {
+fn a_caller_continues_with_the_application_when_the_callee_hangs_up() {
     let mut scene = Scene::new(DIAL_BOB);
     let mut bob = Callee::registered(&scene.place, "bob");
     let (mut dialog, to_caller) = scene.caller.call();
@@ -100,7 +100,7 @@ fn a_callee_who_hangs_up_leaves_his_caller_with_the_application() {
 }
 
 #[test]
-fn who_does_not_answer_is_told_of_by_the_way_he_did_not() {
+fn the_dial_status_says_why_a_callee_did_not_answer() {
     for (answer, status, code) in [
         (Some("486 Busy Here"), "busy", "486"),
         (Some("603 Decline"), "busy", "603"),
@@ -123,7 +123,7 @@ fn who_does_not_answer_is_told_of_by_the_way_he_did_not() {
 }
 
 #[test]
-fn who_is_nobody_here_is_a_failure() {
+fn a_dial_to_an_unknown_client_fails() {
     let mut scene = Scene::new(&[
         ("/", "<Response><Dial action='/dialed'>999</Dial></Response>"),
         ("/dialed", "<Response><Pause length='600'/></Response>"),
@@ -136,7 +136,7 @@ fn who_is_nobody_here_is_a_failure() {
 }
 
 #[test]
-fn who_lets_it_ring_too_long_is_cancelled() {
+fn a_callee_that_rings_too_long_is_cancelled() {
     let mut scene = Scene::new(&[
         ("/", "<Response><Dial action='/dialed' timeout='1'><Client>bob</Client></Dial></Response>"),
         ("/dialed", "<Response><Pause length='600'/></Response>"),
@@ -152,7 +152,7 @@ fn who_lets_it_ring_too_long_is_cancelled() {
 }
 
 #[test]
-fn of_two_parties_the_first_to_answer_is_joined_and_the_other_cancelled() {
+fn the_first_of_two_parties_to_answer_is_joined_and_the_other_cancelled() {
     let mut scene = Scene::new(&[
         (
             "/",
@@ -229,7 +229,7 @@ const ANSWER_ON_BRIDGE: Documents = &[
 ];
 
 #[test]
-fn a_caller_may_be_answered_by_his_callee() {
+fn answer_on_bridge_answers_the_caller_when_the_callee_answers() {
     let mut scene = Scene::new(ANSWER_ON_BRIDGE);
     let mut bob = Callee::registered(&scene.place, "bob");
     let sdp = scene.caller.sdp("8", "sendrecv");
@@ -246,7 +246,7 @@ fn a_caller_may_be_answered_by_his_callee() {
 }
 
 #[test]
-fn a_caller_who_gives_up_takes_his_callee_along() {
+fn a_caller_that_cancels_cancels_its_callee() {
     let mut scene = Scene::new(ANSWER_ON_BRIDGE);
     let mut bob = Callee::registered(&scene.place, "bob");
     let sdp = scene.caller.sdp("8", "sendrecv");

@@ -201,7 +201,7 @@ fn the_tutorials_program_logs_a_pass_for_the_digit_and_a_fail_for_others() {
 }
 
 #[test]
-fn a_port_that_is_taken_is_told() {
+fn a_port_in_use_is_reported() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port().to_string();
     for name in ["apps.py", "ask-digit.py"] {
@@ -214,7 +214,7 @@ fn a_port_that_is_taken_is_told() {
 }
 
 #[test]
-fn a_log_that_cannot_be_written_is_told() {
+fn an_unwritable_log_is_reported() {
     let log = ["--port", "0", "--log", "/nowhere/at/all.log"];
     let output = Command::new("python3").arg(examples().join("ask-digit.py")).args(log).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
@@ -223,7 +223,7 @@ fn a_log_that_cannot_be_written_is_told() {
 }
 
 #[test]
-fn a_wrong_flag_is_told() {
+fn an_unknown_flag_is_reported() {
     for name in ["apps.py", "ask-digit.py"] {
         let output = Command::new("python3").arg(examples().join(name)).arg("--prot").output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{name}");

@@ -147,11 +147,11 @@ fn an_agent_takes_who_waits(way: &'static str) {
 }
 
 #[test]
-fn an_agent_takes_who_waits_in_the_programs_queue() {
+fn an_agent_takes_the_caller_in_the_programs_queue() {
     an_agent_takes_who_waits("");
 }
 
 #[test]
-fn an_agent_takes_who_waits_in_the_documents_queue() {
+fn an_agent_takes_the_caller_in_the_documents_queue() {
     an_agent_takes_who_waits("1");
 }

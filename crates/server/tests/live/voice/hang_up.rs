@@ -81,7 +81,7 @@ fn referred(_: &Node, caller: &mut Caller, _: SocketAddr) {
 }
 
 #[test]
-fn a_caller_may_hang_up_at_every_point_of_what_needs_nobody_else() {
+fn a_caller_may_hang_up_at_every_point_of_verbs_without_a_second_party() {
     let plays: [(&str, &[Point]); 7] = [
         ("<Record action='/after'/>", &[at_once, hearing, recorded, speaking, closing]),
         ("<Gather input='speech dtmf' action='/after' timeout='60'/>", &[at_once, recorded, speaking]),
@@ -126,7 +126,7 @@ const DIAL: Documents = &[
 ];
 
 #[test]
-fn a_caller_may_hang_up_while_his_callee_is_looked_for_and_rings() {
+fn a_caller_may_hang_up_while_the_callee_is_located_and_rings() {
     let mut scene = Scene::new(DIAL);
     let (mut dialog, _) = scene.caller.call();
     // Bob has no phone: the Dial is over as soon as that is known, before the BYE or after it.
@@ -156,7 +156,7 @@ fn a_caller_may_hang_up_while_his_callee_is_looked_for_and_rings() {
 }
 
 #[test]
-fn a_caller_may_hang_up_while_his_callee_is_screened_or_joined() {
+fn a_caller_may_hang_up_while_the_callee_is_screened_or_joined() {
     let mut scene = Scene::new(DIAL);
     let mut bob = Callee::registered(&scene.place, "bob");
     let (mut dialog, _) = scene.caller.call();
@@ -189,7 +189,7 @@ fn a_caller_may_hang_up_while_his_callee_is_screened_or_joined() {
 }
 
 #[test]
-fn a_caller_who_gives_up_before_he_is_answered_takes_along_what_was_begun_for_him() {
+fn a_caller_that_cancels_before_the_answer_ends_all_that_the_call_began() {
     // Rings for a minute.
     let mut scene = Scene::new(&[("/", "<Response><Pause length='60'/><Say>a</Say></Response>")]);
     let sdp = scene.caller.sdp("8", "sendrecv");
@@ -274,7 +274,7 @@ fn leaves(talker: &mut Talker) {
 }
 
 #[test]
-fn a_moderator_who_leaves_at_once_ends_the_conference_for_who_waits() {
+fn a_moderator_that_leaves_at_once_ends_the_conference_for_waiting_callers() {
     let (place, mut node) = rooms();
     let mut calls = 0;
     for (waits, leads) in [(0, 0), (0, 1), (1, 0)] {
@@ -292,7 +292,7 @@ fn a_moderator_who_leaves_at_once_ends_the_conference_for_who_waits() {
 }
 
 #[test]
-fn who_hangs_up_while_he_leaves_a_queue_or_is_connected_is_in_none() {
+fn a_caller_that_hangs_up_while_leaving_a_queue_is_in_no_queue() {
     let (place, mut node) = rooms();
     let mut calls = 0;
     for shard in [0, 1, 0, 1] {
@@ -323,7 +323,7 @@ const STREAMS: [&str; 2] = [
 ];
 
 #[test]
-fn a_caller_may_hang_up_while_his_stream_is_open() {
+fn a_caller_may_hang_up_while_the_stream_is_open() {
     for (verbs, plays) in [(STREAMS[0], false), (STREAMS[1], false), (STREAMS[0], true)] {
         let site = Site::new();
         let document = format!("<Response>{verbs}</Response>");
@@ -343,7 +343,7 @@ fn a_caller_may_hang_up_while_his_stream_is_open() {
 }
 
 #[test]
-fn a_caller_may_hang_up_while_his_stream_is_opened() {
+fn a_caller_may_hang_up_while_the_stream_is_being_opened() {
     for verbs in STREAMS {
         // A listener that accepts connections and sends nothing.
         let mute = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -362,7 +362,7 @@ fn a_caller_may_hang_up_while_his_stream_is_opened() {
 }
 
 #[test]
-fn a_caller_may_hang_up_while_his_message_is_on_its_way() {
+fn a_caller_may_hang_up_while_its_message_is_being_sent() {
     let mut scene = Scene::new(&[
         ("/", "<Response><Sms to='bob' action='/after'>good bye</Sms><Pause length='60'/></Response>"),
         AFTER,

@@ -24,7 +24,7 @@ const WORDS: &str = "<Response><Gather input='speech' action='/heard' partialRes
 const PAUSE: &str = "<Response><Pause length='60'/></Response>";
 
 #[test]
-fn words_are_understood_while_they_are_said() {
+fn speech_is_recognised_while_it_is_received() {
     let app = App::new(&[("/", WORDS), ("/heard", PAUSE), ("/partial", "")]);
     let place = Place::new(&app.voice("/", &by_command()));
     let mut node = place.start();
@@ -77,7 +77,7 @@ fn a_web_service_gets_the_utterance_as_a_file() {
 
 /// Neither without a configured recogniser, nor with one whose program does not exist.
 #[test]
-fn without_a_recogniser_nothing_was_said() {
+fn gather_without_a_recogniser_has_no_speech_result() {
     for recogniser in ["", "recogniser = [\"/nothing/there\"]\n"] {
         let app = App::new(&[("/", WORDS), ("/silence", PAUSE)]);
         let place = Place::new(&app.voice("/", recogniser));

@@ -40,7 +40,7 @@ fn of_record(place: &Place, sid: &str) -> serde_json::Value {
 }
 
 #[test]
-fn a_text_reaches_who_has_no_phone_in_chat() {
+fn a_text_reaches_an_account_without_a_phone_in_chat() {
     let app = App::new(&[("/", TEXT), OVER]);
     let place = Place::new(&app.voice("/", "")).with_accounts(&["alice"]).with_xmpp("");
     let mut node = place.start();
@@ -113,7 +113,7 @@ fn a_text_with_a_sender_that_is_not_the_accounts_is_not_sent() {
 }
 
 #[test]
-fn a_text_that_is_refused_or_for_nobody_has_failed() {
+fn a_refused_text_and_one_for_an_unknown_account_have_failed() {
     let app = App::new(&[
         ("/", TEXT),
         ("/sent", "<Response><Sms to='nobody' action='/next'>x</Sms></Response>"),

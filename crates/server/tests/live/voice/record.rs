@@ -103,7 +103,7 @@ pub(super) fn is_recording(node: &Node) -> Option<()> {
 }
 
 #[test]
-fn what_is_said_after_the_beep_is_in_the_file_where_it_was_said() {
+fn a_recording_has_the_audio_after_the_beep_at_its_time() {
     let app = App::new(&[
         (
             "/",
@@ -192,7 +192,7 @@ fn silence_ends_a_recording_and_so_does_its_length() {
 }
 
 #[test]
-fn a_caller_who_hangs_up_leaves_a_whole_recording() {
+fn a_caller_that_hangs_up_leaves_a_complete_recording() {
     let app = App::new(&[
         ("/", "<Response><Record action='/recorded' recordingStatusCallback='/status'/></Response>"),
         ("/recorded", "<Response/>"),

@@ -32,7 +32,7 @@ fn events(app: &App, path: &str) -> Vec<Form> {
 }
 
 #[test]
-fn three_of_two_shards_hear_each_other_and_not_themselves() {
+fn three_participants_on_two_shards_hear_each_other_and_not_themselves() {
     let app = App::new(&[(
         "/",
         "<Response><Dial><Conference beep='false' statusCallback='/events'>room</Conference></Dial></Response>",
@@ -72,7 +72,7 @@ fn three_of_two_shards_hear_each_other_and_not_themselves() {
 }
 
 #[test]
-fn who_waits_hears_a_document_until_the_moderator_comes_and_goes_with_him() {
+fn waiting_callers_hear_a_document_and_the_conference_lasts_as_long_as_its_moderator() {
     let app = App::new(&[
         (
             "/waits",
@@ -119,7 +119,7 @@ fn events_of(app: &App, path: &str) -> Vec<Form> {
 }
 
 #[test]
-fn the_muted_are_not_heard_the_third_of_two_is_refused_and_beeps_are_heard() {
+fn muting_the_limit_of_participants_and_beeps_take_effect() {
     let app = App::new(&[
         (
             "/",
@@ -164,7 +164,7 @@ const ENQUEUE: &str =
 const WAIT: &str = "<Response><Say>you are in a queue and will be until somebody takes you</Say></Response>";
 
 #[test]
-fn a_queue_connects_its_first_caller_with_who_dials_it() {
+fn a_queue_connects_its_first_caller_with_the_agent_that_dials_it() {
     let app = App::new(&[
         ("/", ENQUEUE),
         ("/wait", WAIT),
@@ -252,7 +252,7 @@ fn the_wait_document_leaves_the_queue() {
 }
 
 #[test]
-fn the_node_leaves_with_calls_in_a_room_and_a_queue() {
+fn the_node_stops_cleanly_with_calls_in_a_conference_and_a_queue() {
     let app = App::new(&[
         ("/", "<Response><Dial><Conference>room</Conference></Dial></Response>"),
         ("/queue", ENQUEUE),

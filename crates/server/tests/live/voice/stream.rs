@@ -263,7 +263,7 @@ fn an_application_is_heard_until_it_clears() {
 }
 
 #[test]
-fn a_caller_who_hangs_up_stops_all_streams() {
+fn a_caller_that_hangs_up_stops_all_streams() {
     let site = Site::new();
     let stream = "<Start><Stream url='ws://SITE/s' track='both_tracks'/></Start>";
     let app = site.app(&[(
@@ -302,7 +302,7 @@ fn a_caller_who_hangs_up_stops_all_streams() {
 }
 
 #[test]
-fn a_stream_that_cannot_be_had_or_breaks_is_told() {
+fn a_stream_that_fails_to_open_or_breaks_is_reported() {
     let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let site = Site::new();
     let app = site.app(&[

@@ -49,7 +49,7 @@ fn goertzel(window: &[i16], hertz: f64, rate: u32) -> f64 {
 }
 
 #[test]
-fn tones_are_found_again() {
+fn generated_tones_are_detected_in_order() {
     let parts = [(0, 300), (440, 1_000), (0, 50), (1_000, 500), (440, 200)];
     for (rate, channels) in [(8_000, 1), (16_000, 1), (48_000, 2)] {
         let wav = tones(rate, channels, &parts);

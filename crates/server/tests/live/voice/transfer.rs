@@ -9,7 +9,7 @@ use crate::phone::{Phone, text};
 use crate::until;
 
 #[test]
-fn a_document_transfers_its_caller_and_hears_what_came_of_it() {
+fn a_document_transfers_its_caller_and_gets_the_result() {
     for (answer, code) in [("202 Accepted", "202"), ("603 Decline", "603")] {
         let mut scene = Scene::new(&[
             ("/", "<Response><Refer action='/referred'><Sip>sip:carol@example.test</Sip></Refer></Response>"),
@@ -54,7 +54,7 @@ fn progress(phone: &mut Phone) -> String {
 }
 
 #[test]
-fn a_callee_transfers_his_caller_where_the_document_says() {
+fn a_callee_transfers_its_caller_as_the_document_directs() {
     let mut scene = Scene::new(DIAL);
     let mut bob = Callee::registered(&scene.place, "bob");
     let mut carol = Callee::registered(&scene.place, "carol");
@@ -80,7 +80,7 @@ fn a_callee_transfers_his_caller_where_the_document_says() {
 }
 
 #[test]
-fn a_caller_transfers_his_callee_who_is_then_a_call_of_his_own() {
+fn a_caller_transfers_its_callee_which_becomes_a_separate_call() {
     let mut scene = Scene::new(DIAL);
     let mut bob = Callee::registered(&scene.place, "bob");
     let mut carol = Callee::registered(&scene.place, "carol");
@@ -101,7 +101,7 @@ fn a_caller_transfers_his_callee_who_is_then_a_call_of_his_own() {
 }
 
 #[test]
-fn a_transfer_that_nobody_is_asked_about_or_of_another_dialog_is_refused() {
+fn a_transfer_without_a_refer_url_or_with_replaces_is_refused() {
     let mut scene = Scene::new(&[("/", "<Response><Dial><Client>bob</Client></Dial></Response>")]);
     let mut bob = Callee::registered(&scene.place, "bob");
     let (mut dialog, to_caller) = scene.caller.call();

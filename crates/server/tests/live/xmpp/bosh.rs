@@ -146,7 +146,7 @@ fn a_browser_signs_in_and_chats() {
 }
 
 #[test]
-fn a_lost_answer_is_given_again_and_a_lost_request_waits_again() {
+fn a_lost_answer_is_repeated_and_a_lost_request_can_be_repeated() {
     let place = Place::new("").with_accounts(&["alice"]).with_xmpp("");
     let mut node = place.start();
     let mut alice = Bosh::sign_in(&place, "alice", "web");
@@ -167,7 +167,7 @@ fn a_lost_answer_is_given_again_and_a_lost_request_waits_again() {
 }
 
 #[test]
-fn what_breaks_the_rules_ends_the_session() {
+fn requests_that_break_the_rules_of_bosh_end_the_session() {
     let place = Place::new("").with_accounts(&["alice"]).with_xmpp("");
     let mut node = place.start();
     let refused = |text: &str| condition(&read(&mut post(&place, Wss, text))).to_owned();
@@ -211,7 +211,7 @@ fn what_breaks_the_rules_ends_the_session() {
 }
 
 #[test]
-fn who_has_too_many_sessions_gets_no_more_and_who_does_not_sign_in_is_told() {
+fn bosh_sessions_are_limited_and_unauthenticated_ones_time_out() {
     let place = Place::with_shards(1, "")
         .with_accounts(&["alice"])
         .with_xmpp("sign_in = \"5s\"\n[limits]\nconnections_per_source = 3");

@@ -33,7 +33,7 @@ fn a_stanza_that_is_too_long_ends_the_stream() {
 }
 
 #[test]
-fn what_is_no_xml_ends_the_stream() {
+fn malformed_xml_ends_the_stream() {
     let place = Place::new("").with_xmpp("");
     let mut node = place.start();
     for (text, condition) in [
@@ -50,7 +50,7 @@ fn what_is_no_xml_ends_the_stream() {
 }
 
 #[test]
-fn who_does_not_sign_in_is_closed_in_time() {
+fn a_client_that_does_not_sign_in_is_closed_in_time() {
     let place = Place::new("").with_accounts(&["alice"]).with_xmpp("sign_in = \"1s\"");
     let mut node = place.start();
     let mut stays = Client::sign_in(&place, Tls, "alice", "a");
@@ -66,7 +66,7 @@ fn who_does_not_sign_in_is_closed_in_time() {
 }
 
 #[test]
-fn a_silent_client_is_asked_and_then_closed() {
+fn a_silent_client_is_pinged_and_then_closed() {
     let place = Place::new("").with_accounts(&["alice", "bob"]).with_xmpp("idle = \"1s\"");
     let mut node = place.start();
     let mut dead = Client::sign_in(&place, Tcp, "alice", "a");
@@ -84,7 +84,7 @@ fn a_silent_client_is_asked_and_then_closed() {
 }
 
 #[test]
-fn who_does_not_read_for_long_is_closed() {
+fn a_client_that_does_not_read_for_long_is_closed() {
     // Its patience with a client that takes nothing is no longer than with one that says nothing.
     let place = Place::new("").with_accounts(&["alice", "bob"]).with_xmpp("idle = \"3s\"");
     let mut node = place.start();

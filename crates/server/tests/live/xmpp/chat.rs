@@ -86,7 +86,7 @@ fn a_message_is_in_the_archive_as_soon_as_it_is_delivered() {
 }
 
 #[test]
-fn what_nobody_takes_comes_back() {
+fn a_message_without_a_recipient_is_returned_as_an_error() {
     let place = Place::new("").with_accounts(&["alice", "bob"]).with_xmpp("");
     let mut node = place.start();
     let mut alice = Client::sign_in(&place, Tls, "alice", "a");
@@ -116,7 +116,7 @@ fn the_newer_session_of_a_resource_ends_the_older() {
 }
 
 #[test]
-fn a_restart_is_told_and_everybody_comes_back() {
+fn clients_are_told_of_a_restart_and_sign_in_again() {
     let place = Place::new("").with_accounts(&["alice", "bob"]).with_xmpp("");
     let mut node = place.start();
     let mut alice = Client::sign_in(&place, Tcp, "alice", "a");

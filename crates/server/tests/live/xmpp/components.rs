@@ -271,7 +271,7 @@ fn a_user_stays_with_one_connection_until_it_goes() {
 }
 
 #[test]
-fn who_writes_to_a_component_that_is_not_there_is_told_so() {
+fn a_stanza_to_a_disconnected_component_is_returned_as_an_error() {
     let mut world = World::new(&["alice"], "");
     let mut alice = Client::sign_in(&world.place, Tls, "alice", "a");
     let to = format!("x@echo.{DOMAIN}");
@@ -330,7 +330,7 @@ fn a_contact_at_a_component_is_seen_and_sees() {
 }
 
 #[test]
-fn who_cannot_prove_it_is_closed_and_counted() {
+fn a_component_with_a_wrong_secret_is_closed_and_counted() {
     let mut world = World::new(&[], "");
     for (domain, secret, condition) in [
         (format!("echo.{DOMAIN}"), "else", "not-authorized"),
@@ -374,7 +374,7 @@ fn an_address_that_guesses_is_barred_even_with_the_right_secret() {
 }
 
 #[test]
-fn who_speaks_for_another_domain_is_closed() {
+fn a_component_that_sends_from_another_domain_is_closed() {
     let mut world = World::new(&["alice"], "");
     for from in [format!("alice@{DOMAIN}"), format!("x@other.{DOMAIN}"), DOMAIN.to_owned()] {
         let mut echo = world.attach();
@@ -386,7 +386,7 @@ fn who_speaks_for_another_domain_is_closed() {
 }
 
 #[test]
-fn a_component_has_so_many_connections_and_no_more() {
+fn connections_of_a_component_have_a_limit() {
     let mut world = World::new(&[], "");
     let most = xmpp::limits::COMPONENT_CONNECTIONS;
     let all: Vec<Component> = (0..most).map(|_| world.attach()).collect();
@@ -419,7 +419,7 @@ fn a_component_that_does_not_read_for_long_is_closed() {
 }
 
 #[test]
-fn who_does_not_prove_it_in_time_is_closed_and_who_did_stays() {
+fn a_component_without_a_handshake_in_time_is_closed_and_others_stay() {
     let mut world = World::new(&["alice"], "sign_in = \"1s\"");
     let mut echo = world.attach();
     let mut silent = world.connect();

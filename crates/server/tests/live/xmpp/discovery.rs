@@ -48,7 +48,7 @@ fn a_browser_finds_where_to_connect() {
 }
 
 #[test]
-fn all_else_is_refused_and_counted() {
+fn unknown_paths_methods_and_origins_are_refused_and_counted() {
     let place = Place::with_shards(1, "").with_xmpp("websocket_origins = [\"https://chat.example.test\"]\n");
     let mut node = place.start();
     let mut http = Http::connect(&place, Ws);
@@ -81,7 +81,7 @@ fn all_else_is_refused_and_counted() {
 }
 
 #[test]
-fn who_is_slow_is_closed() {
+fn a_slow_request_is_closed() {
     let place = Place::with_shards(1, "").with_xmpp("sign_in = \"1s\"\n");
     let mut node = place.start();
     let mut silent = Http::connect(&place, Ws);
@@ -98,7 +98,7 @@ fn who_is_slow_is_closed() {
 }
 
 #[test]
-fn contacts_and_relays_are_told() {
+fn contact_addresses_and_relays_are_advertised() {
     let place = Place::new("").with_accounts(&["alice"]).with_xmpp(
         "[xmpp.contacts]\nabuse = [\"mailto:abuse@example.test\"]\n\
          [[xmpp.services]]\ntype = \"turn\"\nhost = \"turn.example.test\"\nport = 3478\ntransport = \"udp\"\nsecret = \"shared\"\n\

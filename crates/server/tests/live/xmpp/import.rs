@@ -30,7 +30,7 @@ fn hear_presence(client: &mut Client, from: &str) -> Element {
 }
 
 #[test]
-fn imported_contacts_see_each_other_and_get_what_waited() {
+fn imported_contacts_have_presence_and_get_offline_messages() {
     let place = Place::new("").with_xmpp("");
     let user = |name: &str, contact: &str, more: &str| {
         format!(
@@ -72,7 +72,7 @@ fn imported_contacts_see_each_other_and_get_what_waited() {
 }
 
 #[test]
-fn who_came_with_keys_signs_in_by_them_and_by_the_password_they_are_of() {
+fn an_account_imported_with_scram_keys_signs_in_by_scram_and_plain() {
     let place = Place::new("").with_xmpp("");
     let keys = derive(Hash::Sha256, "her own", b"some salt", 5_000);
     let output = import(

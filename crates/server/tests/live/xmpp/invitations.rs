@@ -25,7 +25,7 @@ fn preauth(token: &str) -> String {
 }
 
 #[test]
-fn who_is_invited_makes_an_account_and_is_a_contact() {
+fn an_invited_user_registers_and_becomes_a_contact() {
     let place = Place::new("")
         .with_accounts(&["alice"])
         .with_xmpp("[xmpp.registration]\ninvitations = \"users\"\nmin_password = 6");
@@ -64,7 +64,7 @@ fn who_is_invited_makes_an_account_and_is_a_contact() {
 }
 
 #[test]
-fn an_invitation_of_two_strangers_lets_one_in() {
+fn an_invitation_used_by_two_clients_registers_one() {
     let place = Place::new("").with_accounts(&["alice"]).with_xmpp("[xmpp.registration]\nmin_password = 6");
     let node = place.spawn();
     let link = operate(&place, &["xmpp", "invite", DOMAIN, "--from", "alice", "--expires", "1h"]);
@@ -80,7 +80,7 @@ fn an_invitation_of_two_strangers_lets_one_in() {
 }
 
 #[test]
-fn a_name_that_waits_for_somebody_is_nobody_elses() {
+fn a_name_reserved_by_an_invitation_cannot_be_registered_without_it() {
     let place = Place::new("")
         .with_accounts(&["alice"])
         .with_xmpp("[xmpp.registration]\nopen = true\nmin_password = 6");
@@ -99,7 +99,7 @@ fn a_name_that_waits_for_somebody_is_nobody_elses() {
 }
 
 #[test]
-fn who_guesses_at_invitations_is_sent_away() {
+fn a_client_that_guesses_invitations_is_refused() {
     let place = Place::new("").with_xmpp("");
     let mut node = place.start();
     let mut client = stranger(&place);
@@ -112,7 +112,7 @@ fn who_guesses_at_invitations_is_sent_away() {
 }
 
 #[test]
-fn an_invitation_that_is_too_old_is_none() {
+fn an_expired_invitation_is_refused() {
     let place = Place::new("").with_xmpp("");
     let now = server::clock::Clock::new().now();
     let hash = <sha2::Sha256 as sha2::Digest>::digest(b"old").into();

@@ -24,7 +24,7 @@ fn errors(node: &Node, condition: &str) -> u64 {
 }
 
 #[test]
-fn a_flood_is_read_slowly_and_nobody_else_waits() {
+fn a_flood_is_read_slowly_and_other_clients_do_not_wait() {
     let place =
         Place::with_shards(1, "").with_accounts(&["alice", "bob"]).with_xmpp("stanzas_per_second = 100");
     let mut node = place.start();
@@ -71,7 +71,7 @@ fn many_bytes_are_read_slowly_too() {
 }
 
 #[test]
-fn in_bodies_of_http_too_who_floods_waits_and_nobody_else() {
+fn a_flood_in_http_bodies_is_read_slowly_and_other_clients_do_not_wait() {
     let place =
         Place::with_shards(1, "").with_accounts(&["alice", "bob"]).with_xmpp("stanzas_per_second = 100");
     let mut node = place.start();
@@ -129,7 +129,7 @@ fn signed_in(place: &Place) -> Client {
 }
 
 #[test]
-fn an_account_has_so_many_sessions() {
+fn sessions_beyond_the_limit_of_an_account_are_refused() {
     let place = Place::new("").with_accounts(&["alice"]).with_xmpp("sessions_per_account = 2");
     let mut node = place.start();
     let _two = [Client::sign_in(&place, Tls, "alice", "a"), Client::sign_in(&place, Tcp, "alice", "b")];
@@ -145,7 +145,7 @@ fn an_account_has_so_many_sessions() {
 }
 
 #[test]
-fn or_the_oldest_session_ends() {
+fn a_session_beyond_the_limit_ends_the_oldest_where_configured() {
     let more = "sessions_per_account = 1\nsession_ends_oldest = true";
     let place = Place::new("").with_accounts(&["alice"]).with_xmpp(more);
     let mut node = place.start();

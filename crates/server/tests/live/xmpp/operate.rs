@@ -70,7 +70,7 @@ fn sign_in_all(place: &Place) -> Vec<Client> {
 }
 
 #[test]
-fn sessions_are_listed_and_ended_and_everybody_is_told() {
+fn sessions_are_listed_and_ended_and_announcements_reach_all() {
     let place = place("");
     let node = place.spawn();
     let mut clients = sign_in_all(&place);
@@ -201,7 +201,7 @@ fn what_chat_has_of_an_account_is_shown_and_changed() {
 }
 
 #[test]
-fn an_administrator_commands_in_his_client() {
+fn an_administrator_uses_commands_in_a_chat_client() {
     let place = place("admins = [\"user0@example.test\"]");
     let node = place.spawn();
     let mut clients = sign_in_all(&place);
@@ -305,7 +305,7 @@ fn rest_lists_sessions_and_rooms() {
 }
 
 #[test]
-fn a_session_is_traced_without_what_signs_it_in() {
+fn a_trace_of_a_session_contains_no_credentials() {
     let place = place("");
     let node = place.spawn();
     let mut trace = command(&place, &["trace", "user0", "--full", "--count", "12"]);

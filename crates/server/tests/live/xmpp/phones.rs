@@ -103,7 +103,7 @@ fn unregister(phone: &mut Phone) {
 }
 
 #[test]
-fn who_has_only_a_phone_talks_with_who_has_only_chat() {
+fn an_account_with_only_a_phone_and_one_with_only_chat_exchange_messages() {
     let names = ["alice", "bob", "carol", "dave"];
     let place = Place::new("").with_accounts(&names).with_xmpp("");
     let mut node = place.start();
@@ -149,7 +149,7 @@ fn a_long_chat_message_comes_in_parts_and_in_order() {
 }
 
 #[test]
-fn who_has_both_is_reached_on_both_by_phones_and_in_chat_by_chat() {
+fn texts_from_phones_reach_phones_and_chat_and_chat_messages_reach_chat() {
     let place = Place::new("").with_accounts(&["alice", "bob"]).with_xmpp("");
     let mut node = place.start();
     let (mut alice, mut bob) = (place.udp("alice"), place.udp("bob"));
@@ -173,7 +173,7 @@ fn who_has_both_is_reached_on_both_by_phones_and_in_chat_by_chat() {
 }
 
 #[test]
-fn with_texts_always_phones_get_what_chat_has() {
+fn with_texts_to_phones_always_phones_get_chat_messages() {
     let place = Place::new("").with_accounts(&["alice", "bob"]).with_xmpp("texts_to_phones = \"always\"");
     let mut node = place.start();
     let mut bob = place.udp("bob");
@@ -188,7 +188,7 @@ fn with_texts_always_phones_get_what_chat_has() {
 }
 
 #[test]
-fn a_text_for_who_is_away_waits_once_for_whichever_comes_first() {
+fn a_text_for_an_absent_account_waits_once_for_its_first_client() {
     let place = Place::new("").with_accounts(&["alice", "bob"]).with_xmpp("");
     let process = place.spawn();
     let mut alice = place.udp("alice");
@@ -257,7 +257,7 @@ fn a_phone_shows_in_rosters_while_it_is_registered_and_while_it_talks() {
 }
 
 #[test]
-fn a_phone_that_is_gone_is_seen_to_be_and_is_no_phantom_after_a_restart() {
+fn a_phone_that_is_gone_is_unavailable_also_after_a_restart() {
     let place = Place::new("").with_accounts(&["alice", "bob"]).with_xmpp("");
     let mut node = place.start();
     befriend(&place, "alice", "bob");
@@ -319,7 +319,7 @@ fn phones_that_watch_an_account_see_its_chat() {
 }
 
 #[test]
-fn who_is_writing_on_a_phone_is_seen_in_chat() {
+fn a_composing_phone_is_shown_in_chat() {
     let place = Place::new("").with_accounts(&["alice", "bob"]).with_xmpp("");
     let mut node = place.start();
     let mut alice = place.udp("alice");
@@ -336,7 +336,7 @@ fn who_is_writing_on_a_phone_is_seen_in_chat() {
 }
 
 #[test]
-fn what_chat_cannot_carry_is_refused_cleaned_or_left_to_phones() {
+fn messages_that_chat_cannot_carry_are_refused_cleaned_or_left_to_phones() {
     let place = Place::new("").with_accounts(&["alice", "bob"]).with_xmpp("");
     let mut node = place.start();
     let mut alice = place.phone("alice", Tcp);
@@ -374,7 +374,7 @@ fn what_chat_cannot_carry_is_refused_cleaned_or_left_to_phones() {
 }
 
 #[test]
-fn nobody_speaks_as_somebody_else() {
+fn a_message_cannot_be_sent_in_the_name_of_another_account() {
     let place = Place::new("").with_accounts(&["alice", "bob", "eve"]).with_xmpp("");
     let mut node = place.start();
     let mut eve = place.udp("eve");
@@ -398,7 +398,7 @@ fn nobody_speaks_as_somebody_else() {
 
 /// A phone that says it is at the server itself is no phone.
 #[test]
-fn a_text_never_comes_back() {
+fn a_text_sent_to_phones_does_not_loop_back_to_chat() {
     let more = "authenticate_calls = false";
     let place = Place::new(more).with_accounts(&["alice", "bob"]).with_xmpp("texts_to_phones = \"always\"");
     let mut node = place.start();

@@ -37,7 +37,7 @@ fn upgrade(place: &Place, client: &str) -> (Http, u16) {
 }
 
 #[test]
-fn sessions_are_counted_as_those_of_whom_a_trusted_proxy_names() {
+fn sessions_count_for_the_client_that_a_trusted_proxy_names() {
     let place = place("\"127.0.0.0/8\"");
     let mut node = place.start();
     for client in ["203.0.113.1", "203.0.113.2", "2001:db8::1"] {
@@ -57,7 +57,7 @@ fn sessions_are_counted_as_those_of_whom_a_trusted_proxy_names() {
 }
 
 #[test]
-fn nobody_else_is_believed() {
+fn a_client_named_by_an_untrusted_proxy_is_ignored() {
     let place = place("\"10.0.0.0/8\"");
     let mut node = place.start();
     let first = until("the first begins", || begin(&place, "203.0.113.1"));

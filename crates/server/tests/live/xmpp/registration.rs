@@ -57,7 +57,7 @@ pub(super) fn operate(place: &Place, arguments: &[&str]) -> String {
 const OPEN: &str = "[xmpp.registration]\nopen = true\nper_hour = 2\nmin_password = 6";
 
 #[test]
-fn nobody_makes_an_account_unless_it_is_allowed() {
+fn in_band_registration_is_refused_unless_it_is_enabled() {
     let place = Place::new("").with_xmpp("[xmpp.registration]\ninvitations = \"nobody\"");
     let mut node = place.start();
     let (mut client, features) = before_signing_in(&place);
@@ -68,7 +68,7 @@ fn nobody_makes_an_account_unless_it_is_allowed() {
 }
 
 #[test]
-fn who_makes_an_account_signs_in_with_a_client_and_a_phone() {
+fn a_registered_account_signs_in_with_a_client_and_a_phone() {
     let place = Place::new("").with_accounts(&["alice"]).with_xmpp(OPEN);
     let mut node = place.start();
     let mut clear = Client::connect(&place, Tcp);
@@ -97,7 +97,7 @@ fn who_makes_an_account_signs_in_with_a_client_and_a_phone() {
 }
 
 #[test]
-fn one_source_makes_so_many_accounts_an_hour() {
+fn registrations_of_one_source_in_an_hour_have_a_limit() {
     let place = Place::new("").with_xmpp(OPEN);
     let mut node = place.start();
     for (number, user) in ["a", "b", "c"].into_iter().enumerate() {
@@ -115,7 +115,7 @@ fn one_source_makes_so_many_accounts_an_hour() {
 }
 
 #[test]
-fn a_user_changes_the_password_and_the_other_clients_have_to_know_it() {
+fn a_changed_password_ends_the_users_other_sessions() {
     let place = Place::new("").with_accounts(&["alice"]).with_xmpp("");
     let mut node = place.start();
     let mut desk = Client::sign_in(&place, Tls, "alice", "desk");
@@ -134,7 +134,7 @@ fn a_user_changes_the_password_and_the_other_clients_have_to_know_it() {
 }
 
 #[test]
-fn a_user_removes_the_account_and_all_that_was_its() {
+fn a_user_removes_the_account_and_all_of_its_data() {
     let place = Place::new("")
         .with_accounts(&["alice", "bob"])
         .with_xmpp("[xmpp.registration]\nremoval = true\nopen = true\nmin_password = 6");
@@ -157,7 +157,7 @@ fn a_user_removes_the_account_and_all_that_was_its() {
 }
 
 #[test]
-fn sessions_end_with_what_let_them_in() {
+fn sessions_end_when_the_password_or_account_is_changed() {
     let place = Place::new("").with_accounts(&["alice", "bob", "carol", "dave"]).with_xmpp("");
     let node = place.spawn();
     let mut clients: Vec<Client> =
@@ -173,7 +173,7 @@ fn sessions_end_with_what_let_them_in() {
 }
 
 #[test]
-fn an_import_ends_sessions_of_those_who_get_another_password() {
+fn an_import_ends_the_sessions_of_accounts_with_a_new_password() {
     let users = ["alice", "bob", "carol"];
     let place = Place::new("").with_accounts(&users).with_xmpp("");
     let node = place.spawn();
@@ -195,7 +195,7 @@ fn an_import_ends_sessions_of_those_who_get_another_password() {
 }
 
 #[test]
-fn contacts_of_an_account_that_is_removed_are_told_though_nobody_of_it_is_there() {
+fn contacts_of_a_removed_account_are_notified_though_it_has_no_session() {
     let place = Place::new("").with_accounts(&["alice", "bob"]).with_xmpp("");
     let presence =
         |kind: &str, to: &str| format!("<presence xmlns='jabber:client' type='{kind}' to='{to}@{DOMAIN}'/>");
@@ -239,7 +239,7 @@ fn until_heard(client: &mut Client, is_it: impl Fn(&Element) -> bool) {
 }
 
 #[test]
-fn a_node_that_drains_sends_its_clients_elsewhere() {
+fn a_draining_node_sends_its_clients_to_another_host() {
     let place = Place::new("")
         .with_accounts(&["alice"])
         .with_xmpp("[xmpp.access]\nother_hosts = [\"chat2.example.test:5222\"]");

@@ -132,7 +132,7 @@ fn servers_find_each_other_by_dns() {
 }
 
 #[test]
-fn a_reload_changes_with_whom_is_spoken() {
+fn a_reload_changes_the_servers_that_are_federated_with() {
     let mut both = Both::start("tcp", "");
     let (mut alice, mut bob) = both.clients();
     bob.message("alice@one.test/a", "hello");
@@ -198,7 +198,7 @@ fn contacts_and_rooms_are_on_either_node() {
 }
 
 #[test]
-fn what_cannot_be_sent_comes_back() {
+fn a_stanza_that_cannot_be_routed_is_returned_as_an_error() {
     let dead = free_port();
     let closed =
         format!("listen = [\"tcp:127.0.0.1:{}\"]\nroutes = [\"dead.test=127.0.0.1:{dead}\"]", free_port());
@@ -217,7 +217,7 @@ fn what_cannot_be_sent_comes_back() {
 }
 
 #[test]
-fn a_closed_policy_speaks_with_nobody() {
+fn a_closed_policy_federates_with_no_server() {
     let both = Both::start("tcp", "policy = \"closed\"");
     let (mut alice, mut bob) = both.clients();
     alice.message("bob@two.test", "hello");
@@ -240,7 +240,7 @@ fn raw(port: u16, text: &str) -> String {
 }
 
 #[test]
-fn who_is_no_server_is_told_why_and_closed() {
+fn a_peer_that_is_no_server_gets_a_stream_error() {
     let port = free_port();
     let listen = format!("listen = [\"tcp:127.0.0.1:{port}\"]\nauthorize = \"1s\"");
     let place = place(ONE, "alice", &listen);
@@ -271,7 +271,7 @@ fn who_is_no_server_is_told_why_and_closed() {
 }
 
 #[test]
-fn who_claims_to_be_somebody_else_is_found_out() {
+fn a_server_that_claims_a_foreign_domain_is_refused() {
     let both = Both::start("tcp", "require_tls = false");
     let port = both.places[0].config().federation.listen[0].address.port();
     // two.test is asked, and made no such key.

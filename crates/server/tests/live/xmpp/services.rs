@@ -30,7 +30,7 @@ fn ask(client: &mut Client, kind: &str, to: &str, payload: &str) -> String {
 }
 
 #[test]
-fn a_node_of_the_service_is_everybodys_and_survives_a_restart() {
+fn a_pubsub_node_is_available_to_all_users_and_survives_a_restart() {
     let [one, two] = names();
     let place = Place::new("").with_accounts(&[&one, &two]).with_xmpp("");
     let mut node = place.start();
@@ -66,7 +66,7 @@ fn a_node_of_the_service_is_everybodys_and_survives_a_restart() {
 }
 
 #[test]
-fn a_room_is_found_and_what_was_taken_back_is_not() {
+fn a_room_is_listed_with_its_history_without_retracted_messages() {
     let [one, two] = names();
     let place = Place::new("").with_accounts(&[&one, &two]).with_xmpp("");
     let mut node = place.start();

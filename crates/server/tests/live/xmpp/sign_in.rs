@@ -16,7 +16,7 @@ fn mechanisms(features: &Element) -> Vec<String> {
 }
 
 #[test]
-fn nobody_signs_in_before_tls_and_then_by_all_that_is_offered() {
+fn no_mechanism_is_accepted_before_tls_and_each_offered_one_after_it() {
     let place = Place::new("").with_accounts(&["alice"]).with_xmpp("");
     let mut node = place.start();
     let mut client = Client::connect(&place, Tcp);
@@ -113,7 +113,7 @@ fn all_ways_to_connect_lead_to_a_session() {
 }
 
 #[test]
-fn wrong_passwords_and_nobody_are_told_the_same_and_five_end_the_stream() {
+fn wrong_passwords_and_unknown_accounts_get_the_same_error_and_five_end_the_stream() {
     let place = Place::new("").with_accounts(&["alice", "eve"]).with_xmpp("");
     let admin = |user: &str| store::Address::new(user, crate::phone::DOMAIN).unwrap();
     place.admin().set_disabled(admin("eve"), true).unwrap();
@@ -133,7 +133,7 @@ fn wrong_passwords_and_nobody_are_told_the_same_and_five_end_the_stream() {
 }
 
 #[test]
-fn who_guesses_is_not_asked_any_more() {
+fn a_source_that_guesses_is_refused_before_authentication() {
     let place = Place::with_shards(1, "").with_accounts(&["alice"]).with_xmpp("");
     let mut node = place.start();
     until("this source is refused", || {
@@ -195,7 +195,7 @@ fn authority(name: &str) -> (rcgen::Certificate, rcgen::Issuer<'static, rcgen::K
 }
 
 #[test]
-fn a_certificate_signs_in_whom_it_names() {
+fn a_client_certificate_signs_in_the_account_that_it_names() {
     let place = Place::new("")
         .with_accounts(&["alice", "bob"])
         .with_xmpp("[xmpp.access]\nclient_authorities = \"people.pem\"");

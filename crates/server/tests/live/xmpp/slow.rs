@@ -39,7 +39,7 @@ fn five_thousand_slow_connections_of_websocket_keep_no_client_out() {
 }
 
 #[test]
-fn five_thousand_slow_connections_of_http_keep_nobody_from_bosh_and_files() {
+fn five_thousand_slow_connections_of_http_keep_no_client_from_bosh_and_files() {
     let place = Place::new("").with_accounts(&["alice"]).with_xmpp("");
     let _node = place.spawn();
     others_are_served(place.xmpp_at(Ws), *b"PO", || {

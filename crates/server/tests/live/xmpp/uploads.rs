@@ -44,7 +44,7 @@ impl Slot {
 }
 
 #[test]
-fn a_file_is_put_once_and_given_to_who_has_the_address() {
+fn a_file_is_uploaded_once_and_served_to_clients_with_its_url() {
     let place = Place::new("").with_accounts(&["alice"]).with_xmpp("");
     let mut node = place.start();
     let mut alice = Client::sign_in(&place, Tls, "alice", "a");
@@ -100,7 +100,7 @@ fn a_file_is_put_once_and_given_to_who_has_the_address() {
 }
 
 #[test]
-fn what_the_slot_is_not_for_is_refused() {
+fn an_upload_that_differs_from_its_slot_is_refused() {
     let place = Place::new("").with_accounts(&["alice"]).with_xmpp("");
     let mut node = place.start();
     let mut alice = Client::sign_in(&place, Tls, "alice", "a");
@@ -142,7 +142,7 @@ fn what_the_slot_is_not_for_is_refused() {
 }
 
 #[test]
-fn what_users_and_the_server_may_have_is_bounded() {
+fn uploads_of_a_user_and_of_the_server_are_bounded() {
     let place = Place::new("").with_accounts(&["alice", "bob"]).with_xmpp(
         "[xmpp.uploads]\nmax_size = \"10KiB\"\nper_day = \"20KiB\"\ntotal = \"25KiB\"\nfolder = \"files\"\n",
     );

@@ -109,7 +109,7 @@ fn failures() {
         refused("6.5.9", "and is invalid-mechanism", auth("CRAM-MD5", "="))
             .told(&["<failure xmlns='urn:ietf:params:xml:ns:xmpp-sasl'><invalid-mechanism/></failure>"]),
         row("6.5.2", "account-disabled: answered as an account that is not there")
-            .test("server/tests/live/xmpp/sign_in.rs::wrong_passwords_and_nobody_are_told_the_same_and_five_end_the_stream"),
+            .test("server/tests/live/xmpp/sign_in.rs::wrong_passwords_and_unknown_accounts_get_the_same_error_and_five_end_the_stream"),
         refused("6.5.7", "EXTERNAL without a certificate", auth("EXTERNAL", "="))
             .told(&["<failure xmlns='urn:ietf:params:xml:ns:xmpp-sasl'><invalid-mechanism/></failure>"]),
         refused("6.5.8", "malformed-request", auth("SCRAM-SHA-256", &encode(b"nonsense")))
