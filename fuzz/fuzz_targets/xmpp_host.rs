@@ -48,7 +48,7 @@ fuzz_target!(|data: &[u8]| {
     }
     world.now = world.now + Duration::from_secs(3_600);
     world.tell(|host, now, out| host.expire(now, out));
-    assert_eq!(world.host.sessions(), 0);
+    assert_eq!(world.host.accounts().session_count(), 0);
 });
 
 fn settings() -> Settings {

@@ -9,7 +9,9 @@ use stdx::slab::Key;
 use xmpp::internal::NS;
 use xmpp::{Element, Jid};
 
-use super::{Host, Outbox};
+use super::account_memory::AccountMemory;
+use super::phones::PendingPhoneMessages;
+use super::{Host, Outbox, Settings};
 
 /// Messages that came here and wait for the store.
 #[derive(Default)]
@@ -33,7 +35,7 @@ struct HandledMessage {
 }
 
 impl PendingAcks {
-    /// Takes the mark off a stanza at the end of its way. Writes until [`Host::end_ack`] delay the
+    /// Takes the mark off a stanza at the end of its way. Writes until [`Acks::end`] delay the
     /// acknowledgement.
     pub(super) fn begin(&mut self, stanza: &mut Element) -> AckGuard {
         let Some(mark) = take_ack_token(stanza) else { return AckGuard(None) };
@@ -98,84 +100,109 @@ pub(super) fn take_too_large(stanza: &mut Element) -> bool {
     stanza.take_ns("too-large", NS).is_some()
 }
 
+/// The acknowledgements of a host's messages: how the end of a message's way reaches the session or phone that sent it.
+pub(super) struct Acks<'a> {
+    settings: &'a Settings,
+    pending: &'a mut PendingAcks,
+    accounts: &'a mut AccountMemory,
+    phone_messages: &'a mut PendingPhoneMessages,
+}
+
 impl Host {
-    pub(super) fn end_ack(&mut self, hold: AckGuard, out: &mut Outbox) {
-        self.pending_acks.current = None;
-        self.release_ack_guard(hold, out);
+    /// The acknowledgements of messages.
+    pub(super) fn acks(&mut self) -> Acks<'_> {
+        Acks {
+            settings: &self.settings,
+            pending: &mut self.pending_acks,
+            accounts: &mut self.accounts,
+            phone_messages: self.phones.pending_messages(),
+        }
+    }
+}
+
+impl Acks<'_> {
+    /// The host has looked at the message of [`PendingAcks::begin`]: only writes delay its acknowledgement now.
+    pub(super) fn end(&mut self, guard: AckGuard, out: &mut Outbox) {
+        self.pending.current = None;
+        self.release(guard, out);
     }
 
-    pub(super) fn release_ack_guard(&mut self, guard: AckGuard, out: &mut Outbox) {
-        if let Some(HandledMessage { mark, sender }) = self.pending_acks.release(guard) {
-            self.report_handled(&mark, &sender, out);
+    /// A write of a message is answered.
+    pub(super) fn release(&mut self, guard: AckGuard, out: &mut Outbox) {
+        if let Some(HandledMessage { mark, sender }) = self.pending.release(guard) {
+            self.report(&mark, &sender, out);
         }
     }
 
     /// It went no further: a refusal is an end too.
-    pub(super) fn refused(&mut self, stanza: &Element, out: &mut Outbox) {
+    pub(super) fn handle_refusal(&mut self, stanza: &Element, out: &mut Outbox) {
         let Some(mark) = stanza.attr_ns("mark", NS) else { return };
         if let Ok(Some(sender)) = xmpp::stanza::from(stanza) {
-            self.report_handled(mark, &sender, out);
+            self.report(mark, &sender, out);
         }
     }
 
-    fn report_handled(&mut self, mark: &str, sender: &Jid, out: &mut Outbox) {
-        if self.phone_message_handled(mark, out) {
+    fn report(&mut self, mark: &str, sender: &Jid, out: &mut Outbox) {
+        if self.phone_messages.handle_handled(mark, out) {
             return;
         }
         // Only we mark, and only our own.
         if !self.settings.is_local(sender.domain()) {
             return;
         }
-        if self.session_of(sender).is_some() {
-            return self.acknowledge_message(sender, mark, out);
+        if self.accounts.session_of(sender).is_some() {
+            return self.acknowledge(sender, mark, out);
         }
         let told = Element::new("handled", NS).with("to", sender.as_str()).with("mark", mark);
         out.push(super::Effect::Route(Box::new(told)));
     }
 
-    /// Handles the report of another host's [`Self::report_handled`]; true for such a report. Every stanza
+    /// Handles the report of another host's [`Self::report`]; true for such a report. Every stanza
     /// has a sender and this report has none, so no client can forge it.
-    pub(super) fn handle_handled(&mut self, element: &Element, to: &Jid, out: &mut Outbox) -> bool {
+    pub(super) fn handle_report(&mut self, element: &Element, to: &Jid, out: &mut Outbox) -> bool {
         if !element.is("handled", NS) || element.attr("from").is_some() {
             return false;
         }
         if let Some(mark) = element.attr("mark") {
-            self.acknowledge_message(to, mark, out);
+            self.acknowledge(to, mark, out);
         }
         true
     }
 
-    fn acknowledge_message(&mut self, session: &Jid, mark: &str, out: &mut Outbox) {
+    fn acknowledge(&mut self, session: &Jid, mark: &str, out: &mut Outbox) {
         let Some((key, number)) = parse_ack_token(mark) else { return };
-        if self.sessions.get(key).is_some_and(|known| known.jid == *session) {
-            self.sm_handled(key, number, out);
+        if let Some(session) = self.accounts.sessions.get_mut(key).filter(|known| known.jid == *session) {
+            session.handle_handled(number, out);
         }
     }
 
     /// For other servers marks mean nothing: stanzas given to the streams between servers cannot be followed
     /// further.
-    pub(super) fn take_foreign_ack_token(&mut self, stanza: &mut Element, out: &mut Outbox) {
+    pub(super) fn take_foreign_token(&mut self, stanza: &mut Element, out: &mut Outbox) {
         if stanza.attr_ns("mark", NS).is_none() {
             return;
         }
         let is_ours =
             xmpp::stanza::to(stanza).ok().flatten().is_some_and(|to| self.settings.is_ours(to.domain()));
         if !is_ours {
-            self.refused(stanza, out);
+            self.handle_refusal(stanza, out);
             take_ack_token(stanza);
         }
     }
 
-    /// While a message's own sender has it archived.
-    pub(super) fn hold_ack(&mut self, mark: Option<&str>) {
-        if let Some((key, number)) = mark.and_then(parse_ack_token) {
-            self.sm_hold(key, number);
+    /// The archive of the message's own sender writes it: until then the message is not handled.
+    pub(super) fn hold(&mut self, mark: Option<&str>) {
+        let Some((key, number)) = mark.and_then(parse_ack_token) else { return };
+        if let Some(sm) = self.accounts.sessions.get_mut(key).and_then(|session| session.sm.as_mut()) {
+            sm.hold(number);
         }
     }
 
-    pub(super) fn release_ack(&mut self, mark: Option<&str>, out: &mut Outbox) {
-        if let Some((key, number)) = mark.and_then(parse_ack_token) {
-            self.sm_handled(key, number, out);
+    /// The archive of the message's own sender has written it.
+    pub(super) fn handle_archived(&mut self, mark: Option<&str>, out: &mut Outbox) {
+        let Some((key, number)) = mark.and_then(parse_ack_token) else { return };
+        if let Some(session) = self.accounts.sessions.get_mut(key) {
+            session.handle_handled(number, out);
         }
     }
 }

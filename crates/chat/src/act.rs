@@ -7,9 +7,11 @@ use stdx::Instant;
 use stdx::slab::Key;
 use xmpp::{Bare, Element, Jid, ns};
 
+use super::account_memory::AccountMemory;
 use super::effect::{HostAction, HostActionResult, OnlineFilter, SessionState};
 use super::session::Session;
 use super::{Host, Outbox};
+use crate::{commands, connection, departed};
 
 impl HostActionResult {
     /// Adds another host's result.
@@ -27,64 +29,66 @@ impl Host {
     pub fn act(&mut self, now: Instant, act: &HostAction, out: &mut Outbox) -> HostActionResult {
         match act {
             HostAction::Online { domain, who, max } => {
-                let users = self.users_online(domain, *who);
+                let users = users_online(&self.accounts, domain, *who);
                 let count = users.len();
                 HostActionResult { users: users.into_iter().take(*max as usize).collect(), ..counted(count) }
             }
             HostAction::Announce { domain, message } => {
-                let keys = self.online(domain);
+                let keys = self.accounts.online(domain);
                 for key in &keys {
-                    self.send_from_domain(now, *key, Element::clone(message), out);
+                    commands::send_from_domain(self, now, *key, Element::clone(message), out);
                 }
                 counted(keys.len())
             }
             HostAction::End { who } => {
                 let is_meant = |jid: &Jid| who.iter().any(|who| is_of(who, jid));
-                let sessions = self.sessions.iter().filter(|(_, session)| is_meant(&session.jid));
+                let sessions = self.accounts.sessions.iter().filter(|(_, session)| is_meant(&session.jid));
                 let keys: Vec<Key> = sessions.map(|(key, _)| key).collect();
                 for key in &keys {
-                    self.close_session(now, *key, "policy-violation", out);
+                    connection::close_session(self, now, *key, "policy-violation", out);
                 }
                 counted(keys.len())
             }
             HostAction::Motd { domain, message } => {
-                self.set_motd(domain.clone(), message.as_deref().cloned());
+                self.commands.handle_motd(domain.clone(), message.as_deref().cloned());
                 HostActionResult::default()
             }
-            HostAction::Sessions { who, max } => self.describe_sessions(who.as_ref(), *max as usize),
+            HostAction::Sessions { who, max } => {
+                describe_sessions(&self.accounts, who.as_ref(), *max as usize)
+            }
             HostAction::Rooms { domain } => self.rooms.list(domain),
             HostAction::DescribeRooms { domain } => HostActionResult {
                 described_rooms: self.rooms.describe(domain),
                 ..HostActionResult::default()
             },
-            HostAction::Departed { user } => self.departed(now, user, out),
+            HostAction::Departed { user } => departed::handle_departed(self, now, user, out),
             HostAction::CloseRooms => {
                 self.close_rooms(out);
                 HostActionResult::default()
             }
         }
     }
+}
 
-    /// An account's sessions are all of one host, so no two hosts count the same user.
-    fn users_online(&self, domain: &str, who: OnlineFilter) -> Vec<Bare> {
-        let mut is_active: BTreeMap<Bare, bool> = BTreeMap::new();
-        for session in self.online(domain).into_iter().filter_map(|key| self.sessions.get(key)) {
-            let is_away = matches!(&*show_of(session.presence().as_ref()), "away" | "xa");
-            *is_active.entry(session.jid.bare()).or_default() |= !is_away;
-        }
-        let is_meant = |active: bool| match who {
-            OnlineFilter::All => true,
-            OnlineFilter::Active => active,
-            OnlineFilter::Idle => !active,
-        };
-        is_active.into_iter().filter(|(_, active)| is_meant(*active)).map(|(user, _)| user).collect()
+/// An account's sessions are all of one host, so no two hosts count the same user.
+fn users_online(accounts: &AccountMemory, domain: &str, who: OnlineFilter) -> Vec<Bare> {
+    let mut is_active: BTreeMap<Bare, bool> = BTreeMap::new();
+    for session in accounts.online(domain).into_iter().filter_map(|key| accounts.sessions.get(key)) {
+        let is_away = matches!(&*show_of(session.presence().as_ref()), "away" | "xa");
+        *is_active.entry(session.jid.bare()).or_default() |= !is_away;
     }
+    let is_meant = |active: bool| match who {
+        OnlineFilter::All => true,
+        OnlineFilter::Active => active,
+        OnlineFilter::Idle => !active,
+    };
+    is_active.into_iter().filter(|(_, active)| is_meant(*active)).map(|(user, _)| user).collect()
+}
 
-    fn describe_sessions(&self, who: Option<&Jid>, max: usize) -> HostActionResult {
-        let is_meant = |session: &Session| who.is_none_or(|who| is_of(who, &session.jid));
-        let those = || self.sessions.iter().map(|(_, session)| session).filter(|session| is_meant(session));
-        HostActionResult { described: those().take(max).map(state_of).collect(), ..counted(those().count()) }
-    }
+fn describe_sessions(accounts: &AccountMemory, who: Option<&Jid>, max: usize) -> HostActionResult {
+    let is_meant = |session: &Session| who.is_none_or(|who| is_of(who, &session.jid));
+    let those = || accounts.sessions.iter().map(|(_, session)| session).filter(|session| is_meant(session));
+    HostActionResult { described: those().take(max).map(state_of).collect(), ..counted(those().count()) }
 }
 
 fn show_of(presence: Option<&Element>) -> Cow<'_, str> {

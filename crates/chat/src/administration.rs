@@ -12,7 +12,7 @@ use super::effect::{
     StoreFailure, StoreReply,
 };
 use super::{Host, Outbox};
-use crate::limits;
+use crate::{commands, limits};
 
 const ONE: Field = ("accountjid", "jid-single", "The account's address", true);
 const MANY: Field = ("accountjids", "jid-multi", "The accounts' addresses", true);
@@ -121,7 +121,7 @@ fn add(host: &mut Host, _now: Instant, form: &Form, out: &mut Outbox) {
     let names = [text_of(form, "given_name"), text_of(form, "surname")];
     let name = names.iter().filter(|name| !name.is_empty()).map(|name| &**name).collect::<Vec<_>>().join(" ");
     let ask = Accounts::Add { user, password: Secret(password), name: name.into() };
-    host.administer(ask, form, out, |host, _, form, out| host.answer(&form.iq, Ok(Some(form.done())), out));
+    administer(host, ask, form, out, |host, _, form, out| host.answer(&form.iq, Ok(Some(form.done())), out));
 }
 
 fn set_password(host: &mut Host, _now: Instant, form: &Form, out: &mut Outbox) {
@@ -131,57 +131,57 @@ fn set_password(host: &mut Host, _now: Instant, form: &Form, out: &mut Outbox) {
     };
     let ask = Accounts::Password { user, password: Secret(text_of(form, "password")) };
     // Sessions that signed in by the old password end, as after any change of it.
-    host.administer(ask, form, out, |host, _, form, out| host.answer(&form.iq, Ok(Some(form.done())), out));
+    administer(host, ask, form, out, |host, _, form, out| host.answer(&form.iq, Ok(Some(form.done())), out));
 }
 
 fn delete(host: &mut Host, _now: Instant, form: &Form, out: &mut Outbox) {
-    host.for_each_account(form, out, |user| Accounts::Remove { user });
+    for_each_account(host, form, out, |user| Accounts::Remove { user });
 }
 
 fn disable(host: &mut Host, _now: Instant, form: &Form, out: &mut Outbox) {
-    host.for_each_account(form, out, |user| Accounts::Disable { user, disabled: true });
+    for_each_account(host, form, out, |user| Accounts::Disable { user, disabled: true });
 }
 
 fn enable(host: &mut Host, _now: Instant, form: &Form, out: &mut Outbox) {
-    host.for_each_account(form, out, |user| Accounts::Disable { user, disabled: false });
+    for_each_account(host, form, out, |user| Accounts::Disable { user, disabled: false });
 }
 
 fn count_registered(host: &mut Host, _now: Instant, form: &Form, out: &mut Outbox) {
-    host.list_accounts(form, out, (false, "registeredusersnum"), false);
+    list_accounts(host, form, out, (false, "registeredusersnum"), false);
 }
 
 fn list_registered(host: &mut Host, _now: Instant, form: &Form, out: &mut Outbox) {
-    host.list_accounts(form, out, (false, "registereduserjids"), true);
+    list_accounts(host, form, out, (false, "registereduserjids"), true);
 }
 
 fn count_disabled(host: &mut Host, _now: Instant, form: &Form, out: &mut Outbox) {
-    host.list_accounts(form, out, (true, "disabledusersnum"), false);
+    list_accounts(host, form, out, (true, "disabledusersnum"), false);
 }
 
 fn list_disabled(host: &mut Host, _now: Instant, form: &Form, out: &mut Outbox) {
-    host.list_accounts(form, out, (true, "disableduserjids"), true);
+    list_accounts(host, form, out, (true, "disableduserjids"), true);
 }
 
 fn count_active(host: &mut Host, _now: Instant, form: &Form, out: &mut Outbox) {
-    host.count_users(form, out, (OnlineFilter::Active, "activeusersnum"));
+    commands::count_users(host, form, out, (OnlineFilter::Active, "activeusersnum"));
 }
 
 fn list_active(host: &mut Host, _now: Instant, form: &Form, out: &mut Outbox) {
-    host.list_users(form, out, (OnlineFilter::Active, "activeuserjids"));
+    commands::list_users(host, form, out, (OnlineFilter::Active, "activeuserjids"));
 }
 
 fn count_idle(host: &mut Host, _now: Instant, form: &Form, out: &mut Outbox) {
-    host.count_users(form, out, (OnlineFilter::Idle, "idleusersnum"));
+    commands::count_users(host, form, out, (OnlineFilter::Idle, "idleusersnum"));
 }
 
 /// §4.22 names the field as that of active users, and there is no other in the registry (§8.2).
 fn list_idle(host: &mut Host, _now: Instant, form: &Form, out: &mut Outbox) {
-    host.list_users(form, out, (OnlineFilter::Idle, "activeuserjids"));
+    commands::list_users(host, form, out, (OnlineFilter::Idle, "activeuserjids"));
 }
 
 /// §4.9. An account with a session was last active now.
 fn last_here(host: &mut Host, _now: Instant, form: &Form, out: &mut Outbox) {
-    host.look_at_account(form, out, |now, data, sessions| {
+    look_at_account(host, form, out, |now, data, sessions| {
         let last = match (data.last_seen.as_ref(), sessions.is_empty()) {
             (_, false) => time::stamp(now),
             (Some((at, _)), true) => time::stamp(*at),
@@ -193,7 +193,7 @@ fn last_here(host: &mut Host, _now: Instant, form: &Form, out: &mut Outbox) {
 
 /// §4.8.
 fn roster(host: &mut Host, _now: Instant, form: &Form, out: &mut Outbox) {
-    host.look_at_account(form, out, |_, data, _| {
+    look_at_account(host, form, out, |_, data, _| {
         let listed = data.roster.iter().filter(|(_, item)| item.is_listed);
         let items = listed.map(|(contact, item)| item.element(contact));
         form_of(Element::new("query", ns::ROSTER).children(items))
@@ -202,7 +202,7 @@ fn roster(host: &mut Host, _now: Instant, form: &Form, out: &mut Outbox) {
 
 /// §4.10.
 fn figures(host: &mut Host, _now: Instant, form: &Form, out: &mut Outbox) {
-    host.look_at_account(form, out, |_, data, sessions| {
+    look_at_account(host, form, out, |_, data, sessions| {
         let listed = data.roster.iter().filter(|(_, item)| item.is_listed).count();
         let resources = sessions.iter().filter_map(|session| session.jid.resource()).map(value);
         // §4.10 has several resources in a field that is `text-single` in the registry: of a result, types may be left out
@@ -239,99 +239,95 @@ fn store_failure(error: StoreFailure) -> StanzaError {
     }
 }
 
-impl Host {
-    /// `then` goes on when it is done.
-    fn administer(
-        &mut self,
-        ask: Accounts,
-        form: &Form,
-        out: &mut Outbox,
-        then: impl FnOnce(&mut Host, AccountList, &Form, &mut Outbox) + 'static,
-    ) {
-        let form = form.clone();
-        self.load(Load::Accounts(Box::new(ask)), out, move |host, _, result, out| match result {
-            Ok(StoreReply::Accounts(Ok(listed))) => then(host, listed, &form, out),
-            Ok(StoreReply::Accounts(Err(not_done))) => host.refuse(&form.iq, &error_of(&not_done), out),
-            Ok(_) => host.refuse(&form.iq, &Condition::InternalServerError.into(), out),
-            Err(error) => host.refuse(&form.iq, &store_failure(error), out),
-        });
-    }
+/// `then` goes on when it is done.
+fn administer(
+    host: &mut Host,
+    ask: Accounts,
+    form: &Form,
+    out: &mut Outbox,
+    then: impl FnOnce(&mut Host, AccountList, &Form, &mut Outbox) + 'static,
+) {
+    let form = form.clone();
+    host.store.load(Load::Accounts(Box::new(ask)), out, move |host, _, result, out| match result {
+        Ok(StoreReply::Accounts(Ok(listed))) => then(host, listed, &form, out),
+        Ok(StoreReply::Accounts(Err(not_done))) => host.refuse(&form.iq, &error_of(&not_done), out),
+        Ok(_) => host.refuse(&form.iq, &Condition::InternalServerError.into(), out),
+        Err(error) => host.refuse(&form.iq, &store_failure(error), out),
+    });
+}
 
-    /// One after the other: the accounts after one that fails stay unchanged.
-    fn for_each_account(&mut self, form: &Form, out: &mut Outbox, ask: fn(Bare) -> Accounts) {
-        match many(form) {
-            Ok(users) => self.change_accounts(users, 0, form, out, ask),
-            Err(error) => self.refuse(&form.iq, &error, out),
-        }
+/// One after the other: the accounts after one that fails stay unchanged.
+fn for_each_account(host: &mut Host, form: &Form, out: &mut Outbox, ask: fn(Bare) -> Accounts) {
+    match many(form) {
+        Ok(users) => change_accounts(host, users, 0, form, out, ask),
+        Err(error) => host.refuse(&form.iq, &error, out),
     }
+}
 
-    fn change_accounts(
-        &mut self,
-        users: Vec<Bare>,
-        done: usize,
-        form: &Form,
-        out: &mut Outbox,
-        ask: fn(Bare) -> Accounts,
-    ) {
-        match users.get(done).cloned() {
-            Some(user) => self.administer(ask(user), form, out, move |host, _, form, out| {
-                host.change_accounts(users, done + 1, form, out, ask);
-            }),
-            // The sessions of a disabled account end with the write, however it was made.
-            None => self.answer(&form.iq, Ok(Some(form.done())), out),
-        }
+fn change_accounts(
+    host: &mut Host,
+    users: Vec<Bare>,
+    done: usize,
+    form: &Form,
+    out: &mut Outbox,
+    ask: fn(Bare) -> Accounts,
+) {
+    match users.get(done).cloned() {
+        Some(user) => administer(host, ask(user), form, out, move |host, _, form, out| {
+            change_accounts(host, users, done + 1, form, out, ask);
+        }),
+        // The sessions of a disabled account end with the write, however it was made.
+        None => host.answer(&form.iq, Ok(Some(form.done())), out),
     }
+}
 
-    fn list_accounts(
-        &mut self,
-        form: &Form,
-        out: &mut Outbox,
-        (is_disabled, var): (bool, &'static str),
-        is_list: bool,
-    ) {
-        let max = match form.max_items() {
-            Ok(max) if is_list => max,
-            Ok(_) => 0,
-            Err(error) => return self.refuse(&form.iq, &error, out),
+fn list_accounts(
+    host: &mut Host,
+    form: &Form,
+    out: &mut Outbox,
+    (is_disabled, var): (bool, &'static str),
+    is_list: bool,
+) {
+    let max = match form.max_items() {
+        Ok(max) if is_list => max,
+        Ok(_) => 0,
+        Err(error) => return host.refuse(&form.iq, &error, out),
+    };
+    let ask = Accounts::List { domain: form.domain.domain().into(), is_disabled, max };
+    administer(host, ask, form, out, move |host, listed, form, out| {
+        let field = match is_list {
+            true => field(var, "jid-multi").children(listed.accounts.iter().map(|user| value(user.as_str()))),
+            false => field(var, "text-single").child(value(&listed.total.to_string())),
         };
-        let ask = Accounts::List { domain: form.domain.domain().into(), is_disabled, max };
-        self.administer(ask, form, out, move |host, listed, form, out| {
-            let field = match is_list {
-                true => {
-                    field(var, "jid-multi").children(listed.accounts.iter().map(|user| value(user.as_str())))
-                }
-                false => field(var, "text-single").child(value(&listed.total.to_string())),
-            };
-            host.answer(&form.iq, Ok(Some(form.done().child(form_of(field)))), out);
-        });
-    }
+        host.answer(&form.iq, Ok(Some(form.done().child(form_of(field)))), out);
+    });
+}
 
-    /// Answers a command with a description of an account, its data and its sessions.
-    fn look_at_account(
-        &mut self,
-        form: &Form,
-        out: &mut Outbox,
-        tell: fn(Instant, &AccountData, &[SessionState]) -> Element,
-    ) {
-        let (user, var, kind) = match looked_at(form) {
-            Ok(user) => user,
-            Err(error) => return self.refuse(&form.iq, &error, out),
+/// Answers a command with a description of an account, its data and its sessions.
+fn look_at_account(
+    host: &mut Host,
+    form: &Form,
+    out: &mut Outbox,
+    tell: fn(Instant, &AccountData, &[SessionState]) -> Element,
+) {
+    let (user, var, kind) = match looked_at(form) {
+        Ok(user) => user,
+        Err(error) => return host.refuse(&form.iq, &error, out),
+    };
+    let form = form.clone();
+    host.store.load(Load::User { user: user.clone() }, out, move |host, now, result, out| {
+        let data = match result {
+            Ok(StoreReply::User(Some(data))) => data,
+            Ok(_) => return host.refuse(&form.iq, &Condition::ItemNotFound.into(), out),
+            Err(error) => return host.refuse(&form.iq, &store_failure(error), out),
         };
-        let form = form.clone();
-        self.load(Load::User { user: user.clone() }, out, move |host, now, result, out| {
-            let data = match result {
-                Ok(StoreReply::User(Some(data))) => data,
-                Ok(_) => return host.refuse(&form.iq, &Condition::ItemNotFound.into(), out),
-                Err(error) => return host.refuse(&form.iq, &store_failure(error), out),
-            };
-            let who = Some(user.clone().into_jid());
-            let act = HostAction::Sessions { who, max: limits::ONLINE_LIST };
-            host.act_everywhere(act, &form, out, move |form, acted| {
-                let account = field(var, kind).child(value(user.as_str()));
-                let mut told = tell(now, &data, &acted.described);
-                told.push(account);
-                Ok(form.done().child(told))
-            });
+        let who = Some(user.clone().into_jid());
+        let act = HostAction::Sessions { who, max: limits::ONLINE_LIST };
+        commands::act_everywhere(host, act, &form, out, move |form, acted| {
+            let account = field(var, kind).child(value(user.as_str()));
+            let mut told = tell(now, &data, &acted.described);
+            told.push(account);
+            Ok(form.done().child(told))
         });
-    }
+    });
 }

@@ -6,86 +6,71 @@ use xmpp::c2s::Bound;
 use xmpp::{Bare, Element};
 
 use super::{Effect, Host, Outbox};
-use crate::limits;
+use crate::{archive, connection, offline};
 
-impl Host {
-    /// The session is there; it is told so once is known what its archive has. Until then nothing else is sent to it.
-    pub(super) fn bind2(
-        &mut self,
-        now: Instant,
-        key: Key,
-        agent: Option<&str>,
-        inline: Vec<Element>,
-        out: &mut Outbox,
-    ) {
-        let Some(session) = self.sessions.get_mut(key) else { return };
-        session.agent = agent.map(Box::from);
-        session.waits = Some(Vec::new());
-        let (user, is_anonymous) = (session.jid.bare(), session.is_anonymous);
-        if is_anonymous {
-            return self.bound2(now, key, inline, None, out);
+/// The session is there; it is told so once is known what its archive has. Until then nothing else is sent to it.
+pub(super) fn begin(
+    host: &mut Host,
+    now: Instant,
+    key: Key,
+    agent: Option<&str>,
+    inline: Vec<Element>,
+    out: &mut Outbox,
+) {
+    let Some(session) = host.accounts.sessions.get_mut(key) else { return };
+    session.agent = agent.map(Box::from);
+    session.waits = Some(Vec::new());
+    let (user, is_anonymous) = (session.jid.bare(), session.is_anonymous);
+    if is_anonymous {
+        return finish(host, now, key, inline, None, out);
+    }
+    clear_offline(host, now, &user, out);
+    archive::read_ends(host, &user, out, move |host, now, metadata, out| {
+        finish(host, now, key, inline, metadata.ok(), out);
+    });
+}
+
+/// §4.2: the same client has no other. It goes first, so that it takes no place from the new one.
+pub(super) fn end_sessions_of_agent(
+    host: &mut Host,
+    now: Instant,
+    user: &Bare,
+    agent: &str,
+    out: &mut Outbox,
+) {
+    for other in host.accounts.keys_of(user, |other| other.agent.as_deref() == Some(agent)) {
+        connection::close_session(host, now, other, "conflict", out);
+    }
+}
+
+fn finish(
+    host: &mut Host,
+    now: Instant,
+    key: Key,
+    mut inline: Vec<Element>,
+    metadata: Option<Element>,
+    out: &mut Outbox,
+) {
+    // It may have gone meanwhile.
+    let Some(session) = host.accounts.sessions.get_mut(key) else { return };
+    let waiting = session.waits.take().unwrap_or_default();
+    let Some(edge) = session.edge else { return };
+    inline.extend(metadata);
+    let bound = Bound::Session { jid: session.jid.clone(), inline };
+    out.push(Effect::Bound { edge, bound });
+    for stanza in waiting {
+        host.deliver(now, key, stanza, out);
+    }
+}
+
+/// §4.2: the offline messages are in the archive, which a client of Bind 2 reads. Where it is not, it
+/// goes on waiting.
+fn clear_offline(host: &mut Host, now: Instant, user: &Bare, out: &mut Outbox) {
+    let owner = user.clone();
+    host.with_account_data(now, user, out, move |host, _, out| {
+        let waits = host.accounts.data(&owner).is_some_and(|data| data.offline > 0);
+        if waits && host.archive.keeps_all(host.settings.archive, &owner) {
+            offline::clear(host, &owner, out);
         }
-        self.clear_offline(now, &user, out);
-        self.archive_ends(&user, out, move |host, now, metadata, out| {
-            host.bound2(now, key, inline, metadata.ok(), out);
-        });
-    }
-
-    /// §4.2: the same client has no other. It goes first, so that it takes no place from the new one.
-    pub(super) fn end_sessions_of_agent(&mut self, now: Instant, user: &Bare, agent: &str, out: &mut Outbox) {
-        for other in self.keys_of(user, |other| other.agent.as_deref() == Some(agent)) {
-            self.close_session(now, other, "conflict", out);
-        }
-    }
-
-    fn bound2(
-        &mut self,
-        now: Instant,
-        key: Key,
-        mut inline: Vec<Element>,
-        metadata: Option<Element>,
-        out: &mut Outbox,
-    ) {
-        // It may have gone meanwhile.
-        let Some(session) = self.sessions.get_mut(key) else { return };
-        let waiting = session.waits.take().unwrap_or_default();
-        let Some(edge) = session.edge else { return };
-        inline.extend(metadata);
-        let bound = Bound::Session { jid: session.jid.clone(), inline };
-        out.push(Effect::Bound { edge, bound });
-        for stanza in waiting {
-            self.session_deliver(now, key, stanza, out);
-        }
-    }
-
-    /// `None`: it is for a session that does not know yet that it is one.
-    pub(super) fn bind2_hold(
-        &mut self,
-        now: Instant,
-        key: Key,
-        stanza: Element,
-        out: &mut Outbox,
-    ) -> Option<Element> {
-        let Some(waits) = self.sessions.get_mut(key).and_then(|session| session.waits.as_mut()) else {
-            return Some(stanza);
-        };
-        if waits.len() < limits::SM_QUEUE {
-            waits.push(stanza);
-        } else {
-            self.session_overflow(now, key, stanza, out);
-        }
-        None
-    }
-
-    /// §4.2: the offline messages are in the archive, which a client of Bind 2 reads. Where it is not, it
-    /// goes on waiting.
-    fn clear_offline(&mut self, now: Instant, user: &Bare, out: &mut Outbox) {
-        let owner = user.clone();
-        self.with_account_data(now, user, out, move |host, _, out| {
-            let waits = host.account_data(&owner).is_some_and(|data| data.offline > 0);
-            if waits && host.archives_all(&owner) {
-                host.offline_clear(&owner, out);
-            }
-        });
-    }
+    });
 }

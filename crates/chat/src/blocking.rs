@@ -12,7 +12,8 @@ use super::effect::{AccountData, Change};
 use super::feature::{Feature, IqHandler, IqReply, IqRequest, IqTarget};
 use super::session::Session;
 use super::{Host, Outbox};
-use crate::limits;
+use crate::account_memory::AccountMemory;
+use crate::{change_queue, limits, presence, roster};
 
 pub(super) const FEATURE: Feature = Feature {
     specifications: &[Specification {
@@ -64,12 +65,12 @@ fn blocklist(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox
     if iq.is_set {
         return IqReply::Error(Condition::BadRequest.into());
     }
-    let Some(data) = host.account_data(&iq.from.bare()) else {
+    let Some(data) = host.accounts.data(&iq.from.bare()) else {
         return IqReply::Error(Condition::InternalServerError.into());
     };
     let list = list("blocklist", &data.blocked);
     let Some(key) = iq.session else { return IqReply::Result(Some(list)) };
-    if let Some(session) = host.sessions.get_mut(key) {
+    if let Some(session) = host.accounts.sessions.get_mut(key) {
         session.wants_blocklist = true;
     }
     // Past the router, as pushes are: else one could overtake it.
@@ -82,7 +83,7 @@ fn block(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) ->
         Ok(jids) if jids.is_empty() => {
             IqReply::Error(StanzaError::new(Condition::BadRequest, "whom to block: at least one item"))
         }
-        Ok(jids) => host.change_blocked(now, iq, BlockingCommand::Block(jids), out),
+        Ok(jids) => change_blocked(host, now, iq, BlockingCommand::Block(jids), out),
         Err(error) => IqReply::Error(error),
     }
 }
@@ -90,7 +91,7 @@ fn block(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) ->
 /// An empty `<unblock/>` removes all entries (XEP-0191 §3.5).
 fn unblock(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) -> IqReply {
     match read(iq) {
-        Ok(jids) => host.change_blocked(now, iq, BlockingCommand::Unblock(jids), out),
+        Ok(jids) => change_blocked(host, now, iq, BlockingCommand::Unblock(jids), out),
         Err(error) => IqReply::Error(error),
     }
 }
@@ -214,98 +215,105 @@ impl BlockingChange {
     }
 }
 
-impl Host {
-    /// Why the session may not send that.
-    pub(super) fn blocks_outgoing(&self, key: Key, stanza: &Element) -> Option<StanzaError> {
-        let user = self.sessions.get(key)?.jid.bare();
-        // The fast path: nearly all accounts block no address.
-        if self.account_data(&user)?.blocked.is_empty() {
-            return None;
-        }
-        let to = stanza::to(stanza).ok()??;
-        self.blocks_incoming(&user, &to).then(|| StanzaError {
-            kind: Some("cancel"),
-            ..StanzaError::from(Condition::NotAcceptable).with(Element::new("blocked", ns::BLOCKING_ERRORS))
-        })
+/// Why the session may not send that.
+pub(super) fn blocks_outgoing(accounts: &AccountMemory, key: Key, stanza: &Element) -> Option<StanzaError> {
+    let user = accounts.sessions.get(key)?.jid.bare();
+    // The fast path: nearly all accounts block no address.
+    if accounts.data(&user)?.blocked.is_empty() {
+        return None;
     }
+    let to = stanza::to(stanza).ok()??;
+    blocks_incoming(accounts, &user, &to).then(|| StanzaError {
+        kind: Some("cancel"),
+        ..StanzaError::from(Condition::NotAcceptable).with(Element::new("blocked", ns::BLOCKING_ERRORS))
+    })
+}
 
-    /// Past the router: the answer of a blocked address would be dropped.
-    pub(super) fn refuse_blocked(
-        &mut self,
-        now: Instant,
-        key: Key,
-        stanza: &Element,
-        error: &StanzaError,
-        out: &mut Outbox,
-    ) {
-        if stanza::may_be_refused(stanza) {
-            self.deliver(now, key, stanza::refusal(stanza, error), out);
-        }
+/// Past the router: the answer of a blocked address would be dropped.
+pub(super) fn refuse_blocked(
+    host: &mut Host,
+    now: Instant,
+    key: Key,
+    stanza: &Element,
+    error: &StanzaError,
+    out: &mut Outbox,
+) {
+    if stanza::may_be_refused(stanza) {
+        host.deliver(now, key, stanza::refusal(stanza, error), out);
     }
+}
 
-    /// Neither oneself nor one's server can be blocked, whatever the list says: they are how it is changed.
-    pub(super) fn blocks_incoming(&self, user: &Bare, from: &Jid) -> bool {
-        let Some(data) = self.account_data(user) else { return false };
-        let is_own = from.bare_str() == user.as_str() || from.as_str() == user.domain();
-        !is_own && data.blocked.iter().any(|blocked| matches(blocked, from))
-    }
+/// Neither oneself nor one's server can be blocked, whatever the list says: they are how it is changed.
+pub(super) fn blocks_incoming(accounts: &AccountMemory, user: &Bare, from: &Jid) -> bool {
+    let Some(data) = accounts.data(user) else { return false };
+    let is_own = from.bare_str() == user.as_str() || from.as_str() == user.domain();
+    !is_own && data.blocked.iter().any(|blocked| matches(blocked, from))
+}
 
-    /// Changes the list when the changes before are on disk, and performs the effects of [`BlockingChange`].
-    fn change_blocked(
-        &mut self,
-        now: Instant,
-        iq: &IqRequest<'_>,
-        command: BlockingCommand,
-        out: &mut Outbox,
-    ) -> IqReply {
-        let (user, iq) = (iq.from.bare(), iq.iq.clone());
-        let has_turn = self.queue_change(now, &user.clone(), out, move |host, now, out| {
-            let Some(data) = host.account_data(&user) else { return };
-            let change = match BlockingChange::new(command, &data.blocked) {
-                Ok(change) => change,
-                Err(error) => return host.refuse(&iq, &error, out),
-            };
-            let write = Change::Blocked { user: user.clone(), blocked: change.after.clone() };
-            host.write_queued_change(now, (&user.clone(), write), out, move |host, now, result, out| {
-                if let Err(error) = result {
-                    return host.refuse(&iq, &not_written(error), out);
-                }
-                host.answer(&iq, Ok(None), out);
-                host.perform_blocking(now, &user, &change, out);
-            });
+/// Changes the list when the changes before are on disk, and performs the effects of [`BlockingChange`].
+fn change_blocked(
+    host: &mut Host,
+    now: Instant,
+    iq: &IqRequest<'_>,
+    command: BlockingCommand,
+    out: &mut Outbox,
+) -> IqReply {
+    let (user, iq) = (iq.from.bare(), iq.iq.clone());
+    let has_turn = change_queue::queue(host, now, &user.clone(), out, move |host, now, out| {
+        let Some(data) = host.accounts.data(&user) else { return };
+        let change = match BlockingChange::new(command, &data.blocked) {
+            Ok(change) => change,
+            Err(error) => return host.refuse(&iq, &error, out),
+        };
+        let write = Change::Blocked { user: user.clone(), blocked: change.after.clone() };
+        change_queue::write(host, now, (&user.clone(), write), out, move |host, now, result, out| {
+            if let Err(error) = result {
+                return host.refuse(&iq, &not_written(error), out);
+            }
+            host.answer(&iq, Ok(None), out);
+            perform(host, now, &user, &change, out);
         });
-        if has_turn.is_ok() { IqReply::Later } else { IqReply::Error(too_many()) }
-    }
+    });
+    if has_turn.is_ok() { IqReply::Later } else { IqReply::Error(too_many()) }
+}
 
-    /// Puts a written change into memory and performs its effects.
-    fn perform_blocking(&mut self, now: Instant, user: &Bare, change: &BlockingChange, out: &mut Outbox) {
-        let effects = change.handle_written(self.account_data_mut(user));
-        self.weigh(user);
-        for effect in effects {
-            match effect {
-                BlockingEffect::Push(push) => {
-                    for key in self.keys_of(user, |session: &Session| session.wants_blocklist) {
-                        self.push(now, key, push.clone(), out);
-                    }
+/// Puts a written change into memory and performs its effects.
+fn perform(host: &mut Host, now: Instant, user: &Bare, change: &BlockingChange, out: &mut Outbox) {
+    let effects = change.handle_written(host.accounts.data_mut(user));
+    host.accounts.weigh(user);
+    for effect in effects {
+        match effect {
+            BlockingEffect::Push(push) => {
+                for key in host.accounts.keys_of(user, |session: &Session| session.wants_blocklist) {
+                    roster::push_to_session(host, now, key, push.clone(), out);
                 }
-                BlockingEffect::SendUnavailable(contact) => {
-                    self.send_unavailable(user, contact.as_str(), out);
-                }
-                BlockingEffect::EndDirected => self.end_directed(user, change.hidden(), out),
-                BlockingEffect::SendPresences(contact) => self.send_presences(user, contact.as_str(), out),
-                BlockingEffect::SendProbes(contact) => self.send_probes(user, contact.as_str(), out),
+            }
+            BlockingEffect::SendUnavailable(contact) => {
+                presence::send_unavailable(&host.accounts, &host.phones, user, contact.as_str(), out);
+            }
+            BlockingEffect::EndDirected => end_directed(&mut host.accounts, user, change.hidden(), out),
+            BlockingEffect::SendPresences(contact) => {
+                presence::send_presences(&host.accounts, &host.phones, user, contact.as_str(), out);
+            }
+            BlockingEffect::SendProbes(contact) => {
+                presence::send_probes(&host.accounts, user, contact.as_str(), out);
             }
         }
     }
+}
 
-    fn end_directed(&mut self, user: &Bare, is_hidden: impl Fn(&Jid) -> bool, out: &mut Outbox) {
-        for key in self.keys_of(user, |session: &Session| !session.directed.is_empty()) {
-            let Some(session) = self.sessions.get_mut(key) else { continue };
-            let gone = super::presence::gone(&session.jid);
-            for to in session.directed.extract_if(.., |to| is_hidden(to)) {
-                let gone = gone.clone().with("to", to.as_str());
-                out.push(super::Effect::Route(Box::new(gone)));
-            }
+fn end_directed(
+    accounts: &mut AccountMemory,
+    user: &Bare,
+    is_hidden: impl Fn(&Jid) -> bool,
+    out: &mut Outbox,
+) {
+    for key in accounts.keys_of(user, |session: &Session| !session.directed.is_empty()) {
+        let Some(session) = accounts.sessions.get_mut(key) else { continue };
+        let gone = super::presence::gone(&session.jid);
+        for to in session.directed.extract_if(.., |to| is_hidden(to)) {
+            let gone = gone.clone().with("to", to.as_str());
+            out.push(super::Effect::Route(Box::new(gone)));
         }
     }
 }

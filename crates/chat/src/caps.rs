@@ -16,6 +16,7 @@ use xmpp::{Bare, Element, Jid, Level, Specification, ns};
 use super::feature::Feature;
 use super::pubsub::PubSubEvent;
 use super::{Host, Outbox, Settings, disco, token};
+use crate::account_memory::AccountMemory;
 use crate::limits;
 
 pub(super) const FEATURE: Feature = Feature {
@@ -134,7 +135,7 @@ impl Caps {
         }
     }
 
-    fn forget(&mut self, jid: &Jid) {
+    pub(super) fn forget(&mut self, jid: &Jid) {
         let account = jid.bare();
         if let Some(clients) = self.clients.get_mut(&account) {
             clients.retain(|(known, _)| known != jid);
@@ -257,48 +258,42 @@ impl Caps {
     }
 }
 
-impl Host {
-    /// Passes a presence that one of our accounts sent or got to [`Caps`].
-    pub(super) fn caps_heard(
-        &mut self,
-        now: Instant,
-        from: &Jid,
-        user: &Bare,
-        presence: &Element,
-        out: &mut Outbox,
-    ) {
-        let Some(announcement) = self.caps.handle_presence(from, presence) else { return };
-        // Clients of occupants and of strangers are not remembered.
-        if !self.may_be_asked(user, from) {
-            return;
-        }
-        if let Some(iq) = self.caps.learn(now, announcement, (from, user), &mut self.rng) {
-            self.route(iq, out);
-        }
+/// Passes a presence that one of our accounts sent or got to [`Caps`].
+pub(super) fn handle_presence(
+    host: &mut Host,
+    now: Instant,
+    from: &Jid,
+    user: &Bare,
+    presence: &Element,
+    out: &mut Outbox,
+) {
+    let Some(announcement) = host.caps.handle_presence(from, presence) else { return };
+    // Clients of occupants and of strangers are not remembered.
+    if !may_be_asked(&host.accounts, user, from) {
+        return;
     }
-
-    fn may_be_asked(&self, user: &Bare, from: &Jid) -> bool {
-        let contact = from.bare();
-        contact == *user
-            || self
-                .account_data(user)
-                .and_then(|data| data.contact(&contact))
-                .is_some_and(|item| item.subscription != super::effect::Subscription::None)
+    if let Some(iq) = host.caps.learn(now, announcement, (from, user), &mut host.rng) {
+        host.route(iq, out);
     }
+}
 
-    /// Passes an iq of type result or error to [`Caps`].
-    pub(super) fn caps_answered(&mut self, now: Instant, from: &Jid, iq: &Element, out: &mut Outbox) {
-        match self.caps.handle_response(now, from, iq, &mut self.rng) {
-            Some(CapsEffect::Send(iq)) => self.route(iq, out),
-            Some(CapsEffect::FeaturesKnown(ver)) => {
-                self.tell_pubsub(now, PubSubEvent::FeaturesKnown { ver: &ver }, out);
-            }
-            None => {}
+fn may_be_asked(accounts: &AccountMemory, user: &Bare, from: &Jid) -> bool {
+    let contact = from.bare();
+    contact == *user
+        || accounts
+            .data(user)
+            .and_then(|data| data.contact(&contact))
+            .is_some_and(|item| item.subscription != super::effect::Subscription::None)
+}
+
+/// Passes an iq of type result or error to [`Caps`].
+pub(super) fn handle_answer(host: &mut Host, now: Instant, from: &Jid, iq: &Element, out: &mut Outbox) {
+    match host.caps.handle_response(now, from, iq, &mut host.rng) {
+        Some(CapsEffect::Send(iq)) => host.route(iq, out),
+        Some(CapsEffect::FeaturesKnown(ver)) => {
+            host.tell_pubsub(now, PubSubEvent::FeaturesKnown { ver: &ver }, out);
         }
-    }
-
-    pub(super) fn caps_gone(&mut self, jid: &Jid) {
-        self.caps.forget(jid);
+        None => {}
     }
 }
 

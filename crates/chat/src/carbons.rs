@@ -29,7 +29,7 @@ fn switch(host: &mut Host, _now: Instant, iq: &IqRequest<'_>, _out: &mut Outbox)
     if !iq.is_set {
         return IqReply::Error(Condition::BadRequest.into());
     }
-    match iq.session.and_then(|key| host.sessions.get_mut(key)) {
+    match iq.session.and_then(|key| host.accounts.sessions.get_mut(key)) {
         Some(session) => {
             session.has_carbons = iq.payload.name() == "enable";
             IqReply::Result(None)
@@ -71,86 +71,74 @@ fn carbon(user: &Bare, to: &str, name: &'static str, message: &Element) -> Eleme
         .child(Element::new(name, ns::CARBONS).child(forwarded))
 }
 
-impl Host {
-    /// With Bind 2.
-    pub(super) fn carbons_inline(&mut self, key: Key, request: &Element) -> Option<Element> {
-        if request.name() == "enable"
-            && let Some(session) = self.sessions.get_mut(key)
-        {
-            session.has_carbons = true;
-        }
-        None
+/// `id`: which it has in the archive.
+pub(super) fn copy_sent(
+    host: &mut Host,
+    now: Instant,
+    key: Key,
+    message: &Element,
+    id: Option<Box<str>>,
+    out: &mut Outbox,
+) {
+    let Some(user) = host.accounts.sessions.get(key).map(|session| session.jid.bare()) else { return };
+    let Ok(Some(to)) = stanza::to(message) else { return };
+    // To oneself: all get it anyway.
+    if (to.is_bare() && to.bare() == user) || !is_eligible(message, true) {
+        return;
     }
+    let mut except = vec![key];
+    except.extend(host.accounts.session_of(&to));
+    let copy = id.map(|id| archive::with_id(message.clone(), &user, id));
+    copy_to_sessions(host, now, &user, &except, "sent", copy.as_ref().unwrap_or(message), out);
+}
 
-    /// `id`: which it has in the archive.
-    pub(super) fn carbons_sent(
-        &mut self,
-        now: Instant,
-        key: Key,
-        message: &Element,
-        id: Option<Box<str>>,
-        out: &mut Outbox,
-    ) {
-        let Some(user) = self.sessions.get(key).map(|session| session.jid.bare()) else { return };
-        let Ok(Some(to)) = stanza::to(message) else { return };
-        // To oneself: all get it anyway.
-        if (to.is_bare() && to.bare() == user) || !is_eligible(message, true) {
-            return;
-        }
-        let mut except = vec![key];
-        except.extend(self.session_of(&to));
-        let copy = id.map(|id| archive::with_id(message.clone(), &user, id));
-        self.copy(now, &user, &except, "sent", copy.as_ref().unwrap_or(message), out);
+/// Copies a message of the account's phone; `id` as for `copy_sent`.
+pub(super) fn copy_of_phone(
+    host: &mut Host,
+    now: Instant,
+    user: &Bare,
+    message: &Element,
+    id: Option<Box<str>>,
+    out: &mut Outbox,
+) {
+    let is_to_oneself = stanza::to(message).ok().flatten().is_none_or(|to| to.bare() == *user);
+    if !is_to_oneself && is_eligible(message, true) {
+        let copy = id.map(|id| archive::with_id(message.clone(), user, id));
+        copy_to_sessions(host, now, user, &[], "sent", copy.as_ref().unwrap_or(message), out);
     }
+}
 
-    /// Copies a message of the account's phone; `id` as for `carbons_sent`.
-    pub(super) fn carbons_of_phone(
-        &mut self,
-        now: Instant,
-        user: &Bare,
-        message: &Element,
-        id: Option<Box<str>>,
-        out: &mut Outbox,
-    ) {
-        let is_to_oneself = stanza::to(message).ok().flatten().is_none_or(|to| to.bare() == *user);
-        if !is_to_oneself && is_eligible(message, true) {
-            let copy = id.map(|id| archive::with_id(message.clone(), user, id));
-            self.copy(now, user, &[], "sent", copy.as_ref().unwrap_or(message), out);
-        }
+/// `except` get it anyway.
+pub(super) fn copy_received(
+    host: &mut Host,
+    now: Instant,
+    user: &Bare,
+    except: &[Key],
+    message: &Element,
+    out: &mut Outbox,
+) {
+    // From one of ours: it was copied when it was sent.
+    let is_own = stanza::from(message).ok().flatten().is_some_and(|from| from.bare() == *user);
+    if !is_own && is_eligible(message, false) {
+        copy_to_sessions(host, now, user, except, "received", message, out);
     }
+}
 
-    /// `except` get it anyway.
-    pub(super) fn carbons_received(
-        &mut self,
-        now: Instant,
-        user: &Bare,
-        except: &[Key],
-        message: &Element,
-        out: &mut Outbox,
-    ) {
-        // From one of ours: it was copied when it was sent.
-        let is_own = stanza::from(message).ok().flatten().is_some_and(|from| from.bare() == *user);
-        if !is_own && is_eligible(message, false) {
-            self.copy(now, user, except, "received", message, out);
-        }
-    }
-
-    fn copy(
-        &mut self,
-        now: Instant,
-        user: &Bare,
-        except: &[Key],
-        name: &'static str,
-        message: &Element,
-        out: &mut Outbox,
-    ) {
-        let keys = self.users.get(user).map(|user| user.sessions.clone()).unwrap_or_default();
-        for key in keys {
-            let Some(session) = self.sessions.get(key) else { continue };
-            if session.has_carbons && !except.contains(&key) {
-                let copy = carbon(user, session.jid.as_str(), name, message);
-                self.deliver(now, key, copy, out);
-            }
+fn copy_to_sessions(
+    host: &mut Host,
+    now: Instant,
+    user: &Bare,
+    except: &[Key],
+    name: &'static str,
+    message: &Element,
+    out: &mut Outbox,
+) {
+    let keys = host.accounts.users.get(user).map(|user| user.sessions.clone()).unwrap_or_default();
+    for key in keys {
+        let Some(session) = host.accounts.sessions.get(key) else { continue };
+        if session.has_carbons && !except.contains(&key) {
+            let copy = carbon(user, session.jid.as_str(), name, message);
+            host.deliver(now, key, copy, out);
         }
     }
 }

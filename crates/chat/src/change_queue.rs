@@ -7,8 +7,7 @@ use stdx::Instant;
 use xmpp::Bare;
 use xmpp::stanza::{Condition, StanzaError};
 
-use super::effect::{AccountData, Change, StoreFailure};
-use super::user::AccountState;
+use super::effect::{Change, StoreFailure};
 use super::{Host, Outbox};
 use crate::limits;
 
@@ -20,92 +19,64 @@ pub(super) struct ChangeQueues {
     busy: HashMap<Bare, VecDeque<QueuedChange>>,
 }
 
-#[cfg(test)]
 impl ChangeQueues {
+    /// True if a change of the account is on its way to the store.
+    pub(super) fn has(&self, user: &Bare) -> bool {
+        self.busy.contains_key(user)
+    }
+
+    #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.busy.len()
     }
 }
 
-impl Host {
-    pub(super) fn is_changing(&self, user: &Bare) -> bool {
-        self.change_queues.busy.contains_key(user)
+/// Now, or after what is on its way.
+///
+/// # Errors
+/// The job, undone: too much waits already.
+pub(super) fn queue<J>(host: &mut Host, now: Instant, user: &Bare, out: &mut Outbox, job: J) -> Result<(), J>
+where
+    J: FnOnce(&mut Host, Instant, &mut Outbox) + 'static,
+{
+    let Some(waiting) = host.accounts.changes.busy.get_mut(user) else {
+        job(host, now, out);
+        return Ok(());
+    };
+    if waiting.len() >= limits::CHANGES {
+        return Err(job);
     }
+    waiting.push_back(Box::new(job));
+    Ok(())
+}
 
-    /// Now, or after what is on its way.
-    ///
-    /// # Errors
-    /// The job, undone: too much waits already.
-    pub(super) fn queue_change<J>(
-        &mut self,
-        now: Instant,
-        user: &Bare,
-        out: &mut Outbox,
-        job: J,
-    ) -> Result<(), J>
-    where
-        J: FnOnce(&mut Host, Instant, &mut Outbox) + 'static,
-    {
-        let Some(waiting) = self.change_queues.busy.get_mut(user) else {
-            job(self, now, out);
-            return Ok(());
-        };
-        if waiting.len() >= limits::CHANGES {
-            return Err(job);
-        }
-        waiting.push_back(Box::new(job));
-        Ok(())
+/// Changes the store, and `then` puts it into memory too. Only from a job of [`queue`].
+pub(super) fn write(
+    host: &mut Host,
+    now: Instant,
+    change: (&Bare, Change),
+    out: &mut Outbox,
+    then: impl FnOnce(&mut Host, Instant, Result<(), StoreFailure>, &mut Outbox) + 'static,
+) {
+    let (user, change) = (change.0.clone(), change.1);
+    if host.accounts.is_anonymous(&user) {
+        // Nothing of them is stored.
+        return then(host, now, Ok(()), out);
     }
-
-    /// Changes the store, and `then` puts it into memory too. Only from a job of [`queue_change`](Self::queue_change).
-    pub(super) fn write_queued_change(
-        &mut self,
-        now: Instant,
-        change: (&Bare, Change),
-        out: &mut Outbox,
-        then: impl FnOnce(&mut Host, Instant, Result<(), StoreFailure>, &mut Outbox) + 'static,
-    ) {
-        let (user, change) = (change.0.clone(), change.1);
-        if self.is_anonymous(&user) {
-            // Nothing of them is stored.
-            return then(self, now, Ok(()), out);
-        }
-        self.change_queues.busy.insert(user.clone(), VecDeque::new());
-        self.change(change, out, move |host, now, result, out| {
-            let mut waiting = host.change_queues.busy.remove(&user).unwrap_or_default();
-            then(host, now, result, out);
-            while let Some(job) = waiting.pop_front() {
-                job(host, now, out);
-                if let Some(newer) = host.change_queues.busy.get_mut(&user) {
-                    waiting.append(newer);
-                    *newer = waiting;
-                    return;
-                }
+    host.accounts.changes.busy.insert(user.clone(), VecDeque::new());
+    host.store.change(change, out, move |host, now, result, out| {
+        let mut waiting = host.accounts.changes.busy.remove(&user).unwrap_or_default();
+        then(host, now, result, out);
+        while let Some(job) = waiting.pop_front() {
+            job(host, now, out);
+            if let Some(newer) = host.accounts.changes.busy.get_mut(&user) {
+                waiting.append(newer);
+                *newer = waiting;
+                return;
             }
-            host.forget_user(now, &user);
-        });
-    }
-
-    pub(super) fn is_anonymous(&self, user: &Bare) -> bool {
-        let Some(user) = self.users.get(user) else { return false };
-        let mut sessions = user.sessions.iter().filter_map(|key| self.sessions.get(*key));
-        sessions.any(|session| session.is_anonymous)
-    }
-
-    /// The data of an account in memory.
-    pub(super) fn account_data(&self, user: &Bare) -> Option<&AccountData> {
-        match &self.users.get(user)?.state {
-            AccountState::Ready(data) => Some(data),
-            AccountState::Loading(_) | AccountState::Evicted | AccountState::Absent => None,
         }
-    }
-
-    pub(super) fn account_data_mut(&mut self, user: &Bare) -> Option<&mut AccountData> {
-        match &mut self.users.get_mut(user)?.state {
-            AccountState::Ready(data) => Some(data),
-            AccountState::Loading(_) | AccountState::Evicted | AccountState::Absent => None,
-        }
-    }
+        host.forget_user(now, &user);
+    });
 }
 
 /// The error of a request whose change was not performed.

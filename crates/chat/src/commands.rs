@@ -14,8 +14,8 @@ use super::change_queue::not_written;
 use super::effect::{Change, HostAction, HostActionResult, Load, OnlineFilter, StoreFailure, StoreReply};
 use super::feature::{Feature, IqHandler, IqReply, IqRequest, IqTarget};
 use super::pubsub::items_of;
-use super::{Host, ItemQuery, Outbox};
-use crate::limits;
+use super::{Host, ItemQuery, Outbox, Settings};
+use crate::{limits, token};
 
 const FILE: &str = "crates/chat/src/commands.rs";
 
@@ -107,6 +107,13 @@ impl Default for Commands {
     }
 }
 
+impl Commands {
+    /// The message of the day of a domain has changed.
+    pub(super) fn handle_motd(&mut self, domain: Box<str>, message: Option<Element>) {
+        self.motd.insert(domain, message);
+    }
+}
+
 /// The values of a form's fields.
 type Values = Vec<(Box<str>, Vec<Box<str>>)>;
 
@@ -142,7 +149,7 @@ fn begin(
     iq: &IqRequest<'_>,
     out: &mut Outbox,
 ) -> Result<Option<Element>, StanzaError> {
-    if !host.is_admin(iq.from) {
+    if !host.settings.is_admin(iq.from) {
         return Err(Condition::Forbidden.into());
     }
     if !iq.is_set {
@@ -158,7 +165,7 @@ fn begin(
         if action != "execute" {
             return Err(fault(Condition::BadRequest, "bad-action"));
         }
-        let session: Box<str> = host.token()[..16].into();
+        let session: Box<str> = token(&mut host.rng)[..16].into();
         if known.node == EDIT_MOTD {
             ask_for_motd(host, now, known, iq, session, out);
             return Ok(None);
@@ -313,11 +320,11 @@ impl Form {
 }
 
 fn count_online(host: &mut Host, _now: Instant, form: &Form, out: &mut Outbox) {
-    host.count_users(form, out, (OnlineFilter::All, "onlineusersnum"));
+    count_users(host, form, out, (OnlineFilter::All, "onlineusersnum"));
 }
 
 fn list_online(host: &mut Host, _now: Instant, form: &Form, out: &mut Outbox) {
-    host.list_users(form, out, (OnlineFilter::All, "onlineuserjids"));
+    list_users(host, form, out, (OnlineFilter::All, "onlineuserjids"));
 }
 
 fn announce(host: &mut Host, _now: Instant, form: &Form, out: &mut Outbox) {
@@ -325,7 +332,7 @@ fn announce(host: &mut Host, _now: Instant, form: &Form, out: &mut Outbox) {
         domain: form.domain.domain().into(),
         message: Box::new(form.message("announcement")),
     };
-    host.act_everywhere(act, form, out, |form, acted| {
+    act_everywhere(host, act, form, out, |form, acted| {
         Ok(form.note(&format!("sent to {} sessions", acted.count)))
     });
 }
@@ -337,171 +344,158 @@ fn end_sessions(host: &mut Host, _now: Instant, form: &Form, out: &mut Outbox) {
         let error = StanzaError::new(Condition::NotAllowed, "not an address of this domain");
         return host.refuse(&form.iq, &error, out);
     }
-    host.act_everywhere(HostAction::End { who: jids }, form, out, |form, acted| match acted.count {
+    act_everywhere(host, HostAction::End { who: jids }, form, out, |form, acted| match acted.count {
         0 => Err(Condition::ItemNotFound.into()),
         count => Ok(form.note(&format!("ended {count} sessions"))),
     });
 }
 
 fn set_motd(host: &mut Host, now: Instant, form: &Form, out: &mut Outbox) {
-    host.write_motd(now, form, Some(form.message("motd")), true, out);
+    write_motd(host, now, form, Some(form.message("motd")), true, out);
 }
 
 fn edit_motd(host: &mut Host, now: Instant, form: &Form, out: &mut Outbox) {
-    host.write_motd(now, form, Some(form.message("motd")), false, out);
+    write_motd(host, now, form, Some(form.message("motd")), false, out);
 }
 
 fn delete_motd(host: &mut Host, now: Instant, form: &Form, out: &mut Outbox) {
-    host.write_motd(now, form, None, false, out);
+    write_motd(host, now, form, None, false, out);
 }
 
-impl Host {
-    pub(super) fn is_admin(&self, from: &Jid) -> bool {
-        self.settings.admins.contains(&from.bare())
-    }
+/// Nodes of commands with their names, for clients that may run them (XEP-0050 §2.3).
+pub(super) fn list_commands(
+    settings: &Settings,
+    from: &Jid,
+) -> Option<impl Iterator<Item = (String, &'static str)>> {
+    let all = || all().map(|command| (format!("{PREFIX}{}", command.node), command.name));
+    settings.is_admin(from).then(all)
+}
 
-    /// Nodes of commands with their names, for clients that may run them (XEP-0050 §2.3).
-    pub(super) fn list_commands(&self, from: &Jid) -> Option<impl Iterator<Item = (String, &'static str)>> {
-        let all = || all().map(|command| (format!("{PREFIX}{}", command.node), command.name));
-        self.is_admin(from).then(all)
-    }
+pub(super) fn describe_command(settings: &Settings, from: &Jid, node: &str) -> Option<Element> {
+    let known = find(node).filter(|_| settings.is_admin(from))?;
+    let identity = Element::new("identity", ns::DISCO_INFO)
+        .with("category", "automation")
+        .with("type", "command-node")
+        .with("name", known.name);
+    let feature = |var: &str| Element::new("feature", ns::DISCO_INFO).with("var", var);
+    let query = Element::new("query", ns::DISCO_INFO).with("node", node).child(identity);
+    Some(query.child(feature(ns::COMMANDS)).child(feature(ns::DATA)))
+}
 
-    pub(super) fn describe_command(&self, from: &Jid, node: &str) -> Option<Element> {
-        let known = find(node).filter(|_| self.is_admin(from))?;
-        let identity = Element::new("identity", ns::DISCO_INFO)
-            .with("category", "automation")
-            .with("type", "command-node")
-            .with("name", known.name);
-        let feature = |var: &str| Element::new("feature", ns::DISCO_INFO).with("var", var);
-        let query = Element::new("query", ns::DISCO_INFO).with("node", node).child(identity);
-        Some(query.child(feature(ns::COMMANDS)).child(feature(ns::DATA)))
-    }
+/// §4.20 to §4.22: users, whatever the number of their sessions.
+pub(super) fn list_users(
+    host: &mut Host,
+    form: &Form,
+    out: &mut Outbox,
+    (who, var): (OnlineFilter, &'static str),
+) {
+    let max = match form.max_items() {
+        Ok(max) => max,
+        Err(error) => return host.refuse(&form.iq, &error, out),
+    };
+    let act = HostAction::Online { domain: form.domain.domain().into(), who, max };
+    act_everywhere(host, act, form, out, move |form, acted| {
+        let mut users = acted.users;
+        users.sort();
+        let shown = users.iter().take(max as usize).map(|user| value(user.as_str()));
+        let list = field(var, "jid-multi").children(shown);
+        Ok(form.done().child(self::form("result").child(list)))
+    });
+}
 
-    /// §4.20 to §4.22: users, whatever the number of their sessions.
-    pub(super) fn list_users(
-        &mut self,
-        form: &Form,
-        out: &mut Outbox,
-        (who, var): (OnlineFilter, &'static str),
-    ) {
-        let max = match form.max_items() {
-            Ok(max) => max,
-            Err(error) => return self.refuse(&form.iq, &error, out),
+/// §4.15 to §4.17.
+pub(super) fn count_users(
+    host: &mut Host,
+    form: &Form,
+    out: &mut Outbox,
+    (who, var): (OnlineFilter, &'static str),
+) {
+    let act = HostAction::Online { domain: form.domain.domain().into(), who, max: 0 };
+    act_everywhere(host, act, form, out, move |form, acted| {
+        let count = field(var, "text-single").child(value(&acted.count.to_string()));
+        Ok(form.done().child(self::form("result").child(count)))
+    });
+}
+
+/// All hosts of the server do it, this one too.
+pub(super) fn act_everywhere(
+    host: &mut Host,
+    act: HostAction,
+    form: &Form,
+    out: &mut Outbox,
+    then: impl FnOnce(&Form, HostActionResult) -> Result<Element, StanzaError> + 'static,
+) {
+    let form = form.clone();
+    host.store.load(Load::Act(Box::new(act)), out, move |host, _, result, out| {
+        let answer = match result {
+            Ok(StoreReply::HostActionResult(acted)) => then(&form, acted),
+            _ => Err(StanzaError::new(Condition::ResourceConstraint, "not now: try again later")),
         };
-        let act = HostAction::Online { domain: form.domain.domain().into(), who, max };
-        self.act_everywhere(act, form, out, move |form, acted| {
-            let mut users = acted.users;
-            users.sort();
-            let shown = users.iter().take(max as usize).map(|user| value(user.as_str()));
-            let list = field(var, "jid-multi").children(shown);
-            Ok(form.done().child(self::form("result").child(list)))
-        });
-    }
+        host.answer(&form.iq, answer.map(Some), out);
+    });
+}
 
-    /// §4.15 to §4.17.
-    pub(super) fn count_users(
-        &mut self,
-        form: &Form,
-        out: &mut Outbox,
-        (who, var): (OnlineFilter, &'static str),
-    ) {
-        let act = HostAction::Online { domain: form.domain.domain().into(), who, max: 0 };
-        self.act_everywhere(act, form, out, move |form, acted| {
-            let count = field(var, "text-single").child(value(&acted.count.to_string()));
-            Ok(form.done().child(self::form("result").child(count)))
-        });
-    }
+pub(super) fn send_from_domain(
+    host: &mut Host,
+    now: Instant,
+    key: Key,
+    mut message: Element,
+    out: &mut Outbox,
+) {
+    let Some(session) = host.accounts.sessions.get(key) else { return };
+    message.set("to", session.jid.as_str());
+    host.deliver(now, key, message, out);
+}
 
-    /// All hosts of the server do it, this one too.
-    pub(super) fn act_everywhere(
-        &mut self,
-        act: HostAction,
-        form: &Form,
-        out: &mut Outbox,
-        then: impl FnOnce(&Form, HostActionResult) -> Result<Element, StanzaError> + 'static,
-    ) {
-        let form = form.clone();
-        self.load(Load::Act(Box::new(act)), out, move |host, _, result, out| {
-            let answer = match result {
-                Ok(StoreReply::HostActionResult(acted)) => then(&form, acted),
-                _ => Err(StanzaError::new(Condition::ResourceConstraint, "not now: try again later")),
-            };
-            host.answer(&form.iq, answer.map(Some), out);
-        });
-    }
-
-    pub(super) fn online(&self, domain: &str) -> Vec<Key> {
-        let sessions = self.sessions.iter();
-        let here = sessions.filter(|(_, session)| session.is_available() && session.jid.domain() == domain);
-        here.map(|(key, _)| key).collect()
-    }
-
-    pub(super) fn send_from_domain(
-        &mut self,
-        now: Instant,
-        key: Key,
-        mut message: Element,
-        out: &mut Outbox,
-    ) {
-        let Some(session) = self.sessions.get(key) else { return };
-        message.set("to", session.jid.as_str());
-        self.deliver(now, key, message, out);
-    }
-
-    fn write_motd(
-        &mut self,
-        now: Instant,
-        form: &Form,
-        message: Option<Element>,
-        is_sent: bool,
-        out: &mut Outbox,
-    ) {
-        let owner = form.domain.clone();
-        let domain: Box<str> = owner.domain().into();
-        let item = message.clone().map(Box::new);
-        let change = Change::Item { owner, node: MOTD.into(), id: CURRENT.into(), item, at: now, keep: 1 };
-        let form = form.clone();
-        self.change(change, out, move |host, _, result, out| {
-            match result {
-                // To delete what is not there is no fault.
-                Ok(()) | Err(StoreFailure::NotFound) => {}
-                Err(error) => return host.refuse(&form.iq, &not_written(error), out),
-            }
-            let message = message.map(Box::new);
-            let announced = message.clone().filter(|_| is_sent);
-            let motd = HostAction::Motd { domain: domain.clone(), message };
-            let Some(message) = announced else {
-                return host.act_everywhere(motd, &form, out, |form, _| Ok(form.done()));
-            };
-            // Signed-in users get it now; the answer counts them.
-            host.load(Load::Act(Box::new(motd)), out, |_, _, _, _| {});
-            host.act_everywhere(HostAction::Announce { domain, message }, &form, out, |form, acted| {
-                Ok(form.note(&format!("sent to {} sessions", acted.count)))
-            });
-        });
-    }
-
-    pub(super) fn set_motd(&mut self, domain: Box<str>, message: Option<Element>) {
-        self.commands.motd.insert(domain, message);
-    }
-
-    /// A session has become available.
-    pub(super) fn send_motd(&mut self, now: Instant, key: Key, out: &mut Outbox) {
-        let Some(session) = self.sessions.get(key) else { return };
-        let domain: Box<str> = session.jid.domain().into();
-        if let Some(motd) = self.commands.motd.get(&domain) {
-            if let Some(message) = motd.clone() {
-                self.send_from_domain(now, key, message, out);
-            }
-            return;
+fn write_motd(
+    host: &mut Host,
+    now: Instant,
+    form: &Form,
+    message: Option<Element>,
+    is_sent: bool,
+    out: &mut Outbox,
+) {
+    let owner = form.domain.clone();
+    let domain: Box<str> = owner.domain().into();
+    let item = message.clone().map(Box::new);
+    let change = Change::Item { owner, node: MOTD.into(), id: CURRENT.into(), item, at: now, keep: 1 };
+    let form = form.clone();
+    host.store.change(change, out, move |host, _, result, out| {
+        match result {
+            // To delete what is not there is no fault.
+            Ok(()) | Err(StoreFailure::NotFound) => {}
+            Err(error) => return host.refuse(&form.iq, &not_written(error), out),
         }
-        // When it cannot be read, the next session asks again.
-        with_motd(self, domain, out, move |host, now, motd, out| {
-            if let Ok(Some(message)) = motd {
-                host.send_from_domain(now, key, message, out);
-            }
+        let message = message.map(Box::new);
+        let announced = message.clone().filter(|_| is_sent);
+        let motd = HostAction::Motd { domain: domain.clone(), message };
+        let Some(message) = announced else {
+            return act_everywhere(host, motd, &form, out, |form, _| Ok(form.done()));
+        };
+        // Signed-in users get it now; the answer counts them.
+        host.store.load(Load::Act(Box::new(motd)), out, |_, _, _, _| {});
+        act_everywhere(host, HostAction::Announce { domain, message }, &form, out, |form, acted| {
+            Ok(form.note(&format!("sent to {} sessions", acted.count)))
         });
+    });
+}
+
+/// A session has become available.
+pub(super) fn send_motd(host: &mut Host, now: Instant, key: Key, out: &mut Outbox) {
+    let Some(session) = host.accounts.sessions.get(key) else { return };
+    let domain: Box<str> = session.jid.domain().into();
+    if let Some(motd) = host.commands.motd.get(&domain) {
+        if let Some(message) = motd.clone() {
+            send_from_domain(host, now, key, message, out);
+        }
+        return;
     }
+    // When it cannot be read, the next session asks again.
+    with_motd(host, domain, out, move |host, now, motd, out| {
+        if let Ok(Some(message)) = motd {
+            send_from_domain(host, now, key, message, out);
+        }
+    });
 }
 
 /// XEP-0133 §4.25: the form has the current message.
@@ -532,7 +526,7 @@ fn with_motd(
 ) {
     let Ok(owner) = Bare::parse(&domain) else { return };
     let query = Box::new(ItemQuery::newest());
-    host.load(Load::Items { owner, node: MOTD.into(), query }, out, move |host, now, result, out| {
+    host.store.load(Load::Items { owner, node: MOTD.into(), query }, out, move |host, now, result, out| {
         let motd = items_of(result).map(|page| {
             let motd = page.items.into_iter().next().map(|(_, _, message)| message);
             host.commands.motd.entry(domain).or_insert(motd).clone()

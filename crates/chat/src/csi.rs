@@ -1,13 +1,11 @@
 //! Client state (XEP-0352): stanzas that an inactive client can do without are held back.
 
-use stdx::Instant;
-use stdx::slab::Key;
 use xmpp::stanza::{self, StanzaKind};
 use xmpp::{Element, Level, Specification, ns};
 
 use super::feature::Feature;
+use super::hints;
 use super::sm::weight;
-use super::{Host, Outbox, hints};
 use crate::limits;
 
 pub(super) const FEATURE: Feature = Feature {
@@ -92,19 +90,24 @@ pub(super) struct ClientState {
 }
 
 impl ClientState {
-    fn handle_inactive(&mut self) {
+    /// True after `<inactive/>`.
+    pub(super) fn is_inactive(&self) -> bool {
+        self.is_inactive
+    }
+
+    pub(super) fn handle_inactive(&mut self) {
         self.is_inactive = true;
     }
 
     /// Returns the stanzas that were held back, in their order.
-    fn handle_active(&mut self) -> Vec<Element> {
+    pub(super) fn handle_active(&mut self) -> Vec<Element> {
         self.is_inactive = false;
         std::mem::take(&mut self.held)
     }
 
     /// Returns the stanzas to send now. An urgent one goes after the stanzas that were held back, so that none
     /// overtakes.
-    fn handle_stanza(&mut self, stanza: Element) -> Vec<Element> {
+    pub(super) fn handle_stanza(&mut self, stanza: Element) -> Vec<Element> {
         let urgency = urgency(&stanza);
         match urgency {
             Urgency::Never => return Vec::new(),
@@ -121,38 +124,5 @@ impl ClientState {
 
     fn drop_last(&mut self, from: Option<&str>) {
         self.held.retain(|other| urgency(other) != Urgency::Last || other.attr("from") != from);
-    }
-}
-
-impl Host {
-    /// `<active/>` or `<inactive/>`.
-    pub(super) fn csi(&mut self, now: Instant, key: Key, state: &Element, out: &mut Outbox) {
-        match state.name() {
-            "active" => self.csi_active(now, key, out),
-            "inactive" => {
-                if let Some(session) = self.sessions.get_mut(key) {
-                    session.client_state.handle_inactive();
-                }
-            }
-            _ => {}
-        }
-    }
-
-    pub(super) fn csi_active(&mut self, now: Instant, key: Key, out: &mut Outbox) {
-        let held = self.sessions.get_mut(key).map(|session| session.client_state.handle_active());
-        for stanza in held.unwrap_or_default() {
-            self.session_send(now, key, stanza, out);
-        }
-    }
-
-    /// Sends a stanza, or holds it back from an inactive client.
-    pub(super) fn csi_send(&mut self, now: Instant, key: Key, stanza: Element, out: &mut Outbox) {
-        let Some(session) = self.sessions.get_mut(key) else { return };
-        if !session.client_state.is_inactive {
-            return self.session_send(now, key, stanza, out);
-        }
-        for stanza in session.client_state.handle_stanza(stanza) {
-            self.session_send(now, key, stanza, out);
-        }
     }
 }

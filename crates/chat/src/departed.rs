@@ -9,6 +9,7 @@ use xmpp::{Bare, Element, Jid, ns};
 
 use super::effect::{HostAction, HostActionResult, Load};
 use super::pubsub::PubSubEvent;
+use super::store_requests::StoreRequests;
 use super::{Host, Outbox};
 
 /// The configuration of a room or node without this account's entries; `None` if it has none. Bans stay: a
@@ -32,21 +33,24 @@ pub fn without_user(config: &Element, user: &Bare) -> Option<Element> {
     (without != *config).then_some(without)
 }
 
-impl Host {
-    /// The account is out of the store: all hosts are told.
-    pub(super) fn tell_departed(&mut self, user: &Bare, out: &mut Outbox) {
-        let act = HostAction::Departed { user: user.clone() };
-        self.load(Load::Act(Box::new(act)), out, |_, _, _, _| {});
-    }
+/// The account is out of the store: all hosts are told.
+pub(super) fn tell_departed(store: &mut StoreRequests, user: &Bare, out: &mut Outbox) {
+    let act = HostAction::Departed { user: user.clone() };
+    store.load(Load::Act(Box::new(act)), out, |_, _, _, _| {});
+}
 
-    /// On every host.
-    pub(super) fn departed(&mut self, now: Instant, user: &Bare, out: &mut Outbox) -> HostActionResult {
-        for room in self.rooms.handle_departed(user) {
-            if let Some(effect) = self.rooms.remove_user(&self.settings, &room, user) {
-                self.perform_rooms(now, &room, effect, out);
-            }
+/// On every host.
+pub(super) fn handle_departed(
+    host: &mut Host,
+    now: Instant,
+    user: &Bare,
+    out: &mut Outbox,
+) -> HostActionResult {
+    for room in host.rooms.handle_departed(user) {
+        if let Some(effect) = host.rooms.remove_user(&host.settings, &room, user) {
+            host.perform_rooms(now, &room, effect, out);
         }
-        self.tell_pubsub(now, PubSubEvent::UserRemoved { user }, out);
-        HostActionResult::default()
     }
+    host.tell_pubsub(now, PubSubEvent::UserRemoved { user }, out);
+    HostActionResult::default()
 }

@@ -8,6 +8,8 @@ use xmpp::{Bare, Element, Jid, Level, Specification, ns};
 use super::feature::{FEATURES, Feature, IqHandler, IqReply, IqRequest, IqTarget};
 use super::pubsub::{NodesView, PubSubEvent};
 use super::{Host, Outbox, Settings, caps};
+use crate::account_memory::AccountMemory;
+use crate::{commands, invite, offline};
 
 const FILE: &str = "crates/chat/src/disco.rs";
 
@@ -91,8 +93,10 @@ fn of_server(host: &mut Host, _now: Instant, iq: &IqRequest<'_>, _out: &mut Outb
     if iq.is_set {
         return IqReply::Error(Condition::BadRequest.into());
     }
-    let describe =
-        |node| host.describe_command(iq.from, node).or_else(|| host.describe_invitation(iq.from, node));
+    let describe = |node| {
+        commands::describe_command(&host.settings, iq.from, node)
+            .or_else(|| invite::describe_invitation(&host.settings, iq.from, node))
+    };
     if let Some(command) = iq.payload.attr("node").and_then(describe) {
         return IqReply::Result(Some(command));
     }
@@ -113,8 +117,8 @@ fn items_of_server(host: &mut Host, _now: Instant, iq: &IqRequest<'_>, _out: &mu
         return IqReply::Error(Condition::BadRequest.into());
     }
     if let Some(node) = iq.payload.attr("node") {
-        let own = host.list_commands(iq.from).into_iter().flatten();
-        let mut commands = own.chain(host.list_invitations(iq.from)).peekable();
+        let own = commands::list_commands(&host.settings, iq.from).into_iter().flatten();
+        let mut commands = own.chain(invite::list_invitations(&host.settings, iq.from)).peekable();
         if node != ns::COMMANDS || commands.peek().is_none() {
             return IqReply::Error(Condition::ItemNotFound.into());
         }
@@ -148,24 +152,22 @@ fn components_of<'a>(settings: &'a Settings, domain: &str) -> impl Iterator<Item
     settings.components.iter().map(|component| &**component).filter(is_named)
 }
 
-impl Host {
-    /// An account shows its service discovery to itself and to its contacts; to others it looks like an
-    /// address without account (XEP-0030 §8).
-    pub(super) fn is_seen_by(&self, user: &Bare, from: &Jid) -> bool {
-        let contact = from.bare();
-        let is_subscribed = |data: &super::effect::AccountData| {
-            data.contact(&contact).is_some_and(|item| item.subscription.has_from())
-        };
-        contact == *user || self.account_data(user).is_some_and(is_subscribed)
-    }
+/// An account shows its service discovery to itself and to its contacts; to others it looks like an
+/// address without account (XEP-0030 §8).
+pub(super) fn is_seen_by(accounts: &AccountMemory, user: &Bare, from: &Jid) -> bool {
+    let contact = from.bare();
+    let is_subscribed = |data: &super::effect::AccountData| {
+        data.contact(&contact).is_some_and(|item| item.subscription.has_from())
+    };
+    contact == *user || accounts.data(user).is_some_and(is_subscribed)
 }
 
 fn of_account(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) -> IqReply {
     let user = iq.to.bare();
     if iq.payload.attr("node") == Some(ns::OFFLINE) && iq.from.bare() == user {
-        return host.offline_disco(iq, out);
+        return offline::handle_disco(host, iq, out);
     }
-    if !host.is_seen_by(&user, iq.from) {
+    if !is_seen_by(&host.accounts, &user, iq.from) {
         return IqReply::Error(Condition::ServiceUnavailable.into());
     }
     if iq.is_set {
@@ -180,7 +182,7 @@ fn of_account(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbo
         host.tell_pubsub(now, PubSubEvent::View { owner: &user, from: iq.from, then: Box::new(then) }, out);
         return IqReply::Later;
     }
-    let kind = if host.is_anonymous(&user) { "anonymous" } else { "registered" };
+    let kind = if host.accounts.is_anonymous(&user) { "anonymous" } else { "registered" };
     // XEP-0163 §6.
     let pep = (!super::pubsub::FEATURE.account.is_empty()).then(|| identity("pubsub", "pep"));
     let features = FEATURES.iter().flat_map(|feature| feature.account);
@@ -205,9 +207,9 @@ pub(super) fn no_items(query: &Element) -> Element {
 fn items_of_account(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) -> IqReply {
     let user = iq.to.bare();
     if iq.payload.attr("node") == Some(ns::OFFLINE) && iq.from.bare() == user {
-        return host.offline_disco(iq, out);
+        return offline::handle_disco(host, iq, out);
     }
-    let is_seen = host.is_seen_by(&user, iq.from);
+    let is_seen = is_seen_by(&host.accounts, &user, iq.from);
     if iq.is_set {
         let condition = if is_seen { Condition::BadRequest } else { Condition::ServiceUnavailable };
         return IqReply::Error(condition.into());

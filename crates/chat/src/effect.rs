@@ -72,12 +72,12 @@ pub enum Effect {
     Show {
         user: Bare,
     },
-    /// The answer to `handle_watcher`.
+    /// The answer to `PhoneEvent::Watch`.
     Consent {
         id: u64,
         is_given: bool,
     },
-    /// The answer to `handle_phone_message`.
+    /// The answer to `PhoneEvent::Message`.
     PhoneMessageOutcome {
         id: u64,
         outcome: PhoneMessageOutcome,
@@ -194,7 +194,7 @@ pub struct MamQuery {
 }
 
 impl MamQuery {
-    /// No message since `since` has a lower id than this: ids begin with their time (`archive::archive_entry`).
+    /// No message since `since` has a lower id than this: ids begin with their time (`archive::Archive::new_entry`).
     pub fn lowest_id(&self) -> Option<Box<str>> {
         Some(format!("{:014x}", self.since?.as_micros()).into())
     }

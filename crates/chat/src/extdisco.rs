@@ -12,7 +12,7 @@ use xmpp::stanza::Condition;
 use xmpp::{Bare, Element, Level, Specification, ns};
 
 use super::feature::{Feature, IqHandler, IqReply, IqRequest, IqTarget};
-use super::{Host, Outbox};
+use super::{Host, Outbox, Settings};
 
 pub(super) const FEATURE: Feature = Feature {
     specifications: &[Specification {
@@ -73,12 +73,12 @@ impl ExternalService {
 }
 
 /// Relays cost money: for our own users.
-fn may_ask(host: &Host, iq: &IqRequest<'_>) -> Result<Bare, IqReply> {
-    if host.settings.services.is_empty() {
+fn may_ask(settings: &Settings, iq: &IqRequest<'_>) -> Result<Bare, IqReply> {
+    if settings.services.is_empty() {
         return Err(IqReply::Error(Condition::ServiceUnavailable.into()));
     }
     let user = iq.from.bare();
-    if user.local().is_none() || !host.settings.is_local(user.domain()) {
+    if user.local().is_none() || !settings.is_local(user.domain()) {
         return Err(IqReply::Error(Condition::Forbidden.into()));
     }
     if iq.is_set { Err(IqReply::Error(Condition::BadRequest.into())) } else { Ok(user) }
@@ -86,7 +86,7 @@ fn may_ask(host: &Host, iq: &IqRequest<'_>) -> Result<Bare, IqReply> {
 
 /// §3.1 and §3.2.
 fn services(host: &mut Host, now: Instant, iq: &IqRequest<'_>, _out: &mut Outbox) -> IqReply {
-    let user = match may_ask(host, iq) {
+    let user = match may_ask(&host.settings, iq) {
         Ok(user) => user,
         Err(answer) => return answer,
     };
@@ -99,7 +99,7 @@ fn services(host: &mut Host, now: Instant, iq: &IqRequest<'_>, _out: &mut Outbox
 
 /// §3.3.
 fn credentials(host: &mut Host, now: Instant, iq: &IqRequest<'_>, _out: &mut Outbox) -> IqReply {
-    let user = match may_ask(host, iq) {
+    let user = match may_ask(&host.settings, iq) {
         Ok(user) => user,
         Err(answer) => return answer,
     };

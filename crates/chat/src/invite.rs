@@ -11,7 +11,8 @@ use xmpp::{Bare, Element, Jid, Level, Specification, ns, time};
 use super::effect::{Access, Invitation, Load, StoreFailure, StoreReply, Subscription};
 use super::feature::{Feature, IqReply, IqRequest};
 use super::presence::subscription::SubscriptionAction;
-use super::{Effect, Host, Outbox};
+use super::{Effect, Host, Outbox, Settings};
+use crate::{change_queue, presence, roster, token};
 
 const FILE: &str = "crates/chat/src/invite.rs";
 
@@ -96,8 +97,9 @@ fn run(
     out: &mut Outbox,
 ) -> Result<IqReply, StanzaError> {
     let user = iq.from.bare();
-    let is_ours = iq.session.is_some() && user.domain() == iq.to.domain() && !host.is_anonymous(&user);
-    if !is_ours || (is_account && !host.may_invite(iq.from)) {
+    let is_ours =
+        iq.session.is_some() && user.domain() == iq.to.domain() && !host.accounts.is_anonymous(&user);
+    if !is_ours || (is_account && !may_invite(&host.settings, iq.from)) {
         return Err(Condition::Forbidden.into());
     }
     if !iq.is_set {
@@ -113,11 +115,11 @@ fn run(
         domain: user.domain().into(),
         name: None,
         inviter: Some(user),
-        registers: is_account || host.may_invite(iq.from),
+        registers: is_account || may_invite(&host.settings, iq.from),
         expires_at: now + host.settings.invitations.good_for,
     };
     if !is_account {
-        host.invite(iq, invitation, out);
+        invite(host, iq, invitation, out);
         return Ok(IqReply::Later);
     }
     let Some(form) = form else { return Ok(IqReply::Result(Some(ask(iq)))) };
@@ -125,7 +127,7 @@ fn run(
         invitation.inviter = None;
     }
     let Some(name) = form_value(form, "username") else {
-        host.invite(iq, invitation, out);
+        invite(host, iq, invitation, out);
         return Ok(IqReply::Later);
     };
     let jid = Jid::new(Some(&name), iq.to.domain(), None).ok();
@@ -133,7 +135,7 @@ fn run(
         return Err(StanzaError::new(Condition::JidMalformed, "this is no username"));
     };
     invitation.name = Some(name);
-    host.invite_by_name(iq, wanted.bare(), invitation, out);
+    invite_by_name(host, iq, wanted.bare(), invitation, out);
     Ok(IqReply::Later)
 }
 
@@ -171,163 +173,190 @@ fn done(command: Element, token: &str, invitation: &Invitation) -> Element {
     command.child(form)
 }
 
-impl Host {
-    /// True if this account's invitations permit creating an account.
-    fn may_invite(&self, from: &Jid) -> bool {
-        let invitations = &self.settings.invitations;
-        invitations.by_users || (invitations.by_admins && self.is_admin(from))
-    }
+/// True if this account's invitations permit creating an account.
+fn may_invite(settings: &Settings, from: &Jid) -> bool {
+    let invitations = &settings.invitations;
+    invitations.by_users || (invitations.by_admins && settings.is_admin(from))
+}
 
-    /// Nodes of these commands, for disco.
-    pub(super) fn list_invitations(
-        &self,
-        from: &Jid,
-    ) -> impl Iterator<Item = (String, &'static str)> + use<> {
-        let is_ours = self.settings.is_local(from.domain());
-        let account = self.may_invite(from).then(|| (ns::INVITE_ACCOUNT.to_owned(), "Create account"));
-        let user = (ns::INVITE.to_owned(), "Invite user");
-        std::iter::once(user).chain(account).filter(move |_| is_ours)
-    }
+/// Nodes of these commands, for disco.
+pub(super) fn list_invitations(
+    settings: &Settings,
+    from: &Jid,
+) -> impl Iterator<Item = (String, &'static str)> + use<> {
+    let is_ours = settings.is_local(from.domain());
+    let account = may_invite(settings, from).then(|| (ns::INVITE_ACCOUNT.to_owned(), "Create account"));
+    let user = (ns::INVITE.to_owned(), "Invite user");
+    std::iter::once(user).chain(account).filter(move |_| is_ours)
+}
 
-    pub(super) fn describe_invitation(&self, from: &Jid, node: &str) -> Option<Element> {
-        let (_, name) = self.list_invitations(from).find(|(known, _)| known == node)?;
-        let identity = Element::new("identity", ns::DISCO_INFO)
-            .with("category", "automation")
-            .with("type", "command-node")
-            .with("name", name);
-        let feature = |var: &str| Element::new("feature", ns::DISCO_INFO).with("var", var);
-        let query = Element::new("query", ns::DISCO_INFO).with("node", node).child(identity);
-        Some(query.child(feature(ns::COMMANDS)).child(feature(ns::DATA)))
-    }
+pub(super) fn describe_invitation(settings: &Settings, from: &Jid, node: &str) -> Option<Element> {
+    let (_, name) = list_invitations(settings, from).find(|(known, _)| known == node)?;
+    let identity = Element::new("identity", ns::DISCO_INFO)
+        .with("category", "automation")
+        .with("type", "command-node")
+        .with("name", name);
+    let feature = |var: &str| Element::new("feature", ns::DISCO_INFO).with("var", var);
+    let query = Element::new("query", ns::DISCO_INFO).with("node", node).child(identity);
+    Some(query.child(feature(ns::COMMANDS)).child(feature(ns::DATA)))
+}
 
-    fn invite_by_name(&mut self, iq: &IqRequest<'_>, wanted: Bare, invitation: Invitation, out: &mut Outbox) {
-        let (iq, command) = (iq.iq.clone(), reply(iq, "completed"));
-        self.load(Load::User { user: wanted }, out, move |host, _, result, out| match result {
-            Ok(StoreReply::User(None)) => host.write_invitation(iq, command, invitation, out),
-            Ok(_) => host.refuse(&iq, &StanzaError::new(Condition::Conflict, "this name is taken"), out),
-            Err(_) => host.refuse(&iq, &Condition::ResourceConstraint.into(), out),
-        });
-    }
+fn invite_by_name(
+    host: &mut Host,
+    iq: &IqRequest<'_>,
+    wanted: Bare,
+    invitation: Invitation,
+    out: &mut Outbox,
+) {
+    let (iq, command) = (iq.iq.clone(), reply(iq, "completed"));
+    host.store.load(Load::User { user: wanted }, out, move |host, _, result, out| match result {
+        Ok(StoreReply::User(None)) => write_invitation(host, iq, command, invitation, out),
+        Ok(_) => host.refuse(&iq, &StanzaError::new(Condition::Conflict, "this name is taken"), out),
+        Err(_) => host.refuse(&iq, &Condition::ResourceConstraint.into(), out),
+    });
+}
 
-    fn invite(&mut self, iq: &IqRequest<'_>, invitation: Invitation, out: &mut Outbox) {
-        self.write_invitation(iq.iq.clone(), reply(iq, "completed"), invitation, out);
-    }
+fn invite(host: &mut Host, iq: &IqRequest<'_>, invitation: Invitation, out: &mut Outbox) {
+    write_invitation(host, iq.iq.clone(), reply(iq, "completed"), invitation, out);
+}
 
-    fn write_invitation(&mut self, iq: Element, command: Element, invitation: Invitation, out: &mut Outbox) {
-        let token: Box<str> = self.token().into();
-        let access = Access::Invite { token: token.clone(), invitation: Box::new(invitation.clone()) };
-        self.access(access, out, move |host, _, result, out| match result {
-            Ok(_) => host.answer(&iq, Ok(Some(done(command, &token, &invitation))), out),
-            Err(_) => {
-                let text = "too many invitations that nobody has used, or they cannot be stored now";
-                host.refuse(&iq, &StanzaError::new(Condition::ResourceConstraint, text), out);
+fn write_invitation(
+    host: &mut Host,
+    iq: Element,
+    command: Element,
+    invitation: Invitation,
+    out: &mut Outbox,
+) {
+    let token: Box<str> = token(&mut host.rng).into();
+    let access = Access::Invite { token: token.clone(), invitation: Box::new(invitation.clone()) };
+    host.store.access(access, out, move |host, _, result, out| match result {
+        Ok(_) => host.answer(&iq, Ok(Some(done(command, &token, &invitation))), out),
+        Err(_) => {
+            let text = "too many invitations that nobody has used, or they cannot be stored now";
+            host.refuse(&iq, &StanzaError::new(Condition::ResourceConstraint, text), out);
+        }
+    });
+}
+
+/// A request for presence with a token (XEP-0379 §3.4). True: it is looked into, and `handle_preauthenticated` or the
+/// usual way follows.
+pub(super) fn preauthenticate(
+    host: &mut Host,
+    user: &Bare,
+    contact: &Bare,
+    presence: &Element,
+    out: &mut Outbox,
+) -> bool {
+    let Some(token) = token_of(presence) else { return false };
+    let (user, contact, presence) = (user.clone(), contact.clone(), presence.clone());
+    let access = Access::Invitation { token: token.clone() };
+    host.store.access(access, out, move |host, now, result, out| {
+        let is_good = |found: &Invitation| found.inviter.as_ref() == Some(&user) && found.expires_at > now;
+        let is_good = matches!(&result, Ok(StoreReply::Invitation(Some(found))) if is_good(found));
+        if !is_good {
+            // §4.1: the user is asked, as for any other request. Its client may recognise the token.
+            return ask_user(host, now, user, contact, presence, out);
+        }
+        let access = Access::UseInvitation { token, inviter: user.clone() };
+        host.store.access(access, out, move |host, now, result, out| {
+            if result == Err(StoreFailure::NotFound) {
+                // The invitation was already used.
+                return ask_user(host, now, user, contact, presence, out);
             }
+            let_in(host, now, user, contact, presence, out);
         });
-    }
+    });
+    true
+}
 
-    /// A request for presence with a token (XEP-0379 §3.4). True: it is looked into, and `handle_preauthenticated` or the
-    /// usual way follows.
-    pub(super) fn preauthenticate(
-        &mut self,
-        user: &Bare,
-        contact: &Bare,
-        presence: &Element,
-        out: &mut Outbox,
-    ) -> bool {
-        let Some(token) = token_of(presence) else { return false };
-        let (user, contact, presence) = (user.clone(), contact.clone(), presence.clone());
-        let access = Access::Invitation { token: token.clone() };
-        self.access(access, out, move |host, now, result, out| {
-            let is_good =
-                |found: &Invitation| found.inviter.as_ref() == Some(&user) && found.expires_at > now;
-            let is_good = matches!(&result, Ok(StoreReply::Invitation(Some(found))) if is_good(found));
-            if !is_good {
-                // §4.1: the user is asked, as for any other request. Its client may recognise the token.
-                return host.ask_user(now, user, contact, presence, out);
-            }
-            let access = Access::UseInvitation { token, inviter: user.clone() };
-            host.access(access, out, move |host, now, result, out| {
-                if result == Err(StoreFailure::NotFound) {
-                    // The invitation was already used.
-                    return host.ask_user(now, user, contact, presence, out);
-                }
-                host.let_in(now, user, contact, presence, out);
-            });
+/// While the token was looked into, the account may have been let go of.
+fn ask_user(host: &mut Host, now: Instant, user: Bare, contact: Bare, presence: Element, out: &mut Outbox) {
+    host.with_account_data(now, &user.clone(), out, move |host, now, out| {
+        presence::subscription_in(host, now, &user, contact, SubscriptionAction::Subscribe, presence, out);
+    });
+}
+
+/// §3.5: the request is granted in the user's name, and answered by a request to the contact.
+fn let_in(host: &mut Host, now: Instant, user: Bare, contact: Bare, presence: Element, out: &mut Outbox) {
+    let owner = user.clone();
+    host.with_account_data(now, &owner, out, move |host, now, out| {
+        if host.accounts.data(&user).is_none() {
+            return;
+        }
+        let (of, whom) = (user.clone(), contact.clone());
+        let approved = change_queue::queue(host, now, &user, out, move |host, now, out| {
+            let Some(data) = host.accounts.data(&of) else { return };
+            let mut item = data.contact(&whom).cloned().unwrap_or_default();
+            (item.approved, item.is_listed) = (true, true);
+            roster::write_contact(host, now, &of, (whom, Some(item)), false, out, |_, _, _, _| {});
         });
-        true
-    }
+        presence::subscription_in(
+            host,
+            now,
+            &user,
+            contact.clone(),
+            SubscriptionAction::Subscribe,
+            presence,
+            out,
+        );
+        if approved.is_ok() {
+            presence::subscribe_for(host, now, &user, &contact, out);
+        }
+    });
+}
 
-    /// While the token was looked into, the account may have been let go of.
-    fn ask_user(&mut self, now: Instant, user: Bare, contact: Bare, presence: Element, out: &mut Outbox) {
-        self.with_account_data(now, &user.clone(), out, move |host, now, out| {
-            host.subscription_in(now, &user, contact, SubscriptionAction::Subscribe, presence, out);
-        });
-    }
-
-    /// §3.5: the request is granted in the user's name, and answered by a request to the contact.
-    fn let_in(&mut self, now: Instant, user: Bare, contact: Bare, presence: Element, out: &mut Outbox) {
+fn make_contact(
+    host: &mut Host,
+    now: Instant,
+    user: &Bare,
+    contact: &Bare,
+    after: Option<Effect>,
+    out: &mut Outbox,
+) {
+    let (user, contact) = (user.clone(), contact.clone());
+    let owner = user.clone();
+    host.with_account_data(now, &owner, out, move |host, now, out| {
+        if host.accounts.data(&user).is_none() {
+            return;
+        }
         let owner = user.clone();
-        self.with_account_data(now, &owner, out, move |host, now, out| {
-            if host.account_data(&user).is_none() {
-                return;
-            }
-            let (of, whom) = (user.clone(), contact.clone());
-            let approved = host.queue_change(now, &user, out, move |host, now, out| {
-                let Some(data) = host.account_data(&of) else { return };
-                let mut item = data.contact(&whom).cloned().unwrap_or_default();
-                (item.approved, item.is_listed) = (true, true);
-                host.write_contact(now, &of, (whom, Some(item)), false, out, |_, _, _, _| {});
-            });
-            host.subscription_in(now, &user, contact.clone(), SubscriptionAction::Subscribe, presence, out);
-            if approved.is_ok() {
-                host.subscribe_for(now, &user, &contact, out);
-            }
+        // With so much on its way that this does not fit, they ask each other as all do.
+        let _ = change_queue::queue(host, now, &owner, out, move |host, now, out| {
+            let Some(data) = host.accounts.data(&user) else { return };
+            let mut item = data.contact(&contact).cloned().unwrap_or_default();
+            (item.subscription, item.is_listed) = (Subscription::Both, true);
+            (item.ask, item.asked) = (false, None);
+            let next = (contact.clone(), Some(item));
+            roster::write_contact(
+                host,
+                now,
+                &user.clone(),
+                next,
+                true,
+                out,
+                move |host, now, result, out| {
+                    if result.is_ok() {
+                        roster::push_contact(host, now, &user, &contact, out);
+                        presence::send_presences(&host.accounts, &host.phones, &user, contact.as_str(), out);
+                        presence::send_probes(&host.accounts, &user, contact.as_str(), out);
+                        out.extend(after);
+                    }
+                },
+            );
         });
-    }
+    });
+}
 
+impl Host {
     /// Makes the inviter a contact of the invited account, then the reverse. In the other order a presence
     /// probe that came before would be answered by `unsubscribed` (XEP-0401 §5.4).
     pub fn befriend_both(&mut self, now: Instant, invited: &Bare, inviter: &Bare, out: &mut Outbox) {
         let next = Effect::Befriend { user: inviter.clone(), contact: invited.clone() };
-        self.make_contact(now, invited, inviter, Some(next), out);
+        make_contact(self, now, invited, inviter, Some(next), out);
     }
 
     /// Makes the invited account a contact that sees the user's presence.
     pub fn befriend(&mut self, now: Instant, user: &Bare, contact: &Bare, out: &mut Outbox) {
-        self.make_contact(now, user, contact, None, out);
-    }
-
-    fn make_contact(
-        &mut self,
-        now: Instant,
-        user: &Bare,
-        contact: &Bare,
-        after: Option<Effect>,
-        out: &mut Outbox,
-    ) {
-        let (user, contact) = (user.clone(), contact.clone());
-        let owner = user.clone();
-        self.with_account_data(now, &owner, out, move |host, now, out| {
-            if host.account_data(&user).is_none() {
-                return;
-            }
-            let owner = user.clone();
-            // With so much on its way that this does not fit, they ask each other as all do.
-            let _ = host.queue_change(now, &owner, out, move |host, now, out| {
-                let Some(data) = host.account_data(&user) else { return };
-                let mut item = data.contact(&contact).cloned().unwrap_or_default();
-                (item.subscription, item.is_listed) = (Subscription::Both, true);
-                (item.ask, item.asked) = (false, None);
-                let next = (contact.clone(), Some(item));
-                host.write_contact(now, &user.clone(), next, true, out, move |host, now, result, out| {
-                    if result.is_ok() {
-                        host.push_contact(now, &user, &contact, out);
-                        host.send_presences(&user, contact.as_str(), out);
-                        host.send_probes(&user, contact.as_str(), out);
-                        out.extend(after);
-                    }
-                });
-            });
-        });
+        make_contact(self, now, user, contact, None, out);
     }
 }

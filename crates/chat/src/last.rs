@@ -6,6 +6,8 @@ use xmpp::{Element, Jid, Level, Specification, ns};
 
 use super::feature::{Feature, IqHandler, IqReply, IqRequest, IqTarget};
 use super::{Host, Outbox};
+use crate::account_memory::AccountMemory;
+use crate::disco;
 
 pub(super) const FEATURE: Feature = Feature {
     specifications: &[Specification {
@@ -38,26 +40,24 @@ fn uptime(host: &mut Host, now: Instant, iq: &IqRequest<'_>, _out: &mut Outbox) 
 /// XEP-0012 §3: zero while a session is available.
 fn last(host: &mut Host, now: Instant, iq: &IqRequest<'_>, _out: &mut Outbox) -> IqReply {
     let user = iq.to.bare();
-    if !host.is_seen_by(&user, iq.from) {
+    if !disco::is_seen_by(&host.accounts, &user, iq.from) {
         return IqReply::Error(Condition::Forbidden.into());
     }
     if iq.is_set {
         return IqReply::Error(Condition::BadRequest.into());
     }
-    if host.available(&user).next().is_some() {
+    if host.accounts.available(&user).next().is_some() {
         return IqReply::Result(Some(seconds(now, now)));
     }
-    match host.account_data(&user).and_then(|data| data.last_seen.as_ref()) {
+    match host.accounts.data(&user).and_then(|data| data.last_seen.as_ref()) {
         Some((at, status)) => IqReply::Result(Some(seconds(*at, now).text(status.clone()))),
         None => IqReply::Error(StanzaError::new(Condition::ItemNotFound, "was never here")),
     }
 }
 
-impl Host {
-    /// XEP-0012 §8: a client must not be asked by an address that may not see its presence.
-    pub(super) fn hides_last(&self, to: &Jid, from: &Jid, iq: &Element) -> bool {
-        iq.get("query", ns::LAST).is_some() && stanza_asks(iq) && !self.is_seen_by(&to.bare(), from)
-    }
+/// XEP-0012 §8: a client must not be asked by an address that may not see its presence.
+pub(super) fn hides_last(accounts: &AccountMemory, to: &Jid, from: &Jid, iq: &Element) -> bool {
+    iq.get("query", ns::LAST).is_some() && stanza_asks(iq) && !disco::is_seen_by(accounts, &to.bare(), from)
 }
 
 fn stanza_asks(iq: &Element) -> bool {

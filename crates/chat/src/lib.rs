@@ -1,12 +1,20 @@
 //! The accounts, rooms and services of one shard: sessions, their data, and the routing of stanzas.
 //!
-//! A host owns the addresses whose bucket is its shard's. Sessions of other shards' connections reach it by [`ConnectionId`];
-//! stanzas of other hosts and other servers by [`Host::handle_routed`]. One feature, one file; each has its state in
-//! a field of its own, and none looks into another's.
+//! A host owns the addresses whose bucket is its shard's. Sessions of other shards' connections reach it by
+//! [`ConnectionId`](xmpp::ConnectionId); stanzas of other hosts and other servers by [`Host::handle_routed`]. One feature, one
+//! file. A feature announces itself in `feature`'s table; `connection` has the events of clients' connections, and `route` decides
+//! where a stanza goes.
 //!
-//! A feature announces itself in `feature`'s table; `route` decides where a stanza goes. Rooms (`muc`), nodes (`pubsub`), entity
-//! capabilities (`caps`) and upload slots (`upload`) are machines: events in, effects out, performed by the host. The other
-//! features are methods of [`Host`] over a state of their own.
+//! State is in machines, each a field of [`Host`]: `AccountMemory` has the accounts with their sessions and data, `StoreRequests`
+//! the questions to the store, `PendingAcks` the messages that are not handled yet; a `Session` decides what its client gets when;
+//! and each feature with state has a type of its own (`Archive`, `Caps`, `Phones`, `Push`, `Upload`, …). No machine knows
+//! another one. A machine reads accounts from a reference to the account memory and returns effects (`DeliveryEffect`,
+//! `PushEffect`, `RoomEffect`).
+//!
+//! Beside its machine a feature's file has functions over a host: they give the machine its input, perform its effects and
+//! go on with the answers of the store. A feature that needs another one calls such a function by the name of its module
+//! (`offline::keep_message`). The methods of [`Host`] are the inputs from the driver and the few actions that all features
+//! share: `route`, `deliver`, `answer`, `refuse`, `user` and `with_account_data`.
 //!
 //! A client is told of a change once it is on disk: a roster's push, a subscription, a room's configuration. A message
 //! counts as handled once it is delivered or stored (`ack`). The data of an account are in memory once, for all its sessions;
@@ -17,6 +25,7 @@
     expect(clippy::duplicate_mod, reason = "every play of the host runs with and without place for rosters")
 )]
 
+mod account_memory;
 mod act;
 mod administration;
 pub mod compliance;
@@ -45,11 +54,11 @@ pub mod caps;
 mod carbons;
 mod change_queue;
 mod commands;
+mod connection;
 mod csi;
 mod departed;
 mod disco;
 pub mod extdisco;
-mod flow;
 mod hints;
 mod idle_accounts;
 pub(crate) mod imported;
@@ -72,20 +81,22 @@ mod retract;
 mod roster;
 mod rosters;
 mod sm;
+mod store_requests;
 mod subaddress;
 pub mod upload;
 mod vcard;
 mod write_group;
 mod write_order;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use stdx::Instant;
 use stdx::rng::Rng;
-use stdx::slab::{Key, Slab};
-use xmpp::{Bare, ConnectionId, Element, Jid};
+use stdx::slab::Key;
+use xmpp::{Bare, Element};
 
+pub use account_memory::AccountMemory;
 pub use departed::without_user;
 pub use effect::{Access, Change, Effect, Load, StoreFailure, StoreReply, Ticket};
 pub use feature::specifications;
@@ -93,9 +104,6 @@ pub use muc::{RoomCreation, stored_room};
 pub use page::{ItemPage, ItemQuery, ItemRow, RowPage, StanzaPage};
 pub use register::SessionEndReason;
 pub use rosters::RosterMemory;
-
-use session::Session;
-use user::User;
 
 /// The same for all hosts of a server.
 #[derive(Clone, Debug, Default)]
@@ -139,6 +147,11 @@ impl Settings {
         self.domains.iter().any(|known| **known == *domain)
     }
 
+    /// True if the account may run administrators' commands.
+    pub(crate) fn is_admin(&self, jid: &xmpp::Jid) -> bool {
+        self.admins.contains(&jid.bare())
+    }
+
     /// A domain of accounts, or of a service of one.
     pub fn is_ours(&self, domain: &str) -> bool {
         self.is_local(domain)
@@ -178,40 +191,14 @@ pub struct SessionLimit {
 /// The effects of a host, in the order in which they are to be performed.
 pub type Outbox = Vec<Effect>;
 
-/// An answer of the store that is awaited.
-struct PendingReply {
-    /// The account whose data it keeps in memory.
-    about: Option<Bare>,
-    /// The address that its read is of.
-    requester: Option<read_queues::Requester>,
-    /// It counts as one of the reads of that address.
-    is_large: bool,
-    /// It is a write of that place.
-    writes: Option<write_order::WriteTarget>,
-    then: Continuation,
-}
-
-/// The continuation that gets a reply of the store.
-type Continuation = Box<dyn FnOnce(&mut Host, Instant, Result<StoreReply, StoreFailure>, &mut Outbox)>;
-
 /// The accounts, rooms and services of one shard.
 pub struct Host {
     settings: Arc<Settings>,
     rng: Rng,
-    sessions: Slab<Session>,
-    by_edge: HashMap<ConnectionId, Key>,
-    users: HashMap<Bare, User>,
-    /// Accounts whose data have just been read and whose queued work is being done: at most one inside another.
-    being_loaded: Vec<Bare>,
-    idle_accounts: idle_accounts::IdleAccountCache,
-    rosters: rosters::Rosters,
-    pending: HashMap<Ticket, PendingReply>,
-    read_queues: read_queues::ReadQueues,
-    write_order: write_order::WriteOrder,
-    last_ticket: u64,
+    accounts: account_memory::AccountMemory,
+    store: store_requests::StoreRequests,
     /// Sessions that wait to be resumed, the earliest deadline first.
     sleeping: VecDeque<(Instant, Key)>,
-    change_queues: change_queue::ChangeQueues,
     pending_acks: ack::PendingAcks,
     remembered: sm::EndedSessions,
     offline: offline::OfflineMessages,
@@ -232,18 +219,9 @@ impl Host {
         Host {
             settings,
             rng: Rng::from_seed(seed),
-            sessions: Slab::new(),
-            by_edge: HashMap::new(),
-            users: HashMap::new(),
-            being_loaded: Vec::new(),
-            idle_accounts: idle_accounts::IdleAccountCache::default(),
-            rosters: rosters::Rosters::default(),
-            pending: HashMap::new(),
-            read_queues: read_queues::ReadQueues::default(),
-            write_order: write_order::WriteOrder::default(),
-            last_ticket: 0,
+            accounts: account_memory::AccountMemory::default(),
+            store: store_requests::StoreRequests::default(),
             sleeping: VecDeque::new(),
-            change_queues: change_queue::ChangeQueues::default(),
             pending_acks: ack::PendingAcks::default(),
             remembered: sm::EndedSessions::default(),
             offline: offline::OfflineMessages::default(),
@@ -264,14 +242,14 @@ impl Host {
         &self.settings
     }
 
+    /// The accounts in memory.
+    pub fn accounts(&self) -> &AccountMemory {
+        &self.accounts
+    }
+
     /// From now on these: a domain was added, or another key of the configuration changed.
     pub fn reload(&mut self, settings: Arc<Settings>) {
         self.settings = settings;
-    }
-
-    /// Sessions, those that wait to be resumed among them.
-    pub fn sessions(&self) -> usize {
-        self.sessions.len()
     }
 
     /// Asks the store; `then` goes on with the answer.
@@ -281,11 +259,7 @@ impl Host {
         out: &mut Outbox,
         then: impl FnOnce(&mut Host, Instant, Result<StoreReply, StoreFailure>, &mut Outbox) + 'static,
     ) {
-        let is_large = load.is_large();
-        let ticket = self.await_answer(load.account(), is_large, None, Box::new(then));
-        if let Some(read) = self.read_queues.begin(ticket, load) {
-            self.begin_read(read, out);
-        }
+        self.store.load(load, out, then);
     }
 
     /// Changes the store; `then` goes on once it is on disk.
@@ -295,42 +269,7 @@ impl Host {
         out: &mut Outbox,
         then: impl FnOnce(&mut Host, Instant, Result<(), StoreFailure>, &mut Outbox) + 'static,
     ) {
-        let then = move |host: &mut Host, now, result: Result<StoreReply, _>, out: &mut Outbox| {
-            then(host, now, result.map(drop), out);
-        };
-        let place = write_order::WriteTarget::of_change(&change);
-        let ticket = self.await_answer(change.account(), false, place.clone(), Box::new(then));
-        if let Some(place) = place {
-            self.write_order.begin_write(ticket, place);
-        }
-        out.push(Effect::Change { ticket, change });
-    }
-
-    /// About accounts and invitations; `then` goes on with the answer.
-    fn access(
-        &mut self,
-        access: Access,
-        out: &mut Outbox,
-        then: impl FnOnce(&mut Host, Instant, Result<StoreReply, StoreFailure>, &mut Outbox) + 'static,
-    ) {
-        let ticket = self.await_answer(access.account(), false, None, Box::new(then));
-        out.push(Effect::Access { ticket, access });
-    }
-
-    fn await_answer(
-        &mut self,
-        about: Option<&Bare>,
-        is_large: bool,
-        writes: Option<write_order::WriteTarget>,
-        then: Continuation,
-    ) -> Ticket {
-        self.last_ticket += 1;
-        let ticket = Ticket(self.last_ticket);
-        self.pin_account(about);
-        let requester = self.read_queues.requester();
-        self.pending
-            .insert(ticket, PendingReply { about: about.cloned(), requester, is_large, writes, then });
-        ticket
+        self.store.change(change, out, then);
     }
 
     /// The answer to `Load`, `Change` or `Access`.
@@ -341,14 +280,11 @@ impl Host {
         result: Result<StoreReply, StoreFailure>,
         out: &mut Outbox,
     ) {
-        if let Some(PendingReply { about, requester, is_large, writes, then }) = self.pending.remove(&ticket)
-        {
-            self.unpin_account(about.as_ref());
-            self.with_requester(requester, |host| then(host, now, result, out));
-            self.write_answered(ticket, writes, out);
-            self.read_answered(requester.filter(|_| is_large), out);
-            self.drop_rosters();
-        }
+        let Some((requester, then, ending)) = self.store.take(ticket) else { return };
+        self.with_requester(requester, |host| then(host, now, result, out));
+        self.store.end(ending, out);
+        let is_held = |user: &Bare| self.store.awaits(user) || self.offline.is_keeping(user);
+        self.accounts.evict_rosters(self.settings.rosters.0, is_held);
     }
 
     /// The time at which to call `expire`.
@@ -362,13 +298,14 @@ impl Host {
     pub fn expire(&mut self, now: Instant, out: &mut Outbox) {
         while let Some((until, key)) = self.sleeping.front().copied().filter(|(until, _)| *until <= now) {
             self.sleeping.pop_front();
-            let is_over = self.sessions.get(key).is_some_and(|session| session.sleeps_until == Some(until));
+            let is_over =
+                self.accounts.sessions.get(key).is_some_and(|session| session.sleeps_until == Some(until));
             if is_over {
-                self.end_session(now, key, out);
+                connection::end_session(self, now, key, out);
             }
         }
         self.rooms.expire(now);
-        self.expire_phones(now, out);
+        phones::expire(self, now, out);
     }
 
     /// An unpredictable name: of a stanza, a session, a resource.
@@ -378,21 +315,8 @@ impl Host {
 
     /// Sends a stanza to its `to`: a session here, another host, another server.
     fn route(&mut self, mut stanza: Element, out: &mut Outbox) {
-        self.take_foreign_ack_token(&mut stanza, out);
+        self.acks().take_foreign_token(&mut stanza, out);
         out.push(Effect::Route(Box::new(stanza)));
-    }
-
-    /// To one session, unconditionally.
-    fn deliver(&mut self, now: Instant, key: Key, stanza: Element, out: &mut Outbox) {
-        self.session_deliver(now, key, stanza, out);
-    }
-
-    fn session_of(&self, jid: &Jid) -> Option<Key> {
-        let user = self.users.get(&jid.bare())?;
-        user.sessions
-            .iter()
-            .copied()
-            .find(|key| self.sessions.get(*key).is_some_and(|session| session.jid == *jid))
     }
 }
 

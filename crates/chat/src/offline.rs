@@ -10,7 +10,7 @@ use xmpp::{Bare, Element, Jid, Level, Specification, ns};
 use super::effect::{Change, Load, StoreFailure, StoreReply};
 use super::feature::{Feature, IqHandler, IqReply, IqRequest, IqTarget};
 use super::{Host, Outbox, StanzaPage, change_queue, hints, push, sm};
-use crate::limits;
+use crate::{limits, phones, presence};
 
 const FILE: &str = "crates/chat/src/offline.rs";
 
@@ -53,6 +53,13 @@ pub(super) struct OfflineMessages {
     reading: HashSet<Bare>,
 }
 
+impl OfflineMessages {
+    /// The account has to stay in memory, where its messages are counted.
+    pub(super) fn is_keeping(&self, user: &Bare) -> bool {
+        self.writing.contains_key(user) || self.reading.contains(user)
+    }
+}
+
 #[cfg(test)]
 impl OfflineMessages {
     pub(super) fn len(&self) -> usize {
@@ -70,222 +77,285 @@ pub(crate) fn delayed(mut message: Element, at: Instant, domain: &str) -> Elemen
     message
 }
 
-impl Host {
-    /// Stores a message that no session can take now.
-    pub(super) fn keep_message(&mut self, now: Instant, user: &Bare, message: Element, out: &mut Outbox) {
-        if !hints::is_worth_keeping(&message) {
-            return;
-        }
-        if push::is_pushed(user, &message) {
-            self.push_message(now, user, true, out);
-        }
-        self.keep(now, user, message, out);
+/// Stores a message that no session can take now.
+pub(super) fn keep_message(host: &mut Host, now: Instant, user: &Bare, message: Element, out: &mut Outbox) {
+    if !hints::is_worth_keeping(&message) {
+        return;
     }
-
-    /// As [`keep_message`](Self::keep_message), but a failure is reported only to `then`, which runs before
-    /// the message counts as handled.
-    pub(super) fn keep_then(
-        &mut self,
-        now: Instant,
-        user: &Bare,
-        message: Element,
-        out: &mut Outbox,
-        then: impl FnOnce(&mut Host, Result<(), StanzaError>) + 'static,
-    ) {
-        if push::is_pushed(user, &message) {
-            self.push_message(now, user, true, out);
-        }
-        self.try_keep(now, user, message, out, move |host, result, _| then(host, result));
+    if push::is_pushed(user, &message) {
+        push::handle_message(host, now, user, true, out);
     }
+    keep(host, now, user, message, out);
+}
 
-    /// It was for a session that has ended, and perhaps never had it. It goes to those that have not had it either, or
-    /// is kept.
-    pub(super) fn message_undelivered(
-        &mut self,
-        now: Instant,
-        at: Instant,
-        session: &Jid,
-        message: Element,
-        out: &mut Outbox,
-    ) {
-        let is_told = |child: &Element| matches!(child.ns(), ns::CARBONS | ns::MAM);
-        if !hints::is_worth_keeping(&message) || message.elements().any(is_told) {
-            return;
-        }
-        let user = session.bare();
-        let able = self.able(&user);
-        if able.is_empty() {
-            return self.keep(at, &user, message, out);
-        }
-        let was_alone = message.attr("to") == Some(session.as_str());
-        let has_not = |key: &Key| {
-            let other = self.sessions.get(*key);
-            other.is_some_and(|other| other.began >= at || (was_alone && !other.has_carbons))
-        };
-        let others: Vec<Key> = able.into_iter().filter(has_not).collect();
-        let message = delayed(message, at, user.domain());
-        self.deliver_to_all(now, &others, message, out);
+/// As [`keep_message`](Self::keep_message), but a failure is reported only to `then`, which runs before
+/// the message counts as handled.
+pub(super) fn keep_then(
+    host: &mut Host,
+    now: Instant,
+    user: &Bare,
+    message: Element,
+    out: &mut Outbox,
+    then: impl FnOnce(&mut Host, Result<(), StanzaError>) + 'static,
+) {
+    if push::is_pushed(user, &message) {
+        push::handle_message(host, now, user, true, out);
     }
+    try_keep(host, now, user, message, out, move |host, result, _| then(host, result));
+}
 
-    fn keep(&mut self, at: Instant, user: &Bare, message: Element, out: &mut Outbox) {
-        let refused = message.clone();
-        self.try_keep(at, user, message, out, move |host, result, out| {
-            if let Err(error) = result {
-                host.refuse(&refused, &error, out);
+/// It was for a session that has ended, and perhaps never had it. It goes to those that have not had it either, or
+/// is kept.
+pub(super) fn message_undelivered(
+    host: &mut Host,
+    now: Instant,
+    at: Instant,
+    session: &Jid,
+    message: Element,
+    out: &mut Outbox,
+) {
+    let is_told = |child: &Element| matches!(child.ns(), ns::CARBONS | ns::MAM);
+    if !hints::is_worth_keeping(&message) || message.elements().any(is_told) {
+        return;
+    }
+    let user = session.bare();
+    let able = host.accounts.able(&user);
+    if able.is_empty() {
+        return keep(host, at, &user, message, out);
+    }
+    let was_alone = message.attr("to") == Some(session.as_str());
+    let has_not = |key: &Key| {
+        let other = host.accounts.sessions.get(*key);
+        other.is_some_and(|other| other.began >= at || (was_alone && !other.has_carbons))
+    };
+    let others: Vec<Key> = able.into_iter().filter(has_not).collect();
+    let message = delayed(message, at, user.domain());
+    presence::deliver_to_all(host, now, &others, message, out);
+}
+
+fn keep(host: &mut Host, at: Instant, user: &Bare, message: Element, out: &mut Outbox) {
+    let refused = message.clone();
+    try_keep(host, at, user, message, out, move |host, result, out| {
+        if let Err(error) = result {
+            host.refuse(&refused, &error, out);
+        }
+    });
+}
+
+fn try_keep(
+    host: &mut Host,
+    at: Instant,
+    user: &Bare,
+    message: Element,
+    out: &mut Outbox,
+    then: impl FnOnce(&mut Host, Result<(), StanzaError>, &mut Outbox) + 'static,
+) {
+    let waiting = host.accounts.data(user).map(|data| data.offline);
+    if host.accounts.is_anonymous(user) || waiting.is_none_or(|waiting| waiting >= limits::OFFLINE) {
+        // XEP-0160 §2.
+        return then(host, Err(Condition::ServiceUnavailable.into()), out);
+    }
+    *host.offline.writing.entry(user.clone()).or_default() += 1;
+    let hold = host.pending_acks.guard();
+    let change = Change::Offline { user: user.clone(), at, stanza: Box::new(message) };
+    let user = user.clone();
+    host.store.change(change, out, move |host, now, result, out| {
+        if let Some(writing) = host.offline.writing.get_mut(&user) {
+            *writing -= 1;
+            if *writing == 0 {
+                host.offline.writing.remove(&user);
             }
-        });
-    }
-
-    fn try_keep(
-        &mut self,
-        at: Instant,
-        user: &Bare,
-        message: Element,
-        out: &mut Outbox,
-        then: impl FnOnce(&mut Host, Result<(), StanzaError>, &mut Outbox) + 'static,
-    ) {
-        let waiting = self.account_data(user).map(|data| data.offline);
-        if self.is_anonymous(user) || waiting.is_none_or(|waiting| waiting >= limits::OFFLINE) {
-            // XEP-0160 §2.
-            return then(self, Err(Condition::ServiceUnavailable.into()), out);
         }
-        *self.offline.writing.entry(user.clone()).or_default() += 1;
-        let hold = self.pending_acks.guard();
-        let change = Change::Offline { user: user.clone(), at, stanza: Box::new(message) };
-        let user = user.clone();
-        self.change(change, out, move |host, now, result, out| {
-            if let Some(writing) = host.offline.writing.get_mut(&user) {
-                *writing -= 1;
-                if *writing == 0 {
-                    host.offline.writing.remove(&user);
-                }
-            }
-            if result.is_ok() {
-                host.offline_kept(now, &user, out);
-            }
-            then(host, result.map_err(change_queue::not_written), out);
-            host.release_ack_guard(hold, out);
-            host.forget_user(now, &user);
-        });
-    }
-
-    /// Delivers a message to a session that came while it was written.
-    fn offline_kept(&mut self, now: Instant, user: &Bare, out: &mut Outbox) {
-        if let Some(data) = self.account_data_mut(user) {
-            data.offline += 1;
+        if result.is_ok() {
+            handle_kept(host, now, &user, out);
         }
-        let able = self.able(user);
-        match able.iter().find(|key| !self.is_congested(**key)) {
-            Some(key) => self.offline_deliver(now, *key, out),
-            None if able.is_empty() => self.texts_due(now, user, out),
-            // Once its client has read what it was sent.
-            None => {}
-        }
-    }
+        then(host, result.map_err(change_queue::not_written), out);
+        host.acks().release(hold, out);
+        host.forget_user(now, &user);
+    });
+}
 
-    /// The account has to stay in memory, where its messages are counted.
-    pub(super) fn is_keeping(&self, user: &Bare) -> bool {
-        self.offline.writing.contains_key(user) || self.offline.reading.contains(user)
+/// Delivers a message to a session that came while it was written.
+fn handle_kept(host: &mut Host, now: Instant, user: &Bare, out: &mut Outbox) {
+    if let Some(data) = host.accounts.data_mut(user) {
+        data.offline += 1;
     }
-
-    /// A session has said that it can be reached: the offline messages are for it (XEP-0160 §2).
-    pub(super) fn offline_deliver(&mut self, _now: Instant, key: Key, out: &mut Outbox) {
-        let Some(session) = self.sessions.get(key) else { return };
-        let is_able = session.is_available() && session.priority >= 0 && !session.takes_offline;
-        if !is_able || self.is_congested(key) {
-            return;
-        }
-        let user = session.jid.bare();
-        if self.account_data(&user).is_none_or(|data| data.offline == 0)
-            || !self.offline.reading.insert(user.clone())
-        {
-            return;
-        }
-        self.load(first_page(&user), out, move |host, now, loaded, out| {
-            // It may have gone, and another may have come.
-            let key = Some(key).filter(|key| host.sessions.contains(*key));
-            let key = key.or_else(|| host.able(&user).first().copied());
-            let (Some(key), Ok(StoreReply::Stanzas(StanzaPage { stanzas: messages, .. }))) = (key, loaded)
-            else {
-                host.offline.reading.remove(&user);
-                return host.forget_user(now, &user);
-            };
-            let (mut ids, mut room) = (Vec::new(), limits::OFFLINE_BYTES);
-            for (id, at, message) in messages {
-                let weight = sm::weight(&message);
-                if weight > room && !ids.is_empty() {
-                    break;
-                }
-                room = room.saturating_sub(weight);
-                ids.push(id);
-                host.deliver(now, key, delayed(message, at, user.domain()), out);
-            }
-            if ids.is_empty() {
-                host.offline.reading.remove(&user);
-                return host.forget_user(now, &user);
-            }
-            host.offline_forget(&user, ids, out, move |host, now, done, out| {
-                // A client that acknowledges gets the rest then.
-                if done.is_ok() && host.sm_waiting(key, |_| true) == 0 && !host.is_congested(key) {
-                    host.offline_deliver(now, key, out);
-                }
-            });
-        });
+    let able = host.accounts.able(user);
+    match able.iter().find(|key| !host.accounts.is_congested(**key)) {
+        Some(key) => deliver(host, now, *key, out),
+        None if able.is_empty() => phones::texts_due(host, now, user, out),
+        // Once its client has read what it was sent.
+        None => {}
     }
+}
 
-    /// They are read elsewhere.
-    pub(super) fn offline_clear(&mut self, user: &Bare, out: &mut Outbox) {
-        self.offline_forget(user, Vec::new(), out, |_, _, _, _| {});
+/// A session has said that it can be reached: the offline messages are for it (XEP-0160 §2).
+pub(super) fn deliver(host: &mut Host, _now: Instant, key: Key, out: &mut Outbox) {
+    let Some(session) = host.accounts.sessions.get(key) else { return };
+    let is_able = session.is_available() && session.priority >= 0 && !session.takes_offline;
+    if !is_able || host.accounts.is_congested(key) {
+        return;
     }
-
-    pub(super) fn offline_forget(
-        &mut self,
-        user: &Bare,
-        ids: Vec<u64>,
-        out: &mut Outbox,
-        then: impl FnOnce(&mut Host, Instant, Result<(), StoreFailure>, &mut Outbox) + 'static,
-    ) {
-        self.offline.reading.insert(user.clone());
-        let (user, count) = (user.clone(), ids.len() as u32);
-        let is_all = ids.is_empty();
-        self.change(Change::ForgetOffline { user: user.clone(), ids }, out, move |host, now, done, out| {
+    let user = session.jid.bare();
+    if host.accounts.data(&user).is_none_or(|data| data.offline == 0)
+        || !host.offline.reading.insert(user.clone())
+    {
+        return;
+    }
+    host.store.load(first_page(&user), out, move |host, now, loaded, out| {
+        // It may have gone, and another may have come.
+        let key = Some(key).filter(|key| host.accounts.sessions.contains(*key));
+        let key = key.or_else(|| host.accounts.able(&user).first().copied());
+        let (Some(key), Ok(StoreReply::Stanzas(StanzaPage { stanzas: messages, .. }))) = (key, loaded) else {
             host.offline.reading.remove(&user);
-            // When it failed they come once more: better twice than never.
-            if done.is_ok()
-                && let Some(data) = host.account_data_mut(&user)
-            {
-                data.offline = if is_all { 0 } else { data.offline.saturating_sub(count) };
+            return host.forget_user(now, &user);
+        };
+        let (mut ids, mut room) = (Vec::new(), limits::OFFLINE_BYTES);
+        for (id, at, message) in messages {
+            let weight = sm::weight(&message);
+            if weight > room && !ids.is_empty() {
+                break;
             }
-            then(host, now, done, out);
-            host.forget_user(now, &user);
-        });
-    }
-
-    /// Sessions that take messages which are for the account.
-    pub(super) fn able(&self, user: &Bare) -> Vec<Key> {
-        self.available(user).filter(|(_, priority)| *priority >= 0).map(|(key, _)| key).collect()
-    }
-
-    /// XEP-0013 §2.1 and §2.2: the client asks what waits before it is available, and so wants to choose.
-    pub(super) fn offline_disco(&mut self, iq: &IqRequest<'_>, out: &mut Outbox) -> IqReply {
-        let user = iq.to.bare();
-        if iq.is_set || iq.from.bare() != user {
-            return IqReply::Error(Condition::BadRequest.into());
+            room = room.saturating_sub(weight);
+            ids.push(id);
+            host.deliver(now, key, delayed(message, at, user.domain()), out);
         }
-        if let Some(session) = iq.session.and_then(|key| self.sessions.get_mut(key)) {
-            session.takes_offline = true;
+        if ids.is_empty() {
+            host.offline.reading.remove(&user);
+            return host.forget_user(now, &user);
         }
-        let (iq, wants_items) = (iq.iq.clone(), iq.payload.ns() == ns::DISCO_ITEMS);
-        self.offline_senders(user.clone(), Vec::new(), out, move |host, senders, out| {
-            let answer = match senders {
-                Ok(senders) if wants_items => Ok(Some(headers(&user, &senders))),
-                Ok(senders) => Ok(Some(count(senders.len()))),
-                Err(error) => Err(change_queue::not_written(error)),
-            };
-            host.answer(&iq, answer, out);
+        forget(host, &user, ids, out, move |host, now, done, out| {
+            // A client that acknowledges gets the rest then.
+            if done.is_ok()
+                && host.accounts.unacknowledged(key, |_| true) == 0
+                && !host.accounts.is_congested(key)
+            {
+                deliver(host, now, key, out);
+            }
         });
-        IqReply::Later
+    });
+}
+
+/// They are read elsewhere.
+pub(super) fn clear(host: &mut Host, user: &Bare, out: &mut Outbox) {
+    forget(host, user, Vec::new(), out, |_, _, _, _| {});
+}
+
+pub(super) fn forget(
+    host: &mut Host,
+    user: &Bare,
+    ids: Vec<u64>,
+    out: &mut Outbox,
+    then: impl FnOnce(&mut Host, Instant, Result<(), StoreFailure>, &mut Outbox) + 'static,
+) {
+    host.offline.reading.insert(user.clone());
+    let (user, count) = (user.clone(), ids.len() as u32);
+    let is_all = ids.is_empty();
+    host.store.change(Change::ForgetOffline { user: user.clone(), ids }, out, move |host, now, done, out| {
+        host.offline.reading.remove(&user);
+        // When it failed they come once more: better twice than never.
+        if done.is_ok()
+            && let Some(data) = host.accounts.data_mut(&user)
+        {
+            data.offline = if is_all { 0 } else { data.offline.saturating_sub(count) };
+        }
+        then(host, now, done, out);
+        host.forget_user(now, &user);
+    });
+}
+
+/// XEP-0013 §2.1 and §2.2: the client asks what waits before it is available, and so wants to choose.
+pub(super) fn handle_disco(host: &mut Host, iq: &IqRequest<'_>, out: &mut Outbox) -> IqReply {
+    let user = iq.to.bare();
+    if iq.is_set || iq.from.bare() != user {
+        return IqReply::Error(Condition::BadRequest.into());
     }
+    if let Some(session) = iq.session.and_then(|key| host.accounts.sessions.get_mut(key)) {
+        session.takes_offline = true;
+    }
+    let (iq, wants_items) = (iq.iq.clone(), iq.payload.ns() == ns::DISCO_ITEMS);
+    read_senders(host, user.clone(), Vec::new(), out, move |host, senders, out| {
+        let answer = match senders {
+            Ok(senders) if wants_items => Ok(Some(headers(&user, &senders))),
+            Ok(senders) => Ok(Some(count(senders.len()))),
+            Err(error) => Err(change_queue::not_written(error)),
+        };
+        host.answer(&iq, answer, out);
+    });
+    IqReply::Later
+}
+
+/// The senders of the stored messages, page by page: all pages together are too large for memory.
+fn read_senders(
+    host: &mut Host,
+    user: Bare,
+    mut known: Vec<Sender>,
+    out: &mut Outbox,
+    then: impl FnOnce(&mut Host, Result<Vec<Sender>, StoreFailure>, &mut Outbox) + 'static,
+) {
+    let after = known.last().map_or(0, |(id, _)| *id);
+    let then: SendersContinuation = Box::new(then);
+    let load = Load::Offline { user: user.clone(), after, ids: Vec::new() };
+    host.store.load(load, out, move |host, _, loaded, out| {
+        let Ok(StoreReply::Stanzas(page)) = loaded else {
+            return then(host, Err(StoreFailure::Unavailable), out);
+        };
+        let is_last = page.is_complete || page.stanzas.is_empty();
+        known.extend(page.stanzas.iter().map(|(id, _, message)| (*id, message.attr("from").map(Box::from))));
+        if is_last { then(host, Ok(known), out) } else { read_senders(host, user, known, out, then) }
+    });
+}
+
+/// These, or all of them, as many as are sent at once.
+fn view_messages(host: &mut Host, key: Key, iq: &IqRequest<'_>, wanted: Option<Vec<u64>>, out: &mut Outbox) {
+    let (user, iq) = (iq.to.bare(), iq.iq.clone());
+    let load = Load::Offline { user: user.clone(), after: 0, ids: wanted.clone().unwrap_or_default() };
+    host.store.load(load, out, move |host, now, loaded, out| {
+        let Ok(StoreReply::Stanzas(page)) = loaded else {
+            return host.refuse(&iq, &change_queue::not_written(StoreFailure::Unavailable), out);
+        };
+        if !page.is_complete {
+            let text = "more than is sent at once: view some of the messages by their nodes";
+            return host.refuse(&iq, &StanzaError::new(Condition::ResourceConstraint, text), out);
+        }
+        let is_there = |id: &u64| page.stanzas.iter().any(|(known, _, _)| known == id);
+        if !wanted.iter().flatten().all(is_there) {
+            return host.refuse(&iq, &Condition::ItemNotFound.into(), out);
+        }
+        for (id, at, message) in page.stanzas {
+            let item = Element::new("item", ns::OFFLINE).with("node", node_of(id));
+            let message = message.child(Element::new("offline", ns::OFFLINE).child(item));
+            host.deliver(now, key, delayed(message, at, user.domain()), out);
+        }
+        host.answer(&iq, Ok(None), out);
+    });
+}
+
+/// All, when none is named.
+fn remove_messages(host: &mut Host, iq: &IqRequest<'_>, ids: Vec<u64>, out: &mut Outbox) {
+    let (user, iq) = (iq.to.bare(), iq.iq.clone());
+    if ids.len() > limits::OFFLINE as usize {
+        let error = StanzaError::new(Condition::PolicyViolation, "more messages than can be there");
+        return host.refuse(&iq, &error, out);
+    }
+    if ids.is_empty() {
+        return finish_removal(host, &user, iq, ids, out);
+    }
+    read_senders(host, user.clone(), Vec::new(), out, move |host, senders, out| {
+        let Ok(messages) = senders else {
+            return host.refuse(&iq, &change_queue::not_written(StoreFailure::Unavailable), out);
+        };
+        if !ids.iter().all(|id| messages.iter().any(|(known, _)| known == id)) {
+            return host.refuse(&iq, &Condition::ItemNotFound.into(), out);
+        }
+        finish_removal(host, &user, iq, ids, out);
+    });
+}
+
+fn finish_removal(host: &mut Host, user: &Bare, iq: Element, ids: Vec<u64>, out: &mut Outbox) {
+    forget(host, user, ids, out, move |host, _, done, out| {
+        host.answer(&iq, done.map(|()| None).map_err(change_queue::not_written), out);
+    });
 }
 
 fn node_of(id: u64) -> String {
@@ -339,91 +409,14 @@ fn flexible(host: &mut Host, _now: Instant, iq: &IqRequest<'_>, out: &mut Outbox
     };
     let (view, remove) = (is_wanted("view"), is_wanted("remove"));
     match (iq.is_set, iq.session) {
-        (true, _) if has("purge") => host.offline_remove(iq, Vec::new(), out),
-        (true, _) if !remove.is_empty() => host.offline_remove(iq, remove, out),
+        (true, _) if has("purge") => remove_messages(host, iq, Vec::new(), out),
+        (true, _) if !remove.is_empty() => remove_messages(host, iq, remove, out),
         (_, None) => return IqReply::Error(Condition::NotAllowed.into()),
-        (false, Some(key)) if has("fetch") => host.offline_view(key, iq, None, out),
-        (false, Some(key)) if !view.is_empty() => host.offline_view(key, iq, Some(view), out),
+        (false, Some(key)) if has("fetch") => view_messages(host, key, iq, None, out),
+        (false, Some(key)) if !view.is_empty() => view_messages(host, key, iq, Some(view), out),
         _ => return IqReply::Error(Condition::BadRequest.into()),
     }
     IqReply::Later
-}
-
-impl Host {
-    /// The senders of the stored messages, page by page: all pages together are too large for memory.
-    fn offline_senders(
-        &mut self,
-        user: Bare,
-        mut known: Vec<Sender>,
-        out: &mut Outbox,
-        then: impl FnOnce(&mut Host, Result<Vec<Sender>, StoreFailure>, &mut Outbox) + 'static,
-    ) {
-        let after = known.last().map_or(0, |(id, _)| *id);
-        let then: SendersContinuation = Box::new(then);
-        let load = Load::Offline { user: user.clone(), after, ids: Vec::new() };
-        self.load(load, out, move |host, _, loaded, out| {
-            let Ok(StoreReply::Stanzas(page)) = loaded else {
-                return then(host, Err(StoreFailure::Unavailable), out);
-            };
-            let is_last = page.is_complete || page.stanzas.is_empty();
-            known.extend(
-                page.stanzas.iter().map(|(id, _, message)| (*id, message.attr("from").map(Box::from))),
-            );
-            if is_last { then(host, Ok(known), out) } else { host.offline_senders(user, known, out, then) }
-        });
-    }
-
-    /// These, or all of them, as many as are sent at once.
-    fn offline_view(&mut self, key: Key, iq: &IqRequest<'_>, wanted: Option<Vec<u64>>, out: &mut Outbox) {
-        let (user, iq) = (iq.to.bare(), iq.iq.clone());
-        let load = Load::Offline { user: user.clone(), after: 0, ids: wanted.clone().unwrap_or_default() };
-        self.load(load, out, move |host, now, loaded, out| {
-            let Ok(StoreReply::Stanzas(page)) = loaded else {
-                return host.refuse(&iq, &change_queue::not_written(StoreFailure::Unavailable), out);
-            };
-            if !page.is_complete {
-                let text = "more than is sent at once: view some of the messages by their nodes";
-                return host.refuse(&iq, &StanzaError::new(Condition::ResourceConstraint, text), out);
-            }
-            let is_there = |id: &u64| page.stanzas.iter().any(|(known, _, _)| known == id);
-            if !wanted.iter().flatten().all(is_there) {
-                return host.refuse(&iq, &Condition::ItemNotFound.into(), out);
-            }
-            for (id, at, message) in page.stanzas {
-                let item = Element::new("item", ns::OFFLINE).with("node", node_of(id));
-                let message = message.child(Element::new("offline", ns::OFFLINE).child(item));
-                host.deliver(now, key, delayed(message, at, user.domain()), out);
-            }
-            host.answer(&iq, Ok(None), out);
-        });
-    }
-
-    /// All, when none is named.
-    fn offline_remove(&mut self, iq: &IqRequest<'_>, ids: Vec<u64>, out: &mut Outbox) {
-        let (user, iq) = (iq.to.bare(), iq.iq.clone());
-        if ids.len() > limits::OFFLINE as usize {
-            let error = StanzaError::new(Condition::PolicyViolation, "more messages than can be there");
-            return self.refuse(&iq, &error, out);
-        }
-        if ids.is_empty() {
-            return self.offline_removed(&user, iq, ids, out);
-        }
-        self.offline_senders(user.clone(), Vec::new(), out, move |host, senders, out| {
-            let Ok(messages) = senders else {
-                return host.refuse(&iq, &change_queue::not_written(StoreFailure::Unavailable), out);
-            };
-            if !ids.iter().all(|id| messages.iter().any(|(known, _)| known == id)) {
-                return host.refuse(&iq, &Condition::ItemNotFound.into(), out);
-            }
-            host.offline_removed(&user, iq, ids, out);
-        });
-    }
-
-    fn offline_removed(&mut self, user: &Bare, iq: Element, ids: Vec<u64>, out: &mut Outbox) {
-        self.offline_forget(user, ids, out, move |host, _, done, out| {
-            host.answer(&iq, done.map(|()| None).map_err(change_queue::not_written), out);
-        });
-    }
 }
 
 /// The sender of a message, if its address is valid.

@@ -88,7 +88,7 @@ fn private(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) 
         let text = "private data of that namespace is not possible";
         return IqReply::Error(StanzaError::new(Condition::NotAcceptable, text));
     }
-    if host.is_anonymous(&user) {
+    if host.accounts.is_anonymous(&user) {
         return IqReply::Error(StanzaError::new(Condition::NotAllowed, "anonymous accounts store nothing"));
     }
     let is_too_large = iq.is_set && data.to_bytes(ns::CLIENT).len() > limits::ITEM;
@@ -99,7 +99,7 @@ fn private(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) 
     let effect = if iq.is_set { request.set(now) } else { Ok(PrivateEffect::ReadData(request)) };
     match effect {
         Ok(effect) => {
-            host.perform_private(now, effect, out);
+            perform(host, now, effect, out);
             IqReply::Later
         }
         Err(error) => IqReply::Error(error),
@@ -252,173 +252,171 @@ fn query(data: Element) -> Element {
     Element::new("query", ns::PRIVATE).child(data)
 }
 
-impl Host {
-    /// Performs an effect of a [`PrivateRequest`]; the store's reply goes back into it.
-    fn perform_private(&mut self, now: Instant, effect: PrivateEffect, out: &mut Outbox) {
-        match effect {
-            PrivateEffect::ReadData(request) => {
-                let (node, name) = place(&request.data);
-                let query = Box::new(ItemQuery::of_id(&name));
-                let load = Load::Items { owner: request.user.clone(), node, query };
-                self.load(load, out, move |host, now, result, out| {
-                    host.perform_private(now, request.handle_data(items_of(result)), out);
-                });
-            }
-            PrivateEffect::ReadRooms(request, stored) => {
-                let load = all_items(&request.user, ns::BOOKMARKS);
-                self.load(load, out, move |host, now, result, out| {
-                    host.perform_private(now, request.handle_rooms(stored, whole(result)), out);
-                });
-            }
-            PrivateEffect::ReadKnown(request, wanted) => {
-                let load = all_items(&request.user, ns::BOOKMARKS);
-                self.load(load, out, move |host, _, result, out| {
-                    host.perform_private(now, request.handle_known(now, wanted, whole(result)), out);
-                });
-            }
-            PrivateEffect::Write(request, change, bookmarks) => {
-                self.change(change, out, move |host, now, result, out| match (result, bookmarks) {
-                    (Ok(()), Some(bookmarks)) => host.write_bookmarks(now, request, bookmarks, out),
-                    (result, _) => {
-                        let answer = result.map(|()| None).map_err(not_written);
-                        host.perform_private(now, PrivateEffect::Answer(request, answer), out);
-                    }
-                });
-            }
-            PrivateEffect::Answer(request, result) => self.answer(&request.iq, result, out),
-        }
-    }
-
-    /// The answer comes when all of it is on disk: a client that has it reads its bookmarks as it set them.
-    fn write_bookmarks(
-        &mut self,
-        now: Instant,
-        request: PrivateRequest,
-        bookmarks: BookmarksChange,
-        out: &mut Outbox,
-    ) {
-        let PrivateRequest { user, iq, data } = request;
-        // That node first: a publication that creates it would make all others wait.
-        self.publish_for(now, &user.clone(), old_item(data), out, move |host, now, published, out| {
-            // Items are what clients read: they are written even where the old node is not.
-            let both: WriteContinuation = Box::new(move |host, _, done, out| {
-                host.answer(&iq, published.and(done).map(|()| None), out);
+/// Performs an effect of a [`PrivateRequest`]; the store's reply goes back into it.
+fn perform(host: &mut Host, now: Instant, effect: PrivateEffect, out: &mut Outbox) {
+    match effect {
+        PrivateEffect::ReadData(request) => {
+            let (node, name) = place(&request.data);
+            let query = Box::new(ItemQuery::of_id(&name));
+            let load = Load::Items { owner: request.user.clone(), node, query };
+            host.store.load(load, out, move |host, now, result, out| {
+                perform(host, now, request.handle_data(items_of(result)), out);
             });
-            host.sync_bookmarks(now, &user, bookmarks, out, both);
-        });
-    }
-
-    /// `then` runs when the rooms are on disk, or with the first error.
-    fn sync_bookmarks(
-        &mut self,
-        now: Instant,
-        user: &Bare,
-        BookmarksChange { mut changed, gone }: BookmarksChange,
-        out: &mut Outbox,
-        then: WriteContinuation,
-    ) {
-        let all = WriteGroup::new(then);
-        if let Some(first) = changed.pop() {
-            let (owner, all) = (user.clone(), all.clone());
-            // The first makes the node, for which all others would have to wait.
-            let one = all.one();
-            self.publish_for(now, user, first, out, move |host, now, result, out| {
-                if result.is_ok() {
-                    for publication in changed {
-                        host.publish_for(now, &owner, publication, out, all.one());
-                    }
+        }
+        PrivateEffect::ReadRooms(request, stored) => {
+            let load = all_items(&request.user, ns::BOOKMARKS);
+            host.store.load(load, out, move |host, now, result, out| {
+                perform(host, now, request.handle_rooms(stored, whole(result)), out);
+            });
+        }
+        PrivateEffect::ReadKnown(request, wanted) => {
+            let load = all_items(&request.user, ns::BOOKMARKS);
+            host.store.load(load, out, move |host, _, result, out| {
+                perform(host, now, request.handle_known(now, wanted, whole(result)), out);
+            });
+        }
+        PrivateEffect::Write(request, change, bookmarks) => {
+            host.store.change(change, out, move |host, now, result, out| match (result, bookmarks) {
+                (Ok(()), Some(bookmarks)) => write_bookmarks(host, now, request, bookmarks, out),
+                (result, _) => {
+                    let answer = result.map(|()| None).map_err(not_written);
+                    perform(host, now, PrivateEffect::Answer(request, answer), out);
                 }
-                // Rooms that were not published stay as they were: the items count.
-                one(host, now, result, out);
             });
         }
-        if !gone.is_empty() {
-            let then = Box::new(all.one());
-            let event = PubSubEvent::Retract { owner: user, node: ns::BOOKMARKS, ids: gone, then };
-            self.tell_pubsub(now, event, out);
-        }
-        // Where nothing had to be written, it is done.
-        all.one()(self, now, Ok(()), out);
+        PrivateEffect::Answer(request, result) => host.answer(&request.iq, result, out),
     }
+}
 
-    /// A client has published to one of the nodes, or taken something back: the other follows (XEP-0402 §5), and `then`
-    /// answers the client, which may read either.
-    pub(super) fn bookmarks_published(
-        &mut self,
-        now: Instant,
-        user: &Bare,
-        node: &str,
-        (payload, is_new): (Option<&Element>, bool),
-        out: &mut Outbox,
-        then: impl FnOnce(&mut Host, &mut Outbox) + 'static,
-    ) {
-        // A copy that cannot be written now follows with the next change: the item itself is on disk.
-        let done: WriteContinuation = Box::new(move |host, _, _, out| then(host, out));
-        match payload {
-            _ if node == ns::BOOKMARKS => self.mirror_bookmarks(user, out, done),
-            Some(storage) if node == ns::OLD_BOOKMARKS && storage.is("storage", ns::OLD_BOOKMARKS) => {
-                self.old_bookmarks_published(now, user, (storage.clone(), is_new), out, done);
+/// The answer comes when all of it is on disk: a client that has it reads its bookmarks as it set them.
+fn write_bookmarks(
+    host: &mut Host,
+    now: Instant,
+    request: PrivateRequest,
+    bookmarks: BookmarksChange,
+    out: &mut Outbox,
+) {
+    let PrivateRequest { user, iq, data } = request;
+    // That node first: a publication that creates it would make all others wait.
+    host.publish_for(now, &user.clone(), old_item(data), out, move |host, now, published, out| {
+        // Items are what clients read: they are written even where the old node is not.
+        let both: WriteContinuation = Box::new(move |host, _, done, out| {
+            host.answer(&iq, published.and(done).map(|()| None), out);
+        });
+        sync_bookmarks(host, now, &user, bookmarks, out, both);
+    });
+}
+
+/// `then` runs when the rooms are on disk, or with the first error.
+fn sync_bookmarks(
+    host: &mut Host,
+    now: Instant,
+    user: &Bare,
+    BookmarksChange { mut changed, gone }: BookmarksChange,
+    out: &mut Outbox,
+    then: WriteContinuation,
+) {
+    let all = WriteGroup::new(then);
+    if let Some(first) = changed.pop() {
+        let (owner, all) = (user.clone(), all.clone());
+        // The first makes the node, for which all others would have to wait.
+        let one = all.one();
+        host.publish_for(now, user, first, out, move |host, now, result, out| {
+            if result.is_ok() {
+                for publication in changed {
+                    host.publish_for(now, &owner, publication, out, all.one());
+                }
             }
-            _ => done(self, now, Ok(()), out),
-        }
-    }
-
-    /// From items to the one of the old node, which keeps what is no room.
-    fn mirror_bookmarks(&mut self, user: &Bare, out: &mut Outbox, then: WriteContinuation) {
-        let items = |node: &str| all_items(user, node);
-        let (rooms, old, user) = (items(ns::BOOKMARKS), items(ns::OLD_BOOKMARKS), user.clone());
-        self.load(rooms, out, move |host, _, rooms, out| {
-            host.load(old, out, move |host, now, old, out| {
-                let (rooms, mut old) = match (whole(rooms), whole(old)) {
-                    (Ok(rooms), Ok(old)) => (rooms, old),
-                    (Err(error), _) | (_, Err(error)) => return then(host, now, Err(error), out),
-                };
-                let old = old.pop().and_then(|(_, _, item)| item.first().cloned());
-                let storage = old.unwrap_or_else(|| Element::new("storage", ns::OLD_BOOKMARKS));
-                host.publish_for(now, &user, old_item(with_rooms(storage, &rooms)), out, then);
-            });
+            // Rooms that were not published stay as they were: the items count.
+            one(host, now, result, out);
         });
     }
+    if !gone.is_empty() {
+        let then = Box::new(all.one());
+        let event = PubSubEvent::Retract { owner: user, node: ns::BOOKMARKS, ids: gone, then };
+        host.tell_pubsub(now, event, out);
+    }
+    // Where nothing had to be written, it is done.
+    all.one()(host, now, Ok(()), out);
+}
 
-    /// And back. A client that finds no old node knows nothing of the rooms that there are: it takes none of them away.
-    fn old_bookmarks_published(
-        &mut self,
-        now: Instant,
-        user: &Bare,
-        (storage, is_new): (Element, bool),
-        out: &mut Outbox,
-        then: WriteContinuation,
-    ) {
-        let mut wanted = match old_rooms(&storage) {
-            Ok(wanted) => wanted,
-            Err(error) => return then(self, now, Err(error), out),
-        };
-        let user = user.clone();
-        let load = all_items(&user, ns::BOOKMARKS);
-        self.load(load, out, move |host, now, result, out| {
-            let known = match whole(result) {
-                Ok(known) => known,
-                Err(error) => return then(host, now, Err(error), out),
+/// A client has published to one of the nodes, or taken something back: the other follows (XEP-0402 §5), and `then`
+/// answers the client, which may read either.
+pub(super) fn handle_publication(
+    host: &mut Host,
+    now: Instant,
+    user: &Bare,
+    node: &str,
+    (payload, is_new): (Option<&Element>, bool),
+    out: &mut Outbox,
+    then: impl FnOnce(&mut Host, &mut Outbox) + 'static,
+) {
+    // A copy that cannot be written now follows with the next change: the item itself is on disk.
+    let done: WriteContinuation = Box::new(move |host, _, _, out| then(host, out));
+    match payload {
+        _ if node == ns::BOOKMARKS => mirror_bookmarks(host, user, out, done),
+        Some(storage) if node == ns::OLD_BOOKMARKS && storage.is("storage", ns::OLD_BOOKMARKS) => {
+            old_bookmarks_published(host, now, user, (storage.clone(), is_new), out, done);
+        }
+        _ => done(host, now, Ok(()), out),
+    }
+}
+
+/// From items to the one of the old node, which keeps what is no room.
+fn mirror_bookmarks(host: &mut Host, user: &Bare, out: &mut Outbox, then: WriteContinuation) {
+    let items = |node: &str| all_items(user, node);
+    let (rooms, old, user) = (items(ns::BOOKMARKS), items(ns::OLD_BOOKMARKS), user.clone());
+    host.store.load(rooms, out, move |host, _, rooms, out| {
+        host.store.load(old, out, move |host, now, old, out| {
+            let (rooms, mut old) = match (whole(rooms), whole(old)) {
+                (Ok(rooms), Ok(old)) => (rooms, old),
+                (Err(error), _) | (_, Err(error)) => return then(host, now, Err(error), out),
             };
-            let all = WriteGroup::new(then);
-            if is_new {
-                let before = wanted.len();
-                for (room, _, item) in &known {
-                    let old = item.first().and_then(|native| to_old(room, native));
-                    if let Some(old) = old.filter(|_| !wanted.contains_key(room)) {
-                        wanted.insert(room.clone(), old);
-                    }
-                }
-                if wanted.len() > before {
-                    let mut whole = storage;
-                    whole.remove_children(|child| child.is("conference", ns::OLD_BOOKMARKS));
-                    let item = old_item(whole.children(wanted.values().cloned()));
-                    host.publish_for(now, &user, item, out, all.one());
+            let old = old.pop().and_then(|(_, _, item)| item.first().cloned());
+            let storage = old.unwrap_or_else(|| Element::new("storage", ns::OLD_BOOKMARKS));
+            host.publish_for(now, &user, old_item(with_rooms(storage, &rooms)), out, then);
+        });
+    });
+}
+
+/// And back. A client that finds no old node knows nothing of the rooms that there are: it takes none of them away.
+fn old_bookmarks_published(
+    host: &mut Host,
+    now: Instant,
+    user: &Bare,
+    (storage, is_new): (Element, bool),
+    out: &mut Outbox,
+    then: WriteContinuation,
+) {
+    let mut wanted = match old_rooms(&storage) {
+        Ok(wanted) => wanted,
+        Err(error) => return then(host, now, Err(error), out),
+    };
+    let user = user.clone();
+    let load = all_items(&user, ns::BOOKMARKS);
+    host.store.load(load, out, move |host, now, result, out| {
+        let known = match whole(result) {
+            Ok(known) => known,
+            Err(error) => return then(host, now, Err(error), out),
+        };
+        let all = WriteGroup::new(then);
+        if is_new {
+            let before = wanted.len();
+            for (room, _, item) in &known {
+                let old = item.first().and_then(|native| to_old(room, native));
+                if let Some(old) = old.filter(|_| !wanted.contains_key(room)) {
+                    wanted.insert(room.clone(), old);
                 }
             }
-            host.sync_bookmarks(now, &user, BookmarksChange::new(wanted, &known), out, Box::new(all.one()));
-        });
-    }
+            if wanted.len() > before {
+                let mut whole = storage;
+                whole.remove_children(|child| child.is("conference", ns::OLD_BOOKMARKS));
+                let item = old_item(whole.children(wanted.values().cloned()));
+                host.publish_for(now, &user, item, out, all.one());
+            }
+        }
+        sync_bookmarks(host, now, &user, BookmarksChange::new(wanted, &known), out, Box::new(all.one()));
+    });
 }
 
 /// XEP-0402 from XEP-0048. Extensions of the item before stay: the old form has no place for them.

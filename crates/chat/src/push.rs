@@ -11,7 +11,8 @@ use super::effect::{Change, Load, StoreFailure, StoreReply};
 use super::feature::{Feature, IqHandler, IqReply, IqRequest, IqTarget};
 use super::session::Session;
 use super::{Host, ItemQuery, Outbox, change_queue, hints, offline};
-use crate::limits;
+use crate::account_memory::AccountMemory;
+use crate::{limits, token};
 
 pub(super) const FEATURE: Feature = Feature {
     specifications: &[Specification {
@@ -304,12 +305,12 @@ fn enable(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) -
     if !iq.is_set {
         return IqReply::Error(Condition::BadRequest.into());
     }
-    if host.is_anonymous(&iq.to.bare()) {
+    if host.accounts.is_anonymous(&iq.to.bare()) {
         return IqReply::Error(Condition::NotAllowed.into());
     }
     match Push::enable(now, iq) {
         Ok(effect) => {
-            host.perform_push(vec![effect], out);
+            perform(host, vec![effect], out);
             IqReply::Later
         }
         Err(error) => IqReply::Error(error),
@@ -325,7 +326,7 @@ fn disable(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) 
         Err(error) => return IqReply::Error(error),
     };
     let effects = host.push.begin(now, iq.to.bare(), PushTask::Disable { iq: iq.iq.clone(), wanted });
-    host.perform_push(effects, out);
+    perform(host, effects, out);
     IqReply::Later
 }
 
@@ -335,86 +336,89 @@ pub(super) fn is_pushed(user: &Bare, message: &Element) -> bool {
     !is_own && hints::is_notable(message)
 }
 
-impl Host {
-    /// Passes a message that [`is_pushed`] to [`Push`]. `kept`: it waits with the offline messages.
-    pub(super) fn push_message(&mut self, now: Instant, user: &Bare, kept: bool, out: &mut Outbox) {
-        if self.is_anonymous(user) {
-            return;
-        }
-        let waiting = self.account_data(user).map_or(0, |data| data.offline as usize);
-        let waiting = (waiting + usize::from(kept)).max(1);
-        let effects = self.push.begin(now, user.clone(), PushTask::Message { waiting });
-        self.perform_push(effects, out);
+/// Passes a message that [`is_pushed`] to [`Push`]. `kept`: it waits with the offline messages.
+pub(super) fn handle_message(host: &mut Host, now: Instant, user: &Bare, kept: bool, out: &mut Outbox) {
+    if host.accounts.is_anonymous(user) {
+        return;
     }
+    let waiting = host.accounts.data(user).map_or(0, |data| data.offline as usize);
+    let waiting = (waiting + usize::from(kept)).max(1);
+    let effects = host.push.begin(now, user.clone(), PushTask::Message { waiting });
+    perform(host, effects, out);
+}
 
-    /// Passes a session that begins to sleep to [`Push`]: its client perhaps never got the messages on their way.
-    pub(super) fn push_slept(&mut self, now: Instant, key: Key, out: &mut Outbox) {
-        let Some(session) = self.sessions.get(key) else { return };
-        let (user, Some(id)) = (session.jid.bare(), session.push.clone()) else { return };
-        let waiting = self.sm_waiting(key, hints::is_notable);
-        if waiting > 0 {
-            let effects = self.push.begin(now, user, PushTask::Sleep { id, waiting });
-            self.perform_push(effects, out);
-        }
+/// Passes a session that begins to sleep to [`Push`]: its client perhaps never got the messages on their way.
+pub(super) fn handle_sleep(host: &mut Host, now: Instant, key: Key, out: &mut Outbox) {
+    let Some(session) = host.accounts.sessions.get(key) else { return };
+    let (user, Some(id)) = (session.jid.bare(), session.push.clone()) else { return };
+    let waiting = host.accounts.unacknowledged(key, hints::is_notable);
+    if waiting > 0 {
+        let effects = host.push.begin(now, user, PushTask::Sleep { id, waiting });
+        perform(host, effects, out);
     }
+}
 
-    /// Passes an iq of type result or error to [`Push`].
-    pub(super) fn push_answered(&mut self, now: Instant, from: &Jid, iq: &Element, out: &mut Outbox) {
-        let effects = self.push.handle_answer(now, from, iq);
-        self.perform_push(effects, out);
-    }
+/// Passes an iq of type result or error to [`Push`].
+pub(super) fn handle_answer(host: &mut Host, now: Instant, from: &Jid, iq: &Element, out: &mut Outbox) {
+    let effects = host.push.handle_answer(now, from, iq);
+    perform(host, effects, out);
+}
 
-    /// Performs effects of [`Push`]; the store's replies go back into it.
-    fn perform_push(&mut self, effects: Vec<PushEffect>, out: &mut Outbox) {
-        for effect in effects {
-            match effect {
-                PushEffect::ReadClients(user, task) => {
-                    let query = Box::new(ItemQuery::all());
-                    let load = Load::Items { owner: user.clone(), node: NODE.into(), query };
-                    self.load(load, out, move |host, now, loaded, out| {
-                        let keeps = host.is_in_memory(&user);
-                        let effects = host.push.handle_clients(now, (user, task), loaded, keeps);
-                        host.perform_push(effects, out);
-                    });
+/// Performs effects of [`Push`]; the store's replies go back into it.
+fn perform(host: &mut Host, effects: Vec<PushEffect>, out: &mut Outbox) {
+    for effect in effects {
+        match effect {
+            PushEffect::ReadClients(user, task) => {
+                let query = Box::new(ItemQuery::all());
+                let load = Load::Items { owner: user.clone(), node: NODE.into(), query };
+                host.store.load(load, out, move |host, now, loaded, out| {
+                    let keeps = host.accounts.is_in_memory(&user);
+                    let effects = host.push.handle_clients(now, (user, task), loaded, keeps);
+                    perform(host, effects, out);
+                });
+            }
+            PushEffect::Write(change, write) => {
+                host.store.change(change, out, move |host, now, done, out| {
+                    let effects = host.push.handle_written(now, *write, done);
+                    perform(host, effects, out);
+                });
+            }
+            PushEffect::Answer(iq, done) => {
+                host.answer(&iq, done.map(|()| None).map_err(change_queue::not_written), out);
+            }
+            PushEffect::Enabled(key, id) => {
+                if let Some(session) = host.accounts.sessions.get_mut(key) {
+                    session.push = Some(id);
                 }
-                PushEffect::Write(change, write) => {
-                    self.change(change, out, move |host, now, done, out| {
-                        let effects = host.push.handle_written(now, *write, done);
-                        host.perform_push(effects, out);
-                    });
-                }
-                PushEffect::Answer(iq, done) => {
-                    self.answer(&iq, done.map(|()| None).map_err(change_queue::not_written), out);
-                }
-                PushEffect::Enabled(key, id) => {
-                    if let Some(session) = self.sessions.get_mut(key) {
-                        session.push = Some(id);
-                    }
-                }
-                PushEffect::Notify(user, client, count) => {
-                    if let Some(messages) = self.push_count(&user, &client, &count) {
-                        let id = self.token();
-                        let notification = self.push.notify(&id, (user, client), messages);
-                        self.route(notification, out);
-                    }
+            }
+            PushEffect::Notify(user, client, count) => {
+                if let Some(messages) = count_messages(&host.accounts, &user, &client, &count) {
+                    let id = token(&mut host.rng);
+                    let notification = host.push.notify(&id, (user, client), messages);
+                    host.route(notification, out);
                 }
             }
         }
     }
+}
 
-    /// `None`: the client is awake.
-    fn push_count(&self, user: &Bare, client: &PushClient, count: &PushCount) -> Option<usize> {
-        let otherwise = match count {
-            PushCount::Exactly(messages) => return Some(*messages),
-            PushCount::OfSession(otherwise) => *otherwise,
-        };
-        let has_it = |session: &Session| session.push.as_ref() == Some(&client.id);
-        let keys = self.keys_of(user, has_it);
-        // A session that is awake is preferred.
-        if keys.iter().any(|key| !self.is_asleep(*key)) {
-            return None;
-        }
-        let asleep = keys.first();
-        Some(asleep.map_or(otherwise, |key| self.sm_waiting(*key, hints::is_notable).max(1)))
+/// `None`: the client is awake.
+fn count_messages(
+    accounts: &AccountMemory,
+    user: &Bare,
+    client: &PushClient,
+    count: &PushCount,
+) -> Option<usize> {
+    let otherwise = match count {
+        PushCount::Exactly(messages) => return Some(*messages),
+        PushCount::OfSession(otherwise) => *otherwise,
+    };
+    let has_it = |session: &Session| session.push.as_ref() == Some(&client.id);
+    let keys = accounts.keys_of(user, has_it);
+    // A session that is awake is preferred.
+    if keys.iter().any(|key| !accounts.is_asleep(*key)) {
+        return None;
     }
+    let asleep = keys.first();
+    Some(asleep.map_or(otherwise, |key| accounts.unacknowledged(*key, hints::is_notable).max(1)))
 }

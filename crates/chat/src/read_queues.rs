@@ -1,5 +1,5 @@
 //! The limit on the concurrent reads of the store by one address. Each may load as much as a page has; more
-//! of them wait, and more than may wait are refused. `Host::load` asks here for every read that can be large.
+//! of them wait, and more than may wait are refused. `StoreRequests::load` asks here for every read that can be large.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
@@ -10,7 +10,7 @@ use xmpp::{Element, Jid};
 
 use super::effect::{Load, Ticket};
 use super::{Host, Outbox};
-use crate::limits;
+use crate::{limits, route};
 
 /// The hash of an address: two that share one share the bound, and no address has to be copied for a stanza.
 pub(super) type Requester = u64;
@@ -61,7 +61,7 @@ impl ReadQueues {
     }
 
     /// A large read of that address was answered. The next one that begins.
-    fn end(&mut self, requester: Requester) -> Option<(Ticket, Load)> {
+    pub(super) fn end(&mut self, requester: Requester) -> Option<(Ticket, Load)> {
         let of = self.of.get_mut(&requester)?;
         of.count -= 1;
         let has_place = of.count < limits::READS_UNDER_WAY;
@@ -75,37 +75,32 @@ impl ReadQueues {
 }
 
 impl Host {
-    /// Reads that begin in `act` are of that address, and so is what follows from their answers.
     pub(super) fn with_requester<T>(
         &mut self,
         requester: Option<Requester>,
         act: impl FnOnce(&mut Host) -> T,
     ) -> T {
-        let before = std::mem::replace(&mut self.read_queues.requester, requester);
+        let before = std::mem::replace(&mut self.store.reads.requester, requester);
         let done = act(self);
-        self.read_queues.requester = before;
+        self.store.reads.requester = before;
         done
     }
+}
 
-    /// Counts the reads that the stanza causes as those of its session's account.
-    pub(super) fn handle_session_element(
-        &mut self,
-        now: Instant,
-        key: Key,
-        element: Element,
-        out: &mut Outbox,
-    ) {
-        let Some(requester) =
-            self.sessions.get(key).map(|session| self.read_queues.requester_of(&session.jid))
-        else {
-            return;
-        };
-        self.with_requester(Some(requester), |host| host.handle_element_of_session(now, key, element, out));
-    }
-
-    pub(super) fn read_answered(&mut self, requester: Option<Requester>, out: &mut Outbox) {
-        if let Some(read) = requester.and_then(|requester| self.read_queues.end(requester)) {
-            self.begin_read(read, out);
-        }
-    }
+/// Counts the reads that the stanza causes as those of its session's account.
+pub(super) fn handle_session_element(
+    host: &mut Host,
+    now: Instant,
+    key: Key,
+    element: Element,
+    out: &mut Outbox,
+) {
+    let Some(requester) =
+        host.accounts.sessions.get(key).map(|session| host.store.reads.requester_of(&session.jid))
+    else {
+        return;
+    };
+    host.with_requester(Some(requester), |host| {
+        route::handle_element_of_session(host, now, key, element, out);
+    });
 }

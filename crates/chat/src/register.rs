@@ -13,6 +13,7 @@ use super::effect::{Access, RosterItem};
 use super::feature::{Feature, IqHandler, IqReply, IqRequest, IqTarget};
 use super::user::AccountState;
 use super::{Host, Outbox};
+use crate::{connection, departed, presence};
 
 pub(super) const FEATURE: Feature = Feature {
     specifications: &[Specification {
@@ -74,7 +75,8 @@ fn asked(
 ) -> Result<IqReply, StanzaError> {
     let refused = |condition, text| Err(StanzaError::new(condition, text));
     let user = iq.from.bare();
-    let is_ours = iq.session.is_some() && iq.to.domain() == user.domain() && !host.is_anonymous(&user);
+    let is_ours =
+        iq.session.is_some() && iq.to.domain() == user.domain() && !host.accounts.is_anonymous(&user);
     let (Some(key), Some(local), true) = (iq.session, user.local(), is_ours) else {
         return refused(Condition::NotAllowed, "only who has an account here changes it");
     };
@@ -91,7 +93,7 @@ fn asked(
         if !host.settings.accounts.may_remove {
             return refused(Condition::NotAllowed, "accounts are removed by the operator");
         }
-        host.remove_account(key, iq.iq.clone(), user, out);
+        remove_account(host, key, iq.iq.clone(), user, out);
         return Ok(IqReply::Later);
     }
     if !host.settings.accounts.may_change_password {
@@ -107,42 +109,58 @@ fn asked(
     if password.len() < host.settings.accounts.min_password {
         return refused(Condition::NotAcceptable, "the password is too short");
     }
-    host.set_password(now, key, iq.iq.clone(), (user, Secret(password)), out);
+    set_password(host, now, key, iq.iq.clone(), (user, Secret(password)), out);
     Ok(IqReply::Later)
 }
 
+fn set_password(
+    host: &mut Host,
+    _now: Instant,
+    key: Key,
+    iq: Element,
+    (user, password): (Bare, Secret),
+    out: &mut Outbox,
+) {
+    let access = Access::Password { user: user.clone(), password };
+    host.store.access(access, out, move |host, now, result, out| {
+        if let Err(error) = result {
+            return host.refuse(&iq, &not_written(error), out);
+        }
+        host.deliver(now, key, stanza::result(&iq, None), out);
+        // Clients that signed in by the old password need the new one (RFC 6120 §4.9.3.16).
+        for other in host.accounts.keys_of(&user, |_| true).into_iter().filter(|other| *other != key) {
+            connection::close_session(host, now, other, SessionEndReason::Changed.condition(), out);
+        }
+    });
+}
+
+fn remove_account(host: &mut Host, key: Key, iq: Element, user: Bare, out: &mut Outbox) {
+    host.store.access(Access::Remove { user: user.clone() }, out, move |host, now, result, out| {
+        if let Err(error) = result {
+            return host.refuse(&iq, &not_written(error), out);
+        }
+        host.deliver(now, key, stanza::result(&iq, None), out);
+        host.end_account(now, &user, SessionEndReason::Removed, &[], out);
+    });
+}
+
+fn unfriend_all(host: &mut Host, user: &Bare, kept: &[(Bare, RosterItem)], out: &mut Outbox) {
+    departed::tell_departed(&mut host.store, user, out);
+    let known =
+        host.accounts.users.get_mut(user).filter(|known| matches!(known.state, AccountState::Ready(_)));
+    // Later writes for this account would belong to the next one of that name.
+    let here = known.map(|known| std::mem::replace(&mut known.state, AccountState::Absent));
+    host.accounts.weigh(user);
+    let roster = match &here {
+        Some(AccountState::Ready(data)) => &data.roster[..],
+        _ => kept,
+    };
+    for (contact, item) in roster {
+        presence::contact_removed(host, user, contact, item, out);
+    }
+}
+
 impl Host {
-    fn set_password(
-        &mut self,
-        _now: Instant,
-        key: Key,
-        iq: Element,
-        (user, password): (Bare, Secret),
-        out: &mut Outbox,
-    ) {
-        let access = Access::Password { user: user.clone(), password };
-        self.access(access, out, move |host, now, result, out| {
-            if let Err(error) = result {
-                return host.refuse(&iq, &not_written(error), out);
-            }
-            host.deliver(now, key, stanza::result(&iq, None), out);
-            // Clients that signed in by the old password need the new one (RFC 6120 §4.9.3.16).
-            for other in host.keys_of(&user, |_| true).into_iter().filter(|other| *other != key) {
-                host.close_session(now, other, SessionEndReason::Changed.condition(), out);
-            }
-        });
-    }
-
-    fn remove_account(&mut self, key: Key, iq: Element, user: Bare, out: &mut Outbox) {
-        self.access(Access::Remove { user: user.clone() }, out, move |host, now, result, out| {
-            if let Err(error) = result {
-                return host.refuse(&iq, &not_written(error), out);
-            }
-            host.deliver(now, key, stanza::result(&iq, None), out);
-            host.end_account(now, &user, SessionEndReason::Removed, &[], out);
-        });
-    }
-
     /// Its sessions end, those that wait to be resumed too; the contacts of one that is no more are told: those it has
     /// in memory, else `kept`, which the store had.
     pub fn end_account(
@@ -153,27 +171,12 @@ impl Host {
         kept: &[(Bare, RosterItem)],
         out: &mut Outbox,
     ) {
-        let keys = self.keys_of(user, |_| true);
+        let keys = self.accounts.keys_of(user, |_| true);
         if ending == SessionEndReason::Removed {
-            self.unfriend_all(user, kept, out);
+            unfriend_all(self, user, kept, out);
         }
         for key in keys {
-            self.close_session(now, key, ending.condition(), out);
-        }
-    }
-
-    fn unfriend_all(&mut self, user: &Bare, kept: &[(Bare, RosterItem)], out: &mut Outbox) {
-        self.tell_departed(user, out);
-        let known = self.users.get_mut(user).filter(|known| matches!(known.state, AccountState::Ready(_)));
-        // Later writes for this account would belong to the next one of that name.
-        let here = known.map(|known| std::mem::replace(&mut known.state, AccountState::Absent));
-        self.weigh(user);
-        let roster = match &here {
-            Some(AccountState::Ready(data)) => &data.roster[..],
-            _ => kept,
-        };
-        for (contact, item) in roster {
-            self.contact_removed(user, contact, item, out);
+            connection::close_session(self, now, key, ending.condition(), out);
         }
     }
 }

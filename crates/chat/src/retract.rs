@@ -57,31 +57,35 @@ fn is_called(message: &Element, id: &str) -> bool {
     origin.or(message.attr("id")) == Some(id)
 }
 
-impl Host {
-    /// A message of the account is archived: it may retract another one.
-    pub(super) fn retract_archived(&mut self, user: &Bare, with: &Jid, message: &Element, out: &mut Outbox) {
-        let Some(id) = retracts(message).map(Box::<str>::from) else { return };
-        let Some(sender) = offline::sender(message).map(|from| from.bare()) else { return };
-        let query = MamQuery {
-            with: Some(with.bare().into_jid()),
-            from_end: true,
-            max: limits::RETRACT_AMONG,
-            ..MamQuery::default()
+/// A message of the account is archived: it may retract another one.
+pub(super) fn retract_archived(
+    host: &mut Host,
+    user: &Bare,
+    with: &Jid,
+    message: &Element,
+    out: &mut Outbox,
+) {
+    let Some(id) = retracts(message).map(Box::<str>::from) else { return };
+    let Some(sender) = offline::sender(message).map(|from| from.bare()) else { return };
+    let query = MamQuery {
+        with: Some(with.bare().into_jid()),
+        from_end: true,
+        max: limits::RETRACT_AMONG,
+        ..MamQuery::default()
+    };
+    let (owner, with) = (user.clone(), with.clone());
+    let load = Load::Archive { owner: owner.clone(), query: Box::new(query) };
+    host.store.load(load, out, move |host, now, loaded, out| {
+        let Ok(StoreReply::Page(page)) = loaded else { return };
+        // §5: only the sender of a message may retract it.
+        let is_it = |old: &Element| {
+            let is_his = offline::sender(old).is_some_and(|from| from.bare() == sender);
+            is_his && is_called(old, &id) && !is_stone(old) && retracts(old).is_none()
         };
-        let (owner, with) = (user.clone(), with.clone());
-        let load = Load::Archive { owner: owner.clone(), query: Box::new(query) };
-        self.load(load, out, move |host, now, loaded, out| {
-            let Ok(StoreReply::Page(page)) = loaded else { return };
-            // §5: only the sender of a message may retract it.
-            let is_it = |old: &Element| {
-                let is_his = offline::sender(old).is_some_and(|from| from.bare() == sender);
-                is_his && is_called(old, &id) && !is_stone(old) && retracts(old).is_none()
-            };
-            let found = page.stanzas.into_iter().rev().find(|(_, _, old)| is_it(old));
-            let Some((id, at, old)) = found else { return };
-            let stanza = Box::new(tombstone(&old, retracted(now)));
-            // The requester sees the retraction in any case.
-            host.change(Change::Archive { owner, id, with, at, stanza }, out, |_, _, _, _| {});
-        });
-    }
+        let found = page.stanzas.into_iter().rev().find(|(_, _, old)| is_it(old));
+        let Some((id, at, old)) = found else { return };
+        let stanza = Box::new(tombstone(&old, retracted(now)));
+        // The requester sees the retraction in any case.
+        host.store.change(Change::Archive { owner, id, with, at, stanza }, out, |_, _, _, _| {});
+    });
 }

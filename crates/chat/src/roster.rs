@@ -11,7 +11,7 @@ use super::change_queue::{not_written, too_many};
 use super::effect::{AccountData, Change, RosterItem};
 use super::feature::{Feature, IqHandler, IqReply, IqRequest, IqTarget};
 use super::{Host, Outbox};
-use crate::limits;
+use crate::{change_queue, limits, presence, token};
 
 pub(super) const FEATURE: Feature = Feature {
     specifications: &[Specification {
@@ -80,7 +80,7 @@ fn roster(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) -
 /// RFC 6121 §2.1.3 and §2.1.4. Past the router, as pushes are: else one could overtake it.
 fn get(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) -> IqReply {
     let user = iq.from.bare();
-    let Some(data) = host.account_data(&user) else {
+    let Some(data) = host.accounts.data(&user) else {
         return IqReply::Error(Condition::InternalServerError.into());
     };
     let version = data.roster_version.to_string();
@@ -94,7 +94,7 @@ fn get(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) -> I
             .children(items)
     });
     let Some(key) = iq.session else { return IqReply::Result(query) };
-    if let Some(session) = host.sessions.get_mut(key) {
+    if let Some(session) = host.accounts.sessions.get_mut(key) {
         session.is_interested = true;
     }
     host.deliver(now, key, stanza::result(iq.iq, query), out);
@@ -113,15 +113,15 @@ fn set(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) -> I
         Err(error) => return IqReply::Error(error),
     };
     let user = iq.from.bare();
-    if host.is_anonymous(&user) {
+    if host.accounts.is_anonymous(&user) {
         let error = StanzaError::new(Condition::NotAllowed, "anonymous accounts have no contacts");
         return IqReply::Error(error);
     }
     let asked =
         PendingRosterSet { iq: Element::clone(iq.iq), from: Jid::clone(iq.from), session: iq.session };
-    let has_turn = host.queue_change(now, &user, out, move |host, now, out| match wish {
-        RosterSet::Have { name, groups } => host.set_contact(now, asked, contact, (name, groups), out),
-        RosterSet::Remove => host.remove_contact(now, asked, contact, out),
+    let has_turn = change_queue::queue(host, now, &user, out, move |host, now, out| match wish {
+        RosterSet::Have { name, groups } => set_contact(host, now, asked, contact, (name, groups), out),
+        RosterSet::Remove => remove_contact(host, now, asked, contact, out),
     });
     if has_turn.is_ok() { IqReply::Later } else { IqReply::Error(too_many()) }
 }
@@ -172,131 +172,123 @@ struct PendingRosterSet {
     session: Option<Key>,
 }
 
-impl Host {
-    fn roster_answer(
-        &mut self,
-        now: Instant,
-        asked: &PendingRosterSet,
-        result: Result<(), StanzaError>,
-        out: &mut Outbox,
-    ) {
-        let answer = match result {
-            Ok(()) => stanza::result(&asked.iq, None),
-            Err(error) => stanza::refusal(&asked.iq, &error),
-        };
-        match asked.session {
-            Some(key) => self.deliver(now, key, answer, out),
-            None => self.route(answer, out),
-        }
+fn answer(
+    host: &mut Host,
+    now: Instant,
+    asked: &PendingRosterSet,
+    result: Result<(), StanzaError>,
+    out: &mut Outbox,
+) {
+    let answer = match result {
+        Ok(()) => stanza::result(&asked.iq, None),
+        Err(error) => stanza::refusal(&asked.iq, &error),
+    };
+    match asked.session {
+        Some(key) => host.deliver(now, key, answer, out),
+        None => host.route(answer, out),
     }
+}
 
-    fn set_contact(
-        &mut self,
-        now: Instant,
-        asked: PendingRosterSet,
-        contact: Bare,
-        (name, groups): (Option<Box<str>>, Vec<Box<str>>),
-        out: &mut Outbox,
-    ) {
-        let user = asked.from.bare();
-        let Some(data) = self.account_data(&user) else { return };
-        let known = data.contact(&contact).cloned();
-        if known.is_none() && data.roster.len() >= limits::CONTACTS {
-            let error = StanzaError::new(Condition::PolicyViolation, "too many contacts: remove some");
-            return self.roster_answer(now, &asked, Err(error), out);
+fn set_contact(
+    host: &mut Host,
+    now: Instant,
+    asked: PendingRosterSet,
+    contact: Bare,
+    (name, groups): (Option<Box<str>>, Vec<Box<str>>),
+    out: &mut Outbox,
+) {
+    let user = asked.from.bare();
+    let Some(data) = host.accounts.data(&user) else { return };
+    let known = data.contact(&contact).cloned();
+    if known.is_none() && data.roster.len() >= limits::CONTACTS {
+        let error = StanzaError::new(Condition::PolicyViolation, "too many contacts: remove some");
+        return answer(host, now, &asked, Err(error), out);
+    }
+    let item = RosterItem { name, groups, is_listed: true, ..known.unwrap_or_default() };
+    let next = (contact.clone(), Some(item));
+    write_contact(host, now, &user.clone(), next, true, out, move |host, now, result, out| {
+        if result.is_ok() {
+            push_contact(host, now, &user, &contact, out);
         }
-        let item = RosterItem { name, groups, is_listed: true, ..known.unwrap_or_default() };
-        let next = (contact.clone(), Some(item));
-        self.write_contact(now, &user.clone(), next, true, out, move |host, now, result, out| {
+        answer(host, now, &asked, result, out);
+    });
+}
+
+/// RFC 6121 §2.5.2: it ends the subscriptions too.
+fn remove_contact(host: &mut Host, now: Instant, asked: PendingRosterSet, contact: Bare, out: &mut Outbox) {
+    let user = asked.from.bare();
+    let Some(data) = host.accounts.data(&user) else { return };
+    let Some(item) = data.contact(&contact).filter(|item| item.is_listed).cloned() else {
+        let error = StanzaError::new(Condition::ItemNotFound, "no such contact");
+        return answer(host, now, &asked, Err(error), out);
+    };
+    write_contact(
+        host,
+        now,
+        &user.clone(),
+        (contact.clone(), None),
+        true,
+        out,
+        move |host, now, result, out| {
             if result.is_ok() {
-                host.push_contact(now, &user, &contact, out);
+                push_contact(host, now, &user, &contact, out);
             }
-            host.roster_answer(now, &asked, result, out);
-        });
-    }
+            let is_done = result.is_ok();
+            answer(host, now, &asked, result, out);
+            if is_done {
+                presence::contact_removed(host, &user, &contact, &item, out);
+            }
+        },
+    );
+}
 
-    /// RFC 6121 §2.5.2: it ends the subscriptions too.
-    fn remove_contact(&mut self, now: Instant, asked: PendingRosterSet, contact: Bare, out: &mut Outbox) {
-        let user = asked.from.bare();
-        let Some(data) = self.account_data(&user) else { return };
-        let Some(item) = data.contact(&contact).filter(|item| item.is_listed).cloned() else {
-            let error = StanzaError::new(Condition::ItemNotFound, "no such contact");
-            return self.roster_answer(now, &asked, Err(error), out);
-        };
-        self.write_contact(
-            now,
-            &user.clone(),
-            (contact.clone(), None),
-            true,
-            out,
-            move |host, now, result, out| {
-                if result.is_ok() {
-                    host.push_contact(now, &user, &contact, out);
-                }
-                let is_done = result.is_ok();
-                host.roster_answer(now, &asked, result, out);
-                if is_done {
-                    host.contact_removed(&user, &contact, &item, out);
-                }
-            },
-        );
+/// The store first, then memory, then `then`. One that clients see gets a version of its own.
+pub(super) fn write_contact(
+    host: &mut Host,
+    now: Instant,
+    user: &Bare,
+    (contact, mut item): (Bare, Option<RosterItem>),
+    is_visible: bool,
+    out: &mut Outbox,
+    then: impl FnOnce(&mut Host, Instant, Result<(), StanzaError>, &mut Outbox) + 'static,
+) {
+    let Some(data) = host.accounts.data(user) else { return };
+    let version = data.roster_version + u64::from(is_visible);
+    if let Some(item) = item.as_mut().filter(|_| is_visible) {
+        item.version = version;
     }
-
-    /// The store first, then memory, then `then`. One that clients see gets a version of its own.
-    pub(super) fn write_contact(
-        &mut self,
-        now: Instant,
-        user: &Bare,
-        (contact, mut item): (Bare, Option<RosterItem>),
-        is_visible: bool,
-        out: &mut Outbox,
-        then: impl FnOnce(&mut Host, Instant, Result<(), StanzaError>, &mut Outbox) + 'static,
-    ) {
-        let Some(data) = self.account_data(user) else { return };
-        let version = data.roster_version + u64::from(is_visible);
-        if let Some(item) = item.as_mut().filter(|_| is_visible) {
-            item.version = version;
+    let (owner, contact, known) = (user.clone(), contact.clone(), item.clone());
+    let change = Change::Roster { user: user.clone(), contact: contact.clone(), item, version };
+    change_queue::write(host, now, (user, change), out, move |host, now, result, out| {
+        if let (Ok(()), Some(data)) = (result, host.accounts.data_mut(&owner)) {
+            data.set_contact(contact, known, version);
+            host.accounts.weigh(&owner);
         }
-        let (owner, contact, known) = (user.clone(), contact.clone(), item.clone());
-        let change = Change::Roster { user: user.clone(), contact: contact.clone(), item, version };
-        self.write_queued_change(now, (user, change), out, move |host, now, result, out| {
-            if let (Ok(()), Some(data)) = (result, host.account_data_mut(&owner)) {
-                data.set_contact(contact, known, version);
-                host.weigh(&owner);
-            }
-            then(host, now, result.map_err(not_written), out);
-        });
-    }
+        then(host, now, result.map_err(not_written), out);
+    });
+}
 
-    /// RFC 6121 §2.1.6: as it is now, to every session that asked for the roster.
-    pub(super) fn push_contact(&mut self, now: Instant, user: &Bare, contact: &Bare, out: &mut Outbox) {
-        let Some(data) = self.account_data(user) else { return };
-        let item = match data.contact(contact).filter(|item| item.is_listed) {
-            Some(item) => item.element(contact),
-            None => {
-                Element::new("item", ns::ROSTER).with("jid", contact.as_str()).with("subscription", "remove")
-            }
-        };
-        let query =
-            Element::new("query", ns::ROSTER).with("ver", data.roster_version.to_string()).child(item);
-        for key in self.interested(user) {
-            self.push(now, key, query.clone(), out);
-        }
+/// RFC 6121 §2.1.6: as it is now, to every session that asked for the roster.
+pub(super) fn push_contact(host: &mut Host, now: Instant, user: &Bare, contact: &Bare, out: &mut Outbox) {
+    let Some(data) = host.accounts.data(user) else { return };
+    let item = match data.contact(contact).filter(|item| item.is_listed) {
+        Some(item) => item.element(contact),
+        None => Element::new("item", ns::ROSTER).with("jid", contact.as_str()).with("subscription", "remove"),
+    };
+    let query = Element::new("query", ns::ROSTER).with("ver", data.roster_version.to_string()).child(item);
+    for key in host.accounts.keys_of(user, |session| session.is_interested) {
+        push_to_session(host, now, key, query.clone(), out);
     }
+}
 
-    pub(super) fn interested(&self, user: &Bare) -> Vec<Key> {
-        self.keys_of(user, |session| session.is_interested)
-    }
-
-    /// A question of the server's own, whose answer is ignored.
-    pub(super) fn push(&mut self, now: Instant, key: Key, payload: Element, out: &mut Outbox) {
-        let id = self.token()[..16].to_owned();
-        let Some(session) = self.sessions.get(key) else { return };
-        let push = Element::new("iq", ns::CLIENT)
-            .with("type", "set")
-            .with("id", id)
-            .with("to", session.jid.as_str())
-            .child(payload);
-        self.deliver(now, key, push, out);
-    }
+/// A question of the server's own, whose answer is ignored.
+pub(super) fn push_to_session(host: &mut Host, now: Instant, key: Key, payload: Element, out: &mut Outbox) {
+    let id = token(&mut host.rng)[..16].to_owned();
+    let Some(session) = host.accounts.sessions.get(key) else { return };
+    let push = Element::new("iq", ns::CLIENT)
+        .with("type", "set")
+        .with("id", id)
+        .with("to", session.jid.as_str())
+        .child(payload);
+    host.deliver(now, key, push, out);
 }

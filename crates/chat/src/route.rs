@@ -2,469 +2,29 @@
 
 use stdx::Instant;
 use stdx::slab::Key;
-use xmpp::c2s::{BindRequest, Bound};
 use xmpp::stanza::{self, Condition, StanzaError, StanzaKind};
-use xmpp::{Bare, ConnectionId, Element, Jid, ns};
+use xmpp::{Bare, Element, Jid, ns};
 
 use super::ack;
-use super::effect::Effect;
 use super::feature::{IqReply, IqRequest, IqTarget, find};
 use super::pubsub::{Approval, PubSubEvent};
-use super::session::Session;
 use super::user::{AccountState, QueuedWork};
-use super::{Host, Outbox, phones, push};
-
-/// True if the request concerns the account itself or its invitations.
-fn is_about_account(iq: &Element, to: &Jid, user: &Bare) -> bool {
-    let is_own_domain = to.local().is_none() && to.resource().is_none() && to.domain() == user.domain();
-    is_own_domain && (iq.get("query", ns::REGISTER).is_some() || super::invite::is_command(iq))
-}
+use super::{Host, Outbox, push};
+use crate::{
+    archive, blocking, caps, carbons, last, no_account, offline, phones, presence, subaddress, user,
+};
 
 impl Host {
-    /// A client has signed in and wants a resource.
-    pub fn handle_bind(&mut self, now: Instant, edge: ConnectionId, request: &BindRequest, out: &mut Outbox) {
-        let name = match (&request.resource, &request.tag) {
-            (Some(resource), _) => resource.to_string(),
-            (None, Some(tag)) => format!("{tag}~{}", &self.token()[..8]),
-            (None, None) => self.token()[..16].to_owned(),
-        };
-        // Contacts see the account's phones by that name.
-        let name = if name == phones::RESOURCE { format!("{name}~{}", &self.token()[..8]) } else { name };
-        let Ok(jid) = request.user.with_resource(&name) else {
-            let refused = Bound::Refused(Condition::BadRequest.into());
-            return out.push(Effect::Bound { edge, bound: refused });
-        };
-        // The newer one wins (RFC 6120 §7.7.2.2): the older one is most often a dead connection of the same device.
-        if let Some(old) = self.session_of(&jid) {
-            self.close_session(now, old, "conflict", out);
-        }
-        let agent = request.agent.as_ref().and_then(|agent| agent.id.as_deref()).filter(|_| request.is_bind2);
-        if let Some(agent) = agent {
-            self.end_sessions_of_agent(now, &jid.bare(), agent, out);
-        }
-        if !self.make_room_for_session(now, &jid.bare(), out) {
-            let error = StanzaError::new(
-                Condition::ResourceConstraint,
-                "too many sessions of this account: end another one first",
-            );
-            return out.push(Effect::Bound { edge, bound: Bound::Refused(error) });
-        }
-        let key = self.sessions.insert(Session::new(now, jid.clone(), edge, request.is_anonymous));
-        self.by_edge.insert(edge, key);
-        let user = self.user(now, &jid.bare(), out);
-        user.sessions.push(key);
-        if !matches!(user.state, AccountState::Loading(_)) {
-            self.load_avatar(&jid.bare(), out);
-        }
-        let inline = request.inline.iter().filter_map(|child| self.inline(now, key, child, out)).collect();
-        if request.is_bind2 {
-            return self.bind2(now, key, agent, inline, out);
-        }
-        out.push(Effect::Bound { edge, bound: Bound::Session { jid, inline } });
-    }
-
-    /// True if one more session fits, after the oldest have gone if that is how it is configured.
-    fn make_room_for_session(&mut self, now: Instant, user: &Bare, out: &mut Outbox) -> bool {
-        let limit = self.settings.sessions;
-        loop {
-            let sessions = self.users.get(user).map(|user| &user.sessions[..]).unwrap_or_default();
-            if sessions.len() < limit.most {
-                return true;
-            }
-            let Some(oldest) = sessions.first().copied().filter(|_| limit.ends_oldest) else { return false };
-            self.close_session(now, oldest, "conflict", out);
-        }
-    }
-
-    /// A request that came with Bind 2.
-    fn inline(&mut self, now: Instant, key: Key, child: &Element, out: &mut Outbox) -> Option<Element> {
-        match child.ns() {
-            ns::SM => self.sm_inline(now, key, child),
-            ns::CARBONS => self.carbons_inline(key, child),
-            ns::CSI => {
-                self.csi(now, key, child, out);
-                None
-            }
-            _ => None,
-        }
-    }
-
-    /// A stanza of a client of ours. `from` is its full address already.
-    pub fn handle_stanza(
-        &mut self,
-        now: Instant,
-        edge: ConnectionId,
-        mut element: Element,
-        out: &mut Outbox,
-    ) {
-        let Some(&key) = self.by_edge.get(&edge) else { return };
-        let is_too_large = ack::take_too_large(&mut element);
-        if !self.sm_count(now, key, &mut element, out) {
-            return;
-        }
-        if is_too_large {
-            let error = StanzaError::new(Condition::PolicyViolation, stanza::TOO_LARGE);
-            return self.refuse(&element, &error, out);
-        }
-        self.handle_session_element(now, key, element, out);
-    }
-
-    /// An element of a client that is no stanza.
-    pub fn handle_nonza(&mut self, now: Instant, edge: ConnectionId, element: &Element, out: &mut Outbox) {
-        let Some(&key) = self.by_edge.get(&edge) else { return };
-        match element.ns() {
-            ns::SM => self.sm(now, key, element, out),
-            ns::CSI => self.csi(now, key, element, out),
-            _ => {}
-        }
-    }
-
-    /// The connection is gone. `in_order`: the client closed its stream.
-    pub fn handle_gone(&mut self, now: Instant, edge: ConnectionId, in_order: bool, out: &mut Outbox) {
-        let Some(key) = self.by_edge.remove(&edge) else { return };
-        if in_order || !self.sleep(now, key, out) {
-            self.end_session(now, key, out);
-        }
-    }
-
-    /// Not requested by its client: another session has its address now, or an administrator ends it.
-    pub(super) fn close_session(
-        &mut self,
-        now: Instant,
-        key: Key,
-        condition: &'static str,
-        out: &mut Outbox,
-    ) {
-        if let Some(session) = self.sessions.get(key)
-            && let Some(edge) = session.edge
-        {
-            // XEP-0198 §4: the last acknowledgement comes before the end of the stream.
-            let element = session.sm.as_ref().map(|sm| sm.acknowledgement());
-            out.extend(element.map(|element| Effect::Deliver { edge, element }));
-            self.by_edge.remove(&edge);
-            out.push(Effect::Close { edge, condition });
-        }
-        self.end_session(now, key, out);
-    }
-
-    /// The session is over: all that saw it available learn that.
-    pub(super) fn end_session(&mut self, now: Instant, key: Key, out: &mut Outbox) {
-        self.presence_ended(now, key, out);
-        let Some(session) = self.sessions.remove(key) else { return };
-        if let Some(edge) = session.edge {
-            self.by_edge.remove(&edge);
-        }
-        let bare = session.jid.bare();
-        if let Some(user) = self.users.get_mut(&bare) {
-            user.sessions.retain(|other| *other != key);
-        }
-        self.sm_ended(now, session, out);
-        self.forget_user(now, &bare);
-    }
-
-    pub(super) fn handle_element_of_session(
-        &mut self,
-        now: Instant,
-        key: Key,
-        mut element: Element,
-        out: &mut Outbox,
-    ) {
-        let Some(session) = self.sessions.get(key) else { return };
-        let (jid, bare) = (session.jid.clone(), session.jid.bare());
-        // The effect on contacts depends on the roster and the blocking list.
-        if let AccountState::Loading(_) = self.user(now, &bare, out).state {
-            return self.wait_for_account_data(
-                now,
-                &bare,
-                QueuedWork::FromSession(key, Box::new(element)),
-                out,
-            );
-        }
-        let Ok(to) = stanza::to(&element) else {
-            element.unset("to");
-            return self.refuse(&element, &Condition::JidMalformed.into(), out);
-        };
-        let is_own = to.as_ref().is_none_or(|to| to.is_bare() && to.bare() == bare);
-        match stanza::kind_of(&element) {
-            Some(StanzaKind::Iq) if is_own => self.ask(now, &element, &jid, &bare.into_jid(), Some(key), out),
-            // Asked of the domain, which is another host's, about what is this one's.
-            Some(StanzaKind::Iq) if to.as_ref().is_some_and(|to| is_about_account(&element, to, &bare)) => {
-                let domain = Jid::new(None, bare.domain(), None).unwrap_or_else(|_| bare.into_jid());
-                self.ask(now, &element, &jid, &domain, Some(key), out);
-            }
-            Some(StanzaKind::Iq) => self.send(now, key, element, out),
-            Some(StanzaKind::Presence) => {
-                let is_broadcast = to.is_none();
-                self.presence_from(now, key, to, element, out);
-                if is_broadcast {
-                    self.offline_deliver(now, key, out);
-                }
-            }
-            Some(StanzaKind::Message) => self.message_from(now, key, element, out),
-            None => {}
-        }
-    }
-
-    /// Sends a stanza out, unless the sender blocks the recipient.
-    pub(super) fn send(&mut self, now: Instant, key: Key, element: Element, out: &mut Outbox) {
-        if let Some(error) = self.blocks_outgoing(key, &element) {
-            return self.refuse_blocked(now, key, &element, &error, out);
-        }
-        self.route(element, out);
-    }
-
-    fn message_from(&mut self, now: Instant, key: Key, mut element: Element, out: &mut Outbox) {
-        let Some(jid) = self.sessions.get(key).map(|session| session.jid.clone()) else { return };
-        if element.attr("to").is_none() {
-            element.set("to", jid.bare_str());
-        }
-        if let Some(error) = self.blocks_outgoing(key, &element) {
-            self.refused(&element, out);
-            return self.refuse_blocked(now, key, &element, &error, out);
-        }
-        let mark = ack::take_ack_token(&mut element);
-        let id = self.archive_sent(now, &jid.bare(), &element, mark.as_deref(), out);
-        self.carbons_sent(now, key, &element, id, out);
-        ack::put_ack_token(&mut element, mark);
-        self.route(element, out);
-    }
-
     /// From another host or server, or from a service of ours: `to` is an address of this host's.
     pub fn handle_routed(&mut self, now: Instant, element: Element, out: &mut Outbox) {
         let Ok(Some(to)) = stanza::to(&element) else { return };
-        if self.handle_handled(&element, &to, out) {
+        if self.acks().handle_report(&element, &to, out) {
             return;
         }
         // Reads for the stanza count for its sender.
         let requester =
-            stanza::from(&element).ok().flatten().map(|from| self.read_queues.requester_of(&from));
-        self.with_requester(requester, |host| host.routed(now, element, &to, out));
-    }
-
-    fn routed(&mut self, now: Instant, mut element: Element, to: &Jid, out: &mut Outbox) {
-        let from = match stanza::from(&element) {
-            Ok(Some(from)) => from,
-            // From the account itself, to a session that named no recipient.
-            Ok(None) => {
-                if let Some(key) = self.session_of(to) {
-                    self.deliver(now, key, element, out);
-                }
-                return;
-            }
-            Err(_) => return,
-        };
-        let settings = std::sync::Arc::clone(&self.settings);
-        if settings.rooms_of(to.domain()).is_some() {
-            let hold = self.pending_acks.begin(&mut element);
-            self.routed_to_room(now, element, &from, to, out);
-            return self.end_ack(hold, out);
-        }
-        if settings.pubsub_of(to.domain()).is_some() {
-            let hold = self.pending_acks.begin(&mut element);
-            let event = PubSubEvent::ServiceStanza { stanza: &element, from: &from, to };
-            self.tell_pubsub(now, event, out);
-            return self.end_ack(hold, out);
-        }
-        if settings.guest_domain_of(to.domain()).is_some() {
-            let hold = self.pending_acks.begin(&mut element);
-            self.routed_to_guest(&element, &from, to, out);
-            return self.end_ack(hold, out);
-        }
-        if !settings.is_local(to.domain()) {
-            return self.refuse(&element, &Condition::RemoteServerNotFound.into(), out);
-        }
-        if to.local().is_none() {
-            return match stanza::kind_of(&element) {
-                Some(StanzaKind::Iq) => self.ask(now, &element, &from, to, None, out),
-                _ => {
-                    let hold = self.pending_acks.begin(&mut element);
-                    self.routed_to_server(&element, out);
-                    self.end_ack(hold, out);
-                }
-            };
-        }
-        let bare = to.bare();
-        match &self.user(now, &bare, out).state {
-            AccountState::Loading(_) => {
-                self.wait_for_account_data(now, &bare, QueuedWork::Routed(Box::new(element)), out);
-            }
-            AccountState::Ready(_) | AccountState::Evicted | AccountState::Absent => {
-                self.routed_to_account(now, element, out);
-            }
-        }
-    }
-
-    /// Messages and presence for a domain of ours.
-    fn routed_to_server(&mut self, element: &Element, out: &mut Outbox) {
-        if stanza::kind_of(element) == Some(StanzaKind::Message) {
-            self.refuse(element, &Condition::ServiceUnavailable.into(), out);
-        }
-    }
-
-    pub(super) fn routed_to_account(&mut self, now: Instant, element: Element, out: &mut Outbox) {
-        let bare = stanza::to(&element).ok().flatten().map(|to| to.bare());
-        let Some(mut element) = self.redirect_detail(element, out) else {
-            bare.into_iter().for_each(|bare| self.forget_user(now, &bare));
-            return;
-        };
-        let hold = self.pending_acks.begin(&mut element);
-        self.arrived(now, element, out);
-        self.end_ack(hold, out);
-    }
-
-    fn arrived(&mut self, now: Instant, element: Element, out: &mut Outbox) {
-        let (Ok(Some(to)), Ok(Some(from))) = (stanza::to(&element), stanza::from(&element)) else { return };
-        let bare = to.bare();
-        if self.users.get(&bare).is_none_or(|user| matches!(user.state, AccountState::Absent)) {
-            match stanza::kind_of(&element) {
-                Some(StanzaKind::Presence) => self.presence_to_nobody(&from, &to, &element, out),
-                Some(StanzaKind::Iq) if to.is_bare() => self.answer_for_nobody(&element, out),
-                _ => self.refuse_without_account(&element, out),
-            }
-            return self.forget_user(now, &bare);
-        }
-        if self.blocks_incoming(&bare, &from) {
-            self.refuse_without_account(&element, out);
-            return self.forget_user(now, &bare);
-        }
-        match stanza::kind_of(&element) {
-            Some(StanzaKind::Presence) => self.presence_to(now, &from, &to, element, out),
-            Some(StanzaKind::Message) => self.message_to(now, &from, &to, element, out),
-            Some(StanzaKind::Iq) if to.is_bare() => self.ask(now, &element, &from, &to, None, out),
-            Some(StanzaKind::Iq) if self.hides_last(&to, &from, &element) => {
-                self.refuse(&element, &Condition::Forbidden.into(), out);
-            }
-            Some(StanzaKind::Iq) => match self.session_of(&to) {
-                Some(key) => self.deliver(now, key, element, out),
-                None if self.phone_asked(&from, &to, &element, out) => {}
-                None => self.refuse(&element, &Condition::ServiceUnavailable.into(), out),
-            },
-            None => {}
-        }
-        self.forget_user(now, &bare);
-    }
-
-    /// RFC 6121 §8.5.2 and 8.5.3: to the session that is meant, or those that fit best, or kept.
-    fn message_to(&mut self, now: Instant, from: &Jid, to: &Jid, mut element: Element, out: &mut Outbox) {
-        let bare = to.bare();
-        if let Some(approval) = Approval::parse(from, to, &element) {
-            return self.tell_pubsub(now, PubSubEvent::Approval { approval, from, to }, out);
-        }
-        let kind = element.attr("type").unwrap_or("normal").to_owned();
-        let key = self.session_of(to).filter(|_| !to.is_bare());
-        // RFC 6121 §8.5.3.2.1: a message of another type than chat that matches no resource is ignored or
-        // answered by an error. Headlines are ignored, others come back, so that their senders know; neither
-        // is in the archive.
-        if !to.is_bare() && key.is_none() && kind != "chat" && !self.is_for_phone(to, &element) {
-            return match kind.as_str() {
-                "headline" | "error" => {}
-                _ => self.refuse(&element, &Condition::ServiceUnavailable.into(), out),
-            };
-        }
-        self.archive_received(now, &bare, &mut element, out);
-        if !to.is_bare() {
-            if let Some(key) = key {
-                self.carbons_received(now, &bare, &[key], &element, out);
-                return self.deliver_message(now, &bare, &[key], element, out);
-            }
-            if self.is_for_phone(to, &element) {
-                return self.send_text_to_phones(now, &bare, element, out);
-            }
-        }
-        if kind == "groupchat" {
-            return self.refuse(&element, &Condition::ServiceUnavailable.into(), out);
-        }
-        self.message_to_account(now, &bare, element, out);
-    }
-
-    /// RFC 6121 §8.5.2.
-    pub(super) fn message_to_account(
-        &mut self,
-        now: Instant,
-        bare: &Bare,
-        element: Element,
-        out: &mut Outbox,
-    ) {
-        let kind = element.attr("type").unwrap_or("normal");
-        let able = self.able(bare);
-        if able.is_empty() {
-            return match kind {
-                "error" | "headline" => {}
-                _ => self.keep_message(now, bare, element, out),
-            };
-        }
-        if kind == "error" {
-            return;
-        }
-        // All that are able: with carbons in use, a choice of one would be wrong (RFC 6121 §8.5.2.1.1 allows
-        // it).
-        self.carbons_received(now, bare, &able, &element, out);
-        self.copy_to_phone(now, bare, &element, out);
-        self.deliver_message(now, bare, &able, element, out);
-    }
-
-    pub(super) fn deliver_message(
-        &mut self,
-        now: Instant,
-        user: &Bare,
-        keys: &[Key],
-        mut message: Element,
-        out: &mut Outbox,
-    ) {
-        // It has done what it was for (XEP-0280 §10).
-        message.remove_children(|child| child.is("private", ns::CARBONS));
-        let is_pushed = push::is_pushed(user, &message);
-        self.deliver_to_all(now, keys, message, out);
-        if is_pushed {
-            self.push_message(now, user, false, out);
-        }
-    }
-
-    /// Available sessions and their priorities.
-    pub(super) fn available(&self, bare: &Bare) -> impl Iterator<Item = (Key, i8)> {
-        let keys = self.users.get(bare).map(|user| &user.sessions[..]).unwrap_or_default();
-        keys.iter().filter_map(|key| {
-            let session = self.sessions.get(*key).filter(|session| session.is_available())?;
-            Some((*key, session.priority))
-        })
-    }
-
-    /// A question for an account or a domain of ours.
-    fn ask(
-        &mut self,
-        now: Instant,
-        iq: &Element,
-        from: &Jid,
-        to: &Jid,
-        session: Option<Key>,
-        out: &mut Outbox,
-    ) {
-        let is_set = match iq.attr("type") {
-            Some("get") => false,
-            Some("set") => true,
-            Some("result" | "error") => return self.answered(now, iq, from, to, out),
-            _ => return self.refuse(iq, &Condition::BadRequest.into(), out),
-        };
-        // RFC 6120 §8.2.3: an iq has an id, and a question one child.
-        let (Some(payload), 1, Some(_)) = (iq.first(), iq.elements().count(), iq.attr("id")) else {
-            return self.refuse(iq, &Condition::BadRequest.into(), out);
-        };
-        let is_own = to.local().is_some() && from.bare() == to.bare();
-        let places: &[IqTarget] = match (to.local(), is_own) {
-            (None, _) => &[IqTarget::Server],
-            (Some(_), true) => &[IqTarget::Own, IqTarget::Account],
-            (Some(_), false) => &[IqTarget::Account],
-        };
-        let Some(run) = places.iter().find_map(|at| find(*at, payload)) else {
-            return self.refuse(iq, &Condition::ServiceUnavailable.into(), out);
-        };
-        let session = session.or_else(|| self.session_of(from).filter(|_| is_own));
-        let question = IqRequest { iq, payload, from, to, session, is_set };
-        match run(self, now, &question, out) {
-            IqReply::Result(payload) => self.answer(iq, Ok(payload), out),
-            IqReply::Error(error) => self.refuse(iq, &error, out),
-            IqReply::Later => {}
-        }
+            stanza::from(&element).ok().flatten().map(|from| self.store.reads.requester_of(&from));
+        self.with_requester(requester, |host| routed(host, now, element, &to, out));
     }
 
     /// The answer to a question that was promised one.
@@ -483,17 +43,312 @@ impl Host {
         }
     }
 
-    /// Answers to questions that we asked ourselves.
-    fn answered(&mut self, now: Instant, iq: &Element, from: &Jid, _to: &Jid, out: &mut Outbox) {
-        self.push_answered(now, from, iq, out);
-        self.caps_answered(now, from, iq, out);
-    }
-
     pub(super) fn refuse(&mut self, stanza: &Element, error: &StanzaError, out: &mut Outbox) {
-        self.refused(stanza, out);
+        self.acks().handle_refusal(stanza, out);
         let is_presence = stanza.name() == "presence";
         if stanza::may_be_refused(stanza) && !is_presence && stanza.attr("from").is_some() {
             self.route(stanza::refusal(stanza, error), out);
         }
     }
+}
+
+/// True if the request concerns the account itself or its invitations.
+fn is_about_account(iq: &Element, to: &Jid, user: &Bare) -> bool {
+    let is_own_domain = to.local().is_none() && to.resource().is_none() && to.domain() == user.domain();
+    is_own_domain && (iq.get("query", ns::REGISTER).is_some() || super::invite::is_command(iq))
+}
+
+pub(super) fn handle_element_of_session(
+    host: &mut Host,
+    now: Instant,
+    key: Key,
+    mut element: Element,
+    out: &mut Outbox,
+) {
+    let Some(session) = host.accounts.sessions.get(key) else { return };
+    let (jid, bare) = (session.jid.clone(), session.jid.bare());
+    // The effect on contacts depends on the roster and the blocking list.
+    if let AccountState::Loading(_) = host.user(now, &bare, out).state {
+        return user::wait_for_account_data(
+            host,
+            now,
+            &bare,
+            QueuedWork::FromSession(key, Box::new(element)),
+            out,
+        );
+    }
+    let Ok(to) = stanza::to(&element) else {
+        element.unset("to");
+        return host.refuse(&element, &Condition::JidMalformed.into(), out);
+    };
+    let is_own = to.as_ref().is_none_or(|to| to.is_bare() && to.bare() == bare);
+    match stanza::kind_of(&element) {
+        Some(StanzaKind::Iq) if is_own => ask(host, now, &element, &jid, &bare.into_jid(), Some(key), out),
+        // Asked of the domain, which is another host's, about what is this one's.
+        Some(StanzaKind::Iq) if to.as_ref().is_some_and(|to| is_about_account(&element, to, &bare)) => {
+            let domain = Jid::new(None, bare.domain(), None).unwrap_or_else(|_| bare.into_jid());
+            ask(host, now, &element, &jid, &domain, Some(key), out);
+        }
+        Some(StanzaKind::Iq) => send(host, now, key, element, out),
+        Some(StanzaKind::Presence) => {
+            let is_broadcast = to.is_none();
+            presence::handle_outbound(host, now, key, to, element, out);
+            if is_broadcast {
+                offline::deliver(host, now, key, out);
+            }
+        }
+        Some(StanzaKind::Message) => message_from(host, now, key, element, out),
+        None => {}
+    }
+}
+
+/// Sends a stanza out, unless the sender blocks the recipient.
+pub(super) fn send(host: &mut Host, now: Instant, key: Key, element: Element, out: &mut Outbox) {
+    if let Some(error) = blocking::blocks_outgoing(&host.accounts, key, &element) {
+        return blocking::refuse_blocked(host, now, key, &element, &error, out);
+    }
+    host.route(element, out);
+}
+
+fn message_from(host: &mut Host, now: Instant, key: Key, mut element: Element, out: &mut Outbox) {
+    let Some(jid) = host.accounts.sessions.get(key).map(|session| session.jid.clone()) else { return };
+    if element.attr("to").is_none() {
+        element.set("to", jid.bare_str());
+    }
+    if let Some(error) = blocking::blocks_outgoing(&host.accounts, key, &element) {
+        host.acks().handle_refusal(&element, out);
+        return blocking::refuse_blocked(host, now, key, &element, &error, out);
+    }
+    let mark = ack::take_ack_token(&mut element);
+    let id = archive::record_sent(host, now, &jid.bare(), &element, mark.as_deref(), out);
+    carbons::copy_sent(host, now, key, &element, id, out);
+    ack::put_ack_token(&mut element, mark);
+    host.route(element, out);
+}
+
+fn routed(host: &mut Host, now: Instant, mut element: Element, to: &Jid, out: &mut Outbox) {
+    let from = match stanza::from(&element) {
+        Ok(Some(from)) => from,
+        // From the account itself, to a session that named no recipient.
+        Ok(None) => {
+            if let Some(key) = host.accounts.session_of(to) {
+                host.deliver(now, key, element, out);
+            }
+            return;
+        }
+        Err(_) => return,
+    };
+    let settings = std::sync::Arc::clone(&host.settings);
+    if settings.rooms_of(to.domain()).is_some() {
+        let hold = host.pending_acks.begin(&mut element);
+        host.routed_to_room(now, element, &from, to, out);
+        return host.acks().end(hold, out);
+    }
+    if settings.pubsub_of(to.domain()).is_some() {
+        let hold = host.pending_acks.begin(&mut element);
+        let event = PubSubEvent::ServiceStanza { stanza: &element, from: &from, to };
+        host.tell_pubsub(now, event, out);
+        return host.acks().end(hold, out);
+    }
+    if settings.guest_domain_of(to.domain()).is_some() {
+        let hold = host.pending_acks.begin(&mut element);
+        phones::routed_to_guest(host, &element, &from, to, out);
+        return host.acks().end(hold, out);
+    }
+    if !settings.is_local(to.domain()) {
+        return host.refuse(&element, &Condition::RemoteServerNotFound.into(), out);
+    }
+    if to.local().is_none() {
+        return match stanza::kind_of(&element) {
+            Some(StanzaKind::Iq) => ask(host, now, &element, &from, to, None, out),
+            _ => {
+                let hold = host.pending_acks.begin(&mut element);
+                to_server(host, &element, out);
+                host.acks().end(hold, out);
+            }
+        };
+    }
+    let bare = to.bare();
+    match &host.user(now, &bare, out).state {
+        AccountState::Loading(_) => {
+            user::wait_for_account_data(host, now, &bare, QueuedWork::Routed(Box::new(element)), out);
+        }
+        AccountState::Ready(_) | AccountState::Evicted | AccountState::Absent => {
+            to_account(host, now, element, out);
+        }
+    }
+}
+
+/// Messages and presence for a domain of ours.
+fn to_server(host: &mut Host, element: &Element, out: &mut Outbox) {
+    if stanza::kind_of(element) == Some(StanzaKind::Message) {
+        host.refuse(element, &Condition::ServiceUnavailable.into(), out);
+    }
+}
+
+pub(super) fn to_account(host: &mut Host, now: Instant, element: Element, out: &mut Outbox) {
+    let bare = stanza::to(&element).ok().flatten().map(|to| to.bare());
+    let Some(mut element) = subaddress::redirect_detail(&host.accounts, element, out) else {
+        bare.into_iter().for_each(|bare| host.forget_user(now, &bare));
+        return;
+    };
+    let hold = host.pending_acks.begin(&mut element);
+    arrived(host, now, element, out);
+    host.acks().end(hold, out);
+}
+
+fn arrived(host: &mut Host, now: Instant, element: Element, out: &mut Outbox) {
+    let (Ok(Some(to)), Ok(Some(from))) = (stanza::to(&element), stanza::from(&element)) else { return };
+    let bare = to.bare();
+    if host.accounts.users.get(&bare).is_none_or(|user| matches!(user.state, AccountState::Absent)) {
+        match stanza::kind_of(&element) {
+            Some(StanzaKind::Presence) => presence::answer_without_account(host, &from, &to, &element, out),
+            Some(StanzaKind::Iq) if to.is_bare() => no_account::answer(host, &element, out),
+            _ => no_account::refuse(host, &element, out),
+        }
+        return host.forget_user(now, &bare);
+    }
+    if blocking::blocks_incoming(&host.accounts, &bare, &from) {
+        no_account::refuse(host, &element, out);
+        return host.forget_user(now, &bare);
+    }
+    match stanza::kind_of(&element) {
+        Some(StanzaKind::Presence) => presence::handle_inbound(host, now, &from, &to, element, out),
+        Some(StanzaKind::Message) => message_to(host, now, &from, &to, element, out),
+        Some(StanzaKind::Iq) if to.is_bare() => ask(host, now, &element, &from, &to, None, out),
+        Some(StanzaKind::Iq) if last::hides_last(&host.accounts, &to, &from, &element) => {
+            host.refuse(&element, &Condition::Forbidden.into(), out);
+        }
+        Some(StanzaKind::Iq) => match host.accounts.session_of(&to) {
+            Some(key) => host.deliver(now, key, element, out),
+            None if phones::handle_iq(host, &from, &to, &element, out) => {}
+            None => host.refuse(&element, &Condition::ServiceUnavailable.into(), out),
+        },
+        None => {}
+    }
+    host.forget_user(now, &bare);
+}
+
+/// RFC 6121 §8.5.2 and 8.5.3: to the session that is meant, or those that fit best, or kept.
+fn message_to(host: &mut Host, now: Instant, from: &Jid, to: &Jid, mut element: Element, out: &mut Outbox) {
+    let bare = to.bare();
+    if let Some(approval) = Approval::parse(from, to, &element) {
+        return host.tell_pubsub(now, PubSubEvent::Approval { approval, from, to }, out);
+    }
+    let kind = element.attr("type").unwrap_or("normal").to_owned();
+    let key = host.accounts.session_of(to).filter(|_| !to.is_bare());
+    // RFC 6121 §8.5.3.2.1: a message of another type than chat that matches no resource is ignored or
+    // answered by an error. Headlines are ignored, others come back, so that their senders know; neither
+    // is in the archive.
+    if !to.is_bare()
+        && key.is_none()
+        && kind != "chat"
+        && !phones::is_for_phone((&host.settings, &host.phones), to, &element)
+    {
+        return match kind.as_str() {
+            "headline" | "error" => {}
+            _ => host.refuse(&element, &Condition::ServiceUnavailable.into(), out),
+        };
+    }
+    archive::record_received(host, now, &bare, &mut element, out);
+    if !to.is_bare() {
+        if let Some(key) = key {
+            carbons::copy_received(host, now, &bare, &[key], &element, out);
+            return deliver_message(host, now, &bare, &[key], element, out);
+        }
+        if phones::is_for_phone((&host.settings, &host.phones), to, &element) {
+            return phones::send_text_to_phones(host, now, &bare, element, out);
+        }
+    }
+    if kind == "groupchat" {
+        return host.refuse(&element, &Condition::ServiceUnavailable.into(), out);
+    }
+    message_to_account(host, now, &bare, element, out);
+}
+
+/// RFC 6121 §8.5.2.
+pub(super) fn message_to_account(
+    host: &mut Host,
+    now: Instant,
+    bare: &Bare,
+    element: Element,
+    out: &mut Outbox,
+) {
+    let kind = element.attr("type").unwrap_or("normal");
+    let able = host.accounts.able(bare);
+    if able.is_empty() {
+        return match kind {
+            "error" | "headline" => {}
+            _ => offline::keep_message(host, now, bare, element, out),
+        };
+    }
+    if kind == "error" {
+        return;
+    }
+    // All that are able: with carbons in use, a choice of one would be wrong (RFC 6121 §8.5.2.1.1 allows
+    // it).
+    carbons::copy_received(host, now, bare, &able, &element, out);
+    phones::copy_to_phone(host, now, bare, &element, out);
+    deliver_message(host, now, bare, &able, element, out);
+}
+
+pub(super) fn deliver_message(
+    host: &mut Host,
+    now: Instant,
+    user: &Bare,
+    keys: &[Key],
+    mut message: Element,
+    out: &mut Outbox,
+) {
+    // It has done what it was for (XEP-0280 §10).
+    message.remove_children(|child| child.is("private", ns::CARBONS));
+    let is_pushed = push::is_pushed(user, &message);
+    presence::deliver_to_all(host, now, keys, message, out);
+    if is_pushed {
+        push::handle_message(host, now, user, false, out);
+    }
+}
+
+/// A question for an account or a domain of ours.
+fn ask(
+    host: &mut Host,
+    now: Instant,
+    iq: &Element,
+    from: &Jid,
+    to: &Jid,
+    session: Option<Key>,
+    out: &mut Outbox,
+) {
+    let is_set = match iq.attr("type") {
+        Some("get") => false,
+        Some("set") => true,
+        Some("result" | "error") => return answered(host, now, iq, from, to, out),
+        _ => return host.refuse(iq, &Condition::BadRequest.into(), out),
+    };
+    // RFC 6120 §8.2.3: an iq has an id, and a question one child.
+    let (Some(payload), 1, Some(_)) = (iq.first(), iq.elements().count(), iq.attr("id")) else {
+        return host.refuse(iq, &Condition::BadRequest.into(), out);
+    };
+    let is_own = to.local().is_some() && from.bare() == to.bare();
+    let places: &[IqTarget] = match (to.local(), is_own) {
+        (None, _) => &[IqTarget::Server],
+        (Some(_), true) => &[IqTarget::Own, IqTarget::Account],
+        (Some(_), false) => &[IqTarget::Account],
+    };
+    let Some(run) = places.iter().find_map(|at| find(*at, payload)) else {
+        return host.refuse(iq, &Condition::ServiceUnavailable.into(), out);
+    };
+    let session = session.or_else(|| host.accounts.session_of(from).filter(|_| is_own));
+    let question = IqRequest { iq, payload, from, to, session, is_set };
+    match run(host, now, &question, out) {
+        IqReply::Result(payload) => host.answer(iq, Ok(payload), out),
+        IqReply::Error(error) => host.refuse(iq, &error, out),
+        IqReply::Later => {}
+    }
+}
+
+/// Answers to questions that we asked ourselves.
+fn answered(host: &mut Host, now: Instant, iq: &Element, from: &Jid, _to: &Jid, out: &mut Outbox) {
+    push::handle_answer(host, now, from, iq, out);
+    caps::handle_answer(host, now, from, iq, out);
 }

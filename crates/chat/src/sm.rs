@@ -4,17 +4,12 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use stdx::Instant;
-use stdx::slab::Key;
-use xmpp::c2s::Bound;
 use xmpp::stanza::{self, Condition, StanzaKind};
 use xmpp::xml::Node;
-use xmpp::{Bare, ConnectionId, Element, Jid, Level, Specification, ns};
+use xmpp::{Bare, Element, Level, Specification, ns};
 
-use super::ack;
-use super::effect::Effect;
 use super::feature::Feature;
 use super::session::Session;
-use super::{Host, Outbox};
 use crate::limits;
 
 pub(super) const FEATURE: Feature = Feature {
@@ -75,6 +70,123 @@ impl Sm {
         }
     }
 
+    /// Enables stream management for a session that can be resumed for at most `longest`, with the answer.
+    pub(super) fn enable(request: &Element, id: Box<str>, longest: Duration) -> (Sm, Element) {
+        let enabled = Element::new("enabled", ns::SM);
+        let wants = matches!(request.attr("resume"), Some("true" | "1"));
+        if !wants || longest.is_zero() {
+            return (Sm::new(None), enabled);
+        }
+        let wanted = request.attr("max").and_then(|max| max.parse().ok()).map(Duration::from_secs);
+        let max = wanted.map_or(longest, |wanted| wanted.min(longest));
+        let enabled =
+            enabled.with("id", id.clone()).with("resume", "true").with("max", max.as_secs().to_string());
+        (Sm::new(Some((id, max))), enabled)
+    }
+
+    /// Counts a stanza of the client, and returns the number of a message.
+    ///
+    /// # Errors
+    /// Too many messages are unhandled.
+    pub(super) fn count(&mut self, is_message: bool) -> Result<Option<u64>, TooManyUnhandled> {
+        self.received += 1;
+        if !is_message {
+            return Ok(None);
+        }
+        if self.unhandled.len() >= limits::SM_UNHANDLED {
+            return Err(TooManyUnhandled);
+        }
+        self.unhandled.push_back((self.received, 1));
+        Ok(Some(self.received))
+    }
+
+    /// One more thing has to be done before that message is handled.
+    pub(super) fn hold(&mut self, number: u64) {
+        if let Ok(at) = self.unhandled.binary_search_by_key(&number, |(number, _)| *number) {
+            self.unhandled[at].1 = self.unhandled[at].1.saturating_add(1);
+        }
+    }
+
+    /// One thing less has to be done. Returns the answer that the client waits for, if it is due.
+    pub(super) fn handle_handled(&mut self, number: u64, is_connected: bool) -> Option<Element> {
+        let at = self.unhandled.binary_search_by_key(&number, |(number, _)| *number).ok()?;
+        self.unhandled[at].1 -= 1;
+        if self.unhandled[at].1 > 0 {
+            return None;
+        }
+        self.unhandled.remove(at);
+        if self.unhandled.is_empty() {
+            self.unhandled = VecDeque::new();
+        }
+        let is_due = self.asked_at.is_some_and(|asked| self.handled() >= asked);
+        if !is_due || !is_connected {
+            return None;
+        }
+        self.asked_at = None;
+        Some(self.acknowledgement())
+    }
+
+    /// The client asks with `<r/>`.
+    pub(super) fn handle_request(&mut self) -> Element {
+        self.asked_at = (self.handled() < self.received).then_some(self.received);
+        self.acknowledgement()
+    }
+
+    /// The client answers with `<a/>`. A question to it may follow.
+    ///
+    /// # Errors
+    /// The condition of the stream error.
+    pub(super) fn handle_answer(
+        &mut self,
+        now: Instant,
+        answer: &Element,
+    ) -> Result<Option<Element>, &'static str> {
+        let h = answer.attr("h").and_then(|h| h.parse().ok()).ok_or("bad-format")?;
+        let waited = self.queue.len();
+        // XEP-0198 §4: handled-count-too-high.
+        self.acknowledge(h).map_err(|HandledTooHigh| "undefined-condition")?;
+        self.is_asking = false;
+        if self.queue.len() < waited {
+            self.heard = now;
+        }
+        Ok((!self.queue.is_empty() && self.wants_to_ask()).then(|| self.ask()))
+    }
+
+    /// Tells the client how many of its stanzas are handled.
+    pub(super) fn acknowledgement(&self) -> Element {
+        Element::new("a", ns::SM).with("h", self.h())
+    }
+
+    /// The time for which the session may be without a connection.
+    pub(super) fn resumable_for(&self) -> Option<Duration> {
+        self.resume.as_ref().map(|(_, max)| *max)
+    }
+
+    /// True if the session is resumed by this id.
+    pub(super) fn is_resumed_by(&self, id: &str) -> bool {
+        self.resume.as_ref().is_some_and(|(known, _)| **known == *id)
+    }
+
+    /// The client comes back and has had `seen` stanzas (XEP-0198 §5). Returns the answer.
+    ///
+    /// # Errors
+    /// The answer, if there were not so many stanzas.
+    pub(super) fn resume(&mut self, id: &str, seen: u32) -> Result<Element, Element> {
+        if self.acknowledge(seen).is_err() {
+            return Err(failed(Condition::BadRequest).with("h", self.h()));
+        }
+        self.asked_at = None;
+        // Stanzas on their way to the store are our responsibility: if they were not counted, the client
+        // would send them again.
+        self.unhandled.clear();
+        Ok(Element::new("resumed", ns::SM).with("previd", id).with("h", self.h()))
+    }
+
+    /// The number of sent and unacknowledged stanzas that `which` accepts.
+    pub(super) fn waiting(&self, which: impl Fn(&Element) -> bool) -> usize {
+        self.queue.iter().filter(|(_, stanza)| which(stanza)).count()
+    }
+
     /// All up to this one are handled.
     fn handled(&self) -> u64 {
         self.unhandled.front().map_or(self.received, |(number, _)| number - 1)
@@ -83,11 +195,6 @@ impl Sm {
     /// As the wire has it.
     fn h(&self) -> String {
         wrapped(self.handled()).to_string()
-    }
-
-    /// Tells the client how many of its stanzas are handled.
-    pub(super) fn acknowledgement(&self) -> Element {
-        Element::new("a", ns::SM).with("h", self.h())
     }
 
     /// It is sent, and came at `at`.
@@ -151,6 +258,9 @@ impl Sm {
     }
 }
 
+/// More messages of a client are unhandled than the limit.
+pub(super) struct TooManyUnhandled;
+
 /// The client says that it has had more than there was.
 struct HandledTooHigh;
 
@@ -172,6 +282,25 @@ impl EndedSessions {
         let mut known = self.sessions.iter();
         known.find(|(known, of, _)| **known == *id && of == user).map(|(_, _, handled)| *handled)
     }
+
+    /// The answer to a client that resumes a session which is not there (XEP-0198 §5).
+    pub(super) fn refuse(&self, user: &Bare, id: &str) -> Element {
+        let handled = self.find(user, id).map(|handled| wrapped(handled).to_string());
+        failed(Condition::ItemNotFound).with_opt("h", handled)
+    }
+
+    /// A session has ended. Returns the stanzas that its client has not acknowledged, and when they came.
+    pub(super) fn handle_end(&mut self, session: &mut Session) -> VecDeque<(Instant, Element)> {
+        let unsent = session.take_unsent();
+        let Some(sm) = session.sm.take() else { return unsent };
+        let handled = sm.handled();
+        if let Some((id, _)) = sm.resume {
+            self.push(id, session.jid.bare(), handled);
+        }
+        let mut queue = sm.queue;
+        queue.extend(unsent);
+        queue
+    }
 }
 
 /// XEP-0198 §4: after 2^32 - 1 comes 0.
@@ -191,244 +320,7 @@ pub(super) fn weight(element: &Element) -> usize {
     96 + element.name().len() + attributes + nodes.sum::<usize>()
 }
 
-fn failed(condition: Condition) -> Element {
+/// The answer to a request of stream management that fails.
+pub(super) fn failed(condition: Condition) -> Element {
     Element::new("failed", ns::SM).child(Element::new(condition.as_str(), ns::STANZA_ERRORS))
-}
-
-impl Host {
-    /// To the client of a session, or into its queue.
-    pub(super) fn session_deliver(&mut self, now: Instant, key: Key, stanza: Element, out: &mut Outbox) {
-        let Some(stanza) = self.bind2_hold(now, key, stanza, out) else { return };
-        self.csi_send(now, key, stanza, out);
-    }
-
-    /// A stanza of the client came. False: the session is over.
-    pub(super) fn sm_count(
-        &mut self,
-        now: Instant,
-        key: Key,
-        stanza: &mut Element,
-        out: &mut Outbox,
-    ) -> bool {
-        ack::take_ack_token(stanza);
-        let Some(sm) = self.sessions.get_mut(key).and_then(|session| session.sm.as_mut()) else {
-            return true;
-        };
-        sm.received += 1;
-        if stanza::kind_of(stanza) == Some(StanzaKind::Message) {
-            if sm.unhandled.len() >= limits::SM_UNHANDLED {
-                self.close_session(now, key, "resource-constraint", out);
-                return false;
-            }
-            sm.unhandled.push_back((sm.received, 1));
-            ack::put_ack_token(stanza, Some(ack::new_ack_token(key, sm.received)));
-        }
-        true
-    }
-
-    /// One more thing has to be done before that message is handled.
-    pub(super) fn sm_hold(&mut self, key: Key, number: u64) {
-        let Some(sm) = self.sessions.get_mut(key).and_then(|session| session.sm.as_mut()) else { return };
-        if let Ok(at) = sm.unhandled.binary_search_by_key(&number, |(number, _)| *number) {
-            sm.unhandled[at].1 = sm.unhandled[at].1.saturating_add(1);
-        }
-    }
-
-    /// One thing less.
-    pub(super) fn sm_handled(&mut self, key: Key, number: u64, out: &mut Outbox) {
-        let Some(session) = self.sessions.get_mut(key) else { return };
-        let Some(sm) = &mut session.sm else { return };
-        let Ok(at) = sm.unhandled.binary_search_by_key(&number, |(number, _)| *number) else { return };
-        sm.unhandled[at].1 -= 1;
-        if sm.unhandled[at].1 > 0 {
-            return;
-        }
-        sm.unhandled.remove(at);
-        if sm.unhandled.is_empty() {
-            sm.unhandled = VecDeque::new();
-        }
-        let is_due = sm.asked_at.is_some_and(|asked| sm.handled() >= asked);
-        if let Some(edge) = session.edge.filter(|_| is_due) {
-            sm.asked_at = None;
-            out.push(Effect::Deliver { edge, element: sm.acknowledgement() });
-        }
-    }
-
-    /// `<enable/>`, `<r/>`, `<a/>`.
-    pub(super) fn sm(&mut self, now: Instant, key: Key, element: &Element, out: &mut Outbox) {
-        let answer = match element.name() {
-            "enable" => Some(self.sm_enable(key, element)),
-            "r" => self.sm_asked(key),
-            "a" => return self.sm_acknowledged(now, key, element, out),
-            // It has a session already (XEP-0198 §5).
-            "resume" => Some(failed(Condition::UnexpectedRequest)),
-            _ => Some(failed(Condition::FeatureNotImplemented)),
-        };
-        let edge = self.sessions.get(key).and_then(|session| session.edge);
-        if let (Some(edge), Some(element)) = (edge, answer) {
-            out.push(Effect::Deliver { edge, element });
-        }
-    }
-
-    /// `<enable/>` with Bind 2.
-    pub(super) fn sm_inline(&mut self, _now: Instant, key: Key, request: &Element) -> Option<Element> {
-        (request.name() == "enable").then(|| self.sm_enable(key, request))
-    }
-
-    /// XEP-0198 §3.
-    fn sm_enable(&mut self, key: Key, request: &Element) -> Element {
-        let id: Box<str> = self.token().into();
-        let longest = self.settings.resume_for;
-        let Some(session) = self.sessions.get_mut(key) else { return failed(Condition::UnexpectedRequest) };
-        if session.sm.is_some() {
-            return failed(Condition::UnexpectedRequest);
-        }
-        let wants = matches!(request.attr("resume"), Some("true" | "1"));
-        // An anonymous client cannot prove its identity again.
-        if !wants || session.is_anonymous || longest.is_zero() {
-            session.sm = Some(Box::new(Sm::new(None)));
-            return Element::new("enabled", ns::SM);
-        }
-        let wanted = request.attr("max").and_then(|max| max.parse().ok()).map(Duration::from_secs);
-        let max = wanted.map_or(longest, |wanted| wanted.min(longest));
-        session.sm = Some(Box::new(Sm::new(Some((id.clone(), max)))));
-        Element::new("enabled", ns::SM)
-            .with("id", id)
-            .with("resume", "true")
-            .with("max", max.as_secs().to_string())
-    }
-
-    fn sm_asked(&mut self, key: Key) -> Option<Element> {
-        let session = self.sessions.get_mut(key)?;
-        let Some(sm) = &mut session.sm else { return Some(failed(Condition::UnexpectedRequest)) };
-        sm.asked_at = (sm.handled() < sm.received).then_some(sm.received);
-        Some(sm.acknowledgement())
-    }
-
-    fn sm_acknowledged(&mut self, now: Instant, key: Key, element: &Element, out: &mut Outbox) {
-        let Some(session) = self.sessions.get_mut(key) else { return };
-        let edge = session.edge;
-        // Stanzas sent before are not counted.
-        let Some(sm) = &mut session.sm else { return };
-        let Some(h) = element.attr("h").and_then(|h| h.parse().ok()) else {
-            return self.close_session(now, key, "bad-format", out);
-        };
-        let waited = sm.queue.len();
-        if sm.acknowledge(h).is_err() {
-            // XEP-0198 §4: handled-count-too-high.
-            return self.close_session(now, key, "undefined-condition", out);
-        }
-        sm.is_asking = false;
-        if sm.queue.len() < waited {
-            sm.heard = now;
-        }
-        if !sm.queue.is_empty() && sm.wants_to_ask() {
-            let question = sm.ask();
-            out.extend(edge.map(|edge| Effect::Deliver { edge, element: question }));
-        }
-        // More may have waited than could be sent at once.
-        self.send_backlog(now, key, out);
-    }
-
-    /// The connection is lost. True: the session waits to be resumed.
-    pub(super) fn sleep(&mut self, now: Instant, key: Key, out: &mut Outbox) -> bool {
-        let Some(session) = self.sessions.get_mut(key) else { return false };
-        let Some((_, max)) = session.sm.as_ref().and_then(|sm| sm.resume.as_ref()) else { return false };
-        let until = now + *max;
-        session.edge = None;
-        session.sleeps_until = Some(until);
-        let at = self.sleeping.partition_point(|(other, _)| *other <= until);
-        self.sleeping.insert(at, (until, key));
-        self.push_slept(now, key, out);
-        true
-    }
-
-    pub(super) fn is_asleep(&self, key: Key) -> bool {
-        self.sessions.get(key).is_some_and(|session| session.edge.is_none())
-    }
-
-    /// Messages of that kind that its client has not acknowledged.
-    pub(super) fn sm_waiting(&self, key: Key, which: impl Fn(&Element) -> bool) -> usize {
-        let Some(session) = self.sessions.get(key) else { return 0 };
-        let Some(sm) = &session.sm else { return 0 };
-        let is_it = |stanza: &Element| stanza::kind_of(stanza) == Some(StanzaKind::Message) && which(stanza);
-        sm.queue.iter().filter(|(_, stanza)| is_it(stanza)).count() + session.flow.waiting(is_it)
-    }
-
-    /// Stanzas that were never acknowledged go to the other sessions, or are stored.
-    pub(super) fn sm_ended(&mut self, now: Instant, mut session: Session, out: &mut Outbox) {
-        let unsent = session.flow.take_stanzas();
-        let mut queue = VecDeque::new();
-        if let Some(sm) = session.sm.take() {
-            let handled = sm.handled();
-            if let Some((id, _)) = sm.resume.clone() {
-                self.remembered.push(id, session.jid.bare(), handled);
-            }
-            queue = sm.queue;
-        }
-        queue.extend(unsent);
-        if queue.is_empty() {
-            return;
-        }
-        self.when_account_loaded(now, &session.jid.bare(), out, move |host, now, out| {
-            for (at, stanza) in queue {
-                host.unacknowledged(now, at, &session.jid, stanza, out);
-            }
-        });
-    }
-
-    fn unacknowledged(&mut self, now: Instant, at: Instant, of: &Jid, stanza: Element, out: &mut Outbox) {
-        match stanza::kind_of(&stanza) {
-            Some(StanzaKind::Message) => self.message_undelivered(now, at, of, stanza, out),
-            Some(StanzaKind::Iq) if matches!(stanza.attr("type"), Some("get" | "set")) => {
-                self.refuse(&stanza, &Condition::ServiceUnavailable.into(), out);
-            }
-            // The sender of a presence will see that the session is gone.
-            _ => {}
-        }
-    }
-
-    /// A client comes back (XEP-0198 §5).
-    pub fn handle_resume(
-        &mut self,
-        now: Instant,
-        edge: ConnectionId,
-        (user, id, seen): (&Jid, &str, u32),
-        out: &mut Outbox,
-    ) {
-        let bare = user.bare();
-        // Only among the account's own sessions: another account's id is as unknown as one that never was.
-        let keys = self.users.get(&bare).map(|user| &user.sessions[..]).unwrap_or_default();
-        let is_it = |key: &&Key| {
-            let sm = self.sessions.get(**key).and_then(|session| session.sm.as_ref());
-            sm.and_then(|sm| sm.resume.as_ref()).is_some_and(|(known, _)| **known == *id)
-        };
-        let Some(key) = keys.iter().find(is_it).copied() else {
-            let handled = self.remembered.find(&bare, id).map(|handled| wrapped(handled).to_string());
-            let failed = failed(Condition::ItemNotFound).with_opt("h", handled);
-            return out.push(Effect::Bound { edge, bound: Bound::NotResumed { failed } });
-        };
-        let Some(session) = self.sessions.get_mut(key) else { return };
-        let Some(sm) = &mut session.sm else { return };
-        if sm.acknowledge(seen).is_err() {
-            let failed = failed(Condition::BadRequest).with("h", sm.h());
-            return out.push(Effect::Bound { edge, bound: Bound::NotResumed { failed } });
-        }
-        // The client knows better whether its old connection is dead.
-        if let Some(old) = session.edge.replace(edge) {
-            self.by_edge.remove(&old);
-            out.push(Effect::Close { edge: old, condition: "conflict" });
-        }
-        session.sleeps_until = None;
-        sm.asked_at = None;
-        // Stanzas on their way to the store are our responsibility: if they were not counted, the client
-        // would send them again.
-        sm.unhandled.clear();
-        let resumed = Element::new("resumed", ns::SM).with("previd", id).with("h", sm.h());
-        out.push(Effect::Bound { edge, bound: Bound::Resumed { jid: session.jid.clone(), resumed } });
-        self.by_edge.insert(edge, key);
-        self.restart_flow(now, key, out);
-        // A new stream is an active one (XEP-0352 §5).
-        self.csi_active(now, key, out);
-    }
 }

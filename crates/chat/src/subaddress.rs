@@ -4,8 +4,8 @@
 use xmpp::stanza::{self, StanzaKind};
 use xmpp::{Element, Jid};
 
-use super::user::AccountState;
-use super::{Effect, Host, Outbox};
+use super::account_memory::AccountMemory;
+use super::{Effect, Outbox};
 
 /// XEP-0033: how it was addressed, for clients that sort by it.
 const ADDRESS: &str = "http://jabber.org/protocol/address";
@@ -19,26 +19,26 @@ fn whole(to: &Jid) -> Option<Jid> {
     Jid::new(Some(user), to.domain(), to.resource()).ok()
 }
 
-impl Host {
-    /// Delivers a message whose address has no account to the account before the separator. Other stanzas
-    /// would have to be answered from an address without an account. Returns the stanza if it is not
-    /// redirected.
-    pub(super) fn redirect_detail(&mut self, mut stanza: Element, out: &mut Outbox) -> Option<Element> {
-        let is_message =
-            stanza::kind_of(&stanza) == Some(StanzaKind::Message) && stanza::may_be_refused(&stanza);
-        let Some(to) = stanza::to(&stanza).ok().flatten().filter(|_| is_message) else { return Some(stanza) };
-        let is_nobody =
-            self.users.get(&to.bare()).is_some_and(|user| matches!(user.state, AccountState::Absent));
-        let Some(whole) = whole(&to).filter(|_| is_nobody) else { return Some(stanza) };
-        stanza.set("to", whole.as_str());
-        let address = Element::new("address", ADDRESS)
-            .with("type", "to")
-            .with("jid", to.as_str())
-            .with("delivered", "true");
-        stanza.remove_children(|child| child.is("addresses", ADDRESS));
-        stanza.push(Element::new("addresses", ADDRESS).child(address));
-        // With the mark that it may have: it is not handled before it arrives.
-        out.push(Effect::Route(Box::new(stanza)));
-        None
-    }
+/// Delivers a message whose address has no account to the account before the separator. Other stanzas
+/// would have to be answered from an address without an account. Returns the stanza if it is not
+/// redirected.
+pub(super) fn redirect_detail(
+    accounts: &AccountMemory,
+    mut stanza: Element,
+    out: &mut Outbox,
+) -> Option<Element> {
+    let is_message = stanza::kind_of(&stanza) == Some(StanzaKind::Message) && stanza::may_be_refused(&stanza);
+    let Some(to) = stanza::to(&stanza).ok().flatten().filter(|_| is_message) else { return Some(stanza) };
+    let is_nobody = accounts.is_absent(&to.bare());
+    let Some(whole) = whole(&to).filter(|_| is_nobody) else { return Some(stanza) };
+    stanza.set("to", whole.as_str());
+    let address = Element::new("address", ADDRESS)
+        .with("type", "to")
+        .with("jid", to.as_str())
+        .with("delivered", "true");
+    stanza.remove_children(|child| child.is("addresses", ADDRESS));
+    stanza.push(Element::new("addresses", ADDRESS).child(address));
+    // With the mark that it may have: it is not handled before it arrives.
+    out.push(Effect::Route(Box::new(stanza)));
+    None
 }

@@ -144,13 +144,13 @@ fn is_kind(kind: &str) -> bool {
         && name.trim().split_once('/').is_some_and(|(top, sub)| is_token(top) && is_token(sub))
 }
 
-/// Checks a request and performs the effects of [`Upload`], whose continuation is in [`Host::perform_upload`].
+/// Checks a request and performs the effects of [`Upload`], whose continuation is in [`upload::perform`].
 fn request(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) -> IqReply {
     let Some(uploads) = host.settings.uploads else {
         return IqReply::Error(Condition::ServiceUnavailable.into());
     };
     let user = iq.from.bare();
-    if user.local().is_none() || !host.settings.is_local(user.domain()) || host.is_anonymous(&user) {
+    if user.local().is_none() || !host.settings.is_local(user.domain()) || host.accounts.is_anonymous(&user) {
         return IqReply::Error(Condition::NotAllowed.into());
     }
     if iq.is_set {
@@ -164,48 +164,46 @@ fn request(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) 
         return IqReply::Error(too_large(uploads.max_size));
     }
     let effect = host.upload.handle_request(now, request, host.settings.uploads);
-    host.perform_upload(effect, out);
+    perform(host, effect, out);
     IqReply::Later
 }
 
-impl Host {
-    /// Performs an effect of [`Upload`]; the store's reply goes back into it.
-    fn perform_upload(&mut self, effect: UploadEffect, out: &mut Outbox) {
-        match effect {
-            UploadEffect::ReadUsage(request) => {
-                let query = Box::new(ItemQuery::newest());
-                let load = Load::Items { owner: request.user.clone(), node: NODE.into(), query };
-                self.load(load, out, move |host, now, result, out| {
-                    let usage = match &result {
-                        Ok(StoreReply::Items(page)) => Some(page.items.first().map(|(_, _, item)| item)),
-                        _ => None,
-                    };
-                    let effect = host.upload.handle_usage(now, request, usage, host.settings.uploads);
-                    host.perform_upload(effect, out);
-                });
-            }
-            UploadEffect::RequestSlot(request) => {
-                let load = Load::Slot {
-                    user: request.user.clone(),
-                    name: request.name.clone(),
-                    size: request.size,
-                    kind: request.kind.clone(),
+/// Performs an effect of [`Upload`]; the store's reply goes back into it.
+fn perform(host: &mut Host, effect: UploadEffect, out: &mut Outbox) {
+    match effect {
+        UploadEffect::ReadUsage(request) => {
+            let query = Box::new(ItemQuery::newest());
+            let load = Load::Items { owner: request.user.clone(), node: NODE.into(), query };
+            host.store.load(load, out, move |host, now, result, out| {
+                let usage = match &result {
+                    Ok(StoreReply::Items(page)) => Some(page.items.first().map(|(_, _, item)| item)),
+                    _ => None,
                 };
-                self.load(load, out, move |host, now, result, out| {
-                    let slot = match result {
-                        Ok(StoreReply::Slot(slot)) => Some(slot),
-                        _ => None,
-                    };
-                    let (change, answer) = host.upload.handle_slot(now, &request, slot.as_deref());
-                    if let Some(change) = change {
-                        // A write that a crash prevents loses the usage of a moment.
-                        host.change(change, out, |_, _, _, _| {});
-                    }
-                    host.answer(&request.iq, answer.map(Some), out);
-                });
-            }
-            UploadEffect::Refuse(request, error) => self.refuse(&request.iq, &error, out),
+                let effect = host.upload.handle_usage(now, request, usage, host.settings.uploads);
+                perform(host, effect, out);
+            });
         }
+        UploadEffect::RequestSlot(request) => {
+            let load = Load::Slot {
+                user: request.user.clone(),
+                name: request.name.clone(),
+                size: request.size,
+                kind: request.kind.clone(),
+            };
+            host.store.load(load, out, move |host, now, result, out| {
+                let slot = match result {
+                    Ok(StoreReply::Slot(slot)) => Some(slot),
+                    _ => None,
+                };
+                let (change, answer) = host.upload.handle_slot(now, &request, slot.as_deref());
+                if let Some(change) = change {
+                    // A write that a crash prevents loses the usage of a moment.
+                    host.store.change(change, out, |_, _, _, _| {});
+                }
+                host.answer(&request.iq, answer.map(Some), out);
+            });
+        }
+        UploadEffect::Refuse(request, error) => host.refuse(&request.iq, &error, out),
     }
 }
 

@@ -2,11 +2,12 @@
 
 use stdx::Instant;
 use stdx::slab::Key;
-use xmpp::stanza::{self, Condition};
+use xmpp::stanza::{self, Condition, StanzaError};
 use xmpp::{Bare, Element, ns};
 
 use super::effect::{AccountData, Effect, Load, StoreReply};
-use super::{Host, Outbox};
+use super::{Host, Outbox, presence};
+use crate::{blocking, limits, read_queues, route};
 
 /// Nodes whose newest item is read with an account, because a client that signs in needs it at once.
 pub const NODES: &[&str] = &[super::archive::PREFERENCES, ns::VCARD_UPDATE];
@@ -50,107 +51,32 @@ pub(super) type AccountJob = Box<dyn FnOnce(&mut Host, Instant, &mut Outbox)>;
 impl Host {
     /// The account, whose data are read from the store when they are not in memory.
     pub(super) fn user(&mut self, now: Instant, bare: &Bare, out: &mut Outbox) -> &mut User {
-        let known = self.users.get(bare);
+        let known = self.accounts.users.get(bare);
         let is_away = known.is_some_and(|user| matches!(user.state, AccountState::Evicted));
         let is_known = known.is_some();
-        let idle = if is_known { None } else { self.take_idle_account(now, bare) };
+        let idle = if is_known { None } else { self.accounts.idle.take(now, bare) };
         let is_stored = idle.is_some();
+        if !is_known && !is_stored {
+            forget_features(self, bare);
+        }
         if is_away || (!is_known && !is_stored) {
             let asked = bare.clone();
-            self.load(Load::User { user: bare.clone() }, out, move |host, now, result, out| {
-                host.account_loaded(now, &asked, result.ok(), out);
+            self.store.load(Load::User { user: bare.clone() }, out, move |host, now, result, out| {
+                account_loaded(host, now, &asked, result.ok(), out);
             });
         }
         if !is_known {
-            let state = idle.unwrap_or_else(|| AccountState::Loading(Vec::new()));
+            let state = idle.map_or_else(|| AccountState::Loading(Vec::new()), AccountState::Ready);
             let fresh = User { sessions: Vec::with_capacity(1), state, is_stored, is_used: true, weight: 0 };
-            self.users.insert(bare.clone(), fresh);
-            self.weigh(bare);
+            self.accounts.users.insert(bare.clone(), fresh);
+            self.accounts.weigh(bare);
         }
-        let user = self.users.get_mut(bare).expect("it was there, or is now");
+        let user = self.accounts.users.get_mut(bare).expect("it was there, or is now");
         user.is_used = true;
         if is_away {
             user.state = AccountState::Loading(Vec::new());
         }
         user
-    }
-
-    fn account_loaded(&mut self, now: Instant, bare: &Bare, loaded: Option<StoreReply>, out: &mut Outbox) {
-        let Some(user) = self.users.get_mut(bare) else { return };
-        let mut items = Vec::new();
-        let state = match loaded {
-            Some(StoreReply::User(Some(mut data))) => {
-                user.is_stored = true;
-                items = std::mem::take(&mut data.items);
-                AccountState::Ready(data)
-            }
-            Some(StoreReply::User(None))
-                if user
-                    .sessions
-                    .iter()
-                    .all(|key| self.sessions.get(*key).is_some_and(|session| !session.is_anonymous))
-                    && user.sessions.is_empty() =>
-            {
-                AccountState::Absent
-            }
-            // An anonymous client, or an account that was removed while it is signed in.
-            Some(StoreReply::User(None)) => AccountState::Ready(Box::default()),
-            _ => return self.account_unavailable(now, bare, out),
-        };
-        let AccountState::Loading(waiting) = std::mem::replace(&mut user.state, state) else { return };
-        self.weigh(bare);
-        // The first must not take the store away from the others.
-        self.being_loaded.push(bare.clone());
-        let newest = |node: &str| items.iter().find(|(known, _)| **known == *node).map(|(_, item)| item);
-        self.preferences_loaded(bare, newest(super::archive::PREFERENCES));
-        self.avatars.handle_loaded(bare, newest(ns::VCARD_UPDATE));
-        for waiting in waiting {
-            match waiting {
-                QueuedWork::FromSession(key, stanza) => self.handle_session_element(now, key, *stanza, out),
-                QueuedWork::Routed(stanza) => {
-                    let from = stanza::from(&stanza).ok().flatten();
-                    let requester = from.map(|from| self.read_queues.requester_of(&from));
-                    self.with_requester(requester, |host| host.routed_to_account(now, *stanza, out));
-                }
-                QueuedWork::Job(job) => job(self, now, out),
-            }
-        }
-        self.being_loaded.pop();
-        self.forget_user(now, bare);
-    }
-
-    /// The store cannot be read: the waiting stanzas get an error, and the next one asks again. Sessions
-    /// whose account was read before stay signed in.
-    fn account_unavailable(&mut self, now: Instant, bare: &Bare, out: &mut Outbox) {
-        if let Some(user) = self.users.get_mut(bare)
-            && user.is_stored
-            && !user.sessions.is_empty()
-        {
-            let AccountState::Loading(waiting) = std::mem::replace(&mut user.state, AccountState::Evicted)
-            else {
-                return;
-            };
-            return self.refuse_all_waiting(now, waiting, out);
-        }
-        let Some(user) = self.remove_user(bare) else { return };
-        self.archive.forget(bare);
-        self.push.forget(bare);
-        self.fail_phone_messages(bare, out);
-        self.refuse_watchers(bare, out);
-        for key in user.sessions {
-            if let Some(edge) = self.sessions.remove(key).and_then(|session| session.edge) {
-                self.by_edge.remove(&edge);
-                out.push(Effect::Close { edge, condition: "internal-server-error" });
-            }
-        }
-        let AccountState::Loading(waiting) = user.state else { return };
-        self.refuse_all_waiting(now, waiting, out);
-    }
-
-    fn refuse_all_waiting(&mut self, now: Instant, waiting: Vec<QueuedWork>, out: &mut Outbox) {
-        for waiting in waiting {
-            self.refuse_waiting(now, waiting, &Condition::ResourceConstraint.into(), out);
-        }
     }
 
     /// Once the account's data is in memory.
@@ -163,7 +89,7 @@ impl Host {
     ) {
         match &self.user(now, bare, out).state {
             AccountState::Loading(_) => {
-                self.wait_for_account_data(now, bare, QueuedWork::Job(Box::new(job)), out);
+                wait_for_account_data(self, now, bare, QueuedWork::Job(Box::new(job)), out);
             }
             AccountState::Ready(_) | AccountState::Evicted | AccountState::Absent => {
                 job(self, now, out);
@@ -172,16 +98,163 @@ impl Host {
         }
     }
 
+    /// The account has changed behind the host's back, or is none any more: it is read again.
+    pub fn forget_account(&mut self, user: &Bare) {
+        if self.accounts.idle.forget(user) {
+            forget_features(self, user);
+        }
+    }
+
+    /// As [`Self::forget_account`], all of them.
+    pub fn forget_accounts(&mut self) {
+        for user in self.accounts.idle.take_all() {
+            forget_features(self, &user);
+        }
+    }
+
     /// Moves an account without sessions and without queued work into the cache of idle accounts.
     pub(super) fn forget_user(&mut self, now: Instant, bare: &Bare) {
-        let is_idle =
-            |user: &User| user.sessions.is_empty() && !matches!(user.state, AccountState::Loading(_));
-        let is_needed = self.is_changing(bare) || self.is_keeping(bare) || self.being_loaded.contains(bare);
-        if self.users.get(bare).is_some_and(is_idle)
-            && !is_needed
-            && let Some(user) = self.remove_user(bare)
-        {
-            self.keep_idle_account(now, bare, user);
+        let is_needed = self.offline.is_keeping(bare);
+        for user in self.accounts.release(now, bare, is_needed) {
+            forget_features(self, &user);
         }
+    }
+}
+
+fn account_loaded(host: &mut Host, now: Instant, bare: &Bare, loaded: Option<StoreReply>, out: &mut Outbox) {
+    let Some(user) = host.accounts.users.get_mut(bare) else { return };
+    let mut items = Vec::new();
+    let state =
+        match loaded {
+            Some(StoreReply::User(Some(mut data))) => {
+                user.is_stored = true;
+                items = std::mem::take(&mut data.items);
+                AccountState::Ready(data)
+            }
+            Some(StoreReply::User(None))
+                if user.sessions.iter().all(|key| {
+                    host.accounts.sessions.get(*key).is_some_and(|session| !session.is_anonymous)
+                }) && user.sessions.is_empty() =>
+            {
+                AccountState::Absent
+            }
+            // An anonymous client, or an account that was removed while it is signed in.
+            Some(StoreReply::User(None)) => AccountState::Ready(Box::default()),
+            _ => return account_unavailable(host, now, bare, out),
+        };
+    let AccountState::Loading(waiting) = std::mem::replace(&mut user.state, state) else { return };
+    host.accounts.weigh(bare);
+    // The first must not take the store away from the others.
+    host.accounts.being_loaded.push(bare.clone());
+    let newest = |node: &str| items.iter().find(|(known, _)| **known == *node).map(|(_, item)| item);
+    host.archive.handle_loaded(bare, newest(super::archive::PREFERENCES));
+    host.avatars.handle_loaded(bare, newest(ns::VCARD_UPDATE));
+    for waiting in waiting {
+        match waiting {
+            QueuedWork::FromSession(key, stanza) => {
+                read_queues::handle_session_element(host, now, key, *stanza, out);
+            }
+            QueuedWork::Routed(stanza) => {
+                let from = stanza::from(&stanza).ok().flatten();
+                let requester = from.map(|from| host.store.reads.requester_of(&from));
+                host.with_requester(requester, |host| route::to_account(host, now, *stanza, out));
+            }
+            QueuedWork::Job(job) => job(host, now, out),
+        }
+    }
+    host.accounts.being_loaded.pop();
+    host.forget_user(now, bare);
+}
+
+/// The store cannot be read: the waiting stanzas get an error, and the next one asks again. Sessions
+/// whose account was read before stay signed in.
+fn account_unavailable(host: &mut Host, now: Instant, bare: &Bare, out: &mut Outbox) {
+    if let Some(user) = host.accounts.users.get_mut(bare)
+        && user.is_stored
+        && !user.sessions.is_empty()
+    {
+        let AccountState::Loading(waiting) = std::mem::replace(&mut user.state, AccountState::Evicted) else {
+            return;
+        };
+        return refuse_all_waiting(host, now, waiting, out);
+    }
+    let Some(user) = host.accounts.remove_user(bare) else { return };
+    host.archive.forget(bare);
+    host.push.forget(bare);
+    host.phones.handle_unavailable(bare, out);
+    for key in user.sessions {
+        if let Some(edge) = host.accounts.sessions.remove(key).and_then(|session| session.edge) {
+            host.accounts.by_edge.remove(&edge);
+            out.push(Effect::Close { edge, condition: "internal-server-error" });
+        }
+    }
+    let AccountState::Loading(waiting) = user.state else { return };
+    refuse_all_waiting(host, now, waiting, out);
+}
+
+fn refuse_all_waiting(host: &mut Host, now: Instant, waiting: Vec<QueuedWork>, out: &mut Outbox) {
+    for waiting in waiting {
+        refuse_waiting(host, now, waiting, &Condition::ResourceConstraint.into(), out);
+    }
+}
+
+fn forget_features(host: &mut Host, user: &Bare) {
+    host.archive.forget(user);
+    host.push.forget(user);
+}
+
+/// Waits until the account's data is in memory. Work beyond the limit is refused, and a job is dropped.
+pub(super) fn wait_for_account_data(
+    host: &mut Host,
+    now: Instant,
+    bare: &Bare,
+    waiting: QueuedWork,
+    out: &mut Outbox,
+) {
+    let Some(User { state: AccountState::Loading(all), .. }) = host.accounts.users.get_mut(bare) else {
+        return;
+    };
+    if all.len() < limits::USER_WAITING {
+        return all.push(waiting);
+    }
+    let text = "too much waits for this account: try again later";
+    refuse_waiting(host, now, waiting, &StanzaError::new(Condition::ResourceConstraint, text), out);
+}
+
+pub(super) fn refuse_waiting(
+    host: &mut Host,
+    now: Instant,
+    waiting: QueuedWork,
+    error: &StanzaError,
+    out: &mut Outbox,
+) {
+    match waiting {
+        // Past the router: the answer would wait as well.
+        QueuedWork::FromSession(key, stanza) => {
+            host.acks().handle_refusal(&stanza, out);
+            blocking::refuse_blocked(host, now, key, &stanza, error, out);
+        }
+        QueuedWork::Routed(stanza) => match presence::subscription::SubscriptionAction::of(&stanza) {
+            Some(_) => presence::refuse(host, &stanza, error, out),
+            None => host.refuse(&stanza, error, out),
+        },
+        QueuedWork::Job(_) => {}
+    }
+}
+
+/// Runs the last duties of an ended session once its account's data is in memory. Unlike the work for a
+/// stanza, it is always done, unless the store cannot be read.
+pub(super) fn when_loaded(
+    host: &mut Host,
+    now: Instant,
+    bare: &Bare,
+    out: &mut Outbox,
+    job: impl FnOnce(&mut Host, Instant, &mut Outbox) + 'static,
+) {
+    if !host.accounts.is_elsewhere(bare) {
+        return job(host, now, out);
+    }
+    if let AccountState::Loading(waiting) = &mut host.user(now, bare, out).state {
+        waiting.push(QueuedWork::Job(Box::new(job)));
     }
 }

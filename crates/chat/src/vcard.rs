@@ -16,7 +16,7 @@ use super::feature::{Feature, IqHandler, IqReply, IqRequest, IqTarget};
 use super::pubsub::{NodesView, PubSubEvent, Publication, items_of};
 use super::session::Session;
 use super::{Host, ItemQuery, Outbox, imported};
-use crate::limits;
+use crate::{limits, presence};
 
 const FILE: &str = "crates/chat/src/vcard.rs";
 
@@ -110,7 +110,7 @@ fn vcard(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) ->
         Err(error) => return IqReply::Error(error),
     };
     let effect = write(now, &user, iq.payload.clone(), photo, Some(question));
-    host.perform_avatars(now, vec![effect], out);
+    perform(host, now, vec![effect], out);
     IqReply::Later
 }
 
@@ -130,7 +130,7 @@ fn may_set(host: &Host, iq: &IqRequest<'_>) -> Result<(), StanzaError> {
     if iq.from.bare() != iq.to.bare() {
         return Err(Condition::Forbidden.into());
     }
-    if host.is_anonymous(&iq.to.bare()) {
+    if host.accounts.is_anonymous(&iq.to.bare()) {
         return Err(StanzaError::new(Condition::NotAllowed, "anonymous accounts have no vCard"));
     }
     if iq.payload.to_bytes(ns::CLIENT).len() > limits::ITEM {
@@ -353,84 +353,77 @@ fn publish(user: Bare, photo: Option<&Photo>) -> AvatarEffect {
     AvatarEffect::Publish(user, data, Some(metadata))
 }
 
-impl Host {
-    /// A client has signed in to an account that is in memory already: its presence will need the hash.
-    pub(super) fn load_avatar(&mut self, user: &Bare, out: &mut Outbox) {
-        if self.avatars.hashes.get(user).is_some() || self.is_anonymous(user) {
-            return;
+/// A client has signed in to an account that is in memory already: its presence will need the hash.
+pub(super) fn load_avatar(host: &mut Host, user: &Bare, out: &mut Outbox) {
+    if host.avatars.hashes.get(user).is_some() || host.accounts.is_anonymous(user) {
+        return;
+    }
+    let user = user.clone();
+    host.load_newest(&user.clone(), ns::VCARD_UPDATE, out, move |host, now, newest, out| {
+        // When it cannot be read, presence goes as the client wrote it.
+        let Ok(newest) = newest else { return };
+        if host.avatars.handle_loaded(&user, newest.as_ref()) {
+            perform(host, now, vec![AvatarEffect::Show(user)], out);
         }
-        let user = user.clone();
-        self.load_newest(&user.clone(), ns::VCARD_UPDATE, out, move |host, now, newest, out| {
-            // When it cannot be read, presence goes as the client wrote it.
-            let Ok(newest) = newest else { return };
-            if host.avatars.handle_loaded(&user, newest.as_ref()) {
-                host.perform_avatars(now, vec![AvatarEffect::Show(user)], out);
+    });
+}
+
+/// Passes a publication of an account to [`Avatars`].
+pub(super) fn handle_publication(
+    host: &mut Host,
+    now: Instant,
+    owner: &Bare,
+    node: &str,
+    payload: &Element,
+    out: &mut Outbox,
+) {
+    if node == ns::AVATAR_METADATA && payload.is("metadata", ns::AVATAR_METADATA) {
+        let effect = host.avatars.handle_metadata(owner, payload);
+        perform(host, now, effect, out);
+    }
+}
+
+/// Performs effects of [`Avatars`]; the store's replies go back into it.
+fn perform(host: &mut Host, now: Instant, effects: impl IntoIterator<Item = AvatarEffect>, out: &mut Outbox) {
+    for effect in effects {
+        match effect {
+            AvatarEffect::Write(change, write) => {
+                host.store.change(change, out, move |host, now, result, out| {
+                    let effects = host.avatars.handle_written(write, result);
+                    perform(host, now, effects, out);
+                });
             }
-        });
-    }
-
-    /// Passes a publication of an account to [`Avatars`].
-    pub(super) fn vcard_published(
-        &mut self,
-        now: Instant,
-        owner: &Bare,
-        node: &str,
-        payload: &Element,
-        out: &mut Outbox,
-    ) {
-        if node == ns::AVATAR_METADATA && payload.is("metadata", ns::AVATAR_METADATA) {
-            let effect = self.avatars.handle_metadata(owner, payload);
-            self.perform_avatars(now, effect, out);
-        }
-    }
-
-    /// Performs effects of [`Avatars`]; the store's replies go back into it.
-    fn perform_avatars(
-        &mut self,
-        now: Instant,
-        effects: impl IntoIterator<Item = AvatarEffect>,
-        out: &mut Outbox,
-    ) {
-        for effect in effects {
-            match effect {
-                AvatarEffect::Write(change, write) => {
-                    self.change(change, out, move |host, now, result, out| {
-                        let effects = host.avatars.handle_written(write, result);
-                        host.perform_avatars(now, effects, out);
-                    });
+            AvatarEffect::Answer(iq, result) => host.answer(&iq, result.map(|()| None), out),
+            AvatarEffect::Show(user) => {
+                for key in host.accounts.keys_of(&user, Session::is_available) {
+                    presence::say_again(host, now, key, out);
                 }
-                AvatarEffect::Answer(iq, result) => self.answer(&iq, result.map(|()| None), out),
-                AvatarEffect::Show(user) => {
-                    for key in self.keys_of(&user, Session::is_available) {
-                        self.say_again(now, key, out);
+            }
+            AvatarEffect::Publish(user, first, second) => {
+                let owner = user.clone();
+                host.publish_for(now, &user, *first, out, move |host, now, result, out| {
+                    if let (Ok(()), Some(second)) = (result, second) {
+                        host.publish_for(now, &owner, *second, out, |_, _, _, _| {});
                     }
-                }
-                AvatarEffect::Publish(user, first, second) => {
-                    let owner = user.clone();
-                    self.publish_for(now, &user, *first, out, move |host, now, result, out| {
-                        if let (Ok(()), Some(second)) = (result, second) {
-                            host.publish_for(now, &owner, *second, out, |_, _, _, _| {});
-                        }
-                    });
-                }
-                AvatarEffect::ReadData(user, avatar) => {
-                    let query = Box::new(ItemQuery::of_id(&avatar.id));
-                    let load = Load::Items { owner: user.clone(), node: ns::AVATAR_DATA.into(), query };
-                    self.load(load, out, move |host, now, result, out| {
-                        let item = items_of(result).ok().and_then(|page| page.items.into_iter().next());
-                        let effect =
-                            item.and_then(|(_, _, item)| host.avatars.handle_data(&user, &avatar, &item));
-                        host.perform_avatars(now, effect, out);
-                    });
-                }
-                AvatarEffect::ReadVcard(user, photo) => {
-                    self.load_newest(&user.clone(), ns::VCARD, out, move |host, _, newest, out| {
-                        // When it cannot be read it must not be overwritten either.
-                        let Ok(vcard) = newest else { return };
-                        let effect = handle_vcard(now, &user, vcard, photo);
-                        host.perform_avatars(now, [effect], out);
-                    });
-                }
+                });
+            }
+            AvatarEffect::ReadData(user, avatar) => {
+                let query = Box::new(ItemQuery::of_id(&avatar.id));
+                let load = Load::Items { owner: user.clone(), node: ns::AVATAR_DATA.into(), query };
+                host.store.load(load, out, move |host, now, result, out| {
+                    let item = items_of(result).ok().and_then(|page| page.items.into_iter().next());
+                    let effect =
+                        item.and_then(|(_, _, item)| host.avatars.handle_data(&user, &avatar, &item));
+                    perform(host, now, effect, out);
+                });
+            }
+            AvatarEffect::ReadVcard(user, photo) => {
+                host.load_newest(&user.clone(), ns::VCARD, out, move |host, _, newest, out| {
+                    // When it cannot be read it must not be overwritten either.
+                    let Ok(vcard) = newest else { return };
+                    let effect = handle_vcard(now, &user, vcard, photo);
+                    perform(host, now, [effect], out);
+                });
             }
         }
     }

@@ -1,16 +1,15 @@
 //! A read begins once the writes that came before it are answered.
 //!
 //! The store reads in other threads than it writes in: a read that it gets beside a write of the same archive, node or list
-//! of waiting messages may miss what the write adds. `Host::change` notes each write here, `Host::load` each read, and
-//! `Host::handle_store_reply` passes the answers on. Tickets are given in order, so a read waits for the writes of its place that
+//! of waiting messages may miss what the write adds. `StoreRequests` notes each read and write here and passes the answers on. Tickets are given in order, so a read waits for the writes of its place that
 //! have a lower ticket, and for none that came later. A held read keeps its place in the bounds of [`read_queues`](super::read_queues).
 
 use std::collections::{BTreeSet, HashMap};
 
 use xmpp::Bare;
 
+use super::Outbox;
 use super::effect::{Change, Effect, Load, Ticket};
-use super::{Host, Outbox};
 
 /// The part of the store that a read or write concerns.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -81,17 +80,10 @@ impl WriteOrder {
         self.places.entry(place).or_default().under_way.insert(ticket);
     }
 
-    #[cfg(test)]
-    pub(super) fn len(&self) -> usize {
-        self.places.len()
-    }
-}
-
-impl Host {
-    /// To the store, now or once the writes before it are answered.
+    /// Passes a read to the store, now or once the writes before it are answered.
     pub(super) fn begin_read(&mut self, (ticket, load): (Ticket, Load), out: &mut Outbox) {
         let place = WriteTarget::of_load(&load);
-        let writes = place.and_then(|place| self.write_order.places.get_mut(&place));
+        let writes = place.and_then(|place| self.places.get_mut(&place));
         match writes.filter(|writes| writes.must_wait(ticket)) {
             Some(writes) => writes.held.push((ticket, load)),
             None => out.push(Effect::Load { ticket, load }),
@@ -99,17 +91,21 @@ impl Host {
     }
 
     /// A write was answered: reads that waited for it begin.
-    pub(super) fn write_answered(&mut self, ticket: Ticket, place: Option<WriteTarget>, out: &mut Outbox) {
-        let Some(place) = place else { return };
-        let Some(writes) = self.write_order.places.get_mut(&place) else { return };
+    pub(super) fn end_write(&mut self, ticket: Ticket, place: &WriteTarget, out: &mut Outbox) {
+        let Some(writes) = self.places.get_mut(place) else { return };
         writes.under_way.remove(&ticket);
         let held = std::mem::take(&mut writes.held);
         let (held, begun): (Vec<_>, Vec<_>) =
             held.into_iter().partition(|(ticket, _)| writes.must_wait(*ticket));
         writes.held = held;
         if writes.under_way.is_empty() {
-            self.write_order.places.remove(&place);
+            self.places.remove(place);
         }
         out.extend(begun.into_iter().map(|(ticket, load)| Effect::Load { ticket, load }));
+    }
+
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.places.len()
     }
 }

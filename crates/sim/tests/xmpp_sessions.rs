@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use chat::effect::AccountData;
-use chat::phones::Phone;
+use chat::phones::{Phone, PhoneEvent};
 use chat::{Effect, Host, ItemPage, Load, RowPage, StoreReply};
 use sim::Counting;
 use stdx::Instant;
@@ -122,7 +122,8 @@ impl Shard {
                 }
                 Effect::Route(element) => self.host.handle_routed(START, *element, &mut out),
                 Effect::AskPhone { user } => {
-                    self.host.handle_phone(START, &user, Phone::default(), &mut out);
+                    let event = PhoneEvent::Changed { user, phone: Phone::default() };
+                    self.host.handle_phone(START, event, &mut out);
                 }
                 _ => {}
             }
@@ -144,7 +145,7 @@ fn a_silent_session_costs_little() {
     for number in 1..=SESSIONS {
         shard.sign_in(number);
     }
-    assert_eq!(shard.host.sessions() as u64, SESSIONS + 1);
+    assert_eq!(shard.host.accounts().session_count() as u64, SESSIONS + 1);
     let heap = (ALLOCATOR.bytes() - before) / SESSIONS as usize;
     let each = heap + size_of::<C2s>();
     println!("{each} bytes a session, {} of them its stream itself", size_of::<C2s>());

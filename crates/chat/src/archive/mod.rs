@@ -6,15 +6,19 @@ mod query;
 use std::collections::HashMap;
 
 use stdx::Instant;
+use stdx::rng::Rng;
 use xmpp::stanza::Condition;
 use xmpp::{Bare, Element, Jid, Level, Specification, ns, stanza};
 
 pub use self::preferences::ArchiveDefault;
 pub(super) use self::preferences::NODE as PREFERENCES;
 use self::preferences::Preferences;
+pub(super) use self::query::{handle_query, read_ends};
+use super::account_memory::AccountMemory;
 use super::effect::{Change, Load, MamQuery, StoreFailure, StoreReply};
 use super::feature::{Feature, IqHandler, IqReply, IqRequest, IqTarget};
 use super::{Host, Outbox, hints, offline};
+use crate::retract;
 
 const FILE: &str = "crates/chat/src/archive/mod.rs";
 
@@ -90,6 +94,53 @@ impl Archive {
     pub(super) fn forget(&mut self, user: &Bare) {
         self.preferences.remove(user);
     }
+
+    /// The account's data was read, and its preferences with it, before its first message.
+    pub(super) fn handle_loaded(&mut self, user: &Bare, preferences: Option<&Element>) {
+        if let Some(item) = preferences {
+            self.preferences.insert(user.clone(), Preferences::of_stored(item));
+        }
+    }
+
+    /// True if the account's archive keeps this message. `otherwise`: the default of accounts without preferences.
+    fn keeps(
+        &self,
+        accounts: &AccountMemory,
+        otherwise: ArchiveDefault,
+        (user, with): (&Bare, &Jid),
+        message: &Element,
+    ) -> bool {
+        if !hints::is_worth_archiving(message) || accounts.is_anonymous(user) {
+            return false;
+        }
+        let is_contact = || {
+            let contact = accounts.data(user).and_then(|data| data.contact(&with.bare()));
+            contact.is_some_and(|contact| contact.is_listed)
+        };
+        match self.preferences.get(user) {
+            Some(own) => own.keeps(with, is_contact),
+            None => otherwise.keeps(is_contact),
+        }
+    }
+
+    /// True if the account's archive keeps all messages, independent of the other party.
+    pub(super) fn keeps_all(&self, otherwise: ArchiveDefault, user: &Bare) -> bool {
+        self.preferences.get(user).map_or(otherwise == ArchiveDefault::Always, Preferences::keeps_all)
+    }
+
+    /// A new entry of an archive and its id. Ids sort by time and no two are equal, also after a clock was set back.
+    fn new_entry(
+        &mut self,
+        (now, rng): (Instant, &mut Rng),
+        owner: &Bare,
+        with: &Jid,
+        message: &Element,
+    ) -> (Box<str>, Change) {
+        self.last = now.as_micros().max(self.last + 1);
+        let id: Box<str> = format!("{:014x}{:08x}", self.last, rng.next_u64() >> 32).into();
+        let stanza = Box::new(message.clone());
+        (id.clone(), Change::Archive { owner: owner.clone(), id, with: with.clone(), at: now, stanza })
+    }
 }
 
 /// With its stable id (XEP-0359).
@@ -106,116 +157,96 @@ pub(super) fn remove_forged_ids(message: &mut Element, owner: &Bare) {
 }
 
 fn own_archive(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) -> IqReply {
-    host.archive_query(now, &iq.to.bare(), iq.iq, out);
+    handle_query(host, now, &iq.to.bare(), iq.iq, out);
     IqReply::Later
 }
 
-impl Host {
-    /// A message that a session of the account sends. Its id, when it is archived; until then the message with that mark
-    /// is not handled.
-    pub(super) fn archive_sent(
-        &mut self,
-        now: Instant,
-        user: &Bare,
-        message: &Element,
-        mark: Option<&str>,
-        out: &mut Outbox,
-    ) -> Option<Box<str>> {
-        let to = stanza::to(message).ok().flatten()?;
-        // To oneself: it is archived where it arrives.
-        if to.bare() == *user || !self.is_archived(user, &to, message) {
-            return None;
-        }
-        self.hold_ack(mark);
-        let mark = mark.map(Box::<str>::from);
-        self.retract_archived(user, &to, message, out);
-        let (id, change) = self.archive_entry(now, user, &to, message);
-        // The message goes its way, archived or not.
-        self.change(change, out, move |host, _, _, out| host.release_ack(mark.as_deref(), out));
-        Some(id)
+/// A message that a session of the account sends. Its id, when it is archived; until then the message with that mark
+/// is not handled.
+pub(super) fn record_sent(
+    host: &mut Host,
+    now: Instant,
+    user: &Bare,
+    message: &Element,
+    mark: Option<&str>,
+    out: &mut Outbox,
+) -> Option<Box<str>> {
+    let to = stanza::to(message).ok().flatten()?;
+    // To oneself: it is archived where it arrives.
+    if to.bare() == *user || !host.archive.keeps(&host.accounts, host.settings.archive, (user, &to), message)
+    {
+        return None;
     }
+    host.acks().hold(mark);
+    let mark = mark.map(Box::<str>::from);
+    retract::retract_archived(host, user, &to, message, out);
+    let (id, change) = host.archive.new_entry((now, &mut host.rng), user, &to, message);
+    // The message goes its way, archived or not.
+    host.store.change(change, out, move |host, _, _, out| host.acks().handle_archived(mark.as_deref(), out));
+    Some(id)
+}
 
-    /// A message for the account; it gets its id.
-    pub(super) fn archive_received(
-        &mut self,
-        now: Instant,
-        user: &Bare,
-        message: &mut Element,
-        out: &mut Outbox,
-    ) {
-        remove_forged_ids(message, user);
-        let Some(from) = offline::sender(message) else { return };
-        if self.is_archived(user, &from, message) {
-            self.retract_archived(user, &from, message, out);
-            let id = self.archive_write(now, user, &from, message, out);
-            let with = Element::new("stanza-id", ns::SID).with("by", user.as_str()).with("id", id);
-            message.push(with);
-        }
+/// A message for the account; it gets its id.
+pub(super) fn record_received(
+    host: &mut Host,
+    now: Instant,
+    user: &Bare,
+    message: &mut Element,
+    out: &mut Outbox,
+) {
+    remove_forged_ids(message, user);
+    let Some(from) = offline::sender(message) else { return };
+    if host.archive.keeps(&host.accounts, host.settings.archive, (user, &from), message) {
+        retract::retract_archived(host, user, &from, message, out);
+        let id = record(host, now, user, &from, message, out);
+        let with = Element::new("stanza-id", ns::SID).with("by", user.as_str()).with("id", id);
+        message.push(with);
     }
+}
 
-    fn is_archived(&self, user: &Bare, with: &Jid, message: &Element) -> bool {
-        hints::is_worth_archiving(message) && !self.is_anonymous(user) && self.prefers_archived(user, with)
-    }
+/// Writes a message into an archive, of an account or of a room, and returns its id there. Until it is
+/// written, the message under way is not handled.
+pub(super) fn record(
+    host: &mut Host,
+    now: Instant,
+    owner: &Bare,
+    with: &Jid,
+    message: &Element,
+    out: &mut Outbox,
+) -> Box<str> {
+    let hold = host.pending_acks.guard();
+    let (id, change) = host.archive.new_entry((now, &mut host.rng), owner, with, message);
+    // A client that gets the message directly has it, whatever becomes of the archive.
+    host.store.change(change, out, move |host, _, _, out| host.acks().release(hold, out));
+    id
+}
 
-    /// Writes a message into an archive, of an account or of a room, and returns its id there. Until it is
-    /// written, the message under way is not handled.
-    pub(super) fn archive_write(
-        &mut self,
-        now: Instant,
-        owner: &Bare,
-        with: &Jid,
-        message: &Element,
-        out: &mut Outbox,
-    ) -> Box<str> {
-        let hold = self.pending_acks.guard();
-        let (id, change) = self.archive_entry(now, owner, with, message);
-        // A client that gets the message directly has it, whatever becomes of the archive.
-        self.change(change, out, move |host, _, _, out| host.release_ack_guard(hold, out));
-        id
-    }
-
-    fn archive_entry(
-        &mut self,
-        now: Instant,
-        owner: &Bare,
-        with: &Jid,
-        message: &Element,
-    ) -> (Box<str>, Change) {
-        // Ids sort by time and no two are equal, also after a clock was set back.
-        self.archive.last = now.as_micros().max(self.archive.last + 1);
-        let id: Box<str> = format!("{:014x}{:08x}", self.archive.last, self.rng.next_u64() >> 32).into();
-        let stanza = Box::new(message.clone());
-        (id.clone(), Change::Archive { owner: owner.clone(), id, with: with.clone(), at: now, stanza })
-    }
-
-    /// In place of an archived message (XEP-0424 §4, XEP-0425 §5): `tombstone` makes what is in the message's stead, unless
-    /// that one is not to be replaced. `then` learns whether it was there.
-    pub fn archive_replace(
-        &mut self,
-        owner: &Bare,
-        id: &str,
-        out: &mut Outbox,
-        tombstone: impl FnOnce(&Element) -> Option<Element> + 'static,
-        then: impl FnOnce(&mut Host, Instant, Result<(), StoreFailure>, &mut Outbox) + 'static,
-    ) {
-        let query = MamQuery { ids: vec![id.into()], max: 1, ..MamQuery::default() };
-        let owner = owner.clone();
-        let load = Load::Archive { owner: owner.clone(), query: Box::new(query) };
-        self.load(load, out, move |host, now, loaded, out| {
-            let page = match loaded {
-                Ok(StoreReply::Page(page)) => page,
-                Ok(_) => return then(host, now, Err(StoreFailure::Unavailable), out),
-                Err(error) => return then(host, now, Err(error), out),
-            };
-            let found = page.stanzas.into_iter().next();
-            let Some((id, at, stone)) = found.and_then(|(id, at, old)| Some((id, at, tombstone(&old)?)))
-            else {
-                return then(host, now, Err(StoreFailure::NotFound), out);
-            };
-            // The other party stays as it is: the store changes the stanza only.
-            let with = owner.as_jid().clone();
-            let stanza = Box::new(stone);
-            host.change(Change::Archive { owner, id, with, at, stanza }, out, then);
-        });
-    }
+/// In place of an archived message (XEP-0424 §4, XEP-0425 §5): `tombstone` makes what is in the message's stead, unless
+/// that one is not to be replaced. `then` learns whether it was there.
+pub(super) fn replace(
+    host: &mut Host,
+    owner: &Bare,
+    id: &str,
+    out: &mut Outbox,
+    tombstone: impl FnOnce(&Element) -> Option<Element> + 'static,
+    then: impl FnOnce(&mut Host, Instant, Result<(), StoreFailure>, &mut Outbox) + 'static,
+) {
+    let query = MamQuery { ids: vec![id.into()], max: 1, ..MamQuery::default() };
+    let owner = owner.clone();
+    let load = Load::Archive { owner: owner.clone(), query: Box::new(query) };
+    host.store.load(load, out, move |host, now, loaded, out| {
+        let page = match loaded {
+            Ok(StoreReply::Page(page)) => page,
+            Ok(_) => return then(host, now, Err(StoreFailure::Unavailable), out),
+            Err(error) => return then(host, now, Err(error), out),
+        };
+        let found = page.stanzas.into_iter().next();
+        let Some((id, at, stone)) = found.and_then(|(id, at, old)| Some((id, at, tombstone(&old)?))) else {
+            return then(host, now, Err(StoreFailure::NotFound), out);
+        };
+        // The other party stays as it is: the store changes the stanza only.
+        let with = owner.as_jid().clone();
+        let stanza = Box::new(stone);
+        host.store.change(Change::Archive { owner, id, with, at, stanza }, out, then);
+    });
 }

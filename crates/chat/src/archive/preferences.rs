@@ -2,7 +2,7 @@
 
 use stdx::Instant;
 use xmpp::stanza::{Condition, StanzaError};
-use xmpp::{Bare, Element, Jid, ns};
+use xmpp::{Element, Jid, ns};
 
 use super::super::effect::Change;
 use super::super::feature::{IqReply, IqRequest};
@@ -29,6 +29,15 @@ impl ArchiveDefault {
             .find(|archived| archived.name() == text)
     }
 
+    /// True if messages are kept where no list of addresses decides. `is_contact`: the other party is in the roster.
+    pub(super) fn keeps(self, is_contact: impl FnOnce() -> bool) -> bool {
+        match self {
+            ArchiveDefault::Always => true,
+            ArchiveDefault::Never => false,
+            ArchiveDefault::Roster => is_contact(),
+        }
+    }
+
     /// The value of the `default` attribute (XEP-0441).
     pub fn name(self) -> &'static str {
         match self {
@@ -48,8 +57,27 @@ pub(super) struct Preferences {
 
 impl Preferences {
     /// The preferences of an account that never set them.
-    fn usual(host: &Host) -> Preferences {
-        Preferences { otherwise: host.settings.archive, ..Preferences::default() }
+    fn usual(otherwise: ArchiveDefault) -> Preferences {
+        Preferences { otherwise, ..Preferences::default() }
+    }
+
+    /// Unreadable preferences are not the defaults: until they are set anew nothing is archived.
+    pub(super) fn of_stored(item: &Element) -> Preferences {
+        let nothing = Preferences { otherwise: ArchiveDefault::Never, ..Preferences::default() };
+        Preferences::parse(item).unwrap_or(nothing)
+    }
+
+    /// True if the archive keeps messages with this address. `is_contact`: the address is in the roster.
+    pub(super) fn keeps(&self, with: &Jid, is_contact: impl FnOnce() -> bool) -> bool {
+        if names(&self.never, with) {
+            return false;
+        }
+        names(&self.always, with) || self.otherwise.keeps(is_contact)
+    }
+
+    /// True if the archive keeps all messages, independent of the other party.
+    pub(super) fn keeps_all(&self) -> bool {
+        self.never.is_empty() && self.otherwise == ArchiveDefault::Always
     }
 
     fn parse(prefs: &Element) -> Result<Preferences, StanzaError> {
@@ -90,14 +118,14 @@ fn names(list: &[Jid], with: &Jid) -> bool {
     list.iter().any(|jid| jid == with || jid.as_str() == with.bare_str())
 }
 
-pub(super) fn handle(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) -> IqReply {
+pub(crate) fn handle(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) -> IqReply {
     let user = iq.to.bare();
     if !iq.is_set {
         let own = host.archive.preferences.get(&user).cloned();
-        let preferences = own.unwrap_or_else(|| Preferences::usual(host));
+        let preferences = own.unwrap_or_else(|| Preferences::usual(host.settings.archive));
         return IqReply::Result(Some(preferences.element()));
     }
-    if host.is_anonymous(&user) {
+    if host.accounts.is_anonymous(&user) {
         return IqReply::Error(Condition::NotAllowed.into());
     }
     let preferences = match Preferences::parse(iq.payload) {
@@ -113,11 +141,11 @@ pub(super) fn handle(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mu
         keep: 1,
     };
     let iq = iq.iq.clone();
-    host.change(change, out, move |host, _, done, out| {
+    host.store.change(change, out, move |host, _, done, out| {
         let answer = done.map_err(change_queue::not_written).map(|()| {
             let element = preferences.element();
             // If the account has left memory meanwhile, its preferences are read again.
-            if host.is_in_memory(&user) {
+            if host.accounts.is_in_memory(&user) {
                 host.archive.preferences.insert(user, preferences);
             }
             Some(element)
@@ -125,43 +153,4 @@ pub(super) fn handle(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mu
         host.answer(&iq, answer, out);
     });
     IqReply::Later
-}
-
-impl Host {
-    pub(super) fn prefers_archived(&self, user: &Bare, with: &Jid) -> bool {
-        let own = self.archive.preferences.get(user);
-        if let Some(own) = own {
-            if names(&own.never, with) {
-                return false;
-            }
-            if names(&own.always, with) {
-                return true;
-            }
-        }
-        match own.map_or(self.settings.archive, |own| own.otherwise) {
-            ArchiveDefault::Always => true,
-            ArchiveDefault::Never => false,
-            ArchiveDefault::Roster => {
-                let contact = self.account_data(user).and_then(|data| data.contact(&with.bare()));
-                contact.is_some_and(|contact| contact.is_listed)
-            }
-        }
-    }
-
-    /// True if the user's archive keeps all messages, independent of the other party.
-    pub(in super::super) fn archives_all(&self, user: &Bare) -> bool {
-        match self.archive.preferences.get(user) {
-            Some(own) => own.never.is_empty() && own.otherwise == ArchiveDefault::Always,
-            None => self.settings.archive == ArchiveDefault::Always,
-        }
-    }
-
-    /// The account's data was read, and its preferences with it, before its first message.
-    pub(in super::super) fn preferences_loaded(&mut self, user: &Bare, item: Option<&Element>) {
-        let Some(item) = item else { return };
-        // Unreadable preferences are not the defaults: until they are set anew nothing is archived.
-        let nothing = Preferences { otherwise: ArchiveDefault::Never, ..Preferences::default() };
-        let preferences = Preferences::parse(item).unwrap_or(nothing);
-        self.archive.preferences.insert(user.clone(), preferences);
-    }
 }

@@ -6,8 +6,9 @@ use xmpp::stanza::{Condition, StanzaError};
 use xmpp::{Bare, Element, Jid, ns};
 
 use super::super::effect::{Load, MamPage, MamQuery, StoreFailure, StoreReply};
+use super::super::session::TooManyQuestions;
 use super::super::{Host, Outbox, change_queue, sm};
-use crate::limits;
+use crate::{connection, limits};
 
 /// A query of an archive, and the form of its answer.
 struct ArchiveRequest {
@@ -172,122 +173,123 @@ fn shorten(page: &mut MamPage, from_end: bool) {
     }
 }
 
-impl Host {
-    /// Answers a `<query/>` or `<metadata/>` of a client that may read the archive. The results are messages
-    /// from the owner; the answer follows them.
-    pub(in super::super) fn archive_query(
-        &mut self,
-        _now: Instant,
-        owner: &Bare,
-        iq: &Element,
-        out: &mut Outbox,
-    ) {
-        let is_set = iq.attr("type") == Some("set");
-        let Some(payload) = iq.first() else { return self.refuse(iq, &Condition::BadRequest.into(), out) };
-        match (payload.name(), is_set) {
-            ("query", false) => self.answer(iq, Ok(Some(form())), out),
-            ("query", true) => match ArchiveRequest::parse(payload) {
-                Ok(question) => {
-                    // One page at a time: the next one is read when its client has read this one.
-                    let key = Jid::parse(iq.attr("from").unwrap_or_default()).ok();
-                    let key = key.and_then(|from| self.session_of(&from));
-                    if self.begin_page(key, owner, iq, out).is_some() {
-                        self.archive_ask((owner, key), iq.clone(), question, out);
+/// Answers a `<query/>` or `<metadata/>` of a client that may read the archive. The results are messages
+/// from the owner; the answer follows them.
+pub(crate) fn handle_query(host: &mut Host, _now: Instant, owner: &Bare, iq: &Element, out: &mut Outbox) {
+    let is_set = iq.attr("type") == Some("set");
+    let Some(payload) = iq.first() else { return host.refuse(iq, &Condition::BadRequest.into(), out) };
+    match (payload.name(), is_set) {
+        ("query", false) => host.answer(iq, Ok(Some(form())), out),
+        ("query", true) => match ArchiveRequest::parse(payload) {
+            Ok(question) => {
+                // One page at a time: the next one is read when its client has read this one.
+                let key = Jid::parse(iq.attr("from").unwrap_or_default()).ok();
+                let key = key.and_then(|from| host.accounts.session_of(&from));
+                let session = key.and_then(|key| host.accounts.sessions.get_mut(key));
+                match session.map_or(Ok(true), |session| session.begin_page(owner, iq)) {
+                    Ok(true) => ask(host, (owner, key), iq.clone(), question, out),
+                    Ok(false) => {}
+                    Err(TooManyQuestions) => {
+                        host.refuse(iq, &Condition::ResourceConstraint.into(), out);
                     }
                 }
-                Err(error) => self.refuse(iq, &error, out),
-            },
-            ("metadata", false) => self.archive_metadata(owner, iq.clone(), out),
-            _ => self.refuse(iq, &Condition::BadRequest.into(), out),
-        }
-    }
-
-    /// `key`: of the session that asks, when it is one of this host's.
-    fn archive_ask(
-        &mut self,
-        (owner, key): (&Bare, Option<Key>),
-        iq: Element,
-        question: ArchiveRequest,
-        out: &mut Outbox,
-    ) {
-        let ArchiveRequest { query, id, is_flipped, has_bounds } = question;
-        let from_end = query.from_end;
-        let owner = owner.clone();
-        let load = Load::Archive { owner: owner.clone(), query: Box::new(query) };
-        self.load(load, out, move |host, now, loaded, out| {
-            match loaded {
-                Ok(StoreReply::Page(page)) if page.is_unknown => {
-                    host.refuse(&iq, &Condition::ItemNotFound.into(), out);
-                }
-                Ok(StoreReply::Page(mut page)) => {
-                    shorten(&mut page, from_end);
-                    // XEP-0059 §2.6: a count is of the whole result. The store counts without regard to ids.
-                    page.total = page.total.filter(|_| !has_bounds);
-                    let fin = fin(&page);
-                    if is_flipped {
-                        page.stanzas.reverse();
-                    }
-                    host.archive_tell(now, &owner, &iq, id.as_deref(), &page, out);
-                    host.answer(&iq, Ok(Some(fin)), out);
-                }
-                Ok(_) => host.refuse(&iq, &change_queue::not_written(StoreFailure::Unavailable), out),
-                Err(error) => host.refuse(&iq, &change_queue::not_written(error), out),
             }
-            host.end_page(now, key, out);
-        });
+            Err(error) => host.refuse(iq, &error, out),
+        },
+        ("metadata", false) => send_metadata(host, owner, iq.clone(), out),
+        _ => host.refuse(iq, &Condition::BadRequest.into(), out),
     }
+}
 
-    fn archive_tell(
-        &mut self,
-        now: Instant,
-        owner: &Bare,
-        iq: &Element,
-        query: Option<&str>,
-        page: &MamPage,
-        out: &mut Outbox,
-    ) {
-        let Some(to) = iq.attr("from").and_then(|from| Jid::parse(from).ok()) else { return };
-        let own = self.session_of(&to).filter(|_| to.bare() == *owner);
-        for stanza in &page.stanzas {
-            let message = told(owner, to.as_str(), query, stanza);
-            match own {
-                Some(key) => self.deliver(now, key, message, out),
-                None => self.route(message, out),
+/// `key`: of the session that asks, when it is one of this host's.
+fn ask(
+    host: &mut Host,
+    (owner, key): (&Bare, Option<Key>),
+    iq: Element,
+    question: ArchiveRequest,
+    out: &mut Outbox,
+) {
+    let ArchiveRequest { query, id, is_flipped, has_bounds } = question;
+    let from_end = query.from_end;
+    let owner = owner.clone();
+    let load = Load::Archive { owner: owner.clone(), query: Box::new(query) };
+    host.store.load(load, out, move |host, now, loaded, out| {
+        match loaded {
+            Ok(StoreReply::Page(page)) if page.is_unknown => {
+                host.refuse(&iq, &Condition::ItemNotFound.into(), out);
             }
-        }
-    }
-
-    fn archive_metadata(&mut self, owner: &Bare, iq: Element, out: &mut Outbox) {
-        self.archive_ends(owner, out, move |host, _, metadata, out| match metadata {
-            Ok(metadata) => host.answer(&iq, Ok(Some(metadata)), out),
+            Ok(StoreReply::Page(mut page)) => {
+                shorten(&mut page, from_end);
+                // XEP-0059 §2.6: a count is of the whole result. The store counts without regard to ids.
+                page.total = page.total.filter(|_| !has_bounds);
+                let fin = fin(&page);
+                if is_flipped {
+                    page.stanzas.reverse();
+                }
+                send_page(host, now, &owner, &iq, id.as_deref(), &page, out);
+                host.answer(&iq, Ok(Some(fin)), out);
+            }
+            Ok(_) => host.refuse(&iq, &change_queue::not_written(StoreFailure::Unavailable), out),
             Err(error) => host.refuse(&iq, &change_queue::not_written(error), out),
-        });
-    }
+        }
+        let session = key.and_then(|key| Some((key, host.accounts.sessions.get_mut(key)?)));
+        if let Some((key, session)) = session {
+            session.end_page();
+            connection::send_backlog(host, now, key, out);
+        }
+    });
+}
 
-    /// XEP-0313 §5: the first and the last.
-    pub(in super::super) fn archive_ends(
-        &mut self,
-        owner: &Bare,
-        out: &mut Outbox,
-        then: impl FnOnce(&mut Host, Instant, Result<Element, StoreFailure>, &mut Outbox) + 'static,
-    ) {
-        let end = |from_end: bool| Box::new(MamQuery { max: 1, from_end, ..MamQuery::default() });
-        let first = Load::Archive { owner: owner.clone(), query: end(false) };
-        let last = Load::Archive { owner: owner.clone(), query: end(true) };
-        self.load(first, out, move |host, _, first, out| {
-            host.load(last, out, move |host, now, last, out| {
-                let (Ok(StoreReply::Page(first)), Ok(StoreReply::Page(last))) = (first, last) else {
-                    return then(host, now, Err(StoreFailure::Unavailable), out);
-                };
-                let edge = |name: &'static str, page: &MamPage| {
-                    let (id, at, _) = page.stanzas.first()?;
-                    let edge = Element::new(name, ns::MAM).with("id", id.clone());
-                    Some(edge.with("timestamp", xmpp::time::stamp(*at)))
-                };
-                let metadata = Element::new("metadata", ns::MAM);
-                let metadata = metadata.children(edge("start", &first)).children(edge("end", &last));
-                then(host, now, Ok(metadata), out);
-            });
-        });
+fn send_page(
+    host: &mut Host,
+    now: Instant,
+    owner: &Bare,
+    iq: &Element,
+    query: Option<&str>,
+    page: &MamPage,
+    out: &mut Outbox,
+) {
+    let Some(to) = iq.attr("from").and_then(|from| Jid::parse(from).ok()) else { return };
+    let own = host.accounts.session_of(&to).filter(|_| to.bare() == *owner);
+    for stanza in &page.stanzas {
+        let message = told(owner, to.as_str(), query, stanza);
+        match own {
+            Some(key) => host.deliver(now, key, message, out),
+            None => host.route(message, out),
+        }
     }
+}
+
+fn send_metadata(host: &mut Host, owner: &Bare, iq: Element, out: &mut Outbox) {
+    read_ends(host, owner, out, move |host, _, metadata, out| match metadata {
+        Ok(metadata) => host.answer(&iq, Ok(Some(metadata)), out),
+        Err(error) => host.refuse(&iq, &change_queue::not_written(error), out),
+    });
+}
+
+/// XEP-0313 §5: the first and the last.
+pub(crate) fn read_ends(
+    host: &mut Host,
+    owner: &Bare,
+    out: &mut Outbox,
+    then: impl FnOnce(&mut Host, Instant, Result<Element, StoreFailure>, &mut Outbox) + 'static,
+) {
+    let end = |from_end: bool| Box::new(MamQuery { max: 1, from_end, ..MamQuery::default() });
+    let first = Load::Archive { owner: owner.clone(), query: end(false) };
+    let last = Load::Archive { owner: owner.clone(), query: end(true) };
+    host.store.load(first, out, move |host, _, first, out| {
+        host.store.load(last, out, move |host, now, last, out| {
+            let (Ok(StoreReply::Page(first)), Ok(StoreReply::Page(last))) = (first, last) else {
+                return then(host, now, Err(StoreFailure::Unavailable), out);
+            };
+            let edge = |name: &'static str, page: &MamPage| {
+                let (id, at, _) = page.stanzas.first()?;
+                let edge = Element::new(name, ns::MAM).with("id", id.clone());
+                Some(edge.with("timestamp", xmpp::time::stamp(*at)))
+            };
+            let metadata = Element::new("metadata", ns::MAM);
+            let metadata = metadata.children(edge("start", &first)).children(edge("end", &last));
+            then(host, now, Ok(metadata), out);
+        });
+    });
 }

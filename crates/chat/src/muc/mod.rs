@@ -127,7 +127,7 @@ impl Host {
             RoomsEffect::Load(load, read) => {
                 // All entering clients wait for a room's history, whatever other reads the first of them has.
                 let is_shared = matches!(read, RoomsRead::History);
-                let requester = self.read_queues.requester().filter(|_| !is_shared);
+                let requester = self.store.reads.requester().filter(|_| !is_shared);
                 let address = address.clone();
                 let then = move |host: &mut Host, now, result: Result<_, _>, out: &mut Outbox| {
                     for effect in host.rooms.handle_loaded(now, &address, read, result) {
@@ -155,8 +155,8 @@ impl Host {
             RoomsEffect::HandleWaiting => {
                 while let Some(event) = self.rooms.next_waiting(now, address) {
                     // The reads that the event causes are those of its sender.
-                    let sender = event.sender().map(|from| self.read_queues.requester_of(from));
-                    let requester = sender.or(self.read_queues.requester());
+                    let sender = event.sender().map(|from| self.store.reads.requester_of(from));
+                    let requester = sender.or(self.store.reads.requester());
                     self.with_requester(requester, |host| {
                         let mut context = RoomsContext { now, settings: &host.settings, rng: &mut host.rng };
                         if let Some(effect) = host.rooms.handle_waiting(&mut context, address, event) {
@@ -191,7 +191,7 @@ impl Host {
                 let archived = (room.is_archived() && is_kept(&message)).then(|| room.archived(&message));
                 let id = match (archived, stanza::from(&message).ok().flatten()) {
                     (Some(archived), Some(speaker)) => {
-                        self.archive_write(now, address, &speaker, &archived, out)
+                        crate::archive::record(self, now, address, &speaker, &archived, out)
                     }
                     _ => self.token().into(),
                 };
@@ -203,12 +203,12 @@ impl Host {
                     }
                 }
             }
-            RoomEffect::ReadArchive => self.archive_query(now, address, stanza, out),
+            RoomEffect::ReadArchive => crate::archive::handle_query(self, now, address, stanza, out),
             // The archive first, so that the next query does not find the retracted message.
             RoomEffect::Retract(retraction) => {
                 let (room, stanza) = (address.clone(), Box::new(stanza.clone()));
                 let (id, tombstone, pending) = retraction.begin(stanza);
-                self.archive_replace(address, &id, out, tombstone, move |host, now, result, out| {
+                crate::archive::replace(self, address, &id, out, tombstone, move |host, now, result, out| {
                     if let Some(effect) = pending.handle_replaced(result) {
                         host.perform_rooms(now, &room, effect, out);
                     }

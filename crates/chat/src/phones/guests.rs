@@ -98,7 +98,7 @@ fn percent_decoded(text: &str) -> Option<String> {
 }
 
 /// The address in chat of the caller with that URI, for accounts of `domain`.
-pub(super) fn address_of(uri: &str, domain: &str) -> Option<Jid> {
+pub(crate) fn address_of(uri: &str, domain: &str) -> Option<Jid> {
     let domain = format!("{SUBDOMAIN}.{domain}");
     let local = name_of(uri).filter(|name| name.len() <= limits::STRANGER).map(|name| escape(&name));
     let named = local.and_then(|local| Jid::new(Some(&local), &domain, None).ok());
@@ -140,29 +140,21 @@ pub fn uri_of(address: &Jid) -> Option<String> {
     }
 }
 
-impl Host {
-    /// Nothing of chat goes to them: no route of ours leads where they say that they are.
-    pub(in super::super) fn routed_to_guest(
-        &mut self,
-        stanza: &Element,
-        from: &Jid,
-        to: &Jid,
-        out: &mut Outbox,
-    ) {
-        match stanza::kind_of(stanza) {
-            // Else it would be asked for with each sign-in (RFC 6121 §3.1.4).
-            Some(StanzaKind::Presence) if stanza.attr("type") == Some("subscribe") => {
-                let answer = Element::new("presence", ns::CLIENT)
-                    .with("from", to.bare_str())
-                    .with("to", from.bare_str())
-                    .with("type", "unsubscribed");
-                self.route(answer, out);
-            }
-            Some(StanzaKind::Presence) => {}
-            _ => {
-                let text = "a caller from outside, who can be answered by telephone only";
-                self.refuse(stanza, &StanzaError::new(Condition::ServiceUnavailable, text), out);
-            }
+/// Nothing of chat goes to them: no route of ours leads where they say that they are.
+pub(crate) fn routed_to_guest(host: &mut Host, stanza: &Element, from: &Jid, to: &Jid, out: &mut Outbox) {
+    match stanza::kind_of(stanza) {
+        // Else it would be asked for with each sign-in (RFC 6121 §3.1.4).
+        Some(StanzaKind::Presence) if stanza.attr("type") == Some("subscribe") => {
+            let answer = Element::new("presence", ns::CLIENT)
+                .with("from", to.bare_str())
+                .with("to", from.bare_str())
+                .with("type", "unsubscribed");
+            host.route(answer, out);
+        }
+        Some(StanzaKind::Presence) => {}
+        _ => {
+            let text = "a caller from outside, who can be answered by telephone only";
+            host.refuse(stanza, &StanzaError::new(Condition::ServiceUnavailable, text), out);
         }
     }
 }

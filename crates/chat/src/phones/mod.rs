@@ -1,9 +1,9 @@
 //! The phones of an account, as its contacts see them, and its chat, as phones see it (RFC 7248, RFC 7572).
 //!
 //! A phone is no session: it is a resource of the account that others see, [`RESOURCE`], made of the reports
-//! of `handle_phone`. It takes text messages ([`texts`]) and sends some ([`messages`]); other requests are
+//! of `Host::handle_phone`. It takes text messages ([`texts`]) and sends some ([`messages`]); other requests are
 //! refused, Jingle's `session-initiate` among them: code that connects such calls to phones takes them in
-//! `phone_asked` and adds their features.
+//! `handle_iq` and adds their features.
 
 mod body;
 mod consent;
@@ -23,13 +23,18 @@ pub use guests::{SUBDOMAIN as GUESTS, uri_of as uri_of_guest};
 pub use messages::{PhoneMessage, PhoneMessageOutcome, PhoneSender};
 pub use texts::TextsToPhones;
 
+pub(super) use guests::routed_to_guest;
+pub(super) use messages::PendingPhoneMessages;
+pub(super) use texts::{copy_to_phone, is_for_phone, send_text_to_phones, texts_due};
+
+use super::account_memory::AccountMemory;
 use super::blocking::Blocklist;
 use super::effect::{Effect, Load, StoreReply};
 use super::feature::Feature;
 use super::presence::{addressed, gone};
 use super::session::Session;
 use super::{Host, Outbox};
-use crate::limits;
+use crate::{disco, limits, presence};
 
 const FILE: &str = "crates/chat/src/phones/mod.rs";
 
@@ -102,6 +107,39 @@ pub struct Phone {
     pub published: Option<Arc<[u8]>>,
 }
 
+/// An event of the phones of an account.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PhoneEvent {
+    /// The state of the account's phones: the answer to `Effect::AskPhone`, and every change, of any account.
+    Changed {
+        /// The account.
+        user: Bare,
+        /// The state of its phones.
+        phone: Phone,
+    },
+    /// A message for an account. Answered by `Effect::PhoneMessageOutcome`, once all of it that is to be written is on disk.
+    Message(PhoneMessage),
+    /// A phone of `from` has sent a message; the chat clients of its account are told.
+    Sent {
+        /// The account of the phone.
+        from: Bare,
+        /// The account that gets the message.
+        to: Bare,
+        /// The text or the typing notification.
+        words: MessageBody,
+    },
+    /// An account watches another one from a phone. Answered by `Effect::Consent`: a contact with the subscription `from` or
+    /// `both`, that is not blocked, may.
+    Watch {
+        /// The query, for `Effect::Consent`.
+        id: u64,
+        /// The account that is watched.
+        user: Bare,
+        /// The account that watches.
+        watcher: Bare,
+    },
+}
+
 /// An account's chat, as phones are told of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChatPresence {
@@ -120,7 +158,7 @@ pub enum Show {
 }
 
 impl Show {
-    fn of(presence: &Element) -> Show {
+    pub(super) fn of(presence: &Element) -> Show {
         match presence.content_of("show", ns::CLIENT).as_deref() {
             Some("away") => Show::Away,
             Some("dnd") => Show::Dnd,
@@ -161,6 +199,62 @@ impl Phones {
         self.texts.deadline()
     }
 
+    /// A contact watches this account's phones. While the account is available, all of them are known.
+    pub(super) fn watch(&mut self, accounts: &AccountMemory, user: &Bare, out: &mut Outbox) {
+        if accounts.available(user).next().is_none() {
+            self.ask(accounts, user, out);
+        }
+    }
+
+    /// A session has come, or a watcher is interested while there is none.
+    pub(super) fn ask(&mut self, accounts: &AccountMemory, user: &Bare, out: &mut Outbox) {
+        if self.watched.contains_key(user) {
+            self.forget(accounts, user);
+        } else if self.keep(accounts, user) {
+            out.push(Effect::AskPhone { user: user.clone() });
+        }
+    }
+
+    /// True: there is a place for their state.
+    pub(super) fn keep(&mut self, accounts: &AccountMemory, user: &Bare) -> bool {
+        if self.watched.contains_key(user) {
+            return true;
+        }
+        let is_kept = self.watched.len() < limits::PHONES && !accounts.is_anonymous(user);
+        if is_kept {
+            self.watched.insert(user.clone(), WatchedPhone::default());
+        }
+        is_kept
+    }
+
+    /// Forgets a signed-in account without a phone: its changes are reported anyway.
+    fn forget(&mut self, accounts: &AccountMemory, user: &Bare) {
+        let is_nothing = |watched: &WatchedPhone| watched.phone == Phone::default() && watched.told.is_none();
+        if accounts.is_signed_in(user) && self.watched.get(user).is_some_and(is_nothing) {
+            self.watched.remove(user);
+        }
+    }
+
+    /// The presence of the account's phones that contacts have.
+    pub(super) fn presence(&self, user: &Bare) -> Option<&Element> {
+        self.watched.get(user)?.told.as_deref()
+    }
+
+    pub(super) fn has_phone(&self, user: &Bare) -> bool {
+        self.watched.get(user).is_some_and(|watched| watched.phone.is_there)
+    }
+
+    /// Messages from phones that wait for their outcome.
+    pub(super) fn pending_messages(&mut self) -> &mut PendingPhoneMessages {
+        &mut self.heard
+    }
+
+    /// The data of an account cannot be read: requests of phones that wait for them fail.
+    pub(super) fn handle_unavailable(&mut self, user: &Bare, out: &mut Outbox) {
+        self.heard.fail(user, out);
+        self.consents.fail(user, out);
+    }
+
     #[cfg(test)]
     pub(super) fn is_empty(&self) -> bool {
         self.watched.is_empty()
@@ -168,39 +262,15 @@ impl Phones {
 }
 
 impl Host {
-    /// A contact watches this account's phones. While the account is available, all of them are known.
-    pub(super) fn watch_phone(&mut self, user: &Bare, out: &mut Outbox) {
-        if self.available(user).next().is_none() {
-            self.ask_phone(user, out);
-        }
-    }
-
-    /// A session has come, or a watcher is interested while there is none.
-    pub(super) fn ask_phone(&mut self, user: &Bare, out: &mut Outbox) {
-        if self.phones.watched.contains_key(user) {
-            self.forget_phone(user);
-        } else if self.keep_phone(user) {
-            out.push(Effect::AskPhone { user: user.clone() });
-        }
-    }
-
-    /// True: there is a place for their state.
-    pub(super) fn keep_phone(&mut self, user: &Bare) -> bool {
-        if self.phones.watched.contains_key(user) {
-            return true;
-        }
-        let is_kept = self.phones.watched.len() < limits::PHONES && !self.is_anonymous(user);
-        if is_kept {
-            self.phones.watched.insert(user.clone(), WatchedPhone::default());
-        }
-        is_kept
-    }
-
-    /// Forgets a signed-in account without a phone: its changes are reported anyway.
-    fn forget_phone(&mut self, user: &Bare) {
-        let is_nothing = |watched: &WatchedPhone| watched.phone == Phone::default() && watched.told.is_none();
-        if self.is_signed_in(user) && self.phones.watched.get(user).is_some_and(is_nothing) {
-            self.phones.watched.remove(user);
+    /// Handles an event of phones of accounts of this host.
+    pub fn handle_phone(&mut self, now: Instant, event: PhoneEvent, out: &mut Outbox) {
+        match event {
+            PhoneEvent::Changed { user, phone } => handle_change(self, now, &user, phone, out),
+            PhoneEvent::Message(message) => messages::handle_message(self, now, message, out),
+            PhoneEvent::Sent { from, to, words } => messages::handle_sent(self, now, from, to, words, out),
+            PhoneEvent::Watch { id, user, watcher } => {
+                consent::handle_watcher(self, now, id, user, watcher, out);
+            }
         }
     }
 
@@ -209,121 +279,86 @@ impl Host {
         if self.settings.texts_to_phones == TextsToPhones::Never {
             return;
         }
-        self.load(Load::Waiting, out, |host, _, loaded, out| {
+        self.store.load(Load::Waiting, out, |host, _, loaded, out| {
             let Ok(StoreReply::Users(users)) = loaded else { return };
             for user in users {
-                host.watch_phone(&user, out);
+                host.phones.watch(&host.accounts, &user, out);
             }
         });
     }
+}
 
-    /// True if the account has a session.
-    pub fn is_signed_in(&self, user: &Bare) -> bool {
-        self.users.get(user).is_some_and(|user| !user.sessions.is_empty())
+/// Sends the phones' presence to all contacts that last got another one.
+fn tell(host: &mut Host, now: Instant, user: &Bare, out: &mut Outbox) {
+    let Some(data) = host.accounts.data(user) else { return };
+    let Some(watched) = host.phones.watched.get(user) else { return };
+    let presence = presence_of(user, &watched.phone);
+    if presence.as_ref() == watched.told.as_deref() {
+        return host.phones.forget(&host.accounts, user);
     }
-
-    /// True if one of the account's sessions wants messages and is seen.
-    pub fn is_available(&self, user: &Bare) -> bool {
-        self.available(user).next().is_some()
+    let said = match &presence {
+        Some(presence) => presence.clone(),
+        None => phone_of(user).map_or_else(|| Element::new("presence", ns::CLIENT), |jid| gone(&jid)),
+    };
+    let blocked = Blocklist::new(&data.blocked);
+    let seeing = data
+        .roster
+        .iter()
+        .filter(|(contact, item)| item.subscription.has_from() && !blocked.has(contact.as_jid()));
+    out.extend(seeing.map(|(contact, _)| addressed(&said, contact.as_str())));
+    let own = host.accounts.keys_of(user, Session::is_available);
+    presence::deliver_to_all(host, now, &own, said, out);
+    if let Some(watched) = host.phones.watched.get_mut(user) {
+        watched.told = presence.map(Box::new);
     }
+    host.phones.forget(&host.accounts, user);
+}
 
-    /// The state of an account's phones: the answer to `Effect::AskPhone`, and every change, of any account.
-    pub fn handle_phone(&mut self, now: Instant, user: &Bare, phone: Phone, out: &mut Outbox) {
-        if phone != Phone::default() && self.is_signed_in(user) {
-            self.keep_phone(user);
-        }
-        let Some(watched) = self.phones.watched.get_mut(user) else { return };
-        if watched.phone == phone {
-            return self.forget_phone(user);
-        }
-        let has_come = phone.is_there && !watched.phone.is_there;
-        watched.phone = phone;
-        let told = user.clone();
-        // The account is needed for this moment only: its subscribers are in its roster.
-        self.with_account_data(now, user, out, move |host, now, out| host.tell_phone(now, &told, out));
-        if has_come {
-            self.texts_due(now, user, out);
-        }
+/// Most accounts are watched by no phone: their presence is computed when a watcher asks.
+pub(super) fn show_to_phones(accounts: &AccountMemory, user: &Bare, out: &mut Outbox) {
+    if !accounts.is_anonymous(user) {
+        out.push(Effect::Show { user: user.clone() });
     }
+}
 
-    /// Sends the phones' presence to all contacts that last got another one.
-    fn tell_phone(&mut self, now: Instant, user: &Bare, out: &mut Outbox) {
-        let Some(data) = self.account_data(user) else { return };
-        let Some(watched) = self.phones.watched.get(user) else { return };
-        let presence = presence_of(user, &watched.phone);
-        if presence.as_ref() == watched.told.as_deref() {
-            return self.forget_phone(user);
-        }
-        let said = match &presence {
-            Some(presence) => presence.clone(),
-            None => phone_of(user).map_or_else(|| Element::new("presence", ns::CLIENT), |jid| gone(&jid)),
-        };
-        let blocked = Blocklist::new(&data.blocked);
-        let seeing = data
-            .roster
-            .iter()
-            .filter(|(contact, item)| item.subscription.has_from() && !blocked.has(contact.as_jid()));
-        out.extend(seeing.map(|(contact, _)| addressed(&said, contact.as_str())));
-        let own = self.keys_of(user, Session::is_available);
-        self.deliver_to_all(now, &own, said, out);
-        if let Some(watched) = self.phones.watched.get_mut(user) {
-            watched.told = presence.map(Box::new);
-        }
-        self.forget_phone(user);
+/// A question for an account's phone: answers service discovery, and nothing else. True: it is answered.
+pub(super) fn handle_iq(host: &mut Host, from: &Jid, to: &Jid, iq: &Element, out: &mut Outbox) -> bool {
+    let user = to.bare();
+    let asks_what = iq.attr("type") == Some("get") && iq.get("query", ns::DISCO_INFO).is_some();
+    let is_seen = || host.phones.presence(&user).is_some() && disco::is_seen_by(&host.accounts, &user, from);
+    if to.resource() != Some(RESOURCE) || !asks_what || !is_seen() {
+        return false;
     }
+    let identity = Element::new("identity", ns::DISCO_INFO).with("category", "client").with("type", "phone");
+    let feature = Element::new("feature", ns::DISCO_INFO).with("var", ns::DISCO_INFO);
+    let info = Element::new("query", ns::DISCO_INFO).child(identity).child(feature);
+    host.route(stanza::result(iq, Some(info)), out);
+    true
+}
 
-    /// The presence of the account's phones that contacts have.
-    pub(super) fn phone_presence(&self, user: &Bare) -> Option<&Element> {
-        self.phones.watched.get(user)?.told.as_deref()
+/// Texts that are to be tried again.
+pub(super) fn expire(host: &mut Host, now: Instant, out: &mut Outbox) {
+    for user in host.phones.texts.due(now) {
+        texts_due(host, now, &user, out);
     }
+}
 
-    fn has_phone(&self, user: &Bare) -> bool {
-        self.phones.watched.get(user).is_some_and(|watched| watched.phone.is_there)
+/// The state of an account's phones: the answer to `Effect::AskPhone`, and every change, of any account.
+fn handle_change(host: &mut Host, now: Instant, user: &Bare, phone: Phone, out: &mut Outbox) {
+    if phone != Phone::default() && host.accounts.is_signed_in(user) {
+        host.phones.keep(&host.accounts, user);
     }
-
-    /// The account's availability for phones: that of the session with the highest priority. `None`: it has
-    /// none.
-    pub fn shown(&self, user: &Bare) -> Option<ChatPresence> {
-        if self.is_anonymous(user) {
-            return None;
-        }
-        let sessions = self.available(user).filter_map(|(key, priority)| {
-            let presence = self.sessions.get(key)?.presence.as_ref()?.unpack()?;
-            Some((priority, Show::of(&presence), presence))
-        });
-        let (_, show, presence) = sessions.max_by_key(|(priority, show, _)| (*priority, *show))?;
-        let status = presence.content_of("status", ns::CLIENT).unwrap_or_default();
-        Some(ChatPresence { show, status: status.chars().take(limits::PHONE_STATUS).collect() })
+    let Some(watched) = host.phones.watched.get_mut(user) else { return };
+    if watched.phone == phone {
+        return host.phones.forget(&host.accounts, user);
     }
-
-    /// Most accounts are watched by no phone: their presence is computed when a watcher asks.
-    pub(super) fn show_to_phones(&self, user: &Bare, out: &mut Outbox) {
-        if !self.is_anonymous(user) {
-            out.push(Effect::Show { user: user.clone() });
-        }
-    }
-
-    /// A question for an account's phone: answers service discovery, and nothing else. True: it is answered.
-    pub(super) fn phone_asked(&mut self, from: &Jid, to: &Jid, iq: &Element, out: &mut Outbox) -> bool {
-        let user = to.bare();
-        let asks_what = iq.attr("type") == Some("get") && iq.get("query", ns::DISCO_INFO).is_some();
-        let is_seen = || self.phone_presence(&user).is_some() && self.is_seen_by(&user, from);
-        if to.resource() != Some(RESOURCE) || !asks_what || !is_seen() {
-            return false;
-        }
-        let identity =
-            Element::new("identity", ns::DISCO_INFO).with("category", "client").with("type", "phone");
-        let feature = Element::new("feature", ns::DISCO_INFO).with("var", ns::DISCO_INFO);
-        let info = Element::new("query", ns::DISCO_INFO).child(identity).child(feature);
-        self.route(stanza::result(iq, Some(info)), out);
-        true
-    }
-
-    /// Texts that are to be tried again.
-    pub(super) fn expire_phones(&mut self, now: Instant, out: &mut Outbox) {
-        for user in self.phones.texts.due(now) {
-            self.texts_due(now, &user, out);
-        }
+    let has_come = phone.is_there && !watched.phone.is_there;
+    watched.phone = phone;
+    let told = user.clone();
+    // The account is needed for this moment only: its subscribers are in its roster.
+    host.with_account_data(now, user, out, move |host, now, out| tell(host, now, &told, out));
+    if has_come {
+        texts_due(host, now, user, out);
     }
 }
 

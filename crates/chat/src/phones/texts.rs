@@ -11,9 +11,9 @@ use xmpp::{Bare, Element, Jid, ns};
 
 use super::super::ack::AckGuard;
 use super::super::effect::{Effect, Load, StoreFailure, StoreReply};
-use super::super::{Host, Outbox, hints};
-use super::RESOURCE;
-use crate::limits;
+use super::super::{Host, Outbox, Settings, hints};
+use super::{Phones, RESOURCE};
+use crate::{limits, offline, route};
 
 /// The messages that phones get.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -41,6 +41,14 @@ impl Texts {
         self.again.front().map(|(at, _)| *at)
     }
 
+    /// The phone does not answer: the messages are tried again later.
+    fn pause(&mut self, now: Instant, user: &Bare) {
+        self.sending.remove(user);
+        if self.again.len() < limits::TEXTS_AGAIN {
+            self.again.push_back((now + limits::TEXT_AGAIN, user.clone()));
+        }
+    }
+
     pub(super) fn due(&mut self, now: Instant) -> Vec<Bare> {
         let count = self.again.iter().take_while(|(at, _)| *at <= now).count();
         self.again.drain(..count).map(|(_, user)| user).collect()
@@ -55,155 +63,139 @@ struct PhoneText {
     parts: VecDeque<Box<str>>,
 }
 
-impl Host {
-    /// A message waits, or a phone has come.
-    pub(in super::super) fn texts_due(&mut self, now: Instant, user: &Bare, out: &mut Outbox) {
-        if self.settings.texts_to_phones == TextsToPhones::Never {
-            return;
+/// A message waits, or a phone has come.
+pub(crate) fn texts_due(host: &mut Host, now: Instant, user: &Bare, out: &mut Outbox) {
+    if host.settings.texts_to_phones == TextsToPhones::Never {
+        return;
+    }
+    // When it is there already, that is told at once, and leads here again.
+    host.phones.watch(&host.accounts, user, out);
+    if !host.phones.has_phone(user) {
+        return;
+    }
+    let of = user.clone();
+    host.with_account_data(now, user, out, move |host, _, out| {
+        let waits = host.accounts.data(&of).is_some_and(|data| data.offline > 0);
+        if waits && host.accounts.able(&of).is_empty() && host.phones.texts.sending.insert(of.clone()) {
+            find_text(host, of, 0, out);
         }
-        // When it is there already, that is told at once, and leads here again.
-        self.watch_phone(user, out);
-        if !self.has_phone(user) {
-            return;
+    });
+}
+
+/// Sends the oldest after that id that is for a phone.
+fn find_text(host: &mut Host, user: Bare, after: u64, out: &mut Outbox) {
+    let load = Load::Offline { user: user.clone(), after, ids: Vec::new() };
+    host.store.load(load, out, move |host, now, loaded, out| {
+        let Ok(StoreReply::Stanzas(page)) = loaded else { return host.phones.texts.pause(now, &user) };
+        let last = page.stanzas.last().map(|(id, _, _)| *id).filter(|_| !page.is_complete);
+        let text = page.stanzas.into_iter().find_map(|(id, at, message)| {
+            let from = xmpp::stanza::from(&message).ok().flatten()?;
+            Some(PhoneText { id, from, at, parts: parts_of(&message)? })
+        });
+        match (text, last) {
+            (Some(text), _) => send_text(host, user, text, out),
+            (None, Some(last)) => find_text(host, user, last, out),
+            (None, None) => drop(host.phones.texts.sending.remove(&user)),
         }
-        let of = user.clone();
-        self.with_account_data(now, user, out, move |host, _, out| {
-            let waits = host.account_data(&of).is_some_and(|data| data.offline > 0);
-            if waits && host.able(&of).is_empty() && host.phones.texts.sending.insert(of.clone()) {
-                host.find_text(of, 0, out);
-            }
+    });
+}
+
+fn send_text(host: &mut Host, user: Bare, mut text: PhoneText, out: &mut Outbox) {
+    // A session has come: it gets what waits, this one with it.
+    if !host.accounts.able(&user).is_empty() {
+        host.phones.texts.sending.remove(&user);
+        return;
+    }
+    let Some(body) = text.parts.pop_front() else { return text_taken(host, &user, text.id, out) };
+    let (from, at) = (text.from.clone(), text.at);
+    say_to_phone(host, (from, user.clone(), body, at), out, move |host, now, done, out| match done {
+        Ok(_) => send_text(host, user, text, out),
+        // No phone is there, or it will never take it: the next that comes is asked again.
+        Err(StoreFailure::NotFound) => drop(host.phones.texts.sending.remove(&user)),
+        Err(StoreFailure::Unavailable | StoreFailure::Beyond) => host.phones.texts.pause(now, &user),
+    });
+}
+
+fn text_taken(host: &mut Host, user: &Bare, id: u64, out: &mut Outbox) {
+    let of = user.clone();
+    offline::forget(host, user, vec![id], out, move |host, now, done, out| {
+        host.phones.texts.sending.remove(&of);
+        match host.accounts.able(&of).first().copied() {
+            _ if done.is_err() => host.phones.texts.pause(now, &of),
+            // It came while we were at it, and was not given anything.
+            Some(key) => offline::deliver(host, now, key, out),
+            None => texts_due(host, now, &of, out),
+        }
+    });
+}
+
+/// A message that sessions got: with `TextsToPhones::Always` phones get its words too.
+pub(crate) fn copy_to_phone(host: &mut Host, now: Instant, user: &Bare, message: &Element, out: &mut Outbox) {
+    let Ok(Some(from)) = xmpp::stanza::from(message) else { return };
+    let is_wanted = host.settings.texts_to_phones == TextsToPhones::Always && host.phones.has_phone(user);
+    if !is_wanted || from.bare() == *user || host.phones.texts.copies >= limits::TEXT_COPIES {
+        return;
+    }
+    for body in parts_of(message).into_iter().flatten() {
+        host.phones.texts.copies += 1;
+        let from = from.bare().into_jid();
+        // A failed copy is harmless: the message is in chat.
+        say_to_phone(host, (from, user.clone(), body, now), out, |host, _, _, _| {
+            host.phones.texts.copies -= 1;
         });
     }
+}
 
-    /// Sends the oldest after that id that is for a phone.
-    fn find_text(&mut self, user: Bare, after: u64, out: &mut Outbox) {
-        let load = Load::Offline { user: user.clone(), after, ids: Vec::new() };
-        self.load(load, out, move |host, now, loaded, out| {
-            let Ok(StoreReply::Stanzas(page)) = loaded else { return host.pause(now, &user) };
-            let last = page.stanzas.last().map(|(id, _, _)| *id).filter(|_| !page.is_complete);
-            let text = page.stanzas.into_iter().find_map(|(id, at, message)| {
-                let from = xmpp::stanza::from(&message).ok().flatten()?;
-                Some(PhoneText { id, from, at, parts: parts_of(&message)? })
-            });
-            match (text, last) {
-                (Some(text), _) => host.send_text(user, text, out),
-                (None, Some(last)) => host.find_text(user, last, out),
-                (None, None) => drop(host.phones.texts.sending.remove(&user)),
-            }
-        });
-    }
+/// A message to the phone's own resource goes there, whatever sessions the account has.
+pub(crate) fn is_for_phone((settings, phones): (&Settings, &Phones), to: &Jid, message: &Element) -> bool {
+    to.resource() == Some(RESOURCE)
+        && settings.texts_to_phones != TextsToPhones::Never
+        && phones.has_phone(&to.bare())
+        && parts_of(message).is_some()
+}
 
-    fn send_text(&mut self, user: Bare, mut text: PhoneText, out: &mut Outbox) {
-        // A session has come: it gets what waits, this one with it.
-        if !self.able(&user).is_empty() {
-            self.phones.texts.sending.remove(&user);
-            return;
+/// When the phone does not take it, it is for the account after all. Until then it is not handled.
+pub(crate) fn send_text_to_phones(
+    host: &mut Host,
+    now: Instant,
+    user: &Bare,
+    message: Element,
+    out: &mut Outbox,
+) {
+    let parts = parts_of(&message).unwrap_or_default();
+    let hold = host.pending_acks.guard();
+    say_parts(host, now, user.clone(), (parts, message, hold), out);
+}
+
+fn say_parts(
+    host: &mut Host,
+    now: Instant,
+    user: Bare,
+    (mut parts, message, hold): (VecDeque<Box<str>>, Element, AckGuard),
+    out: &mut Outbox,
+) {
+    let (Some(body), Ok(Some(from))) = (parts.pop_front(), xmpp::stanza::from(&message)) else {
+        return host.acks().release(hold, out);
+    };
+    say_to_phone(host, (from, user.clone(), body, now), out, move |host, now, done, out| {
+        if done.is_ok() {
+            return say_parts(host, now, user, (parts, message, hold), out);
         }
-        let Some(body) = text.parts.pop_front() else { return self.text_taken(&user, text.id, out) };
-        let (from, at) = (text.from.clone(), text.at);
-        self.say_to_phone((from, user.clone(), body, at), out, move |host, now, done, out| match done {
-            Ok(_) => host.send_text(user, text, out),
-            // No phone is there, or it will never take it: the next that comes is asked again.
-            Err(StoreFailure::NotFound) => drop(host.phones.texts.sending.remove(&user)),
-            Err(StoreFailure::Unavailable | StoreFailure::Beyond) => host.pause(now, &user),
+        host.with_account_data(now, &user.clone(), out, move |host, now, out| {
+            route::message_to_account(host, now, &user, message, out);
+            host.acks().release(hold, out);
         });
-    }
+    });
+}
 
-    fn text_taken(&mut self, user: &Bare, id: u64, out: &mut Outbox) {
-        let of = user.clone();
-        self.offline_forget(user, vec![id], out, move |host, now, done, out| {
-            host.phones.texts.sending.remove(&of);
-            match host.able(&of).first().copied() {
-                _ if done.is_err() => host.pause(now, &of),
-                // It came while we were at it, and was not given anything.
-                Some(key) => host.offline_deliver(now, key, out),
-                None => host.texts_due(now, &of, out),
-            }
-        });
-    }
-
-    fn pause(&mut self, now: Instant, user: &Bare) {
-        let texts = &mut self.phones.texts;
-        texts.sending.remove(user);
-        if texts.again.len() < limits::TEXTS_AGAIN {
-            texts.again.push_back((now + limits::TEXT_AGAIN, user.clone()));
-        }
-    }
-
-    /// A message that sessions got: with `TextsToPhones::Always` phones get its words too.
-    pub(in super::super) fn copy_to_phone(
-        &mut self,
-        now: Instant,
-        user: &Bare,
-        message: &Element,
-        out: &mut Outbox,
-    ) {
-        let Ok(Some(from)) = xmpp::stanza::from(message) else { return };
-        let is_wanted = self.settings.texts_to_phones == TextsToPhones::Always && self.has_phone(user);
-        if !is_wanted || from.bare() == *user || self.phones.texts.copies >= limits::TEXT_COPIES {
-            return;
-        }
-        for body in parts_of(message).into_iter().flatten() {
-            self.phones.texts.copies += 1;
-            let from = from.bare().into_jid();
-            // A failed copy is harmless: the message is in chat.
-            self.say_to_phone((from, user.clone(), body, now), out, |host, _, _, _| {
-                host.phones.texts.copies -= 1;
-            });
-        }
-    }
-
-    /// A message to the phone's own resource goes there, whatever sessions the account has.
-    pub(in super::super) fn is_for_phone(&self, to: &Jid, message: &Element) -> bool {
-        to.resource() == Some(RESOURCE)
-            && self.settings.texts_to_phones != TextsToPhones::Never
-            && self.has_phone(&to.bare())
-            && parts_of(message).is_some()
-    }
-
-    /// When the phone does not take it, it is for the account after all. Until then it is not handled.
-    pub(in super::super) fn send_text_to_phones(
-        &mut self,
-        now: Instant,
-        user: &Bare,
-        message: Element,
-        out: &mut Outbox,
-    ) {
-        let parts = parts_of(&message).unwrap_or_default();
-        let hold = self.pending_acks.guard();
-        self.say_parts(now, user.clone(), (parts, message, hold), out);
-    }
-
-    fn say_parts(
-        &mut self,
-        now: Instant,
-        user: Bare,
-        (mut parts, message, hold): (VecDeque<Box<str>>, Element, AckGuard),
-        out: &mut Outbox,
-    ) {
-        let (Some(body), Ok(Some(from))) = (parts.pop_front(), xmpp::stanza::from(&message)) else {
-            return self.release_ack_guard(hold, out);
-        };
-        self.say_to_phone((from, user.clone(), body, now), out, move |host, now, done, out| {
-            if done.is_ok() {
-                return host.say_parts(now, user, (parts, message, hold), out);
-            }
-            host.with_account_data(now, &user.clone(), out, move |host, now, out| {
-                host.message_to_account(now, &user, message, out);
-                host.release_ack_guard(hold, out);
-            });
-        });
-    }
-
-    fn say_to_phone(
-        &mut self,
-        (from, to, body, at): (Jid, Bare, Box<str>, Instant),
-        out: &mut Outbox,
-        then: impl FnOnce(&mut Host, Instant, Result<StoreReply, StoreFailure>, &mut Outbox) + 'static,
-    ) {
-        let ticket = self.await_answer(Some(&to), false, None, Box::new(then));
-        out.push(Effect::Text { ticket, from: from.bare(), to, body, at });
-    }
+fn say_to_phone(
+    host: &mut Host,
+    (from, to, body, at): (Jid, Bare, Box<str>, Instant),
+    out: &mut Outbox,
+    then: impl FnOnce(&mut Host, Instant, Result<StoreReply, StoreFailure>, &mut Outbox) + 'static,
+) {
+    let ticket = host.store.expect(Some(&to), false, None, Box::new(then));
+    out.push(Effect::Text { ticket, from: from.bare(), to, body, at });
 }
 
 /// The parts of a message that a phone can show. Encrypted text is for clients, as is text of many pages.

@@ -3,6 +3,10 @@
 mod approval;
 pub(super) mod subscription;
 
+pub(super) use approval::{
+    contact_removed, subscribe_for, subscription_from, subscription_in, subscription_to,
+};
+
 use stdx::Instant;
 use stdx::slab::Key;
 use xmpp::stanza::{self, Condition, StanzaError};
@@ -12,10 +16,13 @@ use xmpp::{Bare, Element, Jid, Level, Specification, ns};
 use super::blocking::Blocklist;
 use super::effect::{Change, Effect};
 use super::feature::Feature;
+use super::phones::Phones;
 use super::pubsub::PubSubEvent;
 use super::session::Session;
+use super::store_requests::StoreRequests;
 use super::{Host, Outbox, phones};
-use crate::limits;
+use crate::account_memory::AccountMemory;
+use crate::{blocking, caps, change_queue, commands, limits, user};
 use subscription::SubscriptionAction;
 
 pub(super) const FEATURE: Feature = Feature {
@@ -32,387 +39,404 @@ pub(super) const FEATURE: Feature = Feature {
     handles: &[],
 };
 
-impl Host {
-    /// From a session of ours: its own presence, directed presence, or a subscription stanza.
-    pub(super) fn presence_from(
-        &mut self,
-        now: Instant,
-        key: Key,
-        to: Option<Jid>,
-        presence: Element,
-        out: &mut Outbox,
-    ) {
-        if presence.to_bytes(ns::CLIENT).len() > limits::PRESENCE {
-            let error = StanzaError::new(Condition::PolicyViolation, "presence is too long");
-            return self.refuse_presence(&presence, &error, out);
-        }
-        let kind = presence.attr("type");
-        let Some(to) = to else {
-            return match kind {
-                None => self.available_from(now, key, presence, out),
-                Some("unavailable") => {
-                    // §4.5.2: to all available resources, "as well as to the resource that generated" it.
-                    let was_available = self.sessions.get(key).is_some_and(Session::is_available);
-                    self.unavailable_from(now, key, presence.clone(), out);
-                    if was_available {
-                        self.deliver(now, key, presence, out);
-                    }
+/// From a session of ours: its own presence, directed presence, or a subscription stanza.
+pub(super) fn handle_outbound(
+    host: &mut Host,
+    now: Instant,
+    key: Key,
+    to: Option<Jid>,
+    presence: Element,
+    out: &mut Outbox,
+) {
+    if presence.to_bytes(ns::CLIENT).len() > limits::PRESENCE {
+        let error = StanzaError::new(Condition::PolicyViolation, "presence is too long");
+        return refuse(host, &presence, &error, out);
+    }
+    let kind = presence.attr("type");
+    let Some(to) = to else {
+        return match kind {
+            None => available_from(host, now, key, presence, out),
+            Some("unavailable") => {
+                // §4.5.2: to all available resources, "as well as to the resource that generated" it.
+                let was_available = host.accounts.sessions.get(key).is_some_and(Session::is_available);
+                unavailable_from(host, now, key, presence.clone(), out);
+                if was_available {
+                    host.deliver(now, key, presence, out);
                 }
-                Some("error") => {}
-                Some(_) => self.refuse_presence(&presence, &Condition::BadRequest.into(), out),
-            };
+            }
+            Some("error") => {}
+            Some(_) => refuse(host, &presence, &Condition::BadRequest.into(), out),
         };
-        if let Some(error) = self.blocks_outgoing(key, &presence) {
-            return self.refuse_blocked(now, key, &presence, &error, out);
-        }
-        if let Some(act) = SubscriptionAction::of(&presence) {
-            return self.subscription_from(now, key, &to, act, presence, out);
-        }
-        match kind {
-            None | Some("unavailable") => self.directed_from(key, to, presence, out),
-            Some("probe" | "error") => self.route(presence, out),
-            Some(_) => self.refuse_presence(&presence, &Condition::BadRequest.into(), out),
-        }
+    };
+    if let Some(error) = blocking::blocks_outgoing(&host.accounts, key, &presence) {
+        return blocking::refuse_blocked(host, now, key, &presence, &error, out);
     }
-
-    /// For an account of ours or one of its sessions.
-    pub(super) fn presence_to(
-        &mut self,
-        now: Instant,
-        from: &Jid,
-        to: &Jid,
-        presence: Element,
-        out: &mut Outbox,
-    ) {
-        let (user, contact) = (to.bare(), from.bare());
-        if let Some(act) = SubscriptionAction::of(&presence) {
-            return self.subscription_to(now, &user, contact, act, presence, out);
-        }
-        match presence.attr("type") {
-            None | Some("unavailable") => {}
-            Some("probe") => return self.probed(now, from, to, out),
-            Some("error") => self.undirect(to, from, &presence),
-            Some(_) => return,
-        }
-        // `subscribed` and the presence after it come in this order to clients too.
-        if to.is_bare() && self.is_changing(&user) {
-            let (from, to) = (from.clone(), to.clone());
-            let has_turn = self.queue_change(now, &user, out, move |host, now, out| {
-                if !host.blocks_incoming(&to.bare(), &from) {
-                    host.presence_arrived(now, &from, &to, presence, out);
-                }
-            });
-            // Rather out of order than never.
-            return has_turn.unwrap_or_else(|job| job(self, now, out));
-        }
-        self.presence_arrived(now, from, to, presence, out);
+    if let Some(act) = SubscriptionAction::of(&presence) {
+        return subscription_from(host, now, key, &to, act, presence, out);
     }
-
-    /// RFC 6121 §8.5.2.1.2 and §8.5.3.1.
-    fn presence_arrived(&mut self, now: Instant, from: &Jid, to: &Jid, presence: Element, out: &mut Outbox) {
-        self.caps_heard(now, from, &to.bare(), &presence, out);
-        let event = PubSubEvent::Presence { user: &to.bare(), from, presence: &presence };
-        self.tell_pubsub(now, event, out);
-        if !to.is_bare() {
-            if let Some(key) = self.session_of(to) {
-                self.deliver(now, key, presence, out);
-            }
-            return;
-        }
-        // An error for the account itself is of a server that could not be reached: no session waits for it.
-        if presence.attr("type") == Some("error") {
-            return;
-        }
-        self.deliver_to_all(now, &self.keys_of(&to.bare(), Session::is_available), presence, out);
+    match kind {
+        None | Some("unavailable") => directed_from(host, key, to, presence, out),
+        Some("probe" | "error") => host.route(presence, out),
+        Some(_) => refuse(host, &presence, &Condition::BadRequest.into(), out),
     }
+}
 
-    /// One copy for each but the last.
-    pub(super) fn deliver_to_all(&mut self, now: Instant, keys: &[Key], stanza: Element, out: &mut Outbox) {
-        let Some((last, others)) = keys.split_last() else { return };
-        for key in others {
-            self.deliver(now, *key, stanza.clone(), out);
-        }
-        self.deliver(now, *last, stanza, out);
+/// For an account of ours or one of its sessions.
+pub(super) fn handle_inbound(
+    host: &mut Host,
+    now: Instant,
+    from: &Jid,
+    to: &Jid,
+    presence: Element,
+    out: &mut Outbox,
+) {
+    let (user, contact) = (to.bare(), from.bare());
+    if let Some(act) = SubscriptionAction::of(&presence) {
+        return subscription_to(host, now, &user, contact, act, presence, out);
     }
-
-    pub(super) fn keys_of(&self, user: &Bare, which: impl Fn(&Session) -> bool) -> Vec<Key> {
-        let keys = self.users.get(user).map(|user| &user.sessions[..]).unwrap_or_default();
-        keys.iter().copied().filter(|key| self.sessions.get(*key).is_some_and(&which)).collect()
+    match presence.attr("type") {
+        None | Some("unavailable") => {}
+        Some("probe") => return probed(host, now, from, to, out),
+        Some("error") => undirect(&mut host.accounts, to, from, &presence),
+        Some(_) => return,
     }
-
-    /// RFC 6121 §4.2 and §4.4.
-    fn available_from(&mut self, now: Instant, key: Key, mut presence: Element, out: &mut Outbox) {
-        let priority = match presence.content_of("priority", ns::CLIENT) {
-            None => Some(0),
-            Some(text) => text.trim().parse::<i8>().ok(),
-        };
-        let Some(priority) = priority else {
-            let error = StanzaError::new(Condition::BadRequest, "a priority is from -128 to 127");
-            return self.refuse_presence(&presence, &error, out);
-        };
-        if let Some(session) = self.sessions.get(key) {
-            self.avatars.stamp(&session.jid.bare(), &mut presence);
-        }
-        let Some(session) = self.sessions.get_mut(key) else { return };
-        let is_initial = session.presence.replace(Packed::new(&presence)).is_none();
-        session.priority = priority;
-        let jid = session.jid.clone();
-        let user = jid.bare();
-        self.caps_heard(now, &jid, &user, &presence, out);
-        let event = PubSubEvent::Presence { user: &user, from: &jid, presence: &presence };
-        self.tell_pubsub(now, event, out);
-        if is_initial {
-            self.tell_of_others(now, key, &user, out);
-        }
-        self.broadcast(&user, &presence, out);
-        self.deliver_to_all(now, &self.keys_of(&user, Session::is_available), presence, out);
-        self.show_to_phones(&user, out);
-        if is_initial {
-            self.ask_phone(&user, out);
-            self.probe_contacts(&user, &jid, out);
-            self.ask_again(now, key, &user, out);
-            self.send_motd(now, key, out);
-        }
-    }
-
-    /// Sends the session's last presence again: an element that is added to it has changed.
-    pub(super) fn say_again(&mut self, now: Instant, key: Key, out: &mut Outbox) {
-        if let Some(presence) = self.sessions.get(key).and_then(Session::presence) {
-            self.available_from(now, key, presence, out);
-        }
-    }
-
-    /// Sends the last presence of the account's other sessions.
-    fn tell_of_others(&mut self, now: Instant, key: Key, user: &Bare, out: &mut Outbox) {
-        for other in self.keys_of(user, Session::is_available) {
-            let presence = self.sessions.get(other).filter(|_| other != key).and_then(Session::presence);
-            if let Some(presence) = presence {
-                self.deliver(now, key, presence, out);
-            }
-        }
-        if let Some(presence) = self.phone_presence(user).cloned() {
-            self.deliver(now, key, presence, out);
-        }
-    }
-
-    /// To all subscribers: one copy each.
-    fn broadcast(&self, user: &Bare, presence: &Element, out: &mut Outbox) {
-        let Some(data) = self.account_data(user) else { return };
-        let blocked = Blocklist::new(&data.blocked);
-        for (contact, item) in &data.roster {
-            if item.subscription.has_from() && !blocked.has(contact.as_jid()) {
-                out.push(addressed(presence, contact.as_str()));
-            }
-        }
-    }
-
-    /// RFC 6121 §4.3.1.
-    fn probe_contacts(&self, user: &Bare, jid: &Jid, out: &mut Outbox) {
-        let Some(data) = self.account_data(user) else { return };
-        let blocked = Blocklist::new(&data.blocked);
-        let probe = probe(jid);
-        for (contact, item) in &data.roster {
-            if item.subscription.has_to() && !blocked.has(contact.as_jid()) {
-                out.push(addressed(&probe, contact.as_str()));
-            }
-        }
-    }
-
-    /// RFC 6121 §3.1.3: a subscription request is repeated until it is answered.
-    fn ask_again(&mut self, now: Instant, key: Key, user: &Bare, out: &mut Outbox) {
-        let Some(data) = self.account_data(user) else { return };
-        let blocked = Blocklist::new(&data.blocked);
-        let asking = data.roster.iter().filter(|(contact, _)| !blocked.has(contact.as_jid()));
-        let asking: Vec<Element> = asking.filter_map(|(_, item)| item.asked.as_deref().cloned()).collect();
-        for request in asking {
-            self.deliver(now, key, request, out);
-        }
-    }
-
-    /// RFC 6121 §4.5.2, and §4.6.3 for addresses that saw it by directed presence only.
-    fn unavailable_from(&mut self, now: Instant, key: Key, presence: Element, out: &mut Outbox) {
-        let Some(session) = self.sessions.get_mut(key) else { return };
-        let was_available = session.presence.take().is_some();
-        session.priority = 0;
-        let (jid, directed) = (session.jid.clone(), std::mem::take(&mut session.directed));
-        let user = jid.bare();
-        out.extend(directed.iter().map(|to| addressed(&presence, to.as_str())));
-        if !was_available {
-            return;
-        }
-        self.caps_gone(&jid);
-        self.show_to_phones(&user, out);
-        let event = PubSubEvent::Presence { user: &user, from: &jid, presence: &presence };
-        self.tell_pubsub(now, event, out);
-        let others = self.keys_of(&user, Session::is_available);
-        let (told, is_last) = (presence.clone(), others.is_empty());
-        if is_last {
-            // A contact that sees the account also watches its phones from now on.
-            self.keep_phone(&user);
-        }
-        self.when_account_loaded(now, &user.clone(), out, move |host, now, out| {
-            host.broadcast(&user, &told, out);
-            if is_last {
-                let words = told.content_of("status", ns::CLIENT).map(|text| Box::from(&*text));
-                host.note_last_seen(now, user, words.unwrap_or_default(), out);
+    // `subscribed` and the presence after it come in this order to clients too.
+    if to.is_bare() && host.accounts.is_changing(&user) {
+        let (from, to) = (from.clone(), to.clone());
+        let has_turn = change_queue::queue(host, now, &user, out, move |host, now, out| {
+            if !blocking::blocks_incoming(&host.accounts, &to.bare(), &from) {
+                arrived(host, now, &from, &to, presence, out);
             }
         });
-        self.deliver_to_all(now, &others, presence, out);
+        // Rather out of order than never.
+        return has_turn.unwrap_or_else(|job| job(host, now, out));
     }
+    arrived(host, now, from, to, presence, out);
+}
 
-    fn note_last_seen(&mut self, now: Instant, user: Bare, status: Box<str>, out: &mut Outbox) {
-        if self.is_anonymous(&user) {
-            return;
+/// RFC 6121 §8.5.2.1.2 and §8.5.3.1.
+fn arrived(host: &mut Host, now: Instant, from: &Jid, to: &Jid, presence: Element, out: &mut Outbox) {
+    caps::handle_presence(host, now, from, &to.bare(), &presence, out);
+    let event = PubSubEvent::Presence { user: &to.bare(), from, presence: &presence };
+    host.tell_pubsub(now, event, out);
+    if !to.is_bare() {
+        if let Some(key) = host.accounts.session_of(to) {
+            host.deliver(now, key, presence, out);
         }
-        // Nothing is written for an account that was removed.
-        let Some(data) = self.account_data_mut(&user) else { return };
-        data.last_seen = Some((now, status.clone()));
-        // When the write is lost, an older time stands, and no session waits for it.
-        self.change(Change::LastSeen { user, at: now, status }, out, |_, _, _, _| {});
+        return;
     }
-
-    /// The session ends: all that saw its presence learn that.
-    pub(super) fn presence_ended(&mut self, now: Instant, key: Key, out: &mut Outbox) {
-        let Some(session) = self.sessions.get(key) else { return };
-        let presence = gone(&session.jid);
-        self.unavailable_from(now, key, presence, out);
+    // An error for the account itself is of a server that could not be reached: no session waits for it.
+    if presence.attr("type") == Some("error") {
+        return;
     }
+    deliver_to_all(host, now, &host.accounts.keys_of(&to.bare(), Session::is_available), presence, out);
+}
 
-    /// RFC 6121 §4.6: to one address, which will learn of the end.
-    fn directed_from(&mut self, key: Key, to: Jid, presence: Element, out: &mut Outbox) {
-        let Some(session) = self.sessions.get(key) else { return };
-        let is_told_anyway = session.is_available()
-            && self
-                .account_data(&session.jid.bare())
-                .and_then(|data| data.contact(&to.bare()))
-                .is_some_and(|item| item.subscription.has_from());
-        let Some(session) = self.sessions.get_mut(key) else { return };
-        let known = session.directed.iter().position(|known| *known == to);
-        if presence.attr("type").is_some() {
-            if let Some(at) = known {
-                session.directed.swap_remove(at);
-            }
-        } else if known.is_none() && !is_told_anyway && to.bare() != session.jid.bare() {
-            if session.directed.len() >= limits::DIRECTED {
-                let text = "directed presence to too many addresses: end some";
-                let error = StanzaError::new(Condition::ResourceConstraint, text);
-                return self.refuse_presence(&presence, &error, out);
-            }
-            session.directed.push(to);
-        }
-        self.route(presence, out);
+/// One copy for each but the last.
+pub(super) fn deliver_to_all(host: &mut Host, now: Instant, keys: &[Key], stanza: Element, out: &mut Outbox) {
+    let Some((last, others)) = keys.split_last() else { return };
+    for key in others {
+        host.deliver(now, *key, stanza.clone(), out);
     }
+    host.deliver(now, *last, stanza, out);
+}
 
-    /// Forgets an address that refused directed presence: it need not get the end of that presence.
-    fn undirect(&mut self, to: &Jid, from: &Jid, presence: &Element) {
-        // Other errors may be of an earlier presence than the one that was taken: a room whose nickname was not free has an
-        // occupant a moment later, and must learn that it goes.
-        const NOBODY: [Condition; 3] =
-            [Condition::Gone, Condition::JidMalformed, Condition::RemoteServerNotFound];
-        let error = presence.get("error", ns::CLIENT);
-        let is_nobody = |error: &Element| {
-            NOBODY.iter().any(|condition| error.get(condition.as_str(), ns::STANZA_ERRORS).is_some())
-        };
-        if !error.is_some_and(is_nobody) {
-            return;
-        }
-        let session = self.session_of(to).and_then(|key| self.sessions.get_mut(key));
-        if let Some(session) = session {
-            session.directed.retain(|known| known != from);
+/// RFC 6121 §4.2 and §4.4.
+fn available_from(host: &mut Host, now: Instant, key: Key, mut presence: Element, out: &mut Outbox) {
+    let priority = match presence.content_of("priority", ns::CLIENT) {
+        None => Some(0),
+        Some(text) => text.trim().parse::<i8>().ok(),
+    };
+    let Some(priority) = priority else {
+        let error = StanzaError::new(Condition::BadRequest, "a priority is from -128 to 127");
+        return refuse(host, &presence, &error, out);
+    };
+    if let Some(session) = host.accounts.sessions.get(key) {
+        host.avatars.stamp(&session.jid.bare(), &mut presence);
+    }
+    let Some(session) = host.accounts.sessions.get_mut(key) else { return };
+    let is_initial = session.presence.replace(Packed::new(&presence)).is_none();
+    session.priority = priority;
+    let jid = session.jid.clone();
+    let user = jid.bare();
+    caps::handle_presence(host, now, &jid, &user, &presence, out);
+    let event = PubSubEvent::Presence { user: &user, from: &jid, presence: &presence };
+    host.tell_pubsub(now, event, out);
+    if is_initial {
+        tell_of_others(host, now, key, &user, out);
+    }
+    broadcast(&host.accounts, &user, &presence, out);
+    deliver_to_all(host, now, &host.accounts.keys_of(&user, Session::is_available), presence, out);
+    phones::show_to_phones(&host.accounts, &user, out);
+    if is_initial {
+        host.phones.ask(&host.accounts, &user, out);
+        probe_contacts(&host.accounts, &user, &jid, out);
+        ask_again(host, now, key, &user, out);
+        commands::send_motd(host, now, key, out);
+    }
+}
+
+/// Sends the session's last presence again: an element that is added to it has changed.
+pub(super) fn say_again(host: &mut Host, now: Instant, key: Key, out: &mut Outbox) {
+    if let Some(presence) = host.accounts.sessions.get(key).and_then(Session::presence) {
+        available_from(host, now, key, presence, out);
+    }
+}
+
+/// Sends the last presence of the account's other sessions.
+fn tell_of_others(host: &mut Host, now: Instant, key: Key, user: &Bare, out: &mut Outbox) {
+    for other in host.accounts.keys_of(user, Session::is_available) {
+        let presence = host.accounts.sessions.get(other).filter(|_| other != key).and_then(Session::presence);
+        if let Some(presence) = presence {
+            host.deliver(now, key, presence, out);
         }
     }
+    if let Some(presence) = host.phones.presence(user).cloned() {
+        host.deliver(now, key, presence, out);
+    }
+}
 
-    /// RFC 6121 §4.3.2.
-    fn probed(&mut self, now: Instant, from: &Jid, to: &Jid, out: &mut Outbox) {
-        let (contact, user) = (from.bare(), &to.bare());
-        let Some(data) = self.account_data(user) else { return };
-        let is_subscribed = data.contact(&contact).is_some_and(|item| item.subscription.has_from());
-        if is_subscribed || contact == *user {
-            self.watch_phone(user, out);
-            let before = out.len();
-            match self.session_of(to).and_then(|key| self.sessions.get(key)) {
-                Some(session) => {
-                    out.extend(session.presence().map(|presence| addressed(&presence, from.as_str())));
-                }
-                None if to.is_bare() => self.send_presences(user, from.as_str(), out),
-                None if to.resource() == Some(phones::RESOURCE) => {
-                    out.extend(self.phone_presence(user).map(|presence| addressed(presence, from.as_str())));
-                }
-                None => {}
-            }
-            if out.len() == before {
-                out.push(self.last_presence(now, user, from));
-            }
-            return;
+/// To all subscribers: one copy each.
+fn broadcast(accounts: &AccountMemory, user: &Bare, presence: &Element, out: &mut Outbox) {
+    let Some(data) = accounts.data(user) else { return };
+    let blocked = Blocklist::new(&data.blocked);
+    for (contact, item) in &data.roster {
+        if item.subscription.has_from() && !blocked.has(contact.as_jid()) {
+            out.push(addressed(presence, contact.as_str()));
         }
-        // The target of a directed presence may probe it again.
-        let mut saw = false;
-        for key in self.keys_of(user, Session::is_available) {
-            let Some(session) = self.sessions.get(key) else { continue };
-            if session.directed.iter().any(|to| to == from || *to == *contact.as_jid()) {
-                saw = true;
+    }
+}
+
+/// RFC 6121 §4.3.1.
+fn probe_contacts(accounts: &AccountMemory, user: &Bare, jid: &Jid, out: &mut Outbox) {
+    let Some(data) = accounts.data(user) else { return };
+    let blocked = Blocklist::new(&data.blocked);
+    let probe = probe(jid);
+    for (contact, item) in &data.roster {
+        if item.subscription.has_to() && !blocked.has(contact.as_jid()) {
+            out.push(addressed(&probe, contact.as_str()));
+        }
+    }
+}
+
+/// RFC 6121 §3.1.3: a subscription request is repeated until it is answered.
+fn ask_again(host: &mut Host, now: Instant, key: Key, user: &Bare, out: &mut Outbox) {
+    let Some(data) = host.accounts.data(user) else { return };
+    let blocked = Blocklist::new(&data.blocked);
+    let asking = data.roster.iter().filter(|(contact, _)| !blocked.has(contact.as_jid()));
+    let asking: Vec<Element> = asking.filter_map(|(_, item)| item.asked.as_deref().cloned()).collect();
+    for request in asking {
+        host.deliver(now, key, request, out);
+    }
+}
+
+/// RFC 6121 §4.5.2, and §4.6.3 for addresses that saw it by directed presence only.
+fn unavailable_from(host: &mut Host, now: Instant, key: Key, presence: Element, out: &mut Outbox) {
+    let Some(session) = host.accounts.sessions.get_mut(key) else { return };
+    let was_available = session.presence.take().is_some();
+    session.priority = 0;
+    let (jid, directed) = (session.jid.clone(), std::mem::take(&mut session.directed));
+    let user = jid.bare();
+    out.extend(directed.iter().map(|to| addressed(&presence, to.as_str())));
+    if !was_available {
+        return;
+    }
+    host.caps.forget(&jid);
+    phones::show_to_phones(&host.accounts, &user, out);
+    let event = PubSubEvent::Presence { user: &user, from: &jid, presence: &presence };
+    host.tell_pubsub(now, event, out);
+    let others = host.accounts.keys_of(&user, Session::is_available);
+    let (told, is_last) = (presence.clone(), others.is_empty());
+    if is_last {
+        // A contact that sees the account also watches its phones from now on.
+        host.phones.keep(&host.accounts, &user);
+    }
+    user::when_loaded(host, now, &user.clone(), out, move |host, now, out| {
+        broadcast(&host.accounts, &user, &told, out);
+        if is_last {
+            let words = told.content_of("status", ns::CLIENT).map(|text| Box::from(&*text));
+            note_last_seen((&mut host.accounts, &mut host.store), now, user, words.unwrap_or_default(), out);
+        }
+    });
+    deliver_to_all(host, now, &others, presence, out);
+}
+
+fn note_last_seen(
+    (accounts, store): (&mut AccountMemory, &mut StoreRequests),
+    now: Instant,
+    user: Bare,
+    status: Box<str>,
+    out: &mut Outbox,
+) {
+    if accounts.is_anonymous(&user) {
+        return;
+    }
+    // Nothing is written for an account that was removed.
+    let Some(data) = accounts.data_mut(&user) else { return };
+    data.last_seen = Some((now, status.clone()));
+    // When the write is lost, an older time stands, and no session waits for it.
+    store.change(Change::LastSeen { user, at: now, status }, out, |_, _, _, _| {});
+}
+
+/// The session ends: all that saw its presence learn that.
+pub(super) fn end(host: &mut Host, now: Instant, key: Key, out: &mut Outbox) {
+    let Some(session) = host.accounts.sessions.get(key) else { return };
+    let presence = gone(&session.jid);
+    unavailable_from(host, now, key, presence, out);
+}
+
+/// RFC 6121 §4.6: to one address, which will learn of the end.
+fn directed_from(host: &mut Host, key: Key, to: Jid, presence: Element, out: &mut Outbox) {
+    let Some(session) = host.accounts.sessions.get(key) else { return };
+    let is_told_anyway = session.is_available()
+        && host
+            .accounts
+            .data(&session.jid.bare())
+            .and_then(|data| data.contact(&to.bare()))
+            .is_some_and(|item| item.subscription.has_from());
+    let Some(session) = host.accounts.sessions.get_mut(key) else { return };
+    let known = session.directed.iter().position(|known| *known == to);
+    if presence.attr("type").is_some() {
+        if let Some(at) = known {
+            session.directed.swap_remove(at);
+        }
+    } else if known.is_none() && !is_told_anyway && to.bare() != session.jid.bare() {
+        if session.directed.len() >= limits::DIRECTED {
+            let text = "directed presence to too many addresses: end some";
+            let error = StanzaError::new(Condition::ResourceConstraint, text);
+            return refuse(host, &presence, &error, out);
+        }
+        session.directed.push(to);
+    }
+    host.route(presence, out);
+}
+
+/// Forgets an address that refused directed presence: it need not get the end of that presence.
+fn undirect(accounts: &mut AccountMemory, to: &Jid, from: &Jid, presence: &Element) {
+    // Other errors may be of an earlier presence than the one that was taken: a room whose nickname was not free has an
+    // occupant a moment later, and must learn that it goes.
+    const NOBODY: [Condition; 3] =
+        [Condition::Gone, Condition::JidMalformed, Condition::RemoteServerNotFound];
+    let error = presence.get("error", ns::CLIENT);
+    let is_nobody = |error: &Element| {
+        NOBODY.iter().any(|condition| error.get(condition.as_str(), ns::STANZA_ERRORS).is_some())
+    };
+    if !error.is_some_and(is_nobody) {
+        return;
+    }
+    let session = accounts.session_of(to).and_then(|key| accounts.sessions.get_mut(key));
+    if let Some(session) = session {
+        session.directed.retain(|known| known != from);
+    }
+}
+
+/// RFC 6121 §4.3.2.
+fn probed(host: &mut Host, now: Instant, from: &Jid, to: &Jid, out: &mut Outbox) {
+    let (contact, user) = (from.bare(), &to.bare());
+    let Some(data) = host.accounts.data(user) else { return };
+    let is_subscribed = data.contact(&contact).is_some_and(|item| item.subscription.has_from());
+    if is_subscribed || contact == *user {
+        host.phones.watch(&host.accounts, user, out);
+        let before = out.len();
+        match host.accounts.session_of(to).and_then(|key| host.accounts.sessions.get(key)) {
+            Some(session) => {
                 out.extend(session.presence().map(|presence| addressed(&presence, from.as_str())));
             }
-        }
-        if !saw {
-            out.push(Effect::Route(Box::new(typed(user, from, "unsubscribed"))));
-        }
-    }
-
-    /// RFC 6121 §4.3.2 rule 3: the account is unavailable, since when, and with which last status.
-    fn last_presence(&self, now: Instant, user: &Bare, to: &Jid) -> Effect {
-        let mut presence = typed(user, to, "unavailable");
-        if let Some((at, status)) = self.account_data(user).and_then(|data| data.last_seen.as_ref()) {
-            if !status.is_empty() {
-                presence.push(Element::new("status", ns::CLIENT).text(status.clone()));
+            None if to.is_bare() => send_presences(&host.accounts, &host.phones, user, from.as_str(), out),
+            None if to.resource() == Some(phones::RESOURCE) => {
+                out.extend(host.phones.presence(user).map(|presence| addressed(presence, from.as_str())));
             }
-            let at = (*at).min(now);
-            let delay = Element::new("delay", ns::DELAY)
-                .with("from", user.as_str())
-                .with("stamp", xmpp::time::stamp(at));
-            presence.push(delay);
+            None => {}
         }
-        Effect::Route(Box::new(presence))
+        if out.len() == before {
+            out.push(last_presence(&host.accounts, now, user, from));
+        }
+        return;
     }
+    // The target of a directed presence may probe it again.
+    let mut saw = false;
+    for key in host.accounts.keys_of(user, Session::is_available) {
+        let Some(session) = host.accounts.sessions.get(key) else { continue };
+        if session.directed.iter().any(|to| to == from || *to == *contact.as_jid()) {
+            saw = true;
+            out.extend(session.presence().map(|presence| addressed(&presence, from.as_str())));
+        }
+    }
+    if !saw {
+        out.push(Effect::Route(Box::new(typed(user, from, "unsubscribed"))));
+    }
+}
 
-    /// Answers a probe of an address without an account. An outsider's probe of an account gets the same answer.
-    pub(super) fn presence_to_nobody(&mut self, from: &Jid, to: &Jid, presence: &Element, out: &mut Outbox) {
-        if matches!(presence.attr("type"), Some("probe" | "subscribe")) {
-            self.route(typed(&to.bare(), from, "unsubscribed"), out);
+/// RFC 6121 §4.3.2 rule 3: the account is unavailable, since when, and with which last status.
+fn last_presence(accounts: &AccountMemory, now: Instant, user: &Bare, to: &Jid) -> Effect {
+    let mut presence = typed(user, to, "unavailable");
+    if let Some((at, status)) = accounts.data(user).and_then(|data| data.last_seen.as_ref()) {
+        if !status.is_empty() {
+            presence.push(Element::new("status", ns::CLIENT).text(status.clone()));
         }
+        let at = (*at).min(now);
+        let delay =
+            Element::new("delay", ns::DELAY).with("from", user.as_str()).with("stamp", xmpp::time::stamp(at));
+        presence.push(delay);
     }
+    Effect::Route(Box::new(presence))
+}
 
-    /// Sends the last presence of each session of the account to one address.
-    pub(super) fn send_presences(&self, user: &Bare, to: &str, out: &mut Outbox) {
-        for key in self.keys_of(user, Session::is_available) {
-            let presence = self.sessions.get(key).and_then(Session::presence);
-            out.extend(presence.map(|presence| addressed(&presence, to)));
-        }
-        out.extend(self.phone_presence(user).map(|presence| addressed(presence, to)));
+/// Answers a probe of an address without an account. An outsider's probe of an account gets the same answer.
+pub(super) fn answer_without_account(
+    host: &mut Host,
+    from: &Jid,
+    to: &Jid,
+    presence: &Element,
+    out: &mut Outbox,
+) {
+    if matches!(presence.attr("type"), Some("probe" | "subscribe")) {
+        host.route(typed(&to.bare(), from, "unsubscribed"), out);
     }
+}
 
-    /// As if each of them had ended.
-    pub(super) fn send_unavailable(&self, user: &Bare, to: &str, out: &mut Outbox) {
-        for key in self.keys_of(user, Session::is_available) {
-            out.extend(self.sessions.get(key).map(|session| addressed(&gone(&session.jid), to)));
-        }
-        let phone = self.phone_presence(user).and_then(|presence| stanza::from(presence).ok().flatten());
-        out.extend(phone.map(|jid| addressed(&gone(&jid), to)));
+/// Asks for a contact's presence for each session of the account.
+pub(super) fn send_probes(accounts: &AccountMemory, user: &Bare, to: &str, out: &mut Outbox) {
+    for key in accounts.keys_of(user, Session::is_available) {
+        out.extend(accounts.sessions.get(key).map(|session| addressed(&probe(&session.jid), to)));
     }
+}
 
-    /// Asks for a contact's presence for each session of the account.
-    pub(super) fn send_probes(&self, user: &Bare, to: &str, out: &mut Outbox) {
-        for key in self.keys_of(user, Session::is_available) {
-            out.extend(self.sessions.get(key).map(|session| addressed(&probe(&session.jid), to)));
-        }
+/// An error for presence, which is answered only when it cannot be right.
+pub(super) fn refuse(host: &mut Host, presence: &Element, error: &StanzaError, out: &mut Outbox) {
+    if stanza::may_be_refused(presence) && presence.attr("from").is_some() {
+        host.route(stanza::refusal(presence, error), out);
     }
+}
 
-    /// An error for presence, which is answered only when it cannot be right.
-    pub(super) fn refuse_presence(&mut self, presence: &Element, error: &StanzaError, out: &mut Outbox) {
-        if stanza::may_be_refused(presence) && presence.attr("from").is_some() {
-            self.route(stanza::refusal(presence, error), out);
-        }
+/// Sends the last presence of each session of the account to one address.
+pub(super) fn send_presences(
+    accounts: &AccountMemory,
+    phones: &Phones,
+    user: &Bare,
+    to: &str,
+    out: &mut Outbox,
+) {
+    for key in accounts.keys_of(user, Session::is_available) {
+        let presence = accounts.sessions.get(key).and_then(Session::presence);
+        out.extend(presence.map(|presence| addressed(&presence, to)));
     }
+    out.extend(phones.presence(user).map(|presence| addressed(presence, to)));
+}
+
+/// As if each of them had ended.
+pub(super) fn send_unavailable(
+    accounts: &AccountMemory,
+    phones: &Phones,
+    user: &Bare,
+    to: &str,
+    out: &mut Outbox,
+) {
+    for key in accounts.keys_of(user, Session::is_available) {
+        out.extend(accounts.sessions.get(key).map(|session| addressed(&gone(&session.jid), to)));
+    }
+    let phone = phones.presence(user).and_then(|presence| stanza::from(presence).ok().flatten());
+    out.extend(phone.map(|jid| addressed(&gone(&jid), to)));
 }
 
 pub(super) fn addressed(presence: &Element, to: &str) -> Effect {

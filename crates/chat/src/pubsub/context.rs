@@ -1,19 +1,15 @@
 //! The parts of a host that publish-subscribe reads: the relation of a requester to an owner depends on rosters, and the
 //! audience of a node on the features of clients.
 
-use std::collections::HashMap;
 use std::rc::Rc;
 
 use stdx::Instant;
 use stdx::rng::Rng;
-use stdx::slab::Slab;
 use xmpp::stanza::StanzaError;
 use xmpp::{Bare, Element, Jid, ns};
 
+use super::super::account_memory::AccountMemory;
 use super::super::caps::Caps;
-use super::super::effect::AccountData;
-use super::super::session::Session;
-use super::super::user::{AccountState, User};
 use super::super::{Host, Outbox, Settings};
 use super::node::{Nodes, Relation};
 use super::node_of;
@@ -22,8 +18,7 @@ use super::node_of;
 pub(in super::super) struct PubSubContext<'a> {
     pub(super) now: Instant,
     pub(super) settings: &'a Settings,
-    pub(super) users: &'a HashMap<Bare, User>,
-    pub(super) sessions: &'a Slab<Session>,
+    pub(super) accounts: &'a AccountMemory,
     pub(super) caps: &'a Caps,
     pub(super) rng: &'a mut Rng,
 }
@@ -44,24 +39,10 @@ pub(crate) struct NodesView {
 pub(crate) type ViewContinuation = Box<dyn FnOnce(&mut Host, Result<NodesView, StanzaError>, &mut Outbox)>;
 
 impl PubSubContext<'_> {
-    /// The data of an account in memory.
-    pub(super) fn account_data(&self, user: &Bare) -> Option<&AccountData> {
-        match &self.users.get(user)?.state {
-            AccountState::Ready(data) => Some(data),
-            AccountState::Loading(_) | AccountState::Evicted | AccountState::Absent => None,
-        }
-    }
-
-    pub(super) fn is_anonymous(&self, user: &Bare) -> bool {
-        let Some(user) = self.users.get(user) else { return false };
-        let mut sessions = user.sessions.iter().filter_map(|key| self.sessions.get(*key));
-        sessions.any(|session| session.is_anonymous)
-    }
-
     /// The requester's relation to the owner, whose account is in memory.
     pub(super) fn relation(&self, owner: &Bare, who: &Jid) -> Relation {
         let who = who.bare();
-        let item = self.account_data(owner).and_then(|data| data.contact(&who));
+        let item = self.accounts.data(owner).and_then(|data| data.contact(&who));
         Relation {
             // A service belongs to no account; administrators of the server own all of its nodes.
             is_owner: who == *owner || (owner.local().is_none() && self.settings.admins.contains(&who)),

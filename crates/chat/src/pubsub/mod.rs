@@ -25,6 +25,7 @@ pub(crate) use context::NodesView;
 use context::PubSubContext;
 pub(crate) use imported::imported;
 use node::{Node, Nodes};
+use notify::Notification;
 pub(super) use publish::Publication;
 pub(super) use state::PubSub;
 use state::PubSubEffect;
@@ -119,7 +120,7 @@ fn unsupported(feature: &'static str) -> StanzaError {
 }
 
 fn asked(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) -> IqReply {
-    if host.is_anonymous(&iq.to.bare()) {
+    if host.accounts.is_anonymous(&iq.to.bare()) {
         let error = StanzaError::new(Condition::NotAllowed, "anonymous accounts have no nodes");
         return IqReply::Error(error);
     }
@@ -136,8 +137,8 @@ impl Host {
     pub(crate) fn tell_pubsub(&mut self, now: Instant, event: PubSubEvent<'_>, out: &mut Outbox) {
         // Reads for a request are those of its sender.
         let requester = match &event {
-            PubSubEvent::Request { from, .. } => Some(self.read_queues.requester_of(from)),
-            _ => self.read_queues.requester(),
+            PubSubEvent::Request { from, .. } => Some(self.store.reads.requester_of(from)),
+            _ => self.store.reads.requester(),
         };
         let effects = self.with_pubsub(now, |pubsub, context| pubsub.handle(context, event));
         self.with_requester(requester, |host| host.perform_pubsub(now, effects, out));
@@ -151,8 +152,7 @@ impl Host {
         let mut context = PubSubContext {
             now,
             settings: &self.settings,
-            users: &self.users,
-            sessions: &self.sessions,
+            accounts: &self.accounts,
             caps: &self.caps,
             rng: &mut self.rng,
         };
@@ -182,33 +182,26 @@ impl Host {
                     let stanza = with_id(stanza, self.token());
                     self.route(stanza, out);
                 }
-                PubSubEffect::Notify(notification) => {
-                    let owner = notification.owner().clone();
-                    let send = move |host: &mut Host, now, out: &mut Outbox| {
-                        let audience = host.with_pubsub(now, |_, context| notification.audience(context));
-                        for to in audience {
-                            let stanza = with_id(notification.message(&to), host.token());
-                            host.route(stanza, out);
-                        }
-                    };
-                    // The audience is in the owner's roster, which may not be in memory now. A service has none.
-                    if owner.local().is_none() {
-                        send(self, now, out);
-                    } else {
-                        self.with_account_data(now, &owner, out, send);
-                    }
-                }
+                PubSubEffect::Notify(notification) => send_notification(self, now, notification, out),
                 PubSubEffect::Published { owner, node, payload } => {
-                    self.vcard_published(now, &owner, &node, &payload, out);
+                    crate::vcard::handle_publication(self, now, &owner, &node, &payload, out);
                 }
                 PubSubEffect::MirrorBookmarks { asked, node, payload, is_new, answer } => {
                     let owner = asked.owner.clone();
                     let then =
                         move |host: &mut Host, out: &mut Outbox| host.answer(&asked.iq, Ok(answer), out);
-                    self.bookmarks_published(now, &owner, &node, (payload.as_ref(), is_new), out, then);
+                    crate::private::handle_publication(
+                        self,
+                        now,
+                        &owner,
+                        &node,
+                        (payload.as_ref(), is_new),
+                        out,
+                        then,
+                    );
                 }
                 PubSubEffect::LoadAccount { user, client, ver } => {
-                    if self.users.contains_key(&user) {
+                    if self.accounts.users.contains_key(&user) {
                         self.with_account_data(now, &user.clone(), out, move |host, now, out| {
                             let event = PubSubEvent::ClientSeen { user: &user, client: &client, ver: &ver };
                             host.tell_pubsub(now, event, out);
@@ -279,6 +272,23 @@ fn not_read(error: StoreFailure) -> StanzaError {
             StanzaError::new(Condition::ResourceConstraint, "more than can be read at once")
         }
         StoreFailure::NotFound => Condition::InternalServerError.into(),
+    }
+}
+
+fn send_notification(host: &mut Host, now: Instant, notification: Notification, out: &mut Outbox) {
+    let owner = notification.owner().clone();
+    let send = move |host: &mut Host, now, out: &mut Outbox| {
+        let audience = host.with_pubsub(now, |_, context| notification.audience(context));
+        for to in audience {
+            let stanza = with_id(notification.message(&to), host.token());
+            host.route(stanza, out);
+        }
+    };
+    // The audience is in the owner's roster, which may not be in memory now. A service has none.
+    if owner.local().is_none() {
+        send(host, now, out);
+    } else {
+        host.with_account_data(now, &owner, out, send);
     }
 }
 

@@ -56,7 +56,7 @@ impl NotifiedClients {
         }
         let ver = presence.get("c", ns::CAPS).and_then(|caps| caps.attr("ver"))?;
         let relation = context.relation(user, from);
-        if !(relation.is_owner || relation.has_presence) || context.is_anonymous(user) {
+        if !(relation.is_owner || relation.has_presence) || context.accounts.is_anonymous(user) {
             return None;
         }
         if context.caps.abilities_of(ver).is_some() {
@@ -117,7 +117,7 @@ impl Notification {
         let explicit = audience.len();
         let feature = format!("{}+notify", self.name);
         let mut contacts = vec![owner];
-        if let Some(data) = context.account_data(owner) {
+        if let Some(data) = context.accounts.data(owner) {
             let blocked = Blocklist::new(&data.blocked);
             let sees = data.roster.iter().filter(|(_, item)| item.subscription.has_from());
             contacts

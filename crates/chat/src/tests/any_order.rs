@@ -263,8 +263,8 @@ impl Play {
             .clients
             .iter()
             .filter_map(|(key, client)| {
-                let session = self.world.host.by_edge.get(&edge(*key))?;
-                let session = self.world.host.sessions.get(*session)?;
+                let session = self.world.host.accounts.by_edge.get(&edge(*key))?;
+                let session = self.world.host.accounts.sessions.get(*session)?;
                 session.is_available().then(|| (client.user, session.jid.to_string()))
             })
             .collect();
@@ -283,6 +283,7 @@ impl Play {
                 let asleep = self
                     .world
                     .host
+                    .accounts
                     .sessions
                     .iter()
                     .filter(|(_, session)| session.is_available() && session.edge.is_none());
@@ -342,14 +343,14 @@ impl Play {
         self.world.wait(crate::limits::ROOM_IDLE * 2);
         let host = &self.world.host;
         let left = [
-            ("sessions", host.sessions.len()),
-            ("edges", host.by_edge.len()),
-            ("users", host.users.len()),
-            ("questions", host.pending.len()),
+            ("sessions", host.accounts.sessions.len()),
+            ("edges", host.accounts.by_edge.len()),
+            ("users", host.accounts.users.len()),
+            ("questions", host.store.pending.len()),
             ("sleepers", host.sleeping.len()),
-            ("turns", host.change_queues.len()),
-            ("reads", host.read_queues.len()),
-            ("order", host.write_order.len()),
+            ("turns", host.accounts.changes.len()),
+            ("reads", host.store.reads.len()),
+            ("order", host.store.writes.len()),
             ("handling", host.pending_acks.len()),
             ("offline", host.offline.len()),
             ("rooms", host.rooms.len()),
@@ -359,7 +360,7 @@ impl Play {
             left.iter().filter(|(_, count)| *count > 0).collect::<Vec<_>>(),
             Vec::<&(&str, usize)>::new()
         );
-        assert!(host.idle_accounts.len() <= USERS.len(), "bounded");
+        assert!(host.accounts.idle.len() <= USERS.len(), "bounded");
     }
 }
 

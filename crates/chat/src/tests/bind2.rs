@@ -46,7 +46,10 @@ fn at_the_limit_a_client_takes_its_own_place_again() {
     assert!(
         matches!(&world.bound[&92], Bound::Refused(error) if error.condition == xmpp::stanza::Condition::ResourceConstraint)
     );
-    assert!(world.host.session_of(&Jid::parse("alice@example.org/x").unwrap()).is_some(), "{other} stays");
+    assert!(
+        world.host.accounts.session_of(&Jid::parse("alice@example.org/x").unwrap()).is_some(),
+        "{other} stays"
+    );
 }
 
 const USERS: [&str; 2] = ["alice@example.org", "bob@example.org"];
@@ -91,7 +94,7 @@ fn the_same_client_has_one_session() {
     bind(&mut world, 93, None);
     bind(&mut world, 94, Some("phone"));
     assert_eq!(world.closed, [(first, "conflict")]);
-    assert_eq!(world.host.sessions(), 4);
+    assert_eq!(world.host.accounts().session_count(), 4);
     let _ = (desk, nameless);
 }
 
@@ -110,7 +113,7 @@ fn what_comes_before_it_knows_its_address_comes_after() {
     };
     world.host.handle_bind(START, edge(7), &request, &mut out);
     assert!(!out.iter().any(|effect| matches!(effect, Effect::Bound { .. })), "the archive is asked first");
-    let key = world.host.by_edge[&edge(7)];
+    let key = world.host.accounts.by_edge[&edge(7)];
     let ping = Element::new("message", ns::CLIENT).with("id", "early");
     world.host.deliver(START, key, ping, &mut out);
     assert!(!out.iter().any(|effect| matches!(effect, Effect::Deliver { .. })));

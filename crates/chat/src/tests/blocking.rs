@@ -111,7 +111,11 @@ fn addresses_match_themselves_and_what_is_below() {
         world.keep_rosters();
         blocked(&mut world, alice, "block", &[entry]);
         let (user, jid) = (Bare::parse(ALICE).unwrap(), Jid::parse(jid).unwrap());
-        assert_eq!(world.host.blocks_incoming(&user, &jid), expected, "{entry} and {jid}");
+        assert_eq!(
+            crate::blocking::blocks_incoming(&world.host.accounts, &user, &jid),
+            expected,
+            "{entry} and {jid}"
+        );
     }
 }
 
@@ -246,5 +250,5 @@ fn who_is_blocked_leaves_no_account_in_memory() {
     world.store.users.get_mut(&alice).unwrap().blocked = vec![Jid::parse("eve@x.org").unwrap()];
     world.arrive("<message id='1' from='eve@x.org/1' to='alice@example.org'><body>hi</body></message>");
     assert!(world.sent_abroad()[0].contains("<service-unavailable"));
-    assert!(world.host.users.is_empty() && world.host.idle_accounts.len() == 1);
+    assert!(world.host.accounts.users.is_empty() && world.host.accounts.idle.len() == 1);
 }

@@ -134,7 +134,7 @@ fn sessions_are_ended() {
     assert_eq!(world.closed, [(second, "policy-violation")]);
     assert!(end(&mut world, "bob@example.org").contains("ended 1 sessions"));
     assert_eq!(world.closed[1], (bob, "policy-violation"));
-    assert_eq!(world.host.sessions(), 1);
+    assert_eq!(world.host.accounts().session_count(), 1);
 }
 
 #[test]

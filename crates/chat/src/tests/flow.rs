@@ -159,7 +159,7 @@ fn a_room_removes_occupants_who_do_not_read_and_their_sessions_stay() {
         heard.iter().filter(|xml| xml.contains("unavailable") && xml.contains("code='333'")).count();
     assert_eq!(removed, 5);
     assert!(world.closed.is_empty());
-    assert_eq!(world.host.sessions(), 6);
+    assert_eq!(world.host.accounts().session_count(), 6);
     // They learn of it, and can come back.
     for client in slow {
         let heard = read_all(&mut world, client);

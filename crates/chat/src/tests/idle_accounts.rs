@@ -54,11 +54,11 @@ fn nobody_does_not_rest_nor_who_is_anonymous() {
     let eve = world.sign_in_as("eve@example.org/x", true);
     world.say(eve, "<presence/>");
     world.lose(eve);
-    assert_eq!(world.host.idle_accounts.len(), 0);
+    assert_eq!(world.host.accounts.idle.len(), 0);
     world.store.users.insert(Bare::parse("eve@example.org").unwrap(), AccountData::default());
     world.arrive(words);
     assert_eq!(world.store.messages.offline.len(), 1, "the account was made meanwhile");
-    assert_eq!(world.host.idle_accounts.len(), 1);
+    assert_eq!(world.host.accounts.idle.len(), 1);
 }
 
 #[test]
@@ -67,7 +67,7 @@ fn the_one_used_least_recently_makes_place() {
     let mut world = HostWorld::new(&users.iter().map(String::as_str).collect::<Vec<_>>());
     let mut write = |user: &str| {
         world.arrive(&format!("<message from='b@other.example' to='{user}'><body>1</body></message>"));
-        (user_loads(&world), world.host.idle_accounts.len())
+        (user_loads(&world), world.host.accounts.idle.len())
     };
     for user in &users[..limits::IDLE_ACCOUNTS] {
         write(user);

@@ -40,7 +40,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use xmpp::c2s::{BindRequest, Bound};
-use xmpp::{ShardAddress, ns};
+use xmpp::{ConnectionId, Jid, ShardAddress, ns};
 
 use super::effect::{AccountData, AccountList, AccountRefusal, Accounts, StoreFailure};
 use super::*;
@@ -484,7 +484,7 @@ fn a_record_that_cannot_be_read_ends_its_sessions() {
     world.store.is_broken = true;
     let alice = world.sign_in("alice@example.org/desk");
     assert_eq!(world.closed, [(alice, "internal-server-error")]);
-    assert_eq!(world.host.sessions(), 0);
+    assert_eq!(world.host.accounts().session_count(), 0);
 }
 
 #[test]
@@ -516,7 +516,7 @@ fn an_account_has_so_many_sessions() {
             assert_eq!(error.condition, xmpp::stanza::Condition::ResourceConstraint);
             assert!(world.closed.is_empty());
         }
-        assert_eq!(world.host.sessions(), 3);
+        assert_eq!(world.host.accounts().session_count(), 3);
     }
 }
 
@@ -526,7 +526,7 @@ fn a_second_session_of_the_same_name_replaces_the_first() {
     let old = world.sign_in("alice@example.org/desk");
     world.sign_in("alice@example.org/desk");
     assert_eq!(world.closed, [(old, "conflict")]);
-    assert_eq!(world.host.sessions(), 1);
+    assert_eq!(world.host.accounts().session_count(), 1);
 }
 
 #[test]

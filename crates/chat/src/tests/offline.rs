@@ -302,8 +302,8 @@ fn an_account_is_counted_while_its_messages_are_written() {
     world.is_slow = true;
     send(&mut world, "alice@example.org", "chat", BODY);
     while !world.unwritten.is_empty() {
-        assert!(world.host.users.contains_key(&alice));
+        assert!(world.host.accounts.users.contains_key(&alice));
         world.write();
     }
-    assert!(!world.host.users.contains_key(&alice));
+    assert!(!world.host.accounts.users.contains_key(&alice));
 }

@@ -3,7 +3,8 @@
 use std::collections::VecDeque;
 
 use super::super::phones::{
-    ChatPresence, MessageBody, Phone, PhoneMessage, PhoneMessageOutcome, PhoneSender, Show, TextsToPhones,
+    ChatPresence, MessageBody, Phone, PhoneEvent, PhoneMessage, PhoneMessageOutcome, PhoneSender, Show,
+    TextsToPhones,
 };
 use super::effect::{RosterItem, Subscription};
 use super::*;
@@ -39,10 +40,10 @@ impl Phones {
             Effect::AskPhone { user } => {
                 let phone = self.state.get(&user).cloned().unwrap_or_default();
                 self.asked.push(user.clone());
-                host.handle_phone(now, &user, phone, out);
+                host.handle_phone(now, PhoneEvent::Changed { user, phone }, out);
             }
             Effect::Show { user } => {
-                let shown = (user.to_string(), host.shown(&user));
+                let shown = (user.to_string(), host.accounts().chat_presence(&user));
                 // Changes are reported to phones.
                 if self.shown.last() != Some(&shown) {
                     self.shown.push(shown);
@@ -101,7 +102,7 @@ fn contacts_may_watch_an_account_from_their_phones_as_its_roster_says() {
     let mut world = world();
     let watch = |world: &mut HostWorld, user: &str, watcher: &str| {
         let (user, watcher) = (bare(user), bare(watcher));
-        world.tell(|host, now, out| host.handle_watcher(now, 7, user, watcher, out));
+        world.tell(|host, now, out| host.handle_phone(now, PhoneEvent::Watch { id: 7, user, watcher }, out));
         world.phones.consents.pop()
     };
     assert_eq!(watch(&mut world, ALICE, BOB), Some((7, true)));
@@ -125,7 +126,7 @@ impl HostWorld {
     fn phone_is(&mut self, user: &str, phone: Phone) {
         let user = bare(user);
         self.phones.state.insert(user.clone(), phone.clone());
-        self.tell(|host, now, out| host.handle_phone(now, &user, phone, out));
+        self.tell(|host, now, out| host.handle_phone(now, PhoneEvent::Changed { user, phone }, out));
     }
 
     fn texts(&mut self) -> Vec<String> {
@@ -141,7 +142,7 @@ impl HostWorld {
     fn heard(&mut self, from: PhoneSender, to: &str, words: MessageBody, has_phones: bool) -> u64 {
         self.next += 1;
         let heard = PhoneMessage { id: self.next, from, to: bare(to), words, has_phones };
-        self.tell(|host, now, out| host.handle_phone_message(now, heard, out));
+        self.tell(|host, now, out| host.handle_phone(now, PhoneEvent::Message(heard), out));
         self.next
     }
 
@@ -410,7 +411,8 @@ mod words_from_phones {
         assert!(heard.contains("<body>hello &lt;&amp;</body>") && heard.contains("<stanza-id"), "{heard}");
         assert!(world.hear(quiet).concat().contains("<received xmlns='urn:xmpp:carbons:2'"));
         let words = MessageBody::Text("hello <&".into());
-        world.tell(|host, now, out| host.handle_said(now, bare(ALICE), bare(BOB), words, out));
+        let sent = PhoneEvent::Sent { from: bare(ALICE), to: bare(BOB), words };
+        world.tell(|host, now, out| host.handle_phone(now, sent, out));
         let copy = world.hear(alice).concat();
         assert!(copy.contains("<sent xmlns='urn:xmpp:carbons:2'") && copy.contains("hello"), "{copy}");
         let archived = |change: &&Change| matches!(change, Change::Archive { owner, .. } if *owner == bare(ALICE) || *owner == bare(BOB));

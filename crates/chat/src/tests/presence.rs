@@ -492,7 +492,7 @@ proptest! {
             prop_assert_eq!((alice.to, alice.pending_out), (bob.from, bob.pending_in));
             prop_assert_eq!((bob.to, bob.pending_out), (alice.from, alice.pending_in));
             for (user, store) in &world.store.users {
-                prop_assert_eq!(world.host.account_data(user), (!HAS_NO_ROSTERS).then_some(store));
+                prop_assert_eq!(world.host.accounts.data(user), (!HAS_NO_ROSTERS).then_some(store));
             }
         }
         for who in 0..2 {

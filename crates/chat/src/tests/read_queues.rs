@@ -40,7 +40,7 @@ fn one_account_has_a_few_reads_under_way_and_the_others_wait() {
         world.read();
     }
     assert_eq!((world.hear(alice).len(), world.hear(bob).len()), (100, 1), "each question has its answer");
-    assert_eq!(world.host.read_queues.len(), 0);
+    assert_eq!(world.host.store.reads.len(), 0);
 }
 
 #[test]
@@ -56,7 +56,7 @@ fn reads_beyond_those_that_may_wait_are_refused() {
     assert_eq!(heard.len(), limits::READS_UNDER_WAY + limits::READS_WAITING + 5);
     let refused = heard.iter().filter(|heard| heard.contains("resource-constraint")).count();
     assert_eq!(refused, 5);
-    assert_eq!(world.host.read_queues.len(), 0);
+    assert_eq!(world.host.store.reads.len(), 0);
 }
 
 #[test]

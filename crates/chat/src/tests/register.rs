@@ -198,10 +198,10 @@ fn a_session_that_waits_for_its_client_ends_with_the_others() {
     let enabled = world.hear(alice).join("");
     let id = enabled.split("id='").last().unwrap().split('\'').next().unwrap().to_owned();
     world.tell(|host, now, out| host.handle_gone(now, edge(alice), false, out));
-    assert_eq!(world.host.sessions(), 1, "it sleeps");
+    assert_eq!(world.host.accounts().session_count(), 1, "it sleeps");
     let user = Bare::parse("alice@example.org").unwrap();
     world.tell(|host, now, out| host.end_account(now, &user, SessionEndReason::Changed, &[], out));
-    assert_eq!(world.host.sessions(), 0);
+    assert_eq!(world.host.accounts().session_count(), 0);
     world.tell(|host, now, out| host.handle_resume(now, edge(9), (user.as_jid(), &id, 0), out));
     assert!(matches!(world.bound[&9], Bound::NotResumed { .. }), "nor is it to be had again");
 }

@@ -227,7 +227,7 @@ fn who_leaves_during_a_change_leaves_nothing_behind() {
     world.tell(|host, now, out| host.handle_gone(now, edge(alice), true, out));
     world.write();
     world.write();
-    assert!(world.host.users.is_empty());
+    assert!(world.host.accounts.users.is_empty());
     world.is_slow = false;
     let alice = world.sign_in("alice@example.org/desk");
     assert!(get(&mut world, alice, " ver=''").contains("ver='2'"));

@@ -40,14 +40,14 @@ fn bound(world: &mut HostWorld, most: usize) {
 }
 
 fn is_here(world: &HostWorld, user: &str) -> bool {
-    world.host.account_data(&Bare::parse(user).unwrap()).is_some()
+    world.host.accounts.data(&Bare::parse(user).unwrap()).is_some()
 }
 
 #[test]
 fn the_one_that_nobody_needed_lately_goes() {
     let mut world = world();
     let [_, bob] = friends(&mut world);
-    let both = world.host.roster_bytes();
+    let both = world.host.accounts().roster_bytes();
     assert!(both > 0 && is_here(&world, ALICE) && is_here(&world, BOB));
     bound(&mut world, both - 1);
     // Bob's private data is read, and the eviction passes by: both rosters were used since its last round.
@@ -55,8 +55,8 @@ fn the_one_that_nobody_needed_lately_goes() {
         world.say(bob, &format!("<iq type='get' id='{number}'><query xmlns='jabber:iq:private'><x xmlns='urn:{number}'/></query></iq>"));
     }
     assert!(!is_here(&world, ALICE) && is_here(&world, BOB));
-    assert_eq!(world.host.rosters_dropped(), 1);
-    assert!(world.host.roster_bytes() < both);
+    assert_eq!(world.host.accounts().rosters_dropped(), 1);
+    assert!(world.host.accounts().roster_bytes() < both);
 }
 
 /// There is no place for any roster, and that is seen with the next thing that they say.
@@ -69,7 +69,7 @@ fn let_go(world: &mut HostWorld, friends: [u64; 2]) {
         );
         world.hear(client);
     }
-    assert!(!is_here(world, ALICE), "{} bytes", world.host.roster_bytes());
+    assert!(!is_here(world, ALICE), "{} bytes", world.host.accounts().roster_bytes());
 }
 
 #[test]
@@ -98,7 +98,7 @@ fn an_end_is_told_when_the_roster_is_here_again() {
     let mut world = world();
     let [alice, bob] = friends(&mut world);
     let_go(&mut world, [alice, bob]);
-    assert_eq!(world.host.roster_bytes(), 0);
+    assert_eq!(world.host.accounts().roster_bytes(), 0);
     world.reads_slowly = true;
     world.lose(alice);
     assert!(world.hear(bob).is_empty(), "who sees alice is not known yet");

@@ -69,7 +69,7 @@ fn without_resumption_there_is_no_id_and_a_lost_session_is_over() {
     world.say(alice, "<enable xmlns='urn:xmpp:sm:3'/>");
     assert_eq!(world.hear(alice), ["<enabled xmlns='urn:xmpp:sm:3'/>"]);
     world.lose(alice);
-    assert_eq!(world.host.sessions(), 0);
+    assert_eq!(world.host.accounts().session_count(), 0);
     // An anonymous client cannot resume: it has no identity to prove.
     let guest = world.sign_in_as("guest@example.org/x", true);
     world.say(guest, ENABLE);
@@ -159,7 +159,7 @@ fn nobody_sees_the_marks_nor_can_make_them() {
     seen.extend(world.sent_abroad());
     assert_eq!(bodies(&seen), ["1", "1"]);
     assert!(seen.iter().all(|xml| !xml.contains("mark")), "{seen:?}");
-    let mark = format!("{}.5", world.host.by_edge[&edge(alice)].to_u64());
+    let mark = format!("{}.5", world.host.accounts.by_edge[&edge(alice)].to_u64());
     // More often than anything is waited for.
     for _ in 0..5 {
         world.say(alice, &format!(
@@ -206,7 +206,7 @@ fn who_acknowledges_more_than_there_was_is_cut_off() {
         from_abroad(&mut world, ALICE, "1");
         world.say(alice, &format!("<a xmlns='urn:xmpp:sm:3' {ack}/>"));
         assert_eq!(world.closed, [(alice, condition)]);
-        assert_eq!(world.host.sessions(), 0);
+        assert_eq!(world.host.accounts().session_count(), 0);
     }
 }
 
@@ -215,8 +215,8 @@ fn counts_wrap() {
     let mut world = world();
     let (alice, id) = managed(&mut world, ALICE);
     ack(&mut world, alice, 1);
-    let key = world.host.by_edge[&edge(alice)];
-    let sm = world.host.sessions.get_mut(key).unwrap().sm.as_mut().unwrap();
+    let key = world.host.accounts.by_edge[&edge(alice)];
+    let sm = world.host.accounts.sessions.get_mut(key).unwrap().sm.as_mut().unwrap();
     (sm.sent, sm.received) = (u64::from(u32::MAX) - 1, u64::from(u32::MAX) - 1);
     for body in ["1", "2", "3"] {
         from_abroad(&mut world, ALICE, body);
@@ -270,7 +270,7 @@ fn a_session_that_nobody_resumes_ends_and_its_messages_are_kept() {
         .arrive(&format!("<message type='groupchat' from='r@x.org/n' to='{ALICE}'><body>g</body></message>"));
     world.sent_abroad();
     world.wait(Duration::from_secs(300));
-    assert_eq!(world.host.sessions(), 0);
+    assert_eq!(world.host.accounts().session_count(), 0);
     let sent = world.sent_abroad();
     assert!(
         sent.iter().any(|xml| xml.contains("type='unavailable'") && xml.contains("eve@x.org/1")),
@@ -363,7 +363,7 @@ fn sessions_end_in_the_order_of_their_deadlines() {
     world.lose(short);
     assert_eq!(world.host.deadline(), Some(START + Duration::from_secs(10)));
     world.wait(Duration::from_secs(10));
-    assert_eq!(world.host.sessions(), 1);
+    assert_eq!(world.host.accounts().session_count(), 1);
     assert_eq!(world.host.deadline(), Some(START + Duration::from_secs(300)));
 }
 
@@ -382,7 +382,10 @@ fn a_client_that_acknowledges_nothing_gets_no_more_and_after_a_minute_its_sessio
     assert_eq!(bodies(&world.hear(alice)).len(), 1, "one more may go");
     world.wait(crate::limits::SM_PATIENCE + Duration::from_secs(1));
     from_abroad(&mut world, ALICE, "last");
-    assert_eq!((&world.closed[..], world.host.sessions()), (&[(alice, "resource-constraint")][..], 0));
+    assert_eq!(
+        (&world.closed[..], world.host.accounts().session_count()),
+        (&[(alice, "resource-constraint")][..], 0)
+    );
     let kept = world.store.messages.offline.len();
     assert!(kept >= crate::limits::OFFLINE as usize, "{kept}: as many as may wait");
 }

@@ -93,7 +93,7 @@ impl Xmpp {
         let (servers, wires) = self.servers.as_ref().map(servers::Servers::counts).unwrap_or_default();
         XmppCounts {
             connections: streams.open,
-            sessions: self.host.sessions() as u64,
+            sessions: self.host.accounts().session_count() as u64,
             connections_total: streams.accepted,
             refused: streams.refused,
             handshake_failures: streams.handshake_failures,
@@ -130,8 +130,8 @@ impl Xmpp {
             kept: self.counted.kept,
             archived: self.counted.archived,
             fan_out: self.counted.fan_out,
-            roster_bytes: self.host.roster_bytes() as u64,
-            rosters_dropped: self.host.rosters_dropped(),
+            roster_bytes: self.host.accounts().roster_bytes() as u64,
+            rosters_dropped: self.host.accounts().rosters_dropped(),
             rooms: rooms as u64,
             occupants: occupants as u64,
             kinds,

@@ -395,7 +395,7 @@ impl Xmpp {
                 let loaded = match found {
                     Ok(found) if found.filter(is_it).is_some() => {
                         let id = self.ask(PendingRead::Record { ticket });
-                        if self.host.is_signed_in(&user) {
+                        if self.host.accounts().is_signed_in(&user) {
                             outbox.push(XmppEffect::LetGo { address: user.as_str().into() });
                         }
                         let read = record::read_of_user(&user);

@@ -4,8 +4,8 @@
 use std::collections::HashMap;
 
 use chat::phones::{
-    ChatPresence, MessageBody, Phone, PhoneMessage, PhoneMessageOutcome, PhoneSender, Show, read_body,
-    uri_of_guest,
+    ChatPresence, MessageBody, Phone, PhoneEvent, PhoneMessage, PhoneMessageOutcome, PhoneSender, Show,
+    read_body, uri_of_guest,
 };
 use chat::{Effect, StoreFailure, StoreReply, Ticket};
 use router::{AskId, KeepRefused, Offer, Offered, WaitingMessage};
@@ -70,7 +70,8 @@ impl Xmpp {
             Ok(heard) => {
                 let id = heard.id;
                 self.phones.offering.insert(id, to);
-                return self.tell_host(now, outbox, |host, out| host.handle_phone_message(now, heard, out));
+                let event = PhoneEvent::Message(heard);
+                return self.tell_host(now, outbox, |host, out| host.handle_phone(now, event, out));
             }
             Err(offered) => offered,
         };
@@ -92,7 +93,8 @@ impl Xmpp {
         self.last_ask += 1;
         let id = self.last_ask;
         self.phones.watching.insert(id, watch);
-        self.tell_host(now, outbox, |host, out| host.handle_watcher(now, id, user, watcher, out));
+        let event = PhoneEvent::Watch { id, user, watcher };
+        self.tell_host(now, outbox, |host, out| host.handle_phone(now, event, out));
     }
 
     /// In the host's words, and told to the sender's host.
@@ -104,7 +106,7 @@ impl Xmpp {
     ) -> Result<PhoneMessage, Offered> {
         let message = &offer.message;
         let to = self.account_of(&message.aor).ok_or(Offered::NoClient)?;
-        let is_missed = !offer.has_phones && self.host.is_signed_in(&to);
+        let is_missed = !offer.has_phones && self.host.accounts().is_signed_in(&to);
         let words = read_body(&message.content_type, &message.body)
             .map_err(|_| if is_missed { Offered::Unsupported } else { Offered::NoClient })?;
         let from = match offer.sender.as_deref().and_then(|sender| self.account_of(sender)) {
@@ -129,12 +131,12 @@ impl Xmpp {
     }
 
     pub(crate) fn is_available(&self, user: &Bare) -> bool {
-        self.host.is_available(user)
+        self.host.accounts().is_available(user)
     }
 
     /// The presence of the account's chat clients, for phones.
     pub(crate) fn chat_of(&self, aor: &str) -> Option<router::Chat> {
-        self.host.shown(&self.account_of(aor)?).map(chat_of)
+        self.host.accounts().chat_presence(&self.account_of(aor)?).map(chat_of)
     }
 
     fn said(
@@ -163,7 +165,8 @@ impl Xmpp {
             is_talking: presence.on_the_phone,
             published: presence.documents.first().cloned(),
         };
-        self.tell_host(now, outbox, |host, out| host.handle_phone(now, user, phone, out));
+        let event = PhoneEvent::Changed { user: user.clone(), phone };
+        self.tell_host(now, outbox, |host, out| host.handle_phone(now, event, out));
     }
 
     /// Handles the outcome of a message to a phone. `None`: there was no phone.

@@ -1,5 +1,6 @@
 //! Routes stanzas and effects: from clients to hosts, from hosts to clients, other hosts and the database.
 
+use chat::phones::PhoneEvent;
 use chat::{Effect, Host, Load, StoreFailure, StoreReply};
 use cluster::{Bucket, ShardAddress};
 use stdx::Instant;
@@ -177,7 +178,8 @@ impl Xmpp {
             | XmppShardMessage::Detached { .. }
             | XmppShardMessage::ToComponent { .. }) => self.handle_component_message(now, message, outbox),
             XmppShardMessage::Said { from, to, words } => {
-                self.tell_host(now, outbox, |host, out| host.handle_said(now, from, to, words, out));
+                let event = PhoneEvent::Sent { from, to, words };
+                self.tell_host(now, outbox, |host, out| host.handle_phone(now, event, out));
             }
             XmppShardMessage::Act { from, id, act } => self.act(now, (from, id), &act, outbox),
             XmppShardMessage::HostActionResult { id, answer } => self.acted(now, id, *answer, outbox),

@@ -123,5 +123,8 @@ fn a_resource_that_cannot_be_one_is_a_bad_request() {
     };
     world.tell(|host, now, out| host.handle_bind(now, edge(1), &request, out));
     let Bound::Refused(error) = &world.bound[&1] else { panic!("{:?}", world.bound[&1]) };
-    assert_eq!((error.condition, world.host.sessions()), (xmpp::stanza::Condition::BadRequest, 0));
+    assert_eq!(
+        (error.condition, world.host.accounts().session_count()),
+        (xmpp::stanza::Condition::BadRequest, 0)
+    );
 }

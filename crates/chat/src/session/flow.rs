@@ -1,6 +1,6 @@
 //! The flow control of a session: the amount sent ahead of what its client has read.
 //!
-//! A connection is given stanzas up to a window and then an [`Effect::Flush`], which [`Host::handle_drained`]
+//! A connection is given stanzas up to a window and then an [`Effect::Flush`], which [`Session::handle_drained`]
 //! answers once the connection has written what it had. Beyond the window stanzas wait here, so that offline
 //! messages, pages of archives and rooms go out as the client reads. Stanzas beyond that are stored, answered
 //! or dropped by their kind: a stream never ends because of stanzas that others send to it
@@ -9,14 +9,13 @@
 use std::collections::{HashSet, VecDeque};
 
 use stdx::Instant;
-use stdx::slab::Key;
-use xmpp::stanza::{self, Condition, StanzaKind};
-use xmpp::{Bare, ConnectionId, Element, ns};
+use xmpp::stanza::{self, StanzaKind};
+use xmpp::{Bare, ConnectionId, Element};
 
-use super::effect::Effect;
-use super::session::Session;
-use super::sm::weight;
-use super::{Host, Outbox, csi};
+use super::super::effect::Effect;
+use super::super::sm::weight;
+use super::super::{Outbox, csi};
+use super::Session;
 use crate::limits;
 
 /// The flow control of one session.
@@ -110,6 +109,28 @@ impl Flow {
     }
 }
 
+/// Everything that a session asks of its host.
+pub(in super::super) enum DeliveryEffect {
+    /// The client has acknowledged nothing for long: the session ends with this stream error.
+    Close(&'static str),
+    /// The session has no room for this stanza, which is stored, answered or dropped by its kind.
+    Overflow(Element),
+}
+
+/// A request to an archive: its owner and the iq.
+pub(in super::super) type ArchiveQuestion = (Bare, Element);
+
+/// The state of a session's backlog after as much of it was sent as the window takes.
+pub(in super::super) enum BacklogProgress {
+    /// Stanzas are left.
+    Waiting,
+    /// All stanzas are sent; the next question to an archive is due, if there is one.
+    Sent(Option<ArchiveQuestion>),
+}
+
+/// The refusal of a question to an archive: too many wait.
+pub(in super::super) struct TooManyQuestions;
+
 impl Session {
     fn has_window(&self) -> bool {
         let is_open = !self.flow.is_flushing || self.flow.since < limits::WINDOW;
@@ -119,30 +140,36 @@ impl Session {
     fn has_backlog(&self) -> bool {
         self.flow.backlog.as_ref().is_some_and(|backlog| !backlog.stanzas.is_empty())
     }
-}
 
-impl Host {
-    /// To the client of a session, once it has read what it was sent before.
-    pub(super) fn session_send(&mut self, now: Instant, key: Key, stanza: Element, out: &mut Outbox) {
-        let Some(session) = self.sessions.get_mut(key) else { return };
-        match session.edge {
-            Some(edge) if session.has_window() && !session.has_backlog() => {
-                transmit(session, edge, (now, now), stanza, out);
-                ask(session, edge, out);
+    /// Sends a stanza to the client, once the client has read the stanzas before it.
+    pub(super) fn send(
+        &mut self,
+        now: Instant,
+        stanza: Element,
+        out: &mut Outbox,
+        effects: &mut Vec<DeliveryEffect>,
+    ) {
+        // A stanza for a session that ends is dropped, as for one that has ended.
+        if effects.iter().any(|effect| matches!(effect, DeliveryEffect::Close(_))) {
+            return;
+        }
+        match self.edge {
+            Some(edge) if self.has_window() && !self.has_backlog() => {
+                transmit(self, edge, (now, now), stanza, out);
+                ask(self, edge, out);
             }
-            None if session.sm.is_none() => {}
-            _ => self.session_wait(now, key, stanza, out),
+            None if self.sm.is_none() => {}
+            _ => self.queue(now, stanza, effects),
         }
     }
 
-    fn session_wait(&mut self, now: Instant, key: Key, stanza: Element, out: &mut Outbox) {
-        let Some(session) = self.sessions.get_mut(key) else { return };
-        if session.sm.as_ref().is_some_and(|sm| sm.is_abandoned(now)) && session.edge.is_some() {
-            self.close_session(now, key, "resource-constraint", out);
-            return self.session_overflow(now, key, stanza, out);
+    fn queue(&mut self, now: Instant, stanza: Element, effects: &mut Vec<DeliveryEffect>) {
+        if self.sm.as_ref().is_some_and(|sm| sm.is_abandoned(now)) && self.edge.is_some() {
+            effects.extend([DeliveryEffect::Close("resource-constraint"), DeliveryEffect::Overflow(stanza)]);
+            return;
         }
-        let is_asleep = session.edge.is_none();
-        let backlog = session.flow.backlog.get_or_insert_default();
+        let is_asleep = self.edge.is_none();
+        let backlog = self.flow.backlog.get_or_insert_default();
         // Answers were asked for: the requests bound them, and a bound of their own.
         let is_answer = matches!(stanza.attr("type"), Some("result" | "error")) && stanza.name() == "iq";
         let has_room =
@@ -150,131 +177,103 @@ impl Host {
         if !backlog.is_full(is_asleep) || (is_answer && has_room) {
             return backlog.push(now, stanza);
         }
-        self.session_overflow(now, key, stanza, out);
+        effects.push(DeliveryEffect::Overflow(stanza));
     }
 
-    /// A session has no room for it.
-    pub(super) fn session_overflow(&mut self, now: Instant, key: Key, stanza: Element, out: &mut Outbox) {
-        let user = match self.sessions.get(key) {
-            Some(session) => session.jid.bare(),
-            None => match stanza::to(&stanza) {
-                Ok(Some(to)) => to.bare(),
-                _ => return,
-            },
-        };
-        match stanza::kind_of(&stanza) {
-            // XEP-0045: a room that hears that removes the occupant (333).
-            Some(StanzaKind::Message) if stanza.attr("type") == Some("groupchat") => {
-                self.refuse(&stanza, &Condition::RecipientUnavailable.into(), out);
-            }
-            // These are in an archive, or are still stored.
-            Some(StanzaKind::Message)
-                if stanza
-                    .elements()
-                    .any(|child| matches!(child.ns(), ns::CARBONS | ns::MAM | ns::OFFLINE)) => {}
-            Some(StanzaKind::Message) => self.keep_message(now, &user, stanza, out),
-            Some(StanzaKind::Iq) => self.refuse(&stanza, &Condition::ResourceConstraint.into(), out),
-            Some(StanzaKind::Presence) | None => {}
-        }
+    /// The connection has written the stanzas that it was given before the last `Flush`.
+    pub(in super::super) fn handle_drained(&mut self, out: &mut Outbox) {
+        let Some(edge) = self.edge else { return };
+        self.flow.is_flushing = false;
+        flush(self, edge, out);
     }
 
-    /// The connection has written what it was given before the last `Flush`.
-    pub fn handle_drained(&mut self, now: Instant, edge: ConnectionId, out: &mut Outbox) {
-        let Some(&key) = self.by_edge.get(&edge) else { return };
-        let Some(session) = self.sessions.get_mut(key) else { return };
-        session.flow.is_flushing = false;
-        flush(session, edge, out);
-        self.send_backlog(now, key, out);
-    }
-
-    /// As much of it as the window takes.
-    pub(super) fn send_backlog(&mut self, now: Instant, key: Key, out: &mut Outbox) {
-        let Some(session) = self.sessions.get_mut(key) else { return };
-        let Some(edge) = session.edge else { return };
-        while session.has_window()
-            && let Some((at, stanza)) = session.flow.backlog.as_mut().and_then(|backlog| backlog.pop())
+    /// Sends as much of the backlog as the window takes; `None`: the session has no connection.
+    pub(in super::super) fn send_backlog(
+        &mut self,
+        now: Instant,
+        out: &mut Outbox,
+    ) -> Option<BacklogProgress> {
+        let edge = self.edge?;
+        while self.has_window()
+            && let Some((at, stanza)) = self.flow.backlog.as_mut().and_then(|backlog| backlog.pop())
         {
-            transmit(session, edge, (now, at), stanza, out);
+            transmit(self, edge, (now, at), stanza, out);
         }
-        ask(session, edge, out);
-        if session.has_backlog() {
-            return;
+        ask(self, edge, out);
+        if self.has_backlog() {
+            return Some(BacklogProgress::Waiting);
         }
-        self.next_page(now, key, out);
-        let Some(session) = self.sessions.get_mut(key) else { return };
-        if session.flow.backlog.as_ref().is_some_and(|backlog| backlog.is_over()) {
-            session.flow.backlog = None;
-        }
-        // A client that acknowledges has to have had what was read for it before.
-        if session.sm.as_ref().is_none_or(|sm| sm.is_acknowledged()) {
-            self.offline_deliver(now, key, out);
-        }
+        let backlog = self.flow.backlog.as_mut().filter(|backlog| !backlog.is_paging);
+        Some(BacklogProgress::Sent(backlog.and_then(|backlog| backlog.questions.pop_front())))
     }
 
-    /// Nothing more should be read for it.
-    pub(super) fn is_congested(&self, key: Key) -> bool {
-        self.sessions.get(key).is_some_and(|session| session.has_backlog() || !session.has_window())
+    /// Frees the backlog if it is over. True: offline messages may follow, because a client that acknowledges has acknowledged
+    /// all that was read for it before.
+    pub(in super::super) fn end_backlog(&mut self) -> bool {
+        if self.flow.backlog.as_ref().is_some_and(|backlog| backlog.is_over()) {
+            self.flow.backlog = None;
+        }
+        self.sm.as_ref().is_none_or(|sm| sm.is_acknowledged())
+    }
+
+    /// True: nothing more should be read for the session.
+    pub(in super::super) fn is_congested(&self) -> bool {
+        self.has_backlog() || !self.has_window()
     }
 
     /// A new connection: unacknowledged stanzas go out again, before waiting ones.
-    pub(super) fn restart_flow(&mut self, now: Instant, key: Key, out: &mut Outbox) {
-        let Some(session) = self.sessions.get_mut(key) else { return };
-        session.flow.restart();
-        if let Some(unacknowledged) = session.sm.as_mut().map(|sm| sm.take_unacknowledged())
+    pub(in super::super) fn restart_flow(&mut self) {
+        self.flow.restart();
+        if let Some(unacknowledged) = self.sm.as_mut().map(|sm| sm.take_unacknowledged())
             && !unacknowledged.is_empty()
         {
-            let backlog = session.flow.backlog.get_or_insert_default();
+            let backlog = self.flow.backlog.get_or_insert_default();
             for (at, stanza) in unacknowledged.into_iter().rev() {
                 backlog.weight += weight(&stanza);
                 backlog.stanzas.push_front((at, stanza));
             }
         }
-        self.send_backlog(now, key, out);
     }
 
-    /// A session asks an archive: one page at a time, and not before the last one is sent. `None`: it waits, or was
-    /// refused.
-    pub(super) fn begin_page<'a>(
+    /// The session asks an archive: one page at a time, and not before the last one is sent. False: the question waits.
+    ///
+    /// # Errors
+    /// Too many questions wait.
+    pub(in super::super) fn begin_page(
         &mut self,
-        key: Option<Key>,
         owner: &Bare,
-        iq: &'a Element,
-        out: &mut Outbox,
-    ) -> Option<&'a Element> {
-        let Some(session) = key.and_then(|key| self.sessions.get_mut(key)) else { return Some(iq) };
-        let is_busy = session.has_backlog();
-        let backlog = session.flow.backlog.get_or_insert_default();
+        iq: &Element,
+    ) -> Result<bool, TooManyQuestions> {
+        let is_busy = self.has_backlog();
+        let backlog = self.flow.backlog.get_or_insert_default();
         if !is_busy && !backlog.is_paging {
             backlog.is_paging = true;
-            return Some(iq);
+            return Ok(true);
         }
-        if backlog.questions.len() < limits::PAGES_ASKED {
-            backlog.questions.push_back((owner.clone(), iq.clone()));
-        } else {
-            self.refuse(iq, &Condition::ResourceConstraint.into(), out);
+        if backlog.questions.len() >= limits::PAGES_ASKED {
+            return Err(TooManyQuestions);
         }
-        None
+        backlog.questions.push_back((owner.clone(), iq.clone()));
+        Ok(false)
     }
 
     /// The page is sent, or waits to be.
-    pub(super) fn end_page(&mut self, now: Instant, key: Option<Key>, out: &mut Outbox) {
-        let Some(session) = key.and_then(|key| self.sessions.get_mut(key)) else { return };
-        if let Some(backlog) = &mut session.flow.backlog {
+    pub(in super::super) fn end_page(&mut self) {
+        if let Some(backlog) = &mut self.flow.backlog {
             backlog.is_paging = false;
         }
-        key.into_iter().for_each(|key| self.send_backlog(now, key, out));
     }
 
-    fn next_page(&mut self, now: Instant, key: Key, out: &mut Outbox) {
-        let Some(backlog) = self.sessions.get_mut(key).and_then(|session| session.flow.backlog.as_mut())
-        else {
-            return;
-        };
-        if !backlog.is_paging
-            && let Some((owner, iq)) = backlog.questions.pop_front()
-        {
-            self.archive_query(now, &owner, &iq, out);
-        }
+    /// Takes the stanzas that were never sent, when the session ends.
+    pub(in super::super) fn take_unsent(&mut self) -> VecDeque<(Instant, Element)> {
+        self.flow.take_stanzas()
+    }
+
+    /// The number of messages of a kind that the client has not acknowledged.
+    pub(in super::super) fn unacknowledged(&self, which: impl Fn(&Element) -> bool) -> usize {
+        let Some(sm) = &self.sm else { return 0 };
+        let is_it = |stanza: &Element| stanza::kind_of(stanza) == Some(StanzaKind::Message) && which(stanza);
+        sm.waiting(is_it) + self.flow.waiting(is_it)
     }
 }
 

@@ -1,0 +1,241 @@
+//! The accounts in memory: their sessions, their data and the changes of the data that are on their way to the store.
+//!
+//! Features read accounts here (`docs/glossary.md`: account memory). Only `Host::user` and the work that follows from it bring
+//! accounts into memory, because that may need the store; everything here is done at once.
+
+use std::collections::HashMap;
+
+use stdx::Instant;
+use stdx::slab::{Key, Slab};
+use xmpp::{Bare, ConnectionId, Element, Jid, ns};
+
+use super::change_queue::ChangeQueues;
+use super::effect::AccountData;
+use super::idle_accounts::IdleAccountCache;
+use super::phones::{ChatPresence, Show};
+use super::rosters::Rosters;
+use super::session::Session;
+use super::user::{AccountState, User};
+use crate::limits;
+
+/// The accounts of a host that are in memory, and their sessions.
+#[derive(Default)]
+pub struct AccountMemory {
+    pub(super) sessions: Slab<Session>,
+    pub(super) by_edge: HashMap<ConnectionId, Key>,
+    pub(super) users: HashMap<Bare, User>,
+    /// Accounts whose data have just been read and whose queued work is being done: at most one inside another.
+    pub(super) being_loaded: Vec<Bare>,
+    pub(super) idle: IdleAccountCache,
+    pub(super) rosters: Rosters,
+    pub(super) changes: ChangeQueues,
+}
+
+impl AccountMemory {
+    /// The number of sessions, those that wait to be resumed among them.
+    pub fn session_count(&self) -> usize {
+        self.sessions.len()
+    }
+
+    /// Bytes of the rosters of signed-in accounts, about.
+    pub fn roster_bytes(&self) -> usize {
+        self.rosters.bytes
+    }
+
+    /// Rosters that were evicted while their accounts were signed in.
+    pub fn rosters_dropped(&self) -> u64 {
+        self.rosters.dropped
+    }
+
+    /// True if the account has a session.
+    pub fn is_signed_in(&self, user: &Bare) -> bool {
+        self.users.get(user).is_some_and(|user| !user.sessions.is_empty())
+    }
+
+    /// True if one of the account's sessions wants messages and is seen.
+    pub fn is_available(&self, user: &Bare) -> bool {
+        self.available(user).next().is_some()
+    }
+
+    /// The session that has this address.
+    pub(super) fn session_of(&self, jid: &Jid) -> Option<Key> {
+        let user = self.users.get(&jid.bare())?;
+        user.sessions
+            .iter()
+            .copied()
+            .find(|key| self.sessions.get(*key).is_some_and(|session| session.jid == *jid))
+    }
+
+    /// The sessions of an account that `which` accepts, in the order in which they came.
+    pub(super) fn keys_of(&self, user: &Bare, which: impl Fn(&Session) -> bool) -> Vec<Key> {
+        let keys = self.users.get(user).map(|user| &user.sessions[..]).unwrap_or_default();
+        keys.iter().copied().filter(|key| self.sessions.get(*key).is_some_and(&which)).collect()
+    }
+
+    /// Available sessions and their priorities.
+    pub(super) fn available(&self, bare: &Bare) -> impl Iterator<Item = (Key, i8)> {
+        let keys = self.users.get(bare).map(|user| &user.sessions[..]).unwrap_or_default();
+        keys.iter().filter_map(|key| {
+            let session = self.sessions.get(*key).filter(|session| session.is_available())?;
+            Some((*key, session.priority))
+        })
+    }
+
+    /// Sessions that take messages which are for the account.
+    pub(super) fn able(&self, user: &Bare) -> Vec<Key> {
+        self.available(user).filter(|(_, priority)| *priority >= 0).map(|(key, _)| key).collect()
+    }
+
+    /// True if a session of the account is anonymous: nothing of the account is stored.
+    pub(super) fn is_anonymous(&self, user: &Bare) -> bool {
+        let Some(user) = self.users.get(user) else { return false };
+        let mut sessions = user.sessions.iter().filter_map(|key| self.sessions.get(*key));
+        sessions.any(|session| session.is_anonymous)
+    }
+
+    /// The data of an account in memory.
+    pub(super) fn data(&self, user: &Bare) -> Option<&AccountData> {
+        match &self.users.get(user)?.state {
+            AccountState::Ready(data) => Some(data),
+            AccountState::Loading(_) | AccountState::Evicted | AccountState::Absent => None,
+        }
+    }
+
+    /// The data of an account in memory, to be changed once the change is on disk.
+    pub(super) fn data_mut(&mut self, user: &Bare) -> Option<&mut AccountData> {
+        match &mut self.users.get_mut(user)?.state {
+            AccountState::Ready(data) => Some(data),
+            AccountState::Loading(_) | AccountState::Evicted | AccountState::Absent => None,
+        }
+    }
+
+    /// True if a change of the account is on its way to the store.
+    pub(super) fn is_changing(&self, user: &Bare) -> bool {
+        self.changes.has(user)
+    }
+
+    /// Its data is here, for a session or since lately: features should remember its changes.
+    pub(super) fn is_in_memory(&self, user: &Bare) -> bool {
+        self.users.contains_key(user) || self.idle.has(user)
+    }
+
+    /// Estimates the account's data anew after a change.
+    pub(super) fn weigh(&mut self, bare: &Bare) {
+        let Some(user) = self.users.get_mut(bare) else { return };
+        let weight = match &user.state {
+            AccountState::Ready(data) => data.weight(),
+            AccountState::Loading(_) | AccountState::Evicted | AccountState::Absent => 0,
+        };
+        self.rosters.bytes = self.rosters.bytes + weight - user.weight as usize;
+        user.weight = u32::try_from(weight).unwrap_or(u32::MAX);
+    }
+
+    /// Removes an account from memory.
+    pub(super) fn remove_user(&mut self, bare: &Bare) -> Option<User> {
+        let user = self.users.remove(bare)?;
+        self.rosters.bytes -= user.weight as usize;
+        Some(user)
+    }
+
+    /// It was let go of, or is being read.
+    pub(super) fn is_elsewhere(&self, bare: &Bare) -> bool {
+        let user = self.users.get(bare);
+        user.is_some_and(|user| matches!(user.state, AccountState::Evicted | AccountState::Loading(_)))
+    }
+
+    /// The available sessions of a domain.
+    pub(super) fn online(&self, domain: &str) -> Vec<Key> {
+        let sessions = self.sessions.iter();
+        let here = sessions.filter(|(_, session)| session.is_available() && session.jid.domain() == domain);
+        here.map(|(key, _)| key).collect()
+    }
+
+    /// True: nothing more should be read for the session.
+    pub(super) fn is_congested(&self, key: Key) -> bool {
+        self.sessions.get(key).is_some_and(Session::is_congested)
+    }
+
+    /// True if the session waits to be resumed.
+    pub(super) fn is_asleep(&self, key: Key) -> bool {
+        self.sessions.get(key).is_some_and(|session| session.edge.is_none())
+    }
+
+    /// The number of messages of a kind that the session's client has not acknowledged.
+    pub(super) fn unacknowledged(&self, key: Key, which: impl Fn(&Element) -> bool) -> usize {
+        self.sessions.get(key).map_or(0, |session| session.unacknowledged(which))
+    }
+
+    /// True if the account's data were read and there is no such account.
+    pub(super) fn is_absent(&self, user: &Bare) -> bool {
+        self.users.get(user).is_some_and(|user| matches!(user.state, AccountState::Absent))
+    }
+
+    /// Moves an account without sessions and without queued work into the cache of idle accounts. Unknown and anonymous accounts
+    /// are not cached: the former may be created later, the latter never return. Returns the accounts that left memory.
+    pub(super) fn release(&mut self, now: Instant, bare: &Bare, is_needed: bool) -> Vec<Bare> {
+        let is_idle =
+            |user: &User| user.sessions.is_empty() && !matches!(user.state, AccountState::Loading(_));
+        let is_needed = is_needed || self.is_changing(bare) || self.being_loaded.contains(bare);
+        if is_needed || !self.users.get(bare).is_some_and(is_idle) {
+            return Vec::new();
+        }
+        match self.remove_user(bare) {
+            Some(User { state: AccountState::Ready(data), is_stored: true, .. }) => {
+                self.idle.keep(now, bare.clone(), data)
+            }
+            Some(_) => vec![bare.clone()],
+            None => Vec::new(),
+        }
+    }
+
+    /// Evicts rosters until they take `most` bytes, by the second chance algorithm: an account that was used since the hand
+    /// passed stays until it passes again. `is_held`: the account's data must stay for a feature or an answer of the store.
+    pub(super) fn evict_rosters(&mut self, most: usize, is_held: impl Fn(&Bare) -> bool) {
+        // Twice round, and the rest of the round before: few sessions may be far from each other.
+        let mut rounds = 0;
+        for _ in 0..limits::ROSTERS_LOOKED_AT {
+            if self.rosters.bytes <= most || rounds > 2 {
+                return;
+            }
+            match self.sessions.key_from(self.rosters.hand) {
+                Some(key) => {
+                    self.rosters.hand = key.index() + 1;
+                    self.examine_roster(key, &is_held);
+                }
+                None => {
+                    self.rosters.hand = 0;
+                    rounds += 1;
+                }
+            }
+        }
+    }
+
+    fn examine_roster(&mut self, key: Key, is_held: impl Fn(&Bare) -> bool) {
+        let Some(bare) = self.sessions.get(key).map(|session| session.jid.bare()) else { return };
+        let is_held = is_held(&bare) || self.is_changing(&bare) || self.being_loaded.contains(&bare);
+        let Some(user) = self.users.get_mut(&bare).filter(|user| user.is_stored && !is_held) else { return };
+        let was_used = std::mem::take(&mut user.is_used);
+        // Messages that wait are given out as the client acknowledges, without asking what is read.
+        let may_go = matches!(&user.state, AccountState::Ready(data) if data.offline == 0);
+        if may_go && !was_used {
+            user.state = AccountState::Evicted;
+            self.rosters.dropped += 1;
+            self.weigh(&bare);
+        }
+    }
+
+    /// The account's availability for phones: that of the session with the highest priority. `None`: it has
+    /// none.
+    pub fn chat_presence(&self, user: &Bare) -> Option<ChatPresence> {
+        if self.is_anonymous(user) {
+            return None;
+        }
+        let sessions = self.available(user).filter_map(|(key, priority)| {
+            let presence = self.sessions.get(key)?.presence()?;
+            Some((priority, Show::of(&presence), presence))
+        });
+        let (_, show, presence) = sessions.max_by_key(|(priority, show, _)| (*priority, *show))?;
+        let status = presence.content_of("status", ns::CLIENT).unwrap_or_default();
+        Some(ChatPresence { show, status: status.chars().take(limits::PHONE_STATUS).collect() })
+    }
+}

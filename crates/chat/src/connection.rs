@@ -1,0 +1,330 @@
+//! The events of clients' connections: a client binds a resource, sends, reads, is lost and comes back. `route` has the ways of
+//! their stanzas; a [`Session`] decides on its own what it sends, queues and counts.
+
+use stdx::Instant;
+use stdx::slab::Key;
+use xmpp::c2s::{BindRequest, Bound};
+use xmpp::stanza::{self, Condition, StanzaError, StanzaKind};
+use xmpp::{Bare, ConnectionId, Element, Jid, ns};
+
+use super::effect::Effect;
+use super::session::{BacklogProgress, DeliveryEffect, Session};
+use super::user::AccountState;
+use super::{Host, Outbox, ack, phones, sm};
+use crate::{archive, bind2, offline, presence, push, read_queues, token, user, vcard};
+
+impl Host {
+    /// A client has signed in and wants a resource.
+    pub fn handle_bind(&mut self, now: Instant, edge: ConnectionId, request: &BindRequest, out: &mut Outbox) {
+        let name = match (&request.resource, &request.tag) {
+            (Some(resource), _) => resource.to_string(),
+            (None, Some(tag)) => format!("{tag}~{}", &token(&mut self.rng)[..8]),
+            (None, None) => token(&mut self.rng)[..16].to_owned(),
+        };
+        // Contacts see the account's phones by that name.
+        let name =
+            if name == phones::RESOURCE { format!("{name}~{}", &token(&mut self.rng)[..8]) } else { name };
+        let Ok(jid) = request.user.with_resource(&name) else {
+            let refused = Bound::Refused(Condition::BadRequest.into());
+            return out.push(Effect::Bound { edge, bound: refused });
+        };
+        // The newer one wins (RFC 6120 §7.7.2.2): the older one is most often a dead connection of the same device.
+        if let Some(old) = self.accounts.session_of(&jid) {
+            close_session(self, now, old, "conflict", out);
+        }
+        let agent = request.agent.as_ref().and_then(|agent| agent.id.as_deref()).filter(|_| request.is_bind2);
+        if let Some(agent) = agent {
+            bind2::end_sessions_of_agent(self, now, &jid.bare(), agent, out);
+        }
+        if !make_room_for_session(self, now, &jid.bare(), out) {
+            let error = StanzaError::new(
+                Condition::ResourceConstraint,
+                "too many sessions of this account: end another one first",
+            );
+            return out.push(Effect::Bound { edge, bound: Bound::Refused(error) });
+        }
+        let key = self.accounts.sessions.insert(Session::new(now, jid.clone(), edge, request.is_anonymous));
+        self.accounts.by_edge.insert(edge, key);
+        let user = self.user(now, &jid.bare(), out);
+        user.sessions.push(key);
+        if !matches!(user.state, AccountState::Loading(_)) {
+            vcard::load_avatar(self, &jid.bare(), out);
+        }
+        let inline = request.inline.iter().filter_map(|child| inline(self, now, key, child, out)).collect();
+        if request.is_bind2 {
+            return bind2::begin(self, now, key, agent, inline, out);
+        }
+        out.push(Effect::Bound { edge, bound: Bound::Session { jid, inline } });
+    }
+
+    /// A stanza of a client of ours. `from` is its full address already.
+    pub fn handle_stanza(
+        &mut self,
+        now: Instant,
+        edge: ConnectionId,
+        mut element: Element,
+        out: &mut Outbox,
+    ) {
+        let Some(&key) = self.accounts.by_edge.get(&edge) else { return };
+        let is_too_large = ack::take_too_large(&mut element);
+        let Some(session) = self.accounts.sessions.get_mut(key) else { return };
+        if !session.count(key, &mut element) {
+            return close_session(self, now, key, "resource-constraint", out);
+        }
+        if is_too_large {
+            let error = StanzaError::new(Condition::PolicyViolation, stanza::TOO_LARGE);
+            return self.refuse(&element, &error, out);
+        }
+        read_queues::handle_session_element(self, now, key, element, out);
+    }
+
+    /// An element of a client that is no stanza.
+    pub fn handle_nonza(&mut self, now: Instant, edge: ConnectionId, element: &Element, out: &mut Outbox) {
+        let Some(&key) = self.accounts.by_edge.get(&edge) else { return };
+        match element.ns() {
+            ns::SM => handle_sm(self, now, key, element, out),
+            ns::CSI => handle_client_state(self, now, key, element, out),
+            _ => {}
+        }
+    }
+
+    /// A client comes back (XEP-0198 §5).
+    pub fn handle_resume(
+        &mut self,
+        now: Instant,
+        edge: ConnectionId,
+        (user, id, seen): (&Jid, &str, u32),
+        out: &mut Outbox,
+    ) {
+        let bare = user.bare();
+        // Only among the account's own sessions: another account's id is as unknown as one that never was.
+        let is_it = |session: &Session| session.sm.as_ref().is_some_and(|sm| sm.is_resumed_by(id));
+        let key = self.accounts.keys_of(&bare, is_it).first().copied();
+        let Some((key, session)) = key.and_then(|key| Some((key, self.accounts.sessions.get_mut(key)?)))
+        else {
+            let failed = self.remembered.refuse(&bare, id);
+            return out.push(Effect::Bound { edge, bound: Bound::NotResumed { failed } });
+        };
+        let (old, resumed) = match session.resume(edge, (id, seen)) {
+            Ok(resumed) => resumed,
+            Err(failed) => return out.push(Effect::Bound { edge, bound: Bound::NotResumed { failed } }),
+        };
+        let jid = session.jid.clone();
+        // The client knows better whether its old connection is dead.
+        if let Some(old) = old {
+            self.accounts.by_edge.remove(&old);
+            out.push(Effect::Close { edge: old, condition: "conflict" });
+        }
+        out.push(Effect::Bound { edge, bound: Bound::Resumed { jid, resumed } });
+        self.accounts.by_edge.insert(edge, key);
+        if let Some(session) = self.accounts.sessions.get_mut(key) {
+            session.restart_flow();
+        }
+        send_backlog(self, now, key, out);
+        // A new stream is an active one (XEP-0352 §5).
+        if let Some(session) = self.accounts.sessions.get_mut(key) {
+            let effects = session.activate(now, out);
+            perform_session(self, now, key, effects, out);
+        }
+    }
+
+    /// The connection has written what it was given before the last `Flush`.
+    pub fn handle_drained(&mut self, now: Instant, edge: ConnectionId, out: &mut Outbox) {
+        let Some(&key) = self.accounts.by_edge.get(&edge) else { return };
+        let Some(session) = self.accounts.sessions.get_mut(key) else { return };
+        session.handle_drained(out);
+        send_backlog(self, now, key, out);
+    }
+
+    /// To one session, unconditionally.
+    pub(super) fn deliver(&mut self, now: Instant, key: Key, stanza: Element, out: &mut Outbox) {
+        let Some(session) = self.accounts.sessions.get_mut(key) else { return };
+        let effects = session.deliver(now, stanza, out);
+        perform_session(self, now, key, effects, out);
+    }
+
+    /// The connection is gone. `in_order`: the client closed its stream.
+    pub fn handle_gone(&mut self, now: Instant, edge: ConnectionId, in_order: bool, out: &mut Outbox) {
+        let Some(key) = self.accounts.by_edge.remove(&edge) else { return };
+        let session = self.accounts.sessions.get_mut(key).filter(|_| !in_order);
+        let Some(until) = session.and_then(|session| session.sleep(now)) else {
+            return end_session(self, now, key, out);
+        };
+        let at = self.sleeping.partition_point(|(other, _)| *other <= until);
+        self.sleeping.insert(at, (until, key));
+        push::handle_sleep(self, now, key, out);
+    }
+}
+
+/// True if one more session fits, after the oldest have gone if that is how it is configured.
+fn make_room_for_session(host: &mut Host, now: Instant, user: &Bare, out: &mut Outbox) -> bool {
+    let limit = host.settings.sessions;
+    loop {
+        let sessions = host.accounts.users.get(user).map(|user| &user.sessions[..]).unwrap_or_default();
+        if sessions.len() < limit.most {
+            return true;
+        }
+        let Some(oldest) = sessions.first().copied().filter(|_| limit.ends_oldest) else { return false };
+        close_session(host, now, oldest, "conflict", out);
+    }
+}
+
+/// A request that came with Bind 2.
+fn inline(host: &mut Host, now: Instant, key: Key, child: &Element, out: &mut Outbox) -> Option<Element> {
+    match child.ns() {
+        ns::SM if child.name() == "enable" => return Some(enable_sm(host, key, child)),
+        ns::CARBONS if child.name() == "enable" => {
+            if let Some(session) = host.accounts.sessions.get_mut(key) {
+                session.has_carbons = true;
+            }
+        }
+        ns::CSI => handle_client_state(host, now, key, child, out),
+        _ => {}
+    }
+    None
+}
+
+fn enable_sm(host: &mut Host, key: Key, request: &Element) -> Element {
+    let id = token(&mut host.rng).into();
+    match host.accounts.sessions.get_mut(key) {
+        Some(session) => session.enable_sm(request, id, host.settings.resume_for),
+        None => sm::failed(Condition::UnexpectedRequest),
+    }
+}
+
+fn handle_client_state(host: &mut Host, now: Instant, key: Key, state: &Element, out: &mut Outbox) {
+    let Some(session) = host.accounts.sessions.get_mut(key) else { return };
+    let effects = session.handle_client_state(now, state, out);
+    perform_session(host, now, key, effects, out);
+}
+
+/// `<enable/>`, `<r/>` and `<a/>` (XEP-0198).
+fn handle_sm(host: &mut Host, now: Instant, key: Key, element: &Element, out: &mut Outbox) {
+    if element.name() == "enable" {
+        let answer = enable_sm(host, key, element);
+        let edge = host.accounts.sessions.get(key).and_then(|session| session.edge);
+        return out.extend(edge.map(|edge| Effect::Deliver { edge, element: answer }));
+    }
+    let Some(session) = host.accounts.sessions.get_mut(key) else { return };
+    let edge = session.edge;
+    let answer = match (element.name(), &mut session.sm) {
+        ("r", Some(sm)) => sm.handle_request(),
+        ("a", Some(sm)) => {
+            return match sm.handle_answer(now, element) {
+                Ok(question) => {
+                    let both = edge.zip(question);
+                    out.extend(both.map(|(edge, element)| Effect::Deliver { edge, element }));
+                    // More may have waited than could be sent at once.
+                    send_backlog(host, now, key, out);
+                }
+                Err(condition) => close_session(host, now, key, condition, out),
+            };
+        }
+        // Stanzas sent before are not counted.
+        ("a", None) => return,
+        // It has a session already (XEP-0198 §5).
+        ("r", None) | ("resume", _) => sm::failed(Condition::UnexpectedRequest),
+        _ => sm::failed(Condition::FeatureNotImplemented),
+    };
+    out.extend(edge.map(|edge| Effect::Deliver { edge, element: answer }));
+}
+
+/// Sends as much of a session's backlog as the window takes, then the next page of an archive, then offline messages.
+pub(super) fn send_backlog(host: &mut Host, now: Instant, key: Key, out: &mut Outbox) {
+    let Some(session) = host.accounts.sessions.get_mut(key) else { return };
+    let Some(BacklogProgress::Sent(question)) = session.send_backlog(now, out) else { return };
+    if let Some((owner, iq)) = question {
+        archive::handle_query(host, now, &owner, &iq, out);
+    }
+    if host.accounts.sessions.get_mut(key).is_some_and(Session::end_backlog) {
+        offline::deliver(host, now, key, out);
+    }
+}
+
+/// Performs the effects of a session. Stanzas that it has no room for are stored, answered or dropped by their kind.
+fn perform_session(host: &mut Host, now: Instant, key: Key, effects: Vec<DeliveryEffect>, out: &mut Outbox) {
+    for effect in effects {
+        let stanza = match effect {
+            DeliveryEffect::Close(condition) => {
+                close_session(host, now, key, condition, out);
+                continue;
+            }
+            DeliveryEffect::Overflow(stanza) => stanza,
+        };
+        let user = match host.accounts.sessions.get(key) {
+            Some(session) => session.jid.bare(),
+            None => match stanza::to(&stanza) {
+                Ok(Some(to)) => to.bare(),
+                _ => continue,
+            },
+        };
+        match stanza::kind_of(&stanza) {
+            // XEP-0045: a room that hears that removes the occupant (333).
+            Some(StanzaKind::Message) if stanza.attr("type") == Some("groupchat") => {
+                host.refuse(&stanza, &Condition::RecipientUnavailable.into(), out);
+            }
+            // These are in an archive, or are still stored.
+            Some(StanzaKind::Message)
+                if stanza
+                    .elements()
+                    .any(|child| matches!(child.ns(), ns::CARBONS | ns::MAM | ns::OFFLINE)) => {}
+            Some(StanzaKind::Message) => offline::keep_message(host, now, &user, stanza, out),
+            Some(StanzaKind::Iq) => host.refuse(&stanza, &Condition::ResourceConstraint.into(), out),
+            Some(StanzaKind::Presence) | None => {}
+        }
+    }
+}
+
+/// The session is over: all that saw it available learn that.
+pub(super) fn end_session(host: &mut Host, now: Instant, key: Key, out: &mut Outbox) {
+    presence::end(host, now, key, out);
+    let Some(mut session) = host.accounts.sessions.remove(key) else { return };
+    if let Some(edge) = session.edge {
+        host.accounts.by_edge.remove(&edge);
+    }
+    let bare = session.jid.bare();
+    if let Some(user) = host.accounts.users.get_mut(&bare) {
+        user.sessions.retain(|other| *other != key);
+    }
+    let unacknowledged = host.remembered.handle_end(&mut session);
+    if !unacknowledged.is_empty() {
+        // Stanzas that were never acknowledged go to the other sessions, or are stored.
+        user::when_loaded(host, now, &bare, out, move |host, now, out| {
+            for (at, stanza) in unacknowledged {
+                undelivered(host, now, at, &session.jid, stanza, out);
+            }
+        });
+    }
+    host.forget_user(now, &bare);
+}
+
+fn undelivered(host: &mut Host, now: Instant, at: Instant, of: &Jid, stanza: Element, out: &mut Outbox) {
+    match stanza::kind_of(&stanza) {
+        Some(StanzaKind::Message) => offline::message_undelivered(host, now, at, of, stanza, out),
+        Some(StanzaKind::Iq) if matches!(stanza.attr("type"), Some("get" | "set")) => {
+            host.refuse(&stanza, &Condition::ServiceUnavailable.into(), out);
+        }
+        // The sender of a presence will see that the session is gone.
+        _ => {}
+    }
+}
+
+/// Not requested by its client: another session has its address now, or an administrator ends it.
+pub(super) fn close_session(
+    host: &mut Host,
+    now: Instant,
+    key: Key,
+    condition: &'static str,
+    out: &mut Outbox,
+) {
+    if let Some(session) = host.accounts.sessions.get(key)
+        && let Some(edge) = session.edge
+    {
+        // XEP-0198 §4: the last acknowledgement comes before the end of the stream.
+        let element = session.sm.as_ref().map(|sm| sm.acknowledgement());
+        out.extend(element.map(|element| Effect::Deliver { edge, element }));
+        host.accounts.by_edge.remove(&edge);
+        out.push(Effect::Close { edge, condition });
+    }
+    end_session(host, now, key, out);
+}

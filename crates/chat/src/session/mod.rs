@@ -1,0 +1,181 @@
+//! One client that is signed in.
+
+mod flow;
+
+use std::time::Duration;
+
+use stdx::Instant;
+use stdx::slab::Key;
+use xmpp::stanza::{self, Condition, StanzaKind};
+use xmpp::xml::Packed;
+use xmpp::{ConnectionId, Element, Jid};
+
+use self::flow::Flow;
+pub(super) use self::flow::{BacklogProgress, DeliveryEffect, TooManyQuestions};
+use super::csi::ClientState;
+use super::effect::Effect;
+use super::sm::{Sm, TooManyUnhandled};
+use super::{Outbox, ack, sm};
+use crate::limits;
+
+/// A session of an account: a bound resource with its presence and stream management.
+pub struct Session {
+    pub jid: Jid,
+    pub(super) began: Instant,
+    /// `None`: the connection is lost, and the session waits to be resumed.
+    pub(super) edge: Option<ConnectionId>,
+    pub(super) sleeps_until: Option<Instant>,
+    /// The last presence that it broadcast; `None`: it is not available.
+    pub(super) presence: Option<Packed>,
+    pub(super) priority: i8,
+    /// It asked for the roster and is told of changes.
+    pub(super) is_interested: bool,
+    pub(super) wants_blocklist: bool,
+    pub(super) has_carbons: bool,
+    /// XEP-0352.
+    pub(super) client_state: ClientState,
+    /// Addresses that got directed presence (RFC 6121 §4.6).
+    pub(super) directed: Vec<Jid>,
+    pub(super) sm: Option<Box<Sm>>,
+    flow: Flow,
+    pub(super) is_anonymous: bool,
+    /// Its registration for notifications (XEP-0357).
+    pub(super) push: Option<Box<str>>,
+    /// The client's own id (XEP-0388 §2.3.1).
+    pub(super) agent: Option<Box<str>>,
+    /// Stanzas that came before the client knows its address (XEP-0386).
+    pub(super) waits: Option<Vec<Element>>,
+    /// It chooses among the messages that waited (XEP-0013).
+    pub(super) takes_offline: bool,
+}
+
+impl Session {
+    pub(super) fn new(now: Instant, jid: Jid, edge: ConnectionId, is_anonymous: bool) -> Session {
+        Session {
+            jid,
+            began: now,
+            edge: Some(edge),
+            sleeps_until: None,
+            presence: None,
+            priority: 0,
+            is_interested: false,
+            wants_blocklist: false,
+            has_carbons: false,
+            client_state: ClientState::default(),
+            directed: Vec::new(),
+            sm: None,
+            flow: Flow::default(),
+            is_anonymous,
+            push: None,
+            agent: None,
+            waits: None,
+            takes_offline: false,
+        }
+    }
+
+    /// Its last broadcast presence.
+    pub(super) fn presence(&self) -> Option<Element> {
+        self.presence.as_ref()?.unpack()
+    }
+
+    /// True if the session is available (RFC 6121 §4.2).
+    pub fn is_available(&self) -> bool {
+        self.presence.is_some()
+    }
+
+    /// Sends a stanza to the client, or queues it.
+    pub(super) fn deliver(&mut self, now: Instant, stanza: Element, out: &mut Outbox) -> Vec<DeliveryEffect> {
+        let mut effects = Vec::new();
+        match &mut self.waits {
+            Some(waits) if waits.len() < limits::SM_QUEUE => waits.push(stanza),
+            Some(_) => effects.push(DeliveryEffect::Overflow(stanza)),
+            None if self.client_state.is_inactive() => {
+                for stanza in self.client_state.handle_stanza(stanza) {
+                    self.send(now, stanza, out, &mut effects);
+                }
+            }
+            None => self.send(now, stanza, out, &mut effects),
+        }
+        effects
+    }
+
+    /// Handles `<active/>` and `<inactive/>` (XEP-0352).
+    pub(super) fn handle_client_state(
+        &mut self,
+        now: Instant,
+        state: &Element,
+        out: &mut Outbox,
+    ) -> Vec<DeliveryEffect> {
+        match state.name() {
+            "active" => return self.activate(now, out),
+            "inactive" => self.client_state.handle_inactive(),
+            _ => {}
+        }
+        Vec::new()
+    }
+
+    /// The client is active: it gets the stanzas that were held back.
+    pub(super) fn activate(&mut self, now: Instant, out: &mut Outbox) -> Vec<DeliveryEffect> {
+        let mut effects = Vec::new();
+        for stanza in self.client_state.handle_active() {
+            self.send(now, stanza, out, &mut effects);
+        }
+        effects
+    }
+
+    /// Counts a stanza of the client (XEP-0198 §4). False: too many messages are unhandled.
+    pub(super) fn count(&mut self, key: Key, stanza: &mut Element) -> bool {
+        ack::take_ack_token(stanza);
+        let Some(sm) = &mut self.sm else { return true };
+        match sm.count(stanza::kind_of(stanza) == Some(StanzaKind::Message)) {
+            Ok(number) => {
+                ack::put_ack_token(stanza, number.map(|number| ack::new_ack_token(key, number)));
+                true
+            }
+            Err(TooManyUnhandled) => false,
+        }
+    }
+
+    /// A message of the client is handled a step further; the client gets an answer that it waits for.
+    pub(super) fn handle_handled(&mut self, number: u64, out: &mut Outbox) {
+        let answer = self.sm.as_mut().and_then(|sm| sm.handle_handled(number, self.edge.is_some()));
+        if let (Some(edge), Some(element)) = (self.edge, answer) {
+            out.push(Effect::Deliver { edge, element });
+        }
+    }
+
+    /// Enables stream management (XEP-0198 §3). `id`: the id of a session that can be resumed, for at most `longest`.
+    pub(super) fn enable_sm(&mut self, request: &Element, id: Box<str>, longest: Duration) -> Element {
+        if self.sm.is_some() {
+            return sm::failed(Condition::UnexpectedRequest);
+        }
+        // An anonymous client cannot prove its identity again.
+        let longest = if self.is_anonymous { Duration::ZERO } else { longest };
+        let (sm, enabled) = Sm::enable(request, id, longest);
+        self.sm = Some(Box::new(sm));
+        enabled
+    }
+
+    /// Loses its connection. The time until which the session waits to be resumed; `None`: it does not.
+    pub(super) fn sleep(&mut self, now: Instant) -> Option<Instant> {
+        let until = now + self.sm.as_ref()?.resumable_for()?;
+        self.edge = None;
+        self.sleeps_until = Some(until);
+        Some(until)
+    }
+
+    /// Comes back on a new connection (XEP-0198 §5), with the connection that it had before and the answer.
+    ///
+    /// # Errors
+    /// The answer to a client that says that it has had more stanzas than there were.
+    pub(super) fn resume(
+        &mut self,
+        edge: ConnectionId,
+        (id, seen): (&str, u32),
+    ) -> Result<(Option<ConnectionId>, Element), Element> {
+        let Some(sm) = &mut self.sm else { return Err(sm::failed(Condition::ItemNotFound)) };
+        let resumed = sm.resume(id, seen)?;
+        self.sleeps_until = None;
+        Ok((self.edge.replace(edge), resumed))
+    }
+}
