@@ -95,6 +95,7 @@ impl<'a> Fields<'a> {
     ///
     /// # Errors
     /// [`Corrupt`] if the bytes end within a field.
+    #[expect(clippy::should_implement_trait, reason = "an iterator cannot fail")]
     pub fn next(&mut self) -> Result<Option<Field<'a>>, Corrupt> {
         if self.rest.is_empty() {
             return Ok(None);

@@ -50,6 +50,9 @@ pub struct Member {
     pub wire: (u16, u16),
     /// The phase of its life.
     pub state: MemberState,
+    /// The number of this announcement among those of the life. A key that is read twice with the same number was not renewed
+    /// in between.
+    pub renewal: u64,
 }
 
 const LIFE: u64 = 1;
@@ -63,11 +66,18 @@ const BUILD: u64 = 8;
 const WIRE_LEAST: u64 = 9;
 const WIRE_MOST: u64 = 10;
 const STATE: u64 = 11;
+const RENEWAL: u64 = 12;
 
 const EDGE: u8 = 1;
 const ROUTER: u8 = 2;
 
 impl Member {
+    /// True if two announcements say the same, whenever they were made.
+    pub fn says_the_same(&self, other: &Member) -> bool {
+        let Member { renewal, .. } = *other;
+        Member { renewal, ..self.clone() } == *other
+    }
+
     /// The value of the node's key.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
@@ -82,6 +92,7 @@ impl Member {
         put_number(&mut out, WIRE_LEAST, u64::from(self.wire.0));
         put_number(&mut out, WIRE_MOST, u64::from(self.wire.1));
         put_number(&mut out, STATE, u64::from(self.state.number()));
+        put_number(&mut out, RENEWAL, self.renewal);
         out
     }
 
@@ -105,6 +116,7 @@ impl Member {
                 WIRE_LEAST => member.wire.0 = field.value()?,
                 WIRE_MOST => member.wire.1 = field.value()?,
                 STATE => member.state = MemberState::of_number(field.value()?),
+                RENEWAL => member.renewal = field.value()?,
                 _ => {}
             }
         }
@@ -165,6 +177,7 @@ pub(crate) mod tests {
             build: "0.1.0".into(),
             wire: (1, 1),
             state: MemberState::Serving,
+            renewal: 1,
         }
     }
 

@@ -1,7 +1,7 @@
 //! The members of a farm as one node sees them: from announcements in the council, from links, and from the time that has passed.
 //!
-//! A link that breaks is a hint, a lease that ends is a death. A node counts as dead when its renewals have not been seen for
-//! [`TAKEOVER`] *and* the council, asked after that, has none either. Time in which this node was stopped or the
+//! A link that breaks is a hint, a lease that ends is a death. A node is missing when its renewals have not been seen for
+//! [`TAKEOVER`] *and* the council, asked after that, has no newer one either. Time in which this node was stopped or the
 //! council was away proves nothing and is not counted. A host that refuses connections shortens the wait: a process that
 //! runs, even a stopped one, is not refused.
 
@@ -23,13 +23,15 @@ pub enum MembershipEffect {
     Changed(Life),
     /// A member may be dead. Nothing is taken from it yet.
     Suspected(Life),
-    /// A suspected member has renewed its lease after all.
+    /// A suspected or missing member has renewed its lease after all.
     Recovered(Life),
-    /// A member is dead: its buckets may be taken after it has been fenced.
+    /// This node is sure that a member is dead. The coordinator writes it into the map, which makes it a death.
+    Missing(Life),
+    /// A member is dead for the whole farm: its buckets may be taken after it has been fenced.
     Died(Life),
     /// A member has left in order.
     Left(Life),
-    /// Read the member's key in the council. The answers: [`Members::handle_announced`], [`Members::handle_absent`].
+    /// Read the member's key in the council. The answer: [`Members::handle_read`].
     Ask(Life),
     /// An announcement was not accepted.
     Refused(Life, Refusal),
@@ -84,7 +86,9 @@ enum Health {
     Suspect {
         asked_at: Option<Instant>,
     },
-    /// The council has no key although the member's time was over.
+    /// The council has no renewal although the member's time was over.
+    Missing,
+    /// The farm has agreed.
     Dead,
     Left,
 }
@@ -133,6 +137,9 @@ impl Members {
             }
             return;
         };
+        if !known.is_new(&member) {
+            return;
+        }
         (known.seen_at, known.refused_at) = (now, None);
         let news = known.renew(member);
         out.extend(news.map(|news| news(life)));
@@ -143,19 +150,24 @@ impl Members {
         self.suspect(now, life, out);
     }
 
-    /// The council has no key of this life; it was asked at `asked_at`.
-    pub fn handle_absent(
+    /// The council, asked at `asked_at`, has this key of a life, or none.
+    pub fn handle_read(
         &mut self,
         now: Instant,
         life: Life,
         asked_at: Instant,
+        member: Option<Member>,
         out: &mut Vec<MembershipEffect>,
     ) {
+        if let Some(member) = member {
+            self.handle_announced(now, member, out);
+        }
         let Some(known) = self.known.get_mut(&life) else { return };
-        // An answer to a question of before the last renewal, or before the time was over, proves nothing.
+        // An answer to a question of before the last renewal, or before the time was over, proves nothing. A key that has
+        // just been renewed has ended the suspicion above.
         if !self.is_council_away && known.is_overdue(asked_at) && known.is_overdue(now) {
-            known.health = Health::Dead;
-            out.push(MembershipEffect::Died(life));
+            known.health = Health::Missing;
+            out.push(MembershipEffect::Missing(life));
         }
     }
 
@@ -172,13 +184,13 @@ impl Members {
         self.suspect(now, life, out);
     }
 
-    /// The farm has agreed on a death (the map lists it), or a node has announced one that this node did not see.
+    /// The farm has agreed on a death: the map lists it.
     pub fn handle_dead(&mut self, now: Instant, life: Life, out: &mut Vec<MembershipEffect>) {
         if !self.known.contains_key(&life) {
             self.insert(now, life, None);
         }
         let Some(known) = self.known.get_mut(&life) else { return };
-        if !matches!(known.health, Health::Dead | Health::Left) {
+        if !known.is_over() {
             known.health = Health::Dead;
             out.push(MembershipEffect::Died(life));
         }
@@ -218,26 +230,31 @@ impl Members {
         self.called_at + PAUSE / 2
     }
 
-    /// The announced members that are neither dead nor left, in ascending order of their lives. Suspects are among them.
+    /// The announced members that are not missing, dead or left, in ascending order of their lives. Suspects are among them.
     pub fn live(&self) -> impl Iterator<Item = &Member> {
         let is_live = |known: &&Known| matches!(known.health, Health::Live | Health::Suspect { .. });
         self.known.values().filter(is_live).filter_map(|known| known.member.as_ref())
     }
 
-    /// A member by its life, if it is neither dead nor left.
+    /// An announced member by its life, if it is neither dead nor left.
     pub fn get(&self, life: Life) -> Option<&Member> {
-        self.live().find(|member| member.life == life)
+        self.known.get(&life).filter(|known| !known.is_over()).and_then(|known| known.member.as_ref())
+    }
+
+    /// Lives that are dead, have left or are missing, in ascending order.
+    pub fn missing(&self) -> impl Iterator<Item = Life> + '_ {
+        let is_missing = |known: &Known| known.is_over() || known.health == Health::Missing;
+        self.known.iter().filter(move |(_, known)| is_missing(known)).map(|(life, _)| *life)
     }
 
     /// True if the life is dead or has left.
     pub fn is_dead(&self, life: Life) -> bool {
-        self.known.get(&life).is_some_and(|known| matches!(known.health, Health::Dead | Health::Left))
+        self.known.get(&life).is_some_and(Known::is_over)
     }
 
     /// Lives that are dead or have left, in ascending order.
     pub fn dead(&self) -> impl Iterator<Item = Life> + '_ {
-        let is_dead = |known: &Known| matches!(known.health, Health::Dead | Health::Left);
-        self.known.iter().filter(move |(_, known)| is_dead(known)).map(|(life, _)| *life)
+        self.known.iter().filter(|(_, known)| known.is_over()).map(|(life, _)| *life)
     }
 
     /// The reason why a node may not be a member.
@@ -293,9 +310,19 @@ impl Members {
 }
 
 impl Known {
+    /// True if the life will never be a member again.
+    fn is_over(&self) -> bool {
+        matches!(self.health, Health::Dead | Health::Left)
+    }
+
+    /// True if the announcement was made after the one that is known: a key that is read may be an old one.
+    fn is_new(&self, member: &Member) -> bool {
+        self.member.as_ref().is_none_or(|known| known.renewal < member.renewal)
+    }
+
     /// Takes over an announcement; the news, if it is one.
     fn renew(&mut self, member: Member) -> Option<fn(Life) -> MembershipEffect> {
-        if matches!(self.health, Health::Dead | Health::Left) {
+        if self.is_over() {
             return None;
         }
         let before = self.member.replace(member);
@@ -303,16 +330,16 @@ impl Known {
             self.health = Health::Left;
             return Some(MembershipEffect::Left);
         }
-        let was_suspect = matches!(self.health, Health::Suspect { .. });
+        let was_suspect = self.health != Health::Live;
         self.health = Health::Live;
-        match before {
-            None => Some(MembershipEffect::Joined),
-            before if before != self.member => Some(MembershipEffect::Changed),
+        match (before, &self.member) {
+            (Some(before), Some(member)) if !before.says_the_same(member) => Some(MembershipEffect::Changed),
+            (None, _) => Some(MembershipEffect::Joined),
             _ => was_suspect.then_some(MembershipEffect::Recovered as fn(Life) -> MembershipEffect),
         }
     }
 
-    /// True if the member would be dead at that time, unless the council has a renewal that was not seen.
+    /// True if the member would be missing at that time, unless the council has a renewal that was not seen.
     fn is_overdue(&self, now: Instant) -> bool {
         let is_refused = self.refused_at.is_some_and(|at| now.since(at) >= REFUSED_TAKEOVER);
         matches!(self.health, Health::Suspect { .. }) && (is_refused || now.since(self.seen_at) >= TAKEOVER)
@@ -356,6 +383,11 @@ mod tests {
         Instant::from_micros(millis * 1_000)
     }
 
+    /// The announcement of a life at a time.
+    fn renewed(life: u32, millis: u64) -> Member {
+        Member { renewal: millis + 1, ..member(life) }
+    }
+
     fn after(
         members: &mut Members,
         input: impl FnOnce(&mut Members, &mut Vec<MembershipEffect>),
@@ -380,7 +412,7 @@ mod tests {
     fn pass(members: &mut Members, from: u64, until: u64) -> Vec<MembershipEffect> {
         let mut out = Vec::new();
         for now in (from..=until).step_by(100) {
-            members.handle_announced(at(now), member(1), &mut out);
+            members.handle_announced(at(now), renewed(1, now), &mut out);
             members.expire(at(now), &mut out);
         }
         out
@@ -392,11 +424,14 @@ mod tests {
         assert_eq!(pass(&mut members, 0, 2_100), []);
         assert_eq!(pass(&mut members, 2_200, 4_400), [MembershipEffect::Suspected(Life(2))]);
         // An absence before the time is over proves nothing.
-        assert_eq!(after(&mut members, |m, out| m.handle_absent(at(4_450), Life(2), at(4_400), out)), []);
+        assert_eq!(after(&mut members, |m, out| m.handle_read(at(4_450), Life(2), at(4_400), None, out)), []);
         assert_eq!(pass(&mut members, 4_500, 4_500), [MembershipEffect::Ask(Life(2))]);
-        let died = after(&mut members, |m, out| m.handle_absent(at(4_550), Life(2), at(4_500), out));
-        assert_eq!(died, [MembershipEffect::Died(Life(2))]);
+        let died = after(&mut members, |m, out| m.handle_read(at(4_550), Life(2), at(4_500), None, out));
+        assert_eq!(died, [MembershipEffect::Missing(Life(2))]);
         assert_eq!(members.live().count(), 1);
+        // The map makes it a death.
+        let agreed = after(&mut members, |m, out| m.handle_dead(at(4_600), Life(2), out));
+        assert_eq!(agreed, [MembershipEffect::Died(Life(2))]);
         assert_eq!(members.check(&member(2)), Err(Refusal::Dead));
     }
 
@@ -404,7 +439,7 @@ mod tests {
     fn a_renewal_recovers_a_suspect() {
         let mut members = two();
         pass(&mut members, 0, 3_000);
-        let news = after(&mut members, |m, out| m.handle_announced(at(3_000), member(2), out));
+        let news = after(&mut members, |m, out| m.handle_announced(at(3_000), renewed(2, 3_000), out));
         assert_eq!(news, [MembershipEffect::Recovered(Life(2))]);
         assert_eq!(pass(&mut members, 3_100, 5_000), []);
     }
@@ -415,8 +450,43 @@ mod tests {
         pass(&mut members, 0, 500);
         let news = after(&mut members, |m, out| m.handle_key_gone(at(500), Life(2), out));
         assert_eq!(news, [MembershipEffect::Suspected(Life(2)), MembershipEffect::Ask(Life(2))]);
-        assert_eq!(after(&mut members, |m, out| m.handle_absent(at(510), Life(2), at(500), out)), []);
+        assert_eq!(after(&mut members, |m, out| m.handle_read(at(510), Life(2), at(500), None, out)), []);
         assert!(members.get(Life(2)).is_some());
+    }
+
+    #[test]
+    fn a_key_that_was_not_renewed_is_no_sign_of_life() {
+        let mut members = two();
+        pass(&mut members, 0, 500);
+        after(&mut members, |m, out| m.handle_connection_refused(at(500), Life(2), out));
+        // The council still has the key, as it was written before.
+        let old = Some(renewed(2, 0));
+        assert_eq!(
+            after(&mut members, |m, out| m.handle_read(at(510), Life(2), at(500), old.clone(), out)),
+            []
+        );
+        assert_eq!(pass(&mut members, 600, 2_000), [MembershipEffect::Ask(Life(2))]);
+        let died = after(&mut members, |m, out| m.handle_read(at(2_010), Life(2), at(2_000), old, out));
+        assert_eq!(died, [MembershipEffect::Missing(Life(2))]);
+    }
+
+    #[test]
+    fn a_missing_member_that_the_farm_does_not_count_as_dead_comes_back() {
+        let mut members = two();
+        pass(&mut members, 0, 4_500);
+        after(&mut members, |m, out| m.handle_read(at(4_550), Life(2), at(4_500), None, out));
+        let news = after(&mut members, |m, out| m.handle_announced(at(4_600), renewed(2, 4_600), out));
+        assert_eq!(news, [MembershipEffect::Recovered(Life(2))]);
+        assert_eq!(members.missing().count(), 0);
+    }
+
+    #[test]
+    fn a_key_that_was_renewed_ends_the_suspicion() {
+        let mut members = two();
+        pass(&mut members, 0, 4_500);
+        let new = Some(renewed(2, 4_000));
+        let news = after(&mut members, |m, out| m.handle_read(at(4_510), Life(2), at(4_500), new, out));
+        assert_eq!(news, [MembershipEffect::Recovered(Life(2))]);
     }
 
     #[test]
@@ -426,8 +496,8 @@ mod tests {
         after(&mut members, |m, out| m.handle_connection_refused(at(500), Life(2), out));
         assert_eq!(pass(&mut members, 600, 1_400), []);
         assert_eq!(pass(&mut members, 1_500, 2_000), [MembershipEffect::Ask(Life(2))]);
-        let died = after(&mut members, |m, out| m.handle_absent(at(2_010), Life(2), at(2_000), out));
-        assert_eq!(died, [MembershipEffect::Died(Life(2))]);
+        let died = after(&mut members, |m, out| m.handle_read(at(2_010), Life(2), at(2_000), None, out));
+        assert_eq!(died, [MembershipEffect::Missing(Life(2))]);
     }
 
     #[test]
@@ -469,7 +539,7 @@ mod tests {
     #[test]
     fn a_member_that_leaves_is_gone_at_once() {
         let mut members = two();
-        let mut left = member(2);
+        let mut left = renewed(2, 100);
         left.state = MemberState::Left;
         let news = after(&mut members, |m, out| m.handle_announced(at(100), left, out));
         assert_eq!(news, [MembershipEffect::Left(Life(2))]);

@@ -3,6 +3,7 @@
 //! A test builds a `World` from a seed, adds nodes, says how bad the network between them is, and lets time
 //! run. Nothing sleeps: 32 seconds of virtual time take as long as the work in them.
 
+pub mod farm;
 pub mod ladder;
 pub mod limits;
 pub mod mailbox;

@@ -31,7 +31,7 @@ pub enum FarmEffect {
     Announce { sent_at: Instant, member: Box<Member> },
     /// Council: read the keys of all members and go on watching them: `handle_announced` for each, then `handle_members_read`.
     ReadMembers,
-    /// Council: read the key of one member, not from a cache: `handle_announced` or `handle_absent` with the same time.
+    /// Council: read the key of one member, not from a cache: `handle_member_read` with the same time.
     ReadMember { life: Life, asked_at: Instant },
     /// Council: read the map, and go on watching it: `handle_map`.
     ReadMap,

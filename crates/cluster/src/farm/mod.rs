@@ -8,8 +8,8 @@
 //! who owns a bucket, and refuses writes of any other. `sim` plays this with thousands of seeds (`crates/sim/tests/farm`).
 
 mod effect;
-
-use std::collections::{BTreeMap, BTreeSet};
+mod map_plan;
+mod own_buckets;
 
 use stdx::Instant;
 
@@ -17,20 +17,15 @@ use crate::address::{Epoch, Life, ShardAddress};
 use crate::bucket::Bucket;
 use crate::lease::{Lease, LeaseEffect};
 use crate::limits::{COUNCIL_ANSWER, MAP_READ};
-use crate::map::{FarmMap, Ownership};
+use crate::map::FarmMap;
 use crate::member::{Member, MemberState};
 use crate::membership::{Members, MembershipEffect, Refusal};
-use crate::plan::Candidate;
 use crate::tenure::{Tenure, TenureEffect};
 
-pub use effect::{Claim, EndReason, FarmEffect, Revision};
+use map_plan::MapPlan;
+use own_buckets::OwnBuckets;
 
-/// A bucket that this node has, gets or gives away, and the shard that it is for.
-#[derive(Debug)]
-struct OwnBucket {
-    shard: u16,
-    tenure: Tenure,
-}
+pub use effect::{Claim, EndReason, FarmEffect, Revision};
 
 /// The council's map as it was last read, and the question that is under way.
 #[derive(Debug)]
@@ -55,9 +50,7 @@ pub struct FarmNode {
     have_members_been_read: bool,
     map: FarmMap,
     council: CouncilMap,
-    buckets: BTreeMap<Bucket, OwnBucket>,
-    /// Lives that hold a bucket in the database that is this node's by the map.
-    blockers: BTreeSet<Life>,
+    buckets: OwnBuckets,
     /// Whether the lease allowed this node to act when it was last looked at.
     has_authority: bool,
     /// Something has changed that may change the map.
@@ -66,13 +59,13 @@ pub struct FarmNode {
     /// When the node announced that it has left.
     left_at: Option<Instant>,
     has_ended: bool,
-    claims: Vec<Claim>,
 }
 
 impl FarmNode {
     /// A node that starts. `own` is its announcement, with a life that no other start has; its state is set here. `size` is the
     /// number of buckets, [`crate::BUCKETS`] but in simulations. [`FarmNode::expire`] is due at once.
     pub fn new(now: Instant, own: Member, size: u16) -> FarmNode {
+        let life = own.life;
         let council = CouncilMap {
             revision: Revision(0),
             version: 0,
@@ -88,14 +81,12 @@ impl FarmNode {
             have_members_been_read: false,
             map: FarmMap::new(size),
             council,
-            buckets: BTreeMap::new(),
-            blockers: BTreeSet::new(),
+            buckets: OwnBuckets::new(life),
             has_authority: false,
             is_map_due: false,
             has_told_drained: false,
             left_at: None,
             has_ended: false,
-            claims: Vec::new(),
         }
     }
 
@@ -112,7 +103,7 @@ impl FarmNode {
         let mut news = Vec::new();
         self.members.expire(now, &mut news);
         self.tell(now, news, out);
-        self.expire_buckets(now, out);
+        self.buckets.expire(now, out);
         self.read_map(now, out);
         self.settle(now, out);
     }
@@ -150,10 +141,17 @@ impl FarmNode {
         self.settle(now, out);
     }
 
-    /// The council had no key of this life when it was asked.
-    pub fn handle_absent(&mut self, now: Instant, life: Life, asked_at: Instant, out: &mut Vec<FarmEffect>) {
+    /// The council had this key of a life, or none, when it was asked.
+    pub fn handle_member_read(
+        &mut self,
+        now: Instant,
+        life: Life,
+        asked_at: Instant,
+        member: Option<Member>,
+        out: &mut Vec<FarmEffect>,
+    ) {
         let mut news = Vec::new();
-        self.members.handle_absent(now, life, asked_at, &mut news);
+        self.members.handle_read(now, life, asked_at, member, &mut news);
         self.tell(now, news, out);
         self.settle(now, out);
     }
@@ -166,18 +164,20 @@ impl FarmNode {
         self.settle(now, out);
     }
 
-    /// All connections to a life have ended.
-    pub fn handle_link_lost(&mut self, now: Instant, life: Life, out: &mut Vec<FarmEffect>) {
+    /// All connections to a life have ended; `is_refused` if its host refuses new ones.
+    pub fn handle_link_lost(
+        &mut self,
+        now: Instant,
+        life: Life,
+        is_refused: bool,
+        out: &mut Vec<FarmEffect>,
+    ) {
         let mut news = Vec::new();
-        self.members.handle_link_lost(now, life, &mut news);
-        self.tell(now, news, out);
-        self.settle(now, out);
-    }
-
-    /// The host of a life refuses connections to its port.
-    pub fn handle_connection_refused(&mut self, now: Instant, life: Life, out: &mut Vec<FarmEffect>) {
-        let mut news = Vec::new();
-        self.members.handle_connection_refused(now, life, &mut news);
+        if is_refused {
+            self.members.handle_connection_refused(now, life, &mut news);
+        } else {
+            self.members.handle_link_lost(now, life, &mut news);
+        }
         self.tell(now, news, out);
         self.settle(now, out);
     }
@@ -270,7 +270,6 @@ impl FarmNode {
         let other = holder.map(|holder| holder.life).filter(|life| *life != self.own.life);
         if let Some(life) = other {
             self.members.watch(now, life);
-            self.blockers.insert(life);
         }
         self.tenure(now, bucket, out, |tenure, orders| tenure.handle_refused(now, epoch, orders));
     }
@@ -308,8 +307,7 @@ impl FarmNode {
 
     /// The epoch under which this node answers for the bucket now; none if it must not.
     pub fn serves(&self, now: Instant, bucket: Bucket) -> Option<Epoch> {
-        let own = self.buckets.get(&bucket)?;
-        own.tenure.serving().filter(|_| !self.has_ended && self.lease.may_act(now))
+        self.buckets.serving(bucket).filter(|_| !self.has_ended && self.lease.may_act(now))
     }
 
     /// The newest map that this node has seen.
@@ -348,8 +346,7 @@ impl FarmNode {
         if let Some(end) = self.lease.authority_ends().filter(|_| self.has_authority) {
             next = next.min(end);
         }
-        let of_buckets = self.buckets.values().filter_map(|own| own.tenure.deadline());
-        of_buckets.fold(next, Instant::min)
+        self.buckets.deadline().map_or(next, |deadline| deadline.min(next))
     }
 
     fn perform_lease(&mut self, order: LeaseEffect, out: &mut Vec<FarmEffect>) {
@@ -358,15 +355,16 @@ impl FarmNode {
                 if !self.have_members_been_read {
                     out.push(FarmEffect::ReadMembers);
                 }
-                out.push(FarmEffect::Announce { sent_at, member: Box::new(self.own.clone()) });
+                self.announce(sent_at, self.own.state, out);
             }
             LeaseEffect::AskFence { sent_at } => out.push(FarmEffect::AskFence { sent_at }),
         }
     }
 
     fn announce(&mut self, now: Instant, state: MemberState, out: &mut Vec<FarmEffect>) {
+        self.is_map_due |= self.own.state != state;
         self.own.state = state;
-        self.is_map_due = true;
+        self.own.renewal += 1;
         out.push(FarmEffect::Announce { sent_at: now, member: Box::new(self.own.clone()) });
     }
 
@@ -407,7 +405,6 @@ impl FarmNode {
         if self.map.is_dead(self.own.life) && self.own.state != MemberState::Left {
             return self.finish(EndReason::DeclaredDead, out);
         }
-        self.blockers.retain(|life| !self.map.is_dead(*life));
         let mut news = Vec::new();
         for life in self.map.dead() {
             self.members.handle_dead(now, *life, &mut news);
@@ -415,28 +412,8 @@ impl FarmNode {
         self.tell(now, news, out);
         let all: Vec<_> = self.map.owners().collect();
         for (bucket, ownership) in all {
-            self.reconcile(now, bucket, ownership, out);
+            self.buckets.reconcile(now, bucket, ownership, out);
         }
-    }
-
-    /// Makes a bucket what the map says: this node's or not.
-    fn reconcile(&mut self, now: Instant, bucket: Bucket, ownership: Ownership, out: &mut Vec<FarmEffect>) {
-        let assigned = ownership.owner.filter(|owner| owner.life == self.own.life).map(|owner| owner.shard);
-        if self.buckets.get(&bucket).is_some_and(|own| own.tenure.is_over()) {
-            self.buckets.remove(&bucket);
-        }
-        if let Some(shard) = assigned {
-            self.buckets.entry(bucket).or_insert(OwnBucket { shard, tenure: Tenure::default() });
-        }
-        let Some(own) = self.buckets.get_mut(&bucket) else { return };
-        let mut orders = Vec::new();
-        // A bucket for another shard of this node is given back first.
-        if assigned == Some(own.shard) {
-            own.tenure.assign(now, ownership.epoch, &mut orders);
-        } else {
-            own.tenure.revoke(now, &mut orders);
-        }
-        self.perform(bucket, orders, out);
     }
 
     /// Gives an input to one tenure.
@@ -447,58 +424,28 @@ impl FarmNode {
         out: &mut Vec<FarmEffect>,
         input: impl FnOnce(&mut Tenure, &mut Vec<TenureEffect>),
     ) {
-        let Some(own) = self.buckets.get_mut(&bucket).filter(|_| !self.has_ended) else { return };
-        let mut orders = Vec::new();
-        input(&mut own.tenure, &mut orders);
-        let is_over = own.tenure.is_over();
-        self.perform(bucket, orders, out);
-        if is_over {
-            self.reconcile(now, bucket, self.map.owner(bucket), out);
+        if self.has_ended {
+            return;
+        }
+        if self.buckets.handle(bucket, out, input) {
+            self.buckets.reconcile(now, bucket, self.map.owner(bucket), out);
         }
         self.settle(now, out);
-    }
-
-    fn expire_buckets(&mut self, now: Instant, out: &mut Vec<FarmEffect>) {
-        let is_due = |own: &OwnBucket| own.tenure.deadline().is_some_and(|at| at <= now);
-        let due: Vec<Bucket> =
-            self.buckets.iter().filter(|(_, own)| is_due(own)).map(|(bucket, _)| *bucket).collect();
-        for bucket in due {
-            self.order(bucket, out, |tenure, orders| tenure.expire(now, orders));
-        }
-    }
-
-    fn order(
-        &mut self,
-        bucket: Bucket,
-        out: &mut Vec<FarmEffect>,
-        input: impl FnOnce(&mut Tenure, &mut Vec<TenureEffect>),
-    ) {
-        let Some(own) = self.buckets.get_mut(&bucket) else { return };
-        let mut orders = Vec::new();
-        input(&mut own.tenure, &mut orders);
-        self.perform(bucket, orders, out);
-    }
-
-    fn perform(&mut self, bucket: Bucket, orders: Vec<TenureEffect>, out: &mut Vec<FarmEffect>) {
-        let Some(own) = self.buckets.get(&bucket) else { return };
-        let holder = ShardAddress::new(self.own.life, own.shard);
-        for order in orders {
-            self.is_map_due |= matches!(order, TenureEffect::Serve(_));
-            out.extend(effect::of_tenure(bucket, holder, order, &mut self.claims));
-        }
     }
 
     /// Ends every input: authority may have begun or ended, the map may have to change, and claims go out together.
     fn settle(&mut self, now: Instant, out: &mut Vec<FarmEffect>) {
         if self.has_ended {
-            self.claims.clear();
             return;
         }
         self.members.set_council_away(now, self.lease.council_is_away(now));
         self.settle_authority(now, out);
         self.join(now, out);
         self.swap_map(now, out);
-        self.send_claims(out);
+        let claims = self.buckets.take_claims();
+        if !claims.is_empty() {
+            out.push(FarmEffect::Take { claims, dead: self.map.dead().to_vec() });
+        }
         self.tell_drained(out);
     }
 
@@ -506,18 +453,10 @@ impl FarmNode {
         let may_act = self.lease.may_act(now);
         let resumes = may_act && !self.has_authority;
         self.has_authority = may_act;
-        if may_act && !resumes {
-            return;
-        }
-        let buckets: Vec<Bucket> = self.buckets.keys().copied().collect();
-        for bucket in buckets {
-            self.order(bucket, out, |tenure, orders| match resumes {
-                true => tenure.resume(now, orders),
-                false => tenure.lapse(orders),
-            });
-        }
-        if !may_act {
-            self.claims.clear();
+        if resumes {
+            self.buckets.resume(now, out);
+        } else if !may_act {
+            self.buckets.lapse(out);
         }
     }
 
@@ -529,36 +468,23 @@ impl FarmNode {
         }
     }
 
-    fn send_claims(&mut self, out: &mut Vec<FarmEffect>) {
-        if !self.claims.is_empty() {
-            let claims = std::mem::take(&mut self.claims);
-            out.push(FarmEffect::Take { claims, dead: self.map.dead().to_vec() });
-        }
-    }
-
     fn tell_drained(&mut self, out: &mut Vec<FarmEffect>) {
         let is_draining = self.own.state == MemberState::Draining && !self.has_told_drained;
-        if is_draining && self.buckets.is_empty() && !self.is_in_map() {
+        if is_draining && self.buckets.is_empty() && !self.map_plan().has_own() {
             self.has_told_drained = true;
             out.push(FarmEffect::Drained);
         }
     }
 
-    /// True if the map gives a bucket or a call slot to this node.
-    fn is_in_map(&self) -> bool {
-        let is_own = |address: Option<ShardAddress>| address.is_some_and(|it| it.life == self.own.life);
-        self.map.owners().any(|(_, ownership)| is_own(ownership.owner))
-            || self.map.workers().any(|(_, slot)| is_own(slot.worker))
-    }
-
     /// Changes the map in the council if it is to be another one.
     fn swap_map(&mut self, now: Instant, out: &mut Vec<FarmEffect>) {
         let can_swap = self.council.has_been_read && self.council.asked_at.is_none() && self.has_authority;
+        self.is_map_due |= self.buckets.take_news();
         if !self.is_map_due || !can_swap || self.lease.council_is_away(now) {
             return;
         }
         self.is_map_due = false;
-        let mut next = self.next_map(now);
+        let mut next = self.map_plan().next(now);
         // A council that has forgotten the newest map gets it again.
         if next == self.map && self.council.version >= self.map.version() {
             return;
@@ -570,52 +496,8 @@ impl FarmNode {
         out.push(FarmEffect::SwapMap { expected: self.council.revision, map });
     }
 
-    /// The map as this node wants it: all of it if it is the coordinator, else its own epochs and what blocks its buckets.
-    fn next_map(&self, now: Instant) -> FarmMap {
-        let mut next = self.map.clone();
-        for (bucket, own) in &self.buckets {
-            if let Some(epoch) = own.tenure.serving() {
-                next.set_epoch(*bucket, epoch);
-            }
-        }
-        for life in self.blockers.iter().filter(|life| self.members.is_dead(**life)) {
-            next.insert_dead(*life);
-        }
-        if self.is_coordinator() {
-            self.coordinate(now, &mut next);
-        }
-        next
-    }
-
-    fn coordinate(&self, now: Instant, next: &mut FarmMap) {
-        self.members.dead().for_each(|life| next.insert_dead(life));
-        let routers = self.candidates(|member| member.roles.is_router);
-        let edges = self.candidates(|member| member.roles.is_edge);
-        let moves = next.plan(&routers, &edges);
-        next.apply(now, &moves);
-        next.expire(now);
-        if let Some(level) = self.members.live().map(|member| member.wire.1).min() {
-            next.set_level(level);
-        }
-    }
-
-    /// The shards of the members that serve, each with its part of the member's weight.
-    fn candidates(&self, has_role: impl Fn(&Member) -> bool) -> Vec<Candidate> {
-        let is_serving = |member: &&Member| member.state == MemberState::Serving && has_role(member);
-        let shards = |member: &Member| {
-            // In parts that every number of shards divides nearly.
-            let (life, weight) = (member.life, (u64::from(member.weight) << 16) / u64::from(member.shards));
-            let all = 0..member.shards;
-            all.map(move |shard| Candidate { address: ShardAddress::new(life, shard), weight })
-        };
-        self.members.live().filter(is_serving).flat_map(shards).collect()
-    }
-
-    fn is_coordinator(&self) -> bool {
-        let takes_part = |member: &&Member| {
-            member.roles.is_router && matches!(member.state, MemberState::Serving | MemberState::Draining)
-        };
-        self.members.live().find(takes_part).is_some_and(|member| member.life == self.own.life)
+    fn map_plan(&self) -> MapPlan<'_> {
+        MapPlan { own: &self.own, members: &self.members, map: &self.map, buckets: &self.buckets }
     }
 
     /// Stops all that this node serves, for good.
@@ -624,11 +506,7 @@ impl FarmNode {
             return;
         }
         self.has_ended = true;
-        let buckets: Vec<Bucket> = self.buckets.keys().copied().collect();
-        for bucket in buckets {
-            self.order(bucket, out, |tenure, orders| tenure.lapse(orders));
-        }
-        self.claims.clear();
+        self.buckets.lapse(out);
         out.push(FarmEffect::End(reason));
     }
 }

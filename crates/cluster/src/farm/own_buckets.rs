@@ -1,0 +1,136 @@
+//! The buckets of one node: the tenure of each, and the claims that go to the database together.
+
+use std::collections::BTreeMap;
+
+use stdx::Instant;
+
+use super::effect::{Claim, FarmEffect, of_tenure};
+use crate::address::{Epoch, Life, ShardAddress};
+use crate::bucket::Bucket;
+use crate::map::Ownership;
+use crate::tenure::{Tenure, TenureEffect};
+
+/// A bucket that this node has, gets or gives away, and the shard that it is for.
+#[derive(Debug)]
+struct OwnBucket {
+    shard: u16,
+    tenure: Tenure,
+}
+
+/// The buckets of one node.
+#[derive(Debug)]
+pub(super) struct OwnBuckets {
+    life: Life,
+    buckets: BTreeMap<Bucket, OwnBucket>,
+    claims: Vec<Claim>,
+    /// A bucket is served since [`OwnBuckets::take_news`]: the map gets its epoch.
+    has_news: bool,
+}
+
+impl OwnBuckets {
+    pub(super) fn new(life: Life) -> OwnBuckets {
+        OwnBuckets { life, buckets: BTreeMap::new(), claims: Vec::new(), has_news: false }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.buckets.is_empty()
+    }
+
+    /// The epoch under which the bucket is served.
+    pub(super) fn serving(&self, bucket: Bucket) -> Option<Epoch> {
+        self.buckets.get(&bucket)?.tenure.serving()
+    }
+
+    /// All buckets that are served, with their epochs.
+    pub(super) fn all_serving(&self) -> impl Iterator<Item = (Bucket, Epoch)> + '_ {
+        self.buckets.iter().filter_map(|(bucket, own)| Some((*bucket, own.tenure.serving()?)))
+    }
+
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.buckets.values().filter_map(|own| own.tenure.deadline()).min()
+    }
+
+    /// Makes a bucket what the map says: this node's or not.
+    pub(super) fn reconcile(
+        &mut self,
+        now: Instant,
+        bucket: Bucket,
+        ownership: Ownership,
+        out: &mut Vec<FarmEffect>,
+    ) {
+        let assigned = ownership.owner.filter(|owner| owner.life == self.life).map(|owner| owner.shard);
+        if self.buckets.get(&bucket).is_some_and(|own| own.tenure.is_over()) {
+            self.buckets.remove(&bucket);
+        }
+        if let Some(shard) = assigned {
+            self.buckets.entry(bucket).or_insert(OwnBucket { shard, tenure: Tenure::default() });
+        }
+        let Some(own) = self.buckets.get_mut(&bucket) else { return };
+        let mut orders = Vec::new();
+        // A bucket for another shard of this node is given back first.
+        if assigned == Some(own.shard) {
+            own.tenure.assign(now, ownership.epoch, &mut orders);
+        } else {
+            own.tenure.revoke(now, &mut orders);
+        }
+        self.perform(bucket, orders, out);
+    }
+
+    /// Gives an input to one tenure; true if the tenure is over after it.
+    pub(super) fn handle(
+        &mut self,
+        bucket: Bucket,
+        out: &mut Vec<FarmEffect>,
+        input: impl FnOnce(&mut Tenure, &mut Vec<TenureEffect>),
+    ) -> bool {
+        let Some(own) = self.buckets.get_mut(&bucket) else { return false };
+        let mut orders = Vec::new();
+        input(&mut own.tenure, &mut orders);
+        let is_over = own.tenure.is_over();
+        self.perform(bucket, orders, out);
+        is_over
+    }
+
+    pub(super) fn expire(&mut self, now: Instant, out: &mut Vec<FarmEffect>) {
+        let is_due = |own: &OwnBucket| own.tenure.deadline().is_some_and(|at| at <= now);
+        let due: Vec<Bucket> =
+            self.buckets.iter().filter(|(_, own)| is_due(own)).map(|(bucket, _)| *bucket).collect();
+        for bucket in due {
+            self.handle(bucket, out, |tenure, orders| tenure.expire(now, orders));
+        }
+    }
+
+    /// The node may act as an owner again.
+    pub(super) fn resume(&mut self, now: Instant, out: &mut Vec<FarmEffect>) {
+        for bucket in self.buckets.keys().copied().collect::<Vec<_>>() {
+            self.handle(bucket, out, |tenure, orders| tenure.resume(now, orders));
+        }
+    }
+
+    /// The node may not act as an owner any more: nothing is served or claimed.
+    pub(super) fn lapse(&mut self, out: &mut Vec<FarmEffect>) {
+        for bucket in self.buckets.keys().copied().collect::<Vec<_>>() {
+            self.handle(bucket, out, |tenure, orders| tenure.lapse(orders));
+        }
+        self.claims.clear();
+    }
+
+    /// The buckets to ask the database for.
+    pub(super) fn take_claims(&mut self) -> Vec<Claim> {
+        std::mem::take(&mut self.claims)
+    }
+
+    /// True if a bucket is served since the last call.
+    pub(super) fn take_news(&mut self) -> bool {
+        std::mem::take(&mut self.has_news)
+    }
+
+    fn perform(&mut self, bucket: Bucket, orders: Vec<TenureEffect>, out: &mut Vec<FarmEffect>) {
+        let Some(own) = self.buckets.get(&bucket) else { return };
+        let holder = ShardAddress::new(self.life, own.shard);
+        for order in orders {
+            self.has_news |= matches!(order, TenureEffect::Serve(_));
+            out.extend(of_tenure(bucket, holder, order, &mut self.claims));
+        }
+    }
+}
