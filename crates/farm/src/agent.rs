@@ -243,11 +243,8 @@ impl Session {
 
     fn handle_request(&mut self, now: Instant, request: AgentRequest) {
         match request {
-            AgentRequest::LinkLost { life, is_refused: true } => {
-                self.drive(now, |node, now, out| node.handle_connection_refused(now, life, out));
-            }
-            AgentRequest::LinkLost { life, is_refused: false } => {
-                self.drive(now, |node, now, out| node.handle_link_lost(now, life, out));
+            AgentRequest::LinkLost { life, is_refused } => {
+                self.drive(now, |node, now, out| node.handle_link_lost(now, life, is_refused, out));
             }
             AgentRequest::Drain => self.drive(now, FarmNode::leave),
             AgentRequest::Leave => {
@@ -271,7 +268,7 @@ impl Session {
             }
             CouncilEvent::NotRenewed { node, .. } => {
                 if let Some((life, asked_at)) = self.questions.remove(&node) {
-                    self.drive(now, |node, now, out| node.handle_absent(now, life, asked_at, out));
+                    self.drive(now, |node, now, out| node.handle_member_read(now, life, asked_at, None, out));
                 }
             }
             CouncilEvent::Withdrawn { node } => {

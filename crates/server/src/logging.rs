@@ -22,7 +22,7 @@ pub struct Logging {
 /// # Errors
 /// A level that is none, or a second call.
 pub fn init(log: &Log) -> anyhow::Result<Logging> {
-    let (filter, level) = reload::Layer::new(EnvFilter::try_new(&log.level)?);
+    let (filter, level) = reload::Layer::new(filter(&log.level)?);
     let registry = tracing_subscriber::registry().with(filter);
     let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
     match log.format {
@@ -39,7 +39,7 @@ pub fn init(log: &Log) -> anyhow::Result<Logging> {
 impl Logging {
     /// The format stays what it was.
     pub fn reload(&self, log: &Log) -> anyhow::Result<()> {
-        self.level.reload(EnvFilter::try_new(&log.level)?)?;
+        self.level.reload(filter(&log.level)?)?;
         HIDE.store(log.hide_identities, Ordering::Relaxed);
         Ok(())
     }
@@ -83,6 +83,11 @@ fn write_hidden(text: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         }
         None => write!(f, "…{:08x}", code(bare)),
     }
+}
+
+/// The configured filter. The client of NATS reports each connection at level INFO; the farm's own lines say what matters.
+fn filter(level: &str) -> Result<EnvFilter, tracing_subscriber::filter::ParseError> {
+    EnvFilter::try_new(format!("async_nats=warn,{level}"))
 }
 
 #[cfg(test)]

@@ -71,6 +71,7 @@ impl Node {
             build: "0".into(),
             wire: (1, 1),
             state: MemberState::Joining,
+            renewal: 0,
         };
         let view = Arc::new(Mutex::new(None));
         let (ends, receiver) = channel();

@@ -143,6 +143,7 @@ impl FarmListener for Listener {
             }
             MembershipEffect::Suspected(_)
             | MembershipEffect::Recovered(_)
+            | MembershipEffect::Missing(_)
             | MembershipEffect::Changed(_)
             | MembershipEffect::Ask(_) => {}
         }
@@ -318,6 +319,7 @@ fn member(config: &Config, name: &str) -> Result<Member> {
         build: env!("CARGO_PKG_VERSION").into(),
         wire: wire::WIRE,
         state: MemberState::Joining,
+        renewal: 0,
     })
 }
 

@@ -356,6 +356,7 @@ mod tests {
         for size in [size(serve_tls), size(secure), size(serve_ws), size(serve_wss)] {
             assert!(size <= 768, "{size}");
         }
-        assert!(size_of::<Stream>() <= 368, "{}", size_of::<Stream>());
+        // The allocator's size class is 384.
+        assert!(size_of::<Stream>() <= 376, "{}", size_of::<Stream>());
     }
 }
