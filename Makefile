@@ -5,7 +5,7 @@ CONFIG ?= belfry.toml
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test test-fast check tidy deny bench-sip bench-ringer bench-ivr bench-memory bench-store bench-xmpp bench-xmpp-idle abuse fuzz-short
+.PHONY: help setup run demo demo-farm test test-fast check tidy deny bench-sip bench-ringer bench-ivr bench-memory bench-store bench-xmpp bench-xmpp-idle abuse fuzz-short
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -20,6 +20,10 @@ run: ## build and start one node on loopback with the example configuration
 demo: ## two good minutes: Ringer drives the seeds' runs R1 and R4, their users of chat and the tutorial's calls through a node, tables and reports
 	@tools/setup
 	@bench/demo/run $(ARGS)
+
+demo-farm: ## three minutes: calls of a minute through a farm of four nodes, one of which is killed, beside the seed's R2 and R3
+	@tools/setup
+	@bench/farm/demo $(ARGS)
 
 test: ## the gate: every test, with real peers: SIPp, Kamailio, baresip, ejabberd, Prosody, profanity and more
 	@tools/setup
