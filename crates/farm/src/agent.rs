@@ -120,7 +120,8 @@ impl FarmAgent {
         let agent = FarmAgent { requests, may_act: Arc::clone(&may_act) };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let thread = Builder::new().name("farm".to_owned()).spawn(move || {
-            runtime.block_on(run(args, listener, receiver, &may_act));
+            let local = tokio::task::LocalSet::new();
+            local.block_on(&runtime, run(args, listener, receiver, &may_act));
         })?;
         Ok((agent, thread))
     }
@@ -162,7 +163,7 @@ async fn run(
     let (sender, mut events) = mpsc::channel(EVENTS);
     let announced = member.clone();
     let value = move |life| Bytes::from(Member { life: Life(life), ..announced.clone() }.encode());
-    let council = tokio::spawn(council::run(council, value, receiver, sender));
+    let council = tokio::task::spawn_local(council::run(council, value, receiver, sender));
     if let Some(life) = join(&mut events, &mut *listener).await {
         listener.joined(life);
         let node = FarmNode::new(clock(), Member { life, ..member }, BUCKETS);

@@ -196,9 +196,9 @@ impl Links {
         };
         let mut counters = self.shared.counters.borrow_mut();
         if sent.is_ok() {
-            counters.sent += 1
+            counters.sent += 1;
         } else {
-            counters.returned += 1
+            counters.returned += 1;
         }
         sent
     }

@@ -26,6 +26,7 @@ struct Node {
     events: Vec<LinkEvent>,
 }
 
+#[expect(clippy::disallowed_methods, reason = "the nodes of a test have a clock, as a server gives them one")]
 fn now() -> Instant {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970");
     Instant::from_micros(u64::try_from(since.as_micros()).expect("before the year 500,000"))

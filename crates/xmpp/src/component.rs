@@ -171,7 +171,7 @@ impl Component {
             Frame::Stanza(range) => {
                 match parse_within(self.framer.bytes(range), &self.prefixes, self.budget()) {
                     Ok(measured) if self.state == ComponentState::Proving => {
-                        self.prove(&measured.element, out)
+                        self.prove(&measured.element, out);
                     }
                     Ok(Measured { element, written, .. }) => self.pass(element, written, out),
                     Err(error) => self.xml_error(error, out),

@@ -1,6 +1,6 @@
 //! Nodes of a farm agree on members and map through real NATS.
 
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ struct Node {
 
 struct Listener {
     view: Arc<Mutex<Option<Arc<FarmView>>>>,
-    ends: Sender<FarmEnd>,
+    ends: SyncSender<FarmEnd>,
 }
 
 impl FarmListener for Listener {
@@ -42,6 +42,7 @@ impl FarmListener for Listener {
     }
 }
 
+#[expect(clippy::disallowed_methods, reason = "the nodes of a test have a clock, as a server gives them one")]
 fn clock() -> Instant {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970");
     Instant::from_micros(u64::try_from(since.as_micros()).expect("before the year 500,000"))
@@ -74,7 +75,7 @@ impl Node {
             renewal: 0,
         };
         let view = Arc::new(Mutex::new(None));
-        let (ends, receiver) = channel();
+        let (ends, receiver) = sync_channel(8);
         let listener = Listener { view: Arc::clone(&view), ends };
         let args = AgentArgs { council, member, clock: Box::new(clock) };
         let (agent, _thread) = FarmAgent::start(args, Box::new(listener)).expect("a thread");

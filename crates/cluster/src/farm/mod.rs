@@ -98,7 +98,15 @@ impl FarmNode {
         let mut orders = Vec::new();
         self.lease.expire(now, &mut orders);
         for order in orders {
-            self.perform_lease(order, out);
+            match order {
+                LeaseEffect::Renew { sent_at } => {
+                    if !self.have_members_been_read {
+                        out.push(FarmEffect::ReadMembers);
+                    }
+                    self.announce(sent_at, self.own.state, out);
+                }
+                LeaseEffect::AskFence { sent_at } => out.push(FarmEffect::AskFence { sent_at }),
+            }
         }
         let mut news = Vec::new();
         self.members.expire(now, &mut news);
@@ -347,18 +355,6 @@ impl FarmNode {
             next = next.min(end);
         }
         self.buckets.deadline().map_or(next, |deadline| deadline.min(next))
-    }
-
-    fn perform_lease(&mut self, order: LeaseEffect, out: &mut Vec<FarmEffect>) {
-        match order {
-            LeaseEffect::Renew { sent_at } => {
-                if !self.have_members_been_read {
-                    out.push(FarmEffect::ReadMembers);
-                }
-                self.announce(sent_at, self.own.state, out);
-            }
-            LeaseEffect::AskFence { sent_at } => out.push(FarmEffect::AskFence { sent_at }),
-        }
     }
 
     fn announce(&mut self, now: Instant, state: MemberState, out: &mut Vec<FarmEffect>) {

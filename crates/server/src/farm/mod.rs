@@ -5,7 +5,7 @@ mod secret;
 pub(crate) mod wire;
 
 use std::net::TcpListener;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
@@ -101,7 +101,7 @@ impl FarmBoard {
 /// The agent's listener.
 struct Listener {
     board: Arc<FarmBoard>,
-    joined: Sender<Result<Life, FarmEnd>>,
+    joined: SyncSender<Result<Life, FarmEnd>>,
     is_member: bool,
 }
 
@@ -139,7 +139,7 @@ impl FarmListener for Listener {
             MembershipEffect::Left(life) => tracing::info!(%life, "a node has left the farm"),
             MembershipEffect::Died(life) => tracing::warn!(%life, "a node of the farm is dead"),
             MembershipEffect::Refused(life, refusal) => {
-                tracing::warn!(%life, %refusal, "a node is not accepted")
+                tracing::warn!(%life, %refusal, "a node is not accepted");
             }
             MembershipEffect::Suspected(_)
             | MembershipEffect::Recovered(_)
@@ -183,7 +183,7 @@ impl FarmMembership {
             format!("cannot listen at {} for links; check [farm] listen", config.farm.listen)
         })?;
         let board = Arc::new(FarmBoard::default());
-        let (joined, receiver) = channel();
+        let (joined, receiver) = sync_channel(1);
         let args = AgentArgs {
             council: council(config, &name, &secret, clock)?,
             member: member(config, &name)?,

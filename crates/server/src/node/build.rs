@@ -416,7 +416,7 @@ pub(crate) fn start_shard(
             for listener in &listen {
                 bind(&mut io, listener, receive_buffer, parts.edge.shard)?;
             }
-            Ok(Shard::new(parts, io)?)
+            Shard::new(parts, io)
         };
         let run = || {
             run_on_this_thread(build, move |result| {

@@ -147,7 +147,7 @@ pub(super) fn send_to_node(
 pub(super) fn pass_to_node(shard: &mut Shard, now: Instant, life: cluster::Life, message: Message) {
     let to = ShardAddress::new(life, u16::from(message.shard));
     if let Err(SendError { message, .. }) = send_to_node(shard, now, to, message) {
-        take_back_from_node(shard, now, message);
+        take_back_from_node(shard, now, &message);
     }
 }
 
@@ -161,7 +161,7 @@ pub(super) fn read_links(shard: &mut Shard, now: Instant) -> usize {
     for event in events.drain(..) {
         match event {
             LinkEvent::Received { message, .. } => handle_from_node(shard, now, &message),
-            LinkEvent::Returned { message, .. } => take_back_from_node(shard, now, message),
+            LinkEvent::Returned { message, .. } => take_back_from_node(shard, now, &message),
             LinkEvent::Lost { life, is_refused } => {
                 if let Some(adapter) = &shard.farm {
                     adapter.agent.link_lost(life, is_refused);
@@ -194,8 +194,8 @@ fn handle_from_node(shard: &mut Shard, now: Instant, message: &Message) {
 }
 
 /// A message that another node did not take.
-fn take_back_from_node(shard: &mut Shard, now: Instant, message: Message) {
-    match wire::read(&message) {
+fn take_back_from_node(shard: &mut Shard, now: Instant, message: &Message) {
+    match wire::read(message) {
         Ok(Some(ShardMessage::Packets(packets))) => {
             packets.into_iter().for_each(|packet| shard.work(now, packet));
         }

@@ -1,7 +1,6 @@
 //! A farm in virtual time: real cores of `cluster` on nodes with clocks of their own, a council that may be late, forgetful or
-//! away, a database with a fence, and connections that are cut in one direction or both.
-//!
-//! The world keeps the promises of the farm in a [`Ledger`] and breaks off at the first that is not kept.
+//! away, a database with a fence, and connections that are cut in one direction or both. The world keeps the farm's promises
+//! in a [`Ledger`] and breaks off at the first that is not kept.
 
 pub mod clock;
 pub mod council;
@@ -32,7 +31,6 @@ pub const BUCKETS: u16 = 16;
 
 /// Events of one run, far above any that comes to rest.
 const STEPS: u64 = 2_000_000;
-
 /// How long a supervisor waits before it starts a node again.
 const RESTART: Duration = Duration::from_secs(1);
 
@@ -45,8 +43,7 @@ pub struct Weather {
     pub lost_answers: u32,
     /// The longest way to or from the council, in milliseconds.
     pub council_delay: u64,
-    /// The longest way to or from the database, in milliseconds. Both together and a retry's time stay below the
-    /// database's own limit for a statement.
+    /// The longest way to or from the database, in milliseconds: below the database's limit for a statement.
     pub database_delay: u64,
 }
 
