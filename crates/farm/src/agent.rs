@@ -214,8 +214,8 @@ struct Session {
     node: FarmNode,
     commands: mpsc::Sender<CouncilCommand>,
     listener: Box<dyn FarmListener>,
-    /// The newest revision of each name's key: an older or equal one is no renewal.
-    revisions: BTreeMap<Box<str>, (Life, u64)>,
+    /// The life that each name's key had last.
+    names: BTreeMap<Box<str>, Life>,
     /// The members that the council was asked for.
     questions: BTreeMap<Box<str>, (Life, Instant)>,
     is_council_away: bool,
@@ -234,7 +234,7 @@ impl Session {
             node,
             commands,
             listener,
-            revisions: BTreeMap::new(),
+            names: BTreeMap::new(),
             questions: BTreeMap::new(),
             is_council_away: false,
             leaves_until: None,
@@ -264,16 +264,10 @@ impl Session {
             }
             CouncilEvent::Expired => self.announce_again(),
             CouncilEvent::Superseded { by } => self.end(&FarmEnd::Superseded(Life(by))),
-            CouncilEvent::Member { life, node, revision, value } => {
-                self.handle_member(now, Life(life), node, revision, &value);
-            }
-            CouncilEvent::NotRenewed { node, .. } => {
-                if let Some((life, asked_at)) = self.questions.remove(&node) {
-                    self.drive(now, |node, now, out| node.handle_member_read(now, life, asked_at, None, out));
-                }
-            }
+            CouncilEvent::Member { life, node, value } => self.handle_member(now, Life(life), node, &value),
+            CouncilEvent::MemberRead { node, found } => self.handle_member_read(now, &node, found),
             CouncilEvent::Withdrawn { node } => {
-                if let Some((life, _)) = self.revisions.get(&node).copied() {
+                if let Some(life) = self.names.get(&node).copied() {
                     self.drive(now, |node, now, out| node.handle_key_gone(now, life, out));
                 }
             }
@@ -294,15 +288,18 @@ impl Session {
         }
     }
 
-    fn handle_member(&mut self, now: Instant, life: Life, name: Box<str>, revision: u64, value: &[u8]) {
-        let Ok(member) = Member::decode(value) else {
-            return tracing::warn!(node = %name, "the announcement of a node cannot be read and is passed over");
-        };
-        if self.revisions.get(&name).is_some_and(|(_, seen)| *seen >= revision) {
-            return;
+    fn handle_member(&mut self, now: Instant, life: Life, name: Box<str>, value: &[u8]) {
+        if let Some(member) = read_member(life, value) {
+            self.names.insert(name, life);
+            self.drive(now, |node, now, out| node.handle_announced(now, member, out));
         }
-        self.revisions.insert(name, (life, revision));
-        self.drive(now, |node, now, out| node.handle_announced(now, Member { life, ..member }, out));
+    }
+
+    fn handle_member_read(&mut self, now: Instant, name: &str, found: Option<(u32, Bytes)>) {
+        let Some((life, asked_at)) = self.questions.remove(name) else { return };
+        // A later life of the node is no sign of this one.
+        let member = found.filter(|(of, _)| *of == life.0).and_then(|(_, value)| read_member(life, &value));
+        self.drive(now, |node, now, out| node.handle_member_read(now, life, asked_at, member, out));
     }
 
     /// The council has forgotten the node's key. The farm may have agreed meanwhile that the node is dead; then the map says
@@ -370,10 +367,10 @@ impl Session {
     }
 
     fn read_member(&mut self, life: Life, asked_at: Instant) {
-        let known = self.revisions.iter().find(|(_, (of, _))| *of == life);
-        if let Some((node, (_, seen))) = known.map(|(node, known)| (node.clone(), *known)) {
+        let known = self.names.iter().find(|(_, of)| **of == life);
+        if let Some(node) = known.map(|(node, _)| node.clone()) {
             self.questions.insert(node.clone(), (life, asked_at));
-            self.command(CouncilCommand::ReadMember { token: asked_at.as_micros(), node, seen });
+            self.command(CouncilCommand::ReadMember { node });
         }
     }
 
@@ -410,6 +407,13 @@ impl Session {
         };
         self.listener.view(Arc::new(view));
     }
+}
+
+fn read_member(life: Life, value: &[u8]) -> Option<Member> {
+    let member = Member::decode(value);
+    let member =
+        member.inspect_err(|error| tracing::warn!(%life, %error, "a node's announcement is passed over"));
+    Some(Member { life, ..member.ok()? })
 }
 
 fn read_map(bytes: &[u8]) -> Option<FarmMap> {

@@ -92,15 +92,9 @@ impl Member {
         self.wait(|event| (*event == wanted).then_some(())).await;
     }
 
-    /// Waits for a node's announcement; returns its revision.
-    async fn sees(&mut self, name: &str, number: u32, announced: Bytes) -> u64 {
-        self.wait(|event| match event {
-            CouncilEvent::Member { life, node, revision, value } => {
-                (*life == number && **node == *name && *value == announced).then_some(*revision)
-            }
-            _ => None,
-        })
-        .await
+    /// Waits for a node's announcement.
+    async fn sees(&mut self, name: &str, life: u32, value: Bytes) {
+        self.expect(CouncilEvent::Member { life, node: name.into(), value }).await;
     }
 
     async fn map(&mut self) -> (u64, Bytes) {
@@ -125,11 +119,14 @@ fn nodes_see_one_another_join_renew_and_leave() {
         let mut two = Member::join(settings(vec![nats.url()], "two")).await;
         assert!(two.life > one.life, "{} {}", one.life, two.life);
         let value = Bytes::from(format!("life {}", two.life));
-        let seen = one.sees("two", two.life, value).await;
+        one.sees("two", two.life, value.clone()).await;
         let value = Bytes::from(format!("life {}", one.life));
         two.sees("one", one.life, value).await;
-        one.send(CouncilCommand::ReadMember { token: 5, node: "two".into(), seen }).await;
-        one.expect(CouncilEvent::NotRenewed { token: 5, node: "two".into() }).await;
+        one.send(CouncilCommand::ReadMember { node: "two".into() }).await;
+        let of_two = Bytes::from(format!("life {}", two.life));
+        one.expect(CouncilEvent::MemberRead { node: "two".into(), found: Some((two.life, of_two)) }).await;
+        one.send(CouncilCommand::ReadMember { node: "absent".into() }).await;
+        one.expect(CouncilEvent::MemberRead { node: "absent".into(), found: None }).await;
         two.renew(7).await;
         two.expect(CouncilEvent::Renewed { token: 7 }).await;
         two.send(CouncilCommand::Withdraw).await;

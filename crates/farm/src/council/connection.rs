@@ -8,13 +8,20 @@ use async_nats::{ConnectOptions, jetstream};
 use bytes::Bytes;
 use futures_util::StreamExt as _;
 use tokio::sync::mpsc;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use super::keys::{Fault, JoinRefused, Keys, MAP, Swap, life_of, marked};
 use super::{CouncilCommand, CouncilEvent, CouncilSettings, REQUEST_TIMEOUT, RETRY_PAUSE};
 
 /// Attempts, half a second apart, to take the node's name: the node's life before may have been killed a moment ago.
 const NAME_ATTEMPTS: u32 = 30;
+
+/// The time for making a watch, and for one command with its answer: several requests.
+const WATCH: Duration = Duration::from_secs(3);
+const COMMAND: Duration = Duration::from_secs(4);
+
+/// Commands without a word of the watch after which it counts as broken: renewals of ten seconds.
+const UNHEARD: u32 = 10;
 
 /// One node's side of the council.
 struct Connection {
@@ -122,19 +129,34 @@ impl Connection {
             return Ok(SessionEnd::Refused(refused));
         }
         let text = |error: &dyn std::fmt::Display| Fault::from(error.to_string());
-        let mut members = keys.members.watch_with_history(">").await.map_err(|error| text(&error))?;
-        let mut map = keys.state.watch_with_history(MAP).await.map_err(|error| text(&error))?;
+        // The client has no limit of its own for making a watch, and waits for ever when the answer is lost.
+        let members = timeout(WATCH, keys.members.watch_with_history(">"));
+        let mut members = members
+            .await
+            .map_err(|_| "a watch of the members was not answered")?
+            .map_err(|error| text(&error))?;
+        let map = timeout(WATCH, keys.state.watch_with_history(MAP));
+        let mut map =
+            map.await.map_err(|_| "a watch of the map was not answered")?.map_err(|error| text(&error))?;
         self.recover().await;
+        // The node's own renewals come back by the watch, one a second.
+        let mut unheard = 0;
         loop {
+            if unheard > UNHEARD {
+                return Err("the watch of the members is silent".into());
+            }
             tokio::select! {
                 command = self.commands.recv() => {
                     let Some(command) = command else { return Ok(SessionEnd::Left) };
-                    if self.obey(&keys, command).await? {
+                    unheard += 1;
+                    let obeyed = timeout(COMMAND, self.obey(&keys, command));
+                    if obeyed.await.map_err(|_| "the council does not answer")?? {
                         return Ok(SessionEnd::Left);
                     }
                 }
                 entry = members.next() => {
                     let entry = entry.ok_or("the watch of the members ended")?.map_err(|error| text(&error))?;
+                    unheard = 0;
                     self.note_member(entry).await;
                 }
                 entry = map.next() => {
@@ -254,12 +276,10 @@ impl Connection {
                 let (revision, value) = keys.map().await?;
                 self.tell(CouncilEvent::MapRead { revision, value }).await;
             }
-            CouncilCommand::ReadMember { token, node, seen } => {
+            CouncilCommand::ReadMember { node } => {
                 let entry = keys.member(&node).await?;
-                match entry.filter(|entry| entry.revision > seen) {
-                    Some(entry) => self.note_member(entry).await,
-                    None => self.tell(CouncilEvent::NotRenewed { token, node }).await,
-                }
+                let found = entry.and_then(|entry| Some((life_of(&entry.value)?, entry.value.slice(4..))));
+                self.tell(CouncilEvent::MemberRead { node, found }).await;
             }
             CouncilCommand::Withdraw => {
                 let (node, revision) = (&self.settings.node, self.revision);
@@ -298,7 +318,7 @@ impl Connection {
         let node: Box<str> = entry.key.into();
         let event = match (entry.operation, life_of(&entry.value)) {
             (Operation::Put, Some(life)) => {
-                CouncilEvent::Member { life, node, revision: entry.revision, value: entry.value.slice(4..) }
+                CouncilEvent::Member { life, node, value: entry.value.slice(4..) }
             }
             (Operation::Put, None) => return,
             (Operation::Delete | Operation::Purge, _) => CouncilEvent::Withdrawn { node },

@@ -51,8 +51,8 @@ pub struct CouncilSettings {
     pub member_age: Duration,
     /// A value derived from the farm's secret. A node with another secret is refused.
     pub proof: Bytes,
-    /// The smallest life this node may get. Seconds since some fixed day make lives unique even if the council has lost its
-    /// files.
+    /// The smallest life this node may get. A number that grows with the clock, faster than nodes start, makes lives unique
+    /// even if the council has lost its files.
     pub least_life: u32,
 }
 
@@ -82,14 +82,10 @@ pub enum CouncilCommand {
     ReadMembers,
     /// Reads the map: [`CouncilEvent::MapRead`].
     ReadMap,
-    /// Reads another node's key again.
+    /// Reads another node's key: [`CouncilEvent::MemberRead`].
     ReadMember {
-        /// Comes back in the answer.
-        token: u64,
         /// The node's name.
         node: Box<str>,
-        /// The revision of the key that the sender has seen.
-        seen: u64,
     },
     /// Removes the own key: an orderly leave. The connection to the council ends.
     Withdraw,
@@ -123,17 +119,15 @@ pub enum CouncilEvent {
         life: u32,
         /// The node's name.
         node: Box<str>,
-        /// The revision of the node's key: a greater one is a newer renewal.
-        revision: u64,
         /// The announcement.
         value: Bytes,
     },
-    /// The node has not renewed since the revision that the question named.
-    NotRenewed {
-        /// The question's.
-        token: u64,
+    /// The answer to [`CouncilCommand::ReadMember`].
+    MemberRead {
         /// The node's name.
         node: Box<str>,
+        /// The life and announcement that its key has; none if there is no key.
+        found: Option<(u32, Bytes)>,
     },
     /// A node has withdrawn.
     Withdrawn {

@@ -30,8 +30,17 @@ pub(crate) use secret::{Secret, make as make_secret};
 /// The exit code of a node that the farm has ended: the supervisor starts it again, with a new life (`sysexits.h`, EX_TEMPFAIL).
 const ENDED: i32 = 75;
 
-/// 2026-01-01, from which lives count seconds: no life comes twice even if the council loses its files.
+/// 2026-01-01, from which lives count: no life comes twice even if the council loses its files.
 const LIVES_FROM: u64 = 1_767_225_600;
+
+/// Microseconds of the clock for each life, so that nodes that start together are hardly ahead of it: enough numbers until 2043.
+const LIFE_EVERY: u64 = 125_000;
+
+/// The smallest life of a node that starts now.
+fn least_life(now: Instant) -> u32 {
+    let since = now.as_micros().saturating_sub(LIVES_FROM * 1_000_000);
+    u32::try_from(since / LIFE_EVERY).unwrap_or(0)
+}
 
 /// The node's membership of a farm.
 pub(crate) struct FarmMembership {
@@ -288,7 +297,7 @@ fn council(config: &Config, name: &str, secret: &Secret, clock: Clock) -> Result
         replicas: farm.replicas as usize,
         member_age: MEMBER_AGE,
         proof: Bytes::copy_from_slice(&secret.derive("council")),
-        least_life: u32::try_from(clock.now().unix_seconds().saturating_sub(LIVES_FROM)).unwrap_or(0),
+        least_life: least_life(clock.now()),
     })
 }
 
