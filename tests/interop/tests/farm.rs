@@ -1,8 +1,16 @@
 //! A farm of real nodes under SIPp: calls are shared, and go on when a node dies or leaves.
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use interop::{Farm, Nats, NatsRelease, Sipp};
+
+/// One farm at a time: three nodes, two SIPps and a NATS server keep two cores busy enough.
+fn alone() -> MutexGuard<'static, ()> {
+    static FARM: Mutex<()> = Mutex::new(());
+    // A test that failed leaves nothing behind.
+    FARM.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// Calls of half a second, so that some are in every phase when something happens.
 fn call(farm: &Farm, calls: u32, rate: u32) -> Sipp {
@@ -11,6 +19,7 @@ fn call(farm: &Farm, calls: u32, rate: u32) -> Sipp {
 
 #[test]
 fn three_nodes_share_the_calls_of_one_address() {
+    let _alone = alone();
     let nats = Nats::start(NatsRelease::Debian);
     let callee = Sipp::answering("-uas", 300);
     let farm = Farm::start(&nats, 3, "bob", callee.port);
@@ -26,6 +35,7 @@ fn three_nodes_share_the_calls_of_one_address() {
 
 #[test]
 fn a_node_that_leaves_takes_no_call_with_it() {
+    let _alone = alone();
     let nats = Nats::start(NatsRelease::Current);
     let callee = Sipp::answering("-uas", 600);
     let mut farm = Farm::start(&nats, 3, "bob", callee.port);
@@ -40,6 +50,7 @@ fn a_node_that_leaves_takes_no_call_with_it() {
 
 #[test]
 fn calls_and_new_ones_go_on_while_the_council_is_away() {
+    let _alone = alone();
     let mut nats = Nats::start(NatsRelease::Current);
     let callee = Sipp::answering("-uas", 600);
     let farm = Farm::start(&nats, 2, "bob", callee.port);
@@ -52,6 +63,7 @@ fn calls_and_new_ones_go_on_while_the_council_is_away() {
 
 #[test]
 fn the_calls_of_a_node_that_is_killed_are_taken_over() {
+    let _alone = alone();
     let nats = Nats::start(NatsRelease::Debian);
     let callee = Sipp::answering("-uas", 1_000);
     let mut farm = Farm::start(&nats, 3, "bob", callee.port);
