@@ -277,14 +277,15 @@ mod tests {
         assert_eq!(absent.encode(SID).await.unwrap_err(), EncodeError::Failed);
     }
 
-    /// The process whose number the script wrote has ended.
+    /// The number of its process that the script has written whole: the file is there before the number is in it.
+    fn written(number: &Path) -> Option<String> {
+        let text = fs::read_to_string(number).ok()?;
+        Some(text.strip_suffix('\n')?.to_owned())
+    }
+
+    /// The process whose number the script wrote has ended. One that was ended before it wrote is gone, too.
     async fn until_gone(number: &Path) {
-        let process = loop {
-            match fs::read_to_string(number) {
-                Ok(text) if text.ends_with('\n') => break text.trim().to_owned(),
-                _ => tokio::task::yield_now().await,
-            }
-        };
+        let Some(process) = written(number) else { return };
         let status = PathBuf::from(format!("/proc/{process}/status"));
         while fs::read_to_string(&status).is_ok_and(|text| !text.contains("State:\tZ")) {
             tokio::task::yield_now().await;
@@ -297,14 +298,14 @@ mod tests {
         recording(place.path());
         let number = place.path().join("number");
         let script = format!("printf ID3; echo $$ > {}; exec sleep 600", number.display());
-        let late = encoder(place.path(), &script, Duration::from_millis(300));
+        let late = encoder(place.path(), &script, Duration::from_secs(2));
         assert_eq!(late.encode(SID).await.unwrap_err(), EncodeError::Failed);
         until_gone(&number).await;
-        fs::remove_file(&number).unwrap();
+        let _ = fs::remove_file(&number);
         let patient = encoder(place.path(), &script, LONG);
         let mut work = JoinSet::new();
         work.spawn(async move { patient.encode(SID).await.map(|sound| sound.len) });
-        while !number.exists() {
+        while written(&number).is_none() {
             tokio::task::yield_now().await;
         }
         work.shutdown().await;
