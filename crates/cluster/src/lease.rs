@@ -25,9 +25,9 @@ pub enum LeaseEffect {
 /// The lease of one life. It begins without authority.
 #[derive(Debug)]
 pub struct Lease {
-    /// When the last successful renewal was sent.
+    /// The time at which the last successful renewal was sent.
     renewed: Option<Instant>,
-    /// When the last question was sent that the database answered with "not fenced".
+    /// The time of the last question that the database answered with "not fenced".
     unfenced: Option<Instant>,
     next_renewal: Instant,
     is_fenced: bool,
@@ -93,7 +93,7 @@ impl Lease {
         self.is_fenced
     }
 
-    /// When to call [`Lease::expire`] next.
+    /// The time at which [`Lease::expire`] is due next.
     pub fn deadline(&self) -> Instant {
         if self.is_fenced { Instant::FAR_FUTURE } else { self.next_renewal }
     }

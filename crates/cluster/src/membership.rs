@@ -78,7 +78,7 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// What is known of a member's health.
+/// The health of a member as this node knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Health {
     Live,
@@ -99,7 +99,7 @@ struct Known {
     member: Option<Member>,
     /// The last renewal that was seen, or when we began to look.
     seen_at: Instant,
-    /// When its host refused a connection, if no renewal was seen since.
+    /// The time at which its host refused a connection, if no renewal was seen since.
     refused_at: Option<Instant>,
     health: Health,
 }
@@ -111,7 +111,7 @@ pub struct Members {
     /// The wire versions of this node.
     wire: (u16, u16),
     known: BTreeMap<Life, Known>,
-    /// When `expire` was last called.
+    /// The time of the last call of `expire`.
     called_at: Instant,
     is_council_away: bool,
 }
@@ -225,7 +225,7 @@ impl Members {
         }
     }
 
-    /// When to call [`Members::expire`]: often enough to tell a pause of this node from silence of the others.
+    /// The time at which [`Members::expire`] is due: often enough to tell a pause of this node from silence of the others.
     pub fn deadline(&self) -> Instant {
         self.called_at + PAUSE / 2
     }

@@ -42,7 +42,7 @@ pub enum TenureState {
     /// The database has been asked for the bucket, or is to be asked again at `retry_at`. `memory` is the epoch up to which memory is
     /// right, after a lapse.
     Fencing {
-        /// When to ask again.
+        /// The time of the next question.
         retry_at: Instant,
         /// The epoch of the rows in memory.
         memory: Option<Epoch>,
@@ -61,7 +61,7 @@ pub enum TenureState {
     Draining {
         /// The epoch of the last writes.
         epoch: Epoch,
-        /// When to give it back again, as the answer may be lost; none until the writes are complete.
+        /// The time at which it is given back again, as the answer may be lost; none until the writes are complete.
         give_at: Option<Instant>,
     },
     /// The bucket has been given back.
@@ -200,7 +200,7 @@ impl Tenure {
         }
     }
 
-    /// When to call [`Tenure::expire`]; none while nothing is asked.
+    /// The time at which [`Tenure::expire`] is due; none while nothing is asked.
     pub fn deadline(&self) -> Option<Instant> {
         match self.state {
             TenureState::Fencing { retry_at, .. } => Some(retry_at),

@@ -64,7 +64,7 @@ impl fmt::Display for FarmEnd {
     }
 }
 
-/// What the rest of the node hears of its membership. Called on the agent's thread.
+/// The receiver of news about the node's membership. Called on the agent's thread.
 pub trait FarmListener: Send {
     /// The node is a member.
     fn joined(&mut self, life: Life);

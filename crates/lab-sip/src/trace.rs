@@ -100,7 +100,7 @@ pub enum Direction {
 pub enum TraceLine {
     /// For the logs of messages, long and short.
     Message {
-        /// When it was sent or received.
+        /// The time at which it was sent or received.
         at: Instant,
         /// Sent or received.
         direction: Direction,
@@ -113,7 +113,7 @@ pub enum TraceLine {
     },
     /// For the error log.
     Error {
-        /// When it happened.
+        /// The time of the event.
         at: Instant,
         /// One or more lines, without the time.
         text: Box<str>,
@@ -122,7 +122,7 @@ pub enum TraceLine {
     Log(Box<[u8]>),
     /// For the history of one call, which is held until the call ends.
     CallDebug {
-        /// When it happened.
+        /// The time of the event.
         at: Instant,
         /// The Call-ID, which names the history.
         call_id: Box<[u8]>,
@@ -138,7 +138,7 @@ pub enum TraceLine {
     },
     /// For the log of response times.
     ResponseTime {
-        /// When the response time ended.
+        /// The end of the response time.
         at: Instant,
         /// The response time, in microseconds.
         micros: u64,

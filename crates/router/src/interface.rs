@@ -311,16 +311,16 @@ pub enum Topic {
 /// The state of a topic, in words every protocol can render.
 #[derive(Clone, Debug, PartialEq)]
 pub enum State {
-    /// Of `Topic::Presence`.
+    /// The state of `Topic::Presence`.
     Presence(Presence),
-    /// Of `Topic::Dialog`: the calls of the address.
+    /// The state of `Topic::Dialog`: the calls of the address.
     Dialog(Vec<CallInfo>),
-    /// Of `Topic::MessageSummary`.
+    /// The state of `Topic::MessageSummary`.
     MessageSummary {
         /// Messages that are kept for the address.
         waiting: u32,
     },
-    /// Of `Topic::Registration`: the live bindings.
+    /// The state of `Topic::Registration`: the live bindings.
     Registration(Vec<Binding>),
 }
 

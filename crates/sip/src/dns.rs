@@ -61,7 +61,7 @@ pub enum DnsData {
         /// The host that offers the service.
         target: Box<str>,
     },
-    /// Of an A or AAAA record.
+    /// The address of an A or AAAA record.
     Address(IpAddr),
 }
 

@@ -117,7 +117,7 @@ pub enum RecognitionResult {
 /// A stream to be opened.
 #[derive(Debug)]
 pub struct Opening {
-    /// Of the application's WebSocket: `ws:` or `wss:`.
+    /// The URL of the application's WebSocket: `ws:` or `wss:`.
     pub url: String,
     /// The value of `X-Twilio-Signature`. Empty: unsigned.
     pub signature: String,

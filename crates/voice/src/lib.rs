@@ -169,7 +169,7 @@ pub struct Voice {
     /// `[voice] allow_private`.
     allow_private: bool,
     numbers: Arc<Numbers>,
-    /// When calls that ring are looked for.
+    /// The time of the next look at calls that ring.
     rows_due: Instant,
     /// Rows of calls that REST asked for and that are no legs yet.
     placed: HashMap<String, store::rest::types::RestCall>,
@@ -210,7 +210,7 @@ impl Voice {
         }
     }
 
-    /// Whether an application answers that address.
+    /// True if an application answers that address.
     pub fn answers(&self, plan: &call::Plan, address: &Address) -> bool {
         self.numbers.answers(plan, &address.user, &address.host, address.port)
     }

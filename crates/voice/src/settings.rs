@@ -48,7 +48,7 @@ pub struct NumberSettings {
 pub struct ConfiguredNumber {
     /// The user part of its address, without a leading `+`.
     pub number: Box<str>,
-    /// Of the application.
+    /// The URL of the application.
     pub url: Box<str>,
     /// The method of its request.
     pub method: Method,

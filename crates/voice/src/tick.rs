@@ -250,7 +250,7 @@ fn parts<'a>(
 }
 
 impl Voice {
-    /// When [`expire`](Self::expire) has something to do. The edge reads the media sockets before.
+    /// The time at which [`expire`](Self::expire) has something to do. The edge reads the media sockets before.
     pub fn deadline(&self) -> Option<Instant> {
         let is_busy = !self.calls.legs.is_empty() || !self.rooms.is_idle();
         is_busy.then(|| self.calls.ticker.phases.deadline())

@@ -30,7 +30,7 @@ pub struct NatsSettings {
 
 /// One server.
 pub struct Nats {
-    /// Where clients connect.
+    /// The port for clients.
     pub port: u16,
     program: String,
     peer: Option<Peer>,

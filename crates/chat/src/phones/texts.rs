@@ -154,7 +154,7 @@ pub(crate) fn is_for_phone((settings, phones): (&Settings, &Phones), to: &Jid, m
         && parts_of(message).is_some()
 }
 
-/// When the phone does not take it, it is for the account after all. Until then it is not handled.
+/// A text that the phone does not take is for the account after all, and is not handled until then.
 pub(crate) fn send_text_to_phones(
     host: &mut Host,
     now: Instant,

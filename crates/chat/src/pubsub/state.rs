@@ -106,7 +106,7 @@ pub(crate) enum PubSubEffect {
         is_new: bool,
         answer: Option<Element>,
     },
-    /// When the user's account is in memory: [`PubSubEvent::ClientSeen`].
+    /// [`PubSubEvent::ClientSeen`] follows once the user's account is in memory.
     LoadAccount { user: Bare, client: Jid, ver: Box<str> },
     /// A feature's write is on disk, or has failed.
     Done(WriteContinuation, Result<(), StanzaError>),

@@ -9,7 +9,7 @@ use crate::member::{Member, MemberState};
 use crate::membership::Members;
 use crate::plan::Candidate;
 
-/// What a node plans the map by.
+/// The facts that a node plans the map by.
 pub(super) struct MapPlan<'a> {
     pub(super) own: &'a Member,
     pub(super) members: &'a Members,

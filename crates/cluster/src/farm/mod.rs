@@ -34,7 +34,7 @@ struct CouncilMap {
     /// The version of the map that has this revision.
     version: u64,
     has_been_read: bool,
-    /// When the map was last asked for or swapped, until the answer comes.
+    /// The time of the last read or swap of the map, until the answer comes.
     asked_at: Option<Instant>,
     /// The map of a swap that is under way.
     swapping: Option<Box<FarmMap>>,
@@ -51,12 +51,12 @@ pub struct FarmNode {
     map: FarmMap,
     council: CouncilMap,
     buckets: OwnBuckets,
-    /// Whether the lease allowed this node to act when it was last looked at.
+    /// The lease allowed this node to act at the last input.
     has_authority: bool,
     /// Something has changed that may change the map.
     is_map_due: bool,
     has_told_drained: bool,
-    /// When the node announced that it has left.
+    /// The time of the announcement that the node has left.
     left_at: Option<Instant>,
     has_ended: bool,
 }
@@ -343,7 +343,7 @@ impl FarmNode {
         self.has_ended
     }
 
-    /// When to call [`FarmNode::expire`] next.
+    /// The time at which [`FarmNode::expire`] is due next.
     pub fn deadline(&self) -> Instant {
         if self.has_ended {
             return Instant::FAR_FUTURE;

@@ -28,7 +28,7 @@ const LENGTH: usize = 4;
 pub(crate) const HELLO: u8 = 0xf0;
 /// The proof that the side knows the farm's secret.
 pub(crate) const PROOF: u8 = 0xf1;
-/// Where messages go on after a reconnect, and the first credit.
+/// The numbers at which messages go on after a reconnect, and the first credit.
 pub(crate) const RESUME: u8 = 0xf2;
 /// More credit for a class.
 pub(crate) const CREDIT: u8 = 0xf3;
@@ -40,7 +40,7 @@ const FIRST_CONTROL: u8 = 0xf0;
 /// A message from a shard to a shard of another node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
-    /// What the body is, for the nodes' adapters.
+    /// The kind of the body, for the nodes' adapters.
     pub kind: u16,
     /// The epoch of the bucket that the message is about, 0 if it is about none.
     pub epoch: Epoch,

@@ -230,7 +230,7 @@ impl Handshake {
         if now >= self.deadline { Err(LinkFault::HandshakeTimeout) } else { Ok(()) }
     }
 
-    /// When to call [`Handshake::expire`].
+    /// The time at which [`Handshake::expire`] is due.
     pub fn deadline(&self) -> Instant {
         self.deadline
     }

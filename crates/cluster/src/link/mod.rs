@@ -200,7 +200,7 @@ impl Link {
         Ok(())
     }
 
-    /// When to call [`Link::expire`]; none without a connection.
+    /// The time at which [`Link::expire`] is due; none without a connection.
     pub fn deadline(&self) -> Option<Instant> {
         let connection = self.connection.as_ref()?;
         Some((connection.written_at + KEEPALIVE).min(connection.heard_at + SILENCE))

@@ -20,7 +20,7 @@ pub(crate) struct SendQueue {
     bytes: usize,
     /// The number of the first of `messages`.
     first: u64,
-    /// How many of `messages` were sent over this connection.
+    /// The number of `messages` that were sent over this connection.
     sent: usize,
     /// Bytes that were sent over this connection, and how many may be.
     sent_bytes: u64,

@@ -139,7 +139,7 @@ impl Script {
         self.call.status
     }
 
-    /// When to call [`Script::expire`]. [`Instant::FAR_FUTURE`] once the script has ended.
+    /// The time at which [`Script::expire`] is due; [`Instant::FAR_FUTURE`] once the script has ended.
     pub fn deadline(&self) -> Instant {
         match (&self.state, self.state.deadline()) {
             (ScriptState::NotStarted | ScriptState::Ended, _) => Instant::FAR_FUTURE,

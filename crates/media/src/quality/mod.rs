@@ -33,7 +33,7 @@ pub struct Summary {
     pub reordered: u64,
     /// The estimate of the interarrival jitter now, in microseconds (RFC 3550 §6.4.1).
     pub jitter_us: u64,
-    /// That estimate at its highest.
+    /// The highest value of that estimate.
     pub max_jitter_us: u64,
     /// Runs of lost packets.
     pub gaps: u64,

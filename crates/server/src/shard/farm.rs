@@ -26,7 +26,7 @@ use crate::message::{LocalMessage, ShardMessage};
 pub(super) struct FarmAdapter {
     agent: FarmAgent,
     view: Option<Arc<FarmView>>,
-    /// Of the first shard.
+    /// The links to other nodes; only the first shard has them.
     links: Option<Links>,
     events: Vec<LinkEvent>,
 }

@@ -9,7 +9,7 @@ use cluster::map::FarmMap;
 use cluster::member::Member;
 use stdx::Instant;
 
-/// How long a key lives after it was written.
+/// The time for which a key lives after it was written.
 const KEY_LIFE: Duration = Duration::from_secs(4);
 
 /// A question of a node, or a write.

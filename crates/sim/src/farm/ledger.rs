@@ -16,7 +16,7 @@ struct ChatFate {
     returned: u32,
 }
 
-/// What a run has seen.
+/// The record of a run's writes and messages.
 #[derive(Default)]
 pub struct Ledger {
     acknowledged: BTreeSet<WriteId>,

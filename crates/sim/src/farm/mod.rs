@@ -31,10 +31,10 @@ pub const BUCKETS: u16 = 16;
 
 /// Events of one run, far above any that comes to rest.
 const STEPS: u64 = 2_000_000;
-/// How long a supervisor waits before it starts a node again.
+/// The time that a supervisor waits before it starts a node again.
 const RESTART: Duration = Duration::from_secs(1);
 
-/// How bad the ways to council and database are.
+/// The delays and losses on the ways to council and database.
 #[derive(Clone, Copy, Debug)]
 pub struct Weather {
     /// The council neither hears nor answers.
@@ -59,7 +59,7 @@ struct SimNode {
     roles: Roles,
     clock: DriftingClock,
     process: Option<Process>,
-    /// When the process was stopped (SIGSTOP), and what has come since.
+    /// The time at which the process was stopped (SIGSTOP), and the inputs since.
     paused: Option<Instant>,
     backlog: Vec<Input>,
     wake_at: Option<Instant>,
@@ -92,7 +92,7 @@ pub struct FarmWorld {
     pub database: Database,
     /// The promises.
     pub ledger: Ledger,
-    /// How bad the ways to council and database are.
+    /// The delays and losses on the ways to council and database.
     pub weather: Weather,
     /// For the test's own random choices.
     pub rng: Rng,
@@ -299,7 +299,7 @@ impl FarmWorld {
         self.ledger.acknowledged().filter(|(id, bucket)| !is_there(*id, *bucket)).map(|(id, _)| id).collect()
     }
 
-    /// What stays behind in processes and council.
+    /// The leftovers in processes and council.
     pub fn leftovers(&self) -> Vec<String> {
         let mut out = Vec::new();
         for node in &self.nodes {

@@ -24,7 +24,7 @@ pub struct End {
 pub struct Connection {
     /// Both ends; the first has dialled.
     pub ends: [End; 2],
-    /// What it carries.
+    /// The lane of the pair that it is.
     pub lane: Lane,
     /// For each end: when the last bytes to it arrive, and bytes that a cut holds up.
     arrival: [Instant; 2],
@@ -41,13 +41,13 @@ pub struct Connections {
 
 /// Bytes for one end.
 pub struct Delivery {
-    /// When they arrive.
+    /// The time of arrival.
     pub at: Instant,
     /// The end.
     pub to: End,
     /// The other end's life.
     pub peer: Life,
-    /// What the connection carries.
+    /// The lane of the pair that the connection is.
     pub lane: Lane,
     /// The bytes.
     pub bytes: Vec<u8>,

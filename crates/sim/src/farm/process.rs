@@ -21,7 +21,7 @@ pub type ConnectionNumber = u64;
 /// The number of a chat message.
 pub type ChatId = u64;
 
-/// How long a node waits before it dials again, or reads rows again.
+/// The time that a node waits before it dials again, or reads rows again.
 const RETRY: Duration = Duration::from_millis(500);
 
 /// Bytes of one write to a connection.
@@ -93,7 +93,7 @@ struct PeerLink {
     connection: Option<ConnectionNumber>,
     /// The younger life dials; the older one only looks whether the other still runs.
     is_dialer: bool,
-    /// When to dial or look next, while there is no connection.
+    /// The time of the next dial or look, while there is no connection.
     dial_at: Instant,
 }
 
@@ -163,7 +163,7 @@ impl Process {
         out.append(&mut self.output);
     }
 
-    /// When to expire next.
+    /// The time at which something is due next.
     pub fn deadline(&self) -> Instant {
         let of_links = self.links.values().filter_map(|peer| {
             let dial_at = peer.connection.is_none().then_some(peer.dial_at);
@@ -178,7 +178,7 @@ impl Process {
         self.farm.serves(now, bucket).and_then(|_| self.memory.get(&bucket))
     }
 
-    /// What waits: for tests that nothing stays behind.
+    /// The waiting work: for tests that nothing stays behind.
     pub fn leftovers(&self) -> Vec<String> {
         let mut out = Vec::new();
         for ((peer, lane), one) in &self.links {

@@ -54,7 +54,7 @@ pub enum Effect {
 #[derive(Debug, Default)]
 pub struct Outbox {
     pub bytes: Vec<u8>,
-    /// Where each document of `bytes` ends; not of `Framing::Stream`.
+    /// The end of each document in `bytes`; empty for `Framing::Stream`.
     pub ends: Vec<usize>,
     pub effects: Vec<Effect>,
     /// An element that was received or sent, credentials masked; of a stream that is traced.

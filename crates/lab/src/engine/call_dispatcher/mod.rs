@@ -75,7 +75,7 @@ pub(super) struct CallDispatcher {
     pub(super) net: ShardSockets,
     pub(super) twins: Twins,
     pub(super) users: UserVariables,
-    /// When the turn in hand began.
+    /// The start of the present turn.
     pub(super) turn: Instant,
     /// Messages received in this turn, media's included.
     pub(super) messages: u64,

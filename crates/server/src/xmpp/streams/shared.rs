@@ -82,7 +82,7 @@ pub(crate) enum Event {
     /// A stream that had asked for a session has ended.
     Gone {
         stream: u64,
-        /// Of the account.
+        /// The bucket of the account.
         bucket: Bucket,
         in_order: bool,
     },

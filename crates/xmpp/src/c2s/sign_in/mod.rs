@@ -56,7 +56,7 @@ struct Attempt {
 /// The state of a stream that only signing in needs; it is dropped when the stream is bound.
 #[derive(Debug, Default)]
 pub(super) struct SignIn {
-    /// Of the connection: TLS, channel bindings, certificate.
+    /// The connection's TLS, channel bindings and certificate.
     pub(super) security: Security,
     /// Makes the nonces of all exchanges; unpredictable.
     nonce: Box<str>,

@@ -16,7 +16,7 @@ pub(in crate::c2s) struct Sasl2Request {
     pub(in crate::c2s) resume: Option<(Box<str>, u32)>,
     pub(in crate::c2s) agent: Option<Box<UserAgent>>,
     pub(in crate::c2s) fast: fast::FastRequest,
-    /// That it signed in by, and that it gets.
+    /// The token that the client signed in by.
     pub(in crate::c2s) used: Option<Token>,
     pub(in crate::c2s) token: Option<NewToken>,
     /// Why the old session is not taken up.
