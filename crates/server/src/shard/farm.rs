@@ -67,8 +67,8 @@ impl FarmAdapter {
     }
 }
 
-/// A nonce of a handshake. Without randomness the zeros that remain make a handshake that can be repeated by who has seen
-/// it, and still none without the secret.
+/// A nonce of a handshake. Without randomness the zeros that remain make a handshake that a listener could repeat, and
+/// still none without the secret.
 fn random() -> [u8; 32] {
     let mut bytes = [0; 32];
     let _ = getrandom::fill(&mut bytes);
@@ -110,9 +110,7 @@ pub(super) fn set_view(shard: &mut Shard, view: Arc<FarmView>) {
 /// Gives a packet to the worker of its call at another node. Without a link to it the packet is worked on here: a
 /// request that is repeated there is forwarded with the same branch.
 pub(super) fn relay(shard: &mut Shard, now: Instant, to: ShardAddress, packet: Packet) {
-    if let Err(error) = send_to_node(shard, now, to, wire::packet(to, &packet)) {
-        shard.parts.board.count_lost_messages(1);
-        drop(error);
+    if send_to_node(shard, now, to, wire::packet(to, &packet)).is_err() {
         shard.work(now, packet);
     }
 }
