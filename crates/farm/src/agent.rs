@@ -32,6 +32,10 @@ const EVENTS: usize = 1_024;
 /// The time that a node which leaves waits for the council's answer. Without one its key is forgotten by its age.
 const LEAVE: Duration = Duration::from_secs(1);
 
+/// The time after a drain in which other nodes still send here by the map before: several times what a change of the map takes to
+/// reach them all.
+const HANDOVER: Duration = Duration::from_secs(1);
+
 /// Reports of links that wait.
 const REPORTS: usize = 1_024;
 
@@ -74,7 +78,7 @@ pub trait FarmListener: Send {
     fn council(&mut self, away: Option<&str>);
     /// News of another node.
     fn member(&mut self, news: &MembershipEffect);
-    /// The node owns nothing any more, after a drain.
+    /// The node owns nothing any more after a drain, and other nodes have had the time to know it.
     fn drained(&mut self);
     /// The node's part in the farm is over.
     fn ended(&mut self, end: &FarmEnd);
@@ -169,7 +173,8 @@ async fn run(
         let node = FarmNode::new(clock(), Member { life, ..member }, BUCKETS);
         let mut session = Session::new(node, commands, listener);
         while !session.has_ended && session.leaves_until.is_none_or(|until| clock() < until) {
-            let wait = session.node.deadline().since(clock());
+            session.tell_drained(clock());
+            let wait = session.deadline().since(clock());
             tokio::select! {
                 event = events.recv() => match event {
                     Some(event) => session.handle_event(clock(), event),
@@ -219,6 +224,8 @@ struct Session {
     /// The members that the council was asked for.
     questions: BTreeMap<Box<str>, (Life, Instant)>,
     is_council_away: bool,
+    /// The node has given everything away; the listener is told then.
+    drained_at: Option<Instant>,
     /// The node leaves, and waits until then for the council to know it.
     leaves_until: Option<Instant>,
     has_ended: bool,
@@ -237,8 +244,22 @@ impl Session {
             names: BTreeMap::new(),
             questions: BTreeMap::new(),
             is_council_away: false,
+            drained_at: None,
             leaves_until: None,
             has_ended: false,
+        }
+    }
+
+    fn deadline(&self) -> Instant {
+        let deadline = self.node.deadline();
+        self.drained_at.map_or(deadline, |at| at.min(deadline))
+    }
+
+    /// Tells of the drain once no node sends here any more.
+    fn tell_drained(&mut self, now: Instant) {
+        if self.drained_at.is_some_and(|at| at <= now) {
+            self.drained_at = None;
+            self.listener.drained();
         }
     }
 
@@ -361,7 +382,7 @@ impl Session {
             FarmEffect::Stop { bucket, epoch, .. } => self.node.handle_drained(now, bucket, epoch, out),
             FarmEffect::Serve { .. } | FarmEffect::MapChanged => {}
             FarmEffect::Member(news) => self.listener.member(&news),
-            FarmEffect::Drained => self.listener.drained(),
+            FarmEffect::Drained => self.drained_at = Some(now + HANDOVER),
             FarmEffect::End(reason) => self.end(&FarmEnd::Ended(reason)),
         }
     }
