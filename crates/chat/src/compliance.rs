@@ -294,11 +294,7 @@ pub const TABLES: &[&str] = &[
 ];
 
 /// Requirements that no test of ours shows: the specification, its section, and the requirement.
-pub const UNTESTED: &[(&str, &str, &str)] = &[(
-    "RFC 6120",
-    "5.3.5",
-    "a TLS renegotiation: there is none in TLS 1.3, and none is asked for in TLS 1.2",
-)];
+pub const UNTESTED: &[(&str, &str, &str)] = &[];
 
 /// One line of the compliance suites (XEP-0479) that a server has to meet.
 #[derive(Clone, Copy, Debug)]

@@ -29,8 +29,6 @@ that of the text that was built from. [`belfry.doap`](../belfry.doap) says the s
 const UNTESTED_HEAD: &str = "
 ## Requirements without a test
 
-| specification | section | what it asks for |
-|---|---|---|
 ";
 
 const SUITE_HEAD: &str = "
@@ -58,7 +56,10 @@ fn page() -> String {
     }
     page.push_str(UNTESTED_HEAD);
     for (name, section, demand) in UNTESTED {
-        writeln!(page, "| {name} | §{section} | {demand} |").expect("a string takes all");
+        writeln!(page, "- {name} §{section}: {demand}").expect("a string takes all");
+    }
+    if UNTESTED.is_empty() {
+        page.push_str("None of the specifications that are tested requirement by requirement.\n");
     }
     let tables = TABLES.join(", ");
     writeln!(page, "\nTested requirement by requirement: {tables}. Others have tests of what they are for, and no list of what lacks one.")

@@ -50,7 +50,7 @@ pub use slixmpp::{
     text_with_slixmpp,
 };
 pub use strophe::chat_with_strophe;
-pub use tls::options_over_tls;
+pub use tls::{options_over_tls, renegotiate_a_stream};
 pub use twilio::{document_at, drive_with_twilio};
 pub use wait::{lines_in, wait_for_sip, wait_until};
 pub use xmppjs::chat_with_xmppjs;

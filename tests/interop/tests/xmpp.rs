@@ -2,7 +2,7 @@
 
 use interop::{
     Baresip, DOMAIN, Node, chat_with_profanity, chat_with_slixmpp, chat_with_strophe, chat_with_xmppjs,
-    echo_with_slixmpp, free_port, share_with_slixmpp, text_with_slixmpp,
+    echo_with_slixmpp, free_port, renegotiate_a_stream, share_with_slixmpp, text_with_slixmpp,
 };
 
 /// A node where alice and bob have accounts, and the port where they connect by that way; `more` goes into `[xmpp]`.
@@ -26,6 +26,16 @@ fn slixmpp_signs_in_meets_and_chats_after_starttls() {
 fn slixmpp_signs_in_meets_and_chats_over_direct_tls() {
     let (node, port) = node("tls", "");
     chat_with_slixmpp("tls", port, &node.certificate(), ["alice", "bob"], "secret");
+}
+
+/// RFC 6120 §5.3.5: there is no renegotiation, and no stream error tells of it.
+#[test]
+fn openssl_asks_for_a_renegotiation_in_vain() {
+    let (node, port) = node("tls", "");
+    let text = renegotiate_a_stream(port);
+    assert!(text.contains("no renegotiation"), "OpenSSL was not told: {text}");
+    assert!(!text.contains("stream:error"), "{text}");
+    drop(node);
 }
 
 #[test]

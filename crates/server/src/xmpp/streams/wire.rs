@@ -56,7 +56,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire for Bytes<S> {
     ) -> Poll<Result<(), Ended>> {
         let mut scratch = shared.scratch.borrow_mut();
         let mut buffer = ReadBuf::new(&mut scratch);
-        match ready!(Pin::new(&mut self.io).poll_read(cx, &mut buffer)) {
+        let read = Pin::new(&mut self.io).poll_read(cx, &mut buffer);
+        if read.is_pending() {
+            // TLS may have an alert of its own to send, as for a renegotiation (RFC 5246 §7.2.2).
+            let _ = Pin::new(&mut self.io).poll_flush(cx);
+        }
+        match ready!(read) {
             Ok(()) if !buffer.filled().is_empty() => {
                 shared.heard(stream, buffer.filled());
                 Poll::Ready(Ok(()))
