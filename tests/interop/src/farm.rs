@@ -73,3 +73,14 @@ impl Farm {
         self.nodes.iter().filter(|node| node.id() != 0).map(started).collect()
     }
 }
+
+/// A test that fails shows the last lines of each running node's log.
+impl Drop for Farm {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            for (number, node) in self.nodes.iter().enumerate().filter(|(_, node)| node.id() != 0) {
+                eprintln!("n{number}:\n{}", node.tail());
+            }
+        }
+    }
+}

@@ -44,7 +44,16 @@ pub fn renegotiate_a_stream(port: u16) -> String {
     let reachable = || TcpStream::connect(("127.0.0.1", port)).is_ok();
     wait_until("the TLS listener", Duration::from_secs(10), reachable, String::new);
     let mut client = Command::new("timeout")
-        .args(["60", "openssl", "s_client", "-tls1_2", "-connect", &format!("127.0.0.1:{port}"), "-servername", DOMAIN])
+        .args([
+            "60",
+            "openssl",
+            "s_client",
+            "-tls1_2",
+            "-connect",
+            &format!("127.0.0.1:{port}"),
+            "-servername",
+            DOMAIN,
+        ])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

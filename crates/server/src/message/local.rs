@@ -1,6 +1,7 @@
 //! Messages that only the shard's own process sends: they hold channels, compiled values and keys.
 
 use std::sync::Arc;
+use std::sync::mpsc::SyncSender;
 
 use ::chat::effect::HostAction;
 use ::chat::{SessionEndReason, StoreFailure, StoreReply};
@@ -89,6 +90,11 @@ pub enum Command {
     EndSessions(Arc<Ended>),
     /// No new calls; when the last transaction is over, `Leave` may come.
     Drain,
+    /// Read the UDP sockets until they are empty and close them; what belongs to other nodes is still passed on.
+    CloseSockets {
+        /// Told when they are closed.
+        closed: SyncSender<()>,
+    },
     /// End now: what is open is written down.
     Leave,
     /// The configuration was read again.

@@ -239,6 +239,13 @@ impl Io {
         self.accepting.drain(..).for_each(|task| task.abort());
     }
 
+    /// Closes the UDP sockets: datagrams that come from now on go to other processes at the same addresses. Queued ones
+    /// that could not be sent are lost.
+    pub fn close_udp(&mut self) {
+        self.flush();
+        self.udp.clear();
+    }
+
     /// The addresses bound for UDP, in the order of `bind`.
     pub fn udp_addresses(&self) -> impl Iterator<Item = SocketAddr> + '_ {
         self.udp.iter().map(|socket| socket.local)

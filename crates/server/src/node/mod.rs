@@ -11,6 +11,7 @@ mod room;
 mod xmpp;
 
 use std::sync::Arc;
+use std::sync::mpsc::sync_channel;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -203,9 +204,26 @@ impl Node {
         }
     }
 
+    /// Waits until each shard has read its UDP sockets until they were empty, and closed them.
+    fn close_sockets(&self) {
+        let (closed, done) = sync_channel(self.outlets.len());
+        self.tell(|| Command::CloseSockets { closed: closed.clone() });
+        drop(closed);
+        let until = self.clock.now() + CLOSE_PATIENCE;
+        for _ in &self.outlets {
+            let rest = until.since(self.clock.now());
+            if done.recv_timeout(rest).is_err() {
+                // A shard that is stuck or overrun: the node ends all the same.
+                return;
+            }
+        }
+    }
+
     /// Ends the shards: open calls are written down, then the record is closed.
     pub fn stop(&mut self) {
         if let Some(farm) = &self.shared.farm {
+            // While the links are there: a packet of another node's call that came here would be lost without them.
+            self.close_sockets();
             farm.leave();
         }
         self.tell(|| Command::Leave);
@@ -215,6 +233,9 @@ impl Node {
         }
     }
 }
+
+/// The time that shards have to empty their sockets at the end.
+const CLOSE_PATIENCE: Duration = Duration::from_secs(1);
 
 /// The time that a drain waits for transactions that do not end: Timer B and a little.
 pub const DRAIN_PATIENCE: Duration = Duration::from_secs(40);

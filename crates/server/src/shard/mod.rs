@@ -34,6 +34,7 @@ mod xmpp;
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::mpsc::SyncSender;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -128,6 +129,8 @@ pub struct Shard {
     load: Load,
     pace: Pace,
     leaving: bool,
+    /// Told when the UDP sockets are empty and closed.
+    closing: Option<SyncSender<()>>,
     last_report: Instant,
     scratch: Scratch,
 }
@@ -177,6 +180,7 @@ impl Shard {
             load: Load::default(),
             pace: Pace::default(),
             leaving: false,
+            closing: None,
             last_report: Instant::default(),
             scratch: Scratch::default(),
             parts,
@@ -235,6 +239,9 @@ impl Shard {
     }
 
     fn deadline(&self, now: Instant) -> Instant {
+        if self.closing.is_some() {
+            return now;
+        }
         let parts = &self.parts;
         let health = parts.health.as_ref().and_then(Health::deadline);
         let voice = parts.voice.as_ref().and_then(|voice| voice.calls.deadline());
@@ -248,8 +255,11 @@ impl Shard {
     /// Does one turn. Returns how many packets and messages it handled.
     fn turn(&mut self, now: Instant) -> usize {
         self.read_certified();
-        let messages =
-            self.receive(now) + self.read_messages(now) + farm::read_links(self, now) + self.turn_xmpp(now);
+        let received = self.receive(now);
+        if received == 0 {
+            self.close_sockets();
+        }
+        let messages = received + self.read_messages(now) + farm::read_links(self, now) + self.turn_xmpp(now);
         self.read_events(now);
         self.parts.endpoint.expire(now, &mut self.scratch.effects);
         self.parts.router.expire(now, &mut self.scratch.router_effects);
@@ -272,6 +282,15 @@ impl Shard {
             self.accounts.sweep(now);
         }
         messages
+    }
+
+    /// The sockets have nothing more to read: closes them if that was asked for.
+    fn close_sockets(&mut self) {
+        if let Some(closed) = self.closing.take() {
+            self.io.close_udp();
+            // The asker waits for a limited time.
+            let _ = closed.try_send(());
+        }
     }
 
     /// Any shard may be the one that works on a message of these connections, and messages to it stay in their order.
@@ -397,6 +416,7 @@ impl Shard {
                 }
                 self.parts.endpoint.set_intake(Intake::Draining);
             }
+            Command::CloseSockets { closed } => self.closing = Some(closed),
             Command::Leave => self.leaving = true,
             Command::Settings(reload) => {
                 self.parts.endpoint.reload(reload.settings);
