@@ -252,11 +252,12 @@ fn a_live_call_is_recorded_paused_and_stopped() {
     let path = format!("{of_call}/{}.json", recording["sid"].as_str().unwrap());
     let now = |status: &str| until(status, || (site.rest.get(&path)["status"] == status).then_some(()));
     let packets = || site.rest.metric("belfry_media_packets_received_total");
+    // The metric is half a second old at most, 25 packets.
     let say = |count: f64| {
         let before = packets();
         until("so much is said", || (packets() >= before + count).then_some(()));
     };
-    say(20.0);
+    say(50.0);
     let current = format!("{of_call}/Twilio.CURRENT.json");
     let paused = site.post(&current, &[("Status", "paused"), ("PauseBehavior", "skip")]);
     assert_eq!((&paused["status"], &paused["sid"]), (&"paused".into(), &recording["sid"]));
@@ -264,7 +265,7 @@ fn a_live_call_is_recorded_paused_and_stopped() {
     say(50.0);
     site.post(&path, &[("Status", "in-progress")]);
     now("in-progress");
-    say(20.0);
+    say(50.0);
     site.post(&path, &[("Status", "stopped")]);
     let whole = complete(&site, "");
     let callbacks = site.callbacks("/told", 2);
