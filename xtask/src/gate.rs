@@ -34,7 +34,7 @@ const fn real(
     RealTests { package, source, name, modules }
 }
 
-static REAL: [RealTests; 20] = [
+static REAL: [RealTests; 21] = [
     real("server", "tests/live/main.rs", "live", &[]),
     real("server", "tests/net/main.rs", "net", &[]),
     real("server", "tests/operate/main.rs", "operate", &[]),
@@ -47,6 +47,7 @@ static REAL: [RealTests; 20] = [
         "server",
         &["net::", "http::", "voice::helpers::", "voice::ports::", "xmpp::"],
     ),
+    real("store", "tests/contract/main.rs", "contract", &["postgres::", "away::"]),
     real("interop", "unittests src/lib.rs", "interop", &[]),
     real("interop", "tests/accounts.rs", "accounts", &[]),
     real("interop", "tests/administration.rs", "administration", &[]),

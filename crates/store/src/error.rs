@@ -23,6 +23,13 @@ pub enum StoreError {
         /// The error of the system or of SQLite.
         detail: String,
     },
+    /// The database's server does not answer, refuses, or takes no writes. What was under way may or may not have happened.
+    Unreachable {
+        /// The servers and the database, without a password.
+        server: Box<str>,
+        /// The error of the network or of the server.
+        detail: String,
+    },
     /// Not a database of ours, or a damaged one.
     Corrupt {
         /// The file.
@@ -133,6 +140,11 @@ impl fmt::Display for StoreError {
                 f,
                 "{}: cannot read or write ({detail}); check the disk, the directory and its owner",
                 path.display()
+            ),
+            StoreError::Unreachable { server, detail } => write!(
+                f,
+                "{server}: the database cannot be used ({detail}); check that the server runs, takes connections and is no \
+                 standby; writing resumes by itself"
             ),
             StoreError::Corrupt { path, detail } => write!(
                 f,

@@ -2,7 +2,7 @@
 //!
 //! Accounts, domains, aliases, routes, the log of bindings, kept messages, call records and the resources of the
 //! REST interface ([`rest`]) and what XMPP keeps ([`xmpp`]), behind the traits
-//! of [`record`]; [`Sqlite`] is the embedded form. A running server speaks to it through [`Service`] (one
+//! of [`record`]; [`Sqlite`] is the embedded form, [`Postgres`] the one that nodes share. A running server speaks to it through [`Service`] (one
 //! writer thread with group commit, reader threads, bounded queues); the command line through [`Admin`].
 //!
 //! The record knows no SIP: a binding is a blob the router wrote and will read. It never reads the clock and
@@ -15,6 +15,7 @@ pub mod admin;
 pub mod error;
 pub mod import;
 pub mod limits;
+pub mod postgres;
 mod queue;
 mod reads;
 pub mod record;
@@ -28,6 +29,7 @@ pub mod xmpp;
 pub use admin::Admin;
 pub use error::StoreError;
 pub use import::{Existing, ImportOptions, Imported, NewUser, Progress, Users};
+pub use postgres::Postgres;
 pub use record::{BindingWrite, Loaded, LoggedBinding, Read, Reader, Store, Write, WriteDone, Writer};
 pub use service::{Busy, Completions, Service, ServiceOptions, Ticket};
 pub use sqlite::{Options, Sqlite};

@@ -114,3 +114,9 @@ pub const IMPORT_BYTES: usize = 200;
 /// Denied destinations of one route or account. Each is tried for each of its calls; the world's premium-rate prefixes
 /// are some hundred.
 pub const MAX_DENY: usize = 256;
+/// The time that a server of the database has to accept a connection: as long as `BUSY_TIMEOUT`, and a slow network's.
+pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+/// The time after which a server of the database that acknowledges nothing counts as gone.
+pub const SERVER_SILENCE: Duration = Duration::from_secs(3);
+/// The time that one read of a client may take in PostgreSQL. Beyond: `StoreError::Invalid`. As `READ_STEPS`.
+pub const READ_TIME: Duration = Duration::from_secs(2);

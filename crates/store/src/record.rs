@@ -1,4 +1,4 @@
-//! The record's contract: what can be written and read. SQLite is behind it; PostgreSQL can be.
+//! The record's contract: what can be written and read. SQLite and PostgreSQL are behind it.
 
 use std::sync::Arc;
 

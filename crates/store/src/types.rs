@@ -150,6 +150,11 @@ pub(crate) fn check_password(password: &str) -> Result<(), StoreError> {
     Ok(())
 }
 
+/// The text of denied destinations in a row. Nothing for most accounts, whose rows stay small.
+pub(crate) fn deny_text(deny: &[Box<str>]) -> Option<String> {
+    (!deny.is_empty()).then(|| serde_json::to_string(deny).unwrap_or_default())
+}
+
 pub(crate) fn check_length(what: &str, value: usize, limit: usize) -> Result<(), StoreError> {
     if value > limit {
         return Err(StoreError::invalid(

@@ -4,6 +4,10 @@
 use serde::{Deserialize, Serialize};
 use stdx::Instant;
 
+use crate::error::StoreError;
+use crate::limits;
+use crate::types::check_length;
+
 /// One change; whole or not at all.
 #[derive(Clone, Debug, PartialEq)]
 pub enum XmppWrite {
@@ -334,4 +338,20 @@ pub struct ArchivePage {
     pub total: Option<u64>,
     /// An id of the question is not in the archive.
     pub is_unknown: bool,
+}
+
+pub(crate) fn damaged(error: &serde_json::Error) -> StoreError {
+    StoreError::Internal { detail: format!("XMPP: {error}") }
+}
+
+/// The text of a contact in its row.
+pub(crate) fn contact_text(item: &RosterRow) -> Result<String, StoreError> {
+    let text = serde_json::to_string(item).map_err(|error| damaged(&error))?;
+    check_length("contact", text.len(), limits::MAX_XMPP_XML)?;
+    Ok(text)
+}
+
+/// The bytes that a read may load; no number is as much as one may.
+pub(crate) fn read_budget(bytes: usize) -> usize {
+    if bytes == 0 { limits::READ_BYTES } else { bytes.min(limits::READ_BYTES) }
 }

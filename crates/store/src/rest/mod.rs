@@ -41,6 +41,26 @@ pub enum Kind {
     Transcription = 11,
 }
 
+impl Kind {
+    pub(crate) fn from_number(number: u8) -> Option<Kind> {
+        const KINDS: [Kind; 12] = [
+            Kind::Account,
+            Kind::Application,
+            Kind::IncomingNumber,
+            Kind::Client,
+            Kind::Call,
+            Kind::Conference,
+            Kind::Recording,
+            Kind::Notification,
+            Kind::Message,
+            Kind::Queue,
+            Kind::CallerId,
+            Kind::Transcription,
+        ];
+        KINDS.get(usize::from(number)).copied()
+    }
+}
+
 /// A resource that can be a row.
 pub trait Resource: Serialize + DeserializeOwned {
     /// The kind of all rows of this type.

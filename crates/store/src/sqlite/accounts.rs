@@ -7,7 +7,7 @@ use crate::limits;
 use crate::record::WriteDone;
 use crate::types::{
     Account, AccountFilter, AccountLimits, Address, Alias, Domain, NewAccount, check_deny, check_domain,
-    check_length,
+    check_length, deny_text,
 };
 use crate::verifiers::{ScramHash, ScramKeys, Verifiers};
 
@@ -228,11 +228,6 @@ pub(super) fn set_limits(
         max_rate,
         deny_text(deny)
     ])?)
-}
-
-/// Nothing for most accounts, whose rows stay small.
-fn deny_text(deny: &[Box<str>]) -> Option<String> {
-    (!deny.is_empty()).then(|| serde_json::to_string(deny).unwrap_or_default())
 }
 
 pub(super) fn remove(conn: &Connection, account: &Address) -> Result<WriteDone, Failure> {

@@ -6,7 +6,7 @@ use crate::import::{Existing, Imported, NewUser};
 use crate::limits;
 use crate::types::{Address, NewAccount};
 use crate::verifiers::Verifiers;
-use crate::xmpp::{RosterRow, XmppWrite};
+use crate::xmpp::{RosterRow, XmppWrite, contact_text};
 
 use super::accounts::{INSERT, domain_id, insert, kept};
 use super::{Failure, seconds, xmpp};
@@ -106,9 +106,9 @@ fn write_contact(
     version: u64,
 ) -> Result<(), Failure> {
     let text = if item.version == version {
-        xmpp::contact_text(item)?
+        contact_text(item)?
     } else {
-        xmpp::contact_text(&RosterRow { version, ..item.clone() })?
+        contact_text(&RosterRow { version, ..item.clone() })?
     };
     conn.prepare_cached(xmpp::SET_CONTACT)?.execute(params![user, contact, text])?;
     Ok(())

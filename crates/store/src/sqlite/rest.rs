@@ -217,19 +217,5 @@ fn row(row: &rusqlite::Row<'_>) -> rusqlite::Result<Row> {
 }
 
 fn kind(number: u8) -> rusqlite::Result<Kind> {
-    const KINDS: [Kind; 12] = [
-        Kind::Account,
-        Kind::Application,
-        Kind::IncomingNumber,
-        Kind::Client,
-        Kind::Call,
-        Kind::Conference,
-        Kind::Recording,
-        Kind::Notification,
-        Kind::Message,
-        Kind::Queue,
-        Kind::CallerId,
-        Kind::Transcription,
-    ];
-    KINDS.get(usize::from(number)).copied().ok_or(rusqlite::Error::IntegralValueOutOfRange(0, number.into()))
+    Kind::from_number(number).ok_or(rusqlite::Error::IntegralValueOutOfRange(0, number.into()))
 }

@@ -7,7 +7,7 @@ use crate::error::StoreError;
 use crate::limits;
 use crate::record::WriteDone;
 use crate::types::check_length;
-use crate::xmpp::{ArchiveRow, RosterRow, XmppWrite};
+use crate::xmpp::{ArchiveRow, RosterRow, XmppWrite, contact_text, damaged};
 
 use super::{Failure, micros};
 
@@ -64,10 +64,6 @@ pub(super) fn write(conn: &Connection, write: &XmppWrite) -> Result<WriteDone, F
     }
 }
 
-fn damaged(error: &serde_json::Error) -> Failure {
-    StoreError::Internal { detail: format!("XMPP: {error}") }.into()
-}
-
 fn changed(rows: usize) -> Result<WriteDone, Failure> {
     Ok(WriteDone::Changed { rows: rows as u64 })
 }
@@ -78,12 +74,6 @@ fn changed_one(rows: usize, what: &str) -> Result<WriteDone, Failure> {
 
 pub(super) const SET_CONTACT: &str = "INSERT INTO xmpp_roster (user, contact, item) VALUES (?1, ?2, ?3) \
     ON CONFLICT (user, contact) DO UPDATE SET item = excluded.item";
-
-pub(super) fn contact_text(item: &RosterRow) -> Result<String, Failure> {
-    let text = serde_json::to_string(item).map_err(|error| damaged(&error))?;
-    check_length("contact", text.len(), limits::MAX_XMPP_XML)?;
-    Ok(text)
-}
 
 fn roster(
     conn: &Connection,

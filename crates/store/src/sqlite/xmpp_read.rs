@@ -9,7 +9,7 @@ use crate::error::StoreError;
 use crate::limits;
 use crate::xmpp::{
     ArchivePage, ArchiveQuery, ItemPage, ItemQuery, RosterRow, RowPage, StanzaPage, UserRow, XmppLoaded,
-    XmppRead,
+    XmppRead, damaged, read_budget,
 };
 
 use super::{Failure, from_micros, micros};
@@ -68,7 +68,7 @@ fn take<T>(
     let mut statement = conn.prepare_cached(sql)?;
     let mut rows = statement.query(given)?;
     let mut taken = Taken { rows: Vec::new(), is_cut: false };
-    let mut left = budget(bytes);
+    let mut left = read_budget(bytes);
     while let Some(row) = rows.next()? {
         let length = row.get_ref(2)?.as_bytes().map_or(0, <[u8]>::len);
         if length > left && !taken.rows.is_empty() {
@@ -79,11 +79,6 @@ fn take<T>(
         taken.rows.push(read(row)?);
     }
     Ok(taken)
-}
-
-/// None is as much as a read may load.
-fn budget(bytes: usize) -> usize {
-    if bytes == 0 { limits::READ_BYTES } else { bytes.min(limits::READ_BYTES) }
 }
 
 fn item(row: &Row<'_>) -> rusqlite::Result<Item> {
@@ -209,7 +204,7 @@ fn items_of_ids(
     query: &ItemQuery,
 ) -> Result<ItemPage, Failure> {
     let sql = "SELECT id, at, item, seq FROM xmpp_item WHERE owner = ?1 AND node = ?2 AND id = ?3";
-    let (mut found, mut is_cut, mut left) = (Vec::new(), false, budget(query.bytes));
+    let (mut found, mut is_cut, mut left) = (Vec::new(), false, read_budget(query.bytes));
     for id in query.ids.iter().take(limits::LISTED_ROWS as usize) {
         let given = params![owner, node, id];
         let rows = take(conn, sql, given, query.bytes, |row| Ok((item(row)?, row.get::<_, i64>(3)?)))?.rows;
@@ -226,10 +221,6 @@ fn items_of_ids(
     let items: Vec<Item> = found.into_iter().map(|(item, _)| item).collect();
     let total = u32::try_from(items.len()).unwrap_or(u32::MAX);
     Ok(ItemPage { items, index: 0, total, is_cut, is_unknown: false })
-}
-
-fn damaged(error: &serde_json::Error) -> Failure {
-    StoreError::Internal { detail: format!("XMPP: {error}") }.into()
 }
 
 /// Whole, or not at all: a part of a roster would give presence to the wrong ones.

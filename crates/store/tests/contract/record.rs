@@ -1,23 +1,21 @@
 //! Written rows are read back; rejected writes say why.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-
 use std::sync::Arc;
 
+use super::{Database, database};
 use stdx::Instant;
 use store::{
     AccountFilter, AccountLimits, Address, Admin, BindingWrite, CallFilter, CallRecord, Loaded, NewAccount,
-    Options, Pattern, Read, Route, RouteTarget, ScramHash, ScramKeys, Sqlite, Store, StoreError, Verifiers,
-    WaitingMessage, Write, WriteDone, limits,
+    Pattern, Read, Route, RouteTarget, ScramHash, ScramKeys, StoreError, Verifiers, WaitingMessage, Write,
+    WriteDone, limits,
 };
-use tempfile::TempDir;
 
-fn admin() -> (TempDir, Admin) {
-    let dir = tempfile::tempdir().unwrap();
-    let store = Sqlite::open(dir.path().join("belfry.db")).unwrap();
-    let mut admin = Admin::new(&store).unwrap();
+fn admin() -> (Database, Admin) {
+    let database = database();
+    let store = database.store();
+    let mut admin = Admin::new(&*store).unwrap();
     admin.ensure_domain("example.org", at(1)).unwrap();
-    (dir, admin)
+    (database, admin)
 }
 
 fn at(seconds: u64) -> Instant {
@@ -49,7 +47,7 @@ fn names(admin: &mut Admin, filter: AccountFilter) -> Vec<String> {
 
 #[test]
 fn keys_of_scram_are_added_to_the_password_they_are_of() {
-    let (_dir, mut admin) = admin();
+    let (_database, mut admin) = admin();
     add(&mut admin, "alice");
     let before = admin.account(&address("alice")).unwrap().verifiers;
     let keys = |byte: u8| -> Arc<[_]> {
@@ -73,7 +71,7 @@ fn keys_of_scram_are_added_to_the_password_they_are_of() {
 
 #[test]
 fn a_learned_password_is_stored_only_if_the_verifiers_are_unchanged() {
-    let (_dir, mut admin) = admin();
+    let (_database, mut admin) = admin();
     add(&mut admin, "alice");
     let unknown = Verifiers::without_password(&[7; 32]);
     let known = Verifiers::from_password("alice", "example.org", "known");
@@ -89,7 +87,7 @@ fn a_learned_password_is_stored_only_if_the_verifiers_are_unchanged() {
 
 #[test]
 fn an_account_is_added_changed_and_removed() {
-    let (_dir, mut admin) = admin();
+    let (_database, mut admin) = admin();
     add(&mut admin, "alice");
     let account = admin.account(&address("alice")).unwrap();
     assert_eq!(account.verifiers, Verifiers::from_password("alice", "example.org", "secret"));
@@ -115,7 +113,7 @@ fn an_account_is_added_changed_and_removed() {
 
 #[test]
 fn an_account_is_there_once_and_in_a_domain_we_serve() {
-    let (_dir, mut admin) = admin();
+    let (_database, mut admin) = admin();
     add(&mut admin, "alice");
     let twice = NewAccount::with_password(address("alice"), "x", at(7)).unwrap();
     assert_eq!(
@@ -129,7 +127,7 @@ fn an_account_is_there_once_and_in_a_domain_we_serve() {
 
 #[test]
 fn the_domain_is_folded_and_the_user_is_not() {
-    let (_dir, mut admin) = admin();
+    let (_database, mut admin) = admin();
     add(&mut admin, "Alice@EXAMPLE.org");
     assert!(admin.account(&address("Alice")).is_ok());
     assert!(admin.account(&address("alice")).is_err());
@@ -146,14 +144,14 @@ fn values_beyond_a_limit_are_refused() {
     let password = "p".repeat(limits::MAX_PASSWORD + 1);
     let error = NewAccount::with_password(address("a"), &password, at(1)).unwrap_err();
     assert!(!error.to_string().contains("ppp"), "the error repeats the password");
-    let (_dir, mut admin) = admin();
+    let (_database, mut admin) = admin();
     let record = [0; limits::MAX_BINDING_RECORD + 1];
     assert!(admin.write(&binding(1, &record, None)).unwrap_err().is_of_item());
 }
 
 #[test]
 fn an_alias_leads_to_its_account_and_goes_with_it() {
-    let (_dir, mut admin) = admin();
+    let (_database, mut admin) = admin();
     add(&mut admin, "alice");
     add(&mut admin, "bob");
     admin.add_alias(address("sales"), address("alice")).unwrap();
@@ -171,7 +169,7 @@ fn an_alias_leads_to_its_account_and_goes_with_it() {
 
 #[test]
 fn a_domain_goes_when_it_is_empty() {
-    let (_dir, mut admin) = admin();
+    let (_database, mut admin) = admin();
     add(&mut admin, "alice");
     let error = admin.remove_domain("example.org").unwrap_err();
     assert_eq!(error.to_string(), "domain example.org: expected no account and no alias left in it");
@@ -183,7 +181,7 @@ fn a_domain_goes_when_it_is_empty() {
 
 #[test]
 fn pages_follow_one_another_across_domains() {
-    let (_dir, mut admin) = admin();
+    let (_database, mut admin) = admin();
     admin.ensure_domain("a.org", at(1)).unwrap();
     for name in ["b1", "a1", "a2", "z@a.org"] {
         add(&mut admin, name);
@@ -225,7 +223,7 @@ fn route(name: &str) -> Route {
 
 #[test]
 fn a_route_is_added_replaced_and_removed() {
-    let (_dir, mut admin) = admin();
+    let (_database, mut admin) = admin();
     assert_eq!(admin.add_route(route("germany")).unwrap(), 1);
     assert_eq!(admin.routes().unwrap(), [route("germany")]);
     assert!(matches!(admin.add_route(route("germany")), Err(StoreError::Exists { .. })));
@@ -257,7 +255,7 @@ fn call(call_id: &str, ended: u64) -> CallRecord {
 
 #[test]
 fn calls_are_listed_newest_first_and_forgotten() {
-    let (_dir, mut admin) = admin();
+    let (_database, mut admin) = admin();
     let other = CallRecord { account: None, answered_at: None, ..call("2", 20) };
     for record in [call("1", 10), other.clone(), call("3", 30)] {
         admin.write(&Write::Call(Box::new(record))).unwrap();
@@ -272,7 +270,7 @@ fn calls_are_listed_newest_first_and_forgotten() {
 
 #[test]
 fn calls_of_an_account_are_those_it_placed_and_those_it_was_called_by() {
-    let (_dir, mut admin) = admin();
+    let (_database, mut admin) = admin();
     let called = CallRecord { account: None, callee: Some("a@example.org".into()), ..call("2", 20) };
     let of_others = CallRecord { account: None, callee: Some("b@example.org".into()), ..call("3", 30) };
     for record in [call("1", 10), called.clone(), of_others] {
@@ -284,20 +282,8 @@ fn calls_of_an_account_are_those_it_placed_and_those_it_was_called_by() {
 }
 
 #[test]
-fn each_probe_updates_its_one_row() {
-    let (dir, mut admin) = admin();
-    for time in 1..=3 {
-        assert_eq!(admin.write(&Write::Probe { at: at(time) }).unwrap(), WriteDone::Changed { rows: 1 });
-    }
-    drop(admin);
-    let conn = rusqlite::Connection::open(dir.path().join("belfry.db")).unwrap();
-    let row = conn.query_row("SELECT count(*), max(at) FROM probe", [], |row| Ok((row.get(0)?, row.get(1)?)));
-    assert_eq!(row.unwrap(), (1, 3_000_000_i64), "one row, of the last time");
-}
-
-#[test]
 fn a_call_record_is_cut_rather_than_lost() {
-    let (_dir, mut admin) = admin();
+    let (_database, mut admin) = admin();
     let long = CallRecord { reason: "ü".repeat(limits::MAX_CALL_TEXT).into(), ..call("1", 10) };
     admin.write(&Write::Call(Box::new(long))).unwrap();
     let kept = admin.calls(CallFilter { limit: 1, ..CallFilter::default() }).unwrap();
@@ -306,7 +292,7 @@ fn a_call_record_is_cut_rather_than_lost() {
 
 #[test]
 fn messages_are_kept_until_they_are_forgotten() {
-    let (_dir, mut admin) = admin();
+    let (_database, mut admin) = admin();
     let mut message = WaitingMessage {
         id: 0,
         aor: "b@example.org".into(),
@@ -333,18 +319,18 @@ fn messages_are_kept_until_they_are_forgotten() {
 
 #[test]
 fn a_secret_is_created_once_and_survives_a_restart() {
-    let (dir, mut admin) = admin();
+    let (database, mut admin) = admin();
     assert_eq!(admin.secret("nonce", [1; 32]), Ok([1; 32]));
     assert_eq!(admin.secret("nonce", [2; 32]), Ok([1; 32]));
     assert_eq!(admin.secret("route", [3; 32]), Ok([3; 32]));
     drop(admin);
-    let mut again = Admin::new(&Sqlite::open(dir.path().join("belfry.db")).unwrap()).unwrap();
+    let mut again = Admin::new(&*database.store()).unwrap();
     assert_eq!(again.secret("nonce", [4; 32]), Ok([1; 32]));
 }
 
 #[test]
 fn messages_of_two_shards_in_one_microsecond_are_both_kept() {
-    let (_dir, mut admin) = admin();
+    let (_database, mut admin) = admin();
     for (shard, aor) in ["a@example.org", "b@example.org", "a@example.org"].into_iter().enumerate() {
         let message = WaitingMessage {
             // An id that two routers would both have chosen.
@@ -373,8 +359,8 @@ fn messages_of_two_shards_in_one_microsecond_are_both_kept() {
 
 #[test]
 fn one_bad_write_does_not_spoil_its_group() {
-    let dir = tempfile::tempdir().unwrap();
-    let store = Sqlite::open(dir.path().join("belfry.db")).unwrap();
+    let database = database();
+    let store = database.store();
     let binding = || binding(1, &[1], None);
     let results = store.writer().unwrap().write_group(&[
         binding(),
@@ -391,58 +377,9 @@ fn one_bad_write_does_not_spoil_its_group() {
 }
 
 #[test]
-fn a_file_that_is_not_ours_is_refused_with_its_path() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("belfry.db");
-    std::fs::write(&path, "Dear diary, this is certainly not a database. ".repeat(100)).unwrap();
-    let error = Sqlite::open(&path).unwrap_err();
-    assert!(matches!(error, StoreError::Corrupt { .. }), "{error:?}");
-    assert!(error.to_string().starts_with(path.to_str().unwrap()));
-    let nowhere = Sqlite::open(dir.path().join("no/such/directory/belfry.db")).unwrap_err();
-    assert!(matches!(nowhere, StoreError::Io { .. }), "{nowhere:?}");
-}
-
-#[test]
-fn a_full_disk_fails_the_whole_group_and_space_heals_it() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("belfry.db");
-    let options = Options { max_pages: Some(120), ..Options::default() };
-    let store = Sqlite::open_with(&path, options).unwrap();
-    let mut writer = store.writer().unwrap();
-    let group: Vec<Write> = (0..20).map(|n| binding(n, &[1; 3_000], None)).collect();
-    let full = loop {
-        let results = writer.write_group(&group);
-        if let Some(Err(error)) = results.iter().find(|result| result.is_err()).cloned() {
-            assert!(results.iter().all(|result| result.as_ref() == Err(&error)), "all of the group fail");
-            break error;
-        }
-    };
-    assert_eq!(full, StoreError::Full { path: path.clone() });
-    let before = store.reader().unwrap().replay(&mut |_| ()).unwrap();
-    assert_eq!(before % 20, 0, "nothing of the failed group is there");
-    let results = writer.write_group(&[Write::CleanBindings { before: at(1_000) }]);
-    assert_eq!(results, [Ok(WriteDone::Changed { rows: before })]);
-    assert!(writer.write_group(&group).iter().all(Result::is_ok));
-}
-
-#[cfg(unix)]
-#[test]
-fn only_the_owner_may_read_the_file() {
-    use std::os::unix::fs::PermissionsExt;
-    let (dir, mut admin) = admin();
-    add(&mut admin, "alice");
-    for name in ["belfry.db", "belfry.db-wal"] {
-        let mode = std::fs::metadata(dir.path().join(name)).unwrap().permissions().mode();
-        assert_eq!(mode & 0o777, 0o600, "{name}");
-    }
-}
-
-#[test]
 fn a_database_without_digests_stores_none_from_any_write() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("belfry.db");
-    let store = Sqlite::open(path.clone()).unwrap();
-    let mut admin = Admin::new(&store).unwrap();
+    let database = database();
+    let mut admin = Admin::new(&*database.store()).unwrap();
     admin.ensure_domain("example.org", Instant::default()).unwrap();
     let keys = |byte: u8| -> Arc<[(ScramHash, ScramKeys)]> {
         let key: Box<[u8]> = [byte; 32].into();
@@ -464,7 +401,7 @@ fn a_database_without_digests_stores_none_from_any_write() {
     let alice = verifiers(&mut admin, "alice");
     assert!(!alice.are_of_password() && alice.scram(ScramHash::Sha256).is_some());
     // Another process, which knows of no configuration.
-    let mut other = Admin::new(&Sqlite::open(path.clone()).unwrap()).unwrap();
+    let mut other = Admin::new(&*database.store()).unwrap();
     other.add_account(account("bob", 2)).unwrap();
     assert!(!verifiers(&mut other, "bob").are_of_password());
     assert!(other.add_account(account("carol", 0)).is_err(), "she could not sign in");
@@ -478,9 +415,10 @@ fn a_database_without_digests_stores_none_from_any_write() {
     other.write(&Write::AddScram { account: address("phone"), of, keys: keys(4) }).unwrap();
     assert!(!verifiers(&mut other, "phone").are_of_password());
     assert_eq!(other.write(&Write::KeepDigests(false)).unwrap(), WriteDone::Changed { rows: 0 });
-    drop((admin, other, store));
+    drop((admin, other));
     // Not in the file either.
-    let bytes = std::fs::read(&path).unwrap();
+    let Some(path) = database.file() else { return };
+    let bytes = std::fs::read(path).unwrap();
     for name in ["alice", "phone", "bob"] {
         let digests = Verifiers::from_password(name, "example.org", "secret");
         for digest in [&digests.md5[..], &digests.sha256, &digests.sha512_256] {

@@ -1,18 +1,16 @@
 //! Tokens and invitations admit their owners, once.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-
+use super::{Database, database};
 use stdx::Instant;
 use store::access::{
     AccessLoaded, AccessRead, AccessWrite, FreshToken, Invitation, TokenRow, TokenWrite, UsedToken,
 };
 use store::xmpp::{RosterRow, XmppLoaded, XmppRead, XmppWrite};
-use store::{Address, Admin, Loaded, NewAccount, Read, Sqlite, StoreError, Write, limits};
-use tempfile::TempDir;
+use store::{Address, Admin, Loaded, NewAccount, Read, StoreError, Write, limits};
 
 struct World {
     admin: Admin,
-    _dir: TempDir,
+    _database: Database,
 }
 
 fn at(seconds: u64) -> Instant {
@@ -45,11 +43,11 @@ fn invitation(hash: u8, inviter: Option<&str>) -> Invitation {
 
 impl World {
     fn new() -> World {
-        let dir = tempfile::tempdir().unwrap();
-        let store = Sqlite::open(dir.path().join("belfry.db")).unwrap();
-        let mut admin = Admin::new(&store).unwrap();
+        let database = database();
+        let store = database.store();
+        let mut admin = Admin::new(&*store).unwrap();
         admin.ensure_domain("a", at(1)).unwrap();
-        World { admin, _dir: dir }
+        World { admin, _database: database }
     }
 
     fn write(&mut self, write: AccessWrite) -> Result<(), StoreError> {
@@ -216,15 +214,15 @@ fn an_invitation_is_for_its_domain_its_name_and_its_time_in_the_write_itself() {
 
 #[test]
 fn concurrent_registrations_by_one_invitation_create_one_account() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("belfry.db");
-    let mut admin = Admin::new(&Sqlite::open(path.clone()).unwrap()).unwrap();
+    let database = database();
+    let mut admin = Admin::new(&*database.store()).unwrap();
     admin.ensure_domain("a", at(1)).unwrap();
     let any = Invitation { name: None, ..invitation(1, None) };
     admin.write(&Write::Access(AccessWrite::Invite(Box::new(any)))).unwrap();
     // As nodes would that share the record.
+    let database = &database;
     let register = &|number: usize| {
-        let mut admin = Admin::new(&Sqlite::open(path.clone()).unwrap()).unwrap();
+        let mut admin = Admin::new(&*database.store()).unwrap();
         let address = Address::new(&format!("user{number}"), "a").unwrap();
         let account = Box::new(NewAccount::with_password(address, "secret", at(1)).unwrap());
         let invitation = Some([1; 32]);

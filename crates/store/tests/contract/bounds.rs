@@ -1,11 +1,9 @@
 //! No read loads more than its bytes, whatever one account has stored, and pages go on.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-
+use super::{Database, database};
 use stdx::Instant;
 use store::xmpp::{ArchiveQuery, ArchiveRow, ItemQuery, RosterRow, XmppLoaded, XmppRead, XmppWrite};
-use store::{Admin, Loaded, Read, Sqlite, StoreError, Write, limits};
-use tempfile::TempDir;
+use store::{Admin, Loaded, Read, StoreError, Write, limits};
 
 const USER: &str = "mallory@x";
 /// Rows of this length make several pages.
@@ -13,14 +11,14 @@ const LARGE: usize = 192 << 10;
 
 struct World {
     admin: Admin,
-    _dir: TempDir,
+    _database: Database,
 }
 
 impl World {
     fn new() -> World {
-        let dir = tempfile::tempdir().unwrap();
-        let store = Sqlite::open(dir.path().join("belfry.db")).unwrap();
-        World { admin: Admin::new(&store).unwrap(), _dir: dir }
+        let database = database();
+        let store = database.store();
+        World { admin: Admin::new(&*store).unwrap(), _database: database }
     }
 
     fn write(&mut self, write: XmppWrite) {

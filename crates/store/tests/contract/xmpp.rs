@@ -1,17 +1,15 @@
 //! Rows of XMPP are read back, in their order and within their limits.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-
+use super::{Database, database};
 use stdx::Instant;
 use store::xmpp::{
     ArchiveQuery, ArchiveRow, ItemQuery, RosterRow, StanzaPage, XmppLoaded, XmppRead, XmppWrite,
 };
-use store::{Admin, Loaded, Read, Sqlite, StoreError, Write, limits};
-use tempfile::TempDir;
+use store::{Admin, Loaded, Read, StoreError, Write, limits};
 
 struct World {
     admin: Admin,
-    _dir: TempDir,
+    _database: Database,
 }
 
 fn texts(rows: &[(Box<str>, Instant, Box<str>)]) -> Vec<String> {
@@ -24,9 +22,9 @@ fn at(seconds: u64) -> Instant {
 
 impl World {
     fn new() -> World {
-        let dir = tempfile::tempdir().unwrap();
-        let store = Sqlite::open(dir.path().join("belfry.db")).unwrap();
-        World { admin: Admin::new(&store).unwrap(), _dir: dir }
+        let database = database();
+        let store = database.store();
+        World { admin: Admin::new(&*store).unwrap(), _database: database }
     }
 
     fn write(&mut self, write: XmppWrite) -> Result<(), StoreError> {
@@ -262,11 +260,9 @@ fn one_user_makes_a_bounded_number_of_rooms() {
 
 #[test]
 fn a_removed_user_is_taken_out_of_rooms_and_nodes_of_others_in_the_same_transaction() {
-    let dir = tempfile::tempdir().unwrap();
-    let without_user = |config: &str, user: &str| Some(config.replace(&format!("jid='{user}'"), ""));
-    let options = store::sqlite::Options { without_user, ..store::sqlite::Options::default() };
-    let store = Sqlite::open_with(dir.path().join("belfry.db"), options).unwrap();
-    let mut world = World { admin: Admin::new(&store).unwrap(), _dir: dir };
+    let database = database();
+    let store = database.store_with(|config, user| Some(config.replace(&format!("jid='{user}'"), "")));
+    let mut world = World { admin: Admin::new(&*store).unwrap(), _database: database };
     let item = "<affiliation jid='alice@x'/><affiliation jid='malice@x'/>";
     world
         .write(XmppWrite::Room {

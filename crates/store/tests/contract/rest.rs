@@ -1,19 +1,17 @@
 //! Rows of the REST interface: written, found, filtered, summed, forgotten.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-
+use super::{Database, database};
 use stdx::Instant;
 use store::rest::types::{Common, IncomingNumber, Queue, RestCall, TextMessage};
 use store::rest::{
     Kind, Period, Resource, RestFilter, RestLoaded, RestRead, RestWrite, Row, SortBy, Sum, UsageFilter,
 };
-use store::{Admin, Loaded, Read, Sqlite, StoreError, Write, WriteDone, limits};
-use tempfile::TempDir;
+use store::{Admin, Loaded, Read, StoreError, Write, WriteDone, limits};
 
-fn admin() -> (TempDir, Admin) {
-    let dir = tempfile::tempdir().unwrap();
-    let store = Sqlite::open(dir.path().join("belfry.db")).unwrap();
-    (dir, Admin::new(&store).unwrap())
+fn admin() -> (Database, Admin) {
+    let database = database();
+    let store = database.store();
+    (database, Admin::new(&*store).unwrap())
 }
 
 fn common(sid: &str, account: &str, seconds: u64) -> Common {
@@ -52,7 +50,7 @@ fn call(sid: &str, seconds: u64, duration: u32) -> RestCall {
 
 #[test]
 fn a_resource_comes_back_as_it_was_and_can_be_replaced() {
-    let (_dir, mut admin) = admin();
+    let (_database, mut admin) = admin();
     let mut one = call("CA1", 5, 7);
     one.ended_at = Some(Instant::from_micros(12_345_678));
     insert(&mut admin, &one).unwrap();
@@ -76,7 +74,7 @@ fn a_resource_comes_back_as_it_was_and_can_be_replaced() {
 
 #[test]
 fn numbers_are_unique_in_all_and_queues_in_their_account() {
-    let (_dir, mut admin) = admin();
+    let (_database, mut admin) = admin();
     let number = |sid: &str, account: &str| IncomingNumber {
         common: common(sid, account, 1),
         phone_number: "+1234".into(),
@@ -100,7 +98,7 @@ fn numbers_are_unique_in_all_and_queues_in_their_account() {
 
 #[test]
 fn a_row_that_is_ensured_is_made_once_and_stays_as_it_was() {
-    let (_dir, mut admin) = admin();
+    let (_database, mut admin) = admin();
     let mut queue = Queue { common: common("QU1", "AC1", 1), friendly_name: "support".into(), max_size: 10 };
     let ensure = |admin: &mut Admin, queue: &Queue| {
         admin.write(&Write::Rest(RestWrite::Ensure(Box::new(queue.row().unwrap()))))
@@ -120,7 +118,7 @@ fn a_row_that_is_ensured_is_made_once_and_stays_as_it_was() {
 
 #[test]
 fn lists_are_filtered_sorted_and_cut() {
-    let (_dir, mut admin) = admin();
+    let (_database, mut admin) = admin();
     for number in 0..5 {
         insert(&mut admin, &call(&format!("CA{number}"), 100 + number, 10 - u32::try_from(number).unwrap()))
             .unwrap();
@@ -141,7 +139,7 @@ fn lists_are_filtered_sorted_and_cut() {
 
 #[test]
 fn usage_adds_up_by_day_and_minutes_are_rounded_up() {
-    let (_dir, mut admin) = admin();
+    let (_database, mut admin) = admin();
     let day = 86_400;
     for (sid, at, seconds) in [("CA1", 0, 1), ("CA2", 1, 61), ("CA3", day, 0)] {
         insert(&mut admin, &call(sid, at, seconds)).unwrap();
@@ -176,7 +174,7 @@ fn usage_adds_up_by_day_and_minutes_are_rounded_up() {
 
 #[test]
 fn old_rows_of_a_kind_are_forgotten_and_a_body_has_a_limit() {
-    let (_dir, mut admin) = admin();
+    let (_database, mut admin) = admin();
     for number in 0..4 {
         insert(&mut admin, &call(&format!("CA{number}"), number, 0)).unwrap();
     }

@@ -1,0 +1,94 @@
+//! A reading connection.
+
+use crate::error::StoreError;
+use crate::limits;
+use crate::record::{Loaded, LoggedBinding, Read, Reader};
+use crate::xmpp::XmppRead;
+
+use super::connection::{Connection, Failure, from_micros};
+use super::{Postgres, access, accounts, rest, routes, xmpp_read};
+
+pub(super) struct PostgresReader {
+    connection: Connection,
+    /// The limit of the session's reads is a client's.
+    is_limited: bool,
+}
+
+impl PostgresReader {
+    pub(super) fn new(postgres: &Postgres) -> Result<Self, StoreError> {
+        Ok(PostgresReader { connection: postgres.connect()?, is_limited: false })
+    }
+
+    /// An operator's read may take its time; a client's read must not delay those of others.
+    fn limit(&mut self, is_clients: bool) -> Result<(), Failure> {
+        if self.connection.ensure()? {
+            self.is_limited = false;
+        }
+        if self.is_limited != is_clients {
+            let limit = if is_clients { limits::READ_TIME.as_millis() } else { 0 };
+            let set = format!("SET statement_timeout = {limit}");
+            match self.connection.batch(&set) {
+                Err(failure) if failure.is_of_connection() => {
+                    self.connection.ensure()?;
+                    self.connection.batch(&set)?;
+                }
+                set => set?,
+            }
+            self.is_limited = is_clients;
+        }
+        Ok(())
+    }
+
+    fn try_load(&mut self, read: &Read) -> Result<Loaded, Failure> {
+        let is_clients =
+            matches!(read, Read::Xmpp(read) if !matches!(read, XmppRead::Waiting | XmppRead::Kept { .. }));
+        self.limit(is_clients)?;
+        match load(&mut self.connection, read) {
+            Err(failure) if failure.is_of_connection() => {
+                self.limit(is_clients)?;
+                load(&mut self.connection, read)
+            }
+            loaded => loaded,
+        }
+    }
+
+    fn try_replay(&mut self, visit: &mut dyn FnMut(LoggedBinding<'_>)) -> Result<u64, Failure> {
+        self.limit(false)?;
+        self.connection.visit("SELECT seq, written_at, record FROM binding", &mut |row| {
+            visit(LoggedBinding {
+                seq: row.try_get(0)?,
+                written_at: from_micros(row.try_get(1)?),
+                record: row.try_get(2)?,
+            });
+            Ok(())
+        })
+    }
+}
+
+impl Reader for PostgresReader {
+    fn load(&mut self, read: &Read) -> Result<Loaded, StoreError> {
+        self.try_load(read).map_err(|failure| failure.into_store(self.connection.name()))
+    }
+
+    fn replay(&mut self, visit: &mut dyn FnMut(LoggedBinding<'_>)) -> Result<u64, StoreError> {
+        self.try_replay(visit).map_err(|failure| failure.into_store(self.connection.name()))
+    }
+}
+
+fn load(connection: &mut Connection, read: &Read) -> Result<Loaded, Failure> {
+    Ok(match read {
+        Read::Account { user, domain } => {
+            Loaded::Account(accounts::load(connection, user, domain)?.map(Box::new))
+        }
+        Read::Accounts(filter) => Loaded::Accounts(accounts::list(connection, filter)?),
+        Read::Aliases { account } => Loaded::Aliases(accounts::aliases(connection, account.as_ref())?),
+        Read::Domains => Loaded::Domains(accounts::domains(connection)?),
+        Read::Routes => Loaded::Routes(routes::list(connection)?),
+        Read::Calls(filter) => Loaded::Calls(routes::calls(connection, filter)?),
+        Read::KeptMessages { aor } => Loaded::KeptMessages(routes::kept(connection, aor)?),
+        Read::Rest(read) => Loaded::Rest(rest::load(connection, read)?),
+        Read::Xmpp(read) => Loaded::Xmpp(xmpp_read::load(connection, read)?),
+        Read::Access(read) => Loaded::Access(access::load(connection, read)?),
+        Read::KeptCounts => Loaded::KeptCounts(routes::kept_counts(connection)?),
+    })
+}

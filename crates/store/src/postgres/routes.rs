@@ -1,0 +1,217 @@
+//! Routes, call records and kept messages.
+
+use tokio_postgres::Row;
+
+use crate::error::StoreError;
+use crate::limits;
+use crate::record::WriteDone;
+use crate::types::{CallFilter, CallRecord, Pattern, Route, WaitingMessage, check_length};
+
+use super::connection::{Connection, Failure, from_micros, from_seconds, micros, narrow, seconds, values};
+
+pub(super) fn add(connection: &mut Connection, route: &Route) -> Result<WriteDone, Failure> {
+    route.check()?;
+    let sql = "INSERT INTO route \
+        (name, pattern_kind, pattern, targets, open, probe, strip, prefix, policy, created_at) \
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) ON CONFLICT DO NOTHING RETURNING id";
+    let row = connection.query_first(
+        sql,
+        values![
+            route.name,
+            route.pattern.kind(),
+            route.pattern.value(),
+            json(&route.targets[..])?,
+            route.open,
+            route.probe,
+            i16::from(route.strip),
+            route.prefix,
+            json(&route.policy)?,
+            seconds(route.created_at),
+        ],
+    )?;
+    let row = row.ok_or_else(|| StoreError::exists(format!("route {}", route.name)))?;
+    Ok(WriteDone::Added { id: row.try_get(0)? })
+}
+
+/// Keeps its id and when it was made.
+pub(super) fn replace(connection: &mut Connection, route: &Route) -> Result<WriteDone, Failure> {
+    route.check()?;
+    let sql = "UPDATE route SET pattern_kind = $2, pattern = $3, targets = $4, open = $5, probe = $6, \
+               strip = $7, prefix = $8, policy = $9 WHERE name = $1";
+    let rows = connection.execute(
+        sql,
+        values![
+            route.name,
+            route.pattern.kind(),
+            route.pattern.value(),
+            json(&route.targets[..])?,
+            route.open,
+            route.probe,
+            i16::from(route.strip),
+            route.prefix,
+            json(&route.policy)?,
+        ],
+    )?;
+    changed_one(rows, || format!("route {}", route.name))
+}
+
+pub(super) fn remove(connection: &mut Connection, name: &str) -> Result<WriteDone, Failure> {
+    let rows = connection.execute("DELETE FROM route WHERE name = $1", values![name])?;
+    changed_one(rows, || format!("route {name}"))
+}
+
+fn changed_one(rows: u64, what: impl FnOnce() -> String) -> Result<WriteDone, Failure> {
+    match rows {
+        0 => Err(StoreError::not_found(what()).into()),
+        rows => Ok(WriteDone::Changed { rows }),
+    }
+}
+
+fn json<T: serde::Serialize + ?Sized>(value: &T) -> Result<String, Failure> {
+    serde_json::to_string(value).map_err(|error| StoreError::Internal { detail: error.to_string() }.into())
+}
+
+pub(super) fn list(connection: &mut Connection) -> Result<Vec<Route>, Failure> {
+    let sql = "SELECT id, name, pattern_kind, pattern, targets, open, probe, strip, prefix, created_at, policy \
+               FROM route ORDER BY id";
+    connection.query(sql, &[])?.iter().map(route).collect()
+}
+
+fn route(row: &Row) -> Result<Route, Failure> {
+    let name: Box<str> = row.try_get(1)?;
+    let damaged = |detail: String| StoreError::Internal { detail: format!("route {name}: {detail}") };
+    let (kind, pattern): (&str, &str) = (row.try_get(2)?, row.try_get(3)?);
+    let pattern = Pattern::from_parts(kind, pattern)
+        .ok_or_else(|| damaged(format!("unknown kind of pattern {kind:?}")))?;
+    let (targets, policy): (&str, &str) = (row.try_get(4)?, row.try_get(10)?);
+    Ok(Route {
+        id: row.try_get(0)?,
+        pattern,
+        targets: serde_json::from_str(targets).map_err(|error| damaged(error.to_string()))?,
+        open: row.try_get(5)?,
+        probe: row.try_get(6)?,
+        strip: narrow(i64::from(row.try_get::<_, i16>(7)?)),
+        prefix: row.try_get(8)?,
+        created_at: from_seconds(row.try_get(9)?),
+        policy: serde_json::from_str(policy).map_err(|error| damaged(error.to_string()))?,
+        name,
+    })
+}
+
+pub(super) fn add_call(connection: &mut Connection, call: &CallRecord) -> Result<WriteDone, Failure> {
+    let mut done = add_calls(connection, &[call])?;
+    done.pop().ok_or_else(|| StoreError::Internal { detail: "a call without a row".into() }.into())
+}
+
+/// One statement for all of them.
+pub(super) fn add_calls(
+    connection: &mut Connection,
+    calls: &[&CallRecord],
+) -> Result<Vec<WriteDone>, Failure> {
+    let texts = |of: fn(&CallRecord) -> &str| calls.iter().map(|call| cut(of(call))).collect::<Vec<_>>();
+    let times = |of: fn(&CallRecord) -> i64| calls.iter().map(|call| of(call)).collect::<Vec<_>>();
+    let (ids, from, to) = (texts(|call| &call.call_id), texts(|call| &call.from), texts(|call| &call.to));
+    let started = times(|call| micros(call.started_at));
+    let answered: Vec<Option<i64>> = calls.iter().map(|call| call.answered_at.map(micros)).collect();
+    let ended = times(|call| micros(call.ended_at));
+    let codes: Vec<i32> = calls.iter().map(|call| i32::from(call.code)).collect();
+    let reasons = texts(|call| &call.reason);
+    let accounts: Vec<Option<&str>> = calls.iter().map(|call| call.account.as_deref()).collect();
+    let callees: Vec<Option<&str>> = calls.iter().map(|call| call.callee.as_deref()).collect();
+    let sql = "INSERT INTO call_record \
+        (call_id, from_uri, to_uri, started_at, answered_at, ended_at, code, reason, account, callee) \
+        SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::bigint[], \
+        $7::int[], $8::text[], $9::text[], $10::text[]) RETURNING id";
+    let rows = connection
+        .query(sql, values![ids, from, to, started, answered, ended, codes, reasons, accounts, callees])?;
+    rows.iter().map(|row| Ok(WriteDone::Added { id: row.try_get(0)? })).collect()
+}
+
+/// At a limit, and at a NUL, which the database does not take.
+fn cut(text: &str) -> &str {
+    let text = text.split('\0').next().unwrap_or_default();
+    &text[..text.floor_char_boundary(limits::MAX_CALL_TEXT)]
+}
+
+pub(super) fn calls(connection: &mut Connection, filter: &CallFilter) -> Result<Vec<CallRecord>, Failure> {
+    let sql = "SELECT call_id, from_uri, to_uri, started_at, answered_at, ended_at, code, reason, account, callee \
+               FROM call_record WHERE ($1::text IS NULL OR account = $1 OR callee = $1) \
+               AND ($2::text IS NULL OR call_id = $2) ORDER BY id DESC LIMIT $3";
+    let limit = i64::from(filter.limit.min(limits::MAX_PAGE));
+    let call = |row: Row| {
+        Ok(CallRecord {
+            call_id: row.try_get(0)?,
+            from: row.try_get(1)?,
+            to: row.try_get(2)?,
+            started_at: from_micros(row.try_get(3)?),
+            answered_at: row.try_get::<_, Option<i64>>(4)?.map(from_micros),
+            ended_at: from_micros(row.try_get(5)?),
+            code: narrow(i64::from(row.try_get::<_, i32>(6)?)),
+            reason: row.try_get(7)?,
+            account: row.try_get(8)?,
+            callee: row.try_get(9)?,
+        })
+    };
+    connection.query(sql, values![filter.account, filter.call_id, limit])?.into_iter().map(call).collect()
+}
+
+pub(super) fn keep(connection: &mut Connection, message: &WaitingMessage) -> Result<WriteDone, Failure> {
+    check_length("kept message", message.body.len(), limits::MAX_MESSAGE_BODY)?;
+    let sql = "INSERT INTO kept_message (aor, from_uri, content_type, body, sent_at) \
+               VALUES ($1, $2, $3, $4, $5) RETURNING id";
+    let values =
+        values![message.aor, message.from, message.content_type, &message.body[..], micros(message.sent_at)];
+    Ok(WriteDone::Added { id: connection.number(sql, values)? })
+}
+
+/// Forgetting what is gone is not an error: two devices may have fetched it.
+pub(super) fn forget(connection: &mut Connection, aor: &str, id: u64) -> Result<WriteDone, Failure> {
+    let id = i64::try_from(id).unwrap_or(0);
+    let rows = connection.execute("DELETE FROM kept_message WHERE id = $1 AND aor = $2", values![id, aor])?;
+    Ok(WriteDone::Changed { rows })
+}
+
+pub(super) fn kept(connection: &mut Connection, aor: &str) -> Result<Vec<WaitingMessage>, Failure> {
+    let sql = "SELECT id, from_uri, content_type, body, sent_at FROM kept_message \
+               WHERE aor = $1 ORDER BY id LIMIT $2";
+    let message = |row: Row| {
+        Ok(WaitingMessage {
+            id: narrow(row.try_get(0)?),
+            aor: aor.into(),
+            from: row.try_get(1)?,
+            content_type: row.try_get(2)?,
+            body: row.try_get::<_, &[u8]>(3)?.into(),
+            sent_at: from_micros(row.try_get(4)?),
+        })
+    };
+    let limit = i64::from(limits::MAX_KEPT_LOADED);
+    connection.query(sql, values![aor, limit])?.into_iter().map(message).collect()
+}
+
+pub(super) fn kept_counts(connection: &mut Connection) -> Result<Vec<(Box<str>, u32)>, Failure> {
+    let rows = connection.query("SELECT aor, count(*) FROM kept_message GROUP BY aor", &[])?;
+    rows.iter().map(|row| Ok((row.try_get(0)?, narrow(row.try_get(1)?)))).collect()
+}
+
+/// The table that `clean` deletes from, from the oldest row on.
+#[derive(Clone, Copy)]
+pub(super) enum Old {
+    Calls,
+    Messages,
+}
+
+/// Looks at the head of the table only, so cleaning costs the same however long the table is.
+pub(super) fn clean(connection: &mut Connection, old: Old, before: i64) -> Result<WriteDone, Failure> {
+    let sql = match old {
+        Old::Calls => {
+            "DELETE FROM call_record WHERE id IN (SELECT id \
+             FROM (SELECT id, ended_at FROM call_record ORDER BY id LIMIT $1) AS oldest WHERE ended_at < $2)"
+        }
+        Old::Messages => {
+            "DELETE FROM kept_message WHERE id IN (SELECT id \
+             FROM (SELECT id, sent_at FROM kept_message ORDER BY id LIMIT $1) AS oldest WHERE sent_at < $2)"
+        }
+    };
+    let rows = connection.execute(sql, values![i64::from(limits::CLEAN_CHUNK), before])?;
+    Ok(WriteDone::Changed { rows })
+}

@@ -1,0 +1,176 @@
+//! What only a database server can do: refuse a value, close a connection, end, be of another kind.
+
+use stdx::Instant;
+use store::rest::types::{Common, Queue};
+use store::rest::{Resource, RestWrite};
+use store::{
+    Admin, BindingWrite, CallFilter, CallRecord, LoggedBinding, Postgres, Store, StoreError, Write, WriteDone,
+};
+
+use crate::server::{self, Server};
+
+fn at(seconds: u64) -> Instant {
+    Instant::from_unix_seconds(seconds)
+}
+
+fn binding(aor: &str, written_at: u64, record: &[u8]) -> BindingWrite {
+    BindingWrite {
+        bucket: 7,
+        aor: aor.into(),
+        written_at: at(written_at),
+        replaces: None,
+        empties: record.is_empty(),
+        record: record.into(),
+    }
+}
+
+fn bindings(store: &dyn Store) -> Vec<Vec<u8>> {
+    let mut found = Vec::new();
+    let mut visit = |row: LoggedBinding<'_>| found.push(row.record.to_vec());
+    store.reader().unwrap().replay(&mut visit).unwrap();
+    found.sort();
+    found
+}
+
+fn call(call_id: &str) -> Write {
+    Write::Call(Box::new(CallRecord {
+        call_id: call_id.into(),
+        from: "sip:a@x".into(),
+        to: "sip:b@x".into(),
+        started_at: at(1),
+        answered_at: None,
+        ended_at: at(2),
+        code: 200,
+        reason: "OK".into(),
+        account: None,
+        callee: Some("b@x".into()),
+    }))
+}
+
+#[test]
+fn the_last_bindings_of_each_address_remain() {
+    let store = Postgres::open(&server::new_database()).unwrap();
+    let mut writer = store.writer().unwrap();
+    let group: Vec<Write> = [
+        binding("a", 1, &[1]),
+        binding("b", 1, &[2]),
+        binding("a", 2, &[3]),
+        binding("b", 2, &[]),
+        binding("c", 3, &[4]),
+        binding("d", 4, &[5]),
+    ]
+    .map(Write::Binding)
+    .into();
+    let done: Vec<WriteDone> = writer.write_group(&group).into_iter().map(Result::unwrap).collect();
+    let numbers: Vec<i64> = done
+        .iter()
+        .map(|done| match done {
+            WriteDone::Logged { seq } => *seq,
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert!(numbers.is_sorted(), "{numbers:?}");
+    assert_eq!(bindings(&store), [[3], [4], [5]]);
+    let cleaned = writer.write_group(&[Write::CleanBindings { before: at(3) }]);
+    assert_eq!(cleaned, [Ok(WriteDone::Changed { rows: 1 })]);
+    assert_eq!(bindings(&store), [[4], [5]]);
+}
+
+#[test]
+fn a_value_that_the_database_refuses_does_not_spoil_its_group() {
+    let store = Postgres::open(&server::new_database()).unwrap();
+    let mut writer = store.writer().unwrap();
+    let common = |sid: &str| Common { sid: sid.into(), account: "AC1".into(), ..Common::default() };
+    let queue = |sid: &str, name: &str| {
+        let queue = Queue { common: common(sid), friendly_name: name.into(), ..Queue::default() };
+        Write::Rest(RestWrite::Insert(Box::new(queue.row().unwrap())))
+    };
+    let results = writer.write_group(&[
+        call("one"),
+        call("two"),
+        queue("QU1", "nul\0"),
+        queue("QU2", "good"),
+        Write::Binding(binding("a", 1, &[1])),
+    ]);
+    let is_ok: Vec<bool> = results.iter().map(Result::is_ok).collect();
+    assert_eq!(is_ok, [true, true, false, true, true], "{results:?}");
+    assert!(matches!(results[2], Err(StoreError::Invalid { .. })), "{results:?}");
+    let mut admin = Admin::new(&store).unwrap();
+    assert_eq!(admin.calls(CallFilter { limit: 9, ..CallFilter::default() }).unwrap().len(), 2, "each once");
+}
+
+#[test]
+fn a_connection_that_the_server_has_closed_is_made_again() {
+    let url = server::new_database();
+    let store = Postgres::open(&url).unwrap();
+    let mut admin = Admin::new(&store).unwrap();
+    admin.ensure_domain("example.org", at(1)).unwrap();
+    assert_eq!(admin.domains().unwrap().len(), 1);
+    let end = "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity \
+               WHERE datname = current_database() AND pid <> pg_backend_pid()";
+    server::run(&url, end);
+    assert_eq!(admin.domains().unwrap().len(), 1);
+    admin.ensure_domain("example.net", at(1)).unwrap();
+    assert_eq!(admin.domains().unwrap().len(), 2);
+}
+
+#[test]
+fn what_was_acknowledged_survives_the_servers_death_and_its_return_is_noticed() {
+    let mut server = Server::start(&[]);
+    let url = server.new_database(&[]);
+    let store = Postgres::open(&url).unwrap();
+    let mut writer = store.writer().unwrap();
+    let mut reader = store.reader().unwrap();
+    for number in 0..50_u8 {
+        let write = Write::Binding(binding(&number.to_string(), 1, &[number]));
+        assert!(writer.write_group(&[write])[0].is_ok());
+    }
+    server.kill();
+    let failed = writer.write_group(&[Write::Binding(binding("late", 1, &[99]))]);
+    assert!(
+        matches!(&failed[0], Err(StoreError::Unreachable { server, .. }) if server.contains("/t")),
+        "{failed:?}"
+    );
+    assert!(reader.load(&store::Read::Domains).is_err());
+    server.start_again();
+    assert!(writer.write_group(&[Write::Binding(binding("later", 1, &[100]))])[0].is_ok());
+    assert!(reader.load(&store::Read::Domains).is_ok());
+    let expected: Vec<Vec<u8>> = (0..50).chain([100]).map(|number| vec![number]).collect();
+    assert_eq!(bindings(&store), expected);
+}
+
+#[test]
+fn two_writers_of_the_same_rows_both_succeed() {
+    let store = &Postgres::open(&server::new_database()).unwrap();
+    let write = |shift: usize| {
+        let mut writer = store.writer().unwrap();
+        for round in 0..20 {
+            let addresses = (0..50).map(|number| (number + shift * 25) % 50);
+            let group: Vec<Write> =
+                addresses.map(|number| Write::Binding(binding(&number.to_string(), round, &[1]))).collect();
+            assert!(writer.write_group(&group).iter().all(Result::is_ok));
+        }
+    };
+    std::thread::scope(|scope| {
+        for shift in 0..2 {
+            scope.spawn(move || write(shift));
+        }
+    });
+    assert_eq!(bindings(store).len(), 50);
+}
+
+#[test]
+fn a_database_of_another_kind_is_refused_with_the_next_step() {
+    let server = Server::start(&["fsync=off"]);
+    let latin = server.new_database(&["--encoding", "LATIN1", "--locale", "C", "--template", "template0"]);
+    let error = Postgres::open(&latin).unwrap_err().to_string();
+    assert!(error.contains("LATIN1") && error.contains("createdb"), "{error}");
+    let newer = server.new_database(&[]);
+    drop(Postgres::open(&newer).unwrap());
+    server::run(&newer, "UPDATE schema_version SET version = 99");
+    let error = Postgres::open(&newer).unwrap_err();
+    assert!(matches!(error, StoreError::NewerSchema { found: 99, .. }), "{error:?}");
+    let nowhere = Postgres::open(&newer.replace("dbname=t", "dbname=no-t")).unwrap_err();
+    assert!(matches!(nowhere, StoreError::Unreachable { .. }), "{nowhere:?}");
+    assert!(nowhere.to_string().contains("does not exist"), "{nowhere}");
+}

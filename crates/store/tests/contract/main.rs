@@ -1,0 +1,8 @@
+//! The contract of the record: each database passes the same tests.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod away;
+mod postgres;
+mod server;
+mod sqlite;

@@ -1,0 +1,170 @@
+//! A PostgreSQL server for the tests of this process, in a folder of its own and at no port.
+
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+/// Ends when this process does: the shell reads from a pipe that then closes.
+/// SIGQUIT ends the server at once, as a crash does.
+const RUN: &str = r#"
+    "$0" "$@" </dev/null &
+    server=$!
+    cat >/dev/null
+    kill -QUIT $server
+    wait $server
+    [ -e "$FOLDER/keep" ] || rm -rf "$FOLDER"
+"#;
+
+/// A server. It ends with this process, or when it is dropped.
+pub(crate) struct Server {
+    folder: PathBuf,
+    /// The settings beside those of all.
+    settings: &'static [&'static str],
+    shell: Option<(Child, ChildStdin)>,
+}
+
+const USER: &str = "belfry";
+
+/// The URL of a new, empty database of a server that all tests share.
+pub(crate) fn new_database() -> String {
+    static SERVER: OnceLock<Server> = OnceLock::new();
+    // A commit that is not on disk is none the less there for other connections, which is what these tests look at.
+    SERVER.get_or_init(|| Server::start(&["fsync=off"])).new_database(&[])
+}
+
+/// The newest release that Debian's package has installed, or the one in PATH.
+fn program(name: &str) -> PathBuf {
+    let releases = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
+    let found = releases.map(|entry| entry.path().join("bin").join(name)).filter(|path| path.is_file());
+    found.max().unwrap_or_else(|| name.into())
+}
+
+impl Server {
+    /// Makes a folder for a server and starts it.
+    pub(crate) fn start(settings: &'static [&'static str]) -> Server {
+        // The shell removes it: a server that all tests share is never dropped.
+        let folder = TempDir::new().unwrap().keep();
+        std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o777)).unwrap();
+        let made = as_server(&program("initdb"))
+            .args([
+                "--no-sync",
+                "--encoding",
+                "UTF8",
+                "--locale",
+                "C.UTF-8",
+                "--auth",
+                "trust",
+                "--username",
+                USER,
+                "--pgdata",
+            ])
+            .arg(folder.join("data"))
+            .output()
+            .unwrap_or_else(|error| panic!("initdb: {error}. Install it: apt-get install postgresql"));
+        assert!(made.status.success(), "initdb: {}", String::from_utf8_lossy(&made.stderr));
+        let mut server = Server { folder, settings, shell: None };
+        server.start_again();
+        server
+    }
+
+    /// Starts it after a `kill`, and waits until it takes connections.
+    pub(crate) fn start_again(&mut self) {
+        let mut shell = Command::new("sh")
+            .args(["-c", RUN])
+            .args(arguments(&program("postgres")))
+            .arg("-D")
+            .arg(self.folder.join("data"))
+            .args([
+                "-k",
+                &self.folder.display().to_string(),
+                "-c",
+                "listen_addresses=",
+                "-c",
+                "max_connections=200",
+            ])
+            .args(self.settings.iter().flat_map(|setting| ["-c", setting]))
+            .env("FOLDER", &self.folder)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(std::fs::File::create(self.folder.join("log")).unwrap())
+            .spawn()
+            .unwrap();
+        let alive = shell.stdin.take().unwrap();
+        self.shell = Some((shell, alive));
+        let log = || std::fs::read_to_string(self.folder.join("log")).unwrap_or_default();
+        let is_ready = || self.is_ready().then_some(());
+        wait::until("PostgreSQL takes connections", Duration::from_secs(60), is_ready, log);
+    }
+
+    /// Ends it without a checkpoint, as a crash does. Its folder stays.
+    pub(crate) fn kill(&mut self) {
+        let keep = self.folder.join("keep");
+        std::fs::write(&keep, "").unwrap();
+        if let Some((mut shell, alive)) = self.shell.take() {
+            drop(alive);
+            shell.wait().unwrap();
+        }
+        std::fs::remove_file(keep).unwrap();
+    }
+
+    /// The URL of a new, empty database. `options` are of createdb.
+    pub(crate) fn new_database(&self, options: &[&str]) -> String {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let name = format!("t{}", NUMBER.fetch_add(1, Ordering::Relaxed));
+        let made = Command::new(program("createdb"))
+            .args(["--host", &self.folder.display().to_string(), "--username", USER])
+            .args(options)
+            .arg(&name)
+            .output()
+            .unwrap();
+        assert!(made.status.success(), "createdb: {}", String::from_utf8_lossy(&made.stderr));
+        format!("host={} user={USER} dbname={name}", self.folder.display())
+    }
+
+    fn is_ready(&self) -> bool {
+        let asked = Command::new(program("pg_isready"))
+            .args(["--quiet", "--host", &self.folder.display().to_string()])
+            .status();
+        asked.is_ok_and(|status| status.success())
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if let Some((mut shell, alive)) = self.shell.take() {
+            drop(alive);
+            let _ = shell.wait();
+        }
+    }
+}
+
+/// Runs a statement beside the store.
+pub(crate) fn run(url: &str, sql: &str) {
+    let done =
+        Command::new(program("psql")).args(["--no-psqlrc", "--quiet", url, "-c", sql]).output().unwrap();
+    assert!(done.status.success(), "psql: {}", String::from_utf8_lossy(&done.stderr));
+}
+
+/// PostgreSQL does not run as root.
+fn arguments(program: &Path) -> Vec<String> {
+    let program = program.display().to_string();
+    if std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0) {
+        ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups", &program]
+            .map(str::to_owned)
+            .into()
+    } else {
+        vec![program]
+    }
+}
+
+fn as_server(program: &Path) -> Command {
+    let mut arguments = arguments(program).into_iter();
+    let mut command = Command::new(arguments.next().unwrap());
+    command.args(arguments);
+    command
+}
