@@ -61,9 +61,10 @@ impl From<StoreError> for Fault {
                 Fault::invalid(20400, format!("{what}: expected {expected}"))
             }
             // The same request may succeed later: RFC 9110 §15.6.4.
-            StoreError::Closed | StoreError::Locked { .. } | StoreError::Full { .. } => {
-                Fault::new(503, 20503, "Service Unavailable")
-            }
+            StoreError::Closed
+            | StoreError::Locked { .. }
+            | StoreError::Full { .. }
+            | StoreError::Unreachable { .. } => Fault::new(503, 20503, "Service Unavailable"),
             // Paths and details are the operator's, not the client's.
             _ => Fault::new(500, 20500, "Internal Server Error"),
         }

@@ -149,6 +149,7 @@ impl From<StoreError> for Failure {
             StoreError::Locked { .. } | StoreError::Closed => FailureKind::Busy,
             StoreError::Full { .. }
             | StoreError::Io { .. }
+            | StoreError::Unreachable { .. }
             | StoreError::Corrupt { .. }
             | StoreError::NewerSchema { .. }
             | StoreError::Internal { .. } => FailureKind::Store,
