@@ -6,11 +6,13 @@
 
 mod alone;
 mod congestion;
+mod counts;
 pub(crate) mod http;
 mod pace;
 mod serve;
 mod shared;
 mod stream;
+mod ticks;
 mod trace;
 mod wire;
 
@@ -27,8 +29,9 @@ use xmpp::Jid;
 use xmpp::c2s::{self, C2s};
 
 pub use alone::WebConnections;
+pub(crate) use counts::Counters;
 pub(crate) use pace::{Allowance, Buckets, nanos};
-pub(crate) use shared::{Counters, Event};
+pub(crate) use shared::Event;
 pub(crate) use stream::Stream;
 pub(crate) use trace::ChatTrace;
 
@@ -121,12 +124,12 @@ impl Streams {
     }
 
     pub(crate) fn counters(&self) -> Counters {
-        *self.shared.counters.borrow()
+        self.shared.counts.counters()
     }
 
     /// Sessions of BOSH.
     pub(crate) fn bosh_sessions(&self) -> u64 {
-        self.shared.bosh.borrow().len() as u64
+        self.shared.bosh.count()
     }
 
     pub(crate) fn uploads(&self) -> Option<&Arc<crate::xmpp::uploads::Uploads>> {
@@ -135,26 +138,26 @@ impl Streams {
 
     /// A request for a session of this shard.
     pub(crate) fn deliver_call(&self, call: http::bosh::Call) {
-        self.shared.deliver_call(call);
+        self.shared.bosh.deliver_call(call);
     }
 
     /// Open connections by transport, sign-ins by mechanism, errors by condition.
     pub(crate) fn kinds(&self) -> Vec<KindCount> {
-        self.shared.kinds()
+        self.shared.counts.kinds()
     }
 
     pub(crate) fn count_sign_in(&self, stream: &Stream) {
-        self.shared.count_sign_in(stream);
+        self.shared.counts.signed_in(&stream.c2s.borrow());
     }
 
     /// The elements of these accounts are copied out from now on.
     pub(crate) fn set_traced(&self, accounts: Vec<Box<str>>) {
-        self.shared.set_traced(accounts);
+        self.shared.tracing.set_accounts(accounts);
     }
 
     /// Defects met since the last call.
     pub(crate) fn take_panics(&mut self) -> u64 {
-        std::mem::take(&mut self.shared.counters.borrow_mut().panics)
+        self.shared.counts.take_panics()
     }
 
     /// True if checking a password of that unknown user is to take as long as for an account with keys only.
@@ -217,7 +220,7 @@ impl Drop for Streams {
 }
 
 async fn sweep(shared: Rc<Shared>) {
-    let mut interval = tokio::time::interval(shared.tick_length);
+    let mut interval = tokio::time::interval(shared.ticks.length());
     interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         interval.tick().await;
