@@ -81,25 +81,30 @@ impl Counted {
             _ => {}
         }
     }
+
+    pub(super) fn bound(&mut self, bound: &::xmpp::c2s::Bound) {
+        self.resumed += u64::from(matches!(bound, ::xmpp::c2s::Bound::Resumed { .. }));
+    }
 }
 
 impl Xmpp {
     pub(crate) fn counts(&self) -> XmppCounts {
-        let (streams, components) = (self.streams.counters(), self.components.counters());
+        let (streams, components) = (self.streams.counters(), self.router.components.counters());
         let (rooms, occupants) = self.host.rooms();
         let mut kinds = self.streams.kinds();
         kinds.extend(streams.stanzas_in.kinds(Family::StanzasReceived));
         kinds.extend(self.counted.sent.kinds(Family::StanzasSent));
-        let (servers, wires) = self.servers.as_ref().map(servers::Servers::counts).unwrap_or_default();
+        let clients = self.clients.counts();
+        let (servers, wires) = self.router.servers.as_ref().map(servers::Servers::counts).unwrap_or_default();
         XmppCounts {
             connections: streams.open,
             sessions: self.host.accounts().session_count() as u64,
             connections_total: streams.accepted,
             refused: streams.refused,
             handshake_failures: streams.handshake_failures,
-            sign_ins: self.sign_ins,
-            sign_in_failures: self.sign_in_failures,
-            registrations: self.registrations,
+            sign_ins: clients.sign_ins,
+            sign_in_failures: clients.sign_in_failures,
+            registrations: clients.registrations,
             stanzas_in: streams.stanzas_in.total(),
             stanzas_out: self.counted.sent.total(),
             texts_in: self.phones.texts_in,
@@ -123,7 +128,7 @@ impl Xmpp {
             upload_bytes: self
                 .streams
                 .uploads()
-                .filter(|_| self.shard.shard == 0)
+                .filter(|_| self.queues.own().shard == 0)
                 .map_or(0, |uploads| uploads.used()),
             pauses: streams.pauses,
             resumed: self.counted.resumed,

@@ -19,14 +19,14 @@ mod wire;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use cluster::ShardAddress;
+use cluster::{Bucket, ShardAddress};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::sync::broadcast;
 use tokio::task::{JoinHandle, spawn_local};
-use xmpp::Jid;
 use xmpp::c2s::{self, C2s};
+use xmpp::{ConnectionId, Element, Jid, ns};
 
 pub use alone::WebConnections;
 pub(crate) use counts::Counters;
@@ -36,6 +36,7 @@ pub(crate) use stream::Stream;
 pub(crate) use trace::ChatTrace;
 
 use super::kinds::KindCount;
+use super::shard_requests::Connection;
 use crate::limits;
 use crate::net::admission::Admission;
 use crate::net::certified::ClientAuthorities;
@@ -121,6 +122,48 @@ impl Streams {
 
     pub(crate) fn all(&self) -> Vec<Rc<Stream>> {
         self.shared.all()
+    }
+
+    /// The bucket of a stanza's sender. The stream may be gone already: its last stanzas count as well.
+    pub(crate) fn bucket_of(&self, stream: u64, element: &Element) -> Option<Bucket> {
+        let known = self.get(stream).and_then(|stream| stream.bucket.get());
+        known.or_else(|| Some(Bucket::of(Jid::parse(element.attr("from")?).ok()?.bare_str())))
+    }
+
+    /// The host's answer to a request for a session.
+    pub(crate) fn handle_bound(&mut self, number: u64, bound: c2s::Bound) {
+        let is_managed = match &bound {
+            c2s::Bound::Session { inline, .. } => inline.iter().any(begins_management),
+            c2s::Bound::Resumed { .. } => true,
+            _ => false,
+        };
+        if let Some(stream) = self.get(number) {
+            stream.is_managed.set(is_managed);
+        }
+        self.tell(number, |c2s, out| c2s.handle_bound(bound, out));
+    }
+
+    /// An element for the client.
+    pub(crate) fn deliver(&mut self, number: u64, element: &Element) {
+        if begins_management(element)
+            && let Some(stream) = self.get(number)
+        {
+            stream.is_managed.set(true);
+        }
+        self.tell(number, |c2s, out| c2s.write(element, out));
+    }
+
+    /// The connections of this user's sessions, or of all.
+    pub(crate) fn connections(&self, who: Option<&Jid>) -> Vec<Connection> {
+        let shard = self.shared.shard;
+        let described = |stream: &Rc<Stream>| {
+            let jid = stream.jid()?;
+            let is_meant = who.is_none_or(|who| jid.bare_str() == who.bare_str());
+            let edge = ConnectionId { shard, connection: stream.number };
+            let (remote, transport) = (stream.remote, stream.transport.get());
+            is_meant.then_some(Connection { edge, remote, transport })
+        };
+        self.all().iter().filter_map(described).take(limits::XMPP_LISTED as usize).collect()
     }
 
     pub(crate) fn counters(&self) -> Counters {
@@ -217,6 +260,11 @@ impl Drop for Streams {
         self.sweeper.abort();
         self.pacer.abort();
     }
+}
+
+/// From then on stanzas are counted (XEP-0198 §3).
+fn begins_management(element: &Element) -> bool {
+    element.is("enabled", ns::SM) || element.is("resumed", ns::SM)
 }
 
 async fn sweep(shared: Rc<Shared>) {
