@@ -7,6 +7,7 @@ use stdx::Instant;
 
 use super::Shard;
 use crate::net::NetCounters;
+use crate::voice::ShardVoice;
 
 /// One shard's numbers at one moment.
 #[derive(Clone, Debug, Default)]
@@ -84,17 +85,20 @@ impl Shard {
     pub(super) fn report(&self, now: Instant) {
         let parts = &self.parts;
         let (transactions, contexts) = parts.endpoint.load();
+        let voice = self.voice.as_ref().map(ShardVoice::counts).unwrap_or_default();
+        let sessions = parts.endpoint.session_counts().sessions as u64;
+        let voice = ::voice::VoiceCounts { sessions, ..voice };
         let status = ShardStatus {
             at: now,
             sip: parts.endpoint.counters().clone(),
             net: self.io.counters(),
             router: parts.router.counts(),
-            calls: parts.ledger.counts(),
+            calls: self.records.counts(),
             transactions,
             contexts,
-            cached_accounts: self.accounts.len(),
-            voice: self.voice_counts(),
-            xmpp: self.xmpp_counts(),
+            cached_accounts: self.reads.cached(),
+            voice,
+            xmpp: self.xmpp.as_ref().map(|adapter| adapter.xmpp.counts()).unwrap_or_default(),
         };
         parts.board.put(parts.edge.shard, status);
     }

@@ -90,7 +90,7 @@ impl Counted {
 impl Xmpp {
     pub(crate) fn counts(&self) -> XmppCounts {
         let (streams, components) = (self.streams.counters(), self.router.components.counters());
-        let (rooms, occupants) = self.host.rooms();
+        let (rooms, occupants) = self.host.get().rooms();
         let mut kinds = self.streams.kinds();
         kinds.extend(streams.stanzas_in.kinds(Family::StanzasReceived));
         kinds.extend(self.counted.sent.kinds(Family::StanzasSent));
@@ -98,7 +98,7 @@ impl Xmpp {
         let (servers, wires) = self.router.servers.as_ref().map(servers::Servers::counts).unwrap_or_default();
         XmppCounts {
             connections: streams.open,
-            sessions: self.host.accounts().session_count() as u64,
+            sessions: self.host.get().accounts().session_count() as u64,
             connections_total: streams.accepted,
             refused: streams.refused,
             handshake_failures: streams.handshake_failures,
@@ -135,8 +135,8 @@ impl Xmpp {
             kept: self.counted.kept,
             archived: self.counted.archived,
             fan_out: self.counted.fan_out,
-            roster_bytes: self.host.accounts().roster_bytes() as u64,
-            rosters_dropped: self.host.accounts().rosters_dropped(),
+            roster_bytes: self.host.get().accounts().roster_bytes() as u64,
+            rosters_dropped: self.host.get().accounts().rosters_dropped(),
             rooms: rooms as u64,
             occupants: occupants as u64,
             kinds,

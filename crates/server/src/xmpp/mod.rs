@@ -4,13 +4,23 @@
 //! Its requests to the store and the account cache are [`XmppEffect`]s, which the shard performs; an answer comes
 //! back by the effect's number.
 //!
-//! `route` offers a stanza to our accounts and services, then to components, then to other servers. An action of all hosts
-//! (`HostAction`) goes to every shard, and the shard that began it adds the answers up (`shard_requests`). The router of an
-//! account and its host are of one shard, so `phones` joins them directly. A trace copies elements, masked, and only while one is under way.
+//! [`Xmpp`] composes machines, each of which owns its state and returns effects:
+//!
+//! | machine | its part |
+//! |---|---|
+//! | [`Streams`] | clients' connections, and copies of traced elements, masked, while a trace is under way |
+//! | `access::ClientAccess` | the reads and writes of clients that sign in or register |
+//! | `host_driver::HostDriver` | the host, and the order of its effects |
+//! | `host_requests::HostRequests` | the reads and writes of the host |
+//! | `stanza_router::StanzaRouter` | a stanza's way: to our accounts and services, then to components, then to other servers |
+//! | `shard_requests::ShardRequests` | an action of all hosts (`HostAction`) goes to every shard; the shard that began it adds the answers up |
+//! | `phones::Phones` | phones and chat of the same accounts: the router of an account and its host are of one shard |
+//! | `shard_queues::ShardQueues` | messages for other shards |
 
 pub(crate) mod access;
 pub(crate) mod components;
 mod counts;
+mod host_driver;
 mod host_requests;
 pub(crate) mod keys;
 pub(crate) mod kinds;
@@ -30,7 +40,6 @@ mod work;
 
 pub use streams::WebConnections;
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -49,11 +58,12 @@ use access::{Access, ClientAccess, NewContacts};
 use components::Components;
 use counts::Counted;
 pub use counts::XmppCounts;
+use host_driver::HostDriver;
 use host_requests::HostRequests;
 pub use kinds::KindCount;
 use pending::Asker;
 use phones::Phones;
-pub(crate) use phones::{Offering, PendingWatch, PhoneEffect, kept_of};
+pub(crate) use phones::{ChatAccounts, Offering, PendingWatch, PhoneEffect, kept_of};
 pub(crate) use record::{contacts_of, element as element_of, without_user, write_of};
 pub use servers::Route as ServerRoute;
 use shard_queues::ShardQueues;
@@ -166,28 +176,21 @@ pub(crate) struct Xmpp {
     pub(crate) streams: Streams,
     clients: ClientAccess,
     router: StanzaRouter,
-    host: Host,
+    host: HostDriver,
     host_requests: HostRequests,
     shard_requests: ShardRequests,
     phones: Phones,
     queues: ShardQueues,
-    /// Effects of the host, in order.
-    todo: VecDeque<chat::Effect>,
-    /// An outer call performs them.
-    is_working: bool,
-    effects: Vec<chat::Effect>,
     events: Vec<Event>,
     counted: Counted,
-    /// Defects that the shard has not counted.
-    panics: u64,
 }
 
 impl Xmpp {
     /// Drops the host's cached state of an account that was changed or removed; `None`: of all accounts.
     pub(crate) fn forget_account(&mut self, address: Option<&str>) {
         match address.map(Bare::parse) {
-            None => self.host.forget_accounts(),
-            Some(Ok(user)) => self.host.forget_account(&user),
+            None => self.host.get_mut().forget_accounts(),
+            Some(Ok(user)) => self.host.get_mut().forget_account(&user),
             Some(Err(_)) => {}
         }
     }
@@ -211,35 +214,32 @@ impl Xmpp {
             streams,
             clients: ClientAccess::new(settings.access),
             router: StanzaRouter::new(Components::new(settings.components)?, servers, map),
-            host: Host::new(settings.host, settings.seed),
+            host: HostDriver::new(Host::new(settings.host, settings.seed)),
             host_requests: HostRequests::new(),
             shard_requests: ShardRequests::default(),
             phones: Phones::default(),
             queues: ShardQueues::new(shard, map),
-            todo: VecDeque::new(),
-            is_working: false,
-            effects: Vec::new(),
             events: Vec::new(),
             counted: Counted::default(),
-            panics: 0,
         })
     }
 
     pub(crate) fn reload(&mut self, reload: Reload) {
         self.streams.reload(reload.stream);
-        self.host.reload(reload.host);
+        self.host.get_mut().reload(reload.host);
         self.router.reload(reload.servers);
     }
 
     /// Takes no new connections, and refers connected clients to another host, if one is configured (RFC 6120
     /// §4.9.3.19).
     pub(crate) fn drain(&mut self) {
-        self.stop_accepting();
+        self.streams.stop_accepting();
+        self.router.stop_accepting();
         self.streams.see_other_hosts(&self.clients.access().other_hosts);
     }
 
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        [self.host.deadline(), self.router.deadline()].into_iter().flatten().min()
+        [self.host.get().deadline(), self.router.deadline()].into_iter().flatten().min()
     }
 
     /// Ready when a connection has something for the shard.
@@ -247,12 +247,6 @@ impl Xmpp {
         let streams = self.streams.poll_ready(cx).is_ready();
         let peers = self.router.poll_ready(cx).is_ready();
         if streams || peers { Poll::Ready(()) } else { Poll::Pending }
-    }
-
-    /// Takes no new connections.
-    pub(crate) fn stop_accepting(&mut self) {
-        self.streams.stop_accepting();
-        self.router.stop_accepting();
     }
 
     /// Tells every connected peer that the node ends, and waits a moment for them to read it.
@@ -279,7 +273,7 @@ impl Xmpp {
         }
         self.events = events;
         let count = count + self.turn_components(now, outbox);
-        if self.host.deadline().is_some_and(|deadline| deadline <= now) {
+        if self.host.get().deadline().is_some_and(|deadline| deadline <= now) {
             self.tell_host(now, outbox, |host, out| host.expire(now, out));
         }
         count + self.turn_servers(now, outbox)
@@ -298,7 +292,7 @@ impl Xmpp {
                 self.with_clients(now, outbox, |clients, cx| clients.handle_account(cx, id, found));
             }
             Asker::Host => {
-                let reply = self.host_requests.handle_account(id, found, &self.host, outbox);
+                let reply = self.host_requests.handle_account(id, found, self.host.get(), outbox);
                 self.answer_host(now, reply, outbox);
             }
         }
@@ -364,19 +358,9 @@ impl Xmpp {
         }
     }
 
-    /// The chat account of a router's address.
-    pub(crate) fn account_of(&self, aor: &str) -> Option<Bare> {
-        phones::account_of(&self.host, aor)
-    }
-
-    /// True if the account has a chat client that is available.
-    pub(crate) fn is_available(&self, user: &Bare) -> bool {
-        self.host.accounts().is_available(user)
-    }
-
-    /// The presence of the account's chat clients, for phones.
-    pub(crate) fn chat_of(&self, aor: &str) -> Option<router::Chat> {
-        phones::chat_of(&self.host, aor)
+    /// The accounts, for phones.
+    pub(crate) fn accounts(&self) -> ChatAccounts<'_> {
+        ChatAccounts::new(self.host.get())
     }
 
     /// Moves out what waits for a shard.
@@ -385,6 +369,6 @@ impl Xmpp {
     }
 
     pub(crate) fn take_panics(&mut self) -> u64 {
-        std::mem::take(&mut self.panics) + self.streams.take_panics() + self.router.take_panics()
+        self.host.take_panics() + self.streams.take_panics() + self.router.take_panics()
     }
 }

@@ -86,11 +86,11 @@ impl Phones {
     /// The answer to a message that the host cannot take.
     pub(super) fn handle_offer(
         &mut self,
-        host: &Host,
+        accounts: ChatAccounts<'_>,
         to: Offering,
         offer: &Offer,
     ) -> Result<OfferedMessage, PhoneEffect> {
-        match self.read_offer(host, offer) {
+        match self.read_offer(accounts, offer) {
             Ok((message, copy)) => {
                 self.offering.insert(message.id, to);
                 Ok(OfferedMessage { event: PhoneEvent::Message(message), copy })
@@ -102,15 +102,15 @@ impl Phones {
     /// The message in the host's terms.
     fn read_offer(
         &mut self,
-        host: &Host,
+        accounts: ChatAccounts<'_>,
         offer: &Offer,
     ) -> Result<(PhoneMessage, Option<SentCopy>), Offered> {
         let message = &offer.message;
-        let to = account_of(host, &message.aor).ok_or(Offered::NoClient)?;
-        let is_missed = !offer.has_phones && host.accounts().is_signed_in(&to);
+        let to = accounts.find(&message.aor).ok_or(Offered::NoClient)?;
+        let is_missed = !offer.has_phones && accounts.is_signed_in(&to);
         let words = read_body(&message.content_type, &message.body)
             .map_err(|_| if is_missed { Offered::Unsupported } else { Offered::NoClient })?;
-        let account = offer.sender.as_deref().and_then(|sender| account_of(host, sender));
+        let account = offer.sender.as_deref().and_then(|sender| accounts.find(sender));
         let copy = account.clone().map(|from| SentCopy { from, to: to.clone(), words: words.clone() });
         let from = match account {
             Some(account) => PhoneSender::Account(account),
@@ -127,12 +127,11 @@ impl Phones {
     /// The answer to a watch of an address that is no account.
     pub(super) fn handle_watch(
         &mut self,
-        host: &Host,
+        accounts: ChatAccounts<'_>,
         watcher: &str,
         watch: PendingWatch,
     ) -> Result<PhoneEvent, PhoneEffect> {
-        let (Some(user), Some(watcher)) = (account_of(host, watch.query.aor()), account_of(host, watcher))
-        else {
+        let (Some(user), Some(watcher)) = (accounts.find(watch.query.aor()), accounts.find(watcher)) else {
             return Err(PhoneEffect::Watched { watch, is_given: false });
         };
         let id = self.next();
@@ -172,18 +171,39 @@ impl Phones {
     }
 }
 
-/// The chat account of a router's address.
-pub(super) fn account_of(host: &Host, aor: &str) -> Option<Bare> {
-    let is_ours = |bare: &Bare| {
-        // Prepared and stored are the same, or the address is none of XMPP's.
-        bare.as_str() == aor && bare.local().is_some() && host.settings().is_local(bare.domain())
-    };
-    Bare::parse(aor).ok().filter(is_ours)
+/// The accounts of a host as phones and their router see them.
+#[derive(Clone, Copy)]
+pub(crate) struct ChatAccounts<'a> {
+    host: &'a Host,
 }
 
-/// The presence of the account's chat clients, for phones.
-pub(super) fn chat_of(host: &Host, aor: &str) -> Option<router::Chat> {
-    host.accounts().chat_presence(&account_of(host, aor)?).map(shown)
+impl<'a> ChatAccounts<'a> {
+    pub(super) fn new(host: &'a Host) -> ChatAccounts<'a> {
+        ChatAccounts { host }
+    }
+
+    /// The chat account of a router's address.
+    pub(crate) fn find(self, aor: &str) -> Option<Bare> {
+        let is_ours = |bare: &Bare| {
+            // Prepared and stored are the same, or the address is none of XMPP's.
+            bare.as_str() == aor && bare.local().is_some() && self.host.settings().is_local(bare.domain())
+        };
+        Bare::parse(aor).ok().filter(is_ours)
+    }
+
+    fn is_signed_in(self, user: &Bare) -> bool {
+        self.host.accounts().is_signed_in(user)
+    }
+
+    /// True if the account has a chat client that is available.
+    pub(crate) fn is_available(self, user: &Bare) -> bool {
+        self.host.accounts().is_available(user)
+    }
+
+    /// The presence of the account's chat clients, for phones.
+    pub(crate) fn presence_of(self, aor: &str) -> Option<router::Chat> {
+        self.host.accounts().chat_presence(&self.find(aor)?).map(shown)
+    }
 }
 
 /// The state of an account's phones, for its host.

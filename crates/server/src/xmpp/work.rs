@@ -18,7 +18,7 @@ use xmpp::{Bare, Element, c2s, ns};
 use super::access::{AccessContext, ClientAccess};
 use super::components::ComponentUpdate;
 use super::host_requests::HostReply;
-use super::phones::{self, OfferedMessage, Offering, PendingWatch, SentCopy};
+use super::phones::{self, ChatAccounts, OfferedMessage, Offering, PendingWatch, SentCopy};
 use super::shard_requests::{ActAnswer, Requester};
 use super::stanza_router::AddressedMessage;
 use super::streams::Event;
@@ -192,7 +192,7 @@ impl Xmpp {
             message @ (XmppShardMessage::AttachOutcome { .. }
             | XmppShardMessage::Detached { .. }
             | XmppShardMessage::ToComponent { .. }) => {
-                let answer = self.router.handle_component_message(self.host.settings(), message);
+                let answer = self.router.handle_component_message(self.host.get().settings(), message);
                 self.send_addressed(now, answer, outbox);
             }
             XmppShardMessage::Said { from, to, words } => {
@@ -238,30 +238,18 @@ impl Xmpp {
         }
     }
 
-    /// Lets the host handle an input, and performs its effects. A panic there is our bug, and costs that input only.
+    /// Lets the host handle an input, and performs its effects.
     pub(super) fn tell_host(
         &mut self,
         now: Instant,
         outbox: &mut Vec<XmppEffect>,
         act: impl FnOnce(&mut Host, &mut chat::Outbox),
     ) {
-        let mut effects = std::mem::take(&mut self.effects);
-        let host = &mut self.host;
-        let acts = std::panic::AssertUnwindSafe(|| act(host, &mut effects));
-        if std::panic::catch_unwind(acts).is_err() {
-            self.panics += 1;
-            tracing::error!("a stanza made the XMPP core panic: it was dropped; please report what is above");
+        if self.host.handle(act) {
+            while let Some(effect) = self.host.next_effect() {
+                self.perform(now, effect, outbox);
+            }
         }
-        self.todo.extend(effects.drain(..));
-        self.effects = effects;
-        // This call is within `perform`: the outer loop takes these effects in their order.
-        if std::mem::replace(&mut self.is_working, true) {
-            return;
-        }
-        while let Some(effect) = self.todo.pop_front() {
-            self.perform(now, effect, outbox);
-        }
-        self.is_working = false;
     }
 
     /// Gives the host the answer to a request, if there is one.
@@ -324,7 +312,7 @@ impl Xmpp {
     }
 
     fn route(&mut self, now: Instant, element: Box<Element>, outbox: &mut Vec<XmppEffect>) {
-        let addressed = self.router.route(self.host.settings(), element);
+        let addressed = self.router.route(self.host.get().settings(), element);
         self.send_addressed(now, addressed, outbox);
     }
 
@@ -355,7 +343,7 @@ impl Xmpp {
         let events = self.router.take_server_events(now);
         let count = events.len();
         for event in events {
-            let addressed = self.router.handle_server_event(self.host.settings(), event);
+            let addressed = self.router.handle_server_event(self.host.get().settings(), event);
             self.send_addressed(now, addressed, outbox);
         }
         count
@@ -436,7 +424,7 @@ impl Xmpp {
 
     /// Answers a stanza that found its queue full.
     fn refuse_busy(&mut self, now: Instant, element: &Element, outbox: &mut Vec<XmppEffect>) {
-        let answer = self.router.refuse_busy(self.host.settings(), element);
+        let answer = self.router.refuse_busy(self.host.get().settings(), element);
         self.send_addressed(now, answer, outbox);
     }
 
@@ -466,7 +454,7 @@ impl Xmpp {
         offer: &Offer,
         outbox: &mut Vec<XmppEffect>,
     ) {
-        match self.phones.handle_offer(&self.host, to, offer) {
+        match self.phones.handle_offer(ChatAccounts::new(self.host.get()), to, offer) {
             Ok(OfferedMessage { event, copy }) => {
                 if let Some(SentCopy { from, to, words }) = copy {
                     let owner = self.queues.owner(from.as_str());
@@ -486,7 +474,7 @@ impl Xmpp {
         watch: PendingWatch,
         outbox: &mut Vec<XmppEffect>,
     ) {
-        match self.phones.handle_watch(&self.host, watcher, watch) {
+        match self.phones.handle_watch(ChatAccounts::new(self.host.get()), watcher, watch) {
             Ok(event) => self.tell_host(now, outbox, |host, out| host.handle_phone(now, event, out)),
             Err(effect) => outbox.push(XmppEffect::Phone(effect)),
         }
