@@ -19,6 +19,7 @@
 mod accounts;
 mod call_records;
 mod calls;
+mod deps;
 mod farm;
 mod key_writer;
 mod load;
@@ -42,23 +43,20 @@ use std::task::Poll;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use call::{Health, Ledger, Plan};
-use cluster::{Inbox, Outlet, ShardMap};
-use router::{AdmitRefused, Answer, Offered, Query, RegisterRefused, Router, ShardAddress};
+use router::{AdmitRefused, Answer, Offered, Query, RegisterRefused};
 use sip::endpoint::{Endpoint, EndpointEffect, Intake};
 use sip::transport::{Packet, Transmit};
 use stdx::Instant;
-use store::Service;
 
+pub use deps::{Reload, ShardDeps};
 pub use planning::CallerProof;
 pub use status::{ShardStatus, StatusBoard};
 
-use crate::clock::Clock;
 use crate::message::{Command, InboxMessage, LocalMessage, ShardMessage};
 use crate::net::{Certified, Io, NetEvent};
-use crate::sign_in_failures::SignInFailures;
 use crate::voice::ShardVoice;
 use call_records::CallRecords;
+use deps::ShardResources;
 use load::Load;
 use pace::Pace;
 use planning::RoutePlanner;
@@ -67,65 +65,6 @@ use reports::ReportMarks;
 use request_origin::RequestOrigin;
 pub(crate) use selector::ShardSelector;
 use store_reads::StoreReads;
-
-/// The parts of a shard. They are made elsewhere and may move to the shard's thread.
-pub struct ShardDeps {
-    /// The shard's own address.
-    pub edge: ShardAddress,
-    /// The responsible shards.
-    pub map: ShardMap,
-    pub clock: Clock,
-    pub endpoint: Endpoint,
-    pub router: Router,
-    pub ledger: Ledger,
-    /// Only one shard of a node probes.
-    pub health: Option<Health>,
-    pub plan: Arc<Plan>,
-    pub proof: CallerProof,
-    pub default_max_contacts: usize,
-    pub records: bool,
-    pub store: Arc<Service>,
-    pub inbox: Inbox<InboxMessage>,
-    /// To every shard of the node, this one included, by number.
-    pub outlets: Vec<Outlet<InboxMessage>>,
-    pub board: Arc<StatusBoard>,
-    /// `None`: no applications answer calls here.
-    pub(crate) voice: Option<crate::voice::ShardVoice>,
-    /// `None`: no chat clients.
-    pub(crate) xmpp: Option<crate::xmpp::Settings>,
-    pub(crate) chat: crate::xmpp::operator::Operator,
-    /// `None`: the node is alone.
-    pub(crate) farm: Option<crate::farm::ShardFarm>,
-    pub traces: tokio::sync::broadcast::Sender<Arc<sip::endpoint::TraceEvent>>,
-    pub(crate) failures: Arc<SignInFailures>,
-}
-
-/// The settings that a reload may change in a shard.
-#[derive(Debug)]
-pub struct Reload {
-    pub settings: sip::endpoint::EndpointSettings,
-    pub proof: CallerProof,
-    pub default_max_contacts: usize,
-    pub records: bool,
-    pub(crate) xmpp: Option<crate::xmpp::Reload>,
-}
-
-/// The cores and handles that the parts of a shard share.
-struct ShardResources {
-    edge: ShardAddress,
-    map: ShardMap,
-    clock: Clock,
-    endpoint: Endpoint,
-    router: Router,
-    default_max_contacts: usize,
-    store: Arc<Service>,
-    inbox: Inbox<InboxMessage>,
-    outlets: Vec<Outlet<InboxMessage>>,
-    board: Arc<StatusBoard>,
-    chat: crate::xmpp::operator::Operator,
-    traces: tokio::sync::broadcast::Sender<Arc<sip::endpoint::TraceEvent>>,
-    failures: Arc<SignInFailures>,
-}
 
 /// A running shard, on its own thread.
 pub struct Shard {
@@ -307,7 +246,7 @@ impl Shard {
         }
         if now.since(self.last_report) >= REPORT_EVERY {
             self.last_report = now;
-            self.report(now);
+            self.parts.board.put(self.parts.edge.shard, ShardStatus::of(self, now));
             self.reads.accounts().sweep(now);
         }
         messages
@@ -562,7 +501,7 @@ impl Shard {
         self.records.drain(now);
         self.records.write();
         self.io.flush();
-        self.report(now);
+        self.parts.board.put(self.parts.edge.shard, ShardStatus::of(&self, now));
     }
 }
 

@@ -1,14 +1,12 @@
 //! Performs the effects of the cores: by the sockets, the store, the bus, or another core of this shard.
 
-use std::sync::{Arc, LazyLock};
-
 use cluster::Bucket;
 use router::{AskId, Query, ShardAddress};
-use sip::endpoint::{Account, CallLimits, EndpointEffect, StoreUnavailable};
+use sip::endpoint::{EndpointEffect, StoreUnavailable};
 use sip::transport::Transmit;
 use stdx::Instant;
 use stdx::attempts::account_name;
-use store::{Loaded, StoreError, Ticket, Write, WriteDone};
+use store::{Loaded, StoreError, Write, WriteDone};
 
 use super::probes::ProbeEffect;
 use super::request_origin::RequestOrigin;
@@ -183,21 +181,23 @@ impl Shard {
                 self.give_answer(now, id, answer);
             }
             router::Effect::Answer { to, id, answer } => {
-                self.parts.send_answer(to, ShardMessage::Answer { id, answer });
+                self.send_answer(to, ShardMessage::Answer { id, answer });
             }
             router::Effect::Push { to, push } if to == self.parts.edge => {
                 self.parts.endpoint.handle_push(now, push, &mut self.scratch.effects);
             }
-            router::Effect::Push { to, push } => self.parts.send_answer(to, ShardMessage::Push(push)),
+            router::Effect::Push { to, push } => self.send_answer(to, ShardMessage::Push(push)),
             router::Effect::WriteBinding { ticket, row } => {
-                self.write(now, ticket, Write::Binding(binding_for_store(now, row)));
+                let write = Write::Binding(binding_for_store(now, row));
+                self.parts.write(now, ticket, write, &mut self.scratch.router_effects);
             }
             router::Effect::ForgetBinding { row } => {
                 // Refused when the store is far behind: the row is then deleted by its age.
                 let _ = self.parts.store.write(Write::ForgetBindings { rows: [row].into() }, None);
             }
             router::Effect::KeepMessage { ticket, message } => {
-                self.write(now, ticket, Write::Keep(Box::new(kept_for_store(*message))));
+                let write = Write::Keep(Box::new(kept_for_store(*message)));
+                self.parts.write(now, ticket, write, &mut self.scratch.router_effects);
             }
             router::Effect::ForgetMessage { aor, id } => {
                 // Refused when the store is far behind: the message is then delivered once more, not lost.
@@ -212,7 +212,7 @@ impl Shard {
                 });
             }
             router::Effect::LoadKept { aor } => {
-                if !self.reads.read_kept(&aor) {
+                if let Err(aor) = self.reads.read_kept(aor) {
                     let effects = &mut self.scratch.router_effects;
                     self.parts.router.handle_kept(now, &aor, Vec::new(), effects);
                 }
@@ -220,11 +220,10 @@ impl Shard {
         }
     }
 
-    fn write(&mut self, now: Instant, ticket: u64, write: Write) {
-        let to = Ticket { sink: self.parts.edge.shard, id: ticket };
-        if self.parts.store.write(write, to).is_err() {
-            let failed = Err(router::WriteFailed);
-            self.parts.router.handle_written(now, ticket, failed, &mut self.scratch.router_effects);
+    fn send_answer(&mut self, to: ShardAddress, message: ShardMessage) {
+        // A shard of a life that is over waits for nothing.
+        if self.parts.map.has(to) {
+            self.parts.outlets[usize::from(to.shard)].answer_all(&mut vec![message.into()]);
         }
     }
 
@@ -241,62 +240,6 @@ impl Shard {
             }
         }
     }
-}
-
-impl super::ShardResources {
-    fn send_answer(&self, to: ShardAddress, message: ShardMessage) {
-        // A shard of a life that is over waits for nothing.
-        if self.map.has(to) {
-            self.outlets[usize::from(to.shard)].answer_all(&mut vec![message.into()]);
-        }
-    }
-
-    /// The bindings of an address that this shard owns. A lookup is answered at once.
-    pub(super) fn bindings(&mut self, aor: Box<str>) -> Vec<router::Binding> {
-        let (now, mut effects) = (self.clock.now(), Vec::new());
-        self.router.handle_query(now, self.edge, AskId(0), Query::Lookup { aor }, &mut effects);
-        let answer = effects.into_iter().find_map(|effect| match effect {
-            router::Effect::Answer { answer: router::Answer::Bindings(bindings), .. } => Some(bindings),
-            _ => None,
-        });
-        answer.unwrap_or_default()
-    }
-
-    fn account(&self, found: &store::Account) -> Account {
-        let limit = found.limits.max_contacts.map(|count| count as usize);
-        let ha1s = ha1s_of(&found.verifiers);
-        Account {
-            aor: format!("{}@{}", found.name, found.domain).into(),
-            disabled: found.disabled || ha1s.is_none(),
-            ha1s: ha1s.unwrap_or(sip::digest::Ha1s { md5: [0; 16], sha256: [0; 32], sha512_256: [0; 32] }),
-            max_contacts: limit.unwrap_or(self.default_max_contacts),
-            limits: call_limits(&found.limits),
-        }
-    }
-}
-
-/// The digests that a phone's password is checked against. For an account with SCRAM keys only they are
-/// random: no password fits, not even for a reader of the database. `None`: the system gives no randomness.
-fn ha1s_of(verifiers: &store::Verifiers) -> Option<sip::digest::Ha1s> {
-    static UNKNOWN: LazyLock<Option<[u8; 32]>> = LazyLock::new(|| {
-        let mut unknown = [0; 32];
-        getrandom::fill(&mut unknown).ok().map(|()| unknown)
-    });
-    if !verifiers.are_of_password() {
-        let unknown = (*UNKNOWN)?;
-        let mut md5 = [0; 16];
-        md5.copy_from_slice(&unknown[..16]);
-        return Some(sip::digest::Ha1s { md5, sha256: unknown, sha512_256: unknown });
-    }
-    let (md5, sha256, sha512_256) = (verifiers.md5, verifiers.sha256, verifiers.sha512_256);
-    Some(sip::digest::Ha1s { md5, sha256, sha512_256 })
-}
-
-/// `None` if the account has no limits: the check is skipped.
-fn call_limits(limits: &store::AccountLimits) -> Option<Arc<CallLimits>> {
-    let store::AccountLimits { max_calls, max_rate, deny, .. } = limits;
-    let limits = CallLimits { max_calls: *max_calls, max_rate: *max_rate, deny: deny.clone() };
-    (limits != CallLimits::default()).then(|| Arc::new(limits))
 }
 
 /// Puts a drained buffer back, unless new effects came meanwhile: then both are kept, in order.

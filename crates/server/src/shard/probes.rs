@@ -72,3 +72,46 @@ impl RouteProbes {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use call::HealthSettings;
+
+    use super::*;
+
+    const NOW: Instant = Instant::from_unix_seconds(1_700_000_000);
+
+    /// The targets that are down after each of these outcomes of probes.
+    fn down_after(outcomes: &[u16]) -> Vec<usize> {
+        let settings = HealthSettings { interval: Duration::from_secs(10), failures: 2 };
+        let mut probes = RouteProbes::new(Some(Health::new(settings, 1)));
+        let target = Target { host: "198.51.100.1".into(), port: None, transport: None };
+        let (mut now, mut down, mut effects) = (NOW, 0, Vec::new());
+        probes.set_targets(now, vec![target]);
+        let mut after = Vec::new();
+        for status in outcomes {
+            now = now + Duration::from_secs(20);
+            probes.expire(now);
+            probes.take_effects(&mut effects);
+            let [ProbeEffect::Probe { id, uri }] = &effects[..] else { panic!("{effects:?}") };
+            assert_eq!(&**uri, "sip:198.51.100.1");
+            probes.handle_outcome(*id, *status);
+            effects.clear();
+            probes.take_effects(&mut effects);
+            for effect in effects.drain(..) {
+                if let ProbeEffect::Down(targets) = effect {
+                    down = targets.iter().count();
+                }
+            }
+            after.push(down);
+        }
+        after
+    }
+
+    #[test]
+    fn silence_and_overload_make_a_target_down_and_any_other_answer_up() {
+        assert_eq!(down_after(&[408, 503, 404, 503, 200]), [0, 1, 0, 0, 0]);
+    }
+}

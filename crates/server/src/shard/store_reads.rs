@@ -70,14 +70,17 @@ impl StoreReads {
         self.accounts.loaded(now, ticket, known)
     }
 
-    /// Reads the messages that are kept for an address. False: the store refuses.
-    pub(super) fn read_kept(&mut self, aor: &str) -> bool {
+    /// Reads the messages that are kept for an address.
+    ///
+    /// # Errors
+    /// The address, if the store refuses.
+    pub(super) fn read_kept(&mut self, aor: Box<str>) -> Result<(), Box<str>> {
         let to = self.next();
-        let is_read = self.store.read(Read::KeptMessages { aor: aor.into() }, to).is_ok();
-        if is_read {
-            self.kept.insert(to.id, aor.into());
+        if self.store.read(Read::KeptMessages { aor: aor.clone() }, to).is_err() {
+            return Err(aor);
         }
-        is_read
+        self.kept.insert(to.id, aor);
+        Ok(())
     }
 
     /// The address of a read of kept messages that has ended.

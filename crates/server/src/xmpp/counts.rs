@@ -1,6 +1,6 @@
 //! Counters of the XMPP of a shard.
 
-use super::kinds::{Family, KindCount, Stanzas};
+use super::kinds::{Family, KindCount};
 use super::{Xmpp, servers};
 
 /// Counters and gauges of one shard's XMPP, for status and metrics.
@@ -66,11 +66,9 @@ pub struct XmppCounts {
 /// Counters of a host's work.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counted {
-    pub(super) sent: Stanzas,
     pub(super) kept: u64,
     pub(super) archived: u64,
     pub(super) fan_out: u64,
-    pub(super) resumed: u64,
 }
 
 impl Counted {
@@ -81,10 +79,6 @@ impl Counted {
             _ => {}
         }
     }
-
-    pub(super) fn bound(&mut self, bound: &::xmpp::c2s::Bound) {
-        self.resumed += u64::from(matches!(bound, ::xmpp::c2s::Bound::Resumed { .. }));
-    }
 }
 
 impl Xmpp {
@@ -93,7 +87,7 @@ impl Xmpp {
         let (rooms, occupants) = self.host.get().rooms();
         let mut kinds = self.streams.kinds();
         kinds.extend(streams.stanzas_in.kinds(Family::StanzasReceived));
-        kinds.extend(self.counted.sent.kinds(Family::StanzasSent));
+        kinds.extend(streams.stanzas_out.kinds(Family::StanzasSent));
         let clients = self.clients.counts();
         let (servers, wires) = self.router.servers.as_ref().map(servers::Servers::counts).unwrap_or_default();
         XmppCounts {
@@ -106,7 +100,7 @@ impl Xmpp {
             sign_in_failures: clients.sign_in_failures,
             registrations: clients.registrations,
             stanzas_in: streams.stanzas_in.total(),
-            stanzas_out: self.counted.sent.total(),
+            stanzas_out: streams.stanzas_out.total(),
             texts_in: self.phones.texts_in,
             texts_out: self.phones.texts_out,
             overflows: streams.overflows,
@@ -131,7 +125,7 @@ impl Xmpp {
                 .filter(|_| self.queues.own().shard == 0)
                 .map_or(0, |uploads| uploads.used()),
             pauses: streams.pauses,
-            resumed: self.counted.resumed,
+            resumed: streams.resumed,
             kept: self.counted.kept,
             archived: self.counted.archived,
             fan_out: self.counted.fan_out,

@@ -156,4 +156,25 @@ mod tests {
         assert_eq!(reply_of(&iq("result", "00fe"), &to), None);
         assert_eq!(reply_of(&iq("result", "00ff"), &Jid::parse("example.org/desk").unwrap()), None);
     }
+
+    #[test]
+    fn the_answers_of_all_shards_are_added_up_and_one_refusal_ends_the_question() {
+        let answer = |count| ActAnswer {
+            acted: HostActionResult { count, ..HostActionResult::default() },
+            ..ActAnswer::default()
+        };
+        let mut requests = ShardRequests::default();
+        let id = requests.begin(Requester::Host(Ticket(7)), 2);
+        assert!(requests.handle_result(id, answer(1)).is_none(), "another shard has not answered");
+        let reply = requests.handle_result(id, answer(2)).expect("the sum");
+        assert_eq!(reply.ticket, Ticket(7));
+        match reply.result {
+            Ok(StoreReply::HostActionResult(sum)) => assert_eq!(sum.count, 3),
+            other => panic!("{other:?}"),
+        }
+        assert!(requests.handle_result(id, answer(4)).is_none(), "it is over");
+        let id = requests.begin(Requester::Host(Ticket(8)), 2);
+        assert!(requests.handle_refused(id).is_some_and(|reply| reply.result.is_err()));
+        assert!(requests.handle_result(id, answer(1)).is_none());
+    }
 }

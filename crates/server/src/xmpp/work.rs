@@ -154,16 +154,10 @@ impl Xmpp {
         outbox: &mut Vec<XmppEffect>,
     ) {
         match message {
-            XmppShardMessage::Bound { edge, bound } => {
-                self.counted.bound(&bound);
-                self.streams.handle_bound(edge.connection, *bound);
-            }
-            XmppShardMessage::Deliver { edge, element } => {
-                self.counted.sent.count(element.name());
-                self.streams.deliver(edge.connection, &element);
-            }
+            XmppShardMessage::Bound { edge, bound } => self.streams.handle_bound(edge.connection, *bound),
+            XmppShardMessage::Deliver { edge, element } => self.streams.deliver(edge.connection, &element),
             XmppShardMessage::Close { edge, condition } => {
-                self.streams.tell(edge.connection, |c2s, out| c2s.fail(condition.name(), out));
+                self.streams.fail(edge.connection, condition.name());
             }
             XmppShardMessage::Flush { edge } => self.streams.flush(edge.connection),
             XmppShardMessage::Bind { edge, request } => {
@@ -195,10 +189,9 @@ impl Xmpp {
                 let answer = self.router.handle_component_message(self.host.get().settings(), message);
                 self.send_addressed(now, answer, outbox);
             }
-            XmppShardMessage::Said { from, to, words } => {
-                let event = PhoneEvent::Sent { from, to, words };
-                self.tell_host(now, outbox, |host, out| host.handle_phone(now, event, out));
-            }
+            XmppShardMessage::Said { from, to, words } => self.tell_host(now, outbox, |host, out| {
+                host.handle_phone(now, PhoneEvent::Sent { from, to, words }, out);
+            }),
             XmppShardMessage::Act { from, id, act } => self.act(now, (from, id), &act, outbox),
             XmppShardMessage::HostActionResult { id, answer } => {
                 let reply = self.shard_requests.handle_result(id, *answer);
@@ -430,8 +423,8 @@ impl Xmpp {
 
     /// Ends the sessions of accounts that were changed, disabled or removed.
     pub(crate) fn end_sessions(&mut self, now: Instant, ended: &Ended, outbox: &mut Vec<XmppEffect>) {
-        let is_own = |account: &&Box<str>| self.queues.owner(account) == self.queues.own();
-        let own = ended.accounts.iter().filter(is_own);
+        let (queues, shard) = (&self.queues, self.queues.own());
+        let own = ended.accounts.iter().filter(|account| queues.owner(account) == shard);
         let own: Vec<Bare> = own.filter_map(|account| Bare::parse(account).ok()).collect();
         if !own.is_empty() {
             let contacts = super::record::contacts_of(ended.roster.clone());

@@ -19,6 +19,9 @@ pub(crate) struct Counters {
     pub(crate) refused: u64,
     pub(crate) handshake_failures: u64,
     pub(crate) stanzas_in: Stanzas,
+    pub(crate) stanzas_out: Stanzas,
+    /// Sessions that clients have resumed (XEP-0198 §5).
+    pub(crate) resumed: u64,
     /// Clients that sent too much were not read from for a while.
     pub(crate) pauses: u64,
     /// Clients that did not read.

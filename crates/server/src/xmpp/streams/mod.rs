@@ -134,7 +134,10 @@ impl Streams {
     pub(crate) fn handle_bound(&mut self, number: u64, bound: c2s::Bound) {
         let is_managed = match &bound {
             c2s::Bound::Session { inline, .. } => inline.iter().any(begins_management),
-            c2s::Bound::Resumed { .. } => true,
+            c2s::Bound::Resumed { .. } => {
+                self.shared.counts.count(|counters| counters.resumed += 1);
+                true
+            }
             _ => false,
         };
         if let Some(stream) = self.get(number) {
@@ -150,7 +153,13 @@ impl Streams {
         {
             stream.is_managed.set(true);
         }
+        self.shared.counts.count(|counters| counters.stanzas_out.count(element.name()));
         self.tell(number, |c2s, out| c2s.write(element, out));
+    }
+
+    /// Ends a stream with this error.
+    pub(crate) fn fail(&mut self, number: u64, condition: &'static str) {
+        self.tell(number, |c2s, out| c2s.fail(condition, out));
     }
 
     /// The connections of this user's sessions, or of all.

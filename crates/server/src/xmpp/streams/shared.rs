@@ -97,7 +97,7 @@ pub(super) struct Shared {
     pub(super) is_leaving: Cell<bool>,
     /// The node ends: connections of HTTP close after the answer that is under way.
     pub(super) ending: Notify,
-    pub(super) bosh: bosh::Sessions,
+    pub(super) bosh: bosh::BoshSessions,
     pub(super) stream_settings: RefCell<Arc<c2s::C2sSettings>>,
     pub(super) counts: StreamCounts,
     mailbox: Mailbox<Event>,
@@ -132,7 +132,7 @@ impl Shared {
             shard,
             is_leaving: Cell::new(false),
             ending: Notify::new(),
-            bosh: bosh::Sessions::default(),
+            bosh: bosh::BoshSessions::default(),
             counts: StreamCounts::default(),
             mailbox: Mailbox::default(),
             streams: RefCell::default(),

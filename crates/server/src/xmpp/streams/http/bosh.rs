@@ -170,11 +170,11 @@ fn begin(
 
 /// The sessions of one shard, by the numbers of their streams.
 #[derive(Default)]
-pub(in crate::xmpp::streams) struct Sessions {
+pub(in crate::xmpp::streams) struct BoshSessions {
     by_stream: RefCell<HashMap<u64, Rc<Mailbox>>>,
 }
 
-impl Sessions {
+impl BoshSessions {
     fn insert(&self, mailbox: &Rc<Mailbox>) {
         self.by_stream.borrow_mut().insert(mailbox.stream.number, Rc::clone(mailbox));
     }
