@@ -10,24 +10,29 @@
 //! |---|---|
 //! | `Transmit` | `net`, or the shard that has the connection |
 //! | `Ask` | the router of the address's owner, here or through its inbox |
-//! | `Account` | the account cache, else a reader thread of the store |
-//! | `Plan` | the routing plan, inline |
+//! | `Account` | the account cache, else a reader thread of the store (`store_reads`) |
+//! | `Plan` | the routing plan, inline (`planning`) |
 //! | `Dns` | a task of `net` |
-//! | `Call` | the ledger, and at a call's end the store |
+//! | `Call` | the ledger, and at a call's end the store (`call_records`) |
 //! | `Session` | the calls of applications (`voice`) |
 
 mod accounts;
+mod call_records;
 mod calls;
+mod deps;
 mod farm;
+mod key_writer;
 mod load;
 mod pace;
 mod perform;
 mod phones;
 pub(crate) mod planning;
+mod probes;
 mod reports;
 mod request_origin;
 mod selector;
 mod status;
+mod store_reads;
 pub(crate) mod voice;
 mod xmpp;
 
@@ -39,93 +44,48 @@ use std::task::Poll;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use call::{DownTargets, Health, Ledger, Plan};
-use cluster::{Inbox, Outlet, ShardMap};
-use router::{AdmitRefused, Answer, Offered, Query, RegisterRefused, Router, ShardAddress};
+use router::{AdmitRefused, Answer, Offered, Query, RegisterRefused};
 use sip::endpoint::{Endpoint, EndpointEffect, Intake};
 use sip::transport::{Packet, Transmit};
 use stdx::Instant;
-use store::Service;
 
+pub use deps::{Reload, ShardDeps};
 pub use planning::CallerProof;
 pub use status::{ShardStatus, StatusBoard};
 
-use crate::clock::Clock;
-use crate::limits;
 use crate::message::{Command, InboxMessage, LocalMessage, ShardMessage};
 use crate::net::{Certified, Io, NetEvent};
-use crate::sign_in_failures::SignInFailures;
-use crate::voice::VoiceShardMessage;
-use accounts::Accounts;
-use calls::AccountCalls;
+use crate::voice::ShardVoice;
+use call_records::CallRecords;
+use deps::ShardResources;
 use load::Load;
 use pace::Pace;
+use planning::RoutePlanner;
+use probes::{ProbeEffect, RouteProbes};
 use reports::ReportMarks;
 use request_origin::RequestOrigin;
 pub(crate) use selector::ShardSelector;
-
-/// The parts of a shard. They are made elsewhere and may move to the shard's thread.
-pub struct ShardDeps {
-    /// The shard's own address.
-    pub edge: ShardAddress,
-    /// The responsible shards.
-    pub map: ShardMap,
-    pub clock: Clock,
-    pub endpoint: Endpoint,
-    pub router: Router,
-    pub ledger: Ledger,
-    /// Only one shard of a node probes.
-    pub health: Option<Health>,
-    pub plan: Arc<Plan>,
-    pub proof: CallerProof,
-    pub default_max_contacts: usize,
-    pub records: bool,
-    pub store: Arc<Service>,
-    pub inbox: Inbox<InboxMessage>,
-    /// To every shard of the node, this one included, by number.
-    pub outlets: Vec<Outlet<InboxMessage>>,
-    pub board: Arc<StatusBoard>,
-    /// `None`: no applications answer calls here.
-    pub(crate) voice: Option<crate::voice::ShardVoice>,
-    /// `None`: no chat clients.
-    pub(crate) xmpp: Option<crate::xmpp::Settings>,
-    pub(crate) chat: crate::xmpp::operator::Operator,
-    /// `None`: the node is alone.
-    pub(crate) farm: Option<crate::farm::ShardFarm>,
-    pub traces: tokio::sync::broadcast::Sender<Arc<sip::endpoint::TraceEvent>>,
-    pub(crate) failures: Arc<SignInFailures>,
-}
-
-/// The settings that a reload may change in a shard.
-#[derive(Debug)]
-pub struct Reload {
-    pub settings: sip::endpoint::EndpointSettings,
-    pub proof: CallerProof,
-    pub default_max_contacts: usize,
-    pub records: bool,
-    pub(crate) xmpp: Option<crate::xmpp::Reload>,
-}
+use store_reads::StoreReads;
 
 /// A running shard, on its own thread.
 pub struct Shard {
-    parts: ShardDeps,
+    parts: ShardResources,
     io: Io,
+    /// `None`: no chat clients.
     xmpp: Option<xmpp::XmppAdapter>,
+    /// `None`: no applications answer calls here.
+    voice: Option<ShardVoice>,
     /// `None`: the node is alone.
     farm: Option<farm::FarmAdapter>,
     workers: ShardSelector,
     reports: ReportMarks,
-    accounts: Accounts,
-    account_calls: AccountCalls,
-    down: Arc<DownTargets>,
+    reads: StoreReads,
+    records: CallRecords,
+    planner: RoutePlanner,
+    probes: RouteProbes,
     /// Messages for other shards at the end of the turn, by number.
     post: Vec<Vec<InboxMessage>>,
     handover: Vec<Vec<Packet>>,
-    /// Reads of the store that are not of accounts, by ticket: the address whose kept messages are wanted.
-    kept_reads: std::collections::HashMap<u64, Box<str>>,
-    last_ticket: u64,
-    /// Probes under way: the endpoint's number to the target and the health machine's number.
-    probes: std::collections::HashMap<u64, (call::Target, u64)>,
     load: Load,
     pace: Pace,
     leaving: bool,
@@ -144,8 +104,7 @@ struct Scratch {
     certified: Vec<Certified>,
     effects: Vec<EndpointEffect>,
     router_effects: Vec<router::Effect>,
-    health_effects: Vec<call::HealthEffect>,
-    records: Vec<call::CallRecord>,
+    probe_effects: Vec<ProbeEffect>,
     outbox: Vec<::voice::VoiceEffect>,
     xmpp_outbox: Vec<crate::xmpp::XmppEffect>,
 }
@@ -158,34 +117,53 @@ impl Shard {
     ///
     /// # Errors
     /// An address for chat clients that cannot be listened at.
-    pub fn new(mut parts: ShardDeps, io: Io) -> anyhow::Result<Self> {
-        let shards = parts.outlets.len();
-        let made = |settings| crate::xmpp::Xmpp::new(settings, parts.edge, parts.map);
-        let xmpp = parts.xmpp.take().map(made).transpose()?.map(xmpp::XmppAdapter::new);
-        let (edge, clock) = (parts.edge, parts.clock);
+    pub fn new(deps: ShardDeps, io: Io) -> anyhow::Result<Self> {
+        let ShardDeps { edge, map, clock, endpoint, router, default_max_contacts, store, .. } = deps;
+        let (inbox, outlets, board, chat) = (deps.inbox, deps.outlets, deps.board, deps.chat);
+        let shards = outlets.len();
+        let xmpp = match deps.xmpp {
+            Some(settings) => {
+                let core = crate::xmpp::Xmpp::new(settings, edge, map)?;
+                let own = outlets[usize::from(edge.shard)].clone();
+                Some(xmpp::XmppAdapter::new(core, Arc::clone(&store), edge.shard, own))
+            }
+            None => None,
+        };
         let adapter = |farm| farm::FarmAdapter::new(edge, farm, clock);
-        let farm = parts.farm.take().map(adapter).transpose().context("links to other nodes")?;
         Ok(Shard {
-            farm,
-            workers: ShardSelector::new(parts.map),
+            io,
+            xmpp,
+            voice: deps.voice,
+            farm: deps.farm.map(adapter).transpose().context("links to other nodes")?,
+            workers: ShardSelector::new(map),
             reports: ReportMarks::default(),
-            accounts: Accounts::new(limits::CACHED_ACCOUNTS),
-            account_calls: AccountCalls::new(limits::ACCOUNT_CALLS),
-            down: Arc::default(),
+            reads: StoreReads::new(Arc::clone(&store), edge.shard),
+            records: CallRecords::new(deps.ledger, deps.records, Arc::clone(&store), Arc::clone(&board)),
+            planner: RoutePlanner::new(deps.plan, deps.proof),
+            probes: RouteProbes::new(deps.health),
             post: (0..shards).map(|_| Vec::new()).collect(),
             handover: (0..shards).map(|_| Vec::new()).collect(),
-            kept_reads: Default::default(),
-            last_ticket: 0,
-            probes: Default::default(),
             load: Load::default(),
             pace: Pace::default(),
             leaving: false,
             closing: None,
             last_report: Instant::default(),
             scratch: Scratch::default(),
-            parts,
-            io,
-            xmpp,
+            parts: ShardResources {
+                edge,
+                map,
+                clock,
+                endpoint,
+                router,
+                default_max_contacts,
+                store,
+                inbox,
+                outlets,
+                board,
+                chat,
+                traces: deps.traces,
+                failures: deps.failures,
+            },
         })
     }
 
@@ -203,17 +181,17 @@ impl Shard {
             self.parts.endpoint.set_intake(intake);
             self.pace.rest(now, messages);
         }
-        self.close_streams().await;
+        if let Some(adapter) = &mut self.xmpp {
+            // Every connected client is told that the node ends.
+            adapter.xmpp.close_all().await;
+        }
         self.end();
     }
 
     /// The first probes, and whatever else is due before anything arrives.
     fn begin(&mut self, now: Instant) {
         self.with_xmpp(now, |xmpp, outbox| xmpp.begin(now, outbox));
-        let peers = self.parts.plan.probed();
-        if let Some(health) = &mut self.parts.health {
-            health.set_targets(now, peers, &mut self.scratch.health_effects);
-        }
+        self.probes.set_targets(now, self.planner.plan().probed());
         self.settle(now);
     }
 
@@ -243,10 +221,10 @@ impl Shard {
             return now;
         }
         let parts = &self.parts;
-        let health = parts.health.as_ref().and_then(Health::deadline);
-        let voice = parts.voice.as_ref().and_then(|voice| voice.calls.deadline());
+        let (records, probes) = (self.records.deadline(), self.probes.deadline());
+        let voice = self.voice.as_ref().and_then(|voice| voice.calls.deadline());
         let xmpp = self.xmpp.as_ref().and_then(|adapter| adapter.xmpp.deadline());
-        [parts.endpoint.deadline(), parts.router.deadline(), parts.ledger.deadline(), health, voice, xmpp]
+        [parts.endpoint.deadline(), parts.router.deadline(), records, probes, voice, xmpp]
             .into_iter()
             .flatten()
             .fold(now + REPORT_EVERY, Instant::min)
@@ -259,15 +237,16 @@ impl Shard {
         if received == 0 {
             self.close_sockets();
         }
-        let messages = received + self.read_messages(now) + farm::read_links(self, now) + self.turn_xmpp(now);
+        let mut messages = received + self.read_messages(now) + farm::read_links(self, now);
+        messages += self.with_xmpp(now, |xmpp, outbox| xmpp.turn(now, outbox)).unwrap_or(0);
         self.read_events(now);
         self.parts.endpoint.expire(now, &mut self.scratch.effects);
         self.parts.router.expire(now, &mut self.scratch.router_effects);
-        self.parts.ledger.expire(now, &mut self.scratch.records);
-        if let Some(health) = &mut self.parts.health {
-            health.expire(now, &mut self.scratch.health_effects);
+        self.records.expire(now);
+        self.probes.expire(now);
+        if self.voice.as_mut().is_some_and(|voice| voice.receive(now)) {
+            self.with_voice(now, |voice, world| voice.expire(now, world));
         }
-        self.expire_voice(now);
         self.settle(now);
         self.hand_over(now);
         // Messages that a full inbox refused count as failed; the failures may produce further effects.
@@ -278,8 +257,8 @@ impl Shard {
         }
         if now.since(self.last_report) >= REPORT_EVERY {
             self.last_report = now;
-            self.report(now);
-            self.accounts.sweep(now);
+            self.parts.board.put(self.parts.edge.shard, ShardStatus::of(self, now));
+            self.reads.accounts().sweep(now);
         }
         messages
     }
@@ -371,10 +350,18 @@ impl Shard {
                 self.query(now, from, id, query);
             }
             ShardMessage::Answer { id, answer } => self.give_answer(now, id, answer),
-            ShardMessage::Push(push) => self.push(now, push),
-            ShardMessage::Down(down) => self.down = down,
-            ShardMessage::Room(message) => self.voice_message(now, VoiceShardMessage::Room(message)),
-            ShardMessage::Xmpp(messages) => self.xmpp_messages(now, messages),
+            ShardMessage::Push(push) => self.parts.endpoint.handle_push(now, push, effects),
+            ShardMessage::Down(down) => self.planner.set_down(down),
+            ShardMessage::Room(message) => {
+                self.with_voice(now, |voice, world| voice.handle_room_message(now, message, world));
+            }
+            ShardMessage::Xmpp(messages) => {
+                self.with_xmpp(now, |xmpp, outbox| {
+                    for message in messages {
+                        xmpp.handle_message(now, message, outbox);
+                    }
+                });
+            }
         }
     }
 
@@ -382,8 +369,13 @@ impl Shard {
         match message {
             LocalMessage::Written(done) => self.handle_written(now, done),
             LocalMessage::Loaded(done) => self.handle_loaded(now, done),
-            LocalMessage::Plan(plan) => self.replan(now, plan),
-            LocalMessage::Voice(message) => self.voice_message(now, message),
+            LocalMessage::Plan(plan) => {
+                self.probes.set_targets(now, plan.probed());
+                self.planner.set_plan(plan);
+            }
+            LocalMessage::Voice(message) => {
+                self.with_voice(now, |calls, world| voice::handle_message(calls, now, message, world));
+            }
             LocalMessage::Xmpp(message) => {
                 self.with_xmpp(now, |xmpp, outbox| xmpp.handle_local_message(now, message, outbox));
             }
@@ -393,26 +385,23 @@ impl Shard {
         }
     }
 
-    fn replan(&mut self, now: Instant, plan: Arc<Plan>) {
-        self.parts.plan = plan;
-        if let Some(health) = &mut self.parts.health {
-            health.set_targets(now, self.parts.plan.probed(), &mut self.scratch.health_effects);
-        }
-    }
-
     fn handle_command(&mut self, command: Command) {
         match command {
             Command::ForgetAccount(address) => {
-                self.accounts.forget(address.as_deref());
-                self.forget_xmpp_account(address.as_deref());
+                self.reads.accounts().forget(address.as_deref());
+                if let Some(adapter) = &mut self.xmpp {
+                    adapter.xmpp.forget_account(address.as_deref());
+                }
             }
-            Command::EndSessions(ended) => self.end_sessions(&ended),
+            Command::EndSessions(ended) => {
+                let now = self.parts.clock.now();
+                self.with_xmpp(now, |xmpp, outbox| xmpp.end_sessions(now, &ended, outbox));
+            }
             Command::Drain => {
                 self.load.drain();
                 self.io.stop_accepting();
                 if let Some(adapter) = &mut self.xmpp {
                     adapter.xmpp.drain();
-                    adapter.xmpp.stop_accepting();
                 }
                 self.parts.endpoint.set_intake(Intake::Draining);
             }
@@ -420,16 +409,16 @@ impl Shard {
             Command::Leave => self.leaving = true,
             Command::Settings(reload) => {
                 self.parts.endpoint.reload(reload.settings);
-                self.parts.proof = reload.proof;
+                self.planner.set_proof(reload.proof);
                 self.parts.default_max_contacts = reload.default_max_contacts;
-                self.parts.records = reload.records;
+                self.records.set_on(reload.records);
                 if let (Some(adapter), Some(reload)) = (&mut self.xmpp, reload.xmpp) {
                     adapter.xmpp.reload(reload);
                 }
             }
             Command::Bindings { aor, answer } => {
                 // The asker may have hung up.
-                let _ = answer.send(self.bindings(aor));
+                let _ = answer.send(self.parts.bindings(aor));
             }
             Command::Blocks { answer } => {
                 let _ = answer.send(self.parts.endpoint.blocks(self.parts.clock.now()));
@@ -444,18 +433,6 @@ impl Shard {
                 self.parts.endpoint.set_traced(accounts);
             }
         }
-    }
-
-    /// A lookup is answered at once.
-    fn bindings(&mut self, aor: Box<str>) -> Vec<router::Binding> {
-        let (now, mut effects) = (self.parts.clock.now(), Vec::new());
-        let (edge, query) = (self.parts.edge, router::Query::Lookup { aor });
-        self.parts.router.handle_query(now, edge, router::AskId(0), query, &mut effects);
-        let answer = effects.into_iter().find_map(|effect| match effect {
-            router::Effect::Answer { answer: router::Answer::Bindings(bindings), .. } => Some(bindings),
-            _ => None,
-        });
-        answer.unwrap_or_default()
     }
 
     fn read_events(&mut self, now: Instant) {
@@ -495,7 +472,9 @@ impl Shard {
                 self.post[shard].push(ShardMessage::Packets(std::mem::take(packets)).into());
             }
         }
-        self.post_xmpp();
+        if let Some(adapter) = &mut self.xmpp {
+            adapter.post(&mut self.post);
+        }
         for shard in 0..self.post.len() {
             let messages = &mut self.post[shard];
             if messages.is_empty() {
@@ -517,7 +496,12 @@ impl Shard {
         match message {
             // Sent again before what comes next: without it a trunk would be a stranger there.
             ShardMessage::Certified(_) => self.post[shard].push(message.into()),
-            ShardMessage::Xmpp(messages) => self.take_back_xmpp(now, shard, messages),
+            ShardMessage::Xmpp(messages) => {
+                let kept = self.with_xmpp(now, |xmpp, outbox| xmpp.take_back(now, messages, outbox));
+                if let Some(kept) = kept.filter(|kept| !kept.is_empty()) {
+                    self.parts.outlets[shard].answer_all(&mut vec![ShardMessage::Xmpp(kept).into()]);
+                }
+            }
             ShardMessage::Ask { id, query, .. } => {
                 if let Some(answer) = refusal_of(id, &query) {
                     self.give_answer(now, id, answer);
@@ -533,11 +517,12 @@ impl Shard {
     /// Writes down the calls that are open.
     fn end(mut self) {
         let now = self.parts.clock.now();
-        self.hang_up_all(now);
-        self.parts.ledger.drain(now, &mut self.scratch.records);
-        self.write_records();
+        self.with_voice(now, |voice, world| voice.hang_up_all(now, world));
+        self.settle(now);
+        self.records.drain(now);
+        self.records.write();
         self.io.flush();
-        self.report(now);
+        self.parts.board.put(self.parts.edge.shard, ShardStatus::of(&self, now));
     }
 }
 

@@ -1,7 +1,6 @@
 //! The shard between chat and phones: the effects of `xmpp::phones`, performed by the router and the endpoint of the same shard.
 
-use router::{Answer, AskId, Offer, Presence, Query, ShardAddress, Topic};
-use sip::events::TextOutcome;
+use router::{Answer, AskId, Offer, Query, ShardAddress, Topic};
 use stdx::Instant;
 
 use super::Shard;
@@ -27,23 +26,22 @@ impl Shard {
                 return;
             }
             query => {
-                if let Query::Watch { aor, topic: Topic::Presence, .. } = &query {
-                    self.refresh_chat(now, aor);
+                // The router is told of chat presence while there are watchers: a new watcher needs the current state.
+                if let (Query::Watch { aor, topic: Topic::Presence, .. }, Some(adapter)) =
+                    (&query, &self.xmpp)
+                {
+                    let chat = Query::ChatChanged {
+                        aor: aor.clone(),
+                        chat: adapter.xmpp.accounts().presence_of(aor),
+                    };
+                    let (edge, effects) = (self.parts.edge, &mut self.scratch.router_effects);
+                    self.parts.router.handle_query(now, edge, AskId(0), chat, effects);
                 }
                 self.parts.router.handle_query(now, from, id, query, &mut self.scratch.router_effects);
                 return;
             }
         };
         self.with_xmpp(now, |xmpp, outbox| xmpp.handle_offer(now, to, &offer, outbox));
-    }
-
-    /// The router is told of chat presence while there are watchers: a new watcher needs the current state.
-    fn refresh_chat(&mut self, now: Instant, aor: &str) {
-        if let Some(adapter) = &self.xmpp {
-            let chat = Query::ChatChanged { aor: aor.into(), chat: adapter.xmpp.chat_of(aor) };
-            let (edge, effects) = (self.parts.edge, &mut self.scratch.router_effects);
-            self.parts.router.handle_query(now, edge, AskId(0), chat, effects);
-        }
     }
 
     pub(super) fn grant_phone(&mut self, now: Instant, effect: PhoneEffect) {
@@ -55,16 +53,18 @@ impl Shard {
             PhoneEffect::Show { user } => {
                 let Some(adapter) = &self.xmpp else { return };
                 // A client that has gone is forgotten, watched or not.
-                if !adapter.xmpp.is_available(&user) || self.parts.router.is_presence_watched(user.as_str()) {
-                    let chat = adapter.xmpp.chat_of(user.as_str());
+                if !adapter.xmpp.accounts().is_available(&user)
+                    || self.parts.router.is_presence_watched(user.as_str())
+                {
+                    let chat = adapter.xmpp.accounts().presence_of(user.as_str());
                     // This query has no answer.
                     self.ask(now, AskId(0), Query::ChatChanged { aor: user.as_str().into(), chat });
                 }
             }
             PhoneEffect::Text { id, words } => {
-                let bindings = self.bindings(words.aor.clone());
+                let bindings = self.parts.bindings(words.aor.clone());
                 if bindings.is_empty() {
-                    self.texted(now, id, None);
+                    self.with_xmpp(now, |xmpp, outbox| xmpp.handle_texted(now, id, None, outbox));
                 } else {
                     self.parts.endpoint.text(now, id, &bindings, &words, &mut self.scratch.effects);
                 }
@@ -78,38 +78,23 @@ impl Shard {
                     let effects = &mut self.scratch.router_effects;
                     self.parts.router.handle_query(now, edge, AskId(0), unwatch, effects);
                 }
-                self.answer_later(edge, id, Answer::WatchRefused);
+                let refused = router::Effect::Answer { to: edge, id, answer: Answer::WatchRefused };
+                self.scratch.router_effects.push(refused);
             }
+            // As the router answers.
             PhoneEffect::Offered { to: Offering::Edge { edge, id }, offered } => {
-                self.answer_later(edge, id, Answer::Offered(offered));
+                let answer = Answer::Offered(offered);
+                self.scratch.router_effects.push(router::Effect::Answer { to: edge, id, answer });
             }
             PhoneEffect::Offered { to: Offering::Keep { edge, id, message }, offered } => {
+                let effects = &mut self.scratch.router_effects;
                 match kept_of(offered) {
-                    Some(kept) => self.answer_later(edge, id, Answer::Kept(kept)),
-                    None => {
-                        let effects = &mut self.scratch.router_effects;
-                        self.parts.router.handle_query(now, edge, id, Query::Keep(message), effects);
+                    Some(kept) => {
+                        effects.push(router::Effect::Answer { to: edge, id, answer: Answer::Kept(kept) });
                     }
+                    None => self.parts.router.handle_query(now, edge, id, Query::Keep(message), effects),
                 }
             }
         }
-    }
-
-    /// As the router answers.
-    fn answer_later(&mut self, to: ShardAddress, id: AskId, answer: Answer) {
-        self.scratch.router_effects.push(router::Effect::Answer { to, id, answer });
-    }
-
-    pub(super) fn texted(&mut self, now: Instant, id: u64, texted: Option<TextOutcome>) {
-        self.with_xmpp(now, |xmpp, outbox| xmpp.handle_texted(now, id, texted, outbox));
-    }
-
-    /// Presence of an address's phones, from the router.
-    pub(super) fn phones_changed(&mut self, now: Instant, aor: &str, presence: &Presence) {
-        self.with_xmpp(now, |xmpp, outbox| {
-            if let Some(user) = xmpp.account_of(aor) {
-                xmpp.handle_presence(now, &user, presence, outbox);
-            }
-        });
     }
 }

@@ -1,6 +1,10 @@
 //! The routing plan's words and the endpoint's: same meaning, two crates that do not know each other.
 
-use call::{Denied, Plan, PlanRequest as Question, SourceProof};
+use std::sync::Arc;
+
+use ::voice::{Address, CallerStanding, Destination, Purpose, Resolved, Voice};
+use call::{Denied, DownTargets, Plan, PlanRequest as Question, SourceProof};
+use router::AskId;
 use sip::endpoint::{Caller, Decision, PlanRequest};
 use sip::transport::is_reliable;
 use stdx::Instant;
@@ -12,6 +16,117 @@ pub enum CallerProof {
     Waived,
 }
 
+/// The routing plan as one shard decides by it.
+pub(super) struct RoutePlanner {
+    plan: Arc<Plan>,
+    proof: CallerProof,
+    /// Targets that do not answer their probes.
+    down: Arc<DownTargets>,
+}
+
+/// The way of an application's call or message.
+#[derive(Debug)]
+pub(super) enum Resolution {
+    /// An account of ours, whose bindings are to be looked up.
+    Account {
+        user: Box<str>,
+        domain: Box<str>,
+    },
+    Resolved(Resolved),
+    /// A call that the route does not take.
+    Refused {
+        reason: &'static str,
+        is_denied: bool,
+    },
+}
+
+impl RoutePlanner {
+    pub(super) fn new(plan: Arc<Plan>, proof: CallerProof) -> RoutePlanner {
+        RoutePlanner { plan, proof, down: Arc::default() }
+    }
+
+    pub(super) fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    pub(super) fn set_plan(&mut self, plan: Arc<Plan>) {
+        self.plan = plan;
+    }
+
+    pub(super) fn set_proof(&mut self, proof: CallerProof) {
+        self.proof = proof;
+    }
+
+    pub(super) fn set_down(&mut self, down: Arc<DownTargets>) {
+        self.down = down;
+    }
+
+    /// Decides a request of the endpoint: by the numbers of applications, else by the plan.
+    pub(super) fn decide(
+        &self,
+        now: Instant,
+        id: AskId,
+        request: &PlanRequest,
+        voice: Option<&Voice>,
+    ) -> Decision {
+        let random = stdx::hash::Keyed::new(*b"weights of plans").hash(&id.0.to_le_bytes());
+        let caller = CallerStanding {
+            is_proof_required: self.proof == CallerProof::Required,
+            is_trunk: &|| trunk_of(&self.plan, request).is_some(),
+        };
+        voice
+            .and_then(|voice| voice.decide(&self.plan, request, caller))
+            .unwrap_or_else(|| decide(now, &self.plan, request, self.proof, random, &self.down))
+    }
+
+    /// Resolves the target of an application's call or message, as for an account's.
+    pub(super) fn resolve(
+        &self,
+        now: Instant,
+        ticket: u64,
+        address: &Address,
+        purpose: Purpose,
+    ) -> Resolution {
+        let default = self.plan.default_domain();
+        let question = Question {
+            user: &address.user,
+            host: if address.host.is_empty() { default.unwrap_or_default() } else { &address.host },
+            port: address.port,
+            caller: call::Caller::Account(""),
+        };
+        match self.plan.decide(&question, ticket, &self.down) {
+            call::Decision::Local { user, domain } => Resolution::Account { user, domain },
+            call::Decision::Targets { route, .. }
+                if purpose == Purpose::Call && !self.plan.takes_call(&route, now) =>
+            {
+                Resolution::Refused { reason: "too many calls a second by this route", is_denied: false }
+            }
+            call::Decision::Targets { user, groups, .. } => {
+                // Targets of one priority are alternatives, not to ring at once.
+                let targets = groups.iter().flat_map(|group| &group.targets);
+                let reach = |target| Destination {
+                    uri: uri_of(target, &user),
+                    path: "".into(),
+                    received: None,
+                    public_only: false,
+                    is_binding: false,
+                };
+                Resolution::Resolved(Ok(targets.map(|target| vec![reach(target)]).collect()))
+            }
+            call::Decision::Refuse { code: 403, reason: call::DENIED } if purpose == Purpose::Call => {
+                Resolution::Refused { reason: "the route denies the destination", is_denied: true }
+            }
+            // A host that is none of ours, to which no route leads.
+            call::Decision::Refuse { .. }
+                if !address.host.is_empty() && self.plan.domain_of(&address.host, address.port).is_none() =>
+            {
+                Resolution::Resolved(Ok(Vec::new()))
+            }
+            call::Decision::Refuse { code, .. } => Resolution::Resolved(Err(code)),
+        }
+    }
+}
+
 /// Decides the targets of a request, and whether its caller must first authenticate.
 pub(crate) fn decide(
     now: Instant,
@@ -19,7 +134,7 @@ pub(crate) fn decide(
     request: &PlanRequest,
     proof: CallerProof,
     random: u64,
-    down: &call::DownTargets,
+    down: &DownTargets,
 ) -> Decision {
     // A trunk's claims about its callers are worth no more than a stranger's, unless the trunk is in the
     // trust domain.
@@ -75,8 +190,6 @@ pub(crate) fn uri_of(target: &call::Target, user: &str) -> Box<str> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use sip::endpoint::CallLimits;
     use sip::transport::Transport;
 

@@ -7,6 +7,7 @@ use stdx::Instant;
 
 use super::Shard;
 use crate::net::NetCounters;
+use crate::voice::ShardVoice;
 
 /// One shard's numbers at one moment.
 #[derive(Clone, Debug, Default)]
@@ -72,7 +73,7 @@ impl StatusBoard {
         *self.down.lock().unwrap_or_else(PoisonError::into_inner) = down;
     }
 
-    fn put(&self, shard: u16, status: ShardStatus) {
+    pub(super) fn put(&self, shard: u16, status: ShardStatus) {
         let mut shards = self.shards.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(place) = shards.get_mut(usize::from(shard)) {
             *place = status;
@@ -80,22 +81,24 @@ impl StatusBoard {
     }
 }
 
-impl Shard {
-    pub(super) fn report(&self, now: Instant) {
-        let parts = &self.parts;
+impl ShardStatus {
+    pub(super) fn of(shard: &Shard, now: Instant) -> ShardStatus {
+        let parts = &shard.parts;
         let (transactions, contexts) = parts.endpoint.load();
-        let status = ShardStatus {
+        let voice = shard.voice.as_ref().map(ShardVoice::counts).unwrap_or_default();
+        let sessions = parts.endpoint.session_counts().sessions as u64;
+        let voice = ::voice::VoiceCounts { sessions, ..voice };
+        ShardStatus {
             at: now,
             sip: parts.endpoint.counters().clone(),
-            net: self.io.counters(),
+            net: shard.io.counters(),
             router: parts.router.counts(),
-            calls: parts.ledger.counts(),
+            calls: shard.records.counts(),
             transactions,
             contexts,
-            cached_accounts: self.accounts.len(),
-            voice: self.voice_counts(),
-            xmpp: self.xmpp_counts(),
-        };
-        parts.board.put(parts.edge.shard, status);
+            cached_accounts: shard.reads.cached(),
+            voice,
+            xmpp: shard.xmpp.as_ref().map(|adapter| adapter.xmpp.counts()).unwrap_or_default(),
+        }
     }
 }

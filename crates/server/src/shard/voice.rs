@@ -1,17 +1,16 @@
 //! The shard's calls of applications: their inputs, and the way back for what the helpers have done.
 
 use ::voice::{
-    Address, Destination, Done, HelperResult, Purpose, Resolved, Ticket, Voice, VoiceCounts, VoiceEffect,
-    World,
+    Address, Destination, Done, HelperResult, Purpose, Resolved, Ticket, Voice, VoiceEffect, World,
 };
 use cluster::Outlet;
 use router::{Answer, AskId, Query};
 use sip::endpoint::{Account, StoreUnavailable};
-use sip::session::SessionEvent;
 use stdx::Instant;
 
+use super::Shard;
+use super::planning::Resolution;
 use super::request_origin::{RequestOrigin, of_voice};
-use super::{Shard, planning};
 use crate::message::{InboxMessage, LocalMessage, ShardMessage};
 use crate::voice::helpers::Deliver;
 use crate::voice::{Order, ShardVoice, VoiceShardMessage};
@@ -30,8 +29,8 @@ impl Deliver for HelperResults {
 
 impl Shard {
     /// Nothing, where there is no programmable voice.
-    fn with_voice(&mut self, now: Instant, act: impl FnOnce(&mut Voice, &mut World<'_>)) {
-        let Some(ShardVoice { calls, ports }) = &mut self.parts.voice else { return };
+    pub(super) fn with_voice(&mut self, now: Instant, act: impl FnOnce(&mut Voice, &mut World<'_>)) {
+        let Some(ShardVoice { calls, ports }) = &mut self.voice else { return };
         let mut outbox = std::mem::take(&mut self.scratch.outbox);
         let mut world = World {
             endpoint: &mut self.parts.endpoint,
@@ -70,9 +69,9 @@ impl Shard {
 
     /// Resolves the target of an application's call or message: by the routing plan, as for an account's.
     fn resolve(&mut self, now: Instant, ticket: u64, address: &Address, purpose: Purpose) {
-        let parts = &self.parts;
-        if parts.voice.as_ref().is_some_and(|voice| voice.calls.answers(&parts.plan, address)) {
-            let own = parts.endpoint.own_address().map(|received| Destination {
+        let plan = self.planner.plan();
+        if self.voice.as_ref().is_some_and(|voice| voice.calls.answers(plan, address)) {
+            let own = self.parts.endpoint.own_address().map(|received| Destination {
                 uri: format!("sip:{}@{}", sip::wire::escape_user(&address.user), received.remote).into(),
                 path: "".into(),
                 received: Some(received),
@@ -82,52 +81,17 @@ impl Shard {
             // Without a UDP listener there is no way back to ourselves that proves itself.
             return self.resolved(now, ticket, own.map(|own| vec![vec![own]]).ok_or(503));
         }
-        let default = parts.plan.default_domain();
-        let question = call::PlanRequest {
-            user: &address.user,
-            host: if address.host.is_empty() { default.unwrap_or_default() } else { &address.host },
-            port: address.port,
-            caller: call::Caller::Account(""),
-        };
-        match self.parts.plan.decide(&question, ticket, &self.down) {
-            call::Decision::Local { user, domain } => {
+        match self.planner.resolve(now, ticket, address, purpose) {
+            Resolution::Account { user, domain } => {
                 self.find_account(now, AskId(of_voice(ticket)), user, domain);
             }
-            call::Decision::Targets { route, .. }
-                if purpose == Purpose::Call && !self.parts.plan.takes_call(&route, now) =>
-            {
-                self.refuse_call(now, ticket, "too many calls a second by this route", false);
+            Resolution::Resolved(resolved) => self.resolved(now, ticket, resolved),
+            Resolution::Refused { reason, is_denied } => {
+                self.parts.endpoint.count_refused_call(is_denied);
+                self.with_voice(now, |voice, world| voice.call_refused(now, ticket, reason, world));
+                self.resolved(now, ticket, Err(403));
             }
-            call::Decision::Targets { user, groups, .. } => {
-                // Targets of one priority are alternatives, not to ring at once.
-                let targets = groups.iter().flat_map(|group| &group.targets);
-                let reach = |target| Destination {
-                    uri: planning::uri_of(target, &user),
-                    path: "".into(),
-                    received: None,
-                    public_only: false,
-                    is_binding: false,
-                };
-                self.resolved(now, ticket, Ok(targets.map(|target| vec![reach(target)]).collect()));
-            }
-            call::Decision::Refuse { code: 403, reason: call::DENIED } if purpose == Purpose::Call => {
-                self.refuse_call(now, ticket, "the route denies the destination", true);
-            }
-            // A host that is none of ours, to which no route leads.
-            call::Decision::Refuse { .. }
-                if !address.host.is_empty()
-                    && self.parts.plan.domain_of(&address.host, address.port).is_none() =>
-            {
-                self.resolved(now, ticket, Ok(Vec::new()));
-            }
-            call::Decision::Refuse { code, .. } => self.resolved(now, ticket, Err(code)),
         }
-    }
-
-    fn refuse_call(&mut self, now: Instant, ticket: u64, reason: &str, is_denied: bool) {
-        self.parts.endpoint.count_refused_call(is_denied);
-        self.with_voice(now, |voice, world| voice.call_refused(now, ticket, reason, world));
-        self.resolved(now, ticket, Err(403));
     }
 
     /// Handles the router's decision about one more call of the account.
@@ -202,43 +166,22 @@ impl Shard {
         let all: Vec<Destination> = bindings.into_iter().map(reach).collect();
         self.resolved(now, ticket, if all.is_empty() { Err(480) } else { Ok(vec![all]) });
     }
+}
 
-    pub(super) fn session_event(&mut self, now: Instant, event: SessionEvent) {
-        self.with_voice(now, |voice, world| voice.handle_event(now, event, world));
-    }
-
-    pub(super) fn voice_message(&mut self, now: Instant, message: VoiceShardMessage) {
-        self.with_voice(now, |voice, world| match message {
-            VoiceShardMessage::Done(result) => voice.handle_result(now, result, world),
-            VoiceShardMessage::Room(message) => voice.handle_room_message(now, message, world),
-            VoiceShardMessage::Control(Order { request, answer }) => {
-                // The request may have timed out, so that its receiver is gone.
-                let _ = answer.try_send(voice.handle_request(now, request, world));
-            }
-            VoiceShardMessage::Numbers(numbers) => voice.set_numbers(numbers),
-        });
-    }
-
-    pub(super) fn expire_voice(&mut self, now: Instant) {
-        let Some(ShardVoice { calls, ports }) = &mut self.parts.voice else { return };
-        if calls.deadline().is_none_or(|next| now < next) {
-            return;
+/// Handles a message for the calls of applications of one shard.
+pub(super) fn handle_message(
+    voice: &mut Voice,
+    now: Instant,
+    message: VoiceShardMessage,
+    world: &mut World<'_>,
+) {
+    match message {
+        VoiceShardMessage::Done(result) => voice.handle_result(now, result, world),
+        VoiceShardMessage::Room(message) => voice.handle_room_message(now, message, world),
+        VoiceShardMessage::Control(Order { request, answer }) => {
+            // The request may have timed out, so that its receiver is gone.
+            let _ = answer.try_send(voice.handle_request(now, request, world));
         }
-        ports.receive(|leg, remote, datagram, sender| {
-            calls.handle_datagram(now, leg, remote, datagram, sender);
-        });
-        self.with_voice(now, |voice, world| voice.expire(now, world));
-    }
-
-    pub(super) fn voice_counts(&self) -> VoiceCounts {
-        let sessions = self.parts.endpoint.session_counts().sessions as u64;
-        let voice = self.parts.voice.as_ref();
-        let counts = voice.map(|voice| voice.calls.counts()).unwrap_or_default();
-        VoiceCounts { sessions, ports: voice.map_or(0, |voice| voice.ports.used() as u64), ..counts }
-    }
-
-    pub(super) fn hang_up_all(&mut self, now: Instant) {
-        self.with_voice(now, |voice, world| voice.hang_up_all(now, world));
-        self.settle(now);
+        VoiceShardMessage::Numbers(numbers) => voice.set_numbers(numbers),
     }
 }

@@ -4,8 +4,9 @@ use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use ::voice::{Common, Numbers, ShardPlace, Voice};
+use ::voice::{Common, Numbers, ShardPlace, Voice, VoiceCounts};
 use cluster::{Life, ShardMap};
+use stdx::Instant;
 
 use super::helpers::Helpers;
 use super::ports::Ports;
@@ -63,5 +64,21 @@ impl ShardVoice {
             calls: Voice::new(&node.common, place),
             ports: Ports::new(node.media, &node.ports, shard, shards)?,
         })
+    }
+
+    /// Reads the datagrams of media when the calls' next tick is due. True: it is.
+    pub(crate) fn receive(&mut self, now: Instant) -> bool {
+        if self.calls.deadline().is_none_or(|next| now < next) {
+            return false;
+        }
+        let calls = &mut self.calls;
+        self.ports.receive(|leg, remote, datagram, sender| {
+            calls.handle_datagram(now, leg, remote, datagram, sender);
+        });
+        true
+    }
+
+    pub(crate) fn counts(&self) -> VoiceCounts {
+        VoiceCounts { ports: self.ports.used() as u64, ..self.calls.counts() }
     }
 }

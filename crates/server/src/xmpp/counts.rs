@@ -1,6 +1,6 @@
 //! Counters of the XMPP of a shard.
 
-use super::kinds::{Family, KindCount, Stanzas};
+use super::kinds::{Family, KindCount};
 use super::{Xmpp, servers};
 
 /// Counters and gauges of one shard's XMPP, for status and metrics.
@@ -66,11 +66,9 @@ pub struct XmppCounts {
 /// Counters of a host's work.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counted {
-    pub(super) sent: Stanzas,
     pub(super) kept: u64,
     pub(super) archived: u64,
     pub(super) fan_out: u64,
-    pub(super) resumed: u64,
 }
 
 impl Counted {
@@ -85,23 +83,24 @@ impl Counted {
 
 impl Xmpp {
     pub(crate) fn counts(&self) -> XmppCounts {
-        let (streams, components) = (self.streams.counters(), self.components.counters());
-        let (rooms, occupants) = self.host.rooms();
+        let (streams, components) = (self.streams.counters(), self.router.components.counters());
+        let (rooms, occupants) = self.host.get().rooms();
         let mut kinds = self.streams.kinds();
         kinds.extend(streams.stanzas_in.kinds(Family::StanzasReceived));
-        kinds.extend(self.counted.sent.kinds(Family::StanzasSent));
-        let (servers, wires) = self.servers.as_ref().map(servers::Servers::counts).unwrap_or_default();
+        kinds.extend(streams.stanzas_out.kinds(Family::StanzasSent));
+        let clients = self.clients.counts();
+        let (servers, wires) = self.router.servers.as_ref().map(servers::Servers::counts).unwrap_or_default();
         XmppCounts {
             connections: streams.open,
-            sessions: self.host.accounts().session_count() as u64,
+            sessions: self.host.get().accounts().session_count() as u64,
             connections_total: streams.accepted,
             refused: streams.refused,
             handshake_failures: streams.handshake_failures,
-            sign_ins: self.sign_ins,
-            sign_in_failures: self.sign_in_failures,
-            registrations: self.registrations,
+            sign_ins: clients.sign_ins,
+            sign_in_failures: clients.sign_in_failures,
+            registrations: clients.registrations,
             stanzas_in: streams.stanzas_in.total(),
-            stanzas_out: self.counted.sent.total(),
+            stanzas_out: streams.stanzas_out.total(),
             texts_in: self.phones.texts_in,
             texts_out: self.phones.texts_out,
             overflows: streams.overflows,
@@ -123,15 +122,15 @@ impl Xmpp {
             upload_bytes: self
                 .streams
                 .uploads()
-                .filter(|_| self.shard.shard == 0)
+                .filter(|_| self.queues.own().shard == 0)
                 .map_or(0, |uploads| uploads.used()),
             pauses: streams.pauses,
-            resumed: self.counted.resumed,
+            resumed: streams.resumed,
             kept: self.counted.kept,
             archived: self.counted.archived,
             fan_out: self.counted.fan_out,
-            roster_bytes: self.host.accounts().roster_bytes() as u64,
-            rosters_dropped: self.host.accounts().rosters_dropped(),
+            roster_bytes: self.host.get().accounts().roster_bytes() as u64,
+            rosters_dropped: self.host.get().accounts().rosters_dropped(),
             rooms: rooms as u64,
             occupants: occupants as u64,
             kinds,

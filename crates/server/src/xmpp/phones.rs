@@ -7,14 +7,13 @@ use chat::phones::{
     ChatPresence, MessageBody, Phone, PhoneEvent, PhoneMessage, PhoneMessageOutcome, PhoneSender, Show,
     read_body, uri_of_guest,
 };
-use chat::{Effect, StoreFailure, StoreReply, Ticket};
+use chat::{Effect, Host, StoreFailure, StoreReply, Ticket};
 use router::{AskId, KeepRefused, Offer, Offered, WaitingMessage};
 use sip::events::TextOutcome;
 use stdx::Instant;
 use xmpp::{Bare, Jid};
 
-use super::{Xmpp, XmppEffect};
-use crate::message::XmppShardMessage;
+use super::host_requests::HostReply;
 
 /// The host's requests of the phones of its accounts, and its answers to phones' senders.
 #[derive(Debug)]
@@ -49,80 +48,142 @@ pub(crate) enum Offering {
     Keep { edge: router::ShardAddress, id: AskId, message: Box<WaitingMessage> },
 }
 
+/// A phone's message to an account, for the account's host.
+#[derive(Debug)]
+pub(super) struct OfferedMessage {
+    pub(super) event: PhoneEvent,
+    /// For the host of the sender, if that has an account: the copy for its other clients.
+    pub(super) copy: Option<SentCopy>,
+}
+
+/// A message that one of an account's phones has sent.
+#[derive(Debug)]
+pub(super) struct SentCopy {
+    pub(super) from: Bare,
+    pub(super) to: Bare,
+    pub(super) words: MessageBody,
+}
+
+/// The messages and watches of phones that the host has not answered.
 #[derive(Default)]
 pub(super) struct Phones {
+    last: u64,
     offering: HashMap<u64, Offering>,
     watching: HashMap<u64, PendingWatch>,
     pub(super) texts_in: u64,
     pub(super) texts_out: u64,
 }
 
-impl Xmpp {
+impl Phones {
+    fn next(&mut self) -> u64 {
+        self.last += 1;
+        self.last
+    }
+
     /// A message for an account of this shard.
-    pub(crate) fn handle_offer(
+    ///
+    /// # Errors
+    /// The answer to a message that the host cannot take.
+    pub(super) fn handle_offer(
         &mut self,
-        now: Instant,
+        accounts: ChatAccounts<'_>,
         to: Offering,
         offer: &Offer,
-        outbox: &mut Vec<XmppEffect>,
-    ) {
-        let offered = match self.hear(now, offer, outbox) {
-            Ok(heard) => {
-                let id = heard.id;
-                self.phones.offering.insert(id, to);
-                let event = PhoneEvent::Message(heard);
-                return self.tell_host(now, outbox, |host, out| host.handle_phone(now, event, out));
+    ) -> Result<OfferedMessage, PhoneEffect> {
+        match self.read_offer(accounts, offer) {
+            Ok((message, copy)) => {
+                self.offering.insert(message.id, to);
+                Ok(OfferedMessage { event: PhoneEvent::Message(message), copy })
             }
-            Err(offered) => offered,
+            Err(offered) => Err(PhoneEffect::Offered { to, offered }),
+        }
+    }
+
+    /// The message in the host's terms.
+    fn read_offer(
+        &mut self,
+        accounts: ChatAccounts<'_>,
+        offer: &Offer,
+    ) -> Result<(PhoneMessage, Option<SentCopy>), Offered> {
+        let message = &offer.message;
+        let to = accounts.find(&message.aor).ok_or(Offered::NoClient)?;
+        let is_missed = !offer.has_phones && accounts.is_signed_in(&to);
+        let words = read_body(&message.content_type, &message.body)
+            .map_err(|_| if is_missed { Offered::Unsupported } else { Offered::NoClient })?;
+        let account = offer.sender.as_deref().and_then(|sender| accounts.find(sender));
+        let copy = account.clone().map(|from| SentCopy { from, to: to.clone(), words: words.clone() });
+        let from = match account {
+            Some(account) => PhoneSender::Account(account),
+            None => PhoneSender::Stranger(message.from.clone()),
         };
-        outbox.push(XmppEffect::Phone(PhoneEffect::Offered { to, offered }));
+        self.texts_in += 1;
+        let message = PhoneMessage { id: self.next(), from, to, words, has_phones: offer.has_phones };
+        Ok((message, copy))
     }
 
     /// A watch of an account of this shard by another account, which the account's roster allows or not.
-    pub(crate) fn handle_watch(
+    ///
+    /// # Errors
+    /// The answer to a watch of an address that is no account.
+    pub(super) fn handle_watch(
         &mut self,
-        now: Instant,
+        accounts: ChatAccounts<'_>,
         watcher: &str,
         watch: PendingWatch,
-        outbox: &mut Vec<XmppEffect>,
-    ) {
-        let (Some(user), Some(watcher)) = (self.account_of(watch.query.aor()), self.account_of(watcher))
-        else {
-            return outbox.push(XmppEffect::Phone(PhoneEffect::Watched { watch, is_given: false }));
+    ) -> Result<PhoneEvent, PhoneEffect> {
+        let (Some(user), Some(watcher)) = (accounts.find(watch.query.aor()), accounts.find(watcher)) else {
+            return Err(PhoneEffect::Watched { watch, is_given: false });
         };
-        self.last_ask += 1;
-        let id = self.last_ask;
-        self.phones.watching.insert(id, watch);
-        let event = PhoneEvent::Watch { id, user, watcher };
-        self.tell_host(now, outbox, |host, out| host.handle_phone(now, event, out));
+        let id = self.next();
+        self.watching.insert(id, watch);
+        Ok(PhoneEvent::Watch { id, user, watcher })
     }
 
-    /// In the host's words, and told to the sender's host.
-    fn hear(
-        &mut self,
-        now: Instant,
-        offer: &Offer,
-        outbox: &mut Vec<XmppEffect>,
-    ) -> Result<PhoneMessage, Offered> {
-        let message = &offer.message;
-        let to = self.account_of(&message.aor).ok_or(Offered::NoClient)?;
-        let is_missed = !offer.has_phones && self.host.accounts().is_signed_in(&to);
-        let words = read_body(&message.content_type, &message.body)
-            .map_err(|_| if is_missed { Offered::Unsupported } else { Offered::NoClient })?;
-        let from = match offer.sender.as_deref().and_then(|sender| self.account_of(sender)) {
-            Some(account) => {
-                self.said(now, &account, &to, &words, outbox);
-                PhoneSender::Account(account)
-            }
-            None => PhoneSender::Stranger(message.from.clone()),
+    /// Handles the outcome of a message to a phone. `None`: there was no phone.
+    pub(super) fn handle_texted(&mut self, id: u64, texted: Option<TextOutcome>) -> HostReply {
+        self.texts_out += u64::from(texted == Some(TextOutcome::Taken));
+        let result = match texted {
+            Some(TextOutcome::Taken) => Ok(StoreReply::Done),
+            Some(TextOutcome::Failed) => Err(StoreFailure::Unavailable),
+            Some(TextOutcome::Refused) | None => Err(StoreFailure::NotFound),
         };
-        self.phones.texts_in += 1;
-        self.last_ask += 1;
-        Ok(PhoneMessage { id: self.last_ask, from, to, words, has_phones: offer.has_phones })
+        HostReply { ticket: Ticket(id), result }
+    }
+
+    /// Handles an effect of the host that is about phones.
+    pub(super) fn handle_effect(&mut self, effect: Effect) -> Option<PhoneEffect> {
+        match effect {
+            Effect::Text { ticket, from, to, body, at } => {
+                Some(PhoneEffect::Text { id: ticket.0, words: Box::new(text(&from, &to, &body, at)) })
+            }
+            Effect::AskPhone { user } => Some(PhoneEffect::Ask { user }),
+            Effect::Show { user } => Some(PhoneEffect::Show { user }),
+            Effect::Consent { id, is_given } => {
+                let watch = self.watching.remove(&id)?;
+                Some(PhoneEffect::Watched { watch, is_given })
+            }
+            Effect::PhoneMessageOutcome { id, outcome } => {
+                let to = self.offering.remove(&id)?;
+                Some(PhoneEffect::Offered { to, offered: offered_of(outcome) })
+            }
+            _ => None,
+        }
+    }
+}
+
+/// The accounts of a host as phones and their router see them.
+#[derive(Clone, Copy)]
+pub(crate) struct ChatAccounts<'a> {
+    host: &'a Host,
+}
+
+impl<'a> ChatAccounts<'a> {
+    pub(super) fn new(host: &'a Host) -> ChatAccounts<'a> {
+        ChatAccounts { host }
     }
 
     /// The chat account of a router's address.
-    pub(crate) fn account_of(&self, aor: &str) -> Option<Bare> {
+    pub(crate) fn find(self, aor: &str) -> Option<Bare> {
         let is_ours = |bare: &Bare| {
             // Prepared and stored are the same, or the address is none of XMPP's.
             bare.as_str() == aor && bare.local().is_some() && self.host.settings().is_local(bare.domain())
@@ -130,82 +191,29 @@ impl Xmpp {
         Bare::parse(aor).ok().filter(is_ours)
     }
 
-    pub(crate) fn is_available(&self, user: &Bare) -> bool {
+    fn is_signed_in(self, user: &Bare) -> bool {
+        self.host.accounts().is_signed_in(user)
+    }
+
+    /// True if the account has a chat client that is available.
+    pub(crate) fn is_available(self, user: &Bare) -> bool {
         self.host.accounts().is_available(user)
     }
 
     /// The presence of the account's chat clients, for phones.
-    pub(crate) fn chat_of(&self, aor: &str) -> Option<router::Chat> {
-        self.host.accounts().chat_presence(&self.account_of(aor)?).map(chat_of)
+    pub(crate) fn presence_of(self, aor: &str) -> Option<router::Chat> {
+        self.host.accounts().chat_presence(&self.find(aor)?).map(shown)
     }
+}
 
-    fn said(
-        &mut self,
-        now: Instant,
-        from: &Bare,
-        to: &Bare,
-        words: &MessageBody,
-        outbox: &mut Vec<XmppEffect>,
-    ) {
-        let owner = self.owner(from.as_str());
-        let message = XmppShardMessage::Said { from: from.clone(), to: to.clone(), words: words.clone() };
-        self.send(now, owner, message, outbox);
-    }
-
-    /// Handles the presence of an account's phones.
-    pub(crate) fn handle_presence(
-        &mut self,
-        now: Instant,
-        user: &Bare,
-        presence: &router::Presence,
-        outbox: &mut Vec<XmppEffect>,
-    ) {
-        let phone = Phone {
-            is_there: presence.open,
-            is_talking: presence.on_the_phone,
-            published: presence.documents.first().cloned(),
-        };
-        let event = PhoneEvent::Changed { user: user.clone(), phone };
-        self.tell_host(now, outbox, |host, out| host.handle_phone(now, event, out));
-    }
-
-    /// Handles the outcome of a message to a phone. `None`: there was no phone.
-    pub(crate) fn handle_texted(
-        &mut self,
-        now: Instant,
-        id: u64,
-        texted: Option<TextOutcome>,
-        outbox: &mut Vec<XmppEffect>,
-    ) {
-        self.phones.texts_out += u64::from(texted == Some(TextOutcome::Taken));
-        let done = match texted {
-            Some(TextOutcome::Taken) => Ok(StoreReply::Done),
-            Some(TextOutcome::Failed) => Err(StoreFailure::Unavailable),
-            Some(TextOutcome::Refused) | None => Err(StoreFailure::NotFound),
-        };
-        self.tell_host(now, outbox, |host, out| host.handle_store_reply(now, Ticket(id), done, out));
-    }
-
-    /// The effects that are about phones.
-    pub(super) fn perform_for_phones(&mut self, effect: Effect, outbox: &mut Vec<XmppEffect>) {
-        let effect = match effect {
-            Effect::Text { ticket, from, to, body, at } => {
-                PhoneEffect::Text { id: ticket.0, words: Box::new(text(&from, &to, &body, at)) }
-            }
-            Effect::AskPhone { user } => PhoneEffect::Ask { user },
-            Effect::Show { user } => PhoneEffect::Show { user },
-            Effect::Consent { id, is_given } => {
-                let Some(watch) = self.phones.watching.remove(&id) else { return };
-                PhoneEffect::Watched { watch, is_given }
-            }
-            Effect::PhoneMessageOutcome { id, outcome } => {
-                let Some(to) = self.phones.offering.remove(&id) else { return };
-                PhoneEffect::Offered { to, offered: offered_of(outcome) }
-            }
-            _ => return,
-        };
-        outbox.push(XmppEffect::Phone(effect));
-    }
+/// The state of an account's phones, for its host.
+pub(super) fn changed(user: &Bare, presence: &router::Presence) -> PhoneEvent {
+    let phone = Phone {
+        is_there: presence.open,
+        is_talking: presence.on_the_phone,
+        published: presence.documents.first().cloned(),
+    };
+    PhoneEvent::Changed { user: user.clone(), phone }
 }
 
 /// The answer to a request to keep a message; `None`: chat does not keep it.
@@ -228,14 +236,14 @@ fn offered_of(outcome: PhoneMessageOutcome) -> Offered {
     }
 }
 
-fn chat_of(shown: ChatPresence) -> router::Chat {
-    let show = match shown.show {
+fn shown(presence: ChatPresence) -> router::Chat {
+    let show = match presence.show {
         Show::Available => router::Show::Available,
         Show::Away => router::Show::Away,
         Show::Dnd => router::Show::Dnd,
         Show::Xa => router::Show::Xa,
     };
-    router::Chat { show, note: shown.status }
+    router::Chat { show, note: presence.status }
 }
 
 /// RFC 7572 §4: the addresses are the same but for what URIs have to escape.

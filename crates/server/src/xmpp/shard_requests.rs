@@ -6,20 +6,17 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::Arc;
 
-use chat::effect::{HostAction, HostActionResult};
-use chat::{StoreFailure, StoreReply, Ticket};
+use chat::effect::HostActionResult;
+use chat::{StoreReply, Ticket};
 use cluster::{Life, ShardAddress};
 use sip::transport::Transport;
-use stdx::Instant;
 use tokio::sync::oneshot;
 use xmpp::ConnectionId;
 use xmpp::{Element, Jid};
 
-use super::{Xmpp, XmppEffect};
+use super::host_requests::HostReply;
 use crate::limits;
-use crate::message::XmppShardMessage;
 
 /// The results of a host action, over all shards.
 #[derive(Debug, Default)]
@@ -39,7 +36,7 @@ pub struct Connection {
 
 /// The receiver of an answer.
 #[derive(Debug)]
-enum Requester {
+pub(super) enum Requester {
     Host(Ticket),
     Operator(oneshot::Sender<ActAnswer>),
 }
@@ -62,124 +59,72 @@ pub(super) struct ShardRequests {
 
 const PREFIX: &str = "belfry-";
 
-impl Xmpp {
-    pub(super) fn ask_all_for_host(
-        &mut self,
-        now: Instant,
-        ticket: Ticket,
-        act: HostAction,
-        outbox: &mut Vec<XmppEffect>,
-    ) {
-        self.ask_all(now, Requester::Host(ticket), &Arc::new(act), outbox);
+impl ShardRequests {
+    /// Begins a question to so many shards. Returns its number, under which each of them answers.
+    pub(super) fn begin(&mut self, asker: Requester, shards: u16) -> u64 {
+        self.last += 1;
+        let asking = OpenRequest { asker, left: shards, sum: ActAnswer::default() };
+        self.of_all.insert(self.last, asking);
+        self.last
     }
 
-    pub(super) fn operate(
-        &mut self,
-        now: Instant,
-        act: &Arc<HostAction>,
-        answer: oneshot::Sender<ActAnswer>,
-        outbox: &mut Vec<XmppEffect>,
-    ) {
-        self.ask_all(now, Requester::Operator(answer), act, outbox);
-    }
-
-    fn ask_all(
-        &mut self,
-        now: Instant,
-        asker: Requester,
-        act: &Arc<HostAction>,
-        outbox: &mut Vec<XmppEffect>,
-    ) {
-        self.asks.last += 1;
-        let id = self.asks.last;
-        let asking = OpenRequest { asker, left: self.map.shards(), sum: ActAnswer::default() };
-        self.asks.of_all.insert(id, asking);
-        for shard in self.map.all() {
-            let message = XmppShardMessage::Act { from: self.shard, id, act: Arc::clone(act) };
-            self.send(now, shard, message, outbox);
-        }
-    }
-
-    /// This shard's part.
-    pub(super) fn act(
-        &mut self,
-        now: Instant,
-        (from, id): (ShardAddress, u64),
-        act: &HostAction,
-        outbox: &mut Vec<XmppEffect>,
-    ) {
-        let mut answer = ActAnswer::default();
-        self.tell_host(now, outbox, |host, out| answer.acted = host.act(now, act, out));
-        if let HostAction::Sessions { who, .. } = act {
-            answer.connections = self.connections(who.as_ref());
-        }
-        self.send(now, from, XmppShardMessage::HostActionResult { id, answer: Box::new(answer) }, outbox);
-    }
-
-    fn connections(&self, who: Option<&Jid>) -> Vec<Connection> {
-        let described = |stream: &std::rc::Rc<super::streams::Stream>| {
-            let jid = stream.jid()?;
-            let is_meant = who.is_none_or(|who| jid.bare_str() == who.bare_str());
-            let edge = ConnectionId { shard: self.shard, connection: stream.number };
-            let (remote, transport) = (stream.remote, stream.transport.get());
-            is_meant.then_some(Connection { edge, remote, transport })
-        };
-        self.streams.all().iter().filter_map(described).take(limits::XMPP_LISTED as usize).collect()
-    }
-
-    pub(super) fn acted(&mut self, now: Instant, id: u64, answer: ActAnswer, outbox: &mut Vec<XmppEffect>) {
-        let Some(asking) = self.asks.of_all.get_mut(&id) else { return };
+    /// Handles one shard's answer. Returns the sum for the host after the last one.
+    pub(super) fn handle_result(&mut self, id: u64, answer: ActAnswer) -> Option<HostReply> {
+        let asking = self.of_all.get_mut(&id)?;
         asking.left = asking.left.saturating_sub(1);
         asking.sum.acted.merge(answer.acted);
         asking.sum.connections.extend(answer.connections);
         if asking.left > 0 {
-            return;
+            return None;
         }
-        let Some(OpenRequest { asker, sum, .. }) = self.asks.of_all.remove(&id) else { return };
+        let OpenRequest { asker, sum, .. } = self.of_all.remove(&id)?;
         match asker {
             Requester::Host(ticket) => {
-                let acted = Ok(StoreReply::HostActionResult(sum.acted));
-                self.tell_host(now, outbox, |host, out| host.handle_store_reply(now, ticket, acted, out));
+                Some(HostReply { ticket, result: Ok(StoreReply::HostActionResult(sum.acted)) })
             }
-            // The operator may have gone.
-            Requester::Operator(answer) => drop(answer.send(sum)),
+            Requester::Operator(answer) => {
+                // The operator may have gone.
+                let _ = answer.send(sum);
+                None
+            }
         }
     }
 
     /// A shard's inbox was full: the question did not reach it. Effects on other shards stay.
-    pub(super) fn not_asked(&mut self, now: Instant, id: u64, outbox: &mut Vec<XmppEffect>) {
-        let Some(OpenRequest { asker: Requester::Host(ticket), .. }) = self.asks.of_all.remove(&id) else {
-            return;
-        };
-        let refused = Err(StoreFailure::Unavailable);
-        self.tell_host(now, outbox, |host, out| host.handle_store_reply(now, ticket, refused, out));
+    pub(super) fn handle_refused(&mut self, id: u64) -> Option<HostReply> {
+        match self.of_all.remove(&id)?.asker {
+            Requester::Host(ticket) => Some(HostReply::unavailable(ticket)),
+            // The operator learns it from the dropped end of its channel.
+            Requester::Operator(_) => None,
+        }
     }
 
-    /// From the address that `iq` says it is from: a domain of ours, or an account.
+    /// Begins a question to one address, from the address that `iq` says it is from: a domain of ours, or an account.
+    /// Returns the stanza.
     pub(super) fn question(
         &mut self,
-        now: Instant,
+        own: ShardAddress,
         mut iq: Element,
         answer: oneshot::Sender<Element>,
-        outbox: &mut Vec<XmppEffect>,
-    ) {
-        self.asks.of_one.retain(|_, asker| !asker.is_closed());
+    ) -> Option<Element> {
+        self.of_one.retain(|_, asker| !asker.is_closed());
         let mut secret = [0; 16];
-        let full = self.asks.of_one.len() >= limits::XMPP_QUESTIONS;
+        let full = self.of_one.len() >= limits::XMPP_QUESTIONS;
         // The asker learns it from the dropped end of its channel.
         if full || getrandom::fill(&mut secret).is_err() {
-            return;
+            return None;
         }
         let token: Box<str> = stdx::hex::encode(&secret).into();
-        let from = format!("{}/{PREFIX}{}-{token}", iq.attr("from").unwrap_or_default(), self.shard);
+        let from = format!("{}/{PREFIX}{}-{token}", iq.attr("from").unwrap_or_default(), own);
         iq.set("from", from);
         iq.set("id", &*token);
-        self.asks.of_one.insert(token, answer);
-        self.route(now, Box::new(iq), outbox);
+        self.of_one.insert(token, answer);
+        Some(iq)
     }
 
-    pub(super) fn reply(&mut self, token: &str, answer: Element) {
-        if let Some(asker) = self.asks.of_one.remove(token) {
+    /// Handles the answer to a question to one address.
+    pub(super) fn handle_reply(&mut self, token: &str, answer: Element) {
+        if let Some(asker) = self.of_one.remove(token) {
             // The asker may have gone.
             let _ = asker.send(answer);
         }
@@ -210,5 +155,26 @@ mod tests {
         assert_eq!(reply_of(&iq("get", "00ff"), &to), None);
         assert_eq!(reply_of(&iq("result", "00fe"), &to), None);
         assert_eq!(reply_of(&iq("result", "00ff"), &Jid::parse("example.org/desk").unwrap()), None);
+    }
+
+    #[test]
+    fn the_answers_of_all_shards_are_added_up_and_one_refusal_ends_the_question() {
+        let answer = |count| ActAnswer {
+            acted: HostActionResult { count, ..HostActionResult::default() },
+            ..ActAnswer::default()
+        };
+        let mut requests = ShardRequests::default();
+        let id = requests.begin(Requester::Host(Ticket(7)), 2);
+        assert!(requests.handle_result(id, answer(1)).is_none(), "another shard has not answered");
+        let reply = requests.handle_result(id, answer(2)).expect("the sum");
+        assert_eq!(reply.ticket, Ticket(7));
+        match reply.result {
+            Ok(StoreReply::HostActionResult(sum)) => assert_eq!(sum.count, 3),
+            other => panic!("{other:?}"),
+        }
+        assert!(requests.handle_result(id, answer(4)).is_none(), "it is over");
+        let id = requests.begin(Requester::Host(Ticket(8)), 2);
+        assert!(requests.handle_refused(id).is_some_and(|reply| reply.result.is_err()));
+        assert!(requests.handle_result(id, answer(1)).is_none());
     }
 }

@@ -1,124 +1,109 @@
 //! Routes stanzas and effects: from clients to hosts, from hosts to clients, other hosts and the database.
 
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use chat::effect::HostAction;
 use chat::phones::PhoneEvent;
 use chat::{Effect, Host, Load, StoreFailure, StoreReply};
-use cluster::{Bucket, ShardAddress};
+use cluster::ShardAddress;
+use router::Offer;
+use sip::events::TextOutcome;
 use stdx::Instant;
-use store::Write;
 use xmpp::ConnectionId;
-use xmpp::s2s::{Recipient, ShardMessage};
-use xmpp::sasl::{CredentialAnswer, CredentialQuery};
-use xmpp::stanza::{self, Condition};
-use xmpp::{Element, Jid, c2s, ns};
+use xmpp::s2s::ShardMessage;
+use xmpp::stanza::Condition;
+use xmpp::{Bare, Element, c2s, ns};
 
-use super::access::Claim;
-use super::servers::Servers;
-use super::servers::{self, Event as ServerEvent};
+use super::access::{AccessContext, ClientAccess};
+use super::components::ComponentUpdate;
+use super::host_requests::HostReply;
+use super::phones::{self, ChatAccounts, OfferedMessage, Offering, PendingWatch, SentCopy};
+use super::shard_requests::{ActAnswer, Requester};
+use super::stanza_router::AddressedMessage;
 use super::streams::Event;
-use super::{PendingRead, Xmpp, XmppEffect, record, shard_requests};
-use crate::message::{LocalXmppMessage, StreamCondition, XmppShardMessage};
+use super::{Xmpp, XmppEffect};
+use crate::message::{Ended, LocalXmppMessage, StreamCondition, XmppShardMessage};
 
 impl Xmpp {
-    /// The shard that owns an address.
-    pub(super) fn owner(&self, bare: &str) -> ShardAddress {
-        self.map.owner(Bucket::of(bare))
-    }
-
     pub(super) fn handle_event(&mut self, now: Instant, event: Event, outbox: &mut Vec<XmppEffect>) {
-        let shard = self.shard;
+        let shard = self.queues.own();
         let edge_of = |connection| ConnectionId { shard, connection };
         match event {
-            Event::Find { stream, find, domain } => self.find(now, stream, find, domain, outbox),
-            Event::Tokens { stream, work } => self.tokens(stream, work, outbox),
-            Event::Invited { stream, token, domain } => self.invited(now, stream, &token, domain, outbox),
-            Event::Register { stream, registration } => self.register(stream, registration, outbox),
+            Event::Find { stream, find, domain } => {
+                self.with_clients(now, outbox, |clients, cx| clients.find(cx, stream, find, domain));
+            }
+            Event::Tokens { stream, work } => {
+                self.with_clients(now, outbox, |clients, cx| clients.tokens(cx, stream, work));
+            }
+            Event::Invited { stream, token, domain } => {
+                self.with_clients(now, outbox, |clients, cx| clients.invited(cx, stream, &token, domain));
+            }
+            Event::Register { stream, registration } => {
+                self.with_clients(now, outbox, |clients, cx| clients.register(cx, stream, registration));
+            }
             Event::Bind { stream, request } => {
                 let edge = edge_of(stream);
-                let Some(owner) = self.set_owner(now, stream, &request.user) else { return };
+                let Some(owner) = self.host_of(now, stream, &request.user, outbox) else { return };
                 self.send(now, owner, XmppShardMessage::Bind { edge, request }, outbox);
             }
             Event::Resume { stream, user, id, seen } => {
                 let edge = edge_of(stream);
-                let Some(owner) = self.set_owner(now, stream, &user) else { return };
+                let Some(owner) = self.host_of(now, stream, &user, outbox) else { return };
                 self.send(now, owner, XmppShardMessage::Resume { edge, user, id, seen }, outbox);
             }
             Event::Stanza { stream, element } => {
                 let edge = edge_of(stream);
-                let Some(owner) = self.host_of(stream, &element) else { return };
+                let Some(bucket) = self.streams.bucket_of(stream, &element) else { return };
+                let owner = self.queues.map().owner(bucket);
                 self.send(now, owner, XmppShardMessage::Stanza { edge, element }, outbox);
             }
             Event::Nonza { stream, element } => {
-                let Some(owner) = self.host_of(stream, &element) else { return };
+                let Some(bucket) = self.streams.bucket_of(stream, &element) else { return };
+                let owner = self.queues.map().owner(bucket);
                 self.send(now, owner, XmppShardMessage::Nonza { edge: edge_of(stream), element }, outbox);
             }
-            Event::Bosh { shard, call } if self.map.has(shard) => {
+            Event::Bosh { shard, call } if self.queues.map().has(shard) => {
                 outbox.push(XmppEffect::Bosh { shard, call });
             }
             Event::Bosh { call, .. } => call.refuse(),
             Event::Failed { peer, domain, failed } => {
-                self.sign_in_failures += 1;
-                self.access.fail(now, &Claim::new(peer, &failed.user, &domain), failed.cause);
+                self.clients.handle_failed(now, peer, &domain, &failed);
             }
             Event::Drained { stream } => {
                 let edge = edge_of(stream);
                 let bucket = self.streams.get(stream).and_then(|stream| stream.bucket.get());
-                let Some(owner) = bucket.map(|bucket| self.map.owner(bucket)) else { return };
+                let Some(owner) = bucket.map(|bucket| self.queues.map().owner(bucket)) else { return };
                 self.send(now, owner, XmppShardMessage::Drained { edge }, outbox);
             }
             Event::Gone { stream, bucket, in_order } => {
-                let owner = self.map.owner(bucket);
+                let owner = self.queues.map().owner(bucket);
                 self.send(now, owner, XmppShardMessage::Gone { edge: edge_of(stream), in_order }, outbox);
             }
         }
     }
 
-    fn find(
+    /// Lets the access of clients handle an input.
+    pub(super) fn with_clients<T>(
+        &mut self,
+        now: Instant,
+        outbox: &mut Vec<XmppEffect>,
+        act: impl FnOnce(&mut ClientAccess, &mut AccessContext<'_>) -> T,
+    ) -> T {
+        act(&mut self.clients, &mut AccessContext { now, streams: &mut self.streams, outbox })
+    }
+
+    /// The owner of the account of a stream that asks for a session.
+    fn host_of(
         &mut self,
         now: Instant,
         stream: u64,
-        find: CredentialQuery,
-        domain: Box<str>,
+        user: &xmpp::Jid,
         outbox: &mut Vec<XmppEffect>,
-    ) {
-        let Some(known) = self.streams.get(stream) else { return };
-        // Credentials of a client that guesses are not looked at, right or wrong.
-        if self.access.wait(now, &Claim::new(known.peer(), find.user(), &domain)).is_some() {
-            self.streams.tell(stream, |c2s, out| c2s.handle_found(CredentialAnswer::Unavailable, out));
-            return;
-        }
-        let Ok(jid) = Jid::new(Some(find.user()), &domain, None) else {
-            self.streams.tell(stream, |c2s, out| c2s.handle_found(CredentialAnswer::NoAccount, out));
-            return;
-        };
-        let user = jid.local().unwrap_or_default().into();
-        let id = self.ask(PendingRead::SignIn { stream, find, domain: domain.clone() });
-        outbox.push(XmppEffect::Account { id, user, domain });
-    }
-
-    /// Notes the bucket of the stream's account. Its owner, which is returned, has the host that serves the stream from now
-    /// on.
-    fn set_owner(&mut self, now: Instant, stream: u64, user: &Jid) -> Option<ShardAddress> {
-        let bucket = Bucket::of(user.bare_str());
-        let stream = self.streams.get(stream)?;
-        if stream.bucket.replace(bucket).is_none() {
-            stream.establish();
-            self.sign_ins += 1;
-            self.streams.count_sign_in(&stream);
-            // After a sign-in by an alias, the proof is kept under the alias. Anonymous clients have proved nothing.
-            if let Some(claimed) = stream.claimed() {
-                let claim = Claim::new(stream.peer(), &claimed, user.domain());
-                self.access.attempts.succeed(now, &claim.attempt());
-            }
-        }
-        Some(self.map.owner(bucket))
-    }
-
-    /// The owner of a stanza's sender. The stream may be gone already: its last stanzas count as well.
-    fn host_of(&self, stream: u64, element: &Element) -> Option<ShardAddress> {
-        let known = self.streams.get(stream).and_then(|stream| stream.bucket.get());
-        known
-            .map(|bucket| self.map.owner(bucket))
-            .or_else(|| Some(self.owner(Jid::parse(element.attr("from")?).ok()?.bare_str())))
+    ) -> Option<ShardAddress> {
+        let signed_in =
+            self.with_clients(now, outbox, |clients, cx| clients.handle_signed_in(cx, stream, user));
+        signed_in.map(|bucket| self.queues.map().owner(bucket))
     }
 
     /// A shard of a life that is over has no inbox: what is for it fails as in a full one.
@@ -129,12 +114,36 @@ impl Xmpp {
         message: XmppShardMessage,
         outbox: &mut Vec<XmppEffect>,
     ) {
-        if to == self.shard {
+        if to == self.queues.own() {
             self.handle_message(now, message, outbox);
-        } else if self.map.has(to) {
-            self.post[usize::from(to.shard)].push(message);
+        } else if self.queues.map().has(to) {
+            self.queues.push(to, message);
         } else {
             self.take_back(now, vec![message], outbox);
+        }
+    }
+
+    /// Sends the outcome of a decision about a stanza's way.
+    pub(super) fn send_addressed(
+        &mut self,
+        now: Instant,
+        addressed: Option<AddressedMessage>,
+        outbox: &mut Vec<XmppEffect>,
+    ) {
+        if let Some(AddressedMessage { to, message }) = addressed {
+            self.send(now, to, message, outbox);
+        }
+    }
+
+    /// Sends a message to every shard of the node, this one included.
+    fn send_to_all(
+        &mut self,
+        now: Instant,
+        message: impl Fn() -> XmppShardMessage,
+        outbox: &mut Vec<XmppEffect>,
+    ) {
+        for shard in self.queues.map().all() {
+            self.send(now, shard, message(), outbox);
         }
     }
 
@@ -145,10 +154,10 @@ impl Xmpp {
         outbox: &mut Vec<XmppEffect>,
     ) {
         match message {
-            XmppShardMessage::Bound { edge, bound } => self.bound(edge, *bound),
-            XmppShardMessage::Deliver { edge, element } => self.deliver(edge, &element),
+            XmppShardMessage::Bound { edge, bound } => self.streams.handle_bound(edge.connection, *bound),
+            XmppShardMessage::Deliver { edge, element } => self.streams.deliver(edge.connection, &element),
             XmppShardMessage::Close { edge, condition } => {
-                self.streams.tell(edge.connection, |c2s, out| c2s.fail(condition.name(), out));
+                self.streams.fail(edge.connection, condition.name());
             }
             XmppShardMessage::Flush { edge } => self.streams.flush(edge.connection),
             XmppShardMessage::Bind { edge, request } => {
@@ -176,21 +185,26 @@ impl Xmpp {
             }
             message @ (XmppShardMessage::AttachOutcome { .. }
             | XmppShardMessage::Detached { .. }
-            | XmppShardMessage::ToComponent { .. }) => self.handle_component_message(now, message, outbox),
-            XmppShardMessage::Said { from, to, words } => {
-                let event = PhoneEvent::Sent { from, to, words };
-                self.tell_host(now, outbox, |host, out| host.handle_phone(now, event, out));
+            | XmppShardMessage::ToComponent { .. }) => {
+                let answer = self.router.handle_component_message(self.host.get().settings(), message);
+                self.send_addressed(now, answer, outbox);
             }
+            XmppShardMessage::Said { from, to, words } => self.tell_host(now, outbox, |host, out| {
+                host.handle_phone(now, PhoneEvent::Sent { from, to, words }, out);
+            }),
             XmppShardMessage::Act { from, id, act } => self.act(now, (from, id), &act, outbox),
-            XmppShardMessage::HostActionResult { id, answer } => self.acted(now, id, *answer, outbox),
-            XmppShardMessage::Reply { token, answer } => self.reply(&token, *answer),
+            XmppShardMessage::HostActionResult { id, answer } => {
+                let reply = self.shard_requests.handle_result(id, *answer);
+                self.answer_host(now, reply, outbox);
+            }
+            XmppShardMessage::Reply { token, answer } => self.shard_requests.handle_reply(&token, *answer),
             XmppShardMessage::Invited { invited, inviter } => {
                 self.tell_host(now, outbox, |host, out| host.befriend_both(now, &invited, &inviter, out));
             }
             XmppShardMessage::Befriend { user, contact } => {
                 self.tell_host(now, outbox, |host, out| host.befriend(now, &user, &contact, out));
             }
-            XmppShardMessage::Servers(message) => pass_to_servers(self.servers.as_mut(), *message),
+            XmppShardMessage::Servers(message) => self.router.handle_server_message(*message),
         }
     }
 
@@ -202,61 +216,45 @@ impl Xmpp {
     ) {
         match message {
             LocalXmppMessage::Bosh(call) => self.streams.deliver_call(*call),
-            LocalXmppMessage::Operate { act, answer } => self.operate(now, &act, answer, outbox),
-            LocalXmppMessage::Question { iq, answer } => self.question(now, *iq, answer, outbox),
-            LocalXmppMessage::Administered { id, result } => self.administered(now, id, *result, outbox),
-        }
-    }
-
-    fn bound(&mut self, edge: ConnectionId, bound: c2s::Bound) {
-        let is_managed = match &bound {
-            c2s::Bound::Session { inline, .. } => inline.iter().any(begins_management),
-            c2s::Bound::Resumed { .. } => {
-                self.counted.resumed += 1;
-                true
+            LocalXmppMessage::Operate { act, answer } => {
+                self.ask_all(now, Requester::Operator(answer), &act, outbox);
             }
-            _ => false,
-        };
-        if let Some(stream) = self.streams.get(edge.connection) {
-            stream.is_managed.set(is_managed);
+            LocalXmppMessage::Question { iq, answer } => {
+                if let Some(iq) = self.shard_requests.question(self.queues.own(), *iq, answer) {
+                    self.route(now, Box::new(iq), outbox);
+                }
+            }
+            LocalXmppMessage::Administered { id, result } => {
+                let reply = self.host_requests.handle_administered(id, *result);
+                self.answer_host(now, reply, outbox);
+            }
         }
-        self.streams.tell(edge.connection, |c2s, out| c2s.handle_bound(bound, out));
     }
 
-    fn deliver(&mut self, edge: ConnectionId, element: &Element) {
-        if begins_management(element)
-            && let Some(stream) = self.streams.get(edge.connection)
-        {
-            stream.is_managed.set(true);
-        }
-        self.counted.sent.count(element.name());
-        self.streams.tell(edge.connection, |c2s, out| c2s.write(element, out));
-    }
-
-    /// Lets the host handle an input, and performs its effects. A panic there is our bug, and costs that input only.
+    /// Lets the host handle an input, and performs its effects.
     pub(super) fn tell_host(
         &mut self,
         now: Instant,
         outbox: &mut Vec<XmppEffect>,
         act: impl FnOnce(&mut Host, &mut chat::Outbox),
     ) {
-        let mut effects = std::mem::take(&mut self.effects);
-        let host = &mut self.host;
-        let acts = std::panic::AssertUnwindSafe(|| act(host, &mut effects));
-        if std::panic::catch_unwind(acts).is_err() {
-            self.panics += 1;
-            tracing::error!("a stanza made the XMPP core panic: it was dropped; please report what is above");
+        if self.host.handle(act) {
+            while let Some(effect) = self.host.next_effect() {
+                self.perform(now, effect, outbox);
+            }
         }
-        self.todo.extend(effects.drain(..));
-        self.effects = effects;
-        // This call is within `perform`: the outer loop takes these effects in their order.
-        if std::mem::replace(&mut self.is_working, true) {
-            return;
+    }
+
+    /// Gives the host the answer to a request, if there is one.
+    pub(super) fn answer_host(
+        &mut self,
+        now: Instant,
+        reply: Option<HostReply>,
+        outbox: &mut Vec<XmppEffect>,
+    ) {
+        if let Some(HostReply { ticket, result }) = reply {
+            self.tell_host(now, outbox, |host, out| host.handle_store_reply(now, ticket, result, out));
         }
-        while let Some(effect) = self.todo.pop_front() {
-            self.perform(now, effect, outbox);
-        }
-        self.is_working = false;
     }
 
     fn perform(&mut self, now: Instant, effect: Effect, outbox: &mut Vec<XmppEffect>) {
@@ -276,114 +274,101 @@ impl Xmpp {
                 self.counted.fan_out += u64::from(element.name() == "presence");
                 self.route(now, element, outbox);
             }
-            Effect::Load { ticket, load: Load::User { user } } => {
-                let (name, domain) = (user.local().unwrap_or_default().into(), user.domain().into());
-                let id = self.ask(PendingRead::User { ticket, user });
-                outbox.push(XmppEffect::Account { id, user: name, domain });
-            }
             Effect::Load { ticket, load: Load::Slot { user, name, size, kind } } => {
                 let uploads = self.streams.uploads();
                 let slot = uploads.and_then(|uploads| uploads.slot(now, &user, &name, size, &kind));
-                let loaded =
+                let result =
                     slot.map(|slot| StoreReply::Slot(Box::new(slot))).ok_or(StoreFailure::Unavailable);
-                self.tell_host(now, outbox, |host, out| host.handle_store_reply(now, ticket, loaded, out));
+                self.answer_host(now, Some(HostReply { ticket, result }), outbox);
             }
-            Effect::Load { ticket, load: Load::Act(act) } => self.ask_all_for_host(now, ticket, *act, outbox),
-            Effect::Load { ticket, load: Load::Accounts(ask) } => {
-                let id = self.ask(PendingRead::Record { ticket });
-                outbox.push(XmppEffect::Accounts { id, ask });
+            Effect::Load { ticket, load: Load::Act(act) } => {
+                self.ask_all(now, Requester::Host(ticket), &Arc::new(*act), outbox);
             }
-            Effect::Load { ticket, load } => match record::read_of(load) {
-                Some(read) => {
-                    let id = self.ask(PendingRead::Record { ticket });
-                    outbox.push(XmppEffect::Read { id, read });
-                }
-                None => {
-                    let unavailable = Err(StoreFailure::Unavailable);
-                    self.tell_host(now, outbox, |host, out| {
-                        host.handle_store_reply(now, ticket, unavailable, out);
-                    });
-                }
-            },
+            Effect::Load { ticket, load } => {
+                let reply = self.host_requests.load(ticket, load, outbox);
+                self.answer_host(now, reply, outbox);
+            }
             Effect::Befriend { user, contact } => {
-                let owner = self.owner(user.as_str());
+                let owner = self.queues.owner(user.as_str());
                 self.send(now, owner, XmppShardMessage::Befriend { user, contact }, outbox);
             }
-            Effect::Access { ticket, access } => self.host_access(now, ticket, access, outbox),
+            Effect::Access { ticket, access } => {
+                let reply = self.host_requests.access(now, ticket, access, outbox);
+                self.answer_host(now, reply, outbox);
+            }
             Effect::Change { ticket, change } => {
                 self.counted.change(&change);
-                let id = self.ask(PendingRead::Record { ticket });
-                outbox.push(XmppEffect::Write { id, write: Write::Xmpp(record::write_of(now, change)) });
+                self.host_requests.change(now, ticket, change, outbox);
             }
-            effect => self.perform_for_phones(effect, outbox),
+            effect => outbox.extend(self.phones.handle_effect(effect).map(XmppEffect::Phone)),
         }
     }
 
-    pub(super) fn route(&mut self, now: Instant, element: Box<Element>, outbox: &mut Vec<XmppEffect>) {
-        // A stanza without a valid address cannot be routed.
-        let Ok(Some(to)) = stanza::to(&element) else { return };
-        if let Some((shard, token)) = shard_requests::reply_of(&element, &to) {
-            return self.send(now, shard, XmppShardMessage::Reply { token, answer: element }, outbox);
-        }
-        if self.host.settings().is_ours(to.domain()) {
-            let owner = self.owner(to.bare_str());
-            return self.send(now, owner, XmppShardMessage::Routed(element), outbox);
-        }
-        let Some(element) = self.route_to_component(now, &to, element, outbox) else { return };
-        if self.servers.is_some() {
-            return self.send_abroad(now, ShardMessage::Outbound { element }, outbox);
-        }
-        if let Some(answer) = servers::refuse(&element) {
-            self.route_answer(now, answer, outbox);
-        }
+    fn route(&mut self, now: Instant, element: Box<Element>, outbox: &mut Vec<XmppEffect>) {
+        let addressed = self.router.route(self.host.get().settings(), element);
+        self.send_addressed(now, addressed, outbox);
     }
 
-    /// Sends to the shard that is responsible for that server.
-    fn send_abroad(&mut self, now: Instant, message: ShardMessage, outbox: &mut Vec<XmppEffect>) {
-        let shard = match message.recipient() {
-            Recipient::Owner(domain) => self.owner(&domain),
-            Recipient::Shard(shard) => shard,
-        };
-        self.send(now, shard, XmppShardMessage::Servers(Box::new(message)), outbox);
-    }
-
-    /// Handles events of other servers since the last turn, and due timers. Returns how many there were.
-    pub(super) fn turn_servers(&mut self, now: Instant, outbox: &mut Vec<XmppEffect>) -> usize {
-        let Some(servers) = &mut self.servers else { return 0 };
-        if servers.deadline().is_some_and(|deadline| deadline <= now) {
-            servers.expire();
-        }
-        let mut events = Vec::new();
-        servers.take_events(&mut events);
+    /// Handles components' events since the last turn. Returns how many there were.
+    pub(super) fn turn_components(&mut self, now: Instant, outbox: &mut Vec<XmppEffect>) -> usize {
+        let events = self.router.components.take_events();
         let count = events.len();
         for event in events {
-            match event {
-                ServerEvent::Deliver(element) => self.deliver_from_abroad(now, element, outbox),
-                ServerEvent::Send(message) => self.send_abroad(now, message, outbox),
+            let (shard, failures) = (self.queues.own(), &self.clients.access().failures);
+            match self.router.components.handle_event(now, shard, event, failures) {
+                Some(ComponentUpdate::Attached { edge, domain }) => {
+                    let attached = || XmppShardMessage::AttachOutcome { edge, domain: domain.clone() };
+                    self.send_to_all(now, attached, outbox);
+                }
+                Some(ComponentUpdate::Detached { edge, domain }) => {
+                    let detached = || XmppShardMessage::Detached { edge, domain: domain.clone() };
+                    self.send_to_all(now, detached, outbox);
+                }
+                Some(ComponentUpdate::Stanza(element)) => self.route(now, Box::new(element), outbox),
+                None => {}
             }
         }
         count
     }
 
-    /// To an address of ours, and never on to another server.
-    fn deliver_from_abroad(&mut self, now: Instant, element: Box<Element>, outbox: &mut Vec<XmppEffect>) {
-        let Ok(Some(to)) = stanza::to(&element) else { return };
-        if self.servers.as_ref().is_some_and(|servers| servers.is_local(to.domain())) {
-            self.route(now, element, outbox);
+    /// Handles events of other servers since the last turn, and due timers. Returns how many there were.
+    pub(super) fn turn_servers(&mut self, now: Instant, outbox: &mut Vec<XmppEffect>) -> usize {
+        let events = self.router.take_server_events(now);
+        let count = events.len();
+        for event in events {
+            let addressed = self.router.handle_server_event(self.host.get().settings(), event);
+            self.send_addressed(now, addressed, outbox);
         }
+        count
     }
 
-    /// Routes an answer to its requester; without an address it is dropped.
-    pub(super) fn route_answer(&mut self, now: Instant, answer: Element, outbox: &mut Vec<XmppEffect>) {
-        let Ok(Some(to)) = stanza::to(&answer) else { return };
-        if self.host.settings().is_local(to.domain()) {
-            let owner = self.owner(to.bare_str());
-            self.send(now, owner, XmppShardMessage::Routed(Box::new(answer)), outbox);
-        } else if let Some(element) = self.route_to_component(now, &to, Box::new(answer), outbox)
-            && self.servers.is_some()
-        {
-            self.send_abroad(now, ShardMessage::Outbound { element }, outbox);
+    /// Asks the hosts of all shards; the answers are added up.
+    fn ask_all(
+        &mut self,
+        now: Instant,
+        asker: Requester,
+        act: &Arc<HostAction>,
+        outbox: &mut Vec<XmppEffect>,
+    ) {
+        let from = self.queues.own();
+        let id = self.shard_requests.begin(asker, self.queues.map().shards());
+        self.send_to_all(now, || XmppShardMessage::Act { from, id, act: Arc::clone(act) }, outbox);
+    }
+
+    /// This shard's part of what is asked of all.
+    fn act(
+        &mut self,
+        now: Instant,
+        (from, id): (ShardAddress, u64),
+        act: &HostAction,
+        outbox: &mut Vec<XmppEffect>,
+    ) {
+        let mut answer = ActAnswer::default();
+        self.tell_host(now, outbox, |host, out| answer.acted = host.act(now, act, out));
+        if let HostAction::Sessions { who, .. } = act {
+            answer.connections = self.streams.connections(who.as_ref());
         }
+        self.send(now, from, XmppShardMessage::HostActionResult { id, answer: Box::new(answer) }, outbox);
     }
 
     /// Messages that found a shard's inbox full. Returned messages are to be sent all the same: each ends or
@@ -399,12 +384,12 @@ impl Xmpp {
             match message {
                 XmppShardMessage::Bind { edge, .. } => {
                     let refused = c2s::Bound::Refused(Condition::ResourceConstraint.into());
-                    self.bound(edge, refused);
+                    self.streams.handle_bound(edge.connection, refused);
                 }
                 XmppShardMessage::Resume { edge, .. } => {
                     let reason = Element::new("resource-constraint", ns::STANZA_ERRORS);
                     let failed = Element::new("failed", ns::SM).child(reason);
-                    self.bound(edge, c2s::Bound::NotResumed { failed });
+                    self.streams.handle_bound(edge.connection, c2s::Bound::NotResumed { failed });
                 }
                 XmppShardMessage::Stanza { element, .. } => self.refuse_busy(now, &element, outbox),
                 XmppShardMessage::Routed(element) | XmppShardMessage::ToComponent { element, .. } => {
@@ -412,7 +397,10 @@ impl Xmpp {
                 }
                 // A copy: the message itself goes its own way.
                 XmppShardMessage::Said { .. } => {}
-                XmppShardMessage::Act { id, .. } => self.not_asked(now, id, outbox),
+                XmppShardMessage::Act { id, .. } => {
+                    let reply = self.shard_requests.handle_refused(id);
+                    self.answer_host(now, reply, outbox);
+                }
                 XmppShardMessage::Servers(message) => match *message {
                     ShardMessage::Outbound { element } | ShardMessage::Over { element, .. } => {
                         self.refuse_busy(now, &element, outbox);
@@ -427,22 +415,85 @@ impl Xmpp {
         kept
     }
 
-    pub(super) fn refuse_busy(&mut self, now: Instant, element: &Element, outbox: &mut Vec<XmppEffect>) {
-        if stanza::may_be_refused(element) && element.name() != "presence" {
-            let answer = stanza::refusal(element, &Condition::ResourceConstraint.into());
-            self.route_answer(now, answer, outbox);
+    /// Answers a stanza that found its queue full.
+    fn refuse_busy(&mut self, now: Instant, element: &Element, outbox: &mut Vec<XmppEffect>) {
+        let answer = self.router.refuse_busy(self.host.get().settings(), element);
+        self.send_addressed(now, answer, outbox);
+    }
+
+    /// Ends the sessions of accounts that were changed, disabled or removed.
+    pub(crate) fn end_sessions(&mut self, now: Instant, ended: &Ended, outbox: &mut Vec<XmppEffect>) {
+        let (queues, shard) = (&self.queues, self.queues.own());
+        let own = ended.accounts.iter().filter(|account| queues.owner(account) == shard);
+        let own: Vec<Bare> = own.filter_map(|account| Bare::parse(account).ok()).collect();
+        if !own.is_empty() {
+            let contacts = super::record::contacts_of(ended.roster.clone());
+            self.tell_host(now, outbox, |host, out| {
+                for user in &own {
+                    host.end_account(now, user, ended.ending, &contacts, out);
+                }
+            });
+        }
+        // Those that have signed in and have no session yet, at whichever shard.
+        let accounts: HashSet<&str> = ended.accounts.iter().map(|account| &**account).collect();
+        self.streams.close_where(|jid| accounts.contains(jid.bare_str()), ended.ending.condition());
+    }
+
+    /// A message of a phone for an account of this shard.
+    pub(crate) fn handle_offer(
+        &mut self,
+        now: Instant,
+        to: Offering,
+        offer: &Offer,
+        outbox: &mut Vec<XmppEffect>,
+    ) {
+        match self.phones.handle_offer(ChatAccounts::new(self.host.get()), to, offer) {
+            Ok(OfferedMessage { event, copy }) => {
+                if let Some(SentCopy { from, to, words }) = copy {
+                    let owner = self.queues.owner(from.as_str());
+                    self.send(now, owner, XmppShardMessage::Said { from, to, words }, outbox);
+                }
+                self.tell_host(now, outbox, |host, out| host.handle_phone(now, event, out));
+            }
+            Err(effect) => outbox.push(XmppEffect::Phone(effect)),
         }
     }
-}
 
-/// A node without federation has no machine for such messages.
-fn pass_to_servers(servers: Option<&mut Servers>, message: ShardMessage) {
-    if let Some(servers) = servers {
-        servers.handle_message(message);
+    /// A phone's watch of an account of this shard.
+    pub(crate) fn handle_watch(
+        &mut self,
+        now: Instant,
+        watcher: &str,
+        watch: PendingWatch,
+        outbox: &mut Vec<XmppEffect>,
+    ) {
+        match self.phones.handle_watch(ChatAccounts::new(self.host.get()), watcher, watch) {
+            Ok(event) => self.tell_host(now, outbox, |host, out| host.handle_phone(now, event, out)),
+            Err(effect) => outbox.push(XmppEffect::Phone(effect)),
+        }
     }
-}
 
-/// From then on stanzas are counted (XEP-0198 §3).
-fn begins_management(element: &Element) -> bool {
-    element.is("enabled", ns::SM) || element.is("resumed", ns::SM)
+    /// Handles the presence of an account's phones.
+    pub(crate) fn handle_presence(
+        &mut self,
+        now: Instant,
+        user: &Bare,
+        presence: &router::Presence,
+        outbox: &mut Vec<XmppEffect>,
+    ) {
+        let event = phones::changed(user, presence);
+        self.tell_host(now, outbox, |host, out| host.handle_phone(now, event, out));
+    }
+
+    /// Handles the outcome of a message to a phone. `None`: there was no phone.
+    pub(crate) fn handle_texted(
+        &mut self,
+        now: Instant,
+        id: u64,
+        texted: Option<TextOutcome>,
+        outbox: &mut Vec<XmppEffect>,
+    ) {
+        let reply = self.phones.handle_texted(id, texted);
+        self.answer_host(now, Some(reply), outbox);
+    }
 }

@@ -1,6 +1,7 @@
-//! Authentication other than by password: tokens (XEP-0484); accounts made in band (XEP-0077, XEP-0445), and
-//! their removal.
+//! Signs clients in (`clients`): by password and keys, by tokens (`tokens`, XEP-0484), and with accounts made in band
+//! (`registration`, XEP-0077, XEP-0445).
 
+mod clients;
 mod registration;
 mod tokens;
 
@@ -14,17 +15,13 @@ use stdx::attempts::{Attempt, Cause, account_name, without_port};
 use stdx::hash::Keyed;
 use stdx::rate::{Policy, Rate};
 
+pub(super) use clients::{AccessContext, ClientAccess};
+pub(super) use registration::NewContacts;
 pub(crate) use registration::{NewAccount, hash_of};
-pub(super) use tokens::TokenKey;
+use tokens::TokenKey;
 
-use chat::StoreReply;
-use chat::effect::Invitation;
-use store::access::{AccessLoaded, AccessRead, AccessWrite};
-use store::{StoreError, Write, WriteDone};
-use xmpp::sasl::CredentialAnswer;
-use xmpp::{Bare, Jid};
+use xmpp::Jid;
 
-use super::{PendingRead, Xmpp, XmppEffect};
 use crate::config::{Config, Registration};
 use crate::limits;
 use crate::net::source_limiter::{SharedAttempts, SourceLimiter};
@@ -143,102 +140,6 @@ impl std::fmt::Debug for Access {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Access").field("registration", &self.registration).finish_non_exhaustive()
     }
-}
-
-impl Xmpp {
-    /// Handles the database's answer about tokens and invitations; `None`: the database is unavailable.
-    pub(super) fn access_loaded(
-        &mut self,
-        now: Instant,
-        asked: PendingRead,
-        loaded: Option<AccessLoaded>,
-        outbox: &mut Vec<XmppEffect>,
-    ) {
-        match asked {
-            PendingRead::Tokens { stream, name, key, agent } => {
-                let known = match loaded {
-                    Some(AccessLoaded::Tokens(rows)) => key.known(now, &agent, rows),
-                    _ => CredentialAnswer::Unavailable,
-                };
-                self.streams.tell(stream, |c2s, out| c2s.handle_found_as(known, &name, out));
-            }
-            PendingRead::Invited { stream, domain } => self.invitation_read(now, stream, &domain, loaded),
-            PendingRead::Registering { stream, registration } => {
-                self.registration_checked(now, stream, *registration, loaded, outbox);
-            }
-            _ => {}
-        }
-    }
-
-    /// Performs a host's request about accounts and invitations.
-    pub(super) fn host_access(
-        &mut self,
-        now: Instant,
-        ticket: chat::Ticket,
-        access: chat::Access,
-        outbox: &mut Vec<XmppEffect>,
-    ) {
-        let write = match access {
-            chat::Access::Password { user, password } => {
-                return self.change_account(now, ticket, &user, Some(password), outbox);
-            }
-            chat::Access::Remove { user } => return self.change_account(now, ticket, &user, None, outbox),
-            chat::Access::Invitation { token } => {
-                let id = self.ask(PendingRead::Record { ticket });
-                let read = AccessRead::Invitation { hash: hash_of(&token) };
-                return outbox.push(XmppEffect::Access { id, read });
-            }
-            chat::Access::Invite { token, invitation } => {
-                let Invitation { domain, name, inviter, registers, expires_at } = *invitation;
-                AccessWrite::Invite(Box::new(store::access::Invitation {
-                    hash: hash_of(&token),
-                    domain,
-                    name,
-                    inviter: inviter.map(|inviter| inviter.as_str().into()),
-                    registers,
-                    expires_at,
-                }))
-            }
-            chat::Access::UseInvitation { token, inviter } => {
-                AccessWrite::UseInvitation { hash: hash_of(&token), inviter: inviter.as_str().into(), now }
-            }
-        };
-        let id = self.ask(PendingRead::Record { ticket });
-        outbox.push(XmppEffect::Write { id, write: Write::Access(write) });
-    }
-
-    pub(super) fn access_written(
-        &mut self,
-        now: Instant,
-        asked: PendingRead,
-        result: Result<WriteDone, StoreError>,
-        outbox: &mut Vec<XmppEffect>,
-    ) {
-        match asked {
-            PendingRead::TokensWritten { stream, new, was_used } => {
-                self.tokens_done(stream, new, was_used, &result);
-            }
-            PendingRead::Registered { stream, user, inviter } => {
-                self.registered(now, stream, (user, inviter), result, outbox);
-            }
-            PendingRead::AccountChanged { ticket, address } => {
-                self.account_changed(now, (ticket, address), result, outbox);
-            }
-            _ => {}
-        }
-    }
-}
-
-/// For a host: an invitation it asked about.
-pub(super) fn loaded_of(loaded: AccessLoaded) -> StoreReply {
-    let AccessLoaded::Invitation(Some(found)) = loaded else { return StoreReply::Invitation(None) };
-    StoreReply::Invitation(Some(Box::new(Invitation {
-        domain: found.domain,
-        name: found.name,
-        inviter: found.inviter.and_then(|inviter| Bare::parse(&inviter).ok()),
-        registers: found.registers,
-        expires_at: found.expires_at,
-    })))
 }
 
 #[cfg(test)]

@@ -10,7 +10,8 @@ use store::{Account, StoreError, Write, WriteDone};
 use xmpp::c2s::{NewToken, TokenWork};
 use xmpp::sasl::{CredentialAnswer, Failure, Secret, Token, TokenBinding, TokenState};
 
-use super::super::{PendingRead, Unavailable, Xmpp, XmppEffect, sign_in};
+use super::super::{Unavailable, XmppEffect, sign_in};
+use super::clients::{AccessContext, ClientAccess, ClientRequest};
 
 /// The key that the tokens of one account are derived from.
 #[derive(Clone)]
@@ -68,45 +69,44 @@ fn state_of(now: Instant, row: &TokenRow) -> TokenState {
     }
 }
 
-impl Xmpp {
+impl ClientAccess {
     /// Looks up the tokens of a client whose account exists.
-    pub(crate) fn find_tokens(
+    pub(super) fn find_tokens(
         &mut self,
+        cx: &mut AccessContext<'_>,
         stream: u64,
         account: &Account,
         agent: Box<str>,
-        outbox: &mut Vec<XmppEffect>,
     ) {
         let key = TokenKey::of(&self.access.secret, account);
         let read = AccessRead::Tokens { user: address_of(account), agent: agent.clone() };
-        let id = self.ask(PendingRead::Tokens { stream, name: account.name.clone(), key, agent });
-        outbox.push(XmppEffect::Access { id, read });
+        let name = account.name.clone();
+        let id = self.pending.insert(ClientRequest::Tokens { stream, name, key, agent });
+        cx.outbox.push(XmppEffect::Access { id, read });
     }
 
     /// Writes, renews or removes a client's tokens: looks up the account first.
-    pub(crate) fn tokens(&mut self, stream: u64, work: Box<TokenWork>, outbox: &mut Vec<XmppEffect>) {
+    pub(in crate::xmpp) fn tokens(&mut self, cx: &mut AccessContext<'_>, stream: u64, work: Box<TokenWork>) {
         let (user, domain) = (work.user.local().unwrap_or_default().into(), work.user.domain().into());
-        let id = self.ask(PendingRead::TokenWork { stream, work });
-        outbox.push(XmppEffect::Account { id, user, domain });
+        let id = self.pending.insert(ClientRequest::TokenWork { stream, work });
+        cx.outbox.push(XmppEffect::Account { id, user, domain });
     }
 
-    pub(crate) fn token_work(
+    pub(super) fn token_work(
         &mut self,
-        now: Instant,
+        cx: &mut AccessContext<'_>,
         stream: u64,
         work: TokenWork,
         found: Result<Option<&Account>, Unavailable>,
-        outbox: &mut Vec<XmppEffect>,
     ) {
         let Ok(found) = found else {
             let was_used = work.used.is_some();
-            return self.tokens_written(stream, None, was_used, false);
+            return tokens_written(cx, stream, None, was_used, false);
         };
         let Some(account) = sign_in::account_of(found, work.user.domain()) else {
-            self.streams.tell(stream, |c2s, out| c2s.handle_tokens(Err(Failure::NotAuthorized), out));
-            return;
+            return cx.tell(stream, |c2s, out| c2s.handle_tokens(Err(Failure::NotAuthorized), out));
         };
-        let fresh = work.wanted.and_then(|binding| self.fresh(now, account, &work.agent, binding));
+        let fresh = work.wanted.and_then(|binding| self.fresh(cx.now, account, &work.agent, binding));
         let (fresh, new) = fresh.unzip();
         let was_used = work.used.is_some();
         let revoked = work.revokes;
@@ -116,8 +116,8 @@ impl Xmpp {
             used: work.used.map(|(id, count)| UsedToken { id, count, revoked }),
             fresh,
         };
-        let id = self.ask(PendingRead::TokensWritten { stream, new, was_used });
-        outbox.push(XmppEffect::Write { id, write: Write::Access(AccessWrite::Tokens(Box::new(write))) });
+        let id = self.pending.insert(ClientRequest::TokensWritten { stream, new, was_used });
+        cx.outbox.push(XmppEffect::Write { id, write: Write::Access(AccessWrite::Tokens(Box::new(write))) });
     }
 
     /// `None`: the system gives no randomness, or tokens are off.
@@ -139,38 +139,39 @@ impl Xmpp {
         let fresh = FreshToken { id: id.into(), mechanism, issued_at: now, expires_at };
         Some((fresh, NewToken { token, expires_at }))
     }
+}
 
-    pub(crate) fn tokens_done(
-        &mut self,
-        stream: u64,
-        new: Option<NewToken>,
-        was_used: bool,
-        result: &Result<WriteDone, StoreError>,
-    ) {
-        match result {
-            // The token is used up, or was used with this count: an eavesdropper may have replayed it.
-            Err(StoreError::NotFound { .. }) => {
-                self.streams.tell(stream, |c2s, out| c2s.handle_tokens(Err(Failure::NotAuthorized), out));
-            }
-            result => self.tokens_written(stream, new, was_used, result.is_ok()),
+/// Handles the outcome of a write of tokens.
+pub(super) fn tokens_done(
+    cx: &mut AccessContext<'_>,
+    stream: u64,
+    new: Option<NewToken>,
+    was_used: bool,
+    result: &Result<WriteDone, StoreError>,
+) {
+    match result {
+        // The token is used up, or was used with this count: an eavesdropper may have replayed it.
+        Err(StoreError::NotFound { .. }) => {
+            cx.tell(stream, |c2s, out| c2s.handle_tokens(Err(Failure::NotAuthorized), out));
         }
+        result => tokens_written(cx, stream, new, was_used, result.is_ok()),
     }
+}
 
-    /// Completes the sign-in. After a password it succeeds even if no token could be written.
-    pub(crate) fn tokens_written(
-        &mut self,
-        stream: u64,
-        new: Option<NewToken>,
-        was_used: bool,
-        is_done: bool,
-    ) {
-        let done = match (is_done, was_used) {
-            (true, _) => Ok(new),
-            (false, true) => Err(Failure::TemporaryAuthFailure),
-            (false, false) => Ok(None),
-        };
-        self.streams.tell(stream, |c2s, out| c2s.handle_tokens(done, out));
-    }
+/// Completes the sign-in. After a password it succeeds even if no token could be written.
+fn tokens_written(
+    cx: &mut AccessContext<'_>,
+    stream: u64,
+    new: Option<NewToken>,
+    was_used: bool,
+    is_done: bool,
+) {
+    let done = match (is_done, was_used) {
+        (true, _) => Ok(new),
+        (false, true) => Err(Failure::TemporaryAuthFailure),
+        (false, false) => Ok(None),
+    };
+    cx.tell(stream, |c2s, out| c2s.handle_tokens(done, out));
 }
 
 fn address_of(account: &Account) -> Box<str> {

@@ -5,7 +5,7 @@
 
 mod connection;
 mod directory;
-mod work;
+mod events;
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -30,6 +30,7 @@ use crate::xmpp::mailbox::Mailbox;
 use crate::xmpp::streams::{Allowance, nanos};
 use connection::Connection;
 use directory::Directory;
+pub(super) use events::{ComponentUpdate, Delivery};
 
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
@@ -49,7 +50,7 @@ pub(crate) struct Settings {
 
 /// A connection's request of the shard.
 #[derive(Debug)]
-enum Event {
+pub(super) enum Event {
     Attach {
         connection: u64,
         domain: Box<str>,
@@ -227,7 +228,8 @@ impl Components {
         self.shared.mailbox.poll_ready(cx)
     }
 
-    fn take_events(&mut self) -> Vec<Event> {
+    /// Moves out what was asked since the last call.
+    pub(super) fn take_events(&mut self) -> Vec<Event> {
         let mut events = Vec::new();
         self.shared.mailbox.take(&mut events);
         events

@@ -6,33 +6,37 @@
 
 mod alone;
 mod congestion;
+mod counts;
 pub(crate) mod http;
 mod pace;
 mod serve;
 mod shared;
 mod stream;
+mod ticks;
 mod trace;
 mod wire;
 
 use std::rc::Rc;
 use std::sync::Arc;
 
-use cluster::ShardAddress;
+use cluster::{Bucket, ShardAddress};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::sync::broadcast;
 use tokio::task::{JoinHandle, spawn_local};
-use xmpp::Jid;
 use xmpp::c2s::{self, C2s};
+use xmpp::{ConnectionId, Element, Jid, ns};
 
 pub use alone::WebConnections;
+pub(crate) use counts::Counters;
 pub(crate) use pace::{Allowance, Buckets, nanos};
-pub(crate) use shared::{Counters, Event};
+pub(crate) use shared::Event;
 pub(crate) use stream::Stream;
 pub(crate) use trace::ChatTrace;
 
 use super::kinds::KindCount;
+use super::shard_requests::Connection;
 use crate::limits;
 use crate::net::admission::Admission;
 use crate::net::certified::ClientAuthorities;
@@ -120,13 +124,64 @@ impl Streams {
         self.shared.all()
     }
 
+    /// The bucket of a stanza's sender. The stream may be gone already: its last stanzas count as well.
+    pub(crate) fn bucket_of(&self, stream: u64, element: &Element) -> Option<Bucket> {
+        let known = self.get(stream).and_then(|stream| stream.bucket.get());
+        known.or_else(|| Some(Bucket::of(Jid::parse(element.attr("from")?).ok()?.bare_str())))
+    }
+
+    /// The host's answer to a request for a session.
+    pub(crate) fn handle_bound(&mut self, number: u64, bound: c2s::Bound) {
+        let is_managed = match &bound {
+            c2s::Bound::Session { inline, .. } => inline.iter().any(begins_management),
+            c2s::Bound::Resumed { .. } => {
+                self.shared.counts.count(|counters| counters.resumed += 1);
+                true
+            }
+            _ => false,
+        };
+        if let Some(stream) = self.get(number) {
+            stream.is_managed.set(is_managed);
+        }
+        self.tell(number, |c2s, out| c2s.handle_bound(bound, out));
+    }
+
+    /// An element for the client.
+    pub(crate) fn deliver(&mut self, number: u64, element: &Element) {
+        if begins_management(element)
+            && let Some(stream) = self.get(number)
+        {
+            stream.is_managed.set(true);
+        }
+        self.shared.counts.count(|counters| counters.stanzas_out.count(element.name()));
+        self.tell(number, |c2s, out| c2s.write(element, out));
+    }
+
+    /// Ends a stream with this error.
+    pub(crate) fn fail(&mut self, number: u64, condition: &'static str) {
+        self.tell(number, |c2s, out| c2s.fail(condition, out));
+    }
+
+    /// The connections of this user's sessions, or of all.
+    pub(crate) fn connections(&self, who: Option<&Jid>) -> Vec<Connection> {
+        let shard = self.shared.shard;
+        let described = |stream: &Rc<Stream>| {
+            let jid = stream.jid()?;
+            let is_meant = who.is_none_or(|who| jid.bare_str() == who.bare_str());
+            let edge = ConnectionId { shard, connection: stream.number };
+            let (remote, transport) = (stream.remote, stream.transport.get());
+            is_meant.then_some(Connection { edge, remote, transport })
+        };
+        self.all().iter().filter_map(described).take(limits::XMPP_LISTED as usize).collect()
+    }
+
     pub(crate) fn counters(&self) -> Counters {
-        *self.shared.counters.borrow()
+        self.shared.counts.counters()
     }
 
     /// Sessions of BOSH.
     pub(crate) fn bosh_sessions(&self) -> u64 {
-        self.shared.bosh.borrow().len() as u64
+        self.shared.bosh.count()
     }
 
     pub(crate) fn uploads(&self) -> Option<&Arc<crate::xmpp::uploads::Uploads>> {
@@ -135,26 +190,26 @@ impl Streams {
 
     /// A request for a session of this shard.
     pub(crate) fn deliver_call(&self, call: http::bosh::Call) {
-        self.shared.deliver_call(call);
+        self.shared.bosh.deliver_call(call);
     }
 
     /// Open connections by transport, sign-ins by mechanism, errors by condition.
     pub(crate) fn kinds(&self) -> Vec<KindCount> {
-        self.shared.kinds()
+        self.shared.counts.kinds()
     }
 
     pub(crate) fn count_sign_in(&self, stream: &Stream) {
-        self.shared.count_sign_in(stream);
+        self.shared.counts.signed_in(&stream.c2s.borrow());
     }
 
     /// The elements of these accounts are copied out from now on.
     pub(crate) fn set_traced(&self, accounts: Vec<Box<str>>) {
-        self.shared.set_traced(accounts);
+        self.shared.tracing.set_accounts(accounts);
     }
 
     /// Defects met since the last call.
     pub(crate) fn take_panics(&mut self) -> u64 {
-        std::mem::take(&mut self.shared.counters.borrow_mut().panics)
+        self.shared.counts.take_panics()
     }
 
     /// True if checking a password of that unknown user is to take as long as for an account with keys only.
@@ -216,8 +271,13 @@ impl Drop for Streams {
     }
 }
 
+/// From then on stanzas are counted (XEP-0198 §3).
+fn begins_management(element: &Element) -> bool {
+    element.is("enabled", ns::SM) || element.is("resumed", ns::SM)
+}
+
 async fn sweep(shared: Rc<Shared>) {
-    let mut interval = tokio::time::interval(shared.tick_length);
+    let mut interval = tokio::time::interval(shared.ticks.length());
     interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         interval.tick().await;

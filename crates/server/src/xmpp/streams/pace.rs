@@ -2,10 +2,12 @@
 //! exceeds its allowance is not read from for a while, so TCP slows it down, and no other client waits for
 //! it. One that never stops is closed.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::time::Duration;
 
+use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
 use super::shared::Shared;
@@ -67,15 +69,48 @@ pub(crate) fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-impl Shared {
+/// Streams that are not read from for a while.
+pub(super) struct Pauses {
+    began: Instant,
+    /// The ends of the pauses and the streams; the earliest first.
+    ends: RefCell<BTreeSet<(u64, u64)>>,
+    changed: Notify,
+}
+
+impl Pauses {
+    pub(super) fn new() -> Pauses {
+        Pauses { began: Instant::now(), ends: RefCell::default(), changed: Notify::new() }
+    }
+
     /// Nanoseconds since the shard began.
-    pub(super) fn nanos(&self) -> u64 {
+    pub(super) fn now(&self) -> u64 {
         nanos(self.began.elapsed())
     }
 
+    fn insert(&self, until: u64, stream: u64) {
+        self.ends.borrow_mut().insert((until, stream));
+        self.changed.notify_one();
+    }
+
+    /// Takes a stream that has waited long enough. Else the end of the next pause, if there is one.
+    fn next_ended(&self) -> Result<u64, Option<Instant>> {
+        let now = self.now();
+        let mut ends = self.ends.borrow_mut();
+        match ends.first().copied() {
+            Some((until, _)) if until > now => Err(Some(self.began + Duration::from_nanos(until))),
+            Some((_, stream)) => {
+                ends.pop_first();
+                Ok(stream)
+            }
+            None => Err(None),
+        }
+    }
+}
+
+impl Shared {
     /// After so many bytes were heard, and what stanzas were in them.
     pub(super) fn pace(&self, stream: &Stream, bytes: usize) {
-        let now = self.nanos();
+        let now = self.pauses.now();
         let wait = stream.buckets.take_bytes(now, bytes, self.settings.allowance);
         if wait.is_zero() || stream.paused.replace(true) {
             return;
@@ -83,42 +118,30 @@ impl Shared {
         if stream.buckets.is_abuse(now) {
             return self.tell(stream, |c2s, out| c2s.fail("policy-violation", out));
         }
-        self.count(|counters| counters.pauses += 1);
-        self.pauses.borrow_mut().insert((now.saturating_add(nanos(wait)), stream.number));
-        self.pausing.notify_one();
-    }
-
-    /// Reads again from clients that have waited long enough. Returns the end of the next pause, if there is
-    /// one.
-    fn end_pauses(&self) -> Option<Instant> {
-        let now = self.nanos();
-        let mut pauses = self.pauses.borrow_mut();
-        while let Some((until, number)) = pauses.first().copied() {
-            if until > now {
-                return Some(self.began + Duration::from_nanos(until));
-            }
-            pauses.pop_first();
-            if let Some(stream) = self.stream(number) {
-                stream.paused.set(false);
-                stream.wake();
-            }
-        }
-        None
+        self.counts.count(|counters| counters.pauses += 1);
+        self.pauses.insert(now.saturating_add(nanos(wait)), stream.number);
     }
 }
 
 /// Runs until it is aborted.
 pub(super) async fn end_pauses(shared: Rc<Shared>) {
+    let pauses = &shared.pauses;
     loop {
-        match shared.end_pauses() {
-            Some(next) => {
+        match pauses.next_ended() {
+            Ok(number) => {
+                if let Some(stream) = shared.stream(number) {
+                    stream.paused.set(false);
+                    stream.wake();
+                }
+            }
+            Err(Some(next)) => {
                 // A new pause may be shorter than those there are.
                 tokio::select! {
                     () = sleep_until(next) => {}
-                    () = shared.pausing.notified() => {}
+                    () = pauses.changed.notified() => {}
                 }
             }
-            None => shared.pausing.notified().await,
+            Err(None) => pauses.changed.notified().await,
         }
     }
 }

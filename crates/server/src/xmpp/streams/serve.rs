@@ -96,7 +96,7 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.shared.count(|counters| counters.panics += 1);
+            self.shared.counts.count(|counters| counters.panics += 1);
             tracing::error!("a stream made the XMPP core panic: it was closed; please report what is above");
         }
         if let Some(stream) = &self.stream {
@@ -123,7 +123,7 @@ async fn secure(place: Place, socket: TcpStream) {
     let handle = stream.admitted();
     let shaken = shake(&shared, handle, Box::pin(secured(&shared, handle, socket))).await;
     let Some((tls, security)) = shaken else { return };
-    shared.moved(stream.transport.replace(Transport::Tls), Transport::Tls);
+    shared.counts.moved(stream.transport.replace(Transport::Tls), Transport::Tls);
     shared.tell(&stream, |c2s, out| c2s.handle_secured(security, out));
     spawn_local(Conversation::new(place, Bytes::new(tls), never));
 }
@@ -226,7 +226,7 @@ async fn shake<T>(
         Some(Err(error)) => tracing::debug!(%error, "handshake failed"),
         None => tracing::debug!("handshake took too long, or made room for another"),
     }
-    shared.count(|counters| counters.handshake_failures += 1);
+    shared.counts.count(|counters| counters.handshake_failures += 1);
     None
 }
 

@@ -1,23 +1,24 @@
 //! State that the tasks of a shard's streams share. All on one thread.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::HashMap;
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use cluster::{Bucket, ShardAddress};
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
 
 use sip::transport::Transport;
 use tokio::sync::{Notify, Semaphore};
 use xmpp::c2s::{self, BindRequest, C2s, Framing, Outbox, Security};
 use xmpp::{Element, Jid, ns, sasl, stanza};
 
-use super::super::kinds::{Family, KindCount, Stanzas};
-use super::super::operator::name_of;
+use super::congestion::Congestion;
+use super::counts::StreamCounts;
 use super::http::bosh;
+use super::pace::Pauses;
+use super::ticks::{Ticks, Wait};
 use super::trace::Tracing;
 use super::{Settings, Stream};
 use crate::limits;
@@ -88,34 +89,7 @@ pub(crate) enum Event {
     },
 }
 
-/// Counters since the start of the shard.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Counters {
-    pub(crate) open: u64,
-    pub(crate) accepted: u64,
-    /// Closed as soon as they came: too many.
-    pub(crate) refused: u64,
-    pub(crate) handshake_failures: u64,
-    pub(crate) stanzas_in: Stanzas,
-    /// Clients that sent too much were not read from for a while.
-    pub(crate) pauses: u64,
-    /// Clients that did not read.
-    pub(crate) overflows: u64,
-    /// Silent for too long, or too slow to sign in.
-    pub(crate) timeouts: u64,
-    /// Streams that the client's bytes ended.
-    pub(crate) faults: u64,
-    /// HTTP requests, and those that were refused.
-    pub(crate) http_requests: u64,
-    pub(crate) http_refused: u64,
-    /// Requests of BOSH that broke its rules.
-    pub(crate) bosh_faults: u64,
-    /// Files that were put, and given out.
-    pub(crate) uploads: u64,
-    pub(crate) downloads: u64,
-    pub(crate) panics: u64,
-}
-
+/// The connections of one shard, and the parts that all of them use.
 pub(super) struct Shared {
     pub(super) settings: Settings,
     pub(super) shard: ShardAddress,
@@ -123,92 +97,61 @@ pub(super) struct Shared {
     pub(super) is_leaving: Cell<bool>,
     /// The node ends: connections of HTTP close after the answer that is under way.
     pub(super) ending: Notify,
-    /// Sessions of BOSH by the number of their stream.
-    pub(super) bosh: RefCell<HashMap<u64, Rc<bosh::Mailbox>>>,
+    pub(super) bosh: bosh::BoshSessions,
     pub(super) stream_settings: RefCell<Arc<c2s::C2sSettings>>,
-    pub(super) counters: RefCell<Counters>,
+    pub(super) counts: StreamCounts,
     mailbox: Mailbox<Event>,
     streams: RefCell<HashMap<u64, Rc<Stream>>>,
     next: Cell<u64>,
     pub(super) handshakes: Arc<Semaphore>,
-    pub(super) tick: Cell<u32>,
-    pub(super) tick_length: Duration,
-    /// Streams that must be signed in, or gone, by that tick; in that order, for all have the same time.
-    due: RefCell<[VecDeque<(u32, u64)>; 2]>,
+    pub(super) ticks: Ticks,
     /// Every stream reads into this, one at a time.
     pub(super) scratch: RefCell<Box<[u8]>>,
     /// Lent to one stream at a time.
     outbox: RefCell<Outbox>,
-    pub(super) began: tokio::time::Instant,
-    /// Until when, and which stream; the earliest first.
-    pub(super) pauses: RefCell<BTreeSet<(u64, u64)>>,
-    pub(super) pausing: Notify,
-    /// Streams that have not read what they were sent, and when they last took some of it.
-    pub(super) congested: RefCell<HashMap<u64, u32>>,
+    pub(super) pauses: Pauses,
+    pub(super) congestion: Congestion,
     pub(super) tracing: Tracing,
-    /// As in `limits` no kind is a client's to name.
-    kinds: RefCell<BTreeMap<(Family, Box<str>), u64>>,
 }
 
 /// Read at once from one connection.
 const SCRATCH: usize = 16 * 1024;
 
-/// Idle time is measured in this many steps.
-const IDLE_TICKS: u32 = 16;
-
 /// The id of our questions for a sign of life.
 const PROBE: &str = "belfry-alive";
 
-const SIGN_IN: usize = 0;
-const LINGER: usize = 1;
-
 impl Shared {
     pub(super) fn new(settings: Settings, shard: ShardAddress) -> Rc<Self> {
-        let tick_length =
-            (settings.idle / IDLE_TICKS).clamp(Duration::from_millis(50), Duration::from_secs(1));
         Rc::new(Shared {
             stream_settings: RefCell::new(Arc::clone(&settings.stream)),
-            began: tokio::time::Instant::now(),
-            pauses: RefCell::default(),
-            pausing: Notify::new(),
-            congested: RefCell::default(),
+            ticks: Ticks::new(settings.idle),
+            pauses: Pauses::new(),
+            congestion: Congestion::default(),
             tracing: Tracing::new(settings.traces.clone()),
-            kinds: RefCell::default(),
             settings,
             shard,
             is_leaving: Cell::new(false),
             ending: Notify::new(),
-            bosh: RefCell::default(),
-            counters: RefCell::default(),
+            bosh: bosh::BoshSessions::default(),
+            counts: StreamCounts::default(),
             mailbox: Mailbox::default(),
             streams: RefCell::default(),
             next: Cell::new(1),
             handshakes: Arc::new(Semaphore::new(limits::HANDSHAKES)),
-            tick: Cell::new(0),
-            tick_length,
-            due: RefCell::default(),
             scratch: RefCell::new(vec![0; SCRATCH].into_boxed_slice()),
             outbox: RefCell::default(),
         })
     }
 
-    pub(super) fn count(&self, change: impl FnOnce(&mut Counters)) {
-        change(&mut self.counters.borrow_mut());
-    }
-
     /// A place for one more connection; it is counted until `leave`. `None`: there are too many.
     pub(super) fn enter(&self, source: IpAddr, transport: Transport) -> Option<Admitted> {
-        let has_place = self.counters.borrow().open < self.settings.max_streams as u64;
+        let has_place = self.counts.open() < self.settings.max_streams as u64;
         let admitted = has_place.then(|| self.admit(source, transport)).flatten();
         if admitted.is_none() {
-            self.count(|counters| counters.refused += 1);
+            self.counts.count(|counters| counters.refused += 1);
             return None;
         }
-        self.count(|counters| {
-            counters.open += 1;
-            counters.accepted += 1;
-        });
-        self.count_kind(Family::Connections, name_of(transport));
+        self.counts.connected(transport);
         admitted
     }
 
@@ -225,40 +168,13 @@ impl Shared {
         let most = self.settings.max_streams_per_source;
         let fits =
             self.settings.proxies.trust(source) || self.settings.admission.has_place(source.into(), most);
-        self.count(|counters| counters.refused += u64::from(!fits));
+        self.counts.count(|counters| counters.refused += u64::from(!fits));
         fits
     }
 
     pub(super) fn leave(&self, transport: Transport) {
-        self.discount(transport);
-        self.counters.borrow_mut().open -= 1;
+        self.counts.disconnected(transport);
         self.mailbox.wake();
-    }
-
-    pub(super) fn count_kind(&self, family: Family, kind: &str) {
-        *self.kinds.borrow_mut().entry((family, kind.into())).or_default() += 1;
-    }
-
-    fn discount(&self, transport: Transport) {
-        let kind = (Family::Connections, name_of(transport).into());
-        if let Some(count) = self.kinds.borrow_mut().get_mut(&kind) {
-            *count = count.saturating_sub(1);
-        }
-    }
-
-    /// STARTTLS.
-    pub(super) fn moved(&self, from: Transport, to: Transport) {
-        self.discount(from);
-        self.count_kind(Family::Connections, name_of(to));
-    }
-
-    pub(super) fn kinds(&self) -> Vec<KindCount> {
-        let row = |((family, kind), count): (&(Family, Box<str>), &u64)| KindCount {
-            family: *family,
-            kind: kind.clone(),
-            count: *count,
-        };
-        self.kinds.borrow().iter().map(row).collect()
     }
 
     /// Adds a stream, which has `Settings::sign_in` to sign in.
@@ -276,23 +192,17 @@ impl Shared {
         let random = getrandom::u64().and_then(|id| getrandom::fill(&mut nonce).map(|()| id));
         let id = random.unwrap_or(number);
         let c2s = C2s::new(settings, framing, security, id, stdx::hex::encode(&nonce).into());
-        let stream = Rc::new(Stream::new(number, (remote, transport), c2s, self.tick.get(), admitted));
+        let stream = Rc::new(Stream::new(number, (remote, transport), c2s, self.ticks.now(), admitted));
         self.streams.borrow_mut().insert(number, Rc::clone(&stream));
-        self.expect(SIGN_IN, self.settings.sign_in, number);
+        self.ticks.expect(Wait::SignIn, self.settings.sign_in, number);
         stream
-    }
-
-    fn expect(&self, what: usize, within: Duration, number: u64) {
-        let ticks = within.as_micros() / self.tick_length.as_micros() + 1;
-        let at = self.tick.get().wrapping_add(u32::try_from(ticks).unwrap_or(u32::MAX / 2));
-        self.due.borrow_mut()[what].push_back((at, number));
     }
 
     pub(super) fn remove(&self, stream: &Stream) {
         if self.streams.borrow_mut().remove(&stream.number).is_none() {
             return;
         }
-        self.trace_ended(stream);
+        self.tracing.ended(stream);
         self.count_failures(stream, &mut stream.c2s.borrow_mut(), |c2s| c2s.handle_gone());
         if let Some(bucket) = stream.bucket.get() {
             let in_order = stream.c2s.borrow().was_closed();
@@ -315,7 +225,7 @@ impl Shared {
     /// Ready when no client is connected.
     pub(super) fn poll_empty(&self, cx: &mut Context<'_>) -> Poll<()> {
         self.mailbox.listen(cx);
-        if self.counters.borrow().open == 0 { Poll::Ready(()) } else { Poll::Pending }
+        if self.counts.open() == 0 { Poll::Ready(()) } else { Poll::Pending }
     }
 
     pub(super) fn take_events(&self, sink: &mut Vec<Event>) {
@@ -333,7 +243,7 @@ impl Shared {
 
     /// Bytes that came.
     pub(super) fn heard(&self, stream: &Stream, bytes: &[u8]) {
-        stream.heard.set(self.tick.get());
+        stream.heard.set(self.ticks.now());
         stream.probed.set(false);
         let (mut is_whole, mut is_within) = (false, false);
         self.tell(stream, |c2s, out| {
@@ -342,7 +252,7 @@ impl Shared {
             is_within = c2s.is_within_stanza();
         });
         let since = stream.stanza_since.get();
-        let since = if is_whole || since == 0 { self.tick.get().max(1) } else { since };
+        let since = if is_whole || since == 0 { self.ticks.now().max(1) } else { since };
         stream.stanza_since.set(if is_within { since } else { 0 });
         self.pace(stream, bytes.len());
     }
@@ -351,9 +261,9 @@ impl Shared {
     pub(super) fn tell(&self, stream: &Stream, act: impl FnOnce(&mut C2s, &mut Outbox)) {
         let mut out = self.outbox.take();
         let mut c2s = stream.c2s.borrow_mut();
-        self.trace_before(&mut c2s);
+        self.tracing.before(&mut c2s);
         self.count_failures(stream, &mut c2s, |c2s| act(c2s, &mut out));
-        self.trace_after(stream, &c2s, &mut out);
+        self.tracing.after(stream, &c2s, &mut out);
         if !out.bytes.is_empty() {
             stream.step();
         }
@@ -364,16 +274,16 @@ impl Shared {
             self.perform(stream, &c2s, effect);
         }
         if stream.queued() > limits::XMPP_WRITE_QUEUE && !c2s.is_closed() {
-            self.count(|counters| counters.overflows += 1);
+            self.counts.count(|counters| counters.overflows += 1);
             stream.forget_queue();
             c2s.fail("resource-constraint", &mut out);
-            self.count_kind_of_error(&c2s);
+            self.counts.ended(&c2s);
             stream.put(c2s.framing(), &out);
             out = Outbox::default();
             self.close(stream);
         }
         if stream.queued() > limits::XMPP_UNREAD {
-            self.note_congested(stream);
+            self.congestion.note(stream, self.ticks.now());
         }
         drop(c2s);
         *self.outbox.borrow_mut() = out;
@@ -393,8 +303,8 @@ impl Shared {
         match effect {
             c2s::Effect::StartTls => stream.securing.set(true),
             c2s::Effect::Close => {
-                self.count(|counters| counters.faults += u64::from(!c2s.was_closed()));
-                self.count_kind_of_error(c2s);
+                self.counts.count(|counters| counters.faults += u64::from(!c2s.was_closed()));
+                self.counts.ended(c2s);
                 self.close(stream);
             }
             c2s::Effect::Find { find, domain } => self.event(Event::Find { stream: number, find, domain }),
@@ -410,71 +320,47 @@ impl Shared {
                 self.event(Event::Resume { stream: number, user, id, seen });
             }
             c2s::Effect::Stanza(element) => {
-                self.count(|counters| counters.stanzas_in.count(element.name()));
-                stream.buckets.take_stanza(self.nanos(), self.settings.allowance);
+                self.counts.count(|counters| counters.stanzas_in.count(element.name()));
+                stream.buckets.take_stanza(self.pauses.now(), self.settings.allowance);
                 if !is_sign_of_life(&element) {
                     self.event(Event::Stanza { stream: number, element });
                 }
             }
             c2s::Effect::Nonza(element) => {
-                stream.buckets.take_stanza(self.nanos(), self.settings.allowance);
+                stream.buckets.take_stanza(self.pauses.now(), self.settings.allowance);
                 self.event(Event::Nonza { stream: number, element });
             }
         }
     }
 
-    pub(super) fn count_sign_in(&self, stream: &Stream) {
-        let mechanism = stream.c2s.borrow().mechanism();
-        self.count_kind(Family::SignIns, mechanism.unwrap_or("other"));
-    }
-
-    fn count_kind_of_error(&self, c2s: &C2s) {
-        if let Some(condition) = c2s.error() {
-            self.count_kind(Family::StreamErrors, condition);
-        }
-    }
-
     fn close(&self, stream: &Stream) {
         stream.closing.set(true);
-        self.expect(LINGER, limits::XMPP_LINGER, stream.number);
+        self.ticks.expect(Wait::Linger, limits::XMPP_LINGER, stream.number);
     }
 
     /// Called once a tick: ends streams that took too long to sign in or to go, and probes silent ones.
     pub(super) fn sweep(&self) {
-        let now = self.tick.get().wrapping_add(1);
-        self.tick.set(now);
-        for number in self.take_due(SIGN_IN, now) {
+        let now = self.ticks.advance();
+        for number in self.ticks.take_due(Wait::SignIn) {
             if let Some(stream) = self.stream(number).filter(|stream| stream.bucket.get().is_none()) {
                 self.time_out(&stream);
             }
         }
-        for number in self.take_due(LINGER, now) {
+        for number in self.ticks.take_due(Wait::Linger) {
             if let Some(stream) = self.stream(number) {
                 stream.given_up.set(true);
                 stream.wake();
             }
         }
-        self.sweep_congested(now);
-        let steps =
-            u32::try_from(self.settings.idle.as_micros() / self.tick_length.as_micros()).unwrap_or(u32::MAX);
-        if now.is_multiple_of((steps / IDLE_TICKS).max(1)) {
-            self.sweep_idle(now, steps);
+        self.sweep_congested();
+        let idle = self.ticks.of(self.settings.idle).unwrap_or(u32::MAX);
+        if self.ticks.is_idle_step(idle) {
+            self.sweep_idle(now, idle);
         }
-    }
-
-    fn take_due(&self, what: usize, now: u32) -> Vec<u64> {
-        let due = &mut self.due.borrow_mut()[what];
-        let count = due.iter().take_while(|(at, _)| at.wrapping_sub(now).cast_signed() <= 0).count();
-        let taken = due.drain(..count).map(|(_, number)| number).collect();
-        if due.is_empty() {
-            due.shrink_to_fit();
-        }
-        taken
     }
 
     fn sweep_idle(&self, now: u32, idle: u32) {
-        let probe = limits::XMPP_PROBE.min(self.settings.idle).as_micros() / self.tick_length.as_micros();
-        let probe = u32::try_from(probe).unwrap_or(u32::MAX);
+        let probe = self.ticks.of(limits::XMPP_PROBE.min(self.settings.idle)).unwrap_or(u32::MAX);
         self.sweep_endless(now);
         let silent = |stream: &&Rc<Stream>| now.wrapping_sub(stream.heard.get()) > idle;
         let silent: Vec<_> = self.streams.borrow().values().filter(silent).cloned().collect();
@@ -490,10 +376,10 @@ impl Shared {
 
     /// Bytes that trickle are a sign of life, but a stanza that never ends is not. A silent stream is asked for one first.
     fn sweep_endless(&self, now: u32) {
-        let most = limits::XMPP_STANZA.min(self.settings.idle * 3).as_micros() / self.tick_length.as_micros();
+        let most = self.ticks.of(limits::XMPP_STANZA.min(self.settings.idle * 3)).unwrap_or(u32::MAX);
         let is_endless = |stream: &&Rc<Stream>| {
             let since = stream.stanza_since.get();
-            since != 0 && u128::from(now.wrapping_sub(since)) > most
+            since != 0 && now.wrapping_sub(since) > most
         };
         let endless: Vec<_> = self.streams.borrow().values().filter(is_endless).cloned().collect();
         for stream in endless {
@@ -520,7 +406,7 @@ impl Shared {
 
     fn time_out(&self, stream: &Stream) {
         if !stream.closing.get() {
-            self.count(|counters| counters.timeouts += 1);
+            self.counts.count(|counters| counters.timeouts += 1);
             self.tell(stream, |c2s, out| c2s.fail("connection-timeout", out));
         }
     }

@@ -56,9 +56,9 @@ pub(crate) struct Stream {
     pub(super) given_up: Cell<bool>,
     /// Once all is written TLS begins.
     pub(super) securing: Cell<bool>,
-    /// `Shared::tick` when something came last.
+    /// `Ticks::now` when something came last.
     pub(super) heard: Cell<u32>,
-    /// `Shared::tick` when the stanza began that has not come whole; 0: there is none.
+    /// `Ticks::now` when the stanza began that has not come whole; 0: there is none.
     pub(super) stanza_since: Cell<u32>,
     /// It was asked for a sign of life.
     pub(super) probed: Cell<bool>,

@@ -10,7 +10,6 @@ use xmpp::c2s::{C2s, Direction, Outbox};
 use xmpp::xml::Node;
 use xmpp::{Element, Jid};
 
-use super::shared::Shared;
 use super::stream::Stream;
 use crate::limits;
 
@@ -41,29 +40,24 @@ impl Tracing {
         Tracing { accounts: RefCell::default(), is_on: Cell::new(false), undecided: RefCell::default(), sink }
     }
 
-    fn is_traced(&self, jid: &Jid) -> bool {
-        self.accounts.borrow().iter().any(|account| **account == *jid.bare_str())
-    }
-}
-
-impl Shared {
-    pub(super) fn set_traced(&self, accounts: Vec<Box<str>>) {
-        self.tracing.is_on.set(!accounts.is_empty());
-        *self.tracing.accounts.borrow_mut() = accounts;
-        *self.tracing.undecided.borrow_mut() = UnboundTraces::default();
+    /// The elements of these accounts are copied out from now on.
+    pub(super) fn set_accounts(&self, accounts: Vec<Box<str>>) {
+        self.is_on.set(!accounts.is_empty());
+        *self.accounts.borrow_mut() = accounts;
+        *self.undecided.borrow_mut() = UnboundTraces::default();
     }
 
     /// Called before a stream handles input, which may reveal its account.
-    pub(super) fn trace_before(&self, c2s: &mut C2s) {
-        let is_on = self.tracing.is_on.get();
-        c2s.set_traced(is_on && c2s.jid().is_none_or(|jid| self.tracing.is_traced(jid)));
+    pub(super) fn before(&self, c2s: &mut C2s) {
+        let is_on = self.is_on.get();
+        c2s.set_traced(is_on && c2s.jid().is_none_or(|jid| self.is_traced(jid)));
     }
 
-    pub(super) fn trace_after(&self, stream: &Stream, c2s: &C2s, out: &mut Outbox) {
+    pub(super) fn after(&self, stream: &Stream, c2s: &C2s, out: &mut Outbox) {
         if out.traced.is_empty() {
             return;
         }
-        let mut undecided = self.tracing.undecided.borrow_mut();
+        let mut undecided = self.undecided.borrow_mut();
         let Some(jid) = c2s.jid() else {
             if undecided.len() < limits::XMPP_UNDECIDED || undecided.contains_key(&stream.number) {
                 let kept = undecided.entry(stream.number).or_default();
@@ -74,7 +68,7 @@ impl Shared {
         };
         let before = undecided.remove(&stream.number).unwrap_or_default();
         let now = out.traced.drain(..);
-        if !self.tracing.is_traced(jid) {
+        if !self.is_traced(jid) {
             return;
         }
         for (direction, element) in before.into_iter().chain(now) {
@@ -86,14 +80,18 @@ impl Shared {
                 xml: element.to_string().into(),
             };
             // The last reader may have gone.
-            let _ = self.tracing.sink.send(Arc::new(trace));
+            let _ = self.sink.send(Arc::new(trace));
         }
     }
 
-    pub(super) fn trace_ended(&self, stream: &Stream) {
-        if self.tracing.is_on.get() {
-            self.tracing.undecided.borrow_mut().remove(&stream.number);
+    pub(super) fn ended(&self, stream: &Stream) {
+        if self.is_on.get() {
+            self.undecided.borrow_mut().remove(&stream.number);
         }
+    }
+
+    fn is_traced(&self, jid: &Jid) -> bool {
+        self.accounts.borrow().iter().any(|account| **account == *jid.bare_str())
     }
 }
 

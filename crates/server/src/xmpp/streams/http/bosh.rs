@@ -2,7 +2,7 @@
 //! shard, and go to the session's by message. Its name says which.
 
 use std::cell::RefCell;
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -86,7 +86,7 @@ pub(super) async fn post(front: &Rc<Front>, body: &[u8]) -> Result<Reply, Status
         Some(Some((shard, number))) => {
             let call = Call { number, request, size: body.len(), is_secure: front.is_secure, reply };
             if shard == shared.shard {
-                shared.deliver_call(call);
+                shared.bosh.deliver_call(call);
             } else {
                 shared.event(Event::Bosh { shard, call: Box::new(call) });
             }
@@ -98,7 +98,7 @@ pub(super) async fn post(front: &Rc<Front>, body: &[u8]) -> Result<Reply, Status
         reply = ended(shared) => reply,
     };
     if reply.is_refusal {
-        shared.count(|counters| counters.bosh_faults += 1);
+        shared.counts.count(|counters| counters.bosh_faults += 1);
     }
     Ok(reply)
 }
@@ -111,7 +111,7 @@ async fn ended(shared: &Shared) -> Reply {
 }
 
 fn refused(shared: &Shared, condition: Condition) -> Reply {
-    shared.count(|counters| counters.bosh_faults += 1);
+    shared.counts.count(|counters| counters.bosh_faults += 1);
     Reply::refusal(condition)
 }
 
@@ -156,7 +156,7 @@ fn begin(
         calls: RefCell::default(),
         stream: Rc::clone(&stream),
     });
-    shared.bosh.borrow_mut().insert(stream.number, Rc::clone(&mailbox));
+    shared.bosh.insert(&mailbox);
     let call = Call { number: stream.number, request, size, is_secure: front.is_secure, reply };
     let mut wire = Bodies::new(Rc::clone(shared), mailbox, call);
     spawn_local(async move {
@@ -168,10 +168,28 @@ fn begin(
     Ok(())
 }
 
-impl Shared {
+/// The sessions of one shard, by the numbers of their streams.
+#[derive(Default)]
+pub(in crate::xmpp::streams) struct BoshSessions {
+    by_stream: RefCell<HashMap<u64, Rc<Mailbox>>>,
+}
+
+impl BoshSessions {
+    fn insert(&self, mailbox: &Rc<Mailbox>) {
+        self.by_stream.borrow_mut().insert(mailbox.stream.number, Rc::clone(mailbox));
+    }
+
+    fn remove(&self, mailbox: &Mailbox) {
+        self.by_stream.borrow_mut().remove(&mailbox.stream.number);
+    }
+
+    pub(in crate::xmpp::streams) fn count(&self) -> u64 {
+        self.by_stream.borrow().len() as u64
+    }
+
     /// Gives a request to its session.
     pub(in crate::xmpp::streams) fn deliver_call(&self, call: Call) {
-        let mailbox = self.bosh.borrow().get(&call.number).cloned();
+        let mailbox = self.by_stream.borrow().get(&call.number).cloned();
         let is_it = |mailbox: &Rc<Mailbox>| {
             let sid = call.request.sid.as_deref().unwrap_or_default();
             bool::from(mailbox.sid.as_bytes().ct_eq(sid.as_bytes()))
@@ -232,7 +250,7 @@ impl Bodies {
             self.last_ticket += 1;
             self.uncounted += size;
             self.waiting.push((self.last_ticket, reply));
-            self.mailbox.stream.heard.set(self.shared.tick.get());
+            self.mailbox.stream.heard.set(self.shared.ticks.now());
             self.mailbox.stream.probed.set(false);
             self.session.handle_request(now, request, self.last_ticket, &mut self.out);
         }
@@ -356,6 +374,6 @@ impl Wire for Bodies {
 
 impl Drop for Bodies {
     fn drop(&mut self) {
-        self.shared.bosh.borrow_mut().remove(&self.mailbox.stream.number);
+        self.shared.bosh.remove(&self.mailbox);
     }
 }

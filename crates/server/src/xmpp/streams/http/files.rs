@@ -44,7 +44,7 @@ pub(super) async fn serve(front: &Rc<Front>, place: &str, request: Request<Conte
         _ => Ok(not_allowed(METHODS)),
     };
     let response = done.unwrap_or_else(refused);
-    front.shared.count(|counters| match response.status() {
+    front.shared.counts.count(|counters| match response.status() {
         StatusCode::CREATED if is_put => counters.uploads += 1,
         StatusCode::OK | StatusCode::PARTIAL_CONTENT => counters.downloads += 1,
         _ => {}

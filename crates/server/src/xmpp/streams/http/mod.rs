@@ -102,7 +102,7 @@ where
     if let Err(error) = &done {
         tracing::debug!(%error, "an HTTP connection broke");
         if !front.has_asked.get() {
-            shared.count(|counters| counters.handshake_failures += 1);
+            shared.counts.count(|counters| counters.handshake_failures += 1);
         }
     }
     let parts = connection.into_parts();

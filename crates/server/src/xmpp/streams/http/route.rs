@@ -29,7 +29,7 @@ pub(super) async fn answer(
     request: Request<Incoming>,
 ) -> Result<Response<Body>, Infallible> {
     front.has_asked.set(true);
-    front.shared.count(|counters| counters.http_requests += 1);
+    front.shared.counts.count(|counters| counters.http_requests += 1);
     front.source.set(front.shared.settings.proxies.source(front.remote, request.headers()));
     let origin = request.headers().get(ORIGIN).cloned();
     // Others are offers, as of a newer HTTP, which need not be taken.
@@ -40,7 +40,7 @@ pub(super) async fn answer(
         serve(&front, request).await
     };
     if response.status().is_client_error() || response.status().is_server_error() {
-        front.shared.count(|counters| counters.http_refused += 1);
+        front.shared.counts.count(|counters| counters.http_refused += 1);
     }
     if let Some(origin) = origin.filter(|origin| front.allows(origin)) {
         let headers = response.headers_mut();

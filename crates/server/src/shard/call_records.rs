@@ -1,0 +1,76 @@
+//! The calls of one shard until their records are written: the ledger, the call states of accounts, and the way to the
+//! store.
+
+use std::sync::Arc;
+
+use call::{CallRecord, Ledger, LedgerCounts};
+use router::Query;
+use sip::endpoint::CallEvent;
+use stdx::Instant;
+use store::{Service, Write};
+
+use super::StatusBoard;
+use super::calls::{self, AccountCalls};
+use crate::limits;
+
+/// The calls under way, and the records of ended ones that wait to be written.
+pub(super) struct CallRecords {
+    ledger: Ledger,
+    accounts: AccountCalls,
+    ended: Vec<CallRecord>,
+    /// Records are kept in the store.
+    is_on: bool,
+    store: Arc<Service>,
+    board: Arc<StatusBoard>,
+}
+
+impl CallRecords {
+    pub(super) fn new(
+        ledger: Ledger,
+        is_on: bool,
+        store: Arc<Service>,
+        board: Arc<StatusBoard>,
+    ) -> CallRecords {
+        let accounts = AccountCalls::new(limits::ACCOUNT_CALLS);
+        CallRecords { ledger, accounts, ended: Vec::new(), is_on, store, board }
+    }
+
+    /// Records are kept from now on, or not.
+    pub(super) fn set_on(&mut self, is_on: bool) {
+        self.is_on = is_on;
+    }
+
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.ledger.deadline()
+    }
+
+    pub(super) fn counts(&self) -> LedgerCounts {
+        self.ledger.counts()
+    }
+
+    pub(super) fn expire(&mut self, now: Instant) {
+        self.ledger.expire(now, &mut self.ended);
+    }
+
+    /// Handles an event of a call. Returns the new call states of accounts, for their routers.
+    pub(super) fn handle_event(&mut self, now: Instant, event: CallEvent) -> Vec<Query> {
+        let changed = self.accounts.handle_event(&event);
+        self.ledger.handle_event(now, calls::for_ledger(event), &mut self.ended);
+        changed
+    }
+
+    /// Ends the calls that are open.
+    pub(super) fn drain(&mut self, now: Instant) {
+        self.ledger.drain(now, &mut self.ended);
+    }
+
+    /// Writes the records of ended calls.
+    pub(super) fn write(&mut self) {
+        for record in self.ended.drain(..) {
+            let write = Write::Call(Box::new(calls::for_store(record)));
+            if self.is_on && self.store.write(write, None).is_err() {
+                self.board.count_lost_record();
+            }
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! The parts that a shard is made of, and those of them that all its machines use.
+
+use std::sync::{Arc, LazyLock};
+
+use call::{Health, Ledger, Plan};
+use cluster::{Inbox, Outlet, ShardMap};
+use router::{AskId, Query, Router, ShardAddress};
+use sip::endpoint::{Account, CallLimits, Endpoint};
+use stdx::Instant;
+use store::{Service, Ticket, Write};
+
+use super::{CallerProof, StatusBoard};
+use crate::clock::Clock;
+use crate::message::InboxMessage;
+use crate::sign_in_failures::SignInFailures;
+
+/// The parts of a shard. They are made elsewhere and may move to the shard's thread.
+pub struct ShardDeps {
+    /// The shard's own address.
+    pub edge: ShardAddress,
+    /// The responsible shards.
+    pub map: ShardMap,
+    pub clock: Clock,
+    pub endpoint: Endpoint,
+    pub router: Router,
+    pub ledger: Ledger,
+    /// Only one shard of a node probes.
+    pub health: Option<Health>,
+    pub plan: Arc<Plan>,
+    pub proof: CallerProof,
+    pub default_max_contacts: usize,
+    pub records: bool,
+    pub store: Arc<Service>,
+    pub inbox: Inbox<InboxMessage>,
+    /// To every shard of the node, this one included, by number.
+    pub outlets: Vec<Outlet<InboxMessage>>,
+    pub board: Arc<StatusBoard>,
+    /// `None`: no applications answer calls here.
+    pub(crate) voice: Option<crate::voice::ShardVoice>,
+    /// `None`: no chat clients.
+    pub(crate) xmpp: Option<crate::xmpp::Settings>,
+    pub(crate) chat: crate::xmpp::operator::Operator,
+    /// `None`: the node is alone.
+    pub(crate) farm: Option<crate::farm::ShardFarm>,
+    pub traces: tokio::sync::broadcast::Sender<Arc<sip::endpoint::TraceEvent>>,
+    pub(crate) failures: Arc<SignInFailures>,
+}
+
+/// The settings that a reload may change in a shard.
+#[derive(Debug)]
+pub struct Reload {
+    pub settings: sip::endpoint::EndpointSettings,
+    pub proof: CallerProof,
+    pub default_max_contacts: usize,
+    pub records: bool,
+    pub(crate) xmpp: Option<crate::xmpp::Reload>,
+}
+
+/// The cores and handles that the parts of a shard share.
+pub(super) struct ShardResources {
+    pub(super) edge: ShardAddress,
+    pub(super) map: ShardMap,
+    pub(super) clock: Clock,
+    pub(super) endpoint: Endpoint,
+    pub(super) router: Router,
+    pub(super) default_max_contacts: usize,
+    pub(super) store: Arc<Service>,
+    pub(super) inbox: Inbox<InboxMessage>,
+    pub(super) outlets: Vec<Outlet<InboxMessage>>,
+    pub(super) board: Arc<StatusBoard>,
+    pub(super) chat: crate::xmpp::operator::Operator,
+    pub(super) traces: tokio::sync::broadcast::Sender<Arc<sip::endpoint::TraceEvent>>,
+    pub(super) failures: Arc<SignInFailures>,
+}
+
+impl ShardResources {
+    /// Performs a write of the router, which is told when the store refuses it.
+    pub(super) fn write(
+        &mut self,
+        now: Instant,
+        ticket: u64,
+        write: Write,
+        effects: &mut Vec<router::Effect>,
+    ) {
+        let to = Ticket { sink: self.edge.shard, id: ticket };
+        if self.store.write(write, to).is_err() {
+            self.router.handle_written(now, ticket, Err(router::WriteFailed), effects);
+        }
+    }
+
+    /// The bindings of an address that this shard owns. A lookup is answered at once.
+    pub(super) fn bindings(&mut self, aor: Box<str>) -> Vec<router::Binding> {
+        let (now, mut effects) = (self.clock.now(), Vec::new());
+        self.router.handle_query(now, self.edge, AskId(0), Query::Lookup { aor }, &mut effects);
+        let answer = effects.into_iter().find_map(|effect| match effect {
+            router::Effect::Answer { answer: router::Answer::Bindings(bindings), .. } => Some(bindings),
+            _ => None,
+        });
+        answer.unwrap_or_default()
+    }
+
+    pub(super) fn account(&self, found: &store::Account) -> Account {
+        let limit = found.limits.max_contacts.map(|count| count as usize);
+        let ha1s = ha1s_of(&found.verifiers);
+        Account {
+            aor: format!("{}@{}", found.name, found.domain).into(),
+            disabled: found.disabled || ha1s.is_none(),
+            ha1s: ha1s.unwrap_or(sip::digest::Ha1s { md5: [0; 16], sha256: [0; 32], sha512_256: [0; 32] }),
+            max_contacts: limit.unwrap_or(self.default_max_contacts),
+            limits: call_limits(&found.limits),
+        }
+    }
+}
+
+/// The digests that a phone's password is checked against. For an account with SCRAM keys only they are
+/// random: no password fits, not even for a reader of the database. `None`: the system gives no randomness.
+fn ha1s_of(verifiers: &store::Verifiers) -> Option<sip::digest::Ha1s> {
+    static UNKNOWN: LazyLock<Option<[u8; 32]>> = LazyLock::new(|| {
+        let mut unknown = [0; 32];
+        getrandom::fill(&mut unknown).ok().map(|()| unknown)
+    });
+    if !verifiers.are_of_password() {
+        let unknown = (*UNKNOWN)?;
+        let mut md5 = [0; 16];
+        md5.copy_from_slice(&unknown[..16]);
+        return Some(sip::digest::Ha1s { md5, sha256: unknown, sha512_256: unknown });
+    }
+    let (md5, sha256, sha512_256) = (verifiers.md5, verifiers.sha256, verifiers.sha512_256);
+    Some(sip::digest::Ha1s { md5, sha256, sha512_256 })
+}
+
+/// `None` if the account has no limits: the check is skipped.
+fn call_limits(limits: &store::AccountLimits) -> Option<Arc<CallLimits>> {
+    let store::AccountLimits { max_calls, max_rate, deny, .. } = limits;
+    let limits = CallLimits { max_calls: *max_calls, max_rate: *max_rate, deny: deny.clone() };
+    (limits != CallLimits::default()).then(|| Arc::new(limits))
+}

@@ -1,0 +1,111 @@
+//! Writes of accounts' keys for chat clients. Keys of SCRAM take long to make, so threads of the runtime's pool make them, a
+//! few at a time.
+
+use std::sync::Arc;
+
+use ::xmpp::sasl::Secret;
+use cluster::Outlet;
+use store::{Service, StoreError, Ticket, Verifiers, Write};
+use tokio::sync::Semaphore;
+
+use crate::limits;
+use crate::message::{InboxMessage, LocalMessage};
+use crate::xmpp::keys;
+
+/// Too many keys are being made, or wait for that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct KeysBusy;
+
+/// The keys that one shard lets be made.
+pub(super) struct KeyWriter {
+    store: Arc<Service>,
+    /// To the shard itself.
+    outlet: Outlet<InboxMessage>,
+    /// One permit for each account whose keys are being made.
+    deriving: Arc<Semaphore>,
+    /// One for each change that waits for it.
+    waiting: Arc<Semaphore>,
+}
+
+impl KeyWriter {
+    pub(super) fn new(store: Arc<Service>, outlet: Outlet<InboxMessage>) -> KeyWriter {
+        let [deriving, waiting] = [limits::XMPP_DERIVING, limits::XMPP_KEYS_WAITING];
+        KeyWriter {
+            store,
+            outlet,
+            deriving: Arc::new(Semaphore::new(deriving)),
+            waiting: Arc::new(Semaphore::new(waiting)),
+        }
+    }
+
+    /// Performs a write that contains keys, which are made as in `derive`; but a client waits for it. If
+    /// there is nothing to write, the client is told the reason as well.
+    pub(super) fn write(
+        &self,
+        to: Ticket,
+        password: Secret,
+        make: impl FnOnce(&Secret) -> Result<Write, StoreError> + Send + 'static,
+    ) -> Result<(), KeysBusy> {
+        let place = self.waiting.clone().try_acquire_owned().map_err(|_| KeysBusy)?;
+        let deriving = self.deriving.clone();
+        let (store, outlet) = (Arc::clone(&self.store), self.outlet.clone());
+        let work = move || {
+            let done =
+                make(&password).and_then(|write| store.write(write, to).map_err(|_| StoreError::Closed));
+            if let Err(error) = done {
+                outlet.answer_all(&mut vec![LocalMessage::Written(vec![(to.id, Err(error))]).into()]);
+            }
+        };
+        tokio::task::spawn_local(async move {
+            let permit = deriving.acquire_owned().await;
+            // A panic there has been printed; the asker gets no answer.
+            let _ = tokio::task::spawn_blocking(work).await;
+            drop((permit, place));
+        });
+        Ok(())
+    }
+
+    /// Makes the keys of an account whose password is known. When too many are being made, the next sign-in will do.
+    pub(super) fn derive(
+        &self,
+        to: Ticket,
+        account: &store::Account,
+        password: Secret,
+    ) -> Result<(), KeysBusy> {
+        let permit = self.deriving.clone().try_acquire_owned().map_err(|_| KeysBusy)?;
+        let (store, address, of) = (Arc::clone(&self.store), account.address(), account.verifiers.sha256);
+        tokio::task::spawn_blocking(move || {
+            let keys = keys::make(&password.0);
+            // With a record that is far behind there are none, as before.
+            let _ = store.write(Write::AddScram { account: address, of, keys }, to);
+            drop(permit);
+        });
+        Ok(())
+    }
+}
+
+/// The write for an account that has SCRAM keys only, once a password has been given: fails unless it is the
+/// account's.
+pub(super) fn learned(
+    account: &store::Account,
+    password: &Secret,
+    learns: bool,
+) -> Result<Write, StoreError> {
+    if !keys::are_of(&account.verifiers, password) {
+        return Err(StoreError::NotFound { what: "account of that password".into() });
+    }
+    let (address, of) = (account.address(), account.verifiers.sha256);
+    if !learns {
+        // Those that it has not; and that there is no other password by now.
+        let keys = keys::make_missing(&account.verifiers, &password.0);
+        return Ok(Write::AddScram { account: address, of, keys });
+    }
+    let verifiers = all_verifiers(&address, password);
+    Ok(Write::LearnPassword { account: address, of, verifiers })
+}
+
+/// For phones and for chat clients.
+pub(super) fn all_verifiers(account: &store::Address, password: &Secret) -> Verifiers {
+    let verifiers = Verifiers::from_password(&account.user, &account.domain, &password.0);
+    verifiers.with_scram(&keys::make(&password.0))
+}

@@ -1,0 +1,90 @@
+//! A shard's reads of the store for its endpoint and its router: accounts, which are cached, and kept messages. The router
+//! numbers its writes itself, in another table; chat has numbers of its own (`request_origin`).
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use router::AskId;
+use stdx::Instant;
+use store::{Read, Service, Ticket};
+
+use super::accounts::{Accounts, CachedAccount};
+use crate::limits;
+
+/// The reads under way, by ticket, and the cache of accounts.
+pub(super) struct StoreReads {
+    store: Arc<Service>,
+    /// The shard's number, to which the store answers.
+    sink: u16,
+    last_ticket: u64,
+    accounts: Accounts,
+    /// The addresses whose kept messages are read.
+    kept: HashMap<u64, Box<str>>,
+}
+
+impl StoreReads {
+    pub(super) fn new(store: Arc<Service>, sink: u16) -> StoreReads {
+        let accounts = Accounts::new(limits::CACHED_ACCOUNTS);
+        StoreReads { store, sink, last_ticket: 0, accounts, kept: HashMap::new() }
+    }
+
+    pub(super) fn accounts(&mut self) -> &mut Accounts {
+        &mut self.accounts
+    }
+
+    /// The number of accounts in the cache.
+    pub(super) fn cached(&self) -> usize {
+        self.accounts.len()
+    }
+
+    fn next(&mut self) -> Ticket {
+        self.last_ticket += 1;
+        Ticket { sink: self.sink, id: self.last_ticket }
+    }
+
+    /// Reads an account that is not cached, unless a read is under way already.
+    ///
+    /// # Errors
+    /// The ticket of a read that the store refuses; its waiting queries are taken by `handle_account`.
+    pub(super) fn read_account(
+        &mut self,
+        id: AskId,
+        address: &str,
+        user: Box<str>,
+        domain: Box<str>,
+    ) -> Result<(), u64> {
+        let to = self.next();
+        if !self.accounts.wait(address, id, to.id) {
+            return Ok(());
+        }
+        self.store.read(Read::Account { user, domain }, to).map_err(|_| to.id)
+    }
+
+    /// Ends the wait for an account; `None` when it could not be read. Returns the queries that waited.
+    pub(super) fn handle_account(
+        &mut self,
+        now: Instant,
+        ticket: u64,
+        known: Option<CachedAccount>,
+    ) -> Option<Vec<AskId>> {
+        self.accounts.loaded(now, ticket, known)
+    }
+
+    /// Reads the messages that are kept for an address.
+    ///
+    /// # Errors
+    /// The address, if the store refuses.
+    pub(super) fn read_kept(&mut self, aor: Box<str>) -> Result<(), Box<str>> {
+        let to = self.next();
+        if self.store.read(Read::KeptMessages { aor: aor.clone() }, to).is_err() {
+            return Err(aor);
+        }
+        self.kept.insert(to.id, aor);
+        Ok(())
+    }
+
+    /// The address of a read of kept messages that has ended.
+    pub(super) fn take_kept(&mut self, ticket: u64) -> Option<Box<str>> {
+        self.kept.remove(&ticket)
+    }
+}

@@ -1,0 +1,337 @@
+//! Signs clients in and makes their accounts: the requests of a shard's streams of the store, and the answers to the
+//! streams. Passwords and keys are here, tokens in `tokens`, accounts in `registration`.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use cluster::Bucket;
+use stdx::Instant;
+use store::access::AccessLoaded;
+use store::{Account, Address, StoreError, WriteDone};
+use xmpp::c2s::{C2s, FailedAttempt, NewToken, Outbox, Registration, TokenWork};
+use xmpp::sasl::{CredentialAnswer, CredentialQuery};
+use xmpp::{Bare, Jid};
+
+use super::super::pending::{Asker, PendingRequests};
+use super::super::streams::Streams;
+use super::super::{Unavailable, XmppEffect, sign_in};
+use super::registration::NewContacts;
+use super::{Access, Claim, TokenKey};
+
+/// A stream's request under way.
+#[derive(Debug)]
+pub(in crate::xmpp) enum ClientRequest {
+    SignIn {
+        stream: u64,
+        find: CredentialQuery,
+        domain: Box<str>,
+    },
+    Keys {
+        address: Box<str>,
+    },
+    /// A password of an account that came with keys of SCRAM only.
+    Proving {
+        stream: u64,
+        account: Box<Address>,
+        /// If not, the client is told the same.
+        is_there: bool,
+    },
+    /// The tokens of a client of that account.
+    Tokens {
+        stream: u64,
+        name: Box<str>,
+        key: TokenKey,
+        agent: Box<str>,
+    },
+    /// The account whose tokens are to be changed.
+    TokenWork {
+        stream: u64,
+        work: Box<TokenWork>,
+    },
+    TokensWritten {
+        stream: u64,
+        new: Option<NewToken>,
+        was_used: bool,
+    },
+    Invited {
+        stream: u64,
+        domain: Box<str>,
+    },
+    Registering {
+        stream: u64,
+        registration: Box<Registration>,
+    },
+    Registered {
+        stream: u64,
+        user: Bare,
+        inviter: Option<Box<str>>,
+    },
+}
+
+/// Counters since the start of the shard.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::xmpp) struct ClientAccessCounts {
+    pub(in crate::xmpp) sign_ins: u64,
+    pub(in crate::xmpp) sign_in_failures: u64,
+    /// Accounts that people made for themselves.
+    pub(in crate::xmpp) registrations: u64,
+}
+
+/// The streams of the shard, and the effects for it.
+pub(in crate::xmpp) struct AccessContext<'a> {
+    pub(in crate::xmpp) now: Instant,
+    pub(in crate::xmpp) streams: &'a mut Streams,
+    pub(in crate::xmpp) outbox: &'a mut Vec<XmppEffect>,
+}
+
+impl AccessContext<'_> {
+    pub(super) fn tell(&mut self, stream: u64, act: impl FnOnce(&mut C2s, &mut Outbox)) {
+        self.streams.tell(stream, act);
+    }
+}
+
+/// Authentication and registration of the clients whose streams the shard has.
+pub(in crate::xmpp) struct ClientAccess {
+    pub(super) access: Arc<Access>,
+    pub(super) pending: PendingRequests<ClientRequest>,
+    pub(super) counts: ClientAccessCounts,
+}
+
+impl ClientAccess {
+    pub(in crate::xmpp) fn new(access: Arc<Access>) -> ClientAccess {
+        let pending = PendingRequests::new(Asker::Clients);
+        ClientAccess { access, pending, counts: ClientAccessCounts::default() }
+    }
+
+    pub(in crate::xmpp) fn counts(&self) -> ClientAccessCounts {
+        self.counts
+    }
+
+    /// The settings and attempts of all shards.
+    pub(in crate::xmpp) fn access(&self) -> &Access {
+        &self.access
+    }
+
+    /// A stream asks for an account's credentials.
+    pub(in crate::xmpp) fn find(
+        &mut self,
+        cx: &mut AccessContext<'_>,
+        stream: u64,
+        find: CredentialQuery,
+        domain: Box<str>,
+    ) {
+        let Some(known) = cx.streams.get(stream) else { return };
+        // Credentials of a client that guesses are not looked at, right or wrong.
+        if self.access.wait(cx.now, &Claim::new(known.peer(), find.user(), &domain)).is_some() {
+            return cx.tell(stream, |c2s, out| c2s.handle_found(CredentialAnswer::Unavailable, out));
+        }
+        let Ok(jid) = Jid::new(Some(find.user()), &domain, None) else {
+            return cx.tell(stream, |c2s, out| c2s.handle_found(CredentialAnswer::NoAccount, out));
+        };
+        let user = jid.local().unwrap_or_default().into();
+        let id = self.pending.insert(ClientRequest::SignIn { stream, find, domain: domain.clone() });
+        cx.outbox.push(XmppEffect::Account { id, user, domain });
+    }
+
+    /// An attempt to sign in has failed.
+    pub(in crate::xmpp) fn handle_failed(
+        &mut self,
+        now: Instant,
+        peer: (IpAddr, &'static str),
+        domain: &str,
+        failed: &FailedAttempt,
+    ) {
+        self.counts.sign_in_failures += 1;
+        self.access.fail(now, &Claim::new(peer, &failed.user, domain), failed.cause);
+    }
+
+    /// A stream asks for a session. Notes the bucket of its account, whose owner has the host that serves the stream from
+    /// now on. `None`: the stream is gone.
+    pub(in crate::xmpp) fn handle_signed_in(
+        &mut self,
+        cx: &mut AccessContext<'_>,
+        stream: u64,
+        user: &Jid,
+    ) -> Option<Bucket> {
+        let bucket = Bucket::of(user.bare_str());
+        let stream = cx.streams.get(stream)?;
+        if stream.bucket.replace(bucket).is_none() {
+            stream.establish();
+            self.counts.sign_ins += 1;
+            cx.streams.count_sign_in(&stream);
+            // After a sign-in by an alias, the proof is kept under the alias. Anonymous clients have proved nothing.
+            if let Some(claimed) = stream.claimed() {
+                let claim = Claim::new(stream.peer(), &claimed, user.domain());
+                self.access.attempts.succeed(cx.now, &claim.attempt());
+            }
+        }
+        Some(bucket)
+    }
+
+    /// Handles the account of an address; `Ok(None)`: it has no account.
+    pub(in crate::xmpp) fn handle_account(
+        &mut self,
+        cx: &mut AccessContext<'_>,
+        id: u64,
+        found: Result<Option<&Account>, Unavailable>,
+    ) {
+        match self.pending.remove(id) {
+            Some(ClientRequest::SignIn { stream, find, domain }) => {
+                self.sign_in(cx, stream, find, &domain, found);
+            }
+            Some(ClientRequest::TokenWork { stream, work }) => self.token_work(cx, stream, *work, found),
+            Some(ClientRequest::Registering { stream, registration }) => {
+                self.name_looked_up(cx, stream, registration, found);
+            }
+            _ => {}
+        }
+    }
+
+    /// Handles the database's answer about tokens and invitations; `None`: the database is unavailable.
+    pub(in crate::xmpp) fn handle_loaded(
+        &mut self,
+        cx: &mut AccessContext<'_>,
+        id: u64,
+        loaded: Option<AccessLoaded>,
+    ) {
+        if let Some(request) = self.pending.remove(id) {
+            self.loaded(cx, request, loaded);
+        }
+    }
+
+    fn loaded(&mut self, cx: &mut AccessContext<'_>, request: ClientRequest, loaded: Option<AccessLoaded>) {
+        match request {
+            ClientRequest::Tokens { stream, name, key, agent } => {
+                let known = match loaded {
+                    Some(AccessLoaded::Tokens(rows)) => key.known(cx.now, &agent, rows),
+                    _ => CredentialAnswer::Unavailable,
+                };
+                cx.tell(stream, |c2s, out| c2s.handle_found_as(known, &name, out));
+            }
+            ClientRequest::Invited { stream, domain } => {
+                super::registration::invitation_read(cx, stream, &domain, loaded);
+            }
+            ClientRequest::Registering { stream, registration } => {
+                self.registration_checked(cx, stream, *registration, loaded);
+            }
+            _ => {}
+        }
+    }
+
+    /// Handles the outcome of a write. Returns the contacts that an account has been made with.
+    pub(in crate::xmpp) fn handle_written(
+        &mut self,
+        cx: &mut AccessContext<'_>,
+        id: u64,
+        result: Result<WriteDone, StoreError>,
+    ) -> Option<NewContacts> {
+        let request = self.pending.remove(id)?;
+        self.written(cx, request, result)
+    }
+
+    /// The store or the shard takes nothing now.
+    pub(in crate::xmpp) fn handle_refused(&mut self, cx: &mut AccessContext<'_>, id: u64) {
+        match self.pending.remove(id) {
+            Some(
+                request @ (ClientRequest::Tokens { .. }
+                | ClientRequest::Invited { .. }
+                | ClientRequest::Registering { .. }),
+            ) => self.loaded(cx, request, None),
+            Some(request) => {
+                // No account was made, so that there are no contacts.
+                self.written(cx, request, Err(StoreError::Closed));
+            }
+            None => {}
+        }
+    }
+
+    fn written(
+        &mut self,
+        cx: &mut AccessContext<'_>,
+        request: ClientRequest,
+        result: Result<WriteDone, StoreError>,
+    ) -> Option<NewContacts> {
+        match request {
+            ClientRequest::Keys { address } if result.is_ok() => {
+                cx.outbox.push(XmppEffect::Forget { address });
+            }
+            ClientRequest::Proving { stream, account, is_there } => {
+                proved(cx, stream, (&account, is_there), &result);
+            }
+            ClientRequest::TokensWritten { stream, new, was_used } => {
+                super::tokens::tokens_done(cx, stream, new, was_used, &result);
+            }
+            ClientRequest::Registered { stream, user, inviter } => {
+                return self.registered(cx, stream, (user, inviter), result);
+            }
+            _ => {}
+        }
+        None
+    }
+
+    fn sign_in(
+        &mut self,
+        cx: &mut AccessContext<'_>,
+        stream: u64,
+        find: CredentialQuery,
+        domain: &str,
+        found: Result<Option<&Account>, Unavailable>,
+    ) {
+        let Ok(found) = found else {
+            return cx.tell(stream, |c2s, out| c2s.handle_found(CredentialAnswer::Unavailable, out));
+        };
+        let account = sign_in::account_of(found, domain);
+        // For an account that is not there as much is done as for others: the time tells nothing either.
+        let slow = match account {
+            Some(account) => !account.verifiers.are_of_password(),
+            None => !self.access.digests || cx.streams.only_keys(find.user(), domain),
+        };
+        let known = || account.cloned().unwrap_or_else(|| sign_in::nobody(find.user(), domain));
+        match &find {
+            CredentialQuery::Tokens { agent, .. } => {
+                return self.find_tokens(cx, stream, &known(), agent.clone());
+            }
+            CredentialQuery::Password { password, .. } if slow => {
+                let (is_there, account) = (account.is_some(), Box::new(known()));
+                let proving = Box::new(account.address());
+                let id = self.pending.insert(ClientRequest::Proving { stream, account: proving, is_there });
+                let (password, learns) = (password.clone(), self.access.digests);
+                return cx.outbox.push(XmppEffect::Prove { id, account, password, learns });
+            }
+            _ => {}
+        }
+        let known = sign_in::check(&find, account);
+        let is_right = known == CredentialAnswer::Password(true);
+        cx.tell(stream, |c2s, out| match account {
+            Some(account) => c2s.handle_found_as(known, &account.name, out),
+            None => c2s.handle_found(known, out),
+        });
+        if let (CredentialQuery::Password { password, .. }, Some(account), true) = (find, account, is_right)
+            && sign_in::wants_keys(account)
+        {
+            let address = format!("{}@{}", account.name, account.domain).into();
+            let id = self.pending.insert(ClientRequest::Keys { address });
+            cx.outbox.push(XmppEffect::Derive { id, account: Box::new(account.clone()), password });
+        }
+    }
+}
+
+/// A password was compared with the keys of an account that has no other verifiers.
+fn proved(
+    cx: &mut AccessContext<'_>,
+    stream: u64,
+    (account, is_there): (&Address, bool),
+    result: &Result<WriteDone, StoreError>,
+) {
+    let known = match result {
+        // None: there is another password since.
+        Ok(WriteDone::Changed { rows }) => CredentialAnswer::Password(*rows > 0),
+        Err(StoreError::NotFound { .. }) => CredentialAnswer::Password(false),
+        Ok(_) | Err(_) => CredentialAnswer::Unavailable,
+    };
+    cx.outbox.push(XmppEffect::Forget { address: account.to_string().into() });
+    cx.tell(stream, |c2s, out| match is_there {
+        true => c2s.handle_found_as(known, &account.user, out),
+        false => c2s.handle_found(known, out),
+    });
+}

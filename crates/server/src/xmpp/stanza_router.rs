@@ -1,0 +1,224 @@
+//! The way of a stanza: to an account, room or service of ours, to a component, or to another server.
+//!
+//! Owns the connections of components and of other servers. A decision is a message and the shard that it goes to; the
+//! caller sends it.
+
+use std::task::{Context, Poll};
+
+use cluster::{Bucket, ShardAddress, ShardMap};
+use stdx::Instant;
+use xmpp::s2s::{Recipient, ShardMessage};
+use xmpp::stanza::{self, Condition, StanzaError};
+use xmpp::{Element, Jid};
+
+use super::components::{Components, Delivery};
+use super::servers::{self, Event as ServerEvent, Servers};
+use super::shard_requests;
+use crate::message::XmppShardMessage;
+
+/// A message and the shard that it goes to.
+#[derive(Debug)]
+pub(super) struct AddressedMessage {
+    pub(super) to: ShardAddress,
+    pub(super) message: XmppShardMessage,
+}
+
+/// The components and other servers of one shard, and the ways to them.
+pub(super) struct StanzaRouter {
+    pub(super) components: Components,
+    /// `None`: other servers are not spoken with.
+    pub(super) servers: Option<Servers>,
+    map: ShardMap,
+}
+
+impl StanzaRouter {
+    pub(super) fn new(components: Components, servers: Option<Servers>, map: ShardMap) -> StanzaRouter {
+        StanzaRouter { components, servers, map }
+    }
+
+    pub(super) fn reload(&mut self, reload: Option<servers::Reload>) {
+        if let (Some(servers), Some(reload)) = (&mut self.servers, reload) {
+            servers.reload(reload);
+        }
+    }
+
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.servers.as_ref().and_then(Servers::deadline)
+    }
+
+    /// Ready when a connection has something for the shard.
+    pub(super) fn poll_ready(&self, cx: &mut Context<'_>) -> Poll<()> {
+        let servers = self.servers.as_ref().is_some_and(|servers| servers.poll_ready(cx).is_ready());
+        let components = self.components.poll_ready(cx).is_ready();
+        if servers || components { Poll::Ready(()) } else { Poll::Pending }
+    }
+
+    /// Takes no new connections.
+    pub(super) fn stop_accepting(&mut self) {
+        self.components.stop_accepting();
+        if let Some(servers) = &mut self.servers {
+            servers.stop_accepting();
+        }
+    }
+
+    /// Defects met since the last call.
+    pub(super) fn take_panics(&mut self) -> u64 {
+        self.servers.as_mut().map_or(0, Servers::take_panics) + self.components.take_panics()
+    }
+
+    /// The way of a stanza. `None`: it is dropped, or was refused without an answer.
+    pub(super) fn route(
+        &mut self,
+        settings: &chat::Settings,
+        element: Box<Element>,
+    ) -> Option<AddressedMessage> {
+        // A stanza without a valid address cannot be routed.
+        let to = stanza::to(&element).ok().flatten()?;
+        if let Some((shard, token)) = shard_requests::reply_of(&element, &to) {
+            let message = XmppShardMessage::Reply { token, answer: element };
+            return Some(AddressedMessage { to: shard, message });
+        }
+        if settings.is_ours(to.domain()) {
+            return Some(self.to_owner(&to, element));
+        }
+        if self.components.is_component(to.domain()) {
+            return self.route_to_component(settings, &to, element);
+        }
+        if self.servers.is_some() {
+            return Some(self.to_server(ShardMessage::Outbound { element }));
+        }
+        self.route_answer(settings, servers::refuse(&element)?)
+    }
+
+    /// The way of an answer to its requester; without an address it is dropped.
+    pub(super) fn route_answer(
+        &mut self,
+        settings: &chat::Settings,
+        answer: Element,
+    ) -> Option<AddressedMessage> {
+        let to = stanza::to(&answer).ok().flatten()?;
+        let element = Box::new(answer);
+        if settings.is_local(to.domain()) {
+            Some(self.to_owner(&to, element))
+        } else if self.components.is_component(to.domain()) {
+            self.route_to_component(settings, &to, element)
+        } else {
+            self.servers.is_some().then(|| self.to_server(ShardMessage::Outbound { element }))
+        }
+    }
+
+    /// The way of the answer to a stanza that found its queue full.
+    pub(super) fn refuse_busy(
+        &mut self,
+        settings: &chat::Settings,
+        element: &Element,
+    ) -> Option<AddressedMessage> {
+        let is_answered = stanza::may_be_refused(element) && element.name() != "presence";
+        is_answered.then_some(())?;
+        self.route_answer(settings, stanza::refusal(element, &Condition::ResourceConstraint.into()))
+    }
+
+    /// It is not there now: `wait`, as from Prosody, for it will be back.
+    fn refuse_unconnected(
+        &mut self,
+        settings: &chat::Settings,
+        element: &Element,
+    ) -> Option<AddressedMessage> {
+        let is_answered =
+            stanza::may_be_refused(element) && element.name() != "presence" && element.attr("from").is_some();
+        is_answered.then_some(())?;
+        let text = "this component is not connected";
+        let error =
+            StanzaError { kind: Some("wait"), ..StanzaError::new(Condition::ServiceUnavailable, text) };
+        self.route_answer(settings, stanza::refusal(element, &error))
+    }
+
+    fn to_owner(&self, to: &Jid, element: Box<Element>) -> AddressedMessage {
+        let owner = self.map.owner(Bucket::of(to.bare_str()));
+        AddressedMessage { to: owner, message: XmppShardMessage::Routed(element) }
+    }
+
+    /// To the shard that is responsible for that server.
+    fn to_server(&self, message: ShardMessage) -> AddressedMessage {
+        let to = match message.recipient() {
+            Recipient::Owner(domain) => self.map.owner(Bucket::of(&domain)),
+            Recipient::Shard(shard) => shard,
+        };
+        AddressedMessage { to, message: XmppShardMessage::Servers(Box::new(message)) }
+    }
+
+    /// To the connection that has the stanzas of this sender, of those of the component.
+    fn route_to_component(
+        &mut self,
+        settings: &chat::Settings,
+        to: &Jid,
+        element: Box<Element>,
+    ) -> Option<AddressedMessage> {
+        let from = stanza::from(&element).ok().flatten();
+        let user = from.as_ref().map_or("", Jid::bare_str);
+        match self.components.pick(to.domain(), user) {
+            Some(edge) => {
+                let message = XmppShardMessage::ToComponent { edge, element };
+                Some(AddressedMessage { to: edge.shard, message })
+            }
+            None => self.refuse_unconnected(settings, &element),
+        }
+    }
+
+    /// Handles a message about components. Returns the answer to a stanza that could not be delivered.
+    pub(super) fn handle_component_message(
+        &mut self,
+        settings: &chat::Settings,
+        message: XmppShardMessage,
+    ) -> Option<AddressedMessage> {
+        match message {
+            XmppShardMessage::AttachOutcome { edge, domain } => self.components.handle_attached(domain, edge),
+            XmppShardMessage::Detached { edge, domain } => self.components.handle_detached(&domain, edge),
+            XmppShardMessage::ToComponent { edge, element } => {
+                return match self.components.deliver(edge.connection, &element) {
+                    Delivery::Queued => None,
+                    // It left while this was on its way.
+                    Delivery::Gone => self.refuse_unconnected(settings, &element),
+                    Delivery::Full => self.refuse_busy(settings, &element),
+                };
+            }
+            _ => {}
+        }
+        None
+    }
+
+    /// Handles due timers of other servers, and takes their events since the last turn.
+    pub(super) fn take_server_events(&mut self, now: Instant) -> Vec<ServerEvent> {
+        let mut events = Vec::new();
+        if let Some(servers) = &mut self.servers {
+            if servers.deadline().is_some_and(|deadline| deadline <= now) {
+                servers.expire();
+            }
+            servers.take_events(&mut events);
+        }
+        events
+    }
+
+    /// A stanza of another server goes to an address of ours, and never on to another server.
+    pub(super) fn handle_server_event(
+        &mut self,
+        settings: &chat::Settings,
+        event: ServerEvent,
+    ) -> Option<AddressedMessage> {
+        match event {
+            ServerEvent::Deliver(element) => {
+                let to = stanza::to(&element).ok().flatten()?;
+                let is_local = self.servers.as_ref().is_some_and(|servers| servers.is_local(to.domain()));
+                is_local.then(|| self.route(settings, element)).flatten()
+            }
+            ServerEvent::Send(message) => Some(self.to_server(message)),
+        }
+    }
+
+    /// Handles a message between what shards have of other servers. A node without federation has no machine for it.
+    pub(super) fn handle_server_message(&mut self, message: ShardMessage) {
+        if let Some(servers) = &mut self.servers {
+            servers.handle_message(message);
+        }
+    }
+}
