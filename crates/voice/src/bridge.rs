@@ -90,7 +90,7 @@ impl Rooms {
             Partner::Seat(seat) => {
                 self.leave_seat(now, seat.number, parts);
             }
-            Partner::None | Partner::Itself => {}
+            Partner::None | Partner::Echo => {}
         }
     }
 }

@@ -92,8 +92,8 @@ pub(super) enum Partner {
     /// The leg hears no other sound than its prompts.
     #[default]
     None,
-    /// An echo.
-    Itself,
+    /// The leg hears its own sound.
+    Echo,
     /// A leg of the same shard.
     Leg(Key),
     Seat(RoomMembership),

@@ -101,7 +101,7 @@ pub struct VoiceCounts {
     /// Calls that speak, or wait for what they are to speak.
     pub prompts: u64,
     /// Documents, sounds, texts and mails on their way.
-    pub asks: u64,
+    pub helper_requests: u64,
     /// Media streams, until the last word of each is said.
     pub streams: u64,
     /// Conferences, and connections of queues.
@@ -181,7 +181,7 @@ pub struct Voice {
     resolving: resolving::Resolving,
     texts: messages::Texts,
     recordings: Recordings,
-    /// A caller further up the stack performs the effects in `todo`.
+    /// A caller further up the stack performs the effects in `queued_effects`.
     is_performing: bool,
 }
 
@@ -192,9 +192,9 @@ impl Voice {
         let settings = &common.settings;
         let mut rng = Rng::from_seed(seed);
         let rooms = rooms::Rooms::new(shard, shards, rng.fork());
-        let asks = HelperRequests::new(shard, Arc::clone(&common.helpers));
+        let helper_requests = HelperRequests::new(shard, Arc::clone(&common.helpers));
         Voice {
-            calls: Calls::new(settings, asks, rng),
+            calls: Calls::new(settings, helper_requests, rng),
             allow_private: settings.allow_private,
             numbers: Arc::clone(&common.numbers),
             rows_due: Instant::default(),
@@ -236,8 +236,8 @@ impl Voice {
             seats,
             calls: self.calls.legs.len() as u64,
             prompts: prompts as u64,
-            asks: (self.calls.asks.open() + self.texts.open()) as u64,
-            streams: self.calls.asks.streams() as u64,
+            helper_requests: (self.calls.helper_requests.open() + self.texts.open()) as u64,
+            streams: self.calls.helper_requests.streams() as u64,
             recordings: self.recordings.open(&self.calls) as u64,
             ..self.calls.counts
         }
@@ -285,14 +285,21 @@ impl Voice {
         match done {
             Done::Fetched(result) => {
                 // A callback's answer is ignored.
-                let Some(TicketOutcome::Document(actor, id)) = self.calls.asks.take(ticket) else { return };
+                let Some(TicketOutcome::Document(actor, id)) = self.calls.helper_requests.take(ticket) else {
+                    return;
+                };
                 self.drive(now, actor, world, |script, out| script.handle_fetched(now, id, result, out));
             }
             Done::Samples(result) => {
-                let Some(TicketOutcome::Sound(sound, waiters)) = self.calls.asks.take(ticket) else { return };
+                let Some(TicketOutcome::Sound(sound, waiters)) = self.calls.helper_requests.take(ticket)
+                else {
+                    return;
+                };
                 for waiter in waiters {
                     let prompt = match &result {
-                        Ok(samples) => self.calls.asks.frames.encode(&sound, waiter.codec, samples),
+                        Ok(samples) => {
+                            self.calls.helper_requests.frames.encode(&sound, waiter.codec, samples)
+                        }
                         Err(text) => Err(text.clone()),
                     };
                     self.calls.sound_came(now, waiter, prompt, world);
@@ -388,7 +395,7 @@ impl Voice {
             return;
         }
         self.is_performing = true;
-        while let Some((actor, effect)) = self.calls.todo.pop_front() {
+        while let Some((actor, effect)) = self.calls.queued_effects.pop_front() {
             self.perform(now, actor, effect, world);
         }
         self.is_performing = false;

@@ -54,7 +54,7 @@ pub(super) struct TextOutcome {
 /// The parts of the shard that texts use besides their own state.
 pub(super) struct TextParts<'a, 'w> {
     home: &'a CallOrigin,
-    asks: &'a mut HelperRequests,
+    helper_requests: &'a mut HelperRequests,
     world: &'a mut World<'w>,
 }
 
@@ -203,7 +203,7 @@ impl Texts {
             parts.world.outbox.push(VoiceEffect::Write(write));
         }
         if let Some(url) = &new.status {
-            parts.asks.tell(outcome(&new, url).to_wire(&new.owner.signing_key));
+            parts.helper_requests.tell(outcome(&new, url).to_wire(&new.owner.signing_key));
         }
         let script = new.script?;
         let TextMessage { common, status, error_message, .. } = new.row;
@@ -279,7 +279,11 @@ impl Voice {
         world: &mut World<'_>,
         act: impl FnOnce(&mut Texts, &mut TextParts<'_, '_>) -> Option<TextOutcome>,
     ) {
-        let mut parts = TextParts { home: &self.home, asks: &mut self.calls.asks, world: &mut *world };
+        let mut parts = TextParts {
+            home: &self.home,
+            helper_requests: &mut self.calls.helper_requests,
+            world: &mut *world,
+        };
         let Some(TextOutcome { script: (actor, id), result }) = act(&mut self.texts, &mut parts) else {
             return;
         };
@@ -315,7 +319,7 @@ impl Voice {
 
     pub(super) fn send_mail(&mut self, actor: Key, id: Id, mail: Email) {
         let sid = self.calls.new_sid(sid::MAIL);
-        self.calls.asks.mail((actor, id), sid, mail);
+        self.calls.helper_requests.mail((actor, id), sid, mail);
     }
 
     pub(super) fn mailed(
@@ -325,7 +329,7 @@ impl Voice {
         result: Result<(), String>,
         world: &mut World<'_>,
     ) {
-        let Some(((actor, id), sid)) = self.calls.asks.take_mail(ticket) else { return };
+        let Some(((actor, id), sid)) = self.calls.helper_requests.take_mail(ticket) else { return };
         let result = match result {
             Ok(()) => Ok(Sent { sid, status: "sent".to_owned() }),
             Err(text) => Err(EffectFailure { code: code::MESSAGE, text }),

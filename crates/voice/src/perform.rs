@@ -17,11 +17,11 @@ impl Voice {
         match effect {
             Effect::Fetch { id, request } => {
                 let wire = request.to_wire(&leg.owner.signing_key);
-                self.calls.asks.document(actor, id, wire);
+                self.calls.helper_requests.document(actor, id, wire);
             }
             Effect::Tell { request } => {
                 let wire = request.to_wire(&leg.owner.signing_key);
-                self.calls.asks.tell(wire);
+                self.calls.helper_requests.tell(wire);
             }
             Effect::Notify(notification) => self.calls.note(now, key, &notification, world),
             Effect::Answer => self.calls.answer(now, key, world),
@@ -124,7 +124,7 @@ impl Voice {
 impl Leg {
     /// Sends the leg's own sound back to it, or ends that.
     fn echo(&mut self, on: bool) {
-        self.partner = if on { Partner::Itself } else { Partner::None };
+        self.partner = if on { Partner::Echo } else { Partner::None };
         if let Some(media) = &mut self.media {
             media.listen(on);
         }

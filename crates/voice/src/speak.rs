@@ -35,14 +35,14 @@ impl Calls {
             media.stop();
         }
         let codec = media.negotiated().audio.codec;
-        let (asks, recordings, owner) = (&mut self.asks, recordings, &leg.owner);
+        let (helper_requests, recordings, owner) = (&mut self.helper_requests, recordings, &leg.owner);
         leg.speaking = Some(Box::new(Speaking::new(actor, id, pieces, codec, |place, sound| {
             let own = match &sound {
                 Sound::Audio { url } => recordings.file_at(&owner.account, url),
                 _ => None,
             };
             let sound = own.map_or(sound, |file| Sound::Recording { file });
-            asks.sound(sound, Waiter { actor, prompt: id, place, codec })
+            helper_requests.sound(sound, Waiter { actor, prompt: id, place, codec })
         })));
         self.go_on(now, leg_key, world);
     }

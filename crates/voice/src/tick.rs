@@ -181,7 +181,7 @@ impl MediaTicker {
             media.pull_frame(now, work, &mut line);
             match partner {
                 Partner::None if is_alone => media.send_frame(now, FrameSource::None, work, &mut line),
-                Partner::Itself if is_alone => {
+                Partner::Echo if is_alone => {
                     heard.take(media);
                     media.send_frame(now, heard.feed(), work, &mut line);
                 }
@@ -189,7 +189,7 @@ impl MediaTicker {
                     rooms.put(key, seat, media);
                     joined.push(key);
                 }
-                Partner::None | Partner::Itself | Partner::Leg(_) => joined.push(key),
+                Partner::None | Partner::Echo | Partner::Leg(_) => joined.push(key),
             }
         }
         if phase == phases::ROOMS {
@@ -213,7 +213,7 @@ impl MediaTicker {
             let Some(partner) = legs.get(key).map(|leg| leg.partner) else { continue };
             heard.clear();
             let whom = match partner {
-                Partner::Itself => Some(key),
+                Partner::Echo => Some(key),
                 Partner::Leg(other) => Some(other),
                 Partner::None | Partner::Seat(_) => None,
             };

@@ -245,7 +245,7 @@ impl Rooms {
         for out in std::mem::take(&mut self.outs) {
             match out {
                 Out::Tell(name, note) => self.post_note(name.shard, note, parts),
-                Out::Callback(wire) => parts.calls.asks.tell(wire),
+                Out::Callback(wire) => parts.calls.helper_requests.tell(wire),
                 Out::Write(write) => parts.world.outbox.push(VoiceEffect::Write(write)),
             }
         }
