@@ -7,7 +7,7 @@ use stdx::Instant;
 use stdx::slab::Key;
 
 use super::calls::Calls;
-use super::leg::Partner;
+use super::leg::{Leg, Partner};
 use super::rooms::{RoomParts, Rooms};
 
 /// The sound that a leg sends, copied from the leg that it hears.
@@ -61,6 +61,19 @@ impl Calls {
                 media.listen(true);
             }
         }
+    }
+
+    /// Connects a caller that hears no other sound to a phone that has not answered yet.
+    pub(super) fn connect_early(&mut self, caller: Key, phone: Key) {
+        let has_media = |leg: &Leg| leg.media.is_some();
+        let is_free = |leg: &Leg| has_media(leg) && leg.partner == Partner::None;
+        if !self.legs.get(phone).is_some_and(has_media) || !self.legs.get(caller).is_some_and(is_free) {
+            return;
+        }
+        if let Some(leg) = self.legs.get_mut(caller) {
+            leg.stop_ringing();
+        }
+        self.join(caller, phone);
     }
 
     /// Forwards a key that came beside the sound to the leg's partner.

@@ -15,6 +15,8 @@ mod calls;
 pub mod control;
 mod dial;
 mod dial_attempt;
+mod dial_effect;
+mod dial_recording;
 mod effect;
 mod helper_requests;
 mod helper_service;
@@ -27,6 +29,7 @@ mod offers;
 mod outgoing;
 mod perform;
 mod phases;
+mod phone_leg;
 mod prompts;
 mod recognise;
 pub mod record;
@@ -44,7 +47,6 @@ mod stream;
 mod testing;
 mod tick;
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use ivr::script::{LegEvent, Script};
@@ -52,15 +54,19 @@ use sip::endpoint::{Decision, Endpoint, PlanRequest};
 use sip::session::{Cause, SessionEvent, SessionId};
 use stdx::Instant;
 use stdx::rng::Rng;
-use stdx::slab::{Key, Slab};
+use stdx::slab::Key;
 
 use actor::{Actor, Part};
 use calls::Calls;
-use dial_attempt::DialAttempt;
+use dial::Dials;
+use dial_effect::DialOutbox;
 use helper_requests::{HelperRequests, TicketOutcome};
 use outgoing::CallOrigin;
 use record::Recordings;
+use refer::ReferRequest;
+use resolving::Resolutions;
 use ringing::RingTones;
+use rows::RingingRows;
 
 pub use effect::{Address, Destination, Purpose, Resolved, VoiceEffect};
 pub use helper_service::{
@@ -161,24 +167,18 @@ impl std::fmt::Debug for Owner {
 /// - `Calls::tell` passes an event to a script and queues its effects; `perform_queued` performs them in order, so no
 ///   effect is performed inside another. `drive` does both.
 /// - A dial attempt (`dial_attempt`) is one call that a Dial or the REST interface places; the routing plan finds its phones
-///   (`resolving`). Its INVITEs have Call-IDs of this shard.
+///   (`resolving`). Its INVITEs have Call-IDs of this shard. [`Dials`] owns the attempts and returns effects (`dial_effect`),
+///   which are performed at once, in order.
 /// - A bridge (`bridge`) is two legs of one shard, of one Dial. Legs of several shards hear each other in a room (`rooms`).
 /// - No thread and no task belongs to a call. Without `[voice] media` there is no `Voice`.
 pub struct Voice {
     calls: Calls,
-    /// `[voice] allow_private`.
-    allow_private: bool,
     numbers: Arc<Numbers>,
-    /// The time of the next look at calls that ring.
-    rows_due: Instant,
-    /// Rows of calls that REST asked for and that are no legs yet.
-    placed: HashMap<String, store::rest::types::RestCall>,
-    /// Callees of Dials and of the REST interface.
-    parties: Slab<DialAttempt>,
-    home: CallOrigin,
+    dials: Dials,
     tones: RingTones,
+    ringing_rows: RingingRows,
     rooms: rooms::Rooms,
-    resolving: resolving::Resolving,
+    resolutions: Resolutions,
     texts: messages::Texts,
     recordings: Recordings,
     /// A caller further up the stack performs the effects in `queued_effects`.
@@ -192,17 +192,16 @@ impl Voice {
         let settings = &common.settings;
         let mut rng = Rng::from_seed(seed);
         let rooms = rooms::Rooms::new(shard, shards, rng.fork());
+        let origin = CallOrigin::new(&common.domain, owns_call_id);
+        let dials = Dials::new(origin, rng.fork(), settings.records, settings.allow_private);
         let helper_requests = HelperRequests::new(shard, Arc::clone(&common.helpers));
         Voice {
             calls: Calls::new(settings, helper_requests, rng),
-            allow_private: settings.allow_private,
             numbers: Arc::clone(&common.numbers),
-            rows_due: Instant::default(),
-            placed: HashMap::new(),
-            parties: Slab::new(),
-            home: CallOrigin::new(&common.domain, owns_call_id),
+            dials,
             tones: RingTones::default(),
-            resolving: resolving::Resolving::default(),
+            ringing_rows: RingingRows::default(),
+            resolutions: Resolutions::default(),
             texts: messages::Texts::default(),
             rooms,
             recordings: Recordings::new(Arc::clone(&common.files), &common.public_url),
@@ -243,6 +242,11 @@ impl Voice {
         }
     }
 
+    /// No leg and no room needs ticks.
+    fn is_idle(&self) -> bool {
+        self.calls.legs.is_empty() && self.rooms.is_idle()
+    }
+
     /// An event of a dialog.
     pub fn handle_event(&mut self, now: Instant, event: SessionEvent, world: &mut World<'_>) {
         let (session, event) = match event {
@@ -265,8 +269,33 @@ impl Voice {
                     texts.handle_answered(now, message, status, parts)
                 });
             }
+            SessionEvent::Ringing { session, response } => {
+                let mut out = DialOutbox::new();
+                if let Some(phone) = self.calls.handle_phone_response(session, &response, world) {
+                    self.dials.handle_ringing(&phone, &mut out);
+                }
+                return self.perform_dials(now, out, world);
+            }
+            SessionEvent::Answered { session, response } => {
+                let mut out = DialOutbox::new();
+                if let Some(phone) = self.calls.handle_phone_response(session, &response, world) {
+                    self.dials.handle_answered(now, &phone, &response, &mut out);
+                }
+                return self.perform_dials(now, out, world);
+            }
+            SessionEvent::Referred { session, refer, request } => {
+                let mut out = DialOutbox::new();
+                if let Some(&leg) = self.calls.by_session.get(&session) {
+                    let attempt = self.calls.legs.get(leg).and_then(|leg| leg.attempt);
+                    let request = &request;
+                    let refer = ReferRequest { session, refer, leg, attempt, request };
+                    self.dials.handle_refer(&refer, &mut out);
+                }
+                return self.perform_dials(now, out, world);
+            }
             SessionEvent::ReferAnswered { session, status } => (session, status),
-            other => return self.handle_outgoing(now, other, world),
+            // A peer that refuses or takes back an offer leaves the session as it was.
+            _ => return,
         };
         let Some(&key) = self.calls.by_session.get(&session) else { return };
         if let Some((actor, id)) = self.calls.legs.get_mut(key).and_then(|leg| leg.referring.take()) {
@@ -306,7 +335,12 @@ impl Voice {
                 }
             }
             Done::Stream(news) => self.calls.stream_news(now, ticket, news, world),
-            Done::Mailed(result) => self.mailed(now, ticket, result, world),
+            Done::Mailed(result) => {
+                let Some(((actor, id), result)) = self.calls.helper_requests.take_mail(ticket, result) else {
+                    return;
+                };
+                self.drive(now, actor, world, |script, out| script.handle_sent(now, id, result, out));
+            }
             Done::Written(result) => self.recordings.written(now, ticket, result, &mut self.calls, world),
             Done::Heard(heard) => self.recordings.heard(now, ticket, heard, &mut self.calls, world),
             Done::Transcribed(result) => {
@@ -323,8 +357,10 @@ impl Voice {
         }
         self.close_media(now, key, world);
         self.drive_leg(now, key, world, |script, out| script.handle_hangup(now, out));
-        if let Some(party) = self.calls.legs.get(key).and_then(|leg| leg.party) {
-            self.phone_ended(now, party, key, cause, world);
+        if let Some(attempt) = self.calls.legs.get(key).and_then(|leg| leg.attempt) {
+            let mut out = DialOutbox::new();
+            self.dials.handle_phone_ended(now, attempt, key, cause, &mut out);
+            self.perform_dials(now, out, world);
         }
     }
 
@@ -440,7 +476,7 @@ impl Voice {
         let Some(mut leg) = self.calls.legs.remove(key) else { return };
         // A script has already reported how its call ended.
         leg.call_ended(now, None, world);
-        release(leg.counted.take(), world);
+        world.outbox.extend(release(leg.counted.take()));
         for actor in [leg.main, leg.aside].into_iter().flatten() {
             self.calls.actors.remove(actor);
         }
@@ -448,15 +484,14 @@ impl Voice {
         if !leg.is_gone {
             world.endpoint.sessions(now, world.out).hang_up(leg.session, None);
         }
-        for party in leg.dialing.map(|dialing| dialing.parties).unwrap_or_default() {
-            self.drop_party(now, party, world);
-        }
+        let mut out = DialOutbox::new();
+        self.dials.handle_caller_gone(now, key, &mut out);
+        self.perform_dials(now, out, world);
     }
 }
 
 /// The last of those that have a call counted ends it.
-fn release(counted: Option<Arc<CountedCall>>, world: &mut World<'_>) {
-    if let Some(counted) = counted.and_then(Arc::into_inner) {
-        world.outbox.push(counted.changed(router::CallPhase::Terminated));
-    }
+fn release(counted: Option<Arc<CountedCall>>) -> Option<VoiceEffect> {
+    let counted = counted.and_then(Arc::into_inner)?;
+    Some(counted.changed(router::CallPhase::Terminated))
 }

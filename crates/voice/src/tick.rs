@@ -252,8 +252,7 @@ fn parts<'a>(
 impl Voice {
     /// The time at which [`expire`](Self::expire) has something to do. The edge reads the media sockets before.
     pub fn deadline(&self) -> Option<Instant> {
-        let is_busy = !self.calls.legs.is_empty() || !self.rooms.is_idle();
-        is_busy.then(|| self.calls.ticker.phases.deadline())
+        (!self.is_idle()).then(|| self.calls.ticker.phases.deadline())
     }
 
     /// A datagram came to one of a leg's sockets. A key of a leg that is gone is ignored: its datagrams were on their way.
@@ -293,7 +292,8 @@ impl Voice {
         self.with_rooms(now, world, |rooms, parts| rooms.tick_rooms(now, parts));
         self.recordings.mind_recordings(now, &mut self.calls);
         self.wake(now, world);
-        self.tell_ringing(now, world);
+        let rows = self.calls.legs.iter_mut().filter_map(|(_, leg)| leg.row.as_mut());
+        self.ringing_rows.expire(now, rows.chain(self.dials.rows()), world.outbox);
     }
 
     fn tell_events(&mut self, now: Instant, world: &mut World<'_>) {

@@ -187,9 +187,7 @@ impl Voice {
 
     /// A message between a conference or queue and its members, from another shard.
     pub fn handle_room_message(&mut self, now: Instant, message: RoomMessage, world: &mut World<'_>) {
-        if self.calls.legs.is_empty() && self.rooms.is_idle() {
-            self.calls.ticker.start(now);
-        }
+        self.start_ticks(now);
         self.with_rooms(now, world, |rooms, parts| rooms.handle_message(now, message, parts));
     }
 }
