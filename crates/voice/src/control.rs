@@ -157,7 +157,7 @@ impl Voice {
         match request {
             Request::Start(placing) => {
                 for shown in [&placing.from, &placing.call.from] {
-                    self.check_shown(&placing.owner, shown)?;
+                    self.dials.origin().check_shown(&self.numbers, &placing.owner, shown)?;
                 }
                 self.start_call(now, (*placing).into(), world);
                 Ok(Reply::Done)
@@ -194,21 +194,13 @@ impl Voice {
                 if is_known { Ok(Reply::Done) } else { Err(ControlError::NotFound) }
             }
             Request::Send { message, owner, status } => {
-                self.check_shown(&owner, &message.from)?;
+                self.dials.origin().check_shown(&self.numbers, &owner, &message.from)?;
                 let status = Some(status).filter(|url| !url.is_empty());
                 let text = NewText { row: *message, owner, status, script: None };
                 self.with_texts(now, world, |texts, parts| texts.send(now, text, parts));
                 Ok(Reply::Done)
             }
         }
-    }
-}
-
-impl Voice {
-    /// Calls and texts of an account come from an address of the account's.
-    fn check_shown(&self, owner: &Owner, shown: &str) -> Result<(), ControlError> {
-        let is_own = self.dials.origin().may_show(&self.numbers, &owner.account, shown);
-        if is_own { Ok(()) } else { Err(ControlError::Caller(shown.to_owned())) }
     }
 }
 

@@ -24,6 +24,7 @@ use super::dial_effect::{AnsweredCall, DialEffect, DialOutbox};
 use super::leg::codecs_like;
 use super::numbers::Numbers;
 use super::outgoing::CallOrigin;
+use super::phone_leg::{InvitedPhone, PhoneResponse};
 use super::record::Background;
 use super::rows::Row;
 use super::{CountedCall, Destination, Owner, Resolved, VoiceEffect};
@@ -89,24 +90,6 @@ pub(super) struct OwnCall {
     pub(super) send_digits: Vec<Item>,
     pub(super) timeout: Duration,
     pub(super) record: Option<Background>,
-}
-
-/// A phone that an INVITE was sent to, or was to be.
-pub(super) struct InvitedPhone {
-    pub(super) leg: Key,
-    /// `None`: the leg got no media ports, and there was no INVITE.
-    pub(super) call_id: Option<Box<str>>,
-    /// The status that an INVITE which cannot be sent counts as.
-    pub(super) result: Result<(), u16>,
-}
-
-/// A response of a phone, once its leg has taken the description in it.
-pub(super) struct PhoneResponse {
-    pub(super) leg: Key,
-    pub(super) attempt: Key,
-    pub(super) has_description: bool,
-    /// The leg has media now.
-    pub(super) has_media: bool,
 }
 
 impl Dials {
@@ -604,3 +587,6 @@ pub(super) fn plan_of(role: Role, target: Target) -> Plan {
     let start = Start::Url(target);
     Plan { role, start, fallback: None, status: None, answer_on_bridge: false, time_limit: None }
 }
+
+#[cfg(test)]
+mod tests;

@@ -169,53 +169,53 @@ pub(super) struct AnsweredCall {
 pub(super) type DialOutbox = Vec<DialEffect>;
 
 impl Voice {
+    /// Performs effects in order. An input that answers an effect may have effects of its own, which are performed before
+    /// the next one.
     pub(super) fn perform_dials(&mut self, now: Instant, effects: DialOutbox, world: &mut World<'_>) {
         for effect in effects {
-            self.perform_dial(now, effect, world);
-        }
-    }
-
-    /// Performs effects that concern the shard, phones and transfers.
-    fn perform_dial(&mut self, now: Instant, effect: DialEffect, world: &mut World<'_>) {
-        let mut out = DialOutbox::new();
-        match effect {
-            DialEffect::Shard(effect) => world.outbox.push(effect),
-            DialEffect::Resolve { attempt, address } => {
-                let ticket = self.resolutions.insert(ResolutionPurpose::Call(attempt));
-                if self.dials.handle_resolving(attempt, ticket) {
-                    world.outbox.push(VoiceEffect::Resolve { ticket, address, purpose: Purpose::Call });
-                } else {
+            let mut out = DialOutbox::new();
+            match effect {
+                DialEffect::Shard(effect) => world.outbox.push(effect),
+                DialEffect::Resolve { attempt, address } => {
+                    let ticket = self.resolutions.insert(ResolutionPurpose::Call(attempt));
+                    if self.dials.handle_resolving(attempt, ticket) {
+                        world.outbox.push(VoiceEffect::Resolve { ticket, address, purpose: Purpose::Call });
+                    } else {
+                        self.resolutions.remove(ticket);
+                    }
+                }
+                DialEffect::StopResolving { ticket } => {
                     self.resolutions.remove(ticket);
                 }
-            }
-            DialEffect::StopResolving { ticket } => {
-                self.resolutions.remove(ticket);
-            }
-            DialEffect::Invite { attempt, phones } => {
-                let invite = |phone| self.calls.invite_phone(now, attempt, phone, world);
-                let invited: Vec<_> = phones.into_iter().map(invite).collect();
-                for failed in invited.iter().filter(|phone| phone.result.is_err()) {
-                    self.remove(now, failed.leg, world);
+                DialEffect::Invite { attempt, phones } => {
+                    let invite = |phone| self.calls.invite_phone(now, attempt, phone, world);
+                    let invited: Vec<_> = phones.into_iter().map(invite).collect();
+                    for failed in invited.iter().filter(|phone| phone.result.is_err()) {
+                        self.remove(now, failed.leg, world);
+                    }
+                    self.dials.handle_invited(now, attempt, invited, &mut out);
                 }
-                self.dials.handle_invited(now, attempt, invited, &mut out);
-            }
-            DialEffect::HangUp { leg } => self.remove(now, leg, world),
-            // Errors are ignored: the session has ended, and its end is on its way here.
-            DialEffect::RefuseRefer { session, refer, status, reason } => {
-                let _ = world.endpoint.sessions(now, world.out).refuse_refer(session, refer, status, reason);
-            }
-            DialEffect::AcceptRefer { session, refer, transfer } => {
-                if world.endpoint.sessions(now, world.out).accept_refer(session, refer).is_ok() {
-                    // The document decides the next steps, and its script performs them: for the referrer the transfer
-                    // is done. A referrer that does not hang up is hung up, and could then not be notified any more.
+                DialEffect::HangUp { leg } => self.remove(now, leg, world),
+                // Errors are ignored: the session has ended, and its end is on its way here.
+                DialEffect::RefuseRefer { session, refer, status, reason } => {
                     let _ =
-                        world.endpoint.sessions(now, world.out).notify_refer(session, refer, 200, "OK", true);
-                    self.dials.handle_refer_accepted(*transfer, &mut out);
+                        world.endpoint.sessions(now, world.out).refuse_refer(session, refer, status, reason);
                 }
+                DialEffect::AcceptRefer { session, refer, transfer } => {
+                    if world.endpoint.sessions(now, world.out).accept_refer(session, refer).is_ok() {
+                        // The document decides the next steps, and its script performs them: for the referrer the transfer
+                        // is done. A referrer that does not hang up is hung up, and could then not be notified any more.
+                        let _ = world
+                            .endpoint
+                            .sessions(now, world.out)
+                            .notify_refer(session, refer, 200, "OK", true);
+                        self.dials.handle_refer_accepted(*transfer, &mut out);
+                    }
+                }
+                other => self.perform_dial_media(now, other, world),
             }
-            other => self.perform_dial_media(now, other, world),
+            self.perform_dials(now, out, world);
         }
-        self.perform_dials(now, out, world);
     }
 
     /// Performs effects on the sound of legs.

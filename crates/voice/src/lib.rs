@@ -6,6 +6,8 @@
 //! starts no thread and reads no clock: the shard's edge gives [`MediaSockets`], a [`HelperService`] for slow work
 //! (documents, speech, audio files, mail), and [`RecordingFiles`].
 
+#![warn(missing_docs)]
+
 mod active_recordings;
 mod actor;
 mod begin;
@@ -50,6 +52,7 @@ mod tick;
 use std::sync::Arc;
 
 use ivr::script::{LegEvent, Script};
+use media::events::Digit;
 use sip::endpoint::{Decision, Endpoint, PlanRequest};
 use sip::session::{Cause, SessionEvent, SessionId};
 use stdx::Instant;
@@ -242,11 +245,6 @@ impl Voice {
         }
     }
 
-    /// No leg and no room needs ticks.
-    fn is_idle(&self) -> bool {
-        self.calls.legs.is_empty() && self.rooms.is_idle()
-    }
-
     /// An event of a dialog.
     pub fn handle_event(&mut self, now: Instant, event: SessionEvent, world: &mut World<'_>) {
         let (session, event) = match event {
@@ -262,37 +260,22 @@ impl Voice {
                 return self.calls.settled(session, &sdp);
             }
             SessionEvent::Info { session, content_type, body } => {
-                return self.informed(now, session, &content_type, &body, world);
+                if let (Some(digit), Some(&key)) =
+                    (digit_of_info(&content_type, &body), self.calls.by_session.get(&session))
+                {
+                    self.calls.cross_digit(key, digit);
+                    self.digit(now, key, digit.to_char(), world);
+                }
+                return;
             }
             SessionEvent::MessageAnswered { message, status } => {
                 return self.with_texts(now, world, |texts, parts| {
                     texts.handle_answered(now, message, status, parts)
                 });
             }
-            SessionEvent::Ringing { session, response } => {
-                let mut out = DialOutbox::new();
-                if let Some(phone) = self.calls.handle_phone_response(session, &response, world) {
-                    self.dials.handle_ringing(&phone, &mut out);
-                }
-                return self.perform_dials(now, out, world);
-            }
-            SessionEvent::Answered { session, response } => {
-                let mut out = DialOutbox::new();
-                if let Some(phone) = self.calls.handle_phone_response(session, &response, world) {
-                    self.dials.handle_answered(now, &phone, &response, &mut out);
-                }
-                return self.perform_dials(now, out, world);
-            }
-            SessionEvent::Referred { session, refer, request } => {
-                let mut out = DialOutbox::new();
-                if let Some(&leg) = self.calls.by_session.get(&session) {
-                    let attempt = self.calls.legs.get(leg).and_then(|leg| leg.attempt);
-                    let request = &request;
-                    let refer = ReferRequest { session, refer, leg, attempt, request };
-                    self.dials.handle_refer(&refer, &mut out);
-                }
-                return self.perform_dials(now, out, world);
-            }
+            event @ (SessionEvent::Ringing { .. }
+            | SessionEvent::Answered { .. }
+            | SessionEvent::Referred { .. }) => return self.handle_dial_event(now, event, world),
             SessionEvent::ReferAnswered { session, status } => (session, status),
             // A peer that refuses or takes back an offer leaves the session as it was.
             _ => return,
@@ -301,6 +284,32 @@ impl Voice {
         if let Some((actor, id)) = self.calls.legs.get_mut(key).and_then(|leg| leg.referring.take()) {
             self.drive(now, actor, world, |script, out| script.handle_referred(now, id, event, out));
         }
+    }
+
+    /// Events of sessions that we began, and transfers.
+    fn handle_dial_event(&mut self, now: Instant, event: SessionEvent, world: &mut World<'_>) {
+        let mut out = DialOutbox::new();
+        match event {
+            SessionEvent::Ringing { session, response } => {
+                if let Some(phone) = self.calls.handle_phone_response(session, &response, world) {
+                    self.dials.handle_ringing(&phone, &mut out);
+                }
+            }
+            SessionEvent::Answered { session, response } => {
+                if let Some(phone) = self.calls.handle_phone_response(session, &response, world) {
+                    self.dials.handle_answered(now, &phone, &response, &mut out);
+                }
+            }
+            SessionEvent::Referred { session, refer, request } => {
+                if let Some(&leg) = self.calls.by_session.get(&session) {
+                    let attempt = self.calls.legs.get(leg).and_then(|leg| leg.attempt);
+                    let refer = ReferRequest { session, refer, leg, attempt, request: &request };
+                    self.dials.handle_refer(&refer, &mut out);
+                }
+            }
+            _ => {}
+        }
+        self.perform_dials(now, out, world);
     }
 
     /// Bindings have changed.
@@ -355,28 +364,15 @@ impl Voice {
         if let Some(leg) = self.calls.legs.get_mut(key) {
             leg.is_gone = true;
         }
-        self.close_media(now, key, world);
+        self.recordings.end_recordings(now, key, &mut self.calls);
+        if let Some(leg) = self.calls.legs.get_mut(key) {
+            self.calls.ticker.close(now, (key, leg), &mut self.calls.counts, world.sockets);
+        }
         self.drive_leg(now, key, world, |script, out| script.handle_hangup(now, out));
         if let Some(attempt) = self.calls.legs.get(key).and_then(|leg| leg.attempt) {
             let mut out = DialOutbox::new();
             self.dials.handle_phone_ended(now, attempt, key, cause, &mut out);
             self.perform_dials(now, out, world);
-        }
-    }
-
-    fn informed(
-        &mut self,
-        now: Instant,
-        session: SessionId,
-        content_type: &str,
-        body: &[u8],
-        world: &mut World<'_>,
-    ) {
-        let kind = media::dtmf_info::DtmfInfoFormat::from_content_type(content_type);
-        let digit = kind.and_then(|_| media::dtmf_info::parse(body));
-        if let (Some(digit), Some(&key)) = (digit, self.calls.by_session.get(&session)) {
-            self.calls.cross_digit(key, digit.digit);
-            self.digit(now, key, digit.digit.to_char(), world);
         }
     }
 
@@ -437,20 +433,6 @@ impl Voice {
         self.is_performing = false;
     }
 
-    /// RTCP's goodbye, and the ports are free.
-    fn close_media(&mut self, now: Instant, key: Key, world: &mut World<'_>) {
-        self.recordings.end_recordings(now, key, &mut self.calls);
-        let Some(leg) = self.calls.legs.get_mut(key) else { return };
-        let (media, pair) = (leg.media.take().filter(|_| !leg.is_held), leg.pair.take());
-        (leg.speaking, leg.first_digits) = (None, None);
-        let Some(pair) = pair else { return };
-        if let Some(mut media) = media {
-            let wire = (pair, world.sockets.sender());
-            self.calls.ticker.finish(now, key, &mut media, wire, &mut self.calls.counts);
-        }
-        world.sockets.close(pair);
-    }
-
     /// A script has ended, and what it was for.
     fn actor_ended(&mut self, now: Instant, actor: Key, world: &mut World<'_>) {
         let Some(Actor { leg, part, .. }) = self.calls.actors.remove(actor) else { return };
@@ -472,7 +454,10 @@ impl Voice {
     /// Removes a leg with everything that belongs to it.
     fn remove(&mut self, now: Instant, key: Key, world: &mut World<'_>) {
         self.with_rooms(now, world, |rooms, parts| rooms.part(now, key, parts));
-        self.close_media(now, key, world);
+        self.recordings.end_recordings(now, key, &mut self.calls);
+        if let Some(leg) = self.calls.legs.get_mut(key) {
+            self.calls.ticker.close(now, (key, leg), &mut self.calls.counts, world.sockets);
+        }
         let Some(mut leg) = self.calls.legs.remove(key) else { return };
         // A script has already reported how its call ended.
         leg.call_ended(now, None, world);
@@ -488,6 +473,12 @@ impl Voice {
         self.dials.handle_caller_gone(now, key, &mut out);
         self.perform_dials(now, out, world);
     }
+}
+
+/// The key in an INFO (RFC 6086), if it carries one.
+fn digit_of_info(content_type: &str, body: &[u8]) -> Option<Digit> {
+    media::dtmf_info::DtmfInfoFormat::from_content_type(content_type)?;
+    media::dtmf_info::parse(body).map(|info| info.digit)
 }
 
 /// The last of those that have a call counted ends it.

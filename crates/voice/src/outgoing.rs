@@ -9,6 +9,7 @@ mod tests;
 use std::sync::Arc;
 use std::time::Duration;
 
+use admin::control::ControlError;
 use ivr::document::{Address, Item};
 use ivr::script::{Call, Direction, Plan, Script};
 use sip::wire::{Uri, escape_user};
@@ -103,6 +104,20 @@ impl CallOrigin {
         format!("\"{quoted}\" {name}").into()
     }
 
+    /// Calls and texts of an account come from an address of the account's.
+    ///
+    /// # Errors
+    /// The address is another's.
+    pub(super) fn check_shown(
+        &self,
+        numbers: &Numbers,
+        owner: &Owner,
+        shown: &str,
+    ) -> Result<(), ControlError> {
+        let is_own = self.may_show(numbers, &owner.account, shown);
+        if is_own { Ok(()) } else { Err(ControlError::Caller(shown.to_owned())) }
+    }
+
     /// True if calls and texts of this account may come from that address.
     pub(super) fn may_show(&self, numbers: &Numbers, account: &str, shown: &str) -> bool {
         numbers.may_show(account, shown, |host, _| host == self.domain())
@@ -136,7 +151,7 @@ impl Voice {
         let mut leg = Leg::new(NO_SESSION, sid.clone(), Arc::clone(&owner), ip, &mut self.calls.rng);
         leg.from = from.as_str().into();
         leg.row = row.map(|call| Box::new(Row::placed(now, call)));
-        self.start_ticks(now);
+        self.calls.start_ticks(now, &self.rooms);
         let leg = self.calls.add_leg(leg);
         let call = Call {
             sid: sid.clone(),

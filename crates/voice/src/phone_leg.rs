@@ -8,9 +8,26 @@ use stdx::slab::Key;
 
 use super::World;
 use super::calls::Calls;
-use super::dial::{InvitedPhone, PhoneResponse};
 use super::dial_attempt::PhoneInvite;
 use super::leg::{Leg, NO_SESSION};
+
+/// A phone that an INVITE was sent to, or was to be.
+pub(super) struct InvitedPhone {
+    pub(super) leg: Key,
+    /// `None`: the leg got no media ports, and there was no INVITE.
+    pub(super) call_id: Option<Box<str>>,
+    /// The status that an INVITE which cannot be sent counts as.
+    pub(super) result: Result<(), u16>,
+}
+
+/// A response of a phone, once its leg has taken the description in it.
+pub(super) struct PhoneResponse {
+    pub(super) leg: Key,
+    pub(super) attempt: Key,
+    pub(super) has_description: bool,
+    /// The leg has media now.
+    pub(super) has_media: bool,
+}
 
 impl Calls {
     /// Makes the leg of a phone and sends its INVITE. The leg is there also where the INVITE cannot be sent.

@@ -187,7 +187,7 @@ impl Voice {
 
     /// A message between a conference or queue and its members, from another shard.
     pub fn handle_room_message(&mut self, now: Instant, message: RoomMessage, world: &mut World<'_>) {
-        self.start_ticks(now);
+        self.calls.start_ticks(now, &self.rooms);
         self.with_rooms(now, world, |rooms, parts| rooms.handle_message(now, message, parts));
     }
 }

@@ -93,7 +93,7 @@ impl Shards {
             let owner = owner();
             let (sid, ip) = (call.sid.clone(), Ipv4Addr::LOCALHOST.into());
             let leg = Leg::new(SessionId(number), sid, owner, ip, &mut voice.calls.rng);
-            voice.start_ticks(now);
+            voice.calls.start_ticks(now, &voice.rooms);
             let leg = voice.calls.add_leg(leg);
             let actor =
                 voice.calls.add_actor(Actor { script: Script::new(call, plan), leg, part: Part::Main });
