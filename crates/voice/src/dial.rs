@@ -126,7 +126,7 @@ impl Dials {
     pub(super) fn dial(
         &mut self,
         now: Instant,
-        caller: DialCaller,
+        caller: &DialCaller,
         (legs, options): (Vec<Leg>, DialOptions),
         numbers: &Numbers,
         out: &mut DialOutbox,

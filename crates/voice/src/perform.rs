@@ -115,7 +115,7 @@ impl Voice {
         match effect {
             Effect::Dial { legs, options } => {
                 let leg = leg.dial_caller(caller, actor);
-                self.dials.dial(now, leg, (legs, *options), &self.numbers, &mut out);
+                self.dials.dial(now, &leg, (legs, *options), &self.numbers, &mut out);
             }
             Effect::Screen { leg, target } => self.dials.screen((caller, actor), leg, target, &mut out),
             Effect::Bridge { leg } => self.dials.bridge(caller, leg, &mut out),

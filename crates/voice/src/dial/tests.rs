@@ -37,7 +37,7 @@ impl DialWorld {
         let options = DialOptions { caller_id: None, ring_tone: None, record: None, refer: None };
         let legs = vec![Leg { id: Id(1), address: Dialled::Client { name: "bob".to_owned() } }];
         let mut out = DialOutbox::new();
-        self.dials.dial(self.now, caller, (legs, options), &Numbers::default(), &mut out);
+        self.dials.dial(self.now, &caller, (legs, options), &Numbers::default(), &mut out);
         assert_eq!(names(&out), ["plan recording", "resolve", "start ringing"]);
         let DialEffect::Resolve { attempt, .. } = &out[1] else { panic!("the client is looked up") };
         (leg, *attempt)
