@@ -38,7 +38,7 @@ const REFUSED: u32 = 13_227;
 /// The dial attempts of a shard.
 pub(super) struct Dials {
     attempts: Slab<DialAttempt>,
-    /// The Dial of each leg whose script has one, until its last attempt is over.
+    /// The last Dial of each leg whose script has had one, and the call of the REST interface that a leg waits for.
     pub(super) callers: HashMap<Key, CallerDial>,
     origin: CallOrigin,
     /// Draws sids and Call-IDs.
@@ -102,9 +102,10 @@ impl Dials {
         &self.origin
     }
 
+    /// Attempts, and legs that have had one.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
-        self.attempts.len()
+        self.attempts.len() + self.callers.len()
     }
 
     pub(super) fn get(&self, key: Key) -> Option<&DialAttempt> {
@@ -570,7 +571,6 @@ impl Dials {
         dial.bridged = dial.bridged.filter(|bridged| *bridged != attempt);
         let is_last = dial.attempts.is_empty();
         if is_last {
-            self.callers.remove(&caller);
             out.push(DialEffect::StopRinging { caller });
         }
         is_last

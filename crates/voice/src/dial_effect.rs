@@ -218,7 +218,7 @@ impl Voice {
         }
     }
 
-    /// Performs effects on the sound of legs.
+    /// Performs effects on the sound of legs, and writes notifications.
     fn perform_dial_media(&mut self, now: Instant, effect: DialEffect, world: &mut World<'_>) {
         match effect {
             DialEffect::SendDigits { leg, actor, items } => {
@@ -252,6 +252,10 @@ impl Voice {
             }
             DialEffect::EndRecording { caller } => {
                 self.recordings.end_dial_recording(now, caller, &mut self.calls, world);
+            }
+            DialEffect::Warn { leg, code, text } => self.calls.warn(now, leg, code, text, world),
+            DialEffect::NoteFailure { leg, call, failure } => {
+                self.calls.note_failed_call(now, leg, call.as_deref(), &failure, world);
             }
             other => self.perform_dial_script(now, other, world),
         }
@@ -298,10 +302,6 @@ impl Voice {
             DialEffect::StartScript(actor) => {
                 let actor = self.calls.add_actor(*actor);
                 self.drive(now, actor, world, |script, out| script.start(now, out));
-            }
-            DialEffect::Warn { leg, code, text } => self.calls.warn(now, leg, code, text, world),
-            DialEffect::NoteFailure { leg, call, failure } => {
-                self.calls.note_failed_call(now, leg, call.as_deref(), &failure, world);
             }
             DialEffect::Detach { phone, from } => {
                 if let Some(leg) = self.calls.legs.get_mut(phone) {

@@ -20,12 +20,10 @@ impl DialWorld {
         self.keys.insert(())
     }
 
-    /// A Dial of one client: the caller's leg and the attempt.
-    fn dial(&mut self) -> (Key, Key) {
-        let (leg, actor) = (self.key(), self.key());
-        let caller = DialCaller {
-            leg,
-            actor,
+    fn caller(&mut self) -> DialCaller {
+        DialCaller {
+            leg: self.key(),
+            actor: self.key(),
             sid: "CA1".to_owned(),
             owner: Arc::new(Owner { account: "AC1".into(), signing_key: "".into() }),
             from: "+15550100".into(),
@@ -33,14 +31,27 @@ impl DialWorld {
             aor: None,
             codec: None,
             hops: 70,
-        };
-        let options = DialOptions { caller_id: None, ring_tone: None, record: None, refer: None };
-        let legs = vec![Leg { id: Id(1), address: Dialled::Client { name: "bob".to_owned() } }];
+        }
+    }
+
+    /// A Dial with the ringing tone of Germany.
+    fn dial_to(&mut self, caller: &DialCaller, parties: Vec<Dialled>) -> DialOutbox {
+        let ring_tone = Some("de".to_owned());
+        let options = DialOptions { caller_id: None, ring_tone, record: None, refer: None };
+        let leg = |(id, address)| Leg { id: Id(id), address };
+        let legs = (1..).zip(parties).map(leg).collect();
         let mut out = DialOutbox::new();
-        self.dials.dial(self.now, &caller, (legs, options), &Numbers::default(), &mut out);
+        self.dials.dial(self.now, caller, (legs, options), &Numbers::default(), &mut out);
+        out
+    }
+
+    /// A Dial of one client: the caller's leg and the attempt.
+    fn dial(&mut self) -> (Key, Key) {
+        let caller = self.caller();
+        let out = self.dial_to(&caller, vec![Dialled::Client { name: "bob".to_owned() }]);
         assert_eq!(names(&out), ["plan recording", "resolve", "start ringing"]);
         let DialEffect::Resolve { attempt, .. } = &out[1] else { panic!("the client is looked up") };
-        (leg, *attempt)
+        (caller.leg, *attempt)
     }
 
     fn resolve(&mut self, attempt: Key, groups: &[usize]) -> DialOutbox {
@@ -73,8 +84,12 @@ impl DialWorld {
         out
     }
 
-    fn is_empty(&self) -> bool {
-        self.dials.len() == 0 && self.dials.callers.is_empty()
+    /// The caller's leg is removed: nothing stays behind.
+    fn end(&mut self, caller: Key) {
+        let mut out = DialOutbox::new();
+        self.dials.handle_caller_gone(self.now, caller, &mut out);
+        assert!(out.is_empty(), "{:?}", names(&out));
+        assert_eq!(self.dials.len(), 0);
     }
 }
 
@@ -103,7 +118,7 @@ const FAILED: [&str; 4] = ["hang up", "stop ringing", "end recording", "note fai
 #[test]
 fn the_next_group_rings_once_no_phone_of_the_first_was_reached() {
     let mut world = DialWorld::new();
-    let (_, attempt) = world.dial();
+    let (caller, attempt) = world.dial();
     assert_eq!(names(&world.resolve(attempt, &[2, 1])), ["invite 2"]);
     let (legs, out) = world.invited(attempt, 2);
     assert_eq!(names(&out), ["started"]);
@@ -114,19 +129,19 @@ fn the_next_group_rings_once_no_phone_of_the_first_was_reached() {
     assert!(out.is_empty(), "the script is told once that its leg has begun");
     let out = world.refuses(attempt, legs[0], 486);
     assert_eq!(names(&out), [&FAILED[..], &["failed 486"]].concat());
-    assert!(world.is_empty());
+    world.end(caller);
 }
 
 /// RFC 3261 §16.7 item 5.
 #[test]
 fn a_6xx_of_one_phone_ends_the_others_and_tries_no_further_group() {
     let mut world = DialWorld::new();
-    let (_, attempt) = world.dial();
+    let (caller, attempt) = world.dial();
     world.resolve(attempt, &[3, 1]);
     let (legs, _) = world.invited(attempt, 3);
     let out = world.refuses(attempt, legs[1], 603);
     assert_eq!(names(&out), [&["hang up", "hang up"], &FAILED[..], &["failed 603"]].concat());
-    assert!(world.is_empty());
+    world.end(caller);
 }
 
 #[test]
@@ -137,9 +152,20 @@ fn an_attempt_whose_caller_is_gone_ends_its_look_up_or_its_phones_and_tells_no_s
     let mut out = DialOutbox::new();
     world.dials.handle_caller_gone(world.now, caller, &mut out);
     assert_eq!(names(&out), ["stop resolving"]);
-    assert!(world.is_empty());
+    assert_eq!(world.dials.len(), 0);
     assert!(!world.dials.handle_resolving(attempt, 6), "no look-up is kept for it");
     assert!(world.resolve(attempt, &[1]).is_empty(), "the answer came too late");
     let (_, out) = world.invited(attempt, 2);
     assert_eq!(names(&out), ["hang up", "hang up"], "phones that were called meanwhile");
+}
+
+#[test]
+fn a_party_that_cannot_be_called_leaves_the_dial_of_the_others_as_it_is() {
+    let mut world = DialWorld::new();
+    let caller = world.caller();
+    let parties = vec![Dialled::Uri("sip:".to_owned()), Dialled::Client { name: "bob".to_owned() }];
+    let out = names(&world.dial_to(&caller, parties));
+    let failed = [&["plan recording"], &FAILED[1..], &["failed 416", "resolve", "start ringing"]].concat();
+    assert_eq!(out, failed);
+    assert_eq!(world.dials.ringing_country(caller.leg), Some("de"));
 }
