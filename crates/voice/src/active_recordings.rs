@@ -18,7 +18,7 @@ pub(super) struct Recording {
     /// Hz, of what is given.
     pub(super) rate: u32,
     pub(super) takes: Vec<ActiveRecording>,
-    pub(super) ear: Option<Box<SpeechCapture>>,
+    pub(super) speech_capture: Option<Box<SpeechCapture>>,
     /// A background recording that ended with the leg's sound: its owner may ask for it later.
     pub(super) ended: Option<Recorded>,
     scratch: Vec<i16>,
@@ -36,7 +36,7 @@ pub(super) struct ActiveRecording {
     pub(super) recorder: Recorder,
     pub(super) file: Box<dyn RecordingFile>,
     pub(super) pause: Option<Pause>,
-    pub(super) whose: RecordingObserver,
+    pub(super) observer: RecordingObserver,
     pub(super) started: Instant,
     /// Its length is reached, or it cannot go on.
     pub(super) over: Option<Result<(), String>>,
@@ -115,24 +115,31 @@ impl ActiveRecording {
 
 impl Recording {
     pub(super) fn new() -> Recording {
-        Recording { source: None, rate: 0, takes: Vec::new(), ear: None, ended: None, scratch: Vec::new() }
+        Recording {
+            source: None,
+            rate: 0,
+            takes: Vec::new(),
+            speech_capture: None,
+            ended: None,
+            scratch: Vec::new(),
+        }
     }
 
     /// The next samples, as the media gives them.
     pub(super) fn put(&mut self, samples: &[i16]) {
-        let Recording { source: Some(source), takes, ear, scratch, .. } = self else { return };
+        let Recording { source: Some(source), takes, speech_capture, scratch, .. } = self else { return };
         for take in takes {
             take.put(heard(samples, *source, take.source, scratch));
         }
-        if let Some(ear) = ear {
-            ear.put(heard(samples, *source, RecordSource::Received, scratch));
+        if let Some(capture) = speech_capture {
+            capture.put(heard(samples, *source, RecordSource::Received, scratch));
         }
     }
 
     /// The sound that the media has to give for all of them.
     fn wanted(&self) -> Option<RecordSource> {
-        let ear = self.ear.iter().map(|_| RecordSource::Received);
-        let mut all = self.takes.iter().map(|take| take.source).chain(ear);
+        let capture = self.speech_capture.iter().map(|_| RecordSource::Received);
+        let mut all = self.takes.iter().map(|take| take.source).chain(capture);
         let first = all.next()?;
         Some(if all.all(|one| one == first) { first } else { RecordSource::Dual })
     }
@@ -169,7 +176,7 @@ impl Recording {
     /// Flushes before a consumer leaves. After a change of codecs only the last one gets the rest.
     pub(super) fn finish(&mut self, media: &mut MediaSession) {
         self.flush(media);
-        if self.takes.len() + usize::from(self.ear.is_some()) == 1 && self.rate != media.rate() {
+        if self.takes.len() + usize::from(self.speech_capture.is_some()) == 1 && self.rate != media.rate() {
             media.stop_recording(&mut Rest(self));
         }
     }

@@ -10,6 +10,15 @@ pub(super) struct Actor {
     pub(super) part: Part,
 }
 
+impl Actor {
+    /// A screening or waiting script is over and its leg is not.
+    pub(super) fn complete(&mut self) {
+        if let Part::Screening { accepted, .. } = &mut self.part {
+            *accepted = true;
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part {
     /// The leg's own: with it ends the call.

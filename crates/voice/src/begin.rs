@@ -9,10 +9,28 @@ use stdx::slab::Key;
 use super::actor::{Actor, Part};
 use super::calls::Calls;
 use super::leg::{Leg, NO_SESSION};
+use super::rooms::Rooms;
 use super::rows::{self, Row};
 use super::{API_VERSION, Voice, World, limits};
 
 impl Calls {
+    /// The first leg or room of some begins the ticks.
+    pub(super) fn start_ticks(&mut self, now: Instant, rooms: &Rooms) {
+        if self.legs.is_empty() && rooms.is_idle() {
+            self.ticker.start(now);
+        }
+    }
+
+    pub(super) fn add_leg(&mut self, leg: Leg) -> Key {
+        let session = leg.session;
+        let key = self.legs.insert(leg);
+        if let Some(leg) = self.legs.get_mut(key) {
+            leg.phase = self.ticker.add(key);
+        }
+        self.attach(key, session);
+        key
+    }
+
     /// A leg has its dialog.
     pub(super) fn attach(&mut self, key: Key, session: SessionId) {
         if let Some(leg) = self.legs.get_mut(key).filter(|_| session != NO_SESSION) {
@@ -79,25 +97,10 @@ impl Voice {
         leg.row = row.map(Box::new);
         let is_sdp = request.header(Header::ContentType).is_some();
         leg.offer = sip::session::body_of(request).filter(|_| is_sdp).unwrap_or_default();
-        let leg = self.add_leg(now, leg);
+        self.calls.start_ticks(now, &self.rooms);
+        let leg = self.calls.add_leg(leg);
         let actor = self.calls.add_actor(Actor { script, leg, part: Part::Main });
         self.drive(now, actor, world, |script, out| script.start(now, out));
-    }
-
-    pub(super) fn add_leg(&mut self, now: Instant, mut leg: Leg) -> Key {
-        if let Some(call) = self.placed.remove(&leg.sid) {
-            leg.row = Some(Box::new(Row::placed(now, call)));
-        }
-        if self.calls.legs.is_empty() && self.rooms.is_idle() {
-            self.calls.ticker.start(now);
-        }
-        let session = leg.session;
-        let key = self.calls.legs.insert(leg);
-        if let Some(leg) = self.calls.legs.get_mut(key) {
-            leg.phase = self.calls.ticker.add(key);
-        }
-        self.calls.attach(key, session);
-        key
     }
 }
 

@@ -7,7 +7,7 @@ use stdx::Instant;
 use stdx::slab::Key;
 
 use super::calls::Calls;
-use super::leg::Partner;
+use super::leg::{Leg, Partner};
 use super::rooms::{RoomParts, Rooms};
 
 /// The sound that a leg sends, copied from the leg that it hears.
@@ -63,6 +63,19 @@ impl Calls {
         }
     }
 
+    /// Connects a caller that hears no other sound to a phone that has not answered yet.
+    pub(super) fn connect_early(&mut self, caller: Key, phone: Key) {
+        let has_media = |leg: &Leg| leg.media.is_some();
+        let is_free = |leg: &Leg| has_media(leg) && leg.partner == Partner::None;
+        if !self.legs.get(phone).is_some_and(has_media) || !self.legs.get(caller).is_some_and(is_free) {
+            return;
+        }
+        if let Some(leg) = self.legs.get_mut(caller) {
+            leg.stop_ringing();
+        }
+        self.join(caller, phone);
+    }
+
     /// Forwards a key that came beside the sound to the leg's partner.
     pub(super) fn cross_digit(&mut self, leg: Key, digit: Digit) {
         let Some(Partner::Leg(other)) = self.legs.get(leg).map(|leg| leg.partner) else { return };
@@ -90,7 +103,7 @@ impl Rooms {
             Partner::Seat(seat) => {
                 self.leave_seat(now, seat.number, parts);
             }
-            Partner::None | Partner::Itself => {}
+            Partner::None | Partner::Echo => {}
         }
     }
 }

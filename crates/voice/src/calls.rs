@@ -18,16 +18,16 @@ use super::tick::MediaTicker;
 use super::{VoiceCounts, World};
 
 /// The legs and scripts of a shard. A machine tells scripts what has happened ([`Calls::tell`]); the effects that they
-/// order wait in `todo` until `Voice::perform_queued`.
+/// order wait in `queued_effects` until `Voice::perform_queued`.
 pub(super) struct Calls {
     pub(super) legs: Slab<Leg>,
     pub(super) actors: Slab<Actor>,
     pub(super) by_session: HashMap<SessionId, Key>,
-    pub(super) asks: HelperRequests,
+    pub(super) helper_requests: HelperRequests,
     pub(super) ticker: MediaTicker,
     pub(super) rng: Rng,
     /// Effects of scripts that are not performed yet, in order.
-    pub(super) todo: VecDeque<(Key, Effect)>,
+    pub(super) queued_effects: VecDeque<(Key, Effect)>,
     /// Calls that come in, and legs of theirs, are written to the record.
     pub(super) has_records: bool,
     /// `[voice] end_pause`.
@@ -37,15 +37,15 @@ pub(super) struct Calls {
 }
 
 impl Calls {
-    pub(super) fn new(settings: &Settings, asks: HelperRequests, rng: Rng) -> Calls {
+    pub(super) fn new(settings: &Settings, helper_requests: HelperRequests, rng: Rng) -> Calls {
         Calls {
             legs: Slab::new(),
             actors: Slab::new(),
             by_session: HashMap::new(),
-            asks,
+            helper_requests,
             ticker: MediaTicker::new(),
             rng,
-            todo: VecDeque::new(),
+            queued_effects: VecDeque::new(),
             has_records: settings.records,
             end_pause: settings.end_pause,
             counts: VoiceCounts::default(),
@@ -53,7 +53,7 @@ impl Calls {
         }
     }
 
-    /// Tells a script something. Its effects wait in `todo`, after those that are there already.
+    /// Tells a script something. Its effects wait in `queued_effects`, after those that are there already.
     pub(super) fn tell(
         &mut self,
         now: Instant,
@@ -71,7 +71,7 @@ impl Calls {
                 leg.call_answered(now, world);
             }
         }
-        self.todo.extend(effects.into_iter().map(|effect| (actor, effect)));
+        self.queued_effects.extend(effects.into_iter().map(|effect| (actor, effect)));
     }
 
     /// A random number for a name that cannot be guessed.

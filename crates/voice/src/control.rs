@@ -7,14 +7,14 @@ use std::time::Duration;
 use admin::control::{ConferenceChange, ControlError, End, Participant, ParticipantChange, QueueMember};
 use ivr::document::{Address, Callback, Item};
 use ivr::request::Target;
-use ivr::script::{CallStatus, Plan, Start};
+use ivr::script::{CallStatus, Plan, Script, ScriptOutbox, Start};
 use stdx::Instant;
 use stdx::slab::Key;
 use store::rest::types::{RestCall, TextMessage};
 
+use super::calls::Calls;
 use super::leg::Leg;
 use super::messages::NewText;
-use super::outgoing::Outgoing;
 use super::record::{Background, Modify};
 use super::{Owner, Voice, World};
 
@@ -155,9 +155,17 @@ impl Voice {
         world: &mut World<'_>,
     ) -> Result<Reply, ControlError> {
         match request {
-            Request::Start(placing) => self.place(now, *placing, world),
+            Request::Start(placing) => {
+                for shown in [&placing.from, &placing.call.from] {
+                    self.dials.origin().check_shown(&self.numbers, &placing.owner, shown)?;
+                }
+                self.start_call(now, (*placing).into(), world);
+                Ok(Reply::Done)
+            }
             Request::Change { call, change } => {
-                self.change_call(now, &call, *change, world).map(|()| Reply::Done)
+                let changed = self.calls.change_call(now, &call, *change, world);
+                self.perform_queued(now, world);
+                changed.map(|()| Reply::Done)
             }
             Request::Conference { sid, change } => self
                 .with_rooms(now, world, |rooms, parts| rooms.modify_conference(now, &sid, change, parts))
@@ -177,7 +185,7 @@ impl Voice {
                 })
                 .map(Reply::Member),
             Request::Record { call, recording, how } => {
-                let leg = self.live(&call)?;
+                let leg = self.calls.live(&call)?;
                 let begun = self.recordings.start_recording(now, leg, &recording, *how, &mut self.calls);
                 begun.map(|()| Reply::Done).map_err(ControlError::Invalid)
             }
@@ -186,39 +194,22 @@ impl Voice {
                 if is_known { Ok(Reply::Done) } else { Err(ControlError::NotFound) }
             }
             Request::Send { message, owner, status } => {
-                if !self.may_show(&owner.account, &message.from) {
-                    return Err(ControlError::Caller(message.from.clone()));
-                }
+                self.dials.origin().check_shown(&self.numbers, &owner, &message.from)?;
                 let status = Some(status).filter(|url| !url.is_empty());
-                self.send_text(now, NewText { row: *message, owner, status, script: None }, world);
+                let text = NewText { row: *message, owner, status, script: None };
+                self.with_texts(now, world, |texts, parts| texts.send(now, text, parts));
                 Ok(Reply::Done)
             }
         }
     }
+}
 
-    fn place(
-        &mut self,
-        now: Instant,
-        placing: Placing,
-        world: &mut World<'_>,
-    ) -> Result<Reply, ControlError> {
-        let Placing { call, owner, to, send_digits, from, plan, timeout, record } = placing;
-        if let Some(shown) =
-            [&from, &call.from].into_iter().find(|shown| !self.may_show(&owner.account, shown))
-        {
-            return Err(ControlError::Caller(shown.clone()));
-        }
-        let sid = call.common.sid.clone();
-        self.placed.insert(sid.clone(), call);
-        let call = Outgoing { sid, owner, to, send_digits, from, plan, timeout, record };
-        self.start_call(now, call, world);
-        Ok(Reply::Done)
-    }
-
+impl Calls {
+    /// The leg of a call that is live.
     fn live(&self, sid: &str) -> Result<Key, ControlError> {
         // A leg with a script and without a dialog is about to be placed.
         let is_live = |leg: &Leg| leg.main.is_some() || !leg.is_gone;
-        let found = self.calls.legs.iter().find(|(_, leg)| leg.sid == sid && is_live(leg));
+        let found = self.legs.iter().find(|(_, leg)| leg.sid == sid && is_live(leg));
         found.map(|(key, _)| key).ok_or(ControlError::NotFound)
     }
 
@@ -230,38 +221,21 @@ impl Voice {
         world: &mut World<'_>,
     ) -> Result<(), ControlError> {
         let key = self.live(sid)?;
-        let leg = self.calls.legs.get_mut(key).ok_or(ControlError::NotFound)?;
+        let leg = self.legs.get_mut(key).ok_or(ControlError::NotFound)?;
         let (main, session) = (leg.main, leg.session);
-        let status = main.and_then(|actor| self.calls.actors.get(actor)).map(|actor| actor.script.status());
-        check(&change, status)?;
+        let status = main.and_then(|actor| self.actors.get(actor)).map(|actor| actor.script.status());
+        change.check(status)?;
         if let Some(muted) = change.mute {
             leg.mute(muted);
         }
-        let Some(actor) = main else {
+        match main {
+            Some(actor) => self.tell(now, actor, world, |script, out| change.apply(now, script, out)),
             // Its Dial hears of the end.
-            if change.end.is_some() {
+            None if change.end.is_some() => {
                 world.endpoint.sessions(now, world.out).hang_up(session, None);
             }
-            return Ok(());
-        };
-        self.drive(now, actor, world, |script, out| {
-            if let Some(status) = change.status {
-                script.set_status_callback(status);
-            }
-            if let Some(left) = change.time_limit {
-                script.limit(now, left);
-            }
-            if let Some((start, fallback)) = change.to {
-                script.set_fallback(fallback);
-                script.redirect(now, start, out);
-            }
-            match change.end {
-                Some(End::Complete) if script.status() == CallStatus::InProgress => script.hang_up(now, out),
-                // Ending a call that is not answered yet cancels it.
-                Some(End::Complete | End::Cancel) => script.cancel(now, out),
-                None => {}
-            }
-        });
+            None => {}
+        }
         Ok(())
     }
 }
@@ -276,32 +250,54 @@ impl Leg {
     }
 }
 
-/// Before anything is done. `status`: of the call's own script; a leg of a Dial has none.
-fn check(change: &Change, status: Option<CallStatus>) -> Result<(), ControlError> {
-    if change.moves_other_leg {
-        return Err(ControlError::Unsupported("MoveConnectedCallLeg"));
-    }
-    let needs_script = change.to.is_some() || change.time_limit.is_some() || change.status.is_some();
-    if status.is_none() && needs_script {
-        return Err(ControlError::Unsupported("Another document for a leg that a Dial made"));
-    }
-    match status {
-        Some(CallStatus::InProgress) if change.end == Some(End::Cancel) => {
-            let message = "The call is answered: its Status can be completed, not canceled";
-            Err(ControlError::Invalid(message.to_owned()))
+impl Change {
+    /// Before anything is done. `status`: of the call's own script; a leg of a Dial has none.
+    fn check(&self, status: Option<CallStatus>) -> Result<(), ControlError> {
+        if self.moves_other_leg {
+            return Err(ControlError::Unsupported("MoveConnectedCallLeg"));
         }
-        // It is over, and only its last recording is not a file yet.
-        Some(
-            CallStatus::Completed
-            | CallStatus::Busy
-            | CallStatus::Failed
-            | CallStatus::NoAnswer
-            | CallStatus::Canceled,
-        ) => Err(ControlError::NotLive),
-        // An unanswered call cannot perform a document.
-        Some(CallStatus::Queued | CallStatus::Ringing) if change.to.is_some() && change.end.is_none() => {
-            Err(ControlError::NotLive)
+        let needs_script = self.to.is_some() || self.time_limit.is_some() || self.status.is_some();
+        if status.is_none() && needs_script {
+            return Err(ControlError::Unsupported("Another document for a leg that a Dial made"));
         }
-        _ => Ok(()),
+        match status {
+            Some(CallStatus::InProgress) if self.end == Some(End::Cancel) => {
+                let message = "The call is answered: its Status can be completed, not canceled";
+                Err(ControlError::Invalid(message.to_owned()))
+            }
+            // It is over, and only its last recording is not a file yet.
+            Some(
+                CallStatus::Completed
+                | CallStatus::Busy
+                | CallStatus::Failed
+                | CallStatus::NoAnswer
+                | CallStatus::Canceled,
+            ) => Err(ControlError::NotLive),
+            // An unanswered call cannot perform a document.
+            Some(CallStatus::Queued | CallStatus::Ringing) if self.to.is_some() && self.end.is_none() => {
+                Err(ControlError::NotLive)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Gives the change to the call's script.
+    fn apply(self, now: Instant, script: &mut Script, out: &mut ScriptOutbox) {
+        if let Some(status) = self.status {
+            script.set_status_callback(status);
+        }
+        if let Some(left) = self.time_limit {
+            script.limit(now, left);
+        }
+        if let Some((start, fallback)) = self.to {
+            script.set_fallback(fallback);
+            script.redirect(now, start, out);
+        }
+        match self.end {
+            Some(End::Complete) if script.status() == CallStatus::InProgress => script.hang_up(now, out),
+            // Ending a call that is not answered yet cancels it.
+            Some(End::Complete | End::Cancel) => script.cancel(now, out),
+            None => {}
+        }
     }
 }

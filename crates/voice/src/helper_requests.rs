@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use ivr::document::{Email, Voice};
+use ivr::document::{Email, Voice, code};
 use ivr::request::Wire;
-use ivr::script::{Id, Recognition};
+use ivr::script::{EffectFailure, Id, Recognition, Sent};
 use media::codec::Codec;
 use media::prompt::Prompt;
 use stdx::slab::Key;
@@ -39,7 +39,7 @@ pub(super) struct HelperRequests {
     sounds: HashMap<u64, (Sound, Vec<Waiter>)>,
     /// Mails: the script that waits for the outcome, and the sid.
     mails: HashMap<u64, ((Key, Id), String)>,
-    /// Media streams until their helper is done with them, and whose they are.
+    /// Media streams until their helper is done with them, each with its leg.
     streams: HashMap<u64, Key>,
     /// The ticket of a sound that is on its way: calls that need the same sound share it.
     under_way: HashMap<Sound, u64>,
@@ -123,8 +123,15 @@ impl HelperRequests {
         self.helpers.mail(ticket, mail);
     }
 
-    pub(super) fn take_mail(&mut self, id: u64) -> Option<((Key, Id), String)> {
-        self.mails.remove(&id)
+    /// The script that waits for a mail, and the outcome that it is told.
+    pub(super) fn take_mail(
+        &mut self,
+        id: u64,
+        result: Result<(), String>,
+    ) -> Option<((Key, Id), Result<Sent, EffectFailure>)> {
+        let (script, sid) = self.mails.remove(&id)?;
+        let sent = result.map(|()| Sent { sid, status: "sent".to_owned() });
+        Some((script, sent.map_err(|text| EffectFailure { code: code::MESSAGE, text })))
     }
 
     /// A media stream of that leg. It is over when what is given here is dropped.

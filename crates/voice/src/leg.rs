@@ -14,7 +14,8 @@ use stdx::Instant;
 use stdx::rng::Rng;
 use stdx::slab::Key;
 
-use super::dial::Dialing;
+use super::dial::DialCaller;
+use super::dial_recording::DialRecording;
 use super::prompts::Speaking;
 use super::record::{Beep, Recording};
 use super::rooms::RoomMembership;
@@ -61,10 +62,12 @@ pub(super) struct Leg {
     pub(super) streams: Option<Box<Streams>>,
     /// A Record that begins once it is out.
     pub(super) beep: Option<Box<Beep>>,
-    /// The Dial of its script.
-    pub(super) dialing: Option<Box<Dialing>>,
-    /// The party that it is a phone of.
-    pub(super) party: Option<Key>,
+    /// The recording that the Dial of its script asks for.
+    pub(super) dial_recording: Option<Box<DialRecording>>,
+    /// The ringing tone plays.
+    pub(super) hears_ringing: bool,
+    /// The dial attempt that it is a phone of.
+    pub(super) attempt: Option<Key>,
     /// The account that it is a phone of counts the call.
     pub(super) counted: Option<Arc<CountedCall>>,
     /// A caller that has proved to be this account.
@@ -92,8 +95,8 @@ pub(super) enum Partner {
     /// The leg hears no other sound than its prompts.
     #[default]
     None,
-    /// An echo.
-    Itself,
+    /// The leg hears its own sound.
+    Echo,
     /// A leg of the same shard.
     Leg(Key),
     Seat(RoomMembership),
@@ -150,8 +153,9 @@ impl Leg {
             recording: None,
             streams: None,
             beep: None,
-            dialing: None,
-            party: None,
+            dial_recording: None,
+            hears_ringing: false,
+            attempt: None,
             counted: None,
             caller: None,
             hops: sip::limits::MAX_FORWARDS,
@@ -162,6 +166,21 @@ impl Leg {
             notifications: 0,
             is_muted: false,
             referring: None,
+        }
+    }
+
+    /// The leg as the caller of its script's Dial.
+    pub(super) fn dial_caller(&self, key: Key, actor: Key) -> DialCaller {
+        DialCaller {
+            leg: key,
+            actor,
+            sid: self.sid.clone(),
+            owner: Arc::clone(&self.owner),
+            from: self.from.clone(),
+            name: self.caller_name.clone(),
+            aor: self.caller.clone(),
+            codec: self.media.as_ref().map(|media| media.negotiated().audio.codec),
+            hops: self.hops,
         }
     }
 

@@ -6,6 +6,8 @@
 //! starts no thread and reads no clock: the shard's edge gives [`MediaSockets`], a [`HelperService`] for slow work
 //! (documents, speech, audio files, mail), and [`RecordingFiles`].
 
+#![warn(missing_docs)]
+
 mod active_recordings;
 mod actor;
 mod begin;
@@ -15,6 +17,8 @@ mod calls;
 pub mod control;
 mod dial;
 mod dial_attempt;
+mod dial_effect;
+mod dial_recording;
 mod effect;
 mod helper_requests;
 mod helper_service;
@@ -27,6 +31,7 @@ mod offers;
 mod outgoing;
 mod perform;
 mod phases;
+mod phone_leg;
 mod prompts;
 mod recognise;
 pub mod record;
@@ -44,23 +49,27 @@ mod stream;
 mod testing;
 mod tick;
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use ivr::script::{LegEvent, Script};
+use media::events::Digit;
 use sip::endpoint::{Decision, Endpoint, PlanRequest};
 use sip::session::{Cause, SessionEvent, SessionId};
 use stdx::Instant;
 use stdx::rng::Rng;
-use stdx::slab::{Key, Slab};
+use stdx::slab::Key;
 
 use actor::{Actor, Part};
 use calls::Calls;
-use dial_attempt::DialAttempt;
+use dial::Dials;
+use dial_effect::DialOutbox;
 use helper_requests::{HelperRequests, TicketOutcome};
 use outgoing::CallOrigin;
 use record::Recordings;
+use refer::ReferRequest;
+use resolving::Resolutions;
 use ringing::RingTones;
+use rows::RingingRows;
 
 pub use effect::{Address, Destination, Purpose, Resolved, VoiceEffect};
 pub use helper_service::{
@@ -101,7 +110,7 @@ pub struct VoiceCounts {
     /// Calls that speak, or wait for what they are to speak.
     pub prompts: u64,
     /// Documents, sounds, texts and mails on their way.
-    pub asks: u64,
+    pub helper_requests: u64,
     /// Media streams, until the last word of each is said.
     pub streams: u64,
     /// Conferences, and connections of queues.
@@ -161,27 +170,21 @@ impl std::fmt::Debug for Owner {
 /// - `Calls::tell` passes an event to a script and queues its effects; `perform_queued` performs them in order, so no
 ///   effect is performed inside another. `drive` does both.
 /// - A dial attempt (`dial_attempt`) is one call that a Dial or the REST interface places; the routing plan finds its phones
-///   (`resolving`). Its INVITEs have Call-IDs of this shard.
+///   (`resolving`). Its INVITEs have Call-IDs of this shard. [`Dials`] owns the attempts and returns effects (`dial_effect`),
+///   which are performed at once, in order.
 /// - A bridge (`bridge`) is two legs of one shard, of one Dial. Legs of several shards hear each other in a room (`rooms`).
 /// - No thread and no task belongs to a call. Without `[voice] media` there is no `Voice`.
 pub struct Voice {
     calls: Calls,
-    /// `[voice] allow_private`.
-    allow_private: bool,
     numbers: Arc<Numbers>,
-    /// The time of the next look at calls that ring.
-    rows_due: Instant,
-    /// Rows of calls that REST asked for and that are no legs yet.
-    placed: HashMap<String, store::rest::types::RestCall>,
-    /// Callees of Dials and of the REST interface.
-    parties: Slab<DialAttempt>,
-    home: CallOrigin,
+    dials: Dials,
     tones: RingTones,
+    ringing_rows: RingingRows,
     rooms: rooms::Rooms,
-    resolving: resolving::Resolving,
+    resolutions: Resolutions,
     texts: messages::Texts,
     recordings: Recordings,
-    /// A caller further up the stack performs the effects in `todo`.
+    /// A caller further up the stack performs the effects in `queued_effects`.
     is_performing: bool,
 }
 
@@ -192,17 +195,16 @@ impl Voice {
         let settings = &common.settings;
         let mut rng = Rng::from_seed(seed);
         let rooms = rooms::Rooms::new(shard, shards, rng.fork());
-        let asks = HelperRequests::new(shard, Arc::clone(&common.helpers));
+        let origin = CallOrigin::new(&common.domain, owns_call_id);
+        let dials = Dials::new(origin, rng.fork(), settings.records, settings.allow_private);
+        let helper_requests = HelperRequests::new(shard, Arc::clone(&common.helpers));
         Voice {
-            calls: Calls::new(settings, asks, rng),
-            allow_private: settings.allow_private,
+            calls: Calls::new(settings, helper_requests, rng),
             numbers: Arc::clone(&common.numbers),
-            rows_due: Instant::default(),
-            placed: HashMap::new(),
-            parties: Slab::new(),
-            home: CallOrigin::new(&common.domain, owns_call_id),
+            dials,
             tones: RingTones::default(),
-            resolving: resolving::Resolving::default(),
+            ringing_rows: RingingRows::default(),
+            resolutions: Resolutions::default(),
             texts: messages::Texts::default(),
             rooms,
             recordings: Recordings::new(Arc::clone(&common.files), &common.public_url),
@@ -236,8 +238,8 @@ impl Voice {
             seats,
             calls: self.calls.legs.len() as u64,
             prompts: prompts as u64,
-            asks: (self.calls.asks.open() + self.texts.open()) as u64,
-            streams: self.calls.asks.streams() as u64,
+            helper_requests: (self.calls.helper_requests.open() + self.texts.open()) as u64,
+            streams: self.calls.helper_requests.streams() as u64,
             recordings: self.recordings.open(&self.calls) as u64,
             ..self.calls.counts
         }
@@ -258,20 +260,56 @@ impl Voice {
                 return self.calls.settled(session, &sdp);
             }
             SessionEvent::Info { session, content_type, body } => {
-                return self.informed(now, session, &content_type, &body, world);
+                if let (Some(digit), Some(&key)) =
+                    (digit_of_info(&content_type, &body), self.calls.by_session.get(&session))
+                {
+                    self.calls.cross_digit(key, digit);
+                    self.digit(now, key, digit.to_char(), world);
+                }
+                return;
             }
             SessionEvent::MessageAnswered { message, status } => {
                 return self.with_texts(now, world, |texts, parts| {
                     texts.handle_answered(now, message, status, parts)
                 });
             }
+            event @ (SessionEvent::Ringing { .. }
+            | SessionEvent::Answered { .. }
+            | SessionEvent::Referred { .. }) => return self.handle_dial_event(now, event, world),
             SessionEvent::ReferAnswered { session, status } => (session, status),
-            other => return self.handle_outgoing(now, other, world),
+            // A peer that refuses or takes back an offer leaves the session as it was.
+            _ => return,
         };
         let Some(&key) = self.calls.by_session.get(&session) else { return };
         if let Some((actor, id)) = self.calls.legs.get_mut(key).and_then(|leg| leg.referring.take()) {
             self.drive(now, actor, world, |script, out| script.handle_referred(now, id, event, out));
         }
+    }
+
+    /// Events of sessions that we began, and transfers.
+    fn handle_dial_event(&mut self, now: Instant, event: SessionEvent, world: &mut World<'_>) {
+        let mut out = DialOutbox::new();
+        match event {
+            SessionEvent::Ringing { session, response } => {
+                if let Some(phone) = self.calls.handle_phone_response(session, &response, world) {
+                    self.dials.handle_ringing(&phone, &mut out);
+                }
+            }
+            SessionEvent::Answered { session, response } => {
+                if let Some(phone) = self.calls.handle_phone_response(session, &response, world) {
+                    self.dials.handle_answered(now, &phone, &response, &mut out);
+                }
+            }
+            SessionEvent::Referred { session, refer, request } => {
+                if let Some(&leg) = self.calls.by_session.get(&session) {
+                    let attempt = self.calls.legs.get(leg).and_then(|leg| leg.attempt);
+                    let refer = ReferRequest { session, refer, leg, attempt, request: &request };
+                    self.dials.handle_refer(&refer, &mut out);
+                }
+            }
+            _ => {}
+        }
+        self.perform_dials(now, out, world);
     }
 
     /// Bindings have changed.
@@ -285,21 +323,33 @@ impl Voice {
         match done {
             Done::Fetched(result) => {
                 // A callback's answer is ignored.
-                let Some(TicketOutcome::Document(actor, id)) = self.calls.asks.take(ticket) else { return };
+                let Some(TicketOutcome::Document(actor, id)) = self.calls.helper_requests.take(ticket) else {
+                    return;
+                };
                 self.drive(now, actor, world, |script, out| script.handle_fetched(now, id, result, out));
             }
             Done::Samples(result) => {
-                let Some(TicketOutcome::Sound(sound, waiters)) = self.calls.asks.take(ticket) else { return };
+                let Some(TicketOutcome::Sound(sound, waiters)) = self.calls.helper_requests.take(ticket)
+                else {
+                    return;
+                };
                 for waiter in waiters {
                     let prompt = match &result {
-                        Ok(samples) => self.calls.asks.frames.encode(&sound, waiter.codec, samples),
+                        Ok(samples) => {
+                            self.calls.helper_requests.frames.encode(&sound, waiter.codec, samples)
+                        }
                         Err(text) => Err(text.clone()),
                     };
                     self.calls.sound_came(now, waiter, prompt, world);
                 }
             }
             Done::Stream(news) => self.calls.stream_news(now, ticket, news, world),
-            Done::Mailed(result) => self.mailed(now, ticket, result, world),
+            Done::Mailed(result) => {
+                let Some(((actor, id), result)) = self.calls.helper_requests.take_mail(ticket, result) else {
+                    return;
+                };
+                self.drive(now, actor, world, |script, out| script.handle_sent(now, id, result, out));
+            }
             Done::Written(result) => self.recordings.written(now, ticket, result, &mut self.calls, world),
             Done::Heard(heard) => self.recordings.heard(now, ticket, heard, &mut self.calls, world),
             Done::Transcribed(result) => {
@@ -314,26 +364,15 @@ impl Voice {
         if let Some(leg) = self.calls.legs.get_mut(key) {
             leg.is_gone = true;
         }
-        self.close_media(now, key, world);
-        self.drive_leg(now, key, world, |script, out| script.handle_hangup(now, out));
-        if let Some(party) = self.calls.legs.get(key).and_then(|leg| leg.party) {
-            self.phone_ended(now, party, key, cause, world);
+        self.recordings.end_recordings(now, key, &mut self.calls);
+        if let Some(leg) = self.calls.legs.get_mut(key) {
+            self.calls.ticker.close(now, (key, leg), &mut self.calls.counts, world.sockets);
         }
-    }
-
-    fn informed(
-        &mut self,
-        now: Instant,
-        session: SessionId,
-        content_type: &str,
-        body: &[u8],
-        world: &mut World<'_>,
-    ) {
-        let kind = media::dtmf_info::DtmfInfoFormat::from_content_type(content_type);
-        let digit = kind.and_then(|_| media::dtmf_info::parse(body));
-        if let (Some(digit), Some(&key)) = (digit, self.calls.by_session.get(&session)) {
-            self.calls.cross_digit(key, digit.digit);
-            self.digit(now, key, digit.digit.to_char(), world);
+        self.drive_leg(now, key, world, |script, out| script.handle_hangup(now, out));
+        if let Some(attempt) = self.calls.legs.get(key).and_then(|leg| leg.attempt) {
+            let mut out = DialOutbox::new();
+            self.dials.handle_phone_ended(now, attempt, key, cause, &mut out);
+            self.perform_dials(now, out, world);
         }
     }
 
@@ -388,24 +427,10 @@ impl Voice {
             return;
         }
         self.is_performing = true;
-        while let Some((actor, effect)) = self.calls.todo.pop_front() {
+        while let Some((actor, effect)) = self.calls.queued_effects.pop_front() {
             self.perform(now, actor, effect, world);
         }
         self.is_performing = false;
-    }
-
-    /// RTCP's goodbye, and the ports are free.
-    fn close_media(&mut self, now: Instant, key: Key, world: &mut World<'_>) {
-        self.recordings.end_recordings(now, key, &mut self.calls);
-        let Some(leg) = self.calls.legs.get_mut(key) else { return };
-        let (media, pair) = (leg.media.take().filter(|_| !leg.is_held), leg.pair.take());
-        (leg.speaking, leg.first_digits) = (None, None);
-        let Some(pair) = pair else { return };
-        if let Some(mut media) = media {
-            let wire = (pair, world.sockets.sender());
-            self.calls.ticker.finish(now, key, &mut media, wire, &mut self.calls.counts);
-        }
-        world.sockets.close(pair);
     }
 
     /// A script has ended, and what it was for.
@@ -429,11 +454,14 @@ impl Voice {
     /// Removes a leg with everything that belongs to it.
     fn remove(&mut self, now: Instant, key: Key, world: &mut World<'_>) {
         self.with_rooms(now, world, |rooms, parts| rooms.part(now, key, parts));
-        self.close_media(now, key, world);
+        self.recordings.end_recordings(now, key, &mut self.calls);
+        if let Some(leg) = self.calls.legs.get_mut(key) {
+            self.calls.ticker.close(now, (key, leg), &mut self.calls.counts, world.sockets);
+        }
         let Some(mut leg) = self.calls.legs.remove(key) else { return };
         // A script has already reported how its call ended.
         leg.call_ended(now, None, world);
-        release(leg.counted.take(), world);
+        world.outbox.extend(release(leg.counted.take()));
         for actor in [leg.main, leg.aside].into_iter().flatten() {
             self.calls.actors.remove(actor);
         }
@@ -441,15 +469,20 @@ impl Voice {
         if !leg.is_gone {
             world.endpoint.sessions(now, world.out).hang_up(leg.session, None);
         }
-        for party in leg.dialing.map(|dialing| dialing.parties).unwrap_or_default() {
-            self.drop_party(now, party, world);
-        }
+        let mut out = DialOutbox::new();
+        self.dials.handle_caller_gone(now, key, &mut out);
+        self.perform_dials(now, out, world);
     }
 }
 
+/// The key in an INFO (RFC 6086), if it carries one.
+fn digit_of_info(content_type: &str, body: &[u8]) -> Option<Digit> {
+    media::dtmf_info::DtmfInfoFormat::from_content_type(content_type)?;
+    media::dtmf_info::parse(body).map(|info| info.digit)
+}
+
 /// The last of those that have a call counted ends it.
-fn release(counted: Option<Arc<CountedCall>>, world: &mut World<'_>) {
-    if let Some(counted) = counted.and_then(Arc::into_inner) {
-        world.outbox.push(counted.changed(router::CallPhase::Terminated));
-    }
+fn release(counted: Option<Arc<CountedCall>>) -> Option<VoiceEffect> {
+    let counted = counted.and_then(Arc::into_inner)?;
+    Some(counted.changed(router::CallPhase::Terminated))
 }

@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use ivr::document::{Email, code};
+use ivr::document::code;
 use ivr::request::{Method, Request};
 use ivr::script::{EffectFailure, Id, Message, Sent};
 use ivr::sid;
@@ -17,9 +17,10 @@ use stdx::slab::Key;
 use store::rest::types::{Common, TextMessage};
 use store::rest::{Resource, RestWrite};
 
-use super::helper_requests::HelperRequests;
+use super::calls::Calls;
+use super::numbers::Numbers;
 use super::outgoing::CallOrigin;
-use super::resolving::ResolutionPurpose;
+use super::resolving::{ResolutionPurpose, Resolutions};
 use super::{Address, Destination, Owner, Purpose, Resolved, Voice, VoiceEffect, World, limits};
 
 /// A text to be sent. Its row is in the record.
@@ -53,8 +54,10 @@ pub(super) struct TextOutcome {
 
 /// The parts of the shard that texts use besides their own state.
 pub(super) struct TextParts<'a, 'w> {
-    home: &'a CallOrigin,
-    asks: &'a mut HelperRequests,
+    origin: &'a CallOrigin,
+    numbers: &'a Numbers,
+    resolutions: &'a mut Resolutions,
+    calls: &'a mut Calls,
     world: &'a mut World<'w>,
 }
 
@@ -83,7 +86,8 @@ impl Texts {
         }
     }
 
-    fn account_known(&mut self, ticket: u64, aor: &Aor) {
+    /// The account that a text's address has led to.
+    pub(super) fn handle_account(&mut self, ticket: u64, aor: &Aor) {
         if let Some(text) = self.open.get_mut(&ticket) {
             text.aor = Some(aor.clone());
         }
@@ -107,7 +111,7 @@ impl Texts {
                 let message = WaitingMessage {
                     id: 0,
                     aor: aor.clone(),
-                    from: sender(&text.new.row.from, parts.home.domain()).into(),
+                    from: sender(&text.new.row.from, parts.origin.domain()).into(),
                     content_type: PLAIN.into(),
                     body: text.new.row.body.as_bytes().into(),
                     sent_at: now,
@@ -124,7 +128,8 @@ impl Texts {
         let Texts { open, messages } = self;
         let text = open.get_mut(&ticket)?;
         let shown = &text.new.row.from;
-        let (from, asserted) = (sender(shown, parts.home.domain()), parts.home.asserted(Some(shown), None));
+        let (from, asserted) =
+            (sender(shown, parts.origin.domain()), parts.origin.asserted(Some(shown), None));
         let world = &mut *parts.world;
         while let Some(group) = text.groups.pop_front() {
             for reach in group {
@@ -203,7 +208,7 @@ impl Texts {
             parts.world.outbox.push(VoiceEffect::Write(write));
         }
         if let Some(url) = &new.status {
-            parts.asks.tell(outcome(&new, url).to_wire(&new.owner.signing_key));
+            parts.calls.helper_requests.tell(outcome(&new, url).to_wire(&new.owner.signing_key));
         }
         let script = new.script?;
         let TextMessage { common, status, error_message, .. } = new.row;
@@ -221,29 +226,25 @@ const INVALID_SENDER: u32 = 14_102;
 
 const PLAIN: &str = "text/plain;charset=UTF-8";
 
-impl Voice {
+impl Texts {
+    /// Sends the text of a script, which is told the outcome.
     pub(super) fn send_message(
         &mut self,
         now: Instant,
-        actor: Key,
-        id: Id,
+        script: (Key, Id),
         message: Message,
-        world: &mut World<'_>,
-    ) {
-        let sid = self.calls.new_sid(sid::MESSAGE);
-        let Some((_, leg)) = self.calls.leg_of(actor) else { return };
-        let owner = Arc::clone(&leg.owner);
-        let leg = self.calls.actors.get(actor).map(|actor| actor.leg);
+        parts: &mut TextParts<'_, '_>,
+    ) -> Option<TextOutcome> {
+        let sid = parts.calls.new_sid(sid::MESSAGE);
+        let (leg, found) = parts.calls.leg_of(script.0)?;
+        let owner = Arc::clone(&found.owner);
         let Message { from, to, body, status } = message;
-        if !self.may_show(&owner.account, &from) {
+        if !parts.origin.may_show(parts.numbers, &owner.account, &from) {
             let text =
                 format!("the text's sender {from:?} is neither a number nor a caller id of the account");
-            if let Some(leg) = leg {
-                self.calls.warn(now, leg, INVALID_SENDER, text.clone(), world);
-            }
+            parts.calls.warn(now, leg, INVALID_SENDER, text.clone(), parts.world);
             let failure = EffectFailure { code: INVALID_SENDER, text };
-            return self
-                .drive(now, actor, world, |script, out| script.handle_sent(now, id, Err(failure), out));
+            return Some(TextOutcome { script, result: Err(failure) });
         }
         let row = TextMessage {
             common: Common { sid, account: owner.account.to_string(), created_at: now, updated_at: now },
@@ -255,23 +256,31 @@ impl Voice {
             ..TextMessage::default()
         };
         if let Ok(row) = row.row() {
-            world.outbox.push(VoiceEffect::Write(store::Write::Rest(RestWrite::Insert(Box::new(row)))));
+            let write = store::Write::Rest(RestWrite::Insert(Box::new(row)));
+            parts.world.outbox.push(VoiceEffect::Write(write));
         }
-        let script = Some((actor, id));
-        self.send_text(now, NewText { row, owner, status, script }, world);
+        self.send(now, NewText { row, owner, status, script: Some(script) }, parts)
     }
 
     /// Looks up the address of a text, and sends it there.
-    pub(super) fn send_text(&mut self, now: Instant, text: NewText, world: &mut World<'_>) {
-        let address = address_of(&text.row.to, self.home.domain());
-        let ticket = self.resolving.add(ResolutionPurpose::Text);
-        if let Some(status) = self.texts.insert(ticket, text) {
-            self.resolving.take(ticket);
-            return self.with_texts(now, world, |texts, parts| texts.end(now, ticket, status, parts));
+    pub(super) fn send(
+        &mut self,
+        now: Instant,
+        text: NewText,
+        parts: &mut TextParts<'_, '_>,
+    ) -> Option<TextOutcome> {
+        let address = address_of(&text.row.to, parts.origin.domain());
+        let ticket = parts.resolutions.insert(ResolutionPurpose::Text);
+        if let Some(status) = self.insert(ticket, text) {
+            parts.resolutions.remove(ticket);
+            return self.end(now, ticket, status, parts);
         }
-        world.outbox.push(VoiceEffect::Resolve { ticket, address, purpose: Purpose::Text });
+        parts.world.outbox.push(VoiceEffect::Resolve { ticket, address, purpose: Purpose::Text });
+        None
     }
+}
 
+impl Voice {
     /// Gives texts an input, and the outcome of a text to the script that waits for it.
     pub(super) fn with_texts(
         &mut self,
@@ -279,21 +288,17 @@ impl Voice {
         world: &mut World<'_>,
         act: impl FnOnce(&mut Texts, &mut TextParts<'_, '_>) -> Option<TextOutcome>,
     ) {
-        let mut parts = TextParts { home: &self.home, asks: &mut self.calls.asks, world: &mut *world };
+        let mut parts = TextParts {
+            origin: self.dials.origin(),
+            numbers: &self.numbers,
+            resolutions: &mut self.resolutions,
+            calls: &mut self.calls,
+            world: &mut *world,
+        };
         let Some(TextOutcome { script: (actor, id), result }) = act(&mut self.texts, &mut parts) else {
             return;
         };
         self.drive(now, actor, world, |script, out| script.handle_sent(now, id, result, out));
-    }
-
-    /// The account that a ticket's address has led to.
-    pub fn account_known(&mut self, ticket: u64, aor: &Aor) {
-        self.texts.account_known(ticket, aor);
-        if let Some(ResolutionPurpose::Party(key)) = self.resolving.get(ticket)
-            && let Some(party) = self.parties.get_mut(key)
-        {
-            party.aor = Some(aor.clone());
-        }
     }
 
     /// Handles the result of `VoiceEffect::Keep`.
@@ -311,26 +316,6 @@ impl Voice {
             Err(KeepRefused::StoreFailed) => 500,
         };
         self.with_texts(now, world, |texts, parts| texts.end(now, ticket, status, parts));
-    }
-
-    pub(super) fn send_mail(&mut self, actor: Key, id: Id, mail: Email) {
-        let sid = self.calls.new_sid(sid::MAIL);
-        self.calls.asks.mail((actor, id), sid, mail);
-    }
-
-    pub(super) fn mailed(
-        &mut self,
-        now: Instant,
-        ticket: u64,
-        result: Result<(), String>,
-        world: &mut World<'_>,
-    ) {
-        let Some(((actor, id), sid)) = self.calls.asks.take_mail(ticket) else { return };
-        let result = match result {
-            Ok(()) => Ok(Sent { sid, status: "sent".to_owned() }),
-            Err(text) => Err(EffectFailure { code: code::MESSAGE, text }),
-        };
-        self.drive(now, actor, world, |script, out| script.handle_sent(now, id, result, out));
     }
 }
 

@@ -75,7 +75,7 @@ impl Leg {
             Some(media) => media.renegotiate(negotiated),
             None => MediaSession::new(negotiated, seed, Some(self.trusted)).map(|mut media| {
                 // Joined before it had a sound.
-                media.listen(matches!(self.partner, Partner::Leg(_) | Partner::Itself));
+                media.listen(matches!(self.partner, Partner::Leg(_) | Partner::Echo));
                 media.mute(self.is_muted);
                 media.limit_silence(rules.timeout());
                 self.media = Some(Box::new(media));

@@ -9,19 +9,24 @@ mod tests;
 use std::sync::Arc;
 use std::time::Duration;
 
+use admin::control::ControlError;
 use ivr::document::{Address, Item};
-use ivr::script::{Call, Direction, LegFailure, Plan, Script};
+use ivr::script::{Call, Direction, Plan, Script};
 use sip::wire::{Uri, escape_user};
 use stdx::Instant;
 use stdx::rng::Rng;
-use stdx::slab::Key;
+
+use store::rest::types::RestCall;
 
 use super::actor::{Actor, Part};
-use super::dial::Dialing;
-use super::dial_attempt::{DialAttempt, Originator, shown};
+use super::control::Placing;
+use super::dial::OwnCall;
+use super::dial_attempt::shown;
+use super::dial_effect::DialOutbox;
 use super::leg::{Leg, NO_SESSION};
+use super::numbers::Numbers;
 use super::record::Background;
-use super::rows::{self, Row};
+use super::rows::Row;
 use super::settings::OwnsCallId;
 use super::{API_VERSION, Owner, Voice, World};
 
@@ -40,6 +45,16 @@ pub(super) struct Outgoing {
     pub(super) timeout: Duration,
     /// Begins with the answer.
     pub(super) record: Option<Background>,
+    /// The row of the call, which is in the record.
+    pub(super) row: Option<RestCall>,
+}
+
+impl From<Placing> for Outgoing {
+    fn from(placing: Placing) -> Outgoing {
+        let Placing { call, owner, to, send_digits, from, plan, timeout, record } = placing;
+        let sid = call.common.sid.clone();
+        Outgoing { sid, owner, to, send_digits, from, plan, timeout, record, row: Some(call) }
+    }
 }
 
 /// The origin of this shard's own calls: its domain, and Call-IDs that lead back to the shard.
@@ -80,6 +95,34 @@ impl CallOrigin {
         format!("<sip:{name}@{}>", self.domain).into()
     }
 
+    /// The same with a display name.
+    pub(super) fn display_name_of(&self, display: Option<&str>, from: &str) -> Box<str> {
+        let name = self.name_of(from);
+        let Some(shown) = display else { return name };
+        // RFC 3261 §25.1: a quoted-string.
+        let quoted = shown.replace('\\', "\\\\").replace('"', "\\\"");
+        format!("\"{quoted}\" {name}").into()
+    }
+
+    /// Calls and texts of an account come from an address of the account's.
+    ///
+    /// # Errors
+    /// The address is another's.
+    pub(super) fn check_shown(
+        &self,
+        numbers: &Numbers,
+        owner: &Owner,
+        shown: &str,
+    ) -> Result<(), ControlError> {
+        let is_own = self.may_show(numbers, &owner.account, shown);
+        if is_own { Ok(()) } else { Err(ControlError::Caller(shown.to_owned())) }
+    }
+
+    /// True if calls and texts of this account may come from that address.
+    pub(super) fn may_show(&self, numbers: &Numbers, account: &str, shown: &str) -> bool {
+        numbers.may_show(account, shown, |host, _| host == self.domain())
+    }
+
     /// The asserted identity of a call or text (RFC 3325 §5): an address of the account, or the account that calls an
     /// application and has proved it. Anonymous callers are asserted to be none.
     pub(super) fn asserted(&self, shown: Option<&str>, caller: Option<&str>) -> Box<str> {
@@ -102,13 +145,15 @@ impl CallOrigin {
 impl Voice {
     /// Begins a call with a script of its own ([`Direction::OutboundApi`]).
     pub(super) fn start_call(&mut self, now: Instant, call: Outgoing, world: &mut World<'_>) {
-        let Outgoing { sid, owner, to, send_digits, from, plan, timeout, record } = call;
+        let Outgoing { sid, owner, to, send_digits, from, plan, timeout, record, row } = call;
         // The script's leg until a phone has answered, whose leg is then the script's.
         let ip = self.calls.media_rules.own();
         let mut leg = Leg::new(NO_SESSION, sid.clone(), Arc::clone(&owner), ip, &mut self.calls.rng);
         leg.from = from.as_str().into();
-        let leg = self.add_leg(now, leg);
-        let facts = Call {
+        leg.row = row.map(|call| Box::new(Row::placed(now, call)));
+        self.calls.start_ticks(now, &self.rooms);
+        let leg = self.calls.add_leg(leg);
+        let call = Call {
             sid: sid.clone(),
             account_sid: owner.account.to_string(),
             from: from.clone(),
@@ -121,92 +166,11 @@ impl Voice {
             extra: Vec::new(),
             answered: false,
         };
-        let actor = self.calls.add_actor(Actor { script: Script::new(facts, plan), leg, part: Part::Main });
+        let actor = self.calls.add_actor(Actor { script: Script::new(call, plan), leg, part: Part::Main });
         self.drive(now, actor, world, |script, out| script.start(now, out));
-        let name = self.home.name_of(&from);
-        let mut party = DialAttempt::new((actor, Originator::Own), sid, owner, from.into(), name);
-        party.timeout = timeout;
-        party.send_digits = send_digits;
-        party.record = record;
-        party.asserted = self.home.asserted(Some(&party.from), None);
-        self.call_party(now, leg, party, to, world);
-    }
-
-    /// The call that `actor` waits for was not answered.
-    pub(super) fn unanswered(
-        &mut self,
-        now: Instant,
-        actor: Key,
-        failure: &LegFailure,
-        world: &mut World<'_>,
-    ) {
-        if let Some((_, found)) = self.calls.leg_of(actor)
-            && let Some(row) = &mut found.row
-        {
-            row.has_failed(failure);
-        }
-        if let Some(actor) = self.calls.actors.get_mut(actor) {
-            actor.script.set_extra(rows::of_failure(failure));
-        }
-        let status = failure.status;
-        self.drive(now, actor, world, |script, out| script.handle_unanswered(now, status, out));
-    }
-
-    /// A phone has answered: its leg is the script's from now on.
-    pub(super) fn take_over(
-        &mut self,
-        now: Instant,
-        actor: Key,
-        key: Key,
-        party: &DialAttempt,
-        world: &mut World<'_>,
-    ) {
-        let Some(told) = self.calls.actors.get_mut(actor) else { return };
-        told.script.set_extra(party.extra());
-        let before = std::mem::replace(&mut told.leg, key);
-        if let Some(leg) = self.calls.legs.get_mut(key) {
-            leg.main = Some(actor);
-            leg.party = None;
-        }
-        if let Some(before) = self.calls.legs.remove(before)
-            && let Some(leg) = self.calls.legs.get_mut(key)
-        {
-            leg.sid = before.sid;
-            leg.from = before.from;
-            leg.row = before.row;
-            leg.notifications = before.notifications;
-            leg.is_muted = before.is_muted;
-            if let Some(row) = &mut leg.row {
-                row.has_call_id(&party.call_id);
-            }
-        }
-        self.drive(now, actor, world, |script, out| script.handle_answered(now, out));
-    }
-
-    /// Begins to look for a party that `caller`'s script waits for.
-    pub(super) fn call_party(
-        &mut self,
-        now: Instant,
-        caller: Key,
-        mut party: DialAttempt,
-        to: Address,
-        world: &mut World<'_>,
-    ) {
-        let (address, hops, is_forged) = (party.take_address(to), party.hops, party.is_forged);
-        if self.calls.has_records && party.whose != Originator::Own {
-            let call = self.call_of_party(party.actor, &party);
-            party.row = Some(Box::new(Row::new(now, &call, "")));
-        }
-        let key = self.parties.insert(party);
-        if let Some(leg) = self.calls.legs.get_mut(caller) {
-            leg.dialing.get_or_insert_with(Box::<Dialing>::default).parties.push(key);
-        }
-        match address {
-            _ if is_forged => self.party_failed(now, key, 403, world),
-            _ if hops == 0 => self.party_failed(now, key, 483, world),
-            Some(address) => self.look_up(key, address, world),
-            // No URI that SIP has.
-            None => self.party_failed(now, key, 416, world),
-        }
+        let mut out = DialOutbox::new();
+        let call = OwnCall { actor, leg, sid, owner, from, to, send_digits, timeout, record };
+        self.dials.place(now, call, &mut out);
+        self.perform_dials(now, out, world);
     }
 }

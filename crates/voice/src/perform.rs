@@ -1,9 +1,10 @@
 //! Performs the effects of scripts.
 
-use ivr::script::{Effect, Refusal};
+use ivr::script::{Effect, Id, Refusal};
 use stdx::Instant;
 use stdx::slab::Key;
 
+use super::dial_effect::DialOutbox;
 use super::leg::{Leg, Partner};
 use super::{Voice, World};
 
@@ -17,16 +18,23 @@ impl Voice {
         match effect {
             Effect::Fetch { id, request } => {
                 let wire = request.to_wire(&leg.owner.signing_key);
-                self.calls.asks.document(actor, id, wire);
+                self.calls.helper_requests.document(actor, id, wire);
             }
             Effect::Tell { request } => {
                 let wire = request.to_wire(&leg.owner.signing_key);
-                self.calls.asks.tell(wire);
+                self.calls.helper_requests.tell(wire);
             }
-            Effect::Notify(notification) => self.calls.note(now, key, &notification, world),
+            Effect::Notify(notification) => self.calls.note(now, key, None, &notification, world),
             Effect::Answer => self.calls.answer(now, key, world),
-            Effect::Ring | Effect::Reject(_) | Effect::Hangup | Effect::Refer { .. } => {
-                self.perform_sip(now, actor, effect, world);
+            Effect::Ring => leg.ring(now, world),
+            Effect::Reject(refusal) => leg.reject(now, refusal, world),
+            Effect::Hangup => world.endpoint.sessions(now, world.out).hang_up(leg.session, None),
+            Effect::Refer { id, uri } => {
+                if !leg.refer(now, (actor, id), &uri, world) {
+                    self.calls.tell(now, actor, world, |script, out| {
+                        script.handle_referred(now, id, 400, out);
+                    });
+                }
             }
             Effect::Prompt { id, pieces } => {
                 self.calls.speak(now, actor, id, &pieces, &self.recordings, world);
@@ -64,10 +72,10 @@ impl Voice {
             }
             Effect::StartStream { id, stream } => self.calls.start_stream(now, actor, id, *stream, world),
             Effect::StopStream { id } => self.calls.stop_stream(now, actor, id, world),
-            Effect::Dial { legs, options } => self.dial(now, actor, legs, *options, world),
-            Effect::Screen { leg, target } => self.screen(now, actor, leg, target, world),
-            Effect::Bridge { leg } => self.bridge(now, actor, leg, world),
-            Effect::HangupLeg { leg } => self.hang_up_leg(now, actor, leg, world),
+            Effect::HangupLeg { leg }
+                if self.with_rooms(now, world, |rooms, parts| {
+                    rooms.hang_up_queue_leg(now, actor, leg, parts)
+                }) => {}
             Effect::JoinConference { id, conference, record } => {
                 let record = record.map(|record| *record);
                 self.with_rooms(now, world, |rooms, parts| {
@@ -85,46 +93,64 @@ impl Voice {
             Effect::LeaveQueue { id } => {
                 self.with_rooms(now, world, |rooms, parts| rooms.leave_queue(now, actor, id, parts));
             }
-            Effect::SendMessage { id, message } => self.send_message(now, actor, id, *message, world),
-            Effect::SendMail { id, mail } => self.send_mail(actor, id, *mail),
-            Effect::Done => self.actor_done(now, actor, world),
-            _ => {}
+            Effect::SendMessage { id, message } => self
+                .with_texts(now, world, |texts, parts| texts.send_message(now, (actor, id), *message, parts)),
+            Effect::SendMail { id, mail } => {
+                let sid = self.calls.new_sid(ivr::sid::MAIL);
+                self.calls.helper_requests.mail((actor, id), sid, *mail);
+            }
+            Effect::Done => {
+                if let Some(actor) = self.calls.actors.get_mut(actor) {
+                    actor.complete();
+                }
+            }
+            other => self.perform_on_dial(now, actor, other, world),
         }
     }
 
-    fn perform_sip(&mut self, now: Instant, actor: Key, effect: Effect, world: &mut World<'_>) {
-        let Some((_, leg)) = self.calls.leg_of(actor) else { return };
-        let session = leg.session;
-        // Errors are ignored: the session has ended, and its end is on its way here.
+    /// Gives the Dial of a script its commands.
+    fn perform_on_dial(&mut self, now: Instant, actor: Key, effect: Effect, world: &mut World<'_>) {
+        let Some((caller, leg)) = self.calls.leg_of(actor) else { return };
+        let mut out = DialOutbox::new();
         match effect {
-            Effect::Ring => {
-                let _ = world.endpoint.sessions(now, world.out).ring(session, 180, bytes::Bytes::new());
+            Effect::Dial { legs, options } => {
+                let leg = leg.dial_caller(caller, actor);
+                self.dials.dial(now, &leg, (legs, *options), &self.numbers, &mut out);
             }
-            Effect::Reject(refusal) => {
-                let (status, reason) = match refusal {
-                    Refusal::Rejected => (603, "Decline"),
-                    Refusal::Busy => (486, "Busy Here"),
-                    Refusal::ApplicationError => (500, "Server Internal Error"),
-                };
-                let _ = world.endpoint.sessions(now, world.out).reject(session, status, reason, &[]);
-            }
-            Effect::Hangup => world.endpoint.sessions(now, world.out).hang_up(session, None),
-            Effect::Refer { id, uri } => {
-                leg.referring = Some((actor, id));
-                if world.endpoint.sessions(now, world.out).refer(session, &uri, None).is_err() {
-                    leg.referring = None;
-                    self.drive(now, actor, world, |script, out| script.handle_referred(now, id, 400, out));
-                }
-            }
+            Effect::Screen { leg, target } => self.dials.screen((caller, actor), leg, target, &mut out),
+            Effect::Bridge { leg } => self.dials.bridge(caller, leg, &mut out),
+            Effect::HangupLeg { leg } => self.dials.hang_up(now, caller, leg, &mut out),
             _ => {}
         }
+        self.perform_dials(now, out, world);
     }
 }
 
+/// Commands to the leg's session. Errors are ignored: the session has ended, and its end is on its way here.
 impl Leg {
+    fn ring(&self, now: Instant, world: &mut World<'_>) {
+        let _ = world.endpoint.sessions(now, world.out).ring(self.session, 180, bytes::Bytes::new());
+    }
+
+    fn reject(&self, now: Instant, refusal: Refusal, world: &mut World<'_>) {
+        let (status, reason) = match refusal {
+            Refusal::Rejected => (603, "Decline"),
+            Refusal::Busy => (486, "Busy Here"),
+            Refusal::ApplicationError => (500, "Server Internal Error"),
+        };
+        let _ = world.endpoint.sessions(now, world.out).reject(self.session, status, reason, &[]);
+    }
+
+    /// Sends a REFER. `script`: the actor that waits for its answer, and its number for it. `false`: it cannot be sent.
+    fn refer(&mut self, now: Instant, script: (Key, Id), uri: &str, world: &mut World<'_>) -> bool {
+        let is_sent = world.endpoint.sessions(now, world.out).refer(self.session, uri, None).is_ok();
+        self.referring = is_sent.then_some(script);
+        is_sent
+    }
+
     /// Sends the leg's own sound back to it, or ends that.
     fn echo(&mut self, on: bool) {
-        self.partner = if on { Partner::Itself } else { Partner::None };
+        self.partner = if on { Partner::Echo } else { Partner::None };
         if let Some(media) = &mut self.media {
             media.listen(on);
         }

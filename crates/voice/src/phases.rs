@@ -110,7 +110,7 @@ impl Phases {
 fn home(key: Key, legs: &Slab<Leg>) -> Option<u8> {
     let leg = legs.get(key)?;
     Some(match leg.partner {
-        Partner::None | Partner::Itself => leg.phase,
+        Partner::None | Partner::Echo => leg.phase,
         Partner::Leg(other) => legs.get(other).map_or(leg.phase, |other| other.phase.min(leg.phase)),
         Partner::Seat(_) => ROOMS,
     })

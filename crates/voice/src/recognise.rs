@@ -44,7 +44,7 @@ enum RecognitionState {
         _listener: Box<dyn SpeechListener>,
     },
     /// No recogniser is available.
-    Deaf,
+    Unavailable,
 }
 
 /// A recording whose text is awaited.
@@ -66,7 +66,7 @@ impl SpeechCapture {
                 self.before.drain(..self.before.len().saturating_sub(most));
             }
             RecognitionState::Speech { listener, .. } => listener.put(samples),
-            RecognitionState::Deciding { .. } | RecognitionState::Deaf => {}
+            RecognitionState::Deciding { .. } | RecognitionState::Unavailable => {}
         }
     }
 
@@ -75,7 +75,7 @@ impl SpeechCapture {
             RecognitionState::Speech { ticket, .. } | RecognitionState::Deciding { ticket, .. } => {
                 Some(*ticket)
             }
-            RecognitionState::Silence | RecognitionState::Deaf => None,
+            RecognitionState::Silence | RecognitionState::Unavailable => None,
         }
     }
 
@@ -92,8 +92,8 @@ impl SpeechCapture {
 }
 
 impl Calls {
-    fn ear(&mut self, key: Key) -> Option<&mut SpeechCapture> {
-        self.legs.get_mut(key)?.recording.as_mut()?.ear.as_deref_mut()
+    fn speech_capture(&mut self, key: Key) -> Option<&mut SpeechCapture> {
+        self.legs.get_mut(key)?.recording.as_mut()?.speech_capture.as_deref_mut()
     }
 }
 
@@ -118,7 +118,7 @@ impl Recordings {
         media.detect_speech(Some(SpeechOptions { silence_ms: 0, end_ms }));
         let rate = media.rate();
         let (before, state, words) = (Vec::new(), RecognitionState::Silence, None);
-        recording.ear = Some(Box::new(SpeechCapture { actor, how, rate, before, state, words }));
+        recording.speech_capture = Some(Box::new(SpeechCapture { actor, how, rate, before, state, words }));
         recording.arrange(media);
         self.attend(key);
     }
@@ -127,7 +127,7 @@ impl Recordings {
     pub(super) fn stop_recognising(&mut self, actor: Key, calls: &mut Calls) {
         let Some((_, leg)) = calls.leg_of(actor) else { return };
         let Some(recording) = &mut leg.recording else { return };
-        if recording.ear.take_if(|ear| ear.actor == actor).is_none() {
+        if recording.speech_capture.take_if(|capture| capture.actor == actor).is_none() {
             return;
         }
         if let Some(media) = &mut leg.media {
@@ -137,7 +137,7 @@ impl Recordings {
     }
 
     /// Handles the start or the end of speech.
-    pub(super) fn ear_heard(
+    pub(super) fn handle_speech_event(
         &mut self,
         now: Instant,
         key: Key,
@@ -145,10 +145,10 @@ impl Recordings {
         calls: &mut Calls,
         world: &mut World<'_>,
     ) {
-        let Some(ear) = calls.ear(key) else { return };
-        match (event, &ear.state) {
+        let Some(capture) = calls.speech_capture(key) else { return };
+        match (event, &capture.state) {
             (SpeechEvent::Started, RecognitionState::Silence) => self.begin_utterance(now, key, calls, world),
-            (SpeechEvent::Ended { .. }, RecognitionState::Speech { .. }) => ear.end(),
+            (SpeechEvent::Ended { .. }, RecognitionState::Speech { .. }) => capture.end(),
             // Speech is ignored while the recogniser works.
             _ => {}
         }
@@ -159,18 +159,18 @@ impl Recordings {
         let (Some(media), Some(recording)) = (&mut leg.media, &mut leg.recording) else { return };
         // The beginning is not in a whole piece yet.
         recording.flush(media);
-        let Some(ear) = &mut recording.ear else { return };
-        let (ticket, listener) = calls.asks.recognise(&ear.how, ear.rate);
-        let before = std::mem::take(&mut ear.before);
+        let Some(capture) = &mut recording.speech_capture else { return };
+        let (ticket, listener) = calls.helper_requests.recognise(&capture.how, capture.rate);
+        let before = std::mem::take(&mut capture.before);
         match listener {
             Ok(listener) => {
                 listener.put(&before);
-                ear.state = RecognitionState::Speech { ticket, listener, since: now };
-                let actor = ear.actor;
+                capture.state = RecognitionState::Speech { ticket, listener, since: now };
+                let actor = capture.actor;
                 calls.tell(now, actor, world, |script, _| script.handle_speaking(now, true));
             }
             Err(problem) => {
-                ear.state = RecognitionState::Deaf;
+                capture.state = RecognitionState::Unavailable;
                 calls.warn(
                     now,
                     key,
@@ -183,12 +183,12 @@ impl Recordings {
     }
 
     /// Every tick: ends an utterance that has lasted as long as allowed.
-    pub(super) fn mind_ear(&mut self, now: Instant, key: Key, calls: &mut Calls) {
-        if let Some(ear) = calls.ear(key)
-            && let RecognitionState::Speech { since, .. } = ear.state
-            && now.since(since) >= ear.how.max_speech
+    pub(super) fn expire_utterance(&mut self, now: Instant, key: Key, calls: &mut Calls) {
+        if let Some(capture) = calls.speech_capture(key)
+            && let RecognitionState::Speech { since, .. } = capture.state
+            && now.since(since) >= capture.how.max_speech
         {
-            ear.end();
+            capture.end();
         }
     }
 
@@ -203,25 +203,27 @@ impl Recordings {
     ) {
         let is_it = |key: &Key| {
             let recording = calls.legs.get(*key).and_then(|leg| leg.recording.as_ref());
-            recording.and_then(|recording| recording.ear.as_ref()).and_then(|ear| ear.ticket())
+            recording
+                .and_then(|recording| recording.speech_capture.as_ref())
+                .and_then(|capture| capture.ticket())
                 == Some(ticket)
         };
         let Some(key) = self.legs().iter().copied().find(is_it) else { return };
-        let Some(ear) = calls.ear(key) else { return };
-        let actor = ear.actor;
+        let Some(capture) = calls.speech_capture(key) else { return };
+        let actor = capture.actor;
         let speech = match heard {
             RecognitionResult::Words(speech) if speech.is_final => {
-                ear.words = None;
+                capture.words = None;
                 Some(speech)
             }
             RecognitionResult::Words(speech) => {
-                ear.words = Some(speech.clone());
-                Some(speech).filter(|_| ear.how.partial)
+                capture.words = Some(speech.clone());
+                Some(speech).filter(|_| capture.how.partial)
             }
             RecognitionResult::Over(result) => {
-                ear.state = RecognitionState::Silence;
+                capture.state = RecognitionState::Silence;
                 // Its last words are its last word.
-                let words = ear.words.take().map(|words| Speech { is_final: true, ..words });
+                let words = capture.words.take().map(|words| Speech { is_final: true, ..words });
                 if let Err(problem) = result {
                     calls.warn(now, key, code::RECOGNITION, problem, world);
                 }
@@ -257,7 +259,7 @@ impl Recordings {
             ..Transcription::default()
         };
         write(&row, RestWrite::Insert, world);
-        let ticket = calls.asks.transcribe(path);
+        let ticket = calls.helper_requests.transcribe(path);
         self.transcribing.insert(ticket, Transcribing { row, owner, actor, call, callback });
     }
 
@@ -294,7 +296,7 @@ impl Recordings {
             call.extend(self.of_transcription(&row, &owner));
             let form = call;
             let request = Request { method: target.method, url: target.url, form };
-            calls.asks.tell(request.to_wire(&owner.signing_key));
+            calls.helper_requests.tell(request.to_wire(&owner.signing_key));
         }
     }
 

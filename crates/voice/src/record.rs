@@ -43,7 +43,7 @@ pub(super) struct Recordings {
 /// Known but for its file.
 struct Closing {
     leg: Key,
-    whose: RecordingObserver,
+    observer: RecordingObserver,
     recorded: Recorded,
     row: Kept,
     owner: Arc<Owner>,
@@ -68,7 +68,7 @@ struct Begin {
     source: RecordSource,
     trim: bool,
     max: Duration,
-    whose: RecordingObserver,
+    observer: RecordingObserver,
 }
 
 impl Recordings {
@@ -134,14 +134,15 @@ impl Recordings {
         world: &mut World<'_>,
     ) -> Option<String> {
         let Background { source, trim, status, of, conference } = how;
-        let is_taken = |take: &ActiveRecording| matches!(take.whose, RecordingObserver::Background { .. });
+        let is_taken = |take: &ActiveRecording| matches!(take.observer, RecordingObserver::Background { .. });
         let recording = calls.legs.get(leg)?.recording.as_ref();
         if recording.is_some_and(|recording| recording.takes.iter().any(is_taken)) {
             return None;
         }
         let sid = calls.new_sid(ivr::sid::RECORDING);
-        let whose = RecordingObserver::Background { status: status.clone() };
-        let begin = Begin { sid: sid.clone(), of, conference, source, trim, max: limits::RECORDING, whose };
+        let observer = RecordingObserver::Background { status: status.clone() };
+        let begin =
+            Begin { sid: sid.clone(), of, conference, source, trim, max: limits::RECORDING, observer };
         if let Err(problem) = self.begin_take(now, leg, begin, calls) {
             calls.warn(now, leg, code::RECORDING, format!("the call is not recorded: {problem}"), world);
             return None;
@@ -162,7 +163,7 @@ impl Recordings {
         _world: &mut World<'_>,
     ) -> Option<Recorded> {
         let recording = calls.legs.get_mut(leg)?.recording.as_mut()?;
-        let is_it = |take: &ActiveRecording| matches!(take.whose, RecordingObserver::Background { .. });
+        let is_it = |take: &ActiveRecording| matches!(take.observer, RecordingObserver::Background { .. });
         match recording.takes.iter().position(is_it) {
             Some(index) => self.close_take(now, leg, index, calls),
             None => recording.ended.take(),
@@ -182,8 +183,8 @@ impl Recordings {
         calls: &mut Calls,
     ) -> Result<(), String> {
         let Background { source, trim, status, of, conference } = how;
-        let (max, whose) = (limits::RECORDING, RecordingObserver::Api { status: status.clone() });
-        let begin = Begin { sid: sid.to_owned(), of, conference, source, trim, max, whose };
+        let (max, observer) = (limits::RECORDING, RecordingObserver::Api { status: status.clone() });
+        let begin = Begin { sid: sid.to_owned(), of, conference, source, trim, max, observer };
         self.begin_take(now, leg, begin, calls)?;
         if let Some((row, owner)) = calls.legs.get(leg).and_then(|leg| leg.row_under_way(now, sid)) {
             let recorded = self.recorded_of(&owner, sid, Duration::ZERO);
@@ -286,7 +287,7 @@ impl Recordings {
             source: RecordSource::Received,
             trim: wanted.trim,
             max: wanted.max_length,
-            whose: RecordingObserver::Verb { actor, id },
+            observer: RecordingObserver::Verb { actor, id },
         };
         if let Err(text) = self.begin_take(now, key, begin, calls) {
             let failure = EffectFailure { code: code::RECORDING, text: format!("Record: {text}") };
@@ -317,7 +318,7 @@ impl Recordings {
             return calls
                 .tell(now, actor, world, |script, out| script.handle_recorded(now, id, Ok(none), out));
         }
-        let is_it = |take: &ActiveRecording| matches!(&take.whose, RecordingObserver::Verb { actor: of, id: own } if (*of, *own) == (actor, id));
+        let is_it = |take: &ActiveRecording| matches!(&take.observer, RecordingObserver::Verb { actor: of, id: own } if (*of, *own) == (actor, id));
         let recording = leg.recording.as_ref();
         if let Some(index) = recording.and_then(|recording| recording.takes.iter().position(is_it)) {
             self.close_take(now, key, index, calls);
@@ -325,7 +326,7 @@ impl Recordings {
     }
 
     fn begin_take(&mut self, now: Instant, key: Key, begin: Begin, calls: &mut Calls) -> Result<(), String> {
-        let Begin { sid, of, conference, source, trim, max, whose } = begin;
+        let Begin { sid, of, conference, source, trim, max, observer } = begin;
         let leg = calls.legs.get_mut(key).ok_or("the call is over")?;
         let media = leg.media.as_mut().ok_or("the call has no sound")?;
         let recording = leg.recording.get_or_insert_with(|| Box::new(Recording::new()));
@@ -335,7 +336,7 @@ impl Recordings {
         if !recording.has_room(media) {
             return Err("a recording under way has another sampling rate".to_owned());
         }
-        let mut file = self.files.create(calls.asks.ticket(), &sid)?;
+        let mut file = self.files.create(calls.helper_requests.ticket(), &sid)?;
         let channels = if source == RecordSource::Dual { 2 } else { 1 };
         let options = RecordOptions { rate: media.rate(), channels, trim, max_ms: millis(max) };
         let recorder = Recorder::new(options, &mut file);
@@ -349,7 +350,7 @@ impl Recordings {
             recorder,
             file,
             pause: None,
-            whose,
+            observer,
             started: now,
             over: None,
         };
@@ -370,21 +371,21 @@ impl Recordings {
             recording.finish(media);
         }
         let row = row_of(now, &leg.sid, &owner, recording.takes.get(index)?);
-        let ActiveRecording { sid, recorder, mut file, whose, over, .. } = recording.takes.remove(index);
+        let ActiveRecording { sid, recorder, mut file, observer, over, .. } = recording.takes.remove(index);
         if let Some(media) = &mut leg.media {
             recording.arrange(media);
-            if matches!(whose, RecordingObserver::Verb { .. }) {
+            if matches!(observer, RecordingObserver::Verb { .. }) {
                 media.detect_speech(None);
             }
         }
-        let is_silent = matches!(whose, RecordingObserver::Verb { .. }) && !recorder.has_sound();
+        let is_silent = matches!(observer, RecordingObserver::Verb { .. }) && !recorder.has_sound();
         let ms = recorder.finish(&mut file);
         let failed = over.and_then(Result::err);
         let ms = if is_silent || failed.is_some() { 0 } else { ms };
         let recorded = self.recorded_of(&owner, &sid, Duration::from_millis(ms.into()));
         let ticket = file.ticket();
         file.close(ms > 0);
-        let closing = Closing { leg: key, whose, recorded: recorded.clone(), row, owner, failed };
+        let closing = Closing { leg: key, observer, recorded: recorded.clone(), row, owner, failed };
         self.closing.insert(ticket, closing);
         Some(recorded)
     }
@@ -392,13 +393,13 @@ impl Recordings {
     /// The leg's sound ends, and with it all that is made of it.
     pub(super) fn end_recordings(&mut self, now: Instant, key: Key, calls: &mut Calls) {
         let Some(recording) = calls.legs.get_mut(key).and_then(|leg| leg.recording.as_mut()) else { return };
-        recording.ear = None;
+        recording.speech_capture = None;
         let count = recording.takes.len();
         for index in (0..count).rev() {
             let takes = calls.legs.get(key).and_then(|leg| leg.recording.as_ref()).map(|one| &one.takes);
             let is_background = takes
                 .and_then(|takes| takes.get(index))
-                .is_some_and(|take| matches!(take.whose, RecordingObserver::Background { .. }));
+                .is_some_and(|take| matches!(take.observer, RecordingObserver::Background { .. }));
             let recorded = self.close_take(now, key, index, calls);
             if is_background
                 && let Some(recording) = calls.legs.get_mut(key).and_then(|leg| leg.recording.as_mut())
@@ -412,7 +413,7 @@ impl Recordings {
     pub(super) fn mind_recordings(&mut self, now: Instant, calls: &mut Calls) {
         let mut legs = std::mem::take(&mut self.legs);
         legs.retain(|key| {
-            self.mind_ear(now, *key, calls);
+            self.expire_utterance(now, *key, calls);
             let over = |take: &ActiveRecording| take.over.is_some();
             // More than one at a time is rare: the next tick finds it.
             let recording = calls.legs.get(*key).and_then(|leg| leg.recording.as_ref());
@@ -420,7 +421,8 @@ impl Recordings {
                 self.close_take(now, *key, index, calls);
             }
             let recording = calls.legs.get(*key).and_then(|leg| leg.recording.as_ref());
-            recording.is_some_and(|recording| !recording.takes.is_empty() || recording.ear.is_some())
+            recording
+                .is_some_and(|recording| !recording.takes.is_empty() || recording.speech_capture.is_some())
         });
         for key in std::mem::replace(&mut self.legs, legs) {
             self.attend(key);
@@ -436,14 +438,14 @@ impl Recordings {
         calls: &mut Calls,
         world: &mut World<'_>,
     ) {
-        let is_it = |take: &ActiveRecording| matches!(take.whose, RecordingObserver::Verb { .. });
+        let is_it = |take: &ActiveRecording| matches!(take.observer, RecordingObserver::Verb { .. });
         let recording = calls.legs.get(key).and_then(|leg| leg.recording.as_ref());
         match recording.and_then(|recording| recording.takes.iter().position(is_it)) {
             Some(index) if matches!(event, SpeechEvent::Silence { .. }) => {
                 self.close_take(now, key, index, calls);
             }
             Some(_) => {}
-            None => self.ear_heard(now, key, event, calls, world),
+            None => self.handle_speech_event(now, key, event, calls, world),
         }
     }
 
@@ -485,19 +487,19 @@ impl Recordings {
         calls: &mut Calls,
         world: &mut World<'_>,
     ) {
-        let Closing { leg, whose, recorded, mut row, owner, failed } = closing;
+        let Closing { leg, observer, recorded, mut row, owner, failed } = closing;
         let result = failed.map_or(written, Err);
         let is_kept = result.is_ok() && !recorded.duration.is_zero();
         row.status = if is_kept { "completed" } else { "absent" }.to_owned();
         row.duration = is_kept.then(|| u32::try_from(recorded.duration.as_secs()).unwrap_or(u32::MAX));
         row.error_code = result.is_err().then_some(code::RECORDING);
         row.common.updated_at = now;
-        let RecordingObserver::Verb { actor, id } = whose else {
+        let RecordingObserver::Verb { actor, id } = observer else {
             write(&row, RestWrite::Replace, world);
             if let Err(problem) = result {
                 calls.warn(now, leg, code::RECORDING, format!("the recording ended: {problem}"), world);
             }
-            if let RecordingObserver::Background { status } | RecordingObserver::Api { status } = whose {
+            if let RecordingObserver::Background { status } | RecordingObserver::Api { status } = observer {
                 self.tell_status(status.as_ref(), &row, &recorded, &owner, calls);
             }
             return;
@@ -535,7 +537,7 @@ impl Recordings {
         add("RecordingChannels", &row.channels.to_string());
         add("RecordingSource", &row.source);
         let request = Request { method: callback.target.method, url: callback.target.url.clone(), form };
-        calls.asks.tell(request.to_wire(&owner.signing_key));
+        calls.helper_requests.tell(request.to_wire(&owner.signing_key));
     }
 
     /// The number of recordings under way, of those on their way to the disk or to a text, and of callers whose words
@@ -543,7 +545,9 @@ impl Recordings {
     pub(super) fn open(&self, calls: &Calls) -> usize {
         let takes = |key: &Key| {
             let recording = calls.legs.get(*key).and_then(|leg| leg.recording.as_ref());
-            recording.map_or(0, |recording| recording.takes.len() + usize::from(recording.ear.is_some()))
+            recording.map_or(0, |recording| {
+                recording.takes.len() + usize::from(recording.speech_capture.is_some())
+            })
         };
         let Recordings { closing, transcribing, .. } = self;
         closing.len() + transcribing.len() + self.legs.iter().map(takes).sum::<usize>()

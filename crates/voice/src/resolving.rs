@@ -2,44 +2,45 @@
 
 use std::collections::HashMap;
 
-use std::sync::Arc;
-
-use router::{Admission, Aor, CallPhase};
+use router::{Admission, Aor};
 use stdx::Instant;
 use stdx::slab::Key;
 
-use super::{CountedCall, Resolved, Voice, World};
-
-/// Twilio's number for a destination that an account may not call.
-const REFUSED: u32 = 13_227;
+use super::dial_effect::DialOutbox;
+use super::{Resolved, Voice, World};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ResolutionPurpose {
     /// A text goes there; it has the ticket's number.
     Text,
-    /// That party is called.
-    Party(Key),
+    /// That dial attempt calls it.
+    Call(Key),
 }
 
+/// The look-ups of a shard that have no answer yet, by ticket.
 #[derive(Default)]
-pub(super) struct Resolving {
+pub(super) struct Resolutions {
     last: u64,
     open: HashMap<u64, ResolutionPurpose>,
 }
 
-impl Resolving {
+impl Resolutions {
     /// A ticket.
-    pub(super) fn add(&mut self, what: ResolutionPurpose) -> u64 {
+    pub(super) fn insert(&mut self, purpose: ResolutionPurpose) -> u64 {
         self.last += 1;
-        self.open.insert(self.last, what);
+        self.open.insert(self.last, purpose);
         self.last
     }
 
-    pub(super) fn get(&self, ticket: u64) -> Option<ResolutionPurpose> {
-        self.open.get(&ticket).copied()
+    /// The dial attempt that the look-up is for, if it is for one.
+    pub(super) fn attempt(&self, ticket: u64) -> Option<Key> {
+        match self.open.get(&ticket)? {
+            ResolutionPurpose::Call(attempt) => Some(*attempt),
+            ResolutionPurpose::Text => None,
+        }
     }
 
-    pub(super) fn take(&mut self, ticket: u64) -> Option<ResolutionPurpose> {
+    pub(super) fn remove(&mut self, ticket: u64) -> Option<ResolutionPurpose> {
         self.open.remove(&ticket)
     }
 
@@ -50,65 +51,48 @@ impl Resolving {
 }
 
 impl Voice {
+    /// The account that a ticket's address has led to.
+    pub fn account_known(&mut self, ticket: u64, aor: &Aor) {
+        match self.resolutions.attempt(ticket) {
+            Some(attempt) => self.dials.handle_account(attempt, aor),
+            None => self.texts.handle_account(ticket, aor),
+        }
+    }
+
     /// The question to the router of a ticket's account, which limits its calls at once. `None`: the ticket is not for
     /// a call.
     pub fn admission_of(&mut self, ticket: u64, aor: &Aor, max_calls: u32) -> Option<Admission> {
-        let Some(ResolutionPurpose::Party(key)) = self.resolving.open.get(&ticket).copied() else {
-            return None;
-        };
-        let name: Box<str> = self.home.call_id(&mut self.calls.rng).into();
-        let party = self.parties.get_mut(key)?;
-        let counted = CountedCall { aor: aor.clone(), name: name.clone(), from: party.from.clone() };
-        party.counted = Some(Arc::new(counted));
-        Some(Admission {
-            aor: aor.clone(),
-            call_id: name,
-            caller_tag: "".into(),
-            initiator: false,
-            max_calls: Some(max_calls),
-            max_rate: None,
-        })
+        let attempt = self.resolutions.attempt(ticket)?;
+        self.dials.admission_of(attempt, aor, max_calls)
     }
 
     /// The account's router has admitted the call of a ticket, or not. Returns the account to look up, unless the call
     /// is over or refused.
     pub fn handle_admitted(&mut self, ticket: u64, is_admitted: bool, world: &mut World<'_>) -> Option<Aor> {
-        let Some(ResolutionPurpose::Party(key)) = self.resolving.open.get(&ticket).copied() else {
-            return None;
-        };
-        let party = self.parties.get_mut(key)?;
-        if !is_admitted {
-            party.counted = None;
-            return None;
-        }
-        let counted = party.counted.as_ref()?;
-        world.outbox.push(counted.changed(CallPhase::Trying));
-        Some(counted.aor.clone())
+        let attempt = self.resolutions.attempt(ticket)?;
+        let (aor, effect) = self.dials.handle_admitted(attempt, is_admitted)?;
+        world.outbox.push(effect);
+        Some(aor)
     }
 
     /// A limit keeps a call from its destination: its script's log says which.
     pub fn call_refused(&mut self, now: Instant, ticket: u64, reason: &str, world: &mut World<'_>) {
-        let Some(ResolutionPurpose::Party(key)) = self.resolving.open.get(&ticket).copied() else { return };
-        let Some(party) = self.parties.get_mut(key) else { return };
-        party.is_refused = true;
-        let text = format!("the call to {} was refused: {reason}", party.to);
-        tracing::info!(
-            account = &*party.owner.account,
-            to = party.to,
-            reason,
-            "a call of an application was refused"
-        );
-        if let Some(leg) = self.calls.actors.get(party.actor).map(|actor| actor.leg) {
-            self.calls.warn(now, leg, REFUSED, text, world);
-        }
+        let Some(attempt) = self.resolutions.attempt(ticket) else { return };
+        let mut out = DialOutbox::new();
+        self.dials.handle_refused(attempt, reason, &mut out);
+        self.perform_dials(now, out, world);
     }
 
     /// Handles the result of `VoiceEffect::Resolve`.
     pub fn handle_resolved(&mut self, now: Instant, ticket: u64, resolved: Resolved, world: &mut World<'_>) {
-        match self.resolving.take(ticket) {
+        match self.resolutions.remove(ticket) {
             Some(ResolutionPurpose::Text) => self
                 .with_texts(now, world, |texts, parts| texts.handle_resolved(now, ticket, resolved, parts)),
-            Some(ResolutionPurpose::Party(key)) => self.party_resolved(now, key, resolved, world),
+            Some(ResolutionPurpose::Call(attempt)) => {
+                let mut out = DialOutbox::new();
+                self.dials.handle_resolved(now, attempt, resolved, &mut out);
+                self.perform_dials(now, out, world);
+            }
             // The request's owner is gone.
             None => {}
         }

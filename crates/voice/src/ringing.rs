@@ -7,10 +7,8 @@ use media::codec::Codec;
 use media::prompt::Prompt;
 use media::session::PlayOptions;
 use media::tone;
-use stdx::slab::Key;
 
-use super::Voice;
-use super::calls::Calls;
+use super::leg::Leg;
 
 /// Hz, of one or two tones, and milliseconds of sound and silence in turn.
 struct Cadence {
@@ -42,8 +40,8 @@ pub(super) struct RingTones {
 }
 
 impl RingTones {
-    fn get(&mut self, country: Option<&str>, codec: Codec) -> Option<Prompt> {
-        let is_it = |cadence: &&Cadence| country.is_some_and(|c| c.eq_ignore_ascii_case(cadence.country));
+    fn get(&mut self, country: &str, codec: Codec) -> Option<Prompt> {
+        let is_it = |cadence: &&Cadence| country.eq_ignore_ascii_case(cadence.country);
         let cadence = CADENCES.iter().find(is_it).unwrap_or(&CADENCES[0]);
         match self.made.entry((cadence.country, codec)) {
             Entry::Occupied(made) => Some(made.get().clone()),
@@ -68,32 +66,26 @@ fn samples(cadence: &Cadence) -> Vec<i16> {
     all
 }
 
-impl Calls {
-    pub(super) fn stop_ringing(&mut self, caller: Key) {
-        let Some(leg) = self.legs.get_mut(caller) else { return };
-        let Some(dialing) = &mut leg.dialing else { return };
-        if std::mem::take(&mut dialing.is_ringing)
-            && let Some(media) = &mut leg.media
-        {
-            leg.playing += 1;
-            media.stop();
-        }
-    }
-}
-
-impl Voice {
-    /// Plays an answered caller the ringing tone, unless it is connected or has no party to wait for.
-    pub(super) fn start_ringing(&mut self, caller: Key) {
-        let Some(leg) = self.calls.legs.get_mut(caller) else { return };
-        let (Some(media), Some(dialing)) = (&mut leg.media, &mut leg.dialing) else { return };
-        if dialing.is_ringing || dialing.bridged.is_some() || dialing.parties.is_empty() {
+impl Leg {
+    /// Plays an answered caller the ringing tone of a country.
+    pub(super) fn start_ringing(&mut self, tones: &mut RingTones, country: &str) {
+        let Some(media) = &mut self.media else { return };
+        if self.hears_ringing {
             return;
         }
-        let country = dialing.options.as_ref().and_then(|options| options.ring_tone.as_deref());
-        if let Some(prompt) = self.tones.get(country, media.negotiated().audio.codec) {
-            dialing.is_ringing = true;
-            leg.playing += 1;
-            media.play(prompt, PlayOptions { id: leg.playing, loops: None, offset_ms: 0 });
+        if let Some(prompt) = tones.get(country, media.negotiated().audio.codec) {
+            self.hears_ringing = true;
+            self.playing += 1;
+            media.play(prompt, PlayOptions { id: self.playing, loops: None, offset_ms: 0 });
+        }
+    }
+
+    pub(super) fn stop_ringing(&mut self) {
+        if std::mem::take(&mut self.hears_ringing)
+            && let Some(media) = &mut self.media
+        {
+            self.playing += 1;
+            media.stop();
         }
     }
 }
@@ -105,9 +97,7 @@ mod tests {
     #[test]
     fn a_country_rings_in_its_own_way_and_an_unknown_one_in_the_first() {
         let mut tones = RingTones::default();
-        for (country, milliseconds) in
-            [(Some("DE"), 5_000), (Some("uk"), 3_000), (Some("zz"), 6_000), (None, 6_000)]
-        {
+        for (country, milliseconds) in [("DE", 5_000), ("uk", 3_000), ("zz", 6_000), ("", 6_000)] {
             let prompt = tones.get(country, Codec::Pcma).unwrap();
             assert_eq!(prompt.duration_ms(), milliseconds, "{country:?}");
         }

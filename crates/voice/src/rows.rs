@@ -13,7 +13,7 @@ use store::rest::{Resource, RestWrite};
 
 use super::calls::Calls;
 use super::leg::Leg;
-use super::{Voice, VoiceEffect, World, limits};
+use super::{VoiceEffect, World, limits};
 
 /// The parameter that carries the Call-ID.
 pub(super) const CALL_ID: &str = "SipCallId";
@@ -58,10 +58,11 @@ impl Row {
     }
 
     /// The callee has answered, in the dialog with that Call-ID.
-    pub(super) fn answered_by(&mut self, now: Instant, call_id: &str, world: &mut World<'_>) {
+    #[must_use]
+    pub(super) fn answered_by(&mut self, now: Instant, call_id: &str) -> Option<VoiceEffect> {
         self.has_call_id(call_id);
         self.answer(now);
-        self.write(now, world);
+        self.write(now)
     }
 
     pub(super) fn has_call_id(&mut self, call_id: &str) {
@@ -69,9 +70,9 @@ impl Row {
     }
 
     /// The phone of a call that the REST interface asked for rings.
-    fn ring(&mut self, now: Instant, world: &mut World<'_>) {
+    fn ring(&mut self, now: Instant) -> Option<VoiceEffect> {
         self.call.status = CallStatus::Ringing.as_str().to_owned();
-        self.write(now, world);
+        self.write(now)
     }
 
     /// No phone has taken the call: the status and phrase of the answer, and the dialog that it ended.
@@ -98,17 +99,19 @@ impl Row {
         self.call.duration = Some(self.call.answered_at.map_or(0, |since| seconds(now.since(since))));
     }
 
-    pub(super) fn write(&mut self, now: Instant, world: &mut World<'_>) {
+    /// The row as it is now, for the record.
+    #[must_use]
+    pub(super) fn write(&mut self, now: Instant) -> Option<VoiceEffect> {
         self.call.common.updated_at = now;
         let Ok(row) = self.call.row() else {
             // Texts are as long as SIP allows, the body's limit is beyond them all.
             tracing::warn!(sid = self.call.common.sid, "a call is too large for the record");
-            return;
+            return None;
         };
         let row = Box::new(row);
         let write = if self.is_in_record { RestWrite::Replace(row) } else { RestWrite::Insert(row) };
         self.is_in_record = true;
-        world.outbox.push(VoiceEffect::Write(store::Write::Rest(write)));
+        Some(VoiceEffect::Write(store::Write::Rest(write)))
     }
 }
 
@@ -135,7 +138,14 @@ impl Leg {
     pub(super) fn call_answered(&mut self, now: Instant, world: &mut World<'_>) {
         if let Some(row) = self.row.as_mut().filter(|row| row.call.answered_at.is_none()) {
             row.answer(now);
-            row.write(now, world);
+            world.outbox.extend(row.write(now));
+        }
+    }
+
+    /// A phone of a call that the REST interface asked for rings.
+    pub(super) fn call_rings(&mut self, now: Instant, world: &mut World<'_>) {
+        if let Some(row) = self.row.as_mut().filter(|row| row.call.answered_at.is_none()) {
+            world.outbox.extend(row.ring(now));
         }
     }
 
@@ -144,19 +154,11 @@ impl Leg {
         let Some(mut row) = self.row.take() else { return };
         let told = if row.call.answered_at.is_some() { CallStatus::Completed } else { CallStatus::NoAnswer };
         row.end(now, status.unwrap_or(told));
-        row.write(now, world);
+        world.outbox.extend(row.write(now));
     }
 }
 
 impl Calls {
-    /// At the end of a call that the REST interface asked for rings a phone.
-    pub(super) fn call_rings(&mut self, now: Instant, actor: Key, world: &mut World<'_>) {
-        let row = self.leg_of(actor).and_then(|(_, leg)| leg.row.as_mut());
-        if let Some(row) = row.filter(|row| row.call.answered_at.is_none()) {
-            row.ring(now, world);
-        }
-    }
-
     /// A notification of a call that has failed in SIP; busy and unanswered calls have not. `call`: the sid of the leg's
     /// Dial's call, `None` for the leg's own.
     pub(super) fn note_failed_call(
@@ -177,28 +179,18 @@ impl Calls {
         let text = format!("the call failed with SIP {status} {reason} (Call-ID {call_id})");
         let note =
             ivr::script::Notification { severity: Severity::Warning, code, text, url: None, line: None };
-        self.note_call(now, leg, call, &note, world);
+        self.note(now, leg, call, &note, world);
     }
 
     /// A notification that a request of a script cannot be performed.
     pub(super) fn warn(&mut self, now: Instant, key: Key, code: u32, text: String, world: &mut World<'_>) {
         let note =
             ivr::script::Notification { severity: Severity::Warning, code, text, url: None, line: None };
-        self.note(now, key, &note, world);
+        self.note(now, key, None, &note, world);
     }
 
-    /// Something that a script has to say about its documents.
+    /// A notification of a script about its documents. `call`: the sid of its Dial's call; `None`: the leg's own.
     pub(super) fn note(
-        &mut self,
-        now: Instant,
-        key: Key,
-        note: &ivr::script::Notification,
-        world: &mut World<'_>,
-    ) {
-        self.note_call(now, key, None, note, world);
-    }
-
-    fn note_call(
         &mut self,
         now: Instant,
         key: Key,
@@ -226,7 +218,7 @@ impl Calls {
         }
         leg.notifications += 1;
         if let Some(row) = leg.row.as_mut().filter(|row| !row.is_in_record) {
-            row.write(now, world);
+            world.outbox.extend(row.write(now));
         }
         let place = line.map(|line| format!("line {line}: ")).unwrap_or_default();
         let notification = Notification {
@@ -246,20 +238,28 @@ impl Calls {
     }
 }
 
-impl Voice {
-    /// Calls that ring for a while can be asked for, too: that is a third write.
-    pub(super) fn tell_ringing(&mut self, now: Instant, world: &mut World<'_>) {
-        if now < self.rows_due {
+/// Calls that ring for a while can be asked for, too: their rows are written a third time.
+#[derive(Default)]
+pub(super) struct RingingRows {
+    /// The time of the next look at them.
+    due: Instant,
+}
+
+impl RingingRows {
+    /// Writes the rows of calls that ring for long enough by now.
+    pub(super) fn expire<'r>(
+        &mut self,
+        now: Instant,
+        rows: impl Iterator<Item = &'r mut Box<Row>>,
+        outbox: &mut Vec<VoiceEffect>,
+    ) {
+        if now < self.due {
             return;
         }
-        self.rows_due = now + limits::RINGING;
-        let called = self.parties.iter_mut().filter_map(|(_, party)| party.row.as_mut());
-        let rows = self.calls.legs.iter_mut().filter_map(|(_, leg)| leg.row.as_mut()).chain(called);
+        self.due = now + limits::RINGING;
         let is_due = |row: &&mut Box<Row>| {
             !row.is_in_record && row.call.started_at.is_some_and(|since| now.since(since) >= limits::RINGING)
         };
-        for row in rows.filter(is_due) {
-            row.write(now, world);
-        }
+        outbox.extend(rows.filter(is_due).filter_map(|row| row.write(now)));
     }
 }

@@ -1,6 +1,6 @@
 //! Prompts: their parts are fetched at once and played in order.
 
-use ivr::document::{Piece, code};
+use ivr::document::{Item, Piece, code};
 use ivr::script::{EffectFailure, Id};
 use media::prompt::Prompt;
 use media::session::PlayOptions;
@@ -35,16 +35,34 @@ impl Calls {
             media.stop();
         }
         let codec = media.negotiated().audio.codec;
-        let (asks, recordings, owner) = (&mut self.asks, recordings, &leg.owner);
+        let (helper_requests, recordings, owner) = (&mut self.helper_requests, recordings, &leg.owner);
         leg.speaking = Some(Box::new(Speaking::new(actor, id, pieces, codec, |place, sound| {
             let own = match &sound {
                 Sound::Audio { url } => recordings.file_at(&owner.account, url),
                 _ => None,
             };
             let sound = own.map_or(sound, |file| Sound::Recording { file });
-            asks.sound(sound, Waiter { actor, prompt: id, place, codec })
+            helper_requests.sound(sound, Waiter { actor, prompt: id, place, codec })
         })));
         self.go_on(now, leg_key, world);
+    }
+
+    /// A Number's `sendDigits`. A caller is joined meanwhile, and hears what they do; scripts speak after them.
+    pub(super) fn send_first_digits(
+        &mut self,
+        now: Instant,
+        (key, actor): (Key, Key),
+        items: Vec<Item>,
+        world: &mut World<'_>,
+    ) {
+        let Some(leg) = self.legs.get_mut(key) else { return };
+        let Some(media) = &leg.media else { return };
+        let pieces: Vec<Piece> =
+            items.into_iter().map(|item| Piece { items: vec![item], loops: 1 }).collect();
+        let codec = media.negotiated().audio.codec;
+        // No script waits for its end, so any number will do.
+        leg.first_digits = Some(Box::new(Speaking::new(actor, Id(0), &pieces, codec, |_, _| None)));
+        self.go_on(now, key, world);
     }
 
     /// The next piece of the prompt, when it is here; its end, when there is none.

@@ -244,7 +244,7 @@ impl Calls {
             parameters: wanted.parameters,
             two_way: wanted.two_way,
         };
-        let (ticket, orders) = self.asks.stream(key, opening);
+        let (ticket, orders) = self.helper_requests.stream(key, opening);
         media.tap(true);
         streams.all.push(Stream {
             ticket,
@@ -292,7 +292,7 @@ impl Calls {
         world: &mut World<'_>,
     ) {
         let is_last = matches!(news, MediaStreamEvent::Over(_));
-        let Some(key) = self.asks.stream_of(ticket, is_last) else { return };
+        let Some(key) = self.helper_requests.stream_of(ticket, is_last) else { return };
         let Some(streams) = self.legs.get_mut(key).and_then(|leg| leg.streams.as_mut()) else { return };
         let Some(at) = streams.position(ticket) else { return };
         let stream = &mut streams.all[at];

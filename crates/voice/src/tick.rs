@@ -17,7 +17,7 @@ use super::leg::{Leg, Partner};
 use super::phases::{self, Phases};
 use super::record::Recording;
 use super::rooms::Rooms;
-use super::sockets::{MediaSender, PortKind, PortPair};
+use super::sockets::{MediaSender, MediaSockets, PortKind, PortPair};
 use super::stream::Streams;
 use super::{Voice, VoiceCounts, World, limits};
 
@@ -130,18 +130,25 @@ impl MediaTicker {
         });
     }
 
-    pub(super) fn finish(
+    /// RTCP's goodbye (RFC 3550 §6.6), and the leg's ports are free.
+    pub(super) fn close(
         &mut self,
         now: Instant,
-        leg: Key,
-        media: &mut MediaSession,
-        (pair, sender): (PortPair, &dyn MediaSender),
+        (key, leg): (Key, &mut Leg),
         counts: &mut VoiceCounts,
+        sockets: &mut dyn MediaSockets,
     ) {
-        let events = &mut self.events;
-        let mut line =
-            Line { leg, pair, sender, is_held: false, events, counts, recording: None, streams: None };
-        media.finish(now, &mut self.work, &mut line);
+        let (media, pair) = (leg.media.take().filter(|_| !leg.is_held), leg.pair.take());
+        (leg.speaking, leg.first_digits) = (None, None);
+        let Some(pair) = pair else { return };
+        if let Some(mut media) = media {
+            let (events, sender) = (&mut self.events, sockets.sender());
+            let (recording, streams) = (None, None);
+            let mut line =
+                Line { leg: key, pair, sender, is_held: false, events, counts, recording, streams };
+            media.finish(now, &mut self.work, &mut line);
+        }
+        sockets.close(pair);
     }
 
     /// A datagram came for a leg. Its events wait for the next `Voice::expire`.
@@ -181,7 +188,7 @@ impl MediaTicker {
             media.pull_frame(now, work, &mut line);
             match partner {
                 Partner::None if is_alone => media.send_frame(now, FrameSource::None, work, &mut line),
-                Partner::Itself if is_alone => {
+                Partner::Echo if is_alone => {
                     heard.take(media);
                     media.send_frame(now, heard.feed(), work, &mut line);
                 }
@@ -189,7 +196,7 @@ impl MediaTicker {
                     rooms.put(key, seat, media);
                     joined.push(key);
                 }
-                Partner::None | Partner::Itself | Partner::Leg(_) => joined.push(key),
+                Partner::None | Partner::Echo | Partner::Leg(_) => joined.push(key),
             }
         }
         if phase == phases::ROOMS {
@@ -213,7 +220,7 @@ impl MediaTicker {
             let Some(partner) = legs.get(key).map(|leg| leg.partner) else { continue };
             heard.clear();
             let whom = match partner {
-                Partner::Itself => Some(key),
+                Partner::Echo => Some(key),
                 Partner::Leg(other) => Some(other),
                 Partner::None | Partner::Seat(_) => None,
             };
@@ -252,8 +259,8 @@ fn parts<'a>(
 impl Voice {
     /// The time at which [`expire`](Self::expire) has something to do. The edge reads the media sockets before.
     pub fn deadline(&self) -> Option<Instant> {
-        let is_busy = !self.calls.legs.is_empty() || !self.rooms.is_idle();
-        is_busy.then(|| self.calls.ticker.phases.deadline())
+        let is_idle = self.calls.legs.is_empty() && self.rooms.is_idle();
+        (!is_idle).then(|| self.calls.ticker.phases.deadline())
     }
 
     /// A datagram came to one of a leg's sockets. A key of a leg that is gone is ignored: its datagrams were on their way.
@@ -293,7 +300,8 @@ impl Voice {
         self.with_rooms(now, world, |rooms, parts| rooms.tick_rooms(now, parts));
         self.recordings.mind_recordings(now, &mut self.calls);
         self.wake(now, world);
-        self.tell_ringing(now, world);
+        let rows = self.calls.legs.iter_mut().filter_map(|(_, leg)| leg.row.as_mut());
+        self.ringing_rows.expire(now, rows.chain(self.dials.rows()), world.outbox);
     }
 
     fn tell_events(&mut self, now: Instant, world: &mut World<'_>) {
@@ -333,21 +341,17 @@ impl Voice {
         self.calls.ticker.woken(now, &mut self.calls.legs, &mut due);
         for key in due.drain(..) {
             let Some(leg) = self.calls.legs.get(key) else { continue };
-            for actor in [leg.aside, leg.main].into_iter().flatten() {
-                self.wake_actor(now, actor, world);
+            for key in [leg.aside, leg.main].into_iter().flatten() {
+                let Some(actor) = self.calls.actors.get(key) else { continue };
+                let deadline = actor.script.deadline();
+                if deadline <= now {
+                    self.drive(now, key, world, |script, out| script.expire(now, out));
+                } else if let Some(leg) = self.calls.legs.get_mut(actor.leg) {
+                    self.calls.ticker.arm(now, deadline, actor.leg, leg);
+                }
             }
         }
         self.calls.ticker.due = due;
-    }
-
-    fn wake_actor(&mut self, now: Instant, key: Key, world: &mut World<'_>) {
-        let Some(actor) = self.calls.actors.get(key) else { return };
-        let deadline = actor.script.deadline();
-        if deadline <= now {
-            self.drive(now, key, world, |script, out| script.expire(now, out));
-        } else if let Some(leg) = self.calls.legs.get_mut(actor.leg) {
-            self.calls.ticker.arm(now, deadline, actor.leg, leg);
-        }
     }
 }
 
@@ -364,7 +368,7 @@ mod tests {
     }
 
     struct Timers {
-        clockwork: MediaTicker,
+        ticker: MediaTicker,
         legs: Slab<Leg>,
         key: Key,
     }
@@ -373,12 +377,12 @@ mod tests {
         fn new() -> Timers {
             let mut legs = Slab::new();
             let key = legs.insert(leg());
-            Timers { clockwork: MediaTicker::new(), legs, key }
+            Timers { ticker: MediaTicker::new(), legs, key }
         }
 
         fn arm(&mut self, now: Instant, deadline: Instant) {
             let leg = self.legs.get_mut(self.key).unwrap();
-            self.clockwork.arm(now, deadline, self.key, leg);
+            self.ticker.arm(now, deadline, self.key, leg);
         }
 
         /// Milliseconds of each wake-up on a tick of `span`, with the deadline that the script has from then on.
@@ -386,7 +390,7 @@ mod tests {
             let mut told = Vec::new();
             for millis in span.step_by(TICK.as_millis() as usize) {
                 let mut due = Vec::new();
-                self.clockwork.woken(at(millis), &mut self.legs, &mut due);
+                self.ticker.woken(at(millis), &mut self.legs, &mut due);
                 for key in due {
                     assert_eq!(key, self.key);
                     told.push(millis);
@@ -437,6 +441,6 @@ mod tests {
         assert!(matches!(told[..], [60_000..=60_020, 120_000..=120_060, 180_000..=180_100]), "{told:?}");
         timers.legs.remove(timers.key);
         assert!(timers.run(200_000..260_000, far).is_empty());
-        assert!(timers.clockwork.wheel.is_empty(), "a call that is over leaves nothing");
+        assert!(timers.ticker.wheel.is_empty(), "a call that is over leaves nothing");
     }
 }

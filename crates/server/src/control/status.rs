@@ -318,7 +318,7 @@ impl ShardCounters {
         self.voice_sessions = voice.sessions;
         self.voice_ports = voice.ports;
         self.voice_prompts = voice.prompts;
-        self.voice_asks = voice.asks;
+        self.voice_asks = voice.helper_requests;
         self.voice_streams = voice.streams;
         self.voice_rooms = voice.rooms;
         self.voice_queues = voice.queues;

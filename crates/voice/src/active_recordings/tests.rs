@@ -98,7 +98,7 @@ impl Leg {
             recorder,
             file,
             pause: None,
-            whose: RecordingObserver::Api { status: None },
+            observer: RecordingObserver::Api { status: None },
             started: Instant::default(),
             over: None,
         });

@@ -268,8 +268,8 @@ proptest! {
         let counts = voice.counts();
         prop_assert_eq!((counts.calls, any.stage.sockets.used(), counts.prompts), (0, 0, 0));
         prop_assert_eq!((counts.rooms, counts.queues, counts.members, counts.seats), (0, 0, 0, 0));
-        prop_assert_eq!((voice.calls.legs.len(), voice.calls.actors.len(), voice.parties.len()), (0, 0, 0));
-        prop_assert_eq!((voice.calls.by_session.len(), voice.resolving.len(), voice.calls.todo.len()), (0, 0, 0));
+        prop_assert_eq!((voice.calls.legs.len(), voice.calls.actors.len(), voice.dials.len()), (0, 0, 0));
+        prop_assert_eq!((voice.calls.by_session.len(), voice.resolutions.len(), voice.calls.queued_effects.len()), (0, 0, 0));
         prop_assert!(any.byes.values().all(|numbers| numbers.len() == 1), "hung up twice");
     }
 }

@@ -78,6 +78,7 @@ impl Stage {
             plan,
             timeout: Duration::from_secs(60),
             record: None,
+            row: None,
         };
         self.act(|voice, now, world| voice.start_call(now, call, world));
     }
@@ -131,7 +132,7 @@ impl Stage {
     /// Legs, ports, parties and lookups.
     fn left(&self) -> (u64, u64, usize, usize) {
         let counts = self.voice.counts();
-        (counts.calls, self.sockets.used(), self.voice.parties.len(), self.voice.resolving.len())
+        (counts.calls, self.sockets.used(), self.voice.dials.len(), self.voice.resolutions.len())
     }
 }
 

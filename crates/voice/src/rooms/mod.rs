@@ -187,9 +187,7 @@ impl Voice {
 
     /// A message between a conference or queue and its members, from another shard.
     pub fn handle_room_message(&mut self, now: Instant, message: RoomMessage, world: &mut World<'_>) {
-        if self.calls.legs.is_empty() && self.rooms.is_idle() {
-            self.calls.ticker.start(now);
-        }
+        self.calls.start_ticks(now, &self.rooms);
         self.with_rooms(now, world, |rooms, parts| rooms.handle_message(now, message, parts));
     }
 }
@@ -245,7 +243,7 @@ impl Rooms {
         for out in std::mem::take(&mut self.outs) {
             match out {
                 Out::Tell(name, note) => self.post_note(name.shard, note, parts),
-                Out::Callback(wire) => parts.calls.asks.tell(wire),
+                Out::Callback(wire) => parts.calls.helper_requests.tell(wire),
                 Out::Write(write) => parts.world.outbox.push(VoiceEffect::Write(write)),
             }
         }

@@ -93,7 +93,8 @@ impl Shards {
             let owner = owner();
             let (sid, ip) = (call.sid.clone(), Ipv4Addr::LOCALHOST.into());
             let leg = Leg::new(SessionId(number), sid, owner, ip, &mut voice.calls.rng);
-            let leg = voice.add_leg(now, leg);
+            voice.calls.start_ticks(now, &voice.rooms);
+            let leg = voice.calls.add_leg(leg);
             let actor =
                 voice.calls.add_actor(Actor { script: Script::new(call, plan), leg, part: Part::Main });
             voice.drive(now, actor, world, |script, out| script.start(now, out));
