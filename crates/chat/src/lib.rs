@@ -252,26 +252,6 @@ impl Host {
         self.settings = settings;
     }
 
-    /// Asks the store; `then` goes on with the answer.
-    fn load(
-        &mut self,
-        load: Load,
-        out: &mut Outbox,
-        then: impl FnOnce(&mut Host, Instant, Result<StoreReply, StoreFailure>, &mut Outbox) + 'static,
-    ) {
-        self.store.load(load, out, then);
-    }
-
-    /// Changes the store; `then` goes on once it is on disk.
-    fn change(
-        &mut self,
-        change: Change,
-        out: &mut Outbox,
-        then: impl FnOnce(&mut Host, Instant, Result<(), StoreFailure>, &mut Outbox) + 'static,
-    ) {
-        self.store.change(change, out, then);
-    }
-
     /// The answer to `Load`, `Change` or `Access`.
     pub fn handle_store_reply(
         &mut self,
@@ -281,7 +261,7 @@ impl Host {
         out: &mut Outbox,
     ) {
         let Some((requester, then, ending)) = self.store.take(ticket) else { return };
-        self.with_requester(requester, |host| then(host, now, result, out));
+        read_queues::with_requester(self, requester, |host| then(host, now, result, out));
         self.store.end(ending, out);
         let is_held = |user: &Bare| self.store.awaits(user) || self.offline.is_keeping(user);
         self.accounts.evict_rosters(self.settings.rosters.0, is_held);
@@ -308,11 +288,6 @@ impl Host {
         phones::expire(self, now, out);
     }
 
-    /// An unpredictable name: of a stanza, a session, a resource.
-    fn token(&mut self) -> String {
-        token(&mut self.rng)
-    }
-
     /// Sends a stanza to its `to`: a session here, another host, another server.
     fn route(&mut self, mut stanza: Element, out: &mut Outbox) {
         self.acks().take_foreign_token(&mut stanza, out);
@@ -320,7 +295,7 @@ impl Host {
     }
 }
 
-/// An unpredictable name, as [`Host::token`] makes it.
+/// An unpredictable name: of a stanza, a session, a resource.
 fn token(rng: &mut Rng) -> String {
     format!("{:016x}{:016x}", rng.next_u64(), rng.next_u64())
 }

@@ -11,7 +11,8 @@ use super::pubsub::{Approval, PubSubEvent};
 use super::user::{AccountState, QueuedWork};
 use super::{Host, Outbox, push};
 use crate::{
-    archive, blocking, caps, carbons, last, no_account, offline, phones, presence, subaddress, user,
+    archive, blocking, caps, carbons, last, no_account, offline, phones, presence, read_queues, subaddress,
+    user,
 };
 
 impl Host {
@@ -24,7 +25,7 @@ impl Host {
         // Reads for the stanza count for its sender.
         let requester =
             stanza::from(&element).ok().flatten().map(|from| self.store.reads.requester_of(&from));
-        self.with_requester(requester, |host| routed(host, now, element, &to, out));
+        read_queues::with_requester(self, requester, |host| routed(host, now, element, &to, out));
     }
 
     /// The answer to a question that was promised one.

@@ -250,8 +250,8 @@ impl Xmpp {
     /// Drops the host's cached state of an account that was changed or removed; `None`: of all accounts.
     pub(crate) fn forget_account(&mut self, address: Option<&str>) {
         match address.map(Bare::parse) {
-            None => self.host.forget_accounts(),
-            Some(Ok(user)) => self.host.forget_account(&user),
+            None => self.host.forget_accounts(None),
+            Some(Ok(user)) => self.host.forget_accounts(Some(&user)),
             Some(Err(_)) => {}
         }
     }
