@@ -300,7 +300,7 @@ pub(super) fn end_session(host: &mut Host, now: Instant, key: Key, out: &mut Out
 
 fn undelivered(host: &mut Host, now: Instant, at: Instant, of: &Jid, stanza: Element, out: &mut Outbox) {
     match stanza::kind_of(&stanza) {
-        Some(StanzaKind::Message) => offline::message_undelivered(host, now, at, of, stanza, out),
+        Some(StanzaKind::Message) => offline::handle_undelivered(host, now, (at, of), stanza, out),
         Some(StanzaKind::Iq) if matches!(stanza.attr("type"), Some("get" | "set")) => {
             host.refuse(&stanza, &Condition::ServiceUnavailable.into(), out);
         }

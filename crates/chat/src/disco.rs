@@ -165,7 +165,7 @@ pub(super) fn is_seen_by(accounts: &AccountMemory, user: &Bare, from: &Jid) -> b
 fn of_account(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) -> IqReply {
     let user = iq.to.bare();
     if iq.payload.attr("node") == Some(ns::OFFLINE) && iq.from.bare() == user {
-        return offline::handle_disco(host, iq, out);
+        return offline::handle_disco(host, now, iq, out);
     }
     if !is_seen_by(&host.accounts, &user, iq.from) {
         return IqReply::Error(Condition::ServiceUnavailable.into());
@@ -207,7 +207,7 @@ pub(super) fn no_items(query: &Element) -> Element {
 fn items_of_account(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) -> IqReply {
     let user = iq.to.bare();
     if iq.payload.attr("node") == Some(ns::OFFLINE) && iq.from.bare() == user {
-        return offline::handle_disco(host, iq, out);
+        return offline::handle_disco(host, now, iq, out);
     }
     let is_seen = is_seen_by(&host.accounts, &user, iq.from);
     if iq.is_set {

@@ -8,6 +8,7 @@ use stdx::rng::Rng;
 use xmpp::{Bare, Element, Jid, ns};
 
 use super::super::effect::Effect;
+use super::super::offline::MessageOrigin;
 use super::super::user::AccountState;
 use super::super::{Host, Outbox, ack};
 use super::body::MessageBody;
@@ -60,6 +61,11 @@ impl PendingPhoneMessages {
         if let Some((_, known)) = self.0.get_mut(&id) {
             *known = outcome;
         }
+    }
+
+    /// The message is in the store.
+    pub(in super::super) fn handle_kept(&mut self, id: u64) {
+        self.set_outcome(id, PhoneMessageOutcome::Kept);
     }
 
     fn report(&mut self, id: u64, outcome: PhoneMessageOutcome, out: &mut Outbox) {
@@ -134,11 +140,7 @@ fn hear_message(
     if has_phones || matches!(words, MessageBody::Typing(_)) {
         return PhoneMessageOutcome::NoSession;
     }
-    offline::keep_then(host, now, user, message, out, move |host, result| {
-        if result.is_ok() {
-            host.phones.heard.set_outcome(id, PhoneMessageOutcome::Kept);
-        }
-    });
+    offline::keep_message_of(host, now, user, (message, MessageOrigin::Phone(id)), out);
     PhoneMessageOutcome::Busy
 }
 

@@ -25,7 +25,7 @@ pub use texts::TextsToPhones;
 
 pub(super) use guests::routed_to_guest;
 pub(super) use messages::PendingPhoneMessages;
-pub(super) use texts::{copy_to_phone, is_for_phone, send_text_to_phones, texts_due};
+pub(super) use texts::{copy_to_phone, handle_text_removed, is_for_phone, send_text_to_phones, texts_due};
 
 use super::account_memory::AccountMemory;
 use super::blocking::Blocklist;

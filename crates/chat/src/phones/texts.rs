@@ -11,6 +11,7 @@ use xmpp::{Bare, Element, Jid, ns};
 
 use super::super::ack::AckGuard;
 use super::super::effect::{Effect, Load, StoreFailure, StoreReply};
+use super::super::offline::RemovalGoal;
 use super::super::{Host, Outbox, Settings, hints};
 use super::{Phones, RESOURCE};
 use crate::{limits, offline, route};
@@ -93,40 +94,49 @@ fn find_text(host: &mut Host, user: Bare, after: u64, out: &mut Outbox) {
             Some(PhoneText { id, from, at, parts: parts_of(&message)? })
         });
         match (text, last) {
-            (Some(text), _) => send_text(host, user, text, out),
+            (Some(text), _) => send_text(host, now, user, text, out),
             (None, Some(last)) => find_text(host, user, last, out),
             (None, None) => drop(host.phones.texts.sending.remove(&user)),
         }
     });
 }
 
-fn send_text(host: &mut Host, user: Bare, mut text: PhoneText, out: &mut Outbox) {
+fn send_text(host: &mut Host, now: Instant, user: Bare, mut text: PhoneText, out: &mut Outbox) {
     // A session has come: it gets what waits, this one with it.
     if !host.accounts.able(&user).is_empty() {
         host.phones.texts.sending.remove(&user);
         return;
     }
-    let Some(body) = text.parts.pop_front() else { return text_taken(host, &user, text.id, out) };
+    let Some(body) = text.parts.pop_front() else { return text_taken(host, now, &user, text.id, out) };
     let (from, at) = (text.from.clone(), text.at);
     say_to_phone(host, (from, user.clone(), body, at), out, move |host, now, done, out| match done {
-        Ok(_) => send_text(host, user, text, out),
+        Ok(_) => send_text(host, now, user, text, out),
         // No phone is there, or it will never take it: the next that comes is asked again.
         Err(StoreFailure::NotFound) => drop(host.phones.texts.sending.remove(&user)),
         Err(StoreFailure::Unavailable | StoreFailure::Beyond) => host.phones.texts.pause(now, &user),
     });
 }
 
-fn text_taken(host: &mut Host, user: &Bare, id: u64, out: &mut Outbox) {
-    let of = user.clone();
-    offline::forget(host, user, vec![id], out, move |host, now, done, out| {
-        host.phones.texts.sending.remove(&of);
-        match host.accounts.able(&of).first().copied() {
-            _ if done.is_err() => host.phones.texts.pause(now, &of),
-            // It came while we were at it, and was not given anything.
-            Some(key) => offline::deliver(host, now, key, out),
-            None => texts_due(host, now, &of, out),
-        }
-    });
+fn text_taken(host: &mut Host, now: Instant, user: &Bare, id: u64, out: &mut Outbox) {
+    let effect = host.offline.remove(user, vec![id], RemovalGoal::Text);
+    offline::perform(host, now, user, effect, out);
+}
+
+/// The text that a phone took was removed from the offline messages, or not.
+pub(crate) fn handle_text_removed(
+    host: &mut Host,
+    now: Instant,
+    user: &Bare,
+    done: Result<(), StoreFailure>,
+    out: &mut Outbox,
+) {
+    host.phones.texts.sending.remove(user);
+    match host.accounts.able(user).first().copied() {
+        _ if done.is_err() => host.phones.texts.pause(now, user),
+        // It came while we were at it, and was not given anything.
+        Some(key) => offline::deliver(host, now, key, out),
+        None => texts_due(host, now, user, out),
+    }
 }
 
 /// A message that sessions got: with `TextsToPhones::Always` phones get its words too.
