@@ -94,7 +94,7 @@ use std::sync::Arc;
 use stdx::Instant;
 use stdx::rng::Rng;
 use stdx::slab::Key;
-use xmpp::{Bare, Element};
+use xmpp::{Bare, Element, ShardAddress};
 
 pub use account_memory::AccountMemory;
 pub use departed::without_user;
@@ -214,15 +214,15 @@ pub struct Host {
 }
 
 impl Host {
-    /// A host without sessions; `seed` seeds its random values.
-    pub fn new(settings: Arc<Settings>, seed: [u8; 32]) -> Host {
+    /// The host of the shard with that address, without sessions; `seed` seeds its random values.
+    pub fn new(settings: Arc<Settings>, address: ShardAddress, seed: [u8; 32]) -> Host {
         Host {
             settings,
             rng: Rng::from_seed(seed),
             accounts: account_memory::AccountMemory::default(),
             store: store_requests::StoreRequests::default(),
             sleeping: VecDeque::new(),
-            pending_acks: ack::PendingAcks::default(),
+            pending_acks: ack::PendingAcks::new(address),
             remembered: sm::EndedSessions::default(),
             offline: offline::OfflineMessages::default(),
             archive: archive::Archive::default(),

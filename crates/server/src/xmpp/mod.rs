@@ -275,7 +275,7 @@ impl Xmpp {
             streams,
             servers,
             components: Components::new(settings.components)?,
-            host: Host::new(settings.host, settings.seed),
+            host: Host::new(settings.host, shard, settings.seed),
             shard,
             map,
             access: settings.access,
