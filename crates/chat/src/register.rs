@@ -13,7 +13,7 @@ use super::effect::{Access, RosterItem};
 use super::feature::{Feature, IqHandler, IqReply, IqRequest, IqTarget};
 use super::user::AccountState;
 use super::{Host, Outbox};
-use crate::{connection, departed, presence};
+use crate::{connection, departed, roster};
 
 pub(super) const FEATURE: Feature = Feature {
     specifications: &[Specification {
@@ -144,7 +144,7 @@ fn remove_account(host: &mut Host, key: Key, iq: Element, user: Bare, out: &mut 
     });
 }
 
-fn unfriend_all(host: &mut Host, user: &Bare, kept: &[(Bare, RosterItem)], out: &mut Outbox) {
+fn unfriend_all(host: &mut Host, now: Instant, user: &Bare, kept: &[(Bare, RosterItem)], out: &mut Outbox) {
     departed::tell_departed(&mut host.store, user, out);
     let known =
         host.accounts.users.get_mut(user).filter(|known| matches!(known.state, AccountState::Ready(_)));
@@ -156,7 +156,7 @@ fn unfriend_all(host: &mut Host, user: &Bare, kept: &[(Bare, RosterItem)], out: 
         _ => kept,
     };
     for (contact, item) in roster {
-        presence::contact_removed(host, user, contact, item, out);
+        roster::handle_removed(host, now, (user, contact), item, out);
     }
 }
 
@@ -173,7 +173,7 @@ impl Host {
     ) {
         let keys = self.accounts.keys_of(user, |_| true);
         if ending == SessionEndReason::Removed {
-            unfriend_all(self, user, kept, out);
+            unfriend_all(self, now, user, kept, out);
         }
         for key in keys {
             connection::close_session(self, now, key, ending.condition(), out);

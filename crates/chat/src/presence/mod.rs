@@ -1,11 +1,6 @@
 //! Presence (RFC 6121 §4): the available sessions and their subscribers.
 
-mod approval;
 pub(super) mod subscription;
-
-pub(super) use approval::{
-    contact_removed, subscribe_for, subscription_from, subscription_in, subscription_to,
-};
 
 use stdx::Instant;
 use stdx::slab::Key;
@@ -22,7 +17,7 @@ use super::session::Session;
 use super::store_requests::StoreRequests;
 use super::{Host, Outbox, phones};
 use crate::account_memory::AccountMemory;
-use crate::{blocking, caps, change_queue, commands, limits, user};
+use crate::{blocking, caps, change_queue, commands, limits, roster, user};
 use subscription::SubscriptionAction;
 
 pub(super) const FEATURE: Feature = Feature {
@@ -72,7 +67,7 @@ pub(super) fn handle_outbound(
         return blocking::refuse_blocked(host, now, key, &presence, &error, out);
     }
     if let Some(act) = SubscriptionAction::of(&presence) {
-        return subscription_from(host, now, key, &to, act, presence, out);
+        return roster::subscription_from(host, now, (key, &to), act, presence, out);
     }
     match kind {
         None | Some("unavailable") => directed_from(host, key, to, presence, out),
@@ -92,7 +87,7 @@ pub(super) fn handle_inbound(
 ) {
     let (user, contact) = (to.bare(), from.bare());
     if let Some(act) = SubscriptionAction::of(&presence) {
-        return subscription_to(host, now, &user, contact, act, presence, out);
+        return roster::subscription_to(host, now, (&user, contact), act, presence, out);
     }
     match presence.attr("type") {
         None | Some("unavailable") => {}
@@ -451,7 +446,7 @@ fn probe(jid: &Jid) -> Element {
     Element::new("presence", ns::CLIENT).with("type", "probe").with("from", jid.as_str())
 }
 
-fn typed(from: &Bare, to: &Jid, kind: &'static str) -> Element {
+pub(super) fn typed(from: &Bare, to: &Jid, kind: &'static str) -> Element {
     Element::new("presence", ns::CLIENT)
         .with("type", kind)
         .with("from", from.as_str())
