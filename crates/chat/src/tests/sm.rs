@@ -520,7 +520,7 @@ fn a_mark_of_another_life_acknowledges_no_message() {
     let key = world.host.accounts.by_edge[&edge(alice)];
     let report = |world: &mut HostWorld, host: ShardAddress| {
         let mark = ack::new_ack_token(host, key, NUMBER);
-        // The archives of Alice and of Bob, and the offline message.
+        // Two things are awaited: her archive and the way of the message.
         for _ in 0..2 {
             let told =
                 Element::new("handled", xmpp::internal::NS).with("to", ALICE).with("mark", mark.clone());
