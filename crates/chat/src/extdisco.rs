@@ -36,7 +36,9 @@ pub(super) const FEATURE: Feature = Feature {
 pub struct ExternalService {
     /// `stun`, `turn`, `turns`.
     pub kind: Box<str>,
+    /// The host name or IP address.
     pub host: Box<str>,
+    /// The port; `None`: the default of the service.
     pub port: Option<u16>,
     /// `udp` or `tcp`.
     pub transport: Option<Box<str>>,

@@ -47,7 +47,9 @@ pub(super) const FEATURE: Feature = Feature {
 pub struct InvitationSettings {
     /// Users' invitations are good for an account.
     pub by_users: bool,
+    /// Administrators' invitations are good for an account.
     pub by_admins: bool,
+    /// The time for which an invitation is good.
     pub good_for: Duration,
 }
 

@@ -20,6 +20,7 @@
 //! counts as handled once it is delivered or stored (`ack`). The data of an account are in memory once, for all its sessions;
 //! code that needs them goes through `Host::user`, which waits for them.
 
+#![warn(missing_docs)]
 #![cfg_attr(
     test,
     expect(clippy::duplicate_mod, reason = "every play of the host runs with and without place for rosters")
@@ -114,12 +115,15 @@ pub struct Settings {
     pub rooms: Box<str>,
     /// `pubsub.` before each of them likewise: the service that has nodes.
     pub pubsub: Box<str>,
+    /// The name of the software (XEP-0092).
     pub software: Box<str>,
+    /// The version of the software (XEP-0092).
     pub version: Box<str>,
     /// The time for which a session may be without a connection (XEP-0198).
     pub resume_for: std::time::Duration,
     /// Contact addresses of the operator by kind (XEP-0157): `abuse-addresses`, `mailto:…`.
     pub contacts: Vec<(Box<str>, Box<str>)>,
+    /// The accounts that may create rooms.
     pub room_creation: RoomCreation,
     /// `None`: there are no uploads (XEP-0363).
     pub uploads: Option<upload::UploadSettings>,
@@ -129,13 +133,17 @@ pub struct Settings {
     pub admins: Vec<Bare>,
     /// Domains of external components (XEP-0114), for discovery.
     pub components: Vec<Box<str>>,
+    /// The messages that phones get.
     pub texts_to_phones: phones::TextsToPhones,
     /// The default of archives, for accounts without preferences.
     pub archive: archive::ArchiveDefault,
+    /// The sessions that one account may have.
     pub sessions: SessionLimit,
+    /// The memory for rosters of signed-in accounts.
     pub rosters: RosterMemory,
     /// The rights of users over their accounts.
     pub accounts: register::AccountSettings,
+    /// The rights to invite.
     pub invitations: invite::InvitationSettings,
     /// When the server began, for its uptime (XEP-0012).
     pub started: Instant,
@@ -183,6 +191,7 @@ impl Settings {
 /// Sessions of one account, those that wait to be resumed among them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SessionLimit {
+    /// The most sessions of one account.
     pub most: usize,
     /// One more ends the oldest (`conflict`); else it is refused (`resource-constraint`, RFC 6120 §7.6.2.1).
     pub ends_oldest: bool,

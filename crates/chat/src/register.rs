@@ -35,7 +35,9 @@ pub(super) const FEATURE: Feature = Feature {
 /// The rights of users over their accounts.
 #[derive(Clone, Debug, Default)]
 pub struct AccountSettings {
+    /// Users may change their passwords (XEP-0077 §3.3).
     pub may_change_password: bool,
+    /// Users may remove their accounts (XEP-0077 §3.2).
     pub may_remove: bool,
     /// Bytes.
     pub min_password: usize,
@@ -46,7 +48,9 @@ pub struct AccountSettings {
 pub enum SessionEndReason {
     /// Another password: the old credentials are void.
     Changed,
+    /// The account was disabled.
     Disabled,
+    /// The account was removed.
     Removed,
 }
 

@@ -72,8 +72,10 @@ pub(super) const FEATURE: Feature = Feature {
 pub enum RoomCreation {
     /// Users of other servers too.
     Anybody,
+    /// Users of this server.
     #[default]
     LocalUsers,
+    /// No user.
     Nobody,
 }
 

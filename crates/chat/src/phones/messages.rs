@@ -19,8 +19,11 @@ use crate::{archive, blocking, carbons, limits, offline, route, token};
 pub struct PhoneMessage {
     /// For `Effect::PhoneMessageOutcome`.
     pub id: u64,
+    /// The sender.
     pub from: PhoneSender,
+    /// The account that gets the message.
     pub to: Bare,
+    /// The text or the typing notification.
     pub words: MessageBody,
     /// The account has phones, which get it whatever becomes of it here: it is not kept.
     pub has_phones: bool,

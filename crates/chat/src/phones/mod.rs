@@ -102,6 +102,7 @@ pub const RESOURCE: &str = "sip-phone";
 pub struct Phone {
     /// One is registered, or says that it can be reached.
     pub is_there: bool,
+    /// A call of one of the phones is up.
     pub is_talking: bool,
     /// The newest document that one published (RFC 3863).
     pub published: Option<Arc<[u8]>>,
@@ -143,16 +144,22 @@ pub enum PhoneEvent {
 /// An account's chat, as phones are told of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChatPresence {
+    /// The availability.
     pub show: Show,
+    /// The `<status/>` of the presence.
     pub status: Box<str>,
 }
 
 /// RFC 6121 §4.7.2.1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Show {
+    /// `xa`: away for an extended period.
     Xa,
+    /// `away`.
     Away,
+    /// `dnd`: do not disturb.
     Dnd,
+    /// No `<show/>`: available.
     #[default]
     Available,
 }

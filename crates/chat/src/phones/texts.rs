@@ -24,6 +24,7 @@ pub enum TextsToPhones {
     Absent,
     /// Copies of the others too.
     Always,
+    /// No messages.
     Never,
 }
 

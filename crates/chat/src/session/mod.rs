@@ -20,6 +20,7 @@ use crate::limits;
 
 /// A session of an account: a bound resource with its presence and stream management.
 pub struct Session {
+    /// The full address.
     pub jid: Jid,
     pub(super) began: Instant,
     /// `None`: the connection is lost, and the session waits to be resumed.
