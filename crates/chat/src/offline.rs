@@ -12,7 +12,7 @@ use super::feature::{Feature, IqHandler, IqReply, IqRequest, IqTarget};
 use super::session::Session;
 use super::{Host, Outbox, StanzaPage, change_queue, hints, push, sm};
 use crate::account_memory::AccountMemory;
-use crate::{limits, phones, presence};
+use crate::{connection, limits, phones};
 
 const FILE: &str = "crates/chat/src/offline.rs";
 
@@ -546,7 +546,7 @@ pub(super) fn perform(host: &mut Host, now: Instant, user: &Bare, effect: Offlin
         OfflineEffect::Refuse(MessageOrigin::Stanza(message), error) => host.refuse(&message, &error, out),
         // Its outcome says already that it was not kept.
         OfflineEffect::Refuse(MessageOrigin::Phone(_), _) => {}
-        OfflineEffect::Deliver(keys, message) => presence::deliver_to_all(host, now, &keys, message, out),
+        OfflineEffect::Deliver(keys, message) => connection::deliver_to_all(host, now, &keys, message, out),
         OfflineEffect::SendToPhones => phones::texts_due(host, now, user, out),
         OfflineEffect::Read(load, read) => {
             let user = user.clone();

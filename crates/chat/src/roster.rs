@@ -5,6 +5,7 @@ mod approval;
 use std::collections::BTreeSet;
 
 use stdx::Instant;
+use stdx::rng::Rng;
 use stdx::slab::Key;
 use xmpp::stanza::{self, Condition, StanzaError};
 use xmpp::{Bare, Element, Jid, Level, Specification, ns};
@@ -15,7 +16,7 @@ use super::effect::{AccountData, Change, Effect, RosterItem, StoreFailure, Subsc
 use super::feature::{Feature, IqHandler, IqReply, IqRequest, IqTarget};
 use super::pubsub::PubSubEvent;
 use super::{Host, Outbox};
-use crate::{change_queue, limits, presence, token};
+use crate::{change_queue, connection, limits, presence, token};
 use approval::ReceivedSubscription;
 pub(super) use approval::{SentSubscription, subscription_from, subscription_in, subscription_to};
 
@@ -446,11 +447,11 @@ fn perform(host: &mut Host, now: Instant, (user, contact): (&Bare, &Bare), out: 
             }
             RosterEffect::Send(stanza) => host.route(stanza, out),
             RosterEffect::Answer(key, answer) => host.deliver(now, key, answer, out),
-            RosterEffect::Deliver(keys, stanza) => presence::deliver_to_all(host, now, &keys, stanza, out),
+            RosterEffect::Deliver(keys, stanza) => connection::deliver_to_all(host, now, &keys, stanza, out),
             RosterEffect::Push(query) => {
-                for key in host.accounts.keys_of(user, |session| session.is_interested) {
-                    push_to_session(host, now, key, query.clone(), out);
-                }
+                let keys = host.accounts.keys_of(user, |session| session.is_interested);
+                push_to_sessions((&mut host.accounts, &mut host.rng), now, &keys, &query, out);
+                connection::perform_deliveries(host, now, out);
             }
             RosterEffect::SendPresences => {
                 presence::send_presences(&host.accounts, &host.phones, user, contact.as_str(), out);
@@ -466,14 +467,22 @@ fn perform(host: &mut Host, now: Instant, (user, contact): (&Bare, &Bare), out: 
     host.roster.effects = effects;
 }
 
-/// A question of the server's own, whose answer is ignored.
-pub(super) fn push_to_session(host: &mut Host, now: Instant, key: Key, payload: Element, out: &mut Outbox) {
-    let id = token(&mut host.rng)[..16].to_owned();
-    let Some(session) = host.accounts.sessions.get(key) else { return };
-    let push = Element::new("iq", ns::CLIENT)
-        .with("type", "set")
-        .with("id", id)
-        .with("to", session.jid.as_str())
-        .child(payload);
-    host.deliver(now, key, push, out);
+/// Sends a request of the server's own, whose answers are ignored, to these sessions.
+pub(super) fn push_to_sessions(
+    (accounts, rng): (&mut AccountMemory, &mut Rng),
+    now: Instant,
+    keys: &[Key],
+    payload: &Element,
+    out: &mut Outbox,
+) {
+    for key in keys {
+        let id = token(rng)[..16].to_owned();
+        let Some(session) = accounts.sessions.get(*key) else { continue };
+        let push = Element::new("iq", ns::CLIENT)
+            .with("type", "set")
+            .with("id", id)
+            .with("to", session.jid.as_str())
+            .child(payload.clone());
+        accounts.deliver(now, *key, push, out);
+    }
 }

@@ -237,7 +237,7 @@ pub(super) fn refuse_waiting(
             blocking::refuse_blocked(host, now, key, &stanza, error, out);
         }
         QueuedWork::Routed(stanza) => match presence::subscription::SubscriptionAction::of(&stanza) {
-            Some(_) => presence::refuse(host, &stanza, error, out),
+            Some(_) => presence::refuse(&stanza, error, out),
             None => host.refuse(&stanza, error, out),
         },
         QueuedWork::Job(_) => {}

@@ -12,7 +12,7 @@ use super::super::offline::MessageOrigin;
 use super::super::user::AccountState;
 use super::super::{Host, Outbox, ack};
 use super::body::MessageBody;
-use crate::{archive, blocking, carbons, limits, offline, route, token};
+use crate::{archive, blocking, carbons, connection, limits, offline, route, token};
 
 /// A MESSAGE for an account.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -136,7 +136,7 @@ fn hear_message(
     archive::record_received(host, now, user, &mut message, out);
     let able = host.accounts.able(user);
     if !able.is_empty() {
-        carbons::copy_received(host, now, user, &able, &message, out);
+        carbons::copy_received(&mut host.accounts, now, user, &able, &message, out);
         route::deliver_message(host, now, user, &able, message, out);
         return PhoneMessageOutcome::Delivered;
     }
@@ -194,6 +194,7 @@ pub(super) fn handle_sent(
         }
         let message = message_of(&mut host.rng, from.as_jid(), &to, &words);
         let id = archive::record_sent(host, now, &from, &message, None, out);
-        carbons::copy_of_phone(host, now, &from, &message, id, out);
+        carbons::copy_of_phone(&mut host.accounts, now, &from, &message, id, out);
+        connection::perform_deliveries(host, now, out);
     });
 }

@@ -222,12 +222,12 @@ pub(in super::super) fn subscription_from(
     presence.set("to", contact.as_str());
     if session.is_anonymous {
         let error = StanzaError::new(Condition::NotAllowed, "anonymous accounts have no contacts");
-        return presence::refuse(host, &presence, &error, out);
+        return presence::refuse(&presence, &error, out);
     }
     let refused = bounded(&presence, act);
     let action = RosterAction::Send(SentSubscription { act, presence, sender });
     if let Err(error) = roster::change_contact(host, now, &user, (contact, action), out) {
-        presence::refuse(host, &refused, &error, out);
+        presence::refuse(&refused, &error, out);
     }
 }
 
@@ -261,12 +261,12 @@ pub(in super::super) fn subscription_in(
     out: &mut Outbox,
 ) {
     if host.accounts.is_anonymous(user) {
-        return presence::answer_without_account(host, contact.as_jid(), user.as_jid(), &presence, out);
+        return presence::answer_without_account(contact.as_jid(), user.as_jid(), &presence, out);
     }
     let refused = bounded(&presence, act);
     let action = RosterAction::Receive(ReceivedSubscription { act, presence });
     if let Err(error) = roster::change_contact(host, now, user, (contact, action), out) {
-        presence::refuse(host, &refused, &error, out);
+        presence::refuse(&refused, &error, out);
     }
 }
 
