@@ -9,7 +9,7 @@ use xmpp::{Bare, Element, Jid, Level, Specification, ns};
 
 use super::change_queue::{not_written, too_many};
 use super::effect::{AccountData, Change};
-use super::feature::{Feature, IqHandler, IqReply, IqRequest, IqTarget};
+use super::feature::{Feature, IqHandler, IqHandlerFn, IqReply, IqRequest, IqTarget};
 use super::session::Session;
 use super::{Host, Outbox};
 use crate::account_memory::AccountMemory;
@@ -27,9 +27,14 @@ pub(super) const FEATURE: Feature = Feature {
     account: &[ns::BLOCKING],
     server: &[ns::BLOCKING],
     handles: &[
-        IqHandler { at: IqTarget::Own, name: "blocklist", ns: ns::BLOCKING, run: blocklist },
-        IqHandler { at: IqTarget::Own, name: "block", ns: ns::BLOCKING, run: block },
-        IqHandler { at: IqTarget::Own, name: "unblock", ns: ns::BLOCKING, run: unblock },
+        IqHandler {
+            at: IqTarget::Own,
+            name: "blocklist",
+            ns: ns::BLOCKING,
+            run: IqHandlerFn::Host(blocklist),
+        },
+        IqHandler { at: IqTarget::Own, name: "block", ns: ns::BLOCKING, run: IqHandlerFn::Host(block) },
+        IqHandler { at: IqTarget::Own, name: "unblock", ns: ns::BLOCKING, run: IqHandlerFn::Host(unblock) },
     ],
 };
 

@@ -6,8 +6,8 @@ use xmpp::stanza::{self, Condition};
 use xmpp::{Bare, Element, Level, Specification, ns};
 
 use super::account_memory::AccountMemory;
-use super::feature::{Feature, IqHandler, IqReply, IqRequest, IqTarget};
-use super::{Host, Outbox, archive, hints};
+use super::feature::{Feature, IqHandler, IqHandlerFn, IqReply, IqRequest, IqTarget, IqView};
+use super::{Outbox, archive, hints};
 
 pub(super) const FEATURE: Feature = Feature {
     specifications: &[Specification {
@@ -21,16 +21,16 @@ pub(super) const FEATURE: Feature = Feature {
     account: &[ns::CARBONS, ns::CARBON_RULES],
     server: &[ns::CARBONS, ns::CARBON_RULES],
     handles: &[
-        IqHandler { at: IqTarget::Own, name: "enable", ns: ns::CARBONS, run: switch },
-        IqHandler { at: IqTarget::Own, name: "disable", ns: ns::CARBONS, run: switch },
+        IqHandler { at: IqTarget::Own, name: "enable", ns: ns::CARBONS, run: IqHandlerFn::View(switch) },
+        IqHandler { at: IqTarget::Own, name: "disable", ns: ns::CARBONS, run: IqHandlerFn::View(switch) },
     ],
 };
 
-fn switch(host: &mut Host, _now: Instant, iq: &IqRequest<'_>, _out: &mut Outbox) -> IqReply {
+fn switch(view: &mut IqView<'_>, iq: &IqRequest<'_>) -> IqReply {
     if !iq.is_set {
         return IqReply::Error(Condition::BadRequest.into());
     }
-    match iq.session.and_then(|key| host.accounts.sessions.get_mut(key)) {
+    match iq.session.and_then(|key| view.accounts.sessions.get_mut(key)) {
         Some(session) => {
             session.has_carbons = iq.payload.name() == "enable";
             IqReply::Result(None)

@@ -7,9 +7,11 @@
 //!
 //! State is in machines, each a field of [`Host`]: `AccountMemory` has the accounts with their sessions and data, `StoreRequests`
 //! the questions to the store, `PendingAcks` the messages that are not handled yet; a `Session` decides what its client gets when;
-//! and each feature with state has a type of its own (`Archive`, `Caps`, `Phones`, `Push`, `Upload`, …). No machine knows
-//! another one. A machine reads accounts from a reference to the account memory and returns effects (`DeliveryEffect`,
-//! `PushEffect`, `RoomEffect`).
+//! and each feature with state has a type of its own (`Archive`, `Caps`, `OfflineMessages`, `Phones`, `Push`, `Roster`, `Upload`,
+//! …). No machine knows another one. A machine reads accounts from a reference to the account memory and returns effects
+//! (`DeliveryEffect`, `OfflineEffect`, `PushEffect`, `RosterEffect`, `RoomEffect`). A continuation that a machine needs is data in
+//! its effect. Stanzas for clients go through `AccountMemory::deliver`; the host performs the effects of their sessions afterwards
+//! (`connection::perform_deliveries`).
 //!
 //! Beside its machine a feature's file has functions over a host: they give the machine its input, perform its effects and
 //! go on with the answers of the store. A feature that needs another one calls such a function by the name of its module

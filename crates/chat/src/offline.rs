@@ -8,7 +8,7 @@ use xmpp::stanza::{self, Condition, StanzaError};
 use xmpp::{Bare, Element, Jid, Level, Specification, ns};
 
 use super::effect::{Change, Load, StoreFailure, StoreReply};
-use super::feature::{Feature, IqHandler, IqReply, IqRequest, IqTarget};
+use super::feature::{Feature, IqHandler, IqHandlerFn, IqReply, IqRequest, IqTarget};
 use super::session::Session;
 use super::{Host, Outbox, StanzaPage, change_queue, hints, push, sm};
 use crate::account_memory::AccountMemory;
@@ -45,7 +45,12 @@ pub(super) const FEATURE: Feature = Feature {
     ],
     account: &[ns::OFFLINE],
     server: &["msgoffline", ns::OFFLINE],
-    handles: &[IqHandler { at: IqTarget::Own, name: "offline", ns: ns::OFFLINE, run: flexible }],
+    handles: &[IqHandler {
+        at: IqTarget::Own,
+        name: "offline",
+        ns: ns::OFFLINE,
+        run: IqHandlerFn::Host(flexible),
+    }],
 };
 
 /// The feature: the messages that wait for accounts. It is told of messages, of sessions that take messages and of requests for

@@ -10,7 +10,7 @@ use xmpp::{Bare, Element, Level, Specification, ns};
 
 use super::change_queue::not_written;
 use super::effect::{Access, RosterItem};
-use super::feature::{Feature, IqHandler, IqReply, IqRequest, IqTarget};
+use super::feature::{Feature, IqHandler, IqHandlerFn, IqReply, IqRequest, IqTarget};
 use super::user::AccountState;
 use super::{Host, Outbox};
 use crate::{connection, departed, roster};
@@ -27,8 +27,8 @@ pub(super) const FEATURE: Feature = Feature {
     account: &[],
     server: &[ns::REGISTER],
     handles: &[
-        IqHandler { at: IqTarget::Own, name: "query", ns: ns::REGISTER, run: register },
-        IqHandler { at: IqTarget::Server, name: "query", ns: ns::REGISTER, run: register },
+        IqHandler { at: IqTarget::Own, name: "query", ns: ns::REGISTER, run: IqHandlerFn::Host(register) },
+        IqHandler { at: IqTarget::Server, name: "query", ns: ns::REGISTER, run: IqHandlerFn::Host(register) },
     ],
 };
 

@@ -13,7 +13,7 @@ use xmpp::{Bare, Element, Jid, Level, Specification, ns};
 use super::account_memory::AccountMemory;
 use super::change_queue::{not_written, too_many};
 use super::effect::{AccountData, Change, Effect, RosterItem, StoreFailure, Subscription};
-use super::feature::{Feature, IqHandler, IqReply, IqRequest, IqTarget};
+use super::feature::{Feature, IqHandler, IqHandlerFn, IqReply, IqRequest, IqTarget, IqView};
 use super::pubsub::PubSubEvent;
 use super::{Host, Outbox};
 use crate::{change_queue, connection, limits, presence, token};
@@ -32,8 +32,13 @@ pub(super) const FEATURE: Feature = Feature {
     account: &[],
     server: &[],
     handles: &[
-        IqHandler { at: IqTarget::Own, name: "query", ns: ns::ROSTER, run: roster },
-        IqHandler { at: IqTarget::Account, name: "query", ns: ns::ROSTER, run: of_another },
+        IqHandler { at: IqTarget::Own, name: "query", ns: ns::ROSTER, run: IqHandlerFn::Host(roster) },
+        IqHandler {
+            at: IqTarget::Account,
+            name: "query",
+            ns: ns::ROSTER,
+            run: IqHandlerFn::View(of_another),
+        },
     ],
 };
 
@@ -70,7 +75,7 @@ impl RosterItem {
 
 /// RFC 6121 §2.3.3: `forbidden`, when "the sender of the roster set is not authorized to update the roster". A roster get is
 /// answered as any question that nothing here answers.
-fn of_another(_host: &mut Host, _now: Instant, iq: &IqRequest<'_>, _out: &mut Outbox) -> IqReply {
+fn of_another(_view: &mut IqView<'_>, iq: &IqRequest<'_>) -> IqReply {
     let condition = if iq.is_set { Condition::Forbidden } else { Condition::ServiceUnavailable };
     IqReply::Error(condition.into())
 }

@@ -6,7 +6,7 @@ use xmpp::stanza::{self, Condition, StanzaError, StanzaKind};
 use xmpp::{Bare, Element, Jid, ns};
 
 use super::ack;
-use super::feature::{IqReply, IqRequest, IqTarget, find};
+use super::feature::{IqHandlerFn, IqReply, IqRequest, IqTarget, IqView, find};
 use super::pubsub::{Approval, PubSubEvent};
 use super::user::{AccountState, QueuedWork};
 use super::{Host, Outbox, push};
@@ -342,7 +342,14 @@ fn ask(
     };
     let session = session.or_else(|| host.accounts.session_of(from).filter(|_| is_own));
     let question = IqRequest { iq, payload, from, to, session, is_set };
-    match run(host, now, &question, out) {
+    let reply = match run {
+        IqHandlerFn::View(run) => {
+            let accounts = &mut host.accounts;
+            run(&mut IqView { now, settings: &host.settings, accounts }, &question)
+        }
+        IqHandlerFn::Host(run) => run(host, now, &question, out),
+    };
+    match reply {
         IqReply::Result(payload) => host.answer(iq, Ok(payload), out),
         IqReply::Error(error) => host.refuse(iq, &error, out),
         IqReply::Later => {}

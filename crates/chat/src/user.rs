@@ -158,7 +158,7 @@ fn account_loaded(host: &mut Host, now: Instant, bare: &Bare, loaded: Option<Sto
                 let from = stanza::from(&stanza).ok().flatten();
                 let requester = from.map(|from| host.store.reads.requester_of(&from));
                 read_queues::with_requester(host, requester, |host| {
-                    route::to_account(host, now, *stanza, out)
+                    route::to_account(host, now, *stanza, out);
                 });
             }
             QueuedWork::Job(job) => job(host, now, out),

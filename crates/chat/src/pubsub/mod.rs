@@ -19,7 +19,7 @@ use xmpp::stanza::{Condition, StanzaError};
 use xmpp::{Bare, Element, Level, Specification, ns};
 
 use super::effect::{Load, StoreFailure, StoreReply};
-use super::feature::{Feature, IqHandler, IqReply, IqRequest, IqTarget};
+use super::feature::{Feature, IqHandler, IqHandlerFn, IqReply, IqRequest, IqTarget};
 use super::read_queues::with_requester;
 use super::{Host, ItemPage, ItemQuery, ItemRow, Outbox, token};
 pub(crate) use context::NodesView;
@@ -105,8 +105,13 @@ pub(super) const FEATURE: Feature = Feature {
     ],
     server: &[],
     handles: &[
-        IqHandler { at: IqTarget::Account, name: "pubsub", ns: ns::PUBSUB, run: asked },
-        IqHandler { at: IqTarget::Account, name: "pubsub", ns: ns::PUBSUB_OWNER, run: asked },
+        IqHandler { at: IqTarget::Account, name: "pubsub", ns: ns::PUBSUB, run: IqHandlerFn::Host(asked) },
+        IqHandler {
+            at: IqTarget::Account,
+            name: "pubsub",
+            ns: ns::PUBSUB_OWNER,
+            run: IqHandlerFn::Host(asked),
+        },
     ],
 };
 
@@ -169,7 +174,7 @@ impl Host {
                         let effects = host
                             .with_pubsub(now, |pubsub, context| pubsub.handle_loaded(context, read, result));
                         host.perform_pubsub(now, effects, out);
-                    })
+                    });
                 }
                 PubSubEffect::Write(change, write) => {
                     self.store.change(change, out, move |host, now, result, out| {
