@@ -1,5 +1,7 @@
 //! Messages for accounts without a session (XEP-0160), and their retrieval (XEP-0013).
 
+mod retrieval;
+
 use std::collections::{HashMap, HashSet};
 
 use stdx::Instant;
@@ -13,6 +15,7 @@ use super::session::Session;
 use super::{Host, Outbox, StanzaPage, change_queue, hints, push, sm};
 use crate::account_memory::AccountMemory;
 use crate::{connection, limits, phones};
+use retrieval::{count, describe, headers, read_for_view, read_senders, view};
 
 const FILE: &str = "crates/chat/src/offline.rs";
 
@@ -393,58 +396,6 @@ fn takes_messages(accounts: &AccountMemory, key: Key) -> bool {
     accounts.sessions.get(key).is_some_and(is_able)
 }
 
-/// XEP-0013 §2.1 and §2.2: the client asks what waits before it is available, and so wants to choose.
-fn describe(
-    accounts: &mut AccountMemory,
-    user: &Bare,
-    iq: &IqRequest<'_>,
-) -> Result<OfflineEffect, StanzaError> {
-    if iq.is_set || iq.from.bare() != *user {
-        return Err(Condition::BadRequest.into());
-    }
-    if let Some(session) = iq.session.and_then(|key| accounts.sessions.get_mut(key)) {
-        session.takes_offline = true;
-    }
-    let wants_items = iq.payload.ns() == ns::DISCO_ITEMS;
-    let iq = iq.iq.clone();
-    let goal = if wants_items { SendersGoal::Headers(iq) } else { SendersGoal::Count(iq) };
-    Ok(read_senders(user, Vec::new(), goal))
-}
-
-fn read_senders(user: &Bare, known: Vec<Sender>, goal: SendersGoal) -> OfflineEffect {
-    let after = known.last().map_or(0, |(id, _)| *id);
-    OfflineEffect::Read(page_after(user, after), OfflineRead::Senders { known, goal })
-}
-
-/// These, or all of them, as many as are sent at once.
-fn read_for_view(user: &Bare, key: Key, iq: Element, wanted: Option<Vec<u64>>) -> OfflineEffect {
-    let load = Load::Offline { user: user.clone(), after: 0, ids: wanted.clone().unwrap_or_default() };
-    OfflineEffect::Read(load, OfflineRead::View { key, iq, wanted })
-}
-
-fn view(
-    user: &Bare,
-    (key, iq, wanted): (Key, Element, Option<Vec<u64>>),
-    page: Option<StanzaPage>,
-) -> OfflineEffect {
-    let Some(page) = page else {
-        return OfflineEffect::Answer(iq, Err(change_queue::not_written(StoreFailure::Unavailable)));
-    };
-    if !page.is_complete {
-        let text = "more than is sent at once: view some of the messages by their nodes";
-        return OfflineEffect::Answer(iq, Err(StanzaError::new(Condition::ResourceConstraint, text)));
-    }
-    let is_there = |id: &u64| page.stanzas.iter().any(|(known, _, _)| known == id);
-    if !wanted.iter().flatten().all(is_there) {
-        return OfflineEffect::Answer(iq, Err(Condition::ItemNotFound.into()));
-    }
-    let viewed = page.stanzas.into_iter().map(|(id, at, message)| {
-        let item = Element::new("item", ns::OFFLINE).with("node", node_of(id));
-        delayed(message.child(Element::new("offline", ns::OFFLINE).child(item)), at, user.domain())
-    });
-    OfflineEffect::View(key, viewed.collect(), iq)
-}
-
 fn page_after(user: &Bare, after: u64) -> Load {
     Load::Offline { user: user.clone(), after, ids: Vec::new() }
 }
@@ -595,39 +546,6 @@ pub(crate) fn delayed(mut message: Element, at: Instant, domain: &str) -> Elemen
         message.push(delay.with("from", domain).with("stamp", xmpp::time::stamp(at)));
     }
     message
-}
-
-fn node_of(id: u64) -> String {
-    format!("{id:020}")
-}
-
-fn headers(user: &Bare, messages: &[Sender]) -> Element {
-    let item = |(id, from): &Sender| {
-        Element::new("item", ns::DISCO_ITEMS)
-            .with("jid", user.as_str())
-            .with("node", node_of(*id))
-            .with_opt("name", from.clone())
-    };
-    Element::new("query", ns::DISCO_ITEMS).with("node", ns::OFFLINE).children(messages.iter().map(item))
-}
-
-fn count(messages: usize) -> Element {
-    let field = |var: &'static str, value: String| {
-        Element::new("field", ns::DATA).with("var", var).child(Element::new("value", ns::DATA).text(value))
-    };
-    let form = Element::new("x", ns::DATA)
-        .with("type", "result")
-        .child(field("FORM_TYPE", ns::OFFLINE.to_owned()).with("type", "hidden"))
-        .child(field("number_of_messages", messages.to_string()));
-    Element::new("query", ns::DISCO_INFO)
-        .with("node", ns::OFFLINE)
-        .child(
-            Element::new("identity", ns::DISCO_INFO)
-                .with("category", "automation")
-                .with("type", "message-list"),
-        )
-        .child(Element::new("feature", ns::DISCO_INFO).with("var", ns::OFFLINE))
-        .child(form)
 }
 
 /// The sender of a message, if its address is valid.

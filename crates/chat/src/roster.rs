@@ -332,17 +332,9 @@ impl Roster {
         let result = result.map_err(not_written);
         let is_written = result.is_ok();
         match cause {
-            ContactCause::Set(asked) => {
-                if is_written {
-                    self.push_contact(accounts, user, contact);
-                }
-                self.answer(&asked, result);
-            }
+            ContactCause::Set(asked) => self.finish_set(accounts, (user, contact), &asked, result),
             ContactCause::Removal(asked, item) => {
-                if is_written {
-                    self.push_contact(accounts, user, contact);
-                }
-                self.answer(&asked, result);
+                self.finish_set(accounts, (user, contact), &asked, result);
                 if is_written {
                     self.end_subscriptions(accounts, (user, contact), &item);
                 }
@@ -378,6 +370,19 @@ impl Roster {
             }
             ContactCause::Friendship(_) | ContactCause::Approval => {}
         }
+    }
+
+    fn finish_set(
+        &mut self,
+        accounts: &AccountMemory,
+        (user, contact): (&Bare, &Bare),
+        asked: &PendingRosterSet,
+        result: Result<(), StanzaError>,
+    ) {
+        if result.is_ok() {
+            self.push_contact(accounts, user, contact);
+        }
+        self.answer(asked, result);
     }
 
     fn answer(&mut self, asked: &PendingRosterSet, result: Result<(), StanzaError>) {

@@ -186,7 +186,7 @@ const SOURCES: &[&str] = &[
     "chat/src/invite.rs",
     "chat/src/muc/room/form.rs",
     "chat/src/muc/search.rs",
-    "chat/src/offline.rs",
+    "chat/src/offline/retrieval.rs",
     "chat/src/pubsub/node.rs",
     "chat/src/pubsub/publish.rs",
     "chat/src/pubsub/subscribe.rs",
