@@ -22,8 +22,10 @@ const CLIENTS: [&str; 3] = ["alice@example.org/desk", "alice@example.org/phone",
 const EFFECTS: usize = 100_000;
 
 fuzz_target!(|data: &[u8]| {
-    let mut world =
-        World { host: Host::new(Arc::new(settings()), [7; 32]), now: Instant::from_unix_seconds(1) };
+    let mut world = World {
+        host: Host::new(Arc::new(settings()), ShardAddress::default(), [7; 32]),
+        now: Instant::from_unix_seconds(1),
+    };
     for (number, jid) in CLIENTS.iter().enumerate() {
         let jid = Jid::parse(jid).expect("an address");
         let request = BindRequest {

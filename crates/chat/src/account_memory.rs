@@ -9,12 +9,13 @@ use stdx::Instant;
 use stdx::slab::{Key, Slab};
 use xmpp::{Bare, ConnectionId, Element, Jid, ns};
 
+use super::Outbox;
 use super::change_queue::ChangeQueues;
 use super::effect::AccountData;
 use super::idle_accounts::IdleAccountCache;
 use super::phones::{ChatPresence, Show};
 use super::rosters::Rosters;
-use super::session::Session;
+use super::session::{DeliveryEffect, Session};
 use super::user::{AccountState, User};
 use crate::limits;
 
@@ -29,6 +30,8 @@ pub struct AccountMemory {
     pub(super) idle: IdleAccountCache,
     pub(super) rosters: Rosters,
     pub(super) changes: ChangeQueues,
+    /// Effects of sessions to which stanzas were delivered. The host performs them before it goes on.
+    deliveries: Vec<(Key, DeliveryEffect)>,
 }
 
 impl AccountMemory {
@@ -148,6 +151,28 @@ impl AccountMemory {
         let sessions = self.sessions.iter();
         let here = sessions.filter(|(_, session)| session.is_available() && session.jid.domain() == domain);
         here.map(|(key, _)| key).collect()
+    }
+
+    /// Delivers a stanza to a session, unconditionally. Its effects, of which there are hardly ever any, wait for
+    /// [`Self::take_deliveries`].
+    pub(super) fn deliver(&mut self, now: Instant, key: Key, stanza: Element, out: &mut Outbox) {
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        let effects = session.deliver(now, stanza, out);
+        self.deliveries.extend(effects.into_iter().map(|effect| (key, effect)));
+    }
+
+    /// Delivers a stanza to these sessions: one copy for each but the last.
+    pub(super) fn deliver_to_all(&mut self, now: Instant, keys: &[Key], stanza: Element, out: &mut Outbox) {
+        let Some((last, others)) = keys.split_last() else { return };
+        for key in others {
+            self.deliver(now, *key, stanza.clone(), out);
+        }
+        self.deliver(now, *last, stanza, out);
+    }
+
+    /// Takes the effects of sessions that the host has not performed.
+    pub(super) fn take_deliveries(&mut self) -> Vec<(Key, DeliveryEffect)> {
+        std::mem::take(&mut self.deliveries)
     }
 
     /// True: nothing more should be read for the session.

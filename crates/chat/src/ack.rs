@@ -1,21 +1,26 @@
 //! When a client's message counts as handled (XEP-0198 §4): once it is delivered or stored, wherever that happens.
 //!
-//! A message of a session that counts carries a mark: the session's key and the message's number. Where its way ends,
-//! the mark comes off, and when all that the store has to write for it is on disk, the session's host is told so.
+//! A message of a session that counts carries a mark: the address of the session's host, the session's key there and the message's
+//! number. Where its way ends, the mark comes off, and when all that the store has to write for it is on disk, the session's host
+//! is told so.
+//!
+//! A key is unique in its host only, and an address may have another owner when the report comes: after a restart or when a bucket
+//! has moved. A host therefore ignores marks of another address, and two starts of a node never have the same one.
 
 use std::collections::HashMap;
 
 use stdx::slab::Key;
 use xmpp::internal::NS;
-use xmpp::{Element, Jid};
+use xmpp::{Element, Jid, Life, ShardAddress};
 
 use super::account_memory::AccountMemory;
 use super::phones::PendingPhoneMessages;
 use super::{Host, Outbox, Settings};
 
 /// Messages that came here and wait for the store.
-#[derive(Default)]
 pub(super) struct PendingAcks {
+    /// The address of this host, which is in the marks of its sessions.
+    host: ShardAddress,
     /// The one that is being looked at.
     current: Option<u64>,
     waiting: HashMap<u64, PendingAck>,
@@ -35,6 +40,22 @@ struct HandledMessage {
 }
 
 impl PendingAcks {
+    /// No messages, at the host with this address.
+    pub(super) fn new(host: ShardAddress) -> PendingAcks {
+        PendingAcks { host, current: None, waiting: HashMap::new(), last: 0 }
+    }
+
+    /// The address of this host.
+    pub(super) fn host(&self) -> ShardAddress {
+        self.host
+    }
+
+    /// The session and the number of a mark. `None`: it is none, or of another host or an earlier life.
+    fn parse(&self, mark: &str) -> Option<(Key, u64)> {
+        let (host, key, number) = parse_ack_token(mark)?;
+        (host == self.host).then_some((key, number))
+    }
+
     /// Takes the mark off a stanza at the end of its way. Writes until [`Acks::end`] delay the
     /// acknowledgement.
     pub(super) fn begin(&mut self, stanza: &mut Element) -> AckGuard {
@@ -83,17 +104,21 @@ pub(super) fn put_ack_token(message: &mut Element, mark: Option<Box<str>>) {
     }
 }
 
-pub(super) fn new_ack_token(key: Key, number: u64) -> Box<str> {
-    format!("{}.{number}", key.to_u64()).into()
+/// The mark of the message with that number, of the session with that key.
+pub(super) fn new_ack_token(host: ShardAddress, key: Key, number: u64) -> Box<str> {
+    format!("{host}.{}.{number}", key.to_u64()).into()
 }
 
 pub(super) fn take_ack_token(message: &mut Element) -> Option<Box<str>> {
     message.take_ns("mark", NS)
 }
 
-fn parse_ack_token(mark: &str) -> Option<(Key, u64)> {
-    let (key, number) = mark.split_once('.')?;
-    Some((Key::from_u64(key.parse().ok()?), number.parse().ok()?))
+fn parse_ack_token(mark: &str) -> Option<(ShardAddress, Key, u64)> {
+    let (life, rest) = mark.split_once('.')?;
+    let (shard, rest) = rest.split_once('.')?;
+    let (key, number) = rest.split_once('.')?;
+    let host = ShardAddress::new(Life(life.parse().ok()?), shard.parse().ok()?);
+    Some((host, Key::from_u64(key.parse().ok()?), number.parse().ok()?))
 }
 
 pub(super) fn take_too_large(stanza: &mut Element) -> bool {
@@ -170,7 +195,7 @@ impl Acks<'_> {
     }
 
     fn acknowledge(&mut self, session: &Jid, mark: &str, out: &mut Outbox) {
-        let Some((key, number)) = parse_ack_token(mark) else { return };
+        let Some((key, number)) = self.pending.parse(mark) else { return };
         if let Some(session) = self.accounts.sessions.get_mut(key).filter(|known| known.jid == *session) {
             session.handle_handled(number, out);
         }
@@ -192,7 +217,7 @@ impl Acks<'_> {
 
     /// The archive of the message's own sender writes it: until then the message is not handled.
     pub(super) fn hold(&mut self, mark: Option<&str>) {
-        let Some((key, number)) = mark.and_then(parse_ack_token) else { return };
+        let Some((key, number)) = mark.and_then(|mark| self.pending.parse(mark)) else { return };
         if let Some(sm) = self.accounts.sessions.get_mut(key).and_then(|session| session.sm.as_mut()) {
             sm.hold(number);
         }
@@ -200,7 +225,7 @@ impl Acks<'_> {
 
     /// The archive of the message's own sender has written it.
     pub(super) fn handle_archived(&mut self, mark: Option<&str>, out: &mut Outbox) {
-        let Some((key, number)) = mark.and_then(parse_ack_token) else { return };
+        let Some((key, number)) = mark.and_then(|mark| self.pending.parse(mark)) else { return };
         if let Some(session) = self.accounts.sessions.get_mut(key) {
             session.handle_handled(number, out);
         }

@@ -5,6 +5,7 @@ use stdx::slab::Key;
 use xmpp::c2s::Bound;
 use xmpp::{Bare, Element};
 
+use super::offline::RemovalGoal;
 use super::{Effect, Host, Outbox};
 use crate::{archive, connection, offline};
 
@@ -67,10 +68,11 @@ fn finish(
 /// goes on waiting.
 fn clear_offline(host: &mut Host, now: Instant, user: &Bare, out: &mut Outbox) {
     let owner = user.clone();
-    host.with_account_data(now, user, out, move |host, _, out| {
+    host.with_account_data(now, user, out, move |host, now, out| {
         let waits = host.accounts.data(&owner).is_some_and(|data| data.offline > 0);
         if waits && host.archive.keeps_all(host.settings.archive, &owner) {
-            offline::clear(host, &owner, out);
+            let effect = host.offline.remove(&owner, Vec::new(), RemovalGoal::Archived);
+            offline::perform(host, now, &owner, effect, out);
         }
     });
 }

@@ -9,11 +9,11 @@ use xmpp::{Bare, Element, Jid, Level, Specification, ns};
 
 use super::change_queue::{not_written, too_many};
 use super::effect::{AccountData, Change};
-use super::feature::{Feature, IqHandler, IqReply, IqRequest, IqTarget};
+use super::feature::{Feature, IqHandler, IqHandlerFn, IqReply, IqRequest, IqTarget};
 use super::session::Session;
 use super::{Host, Outbox};
 use crate::account_memory::AccountMemory;
-use crate::{change_queue, limits, presence, roster};
+use crate::{change_queue, connection, limits, presence, roster};
 
 pub(super) const FEATURE: Feature = Feature {
     specifications: &[Specification {
@@ -27,9 +27,14 @@ pub(super) const FEATURE: Feature = Feature {
     account: &[ns::BLOCKING],
     server: &[ns::BLOCKING],
     handles: &[
-        IqHandler { at: IqTarget::Own, name: "blocklist", ns: ns::BLOCKING, run: blocklist },
-        IqHandler { at: IqTarget::Own, name: "block", ns: ns::BLOCKING, run: block },
-        IqHandler { at: IqTarget::Own, name: "unblock", ns: ns::BLOCKING, run: unblock },
+        IqHandler {
+            at: IqTarget::Own,
+            name: "blocklist",
+            ns: ns::BLOCKING,
+            run: IqHandlerFn::Host(blocklist),
+        },
+        IqHandler { at: IqTarget::Own, name: "block", ns: ns::BLOCKING, run: IqHandlerFn::Host(block) },
+        IqHandler { at: IqTarget::Own, name: "unblock", ns: ns::BLOCKING, run: IqHandlerFn::Host(unblock) },
     ],
 };
 
@@ -284,9 +289,9 @@ fn perform(host: &mut Host, now: Instant, user: &Bare, change: &BlockingChange, 
     for effect in effects {
         match effect {
             BlockingEffect::Push(push) => {
-                for key in host.accounts.keys_of(user, |session: &Session| session.wants_blocklist) {
-                    roster::push_to_session(host, now, key, push.clone(), out);
-                }
+                let keys = host.accounts.keys_of(user, |session: &Session| session.wants_blocklist);
+                roster::push_to_sessions((&mut host.accounts, &mut host.rng), now, &keys, &push, out);
+                connection::perform_deliveries(host, now, out);
             }
             BlockingEffect::SendUnavailable(contact) => {
                 presence::send_unavailable(&host.accounts, &host.phones, user, contact.as_str(), out);

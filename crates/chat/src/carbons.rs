@@ -5,8 +5,9 @@ use stdx::slab::Key;
 use xmpp::stanza::{self, Condition};
 use xmpp::{Bare, Element, Level, Specification, ns};
 
-use super::feature::{Feature, IqHandler, IqReply, IqRequest, IqTarget};
-use super::{Host, Outbox, archive, hints};
+use super::account_memory::AccountMemory;
+use super::feature::{Feature, IqHandler, IqHandlerFn, IqReply, IqRequest, IqTarget, IqView};
+use super::{Outbox, archive, hints};
 
 pub(super) const FEATURE: Feature = Feature {
     specifications: &[Specification {
@@ -20,16 +21,16 @@ pub(super) const FEATURE: Feature = Feature {
     account: &[ns::CARBONS, ns::CARBON_RULES],
     server: &[ns::CARBONS, ns::CARBON_RULES],
     handles: &[
-        IqHandler { at: IqTarget::Own, name: "enable", ns: ns::CARBONS, run: switch },
-        IqHandler { at: IqTarget::Own, name: "disable", ns: ns::CARBONS, run: switch },
+        IqHandler { at: IqTarget::Own, name: "enable", ns: ns::CARBONS, run: IqHandlerFn::View(switch) },
+        IqHandler { at: IqTarget::Own, name: "disable", ns: ns::CARBONS, run: IqHandlerFn::View(switch) },
     ],
 };
 
-fn switch(host: &mut Host, _now: Instant, iq: &IqRequest<'_>, _out: &mut Outbox) -> IqReply {
+fn switch(view: &mut IqView<'_>, iq: &IqRequest<'_>) -> IqReply {
     if !iq.is_set {
         return IqReply::Error(Condition::BadRequest.into());
     }
-    match iq.session.and_then(|key| host.accounts.sessions.get_mut(key)) {
+    match iq.session.and_then(|key| view.accounts.sessions.get_mut(key)) {
         Some(session) => {
             session.has_carbons = iq.payload.name() == "enable";
             IqReply::Result(None)
@@ -73,28 +74,28 @@ fn carbon(user: &Bare, to: &str, name: &'static str, message: &Element) -> Eleme
 
 /// `id`: which it has in the archive.
 pub(super) fn copy_sent(
-    host: &mut Host,
+    accounts: &mut AccountMemory,
     now: Instant,
     key: Key,
     message: &Element,
     id: Option<Box<str>>,
     out: &mut Outbox,
 ) {
-    let Some(user) = host.accounts.sessions.get(key).map(|session| session.jid.bare()) else { return };
+    let Some(user) = accounts.sessions.get(key).map(|session| session.jid.bare()) else { return };
     let Ok(Some(to)) = stanza::to(message) else { return };
     // To oneself: all get it anyway.
     if (to.is_bare() && to.bare() == user) || !is_eligible(message, true) {
         return;
     }
     let mut except = vec![key];
-    except.extend(host.accounts.session_of(&to));
+    except.extend(accounts.session_of(&to));
     let copy = id.map(|id| archive::with_id(message.clone(), &user, id));
-    copy_to_sessions(host, now, &user, &except, "sent", copy.as_ref().unwrap_or(message), out);
+    copy_to_sessions(accounts, now, &user, &except, "sent", copy.as_ref().unwrap_or(message), out);
 }
 
 /// Copies a message of the account's phone; `id` as for `copy_sent`.
 pub(super) fn copy_of_phone(
-    host: &mut Host,
+    accounts: &mut AccountMemory,
     now: Instant,
     user: &Bare,
     message: &Element,
@@ -104,13 +105,13 @@ pub(super) fn copy_of_phone(
     let is_to_oneself = stanza::to(message).ok().flatten().is_none_or(|to| to.bare() == *user);
     if !is_to_oneself && is_eligible(message, true) {
         let copy = id.map(|id| archive::with_id(message.clone(), user, id));
-        copy_to_sessions(host, now, user, &[], "sent", copy.as_ref().unwrap_or(message), out);
+        copy_to_sessions(accounts, now, user, &[], "sent", copy.as_ref().unwrap_or(message), out);
     }
 }
 
 /// `except` get it anyway.
 pub(super) fn copy_received(
-    host: &mut Host,
+    accounts: &mut AccountMemory,
     now: Instant,
     user: &Bare,
     except: &[Key],
@@ -120,12 +121,12 @@ pub(super) fn copy_received(
     // From one of ours: it was copied when it was sent.
     let is_own = stanza::from(message).ok().flatten().is_some_and(|from| from.bare() == *user);
     if !is_own && is_eligible(message, false) {
-        copy_to_sessions(host, now, user, except, "received", message, out);
+        copy_to_sessions(accounts, now, user, except, "received", message, out);
     }
 }
 
 fn copy_to_sessions(
-    host: &mut Host,
+    accounts: &mut AccountMemory,
     now: Instant,
     user: &Bare,
     except: &[Key],
@@ -133,12 +134,12 @@ fn copy_to_sessions(
     message: &Element,
     out: &mut Outbox,
 ) {
-    let keys = host.accounts.users.get(user).map(|user| user.sessions.clone()).unwrap_or_default();
+    let keys = accounts.users.get(user).map(|user| user.sessions.clone()).unwrap_or_default();
     for key in keys {
-        let Some(session) = host.accounts.sessions.get(key) else { continue };
+        let Some(session) = accounts.sessions.get(key) else { continue };
         if session.has_carbons && !except.contains(&key) {
             let copy = carbon(user, session.jid.as_str(), name, message);
-            host.deliver(now, key, copy, out);
+            accounts.deliver(now, key, copy, out);
         }
     }
 }

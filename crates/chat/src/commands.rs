@@ -12,7 +12,7 @@ use xmpp::{Bare, Element, Jid, Level, Specification, ns};
 
 use super::change_queue::not_written;
 use super::effect::{Change, HostAction, HostActionResult, Load, OnlineFilter, StoreFailure, StoreReply};
-use super::feature::{Feature, IqHandler, IqReply, IqRequest, IqTarget};
+use super::feature::{Feature, IqHandler, IqHandlerFn, IqReply, IqRequest, IqTarget};
 use super::pubsub::items_of;
 use super::{Host, ItemQuery, Outbox, Settings};
 use crate::{limits, token};
@@ -41,7 +41,12 @@ pub(super) const FEATURE: Feature = Feature {
     ],
     account: &[],
     server: &[ns::COMMANDS],
-    handles: &[IqHandler { at: IqTarget::Server, name: "command", ns: ns::COMMANDS, run: command }],
+    handles: &[IqHandler {
+        at: IqTarget::Server,
+        name: "command",
+        ns: ns::COMMANDS,
+        run: IqHandlerFn::Host(command),
+    }],
 };
 
 /// The time for which a form may stay unanswered.

@@ -299,9 +299,11 @@ pub const UNTESTED: &[(&str, &str, &str)] = &[];
 /// One line of the compliance suites (XEP-0479) that a server has to meet.
 #[derive(Clone, Copy, Debug)]
 pub struct Need {
+    /// The category: Core, Web, IM, Mobile, Calls.
     pub category: &'static str,
     /// The need is of the category Advanced only. Advanced has all of Core.
     pub is_advanced: bool,
+    /// The feature, in the words of the suites.
     pub feature: &'static str,
     /// All of them.
     pub by: &'static [&'static str],

@@ -68,7 +68,7 @@ impl Host {
         let Some(&key) = self.accounts.by_edge.get(&edge) else { return };
         let is_too_large = ack::take_too_large(&mut element);
         let Some(session) = self.accounts.sessions.get_mut(key) else { return };
-        if !session.count(key, &mut element) {
+        if !session.count((self.pending_acks.host(), key), &mut element) {
             return close_session(self, now, key, "resource-constraint", out);
         }
         if is_too_large {
@@ -138,9 +138,8 @@ impl Host {
 
     /// To one session, unconditionally.
     pub(super) fn deliver(&mut self, now: Instant, key: Key, stanza: Element, out: &mut Outbox) {
-        let Some(session) = self.accounts.sessions.get_mut(key) else { return };
-        let effects = session.deliver(now, stanza, out);
-        perform_session(self, now, key, effects, out);
+        self.accounts.deliver(now, key, stanza, out);
+        perform_deliveries(self, now, out);
     }
 
     /// The connection is gone. `in_order`: the client closed its stream.
@@ -241,37 +240,50 @@ pub(super) fn send_backlog(host: &mut Host, now: Instant, key: Key, out: &mut Ou
     }
 }
 
-/// Performs the effects of a session. Stanzas that it has no room for are stored, answered or dropped by their kind.
+/// Delivers a stanza to these sessions.
+pub(super) fn deliver_to_all(host: &mut Host, now: Instant, keys: &[Key], stanza: Element, out: &mut Outbox) {
+    host.accounts.deliver_to_all(now, keys, stanza, out);
+    perform_deliveries(host, now, out);
+}
+
+/// Performs the effects of sessions to which a feature has delivered stanzas. Each caller of a feature that delivers calls this
+/// before the message under way may count as handled.
+pub(super) fn perform_deliveries(host: &mut Host, now: Instant, out: &mut Outbox) {
+    for (key, effect) in host.accounts.take_deliveries() {
+        perform_delivery(host, now, key, effect, out);
+    }
+}
+
 fn perform_session(host: &mut Host, now: Instant, key: Key, effects: Vec<DeliveryEffect>, out: &mut Outbox) {
     for effect in effects {
-        let stanza = match effect {
-            DeliveryEffect::Close(condition) => {
-                close_session(host, now, key, condition, out);
-                continue;
-            }
-            DeliveryEffect::Overflow(stanza) => stanza,
-        };
-        let user = match host.accounts.sessions.get(key) {
-            Some(session) => session.jid.bare(),
-            None => match stanza::to(&stanza) {
-                Ok(Some(to)) => to.bare(),
-                _ => continue,
-            },
-        };
-        match stanza::kind_of(&stanza) {
-            // XEP-0045: a room that hears that removes the occupant (333).
-            Some(StanzaKind::Message) if stanza.attr("type") == Some("groupchat") => {
-                host.refuse(&stanza, &Condition::RecipientUnavailable.into(), out);
-            }
-            // These are in an archive, or are still stored.
-            Some(StanzaKind::Message)
-                if stanza
-                    .elements()
-                    .any(|child| matches!(child.ns(), ns::CARBONS | ns::MAM | ns::OFFLINE)) => {}
-            Some(StanzaKind::Message) => offline::keep_message(host, now, &user, stanza, out),
-            Some(StanzaKind::Iq) => host.refuse(&stanza, &Condition::ResourceConstraint.into(), out),
-            Some(StanzaKind::Presence) | None => {}
+        perform_delivery(host, now, key, effect, out);
+    }
+}
+
+/// Performs an effect of a session. Stanzas that it has no room for are stored, answered or dropped by their kind.
+fn perform_delivery(host: &mut Host, now: Instant, key: Key, effect: DeliveryEffect, out: &mut Outbox) {
+    let stanza = match effect {
+        DeliveryEffect::Close(condition) => return close_session(host, now, key, condition, out),
+        DeliveryEffect::Overflow(stanza) => stanza,
+    };
+    let user = match host.accounts.sessions.get(key) {
+        Some(session) => session.jid.bare(),
+        None => match stanza::to(&stanza) {
+            Ok(Some(to)) => to.bare(),
+            _ => return,
+        },
+    };
+    let is_told = |child: &Element| matches!(child.ns(), ns::CARBONS | ns::MAM | ns::OFFLINE);
+    match stanza::kind_of(&stanza) {
+        // XEP-0045: a room that hears that removes the occupant (333).
+        Some(StanzaKind::Message) if stanza.attr("type") == Some("groupchat") => {
+            host.refuse(&stanza, &Condition::RecipientUnavailable.into(), out);
         }
+        // These are in an archive, or are still stored.
+        Some(StanzaKind::Message) if stanza.elements().any(is_told) => {}
+        Some(StanzaKind::Message) => offline::keep_message(host, now, &user, stanza, out),
+        Some(StanzaKind::Iq) => host.refuse(&stanza, &Condition::ResourceConstraint.into(), out),
+        Some(StanzaKind::Presence) | None => {}
     }
 }
 
@@ -300,7 +312,7 @@ pub(super) fn end_session(host: &mut Host, now: Instant, key: Key, out: &mut Out
 
 fn undelivered(host: &mut Host, now: Instant, at: Instant, of: &Jid, stanza: Element, out: &mut Outbox) {
     match stanza::kind_of(&stanza) {
-        Some(StanzaKind::Message) => offline::message_undelivered(host, now, at, of, stanza, out),
+        Some(StanzaKind::Message) => offline::handle_undelivered(host, now, (at, of), stanza, out),
         Some(StanzaKind::Iq) if matches!(stanza.attr("type"), Some("get" | "set")) => {
             host.refuse(&stanza, &Condition::ServiceUnavailable.into(), out);
         }

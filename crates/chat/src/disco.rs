@@ -5,7 +5,7 @@ use stdx::Instant;
 use xmpp::stanza::{Condition, StanzaError};
 use xmpp::{Bare, Element, Jid, Level, Specification, ns};
 
-use super::feature::{FEATURES, Feature, IqHandler, IqReply, IqRequest, IqTarget};
+use super::feature::{FEATURES, Feature, IqHandler, IqHandlerFn, IqReply, IqRequest, IqTarget, IqView};
 use super::pubsub::{NodesView, PubSubEvent};
 use super::{Host, Outbox, Settings, caps};
 use crate::account_memory::AccountMemory;
@@ -35,10 +35,30 @@ pub(super) const FEATURE: Feature = Feature {
     account: &[ns::DISCO_INFO, ns::DISCO_ITEMS],
     server: &[ns::DISCO_INFO, ns::DISCO_ITEMS],
     handles: &[
-        IqHandler { at: IqTarget::Server, name: "query", ns: ns::DISCO_INFO, run: of_server },
-        IqHandler { at: IqTarget::Server, name: "query", ns: ns::DISCO_ITEMS, run: items_of_server },
-        IqHandler { at: IqTarget::Account, name: "query", ns: ns::DISCO_INFO, run: of_account },
-        IqHandler { at: IqTarget::Account, name: "query", ns: ns::DISCO_ITEMS, run: items_of_account },
+        IqHandler {
+            at: IqTarget::Server,
+            name: "query",
+            ns: ns::DISCO_INFO,
+            run: IqHandlerFn::View(of_server),
+        },
+        IqHandler {
+            at: IqTarget::Server,
+            name: "query",
+            ns: ns::DISCO_ITEMS,
+            run: IqHandlerFn::View(items_of_server),
+        },
+        IqHandler {
+            at: IqTarget::Account,
+            name: "query",
+            ns: ns::DISCO_INFO,
+            run: IqHandlerFn::Host(of_account),
+        },
+        IqHandler {
+            at: IqTarget::Account,
+            name: "query",
+            ns: ns::DISCO_ITEMS,
+            run: IqHandlerFn::Host(items_of_account),
+        },
     ],
 };
 
@@ -89,18 +109,18 @@ fn feature(var: &str) -> Element {
     Element::new("feature", ns::DISCO_INFO).with("var", var)
 }
 
-fn of_server(host: &mut Host, _now: Instant, iq: &IqRequest<'_>, _out: &mut Outbox) -> IqReply {
+fn of_server(view: &mut IqView<'_>, iq: &IqRequest<'_>) -> IqReply {
     if iq.is_set {
         return IqReply::Error(Condition::BadRequest.into());
     }
     let describe = |node| {
-        commands::describe_command(&host.settings, iq.from, node)
-            .or_else(|| invite::describe_invitation(&host.settings, iq.from, node))
+        commands::describe_command(view.settings, iq.from, node)
+            .or_else(|| invite::describe_invitation(view.settings, iq.from, node))
     };
     if let Some(command) = iq.payload.attr("node").and_then(describe) {
         return IqReply::Result(Some(command));
     }
-    let mut info = server_info(&host.settings);
+    let mut info = server_info(view.settings);
     if let Some(node) = iq.payload.attr("node") {
         // XEP-0115 §6.2: the hash that we announce is a node of ours.
         if !caps::is_of(node, &info) {
@@ -112,13 +132,13 @@ fn of_server(host: &mut Host, _now: Instant, iq: &IqRequest<'_>, _out: &mut Outb
 }
 
 /// The services of a domain.
-fn items_of_server(host: &mut Host, _now: Instant, iq: &IqRequest<'_>, _out: &mut Outbox) -> IqReply {
+fn items_of_server(view: &mut IqView<'_>, iq: &IqRequest<'_>) -> IqReply {
     if iq.is_set {
         return IqReply::Error(Condition::BadRequest.into());
     }
     if let Some(node) = iq.payload.attr("node") {
-        let own = commands::list_commands(&host.settings, iq.from).into_iter().flatten();
-        let mut commands = own.chain(invite::list_invitations(&host.settings, iq.from)).peekable();
+        let own = commands::list_commands(view.settings, iq.from).into_iter().flatten();
+        let mut commands = own.chain(invite::list_invitations(view.settings, iq.from)).peekable();
         if node != ns::COMMANDS || commands.peek().is_none() {
             return IqReply::Error(Condition::ItemNotFound.into());
         }
@@ -129,13 +149,13 @@ fn items_of_server(host: &mut Host, _now: Instant, iq: &IqRequest<'_>, _out: &mu
         let query = Element::new("query", ns::DISCO_ITEMS).with("node", node);
         return IqReply::Result(Some(query.children(commands.map(item))));
     }
-    let rooms = format!("{}.{}", host.settings.rooms, iq.to.domain());
+    let rooms = format!("{}.{}", view.settings.rooms, iq.to.domain());
     let item =
         |jid: &str, name: &str| Element::new("item", ns::DISCO_ITEMS).with("jid", jid).with("name", name);
     // The component describes itself.
     let component = |jid: &str| Element::new("item", ns::DISCO_ITEMS).with("jid", jid);
-    let components = components_of(&host.settings, iq.to.domain()).map(component);
-    let nodes = format!("{}.{}", host.settings.pubsub, iq.to.domain());
+    let components = components_of(view.settings, iq.to.domain()).map(component);
+    let nodes = format!("{}.{}", view.settings.pubsub, iq.to.domain());
     let query = Element::new("query", ns::DISCO_ITEMS).child(item(&rooms, "Rooms"));
     let query = query.child(item(&nodes, "Publish-subscribe")).children(components);
     IqReply::Result(Some(query))
@@ -165,7 +185,7 @@ pub(super) fn is_seen_by(accounts: &AccountMemory, user: &Bare, from: &Jid) -> b
 fn of_account(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) -> IqReply {
     let user = iq.to.bare();
     if iq.payload.attr("node") == Some(ns::OFFLINE) && iq.from.bare() == user {
-        return offline::handle_disco(host, iq, out);
+        return offline::handle_disco(host, now, iq, out);
     }
     if !is_seen_by(&host.accounts, &user, iq.from) {
         return IqReply::Error(Condition::ServiceUnavailable.into());
@@ -207,7 +227,7 @@ pub(super) fn no_items(query: &Element) -> Element {
 fn items_of_account(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) -> IqReply {
     let user = iq.to.bare();
     if iq.payload.attr("node") == Some(ns::OFFLINE) && iq.from.bare() == user {
-        return offline::handle_disco(host, iq, out);
+        return offline::handle_disco(host, now, iq, out);
     }
     let is_seen = is_seen_by(&host.accounts, &user, iq.from);
     if iq.is_set {

@@ -1,5 +1,7 @@
 //! Everything a host can ask of the world.
 
+mod operate;
+
 use stdx::Instant;
 use xmpp::c2s::Bound;
 use xmpp::sasl::Secret;
@@ -7,6 +9,11 @@ use xmpp::{Bare, ConnectionId, Element, Jid};
 
 use super::page::{ItemPage, ItemQuery, RowPage, StanzaPage};
 use super::phones::PhoneMessageOutcome;
+
+pub use operate::{
+    AccountList, AccountRefusal, Accounts, HostAction, HostActionResult, OnlineFilter, RoomListing,
+    RoomState, SessionState,
+};
 
 /// The number under which an answer of the store finds its question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -17,69 +24,96 @@ pub struct Ticket(pub u64);
 pub enum Effect {
     /// The answer to `handle_bind` or `handle_resume`.
     Bound {
+        /// The connection.
         edge: ConnectionId,
+        /// The outcome.
         bound: Bound,
     },
     /// Stanzas and other elements for a client, in order.
     Deliver {
+        /// The connection.
         edge: ConnectionId,
+        /// The element.
         element: Element,
     },
     /// Answered by `handle_drained`, once the connection has written what it was given before.
     Flush {
+        /// The connection.
         edge: ConnectionId,
     },
     /// A stream error of this condition, and the end of the connection.
     Close {
+        /// The connection.
         edge: ConnectionId,
+        /// The condition of the stream error (RFC 6120 §4.9.3).
         condition: &'static str,
     },
     /// Into `handle_routed` of the host that owns `to`, this one perhaps, or to another server.
     Route(Box<Element>),
     /// Answered by `handle_store_reply`.
     Load {
+        /// The number of the request.
         ticket: Ticket,
+        /// The read.
         load: Load,
     },
+    /// A write to the store. Answered by `handle_store_reply`.
     Change {
+        /// The number of the request.
         ticket: Ticket,
+        /// The write.
         change: Change,
     },
     /// Into `befriend` of the host that owns `user`.
     Befriend {
+        /// The account.
         user: Bare,
+        /// The account that becomes a contact.
         contact: Bare,
     },
     /// A change of accounts or invitations. Answered by `handle_store_reply`.
     Access {
+        /// The number of the request.
         ticket: Ticket,
+        /// The change.
         access: Access,
     },
     /// A text for all phones of an account, sent at `at`. Answered by `handle_store_reply`: `Done` when one has taken them,
     /// `NotFound` when none is there or takes such, `Unavailable` when none answered.
     Text {
+        /// The number of the request.
         ticket: Ticket,
+        /// The sender.
         from: Bare,
+        /// The account of the phones.
         to: Bare,
+        /// The text.
         body: Box<str>,
+        /// The time at which the text was sent.
         at: Instant,
     },
     /// `handle_phone` tells how it is with this account's phones, as it does of all accounts when that changes.
     AskPhone {
+        /// The account.
         user: Bare,
     },
     /// The account's presence in chat may have changed for watchers from phones: `shown` returns it.
     Show {
+        /// The account.
         user: Bare,
     },
     /// The answer to `PhoneEvent::Watch`.
     Consent {
+        /// The id of the query.
         id: u64,
+        /// The account lets the watcher see its presence.
         is_given: bool,
     },
     /// The answer to `PhoneEvent::Message`.
     PhoneMessageOutcome {
+        /// The id of the message.
         id: u64,
+        /// The outcome.
         outcome: PhoneMessageOutcome,
     },
 }
@@ -88,20 +122,59 @@ pub enum Effect {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Load {
     /// `StoreReply::User`; `None` for an unknown account.
-    User { user: Bare },
+    User {
+        /// The account.
+        user: Bare,
+    },
     /// A page of a node: `StoreReply::Items`.
-    Items { owner: Bare, node: Box<str>, query: Box<ItemQuery> },
+    Items {
+        /// The account or service.
+        owner: Bare,
+        /// The name of the node.
+        node: Box<str>,
+        /// The items of the page.
+        query: Box<ItemQuery>,
+    },
     /// The names of an owner's nodes with their configuration, of those after that name: a page, `StoreReply::Rows`.
-    Nodes { owner: Bare, after: Option<Box<str>> },
+    Nodes {
+        /// The account or service.
+        owner: Bare,
+        /// The name after which the page begins.
+        after: Option<Box<str>>,
+    },
     /// A page of those after that id, or these: `StoreReply::Stanzas`, the oldest first.
-    Offline { user: Bare, after: u64, ids: Vec<u64> },
+    Offline {
+        /// The account.
+        user: Bare,
+        /// The id after which the page begins.
+        after: u64,
+        /// The ids of the messages; empty: all.
+        ids: Vec<u64>,
+    },
     /// `StoreReply::Page`.
-    Archive { owner: Bare, query: Box<MamQuery> },
+    Archive {
+        /// The account or room.
+        owner: Bare,
+        /// The query.
+        query: Box<MamQuery>,
+    },
     /// `StoreReply::Room`; `None` where there is none.
-    Room { room: Bare },
+    Room {
+        /// The address of the room.
+        room: Bare,
+    },
     /// A place for a file that a user may upload, once: `StoreReply::Slot`. Names and types are checked; the name is for the
     /// address, and where the file is kept has nothing of it.
-    Slot { user: Bare, name: Box<str>, size: u64, kind: Box<str> },
+    Slot {
+        /// The account.
+        user: Bare,
+        /// The name of the file.
+        name: Box<str>,
+        /// The size of the file in bytes.
+        size: u64,
+        /// The media type of the file.
+        kind: Box<str>,
+    },
     /// An administrator's command about accounts, with the effect of the operator's: `StoreReply::Accounts`.
     Accounts(Box<Accounts>),
     /// For all hosts of the server: each performs it (`Host::act`), and `StoreReply::HostActionResult` has the sum (`HostActionResult::merge`).
@@ -109,7 +182,12 @@ pub enum Load {
     /// Accounts of this host whose messages wait: `StoreReply::Users`.
     Waiting,
     /// Rooms of a service, listed or not, of those after that address: a page, `StoreReply::Rows`.
-    Rooms { domain: Box<str>, after: Option<Box<str>> },
+    Rooms {
+        /// The domain of the service.
+        domain: Box<str>,
+        /// The address after which the page begins.
+        after: Option<Box<str>>,
+    },
     /// Nothing: one address has too many reads under way. Answered with `StoreFailure::Unavailable`.
     TooMany,
 }
@@ -179,15 +257,21 @@ impl Access {
 /// A query of an archive (XEP-0313).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MamQuery {
+    /// Only messages exchanged with this address.
     pub with: Option<Jid>,
+    /// Only messages since this time.
     pub since: Option<Instant>,
+    /// Only messages until this time.
     pub until: Option<Instant>,
     /// Ids of a page's neighbours.
     pub after: Option<Box<str>>,
+    /// The id before which the page ends.
     pub before: Option<Box<str>>,
     /// The last page when nothing else is said.
     pub from_end: bool,
+    /// Only messages of these ids.
     pub ids: Vec<Box<str>>,
+    /// The most messages of the page.
     pub max: u32,
     /// Bytes of stanzas, unless one alone has more. None: as many as the store reads at once.
     pub bytes: usize,
@@ -204,45 +288,138 @@ impl MamQuery {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change {
     /// `None` removes the contact. `version` is the roster's afterwards.
-    Roster { user: Bare, contact: Bare, item: Option<RosterItem>, version: u64 },
+    Roster {
+        /// The account.
+        user: Bare,
+        /// The address of the contact.
+        contact: Bare,
+        /// The contact.
+        item: Option<RosterItem>,
+        /// The version of the roster.
+        version: u64,
+    },
     /// All of them.
-    Blocked { user: Bare, blocked: Vec<Jid> },
+    Blocked {
+        /// The account.
+        user: Bare,
+        /// The blocked addresses.
+        blocked: Vec<Jid>,
+    },
     /// When the last session ended, and its last words.
-    LastSeen { user: Bare, at: Instant, status: Box<str> },
+    LastSeen {
+        /// The account.
+        user: Bare,
+        /// The time at which the last session ended.
+        at: Instant,
+        /// The `<status/>` of its last presence.
+        status: Box<str>,
+    },
     /// Kept until the user is back.
-    Offline { user: Bare, at: Instant, stanza: Box<Element> },
+    Offline {
+        /// The account.
+        user: Bare,
+        /// The time at which the message came.
+        at: Instant,
+        /// The message.
+        stanza: Box<Element>,
+    },
     /// Those of these ids; all when there are none.
-    ForgetOffline { user: Bare, ids: Vec<u64> },
+    ForgetOffline {
+        /// The account.
+        user: Bare,
+        /// The ids of the messages.
+        ids: Vec<u64>,
+    },
     /// `with` is the other party. Ids sort by time.
-    Archive { owner: Bare, id: Box<str>, with: Jid, at: Instant, stanza: Box<Element> },
+    Archive {
+        /// The account or room.
+        owner: Bare,
+        /// The id of the message.
+        id: Box<str>,
+        /// The other party.
+        with: Jid,
+        /// The time of the message.
+        at: Instant,
+        /// The message.
+        stanza: Box<Element>,
+    },
     /// A node's item: PEP, pubsub, private data (`private:NAMESPACE`), the vCard (`vcard-temp`). Keeps the newest
     /// `keep`; `None` removes.
-    Item { owner: Bare, node: Box<str>, id: Box<str>, item: Option<Box<Element>>, at: Instant, keep: u32 },
+    Item {
+        /// The account or service.
+        owner: Bare,
+        /// The name of the node.
+        node: Box<str>,
+        /// The id of the item.
+        id: Box<str>,
+        /// The item.
+        item: Option<Box<Element>>,
+        /// The time of the change.
+        at: Instant,
+        /// The number of items that the node keeps.
+        keep: u32,
+    },
     /// A node with its configuration; `None` removes it with its items.
-    Node { owner: Bare, node: Box<str>, config: Option<Box<Element>> },
+    Node {
+        /// The account or service.
+        owner: Bare,
+        /// The name of the node.
+        node: Box<str>,
+        /// The configuration.
+        config: Option<Box<Element>>,
+    },
     /// `None` removes it with its history. A new one counts as one of those that `charged` has made: an account of ours, or
     /// a foreign domain. `StoreFailure::Beyond`: there are too many.
-    Room { room: Bare, config: Option<Box<Element>>, charged: Option<Box<str>> },
+    Room {
+        /// The address of the room.
+        room: Bare,
+        /// The configuration with the affiliations.
+        config: Option<Box<Element>>,
+        /// The account or domain that makes the room.
+        charged: Option<Box<str>>,
+    },
 }
 
 /// A change by users of credentials, accounts and invitations.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Access {
     /// `StoreReply::Done`.
-    Password { user: Bare, password: Secret },
+    Password {
+        /// The account.
+        user: Bare,
+        /// The new password.
+        password: Secret,
+    },
     /// The account and all that is its. `StoreReply::Done`.
-    Remove { user: Bare },
+    Remove {
+        /// The account.
+        user: Bare,
+    },
     /// The token is good for one use. `StoreReply::Done`; `Unavailable` when there are too many of one user.
-    Invite { token: Box<str>, invitation: Box<Invitation> },
+    Invite {
+        /// The token of the invitation.
+        token: Box<str>,
+        /// The invitation.
+        invitation: Box<Invitation>,
+    },
     /// `StoreReply::Invitation`.
-    Invitation { token: Box<str> },
+    Invitation {
+        /// The token of the invitation.
+        token: Box<str>,
+    },
     /// `StoreReply::Done`, or `NotFound` when it is used already.
-    UseInvitation { token: Box<str>, inviter: Bare },
+    UseInvitation {
+        /// The token of the invitation.
+        token: Box<str>,
+        /// The account that invited.
+        inviter: Bare,
+    },
 }
 
 /// XEP-0401.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Invitation {
+    /// The domain of the account to be made.
     pub domain: Box<str>,
     /// The only name that an account may be made of.
     pub name: Option<Box<str>>,
@@ -250,13 +427,16 @@ pub struct Invitation {
     pub inviter: Option<Bare>,
     /// An account may be made by it.
     pub registers: bool,
+    /// The time at which the invitation expires.
     pub expires_at: Instant,
 }
 
 /// One contact.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RosterItem {
+    /// The name that the user gave the contact.
     pub name: Option<Box<str>>,
+    /// The subscriptions between the user and the contact.
     pub subscription: Subscription,
     /// We asked and have no answer.
     pub ask: bool,
@@ -266,6 +446,7 @@ pub struct RosterItem {
     pub asked: Option<Box<Element>>,
     /// The user put it there, or answered it.
     pub is_listed: bool,
+    /// The groups of the contact.
     pub groups: Vec<Box<str>>,
     /// The roster's version when it changed last.
     pub version: u64,
@@ -274,12 +455,14 @@ pub struct RosterItem {
 /// The directions in which presence is sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Subscription {
+    /// No subscription.
     #[default]
     None,
     /// We get theirs.
     To,
     /// They get ours.
     From,
+    /// Each sees the presence of the other.
     Both,
 }
 
@@ -318,9 +501,13 @@ impl Subscription {
 /// The data of an account that a host needs while sessions exist.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AccountData {
+    /// The contacts.
     pub roster: Vec<(Bare, RosterItem)>,
+    /// The version of the roster (RFC 6121 §2.6).
     pub roster_version: u64,
+    /// The blocked addresses (XEP-0191).
     pub blocked: Vec<Jid>,
+    /// The time at which the last session ended, and the `<status/>` of its last presence.
     pub last_seen: Option<(Instant, Box<str>)>,
     /// Messages that wait.
     pub offline: u32,
@@ -333,144 +520,28 @@ pub struct AccountData {
 pub enum StoreReply {
     /// A change was performed.
     Done,
+    /// The data of an account; `None`: there is no such account.
     User(Option<Box<AccountData>>),
+    /// Items of a node.
     Items(ItemPage),
+    /// Rows of a list.
     Rows(RowPage),
+    /// Messages that wait.
     Stanzas(StanzaPage),
+    /// Messages of an archive.
     Page(MamPage),
+    /// The configuration of a room; `None`: there is no such room.
     Room(Option<Box<Element>>),
+    /// A place for a file.
     Slot(Box<UploadSlot>),
+    /// The result of all hosts.
     HostActionResult(HostActionResult),
+    /// Accounts.
     Users(Vec<Bare>),
+    /// The outcome of a command about accounts.
     Accounts(Result<AccountList, AccountRefusal>),
     /// `None`: there is none, or it is used.
     Invitation(Option<Box<Invitation>>),
-}
-
-/// An administrator's command about accounts. An unknown account is `StoreFailure::NotFound`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Accounts {
-    Add {
-        user: Bare,
-        password: Secret,
-        name: Box<str>,
-    },
-    Password {
-        user: Bare,
-        password: Secret,
-    },
-    Disable {
-        user: Bare,
-        disabled: bool,
-    },
-    Remove {
-        user: Bare,
-    },
-    /// Lists the accounts of a domain, all or the disabled ones; `max` of them are named.
-    List {
-        domain: Box<str>,
-        is_disabled: bool,
-        max: u32,
-    },
-}
-
-/// A page of a list of accounts, and the number of all.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct AccountList {
-    pub total: u64,
-    pub accounts: Vec<Bare>,
-}
-
-/// Why an account was not changed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum AccountRefusal {
-    Exists,
-    /// A name or password that breaks a rule, in words.
-    Invalid(Box<str>),
-}
-
-/// An action of administrators on the whole server.
-#[derive(Clone, Debug, PartialEq)]
-pub enum HostAction {
-    /// Counts users of a domain that have an available session, and names so many of them.
-    Online { domain: Box<str>, who: OnlineFilter, max: u32 },
-    /// To each of them.
-    Announce { domain: Box<str>, message: Box<Element> },
-    /// Ends sessions of these accounts, or these sessions.
-    End { who: Vec<Jid> },
-    /// It is in the store already.
-    Motd { domain: Box<str>, message: Option<Box<Element>> },
-    /// The rooms of a service that are in memory.
-    Rooms { domain: Box<str> },
-    /// Describes sessions, available or not: of this account or session, or of all.
-    Sessions { who: Option<Jid>, max: u32 },
-    /// Describes the rooms of a service that are in memory.
-    DescribeRooms { domain: Box<str> },
-    /// This account was removed: it loses what it is in rooms and nodes.
-    Departed { user: Bare },
-    /// The server ends: occupants are told so.
-    CloseRooms,
-}
-
-/// XEP-0133 §4.16: a user that is online is active or idle: idle, when all of its sessions say that they are away.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OnlineFilter {
-    All,
-    Active,
-    Idle,
-}
-
-/// The result of an operator's action on a host.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct HostActionResult {
-    pub users: Vec<Bare>,
-    /// Users or sessions that it is about.
-    pub count: u64,
-    /// By address; `None`: the room is hidden.
-    pub rooms: Vec<(Box<str>, Option<RoomListing>)>,
-    pub described: Vec<SessionState>,
-    pub described_rooms: Vec<RoomState>,
-}
-
-/// A room as a directory has it (XEP-0433 §6.2).
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RoomListing {
-    pub name: Box<str>,
-    pub description: Box<str>,
-    pub lang: Box<str>,
-    pub occupants: u32,
-    /// The room is open: every user may enter.
-    pub is_open: bool,
-    /// Only moderators see real addresses.
-    pub is_anonymous: bool,
-}
-
-/// One session, for an operator.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SessionState {
-    pub jid: Jid,
-    pub began: Instant,
-    /// `None`: it has lost its connection and may come back.
-    pub edge: Option<ConnectionId>,
-    /// `None`: it is not available.
-    pub priority: Option<i8>,
-    /// The `<show/>` of its presence: `away`, `dnd`, nothing.
-    pub show: Box<str>,
-    /// The program, as its abilities name it (XEP-0115 `node`).
-    pub client: Box<str>,
-    /// It can be resumed (XEP-0198).
-    pub is_resumable: bool,
-}
-
-/// One room that is in memory, for an operator.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RoomState {
-    pub address: Bare,
-    pub name: Box<str>,
-    pub occupants: u64,
-    pub is_persistent: bool,
-    /// The service's list shows it (XEP-0045 `muc_public`).
-    pub is_listed: bool,
 }
 
 /// Where a file goes, and where it will be (XEP-0363).
@@ -478,6 +549,7 @@ pub struct RoomState {
 pub struct UploadSlot {
     /// `https://…`, as `get`.
     pub put: Box<str>,
+    /// The address at which the file will be.
     pub get: Box<str>,
     /// Headers of the PUT request: `Authorization`, `Cookie` or `Expires` (XEP-0363 §5).
     pub headers: Vec<(Box<str>, Box<str>)>,
@@ -486,9 +558,11 @@ pub struct UploadSlot {
 /// A page of an archive (XEP-0313).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MamPage {
+    /// The id, the time and the stanza of each message.
     pub stanzas: Vec<(Box<str>, Instant, Element)>,
     /// Nothing is beyond it.
     pub is_complete: bool,
+    /// The number of messages that match the query, if it was counted.
     pub total: Option<u64>,
     /// An id in the query is not in the archive: `item-not-found`.
     pub is_unknown: bool,
@@ -499,6 +573,7 @@ pub struct MamPage {
 pub enum StoreFailure {
     /// Full, busy, broken: try later.
     Unavailable,
+    /// There is no such account, room or item.
     NotFound,
     /// Too large, or one too many: a limit of the store.
     Beyond,

@@ -11,8 +11,8 @@ use stdx::Instant;
 use xmpp::stanza::Condition;
 use xmpp::{Bare, Element, Level, Specification, ns};
 
-use super::feature::{Feature, IqHandler, IqReply, IqRequest, IqTarget};
-use super::{Host, Outbox, Settings};
+use super::Settings;
+use super::feature::{Feature, IqHandler, IqHandlerFn, IqReply, IqRequest, IqTarget, IqView};
 
 pub(super) const FEATURE: Feature = Feature {
     specifications: &[Specification {
@@ -26,8 +26,18 @@ pub(super) const FEATURE: Feature = Feature {
     account: &[],
     server: &[ns::EXTDISCO],
     handles: &[
-        IqHandler { at: IqTarget::Server, name: "services", ns: ns::EXTDISCO, run: services },
-        IqHandler { at: IqTarget::Server, name: "credentials", ns: ns::EXTDISCO, run: credentials },
+        IqHandler {
+            at: IqTarget::Server,
+            name: "services",
+            ns: ns::EXTDISCO,
+            run: IqHandlerFn::View(services),
+        },
+        IqHandler {
+            at: IqTarget::Server,
+            name: "credentials",
+            ns: ns::EXTDISCO,
+            run: IqHandlerFn::View(credentials),
+        },
     ],
 };
 
@@ -36,7 +46,9 @@ pub(super) const FEATURE: Feature = Feature {
 pub struct ExternalService {
     /// `stun`, `turn`, `turns`.
     pub kind: Box<str>,
+    /// The host name or IP address.
     pub host: Box<str>,
+    /// The port; `None`: the default of the service.
     pub port: Option<u16>,
     /// `udp` or `tcp`.
     pub transport: Option<Box<str>>,
@@ -85,21 +97,21 @@ fn may_ask(settings: &Settings, iq: &IqRequest<'_>) -> Result<Bare, IqReply> {
 }
 
 /// §3.1 and §3.2.
-fn services(host: &mut Host, now: Instant, iq: &IqRequest<'_>, _out: &mut Outbox) -> IqReply {
-    let user = match may_ask(&host.settings, iq) {
+fn services(view: &mut IqView<'_>, iq: &IqRequest<'_>) -> IqReply {
+    let user = match may_ask(view.settings, iq) {
         Ok(user) => user,
         Err(answer) => return answer,
     };
     let kind = iq.payload.attr("type");
     let fitting =
-        host.settings.services.iter().filter(|service| kind.is_none_or(|kind| kind == &*service.kind));
+        view.settings.services.iter().filter(|service| kind.is_none_or(|kind| kind == &*service.kind));
     let list = Element::new("services", ns::EXTDISCO).with_opt("type", kind);
-    IqReply::Result(Some(list.children(fitting.map(|service| service.element(now, &user)))))
+    IqReply::Result(Some(list.children(fitting.map(|service| service.element(view.now, &user)))))
 }
 
 /// §3.3.
-fn credentials(host: &mut Host, now: Instant, iq: &IqRequest<'_>, _out: &mut Outbox) -> IqReply {
-    let user = match may_ask(&host.settings, iq) {
+fn credentials(view: &mut IqView<'_>, iq: &IqRequest<'_>) -> IqReply {
+    let user = match may_ask(view.settings, iq) {
         Ok(user) => user,
         Err(answer) => return answer,
     };
@@ -110,11 +122,11 @@ fn credentials(host: &mut Host, now: Instant, iq: &IqRequest<'_>, _out: &mut Out
         return IqReply::Error(Condition::BadRequest.into());
     };
     let port = asked.attr("port");
-    let fitting = host.settings.services.iter().filter(|service| {
+    let fitting = view.settings.services.iter().filter(|service| {
         let is_port = port.is_none_or(|port| service.port.is_some_and(|known| known.to_string() == port));
         *service.host == *name && *service.kind == *kind && is_port
     });
-    let found: Vec<Element> = fitting.map(|service| service.element(now, &user)).collect();
+    let found: Vec<Element> = fitting.map(|service| service.element(view.now, &user)).collect();
     if found.is_empty() {
         return IqReply::Error(Condition::ItemNotFound.into());
     }

@@ -5,7 +5,8 @@ use stdx::slab::Key;
 use xmpp::stanza::StanzaError;
 use xmpp::{Element, Jid, Specification};
 
-use super::{Host, Outbox};
+use super::account_memory::AccountMemory;
+use super::{Host, Outbox, Settings};
 
 /// The kind of this server's addresses at which a request is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +38,21 @@ pub(super) enum IqReply {
     Later,
 }
 
-pub(super) type IqHandlerFn = fn(&mut Host, Instant, &IqRequest<'_>, &mut Outbox) -> IqReply;
+/// The function of a handler. Its kind says which parts of the host it can reach.
+#[derive(Clone, Copy)]
+pub(super) enum IqHandlerFn {
+    /// It answers at once from the accounts and the settings.
+    View(fn(&mut IqView<'_>, &IqRequest<'_>) -> IqReply),
+    /// It passes the request to its feature, whose effects the host performs.
+    Host(fn(&mut Host, Instant, &IqRequest<'_>, &mut Outbox) -> IqReply),
+}
+
+/// The parts of a host from which most requests are answered.
+pub(super) struct IqView<'a> {
+    pub(super) now: Instant,
+    pub(super) settings: &'a Settings,
+    pub(super) accounts: &'a mut AccountMemory,
+}
 
 /// Answers a question with this payload.
 pub(super) struct IqHandler {

@@ -8,11 +8,12 @@ use xmpp::c2s::form_value;
 use xmpp::stanza::{Condition, StanzaError};
 use xmpp::{Bare, Element, Jid, Level, Specification, ns, time};
 
-use super::effect::{Access, Invitation, Load, StoreFailure, StoreReply, Subscription};
+use super::effect::{Access, Invitation, Load, StoreFailure, StoreReply};
 use super::feature::{Feature, IqReply, IqRequest};
 use super::presence::subscription::SubscriptionAction;
+use super::roster::{RosterAction, SentSubscription};
 use super::{Effect, Host, Outbox, Settings};
-use crate::{change_queue, presence, roster, token};
+use crate::{roster, token};
 
 const FILE: &str = "crates/chat/src/invite.rs";
 
@@ -46,7 +47,9 @@ pub(super) const FEATURE: Feature = Feature {
 pub struct InvitationSettings {
     /// Users' invitations are good for an account.
     pub by_users: bool,
+    /// Administrators' invitations are good for an account.
     pub by_admins: bool,
+    /// The time for which an invitation is good.
     pub good_for: Duration,
 }
 
@@ -272,7 +275,7 @@ pub(super) fn preauthenticate(
 /// While the token was looked into, the account may have been let go of.
 fn ask_user(host: &mut Host, now: Instant, user: Bare, contact: Bare, presence: Element, out: &mut Outbox) {
     host.with_account_data(now, &user.clone(), out, move |host, now, out| {
-        presence::subscription_in(host, now, &user, contact, SubscriptionAction::Subscribe, presence, out);
+        roster::subscription_in(host, now, (&user, contact), SubscriptionAction::Subscribe, presence, out);
     });
 }
 
@@ -283,24 +286,20 @@ fn let_in(host: &mut Host, now: Instant, user: Bare, contact: Bare, presence: El
         if host.accounts.data(&user).is_none() {
             return;
         }
-        let (of, whom) = (user.clone(), contact.clone());
-        let approved = change_queue::queue(host, now, &user, out, move |host, now, out| {
-            let Some(data) = host.accounts.data(&of) else { return };
-            let mut item = data.contact(&whom).cloned().unwrap_or_default();
-            (item.approved, item.is_listed) = (true, true);
-            roster::write_contact(host, now, &of, (whom, Some(item)), false, out, |_, _, _, _| {});
-        });
-        presence::subscription_in(
+        let approval = (contact.clone(), RosterAction::Approve);
+        let approved = roster::change_contact(host, now, &user, approval, out);
+        let request = SentSubscription::subscribe(&user, &contact);
+        roster::subscription_in(
             host,
             now,
-            &user,
-            contact.clone(),
+            (&user, contact.clone()),
             SubscriptionAction::Subscribe,
             presence,
             out,
         );
         if approved.is_ok() {
-            presence::subscribe_for(host, now, &user, &contact, out);
+            // A refused change is left to the user.
+            let _ = roster::change_contact(host, now, &user, (contact, RosterAction::Send(request)), out);
         }
     });
 }
@@ -319,31 +318,8 @@ fn make_contact(
         if host.accounts.data(&user).is_none() {
             return;
         }
-        let owner = user.clone();
         // With so much on its way that this does not fit, they ask each other as all do.
-        let _ = change_queue::queue(host, now, &owner, out, move |host, now, out| {
-            let Some(data) = host.accounts.data(&user) else { return };
-            let mut item = data.contact(&contact).cloned().unwrap_or_default();
-            (item.subscription, item.is_listed) = (Subscription::Both, true);
-            (item.ask, item.asked) = (false, None);
-            let next = (contact.clone(), Some(item));
-            roster::write_contact(
-                host,
-                now,
-                &user.clone(),
-                next,
-                true,
-                out,
-                move |host, now, result, out| {
-                    if result.is_ok() {
-                        roster::push_contact(host, now, &user, &contact, out);
-                        presence::send_presences(&host.accounts, &host.phones, &user, contact.as_str(), out);
-                        presence::send_probes(&host.accounts, &user, contact.as_str(), out);
-                        out.extend(after);
-                    }
-                },
-            );
-        });
+        let _ = roster::change_contact(host, now, &user, (contact, RosterAction::Befriend(after)), out);
     });
 }
 

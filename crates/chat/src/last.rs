@@ -4,8 +4,7 @@ use stdx::Instant;
 use xmpp::stanza::{Condition, StanzaError};
 use xmpp::{Element, Jid, Level, Specification, ns};
 
-use super::feature::{Feature, IqHandler, IqReply, IqRequest, IqTarget};
-use super::{Host, Outbox};
+use super::feature::{Feature, IqHandler, IqHandlerFn, IqReply, IqRequest, IqTarget, IqView};
 use crate::account_memory::AccountMemory;
 use crate::disco;
 
@@ -21,8 +20,8 @@ pub(super) const FEATURE: Feature = Feature {
     account: &[ns::LAST],
     server: &[ns::LAST],
     handles: &[
-        IqHandler { at: IqTarget::Server, name: "query", ns: ns::LAST, run: uptime },
-        IqHandler { at: IqTarget::Account, name: "query", ns: ns::LAST, run: last },
+        IqHandler { at: IqTarget::Server, name: "query", ns: ns::LAST, run: IqHandlerFn::View(uptime) },
+        IqHandler { at: IqTarget::Account, name: "query", ns: ns::LAST, run: IqHandlerFn::View(last) },
     ],
 };
 
@@ -30,27 +29,27 @@ fn seconds(from: Instant, to: Instant) -> Element {
     Element::new("query", ns::LAST).with("seconds", to.since(from).as_secs().to_string())
 }
 
-fn uptime(host: &mut Host, now: Instant, iq: &IqRequest<'_>, _out: &mut Outbox) -> IqReply {
+fn uptime(view: &mut IqView<'_>, iq: &IqRequest<'_>) -> IqReply {
     if iq.is_set {
         return IqReply::Error(Condition::BadRequest.into());
     }
-    IqReply::Result(Some(seconds(host.settings.started, now)))
+    IqReply::Result(Some(seconds(view.settings.started, view.now)))
 }
 
 /// XEP-0012 §3: zero while a session is available.
-fn last(host: &mut Host, now: Instant, iq: &IqRequest<'_>, _out: &mut Outbox) -> IqReply {
+fn last(view: &mut IqView<'_>, iq: &IqRequest<'_>) -> IqReply {
     let user = iq.to.bare();
-    if !disco::is_seen_by(&host.accounts, &user, iq.from) {
+    if !disco::is_seen_by(view.accounts, &user, iq.from) {
         return IqReply::Error(Condition::Forbidden.into());
     }
     if iq.is_set {
         return IqReply::Error(Condition::BadRequest.into());
     }
-    if host.accounts.available(&user).next().is_some() {
-        return IqReply::Result(Some(seconds(now, now)));
+    if view.accounts.available(&user).next().is_some() {
+        return IqReply::Result(Some(seconds(view.now, view.now)));
     }
-    match host.accounts.data(&user).and_then(|data| data.last_seen.as_ref()) {
-        Some((at, status)) => IqReply::Result(Some(seconds(*at, now).text(status.clone()))),
+    match view.accounts.data(&user).and_then(|data| data.last_seen.as_ref()) {
+        Some((at, status)) => IqReply::Result(Some(seconds(*at, view.now).text(status.clone()))),
         None => IqReply::Error(StanzaError::new(Condition::ItemNotFound, "was never here")),
     }
 }

@@ -1,25 +1,23 @@
 //! The session of RFC 3921 §3, which RFC 6121 has no more: old clients ask for one once they are bound. It is a question as
 //! any other, and counts as such (XEP-0198 §4).
 
-use stdx::Instant;
 use xmpp::ns;
 use xmpp::stanza::Condition;
 
-use super::feature::{Feature, IqHandler, IqReply, IqRequest, IqTarget};
-use super::{Host, Outbox};
+use super::feature::{Feature, IqHandler, IqHandlerFn, IqReply, IqRequest, IqTarget, IqView};
 
 pub(super) const FEATURE: Feature = Feature {
     specifications: &[],
     account: &[],
     server: &[],
     handles: &[
-        IqHandler { at: IqTarget::Own, name: "session", ns: ns::SESSION, run: begin },
-        IqHandler { at: IqTarget::Server, name: "session", ns: ns::SESSION, run: begin },
+        IqHandler { at: IqTarget::Own, name: "session", ns: ns::SESSION, run: IqHandlerFn::View(begin) },
+        IqHandler { at: IqTarget::Server, name: "session", ns: ns::SESSION, run: IqHandlerFn::View(begin) },
     ],
 };
 
 /// There is nothing to be done: binding has created the session.
-fn begin(_host: &mut Host, _now: Instant, iq: &IqRequest<'_>, _out: &mut Outbox) -> IqReply {
+fn begin(_view: &mut IqView<'_>, iq: &IqRequest<'_>) -> IqReply {
     match iq.from.domain() == iq.to.domain() {
         true if iq.is_set => IqReply::Result(None),
         true => IqReply::Error(Condition::BadRequest.into()),

@@ -7,9 +7,11 @@
 //!
 //! State is in machines, each a field of [`Host`]: `AccountMemory` has the accounts with their sessions and data, `StoreRequests`
 //! the questions to the store, `PendingAcks` the messages that are not handled yet; a `Session` decides what its client gets when;
-//! and each feature with state has a type of its own (`Archive`, `Caps`, `Phones`, `Push`, `Upload`, …). No machine knows
-//! another one. A machine reads accounts from a reference to the account memory and returns effects (`DeliveryEffect`,
-//! `PushEffect`, `RoomEffect`).
+//! and each feature with state has a type of its own (`Archive`, `Caps`, `OfflineMessages`, `Phones`, `Push`, `Roster`, `Upload`,
+//! …). No machine knows another one. A machine reads accounts from a reference to the account memory and returns effects
+//! (`DeliveryEffect`, `OfflineEffect`, `PushEffect`, `RosterEffect`, `RoomEffect`). A continuation that a machine needs is data in
+//! its effect. Stanzas for clients go through `AccountMemory::deliver`; the host performs the effects of their sessions afterwards
+//! (`connection::perform_deliveries`).
 //!
 //! Beside its machine a feature's file has functions over a host: they give the machine its input, perform its effects and
 //! go on with the answers of the store. A feature that needs another one calls such a function by the name of its module
@@ -20,6 +22,7 @@
 //! counts as handled once it is delivered or stored (`ack`). The data of an account are in memory once, for all its sessions;
 //! code that needs them goes through `Host::user`, which waits for them.
 
+#![warn(missing_docs)]
 #![cfg_attr(
     test,
     expect(clippy::duplicate_mod, reason = "every play of the host runs with and without place for rosters")
@@ -94,7 +97,7 @@ use std::sync::Arc;
 use stdx::Instant;
 use stdx::rng::Rng;
 use stdx::slab::Key;
-use xmpp::{Bare, Element};
+use xmpp::{Bare, Element, ShardAddress};
 
 pub use account_memory::AccountMemory;
 pub use departed::without_user;
@@ -114,12 +117,15 @@ pub struct Settings {
     pub rooms: Box<str>,
     /// `pubsub.` before each of them likewise: the service that has nodes.
     pub pubsub: Box<str>,
+    /// The name of the software (XEP-0092).
     pub software: Box<str>,
+    /// The version of the software (XEP-0092).
     pub version: Box<str>,
     /// The time for which a session may be without a connection (XEP-0198).
     pub resume_for: std::time::Duration,
     /// Contact addresses of the operator by kind (XEP-0157): `abuse-addresses`, `mailto:…`.
     pub contacts: Vec<(Box<str>, Box<str>)>,
+    /// The accounts that may create rooms.
     pub room_creation: RoomCreation,
     /// `None`: there are no uploads (XEP-0363).
     pub uploads: Option<upload::UploadSettings>,
@@ -129,13 +135,17 @@ pub struct Settings {
     pub admins: Vec<Bare>,
     /// Domains of external components (XEP-0114), for discovery.
     pub components: Vec<Box<str>>,
+    /// The messages that phones get.
     pub texts_to_phones: phones::TextsToPhones,
     /// The default of archives, for accounts without preferences.
     pub archive: archive::ArchiveDefault,
+    /// The sessions that one account may have.
     pub sessions: SessionLimit,
+    /// The memory for rosters of signed-in accounts.
     pub rosters: RosterMemory,
     /// The rights of users over their accounts.
     pub accounts: register::AccountSettings,
+    /// The rights to invite.
     pub invitations: invite::InvitationSettings,
     /// When the server began, for its uptime (XEP-0012).
     pub started: Instant,
@@ -183,6 +193,7 @@ impl Settings {
 /// Sessions of one account, those that wait to be resumed among them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SessionLimit {
+    /// The most sessions of one account.
     pub most: usize,
     /// One more ends the oldest (`conflict`); else it is refused (`resource-constraint`, RFC 6120 §7.6.2.1).
     pub ends_oldest: bool,
@@ -202,6 +213,7 @@ pub struct Host {
     pending_acks: ack::PendingAcks,
     remembered: sm::EndedSessions,
     offline: offline::OfflineMessages,
+    roster: roster::Roster,
     archive: archive::Archive,
     caps: caps::Caps,
     rooms: muc::Rooms,
@@ -214,17 +226,18 @@ pub struct Host {
 }
 
 impl Host {
-    /// A host without sessions; `seed` seeds its random values.
-    pub fn new(settings: Arc<Settings>, seed: [u8; 32]) -> Host {
+    /// The host of the shard with that address, without sessions; `seed` seeds its random values.
+    pub fn new(settings: Arc<Settings>, address: ShardAddress, seed: [u8; 32]) -> Host {
         Host {
             settings,
             rng: Rng::from_seed(seed),
             accounts: account_memory::AccountMemory::default(),
             store: store_requests::StoreRequests::default(),
             sleeping: VecDeque::new(),
-            pending_acks: ack::PendingAcks::default(),
+            pending_acks: ack::PendingAcks::new(address),
             remembered: sm::EndedSessions::default(),
             offline: offline::OfflineMessages::default(),
+            roster: roster::Roster::default(),
             archive: archive::Archive::default(),
             caps: caps::Caps::default(),
             rooms: muc::Rooms::default(),
@@ -252,26 +265,6 @@ impl Host {
         self.settings = settings;
     }
 
-    /// Asks the store; `then` goes on with the answer.
-    fn load(
-        &mut self,
-        load: Load,
-        out: &mut Outbox,
-        then: impl FnOnce(&mut Host, Instant, Result<StoreReply, StoreFailure>, &mut Outbox) + 'static,
-    ) {
-        self.store.load(load, out, then);
-    }
-
-    /// Changes the store; `then` goes on once it is on disk.
-    fn change(
-        &mut self,
-        change: Change,
-        out: &mut Outbox,
-        then: impl FnOnce(&mut Host, Instant, Result<(), StoreFailure>, &mut Outbox) + 'static,
-    ) {
-        self.store.change(change, out, then);
-    }
-
     /// The answer to `Load`, `Change` or `Access`.
     pub fn handle_store_reply(
         &mut self,
@@ -281,7 +274,7 @@ impl Host {
         out: &mut Outbox,
     ) {
         let Some((requester, then, ending)) = self.store.take(ticket) else { return };
-        self.with_requester(requester, |host| then(host, now, result, out));
+        read_queues::with_requester(self, requester, |host| then(host, now, result, out));
         self.store.end(ending, out);
         let is_held = |user: &Bare| self.store.awaits(user) || self.offline.is_keeping(user);
         self.accounts.evict_rosters(self.settings.rosters.0, is_held);
@@ -308,11 +301,6 @@ impl Host {
         phones::expire(self, now, out);
     }
 
-    /// An unpredictable name: of a stanza, a session, a resource.
-    fn token(&mut self) -> String {
-        token(&mut self.rng)
-    }
-
     /// Sends a stanza to its `to`: a session here, another host, another server.
     fn route(&mut self, mut stanza: Element, out: &mut Outbox) {
         self.acks().take_foreign_token(&mut stanza, out);
@@ -320,7 +308,7 @@ impl Host {
     }
 }
 
-/// An unpredictable name, as [`Host::token`] makes it.
+/// An unpredictable name: of a stanza, a session, a resource.
 fn token(rng: &mut Rng) -> String {
     format!("{:016x}{:016x}", rng.next_u64(), rng.next_u64())
 }

@@ -1,5 +1,7 @@
 //! Messages for accounts without a session (XEP-0160), and their retrieval (XEP-0013).
 
+mod retrieval;
+
 use std::collections::{HashMap, HashSet};
 
 use stdx::Instant;
@@ -8,9 +10,12 @@ use xmpp::stanza::{self, Condition, StanzaError};
 use xmpp::{Bare, Element, Jid, Level, Specification, ns};
 
 use super::effect::{Change, Load, StoreFailure, StoreReply};
-use super::feature::{Feature, IqHandler, IqReply, IqRequest, IqTarget};
+use super::feature::{Feature, IqHandler, IqHandlerFn, IqReply, IqRequest, IqTarget};
+use super::session::Session;
 use super::{Host, Outbox, StanzaPage, change_queue, hints, push, sm};
-use crate::{limits, phones, presence};
+use crate::account_memory::AccountMemory;
+use crate::{connection, limits, phones};
+use retrieval::{count, describe, headers, read_for_view, read_senders, view};
 
 const FILE: &str = "crates/chat/src/offline.rs";
 
@@ -43,20 +48,336 @@ pub(super) const FEATURE: Feature = Feature {
     ],
     account: &[ns::OFFLINE],
     server: &["msgoffline", ns::OFFLINE],
-    handles: &[IqHandler { at: IqTarget::Own, name: "offline", ns: ns::OFFLINE, run: flexible }],
+    handles: &[IqHandler {
+        at: IqTarget::Own,
+        name: "offline",
+        ns: ns::OFFLINE,
+        run: IqHandlerFn::Host(flexible),
+    }],
 };
 
-/// Accounts with messages on their way to the store or from it.
+/// The feature: the messages that wait for accounts. It is told of messages, of sessions that take messages and of requests for
+/// them, and returns effects.
 #[derive(Default)]
 pub(super) struct OfflineMessages {
+    /// The number of messages of an account that are being written.
     writing: HashMap<Bare, u32>,
+    /// Accounts whose messages are being read for a session, or removed.
     reading: HashSet<Bare>,
 }
+
+/// Everything that [`OfflineMessages`] asks of its host, for one account.
+pub(super) enum OfflineEffect {
+    /// Write a message; answered by `handle_written`.
+    Write(Change, MessageOrigin),
+    /// The message cannot be kept.
+    Refuse(MessageOrigin, StanzaError),
+    /// Deliver a message to these sessions.
+    Deliver(Vec<Key>, Element),
+    /// Send the waiting messages to the account's phones.
+    SendToPhones,
+    /// Read messages; answered by `handle_read`.
+    Read(Load, OfflineRead),
+    /// Deliver messages to a session, and then remove them.
+    DeliverPage(Key, Vec<Element>, Change, OfflineRemoval),
+    /// The reading for a session has ended: the account may leave memory.
+    EndReading,
+    /// Remove messages; answered by `handle_removed`.
+    Remove(Change, OfflineRemoval),
+    /// The text that a phone took is removed.
+    TextRemoved(Result<(), StoreFailure>),
+    /// Deliver messages to the session that asked for them by the iq, and then answer it.
+    View(Key, Vec<Element>, Element),
+    /// Answer a request.
+    Answer(Element, Result<Option<Element>, StanzaError>),
+}
+
+/// The origin of a message that is to be kept: it learns of a failure.
+pub(super) enum MessageOrigin {
+    /// This stanza. Its sender gets the error.
+    Stanza(Element),
+    /// A phone: the outcome of its message with this id depends on it.
+    Phone(u64),
+}
+
+/// The purpose of a read of messages.
+pub(super) enum OfflineRead {
+    /// A session takes messages.
+    Delivery(Key),
+    /// A request needs the senders of all messages; `known`: those of the pages before.
+    Senders { known: Vec<Sender>, goal: SendersGoal },
+    /// The session wants to view these messages; `None`: all.
+    View { key: Key, iq: Element, wanted: Option<Vec<u64>> },
+}
+
+/// The request that needs the senders of all messages that wait.
+pub(super) enum SendersGoal {
+    /// XEP-0013 §2.1.
+    Count(Element),
+    /// XEP-0013 §2.2.
+    Headers(Element),
+    /// Remove these messages, if all of them are there.
+    Remove(Element, Vec<u64>),
+}
+
+/// A removal of messages: their number and its purpose.
+pub(super) struct OfflineRemoval {
+    /// `None`: all of the account.
+    count: Option<u32>,
+    goal: RemovalGoal,
+}
+
+/// The purpose of a removal of messages.
+pub(super) enum RemovalGoal {
+    /// The session was given them. It gets the next ones if its client has acknowledged these.
+    Delivered(Key),
+    /// A phone took the text.
+    Text,
+    /// The client's request, which is answered.
+    Request(Element),
+    /// The client reads them in its archive.
+    Archived,
+}
+
+/// The id of a message that waits, and the address of its sender.
+type Sender = (u64, Option<Box<str>>);
 
 impl OfflineMessages {
     /// The account has to stay in memory, where its messages are counted.
     pub(super) fn is_keeping(&self, user: &Bare) -> bool {
         self.writing.contains_key(user) || self.reading.contains(user)
+    }
+
+    /// Keeps a message that came at `at`.
+    fn keep(
+        &mut self,
+        accounts: &AccountMemory,
+        at: Instant,
+        user: &Bare,
+        (message, origin): (Element, MessageOrigin),
+    ) -> OfflineEffect {
+        let waiting = accounts.data(user).map(|data| data.offline);
+        if accounts.is_anonymous(user) || waiting.is_none_or(|waiting| waiting >= limits::OFFLINE) {
+            // XEP-0160 §2.
+            return OfflineEffect::Refuse(origin, Condition::ServiceUnavailable.into());
+        }
+        *self.writing.entry(user.clone()).or_default() += 1;
+        let change = Change::Offline { user: user.clone(), at, stanza: Box::new(message) };
+        OfflineEffect::Write(change, origin)
+    }
+
+    /// A message was written, or not. A session or a phone that came while it was written gets it.
+    fn handle_written(
+        &mut self,
+        accounts: &mut AccountMemory,
+        user: &Bare,
+        is_written: bool,
+    ) -> Option<OfflineEffect> {
+        if let Some(writing) = self.writing.get_mut(user) {
+            *writing -= 1;
+            if *writing == 0 {
+                self.writing.remove(user);
+            }
+        }
+        if !is_written {
+            return None;
+        }
+        if let Some(data) = accounts.data_mut(user) {
+            data.offline += 1;
+        }
+        let able = accounts.able(user);
+        match able.iter().find(|key| !accounts.is_congested(**key)) {
+            Some(key) if takes_messages(accounts, *key) => self.deliver(accounts, user, *key),
+            None if able.is_empty() => Some(OfflineEffect::SendToPhones),
+            // Once its client has read what it was sent.
+            Some(_) | None => None,
+        }
+    }
+
+    /// A message was for a session that has ended, and perhaps never had it. It goes to those that have not had it either, or
+    /// is kept.
+    fn handle_undelivered(
+        &mut self,
+        accounts: &AccountMemory,
+        at: Instant,
+        (session, user): (&Jid, &Bare),
+        message: Element,
+    ) -> Option<OfflineEffect> {
+        let is_told = |child: &Element| matches!(child.ns(), ns::CARBONS | ns::MAM);
+        if !hints::is_worth_keeping(&message) || message.elements().any(is_told) {
+            return None;
+        }
+        let mut able = accounts.able(user);
+        if able.is_empty() {
+            let origin = MessageOrigin::Stanza(message.clone());
+            return Some(self.keep(accounts, at, user, (message, origin)));
+        }
+        let was_alone = message.attr("to") == Some(session.as_str());
+        able.retain(|key| {
+            let other = accounts.sessions.get(*key);
+            other.is_some_and(|other| other.began >= at || (was_alone && !other.has_carbons))
+        });
+        Some(OfflineEffect::Deliver(able, delayed(message, at, user.domain())))
+    }
+
+    /// The session of that account [`takes_messages`]: the waiting ones are for it (XEP-0160 §2).
+    fn deliver(&mut self, accounts: &AccountMemory, user: &Bare, key: Key) -> Option<OfflineEffect> {
+        let waits = accounts.data(user).is_some_and(|data| data.offline > 0);
+        if !waits || !self.reading.insert(user.clone()) {
+            return None;
+        }
+        Some(OfflineEffect::Read(page_after(user, 0), OfflineRead::Delivery(key)))
+    }
+
+    /// The store's answer to a read.
+    fn handle_read(
+        &mut self,
+        accounts: &AccountMemory,
+        user: &Bare,
+        read: OfflineRead,
+        loaded: Result<StoreReply, StoreFailure>,
+    ) -> OfflineEffect {
+        let page = match loaded {
+            Ok(StoreReply::Stanzas(page)) => Some(page),
+            _ => None,
+        };
+        match read {
+            OfflineRead::Delivery(key) => self.handle_page(accounts, user, key, page),
+            OfflineRead::Senders { known, goal } => self.handle_senders(user, known, goal, page),
+            OfflineRead::View { key, iq, wanted } => view(user, (key, iq, wanted), page),
+        }
+    }
+
+    fn handle_page(
+        &mut self,
+        accounts: &AccountMemory,
+        user: &Bare,
+        key: Key,
+        page: Option<StanzaPage>,
+    ) -> OfflineEffect {
+        // It may have gone, and another may have come.
+        let key = Some(key).filter(|key| accounts.sessions.contains(*key));
+        let key = key.or_else(|| accounts.able(user).first().copied());
+        let (Some(key), Some(StanzaPage { mut stanzas, .. })) = (key, page) else {
+            self.reading.remove(user);
+            return OfflineEffect::EndReading;
+        };
+        let (mut ids, mut room) = (Vec::new(), limits::OFFLINE_BYTES);
+        for (id, _, message) in &stanzas {
+            let weight = sm::weight(message);
+            if weight > room && !ids.is_empty() {
+                break;
+            }
+            room = room.saturating_sub(weight);
+            ids.push(*id);
+        }
+        if ids.is_empty() {
+            self.reading.remove(user);
+            return OfflineEffect::EndReading;
+        }
+        stanzas.truncate(ids.len());
+        let stanzas = stanzas.into_iter();
+        let messages = stanzas.map(|(_, at, message)| delayed(message, at, user.domain())).collect();
+        let (change, removal) = self.begin_removal(user, ids, RemovalGoal::Delivered(key));
+        OfflineEffect::DeliverPage(key, messages, change, removal)
+    }
+
+    /// Removes messages; all when no id is named.
+    pub(super) fn remove(&mut self, user: &Bare, ids: Vec<u64>, goal: RemovalGoal) -> OfflineEffect {
+        let (change, removal) = self.begin_removal(user, ids, goal);
+        OfflineEffect::Remove(change, removal)
+    }
+
+    fn begin_removal(&mut self, user: &Bare, ids: Vec<u64>, goal: RemovalGoal) -> (Change, OfflineRemoval) {
+        self.reading.insert(user.clone());
+        let count = (!ids.is_empty()).then_some(ids.len() as u32);
+        (Change::ForgetOffline { user: user.clone(), ids }, OfflineRemoval { count, goal })
+    }
+
+    /// Messages were removed, or not.
+    fn handle_removed(
+        &mut self,
+        accounts: &mut AccountMemory,
+        user: &Bare,
+        OfflineRemoval { count, goal }: OfflineRemoval,
+        done: Result<(), StoreFailure>,
+    ) -> Option<OfflineEffect> {
+        self.reading.remove(user);
+        // When it failed they come once more: better twice than never.
+        if done.is_ok()
+            && let Some(data) = accounts.data_mut(user)
+        {
+            data.offline = count.map_or(0, |count| data.offline.saturating_sub(count));
+        }
+        match goal {
+            // A client that acknowledges gets the rest then.
+            RemovalGoal::Delivered(key) => {
+                let has_all = done.is_ok() && accounts.unacknowledged(key, |_| true) == 0;
+                (has_all && takes_messages(accounts, key))
+                    .then(|| self.deliver(accounts, user, key))
+                    .flatten()
+            }
+            RemovalGoal::Text => Some(OfflineEffect::TextRemoved(done)),
+            RemovalGoal::Request(iq) => {
+                Some(OfflineEffect::Answer(iq, done.map(|()| None).map_err(change_queue::not_written)))
+            }
+            RemovalGoal::Archived => None,
+        }
+    }
+
+    /// XEP-0013 §2.3 to §2.7.
+    fn handle_request(&mut self, user: &Bare, iq: &IqRequest<'_>) -> Result<OfflineEffect, StanzaError> {
+        let has = |name: &str| iq.payload.get(name, ns::OFFLINE).is_some();
+        let is_wanted = |action: &'static str| {
+            let items = iq.payload.elements().filter(move |item| item.attr("action") == Some(action));
+            items.filter_map(|item| item.attr("node")?.parse().ok()).collect::<Vec<u64>>()
+        };
+        let (wanted, ids) = (is_wanted("view"), is_wanted("remove"));
+        match (iq.is_set, iq.session) {
+            (true, _) if has("purge") => {
+                Ok(self.remove(user, Vec::new(), RemovalGoal::Request(iq.iq.clone())))
+            }
+            (true, _) if ids.len() > limits::OFFLINE as usize => {
+                Err(StanzaError::new(Condition::PolicyViolation, "more messages than can be there"))
+            }
+            (true, _) if !ids.is_empty() => {
+                Ok(read_senders(user, Vec::new(), SendersGoal::Remove(iq.iq.clone(), ids)))
+            }
+            (_, None) => Err(Condition::NotAllowed.into()),
+            (false, Some(key)) if has("fetch") => Ok(read_for_view(user, key, iq.iq.clone(), None)),
+            (false, Some(key)) if !wanted.is_empty() => {
+                Ok(read_for_view(user, key, iq.iq.clone(), Some(wanted)))
+            }
+            _ => Err(Condition::BadRequest.into()),
+        }
+    }
+
+    /// The senders of the stored messages, page by page: all pages together are too large for memory.
+    fn handle_senders(
+        &mut self,
+        user: &Bare,
+        mut known: Vec<Sender>,
+        goal: SendersGoal,
+        page: Option<StanzaPage>,
+    ) -> OfflineEffect {
+        let Some(page) = page else {
+            let (SendersGoal::Count(iq) | SendersGoal::Headers(iq) | SendersGoal::Remove(iq, _)) = goal;
+            return OfflineEffect::Answer(iq, Err(change_queue::not_written(StoreFailure::Unavailable)));
+        };
+        known.extend(page.stanzas.iter().map(|(id, _, message)| (*id, message.attr("from").map(Box::from))));
+        if !page.is_complete && !page.stanzas.is_empty() {
+            return read_senders(user, known, goal);
+        }
+        match goal {
+            SendersGoal::Count(iq) => OfflineEffect::Answer(iq, Ok(Some(count(known.len())))),
+            SendersGoal::Headers(iq) => OfflineEffect::Answer(iq, Ok(Some(headers(user, &known)))),
+            SendersGoal::Remove(iq, ids) => {
+                if !ids.iter().all(|id| known.iter().any(|(known, _)| known == id)) {
+                    return OfflineEffect::Answer(iq, Err(Condition::ItemNotFound.into()));
+                }
+                self.remove(user, ids, RemovalGoal::Request(iq))
+            }
+        }
     }
 }
 
@@ -64,6 +385,156 @@ impl OfflineMessages {
 impl OfflineMessages {
     pub(super) fn len(&self) -> usize {
         self.writing.len() + self.reading.len()
+    }
+}
+
+/// True if waiting messages are for the session, and its client has read enough of those before.
+fn takes_messages(accounts: &AccountMemory, key: Key) -> bool {
+    let is_able = |session: &Session| {
+        session.is_available() && session.priority >= 0 && !session.takes_offline && !session.is_congested()
+    };
+    accounts.sessions.get(key).is_some_and(is_able)
+}
+
+fn page_after(user: &Bare, after: u64) -> Load {
+    Load::Offline { user: user.clone(), after, ids: Vec::new() }
+}
+
+/// Stores a message that no session can take now.
+pub(super) fn keep_message(host: &mut Host, now: Instant, user: &Bare, message: Element, out: &mut Outbox) {
+    if hints::is_worth_keeping(&message) {
+        let origin = MessageOrigin::Stanza(message.clone());
+        keep_message_of(host, now, user, (message, origin), out);
+    }
+}
+
+/// As [`keep_message`], with the origin that learns of a failure before the message counts as handled.
+pub(super) fn keep_message_of(
+    host: &mut Host,
+    now: Instant,
+    user: &Bare,
+    (message, origin): (Element, MessageOrigin),
+    out: &mut Outbox,
+) {
+    if push::is_pushed(user, &message) {
+        push::handle_message(host, now, user, true, out);
+    }
+    let effect = host.offline.keep(&host.accounts, now, user, (message, origin));
+    perform(host, now, user, effect, out);
+}
+
+/// Passes a message that an ended session has not acknowledged to [`OfflineMessages`].
+pub(super) fn handle_undelivered(
+    host: &mut Host,
+    now: Instant,
+    (at, session): (Instant, &Jid),
+    message: Element,
+    out: &mut Outbox,
+) {
+    let user = session.bare();
+    if let Some(effect) = host.offline.handle_undelivered(&host.accounts, at, (session, &user), message) {
+        perform(host, now, &user, effect, out);
+    }
+}
+
+/// Passes a session that may take messages to [`OfflineMessages`].
+pub(super) fn deliver(host: &mut Host, now: Instant, key: Key, out: &mut Outbox) {
+    if !takes_messages(&host.accounts, key) {
+        return;
+    }
+    let Some(user) = host.accounts.sessions.get(key).map(|session| session.jid.bare()) else { return };
+    if let Some(effect) = host.offline.deliver(&host.accounts, &user, key) {
+        perform(host, now, &user, effect, out);
+    }
+}
+
+/// A question of service discovery about the messages that wait.
+pub(super) fn handle_disco(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) -> IqReply {
+    let user = iq.to.bare();
+    let effect = describe(&mut host.accounts, &user, iq);
+    perform_request(host, now, &user, effect, out)
+}
+
+fn flexible(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) -> IqReply {
+    let user = iq.to.bare();
+    let effect = host.offline.handle_request(&user, iq);
+    perform_request(host, now, &user, effect, out)
+}
+
+fn perform_request(
+    host: &mut Host,
+    now: Instant,
+    user: &Bare,
+    effect: Result<OfflineEffect, StanzaError>,
+    out: &mut Outbox,
+) -> IqReply {
+    match effect {
+        Ok(effect) => {
+            perform(host, now, user, effect, out);
+            IqReply::Later
+        }
+        Err(error) => IqReply::Error(error),
+    }
+}
+
+/// Performs an effect of [`OfflineMessages`] for an account; the store's replies go back into it.
+pub(super) fn perform(host: &mut Host, now: Instant, user: &Bare, effect: OfflineEffect, out: &mut Outbox) {
+    match effect {
+        OfflineEffect::Write(change, origin) => {
+            let guard = host.pending_acks.guard();
+            let user = user.clone();
+            host.store.change(change, out, move |host, now, result, out| {
+                if let Some(effect) = host.offline.handle_written(&mut host.accounts, &user, result.is_ok()) {
+                    perform(host, now, &user, effect, out);
+                }
+                match (origin, result) {
+                    (MessageOrigin::Phone(id), Ok(())) => host.phones.pending_messages().handle_kept(id),
+                    (_, Ok(())) => {}
+                    (origin, Err(error)) => {
+                        let refusal = OfflineEffect::Refuse(origin, change_queue::not_written(error));
+                        perform(host, now, &user, refusal, out);
+                    }
+                }
+                host.acks().release(guard, out);
+                host.forget_user(now, &user);
+            });
+        }
+        OfflineEffect::Refuse(MessageOrigin::Stanza(message), error) => host.refuse(&message, &error, out),
+        // Its outcome says already that it was not kept.
+        OfflineEffect::Refuse(MessageOrigin::Phone(_), _) => {}
+        OfflineEffect::Deliver(keys, message) => connection::deliver_to_all(host, now, &keys, message, out),
+        OfflineEffect::SendToPhones => phones::texts_due(host, now, user, out),
+        OfflineEffect::Read(load, read) => {
+            let user = user.clone();
+            host.store.load(load, out, move |host, now, loaded, out| {
+                let effect = host.offline.handle_read(&host.accounts, &user, read, loaded);
+                perform(host, now, &user, effect, out);
+            });
+        }
+        OfflineEffect::DeliverPage(key, messages, change, removal) => {
+            for message in messages {
+                host.deliver(now, key, message, out);
+            }
+            perform(host, now, user, OfflineEffect::Remove(change, removal), out);
+        }
+        OfflineEffect::EndReading => host.forget_user(now, user),
+        OfflineEffect::Remove(change, removal) => {
+            let user = user.clone();
+            host.store.change(change, out, move |host, now, done, out| {
+                if let Some(effect) = host.offline.handle_removed(&mut host.accounts, &user, removal, done) {
+                    perform(host, now, &user, effect, out);
+                }
+                host.forget_user(now, &user);
+            });
+        }
+        OfflineEffect::TextRemoved(done) => phones::handle_text_removed(host, now, user, done, out),
+        OfflineEffect::View(key, messages, iq) => {
+            for message in messages {
+                host.deliver(now, key, message, out);
+            }
+            host.answer(&iq, Ok(None), out);
+        }
+        OfflineEffect::Answer(iq, result) => host.answer(&iq, result, out),
     }
 }
 
@@ -75,348 +546,6 @@ pub(crate) fn delayed(mut message: Element, at: Instant, domain: &str) -> Elemen
         message.push(delay.with("from", domain).with("stamp", xmpp::time::stamp(at)));
     }
     message
-}
-
-/// Stores a message that no session can take now.
-pub(super) fn keep_message(host: &mut Host, now: Instant, user: &Bare, message: Element, out: &mut Outbox) {
-    if !hints::is_worth_keeping(&message) {
-        return;
-    }
-    if push::is_pushed(user, &message) {
-        push::handle_message(host, now, user, true, out);
-    }
-    keep(host, now, user, message, out);
-}
-
-/// As [`keep_message`](Self::keep_message), but a failure is reported only to `then`, which runs before
-/// the message counts as handled.
-pub(super) fn keep_then(
-    host: &mut Host,
-    now: Instant,
-    user: &Bare,
-    message: Element,
-    out: &mut Outbox,
-    then: impl FnOnce(&mut Host, Result<(), StanzaError>) + 'static,
-) {
-    if push::is_pushed(user, &message) {
-        push::handle_message(host, now, user, true, out);
-    }
-    try_keep(host, now, user, message, out, move |host, result, _| then(host, result));
-}
-
-/// It was for a session that has ended, and perhaps never had it. It goes to those that have not had it either, or
-/// is kept.
-pub(super) fn message_undelivered(
-    host: &mut Host,
-    now: Instant,
-    at: Instant,
-    session: &Jid,
-    message: Element,
-    out: &mut Outbox,
-) {
-    let is_told = |child: &Element| matches!(child.ns(), ns::CARBONS | ns::MAM);
-    if !hints::is_worth_keeping(&message) || message.elements().any(is_told) {
-        return;
-    }
-    let user = session.bare();
-    let able = host.accounts.able(&user);
-    if able.is_empty() {
-        return keep(host, at, &user, message, out);
-    }
-    let was_alone = message.attr("to") == Some(session.as_str());
-    let has_not = |key: &Key| {
-        let other = host.accounts.sessions.get(*key);
-        other.is_some_and(|other| other.began >= at || (was_alone && !other.has_carbons))
-    };
-    let others: Vec<Key> = able.into_iter().filter(has_not).collect();
-    let message = delayed(message, at, user.domain());
-    presence::deliver_to_all(host, now, &others, message, out);
-}
-
-fn keep(host: &mut Host, at: Instant, user: &Bare, message: Element, out: &mut Outbox) {
-    let refused = message.clone();
-    try_keep(host, at, user, message, out, move |host, result, out| {
-        if let Err(error) = result {
-            host.refuse(&refused, &error, out);
-        }
-    });
-}
-
-fn try_keep(
-    host: &mut Host,
-    at: Instant,
-    user: &Bare,
-    message: Element,
-    out: &mut Outbox,
-    then: impl FnOnce(&mut Host, Result<(), StanzaError>, &mut Outbox) + 'static,
-) {
-    let waiting = host.accounts.data(user).map(|data| data.offline);
-    if host.accounts.is_anonymous(user) || waiting.is_none_or(|waiting| waiting >= limits::OFFLINE) {
-        // XEP-0160 §2.
-        return then(host, Err(Condition::ServiceUnavailable.into()), out);
-    }
-    *host.offline.writing.entry(user.clone()).or_default() += 1;
-    let hold = host.pending_acks.guard();
-    let change = Change::Offline { user: user.clone(), at, stanza: Box::new(message) };
-    let user = user.clone();
-    host.store.change(change, out, move |host, now, result, out| {
-        if let Some(writing) = host.offline.writing.get_mut(&user) {
-            *writing -= 1;
-            if *writing == 0 {
-                host.offline.writing.remove(&user);
-            }
-        }
-        if result.is_ok() {
-            handle_kept(host, now, &user, out);
-        }
-        then(host, result.map_err(change_queue::not_written), out);
-        host.acks().release(hold, out);
-        host.forget_user(now, &user);
-    });
-}
-
-/// Delivers a message to a session that came while it was written.
-fn handle_kept(host: &mut Host, now: Instant, user: &Bare, out: &mut Outbox) {
-    if let Some(data) = host.accounts.data_mut(user) {
-        data.offline += 1;
-    }
-    let able = host.accounts.able(user);
-    match able.iter().find(|key| !host.accounts.is_congested(**key)) {
-        Some(key) => deliver(host, now, *key, out),
-        None if able.is_empty() => phones::texts_due(host, now, user, out),
-        // Once its client has read what it was sent.
-        None => {}
-    }
-}
-
-/// A session has said that it can be reached: the offline messages are for it (XEP-0160 §2).
-pub(super) fn deliver(host: &mut Host, _now: Instant, key: Key, out: &mut Outbox) {
-    let Some(session) = host.accounts.sessions.get(key) else { return };
-    let is_able = session.is_available() && session.priority >= 0 && !session.takes_offline;
-    if !is_able || host.accounts.is_congested(key) {
-        return;
-    }
-    let user = session.jid.bare();
-    if host.accounts.data(&user).is_none_or(|data| data.offline == 0)
-        || !host.offline.reading.insert(user.clone())
-    {
-        return;
-    }
-    host.store.load(first_page(&user), out, move |host, now, loaded, out| {
-        // It may have gone, and another may have come.
-        let key = Some(key).filter(|key| host.accounts.sessions.contains(*key));
-        let key = key.or_else(|| host.accounts.able(&user).first().copied());
-        let (Some(key), Ok(StoreReply::Stanzas(StanzaPage { stanzas: messages, .. }))) = (key, loaded) else {
-            host.offline.reading.remove(&user);
-            return host.forget_user(now, &user);
-        };
-        let (mut ids, mut room) = (Vec::new(), limits::OFFLINE_BYTES);
-        for (id, at, message) in messages {
-            let weight = sm::weight(&message);
-            if weight > room && !ids.is_empty() {
-                break;
-            }
-            room = room.saturating_sub(weight);
-            ids.push(id);
-            host.deliver(now, key, delayed(message, at, user.domain()), out);
-        }
-        if ids.is_empty() {
-            host.offline.reading.remove(&user);
-            return host.forget_user(now, &user);
-        }
-        forget(host, &user, ids, out, move |host, now, done, out| {
-            // A client that acknowledges gets the rest then.
-            if done.is_ok()
-                && host.accounts.unacknowledged(key, |_| true) == 0
-                && !host.accounts.is_congested(key)
-            {
-                deliver(host, now, key, out);
-            }
-        });
-    });
-}
-
-/// They are read elsewhere.
-pub(super) fn clear(host: &mut Host, user: &Bare, out: &mut Outbox) {
-    forget(host, user, Vec::new(), out, |_, _, _, _| {});
-}
-
-pub(super) fn forget(
-    host: &mut Host,
-    user: &Bare,
-    ids: Vec<u64>,
-    out: &mut Outbox,
-    then: impl FnOnce(&mut Host, Instant, Result<(), StoreFailure>, &mut Outbox) + 'static,
-) {
-    host.offline.reading.insert(user.clone());
-    let (user, count) = (user.clone(), ids.len() as u32);
-    let is_all = ids.is_empty();
-    host.store.change(Change::ForgetOffline { user: user.clone(), ids }, out, move |host, now, done, out| {
-        host.offline.reading.remove(&user);
-        // When it failed they come once more: better twice than never.
-        if done.is_ok()
-            && let Some(data) = host.accounts.data_mut(&user)
-        {
-            data.offline = if is_all { 0 } else { data.offline.saturating_sub(count) };
-        }
-        then(host, now, done, out);
-        host.forget_user(now, &user);
-    });
-}
-
-/// XEP-0013 §2.1 and §2.2: the client asks what waits before it is available, and so wants to choose.
-pub(super) fn handle_disco(host: &mut Host, iq: &IqRequest<'_>, out: &mut Outbox) -> IqReply {
-    let user = iq.to.bare();
-    if iq.is_set || iq.from.bare() != user {
-        return IqReply::Error(Condition::BadRequest.into());
-    }
-    if let Some(session) = iq.session.and_then(|key| host.accounts.sessions.get_mut(key)) {
-        session.takes_offline = true;
-    }
-    let (iq, wants_items) = (iq.iq.clone(), iq.payload.ns() == ns::DISCO_ITEMS);
-    read_senders(host, user.clone(), Vec::new(), out, move |host, senders, out| {
-        let answer = match senders {
-            Ok(senders) if wants_items => Ok(Some(headers(&user, &senders))),
-            Ok(senders) => Ok(Some(count(senders.len()))),
-            Err(error) => Err(change_queue::not_written(error)),
-        };
-        host.answer(&iq, answer, out);
-    });
-    IqReply::Later
-}
-
-/// The senders of the stored messages, page by page: all pages together are too large for memory.
-fn read_senders(
-    host: &mut Host,
-    user: Bare,
-    mut known: Vec<Sender>,
-    out: &mut Outbox,
-    then: impl FnOnce(&mut Host, Result<Vec<Sender>, StoreFailure>, &mut Outbox) + 'static,
-) {
-    let after = known.last().map_or(0, |(id, _)| *id);
-    let then: SendersContinuation = Box::new(then);
-    let load = Load::Offline { user: user.clone(), after, ids: Vec::new() };
-    host.store.load(load, out, move |host, _, loaded, out| {
-        let Ok(StoreReply::Stanzas(page)) = loaded else {
-            return then(host, Err(StoreFailure::Unavailable), out);
-        };
-        let is_last = page.is_complete || page.stanzas.is_empty();
-        known.extend(page.stanzas.iter().map(|(id, _, message)| (*id, message.attr("from").map(Box::from))));
-        if is_last { then(host, Ok(known), out) } else { read_senders(host, user, known, out, then) }
-    });
-}
-
-/// These, or all of them, as many as are sent at once.
-fn view_messages(host: &mut Host, key: Key, iq: &IqRequest<'_>, wanted: Option<Vec<u64>>, out: &mut Outbox) {
-    let (user, iq) = (iq.to.bare(), iq.iq.clone());
-    let load = Load::Offline { user: user.clone(), after: 0, ids: wanted.clone().unwrap_or_default() };
-    host.store.load(load, out, move |host, now, loaded, out| {
-        let Ok(StoreReply::Stanzas(page)) = loaded else {
-            return host.refuse(&iq, &change_queue::not_written(StoreFailure::Unavailable), out);
-        };
-        if !page.is_complete {
-            let text = "more than is sent at once: view some of the messages by their nodes";
-            return host.refuse(&iq, &StanzaError::new(Condition::ResourceConstraint, text), out);
-        }
-        let is_there = |id: &u64| page.stanzas.iter().any(|(known, _, _)| known == id);
-        if !wanted.iter().flatten().all(is_there) {
-            return host.refuse(&iq, &Condition::ItemNotFound.into(), out);
-        }
-        for (id, at, message) in page.stanzas {
-            let item = Element::new("item", ns::OFFLINE).with("node", node_of(id));
-            let message = message.child(Element::new("offline", ns::OFFLINE).child(item));
-            host.deliver(now, key, delayed(message, at, user.domain()), out);
-        }
-        host.answer(&iq, Ok(None), out);
-    });
-}
-
-/// All, when none is named.
-fn remove_messages(host: &mut Host, iq: &IqRequest<'_>, ids: Vec<u64>, out: &mut Outbox) {
-    let (user, iq) = (iq.to.bare(), iq.iq.clone());
-    if ids.len() > limits::OFFLINE as usize {
-        let error = StanzaError::new(Condition::PolicyViolation, "more messages than can be there");
-        return host.refuse(&iq, &error, out);
-    }
-    if ids.is_empty() {
-        return finish_removal(host, &user, iq, ids, out);
-    }
-    read_senders(host, user.clone(), Vec::new(), out, move |host, senders, out| {
-        let Ok(messages) = senders else {
-            return host.refuse(&iq, &change_queue::not_written(StoreFailure::Unavailable), out);
-        };
-        if !ids.iter().all(|id| messages.iter().any(|(known, _)| known == id)) {
-            return host.refuse(&iq, &Condition::ItemNotFound.into(), out);
-        }
-        finish_removal(host, &user, iq, ids, out);
-    });
-}
-
-fn finish_removal(host: &mut Host, user: &Bare, iq: Element, ids: Vec<u64>, out: &mut Outbox) {
-    forget(host, user, ids, out, move |host, _, done, out| {
-        host.answer(&iq, done.map(|()| None).map_err(change_queue::not_written), out);
-    });
-}
-
-fn node_of(id: u64) -> String {
-    format!("{id:020}")
-}
-
-/// The id of a message that waits, and the address of its sender.
-type Sender = (u64, Option<Box<str>>);
-
-type SendersContinuation = Box<dyn FnOnce(&mut Host, Result<Vec<Sender>, StoreFailure>, &mut Outbox)>;
-
-fn first_page(user: &Bare) -> Load {
-    Load::Offline { user: user.clone(), after: 0, ids: Vec::new() }
-}
-
-fn headers(user: &Bare, messages: &[Sender]) -> Element {
-    let item = |(id, from): &Sender| {
-        Element::new("item", ns::DISCO_ITEMS)
-            .with("jid", user.as_str())
-            .with("node", node_of(*id))
-            .with_opt("name", from.clone())
-    };
-    Element::new("query", ns::DISCO_ITEMS).with("node", ns::OFFLINE).children(messages.iter().map(item))
-}
-
-fn count(messages: usize) -> Element {
-    let field = |var: &'static str, value: String| {
-        Element::new("field", ns::DATA).with("var", var).child(Element::new("value", ns::DATA).text(value))
-    };
-    let form = Element::new("x", ns::DATA)
-        .with("type", "result")
-        .child(field("FORM_TYPE", ns::OFFLINE.to_owned()).with("type", "hidden"))
-        .child(field("number_of_messages", messages.to_string()));
-    Element::new("query", ns::DISCO_INFO)
-        .with("node", ns::OFFLINE)
-        .child(
-            Element::new("identity", ns::DISCO_INFO)
-                .with("category", "automation")
-                .with("type", "message-list"),
-        )
-        .child(Element::new("feature", ns::DISCO_INFO).with("var", ns::OFFLINE))
-        .child(form)
-}
-
-/// XEP-0013 §2.3 to §2.7.
-fn flexible(host: &mut Host, _now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) -> IqReply {
-    let has = |name: &str| iq.payload.get(name, ns::OFFLINE).is_some();
-    let is_wanted = |action: &'static str| {
-        let items = iq.payload.elements().filter(move |item| item.attr("action") == Some(action));
-        items.filter_map(|item| item.attr("node")?.parse().ok()).collect::<Vec<u64>>()
-    };
-    let (view, remove) = (is_wanted("view"), is_wanted("remove"));
-    match (iq.is_set, iq.session) {
-        (true, _) if has("purge") => remove_messages(host, iq, Vec::new(), out),
-        (true, _) if !remove.is_empty() => remove_messages(host, iq, remove, out),
-        (_, None) => return IqReply::Error(Condition::NotAllowed.into()),
-        (false, Some(key)) if has("fetch") => view_messages(host, key, iq, None, out),
-        (false, Some(key)) if !view.is_empty() => view_messages(host, key, iq, Some(view), out),
-        _ => return IqReply::Error(Condition::BadRequest.into()),
-    }
-    IqReply::Later
 }
 
 /// The sender of a message, if its address is valid.

@@ -20,6 +20,7 @@ pub struct ItemQuery {
     pub from_end: bool,
     /// Items to pass over.
     pub index: u32,
+    /// The most items of the page.
     pub max: u32,
     /// Bytes of items, unless one alone has more.
     pub bytes: usize,

@@ -1,11 +1,9 @@
 //! Pings, versions and times (XEP-0199, XEP-0092, XEP-0202).
 
-use stdx::Instant;
 use xmpp::stanza::Condition;
 use xmpp::{Element, Level, Specification, ns};
 
-use super::feature::{Feature, IqHandler, IqReply, IqRequest, IqTarget};
-use super::{Host, Outbox};
+use super::feature::{Feature, IqHandler, IqHandlerFn, IqReply, IqRequest, IqTarget, IqView};
 
 const FILE: &str = "crates/chat/src/ping.rs";
 
@@ -39,40 +37,40 @@ pub(super) const FEATURE: Feature = Feature {
     account: &[ns::PING],
     server: &[ns::PING, ns::VERSION, ns::TIME],
     handles: &[
-        IqHandler { at: IqTarget::Server, name: "ping", ns: ns::PING, run: ping },
-        IqHandler { at: IqTarget::Account, name: "ping", ns: ns::PING, run: ping },
-        IqHandler { at: IqTarget::Server, name: "query", ns: ns::VERSION, run: version },
-        IqHandler { at: IqTarget::Server, name: "time", ns: ns::TIME, run: time },
+        IqHandler { at: IqTarget::Server, name: "ping", ns: ns::PING, run: IqHandlerFn::View(ping) },
+        IqHandler { at: IqTarget::Account, name: "ping", ns: ns::PING, run: IqHandlerFn::View(ping) },
+        IqHandler { at: IqTarget::Server, name: "query", ns: ns::VERSION, run: IqHandlerFn::View(version) },
+        IqHandler { at: IqTarget::Server, name: "time", ns: ns::TIME, run: IqHandlerFn::View(time) },
     ],
 };
 
 /// An account answers itself; to others it would tell that it exists.
-fn ping(_host: &mut Host, _now: Instant, iq: &IqRequest<'_>, _out: &mut Outbox) -> IqReply {
+fn ping(_view: &mut IqView<'_>, iq: &IqRequest<'_>) -> IqReply {
     if iq.to.local().is_some() && iq.from.bare() != iq.to.bare() {
         return IqReply::Error(Condition::ServiceUnavailable.into());
     }
     if iq.is_set { IqReply::Error(Condition::BadRequest.into()) } else { IqReply::Result(None) }
 }
 
-fn version(host: &mut Host, _now: Instant, iq: &IqRequest<'_>, _out: &mut Outbox) -> IqReply {
+fn version(view: &mut IqView<'_>, iq: &IqRequest<'_>) -> IqReply {
     if iq.is_set {
         return IqReply::Error(Condition::BadRequest.into());
     }
     let text = |name: &'static str, text: &str| Element::new(name, ns::VERSION).text(text);
-    let settings = host.settings();
+    let settings = view.settings;
     let query = Element::new("query", ns::VERSION)
         .child(text("name", &settings.software))
         .child(text("version", &settings.version));
     IqReply::Result(Some(query))
 }
 
-fn time(_host: &mut Host, now: Instant, iq: &IqRequest<'_>, _out: &mut Outbox) -> IqReply {
+fn time(view: &mut IqView<'_>, iq: &IqRequest<'_>) -> IqReply {
     if iq.is_set {
         return IqReply::Error(Condition::BadRequest.into());
     }
     let text = |name: &'static str, text: String| Element::new(name, ns::TIME).text(text);
     let time = Element::new("time", ns::TIME)
         .child(text("tzo", "+00:00".to_owned()))
-        .child(text("utc", xmpp::time::stamp(now)));
+        .child(text("utc", xmpp::time::stamp(view.now)));
     IqReply::Result(Some(time))
 }

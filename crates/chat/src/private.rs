@@ -8,7 +8,7 @@ use xmpp::{Bare, Element, Jid, Level, Specification, ns};
 
 use super::change_queue::not_written;
 use super::effect::{Change, Load};
-use super::feature::{Feature, IqHandler, IqReply, IqRequest, IqTarget};
+use super::feature::{Feature, IqHandler, IqHandlerFn, IqReply, IqRequest, IqTarget};
 use super::pubsub::{PubSubEvent, Publication, items_of, whole};
 use super::write_group::{WriteContinuation, WriteGroup};
 use super::{Host, ItemPage, ItemQuery, Outbox, imported};
@@ -45,7 +45,12 @@ pub(super) const FEATURE: Feature = Feature {
     ],
     account: &[ns::PRIVATE, ns::BOOKMARKS_COMPAT, ns::BOOKMARKS_COMPAT_PEP],
     server: &[ns::PRIVATE],
-    handles: &[IqHandler { at: IqTarget::Own, name: "query", ns: ns::PRIVATE, run: private }],
+    handles: &[IqHandler {
+        at: IqTarget::Own,
+        name: "query",
+        ns: ns::PRIVATE,
+        run: IqHandlerFn::Host(private),
+    }],
 };
 
 /// XEP-0402 §3: as clients make the node.

@@ -8,7 +8,7 @@ use xmpp::stanza::{Condition, StanzaError};
 use xmpp::{Bare, Element, Jid, Level, Specification, ns};
 
 use super::effect::{Change, Load, StoreFailure, StoreReply};
-use super::feature::{Feature, IqHandler, IqReply, IqRequest, IqTarget};
+use super::feature::{Feature, IqHandler, IqHandlerFn, IqReply, IqRequest, IqTarget};
 use super::session::Session;
 use super::{Host, ItemQuery, Outbox, change_queue, hints, offline};
 use crate::account_memory::AccountMemory;
@@ -26,8 +26,8 @@ pub(super) const FEATURE: Feature = Feature {
     account: &[ns::PUSH],
     server: &[],
     handles: &[
-        IqHandler { at: IqTarget::Own, name: "enable", ns: ns::PUSH, run: enable },
-        IqHandler { at: IqTarget::Own, name: "disable", ns: ns::PUSH, run: disable },
+        IqHandler { at: IqTarget::Own, name: "enable", ns: ns::PUSH, run: IqHandlerFn::Host(enable) },
+        IqHandler { at: IqTarget::Own, name: "disable", ns: ns::PUSH, run: IqHandlerFn::Host(disable) },
     ],
 };
 

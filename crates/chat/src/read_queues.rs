@@ -74,17 +74,16 @@ impl ReadQueues {
     }
 }
 
-impl Host {
-    pub(super) fn with_requester<T>(
-        &mut self,
-        requester: Option<Requester>,
-        act: impl FnOnce(&mut Host) -> T,
-    ) -> T {
-        let before = std::mem::replace(&mut self.store.reads.requester, requester);
-        let done = act(self);
-        self.store.reads.requester = before;
-        done
-    }
+/// Counts the reads that `act` causes as those of this address.
+pub(super) fn with_requester<T>(
+    host: &mut Host,
+    requester: Option<Requester>,
+    act: impl FnOnce(&mut Host) -> T,
+) -> T {
+    let before = std::mem::replace(&mut host.store.reads.requester, requester);
+    let done = act(host);
+    host.store.reads.requester = before;
+    done
 }
 
 /// Counts the reads that the stanza causes as those of its session's account.
@@ -100,7 +99,7 @@ pub(super) fn handle_session_element(
     else {
         return;
     };
-    host.with_requester(Some(requester), |host| {
+    with_requester(host, Some(requester), |host| {
         route::handle_element_of_session(host, now, key, element, out);
     });
 }

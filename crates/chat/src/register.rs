@@ -10,10 +10,10 @@ use xmpp::{Bare, Element, Level, Specification, ns};
 
 use super::change_queue::not_written;
 use super::effect::{Access, RosterItem};
-use super::feature::{Feature, IqHandler, IqReply, IqRequest, IqTarget};
+use super::feature::{Feature, IqHandler, IqHandlerFn, IqReply, IqRequest, IqTarget};
 use super::user::AccountState;
 use super::{Host, Outbox};
-use crate::{connection, departed, presence};
+use crate::{connection, departed, roster};
 
 pub(super) const FEATURE: Feature = Feature {
     specifications: &[Specification {
@@ -27,15 +27,17 @@ pub(super) const FEATURE: Feature = Feature {
     account: &[],
     server: &[ns::REGISTER],
     handles: &[
-        IqHandler { at: IqTarget::Own, name: "query", ns: ns::REGISTER, run: register },
-        IqHandler { at: IqTarget::Server, name: "query", ns: ns::REGISTER, run: register },
+        IqHandler { at: IqTarget::Own, name: "query", ns: ns::REGISTER, run: IqHandlerFn::Host(register) },
+        IqHandler { at: IqTarget::Server, name: "query", ns: ns::REGISTER, run: IqHandlerFn::Host(register) },
     ],
 };
 
 /// The rights of users over their accounts.
 #[derive(Clone, Debug, Default)]
 pub struct AccountSettings {
+    /// Users may change their passwords (XEP-0077 §3.3).
     pub may_change_password: bool,
+    /// Users may remove their accounts (XEP-0077 §3.2).
     pub may_remove: bool,
     /// Bytes.
     pub min_password: usize,
@@ -46,7 +48,9 @@ pub struct AccountSettings {
 pub enum SessionEndReason {
     /// Another password: the old credentials are void.
     Changed,
+    /// The account was disabled.
     Disabled,
+    /// The account was removed.
     Removed,
 }
 
@@ -144,7 +148,7 @@ fn remove_account(host: &mut Host, key: Key, iq: Element, user: Bare, out: &mut 
     });
 }
 
-fn unfriend_all(host: &mut Host, user: &Bare, kept: &[(Bare, RosterItem)], out: &mut Outbox) {
+fn unfriend_all(host: &mut Host, now: Instant, user: &Bare, kept: &[(Bare, RosterItem)], out: &mut Outbox) {
     departed::tell_departed(&mut host.store, user, out);
     let known =
         host.accounts.users.get_mut(user).filter(|known| matches!(known.state, AccountState::Ready(_)));
@@ -156,7 +160,7 @@ fn unfriend_all(host: &mut Host, user: &Bare, kept: &[(Bare, RosterItem)], out: 
         _ => kept,
     };
     for (contact, item) in roster {
-        presence::contact_removed(host, user, contact, item, out);
+        roster::handle_removed(host, now, (user, contact), item, out);
     }
 }
 
@@ -173,7 +177,7 @@ impl Host {
     ) {
         let keys = self.accounts.keys_of(user, |_| true);
         if ending == SessionEndReason::Removed {
-            unfriend_all(self, user, kept, out);
+            unfriend_all(self, now, user, kept, out);
         }
         for key in keys {
             connection::close_session(self, now, key, ending.condition(), out);

@@ -1,17 +1,24 @@
 //! Contacts (RFC 6121 §2) with versions (§2.6).
 
+mod approval;
+
 use std::collections::BTreeSet;
 
 use stdx::Instant;
+use stdx::rng::Rng;
 use stdx::slab::Key;
 use xmpp::stanza::{self, Condition, StanzaError};
 use xmpp::{Bare, Element, Jid, Level, Specification, ns};
 
+use super::account_memory::AccountMemory;
 use super::change_queue::{not_written, too_many};
-use super::effect::{AccountData, Change, RosterItem};
-use super::feature::{Feature, IqHandler, IqReply, IqRequest, IqTarget};
+use super::effect::{AccountData, Change, Effect, RosterItem, StoreFailure, Subscription};
+use super::feature::{Feature, IqHandler, IqHandlerFn, IqReply, IqRequest, IqTarget, IqView};
+use super::pubsub::PubSubEvent;
 use super::{Host, Outbox};
-use crate::{change_queue, limits, presence, token};
+use crate::{change_queue, connection, limits, presence, token};
+use approval::ReceivedSubscription;
+pub(super) use approval::{SentSubscription, subscription_from, subscription_in, subscription_to};
 
 pub(super) const FEATURE: Feature = Feature {
     specifications: &[Specification {
@@ -25,8 +32,13 @@ pub(super) const FEATURE: Feature = Feature {
     account: &[],
     server: &[],
     handles: &[
-        IqHandler { at: IqTarget::Own, name: "query", ns: ns::ROSTER, run: roster },
-        IqHandler { at: IqTarget::Account, name: "query", ns: ns::ROSTER, run: of_another },
+        IqHandler { at: IqTarget::Own, name: "query", ns: ns::ROSTER, run: IqHandlerFn::Host(roster) },
+        IqHandler {
+            at: IqTarget::Account,
+            name: "query",
+            ns: ns::ROSTER,
+            run: IqHandlerFn::View(of_another),
+        },
     ],
 };
 
@@ -63,7 +75,7 @@ impl RosterItem {
 
 /// RFC 6121 §2.3.3: `forbidden`, when "the sender of the roster set is not authorized to update the roster". A roster get is
 /// answered as any question that nothing here answers.
-fn of_another(_host: &mut Host, _now: Instant, iq: &IqRequest<'_>, _out: &mut Outbox) -> IqReply {
+fn of_another(_view: &mut IqView<'_>, iq: &IqRequest<'_>) -> IqReply {
     let condition = if iq.is_set { Condition::Forbidden } else { Condition::ServiceUnavailable };
     IqReply::Error(condition.into())
 }
@@ -74,14 +86,39 @@ pub(super) fn sets_roster(iq: &Element) -> bool {
 }
 
 fn roster(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) -> IqReply {
-    if iq.is_set { set(host, now, iq, out) } else { get(host, now, iq, out) }
+    if !iq.is_set {
+        return match get(&mut host.accounts, iq) {
+            Ok((Some(key), query)) => {
+                // Past the router, as pushes are: else one could overtake it.
+                host.deliver(now, key, stanza::result(iq.iq, query), out);
+                IqReply::Later
+            }
+            Ok((None, query)) => IqReply::Result(query),
+            Err(error) => IqReply::Error(error),
+        };
+    }
+    let (contact, action) = match read(iq) {
+        Ok(set) => set,
+        Err(error) => return IqReply::Error(error),
+    };
+    let user = iq.from.bare();
+    if host.accounts.is_anonymous(&user) {
+        let error = StanzaError::new(Condition::NotAllowed, "anonymous accounts have no contacts");
+        return IqReply::Error(error);
+    }
+    match change_contact(host, now, &user, (contact, action), out) {
+        Ok(()) => IqReply::Later,
+        Err(error) => IqReply::Error(error),
+    }
 }
 
-/// RFC 6121 §2.1.3 and §2.1.4. Past the router, as pushes are: else one could overtake it.
-fn get(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) -> IqReply {
-    let user = iq.from.bare();
-    let Some(data) = host.accounts.data(&user) else {
-        return IqReply::Error(Condition::InternalServerError.into());
+/// RFC 6121 §2.1.3 and §2.1.4: the roster, `None` if the client has it, and the session that is told of changes from now on.
+fn get(
+    accounts: &mut AccountMemory,
+    iq: &IqRequest<'_>,
+) -> Result<(Option<Key>, Option<Element>), StanzaError> {
+    let Some(data) = accounts.data(&iq.from.bare()) else {
+        return Err(Condition::InternalServerError.into());
     };
     let version = data.roster_version.to_string();
     // §2.6.3: nothing to send, and later changes are pushed.
@@ -93,41 +130,14 @@ fn get(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) -> I
             .with_opt("ver", iq.payload.attr("ver").map(|_| version))
             .children(items)
     });
-    let Some(key) = iq.session else { return IqReply::Result(query) };
-    if let Some(session) = host.accounts.sessions.get_mut(key) {
+    if let Some(session) = iq.session.and_then(|key| accounts.sessions.get_mut(key)) {
         session.is_interested = true;
     }
-    host.deliver(now, key, stanza::result(iq.iq, query), out);
-    IqReply::Later
-}
-
-/// A client's change of a contact.
-enum RosterSet {
-    Have { name: Option<Box<str>>, groups: Vec<Box<str>> },
-    Remove,
-}
-
-fn set(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) -> IqReply {
-    let (contact, wish) = match read(iq) {
-        Ok(wish) => wish,
-        Err(error) => return IqReply::Error(error),
-    };
-    let user = iq.from.bare();
-    if host.accounts.is_anonymous(&user) {
-        let error = StanzaError::new(Condition::NotAllowed, "anonymous accounts have no contacts");
-        return IqReply::Error(error);
-    }
-    let asked =
-        PendingRosterSet { iq: Element::clone(iq.iq), from: Jid::clone(iq.from), session: iq.session };
-    let has_turn = change_queue::queue(host, now, &user, out, move |host, now, out| match wish {
-        RosterSet::Have { name, groups } => set_contact(host, now, asked, contact, (name, groups), out),
-        RosterSet::Remove => remove_contact(host, now, asked, contact, out),
-    });
-    if has_turn.is_ok() { IqReply::Later } else { IqReply::Error(too_many()) }
+    Ok((iq.session, query))
 }
 
 /// RFC 6121 §2.3.3: the values that an item may have.
-fn read(iq: &IqRequest<'_>) -> Result<(Bare, RosterSet), StanzaError> {
+fn read(iq: &IqRequest<'_>) -> Result<(Bare, RosterAction), StanzaError> {
     let bad = |text: &str| StanzaError::new(Condition::BadRequest, text);
     let mut items = iq.payload.elements();
     let (Some(item), None) = (items.next(), items.next()) else {
@@ -142,7 +152,7 @@ fn read(iq: &IqRequest<'_>) -> Result<(Bare, RosterSet), StanzaError> {
     }
     // All other values of `subscription` are the server's to set.
     if item.attr("subscription") == Some("remove") {
-        return Ok((contact, RosterSet::Remove));
+        return Ok((contact, RosterAction::Remove(PendingRosterSet::new(iq))));
     }
     let too_long = |text: &str| text.len() > limits::CONTACT_NAME;
     let name = item.attr("name").filter(|name| !name.is_empty());
@@ -162,133 +172,327 @@ fn read(iq: &IqRequest<'_>) -> Result<(Bare, RosterSet), StanzaError> {
     if groups.len() > limits::CONTACT_GROUPS {
         return Err(StanzaError::new(Condition::NotAcceptable, "too many groups"));
     }
-    Ok((contact, RosterSet::Have { name: name.map(Box::from), groups: groups.into_iter().collect() }))
+    let (name, groups) = (name.map(Box::from), groups.into_iter().collect());
+    Ok((contact, RosterAction::Set { asked: PendingRosterSet::new(iq), name, groups }))
 }
 
 /// A roster set that waits for its answer.
-struct PendingRosterSet {
+pub(super) struct PendingRosterSet {
     iq: Element,
-    from: Jid,
     session: Option<Key>,
 }
 
-fn answer(
-    host: &mut Host,
-    now: Instant,
-    asked: &PendingRosterSet,
-    result: Result<(), StanzaError>,
-    out: &mut Outbox,
-) {
-    let answer = match result {
-        Ok(()) => stanza::result(&asked.iq, None),
-        Err(error) => stanza::refusal(&asked.iq, &error),
-    };
-    match asked.session {
-        Some(key) => host.deliver(now, key, answer, out),
-        None => host.route(answer, out),
+impl PendingRosterSet {
+    fn new(iq: &IqRequest<'_>) -> PendingRosterSet {
+        PendingRosterSet { iq: iq.iq.clone(), session: iq.session }
     }
 }
 
-fn set_contact(
-    host: &mut Host,
-    now: Instant,
-    asked: PendingRosterSet,
-    contact: Bare,
-    (name, groups): (Option<Box<str>>, Vec<Box<str>>),
-    out: &mut Outbox,
-) {
-    let user = asked.from.bare();
-    let Some(data) = host.accounts.data(&user) else { return };
-    let known = data.contact(&contact).cloned();
-    if known.is_none() && data.roster.len() >= limits::CONTACTS {
-        let error = StanzaError::new(Condition::PolicyViolation, "too many contacts: remove some");
-        return answer(host, now, &asked, Err(error), out);
-    }
-    let item = RosterItem { name, groups, is_listed: true, ..known.unwrap_or_default() };
-    let next = (contact.clone(), Some(item));
-    write_contact(host, now, &user.clone(), next, true, out, move |host, now, result, out| {
-        if result.is_ok() {
-            push_contact(host, now, &user, &contact, out);
+/// A change of one contact, before it has its turn.
+pub(super) enum RosterAction {
+    /// A client sets the contact.
+    Set { asked: PendingRosterSet, name: Option<Box<str>>, groups: Vec<Box<str>> },
+    /// A client removes the contact.
+    Remove(PendingRosterSet),
+    /// The account sends a subscription stanza.
+    Send(SentSubscription),
+    /// The account receives a subscription stanza.
+    Receive(ReceivedSubscription),
+    /// The account approves the contact's request before it comes (RFC 6121 §3.4).
+    Approve,
+    /// The account and the contact see each other from now on; then the effect.
+    Befriend(Option<Effect>),
+}
+
+/// A change of a contact that is being written.
+pub(super) struct PendingContact {
+    /// `None`: the contact is removed.
+    item: Option<RosterItem>,
+    /// The roster's version afterwards.
+    version: u64,
+    /// Clients see a difference.
+    is_visible: bool,
+    cause: ContactCause,
+}
+
+/// The cause of a [`PendingContact`], which decides about its consequences.
+enum ContactCause {
+    Set(PendingRosterSet),
+    /// With the contact as it was.
+    Removal(PendingRosterSet, RosterItem),
+    Sent(SentSubscription, approval::SubscriptionChange),
+    Received(ReceivedSubscription, approval::SubscriptionChange),
+    Approval,
+    Friendship(Option<Effect>),
+}
+
+/// Everything that [`Roster`] asks of its host, about one contact of one account.
+pub(super) enum RosterEffect {
+    /// Write the contact; answered by `handle_written`.
+    Write(Change, Box<PendingContact>),
+    /// Send a stanza to its addressee.
+    Send(Element),
+    /// Deliver the answer of a roster set to the session that asked.
+    Answer(Key, Element),
+    /// Deliver a stanza to these sessions.
+    Deliver(Vec<Key>, Element),
+    /// Push the query to every session that asked for the roster (RFC 6121 §2.1.6).
+    Push(Element),
+    /// The contact gets the account's presence.
+    SendPresences,
+    /// The contact sees the account become unavailable.
+    SendUnavailable,
+    /// The contact is asked for its presence.
+    SendProbes,
+    /// The contact sees the account's presence from now on, and perhaps its nodes.
+    Added,
+    /// An effect of the host.
+    Host(Effect),
+}
+
+/// The feature: the contacts of accounts and the subscriptions to their presence. It is told of changes that have their turn and of
+/// the store's answers, and has effects for the host.
+#[derive(Default)]
+pub(super) struct Roster {
+    /// The host takes them after each call.
+    effects: Vec<RosterEffect>,
+}
+
+impl Roster {
+    /// Begins a change of a contact of the account, when the changes before it are on disk.
+    fn begin(&mut self, accounts: &AccountMemory, (user, contact): (&Bare, &Bare), action: RosterAction) {
+        let Some(data) = accounts.data(user) else { return };
+        let known = data.contact(contact);
+        match action {
+            RosterAction::Set { asked, name, groups } => {
+                if known.is_none() && data.roster.len() >= limits::CONTACTS {
+                    let text = "too many contacts: remove some";
+                    return self.answer(&asked, Err(StanzaError::new(Condition::PolicyViolation, text)));
+                }
+                let item = RosterItem { name, groups, is_listed: true, ..known.cloned().unwrap_or_default() };
+                self.write(data, (user, contact), (Some(item), true), ContactCause::Set(asked));
+            }
+            // RFC 6121 §2.5.2: it ends the subscriptions too.
+            RosterAction::Remove(asked) => match known.filter(|item| item.is_listed).cloned() {
+                Some(item) => {
+                    self.write(data, (user, contact), (None, true), ContactCause::Removal(asked, item));
+                }
+                None => {
+                    let error = StanzaError::new(Condition::ItemNotFound, "no such contact");
+                    self.answer(&asked, Err(error));
+                }
+            },
+            RosterAction::Send(request) => self.send(data, (user, contact), request),
+            RosterAction::Receive(request) => self.receive(accounts, data, (user, contact), request),
+            RosterAction::Approve => {
+                let mut item = known.cloned().unwrap_or_default();
+                (item.approved, item.is_listed) = (true, true);
+                self.write(data, (user, contact), (Some(item), false), ContactCause::Approval);
+            }
+            RosterAction::Befriend(next) => {
+                let mut item = known.cloned().unwrap_or_default();
+                (item.subscription, item.is_listed) = (Subscription::Both, true);
+                (item.ask, item.asked) = (false, None);
+                self.write(data, (user, contact), (Some(item), true), ContactCause::Friendship(next));
+            }
         }
-        answer(host, now, &asked, result, out);
-    });
+    }
+
+    /// The store first, then memory, then the consequences. A contact that clients see gets a version of its own.
+    fn write(
+        &mut self,
+        data: &AccountData,
+        (user, contact): (&Bare, &Bare),
+        (mut item, is_visible): (Option<RosterItem>, bool),
+        cause: ContactCause,
+    ) {
+        let version = data.roster_version + u64::from(is_visible);
+        if let Some(item) = item.as_mut().filter(|_| is_visible) {
+            item.version = version;
+        }
+        let change =
+            Change::Roster { user: user.clone(), contact: contact.clone(), item: item.clone(), version };
+        let pending = Box::new(PendingContact { item, version, is_visible, cause });
+        self.effects.push(RosterEffect::Write(change, pending));
+    }
+
+    /// A contact is on disk, or could not be written.
+    fn handle_written(
+        &mut self,
+        accounts: &mut AccountMemory,
+        (user, contact): (&Bare, &Bare),
+        pending: PendingContact,
+        result: Result<(), StoreFailure>,
+    ) {
+        let PendingContact { item, version, is_visible, cause } = pending;
+        if let (Ok(()), Some(data)) = (result, accounts.data_mut(user)) {
+            data.set_contact(contact.clone(), item, version);
+            accounts.weigh(user);
+        }
+        let result = result.map_err(not_written);
+        let is_written = result.is_ok();
+        match cause {
+            ContactCause::Set(asked) => self.finish_set(accounts, (user, contact), &asked, result),
+            ContactCause::Removal(asked, item) => {
+                self.finish_set(accounts, (user, contact), &asked, result);
+                if is_written {
+                    self.end_subscriptions(accounts, (user, contact), &item);
+                }
+            }
+            ContactCause::Sent(request, change) => {
+                if self.handle_sent(request, change, result) {
+                    if is_visible {
+                        self.push_contact(accounts, user, contact);
+                    }
+                    self.show_change(accounts, (user, contact), change.before, change.step.state);
+                    if change.step.state.from && !change.before.from {
+                        self.effects.push(RosterEffect::Added);
+                    }
+                }
+            }
+            ContactCause::Received(request, change) => {
+                if self.handle_received(accounts, user, request, change, result) {
+                    if is_visible {
+                        self.push_contact(accounts, user, contact);
+                    }
+                    if change.step.is_approved {
+                        self.approve(user, contact);
+                        self.effects.push(RosterEffect::Added);
+                    } else {
+                        self.show_change(accounts, (user, contact), change.before, change.step.state);
+                    }
+                }
+            }
+            ContactCause::Friendship(next) if is_written => {
+                self.push_contact(accounts, user, contact);
+                self.effects.extend([RosterEffect::SendPresences, RosterEffect::SendProbes]);
+                self.effects.extend(next.map(RosterEffect::Host));
+            }
+            ContactCause::Friendship(_) | ContactCause::Approval => {}
+        }
+    }
+
+    fn finish_set(
+        &mut self,
+        accounts: &AccountMemory,
+        (user, contact): (&Bare, &Bare),
+        asked: &PendingRosterSet,
+        result: Result<(), StanzaError>,
+    ) {
+        if result.is_ok() {
+            self.push_contact(accounts, user, contact);
+        }
+        self.answer(asked, result);
+    }
+
+    fn answer(&mut self, asked: &PendingRosterSet, result: Result<(), StanzaError>) {
+        let answer = match result {
+            Ok(()) => stanza::result(&asked.iq, None),
+            Err(error) => stanza::refusal(&asked.iq, &error),
+        };
+        self.effects.push(match asked.session {
+            Some(key) => RosterEffect::Answer(key, answer),
+            None => RosterEffect::Send(answer),
+        });
+    }
+
+    /// RFC 6121 §2.1.6: as it is now, to every session that asked for the roster.
+    fn push_contact(&mut self, accounts: &AccountMemory, user: &Bare, contact: &Bare) {
+        let Some(data) = accounts.data(user) else { return };
+        let item = match data.contact(contact).filter(|item| item.is_listed) {
+            Some(item) => item.element(contact),
+            None => {
+                let item = Element::new("item", ns::ROSTER).with("jid", contact.as_str());
+                item.with("subscription", "remove")
+            }
+        };
+        let query = Element::new("query", ns::ROSTER).with("ver", data.roster_version.to_string());
+        self.effects.push(RosterEffect::Push(query.child(item)));
+    }
 }
 
-/// RFC 6121 §2.5.2: it ends the subscriptions too.
-fn remove_contact(host: &mut Host, now: Instant, asked: PendingRosterSet, contact: Bare, out: &mut Outbox) {
-    let user = asked.from.bare();
-    let Some(data) = host.accounts.data(&user) else { return };
-    let Some(item) = data.contact(&contact).filter(|item| item.is_listed).cloned() else {
-        let error = StanzaError::new(Condition::ItemNotFound, "no such contact");
-        return answer(host, now, &asked, Err(error), out);
-    };
-    write_contact(
-        host,
-        now,
-        &user.clone(),
-        (contact.clone(), None),
-        true,
-        out,
-        move |host, now, result, out| {
-            if result.is_ok() {
-                push_contact(host, now, &user, &contact, out);
-            }
-            let is_done = result.is_ok();
-            answer(host, now, &asked, result, out);
-            if is_done {
-                presence::contact_removed(host, &user, &contact, &item, out);
-            }
-        },
-    );
-}
-
-/// The store first, then memory, then `then`. One that clients see gets a version of its own.
-pub(super) fn write_contact(
+/// Changes a contact of the account, now or after the changes that are on their way.
+///
+/// # Errors
+/// Too much waits already.
+pub(super) fn change_contact(
     host: &mut Host,
     now: Instant,
     user: &Bare,
-    (contact, mut item): (Bare, Option<RosterItem>),
-    is_visible: bool,
+    (contact, action): (Bare, RosterAction),
     out: &mut Outbox,
-    then: impl FnOnce(&mut Host, Instant, Result<(), StanzaError>, &mut Outbox) + 'static,
-) {
-    let Some(data) = host.accounts.data(user) else { return };
-    let version = data.roster_version + u64::from(is_visible);
-    if let Some(item) = item.as_mut().filter(|_| is_visible) {
-        item.version = version;
-    }
-    let (owner, contact, known) = (user.clone(), contact.clone(), item.clone());
-    let change = Change::Roster { user: user.clone(), contact: contact.clone(), item, version };
-    change_queue::write(host, now, (user, change), out, move |host, now, result, out| {
-        if let (Ok(()), Some(data)) = (result, host.accounts.data_mut(&owner)) {
-            data.set_contact(contact, known, version);
-            host.accounts.weigh(&owner);
-        }
-        then(host, now, result.map_err(not_written), out);
+) -> Result<(), StanzaError> {
+    let owner = user.clone();
+    let has_turn = change_queue::queue(host, now, user, out, move |host, now, out| {
+        host.roster.begin(&host.accounts, (&owner, &contact), action);
+        perform(host, now, (&owner, &contact), out);
     });
+    has_turn.map_err(|_| too_many())
 }
 
-/// RFC 6121 §2.1.6: as it is now, to every session that asked for the roster.
-pub(super) fn push_contact(host: &mut Host, now: Instant, user: &Bare, contact: &Bare, out: &mut Outbox) {
-    let Some(data) = host.accounts.data(user) else { return };
-    let item = match data.contact(contact).filter(|item| item.is_listed) {
-        Some(item) => item.element(contact),
-        None => Element::new("item", ns::ROSTER).with("jid", contact.as_str()).with("subscription", "remove"),
-    };
-    let query = Element::new("query", ns::ROSTER).with("ver", data.roster_version.to_string()).child(item);
-    for key in host.accounts.keys_of(user, |session| session.is_interested) {
-        push_to_session(host, now, key, query.clone(), out);
+/// The contact has left the roster of an account, with which it was removed: the subscriptions end.
+pub(super) fn handle_removed(
+    host: &mut Host,
+    now: Instant,
+    (user, contact): (&Bare, &Bare),
+    item: &RosterItem,
+    out: &mut Outbox,
+) {
+    host.roster.end_subscriptions(&host.accounts, (user, contact), item);
+    perform(host, now, (user, contact), out);
+}
+
+/// Performs the effects of [`Roster`]; the store's replies go back into it.
+fn perform(host: &mut Host, now: Instant, (user, contact): (&Bare, &Bare), out: &mut Outbox) {
+    let mut effects = std::mem::take(&mut host.roster.effects);
+    for effect in effects.drain(..) {
+        match effect {
+            RosterEffect::Write(change, pending) => {
+                let (owner, contact) = (user.clone(), contact.clone());
+                change_queue::write(host, now, (user, change), out, move |host, now, result, out| {
+                    let accounts = &mut host.accounts;
+                    host.roster.handle_written(accounts, (&owner, &contact), *pending, result);
+                    perform(host, now, (&owner, &contact), out);
+                });
+            }
+            RosterEffect::Send(stanza) => host.route(stanza, out),
+            RosterEffect::Answer(key, answer) => host.deliver(now, key, answer, out),
+            RosterEffect::Deliver(keys, stanza) => connection::deliver_to_all(host, now, &keys, stanza, out),
+            RosterEffect::Push(query) => {
+                let keys = host.accounts.keys_of(user, |session| session.is_interested);
+                push_to_sessions((&mut host.accounts, &mut host.rng), now, &keys, &query, out);
+                connection::perform_deliveries(host, now, out);
+            }
+            RosterEffect::SendPresences => {
+                presence::send_presences(&host.accounts, &host.phones, user, contact.as_str(), out);
+            }
+            RosterEffect::SendUnavailable => {
+                presence::send_unavailable(&host.accounts, &host.phones, user, contact.as_str(), out);
+            }
+            RosterEffect::SendProbes => presence::send_probes(&host.accounts, user, contact.as_str(), out),
+            RosterEffect::Added => host.tell_pubsub(now, PubSubEvent::ContactAdded { user, contact }, out),
+            RosterEffect::Host(effect) => out.push(effect),
+        }
     }
+    host.roster.effects = effects;
 }
 
-/// A question of the server's own, whose answer is ignored.
-pub(super) fn push_to_session(host: &mut Host, now: Instant, key: Key, payload: Element, out: &mut Outbox) {
-    let id = token(&mut host.rng)[..16].to_owned();
-    let Some(session) = host.accounts.sessions.get(key) else { return };
-    let push = Element::new("iq", ns::CLIENT)
-        .with("type", "set")
-        .with("id", id)
-        .with("to", session.jid.as_str())
-        .child(payload);
-    host.deliver(now, key, push, out);
+/// Sends a request of the server's own, whose answers are ignored, to these sessions.
+pub(super) fn push_to_sessions(
+    (accounts, rng): (&mut AccountMemory, &mut Rng),
+    now: Instant,
+    keys: &[Key],
+    payload: &Element,
+    out: &mut Outbox,
+) {
+    for key in keys {
+        let id = token(rng)[..16].to_owned();
+        let Some(session) = accounts.sessions.get(*key) else { continue };
+        let push = Element::new("iq", ns::CLIENT)
+            .with("type", "set")
+            .with("id", id)
+            .with("to", session.jid.as_str())
+            .child(payload.clone());
+        accounts.deliver(now, *key, push, out);
+    }
 }

@@ -6,12 +6,13 @@ use xmpp::stanza::{self, Condition, StanzaError, StanzaKind};
 use xmpp::{Bare, Element, Jid, ns};
 
 use super::ack;
-use super::feature::{IqReply, IqRequest, IqTarget, find};
+use super::feature::{IqHandlerFn, IqReply, IqRequest, IqTarget, IqView, find};
 use super::pubsub::{Approval, PubSubEvent};
 use super::user::{AccountState, QueuedWork};
 use super::{Host, Outbox, push};
 use crate::{
-    archive, blocking, caps, carbons, last, no_account, offline, phones, presence, subaddress, user,
+    archive, blocking, caps, carbons, connection, last, no_account, offline, phones, presence, read_queues,
+    subaddress, user,
 };
 
 impl Host {
@@ -24,7 +25,7 @@ impl Host {
         // Reads for the stanza count for its sender.
         let requester =
             stanza::from(&element).ok().flatten().map(|from| self.store.reads.requester_of(&from));
-        self.with_requester(requester, |host| routed(host, now, element, &to, out));
+        read_queues::with_requester(self, requester, |host| routed(host, now, element, &to, out));
     }
 
     /// The answer to a question that was promised one.
@@ -121,7 +122,8 @@ fn message_from(host: &mut Host, now: Instant, key: Key, mut element: Element, o
     }
     let mark = ack::take_ack_token(&mut element);
     let id = archive::record_sent(host, now, &jid.bare(), &element, mark.as_deref(), out);
-    carbons::copy_sent(host, now, key, &element, id, out);
+    carbons::copy_sent(&mut host.accounts, now, key, &element, id, out);
+    connection::perform_deliveries(host, now, out);
     ack::put_ack_token(&mut element, mark);
     host.route(element, out);
 }
@@ -202,7 +204,7 @@ fn arrived(host: &mut Host, now: Instant, element: Element, out: &mut Outbox) {
     let bare = to.bare();
     if host.accounts.users.get(&bare).is_none_or(|user| matches!(user.state, AccountState::Absent)) {
         match stanza::kind_of(&element) {
-            Some(StanzaKind::Presence) => presence::answer_without_account(host, &from, &to, &element, out),
+            Some(StanzaKind::Presence) => presence::answer_without_account(&from, &to, &element, out),
             Some(StanzaKind::Iq) if to.is_bare() => no_account::answer(host, &element, out),
             _ => no_account::refuse(host, &element, out),
         }
@@ -253,7 +255,7 @@ fn message_to(host: &mut Host, now: Instant, from: &Jid, to: &Jid, mut element: 
     archive::record_received(host, now, &bare, &mut element, out);
     if !to.is_bare() {
         if let Some(key) = key {
-            carbons::copy_received(host, now, &bare, &[key], &element, out);
+            carbons::copy_received(&mut host.accounts, now, &bare, &[key], &element, out);
             return deliver_message(host, now, &bare, &[key], element, out);
         }
         if phones::is_for_phone((&host.settings, &host.phones), to, &element) {
@@ -287,7 +289,7 @@ pub(super) fn message_to_account(
     }
     // All that are able: with carbons in use, a choice of one would be wrong (RFC 6121 §8.5.2.1.1 allows
     // it).
-    carbons::copy_received(host, now, bare, &able, &element, out);
+    carbons::copy_received(&mut host.accounts, now, bare, &able, &element, out);
     phones::copy_to_phone(host, now, bare, &element, out);
     deliver_message(host, now, bare, &able, element, out);
 }
@@ -303,7 +305,7 @@ pub(super) fn deliver_message(
     // It has done what it was for (XEP-0280 §10).
     message.remove_children(|child| child.is("private", ns::CARBONS));
     let is_pushed = push::is_pushed(user, &message);
-    presence::deliver_to_all(host, now, keys, message, out);
+    connection::deliver_to_all(host, now, keys, message, out);
     if is_pushed {
         push::handle_message(host, now, user, false, out);
     }
@@ -340,7 +342,14 @@ fn ask(
     };
     let session = session.or_else(|| host.accounts.session_of(from).filter(|_| is_own));
     let question = IqRequest { iq, payload, from, to, session, is_set };
-    match run(host, now, &question, out) {
+    let reply = match run {
+        IqHandlerFn::View(run) => {
+            let accounts = &mut host.accounts;
+            run(&mut IqView { now, settings: &host.settings, accounts }, &question)
+        }
+        IqHandlerFn::Host(run) => run(host, now, &question, out),
+    };
+    match reply {
         IqReply::Result(payload) => host.answer(iq, Ok(payload), out),
         IqReply::Error(error) => host.refuse(iq, &error, out),
         IqReply::Later => {}

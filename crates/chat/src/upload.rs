@@ -6,7 +6,7 @@ use xmpp::stanza::{Condition, StanzaError};
 use xmpp::{Bare, Element, Level, Specification, ns};
 
 use super::effect::{Change, Load, StoreReply, UploadSlot};
-use super::feature::{Feature, IqHandler, IqReply, IqRequest, IqTarget};
+use super::feature::{Feature, IqHandler, IqHandlerFn, IqReply, IqRequest, IqTarget};
 use super::{Host, ItemQuery, Outbox, Settings};
 use crate::limits;
 
@@ -21,7 +21,12 @@ pub(super) const FEATURE: Feature = Feature {
     }],
     account: &[],
     server: &[ns::UPLOAD],
-    handles: &[IqHandler { at: IqTarget::Server, name: "request", ns: ns::UPLOAD, run: request }],
+    handles: &[IqHandler {
+        at: IqTarget::Server,
+        name: "request",
+        ns: ns::UPLOAD,
+        run: IqHandlerFn::Host(request),
+    }],
 };
 
 /// The bounds of uploads.

@@ -98,17 +98,17 @@ impl Host {
         }
     }
 
-    /// The account has changed behind the host's back, or is none any more: it is read again.
-    pub fn forget_account(&mut self, user: &Bare) {
-        if self.accounts.idle.forget(user) {
-            forget_features(self, user);
-        }
-    }
-
-    /// As [`Self::forget_account`], all of them.
-    pub fn forget_accounts(&mut self) {
-        for user in self.accounts.idle.take_all() {
-            forget_features(self, &user);
+    /// Drops the cached data of an account that the operator has changed or removed; `None`: of all accounts. The next stanza that
+    /// needs an account has it read again.
+    pub fn forget_accounts(&mut self, user: Option<&Bare>) {
+        match user {
+            Some(user) if self.accounts.idle.forget(user) => forget_features(self, user),
+            Some(_) => {}
+            None => {
+                for user in self.accounts.idle.take_all() {
+                    forget_features(self, &user);
+                }
+            }
         }
     }
 
@@ -157,7 +157,9 @@ fn account_loaded(host: &mut Host, now: Instant, bare: &Bare, loaded: Option<Sto
             QueuedWork::Routed(stanza) => {
                 let from = stanza::from(&stanza).ok().flatten();
                 let requester = from.map(|from| host.store.reads.requester_of(&from));
-                host.with_requester(requester, |host| route::to_account(host, now, *stanza, out));
+                read_queues::with_requester(host, requester, |host| {
+                    route::to_account(host, now, *stanza, out);
+                });
             }
             QueuedWork::Job(job) => job(host, now, out),
         }
@@ -235,7 +237,7 @@ pub(super) fn refuse_waiting(
             blocking::refuse_blocked(host, now, key, &stanza, error, out);
         }
         QueuedWork::Routed(stanza) => match presence::subscription::SubscriptionAction::of(&stanza) {
-            Some(_) => presence::refuse(host, &stanza, error, out),
+            Some(_) => presence::refuse(&stanza, error, out),
             None => host.refuse(&stanza, error, out),
         },
         QueuedWork::Job(_) => {}

@@ -12,7 +12,7 @@ use xmpp::{Bare, Element, Level, Specification, ns};
 
 use super::change_queue::not_written;
 use super::effect::{Change, Load, StoreFailure};
-use super::feature::{Feature, IqHandler, IqReply, IqRequest, IqTarget};
+use super::feature::{Feature, IqHandler, IqHandlerFn, IqReply, IqRequest, IqTarget};
 use super::pubsub::{NodesView, PubSubEvent, Publication, items_of};
 use super::session::Session;
 use super::{Host, ItemQuery, Outbox, imported};
@@ -36,8 +36,8 @@ pub(super) const FEATURE: Feature = Feature {
     // XEP-0054 §4: a server says that it has the vCards of its accounts.
     server: &[ns::VCARD],
     handles: &[
-        IqHandler { at: IqTarget::Account, name: "vCard", ns: ns::VCARD, run: vcard },
-        IqHandler { at: IqTarget::Account, name: "vcard", ns: ns::VCARD4, run: vcard4 },
+        IqHandler { at: IqTarget::Account, name: "vCard", ns: ns::VCARD, run: IqHandlerFn::Host(vcard) },
+        IqHandler { at: IqTarget::Account, name: "vcard", ns: ns::VCARD4, run: IqHandlerFn::Host(vcard4) },
     ],
 };
 

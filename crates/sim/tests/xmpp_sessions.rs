@@ -135,7 +135,7 @@ impl Shard {
 #[test]
 fn a_silent_session_costs_little() {
     let mut shard = Shard {
-        host: Host::new(host_settings(), [3; 32]),
+        host: Host::new(host_settings(), ShardAddress::default(), [3; 32]),
         settings: stream_settings(),
         streams: Vec::with_capacity(1 + SESSIONS as usize),
     };

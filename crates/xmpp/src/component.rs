@@ -29,13 +29,16 @@ pub const SPECIFICATIONS: &[Specification] = &[Specification {
 pub struct ComponentCredentials {
     /// Prepared, as a [`Jid`] has it.
     pub domain: Box<str>,
+    /// The secret that the component shares with the server (XEP-0114 §3).
     pub secret: Secret,
 }
 
 /// The same for all streams of a server.
 #[derive(Clone, Debug)]
 pub struct ComponentSettings {
+    /// The components that may connect.
     pub components: Vec<ComponentCredentials>,
+    /// The largest stanza that is read, in bytes.
     pub max_stanza: usize,
 }
 
@@ -54,7 +57,10 @@ impl ComponentSettings {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// It has proved to be this component. Answered by `handle_attached`.
-    Attach { domain: Box<str> },
+    Attach {
+        /// The domain of the component.
+        domain: Box<str>,
+    },
     /// The secret was wrong.
     Failed,
     /// From an address of the component's.
@@ -66,6 +72,7 @@ pub enum Effect {
 /// The result of attaching a component to its domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AttachOutcome {
+    /// The component is attached.
     Here,
     /// As many as may be are connected already.
     Conflict,
@@ -76,7 +83,9 @@ pub enum AttachOutcome {
 /// The output of a stream: bytes for the component and effects for the host.
 #[derive(Debug, Default)]
 pub struct Outbox {
+    /// Bytes for the component.
     pub bytes: Vec<u8>,
+    /// Effects for the driver, in order.
     pub effects: Vec<Effect>,
 }
 

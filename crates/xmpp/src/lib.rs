@@ -2,6 +2,8 @@
 //! time in, effects out; no clock, no socket, no thread. The crate `chat` handles the stanzas of accounts and
 //! rooms.
 
+#![warn(missing_docs)]
+
 pub mod bosh;
 pub mod c2s;
 pub mod component;

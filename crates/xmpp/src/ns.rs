@@ -3,7 +3,10 @@
 /// Declares constants and the table that the parser interns by.
 macro_rules! namespaces {
     ($($name:ident = $uri:literal;)*) => {
-        $(pub const $name: &str = $uri;)*
+        $(
+            #[doc = concat!("The namespace or name `", $uri, "`.")]
+            pub const $name: &str = $uri;
+        )*
         /// Sorted, for [`intern`].
         static KNOWN: std::sync::LazyLock<Vec<&'static str>> = std::sync::LazyLock::new(|| {
             let mut known = vec![$($uri),*];

@@ -5,27 +5,49 @@ use crate::{Element, Jid, limits, ns};
 /// RFC 6120 §8.3.3: each condition with its default type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Condition {
+    /// `bad-request`.
     BadRequest,
+    /// `conflict`.
     Conflict,
+    /// `feature-not-implemented`.
     FeatureNotImplemented,
+    /// `forbidden`.
     Forbidden,
+    /// `gone`.
     Gone,
+    /// `internal-server-error`.
     InternalServerError,
+    /// `item-not-found`.
     ItemNotFound,
+    /// `jid-malformed`.
     JidMalformed,
+    /// `not-acceptable`.
     NotAcceptable,
+    /// `not-allowed`.
     NotAllowed,
+    /// `not-authorized`.
     NotAuthorized,
+    /// `policy-violation`.
     PolicyViolation,
+    /// `recipient-unavailable`.
     RecipientUnavailable,
+    /// `redirect`.
     Redirect,
+    /// `registration-required`.
     RegistrationRequired,
+    /// `remote-server-not-found`.
     RemoteServerNotFound,
+    /// `remote-server-timeout`.
     RemoteServerTimeout,
+    /// `resource-constraint`.
     ResourceConstraint,
+    /// `service-unavailable`.
     ServiceUnavailable,
+    /// `subscription-required`.
     SubscriptionRequired,
+    /// `undefined-condition`.
     UndefinedCondition,
+    /// `unexpected-request`.
     UnexpectedRequest,
 }
 
@@ -71,9 +93,11 @@ impl Condition {
 /// An error for a stanza.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StanzaError {
+    /// The defined condition (RFC 6120 §8.3.3).
     pub condition: Condition,
     /// Where some protocol wants another than the condition's own.
     pub kind: Option<&'static str>,
+    /// The description, for people.
     pub text: Option<Box<str>>,
     /// A condition of some protocol's own.
     pub detail: Option<Box<Element>>,
@@ -116,8 +140,11 @@ pub const TOO_LARGE: &str = "written to others, this stanza is larger than a sta
 /// The three kinds of stanzas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StanzaKind {
+    /// `<message/>`.
     Message,
+    /// `<presence/>`.
     Presence,
+    /// `<iq/>`.
     Iq,
 }
 

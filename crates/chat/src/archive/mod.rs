@@ -16,7 +16,7 @@ use self::preferences::Preferences;
 pub(super) use self::query::{handle_query, read_ends};
 use super::account_memory::AccountMemory;
 use super::effect::{Change, Load, MamQuery, StoreFailure, StoreReply};
-use super::feature::{Feature, IqHandler, IqReply, IqRequest, IqTarget};
+use super::feature::{Feature, IqHandler, IqHandlerFn, IqReply, IqRequest, IqTarget, IqView};
 use super::{Host, Outbox, hints, offline};
 use crate::retract;
 
@@ -60,18 +60,38 @@ pub(super) const FEATURE: Feature = Feature {
     account: &[ns::MAM, ns::MAM_EXTENDED, ns::SID],
     server: &[],
     handles: &[
-        IqHandler { at: IqTarget::Own, name: "query", ns: ns::MAM, run: own_archive },
-        IqHandler { at: IqTarget::Own, name: "metadata", ns: ns::MAM, run: own_archive },
-        IqHandler { at: IqTarget::Own, name: "prefs", ns: ns::MAM, run: preferences::handle },
-        IqHandler { at: IqTarget::Account, name: "query", ns: ns::MAM, run: archive_of_another },
-        IqHandler { at: IqTarget::Account, name: "metadata", ns: ns::MAM, run: archive_of_another },
-        IqHandler { at: IqTarget::Account, name: "prefs", ns: ns::MAM, run: archive_of_another },
+        IqHandler { at: IqTarget::Own, name: "query", ns: ns::MAM, run: IqHandlerFn::Host(own_archive) },
+        IqHandler { at: IqTarget::Own, name: "metadata", ns: ns::MAM, run: IqHandlerFn::Host(own_archive) },
+        IqHandler {
+            at: IqTarget::Own,
+            name: "prefs",
+            ns: ns::MAM,
+            run: IqHandlerFn::Host(preferences::handle),
+        },
+        IqHandler {
+            at: IqTarget::Account,
+            name: "query",
+            ns: ns::MAM,
+            run: IqHandlerFn::View(archive_of_another),
+        },
+        IqHandler {
+            at: IqTarget::Account,
+            name: "metadata",
+            ns: ns::MAM,
+            run: IqHandlerFn::View(archive_of_another),
+        },
+        IqHandler {
+            at: IqTarget::Account,
+            name: "prefs",
+            ns: ns::MAM,
+            run: IqHandlerFn::View(archive_of_another),
+        },
     ],
 };
 
 /// XEP-0313 §8.1: the archive of another account is `forbidden`. An account looks for handlers of its own address first, so its
 /// own requests do not come here.
-fn archive_of_another(_host: &mut Host, _now: Instant, _iq: &IqRequest<'_>, _out: &mut Outbox) -> IqReply {
+fn archive_of_another(_view: &mut IqView<'_>, _iq: &IqRequest<'_>) -> IqReply {
     IqReply::Error(Condition::Forbidden.into())
 }
 

@@ -15,9 +15,12 @@ pub(in super::super) const NODE: &str = "private:urn:xmpp:mam:2#preferences";
 /// The messages that an account's archive keeps, in the words of XEP-0441.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ArchiveDefault {
+    /// All messages.
     #[default]
     Always,
+    /// Messages from and to contacts.
     Roster,
+    /// No messages.
     Never,
 }
 

@@ -12,7 +12,8 @@ use xmpp::stanza;
 use xmpp::{Bare, Element, Jid, Level, Specification, ns};
 
 use super::feature::Feature;
-use super::{Host, Outbox};
+use super::read_queues::with_requester;
+use super::{Host, Outbox, token};
 use room::RoomEffect;
 pub(super) use rooms::Rooms;
 use rooms::{RoomsContext, RoomsEffect, RoomsRead};
@@ -71,8 +72,10 @@ pub(super) const FEATURE: Feature = Feature {
 pub enum RoomCreation {
     /// Users of other servers too.
     Anybody,
+    /// Users of this server.
     #[default]
     LocalUsers,
+    /// No user.
     Nobody,
 }
 
@@ -135,11 +138,11 @@ impl Host {
                     }
                     host.perform_rooms(now, &address, RoomsEffect::HandleWaiting, out);
                 };
-                self.with_requester(requester, |host| host.load(load, out, then));
+                with_requester(self, requester, |host| host.store.load(load, out, then));
             }
             RoomsEffect::Write(change, handled) => {
                 let address = address.clone();
-                self.change(change, out, move |host, now, result, out| {
+                self.store.change(change, out, move |host, now, result, out| {
                     if let Some(effect) = host.rooms.handle_written(&address, handled, result) {
                         host.perform_rooms(now, &address, effect, out);
                     }
@@ -157,7 +160,7 @@ impl Host {
                     // The reads that the event causes are those of its sender.
                     let sender = event.sender().map(|from| self.store.reads.requester_of(from));
                     let requester = sender.or(self.store.reads.requester());
-                    self.with_requester(requester, |host| {
+                    with_requester(self, requester, |host| {
                         let mut context = RoomsContext { now, settings: &host.settings, rng: &mut host.rng };
                         if let Some(effect) = host.rooms.handle_waiting(&mut context, address, event) {
                             host.perform_rooms(now, address, effect, out);
@@ -185,7 +188,7 @@ impl Host {
             RoomEffect::Broadcast(mut message) => {
                 // The room's own words have an id too, by which archives and clients know them.
                 if message.attr("id").is_none() && message.attr("from") == Some(address.as_str()) {
-                    message.set("id", self.token());
+                    message.set("id", token(&mut self.rng));
                 }
                 let Some(room) = self.rooms.room(address) else { return };
                 let archived = (room.is_archived() && is_kept(&message)).then(|| room.archived(&message));
@@ -193,7 +196,7 @@ impl Host {
                     (Some(archived), Some(speaker)) => {
                         crate::archive::record(self, now, address, &speaker, &archived, out)
                     }
-                    _ => self.token().into(),
+                    _ => token(&mut self.rng).into(),
                 };
                 let copies = self.rooms.publish(now, address, *message, &id);
                 out.reserve(copies.len());

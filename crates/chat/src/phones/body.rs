@@ -9,6 +9,7 @@ const COMPOSING: &str = "urn:ietf:params:xml:ns:im-iscomposing";
 /// A body, read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MessageBody {
+    /// A text.
     Text(Box<str>),
     /// True while the sender is composing.
     Typing(bool),

@@ -8,18 +8,22 @@ use stdx::rng::Rng;
 use xmpp::{Bare, Element, Jid, ns};
 
 use super::super::effect::Effect;
+use super::super::offline::MessageOrigin;
 use super::super::user::AccountState;
 use super::super::{Host, Outbox, ack};
 use super::body::MessageBody;
-use crate::{archive, blocking, carbons, limits, offline, route, token};
+use crate::{archive, blocking, carbons, connection, limits, offline, route, token};
 
 /// A MESSAGE for an account.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PhoneMessage {
     /// For `Effect::PhoneMessageOutcome`.
     pub id: u64,
+    /// The sender.
     pub from: PhoneSender,
+    /// The account that gets the message.
     pub to: Bare,
+    /// The text or the typing notification.
     pub words: MessageBody,
     /// The account has phones, which get it whatever becomes of it here: it is not kept.
     pub has_phones: bool,
@@ -60,6 +64,11 @@ impl PendingPhoneMessages {
         if let Some((_, known)) = self.0.get_mut(&id) {
             *known = outcome;
         }
+    }
+
+    /// The message is in the store.
+    pub(in super::super) fn handle_kept(&mut self, id: u64) {
+        self.set_outcome(id, PhoneMessageOutcome::Kept);
     }
 
     fn report(&mut self, id: u64, outcome: PhoneMessageOutcome, out: &mut Outbox) {
@@ -127,18 +136,14 @@ fn hear_message(
     archive::record_received(host, now, user, &mut message, out);
     let able = host.accounts.able(user);
     if !able.is_empty() {
-        carbons::copy_received(host, now, user, &able, &message, out);
+        carbons::copy_received(&mut host.accounts, now, user, &able, &message, out);
         route::deliver_message(host, now, user, &able, message, out);
         return PhoneMessageOutcome::Delivered;
     }
     if has_phones || matches!(words, MessageBody::Typing(_)) {
         return PhoneMessageOutcome::NoSession;
     }
-    offline::keep_then(host, now, user, message, out, move |host, result| {
-        if result.is_ok() {
-            host.phones.heard.set_outcome(id, PhoneMessageOutcome::Kept);
-        }
-    });
+    offline::keep_message_of(host, now, user, (message, MessageOrigin::Phone(id)), out);
     PhoneMessageOutcome::Busy
 }
 
@@ -189,6 +194,7 @@ pub(super) fn handle_sent(
         }
         let message = message_of(&mut host.rng, from.as_jid(), &to, &words);
         let id = archive::record_sent(host, now, &from, &message, None, out);
-        carbons::copy_of_phone(host, now, &from, &message, id, out);
+        carbons::copy_of_phone(&mut host.accounts, now, &from, &message, id, out);
+        connection::perform_deliveries(host, now, out);
     });
 }

@@ -25,7 +25,7 @@ pub use texts::TextsToPhones;
 
 pub(super) use guests::routed_to_guest;
 pub(super) use messages::PendingPhoneMessages;
-pub(super) use texts::{copy_to_phone, is_for_phone, send_text_to_phones, texts_due};
+pub(super) use texts::{copy_to_phone, handle_text_removed, is_for_phone, send_text_to_phones, texts_due};
 
 use super::account_memory::AccountMemory;
 use super::blocking::Blocklist;
@@ -34,7 +34,7 @@ use super::feature::Feature;
 use super::presence::{addressed, gone};
 use super::session::Session;
 use super::{Host, Outbox};
-use crate::{disco, limits, presence};
+use crate::{connection, disco, limits};
 
 const FILE: &str = "crates/chat/src/phones/mod.rs";
 
@@ -102,6 +102,7 @@ pub const RESOURCE: &str = "sip-phone";
 pub struct Phone {
     /// One is registered, or says that it can be reached.
     pub is_there: bool,
+    /// A call of one of the phones is up.
     pub is_talking: bool,
     /// The newest document that one published (RFC 3863).
     pub published: Option<Arc<[u8]>>,
@@ -143,16 +144,22 @@ pub enum PhoneEvent {
 /// An account's chat, as phones are told of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChatPresence {
+    /// The availability.
     pub show: Show,
+    /// The `<status/>` of the presence.
     pub status: Box<str>,
 }
 
 /// RFC 6121 §4.7.2.1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Show {
+    /// `xa`: away for an extended period.
     Xa,
+    /// `away`.
     Away,
+    /// `dnd`: do not disturb.
     Dnd,
+    /// No `<show/>`: available.
     #[default]
     Available,
 }
@@ -235,6 +242,32 @@ impl Phones {
         }
     }
 
+    /// Sends the phones' presence to all contacts that last got another one, and to the account's sessions.
+    fn tell(&mut self, accounts: &mut AccountMemory, now: Instant, user: &Bare, out: &mut Outbox) {
+        let Some(data) = accounts.data(user) else { return };
+        let Some(watched) = self.watched.get(user) else { return };
+        let presence = presence_of(user, &watched.phone);
+        if presence.as_ref() == watched.told.as_deref() {
+            return self.forget(accounts, user);
+        }
+        let said = match &presence {
+            Some(presence) => presence.clone(),
+            None => phone_of(user).map_or_else(|| Element::new("presence", ns::CLIENT), |jid| gone(&jid)),
+        };
+        let blocked = Blocklist::new(&data.blocked);
+        let seeing = data
+            .roster
+            .iter()
+            .filter(|(contact, item)| item.subscription.has_from() && !blocked.has(contact.as_jid()));
+        out.extend(seeing.map(|(contact, _)| addressed(&said, contact.as_str())));
+        let own = accounts.keys_of(user, Session::is_available);
+        accounts.deliver_to_all(now, &own, said, out);
+        if let Some(watched) = self.watched.get_mut(user) {
+            watched.told = presence.map(Box::new);
+        }
+        self.forget(accounts, user);
+    }
+
     /// The presence of the account's phones that contacts have.
     pub(super) fn presence(&self, user: &Bare) -> Option<&Element> {
         self.watched.get(user)?.told.as_deref()
@@ -288,32 +321,6 @@ impl Host {
     }
 }
 
-/// Sends the phones' presence to all contacts that last got another one.
-fn tell(host: &mut Host, now: Instant, user: &Bare, out: &mut Outbox) {
-    let Some(data) = host.accounts.data(user) else { return };
-    let Some(watched) = host.phones.watched.get(user) else { return };
-    let presence = presence_of(user, &watched.phone);
-    if presence.as_ref() == watched.told.as_deref() {
-        return host.phones.forget(&host.accounts, user);
-    }
-    let said = match &presence {
-        Some(presence) => presence.clone(),
-        None => phone_of(user).map_or_else(|| Element::new("presence", ns::CLIENT), |jid| gone(&jid)),
-    };
-    let blocked = Blocklist::new(&data.blocked);
-    let seeing = data
-        .roster
-        .iter()
-        .filter(|(contact, item)| item.subscription.has_from() && !blocked.has(contact.as_jid()));
-    out.extend(seeing.map(|(contact, _)| addressed(&said, contact.as_str())));
-    let own = host.accounts.keys_of(user, Session::is_available);
-    presence::deliver_to_all(host, now, &own, said, out);
-    if let Some(watched) = host.phones.watched.get_mut(user) {
-        watched.told = presence.map(Box::new);
-    }
-    host.phones.forget(&host.accounts, user);
-}
-
 /// Most accounts are watched by no phone: their presence is computed when a watcher asks.
 pub(super) fn show_to_phones(accounts: &AccountMemory, user: &Bare, out: &mut Outbox) {
     if !accounts.is_anonymous(user) {
@@ -356,7 +363,10 @@ fn handle_change(host: &mut Host, now: Instant, user: &Bare, phone: Phone, out: 
     watched.phone = phone;
     let told = user.clone();
     // The account is needed for this moment only: its subscribers are in its roster.
-    host.with_account_data(now, user, out, move |host, now, out| tell(host, now, &told, out));
+    host.with_account_data(now, user, out, move |host, now, out| {
+        host.phones.tell(&mut host.accounts, now, &told, out);
+        connection::perform_deliveries(host, now, out);
+    });
     if has_come {
         texts_due(host, now, user, out);
     }

@@ -7,10 +7,13 @@
 use std::collections::{HashSet, VecDeque};
 
 use stdx::Instant;
+use stdx::slab::Key;
 use xmpp::{Bare, Element, Jid, ns};
 
+use super::super::account_memory::AccountMemory;
 use super::super::ack::AckGuard;
 use super::super::effect::{Effect, Load, StoreFailure, StoreReply};
+use super::super::offline::RemovalGoal;
 use super::super::{Host, Outbox, Settings, hints};
 use super::{Phones, RESOURCE};
 use crate::{limits, offline, route};
@@ -23,9 +26,12 @@ pub enum TextsToPhones {
     Absent,
     /// Copies of the others too.
     Always,
+    /// No messages.
     Never,
 }
 
+/// The texts on their way to phones. It is told of messages that wait and of the answers of the store and of phones, and returns
+/// effects.
 #[derive(Default)]
 pub(super) struct Texts {
     /// Accounts whose messages are on their way to phones.
@@ -34,6 +40,56 @@ pub(super) struct Texts {
     again: VecDeque<(Instant, Bare)>,
     /// Copies on their way.
     copies: usize,
+}
+
+/// Everything that [`Texts`] asks of its host, for one account.
+enum TextEffect {
+    /// Read the messages after that id; answered by `handle_read`.
+    Read(u64),
+    /// Send a part of a text to the phones; answered by `handle_sent`.
+    Send(TextPart, TextTask),
+    /// Remove the message of which a phone took all parts; answered by `handle_removed`.
+    Remove(u64),
+    /// A session has come that was not given the messages that wait.
+    Deliver(Key),
+    /// Look for the next message, as when one begins to wait.
+    Continue,
+    /// No phone took the text: it is for the account after all, and not handled until then.
+    Return(AddressedText),
+    /// The text is handled.
+    Release(AckGuard),
+}
+
+/// A part of a text, as one MESSAGE has it.
+struct TextPart {
+    from: Jid,
+    body: Box<str>,
+    at: Instant,
+}
+
+/// The purpose of a [`TextPart`].
+enum TextTask {
+    /// A message that waits.
+    Waiting(PhoneText),
+    /// A message that was sent to the phone's own address.
+    Addressed(AddressedText),
+    /// A copy of a message that sessions got.
+    Copy,
+}
+
+/// A message that waits: the parts that phones have not taken.
+struct PhoneText {
+    id: u64,
+    from: Jid,
+    at: Instant,
+    parts: VecDeque<Box<str>>,
+}
+
+/// A message for the phone's own address, and the parts that phones have not taken.
+struct AddressedText {
+    parts: VecDeque<Box<str>>,
+    message: Element,
+    guard: AckGuard,
 }
 
 impl Texts {
@@ -53,14 +109,126 @@ impl Texts {
         let count = self.again.iter().take_while(|(at, _)| *at <= now).count();
         self.again.drain(..count).map(|(_, user)| user).collect()
     }
+
+    /// Begins to send the messages of an account with a phone, if none of its sessions takes them.
+    fn begin(&mut self, accounts: &AccountMemory, user: &Bare) -> Option<TextEffect> {
+        let waits = accounts.data(user).is_some_and(|data| data.offline > 0);
+        let is_begun = waits && accounts.able(user).is_empty() && self.sending.insert(user.clone());
+        is_begun.then_some(TextEffect::Read(0))
+    }
+
+    /// Sends the oldest message of a page that is for a phone.
+    fn handle_read(
+        &mut self,
+        accounts: &AccountMemory,
+        now: Instant,
+        user: &Bare,
+        loaded: Result<StoreReply, StoreFailure>,
+    ) -> Option<TextEffect> {
+        let Ok(StoreReply::Stanzas(page)) = loaded else {
+            self.pause(now, user);
+            return None;
+        };
+        let last = page.stanzas.last().map(|(id, _, _)| *id).filter(|_| !page.is_complete);
+        let text = page.stanzas.into_iter().find_map(|(id, at, message)| {
+            let from = xmpp::stanza::from(&message).ok().flatten()?;
+            Some(PhoneText { id, from, at, parts: parts_of(&message)? })
+        });
+        match (text, last) {
+            (Some(text), _) => self.send_next(accounts, user, text),
+            (None, Some(last)) => Some(TextEffect::Read(last)),
+            (None, None) => {
+                self.sending.remove(user);
+                None
+            }
+        }
+    }
+
+    fn send_next(
+        &mut self,
+        accounts: &AccountMemory,
+        user: &Bare,
+        mut text: PhoneText,
+    ) -> Option<TextEffect> {
+        // A session has come: it gets what waits, this one with it.
+        if !accounts.able(user).is_empty() {
+            self.sending.remove(user);
+            return None;
+        }
+        let Some(body) = text.parts.pop_front() else { return Some(TextEffect::Remove(text.id)) };
+        let part = TextPart { from: text.from.clone(), body, at: text.at };
+        Some(TextEffect::Send(part, TextTask::Waiting(text)))
+    }
+
+    /// A phone took a part, or none did.
+    fn handle_sent(
+        &mut self,
+        accounts: &AccountMemory,
+        now: Instant,
+        user: &Bare,
+        (task, done): (TextTask, Result<(), StoreFailure>),
+    ) -> Option<TextEffect> {
+        match (task, done) {
+            (TextTask::Waiting(text), Ok(())) => self.send_next(accounts, user, text),
+            // No phone is there, or it will never take it: the next that comes is asked again.
+            (TextTask::Waiting(_), Err(StoreFailure::NotFound)) => {
+                self.sending.remove(user);
+                None
+            }
+            (TextTask::Waiting(_), Err(StoreFailure::Unavailable | StoreFailure::Beyond)) => {
+                self.pause(now, user);
+                None
+            }
+            (TextTask::Addressed(text), Ok(())) => Some(text.send_next(now)),
+            (TextTask::Addressed(text), Err(_)) => Some(TextEffect::Return(text)),
+            // A failed copy is harmless: the message is in chat.
+            (TextTask::Copy, _) => {
+                self.copies -= 1;
+                None
+            }
+        }
+    }
+
+    /// The message that a phone took was removed from the offline messages, or not.
+    fn handle_removed(
+        &mut self,
+        accounts: &AccountMemory,
+        now: Instant,
+        user: &Bare,
+        done: Result<(), StoreFailure>,
+    ) -> Option<TextEffect> {
+        self.sending.remove(user);
+        if done.is_err() {
+            self.pause(now, user);
+            return None;
+        }
+        // A session may have come while the text was sent, and was not given anything.
+        let able = accounts.able(user).first().copied();
+        Some(able.map_or(TextEffect::Continue, TextEffect::Deliver))
+    }
+
+    /// Begins copies of a message for a phone: the sender and the parts.
+    fn begin_copies(&mut self, user: &Bare, message: &Element) -> Option<(Jid, VecDeque<Box<str>>)> {
+        let from = xmpp::stanza::from(message).ok().flatten()?.bare();
+        if from == *user || self.copies >= limits::TEXT_COPIES {
+            return None;
+        }
+        let parts = parts_of(message)?;
+        self.copies += parts.len();
+        Some((from.into_jid(), parts))
+    }
 }
 
-/// One message on its way.
-struct PhoneText {
-    id: u64,
-    from: Jid,
-    at: Instant,
-    parts: VecDeque<Box<str>>,
+impl AddressedText {
+    /// Sends the next part.
+    fn send_next(mut self, now: Instant) -> TextEffect {
+        match (self.parts.pop_front(), xmpp::stanza::from(&self.message)) {
+            (Some(body), Ok(Some(from))) => {
+                TextEffect::Send(TextPart { from, body, at: now }, TextTask::Addressed(self))
+            }
+            _ => TextEffect::Release(self.guard),
+        }
+    }
 }
 
 /// A message waits, or a phone has come.
@@ -74,75 +242,86 @@ pub(crate) fn texts_due(host: &mut Host, now: Instant, user: &Bare, out: &mut Ou
         return;
     }
     let of = user.clone();
-    host.with_account_data(now, user, out, move |host, _, out| {
-        let waits = host.accounts.data(&of).is_some_and(|data| data.offline > 0);
-        if waits && host.accounts.able(&of).is_empty() && host.phones.texts.sending.insert(of.clone()) {
-            find_text(host, of, 0, out);
-        }
+    host.with_account_data(now, user, out, move |host, now, out| {
+        let effect = host.phones.texts.begin(&host.accounts, &of);
+        perform(host, now, &of, effect, out);
     });
 }
 
-/// Sends the oldest after that id that is for a phone.
-fn find_text(host: &mut Host, user: Bare, after: u64, out: &mut Outbox) {
-    let load = Load::Offline { user: user.clone(), after, ids: Vec::new() };
-    host.store.load(load, out, move |host, now, loaded, out| {
-        let Ok(StoreReply::Stanzas(page)) = loaded else { return host.phones.texts.pause(now, &user) };
-        let last = page.stanzas.last().map(|(id, _, _)| *id).filter(|_| !page.is_complete);
-        let text = page.stanzas.into_iter().find_map(|(id, at, message)| {
-            let from = xmpp::stanza::from(&message).ok().flatten()?;
-            Some(PhoneText { id, from, at, parts: parts_of(&message)? })
-        });
-        match (text, last) {
-            (Some(text), _) => send_text(host, user, text, out),
-            (None, Some(last)) => find_text(host, user, last, out),
-            (None, None) => drop(host.phones.texts.sending.remove(&user)),
-        }
-    });
-}
-
-fn send_text(host: &mut Host, user: Bare, mut text: PhoneText, out: &mut Outbox) {
-    // A session has come: it gets what waits, this one with it.
-    if !host.accounts.able(&user).is_empty() {
-        host.phones.texts.sending.remove(&user);
-        return;
-    }
-    let Some(body) = text.parts.pop_front() else { return text_taken(host, &user, text.id, out) };
-    let (from, at) = (text.from.clone(), text.at);
-    say_to_phone(host, (from, user.clone(), body, at), out, move |host, now, done, out| match done {
-        Ok(_) => send_text(host, user, text, out),
-        // No phone is there, or it will never take it: the next that comes is asked again.
-        Err(StoreFailure::NotFound) => drop(host.phones.texts.sending.remove(&user)),
-        Err(StoreFailure::Unavailable | StoreFailure::Beyond) => host.phones.texts.pause(now, &user),
-    });
-}
-
-fn text_taken(host: &mut Host, user: &Bare, id: u64, out: &mut Outbox) {
-    let of = user.clone();
-    offline::forget(host, user, vec![id], out, move |host, now, done, out| {
-        host.phones.texts.sending.remove(&of);
-        match host.accounts.able(&of).first().copied() {
-            _ if done.is_err() => host.phones.texts.pause(now, &of),
-            // It came while we were at it, and was not given anything.
-            Some(key) => offline::deliver(host, now, key, out),
-            None => texts_due(host, now, &of, out),
-        }
-    });
+/// Passes the removal of a text from the offline messages to [`Texts`].
+pub(crate) fn handle_text_removed(
+    host: &mut Host,
+    now: Instant,
+    user: &Bare,
+    done: Result<(), StoreFailure>,
+    out: &mut Outbox,
+) {
+    let effect = host.phones.texts.handle_removed(&host.accounts, now, user, done);
+    perform(host, now, user, effect, out);
 }
 
 /// A message that sessions got: with `TextsToPhones::Always` phones get its words too.
 pub(crate) fn copy_to_phone(host: &mut Host, now: Instant, user: &Bare, message: &Element, out: &mut Outbox) {
-    let Ok(Some(from)) = xmpp::stanza::from(message) else { return };
-    let is_wanted = host.settings.texts_to_phones == TextsToPhones::Always && host.phones.has_phone(user);
-    if !is_wanted || from.bare() == *user || host.phones.texts.copies >= limits::TEXT_COPIES {
+    if host.settings.texts_to_phones != TextsToPhones::Always || !host.phones.has_phone(user) {
         return;
     }
-    for body in parts_of(message).into_iter().flatten() {
-        host.phones.texts.copies += 1;
-        let from = from.bare().into_jid();
-        // A failed copy is harmless: the message is in chat.
-        say_to_phone(host, (from, user.clone(), body, now), out, |host, _, _, _| {
-            host.phones.texts.copies -= 1;
-        });
+    let Some((from, parts)) = host.phones.texts.begin_copies(user, message) else { return };
+    for body in parts {
+        let part = TextPart { from: from.clone(), body, at: now };
+        perform(host, now, user, Some(TextEffect::Send(part, TextTask::Copy)), out);
+    }
+}
+
+/// Sends a message for which [`is_for_phone`] holds: until a phone or the account has it, it is not handled.
+pub(crate) fn send_text_to_phones(
+    host: &mut Host,
+    now: Instant,
+    user: &Bare,
+    message: Element,
+    out: &mut Outbox,
+) {
+    let parts = parts_of(&message).unwrap_or_default();
+    let text = AddressedText { parts, message, guard: host.pending_acks.guard() };
+    perform(host, now, user, Some(text.send_next(now)), out);
+}
+
+/// Performs an effect of [`Texts`] for an account; the answers of the store and of phones go back into it.
+fn perform(host: &mut Host, now: Instant, user: &Bare, effect: Option<TextEffect>, out: &mut Outbox) {
+    let Some(effect) = effect else { return };
+    match effect {
+        TextEffect::Read(after) => {
+            let user = user.clone();
+            let load = Load::Offline { user: user.clone(), after, ids: Vec::new() };
+            host.store.load(load, out, move |host, now, loaded, out| {
+                let effect = host.phones.texts.handle_read(&host.accounts, now, &user, loaded);
+                perform(host, now, &user, effect, out);
+            });
+        }
+        TextEffect::Send(TextPart { from, body, at }, task) => {
+            let of = user.clone();
+            let then = move |host: &mut Host, now, done: Result<StoreReply, _>, out: &mut Outbox| {
+                let sent = (task, done.map(drop));
+                let effect = host.phones.texts.handle_sent(&host.accounts, now, &of, sent);
+                perform(host, now, &of, effect, out);
+            };
+            let ticket = host.store.expect(Some(user), false, None, Box::new(then));
+            out.push(Effect::Text { ticket, from: from.bare(), to: user.clone(), body, at });
+        }
+        TextEffect::Remove(id) => {
+            let effect = host.offline.remove(user, vec![id], RemovalGoal::Text);
+            offline::perform(host, now, user, effect, out);
+        }
+        TextEffect::Deliver(key) => offline::deliver(host, now, key, out),
+        TextEffect::Continue => texts_due(host, now, user, out),
+        TextEffect::Return(text) => {
+            let AddressedText { message, guard, .. } = text;
+            let of = user.clone();
+            host.with_account_data(now, user, out, move |host, now, out| {
+                route::message_to_account(host, now, &of, message, out);
+                host.acks().release(guard, out);
+            });
+        }
+        TextEffect::Release(guard) => host.acks().release(guard, out),
     }
 }
 
@@ -152,50 +331,6 @@ pub(crate) fn is_for_phone((settings, phones): (&Settings, &Phones), to: &Jid, m
         && settings.texts_to_phones != TextsToPhones::Never
         && phones.has_phone(&to.bare())
         && parts_of(message).is_some()
-}
-
-/// A text that the phone does not take is for the account after all, and is not handled until then.
-pub(crate) fn send_text_to_phones(
-    host: &mut Host,
-    now: Instant,
-    user: &Bare,
-    message: Element,
-    out: &mut Outbox,
-) {
-    let parts = parts_of(&message).unwrap_or_default();
-    let hold = host.pending_acks.guard();
-    say_parts(host, now, user.clone(), (parts, message, hold), out);
-}
-
-fn say_parts(
-    host: &mut Host,
-    now: Instant,
-    user: Bare,
-    (mut parts, message, hold): (VecDeque<Box<str>>, Element, AckGuard),
-    out: &mut Outbox,
-) {
-    let (Some(body), Ok(Some(from))) = (parts.pop_front(), xmpp::stanza::from(&message)) else {
-        return host.acks().release(hold, out);
-    };
-    say_to_phone(host, (from, user.clone(), body, now), out, move |host, now, done, out| {
-        if done.is_ok() {
-            return say_parts(host, now, user, (parts, message, hold), out);
-        }
-        host.with_account_data(now, &user.clone(), out, move |host, now, out| {
-            route::message_to_account(host, now, &user, message, out);
-            host.acks().release(hold, out);
-        });
-    });
-}
-
-fn say_to_phone(
-    host: &mut Host,
-    (from, to, body, at): (Jid, Bare, Box<str>, Instant),
-    out: &mut Outbox,
-    then: impl FnOnce(&mut Host, Instant, Result<StoreReply, StoreFailure>, &mut Outbox) + 'static,
-) {
-    let ticket = host.store.expect(Some(&to), false, None, Box::new(then));
-    out.push(Effect::Text { ticket, from: from.bare(), to, body, at });
 }
 
 /// The parts of a message that a phone can show. Encrypted text is for clients, as is text of many pages.

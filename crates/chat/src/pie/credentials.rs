@@ -11,6 +11,7 @@ use crate::limits;
 /// The credentials of a user; at least one of the two is present.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Credentials {
+    /// The password as plain text.
     pub password: Option<Secret>,
     /// One of each hash at most.
     pub keys: Vec<(Hash, Keys)>,

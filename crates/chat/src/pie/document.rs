@@ -12,21 +12,31 @@ use crate::limits;
 /// A piece of a file. Lines count from 1.
 #[derive(Debug)]
 pub enum Piece {
+    /// A user.
     User {
+        /// The line of the element.
         line: u64,
+        /// The host of the user.
         host: Box<str>,
+        /// The element `<user/>`.
         element: Box<Element>,
     },
     /// Another file has what stands here (XInclude). `host`: the host of its users, if it holds users.
     Include {
+        /// The line of the element.
         line: u64,
+        /// The host of its users.
         host: Option<Box<str>>,
+        /// The address of the file.
         href: Box<str>,
     },
     /// A user who cannot be read; the next one can.
     Unreadable {
+        /// The line of the element.
         line: u64,
+        /// The text that stands there.
         found: String,
+        /// The text that was expected.
         expected: &'static str,
     },
     /// Something that no user is: its name.
@@ -36,8 +46,17 @@ pub enum Piece {
 /// Why a file cannot be read to its end.
 #[derive(Debug)]
 pub enum PieError {
+    /// The file cannot be read.
     Io(io::Error),
-    At { line: u64, found: String, expected: &'static str },
+    /// The file is malformed.
+    At {
+        /// The line of the mistake.
+        line: u64,
+        /// The text that stands there.
+        found: String,
+        /// The text that was expected.
+        expected: &'static str,
+    },
 }
 
 impl fmt::Display for PieError {

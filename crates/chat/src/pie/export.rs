@@ -12,9 +12,13 @@ use crate::imported::{delayed, is_private};
 /// All of one account that goes into a file. Archives do not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExportedAccount {
+    /// The address.
     pub address: Bare,
+    /// The credentials.
     pub credentials: Credentials,
+    /// The contacts.
     pub roster: Vec<(Bare, RosterItem)>,
+    /// The blocked addresses.
     pub blocked: Vec<Jid>,
     /// When they came.
     pub messages: Vec<(Instant, Element)>,

@@ -14,8 +14,11 @@ use crate::{Change, imported};
 /// A user of a file.
 #[derive(Debug)]
 pub struct User {
+    /// The address.
     pub address: Bare,
+    /// The credentials.
     pub credentials: Credentials,
+    /// The writes that make the data of the account.
     pub changes: Vec<Change>,
     /// The kinds of data that are not imported, in the plural, with their counts.
     pub passed: SkippedElements,
@@ -27,7 +30,9 @@ pub type SkippedElements = BTreeMap<Box<str>, u64>;
 /// Why a user is not taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
+    /// The text that stands there.
     pub found: Box<str>,
+    /// The text that was expected.
     pub expected: Box<str>,
 }
 

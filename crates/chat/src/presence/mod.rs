@@ -1,11 +1,6 @@
 //! Presence (RFC 6121 §4): the available sessions and their subscribers.
 
-mod approval;
 pub(super) mod subscription;
-
-pub(super) use approval::{
-    contact_removed, subscribe_for, subscription_from, subscription_in, subscription_to,
-};
 
 use stdx::Instant;
 use stdx::slab::Key;
@@ -16,13 +11,14 @@ use xmpp::{Bare, Element, Jid, Level, Specification, ns};
 use super::blocking::Blocklist;
 use super::effect::{Change, Effect};
 use super::feature::Feature;
-use super::phones::Phones;
+use super::phones::{Phones, RESOURCE};
 use super::pubsub::PubSubEvent;
 use super::session::Session;
 use super::store_requests::StoreRequests;
+use super::vcard::Avatars;
 use super::{Host, Outbox, phones};
 use crate::account_memory::AccountMemory;
-use crate::{blocking, caps, change_queue, commands, limits, user};
+use crate::{blocking, caps, change_queue, commands, connection, limits, roster, user};
 use subscription::SubscriptionAction;
 
 pub(super) const FEATURE: Feature = Feature {
@@ -50,7 +46,7 @@ pub(super) fn handle_outbound(
 ) {
     if presence.to_bytes(ns::CLIENT).len() > limits::PRESENCE {
         let error = StanzaError::new(Condition::PolicyViolation, "presence is too long");
-        return refuse(host, &presence, &error, out);
+        return refuse(&presence, &error, out);
     }
     let kind = presence.attr("type");
     let Some(to) = to else {
@@ -65,19 +61,22 @@ pub(super) fn handle_outbound(
                 }
             }
             Some("error") => {}
-            Some(_) => refuse(host, &presence, &Condition::BadRequest.into(), out),
+            Some(_) => refuse(&presence, &Condition::BadRequest.into(), out),
         };
     };
     if let Some(error) = blocking::blocks_outgoing(&host.accounts, key, &presence) {
         return blocking::refuse_blocked(host, now, key, &presence, &error, out);
     }
     if let Some(act) = SubscriptionAction::of(&presence) {
-        return subscription_from(host, now, key, &to, act, presence, out);
+        return roster::subscription_from(host, now, (key, &to), act, presence, out);
     }
     match kind {
-        None | Some("unavailable") => directed_from(host, key, to, presence, out),
+        None | Some("unavailable") => match direct(&mut host.accounts, key, to, &presence) {
+            Ok(()) => host.route(presence, out),
+            Err(error) => refuse(&presence, &error, out),
+        },
         Some("probe" | "error") => host.route(presence, out),
-        Some(_) => refuse(host, &presence, &Condition::BadRequest.into(), out),
+        Some(_) => refuse(&presence, &Condition::BadRequest.into(), out),
     }
 }
 
@@ -92,11 +91,11 @@ pub(super) fn handle_inbound(
 ) {
     let (user, contact) = (to.bare(), from.bare());
     if let Some(act) = SubscriptionAction::of(&presence) {
-        return subscription_to(host, now, &user, contact, act, presence, out);
+        return roster::subscription_to(host, now, (&user, contact), act, presence, out);
     }
     match presence.attr("type") {
         None | Some("unavailable") => {}
-        Some("probe") => return probed(host, now, from, to, out),
+        Some("probe") => return handle_probe((&host.accounts, &mut host.phones), now, from, to, out),
         Some("error") => undirect(&mut host.accounts, to, from, &presence),
         Some(_) => return,
     }
@@ -129,51 +128,61 @@ fn arrived(host: &mut Host, now: Instant, from: &Jid, to: &Jid, presence: Elemen
     if presence.attr("type") == Some("error") {
         return;
     }
-    deliver_to_all(host, now, &host.accounts.keys_of(&to.bare(), Session::is_available), presence, out);
-}
-
-/// One copy for each but the last.
-pub(super) fn deliver_to_all(host: &mut Host, now: Instant, keys: &[Key], stanza: Element, out: &mut Outbox) {
-    let Some((last, others)) = keys.split_last() else { return };
-    for key in others {
-        host.deliver(now, *key, stanza.clone(), out);
-    }
-    host.deliver(now, *last, stanza, out);
+    let keys = host.accounts.keys_of(&to.bare(), Session::is_available);
+    connection::deliver_to_all(host, now, &keys, presence, out);
 }
 
 /// RFC 6121 §4.2 and §4.4.
 fn available_from(host: &mut Host, now: Instant, key: Key, mut presence: Element, out: &mut Outbox) {
-    let priority = match presence.content_of("priority", ns::CLIENT) {
-        None => Some(0),
-        Some(text) => text.trim().parse::<i8>().ok(),
+    let (jid, is_initial) = match begin(&mut host.accounts, &host.avatars, key, &mut presence) {
+        Ok(Some(begun)) => begun,
+        Ok(None) => return,
+        Err(error) => return refuse(&presence, &error, out),
     };
-    let Some(priority) = priority else {
-        let error = StanzaError::new(Condition::BadRequest, "a priority is from -128 to 127");
-        return refuse(host, &presence, &error, out);
-    };
-    if let Some(session) = host.accounts.sessions.get(key) {
-        host.avatars.stamp(&session.jid.bare(), &mut presence);
-    }
-    let Some(session) = host.accounts.sessions.get_mut(key) else { return };
-    let is_initial = session.presence.replace(Packed::new(&presence)).is_none();
-    session.priority = priority;
-    let jid = session.jid.clone();
     let user = jid.bare();
     caps::handle_presence(host, now, &jid, &user, &presence, out);
     let event = PubSubEvent::Presence { user: &user, from: &jid, presence: &presence };
     host.tell_pubsub(now, event, out);
     if is_initial {
-        tell_of_others(host, now, key, &user, out);
+        tell_of_others(&mut host.accounts, &host.phones, now, (key, &user), out);
     }
     broadcast(&host.accounts, &user, &presence, out);
-    deliver_to_all(host, now, &host.accounts.keys_of(&user, Session::is_available), presence, out);
+    let keys = host.accounts.keys_of(&user, Session::is_available);
+    host.accounts.deliver_to_all(now, &keys, presence, out);
     phones::show_to_phones(&host.accounts, &user, out);
     if is_initial {
         host.phones.ask(&host.accounts, &user, out);
         probe_contacts(&host.accounts, &user, &jid, out);
-        ask_again(host, now, key, &user, out);
+        ask_again(&mut host.accounts, now, (key, &user), out);
+    }
+    connection::perform_deliveries(host, now, out);
+    if is_initial {
         commands::send_motd(host, now, key, out);
     }
+}
+
+/// The session is available with this presence from now on. Returns its address, and true if it was not available before.
+///
+/// # Errors
+/// The priority is none.
+fn begin(
+    accounts: &mut AccountMemory,
+    avatars: &Avatars,
+    key: Key,
+    presence: &mut Element,
+) -> Result<Option<(Jid, bool)>, StanzaError> {
+    let priority = match presence.content_of("priority", ns::CLIENT) {
+        None => Some(0),
+        Some(text) => text.trim().parse::<i8>().ok(),
+    };
+    let Some(priority) = priority else {
+        return Err(StanzaError::new(Condition::BadRequest, "a priority is from -128 to 127"));
+    };
+    let Some(session) = accounts.sessions.get_mut(key) else { return Ok(None) };
+    avatars.stamp(&session.jid.bare(), presence);
+    let is_initial = session.presence.replace(Packed::new(presence)).is_none();
+    session.priority = priority;
+    Ok(Some((session.jid.clone(), is_initial)))
 }
 
 /// Sends the session's last presence again: an element that is added to it has changed.
@@ -183,16 +192,22 @@ pub(super) fn say_again(host: &mut Host, now: Instant, key: Key, out: &mut Outbo
     }
 }
 
-/// Sends the last presence of the account's other sessions.
-fn tell_of_others(host: &mut Host, now: Instant, key: Key, user: &Bare, out: &mut Outbox) {
-    for other in host.accounts.keys_of(user, Session::is_available) {
-        let presence = host.accounts.sessions.get(other).filter(|_| other != key).and_then(Session::presence);
+/// Sends the last presence of the account's other sessions and of its phones to a session.
+fn tell_of_others(
+    accounts: &mut AccountMemory,
+    phones: &Phones,
+    now: Instant,
+    (key, user): (Key, &Bare),
+    out: &mut Outbox,
+) {
+    for other in accounts.keys_of(user, Session::is_available) {
+        let presence = accounts.sessions.get(other).filter(|_| other != key).and_then(Session::presence);
         if let Some(presence) = presence {
-            host.deliver(now, key, presence, out);
+            accounts.deliver(now, key, presence, out);
         }
     }
-    if let Some(presence) = host.phones.presence(user).cloned() {
-        host.deliver(now, key, presence, out);
+    if let Some(presence) = phones.presence(user).cloned() {
+        accounts.deliver(now, key, presence, out);
     }
 }
 
@@ -220,13 +235,13 @@ fn probe_contacts(accounts: &AccountMemory, user: &Bare, jid: &Jid, out: &mut Ou
 }
 
 /// RFC 6121 §3.1.3: a subscription request is repeated until it is answered.
-fn ask_again(host: &mut Host, now: Instant, key: Key, user: &Bare, out: &mut Outbox) {
-    let Some(data) = host.accounts.data(user) else { return };
+fn ask_again(accounts: &mut AccountMemory, now: Instant, (key, user): (Key, &Bare), out: &mut Outbox) {
+    let Some(data) = accounts.data(user) else { return };
     let blocked = Blocklist::new(&data.blocked);
     let asking = data.roster.iter().filter(|(contact, _)| !blocked.has(contact.as_jid()));
     let asking: Vec<Element> = asking.filter_map(|(_, item)| item.asked.as_deref().cloned()).collect();
     for request in asking {
-        host.deliver(now, key, request, out);
+        accounts.deliver(now, key, request, out);
     }
 }
 
@@ -258,7 +273,7 @@ fn unavailable_from(host: &mut Host, now: Instant, key: Key, presence: Element, 
             note_last_seen((&mut host.accounts, &mut host.store), now, user, words.unwrap_or_default(), out);
         }
     });
-    deliver_to_all(host, now, &others, presence, out);
+    connection::deliver_to_all(host, now, &others, presence, out);
 }
 
 fn note_last_seen(
@@ -286,15 +301,17 @@ pub(super) fn end(host: &mut Host, now: Instant, key: Key, out: &mut Outbox) {
 }
 
 /// RFC 6121 §4.6: to one address, which will learn of the end.
-fn directed_from(host: &mut Host, key: Key, to: Jid, presence: Element, out: &mut Outbox) {
-    let Some(session) = host.accounts.sessions.get(key) else { return };
+///
+/// # Errors
+/// Too many addresses have directed presence of the session.
+fn direct(accounts: &mut AccountMemory, key: Key, to: Jid, presence: &Element) -> Result<(), StanzaError> {
+    let Some(session) = accounts.sessions.get(key) else { return Ok(()) };
     let is_told_anyway = session.is_available()
-        && host
-            .accounts
+        && accounts
             .data(&session.jid.bare())
             .and_then(|data| data.contact(&to.bare()))
             .is_some_and(|item| item.subscription.has_from());
-    let Some(session) = host.accounts.sessions.get_mut(key) else { return };
+    let Some(session) = accounts.sessions.get_mut(key) else { return Ok(()) };
     let known = session.directed.iter().position(|known| *known == to);
     if presence.attr("type").is_some() {
         if let Some(at) = known {
@@ -303,12 +320,11 @@ fn directed_from(host: &mut Host, key: Key, to: Jid, presence: Element, out: &mu
     } else if known.is_none() && !is_told_anyway && to.bare() != session.jid.bare() {
         if session.directed.len() >= limits::DIRECTED {
             let text = "directed presence to too many addresses: end some";
-            let error = StanzaError::new(Condition::ResourceConstraint, text);
-            return refuse(host, &presence, &error, out);
+            return Err(StanzaError::new(Condition::ResourceConstraint, text));
         }
         session.directed.push(to);
     }
-    host.route(presence, out);
+    Ok(())
 }
 
 /// Forgets an address that refused directed presence: it need not get the end of that presence.
@@ -331,32 +347,38 @@ fn undirect(accounts: &mut AccountMemory, to: &Jid, from: &Jid, presence: &Eleme
 }
 
 /// RFC 6121 §4.3.2.
-fn probed(host: &mut Host, now: Instant, from: &Jid, to: &Jid, out: &mut Outbox) {
+fn handle_probe(
+    (accounts, phones): (&AccountMemory, &mut Phones),
+    now: Instant,
+    from: &Jid,
+    to: &Jid,
+    out: &mut Outbox,
+) {
     let (contact, user) = (from.bare(), &to.bare());
-    let Some(data) = host.accounts.data(user) else { return };
+    let Some(data) = accounts.data(user) else { return };
     let is_subscribed = data.contact(&contact).is_some_and(|item| item.subscription.has_from());
     if is_subscribed || contact == *user {
-        host.phones.watch(&host.accounts, user, out);
+        phones.watch(accounts, user, out);
         let before = out.len();
-        match host.accounts.session_of(to).and_then(|key| host.accounts.sessions.get(key)) {
+        match accounts.session_of(to).and_then(|key| accounts.sessions.get(key)) {
             Some(session) => {
                 out.extend(session.presence().map(|presence| addressed(&presence, from.as_str())));
             }
-            None if to.is_bare() => send_presences(&host.accounts, &host.phones, user, from.as_str(), out),
-            None if to.resource() == Some(phones::RESOURCE) => {
-                out.extend(host.phones.presence(user).map(|presence| addressed(presence, from.as_str())));
+            None if to.is_bare() => send_presences(accounts, phones, user, from.as_str(), out),
+            None if to.resource() == Some(RESOURCE) => {
+                out.extend(phones.presence(user).map(|presence| addressed(presence, from.as_str())));
             }
             None => {}
         }
         if out.len() == before {
-            out.push(last_presence(&host.accounts, now, user, from));
+            out.push(last_presence(accounts, now, user, from));
         }
         return;
     }
     // The target of a directed presence may probe it again.
     let mut saw = false;
-    for key in host.accounts.keys_of(user, Session::is_available) {
-        let Some(session) = host.accounts.sessions.get(key) else { continue };
+    for key in accounts.keys_of(user, Session::is_available) {
+        let Some(session) = accounts.sessions.get(key) else { continue };
         if session.directed.iter().any(|to| to == from || *to == *contact.as_jid()) {
             saw = true;
             out.extend(session.presence().map(|presence| addressed(&presence, from.as_str())));
@@ -383,15 +405,9 @@ fn last_presence(accounts: &AccountMemory, now: Instant, user: &Bare, to: &Jid) 
 }
 
 /// Answers a probe of an address without an account. An outsider's probe of an account gets the same answer.
-pub(super) fn answer_without_account(
-    host: &mut Host,
-    from: &Jid,
-    to: &Jid,
-    presence: &Element,
-    out: &mut Outbox,
-) {
+pub(super) fn answer_without_account(from: &Jid, to: &Jid, presence: &Element, out: &mut Outbox) {
     if matches!(presence.attr("type"), Some("probe" | "subscribe")) {
-        host.route(typed(&to.bare(), from, "unsubscribed"), out);
+        out.push(Effect::Route(Box::new(typed(&to.bare(), from, "unsubscribed"))));
     }
 }
 
@@ -403,9 +419,9 @@ pub(super) fn send_probes(accounts: &AccountMemory, user: &Bare, to: &str, out: 
 }
 
 /// An error for presence, which is answered only when it cannot be right.
-pub(super) fn refuse(host: &mut Host, presence: &Element, error: &StanzaError, out: &mut Outbox) {
+pub(super) fn refuse(presence: &Element, error: &StanzaError, out: &mut Outbox) {
     if stanza::may_be_refused(presence) && presence.attr("from").is_some() {
-        host.route(stanza::refusal(presence, error), out);
+        out.push(Effect::Route(Box::new(stanza::refusal(presence, error))));
     }
 }
 
@@ -451,7 +467,7 @@ fn probe(jid: &Jid) -> Element {
     Element::new("presence", ns::CLIENT).with("type", "probe").with("from", jid.as_str())
 }
 
-fn typed(from: &Bare, to: &Jid, kind: &'static str) -> Element {
+pub(super) fn typed(from: &Bare, to: &Jid, kind: &'static str) -> Element {
     Element::new("presence", ns::CLIENT)
         .with("type", kind)
         .with("from", from.as_str())

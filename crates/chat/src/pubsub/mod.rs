@@ -19,8 +19,9 @@ use xmpp::stanza::{Condition, StanzaError};
 use xmpp::{Bare, Element, Level, Specification, ns};
 
 use super::effect::{Load, StoreFailure, StoreReply};
-use super::feature::{Feature, IqHandler, IqReply, IqRequest, IqTarget};
-use super::{Host, ItemPage, ItemQuery, ItemRow, Outbox};
+use super::feature::{Feature, IqHandler, IqHandlerFn, IqReply, IqRequest, IqTarget};
+use super::read_queues::with_requester;
+use super::{Host, ItemPage, ItemQuery, ItemRow, Outbox, token};
 pub(crate) use context::NodesView;
 use context::PubSubContext;
 pub(crate) use imported::imported;
@@ -104,8 +105,13 @@ pub(super) const FEATURE: Feature = Feature {
     ],
     server: &[],
     handles: &[
-        IqHandler { at: IqTarget::Account, name: "pubsub", ns: ns::PUBSUB, run: asked },
-        IqHandler { at: IqTarget::Account, name: "pubsub", ns: ns::PUBSUB_OWNER, run: asked },
+        IqHandler { at: IqTarget::Account, name: "pubsub", ns: ns::PUBSUB, run: IqHandlerFn::Host(asked) },
+        IqHandler {
+            at: IqTarget::Account,
+            name: "pubsub",
+            ns: ns::PUBSUB_OWNER,
+            run: IqHandlerFn::Host(asked),
+        },
     ],
 };
 
@@ -141,7 +147,7 @@ impl Host {
             _ => self.store.reads.requester(),
         };
         let effects = self.with_pubsub(now, |pubsub, context| pubsub.handle(context, event));
-        self.with_requester(requester, |host| host.perform_pubsub(now, effects, out));
+        with_requester(self, requester, |host| host.perform_pubsub(now, effects, out));
     }
 
     fn with_pubsub<T>(
@@ -163,13 +169,15 @@ impl Host {
     fn perform_pubsub(&mut self, now: Instant, effects: Vec<PubSubEffect>, out: &mut Outbox) {
         for effect in effects {
             match effect {
-                PubSubEffect::Load(load, read) => self.load(load, out, move |host, now, result, out| {
-                    let effects =
-                        host.with_pubsub(now, |pubsub, context| pubsub.handle_loaded(context, read, result));
-                    host.perform_pubsub(now, effects, out);
-                }),
+                PubSubEffect::Load(load, read) => {
+                    self.store.load(load, out, move |host, now, result, out| {
+                        let effects = host
+                            .with_pubsub(now, |pubsub, context| pubsub.handle_loaded(context, read, result));
+                        host.perform_pubsub(now, effects, out);
+                    });
+                }
                 PubSubEffect::Write(change, write) => {
-                    self.change(change, out, move |host, now, result, out| {
+                    self.store.change(change, out, move |host, now, result, out| {
                         let effects = host.with_pubsub(now, |pubsub, context| {
                             pubsub.handle_written(context, *write, result)
                         });
@@ -179,7 +187,7 @@ impl Host {
                 PubSubEffect::Answer(iq, result) => self.answer(&iq, result, out),
                 PubSubEffect::Reply(asked, result) => self.answer(&asked.iq, result, out),
                 PubSubEffect::Send(stanza) => {
-                    let stanza = with_id(stanza, self.token());
+                    let stanza = with_id(stanza, token(&mut self.rng));
                     self.route(stanza, out);
                 }
                 PubSubEffect::Notify(notification) => send_notification(self, now, notification, out),
@@ -237,7 +245,7 @@ impl Host {
     ) {
         let query = Box::new(ItemQuery::newest());
         let load = Load::Items { owner: owner.clone(), node: node.into(), query };
-        self.load(load, out, move |host, now, result, out| {
+        self.store.load(load, out, move |host, now, result, out| {
             let newest = items_of(result).map(|page| page.items.into_iter().next().map(|(_, _, item)| item));
             then(host, now, newest, out);
         });
@@ -280,7 +288,7 @@ fn send_notification(host: &mut Host, now: Instant, notification: Notification, 
     let send = move |host: &mut Host, now, out: &mut Outbox| {
         let audience = host.with_pubsub(now, |_, context| notification.audience(context));
         for to in audience {
-            let stanza = with_id(notification.message(&to), host.token());
+            let stanza = with_id(notification.message(&to), token(&mut host.rng));
             host.route(stanza, out);
         }
     };

@@ -8,7 +8,7 @@ use stdx::Instant;
 use stdx::slab::Key;
 use xmpp::stanza::{self, Condition, StanzaKind};
 use xmpp::xml::Packed;
-use xmpp::{ConnectionId, Element, Jid};
+use xmpp::{ConnectionId, Element, Jid, ShardAddress};
 
 use self::flow::Flow;
 pub(super) use self::flow::{BacklogProgress, DeliveryEffect, TooManyQuestions};
@@ -20,6 +20,7 @@ use crate::limits;
 
 /// A session of an account: a bound resource with its presence and stream management.
 pub struct Session {
+    /// The full address.
     pub jid: Jid,
     pub(super) began: Instant,
     /// `None`: the connection is lost, and the session waits to be resumed.
@@ -124,12 +125,12 @@ impl Session {
     }
 
     /// Counts a stanza of the client (XEP-0198 §4). False: too many messages are unhandled.
-    pub(super) fn count(&mut self, key: Key, stanza: &mut Element) -> bool {
+    pub(super) fn count(&mut self, (host, key): (ShardAddress, Key), stanza: &mut Element) -> bool {
         ack::take_ack_token(stanza);
         let Some(sm) = &mut self.sm else { return true };
         match sm.count(stanza::kind_of(stanza) == Some(StanzaKind::Message)) {
             Ok(number) => {
-                ack::put_ack_token(stanza, number.map(|number| ack::new_ack_token(key, number)));
+                ack::put_ack_token(stanza, number.map(|number| ack::new_ack_token(host, key, number)));
                 true
             }
             Err(TooManyUnhandled) => false,

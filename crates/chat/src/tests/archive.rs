@@ -282,7 +282,7 @@ fn everybody_says_what_is_archived_and_that_stays() {
         assert!(answer.contains(&format!("default='{default}'")), "{answer}");
         // They are read again.
         world.tell(|host, now, out| host.handle_gone(now, edge(alice), true, out));
-        world.host.forget_account(&Bare::parse("alice@example.org").unwrap());
+        world.host.forget_accounts(Some(&Bare::parse("alice@example.org").unwrap()));
         let alice = world.sign_in("alice@example.org/desk");
         world.say(alice, &format!("<iq type='get' id='p'><prefs xmlns='{MAM}'/></iq>"));
         let told = world.hear(alice).pop().unwrap();

@@ -10,7 +10,7 @@ pub(super) fn world() -> (HostWorld, u64, u64) {
     let mut world = HostWorld::new(&[ADMIN, "bob@example.org"]);
     let mut settings = settings();
     settings.admins = vec![Bare::parse(ADMIN).unwrap()];
-    world.host = Host::new(Arc::new(settings), [1; 32]);
+    world.host = Host::new(Arc::new(settings), ShardAddress::default(), [1; 32]);
     let admin = world.sign_in("admin@example.org/desk");
     let bob = world.sign_in("bob@example.org/phone");
     for client in [admin, bob] {
@@ -108,7 +108,7 @@ fn a_message_of_the_day_meets_who_comes() {
     assert!(come(&mut world, "3")[0].contains("<body>Two</body>"));
     // After a restart it is in the store.
     let settings = world.host.settings().clone();
-    world.host = Host::new(Arc::new(settings), [2; 32]);
+    world.host = Host::new(Arc::new(settings), ShardAddress::default(), [2; 32]);
     assert!(come(&mut world, "4")[0].contains("<body>Two</body>"));
     let admin = world.sign_in("admin@example.org/desk");
     for _ in 0..2 {

@@ -22,7 +22,7 @@ fn a_server_says_what_it_is_and_who_to_talk_to() {
         ("abuse-addresses".into(), "xmpp:abuse@example.org".into()),
     ];
     let mut world = HostWorld::new(&["alice@example.org"]);
-    world.host = Host::new(Arc::new(settings), [1; 32]);
+    world.host = Host::new(Arc::new(settings), ShardAddress::default(), [1; 32]);
     let alice = world.sign_in("alice@example.org/desk");
     let info = ask(&mut world, alice, "info", "example.org");
     for part in [
@@ -49,7 +49,7 @@ fn components_are_items_of_the_domain_that_they_are_below_of() {
     settings.components =
         ["irc.example.org", "sms.other.org", "bots.elsewhere.net", "notexample.org"].map(Into::into).into();
     let mut world = HostWorld::new(&["alice@example.org"]);
-    world.host = Host::new(Arc::new(settings), [1; 32]);
+    world.host = Host::new(Arc::new(settings), ShardAddress::default(), [1; 32]);
     let alice = world.sign_in("alice@example.org/desk");
     for (domain, own, anothers) in [
         ("example.org", "irc.example.org", "sms.other.org"),

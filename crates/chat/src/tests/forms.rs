@@ -186,7 +186,7 @@ const SOURCES: &[&str] = &[
     "chat/src/invite.rs",
     "chat/src/muc/room/form.rs",
     "chat/src/muc/search.rs",
-    "chat/src/offline.rs",
+    "chat/src/offline/retrieval.rs",
     "chat/src/pubsub/node.rs",
     "chat/src/pubsub/publish.rs",
     "chat/src/pubsub/subscribe.rs",
@@ -346,7 +346,7 @@ fn play() -> (Play, u64, u64) {
         kinds.map(|kind| (format!("{kind}-addresses").into(), "mailto:a@example.org".into())).into();
     settings.invitations =
         InvitationSettings { by_users: true, by_admins: true, ..InvitationSettings::default() };
-    world.host = Host::new(Arc::new(settings), [1; 32]);
+    world.host = Host::new(Arc::new(settings), ShardAddress::default(), [1; 32]);
     let (admin, bob) = (world.sign_in("admin@example.org/desk"), world.sign_in("bob@example.org/phone"));
     let mut play = Play { world, found: Vec::new() };
     for client in [admin, bob] {

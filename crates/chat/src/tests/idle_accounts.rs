@@ -40,7 +40,7 @@ fn a_record_rests_for_some_minutes_and_no_longer() {
     world.arrive(words);
     assert_eq!(user_loads(&world), 2);
     // An account that was changed by its operator is read again.
-    world.host.forget_account(&Bare::parse("alice@example.org").unwrap());
+    world.host.forget_accounts(Some(&Bare::parse("alice@example.org").unwrap()));
     world.arrive(words);
     assert_eq!(user_loads(&world), 3);
 }

@@ -263,7 +263,7 @@ impl HostWorld {
             store.users.insert(Bare::parse(user).unwrap(), AccountData::default());
         }
         HostWorld {
-            host: Host::new(Arc::new(settings()), [1; 32]),
+            host: Host::new(Arc::new(settings()), ShardAddress::default(), [1; 32]),
             now: START,
             store,
             got: HashMap::new(),
@@ -492,7 +492,8 @@ fn an_account_has_so_many_sessions() {
     for ends_oldest in [false, true] {
         let mut world = HostWorld::new(&["alice@example.org", "bob@example.org"]);
         let sessions = SessionLimit { most: 2, ends_oldest };
-        world.host = Host::new(Arc::new(Settings { sessions, ..settings() }), [1; 32]);
+        world.host =
+            Host::new(Arc::new(Settings { sessions, ..settings() }), ShardAddress::default(), [1; 32]);
         let first = world.sign_in("alice@example.org/1");
         world.sign_in("alice@example.org/2");
         world.sign_in("alice@example.org/2");

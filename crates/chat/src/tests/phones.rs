@@ -215,7 +215,7 @@ mod words_to_phones {
         let mut world = world();
         let alice = world.available("alice@example.org/desk");
         world.chat(alice, BOB, "hello");
-        world.host = Host::new(Arc::new(settings()), [2; 32]);
+        world.host = Host::new(Arc::new(settings()), ShardAddress::default(), [2; 32]);
         world.phones.asked.clear();
         world.tell(|host, _, out| host.begin(out));
         assert_eq!(world.phones.asked, [bare(BOB)]);

@@ -379,7 +379,7 @@ fn an_owner_makes_and_configures_nodes() {
         "{heard:?}"
     );
     // It is what the store has.
-    world.host = Host::new(Arc::new(settings()), [2; 32]);
+    world.host = Host::new(Arc::new(settings()), ShardAddress::default(), [2; 32]);
     let alice = world.sign_in("alice@example.org/new");
     assert!(own(&mut world, alice, "get", "<configure node='n'/>").contains("<value>T</value>"));
 }

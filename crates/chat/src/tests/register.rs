@@ -49,7 +49,7 @@ fn world(change: impl FnOnce(&mut Settings)) -> HostWorld {
     };
     settings.admins = vec![Bare::parse(USERS[2]).unwrap()];
     change(&mut settings);
-    world.host = Host::new(Arc::new(settings), [1; 32]);
+    world.host = Host::new(Arc::new(settings), ShardAddress::default(), [1; 32]);
     world
 }
 

@@ -159,7 +159,8 @@ fn nobody_sees_the_marks_nor_can_make_them() {
     seen.extend(world.sent_abroad());
     assert_eq!(bodies(&seen), ["1", "1"]);
     assert!(seen.iter().all(|xml| !xml.contains("mark")), "{seen:?}");
-    let mark = format!("{}.5", world.host.accounts.by_edge[&edge(alice)].to_u64());
+    let key = world.host.accounts.by_edge[&edge(alice)];
+    let mark = ack::new_ack_token(ShardAddress::default(), key, 5);
     // More often than anything is waited for.
     for _ in 0..5 {
         world.say(alice, &format!(
@@ -504,6 +505,34 @@ fn another_host_tells_when_it_has_stored_a_message() {
     assert_eq!(told.attr("to"), Some(ALICE));
     here.tell(|host, now, out| host.handle_routed(now, told, out));
     assert_eq!(here.hear(alice), ["<a xmlns='urn:xmpp:sm:3' h='2'/>"]);
+}
+
+/// A session's key and a message's number may be the same at the owner that an address has after a restart.
+#[test]
+fn a_mark_of_another_life_acknowledges_no_message() {
+    const NUMBER: u64 = 2;
+    let here = ShardAddress::new(xmpp::Life(2), 0);
+    let mut world = world();
+    world.host = Host::new(Arc::new(settings()), here, [1; 32]);
+    let (alice, _) = managed(&mut world, ALICE);
+    world.is_slow = true;
+    world.say(alice, "<message to='bob@example.org' type='chat'><body>hi</body></message>");
+    let key = world.host.accounts.by_edge[&edge(alice)];
+    let report = |world: &mut HostWorld, host: ShardAddress| {
+        let mark = ack::new_ack_token(host, key, NUMBER);
+        // Two things are awaited: her archive and the way of the message.
+        for _ in 0..2 {
+            let told =
+                Element::new("handled", xmpp::internal::NS).with("to", ALICE).with("mark", mark.clone());
+            world.tell(|host, now, out| host.handle_routed(now, told, out));
+        }
+        world.say(alice, ASK);
+        world.hear(alice).pop().unwrap()
+    };
+    for other in [ShardAddress::new(xmpp::Life(1), 0), ShardAddress::new(xmpp::Life(2), 1)] {
+        assert_eq!(report(&mut world, other), "<a xmlns='urn:xmpp:sm:3' h='1'/>", "{other}");
+    }
+    assert_eq!(report(&mut world, here), "<a xmlns='urn:xmpp:sm:3' h='2'/>");
 }
 
 /// The number of Alice's messages, after her presence, in the last acknowledgement.

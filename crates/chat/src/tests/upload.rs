@@ -11,7 +11,7 @@ fn world(change: impl FnOnce(&mut Settings)) -> (HostWorld, u64) {
     let mut world = HostWorld::new(&[ALICE]);
     let mut settings = settings();
     change(&mut settings);
-    world.host = Host::new(Arc::new(settings), [1; 32]);
+    world.host = Host::new(Arc::new(settings), ShardAddress::default(), [1; 32]);
     let alice = world.sign_in("alice@example.org/desk");
     (world, alice)
 }
@@ -95,7 +95,7 @@ fn a_restart_forgets_nothing_that_was_used_today() {
     let (mut world, alice) = world(|settings| settings.uploads = uploads);
     let full = "filename='a' size='10000'";
     assert!(slot(&mut world, alice, full).contains("<put"));
-    world.host = Host::new(Arc::new(Settings { uploads, ..settings() }), [1; 32]);
+    world.host = Host::new(Arc::new(Settings { uploads, ..settings() }), ShardAddress::default(), [1; 32]);
     let alice = world.sign_in("alice@example.org/desk");
     assert!(slot(&mut world, alice, full).contains("<put"));
     assert!(slot(&mut world, alice, full).contains("<retry"));
@@ -109,7 +109,7 @@ fn a_restart_forgets_nothing_that_was_used_today() {
     }
     let store = "<query xmlns='jabber:iq:private'><used xmlns='quota:uploads' day='0' bytes='0'/></query>";
     ask(&mut world, alice, "set", ALICE, store);
-    world.host = Host::new(Arc::new(Settings { uploads, ..settings() }), [1; 32]);
+    world.host = Host::new(Arc::new(Settings { uploads, ..settings() }), ShardAddress::default(), [1; 32]);
     let alice = world.sign_in("alice@example.org/desk");
     assert!(slot(&mut world, alice, full).contains("<retry"));
     world.now = world.now + Duration::from_secs(86_400);

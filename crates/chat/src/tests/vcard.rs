@@ -133,7 +133,7 @@ fn presence_has_the_hash_whatever_the_client_says() {
         assert_eq!(heard[0].matches("vcard-temp:x:update").count(), 1);
     }
     // It is read again by a host that has just begun.
-    world.host = Host::new(Arc::new(settings()), [2; 32]);
+    world.host = Host::new(Arc::new(settings()), ShardAddress::default(), [2; 32]);
     let (bob, alice) = (world.sign_in("bob@example.org/phone"), world.sign_in("alice@example.org/desk"));
     world.say(bob, "<presence/>");
     world.hear(bob);

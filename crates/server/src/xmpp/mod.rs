@@ -189,8 +189,8 @@ impl Xmpp {
     /// Drops the host's cached state of an account that was changed or removed; `None`: of all accounts.
     pub(crate) fn forget_account(&mut self, address: Option<&str>) {
         match address.map(Bare::parse) {
-            None => self.host.get_mut().forget_accounts(),
-            Some(Ok(user)) => self.host.get_mut().forget_account(&user),
+            None => self.host.get_mut().forget_accounts(None),
+            Some(Ok(user)) => self.host.get_mut().forget_accounts(Some(&user)),
             Some(Err(_)) => {}
         }
     }
@@ -214,7 +214,7 @@ impl Xmpp {
             streams,
             clients: ClientAccess::new(settings.access),
             router: StanzaRouter::new(Components::new(settings.components)?, servers, map),
-            host: HostDriver::new(Host::new(settings.host, settings.seed)),
+            host: HostDriver::new(Host::new(settings.host, shard, settings.seed)),
             host_requests: HostRequests::new(),
             shard_requests: ShardRequests::default(),
             phones: Phones::default(),

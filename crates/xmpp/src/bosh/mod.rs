@@ -52,8 +52,9 @@ pub struct Settings {
     pub wait: Duration,
     /// Requests that wait at the same time, at most.
     pub hold: u32,
-    /// Time without a request after which the client is gone, and the same of a client that polls.
+    /// Time without a request after which the client is gone.
     pub inactivity: Duration,
+    /// The same of a client that polls.
     pub inactivity_of_polling: Duration,
     /// Empty requests come no faster than this.
     pub polling: Duration,
@@ -77,13 +78,21 @@ impl Default for Settings {
 /// Why a session ends (XEP-0124 §17.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Condition {
+    /// `bad-request`.
     BadRequest,
+    /// `host-unknown`.
     HostUnknown,
+    /// `internal-server-error`.
     InternalServerError,
+    /// `item-not-found`.
     ItemNotFound,
+    /// `other-request`.
     OtherRequest,
+    /// `policy-violation`.
     PolicyViolation,
+    /// `remote-stream-error`.
     RemoteStreamError,
+    /// `system-shutdown`.
     SystemShutdown,
 }
 

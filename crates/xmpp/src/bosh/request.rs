@@ -7,24 +7,35 @@ use crate::{Element, limits, ns};
 /// One of them, read. Attributes that this server has no use for are left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Request {
+    /// The number of the request (§7.1: `rid`).
     pub rid: u64,
     /// `None`: it begins a session.
     pub sid: Option<Box<str>>,
+    /// The domain that the client requests.
     pub to: Option<Box<str>>,
+    /// The default language of the stream (`xml:lang`).
     pub lang: Option<Box<str>>,
     /// The version of the protocol that the client speaks; none: it is older than conditions are.
     pub version: Option<(u32, u32)>,
     /// The version of XMPP.
     pub xmpp_version: Option<Box<str>>,
+    /// The longest time in seconds that the server may delay an answer.
     pub wait: Option<u64>,
+    /// The most requests that the server may keep waiting.
     pub hold: Option<u32>,
     /// Seconds.
     pub pause: Option<u64>,
+    /// The highest `rid` to which the client has received an answer (§9).
     pub ack: Option<u64>,
+    /// The next key of a sequence (§15).
     pub key: Option<Box<str>>,
+    /// The first key of a new sequence (§15).
     pub new_key: Option<Box<str>>,
+    /// The client ends the session (§13).
     pub is_terminate: bool,
+    /// The client restarts the stream (XEP-0206 §4).
     pub is_restart: bool,
+    /// The elements in the body, in order.
     pub payload: Vec<Element>,
     /// It is larger than a client's request before authentication may be.
     pub is_for_known: bool,
@@ -34,6 +45,8 @@ pub struct Request {
 const LARGEST_RID: u64 = (1 << 53) - 1;
 
 impl Request {
+    /// Parses the body of a request of HTTP.
+    ///
     /// # Errors
     /// `bad-request`: it is no body of BOSH.
     pub fn parse(bytes: &[u8]) -> Result<Request, Condition> {

@@ -15,6 +15,7 @@ use crate::{Element, limits, ns};
 pub enum Input {
     /// It begins, or begins anew: the header that a client writes elsewhere.
     Open(Element),
+    /// A stanza or another element of the stream.
     Payload(Element),
     /// The client ends it.
     Close,
@@ -27,12 +28,14 @@ pub struct Reply {
     pub status: u16,
     /// A request broke the rules.
     pub is_refusal: bool,
+    /// The `<body/>` as text.
     pub body: Box<str>,
 }
 
 /// The effects of a session: elements for the stream and answers to requests.
 #[derive(Debug, Default)]
 pub struct Outbox {
+    /// Elements and events for the stream, in order.
     pub inputs: Vec<Input>,
     /// By the driver's number of the request.
     pub answers: Vec<(u64, Reply)>,

@@ -13,6 +13,7 @@ use crate::{Element, Jid, ns, stanza};
 pub struct BindRequest {
     /// Bare.
     pub user: Jid,
+    /// The client signed in by ANONYMOUS.
     pub is_anonymous: bool,
     /// The resource that the client requests, whole (RFC 6120) ...
     pub resource: Option<Box<str>>,
@@ -31,7 +32,9 @@ pub struct BindRequest {
 pub struct UserAgent {
     /// A UUID that it made once.
     pub id: Option<Box<str>>,
+    /// The name of the software.
     pub software: Option<Box<str>>,
+    /// The name of the device.
     pub device: Option<Box<str>>,
 }
 
@@ -40,18 +43,24 @@ pub struct UserAgent {
 pub enum Bound {
     /// The full address; answers to inline requests.
     Session {
+        /// The full address.
         jid: Jid,
+        /// Answers to inline requests.
         inline: Vec<Element>,
     },
     /// It goes on as this address; `resumed` is the answer.
     Resumed {
+        /// The full address.
         jid: Jid,
+        /// The answer `<resumed/>`.
         resumed: Element,
     },
     /// Not to be resumed; `failed` says why, and the client may bind.
     NotResumed {
+        /// The answer `<failed/>`.
         failed: Element,
     },
+    /// The session is refused with this error.
     Refused(stanza::StanzaError),
     /// Another node (RFC 6120 §4.9.3.19).
     SeeOtherHost(Box<str>),

@@ -18,7 +18,9 @@ pub enum Framing {
 /// The security of the connection, at its begin or after a handshake.
 #[derive(Clone, Debug, Default)]
 pub struct Security {
+    /// TLS protects the connection.
     pub encrypted: bool,
+    /// The channel bindings of the connection.
     pub bindings: sasl::Bindings,
     /// Address of a client certificate that was verified.
     pub certified: Option<Jid>,
@@ -30,18 +32,35 @@ pub enum Effect {
     /// After the bytes that were written: TLS as a server, then `handle_secured`.
     StartTls,
     /// Answered by `handle_found`. The domain is one of ours.
-    Find { find: sasl::CredentialQuery, domain: Box<str> },
+    Find {
+        /// The query.
+        find: sasl::CredentialQuery,
+        /// The domain of the account.
+        domain: Box<str>,
+    },
     /// Answered by `handle_tokens`.
     Tokens(Box<TokenWork>),
     /// Asks if this invitation is valid. Answered by `handle_invited`.
-    Invited { token: Box<str>, domain: Box<str> },
+    Invited {
+        /// The token of the invitation.
+        token: Box<str>,
+        /// The domain that the client named.
+        domain: Box<str>,
+    },
     /// Make an account. Answered by `handle_registered`.
     Register(Box<Registration>),
     /// Make a session. Answered by `handle_bound`.
     Bind(Box<BindRequest>),
     /// Take up an old session: its identity and how many of its stanzas the client has had (XEP-0198). Answered by
     /// `handle_bound`.
-    Resume { user: Jid, id: Box<str>, seen: u32 },
+    Resume {
+        /// The bare address of the account.
+        user: Jid,
+        /// The id of the session.
+        id: Box<str>,
+        /// The number of stanzas that the client has received (XEP-0198 §5: `h`).
+        seen: u32,
+    },
     /// From the session's client; `from` is its full address.
     Stanza(Element),
     /// An element of stream management, client state and the like: no stanza.
@@ -53,9 +72,11 @@ pub enum Effect {
 /// The output of a stream: bytes for the client and effects for the host.
 #[derive(Debug, Default)]
 pub struct Outbox {
+    /// Bytes for the client.
     pub bytes: Vec<u8>,
     /// The end of each document in `bytes`; empty for `Framing::Stream`.
     pub ends: Vec<usize>,
+    /// Effects for the driver, in order.
     pub effects: Vec<Effect>,
     /// An element that was received or sent, credentials masked; of a stream that is traced.
     pub traced: Vec<(Direction, Element)>,

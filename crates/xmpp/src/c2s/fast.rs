@@ -35,7 +35,9 @@ pub struct TokenWork {
 /// A new token for a client (XEP-0484).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewToken {
+    /// The token.
     pub token: Secret,
+    /// The time at which the token expires.
     pub expires_at: Instant,
 }
 

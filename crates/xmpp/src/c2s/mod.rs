@@ -60,6 +60,7 @@ pub struct C2sSettings {
     pub tls: bool,
     /// Authentication requires TLS. Without a certificate of ours it cannot be required.
     pub tls_required: bool,
+    /// Clients may sign in by ANONYMOUS.
     pub anonymous: bool,
     /// Registration is open (XEP-0077).
     pub registration: bool,
@@ -67,6 +68,7 @@ pub struct C2sSettings {
     pub invitations: bool,
     /// Clients get tokens (XEP-0484).
     pub tokens: bool,
+    /// The largest stanza that is read, in bytes.
     pub max_stanza: usize,
     /// Seconds without a byte after which a stream may be closed (XEP-0478).
     pub idle_seconds: u32,

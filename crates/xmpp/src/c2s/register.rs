@@ -21,7 +21,9 @@ pub(super) const SPECIFICATION: Specification = Specification {
 pub struct Registration {
     /// Prepared (RFC 7622 §3.3).
     pub user: Box<str>,
+    /// The domain of the account.
     pub domain: Box<str>,
+    /// The password that the client chose.
     pub password: Secret,
     /// The invitation that it is made by.
     pub invitation: Option<Box<str>>,

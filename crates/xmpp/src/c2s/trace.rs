@@ -11,6 +11,7 @@ use crate::{Element, ns};
 pub enum Direction {
     /// From the client.
     In,
+    /// To the client.
     Out,
 }
 

@@ -34,7 +34,9 @@ pub(super) fn is_ours(secret: &[u8], receiving: &str, originating: &str, id: &st
 /// A server's verdict about a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
+    /// The key is valid.
     Valid,
+    /// The key is not valid.
     Invalid,
     /// Nothing could be said (XEP-0220 §2.5).
     Error(Condition),

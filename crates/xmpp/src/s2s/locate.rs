@@ -7,9 +7,13 @@ use crate::limits;
 /// One SRV record (RFC 2782). Names are absolute; a target of `.` is empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Srv {
+    /// The priority: lower ones are tried first.
     pub priority: u16,
+    /// The chance among records of one priority.
     pub weight: u16,
+    /// The port of the target.
     pub port: u16,
+    /// The name of the target.
     pub target: Box<str>,
     /// From `_xmpps-server._tcp`: TLS from the first byte.
     pub is_direct: bool,
@@ -18,8 +22,11 @@ pub struct Srv {
 /// Where to connect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
+    /// A host name or an IP address.
     pub host: Box<str>,
+    /// The TCP port.
     pub port: u16,
+    /// TLS begins with the first byte (XEP-0368).
     pub is_direct: bool,
 }
 

@@ -41,6 +41,7 @@ pub struct S2sSettings {
     pub domains: Vec<Box<str>>,
     /// STARTTLS can be done.
     pub tls: bool,
+    /// The servers with which ours exchanges stanzas.
     pub policy: Policy,
     /// Bytes.
     pub max_stanza: usize,
@@ -70,6 +71,7 @@ impl S2sSettings {
 /// The security of a connection, at its begin or after a handshake.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Security {
+    /// TLS protects the connection.
     pub encrypted: bool,
     /// When an authority that we trust vouches for it.
     pub certificate: Option<Certificate>,
@@ -84,16 +86,20 @@ impl Security {
 /// A domain of ours and one of another server's.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Pair {
+    /// The domain of ours.
     pub local: Box<str>,
+    /// The domain of the other server.
     pub remote: Box<str>,
 }
 
 /// The question if that key is the other server's (XEP-0220 §2.4).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyQuery {
+    /// The domains of the stream.
     pub pair: Pair,
     /// The id of the stream on which it came.
     pub id: Box<str>,
+    /// The key of dialback.
     pub key: Box<str>,
 }
 
@@ -102,6 +108,7 @@ pub struct KeyQuery {
 pub struct Failure {
     /// The condition of the errors that senders get.
     pub condition: Condition,
+    /// The description, for people.
     pub text: Box<str>,
 }
 
@@ -117,31 +124,44 @@ impl Failure {
 pub enum ShardMessage {
     /// To the owner: ask the authoritative server. Answered by `Verified`.
     Verify {
+        /// The connection of the stream.
         edge: ConnectionId,
+        /// The key and the domains.
         question: KeyQuery,
     },
     /// To the owner: stanzas may go back over this connection (XEP-0288) ...
     Offer {
+        /// The connection of the stream.
         edge: ConnectionId,
+        /// The domains of the stream.
         pair: Pair,
     },
     /// ... and no more.
     Withdraw {
+        /// The connection of the stream.
         edge: ConnectionId,
+        /// The domains of the stream.
         pair: Pair,
     },
+    /// The answer to `Verify`.
     Verified {
+        /// The connection of the stream.
         edge: ConnectionId,
+        /// The key and the domains.
         question: KeyQuery,
+        /// The answer of the authoritative server.
         verdict: Verdict,
     },
     /// For the server at the other end.
     Over {
+        /// The connection of the stream.
         edge: ConnectionId,
+        /// The stanza.
         element: Box<Element>,
     },
     /// To the owner: out to that server, by whatever way.
     Outbound {
+        /// The stanza.
         element: Box<Element>,
     },
 }
@@ -160,39 +180,51 @@ pub enum Recipient<'a> {
 pub enum Effect {
     /// Find the server and connect: `handle_connected` or `handle_broken`.
     Connect(Connect),
+    /// Write bytes to a connection.
     Write {
+        /// The number of the stream.
         number: u64,
+        /// The bytes.
         bytes: Vec<u8>,
     },
     /// After the bytes that were written: TLS, as the side that did (or did not) connect; then `handle_secured` or
     /// `handle_broken`.
     StartTls {
+        /// The number of the stream.
         number: u64,
     },
     /// After the bytes that were written. Nothing of it counts any more.
     Close {
+        /// The number of the stream.
         number: u64,
     },
     /// To the host of `to`: it came from another server, or answers what could not be sent there.
     Deliver(Box<Element>),
+    /// A message for another shard.
     Send(ShardMessage),
+    /// An event for the log.
     Note(LogEvent),
 }
 
 /// A connection that is wanted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Connect {
+    /// The number of the stream.
     pub number: u64,
+    /// The domains of the stream.
     pub pair: Pair,
-    /// For the order of its addresses, and how many of them were tried.
+    /// Decides the order among targets of one priority.
     pub random: u64,
+    /// The number of targets that were tried before.
     pub tried: usize,
 }
 
 /// For the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogEvent {
+    /// The domains of the stream.
     pub pair: Pair,
+    /// The event.
     pub what: Event,
 }
 
@@ -201,23 +233,30 @@ pub struct LogEvent {
 pub enum Event {
     /// We may speak.
     Connected {
+        /// The evidence that was accepted.
         by: Proof,
+        /// TLS protects the stream.
         is_encrypted: bool,
     },
     /// We may not.
     Failed(Failure),
     /// Another server has authenticated.
     Accepted {
+        /// The evidence that was accepted.
         by: Proof,
+        /// TLS protects the stream.
         is_encrypted: bool,
     },
     /// It has not, or is not wanted.
     Refused {
         /// The connection that it asked on.
         number: u64,
+        /// The reason.
         why: Refusal,
     },
+    /// The stream has ended.
     Closed {
+        /// The reason.
         why: &'static str,
     },
 }
@@ -250,19 +289,26 @@ impl Refusal {
 /// The evidence of a server's identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Proof {
+    /// Dialback (XEP-0220).
     Dialback,
+    /// A certificate (RFC 6120 §13.7).
     Certificate,
 }
 
 /// Counters since the shard began, and gauges.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Connections that we made and that were made to us, now.
+    /// Authenticated streams to other servers.
     pub outgoing: u64,
+    /// Authenticated streams of other servers.
     pub incoming: u64,
+    /// Streams to other servers since the start.
     pub outgoing_total: u64,
+    /// Streams of other servers since the start.
     pub incoming_total: u64,
+    /// Stanzas that other servers sent.
     pub stanzas_in: u64,
+    /// Stanzas that were sent to other servers.
     pub stanzas_out: u64,
     /// Stanzas that wait for a connection, now.
     pub waiting: u64,

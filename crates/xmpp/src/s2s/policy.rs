@@ -29,10 +29,15 @@ impl Domains {
 /// The servers with which ours exchanges stanzas, and its demands on them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Policy {
+    /// The domains that are admitted.
     pub admission: Admission,
+    /// The domains that [`Admission::Allow`] admits.
     pub allow: Domains,
+    /// The domains that are never admitted.
     pub block: Domains,
+    /// Streams are encrypted.
     pub require_tls: bool,
+    /// The other server proves its domain by a valid certificate.
     pub require_certificate: bool,
     /// Domains with which it is the other way round than `require_tls` says ...
     pub tls_exceptions: Domains,
@@ -43,6 +48,7 @@ pub struct Policy {
 /// The demands on a stream with a domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Demands {
+    /// TLS protects the stream.
     pub tls: bool,
     /// A valid certificate; dialback alone does not do.
     pub certificate: bool,

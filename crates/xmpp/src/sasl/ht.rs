@@ -12,6 +12,7 @@ pub enum TokenBinding {
     Exporter,
     /// `tls-server-end-point`.
     EndPoint,
+    /// No channel binding.
     None,
 }
 
@@ -50,9 +51,11 @@ pub struct Token {
     pub id: Box<[u8]>,
     /// It proves nothing by another mechanism (XEP-0484 §3.3).
     pub binding: TokenBinding,
+    /// The token.
     pub secret: Secret,
     /// The highest that came with it.
     pub count: u64,
+    /// The use of the token so far.
     pub state: TokenState,
 }
 
@@ -61,9 +64,11 @@ pub struct Token {
 pub enum TokenState {
     /// The token has not been used.
     New,
+    /// The client has signed in by the token.
     Used,
     /// Soon too old: the client is to get another.
     Due,
+    /// The token has expired.
     TooOld,
 }
 

@@ -23,13 +23,18 @@ pub use unknown::{AccountProfile, KeyParameters, UnknownAccounts};
 /// The supported mechanisms, the strongest first: RFC 5802, 7677, 4616, 4422, 4505.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Mechanism {
+    /// SCRAM (RFC 5802).
     Scram {
+        /// The hash.
         hash: Hash,
         /// Bound to the TLS channel below: the `-PLUS` forms.
         plus: bool,
     },
+    /// PLAIN (RFC 4616).
     Plain,
+    /// EXTERNAL (RFC 4422 appendix A).
     External,
+    /// ANONYMOUS (RFC 4505).
     Anonymous,
     /// A mechanism of FAST only (XEP-0484).
     HashedToken(TokenBinding),
@@ -75,7 +80,9 @@ impl Mechanism {
 /// Channel binding data of the connection, by the names of RFC 5929 and 9266.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Bindings {
+    /// The binding `tls-exporter` (RFC 9266).
     pub tls_exporter: Option<Box<[u8]>>,
+    /// The binding `tls-server-end-point` (RFC 5929).
     pub tls_server_end_point: Option<Box<[u8]>>,
 }
 
@@ -104,6 +111,7 @@ impl Bindings {
 /// The connection of an exchange.
 #[derive(Clone, Debug, Default)]
 pub struct Context {
+    /// The channel bindings of the connection.
     pub bindings: Bindings,
     /// The mechanisms and bindings that were offered, for XEP-0474.
     pub offered: Vec<&'static str>,
@@ -115,9 +123,11 @@ pub struct Context {
     pub domain: Box<str>,
     /// Makes keys for unknown accounts, which look as others do, so that challenges do not show which accounts exist.
     pub secret: [u8; 32],
+    /// The parameters that unknown accounts seem to have.
     pub looks: UnknownAccounts,
-    /// The client's own id, which its tokens are of (XEP-0388 §2.3.1), and how often it says to have used its token.
+    /// The client's own id, which its tokens are of (XEP-0388 §2.3.1).
     pub agent: Option<Box<str>>,
+    /// The number of times that the client has used its token, as it says (XEP-0484 §3.4).
     pub count: Option<u64>,
 }
 
@@ -141,22 +151,30 @@ pub enum CredentialAnswer {
 /// A query for the credentials of an account, which the driver answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CredentialQuery {
+    /// The keys of an account.
     Keys {
+        /// The local part of the address.
         user: Box<str>,
+        /// The hash of the keys.
         hash: Hash,
     },
     /// The check of a password.
     Password {
+        /// The local part of the address.
         user: Box<str>,
+        /// The password that the client sent.
         password: Secret,
     },
     /// The existence of an account; a certificate has proved its identity.
     Account {
+        /// The local part of the address.
         user: Box<str>,
     },
     /// The tokens of one of its clients.
     Tokens {
+        /// The local part of the address.
         user: Box<str>,
+        /// The id of the client.
         agent: Box<str>,
     },
 }
@@ -188,12 +206,16 @@ impl std::fmt::Debug for Secret {
 pub enum Step {
     /// To the client, and wait for its response.
     Challenge(Vec<u8>),
+    /// Answer the query; then the exchange goes on.
     Find(CredentialQuery),
     /// Signed in. `last` is for the client.
     Success {
+        /// The authenticated identity.
         user: Identity,
+        /// The last data for the client.
         last: Option<Vec<u8>>,
     },
+    /// The exchange has failed.
     Failure(Failure),
 }
 
@@ -209,13 +231,21 @@ pub enum Identity {
 /// RFC 6120 §6.5.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
+    /// `aborted`.
     Aborted,
+    /// `credentials-expired`.
     CredentialsExpired,
+    /// `incorrect-encoding`.
     IncorrectEncoding,
+    /// `invalid-authzid`.
     InvalidAuthzid,
+    /// `invalid-mechanism`.
     InvalidMechanism,
+    /// `malformed-request`.
     MalformedRequest,
+    /// `not-authorized`.
     NotAuthorized,
+    /// `temporary-auth-failure`.
     TemporaryAuthFailure,
 }
 

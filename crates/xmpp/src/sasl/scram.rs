@@ -11,17 +11,24 @@ use super::{Context, Failure, Identity, Step};
 /// The hash functions of SCRAM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Hash {
+    /// SHA-1.
     Sha1,
+    /// SHA-256.
     Sha256,
+    /// SHA-512.
     Sha512,
 }
 
 /// The keys that a server stores instead of a password: enough to check a proof, not to make one.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Keys {
+    /// The salt of the password.
     pub salt: Box<[u8]>,
+    /// The number of iterations of PBKDF2.
     pub iterations: u32,
+    /// The `StoredKey` of RFC 5802 §3.
     pub stored: Box<[u8]>,
+    /// The `ServerKey` of RFC 5802 §3.
     pub server: Box<[u8]>,
 }
 

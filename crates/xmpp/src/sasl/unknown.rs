@@ -11,6 +11,7 @@ use crate::{Jid, limits};
 /// The parameters of keys that a challenge shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct KeyParameters {
+    /// The number of iterations of PBKDF2.
     pub iterations: u32,
     /// Bytes.
     pub salt: usize,
@@ -24,10 +25,13 @@ const OWN: KeyParameters = KeyParameters { iterations: limits::SCRAM_ITERATIONS,
 pub struct AccountProfile {
     /// `None`: they have no keys of that hash, and are asked for such as an account is that is not there.
     pub sha1: Option<KeyParameters>,
+    /// The keys of SCRAM-SHA-256.
     pub sha256: Option<KeyParameters>,
+    /// The keys of SCRAM-SHA-512.
     pub sha512: Option<KeyParameters>,
     /// Nothing but keys proves their password, which takes as long as making them.
     pub only_keys: bool,
+    /// The number of accounts with this profile.
     pub accounts: u64,
 }
 

@@ -63,7 +63,9 @@ impl Budget {
 /// An element, and the bytes it takes when it is written where it came from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Measured {
+    /// The element.
     pub element: Element,
+    /// Bytes of the element when it is written.
     pub written: usize,
     /// Bytes of memory that it takes, estimated.
     pub memory: usize,

@@ -11,14 +11,18 @@ use crate::ns;
 pub struct Attribute {
     /// Empty for most.
     pub ns: Name,
+    /// The local name.
     pub name: Name,
+    /// The value, unescaped.
     pub value: Box<str>,
 }
 
 /// A child of an element.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Node {
+    /// A child element.
     Element(Element),
+    /// Character data, unescaped.
     Text(Box<str>),
 }
 

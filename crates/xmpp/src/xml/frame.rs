@@ -10,6 +10,7 @@ use crate::limits;
 pub enum Frame {
     /// The opening tag of the stream, an XML declaration before it left out.
     Header(Range<usize>),
+    /// A whole child of the stream header: its range in the bytes.
     Stanza(Range<usize>),
     /// White space between stanzas, which keeps the connection alive.
     Whitespace,

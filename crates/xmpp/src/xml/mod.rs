@@ -23,9 +23,11 @@ pub use write::{escape, escape_into};
 /// Why bytes are no XML of ours. Its name is the stream error of RFC 6120 §4.9.3.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum XmlError {
+    /// The XML is not well-formed, for this reason.
     NotWellFormed(&'static str),
     /// Comments, processing instructions, DTDs, entities.
     Restricted(&'static str),
+    /// A prefix has no namespace.
     BadNamespacePrefix,
     /// Bytes that are not UTF-8, or a declaration of another encoding.
     UnsupportedEncoding,

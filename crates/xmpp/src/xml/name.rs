@@ -7,7 +7,9 @@ use std::sync::Arc;
 /// text: a long namespace that is declared once costs its length once.
 #[derive(Clone)]
 pub enum Name {
+    /// A name that the code knows.
     Static(&'static str),
+    /// Any other name.
     Shared(Arc<str>),
 }
 

@@ -49,7 +49,11 @@ fn a_room_whose_owner_is_removed_is_the_administrators() {
     hall.say(CRONE, &format!("<presence type='unavailable' to='{ROOM}/firstwitch'/>"));
     departs(&mut hall, "crone1@example.org");
     let rooms = std::mem::take(&mut hall.rooms);
-    let mut hall = Hall { rooms, host: Host::new(Arc::new(hall.host.settings().clone()), [7; 32]), ..hall };
+    let mut hall = Hall {
+        rooms,
+        host: Host::new(Arc::new(hall.host.settings().clone()), ShardAddress::default(), [7; 32]),
+        ..hall
+    };
     hall.forget();
     hall.enter(CRONE, "new");
     assert_eq!(all_seen(&hall.hear(CRONE)), ["new here participant/none 110 170"], "no new account owns it");

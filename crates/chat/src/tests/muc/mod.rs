@@ -49,7 +49,7 @@ impl Hall {
 
     fn with(settings: Settings) -> Hall {
         Hall {
-            host: Host::new(Arc::new(settings), [7; 32]),
+            host: Host::new(Arc::new(settings), ShardAddress::default(), [7; 32]),
             now: START,
             rooms: HashMap::new(),
             changes: Vec::new(),

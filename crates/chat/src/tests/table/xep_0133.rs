@@ -295,7 +295,7 @@ fn the_form_of_edit_motd_has_the_current_message() {
     assert!(has_in_order(&form, &parts), "{form}");
     // After a restart it is in the store.
     let settings = world.host.settings().clone();
-    world.host = super::Host::new(std::sync::Arc::new(settings), [2; 32]);
+    world.host = super::Host::new(std::sync::Arc::new(settings), xmpp::ShardAddress::default(), [2; 32]);
     let admin = world.sign_in("admin@example.org/desk");
     let form = send(&mut world, admin, "edit-motd", "", "");
     assert!(has_in_order(&form, &parts), "{form}");

@@ -398,7 +398,7 @@ fn support() {
 /// The ids of a hundred messages that come at one time, to a host with that seed.
 fn ids_of_a_hundred(seed: u8) -> Vec<String> {
     let mut world = HostWorld::new(&[ALICE]);
-    world.host = Host::new(Arc::new(settings()), [seed; 32]);
+    world.host = Host::new(Arc::new(settings()), ShardAddress::default(), [seed; 32]);
     let desk = world.sign_in("alice@example.org/desk");
     world.say(desk, "<presence/>");
     for number in 0..100 {

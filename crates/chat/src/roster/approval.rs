@@ -1,0 +1,307 @@
+//! Asking for presence, granting it and taking it back (RFC 6121 §3).
+
+use stdx::Instant;
+use stdx::slab::Key;
+use xmpp::stanza::{self, Condition, StanzaError};
+use xmpp::{Bare, Element, Jid, ns};
+
+use super::super::account_memory::AccountMemory;
+use super::super::effect::{AccountData, RosterItem};
+use super::super::presence::subscription::{SubscriptionAction, SubscriptionState, SubscriptionStep};
+use super::super::presence::typed;
+use super::super::session::Session;
+use super::super::{Host, Outbox};
+use super::{ContactCause, Roster, RosterAction, RosterEffect};
+use crate::{blocking, invite, limits, presence, roster};
+
+/// A subscription stanza of an account of ours.
+pub(in super::super) struct SentSubscription {
+    act: SubscriptionAction,
+    presence: Element,
+    /// The session that sent it, or the account in whose name it is sent: the address of its refusal.
+    sender: Jid,
+}
+
+impl SentSubscription {
+    /// A request in the name of the account, as if one of its sessions had asked.
+    pub(in super::super) fn subscribe(user: &Bare, contact: &Bare) -> SentSubscription {
+        let act = SubscriptionAction::Subscribe;
+        let presence = typed(user, contact.as_jid(), act.as_str());
+        SentSubscription { act, presence, sender: user.as_jid().clone() }
+    }
+}
+
+/// A subscription stanza for an account of ours.
+pub(in super::super) struct ReceivedSubscription {
+    act: SubscriptionAction,
+    presence: Element,
+}
+
+/// The state of a subscription before a stanza, and the consequence of that.
+#[derive(Clone, Copy)]
+pub(super) struct SubscriptionChange {
+    pub(super) before: SubscriptionState,
+    pub(super) step: SubscriptionStep,
+}
+
+impl Roster {
+    /// RFC 6121 §3.1.2, §3.1.5, §3.2.2, §3.3.2, §3.4.2.
+    pub(super) fn send(
+        &mut self,
+        data: &AccountData,
+        (user, contact): (&Bare, &Bare),
+        mut request: SentSubscription,
+    ) {
+        let act = request.act;
+        let known = data.contact(contact);
+        let before = SubscriptionState::of(known);
+        let step = before.outbound(act);
+        if known.is_none() && step.state != before && data.roster.len() >= limits::CONTACTS {
+            let error = StanzaError::new(Condition::PolicyViolation, "too many contacts: remove some");
+            return self.refuse_presence(&request.presence, &error);
+        }
+        // §3.1.2: contacts subscribe to people, not to their devices.
+        request.presence.set("from", user.as_str());
+        if step.state == before {
+            if step.passes {
+                self.effects.push(RosterEffect::Send(request.presence));
+            }
+            return;
+        }
+        let is_wanted = matches!(act, SubscriptionAction::Subscribe | SubscriptionAction::Subscribed);
+        let item = moved(known.cloned(), step, None, is_wanted);
+        let cause = ContactCause::Sent(request, SubscriptionChange { before, step });
+        self.write(data, (user, contact), item, cause);
+    }
+
+    /// The contact of a subscription stanza of the account is written. False: it is not.
+    pub(super) fn handle_sent(
+        &mut self,
+        request: SentSubscription,
+        change: SubscriptionChange,
+        result: Result<(), StanzaError>,
+    ) -> bool {
+        let SentSubscription { mut presence, sender, .. } = request;
+        if let Err(error) = result {
+            presence.set("from", sender.as_str());
+            self.refuse_presence(&presence, &error);
+            return false;
+        }
+        if change.step.passes {
+            self.effects.push(RosterEffect::Send(presence));
+        }
+        true
+    }
+
+    /// RFC 6121 §3.1.3, §3.1.6, §3.2.3, §3.3.3.
+    pub(super) fn receive(
+        &mut self,
+        accounts: &AccountMemory,
+        data: &AccountData,
+        (user, contact): (&Bare, &Bare),
+        request: ReceivedSubscription,
+    ) {
+        // The user may have blocked the contact meanwhile: an early grant would show the presence that the
+        // user hides.
+        if blocking::blocks_incoming(accounts, user, contact.as_jid()) {
+            return;
+        }
+        let known = data.contact(contact);
+        let before = SubscriptionState::of(known);
+        let step = before.inbound(request.act);
+        if step.state == before {
+            if step.is_approved {
+                self.approve(user, contact);
+            }
+            return;
+        }
+        let is_new_request = step.state.pending_in && !before.pending_in;
+        if is_new_request {
+            let asking = data.roster.iter().filter(|(_, item)| item.asked.is_some()).count();
+            let is_full = known.is_none() && data.roster.len() >= limits::CONTACTS;
+            if is_full || asking >= limits::CONTACTS_ASKING {
+                let error = StanzaError::new(Condition::ResourceConstraint, "too many ask already");
+                return self.refuse_presence(&request.presence, &error);
+            }
+        }
+        let asked = is_new_request.then(|| Box::new(bounded(&request.presence, request.act)));
+        let item = moved(known.cloned(), step, asked, false);
+        let cause = ContactCause::Received(request, SubscriptionChange { before, step });
+        self.write(data, (user, contact), item, cause);
+    }
+
+    /// The contact of a subscription stanza for the account is written. False: it is not.
+    pub(super) fn handle_received(
+        &mut self,
+        accounts: &AccountMemory,
+        user: &Bare,
+        request: ReceivedSubscription,
+        change: SubscriptionChange,
+        result: Result<(), StanzaError>,
+    ) -> bool {
+        let ReceivedSubscription { act, presence } = request;
+        if let Err(error) = result {
+            self.refuse_presence(&presence, &error);
+            return false;
+        }
+        if change.step.passes {
+            let keys = accounts.keys_of(user, |session: &Session| match act {
+                SubscriptionAction::Subscribe => session.is_available(),
+                _ => session.is_interested,
+            });
+            self.effects.push(RosterEffect::Deliver(keys, presence));
+        }
+        true
+    }
+
+    /// §3.1.3: in the name of the user, who granted it before.
+    pub(super) fn approve(&mut self, user: &Bare, contact: &Bare) {
+        let granted = typed(user, contact.as_jid(), "subscribed");
+        self.effects.extend([RosterEffect::Send(granted), RosterEffect::SendPresences]);
+    }
+
+    /// §2.5.2: the subscriptions end on the other side as well.
+    pub(super) fn end_subscriptions(
+        &mut self,
+        accounts: &AccountMemory,
+        (user, contact): (&Bare, &Bare),
+        item: &RosterItem,
+    ) {
+        let before = SubscriptionState::of(Some(item));
+        for (act, is_due) in [
+            (SubscriptionAction::Unsubscribe, before.to || before.pending_out),
+            (SubscriptionAction::Unsubscribed, before.from || before.pending_in),
+        ] {
+            if is_due {
+                self.effects.push(RosterEffect::Send(typed(user, contact.as_jid(), act.as_str())));
+            }
+        }
+        self.show_change(accounts, (user, contact), before, SubscriptionState::default());
+    }
+
+    /// §3.1.5: a contact that may see the user now gets the presence; §3.2.2 and §3.3.3: a contact that may
+    /// not any more gets unavailable presence.
+    pub(super) fn show_change(
+        &mut self,
+        accounts: &AccountMemory,
+        (user, contact): (&Bare, &Bare),
+        before: SubscriptionState,
+        after: SubscriptionState,
+    ) {
+        let is_blocked = blocking::blocks_incoming(accounts, user, contact.as_jid());
+        match (before.from, after.from) {
+            _ if is_blocked => {}
+            (false, true) => self.effects.push(RosterEffect::SendPresences),
+            (true, false) => self.effects.push(RosterEffect::SendUnavailable),
+            _ => {}
+        }
+    }
+
+    fn refuse_presence(&mut self, presence: &Element, error: &StanzaError) {
+        if stanza::may_be_refused(presence) && presence.attr("from").is_some() {
+            self.effects.push(RosterEffect::Send(stanza::refusal(presence, error)));
+        }
+    }
+}
+
+/// Passes a subscription stanza of a session of ours to [`Roster`].
+pub(in super::super) fn subscription_from(
+    host: &mut Host,
+    now: Instant,
+    (key, to): (Key, &Jid),
+    act: SubscriptionAction,
+    mut presence: Element,
+    out: &mut Outbox,
+) {
+    let Some(session) = host.accounts.sessions.get(key) else { return };
+    let (sender, contact) = (session.jid.clone(), to.bare());
+    let user = sender.bare();
+    if contact == user {
+        return;
+    }
+    presence.set("to", contact.as_str());
+    if session.is_anonymous {
+        let error = StanzaError::new(Condition::NotAllowed, "anonymous accounts have no contacts");
+        return presence::refuse(&presence, &error, out);
+    }
+    let refused = bounded(&presence, act);
+    let action = RosterAction::Send(SentSubscription { act, presence, sender });
+    if let Err(error) = roster::change_contact(host, now, &user, (contact, action), out) {
+        presence::refuse(&refused, &error, out);
+    }
+}
+
+/// For an account of ours (RFC 6121 §3.1.3, §3.1.6, §3.2.3, §3.3.3).
+pub(in super::super) fn subscription_to(
+    host: &mut Host,
+    now: Instant,
+    (user, contact): (&Bare, Bare),
+    act: SubscriptionAction,
+    mut presence: Element,
+    out: &mut Outbox,
+) {
+    if contact == *user {
+        return;
+    }
+    presence.set("from", contact.as_str());
+    presence.set("to", user.as_str());
+    if act == SubscriptionAction::Subscribe && invite::preauthenticate(host, user, &contact, &presence, out) {
+        return;
+    }
+    subscription_in(host, now, (user, contact), act, presence, out);
+}
+
+/// Passes a subscription stanza for an account of ours to [`Roster`]: no invitation speaks for it.
+pub(in super::super) fn subscription_in(
+    host: &mut Host,
+    now: Instant,
+    (user, contact): (&Bare, Bare),
+    act: SubscriptionAction,
+    presence: Element,
+    out: &mut Outbox,
+) {
+    if host.accounts.is_anonymous(user) {
+        return presence::answer_without_account(contact.as_jid(), user.as_jid(), &presence, out);
+    }
+    let refused = bounded(&presence, act);
+    let action = RosterAction::Receive(ReceivedSubscription { act, presence });
+    if let Err(error) = roster::change_contact(host, now, user, (contact, action), out) {
+        presence::refuse(&refused, &error, out);
+    }
+}
+
+/// The contact after a step; none, when nothing is left of it. And whether clients see a difference.
+fn moved(
+    known: Option<RosterItem>,
+    step: SubscriptionStep,
+    asked: Option<Box<Element>>,
+    is_wanted: bool,
+) -> (Option<RosterItem>, bool) {
+    let before = known.unwrap_or_default();
+    let mut item = before.clone();
+    item.asked = asked.or(item.asked);
+    step.state.write(&mut item);
+    // A contact that is granted presence or asked for it is listed in the roster; a mere requester is not
+    // (§3.1.3).
+    item.is_listed |= is_wanted;
+    let seen = |item: &RosterItem| (item.is_listed, item.subscription, item.ask, item.approved);
+    let is_visible = seen(&before) != seen(&item);
+    ((item.is_listed || item.asked.is_some()).then_some(item), is_visible)
+}
+
+/// As it is kept: whole when it is of a decent size.
+fn bounded(presence: &Element, act: SubscriptionAction) -> Element {
+    if presence.to_bytes(ns::CLIENT).len() <= limits::SUBSCRIPTION_REQUEST {
+        return presence.clone();
+    }
+    let status = presence.content_of("status", ns::CLIENT).map(|text| {
+        let words: String = text.chars().take(limits::SUBSCRIPTION_REQUEST / 8).collect();
+        Element::new("status", ns::CLIENT).text(words)
+    });
+    Element::new("presence", ns::CLIENT)
+        .with("type", act.as_str())
+        .with_opt("id", presence.attr("id"))
+        .with_opt("from", presence.attr("from"))
+        .with_opt("to", presence.attr("to"))
+        .children(status)
+}
