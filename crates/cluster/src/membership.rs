@@ -2,16 +2,20 @@
 //!
 //! A link that breaks is a hint, a lease that ends is a death. A node is missing when its renewals have not been seen for
 //! [`TAKEOVER`] *and* the council, asked after that, has no newer one either. Time in which this node was stopped or the
-//! council was away proves nothing and is not counted. A host that refuses connections shortens the wait: a process that
+//! council was away proves nothing and is not counted. A council that is back may have forgotten all keys, and other nodes
+//! may be back there later than this one: a member has [`COUNCIL_RETURN`] to be seen again. A host that refuses connections shortens the wait: a process that
 //! runs, even a stopped one, is not refused.
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::time::Duration;
 
 use stdx::Instant;
 
 use crate::address::Life;
-use crate::limits::{COUNCIL_ANSWER, MEMBERS, PAUSE, REFUSED_TAKEOVER, SHARDS, SUSPICION, TAKEOVER};
+use crate::limits::{
+    COUNCIL_ANSWER, COUNCIL_RETURN, MEMBERS, PAUSE, REFUSED_TAKEOVER, SHARDS, SUSPICION, TAKEOVER,
+};
 use crate::member::{Member, MemberState};
 
 /// An order of the membership, or news for the node.
@@ -99,6 +103,8 @@ struct Known {
     member: Option<Member>,
     /// The last renewal that was seen, or when we began to look.
     seen_at: Instant,
+    /// The time after `seen_at` in which it is not missing.
+    patience: Duration,
     /// The time at which its host refused a connection, if no renewal was seen since.
     refused_at: Option<Instant>,
     health: Health,
@@ -114,12 +120,21 @@ pub struct Members {
     /// The time of the last call of `expire`.
     called_at: Instant,
     is_council_away: bool,
+    /// Members that have not renewed since the council's return are not missing before this time.
+    returned_by: Instant,
 }
 
 impl Members {
     /// The members as a node of this farm with these wire versions sees them; itself is one of them once announced.
     pub fn new(farm: &str, wire: (u16, u16), now: Instant) -> Members {
-        Members { farm: farm.into(), wire, known: BTreeMap::new(), called_at: now, is_council_away: true }
+        Members {
+            farm: farm.into(),
+            wire,
+            known: BTreeMap::new(),
+            called_at: now,
+            is_council_away: true,
+            returned_by: now,
+        }
     }
 
     /// A member's key was written in the council: an announcement, or a renewal of its lease.
@@ -140,7 +155,7 @@ impl Members {
         if !known.is_new(&member) {
             return;
         }
-        (known.seen_at, known.refused_at) = (now, None);
+        (known.seen_at, known.patience, known.refused_at) = (now, TAKEOVER, None);
         let news = known.renew(member);
         out.extend(news.map(|news| news(life)));
     }
@@ -211,6 +226,16 @@ impl Members {
         }
     }
 
+    /// A watch of the council begins anew, or the council has lost its keys. Nothing that was not seen before is evidence, and
+    /// other nodes may return to it later than this one.
+    pub fn handle_council_returned(&mut self, now: Instant) {
+        self.returned_by = now + COUNCIL_RETURN;
+        for known in self.known.values_mut() {
+            known.patience = COUNCIL_RETURN;
+        }
+        self.begin_anew(now);
+    }
+
     /// Suspects members whose renewals are late, and asks the council for those whose time is over.
     pub fn expire(&mut self, now: Instant, out: &mut Vec<MembershipEffect>) {
         if now.since(self.called_at) > PAUSE {
@@ -245,6 +270,11 @@ impl Members {
     pub fn missing(&self) -> impl Iterator<Item = Life> + '_ {
         let is_missing = |known: &Known| known.is_over() || known.health == Health::Missing;
         self.known.iter().filter(move |(_, known)| is_missing(known)).map(|(life, _)| *life)
+    }
+
+    /// True if the member's renewals are late.
+    pub fn is_suspect(&self, life: Life) -> bool {
+        self.known.get(&life).is_some_and(|known| matches!(known.health, Health::Suspect { .. }))
     }
 
     /// True if the life is dead or has left.
@@ -291,7 +321,10 @@ impl Members {
             let Some(oldest) = self.dead().next() else { return };
             self.known.remove(&oldest);
         }
-        self.known.insert(life, Known { member, seen_at: now, refused_at: None, health: Health::Live });
+        // An announcement that is read for the first time may be as old as one that is not there.
+        let patience = TAKEOVER.max(self.returned_by.since(now));
+        let known = Known { member, seen_at: now, patience, refused_at: None, health: Health::Live };
+        self.known.insert(life, known);
     }
 
     fn suspect(&mut self, now: Instant, life: Life, out: &mut Vec<MembershipEffect>) {
@@ -342,7 +375,7 @@ impl Known {
     /// True if the member would be missing at that time, unless the council has a renewal that was not seen.
     fn is_overdue(&self, now: Instant) -> bool {
         let is_refused = self.refused_at.is_some_and(|at| now.since(at) >= REFUSED_TAKEOVER);
-        matches!(self.health, Health::Suspect { .. }) && (is_refused || now.since(self.seen_at) >= TAKEOVER)
+        matches!(self.health, Health::Suspect { .. }) && (is_refused || now.since(self.seen_at) >= self.patience)
     }
 
     fn suspect(&mut self, life: Life, out: &mut Vec<MembershipEffect>) {
@@ -508,6 +541,28 @@ mod tests {
         assert_eq!(pass(&mut members, 1_100, 20_000), []);
         members.set_council_away(at(20_000), false);
         assert_eq!(pass(&mut members, 20_000, 22_000), []);
+    }
+
+    #[test]
+    fn members_have_time_to_return_to_a_council_that_is_back_without_its_keys() {
+        let mut members = two();
+        pass(&mut members, 0, 1_000);
+        members.handle_council_returned(at(1_000));
+        let asked = pass(&mut members, 1_000, 9_900);
+        assert_eq!(asked, [MembershipEffect::Suspected(Life(2))]);
+        assert_eq!(after(&mut members, |m, out| m.handle_read(at(9_900), Life(2), at(9_900), None, out)), []);
+        assert_eq!(pass(&mut members, 10_000, 10_000), [MembershipEffect::Ask(Life(2))]);
+        let died = after(&mut members, |m, out| m.handle_read(at(10_010), Life(2), at(10_000), None, out));
+        assert_eq!(died, [MembershipEffect::Missing(Life(2))]);
+    }
+
+    #[test]
+    fn a_member_that_has_returned_is_missing_as_soon_as_ever() {
+        let mut members = two();
+        members.handle_council_returned(at(1_000));
+        after(&mut members, |m, out| m.handle_announced(at(2_000), renewed(2, 2_000), out));
+        let asked = pass(&mut members, 2_000, 6_500);
+        assert_eq!(asked, [MembershipEffect::Suspected(Life(2)), MembershipEffect::Ask(Life(2))]);
     }
 
     #[test]

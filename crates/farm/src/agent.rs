@@ -11,6 +11,7 @@ use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
 use bytes::Bytes;
+use cluster::limits::COUNCIL_AWAY;
 use cluster::farm::{Claim, EndReason, FarmEffect, FarmNode, Revision};
 use cluster::map::FarmMap;
 use cluster::member::Member;
@@ -22,8 +23,7 @@ use tokio::sync::mpsc;
 use crate::council::{self, CouncilCommand, CouncilEvent, CouncilSettings, JoinRefused};
 use crate::view::{FarmPeer, FarmView};
 
-/// Commands to the council that wait: renewals of a minute. Later ones are dropped, as after the council is back only the
-/// newest count.
+/// Commands to the council that wait: renewals of a minute. Later ones are dropped: the machine repeats what has no answer.
 const COMMANDS: usize = 64;
 
 /// News of the council that wait for the machine.
@@ -171,7 +171,7 @@ async fn run(
     if let Some(life) = join(&mut events, &mut *listener).await {
         listener.joined(life);
         let node = FarmNode::new(clock(), Member { life, ..member }, BUCKETS);
-        let mut session = Session::new(node, commands, listener);
+        let mut session = Session::new(clock(), node, commands, listener);
         while !session.has_ended && session.leaves_until.is_none_or(|until| clock() < until) {
             session.tell_drained(clock());
             let wait = session.deadline().since(clock());
@@ -188,6 +188,7 @@ async fn run(
                     session.drive(clock(), |node, now, out| node.expire(now, out));
                 }
             }
+            session.tell_absence(clock());
             may_act.store(session.node.lease().may_act(clock()), Ordering::Release);
         }
         may_act.store(false, Ordering::Release);
@@ -221,9 +222,12 @@ struct Session {
     listener: Box<dyn FarmListener>,
     /// The life that each name's key had last.
     names: BTreeMap<Box<str>, Life>,
-    /// The members that the council was asked for.
-    questions: BTreeMap<Box<str>, (Life, Instant)>,
+    /// The lives that the council was last asked for, by their names.
+    questions: BTreeMap<Box<str>, Life>,
+    joined_at: Instant,
     is_council_away: bool,
+    /// The reason that the connection to the council gives for its absence.
+    away_reason: Option<Box<str>>,
     /// The node has given everything away; the listener is told then.
     drained_at: Option<Instant>,
     /// The node leaves, and waits until then for the council to know it.
@@ -233,6 +237,7 @@ struct Session {
 
 impl Session {
     fn new(
+        now: Instant,
         node: FarmNode,
         commands: mpsc::Sender<CouncilCommand>,
         listener: Box<dyn FarmListener>,
@@ -243,7 +248,9 @@ impl Session {
             listener,
             names: BTreeMap::new(),
             questions: BTreeMap::new(),
+            joined_at: now,
             is_council_away: false,
+            away_reason: None,
             drained_at: None,
             leaves_until: None,
             has_ended: false,
@@ -286,7 +293,9 @@ impl Session {
             CouncilEvent::Expired => self.announce_again(),
             CouncilEvent::Superseded { by } => self.end(&FarmEnd::Superseded(Life(by))),
             CouncilEvent::Member { life, node, value } => self.handle_member(now, Life(life), node, &value),
-            CouncilEvent::MemberRead { node, found } => self.handle_member_read(now, &node, found),
+            CouncilEvent::MemberRead { node, token, found } => {
+                self.handle_member_read(now, &node, Instant::from_micros(token), found);
+            }
             CouncilEvent::Withdrawn { node } => {
                 if let Some(life) = self.names.get(&node).copied() {
                     self.drive(now, |node, now, out| node.handle_key_gone(now, life, out));
@@ -304,8 +313,9 @@ impl Session {
             CouncilEvent::Swapped { revision } => {
                 self.drive(now, |node, now, out| node.handle_swapped(now, revision.map(Revision), out));
             }
-            CouncilEvent::Away { reason } => self.set_away(Some(&reason)),
-            CouncilEvent::Back => self.set_away(None),
+            CouncilEvent::WatchBegun => self.drive(now, FarmNode::handle_watch_begun),
+            CouncilEvent::Away { reason } => self.away_reason = Some(reason),
+            CouncilEvent::Back => self.away_reason = None,
         }
     }
 
@@ -316,8 +326,14 @@ impl Session {
         }
     }
 
-    fn handle_member_read(&mut self, now: Instant, name: &str, found: Option<(u32, Bytes)>) {
-        let Some((life, asked_at)) = self.questions.remove(name) else { return };
+    fn handle_member_read(
+        &mut self,
+        now: Instant,
+        name: &str,
+        asked_at: Instant,
+        found: Option<(u32, Bytes)>,
+    ) {
+        let Some(life) = self.questions.get(name).copied() else { return };
         // A later life of the node is no sign of this one.
         let member = found.filter(|(of, _)| *of == life.0).and_then(|(_, value)| read_member(life, &value));
         self.drive(now, |node, now, out| node.handle_member_read(now, life, asked_at, member, out));
@@ -332,10 +348,15 @@ impl Session {
         }
     }
 
-    fn set_away(&mut self, reason: Option<&str>) {
-        if self.is_council_away != reason.is_some() {
-            self.is_council_away = reason.is_some();
-            self.listener.council(reason);
+    /// Tells of the council's absence when the lease counts it as away, and of its return with the first renewal.
+    fn tell_absence(&mut self, now: Instant) {
+        // A node that has just joined waits for the answer to its first renewal.
+        let is_new = now.since(self.joined_at) < COUNCIL_AWAY;
+        let is_away = !is_new && self.node.lease().council_is_away(now);
+        if self.is_council_away != is_away {
+            self.is_council_away = is_away;
+            let reason = self.away_reason.as_deref().unwrap_or("renewals are not answered");
+            self.listener.council(is_away.then_some(reason));
             self.show();
         }
     }
@@ -390,8 +411,8 @@ impl Session {
     fn read_member(&mut self, life: Life, asked_at: Instant) {
         let known = self.names.iter().find(|(_, of)| **of == life);
         if let Some(node) = known.map(|(node, _)| node.clone()) {
-            self.questions.insert(node.clone(), (life, asked_at));
-            self.command(CouncilCommand::ReadMember { node });
+            self.questions.insert(node.clone(), life);
+            self.command(CouncilCommand::ReadMember { node, token: asked_at.as_micros() });
         }
     }
 

@@ -122,11 +122,11 @@ fn nodes_see_one_another_join_renew_and_leave() {
         one.sees("two", two.life, value.clone()).await;
         let value = Bytes::from(format!("life {}", one.life));
         two.sees("one", one.life, value).await;
-        one.send(CouncilCommand::ReadMember { node: "two".into() }).await;
+        one.send(CouncilCommand::ReadMember { node: "two".into(), token: 1 }).await;
         let of_two = Bytes::from(format!("life {}", two.life));
-        one.expect(CouncilEvent::MemberRead { node: "two".into(), found: Some((two.life, of_two)) }).await;
-        one.send(CouncilCommand::ReadMember { node: "absent".into() }).await;
-        one.expect(CouncilEvent::MemberRead { node: "absent".into(), found: None }).await;
+        one.expect(CouncilEvent::MemberRead { node: "two".into(), token: 1, found: Some((two.life, of_two)) }).await;
+        one.send(CouncilCommand::ReadMember { node: "absent".into(), token: 2 }).await;
+        one.expect(CouncilEvent::MemberRead { node: "absent".into(), token: 2, found: None }).await;
         two.renew(7).await;
         two.expect(CouncilEvent::Renewed { token: 7 }).await;
         two.send(CouncilCommand::Withdraw).await;

@@ -11,7 +11,7 @@ use cluster::membership::MembershipEffect;
 use farm::agent::{AgentArgs, FarmAgent, FarmEnd, FarmListener};
 use farm::council::{CouncilSettings, MEMBER_AGE};
 use farm::view::FarmView;
-use interop::{Nats, NatsRelease};
+use interop::{Nats, NatsRelease, TcpWay};
 use stdx::Instant;
 
 const LONGEST: Duration = Duration::from_secs(40);
@@ -50,8 +50,12 @@ fn clock() -> Instant {
 
 impl Node {
     fn start(nats: &Nats, name: &str) -> Node {
+        Node::start_by(nats.url(), name)
+    }
+
+    fn start_by(server: String, name: &str) -> Node {
         let council = CouncilSettings {
-            servers: vec![nats.url()],
+            servers: vec![server],
             farm: "test".into(),
             node: name.into(),
             credentials: None,
@@ -82,6 +86,23 @@ impl Node {
         let args = AgentArgs { council, member, clock: Box::new(clock) };
         let (agent, _thread) = FarmAgent::start(args, Box::new(listener)).expect("a thread");
         Node { agent, view, ends: receiver }
+    }
+
+    /// The newest view.
+    fn view(&self) -> Arc<FarmView> {
+        self.view.lock().expect("no listener panics").clone().expect("it has joined")
+    }
+
+    /// Waits until the node says that the council is away.
+    fn notices_the_absence(&self) {
+        let is_away = || self.view().is_council_away.then_some(());
+        wait::until("the council's absence", LONGEST, is_away, || format!("{:?}", self.view().peers));
+    }
+
+    /// Waits until the node says that the council answers.
+    fn notices_the_return(&self) {
+        let is_back = || (!self.view().is_council_away).then_some(());
+        wait::until("the council's return", LONGEST, is_back, || format!("{:?}", self.view().peers));
     }
 
     /// Waits until the node's map gives call slots to so many nodes; returns the slots of this one.
@@ -134,4 +155,78 @@ fn a_second_node_of_one_name_ends_and_harms_nothing() {
     assert!(matches!(end, FarmEnd::NotAdmitted(_)), "{end:?}");
     assert!(first.agent.may_act());
     assert_eq!(first.slots(1), 4_096);
+}
+
+/// Longer than the time in which a node is taken over from whose renewals end.
+const LATE: Duration = Duration::from_secs(6);
+
+#[test]
+fn a_node_that_is_back_later_than_others_at_a_council_without_its_files_lives() {
+    let mut nats = Nats::start(NatsRelease::Current);
+    let way = TcpWay::to(nats.port);
+    let [one, two] = ["one", "two"].map(|name| Node::start(&nats, name));
+    let late = Node::start_by(format!("nats://127.0.0.1:{}", way.port), "late");
+    for node in [&one, &two, &late] {
+        node.slots(3);
+    }
+    nats.kill();
+    nats.forget_all();
+    way.cut();
+    late.notices_the_absence();
+    nats.start_again();
+    for node in [&one, &two] {
+        node.notices_the_return();
+    }
+    // An end that must not come.
+    assert!(two.ends.recv_timeout(LATE).is_err());
+    way.mend();
+    late.notices_the_return();
+    let end = late.ends.recv_timeout(QUIET);
+    assert!(end.is_err(), "{end:?}");
+    for node in [&one, &two, &late] {
+        assert_eq!(node.ends.try_recv().ok(), None);
+        let view = node.view();
+        assert_eq!((view.peers.len(), view.map.dead()), (3, &[][..]), "{view:?}");
+        node.slots(3);
+    }
+}
+
+/// The time in which nodes that count each other as dead would have ended: more than a return of the council may take.
+const QUIET: Duration = Duration::from_secs(12);
+
+/// NATS loses its files, and comes back after `absence` has been seen; a fourth node joins at that moment. No life ends.
+fn farm_outlives_a_council_without_its_files(release: NatsRelease, absence: impl Fn(&[Node])) {
+    let mut nats = Nats::start(release);
+    let mut nodes: Vec<Node> = ["one", "two", "three"].map(|name| Node::start(&nats, name)).into();
+    for node in &nodes {
+        node.slots(3);
+    }
+    nats.kill();
+    nats.forget_all();
+    absence(&nodes);
+    nats.start_again();
+    nodes.push(Node::start(&nats, "four"));
+    let all: Vec<usize> = nodes.iter().map(|node| node.slots(4)).collect();
+    assert_eq!(all, [1_024; 4]);
+    // An end that must not come.
+    let end = nodes[0].ends.recv_timeout(QUIET);
+    assert!(end.is_err(), "{end:?}");
+    for node in &nodes {
+        assert_eq!(node.ends.try_recv().ok(), None);
+        let view = node.view();
+        assert_eq!((view.peers.len(), view.map.dead()), (4, &[][..]), "{view:?}");
+        assert!(!view.is_council_away);
+    }
+}
+
+#[test]
+fn a_council_that_is_back_at_once_without_its_files_ends_no_node() {
+    farm_outlives_a_council_without_its_files(NatsRelease::Debian, |_| {});
+}
+
+#[test]
+fn a_council_that_is_back_later_without_its_files_ends_no_node() {
+    farm_outlives_a_council_without_its_files(NatsRelease::Current, |nodes| {
+        nodes.iter().for_each(Node::notices_the_absence);
+    });
 }

@@ -172,6 +172,15 @@ impl FarmNode {
         self.settle(now, out);
     }
 
+    /// The watch of the council begins, at the start or again: keys and map are shown as they are now. The council may have lost
+    /// them all, and count its revisions from the beginning.
+    pub fn handle_watch_begun(&mut self, now: Instant, out: &mut Vec<FarmEffect>) {
+        self.members.handle_council_returned(now);
+        self.council.next_read = now;
+        self.read_map(now, out);
+        self.settle(now, out);
+    }
+
     /// All connections to a life have ended; `is_refused` if its host refuses new ones.
     pub fn handle_link_lost(
         &mut self,
@@ -213,6 +222,10 @@ impl FarmNode {
     ) {
         if self.council.swapping.is_none() {
             self.council.asked_at = None;
+        }
+        // A council without a map is a new one, or has lost its keys.
+        if map.is_none() {
+            self.members.handle_council_returned(now);
         }
         self.council.has_been_read = true;
         self.council.revision = revision;

@@ -9,7 +9,9 @@
 //! might want is a compare-and-swap by the key's revision.
 //!
 //! The client reconnects for ever. While the council is away nothing is lost that a node needs to carry on: the machine
-//! sees no renewals, and [`CouncilEvent::Away`] says why.
+//! sees no renewals, and [`CouncilEvent::Away`] says why. A council that has lost its keys is told from one that was only away by the
+//! node's own key: when that is not there, the stores are opened and watched anew, because a watch of lost keys goes on at a
+//! revision that the new ones do not reach for long.
 
 mod connection;
 mod keys;
@@ -86,6 +88,8 @@ pub enum CouncilCommand {
     ReadMember {
         /// The node's name.
         node: Box<str>,
+        /// Chosen by the sender, who remembers what it asked and when.
+        token: u64,
     },
     /// Removes the own key: an orderly leave. The connection to the council ends.
     Withdraw,
@@ -126,6 +130,8 @@ pub enum CouncilEvent {
     MemberRead {
         /// The node's name.
         node: Box<str>,
+        /// The command's.
+        token: u64,
         /// The life and announcement that its key has; none if there is no key.
         found: Option<(u32, Bytes)>,
     },
@@ -155,6 +161,9 @@ pub enum CouncilEvent {
         /// The revision of the new map; none if another write came before.
         revision: Option<u64>,
     },
+    /// Members and map are watched again, after an absence of the council or a loss of its keys: all that there is follows.
+    /// Other nodes may return to it later than this one.
+    WatchBegun,
     /// The council cannot be reached.
     Away {
         /// For the operator.

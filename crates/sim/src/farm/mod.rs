@@ -64,6 +64,8 @@ struct SimNode {
     backlog: Vec<Input>,
     wake_at: Option<Instant>,
     is_council_cut: bool,
+    /// The node's watch of the council shows no changes: it is of keys that were lost.
+    is_watch_deaf: bool,
     is_database_cut: bool,
 }
 
@@ -250,6 +252,30 @@ impl FarmWorld {
             self.council.forget_map();
         }
         self.notify(&notices);
+    }
+
+    /// The council comes back without its keys, and without its map if `map`: no node is connected to it, and all watches are of
+    /// keys that are lost.
+    pub fn lose_files(&mut self, map: bool) {
+        self.council.forget_members(&mut Vec::new());
+        if map {
+            self.council.forget_map();
+        }
+        for node in &mut self.nodes {
+            (node.is_council_cut, node.is_watch_deaf) = (true, true);
+        }
+    }
+
+    /// A node is connected to the council again and watches it anew. `is_told`: its part in the farm hears that the watch is new.
+    pub fn return_to_council(&mut self, node: NodeNumber, is_told: bool) {
+        let Some(life) = self.nodes[node].process.as_ref().map(|process| process.life) else { return };
+        let one = &mut self.nodes[node];
+        (one.is_council_cut, one.is_watch_deaf) = (false, false);
+        let at = self.now + self.delay(self.weather.council_delay);
+        let begin = is_told.then_some(CouncilAnswer::WatchBegun);
+        for answer in begin.into_iter().chain(self.council.shown()) {
+            self.schedule(at, Event::Input(node, life, Input::Council(answer)));
+        }
     }
 
     /// Ends all faults.
@@ -532,7 +558,7 @@ impl FarmWorld {
         for node in 0..self.nodes.len() {
             let one = &self.nodes[node];
             let Some(life) = one.process.as_ref().map(|process| process.life) else { continue };
-            if self.weather.is_council_away || one.is_council_cut {
+            if self.weather.is_council_away || one.is_council_cut || one.is_watch_deaf {
                 continue;
             }
             for notice in notices {
@@ -578,6 +604,7 @@ impl SimNode {
             backlog: Vec::new(),
             wake_at: None,
             is_council_cut: false,
+            is_watch_deaf: false,
             is_database_cut: false,
         }
     }
