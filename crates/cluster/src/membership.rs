@@ -375,7 +375,8 @@ impl Known {
     /// True if the member would be missing at that time, unless the council has a renewal that was not seen.
     fn is_overdue(&self, now: Instant) -> bool {
         let is_refused = self.refused_at.is_some_and(|at| now.since(at) >= REFUSED_TAKEOVER);
-        matches!(self.health, Health::Suspect { .. }) && (is_refused || now.since(self.seen_at) >= self.patience)
+        matches!(self.health, Health::Suspect { .. })
+            && (is_refused || now.since(self.seen_at) >= self.patience)
     }
 
     fn suspect(&mut self, life: Life, out: &mut Vec<MembershipEffect>) {

@@ -11,8 +11,8 @@ use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
 use bytes::Bytes;
-use cluster::limits::COUNCIL_AWAY;
 use cluster::farm::{Claim, EndReason, FarmEffect, FarmNode, Revision};
+use cluster::limits::COUNCIL_AWAY;
 use cluster::map::FarmMap;
 use cluster::member::Member;
 use cluster::membership::MembershipEffect;
@@ -78,6 +78,8 @@ pub trait FarmListener: Send {
     fn council(&mut self, away: Option<&str>);
     /// News of another node.
     fn member(&mut self, news: &MembershipEffect);
+    /// Another node asks this one to drain. It may be told again.
+    fn drain_asked(&mut self);
     /// The node owns nothing any more after a drain, and other nodes have had the time to know it.
     fn drained(&mut self);
     /// The node's part in the farm is over.
@@ -93,10 +95,11 @@ pub struct FarmAgent {
 }
 
 /// A request to the agent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum AgentRequest {
     LinkLost { life: Life, is_refused: bool },
     Drain,
+    AskToDrain { life: Life, node: Box<str> },
     Leave,
 }
 
@@ -150,6 +153,11 @@ impl FarmAgent {
         self.may_act.load(Ordering::Acquire)
     }
 
+    /// Asks a life of a node to drain, through the council; false if too many requests wait.
+    pub fn ask_to_drain(&self, life: Life, node: &str) -> bool {
+        self.requests.try_send(AgentRequest::AskToDrain { life, node: node.into() }).is_ok()
+    }
+
     fn request(&self, request: AgentRequest) {
         // A report that finds no room is a hint less; the lease decides.
         let _ = self.requests.try_send(request);
@@ -168,10 +176,11 @@ async fn run(
     let announced = member.clone();
     let value = move |life| Bytes::from(Member { life: Life(life), ..announced.clone() }.encode());
     let council = tokio::task::spawn_local(council::run(council, value, receiver, sender));
-    if let Some(life) = join(&mut events, &mut *listener).await {
+    if let Some((life, is_council_away)) = join(&mut events, &mut *listener).await {
         listener.joined(life);
         let node = FarmNode::new(clock(), Member { life, ..member }, BUCKETS);
         let mut session = Session::new(clock(), node, commands, listener);
+        session.is_council_away = is_council_away;
         while !session.has_ended && session.leaves_until.is_none_or(|until| clock() < until) {
             session.tell_drained(clock());
             let wait = session.deadline().since(clock());
@@ -198,17 +207,27 @@ async fn run(
     let _ = tokio::time::timeout(Duration::from_secs(1), council).await;
 }
 
-/// Waits until the council admits the node.
-async fn join(events: &mut mpsc::Receiver<CouncilEvent>, listener: &mut dyn FarmListener) -> Option<Life> {
+/// Waits until the council admits the node: its life, and whether the listener still has the council as away.
+async fn join(
+    events: &mut mpsc::Receiver<CouncilEvent>,
+    listener: &mut dyn FarmListener,
+) -> Option<(Life, bool)> {
+    let mut is_council_away = false;
     while let Some(event) = events.recv().await {
         match event {
-            CouncilEvent::Joined { life } => return Some(Life(life)),
+            CouncilEvent::Joined { life } => return Some((Life(life), is_council_away)),
             CouncilEvent::Refused(refused) => {
                 listener.ended(&FarmEnd::NotAdmitted(refused));
                 return None;
             }
-            CouncilEvent::Away { reason } => listener.council(Some(&reason)),
-            CouncilEvent::Back => listener.council(None),
+            CouncilEvent::Away { reason } => {
+                is_council_away = true;
+                listener.council(Some(&reason));
+            }
+            CouncilEvent::Back => {
+                is_council_away = false;
+                listener.council(None);
+            }
             _ => {}
         }
     }
@@ -276,6 +295,9 @@ impl Session {
                 self.drive(now, |node, now, out| node.handle_link_lost(now, life, is_refused, out));
             }
             AgentRequest::Drain => self.drive(now, FarmNode::leave),
+            AgentRequest::AskToDrain { life: Life(life), node } => {
+                self.command(CouncilCommand::AskToDrain { node, life });
+            }
             AgentRequest::Leave => {
                 self.leaves_until.get_or_insert(now + LEAVE);
                 // A drained node says goodbye; one that still has calls is taken over from as if it had died.
@@ -296,6 +318,7 @@ impl Session {
             CouncilEvent::MemberRead { node, token, found } => {
                 self.handle_member_read(now, &node, Instant::from_micros(token), found);
             }
+            CouncilEvent::DrainAsked => self.listener.drain_asked(),
             CouncilEvent::Withdrawn { node } => {
                 if let Some(life) = self.names.get(&node).copied() {
                     self.drive(now, |node, now, out| node.handle_key_gone(now, life, out));
@@ -438,6 +461,8 @@ impl Session {
                 build: member.build.clone(),
                 state: member.state,
                 roles: member.roles,
+                weight: member.weight,
+                is_suspect: self.node.members().is_suspect(member.life),
             };
             Some((member.life, peer))
         };

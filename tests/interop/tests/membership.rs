@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use cluster::Life;
+use cluster::farm::EndReason;
 use cluster::member::{Member, MemberState, Roles};
-use cluster::membership::MembershipEffect;
+use cluster::membership::{MembershipEffect, Refusal};
 use farm::agent::{AgentArgs, FarmAgent, FarmEnd, FarmListener};
 use farm::council::{CouncilSettings, MEMBER_AGE};
 use farm::view::FarmView;
@@ -20,11 +21,14 @@ const LONGEST: Duration = Duration::from_secs(40);
 struct Node {
     agent: FarmAgent,
     view: Arc<Mutex<Option<Arc<FarmView>>>>,
+    /// The reason of the council's absence.
+    away: Arc<Mutex<Option<String>>>,
     ends: Receiver<FarmEnd>,
 }
 
 struct Listener {
     view: Arc<Mutex<Option<Arc<FarmView>>>>,
+    away: Arc<Mutex<Option<String>>>,
     ends: SyncSender<FarmEnd>,
 }
 
@@ -33,8 +37,11 @@ impl FarmListener for Listener {
     fn view(&mut self, view: Arc<FarmView>) {
         *self.view.lock().expect("no test panics with it") = Some(view);
     }
-    fn council(&mut self, _away: Option<&str>) {}
+    fn council(&mut self, away: Option<&str>) {
+        *self.away.lock().expect("no test panics with it") = away.map(ToOwned::to_owned);
+    }
     fn member(&mut self, _news: &MembershipEffect) {}
+    fn drain_asked(&mut self) {}
     fn drained(&mut self) {}
     fn ended(&mut self, end: &FarmEnd) {
         // The test may be over.
@@ -54,6 +61,10 @@ impl Node {
     }
 
     fn start_by(server: String, name: &str) -> Node {
+        Node::start_with(server, name, (1, 1))
+    }
+
+    fn start_with(server: String, name: &str, wire: (u16, u16)) -> Node {
         let council = CouncilSettings {
             servers: vec![server],
             farm: "test".into(),
@@ -76,16 +87,17 @@ impl Node {
             address: "127.0.0.1:1".into(),
             shards: 1,
             build: "0".into(),
-            wire: (1, 1),
+            wire,
             state: MemberState::Joining,
             renewal: 0,
         };
         let view = Arc::new(Mutex::new(None));
         let (ends, receiver) = sync_channel(8);
-        let listener = Listener { view: Arc::clone(&view), ends };
+        let away = Arc::new(Mutex::new(None));
+        let listener = Listener { view: Arc::clone(&view), away: Arc::clone(&away), ends };
         let args = AgentArgs { council, member, clock: Box::new(clock) };
         let (agent, _thread) = FarmAgent::start(args, Box::new(listener)).expect("a thread");
-        Node { agent, view, ends: receiver }
+        Node { agent, view, away, ends: receiver }
     }
 
     /// The newest view.
@@ -93,16 +105,20 @@ impl Node {
         self.view.lock().expect("no listener panics").clone().expect("it has joined")
     }
 
+    /// The reason of the council's absence.
+    fn away(&self) -> Option<String> {
+        self.away.lock().expect("no listener panics").clone()
+    }
+
     /// Waits until the node says that the council is away.
     fn notices_the_absence(&self) {
-        let is_away = || self.view().is_council_away.then_some(());
-        wait::until("the council's absence", LONGEST, is_away, || format!("{:?}", self.view().peers));
+        wait::until("the council's absence", LONGEST, || self.away(), || format!("{:?}", self.view().peers));
     }
 
     /// Waits until the node says that the council answers.
     fn notices_the_return(&self) {
-        let is_back = || (!self.view().is_council_away).then_some(());
-        wait::until("the council's return", LONGEST, is_back, || format!("{:?}", self.view().peers));
+        let is_back = || self.away().is_none().then_some(());
+        wait::until("the council's return", LONGEST, is_back, || format!("{:?}", self.away()));
     }
 
     /// Waits until the node's map gives call slots to so many nodes; returns the slots of this one.
@@ -155,6 +171,31 @@ fn a_second_node_of_one_name_ends_and_harms_nothing() {
     assert!(matches!(end, FarmEnd::NotAdmitted(_)), "{end:?}");
     assert!(first.agent.may_act());
     assert_eq!(first.slots(1), 4_096);
+}
+
+#[test]
+fn a_node_whose_version_is_too_far_ends_and_harms_nothing() {
+    let nats = Nats::start(NatsRelease::Debian);
+    let first = Node::start(&nats, "one");
+    assert_eq!(first.slots(1), 4_096);
+    let second = Node::start_with(nats.url(), "two", (3, 4));
+    let end = second.ends.recv_timeout(LONGEST).expect("it ends");
+    let refusal = Refusal::WireRange { least: 1, most: 1 };
+    assert_eq!(end, FarmEnd::Ended(EndReason::Refused(refusal)));
+    assert!(end.to_string().contains("upgrade one version at a time"), "{end}");
+    assert!(first.agent.may_act());
+    assert_eq!(first.slots(1), 4_096);
+}
+
+#[test]
+fn a_node_that_waits_for_the_council_says_that_it_is_away_and_then_that_it_is_back() {
+    let mut nats = Nats::start(NatsRelease::Current);
+    nats.kill();
+    let node = Node::start(&nats, "one");
+    wait::until("the council's absence", LONGEST, || node.away(), String::new);
+    nats.start_again();
+    assert_eq!(node.slots(1), 4_096);
+    node.notices_the_return();
 }
 
 /// Longer than the time in which a node is taken over from whose renewals end.
@@ -215,7 +256,7 @@ fn farm_outlives_a_council_without_its_files(release: NatsRelease, absence: impl
         assert_eq!(node.ends.try_recv().ok(), None);
         let view = node.view();
         assert_eq!((view.peers.len(), view.map.dead()), (4, &[][..]), "{view:?}");
-        assert!(!view.is_council_away);
+        assert!(!view.is_council_away && node.away().is_none());
     }
 }
 

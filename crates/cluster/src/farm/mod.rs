@@ -223,8 +223,8 @@ impl FarmNode {
         if self.council.swapping.is_none() {
             self.council.asked_at = None;
         }
-        // A council without a map is a new one, or has lost its keys.
-        if map.is_none() {
+        // A council without a map is a new one, or has lost its keys since the last look.
+        if map.is_none() && (!self.council.has_been_read || self.council.version > 0) {
             self.members.handle_council_returned(now);
         }
         self.council.has_been_read = true;

@@ -11,7 +11,7 @@ use futures_util::StreamExt as _;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{sleep, timeout};
 
-use super::keys::{Fault, JoinRefused, Keys, MAP, Swap, life_of, marked};
+use super::keys::{DRAIN, Fault, JoinRefused, Keys, MAP, Swap, life_of, marked};
 use super::{CouncilCommand, CouncilEvent, CouncilSettings, REQUEST_TIMEOUT, RETRY_PAUSE};
 
 /// Attempts, half a second apart, to take the node's name: the node's life before may have been killed a moment ago.
@@ -69,14 +69,13 @@ pub(super) async fn run(
         sleep(RETRY_PAUSE).await;
     };
     let is_away = reported.is_some();
-    let connection = Connection { settings, commands, events, client, connected, life: 0, revision: 0, is_away };
+    let connection =
+        Connection { settings, commands, events, client, connected, life: 0, revision: 0, is_away };
     connection.run(value).await;
 }
 
 /// The client, and a flag that is true while it is connected.
-async fn connect(
-    settings: &CouncilSettings,
-) -> Result<(async_nats::Client, watch::Receiver<bool>), Fault> {
+async fn connect(settings: &CouncilSettings) -> Result<(async_nats::Client, watch::Receiver<bool>), Fault> {
     let (is_connected, connected) = watch::channel(true);
     let text = |error: &dyn std::fmt::Display| Fault::from(error.to_string());
     let mut options = ConnectOptions::new()
@@ -176,9 +175,9 @@ impl Connection {
             .await
             .map_err(|_| "a watch of the members was not answered")?
             .map_err(|error| text(&error))?;
-        let map = timeout(WATCH, keys.state.watch_with_history(MAP));
-        let mut map =
-            map.await.map_err(|_| "a watch of the map was not answered")?.map_err(|error| text(&error))?;
+        let state = timeout(WATCH, keys.state.watch_with_history(">"));
+        let mut state =
+            state.await.map_err(|_| "a watch of the map was not answered")?.map_err(|error| text(&error))?;
         self.recover().await;
         let mut waiting = VecDeque::new();
         if is_return {
@@ -204,12 +203,9 @@ impl Connection {
                     unseen = 0;
                     self.note_member(entry).await;
                 }
-                entry = map.next() => {
+                entry = state.next() => {
                     let entry = entry.ok_or("the watch of the map ended")?.map_err(|error| text(&error))?;
-                    if entry.operation == Operation::Put {
-                        let (revision, value) = (entry.revision, entry.value);
-                        self.tell(CouncilEvent::MapWritten { revision, value }).await;
-                    }
+                    self.note_state(entry).await;
                 }
                 command = next(&mut waiting, &mut self.commands) => {
                     let Some(command) = command else { return Ok(SessionEnd::Left) };
@@ -363,6 +359,7 @@ impl Connection {
                 let found = entry.and_then(|entry| Some((life_of(&entry.value)?, entry.value.slice(4..))));
                 self.tell(CouncilEvent::MemberRead { node, token, found }).await;
             }
+            CouncilCommand::AskToDrain { node, life } => keys.ask_to_drain(&node, life).await?,
             CouncilCommand::Withdraw => {
                 let (node, revision) = (&self.settings.node, self.revision);
                 // A key that cannot be removed is forgotten by its age.
@@ -373,12 +370,7 @@ impl Connection {
         Ok(None)
     }
 
-    async fn renew(
-        &mut self,
-        keys: &Keys,
-        token: u64,
-        value: &Bytes,
-    ) -> Result<Option<SessionEnd>, Fault> {
+    async fn renew(&mut self, keys: &Keys, token: u64, value: &Bytes) -> Result<Option<SessionEnd>, Fault> {
         if self.revision == 0 {
             self.tell(CouncilEvent::Expired).await;
             return Ok(None);
@@ -419,6 +411,20 @@ impl Connection {
             (Operation::Delete | Operation::Purge, _) => CouncilEvent::Withdrawn { node },
         };
         self.tell(event).await;
+    }
+
+    /// Keys of the farm itself: the map, and requests that nodes drain.
+    async fn note_state(&mut self, entry: kv::Entry) {
+        let kv::Entry { key, revision, value, operation, .. } = entry;
+        let is_asked = || key.strip_prefix(DRAIN) == Some(&*self.settings.node);
+        if operation != Operation::Put {
+            return;
+        }
+        if key == MAP {
+            self.tell(CouncilEvent::MapWritten { revision, value }).await;
+        } else if is_asked() && life_of(&value) == Some(self.life) {
+            self.tell(CouncilEvent::DrainAsked).await;
+        }
     }
 
     async fn lose(&mut self, reason: Fault) {

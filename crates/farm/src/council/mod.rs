@@ -1,5 +1,5 @@
 //! The farm's council: a small set of keys that all nodes of a farm see alike, kept by NATS JetStream. It holds the number
-//! of the last life, one key for each live node, and the map.
+//! of the last life, one key for each live node, the map, and requests that nodes drain.
 //!
 //! The council decides nothing. A node's membership machine (crate `cluster`) sends it [`CouncilCommand`]s and receives
 //! [`CouncilEvent`]s; leases are counted by the node's own clock, which is why nothing here reads a clock.
@@ -91,6 +91,13 @@ pub enum CouncilCommand {
         /// Chosen by the sender, who remembers what it asked and when.
         token: u64,
     },
+    /// Asks a node to drain: [`CouncilEvent::DrainAsked`] at that node.
+    AskToDrain {
+        /// The node's name.
+        node: Box<str>,
+        /// Its life; a later one does not drain.
+        life: u32,
+    },
     /// Removes the own key: an orderly leave. The connection to the council ends.
     Withdraw,
 }
@@ -140,6 +147,8 @@ pub enum CouncilEvent {
         /// The node's name.
         node: Box<str>,
     },
+    /// Another node asks this life to drain.
+    DrainAsked,
     /// All keys of nodes that there were at a [`CouncilCommand::ReadMembers`] have been reported.
     MembersRead,
     /// The map has been written, by this node or another.
