@@ -37,7 +37,7 @@ impl TcpWay {
                     return;
                 }
                 // A client that has gone, or a server that is away.
-                let _ = client.and_then(|client| shared.forward(client, server));
+                let _ = client.and_then(|client| shared.forward(&client, server));
             }
         };
         let thread = Builder::new().name("way".into()).spawn(accept).expect("a thread");
@@ -57,12 +57,12 @@ impl TcpWay {
 }
 
 impl State {
-    fn forward(&self, client: TcpStream, server: u16) -> io::Result<()> {
+    fn forward(&self, client: &TcpStream, server: u16) -> io::Result<()> {
         if self.is_cut.load(Ordering::Acquire) {
             return Ok(());
         }
         let server = TcpStream::connect(("127.0.0.1", server))?;
-        for (from, to) in [(&client, &server), (&server, &client)] {
+        for (from, to) in [(client, &server), (&server, client)] {
             let (mut from, mut to) = (from.try_clone()?, to.try_clone()?);
             self.streams().push(from.try_clone()?);
             Builder::new().name("way".into()).spawn(move || {

@@ -289,6 +289,9 @@ impl FarmWorld {
             self.set_council_cut(node, false);
             self.set_database_cut(node, false);
             self.resume(node);
+            if self.nodes[node].is_watch_deaf {
+                self.return_to_council(node, true);
+            }
         }
     }
 
@@ -392,6 +395,7 @@ impl FarmWorld {
         let (life, now) = (self.council.next_life(), self.local(node));
         let one = &mut self.nodes[node];
         one.process = Some(Process::new(now, one.member(life), BUCKETS));
+        one.is_watch_deaf = false;
         self.input(node, Input::Expire);
     }
 

@@ -53,7 +53,7 @@ fn random_node(world: &mut FarmWorld) -> usize {
 
 fn one_fault(world: &mut FarmWorld) {
     let (node, other) = (random_node(world), random_node(world));
-    match world.rng.below(14) {
+    match world.rng.below(17) {
         0 | 1 => {
             let restart = millis(world.rng.below(6_000));
             world.kill(node, restart);
@@ -73,7 +73,12 @@ fn one_fault(world: &mut FarmWorld) {
             let (members, map) = (world.rng.chance(700), world.rng.chance(500));
             world.forget(members, map);
         }
-        12 => world.council.is_stale = !world.council.is_stale,
+        12 => {
+            let map = world.rng.chance(500);
+            world.lose_files(map);
+        }
+        13 | 14 => world.return_to_council(node, true),
+        15 => world.council.is_stale = !world.council.is_stale,
         _ => world.clear_up(),
     }
 }
