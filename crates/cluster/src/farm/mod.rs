@@ -479,7 +479,7 @@ impl FarmNode {
 
     fn tell_drained(&mut self, out: &mut Vec<FarmEffect>) {
         let is_draining = self.own.state == MemberState::Draining && !self.has_told_drained;
-        if is_draining && self.buckets.is_empty() && !self.map_plan().has_own() {
+        if is_draining && self.buckets.is_empty() && !MapPlan::new(self).has_own() {
             self.has_told_drained = true;
             out.push(FarmEffect::Drained);
         }
@@ -493,7 +493,7 @@ impl FarmNode {
             return;
         }
         self.is_map_due = false;
-        let mut next = self.map_plan().next(now);
+        let mut next = MapPlan::new(self).next(now);
         // A council that has forgotten the newest map gets it again.
         if next == self.map && self.council.version >= self.map.version() {
             return;
@@ -503,10 +503,6 @@ impl FarmNode {
         self.council.asked_at = Some(now);
         self.council.swapping = Some(map.clone());
         out.push(FarmEffect::SwapMap { expected: self.council.revision, map });
-    }
-
-    fn map_plan(&self) -> MapPlan<'_> {
-        MapPlan { own: &self.own, members: &self.members, map: &self.map, buckets: &self.buckets }
     }
 
     /// Stops all that this node serves, for good.

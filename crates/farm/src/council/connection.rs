@@ -125,6 +125,13 @@ async fn next(
     }
 }
 
+/// A watch of all keys of a store. The client has no limit of its own for making one, and waits for ever when the answer is lost.
+async fn watch_all(store: &kv::Store) -> Result<kv::Watch, Fault> {
+    let watch = timeout(WATCH, store.watch_with_history(">"));
+    let watch = watch.await.map_err(|_| "a watch of keys was not answered")?;
+    watch.map_err(|error| error.to_string().into())
+}
+
 impl Connection {
     async fn run(mut self, value: impl Fn(u32) -> Bytes) {
         loop {
@@ -169,15 +176,7 @@ impl Connection {
             return Ok(SessionEnd::Refused(refused));
         }
         let text = |error: &dyn std::fmt::Display| Fault::from(error.to_string());
-        // The client has no limit of its own for making a watch, and waits for ever when the answer is lost.
-        let members = timeout(WATCH, keys.members.watch_with_history(">"));
-        let mut members = members
-            .await
-            .map_err(|_| "a watch of the members was not answered")?
-            .map_err(|error| text(&error))?;
-        let state = timeout(WATCH, keys.state.watch_with_history(">"));
-        let mut state =
-            state.await.map_err(|_| "a watch of the map was not answered")?.map_err(|error| text(&error))?;
+        let (mut members, mut state) = (watch_all(&keys.members).await?, watch_all(&keys.state).await?);
         self.recover().await;
         let mut waiting = VecDeque::new();
         if is_return {

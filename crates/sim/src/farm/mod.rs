@@ -6,8 +6,10 @@ pub mod clock;
 pub mod council;
 pub mod database;
 pub mod ledger;
+pub mod lost_files;
 pub mod network;
 pub mod process;
+mod weather;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -26,6 +28,8 @@ use ledger::Ledger;
 use network::{Connections, Delivery, End, NodeNumber};
 use process::{ConnectionNumber, Input, Output, Process};
 
+pub use weather::Weather;
+
 /// Buckets of a simulated farm: enough for shares and moves, few enough for many seeds.
 pub const BUCKETS: u16 = 16;
 
@@ -33,25 +37,6 @@ pub const BUCKETS: u16 = 16;
 const STEPS: u64 = 2_000_000;
 /// The time that a supervisor waits before it starts a node again.
 const RESTART: Duration = Duration::from_secs(1);
-
-/// The delays and losses on the ways to council and database.
-#[derive(Clone, Copy, Debug)]
-pub struct Weather {
-    /// The council neither hears nor answers.
-    pub is_council_away: bool,
-    /// Answers of the council that are lost, of a thousand.
-    pub lost_answers: u32,
-    /// The longest way to or from the council, in milliseconds.
-    pub council_delay: u64,
-    /// The longest way to or from the database, in milliseconds: below the database's limit for a statement.
-    pub database_delay: u64,
-}
-
-impl Weather {
-    /// All is well.
-    pub const FAIR: Weather =
-        Weather { is_council_away: false, lost_answers: 0, council_delay: 10, database_delay: 10 };
-}
 
 /// One node over all its lives.
 struct SimNode {
@@ -254,30 +239,6 @@ impl FarmWorld {
         self.notify(&notices);
     }
 
-    /// The council comes back without its keys, and without its map if `map`: no node is connected to it, and all watches are of
-    /// keys that are lost.
-    pub fn lose_files(&mut self, map: bool) {
-        self.council.forget_members(&mut Vec::new());
-        if map {
-            self.council.forget_map();
-        }
-        for node in &mut self.nodes {
-            (node.is_council_cut, node.is_watch_deaf) = (true, true);
-        }
-    }
-
-    /// A node is connected to the council again and watches it anew. `is_told`: its part in the farm hears that the watch is new.
-    pub fn return_to_council(&mut self, node: NodeNumber, is_told: bool) {
-        let Some(life) = self.nodes[node].process.as_ref().map(|process| process.life) else { return };
-        let one = &mut self.nodes[node];
-        (one.is_council_cut, one.is_watch_deaf) = (false, false);
-        let at = self.now + self.delay(self.weather.council_delay);
-        let begin = is_told.then_some(CouncilAnswer::WatchBegun);
-        for answer in begin.into_iter().chain(self.council.shown()) {
-            self.schedule(at, Event::Input(node, life, Input::Council(answer)));
-        }
-    }
-
     /// Ends all faults.
     pub fn clear_up(&mut self) {
         self.weather = Weather::FAIR;
@@ -290,7 +251,7 @@ impl FarmWorld {
             self.set_database_cut(node, false);
             self.resume(node);
             if self.nodes[node].is_watch_deaf {
-                self.return_to_council(node, true);
+                lost_files::return_node(self, node, true);
             }
         }
     }

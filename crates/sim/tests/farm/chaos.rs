@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use cluster::Bucket;
 use cluster::member::Roles;
-use sim::farm::{BUCKETS, FarmWorld, Weather};
+use sim::farm::{BUCKETS, FarmWorld, Weather, lost_files};
 use sim::for_seeds;
 
 /// The longest time from the end of all faults until every bucket is served: a fenced node ends and starts again (1 s), waits until
@@ -75,9 +75,9 @@ fn one_fault(world: &mut FarmWorld) {
         }
         12 => {
             let map = world.rng.chance(500);
-            world.lose_files(map);
+            lost_files::lose(world, map);
         }
-        13 | 14 => world.return_to_council(node, true),
+        13 | 14 => lost_files::return_node(world, node, true),
         15 => world.council.is_stale = !world.council.is_stale,
         _ => world.clear_up(),
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use cluster::farm::EndReason;
-use sim::farm::{FarmWorld, Weather};
+use sim::farm::{FarmWorld, Weather, lost_files};
 use sim::for_seeds;
 
 use crate::chaos::{bucket, work_for, world};
@@ -130,7 +130,7 @@ pub(crate) fn lose_files(world: &mut FarmWorld, is_told: bool) {
     let absence = Duration::from_millis(world.rng.below(20_000));
     work_for(world, absence);
     let map = world.rng.chance(500);
-    world.lose_files(map);
+    lost_files::lose(world, map);
     world.weather = Weather::FAIR;
     let mut returns: Vec<(u64, usize)> =
         (0..world.size()).map(|node| (world.rng.below(6_000), node)).collect();
@@ -139,7 +139,7 @@ pub(crate) fn lose_files(world: &mut FarmWorld, is_told: bool) {
     for (at, node) in returns {
         let pause = Duration::from_millis(at).saturating_sub(world.now().since(begin));
         work_for(world, pause);
-        world.return_to_council(node, is_told);
+        lost_files::return_node(world, node, is_told);
     }
     work_for(world, 15 * SECOND);
 }
@@ -159,9 +159,9 @@ fn a_council_that_lost_its_files_ends_no_node_whose_links_work() {
 #[test]
 fn a_node_that_dies_while_the_council_loses_its_files_is_replaced() {
     let mut world = at_rest(10);
-    world.lose_files(true);
+    lost_files::lose(&mut world, true);
     world.kill(0, 60 * SECOND);
-    (1..3).for_each(|node| world.return_to_council(node, true));
+    (1..3).for_each(|node| lost_files::return_node(&mut world, node, true));
     world.run_for(Duration::from_millis(10));
     let time = time_to_serve(&mut world, 15 * SECOND);
     assert!(time <= 3 * SECOND, "{time:?}: its host refuses connections");
