@@ -45,6 +45,11 @@ pub const REFUSED_TAKEOVER: Duration = Duration::from_millis(1_500);
 /// The council counts as away when no renewal has succeeded for so long: two were lost.
 pub const COUNCIL_AWAY: Duration = Duration::from_millis(2_200);
 
+/// The time after the beginning of a watch of the council before which a member is not missing that has not renewed since. A
+/// council that was away, or came back without its keys, hears of its members one by one: each connects again within a second
+/// and opens its stores within a few requests of 1.5 s.
+pub const COUNCIL_RETURN: Duration = Duration::from_secs(9);
+
 /// A node that has not been called for so long has been stopped. What it did not see meanwhile proves nothing.
 pub const PAUSE: Duration = Duration::from_millis(700);
 

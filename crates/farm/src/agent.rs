@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use cluster::farm::{Claim, EndReason, FarmEffect, FarmNode, Revision};
+use cluster::limits::COUNCIL_AWAY;
 use cluster::map::FarmMap;
 use cluster::member::Member;
 use cluster::membership::MembershipEffect;
@@ -22,8 +23,7 @@ use tokio::sync::mpsc;
 use crate::council::{self, CouncilCommand, CouncilEvent, CouncilSettings, JoinRefused};
 use crate::view::{FarmPeer, FarmView};
 
-/// Commands to the council that wait: renewals of a minute. Later ones are dropped, as after the council is back only the
-/// newest count.
+/// Commands to the council that wait: renewals of a minute. Later ones are dropped: the machine repeats what has no answer.
 const COMMANDS: usize = 64;
 
 /// News of the council that wait for the machine.
@@ -78,6 +78,8 @@ pub trait FarmListener: Send {
     fn council(&mut self, away: Option<&str>);
     /// News of another node.
     fn member(&mut self, news: &MembershipEffect);
+    /// Another node asks this one to drain. It may be told again.
+    fn drain_asked(&mut self);
     /// The node owns nothing any more after a drain, and other nodes have had the time to know it.
     fn drained(&mut self);
     /// The node's part in the farm is over.
@@ -93,10 +95,11 @@ pub struct FarmAgent {
 }
 
 /// A request to the agent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum AgentRequest {
     LinkLost { life: Life, is_refused: bool },
     Drain,
+    AskToDrain { life: Life, node: Box<str> },
     Leave,
 }
 
@@ -150,6 +153,11 @@ impl FarmAgent {
         self.may_act.load(Ordering::Acquire)
     }
 
+    /// Asks a life of a node to drain, through the council; false if too many requests wait.
+    pub fn ask_to_drain(&self, life: Life, node: &str) -> bool {
+        self.requests.try_send(AgentRequest::AskToDrain { life, node: node.into() }).is_ok()
+    }
+
     fn request(&self, request: AgentRequest) {
         // A report that finds no room is a hint less; the lease decides.
         let _ = self.requests.try_send(request);
@@ -168,10 +176,11 @@ async fn run(
     let announced = member.clone();
     let value = move |life| Bytes::from(Member { life: Life(life), ..announced.clone() }.encode());
     let council = tokio::task::spawn_local(council::run(council, value, receiver, sender));
-    if let Some(life) = join(&mut events, &mut *listener).await {
+    if let Some((life, is_council_away)) = join(&mut events, &mut *listener).await {
         listener.joined(life);
         let node = FarmNode::new(clock(), Member { life, ..member }, BUCKETS);
-        let mut session = Session::new(node, commands, listener);
+        let mut session = Session::new(clock(), node, commands, listener);
+        session.is_council_away = is_council_away;
         while !session.has_ended && session.leaves_until.is_none_or(|until| clock() < until) {
             session.tell_drained(clock());
             let wait = session.deadline().since(clock());
@@ -188,6 +197,7 @@ async fn run(
                     session.drive(clock(), |node, now, out| node.expire(now, out));
                 }
             }
+            session.tell_absence(clock());
             may_act.store(session.node.lease().may_act(clock()), Ordering::Release);
         }
         may_act.store(false, Ordering::Release);
@@ -197,17 +207,27 @@ async fn run(
     let _ = tokio::time::timeout(Duration::from_secs(1), council).await;
 }
 
-/// Waits until the council admits the node.
-async fn join(events: &mut mpsc::Receiver<CouncilEvent>, listener: &mut dyn FarmListener) -> Option<Life> {
+/// Waits until the council admits the node: its life, and whether the listener still has the council as away.
+async fn join(
+    events: &mut mpsc::Receiver<CouncilEvent>,
+    listener: &mut dyn FarmListener,
+) -> Option<(Life, bool)> {
+    let mut is_council_away = false;
     while let Some(event) = events.recv().await {
         match event {
-            CouncilEvent::Joined { life } => return Some(Life(life)),
+            CouncilEvent::Joined { life } => return Some((Life(life), is_council_away)),
             CouncilEvent::Refused(refused) => {
                 listener.ended(&FarmEnd::NotAdmitted(refused));
                 return None;
             }
-            CouncilEvent::Away { reason } => listener.council(Some(&reason)),
-            CouncilEvent::Back => listener.council(None),
+            CouncilEvent::Away { reason } => {
+                is_council_away = true;
+                listener.council(Some(&reason));
+            }
+            CouncilEvent::Back => {
+                is_council_away = false;
+                listener.council(None);
+            }
             _ => {}
         }
     }
@@ -221,9 +241,12 @@ struct Session {
     listener: Box<dyn FarmListener>,
     /// The life that each name's key had last.
     names: BTreeMap<Box<str>, Life>,
-    /// The members that the council was asked for.
-    questions: BTreeMap<Box<str>, (Life, Instant)>,
+    /// The lives that the council was last asked for, by their names.
+    questions: BTreeMap<Box<str>, Life>,
+    joined_at: Instant,
     is_council_away: bool,
+    /// The reason that the connection to the council gives for its absence.
+    away_reason: Option<Box<str>>,
     /// The node has given everything away; the listener is told then.
     drained_at: Option<Instant>,
     /// The node leaves, and waits until then for the council to know it.
@@ -233,6 +256,7 @@ struct Session {
 
 impl Session {
     fn new(
+        now: Instant,
         node: FarmNode,
         commands: mpsc::Sender<CouncilCommand>,
         listener: Box<dyn FarmListener>,
@@ -243,7 +267,9 @@ impl Session {
             listener,
             names: BTreeMap::new(),
             questions: BTreeMap::new(),
+            joined_at: now,
             is_council_away: false,
+            away_reason: None,
             drained_at: None,
             leaves_until: None,
             has_ended: false,
@@ -269,6 +295,9 @@ impl Session {
                 self.drive(now, |node, now, out| node.handle_link_lost(now, life, is_refused, out));
             }
             AgentRequest::Drain => self.drive(now, FarmNode::leave),
+            AgentRequest::AskToDrain { life: Life(life), node } => {
+                self.command(CouncilCommand::AskToDrain { node, life });
+            }
             AgentRequest::Leave => {
                 self.leaves_until.get_or_insert(now + LEAVE);
                 // A drained node says goodbye; one that still has calls is taken over from as if it had died.
@@ -286,7 +315,10 @@ impl Session {
             CouncilEvent::Expired => self.announce_again(),
             CouncilEvent::Superseded { by } => self.end(&FarmEnd::Superseded(Life(by))),
             CouncilEvent::Member { life, node, value } => self.handle_member(now, Life(life), node, &value),
-            CouncilEvent::MemberRead { node, found } => self.handle_member_read(now, &node, found),
+            CouncilEvent::MemberRead { node, token, found } => {
+                self.handle_member_read(now, &node, Instant::from_micros(token), found);
+            }
+            CouncilEvent::DrainAsked => self.listener.drain_asked(),
             CouncilEvent::Withdrawn { node } => {
                 if let Some(life) = self.names.get(&node).copied() {
                     self.drive(now, |node, now, out| node.handle_key_gone(now, life, out));
@@ -304,8 +336,9 @@ impl Session {
             CouncilEvent::Swapped { revision } => {
                 self.drive(now, |node, now, out| node.handle_swapped(now, revision.map(Revision), out));
             }
-            CouncilEvent::Away { reason } => self.set_away(Some(&reason)),
-            CouncilEvent::Back => self.set_away(None),
+            CouncilEvent::WatchBegun => self.drive(now, FarmNode::handle_watch_begun),
+            CouncilEvent::Away { reason } => self.away_reason = Some(reason),
+            CouncilEvent::Back => self.away_reason = None,
         }
     }
 
@@ -316,8 +349,14 @@ impl Session {
         }
     }
 
-    fn handle_member_read(&mut self, now: Instant, name: &str, found: Option<(u32, Bytes)>) {
-        let Some((life, asked_at)) = self.questions.remove(name) else { return };
+    fn handle_member_read(
+        &mut self,
+        now: Instant,
+        name: &str,
+        asked_at: Instant,
+        found: Option<(u32, Bytes)>,
+    ) {
+        let Some(life) = self.questions.get(name).copied() else { return };
         // A later life of the node is no sign of this one.
         let member = found.filter(|(of, _)| *of == life.0).and_then(|(_, value)| read_member(life, &value));
         self.drive(now, |node, now, out| node.handle_member_read(now, life, asked_at, member, out));
@@ -332,10 +371,15 @@ impl Session {
         }
     }
 
-    fn set_away(&mut self, reason: Option<&str>) {
-        if self.is_council_away != reason.is_some() {
-            self.is_council_away = reason.is_some();
-            self.listener.council(reason);
+    /// Tells of the council's absence when the lease counts it as away, and of its return with the first renewal.
+    fn tell_absence(&mut self, now: Instant) {
+        // A node that has just joined waits for the answer to its first renewal.
+        let is_new = now.since(self.joined_at) < COUNCIL_AWAY;
+        let is_away = !is_new && self.node.lease().council_is_away(now);
+        if self.is_council_away != is_away {
+            self.is_council_away = is_away;
+            let reason = self.away_reason.as_deref().unwrap_or("renewals are not answered");
+            self.listener.council(is_away.then_some(reason));
             self.show();
         }
     }
@@ -390,8 +434,8 @@ impl Session {
     fn read_member(&mut self, life: Life, asked_at: Instant) {
         let known = self.names.iter().find(|(_, of)| **of == life);
         if let Some(node) = known.map(|(node, _)| node.clone()) {
-            self.questions.insert(node.clone(), (life, asked_at));
-            self.command(CouncilCommand::ReadMember { node });
+            self.questions.insert(node.clone(), life);
+            self.command(CouncilCommand::ReadMember { node, token: asked_at.as_micros() });
         }
     }
 
@@ -417,6 +461,8 @@ impl Session {
                 build: member.build.clone(),
                 state: member.state,
                 roles: member.roles,
+                weight: member.weight,
+                is_suspect: self.node.members().is_suspect(member.life),
             };
             Some((member.life, peer))
         };

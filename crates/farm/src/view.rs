@@ -22,6 +22,10 @@ pub struct FarmPeer {
     pub state: MemberState,
     /// Its tasks.
     pub roles: Roles,
+    /// Its share in relation to the others'.
+    pub weight: u16,
+    /// Its renewals are late.
+    pub is_suspect: bool,
 }
 
 /// The map and the live nodes. It does not change; a new one replaces it.

@@ -112,6 +112,8 @@ fn view(own: Life, nodes: &[(Life, SocketAddr)]) -> FarmView {
         build: "0".into(),
         state: MemberState::Serving,
         roles: Roles::BOTH,
+        weight: 1,
+        is_suspect: false,
     };
     let peers: BTreeMap<Life, FarmPeer> =
         nodes.iter().map(|(life, address)| (*life, peer(*address))).collect();

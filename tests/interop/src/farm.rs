@@ -1,5 +1,6 @@
 //! A farm of real nodes on loopback that share one SIP address, with NATS as their council.
 
+use std::path::Path;
 use std::time::Duration;
 
 use tempfile::TempDir;
@@ -15,7 +16,7 @@ pub struct Farm {
     pub port: u16,
     /// The nodes, in the order of their names `n0`, `n1`, …
     pub nodes: Vec<Node>,
-    _folder: TempDir,
+    folder: TempDir,
 }
 
 impl Farm {
@@ -25,24 +26,25 @@ impl Farm {
         let folder = TempDir::new().expect("a temporary folder");
         let secret = folder.path().join("farm.secret");
         let port = free_port();
-        let section = |number: usize| {
-            format!(
-                "[farm]\nname = \"test\"\nnode = \"n{number}\"\ncouncil = [\"{}\"]\nsecret = \"{}\"\nlisten = \"127.0.0.1:{}\"\nshared_ports = true\n",
-                nats.url(),
-                secret.display(),
-                free_port(),
-            )
-        };
         let prepared = Node::prepare();
         prepared.run(&["farm", "secret", &secret.display().to_string()]);
         drop(prepared);
         let node = |number| {
-            let node = Node::prepare_at(port).with_sections(&section(number));
+            let node = Node::prepare_at(port).with_sections(&section(nats, &format!("n{number}"), &secret));
             node.with_open_route(user, target).started()
         };
-        let farm = Farm { port, nodes: (0..count).map(node).collect(), _folder: folder };
+        let farm = Farm { port, nodes: (0..count).map(node).collect(), folder };
         farm.wait_for_shares(count);
         farm
+    }
+
+    /// A node of this name that is not started. It has a secret of its own unless `knows_secret`.
+    pub fn prepare(&self, nats: &Nats, name: &str, knows_secret: bool) -> Node {
+        let secret = self.folder.path().join(if knows_secret { "farm.secret" } else { "other.secret" });
+        if !knows_secret {
+            Node::prepare().run(&["farm", "secret", &secret.display().to_string()]);
+        }
+        Node::prepare_at(self.port).with_sections(&section(nats, name, &secret))
     }
 
     /// Waits until every running node sees the call slots divided among so many nodes.
@@ -83,4 +85,14 @@ impl Drop for Farm {
             }
         }
     }
+}
+
+/// `[farm]` of one node.
+fn section(nats: &Nats, name: &str, secret: &Path) -> String {
+    format!(
+        "[farm]\nname = \"test\"\nnode = \"{name}\"\ncouncil = [\"{}\"]\nsecret = \"{}\"\nlisten = \"127.0.0.1:{}\"\nshared_ports = true\n",
+        nats.url(),
+        secret.display(),
+        free_port(),
+    )
 }

@@ -27,6 +27,7 @@ mod strophe;
 mod tls;
 mod twilio;
 mod wait;
+mod way;
 mod xmppjs;
 
 pub use administrator::administer_with_slixmpp;
@@ -53,6 +54,7 @@ pub use strophe::chat_with_strophe;
 pub use tls::{options_over_tls, renegotiate_a_stream};
 pub use twilio::{document_at, drive_with_twilio};
 pub use wait::{lines_in, wait_for_sip, wait_until};
+pub use way::TcpWay;
 pub use xmppjs::chat_with_xmppjs;
 
 /// The domain every test serves.

@@ -2,7 +2,8 @@
 
 use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 
 use tempfile::TempDir;
 
@@ -119,18 +120,41 @@ listen = "127.0.0.1:{http}"
 
     /// One command of the CLI; panics unless it succeeds, returns what it printed.
     pub fn run(&self, arguments: &[&str]) -> String {
-        let output = Command::new(binary())
+        let output = self.output(arguments);
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "belfry {}: {}\n{text}{errors}", arguments.join(" "), output.status);
+        text
+    }
+
+    /// One command of the CLI that must fail: its exit code and what it wrote to standard error. Also `serve`, for a node that
+    /// must not start.
+    pub fn fails(&self, arguments: &[&str]) -> (i32, String) {
+        let output = self.output(arguments);
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        let code = output.status.code().filter(|code| *code != 0);
+        let Some(code) = code else {
+            panic!("belfry {}: {}\n{errors}", arguments.join(" "), output.status);
+        };
+        (code, errors)
+    }
+
+    fn output(&self, arguments: &[&str]) -> Output {
+        Command::new(binary())
             .args(arguments)
             .arg("--config")
             .arg(&self.config)
             .current_dir(self.folder.path())
             .stdin(Stdio::null())
             .output()
-            .expect("the binary can be run");
-        let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        let errors = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "belfry {}: {}\n{text}{errors}", arguments.join(" "), output.status);
-        text
+            .expect("the binary can be run")
+    }
+
+    /// Waits until the node has ended by itself; its exit code.
+    pub fn ended(&mut self, limit: Duration) -> Option<i32> {
+        let status = self.peer.as_mut().expect("it runs").wait(limit);
+        self.peer = None;
+        status.code()
     }
 
     /// That the node made for itself.
@@ -145,9 +169,19 @@ listen = "127.0.0.1:{http}"
 
     /// The node's metrics, in Prometheus' form.
     pub fn metrics(&self) -> String {
+        self.get("/metrics")
+    }
+
+    /// The answer to `GET /health`, with its head.
+    pub fn health(&self) -> String {
+        self.get("/health")
+    }
+
+    fn get(&self, path: &str) -> String {
         let mut stream =
-            std::net::TcpStream::connect(("127.0.0.1", self.http)).expect("the node serves metrics");
-        stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").expect("the node reads the request");
+            std::net::TcpStream::connect(("127.0.0.1", self.http)).expect("the node serves HTTP");
+        let request = format!("GET {path} HTTP/1.0\r\n\r\n");
+        stream.write_all(request.as_bytes()).expect("the node reads the request");
         let mut answer = String::new();
         stream.read_to_string(&mut answer).expect("the node answers in text");
         answer

@@ -3,9 +3,13 @@
 use std::future::Future;
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use bytes::Bytes;
 use farm::council::{CouncilCommand, CouncilEvent, CouncilSettings, JoinRefused};
 use interop::{Nats, NatsRelease, NatsSettings, Ports};
+use nkeys::KeyPair;
+use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
@@ -122,11 +126,16 @@ fn nodes_see_one_another_join_renew_and_leave() {
         one.sees("two", two.life, value.clone()).await;
         let value = Bytes::from(format!("life {}", one.life));
         two.sees("one", one.life, value).await;
-        one.send(CouncilCommand::ReadMember { node: "two".into() }).await;
+        one.send(CouncilCommand::ReadMember { node: "two".into(), token: 1 }).await;
         let of_two = Bytes::from(format!("life {}", two.life));
-        one.expect(CouncilEvent::MemberRead { node: "two".into(), found: Some((two.life, of_two)) }).await;
-        one.send(CouncilCommand::ReadMember { node: "absent".into() }).await;
-        one.expect(CouncilEvent::MemberRead { node: "absent".into(), found: None }).await;
+        one.expect(CouncilEvent::MemberRead {
+            node: "two".into(),
+            token: 1,
+            found: Some((two.life, of_two)),
+        })
+        .await;
+        one.send(CouncilCommand::ReadMember { node: "absent".into(), token: 2 }).await;
+        one.expect(CouncilEvent::MemberRead { node: "absent".into(), token: 2, found: None }).await;
         two.renew(7).await;
         two.expect(CouncilEvent::Renewed { token: 7 }).await;
         two.send(CouncilCommand::Withdraw).await;
@@ -322,4 +331,83 @@ fn tls_and_a_password_lead_to_the_council_and_a_wrong_one_does_not() {
             .await;
         assert!(!reason.contains("bad"), "the password is in {reason:?}");
     });
+}
+
+/// A JWT of NATS: `claims` of `subject`, signed by `issuer`.
+fn token(issuer: &KeyPair, subject: &KeyPair, claims: &Value) -> String {
+    let part = |value: Value| BASE64_URL_SAFE_NO_PAD.encode(value.to_string());
+    let subject = subject.public_key();
+    let body = json!({
+        "jti": subject, "iat": 1_767_225_600, "iss": issuer.public_key(), "sub": subject, "name": "test", "nats": claims,
+    });
+    let signed = format!("{}.{}", part(json!({ "typ": "JWT", "alg": "ed25519-nkey" })), part(body));
+    let signature = issuer.sign(signed.as_bytes()).expect("the key has its seed");
+    format!("{signed}.{}", BASE64_URL_SAFE_NO_PAD.encode(signature))
+}
+
+/// A file of credentials for a new user of an account.
+fn credentials(account: &KeyPair, file: &std::path::Path) {
+    let user = KeyPair::new_user();
+    let claims =
+        json!({ "type": "user", "version": 2, "pub": {}, "sub": {}, "subs": -1, "data": -1, "payload": -1 });
+    let (token, seed) = (token(account, &user, &claims), user.seed().expect("a new key has a seed"));
+    let text = format!(
+        "-----BEGIN NATS USER JWT-----\n{token}\n------END NATS USER JWT------\n\n\
+         -----BEGIN USER NKEY SEED-----\n{seed}\n------END USER NKEY SEED------\n"
+    );
+    std::fs::write(file, text).expect("the test's folder is writable");
+}
+
+/// Servers whose users prove themselves by tokens that an account has signed, and accounts by an operator's.
+#[test]
+fn a_file_of_credentials_leads_to_the_council_and_one_of_another_account_does_not() {
+    let (operator, account, system) =
+        (KeyPair::new_operator(), KeyPair::new_account(), KeyPair::new_account());
+    let own = json!({ "type": "operator", "version": 2, "system_account": system.public_key() });
+    let mut limits = json!({ "wildcards": true });
+    let unlimited = [
+        "subs",
+        "data",
+        "payload",
+        "imports",
+        "exports",
+        "conn",
+        "leaf",
+        "mem_storage",
+        "disk_storage",
+        "streams",
+        "consumer",
+    ];
+    for name in unlimited {
+        limits[name] = json!(-1);
+    }
+    let of_account = json!({ "type": "account", "version": 2, "limits": limits });
+    let of_system = json!({ "type": "account", "version": 2, "limits": {
+        "subs": -1, "data": -1, "payload": -1, "imports": -1, "exports": -1, "conn": -1, "leaf": -1, "wildcards": true,
+    } });
+    let preloaded =
+        |key: &KeyPair, claims| format!("{}: \"{}\"", key.public_key(), token(&operator, key, claims));
+    let lines = format!(
+        "operator: \"{}\"\nsystem_account: {}\nresolver: MEMORY\nresolver_preload: {{\n{}\n{}\n}}\n",
+        token(&operator, &operator, &own),
+        system.public_key(),
+        preloaded(&account, &of_account),
+        preloaded(&system, &of_system),
+    );
+    let folder = tempfile::TempDir::new().expect("a temporary folder");
+    let file = |account: &KeyPair, name: &str| {
+        let path = folder.path().join(name);
+        credentials(account, &path);
+        Some(path)
+    };
+    for release in RELEASES {
+        let nats = Nats::with(release, &NatsSettings { lines: lines.clone(), ..NatsSettings::default() });
+        run(async {
+            let right = file(&account, "right");
+            Member::join(CouncilSettings { credentials: right, ..settings(vec![nats.url()], "one") }).await;
+            let wrong = file(&KeyPair::new_account(), "wrong");
+            let wrong = CouncilSettings { credentials: wrong, ..settings(vec![nats.url()], "two") };
+            Member::start(wrong).wait(|event| matches!(event, CouncilEvent::Away { .. }).then_some(())).await;
+        });
+    }
 }

@@ -55,10 +55,23 @@ fn calls_and_new_ones_go_on_while_the_council_is_away() {
     let callee = Sipp::answering("-uas", 600);
     let farm = Farm::start(&nats, 2, "bob", callee.port);
     let caller = call(&farm, 600, 40);
+    let node = &farm.nodes[0];
+    assert!(node.health().ends_with("\r\nok\n"), "{}", node.health());
+    assert!(!node.run(&["status"]).contains("council"));
     nats.kill();
+    let says_so = || node.health().contains("\r\nok\nthe farm's council is away: ");
+    interop::wait_until("/health to say it", Duration::from_secs(20), says_so, || node.health());
+    assert!(node.health().starts_with("HTTP/1.0 200 "), "{}", node.health());
+    let is_in_status = || node.run(&["status"]).contains("farm           the council is away (");
+    interop::wait_until("belfry status to say it", Duration::from_secs(20), is_in_status, || node.tail());
+    let (code, error) = node.fails(&["farm", "drain", "n1"]);
+    assert_eq!(code, 1);
+    assert!(error.contains("the council is away") && error.contains("belfry drain"), "{error}");
     caller.succeeds();
     nats.start_again();
     farm.wait_for_shares(2);
+    let is_back = || node.health().ends_with("\r\nok\n");
+    interop::wait_until("/health to be as before", Duration::from_secs(20), is_back, || node.health());
 }
 
 #[test]
@@ -75,4 +88,56 @@ fn the_calls_of_a_node_that_is_killed_are_taken_over() {
     farm.nodes[2].start();
     farm.wait_for_shares(3);
     call(&farm, 200, 50).succeeds();
+}
+
+#[test]
+fn a_node_shows_all_nodes_and_the_map_and_drains_another() {
+    let _alone = alone();
+    let nats = Nats::start(NatsRelease::Debian);
+    let mut farm = Farm::start(&nats, 2, "bob", 5_999);
+    let node = &farm.nodes[0];
+    let nodes = node.run(&["farm", "nodes"]);
+    assert!(nodes.contains("n0 (this)") && nodes.contains("n1") && nodes.contains("serving"), "{nodes}");
+    let rows: Vec<serde_json::Value> = node
+        .run(&["farm", "nodes", "--json"])
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("a line is an object"))
+        .collect();
+    assert!(rows.len() == 2 && rows.iter().all(|row| row["weight"] == 100 && row["shards"] == 2), "{rows:?}");
+    let map = node.run(&["farm", "map"]);
+    assert!(map.contains("n0 (this)  call slots  2 048  0-"), "{map}");
+    let map: serde_json::Value =
+        serde_json::from_str(&node.run(&["farm", "map", "--json"])).expect("one object");
+    for what in ["call_slots", "buckets"] {
+        let ranges = map[what].as_array().expect("a list");
+        let count = |range: &serde_json::Value| {
+            range["last"].as_u64().expect("a number") - range["first"].as_u64().expect("a number") + 1
+        };
+        assert_eq!(ranges.iter().map(count).sum::<u64>(), 4_096, "{what}");
+    }
+    let (code, error) = node.fails(&["farm", "drain", "n7"]);
+    assert_eq!(code, 1);
+    assert!(error.contains("there is no node n7 in the farm; it has n0, n1"), "{error}");
+    assert_eq!(node.run(&["farm", "drain", "n1"]), "n1 is draining\n");
+    let (_, error) = node.fails(&["farm", "drain", "n1"]);
+    assert!(error.contains("the node n1 is draining already"), "{error}");
+    assert_eq!(farm.nodes[1].ended(Duration::from_secs(60)), Some(0));
+    farm.wait_for_shares(1);
+    // The request was for that life only.
+    farm.nodes[1].start();
+    farm.wait_for_shares(2);
+}
+
+#[test]
+fn a_node_of_a_taken_name_or_with_another_secret_does_not_start() {
+    let _alone = alone();
+    let nats = Nats::start(NatsRelease::Current);
+    let farm = Farm::start(&nats, 1, "bob", 5_999);
+    let (code, error) = farm.prepare(&nats, "n0", true).fails(&["serve"]);
+    assert_eq!(code, 1);
+    assert!(error.contains("a live node of the farm has this name"), "{error}");
+    let (code, error) = farm.prepare(&nats, "n1", false).fails(&["serve"]);
+    assert_eq!(code, 1);
+    assert!(error.contains("with another secret: copy the farm's secret to this node"), "{error}");
+    farm.wait_for_shares(1);
 }

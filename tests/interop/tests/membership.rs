@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use cluster::Life;
+use cluster::farm::EndReason;
 use cluster::member::{Member, MemberState, Roles};
-use cluster::membership::MembershipEffect;
+use cluster::membership::{MembershipEffect, Refusal};
 use farm::agent::{AgentArgs, FarmAgent, FarmEnd, FarmListener};
 use farm::council::{CouncilSettings, MEMBER_AGE};
 use farm::view::FarmView;
-use interop::{Nats, NatsRelease};
+use interop::{Nats, NatsRelease, TcpWay};
 use stdx::Instant;
 
 const LONGEST: Duration = Duration::from_secs(40);
@@ -20,11 +21,14 @@ const LONGEST: Duration = Duration::from_secs(40);
 struct Node {
     agent: FarmAgent,
     view: Arc<Mutex<Option<Arc<FarmView>>>>,
+    /// The reason of the council's absence.
+    away: Arc<Mutex<Option<String>>>,
     ends: Receiver<FarmEnd>,
 }
 
 struct Listener {
     view: Arc<Mutex<Option<Arc<FarmView>>>>,
+    away: Arc<Mutex<Option<String>>>,
     ends: SyncSender<FarmEnd>,
 }
 
@@ -33,8 +37,11 @@ impl FarmListener for Listener {
     fn view(&mut self, view: Arc<FarmView>) {
         *self.view.lock().expect("no test panics with it") = Some(view);
     }
-    fn council(&mut self, _away: Option<&str>) {}
+    fn council(&mut self, away: Option<&str>) {
+        *self.away.lock().expect("no test panics with it") = away.map(ToOwned::to_owned);
+    }
     fn member(&mut self, _news: &MembershipEffect) {}
+    fn drain_asked(&mut self) {}
     fn drained(&mut self) {}
     fn ended(&mut self, end: &FarmEnd) {
         // The test may be over.
@@ -50,8 +57,16 @@ fn clock() -> Instant {
 
 impl Node {
     fn start(nats: &Nats, name: &str) -> Node {
+        Node::start_by(nats.url(), name)
+    }
+
+    fn start_by(server: String, name: &str) -> Node {
+        Node::start_with(server, name, (1, 1))
+    }
+
+    fn start_with(server: String, name: &str, wire: (u16, u16)) -> Node {
         let council = CouncilSettings {
-            servers: vec![nats.url()],
+            servers: vec![server],
             farm: "test".into(),
             node: name.into(),
             credentials: None,
@@ -72,16 +87,38 @@ impl Node {
             address: "127.0.0.1:1".into(),
             shards: 1,
             build: "0".into(),
-            wire: (1, 1),
+            wire,
             state: MemberState::Joining,
             renewal: 0,
         };
         let view = Arc::new(Mutex::new(None));
         let (ends, receiver) = sync_channel(8);
-        let listener = Listener { view: Arc::clone(&view), ends };
+        let away = Arc::new(Mutex::new(None));
+        let listener = Listener { view: Arc::clone(&view), away: Arc::clone(&away), ends };
         let args = AgentArgs { council, member, clock: Box::new(clock) };
         let (agent, _thread) = FarmAgent::start(args, Box::new(listener)).expect("a thread");
-        Node { agent, view, ends: receiver }
+        Node { agent, view, away, ends: receiver }
+    }
+
+    /// The newest view.
+    fn view(&self) -> Arc<FarmView> {
+        self.view.lock().expect("no listener panics").clone().expect("it has joined")
+    }
+
+    /// The reason of the council's absence.
+    fn away(&self) -> Option<String> {
+        self.away.lock().expect("no listener panics").clone()
+    }
+
+    /// Waits until the node says that the council is away.
+    fn notices_the_absence(&self) {
+        wait::until("the council's absence", LONGEST, || self.away(), || format!("{:?}", self.view().peers));
+    }
+
+    /// Waits until the node says that the council answers.
+    fn notices_the_return(&self) {
+        let is_back = || self.away().is_none().then_some(());
+        wait::until("the council's return", LONGEST, is_back, || format!("{:?}", self.away()));
     }
 
     /// Waits until the node's map gives call slots to so many nodes; returns the slots of this one.
@@ -134,4 +171,103 @@ fn a_second_node_of_one_name_ends_and_harms_nothing() {
     assert!(matches!(end, FarmEnd::NotAdmitted(_)), "{end:?}");
     assert!(first.agent.may_act());
     assert_eq!(first.slots(1), 4_096);
+}
+
+#[test]
+fn a_node_whose_version_is_too_far_ends_and_harms_nothing() {
+    let nats = Nats::start(NatsRelease::Debian);
+    let first = Node::start(&nats, "one");
+    assert_eq!(first.slots(1), 4_096);
+    let second = Node::start_with(nats.url(), "two", (3, 4));
+    let end = second.ends.recv_timeout(LONGEST).expect("it ends");
+    let refusal = Refusal::WireRange { least: 1, most: 1 };
+    assert_eq!(end, FarmEnd::Ended(EndReason::Refused(refusal)));
+    assert!(end.to_string().contains("upgrade one version at a time"), "{end}");
+    assert!(first.agent.may_act());
+    assert_eq!(first.slots(1), 4_096);
+}
+
+#[test]
+fn a_node_that_waits_for_the_council_says_that_it_is_away_and_then_that_it_is_back() {
+    let mut nats = Nats::start(NatsRelease::Current);
+    nats.kill();
+    let node = Node::start(&nats, "one");
+    wait::until("the council's absence", LONGEST, || node.away(), String::new);
+    nats.start_again();
+    assert_eq!(node.slots(1), 4_096);
+    node.notices_the_return();
+}
+
+/// Longer than the time in which a node is taken over from whose renewals end.
+const LATE: Duration = Duration::from_secs(6);
+
+#[test]
+fn a_node_that_is_back_later_than_others_at_a_council_without_its_files_lives() {
+    let mut nats = Nats::start(NatsRelease::Current);
+    let way = TcpWay::to(nats.port);
+    let [one, two] = ["one", "two"].map(|name| Node::start(&nats, name));
+    let late = Node::start_by(format!("nats://127.0.0.1:{}", way.port), "late");
+    for node in [&one, &two, &late] {
+        node.slots(3);
+    }
+    nats.kill();
+    nats.forget_all();
+    way.cut();
+    late.notices_the_absence();
+    nats.start_again();
+    for node in [&one, &two] {
+        node.notices_the_return();
+    }
+    // An end that must not come.
+    assert!(two.ends.recv_timeout(LATE).is_err());
+    way.mend();
+    late.notices_the_return();
+    let end = late.ends.recv_timeout(QUIET);
+    assert!(end.is_err(), "{end:?}");
+    for node in [&one, &two, &late] {
+        assert_eq!(node.ends.try_recv().ok(), None);
+        let view = node.view();
+        assert_eq!((view.peers.len(), view.map.dead()), (3, &[][..]), "{view:?}");
+        node.slots(3);
+    }
+}
+
+/// The time in which nodes that count each other as dead would have ended: more than a return of the council may take.
+const QUIET: Duration = Duration::from_secs(12);
+
+/// NATS loses its files, and comes back after `absence` has been seen; a fourth node joins at that moment. No life ends.
+fn farm_outlives_a_council_without_its_files(release: NatsRelease, absence: impl Fn(&[Node])) {
+    let mut nats = Nats::start(release);
+    let mut nodes: Vec<Node> = ["one", "two", "three"].map(|name| Node::start(&nats, name)).into();
+    for node in &nodes {
+        node.slots(3);
+    }
+    nats.kill();
+    nats.forget_all();
+    absence(&nodes);
+    nats.start_again();
+    nodes.push(Node::start(&nats, "four"));
+    let all: Vec<usize> = nodes.iter().map(|node| node.slots(4)).collect();
+    assert_eq!(all, [1_024; 4]);
+    // An end that must not come.
+    let end = nodes[0].ends.recv_timeout(QUIET);
+    assert!(end.is_err(), "{end:?}");
+    for node in &nodes {
+        assert_eq!(node.ends.try_recv().ok(), None);
+        let view = node.view();
+        assert_eq!((view.peers.len(), view.map.dead()), (4, &[][..]), "{view:?}");
+        assert!(!view.is_council_away && node.away().is_none());
+    }
+}
+
+#[test]
+fn a_council_that_is_back_at_once_without_its_files_ends_no_node() {
+    farm_outlives_a_council_without_its_files(NatsRelease::Debian, |_| {});
+}
+
+#[test]
+fn a_council_that_is_back_later_without_its_files_ends_no_node() {
+    farm_outlives_a_council_without_its_files(NatsRelease::Current, |nodes| {
+        nodes.iter().for_each(Node::notices_the_absence);
+    });
 }

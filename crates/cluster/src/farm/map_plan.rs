@@ -2,6 +2,7 @@
 
 use stdx::Instant;
 
+use super::FarmNode;
 use super::own_buckets::OwnBuckets;
 use crate::address::ShardAddress;
 use crate::map::FarmMap;
@@ -11,13 +12,18 @@ use crate::plan::Candidate;
 
 /// The facts that a node plans the map by.
 pub(super) struct MapPlan<'a> {
-    pub(super) own: &'a Member,
-    pub(super) members: &'a Members,
-    pub(super) map: &'a FarmMap,
-    pub(super) buckets: &'a OwnBuckets,
+    own: &'a Member,
+    members: &'a Members,
+    map: &'a FarmMap,
+    buckets: &'a OwnBuckets,
 }
 
 impl MapPlan<'_> {
+    /// The facts as a node has them now.
+    pub(super) fn new(node: &FarmNode) -> MapPlan<'_> {
+        MapPlan { own: &node.own, members: &node.members, map: &node.map, buckets: &node.buckets }
+    }
+
     /// True if the map gives a bucket or a call slot to this node.
     pub(super) fn has_own(&self) -> bool {
         let is_own = |address: Option<ShardAddress>| address.is_some_and(|it| it.life == self.own.life);

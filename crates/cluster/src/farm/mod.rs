@@ -172,6 +172,15 @@ impl FarmNode {
         self.settle(now, out);
     }
 
+    /// The watch of the council begins, at the start or again: keys and map are shown as they are now. The council may have lost
+    /// them all, and count its revisions from the beginning.
+    pub fn handle_watch_begun(&mut self, now: Instant, out: &mut Vec<FarmEffect>) {
+        self.members.handle_council_returned(now);
+        self.council.next_read = now;
+        self.read_map(now, out);
+        self.settle(now, out);
+    }
+
     /// All connections to a life have ended; `is_refused` if its host refuses new ones.
     pub fn handle_link_lost(
         &mut self,
@@ -213,6 +222,10 @@ impl FarmNode {
     ) {
         if self.council.swapping.is_none() {
             self.council.asked_at = None;
+        }
+        // A council without a map is a new one, or has lost its keys since the last look.
+        if map.is_none() && (!self.council.has_been_read || self.council.version > 0) {
+            self.members.handle_council_returned(now);
         }
         self.council.has_been_read = true;
         self.council.revision = revision;
@@ -466,7 +479,7 @@ impl FarmNode {
 
     fn tell_drained(&mut self, out: &mut Vec<FarmEffect>) {
         let is_draining = self.own.state == MemberState::Draining && !self.has_told_drained;
-        if is_draining && self.buckets.is_empty() && !self.map_plan().has_own() {
+        if is_draining && self.buckets.is_empty() && !MapPlan::new(self).has_own() {
             self.has_told_drained = true;
             out.push(FarmEffect::Drained);
         }
@@ -480,7 +493,7 @@ impl FarmNode {
             return;
         }
         self.is_map_due = false;
-        let mut next = self.map_plan().next(now);
+        let mut next = MapPlan::new(self).next(now);
         // A council that has forgotten the newest map gets it again.
         if next == self.map && self.council.version >= self.map.version() {
             return;
@@ -490,10 +503,6 @@ impl FarmNode {
         self.council.asked_at = Some(now);
         self.council.swapping = Some(map.clone());
         out.push(FarmEffect::SwapMap { expected: self.council.revision, map });
-    }
-
-    fn map_plan(&self) -> MapPlan<'_> {
-        MapPlan { own: &self.own, members: &self.members, map: &self.map, buckets: &self.buckets }
     }
 
     /// Stops all that this node serves, for good.

@@ -1,16 +1,17 @@
 //! The connection of one node to the council: joins, renews, watches, and starts over after a fault.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use async_nats::jetstream::kv::{self, Operation};
 use async_nats::jetstream::stream;
-use async_nats::{ConnectOptions, jetstream};
+use async_nats::{ConnectOptions, Event, jetstream};
 use bytes::Bytes;
 use futures_util::StreamExt as _;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::time::{sleep, timeout};
 
-use super::keys::{Fault, JoinRefused, Keys, MAP, Swap, life_of, marked};
+use super::keys::{DRAIN, Fault, JoinRefused, Keys, MAP, Swap, life_of, marked};
 use super::{CouncilCommand, CouncilEvent, CouncilSettings, REQUEST_TIMEOUT, RETRY_PAUSE};
 
 /// Attempts, half a second apart, to take the node's name: the node's life before may have been killed a moment ago.
@@ -20,8 +21,8 @@ const NAME_ATTEMPTS: u32 = 30;
 const WATCH: Duration = Duration::from_secs(3);
 const COMMAND: Duration = Duration::from_secs(4);
 
-/// Commands without a word of the watch after which it counts as broken: renewals of ten seconds.
-const UNHEARD: u32 = 10;
+/// Renewals that succeeded and that the watch did not show, after which it counts as broken.
+const UNSEEN: u32 = 3;
 
 /// One node's side of the council.
 struct Connection {
@@ -29,8 +30,10 @@ struct Connection {
     commands: mpsc::Receiver<CouncilCommand>,
     events: mpsc::Sender<CouncilEvent>,
     client: async_nats::Client,
+    /// True while the client is connected to a server.
+    connected: watch::Receiver<bool>,
     life: u32,
-    /// The revision of the own key, after which the next renewal is made.
+    /// The revision of the own key, after which the next renewal is made; 0 when the council has forgotten the key.
     revision: u64,
     is_away: bool,
 }
@@ -39,6 +42,8 @@ struct Connection {
 enum SessionEnd {
     /// The node leaves, or nothing sends commands any more.
     Left,
+    /// The own key is not there any more. The council may have lost all keys, and a watch of the lost ones shows no others.
+    Forgotten,
     Refused(JoinRefused),
 }
 
@@ -49,9 +54,9 @@ pub(super) async fn run(
     events: mpsc::Sender<CouncilEvent>,
 ) {
     let mut reported = None;
-    let client = loop {
+    let (client, connected) = loop {
         match connect(&settings).await {
-            Ok(client) => break client,
+            Ok(connection) => break connection,
             Err(reason) if reported.as_ref() == Some(&reason) => {}
             Err(reason) => {
                 reported = Some(reason.clone());
@@ -64,17 +69,28 @@ pub(super) async fn run(
         sleep(RETRY_PAUSE).await;
     };
     let is_away = reported.is_some();
-    let connection = Connection { settings, commands, events, client, life: 0, revision: 0, is_away };
+    let connection =
+        Connection { settings, commands, events, client, connected, life: 0, revision: 0, is_away };
     connection.run(value).await;
 }
 
-async fn connect(settings: &CouncilSettings) -> Result<async_nats::Client, Fault> {
+/// The client, and a flag that is true while it is connected.
+async fn connect(settings: &CouncilSettings) -> Result<(async_nats::Client, watch::Receiver<bool>), Fault> {
+    let (is_connected, connected) = watch::channel(true);
     let text = |error: &dyn std::fmt::Display| Fault::from(error.to_string());
     let mut options = ConnectOptions::new()
         .name(format!("belfry {}", settings.node))
         .connection_timeout(REQUEST_TIMEOUT)
         .request_timeout(Some(REQUEST_TIMEOUT))
         .ping_interval(Duration::from_secs(2))
+        .event_callback(move |event| {
+            match event {
+                Event::Connected => drop(is_connected.send_replace(true)),
+                Event::Disconnected => drop(is_connected.send_replace(false)),
+                _ => {}
+            }
+            std::future::ready(())
+        })
         .reconnect_delay_callback(|attempts| {
             Duration::from_millis(100 * u64::try_from(attempts.min(10)).unwrap_or(10))
         });
@@ -94,7 +110,26 @@ async fn connect(settings: &CouncilSettings) -> Result<async_nats::Client, Fault
             (address.username().unwrap_or_default(), address.password().unwrap_or_default());
         options = options.user_and_password(user.to_owned(), password.to_owned());
     }
-    options.connect(settings.servers.as_slice()).await.map_err(|error| text(&error))
+    let client = options.connect(settings.servers.as_slice()).await.map_err(|error| text(&error))?;
+    Ok((client, connected))
+}
+
+/// The next command: those that waited for the session come first.
+async fn next(
+    waiting: &mut VecDeque<CouncilCommand>,
+    commands: &mut mpsc::Receiver<CouncilCommand>,
+) -> Option<CouncilCommand> {
+    match waiting.pop_front() {
+        Some(command) => Some(command),
+        None => commands.recv().await,
+    }
+}
+
+/// A watch of all keys of a store. The client has no limit of its own for making one, and waits for ever when the answer is lost.
+async fn watch_all(store: &kv::Store) -> Result<kv::Watch, Fault> {
+    let watch = timeout(WATCH, store.watch_with_history(">"));
+    let watch = watch.await.map_err(|_| "a watch of keys was not answered")?;
+    watch.map_err(|error| error.to_string().into())
 }
 
 impl Connection {
@@ -102,6 +137,7 @@ impl Connection {
         loop {
             match self.session(&value).await {
                 Ok(SessionEnd::Left) => return,
+                Ok(SessionEnd::Forgotten) => {}
                 Ok(SessionEnd::Refused(refused)) => {
                     self.tell(CouncilEvent::Refused(refused)).await;
                     return;
@@ -117,56 +153,97 @@ impl Connection {
         }
     }
 
+    /// Waits until a server is connected; false when nothing reads the events any more.
+    async fn is_connected(&mut self) -> bool {
+        tokio::select! {
+            // The client has the sender.
+            connected = self.connected.wait_for(|connected| *connected) => connected.is_ok(),
+            () = self.events.closed() => false,
+        }
+    }
+
     /// From opening the stores to the first fault.
     async fn session(&mut self, value: &impl Fn(u32) -> Bytes) -> Result<SessionEnd, Fault> {
+        if !self.is_connected().await {
+            return Ok(SessionEnd::Left);
+        }
         let keys = self.open().await?;
         if let Err(refused) = keys.check_secret(&self.settings.proof).await? {
             return Ok(SessionEnd::Refused(refused));
         }
-        if self.life == 0
-            && let Err(refused) = self.join(&keys, value).await?
-        {
+        let is_return = self.life != 0;
+        if !is_return && let Err(refused) = self.join(&keys, value).await? {
             return Ok(SessionEnd::Refused(refused));
         }
         let text = |error: &dyn std::fmt::Display| Fault::from(error.to_string());
-        // The client has no limit of its own for making a watch, and waits for ever when the answer is lost.
-        let members = timeout(WATCH, keys.members.watch_with_history(">"));
-        let mut members = members
-            .await
-            .map_err(|_| "a watch of the members was not answered")?
-            .map_err(|error| text(&error))?;
-        let map = timeout(WATCH, keys.state.watch_with_history(MAP));
-        let mut map =
-            map.await.map_err(|_| "a watch of the map was not answered")?.map_err(|error| text(&error))?;
+        let (mut members, mut state) = (watch_all(&keys.members).await?, watch_all(&keys.state).await?);
         self.recover().await;
-        // The node's own renewals come back by the watch, one a second.
-        let mut unheard = 0;
+        let mut waiting = VecDeque::new();
+        if is_return {
+            self.tell(CouncilEvent::WatchBegun).await;
+            waiting = self.commands_of_now();
+        }
+        let mut connected = self.connected.clone();
+        // The node's own renewals come back by the watch.
+        let mut unseen = 0;
         loop {
-            if unheard > UNHEARD {
+            if unseen > UNSEEN {
                 return Err("the watch of the members is silent".into());
             }
             tokio::select! {
-                command = self.commands.recv() => {
-                    let Some(command) = command else { return Ok(SessionEnd::Left) };
-                    unheard += 1;
-                    let obeyed = timeout(COMMAND, self.obey(&keys, command));
-                    if obeyed.await.map_err(|_| "the council does not answer")?? {
-                        return Ok(SessionEnd::Left);
-                    }
+                // A map is read after the announcements that were written before it.
+                biased;
+                lost = connected.wait_for(|connected| !connected) => {
+                    lost.map_err(|error| text(&error))?;
+                    return Err("the connection was lost".into());
                 }
                 entry = members.next() => {
                     let entry = entry.ok_or("the watch of the members ended")?.map_err(|error| text(&error))?;
-                    unheard = 0;
+                    unseen = 0;
                     self.note_member(entry).await;
                 }
-                entry = map.next() => {
+                entry = state.next() => {
                     let entry = entry.ok_or("the watch of the map ended")?.map_err(|error| text(&error))?;
-                    if entry.operation == Operation::Put {
-                        let (revision, value) = (entry.revision, entry.value);
-                        self.tell(CouncilEvent::MapWritten { revision, value }).await;
+                    self.note_state(entry).await;
+                }
+                command = next(&mut waiting, &mut self.commands) => {
+                    let Some(command) = command else { return Ok(SessionEnd::Left) };
+                    unseen += u32::from(matches!(command, CouncilCommand::Renew { .. }));
+                    if let Some(end) = self.obey_while_connected(&keys, command).await? {
+                        return Ok(end);
                     }
                 }
             }
+        }
+    }
+
+    /// The waiting commands that still count. Of those that came while the council was away the machine repeats all others, and
+    /// takes no answer that is late.
+    fn commands_of_now(&mut self) -> VecDeque<CouncilCommand> {
+        let (mut announcement, mut renewal, mut withdrawal) = (None, None, None);
+        while let Ok(command) = self.commands.try_recv() {
+            match command {
+                CouncilCommand::Announce { .. } => announcement = Some(command),
+                CouncilCommand::Renew { .. } => renewal = Some(command),
+                CouncilCommand::Withdraw => withdrawal = Some(command),
+                _ => {}
+            }
+        }
+        announcement.into_iter().chain(renewal).chain(withdrawal).collect()
+    }
+
+    /// Performs a command, and gives up when the connection is lost: its answer would not come.
+    async fn obey_while_connected(
+        &mut self,
+        keys: &Keys,
+        command: CouncilCommand,
+    ) -> Result<Option<SessionEnd>, Fault> {
+        let mut connected = self.connected.clone();
+        tokio::select! {
+            obeyed = timeout(COMMAND, self.obey(keys, command)) => {
+                obeyed.map_err(|_| "the council does not answer")?
+            }
+            _ = connected.wait_for(|connected| !connected) => Err("the connection was lost".into()),
         }
     }
 
@@ -247,10 +324,10 @@ impl Connection {
         }
     }
 
-    /// Performs a command; true after the last.
-    async fn obey(&mut self, keys: &Keys, command: CouncilCommand) -> Result<bool, Fault> {
+    /// Performs a command; the end of the session if it is the last.
+    async fn obey(&mut self, keys: &Keys, command: CouncilCommand) -> Result<Option<SessionEnd>, Fault> {
         match command {
-            CouncilCommand::Renew { token, value } => self.renew(keys, token, &value).await?,
+            CouncilCommand::Renew { token, value } => return self.renew(keys, token, &value).await,
             CouncilCommand::Announce { value } => {
                 match keys.take_name(&self.settings.node, self.life, &value).await? {
                     Ok(revision) => self.revision = revision,
@@ -276,31 +353,40 @@ impl Connection {
                 let (revision, value) = keys.map().await?;
                 self.tell(CouncilEvent::MapRead { revision, value }).await;
             }
-            CouncilCommand::ReadMember { node } => {
+            CouncilCommand::ReadMember { node, token } => {
                 let entry = keys.member(&node).await?;
                 let found = entry.and_then(|entry| Some((life_of(&entry.value)?, entry.value.slice(4..))));
-                self.tell(CouncilEvent::MemberRead { node, found }).await;
+                self.tell(CouncilEvent::MemberRead { node, token, found }).await;
             }
+            CouncilCommand::AskToDrain { node, life } => keys.ask_to_drain(&node, life).await?,
             CouncilCommand::Withdraw => {
                 let (node, revision) = (&self.settings.node, self.revision);
                 // A key that cannot be removed is forgotten by its age.
                 let _ = keys.members.delete_expect_revision(node, Some(revision)).await;
-                return Ok(true);
+                return Ok(Some(SessionEnd::Left));
             }
         }
-        Ok(false)
+        Ok(None)
     }
 
-    async fn renew(&mut self, keys: &Keys, token: u64, value: &Bytes) -> Result<(), Fault> {
+    async fn renew(&mut self, keys: &Keys, token: u64, value: &Bytes) -> Result<Option<SessionEnd>, Fault> {
+        if self.revision == 0 {
+            self.tell(CouncilEvent::Expired).await;
+            return Ok(None);
+        }
         let value = marked(self.life, value);
         let node = self.settings.node.clone();
         if let Swap::Done(revision) = keys.renew(&node, value.clone(), self.revision).await? {
             self.revision = revision;
             self.tell(CouncilEvent::Renewed { token }).await;
-            return Ok(());
+            return Ok(None);
         }
         match keys.holder(&node).await? {
-            None => self.tell(CouncilEvent::Expired).await,
+            None => {
+                self.revision = 0;
+                self.tell(CouncilEvent::Expired).await;
+                return Ok(Some(SessionEnd::Forgotten));
+            }
             Some((life, _)) if life != self.life => self.tell(CouncilEvent::Superseded { by: life }).await,
             // The answer to an earlier renewal was lost.
             Some((_, revision)) => {
@@ -311,7 +397,7 @@ impl Connection {
                 }
             }
         }
-        Ok(())
+        Ok(None)
     }
 
     async fn note_member(&mut self, entry: kv::Entry) {
@@ -324,6 +410,20 @@ impl Connection {
             (Operation::Delete | Operation::Purge, _) => CouncilEvent::Withdrawn { node },
         };
         self.tell(event).await;
+    }
+
+    /// Keys of the farm itself: the map, and requests that nodes drain.
+    async fn note_state(&mut self, entry: kv::Entry) {
+        let kv::Entry { key, revision, value, operation, .. } = entry;
+        let is_asked = || key.strip_prefix(DRAIN) == Some(&*self.settings.node);
+        if operation != Operation::Put {
+            return;
+        }
+        if key == MAP {
+            self.tell(CouncilEvent::MapWritten { revision, value }).await;
+        } else if is_asked() && life_of(&value) == Some(self.life) {
+            self.tell(CouncilEvent::DrainAsked).await;
+        }
     }
 
     async fn lose(&mut self, reason: Fault) {

@@ -53,6 +53,8 @@ pub(crate) struct Keys {
 
 /// The key of the map in the state.
 pub(crate) const MAP: &str = "map";
+/// The beginning of keys that ask a node to drain: the node's name follows, and the value is its life.
+pub(crate) const DRAIN: &str = "drain.";
 const SECRET: &str = "secret";
 const LIFE: &str = "life";
 
@@ -134,6 +136,12 @@ impl Keys {
 
     pub(crate) async fn renew(&self, node: &str, value: Bytes, revision: u64) -> Result<Swap, Fault> {
         swap(&self.members, node, value, revision).await
+    }
+
+    /// Asks a life of a node to drain. The key stays; another life does not mind it.
+    pub(crate) async fn ask_to_drain(&self, node: &str, life: u32) -> Result<(), Fault> {
+        let key = format!("{DRAIN}{node}");
+        self.state.put(key, marked(life, &[])).await.map(drop).map_err(fault)
     }
 
     pub(crate) async fn swap_map(&self, value: Bytes, revision: u64) -> Result<Swap, Fault> {

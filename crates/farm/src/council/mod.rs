@@ -1,5 +1,5 @@
 //! The farm's council: a small set of keys that all nodes of a farm see alike, kept by NATS JetStream. It holds the number
-//! of the last life, one key for each live node, and the map.
+//! of the last life, one key for each live node, the map, and requests that nodes drain.
 //!
 //! The council decides nothing. A node's membership machine (crate `cluster`) sends it [`CouncilCommand`]s and receives
 //! [`CouncilEvent`]s; leases are counted by the node's own clock, which is why nothing here reads a clock.
@@ -9,7 +9,9 @@
 //! might want is a compare-and-swap by the key's revision.
 //!
 //! The client reconnects for ever. While the council is away nothing is lost that a node needs to carry on: the machine
-//! sees no renewals, and [`CouncilEvent::Away`] says why.
+//! sees no renewals, and [`CouncilEvent::Away`] says why. A council that has lost its keys is told from one that was only away by the
+//! node's own key: when that is not there, the stores are opened and watched anew, because a watch of lost keys goes on at a
+//! revision that the new ones do not reach for long.
 
 mod connection;
 mod keys;
@@ -86,6 +88,15 @@ pub enum CouncilCommand {
     ReadMember {
         /// The node's name.
         node: Box<str>,
+        /// Chosen by the sender, who remembers what it asked and when.
+        token: u64,
+    },
+    /// Asks a node to drain: [`CouncilEvent::DrainAsked`] at that node.
+    AskToDrain {
+        /// The node's name.
+        node: Box<str>,
+        /// Its life; a later one does not drain.
+        life: u32,
     },
     /// Removes the own key: an orderly leave. The connection to the council ends.
     Withdraw,
@@ -126,6 +137,8 @@ pub enum CouncilEvent {
     MemberRead {
         /// The node's name.
         node: Box<str>,
+        /// The command's.
+        token: u64,
         /// The life and announcement that its key has; none if there is no key.
         found: Option<(u32, Bytes)>,
     },
@@ -134,6 +147,8 @@ pub enum CouncilEvent {
         /// The node's name.
         node: Box<str>,
     },
+    /// Another node asks this life to drain.
+    DrainAsked,
     /// All keys of nodes that there were at a [`CouncilCommand::ReadMembers`] have been reported.
     MembersRead,
     /// The map has been written, by this node or another.
@@ -155,6 +170,9 @@ pub enum CouncilEvent {
         /// The revision of the new map; none if another write came before.
         revision: Option<u64>,
     },
+    /// Members and map are watched again, after an absence of the council or a loss of its keys: all that there is follows.
+    /// Other nodes may return to it later than this one.
+    WatchBegun,
     /// The council cannot be reached.
     Away {
         /// For the operator.

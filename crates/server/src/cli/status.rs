@@ -157,6 +157,10 @@ fn print_trouble(status: &Status, out: &mut impl Write) -> io::Result<()> {
         grouped(store.writes_waiting),
         grouped(store.reads_waiting)
     );
+    if let Some(why) = &status.node.council_away {
+        let why = printable(why);
+        writeln!(out, "farm           the council is away ({why}): no node takes over from another")?;
+    }
     if let Some(why) = &store.unwritable {
         writeln!(out, "not writable   {}", printable(why))?;
     }

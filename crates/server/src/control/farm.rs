@@ -42,6 +42,79 @@ pub struct FarmNodeRow {
     pub call_slots: u32,
     /// Buckets of accounts that it owns, of 4,096.
     pub buckets: u32,
+    /// Its share in relation to the others'.
+    #[serde(default)]
+    pub weight: u16,
+    /// The number of its shards.
+    #[serde(default)]
+    pub shards: u16,
+    /// Its renewals are late; it may be dead.
+    #[serde(default)]
+    pub suspected: bool,
+}
+
+/// The holders of all call slots and buckets of the farm.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FarmMapStatus {
+    /// The farm's name.
+    pub farm: Box<str>,
+    /// The life of the asked node.
+    pub life: u32,
+    /// The number of the map, which each change counts up.
+    pub map_version: u64,
+    /// The workers of the call slots.
+    pub call_slots: Vec<HolderRange>,
+    /// The owners of the buckets of accounts.
+    pub buckets: Vec<HolderRange>,
+}
+
+/// Neighbouring call slots or buckets of one shard.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HolderRange {
+    /// The first number.
+    pub first: u16,
+    /// The last number.
+    pub last: u16,
+    /// The life of the node; none: there is no holder.
+    pub life: Option<u32>,
+    /// The node's name, if it is live.
+    pub node: Option<Box<str>>,
+    /// The shard in the node.
+    pub shard: Option<u16>,
+}
+
+impl FarmMapStatus {
+    /// The map of a view.
+    pub(crate) fn new(farm: &str, view: &FarmView) -> FarmMapStatus {
+        let owners = view.map.owners().map(|(bucket, ownership)| (bucket.number(), ownership.owner));
+        FarmMapStatus {
+            farm: farm.into(),
+            life: view.own.0,
+            map_version: view.map.version(),
+            call_slots: ranges(view, view.map.workers().map(|(number, slot)| (number, slot.worker))),
+            buckets: ranges(view, owners),
+        }
+    }
+}
+
+/// Joins neighbours with the same holder.
+fn ranges(
+    view: &FarmView,
+    holders: impl Iterator<Item = (u16, Option<cluster::ShardAddress>)>,
+) -> Vec<HolderRange> {
+    let mut ranges: Vec<HolderRange> = Vec::new();
+    for (number, holder) in holders {
+        let (life, shard) = (holder.map(|at| at.life.0), holder.map(|at| at.shard));
+        match ranges.last_mut() {
+            Some(range) if range.life == life && range.shard == shard => range.last = number,
+            _ => {
+                let peer = holder.and_then(|at| view.peers.get(&at.life));
+                let node = peer.map(|peer| peer.name.clone());
+                ranges.push(HolderRange { first: number, last: number, life, node, shard });
+            }
+        }
+    }
+    ranges
 }
 
 impl FarmStatus {
@@ -59,6 +132,9 @@ impl FarmStatus {
                 version: peer.build.clone(),
                 call_slots: count(view.map.workers().filter(|(_, slot)| of(slot.worker)).count()),
                 buckets: count(view.map.owners().filter(|(_, ownership)| of(ownership.owner)).count()),
+                weight: peer.weight,
+                shards: peer.shards,
+                suspected: peer.is_suspect,
             }
         };
         FarmStatus {

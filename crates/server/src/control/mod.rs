@@ -13,7 +13,7 @@ mod trace;
 pub(crate) use blocks::subjects;
 pub use blocks::{BlockList, BlockRow};
 pub use client::{Client, ClientError};
-pub use farm::{FarmNodeRow, FarmStatus};
+pub use farm::{FarmMapStatus, FarmNodeRow, FarmStatus, HolderRange};
 pub use protocol::{Failure, FailureKind, Hello, PROTOCOL, Request, Response};
 pub use rates::{Rate, Rates, Totals};
 pub use records::{AccountRow, Ask, Change, Listing, Secret};
@@ -59,6 +59,15 @@ pub trait Control {
 
     /// The farm as this node sees it; none if it is alone.
     fn farm(&self) -> Option<FarmStatus>;
+
+    /// The holders of all call slots and buckets; none if the node is alone.
+    fn farm_map(&self) -> Option<FarmMapStatus>;
+
+    /// Asks a node of the farm to drain, through the council.
+    ///
+    /// # Errors
+    /// There is no such node, it drains already, or the council is away.
+    fn drain_farm_node(&self, name: &str) -> Result<(), Failure>;
 
     /// Forgets the failures of an address or for an account. The blocks that were in force.
     async fn lift_block(&self, subject: &str) -> u64;

@@ -7,7 +7,7 @@ use store::{Address, StoreError};
 use super::records::{Ask, Change, Listing};
 use super::status::Status;
 use super::trace::TraceLine;
-use super::{BindingRow, BlockList, FarmStatus, Reloaded};
+use super::{BindingRow, BlockList, FarmMapStatus, FarmStatus, Reloaded};
 
 /// Grows with every change that an older side would not understand.
 pub const PROTOCOL: u32 = 1;
@@ -48,6 +48,13 @@ pub enum Request {
     Blocks,
     /// The farm as the node sees it.
     Farm,
+    /// The holders of all call slots and buckets.
+    FarmMap,
+    /// Ask another node of the farm to drain. Answered by `Draining` once the council has been told to.
+    DrainFarmNode {
+        /// The other node's name.
+        name: Box<str>,
+    },
     /// Forget the failures of an address or for an account. Answered by `Done`.
     LiftBlock {
         subject: Box<str>,
@@ -79,6 +86,8 @@ pub enum Response {
     Blocks(BlockList),
     /// None: the node is alone.
     Farm(Option<FarmStatus>),
+    /// None: the node is alone.
+    FarmMap(Option<FarmMapStatus>),
     Listing(Listing),
     Chat(admin::chat::Answer),
     /// Written. Rows that were added or changed.

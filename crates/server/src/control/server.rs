@@ -178,6 +178,11 @@ impl<C: Control> Connection<C> {
             }
             Request::Bindings { account } => Response::Bindings(self.control.bindings(&account).await),
             Request::Farm => Response::Farm(self.control.farm()),
+            Request::FarmMap => Response::FarmMap(self.control.farm_map()),
+            Request::DrainFarmNode { name } => {
+                self.control.drain_farm_node(&name)?;
+                Response::Draining
+            }
             Request::Blocks => Response::Blocks(self.control.blocks().await),
             Request::LiftBlock { subject } => {
                 Response::Done { rows: self.control.lift_block(&subject).await }

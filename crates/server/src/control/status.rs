@@ -29,6 +29,9 @@ pub struct Observed {
     pub store: StoreStatus,
     /// Targets of routes with probes.
     pub targets: Vec<TargetStatus>,
+    /// The reason that the farm's council is away; none while it answers, and at a node outside a farm.
+    #[serde(default)]
+    pub council_away: Option<Box<str>>,
     /// Connections in progress by kind of listener.
     #[serde(default)]
     pub admissions: Vec<AdmissionStatus>,

@@ -23,6 +23,7 @@ use stdx::Instant;
 
 use crate::clock::Clock;
 use crate::config::Config;
+use crate::control::{Failure, FailureKind};
 use crate::message::{Command, InboxMessage, LocalMessage};
 
 pub(crate) use secret::{Secret, make as make_secret};
@@ -89,6 +90,8 @@ struct BoardState {
     outlets: Vec<Outlet<InboxMessage>>,
     /// The node gives everything away, and has nothing any more.
     has_given_all: bool,
+    /// Another node has asked this one to drain.
+    is_asked_to_drain: bool,
 }
 
 impl FarmBoard {
@@ -164,6 +167,13 @@ impl FarmListener for Listener {
         state.has_given_all = true;
         for outlet in &state.outlets {
             outlet.answer_all(&mut vec![LocalMessage::Command(Command::Drain).into()]);
+        }
+    }
+
+    fn drain_asked(&mut self) {
+        let mut state = self.board.lock();
+        if !std::mem::replace(&mut state.is_asked_to_drain, true) {
+            tracing::info!("another node of the farm asks this one to drain");
         }
     }
 
@@ -255,6 +265,41 @@ impl FarmMembership {
             self.board.lock().has_given_all = true;
         }
         is_possible
+    }
+
+    /// True once another node has asked this one to drain.
+    pub(crate) fn is_asked_to_drain(&self) -> bool {
+        self.board.lock().is_asked_to_drain
+    }
+
+    /// Asks the node of this name to drain.
+    ///
+    /// # Errors
+    /// There is no such node, it drains already, or the council is away.
+    pub(crate) fn drain_node(&self, name: &str) -> Result<(), Failure> {
+        let (view, away) = {
+            let state = self.board.lock();
+            (state.view.clone(), state.away.clone())
+        };
+        if let Some(reason) = away {
+            let message = format!("the council is away ({reason}); use belfry drain at the node itself");
+            return Err(Failure::new(FailureKind::Busy, message));
+        }
+        let peers = || view.iter().flat_map(|view| &view.peers);
+        // Of two lives of one name the older one ends.
+        let Some((life, peer)) = peers().rfind(|(_, peer)| *peer.name == *name) else {
+            let names: Vec<&str> = peers().map(|(_, peer)| &*peer.name).collect();
+            let message = format!("there is no node {name} in the farm; it has {}", names.join(", "));
+            return Err(Failure::new(FailureKind::NotFound, message));
+        };
+        if matches!(peer.state, MemberState::Draining | MemberState::Left) {
+            return Err(Failure::new(FailureKind::Invalid, format!("the node {name} is draining already")));
+        }
+        if self.agent.ask_to_drain(*life, name) {
+            tracing::info!(node = name, %life, "a node of the farm is asked to drain");
+            return Ok(());
+        }
+        Err(Failure::new(FailureKind::Busy, "the node has too much to do; try again"))
     }
 
     /// True once a drain has given everything away.

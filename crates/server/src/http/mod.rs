@@ -109,6 +109,10 @@ async fn health(State(status): State<StatusSource>) -> (StatusCode, Cow<'static,
         (NodeState::Running, Some(why)) => {
             (StatusCode::SERVICE_UNAVAILABLE, format!("the database cannot be written: {why}\n").into())
         }
-        (NodeState::Running, None) => (StatusCode::OK, "ok\n".into()),
+        // The node serves without the council, so that a balancer keeps it.
+        (NodeState::Running, None) => match &status.node.council_away {
+            Some(why) => (StatusCode::OK, format!("ok\nthe farm's council is away: {why}\n").into()),
+            None => (StatusCode::OK, "ok\n".into()),
+        },
     }
 }

@@ -20,9 +20,11 @@ use tokio::time::{MissedTickBehavior, interval};
 use super::{DRAIN_PATIENCE, Node, build, greeting, listening, room};
 use crate::config::{Config, listener_text};
 use crate::control::{
-    AdmissionStatus, BindingRow, BlockList, Control, FarmStatus, Listening, NodeState, Observed, Reloaded,
-    ShardCounters, SignInFailureCount, StoreStatus, TargetStatus, TraceSink, subjects,
+    AdmissionStatus, BindingRow, BlockList, Control, Failure, FailureKind, FarmMapStatus, FarmStatus,
+    Listening, NodeState, Observed, Reloaded, ShardCounters, SignInFailureCount, StoreStatus, TargetStatus,
+    TraceSink, subjects,
 };
+use crate::farm::FarmMembership;
 use crate::http;
 use crate::limits;
 use crate::logging::{self, Logging};
@@ -142,6 +144,14 @@ struct Operator {
 }
 
 impl Operator {
+    /// Drains if another node of the farm asks for it.
+    fn drain_when_asked(&self) {
+        let is_asked = self.node.borrow().shared.farm.as_ref().is_some_and(FarmMembership::is_asked_to_drain);
+        if is_asked {
+            self.drain();
+        }
+    }
+
     async fn until_the_end(self: &Rc<Self>) {
         let mut look = interval(LOOK);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -158,6 +168,7 @@ impl Operator {
                 kept_house = now;
                 self.keep_house();
             }
+            self.drain_when_asked();
             let Some(since) = self.draining.get() else {
                 busy = now;
                 continue;
@@ -356,6 +367,7 @@ impl Control for Operator {
             targets: probed
                 .map(|target| TargetStatus { up: !down.contains(&target), target: target.into() })
                 .collect(),
+            council_away: node.shared.farm.as_ref().and_then(|farm| farm.board().away()),
         }
     }
 
@@ -410,6 +422,21 @@ impl Control for Operator {
         let farm = node.shared.farm.as_ref()?;
         let board = farm.board();
         Some(FarmStatus::new(&farm.name, &*board.view()?, board.away()))
+    }
+
+    fn farm_map(&self) -> Option<FarmMapStatus> {
+        let node = self.node.borrow();
+        let farm = node.shared.farm.as_ref()?;
+        Some(FarmMapStatus::new(&farm.name, &*farm.board().view()?))
+    }
+
+    fn drain_farm_node(&self, name: &str) -> Result<(), Failure> {
+        match &self.node.borrow().shared.farm {
+            Some(farm) => farm.drain_node(name),
+            None => {
+                Err(Failure::new(FailureKind::Invalid, "this node is in no farm: [farm] name is not set"))
+            }
+        }
     }
 
     async fn blocks(&self) -> BlockList {

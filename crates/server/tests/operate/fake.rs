@@ -92,6 +92,14 @@ impl Control for Fake {
         None
     }
 
+    fn farm_map(&self) -> Option<server::control::FarmMapStatus> {
+        None
+    }
+
+    fn drain_farm_node(&self, _: &str) -> Result<(), server::control::Failure> {
+        Ok(())
+    }
+
     async fn blocks(&self) -> BlockList {
         let block = BlockRow {
             service: "sip".into(),

@@ -40,6 +40,8 @@ pub enum CouncilAnswer {
     MemberRead { life: Life, asked_at: Instant, member: Option<Box<Member>> },
     /// A key has expired or was forgotten.
     KeyGone(Life),
+    /// The node watches the council again: all that there is follows.
+    WatchBegun,
     /// The map as it was read.
     Map(Revision, Option<Box<FarmMap>>),
     /// The map was written.
@@ -62,7 +64,7 @@ pub struct Council {
 }
 
 impl Council {
-    /// The next life. The counter is never forgotten.
+    /// The next life. The counter is never forgotten: in a farm it follows the clock.
     pub fn next_life(&mut self) -> Life {
         self.lives += 1;
         Life(self.lives)
@@ -101,6 +103,13 @@ impl Council {
         }
     }
 
+    /// All that a watch which begins now shows.
+    pub fn shown(&self) -> Vec<CouncilAnswer> {
+        let members = self.members.values().map(|(member, _)| CouncilAnswer::Announced(member.clone()));
+        let map = self.map.clone().map(|(revision, map)| CouncilAnswer::MapWritten(revision, map));
+        members.chain(map).collect()
+    }
+
     fn read_map(&self) -> CouncilAnswer {
         let shown = if self.is_stale { &self.before } else { &self.map };
         let (revision, map) =
@@ -136,9 +145,10 @@ impl Council {
         self.members.clear();
     }
 
-    /// Forgets the map.
+    /// Forgets the map. Revisions begin anew, so that an old one may be a new one's.
     pub fn forget_map(&mut self) {
         self.map = None;
+        self.revision = 0;
     }
 
     /// The lives that have a key.

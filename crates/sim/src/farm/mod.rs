@@ -6,8 +6,10 @@ pub mod clock;
 pub mod council;
 pub mod database;
 pub mod ledger;
+pub mod lost_files;
 pub mod network;
 pub mod process;
+mod weather;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -26,6 +28,8 @@ use ledger::Ledger;
 use network::{Connections, Delivery, End, NodeNumber};
 use process::{ConnectionNumber, Input, Output, Process};
 
+pub use weather::Weather;
+
 /// Buckets of a simulated farm: enough for shares and moves, few enough for many seeds.
 pub const BUCKETS: u16 = 16;
 
@@ -33,25 +37,6 @@ pub const BUCKETS: u16 = 16;
 const STEPS: u64 = 2_000_000;
 /// The time that a supervisor waits before it starts a node again.
 const RESTART: Duration = Duration::from_secs(1);
-
-/// The delays and losses on the ways to council and database.
-#[derive(Clone, Copy, Debug)]
-pub struct Weather {
-    /// The council neither hears nor answers.
-    pub is_council_away: bool,
-    /// Answers of the council that are lost, of a thousand.
-    pub lost_answers: u32,
-    /// The longest way to or from the council, in milliseconds.
-    pub council_delay: u64,
-    /// The longest way to or from the database, in milliseconds: below the database's limit for a statement.
-    pub database_delay: u64,
-}
-
-impl Weather {
-    /// All is well.
-    pub const FAIR: Weather =
-        Weather { is_council_away: false, lost_answers: 0, council_delay: 10, database_delay: 10 };
-}
 
 /// One node over all its lives.
 struct SimNode {
@@ -64,6 +49,8 @@ struct SimNode {
     backlog: Vec<Input>,
     wake_at: Option<Instant>,
     is_council_cut: bool,
+    /// The node's watch of the council shows no changes: it is of keys that were lost.
+    is_watch_deaf: bool,
     is_database_cut: bool,
 }
 
@@ -263,6 +250,9 @@ impl FarmWorld {
             self.set_council_cut(node, false);
             self.set_database_cut(node, false);
             self.resume(node);
+            if self.nodes[node].is_watch_deaf {
+                lost_files::return_node(self, node, true);
+            }
         }
     }
 
@@ -366,6 +356,7 @@ impl FarmWorld {
         let (life, now) = (self.council.next_life(), self.local(node));
         let one = &mut self.nodes[node];
         one.process = Some(Process::new(now, one.member(life), BUCKETS));
+        one.is_watch_deaf = false;
         self.input(node, Input::Expire);
     }
 
@@ -532,7 +523,7 @@ impl FarmWorld {
         for node in 0..self.nodes.len() {
             let one = &self.nodes[node];
             let Some(life) = one.process.as_ref().map(|process| process.life) else { continue };
-            if self.weather.is_council_away || one.is_council_cut {
+            if self.weather.is_council_away || one.is_council_cut || one.is_watch_deaf {
                 continue;
             }
             for notice in notices {
@@ -578,6 +569,7 @@ impl SimNode {
             backlog: Vec::new(),
             wake_at: None,
             is_council_cut: false,
+            is_watch_deaf: false,
             is_database_cut: false,
         }
     }

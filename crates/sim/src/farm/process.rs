@@ -206,6 +206,7 @@ impl Process {
                 farm.handle_member_read(now, life, asked_at, member.map(|member| *member), out);
             }
             CouncilAnswer::KeyGone(life) => farm.handle_key_gone(now, life, out),
+            CouncilAnswer::WatchBegun => farm.handle_watch_begun(now, out),
             CouncilAnswer::Map(revision, map) => farm.handle_map(now, revision, map.map(|map| *map), out),
             CouncilAnswer::MapWritten(revision, map) => farm.handle_map_written(now, revision, *map, out),
             CouncilAnswer::Swapped(result) => farm.handle_swapped(now, result, out),

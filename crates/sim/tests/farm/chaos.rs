@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use cluster::Bucket;
 use cluster::member::Roles;
-use sim::farm::{BUCKETS, FarmWorld, Weather};
+use sim::farm::{BUCKETS, FarmWorld, Weather, lost_files};
 use sim::for_seeds;
 
 /// The longest time from the end of all faults until every bucket is served: a fenced node ends and starts again (1 s), waits until
@@ -53,7 +53,7 @@ fn random_node(world: &mut FarmWorld) -> usize {
 
 fn one_fault(world: &mut FarmWorld) {
     let (node, other) = (random_node(world), random_node(world));
-    match world.rng.below(14) {
+    match world.rng.below(17) {
         0 | 1 => {
             let restart = millis(world.rng.below(6_000));
             world.kill(node, restart);
@@ -73,7 +73,12 @@ fn one_fault(world: &mut FarmWorld) {
             let (members, map) = (world.rng.chance(700), world.rng.chance(500));
             world.forget(members, map);
         }
-        12 => world.council.is_stale = !world.council.is_stale,
+        12 => {
+            let map = world.rng.chance(500);
+            lost_files::lose(world, map);
+        }
+        13 | 14 => lost_files::return_node(world, node, true),
+        15 => world.council.is_stale = !world.council.is_stale,
         _ => world.clear_up(),
     }
 }

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use cluster::farm::EndReason;
-use sim::farm::{FarmWorld, Weather};
+use sim::farm::{FarmWorld, Weather, lost_files};
+use sim::for_seeds;
 
 use crate::chaos::{bucket, work_for, world};
 
@@ -120,6 +121,50 @@ fn a_council_that_forgets_everything_costs_nothing() {
     work_for(&mut world, 8 * SECOND);
     assert_eq!(world.unserved(), Vec::<u16>::new());
     assert_eq!(world.ends, vec![]);
+}
+
+/// A council that was away, or not for long, comes back without its files; each node is back there at a time of its own.
+pub(crate) fn lose_files(world: &mut FarmWorld, is_told: bool) {
+    work_for(world, 5 * SECOND);
+    world.weather.is_council_away = world.rng.chance(500);
+    let absence = Duration::from_millis(world.rng.below(20_000));
+    work_for(world, absence);
+    let map = world.rng.chance(500);
+    lost_files::lose(world, map);
+    world.weather = Weather::FAIR;
+    let mut returns: Vec<(u64, usize)> =
+        (0..world.size()).map(|node| (world.rng.below(6_000), node)).collect();
+    returns.sort_unstable();
+    let begin = world.now();
+    for (at, node) in returns {
+        let pause = Duration::from_millis(at).saturating_sub(world.now().since(begin));
+        work_for(world, pause);
+        lost_files::return_node(world, node, is_told);
+    }
+    work_for(world, 15 * SECOND);
+}
+
+#[test]
+fn a_council_that_lost_its_files_ends_no_node_whose_links_work() {
+    for_seeds(0..60, |seed| {
+        let mut world = world(seed);
+        lose_files(&mut world, true);
+        assert_eq!(world.ends, vec![]);
+        assert_eq!(world.unserved(), Vec::<u16>::new());
+        let map = world.process(0).expect("it runs").farm.map();
+        assert_eq!(map.dead(), []);
+    });
+}
+
+#[test]
+fn a_node_that_dies_while_the_council_loses_its_files_is_replaced() {
+    let mut world = at_rest(10);
+    lost_files::lose(&mut world, true);
+    world.kill(0, 60 * SECOND);
+    (1..3).for_each(|node| lost_files::return_node(&mut world, node, true));
+    world.run_for(Duration::from_millis(10));
+    let time = time_to_serve(&mut world, 15 * SECOND);
+    assert!(time <= 3 * SECOND, "{time:?}: its host refuses connections");
 }
 
 #[test]
