@@ -46,6 +46,7 @@ impl FarmAdapter {
                 build: env!("CARGO_PKG_VERSION").into(),
                 wire: wire::WIRE,
                 secret: parts.secret,
+                encryption: parts.encryption,
                 clock: Rc::new(move || clock.now()),
                 random: Rc::new(random),
             });
