@@ -189,12 +189,12 @@ impl Shard {
                 self.give_answer(now, id, answer);
             }
             router::Effect::Answer { to, id, answer } => {
-                self.send_answer(to, ShardMessage::Answer { id, answer });
+                self.send_answer(now, to, ShardMessage::Answer { id, answer });
             }
             router::Effect::Push { to, push } if to == self.parts.edge => {
                 self.push(now, push);
             }
-            router::Effect::Push { to, push } => self.send_answer(to, ShardMessage::Push(push)),
+            router::Effect::Push { to, push } => self.send_answer(now, to, ShardMessage::Push(push)),
             router::Effect::WriteBinding { ticket, row } => {
                 self.write(now, ticket, Write::Binding(binding_for_store(now, row)));
             }
@@ -218,10 +218,12 @@ impl Shard {
         self.parts.endpoint.handle_push(now, push, &mut self.scratch.effects);
     }
 
-    fn send_answer(&mut self, to: ShardAddress, message: ShardMessage) {
+    fn send_answer(&mut self, now: Instant, to: ShardAddress, message: ShardMessage) {
         // A shard of a life that is over waits for nothing.
         if self.parts.map.has(to) {
             self.parts.outlets[usize::from(to.shard)].answer_all(&mut vec![message.into()]);
+        } else if farm::is_at_other_node(self, to) {
+            farm::answer_at_node(self, now, to, &message);
         }
     }
 
