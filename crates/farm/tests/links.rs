@@ -21,6 +21,7 @@ use cluster::{Epoch, Life};
 use farm::links::{Encryption, LinkEvent, LinkSettings, Links};
 use farm::view::{FarmPeer, FarmView};
 use stdx::Instant;
+use tokio::net::TcpSocket;
 use tokio::time::timeout;
 
 const LONGEST: Duration = Duration::from_secs(20);
@@ -38,8 +39,13 @@ fn now() -> Instant {
     Instant::from_micros(u64::try_from(since.as_micros()).expect("before the year 500,000"))
 }
 
+/// A listener whose connections have a small buffer, so that a peer that does not read fills it. Inside a runtime.
 fn listener() -> (TcpListener, SocketAddr) {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let socket = TcpSocket::new_v4().expect("a socket");
+    socket.set_send_buffer_size(32 * 1_024).expect("a size that the kernel takes");
+    socket.bind(SocketAddr::from(([127, 0, 0, 1], 0))).expect("a free port");
+    let listener = socket.listen(64).and_then(|listener| listener.into_std()).expect("a listener");
+    listener.set_nonblocking(false).expect("a socket");
     let address = listener.local_addr().expect("a bound socket");
     (listener, address)
 }

@@ -32,7 +32,7 @@ pub(crate) fn handshake(data: &[u8]) {
         for piece in bytes.chunks(step) {
             match handshake.handle_bytes(piece) {
                 Ok(established) => {
-                    assert_eq!(established, None, "no bytes prove a secret that they do not know")
+                    assert_eq!(established, None, "no bytes prove a secret that they do not know");
                 }
                 Err(fault) => return Some(fault),
             }
