@@ -21,6 +21,26 @@ grep -ohE '"<[A-Z][a-z]+[ />][^"]*' ../crates/ivr/tests/plays/*.rs | tr -d '"' |
 grep -ohE '"<(presence|message|iq)[^"]*"' ../crates/chat/src/tests/any_order.rs | tr -d '"' |
     sed -e 's/ROOM/r@conference.example.org/g' -e "s/'U/'bob@example.org/g" -e 's/\/[RU]/\/desk/g' -e "s/'N'/'7'/g" |
     awk '{ printf "2<presence/>\n3<presence/>\n4<presence/>\n2%s\n", $0 > ("corpus/xmpp_host/" NR); close("corpus/xmpp_host/" NR) }'
+# The frames between nodes and the messages in them, from the files of wire version 1: how they are cut and by which side
+# (see crates/cluster/tests/wire/any_bytes.rs), frames; the kind and the fields of a message (see fuzz_targets/farm_call.rs).
+python3 - <<'END'
+import pathlib
+frames = pathlib.Path("../crates/cluster/tests/wire/golden/v1")
+messages = pathlib.Path("../crates/server/src/farm/wire/golden/v1")
+def put(target, name, content):
+    folder = pathlib.Path("corpus", target)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_bytes(content)
+for path in frames.glob("*.hex"):
+    content, name = bytes.fromhex(path.read_text()), path.stem
+    if name.startswith(("hello", "proof")):
+        put("link_handshake", name, bytes([0 if name.endswith("dialer") else 1]) + content)
+    for target in ("link_prompt", "link_acknowledged"):
+        put(target, name, b"\x10" + content)
+for path in messages.glob("*.hex"):
+    content = bytes.fromhex(path.read_text())
+    put("farm_call" if content[1] < 4 else "farm_ask", path.stem, content)
+END
 # How it is cut (see fuzz_targets/pie.rs), the file.
 printf '%s' "5<?xml version='1.0'?><server-data xmlns='urn:xmpp:pie:0'><host jid='d'><user name='a' password='p'>\
 <query xmlns='jabber:iq:roster'><item jid='b@d' name='B' subscription='both'><group>g</group></item></query>\

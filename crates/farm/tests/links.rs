@@ -1,19 +1,27 @@
 //! Links between nodes over real sockets of loopback.
 
+#![allow(
+    clippy::disallowed_methods,
+    reason = "the peers of a test are threads of their own, and a test has a clock"
+)]
+
 use std::collections::BTreeMap;
 use std::future::poll_fn;
-use std::net::{SocketAddr, TcpListener};
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::rc::Rc;
+use std::sync::mpsc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use cluster::link::{Class, FarmSecret, Message};
+use cluster::link::{Class, FarmSecret, Message, SendFailure};
 use cluster::map::FarmMap;
 use cluster::member::{MemberState, Roles};
 use cluster::{Epoch, Life};
-use farm::links::{LinkEvent, LinkSettings, Links};
+use farm::links::{Encryption, LinkEvent, LinkSettings, Links};
 use farm::view::{FarmPeer, FarmView};
 use stdx::Instant;
+use tokio::net::TcpSocket;
 use tokio::time::timeout;
 
 const LONGEST: Duration = Duration::from_secs(20);
@@ -26,20 +34,28 @@ struct Node {
     events: Vec<LinkEvent>,
 }
 
-#[expect(clippy::disallowed_methods, reason = "the nodes of a test have a clock, as a server gives them one")]
 fn now() -> Instant {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970");
     Instant::from_micros(u64::try_from(since.as_micros()).expect("before the year 500,000"))
 }
 
+/// A listener whose connections have a small buffer, so that a peer that does not read fills it. Inside a runtime.
 fn listener() -> (TcpListener, SocketAddr) {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let socket = TcpSocket::new_v4().expect("a socket");
+    socket.set_send_buffer_size(32 * 1_024).expect("a size that the kernel takes");
+    socket.bind(SocketAddr::from(([127, 0, 0, 1], 0))).expect("a free port");
+    let listener = socket.listen(64).and_then(|listener| listener.into_std()).expect("a listener");
+    listener.set_nonblocking(false).expect("a socket");
     let address = listener.local_addr().expect("a bound socket");
     (listener, address)
 }
 
 impl Node {
     fn start(life: u32, secret: u8) -> Node {
+        Node::start_with(life, secret, Encryption::Auto, now)
+    }
+
+    fn start_with(life: u32, secret: u8, encryption: Encryption, clock: fn() -> Instant) -> Node {
         let (listener, address) = listener();
         let nonce = std::cell::Cell::new([0; 32]);
         let random = move || {
@@ -54,7 +70,8 @@ impl Node {
             build: "0".into(),
             wire: (1, 1),
             secret: FarmSecret::new([secret; 32]),
-            clock: Rc::new(now),
+            encryption,
+            clock: Rc::new(clock),
             random: Rc::new(random),
         };
         let mut links = Links::new(settings);
@@ -80,12 +97,33 @@ impl Node {
         timeout(LONGEST, found).await.expect("the event does not come")
     }
 
+    /// Waits for a fault; its reason.
+    async fn fault(&mut self) -> Box<str> {
+        self.wait(|event| match event {
+            LinkEvent::Fault { reason, .. } => Some(reason.clone()),
+            _ => None,
+        })
+        .await
+    }
+
     async fn receives(&mut self, kind: u16) {
         self.wait(|event| match event {
             LinkEvent::Received { message, .. } if message.kind == kind => Some(()),
             _ => None,
         })
         .await;
+    }
+
+    /// The same for a class that may be full.
+    async fn send_when_room(&self, to: Life, kind: u16) {
+        let sent = async {
+            while self.links.send(standing(), to, Class::Call, message(kind)).is_err() {
+                self.links.flush(standing());
+                tokio::task::yield_now().await;
+            }
+        };
+        timeout(LONGEST, sent).await.expect("the link does not take the message");
+        self.links.flush(standing());
     }
 
     /// Sends until the link is connected and takes the message.
@@ -135,31 +173,275 @@ fn see_each_other(nodes: &mut [&mut Node]) {
 
 #[test]
 fn messages_of_all_classes_pass_both_ways() {
-    run(async {
-        let (mut one, mut two) = (Node::start(1, 7), Node::start(2, 7));
-        see_each_other(&mut [&mut one, &mut two]);
-        for (kind, class) in (0..).zip(Class::ALL) {
-            one.send(two.life, class, kind).await;
-            two.receives(kind).await;
-            two.send(one.life, class, kind).await;
-            one.receives(kind).await;
-        }
-    });
+    for encryption in [Encryption::Auto, Encryption::Always, Encryption::Never] {
+        run(async {
+            let mut one = Node::start_with(1, 7, encryption, now);
+            let mut two = Node::start_with(2, 7, encryption, now);
+            see_each_other(&mut [&mut one, &mut two]);
+            for (kind, class) in (0..).zip(Class::ALL) {
+                one.send(two.life, class, kind).await;
+                two.receives(kind).await;
+                two.send(one.life, class, kind).await;
+                one.receives(kind).await;
+            }
+        });
+    }
 }
 
 #[test]
 fn a_node_with_another_secret_is_told_apart() {
+    for encryption in [Encryption::Auto, Encryption::Always] {
+        run(async {
+            let mut one = Node::start_with(1, 7, encryption, now);
+            let mut two = Node::start_with(2, 8, encryption, now);
+            see_each_other(&mut [&mut one, &mut two]);
+            let reason = one.fault().await;
+            assert!(reason.contains("give all nodes the same"), "{encryption:?}: {reason}");
+            assert!(one.links.connected().is_empty() && two.links.connected().is_empty());
+        });
+    }
+}
+
+#[test]
+fn plain_bytes_at_an_encrypted_port_are_refused() {
     run(async {
-        let (mut one, mut two) = (Node::start(1, 7), Node::start(2, 8));
+        let mut one = Node::start_with(1, 7, Encryption::Always, now);
+        let mut two = Node::start_with(2, 7, Encryption::Never, now);
         see_each_other(&mut [&mut one, &mut two]);
-        let reason = one
-            .wait(|event| match event {
-                LinkEvent::Fault { reason, .. } => Some(reason.clone()),
-                _ => None,
-            })
-            .await;
-        assert!(reason.contains("secret"), "{reason}");
+        let reason = one.fault().await;
+        assert!(reason.contains("does not encrypt"), "{reason}");
         assert!(one.links.connected().is_empty() && two.links.connected().is_empty());
+    });
+}
+
+#[test]
+fn a_node_that_does_not_encrypt_accepts_one_that_does() {
+    run(async {
+        let mut one = Node::start_with(1, 7, Encryption::Never, now);
+        let mut two = Node::start_with(2, 7, Encryption::Always, now);
+        see_each_other(&mut [&mut one, &mut two]);
+        two.send(one.life, Class::Chat, 1).await;
+        one.receives(1).await;
+    });
+}
+
+/// Passes connections on to another address, shows the bytes that went there, and can end all connections.
+struct TcpProxy {
+    address: SocketAddr,
+    carried: mpsc::Receiver<Vec<u8>>,
+    connections: mpsc::Receiver<TcpStream>,
+}
+
+impl TcpProxy {
+    fn start(to: SocketAddr) -> TcpProxy {
+        let (listener, address) = listener();
+        let (connection, connections) = mpsc::channel();
+        let (carry, carried) = mpsc::channel();
+        std::thread::spawn(move || {
+            for client in listener.incoming() {
+                let (Ok(client), Ok(server)) = (client, TcpStream::connect(to)) else { return };
+                for end in [&client, &server] {
+                    // The test may have ended.
+                    let _ = connection.send(end.try_clone().expect("a socket"));
+                }
+                let (from, into) =
+                    (client.try_clone().expect("a socket"), server.try_clone().expect("a socket"));
+                let carry = carry.clone();
+                std::thread::spawn(move || copy(from, into, |bytes| drop(carry.send(bytes.to_vec()))));
+                std::thread::spawn(move || copy(server, client, |_| ()));
+            }
+        });
+        TcpProxy { address, carried, connections }
+    }
+
+    /// Ends all connections.
+    fn cut(&self) {
+        for end in self.connections.try_iter() {
+            // It may have ended by itself.
+            let _ = end.shutdown(std::net::Shutdown::Both);
+        }
+    }
+}
+
+fn copy(mut from: TcpStream, mut into: TcpStream, see: impl Fn(&[u8])) {
+    let mut buffer = [0; 4_096];
+    while let Ok(count @ 1..) = from.read(&mut buffer) {
+        see(&buffer[..count]);
+        if into.write_all(&buffer[..count]).is_err() {
+            break;
+        }
+    }
+    // The other direction ends, too.
+    let _ = into.shutdown(std::net::Shutdown::Both);
+}
+
+/// The node two dials one by a proxy.
+fn nodes_by_proxy(encryption: Encryption) -> (Node, Node, TcpProxy) {
+    let mut one = Node::start_with(1, 7, encryption, now);
+    let mut two = Node::start_with(2, 7, encryption, now);
+    let proxy = TcpProxy::start(one.address);
+    one.links.set_view(&view(one.life, &[(one.life, one.address), (two.life, two.address)]));
+    two.links.set_view(&view(two.life, &[(one.life, proxy.address), (two.life, two.address)]));
+    (one, two, proxy)
+}
+
+#[test]
+fn an_encrypted_link_goes_on_after_a_cut_and_shows_no_message() {
+    for (encryption, is_shown) in [(Encryption::Always, false), (Encryption::Never, true)] {
+        run(async {
+            let (mut one, mut two, proxy) = nodes_by_proxy(encryption);
+            two.send(one.life, Class::Chat, 1).await;
+            one.receives(1).await;
+            proxy.cut();
+            one.wait(|event| matches!(event, LinkEvent::Lost { .. }).then_some(())).await;
+            for kind in 2..5 {
+                one.send(two.life, Class::Chat, kind).await;
+                two.send(one.life, Class::Chat, kind).await;
+            }
+            for kind in 2..5 {
+                two.receives(kind).await;
+                one.receives(kind).await;
+            }
+            let carried: Vec<u8> = proxy.carried.try_iter().flatten().collect();
+            assert_eq!(carried.windows(4).any(|bytes| bytes == b"body"), is_shown, "{encryption:?}");
+        });
+    }
+}
+
+/// A clock that stands: no connection is silent for too long, however busy the machine is.
+fn standing() -> Instant {
+    Instant::from_micros(1_800_000_000_000_000)
+}
+
+/// Bytes of a message's body while a peer is stopped.
+const LARGE: usize = 16 * 1_024;
+
+fn large(kind: u16) -> Message {
+    Message { kind, epoch: Epoch(0), shard: 0, body: Bytes::from(vec![b'x'; LARGE]) }
+}
+
+/// A node on a thread of its own, which takes one message and is stopped then, until it is told to go on.
+struct StoppingNode {
+    address: SocketAddr,
+    stopped: mpsc::Receiver<()>,
+    go_on: mpsc::Sender<()>,
+    /// Gives the kinds of what the node received afterwards, up to `LAST`.
+    thread: std::thread::JoinHandle<Vec<u16>>,
+}
+
+impl StoppingNode {
+    fn start(life: Life, one: (Life, SocketAddr), encryption: Encryption) -> StoppingNode {
+        let (address_sender, address) = mpsc::channel();
+        let (stopped_sender, stopped) = mpsc::channel();
+        let (go_on, going_on) = mpsc::channel::<()>();
+        let thread = std::thread::spawn(move || {
+            let mut kinds = Vec::new();
+            run(async {
+                let mut two = Node::start_with(life.0, 7, encryption, standing);
+                address_sender.send(two.address).expect("the test waits for it");
+                two.links.set_view(&view(two.life, &[one, (two.life, two.address)]));
+                two.receives(FIRST).await;
+                stopped_sender.send(()).expect("the test waits for it");
+                // The whole thread stands: neither its tasks nor its sockets are served, as after SIGSTOP.
+                going_on.recv().expect("the test goes on");
+                while kinds.last() != Some(&LAST) {
+                    let kind = two.wait(|event| match event {
+                        LinkEvent::Received { message, .. } => Some(message.kind),
+                        _ => None,
+                    });
+                    kinds.push(kind.await);
+                    two.links.flush(standing());
+                }
+            });
+            kinds
+        });
+        StoppingNode { address: address.recv().expect("an address"), stopped, go_on, thread }
+    }
+}
+
+const FIRST: u16 = 1;
+const CALL: u16 = 2;
+const ASK: u16 = 3;
+const LAST: u16 = 4;
+
+#[test]
+fn a_stopped_peer_costs_bounded_memory_and_no_time_and_delays_no_other_class() {
+    for encryption in [Encryption::Never, Encryption::Always] {
+        run(async {
+            let mut one = Node::start_with(1, 7, encryption, standing);
+            let two = Life(2);
+            let peer = StoppingNode::start(two, (one.life, one.address), encryption);
+            one.links.set_view(&view(one.life, &[(one.life, one.address), (two, peer.address)]));
+            one.send(two, Class::Call, FIRST).await;
+            peer.stopped.recv().expect("the peer stops");
+            let (mut taken, mut refused) = (0, None);
+            // Three times what may wait.
+            let bound = Class::Call.queue_bytes() + Class::Call.window() + 512 * 1_024;
+            for _ in 0..3 * bound / LARGE {
+                match one.links.send(standing(), two, Class::Call, large(CALL)) {
+                    Ok(()) => taken += LARGE,
+                    Err(error) => refused = Some(error.reason),
+                }
+                one.links.flush(standing());
+                tokio::task::yield_now().await;
+            }
+            assert_eq!(refused, Some(SendFailure::Full));
+            assert!(taken <= bound, "{taken} bytes wait for a peer that is stopped");
+            // A full socket is waited for, not asked again and again.
+            let before = one.links.counters().writes;
+            for _ in 0..1_000 {
+                one.links.flush(standing());
+                tokio::task::yield_now().await;
+            }
+            let writes = one.links.counters().writes - before;
+            assert!(writes < 20, "{writes} writes to a full socket");
+            // A class that is full leaves the room of others alone, and their messages overtake its own.
+            one.links.send(standing(), two, Class::Ask, large(ASK)).expect("room for another class");
+            peer.go_on.send(()).expect("the peer waits");
+            one.send_when_room(two, LAST).await;
+            let kinds = joined(peer.thread).await;
+            let calls = taken / LARGE;
+            let before_ask = kinds.iter().position(|kind| *kind == ASK).expect("the question came");
+            assert_eq!(kinds.iter().filter(|kind| **kind == CALL).count(), calls, "none is lost");
+            assert!(before_ask < calls, "the question waited for all {calls} calls");
+        });
+    }
+}
+
+/// Waits for a thread without standing still.
+async fn joined<T>(thread: std::thread::JoinHandle<T>) -> T {
+    while !thread.is_finished() {
+        tokio::task::yield_now().await;
+    }
+    thread.join().expect("the thread of the peer")
+}
+
+#[test]
+fn an_owner_that_takes_nothing_makes_its_peers_stop() {
+    run(async {
+        let mut one = Node::start_with(1, 7, Encryption::Auto, standing);
+        let mut two = Node::start_with(2, 7, Encryption::Auto, standing);
+        see_each_other(&mut [&mut one, &mut two]);
+        one.send(two.life, Class::Bulk, FIRST).await;
+        two.receives(FIRST).await;
+        // Nothing is taken at node two: what it holds is bounded, whatever node one sends.
+        let body = Bytes::from(vec![b'x'; 200 * 1_024]);
+        let mut sent = 0;
+        for _ in 0..2_000 {
+            let message = Message { kind: CALL, epoch: Epoch(0), shard: 0, body: body.clone() };
+            if one.links.send(standing(), two.life, Class::Bulk, message).is_ok() {
+                sent += 1;
+            }
+            one.links.flush(standing());
+            tokio::task::yield_now().await;
+        }
+        let received = two.links.counters().received;
+        assert!(received < 200, "{received} messages of 200 KiB wait for an owner that takes none");
+        assert!(sent < 300, "{sent} messages were taken");
+        for _ in 0..sent {
+            two.receives(CALL).await;
+            two.links.flush(standing());
+        }
     });
 }
 

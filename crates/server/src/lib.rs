@@ -4,7 +4,7 @@ pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod control;
-mod farm;
+pub mod farm;
 pub mod http;
 pub mod limits;
 pub mod logging;

@@ -37,6 +37,8 @@ pub enum LinkFault {
     WireRange { least: u16, most: u16 },
     /// The peer does not know the farm's secret.
     Proof,
+    /// The peer sends plain bytes on a connection that has to be encrypted.
+    Unencrypted,
     /// The peer did not prove itself in time.
     HandshakeTimeout,
     /// Nothing has come from the peer, not even a keep-alive.
@@ -69,6 +71,9 @@ impl fmt::Display for LinkFault {
             }
             LinkFault::Proof => {
                 write!(f, "the peer does not know the farm's secret: give all nodes the same")
+            }
+            LinkFault::Unencrypted => {
+                write!(f, "the peer does not encrypt its connection: check [farm] encrypt of both nodes")
             }
             LinkFault::HandshakeTimeout => write!(f, "the peer did not prove itself in time"),
             LinkFault::Silent => write!(f, "nothing came from the peer for too long"),

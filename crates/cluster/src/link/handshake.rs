@@ -7,9 +7,9 @@
 //! dialer ◀──proof── acceptor      the same with the acceptor's role: only after the dialer's was right
 //! ```
 //!
-//! The proof covers every field of both hellos, a nonce of each side among them, so none can be changed or used again. It proves the
-//! beginning of the connection; the bytes after it are protected by TLS where the network is not the farm's own
-//! (`docs/decisions/0041`).
+//! The proof covers every field of both hellos, a nonce of each side among them, so none can be changed or used again. On an encrypted
+//! connection it covers a value of that connection, too (RFC 9266), so a proof cannot be passed on to another. Alone it proves the
+//! beginning of a connection; TLS protects the bytes after it (`docs/decisions/0051`).
 
 use std::fmt;
 
@@ -35,9 +35,28 @@ impl FarmSecret {
         FarmSecret(bytes)
     }
 
-    fn proof(&self, role: Role, dialer: &[u8], acceptor: &[u8]) -> [u8; 32] {
-        let mut mac = Hmac::<Sha256>::new_from_slice(&self.0).expect("HMAC takes keys of any length");
-        mac.update(b"belfry link 1\0");
+    /// 256 bits for one purpose: HKDF-Expand with SHA-256. The secret is uniformly random, so it needs no extraction
+    /// (RFC 5869 §2.3 and §3.3).
+    pub fn expand(&self, purpose: &str) -> [u8; 32] {
+        let mut mac = self.mac();
+        mac.update(purpose.as_bytes());
+        mac.update(&[1]);
+        mac.finalize().into_bytes().into()
+    }
+
+    fn mac(&self) -> Hmac<Sha256> {
+        Hmac::<Sha256>::new_from_slice(&self.0).expect("HMAC takes keys of any length")
+    }
+
+    fn proof(&self, role: Role, channel: Option<&[u8; 32]>, dialer: &[u8], acceptor: &[u8]) -> [u8; 32] {
+        let mut mac = self.mac();
+        match channel {
+            None => mac.update(b"belfry link 1\0"),
+            Some(channel) => {
+                mac.update(b"belfry link 1 tls\0");
+                mac.update(channel);
+            }
+        }
         mac.update(&[role.number()]);
         mac.update(&(dialer.len() as u64).to_be_bytes());
         mac.update(dialer);
@@ -172,6 +191,8 @@ pub struct Handshake {
     /// The own hello as it is sent.
     own_bytes: Vec<u8>,
     secret: FarmSecret,
+    /// The value of the encrypted connection that the proofs cover.
+    channel: Option<[u8; 32]>,
     /// The peer's hello and its bytes.
     peer: Option<(Hello, Bytes)>,
     input: BytesMut,
@@ -195,7 +216,25 @@ impl Handshake {
     fn new(now: Instant, role: Role, own: Hello, secret: FarmSecret) -> Handshake {
         let deadline = now + HANDSHAKE;
         let (input, output) = (BytesMut::new(), Vec::new());
-        Handshake { role, own, own_bytes: Vec::new(), secret, peer: None, input, output, deadline }
+        Handshake {
+            role,
+            own,
+            own_bytes: Vec::new(),
+            secret,
+            channel: None,
+            peer: None,
+            input,
+            output,
+            deadline,
+        }
+    }
+
+    /// Binds the proofs to the encrypted connection that carries them: `channel` is its `tls-exporter` value (RFC 9266 §2), the
+    /// same at both ends of this connection and of no other.
+    #[must_use]
+    pub fn bound_to(mut self, channel: [u8; 32]) -> Handshake {
+        self.channel = Some(channel);
+        self
     }
 
     /// Bytes came from the peer.
@@ -309,8 +348,8 @@ impl Handshake {
 
     fn proof_of(&self, role: Role, peer: &[u8]) -> [u8; 32] {
         match self.role {
-            Role::Dialer => self.secret.proof(role, &self.own_bytes, peer),
-            Role::Acceptor => self.secret.proof(role, peer, &self.own_bytes),
+            Role::Dialer => self.secret.proof(role, self.channel.as_ref(), &self.own_bytes, peer),
+            Role::Acceptor => self.secret.proof(role, self.channel.as_ref(), peer, &self.own_bytes),
         }
     }
 }

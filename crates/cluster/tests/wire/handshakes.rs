@@ -52,6 +52,22 @@ fn a_peer_without_the_secret_is_refused_and_learns_no_proof() {
 }
 
 #[test]
+fn a_proof_of_another_encrypted_connection_is_refused() {
+    let (dialed, accepted) = run(dialer().bound_to([1; 32]), acceptor().bound_to([1; 32]), 4_096);
+    assert!(matches!((dialed, accepted), (Ok(Some(_)), Ok(Some(_)))));
+    let (_, accepted) = run(dialer().bound_to([1; 32]), acceptor().bound_to([2; 32]), 4_096);
+    assert_eq!(accepted, Err(LinkFault::Proof));
+    assert_eq!(run(dialer(), acceptor().bound_to([2; 32]), 4_096).1, Err(LinkFault::Proof));
+}
+
+#[test]
+fn what_is_expanded_from_the_secret_differs_by_purpose() {
+    assert_eq!(secret().expand("a"), secret().expand("a"));
+    assert_ne!(secret().expand("a"), secret().expand("b"));
+    assert_ne!(secret().expand("a"), FarmSecret::new([0; 32]).expand("a"));
+}
+
+#[test]
 fn a_proof_does_not_serve_a_second_time_or_in_the_other_direction() {
     // The bytes of one dialer, against another nonce of the acceptor.
     let (mut first, mut accepting) = (dialer(), acceptor());

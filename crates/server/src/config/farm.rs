@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use cluster::member::Roles;
+use farm::links::Encryption;
 
 use super::reader::{Reader, Section};
 
@@ -28,6 +29,8 @@ pub struct Farm {
     pub listen: SocketAddr,
     /// The address of the links as other nodes reach it; none: `listen`.
     pub advertise: Option<SocketAddr>,
+    /// The links that are encrypted.
+    pub encryption: Encryption,
     /// The node's tasks.
     pub roles: Roles,
     /// The node's share in relation to others'.
@@ -71,9 +74,10 @@ impl Farm {
             listen: section.key(
                 "listen",
                 SocketAddr::from(([127, 0, 0, 1], 5280)),
-                "Address for links from other nodes. They prove the secret and are not encrypted: a network of the farm's own.",
+                "Address for links from other nodes, which prove the farm's secret.",
             ),
             advertise: section.optional("advertise", "That address as other nodes reach it. `listen` when not given."),
+            encryption: read_encryption(&mut section),
             roles: read_roles(&mut section),
             weight: section.key_in(
                 "weight",
@@ -132,6 +136,23 @@ impl Farm {
 
 fn is_name(name: &str) -> bool {
     (1..=32).contains(&name.len()) && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+}
+
+fn read_encryption(section: &mut Section<'_, '_>) -> Encryption {
+    let encrypt: Box<str> = section.key(
+        "encrypt",
+        "auto".into(),
+        "The links that are encrypted (TLS 1.3 with a key of the farm's secret): `auto` (all but those of this machine by loopback), `always`, or `never` (none that this node opens; those of others may be).",
+    );
+    match &*encrypt {
+        "auto" => Encryption::Auto,
+        "always" => Encryption::Always,
+        "never" => Encryption::Never,
+        other => {
+            section.mistake("encrypt", format!("`encrypt` is {other:?}"), "auto, always or never");
+            Encryption::Auto
+        }
+    }
 }
 
 fn read_roles(section: &mut Section<'_, '_>) -> Roles {

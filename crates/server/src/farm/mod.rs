@@ -2,7 +2,7 @@
 //! links to other nodes. A node without `[farm]` has none of this.
 
 mod secret;
-pub(crate) mod wire;
+pub mod wire;
 
 use std::net::TcpListener;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -18,6 +18,7 @@ use cluster::membership::MembershipEffect;
 use cluster::{Life, Outlet};
 use farm::agent::{AgentArgs, FarmAgent, FarmEnd, FarmListener};
 use farm::council::{CouncilSettings, MEMBER_AGE};
+use farm::links::Encryption;
 use farm::view::FarmView;
 use stdx::Instant;
 
@@ -51,6 +52,7 @@ pub(crate) struct FarmMembership {
     pub(crate) name: Box<str>,
     /// The farm's secret.
     pub(crate) secret: Secret,
+    encryption: Encryption,
     agent: FarmAgent,
     board: Arc<FarmBoard>,
     /// The listener of links, until the shard that has them takes it.
@@ -73,6 +75,7 @@ pub(crate) struct ShardFarm {
 pub(crate) struct ShardLinks {
     pub(crate) farm: Box<str>,
     pub(crate) secret: FarmSecret,
+    pub(crate) encryption: Encryption,
     pub(crate) listener: TcpListener,
 }
 
@@ -217,6 +220,7 @@ impl FarmMembership {
             life,
             name,
             secret,
+            encryption: config.farm.encryption,
             agent,
             board,
             listener,
@@ -230,6 +234,7 @@ impl FarmMembership {
         let links = listener.map(|listener| ShardLinks {
             farm: self.name.clone(),
             secret: self.secret.for_links(),
+            encryption: self.encryption,
             listener,
         });
         ShardFarm { agent: self.agent.clone(), view: self.board.view(), links }

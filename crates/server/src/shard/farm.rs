@@ -19,6 +19,7 @@ use stdx::Instant;
 
 use super::Shard;
 use crate::clock::Clock;
+use crate::farm::wire::Decoded;
 use crate::farm::{ShardFarm, wire};
 use crate::message::{LocalMessage, ShardMessage};
 
@@ -46,6 +47,7 @@ impl FarmAdapter {
                 build: env!("CARGO_PKG_VERSION").into(),
                 wire: wire::WIRE,
                 secret: parts.secret,
+                encryption: parts.encryption,
                 clock: Rc::new(move || clock.now()),
                 random: Rc::new(random),
             });
@@ -133,7 +135,7 @@ pub(super) fn send_to_node(
     message: Message,
 ) -> Result<(), SendError> {
     match shard.farm.as_ref().and_then(|adapter| adapter.links.as_ref()) {
-        Some(links) => links.send(now, to.life, wire::SIP_CLASS, message),
+        Some(links) => links.send(now, to.life, wire::class_of(&message), message),
         None => {
             shard.post[0].push(LocalMessage::ToNode { life: to.life, message }.into());
             Ok(())
@@ -158,7 +160,7 @@ pub(super) fn read_links(shard: &mut Shard, now: Instant) -> usize {
     let count = events.len();
     for event in events.drain(..) {
         match event {
-            LinkEvent::Received { message, .. } => handle_from_node(shard, now, &message),
+            LinkEvent::Received { from, message, .. } => handle_from_node(shard, now, from, &message),
             LinkEvent::Returned { message, .. } => take_back_from_node(shard, now, &message),
             LinkEvent::Lost { life, is_refused } => {
                 if let Some(adapter) = &shard.farm {
@@ -176,17 +178,39 @@ pub(super) fn read_links(shard: &mut Shard, now: Instant) -> usize {
     count
 }
 
-fn handle_from_node(shard: &mut Shard, now: Instant, message: &Message) {
+/// Sends the router's answer or news to the shard of another node that asked or watches. What cannot be sent now is lost: the
+/// asker has a deadline, and a watch is refreshed.
+pub(super) fn answer_at_node(shard: &mut Shard, now: Instant, to: ShardAddress, answer: &ShardMessage) {
+    for message in wire::encode(to, answer) {
+        let _ = send_to_node(shard, now, to, message);
+    }
+}
+
+fn handle_from_node(shard: &mut Shard, now: Instant, sender: cluster::Life, message: &Message) {
     let number = usize::from(message.shard);
     match wire::read(message) {
-        Ok(Some(read)) if number == usize::from(shard.parts.edge.shard) => shard.handle_message(now, read),
-        Ok(Some(read)) => {
+        // An answer goes to the node that asks, and to no third one.
+        Ok(Decoded::Message(ShardMessage::Ask { from, .. }) | Decoded::LaterQuery { from, .. })
+            if from.life != sender =>
+        {
+            tracing::warn!(%sender, %from, "a question of another node names a third one; it is passed over");
+        }
+        Ok(Decoded::Message(read)) if number == usize::from(shard.parts.edge.shard) => {
+            shard.handle_message(now, read);
+        }
+        Ok(Decoded::Message(read)) => {
             if let Some(post) = shard.post.get_mut(number) {
                 post.push(read.into());
             }
         }
+        // Without the answer its asker would wait for its deadline.
+        Ok(Decoded::LaterQuery { from, id }) => {
+            let _ = send_to_node(shard, now, from, wire::not_understood(from, id));
+        }
+        // This version asks other nodes nothing; a question that is open ends with its deadline.
+        Ok(Decoded::NotUnderstood(_)) => tracing::debug!(%sender, "a node does not know a question"),
         // Of a later version: its sender asks again in the way of this one.
-        Ok(None) => {}
+        Ok(Decoded::LaterKind) => {}
         Err(error) => tracing::warn!(%error, "a message of another node is passed over"),
     }
 }
@@ -194,10 +218,13 @@ fn handle_from_node(shard: &mut Shard, now: Instant, message: &Message) {
 /// A message that another node did not take.
 fn take_back_from_node(shard: &mut Shard, now: Instant, message: &Message) {
     match wire::read(message) {
-        Ok(Some(ShardMessage::Packets(packets))) => {
+        Ok(Decoded::Message(ShardMessage::Packets(packets))) => {
             packets.into_iter().for_each(|packet| shard.work(now, packet));
         }
-        Ok(Some(ShardMessage::Transmit { transmit: Transmit { report: Some(report), .. }, from })) => {
+        Ok(Decoded::Message(ShardMessage::Transmit {
+            transmit: Transmit { report: Some(report), .. },
+            from,
+        })) => {
             if from == shard.parts.edge {
                 shard.parts.endpoint.handle_send_failed(now, report, &mut shard.scratch.effects);
             } else if let Some(post) = shard.post.get_mut(usize::from(from.shard)) {

@@ -181,12 +181,12 @@ impl Shard {
                 self.give_answer(now, id, answer);
             }
             router::Effect::Answer { to, id, answer } => {
-                self.send_answer(to, ShardMessage::Answer { id, answer });
+                self.send_answer(now, to, ShardMessage::Answer { id, answer });
             }
             router::Effect::Push { to, push } if to == self.parts.edge => {
                 self.parts.endpoint.handle_push(now, push, &mut self.scratch.effects);
             }
-            router::Effect::Push { to, push } => self.send_answer(to, ShardMessage::Push(push)),
+            router::Effect::Push { to, push } => self.send_answer(now, to, ShardMessage::Push(push)),
             router::Effect::WriteBinding { ticket, row } => {
                 let write = Write::Binding(binding_for_store(now, row));
                 self.parts.write(now, ticket, write, &mut self.scratch.router_effects);
@@ -220,10 +220,12 @@ impl Shard {
         }
     }
 
-    fn send_answer(&mut self, to: ShardAddress, message: ShardMessage) {
+    fn send_answer(&mut self, now: Instant, to: ShardAddress, message: ShardMessage) {
         // A shard of a life that is over waits for nothing.
         if self.parts.map.has(to) {
             self.parts.outlets[usize::from(to.shard)].answer_all(&mut vec![message.into()]);
+        } else if farm::is_at_other_node(self, to) {
+            farm::answer_at_node(self, now, to, &message);
         }
     }
 

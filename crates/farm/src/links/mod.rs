@@ -3,6 +3,15 @@
 //! Of two nodes the one with the greater life opens the connections, one for each [`Lane`]. [`Links::set_view`] says which nodes there
 //! are; a link that breaks is opened again until the node is dead. The owner sends with [`Links::send`], once a turn writes all with
 //! [`Links::flush`], and takes what came with [`Links::take`]; [`Links::poll_ready`] wakes it.
+//!
+//! Connections that leave the machine are TLS ([`Encryption`]); which peer proves the secret is the same on both kinds.
+//!
+//! A node that stands still occupies at most the queues of its classes (`Class::queue_bytes`), and one buffer a lane. An owner that
+//! takes nothing makes its peers stop: above a limit messages stay in the link, whose credit then ends.
+
+mod encryption;
+mod handshake;
+mod stream;
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -14,7 +23,7 @@ use std::time::Duration;
 
 use cluster::Life;
 use cluster::link::{
-    Class, Established, FarmSecret, Handshake, Hello, Lane, Link, LinkFault, Message, SendError, SendFailure,
+    Class, Established, FarmSecret, Hello, Lane, Link, LinkFault, Message, SendError, SendFailure,
 };
 use stdx::Instant;
 use tokio::net::{TcpListener, TcpStream};
@@ -22,6 +31,12 @@ use tokio::sync::Notify;
 use tokio::task::{JoinHandle, spawn_local};
 
 use crate::view::FarmView;
+
+pub use encryption::Encryption;
+
+use encryption::LinkTls;
+use handshake::{in_time, in_words};
+use stream::LinkStream;
 
 /// The bytes that a socket is given at once.
 const WRITE: usize = 64 * 1_024;
@@ -31,6 +46,10 @@ const REDIAL: Duration = Duration::from_millis(100);
 
 /// Connections that have not yet proved themselves. A stranger's costs a buffer of 2 KiB for three seconds.
 const HANDSHAKES: usize = 64;
+
+/// Bytes of messages that wait for the owner, of all peers together: what four peers may send of all classes. Above it, messages
+/// stay in their links until the owner has taken those before.
+const WAITING: usize = 32 * 1_024 * 1_024;
 
 const LANES: [Lane; 2] = [Lane::Prompt, Lane::Acknowledged];
 
@@ -47,6 +66,8 @@ pub struct LinkSettings {
     pub wire: (u16, u16),
     /// The farm's secret.
     pub secret: FarmSecret,
+    /// The connections that are encrypted.
+    pub encryption: Encryption,
     /// The shard's clock.
     pub clock: Rc<dyn Fn() -> Instant>,
     /// 256 random bits, new ones at each call.
@@ -111,8 +132,11 @@ pub struct Links {
 
 struct Shared {
     settings: LinkSettings,
+    tls: LinkTls,
     peers: RefCell<BTreeMap<Life, Rc<Peer>>>,
     events: RefCell<Vec<LinkEvent>>,
+    /// Bytes of the messages in `events`.
+    waiting: Cell<usize>,
     waker: RefCell<Option<Waker>>,
     handshakes: Cell<usize>,
     counters: RefCell<LinkCounters>,
@@ -132,10 +156,14 @@ struct Peer {
 struct LaneSocket {
     lane: Lane,
     link: RefCell<Link>,
-    stream: RefCell<Option<Rc<TcpStream>>>,
+    stream: RefCell<Option<Rc<LinkStream>>>,
     /// Bytes that the socket did not take.
     unwritten: RefCell<Vec<u8>>,
-    /// Wakes the task of the connection: there is something to write, or the connection is to end.
+    /// The socket is full; the task of the connection waits for it and writes.
+    is_blocked: Cell<bool>,
+    /// Messages stay in the link until the owner has taken others.
+    is_held: Cell<bool>,
+    /// Wakes the task of the connection: the socket is full, the owner has room, or the connection is to end.
     notify: Notify,
 }
 
@@ -143,9 +171,11 @@ impl Links {
     /// The links of a node, without any other node yet. Inside the shard's `LocalSet`.
     pub fn new(settings: LinkSettings) -> Links {
         let shared = Shared {
+            tls: LinkTls::new(&settings.secret),
             settings,
             peers: RefCell::default(),
             events: RefCell::default(),
+            waiting: Cell::new(0),
             waker: RefCell::default(),
             handshakes: Cell::new(0),
             counters: RefCell::default(),
@@ -205,14 +235,21 @@ impl Links {
 
     /// Hands queued messages to the kernel.
     pub fn flush(&self, now: Instant) {
-        for peer in self.shared.peers.borrow().values() {
-            peer.lanes.iter().for_each(|lane| self.shared.write(now, lane));
+        for lane in self.shared.peers.borrow().values().flat_map(|peer| &peer.lanes) {
+            // The task writes as soon as the socket takes more, and ends a connection that has failed.
+            if !lane.is_blocked.get() && !matches!(self.shared.write(now, lane), Ok(true)) {
+                lane.is_blocked.set(true);
+                lane.notify.notify_one();
+            }
         }
     }
 
     /// Moves out what happened since the last call.
     pub fn take(&self, into: &mut Vec<LinkEvent>) {
         into.append(&mut self.shared.events.borrow_mut());
+        if self.shared.waiting.replace(0) >= WAITING {
+            self.shared.peers.borrow().values().flat_map(|peer| &peer.lanes).for_each(LaneSocket::release);
+        }
     }
 
     /// Ready when there are events; else the task is woken by the next.
@@ -253,6 +290,20 @@ impl Peer {
     }
 }
 
+impl LaneSocket {
+    /// The owner has room again for the messages that the link holds.
+    fn release(&self) {
+        if self.is_held.replace(false) {
+            self.notify.notify_one();
+        }
+    }
+
+    /// True while this stream carries the lane.
+    fn is_carried_by(&self, stream: &Rc<LinkStream>) -> bool {
+        self.stream.borrow().as_ref().is_some_and(|current| Rc::ptr_eq(current, stream))
+    }
+}
+
 impl Shared {
     /// The node of this life, made when it is new.
     fn peer(&self, life: Life, address: SocketAddr) -> Rc<Peer> {
@@ -261,6 +312,8 @@ impl Shared {
             link: RefCell::new(Link::new(lane)),
             stream: RefCell::default(),
             unwritten: RefCell::default(),
+            is_blocked: Cell::new(false),
+            is_held: Cell::new(false),
             notify: Notify::new(),
         };
         let peer = || Peer {
@@ -286,6 +339,7 @@ impl Shared {
         peer.dialing.borrow().iter().for_each(JoinHandle::abort);
         let mut returned = Vec::new();
         for lane in &peer.lanes {
+            self.read(peer, lane);
             lane.link.borrow_mut().handle_dead(&mut returned);
             lane.stream.borrow_mut().take();
             lane.notify.notify_one();
@@ -306,33 +360,37 @@ impl Shared {
         Hello { farm, life: *life, build, wire: *wire, lane, nonce: random(), peer }
     }
 
-    /// Writes what the link has, as far as the socket takes it; the connection's task writes the rest.
-    fn write(&self, now: Instant, lane: &LaneSocket) {
-        let Some(stream) = lane.stream.borrow().clone() else { return };
+    /// Writes what the link has, as far as the socket takes it. False: the socket is full, and some is left.
+    fn write(&self, now: Instant, lane: &LaneSocket) -> io::Result<bool> {
+        let Some(stream) = lane.stream.borrow().clone() else { return Ok(true) };
         let mut unwritten = lane.unwritten.borrow_mut();
         loop {
             if unwritten.is_empty() {
                 lane.link.borrow_mut().poll_output(now, WRITE, &mut unwritten);
             }
             if unwritten.is_empty() {
-                return;
+                return stream.flush();
             }
             self.counters.borrow_mut().writes += 1;
             match stream.try_write(&unwritten) {
                 Ok(count) => drop(unwritten.drain(..count)),
-                // A full socket, or one whose end the task sees in a moment.
-                Err(_) => return lane.notify.notify_one(),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+                Err(error) => return Err(error),
             }
         }
     }
 
-    /// Moves messages out of the link.
+    /// Moves messages out of the link, as long as the owner has room for them.
     fn read(&self, peer: &Peer, lane: &LaneSocket) {
         for class in lane.lane.classes() {
             loop {
+                if self.waiting.get() >= WAITING {
+                    return lane.is_held.set(true);
+                }
                 let message = lane.link.borrow_mut().poll_message(*class);
                 let Some(message) = message else { break };
                 self.counters.borrow_mut().received += 1;
+                self.waiting.set(self.waiting.get() + message.wire_bytes());
                 self.tell(LinkEvent::Received { from: peer.life, class: *class, message });
             }
         }
@@ -354,15 +412,12 @@ async fn accept(shared: Rc<Shared>, listener: TcpListener) {
 }
 
 /// The accepting side of one connection, to its end.
-async fn greet(shared: Rc<Shared>, stream: TcpStream, address: SocketAddr) {
+async fn greet(shared: Rc<Shared>, socket: TcpStream, address: SocketAddr) {
     shared.handshakes.set(shared.handshakes.get() + 1);
-    let now = (shared.settings.clock)();
-    let own = shared.hello(Lane::Prompt, None);
-    let handshake = Handshake::accept(now, own, shared.settings.secret.clone());
-    let established = shake_hands(&stream, handshake).await;
+    let established = in_time(shared.welcome(socket, address)).await;
     shared.handshakes.set(shared.handshakes.get() - 1);
     match established {
-        Ok(established) => {
+        Ok((stream, established)) => {
             let peer = shared.peer(established.peer.life, address);
             serve(&shared, &peer, stream, established).await;
         }
@@ -377,11 +432,10 @@ async fn dial(shared: Rc<Shared>, peer: Rc<Peer>, lane: usize) {
     while !peer.is_dead.get() {
         let address = peer.address.get();
         match TcpStream::connect(address).await {
-            Ok(stream) => {
-                let (now, own) = ((shared.settings.clock)(), shared.hello(lane, Some(peer.life)));
-                let handshake = Handshake::dial(now, own, shared.settings.secret.clone());
-                match shake_hands(&stream, handshake).await {
-                    Ok(established) => {
+            Ok(socket) => {
+                let own = shared.hello(lane, Some(peer.life));
+                match in_time(shared.introduce(socket, address, own)).await {
+                    Ok((stream, established)) => {
                         last = None;
                         serve(&shared, &peer, stream, established).await;
                     }
@@ -402,51 +456,8 @@ async fn dial(shared: Rc<Shared>, peer: Rc<Peer>, lane: usize) {
     }
 }
 
-/// Runs a handshake on a new connection.
-async fn shake_hands(stream: &TcpStream, mut handshake: Handshake) -> Result<Established, Box<str>> {
-    // Small messages must not wait for the acknowledgement of earlier ones.
-    let _ = stream.set_nodelay(true);
-    let text = |fault: LinkFault| Box::<str>::from(fault.to_string());
-    let work = async {
-        let (mut out, mut buffer) = (Vec::new(), [0; 2_048]);
-        loop {
-            handshake.poll_output(&mut out);
-            write_all(stream, &mut out).await.map_err(|error| Box::<str>::from(error.to_string()))?;
-            stream.readable().await.map_err(|error| Box::<str>::from(error.to_string()))?;
-            match stream.try_read(&mut buffer) {
-                Ok(0) => return Err("the other side closed the connection before it proved itself".into()),
-                Ok(count) => {
-                    if let Some(established) = handshake.handle_bytes(&buffer[..count]).map_err(text)? {
-                        handshake.poll_output(&mut out);
-                        write_all(stream, &mut out)
-                            .await
-                            .map_err(|error| Box::<str>::from(error.to_string()))?;
-                        return Ok(established);
-                    }
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(error) => return Err(error.to_string().into()),
-            }
-        }
-    };
-    let limit = cluster::limits::HANDSHAKE;
-    tokio::time::timeout(limit, work).await.unwrap_or_else(|_| Err(text(LinkFault::HandshakeTimeout)))
-}
-
-async fn write_all(stream: &TcpStream, out: &mut Vec<u8>) -> io::Result<()> {
-    while !out.is_empty() {
-        stream.writable().await?;
-        match stream.try_write(out) {
-            Ok(count) => drop(out.drain(..count)),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
-}
-
 /// Carries a link on a connection until that ends.
-async fn serve(shared: &Shared, peer: &Peer, stream: TcpStream, established: Established) {
+async fn serve(shared: &Shared, peer: &Peer, stream: LinkStream, established: Established) {
     let lane = peer.lane(established.peer.lane);
     let (stream, clock) = (Rc::new(stream), &shared.settings.clock);
     let mut returned = Vec::new();
@@ -456,16 +467,17 @@ async fn serve(shared: &Shared, peer: &Peer, stream: TcpStream, established: Est
         lane.notify.notify_one();
     }
     lane.unwritten.borrow_mut().clear();
+    lane.is_blocked.set(false);
     shared.give_back(peer.life, std::mem::take(&mut returned));
     lane.link.borrow_mut().handle_connected(clock());
     let first = lane.link.borrow_mut().handle_bytes(clock(), &established.rest);
     let ended = match first {
         Ok(()) => carry(shared, peer, lane, &stream).await,
-        Err(fault) => Some(fault),
+        Err(fault) => Some(fault.to_string().into()),
     };
-    let is_current = lane.stream.borrow().as_ref().is_some_and(|current| Rc::ptr_eq(current, &stream));
-    if let (Some(fault), Ok(address)) = (ended, stream.peer_addr()) {
-        shared.tell(LinkEvent::Fault { address, reason: fault.to_string().into() });
+    let is_current = lane.is_carried_by(&stream);
+    if let (Some(reason), Ok(address)) = (ended, stream.peer_addr()) {
+        shared.tell(LinkEvent::Fault { address, reason });
     }
     if is_current {
         lane.stream.borrow_mut().take();
@@ -477,39 +489,41 @@ async fn serve(shared: &Shared, peer: &Peer, stream: TcpStream, established: Est
     }
 }
 
-/// Reads and writes until the connection ends; the fault of the other side, if there was one.
-async fn carry(shared: &Shared, peer: &Peer, lane: &LaneSocket, stream: &Rc<TcpStream>) -> Option<LinkFault> {
+/// Reads and writes until the connection ends; the fault of the other side in words, if there was one.
+async fn carry(shared: &Shared, peer: &Peer, lane: &LaneSocket, stream: &Rc<LinkStream>) -> Option<Box<str>> {
     let clock = &shared.settings.clock;
+    let text = |fault: LinkFault| Some(fault.to_string().into());
     let mut buffer = vec![0; 64 * 1_024];
     loop {
         shared.read(peer, lane);
-        shared.write(clock(), lane);
-        if !lane.stream.borrow().as_ref().is_some_and(|current| Rc::ptr_eq(current, stream)) {
+        if !lane.is_carried_by(stream) {
             return None;
         }
+        let is_blocked = !shared.write(clock(), lane).ok()?;
+        lane.is_blocked.set(is_blocked);
         let wait = lane.link.borrow().deadline()?.since(clock());
-        let has_output = !lane.unwritten.borrow().is_empty();
         tokio::select! {
             readable = stream.readable() => {
                 readable.ok()?;
                 match stream.try_read(&mut buffer) {
                     Ok(0) => return None,
                     Ok(count) => {
-                        let fault = lane.link.borrow_mut().handle_bytes(clock(), &buffer[..count]).err();
-                        if fault.is_some() {
-                            return fault;
+                        let handled = lane.link.borrow_mut().handle_bytes(clock(), &buffer[..count]);
+                        if let Err(fault) = handled {
+                            return text(fault);
                         }
                     }
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                    Err(error) if error.kind() == io::ErrorKind::InvalidData => return Some(in_words(error)),
                     Err(_) => return None,
                 }
             }
-            writable = stream.writable(), if has_output => writable.ok()?,
+            writable = stream.writable(), if is_blocked => writable.ok()?,
             () = lane.notify.notified() => {}
             () = tokio::time::sleep(wait) => {
-                let fault = lane.link.borrow_mut().expire(clock()).err();
-                if fault.is_some() {
-                    return fault;
+                let expired = lane.link.borrow_mut().expire(clock());
+                if let Err(fault) = expired {
+                    return text(fault);
                 }
             }
         }

@@ -1,0 +1,563 @@
+//! The wire form of each kind of message: as bytes in a file, there and back, and any bytes.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use cluster::fields::{put_bytes, put_number};
+use proptest::option::of;
+use proptest::prelude::*;
+use router::{
+    Admission, AdmitRefused, Answer, Binding, CallInfo, CallPhase, Change, Chat, Contact, KeepRefused, Offer,
+    Offered, Presence, Publish, PublishRefused, Published, Push, Query, Received, Register, RegisterRefused,
+    Show, State, Topic, WaitingMessage, WatchId,
+};
+use stdx::Instant;
+
+use super::values::TOPICS;
+use super::*;
+
+const TO: ShardAddress = ShardAddress { life: Life(7), shard: 3 };
+const FROM: ShardAddress = ShardAddress { life: Life(9), shard: 1 };
+
+fn flow() -> FlowId {
+    FlowId { edge: TO, number: 1 << 40 }
+}
+
+fn message_of(message: &Message) -> ShardMessage {
+    match read(message) {
+        Ok(Decoded::Message(read)) => read,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_packet_comes_back() {
+    for remote in ["192.0.2.1:5060", "[2001:db8::1]:5061"] {
+        let remote: SocketAddr = remote.parse().unwrap();
+        for (transport, flow) in [(Transport::Udp, None), (Transport::Wss, Some(flow()))] {
+            let source = Source { transport, local: remote, remote, flow };
+            let sent = Packet { bytes: Bytes::from_static(b"OPTIONS sip:a SIP/2.0\r\n\r\n"), source };
+            let message = packet(TO, &sent);
+            assert_eq!((message.shard, class_of(&message)), (3, Class::Call));
+            let ShardMessage::Packets(read) = message_of(&message) else { panic!("{message:?}") };
+            assert_eq!((&read[0].bytes, read[0].source), (&sent.bytes, source));
+        }
+    }
+}
+
+fn example_of_transmit() -> Transmit {
+    let target = Target {
+        transport: Transport::Tls,
+        remote: "192.0.2.1:5061".parse().unwrap(),
+        flow: Some(flow()),
+        local: None,
+        tls_name: Some("example.net".into()),
+        reconnect: true,
+    };
+    Transmit { target, bytes: Bytes::from_static(b"SIP/2.0 200 OK\r\n"), report: Some(TransmitId(5)) }
+}
+
+#[test]
+fn a_message_to_send_and_its_report_come_back() {
+    let sent = example_of_transmit();
+    let ShardMessage::Transmit { transmit: back, from } = message_of(&transmit(TO, &sent, FROM)) else {
+        panic!("not a transmit");
+    };
+    assert_eq!((back.target, back.bytes, back.report, from), (sent.target, sent.bytes, sent.report, FROM));
+    let failed = message_of(&send_failed(TO, TransmitId(u64::MAX)));
+    assert!(matches!(failed, ShardMessage::SendFailed(TransmitId(u64::MAX))), "{failed:?}");
+}
+
+#[test]
+fn kinds_and_fields_of_later_versions_are_passed_over() {
+    let mut later = send_failed(TO, TransmitId(1));
+    let mut body = later.body.to_vec();
+    put_bytes(&mut body, 900, b"later");
+    later.body = body.into();
+    assert!(matches!(message_of(&later), ShardMessage::SendFailed(_)));
+    later.kind = 4_000;
+    assert!(matches!(read(&later), Ok(Decoded::LaterKind)));
+}
+
+#[test]
+fn a_question_of_a_later_version_is_answered_so() {
+    // The kind 4,000 of a query, and a watch of the topic 4,000.
+    let mut later = Vec::new();
+    put_number(&mut later, 1, 4_000);
+    let mut topic = Vec::new();
+    for (number, value) in [(1, 3), (4, 4_000), (5, 1), (6, 1)] {
+        put_number(&mut topic, number, value);
+    }
+    for query in [later, topic] {
+        let mut body = Vec::new();
+        for (number, value) in [(11, 9), (12, 1), (13, 77)] {
+            put_number(&mut body, number, value);
+        }
+        put_bytes(&mut body, 14, &query);
+        let read = read(&message(ASK, TO, body));
+        let Ok(Decoded::LaterQuery { from: FROM, id: AskId(77) }) = read else { panic!("{read:?}") };
+    }
+    let read = read(&not_understood(FROM, AskId(77)));
+    assert!(matches!(read, Ok(Decoded::NotUnderstood(AskId(77)))), "{read:?}");
+}
+
+#[test]
+fn a_reason_of_a_later_version_is_a_refusal() {
+    let mut refused = Vec::new();
+    put_number(&mut refused, 2, 4_000);
+    let mut reply = Vec::new();
+    put_bytes(&mut reply, 2, &refused);
+    let mut body = Vec::new();
+    put_number(&mut body, 13, 1);
+    put_bytes(&mut body, 15, &reply);
+    let ShardMessage::Answer { answer, .. } = message_of(&message(ANSWER, TO, body)) else { panic!() };
+    assert_eq!(answer, Answer::Registered(Err(RegisterRefused::StoreFailed)));
+}
+
+/// One message of each kind, query, answer and push, with all fields of each value.
+fn examples() -> Vec<(String, ShardMessage)> {
+    let mut named = Vec::new();
+    let remote = "192.0.2.1:5060".parse().unwrap();
+    let source = Source { transport: Transport::Udp, local: remote, remote, flow: Some(flow()) };
+    let bytes = Bytes::from_static(b"OPTIONS sip:a SIP/2.0\r\n\r\n");
+    named.push(("packet".into(), ShardMessage::Packets(vec![Packet { bytes, source }])));
+    let transmit = ShardMessage::Transmit { transmit: example_of_transmit(), from: FROM };
+    named.push(("transmit".into(), transmit));
+    named.push(("send-failed".into(), ShardMessage::SendFailed(TransmitId(5))));
+    for (name, query) in queries() {
+        named.push((format!("ask-{name}"), ShardMessage::Ask { from: FROM, id: AskId(300), query }));
+    }
+    for (name, answer) in answers() {
+        named.push((format!("answer-{name}"), ShardMessage::Answer { id: AskId(300), answer }));
+    }
+    let state = State::MessageSummary { waiting: 2 };
+    named.push(("push-state".into(), ShardMessage::Push(Push::State { watch: WatchId(6), state })));
+    let (bindings, message) = (vec![binding()], Box::new(waiting()));
+    named.push(("push-deliver".into(), ShardMessage::Push(Push::Deliver { bindings, message })));
+    named
+}
+
+const ALICE: &str = "alice@example.net";
+
+fn until() -> Instant {
+    Instant::from_micros(1_800_000_000_000_000)
+}
+
+fn contact() -> Contact {
+    let received = Received {
+        transport: Transport::Ws,
+        local: "192.0.2.7:5060".parse().unwrap(),
+        remote: "[2001:db8::1]:40000".parse().unwrap(),
+        flow: Some(flow()),
+    };
+    Contact {
+        uri: "sip:alice@192.0.2.1".into(),
+        q: 500,
+        expires: 3_600,
+        instance: "urn:uuid:1".into(),
+        reg_id: 1,
+        path: "<sip:edge.example.net;lr>".into(),
+        user_agent: "a phone".into(),
+        received: Some(received),
+    }
+}
+
+fn binding() -> Binding {
+    Binding { contact: contact(), expires_at: until(), call_id: "c1".into(), cseq: 7 }
+}
+
+fn waiting() -> WaitingMessage {
+    WaitingMessage {
+        id: 5,
+        aor: ALICE.into(),
+        from: "sip:bob@example.net".into(),
+        content_type: "text/plain".into(),
+        body: Arc::from(&b"hello"[..]),
+        sent_at: until(),
+    }
+}
+
+fn call() -> CallInfo {
+    CallInfo {
+        call_id: "c2".into(),
+        local_tag: "l".into(),
+        remote_tag: "r".into(),
+        initiator: true,
+        remote: "sip:bob@example.net".into(),
+        phase: CallPhase::Confirmed,
+    }
+}
+
+fn chat() -> Chat {
+    Chat { show: Show::Dnd, note: "at work".into() }
+}
+
+fn queries() -> Vec<(&'static str, Query)> {
+    let (topic, watch, until) = (Topic::Dialog, WatchId(6), until());
+    let register = |change| {
+        let (aor, call_id) = (ALICE.into(), "c1".into());
+        Query::Register(Box::new(Register { aor, call_id, cseq: 7, change, max_contacts: 8 }))
+    };
+    let publish = Publish {
+        aor: ALICE.into(),
+        etag: Some("e".into()),
+        document: Some(Arc::from(&b"<presence/>"[..])),
+        expires: 60,
+    };
+    let admission = Admission {
+        aor: ALICE.into(),
+        call_id: "c2".into(),
+        caller_tag: "t".into(),
+        initiator: true,
+        max_calls: Some(2),
+        max_rate: Some(3),
+    };
+    let offer = Offer { message: waiting(), sender: Some("bob@example.net".into()), has_phones: true };
+    vec![
+        ("lookup", Query::Lookup { aor: ALICE.into() }),
+        ("register-none", register(Change::None)),
+        ("register-all", register(Change::RemoveAll)),
+        ("register", register(Change::Update(vec![contact(), contact()]))),
+        ("watch", Query::Watch { aor: ALICE.into(), topic, watch, until }),
+        (
+            "watch-consent",
+            Query::WatchByConsent {
+                watcher: "bob@example.net".into(),
+                aor: ALICE.into(),
+                topic,
+                watch,
+                until,
+            },
+        ),
+        ("unwatch", Query::Unwatch { aor: ALICE.into(), topic, watch }),
+        ("publish", Query::Publish(Box::new(publish))),
+        ("call", Query::CallChanged { aor: ALICE.into(), call: call() }),
+        ("admit", Query::Admit(Box::new(admission))),
+        ("keep", Query::Keep(Box::new(waiting()))),
+        ("keep-stranger", Query::KeepOfStranger(Box::new(waiting()))),
+        ("offer", Query::Offer(Box::new(offer))),
+        ("chat", Query::ChatChanged { aor: ALICE.into(), chat: Some(chat()) }),
+        ("delivered", Query::Delivered { aor: ALICE.into(), message: 5 }),
+    ]
+}
+
+fn answers() -> Vec<(&'static str, Answer)> {
+    let presence = Presence {
+        open: true,
+        on_the_phone: true,
+        chat: Some(chat()),
+        documents: vec![Arc::from(&b"<presence/>"[..]), Arc::from(&b""[..])],
+    };
+    let published = Published { etag: "e".into(), expires: 60 };
+    vec![
+        ("bindings", Answer::Bindings(vec![binding(), binding()])),
+        ("registered", Answer::Registered(Ok(vec![binding()]))),
+        ("registered-refused", Answer::Registered(Err(RegisterRefused::TooManyContacts))),
+        ("presence", Answer::State(State::Presence(presence))),
+        ("dialog", Answer::State(State::Dialog(vec![call(), call()]))),
+        ("summary", Answer::State(State::MessageSummary { waiting: 2 })),
+        ("registration", Answer::State(State::Registration(vec![binding()]))),
+        ("watch-refused", Answer::WatchRefused),
+        ("published", Answer::Published(Ok(published))),
+        ("published-refused", Answer::Published(Err(PublishRefused::ConditionalRequestFailed))),
+        ("kept", Answer::Kept(Ok(()))),
+        ("kept-refused", Answer::Kept(Err(KeepRefused::TooLarge))),
+        ("admitted", Answer::Admitted(Ok(()))),
+        ("admitted-refused", Answer::Admitted(Err(AdmitRefused::TooFast))),
+        ("offered", Answer::Offered(Offered::NoClient)),
+    ]
+}
+
+/// A node of this version must always write and read them so: the files never change; a later version has files of its own.
+/// `BLESS=1` writes a file that does not exist.
+#[test]
+fn each_kind_of_message_is_written_as_in_its_file() {
+    let name_of_last = ("not-understood".to_owned(), not_understood(TO, AskId(300)));
+    let messages = examples().into_iter().flat_map(|(name, message)| {
+        encode(TO, &message).into_iter().map(move |message| (name.clone(), message))
+    });
+    for (name, message) in messages.chain([name_of_last]) {
+        let path = format!("{}/src/farm/wire/golden/v1/{name}.hex", env!("CARGO_MANIFEST_DIR"));
+        let mut text = format!("{:04x}\n", message.kind);
+        for line in message.body.chunks(32) {
+            line.iter().for_each(|byte| write!(text, "{byte:02x}").unwrap());
+            text.push('\n');
+        }
+        if std::env::var_os("BLESS").is_some() && !std::path::Path::new(&path).exists() {
+            std::fs::write(&path, &text).unwrap();
+        }
+        let expected = std::fs::read_to_string(&path).unwrap_or_else(|fault| panic!("{path}: {fault}"));
+        assert_eq!(text, expected, "{name}: wire version 1 has changed; farms of two versions would break");
+    }
+}
+
+#[test]
+fn each_kind_of_message_comes_back() {
+    for (name, message) in examples() {
+        comes_back(&name, &message);
+    }
+}
+
+/// The debug text has all fields of these types.
+fn comes_back(name: &str, sent: &ShardMessage) {
+    let messages = encode(TO, sent);
+    assert_eq!(messages.len(), 1, "{name}");
+    assert_eq!(format!("{:?}", message_of(&messages[0])), format!("{sent:?}"), "{name}");
+}
+
+fn word() -> impl Strategy<Value = Box<str>> {
+    "[a-zé<>@\r\n]{1,12}".prop_map(Box::from)
+}
+
+fn text() -> impl Strategy<Value = Box<str>> {
+    "[a-zé<>@\r\n]{0,12}".prop_map(Box::from)
+}
+
+fn bytes() -> impl Strategy<Value = Arc<[u8]>> {
+    any::<Vec<u8>>().prop_map(Arc::from)
+}
+
+fn one_of<T: Copy + std::fmt::Debug + 'static>(all: &'static [T]) -> impl Strategy<Value = T> {
+    proptest::sample::select(all)
+}
+
+fn a_time() -> impl Strategy<Value = Instant> {
+    any::<u64>().prop_map(Instant::from_micros)
+}
+
+prop_compose! {
+    fn a_flow()(life: u32, shard: u16, number: u64) -> FlowId {
+        FlowId { edge: ShardAddress::new(Life(life), shard), number }
+    }
+}
+
+prop_compose! {
+    fn a_received()(
+        transport in one_of(&TRANSPORTS), local: SocketAddrOf, remote: SocketAddrOf, flow in of(a_flow()),
+    ) -> Received {
+        Received { transport, local: local.0, remote: remote.0, flow }
+    }
+}
+
+/// An address that proptest can make, without the parts of IPv6 that are local to a machine.
+#[derive(Clone, Copy, Debug)]
+struct SocketAddrOf(SocketAddr);
+
+impl Arbitrary for SocketAddrOf {
+    type Parameters = ();
+    type Strategy = BoxedStrategy<SocketAddrOf>;
+
+    fn arbitrary_with((): ()) -> Self::Strategy {
+        (any::<std::net::IpAddr>(), any::<u16>()).prop_map(|address| SocketAddrOf(address.into())).boxed()
+    }
+}
+
+prop_compose! {
+    fn a_contact()(
+        uri in word(), q in 0..=1_000_u16, expires: u32, instance in text(), reg_id: u32, path in text(),
+        user_agent in text(), received in of(a_received()),
+    ) -> Contact {
+        Contact { uri, q, expires, instance, reg_id, path, user_agent, received }
+    }
+}
+
+prop_compose! {
+    fn a_binding()(contact in a_contact(), expires_at in a_time(), call_id in text(), cseq: u32) -> Binding {
+        Binding { contact, expires_at, call_id, cseq }
+    }
+}
+
+fn some_bindings() -> impl Strategy<Value = Vec<Binding>> {
+    proptest::collection::vec(a_binding(), 0..3)
+}
+
+prop_compose! {
+    fn a_waiting()(
+        id: u64, aor in word(), from in text(), content_type in text(), body in bytes(), sent_at in a_time(),
+    ) -> WaitingMessage {
+        WaitingMessage { id, aor, from, content_type, body, sent_at }
+    }
+}
+
+prop_compose! {
+    fn a_call()(
+        call_id in word(), local_tag in text(), remote_tag in text(), initiator: bool, remote in text(),
+        phase in one_of(&[CallPhase::Trying, CallPhase::Early, CallPhase::Confirmed, CallPhase::Terminated]),
+    ) -> CallInfo {
+        CallInfo { call_id, local_tag, remote_tag, initiator, remote, phase }
+    }
+}
+
+prop_compose! {
+    fn a_chat()(
+        show in one_of(&[Show::Available, Show::Away, Show::Dnd, Show::Xa]), note in text(),
+    ) -> Chat {
+        Chat { show, note }
+    }
+}
+
+prop_compose! {
+    fn a_presence()(
+        open: bool, on_the_phone: bool, chat in of(a_chat()),
+        documents in proptest::collection::vec(bytes(), 0..3),
+    ) -> State {
+        State::Presence(Presence { open, on_the_phone, chat, documents })
+    }
+}
+
+fn a_state() -> impl Strategy<Value = State> {
+    prop_oneof![
+        a_presence(),
+        proptest::collection::vec(a_call(), 0..3).prop_map(State::Dialog),
+        any::<u32>().prop_map(|waiting| State::MessageSummary { waiting }),
+        some_bindings().prop_map(State::Registration),
+    ]
+}
+
+prop_compose! {
+    fn a_register()(
+        aor in word(), call_id in text(), cseq: u32, max_contacts in 0..1_000_usize,
+        change in prop_oneof![
+            Just(Change::None),
+            Just(Change::RemoveAll),
+            proptest::collection::vec(a_contact(), 0..3).prop_map(Change::Update),
+        ],
+    ) -> Query {
+        Query::Register(Box::new(Register { aor, call_id, cseq, change, max_contacts }))
+    }
+}
+
+prop_compose! {
+    /// The four queries about watches.
+    fn about_watch()(
+        aor in word(), watcher in word(), topic in one_of(&TOPICS), watch: u64, until in a_time(), kind in 0..3,
+    ) -> Query {
+        let watch = WatchId(watch);
+        match kind {
+            0 => Query::Watch { aor, topic, watch, until },
+            1 => Query::WatchByConsent { watcher, aor, topic, watch, until },
+            _ => Query::Unwatch { aor, topic, watch },
+        }
+    }
+}
+
+prop_compose! {
+    fn a_publish()(aor in word(), etag in of(text()), document in of(bytes()), expires: u32) -> Query {
+        Query::Publish(Box::new(Publish { aor, etag, document, expires }))
+    }
+}
+
+prop_compose! {
+    fn an_admission()(
+        aor in word(), call_id in text(), caller_tag in text(), initiator: bool, max_calls: Option<u32>,
+        max_rate: Option<u32>,
+    ) -> Query {
+        Query::Admit(Box::new(Admission { aor, call_id, caller_tag, initiator, max_calls, max_rate }))
+    }
+}
+
+prop_compose! {
+    fn an_offer()(message in a_waiting(), sender in of(text()), has_phones: bool) -> Query {
+        Query::Offer(Box::new(Offer { message, sender, has_phones }))
+    }
+}
+
+fn a_query() -> impl Strategy<Value = Query> {
+    prop_oneof![
+        word().prop_map(|aor| Query::Lookup { aor }),
+        a_register(),
+        about_watch(),
+        a_publish(),
+        (word(), a_call()).prop_map(|(aor, call)| Query::CallChanged { aor, call }),
+        an_admission(),
+        a_waiting().prop_map(|message| Query::Keep(Box::new(message))),
+        a_waiting().prop_map(|message| Query::KeepOfStranger(Box::new(message))),
+        an_offer(),
+        (word(), of(a_chat())).prop_map(|(aor, chat)| Query::ChatChanged { aor, chat }),
+        (word(), any::<u64>()).prop_map(|(aor, message)| Query::Delivered { aor, message }),
+    ]
+}
+
+fn an_answer() -> impl Strategy<Value = Answer> {
+    let registered = proptest::result::maybe_ok(
+        some_bindings(),
+        one_of(&[
+            RegisterRefused::OutOfOrder,
+            RegisterRefused::TooManyContacts,
+            RegisterRefused::StoreFailed,
+        ]),
+    );
+    let publication = (text(), any::<u32>()).prop_map(|(etag, expires)| Published { etag, expires });
+    let published = proptest::result::maybe_ok(
+        publication,
+        one_of(&[PublishRefused::ConditionalRequestFailed, PublishRefused::TooMany]),
+    );
+    let kept = proptest::result::maybe_ok(
+        Just(()),
+        one_of(&[KeepRefused::TooMany, KeepRefused::TooLarge, KeepRefused::StoreFailed]),
+    );
+    let admitted =
+        proptest::result::maybe_ok(Just(()), one_of(&[AdmitRefused::TooManyCalls, AdmitRefused::TooFast]));
+    let offered = one_of(&[
+        Offered::Delivered,
+        Offered::Kept,
+        Offered::NoClient,
+        Offered::Unsupported,
+        Offered::Refused,
+        Offered::Busy,
+    ]);
+    prop_oneof![
+        some_bindings().prop_map(Answer::Bindings),
+        registered.prop_map(Answer::Registered),
+        a_state().prop_map(Answer::State),
+        Just(Answer::WatchRefused),
+        published.prop_map(Answer::Published),
+        kept.prop_map(Answer::Kept),
+        admitted.prop_map(Answer::Admitted),
+        offered.prop_map(Answer::Offered),
+    ]
+}
+
+fn a_push() -> impl Strategy<Value = Push> {
+    prop_oneof![
+        (any::<u64>(), a_state()).prop_map(|(watch, state)| Push::State { watch: WatchId(watch), state }),
+        (some_bindings(), a_waiting())
+            .prop_map(|(bindings, message)| Push::Deliver { bindings, message: Box::new(message) }),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_are_a_message_or_a_fault(kind in 0_u16..9, body: Vec<u8>) {
+        any_bytes::check(kind, &body);
+    }
+
+    /// Bytes near those of real messages: one is changed, some are cut off.
+    #[test]
+    fn almost_a_message_is_a_message_or_a_fault(
+        which: prop::sample::Index, place: prop::sample::Index, byte: u8, kept: prop::sample::Index,
+    ) {
+        let examples = examples();
+        let message = encode(TO, &which.get(&examples).1).remove(0);
+        let mut body = message.body.to_vec();
+        *place.get_mut(&mut body) = byte;
+        any_bytes::check(message.kind, &body);
+        any_bytes::check(message.kind, &body[..kept.index(body.len())]);
+    }
+
+    #[test]
+    fn any_question_comes_back(query in a_query(), id: u64, life: u32, shard: u16) {
+        let from = ShardAddress::new(Life(life), shard);
+        comes_back("ask", &ShardMessage::Ask { from, id: AskId(id), query });
+    }
+
+    #[test]
+    fn any_answer_comes_back(answer in an_answer(), id: u64) {
+        comes_back("answer", &ShardMessage::Answer { id: AskId(id), answer });
+    }
+
+    #[test]
+    fn any_push_comes_back(push in a_push()) {
+        comes_back("push", &ShardMessage::Push(push));
+    }
+}
