@@ -205,6 +205,7 @@ impl Shard {
 
     /// The first probes, and whatever else is due before anything arrives.
     fn begin(&mut self, now: Instant) {
+        farm::begin(self);
         self.with_xmpp(now, |xmpp, outbox| xmpp.begin(now, outbox));
         let peers = self.parts.plan.probed();
         if let Some(health) = &mut self.parts.health {
