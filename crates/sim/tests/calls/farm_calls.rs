@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use bytes::Bytes;
+use insta::assert_snapshot;
 use router::{Life, ShardAddress};
 use sim::{Datagram, Node, NodeId, World};
 use sip::endpoint::{Decision, EndpointSettings, PlanRequest};
@@ -171,9 +172,9 @@ impl Farm {
     }
 }
 
-/// The moments at which a node dies: each 10 ms hop of the first second and a half, before and after it.
+/// The moments at which a node dies: between all hops, which take 10 ms each.
 fn moments() -> impl Iterator<Item = u64> {
-    (0..1_500).step_by(5).filter(|millis| *millis < 100 || *millis > 490)
+    (5..1_200).step_by(10).filter(|millis| *millis < 100 || *millis > 690)
 }
 
 #[test]
@@ -206,6 +207,53 @@ fn a_call_that_is_refused_ends_with_the_same_status_whenever_a_node_dies() {
     }
 }
 
+/// RFC 3261 §17.1.1.3: the callee's failure has its ACK at once, and the caller's failure a transaction that takes its ACK.
+#[test]
+fn a_failure_is_acknowledged_on_both_sides() {
+    let phone = bob().answering(&[(0, 180), (5_000, 486)]);
+    let mut farm = Farm::new(to_bob, vec![phone]).dies_at(500);
+    farm.call();
+    farm.run(40_000);
+    assert_snapshot!(farm.world.ladder(), @r"
+         0ms  alice ──INVITE──────▶ nodes
+        10ms  nodes ──INVITE──────▶ bob
+        20ms  nodes ◀──180 INVITE── bob
+        30ms  alice ◀──180 INVITE── nodes
+       500ms  nodes · one dies
+     5_020ms  nodes ◀──486 INVITE── bob
+     5_030ms  alice ◀──486 INVITE── nodes
+     5_030ms  nodes ──ACK─────────▶ bob
+     5_040ms  alice ──ACK─────────▶ nodes
+    ");
+    farm.rest();
+}
+
+/// RFC 3261 §16.10, while a call rings at a node that has died.
+#[test]
+fn a_cancel_goes_where_the_invite_of_a_dead_node_went() {
+    let phone = bob().answering(&[(0, 180), (60_000, 200)]);
+    let mut farm = Farm::new(to_bob, vec![phone]).dies_at(500);
+    farm.call();
+    farm.then(5_000, "CANCEL");
+    farm.run(40_000);
+    assert_snapshot!(farm.world.ladder(), @r"
+         0ms  alice ──INVITE──────▶ nodes
+        10ms  nodes ──INVITE──────▶ bob
+        20ms  nodes ◀──180 INVITE── bob
+        30ms  alice ◀──180 INVITE── nodes
+       500ms  nodes · one dies
+     5_000ms  alice ──CANCEL──────▶ nodes
+     5_010ms  alice ◀──200 CANCEL── nodes
+     5_010ms  nodes ──CANCEL──────▶ bob
+     5_020ms  nodes ◀──487 INVITE── bob
+     5_020ms  nodes ◀──200 CANCEL── bob
+     5_030ms  alice ◀──487 INVITE── nodes
+     5_030ms  nodes ──ACK─────────▶ bob
+     5_040ms  alice ──ACK─────────▶ nodes
+    ");
+    farm.rest();
+}
+
 #[test]
 fn a_call_is_cancelled_whenever_a_node_dies() {
     for at in moments() {
@@ -223,8 +271,11 @@ fn a_call_is_cancelled_whenever_a_node_dies() {
 /// A re-INVITE that a node has forwarded, and its ACK, BYE and keep-alive.
 #[test]
 fn a_dialog_goes_on_whenever_a_node_dies() {
-    for at in (1_490..2_700).step_by(5).filter(|at| !(1_600..2_490).contains(at)) {
-        let mut farm = Farm::new(to_bob, vec![bob().answering(&[(0, 200)])]).dies_at(at);
+    for at in
+        (1_495..2_600).step_by(10).filter(|at| !(1_600..1_790).contains(at) && !(1_890..2_490).contains(at))
+    {
+        let phone = bob().answering(&[(0, 180), (300, 200)]);
+        let mut farm = Farm::new(to_bob, vec![phone]).dies_at(at);
         farm.call();
         farm.then(1_500, "INVITE");
         farm.then(2_500, "OPTIONS");
@@ -249,6 +300,78 @@ fn one_of_two_callees_answers_whenever_a_node_dies() {
         farm.run(40_000);
         assert_eq!(farm.status(), 200, "the node died at {at} ms");
         assert!(farm.callee(1).calls[0].acknowledged, "the node died at {at} ms");
+        farm.rest();
+    }
+}
+
+/// A 183 to the INVITE that the callee has, as anyone who has seen that might send it.
+fn progress(invite: &str, change: impl Fn(&str) -> String) -> Bytes {
+    let kept = ["Via:", "From:", "To:", "Call-ID:", "CSeq:"];
+    let lines = invite.lines().filter(|line| kept.iter().any(|name| line.starts_with(name)));
+    let lines: String = lines.map(|line| format!("{line}\r\n")).collect();
+    let lines = lines.replacen("\r\nCall-ID", ";tag=x\r\nCall-ID", 1);
+    Bytes::from(format!("SIP/2.0 183 Progress\r\n{}Content-Length: 0\r\n\r\n", change(&lines)))
+}
+
+/// RFC 6026 §8.9 for all but the farm's own requests of dead lives; and those go where the request came from.
+#[test]
+fn a_response_is_forwarded_without_state_only_by_a_via_that_a_dead_life_wrote() {
+    let mut farm = Farm::new(to_bob, vec![bob().answering(&[(0, 180)])]).dies_at(500);
+    let stranger = farm.world.add("stranger", &[address(9)], Phone::new("stranger", address(9), SERVER));
+    farm.call();
+    farm.run(1_000);
+    let invite = farm.callee(0).requests[0].clone();
+    let mut arrows = |run: u64, change: &dyn Fn(&str) -> String| {
+        farm.run(run);
+        farm.world.restart_ladder();
+        farm.world.send(stranger, address(9), SERVER, progress(&invite, change));
+        farm.run(1_000);
+        farm.world.ladder().lines().count() - 1
+    };
+    let forged = |from: &'static str, to: &'static str| {
+        move |lines: &str| {
+            assert!(lines.contains(from), "{from} in {lines}");
+            lines.replacen(from, to, 1)
+        }
+    };
+    assert_eq!(arrows(0, &str::to_owned), 0, "the farm does not count the life as dead yet");
+    assert_eq!(arrows(9_000, &forged(";n=1.0", ";n=2.0")), 0, "that life is not dead");
+    assert_eq!(arrows(0, &forged(";n=1.0", ";n=1.1")), 0, "another shard");
+    assert_eq!(arrows(0, &forged(";p=", ";q=")), 0, "no proof");
+    assert_eq!(arrows(0, &forged("-0a000002-", "-0a000008-")), 0, "another caller");
+    assert_eq!(arrows(0, &forged("branch=z9hG4bK", "branch=z9hG4bKx")), 0, "another branch");
+    assert_eq!(
+        arrows(0, &forged("10.0.0.2:5060", "10.0.0.8:5060")),
+        1,
+        "the caller's, whatever other Vias say"
+    );
+    assert_eq!(arrows(0, &str::to_owned), 1);
+}
+
+#[test]
+fn the_record_of_a_call_survives_its_node() {
+    for by_caller in [true, false] {
+        let mut farm = Farm::new(to_bob, vec![bob()]).dies_at(3_000);
+        farm.call();
+        farm.run(10_000);
+        let (first, second) = match by_caller {
+            true => (farm.alice, farm.callees[0]),
+            false => (farm.callees[0], farm.alice),
+        };
+        // The second may not have heard of the first.
+        for side in [first, second] {
+            farm.world.act(side, |phone: &mut Phone, now, out| phone.hang_up(now, 0, out));
+            farm.run(1_000);
+        }
+        let nodes = farm.world.node::<Nodes>(farm.nodes);
+        let records: Vec<_> = nodes.live().flat_map(|node| &node.records).collect();
+        let [record] = records[..] else { panic!("one record, and not {records:?}") };
+        assert_eq!((&*record.call_id, record.code), ("call-alice-1", 200));
+        assert_eq!((&*record.from, &*record.to), ("sip:alice@elsewhere.test", "sip:bob@10.0.0.1"));
+        assert_eq!(record.start, Instant::from_unix_seconds(1_800_000_000) + Duration::from_millis(10));
+        let answered = record.answer.unwrap().since(record.start).as_millis();
+        assert_eq!(answered, if by_caller { 1_020 } else { 0 }, "by the caller: {by_caller}");
+        assert_eq!(record.end.since(record.start).as_millis(), 10_020);
         farm.rest();
     }
 }

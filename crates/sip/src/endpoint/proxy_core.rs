@@ -6,6 +6,7 @@ use stdx::Instant;
 use stdx::slab::Key;
 
 use super::context::{RequestStage, TransactionUser};
+use super::environment::call_stamp::CallStamp;
 use super::environment::dialog_route::{DialogRequest, destination_within};
 use super::environment::forwarded_copy::{
     ForwardedCopy, max_breadth, next_hop, with_challenges, without_top_via,
@@ -216,8 +217,15 @@ impl<'a, 'l> ProxyCore<'a, 'l> {
         let local = branch.destination.received.map_or(context.source.local, |received| received.local);
         let listener = self.lower.env.listeners.listener_for(hop.transport, hop.addr, Some(local))?;
         let purpose = proxied.purpose();
-        let made =
+        let mut made =
             purpose.record_route.then(|| self.lower.env.request_token(&context.request, &context.source));
+        if let Some(made) = made.as_mut().filter(|_| purpose.starts_call && self.lower.env.is_in_farm()) {
+            let stamp =
+                CallStamp { life: self.lower.env.settings.edge.life, start: self.lower.now, answer: None };
+            let call_id = context.request.call_id().unwrap_or_default();
+            let caller_tag = context.request.from_tag().unwrap_or_default();
+            made.call_stamp = Some(self.lower.env.call_stamp_text(&stamp, call_id, caller_tag));
+        }
         let token = made.as_ref().map(|made| made.token.route);
         let target = self.lower.env.target_of(hop, &branch.destination, listener);
         let response_route = self.lower.env.is_in_farm().then(|| ResponseRoute {
@@ -256,7 +264,7 @@ impl<'a, 'l> ProxyCore<'a, 'l> {
         edit: ResponseEdit,
         response: &BranchResponse<'_>,
     ) {
-        let bytes = self.lower.env.upstream_copy(response.message, &response.from, edit);
+        let bytes = self.lower.env.upstream_copy(self.lower.now, response.message, &response.from, edit);
         self.lower.respond(server, response.message.status(), bytes);
     }
 

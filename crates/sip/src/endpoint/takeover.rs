@@ -20,8 +20,15 @@ use crate::transport::{Source, Transport, is_reliable};
 use crate::wire::{Header, Message, Method, RequestBuilder, Rewrite, Via};
 
 impl Endpoint {
-    /// The node is one of a farm, which counts these lives as dead.
+    /// The node is one of a farm, which counts these lives as dead. From now on the tags of dialogs that end here are
+    /// followed by `.n<life>.<shard>`, so that their requests find this shard when their call slot has moved.
     pub fn set_dead_lives(&mut self, dead: &[router::Life]) {
+        if !self.lower.env.is_in_farm() {
+            let edge = self.lower.env.settings.edge;
+            let end = format!(".n{:x}.{:x}", edge.life.0, edge.shard);
+            self.cores.user_agent.sessions.set_tag_end(&end);
+            self.cores.events.notifier.set_tag_end(&end);
+        }
         self.lower.env.set_dead_lives(dead);
     }
 
@@ -63,7 +70,7 @@ impl Endpoint {
         if !self.may_send_upstream(now, &route.upstream) {
             return false;
         }
-        let bytes = self.upstream_copy_of_dead(response, route);
+        let bytes = self.upstream_copy_of_dead(now, response, route);
         self.lower.transactions.transmit(target_by(&route.upstream), bytes, None, out);
         true
     }
@@ -84,7 +91,7 @@ impl Endpoint {
             if self.lower.is_full() || !self.may_send_upstream(now, &route.upstream) {
                 return false;
             }
-            let bytes = self.upstream_copy_of_dead(response, route);
+            let bytes = self.upstream_copy_of_dead(now, response, route);
             let (status, bytes) = match response.status() {
                 // RFC 3261 §16.7 step 6: a 503 is about the hop after us.
                 503 => (500, with_status_500(&bytes)),
@@ -107,11 +114,11 @@ impl Endpoint {
     }
 
     /// As the transaction's user would have sent it on.
-    fn upstream_copy_of_dead(&self, response: &Message, route: &ResponseRoute) -> Bytes {
+    fn upstream_copy_of_dead(&self, now: Instant, response: &Message, route: &ResponseRoute) -> Bytes {
         let env = &self.lower.env;
         let ends = (target_by(&route.downstream), target_by(&route.upstream));
         let rewritten = env.response_across_border(Some(&ends.0), Some(&ends.1), response);
-        env.upstream_copy(rewritten.as_ref().unwrap_or(response), &route.downstream, route.edit)
+        env.upstream_copy(now, rewritten.as_ref().unwrap_or(response), &route.downstream, route.edit)
     }
 
     /// The credit of the request's transaction died with it: a source over UDP that this node does not know pays with its

@@ -2,6 +2,7 @@
 //! pure functions over them: our identity in a message, the route of a dialog, the copy of a request that
 //! goes out.
 
+pub(crate) mod call_stamp;
 pub(crate) mod dialog_route;
 pub(crate) mod forwarded_copy;
 pub(crate) mod identity;

@@ -173,8 +173,8 @@ impl RequestRouter {
             lower.answer_early(key, (200, "OK"));
             return ProxyCore::new(lower).forward_in_dialog(key, own.count, within);
         }
-        let names_us = Uri::parse(request.uri())
-            .is_ok_and(|uri| uri.user.is_none() && lower.env.listeners.is_us(&uri));
+        let names_us =
+            Uri::parse(request.uri()).is_ok_and(|uri| uri.user.is_none() && lower.env.listeners.is_us(&uri));
         if is_beyond || names_us || request.to_tag().is_some() || request.max_forwards() == Some(Some(0)) {
             return lower.finish(key, 481, "Call/Transaction Does Not Exist");
         }
