@@ -81,6 +81,19 @@ pub enum CallEventKind {
         /// Its reason phrase.
         reason: Box<str>,
     },
+    /// A call that a ledger of another node had, which has died. `Ended` follows.
+    TakenOver {
+        /// Call-ID of the INVITE.
+        call_id: Box<str>,
+        /// The URI of the caller.
+        from: Box<str>,
+        /// The URI of the callee.
+        to: Box<str>,
+        /// The time of the INVITE.
+        start: Instant,
+        /// The time of the 2xx.
+        answer: Instant,
+    },
     /// The call was up and has ended.
     Ended {
         /// The party that ended it.
@@ -159,6 +172,8 @@ pub struct Ledger {
     wheel: Wheel<u64>,
     counts: LedgerCounts,
     refused: RefusedCalls,
+    /// Calls of other ledgers that had their record here: both sides may hang up.
+    taken_over: Cache<u64, ()>,
 }
 
 /// Keeps strangers from filling the record with calls that are refused.
@@ -192,7 +207,8 @@ impl Ledger {
         let refused =
             RefusedCalls { last: Cache::new(limits::REFUSED_REMEMBERED), since: now, of_strangers: 0 };
         let (table, wheel) = (HashTable::new(), Wheel::new(now));
-        Ledger { settings, table, wheel, counts: LedgerCounts::default(), refused }
+        let taken_over = Cache::new(limits::TAKEN_OVER_REMEMBERED);
+        Ledger { settings, table, wheel, counts: LedgerCounts::default(), refused, taken_over }
     }
 
     /// Applies one event of a call; a call that ends appends its record to `out`.
@@ -214,6 +230,11 @@ impl Ledger {
                 let [account, callee] = [&account, &callee].map(|aor| aor.as_deref().unwrap_or_default());
                 let call = LiveCall::new(now, key, [&call_id, &from, &to, account, callee]);
                 out.push(call.close(now, code, &reason, EndedBy::Server));
+            }
+            CallEventKind::TakenOver { call_id, from, to, start, answer } => {
+                let mut live = LiveCall::new(start, key, [&call_id, &from, &to, "", ""]);
+                (live.answer, live.leg) = (live.mark(answer), leg);
+                self.take_over(live);
             }
             CallEventKind::Ringing => {
                 if let Some(live) = self.find(key).filter(|live| live.ringing == 0) {
@@ -286,6 +307,18 @@ impl Ledger {
         let live = Box::new(LiveCall::new(now, key, texts));
         self.wheel.insert(live.next_patrol(self.settings.longest_call), key);
         self.table.insert_unique(key, live, |live| live.key);
+    }
+
+    fn take_over(&mut self, live: LiveCall) {
+        let key = live.key;
+        let is_known = self.find(key).is_some() || self.taken_over.get(&key).is_some();
+        if is_known || self.table.len() >= limits::LIVE_CALLS {
+            return;
+        }
+        self.taken_over.insert(key, ());
+        self.counts.answered += 1;
+        self.wheel.insert(live.next_patrol(self.settings.longest_call), key);
+        self.table.insert_unique(key, Box::new(live), |live| live.key);
     }
 
     fn patrol(&mut self, now: Instant, key: u64, out: &mut Vec<CallRecord>) {

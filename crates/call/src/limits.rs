@@ -31,6 +31,10 @@ pub const REFUSED_WINDOW: Duration = Duration::from_secs(60);
 /// nothing. Beyond, a repetition may have a second record.
 pub const REFUSED_REMEMBERED: usize = 1_024;
 
+/// Calls of dead nodes of which one ledger still knows that it has written their record: both sides of a call may send
+/// BYE, and repeat it for 32 s. Calls of one minute at 300 a second, beyond which one may have a second record.
+pub const TAKEN_OVER_REMEMBERED: usize = 16_384;
+
 /// Calls that are up at once in one ledger; five times the most that one node of the largest published
 /// test had. Beyond, calls go on but have no record, and are counted.
 pub const LIVE_CALLS: usize = 2_000_000;

@@ -141,3 +141,19 @@ fn a_node_of_a_taken_name_or_with_another_secret_does_not_start() {
     assert!(error.contains("with another secret: copy the farm's secret to this node"), "{error}");
     farm.wait_for_shares(1);
 }
+
+/// Each call rings for a third of a second: the node that is killed has some in every phase of their setup.
+#[test]
+fn calls_that_are_set_up_at_a_node_that_is_killed_are_answered_and_end() {
+    let _alone = alone();
+    let nats = Nats::start(NatsRelease::Current);
+    let callee = Sipp::answering("answer-late.xml", 800);
+    let mut farm = Farm::start(&nats, 3, "bob", callee.port);
+    let caller = Sipp::calling("dialog.xml", farm.port, "bob", 800, 50);
+    let begun = || farm.calls().iter().sum::<u64>() > 200;
+    interop::wait_until("the first calls", Duration::from_secs(30), begun, || format!("{:?}", farm.calls()));
+    farm.nodes[1].kill();
+    caller.succeeds();
+    callee.succeeds();
+    farm.wait_for_shares(2);
+}

@@ -52,6 +52,8 @@ impl AccountCalls {
             }
             // The call had no party of ours.
             CallEventKind::Refused { .. } => Vec::new(),
+            // Its accounts are not known here.
+            CallEventKind::TakenOver { .. } => Vec::new(),
             CallEventKind::Answered => {
                 let Some(parties) = self.calls.get_mut(&event.call) else { return Vec::new() };
                 parties.answered.get_or_insert(event.leg);
@@ -107,6 +109,9 @@ pub(crate) fn for_ledger(event: CallEvent) -> call::CallEvent {
         }
         CallEventKind::Answered => LedgerKind::Answered,
         CallEventKind::Failed { status, reason } => LedgerKind::Failed { code: status, reason },
+        CallEventKind::TakenOver { call_id, from, to, start, answer } => {
+            LedgerKind::TakenOver { call_id, from, to, start, answer }
+        }
         CallEventKind::Ended => LedgerKind::Ended { by: EndedBy::Caller, reason: "BYE".into() },
     };
     call::CallEvent { key: event.call, leg: event.leg, kind }

@@ -104,8 +104,17 @@ pub(super) fn is_at_other_node(shard: &Shard, address: ShardAddress) -> bool {
 
 /// The farm is now so.
 pub(super) fn set_view(shard: &mut Shard, view: Arc<FarmView>) {
+    shard.parts.endpoint.set_dead_lives(view.map.dead());
     if let Some(farm) = &mut shard.farm {
         farm.set_view(view);
+    }
+}
+
+/// The farm as it is when the shard starts.
+pub(super) fn begin(shard: &mut Shard) {
+    if let Some(farm) = &shard.farm {
+        let dead = farm.view().map_or(&[][..], |view| view.map.dead());
+        shard.parts.endpoint.set_dead_lives(dead);
     }
 }
 

@@ -190,6 +190,7 @@ impl Shard {
 
     /// The first probes, and whatever else is due before anything arrives.
     fn begin(&mut self, now: Instant) {
+        farm::begin(self);
         self.with_xmpp(now, |xmpp, outbox| xmpp.begin(now, outbox));
         self.probes.set_targets(now, self.planner.plan().probed());
         self.settle(now);

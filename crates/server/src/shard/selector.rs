@@ -3,7 +3,10 @@
 //!
 //! A request belongs to the shard of its Call-ID's slot, a response to the shard that the Via we wrote names. The response
 //! to a request of a life that is over belongs to the shard of the Call-ID, too: that shard gets the request's
-//! retransmissions, and forwards them with the same branch, so it has the transaction that the response matches.
+//! retransmissions, and forwards them with the same branch, so it has the transaction that the response matches. Where the
+//! caller repeats nothing any more, that shard forwards the response by the way in our Via (`sip::endpoint::takeover`).
+//!
+//! In a farm, dialogs that end at a shard name it in their To tag: call slots move, such dialogs do not.
 
 use cluster::{CallSlot, Life, ShardAddress, ShardMap};
 use farm::view::FarmView;
@@ -43,6 +46,10 @@ impl ShardSelector {
             if self.map.has(named) || view.has(named) {
                 return Some(named);
             }
+        } else if let Some(named) = tag_token(message)
+            && (self.map.has(named) || view.has(named))
+        {
+            return Some(named);
         }
         // A node that has just joined has no map yet, or the farm has no edge: it works on what comes.
         view.worker(CallSlot::of(call_id(message)?).number())
@@ -60,18 +67,45 @@ fn via_token(message: &[u8]) -> Option<ShardAddress> {
     let at = memchr::memmem::find(message, b";n=")?;
     let text = &message[at + 3..];
     let end = text.iter().position(|byte| !byte.is_ascii_hexdigit() && *byte != b'.')?;
-    let (life, shard) = std::str::from_utf8(&text[..end]).ok()?.split_once('.')?;
+    address(&text[..end])
+}
+
+/// The token `.nlife.shard` at the end of the To tag of a dialog that ends at a shard: an application's call, or a
+/// subscription. Its state is there, wherever its call slot is now.
+fn tag_token(message: &[u8]) -> Option<ShardAddress> {
+    let to = header_value(message, b"to", b't')?;
+    let tag = &to[memchr::memmem::find(to, b";tag=")? + 5..];
+    let end = tag.iter().position(|byte| !byte.is_ascii_alphanumeric() && *byte != b'.').unwrap_or(tag.len());
+    let tag = &tag[..end];
+    address(&tag[memchr::memmem::find(tag, b".n")? + 2..])
+}
+
+/// `life.shard`, in hexadecimal.
+fn address(text: &[u8]) -> Option<ShardAddress> {
+    let (life, shard) = std::str::from_utf8(text).ok()?.split_once('.')?;
     let life = Life(u32::from_str_radix(life, 16).ok()?);
     Some(ShardAddress::new(life, u16::from_str_radix(shard, 16).ok()?))
 }
 
 /// The value of the first Call-ID line, long or compact.
 fn call_id(message: &[u8]) -> Option<&[u8]> {
+    header_value(message, b"call-id", b'i')
+}
+
+/// The value of the first line with this name, in lower case, or its compact form.
+#[inline]
+fn header_value<'m>(message: &'m [u8], name: &[u8], compact: u8) -> Option<&'m [u8]> {
     for end in memchr::memchr_iter(b'\n', message) {
         let line = &message[end + 1..];
         let name_length = match line {
-            [b'i' | b'I', b':' | b' ' | b'\t', ..] => 1,
-            [b'c' | b'C', ..] if line.len() > 7 && line[..7].eq_ignore_ascii_case(b"call-id") => 7,
+            [first, b':' | b' ' | b'\t', ..] if first.eq_ignore_ascii_case(&compact) => 1,
+            [first, ..]
+                if first.eq_ignore_ascii_case(&name[0])
+                    && line.len() > name.len()
+                    && line[..name.len()].eq_ignore_ascii_case(name) =>
+            {
+                name.len()
+            }
             // The empty line: no header after it.
             [b'\r' | b'\n', ..] => return None,
             _ => continue,
@@ -89,6 +123,10 @@ fn call_id(message: &[u8]) -> Option<&[u8]> {
 
 #[cfg(test)]
 mod tests {
+    use cluster::map::FarmMap;
+    use cluster::member::{MemberState, Roles};
+    use farm::view::FarmPeer;
+
     use super::*;
 
     #[test]
@@ -118,6 +156,33 @@ mod tests {
             None,
             "it names no call"
         );
+    }
+
+    #[test]
+    fn a_request_of_a_dialog_goes_where_the_dialog_is() {
+        let peer = FarmPeer {
+            name: "n2".into(),
+            address: "127.0.0.1:5280".parse().unwrap(),
+            shards: 2,
+            build: "0".into(),
+            state: MemberState::Serving,
+            roles: Roles::default(),
+        };
+        let peers = [(Life(2), peer)].into();
+        let view = FarmView { own: Life(1), map: FarmMap::default(), peers, is_council_away: false };
+        let workers = ShardSelector::new(ShardMap::of_process(Life(1), 4));
+        let selected = |to: &str| {
+            let request = format!("BYE sip:a SIP/2.0\r\n{to}\r\nCall-ID: abc\r\n\r\n");
+            workers.of(request.as_bytes(), Some(&view))
+        };
+        let address = |life, shard| Some(ShardAddress::new(Life(life), shard));
+        assert_eq!(selected("To: <sip:a>;tag=abcdefgh.n2.1"), address(2, 1));
+        assert_eq!(selected("t:sip:a;tag=abcdefgh.n1.3;x=y"), address(1, 3));
+        // The worker of its call slot; this map has none.
+        assert_eq!(selected("To: <sip:a>;tag=abcdefgh.n2.2"), None, "no such shard");
+        assert_eq!(selected("To: <sip:a>;tag=abcdefgh.n9.0"), None, "no such life");
+        assert_eq!(selected("To: <sip:a>;tag=abcdefgh"), None);
+        assert_eq!(selected("To: <sip:a>"), None);
     }
 
     #[test]

@@ -8,6 +8,7 @@ mod call_records;
 mod cancels;
 mod chaos;
 mod dialog_routes;
+mod farm_calls;
 mod forks;
 mod phone;
 mod raw;

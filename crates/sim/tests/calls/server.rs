@@ -191,6 +191,9 @@ impl Server {
                     CallEventKind::Failed { status: code, reason } => {
                         call::CallEventKind::Failed { code, reason }
                     }
+                    CallEventKind::TakenOver { call_id, from, to, start, answer } => {
+                        call::CallEventKind::TakenOver { call_id, from, to, start, answer }
+                    }
                     CallEventKind::Ended => {
                         call::CallEventKind::Ended { by: EndedBy::Caller, reason: "BYE".into() }
                     }

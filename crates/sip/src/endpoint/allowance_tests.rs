@@ -143,7 +143,7 @@ impl World {
                 self.parties.extend([of(caller, true), of(callee, false)].into_iter().flatten());
                 router::CallPhase::Trying
             }
-            CallEventKind::Refused { .. } => return,
+            CallEventKind::Refused { .. } | CallEventKind::TakenOver { .. } => return,
             CallEventKind::Answered => router::CallPhase::Confirmed,
             CallEventKind::Failed { .. } | CallEventKind::Ended => router::CallPhase::Terminated,
         };

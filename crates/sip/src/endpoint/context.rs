@@ -95,7 +95,9 @@ impl RequestContext {
     /// The account that sent the request, where that was proved and the request may say so (RFC 3325 §9.1: not in an ACK or CANCEL).
     pub(crate) fn asserted(&self) -> Option<&str> {
         match &self.caller {
-            Some(Caller::Account(aor)) if self.request.method() != Method::Ack => Some(aor),
+            Some(Caller::Account(aor)) if !matches!(self.request.method(), Method::Ack | Method::Cancel) => {
+                Some(aor)
+            }
             _ => None,
         }
     }

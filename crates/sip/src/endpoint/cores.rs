@@ -36,6 +36,12 @@ impl Cores {
         self.hand_over(lower);
     }
 
+    /// A CANCEL whose INVITE is not here, in a farm: another life may have forwarded it.
+    pub(super) fn dispatch_cancel(&mut self, lower: &mut LowerView<'_>, context: Key) {
+        self.router.dispatch_cancel(lower, context);
+        self.hand_over(lower);
+    }
+
     /// Gives a request that is not forwarded to the part that answers it, and starts the calls whose network
     /// has proved itself.
     pub(super) fn hand_over(&mut self, lower: &mut LowerView<'_>) {

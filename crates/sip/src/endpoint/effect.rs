@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use router::{Aor, AskId, Query};
+use stdx::Instant;
 use stdx::attempts::Cause;
 
 use super::CallLimits;
@@ -229,6 +230,19 @@ pub enum CallEventKind {
         status: u16,
         /// The reason phrase that the caller got.
         reason: Box<str>,
+    },
+    /// An answered call that a life began which has died since, before its `Ended`: its ledger died with it.
+    TakenOver {
+        /// The Call-ID.
+        call_id: Box<str>,
+        /// The URI of the caller, of the BYE's From or To.
+        from: Box<str>,
+        /// The URI of the callee, of the BYE's From or To.
+        to: Box<str>,
+        /// The time of the INVITE.
+        start: Instant,
+        /// The time of the 2xx; the start where the BYE does not have it.
+        answer: Instant,
     },
     /// The dialog of an answered call is over.
     Ended,

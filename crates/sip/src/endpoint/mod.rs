@@ -29,6 +29,7 @@ mod receive;
 mod registrar_front;
 mod request_router;
 mod settings;
+mod takeover;
 #[cfg(test)]
 mod tests;
 mod transactions;

@@ -6,12 +6,15 @@ use stdx::Instant;
 use stdx::slab::Key;
 
 use super::context::{RequestStage, TransactionUser};
+use super::environment::call_stamp::CallStamp;
 use super::environment::dialog_route::{DialogRequest, destination_within};
 use super::environment::forwarded_copy::{
     ForwardedCopy, max_breadth, next_hop, with_challenges, without_top_via,
 };
+use super::environment::response_route::ResponseRoute;
 use super::lower::{LowerView, ResolutionOwner, UnresolvedMessage};
 use super::receive::FailedTransaction;
+use super::transactions::reply_target;
 use crate::proxy::{
     Destination, FinalResponse, ForwardedRequest, ForwardingPurpose, ProxyEffect, ProxyEffects,
     ResponseContext, ResponseEdit,
@@ -75,6 +78,15 @@ impl<'a, 'l> ProxyCore<'a, 'l> {
             ForwardedRequest { purpose, is_invite, breadth, timer_c: self.lower.env.settings.timer_c };
         context.stage = RequestStage::Proxying(Box::new(ResponseContext::new(request, groups)));
         self.drive_proxy(key, None, |proxied, now, effects| proxied.start(now, effects));
+    }
+
+    /// A CANCEL by itself goes to all targets of its INVITE at once (RFC 3261 §16.10), each copy with the branch of the
+    /// INVITE's first attempt there. A target that has no such INVITE answers 481, which changes nothing.
+    pub(crate) fn forward_cancel(&mut self, key: Key, groups: Vec<Vec<Destination>>, own_routes: usize) {
+        self.lower.answer_early(key, (200, "OK"));
+        let all = groups.into_iter().flatten().collect();
+        let purpose = ForwardingPurpose { own_routes, ..ForwardingPurpose::default() };
+        self.begin_proxying(key, vec![all], purpose);
     }
 
     /// A request by our own Record-Route: where it goes, its Route or its flow says.
@@ -205,9 +217,23 @@ impl<'a, 'l> ProxyCore<'a, 'l> {
         let local = branch.destination.received.map_or(context.source.local, |received| received.local);
         let listener = self.lower.env.listeners.listener_for(hop.transport, hop.addr, Some(local))?;
         let purpose = proxied.purpose();
-        let made =
+        let mut made =
             purpose.record_route.then(|| self.lower.env.request_token(&context.request, &context.source));
+        if let Some(made) = made.as_mut().filter(|_| purpose.starts_call && self.lower.env.is_in_farm()) {
+            let stamp =
+                CallStamp { life: self.lower.env.settings.edge.life, start: self.lower.now, answer: None };
+            let call_id = context.request.call_id().unwrap_or_default();
+            let caller_tag = context.request.from_tag().unwrap_or_default();
+            made.call_stamp = Some(self.lower.env.call_stamp_text(&stamp, call_id, caller_tag));
+        }
         let token = made.as_ref().map(|made| made.token.route);
+        let target = self.lower.env.target_of(hop, &branch.destination, listener);
+        let response_route = self.lower.env.is_in_farm().then(|| ResponseRoute {
+            downstream: target.received(),
+            upstream: reply_target(&context.request, &context.source).received(),
+            edit: ResponseEdit::of(&branch.destination, token, purpose.within),
+            is_only: proxied.is_only_branch(index),
+        });
         let copy = ForwardedCopy {
             destination: &branch.destination,
             own_routes: purpose.own_routes,
@@ -217,6 +243,7 @@ impl<'a, 'l> ProxyCore<'a, 'l> {
             attempt: branch.attempt,
             breadth: Some(branch.breadth),
             listener,
+            response_route,
             is_trusted: self.lower.env.trust().trusts_hop(
                 hop,
                 &branch.destination,
@@ -225,7 +252,6 @@ impl<'a, 'l> ProxyCore<'a, 'l> {
             asserted: context.asserted(),
         };
         let bytes = self.lower.env.build_copy(&context.request, &context.source, &copy);
-        let target = self.lower.env.target_of(hop, &branch.destination, listener);
         let is_invite = context.request.method() == Method::Invite;
         let client = self.lower.start_client(bytes, target, is_invite, TransactionUser::Context(key))?;
         Some((client, token))
@@ -238,7 +264,7 @@ impl<'a, 'l> ProxyCore<'a, 'l> {
         edit: ResponseEdit,
         response: &BranchResponse<'_>,
     ) {
-        let bytes = self.lower.env.upstream_copy(response.message, &response.from, edit);
+        let bytes = self.lower.env.upstream_copy(self.lower.now, response.message, &response.from, edit);
         self.lower.respond(server, response.message.status(), bytes);
     }
 
@@ -332,6 +358,7 @@ impl<'a, 'l> ProxyCore<'a, 'l> {
             attempt: 0,
             breadth: None,
             listener,
+            response_route: None,
             is_trusted: self.lower.env.trust().trusts_hop(hop, destination, false),
             asserted: None,
         };

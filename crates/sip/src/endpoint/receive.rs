@@ -79,7 +79,7 @@ impl Endpoint {
         match method {
             Method::Ack if self.cores.user_agent.take_ack(&mut self.lower.at(now, out), &request) => {}
             Method::Ack => self.handle_stray_ack(now, request, source, out),
-            Method::Cancel => self.handle_cancel(now, &request, &source, out),
+            Method::Cancel => self.handle_cancel(now, hash, request, source, out),
             _ => self.handle_new_request(now, hash, request, source, out),
         }
     }
@@ -168,15 +168,25 @@ impl Endpoint {
     }
 
     /// RFC 3261 §9.2: 200 to the CANCEL, then the branches of its INVITE are cancelled.
-    fn handle_cancel(&mut self, now: Instant, cancel: &Message, source: &Source, out: &mut EndpointOutbox) {
+    fn handle_cancel(
+        &mut self,
+        now: Instant,
+        hash: u64,
+        cancel: Message,
+        source: Source,
+        out: &mut EndpointOutbox,
+    ) {
         let Some(via) = cancel.top_via() else { return };
         let table = &self.lower.transactions.table;
-        let invite = table.find(table.server_hash(cancel, &via, Method::Invite));
+        let invite = table.find(table.server_hash(&cancel, &via, Method::Invite));
+        if invite.is_none() && self.lower.env.is_in_farm() {
+            return self.forward_cancel(now, hash, cancel, source, out);
+        }
         let lower = &mut self.lower.at(now, out);
         let Some(invite) = invite else {
-            return lower.reply_stateless(cancel, source, 481, "Call/Transaction Does Not Exist");
+            return lower.reply_stateless(&cancel, &source, 481, "Call/Transaction Does Not Exist");
         };
-        lower.reply_stateless(cancel, source, 200, "OK");
+        lower.reply_stateless(&cancel, &source, 200, "OK");
         if let Some(TransactionUser::Context(context)) =
             lower.transactions.table.get(invite).map(|tx| tx.user)
         {
@@ -199,8 +209,10 @@ impl Endpoint {
         let transactions = &mut self.lower.transactions;
         let hash = transactions.table.client_hash(branch, response.method_name());
         let Some(key) = transactions.table.find(hash) else {
-            // RFC 6026 §8.9: a proxy must not forward a stray response.
-            self.lower.counters.stray_responses += 1;
+            // RFC 6026 §8.9: a proxy must not forward a stray response. One to a request of a dead life is none.
+            if !self.handle_response_of_dead(now, response, out) {
+                self.lower.counters.stray_responses += 1;
+            }
             return;
         };
         let Some(transaction) = transactions.table.get_mut(key) else { return };

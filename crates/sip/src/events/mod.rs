@@ -222,6 +222,8 @@ pub struct Notifier {
 /// The source of the notifier's numbers, tags and Call-IDs.
 struct Identifiers {
     rng: Rng,
+    /// The end of our tags: the shard's place in a farm; empty alone.
+    tag_end: Box<str>,
     last_id: u64,
 }
 
@@ -233,6 +235,13 @@ impl Identifiers {
 
     fn token(&mut self) -> String {
         self.rng.token(limits::TAG_CHARS)
+    }
+
+    /// Our tag in a new subscription.
+    fn tag(&mut self) -> Box<str> {
+        let mut tag = self.token();
+        tag.push_str(&self.tag_end);
+        tag.into()
     }
 }
 
@@ -263,7 +272,7 @@ impl Notifier {
         rng.fill(&mut key);
         Notifier {
             rules,
-            ids: Identifiers { rng, last_id: 0 },
+            ids: Identifiers { rng, tag_end: "".into(), last_id: 0 },
             keyed: Keyed::new(key),
             subscriptions: Slab::new(),
             by_tag: HashMap::new(),
@@ -284,6 +293,11 @@ impl Notifier {
     /// True if this request belongs to a dialog held here.
     pub fn owns(&self, request: &Message) -> bool {
         self.find_dialog(request).is_some()
+    }
+
+    /// New subscriptions name the shard that has them.
+    pub(crate) fn set_tag_end(&mut self, end: &str) {
+        self.ids.tag_end = end.into();
     }
 
     /// The router's answer to an `Ask`. An answer that is not waited for is ignored.

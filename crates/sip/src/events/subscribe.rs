@@ -79,7 +79,7 @@ impl Notifier {
         let expires = granted(incoming.request, &self.rules)?;
         self.rules.authorise_watch(event.package, incoming)?;
         let watcher = self.admit(incoming)?;
-        let local_tag: Box<str> = self.ids.token().into();
+        let local_tag = self.ids.tag();
         let dialog = Dialog::of(incoming, local_tag.clone())?;
         let subscription = Subscription {
             aor: incoming.aor.into(),

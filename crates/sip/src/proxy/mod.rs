@@ -96,6 +96,22 @@ pub(crate) enum ResponseEdit {
     Contact { known: u64, way: WayBack },
 }
 
+impl ResponseEdit {
+    /// The change to responses of a branch. `token` is the one of its Record-Route.
+    pub(crate) fn of(destination: &Destination, token: Option<u64>, within: Option<DialogProof>) -> Self {
+        let way = match destination {
+            Destination { received: Some(_), .. } => WayBack::Flow,
+            Destination { trusted: true, .. } => WayBack::Followed,
+            _ => WayBack::Checked,
+        };
+        match (token, within) {
+            (_, Some(proof)) => ResponseEdit::Contact { known: proof.remote, way },
+            (Some(token), None) => ResponseEdit::RecordRoute { token, way },
+            (None, None) => ResponseEdit::None,
+        }
+    }
+}
+
 /// The route of the dialog's later requests to the sender of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WayBack {

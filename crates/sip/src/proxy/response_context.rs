@@ -12,7 +12,6 @@ use stdx::slab::Key;
 
 use super::{
     BestResponse, Destination, FinalResponse, ForwardingPurpose, ProxyEffect, ProxyEffects, ResponseEdit,
-    WayBack,
 };
 use crate::resolve::{Hop, ResolveFault};
 use crate::transaction::TIMEOUT;
@@ -393,16 +392,13 @@ impl ResponseContext {
         let Some(destination) = self.branches.get(branch).map(|branch| &branch.destination) else {
             return ResponseEdit::None;
         };
-        let way = match destination {
-            Destination { received: Some(_), .. } => WayBack::Flow,
-            Destination { trusted: true, .. } => WayBack::Followed,
-            _ => WayBack::Checked,
-        };
-        match (self.token, self.request.purpose.within) {
-            (_, Some(proof)) => ResponseEdit::Contact { known: proof.remote, way },
-            (Some(token), None) => ResponseEdit::RecordRoute { token, way },
-            (None, None) => ResponseEdit::None,
-        }
+        ResponseEdit::of(destination, self.token, self.request.purpose.within)
+    }
+
+    /// True if no other branch is being tried: then this one's failure may be the request's.
+    pub(crate) fn is_only_branch(&self, branch: usize) -> bool {
+        let mut branches = self.branches.iter().enumerate();
+        branches.all(|(index, other)| index == branch || other.state == BranchState::Done)
     }
 
     /// The final response to send now: every branch is done and none was sent yet.

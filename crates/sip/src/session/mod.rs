@@ -84,6 +84,8 @@ pub struct SessionCounts {
 pub struct Sessions {
     rules: SessionRules,
     rng: Rng,
+    /// The end of our tags: the shard's place in a farm; empty alone.
+    tag_end: Box<str>,
     sessions: Slab<Session>,
     /// By our tag, which no two dialogs share.
     by_tag: HashMap<Box<str>, Key>,
@@ -168,6 +170,7 @@ impl Sessions {
         Sessions {
             rules: SessionRules::default(),
             rng,
+            tag_end: "".into(),
             sessions: Slab::new(),
             by_tag: HashMap::new(),
             requests: PendingRequests::default(),
@@ -337,7 +340,14 @@ impl Sessions {
     }
 
     fn tag(&mut self) -> Box<str> {
-        self.rng.token(limits::TAG_CHARS).into()
+        let mut tag = self.rng.token(limits::TAG_CHARS);
+        tag.push_str(&self.tag_end);
+        tag.into()
+    }
+
+    /// New dialogs name the shard that has them.
+    pub(crate) fn set_tag_end(&mut self, end: &str) {
+        self.tag_end = end.into();
     }
 
     /// Has a session perform a command, unless it has ended.

@@ -15,8 +15,10 @@ use std::net::IpAddr;
 use bytes::Bytes;
 use router::Received;
 use smallvec::SmallVec;
+use stdx::Instant;
 
 use super::Environment;
+use super::call_stamp::{CallStamp, call_stamp_in};
 use super::loops::route_after;
 use super::route_token::{
     CertifiedContact, DialogId, FlowText, Token, TokenKind, request_token_in, target_proof, write_certified,
@@ -55,6 +57,8 @@ pub(crate) struct DialogRequest {
 pub(crate) struct RequestToken {
     pub(crate) token: Token,
     pub(crate) flow: Option<FlowText>,
+    /// In a farm, of an INVITE that starts a call: the value of `s`.
+    pub(crate) call_stamp: Option<Vec<u8>>,
 }
 
 impl Environment {
@@ -115,7 +119,7 @@ impl Environment {
         let routes = request.values(Header::RecordRoute);
         let kind = TokenKind::Request;
         let token = Token::new(&self.keys.route, kind, &dialog, text, routes, contact_of(request));
-        RequestToken { token, flow }
+        RequestToken { token, flow, call_stamp: None }
     }
 
     /// The flow by which later requests reach the sender of a request: always on a connection, and on UDP when what
@@ -217,15 +221,21 @@ impl Environment {
     }
 
     /// A response on its way upstream: without our Via, and with the route values that let later requests of
-    /// its dialog pass (§16.7 steps 3, 8 and 9). `target` is where the request went.
-    pub(crate) fn upstream_copy(&self, response: &Message, target: &Received, edit: ResponseEdit) -> Bytes {
+    /// its dialog pass (§16.7 steps 3, 8 and 9). `target` is where the request went. `now` is the time of an answer.
+    pub(crate) fn upstream_copy(
+        &self,
+        now: Instant,
+        response: &Message,
+        target: &Received,
+        edit: ResponseEdit,
+    ) -> Bytes {
         let mut rewrite = Rewrite::new(response);
         rewrite.remove_first_value(Header::Via);
         if (101..300).contains(&response.status()) {
             match edit {
                 ResponseEdit::None => {}
                 ResponseEdit::RecordRoute { token, way } => {
-                    self.rewrite_record_route(&mut rewrite, response, target, token, way);
+                    self.rewrite_record_route(&mut rewrite, now, response, (target, way), token);
                 }
                 ResponseEdit::Contact { known, way } if refreshes_target(response) => {
                     self.certify_responder(&mut rewrite, response, target, known, way);
@@ -240,10 +250,10 @@ impl Environment {
     fn rewrite_record_route(
         &self,
         rewrite: &mut Rewrite<'_>,
+        now: Instant,
         response: &Message,
-        target: &Received,
+        (target, way): (&Received, WayBack),
         token: u64,
-        way: WayBack,
     ) {
         let Some(to_tag) = response.to_tag() else { return };
         // Values above ours are of the proxies between us and the callee, the nearest to us last.
@@ -270,14 +280,27 @@ impl Environment {
         };
         let routes = above.iter().rev().copied();
         let made = Token::new(&self.keys.route, TokenKind::Response, &dialog, flow, routes, contact);
+        let call_stamp = self.is_in_farm().then(|| self.answered_call_stamp(now, response, value)).flatten();
         rewrite.replace(value, |text| {
             text.extend_from_slice(&value[..at]);
             made.write_params(text, flow);
+            if let Some(stamp) = call_stamp {
+                text.extend_from_slice(b";s=");
+                text.extend_from_slice(&stamp);
+            }
             // The callee's view of the caller, by which an unchanged refresh is recognised.
             text.extend_from_slice(b";o=");
             token::write(text, request.target);
             text.push(b'>');
         });
+    }
+
+    /// The value of `s` for the caller's side, which a 2xx gives the time of the answer.
+    fn answered_call_stamp(&self, now: Instant, response: &Message, value: &[u8]) -> Option<Vec<u8>> {
+        let (call_id, caller_tag) = (response.call_id()?, response.from_tag()?);
+        let stamp = self.parse_call_stamp(call_stamp_in(value)?, call_id, caller_tag)?;
+        let answer = (response.status() >= 200).then_some(now);
+        Some(self.call_stamp_text(&CallStamp { answer, ..stamp }, call_id, caller_tag))
     }
 
     fn responder_flow(

@@ -5,6 +5,7 @@ use bytes::Bytes;
 use super::Environment;
 use super::dialog_route::RequestToken;
 use super::loops::{first_address, route_after};
+use super::response_route::ResponseRoute;
 use crate::limits;
 use crate::proxy::{Destination, DialogProof};
 use crate::resolve::{Hop, NextHop};
@@ -22,6 +23,8 @@ pub(crate) struct ForwardedCopy<'a> {
     /// Max-Breadth of the copy; an ACK has none.
     pub(crate) breadth: Option<usize>,
     pub(crate) listener: usize,
+    /// In a farm, for a request whose responses go upstream.
+    pub(crate) response_route: Option<ResponseRoute>,
     /// It stays in the trust domain.
     pub(crate) is_trusted: bool,
     /// The account that is to be asserted there.
@@ -61,9 +64,16 @@ impl Environment {
         copy: &ForwardedCopy<'_>,
     ) {
         rewrite.push_front(Header::Via, |text| {
+            let mut branch = 0..0;
             self.write_via(text, copy.listener, |text| {
+                let start = text.len();
                 self.write_branch(text, request, copy.branch, copy.attempt);
+                branch = start..text.len();
             });
+            if let Some(route) = &copy.response_route {
+                let branch = text[branch].to_vec();
+                self.write_response_route(text, &branch, route);
+            }
         });
         let top = request.header(Header::Via).and_then(|line| Values::new(line).next());
         if let Some((value, via)) = top.and_then(|value| Some((value, Via::parse(value)?))) {

@@ -119,6 +119,10 @@ impl Environment {
                 text.extend_from_slice(&self.listeners.texts[listener].uri);
                 text.extend_from_slice(b";lr");
                 made.token.write_params(text, flow);
+                if let Some(stamp) = &made.call_stamp {
+                    text.extend_from_slice(b";s=");
+                    text.extend_from_slice(stamp);
+                }
                 text.push(b'>');
             });
         };

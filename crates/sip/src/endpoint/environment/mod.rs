@@ -2,11 +2,13 @@
 //! pure functions over them: our identity in a message, the route of a dialog, the copy of a request that
 //! goes out.
 
+pub(crate) mod call_stamp;
 pub(crate) mod dialog_route;
 pub(crate) mod forwarded_copy;
 pub(crate) mod identity;
 pub(crate) mod listeners;
 pub(crate) mod loops;
+pub(crate) mod response_route;
 pub(crate) mod route_token;
 pub(crate) mod trust;
 
@@ -28,6 +30,8 @@ pub(crate) struct Environment {
     pub(crate) keys: Keys,
     /// Names of the certificates that peers have shown, by their connections.
     pub(crate) certified: HashMap<FlowId, TlsNames>,
+    /// The lives that the farm counts as dead. `None`: the node is alone.
+    pub(crate) dead_lives: Option<Box<[router::Life]>>,
 }
 
 /// Keyed hashes, one for each purpose, all from the one secret.
@@ -48,7 +52,7 @@ impl Environment {
     pub(crate) fn new(mut settings: EndpointSettings) -> Self {
         let keys = Keys::new(&settings.secret);
         let listeners = Listeners::new(std::mem::take(&mut settings.listeners));
-        Environment { settings, listeners, keys, certified: HashMap::new() }
+        Environment { settings, listeners, keys, certified: HashMap::new(), dead_lives: None }
     }
 
     /// A reload changes neither listeners nor secrets.

@@ -81,7 +81,12 @@ impl LowerView<'_> {
         let (from, to) = (request.from_tag(), request.to_tag());
         let as_caller = (from_caller != Some(false)).then(|| self.env.name_of(request, from, to)).flatten();
         let as_callee = (from_caller != Some(true)).then(|| self.env.name_of(request, to, from)).flatten();
+        // It is `None` while the node is alone, and of most calls of a farm.
+        let taken_over = from_caller.and_then(|from_caller| self.env.taken_over(request, from_caller));
         for (call, leg) in as_caller.into_iter().chain(as_callee) {
+            if let Some(kind) = &taken_over {
+                self.out.push(EndpointEffect::Call(CallEvent { call, leg, kind: kind.clone() }));
+            }
             self.answered.remove(&(call ^ leg));
             self.out.push(EndpointEffect::Call(CallEvent { call, leg, kind: CallEventKind::Ended }));
         }
@@ -112,6 +117,21 @@ impl LowerLayers {
 }
 
 impl Environment {
+    /// The call that a BYE ends, when the ledger that has it died with its node.
+    fn taken_over(&self, request: &Message, from_caller: bool) -> Option<CallEventKind> {
+        let stamp = self.call_of_dead(request, from_caller)?;
+        let text = |bytes: Option<&[u8]>| String::from_utf8_lossy(bytes.unwrap_or_default()).into();
+        let [from, to] = [request.from(), request.to()].map(|address| address.map(|address| address.uri));
+        let (caller, callee) = if from_caller { (from, to) } else { (to, from) };
+        Some(CallEventKind::TakenOver {
+            call_id: text(request.call_id()),
+            from: text(caller),
+            to: text(callee),
+            start: stamp.start,
+            answer: stamp.answer.unwrap_or(stamp.start),
+        })
+    }
+
     /// Call and leg of a request, when these are the tags of its caller and its callee.
     pub(crate) fn name_of(
         &self,

@@ -149,6 +149,39 @@ impl RequestRouter {
         lower.out.push(EndpointEffect::Plan { id: ask_id(key), request });
     }
 
+    /// A CANCEL cannot be challenged (RFC 3261 §22.1): it goes where the INVITE of the account that it claims went. The branch
+    /// that it knows is its proof, as for any CANCEL (§9.2).
+    fn plan_claimed(&mut self, lower: &mut LowerView<'_>, key: Key) {
+        let Some(context) = lower.contexts.get(key) else { return };
+        let is_second = matches!(context.caller, Some(Caller::Account(_)));
+        match lower.env.claim(&context.request).filter(|_| !is_second) {
+            Some(claim) => {
+                let aor = format!("{}@{}", claim.user, claim.domain);
+                self.plan(lower, key, Caller::Account(aor.into()));
+            }
+            None => lower.finish(key, 481, "Call/Transaction Does Not Exist"),
+        }
+    }
+
+    /// A CANCEL whose INVITE is not here, in a farm.
+    pub(crate) fn dispatch_cancel(&mut self, lower: &mut LowerView<'_>, key: Key) {
+        let Some(context) = lower.contexts.get(key) else { return };
+        let request = &context.request;
+        let own = lower.env.own_routes(request);
+        let is_beyond = route_after(request, own.count).is_some();
+        if let Some(within) = &own.within {
+            lower.answer_early(key, (200, "OK"));
+            return ProxyCore::new(lower).forward_in_dialog(key, own.count, within);
+        }
+        let names_us =
+            Uri::parse(request.uri()).is_ok_and(|uri| uri.user.is_none() && lower.env.listeners.is_us(&uri));
+        if is_beyond || names_us || request.to_tag().is_some() || request.max_forwards() == Some(Some(0)) {
+            return lower.finish(key, 481, "Call/Transaction Does Not Exist");
+        }
+        lower.set_stage(key, RequestStage::Planning { own_routes: own.count });
+        self.plan(lower, key, Caller::Stranger);
+    }
+
     pub(crate) fn handle_plan(&mut self, lower: &mut LowerView<'_>, id: AskId, decision: Decision) {
         let key = Key::from_u64(id.0);
         let Some(&RequestStage::Planning { own_routes }) = lower.contexts.get(key).map(|c| &c.stage) else {
@@ -159,8 +192,13 @@ impl RequestRouter {
             // Perhaps an account may where a stranger may not.
             return self.plan(lower, key, Caller::Stranger);
         }
-        let is_ack = lower.contexts.get(key).is_some_and(|context| context.request.method() == Method::Ack);
+        let method = lower.contexts.get(key).map(|context| context.request.method());
+        let (is_ack, is_cancel) = (method == Some(Method::Ack), method == Some(Method::Cancel));
         match decision {
+            Decision::Authenticate if is_cancel => self.plan_claimed(lower, key),
+            Decision::Agent | Decision::Refuse { .. } | Decision::Deny | Decision::TooFast if is_cancel => {
+                lower.finish(key, 481, "Call/Transaction Does Not Exist");
+            }
             Decision::Agent => self.handover = Some(Handover::UserAgent { request: key }),
             Decision::Authenticate | Decision::Refuse { .. } | Decision::Deny | Decision::TooFast
                 if is_ack =>
@@ -357,6 +395,9 @@ impl RequestRouter {
         if method == Method::Ack {
             let first = groups.into_iter().flatten().next();
             return ProxyCore::new(lower).finish_ack(key, first.as_ref());
+        }
+        if method == Method::Cancel {
+            return ProxyCore::new(lower).forward_cancel(key, groups, own_routes);
         }
         let Some(context) = lower.contexts.get(key) else { return };
         let record_route = matches!(method, Method::Invite | Method::Subscribe | Method::Refer);

@@ -1,0 +1,377 @@
+//! Calls of a farm of three nodes at one address, one of which dies at each moment of a call: every call ends, as it would
+//! have with the node, and the caller sees a correct sequence.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use bytes::Bytes;
+use insta::assert_snapshot;
+use router::{Life, ShardAddress};
+use sim::{Datagram, Node, NodeId, World};
+use sip::endpoint::{Decision, EndpointSettings, PlanRequest};
+use sip::wire::Message;
+use stdx::Instant;
+
+use crate::phone::Phone;
+use crate::server::{self, Server};
+use crate::{SERVER, address, bob, carol, targets, to_bob};
+
+/// Between a node's death and the map that says so.
+const DETECTION: Duration = Duration::from_secs(3);
+
+/// Nodes at one address. The first works on all calls; after its death the second does. A packet arrives at any live
+/// node, which hands it to the worker, or works on it when the worker cannot be reached.
+struct Nodes {
+    nodes: Vec<Server>,
+    /// When the first node has died, and when the others know.
+    died: Option<Instant>,
+    arrivals: usize,
+}
+
+impl Nodes {
+    fn new(plan: fn(&PlanRequest) -> Decision) -> Nodes {
+        let node = |number: u8| {
+            let mut server = Server::new(settings(number), plan);
+            server.endpoint.set_dead_lives(&[]);
+            server
+        };
+        Nodes { nodes: (1..=3).map(node).collect(), died: None, arrivals: 0 }
+    }
+
+    fn kill(&mut self, now: Instant) {
+        self.died = Some(now);
+    }
+
+    fn adopt_map(&mut self) {
+        for node in &mut self.nodes[1..] {
+            node.endpoint.set_dead_lives(&[Life(1)]);
+        }
+        self.died = self.died.map(|died| died - Duration::from_secs(3_600));
+    }
+
+    /// As `server::shard::selector` and `server::shard::farm::relay` have it.
+    fn worker(&mut self, now: Instant, bytes: &[u8]) -> usize {
+        let Some(died) = self.died else { return 0 };
+        self.arrivals += 1;
+        let arrival = 1 + self.arrivals % 2;
+        let message = Message::parse(Bytes::copy_from_slice(bytes)).unwrap();
+        let named = message.top_via().filter(|_| !message.is_request()).and_then(|via| {
+            let text = std::str::from_utf8(via.params.get("n")?).unwrap();
+            usize::from_str_radix(text.split_once('.')?.0, 16).ok()
+        });
+        let is_known = now >= died + DETECTION;
+        match named {
+            Some(life @ 2..) => life - 1,
+            _ if is_known => 1,
+            _ => arrival,
+        }
+    }
+
+    fn live(&self) -> impl Iterator<Item = &Server> {
+        self.nodes[usize::from(self.died.is_some())..].iter()
+    }
+}
+
+/// Nodes of a farm share the secret, and nothing else.
+fn settings(number: u8) -> EndpointSettings {
+    let edge = ShardAddress { life: Life(number.into()), shard: 0 };
+    EndpointSettings { edge, table_seed: [number; 16], ..server::settings(1) }
+}
+
+impl Node for Nodes {
+    fn handle(
+        &mut self,
+        now: Instant,
+        from: SocketAddr,
+        to: SocketAddr,
+        bytes: &[u8],
+        out: &mut Vec<Datagram>,
+    ) {
+        let worker = self.worker(now, bytes);
+        self.nodes[worker].handle(now, from, to, bytes, out);
+    }
+
+    fn wake(&mut self, now: Instant, out: &mut Vec<Datagram>) {
+        let dead = usize::from(self.died.is_some());
+        self.nodes[dead..].iter_mut().for_each(|node| node.wake(now, out));
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        self.live().filter_map(Node::deadline).min()
+    }
+}
+
+struct Farm {
+    world: World,
+    alice: NodeId,
+    nodes: NodeId,
+    callees: Vec<NodeId>,
+}
+
+impl Farm {
+    fn new(plan: fn(&PlanRequest) -> Decision, callees: Vec<Phone>) -> Farm {
+        let mut world = World::new(1);
+        world.set_label(sim::ladder::label_with_method);
+        let alice = world.add("alice", &[address(2)], Phone::new("alice", address(2), SERVER));
+        let nodes = world.add("nodes", &[SERVER], Nodes::new(plan));
+        let callees = callees.into_iter().map(|phone| world.add(phone.name, &[phone.addr], phone)).collect();
+        Farm { world, alice, nodes, callees }
+    }
+
+    /// The first node dies so long after the beginning.
+    fn dies_at(mut self, millis: u64) -> Farm {
+        let (nodes, at) = (self.nodes, self.world.now() + Duration::from_millis(millis));
+        self.world.at(at, move |world| {
+            world.note(nodes, "one dies");
+            world.act(nodes, |nodes: &mut Nodes, now, _| nodes.kill(now));
+        });
+        self.world.at(at + DETECTION, move |world| {
+            world.act(nodes, |nodes: &mut Nodes, _, _| nodes.adopt_map());
+        });
+        self
+    }
+
+    fn call(&mut self) {
+        self.world.act(self.alice, |phone: &mut Phone, now, out| phone.call(now, "sip:bob@10.0.0.1", out));
+    }
+
+    /// The caller sends a request of the dialog so long after the beginning; `"CANCEL"` cancels.
+    fn then(&mut self, millis: u64, method: &'static str) {
+        let (alice, at) = (self.alice, self.world.now() + Duration::from_millis(millis));
+        self.world.at(at, move |world| {
+            world.act(alice, |phone: &mut Phone, now, out| match method {
+                "CANCEL" => phone.cancel(now, out),
+                "BYE" => phone.hang_up(now, 0, out),
+                _ => phone.in_dialog(now, 0, method, out),
+            });
+        });
+    }
+
+    fn run(&mut self, millis: u64) {
+        self.world.run_for(Duration::from_millis(millis));
+    }
+
+    fn alice(&self) -> &Phone {
+        self.world.node(self.alice)
+    }
+
+    fn callee(&self, index: usize) -> &Phone {
+        self.world.node(self.callees[index])
+    }
+
+    fn status(&self) -> u16 {
+        self.alice().calls[0].status
+    }
+
+    /// After every timer there is, nothing is left at the nodes that live.
+    fn rest(&mut self) {
+        self.run(400_000);
+        for node in self.world.node::<Nodes>(self.nodes).live() {
+            assert_eq!(node.endpoint.load(), (0, 0), "nothing stays behind");
+        }
+    }
+}
+
+/// The moments at which a node dies: between all hops, which take 10 ms each.
+fn moments() -> impl Iterator<Item = u64> {
+    (5..1_200).step_by(10).filter(|millis| *millis < 100 || *millis > 690)
+}
+
+#[test]
+fn a_call_is_answered_and_ends_whenever_a_node_dies() {
+    for at in moments() {
+        let mut farm = Farm::new(to_bob, vec![bob()]).dies_at(at);
+        farm.call();
+        farm.run(20_000);
+        assert_eq!(farm.status(), 200, "the node died at {at} ms");
+        let callee = &farm.callee(0).calls;
+        assert!(callee.len() == 1 && callee[0].acknowledged, "the node died at {at} ms");
+        farm.then(0, "BYE");
+        farm.run(10_000);
+        assert!(farm.alice().calls[0].ended && farm.callee(0).calls[0].ended, "the node died at {at} ms");
+        farm.rest();
+    }
+}
+
+#[test]
+fn a_call_that_is_refused_ends_with_the_same_status_whenever_a_node_dies() {
+    for (status, expected) in [(486, 486), (603, 603), (503, 500)] {
+        for at in moments() {
+            let phone = bob().answering(&[(0, 180), (1_000, status)]);
+            let mut farm = Farm::new(to_bob, vec![phone]).dies_at(at);
+            farm.call();
+            farm.run(40_000);
+            assert_eq!(farm.status(), expected, "the node died at {at} ms");
+            farm.rest();
+        }
+    }
+}
+
+/// RFC 3261 §17.1.1.3: the callee's failure has its ACK at once, and the caller's failure a transaction that takes its ACK.
+#[test]
+fn a_failure_is_acknowledged_on_both_sides() {
+    let phone = bob().answering(&[(0, 180), (5_000, 486)]);
+    let mut farm = Farm::new(to_bob, vec![phone]).dies_at(500);
+    farm.call();
+    farm.run(40_000);
+    assert_snapshot!(farm.world.ladder(), @r"
+         0ms  alice ──INVITE──────▶ nodes
+        10ms  nodes ──INVITE──────▶ bob
+        20ms  nodes ◀──180 INVITE── bob
+        30ms  alice ◀──180 INVITE── nodes
+       500ms  nodes · one dies
+     5_020ms  nodes ◀──486 INVITE── bob
+     5_030ms  alice ◀──486 INVITE── nodes
+     5_030ms  nodes ──ACK─────────▶ bob
+     5_040ms  alice ──ACK─────────▶ nodes
+    ");
+    farm.rest();
+}
+
+/// RFC 3261 §16.10, while a call rings at a node that has died.
+#[test]
+fn a_cancel_goes_where_the_invite_of_a_dead_node_went() {
+    let phone = bob().answering(&[(0, 180), (60_000, 200)]);
+    let mut farm = Farm::new(to_bob, vec![phone]).dies_at(500);
+    farm.call();
+    farm.then(5_000, "CANCEL");
+    farm.run(40_000);
+    assert_snapshot!(farm.world.ladder(), @r"
+         0ms  alice ──INVITE──────▶ nodes
+        10ms  nodes ──INVITE──────▶ bob
+        20ms  nodes ◀──180 INVITE── bob
+        30ms  alice ◀──180 INVITE── nodes
+       500ms  nodes · one dies
+     5_000ms  alice ──CANCEL──────▶ nodes
+     5_010ms  alice ◀──200 CANCEL── nodes
+     5_010ms  nodes ──CANCEL──────▶ bob
+     5_020ms  nodes ◀──487 INVITE── bob
+     5_020ms  nodes ◀──200 CANCEL── bob
+     5_030ms  alice ◀──487 INVITE── nodes
+     5_030ms  nodes ──ACK─────────▶ bob
+     5_040ms  alice ──ACK─────────▶ nodes
+    ");
+    farm.rest();
+}
+
+#[test]
+fn a_call_is_cancelled_whenever_a_node_dies() {
+    for at in moments() {
+        let phone = bob().answering(&[(0, 180), (60_000, 200)]);
+        let mut farm = Farm::new(to_bob, vec![phone]).dies_at(at);
+        farm.call();
+        farm.then(1_000, "CANCEL");
+        farm.run(40_000);
+        assert_eq!((farm.status(), farm.callee(0).calls[0].status), (487, 487), "the node died at {at} ms");
+        assert_eq!(farm.callee(0).calls.len(), 1);
+        farm.rest();
+    }
+}
+
+/// A re-INVITE that a node has forwarded, and its ACK, BYE and keep-alive.
+#[test]
+fn a_dialog_goes_on_whenever_a_node_dies() {
+    for at in
+        (1_495..2_600).step_by(10).filter(|at| !(1_600..1_790).contains(at) && !(1_890..2_490).contains(at))
+    {
+        let phone = bob().answering(&[(0, 180), (300, 200)]);
+        let mut farm = Farm::new(to_bob, vec![phone]).dies_at(at);
+        farm.call();
+        farm.then(1_500, "INVITE");
+        farm.then(2_500, "OPTIONS");
+        farm.run(40_000);
+        let (alice, bob) = (farm.alice(), farm.callee(0));
+        assert_eq!(bob.calls.len(), 2, "the node died at {at} ms: one call and its re-INVITE");
+        assert!(bob.calls.iter().all(|call| call.acknowledged), "the node died at {at} ms");
+        assert_eq!(alice.finals.iter().map(|(status, _)| *status).collect::<Vec<_>>(), [200], "{at} ms");
+        farm.rest();
+    }
+}
+
+#[test]
+fn one_of_two_callees_answers_whenever_a_node_dies() {
+    fn both(_: &PlanRequest) -> Decision {
+        targets(&[&["sip:bob@10.0.0.3", "sip:carol@10.0.0.4"]])
+    }
+    for at in moments() {
+        let phones = vec![bob().answering(&[(0, 180), (700, 486)]), carol()];
+        let mut farm = Farm::new(both, phones).dies_at(at);
+        farm.call();
+        farm.run(40_000);
+        assert_eq!(farm.status(), 200, "the node died at {at} ms");
+        assert!(farm.callee(1).calls[0].acknowledged, "the node died at {at} ms");
+        farm.rest();
+    }
+}
+
+/// A 183 to the INVITE that the callee has, as anyone who has seen that might send it.
+fn progress(invite: &str, change: impl Fn(&str) -> String) -> Bytes {
+    let kept = ["Via:", "From:", "To:", "Call-ID:", "CSeq:"];
+    let lines = invite.lines().filter(|line| kept.iter().any(|name| line.starts_with(name)));
+    let lines: String = lines.map(|line| format!("{line}\r\n")).collect();
+    let lines = lines.replacen("\r\nCall-ID", ";tag=x\r\nCall-ID", 1);
+    Bytes::from(format!("SIP/2.0 183 Progress\r\n{}Content-Length: 0\r\n\r\n", change(&lines)))
+}
+
+/// RFC 6026 §8.9 for all but the farm's own requests of dead lives; and those go where the request came from.
+#[test]
+fn a_response_is_forwarded_without_state_only_by_a_via_that_a_dead_life_wrote() {
+    let mut farm = Farm::new(to_bob, vec![bob().answering(&[(0, 180)])]).dies_at(500);
+    let stranger = farm.world.add("stranger", &[address(9)], Phone::new("stranger", address(9), SERVER));
+    farm.call();
+    farm.run(1_000);
+    let invite = farm.callee(0).requests[0].clone();
+    let mut arrows = |run: u64, change: &dyn Fn(&str) -> String| {
+        farm.run(run);
+        farm.world.restart_ladder();
+        farm.world.send(stranger, address(9), SERVER, progress(&invite, change));
+        farm.run(1_000);
+        farm.world.ladder().lines().count() - 1
+    };
+    let forged = |from: &'static str, to: &'static str| {
+        move |lines: &str| {
+            assert!(lines.contains(from), "{from} in {lines}");
+            lines.replacen(from, to, 1)
+        }
+    };
+    assert_eq!(arrows(0, &str::to_owned), 0, "the farm does not count the life as dead yet");
+    assert_eq!(arrows(9_000, &forged(";n=1.0", ";n=2.0")), 0, "that life is not dead");
+    assert_eq!(arrows(0, &forged(";n=1.0", ";n=1.1")), 0, "another shard");
+    assert_eq!(arrows(0, &forged(";p=", ";q=")), 0, "no proof");
+    assert_eq!(arrows(0, &forged("-0a000002-", "-0a000008-")), 0, "another caller");
+    assert_eq!(arrows(0, &forged("branch=z9hG4bK", "branch=z9hG4bKx")), 0, "another branch");
+    assert_eq!(
+        arrows(0, &forged("10.0.0.2:5060", "10.0.0.8:5060")),
+        1,
+        "the caller's, whatever other Vias say"
+    );
+    assert_eq!(arrows(0, &str::to_owned), 1);
+}
+
+#[test]
+fn the_record_of_a_call_survives_its_node() {
+    for by_caller in [true, false] {
+        let mut farm = Farm::new(to_bob, vec![bob()]).dies_at(3_000);
+        farm.call();
+        farm.run(10_000);
+        let (first, second) = match by_caller {
+            true => (farm.alice, farm.callees[0]),
+            false => (farm.callees[0], farm.alice),
+        };
+        // The second may not have heard of the first.
+        for side in [first, second] {
+            farm.world.act(side, |phone: &mut Phone, now, out| phone.hang_up(now, 0, out));
+            farm.run(1_000);
+        }
+        let nodes = farm.world.node::<Nodes>(farm.nodes);
+        let records: Vec<_> = nodes.live().flat_map(|node| &node.records).collect();
+        let [record] = records[..] else { panic!("one record, and not {records:?}") };
+        assert_eq!((&*record.call_id, record.code), ("call-alice-1", 200));
+        assert_eq!((&*record.from, &*record.to), ("sip:alice@elsewhere.test", "sip:bob@10.0.0.1"));
+        assert_eq!(record.start, Instant::from_unix_seconds(1_800_000_000) + Duration::from_millis(10));
+        let answered = record.answer.unwrap().since(record.start).as_millis();
+        assert_eq!(answered, if by_caller { 1_020 } else { 0 }, "by the caller: {by_caller}");
+        assert_eq!(record.end.since(record.start).as_millis(), 10_020);
+        farm.rest();
+    }
+}

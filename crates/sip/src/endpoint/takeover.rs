@@ -1,0 +1,178 @@
+//! The part of a node of a farm in requests that another life forwarded, and that has died since.
+//!
+//! A response goes by the way that our Via proves ([`ResponseRoute`]): provisional ones and 2xx as they come, without
+//! state (RFC 3261 §16.11); the callee repeats its 2xx until the ACK comes. A failure of the only branch is the
+//! request's final response: for an INVITE it gets a server transaction, which repeats it until the caller's ACK, and the
+//! callee's transaction gets its ACK from here (§17.1.1.3). The failure of one branch of several is dropped: the others
+//! may still answer.
+//!
+//! A CANCEL without its INVITE is forwarded as the INVITE was (§16.10): to the targets that it names now, with the branches that
+//! [`write_branch`](super::environment::Environment::write_branch) derives alike on any node.
+
+use bytes::Bytes;
+use router::Received;
+use stdx::Instant;
+
+use super::environment::response_route::{ResponseRoute, target_by};
+use super::{Endpoint, EndpointOutbox, TransactionUser};
+use crate::transaction::{ServerInvite, TransactionMachine};
+use crate::transport::{Source, Transport, is_reliable};
+use crate::wire::{Header, Message, Method, RequestBuilder, Rewrite, Via};
+
+impl Endpoint {
+    /// The node is one of a farm, which counts these lives as dead. From now on the tags of dialogs that end here are
+    /// followed by `.n<life>.<shard>`, so that their requests find this shard when their call slot has moved.
+    pub fn set_dead_lives(&mut self, dead: &[router::Life]) {
+        if !self.lower.env.is_in_farm() {
+            let edge = self.lower.env.settings.edge;
+            let end = format!(".n{:x}.{:x}", edge.life.0, edge.shard);
+            self.cores.user_agent.sessions.set_tag_end(&end);
+            self.cores.events.notifier.set_tag_end(&end);
+        }
+        self.lower.env.set_dead_lives(dead);
+    }
+
+    /// A response that matches no transaction. True if it was to a request of a dead life, and was handled.
+    pub(super) fn handle_response_of_dead(
+        &mut self,
+        now: Instant,
+        response: &Message,
+        out: &mut EndpointOutbox,
+    ) -> bool {
+        let env = &self.lower.env;
+        if !env.is_in_farm() {
+            return false;
+        }
+        let Some(route) = response.top_via().and_then(|via| env.response_route_of_dead(&via)) else {
+            return false;
+        };
+        // RFC 3261 §16.7 step 3: a response without a second Via has no receiver.
+        let Some(next) = response.values(Header::Via).nth(1).and_then(Via::parse) else { return false };
+        let is_invite = response.method() == Method::Invite;
+        match response.status() {
+            // RFC 4320 §4.1: no provisional response to other requests is forwarded.
+            ..=100 => false,
+            101..200 => is_invite && self.forward_stateless(now, response, &route, out),
+            200..300 => self.forward_stateless(now, response, &route, out),
+            _ if !route.is_only => false,
+            _ if is_invite => self.fail_invite_of_dead(now, response, &next, &route, out),
+            _ => self.forward_stateless(now, response, &route, out),
+        }
+    }
+
+    fn forward_stateless(
+        &mut self,
+        now: Instant,
+        response: &Message,
+        route: &ResponseRoute,
+        out: &mut EndpointOutbox,
+    ) -> bool {
+        if !self.may_send_upstream(now, &route.upstream) {
+            return false;
+        }
+        let bytes = self.upstream_copy_of_dead(now, response, route);
+        self.lower.transactions.transmit(target_by(&route.upstream), bytes, None, out);
+        true
+    }
+
+    /// The only branch of an INVITE has failed. `next` is the caller's Via, by which its ACK and its CANCEL find the
+    /// transaction.
+    fn fail_invite_of_dead(
+        &mut self,
+        now: Instant,
+        response: &Message,
+        next: &Via<'_>,
+        route: &ResponseRoute,
+        out: &mut EndpointOutbox,
+    ) -> bool {
+        let table = &self.lower.transactions.table;
+        let hash = table.server_hash(response, next, Method::Invite);
+        if table.find(hash).is_none() {
+            if self.lower.is_full() || !self.may_send_upstream(now, &route.upstream) {
+                return false;
+            }
+            let bytes = self.upstream_copy_of_dead(now, response, route);
+            let (status, bytes) = match response.status() {
+                // RFC 3261 §16.7 step 6: a 503 is about the hop after us.
+                503 => (500, with_status_500(&bytes)),
+                status => (status, bytes),
+            };
+            let reliable = is_reliable(route.upstream.transport);
+            let machine = TransactionMachine::ServerInvite(ServerInvite::Proceeding {
+                trying: None,
+                last: None,
+                reliable,
+            });
+            let transactions = &mut self.lower.transactions;
+            let target = target_by(&route.upstream);
+            let server = transactions.table.insert(hash, machine, target, TransactionUser::None);
+            transactions.respond(now, server, status, bytes, out);
+        }
+        let ack = ack_of(response, &route.downstream);
+        self.lower.transactions.transmit(target_by(&route.downstream), ack, None, out);
+        true
+    }
+
+    /// As the transaction's user would have sent it on.
+    fn upstream_copy_of_dead(&self, now: Instant, response: &Message, route: &ResponseRoute) -> Bytes {
+        let env = &self.lower.env;
+        let ends = (target_by(&route.downstream), target_by(&route.upstream));
+        let rewritten = env.response_across_border(Some(&ends.0), Some(&ends.1), response);
+        env.upstream_copy(now, rewritten.as_ref().unwrap_or(response), &route.downstream, route.edit)
+    }
+
+    /// The credit of the request's transaction died with it: a source over UDP that this node does not know pays with its
+    /// network's rate of new requests.
+    fn may_send_upstream(&mut self, now: Instant, upstream: &Received) -> bool {
+        let proofs = &mut self.lower.transactions.proofs;
+        upstream.transport != Transport::Udp
+            || proofs.is_proved(now, upstream.remote)
+            || proofs.admits(now, upstream.remote.ip())
+    }
+
+    /// A CANCEL whose INVITE is not here. RFC 3261 §16.10: it is forwarded as its INVITE would be. Another life may have
+    /// forwarded that.
+    pub(super) fn forward_cancel(
+        &mut self,
+        now: Instant,
+        hash: u64,
+        cancel: Message,
+        source: Source,
+        out: &mut EndpointOutbox,
+    ) {
+        let authentication = &mut self.cores.router.authentication;
+        if self.lower.is_full() || !authentication.admits(&mut self.lower.at(now, out), &cancel, &source) {
+            return;
+        }
+        let lower = &mut self.lower.at(now, out);
+        let context = lower.open(hash, cancel, source);
+        self.cores.dispatch_cancel(lower, context);
+    }
+}
+
+/// RFC 3261 §17.1.1.3, for a request of which only its response is left. Its Request-URI and Route are not; the hop that gets
+/// it finds the transaction by the branch.
+fn ack_of(response: &Message, downstream: &Received) -> Bytes {
+    let mut ack = RequestBuilder::new(b"ACK", format!("sip:{}", downstream.remote).as_bytes());
+    let line = |header| response.header(header).unwrap_or_default();
+    if let Some(via) = response.values(Header::Via).next() {
+        ack.header("Via", via);
+    }
+    ack.header("Max-Forwards", b"70");
+    ack.header("From", line(Header::From));
+    ack.header("To", line(Header::To));
+    ack.header("Call-ID", response.call_id().unwrap_or_default());
+    let number = response.cseq().map_or(0, |(number, _)| number);
+    ack.header("CSeq", format!("{number} ACK").as_bytes());
+    ack.finish()
+}
+
+fn with_status_500(response: &Bytes) -> Bytes {
+    let Ok(message) = Message::parse(response.clone()) else { return response.clone() };
+    let mut rewrite = Rewrite::new(&message);
+    // The time is the hop's, too.
+    rewrite.remove_all(Header::RetryAfter);
+    let bytes = rewrite.finish();
+    let line_end = memchr::memchr(b'\n', &bytes).map_or(bytes.len(), |at| at + 1);
+    [&b"SIP/2.0 500 Server Internal Error\r\n"[..], &bytes[line_end..]].concat().into()
+}
