@@ -20,6 +20,7 @@ use stdx::Instant;
 use tokio::sync::mpsc;
 
 use crate::council::{self, CouncilCommand, CouncilEvent, CouncilSettings, JoinRefused};
+use crate::tenure_log::TenureLog;
 use crate::view::{FarmPeer, FarmView};
 
 /// Commands to the council that wait: renewals of a minute. Later ones are dropped, as after the council is back only the
@@ -224,6 +225,8 @@ struct Session {
     /// The members that the council was asked for.
     questions: BTreeMap<Box<str>, (Life, Instant)>,
     is_council_away: bool,
+    /// The buckets that the present input begins or ends.
+    tenures: TenureLog,
     /// The node has given everything away; the listener is told then.
     drained_at: Option<Instant>,
     /// The node leaves, and waits until then for the council to know it.
@@ -244,6 +247,7 @@ impl Session {
             names: BTreeMap::new(),
             questions: BTreeMap::new(),
             is_council_away: false,
+            tenures: TenureLog::default(),
             drained_at: None,
             leaves_until: None,
             has_ended: false,
@@ -353,6 +357,7 @@ impl Session {
             }
             effects = more;
         }
+        self.tenures.write(self.node.own().life);
         if has_news {
             self.show();
         }
@@ -379,8 +384,12 @@ impl Session {
             }
             FarmEffect::Give { bucket, epoch, .. } => self.node.handle_given(now, bucket, epoch, out),
             FarmEffect::Load { bucket, epoch, .. } => self.node.handle_loaded(now, bucket, epoch, out),
-            FarmEffect::Stop { bucket, epoch, .. } => self.node.handle_drained(now, bucket, epoch, out),
-            FarmEffect::Serve { .. } | FarmEffect::MapChanged => {}
+            FarmEffect::Stop { bucket, epoch, .. } => {
+                self.tenures.stop(bucket, epoch);
+                self.node.handle_drained(now, bucket, epoch, out);
+            }
+            FarmEffect::Serve { bucket, epoch, .. } => self.tenures.serve(bucket, epoch),
+            FarmEffect::MapChanged => {}
             FarmEffect::Member(news) => self.listener.member(&news),
             FarmEffect::Drained => self.drained_at = Some(now + HANDOVER),
             FarmEffect::End(reason) => self.end(&FarmEnd::Ended(reason)),

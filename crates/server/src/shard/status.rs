@@ -6,6 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use stdx::Instant;
 
 use super::Shard;
+use super::farm::FarmAdapter;
 use crate::net::NetCounters;
 
 /// One shard's numbers at one moment.
@@ -14,6 +15,7 @@ pub struct ShardStatus {
     pub at: Instant,
     pub sip: sip::endpoint::Counters,
     pub net: NetCounters,
+    pub links: farm::links::LinkCounters,
     pub router: router::Counts,
     pub calls: call::LedgerCounts,
     pub transactions: usize,
@@ -88,6 +90,7 @@ impl Shard {
             at: now,
             sip: parts.endpoint.counters().clone(),
             net: self.io.counters(),
+            links: self.farm.as_ref().map(FarmAdapter::counters).unwrap_or_default(),
             router: parts.router.counts(),
             calls: parts.ledger.counts(),
             transactions,
