@@ -174,8 +174,11 @@ pub struct ShardCounters {
     pub datagram_bytes_in: u64,
     pub datagram_bytes_out: u64,
     pub kernel_drops: u64,
+    /// Messages that other nodes sent by links.
     pub farm_messages_in: u64,
+    /// Messages to other nodes by links.
     pub farm_messages_out: u64,
+    /// Messages that a link did not take or gave back.
     pub farm_messages_returned: u64,
     pub stream_messages_in: u64,
     pub stream_messages_out: u64,

@@ -15,6 +15,7 @@ pub struct ShardStatus {
     pub at: Instant,
     pub sip: sip::endpoint::Counters,
     pub net: NetCounters,
+    /// Figures of the links to other nodes; zero at shards that have none.
     pub links: farm::links::LinkCounters,
     pub router: router::Counts,
     pub calls: call::LedgerCounts,
