@@ -5,7 +5,7 @@ CONFIG ?= belfry.toml
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo demo-farm test test-fast check tidy deny bench-sip bench-ringer bench-ivr bench-memory bench-store bench-xmpp bench-xmpp-idle abuse fuzz-short
+.PHONY: help setup run demo demo-farm test test-fast check tidy deny bench-sip bench-ringer bench-ivr bench-memory bench-store bench-xmpp bench-xmpp-idle bench-farm abuse fuzz-short
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -83,6 +83,10 @@ bench-xmpp-idle: ## Belfry and ejabberd with 8,000 silent chat clients, CPU of a
 	$(CARGO) build --release --package server --bin belfry --example xmpp_load --locked
 	$(CARGO) build --release --bin ringer --locked
 	@bench/xmpp/run $(ARGS)
+
+bench-farm: ## a farm's cost by its shape, the published R2 and R3, kills, pauses and partitions; ARGS="kills --help" lists a part's options
+	@tools/setup
+	@bench/farm/run $(ARGS)
 
 abuse: ## two minutes of floods against a node that serves calls and chats meanwhile; ARGS="--help" lists the parts
 	@tools/setup

@@ -1,9 +1,11 @@
 """Processes the harness starts: ended by pid, measured through /proc."""
 
 import os
+import random
 import signal
 import socket
 import subprocess
+import sys
 import time
 
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -36,6 +38,22 @@ class Processes:
         process.log = log
         self.started.append(process)
         return process
+
+
+def run_bench(name, main):
+    """Runs a bench to its exit code: Ctrl-C and SIGTERM end it in order, so that `with` ends what it started."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        sys.exit(main())
+    except Failure as failure:
+        sys.exit(f"{name}: {failure}")
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+def say(text):
+    """Prints at once, without a line's end of its own."""
+    print(text, end="", flush=True)
 
 
 def stop(process, first=signal.SIGTERM, patience=10):
@@ -82,6 +100,28 @@ def cpu_seconds(pid):
     return total / TICKS
 
 
+def thread_usage(pid):
+    """CPU seconds, to the nanosecond where the kernel counts them, and voluntary context switches of all threads so far: each
+    of these ends in a wake-up."""
+    nanoseconds, switches = 0, 0
+    for task in _tasks(pid):
+        try:
+            with open(f"{task}/schedstat") as schedstat, open(f"{task}/status") as status:
+                nanoseconds += int(schedstat.read().split()[0])
+                lines = (line.split() for line in status)
+                switches += next(int(line[1]) for line in lines if line[0] == "voluntary_ctxt_switches:")
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+    return nanoseconds / 1e9, switches
+
+
+def _tasks(pid):
+    try:
+        return [f"/proc/{pid}/task/{task}" for task in os.listdir(f"/proc/{pid}/task")]
+    except (FileNotFoundError, ProcessLookupError):
+        return []
+
+
 def memory_bytes(pid):
     """Proportional set size of the whole family: shared pages count once."""
     total = 0
@@ -95,12 +135,14 @@ def memory_bytes(pid):
 
 
 def free_port():
-    """A port of 127.0.0.1 that is free for UDP and TCP now."""
+    """A port of 127.0.0.1 that is free for UDP and TCP now; none that the kernel gives to connections meanwhile."""
+    with open("/proc/sys/net/ipv4/ip_local_port_range") as file:
+        end = int(file.read().split()[0])
     for _ in range(100):
+        port = random.randrange(min(15_000, end - 1_000), end)
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp, socket.socket() as tcp:
-            udp.bind(("127.0.0.1", 0))
-            port = udp.getsockname()[1]
             try:
+                udp.bind(("127.0.0.1", port))
                 tcp.bind(("127.0.0.1", port))
             except OSError:
                 continue

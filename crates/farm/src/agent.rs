@@ -21,6 +21,7 @@ use stdx::Instant;
 use tokio::sync::mpsc;
 
 use crate::council::{self, CouncilCommand, CouncilEvent, CouncilSettings, JoinRefused};
+use crate::tenure_log::TenureLog;
 use crate::view::{FarmPeer, FarmView};
 
 /// Commands to the council that wait: renewals of a minute. Later ones are dropped: the machine repeats what has no answer.
@@ -247,6 +248,8 @@ struct Session {
     is_council_away: bool,
     /// The reason that the connection to the council gives for its absence.
     away_reason: Option<Box<str>>,
+    /// The buckets that the present input begins or ends.
+    tenures: TenureLog,
     /// The node has given everything away; the listener is told then.
     drained_at: Option<Instant>,
     /// The node leaves, and waits until then for the council to know it.
@@ -270,6 +273,7 @@ impl Session {
             joined_at: now,
             is_council_away: false,
             away_reason: None,
+            tenures: TenureLog::default(),
             drained_at: None,
             leaves_until: None,
             has_ended: false,
@@ -397,6 +401,7 @@ impl Session {
             }
             effects = more;
         }
+        self.tenures.write(self.node.own().life);
         if has_news {
             self.show();
         }
@@ -423,8 +428,12 @@ impl Session {
             }
             FarmEffect::Give { bucket, epoch, .. } => self.node.handle_given(now, bucket, epoch, out),
             FarmEffect::Load { bucket, epoch, .. } => self.node.handle_loaded(now, bucket, epoch, out),
-            FarmEffect::Stop { bucket, epoch, .. } => self.node.handle_drained(now, bucket, epoch, out),
-            FarmEffect::Serve { .. } | FarmEffect::MapChanged => {}
+            FarmEffect::Stop { bucket, epoch, .. } => {
+                self.tenures.stop(bucket, epoch);
+                self.node.handle_drained(now, bucket, epoch, out);
+            }
+            FarmEffect::Serve { bucket, epoch, .. } => self.tenures.serve(bucket, epoch),
+            FarmEffect::MapChanged => {}
             FarmEffect::Member(news) => self.listener.member(&news),
             FarmEffect::Drained => self.drained_at = Some(now + HANDOVER),
             FarmEffect::End(reason) => self.end(&FarmEnd::Ended(reason)),

@@ -6,4 +6,5 @@
 pub mod agent;
 pub mod council;
 pub mod links;
+mod tenure_log;
 pub mod view;

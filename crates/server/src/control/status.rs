@@ -4,6 +4,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use farm::links::LinkCounters;
 use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{MissedTickBehavior, interval, timeout};
@@ -176,6 +177,12 @@ pub struct ShardCounters {
     pub datagram_bytes_in: u64,
     pub datagram_bytes_out: u64,
     pub kernel_drops: u64,
+    /// Messages that other nodes sent by links.
+    pub farm_messages_in: u64,
+    /// Messages to other nodes by links.
+    pub farm_messages_out: u64,
+    /// Messages that a link did not take or gave back.
+    pub farm_messages_returned: u64,
     pub stream_messages_in: u64,
     pub stream_messages_out: u64,
     pub stream_faults: u64,
@@ -246,6 +253,15 @@ impl ShardCounters {
     /// Counters of a shard, all zero but its number. The `with_*` methods add what each of its parts counted.
     pub fn new(shard: u16) -> Self {
         ShardCounters { shard, ..ShardCounters::default() }
+    }
+
+    /// Adds the counters of the links to other nodes.
+    #[must_use]
+    pub fn with_links(mut self, links: &LinkCounters) -> Self {
+        self.farm_messages_in = links.received;
+        self.farm_messages_out = links.sent;
+        self.farm_messages_returned = links.returned;
+        self
     }
 
     /// Adds the counters of the network layer.

@@ -164,6 +164,13 @@ const SHARD: &[ShardMetric] = &[
         s.records_lost
     }),
     counter("belfry_panics_total", "Defects met and survived; each is in the log", |s| s.panics),
+    counter("belfry_farm_messages_received_total", "Messages that other nodes sent by links", |s| {
+        s.farm_messages_in
+    }),
+    counter("belfry_farm_messages_sent_total", "Messages to other nodes by links", |s| s.farm_messages_out),
+    counter("belfry_farm_messages_returned_total", "Messages that a link did not take or gave back", |s| {
+        s.farm_messages_returned
+    }),
     counter("belfry_datagrams_received_total", "UDP datagrams received", |s| s.datagrams_in),
     counter("belfry_datagrams_sent_total", "UDP datagrams sent", |s| s.datagrams_out),
     counter("belfry_datagram_received_bytes_total", "Bytes of them, without IP and UDP headers", |s| {

@@ -542,6 +542,7 @@ fn counters(shard: u16, now: &crate::shard::ShardStatus) -> ShardCounters {
         accounts_cached: now.cached_accounts as u64,
         ..ShardCounters::new(shard)
             .with_net(&now.net)
+            .with_links(&now.links)
             .with_sip(&now.sip)
             .with_router(&now.router)
             .with_ledger(&now.calls)

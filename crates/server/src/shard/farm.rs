@@ -12,7 +12,7 @@ use std::task::{Context, Poll};
 use cluster::ShardAddress;
 use cluster::link::{Message, SendError};
 use farm::agent::FarmAgent;
-use farm::links::{LinkEvent, LinkSettings, Links};
+use farm::links::{LinkCounters, LinkEvent, LinkSettings, Links};
 use farm::view::FarmView;
 use sip::transport::{Packet, Transmit};
 use stdx::Instant;
@@ -62,6 +62,11 @@ impl FarmAdapter {
 
     pub(super) fn view(&self) -> Option<&FarmView> {
         self.view.as_deref()
+    }
+
+    /// The figures of the links; zero at shards without them.
+    pub(super) fn counters(&self) -> LinkCounters {
+        self.links.as_ref().map(Links::counters).unwrap_or_default()
     }
 
     pub(super) fn poll_ready(&self, context: &mut Context<'_>) -> Poll<()> {

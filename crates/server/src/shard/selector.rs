@@ -167,6 +167,8 @@ mod tests {
             build: "0".into(),
             state: MemberState::Serving,
             roles: Roles::default(),
+            weight: 100,
+            is_suspect: false,
         };
         let peers = [(Life(2), peer)].into();
         let view = FarmView { own: Life(1), map: FarmMap::default(), peers, is_council_away: false };

@@ -6,6 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use stdx::Instant;
 
 use super::Shard;
+use super::farm::FarmAdapter;
 use crate::net::NetCounters;
 use crate::voice::ShardVoice;
 
@@ -15,6 +16,8 @@ pub struct ShardStatus {
     pub at: Instant,
     pub sip: sip::endpoint::Counters,
     pub net: NetCounters,
+    /// Figures of the links to other nodes; zero at shards that have none.
+    pub links: farm::links::LinkCounters,
     pub router: router::Counts,
     pub calls: call::LedgerCounts,
     pub transactions: usize,
@@ -92,6 +95,7 @@ impl ShardStatus {
             at: now,
             sip: parts.endpoint.counters().clone(),
             net: shard.io.counters(),
+            links: shard.farm.as_ref().map(FarmAdapter::counters).unwrap_or_default(),
             router: parts.router.counts(),
             calls: shard.records.counts(),
             transactions,
