@@ -235,7 +235,7 @@ impl Instant {
             }
             Instant::Asking => {
                 until("the application is asked", || {
-                    (sum(node, |shard| shard.voice.asks) == 1).then_some(())
+                    (sum(node, |shard| shard.voice.helper_requests) == 1).then_some(())
                 });
             }
         }

@@ -43,7 +43,7 @@ pub(crate) fn nothing_left(node: &Node, calls: u64) {
                 + voice.sessions
                 + voice.ports
                 + voice.prompts
-                + voice.asks
+                + voice.helper_requests
                 + voice.streams
                 + voice.rooms
                 + voice.queues
