@@ -4,7 +4,6 @@
 use libfuzzer_sys::fuzz_target;
 
 #[path = "../../crates/cluster/tests/wire/any_bytes.rs"]
-#[allow(dead_code, reason = "each target uses a part")]
 mod any_bytes;
 
-fuzz_target!(|data: &[u8]| any_bytes::handshake(data));
+fuzz_target!(|data: &[u8]| any_bytes::check(None, data));

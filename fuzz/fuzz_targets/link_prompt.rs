@@ -5,7 +5,6 @@ use cluster::link::Lane;
 use libfuzzer_sys::fuzz_target;
 
 #[path = "../../crates/cluster/tests/wire/any_bytes.rs"]
-#[allow(dead_code, reason = "each target uses a part")]
 mod any_bytes;
 
-fuzz_target!(|data: &[u8]| any_bytes::link(Lane::Prompt, data));
+fuzz_target!(|data: &[u8]| any_bytes::check(Some(Lane::Prompt), data));

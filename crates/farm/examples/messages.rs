@@ -374,9 +374,7 @@ fn by_nats(options: &Options, row: &mut Row) -> Outcome<()> {
                 row.rounds.push(begin.elapsed());
             }
         }
-        if let Some(measurement) = measurement {
-            measurement.end(row)?;
-        }
+        measurement.map_or(Ok(()), |measurement| measurement.end(row))?;
         client.publish(THERE, Bytes::new()).await?;
         client.flush().await?;
         Outcome::Ok(())
