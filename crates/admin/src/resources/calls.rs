@@ -158,11 +158,10 @@ fn document(context: &Context<'_>) -> Result<Option<Document>, Fault> {
         own::<Application>(context, sid).map_err(missing)?;
         return Ok(Some(Document::Application(sid.to_owned())));
     }
-    // An inline document comes before `Url`, because it needs no request.
-    if let Some(document) = context.text("Twiml") {
-        return Ok(Some(Document::Inline(document.to_owned())));
-    }
-    let Some(url) = context.text("Url") else { return Ok(None) };
+    // Twilio's Call resource: `Twiml` is ignored where `Url` is given, too (its warning 32019).
+    let Some(url) = context.text("Url") else {
+        return Ok(context.text("Twiml").map(|document| Document::Inline(document.to_owned())));
+    };
     // Twilio's default is POST.
     let method = |name| context.text(name).unwrap_or("POST").to_ascii_uppercase();
     Ok(Some(Document::Url {
@@ -201,7 +200,7 @@ const RECORDING: [&str; 3] =
 /// The values of `RecordingStatusCallbackEvent` (Twilio's Recording resource).
 const RECORDING_EVENTS: &[&str] = &["in-progress", "completed", "absent"];
 
-/// Twilio's `POST Calls`: exactly one of `ApplicationSid`, `Twiml` and `Url` is used, in this order.
+/// Twilio's `POST Calls`: exactly one of `ApplicationSid`, `Url` and `Twiml` is used, in this order.
 fn create(context: &Context<'_>) -> Result<Answer, Fault> {
     let Some(document) = document(context)? else {
         return Err(Fault::invalid(21205, "Url, Twiml or ApplicationSid is required"));

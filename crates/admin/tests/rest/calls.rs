@@ -38,6 +38,21 @@ fn a_call_is_placed_with_everything_that_was_asked() {
     assert_eq!(started[2].document, Document::Application(sid.into()));
 }
 
+/// Twilio's Call resource: "If both twiml and url are provided then twiml parameter will be ignored."
+#[test]
+fn a_url_comes_before_an_inline_document_and_an_application_before_both() {
+    let world = World::new();
+    let both = "To=1&From=2&Url=http://a/b&Twiml=%3CResponse/%3E";
+    world.make("/Calls.json", both);
+    let application = world.make("/Applications.json", "VoiceUrl=http://a/");
+    let sid = application["sid"].as_str().unwrap();
+    world.make("/Calls.json", &format!("{both}&ApplicationSid={sid}"));
+    let started = world.plane.started.lock().unwrap();
+    let Document::Url { url, .. } = &started[0].document else { panic!("{:?}", started[0].document) };
+    assert_eq!(url, "http://a/b");
+    assert_eq!(started[1].document, Document::Application(sid.into()));
+}
+
 #[test]
 fn wrong_parameters_place_no_call() {
     let world = World::new();
