@@ -34,7 +34,7 @@ const fn real(
     RealTests { package, source, name, modules }
 }
 
-static REAL: [RealTests; 21] = [
+static REAL: [RealTests; 22] = [
     real("server", "tests/live/main.rs", "live", &[]),
     real("server", "tests/net/main.rs", "net", &[]),
     real("server", "tests/operate/main.rs", "operate", &[]),
@@ -53,6 +53,7 @@ static REAL: [RealTests; 21] = [
     real("interop", "tests/administration.rs", "administration", &[]),
     real("interop", "tests/belfry.rs", "belfry", &[]),
     real("interop", "tests/council.rs", "council", &[]),
+    real("interop", "tests/database.rs", "database", &[]),
     real("interop", "tests/farm.rs", "farm", &[]),
     real("interop", "tests/federation.rs", "federation", &[]),
     real("interop", "tests/loads.rs", "loads", &[]),

@@ -16,7 +16,7 @@ use cluster::limits::COUNCIL_AWAY;
 use cluster::map::FarmMap;
 use cluster::member::Member;
 use cluster::membership::MembershipEffect;
-use cluster::{BUCKETS, Life};
+use cluster::{BUCKETS, Epoch, Life};
 use stdx::Instant;
 use tokio::sync::mpsc;
 
@@ -422,8 +422,11 @@ impl Session {
             }
             FarmEffect::AskFence { sent_at } => self.node.handle_unfenced(now, sent_at, out),
             FarmEffect::Take { claims, .. } => {
+                // A version of the map has one owner of each bucket, so as an epoch it is one owner's: two nodes of which one stood
+                // still never serve under the same.
+                let version = Epoch(self.node.map().version());
                 for Claim { bucket, after, .. } in claims {
-                    self.node.handle_taken(now, bucket, after.next(), out);
+                    self.node.handle_taken(now, bucket, version.max(after.next()), out);
                 }
             }
             FarmEffect::Give { bucket, epoch, .. } => self.node.handle_given(now, bucket, epoch, out),

@@ -5,26 +5,35 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
-use store::{Sqlite, StoreError};
+use store::{Database, Postgres, Sqlite, StoreError};
 
-use crate::config::Server;
+use crate::config::Config;
 
-/// Makes folder and file when they are not there. Existing ones keep their mode.
-pub fn open(server: &Server) -> Result<Sqlite, StoreError> {
-    open_with(server, store::sqlite::Options::default())
+/// Opens the database of the configuration. A file and its folder are made when they are not there; existing ones keep their mode.
+pub fn open(config: &Config) -> Result<Database, StoreError> {
+    open_with(config, store::sqlite::Options::default())
 }
 
-/// As [`open`], with other than the usual options.
-pub fn open_with(server: &Server, mut options: store::sqlite::Options) -> Result<Sqlite, StoreError> {
-    let (folder, file) = (&server.data, server.database());
+/// As [`open`], with other than the usual options of a file.
+pub fn open_with(config: &Config, mut options: store::sqlite::Options) -> Result<Database, StoreError> {
+    let (folder, file) = (&config.server.data, config.server.database());
     let failed =
         |path: &Path, error: io::Error| StoreError::Io { path: path.into(), detail: error.to_string() };
     make_private_folder(folder).map_err(|error| failed(folder, error))?;
+    if let Some(url) = &config.store.url {
+        let postgres = Postgres::open(url)?.with_without_user(crate::xmpp::without_user);
+        return Ok(Database::Postgres(postgres));
+    }
     // SQLite gives its other files the mode of this one.
     let made = OpenOptions::new().create(true).append(true).mode(0o600).open(&file);
     made.map_err(|error| failed(&file, error))?;
     options.without_user = crate::xmpp::without_user;
-    Sqlite::open_with(file, options)
+    Ok(Database::Sqlite(Sqlite::open_with(file, options)?))
+}
+
+/// True if the configuration's database is there: its file, or a server, which says by itself if it has no such database.
+pub fn is_there(config: &Config) -> bool {
+    config.store.url.is_some() || config.server.database().exists()
 }
 
 /// Closed to other users.

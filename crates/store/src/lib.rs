@@ -12,6 +12,7 @@
 
 pub mod access;
 pub mod admin;
+mod database;
 pub mod error;
 pub mod import;
 pub mod limits;
@@ -27,6 +28,7 @@ pub mod verifiers;
 pub mod xmpp;
 
 pub use admin::Admin;
+pub use database::Database;
 pub use error::StoreError;
 pub use import::{Existing, ImportOptions, Imported, NewUser, Progress, Users};
 pub use postgres::Postgres;

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use store::{Admin, Sqlite};
+use store::{Admin, Database};
 
 use super::error::CliError;
 use crate::clock::Clock;
@@ -30,7 +30,7 @@ impl Backend {
         Backend::connect(config, || make_database(config))
     }
 
-    fn connect(config: &Config, open: impl FnOnce() -> Result<Sqlite, CliError>) -> Result<Self, CliError> {
+    fn connect(config: &Config, open: impl FnOnce() -> Result<Database, CliError>) -> Result<Self, CliError> {
         match Client::connect(&config.server.control) {
             Ok(client) => Ok(Backend::Node(client)),
             Err(ClientError::NotRunning { .. }) => Ok(Backend::Record(Box::new(Admin::new(&open()?)?))),
@@ -74,21 +74,19 @@ impl Backend {
 }
 
 /// The database of the configuration, which must be there.
-pub(super) fn open_database(config: &Config) -> Result<Sqlite, CliError> {
-    let file = config.server.database();
-    if !file.exists() {
-        return Err(CliError::Other(no_database(config, &file)));
+pub(super) fn open_database(config: &Config) -> Result<Database, CliError> {
+    if !record::is_there(config) {
+        return Err(CliError::Other(no_database(config, &config.server.database())));
     }
-    Ok(record::open(&config.server)?)
+    Ok(record::open(config)?)
 }
 
 /// The database of the configuration. A missing database is made, and the command says where.
-pub(super) fn make_database(config: &Config) -> Result<Sqlite, CliError> {
-    let file = config.server.database();
-    let is_new = !file.exists();
-    let database = record::open(&config.server)?;
+pub(super) fn make_database(config: &Config) -> Result<Database, CliError> {
+    let is_new = !record::is_there(config);
+    let database = record::open(config)?;
     if is_new {
-        eprintln!("belfry: made a new database, {}", absolute(&file));
+        eprintln!("belfry: made a new database, {}", absolute(&config.server.database()));
     }
     Ok(database)
 }

@@ -40,7 +40,8 @@ pub struct Farm {
 }
 
 impl Farm {
-    pub(super) fn read(reader: &mut Reader<'_>) -> Self {
+    /// `has_store`: the node's database is in a server.
+    pub(super) fn read(reader: &mut Reader<'_>, has_store: bool) -> Self {
         let mut section = reader.section("farm");
         let farm = Farm {
             name: section.optional(
@@ -92,6 +93,13 @@ impl Farm {
             ),
         };
         farm.check(&mut section);
+        if farm.name.is_some() && has_store {
+            section.mistake(
+                "name",
+                "a node of a farm has a `[store] url`",
+                "no `[store]`: nodes of a farm do not share a database yet, each has its own in `data`",
+            );
+        }
         section.finish();
         farm
     }

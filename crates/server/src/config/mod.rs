@@ -16,6 +16,7 @@ mod reference;
 mod registration;
 mod sections;
 mod services;
+mod store;
 #[cfg(test)]
 mod tests;
 mod trust;
@@ -37,6 +38,7 @@ pub use operating::Operating;
 pub use reference::reference;
 pub use registration::{Inviting, Registration};
 pub use sections::{Calls, Http, Limits, Log, LogFormat, Rest, Routes, Server, Sip, Tls};
+pub use store::Store;
 pub use uploads::{Uploads, Web};
 pub use value::{duration_text, listener_text, parse_duration};
 pub use voice::{MailRelay, MailSecurity, Voice};
@@ -50,6 +52,7 @@ pub struct Config {
     /// `None`: defaults.
     pub file: Option<PathBuf>,
     pub server: Server,
+    pub store: Store,
     pub sip: Sip,
     pub tls: Tls,
     pub http: Http,
@@ -131,6 +134,7 @@ impl Config {
             ("server.data", self.server.data != new.server.data),
             ("server.control", self.server.control != new.server.control),
             ("server.shards", self.server.shards != new.server.shards),
+            ("store", self.store != new.store),
             ("sip.listen", self.sip.listen != new.sip.listen),
             ("sip.advertise", self.sip.advertise != new.sip.advertise),
             ("sip.udp_receive_buffer", self.sip.udp_receive_buffer != new.sip.udp_receive_buffer),
@@ -163,6 +167,7 @@ impl Config {
         let old = running.clone();
         Config {
             server: old.server,
+            store: old.store,
             sip: Sip {
                 listen: old.sip.listen,
                 advertise: old.sip.advertise,
@@ -228,9 +233,13 @@ impl Default for Config {
 
 fn read_all(text: &str, folder: Option<&Path>) -> (Config, Vec<Mistake>, Vec<KeyDoc>) {
     let mut reader = Reader::new(text, folder);
+    let server = Server::read(&mut reader);
+    let store = Store::read(&mut reader);
+    let has_store = store.url.is_some();
     let config = Config {
         file: None,
-        server: Server::read(&mut reader),
+        server,
+        store,
         sip: Sip::read(&mut reader),
         tls: Tls::read(&mut reader),
         http: Http::read(&mut reader),
@@ -247,7 +256,7 @@ fn read_all(text: &str, folder: Option<&Path>) -> (Config, Vec<Mistake>, Vec<Key
         registration: Registration::read(&mut reader),
         federation: Federation::read(&mut reader),
         xmpp: Xmpp::read(&mut reader),
-        farm: Farm::read(&mut reader),
+        farm: Farm::read(&mut reader, has_store),
     };
     let (mistakes, reference) = reader.finish();
     (config, mistakes, reference)

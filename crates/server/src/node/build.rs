@@ -11,7 +11,7 @@ use router::{Router, RouterSettings};
 use sip::endpoint::{Endpoint, EndpointSettings};
 use sip::events::WatchPolicy;
 use stdx::Instant;
-use store::{Loaded, Read, Reader, Service, Sqlite, Store, Write, WriteDone};
+use store::{Database, Loaded, Read, Reader, Service, Store, Write, WriteDone};
 
 use super::{Node, looks, xmpp};
 use crate::clock::Clock;
@@ -69,12 +69,12 @@ impl Shared {
         ShardMap::of_process(self.life(), self.config.server.shards)
     }
 
-    pub(crate) fn read(config: Config, sqlite: &Sqlite, clock: Clock) -> Result<Self> {
+    pub(crate) fn read(config: Config, database: &Database, clock: Clock) -> Result<Self> {
         let mut fresh = [0; 32];
         let mut seed = [0; 32];
         getrandom::fill(&mut fresh).context("the system gives no randomness")?;
         getrandom::fill(&mut seed).context("the system gives no randomness")?;
-        let mut writer = sqlite.writer()?;
+        let mut writer = database.writer()?;
         let own = writer.secret("sip", fresh)?;
         let farm = FarmMembership::join(&config, clock)?;
         // Nodes of a farm recognise each other's dialogs, nonces and branches.
@@ -86,7 +86,7 @@ impl Shared {
         keep_digests(&config, &mut *writer)?;
         let plan =
             Arc::new(Plan::new(&PlanSettings::default(), Vec::new()).map_err(|error| anyhow!("{error}"))?);
-        let uploads = xmpp::uploads(&config, &secret, clock, sqlite)?;
+        let uploads = xmpp::uploads(&config, &secret, clock, database)?;
         let (domains, started, access) = (Vec::new(), clock.now(), std::sync::OnceLock::new());
         let looks = ::xmpp::sasl::UnknownAccounts::default();
         let admissions = Admissions::new();
@@ -108,14 +108,14 @@ impl Shared {
             looks,
             farm,
         };
-        shared.refresh(sqlite)?;
-        shared.looks = looks::read(&mut *sqlite.reader()?, &shared.domains)?;
+        shared.refresh(database)?;
+        shared.looks = looks::read(&mut *database.reader()?, &shared.domains)?;
         Ok(shared)
     }
 
     /// Domains and routes as the record has them now.
-    pub(crate) fn refresh(&mut self, sqlite: &Sqlite) -> Result<()> {
-        let mut reader = sqlite.reader()?;
+    pub(crate) fn refresh(&mut self, database: &Database) -> Result<()> {
+        let mut reader = database.reader()?;
         let sip = &self.config.sip;
         let mut domains = vec![sip.default_domain.clone()];
         domains.extend(sip.domains.iter().filter(|name| **name != sip.default_domain).cloned());
@@ -445,7 +445,7 @@ fn voice(node: &Node, number: usize) -> Result<Option<ShardVoice>> {
 /// The state that all shards' calls have in common; `None`: programmable voice is off.
 pub(crate) fn voice_common(
     config: &Config,
-    sqlite: &Sqlite,
+    database: &Database,
     outlets: &[Outlet<InboxMessage>],
 ) -> Result<Option<NodeVoice>> {
     if !config.voice.is_on() {
@@ -468,7 +468,7 @@ pub(crate) fn voice_common(
         Files::start(&folder, Arc::clone(&post) as Arc<dyn Deliver>).context("recordings cannot be kept")?;
     let files = files.with_mp3(&voice.mp3);
     let helpers = Helpers::start(&settings, post).context("what speaks and asks cannot begin")?;
-    let repository = admin::Blocking::new(store::Admin::new(sqlite)?);
+    let repository = admin::Blocking::new(store::Admin::new(database)?);
     let numbers = ::voice::Numbers::load(&voice.number_settings(), &repository)
         .context("bound numbers cannot be read")?;
     let listen = config.rest.listen.unwrap_or(config.http.listen);

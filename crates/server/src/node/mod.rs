@@ -66,8 +66,8 @@ impl Node {
     /// As `start`.
     pub fn start_with(config: Config, options: store::sqlite::Options) -> Result<Node> {
         let clock = Clock::new();
-        let sqlite = record::open_with(&config.server, options)?;
-        let shared = Shared::read(config, &sqlite, clock)?;
+        let database = record::open_with(&config, options)?;
+        let shared = Shared::read(config, &database, clock)?;
         xmpp::warn(&shared);
         let tls = build::certificates(&shared)?;
         let shards = usize::from(shared.config.server.shards);
@@ -75,15 +75,15 @@ impl Node {
             (0..shards).map(|_| cluster::inbox(limits::SHARD_INBOX)).unzip();
         let desk = Arc::new(StoreCompletions::new(outlets.clone()));
         let completions: Arc<dyn store::Completions> = desk.clone();
-        let store = Arc::new(Service::start(&sqlite, &completions, &store::ServiceOptions::default())?);
+        let store = Arc::new(Service::start(&database, &completions, &store::ServiceOptions::default())?);
         let board = Arc::new(StatusBoard::new(shards));
         let (traces, _) = tokio::sync::broadcast::channel(limits::TRACE_QUEUE);
         let (chat_traces, _) = tokio::sync::broadcast::channel(limits::TRACE_QUEUE);
-        let routers = build::routers(&shared, &mut *sqlite.reader()?, &store, clock.now())?;
+        let routers = build::routers(&shared, &mut *database.reader()?, &store, clock.now())?;
         if shared.config.has_rest() {
-            rest::ensure_account(&shared.config, &sqlite, clock)?;
+            rest::ensure_account(&shared.config, &database, clock)?;
         }
-        let voice = build::voice_common(&shared.config, &sqlite, &outlets)?;
+        let voice = build::voice_common(&shared.config, &database, &outlets)?;
         let (rest, threads) = (None, Vec::new());
         let mut node = Node {
             shared,
@@ -158,8 +158,8 @@ impl Node {
     /// # Errors
     /// When the record cannot be read; the old plan stays then.
     pub fn replan(&mut self) -> Result<()> {
-        let sqlite = record::open(&self.shared.config.server)?;
-        self.shared.refresh(&sqlite)?;
+        let database = record::open(&self.shared.config)?;
+        self.shared.refresh(&database)?;
         for outlet in &self.outlets {
             outlet.answer_all(&mut vec![LocalMessage::Plan(Arc::clone(&self.shared.plan)).into()]);
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, anyhow};
 use sha2::{Digest, Sha256};
 use sip::transport::Transport;
-use store::{Loaded, Read, Reader, Sqlite, Store as _};
+use store::{Database, Loaded, Read, Reader, Store as _};
 use tokio::sync::broadcast;
 use xmpp::{c2s, component, s2s};
 
@@ -294,7 +294,7 @@ pub(super) fn uploads(
     config: &Config,
     secret: &[u8; 32],
     clock: Clock,
-    sqlite: &Sqlite,
+    database: &Database,
 ) -> Result<Option<Arc<Uploads>>> {
     let Some(url) = web_address(config).filter(|_| config.uploads.enabled) else { return Ok(None) };
     let folder = config.uploads.folder.clone().unwrap_or_else(|| config.server.data.join("uploads"));
@@ -305,7 +305,7 @@ pub(super) fn uploads(
         url,
         key: Sha256::new().chain_update(b"xmpp uploads").chain_update(secret).finalize().into(),
     };
-    let uploads = Uploads::start(settings, clock, has_account(sqlite.reader()?));
+    let uploads = Uploads::start(settings, clock, has_account(database.reader()?));
     uploads.map(Some).with_context(|| format!("files of users cannot be kept in {}", folder.display()))
 }
 
@@ -327,7 +327,7 @@ mod tests {
     #[test]
     fn who_is_removed_has_no_account() {
         let folder = tempfile::tempdir().unwrap();
-        let sqlite = Sqlite::open(folder.path().join("belfry.db")).unwrap();
+        let sqlite = store::Sqlite::open(folder.path().join("belfry.db")).unwrap();
         let (mut admin, now) = (Admin::new(&sqlite).unwrap(), Clock::new().now());
         admin.ensure_domain("example.org", now).unwrap();
         let alice = Address::new("alice", "example.org").unwrap();

@@ -10,7 +10,7 @@ use admin::Source;
 use admin::first::Credentials;
 use anyhow::{Context as _, Result};
 use stdx::Instant;
-use store::{Admin, Sqlite};
+use store::{Admin, Database};
 
 use crate::clock::Clock;
 use crate::config::Config;
@@ -43,8 +43,8 @@ impl Source for Chance {
 }
 
 /// Makes the first account of a record that has none, and tells the operator. The configuration's sid and token count.
-pub(crate) fn ensure_account(config: &Config, sqlite: &Sqlite, clock: Clock) -> Result<()> {
-    let repository = admin::Blocking::new(Admin::new(sqlite)?);
+pub(crate) fn ensure_account(config: &Config, database: &Database, clock: Clock) -> Result<()> {
+    let repository = admin::Blocking::new(Admin::new(database)?);
     let (sid, given) = (&config.voice.account, config.voice.auth_token.as_deref());
     let made = admin::first::ensure_account(&repository, &Chance::new(clock), sid, given)
         .context("the first account of the REST interface cannot be made")?;

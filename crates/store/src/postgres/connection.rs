@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::future::Future;
 
 use stdx::Instant;
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::{Builder, Handle, Runtime};
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, NoTls, Portal, Row, Statement};
@@ -25,7 +25,7 @@ pub(super) use values;
 
 /// A connection with its prepared statements. The thread that calls drives it.
 pub(super) struct Connection {
-    runtime: Runtime,
+    driver: Driver,
     client: Client,
     statements: HashMap<Box<str>, Statement>,
     postgres: Postgres,
@@ -127,10 +127,9 @@ fn from_postgres(error: &tokio_postgres::Error, name: &str) -> StoreError {
 
 impl Connection {
     pub(super) fn open(postgres: &Postgres) -> Result<Connection, StoreError> {
-        let runtime = Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.map_err(|error| StoreError::Internal { detail: error.to_string() })?;
-        let client = connect(&runtime, postgres)?;
-        Ok(Connection { runtime, client, statements: HashMap::new(), postgres: postgres.clone() })
+        let driver = Driver::new().map_err(|error| StoreError::Internal { detail: error.to_string() })?;
+        let client = connect(&driver, postgres)?;
+        Ok(Connection { driver, client, statements: HashMap::new(), postgres: postgres.clone() })
     }
 
     /// Connects again if the connection broke. True: the connection is a new one.
@@ -138,7 +137,7 @@ impl Connection {
         let is_new = self.client.is_closed();
         if is_new {
             self.statements.clear();
-            self.client = connect(&self.runtime, &self.postgres)?;
+            self.client = connect(&self.driver, &self.postgres)?;
         }
         Ok(is_new)
     }
@@ -153,18 +152,18 @@ impl Connection {
 
     /// Several statements without values, or the bounds of a transaction.
     pub(super) fn batch(&mut self, sql: &str) -> Result<(), Failure> {
-        Ok(self.runtime.block_on(self.client.batch_execute(sql))?)
+        Ok(self.driver.wait(self.client.batch_execute(sql))?)
     }
 
     /// The number of rows that were changed.
     pub(super) fn execute(&mut self, sql: &str, values: Values<'_>) -> Result<u64, Failure> {
         let statement = self.statement(sql)?;
-        Ok(self.runtime.block_on(self.client.execute(&statement, values))?)
+        Ok(self.driver.wait(self.client.execute(&statement, values))?)
     }
 
     pub(super) fn query(&mut self, sql: &str, values: Values<'_>) -> Result<Vec<Row>, Failure> {
         let statement = self.statement(sql)?;
-        Ok(self.runtime.block_on(self.client.query(&statement, values))?)
+        Ok(self.driver.wait(self.client.query(&statement, values))?)
     }
 
     /// The first row, if there is one.
@@ -191,11 +190,11 @@ impl Connection {
         visit: &mut dyn FnMut(&Row) -> Result<(), Failure>,
     ) -> Result<u64, Failure> {
         const ROWS: i32 = 4_096;
-        let transaction = self.runtime.block_on(self.client.transaction())?;
-        let portal: Portal = self.runtime.block_on(transaction.bind(sql, &[]))?;
+        let transaction = self.driver.wait(self.client.transaction())?;
+        let portal: Portal = self.driver.wait(transaction.bind(sql, &[]))?;
         let mut count = 0;
         loop {
-            let rows = self.runtime.block_on(transaction.query_portal(&portal, ROWS))?;
+            let rows = self.driver.wait(transaction.query_portal(&portal, ROWS))?;
             if rows.is_empty() {
                 break;
             }
@@ -204,7 +203,7 @@ impl Connection {
             }
             count += rows.len() as u64;
         }
-        self.runtime.block_on(transaction.rollback())?;
+        self.driver.wait(transaction.rollback())?;
         Ok(count)
     }
 
@@ -212,23 +211,54 @@ impl Connection {
         if let Some(statement) = self.statements.get(sql) {
             return Ok(statement.clone());
         }
-        let statement = self.runtime.block_on(self.client.prepare(sql))?;
+        let statement = self.driver.wait(self.client.prepare(sql))?;
         self.statements.insert(sql.into(), statement.clone());
         Ok(statement)
     }
 }
 
-fn connect(runtime: &Runtime, postgres: &Postgres) -> Result<Client, StoreError> {
+fn connect(driver: &Driver, postgres: &Postgres) -> Result<Client, StoreError> {
     let connected = || -> Result<Client, tokio_postgres::Error> {
-        let (client, connection) = runtime.block_on(postgres.config.connect(NoTls))?;
+        let (client, connection) = driver.wait(postgres.config.connect(NoTls))?;
         // Its end is seen by the client.
-        runtime.spawn(ignoring(connection));
+        driver.runtime().spawn(ignoring(connection));
         // Whatever the server's defaults are, an acknowledged write survives.
         let settings = "SET synchronous_commit = on; SET TIME ZONE 'UTC'; SET idle_in_transaction_session_timeout = '10s'";
-        runtime.block_on(client.batch_execute(settings))?;
+        driver.wait(client.batch_execute(settings))?;
         Ok(client)
     };
     connected().map_err(|error| from_postgres(&error, postgres.name()))
+}
+
+/// The runtime of a connection, which the calling thread drives. A thread that drives a runtime of its own, as that of an
+/// operator's requests does, may neither block on another nor end one: a second thread waits for it then.
+struct Driver(Option<Runtime>);
+
+impl Driver {
+    fn new() -> std::io::Result<Driver> {
+        Ok(Driver(Some(Builder::new_current_thread().enable_all().build()?)))
+    }
+
+    fn wait<T: Send>(&self, work: impl Future<Output = T> + Send) -> T {
+        let runtime = self.runtime();
+        if Handle::try_current().is_err() {
+            return runtime.block_on(work);
+        }
+        let done = std::thread::scope(|scope| scope.spawn(|| runtime.block_on(work)).join());
+        done.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    }
+
+    fn runtime(&self) -> &Runtime {
+        self.0.as_ref().expect("it is taken when it is dropped")
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
+    }
 }
 
 async fn ignoring<T, E>(connection: impl Future<Output = Result<T, E>>) {

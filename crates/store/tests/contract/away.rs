@@ -7,7 +7,7 @@ use store::{
     Admin, BindingWrite, CallFilter, CallRecord, LoggedBinding, Postgres, Store, StoreError, Write, WriteDone,
 };
 
-use crate::server::{self, Server};
+use crate::server::{self, PostgresServer};
 
 fn at(seconds: u64) -> Instant {
     Instant::from_unix_seconds(seconds)
@@ -49,7 +49,7 @@ fn call(call_id: &str) -> Write {
 
 #[test]
 fn the_last_bindings_of_each_address_remain() {
-    let store = Postgres::open(&server::new_database()).unwrap();
+    let store = Postgres::open(&server::new_postgres_database()).unwrap();
     let mut writer = store.writer().unwrap();
     let group: Vec<Write> = [
         binding("a", 1, &[1]),
@@ -78,7 +78,7 @@ fn the_last_bindings_of_each_address_remain() {
 
 #[test]
 fn a_value_that_the_database_refuses_does_not_spoil_its_group() {
-    let store = Postgres::open(&server::new_database()).unwrap();
+    let store = Postgres::open(&server::new_postgres_database()).unwrap();
     let mut writer = store.writer().unwrap();
     let common = |sid: &str| Common { sid: sid.into(), account: "AC1".into(), ..Common::default() };
     let queue = |sid: &str, name: &str| {
@@ -101,14 +101,14 @@ fn a_value_that_the_database_refuses_does_not_spoil_its_group() {
 
 #[test]
 fn a_connection_that_the_server_has_closed_is_made_again() {
-    let url = server::new_database();
+    let url = server::new_postgres_database();
     let store = Postgres::open(&url).unwrap();
     let mut admin = Admin::new(&store).unwrap();
     admin.ensure_domain("example.org", at(1)).unwrap();
     assert_eq!(admin.domains().unwrap().len(), 1);
     let end = "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity \
                WHERE datname = current_database() AND pid <> pg_backend_pid()";
-    server::run(&url, end);
+    server::run_sql(&url, end);
     assert_eq!(admin.domains().unwrap().len(), 1);
     admin.ensure_domain("example.net", at(1)).unwrap();
     assert_eq!(admin.domains().unwrap().len(), 2);
@@ -116,7 +116,7 @@ fn a_connection_that_the_server_has_closed_is_made_again() {
 
 #[test]
 fn what_was_acknowledged_survives_the_servers_death_and_its_return_is_noticed() {
-    let mut server = Server::start(&[]);
+    let mut server = PostgresServer::start(&[]);
     let url = server.new_database(&[]);
     let store = Postgres::open(&url).unwrap();
     let mut writer = store.writer().unwrap();
@@ -141,7 +141,7 @@ fn what_was_acknowledged_survives_the_servers_death_and_its_return_is_noticed() 
 
 #[test]
 fn two_writers_of_the_same_rows_both_succeed() {
-    let store = &Postgres::open(&server::new_database()).unwrap();
+    let store = &Postgres::open(&server::new_postgres_database()).unwrap();
     let write = |shift: usize| {
         let mut writer = store.writer().unwrap();
         for round in 0..20 {
@@ -161,13 +161,13 @@ fn two_writers_of_the_same_rows_both_succeed() {
 
 #[test]
 fn a_database_of_another_kind_is_refused_with_the_next_step() {
-    let server = Server::start(&["fsync=off"]);
+    let server = PostgresServer::start(&["fsync=off"]);
     let latin = server.new_database(&["--encoding", "LATIN1", "--locale", "C", "--template", "template0"]);
     let error = Postgres::open(&latin).unwrap_err().to_string();
     assert!(error.contains("LATIN1") && error.contains("createdb"), "{error}");
     let newer = server.new_database(&[]);
     drop(Postgres::open(&newer).unwrap());
-    server::run(&newer, "UPDATE schema_version SET version = 99");
+    server::run_sql(&newer, "UPDATE schema_version SET version = 99");
     let error = Postgres::open(&newer).unwrap_err();
     assert!(matches!(error, StoreError::NewerSchema { found: 99, .. }), "{error:?}");
     let nowhere = Postgres::open(&newer.replace("dbname=t", "dbname=no-t")).unwrap_err();

@@ -4,5 +4,6 @@
 
 mod away;
 mod postgres;
+#[path = "../../../../tests/interop/src/postgres.rs"]
 mod server;
 mod sqlite;

@@ -31,7 +31,7 @@ struct Database {
 }
 
 fn database() -> Database {
-    Database { url: server::new_database() }
+    Database { url: server::new_postgres_database() }
 }
 
 impl Database {

@@ -148,7 +148,9 @@ fn a_caller_that_cancels_before_the_document_arrives_leaves_no_state() {
     let mut caller = Caller::new(&place);
     let sdp = caller.sdp("8", "sendrecv");
     let invite = caller.invite(sdp);
-    until("the application is asked", || (sum(&node, |shard| shard.voice.helper_requests) == 1).then_some(()));
+    until("the application is asked", || {
+        (sum(&node, |shard| shard.voice.helper_requests) == 1).then_some(())
+    });
     caller.gives_up(&invite);
     drop(silent);
     nothing_left(&node, 1);

@@ -1,4 +1,4 @@
-//! A PostgreSQL server for the tests of this process, in a folder of its own and at no port.
+//! PostgreSQL servers for the tests of this process, each in a folder of its own and at no port.
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ const RUN: &str = r#"
 "#;
 
 /// A server. It ends with this process, or when it is dropped.
-pub(crate) struct Server {
+pub struct PostgresServer {
     folder: PathBuf,
     /// The settings beside those of all.
     settings: &'static [&'static str],
@@ -31,10 +31,10 @@ pub(crate) struct Server {
 const USER: &str = "belfry";
 
 /// The URL of a new, empty database of a server that all tests share.
-pub(crate) fn new_database() -> String {
-    static SERVER: OnceLock<Server> = OnceLock::new();
+pub fn new_postgres_database() -> String {
+    static SERVER: OnceLock<PostgresServer> = OnceLock::new();
     // A commit that is not on disk is none the less there for other connections, which is what these tests look at.
-    SERVER.get_or_init(|| Server::start(&["fsync=off"])).new_database(&[])
+    SERVER.get_or_init(|| PostgresServer::start(&["fsync=off"])).new_database(&[])
 }
 
 /// The newest release that Debian's package has installed, or the one in PATH.
@@ -44,12 +44,13 @@ fn program(name: &str) -> PathBuf {
     found.max().unwrap_or_else(|| name.into())
 }
 
-impl Server {
+impl PostgresServer {
     /// Makes a folder for a server and starts it.
-    pub(crate) fn start(settings: &'static [&'static str]) -> Server {
+    pub fn start(settings: &'static [&'static str]) -> PostgresServer {
         // The shell removes it: a server that all tests share is never dropped.
-        let folder = TempDir::new().unwrap().keep();
-        std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o777)).unwrap();
+        let folder = TempDir::new().expect("the test may do so").keep();
+        std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o777))
+            .expect("the test may do so");
         let made = as_server(&program("initdb"))
             .args([
                 "--no-sync",
@@ -67,13 +68,13 @@ impl Server {
             .output()
             .unwrap_or_else(|error| panic!("initdb: {error}. Install it: apt-get install postgresql"));
         assert!(made.status.success(), "initdb: {}", String::from_utf8_lossy(&made.stderr));
-        let mut server = Server { folder, settings, shell: None };
+        let mut server = PostgresServer { folder, settings, shell: None };
         server.start_again();
         server
     }
 
     /// Starts it after a `kill`, and waits until it takes connections.
-    pub(crate) fn start_again(&mut self) {
+    pub fn start_again(&mut self) {
         let mut shell = Command::new("sh")
             .args(["-c", RUN])
             .args(arguments(&program("postgres")))
@@ -91,10 +92,10 @@ impl Server {
             .env("FOLDER", &self.folder)
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
-            .stderr(std::fs::File::create(self.folder.join("log")).unwrap())
+            .stderr(std::fs::File::create(self.folder.join("log")).expect("the test may do so"))
             .spawn()
-            .unwrap();
-        let alive = shell.stdin.take().unwrap();
+            .expect("the test may do so");
+        let alive = shell.stdin.take().expect("the test may do so");
         self.shell = Some((shell, alive));
         let log = || std::fs::read_to_string(self.folder.join("log")).unwrap_or_default();
         let is_ready = || self.is_ready().then_some(());
@@ -102,18 +103,18 @@ impl Server {
     }
 
     /// Ends it without a checkpoint, as a crash does. Its folder stays.
-    pub(crate) fn kill(&mut self) {
+    pub fn kill(&mut self) {
         let keep = self.folder.join("keep");
-        std::fs::write(&keep, "").unwrap();
+        std::fs::write(&keep, "").expect("the test may do so");
         if let Some((mut shell, alive)) = self.shell.take() {
             drop(alive);
-            shell.wait().unwrap();
+            shell.wait().expect("the test may do so");
         }
-        std::fs::remove_file(keep).unwrap();
+        std::fs::remove_file(keep).expect("the test may do so");
     }
 
     /// The URL of a new, empty database. `options` are of createdb.
-    pub(crate) fn new_database(&self, options: &[&str]) -> String {
+    pub fn new_database(&self, options: &[&str]) -> String {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let name = format!("t{}", NUMBER.fetch_add(1, Ordering::Relaxed));
         let made = Command::new(program("createdb"))
@@ -121,7 +122,7 @@ impl Server {
             .args(options)
             .arg(&name)
             .output()
-            .unwrap();
+            .expect("the test may do so");
         assert!(made.status.success(), "createdb: {}", String::from_utf8_lossy(&made.stderr));
         format!("host={} user={USER} dbname={name}", self.folder.display())
     }
@@ -134,7 +135,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for PostgresServer {
     fn drop(&mut self) {
         if let Some((mut shell, alive)) = self.shell.take() {
             drop(alive);
@@ -144,9 +145,11 @@ impl Drop for Server {
 }
 
 /// Runs a statement beside the store.
-pub(crate) fn run(url: &str, sql: &str) {
-    let done =
-        Command::new(program("psql")).args(["--no-psqlrc", "--quiet", url, "-c", sql]).output().unwrap();
+pub fn run_sql(url: &str, sql: &str) {
+    let done = Command::new(program("psql"))
+        .args(["--no-psqlrc", "--quiet", url, "-c", sql])
+        .output()
+        .expect("the test may do so");
     assert!(done.status.success(), "psql: {}", String::from_utf8_lossy(&done.stderr));
 }
 
@@ -164,7 +167,7 @@ fn arguments(program: &Path) -> Vec<String> {
 
 fn as_server(program: &Path) -> Command {
     let mut arguments = arguments(program).into_iter();
-    let mut command = Command::new(arguments.next().unwrap());
+    let mut command = Command::new(arguments.next().expect("the test may do so"));
     command.args(arguments);
     command
 }

@@ -1,0 +1,33 @@
+//! `[store]`: the database.
+
+use super::reader::Reader;
+
+/// `[store]`. Without it the node has a database of its own in `[server] data`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Store {
+    /// The URL of a PostgreSQL database, which may have a password.
+    pub url: Option<Box<str>>,
+}
+
+impl Store {
+    pub(super) fn read(reader: &mut Reader<'_>) -> Self {
+        let mut section = reader.section("store");
+        let url: Option<Box<str>> = section.optional(
+            "url",
+            "A database of PostgreSQL 15 or later, as `postgres://user:password@host/database`, UTF8, for this node alone; several hosts, separated by commas, are tried in turn, and the one that takes writes is used. The connection is not encrypted: a socket (`host=/run/postgresql`) or a network of its own. The file `belfry.db` in `[server] data` when not given.",
+        );
+        let is_url = |url: &str| {
+            url.starts_with("postgres://") || url.starts_with("postgresql://") || url.contains("host=")
+        };
+        if url.as_deref().is_some_and(|url| !is_url(url)) {
+            // It may hold a password.
+            section.mistake(
+                "url",
+                "`url` is not one of PostgreSQL",
+                "postgres://user:password@host/database",
+            );
+        }
+        section.finish();
+        Store { url }
+    }
+}
