@@ -194,6 +194,27 @@ fn finished_calls_leave_no_timer_for_long() {
 }
 
 #[test]
+fn a_call_of_a_ledger_that_died_has_one_record() {
+    let mut world = World::new();
+    let (start, answer) = (world.now, world.now + Duration::from_secs(2));
+    world.pass(60_000);
+    let taken_over = || CallEventKind::TakenOver {
+        call_id: "1@192.0.2.1".into(),
+        from: "sip:a@a".into(),
+        to: "sip:b@b".into(),
+        start,
+        answer,
+    };
+    assert!(world.tell(1, taken_over()).is_empty());
+    let record = world.tell(1, ended()).remove(0);
+    assert_eq!((record.start, record.answer, record.end, record.code), (start, Some(answer), world.now, 200));
+    // The other side hangs up, too.
+    assert!(world.tell(1, taken_over()).is_empty());
+    assert!(world.tell(1, ended()).is_empty());
+    assert_eq!((world.ledger.counts().live, world.ledger.counts().answered), (0, 0));
+}
+
+#[test]
 fn stopping_closes_all_calls_oldest_first() {
     let mut world = World::new();
     for key in [3, 1, 2] {
@@ -241,7 +262,7 @@ fn naive_step(calls: &mut Naive, now: Instant, key: u64, kind: &CallEventKind) -
         CallEventKind::Started { .. } => {
             calls.entry(key).or_insert((now, None));
         }
-        CallEventKind::Ringing | CallEventKind::Refused { .. } => {}
+        CallEventKind::Ringing | CallEventKind::Refused { .. } | CallEventKind::TakenOver { .. } => {}
         CallEventKind::Answered => {
             let call = calls.get_mut(&key)?;
             call.1 = call.1.or(Some(now));

@@ -179,25 +179,7 @@ impl Server {
                 self.endpoint.handle_dns(now, id, answer, more);
             }
             EndpointEffect::Call(event) => {
-                let kind = match event.kind.clone() {
-                    CallEventKind::Started { call_id, from, to, .. } => {
-                        call::CallEventKind::Started { call_id, from, to, account: None, callee: None }
-                    }
-                    CallEventKind::Refused { call_id, from, to, caller, callee, status: code, reason } => {
-                        let account = caller;
-                        call::CallEventKind::Refused { call_id, from, to, account, callee, code, reason }
-                    }
-                    CallEventKind::Answered => call::CallEventKind::Answered,
-                    CallEventKind::Failed { status: code, reason } => {
-                        call::CallEventKind::Failed { code, reason }
-                    }
-                    CallEventKind::TakenOver { call_id, from, to, start, answer } => {
-                        call::CallEventKind::TakenOver { call_id, from, to, start, answer }
-                    }
-                    CallEventKind::Ended => {
-                        call::CallEventKind::Ended { by: EndedBy::Caller, reason: "BYE".into() }
-                    }
-                };
+                let kind = for_ledger(event.kind.clone());
                 let ledgers = call::CallEvent { key: event.call, leg: event.leg, kind };
                 self.ledger.handle_event(now, ledgers, &mut self.records);
                 self.calls.push(event.kind);
@@ -277,6 +259,25 @@ impl Server {
             FlowId { edge: EDGE, number: known as u64 }
         });
         Source { transport: listener.transport, local: to, remote: from, flow }
+    }
+}
+
+/// The same event in the ledger's words.
+fn for_ledger(kind: CallEventKind) -> call::CallEventKind {
+    match kind {
+        CallEventKind::Started { call_id, from, to, .. } => {
+            call::CallEventKind::Started { call_id, from, to, account: None, callee: None }
+        }
+        CallEventKind::Refused { call_id, from, to, caller, callee, status: code, reason } => {
+            let account = caller;
+            call::CallEventKind::Refused { call_id, from, to, account, callee, code, reason }
+        }
+        CallEventKind::Answered => call::CallEventKind::Answered,
+        CallEventKind::Failed { status: code, reason } => call::CallEventKind::Failed { code, reason },
+        CallEventKind::TakenOver { call_id, from, to, start, answer } => {
+            call::CallEventKind::TakenOver { call_id, from, to, start, answer }
+        }
+        CallEventKind::Ended => call::CallEventKind::Ended { by: EndedBy::Caller, reason: "BYE".into() },
     }
 }
 

@@ -6,7 +6,7 @@ use stdx::Instant;
 use stdx::slab::Key;
 
 use super::context::{RequestStage, TransactionUser};
-use super::environment::call_stamp::CallStamp;
+use super::environment::call_stamp::{CallStamp, call_stamp_text};
 use super::environment::dialog_route::{DialogRequest, destination_within};
 use super::environment::forwarded_copy::{
     ForwardedCopy, max_breadth, next_hop, with_challenges, without_top_via,
@@ -224,7 +224,7 @@ impl<'a, 'l> ProxyCore<'a, 'l> {
                 CallStamp { life: self.lower.env.settings.edge.life, start: self.lower.now, answer: None };
             let call_id = context.request.call_id().unwrap_or_default();
             let caller_tag = context.request.from_tag().unwrap_or_default();
-            made.call_stamp = Some(self.lower.env.call_stamp_text(&stamp, call_id, caller_tag));
+            made.call_stamp = Some(call_stamp_text(self.lower.env, &stamp, call_id, caller_tag));
         }
         let token = made.as_ref().map(|made| made.token.route);
         let target = self.lower.env.target_of(hop, &branch.destination, listener);

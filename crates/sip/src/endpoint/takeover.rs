@@ -13,8 +13,10 @@ use bytes::Bytes;
 use router::Received;
 use stdx::Instant;
 
-use super::environment::response_route::{ResponseRoute, target_by};
+use super::environment::response_route::{ResponseRoute, response_route_of_dead, target_by};
+use super::lower::LowerView;
 use super::{Endpoint, EndpointOutbox, TransactionUser};
+use crate::limits;
 use crate::transaction::{ServerInvite, TransactionMachine};
 use crate::transport::{Source, Transport, is_reliable};
 use crate::wire::{Header, Message, Method, RequestBuilder, Rewrite, Via};
@@ -29,7 +31,7 @@ impl Endpoint {
             self.cores.user_agent.sessions.set_tag_end(&end);
             self.cores.events.notifier.set_tag_end(&end);
         }
-        self.lower.env.set_dead_lives(dead);
+        self.lower.env.dead_lives = Some(dead.into());
     }
 
     /// A response that matches no transaction. True if it was to a request of a dead life, and was handled.
@@ -43,91 +45,22 @@ impl Endpoint {
         if !env.is_in_farm() {
             return false;
         }
-        let Some(route) = response.top_via().and_then(|via| env.response_route_of_dead(&via)) else {
+        let Some(route) = response.top_via().and_then(|via| response_route_of_dead(env, &via)) else {
             return false;
         };
         // RFC 3261 §16.7 step 3: a response without a second Via has no receiver.
         let Some(next) = response.values(Header::Via).nth(1).and_then(Via::parse) else { return false };
         let is_invite = response.method() == Method::Invite;
+        let lower = &mut self.lower.at(now, out);
         match response.status() {
             // RFC 4320 §4.1: no provisional response to other requests is forwarded.
             ..=100 => false,
-            101..200 => is_invite && self.forward_stateless(now, response, &route, out),
-            200..300 => self.forward_stateless(now, response, &route, out),
+            101..200 => is_invite && forward_stateless(lower, response, &route),
+            200..300 => forward_stateless(lower, response, &route),
             _ if !route.is_only => false,
-            _ if is_invite => self.fail_invite_of_dead(now, response, &next, &route, out),
-            _ => self.forward_stateless(now, response, &route, out),
+            _ if is_invite => fail_invite_of_dead(lower, response, &next, &route),
+            _ => forward_stateless(lower, response, &route),
         }
-    }
-
-    fn forward_stateless(
-        &mut self,
-        now: Instant,
-        response: &Message,
-        route: &ResponseRoute,
-        out: &mut EndpointOutbox,
-    ) -> bool {
-        if !self.may_send_upstream(now, &route.upstream) {
-            return false;
-        }
-        let bytes = self.upstream_copy_of_dead(now, response, route);
-        self.lower.transactions.transmit(target_by(&route.upstream), bytes, None, out);
-        true
-    }
-
-    /// The only branch of an INVITE has failed. `next` is the caller's Via, by which its ACK and its CANCEL find the
-    /// transaction.
-    fn fail_invite_of_dead(
-        &mut self,
-        now: Instant,
-        response: &Message,
-        next: &Via<'_>,
-        route: &ResponseRoute,
-        out: &mut EndpointOutbox,
-    ) -> bool {
-        let table = &self.lower.transactions.table;
-        let hash = table.server_hash(response, next, Method::Invite);
-        if table.find(hash).is_none() {
-            if self.lower.is_full() || !self.may_send_upstream(now, &route.upstream) {
-                return false;
-            }
-            let bytes = self.upstream_copy_of_dead(now, response, route);
-            let (status, bytes) = match response.status() {
-                // RFC 3261 §16.7 step 6: a 503 is about the hop after us.
-                503 => (500, with_status_500(&bytes)),
-                status => (status, bytes),
-            };
-            let reliable = is_reliable(route.upstream.transport);
-            let machine = TransactionMachine::ServerInvite(ServerInvite::Proceeding {
-                trying: None,
-                last: None,
-                reliable,
-            });
-            let transactions = &mut self.lower.transactions;
-            let target = target_by(&route.upstream);
-            let server = transactions.table.insert(hash, machine, target, TransactionUser::None);
-            transactions.respond(now, server, status, bytes, out);
-        }
-        let ack = ack_of(response, &route.downstream);
-        self.lower.transactions.transmit(target_by(&route.downstream), ack, None, out);
-        true
-    }
-
-    /// As the transaction's user would have sent it on.
-    fn upstream_copy_of_dead(&self, now: Instant, response: &Message, route: &ResponseRoute) -> Bytes {
-        let env = &self.lower.env;
-        let ends = (target_by(&route.downstream), target_by(&route.upstream));
-        let rewritten = env.response_across_border(Some(&ends.0), Some(&ends.1), response);
-        env.upstream_copy(now, rewritten.as_ref().unwrap_or(response), &route.downstream, route.edit)
-    }
-
-    /// The credit of the request's transaction died with it: a source over UDP that this node does not know pays with its
-    /// network's rate of new requests.
-    fn may_send_upstream(&mut self, now: Instant, upstream: &Received) -> bool {
-        let proofs = &mut self.lower.transactions.proofs;
-        upstream.transport != Transport::Udp
-            || proofs.is_proved(now, upstream.remote)
-            || proofs.admits(now, upstream.remote.ip())
     }
 
     /// A CANCEL whose INVITE is not here. RFC 3261 §16.10: it is forwarded as its INVITE would be. Another life may have
@@ -148,6 +81,66 @@ impl Endpoint {
         let context = lower.open(hash, cancel, source);
         self.cores.dispatch_cancel(lower, context);
     }
+}
+
+fn forward_stateless(lower: &mut LowerView<'_>, response: &Message, route: &ResponseRoute) -> bool {
+    if !may_send_upstream(lower, &route.upstream) {
+        return false;
+    }
+    let bytes = upstream_copy_of_dead(lower, response, route);
+    lower.transmit(target_by(&route.upstream), bytes, None);
+    true
+}
+
+/// The only branch of an INVITE has failed. `next` is the caller's Via, by which its ACK and its CANCEL find the
+/// transaction.
+fn fail_invite_of_dead(
+    lower: &mut LowerView<'_>,
+    response: &Message,
+    next: &Via<'_>,
+    route: &ResponseRoute,
+) -> bool {
+    let table = &lower.transactions.table;
+    let hash = table.server_hash(response, next, Method::Invite);
+    if table.find(hash).is_none() {
+        if lower.transactions.table.len() >= limits::TRANSACTIONS
+            || !may_send_upstream(lower, &route.upstream)
+        {
+            return false;
+        }
+        let bytes = upstream_copy_of_dead(lower, response, route);
+        let (status, bytes) = match response.status() {
+            // RFC 3261 §16.7 step 6: a 503 is about the hop after us.
+            503 => (500, with_status_500(&bytes)),
+            status => (status, bytes),
+        };
+        let reliable = is_reliable(route.upstream.transport);
+        let machine =
+            TransactionMachine::ServerInvite(ServerInvite::Proceeding { trying: None, last: None, reliable });
+        let target = target_by(&route.upstream);
+        let server = lower.transactions.table.insert(hash, machine, target, TransactionUser::None);
+        lower.respond(server, status, bytes);
+    }
+    let ack = ack_of(response, &route.downstream);
+    lower.transmit(target_by(&route.downstream), ack, None);
+    true
+}
+
+/// As the transaction's user would have sent it on.
+fn upstream_copy_of_dead(lower: &LowerView<'_>, response: &Message, route: &ResponseRoute) -> Bytes {
+    let env = &lower.env;
+    let ends = (target_by(&route.downstream), target_by(&route.upstream));
+    let rewritten = env.response_across_border(Some(&ends.0), Some(&ends.1), response);
+    env.upstream_copy(lower.now, rewritten.as_ref().unwrap_or(response), &route.downstream, route.edit)
+}
+
+/// The credit of the request's transaction died with it: a source over UDP that this node does not know pays with its
+/// network's rate of new requests.
+fn may_send_upstream(lower: &mut LowerView<'_>, upstream: &Received) -> bool {
+    let (now, proofs) = (lower.now, &mut lower.transactions.proofs);
+    upstream.transport != Transport::Udp
+        || proofs.is_proved(now, upstream.remote)
+        || proofs.admits(now, upstream.remote.ip())
 }
 
 /// RFC 3261 §17.1.1.3, for a request of which only its response is left. Its Request-URI and Route are not; the hop that gets

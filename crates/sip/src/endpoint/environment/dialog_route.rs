@@ -18,7 +18,7 @@ use smallvec::SmallVec;
 use stdx::Instant;
 
 use super::Environment;
-use super::call_stamp::{CallStamp, call_stamp_in};
+use super::call_stamp::{CallStamp, call_stamp_in, call_stamp_text, parse_call_stamp};
 use super::loops::route_after;
 use super::route_token::{
     CertifiedContact, DialogId, FlowText, Token, TokenKind, request_token_in, target_proof, write_certified,
@@ -280,7 +280,7 @@ impl Environment {
         };
         let routes = above.iter().rev().copied();
         let made = Token::new(&self.keys.route, TokenKind::Response, &dialog, flow, routes, contact);
-        let call_stamp = self.is_in_farm().then(|| self.answered_call_stamp(now, response, value)).flatten();
+        let call_stamp = self.is_in_farm().then(|| answered_call_stamp(self, now, response, value)).flatten();
         rewrite.replace(value, |text| {
             text.extend_from_slice(&value[..at]);
             made.write_params(text, flow);
@@ -293,14 +293,6 @@ impl Environment {
             token::write(text, request.target);
             text.push(b'>');
         });
-    }
-
-    /// The value of `s` for the caller's side, which a 2xx gives the time of the answer.
-    fn answered_call_stamp(&self, now: Instant, response: &Message, value: &[u8]) -> Option<Vec<u8>> {
-        let (call_id, caller_tag) = (response.call_id()?, response.from_tag()?);
-        let stamp = self.parse_call_stamp(call_stamp_in(value)?, call_id, caller_tag)?;
-        let answer = (response.status() >= 200).then_some(now);
-        Some(self.call_stamp_text(&CallStamp { answer, ..stamp }, call_id, caller_tag))
     }
 
     fn responder_flow(
@@ -370,4 +362,12 @@ fn refreshes_target(message: &Message) -> bool {
 /// The URI of the first Contact; empty where there is none.
 fn contact_of(message: &Message) -> &[u8] {
     message.values(Header::Contact).next().and_then(Address::parse).map_or(b"", |contact| contact.uri)
+}
+
+/// The value of `s` for the caller's side, which a 2xx gives the time of the answer.
+fn answered_call_stamp(env: &Environment, now: Instant, response: &Message, value: &[u8]) -> Option<Vec<u8>> {
+    let (call_id, caller_tag) = (response.call_id()?, response.from_tag()?);
+    let stamp = parse_call_stamp(env, call_stamp_in(value)?, call_id, caller_tag)?;
+    let answer = (response.status() >= 200).then_some(now);
+    Some(call_stamp_text(env, &CallStamp { answer, ..stamp }, call_id, caller_tag))
 }

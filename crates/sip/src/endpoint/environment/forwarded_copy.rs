@@ -5,7 +5,7 @@ use bytes::Bytes;
 use super::Environment;
 use super::dialog_route::RequestToken;
 use super::loops::{first_address, route_after};
-use super::response_route::ResponseRoute;
+use super::response_route::{ResponseRoute, write_response_route};
 use crate::limits;
 use crate::proxy::{Destination, DialogProof};
 use crate::resolve::{Hop, NextHop};
@@ -72,7 +72,7 @@ impl Environment {
             });
             if let Some(route) = &copy.response_route {
                 let branch = text[branch].to_vec();
-                self.write_response_route(text, &branch, route);
+                write_response_route(self, text, &branch, route);
             }
         });
         let top = request.header(Header::Via).and_then(|line| Values::new(line).next());

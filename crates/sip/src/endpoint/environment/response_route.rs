@@ -31,92 +31,92 @@ pub(crate) struct ResponseRoute {
 }
 
 impl Environment {
-    /// The node is one of a farm, which counts these lives as dead.
-    pub(crate) fn set_dead_lives(&mut self, dead: &[Life]) {
-        self.dead_lives = Some(dead.into());
-    }
-
     /// True if the node is one of a farm.
     pub(crate) fn is_in_farm(&self) -> bool {
         self.dead_lives.is_some()
     }
+}
 
-    /// `;p=...`, to stand behind `branch` and `n`. Nothing for a way that no listener has.
-    pub(crate) fn write_response_route(&self, out: &mut Vec<u8>, branch: &[u8], route: &ResponseRoute) {
-        let flow = |received| FlowText::of(received, &self.listeners.all);
-        let Some((down, up)) = flow(&route.downstream).zip(flow(&route.upstream)) else { return };
-        let mut text = Vec::with_capacity(96);
-        let (kind, way, known) = match route.edit {
-            ResponseEdit::None => (b'n', WayBack::Checked, None),
-            ResponseEdit::RecordRoute { token, way } => (b'r', way, Some(token)),
-            ResponseEdit::Contact { known, way } => (b'c', way, Some(known)),
-        };
-        let way = match way {
-            WayBack::Flow => b'f',
-            WayBack::Followed => b'w',
-            WayBack::Checked => b'k',
-        };
-        text.extend_from_slice(&[kind, way, b'0' + u8::from(route.is_only)]);
-        if let Some(known) = known {
-            token::write(&mut text, known);
-        }
-        for flow in [down, up] {
-            text.push(b'.');
-            text.extend_from_slice(flow.as_bytes());
-        }
-        let proof = self.response_proof(branch, self.settings.edge, &text);
-        out.extend_from_slice(b";p=");
-        out.extend_from_slice(&text);
-        out.push(b'.');
-        token::write(out, proof);
+/// `;p=...`, to stand behind `branch` and `n`. Nothing for a way that no listener has.
+pub(crate) fn write_response_route(
+    env: &Environment,
+    out: &mut Vec<u8>,
+    branch: &[u8],
+    route: &ResponseRoute,
+) {
+    let flow = |received| FlowText::of(received, &env.listeners.all);
+    let Some((down, up)) = flow(&route.downstream).zip(flow(&route.upstream)) else { return };
+    let mut text = Vec::with_capacity(96);
+    let (kind, way, known) = match route.edit {
+        ResponseEdit::None => (b'n', WayBack::Checked, None),
+        ResponseEdit::RecordRoute { token, way } => (b'r', way, Some(token)),
+        ResponseEdit::Contact { known, way } => (b'c', way, Some(known)),
+    };
+    let way = match way {
+        WayBack::Flow => b'f',
+        WayBack::Followed => b'w',
+        WayBack::Checked => b'k',
+    };
+    text.extend_from_slice(&[kind, way, b'0' + u8::from(route.is_only)]);
+    if let Some(known) = known {
+        token::write(&mut text, known);
     }
+    for flow in [down, up] {
+        text.push(b'.');
+        text.extend_from_slice(flow.as_bytes());
+    }
+    let proof = response_proof(env, branch, env.settings.edge, &text);
+    out.extend_from_slice(b";p=");
+    out.extend_from_slice(&text);
+    out.push(b'.');
+    token::write(out, proof);
+}
 
-    /// The way of a response whose top Via this is. `None` unless a life wrote it that the farm counts as dead, and wrote
-    /// it so.
-    pub(crate) fn response_route_of_dead(&self, via: &Via<'_>) -> Option<ResponseRoute> {
-        let dead = self.dead_lives.as_ref()?;
-        let (life, shard) = std::str::from_utf8(via.params.get("n")?).ok()?.split_once('.')?;
-        let life = Life(u32::from_str_radix(life, 16).ok()?);
-        if !dead.contains(&life) {
-            return None;
-        }
-        let edge = ShardAddress { life, shard: u16::from_str_radix(shard, 16).ok()? };
-        let value = via.params.get("p")?;
-        let (text, proof) = value.split_at_checked(value.len().checked_sub(WORD + 1)?)?;
-        let proof = token::parse(proof.strip_prefix(b".")?)?;
-        // Both sides are 64-bit numbers: the comparison takes the same time whatever they are.
-        if proof != self.response_proof(via.branch()?, edge, text) {
-            return None;
-        }
-        self.parse_response_route(text)
+/// The way of a response whose top Via this is. `None` unless a life wrote it that the farm counts as dead, and wrote
+/// it so.
+pub(crate) fn response_route_of_dead(env: &Environment, via: &Via<'_>) -> Option<ResponseRoute> {
+    let dead = env.dead_lives.as_ref()?;
+    let (life, shard) = std::str::from_utf8(via.params.get("n")?).ok()?.split_once('.')?;
+    let life = Life(u32::from_str_radix(life, 16).ok()?);
+    if !dead.contains(&life) {
+        return None;
     }
+    let edge = ShardAddress { life, shard: u16::from_str_radix(shard, 16).ok()? };
+    let value = via.params.get("p")?;
+    let (text, proof) = value.split_at_checked(value.len().checked_sub(WORD + 1)?)?;
+    let proof = token::parse(proof.strip_prefix(b".")?)?;
+    // Both sides are 64-bit numbers: the comparison takes the same time whatever they are.
+    if proof != response_proof(env, via.branch()?, edge, text) {
+        return None;
+    }
+    parse_response_route(env, text)
+}
 
-    fn parse_response_route(&self, text: &[u8]) -> Option<ResponseRoute> {
-        let mut parts = text.split(|&byte| byte == b'.');
-        let (head, down, up) = (parts.next()?, parts.next()?, parts.next()?);
-        let (&[kind, way, only], known) = head.split_first_chunk::<3>()?;
-        let way = match way {
-            b'f' => WayBack::Flow,
-            b'w' => WayBack::Followed,
-            _ => WayBack::Checked,
-        };
-        let edit = match kind {
-            b'r' => ResponseEdit::RecordRoute { token: token::parse(known)?, way },
-            b'c' => ResponseEdit::Contact { known: token::parse(known)?, way },
-            _ => ResponseEdit::None,
-        };
-        Some(ResponseRoute {
-            downstream: FlowText::parse(down, &self.listeners.all)?,
-            upstream: FlowText::parse(up, &self.listeners.all)?,
-            edit,
-            is_only: only == b'1',
-        })
-    }
+fn parse_response_route(env: &Environment, text: &[u8]) -> Option<ResponseRoute> {
+    let mut parts = text.split(|&byte| byte == b'.');
+    let (head, down, up) = (parts.next()?, parts.next()?, parts.next()?);
+    let (&[kind, way, only], known) = head.split_first_chunk::<3>()?;
+    let way = match way {
+        b'f' => WayBack::Flow,
+        b'w' => WayBack::Followed,
+        _ => WayBack::Checked,
+    };
+    let edit = match kind {
+        b'r' => ResponseEdit::RecordRoute { token: token::parse(known)?, way },
+        b'c' => ResponseEdit::Contact { known: token::parse(known)?, way },
+        _ => ResponseEdit::None,
+    };
+    Some(ResponseRoute {
+        downstream: FlowText::parse(down, &env.listeners.all)?,
+        upstream: FlowText::parse(up, &env.listeners.all)?,
+        edit,
+        is_only: only == b'1',
+    })
+}
 
-    fn response_proof(&self, branch: &[u8], edge: ShardAddress, text: &[u8]) -> u64 {
-        let (life, shard) = (edge.life.0.to_be_bytes(), edge.shard.to_be_bytes());
-        self.keys.branch.mac(&[b"responses", branch, &life, &shard, text])
-    }
+fn response_proof(env: &Environment, branch: &[u8], edge: ShardAddress, text: &[u8]) -> u64 {
+    let (life, shard) = (edge.life.0.to_be_bytes(), edge.shard.to_be_bytes());
+    env.keys.branch.mac(&[b"responses", branch, &life, &shard, text])
 }
 
 /// A message by this way, as a transaction would have sent it.

@@ -9,6 +9,7 @@ use stdx::slab::Key;
 
 use super::{LowerLayers, LowerView};
 use crate::endpoint::context::RequestStage;
+use crate::endpoint::environment::call_stamp::call_of_dead;
 use crate::endpoint::environment::{Environment, Keys};
 use crate::endpoint::{CallEvent, CallEventKind, Caller, EndpointEffect};
 use crate::proxy::FinalResponse;
@@ -82,7 +83,7 @@ impl LowerView<'_> {
         let as_caller = (from_caller != Some(false)).then(|| self.env.name_of(request, from, to)).flatten();
         let as_callee = (from_caller != Some(true)).then(|| self.env.name_of(request, to, from)).flatten();
         // It is `None` while the node is alone, and of most calls of a farm.
-        let taken_over = from_caller.and_then(|from_caller| self.env.taken_over(request, from_caller));
+        let taken_over = from_caller.and_then(|from_caller| taken_over(self.env, request, from_caller));
         for (call, leg) in as_caller.into_iter().chain(as_callee) {
             if let Some(kind) = &taken_over {
                 self.out.push(EndpointEffect::Call(CallEvent { call, leg, kind: kind.clone() }));
@@ -117,21 +118,6 @@ impl LowerLayers {
 }
 
 impl Environment {
-    /// The call that a BYE ends, when the ledger that has it died with its node.
-    fn taken_over(&self, request: &Message, from_caller: bool) -> Option<CallEventKind> {
-        let stamp = self.call_of_dead(request, from_caller)?;
-        let text = |bytes: Option<&[u8]>| String::from_utf8_lossy(bytes.unwrap_or_default()).into();
-        let [from, to] = [request.from(), request.to()].map(|address| address.map(|address| address.uri));
-        let (caller, callee) = if from_caller { (from, to) } else { (to, from) };
-        Some(CallEventKind::TakenOver {
-            call_id: text(request.call_id()),
-            from: text(caller),
-            to: text(callee),
-            start: stamp.start,
-            answer: stamp.answer.unwrap_or(stamp.start),
-        })
-    }
-
     /// Call and leg of a request, when these are the tags of its caller and its callee.
     pub(crate) fn name_of(
         &self,
@@ -161,4 +147,19 @@ pub(crate) fn refused(
         status,
         reason: reason.into(),
     }
+}
+
+/// The call that a BYE ends, when the ledger that has it died with its node.
+fn taken_over(env: &Environment, request: &Message, from_caller: bool) -> Option<CallEventKind> {
+    let stamp = call_of_dead(env, request, from_caller)?;
+    let text = |bytes: Option<&[u8]>| String::from_utf8_lossy(bytes.unwrap_or_default()).into();
+    let [from, to] = [request.from(), request.to()].map(|address| address.map(|address| address.uri));
+    let (caller, callee) = if from_caller { (from, to) } else { (to, from) };
+    Some(CallEventKind::TakenOver {
+        call_id: text(request.call_id()),
+        from: text(caller),
+        to: text(callee),
+        start: stamp.start,
+        answer: stamp.answer.unwrap_or(stamp.start),
+    })
 }
