@@ -6,13 +6,13 @@ use std::path::PathBuf;
 use clap::Subcommand;
 
 use super::error::CliError;
-use super::table::{Table, grouped};
+use super::farm_status::table;
 use crate::config::Config;
-use crate::control::{Client, FarmStatus, Request, Response};
+use crate::control::{Client, Request, Response};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum FarmCommand {
-    /// The nodes of the farm as this node sees them: tasks, states, shares of calls and accounts
+    /// The nodes of the farm as this node sees them: tasks, states, shares of calls and accounts, load
     Status {
         /// One JSON object
         #[arg(long)]
@@ -62,23 +62,4 @@ fn status(config: &Config, json: bool) -> Result<(), CliError> {
     }
     table(&status).print(&mut io::stdout().lock())?;
     Ok(())
-}
-
-fn table(status: &FarmStatus) -> Table {
-    let headings = ["node", "life", "role", "state", "call slots", "buckets", "links", "version"];
-    let mut table = Table::new(&headings, &[1, 4, 5]);
-    for node in &status.nodes {
-        let own = if node.life == status.life { " (this)" } else { "" };
-        table.row([
-            format!("{}{own}", node.name),
-            node.life.to_string(),
-            node.role.to_string(),
-            node.state.to_string(),
-            grouped(u64::from(node.call_slots)),
-            grouped(u64::from(node.buckets)),
-            node.address.to_string(),
-            node.version.to_string(),
-        ]);
-    }
-    table
 }

@@ -4,6 +4,8 @@ use cluster::member::MemberState;
 use farm::view::FarmView;
 use serde::{Deserialize, Serialize};
 
+use super::farm_figures::{FarmLinkFigures, FarmNodeFigures};
+
 /// The farm as the asked node sees it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FarmStatus {
@@ -21,6 +23,9 @@ pub struct FarmStatus {
     pub nodes: Vec<FarmNodeRow>,
     /// Lives that the farm counts as dead.
     pub dead: Vec<u32>,
+    /// The figures of the asked node's links.
+    #[serde(default)]
+    pub links: FarmLinkFigures,
 }
 
 /// One live node.
@@ -42,6 +47,9 @@ pub struct FarmNodeRow {
     pub call_slots: u32,
     /// Buckets of accounts that it owns, of 4,096.
     pub buckets: u32,
+    /// Its load, and the link to it.
+    #[serde(default)]
+    pub figures: FarmNodeFigures,
 }
 
 impl FarmStatus {
@@ -59,6 +67,7 @@ impl FarmStatus {
                 version: peer.build.clone(),
                 call_slots: count(view.map.workers().filter(|(_, slot)| of(slot.worker)).count()),
                 buckets: count(view.map.owners().filter(|(_, ownership)| of(ownership.owner)).count()),
+                figures: FarmNodeFigures::default(),
             }
         };
         FarmStatus {
@@ -69,6 +78,7 @@ impl FarmStatus {
             level: view.map.level(),
             nodes: view.peers.iter().map(row).collect(),
             dead: view.map.dead().iter().map(|life| life.0).collect(),
+            links: FarmLinkFigures::default(),
         }
     }
 }

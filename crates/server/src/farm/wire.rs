@@ -18,7 +18,7 @@ use crate::message::ShardMessage;
 /// The wire versions that this program speaks.
 pub(crate) const WIRE: (u16, u16) = (1, 1);
 
-const PACKET: u16 = 1;
+pub(crate) const PACKET: u16 = 1;
 const TRANSMIT: u16 = 2;
 const SEND_FAILED: u16 = 3;
 

@@ -269,6 +269,7 @@ impl Shard {
         if now.since(self.last_report) >= REPORT_EVERY {
             self.last_report = now;
             self.report(now);
+            farm::report(self, now);
             self.accounts.sweep(now);
         }
         messages
