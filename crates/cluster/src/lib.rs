@@ -10,6 +10,7 @@ pub mod address;
 pub mod bucket;
 pub mod farm;
 pub mod fields;
+pub mod figures;
 pub mod inbox;
 pub mod lease;
 pub mod limits;

@@ -67,6 +67,7 @@ const WIRE_LEAST: u64 = 9;
 const WIRE_MOST: u64 = 10;
 const STATE: u64 = 11;
 const RENEWAL: u64 = 12;
+// 20 and above are those of `crate::figures`.
 
 const EDGE: u8 = 1;
 const ROUTER: u8 = 2;

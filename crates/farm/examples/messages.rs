@@ -315,6 +315,8 @@ fn links(own: Life, encryption: Encryption, socket: TcpListener, nodes: &[(Life,
         build: "0".into(),
         state: MemberState::Serving,
         roles: Roles::BOTH,
+        weight: 100,
+        is_suspect: false,
     };
     let peers: BTreeMap<Life, FarmPeer> =
         nodes.iter().map(|(life, address)| (*life, peer(*address))).collect();

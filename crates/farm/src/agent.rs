@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use cluster::farm::{Claim, EndReason, FarmEffect, FarmNode, Revision};
+use cluster::figures::NodeFigures;
 use cluster::limits::COUNCIL_AWAY;
 use cluster::map::FarmMap;
 use cluster::member::Member;
@@ -77,6 +78,14 @@ pub trait FarmListener: Send {
     fn view(&mut self, view: Arc<FarmView>);
     /// The council is away, for this reason, or back.
     fn council(&mut self, away: Option<&str>);
+    /// The load of this node, for its next renewal.
+    fn own_figures(&mut self) -> NodeFigures {
+        NodeFigures::default()
+    }
+    /// The council has this node's renewal.
+    fn renewed(&mut self) {}
+    /// A node has renewed its lease; with its load, unless its version does not announce it.
+    fn node_renewed(&mut self, _life: Life, _figures: Option<NodeFigures>) {}
     /// News of another node.
     fn member(&mut self, news: &MembershipEffect);
     /// Another node asks this one to drain. It may be told again.
@@ -314,6 +323,7 @@ impl Session {
         match event {
             CouncilEvent::Joined { .. } | CouncilEvent::Refused(_) => {}
             CouncilEvent::Renewed { token } => {
+                self.listener.renewed();
                 self.drive(now, |node, now, out| node.handle_renewed(now, Instant::from_micros(token), out));
             }
             CouncilEvent::Expired => self.announce_again(),
@@ -349,6 +359,8 @@ impl Session {
     fn handle_member(&mut self, now: Instant, life: Life, name: Box<str>, value: &[u8]) {
         if let Some(member) = read_member(life, value) {
             self.names.insert(name, life);
+            // An announcement that can be read can be read for its figures.
+            self.listener.node_renewed(life, NodeFigures::of_announcement(value).ok().flatten());
             self.drive(now, |node, now, out| node.handle_announced(now, member, out));
         }
     }
@@ -410,8 +422,9 @@ impl Session {
     fn perform(&mut self, now: Instant, effect: FarmEffect, out: &mut Vec<FarmEffect>) {
         match effect {
             FarmEffect::Announce { sent_at, member } => {
-                let value = Bytes::from(member.encode());
-                self.command(CouncilCommand::Renew { token: sent_at.as_micros(), value });
+                let mut value = member.encode();
+                self.listener.own_figures().append_to(&mut value);
+                self.command(CouncilCommand::Renew { token: sent_at.as_micros(), value: value.into() });
             }
             FarmEffect::ReadMembers => self.command(CouncilCommand::ReadMembers),
             FarmEffect::ReadMember { life, asked_at } => self.read_member(life, asked_at),

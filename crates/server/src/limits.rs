@@ -349,3 +349,7 @@ pub const XMPP_REGISTERING: usize = 10_000;
 /// Accounts of one shard whose keys are to be made while a client waits: a second's work. Beyond:
 /// `resource-constraint`.
 pub const XMPP_KEYS_WAITING: usize = 64;
+
+/// The time between two probes of a link to another node: the delay of a link changes slowly, and each probe wakes both
+/// nodes.
+pub(crate) const LINK_PROBE: Duration = Duration::from_secs(5);

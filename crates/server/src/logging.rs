@@ -2,9 +2,12 @@
 
 use std::fmt;
 use std::hash::{BuildHasher as _, RandomState};
-use std::sync::OnceLock;
+use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{OnceLock, PoisonError, RwLock};
 
+use cluster::Life;
+use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, Registry, reload};
@@ -24,7 +27,7 @@ pub struct Logging {
 pub fn init(log: &Log) -> anyhow::Result<Logging> {
     let (filter, level) = reload::Layer::new(filter(&log.level)?);
     let registry = tracing_subscriber::registry().with(filter);
-    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+    let lines = tracing_subscriber::fmt::layer().with_writer(Output { format: log.format });
     match log.format {
         LogFormat::Text => {
             let colour = std::io::IsTerminal::is_terminal(&std::io::stderr());
@@ -43,6 +46,74 @@ impl Logging {
         HIDE.store(log.hide_identities, Ordering::Relaxed);
         Ok(())
     }
+}
+
+/// The node of a farm that this process is, in the forms that lines need.
+struct NodeMark {
+    text: String,
+    json: String,
+}
+
+static NODE: RwLock<Option<NodeMark>> = RwLock::new(None);
+
+/// Every line names this node of a farm from now on, and its life once the farm has given it one.
+pub(crate) fn set_node(name: &str, life: Option<Life>) {
+    // A node's name consists of letters, digits and hyphens.
+    let mut mark = NodeMark { text: format!(" node={name}"), json: format!("\"node\":\"{name}\",") };
+    if let Some(life) = life {
+        mark.text += &format!(" node_life={life}");
+        mark.json += &format!("\"node_life\":{},", life.0);
+    }
+    *NODE.write().unwrap_or_else(PoisonError::into_inner) = Some(mark);
+}
+
+/// Standard error, with the node of a farm in each line.
+#[derive(Clone, Copy)]
+struct Output {
+    format: LogFormat,
+}
+
+/// One line on its way out: the formatter writes it whole.
+struct Line {
+    format: LogFormat,
+}
+
+impl<'a> MakeWriter<'a> for Output {
+    type Writer = Line;
+
+    fn make_writer(&'a self) -> Line {
+        Line { format: self.format }
+    }
+}
+
+impl io::Write for Line {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let mut out = io::stderr().lock();
+        match &*NODE.read().unwrap_or_else(PoisonError::into_inner) {
+            Some(mark) => out.write_all(&marked(line, self.format, mark))?,
+            None => out.write_all(line)?,
+        }
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        io::stderr().flush()
+    }
+}
+
+/// The line with the node in it: at its end, in JSON as the first members.
+fn marked(line: &[u8], format: LogFormat, mark: &NodeMark) -> Vec<u8> {
+    let (before, mark, after) = match format {
+        LogFormat::Json => match line.strip_prefix(b"{") {
+            Some(rest) => (&b"{"[..], &mark.json, rest),
+            None => return line.to_vec(),
+        },
+        LogFormat::Text => {
+            let text = line.strip_suffix(b"\n").unwrap_or(line);
+            (text, &mark.text, &line[text.len()..])
+        }
+    };
+    [before, mark.as_bytes(), after].concat()
 }
 
 static HIDE: AtomicBool = AtomicBool::new(false);
@@ -93,6 +164,17 @@ fn filter(level: &str) -> Result<EnvFilter, tracing_subscriber::filter::ParseErr
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_line_names_the_node_and_its_life() {
+        let mark =
+            NodeMark { text: " node=n1 node_life=7".into(), json: "\"node\":\"n1\",\"node_life\":7,".into() };
+        let text = marked(b" INFO it is up shards=2\n", LogFormat::Text, &mark);
+        assert_eq!(text, b" INFO it is up shards=2 node=n1 node_life=7\n");
+        let json = marked(b"{\"level\":\"INFO\",\"life\":9}\n", LogFormat::Json, &mark);
+        let json: serde_json::Value = serde_json::from_slice(&json).unwrap();
+        assert_eq!((&json["node"], &json["node_life"], &json["life"]), (&"n1".into(), &7.into(), &9.into()));
+    }
 
     struct Hidden<'a>(&'a str);
 

@@ -22,7 +22,7 @@ pub fn open_with(config: &Config, mut options: store::sqlite::Options) -> Result
     make_private_folder(folder).map_err(|error| failed(folder, error))?;
     if let Some(url) = &config.store.url {
         let postgres = Postgres::open(url)?.with_without_user(crate::xmpp::without_user);
-        return Ok(Database::Postgres(postgres));
+        return Ok(Database::Postgres(Box::new(postgres)));
     }
     // SQLite gives its other files the mode of this one.
     let made = OpenOptions::new().create(true).append(true).mode(0o600).open(&file);

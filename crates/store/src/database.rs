@@ -11,7 +11,7 @@ pub enum Database {
     /// In a file of the node's own.
     Sqlite(Sqlite),
     /// In a server.
-    Postgres(Postgres),
+    Postgres(Box<Postgres>),
 }
 
 impl Database {

@@ -1,14 +1,22 @@
 //! A farm of real nodes on loopback that share one SIP address, with NATS as their council.
 
-use std::path::Path;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tempfile::TempDir;
 
 use crate::nats::Nats;
+use crate::network::{Namespace, Network};
 use crate::node::Node;
 use crate::ports::free_port;
 use crate::wait::wait_until;
+
+/// The address of a farm behind a balancer (RFC 5737 §3).
+pub const VIRTUAL_ADDRESS: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 10);
+
+const SIP: u16 = 5060;
 
 /// The nodes of one farm.
 pub struct Farm {
@@ -23,14 +31,12 @@ impl Farm {
     /// Starts so many nodes, each with an open route of calls to `user` to 127.0.0.1:`target`. Returns when all of them share
     /// the calls.
     pub fn start(nats: &Nats, count: usize, user: &str, target: u16) -> Farm {
-        let folder = TempDir::new().expect("a temporary folder");
-        let secret = folder.path().join("farm.secret");
-        let port = free_port();
-        let prepared = Node::prepare();
-        prepared.run(&["farm", "secret", &secret.display().to_string()]);
-        drop(prepared);
+        let (folder, port) = (TempDir::new().expect("a temporary folder"), free_port());
+        let secret = Farm::secret(&folder);
         let node = |number| {
-            let node = Node::prepare_at(port).with_sections(&section(nats, &format!("n{number}"), &secret));
+            let links = format!("listen = \"127.0.0.1:{}\"\nshared_ports = true\n", free_port());
+            let node = Node::prepare_at(port)
+                .with_sections(&(section(nats, &format!("n{number}"), &secret) + &links));
             node.with_open_route(user, target).started()
         };
         let farm = Farm { port, nodes: (0..count).map(node).collect(), folder };
@@ -44,7 +50,37 @@ impl Farm {
         if !knows_secret {
             Node::prepare().run(&["farm", "secret", &secret.display().to_string()]);
         }
-        Node::prepare_at(self.port).with_sections(&section(nats, name, &secret))
+        let links = format!("listen = \"127.0.0.1:{}\"\nshared_ports = true\n", free_port());
+        Node::prepare_at(self.port).with_sections(&(section(nats, name, &secret) + &links))
+    }
+
+    /// Starts a node on each of these hosts, with one virtual address that a balancer of the network gives them in turn, packet
+    /// by packet. Calls to `user` go to `target`.
+    pub fn behind_balancer(
+        network: &Network,
+        hosts: &[Arc<Namespace>],
+        nats: &Nats,
+        (user, target): (&str, SocketAddrV4),
+    ) -> Farm {
+        let folder = TempDir::new().expect("a temporary folder");
+        let secret = Farm::secret(&folder);
+        network.balance(VIRTUAL_ADDRESS, SIP, hosts);
+        let node = |(number, host): (usize, &Arc<Namespace>)| {
+            let links = format!("listen = \"{}:5280\"\n", host.address());
+            let node = Node::prepare_on(host, VIRTUAL_ADDRESS, SIP)
+                .with_sections(&(section(nats, &format!("n{number}"), &secret) + &links));
+            node.with_open_route_to(user, &target.to_string()).started()
+        };
+        let nodes = hosts.iter().enumerate().map(node).collect();
+        let farm = Farm { port: SIP, nodes, folder };
+        farm.wait_for_shares(hosts.len());
+        farm
+    }
+
+    fn secret(folder: &TempDir) -> PathBuf {
+        let secret = folder.path().join("farm.secret");
+        Node::prepare().run(&["farm", "secret", &secret.display().to_string()]);
+        secret
     }
 
     /// Waits until every running node sees the call slots divided among so many nodes.
@@ -87,12 +123,8 @@ impl Drop for Farm {
     }
 }
 
-/// `[farm]` of one node.
+/// The section `[farm]` of a node, without its own addresses.
 fn section(nats: &Nats, name: &str, secret: &Path) -> String {
-    format!(
-        "[farm]\nname = \"test\"\nnode = \"{name}\"\ncouncil = [\"{}\"]\nsecret = \"{}\"\nlisten = \"127.0.0.1:{}\"\nshared_ports = true\n",
-        nats.url(),
-        secret.display(),
-        free_port(),
-    )
+    let (url, secret) = (nats.url(), secret.display());
+    format!("[farm]\nname = \"test\"\nnode = \"{name}\"\ncouncil = [\"{url}\"]\nsecret = \"{secret}\"\n")
 }

@@ -1,16 +1,19 @@
 //! The real `belfry`, on free ports of loopback, with a data folder of its own.
 
 use std::io::{Read as _, Write as _};
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tempfile::TempDir;
 
 use crate::DOMAIN;
+use crate::network::Namespace;
 use crate::peer::Peer;
 use crate::ports::free_port;
-use crate::wait::wait_for_sip;
+use crate::wait::{wait_for_sip, wait_until};
 
 pub struct Node {
     /// UDP and TCP.
@@ -19,6 +22,8 @@ pub struct Node {
     /// Metrics, and the REST interface where there is one.
     pub http: u16,
     config: PathBuf,
+    /// None: loopback of the test's own network.
+    host: Option<Arc<Namespace>>,
     peer: Option<Peer>,
     folder: TempDir,
 }
@@ -31,6 +36,15 @@ impl Node {
 
     /// As [`prepare`](Self::prepare), at a port that other nodes may have, too.
     pub fn prepare_at(port: u16) -> Node {
+        Node::prepare_with(port, Ipv4Addr::LOCALHOST, None)
+    }
+
+    /// A node on a host of a test's network, with this address and port for SIP.
+    pub fn prepare_on(host: &Arc<Namespace>, address: Ipv4Addr, port: u16) -> Node {
+        Node::prepare_with(port, address, Some(Arc::clone(host)))
+    }
+
+    fn prepare_with(port: u16, address: Ipv4Addr, host: Option<Arc<Namespace>>) -> Node {
         let folder = TempDir::new().expect("a temporary folder");
         let (tls, http) = (free_port(), free_port());
         let place = folder.path().display();
@@ -43,7 +57,7 @@ control = "{place}/control.sock"
 shards = 2
 
 [sip]
-listen = ["udp:127.0.0.1:{port}", "tcp:127.0.0.1:{port}", "tls:127.0.0.1:{tls}"]
+listen = ["udp:{address}:{port}", "tcp:{address}:{port}", "tls:{address}:{tls}"]
 domains = ["{DOMAIN}"]
 algorithms = ["MD5"]
 
@@ -52,7 +66,7 @@ listen = "127.0.0.1:{http}"
 "#
         );
         std::fs::write(&config, text).expect("the test's folder is writable");
-        Node { port, tls, http, config, peer: None, folder }
+        Node { port, tls, http, config, host, peer: None, folder }
     }
 
     /// More sections of the configuration.
@@ -89,14 +103,12 @@ listen = "127.0.0.1:{http}"
 
     /// Calls of all sources to `user` of any domain go to 127.0.0.1:`target`.
     pub fn with_open_route(self, user: &str, target: u16) -> Node {
-        self.run(&[
-            "route",
-            "add",
-            user,
-            &format!("user:{user}"),
-            &format!("sip:127.0.0.1:{target}"),
-            "--open",
-        ]);
+        self.with_open_route_to(user, &format!("127.0.0.1:{target}"))
+    }
+
+    /// Calls of all sources to `user` of any domain go to this address.
+    pub fn with_open_route_to(self, user: &str, target: &str) -> Node {
+        self.run(&["route", "add", user, &format!("user:{user}"), &format!("sip:{target}"), "--open"]);
         self
     }
 
@@ -108,8 +120,20 @@ listen = "127.0.0.1:{http}"
     pub fn start(&mut self) {
         assert!(self.peer.is_none(), "it runs already");
         let arguments = ["serve".to_owned(), "--config".to_owned(), self.config.display().to_string()];
-        let peer = Peer::start("belfry", &binary().display().to_string(), &arguments, self.folder.path());
-        wait_for_sip(self.port, || peer.tail());
+        let (program, folder) = (binary().display().to_string(), self.folder.path());
+        let peer = match &self.host {
+            Some(host) => {
+                let peer = host.start("belfry", &program, &arguments, folder);
+                let is_bound = || peer.is_bound("udp", self.port);
+                wait_until("belfry to listen", Duration::from_secs(60), is_bound, || peer.tail());
+                peer
+            }
+            None => {
+                let peer = Peer::start("belfry", &program, &arguments, folder);
+                wait_for_sip(self.port, || peer.tail());
+                peer
+            }
+        };
         self.peer = Some(peer);
     }
 
@@ -178,6 +202,9 @@ listen = "127.0.0.1:{http}"
     }
 
     fn get(&self, path: &str) -> String {
+        if let Some(host) = &self.host {
+            return host.run("curl", &format!("-sS --max-time 20 http://127.0.0.1:{}{path}", self.http));
+        }
         let mut stream =
             std::net::TcpStream::connect(("127.0.0.1", self.http)).expect("the node serves HTTP");
         let request = format!("GET {path} HTTP/1.0\r\n\r\n");
@@ -185,6 +212,16 @@ listen = "127.0.0.1:{http}"
         let mut answer = String::new();
         stream.read_to_string(&mut answer).expect("the node answers in text");
         answer
+    }
+
+    /// The sum of a metric over its labels; 0 if the node does not have it.
+    pub fn metric(&self, name: &str) -> u64 {
+        let metrics = self.metrics();
+        let values = metrics.lines().filter_map(|line| {
+            let rest = line.strip_prefix(name).filter(|rest| rest.starts_with(['{', ' ']))?;
+            rest.rsplit(' ').next()?.parse::<u64>().ok()
+        });
+        values.sum()
     }
 
     /// The end of the node's output.

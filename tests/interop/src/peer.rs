@@ -66,6 +66,17 @@ impl Peer {
         self.child.wait().expect("our own child");
     }
 
+    /// True if a socket listens at this port in the network of the program; `kind` is `udp` or `tcp`.
+    pub(crate) fn is_bound(&self, kind: &str, port: u16) -> bool {
+        // Linux lists sockets by the port in hexadecimal; a socket that listens has no remote address, and state 0A or 07.
+        let local = format!(":{port:04X} 00000000:0000 ");
+        let listens = |line: &String| {
+            let state = line.split_once(&local).map(|(_, rest)| rest);
+            state.is_some_and(|rest| rest.starts_with("0A") || rest.starts_with("07"))
+        };
+        lines_in(Path::new(&format!("/proc/{}/net/{kind}", self.id()))).iter().any(listens)
+    }
+
     /// The lines that it has printed so far.
     pub fn lines(&self) -> Vec<String> {
         lines_in(&self.log)

@@ -1,11 +1,13 @@
 //! SIPp as a caller, an answerer and a registering phone.
 
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tempfile::TempDir;
 
 use crate::DOMAIN;
+use crate::network::Namespace;
 use crate::peer::Peer;
 use crate::ports::{Ports, free_port};
 use crate::wait::{lines_in, wait_until};
@@ -48,6 +50,26 @@ impl Sipp {
         Sipp::start(scenario, &[format!("127.0.0.1:{proxy}")], calls, &more)
     }
 
+    /// As [`answering`](Self::answering), on a host of a test's network.
+    pub fn answering_on(host: &Namespace, scenario: &str, calls: u32) -> Sipp {
+        let sipp = Sipp::start_in(Place::on(host), scenario, &[], calls, &[]);
+        sipp.wait_until_bound();
+        sipp
+    }
+
+    /// As [`calling`](Self::calling), on a host of a test's network.
+    pub fn calling_on(
+        host: &Namespace,
+        scenario: &str,
+        proxy: SocketAddrV4,
+        user: &str,
+        calls: u32,
+        rate: u32,
+    ) -> Sipp {
+        let more = ["-s".to_owned(), user.to_owned(), "-r".to_owned(), rate.to_string()];
+        Sipp::start_in(Place::on(host), scenario, &[proxy.to_string()], calls, &more)
+    }
+
     /// One call of SIPp's own caller, which hangs up after so long.
     pub fn holding(proxy: u16, user: &str, time: Duration) -> Sipp {
         let more = ["-s", user, "-d", &time.as_millis().to_string()].map(str::to_owned);
@@ -74,7 +96,8 @@ impl Sipp {
             rate.to_string(),
         ];
         let calls = u32::try_from(accounts.len()).expect("a test has few accounts");
-        Sipp::start_in(folder, scenario, &[format!("127.0.0.1:{proxy}")], calls, &more)
+        let place = Place { folder, host: None };
+        Sipp::start_in(place, scenario, &[format!("127.0.0.1:{proxy}")], calls, &more)
     }
 
     /// Waits until all its calls are done, and panics with SIPp's output unless all went as written.
@@ -104,12 +127,17 @@ impl Sipp {
     }
 
     fn start(scenario: &str, remote: &[String], calls: u32, more: &[String]) -> Sipp {
-        Sipp::start_in(TempDir::new().expect("a temporary folder"), scenario, remote, calls, more)
+        let place = Place { folder: TempDir::new().expect("a temporary folder"), host: None };
+        Sipp::start_in(place, scenario, remote, calls, more)
     }
 
-    fn start_in(folder: TempDir, scenario: &str, remote: &[String], calls: u32, more: &[String]) -> Sipp {
+    fn start_in(place: Place<'_>, scenario: &str, remote: &[String], calls: u32, more: &[String]) -> Sipp {
+        let Place { folder, host } = place;
+        let address = host.map_or(Ipv4Addr::LOCALHOST, Namespace::address);
         let port = free_port();
-        let text = "-i 127.0.0.1 -nostdin -timer_resol 1 -trace_err -error_file errors.txt -trace_logs -log_file log.txt";
+        let text = format!(
+            "-i {address} -nostdin -timer_resol 1 -trace_err -error_file errors.txt -trace_logs -log_file log.txt"
+        );
         let mut arguments: Vec<String> = match scenario.strip_prefix('-') {
             Some(built_in) => vec!["-sn".to_owned(), built_in.to_owned()],
             None => vec!["-sf".to_owned(), find(scenario).display().to_string()],
@@ -120,15 +148,28 @@ impl Sipp {
         let media = Ports::reserve(MEDIA);
         arguments.extend(["-mp".to_owned(), media.first().to_string()]);
         arguments.extend(more.iter().cloned());
-        let peer = Peer::start("sipp", "sipp", &arguments, folder.path());
+        let peer = match host {
+            Some(host) => host.start("sipp", "sipp", &arguments, folder.path()),
+            None => Peer::start("sipp", "sipp", &arguments, folder.path()),
+        };
         Sipp { port, peer, _media: media, folder }
     }
 
     fn wait_until_bound(&self) {
-        // Linux lists bound sockets by the port in hexadecimal.
-        let entry = format!(":{:04X} ", self.port);
-        let is_bound = || lines_in(Path::new("/proc/net/udp")).iter().any(|line| line.contains(&entry));
+        let is_bound = || self.peer.is_bound("udp", self.port);
         wait_until("SIPp to listen", Duration::from_secs(60), is_bound, || self.report());
+    }
+}
+
+/// The folder of a SIPp, and its host in a test's network.
+struct Place<'a> {
+    folder: TempDir,
+    host: Option<&'a Namespace>,
+}
+
+impl<'a> Place<'a> {
+    fn on(host: &'a Namespace) -> Place<'a> {
+        Place { folder: TempDir::new().expect("a temporary folder"), host: Some(host) }
     }
 }
 

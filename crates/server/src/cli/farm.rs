@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::Subcommand;
 
 use super::error::CliError;
+use super::farm_status::table;
 use super::table::{Table, grouped};
 use crate::config::Config;
 use crate::control::{Client, FarmMapStatus, FarmStatus, HolderRange, Request, Response};
@@ -24,7 +25,7 @@ const RANGES_WIDTH: usize = 72;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum FarmCommand {
-    /// The nodes of the farm as this node sees them: tasks, states, shares of calls and accounts
+    /// The nodes of the farm as this node sees them: tasks, states, shares of calls and accounts, load
     Status {
         /// One JSON object
         #[arg(long)]
@@ -98,25 +99,6 @@ fn status(config: &Config, json: bool) -> Result<(), CliError> {
     }
     table(&status).print(&mut io::stdout().lock())?;
     Ok(())
-}
-
-fn table(status: &FarmStatus) -> Table {
-    let headings = ["node", "life", "role", "state", "call slots", "buckets", "links", "version"];
-    let mut table = Table::new(&headings, &[1, 4, 5]);
-    for node in &status.nodes {
-        let own = if node.life == status.life { " (this)" } else { "" };
-        table.row([
-            format!("{}{own}", node.name),
-            node.life.to_string(),
-            node.role.to_string(),
-            node.state.to_string(),
-            grouped(u64::from(node.call_slots)),
-            grouped(u64::from(node.buckets)),
-            node.address.to_string(),
-            node.version.to_string(),
-        ]);
-    }
-    table
 }
 
 fn nodes(config: &Config, json: bool) -> Result<(), CliError> {

@@ -18,6 +18,7 @@ mod domain;
 mod error;
 mod export;
 mod farm;
+mod farm_status;
 mod import;
 mod invite;
 mod node;

@@ -92,20 +92,20 @@ impl Farm {
                 "Whether other nodes of this machine listen at the same addresses, so that the kernel divides packets and connections among them.",
             ),
         };
-        farm.check(&mut section);
-        if farm.name.is_some() && has_store {
+        farm.check(&mut section, has_store);
+        section.finish();
+        farm
+    }
+
+    fn check(&self, section: &mut Section<'_, '_>, has_store: bool) {
+        let Some(name) = &self.name else { return };
+        if has_store {
             section.mistake(
                 "name",
                 "a node of a farm has a `[store] url`",
                 "no `[store]`: nodes of a farm do not share a database yet, each has its own in `data`",
             );
         }
-        section.finish();
-        farm
-    }
-
-    fn check(&self, section: &mut Section<'_, '_>) {
-        let Some(name) = &self.name else { return };
         let names = [("name", Some(name)), ("node", self.node.as_ref())];
         for (key, name) in names {
             if let Some(name) = name.filter(|name| !is_name(name)) {

@@ -4,6 +4,8 @@ use cluster::member::MemberState;
 use farm::view::FarmView;
 use serde::{Deserialize, Serialize};
 
+use super::farm_figures::{FarmLinkFigures, FarmNodeFigures};
+
 /// The farm as the asked node sees it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FarmStatus {
@@ -21,6 +23,9 @@ pub struct FarmStatus {
     pub nodes: Vec<FarmNodeRow>,
     /// Lives that the farm counts as dead.
     pub dead: Vec<u32>,
+    /// The figures of the asked node's links.
+    #[serde(default)]
+    pub links: FarmLinkFigures,
 }
 
 /// One live node.
@@ -51,6 +56,9 @@ pub struct FarmNodeRow {
     /// Its renewals are late; it may be dead.
     #[serde(default)]
     pub suspected: bool,
+    /// Its load, and the link to it.
+    #[serde(default)]
+    pub figures: FarmNodeFigures,
 }
 
 /// The holders of all call slots and buckets of the farm.
@@ -135,6 +143,7 @@ impl FarmStatus {
                 weight: peer.weight,
                 shards: peer.shards,
                 suspected: peer.is_suspect,
+                figures: FarmNodeFigures::default(),
             }
         };
         FarmStatus {
@@ -145,6 +154,7 @@ impl FarmStatus {
             level: view.map.level(),
             nodes: view.peers.iter().map(row).collect(),
             dead: view.map.dead().iter().map(|life| life.0).collect(),
+            links: FarmLinkFigures::default(),
         }
     }
 }

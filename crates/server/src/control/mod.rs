@@ -3,6 +3,7 @@
 mod blocks;
 mod client;
 mod farm;
+mod farm_figures;
 mod protocol;
 mod rates;
 mod records;
@@ -14,6 +15,7 @@ pub(crate) use blocks::subjects;
 pub use blocks::{BlockList, BlockRow};
 pub use client::{Client, ClientError};
 pub use farm::{FarmMapStatus, FarmNodeRow, FarmStatus, HolderRange};
+pub use farm_figures::{FarmLinkClass, FarmLinkFigures, FarmNodeFigures};
 pub use protocol::{Failure, FailureKind, Hello, PROTOCOL, Request, Response};
 pub use rates::{Rate, Rates, Totals};
 pub use records::{AccountRow, Ask, Change, Listing, Secret};

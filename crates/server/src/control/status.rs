@@ -10,6 +10,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use super::Control;
+use super::farm::FarmStatus;
 use super::rates::{Rate, Rates, Totals};
 use crate::clock::Clock;
 use crate::limits;
@@ -39,6 +40,9 @@ pub struct Observed {
     /// By service and cause, where there were any.
     #[serde(default)]
     pub sign_in_failures: Vec<SignInFailureCount>,
+    /// The farm as the node sees it; none if it is alone.
+    #[serde(default)]
+    pub farm: Option<FarmStatus>,
 }
 
 /// Sign-ins of one service that failed since the start, for one cause.

@@ -1,9 +1,12 @@
 //! The node's part in a farm: joins it before the shards start, tells them of each new view of it, and gives one of them the
 //! links to other nodes. A node without `[farm]` has none of this.
 
+pub(crate) mod probe;
 mod secret;
+pub(crate) mod traffic;
 pub mod wire;
 
+use std::collections::BTreeMap;
 use std::net::TcpListener;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,6 +15,7 @@ use std::thread::JoinHandle;
 use anyhow::{Context, Result, anyhow};
 use bytes::Bytes;
 use cluster::farm::EndReason;
+use cluster::figures::NodeFigures;
 use cluster::link::FarmSecret;
 use cluster::member::{Member, MemberState};
 use cluster::membership::MembershipEffect;
@@ -25,7 +29,10 @@ use stdx::Instant;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::control::{Failure, FailureKind};
+use crate::logging;
 use crate::message::{Command, InboxMessage, LocalMessage};
+use crate::shard::StatusBoard;
+use traffic::{LinkTraffic, Renewal};
 
 pub(crate) use secret::{Secret, make as make_secret};
 
@@ -64,6 +71,8 @@ pub(crate) struct FarmMembership {
 #[derive(Debug)]
 pub(crate) struct ShardFarm {
     pub(crate) agent: FarmAgent,
+    /// Where the shard with the links puts their figures.
+    pub(crate) board: Arc<FarmBoard>,
     /// The view at the shard's start.
     pub(crate) view: Option<Arc<FarmView>>,
     /// For the shard with the links.
@@ -85,6 +94,12 @@ pub(crate) struct FarmBoard {
     state: Mutex<BoardState>,
 }
 
+impl std::fmt::Debug for FarmBoard {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FarmBoard").finish_non_exhaustive()
+    }
+}
+
 #[derive(Default)]
 struct BoardState {
     view: Option<Arc<FarmView>>,
@@ -95,6 +110,13 @@ struct BoardState {
     has_given_all: bool,
     /// Another node has asked this one to drain.
     is_asked_to_drain: bool,
+    /// The last renewal of each live node.
+    renewals: BTreeMap<Life, Renewal>,
+    /// The time at which the council has last answered a renewal of this node.
+    renewed_at: Option<Instant>,
+    traffic: LinkTraffic,
+    /// The figures of the node's shards; none before they start.
+    shards: Option<Arc<StatusBoard>>,
 }
 
 impl FarmBoard {
@@ -108,6 +130,26 @@ impl FarmBoard {
         self.lock().away.clone()
     }
 
+    /// The figures of the links.
+    pub(crate) fn traffic(&self) -> LinkTraffic {
+        self.lock().traffic.clone()
+    }
+
+    /// Puts up the figures of the links.
+    pub(crate) fn set_traffic(&self, traffic: LinkTraffic) {
+        self.lock().traffic = traffic;
+    }
+
+    /// The last renewal of each live node.
+    pub(crate) fn renewals(&self) -> BTreeMap<Life, Renewal> {
+        self.lock().renewals.clone()
+    }
+
+    /// The time at which the council has last answered a renewal of this node.
+    pub(crate) fn renewed_at(&self) -> Option<Instant> {
+        self.lock().renewed_at
+    }
+
     fn lock(&self) -> std::sync::MutexGuard<'_, BoardState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -118,6 +160,9 @@ struct Listener {
     board: Arc<FarmBoard>,
     joined: SyncSender<Result<Life, FarmEnd>>,
     is_member: bool,
+    clock: Clock,
+    /// The clock and the processor time of the process at the last renewal, in microseconds.
+    measured: (u64, u64),
 }
 
 impl FarmListener for Listener {
@@ -129,9 +174,40 @@ impl FarmListener for Listener {
 
     fn view(&mut self, view: Arc<FarmView>) {
         let mut state = self.board.lock();
+        state.renewals.retain(|life, _| view.peers.contains_key(life));
         state.view = Some(Arc::clone(&view));
         for outlet in &state.outlets {
             outlet.answer_all(&mut vec![LocalMessage::Farm(Arc::clone(&view)).into()]);
+        }
+    }
+
+    fn own_figures(&mut self) -> NodeFigures {
+        let (now, used) = (self.clock.now().as_micros(), process_time());
+        let (before, used_before) = std::mem::replace(&mut self.measured, (now, used));
+        let passed = now.saturating_sub(before).max(1);
+        let shards = self.board.lock().shards.clone();
+        let shards = shards.map(|board| board.shards()).unwrap_or_default();
+        let sum = |of: fn(&crate::shard::ShardStatus) -> u64| {
+            u32::try_from(shards.iter().map(of).sum::<u64>()).unwrap_or(u32::MAX)
+        };
+        NodeFigures {
+            calls: sum(|shard| shard.calls.live as u64),
+            bindings: sum(|shard| shard.router.bindings as u64),
+            sessions: sum(|shard| shard.xmpp.sessions),
+            cpu_permille: u32::try_from(used.saturating_sub(used_before).saturating_mul(1_000) / passed)
+                .unwrap_or(u32::MAX),
+        }
+    }
+
+    fn renewed(&mut self) {
+        self.board.lock().renewed_at = Some(self.clock.now());
+    }
+
+    fn node_renewed(&mut self, life: Life, figures: Option<NodeFigures>) {
+        let mut state = self.board.lock();
+        // The council may still show keys of lives that are over.
+        if state.view.as_ref().is_some_and(|view| view.peers.contains_key(&life)) {
+            state.renewals.insert(life, Renewal { seen_at: self.clock.now(), figures });
         }
     }
 
@@ -201,6 +277,8 @@ impl FarmMembership {
         let Some(name) = config.farm.name.clone() else { return Ok(None) };
         let file = config.farm.secret.clone().context("[farm] has no secret")?;
         let secret = Secret::read(&file)?;
+        let node = node_name(config)?;
+        logging::set_node(&node, None);
         let listener = TcpListener::bind(config.farm.listen).with_context(|| {
             format!("cannot listen at {} for links; check [farm] listen", config.farm.listen)
         })?;
@@ -211,9 +289,11 @@ impl FarmMembership {
             member: member(config, &name)?,
             clock: Box::new(move || clock.with_sleep()),
         };
-        let events = Listener { board: Arc::clone(&board), joined, is_member: false };
+        let measured = (clock.now().as_micros(), process_time());
+        let events = Listener { board: Arc::clone(&board), joined, is_member: false, clock, measured };
         let (agent, thread) = FarmAgent::start(args, Box::new(events)).context("the farm's thread")?;
         let life = wait(&receiver, config)?;
+        logging::set_node(&node, Some(life));
         tracing::info!(farm = %name, %life, "the node has joined the farm");
         let listener = Mutex::new(Some(listener));
         Ok(Some(FarmMembership {
@@ -237,7 +317,8 @@ impl FarmMembership {
             encryption: self.encryption,
             listener,
         });
-        ShardFarm { agent: self.agent.clone(), view: self.board.view(), links }
+        let board = Arc::clone(&self.board);
+        ShardFarm { agent: self.agent.clone(), board, view: self.board.view(), links }
     }
 
     /// These shards hear of each new view from now on.
@@ -249,6 +330,11 @@ impl FarmMembership {
                 outlet.answer_all(&mut vec![LocalMessage::Farm(Arc::clone(view)).into()]);
             }
         }
+    }
+
+    /// The node announces the figures of these shards from now on.
+    pub(crate) fn announce_figures(&self, shards: &Arc<StatusBoard>) {
+        self.board.lock().shards = Some(Arc::clone(shards));
     }
 
     /// The farm as the node knows it now.
@@ -380,6 +466,13 @@ fn member(config: &Config, name: &str) -> Result<Member> {
         state: MemberState::Joining,
         renewal: 0,
     })
+}
+
+/// Processor time of the process, in microseconds.
+fn process_time() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    let of = |number: i64| u64::try_from(number).unwrap_or(0);
+    of(time.tv_sec) * 1_000_000 + of(time.tv_nsec) / 1_000
 }
 
 /// The clock of leases, which also runs while the machine sleeps.

@@ -1,6 +1,8 @@
 //! The metrics, once: name, kind, meaning and where the value is. `/metrics` and `docs/metrics.md` are both
 //! made from here.
 
+mod farm;
+
 use std::fmt::Write as _;
 
 use crate::control::{AdmissionStatus, NodeState, ShardCounters, Status};
@@ -508,6 +510,9 @@ pub fn exposition(status: &Status) -> String {
         let (name, count) = (SIGN_IN_FAILURES.0, failures.count);
         let _ = writeln!(out, "{name}{{service=\"{service}\",cause=\"{cause}\"}} {count}");
     }
+    if let Some(farm) = &status.node.farm {
+        farm::write(&mut out, farm);
+    }
     for metric in SHARD {
         head(&mut out, metric.name, metric.kind, metric.help);
         for shard in &status.node.shards {
@@ -560,6 +565,7 @@ pub fn reference() -> String {
         let (name, kind, label, help) = (metric.name, metric.kind.name(), metric.label, metric.help);
         let _ = writeln!(page, "| `{name}` | {kind} | `{label}` | {help} |");
     }
+    farm::reference(&mut page);
     page
 }
 

@@ -22,6 +22,7 @@ use store::{Service, Store, Write};
 
 use crate::clock::Clock;
 use crate::config::Config;
+use crate::control::FarmStatus;
 use crate::limits;
 use crate::message::{Command, InboxMessage, LocalMessage};
 use crate::net::tls::Tls;
@@ -109,6 +110,7 @@ impl Node {
         }
         if let Some(farm) = &node.shared.farm {
             farm.tell(&node.outlets);
+            farm.announce_figures(&node.board);
         }
         Ok(node)
     }
@@ -131,6 +133,14 @@ impl Node {
     /// The shards' numbers, put up twice a second.
     pub fn board(&self) -> &StatusBoard {
         &self.board
+    }
+
+    /// The farm as this node sees it; none if it is alone.
+    pub(crate) fn farm_status(&self) -> Option<FarmStatus> {
+        let farm = self.shared.farm.as_ref()?;
+        let board = farm.board();
+        let status = FarmStatus::new(&farm.name, &*board.view()?, board.away());
+        Some(status.with_figures(board, self.clock.now()))
     }
 
     /// New work is refused from now on.

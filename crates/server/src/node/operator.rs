@@ -364,6 +364,7 @@ impl Control for Operator {
                 reads_waiting: reads as u64,
                 ..node.desk.failures()
             },
+            farm: node.farm_status(),
             targets: probed
                 .map(|target| TargetStatus { up: !down.contains(&target), target: target.into() })
                 .collect(),
@@ -418,10 +419,7 @@ impl Control for Operator {
     }
 
     fn farm(&self) -> Option<FarmStatus> {
-        let node = self.node.borrow();
-        let farm = node.shared.farm.as_ref()?;
-        let board = farm.board();
-        Some(FarmStatus::new(&farm.name, &*board.view()?, board.away()))
+        self.node.borrow().farm_status()
     }
 
     fn farm_map(&self) -> Option<FarmMapStatus> {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use cluster::ShardAddress;
-use cluster::link::{Message, SendError};
+use cluster::link::{Message, SendError, SendFailure};
 use farm::agent::FarmAgent;
 use farm::links::{LinkCounters, LinkEvent, LinkSettings, Links};
 use farm::view::FarmView;
@@ -19,8 +19,11 @@ use stdx::Instant;
 
 use super::Shard;
 use crate::clock::Clock;
+use crate::farm::probe::Probe;
+use crate::farm::traffic::LinkTraffic;
 use crate::farm::wire::Decoded;
-use crate::farm::{ShardFarm, wire};
+use crate::farm::{FarmBoard, ShardFarm, wire};
+use crate::limits;
 use crate::message::{LocalMessage, ShardMessage};
 
 /// A shard's part in the farm.
@@ -29,6 +32,9 @@ pub(super) struct FarmAdapter {
     view: Option<Arc<FarmView>>,
     /// The links to other nodes; only the first shard has them.
     links: Option<Links>,
+    traffic: LinkTraffic,
+    board: Arc<FarmBoard>,
+    last_probe: Instant,
     events: Vec<LinkEvent>,
 }
 
@@ -38,8 +44,16 @@ impl FarmAdapter {
     /// # Errors
     /// When the listener of links cannot be used.
     pub(super) fn new(edge: ShardAddress, parts: ShardFarm, clock: Clock) -> std::io::Result<FarmAdapter> {
-        let ShardFarm { agent, view, links } = parts;
-        let mut adapter = FarmAdapter { agent, view, links: None, events: Vec::new() };
+        let ShardFarm { agent, board, view, links } = parts;
+        let mut adapter = FarmAdapter {
+            agent,
+            view,
+            links: None,
+            traffic: LinkTraffic::default(),
+            board,
+            last_probe: Instant::default(),
+            events: Vec::new(),
+        };
         if let Some(parts) = links {
             let mut links = Links::new(LinkSettings {
                 farm: parts.farm,
@@ -95,6 +109,67 @@ impl FarmAdapter {
         self.view = Some(view);
     }
 
+    /// Sends by the links, which only the first shard has, and counts.
+    fn send(&mut self, now: Instant, to: cluster::Life, message: Message) -> Result<(), SendError> {
+        let Some(links) = &self.links else {
+            return Err(SendError { reason: SendFailure::NotConnected, message });
+        };
+        let (kind, bytes, class) = (message.kind, message.wire_bytes(), wire::class_of(&message));
+        let sent = links.send(now, to, class, message);
+        match &sent {
+            Ok(()) => {
+                self.traffic.count_sent(class, bytes);
+                self.traffic.peer_mut(to).relayed_to += u64::from(kind == wire::PACKET);
+            }
+            Err(_) => self.traffic.count_refused(class),
+        }
+        sent
+    }
+
+    /// Counts what the links have brought; the answer to a probe ends here.
+    fn handle_event(&mut self, now: Instant, own: cluster::Life, event: LinkEvent) -> Option<LinkEvent> {
+        match &event {
+            LinkEvent::Received { from, class, message } => {
+                self.traffic.count_received(*class, message);
+                self.traffic.peer_mut(*from).relayed_from += u64::from(message.kind == wire::PACKET);
+                match Probe::read(message) {
+                    Some(Probe::Asked { sent_at, .. }) => {
+                        // A probe without an answer is repeated.
+                        let _ = self.send(now, *from, Probe::Answered { sent_at, from: own }.message());
+                        return None;
+                    }
+                    Some(Probe::Answered { sent_at, .. }) => {
+                        let delay = now.since(Instant::from_micros(sent_at));
+                        self.traffic.peer_mut(*from).delay = Some(delay);
+                        return None;
+                    }
+                    None => {}
+                }
+            }
+            LinkEvent::Returned { class, .. } => self.traffic.count_refused(*class),
+            LinkEvent::Lost { .. } | LinkEvent::Fault { .. } => {}
+        }
+        Some(event)
+    }
+
+    /// Puts up the figures of the links, and probes them when it is time.
+    fn report(&mut self, now: Instant, own: cluster::Life) {
+        let Some(links) = &self.links else { return };
+        self.traffic.batches = links.counters().writes;
+        if now.since(self.last_probe) >= limits::LINK_PROBE {
+            self.last_probe = now;
+            for life in links.connected() {
+                // A class that is full says enough about the delay.
+                let _ = self.send(now, life, Probe::new(now, own).message());
+            }
+            self.flush(now);
+        }
+        if let Some(view) = &self.view {
+            self.traffic.keep_peers(|life| view.peers.contains_key(&life));
+        }
+        self.board.set_traffic(self.traffic.clone());
+    }
+
     pub(super) fn flush(&self, now: Instant) {
         if let Some(links) = &self.links {
             links.flush(now);
@@ -148,8 +223,8 @@ pub(super) fn send_to_node(
     to: ShardAddress,
     message: Message,
 ) -> Result<(), SendError> {
-    match shard.farm.as_ref().and_then(|adapter| adapter.links.as_ref()) {
-        Some(links) => links.send(now, to.life, wire::class_of(&message), message),
+    match shard.farm.as_mut().filter(|adapter| adapter.links.is_some()) {
+        Some(adapter) => adapter.send(now, to.life, message),
         None => {
             shard.post[0].push(LocalMessage::ToNode { life: to.life, message }.into());
             Ok(())
@@ -165,6 +240,14 @@ pub(super) fn pass_to_node(shard: &mut Shard, now: Instant, life: cluster::Life,
     }
 }
 
+/// Puts up the figures of the links.
+pub(super) fn report(shard: &mut Shard, now: Instant) {
+    let own = shard.parts.edge.life;
+    if let Some(adapter) = &mut shard.farm {
+        adapter.report(now, own);
+    }
+}
+
 /// Handles what the links have brought. Returns the number of messages.
 pub(super) fn read_links(shard: &mut Shard, now: Instant) -> usize {
     let Some(adapter) = &mut shard.farm else { return 0 };
@@ -172,7 +255,12 @@ pub(super) fn read_links(shard: &mut Shard, now: Instant) -> usize {
     let mut events = std::mem::take(&mut adapter.events);
     links.take(&mut events);
     let count = events.len();
+    let own = shard.parts.edge.life;
     for event in events.drain(..) {
+        let Some(event) = shard.farm.as_mut().and_then(|adapter| adapter.handle_event(now, own, event))
+        else {
+            continue;
+        };
         match event {
             LinkEvent::Received { from, message, .. } => handle_from_node(shard, now, from, &message),
             LinkEvent::Returned { message, .. } => take_back_from_node(shard, now, &message),

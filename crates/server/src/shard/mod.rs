@@ -259,6 +259,7 @@ impl Shard {
         if now.since(self.last_report) >= REPORT_EVERY {
             self.last_report = now;
             self.parts.board.put(self.parts.edge.shard, ShardStatus::of(self, now));
+            farm::report(self, now);
             self.reads.accounts().sweep(now);
         }
         messages

@@ -5,5 +5,6 @@
 mod away;
 mod postgres;
 #[path = "../../../../tests/interop/src/postgres.rs"]
+#[expect(unreachable_pub, reason = "the tests with peers use it as a module of a library")]
 mod server;
 mod sqlite;

@@ -31,7 +31,7 @@ use values::{TRANSPORTS, absent, at_place, fields, place_of};
 /// The wire versions that this program speaks.
 pub const WIRE: (u16, u16) = (1, 1);
 
-const PACKET: u16 = 1;
+pub(crate) const PACKET: u16 = 1;
 const TRANSMIT: u16 = 2;
 const SEND_FAILED: u16 = 3;
 const ASK: u16 = 4;
