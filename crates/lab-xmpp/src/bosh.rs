@@ -49,7 +49,10 @@ pub struct BoshSession {
 /// The payload of one or two responses, in order.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct ReceivedPayload {
+    /// The children of the responses' `<body/>`: stanzas, stream features and SASL elements, in the order
+    /// sent.
     pub elements: Vec<Element>,
+    /// The end of the session, when a response ended it.
     pub end: Option<BoshEnd>,
 }
 

@@ -16,13 +16,18 @@ use super::user_sessions::UserSessions;
 /// The cause of a failed sign-in, a lost session or a refused request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FailureCause {
+    /// The TCP connection was refused or ended before the stream began.
     Connect,
+    /// The server closed the stream or the connection.
     Closed,
     /// TLS came to nothing: most of all, a certificate that is not trusted.
     Tls,
+    /// A stream error (RFC 6120 §4.9) other than one that throttles; with BOSH also a terminal condition or
+    /// an HTTP status.
     StreamError,
     /// RFC 6120 §4.9.3.19: another host is named.
     SeeOtherHost,
+    /// A SASL failure (RFC 6120 §6.5) other than `temporary-auth-failure`.
     NotAuthorized,
     /// The server has not the mechanism of the load, or no TLS.
     NotOffered,
@@ -32,6 +37,7 @@ pub enum FailureCause {
     Refused,
     /// Too much, too fast: the server asks to wait.
     Throttled,
+    /// No answer came within [`XmppLoad::patience`](crate::XmppLoad::patience).
     Timeout,
 }
 
@@ -105,6 +111,7 @@ impl Retry {
 /// With how many failures a run ends early.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum MaxFailures {
+    /// More failures than this number.
     Number(u64),
     /// Per cent of all that ended.
     Share(f64),

@@ -8,6 +8,8 @@
 //! messages, `UserTimers` the wheel, `StageLeader` (of the first shard) the decision on the next stage. [`LoadState`] is the state of
 //! all shards; with worker processes it lies in memory that they share (`docs/decisions/0015`).
 
+#![warn(missing_docs)]
+
 mod account_file;
 mod account_import;
 mod actions;

@@ -15,6 +15,7 @@ pub enum LoadStage {
     SigningIn,
     /// They make friends.
     Befriending,
+    /// Users perform the actions of the mix, for [`XmppLoad::length`](crate::XmppLoad::length).
     Load,
     /// No new actions; absent users come back for their stored messages.
     RollCall,
@@ -22,6 +23,7 @@ pub enum LoadStage {
     Settling,
     /// Accounts are removed; only when that was asked for.
     Unregistering,
+    /// All users sign out for good; the run is over when the last has.
     Leaving,
 }
 

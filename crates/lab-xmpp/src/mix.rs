@@ -5,32 +5,63 @@ use stdx::rng::Rng;
 /// One thing a user does at a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UserAction {
+    /// A chat message to a random contact, signed in or not.
     Message,
+    /// A chat message to a random contact that is signed in; blocked when there is none.
     MessageOnline,
+    /// A chat message to a random contact that has signed out; the server stores it until the contact
+    /// returns.
     MessageOffline,
+    /// A broadcast presence with the next of four `show` values.
     Presence,
+    /// A directed presence (RFC 6121 §4.6) to a random user that is signed in, contact or not.
     PresenceDirected,
+    /// Signing out; the next sign-in follows after a think time.
     Logout,
+    /// A request for the whole roster (RFC 6121 §2.1.3).
     RosterGet,
+    /// A roster set of one extra entry, whose address is no user of the load (RFC 6121 §2.3).
     RosterAdd,
+    /// A roster set that gives the extra entry a new name (RFC 6121 §2.4).
     RosterRename,
+    /// The removal of the extra entry (RFC 6121 §2.5); adds it when it is absent.
     RosterRemove,
+    /// A request for the user's own vCard (XEP-0054).
     VcardGet,
+    /// A request for the vCard of a random user, contact or not (XEP-0054).
     VcardLookup,
+    /// A change of the user's own vCard (XEP-0054).
     VcardSet,
+    /// A groupchat message to the user's room (XEP-0045); blocked when the load has no rooms.
     Room,
+    /// A change of the nick in the user's room (XEP-0045 §7.6).
     RoomNick,
+    /// Leaving the user's room and joining it again (XEP-0045 §7.2, §7.14).
     RoomRejoin,
+    /// A query for the newest page of the user's own archive (XEP-0313).
     Archive,
+    /// A ping of the server (XEP-0199).
     Ping,
+    /// A `disco#info` query to the server (XEP-0030 §3).
     Disco,
+    /// A `disco#items` query to the server (XEP-0030 §4).
     DiscoItems,
+    /// The publication of a tune at the user's own account (XEP-0163).
     PepPublish,
+    /// A request for the tune that the user published (XEP-0163).
     PepGet,
+    /// Blocks an address that is no user of the load (XEP-0191).
     Block,
+    /// Unblocks that address; blocks it when it is not blocked, as some servers refuse to unblock it then
+    /// (XEP-0191).
     Unblock,
+    /// The publication of an item at the node that all users share (XEP-0060); creates the node if it is
+    /// missing.
     PubsubPublish,
+    /// A request for the newest item of the node that all users share (XEP-0060).
     PubsubGet,
+    /// One of [`XmppLoad::stanzas`](crate::XmppLoad::stanzas), written as given; the answer to an `iq` is
+    /// awaited.
     Raw,
 }
 

@@ -11,15 +11,21 @@ use super::{ActionMix, MaxFailures, MonitorOptions, Retry, StanzaTemplate, UserD
 /// The settings of a load of users.
 #[derive(Debug, Clone)]
 pub struct XmppLoad {
+    /// Address and port that users connect to.
     pub target: SocketAddr,
+    /// The users of the load: their addresses, passwords and contacts.
     pub people: UserDirectory,
+    /// The SASL mechanism of all sign-ins.
     pub mechanism: SaslMechanism,
+    /// TLS of all connections.
     pub security: StreamSecurity,
     /// In place of a TCP stream.
     pub web: Option<HttpTransport>,
     /// Sign-ins a second.
     pub logins: f64,
+    /// The actions of users with their weights.
     pub mix: ActionMix,
+    /// Time from the due time of one action of a user to that of the next.
     pub think: ThinkTime,
     /// Bytes of a message's body.
     pub body: usize,
@@ -27,6 +33,7 @@ pub struct XmppLoad {
     pub befriend: bool,
     /// Rooms of the load, each user in one; only when the mix has rooms.
     pub rooms: u32,
+    /// The domain of the multi-user chat service that has the rooms.
     pub rooms_domain: String,
     /// The service with the node of the load; only when the mix publishes there.
     pub pubsub_domain: String,
@@ -40,10 +47,15 @@ pub struct XmppLoad {
     pub patience: Duration,
     /// Accounts are made before the load, and removed after it (XEP-0077), so many a second.
     pub register: bool,
+    /// Accounts are removed after the load (XEP-0077 §3.2).
     pub unregister: bool,
+    /// Accounts made or removed a second.
     pub registrations: f64,
+    /// The monitor pairs beside the load.
     pub monitors: MonitorOptions,
+    /// The reaction to the stream error `see-other-host`.
     pub redirect: RedirectPolicy,
+    /// The wait between a failure of a user and its next sign-in.
     pub retry: Retry,
     /// With more failures than these the run ends early.
     pub max_failures: Option<MaxFailures>,
@@ -81,7 +93,9 @@ impl XmppLoad {
 /// The SASL mechanism of sign-ins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SaslMechanism {
+    /// `PLAIN` (RFC 4616).
     Plain,
+    /// SCRAM with this hash, without channel binding (RFC 5802, RFC 7677).
     Scram(Hash),
     /// RFC 4505: the server makes up the address, so users have no contacts.
     Anonymous,
@@ -119,7 +133,9 @@ impl SaslMechanism {
 /// TLS on a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StreamSecurity {
+    /// No TLS.
     None,
+    /// Negotiated in the stream (RFC 6120 §5).
     StartTls,
     /// From the first byte.
     Tls,
@@ -140,6 +156,7 @@ impl StreamSecurity {
 /// The reaction to a host that the server names instead of itself (RFC 6120 §4.9.3.19).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RedirectPolicy {
+    /// The user connects to the named host.
     Follow,
     /// It is a failure, counted as such.
     Count,
@@ -159,6 +176,7 @@ impl RedirectPolicy {
 /// Time from one action of a user to the next.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum ThinkTime {
+    /// Always this time.
     Fixed(Duration),
     /// With this mean.
     Exponential(Duration),
@@ -191,18 +209,27 @@ pub enum TimerName {
     Authentication,
     /// From the connection to the roster.
     SignIn,
+    /// A request or change of the roster, to its answer.
     Roster,
+    /// A request or change of a vCard, to its answer.
     Vcard,
+    /// A query of the archive, to its answer.
     Archive,
     /// To the room and back.
     Room,
     /// From the wish to enter, or for another nick, to the room's word that it is so.
     RoomJoin,
+    /// A ping, to its answer.
     Ping,
+    /// A service discovery query, to its answer.
     Disco,
+    /// A PEP request, to its answer.
     Pep,
+    /// A blocking command, to its answer.
     Block,
+    /// A request to the shared node, to its answer.
     Pubsub,
+    /// An `iq` of the action `raw`, to its answer.
     Raw,
     /// An account made or removed, from the connection or the question.
     Registration,

@@ -53,7 +53,9 @@ pub(super) struct MonitorPair {
 /// The pace and number of monitors; `pairs` is 0 for none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MonitorOptions {
+    /// The number of pairs, over all shards.
     pub pairs: u32,
+    /// Time from one step of a pair to the next.
     pub every: Duration,
 }
 

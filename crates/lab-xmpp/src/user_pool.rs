@@ -43,6 +43,7 @@ pub enum ConnectionCommand {
 /// Outputs of the pool, in the order in which they are performed.
 #[derive(Debug, Default)]
 pub struct Outbox {
+    /// The bytes of all writes, one after the other; each [`ConnectionCommand::Write`] names its range.
     pub bytes: Vec<u8>,
     /// By the user's place in the pool.
     pub wants: Vec<(u32, ConnectionCommand)>,
@@ -67,8 +68,11 @@ impl Outbox {
 
 /// Time, counters and outputs of one input.
 pub struct PoolContext<'a> {
+    /// The time of the input.
     pub now: Instant,
+    /// The shard's counters and timers.
     pub stats: &'a mut Stats,
+    /// Takes the commands and bytes that the input causes.
     pub out: &'a mut Outbox,
 }
 

@@ -1,6 +1,8 @@
 //! The load lab: the engine that runs calls (`lab_sip`) and users (`lab_xmpp`) on all cores, observers, reports, search, plans and the
 //! command line of `ringer`.
 
+#![warn(missing_docs)]
+
 pub mod cli;
 pub mod command;
 pub mod control;

@@ -25,7 +25,9 @@ use crate::command;
 
 /// One sub-command.
 pub struct Subcommand {
+    /// The word behind `ringer`.
     pub name: &'static str,
+    /// One line for the help.
     pub about: &'static str,
     /// Given the name it was called by and its arguments.
     run: fn(&str, &[String]) -> ExitCode,

@@ -51,7 +51,9 @@ impl From<FileError> for SetupError {
 /// A setup, and what a careful author would want to hear of.
 #[derive(Debug)]
 pub struct BuiltSetup {
+    /// The compiled run.
     pub setup: Setup,
+    /// Oddities that do not prevent the run.
     pub warnings: Vec<SetupError>,
 }
 

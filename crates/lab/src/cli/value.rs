@@ -9,7 +9,9 @@ use lab_sip::options::{DefaultBehaviours, Protocol, Sockets, Transport};
 /// The unit of a bare number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DefaultUnit {
+    /// A number without a suffix counts milliseconds.
     Milliseconds,
+    /// A number without a suffix counts seconds.
     Seconds,
 }
 

@@ -11,8 +11,11 @@ use crate::whole_file;
 /// The files that a run's reports are written to.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ReportFiles {
+    /// The page, `--report FILE`.
     pub html: Option<PathBuf>,
+    /// The report's data, `--json FILE`.
     pub json: Option<PathBuf>,
+    /// Thresholds as test cases, `--junit FILE`.
     pub junit: Option<PathBuf>,
 }
 

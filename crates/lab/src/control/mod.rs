@@ -29,13 +29,17 @@ impl CommandTarget for Run {
 pub enum OperatorCommand {
     /// Steps of the rate: `+` is 1, `/` is -10; times `-rate_scale`.
     Step(f64),
+    /// `p`: pauses the run, or ends the pause.
     Pause,
     /// `q`: no new calls; the second one ends the open ones too.
     Quit,
+    /// `Q`: ends the open calls too.
     HardQuit,
     /// SIGTERM, SIGINT or Ctrl-C: the end, now.
     Terminate,
+    /// `s`: writes the screens to their file.
     DumpScreens,
+    /// `1` to `9`: shows this page.
     Show(ScreenPage),
     /// `0`: the live view, or no screen.
     ShowLive,
@@ -43,15 +47,21 @@ pub enum OperatorCommand {
     Display(ScenarioRole),
     /// `set hide`: whether steps marked `hide` stay hidden.
     Hide(bool),
+    /// `trace NAME on|off`: switches a trace on (`true`) or off.
     Trace(Trace, bool),
     /// `dump tasks`.
     DumpTasks,
     /// `dump variables`.
     DumpVariables,
+    /// `set rate`: calls per `-rp`, 0 or more.
     Rate(f64),
+    /// `set rate-scale`: the factor of the rate, 0 or more.
     RateScale(f64),
+    /// `set limit`: the most calls open at once.
     Limit(u64),
+    /// `set users`: the number of users that call in a loop.
     Users(u32),
+    /// `reset stats`: counters and timers start again from zero.
     ResetStats,
 }
 

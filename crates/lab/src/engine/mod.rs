@@ -57,11 +57,17 @@ pub use xmpp_load::worker_process::WorkerProcess;
 /// Everything compiled and checked; nothing bound yet.
 #[derive(Debug, Clone)]
 pub struct Setup {
+    /// The options of `ringer sip`; a load of users sets the run's own, such as threads and command line.
     pub options: Arc<Options>,
+    /// The main scenario (`-sf`, `-sn`).
     pub scenario: Arc<Scenario>,
+    /// The scenario of incoming calls, beside a main one that places calls.
     pub receive: Option<Arc<Scenario>>,
+    /// The scenario of messages that belong to no call.
     pub out_of_call: Option<Arc<Scenario>>,
+    /// Injection files of the main scenario.
     pub files: Arc<InjectionFiles>,
+    /// Injection files of the scenario `receive`, when it has its own.
     pub receive_files: Option<Arc<InjectionFiles>>,
     /// The tracer of all shards; the default one traces nothing.
     pub tracer: lab_sip::trace::Tracer,
@@ -74,9 +80,13 @@ pub struct Setup {
 pub enum RunChange {
     /// Calls per `-rp`.
     Rate(f64),
+    /// The factor of the rate, 0 or more (`-rate_scale`).
     RateScale(f64),
+    /// The most calls open at once (`-l`).
     Limit(u64),
+    /// The number of users that call in a loop (`-users`).
     Users(u32),
+    /// No new calls while `true`; open calls go on.
     Pause(bool),
     /// No new calls; the run ends when the open ones are done.
     SoftQuit,
@@ -85,23 +95,32 @@ pub enum RunChange {
     /// SIGTERM or SIGINT: the run ends where it stands. Peers are told, and the open calls are neither successes nor
     /// failures, as with SIPp. A load of users ends softly first, as with `SoftQuit`, and at once the second time.
     Terminate,
+    /// Counters and timers start again from zero.
     ResetStats,
 }
 
 /// The present state of the run.
 #[derive(Debug, Clone, Default)]
 pub struct Gauges {
+    /// Calls open now; for a load of users, those signed in.
     pub open_calls: u64,
+    /// The most calls that were open at once.
     pub peak_open_calls: u64,
     /// When the peak was.
     pub peak_at: Instant,
     /// Calls per second asked for now.
     pub target_rate: f64,
+    /// The most calls that may be open at once (`-l`).
     pub limit: u64,
+    /// The number of users that call in a loop (`-users`); 0 without them.
     pub users: u32,
+    /// An operator has paused the run: no new calls.
     pub paused: bool,
+    /// The run ends; no new calls are placed.
     pub quitting: bool,
+    /// Open sockets of all shards.
     pub open_sockets: u64,
+    /// The number of shards, those of worker processes included; each is a thread.
     pub threads: usize,
     /// Call number of the last call started.
     pub last_call_number: u64,
@@ -126,14 +145,19 @@ impl Gauges {
 /// One interval of a run, and all of it so far.
 #[derive(Debug, Clone, Default)]
 pub struct Progress {
+    /// The start of the run.
     pub started: Instant,
+    /// The end of the interval.
     pub now: Instant,
     /// Length of the interval.
     pub span: Duration,
     /// How long calls were placed, or arrived: what follows until the last one ends is no load.
     pub placing: Duration,
+    /// Counters and timers of the interval, over all shards.
     pub interval: Stats,
+    /// Counters and timers since the start of the run or the last reset.
     pub total: Stats,
+    /// The state of the run at the end of the interval.
     pub gauges: Gauges,
     /// The last error of each kind, newest last; bounded.
     pub errors: Vec<String>,
@@ -142,7 +166,9 @@ pub struct Progress {
 /// The end of a run and all that it counted.
 #[derive(Debug, Clone)]
 pub struct RunOutcome {
+    /// The last interval, with the totals of the run.
     pub progress: Progress,
+    /// The reason of the run's end.
     pub end: RunEnd,
     /// Reasons the figures of this run are Ringer's own limit and not the server's; empty when it kept up.
     pub limited_by_ringer: Vec<String>,
@@ -163,12 +189,14 @@ pub enum RunEnd {
     Failures,
     /// The first sign-ins of users were all refused with `not-authorized`: there are no such accounts.
     NoAccounts,
+    /// A shard's thread panicked, or connections were lost more often than `-max_reconnect` allows.
     Fatal,
 }
 
 /// Why a run could not start: which limit, port or file, and what to do.
 #[derive(Debug)]
 pub struct StartError {
+    /// One sentence for the operator.
     pub message: String,
     /// SIPp's exit code: 255 fatal, 254 bind.
     pub exit: i32,
@@ -380,7 +408,10 @@ impl Drop for Run {
 /// An event of a run, for the thread that drives it.
 #[derive(Debug)]
 pub enum Event {
+    /// The time to wait is over and no interval has ended.
     Nothing,
+    /// An interval has ended.
     Progress(Box<Progress>),
+    /// The run is over, and all its threads have ended.
     Ended(Box<RunOutcome>),
 }

@@ -8,12 +8,15 @@ use crate::plan::model::VariedSetting;
 /// Parsed, with the rest for `ringer sip`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FindArguments {
+    /// The setting that the search varies.
     pub vary: VariedSetting,
+    /// Range and method of the search.
     pub search: SearchSettings,
     /// How long calls are placed in one run; `None`: the plan's, else [`STEP`].
     pub step: Option<Duration>,
     /// Calls of the confirming run (RFC 7502 §6.1 takes 50,000), and the most time it may take.
     pub confirm_calls: u64,
+    /// The most time that the confirming run places calls.
     pub confirm_at_most: Duration,
     /// The words of `ringer sip`, `ringer xmpp` or `ringer run`, without ours.
     pub rest: Vec<String>,

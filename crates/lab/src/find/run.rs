@@ -22,16 +22,21 @@ const NO_LIMIT: u64 = 10_000_000;
 pub struct SearchResult {
     /// `None` when it was stopped.
     pub found: Option<SearchOutcome>,
+    /// The runs in order, each with its result and report.
     pub runs: Vec<(TrialRun, TrialVerdict, Report)>,
 }
 
 /// The parts of a search beside its numbers.
 pub struct Searcher<'a, M> {
+    /// The load; each run changes the varied setting.
     pub setup: &'a Setup,
     /// `ringer xmpp`'s parser: worker processes are told a load by its words, so a run of users is made of them.
     pub parse_xmpp: &'a dyn Fn(&[String]) -> Result<Setup, String>,
+    /// The arguments of `ringer find` itself.
     pub arguments: &'a FindArguments,
+    /// Thresholds that a good run keeps.
     pub thresholds: &'a [Threshold],
+    /// Makes the meter of the processes under test, one for each run.
     pub meter: &'a dyn Fn() -> M,
     /// Set by Ctrl-C.
     pub stop: &'a Arc<AtomicBool>,

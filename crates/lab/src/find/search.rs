@@ -7,6 +7,7 @@
 /// The method of a search.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SearchSettings {
+    /// The first value tried.
     pub from: f64,
     /// Never beyond this.
     pub to: f64,
@@ -25,23 +26,31 @@ pub struct SearchSettings {
 /// The phase of a search that a run belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SearchPhase {
+    /// The value grows by the factor until a run is bad.
     Ramp,
+    /// The middle between the highest good value and the lowest bad one.
     Bisect,
+    /// A value that was good, once more.
     Repeat,
+    /// The longer run with the value found (RFC 7502 §6.1).
     Confirm,
 }
 
 /// One run to make.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TrialRun {
+    /// The value of the varied setting.
     pub value: f64,
+    /// The phase that asked for the run.
     pub phase: SearchPhase,
 }
 
 /// The result of one run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TrialVerdict {
+    /// At least one call succeeded, none failed and no threshold was missed (RFC 7502 §6.1).
     Good,
+    /// No call succeeded, a call failed or a threshold was missed.
     Bad,
     /// Ringer, not the server, was the limit: the true value is at least the last good one, and is not found.
     LimitedByRinger,

@@ -28,10 +28,13 @@ pub struct Plan {
     /// Files written before the run, by name; `{dir}/NAME` in arguments.
     #[serde(default)]
     pub data: BTreeMap<String, InjectionData>,
+    /// The loads, `[[generator]]` in the file; at least one of them ends by itself.
     #[serde(rename = "generator")]
     pub generators: Vec<Generator>,
+    /// The search that `ringer find --plan` makes.
     #[serde(default)]
     pub find: Option<Find>,
+    /// Published figures to print beside those of the run.
     #[serde(default)]
     pub seed: Option<PublishedTest>,
 }
@@ -40,8 +43,11 @@ pub struct Plan {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(untagged)]
 pub enum SettingValue {
+    /// An integer; the only kind that `--scale` multiplies.
     Whole(i64),
+    /// A floating-point number.
     Number(f64),
+    /// A string.
     Text(String),
 }
 
@@ -66,6 +72,7 @@ fn sequential() -> String {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Generator {
+    /// The name in reports and in [`Find::generator`]; unique in the plan.
     pub name: String,
     /// Loads of one stage run together; a stage begins when the one before has ended.
     #[serde(default = "first_stage")]
@@ -76,6 +83,7 @@ pub struct Generator {
     /// `ringer sip`'s arguments, or those of `ringer xmpp`: one of the two.
     #[serde(default)]
     pub sip: Vec<String>,
+    /// The arguments of `ringer xmpp`.
     #[serde(default)]
     pub xmpp: Vec<String>,
     /// The line of each argument in the plan's file, from 1.
@@ -109,9 +117,13 @@ fn first_stage() -> u32 {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Find {
+    /// The name of the load that is searched with.
     pub generator: String,
+    /// The setting that the search varies.
     pub vary: VariedSetting,
+    /// The first value tried, above 0.
     pub from: f64,
+    /// The highest value tried, above `from`.
     pub to: f64,
     /// Seconds calls are placed in each try.
     #[serde(default)]
@@ -148,9 +160,11 @@ impl VariedSetting {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PublishedTest {
+    /// The name of the published test, the heading of its figures.
     pub title: String,
     /// The load that is measured.
     pub generator: String,
+    /// Single figures, each beside its counterpart.
     #[serde(default)]
     pub row: Vec<PublishedRow>,
     /// Tables as they were published, each with a row of ours for each watched process.
@@ -165,8 +179,11 @@ pub struct PublishedTest {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PublishedRow {
+    /// The name of the figure, as published.
     pub label: String,
+    /// The figure with its unit, as published.
     pub value: String,
+    /// The figure of the run beside it.
     pub measured: PublishedFigure,
 }
 
@@ -174,7 +191,9 @@ pub struct PublishedRow {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PublishedTable {
+    /// The heading above the table.
     pub title: String,
+    /// The heading of each column.
     pub head: Vec<String>,
     /// Published, a cell a word of the head.
     pub rows: Vec<Vec<String>>,
@@ -186,25 +205,37 @@ pub struct PublishedTable {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PublishedFigure {
+    /// From the start of the run to its end, minutes and seconds.
     TotalTime,
+    /// Calls started.
     TotalCalls,
+    /// Successful calls per second of the time in which calls were placed.
     CallsPerSecond,
+    /// The number of calls that failed.
     FailedCalls,
     /// Per cent of messages sent.
     Retransmissions,
+    /// The mean of the first response-time counter, milliseconds.
     MeanResponse,
+    /// The most calls that were open at once.
     PeakOpenCalls,
     /// For the processes under `--watch`: per cent of one core, over the run and in its highest second.
     Cpu,
+    /// The highest share of any interval, per cent of one core.
     CpuPeak,
     /// The highest.
     Memory,
     /// The same when users of chat had not begun to sign in, when all were in, and at the end.
     MemoryInitial,
+    /// Resident memory when all users were signed in.
     MemoryLogin,
+    /// Resident memory at the end of the load.
     MemoryFinal,
+    /// Share of one core before the first sign-in: 0, as processor time counts from there.
     CpuInitial,
+    /// Share of one core while users signed in.
     CpuLogin,
+    /// Share of one core during the load.
     CpuFinal,
     /// Memory at the end without what was there before the first sign-in, by the users.
     Footprint,
@@ -212,8 +243,11 @@ pub enum PublishedFigure {
     Process,
     /// Means, from the due time.
     MessageLatency,
+    /// The mean time from a presence to its receipt at a contact.
     PresenceLatency,
+    /// The mean time from the connection to `<success/>`.
     AuthenticationLatency,
+    /// The number of messages lost; a load of users only.
     LostMessages,
     /// Ringer has nothing to put there.
     Nothing,
@@ -242,13 +276,21 @@ impl PublishedFigure {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PublishedCase {
+    /// The name of the case in the tutorial.
     pub name: String,
+    /// Calls a second asked for.
     pub rate: f64,
+    /// The limit of open calls, which is also the most that were open.
     pub open: u64,
+    /// Calls placed.
     pub calls: u64,
+    /// Length of the run in seconds.
     pub seconds: f64,
+    /// Calls a second reached.
     pub calls_per_second: f64,
+    /// Successful calls.
     pub ok: u64,
+    /// Failed calls.
     pub failed: u64,
 }
 
@@ -269,9 +311,11 @@ struct ArgumentPlaces {
 /// The place and text of a mistake in a plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlanError {
+    /// The plan's name or path.
     pub file: String,
     /// From 1; 0 when the whole file is meant.
     pub line: usize,
+    /// The mistake, with what was expected.
     pub message: String,
 }
 

@@ -13,7 +13,9 @@ use crate::engine::Setup;
 /// The command of Ringer that makes the load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LoadCommand {
+    /// `ringer sip`: calls.
     Sip,
+    /// `ringer xmpp`: users.
     Xmpp,
 }
 
@@ -22,7 +24,9 @@ pub type ParseArguments<'a> = &'a dyn Fn(LoadCommand, &[String]) -> Result<Setup
 
 /// A plan whose loads are ready to run.
 pub struct PreparedPlan {
+    /// The plan with its values filled in.
     pub plan: Plan,
+    /// A load for each generator, in the order of the plan.
     pub loads: Vec<PreparedLoad>,
     /// The plan's files; gone with this value.
     _folder: TempDir,
@@ -30,7 +34,9 @@ pub struct PreparedPlan {
 
 /// One load of a plan, ready to run.
 pub struct PreparedLoad {
+    /// The generator with its values filled in.
     pub generator: Generator,
+    /// The compiled arguments of the generator.
     pub setup: Setup,
 }
 

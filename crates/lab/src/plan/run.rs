@@ -19,6 +19,7 @@ const LOOK: Duration = Duration::from_millis(50);
 
 /// The outcome of a plan: a report for each load, in the order of the plan.
 pub struct PlanOutcome {
+    /// The generator's name with its report.
     pub reports: Vec<(String, Report)>,
 }
 

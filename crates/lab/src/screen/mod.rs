@@ -24,11 +24,15 @@ use crate::engine::{Progress, Setup};
 /// The page that a key from 1 to 9 selects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ScreenPage {
+    /// Counters of each step, key 1.
     Scenario,
+    /// Counters and rates of the run, key 2.
     Statistics,
     /// Buckets of the counter of this index; the first has call lengths beneath it.
     Repartition(u16),
+    /// The variables of the scenario, key 4.
     Variables,
+    /// The circuits of `-tdmmap`, key 5.
     Tdm,
 }
 
@@ -65,9 +69,13 @@ impl ScreenPage {
 /// The last line of a screen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ScreenFooter {
+    /// The keys that change the rate.
     Running,
+    /// Traffic is paused; the keys that end the pause.
     Paused,
+    /// The run waits for open calls to end.
     Quitting,
+    /// The run has ended.
     Terminated,
 }
 

@@ -19,14 +19,19 @@ pub struct RunHandle {
 /// The state of a run that controllers and screens share.
 #[derive(Debug, Clone, Default)]
 pub struct RemoteState {
+    /// The rate that was last asked for, calls per `-rp`.
     pub rate: f64,
+    /// The factor of the rate, and of the steps of its keys (`-rate_scale`).
     pub scale: f64,
+    /// No new calls until the next `p`.
     pub paused: bool,
+    /// An operator or a signal asked for the end; a further `q` ends the open calls too.
     pub quitting: bool,
     /// Screens are to be written to their file.
     pub dump: bool,
     /// `dump tasks` and `dump variables` were asked for.
     pub tasks: bool,
+    /// `dump variables` was asked for.
     pub variables: bool,
     /// The terminal is raw: lines need a carriage return.
     pub raw_terminal: bool,

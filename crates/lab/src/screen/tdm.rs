@@ -3,9 +3,13 @@
 /// The four parts of a circuit's name, ranges inclusive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TdmMap {
+    /// First and last of the first range.
     pub slots: (u32, u32),
+    /// The part that all circuits have in common.
     pub fixed: u32,
+    /// First and last of the second range.
     pub trunks: (u32, u32),
+    /// First and last of the third range.
     pub channels: (u32, u32),
 }
 

@@ -9,6 +9,7 @@ use crate::engine::{Progress, Setup};
 /// The scenario that the screens show, and how.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ScreenView {
+    /// The scenario whose steps are shown (`set display`).
     pub which: ScenarioRole,
     /// Steps marked `hide` are shown.
     pub unhide: bool,

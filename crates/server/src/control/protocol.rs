@@ -15,9 +15,11 @@ pub const PROTOCOL: u32 = 1;
 /// The first line of either side.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hello {
+    /// [`PROTOCOL`] of the program that greets.
     pub protocol: u32,
     /// The program's version.
     pub version: Box<str>,
+    /// The process id of the program that greets.
     pub pid: u32,
 }
 
@@ -32,16 +34,24 @@ impl Hello {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Request {
+    /// The greeting, once and first; answered by [`Response::Hello`].
     Hello(Hello),
+    /// The node's state; answered by [`Response::Status`].
     Status,
+    /// Read the configuration again; answered by [`Response::Reloaded`].
     Reload,
+    /// Take nothing new and end when all calls are over; answered by [`Response::Draining`].
     Drain,
     /// From now on until the connection ends; `full` with whole messages.
     Trace {
+        /// The account whose SIP messages and stanzas are traced.
         account: Address,
+        /// `true`: whole messages; `false`: a summary of each.
         full: bool,
     },
+    /// The registered contacts of an account (RFC 3261 §10); answered by [`Response::Bindings`].
     Bindings {
+        /// The address of the account.
         account: Address,
     },
     /// Addresses and accounts whose sign-ins are paced.
@@ -57,9 +67,12 @@ pub enum Request {
     },
     /// Forget the failures of an address or for an account. Answered by `Done`.
     LiftBlock {
+        /// The address or account, as [`Response::Blocks`] lists it.
         subject: Box<str>,
     },
+    /// A read of the database; answered by [`Response::Listing`].
     Ask(Ask),
+    /// A write to the database; answered by [`Response::Done`].
     Change(Change),
     /// Sessions, rooms and accounts of chat.
     Chat(admin::chat::Ask),
@@ -73,34 +86,47 @@ pub enum Request {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Response {
+    /// The node's greeting.
     Hello(Hello),
+    /// The answer to [`Request::Status`].
     Status(Box<Status>),
+    /// The answer to [`Request::Reload`].
     Reloaded(Reloaded),
+    /// The answer to [`Request::Drain`]: the node drains from now on.
     Draining,
     /// The trace is on; `Line`s follow.
     Tracing,
+    /// One line of the trace.
     Line(TraceLine),
     /// So many lines were left out because they were not read in time.
     Missed(u64),
+    /// The answer to [`Request::Bindings`].
     Bindings(Vec<BindingRow>),
+    /// The answer to [`Request::Blocks`].
     Blocks(BlockList),
     /// None: the node is alone.
     Farm(Option<FarmStatus>),
     /// None: the node is alone.
     FarmMap(Option<FarmMapStatus>),
+    /// The answer to [`Request::Ask`].
     Listing(Listing),
+    /// The answer to [`Request::Chat`].
     Chat(admin::chat::Answer),
     /// Written. Rows that were added or changed.
     Done {
+        /// The number of rows.
         rows: u64,
     },
+    /// The request failed.
     Failed(Failure),
 }
 
 /// The reason why a request failed, in words for an operator.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
+    /// The kind of the failure.
     pub kind: FailureKind,
+    /// One sentence for the operator.
     pub message: String,
 }
 
@@ -108,7 +134,9 @@ pub struct Failure {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FailureKind {
+    /// The request names an account, session, room or row that does not exist.
     NotFound,
+    /// The row that the request adds exists already.
     Exists,
     /// The request breaks a rule.
     Invalid,

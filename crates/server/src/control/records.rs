@@ -40,58 +40,95 @@ impl fmt::Debug for Secret {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Change {
+    /// Adds an account; fails when the address is taken, as an account or an alias.
     AddAccount {
+        /// The address of the account, `user@domain`.
         address: Address,
+        /// The password; only its verifiers are stored.
         password: Secret,
+        /// The name for people; may be empty.
         display_name: Box<str>,
+        /// Limits of calls and destinations.
         limits: AccountLimits,
     },
+    /// Replaces the password of an account.
     SetPassword {
+        /// The address of the account.
         account: Address,
+        /// The new password; only its verifiers are stored.
         password: Secret,
     },
+    /// Replaces the name that an account shows to people.
     SetDisplayName {
+        /// The address of the account.
         account: Address,
+        /// The new name; may be empty.
         display_name: Box<str>,
     },
+    /// Disables an account, or enables it again.
     SetDisabled {
+        /// The address of the account.
         account: Address,
+        /// `true`: the account is disabled.
         disabled: bool,
     },
+    /// Replaces the limits of an account.
     SetLimits {
+        /// The address of the account.
         account: Address,
+        /// Limits of calls and destinations; prefixes that cannot be compiled are a failure.
         limits: AccountLimits,
     },
+    /// Removes an account.
     RemoveAccount {
+        /// The address of the account.
         account: Address,
     },
+    /// Adds a domain of accounts.
     AddDomain {
+        /// A host name.
         name: Box<str>,
     },
+    /// Removes a domain.
     RemoveDomain {
+        /// A host name.
         name: Box<str>,
     },
+    /// Adds a further address of an account.
     AddAlias {
+        /// The further address.
         alias: Address,
+        /// The address of the account.
         account: Address,
     },
+    /// Removes a further address; the account stays.
     RemoveAlias {
+        /// The further address.
         alias: Address,
     },
     /// Permits the making of an account with this token (XEP-0445).
     Invite {
+        /// The token of the invitation; only its hash is stored.
         token: Secret,
+        /// The domain of the new account.
         domain: Box<str>,
+        /// The user part that the account must have; `None`: the invited user chooses.
         name: Option<Box<str>>,
+        /// The account that invites; `None` for an operator.
         inviter: Option<Box<str>>,
+        /// Time until the token expires.
         good_for: Duration,
     },
     /// A route of that name is replaced when `replace`, else it is a failure.
     AddRoute {
+        /// The route; one that cannot be compiled is a failure.
         route: Route,
+        /// A route of the same name is replaced.
         replace: bool,
     },
+    /// Removes a route.
     RemoveRoute {
+        /// The name of the route.
         name: Box<str>,
     },
 }
@@ -149,14 +186,21 @@ impl Change {
 pub enum Ask {
     /// Also by an alias.
     Account {
+        /// The address of the account, or an alias of it.
         address: Address,
     },
+    /// A page of accounts, in the order of their addresses.
     Accounts(AccountFilter),
+    /// Further addresses of accounts.
     Aliases {
+        /// The address of one account; `None`: those of all accounts.
         account: Option<Address>,
     },
+    /// All domains.
     Domains,
+    /// All routes.
     Routes,
+    /// The call records that match.
     Calls(CallFilter),
 }
 
@@ -177,11 +221,17 @@ impl From<Ask> for Read {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Listing {
+    /// The answer to [`Ask::Account`]; `None`: there is no such account.
     Account(Option<AccountRow>),
+    /// The answer to [`Ask::Accounts`].
     Accounts(Vec<AccountRow>),
+    /// The answer to [`Ask::Aliases`].
     Aliases(Vec<Alias>),
+    /// The answer to [`Ask::Domains`].
     Domains(Vec<Domain>),
+    /// The answer to [`Ask::Routes`].
     Routes(Vec<Route>),
+    /// The answer to [`Ask::Calls`].
     Calls(Vec<CallRecord>),
 }
 
@@ -213,9 +263,13 @@ impl TryFrom<Loaded> for Listing {
 /// An account as operators see it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AccountRow {
+    /// The address of the account, `user@domain`.
     pub address: Address,
+    /// The name for people; may be empty.
     pub display_name: Box<str>,
+    /// An operator has disabled the account.
     pub disabled: bool,
+    /// Limits of calls and destinations.
     pub limits: AccountLimits,
     /// Seconds since the Unix epoch.
     pub created_at: u64,

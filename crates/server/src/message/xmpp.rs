@@ -16,72 +16,113 @@ use crate::xmpp::shard_requests::ActAnswer;
 #[derive(Debug)]
 pub enum XmppShardMessage {
     // From a connection to the host of its account.
+    /// A signed-in client binds a resource (RFC 6120 §7); answered by `Bound`.
     Bind {
+        /// The client's connection.
         edge: ConnectionId,
+        /// The account and the resource asked for.
         request: Box<BindRequest>,
     },
+    /// A signed-in client resumes a session (XEP-0198 §5); answered by `Bound`.
     Resume {
+        /// The client's new connection.
         edge: ConnectionId,
+        /// The account that signed in on the new connection.
         user: Jid,
+        /// The session's identifier, `previd`.
         id: Box<str>,
+        /// The number of stanzas that the client has received, `h`.
         seen: u32,
     },
+    /// A stanza that the client sent.
     Stanza {
+        /// The client's connection.
         edge: ConnectionId,
+        /// The stanza.
         element: Element,
     },
+    /// An element of the client that is no stanza and concerns its session, as those of XEP-0198.
     Nonza {
+        /// The client's connection.
         edge: ConnectionId,
+        /// The element.
         element: Element,
     },
+    /// The connection is gone.
     Gone {
+        /// The client's connection.
         edge: ConnectionId,
+        /// The client closed its stream (RFC 6120 §4.4); the session cannot be resumed then.
         in_order: bool,
     },
+    /// All elements sent before a `Flush` are written.
     Drained {
+        /// The client's connection.
         edge: ConnectionId,
     },
 
     // From a host to a connection.
+    /// The result of `Bind` or `Resume`.
     Bound {
+        /// The client's connection.
         edge: ConnectionId,
+        /// The address of the session, or the refusal.
         bound: Box<Bound>,
     },
+    /// An element for the client.
     Deliver {
+        /// The client's connection.
         edge: ConnectionId,
+        /// The element to write.
         element: Element,
     },
     /// Answered by `Drained`.
     Flush {
+        /// The client's connection.
         edge: ConnectionId,
     },
+    /// Closes the client's stream with a stream error (RFC 6120 §4.9).
     Close {
+        /// The client's connection.
         edge: ConnectionId,
+        /// The condition of the stream error.
         condition: StreamCondition,
     },
 
     /// To the host of the invited user: the two are contacts from now on.
     Invited {
+        /// The user that was invited.
         invited: Bare,
+        /// The user that invited.
         inviter: Bare,
     },
     /// To the host of `user`, who gets this contact.
     Befriend {
+        /// The user whose roster gets an entry.
         user: Bare,
+        /// The address of the entry.
         contact: Bare,
     },
     // To all shards: where a component (XEP-0114) is, and where it is no more.
+    /// A component is connected from now on.
     AttachOutcome {
+        /// The component's connection.
         edge: ConnectionId,
+        /// The domain that the component serves.
         domain: Box<str>,
     },
+    /// A component's connection is gone.
     Detached {
+        /// The component's connection.
         edge: ConnectionId,
+        /// The domain that the component served.
         domain: Box<str>,
     },
     /// To a connection of a component.
     ToComponent {
+        /// The component's connection.
         edge: ConnectionId,
+        /// The stanza to write.
         element: Box<Element>,
     },
 
@@ -89,25 +130,35 @@ pub enum XmppShardMessage {
     Routed(Box<Element>),
     /// To the host that owns `from`: one of its phones has sent that message.
     Said {
+        /// The account of the phone.
         from: Bare,
+        /// The address that the message is for.
         to: Bare,
+        /// The text, or the state of composing (RFC 3994).
         words: MessageBody,
     },
 
     /// To every host: its part of what is asked of all.
     Act {
+        /// The shard that collects the answers.
         from: ShardAddress,
+        /// The number of the action at that shard; the answer repeats it.
         id: u64,
+        /// The action, one value for all hosts.
         act: Arc<HostAction>,
     },
     /// The answer to an `Act` of this shard.
     HostActionResult {
+        /// The number of the action.
         id: u64,
+        /// The result of one host.
         answer: Box<ActAnswer>,
     },
     /// To the shard that asked.
     Reply {
+        /// The identifier of the request at the shard that asked.
         token: Box<str>,
+        /// The stanza that answers.
         answer: Box<Element>,
     },
     /// Between what shards have of other servers.

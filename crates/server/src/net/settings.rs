@@ -17,7 +17,9 @@ use crate::limits;
 /// One address to listen at. The same for every shard: each has its own socket there (`SO_REUSEPORT`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Listener {
+    /// The transport of the socket.
     pub transport: Transport,
+    /// The address of the socket; port 0 lets the system choose.
     pub address: SocketAddr,
 }
 
@@ -34,10 +36,15 @@ pub struct Bound {
 /// Defaults and reasons are in `limits`.
 #[derive(Clone, Debug)]
 pub struct NetSettings {
+    /// Bytes of kernel receive buffer of one UDP socket.
     pub udp_receive_buffer: usize,
+    /// Datagrams that wait for a full kernel send buffer, for each socket.
     pub udp_send_queue: usize,
+    /// Bytes that wait to be written to one connection.
     pub flow_write_queue: usize,
+    /// Messages that wait for one connection to be made.
     pub flow_connect_queue: usize,
+    /// Connections of one shard.
     pub max_flows: usize,
     /// Connections from one source, over all shards that share `admission`.
     pub max_flows_per_source: usize,
@@ -45,13 +52,19 @@ pub struct NetSettings {
     pub admission: Arc<Admission>,
     /// For the first message of a connection, and for each one from its first byte to its last.
     pub first_message: Duration,
+    /// For each message of a connection, from its first byte to its last.
     pub message: Duration,
     /// Bytes of messages that have not come whole, of all connections.
     pub max_partial: usize,
+    /// Silence after which a connection is closed.
     pub flow_idle: Duration,
+    /// For a TCP connection to be made.
     pub connect_timeout: Duration,
+    /// For the TLS and WebSocket handshakes together.
     pub handshake_timeout: Duration,
+    /// TLS handshakes of one shard that compute at the same time; others wait for their turn.
     pub max_handshakes: usize,
+    /// The policy for client certificates.
     pub client_certificates: ClientCertificates,
     /// `None`: TLS and WSS cannot be bound or connected.
     pub tls: Option<Arc<Tls>>,
@@ -61,7 +74,9 @@ pub struct NetSettings {
     pub proxies: Proxies,
     /// DNS servers; empty: those of the system.
     pub nameservers: Vec<SocketAddr>,
+    /// For a DNS question with all its retries.
     pub dns_timeout: Duration,
+    /// Open DNS questions of one shard.
     pub max_dns_questions: usize,
 }
 
@@ -108,6 +123,7 @@ pub enum ClientCertificates {
 /// The names of a peer's verified certificate, until its connection closes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Certified {
+    /// The connection of the peer.
     pub flow: FlowId,
     /// `None`: it is closed.
     pub names: Option<TlsNames>,
@@ -118,6 +134,7 @@ pub struct Certified {
 pub enum NetEvent {
     /// A connection is ready for messages; accepted, or made for a message.
     FlowOpened(Source),
+    /// A connection ended, for this reason.
     FlowClosed(FlowId, CloseReason),
     /// The message certainly did not reach the peer. Only messages with a report id come back.
     SendFailed(TransmitId, SendFault),
@@ -126,8 +143,11 @@ pub enum NetEvent {
     /// A stream broke the rules in a way that has an answer (`status`, reason phrase): `head` is start line
     /// and headers of what may be a request. The connection takes one answer and is then closed.
     StreamFault {
+        /// The connection and the peer's address.
         source: Source,
+        /// The start line and headers, as received.
         head: Bytes,
+        /// The status code and reason phrase of the answer.
         reply: (u16, &'static str),
     },
 }
@@ -177,7 +197,9 @@ pub enum SendFault {
 /// This address cannot be listened at.
 #[derive(Debug)]
 pub struct NetError {
+    /// The listener that could not be bound.
     pub listener: Listener,
+    /// The error of the system call.
     pub error: io::Error,
 }
 

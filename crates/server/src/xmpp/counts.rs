@@ -6,60 +6,89 @@ use super::{Xmpp, servers};
 /// Counters and gauges of one shard's XMPP, for status and metrics.
 #[derive(Clone, Debug, Default)]
 pub struct XmppCounts {
+    /// Connections of clients open now.
     pub connections: u64,
     /// Those that wait to be resumed among them.
     pub sessions: u64,
+    /// Connections of clients accepted.
     pub connections_total: u64,
+    /// Connections of clients over a limit.
     pub refused: u64,
+    /// TLS and WebSocket handshakes of clients that failed.
     pub handshake_failures: u64,
+    /// Clients that signed in.
     pub sign_ins: u64,
+    /// Sign-ins with a wrong password or an unknown user.
     pub sign_in_failures: u64,
     /// Accounts that people made for themselves.
     pub registrations: u64,
+    /// Stanzas received from clients.
     pub stanzas_in: u64,
+    /// Stanzas sent to clients.
     pub stanzas_out: u64,
     /// Messages from phones to accounts.
     pub texts_in: u64,
     /// Messages to phones that a phone has accepted.
     pub texts_out: u64,
+    /// Clients that did not read the bytes sent to them.
     pub overflows: u64,
+    /// Clients that were silent for too long, or too slow to sign in.
     pub timeouts: u64,
+    /// Streams of clients that ended with a stream error (RFC 6120 §4.9).
     pub faults: u64,
     /// Connections of components.
     pub components: u64,
+    /// Connections of components with a wrong secret, or refused before the handshake.
     pub components_refused: u64,
+    /// Stanzas received from components.
     pub component_stanzas_in: u64,
+    /// Stanzas sent to components.
     pub component_stanzas_out: u64,
+    /// Components that did not read the bytes sent to them.
     pub component_overflows: u64,
     /// Components and servers that sent too much were not read from for a while.
     pub component_pauses: u64,
+    /// The same of other servers.
     pub server_pauses: u64,
+    /// Open sessions of BOSH (XEP-0124).
     pub bosh_sessions: u64,
+    /// Requests that broke the rules of BOSH.
     pub bosh_faults: u64,
+    /// HTTP requests at the addresses of WebSocket.
     pub http_requests: u64,
+    /// HTTP requests that were answered with an error.
     pub http_refused: u64,
+    /// Files that users uploaded (XEP-0363).
     pub uploads: u64,
+    /// Files and parts of files that were fetched.
     pub downloads: u64,
     /// Bytes of all files; only the first shard reports them.
     pub upload_bytes: u64,
     /// Clients that sent too much were not read from for a while.
     pub pauses: u64,
+    /// Sessions that went on after their connection was lost (XEP-0198 §5).
     pub resumed: u64,
     /// Messages kept for offline users, and those put into archives.
     pub kept: u64,
+    /// Messages put into archives (XEP-0313).
     pub archived: u64,
     /// Presence that was passed on, each addressee once.
     pub fan_out: u64,
     /// Bytes of the rosters of signed-in users, and how many were dropped for want of place.
     pub roster_bytes: u64,
+    /// Rosters of signed-in users that were dropped for want of place.
     pub rosters_dropped: u64,
     /// In memory.
     pub rooms: u64,
+    /// Occupants of rooms; a user in two rooms counts twice.
     pub occupants: u64,
+    /// Counters by transport, stanza kind, mechanism and error condition.
     pub kinds: Vec<KindCount>,
     /// Other servers.
     pub servers: ::xmpp::s2s::Counts,
+    /// Connections of other servers over a limit.
     pub server_connections_refused: u64,
+    /// TLS handshakes with other servers that failed.
     pub server_handshake_failures: u64,
 }
 

@@ -12,8 +12,11 @@ use lab_sip::options::Options;
 /// A command line, understood.
 #[derive(Debug, Clone, Default)]
 pub struct ParsedArguments {
+    /// The options of the calls, for the engine.
     pub options: Options,
+    /// The action that takes the place of a run, if any.
     pub action: FlagAction,
+    /// Reports, metrics and the terminal view.
     pub outputs: Outputs,
     /// The target as written; resolved when all flags are known.
     pub(super) remote: Option<String>,
@@ -25,6 +28,7 @@ pub struct ParsedArguments {
 /// The effect of a flag.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum FlagAction {
+    /// No such flag: the run takes place.
     #[default]
     Run,
     /// `--check`: compile everything and say so.
@@ -44,22 +48,30 @@ pub enum FlagAction {
 /// The outputs of a run beside SIPp's files. Made into observers by `cli::sip`.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Outputs {
+    /// The file of the page, `--report FILE`.
     pub report: Option<PathBuf>,
+    /// The file of the report's data, `--json FILE`.
     pub json: Option<PathBuf>,
+    /// The file of the thresholds as test cases, `--junit FILE`.
     pub junit: Option<PathBuf>,
+    /// The address that serves metrics, `--prometheus ADDR`, as written.
     pub prometheus: Option<String>,
     /// `--watch PID|NAME`.
     pub watch: Vec<String>,
+    /// The plan that the run is taken from, `--plan FILE`.
     pub plan: Option<PathBuf>,
     /// `--threshold EXPR`, as written.
     pub thresholds: Vec<String>,
+    /// The terminal view, `--live`.
     pub live: LiveView,
 }
 
 /// The terminal view of a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum LiveView {
+    /// SIPp's screens instead.
     Never,
+    /// When standard output is a terminal and the run is in the foreground.
     #[default]
     Auto,
 }
@@ -67,25 +79,40 @@ pub enum LiveView {
 /// The section of the help that has a flag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FlagGroup {
+    /// The scenarios to run.
     Scenario,
+    /// Addresses, ports and transport.
     Network,
+    /// Overall behaviour.
     Behaviour,
+    /// Properties of calls.
     Call,
+    /// Injection files.
     Injection,
+    /// RTP and its files.
     Media,
+    /// The rate of calls and its changes.
     Rate,
+    /// Retransmissions and time-outs.
     Timers,
+    /// Third-party call control (RFC 3725) between several processes.
     ThreePcc,
+    /// Performance and watchdog.
     Performance,
+    /// Traces and statistics files.
     Traces,
+    /// Flags that SIPp does not have.
     Ringer,
 }
 
 /// The argument that follows a flag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FlagArgument {
+    /// The flag stands alone.
     Nothing,
+    /// One argument, with its name in the help.
     One(&'static str),
+    /// Two arguments, with their names in the help.
     Two(&'static str, &'static str),
 }
 
@@ -95,8 +122,11 @@ type ApplyFlag = fn(&mut ParsedArguments, &[&str]) -> Result<(), String>;
 pub struct Flag {
     /// Without dashes.
     pub name: &'static str,
+    /// The section of the help.
     pub group: FlagGroup,
+    /// The arguments that follow the flag.
     pub takes: FlagArgument,
+    /// One sentence for the help.
     pub help: &'static str,
     pub(super) apply: ApplyFlag,
 }
