@@ -353,7 +353,7 @@ fn rooms() {
         test(
             "3.2",
             "messages that a limit deletes are the oldest",
-            "store/tests/xmpp.rs::the_oldest_messages_of_an_archive_are_deleted_first",
+            "store/tests/contract/xmpp.rs::the_oldest_messages_of_an_archive_are_deleted_first",
         ),
         test(
             "6.1.2",
