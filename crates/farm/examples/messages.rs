@@ -74,9 +74,9 @@ struct Options {
 struct Row {
     way: Way,
     batch: usize,
-    /// Of each measured round.
+    /// The times of the measured rounds.
     rounds: Vec<Duration>,
-    /// Of both threads, and of the server.
+    /// Processor time of both threads; beside it, that of the NATS server.
     cpu: Duration,
     server_cpu: Duration,
 }

@@ -1,4 +1,4 @@
-//! What only the database in a file has: a disk that is full, permissions, files of others.
+//! Tests of the database in a file alone: a disk that is full, permissions, files of other programs.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 

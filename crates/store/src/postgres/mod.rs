@@ -1,7 +1,7 @@
 //! The record in PostgreSQL, for nodes that share it. A commit is on disk when it returns (`synchronous_commit`).
 //!
 //! Connections are made when they are first needed and again when they break; what was under way then fails, and its
-//! outcome is not known to anybody but the database, so nothing of it was acknowledged.
+//! outcome is known to the database alone, so nothing of it was acknowledged.
 
 mod access;
 mod accounts;

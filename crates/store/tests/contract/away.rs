@@ -1,4 +1,4 @@
-//! What only a database server can do: refuse a value, close a connection, end, be of another kind.
+//! PostgreSQL alone can refuse a value, close a connection, end, or be of another kind.
 
 use stdx::Instant;
 use store::rest::types::{Common, Queue};
