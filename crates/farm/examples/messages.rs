@@ -4,7 +4,7 @@
 //!
 //!     cargo run --release -p farm --example messages -- --nats URL --server PID --seconds 3
 
-#![allow(clippy::disallowed_methods, reason = "a measurement has a clock and two threads")]
+#![expect(clippy::disallowed_methods, reason = "a measurement has a clock and two threads")]
 
 use std::collections::BTreeMap;
 use std::future::poll_fn;

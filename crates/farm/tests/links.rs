@@ -1,6 +1,6 @@
 //! Links between nodes over real sockets of loopback.
 
-#![allow(
+#![expect(
     clippy::disallowed_methods,
     reason = "the peers of a test are threads of their own, and a test has a clock"
 )]

@@ -13,7 +13,7 @@ use super::{Resolved, Voice, World};
 pub(super) enum ResolutionPurpose {
     /// A text goes there; it has the ticket's number.
     Text,
-    /// That dial attempt calls it.
+    /// The dial attempt that calls it.
     Call(Key),
 }
 

@@ -71,7 +71,7 @@ pub(crate) struct FarmMembership {
 #[derive(Debug)]
 pub(crate) struct ShardFarm {
     pub(crate) agent: FarmAgent,
-    /// Where the shard with the links puts their figures.
+    /// The board on which the shard with the links puts their figures.
     pub(crate) board: Arc<FarmBoard>,
     /// The view at the shard's start.
     pub(crate) view: Option<Arc<FarmView>>,

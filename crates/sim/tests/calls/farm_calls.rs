@@ -23,7 +23,7 @@ const DETECTION: Duration = Duration::from_secs(3);
 /// node, which hands it to the worker, or works on it when the worker cannot be reached.
 struct Nodes {
     nodes: Vec<Server>,
-    /// When the first node has died, and when the others know.
+    /// The times at which the first node dies, and at which the others know.
     died: Option<Instant>,
     arrivals: usize,
 }

@@ -26,7 +26,7 @@ use crate::wire::{Message, Method};
 /// A response to one of our client transactions.
 pub(crate) struct BranchResponse<'m> {
     pub(crate) client: Key,
-    /// Where the request went.
+    /// The hop that the request went to.
     pub(crate) from: Received,
     pub(crate) message: &'m Message,
 }

@@ -64,7 +64,7 @@ fn transact<T>(
     result
 }
 
-/// How the writes of a group are in its transaction.
+/// The place of a group's writes in its transaction: side by side, or each in a savepoint.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Apart {
     /// A write at fault is found by us before anything was changed, or the group ends.

@@ -287,7 +287,7 @@ impl Conditions {
         self.sql.push_str(&condition.replace('?', &format!("${}", self.values.len())));
     }
 
-    /// Those that do not depend on the page.
+    /// The conditions that do not depend on the page.
     fn of(owner: &str, query: &ArchiveQuery) -> Conditions {
         let mut conditions = Conditions { sql: String::new(), values: Vec::new() };
         conditions.add("owner = ?", owner.to_owned());

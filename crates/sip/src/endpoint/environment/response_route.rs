@@ -20,9 +20,9 @@ const WORD: usize = 13;
 /// The way of the responses of one branch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ResponseRoute {
-    /// Where the request went.
+    /// The hop that the request went to.
     pub(crate) downstream: Received,
-    /// Where its response goes.
+    /// The hop that its response goes to.
     pub(crate) upstream: Received,
     /// The change that a response needs.
     pub(crate) edit: ResponseEdit,
