@@ -144,7 +144,7 @@ impl fmt::Display for StoreError {
             StoreError::Unreachable { server, detail } => write!(
                 f,
                 "{server}: the database cannot be used ({detail}); check that the server runs, takes connections and is no \
-                 standby; writing resumes by itself"
+                 standby; a node that runs uses it again by itself"
             ),
             StoreError::Corrupt { path, detail } => write!(
                 f,
