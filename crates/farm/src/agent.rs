@@ -17,7 +17,7 @@ use cluster::limits::COUNCIL_AWAY;
 use cluster::map::FarmMap;
 use cluster::member::Member;
 use cluster::membership::MembershipEffect;
-use cluster::{BUCKETS, Epoch, Life};
+use cluster::{BUCKETS, Bucket, Epoch, Life};
 use stdx::Instant;
 use tokio::sync::mpsc;
 
@@ -110,6 +110,8 @@ enum AgentRequest {
     LinkLost { life: Life, is_refused: bool },
     Drain,
     AskToDrain { life: Life, node: Box<str> },
+    Loaded(Vec<(Bucket, Epoch)>),
+    Stopped(Vec<(Bucket, Epoch)>),
     Leave,
 }
 
@@ -156,6 +158,16 @@ impl FarmAgent {
     /// Withdraws from the farm at once.
     pub fn leave(&self) {
         self.request(AgentRequest::Leave);
+    }
+
+    /// Shards have read all rows of these buckets.
+    pub fn buckets_loaded(&self, buckets: Vec<(Bucket, Epoch)>) {
+        self.request(AgentRequest::Loaded(buckets));
+    }
+
+    /// No writes of these buckets under these epochs are under way any more.
+    pub fn buckets_drained(&self, buckets: Vec<(Bucket, Epoch)>) {
+        self.request(AgentRequest::Stopped(buckets));
     }
 
     /// True while the node may act as an owner.
@@ -310,6 +322,16 @@ impl Session {
             AgentRequest::Drain => self.drive(now, FarmNode::leave),
             AgentRequest::AskToDrain { life: Life(life), node } => {
                 self.command(CouncilCommand::AskToDrain { node, life });
+            }
+            AgentRequest::Loaded(buckets) => {
+                for (bucket, epoch) in buckets {
+                    self.drive(now, |node, now, out| node.handle_loaded(now, bucket, epoch, out));
+                }
+            }
+            AgentRequest::Stopped(buckets) => {
+                for (bucket, epoch) in buckets {
+                    self.drive(now, |node, now, out| node.handle_drained(now, bucket, epoch, out));
+                }
             }
             AgentRequest::Leave => {
                 self.leaves_until.get_or_insert(now + LEAVE);

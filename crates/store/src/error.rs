@@ -30,6 +30,11 @@ pub enum StoreError {
         /// The error of the network or of the server.
         detail: String,
     },
+    /// Another node of the farm has taken over from this life: it can write nothing any more, and its process has to end.
+    Fenced {
+        /// The servers and the database, without a password.
+        server: Box<str>,
+    },
     /// Not a database of ours, or a damaged one.
     Corrupt {
         /// The file.
@@ -145,6 +150,10 @@ impl fmt::Display for StoreError {
                 f,
                 "{server}: the database cannot be used ({detail}); check that the server runs, takes connections and is no \
                  standby; a node that runs uses it again by itself"
+            ),
+            StoreError::Fenced { server } => write!(
+                f,
+                "{server}: the database refuses this start of the node, as another node has taken over from it; start it again"
             ),
             StoreError::Corrupt { path, detail } => write!(
                 f,

@@ -16,6 +16,7 @@ mod database;
 pub mod error;
 pub mod import;
 pub mod limits;
+pub mod ownership;
 pub mod postgres;
 mod queue;
 mod reads;
@@ -31,8 +32,11 @@ pub use admin::Admin;
 pub use database::Database;
 pub use error::StoreError;
 pub use import::{Existing, ImportOptions, Imported, NewUser, Progress, Users};
+pub use ownership::{BucketClaim, ClaimAnswer, GivenBucket, Ownership};
 pub use postgres::Postgres;
-pub use record::{BindingWrite, Loaded, LoggedBinding, Read, Reader, Store, Write, WriteDone, Writer};
+pub use record::{
+    BindingRow, BindingWrite, Loaded, LoggedBinding, Read, Reader, Store, Write, WriteDone, Writer,
+};
 pub use service::{Busy, Completions, Service, ServiceOptions, Ticket};
 pub use sqlite::{Options, Sqlite};
 pub use types::{

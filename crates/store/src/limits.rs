@@ -34,6 +34,8 @@ pub const MAX_CALL_TEXT: usize = 512;
 pub const MAX_PAGE: u32 = 10_000;
 /// Kept messages loaded in one answer, oldest first; the caller forgets them and asks again.
 pub const MAX_KEPT_LOADED: u32 = 1_000;
+/// Bindings of one bucket loaded in one answer: 4,096 buckets of five million addresses have 1,221 each, some 250 KB.
+pub const BINDINGS_LOADED: u32 = 2_000;
 /// Rows deleted in one cleaning write. A row of the archive of chats with its indexes takes some 20 us, so a cleaning
 /// write holds up its group by at most a few milliseconds; the writer repeats it with the next groups while it finds rows.
 pub const CLEAN_CHUNK: u32 = 200;

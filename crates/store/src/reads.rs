@@ -274,11 +274,11 @@ fn lane_of(read: &Read) -> Lane {
         Read::Account { .. } | Read::Aliases { .. } | Read::Access(_) | Read::Domains | Read::Routes => {
             Lane::Quick
         }
-        Read::Xmpp(XmppRead::User { .. } | XmppRead::Room { .. }) => Lane::Quick,
+        Read::Bindings { .. } | Read::Xmpp(XmppRead::User { .. } | XmppRead::Room { .. }) => Lane::Quick,
         Read::Accounts(_) | Read::Calls(_) | Read::KeptMessages { .. } | Read::KeptCounts | Read::Rest(_) => {
             Lane::Large
         }
-        Read::Xmpp(_) => Lane::Large,
+        Read::Xmpp(_) | Read::BucketBindings { .. } | Read::BucketKeptCounts { .. } => Lane::Large,
     }
 }
 
@@ -303,7 +303,7 @@ fn about(read: &Read) -> Option<&str> {
             XmppRead::Rooms { domain, .. } => Some(domain),
             XmppRead::Waiting => None,
         },
-        Read::KeptMessages { aor } => Some(aor),
+        Read::KeptMessages { aor } | Read::Bindings { aor, .. } => Some(aor),
         Read::Account { .. }
         | Read::Accounts(_)
         | Read::Aliases { .. }
@@ -311,6 +311,8 @@ fn about(read: &Read) -> Option<&str> {
         | Read::Routes
         | Read::Calls(_)
         | Read::KeptCounts
+        | Read::BucketBindings { .. }
+        | Read::BucketKeptCounts { .. }
         | Read::Rest(_)
         | Read::Access(_) => None,
     }

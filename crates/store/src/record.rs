@@ -246,6 +246,28 @@ pub enum Read {
     },
     /// Every address something is kept for, and how much: what a router wants to know when it starts.
     KeptCounts,
+    /// The bindings of a bucket's addresses after this one, by address, at most `limits::BINDINGS_LOADED`: what its new owner has to know.
+    /// For databases that nodes share. Answered with `Loaded::Bindings`.
+    BucketBindings {
+        /// The number of the bucket.
+        bucket: u16,
+        /// The last address of the page before; empty for the first page.
+        after: Box<str>,
+    },
+    /// The bindings of one address, while those of its bucket are being read. For databases that nodes share. Answered with
+    /// `Loaded::Bindings`.
+    Bindings {
+        /// The number of the address's bucket.
+        bucket: u16,
+        /// The address of record.
+        aor: Box<str>,
+    },
+    /// The addresses of a bucket that something is kept for, and how much. For databases that nodes share. Answered with
+    /// `Loaded::KeptCounts`.
+    BucketKeptCounts {
+        /// The number of the bucket.
+        bucket: u16,
+    },
     /// Resources of the REST interface. Answered with `Loaded::Rest`.
     Rest(RestRead),
     /// Answered with `Loaded::Xmpp`.
@@ -273,12 +295,25 @@ pub enum Loaded {
     KeptMessages(Vec<WaitingMessage>),
     /// Address and number of messages.
     KeptCounts(Vec<(Box<str>, u32)>),
+    /// By address.
+    Bindings(Vec<BindingRow>),
     /// To `Read::Rest`.
     Rest(RestLoaded),
     /// To `Read::Xmpp`.
     Xmpp(XmppLoaded),
     /// To `Read::Access`.
     Access(AccessLoaded),
+}
+
+/// The bindings of one address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BindingRow {
+    /// The address of record.
+    pub aor: Box<str>,
+    /// The number of the row.
+    pub seq: i64,
+    /// The bindings as the router wrote them.
+    pub record: Box<[u8]>,
 }
 
 /// One row of the log of bindings.

@@ -187,6 +187,7 @@ impl From<StoreError> for Failure {
             StoreError::Full { .. }
             | StoreError::Io { .. }
             | StoreError::Unreachable { .. }
+            | StoreError::Fenced { .. }
             | StoreError::Corrupt { .. }
             | StoreError::NewerSchema { .. }
             | StoreError::Internal { .. } => FailureKind::Store,

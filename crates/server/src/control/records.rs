@@ -251,6 +251,7 @@ impl TryFrom<Loaded> for Listing {
             Loaded::Calls(calls) => Listing::Calls(calls),
             Loaded::KeptMessages(_)
             | Loaded::KeptCounts(_)
+            | Loaded::Bindings(_)
             | Loaded::Rest(_)
             | Loaded::Xmpp(_)
             | Loaded::Access(_) => {

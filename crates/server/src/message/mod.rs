@@ -18,7 +18,7 @@ use cluster::ShardAddress;
 use router::{Answer, AskId, Push, Query};
 use sip::transport::{Packet, Transmit, TransmitId};
 
-pub use local::{Command, Ended, LocalMessage, LocalXmppMessage};
+pub use local::{BucketOrder, Command, Ended, LocalMessage, LocalXmppMessage};
 pub use xmpp::{StreamCondition, XmppShardMessage};
 
 use crate::net::Certified;

@@ -24,7 +24,7 @@ use crate::farm::traffic::LinkTraffic;
 use crate::farm::wire::Decoded;
 use crate::farm::{FarmBoard, ShardFarm, wire};
 use crate::limits;
-use crate::message::{LocalMessage, ShardMessage};
+use crate::message::{BucketOrder, LocalMessage, ShardMessage};
 
 /// A shard's part in the farm.
 pub(super) struct FarmAdapter {
@@ -188,6 +188,21 @@ pub(super) fn set_view(shard: &mut Shard, view: Arc<FarmView>) {
     if let Some(farm) = &mut shard.farm {
         farm.set_view(view);
     }
+}
+
+/// Performs orders about buckets. The rows of a bucket are not read yet.
+pub(super) fn handle_bucket_orders(shard: &mut Shard, _now: Instant, orders: &[BucketOrder]) {
+    let Some(adapter) = &shard.farm else { return };
+    let (mut loaded, mut drained) = (Vec::new(), Vec::new());
+    for order in orders {
+        match *order {
+            BucketOrder::Load { bucket, epoch } => loaded.push((bucket, epoch)),
+            BucketOrder::Stop { bucket, epoch } => drained.push((bucket, epoch)),
+            BucketOrder::Serve { .. } => {}
+        }
+    }
+    adapter.agent.buckets_loaded(loaded);
+    adapter.agent.buckets_drained(drained);
 }
 
 /// The farm as it is when the shard starts.

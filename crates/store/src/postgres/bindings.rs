@@ -1,10 +1,10 @@
 //! Bindings: the latest set of each address, and runs of frequent writes.
 
 use crate::limits;
-use crate::record::{BindingWrite, Write, WriteDone};
+use crate::record::{BindingRow, BindingWrite, Write, WriteDone};
 use crate::types::check_length;
 
-use super::connection::{Connection, Failure, micros, values};
+use super::connection::{Connection, Failure, Values, micros, values};
 use super::routes;
 
 /// Two writes of this kind are written by one statement. Of bindings only those that bind something: a set that became empty is
@@ -90,4 +90,34 @@ pub(super) fn clean(connection: &mut Connection, before: i64) -> Result<WriteDon
     let sql = "DELETE FROM binding WHERE ctid = ANY(ARRAY(SELECT ctid FROM binding WHERE written_at < $1 LIMIT $2))";
     let rows = connection.execute(sql, values![before, i64::from(limits::CLEAN_CHUNK)])?;
     Ok(WriteDone::Changed { rows })
+}
+
+/// A page of a bucket's addresses.
+pub(super) fn of_bucket(
+    connection: &mut Connection,
+    bucket: u16,
+    after: &str,
+) -> Result<Vec<BindingRow>, Failure> {
+    let sql = "SELECT aor, seq, record FROM binding WHERE bucket = $1 AND aor > $2 ORDER BY aor LIMIT $3";
+    let limit = i64::from(limits::BINDINGS_LOADED);
+    read_rows(connection, sql, values![bucket.cast_signed(), after, limit])
+}
+
+pub(super) fn of_address(
+    connection: &mut Connection,
+    bucket: u16,
+    aor: &str,
+) -> Result<Vec<BindingRow>, Failure> {
+    let sql = "SELECT aor, seq, record FROM binding WHERE bucket = $1 AND aor = $2";
+    read_rows(connection, sql, values![bucket.cast_signed(), aor])
+}
+
+fn read_rows(connection: &mut Connection, sql: &str, values: Values<'_>) -> Result<Vec<BindingRow>, Failure> {
+    let rows = connection.query(sql, values)?;
+    rows.iter()
+        .map(|row| {
+            let (aor, record): (String, Vec<u8>) = (row.try_get(0)?, row.try_get(2)?);
+            Ok(BindingRow { aor: aor.into(), seq: row.try_get(1)?, record: record.into() })
+        })
+        .collect()
 }

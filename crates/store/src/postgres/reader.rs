@@ -6,7 +6,7 @@ use crate::record::{Loaded, LoggedBinding, Read, Reader};
 use crate::xmpp::XmppRead;
 
 use super::connection::{Connection, Failure, from_micros};
-use super::{Postgres, access, accounts, rest, routes, xmpp_read};
+use super::{Postgres, access, accounts, bindings, rest, routes, xmpp_read};
 
 pub(super) struct PostgresReader {
     connection: Connection,
@@ -90,5 +90,10 @@ fn load(connection: &mut Connection, read: &Read) -> Result<Loaded, Failure> {
         Read::Xmpp(read) => Loaded::Xmpp(xmpp_read::load(connection, read)?),
         Read::Access(read) => Loaded::Access(access::load(connection, read)?),
         Read::KeptCounts => Loaded::KeptCounts(routes::kept_counts(connection)?),
+        Read::BucketBindings { bucket, after } => {
+            Loaded::Bindings(bindings::of_bucket(connection, *bucket, after)?)
+        }
+        Read::Bindings { bucket, aor } => Loaded::Bindings(bindings::of_address(connection, *bucket, aor)?),
+        Read::BucketKeptCounts { .. } => Loaded::KeptCounts(Vec::new()),
     })
 }

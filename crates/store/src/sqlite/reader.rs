@@ -68,6 +68,9 @@ fn load(conn: &Connection, read: &Read) -> Result<Loaded, Failure> {
         Read::Xmpp(read) => Loaded::Xmpp(xmpp_read::load(conn, read)?),
         Read::Access(read) => Loaded::Access(access::load(conn, read)?),
         Read::KeptCounts => Loaded::KeptCounts(routes::kept_counts(conn)?),
+        Read::BucketBindings { .. } | Read::Bindings { .. } | Read::BucketKeptCounts { .. } => {
+            return Err(StoreError::invalid("a read by bucket", "a database that nodes share").into());
+        }
     })
 }
 
