@@ -218,8 +218,12 @@ impl Script {
             return;
         }
         self.call.mark_answered(now, out);
-        match self.state {
-            ScriptState::Answering { .. } => self.follow(now, Flow::Next, out),
+        match &mut self.state {
+            ScriptState::Answering { keys, .. } => {
+                let keys = std::mem::take(keys);
+                self.follow(now, Flow::Next, out);
+                keys.chars().for_each(|key| self.handle_digit(now, key, out));
+            }
             ScriptState::Calling => self.follow(now, Flow::Restart, out),
             _ => {}
         }
@@ -236,6 +240,7 @@ impl Script {
                 let flow = gathering.handle_digit(now, key, out);
                 self.follow(now, flow, out);
             }
+            ScriptState::Answering { keys, .. } if keys.len() < limits::GATHERED_DIGITS => keys.push(key),
             ScriptState::Recording(recorder) => recorder.handle_digit(now, key, out),
             ScriptState::Dialing(dialing) if key == '*' => dialing.handle_star(now, out),
             ScriptState::InConference(membership) if key == '*' => membership.handle_star(now, out),
@@ -464,7 +469,7 @@ impl Script {
             }
             if self.call.answered_at.is_none() && needs_answer(&self.call, &verb) {
                 self.verbs.push_front(verb);
-                self.state = ScriptState::Answering { until: now + ACK_WAIT };
+                self.state = ScriptState::Answering { until: now + ACK_WAIT, keys: String::new() };
                 self.call.request_answer(out);
                 return;
             }

@@ -26,7 +26,11 @@ pub(super) enum ScriptState {
     /// A document is requested.
     Fetching(Box<Fetching>),
     /// The caller's ACK is awaited (RFC 3261 §13.3.1.4).
-    Answering { until: Instant },
+    Answering {
+        until: Instant,
+        /// Keys of the caller, for whom the call is answered already: they overtook the ACK.
+        keys: String,
+    },
     /// Say or Play.
     Speaking { prompt: Id },
     /// Pause, or the silence before a hang-up.
@@ -91,7 +95,7 @@ impl ScriptState {
         match self {
             ScriptState::Closing(closing) => Some(closing.until),
             ScriptState::Fetching(fetching) => Some(fetching.until),
-            ScriptState::Answering { until }
+            ScriptState::Answering { until, .. }
             | ScriptState::Pausing { until }
             | ScriptState::Resting { until } => Some(*until),
             ScriptState::Gathering(gathering) => gathering.until,

@@ -2,6 +2,7 @@
 
 use ivr::limits;
 
+use crate::play;
 use crate::verbs::performs;
 
 /// The menu of RestComm's tutorial: `numDigits="1"` completes the input with its first key, and the prompt stops.
@@ -62,6 +63,37 @@ fn the_timeout_runs_anew_from_each_key() {
          > ask GET http://app/start Digits=12
          caller: hangs up
          > end completed",
+    );
+}
+
+/// The caller has our answer, and its first key is here before its ACK.
+#[test]
+fn keys_that_overtake_the_ack_are_input_of_a_gather_that_begins_with_it() {
+    let of = |verbs: &str, then: &str| {
+        play(&format!(
+            "caller: calls
+             > ask POST http://app/start
+             app: {verbs}
+             > answer
+             caller: presses 5
+             caller: answers
+             {then}
+             > end completed"
+        ));
+    };
+    of(
+        "<Gather numDigits='1'/>",
+        "> listen digits
+         > stop listening
+         > ask POST http://app/start Digits=5
+         caller: hangs up",
+    );
+    // Before a Gather that begins later, they are not.
+    of(
+        "<Say>a</Say><Gather numDigits='1'/>",
+        "> play Man/en \"a\"
+         caller: hangs up
+         > stop playing",
     );
 }
 
