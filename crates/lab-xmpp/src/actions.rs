@@ -8,7 +8,7 @@ use stdx::time::Instant;
 use xmpp::ns;
 
 use super::limits::PRESENCE_PLACES;
-use super::load_state::{LoadState, SETTLED};
+use super::load_state::LoadState;
 use super::message_mark::{DIRECTED, MessageMark};
 use super::mix::UserAction;
 use super::model::{TimerName, XmppLoad};
@@ -72,7 +72,7 @@ impl UserActions<'_> {
                 user.phase = UserState::Leaving;
                 self.state.mark_leaving(user.number);
                 ctx.stats.count(Count::OutgoingCall);
-                self.schedule(ctx.now + Duration::from_micros(SETTLED));
+                self.schedule(ctx.now + self.state.settling());
                 return;
             }
             UserAction::Room => self.send_room_message(due, ctx),

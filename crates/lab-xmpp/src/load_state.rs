@@ -91,6 +91,8 @@ const FRIENDS: usize = 7;
 const OPEN_MESSAGES: usize = 8;
 /// The time at which a user began to create the load's pubsub node, microseconds; 0: no user does; or [`IS_THERE`].
 const NODE: usize = 9;
+/// The longest delay of a stanza or sign-in so far, over all shards, microseconds.
+const SLOWEST: usize = 10;
 /// From this index on, the time since which each user is visible to others; 0: absent; or [`LEAVING`] or [`MISSED`].
 const THERE: usize = 16;
 
@@ -184,7 +186,19 @@ impl LoadState {
     /// The user has been signed in for so long that a stanza sent now reaches it.
     pub fn sees(&self, user: u32, now: Instant) -> bool {
         let since = self.there(user).map_or(0, |there| there.load(Ordering::Acquire));
-        since > 0 && since.saturating_add(SETTLED) <= now.as_micros()
+        since > 0 && since.saturating_add(micros(self.settling())) <= now.as_micros()
+    }
+
+    /// A stanza or a sign-in took so long.
+    pub fn note_delay(&self, delay: Duration) {
+        self.word(SLOWEST).fetch_max(micros(delay), Ordering::AcqRel);
+    }
+
+    /// The time after which a new session is visible to all users, and which a session lasts beyond the last stanza expected
+    /// of it. A server that is slow gets more of it: what it delivers late is late, not missing.
+    pub fn settling(&self) -> Duration {
+        let slowest = Duration::from_micros(self.word(SLOWEST).load(Ordering::Acquire));
+        (SETTLING_DELAYS * slowest).clamp(SETTLED, LONGEST_SETTLING)
     }
 
     /// The number of users that are signed in.
@@ -300,9 +314,14 @@ const IS_THERE: u64 = u64::MAX;
 /// Later than any time of a sign-in, so that no stanza is expected to be seen by the user.
 const LEAVING: u64 = u64::MAX;
 
-/// Microseconds after which a new session is visible to all users, and which a session lasts beyond the last stanza
-/// expected of it.
-pub(super) const SETTLED: u64 = 2_000_000;
+/// [`LoadState::settling`] of a server that answers at once.
+const SETTLED: Duration = Duration::from_secs(2);
+
+/// [`LoadState::settling`] of the slowest server: as long as the end waits for what is under way, if no flag says otherwise.
+const LONGEST_SETTLING: Duration = Duration::from_secs(30);
+
+/// [`LoadState::settling`] in relation to the longest delay so far: a stanza may wait behind others that do.
+const SETTLING_DELAYS: u32 = 3;
 
 /// In place of the time since when a user is there. No time is that late.
 const MISSED: u64 = u64::MAX - 1;
@@ -328,8 +347,12 @@ mod tests {
         assert!(!shared.sees(1, start + Duration::from_millis(1_999)));
         assert!(shared.sees(1, start + Duration::from_secs(2)));
         assert!(!shared.sees(0, start + Duration::from_secs(2)) && !shared.sees(7, start));
+        // A server that took three seconds for something may take longer for this.
+        shared.note_delay(Duration::from_secs(3));
+        assert!(!shared.sees(1, start + Duration::from_millis(8_999)));
+        assert!(shared.sees(1, start + Duration::from_secs(9)));
         shared.mark_leaving(1);
-        assert!(!shared.sees(1, start + Duration::from_secs(9)));
+        assert!(!shared.sees(1, start + Duration::from_secs(99)));
         shared.mark_absent(1);
         assert_eq!(shared.signed_in(), 0);
     }

@@ -104,8 +104,7 @@ impl UserSessions {
         let pair = &self.pairs[index];
         if !pair.has_begun && self.stage == LoadStage::Load {
             // Until each counts on the other.
-            let due =
-                ctx.now + Duration::from_micros(super::load_state::SETTLED).max(self.chat.monitors.every);
+            let due = ctx.now + self.shared.settling().max(self.chat.monitors.every);
             let pair = &mut self.pairs[index];
             pair.has_begun = true;
             pair.due = due;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use stdx::time::Instant;
 
-use super::load_state::{LoadStage, LoadState, SETTLED};
+use super::load_state::{LoadStage, LoadState};
 use super::model::XmppLoad;
 use super::user_pool::UserPool;
 
@@ -41,7 +41,7 @@ impl StageLeader {
         }
         let passed = now.since(state.began());
         let (all, present) = (load.people.count(), state.signed_in());
-        let is_settled = passed >= Duration::from_micros(SETTLED);
+        let is_settled = passed >= state.settling();
         let is_done = match state.stage() {
             LoadStage::Registering => {
                 state.registered() + state.settled() >= load.people.all()
@@ -80,7 +80,7 @@ impl StageLeader {
 fn is_roll_call_complete(passed: Duration, load: &XmppLoad, state: &LoadState) -> bool {
     // No message waits for a user that was never signed in, unless messages were sent to that user.
     let wanted = if state.is_quiet() { state.ever_signed_in() } else { load.people.all() };
-    let is_settled = passed >= Duration::from_micros(SETTLED) + Duration::from_secs(1);
+    let is_settled = passed >= state.settling() + Duration::from_secs(1);
     match state.signed_in() {
         // No user was ever signed in.
         0 if wanted == 0 => passed >= 2 * LOOK,

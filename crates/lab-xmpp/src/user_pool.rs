@@ -190,6 +190,7 @@ impl UserPool {
     pub fn expire(&mut self, ctx: &mut PoolContext<'_>) {
         if self.look_at <= ctx.now {
             self.look_at = ctx.now + LOOK;
+            self.sessions.shared.note_delay(slowest(ctx.stats));
             let next = self
                 .leader
                 .as_mut()
@@ -389,4 +390,12 @@ impl UserPool {
         };
         self.sessions.users[slot as usize].prefixes = Some(shared);
     }
+}
+
+/// The longest delay of the kinds by which users see each other.
+fn slowest(stats: &Stats) -> Duration {
+    let kinds = [TimerName::Message, TimerName::Presence, TimerName::Authentication, TimerName::SignIn];
+    let longest =
+        kinds.iter().filter_map(|kind| stats.rtds.get(*kind as usize)?.service.histogram.max()).max();
+    Duration::from_micros(longest.unwrap_or(0))
 }
