@@ -58,6 +58,8 @@ class Node(Belfry):
         text = super().configuration()
         if self.shards:
             text = text.replace("[server]\n", f"[server]\nshards = {self.shards}\n")
+        if self.farm and self.farm.database:
+            text += f'\n[store]\nurl = "{self.farm.database.url()}"\n'
         return f"{text}\n[log]\n{LOG}\n" + (self.farm.section(self) if self.farm else "")
 
     def start(self):
@@ -123,10 +125,14 @@ class Node(Belfry):
 
 
 class Farm:
-    """NATS and the nodes, started one after the other; each has routes of its own: user and UDP port."""
+    """NATS and the nodes, started one after the other. Routes: user and UDP port. With a `database` (lib.postgres) the nodes share
+    it, its routes and so many accounts; without one each has routes of its own."""
 
-    def __init__(self, processes, folder, roles, routes, shards=0, is_apart=False, preload=None):
+    def __init__(
+        self, processes, folder, roles, routes, shards=0, is_apart=False, preload=None, database=None, accounts=0
+    ):  # fmt: skip
         self.processes, self.folder, self.roles, self.is_apart = processes, folder, roles, is_apart
+        self.database = database
         self.port = free_port()
         self.links, self.nats = free_port(), free_port()
         self.secret = f"{folder}/farm.secret"
@@ -134,9 +140,12 @@ class Farm:
         command = [Belfry.binary(), "farm", "secret", self.secret, "--config", "/dev/null"]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
         self.nodes = {name: Node(processes, f"{folder}/{name}", name, self.port, self, shards) for name in roles}
+        first = next(iter(self.nodes.values()))
+        if accounts:
+            first.import_accounts(accounts)
         for node in self.nodes.values():
             node.preload = (preload or {}).get(node.name)
-            for user, port in routes.items():
+            for user, port in routes.items() if node is first or not database else ():
                 node.run("route", "add", user, f"user:{user}", f"sip:127.0.0.1:{port}", "--open")
             node.start()
             # The order of the nodes is that of their sockets.
@@ -334,7 +343,7 @@ def needs(*programs):
     """Fails if a program is missing."""
     missing = [program for program in programs if not shutil.which(program)]
     if missing:
-        raise Failure(f"missing: {', '.join(missing)} (apt-get install nats-server nftables)")
+        raise Failure(f"missing: {', '.join(missing)} (apt-get install nats-server nftables postgresql)")
 
 
 def append_result(name, result):

@@ -5,7 +5,7 @@ import re
 from collections import namedtuple
 
 from .procs import free_port
-from .ringer import Calls, faults_of_load, start_answerer
+from .ringer import LOST, Calls, faults_of_load, start_answerer
 from .servers import ROOT
 
 OWN = f"{ROOT}/bench/farm/scenarios"
@@ -20,9 +20,6 @@ KINDS = {
     "OPTIONS": Kind(0.15, f"{OWN}/options.xml", f"{OWN}/answer-options.xml", 0),
     "MESSAGE": Kind(0.10, f"{OWN}/message.xml", f"{OWN}/answer-message.xml", 0),
 }
-# Milliseconds after which a response is lost: a caller whose INVITE rings has no timer of its own for the answer. An early dialog's
-# six seconds and what is repeated until 64*T1, 32 s (RFC 3261 section 17.1.1.2).
-LOST = 40_000
 TIMER_J = 32_000
 # These are answered at once: the time of the answer is the farm's.
 ANSWERED = ("call", "re-INVITE", "OPTIONS", "MESSAGE")

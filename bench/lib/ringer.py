@@ -12,6 +12,8 @@ from .servers import target_folder
 
 # As SIPp's in the other benches: what is asked for; the kernel grants net.core.rmem_max at most.
 BUFFER = 8 * 1024 * 1024
+# Milliseconds after which a response is lost: a caller whose INVITE rings has no timer of its own for the answer.
+LOST = 40_000
 OWN = ["-i", "127.0.0.1", "-nostdin", "-buff_size", str(BUFFER)]
 
 
@@ -56,6 +58,18 @@ class Calls:
         """The report, `patience` seconds from now at the latest."""
         wait(self.process, patience)
         return read_report(self.process, self.path)
+
+
+def prepared(plan, folder):
+    """The plan as it comes with Ringer, with the buffers of the other benches and an end of waiting for lost answers."""
+    text = subprocess.run([binary(), "run", plan, "--show"], capture_output=True, text=True, check=True).stdout
+    more = f'"-l", "1000000", "-buff_size", "{BUFFER}", "-recv_timeout", "{LOST}"]'
+    if text.count('"-l", "1000000"]') != 1:
+        raise Failure(f"the plan {plan} has no calls without a limit")
+    path = f"{folder}/{plan}.toml"
+    with open(path, "w") as file:
+        file.write(text.replace('"-l", "1000000"]', more).replace('"{uas_port}"]', f'"{{uas_port}}", "-buff_size", "{BUFFER}"]'))
+    return path
 
 
 def read_report(process, path):
