@@ -59,6 +59,8 @@ pub(crate) struct FarmMembership {
     pub(crate) name: Box<str>,
     /// The farm's secret.
     pub(crate) secret: Secret,
+    /// The nodes share their database.
+    pub(crate) shares_database: bool,
     encryption: Encryption,
     agent: FarmAgent,
     board: Arc<FarmBoard>,
@@ -77,6 +79,8 @@ pub(crate) struct ShardFarm {
     pub(crate) view: Option<Arc<FarmView>>,
     /// For the shard with the links.
     pub(crate) links: Option<ShardLinks>,
+    /// The nodes share their database.
+    pub(crate) shares_database: bool,
 }
 
 /// The parts of which a shard makes the links.
@@ -300,6 +304,7 @@ impl FarmMembership {
             life,
             name,
             secret,
+            shares_database: config.store.url.is_some(),
             encryption: config.farm.encryption,
             agent,
             board,
@@ -318,7 +323,8 @@ impl FarmMembership {
             listener,
         });
         let board = Arc::clone(&self.board);
-        ShardFarm { agent: self.agent.clone(), board, view: self.board.view(), links }
+        let (agent, shares_database) = (self.agent.clone(), self.shares_database);
+        ShardFarm { agent, board, view: self.board.view(), links, shares_database }
     }
 
     /// These shards hear of each new view from now on.
