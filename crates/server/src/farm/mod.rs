@@ -288,6 +288,8 @@ impl FarmMembership {
             council: council(config, &name, &secret, clock)?,
             member: member(config, &name)?,
             clock: Box::new(move || clock.with_sleep()),
+            shard_clock: Box::new(move || clock.now()),
+            database: None,
         };
         let measured = (clock.now().as_micros(), process_time());
         let events = Listener { board: Arc::clone(&board), joined, is_member: false, clock, measured };
