@@ -197,8 +197,11 @@ fn fence_and_take(
         let bucket = claim.bucket;
         match rows.get(&bucket.cast_signed()) {
             Some((epoch, holder)) if *holder == own => ClaimAnswer::Taken { bucket, epoch: *epoch },
-            Some((current, _)) => ClaimAnswer::Refused { bucket, current: *current },
-            None => ClaimAnswer::Refused { bucket, current: 0 },
+            Some((current, (holder, _))) => {
+                let holder = holder.and_then(|life| u32::try_from(life).ok());
+                ClaimAnswer::Refused { bucket, holder, current: *current }
+            }
+            None => ClaimAnswer::Refused { bucket, holder: None, current: 0 },
         }
     };
     Ok(claims.all.iter().map(answer).collect())

@@ -41,8 +41,8 @@ fn taken(bucket: u16, epoch: u64) -> ClaimAnswer {
     ClaimAnswer::Taken { bucket, epoch }
 }
 
-fn refused(bucket: u16, current: u64) -> ClaimAnswer {
-    ClaimAnswer::Refused { bucket, current }
+fn refused(bucket: u16, holder: Option<u32>, current: u64) -> ClaimAnswer {
+    ClaimAnswer::Refused { bucket, holder, current }
 }
 
 fn binding(bucket: u16, aor: &str, epoch: u64, record: &[u8]) -> Write {
@@ -92,17 +92,20 @@ fn a_bucket_goes_from_its_holder_to_the_next_with_a_greater_epoch() {
     // The same shard keeps its epoch, whatever it knew; another shard of the same life is another holder.
     assert_eq!(one.take(&[claim(7, 0)], &[]).unwrap(), [taken(7, 1)]);
     let other_shard = BucketClaim { bucket: 7, shard: 1, after: 1 };
-    assert_eq!(one.take(&[other_shard], &[]).unwrap(), [refused(7, 1)]);
+    assert_eq!(one.take(&[other_shard], &[]).unwrap(), [refused(7, Some(1), 1)]);
     // Its holder lives; then it was given back, but the claim is of an epoch that is over.
-    assert_eq!(two.take(&[claim(7, 1)], &[]).unwrap(), [refused(7, 1)]);
+    assert_eq!(two.take(&[claim(7, 1)], &[]).unwrap(), [refused(7, Some(1), 1)]);
     one.give(&[given(7, 2), given(9, 0)]).unwrap();
     assert_eq!(
         two.take(&[claim(7, 1)], &[]).unwrap(),
-        [refused(7, 1)],
+        [refused(7, Some(1), 1)],
         "given with an epoch that it has not"
     );
     one.give(&[given(7, 1)]).unwrap();
-    assert_eq!(two.take(&[claim(7, 0), claim(5_000, 0)], &[]).unwrap(), [refused(7, 1), refused(5_000, 0)]);
+    assert_eq!(
+        two.take(&[claim(7, 0), claim(5_000, 0)], &[]).unwrap(),
+        [refused(7, None, 1), refused(5_000, None, 0)]
+    );
     assert_eq!(two.take(&[claim(7, 1)], &[]).unwrap(), [taken(7, 2)]);
     // Late: another life has it.
     one.give(&[given(7, 2)]).unwrap();
@@ -117,7 +120,10 @@ fn a_dead_life_is_fenced_if_it_holds_a_bucket_that_is_claimed() {
     let write = binding(4, "a", 1, &[1]);
     assert_eq!(one.take(&[claim(4, 0)], &[]).unwrap(), [taken(4, 1)]);
     assert!(writer.write_group(std::slice::from_ref(&write))[0].is_ok());
-    assert_eq!(two.take(&[claim(5, 0), claim(4, 0)], &[1, 2, 99]).unwrap(), [taken(5, 1), refused(4, 1)]);
+    assert_eq!(
+        two.take(&[claim(5, 0), claim(4, 0)], &[1, 2, 99]).unwrap(),
+        [taken(5, 1), refused(4, Some(1), 1)]
+    );
     assert_eq!(one.check(), Ok(()), "it holds no bucket that could be taken");
     assert_eq!(two.take(&[claim(4, 1)], &[1]).unwrap(), [taken(4, 2)]);
 
@@ -180,7 +186,7 @@ fn of_lives_that_claim_at_once_one_gets_each_epoch() {
                         known[usize::from(bucket)] = epoch;
                         back.push(given(bucket, epoch));
                     }
-                    ClaimAnswer::Refused { bucket, current } => known[usize::from(bucket)] = current,
+                    ClaimAnswer::Refused { bucket, current, .. } => known[usize::from(bucket)] = current,
                 }
             }
             holds.extend(back.iter().map(|given| (given.bucket, given.epoch)));
@@ -428,7 +434,11 @@ impl Model {
         let answer = |claim: &BucketClaim| {
             let (holder, epoch) = self.buckets[place(claim.bucket)];
             let is_own = holder == Some((life, claim.shard));
-            if is_own { taken(claim.bucket, epoch) } else { refused(claim.bucket, epoch) }
+            if is_own {
+                taken(claim.bucket, epoch)
+            } else {
+                refused(claim.bucket, holder.map(|(life, _)| life), epoch)
+            }
         };
         claims.iter().map(answer).collect()
     }
