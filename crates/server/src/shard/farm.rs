@@ -84,8 +84,8 @@ impl FarmAdapter {
     }
 
     /// True while the node has the authority of an owner.
-    pub(super) fn may_act(&self, _now: Instant) -> bool {
-        self.agent.may_act()
+    pub(super) fn may_act(&self, now: Instant) -> bool {
+        self.agent.may_act(now)
     }
 
     /// The time at which `buckets::expire` is due.

@@ -276,6 +276,7 @@ fn binding_for_store(now: Instant, row: router::BindingRow) -> store::BindingWri
     store::BindingWrite {
         bucket: Bucket::of(&row.aor).number(),
         aor: row.aor,
+        epoch: 0,
         written_at: now,
         replaces: row.replaces,
         empties: row.empties,
