@@ -47,7 +47,7 @@ static REAL: [RealTests; 22] = [
         "server",
         &["net::", "http::", "voice::helpers::", "voice::ports::", "xmpp::"],
     ),
-    real("store", "tests/contract/main.rs", "contract", &["postgres::", "away::"]),
+    real("store", "tests/contract/main.rs", "contract", &["postgres::", "away::", "ownership::"]),
     real("interop", "unittests src/lib.rs", "interop", &[]),
     real("interop", "tests/accounts.rs", "accounts", &[]),
     real("interop", "tests/administration.rs", "administration", &[]),

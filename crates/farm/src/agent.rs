@@ -1,12 +1,13 @@
 //! The thread of a node's membership: it speaks with the council, drives [`FarmNode`], and tells what changes.
 //!
-//! There is no shared database yet: each node answers for its own accounts, so claims of buckets are granted at once and
-//! nothing fences a node.
+//! Where the nodes share a database, claims of buckets go to it, and the shards get orders about the buckets that it gives
+//! ([`crate::database`], [`crate::order`]). Without one each node answers for its own accounts: claims are granted at once, nothing
+//! fences a node, and its shards own their buckets as outside a farm.
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
@@ -17,11 +18,13 @@ use cluster::limits::COUNCIL_AWAY;
 use cluster::map::FarmMap;
 use cluster::member::Member;
 use cluster::membership::MembershipEffect;
-use cluster::{BUCKETS, Bucket, Epoch, Life};
+use cluster::{BUCKETS, Bucket, Epoch, Life, ShardAddress};
 use stdx::Instant;
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 
 use crate::council::{self, CouncilCommand, CouncilEvent, CouncilSettings, JoinRefused};
+use crate::database::{ClaimResult, DatabaseEvent, DatabaseThread, GivenBack, OpenDatabase};
+use crate::order::{BucketOrder, BucketReports, ShardOrders};
 use crate::tenure_log::TenureLog;
 use crate::view::{FarmPeer, FarmView};
 
@@ -88,6 +91,8 @@ pub trait FarmListener: Send {
     fn node_renewed(&mut self, _life: Life, _figures: Option<NodeFigures>) {}
     /// News of another node.
     fn member(&mut self, news: &MembershipEffect);
+    /// Orders for a shard of this node, in their order. Only where the nodes share a database.
+    fn buckets(&mut self, _shard: u16, _orders: Vec<BucketOrder>) {}
     /// Another node asks this one to drain. It may be told again.
     fn drain_asked(&mut self);
     /// The node owns nothing any more after a drain, and other nodes have had the time to know it.
@@ -100,8 +105,30 @@ pub trait FarmListener: Send {
 #[derive(Clone, Debug)]
 pub struct FarmAgent {
     requests: mpsc::Sender<AgentRequest>,
-    /// The node may act as an owner.
-    may_act: Arc<AtomicBool>,
+    shared: Arc<AgentState>,
+}
+
+/// The state that the agent's thread and the shards share.
+#[derive(Debug, Default)]
+struct AgentState {
+    /// The end of the node's authority by the clock of the shards, in microseconds; 0 without any.
+    authority_ends: AtomicU64,
+    reports: Mutex<BucketReports>,
+    /// There are reports.
+    has_reports: Notify,
+}
+
+impl AgentState {
+    /// Keeps a report until the agent reads it: the machine waits for each.
+    fn report(&self, add: impl FnOnce(&mut BucketReports)) {
+        // Nothing that can panic runs under the lock.
+        add(&mut self.reports.lock().unwrap_or_else(PoisonError::into_inner));
+        self.has_reports.notify_one();
+    }
+
+    fn take_reports(&self) -> BucketReports {
+        std::mem::take(&mut *self.reports.lock().unwrap_or_else(PoisonError::into_inner))
+    }
 }
 
 /// A request to the agent.
@@ -110,8 +137,6 @@ enum AgentRequest {
     LinkLost { life: Life, is_refused: bool },
     Drain,
     AskToDrain { life: Life, node: Box<str> },
-    Loaded(Vec<(Bucket, Epoch)>),
-    Stopped(Vec<(Bucket, Epoch)>),
     Leave,
 }
 
@@ -123,6 +148,10 @@ pub struct AgentArgs {
     pub member: Member,
     /// The time since some fixed moment that also passes while the machine sleeps (`CLOCK_BOOTTIME`), never set back.
     pub clock: Box<dyn Fn() -> Instant + Send>,
+    /// The clock of [`FarmAgent::may_act`].
+    pub shard_clock: Box<dyn Fn() -> Instant + Send>,
+    /// The database that the nodes share; none if each has its own.
+    pub database: Option<OpenDatabase>,
 }
 
 impl FarmAgent {
@@ -135,12 +164,12 @@ impl FarmAgent {
         listener: Box<dyn FarmListener>,
     ) -> std::io::Result<(FarmAgent, JoinHandle<()>)> {
         let (requests, receiver) = mpsc::channel(REPORTS);
-        let may_act = Arc::new(AtomicBool::new(false));
-        let agent = FarmAgent { requests, may_act: Arc::clone(&may_act) };
+        let shared = Arc::new(AgentState::default());
+        let agent = FarmAgent { requests, shared: Arc::clone(&shared) };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let thread = Builder::new().name("farm".to_owned()).spawn(move || {
             let local = tokio::task::LocalSet::new();
-            local.block_on(&runtime, run(args, listener, receiver, &may_act));
+            local.block_on(&runtime, run(args, listener, receiver, &shared));
         })?;
         Ok((agent, thread))
     }
@@ -162,17 +191,22 @@ impl FarmAgent {
 
     /// Shards have read all rows of these buckets.
     pub fn buckets_loaded(&self, buckets: Vec<(Bucket, Epoch)>) {
-        self.request(AgentRequest::Loaded(buckets));
+        if !buckets.is_empty() {
+            self.shared.report(|reports| reports.loaded.extend(buckets));
+        }
     }
 
     /// No writes of these buckets under these epochs are under way any more.
     pub fn buckets_drained(&self, buckets: Vec<(Bucket, Epoch)>) {
-        self.request(AgentRequest::Stopped(buckets));
+        if !buckets.is_empty() {
+            self.shared.report(|reports| reports.drained.extend(buckets));
+        }
     }
 
-    /// True while the node may act as an owner.
-    pub fn may_act(&self) -> bool {
-        self.may_act.load(Ordering::Acquire)
+    /// True while the node may act as an owner, by the lease as it was last renewed: a process that was stopped and runs again may
+    /// not, before its agent has looked. `now` is of [`AgentArgs::shard_clock`].
+    pub fn may_act(&self, now: Instant) -> bool {
+        now.as_micros() < self.shared.authority_ends.load(Ordering::Acquire)
     }
 
     /// Asks a life of a node to drain, through the council; false if too many requests wait.
@@ -190,9 +224,9 @@ async fn run(
     args: AgentArgs,
     mut listener: Box<dyn FarmListener>,
     mut requests: mpsc::Receiver<AgentRequest>,
-    may_act: &AtomicBool,
+    shared: &AgentState,
 ) {
-    let AgentArgs { council, member, clock } = args;
+    let AgentArgs { council, member, clock, shard_clock, database } = args;
     let (commands, receiver) = mpsc::channel(COMMANDS);
     let (sender, mut events) = mpsc::channel(EVENTS);
     let announced = member.clone();
@@ -203,6 +237,7 @@ async fn run(
         let node = FarmNode::new(clock(), Member { life, ..member }, BUCKETS);
         let mut session = Session::new(clock(), node, commands, listener);
         session.is_council_away = is_council_away;
+        session.begin_database(life, database);
         while !session.has_ended && session.leaves_until.is_none_or(|until| clock() < until) {
             session.tell_drained(clock());
             let wait = session.deadline().since(clock());
@@ -215,18 +250,35 @@ async fn run(
                     Some(request) => session.handle_request(clock(), request),
                     None => break,
                 },
+                event = answer(&mut session.database) => match event {
+                    Some(event) => session.handle_database(clock(), event),
+                    // It has said why before it ended.
+                    None => session.database = None,
+                },
+                () = shared.has_reports.notified() => session.handle_reports(clock(), shared.take_reports()),
                 () = tokio::time::sleep(wait.max(Duration::from_millis(1))) => {
                     session.drive(clock(), |node, now, out| node.expire(now, out));
                 }
             }
             session.tell_absence(clock());
-            may_act.store(session.node.lease().may_act(clock()), Ordering::Release);
+            // The clock of shards first: a process that is stopped between the two looks gets less authority, not more.
+            let shard_now = shard_clock();
+            let ends = session.authority_ends(clock(), shard_now);
+            shared.authority_ends.store(ends.as_micros(), Ordering::Release);
         }
-        may_act.store(false, Ordering::Release);
+        shared.authority_ends.store(0, Ordering::Release);
         // A council that is away forgets the key by its age.
         let _ = session.commands.try_send(CouncilCommand::Withdraw);
     }
     let _ = tokio::time::timeout(Duration::from_secs(1), council).await;
+}
+
+/// The next answer of the database; never without one.
+async fn answer(database: &mut Option<DatabaseThread>) -> Option<DatabaseEvent> {
+    match database {
+        Some(database) => database.answer().await,
+        None => std::future::pending().await,
+    }
 }
 
 /// Waits until the council admits the node: its life, and whether the listener still has the council as away.
@@ -271,6 +323,12 @@ struct Session {
     away_reason: Option<Box<str>>,
     /// The buckets that the present input begins or ends.
     tenures: TenureLog,
+    /// The orders of the present input to the shards.
+    orders: ShardOrders,
+    /// The shared database, if there is one.
+    database: Option<DatabaseThread>,
+    /// The nodes share a database: true also when its thread has ended.
+    shares_database: bool,
     /// The node has given everything away; the listener is told then.
     drained_at: Option<Instant>,
     /// The node leaves, and waits until then for the council to know it.
@@ -295,10 +353,30 @@ impl Session {
             is_council_away: false,
             away_reason: None,
             tenures: TenureLog::default(),
+            orders: ShardOrders::default(),
+            database: None,
+            shares_database: false,
             drained_at: None,
             leaves_until: None,
             has_ended: false,
         }
+    }
+
+    fn begin_database(&mut self, life: Life, open: Option<OpenDatabase>) {
+        let Some(open) = open else { return };
+        self.shares_database = true;
+        match DatabaseThread::start(life, open) {
+            Ok(thread) => self.database = Some(thread),
+            Err(error) => {
+                tracing::error!(%error, "the database of the farm has no thread: this node owns no buckets")
+            }
+        }
+    }
+
+    /// The end of the authority by the clock of the shards; zero without any.
+    fn authority_ends(&self, now: Instant, shard_now: Instant) -> Instant {
+        let ends = self.node.lease().authority_ends().filter(|_| !self.has_ended);
+        ends.map_or(Instant::default(), |ends| shard_now + ends.since(now))
     }
 
     fn deadline(&self) -> Instant {
@@ -323,22 +401,42 @@ impl Session {
             AgentRequest::AskToDrain { life: Life(life), node } => {
                 self.command(CouncilCommand::AskToDrain { node, life });
             }
-            AgentRequest::Loaded(buckets) => {
-                for (bucket, epoch) in buckets {
-                    self.drive(now, |node, now, out| node.handle_loaded(now, bucket, epoch, out));
-                }
-            }
-            AgentRequest::Stopped(buckets) => {
-                for (bucket, epoch) in buckets {
-                    self.drive(now, |node, now, out| node.handle_drained(now, bucket, epoch, out));
-                }
-            }
             AgentRequest::Leave => {
                 self.leaves_until.get_or_insert(now + LEAVE);
                 // A drained node says goodbye; one that still has calls is taken over from as if it had died.
                 self.drive(now, FarmNode::end);
             }
         }
+    }
+
+    /// The shards have loaded or stopped buckets.
+    fn handle_reports(&mut self, now: Instant, reports: BucketReports) {
+        self.drive(now, |node, now, out| {
+            for (bucket, epoch) in reports.loaded {
+                node.handle_loaded(now, bucket, epoch, out);
+            }
+            for (bucket, epoch) in reports.drained {
+                node.handle_drained(now, bucket, epoch, out);
+            }
+        });
+    }
+
+    fn handle_database(&mut self, now: Instant, event: DatabaseEvent) {
+        self.drive(now, |node, now, out| match event {
+            DatabaseEvent::Unfenced(sent_at) => node.handle_unfenced(now, sent_at, out),
+            DatabaseEvent::Fenced => node.handle_fenced(out),
+            DatabaseEvent::Lost => node.handle_database_lost(now, out),
+            DatabaseEvent::Claimed(results) => {
+                for result in results {
+                    handle_claim_result(node, now, result, out);
+                }
+            }
+            DatabaseEvent::Given(given) => {
+                for GivenBack { bucket, epoch, .. } in given {
+                    node.handle_given(now, bucket, epoch, out);
+                }
+            }
+        });
     }
 
     fn handle_event(&mut self, now: Instant, event: CouncilEvent) {
@@ -436,6 +534,9 @@ impl Session {
             effects = more;
         }
         self.tenures.write(self.node.own().life);
+        for (shard, orders) in self.orders.take() {
+            self.listener.buckets(shard, orders);
+        }
         if has_news {
             self.show();
         }
@@ -455,6 +556,57 @@ impl Session {
                 let value = Bytes::from(map.encode());
                 self.command(CouncilCommand::SwapMap { expected: expected.0, value });
             }
+            effect @ (FarmEffect::AskFence { .. }
+            | FarmEffect::Take { .. }
+            | FarmEffect::Give { .. }
+            | FarmEffect::Load { .. }
+            | FarmEffect::Serve { .. }
+            | FarmEffect::Stop { .. }) => {
+                if self.shares_database {
+                    self.perform_for_bucket(effect);
+                } else {
+                    self.grant(now, effect, out);
+                }
+            }
+            FarmEffect::MapChanged => {}
+            FarmEffect::Member(news) => self.listener.member(&news),
+            FarmEffect::Drained => self.drained_at = Some(now + HANDOVER),
+            FarmEffect::End(reason) => self.end(&FarmEnd::Ended(reason)),
+        }
+    }
+
+    /// Passes an effect on to the shared database or to a shard.
+    fn perform_for_bucket(&mut self, effect: FarmEffect) {
+        match effect {
+            FarmEffect::Load { bucket, shard, epoch } => {
+                self.orders.push(shard, BucketOrder::Load { bucket, epoch });
+            }
+            FarmEffect::Serve { bucket, shard, epoch } => {
+                self.tenures.serve(bucket, epoch);
+                self.orders.push(shard, BucketOrder::Serve { bucket, epoch });
+            }
+            FarmEffect::Stop { bucket, shard, epoch } => {
+                self.tenures.stop(bucket, epoch);
+                self.orders.push(shard, BucketOrder::Stop { bucket, epoch });
+            }
+            effect => {
+                // A thread that has ended has told that the life is fenced.
+                let Some(database) = &self.database else { return };
+                match effect {
+                    FarmEffect::AskFence { sent_at } => database.ask_fence(sent_at),
+                    FarmEffect::Take { claims, dead } => database.take(claims, dead),
+                    FarmEffect::Give { bucket, holder, epoch } => {
+                        database.give(GivenBack { bucket, holder, epoch });
+                    }
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    /// Answers an effect at once, where each node has a database of its own.
+    fn grant(&mut self, now: Instant, effect: FarmEffect, out: &mut Vec<FarmEffect>) {
+        match effect {
             FarmEffect::AskFence { sent_at } => self.node.handle_unfenced(now, sent_at, out),
             FarmEffect::Take { claims, .. } => {
                 // A version of the map has one owner of each bucket, so as an epoch it is one owner's: two nodes of which one stood
@@ -471,10 +623,7 @@ impl Session {
                 self.node.handle_drained(now, bucket, epoch, out);
             }
             FarmEffect::Serve { bucket, epoch, .. } => self.tenures.serve(bucket, epoch),
-            FarmEffect::MapChanged => {}
-            FarmEffect::Member(news) => self.listener.member(&news),
-            FarmEffect::Drained => self.drained_at = Some(now + HANDOVER),
-            FarmEffect::End(reason) => self.end(&FarmEnd::Ended(reason)),
+            _ => {}
         }
     }
 
@@ -520,6 +669,17 @@ impl Session {
             is_council_away: self.is_council_away,
         };
         self.listener.view(Arc::new(view));
+    }
+}
+
+fn handle_claim_result(node: &mut FarmNode, now: Instant, result: ClaimResult, out: &mut Vec<FarmEffect>) {
+    match result {
+        ClaimResult::Taken { bucket, epoch } => node.handle_taken(now, bucket, epoch, out),
+        ClaimResult::Refused { bucket, holder, epoch } => {
+            // The machine looks at the life alone: one that no node hears of is declared dead.
+            let holder = holder.map(|life| ShardAddress::new(life, 0));
+            node.handle_refused(now, bucket, holder, epoch, out);
+        }
     }
 }
 

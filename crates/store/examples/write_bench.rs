@@ -61,6 +61,7 @@ fn binding(replaces: Option<i64>) -> Write {
     Write::Binding(BindingWrite {
         bucket: 0,
         aor: "user0000@example.c".into(),
+        epoch: 0,
         written_at: stdx::Instant::from_unix_seconds(1_800_000_000),
         replaces,
         empties: false,

@@ -1,6 +1,7 @@
 //! Either database behind one type, for programs that are told which by their configuration.
 
 use crate::error::StoreError;
+use crate::ownership::Ownership;
 use crate::postgres::Postgres;
 use crate::record::{Reader, Store, Writer};
 use crate::sqlite::Sqlite;
@@ -21,6 +22,28 @@ impl Database {
         match self {
             Database::Sqlite(sqlite) => Database::Sqlite(sqlite.for_import()),
             Database::Postgres(postgres) => Database::Postgres(postgres.clone()),
+        }
+    }
+
+    /// The hold of a life of a node on the buckets of addresses.
+    ///
+    /// # Errors
+    /// `Invalid` if nodes cannot share the database; else those of the connection.
+    pub fn ownership(&self, life: u32) -> Result<Box<dyn Ownership>, StoreError> {
+        match self {
+            Database::Sqlite(_) => {
+                Err(StoreError::invalid("a database in a file", "one that nodes can share: `[store] url`"))
+            }
+            Database::Postgres(postgres) => postgres.ownership(life),
+        }
+    }
+
+    /// The same database, whose writers write as long as this life of a node is not fenced. A file is its node's own: nothing fences it.
+    #[must_use]
+    pub fn fenced_by(&self, life: u32) -> Self {
+        match self {
+            Database::Sqlite(sqlite) => Database::Sqlite(sqlite.clone()),
+            Database::Postgres(postgres) => Database::Postgres(Box::new(postgres.fenced_by(life))),
         }
     }
 }

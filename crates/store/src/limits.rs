@@ -122,3 +122,24 @@ pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 pub const SERVER_SILENCE: Duration = Duration::from_secs(3);
 /// The time that one read of a client may take in PostgreSQL. Beyond: `StoreError::Invalid`. As `READ_STEPS`.
 pub const READ_TIME: Duration = Duration::from_secs(2);
+/// The time that a transaction of a node outside a farm may be idle in PostgreSQL: far above the pauses of a node, and an import
+/// that was stopped locks its rows no longer. Beyond: the server ends the connection.
+pub const TRANSACTION_IDLE: Duration = Duration::from_secs(10);
+/// As `TRANSACTION_IDLE`, of a node of a farm: a process that was stopped holds the lock of its life no longer, even where no other node may
+/// end its session. Below the time after which nodes take over from it, and above the pauses of a busy machine.
+pub const FENCED_IDLE: Duration = Duration::from_secs(2);
+/// The time that a statement about the hold of buckets may take: 4,096 buckets take some hundredths of a second. The farm asks again after
+/// 3 s. Beyond: `StoreError::Unreachable`.
+pub const OWNERSHIP_TIME: Duration = Duration::from_secs(2);
+/// The time that a statement of a writer of a farm may take: a phone repeats its REGISTER for 32 s (RFC 3261 timer F), and a writer that
+/// waits for a lock that is never released would hold up all of them. Beyond: `StoreError::Unreachable`.
+pub const WRITE_TIME: Duration = Duration::from_secs(10);
+/// The time that taking buckets waits for a lock: several commits on a slow disk. It then ends the sessions of the dead again, which
+/// may have been made anew.
+pub const FENCE_LOCK: Duration = Duration::from_millis(250);
+/// Times that taking buckets waits for a lock, 1.5 s in all: less than the 3 s after which the farm asks again. Beyond:
+/// `StoreError::Unreachable`.
+pub const FENCE_TRIES: u32 = 6;
+/// Numbers of bindings that a writer takes from the database at once: those of the largest group, so that a group costs at most one
+/// statement for them. The schema has this number, too (`migrations/postgres/0002_farm.sql`).
+pub const BINDING_NUMBERS: i64 = 4_096;

@@ -31,6 +31,8 @@ pub enum ClaimAnswer {
     Refused {
         /// The number of the bucket.
         bucket: u16,
+        /// The life that holds the bucket: a farm that does not know it declares it dead.
+        holder: Option<u32>,
         /// The bucket's epoch.
         current: u64,
     },

@@ -180,6 +180,8 @@ pub struct BindingWrite {
     pub bucket: u16,
     /// The address of record.
     pub aor: Box<str>,
+    /// The epoch of the bucket's owner: of two owners, the later one's write remains. 0 outside a farm: it remains over any other.
+    pub epoch: u64,
     /// The time of the write.
     pub written_at: Instant,
     /// The row of the address that lived until now.

@@ -48,6 +48,7 @@ impl World {
         Write::Binding(BindingWrite {
             bucket: 0,
             aor: aor.to_string().into(),
+            epoch: 0,
             written_at: WRITTEN,
             replaces: self.rows.get(&aor).map(|(row, _)| *row),
             empties: value == 0,

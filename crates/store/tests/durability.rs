@@ -47,6 +47,7 @@ fn child() {
         let write = Write::Binding(BindingWrite {
             bucket: 0,
             aor: "".into(),
+            epoch: 0,
             written_at: Instant::from_micros(id),
             replaces: None,
             empties: false,

@@ -63,6 +63,7 @@ fn binding() -> Write {
     Write::Binding(BindingWrite {
         bucket: 0,
         aor: "a@example.org".into(),
+        epoch: 0,
         written_at: Instant::from_micros(1),
         replaces: None,
         empties: false,

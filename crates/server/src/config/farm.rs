@@ -40,8 +40,8 @@ pub struct Farm {
 }
 
 impl Farm {
-    /// `has_store`: the node's database is in a server.
-    pub(super) fn read(reader: &mut Reader<'_>, has_store: bool) -> Self {
+    /// `has_store`: the node's database is in a server. `has_chat`: chat clients connect to the node.
+    pub(super) fn read(reader: &mut Reader<'_>, has_store: bool, has_chat: bool) -> Self {
         let mut section = reader.section("farm");
         let farm = Farm {
             name: section.optional(
@@ -92,18 +92,32 @@ impl Farm {
                 "Whether other nodes of this machine listen at the same addresses, so that the kernel divides packets and connections among them.",
             ),
         };
-        farm.check(&mut section, has_store);
+        farm.check(&mut section, has_store, has_chat);
         section.finish();
         farm
     }
 
-    fn check(&self, section: &mut Section<'_, '_>, has_store: bool) {
+    fn check(&self, section: &mut Section<'_, '_>, has_store: bool, has_chat: bool) {
         let Some(name) = &self.name else { return };
         if has_store {
             section.mistake(
                 "name",
                 "a node of a farm has a `[store] url`",
                 "no `[store]`: nodes of a farm do not share a database yet, each has its own in `data`",
+            );
+        }
+        if has_store && has_chat {
+            section.mistake(
+                "name",
+                "a node of a farm has a `[store] url` and `[xmpp] listen`",
+                "no `[xmpp]`: the nodes of a farm that share a database do not serve chat yet",
+            );
+        }
+        if !has_store && !self.roles.is_edge {
+            section.mistake(
+                "role",
+                "`role` is \"router\" and there is no `[store] url`",
+                "both: a router keeps registrations for the other nodes in a database that all share",
             );
         }
         let names = [("name", Some(name)), ("node", self.node.as_ref())];

@@ -111,6 +111,11 @@ impl Config {
         Ok(config)
     }
 
+    /// True if the node is of a farm whose nodes have their accounts, routes and registrations in one database.
+    pub fn shares_database(&self) -> bool {
+        self.farm.name.is_some() && self.store.url.is_some()
+    }
+
     /// Whether accounts of the REST interface exist and are asked for.
     pub fn has_rest(&self) -> bool {
         self.voice.is_on() || self.rest.listen.is_some()
@@ -235,7 +240,7 @@ fn read_all(text: &str, folder: Option<&Path>) -> (Config, Vec<Mistake>, Vec<Key
     let mut reader = Reader::new(text, folder);
     let server = Server::read(&mut reader);
     let store = Store::read(&mut reader);
-    let has_store = store.url.is_some();
+    let (has_store, has_chat) = (store.url.is_some(), reader.lists("xmpp", &["listen", "components"]));
     let config = Config {
         file: None,
         server,
@@ -256,7 +261,7 @@ fn read_all(text: &str, folder: Option<&Path>) -> (Config, Vec<Mistake>, Vec<Key
         registration: Registration::read(&mut reader),
         federation: Federation::read(&mut reader),
         xmpp: Xmpp::read(&mut reader),
-        farm: Farm::read(&mut reader, has_store),
+        farm: Farm::read(&mut reader, has_store, has_chat),
     };
     let (mistakes, reference) = reader.finish();
     (config, mistakes, reference)

@@ -1,6 +1,7 @@
 //! The node's part in a farm: joins it before the shards start, tells them of each new view of it, and gives one of them the
 //! links to other nodes. A node without `[farm]` has none of this.
 
+mod database;
 pub(crate) mod probe;
 mod secret;
 pub(crate) mod traffic;
@@ -19,12 +20,14 @@ use cluster::figures::NodeFigures;
 use cluster::link::FarmSecret;
 use cluster::member::{Member, MemberState};
 use cluster::membership::MembershipEffect;
-use cluster::{Life, Outlet};
+use cluster::{Bucket, Life, Outlet};
 use farm::agent::{AgentArgs, FarmAgent, FarmEnd, FarmListener};
 use farm::council::{CouncilSettings, MEMBER_AGE};
 use farm::links::Encryption;
+use farm::order::BucketOrder;
 use farm::view::FarmView;
 use stdx::Instant;
+use store::Database;
 
 use crate::clock::Clock;
 use crate::config::Config;
@@ -51,6 +54,13 @@ fn least_life(now: Instant) -> u32 {
     u32::try_from(since / LIFE_EVERY).unwrap_or(0)
 }
 
+/// Ends the process of a life that is over; the supervisor starts a new one.
+pub(crate) fn end_process(end: &FarmEnd) -> ! {
+    tracing::error!("{end}");
+    // What was acknowledged is on disk; the other nodes have taken over the rest.
+    std::process::exit(ENDED)
+}
+
 /// The node's membership of a farm.
 pub(crate) struct FarmMembership {
     /// This start of the node.
@@ -59,6 +69,8 @@ pub(crate) struct FarmMembership {
     pub(crate) name: Box<str>,
     /// The farm's secret.
     pub(crate) secret: Secret,
+    /// The nodes share their database.
+    pub(crate) shares_database: bool,
     encryption: Encryption,
     agent: FarmAgent,
     board: Arc<FarmBoard>,
@@ -77,6 +89,8 @@ pub(crate) struct ShardFarm {
     pub(crate) view: Option<Arc<FarmView>>,
     /// For the shard with the links.
     pub(crate) links: Option<ShardLinks>,
+    /// The nodes share their database.
+    pub(crate) shares_database: bool,
 }
 
 /// The parts of which a shard makes the links.
@@ -105,7 +119,10 @@ struct BoardState {
     view: Option<Arc<FarmView>>,
     /// The reason that the council is away.
     away: Option<Box<str>>,
+    /// The shards' inboxes; none before the shards start.
     outlets: Vec<Outlet<InboxMessage>>,
+    /// Orders for shards that have not started.
+    orders: Vec<(u16, Vec<BucketOrder>)>,
     /// The node gives everything away, and has nothing any more.
     has_given_all: bool,
     /// Another node has asked this one to drain.
@@ -117,6 +134,14 @@ struct BoardState {
     traffic: LinkTraffic,
     /// The figures of the node's shards; none before they start.
     shards: Option<Arc<StatusBoard>>,
+}
+
+impl BoardState {
+    fn order(&self, shard: u16, orders: Vec<BucketOrder>) {
+        if let Some(outlet) = self.outlets.get(usize::from(shard)) {
+            outlet.answer_all(&mut vec![LocalMessage::Buckets(orders).into()]);
+        }
+    }
 }
 
 impl FarmBoard {
@@ -178,6 +203,15 @@ impl FarmListener for Listener {
         state.view = Some(Arc::clone(&view));
         for outlet in &state.outlets {
             outlet.answer_all(&mut vec![LocalMessage::Farm(Arc::clone(&view)).into()]);
+        }
+    }
+
+    fn buckets(&mut self, shard: u16, orders: Vec<BucketOrder>) {
+        let mut state = self.board.lock();
+        if state.outlets.is_empty() {
+            state.orders.push((shard, orders));
+        } else {
+            state.order(shard, orders);
         }
     }
 
@@ -261,19 +295,18 @@ impl FarmListener for Listener {
             // As above.
             let _ = self.joined.send(Err(end.clone()));
         } else if *end != FarmEnd::Ended(EndReason::Left) {
-            tracing::error!("{end}");
-            // What was acknowledged is on disk; the other nodes have taken over the rest.
-            std::process::exit(ENDED);
+            end_process(end);
         }
     }
 }
 
 impl FarmMembership {
-    /// Joins the farm of the configuration, if there is one: returns when the council has admitted the node.
+    /// Joins the farm of the configuration, if there is one: returns when the council has admitted the node, and the database that
+    /// nodes share knows the life.
     ///
     /// # Errors
     /// In words for the operator: a file, an address, or the reason of a refusal.
-    pub(crate) fn join(config: &Config, clock: Clock) -> Result<Option<FarmMembership>> {
+    pub(crate) fn join(config: &Config, database: &Database, clock: Clock) -> Result<Option<FarmMembership>> {
         let Some(name) = config.farm.name.clone() else { return Ok(None) };
         let file = config.farm.secret.clone().context("[farm] has no secret")?;
         let secret = Secret::read(&file)?;
@@ -282,17 +315,23 @@ impl FarmMembership {
         let listener = TcpListener::bind(config.farm.listen).with_context(|| {
             format!("cannot listen at {} for links; check [farm] listen", config.farm.listen)
         })?;
+        let shares_database = config.shares_database();
         let board = Arc::new(FarmBoard::default());
         let (joined, receiver) = sync_channel(1);
         let args = AgentArgs {
             council: council(config, &name, &secret, clock)?,
             member: member(config, &name)?,
             clock: Box::new(move || clock.with_sleep()),
+            shard_clock: Box::new(move || clock.now()),
+            database: shares_database.then(|| database::open(database.clone(), node.clone())),
         };
         let measured = (clock.now().as_micros(), process_time());
         let events = Listener { board: Arc::clone(&board), joined, is_member: false, clock, measured };
         let (agent, thread) = FarmAgent::start(args, Box::new(events)).context("the farm's thread")?;
         let life = wait(&receiver, config)?;
+        if shares_database {
+            database::join(database, life, &node)?;
+        }
         logging::set_node(&node, Some(life));
         tracing::info!(farm = %name, %life, "the node has joined the farm");
         let listener = Mutex::new(Some(listener));
@@ -300,6 +339,7 @@ impl FarmMembership {
             life,
             name,
             secret,
+            shares_database,
             encryption: config.farm.encryption,
             agent,
             board,
@@ -318,7 +358,8 @@ impl FarmMembership {
             listener,
         });
         let board = Arc::clone(&self.board);
-        ShardFarm { agent: self.agent.clone(), board, view: self.board.view(), links }
+        let (agent, shares_database) = (self.agent.clone(), self.shares_database);
+        ShardFarm { agent, board, view: self.board.view(), links, shares_database }
     }
 
     /// These shards hear of each new view from now on.
@@ -330,6 +371,15 @@ impl FarmMembership {
                 outlet.answer_all(&mut vec![LocalMessage::Farm(Arc::clone(view)).into()]);
             }
         }
+        for (shard, orders) in std::mem::take(&mut state.orders) {
+            state.order(shard, orders);
+        }
+    }
+
+    /// True for one node of those that share a database: the owner of the first bucket deletes old rows for all.
+    pub(crate) fn keeps_house(&self) -> bool {
+        let owner = Bucket::with_number(0).and_then(|first| self.board.view()?.owner(first));
+        !self.shares_database || owner.is_some_and(|owner| owner.life == self.life)
     }
 
     /// The node announces the figures of these shards from now on.

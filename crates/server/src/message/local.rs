@@ -7,7 +7,7 @@ use ::chat::effect::HostAction;
 use ::chat::{SessionEndReason, StoreFailure, StoreReply};
 use ::xmpp::Element;
 use call::Plan;
-use cluster::{Bucket, Epoch};
+pub use farm::order::BucketOrder;
 use store::xmpp::RosterRow;
 use store::{Loaded, StoreError, WriteDone};
 use tokio::sync::oneshot;
@@ -42,34 +42,6 @@ pub enum LocalMessage {
         life: cluster::Life,
         /// The message.
         message: cluster::link::Message,
-    },
-}
-
-/// An order about a bucket that this shard owns, or owned. The node's part in the farm gives them in the order of
-/// `cluster::tenure`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BucketOrder {
-    /// Forget what memory has of the bucket and read its rows; then `FarmAgent::buckets_loaded`.
-    Load {
-        /// The bucket.
-        bucket: Bucket,
-        /// The epoch of the hold.
-        epoch: Epoch,
-    },
-    /// Answer for the bucket, while the node may act.
-    Serve {
-        /// The bucket.
-        bucket: Bucket,
-        /// The epoch of the hold.
-        epoch: Epoch,
-    },
-    /// Answer no more for the bucket; when no write of it is under way, `FarmAgent::buckets_drained`. Memory stays until
-    /// the next `Load`.
-    Stop {
-        /// The bucket.
-        bucket: Bucket,
-        /// The epoch of the hold.
-        epoch: Epoch,
     },
 }
 

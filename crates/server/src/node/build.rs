@@ -69,6 +69,14 @@ impl Shared {
         ShardMap::of_process(self.life(), self.config.server.shards)
     }
 
+    /// The database with the writes of this life only, where nodes share it.
+    pub(super) fn fenced(&self, database: Database) -> Database {
+        match &self.farm {
+            Some(farm) if farm.shares_database => database.fenced_by(farm.life.0),
+            _ => database,
+        }
+    }
+
     pub(crate) fn read(config: Config, database: &Database, clock: Clock) -> Result<Self> {
         let mut fresh = [0; 32];
         let mut seed = [0; 32];
@@ -76,7 +84,7 @@ impl Shared {
         getrandom::fill(&mut seed).context("the system gives no randomness")?;
         let mut writer = database.writer()?;
         let own = writer.secret("sip", fresh)?;
-        let farm = FarmMembership::join(&config, clock)?;
+        let farm = FarmMembership::join(&config, database, clock)?;
         // Nodes of a farm recognise each other's dialogs, nonces and branches.
         let secret = farm.as_ref().map_or(own, |farm| farm.secret.derive("sip"));
         for name in &config.sip.domains {
@@ -231,7 +239,7 @@ pub(crate) fn certificates(shared: &Shared) -> Result<Option<Arc<Tls>>> {
 }
 
 /// Every binding and every count of kept messages back into the router that owns it. `store` hears which rows of the log
-/// of bindings are dead.
+/// of bindings are dead. Routers of nodes that share a database begin empty: the farm orders which buckets they load.
 pub(crate) fn routers(
     shared: &Shared,
     reader: &mut dyn Reader,
@@ -243,6 +251,9 @@ pub(crate) fn routers(
     hash_key.copy_from_slice(&shared.seed[16..]);
     let settings = RouterSettings { tells_presence: shared.config.xmpp.is_on(), ..RouterSettings::default() };
     let mut routers: Vec<Router> = map.all().map(|_| Router::new(settings.clone(), hash_key, now)).collect();
+    if shared.config.shares_database() {
+        return Ok(routers);
+    }
     let (mut damaged, mut dead) = (0_u64, Vec::new());
     let rows = reader.replay(&mut |row| {
         let owner = router::aor_of_record(row.record).map(|aor| map.owner(Bucket::of(aor)).shard);

@@ -1,13 +1,17 @@
 //! Routes the store's answers: to the shards' inboxes, or to the asker on the control socket.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use cluster::Outlet;
+use cluster::farm::EndReason;
+use farm::agent::FarmEnd;
 use store::{Completions, Loaded, StoreError, Ticket, WriteDone};
 use tokio::sync::oneshot;
 
 use crate::control::StoreStatus;
+use crate::farm::end_process;
 use crate::message::{InboxMessage, LocalMessage};
 
 /// The sink of the control socket's questions: no shard has this number.
@@ -18,6 +22,8 @@ pub(crate) struct StoreCompletions {
     outlets: Vec<Outlet<InboxMessage>>,
     waiting: Mutex<Waiting>,
     failures: Mutex<StoreStatus>,
+    /// The node ends in order: it does not matter any more that another node takes over from it.
+    is_ending: AtomicBool,
 }
 
 #[derive(Default)]
@@ -29,7 +35,17 @@ struct Waiting {
 
 impl StoreCompletions {
     pub(crate) fn new(outlets: Vec<Outlet<InboxMessage>>) -> Self {
-        StoreCompletions { outlets, waiting: Mutex::default(), failures: Mutex::default() }
+        StoreCompletions {
+            outlets,
+            waiting: Mutex::default(),
+            failures: Mutex::default(),
+            is_ending: AtomicBool::new(false),
+        }
+    }
+
+    /// From now on a write that the fence refuses does not end the process.
+    pub(crate) fn outlive_fence(&self) {
+        self.is_ending.store(true, Ordering::Release);
     }
 
     /// A ticket for a write, and where its answer will be.
@@ -104,6 +120,10 @@ impl Completions for StoreCompletions {
     }
 
     fn failed(&self, error: &StoreError) {
+        // Before a shard hears of it: a fenced life answers nothing.
+        if matches!(error, StoreError::Fenced { .. }) && !self.is_ending.load(Ordering::Acquire) {
+            end_process(&FarmEnd::Ended(EndReason::Fenced));
+        }
         let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
         failures.failures += 1;
         let text: Box<str> = error.to_string().into();

@@ -69,6 +69,7 @@ impl Node {
         let clock = Clock::new();
         let database = record::open_with(&config, options)?;
         let shared = Shared::read(config, &database, clock)?;
+        let database = shared.fenced(database);
         xmpp::warn(&shared);
         let tls = build::certificates(&shared)?;
         let shards = usize::from(shared.config.server.shards);
@@ -195,6 +196,9 @@ impl Node {
 
     /// Rows of the record that have had their time.
     pub(crate) fn clean(&self) {
+        if self.shared.farm.as_ref().is_some_and(|farm| !farm.keeps_house()) {
+            return;
+        }
         let now = self.clock.now();
         let keep = self.shared.config.calls.keep;
         let writes = [
@@ -234,6 +238,8 @@ impl Node {
         if let Some(farm) = &self.shared.farm {
             // While the links are there: a packet of another node's call that came here would be lost without them.
             self.close_sockets();
+            // Another node may take over before the last records are written.
+            self.desk.outlive_fence();
             farm.leave();
         }
         self.tell(|| Command::Leave);

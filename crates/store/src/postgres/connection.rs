@@ -2,7 +2,10 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::future::Future;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::task::Poll;
+use std::time::Duration;
 
 use stdx::Instant;
 use tokio::runtime::{Builder, Handle, Runtime};
@@ -11,6 +14,7 @@ use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, NoTls, Portal, Row, Statement};
 
 use crate::error::StoreError;
+use crate::limits;
 
 use super::Postgres;
 
@@ -29,6 +33,50 @@ pub(super) struct Connection {
     client: Client,
     statements: HashMap<Box<str>, Statement>,
     postgres: Postgres,
+    /// The time that a statement may take; zero: any.
+    limit: Duration,
+    /// Waits for an answer of the server, those of making the connection apart.
+    #[cfg(test)]
+    pub(super) round_trips: u32,
+}
+
+/// One of several statements that are sent together.
+#[derive(Clone, Copy)]
+pub(super) enum Step<'a> {
+    /// Statements without values.
+    Batch(&'a str),
+    /// A statement whose number of changed rows counts.
+    Execute(&'a str, Values<'a>),
+    /// A statement whose rows count.
+    Query(&'a str, Values<'a>),
+}
+
+/// The result of a [`Step`].
+pub(super) enum Outcome {
+    /// Of a batch.
+    Done,
+    /// The number of rows that were changed.
+    Changed(u64),
+    /// The rows that were found.
+    Rows(Vec<Row>),
+}
+
+impl Outcome {
+    pub(super) fn changed(&self) -> u64 {
+        if let Outcome::Changed(rows) = self { *rows } else { 0 }
+    }
+
+    pub(super) fn rows(&self) -> &[Row] {
+        if let Outcome::Rows(rows) = self { rows } else { &[] }
+    }
+}
+
+/// The statement at the beginning of each transaction of a life that writes. It locks the row of the life against being fenced, and fails
+/// with `DIVISION_BY_ZERO` if the life is fenced, so that the server refuses the statements that were sent behind it.
+pub(super) fn own_fence(life: u32) -> String {
+    format!(
+        "SELECT 1 / count(*) FROM (SELECT 1 FROM member WHERE life = {life} AND NOT fenced FOR SHARE) AS own"
+    )
 }
 
 /// An error of a statement: the database's, or one of ours about the item.
@@ -51,6 +99,11 @@ impl From<StoreError> for Failure {
 }
 
 impl Failure {
+    /// True if the database took too long to perform a statement.
+    pub(super) fn is_of_time(&self) -> bool {
+        matches!(self, Failure::Postgres(error) if error.code() == Some(&SqlState::QUERY_CANCELED))
+    }
+
     /// True if the value of one write is at fault: a group is done again, each of its writes apart from the others.
     pub(super) fn is_of_value(&self) -> bool {
         // SQLSTATE classes 22, data exception, and 23, integrity constraint violation.
@@ -118,18 +171,27 @@ fn from_postgres(error: &tokio_postgres::Error, name: &str) -> StoreError {
     match &code.code()[..2] {
         "22" | "23" => StoreError::invalid("a value", format!("one that the database takes: {detail}")),
         // Connection exception, invalid authorization, no such database, insufficient resources, operator intervention,
-        // system error; and a server that takes no writes.
-        "08" | "28" | "3D" | "53" | "57" | "58" | "25" | "40" => unreachable(detail),
+        // system error; a server that takes no writes; and locks that others hold.
+        "08" | "28" | "3D" | "53" | "57" | "58" | "25" | "40" | "55" => unreachable(detail),
         "XX" => StoreError::Corrupt { path: name.into(), detail },
         _ => StoreError::Internal { detail },
     }
 }
 
 impl Connection {
-    pub(super) fn open(postgres: &Postgres) -> Result<Connection, StoreError> {
+    /// `limit` is the time that a statement may take; zero: any.
+    pub(super) fn open(postgres: &Postgres, limit: Duration) -> Result<Connection, StoreError> {
         let driver = Driver::new().map_err(|error| StoreError::Internal { detail: error.to_string() })?;
-        let client = connect(&driver, postgres)?;
-        Ok(Connection { driver, client, statements: HashMap::new(), postgres: postgres.clone() })
+        let client = connect(&driver, postgres, limit)?;
+        Ok(Connection {
+            driver,
+            client,
+            statements: HashMap::new(),
+            postgres: postgres.clone(),
+            limit,
+            #[cfg(test)]
+            round_trips: 0,
+        })
     }
 
     /// Connects again if the connection broke. True: the connection is a new one.
@@ -137,9 +199,24 @@ impl Connection {
         let is_new = self.client.is_closed();
         if is_new {
             self.statements.clear();
-            self.client = connect(&self.driver, &self.postgres)?;
+            self.client = connect(&self.driver, &self.postgres, self.limit)?;
         }
         Ok(is_new)
+    }
+
+    /// As `ensure`, and notices that the server has closed the connection since it was last used: for what may not be sent twice.
+    pub(super) fn ensure_alive(&mut self) -> Result<(), StoreError> {
+        // The runtime looks at the socket, then drives the connection, which finds its end.
+        self.driver.wait(async {
+            for _ in 0..3 {
+                tokio::task::yield_now().await;
+            }
+        });
+        self.ensure().map(drop)
+    }
+
+    pub(super) fn fenced(&self) -> StoreError {
+        StoreError::Fenced { server: self.name().into() }
     }
 
     pub(super) fn name(&self) -> &str {
@@ -150,19 +227,91 @@ impl Connection {
         self.postgres.without_user
     }
 
+    /// Begins a transaction of a writer, which performs these steps and is committed if `commits`. All of it is sent at once. An
+    /// error ends the transaction. The outcomes of the steps.
+    ///
+    /// # Errors
+    /// `Fenced` if the life of the connection is fenced; nothing is written then.
+    pub(super) fn begin(&mut self, steps: &[Step<'_>], commits: bool) -> Result<Vec<Outcome>, Failure> {
+        let fence = self.postgres.life.map(own_fence);
+        let mut all = Vec::with_capacity(steps.len() + 3);
+        all.push(Step::Batch("BEGIN"));
+        all.extend(fence.as_deref().map(|fence| Step::Query(fence, &[])));
+        let first = all.len();
+        all.extend_from_slice(steps);
+        if commits {
+            all.push(Step::Batch("COMMIT"));
+        }
+        match self.pipeline(&all) {
+            Ok(outcomes) => Ok(outcomes.into_iter().skip(first).take(steps.len()).collect()),
+            Err(failure) => {
+                if !commits && !failure.is_of_connection() {
+                    // The error above is the one to tell.
+                    let _ = self.batch("ROLLBACK");
+                }
+                Err(failure)
+            }
+        }
+    }
+
+    /// Sends all statements at once and waits for the answers. The first one begins a transaction, of which the last may be the end:
+    /// the server refuses the statements behind one that fails, and that one's error is returned.
+    ///
+    /// # Errors
+    /// `Fenced` if an [`own_fence`] is among the statements and says so.
+    pub(super) fn pipeline(&mut self, steps: &[Step<'_>]) -> Result<Vec<Outcome>, Failure> {
+        let statements = steps
+            .iter()
+            .map(|step| match step {
+                Step::Batch(_) => Ok(None),
+                Step::Execute(sql, _) | Step::Query(sql, _) => self.statement(sql).map(Some),
+            })
+            .collect::<Result<Vec<_>, _>>()?;
+        self.count();
+        let client = &self.client;
+        let mut answers: Vec<Answer<'_>> = steps
+            .iter()
+            .zip(&statements)
+            .map(|(step, statement)| Answer::Waiting(Box::pin(perform(client, *step, statement.as_ref()))))
+            .collect();
+        self.driver.wait(all(&mut answers));
+        let mut outcomes = Vec::with_capacity(steps.len());
+        for answer in answers {
+            match answer {
+                Answer::Came(Ok(outcome)) => outcomes.push(outcome),
+                Answer::Came(Err(error)) if error.code() == Some(&SqlState::DIVISION_BY_ZERO) => {
+                    return Err(self.fenced().into());
+                }
+                Answer::Came(Err(error)) => return Err(error.into()),
+                Answer::Waiting(_) => unreachable!("all answers were waited for"),
+            }
+        }
+        Ok(outcomes)
+    }
+
+    fn count(&mut self) {
+        #[cfg(test)]
+        {
+            self.round_trips += 1;
+        }
+    }
+
     /// Several statements without values, or the bounds of a transaction.
     pub(super) fn batch(&mut self, sql: &str) -> Result<(), Failure> {
+        self.count();
         Ok(self.driver.wait(self.client.batch_execute(sql))?)
     }
 
     /// The number of rows that were changed.
     pub(super) fn execute(&mut self, sql: &str, values: Values<'_>) -> Result<u64, Failure> {
         let statement = self.statement(sql)?;
+        self.count();
         Ok(self.driver.wait(self.client.execute(&statement, values))?)
     }
 
     pub(super) fn query(&mut self, sql: &str, values: Values<'_>) -> Result<Vec<Row>, Failure> {
         let statement = self.statement(sql)?;
+        self.count();
         Ok(self.driver.wait(self.client.query(&statement, values))?)
     }
 
@@ -211,20 +360,66 @@ impl Connection {
         if let Some(statement) = self.statements.get(sql) {
             return Ok(statement.clone());
         }
+        self.count();
         let statement = self.driver.wait(self.client.prepare(sql))?;
         self.statements.insert(sql.into(), statement.clone());
         Ok(statement)
     }
 }
 
-fn connect(driver: &Driver, postgres: &Postgres) -> Result<Client, StoreError> {
+/// A statement that was sent with others, and its answer when it has come.
+enum Answer<'a> {
+    Waiting(Pin<Box<dyn Future<Output = Result<Outcome, tokio_postgres::Error>> + Send + 'a>>),
+    Came(Result<Outcome, tokio_postgres::Error>),
+}
+
+async fn perform(
+    client: &Client,
+    step: Step<'_>,
+    statement: Option<&Statement>,
+) -> Result<Outcome, tokio_postgres::Error> {
+    match (step, statement) {
+        (Step::Batch(sql), _) => client.batch_execute(sql).await.map(|()| Outcome::Done),
+        (Step::Execute(_, values), Some(statement)) => {
+            client.execute(statement, values).await.map(Outcome::Changed)
+        }
+        (Step::Query(_, values), Some(statement)) => client.query(statement, values).await.map(Outcome::Rows),
+        (Step::Execute(sql, values), None) => client.execute(sql, values).await.map(Outcome::Changed),
+        (Step::Query(sql, values), None) => client.query(sql, values).await.map(Outcome::Rows),
+    }
+}
+
+/// Waits for all. A statement is sent when its future is first polled, so they are sent in order.
+async fn all(answers: &mut [Answer<'_>]) {
+    poll_fn(|context| {
+        let mut is_waiting = false;
+        for answer in &mut *answers {
+            if let Answer::Waiting(future) = answer {
+                match future.as_mut().poll(context) {
+                    Poll::Ready(result) => *answer = Answer::Came(result),
+                    Poll::Pending => is_waiting = true,
+                }
+            }
+        }
+        if is_waiting { Poll::Pending } else { Poll::Ready(()) }
+    })
+    .await;
+}
+
+fn connect(driver: &Driver, postgres: &Postgres, limit: Duration) -> Result<Client, StoreError> {
     let connected = || -> Result<Client, tokio_postgres::Error> {
         let (client, connection) = driver.wait(postgres.config.connect(NoTls))?;
         // Its end is seen by the client.
         driver.runtime().spawn(ignoring(connection));
         // Whatever the server's defaults are, an acknowledged write survives.
-        let settings = "SET synchronous_commit = on; SET TIME ZONE 'UTC'; SET idle_in_transaction_session_timeout = '10s'";
-        driver.wait(client.batch_execute(settings))?;
+        let idle = if postgres.life.is_some() { limits::FENCED_IDLE } else { limits::TRANSACTION_IDLE };
+        let settings = format!(
+            "SET synchronous_commit = on; SET TIME ZONE 'UTC'; SET idle_in_transaction_session_timeout = {}; \
+             SET statement_timeout = {}",
+            idle.as_millis(),
+            limit.as_millis(),
+        );
+        driver.wait(client.batch_execute(&settings))?;
         Ok(client)
     };
     connected().map_err(|error| from_postgres(&error, postgres.name()))

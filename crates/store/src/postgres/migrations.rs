@@ -1,11 +1,32 @@
-//! The schema of PostgreSQL. A row of `schema_version` counts the migrations that were applied.
+//! The schema of PostgreSQL. The one row of `schema_version` has two numbers: `version` counts the migrations that were applied, and
+//! `oldest` is the oldest version whose programs may use the schema as it is. While a farm changes from one version to the next, nodes
+//! of both use one database, so a migration that only adds leaves `oldest` as it is.
+
+use cluster::Bucket;
 
 use crate::error::StoreError;
 
 use super::connection::{Connection, Failure, values};
 
+/// A change of the schema.
+struct Migration {
+    sql: &'static str,
+    /// Changes of rows that SQL cannot make.
+    fill: fn(&mut Connection) -> Result<(), Failure>,
+    /// The oldest version whose programs may use the schema afterwards.
+    oldest: u32,
+}
+
 /// In order; a released one is never edited, only followed by another.
-const MIGRATIONS: &[&str] = &[include_str!("../../migrations/postgres/0001_first.sql")];
+const MIGRATIONS: &[Migration] = &[
+    Migration { sql: include_str!("../../migrations/postgres/0001_first.sql"), fill: |_| Ok(()), oldest: 1 },
+    // Programs of version 1 write kept messages without a bucket, and single numbers of bindings.
+    Migration {
+        sql: include_str!("../../migrations/postgres/0002_farm.sql"),
+        fill: fill_kept_buckets,
+        oldest: 2,
+    },
+];
 
 /// The key of the lock that lets one node at a time change the schema: "belfry" as a number.
 const LOCK: i64 = 0x62_65_6c_66_72_79;
@@ -16,7 +37,7 @@ pub(super) fn run(connection: &mut Connection) -> Result<(), StoreError> {
     apply(connection, &name, MIGRATIONS).map_err(|failure| failure.into_store(&name))
 }
 
-fn apply(connection: &mut Connection, name: &str, migrations: &[&str]) -> Result<(), Failure> {
+fn apply(connection: &mut Connection, name: &str, migrations: &[Migration]) -> Result<(), Failure> {
     let encoding = connection.query_first("SHOW server_encoding", &[])?.map(|row| row.get::<_, String>(0));
     if encoding.as_deref() != Some("UTF8") {
         let found = encoding.unwrap_or_default();
@@ -32,21 +53,47 @@ fn apply(connection: &mut Connection, name: &str, migrations: &[&str]) -> Result
     applied
 }
 
-fn step(connection: &mut Connection, name: &str, migrations: &[&str]) -> Result<(), Failure> {
+fn step(connection: &mut Connection, name: &str, migrations: &[Migration]) -> Result<(), Failure> {
     connection.query("SELECT pg_advisory_xact_lock($1)", values![LOCK])?;
     connection.batch(
         "CREATE TABLE IF NOT EXISTS schema_version (id integer PRIMARY KEY, version bigint NOT NULL)",
     )?;
-    connection.execute("INSERT INTO schema_version VALUES (1, 0) ON CONFLICT DO NOTHING", &[])?;
+    connection
+        .execute("INSERT INTO schema_version (id, version) VALUES (1, 0) ON CONFLICT DO NOTHING", &[])?;
     let found = connection.number("SELECT version FROM schema_version", &[])?;
     let known = u32::try_from(migrations.len()).unwrap_or(u32::MAX);
-    let Some(rest) = usize::try_from(found).ok().and_then(|found| migrations.get(found..)) else {
+    if found > i64::from(known) {
+        let oldest = connection.number("SELECT oldest FROM schema_version", &[])?;
+        if oldest <= i64::from(known) {
+            return Ok(());
+        }
         let found = u32::try_from(found).unwrap_or(u32::MAX);
         return Err(StoreError::NewerSchema { path: name.into(), found, known }.into());
-    };
-    for migration in rest {
-        connection.batch(migration)?;
     }
-    connection.execute("UPDATE schema_version SET version = $1", values![i64::from(known)])?;
+    let applied = usize::try_from(found).unwrap_or(0);
+    for migration in &migrations[applied..] {
+        connection.batch(migration.sql)?;
+        (migration.fill)(connection)?;
+    }
+    if let Some(last) = migrations[applied..].last() {
+        connection.execute(
+            "UPDATE schema_version SET version = $1, oldest = $2",
+            values![i64::from(known), i64::from(last.oldest)],
+        )?;
+    }
     Ok(())
+}
+
+/// Version 1 kept messages without the bucket of their address.
+fn fill_kept_buckets(connection: &mut Connection) -> Result<(), Failure> {
+    let rows = connection.query("SELECT DISTINCT aor FROM kept_message", &[])?;
+    let aors: Vec<String> = rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
+    let buckets: Vec<i16> = aors.iter().map(|aor| Bucket::of(aor).number().cast_signed()).collect();
+    let sql = "UPDATE kept_message SET bucket = given.bucket \
+               FROM unnest($1::text[], $2::smallint[]) AS given (aor, bucket) WHERE kept_message.aor = given.aor";
+    connection.execute(sql, values![aors, buckets])?;
+    connection.batch(
+        "ALTER TABLE kept_message ALTER COLUMN bucket SET NOT NULL; \
+         CREATE INDEX kept_message_bucket ON kept_message (bucket, aor)",
+    )
 }

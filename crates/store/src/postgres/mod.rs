@@ -7,8 +7,10 @@ mod access;
 mod accounts;
 mod bindings;
 mod connection;
+mod frequent;
 mod import;
 mod migrations;
+mod ownership;
 mod reader;
 mod rest;
 mod routes;
@@ -25,8 +27,10 @@ use tokio_postgres::config::{Config, Host, TargetSessionAttrs};
 
 use crate::error::StoreError;
 use crate::limits;
+use crate::ownership::Ownership;
 use crate::record::{Reader, Store, Writer};
 
+use ownership::PostgresOwnership;
 use reader::PostgresReader;
 use writer::PostgresWriter;
 
@@ -37,6 +41,8 @@ pub struct Postgres {
     /// The servers and the database, without a password.
     name: Arc<str>,
     without_user: fn(&str, &str) -> Option<String>,
+    /// The life whose fence stops the writers.
+    life: Option<u32>,
 }
 
 impl fmt::Debug for Postgres {
@@ -58,12 +64,12 @@ impl Postgres {
             StoreError::invalid("the URL of the store", expected)
         })?;
         config.target_session_attrs(TargetSessionAttrs::ReadWrite);
-        config.application_name("belfry");
+        config.application_name(SESSION_NAME);
         config.connect_timeout(limits::CONNECT_TIMEOUT);
         config.tcp_user_timeout(limits::SERVER_SILENCE);
         config.keepalives_idle(Duration::from_secs(10));
         let name = name_of(&config).into();
-        let postgres = Postgres { config, name, without_user: |_, _| None };
+        let postgres = Postgres { config, name, without_user: |_, _| None, life: None };
         migrations::run(&mut postgres.connect()?)?;
         Ok(postgres)
     }
@@ -80,9 +86,33 @@ impl Postgres {
         &self.name
     }
 
-    fn connect(&self) -> Result<connection::Connection, StoreError> {
-        connection::Connection::open(self)
+    /// The same database, whose writers write as long as this life of a node is not fenced.
+    #[must_use]
+    pub fn fenced_by(&self, life: u32) -> Self {
+        let mut fenced = Postgres { life: Some(life), ..self.clone() };
+        fenced.config.application_name(session_name(life.into()));
+        fenced
     }
+
+    /// The hold of a life on the buckets of addresses.
+    ///
+    /// # Errors
+    /// Those of the connection.
+    pub fn ownership(&self, life: u32) -> Result<Box<dyn Ownership>, StoreError> {
+        Ok(Box::new(PostgresOwnership::new(&self.fenced_by(life), life)?))
+    }
+
+    fn connect(&self) -> Result<connection::Connection, StoreError> {
+        connection::Connection::open(self, Duration::ZERO)
+    }
+}
+
+/// The name of a session of no life.
+const SESSION_NAME: &str = "belfry";
+
+/// The name of the sessions of a life. They are ended by it when the life is fenced.
+fn session_name(life: i64) -> String {
+    format!("{SESSION_NAME}.{life}")
 }
 
 fn name_of(config: &Config) -> String {

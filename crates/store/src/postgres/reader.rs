@@ -94,6 +94,8 @@ fn load(connection: &mut Connection, read: &Read) -> Result<Loaded, Failure> {
             Loaded::Bindings(bindings::of_bucket(connection, *bucket, after)?)
         }
         Read::Bindings { bucket, aor } => Loaded::Bindings(bindings::of_address(connection, *bucket, aor)?),
-        Read::BucketKeptCounts { .. } => Loaded::KeptCounts(Vec::new()),
+        Read::BucketKeptCounts { bucket } => {
+            Loaded::KeptCounts(routes::kept_counts_of_bucket(connection, *bucket)?)
+        }
     })
 }

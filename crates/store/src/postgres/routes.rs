@@ -1,6 +1,8 @@
 //! Routes, call records and kept messages.
 
+use cluster::Bucket;
 use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
 
 use crate::error::StoreError;
 use crate::limits;
@@ -98,33 +100,57 @@ fn route(row: &Row) -> Result<Route, Failure> {
     })
 }
 
-pub(super) fn add_call(connection: &mut Connection, call: &CallRecord) -> Result<WriteDone, Failure> {
-    let mut done = add_calls(connection, &[call])?;
-    done.pop().ok_or_else(|| StoreError::Internal { detail: "a call without a row".into() }.into())
+/// One statement for all calls of a group.
+pub(super) const ADD_CALLS: &str = "INSERT INTO call_record \
+    (call_id, from_uri, to_uri, started_at, answered_at, ended_at, code, reason, account, callee) \
+    SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::bigint[], \
+    $7::int[], $8::text[], $9::text[], $10::text[]) RETURNING id";
+
+/// Columns of calls for [`ADD_CALLS`].
+pub(super) struct CallColumns<'a> {
+    ids: Vec<&'a str>,
+    from: Vec<&'a str>,
+    to: Vec<&'a str>,
+    started: Vec<i64>,
+    answered: Vec<Option<i64>>,
+    ended: Vec<i64>,
+    codes: Vec<i32>,
+    reasons: Vec<&'a str>,
+    accounts: Vec<Option<&'a str>>,
+    callees: Vec<Option<&'a str>>,
 }
 
-/// One statement for all of them.
-pub(super) fn add_calls(
-    connection: &mut Connection,
-    calls: &[&CallRecord],
-) -> Result<Vec<WriteDone>, Failure> {
-    let texts = |of: fn(&CallRecord) -> &str| calls.iter().map(|call| cut(of(call))).collect::<Vec<_>>();
-    let times = |of: fn(&CallRecord) -> i64| calls.iter().map(|call| of(call)).collect::<Vec<_>>();
-    let (ids, from, to) = (texts(|call| &call.call_id), texts(|call| &call.from), texts(|call| &call.to));
-    let started = times(|call| micros(call.started_at));
-    let answered: Vec<Option<i64>> = calls.iter().map(|call| call.answered_at.map(micros)).collect();
-    let ended = times(|call| micros(call.ended_at));
-    let codes: Vec<i32> = calls.iter().map(|call| i32::from(call.code)).collect();
-    let reasons = texts(|call| &call.reason);
-    let accounts: Vec<Option<&str>> = calls.iter().map(|call| call.account.as_deref()).collect();
-    let callees: Vec<Option<&str>> = calls.iter().map(|call| call.callee.as_deref()).collect();
-    let sql = "INSERT INTO call_record \
-        (call_id, from_uri, to_uri, started_at, answered_at, ended_at, code, reason, account, callee) \
-        SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::bigint[], \
-        $7::int[], $8::text[], $9::text[], $10::text[]) RETURNING id";
-    let rows = connection
-        .query(sql, values![ids, from, to, started, answered, ended, codes, reasons, accounts, callees])?;
-    rows.iter().map(|row| Ok(WriteDone::Added { id: row.try_get(0)? })).collect()
+impl<'a> CallColumns<'a> {
+    pub(super) fn of(calls: &[&'a CallRecord]) -> Self {
+        let texts = |of: fn(&CallRecord) -> &str| calls.iter().map(|call| cut(of(call))).collect::<Vec<_>>();
+        CallColumns {
+            ids: texts(|call| &call.call_id),
+            from: texts(|call| &call.from),
+            to: texts(|call| &call.to),
+            started: calls.iter().map(|call| micros(call.started_at)).collect(),
+            answered: calls.iter().map(|call| call.answered_at.map(micros)).collect(),
+            ended: calls.iter().map(|call| micros(call.ended_at)).collect(),
+            codes: calls.iter().map(|call| i32::from(call.code)).collect(),
+            reasons: texts(|call| &call.reason),
+            accounts: calls.iter().map(|call| call.account.as_deref()).collect(),
+            callees: calls.iter().map(|call| call.callee.as_deref()).collect(),
+        }
+    }
+
+    pub(super) fn values(&self) -> [&(dyn ToSql + Sync); 10] {
+        [
+            &self.ids,
+            &self.from,
+            &self.to,
+            &self.started,
+            &self.answered,
+            &self.ended,
+            &self.codes,
+            &self.reasons,
+            &self.accounts,
+            &self.callees,
+        ]
+    }
 }
 
 /// At a limit, and at a NUL, which the database does not take.
@@ -157,10 +183,17 @@ pub(super) fn calls(connection: &mut Connection, filter: &CallFilter) -> Result<
 
 pub(super) fn keep(connection: &mut Connection, message: &WaitingMessage) -> Result<WriteDone, Failure> {
     check_length("kept message", message.body.len(), limits::MAX_MESSAGE_BODY)?;
-    let sql = "INSERT INTO kept_message (aor, from_uri, content_type, body, sent_at) \
-               VALUES ($1, $2, $3, $4, $5) RETURNING id";
-    let values =
-        values![message.aor, message.from, message.content_type, &message.body[..], micros(message.sent_at)];
+    let sql = "INSERT INTO kept_message (aor, from_uri, content_type, body, sent_at, bucket) \
+               VALUES ($1, $2, $3, $4, $5, $6) RETURNING id";
+    let bucket = Bucket::of(&message.aor).number().cast_signed();
+    let values = values![
+        message.aor,
+        message.from,
+        message.content_type,
+        &message.body[..],
+        micros(message.sent_at),
+        bucket
+    ];
     Ok(WriteDone::Added { id: connection.number(sql, values)? })
 }
 
@@ -190,6 +223,15 @@ pub(super) fn kept(connection: &mut Connection, aor: &str) -> Result<Vec<Waiting
 
 pub(super) fn kept_counts(connection: &mut Connection) -> Result<Vec<(Box<str>, u32)>, Failure> {
     let rows = connection.query("SELECT aor, count(*) FROM kept_message GROUP BY aor", &[])?;
+    rows.iter().map(|row| Ok((row.try_get(0)?, narrow(row.try_get(1)?)))).collect()
+}
+
+pub(super) fn kept_counts_of_bucket(
+    connection: &mut Connection,
+    bucket: u16,
+) -> Result<Vec<(Box<str>, u32)>, Failure> {
+    let sql = "SELECT aor, count(*) FROM kept_message WHERE bucket = $1 GROUP BY aor";
+    let rows = connection.query(sql, values![bucket.cast_signed()])?;
     rows.iter().map(|row| Ok((row.try_get(0)?, narrow(row.try_get(1)?)))).collect()
 }
 

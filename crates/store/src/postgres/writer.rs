@@ -1,11 +1,15 @@
 //! The writing connection: groups in one transaction.
 
+use std::time::Duration;
+
 use crate::error::StoreError;
 use crate::import::{Existing, Imported, NewUser};
+use crate::limits;
 use crate::record::{Write, WriteDone, Writer};
 use crate::types::Address;
 
 use super::connection::{Connection, Failure, micros, seconds, values};
+use super::frequent::{self, Around, Frequent, Numbers, Written};
 use super::routes::Old;
 use super::{Postgres, access, accounts, bindings, import, rest, routes, xmpp};
 
@@ -14,99 +18,130 @@ const TRIES: usize = 5;
 
 pub(super) struct PostgresWriter {
     connection: Connection,
+    numbers: Numbers,
 }
 
 impl PostgresWriter {
     pub(super) fn new(postgres: &Postgres) -> Result<Self, StoreError> {
-        Ok(PostgresWriter { connection: postgres.connect()? })
+        // Outside a farm a writer may take its time, as an import does.
+        let limit = if postgres.life.is_some() { limits::WRITE_TIME } else { Duration::ZERO };
+        Ok(PostgresWriter { connection: Connection::open(postgres, limit)?, numbers: Numbers::default() })
     }
 
     /// Runs `work` in one transaction. An error rolls all of it back.
     fn in_transaction<T>(
         &mut self,
-        mut work: impl FnMut(&mut Connection) -> Result<T, Failure>,
+        mut work: impl FnMut(&mut Connection, &mut Numbers) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
-        self.connection.ensure()?;
-        match self.connection.batch("BEGIN") {
-            Err(failure) if failure.is_of_connection() => {
-                self.connection.ensure()?;
-                self.connection.batch("BEGIN")?;
+        self.connection.ensure_alive()?;
+        self.tried(|writer| {
+            match writer.connection.begin(&[], false) {
+                Err(failure) if failure.is_of_connection() => {
+                    writer.connection.ensure()?;
+                    writer.connection.begin(&[], false)?;
+                }
+                begun => drop(begun?),
             }
-            begun => begun?,
-        }
+            let done = work(&mut writer.connection, &mut writer.numbers);
+            writer.end(done)
+        })
+    }
+
+    /// Writes a group side by side: the frequent kinds first, with the begin of the transaction, and its end if there are no others.
+    fn write_side_by_side(&mut self, group: &[Write]) -> Result<Results, Failure> {
+        self.connection.ensure_alive()?;
+        self.tried(|writer| {
+            let frequent = Frequent::of(group);
+            let is_all = frequent.len() == group.len();
+            let PostgresWriter { connection, numbers } = writer;
+            let mut written = frequent.write(connection, numbers, Around::Begin { commits: is_all });
+            // What is not committed, or has the same result twice, may be sent again.
+            if written.as_ref().is_err_and(Failure::is_of_connection) && (!is_all || frequent.is_repeatable())
+            {
+                connection.ensure()?;
+                written = frequent.write(connection, numbers, Around::Begin { commits: is_all });
+            }
+            let written = written?;
+            if is_all {
+                return Ok(written.into_values().collect());
+            }
+            let done = apply_others(connection, numbers, group, written);
+            writer.end(done)
+        })
+    }
+
+    /// Does it again where another transaction's changes stopped it.
+    fn tried<T>(&mut self, mut work: impl FnMut(&mut Self) -> Result<T, Failure>) -> Result<T, Failure> {
         let mut tries = 1;
         loop {
-            match transact(&mut self.connection, &mut work) {
-                Err(failure) if failure.is_of_moment() && tries < TRIES => {
-                    tries += 1;
-                    self.connection.batch("BEGIN")?;
-                }
+            match work(self) {
+                Err(failure) if failure.is_of_moment() && tries < TRIES => tries += 1,
                 result => return result,
             }
         }
     }
 
-    fn store_error(&self, failure: Failure) -> StoreError {
-        failure.into_store(self.connection.name())
-    }
-}
-
-/// Ends the transaction that has begun.
-fn transact<T>(
-    connection: &mut Connection,
-    work: &mut impl FnMut(&mut Connection) -> Result<T, Failure>,
-) -> Result<T, Failure> {
-    let result = work(connection).and_then(|value| connection.batch("COMMIT").map(|()| value));
-    if result.is_err() {
-        // The error above is the one to tell; a connection that broke is made again with the next group.
-        let _ = connection.batch("ROLLBACK");
-    }
-    result
-}
-
-/// The place of a group's writes in its transaction: side by side, or each in a savepoint.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Apart {
-    /// A write at fault is found by us before anything was changed, or the group ends.
-    No,
-    /// Each has a savepoint: one at fault leaves no trace, and the others of its group stand.
-    Yes,
-}
-
-impl Apart {
-    fn apply(self, connection: &mut Connection, write: &Write) -> Result<WriteDone, Failure> {
-        if self == Apart::No {
-            return apply(connection, write);
+    /// Ends the transaction that has begun.
+    fn end<T>(&mut self, done: Result<T, Failure>) -> Result<T, Failure> {
+        let connection = &mut self.connection;
+        let result = done.and_then(|value| connection.batch("COMMIT").map(|()| value));
+        if result.is_err() {
+            // The error above is the one to tell; a connection that broke is made again with the next group.
+            let _ = connection.batch("ROLLBACK");
         }
-        connection.batch("SAVEPOINT item")?;
-        let done = apply(connection, write);
-        connection.batch(if done.is_ok() { "RELEASE item" } else { "ROLLBACK TO item" })?;
-        done
+        result
+    }
+
+    fn store_error(&self, failure: Failure) -> StoreError {
+        if failure.is_of_time() {
+            let detail = format!("a write took longer than {} s", limits::WRITE_TIME.as_secs());
+            return StoreError::Unreachable { server: self.connection.name().into(), detail };
+        }
+        failure.into_store(self.connection.name())
     }
 }
 
 type Results = Vec<Result<WriteDone, StoreError>>;
 
-fn apply_all(connection: &mut Connection, group: &[Write], apart: Apart) -> Result<Results, Failure> {
-    let name = connection.name().to_owned();
+/// Writes the group's writes of kinds that are not frequent, each after the other. `written` has the results of the frequent ones.
+fn apply_others(
+    connection: &mut Connection,
+    numbers: &mut Numbers,
+    group: &[Write],
+    mut written: Written,
+) -> Result<Results, Failure> {
     let mut results = Vec::with_capacity(group.len());
-    let mut rest = group;
-    while let Some(write) = rest.first() {
-        // Runs of the frequent kinds are one statement each.
-        let run = rest.iter().take_while(|other| bindings::is_same_run(write, other)).count();
-        if run > 1 && apart == Apart::No {
-            results.extend(bindings::run(connection, &rest[..run])?.into_iter().map(Ok));
-            rest = &rest[run..];
+    for (place, write) in group.iter().enumerate() {
+        if let Some(done) = written.remove(&place) {
+            results.push(done);
             continue;
         }
-        rest = &rest[1..];
-        match apart.apply(connection, write) {
+        match apply(connection, numbers, write) {
             Ok(done) => results.push(Ok(done)),
-            // Found by us, before anything was changed; or undone to the savepoint.
+            // Found by us, before anything was changed.
             Err(Failure::Store(error)) if error.is_of_item() => results.push(Err(error)),
-            Err(failure) if failure.is_of_value() && apart == Apart::Yes => {
-                results.push(Err(failure.into_store(&name)));
-            }
+            Err(failure) => return Err(failure),
+        }
+    }
+    Ok(results)
+}
+
+/// Writes each of a group in a savepoint: one at fault leaves no trace, and the others of its group stand.
+fn apply_apart(
+    connection: &mut Connection,
+    numbers: &mut Numbers,
+    group: &[Write],
+) -> Result<Results, Failure> {
+    let name = connection.name().to_owned();
+    let mut results = Vec::with_capacity(group.len());
+    for write in group {
+        connection.batch("SAVEPOINT item")?;
+        let done = apply(connection, numbers, write);
+        connection.batch(if done.is_ok() { "RELEASE item" } else { "ROLLBACK TO item" })?;
+        match done {
+            Ok(done) => results.push(Ok(done)),
+            Err(Failure::Store(error)) if error.is_of_item() => results.push(Err(error)),
+            Err(failure) if failure.is_of_value() => results.push(Err(failure.into_store(&name))),
             Err(failure) => return Err(failure),
         }
     }
@@ -115,9 +150,9 @@ fn apply_all(connection: &mut Connection, group: &[Write], apart: Apart) -> Resu
 
 impl Writer for PostgresWriter {
     fn write_group(&mut self, group: &[Write]) -> Vec<Result<WriteDone, StoreError>> {
-        let mut written = self.in_transaction(|connection| apply_all(connection, group, Apart::No));
+        let mut written = self.write_side_by_side(group);
         if written.as_ref().is_err_and(Failure::is_of_value) {
-            written = self.in_transaction(|connection| apply_all(connection, group, Apart::Yes));
+            written = self.in_transaction(|connection, numbers| apply_apart(connection, numbers, group));
         }
         written.unwrap_or_else(|failure| {
             let error = self.store_error(failure);
@@ -126,7 +161,7 @@ impl Writer for PostgresWriter {
     }
 
     fn secret(&mut self, name: &str, fresh: [u8; 32]) -> Result<[u8; 32], StoreError> {
-        let found = self.in_transaction(|connection| {
+        let found = self.in_transaction(|connection, _| {
             let sql = "INSERT INTO secret (name, value) VALUES ($1, $2) ON CONFLICT DO NOTHING";
             connection.execute(sql, values![name, &fresh[..]])?;
             let row = connection.query_first("SELECT value FROM secret WHERE name = $1", values![name])?;
@@ -143,18 +178,17 @@ impl Writer for PostgresWriter {
         users: &[NewUser],
         existing: Existing,
     ) -> Result<(Imported, Vec<Address>), StoreError> {
-        let imported = self.in_transaction(|connection| import::import(connection, users, existing));
+        let imported = self.in_transaction(|connection, _| import::import(connection, users, existing));
         imported.map_err(|failure| self.store_error(failure))
     }
 }
 
-fn apply(connection: &mut Connection, write: &Write) -> Result<WriteDone, Failure> {
+fn apply(connection: &mut Connection, numbers: &mut Numbers, write: &Write) -> Result<WriteDone, Failure> {
     match write {
-        Write::Binding(row) => bindings::write(connection, row),
+        Write::Binding(_) | Write::Call(_) => frequent::write_one(connection, numbers, write),
         // A row is replaced by the next of its address, and removed when nothing can live in it any more.
         Write::ForgetBindings { .. } => Ok(WriteDone::Changed { rows: 0 }),
         Write::CleanBindings { before } => bindings::clean(connection, micros(*before)),
-        Write::Call(call) => routes::add_call(connection, call),
         Write::ForgetCalls { before } => routes::clean(connection, Old::Calls, micros(*before)),
         Write::Keep(message) => routes::keep(connection, message),
         Write::ForgetMessage { aor, id } => routes::forget(connection, aor, *id),

@@ -26,6 +26,7 @@ fn binding(written_at: u64, record: &[u8], replaces: Option<i64>) -> Write {
     Write::Binding(BindingWrite {
         bucket: 0,
         aor: "a@example.org".into(),
+        epoch: 0,
         written_at: at(written_at),
         replaces,
         empties: false,
