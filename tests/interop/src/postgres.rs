@@ -153,6 +153,16 @@ pub fn run_sql(url: &str, sql: &str) {
     assert!(done.status.success(), "psql: {}", String::from_utf8_lossy(&done.stderr));
 }
 
+/// Runs a statement beside the store; false if it fails.
+pub fn try_sql(url: &str, sql: &str) -> bool {
+    let done = Command::new(program("psql"))
+        .args(["--no-psqlrc", "--quiet", url, "-c", sql])
+        .stderr(Stdio::null())
+        .status()
+        .expect("the test may do so");
+    done.success()
+}
+
 /// PostgreSQL does not run as root.
 fn arguments(program: &Path) -> Vec<String> {
     let program = program.display().to_string();

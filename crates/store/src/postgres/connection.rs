@@ -11,7 +11,7 @@ use stdx::Instant;
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::ToSql;
-use tokio_postgres::{Client, NoTls, Portal, Row, Statement};
+use tokio_postgres::{Client, Portal, Row, Statement};
 
 use crate::error::StoreError;
 use crate::limits;
@@ -408,7 +408,7 @@ async fn all(answers: &mut [Answer<'_>]) {
 
 fn connect(driver: &Driver, postgres: &Postgres, limit: Duration) -> Result<Client, StoreError> {
     let connected = || -> Result<Client, tokio_postgres::Error> {
-        let (client, connection) = driver.wait(postgres.config.connect(NoTls))?;
+        let (client, connection) = driver.wait(postgres.config.connect(postgres.tls.clone()))?;
         // Its end is seen by the client.
         driver.runtime().spawn(ignoring(connection));
         // Whatever the server's defaults are, an acknowledged write survives.

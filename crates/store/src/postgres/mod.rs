@@ -13,7 +13,10 @@ mod migrations;
 mod ownership;
 mod reader;
 mod rest;
+#[cfg(test)]
+mod round_trips;
 mod routes;
+mod tls;
 mod writer;
 mod xmpp;
 mod xmpp_read;
@@ -24,6 +27,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio_postgres::config::{Config, Host, TargetSessionAttrs};
+use tokio_postgres_rustls::MakeRustlsConnect;
 
 use crate::error::StoreError;
 use crate::limits;
@@ -40,6 +44,7 @@ pub struct Postgres {
     config: Config,
     /// The servers and the database, without a password.
     name: Arc<str>,
+    tls: MakeRustlsConnect,
     without_user: fn(&str, &str) -> Option<String>,
     /// The life whose fence stops the writers.
     life: Option<u32>,
@@ -53,12 +58,14 @@ impl fmt::Debug for Postgres {
 
 impl Postgres {
     /// Connects, and brings the schema up to date. `url` is a connection URL or string of libpq's form; several hosts are tried
-    /// in turn, and only a server that takes writes is used.
+    /// in turn, and only a server that takes writes is used. `sslmode` and `sslrootcert` are as libpq has them, but without
+    /// `sslrootcert` the system's authorities vouch for a server.
     ///
     /// # Errors
     /// A URL that cannot be read, servers that cannot be reached, a database of another encoding or a later schema.
     pub fn open(url: &str) -> Result<Self, StoreError> {
-        let mut config = Config::from_str(url).map_err(|error| {
+        let (url, tls) = tls::Parameters::take(url);
+        let mut config = Config::from_str(&url).map_err(|error| {
             // The text of the error has no part of the URL, which may have a password.
             let expected = format!("postgres://user:password@host:port/database ({error})");
             StoreError::invalid("the URL of the store", expected)
@@ -68,8 +75,9 @@ impl Postgres {
         config.connect_timeout(limits::CONNECT_TIMEOUT);
         config.tcp_user_timeout(limits::SERVER_SILENCE);
         config.keepalives_idle(Duration::from_secs(10));
+        let tls = tls.connector(&mut config)?;
         let name = name_of(&config).into();
-        let postgres = Postgres { config, name, without_user: |_, _| None, life: None };
+        let postgres = Postgres { config, name, tls, without_user: |_, _| None, life: None };
         migrations::run(&mut postgres.connect()?)?;
         Ok(postgres)
     }

@@ -17,7 +17,7 @@ use super::{Postgres, access, accounts, bindings, import, rest, routes, xmpp};
 const TRIES: usize = 5;
 
 pub(super) struct PostgresWriter {
-    connection: Connection,
+    pub(super) connection: Connection,
     numbers: Numbers,
 }
 
