@@ -122,3 +122,15 @@ pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 pub const SERVER_SILENCE: Duration = Duration::from_secs(3);
 /// The time that one read of a client may take in PostgreSQL. Beyond: `StoreError::Invalid`. As `READ_STEPS`.
 pub const READ_TIME: Duration = Duration::from_secs(2);
+/// The time that a server of the database has for the whole of a sign-in: one that is stopped or out of processes takes the
+/// connection and says nothing. Then the next server of the URL is tried.
+pub const GREETING_TIME: Duration = Duration::from_secs(5);
+/// The time that a server of the database has for one answer to a node: a fifth of the 32 s that a phone waits (RFC 3261 timer F),
+/// and a multiple of what a busy disk takes for a commit. Beyond: `StoreError::Unreachable`, and a new connection.
+pub const ANSWER_TIME: Duration = Duration::from_secs(6);
+/// The same for a read of an operator, which may visit all rows.
+pub const OPERATOR_ANSWER_TIME: Duration = Duration::from_mins(2);
+/// Aliases of one account that a change is told for, each with a notice of its own. Beyond: one notice, of everything.
+pub const NOTICES_OF_ALIASES: usize = 1_000;
+/// Notices that wait for a listener. Beyond, they count as one, of everything.
+pub const NOTICES_WAITING: usize = 10_000;

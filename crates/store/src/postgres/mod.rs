@@ -9,6 +9,7 @@ mod bindings;
 mod connection;
 mod import;
 mod migrations;
+mod notices;
 mod reader;
 mod rest;
 mod routes;
@@ -19,6 +20,7 @@ mod xmpp_read;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
+use std::sync::atomic::AtomicI32;
 use std::time::Duration;
 
 use tokio_postgres::config::{Config, Host, TargetSessionAttrs};
@@ -27,15 +29,21 @@ use crate::error::StoreError;
 use crate::limits;
 use crate::record::{Reader, Store, Writer};
 
+pub(crate) use notices::PostgresListener;
 use reader::PostgresReader;
 use writer::PostgresWriter;
 
 /// A PostgreSQL database and the way to it.
 #[derive(Clone)]
 pub struct Postgres {
-    config: Config,
+    /// The way to each server of the URL, in its order.
+    servers: Arc<[Config]>,
     /// The servers and the database, without a password.
     name: Arc<str>,
+    /// The time that an answer of the server may take; `None`: any time.
+    patience: Option<Duration>,
+    /// The number of the server's process that sent the last notice of a writer of ours.
+    notifier: Arc<AtomicI32>,
     without_user: fn(&str, &str) -> Option<String>,
 }
 
@@ -63,9 +71,17 @@ impl Postgres {
         config.tcp_user_timeout(limits::SERVER_SILENCE);
         config.keepalives_idle(Duration::from_secs(10));
         let name = name_of(&config).into();
-        let postgres = Postgres { config, name, without_user: |_, _| None };
+        let (servers, notifier) = (servers(&config), Arc::default());
+        let postgres = Postgres { servers, name, patience: None, notifier, without_user: |_, _| None };
+        // A change of the schema takes its time, and another node's is waited for.
         migrations::run(&mut postgres.connect()?)?;
-        Ok(postgres)
+        Ok(postgres.with_patience(Some(limits::ANSWER_TIME)))
+    }
+
+    /// The same database, whose server may take so long for an answer. `None`: any time.
+    #[must_use]
+    pub fn with_patience(self, patience: Option<Duration>) -> Self {
+        Postgres { patience, ..self }
     }
 
     /// Sets the function that makes the configuration of a room or node without what an account is in it, for accounts that are
@@ -83,6 +99,55 @@ impl Postgres {
     fn connect(&self) -> Result<connection::Connection, StoreError> {
         connection::Connection::open(self)
     }
+}
+
+/// A configuration for each server, so that each has its time to answer: one that has stopped must not keep us from the next.
+fn servers(config: &Config) -> Arc<[Config]> {
+    let (hosts, addresses, ports) = (config.get_hosts(), config.get_hostaddrs(), config.get_ports());
+    let count = hosts.len().max(addresses.len());
+    if count < 2 {
+        return [config.clone()].into();
+    }
+    let server = |number: usize| {
+        let mut one = Config::new();
+        match hosts.get(number) {
+            Some(Host::Tcp(name)) => drop(one.host(name)),
+            Some(Host::Unix(path)) => drop(one.host_path(path)),
+            None => {}
+        }
+        if let Some(address) = addresses.get(number) {
+            one.hostaddr(*address);
+        }
+        if let Some(port) = ports.get(number).or(ports.first()) {
+            one.port(*port);
+        }
+        if let Some(user) = config.get_user() {
+            one.user(user);
+        }
+        if let Some(password) = config.get_password() {
+            one.password(password);
+        }
+        if let Some(database) = config.get_dbname() {
+            one.dbname(database);
+        }
+        if let Some(options) = config.get_options() {
+            one.options(options);
+        }
+        if let Some(name) = config.get_application_name() {
+            one.application_name(name);
+        }
+        if let Some(limit) = config.get_connect_timeout() {
+            one.connect_timeout(*limit);
+        }
+        if let Some(limit) = config.get_tcp_user_timeout() {
+            one.tcp_user_timeout(*limit);
+        }
+        one.ssl_mode(config.get_ssl_mode()).channel_binding(config.get_channel_binding());
+        one.target_session_attrs(config.get_target_session_attrs());
+        one.keepalives(config.get_keepalives()).keepalives_idle(config.get_keepalives_idle());
+        one
+    };
+    (0..count).map(server).collect()
 }
 
 fn name_of(config: &Config) -> String {

@@ -7,7 +7,7 @@ use crate::types::Address;
 
 use super::connection::{Connection, Failure, micros, seconds, values};
 use super::routes::Old;
-use super::{Postgres, access, accounts, bindings, import, rest, routes, xmpp};
+use super::{Postgres, access, accounts, bindings, import, notices, rest, routes, xmpp};
 
 /// Times that a group is tried which another transaction's changes stopped.
 const TRIES: usize = 5;
@@ -143,12 +143,26 @@ impl Writer for PostgresWriter {
         users: &[NewUser],
         existing: Existing,
     ) -> Result<(Imported, Vec<Address>), StoreError> {
-        let imported = self.in_transaction(|connection| import::import(connection, users, existing));
+        let imported = self.in_transaction(|connection| {
+            let imported = import::import(connection, users, existing)?;
+            notices::send_everything(connection)?;
+            Ok(imported)
+        });
         imported.map_err(|failure| self.store_error(failure))
     }
 }
 
+/// Applies a write and sends the notice that it needs; the server passes it on when the transaction is committed.
 fn apply(connection: &mut Connection, write: &Write) -> Result<WriteDone, Failure> {
+    let Some(notices) = notices::Pending::before(connection, write)? else {
+        return change(connection, write);
+    };
+    let done = change(connection, write)?;
+    notices.send(connection, &done)?;
+    Ok(done)
+}
+
+fn change(connection: &mut Connection, write: &Write) -> Result<WriteDone, Failure> {
     match write {
         Write::Binding(row) => bindings::write(connection, row),
         // A row is replaced by the next of its address, and removed when nothing can live in it any more.
