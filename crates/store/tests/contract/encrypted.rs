@@ -38,7 +38,7 @@ fn enable_tls(folder: &Path, url: &str) {
     server::run_sql(url, "SELECT pg_reload_conf()");
     let is_on = || {
         let shown = "DO $$ BEGIN ASSERT current_setting('ssl') = 'on'; END $$";
-        server::try_sql(url, shown).then_some(())
+        server::try_sql(url, shown)
     };
     wait::until("PostgreSQL offers TLS", std::time::Duration::from_secs(30), is_on, String::new);
 }
@@ -72,7 +72,7 @@ fn connections_are_encrypted_and_servers_verified_as_the_url_says() {
              JOIN pg_stat_activity USING (pid) WHERE application_name = 'belfry'); END $$"
         );
         // A session that was closed is seen a moment longer.
-        let is_so = || server::try_sql(&socket, &all).then_some(());
+        let is_so = || server::try_sql(&socket, &all);
         let what = format!("the one session of {host} with sslmode {mode} is encrypted: {is_encrypted}");
         wait::until(&what, std::time::Duration::from_secs(10), is_so, String::new);
     };
@@ -95,7 +95,7 @@ fn connections_are_encrypted_and_servers_verified_as_the_url_says() {
     server::run_sql(&socket, "ALTER SYSTEM SET ssl = off");
     server::run_sql(&socket, "SELECT pg_reload_conf()");
     let is_off = || {
-        server::try_sql(&socket, "DO $$ BEGIN ASSERT current_setting('ssl') = 'off'; END $$").then_some(())
+        server::try_sql(&socket, "DO $$ BEGIN ASSERT current_setting('ssl') = 'off'; END $$")
     };
     wait::until("PostgreSQL offers no TLS", std::time::Duration::from_secs(30), is_off, String::new);
     works(NAME, "prefer", None, false);

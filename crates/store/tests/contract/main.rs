@@ -4,6 +4,7 @@
 
 mod away;
 mod encrypted;
+mod notices;
 mod ownership;
 mod postgres;
 #[path = "../../../../tests/interop/src/postgres.rs"]
