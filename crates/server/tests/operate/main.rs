@@ -4,11 +4,13 @@
 
 mod chat;
 mod check;
+mod copy;
 mod disk;
 mod fake;
 mod import;
 mod node;
 mod place;
 mod protocol;
+mod psql;
 mod record;
 mod serve;

@@ -7,6 +7,8 @@ mod access;
 mod accounts;
 mod bindings;
 mod connection;
+pub(crate) mod copy;
+mod copy_in;
 mod import;
 mod migrations;
 mod reader;

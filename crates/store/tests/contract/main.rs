@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod away;
+mod copy;
 mod postgres;
 #[path = "../../../../tests/interop/src/postgres.rs"]
 #[expect(unreachable_pub, reason = "the tests with peers use it as a module of a library")]
