@@ -8,6 +8,7 @@ mod copy;
 mod disk;
 mod fake;
 mod import;
+mod list;
 mod node;
 mod place;
 mod protocol;
