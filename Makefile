@@ -5,7 +5,7 @@ CONFIG ?= belfry.toml
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo demo-farm test test-fast check tidy deny bench-sip bench-ringer bench-ivr bench-memory bench-store bench-xmpp bench-xmpp-idle bench-farm abuse fuzz-short
+.PHONY: help setup run demo demo-farm test test-fast check tidy deny bench-sip bench-ringer bench-ivr bench-memory bench-store bench-import bench-xmpp bench-xmpp-idle bench-farm abuse fuzz-short
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -60,6 +60,11 @@ bench-store: ## size of the database under REGISTERs and calls; ARGS="--minutes 
 	@tools/setup
 	$(CARGO) build --release --package server --bin belfry --locked
 	@bench/store/run $(ARGS)
+
+bench-import: ## accounts imported into the file and into PostgreSQL; ARGS="--accounts 25000000 --folder /srv" for a long one
+	@tools/setup
+	$(CARGO) build --release --package server --bin belfry --locked
+	@bench/import/run $(ARGS)
 
 bench-ringer: ## Ringer and SIPp in turn, both ends the same tool; ARGS="--help" lists the parts
 	@tools/setup

@@ -1,8 +1,10 @@
-//! Many users at once; and accounts from CSV: `account,password,name`, with or without a line of headings.
+//! Many users at once; and accounts from CSV: `account,password,name`, with or without a line of headings, or
+//! `account,scram,name` under these headings, with keys of SCRAM (RFC 5803) in the place of passwords.
 //!
-//! `account` is `user@domain`, or `user` in the default domain; `name` may be missing. One thread reads and
-//! hashes, the caller's writes; a batch that is written stays written when a later line is refused.
+//! `account` is `user@domain`, or `user` in the default domain; `name` may be missing. One thread reads, threads on all cores
+//! derive the verifiers of passwords, the caller's writes; a batch that is written stays written when a later line is refused.
 
+use std::fmt;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,13 +12,15 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::Builder;
 
 use csv::StringRecord;
+use sha2::{Digest as _, Sha256};
 use stdx::Instant;
 
 use crate::error::StoreError;
 use crate::limits;
 use crate::record::Writer;
-use crate::types::{Address, NewAccount, check_length};
-use crate::verifiers::MakeKeys;
+use crate::scram_text;
+use crate::types::{AccountLimits, Address, NewAccount, check_length, check_password};
+use crate::verifiers::{MakeKeys, ScramHash, Verifiers};
 use crate::xmpp::XmppWrite;
 
 /// The treatment of an account that exists, and of a second line for one account.
@@ -43,6 +47,9 @@ pub struct ImportOptions {
     /// Derives SCRAM keys of each password. They take milliseconds each, hashes of phones' passwords
     /// microseconds.
     pub keys: Option<MakeKeys>,
+    /// Random bytes, of which values are made that stand in the place of digests where no password is known: no password
+    /// fits them. `None`: lines with keys of SCRAM are refused.
+    pub unknown: Option<[u8; 32]>,
     /// Ends the import after the users that have been read. The import sets it, too, when a write has failed: an input
     /// that waits for more can give up then.
     pub stop: Arc<AtomicBool>,
@@ -58,6 +65,7 @@ impl ImportOptions {
             batch: limits::IMPORT_BATCH,
             now,
             keys: None,
+            unknown: None,
             stop: Arc::default(),
         }
     }
@@ -115,6 +123,42 @@ impl NewUser {
     }
 }
 
+/// A user as a source reads it. The import derives the verifiers of its password, on all cores.
+#[derive(Clone, PartialEq)]
+pub struct SourceUser {
+    /// The user. The digests of its verifiers are still to be derived where there is a password; keys of SCRAM that are
+    /// there already stay.
+    pub user: NewUser,
+    /// `None`: the verifiers are complete.
+    pub password: Option<Box<str>>,
+}
+
+impl SourceUser {
+    /// A user with the verifiers of its password.
+    fn derive(self, make: Option<MakeKeys>) -> NewUser {
+        let SourceUser { mut user, password } = self;
+        let Some(password) = password else { return user };
+        let NewAccount { address, verifiers, .. } = &mut user.account;
+        let mut derived = Verifiers::from_password(&address.user, &address.domain, &password);
+        if let Some(make) = make {
+            derived = derived.with_scram(&make(&password));
+        }
+        for hash in [ScramHash::Sha1, ScramHash::Sha256, ScramHash::Sha512] {
+            if let Some(keys) = verifiers.scram(hash) {
+                derived.set_scram(hash, &keys);
+            }
+        }
+        *verifiers = derived;
+        user
+    }
+}
+
+impl fmt::Debug for SourceUser {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SourceUser").field("user", &self.user).finish_non_exhaustive()
+    }
+}
+
 /// The source of users, one by one.
 pub trait Users: Send {
     /// The error of the source, which also carries the errors of the database.
@@ -124,7 +168,7 @@ pub trait Users: Send {
     ///
     /// # Errors
     /// What cannot be read; nothing comes after it.
-    fn next(&mut self) -> Result<Option<NewUser>, Self::Error>;
+    fn next(&mut self) -> Result<Option<SourceUser>, Self::Error>;
 
     /// Bytes of the input, up to the last user.
     fn bytes(&self) -> u64;
@@ -188,7 +232,7 @@ fn read_all<U: Users>(users: &mut U, options: &ImportOptions, batches: &SyncSend
     let mut done = 0;
     loop {
         let size = (done / 4).min(most).max(least).max(1);
-        let mut batch = Batch { users: Vec::with_capacity(size), bytes: 0 };
+        let (mut read, mut bytes) = (Vec::with_capacity(size), 0);
         let mut weight = 0;
         let end = loop {
             if weight >= size {
@@ -199,17 +243,20 @@ fn read_all<U: Users>(users: &mut U, options: &ImportOptions, batches: &SyncSend
             }
             match users.next() {
                 Ok(Some(user)) => {
-                    weight += user.weight();
-                    batch.users.push(user);
-                    batch.bytes = users.bytes();
+                    weight += user.user.weight();
+                    read.push(user);
+                    bytes = users.bytes();
                 }
                 Ok(None) => break Some(Ok(())),
                 Err(error) => break Some(Err(error)),
             }
         };
         done += weight;
-        if !batch.users.is_empty() && batches.send(Ok(batch)).is_err() {
-            return;
+        if !read.is_empty() {
+            let batch = Batch { users: derive_all(read, options.keys), bytes };
+            if batches.send(Ok(batch)).is_err() {
+                return;
+            }
         }
         match end {
             None => {}
@@ -220,6 +267,26 @@ fn read_all<U: Users>(users: &mut U, options: &ImportOptions, batches: &SyncSend
             }
         }
     }
+}
+
+/// Derives the verifiers of a batch, on all cores; in the order of the batch.
+fn derive_all(mut read: Vec<SourceUser>, make: Option<MakeKeys>) -> Vec<NewUser> {
+    let derive = |part: Vec<SourceUser>| part.into_iter().map(|user| user.derive(make)).collect::<Vec<_>>();
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let least = if make.is_some() { 1 } else { limits::IMPORT_DERIVED };
+    let size = read.len().div_ceil(threads).max(least);
+    std::thread::scope(|scope| {
+        let mut others = Vec::new();
+        while read.len() > size {
+            let part = read.split_off(read.len() - size);
+            others.push(scope.spawn(move || derive(part)));
+        }
+        let mut users = derive(read);
+        for other in others.into_iter().rev() {
+            users.extend(other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        }
+        users
+    })
 }
 
 /// Reads all of an input as an import would and writes nothing: how many lines are accounts. `bad` is told of each that is
@@ -249,7 +316,7 @@ pub fn check(
 pub(crate) struct Lines<'a, R> {
     reader: csv::Reader<io::Chain<R, &'static [u8]>>,
     record: StringRecord,
-    first: bool,
+    form: Option<Form>,
     /// The input itself failed, not a line of it: nothing comes after.
     is_broken: bool,
     options: &'a ImportOptions,
@@ -265,7 +332,7 @@ impl<'a, R: io::Read> Lines<'a, R> {
             .terminator(csv::Terminator::Any(b'\n'))
             .buffer_capacity(256 * 1024)
             .from_reader(input.chain(&b"\n"[..]));
-        Lines { reader, record: StringRecord::new(), first: true, is_broken: false, options }
+        Lines { reader, record: StringRecord::new(), form: None, is_broken: false, options }
     }
 
     /// The line at which the last record began.
@@ -278,7 +345,7 @@ impl<'a, R: io::Read> Lines<'a, R> {
 impl<R: io::Read + Send> Users for Lines<'_, R> {
     type Error = StoreError;
 
-    fn next(&mut self) -> Result<Option<NewUser>, StoreError> {
+    fn next(&mut self) -> Result<Option<SourceUser>, StoreError> {
         loop {
             let more = self.reader.read_record(&mut self.record).map_err(|error| {
                 self.is_broken = matches!(error.kind(), csv::ErrorKind::Io(_));
@@ -288,12 +355,12 @@ impl<R: io::Read + Send> Users for Lines<'_, R> {
                 return Ok(None);
             }
             let fields = Fields::new(&self.record);
-            let first = std::mem::take(&mut self.first);
-            if fields.is_blank() || (first && fields.is_heading()) {
+            let heading = if self.form.is_none() { fields.heading() } else { None };
+            let form = *self.form.get_or_insert(heading.unwrap_or(Form::Passwords));
+            if fields.is_blank() || heading.is_some() {
                 continue;
             }
-            let account = fields.account(self.options).map_err(|error| at_line(self.line(), error))?;
-            return Ok(Some(NewUser { account, chat: Vec::new() }));
+            return fields.user(form, self.options).map(Some).map_err(|error| at_line(self.line(), error));
         }
     }
 
@@ -302,8 +369,18 @@ impl<R: io::Read + Send> Users for Lines<'_, R> {
     }
 }
 
+/// The second field of the lines.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Form {
+    /// `password`.
+    Passwords,
+    /// `scram`.
+    Keys,
+}
+
 struct Fields<'a> {
     account: &'a str,
+    /// The password, or keys of SCRAM.
     password: &'a str,
     name: &'a str,
     count: usize,
@@ -324,24 +401,50 @@ impl<'a> Fields<'a> {
         self.count == 1 && self.account.is_empty()
     }
 
-    /// An account may be called "account", but then its password is not called "password".
-    fn is_heading(&self) -> bool {
-        self.account.eq_ignore_ascii_case("account") && self.password.trim().eq_ignore_ascii_case("password")
+    /// An account may be called "account", but then its password is neither "password" nor "scram".
+    fn heading(&self) -> Option<Form> {
+        let is = |field: &str, name: &str| field.trim().eq_ignore_ascii_case(name);
+        let form = [("password", Form::Passwords), ("scram", Form::Keys)];
+        let form = form.into_iter().find(|(name, _)| is(self.password, name)).map(|(_, form)| form);
+        form.filter(|_| is(self.account, "account"))
     }
 
-    fn account(&self, options: &ImportOptions) -> Result<NewAccount, StoreError> {
+    fn user(&self, form: Form, options: &ImportOptions) -> Result<SourceUser, StoreError> {
         if !(2..=3).contains(&self.count) {
             let found = if self.count == 1 { "1 field".into() } else { format!("{} fields", self.count) };
             return Err(StoreError::invalid(found, "account,password,name (name may be missing)"));
         }
         let address = Address::parse(self.account, options.default_domain.as_deref())?;
-        let mut account = NewAccount::with_password(address, self.password, options.now)?;
+        let (verifiers, password) = match form {
+            Form::Passwords => {
+                check_password(self.password)?;
+                (Verifiers::underived(), Some(self.password.into()))
+            }
+            Form::Keys => (self.keys(&address, options)?, None),
+        };
         check_length("name", self.name.len(), limits::MAX_DISPLAY_NAME)?;
-        account.display_name = self.name.into();
-        if let Some(make) = options.keys {
-            account.verifiers = account.verifiers.with_scram(&make(self.password));
-        }
-        Ok(account)
+        let account = NewAccount {
+            address,
+            display_name: self.name.into(),
+            verifiers,
+            limits: AccountLimits::default(),
+            created_at: options.now,
+        };
+        let user = NewUser { account, chat: Vec::new() };
+        Ok(SourceUser { user, password })
+    }
+
+    fn keys(&self, address: &Address, options: &ImportOptions) -> Result<Verifiers, StoreError> {
+        // The error must not repeat the field, which may be a password after all.
+        let expected = "SCRAM-SHA-256$ITERATIONS:SALT$STORED:SERVER (RFC 5803), in base64, also of SCRAM-SHA-1 and SCRAM-SHA-512";
+        let keys =
+            scram_text::read(self.password).ok_or_else(|| StoreError::invalid("keys of SCRAM", expected))?;
+        let Some(unknown) = &options.unknown else {
+            return Err(StoreError::invalid("keys of SCRAM", "passwords"));
+        };
+        // Values of their own for each account.
+        let unknown = Sha256::digest([&unknown[..], address.to_string().as_bytes()].concat());
+        Ok(Verifiers::without_password(&unknown.into()).with_scram(&keys))
     }
 }
 

@@ -12,6 +12,7 @@
 
 pub mod access;
 pub mod admin;
+pub mod copy;
 mod database;
 pub mod error;
 pub mod import;
@@ -23,16 +24,19 @@ mod queue;
 mod reads;
 pub mod record;
 pub mod rest;
+mod scram_text;
 pub mod service;
 pub mod sqlite;
 pub mod types;
+mod value;
 pub mod verifiers;
 pub mod xmpp;
 
 pub use admin::Admin;
+pub use copy::{BindingOwner, CopiedTable, CopyEnd, CopyOptions, CopyProgress};
 pub use database::Database;
 pub use error::StoreError;
-pub use import::{Existing, ImportOptions, Imported, NewUser, Progress, Users};
+pub use import::{Existing, ImportOptions, Imported, NewUser, Progress, SourceUser, Users};
 pub use notices::{AccountChange, Notice, NoticeListener};
 pub use ownership::{BucketClaim, ClaimAnswer, GivenBucket, Ownership};
 pub use postgres::Postgres;

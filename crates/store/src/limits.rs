@@ -49,6 +49,10 @@ pub const CLEAN_PAUSE: Duration = Duration::from_millis(50);
 pub const DEAD_BINDING: Duration = Duration::from_hours(2);
 /// A resource of the REST interface, in JSON: an inline document and a dozen URLs fit.
 pub const MAX_REST_BODY: usize = 64 * 1024;
+/// Bytes of a salt of SCRAM, as many as are stored.
+pub const MAX_SALT: usize = 64;
+/// Iterations of keys of SCRAM that come with an import: a second of work for a client that signs in.
+pub const MAX_ITERATIONS: u32 = 1_000_000;
 /// Kinds of verifier in one account.
 pub const MAX_VERIFIERS: usize = 16;
 
@@ -105,13 +109,20 @@ pub const MAX_INVITATIONS: u32 = 50;
 /// most pages of a large index however many rows it has, so fewer batches write less; this many rows are
 /// about 100 MB of memory.
 pub const MAX_IMPORT_BATCH: usize = 250_000;
-/// Rows of an import that makes keys of SCRAM, in one transaction: at some 10 ms a key so many are ten seconds of work, which
-/// is what is lost when the import is killed.
+/// Rows of an import that makes keys of SCRAM, in one transaction: at some 10 ms an account so many are ten seconds of one
+/// core, which is what is lost when the import is killed.
 pub const IMPORT_BATCH_WITH_KEYS: usize = 1_000;
+/// Passwords of an import of which one thread derives digests: some milliseconds of work, beside which starting the thread
+/// costs nothing.
+pub const IMPORT_DERIVED: usize = 1_000;
 /// As much memory as so many accounts takes a contact or another row that comes with one in an import.
 pub const IMPORT_ROW: usize = 3;
 /// Bytes of its message or item that count as one more.
 pub const IMPORT_BYTES: usize = 200;
+/// Rows of a copy that are in memory at once.
+pub const COPY_ROWS: usize = 10_000;
+/// Bytes of such rows; one row or one message of the server may exceed them.
+pub const COPY_BYTES: usize = 4 << 20;
 
 /// Denied destinations of one route or account. Each is tried for each of its calls; the world's premium-rate prefixes
 /// are some hundred.

@@ -142,7 +142,11 @@ impl NewAccount {
     }
 }
 
-pub(crate) fn check_password(password: &str) -> Result<(), StoreError> {
+/// Checks the length of a password.
+///
+/// # Errors
+/// `Invalid`: it is empty or longer than `limits::MAX_PASSWORD`.
+pub fn check_password(password: &str) -> Result<(), StoreError> {
     if password.is_empty() || password.len() > limits::MAX_PASSWORD {
         // The error must not repeat the password.
         return Err(StoreError::invalid("password", format!("1 to {} bytes", limits::MAX_PASSWORD)));

@@ -49,6 +49,11 @@ impl Verifiers {
         }
     }
 
+    /// Verifiers in whose place those of a password are still to come: no password has these.
+    pub fn underived() -> Self {
+        Verifiers { md5: [0; 16], sha256: [0; 32], sha512_256: [0; 32], other: Box::default() }
+    }
+
     /// Verifiers of an account that has SCRAM keys only, so its password is not known here: no password fits
     /// the digests. `unknown` is random: with its value a digest response could be computed.
     pub fn without_password(unknown: &[u8; 32]) -> Self {

@@ -111,6 +111,9 @@ pub(super) struct ListArgs {
     /// Only names that start so [default: all names]
     #[arg(long, default_value = "", hide_default_value = true)]
     prefix: String,
+    /// Only accounts that come after this one, which need not be there: user@domain, or user in the default domain
+    #[arg(long, value_name = "ACCOUNT")]
+    after: Option<String>,
     /// No more than so many [default: all]
     #[arg(long, value_name = "N")]
     limit: Option<u64>,
@@ -145,7 +148,7 @@ impl AccountCommand {
             AccountCommand::Add(args) => args.run(config),
             AccountCommand::Import(args) => args.run(config),
             AccountCommand::Export(args) => args.run(config),
-            AccountCommand::List(args) => args.run(&mut Backend::open(config)?),
+            AccountCommand::List(args) => args.run(config),
             AccountCommand::Show(args) => args.run(config),
             AccountCommand::Passwd(args) => {
                 let mut backend = Backend::open(config)?;
@@ -249,12 +252,14 @@ fn remove(accounts: &[String], config: &Config) -> Result<(), CliError> {
 }
 
 impl ListArgs {
-    fn run(self, backend: &mut Backend) -> Result<(), CliError> {
+    fn run(self, config: &Config) -> Result<(), CliError> {
+        let after = self.after.map(|after| address(&after, config)).transpose()?;
+        let mut backend = Backend::open(config)?;
         let mut out = io::BufWriter::new(io::stdout().lock());
         let mut filter = AccountFilter {
             domain: self.domain.map(|domain| domain.to_lowercase().into()),
             prefix: self.prefix.into(),
-            after: None,
+            after,
             limit: limits::LIST_PAGE,
         };
         let mut left = self.limit.unwrap_or(u64::MAX);

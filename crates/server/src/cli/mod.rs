@@ -27,6 +27,8 @@ mod rest;
 mod route;
 mod serve;
 mod status;
+mod stop;
+mod store;
 mod table;
 mod trace;
 mod xmpp;
@@ -76,6 +78,9 @@ enum Command {
     /// The REST interface's accounts and tokens
     #[command(subcommand)]
     Rest(rest::RestCommand),
+    /// The database as a whole
+    #[command(subcommand)]
+    Store(store::StoreCommand),
     /// Chat: sessions, rooms, messages to all users
     #[command(subcommand)]
     Xmpp(xmpp::XmppCommand),
@@ -119,6 +124,7 @@ fn run(cli: Cli) -> Result<(), CliError> {
         Command::Domain(command) => command.run(&config),
         Command::Route(command) => command.run(&config),
         Command::Rest(command) => command.run(&config),
+        Command::Store(command) => command.run(),
         Command::Xmpp(command) => command.run(&config),
         Command::Trace(args) => args.run(&config),
         Command::Farm(command) => command.run(&config),

@@ -16,10 +16,7 @@ impl Store {
             "url",
             "A database of PostgreSQL 15 or later, as `postgres://user:password@host/database`, UTF8, for this node alone; several hosts, separated by commas, are tried in turn, and the one that takes writes is used. `sslmode` is `prefer` when not given, which verifies no certificate; `verify-full` encrypts and verifies the server, by the authorities in `sslrootcert` or those of the system. The file `belfry.db` in `[server] data` when not given.",
         );
-        let is_url = |url: &str| {
-            url.starts_with("postgres://") || url.starts_with("postgresql://") || url.contains("host=")
-        };
-        if url.as_deref().is_some_and(|url| !is_url(url)) {
+        if url.as_deref().is_some_and(|url| !is_postgres(url)) {
             // It may hold a password.
             section.mistake(
                 "url",
@@ -30,4 +27,9 @@ impl Store {
         section.finish();
         Store { url }
     }
+}
+
+/// True if a text can be the URL of a PostgreSQL database, or a connection string.
+pub(crate) fn is_postgres(url: &str) -> bool {
+    url.starts_with("postgres://") || url.starts_with("postgresql://") || url.contains("host=")
 }

@@ -1,11 +1,15 @@
 //! Accounts with all that belongs to them, from files of XEP-0227.
 
+use std::io::Write as _;
+use std::time::Duration;
+
 use store::xmpp::{RosterRow, UserRow, XmppLoaded, XmppRead};
 use store::{Address, Admin, Loaded, Read, ScramHash, Sqlite, Verifiers};
 use xmpp::sasl::{Hash, derive, encode};
 
 use super::fake::FakeNode;
 use super::place::Place;
+use super::psql::Session;
 
 fn data(users: &str) -> String {
     format!(
@@ -314,4 +318,32 @@ fn an_export_can_be_imported_on_another_node_and_contains_no_password() {
     let without_dave: String =
         written.lines().filter(|line| !line.contains("'dave'")).map(|line| format!("{line}\n")).collect();
     assert_eq!(again, without_dave);
+}
+
+#[test]
+fn an_import_into_postgresql_that_is_killed_goes_on_where_it_stopped() {
+    let (place, url) = (Place::new(), interop::new_postgres_database());
+    let config = std::fs::read_to_string(place.path("belfry.toml")).unwrap();
+    place.write("belfry.toml", &format!("{config}[store]\nurl = \"{url}\"\n"));
+    place.belfry(&["domain", "add", "example.test"]).good();
+    let lines: String = (0..60_000).map(|number| format!("user{number:05},secret\n")).collect();
+    let mut import = place.command(&["account", "import", "-"]).spawn().unwrap();
+    let mut input = import.stdin.take().unwrap();
+    input.write_all(lines.as_bytes()).unwrap();
+    // It has written its first batch, and waits for the rest of the second.
+    let mut session = Session::start(&url);
+    let written = || session.select("SELECT count(*) FROM account;").parse().ok().filter(|count| *count > 0);
+    let written: u64 = wait::until("a batch is written", Duration::from_secs(60), written, String::new);
+    import.kill().unwrap();
+    import.wait().unwrap();
+    drop(input);
+    assert_eq!(written, 50_000);
+    place.write("accounts.csv", &lines);
+    let output = place.belfry(&["account", "import", "accounts.csv"]).good();
+    assert!(output.contains(": 10 000 added, 50 000 updated, 0 skipped"), "{output}");
+    // Accounts that were in are not written again.
+    let same =
+        "SELECT count(*) FROM account WHERE xmin = (SELECT xmin FROM account WHERE name = 'user00000');";
+    assert_eq!(session.select(same), "50000");
+    session.end();
 }

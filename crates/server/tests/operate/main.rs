@@ -4,11 +4,14 @@
 
 mod chat;
 mod check;
+mod copy;
 mod disk;
 mod fake;
 mod import;
+mod list;
 mod node;
 mod place;
 mod protocol;
+mod psql;
 mod record;
 mod serve;

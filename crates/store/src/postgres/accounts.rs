@@ -32,9 +32,11 @@ const BY_ADDRESS: &str = select_account!(
      (SELECT account_id FROM alias JOIN domain ON domain.id = domain_id WHERE domain.name = $1 AND alias.name = $2))"
 );
 
+/// The accounts of one domain, which the planner has to know to be one: their index then gives them in order, and a page reads
+/// no row besides its own.
 const PAGE: &str = select_account!(
     "account JOIN domain ON domain.id = domain_id \
-     WHERE domain.name = $1 AND account.name > $2 AND account.name >= $3 \
+     WHERE domain_id = (SELECT id FROM domain WHERE name = $1) AND account.name > $2 AND account.name >= $3 \
      AND account.name < $3 || chr(1114111) ORDER BY account.name LIMIT $4"
 );
 

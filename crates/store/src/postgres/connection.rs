@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::future::{Future, poll_fn};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -12,14 +12,16 @@ use stdx::Instant;
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
+use tokio_postgres::binary_copy::BinaryCopyInWriter;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::tls::MakeTlsConnect;
-use tokio_postgres::types::ToSql;
+use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Portal, Row, Socket, Statement};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use crate::error::StoreError;
 use crate::limits;
+use crate::value::Value;
 
 use super::Postgres;
 
@@ -391,6 +393,32 @@ impl Connection {
         }
         self.driver.wait(transaction.rollback())?;
         Ok(count)
+    }
+
+    /// Writes rows by a statement `COPY … FROM STDIN BINARY`, some kilobytes in memory at a time. `types` are those of its
+    /// columns. Returns how many were written.
+    pub(super) fn copy_in<'v, R: AsRef<[Value<'v>]> + Send>(
+        &mut self,
+        sql: &str,
+        types: &[Type],
+        rows: impl Iterator<Item = R> + Send,
+    ) -> Result<u64, Failure> {
+        let statement = self.statement(sql)?;
+        let copied = async {
+            let writer = BinaryCopyInWriter::new(self.client.copy_in(&statement).await?, types);
+            let mut writer = pin!(writer);
+            for row in rows {
+                writer.as_mut().write_raw(row.as_ref()).await?;
+            }
+            writer.finish().await
+        };
+        Ok(self.driver.wait(copied)?)
+    }
+
+    /// The types of a statement's columns.
+    pub(super) fn types(&mut self, sql: &str) -> Result<Vec<Type>, Failure> {
+        let statement = self.statement(sql)?;
+        Ok(statement.columns().iter().map(|column| column.type_().clone()).collect())
     }
 
     fn statement(&mut self, sql: &str) -> Result<Statement, Failure> {

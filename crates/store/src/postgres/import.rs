@@ -1,19 +1,63 @@
-//! Many users at once.
+//! Many users at once: their accounts by COPY into a table of the connection's own, and by one statement from there.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
+
+use tokio_postgres::types::Type;
 
 use crate::import::{Existing, Imported, NewUser};
 use crate::limits;
 use crate::types::{Address, NewAccount, deny_text};
+use crate::value::Value;
 use crate::verifiers::Verifiers;
 use crate::xmpp::{RosterRow, XmppWrite, contact_text};
 
 use super::accounts::{domain_id, encoded, has_no_digests};
-use super::connection::{Connection, Failure, narrow, seconds, text, values};
+use super::connection::{Connection, Failure, narrow, seconds, values};
 use super::xmpp;
 
-/// Accounts in one statement.
-const ROWS: usize = 5_000;
+/// The accounts of a round, by line of its run. It is empty when a transaction begins.
+const STAGING: &str = "CREATE TEMPORARY TABLE import_account (line integer PRIMARY KEY, domain_id bigint NOT NULL, \
+    name text COLLATE \"C\" NOT NULL, verifiers bytea NOT NULL, display_name text, max_contacts bigint, \
+    max_calls bigint, created_at bigint NOT NULL, max_rate bigint, deny text) ON COMMIT DELETE ROWS";
+
+const COPY: &str = "COPY import_account FROM STDIN BINARY";
+
+const COLUMNS: [Type; 10] = [
+    Type::INT4,
+    Type::INT8,
+    Type::TEXT,
+    Type::BYTEA,
+    Type::TEXT,
+    Type::INT8,
+    Type::INT8,
+    Type::INT8,
+    Type::INT8,
+    Type::TEXT,
+];
+
+const MERGE: &str = "INSERT INTO account \
+    (domain_id, name, verifiers, display_name, max_contacts, max_calls, created_at, max_rate, deny) \
+    SELECT domain_id, name, verifiers, display_name, max_contacts, max_calls, created_at, max_rate, deny \
+    FROM import_account ON CONFLICT DO NOTHING";
+
+/// Those of a page of lines that were there. What this transaction has inserted has its number in `xmin`; in a second round
+/// every account is there.
+const THERE: &str = "SELECT staged.line, account.verifiers FROM import_account AS staged \
+    JOIN account ON account.domain_id = staged.domain_id AND account.name = staged.name \
+    WHERE staged.line >= $1 AND staged.line < $2 \
+    AND ($3 OR account.xmin <> pg_current_xact_id()::xid)";
+
+/// A row that has all of it already is not written: the same import again, after it was interrupted, writes what is missing.
+const UPDATE: &str = "UPDATE account SET \
+    verifiers = CASE WHEN given.is_new THEN staged.verifiers ELSE account.verifiers END, \
+    display_name = coalesce(staged.display_name, account.display_name) \
+    FROM unnest($1::integer[], $2::boolean[]) AS given (line, is_new) \
+    JOIN import_account AS staged ON staged.line = given.line \
+    WHERE account.domain_id = staged.domain_id AND account.name = staged.name \
+    AND (given.is_new OR account.display_name IS DISTINCT FROM coalesce(staged.display_name, account.display_name))";
+
+/// Lines of which the rows that are there are in memory at once.
+const PAGE: usize = 5_000;
 
 /// Adds them, in the caller's transaction. Sorted by address, so neighbours in the index are written together.
 pub(super) fn import(
@@ -21,33 +65,65 @@ pub(super) fn import(
     users: &[NewUser],
     existing: Existing,
 ) -> Result<(Imported, Vec<Address>), Failure> {
+    if !connection.exists("SELECT 1 WHERE to_regclass('pg_temp.import_account') IS NOT NULL", &[])? {
+        connection.batch(STAGING)?;
+    }
+    // Statistics of a table that lives for one transaction are none: each account is looked up by its name, whatever the
+    // planner thinks of a pass over millions of accounts.
+    connection.batch("SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off")?;
+    let has_no_digests = has_no_digests(connection)?;
+    let mut importer =
+        Importer { has_no_digests, existing, imported: Imported::default(), changed: Vec::new() };
+    for (number, users) in rounds(users).into_iter().enumerate() {
+        let round = Round { is_first: number == 0, staged: with_domains(connection, &users)? };
+        importer.import_round(connection, &round)?;
+    }
+    Ok((importer.imported, importer.changed))
+}
+
+/// Each account once in a round: the second line of an account finds it there. In order of address.
+fn rounds(users: &[NewUser]) -> Vec<Vec<&NewUser>> {
     let mut order: Vec<&NewUser> = users.iter().collect();
     // Stable: of two for one account, the later one comes second.
     order.sort_by(|a, b| {
         let (a, b) = (&a.account.address, &b.account.address);
         a.domain.cmp(&b.domain).then_with(|| a.user.cmp(&b.user))
     });
-    let mut importer = Importer {
-        has_no_digests: has_no_digests(connection)?,
-        existing,
-        imported: Imported::default(),
-        changed: Vec::new(),
-    };
-    let mut rest = &order[..];
-    while let Some(first) = rest.first() {
-        let domain = &first.account.address.domain;
-        // Of one domain, and each account once: the second is there already when it comes.
-        let is_of_run = |pair: &[&NewUser]| {
-            let (one, next) = (&pair[0].account.address, &pair[1].account.address);
-            next.domain == *domain && next.user != one.user
-        };
-        let count = 1 + rest.windows(2).take(ROWS - 1).take_while(|pair| is_of_run(pair)).count();
-        let (run, others) = rest.split_at(count);
-        let domain = domain_or_new(connection, &first.account)?;
-        importer.import_run(connection, domain, run)?;
-        rest = others;
+    let mut rounds: Vec<Vec<&NewUser>> = Vec::new();
+    for same in order.chunk_by(|a, b| a.account.address == b.account.address) {
+        for (number, user) in same.iter().enumerate() {
+            match rounds.get_mut(number) {
+                Some(round) => round.push(user),
+                None => rounds.push(vec![user]),
+            }
+        }
     }
-    Ok((importer.imported, importer.changed))
+    rounds
+}
+
+/// The users of a round with the ids of their domains, which are made where they are not there.
+fn with_domains<'a>(
+    connection: &mut Connection,
+    users: &[&'a NewUser],
+) -> Result<Vec<(i64, &'a NewUser)>, Failure> {
+    let mut last: Option<(&str, i64)> = None;
+    let mut staged = Vec::with_capacity(users.len());
+    for user in users {
+        let domain = &*user.account.address.domain;
+        let id = match last {
+            Some((name, id)) if name == domain => id,
+            _ => domain_or_new(connection, &user.account)?,
+        };
+        last = Some((domain, id));
+        staged.push((id, *user));
+    }
+    Ok(staged)
+}
+
+struct Round<'a> {
+    is_first: bool,
+    /// By line.
+    staged: Vec<(i64, &'a NewUser)>,
 }
 
 struct Importer {
@@ -58,93 +134,85 @@ struct Importer {
 }
 
 impl Importer {
-    fn import_run(
-        &mut self,
-        connection: &mut Connection,
-        domain: i64,
-        run: &[&NewUser],
-    ) -> Result<(), Failure> {
-        let added = self.add(connection, domain, run)?;
-        let there: Vec<&str> = run
-            .iter()
-            .map(|user| &*user.account.address.user)
-            .filter(|name| !added.contains(*name))
-            .collect();
-        let mut old = HashMap::new();
-        if self.existing == Existing::Update && !there.is_empty() {
-            let sql = "SELECT name, verifiers FROM account WHERE domain_id = $1 AND name = ANY($2)";
-            for row in connection.query(sql, values![domain, there])? {
-                old.insert(row.try_get::<_, String>(0)?, row.try_get::<_, Vec<u8>>(1)?);
+    fn import_round(&mut self, connection: &mut Connection, round: &Round<'_>) -> Result<(), Failure> {
+        if !round.is_first {
+            connection.batch("TRUNCATE import_account")?;
+        }
+        self.copy(connection, round)?;
+        let added = connection.execute(MERGE, &[])?;
+        let mut skipped = HashSet::new();
+        if added < round.staged.len() as u64 {
+            for page in (0..round.staged.len()).step_by(PAGE) {
+                self.merge_page(connection, round, page, &mut skipped)?;
             }
         }
-        for NewUser { account, chat } in run {
-            if added.contains(&*account.address.user) {
-                self.imported.added += 1;
-            } else if let Some(old) = old.get(&*account.address.user) {
-                if self.update(connection, domain, account, old)? {
-                    self.changed.push(account.address.clone());
-                }
-                self.imported.updated += 1;
-            } else {
-                self.imported.skipped += 1;
-                continue;
+        self.imported.added += added;
+        for (line, (_, user)) in round.staged.iter().enumerate() {
+            if !user.chat.is_empty() && !skipped.contains(&line) {
+                self.imported.refused += write_chat(connection, &user.chat)?;
             }
-            self.imported.refused += write_chat(connection, chat)?;
         }
         Ok(())
     }
 
-    /// The names of those that were not there.
-    fn add(
-        &self,
-        connection: &mut Connection,
-        domain: i64,
-        run: &[&NewUser],
-    ) -> Result<HashSet<Box<str>>, Failure> {
-        let accounts = || run.iter().map(|user| &user.account);
-        let names: Vec<&str> = accounts().map(|account| &*account.address.user).collect();
-        let verifiers = accounts().map(|account| encoded(&account.verifiers, self.has_no_digests));
-        let verifiers: Vec<Vec<u8>> = verifiers.collect::<Result<_, _>>()?;
-        let shown: Vec<_> = accounts().map(|account| text(&account.display_name)).collect();
-        let limit = |of: fn(&NewAccount) -> Option<u32>| {
-            accounts().map(|account| of(account).map(i64::from)).collect::<Vec<_>>()
-        };
-        let contacts = limit(|account| account.limits.max_contacts);
-        let calls = limit(|account| account.limits.max_calls);
-        let rates = limit(|account| account.limits.max_rate);
-        let times: Vec<i64> = accounts().map(|account| seconds(account.created_at)).collect();
-        let denied: Vec<Option<String>> = accounts().map(|account| deny_text(&account.limits.deny)).collect();
-        let sql = "INSERT INTO account \
-                   (domain_id, name, verifiers, display_name, max_contacts, max_calls, created_at, max_rate, deny) \
-                   SELECT $1, name, verifiers, nullif(shown, ''), contacts, calls, at, rate, denied \
-                   FROM unnest($2::text[], $3::bytea[], $4::text[], $5::bigint[], $6::bigint[], $7::bigint[], \
-                   $8::bigint[], $9::text[]) AS given (name, verifiers, shown, contacts, calls, at, rate, denied) \
-                   ON CONFLICT DO NOTHING RETURNING name";
-        let values = values![domain, names, verifiers, shown, contacts, calls, times, rates, denied];
-        connection.query(sql, values)?.iter().map(|row| Ok(row.try_get(0)?)).collect()
+    fn copy(&self, connection: &mut Connection, round: &Round<'_>) -> Result<(), Failure> {
+        let mut refused = None;
+        let rows = round.staged.iter().enumerate().map_while(|(line, (domain, NewUser { account, .. }))| {
+            let verifiers = encoded(&account.verifiers, self.has_no_digests);
+            let verifiers = verifiers.map_err(|error| refused = Some(error)).ok()?;
+            let limit = |limit: Option<u32>| Value::number(limit);
+            let shown = &*account.display_name;
+            Some([
+                Value::Integer(i64::try_from(line).unwrap_or(i64::MAX)),
+                Value::Integer(*domain),
+                Value::text(&account.address.user),
+                Value::Bytes(verifiers.into()),
+                if shown.is_empty() { Value::Null } else { Value::text(shown) },
+                limit(account.limits.max_contacts),
+                limit(account.limits.max_calls),
+                Value::Integer(seconds(account.created_at)),
+                limit(account.limits.max_rate),
+                deny_text(&account.limits.deny).map_or(Value::Null, |deny| Value::Text(deny.into())),
+            ])
+        });
+        connection.copy_in(COPY, &COLUMNS, rows)?;
+        refused.map_or(Ok(()), |error| Err(error.into()))
     }
 
-    /// True: it had another password.
-    fn update(
-        &self,
+    /// Updates, or skips, the accounts of a page of lines that were there.
+    fn merge_page(
+        &mut self,
         connection: &mut Connection,
-        domain: i64,
-        account: &NewAccount,
-        old: &[u8],
-    ) -> Result<bool, Failure> {
-        let new = &account.verifiers;
-        let is_new = !new.prove_the_same(&Verifiers::decode(old)?);
-        // The keys that were made of the same password since are as good as ever.
-        let verifiers = if is_new || (new.are_of_password() && new.has_scram()) {
-            encoded(new, self.has_no_digests)?
-        } else {
-            old.to_vec()
-        };
-        let sql = "UPDATE account SET verifiers = $3, display_name = coalesce(nullif($4, ''), display_name) \
-                   WHERE domain_id = $1 AND name = $2";
-        connection
-            .execute(sql, values![domain, account.address.user, verifiers, &*text(&account.display_name)])?;
-        Ok(is_new)
+        round: &Round<'_>,
+        page: usize,
+        skipped: &mut HashSet<usize>,
+    ) -> Result<(), Failure> {
+        let bound = |line: usize| i32::try_from(line).unwrap_or(i32::MAX);
+        let there = values![bound(page), bound(page + PAGE), !round.is_first];
+        let there = connection.query(THERE, there)?;
+        if self.existing == Existing::Skip {
+            for row in &there {
+                skipped.insert(narrow::<usize>(row.try_get::<_, i32>(0)?.into()));
+            }
+            self.imported.skipped += there.len() as u64;
+            return Ok(());
+        }
+        let (mut lines, mut are_new) = (Vec::with_capacity(there.len()), Vec::with_capacity(there.len()));
+        for row in &there {
+            let line: i32 = row.try_get(0)?;
+            let Some((_, user)) = round.staged.get(narrow::<usize>(line.into())) else { continue };
+            let (new, old) = (&user.account.verifiers, Verifiers::decode(row.try_get(1)?)?);
+            let has_other_password = !new.prove_the_same(&old);
+            if has_other_password {
+                self.changed.push(user.account.address.clone());
+            }
+            // The keys that were made of the same password since are as good as ever.
+            are_new.push(has_other_password || (new.are_of_password() && new.has_scram()));
+            lines.push(line);
+        }
+        connection.execute(UPDATE, values![lines, are_new])?;
+        self.imported.updated += there.len() as u64;
+        Ok(())
     }
 }
 

@@ -7,6 +7,8 @@ mod access;
 mod accounts;
 mod bindings;
 mod connection;
+pub(crate) mod copy;
+mod copy_in;
 mod frequent;
 mod import;
 mod migrations;
@@ -114,9 +116,13 @@ impl Postgres {
     /// The same database, whose writers write as long as this life of a node is not fenced.
     #[must_use]
     pub fn fenced_by(&self, life: u32) -> Self {
-        let name = session_name(life.into());
-        let named = |server: &Config| server.clone().application_name(&name).clone();
-        Postgres { life: Some(life), servers: self.servers.iter().map(named).collect(), ..self.clone() }
+        Postgres { life: Some(life), ..self.with_session_name(&session_name(life.into())) }
+    }
+
+    /// The same database, whose server knows our sessions by this name.
+    fn with_session_name(&self, name: &str) -> Self {
+        let named = |server: &Config| server.clone().application_name(name).clone();
+        Postgres { servers: self.servers.iter().map(named).collect(), ..self.clone() }
     }
 
     /// The hold of a life on the buckets of addresses.

@@ -58,8 +58,10 @@ fn update(conn: &Connection, domain: i64, account: &NewAccount) -> Result<bool, 
     let is_new = !new.prove_the_same(&Verifiers::decode(&old)?);
     // The keys that were made of the same password since are as good as ever.
     let verifiers = if is_new || (new.are_of_password() && new.has_scram()) { kept(conn, new)? } else { old };
+    // A row that has all of it already is not written: the same import again, after it was interrupted, writes what is missing.
     let sql = "UPDATE account SET verifiers = ?3, display_name = coalesce(nullif(?4, ''), display_name) \
-               WHERE domain_id = ?1 AND name = ?2";
+               WHERE domain_id = ?1 AND name = ?2 AND (verifiers IS NOT ?3 \
+               OR display_name IS NOT coalesce(nullif(?4, ''), display_name))";
     conn.prepare_cached(sql)?.execute(params![domain, user, verifiers, account.display_name])?;
     Ok(is_new)
 }

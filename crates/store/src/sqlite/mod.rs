@@ -3,6 +3,7 @@
 mod access;
 mod accounts;
 mod bindings;
+pub(crate) mod copy;
 mod import;
 mod migrations;
 mod reader;

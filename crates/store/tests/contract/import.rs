@@ -9,7 +9,7 @@ use stdx::Instant;
 use store::xmpp::{RosterRow, XmppLoaded, XmppRead, XmppWrite};
 use store::{
     AccountFilter, Address, Admin, Existing, ImportOptions, Imported, Loaded, NewAccount, NewUser, Progress,
-    Read, StoreError, Users, Verifiers,
+    Read, SourceUser, StoreError, Users, Verifiers,
 };
 
 fn admin() -> (Database, Admin) {
@@ -223,8 +223,8 @@ struct One(Option<NewUser>);
 impl Users for One {
     type Error = StoreError;
 
-    fn next(&mut self) -> Result<Option<NewUser>, StoreError> {
-        Ok(self.0.take())
+    fn next(&mut self) -> Result<Option<SourceUser>, StoreError> {
+        Ok(self.0.take().map(|user| SourceUser { user, password: None }))
     }
 
     fn bytes(&self) -> u64 {
@@ -266,4 +266,76 @@ fn chat_data_is_imported_once_and_offline_messages_are_bounded() {
     let skip = ImportOptions { existing: Existing::Skip, ..options() };
     let (imported, versions, ..) = import(&["c@x"], 0..0, &skip);
     assert_eq!((imported.skipped, versions), (1, vec![1, 2]), "with all that belongs to it");
+}
+
+#[test]
+fn new_old_and_repeated_accounts_of_one_batch_are_merged() {
+    let (_database, mut admin) = admin();
+    let line = |number: u32, password: &str| format!("user{number:05}@d{}.org,{password},\n", number % 2);
+    let old: String =
+        (0..12_000).step_by(3).map(|number| line(number, "one").replace(",\n", ",Old\n")).collect();
+    assert_eq!(import(&mut admin, old), added(4_000));
+    // Every account; the old ones with another password, every hundredth once more.
+    let all = (0..12_000).map(|number| line(number, "two"));
+    let again = (0..12_000).step_by(100).map(|number| line(number, "three"));
+    let csv: String = all.chain(again).collect();
+    let mut changed = Vec::new();
+    let mut import_all = |options: &ImportOptions| {
+        changed.clear();
+        let imported =
+            admin.import(csv.as_bytes(), options, &mut |_, others| changed.extend_from_slice(others));
+        (imported.unwrap(), changed.len())
+    };
+    let skip = ImportOptions { existing: Existing::Skip, ..options() };
+    let skipped = Imported { added: 8_000, skipped: 4_120, ..Imported::default() };
+    assert_eq!(import_all(&skip), (skipped, 0));
+    // Of the 4,000 with the password "one", and the repeated ones.
+    let updated = Imported { updated: 12_120, ..Imported::default() };
+    assert_eq!(import_all(&options()), (updated, 4_000 + 120));
+    assert_eq!(import_all(&options()), (updated, 240), "to the first password and back to the second");
+    for (number, password, name) in
+        [(3, "two", "Old"), (1, "two", ""), (100, "three", ""), (300, "three", "Old")]
+    {
+        let account = admin.account(&address(&format!("user{number:05}@d{}.org", number % 2))).unwrap();
+        let expected = Verifiers::from_password(&account.name, &account.domain, password);
+        assert_eq!((&*account.display_name, account.verifiers), (name, expected), "{number}");
+    }
+}
+
+#[test]
+fn keys_of_scram_are_imported_in_the_place_of_passwords() {
+    let (_database, mut admin) = admin();
+    let key = |letter: &str| letter.repeat(42) + "A=";
+    let line = |user: &str, letter: &str| {
+        format!("{user},SCRAM-SHA-256$4096:c2FsdA==${}:{},Name\n", key(letter), key("B"))
+    };
+    let csv = |letter: &str| format!("account,scram,name\n{}{}", line("alice", letter), line("bob", "A"));
+    let options = |unknown| ImportOptions { unknown: Some([unknown; 32]), ..options() };
+    let mut import = |csv: &str, options: &ImportOptions| {
+        let mut reported = Vec::new();
+        let imported =
+            admin.import(csv.as_bytes(), options, &mut |_, changed| reported.extend_from_slice(changed));
+        (imported, reported, admin.account(&address("alice")), admin.account(&address("bob")))
+    };
+    let (imported, _, alice, bob) = import(&csv("A"), &options(1));
+    let (alice, bob) = (alice.unwrap(), bob.unwrap());
+    assert_eq!((imported, &*alice.display_name), (added(2), "Name"));
+    let keys = alice.verifiers.scram(store::ScramHash::Sha256).unwrap();
+    assert_eq!((keys.iterations, &*keys.salt, keys.stored.len()), (4_096, &b"salt"[..], 32));
+    assert!(!alice.verifiers.are_of_password());
+    assert_ne!(alice.verifiers.sha256, bob.verifiers.sha256);
+    let (_, reported, again, _) = import(&csv("A"), &options(2));
+    assert_eq!(
+        (reported, again.unwrap().verifiers),
+        (vec![], alice.verifiers),
+        "the same keys are the same password"
+    );
+    let (_, reported, ..) = import(&csv("C"), &options(3));
+    assert_eq!(reported, [address("alice")]);
+    let (error, ..) = import("account,scram\ncarol,hush\n", &options(4));
+    let error = error.unwrap_err().to_string();
+    assert!(
+        error.starts_with("line 2: keys of SCRAM; expected SCRAM-SHA-256$") && !error.contains("hush"),
+        "{error}"
+    );
 }

@@ -9,7 +9,6 @@ mod files;
 mod input;
 mod people;
 mod report;
-mod stop;
 
 use std::collections::BTreeSet;
 use std::fmt::Display;
@@ -25,9 +24,9 @@ use store::{Admin, Existing, ImportOptions, Imported, StoreError, Write};
 use self::files::{Files, cannot_read};
 use self::people::People;
 use self::report::Report;
-use self::stop::Stop;
 use super::backend::make_database;
 use super::error::CliError;
+use super::stop::Stop;
 use super::table::grouped;
 use crate::clock::Clock;
 use crate::config::Config;
@@ -36,7 +35,8 @@ use crate::limits;
 
 #[derive(Debug, Args)]
 pub(super) struct ImportArgs {
-    /// Lines of account,password,name (name may be missing); or XEP-0227, as ejabberd and Prosody export it, with all that
+    /// Lines of account,password,name (name may be missing), or of account,scram,name under these headings, with keys of
+    /// SCRAM (RFC 5803); or XEP-0227, as ejabberd and Prosody export it, with all that
     /// belongs to the accounts: a file, or a folder of them. - is standard input
     file: PathBuf,
     /// Leave accounts that are there as they are [default: set their password and name, and add what comes with them]
@@ -69,6 +69,7 @@ impl ImportArgs {
     pub(super) fn run(self, config: &Config) -> Result<(), CliError> {
         let clock = Clock::new();
         let mut options = ImportOptions::new(Some(&config.sip.default_domain), clock.now());
+        options.unknown = Some(random()?);
         let stop = Stop::on_interrupt(options.stop.clone())?;
         let file = if self.file.is_dir() { None } else { Some(open(&self.file, &stop)?) };
         if self.check {
@@ -115,9 +116,11 @@ impl Import {
             self.options.batch = limits::IMPORT_BATCH_BESIDE_NODE;
         }
         let mut report = Report::new(size, self.clock);
-        let mut changed = Vec::new();
+        let (mut changed, is_beside_node) = (Vec::new(), self.node.is_some());
         let result = self.admin.import(self.stop.guard(input), &self.options, &mut |progress, others| {
-            changed.extend_from_slice(others);
+            if is_beside_node {
+                changed.extend_from_slice(others);
+            }
             report.update(progress);
         });
         report.finish();
@@ -156,6 +159,14 @@ impl Import {
         }
         failure.map_or(Ok(()), |text| Err(CliError::Other(text)))
     }
+}
+
+fn random() -> Result<[u8; 32], CliError> {
+    let mut bytes = [0; 32];
+    let failed =
+        |error: getrandom::Error| CliError::Other(format!("the system gives no randomness: {error}"));
+    getrandom::fill(&mut bytes).map_err(failed)?;
+    Ok(bytes)
 }
 
 fn running(config: &Config) -> Result<Option<Client>, CliError> {

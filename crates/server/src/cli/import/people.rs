@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use chat::pie::{Credentials, Fault, Piece, SkippedElements, User, read_user};
-use store::{Address, ImportOptions, NewAccount, NewUser, StoreError, Users, Verifiers};
+use store::{Address, ImportOptions, NewAccount, NewUser, SourceUser, StoreError, Users, Verifiers};
 
 use super::files::Files;
 use crate::cli::error::CliError;
@@ -45,7 +45,7 @@ impl<'a> People<'a> {
         People { files, options, served, told: ImportSummary { named, ..ImportSummary::default() } }
     }
 
-    fn read(&mut self, line: u64, host: &str, element: &xmpp::Element) -> Option<NewUser> {
+    fn read(&mut self, line: u64, host: &str, element: &xmpp::Element) -> Option<SourceUser> {
         let taken = read_user(element, host, self.options.now).and_then(|user| {
             if !self.served.contains(user.address.domain()) {
                 *self.told.strangers.entry(user.address.domain().into()).or_default() += 1;
@@ -72,29 +72,25 @@ impl<'a> People<'a> {
         let address = Address::new(user.address.local().unwrap_or_default(), user.address.domain())
             .map_err(of_store)?;
         let Credentials { password, keys } = &user.credentials;
-        let mut account = match password {
+        let verifiers = match password {
             Some(password) => {
-                let mut account =
-                    NewAccount::with_password(address, &password.0, self.options.now).map_err(of_store)?;
-                if let Some(make) = self.options.keys {
-                    account.verifiers = account.verifiers.with_scram(&make(&password.0));
-                }
-                account
+                store::types::check_password(&password.0).map_err(of_store)?;
+                // The import derives them.
+                Verifiers::underived()
             }
-            None => NewAccount {
-                verifiers: without_password()?,
-                address,
-                display_name: "".into(),
-                limits: store::AccountLimits::default(),
-                created_at: self.options.now,
-            },
+            None => without_password()?,
         };
         let kept: Vec<_> = keys.iter().map(|(hash, keys)| keys::kept(*hash, keys.clone())).collect();
-        account.verifiers = account.verifiers.with_scram(&kept);
-        Ok(account)
+        Ok(NewAccount {
+            verifiers: verifiers.with_scram(&kept),
+            address,
+            display_name: "".into(),
+            limits: store::AccountLimits::default(),
+            created_at: self.options.now,
+        })
     }
 
-    fn take(&mut self, account: NewAccount, user: User) -> NewUser {
+    fn take(&mut self, account: NewAccount, user: User) -> SourceUser {
         if user.credentials.password.is_none() {
             self.told.keys_only += 1;
             if self.told.first_keys_only.len() < self.told.named.min(limits::IMPORT_NAMED) {
@@ -106,7 +102,8 @@ impl<'a> People<'a> {
         }
         let now = self.options.now;
         let chat = user.changes.into_iter().map(|change| crate::xmpp::write_of(now, change)).collect();
-        NewUser { account, chat }
+        let password = user.credentials.password.map(|password| password.0.into());
+        SourceUser { user: NewUser { account, chat }, password }
     }
 
     fn bad(&mut self, line: u64, what: &str) {
@@ -132,7 +129,7 @@ fn without_password() -> Result<Verifiers, Fault> {
 impl Users for People<'_> {
     type Error = CliError;
 
-    fn next(&mut self) -> Result<Option<NewUser>, CliError> {
+    fn next(&mut self) -> Result<Option<SourceUser>, CliError> {
         while let Some(piece) = self.files.next()? {
             match piece {
                 Piece::User { line, host, element } => {

@@ -1,4 +1,4 @@
-//! Ctrl-C during an import: it ends after what is whole.
+//! Ctrl-C during an import or a copy: it ends after what is whole.
 
 use std::io::{self, Read};
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::cli::error::CliError;
 
-/// The first Ctrl-C ends the import after what is being written, the second one the process. A write that failed stops the
+/// The first Ctrl-C ends the command after what is being written, the second one the process. A write that failed stops the
 /// reading of the input, too.
 #[derive(Clone)]
 pub(super) struct Stop {
@@ -15,7 +15,7 @@ pub(super) struct Stop {
 }
 
 impl Stop {
-    /// `stop` is that of the import's options.
+    /// `stop` is that of the import's or the copy's options.
     pub(super) fn on_interrupt(stop: Arc<AtomicBool>) -> Result<Stop, CliError> {
         let cannot = |error: io::Error| CliError::Other(format!("cannot catch Ctrl-C: {error}"));
         let stop = Stop { stop, interrupted: Arc::default() };

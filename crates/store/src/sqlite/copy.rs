@@ -1,0 +1,299 @@
+//! A file as an end of a copy.
+
+use std::borrow::Cow;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use rusqlite::functions::FunctionFlags;
+use rusqlite::types::{ToSqlOutput, ValueRef};
+use rusqlite::{Connection, OpenFlags, OptionalExtension, ToSql, params_from_iter};
+
+use crate::copy::{Chunk, CopyOptions, CopySource, CopyTarget, Row, Table, Take};
+use crate::error::StoreError;
+use crate::limits;
+use crate::value::Value;
+
+use super::{Sqlite, migrations};
+
+/// The newest row of each address, where something is bound in it. Next to `max()`, SQLite takes the other columns from the
+/// row that has the maximum.
+const BINDINGS: &str = "SELECT binding_bucket(aor), aor, seq, written_at, record FROM \
+    (SELECT binding_aor(record) AS aor, max(seq) AS seq, written_at, record FROM binding_log GROUP BY aor) \
+    WHERE aor IS NOT NULL AND NOT binding_is_empty(record)";
+
+impl ToSql for Value<'_> {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(ToSqlOutput::Borrowed(match self {
+            Value::Null => ValueRef::Null,
+            Value::Integer(value) => ValueRef::Integer(*value),
+            Value::Text(text) => ValueRef::Text(text.as_bytes()),
+            Value::Bytes(bytes) => ValueRef::Blob(bytes),
+        }))
+    }
+}
+
+/// A file that is read. It is locked for other processes as long as it is open.
+pub(crate) struct Source {
+    conn: Connection,
+    path: PathBuf,
+}
+
+impl Source {
+    pub(crate) fn open(path: &Path, options: &CopyOptions) -> Result<Source, StoreError> {
+        let failed = |error: rusqlite::Error| match StoreError::from_sqlite(&error, path) {
+            StoreError::Locked { path } => StoreError::invalid(
+                format!("{}: a node or another command uses it", path.display()),
+                "a database that is not in use: end the node, and give the same command again",
+            ),
+            error => error,
+        };
+        if !path.is_file() {
+            return Err(StoreError::not_found(format!("database {}", path.display())));
+        }
+        // A file that is not there is not made.
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let mut conn = Connection::open_with_flags(path, flags).map_err(failed)?;
+        prepare(&conn, options).map_err(failed)?;
+        migrations::run(&mut conn, path)?;
+        Ok(Source { conn, path: path.into() })
+    }
+
+    fn failed(&self, error: &rusqlite::Error) -> StoreError {
+        StoreError::from_sqlite(error, &self.path)
+    }
+
+    fn read_rows(&self, sql: &str, take: Take<'_>) -> Result<(), StoreError> {
+        let failed = |error: rusqlite::Error| self.failed(&error);
+        let mut statement = self.conn.prepare(sql).map_err(failed)?;
+        let columns = statement.column_count();
+        let mut rows = statement.query([]).map_err(failed)?;
+        let mut chunk = Chunk::default();
+        while let Some(row) = rows.next().map_err(failed)? {
+            let value = |index| row.get_ref(index).map_err(failed).and_then(|value| self.value(value));
+            chunk.push((0..columns).map(value).collect::<Result<Row, _>>()?);
+            if chunk.is_full() {
+                take(std::mem::take(&mut chunk))?;
+            }
+        }
+        if chunk.rows.is_empty() { Ok(()) } else { take(chunk) }
+    }
+
+    fn value(&self, value: ValueRef<'_>) -> Result<Value<'static>, StoreError> {
+        let damaged = |detail: String| StoreError::Corrupt { path: self.path.clone(), detail };
+        Ok(match value {
+            ValueRef::Null => Value::Null,
+            ValueRef::Integer(value) => Value::Integer(value),
+            ValueRef::Text(text) => {
+                let text = std::str::from_utf8(text).map_err(|error| damaged(error.to_string()))?;
+                Value::Text(Cow::Owned(text.into()))
+            }
+            ValueRef::Blob(bytes) => Value::Bytes(Cow::Owned(bytes.into())),
+            ValueRef::Real(_) => return Err(damaged("a number with a fraction".into())),
+        })
+    }
+}
+
+/// In exclusive locking mode a connection locks the file when it first reads it, and fails while another has it open.
+fn prepare(conn: &Connection, options: &CopyOptions) -> rusqlite::Result<()> {
+    conn.busy_timeout(limits::BUSY_TIMEOUT)?;
+    conn.pragma_update(None, "locking_mode", "exclusive")?;
+    conn.pragma_update(None, "journal_mode", "wal")?;
+    conn.query_row("SELECT count(*) FROM sqlite_master", [], |row| row.get::<_, i64>(0))?;
+    let (owner, bucket_of) = (options.binding_owner, options.bucket_of);
+    let pure = FunctionFlags::SQLITE_DETERMINISTIC | FunctionFlags::SQLITE_UTF8;
+    conn.create_scalar_function("binding_aor", 1, pure, move |given| {
+        Ok(owner(given.get_raw(0).as_blob()?).map(|owner| String::from(owner.aor)))
+    })?;
+    conn.create_scalar_function("binding_is_empty", 1, pure, move |given| {
+        Ok(owner(given.get_raw(0).as_blob()?).is_none_or(|owner| owner.is_empty))
+    })?;
+    conn.create_scalar_function("binding_bucket", 1, pure, move |given| {
+        Ok(bucket_of(given.get_raw(0).as_str()?))
+    })
+}
+
+/// The name of a table in the file.
+fn name(table: &Table) -> &'static str {
+    if table.is_of_bindings() { "binding_log" } else { table.name }
+}
+
+fn count(conn: &Connection, table: &Table) -> rusqlite::Result<u64> {
+    let count: i64 =
+        conn.query_row(&format!("SELECT count(*) FROM {}", name(table)), [], |row| row.get(0))?;
+    Ok(count.unsigned_abs())
+}
+
+impl CopySource for Source {
+    fn count(&mut self, table: &Table) -> Result<u64, StoreError> {
+        count(&self.conn, table).map_err(|error| self.failed(&error))
+    }
+
+    fn read(&mut self, table: &Table, take: Take<'_>) -> Result<(), StoreError> {
+        if table.is_of_bindings() {
+            return self.read_rows(BINDINGS, take);
+        }
+        let columns = quoted(table);
+        self.read_rows(&format!("SELECT {columns} FROM {}", table.name), take)
+    }
+
+    fn last_id(&mut self, table: &Table) -> Result<i64, StoreError> {
+        // Tables with AUTOINCREMENT remember ids of rows that were deleted.
+        let sql = format!(
+            "SELECT max(coalesce((SELECT max(id) FROM {0}), 0), \
+             coalesce((SELECT seq FROM sqlite_sequence WHERE name = '{0}'), 0))",
+            table.name
+        );
+        self.conn.query_row(&sql, [], |row| row.get(0)).map_err(|error| self.failed(&error))
+    }
+}
+
+fn quoted(table: &Table) -> String {
+    let columns: Vec<String> = table.sqlite_columns().iter().map(|column| format!("\"{column}\"")).collect();
+    columns.join(", ")
+}
+
+/// A file that is made. It has another name until it is complete.
+pub(crate) struct Target {
+    conn: Option<Connection>,
+    path: PathBuf,
+    part: PathBuf,
+}
+
+impl Target {
+    pub(crate) fn open(path: &Path) -> Result<Target, StoreError> {
+        if path.exists() {
+            let expected = "a name that no file has: move the old one away, with its -wal and -shm";
+            return Err(StoreError::invalid(format!("{}: it is there already", path.display()), expected));
+        }
+        let mut part = path.as_os_str().to_owned();
+        part.push(".part");
+        let part = PathBuf::from(part);
+        remove(&part);
+        let mut target = Target { conn: None, path: path.into(), part };
+        // From here on the file is removed by `drop`.
+        let conn = Sqlite::open(&target.part)?.for_import().connect()?;
+        // A crash leaves a file of another name: nothing of it has to survive.
+        let set = || {
+            conn.pragma_update(None, "journal_mode", "off")?;
+            conn.pragma_update(None, "synchronous", "off")?;
+            conn.execute_batch("BEGIN")
+        };
+        set().map_err(|error| target.failed(&error))?;
+        target.conn = Some(conn);
+        Ok(target)
+    }
+
+    fn conn(&self) -> Result<&Connection, StoreError> {
+        self.conn.as_ref().ok_or(StoreError::Closed)
+    }
+
+    fn failed(&self, error: &rusqlite::Error) -> StoreError {
+        StoreError::from_sqlite(error, &self.path)
+    }
+
+    fn write_rows(&self, table: &Table, rows: &[Row]) -> rusqlite::Result<()> {
+        let Some(conn) = &self.conn else { return Ok(()) };
+        let (columns, skipped) =
+            if table.is_of_bindings() { ("seq, written_at, record".into(), 2) } else { (quoted(table), 0) };
+        let places = vec!["?"; table.columns.len() - skipped].join(", ");
+        let mut statement =
+            conn.prepare_cached(&format!("INSERT INTO {} ({columns}) VALUES ({places})", name(table)))?;
+        for row in rows {
+            statement.execute(params_from_iter(&row[skipped..]))?;
+        }
+        Ok(())
+    }
+
+    /// On disk, and as a node opens it.
+    fn finish(&mut self) -> rusqlite::Result<()> {
+        let Some(conn) = self.conn.take() else { return Ok(()) };
+        conn.execute_batch("COMMIT")?;
+        conn.pragma_update(None, "synchronous", "full")?;
+        conn.pragma_update(None, "journal_mode", "wal")?;
+        conn.close().map_err(|(_, error)| error)
+    }
+}
+
+/// Removes the file and its companions, where they are there.
+fn remove(part: &Path) {
+    for end in ["", "-wal", "-shm", "-journal"] {
+        let mut name = part.as_os_str().to_owned();
+        name.push(end);
+        let _ = std::fs::remove_file(name);
+    }
+}
+
+impl Drop for Target {
+    fn drop(&mut self) {
+        drop(self.conn.take());
+        // It has its own name by now where the copy is complete.
+        remove(&self.part);
+    }
+}
+
+impl CopyTarget for Target {
+    fn write(&mut self, table: &Table, chunk: Chunk) -> Result<(), StoreError> {
+        self.write_rows(table, &chunk.rows).map_err(|error| self.failed(&error))
+    }
+
+    fn count(&mut self, table: &Table) -> Result<u64, StoreError> {
+        count(self.conn()?, table).map_err(|error| self.failed(&error))
+    }
+
+    fn set_last_id(&mut self, table: &Table, id: i64) -> Result<(), StoreError> {
+        let conn = self.conn()?;
+        let set = || {
+            let sql = "SELECT 1 FROM sqlite_master WHERE name = ?1 AND sql LIKE '% AUTOINCREMENT%'";
+            if conn.query_row(sql, [table.name], |_| Ok(())).optional()?.is_none() {
+                return Ok(());
+            }
+            conn.execute("DELETE FROM sqlite_sequence WHERE name = ?1", [table.name])?;
+            conn.execute("INSERT INTO sqlite_sequence (name, seq) VALUES (?1, ?2)", (table.name, id))?;
+            Ok(())
+        };
+        set().map_err(|error| self.failed(&error))
+    }
+
+    fn commit(&mut self) -> Result<(), StoreError> {
+        self.finish().map_err(|error| self.failed(&error))?;
+        let moved = || {
+            File::open(&self.part)?.sync_all()?;
+            // Fails where a file got the name meanwhile; a rename would replace it.
+            std::fs::hard_link(&self.part, &self.path)?;
+            let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
+            File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
+        };
+        let failed =
+            |error: std::io::Error| StoreError::Io { path: self.path.clone(), detail: error.to_string() };
+        moved().map_err(failed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::copy::TABLES;
+
+    use super::*;
+
+    /// A table that a later migration adds has to be copied, too, or be named here.
+    #[test]
+    fn every_table_of_the_file_is_copied() {
+        let folder = tempfile::tempdir().unwrap();
+        let conn = Sqlite::open(folder.path().join("belfry.db")).unwrap().connect().unwrap();
+        let sql = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'";
+        let mut statement = conn.prepare(sql).unwrap();
+        let names = statement.query_map([], |row| row.get::<_, String>(0)).unwrap();
+        let mut missing: Vec<String> = names.map(Result::unwrap).collect();
+        missing.retain(|found| !TABLES.iter().any(|table| name(table) == found));
+        assert_eq!(missing, ["probe"]);
+        for table in TABLES.iter().filter(|table| !table.is_of_bindings()) {
+            let sql = format!("SELECT name FROM pragma_table_info('{}') ORDER BY name", table.name);
+            let mut statement = conn.prepare(&sql).unwrap();
+            let there: Vec<String> =
+                statement.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect();
+            let mut copied = table.sqlite_columns().to_vec();
+            copied.sort_unstable();
+            assert_eq!(there, copied, "{}", table.name);
+        }
+    }
+}
