@@ -119,6 +119,38 @@ impl Query {
             Query::Offer(offer) => &offer.message.aor,
         }
     }
+
+    /// True if the router answers it.
+    pub fn is_answered(&self) -> bool {
+        !matches!(
+            self,
+            Query::Unwatch { .. }
+                | Query::CallChanged { .. }
+                | Query::ChatChanged { .. }
+                | Query::Delivered { .. }
+        )
+    }
+
+    /// True if a second performance changes nothing and gives an equal answer: a REGISTER with the CSeq of the present bindings, a
+    /// watch of the same number, a call that is counted already. A message would be kept twice, and a publication gets a new
+    /// entity tag each time (RFC 3903 §6).
+    pub fn is_repeatable(&self) -> bool {
+        match self {
+            Query::Lookup { .. }
+            | Query::Register(_)
+            | Query::Watch { .. }
+            | Query::WatchByConsent { .. }
+            | Query::Admit(_) => true,
+            Query::Publish(_)
+            | Query::Keep(_)
+            | Query::KeepOfStranger(_)
+            | Query::Offer(_)
+            | Query::Unwatch { .. }
+            | Query::CallChanged { .. }
+            | Query::ChatChanged { .. }
+            | Query::Delivered { .. } => false,
+        }
+    }
 }
 
 /// The router's answer to a [`Query`].
@@ -140,6 +172,9 @@ pub enum Answer {
     Admitted(Result<(), AdmitRefused>),
     /// To `Query::Offer`.
     Offered(Offered),
+    /// To any query: the shard does not serve the address's bucket, or not any more, and has done nothing. In a farm whose
+    /// nodes share a database the asker then asks again, until its patience ends.
+    Unavailable,
 }
 
 /// A change that the router sends to an edge without being asked.

@@ -3,6 +3,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
+use cluster::Bucket;
 use stdx::Instant;
 use stdx::hash::Keyed;
 use stdx::wheel::Wheel;
@@ -19,11 +20,13 @@ pub(crate) struct MessageQueue {
     wheel: Wheel<u64>,
 }
 
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy)]
 struct Count {
     kept: u32,
-    /// Accepted, on their way to the disk.
-    writing: u32,
+    /// Accepted, on their way to the disk: fewer than `limits::KEPT_PER_ADDRESS`.
+    writing: u16,
+    /// The number of the address's bucket.
+    bucket: u16,
 }
 
 /// Messages on their way out, one at a time, so that they arrive in the order they were sent.
@@ -45,13 +48,31 @@ enum Stage {
     },
 }
 
+impl Count {
+    fn is_of(&self, buckets: impl Fn(Bucket) -> bool) -> bool {
+        Bucket::with_number(self.bucket).is_some_and(buckets)
+    }
+}
+
 impl MessageQueue {
     pub(crate) fn new(keyed: Keyed, now: Instant) -> Self {
         MessageQueue { keyed, counts: HashMap::new(), deliveries: HashMap::new(), wheel: Wheel::new(now) }
     }
 
     pub(crate) fn seed(&mut self, aor: &str, count: u32) {
-        self.set(self.hash(aor), Count { kept: count, writing: 0 });
+        self.set(self.hash(aor), Count { kept: count, writing: 0, bucket: Bucket::of(aor).number() });
+    }
+
+    /// Forgets the counts of buckets that `is_gone` names, and the deliveries of their messages.
+    pub(crate) fn forget(&mut self, is_gone: impl Fn(Bucket) -> bool) {
+        self.end_deliveries(&is_gone);
+        self.counts.retain(|_, count| !count.is_of(&is_gone));
+    }
+
+    /// No message of these buckets is delivered from here any more.
+    pub(crate) fn end_deliveries(&mut self, is_gone: impl Fn(Bucket) -> bool) {
+        let counts = &self.counts;
+        self.deliveries.retain(|hash, _| !counts.get(hash).is_some_and(|count| count.is_of(&is_gone)));
     }
 
     /// The number of messages kept for this address.
@@ -69,8 +90,8 @@ impl MessageQueue {
             return Err(KeepRefused::TooLarge);
         }
         let hash = self.hash(&message.aor);
-        let count = self.counts.get(&hash).copied().unwrap_or_default();
-        if count.kept + count.writing >= limit {
+        let count = self.count_or_none(hash, &message.aor);
+        if count.kept.saturating_add(u32::from(count.writing)) >= limit {
             return Err(KeepRefused::TooMany);
         }
         self.set(hash, Count { writing: count.writing + 1, ..count });
@@ -79,9 +100,9 @@ impl MessageQueue {
 
     pub(crate) fn handle_written(&mut self, aor: &str, written: bool) {
         let hash = self.hash(aor);
-        let count = self.counts.get(&hash).copied().unwrap_or_default();
-        let kept = count.kept + u32::from(written);
-        self.set(hash, Count { kept, writing: count.writing.saturating_sub(1) });
+        let count = self.count_or_none(hash, aor);
+        let kept = count.kept.saturating_add(u32::from(written));
+        self.set(hash, Count { kept, writing: count.writing.saturating_sub(1), ..count });
         if let Some(Delivery { stage: Stage::Loading { written: so_far }, .. }) =
             self.deliveries.get_mut(&hash)
         {
@@ -111,16 +132,22 @@ impl MessageQueue {
     }
 
     fn set(&mut self, hash: u64, count: Count) {
-        if count.kept + count.writing == 0 {
+        if count.kept == 0 && count.writing == 0 {
             self.counts.remove(&hash);
         } else {
             self.counts.insert(hash, count);
         }
     }
 
-    fn set_kept(&mut self, hash: u64, kept: u32) {
-        let writing = self.counts.get(&hash).map_or(0, |count| count.writing);
-        self.set(hash, Count { kept, writing });
+    fn set_kept(&mut self, hash: u64, aor: &str, kept: u32) {
+        let count = self.count_or_none(hash, aor);
+        self.set(hash, Count { kept, ..count });
+    }
+
+    /// The count of an address; zero for one that nothing is kept for.
+    fn count_or_none(&self, hash: u64, aor: &str) -> Count {
+        let none = || Count { kept: 0, writing: 0, bucket: Bucket::of(aor).number() };
+        self.counts.get(&hash).copied().unwrap_or_else(none)
     }
 
     fn hash(&self, aor: &str) -> u64 {
@@ -162,7 +189,7 @@ impl Router {
         let (fresh, stale): (Vec<_>, Vec<_>) =
             messages.into_iter().partition(|message| message.sent_at >= oldest);
         // The truth, as far as we know it: at most too high, until the next load.
-        self.kept.set_kept(hash, u32::try_from(fresh.len()).unwrap_or(u32::MAX).saturating_add(written));
+        self.kept.set_kept(hash, aor, u32::try_from(fresh.len()).unwrap_or(u32::MAX).saturating_add(written));
         for message in stale {
             out.push(Effect::ForgetMessage { aor: message.aor, id: message.id });
         }
@@ -184,7 +211,7 @@ impl Router {
             return;
         }
         let (edge, rest) = (*edge, std::mem::take(rest));
-        self.kept.set_kept(hash, self.kept.count(aor).saturating_sub(1));
+        self.kept.set_kept(hash, aor, self.kept.count(aor).saturating_sub(1));
         self.notify(now, aor, out);
         self.deliver(now, edge, aor, rest, out);
     }

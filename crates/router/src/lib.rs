@@ -5,20 +5,26 @@
 #![warn(missing_docs)]
 
 mod admission;
+mod buckets;
 mod calls;
 mod contact;
 pub mod interface;
 mod kept;
 pub mod limits;
 mod location;
+mod owned_buckets;
 mod presence;
+mod questions;
 mod record;
 mod registrar;
 mod router;
 mod soft;
 mod watch;
 
+pub use buckets::{BucketSet, bindings_of_record};
 pub use contact::contact_key;
 pub use interface::*;
+pub use owned_buckets::{BucketEffect, OwnedBuckets, ReadFailed, RowPage, WaitingQuestion};
+pub use questions::{OpenQuestions, QuestionEffect};
 pub use record::{Corrupt, aor as aor_of_record, decode as decode_record, encode as encode_record};
 pub use router::{BindingRow, Counts, Effect, Router, RouterSettings, WriteFailed};

@@ -72,3 +72,44 @@ pub const LONGEST_KEPT: Duration = Duration::from_hours(30 * 24);
 /// The time that an edge may take to deliver one kept message: a transaction's Timer F (RFC 3261 §17.1.2.2),
 /// twice, for a second contact. After that the rest waits for the next REGISTER.
 pub const DELIVERY_PATIENCE: Duration = Duration::from_secs(64);
+
+/// Buckets whose rows are read at a time: a bucket is some 250 KB in at most a few pages, so that a node which takes over hundreds
+/// has few of them in memory twice, and other reads of the store are not kept waiting.
+pub const LOADS: usize = 8;
+
+/// The first pause after a read of a bucket's rows has failed; each further pause is twice as long, up to `LOAD_RETRY_MOST`.
+pub const LOAD_RETRY: Duration = Duration::from_millis(100);
+
+/// The longest pause between reads of a bucket's rows that fail: the database is away, and its return is not to be missed by much.
+pub const LOAD_RETRY_MOST: Duration = Duration::from_secs(2);
+
+/// The interval at which buckets that are loaded or stopped are reported again, until an order follows: a report may find the
+/// queue of its receiver full.
+pub const REPORT_AGAIN: Duration = Duration::from_secs(1);
+
+/// Questions of one bucket that wait until it is served. Answer: `Answer::Unavailable`, and the asker asks again.
+pub const WAITING_IN_BUCKET: usize = 256;
+
+/// Questions of all buckets of a shard that wait until these are served, some 500 bytes each. Answer: `Answer::Unavailable`.
+pub const WAITING_QUESTIONS: usize = 16_384;
+
+/// The time that a question waits for its bucket to be served: less than `QUESTION_PATIENCE`, so that no question is performed after
+/// its asker has given it up. Answer: `Answer::Unavailable`.
+pub const WAITING_PATIENCE: Duration = Duration::from_secs(3);
+
+/// Lookups of a shard that are read from the store row by row while their buckets load. Answer: `Answer::Unavailable`.
+pub const ROW_READS: usize = 4_096;
+
+/// Questions of a shard to owners, in a farm whose nodes share a database, some 500 bytes each. Answer: `Answer::Unavailable`.
+pub const OPEN_QUESTIONS: usize = 65_536;
+
+/// The time in which an owner has to be found and to answer: a dead owner's buckets have another after some 4 seconds and the time
+/// that their rows take. Then the client is told to try again, before it stops waiting (RFC 3261 §17.1.2.2: 32 s).
+pub const QUESTION_PATIENCE: Duration = Duration::from_secs(10);
+
+/// The pause before a question that was certainly not performed is asked again: the owner begins to serve within a part of a second.
+pub const ASK_AGAIN: Duration = Duration::from_millis(200);
+
+/// The time without an answer after which a question that may be asked twice is asked again: several times what the database takes
+/// for a write.
+pub const NO_ANSWER: Duration = Duration::from_secs(1);

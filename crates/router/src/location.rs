@@ -160,14 +160,23 @@ impl Location {
         others: &[Life],
         dead: &mut Vec<i64>,
     ) -> Result<(), Corrupt> {
-        let (aor, mut bindings) = record::decode(record)?;
-        bindings.retain(|binding| binding.expires_at > now);
-        for received in bindings.iter_mut().filter_map(|binding| binding.contact.received.as_mut()) {
-            received.flow = received.flow.filter(|flow| others.contains(&flow.edge.life));
-        }
+        let (aor, bindings) = live_bindings(now, record, others)?;
         dead.extend(self.put(&aor, row, &bindings));
         dead.extend(bindings.is_empty().then_some(row));
         Ok(())
+    }
+
+    /// Forgets the addresses that `is_gone` names, in one pass. Their entries in the wheel find nothing when they are due.
+    pub(crate) fn forget(&mut self, is_gone: impl Fn(&str) -> bool) {
+        let Location { table, bindings, slot_bytes, .. } = self;
+        table.retain(|slot| {
+            let is_kept = !is_gone(slot.aor());
+            if !is_kept {
+                *bindings -= slot.count();
+                *slot_bytes -= slot.0.len();
+            }
+            is_kept
+        });
     }
 
     /// Forgets what has ended and appends the addresses that lost a binding, and the rows that have no more of them.
@@ -230,6 +239,20 @@ impl Location {
         }
         self.slot_bytes += slot.0.len();
     }
+}
+
+/// The bindings of a row that have not ended. Flows are dropped, but for those that lives of `others` hold.
+pub(crate) fn live_bindings(
+    now: Instant,
+    record: &[u8],
+    others: &[Life],
+) -> Result<(Aor, Vec<Binding>), Corrupt> {
+    let (aor, mut bindings) = record::decode(record)?;
+    bindings.retain(|binding| binding.expires_at > now);
+    for received in bindings.iter_mut().filter_map(|binding| binding.contact.received.as_mut()) {
+        received.flow = received.flow.filter(|flow| others.contains(&flow.edge.life));
+    }
+    Ok((aor, bindings))
 }
 
 /// When the first binding ends, in seconds. Those that fit no 32 bits (year 2106) end there.

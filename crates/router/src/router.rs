@@ -141,10 +141,10 @@ pub struct Router {
     pub(crate) soft: SoftStates,
     pub(crate) kept: MessageQueue,
     pub(crate) call_rates: Cache<Aor, TokenBucket>,
-    writes: HashMap<u64, PendingWrite>,
+    pub(crate) writes: HashMap<u64, PendingWrite>,
     /// Addresses with a REGISTER on its way to the disk, and those that wait for it: the next one must see
     /// what this one did, and must not build on it when it fails.
-    lines: HashMap<Aor, VecDeque<(WaitingEdge, Register)>>,
+    pub(crate) lines: HashMap<Aor, VecDeque<(WaitingEdge, Register)>>,
     last_ticket: u64,
     pub(crate) last_etag: u64,
 }
@@ -163,7 +163,7 @@ impl WaitingEdge {
 }
 
 /// A change on its way to the disk.
-enum PendingWrite {
+pub(crate) enum PendingWrite {
     Bindings {
         asker: WaitingEdge,
         aor: Aor,
@@ -175,6 +175,14 @@ enum PendingWrite {
         aor: Aor,
         absent: bool,
     },
+}
+
+impl PendingWrite {
+    pub(crate) fn aor(&self) -> &str {
+        match self {
+            PendingWrite::Bindings { aor, .. } | PendingWrite::Message { aor, .. } => aor,
+        }
+    }
 }
 
 impl Router {

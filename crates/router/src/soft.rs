@@ -122,6 +122,11 @@ impl SoftStates {
         self.change_known(now, aor, |soft| soft.watches.remove(from, topic, watch));
     }
 
+    /// Forgets the addresses that `is_gone` names, in one pass.
+    pub(crate) fn forget(&mut self, is_gone: impl Fn(&str) -> bool) {
+        self.table.retain(|soft| !is_gone(&soft.aor));
+    }
+
     /// Drops expired state and appends the addresses whose state may look different now.
     pub(crate) fn expire(&mut self, now: Instant, changed: &mut Vec<Aor>) {
         let mut due = Vec::new();

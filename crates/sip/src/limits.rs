@@ -184,6 +184,9 @@ pub const ASKED: usize = 16_384;
 /// the 32 s after which the client stops waiting (RFC 3261 §17.1.2.2).
 pub const ASK_PATIENCE: Duration = Duration::from_secs(5);
 
+/// Seconds after which a request may be tried again that found no owner of its address in time: another node has taken over by then.
+pub const UNAVAILABLE_RETRY_AFTER: u32 = 5;
+
 /// Seconds after which a refused subscriber may try again.
 pub const EVENTS_RETRY_AFTER: u32 = 30;
 

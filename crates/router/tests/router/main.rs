@@ -7,5 +7,6 @@ mod location;
 mod model;
 mod presence;
 mod record;
+mod shared;
 mod support;
 mod told;

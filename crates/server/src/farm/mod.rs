@@ -89,6 +89,8 @@ pub(crate) struct ShardFarm {
     pub(crate) view: Option<Arc<FarmView>>,
     /// For the shard with the links.
     pub(crate) links: Option<ShardLinks>,
+    /// The nodes share their database.
+    pub(crate) shares_database: bool,
 }
 
 /// The parts of which a shard makes the links.
@@ -356,7 +358,8 @@ impl FarmMembership {
             listener,
         });
         let board = Arc::clone(&self.board);
-        ShardFarm { agent: self.agent.clone(), board, view: self.board.view(), links }
+        let (agent, shares_database) = (self.agent.clone(), self.shares_database);
+        ShardFarm { agent, board, view: self.board.view(), links, shares_database }
     }
 
     /// These shards hear of each new view from now on.

@@ -14,9 +14,11 @@ use cluster::link::{Message, SendError, SendFailure};
 use farm::agent::FarmAgent;
 use farm::links::{LinkCounters, LinkEvent, LinkSettings, Links};
 use farm::view::FarmView;
+use router::Answer;
 use sip::transport::{Packet, Transmit};
 use stdx::Instant;
 
+use super::buckets::{self, BucketAdapter};
 use super::Shard;
 use crate::clock::Clock;
 use crate::farm::probe::Probe;
@@ -24,12 +26,14 @@ use crate::farm::traffic::LinkTraffic;
 use crate::farm::wire::Decoded;
 use crate::farm::{FarmBoard, ShardFarm, wire};
 use crate::limits;
-use crate::message::{BucketOrder, LocalMessage, ShardMessage};
+use crate::message::{LocalMessage, ShardMessage};
 
 /// A shard's part in the farm.
 pub(super) struct FarmAdapter {
-    agent: FarmAgent,
-    view: Option<Arc<FarmView>>,
+    pub(super) agent: FarmAgent,
+    pub(super) view: Option<Arc<FarmView>>,
+    /// Only where the nodes share a database.
+    pub(super) buckets: Option<Box<BucketAdapter>>,
     /// The links to other nodes; only the first shard has them.
     links: Option<Links>,
     traffic: LinkTraffic,
@@ -44,10 +48,11 @@ impl FarmAdapter {
     /// # Errors
     /// When the listener of links cannot be used.
     pub(super) fn new(edge: ShardAddress, parts: ShardFarm, clock: Clock) -> std::io::Result<FarmAdapter> {
-        let ShardFarm { agent, board, view, links } = parts;
+        let ShardFarm { agent, board, view, links, shares_database } = parts;
         let mut adapter = FarmAdapter {
             agent,
             view,
+            buckets: shares_database.then(|| Box::new(BucketAdapter::new(clock.now()))),
             links: None,
             traffic: LinkTraffic::default(),
             board,
@@ -78,6 +83,16 @@ impl FarmAdapter {
         self.view.as_deref()
     }
 
+    /// True while the node has the authority of an owner.
+    pub(super) fn may_act(&self, now: Instant) -> bool {
+        self.agent.may_act(now)
+    }
+
+    /// The time at which `buckets::expire` is due.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.buckets.as_ref()?.deadline()
+    }
+
     /// The figures of the links; zero at shards without them.
     pub(super) fn counters(&self) -> LinkCounters {
         self.links.as_ref().map(Links::counters).unwrap_or_default()
@@ -102,11 +117,12 @@ impl FarmAdapter {
         address.life != own.life && self.view().is_some_and(|view| view.has(address))
     }
 
-    fn set_view(&mut self, view: Arc<FarmView>) {
+    /// Returns the view before.
+    fn set_view(&mut self, view: Arc<FarmView>) -> Option<Arc<FarmView>> {
         if let Some(links) = &mut self.links {
             links.set_view(&view);
         }
-        self.view = Some(view);
+        self.view.replace(view)
     }
 
     /// Sends by the links, which only the first shard has, and counts.
@@ -183,26 +199,12 @@ pub(super) fn is_at_other_node(shard: &Shard, address: ShardAddress) -> bool {
 }
 
 /// The farm is now so.
-pub(super) fn set_view(shard: &mut Shard, view: Arc<FarmView>) {
+pub(super) fn set_view(shard: &mut Shard, now: Instant, view: Arc<FarmView>) {
     shard.parts.endpoint.set_dead_lives(view.map.dead());
     if let Some(farm) = &mut shard.farm {
-        farm.set_view(view);
+        let before = farm.set_view(view);
+        buckets::handle_view(shard, now, before.as_deref());
     }
-}
-
-/// Performs orders about buckets. The rows of a bucket are not read yet.
-pub(super) fn handle_bucket_orders(shard: &mut Shard, _now: Instant, orders: &[BucketOrder]) {
-    let Some(adapter) = &shard.farm else { return };
-    let (mut loaded, mut drained) = (Vec::new(), Vec::new());
-    for order in orders {
-        match *order {
-            BucketOrder::Load { bucket, epoch } => loaded.push((bucket, epoch)),
-            BucketOrder::Stop { bucket, epoch } => drained.push((bucket, epoch)),
-            BucketOrder::Serve { .. } => {}
-        }
-    }
-    adapter.agent.buckets_loaded(loaded);
-    adapter.agent.buckets_drained(drained);
 }
 
 /// The farm as it is when the shard starts.
@@ -251,7 +253,7 @@ pub(super) fn send_to_node(
 pub(super) fn pass_to_node(shard: &mut Shard, now: Instant, life: cluster::Life, message: Message) {
     let to = ShardAddress::new(life, u16::from(message.shard));
     if let Err(SendError { message, .. }) = send_to_node(shard, now, to, message) {
-        take_back_from_node(shard, now, &message);
+        take_back_from_node(shard, now, &message, true);
     }
 }
 
@@ -278,7 +280,7 @@ pub(super) fn read_links(shard: &mut Shard, now: Instant) -> usize {
         };
         match event {
             LinkEvent::Received { from, message, .. } => handle_from_node(shard, now, from, &message),
-            LinkEvent::Returned { message, .. } => take_back_from_node(shard, now, &message),
+            LinkEvent::Returned { message, .. } => take_back_from_node(shard, now, &message, false),
             LinkEvent::Lost { life, is_refused } => {
                 if let Some(adapter) = &shard.farm {
                     adapter.agent.link_lost(life, is_refused);
@@ -324,17 +326,31 @@ fn handle_from_node(shard: &mut Shard, now: Instant, sender: cluster::Life, mess
         Ok(Decoded::LaterQuery { from, id }) => {
             let _ = send_to_node(shard, now, from, wire::not_understood(from, id));
         }
-        // This version asks other nodes nothing; a question that is open ends with its deadline.
-        Ok(Decoded::NotUnderstood(_)) => tracing::debug!(%sender, "a node does not know a question"),
+        Ok(Decoded::NotUnderstood(id)) => {
+            tracing::debug!(%sender, "a node does not know a question");
+            if number == usize::from(shard.parts.edge.shard) {
+                buckets::handle_not_understood(shard, now, id);
+            } else if let Some(post) = shard.post.get_mut(number) {
+                // It asks until its patience ends.
+                post.push(ShardMessage::Answer { id, answer: Answer::Unavailable }.into());
+            }
+        }
         // Of a later version: its sender asks again in the way of this one.
         Ok(Decoded::LaterKind) => {}
         Err(error) => tracing::warn!(%error, "a message of another node is passed over"),
     }
 }
 
-/// A message that another node did not take.
-fn take_back_from_node(shard: &mut Shard, now: Instant, message: &Message) {
+/// A message that another node did not take. `is_unsent`: no part of it has left.
+fn take_back_from_node(shard: &mut Shard, now: Instant, message: &Message, is_unsent: bool) {
     match wire::read(message) {
+        Ok(Decoded::Message(ShardMessage::Ask { from, id, query })) if is_unsent || query.is_repeatable() => {
+            if from == shard.parts.edge {
+                buckets::handle_answer(shard, now, id, Answer::Unavailable);
+            } else if let Some(post) = shard.post.get_mut(usize::from(from.shard)) {
+                post.push(ShardMessage::Answer { id, answer: Answer::Unavailable }.into());
+            }
+        }
         Ok(Decoded::Message(ShardMessage::Packets(packets))) => {
             packets.into_iter().for_each(|packet| shard.work(now, packet));
         }

@@ -17,6 +17,7 @@
 //! | `Session` | the calls of applications (`voice`) |
 
 mod accounts;
+mod buckets;
 mod call_records;
 mod calls;
 mod deps;
@@ -225,7 +226,8 @@ impl Shard {
         let (records, probes) = (self.records.deadline(), self.probes.deadline());
         let voice = self.voice.as_ref().and_then(|voice| voice.calls.deadline());
         let xmpp = self.xmpp.as_ref().and_then(|adapter| adapter.xmpp.deadline());
-        [parts.endpoint.deadline(), parts.router.deadline(), records, probes, voice, xmpp]
+        let farm = self.farm.as_ref().and_then(farm::FarmAdapter::deadline);
+        [parts.endpoint.deadline(), parts.router.deadline(), records, probes, voice, xmpp, farm]
             .into_iter()
             .flatten()
             .fold(now + REPORT_EVERY, Instant::min)
@@ -243,6 +245,7 @@ impl Shard {
         self.read_events(now);
         self.parts.endpoint.expire(now, &mut self.scratch.effects);
         self.parts.router.expire(now, &mut self.scratch.router_effects);
+        buckets::expire(self, now);
         self.records.expire(now);
         self.probes.expire(now);
         if self.voice.as_mut().is_some_and(|voice| voice.receive(now)) {
@@ -337,6 +340,7 @@ impl Shard {
     }
 
     fn handle_message(&mut self, now: Instant, message: ShardMessage) {
+        let is_shared = buckets::is_shared(self);
         let effects = &mut self.scratch.effects;
         match message {
             ShardMessage::Packets(packets) => packets.into_iter().for_each(|packet| self.work(now, packet)),
@@ -348,8 +352,14 @@ impl Shard {
                 self.io.send(transmit);
             }
             ShardMessage::SendFailed(report) => self.parts.endpoint.handle_send_failed(now, report, effects),
+            ShardMessage::Ask { from, id, query } if is_shared => {
+                buckets::handle_question(self, now, from, id, query);
+            }
             ShardMessage::Ask { from, id, query } => {
                 self.query(now, from, id, query);
+            }
+            ShardMessage::Answer { id, answer } if is_shared => {
+                buckets::handle_answer(self, now, id, answer);
             }
             ShardMessage::Answer { id, answer } => self.give_answer(now, id, answer),
             ShardMessage::Push(push) => self.parts.endpoint.handle_push(now, push, effects),
@@ -382,8 +392,8 @@ impl Shard {
                 self.with_xmpp(now, |xmpp, outbox| xmpp.handle_local_message(now, message, outbox));
             }
             LocalMessage::Command(command) => self.handle_command(command),
-            LocalMessage::Farm(view) => farm::set_view(self, view),
-            LocalMessage::Buckets(orders) => farm::handle_bucket_orders(self, now, &orders),
+            LocalMessage::Farm(view) => farm::set_view(self, now, view),
+            LocalMessage::Buckets(orders) => buckets::handle_orders(self, now, &orders),
             LocalMessage::ToNode { life, message } => farm::pass_to_node(self, now, life, message),
         }
     }
@@ -495,6 +505,7 @@ impl Shard {
     fn take_back(&mut self, now: Instant, shard: usize, message: InboxMessage) {
         // The process's own messages that may be dropped end with an answer to their asker.
         let InboxMessage::Shard(message) = message else { return };
+        let is_shared = buckets::is_shared(self);
         let effects = &mut self.scratch.effects;
         match message {
             // Sent again before what comes next: without it a trunk would be a stranger there.
@@ -504,6 +515,9 @@ impl Shard {
                 if let Some(kept) = kept.filter(|kept| !kept.is_empty()) {
                     self.parts.outlets[shard].answer_all(&mut vec![ShardMessage::Xmpp(kept).into()]);
                 }
+            }
+            ShardMessage::Ask { id, .. } if is_shared => {
+                buckets::handle_answer(self, now, id, Answer::Unavailable);
             }
             ShardMessage::Ask { id, query, .. } => {
                 if let Some(answer) = refusal_of(id, &query) {

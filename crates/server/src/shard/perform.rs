@@ -10,7 +10,7 @@ use store::{Loaded, StoreError, Write, WriteDone};
 
 use super::probes::ProbeEffect;
 use super::request_origin::RequestOrigin;
-use super::{Shard, farm};
+use super::{Shard, buckets, farm};
 use crate::message::ShardMessage;
 use crate::sign_in_failures::{Failure, Service};
 use crate::xmpp::Unavailable;
@@ -98,6 +98,9 @@ impl Shard {
     }
 
     pub(super) fn ask(&mut self, now: Instant, id: AskId, query: Query) {
+        if buckets::is_shared(self) {
+            return buckets::ask(self, now, id, query);
+        }
         let owner = self.parts.map.owner(Bucket::of(query.aor()));
         let from = self.parts.edge;
         if owner == from {
@@ -145,6 +148,7 @@ impl Shard {
                 self.with_xmpp(now, |xmpp, outbox| xmpp.handle_loaded(now, ask, result, outbox));
                 continue;
             }
+            let Some(result) = buckets::take_loaded(self, now, ticket, result) else { continue };
             if let Some(aor) = self.reads.take_kept(ticket) {
                 let messages = match result {
                     Ok(Loaded::KeptMessages(messages)) => messages.into_iter().map(kept_for_router).collect(),
@@ -173,16 +177,21 @@ impl Shard {
             let result = result.map(|done| row_of(&done)).map_err(|_| router::WriteFailed);
             self.parts.router.handle_written(now, ticket, result, &mut self.scratch.router_effects);
         }
+        buckets::handle_written(self, now);
     }
 
     fn perform_router(&mut self, now: Instant, effect: router::Effect) {
         match effect {
             router::Effect::Answer { to, id, answer } if to == self.parts.edge => {
+                if buckets::is_shared(self) {
+                    return buckets::handle_answer(self, now, id, answer);
+                }
                 self.give_answer(now, id, answer);
             }
             router::Effect::Answer { to, id, answer } => {
                 self.send_answer(now, to, ShardMessage::Answer { id, answer });
             }
+            router::Effect::Push { .. } if !buckets::may_push(self, now) => {}
             router::Effect::Push { to, push } if to == self.parts.edge => {
                 self.parts.endpoint.handle_push(now, push, &mut self.scratch.effects);
             }

@@ -37,7 +37,8 @@ impl StoreReads {
         self.accounts.len()
     }
 
-    fn next(&mut self) -> Ticket {
+    /// The ticket of the next read.
+    pub(super) fn next_ticket(&mut self) -> Ticket {
         self.last_ticket += 1;
         Ticket { sink: self.sink, id: self.last_ticket }
     }
@@ -53,7 +54,7 @@ impl StoreReads {
         user: Box<str>,
         domain: Box<str>,
     ) -> Result<(), u64> {
-        let to = self.next();
+        let to = self.next_ticket();
         if !self.accounts.wait(address, id, to.id) {
             return Ok(());
         }
@@ -75,7 +76,7 @@ impl StoreReads {
     /// # Errors
     /// The address, if the store refuses.
     pub(super) fn read_kept(&mut self, aor: Box<str>) -> Result<(), Box<str>> {
-        let to = self.next();
+        let to = self.next_ticket();
         if self.store.read(Read::KeptMessages { aor: aor.clone() }, to).is_err() {
             return Err(aor);
         }

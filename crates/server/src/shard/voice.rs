@@ -154,6 +154,7 @@ impl Shard {
             Answer::Kept(result) => {
                 return self.with_voice(now, |voice, world| voice.handle_kept(now, ticket, result, world));
             }
+            Answer::Unavailable => return self.resolved(now, ticket, Err(503)),
             _ => return,
         };
         let reach = |binding: router::Binding| Destination {

@@ -76,6 +76,13 @@ impl EventFront {
         self.perform_events(lower, effects);
     }
 
+    /// The owners of these addresses have changed.
+    pub(super) fn watch_again(&mut self, lower: &mut LowerView<'_>, has_moved: impl Fn(&str) -> bool) {
+        let mut effects = std::mem::take(&mut self.effects);
+        self.notifier.watch_again(lower.now, has_moved, &mut effects);
+        self.perform_events(lower, effects);
+    }
+
     /// Every subscription ends: its watcher shall subscribe elsewhere.
     pub(super) fn end_subscriptions(&mut self, lower: &mut LowerView<'_>) {
         let mut effects = std::mem::take(&mut self.effects);

@@ -227,6 +227,11 @@ impl Endpoint {
         self.cores.events.handle_push(&mut self.lower.at(now, out), push);
     }
 
+    /// The owners of the addresses that `has_moved` names have changed: subscriptions to these watch at the new ones.
+    pub fn watch_again(&mut self, now: Instant, has_moved: impl Fn(&str) -> bool, out: &mut EndpointOutbox) {
+        self.cores.events.watch_again(&mut self.lower.at(now, out), has_moved);
+    }
+
     /// Every subscription ends: its watcher shall subscribe elsewhere.
     pub fn end_subscriptions(&mut self, now: Instant, out: &mut EndpointOutbox) {
         self.cores.events.end_subscriptions(&mut self.lower.at(now, out));

@@ -248,6 +248,8 @@ impl Identifiers {
 /// A question to the router that is not answered.
 enum OpenQuery {
     State(Key),
+    /// The watch of a subscription whose address has a new owner: the state is told only if it is another one.
+    Moved(Key),
     /// A PUBLISH or a MESSAGE that still has no final response.
     Request(Box<WaitingRequest>),
 }
@@ -306,14 +308,26 @@ impl Notifier {
             (Some(OpenQuery::State(key)), Answer::State(state)) => {
                 self.handle_state(now, key, state, true, out);
             }
-            (Some(OpenQuery::State(key)), Answer::WatchRefused) => self.handle_watch_refused(now, key, out),
+            (Some(OpenQuery::Moved(key)), Answer::State(state)) => {
+                self.handle_state(now, key, state, false, out);
+            }
+            (Some(OpenQuery::State(key) | OpenQuery::Moved(key)), Answer::WatchRefused) => {
+                self.handle_watch_refused(now, key, out);
+            }
+            (Some(OpenQuery::State(key)), Answer::Unavailable) => self.handle_no_state(now, key, out),
+            (Some(OpenQuery::Request(waiting)), Answer::Unavailable) => {
+                let mut reply =
+                    self.reply_to(&waiting.request, &waiting.source, 503, "Service Unavailable");
+                reply.header("Retry-After", limits::UNAVAILABLE_RETRY_AFTER.to_string().as_bytes());
+                out.push(EventEffect::Reply { transaction: waiting.transaction, bytes: reply.finish() });
+            }
             (Some(OpenQuery::Request(waiting)), Answer::Published(result)) => {
                 self.handle_published(&waiting, &result, out);
             }
             (Some(OpenQuery::Request(waiting)), Answer::Kept(result)) => {
                 self.handle_kept(&waiting, result, out);
             }
-            // An answer to another question than ours: the timer of the waiting request has to end it.
+            // An answer to another question than ours, or a moved watch without an owner: the timer ends the wait.
             (Some(asked), _) => {
                 self.open_queries.insert(id.0, asked);
             }
@@ -401,6 +415,7 @@ impl Notifier {
         self.counters.unanswered += u64::from(asked.is_some());
         match asked {
             Some(OpenQuery::State(key)) => self.handle_no_state(now, key, out),
+            Some(OpenQuery::Moved(key)) => self.handle_silent_owner(now, key, out),
             Some(OpenQuery::Request(waiting)) => {
                 let reply = self.reply_to(&waiting.request, &waiting.source, 504, "Server Time-out");
                 out.push(EventEffect::Reply { transaction: waiting.transaction, bytes: reply.finish() });

@@ -100,7 +100,7 @@ impl Notifier {
         let key = self.subscriptions.insert(subscription);
         self.by_tag.insert(local_tag, key);
         *self.by_watcher.entry(watcher).or_default() += 1;
-        self.watch(now, key, out);
+        self.watch(now, key, OpenQuery::State, out);
         Ok(())
     }
 
@@ -147,13 +147,46 @@ impl Notifier {
         subscription.accepted(incoming, expires, out);
         match expires {
             0 => self.advance(now, key, out),
-            _ => self.watch(now, key, out),
+            _ => self.watch(now, key, OpenQuery::State, out),
         }
         Ok(())
     }
 
+    /// The owners of these addresses have changed: the new ones are asked as by a refresh, as watches do not move.
+    pub fn watch_again(
+        &mut self,
+        now: Instant,
+        has_moved: impl Fn(&str) -> bool,
+        out: &mut Vec<EventEffect>,
+    ) {
+        let is_moved =
+            |subscription: &Subscription| subscription.until > now && has_moved(&subscription.aor);
+        let moved: Vec<Key> = self
+            .subscriptions
+            .iter()
+            .filter(|(_, subscription)| is_moved(subscription))
+            .map(|(key, _)| key)
+            .collect();
+        for key in moved {
+            self.watch(now, key, OpenQuery::Moved, out);
+        }
+    }
+
+    /// The new owner is silent: the subscription would hear of no change any more, so it is asked again.
+    pub(super) fn handle_silent_owner(&mut self, now: Instant, key: Key, out: &mut Vec<EventEffect>) {
+        if self.subscriptions.get(key).is_some_and(|subscription| subscription.until > now) {
+            self.watch(now, key, OpenQuery::Moved, out);
+        }
+    }
+
     /// Asks for the state now and, unless this is a fetch, for its changes.
-    fn watch(&mut self, now: Instant, key: Key, out: &mut Vec<EventEffect>) {
+    fn watch(
+        &mut self,
+        now: Instant,
+        key: Key,
+        asked: impl FnOnce(Key) -> OpenQuery,
+        out: &mut Vec<EventEffect>,
+    ) {
         let Some(subscription) = self.subscriptions.get_mut(key) else { return };
         let until = subscription.until;
         subscription.watched_until = until;
@@ -168,7 +201,7 @@ impl Notifier {
             Some(watcher) => Query::WatchByConsent { watcher, aor, topic, watch, until },
             None => Query::Watch { aor, topic, watch, until },
         };
-        self.ask(now, query, OpenQuery::State(key), out);
+        self.ask(now, query, asked(key), out);
     }
 
     /// Lets go of a subscription; the router is told to, when it would not by itself.

@@ -58,6 +58,7 @@ const PUBLISHED: u64 = 5;
 const KEPT: u64 = 6;
 const ADMITTED: u64 = 7;
 const OFFERED: u64 = 8;
+const UNAVAILABLE: u64 = 9;
 
 // Fields of a push: watch and state, or bindings and message.
 const PUSH_WATCH: u64 = 1;
@@ -274,6 +275,7 @@ fn put_answer(out: &mut Vec<u8>, answer: &Answer) {
         Answer::Registered(registered) => put_value(out, REGISTERED, |out| put_registered(out, registered)),
         Answer::State(state) => put_value(out, STATE, |out| put_state(out, state)),
         Answer::WatchRefused => put_number(out, WATCH_REFUSED, 1),
+        Answer::Unavailable => put_number(out, UNAVAILABLE, 1),
         Answer::Published(published) => put_value(out, PUBLISHED, |out| put_published(out, published)),
         Answer::Kept(kept) => put_value(out, KEPT, |out| put_kept(out, kept)),
         Answer::Admitted(admitted) => put_value(out, ADMITTED, |out| put_admitted(out, admitted)),
@@ -292,6 +294,7 @@ fn read_answer(bytes: &[u8]) -> Result<Answer, Corrupt> {
             REGISTERED => read_registered(bytes).map(Answer::Registered),
             STATE => read_state(bytes).map(Answer::State),
             WATCH_REFUSED => Ok(Answer::WatchRefused),
+            UNAVAILABLE => Ok(Answer::Unavailable),
             PUBLISHED => read_published(bytes).map(Answer::Published),
             KEPT => read_kept(bytes).map(Answer::Kept),
             ADMITTED => read_admitted(bytes).map(Answer::Admitted),

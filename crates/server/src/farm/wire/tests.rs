@@ -258,6 +258,7 @@ fn answers() -> Vec<(&'static str, Answer)> {
         ("summary", Answer::State(State::MessageSummary { waiting: 2 })),
         ("registration", Answer::State(State::Registration(vec![binding()]))),
         ("watch-refused", Answer::WatchRefused),
+        ("unavailable", Answer::Unavailable),
         ("published", Answer::Published(Ok(published))),
         ("published-refused", Answer::Published(Err(PublishRefused::ConditionalRequestFailed))),
         ("kept", Answer::Kept(Ok(()))),

@@ -19,6 +19,7 @@ use super::proxy_core::ProxyCore;
 use super::registrar_front::RegistrarFront;
 use super::{CallEventKind, EndpointEffect};
 use crate::events::Package;
+use crate::limits;
 use crate::proxy::{Destination, ForwardingPurpose, TargetSearch};
 use crate::registrar::gruu::Instance;
 use crate::wire::{Header, Message, Method, Scheme, Uri};
@@ -347,6 +348,13 @@ impl RequestRouter {
             (RequestStage::Registering { .. }, Answer::Registered(result)) => {
                 self.registrar.finish_register(lower, key, result);
             }
+            (
+                RequestStage::Locating { .. }
+                | RequestStage::Admitting { .. }
+                | RequestStage::Offering { .. }
+                | RequestStage::Registering { .. },
+                Answer::Unavailable,
+            ) => unavailable(lower, key),
             // An answer to a request that was cancelled meanwhile.
             _ => {}
         }
@@ -434,6 +442,16 @@ impl RequestRouter {
     }
 }
 
+/// No node of the farm has answered for the address in time (RFC 3261 §21.5.4).
+fn unavailable(lower: &mut LowerView<'_>, key: Key) {
+    if lower.contexts.get(key).is_some_and(|context| context.request.method() == Method::Ack) {
+        return ProxyCore::new(lower).finish_ack(key, None);
+    }
+    lower.finish_with(key, 503, "Service Unavailable", |reply| {
+        reply.header("Retry-After", limits::UNAVAILABLE_RETRY_AFTER.to_string().as_bytes());
+    });
+}
+
 /// The record could not be read; the request is answered 500 and may be tried again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoreUnavailable;
@@ -486,7 +504,7 @@ fn destination_of_route(uri: &str) -> Destination {
 /// router already lists the newest flow of each first.
 fn groups_by_q(bindings: Vec<Binding>) -> Vec<Vec<Destination>> {
     let mut groups: Vec<(u16, Vec<Destination>)> = Vec::new();
-    for binding in bindings.into_iter().take(crate::limits::FORK_BRANCHES) {
+    for binding in bindings.into_iter().take(limits::FORK_BRANCHES) {
         let contact = binding.contact;
         let destination = Destination {
             uri: contact.uri.into_boxed_bytes(),

@@ -1,0 +1,392 @@
+//! A shard of a farm whose nodes share a database: it owns the buckets that the node's part in the farm orders it to serve, and asks
+//! the owners of others, wherever they are. Performs the effects of `router::OwnedBuckets` and `router::OpenQuestions` by the store,
+//! the links and the router.
+//!
+//! A shard of another node has none of this: it owns what `cluster::ShardMap` says, and asks within its process.
+
+use std::collections::HashMap;
+
+use cluster::{Bucket, Epoch, Life, ShardAddress};
+use farm::view::FarmView;
+use router::{
+    AdmitRefused, Answer, AskId, BucketEffect, BucketSet, KeepRefused, OpenQuestions, OwnedBuckets, Query,
+    QuestionEffect, ReadFailed, RowPage, WaitingQuestion,
+};
+use stdx::Instant;
+use store::{Loaded, Read, StoreError, Write};
+
+use super::request_origin::RequestOrigin;
+use super::{Shard, farm as links};
+use crate::farm::wire;
+use crate::message::{BucketOrder, ShardMessage};
+
+/// The buckets and questions of a shard.
+pub(super) struct BucketAdapter {
+    owned: OwnedBuckets,
+    questions: OpenQuestions,
+    /// Reads under way, by the ticket of the store.
+    reads: HashMap<u64, BucketRead>,
+    effects: Vec<BucketEffect>,
+    question_effects: Vec<QuestionEffect>,
+}
+
+/// A read of the store, with the number that [`OwnedBuckets`] gave it.
+#[derive(Clone, Copy)]
+enum BucketRead {
+    Page { number: u64, bucket: Bucket },
+    Row { number: u64 },
+}
+
+/// The adapter, and what it decides by.
+struct Driver<'a> {
+    adapter: &'a mut BucketAdapter,
+    view: Option<&'a FarmView>,
+    may_act: bool,
+}
+
+impl BucketAdapter {
+    pub(super) fn new(now: Instant) -> BucketAdapter {
+        BucketAdapter {
+            owned: OwnedBuckets::default(),
+            questions: OpenQuestions::new(now),
+            reads: HashMap::new(),
+            effects: Vec::new(),
+            question_effects: Vec::new(),
+        }
+    }
+
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.owned.deadline().into_iter().chain(self.questions.deadline()).min()
+    }
+}
+
+/// The owner of a bucket, if it can be reached.
+fn owner_in(view: Option<&FarmView>) -> impl Fn(Bucket) -> Option<ShardAddress> + '_ {
+    move |bucket| {
+        let view = view?;
+        view.owner(bucket).filter(|owner| view.has(*owner))
+    }
+}
+
+/// True if the nodes share a database.
+pub(super) fn is_shared(shard: &Shard) -> bool {
+    shard.farm.as_ref().is_some_and(|farm| farm.buckets.is_some())
+}
+
+/// Gives an input to the machines and performs the effects.
+fn drive(shard: &mut Shard, now: Instant, act: impl FnOnce(&mut Driver<'_>)) {
+    let Some(farm) = &mut shard.farm else { return };
+    let may_act = farm.may_act(now);
+    let Some(adapter) = &mut farm.buckets else { return };
+    act(&mut Driver { adapter, view: farm.view.as_deref(), may_act });
+    perform_all(shard, now);
+}
+
+fn perform_all(shard: &mut Shard, now: Instant) {
+    loop {
+        let Some(adapter) = shard.farm.as_mut().and_then(|farm| farm.buckets.as_mut()) else { return };
+        let mut effects = std::mem::take(&mut adapter.effects);
+        let mut questions = std::mem::take(&mut adapter.question_effects);
+        if effects.is_empty() && questions.is_empty() {
+            adapter.effects = effects;
+            adapter.question_effects = questions;
+            return;
+        }
+        effects.drain(..).for_each(|effect| perform(shard, now, effect));
+        questions.drain(..).for_each(|effect| perform_question(shard, now, effect));
+    }
+}
+
+/// Performs orders about buckets. Orders of one kind that follow each other are performed together: to forget buckets costs a pass
+/// over all addresses.
+pub(super) fn handle_orders(shard: &mut Shard, now: Instant, orders: &[BucketOrder]) {
+    for run in orders.chunk_by(|a, b| std::mem::discriminant(a) == std::mem::discriminant(b)) {
+        let buckets: Vec<(Bucket, Epoch)> = run.iter().map(bucket_of).collect();
+        let Some(first) = run.first() else { continue };
+        drive(shard, now, |driver| {
+            let BucketAdapter { owned, effects, .. } = driver.adapter;
+            match first {
+                BucketOrder::Load { .. } => owned.load(now, &buckets, effects),
+                BucketOrder::Serve { .. } => owned.serve(now, driver.may_act, &buckets, effects),
+                BucketOrder::Stop { .. } => owned.stop(now, &buckets, effects),
+            }
+        });
+    }
+}
+
+fn bucket_of(order: &BucketOrder) -> (Bucket, Epoch) {
+    match *order {
+        BucketOrder::Load { bucket, epoch }
+        | BucketOrder::Serve { bucket, epoch }
+        | BucketOrder::Stop { bucket, epoch } => (bucket, epoch),
+    }
+}
+
+/// The view has replaced `before`: open questions go to the present owners, subscriptions watch there, and buckets of other owners
+/// are forgotten.
+pub(super) fn handle_view(shard: &mut Shard, now: Instant, before: Option<&FarmView>) {
+    let mut moved = BucketSet::default();
+    drive(shard, now, |driver| {
+        let (earlier, owner) = (owner_in(before), owner_in(driver.view));
+        let all = (0..).map_while(Bucket::with_number);
+        let has_moved = |bucket: &Bucket| owner(*bucket).is_some_and(|to| earlier(*bucket) != Some(to));
+        moved = all.filter(has_moved).collect();
+        let BucketAdapter { owned, effects, questions, question_effects, .. } = driver.adapter;
+        if let Some(view) = driver.view {
+            owned.handle_map(|bucket| view.map.owner(bucket).epoch, effects);
+        }
+        questions.handle_view(now, &owner, question_effects);
+    });
+    if !moved.is_empty() {
+        let has_moved = |aor: &str| moved.contains(Bucket::of(aor));
+        shard.parts.endpoint.watch_again(now, has_moved, &mut shard.scratch.effects);
+    }
+}
+
+/// Asks the owner of an address.
+pub(super) fn ask(shard: &mut Shard, now: Instant, id: AskId, query: Query) {
+    drive(shard, now, |driver| {
+        let BucketAdapter { questions, question_effects, .. } = driver.adapter;
+        questions.ask(now, id, query, owner_in(driver.view), question_effects);
+    });
+}
+
+/// Handles a question to this shard as the owner of an address.
+pub(super) fn handle_question(
+    shard: &mut Shard,
+    now: Instant,
+    from: ShardAddress,
+    id: AskId,
+    query: Query,
+) {
+    let question = WaitingQuestion { from, id, query };
+    drive(shard, now, |driver| {
+        let BucketAdapter { owned, effects, .. } = driver.adapter;
+        owned.handle_question(now, driver.may_act, question, effects);
+    });
+}
+
+/// Handles an answer to a question of this shard, by the number that [`OpenQuestions`] gave it.
+pub(super) fn handle_answer(shard: &mut Shard, now: Instant, id: AskId, answer: Answer) {
+    drive(shard, now, |driver| {
+        let BucketAdapter { questions, question_effects, .. } = driver.adapter;
+        questions.handle_answer(now, id, answer, question_effects);
+    });
+}
+
+/// The owner's node does not know a question of this shard.
+pub(super) fn handle_not_understood(shard: &mut Shard, now: Instant, id: AskId) {
+    drive(shard, now, |driver| {
+        let BucketAdapter { questions, question_effects, .. } = driver.adapter;
+        questions.handle_not_understood(id, question_effects);
+    });
+}
+
+/// Handles a read of the store. Returns the result of a read that is another part's.
+pub(super) fn take_loaded(
+    shard: &mut Shard,
+    now: Instant,
+    ticket: u64,
+    result: Result<Loaded, StoreError>,
+) -> Option<Result<Loaded, StoreError>> {
+    let adapter = shard.farm.as_mut().and_then(|farm| farm.buckets.as_mut());
+    let Some(read) = adapter.and_then(|adapter| adapter.reads.remove(&ticket)) else {
+        return Some(result);
+    };
+    handle_read(shard, now, read, result);
+    None
+}
+
+/// Writes have ended: stopped buckets may have none any more.
+pub(super) fn handle_written(shard: &mut Shard, now: Instant) {
+    let adapter = shard.farm.as_ref().and_then(|farm| farm.buckets.as_ref());
+    if adapter.is_some_and(|adapter| adapter.owned.is_draining()) {
+        report_drained(shard, now);
+    }
+}
+
+/// Performs what is due.
+pub(super) fn expire(shard: &mut Shard, now: Instant) {
+    drive(shard, now, |driver| {
+        let BucketAdapter { owned, effects, questions, question_effects, .. } = driver.adapter;
+        owned.expire(now, effects);
+        questions.expire(now, owner_in(driver.view), question_effects);
+    });
+}
+
+/// True if the router's pushes may go out: an owner without authority tells nothing.
+pub(super) fn may_push(shard: &Shard, now: Instant) -> bool {
+    shard.farm.as_ref().is_none_or(|farm| farm.buckets.is_none() || farm.may_act(now))
+}
+
+fn report_drained(shard: &mut Shard, now: Instant) {
+    let writing = shard.parts.router.writing_buckets();
+    drive(shard, now, |driver| {
+        let BucketAdapter { owned, effects, .. } = driver.adapter;
+        owned.report_drained(&writing, effects);
+    });
+}
+
+fn handle_read(shard: &mut Shard, now: Instant, read: BucketRead, result: Result<Loaded, StoreError>) {
+    match read {
+        BucketRead::Page { number, bucket } => {
+            if let Err(error) = &result {
+                tracing::warn!(%error, bucket = bucket.number(), "a bucket could not be read; it is tried again");
+            }
+            let page = match &result {
+                Ok(Loaded::Bindings(rows)) => {
+                    let is_full = rows.len() >= store::limits::BINDINGS_LOADED as usize;
+                    let last = rows.last().filter(|_| is_full);
+                    Ok(RowPage { next: last.map(|row| row.aor.clone()) })
+                }
+                Ok(Loaded::KeptCounts(_)) => Ok(RowPage { next: None }),
+                _ => Err(ReadFailed),
+            };
+            // The effects come after the rows: they may begin to answer.
+            let mut is_current = false;
+            let Some(farm) = &mut shard.farm else { return };
+            let may_act = farm.may_act(now);
+            if let Some(BucketAdapter { owned, effects, .. }) = farm.buckets.as_deref_mut() {
+                is_current = owned.handle_page(now, may_act, number, page, effects);
+            }
+            if let Ok(loaded) = result
+                && is_current
+            {
+                replay(shard, now, loaded);
+            }
+            perform_all(shard, now);
+        }
+        BucketRead::Row { number } => {
+            let lives = lives(shard);
+            let bindings = match result {
+                Ok(Loaded::Bindings(rows)) => rows.first().map_or(Ok(Vec::new()), |row| {
+                    router::bindings_of_record(now, &row.record, &lives).map_err(|_| ReadFailed)
+                }),
+                _ => Err(ReadFailed),
+            };
+            drive(shard, now, |driver| {
+                let BucketAdapter { owned, effects, .. } = driver.adapter;
+                owned.handle_row(driver.may_act, number, bindings, effects);
+            });
+        }
+    }
+}
+
+/// The lives whose connections may be open, this node's among them: a life is one start of a process.
+fn lives(shard: &Shard) -> Vec<Life> {
+    let view = shard.farm.as_ref().and_then(|farm| farm.view.as_deref());
+    view.map(|view| view.peers.keys().copied().collect()).unwrap_or_default()
+}
+
+/// Puts rows of a bucket into the router.
+fn replay(shard: &mut Shard, now: Instant, loaded: Loaded) {
+    let router = &mut shard.parts.router;
+    match loaded {
+        Loaded::Bindings(rows) => {
+            let view = shard.farm.as_ref().and_then(|farm| farm.view.as_deref());
+            let lives: Vec<Life> = view.map(|view| view.peers.keys().copied().collect()).unwrap_or_default();
+            let (mut dead, mut damaged) = (Vec::new(), 0_usize);
+            for row in &rows {
+                damaged +=
+                    usize::from(router.replay(now, row.seq, &row.record, &lives, &mut dead).is_err());
+            }
+            if damaged > 0 {
+                tracing::error!(
+                    damaged,
+                    "bindings in the database could not be read and are lost until their phones refresh"
+                );
+            }
+            if !dead.is_empty() {
+                // Refused when the store is far behind: the rows are then deleted by their age.
+                let _ = shard.parts.store.write(Write::ForgetBindings { rows: dead.into() }, None);
+            }
+        }
+        Loaded::KeptCounts(counts) => counts.iter().for_each(|(aor, count)| router.seed_kept(aor, *count)),
+        _ => {}
+    }
+}
+
+fn perform(shard: &mut Shard, now: Instant, effect: BucketEffect) {
+    match effect {
+        BucketEffect::Forget(buckets) => shard.parts.router.forget_buckets(&buckets),
+        BucketEffect::End(buckets) => {
+            shard.parts.router.end_buckets(&buckets, &mut shard.scratch.router_effects);
+            report_drained(shard, now);
+        }
+        BucketEffect::ReadBindings { number, bucket, after } => {
+            let read = Read::BucketBindings { bucket: bucket.number(), after };
+            begin_read(shard, now, BucketRead::Page { number, bucket }, read);
+        }
+        BucketEffect::ReadKeptCounts { number, bucket } => {
+            let read = Read::BucketKeptCounts { bucket: bucket.number() };
+            begin_read(shard, now, BucketRead::Page { number, bucket }, read);
+        }
+        BucketEffect::ReadRow { number, bucket, aor } => {
+            let read = Read::Bindings { bucket: bucket.number(), aor };
+            begin_read(shard, now, BucketRead::Row { number }, read);
+        }
+        BucketEffect::Perform(WaitingQuestion { from, id, query }) => shard.query(now, from, id, query),
+        BucketEffect::Answer { to, id, answer } => {
+            shard.scratch.router_effects.push(router::Effect::Answer { to, id, answer });
+        }
+        BucketEffect::Loaded(buckets) => {
+            if let Some(farm) = &shard.farm {
+                farm.agent.buckets_loaded(buckets);
+            }
+        }
+        BucketEffect::Drained(buckets) => {
+            if let Some(farm) = &shard.farm {
+                farm.agent.buckets_drained(buckets);
+            }
+        }
+    }
+}
+
+fn begin_read(shard: &mut Shard, now: Instant, about: BucketRead, read: Read) {
+    let ticket = shard.reads.next_ticket();
+    match shard.parts.store.read(read, ticket) {
+        Ok(()) => {
+            if let Some(adapter) = shard.farm.as_mut().and_then(|farm| farm.buckets.as_mut()) {
+                adapter.reads.insert(ticket.id, about);
+            }
+        }
+        // As a read that has failed.
+        Err(store::Busy) => {
+            let detail = "the queue of reads is full".to_owned();
+            handle_read(shard, now, about, Err(StoreError::Internal { detail }));
+        }
+    }
+}
+
+fn perform_question(shard: &mut Shard, now: Instant, effect: QuestionEffect) {
+    let own = shard.parts.edge;
+    match effect {
+        QuestionEffect::Send { to, id, query } if to == own => handle_question(shard, now, own, id, query),
+        QuestionEffect::Send { to, id, query } if to.life == own.life => {
+            let question = ShardMessage::Ask { from: own, id, query };
+            match shard.post.get_mut(usize::from(to.shard)) {
+                Some(post) => post.push(question.into()),
+                None => handle_answer(shard, now, id, Answer::Unavailable),
+            }
+        }
+        QuestionEffect::Send { to, id, query } => {
+            let sent = links::send_to_node(shard, now, to, wire::ask(to, own, id, &query));
+            if sent.is_err() {
+                handle_answer(shard, now, id, Answer::Unavailable);
+            }
+        }
+        QuestionEffect::Answer { id, answer } => shard.give_answer(now, id, answer),
+        QuestionEffect::Fail { id, query } => shard.give_answer(now, id, failure_of(id, &query)),
+    }
+}
+
+/// The answer for the asker of a question that no owner has answered in time.
+fn failure_of(id: AskId, query: &Query) -> Answer {
+    // The endpoint has an answer for each request; a call of an application has one for each question.
+    let is_of_voice = matches!(RequestOrigin::of(id.0), RequestOrigin::Voice(_));
+    match query {
+        Query::Keep(_) if is_of_voice => Answer::Kept(Err(KeepRefused::StoreFailed)),
+        Query::Admit(_) if is_of_voice => Answer::Admitted(Err(AdmitRefused::TooManyCalls)),
+        _ => Answer::Unavailable,
+    }
+}
