@@ -152,7 +152,13 @@ pub(super) fn ask(shard: &mut Shard, now: Instant, id: AskId, query: Query) {
 }
 
 /// Handles a question to this shard as the owner of an address.
-pub(super) fn handle_question(shard: &mut Shard, now: Instant, from: ShardAddress, id: AskId, query: Query) {
+pub(super) fn handle_question(
+    shard: &mut Shard,
+    now: Instant,
+    from: ShardAddress,
+    id: AskId,
+    query: Query,
+) {
     let question = WaitingQuestion { from, id, query };
     drive(shard, now, |driver| {
         let BucketAdapter { owned, effects, .. } = driver.adapter;
@@ -281,7 +287,8 @@ fn replay(shard: &mut Shard, now: Instant, loaded: Loaded) {
             let lives: Vec<Life> = view.map(|view| view.peers.keys().copied().collect()).unwrap_or_default();
             let (mut dead, mut damaged) = (Vec::new(), 0_usize);
             for row in &rows {
-                damaged += usize::from(router.replay(now, row.seq, &row.record, &lives, &mut dead).is_err());
+                damaged +=
+                    usize::from(router.replay(now, row.seq, &row.record, &lives, &mut dead).is_err());
             }
             if damaged > 0 {
                 tracing::error!(
