@@ -12,6 +12,9 @@ from .servers import target_folder
 
 # As SIPp's in the other benches: what is asked for; the kernel grants net.core.rmem_max at most.
 BUFFER = 8 * 1024 * 1024
+# RFC 3261 section 17.2.3: a request is a retransmission by its transaction, not by its bytes. When another node of a farm forwards it
+# again, its Via names that node. The loose comparison leaves the Via out.
+ANSWERER = ["-rtcheck", "loose"]
 OWN = ["-i", "127.0.0.1", "-nostdin", "-buff_size", str(BUFFER)]
 
 
@@ -22,9 +25,9 @@ def binary():
     return path
 
 
-def start_answerer(processes, folder, name, port, scenario=("-sn", "uas"), threads=None):
+def start_answerer(processes, folder, name, port, scenario=("-sn", "uas"), threads=None, extra=()):
     """Returns once the answerer has its port."""
-    command = [binary(), "sip", *scenario, "-p", str(port), *OWN, *_threads(threads)]
+    command = [binary(), "sip", *scenario, "-p", str(port), *OWN, *ANSWERER, *_threads(threads), *extra]
     process = processes.start(command, folder, f"{folder}/{name}.log")
     wait_for_port(process, port)
     return process
