@@ -372,6 +372,27 @@ fn one_of_two_callees_answers_whenever_a_node_dies() {
     }
 }
 
+/// RFC 3261 §16.10: all branches of a cancelled call end, and the caller gets one 487, although no node has the call's context.
+#[test]
+fn a_call_to_two_callees_is_cancelled_whenever_a_node_dies() {
+    fn both(_: &PlanRequest) -> Decision {
+        targets(&[&["sip:bob@10.0.0.3", "sip:carol@10.0.0.4"]])
+    }
+    for at in moments() {
+        let phones =
+            vec![bob(), carol()].into_iter().map(|phone| phone.answering(&[(0, 180), (60_000, 200)]));
+        let mut farm = Farm::new(both, phones.collect()).dies_at(at);
+        farm.call();
+        farm.then(1_000, "CANCEL");
+        farm.run(40_000);
+        assert_eq!(farm.status(), 487, "the node died at {at} ms");
+        for callee in 0..2 {
+            assert_eq!(farm.callee(callee).calls[0].status, 487, "the node died at {at} ms");
+        }
+        farm.rest();
+    }
+}
+
 /// A 183 to the INVITE that the callee has, as anyone who has seen that might send it.
 fn progress(invite: &str, change: impl Fn(&str) -> String) -> Bytes {
     let kept = ["Via:", "From:", "To:", "Call-ID:", "CSeq:"];

@@ -9,7 +9,8 @@
 //! state (RFC 3261 §16.11); the callee repeats its 2xx until the ACK comes. A failure of the only branch is the
 //! request's final response: for an INVITE it gets a server transaction, which repeats it until the caller's ACK, and the
 //! callee's transaction gets its ACK from here (§17.1.1.3). The failure of one branch of several is dropped: the others
-//! may still answer.
+//! may still answer. A 487 of a dead life's branch is the request's final response all the same: the branch was cancelled, and all branches
+//! of a request are cancelled together (§16.10), or after another one's 2xx, which has ended the caller's transaction (§16.7 step 10).
 //!
 //! A CANCEL without its INVITE is forwarded as the INVITE was (§16.10): to the targets that it names now, with the branches that
 //! [`write_branch`](super::environment::Environment::write_branch) derives alike on any node.
@@ -18,7 +19,9 @@ use bytes::Bytes;
 use router::Received;
 use stdx::Instant;
 
-use super::environment::response_route::{ResponseRoute, response_route_of_other_life, target_by};
+use super::environment::response_route::{
+    ResponseRoute, is_of_dead_life, response_route_of_other_life, target_by,
+};
 use super::lower::LowerView;
 use super::{Endpoint, EndpointOutbox, TransactionUser};
 use crate::limits;
@@ -56,9 +59,9 @@ impl Endpoint {
         if !env.is_in_farm() {
             return false;
         }
-        let Some(route) = response.top_via().and_then(|via| response_route_of_other_life(env, &via)) else {
-            return false;
-        };
+        let Some(via) = response.top_via() else { return false };
+        let Some(route) = response_route_of_other_life(env, &via) else { return false };
+        let is_final = route.is_only || response.status() == 487 && is_of_dead_life(env, &via);
         // RFC 3261 §16.7 step 3: a response without a second Via has no receiver.
         let Some(next) = response.values(Header::Via).nth(1).and_then(Via::parse) else { return false };
         let is_invite = response.method() == Method::Invite;
@@ -68,7 +71,7 @@ impl Endpoint {
             ..=100 => false,
             101..200 => is_invite && forward_stateless(lower, response, &route),
             200..300 => forward_stateless(lower, response, &route),
-            _ if !route.is_only => false,
+            _ if !is_final => false,
             _ if is_invite => fail_invite_of_other_life(lower, response, &next, &route),
             _ => forward_stateless(lower, response, &route),
         }
@@ -103,7 +106,7 @@ fn forward_stateless(lower: &mut LowerView<'_>, response: &Message, route: &Resp
     true
 }
 
-/// The only branch of an INVITE has failed. `next` is the caller's Via, by which its ACK and its CANCEL find the
+/// An INVITE has failed: its only branch, or all that were cancelled. `next` is the caller's Via, by which its ACK and its CANCEL find the
 /// transaction.
 fn fail_invite_of_other_life(
     lower: &mut LowerView<'_>,

@@ -78,12 +78,10 @@ pub(crate) fn write_response_route(
 /// before it comes here (`server::shard::farm`).
 pub(crate) fn response_route_of_other_life(env: &Environment, via: &Via<'_>) -> Option<ResponseRoute> {
     let dead = env.dead_lives.as_ref()?;
-    let (life, shard) = std::str::from_utf8(via.params.get("n")?).ok()?.split_once('.')?;
-    let life = Life(u32::from_str_radix(life, 16).ok()?);
-    if !dead.contains(&life) && !env.peer_lives.contains(&life) {
+    let edge = writer_of(via)?;
+    if !dead.contains(&edge.life) && !env.peer_lives.contains(&edge.life) {
         return None;
     }
-    let edge = ShardAddress { life, shard: u16::from_str_radix(shard, 16).ok()? };
     let value = via.params.get("p")?;
     let (text, proof) = value.split_at_checked(value.len().checked_sub(WORD + 1)?)?;
     let proof = token::parse(proof.strip_prefix(b".")?)?;
@@ -92,6 +90,19 @@ pub(crate) fn response_route_of_other_life(env: &Environment, via: &Via<'_>) -> 
         return None;
     }
     parse_response_route(env, text)
+}
+
+/// True if the Via says that a dead life wrote it. [`response_route_of_other_life`] proves it.
+pub(crate) fn is_of_dead_life(env: &Environment, via: &Via<'_>) -> bool {
+    let dead = env.dead_lives.as_deref().unwrap_or_default();
+    writer_of(via).is_some_and(|edge| dead.contains(&edge.life))
+}
+
+/// `n=life.shard`, in hexadecimal.
+fn writer_of(via: &Via<'_>) -> Option<ShardAddress> {
+    let (life, shard) = std::str::from_utf8(via.params.get("n")?).ok()?.split_once('.')?;
+    let life = Life(u32::from_str_radix(life, 16).ok()?);
+    Some(ShardAddress { life, shard: u16::from_str_radix(shard, 16).ok()? })
 }
 
 fn parse_response_route(env: &Environment, text: &[u8]) -> Option<ResponseRoute> {
