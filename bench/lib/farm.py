@@ -6,8 +6,10 @@ import os
 import re
 import shutil
 import socket
+import stat
 import struct
 import subprocess
+import tempfile
 import time
 import urllib.error
 import urllib.request
@@ -344,6 +346,15 @@ def needs(*programs):
     missing = [program for program in programs if not shutil.which(program)]
     if missing:
         raise Failure(f"missing: {', '.join(missing)} (apt-get install nats-server nftables postgresql)")
+
+
+def keep(folder):
+    """Copies the files of a run to a folder that stays; returns its path. Sockets cannot be copied."""
+
+    def sockets(path, names):
+        return [name for name in names if stat.S_ISSOCK(os.stat(os.path.join(path, name)).st_mode)]
+
+    return shutil.copytree(folder, tempfile.mkdtemp(prefix="kept-farm-"), dirs_exist_ok=True, ignore=sockets)
 
 
 def append_result(name, result):

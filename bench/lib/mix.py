@@ -21,6 +21,9 @@ KINDS = {
     "MESSAGE": Kind(0.10, f"{OWN}/message.xml", f"{OWN}/answer-message.xml", 0),
 }
 TIMER_J = 32_000
+# RFC 3261 section 17.1.1.2: the 2xx ends the client transaction of an INVITE, and a provisional response that comes later is dropped.
+# The scenarios have no step for it and end the call. UDP keeps no order, and two nodes may answer one INVITE.
+LATE = re.compile(r"expected nothing during a pause, got 1\d\d ")
 # These are answered at once: the time of the answer is the farm's.
 ANSWERED = ("call", "re-INVITE", "OPTIONS", "MESSAGE")
 
@@ -42,7 +45,8 @@ class Mix:
         self.calls = {}
         for kind, port in self.ports.items():
             scenario = ("-sf", self.lingering(KINDS[kind].answerer))
-            start_answerer(processes, folder, f"answer-{user(kind)}", port, scenario, threads=1)
+            errors = ("-trace_err", "-error_file", f"{folder}/answer-{user(kind)}.errors")
+            start_answerer(processes, folder, f"answer-{user(kind)}", port, scenario, threads=1, extra=errors)
 
     def lingering(self, scenario):
         """The scenario, which answers repeated requests for as long as a server transaction does: Timer J, 64*T1
@@ -70,14 +74,15 @@ class Mix:
             calls.finish()
 
     def outcome(self, patience):
-        """Of each kind: calls, failed ones, and the delay of the answer in milliseconds."""
+        """Of each kind: calls, failed ones, those that a late provisional response ended, and the delay of the answer in milliseconds."""
         found = {}
         for kind, calls in self.calls.items():
             report = calls.report(patience)
             totals = report["totals"]
             answer = next(iter(report["response_times"]), {}) if kind in ANSWERED else {}
+            late = min(self.late(kind), totals["failed"])
             found[kind] = {
-                "calls": totals["started"], "failed": totals["failed"], "retransmissions": totals["retransmissions"],
+                "calls": totals["started"], "failed": totals["failed"] - late, "late": late, "retransmissions": totals["retransmissions"],
                 "p99": answer.get("p99"), "p999": answer.get("p999"), "max": answer.get("max"),
                 "faults": [f"{kind}: {fault}" for fault in faults_of_load(report)], "failures": report["failures"],
             }  # fmt: skip
@@ -85,11 +90,18 @@ class Mix:
 
     def errors(self, kind, lines=4):
         """The last words on failed calls of a kind."""
+        return "".join(f"    {line.strip()[:200]}\n" for line in [line for line in self.error_lines(kind) if line.strip()][-lines:])
+
+    def late(self, kind):
+        """Calls that their scenario ended for a provisional response after the answer (`LATE`)."""
+        return sum(LATE.search(line) is not None for line in self.error_lines(kind))
+
+    def error_lines(self, kind):
         path = self.calls[kind].errors
         if not os.path.exists(path):
-            return ""
+            return []
         with open(path, errors="replace") as file:
-            return "".join(f"    {line.strip()[:200]}\n" for line in [line for line in file if line.strip()][-lines:])
+            return file.readlines()
 
 
 def faults(outcome):
@@ -103,10 +115,10 @@ def faults(outcome):
 
 def table(outcome):
     """In Markdown."""
-    lines = ["| kind | calls | failed | answer p99 | p99.9 | at most |", "|---|---|---|---|---|---|"]
+    lines = ["| kind | calls | failed | late 1xx | answer p99 | p99.9 | at most |", "|---|---|---|---|---|---|---|"]
     for kind, figures in outcome.items():
         times = " | ".join(milliseconds(figures[name]) for name in ("p99", "p999", "max"))
-        lines.append(f"| {kind} | {figures['calls']:,} | {figures['failed']:,} | {times} |")
+        lines.append(f"| {kind} | {figures['calls']:,} | {figures['failed']:,} | {figures.get('late', 0):,} | {times} |")
     return "\n".join(lines) + "\n"
 
 

@@ -14,6 +14,9 @@ from .servers import target_folder
 BUFFER = 8 * 1024 * 1024
 # Milliseconds after which a response is lost: a caller whose INVITE rings has no timer of its own for the answer.
 LOST = 40_000
+# RFC 3261 section 17.2.3: a request is a retransmission by its transaction, not by its bytes. When another node of a farm forwards it
+# again, its Via names that node. The loose comparison leaves the Via out.
+ANSWERER = ["-rtcheck", "loose"]
 OWN = ["-i", "127.0.0.1", "-nostdin", "-buff_size", str(BUFFER)]
 
 
@@ -24,9 +27,9 @@ def binary():
     return path
 
 
-def start_answerer(processes, folder, name, port, scenario=("-sn", "uas"), threads=None):
+def start_answerer(processes, folder, name, port, scenario=("-sn", "uas"), threads=None, extra=()):
     """Returns once the answerer has its port."""
-    command = [binary(), "sip", *scenario, "-p", str(port), *OWN, *_threads(threads)]
+    command = [binary(), "sip", *scenario, "-p", str(port), *OWN, *ANSWERER, *_threads(threads), *extra]
     process = processes.start(command, folder, f"{folder}/{name}.log")
     wait_for_port(process, port)
     return process

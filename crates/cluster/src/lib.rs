@@ -13,6 +13,7 @@ pub mod fields;
 pub mod figures;
 pub mod inbox;
 pub mod lease;
+pub mod life_draw;
 pub mod limits;
 pub mod link;
 pub mod map;

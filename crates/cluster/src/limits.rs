@@ -23,6 +23,10 @@ pub const MAP_BYTES: usize = 512 * 1_024;
 /// that is refused by the database. The oldest are dropped.
 pub const DEAD_LIVES: usize = 256;
 
+/// Lives by which the council's counter may be ahead of a node's clock for the node to wait for the clock: ten seconds, in which eighty
+/// nodes start together. A counter that is further ahead was raised by a node whose clock differs.
+pub const LIFE_AHEAD: u32 = 80;
+
 /// The time between two renewals of a lease. A renewal costs the council one small write, and two may be lost before
 /// the lease ends.
 pub const RENEWAL: Duration = Duration::from_secs(1);

@@ -481,3 +481,18 @@ fn a_host_that_refuses_is_said() {
             .await;
     });
 }
+
+/// Of two nodes the one with the greater life opens the connections; the other one learns of its end, too.
+#[test]
+fn a_host_that_refuses_is_said_by_the_side_that_accepts() {
+    run(async {
+        let (mut one, mut two) = (Node::start(1, 7), Node::start(2, 7));
+        see_each_other(&mut [&mut one, &mut two]);
+        two.send(one.life, Class::Chat, 1).await;
+        one.receives(1).await;
+        // The process ends, and with it its listener.
+        drop(two);
+        one.wait(|event| matches!(event, LinkEvent::Lost { life: Life(2), is_refused: true }).then_some(()))
+            .await;
+    });
+}

@@ -172,6 +172,9 @@ impl Connection {
             return Ok(SessionEnd::Refused(refused));
         }
         let is_return = self.life != 0;
+        if is_return {
+            keys.raise_life(self.life).await?;
+        }
         if !is_return && let Err(refused) = self.join(&keys, value).await? {
             return Ok(SessionEnd::Refused(refused));
         }
@@ -297,7 +300,7 @@ impl Connection {
         keys: &Keys,
         value: &impl Fn(u32) -> Bytes,
     ) -> Result<Result<(), JoinRefused>, Fault> {
-        let life = keys.draw_life(self.settings.least_life).await?;
+        let life = keys.draw_life(&*self.settings.clock.0).await?;
         let value = value(life);
         let (mut holder, mut attempts) = (None, 0);
         loop {

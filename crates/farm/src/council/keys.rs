@@ -1,8 +1,13 @@
 //! The keys of a farm and the rules by which they are written.
 
+use std::time::Duration;
+
 use async_nats::jetstream::kv::{self, CreateErrorKind, Operation, Store, UpdateErrorKind};
 use bytes::{BufMut as _, Bytes, BytesMut};
+use cluster::Life;
+use cluster::life_draw::{LifeCounter, LifeDraw, LifeStep};
 use futures_util::StreamExt as _;
+use tokio::time::sleep;
 
 /// The reason that a node cannot be a member.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,6 +61,8 @@ pub(crate) const MAP: &str = "map";
 /// The beginning of keys that ask a node to drain: the node's name follows, and the value is its life.
 pub(crate) const DRAIN: &str = "drain.";
 const SECRET: &str = "secret";
+/// The pause between two looks at the clock by a node whose life is ahead of it: a tenth of what the clock takes for one life.
+const CLOCK_PAUSE: Duration = Duration::from_millis(12);
 const LIFE: &str = "life";
 
 impl Keys {
@@ -70,17 +77,67 @@ impl Keys {
         Ok(if known.as_ref() == Some(proof) { Ok(()) } else { Err(JoinRefused::OtherSecret) })
     }
 
-    /// Draws a life that no node has had.
-    pub(crate) async fn draw_life(&self, least: u32) -> Result<u32, Fault> {
+    /// Draws a life that no node has had. `clock`: the life of the present moment.
+    pub(crate) async fn draw_life(&self, clock: impl Fn() -> u32) -> Result<u32, Fault> {
+        let (mut draw, mut step) = (LifeDraw::default(), LifeStep::Read);
+        let mut revision = 0;
         loop {
-            let last = self.state.entry(LIFE).await.map_err(fault)?;
-            let number = last.as_ref().and_then(|entry| life_of(&entry.value)).unwrap_or(0);
-            let life = number.saturating_add(1).max(least);
-            let revision = last.map_or(0, |entry| entry.revision);
-            if let Swap::Done(_) = swap(&self.state, LIFE, marked(life, &[]), revision).await? {
-                return Ok(life);
+            step = match step {
+                LifeStep::Read => {
+                    let counter;
+                    (counter, revision) = self.life_counter().await?;
+                    draw.handle_read(counter, Life(clock()))
+                }
+                LifeStep::Claim(life) => draw.handle_claimed(self.claim_life(life).await?),
+                LifeStep::Swap(life) => {
+                    let swapped = swap(&self.state, LIFE, marked(life.0, &[]), revision).await?;
+                    draw.handle_swapped(matches!(swapped, Swap::Done(_)), Life(clock()))
+                }
+                LifeStep::Wait(_) => {
+                    sleep(CLOCK_PAUSE).await;
+                    draw.expire(Life(clock()))
+                }
+                LifeStep::Done(life) => {
+                    // A later draw reads a later clock. A life ahead of the clock keeps its key.
+                    if clock() > life.0 {
+                        let _ = self.state.purge(life_key(life)).await;
+                    }
+                    return Ok(life.0);
+                }
             }
         }
+    }
+
+    /// Makes the key of a life; false if there is one.
+    async fn claim_life(&self, life: Life) -> Result<bool, Fault> {
+        match self.state.create(life_key(life), marked(life.0, &[])).await {
+            Ok(_) => Ok(true),
+            Err(error) if error.kind() == CreateErrorKind::AlreadyExists => Ok(false),
+            Err(error) => Err(fault(error)),
+        }
+    }
+
+    /// Raises the counter of lives to this one: a council that has lost its files does not know it.
+    pub(crate) async fn raise_life(&self, life: u32) -> Result<(), Fault> {
+        loop {
+            let (counter, revision) = self.life_counter().await?;
+            if counter.last.is_some_and(|last| last.0 >= life) {
+                return Ok(());
+            }
+            if let Swap::Done(_) = swap(&self.state, LIFE, marked(life, &[]), revision).await? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// The counter of lives and its revision. The files are told by the moment at which the secret's proof was written to them: it is
+    /// read first, so the counter is not one of earlier files.
+    async fn life_counter(&self) -> Result<(LifeCounter, u64), Fault> {
+        let made = self.state.entry(SECRET).await.map_err(fault)?.ok_or("the council has no secret")?;
+        let last = self.state.entry(LIFE).await.map_err(fault)?;
+        let revision = last.as_ref().map_or(0, |entry| entry.revision);
+        let last = last.and_then(|entry| life_of(&entry.value)).map(Life);
+        Ok((LifeCounter { files: made.created.unix_timestamp_nanos(), last }, revision))
     }
 
     /// Takes the name for this life. `Err` within has the life of the node that has it.
@@ -147,6 +204,10 @@ impl Keys {
     pub(crate) async fn swap_map(&self, value: Bytes, revision: u64) -> Result<Swap, Fault> {
         swap(&self.state, MAP, value, revision).await
     }
+}
+
+fn life_key(Life(life): Life) -> String {
+    format!("{LIFE}.{life}")
 }
 
 async fn swap(store: &Store, key: &str, value: Bytes, revision: u64) -> Result<Swap, Fault> {

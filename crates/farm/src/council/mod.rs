@@ -16,7 +16,9 @@
 mod connection;
 mod keys;
 
+use std::fmt;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -53,9 +55,18 @@ pub struct CouncilSettings {
     pub member_age: Duration,
     /// A value derived from the farm's secret. A node with another secret is refused.
     pub proof: Bytes,
-    /// The smallest life this node may get. A number that grows with the clock, faster than nodes start, makes lives unique
-    /// even if the council has lost its files.
-    pub least_life: u32,
+    /// The clock that lives follow, which makes them unique even if the council has lost its files (`cluster::life_draw`).
+    pub clock: LifeClock,
+}
+
+/// A clock that counts lives: eight a second.
+#[derive(Clone)]
+pub struct LifeClock(pub Arc<dyn Fn() -> u32 + Send + Sync>);
+
+impl fmt::Debug for LifeClock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("LifeClock").field(&(self.0)()).finish()
+    }
 }
 
 /// A request to the council.

@@ -1,7 +1,8 @@
 //! The sockets of a node's links to other nodes, on the thread and the `LocalSet` of the shard that owns them.
 //!
 //! Of two nodes the one with the greater life opens the connections, one for each [`Lane`]. [`Links::set_view`] says which nodes there
-//! are; a link that breaks is opened again until the node is dead. The owner sends with [`Links::send`], once a turn writes all with
+//! are; a link that breaks is opened again until the node is dead. The side that accepts asks the other's host a few times after a
+//! break, so that every node learns of a host that refuses. The owner sends with [`Links::send`], once a turn writes all with
 //! [`Links::flush`], and takes what came with [`Links::take`]; [`Links::poll_ready`] wakes it.
 //!
 //! Connections that leave the machine are TLS ([`Encryption`]); which peer proves the secret is the same on both kinds.
@@ -50,6 +51,10 @@ const HANDSHAKES: usize = 64;
 /// Bytes of messages that wait for the owner, of all peers together: what four peers may send of all classes. Above it, messages
 /// stay in their links until the owner has taken those before.
 const WAITING: usize = 32 * 1_024 * 1_024;
+
+/// Attempts of the accepting side to learn whether a lost node's host refuses connections, each after twice the pause of the one before:
+/// three seconds, by then the lease decides.
+const PROBES: u32 = 5;
 
 const LANES: [Lane; 2] = [Lane::Prompt, Lane::Acknowledged];
 
@@ -285,6 +290,11 @@ impl Drop for Links {
 }
 
 impl Peer {
+    /// True if it is not dead and no connection leads there.
+    fn is_lost(&self) -> bool {
+        !self.is_dead.get() && self.lanes.iter().all(|lane| lane.stream.borrow().is_none())
+    }
+
     fn lane(&self, lane: Lane) -> &LaneSocket {
         &self.lanes[usize::from(lane == Lane::Acknowledged)]
     }
@@ -420,8 +430,30 @@ async fn greet(shared: Rc<Shared>, socket: TcpStream, address: SocketAddr) {
         Ok((stream, established)) => {
             let peer = shared.peer(established.peer.life, address);
             serve(&shared, &peer, stream, established).await;
+            // Before a view names the node, the address is that of one connection.
+            if peer.is_lost() && peer.address.get() != address {
+                probe_host(&shared, &peer).await;
+            }
         }
         Err(reason) => shared.tell(LinkEvent::Fault { address, reason }),
+    }
+}
+
+/// Tells when the host of a node refuses connections whose own ones broke: the process has ended.
+async fn probe_host(shared: &Shared, peer: &Peer) {
+    for attempt in 0..PROBES {
+        tokio::time::sleep(REDIAL * 2_u32.pow(attempt)).await;
+        if !peer.is_lost() {
+            return;
+        }
+        let probe = TcpStream::connect(peer.address.get());
+        // A host that does not answer may be cut off: that is no evidence.
+        if let Ok(Err(error)) = tokio::time::timeout(cluster::limits::HANDSHAKE, probe).await
+            && error.kind() == io::ErrorKind::ConnectionRefused
+            && peer.is_lost()
+        {
+            return shared.tell(LinkEvent::Lost { life: peer.life, is_refused: true });
+        }
     }
 }
 
@@ -483,7 +515,7 @@ async fn serve(shared: &Shared, peer: &Peer, stream: LinkStream, established: Es
         lane.stream.borrow_mut().take();
         lane.link.borrow_mut().handle_disconnected(&mut returned);
         shared.give_back(peer.life, returned);
-        if peer.lanes.iter().all(|lane| lane.stream.borrow().is_none()) && !peer.is_dead.get() {
+        if peer.is_lost() {
             shared.tell(LinkEvent::Lost { life: peer.life, is_refused: false });
         }
     }

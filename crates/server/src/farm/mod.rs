@@ -2,6 +2,7 @@
 //! links to other nodes. A node without `[farm]` has none of this.
 
 mod database;
+mod link_socket;
 pub(crate) mod probe;
 mod secret;
 pub(crate) mod traffic;
@@ -22,7 +23,7 @@ use cluster::member::{Member, MemberState};
 use cluster::membership::MembershipEffect;
 use cluster::{Bucket, Life, Outlet};
 use farm::agent::{AgentArgs, FarmAgent, FarmEnd, FarmListener};
-use farm::council::{CouncilSettings, MEMBER_AGE};
+use farm::council::{CouncilSettings, LifeClock, MEMBER_AGE};
 use farm::links::Encryption;
 use farm::order::BucketOrder;
 use farm::view::FarmView;
@@ -35,6 +36,7 @@ use crate::control::{Failure, FailureKind};
 use crate::logging;
 use crate::message::{Command, InboxMessage, LocalMessage};
 use crate::shard::StatusBoard;
+use link_socket::LinkSocket;
 use traffic::{LinkTraffic, Renewal};
 
 pub(crate) use secret::{Secret, make as make_secret};
@@ -42,14 +44,14 @@ pub(crate) use secret::{Secret, make as make_secret};
 /// The exit code of a node that the farm has ended: the supervisor starts it again, with a new life (`sysexits.h`, EX_TEMPFAIL).
 const ENDED: i32 = 75;
 
-/// 2026-01-01, from which lives count: no life comes twice even if the council loses its files.
+/// 2026-01-01, from which lives count: no life comes twice even if the council loses its files (`cluster::life_draw`).
 const LIVES_FROM: u64 = 1_767_225_600;
 
 /// Microseconds of the clock for each life, so that nodes that start together are hardly ahead of it: enough numbers until 2043.
 const LIFE_EVERY: u64 = 125_000;
 
-/// The smallest life of a node that starts now.
-fn least_life(now: Instant) -> u32 {
+/// The life of this moment: a node that starts now gets no smaller one.
+fn life_at(now: Instant) -> u32 {
     let since = now.as_micros().saturating_sub(LIVES_FROM * 1_000_000);
     u32::try_from(since / LIFE_EVERY).unwrap_or(0)
 }
@@ -312,9 +314,8 @@ impl FarmMembership {
         let secret = Secret::read(&file)?;
         let node = node_name(config)?;
         logging::set_node(&node, None);
-        let listener = TcpListener::bind(config.farm.listen).with_context(|| {
-            format!("cannot listen at {} for links; check [farm] listen", config.farm.listen)
-        })?;
+        let explained = || format!("cannot listen at {} for links; check [farm] listen", config.farm.listen);
+        let socket = LinkSocket::bind(config.farm.listen).with_context(explained)?;
         let shares_database = config.shares_database();
         let board = Arc::new(FarmBoard::default());
         let (joined, receiver) = sync_channel(1);
@@ -332,6 +333,7 @@ impl FarmMembership {
         if shares_database {
             database::join(database, life, &node)?;
         }
+        let listener = socket.listen().with_context(explained)?;
         logging::set_node(&node, Some(life));
         tracing::info!(farm = %name, %life, "the node has joined the farm");
         let listener = Mutex::new(Some(listener));
@@ -483,7 +485,7 @@ fn council(config: &Config, name: &str, secret: &Secret, clock: Clock) -> Result
         replicas: farm.replicas as usize,
         member_age: MEMBER_AGE,
         proof: Bytes::copy_from_slice(&secret.derive("council")),
-        least_life: least_life(clock.now()),
+        clock: LifeClock(Arc::new(move || life_at(clock.now()))),
     })
 }
 

@@ -200,7 +200,7 @@ pub(super) fn is_at_other_node(shard: &Shard, address: ShardAddress) -> bool {
 
 /// The farm is now so.
 pub(super) fn set_view(shard: &mut Shard, now: Instant, view: Arc<FarmView>) {
-    shard.parts.endpoint.set_dead_lives(view.map.dead());
+    set_lives(shard, &view);
     if let Some(farm) = &mut shard.farm {
         let before = farm.set_view(view);
         buckets::handle_view(shard, now, before.as_deref());
@@ -209,10 +209,18 @@ pub(super) fn set_view(shard: &mut Shard, now: Instant, view: Arc<FarmView>) {
 
 /// The farm as it is when the shard starts.
 pub(super) fn begin(shard: &mut Shard) {
-    if let Some(farm) = &shard.farm {
-        let dead = farm.view().map_or(&[][..], |view| view.map.dead());
-        shard.parts.endpoint.set_dead_lives(dead);
+    let Some(farm) = &shard.farm else { return };
+    match farm.view.clone() {
+        Some(view) => set_lives(shard, &view),
+        None => shard.parts.endpoint.set_dead_lives(&[]),
     }
+}
+
+/// The lives whose responses the endpoint may forward by their Vias.
+fn set_lives(shard: &mut Shard, view: &FarmView) {
+    let endpoint = &mut shard.parts.endpoint;
+    endpoint.set_dead_lives(view.map.dead());
+    endpoint.set_peer_lives(view.peers.keys().copied().filter(|life| *life != view.own));
 }
 
 /// Gives a packet to the worker of its call at another node. Without a link to it the packet is worked on here: a

@@ -26,6 +26,8 @@ struct Nodes {
     /// The times at which the first node dies, and at which the others know.
     died: Option<Instant>,
     arrivals: usize,
+    /// No node reaches another; the seed of the packets' ways.
+    cut: Option<u64>,
 }
 
 impl Nodes {
@@ -33,9 +35,10 @@ impl Nodes {
         let node = |number: u8| {
             let mut server = Server::new(settings(number), plan);
             server.endpoint.set_dead_lives(&[]);
+            server.endpoint.set_peer_lives((1..=3).filter(|other| *other != number).map(|n| Life(n.into())));
             server
         };
-        Nodes { nodes: (1..=3).map(node).collect(), died: None, arrivals: 0 }
+        Nodes { nodes: (1..=3).map(node).collect(), died: None, arrivals: 0, cut: None }
     }
 
     fn kill(&mut self, now: Instant) {
@@ -45,14 +48,19 @@ impl Nodes {
     fn adopt_map(&mut self) {
         for node in &mut self.nodes[1..] {
             node.endpoint.set_dead_lives(&[Life(1)]);
+            node.endpoint.set_peer_lives([Life(2), Life(3)].into_iter());
         }
         self.died = self.died.map(|died| died - Duration::from_secs(3_600));
     }
 
     /// As `server::shard::selector` and `server::shard::farm::relay` have it.
     fn worker(&mut self, now: Instant, bytes: &[u8]) -> usize {
-        let Some(died) = self.died else { return 0 };
         self.arrivals += 1;
+        if let Some(seed) = self.cut {
+            // A packet is worked on where it arrives.
+            return (stdx::rng::Rng::seeded(seed * 1_000 + self.arrivals as u64).next_u64() % 3) as usize;
+        }
+        let Some(died) = self.died else { return 0 };
         let arrival = 1 + self.arrivals % 2;
         let message = Message::parse(Bytes::copy_from_slice(bytes)).unwrap();
         let named = message.top_via().filter(|_| !message.is_request()).and_then(|via| {
@@ -131,6 +139,12 @@ impl Farm {
         self
     }
 
+    /// The links between the nodes are cut from the beginning; all nodes live.
+    fn cut_off(mut self, seed: u64) -> Farm {
+        self.world.act(self.nodes, |nodes: &mut Nodes, _, _| nodes.cut = Some(seed));
+        self
+    }
+
     fn call(&mut self) {
         self.world.act(self.alice, |phone: &mut Phone, now, out| phone.call(now, "sip:bob@10.0.0.1", out));
     }
@@ -189,6 +203,60 @@ fn a_call_is_answered_and_ends_whenever_a_node_dies() {
         farm.then(0, "BYE");
         farm.run(10_000);
         assert!(farm.alice().calls[0].ended && farm.callee(0).calls[0].ended, "the node died at {at} ms");
+        farm.rest();
+    }
+}
+
+/// A provisional response is sent once, and a failure is repeated less and less often: neither waits until the farm has agreed on
+/// the death. Until then the nodes do not agree on a worker, so the caller's first ACK may meet another node, which hands it on.
+#[test]
+fn responses_of_a_node_that_died_a_moment_ago_reach_the_caller_at_once() {
+    let phone = bob().answering(&[(0, 180), (700, 486)]);
+    let mut farm = Farm::new(to_bob, vec![phone]).dies_at(15);
+    farm.call();
+    farm.run(40_000);
+    assert_snapshot!(farm.world.ladder(), @r"
+         0ms  alice ──INVITE──────▶ nodes
+        10ms  nodes ──INVITE──────▶ bob
+        15ms  nodes · one dies
+        20ms  nodes ◀──180 INVITE── bob
+        30ms  alice ◀──180 INVITE── nodes
+       720ms  nodes ◀──486 INVITE── bob
+       730ms  alice ◀──486 INVITE── nodes
+       730ms  nodes ──ACK─────────▶ bob
+       740ms  alice ──ACK─────────▶ nodes
+       750ms  nodes ──ACK─────────▶ bob
+     1_232ms  alice ◀──486 INVITE── nodes
+     1_242ms  alice ──ACK─────────▶ nodes
+    ");
+    farm.rest();
+}
+
+#[test]
+fn every_call_rings_and_is_answered_before_the_death_is_known() {
+    for at in moments() {
+        let mut farm = Farm::new(to_bob, vec![bob()]).dies_at(at);
+        farm.call();
+        farm.run(2_000);
+        let call = &farm.alice().calls[0];
+        assert_eq!((call.provisional, call.status), (180, 200), "the node died at {at} ms");
+        assert!(farm.callee(0).calls[0].acknowledged, "the node died at {at} ms");
+        farm.rest();
+    }
+}
+
+/// The network is cut between the node that works on a call and the nodes that its packets arrive at; it lives. Its copies of
+/// responses, and the 408 that it sends in the end, meet no transaction of the caller.
+#[test]
+fn a_call_through_nodes_that_cannot_reach_each_other_is_answered() {
+    for seed in 0..20 {
+        let mut farm = Farm::new(to_bob, vec![bob()]).cut_off(seed);
+        farm.call();
+        farm.run(3_000);
+        assert_eq!(farm.status(), 200, "seed {seed}");
+        farm.then(0, "BYE");
+        farm.run(4_000);
+        assert!(farm.alice().calls[0].ended && farm.callee(0).calls[0].ended, "seed {seed}");
         farm.rest();
     }
 }
@@ -304,6 +372,27 @@ fn one_of_two_callees_answers_whenever_a_node_dies() {
     }
 }
 
+/// RFC 3261 §16.10: all branches of a cancelled call end, and the caller gets one 487, although no node has the call's context.
+#[test]
+fn a_call_to_two_callees_is_cancelled_whenever_a_node_dies() {
+    fn both(_: &PlanRequest) -> Decision {
+        targets(&[&["sip:bob@10.0.0.3", "sip:carol@10.0.0.4"]])
+    }
+    for at in moments() {
+        let phones =
+            vec![bob(), carol()].into_iter().map(|phone| phone.answering(&[(0, 180), (60_000, 200)]));
+        let mut farm = Farm::new(both, phones.collect()).dies_at(at);
+        farm.call();
+        farm.then(1_000, "CANCEL");
+        farm.run(40_000);
+        assert_eq!(farm.status(), 487, "the node died at {at} ms");
+        for callee in 0..2 {
+            assert_eq!(farm.callee(callee).calls[0].status, 487, "the node died at {at} ms");
+        }
+        farm.rest();
+    }
+}
+
 /// A 183 to the INVITE that the callee has, as anyone who has seen that might send it.
 fn progress(invite: &str, change: impl Fn(&str) -> String) -> Bytes {
     let kept = ["Via:", "From:", "To:", "Call-ID:", "CSeq:"];
@@ -313,9 +402,9 @@ fn progress(invite: &str, change: impl Fn(&str) -> String) -> Bytes {
     Bytes::from(format!("SIP/2.0 183 Progress\r\n{}Content-Length: 0\r\n\r\n", change(&lines)))
 }
 
-/// RFC 6026 §8.9 for all but the farm's own requests of dead lives; and those go where the request came from.
+/// RFC 6026 §8.9 for all but the farm's own requests of lives that are dead or out of reach; and those go where the request came from.
 #[test]
-fn a_response_is_forwarded_without_state_only_by_a_via_that_a_dead_life_wrote() {
+fn a_response_is_forwarded_without_state_only_by_a_via_that_another_life_wrote() {
     let mut farm = Farm::new(to_bob, vec![bob().answering(&[(0, 180)])]).dies_at(500);
     let stranger = farm.world.add("stranger", &[address(9)], Phone::new("stranger", address(9), SERVER));
     farm.call();
@@ -334,8 +423,9 @@ fn a_response_is_forwarded_without_state_only_by_a_via_that_a_dead_life_wrote() 
             lines.replacen(from, to, 1)
         }
     };
-    assert_eq!(arrows(0, &str::to_owned), 0, "the farm does not count the life as dead yet");
-    assert_eq!(arrows(9_000, &forged(";n=1.0", ";n=2.0")), 0, "that life is not dead");
+    assert_eq!(arrows(0, &str::to_owned), 1, "no node reaches the life any more");
+    assert_eq!(arrows(9_000, &forged(";n=1.0", ";n=2.0")), 0, "the life that works on it did not write it");
+    assert_eq!(arrows(0, &forged(";n=1.0", ";n=0.0")), 0, "the farm does not know that life");
     assert_eq!(arrows(0, &forged(";n=1.0", ";n=1.1")), 0, "another shard");
     assert_eq!(arrows(0, &forged(";p=", ";q=")), 0, "no proof");
     assert_eq!(arrows(0, &forged("-0a000002-", "-0a000008-")), 0, "another caller");

@@ -9,4 +9,5 @@
 
 mod broken;
 mod chaos;
+mod lives;
 mod scenarios;

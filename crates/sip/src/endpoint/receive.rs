@@ -209,8 +209,8 @@ impl Endpoint {
         let transactions = &mut self.lower.transactions;
         let hash = transactions.table.client_hash(branch, response.method_name());
         let Some(key) = transactions.table.find(hash) else {
-            // RFC 6026 §8.9: a proxy must not forward a stray response. One to a request of a dead life is none.
-            if !self.handle_response_of_dead(now, response, out) {
+            // RFC 6026 §8.9: a proxy must not forward a stray response. One to a request of another life is none.
+            if !self.handle_response_of_other_life(now, response, out) {
                 self.lower.counters.stray_responses += 1;
             }
             return;

@@ -1,10 +1,16 @@
-//! The part of a node of a farm in requests that another life forwarded, and that has died since.
+//! The part of a node of a farm in requests that another life forwarded, which has died since or cannot be reached.
+//!
+//! A response for a life that lives comes here only when no link leads to its node: the node died a moment ago, stands still, or
+//! the network is cut. Its caller need not wait until the farm has agreed on a death: a 180 is sent once. Should the life be
+//! alive, its own transaction gets a later copy of the response, or none, and the caller's transaction absorbs what that
+//! sends (`docs/decisions/0059`).
 //!
 //! A response goes by the way that our Via proves ([`ResponseRoute`]): provisional ones and 2xx as they come, without
 //! state (RFC 3261 §16.11); the callee repeats its 2xx until the ACK comes. A failure of the only branch is the
 //! request's final response: for an INVITE it gets a server transaction, which repeats it until the caller's ACK, and the
 //! callee's transaction gets its ACK from here (§17.1.1.3). The failure of one branch of several is dropped: the others
-//! may still answer.
+//! may still answer. A 487 of a dead life's branch is the request's final response all the same: the branch was cancelled, and all branches
+//! of a request are cancelled together (§16.10), or after another one's 2xx, which has ended the caller's transaction (§16.7 step 10).
 //!
 //! A CANCEL without its INVITE is forwarded as the INVITE was (§16.10): to the targets that it names now, with the branches that
 //! [`write_branch`](super::environment::Environment::write_branch) derives alike on any node.
@@ -13,7 +19,9 @@ use bytes::Bytes;
 use router::Received;
 use stdx::Instant;
 
-use super::environment::response_route::{ResponseRoute, response_route_of_dead, target_by};
+use super::environment::response_route::{
+    ResponseRoute, is_of_dead_life, response_route_of_other_life, target_by,
+};
 use super::lower::LowerView;
 use super::{Endpoint, EndpointOutbox, TransactionUser};
 use crate::limits;
@@ -34,8 +42,14 @@ impl Endpoint {
         self.lower.env.dead_lives = Some(dead.into());
     }
 
-    /// A response that matches no transaction. True if it was to a request of a dead life, and was handled.
-    pub(super) fn handle_response_of_dead(
+    /// The lives of the other nodes of the farm, as this node sees it. Their responses come here only while their nodes cannot be
+    /// reached.
+    pub fn set_peer_lives(&mut self, peers: impl Iterator<Item = router::Life>) {
+        self.lower.env.peer_lives = peers.collect();
+    }
+
+    /// A response that matches no transaction. True if it was to a request of another life, and was handled.
+    pub(super) fn handle_response_of_other_life(
         &mut self,
         now: Instant,
         response: &Message,
@@ -45,9 +59,9 @@ impl Endpoint {
         if !env.is_in_farm() {
             return false;
         }
-        let Some(route) = response.top_via().and_then(|via| response_route_of_dead(env, &via)) else {
-            return false;
-        };
+        let Some(via) = response.top_via() else { return false };
+        let Some(route) = response_route_of_other_life(env, &via) else { return false };
+        let is_final = route.is_only || response.status() == 487 && is_of_dead_life(env, &via);
         // RFC 3261 §16.7 step 3: a response without a second Via has no receiver.
         let Some(next) = response.values(Header::Via).nth(1).and_then(Via::parse) else { return false };
         let is_invite = response.method() == Method::Invite;
@@ -57,8 +71,8 @@ impl Endpoint {
             ..=100 => false,
             101..200 => is_invite && forward_stateless(lower, response, &route),
             200..300 => forward_stateless(lower, response, &route),
-            _ if !route.is_only => false,
-            _ if is_invite => fail_invite_of_dead(lower, response, &next, &route),
+            _ if !is_final => false,
+            _ if is_invite => fail_invite_of_other_life(lower, response, &next, &route),
             _ => forward_stateless(lower, response, &route),
         }
     }
@@ -87,14 +101,14 @@ fn forward_stateless(lower: &mut LowerView<'_>, response: &Message, route: &Resp
     if !may_send_upstream(lower, &route.upstream) {
         return false;
     }
-    let bytes = upstream_copy_of_dead(lower, response, route);
+    let bytes = upstream_copy_of_other_life(lower, response, route);
     lower.transmit(target_by(&route.upstream), bytes, None);
     true
 }
 
-/// The only branch of an INVITE has failed. `next` is the caller's Via, by which its ACK and its CANCEL find the
+/// An INVITE has failed: its only branch, or all that were cancelled. `next` is the caller's Via, by which its ACK and its CANCEL find the
 /// transaction.
-fn fail_invite_of_dead(
+fn fail_invite_of_other_life(
     lower: &mut LowerView<'_>,
     response: &Message,
     next: &Via<'_>,
@@ -108,7 +122,7 @@ fn fail_invite_of_dead(
         {
             return false;
         }
-        let bytes = upstream_copy_of_dead(lower, response, route);
+        let bytes = upstream_copy_of_other_life(lower, response, route);
         let (status, bytes) = match response.status() {
             // RFC 3261 §16.7 step 6: a 503 is about the hop after us.
             503 => (500, with_status_500(&bytes)),
@@ -127,7 +141,7 @@ fn fail_invite_of_dead(
 }
 
 /// As the transaction's user would have sent it on.
-fn upstream_copy_of_dead(lower: &LowerView<'_>, response: &Message, route: &ResponseRoute) -> Bytes {
+fn upstream_copy_of_other_life(lower: &LowerView<'_>, response: &Message, route: &ResponseRoute) -> Bytes {
     let env = &lower.env;
     let ends = (target_by(&route.downstream), target_by(&route.upstream));
     let rewritten = env.response_across_border(Some(&ends.0), Some(&ends.1), response);

@@ -32,6 +32,8 @@ pub(crate) struct Environment {
     pub(crate) certified: HashMap<FlowId, TlsNames>,
     /// The lives that the farm counts as dead. `None`: the node is alone.
     pub(crate) dead_lives: Option<Box<[router::Life]>>,
+    /// The lives of the farm's other nodes.
+    pub(crate) peer_lives: Box<[router::Life]>,
 }
 
 /// Keyed hashes, one for each purpose, all from the one secret.
@@ -52,7 +54,14 @@ impl Environment {
     pub(crate) fn new(mut settings: EndpointSettings) -> Self {
         let keys = Keys::new(&settings.secret);
         let listeners = Listeners::new(std::mem::take(&mut settings.listeners));
-        Environment { settings, listeners, keys, certified: HashMap::new(), dead_lives: None }
+        Environment {
+            settings,
+            listeners,
+            keys,
+            certified: HashMap::new(),
+            dead_lives: None,
+            peer_lives: Box::default(),
+        }
     }
 
     /// A reload changes neither listeners nor secrets.

@@ -1,5 +1,5 @@
 //! The parameter `p` of our Via in a farm: what another node needs to forward a response of this branch without
-//! its transaction, once the farm has counted the life that sent the request as dead (RFC 3261 §16.11).
+//! its transaction, when the life that sent the request is dead or cannot be reached (RFC 3261 §16.11).
 //!
 //! `p=<edit><way><only>[known].<request went>.<response goes>.<proof>`. The proof is keyed and covers the branch, the life and
 //! all the rest, so a response is forwarded only from a request that this farm has forwarded, and only to where that
@@ -72,16 +72,16 @@ pub(crate) fn write_response_route(
     token::write(out, proof);
 }
 
-/// The way of a response whose top Via this is. `None` unless a life wrote it that the farm counts as dead, and wrote
-/// it so.
-pub(crate) fn response_route_of_dead(env: &Environment, via: &Via<'_>) -> Option<ResponseRoute> {
+/// The way of a response whose top Via this is. `None` unless another life of the farm wrote it, and wrote it so.
+///
+/// A life that the farm does not count as dead is one that this node has no way to: a response for it is handed to its node
+/// before it comes here (`server::shard::farm`).
+pub(crate) fn response_route_of_other_life(env: &Environment, via: &Via<'_>) -> Option<ResponseRoute> {
     let dead = env.dead_lives.as_ref()?;
-    let (life, shard) = std::str::from_utf8(via.params.get("n")?).ok()?.split_once('.')?;
-    let life = Life(u32::from_str_radix(life, 16).ok()?);
-    if !dead.contains(&life) {
+    let edge = writer_of(via)?;
+    if !dead.contains(&edge.life) && !env.peer_lives.contains(&edge.life) {
         return None;
     }
-    let edge = ShardAddress { life, shard: u16::from_str_radix(shard, 16).ok()? };
     let value = via.params.get("p")?;
     let (text, proof) = value.split_at_checked(value.len().checked_sub(WORD + 1)?)?;
     let proof = token::parse(proof.strip_prefix(b".")?)?;
@@ -90,6 +90,19 @@ pub(crate) fn response_route_of_dead(env: &Environment, via: &Via<'_>) -> Option
         return None;
     }
     parse_response_route(env, text)
+}
+
+/// True if the Via says that a dead life wrote it. [`response_route_of_other_life`] proves it.
+pub(crate) fn is_of_dead_life(env: &Environment, via: &Via<'_>) -> bool {
+    let dead = env.dead_lives.as_deref().unwrap_or_default();
+    writer_of(via).is_some_and(|edge| dead.contains(&edge.life))
+}
+
+/// `n=life.shard`, in hexadecimal.
+fn writer_of(via: &Via<'_>) -> Option<ShardAddress> {
+    let (life, shard) = std::str::from_utf8(via.params.get("n")?).ok()?.split_once('.')?;
+    let life = Life(u32::from_str_radix(life, 16).ok()?);
+    Some(ShardAddress { life, shard: u16::from_str_radix(shard, 16).ok()? })
 }
 
 fn parse_response_route(env: &Environment, text: &[u8]) -> Option<ResponseRoute> {
