@@ -65,6 +65,22 @@ pub const IN_PROGRESS_LEFT: usize = 64;
 /// Connections in progress that are closed when the process has no file descriptor for a new one.
 pub const SHED: usize = 16;
 
+/// The part of the room for connections that is left when a listener of a shared address closes, one in so many: room for
+/// those that the kernel has accepted for it meanwhile, and for connections that this node opens itself.
+pub const ROOM_LEFT: usize = 16;
+
+/// The part that is free when the listener opens again: twice as much, so that it does not close at once. Connections that end and
+/// come again would otherwise close and open it in turn.
+pub const ROOM_FREE: usize = 8;
+
+/// Open files that are left at least when a listener of a shared address closes, however few the process may have: the database, the
+/// council and the links open some again after a fault.
+pub const FILES_LEFT: usize = 16;
+
+/// The pause between two looks at whether there is room again. A look at the open files of a process that has very many costs
+/// milliseconds before Linux 6.2.
+pub const ROOM_LOOK: Duration = Duration::from_millis(500);
+
 /// For the first SIP message on a connection: phones connect to send. As long as Timer F, after which the request that was
 /// to be sent has failed. Later: closed, and counted.
 pub const FIRST_MESSAGE: Duration = Duration::from_secs(32);

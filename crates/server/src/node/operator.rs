@@ -116,6 +116,8 @@ fn admissions(node: &Node) -> Vec<AdmissionStatus> {
         in_progress: admission.in_progress() as u64,
         evicted: admission.evicted(),
         refused: admission.refused(),
+        closed_listeners: admission.closed_listeners(),
+        listener_closures: admission.closures(),
     };
     node.shared.admissions.all().into_iter().map(status).collect()
 }
