@@ -3,6 +3,7 @@
 
 pub(crate) mod probe;
 mod secret;
+pub(crate) mod traces;
 pub(crate) mod traffic;
 pub mod wire;
 
@@ -92,6 +93,8 @@ pub(crate) struct ShardLinks {
 #[derive(Default)]
 pub(crate) struct FarmBoard {
     state: Mutex<BoardState>,
+    /// Messages of other nodes about traces, for the operator's thread.
+    pub(crate) traces: traces::TraceInbox,
 }
 
 impl std::fmt::Debug for FarmBoard {
@@ -340,6 +343,11 @@ impl FarmMembership {
     /// The farm as the node knows it now.
     pub(crate) fn board(&self) -> &FarmBoard {
         &self.board
+    }
+
+    /// The same, to be kept.
+    pub(crate) fn board_of_shards(&self) -> Arc<FarmBoard> {
+        Arc::clone(&self.board)
     }
 
     /// Gives call slots and buckets to other nodes; the shards drain when that is done. False: there is no other node to take

@@ -17,6 +17,7 @@ use tokio::sync::{Notify, broadcast, oneshot};
 use tokio::task::{LocalSet, spawn_local};
 use tokio::time::{MissedTickBehavior, interval};
 
+use super::farm_traces::FarmTraces;
 use super::{DRAIN_PATIENCE, Node, build, greeting, listening, room};
 use crate::config::{Config, listener_text};
 use crate::control::{
@@ -25,6 +26,7 @@ use crate::control::{
     TraceSink, subjects,
 };
 use crate::farm::FarmMembership;
+use crate::farm::traces::TraceMessages;
 use crate::http;
 use crate::limits;
 use crate::logging::{self, Logging};
@@ -66,8 +68,12 @@ async fn operate(config: Config, logging: Logging) -> Result<()> {
     let services = listening::services(&node.shared.config, http_address, rest_address);
     announce(&node, &services);
     greeting::greet(&node.shared.config, &services);
+    let traces = node.shared.farm.as_ref();
+    let traces = traces.and_then(|farm| FarmTraces::new(farm, node.outlets.first()?.clone(), clock));
+    let (farm_traces, of_others) = traces.unzip();
     let operator = Rc::new(Operator {
         node: RefCell::new(node),
+        farm_traces,
         logging,
         services,
         draining: Cell::new(None),
@@ -75,6 +81,7 @@ async fn operate(config: Config, logging: Logging) -> Result<()> {
         leave: Notify::new(),
         traced: RefCell::default(),
     });
+    operator.serve_traces(of_others);
     tokio::select! {
         () = doors.serve(operator.clone(), clock, (web, rest)) => {}
         () = operator.until_the_end() => {}
@@ -143,6 +150,8 @@ struct Operator {
     leave: Notify,
     /// One entry for each trace: two of one account are two.
     traced: RefCell<Vec<Box<str>>>,
+    /// None: the node is alone.
+    farm_traces: Option<Rc<FarmTraces>>,
 }
 
 impl Operator {
@@ -267,6 +276,26 @@ impl Operator {
             answers.extend(answered.await.ok());
         }
         answers
+    }
+
+    /// Takes part in the traces of other nodes of the farm.
+    fn serve_traces(self: &Rc<Self>, messages: Option<TraceMessages>) {
+        if let (Some(traces), Some(messages)) = (&self.farm_traces, messages) {
+            let operator = Rc::clone(self);
+            let begin = move |account, sink| operator.begin_trace(account, sink);
+            spawn_local(Rc::clone(traces).serve(messages, begin));
+        }
+    }
+
+    /// Traces an account at this node. False: too many traces.
+    fn begin_trace(self: &Rc<Self>, account: Box<str>, sink: TraceSink) -> bool {
+        if self.traced.borrow().len() >= limits::TRACES {
+            return false;
+        }
+        self.traced.borrow_mut().push(account.clone());
+        self.set_traced();
+        spawn_local(Rc::clone(self).feed(account, sink));
+        true
     }
 
     fn set_traced(&self) {
@@ -395,15 +424,13 @@ impl Control for Operator {
         self.leave.notify_one();
     }
 
-    fn trace(self: Rc<Self>, account: &Address, sink: TraceSink) -> bool {
+    fn trace(self: Rc<Self>, account: &Address, sink: TraceSink, farm: bool) -> bool {
         let account: Box<str> = account.to_string().into();
-        if self.traced.borrow().len() >= limits::TRACES {
-            return false;
-        }
-        self.traced.borrow_mut().push(account.clone());
-        self.set_traced();
-        spawn_local(self.feed(account, sink));
-        true
+        let sink = match self.farm_traces.as_ref().filter(|_| farm) {
+            Some(traces) => traces.collect(&account, sink),
+            None => sink,
+        };
+        self.begin_trace(account, sink)
     }
 
     async fn bindings(&self, account: &Address) -> Vec<BindingRow> {
