@@ -15,7 +15,7 @@ use store::{Address, Alias, Loaded, Read, StoreError, Write, WriteDone};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{Notify, broadcast, oneshot};
 use tokio::task::{LocalSet, spawn_local};
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::sleep;
 
 use super::farm_traces::FarmTraces;
 use super::{DRAIN_PATIENCE, Node, build, greeting, listening, room};
@@ -39,6 +39,8 @@ use crate::xmpp::streams::ChatTrace;
 
 /// The interval at which the end of a drain is checked.
 const LOOK: Duration = Duration::from_millis(250);
+/// The interval of the other checks: a node that has nothing to do wakes seldom.
+const LOOK_UNDRAINED: Duration = Duration::from_secs(1);
 /// Shards put up their numbers twice a second: idle is what was idle for longer than that.
 const QUIET: Duration = Duration::from_millis(1_200);
 /// The interval at which certificates are checked, and old rows deleted.
@@ -79,6 +81,7 @@ async fn operate(config: Config, logging: Logging) -> Result<()> {
         draining: Cell::new(None),
         probed: Cell::new(None),
         leave: Notify::new(),
+        drain_begins: Notify::new(),
         traced: RefCell::default(),
     });
     operator.serve_traces(of_others);
@@ -148,6 +151,7 @@ struct Operator {
     /// The time of the last trial write to the database; in the future of the clock while one goes on.
     probed: Cell<Option<Instant>>,
     leave: Notify,
+    drain_begins: Notify,
     /// One entry for each trace: two of one account are two.
     traced: RefCell<Vec<Box<str>>>,
     /// None: the node is alone.
@@ -164,15 +168,16 @@ impl Operator {
     }
 
     async fn until_the_end(self: &Rc<Self>) {
-        let mut look = interval(LOOK);
-        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut kept_house = self.now();
         let mut busy = self.now();
+        let mut pause = Duration::ZERO;
         loop {
             tokio::select! {
                 () = self.leave.notified() => return,
-                _ = look.tick() => {}
+                () = self.drain_begins.notified() => {}
+                () = sleep(pause) => {}
             }
+            pause = if self.draining.get().is_some() { LOOK } else { LOOK_UNDRAINED };
             let now = self.now();
             self.probe_when_due(now);
             if now.since(kept_house) >= HOUSEKEEPING {
@@ -187,7 +192,7 @@ impl Operator {
             if !self.node.borrow().is_idle() {
                 busy = now;
             }
-            if now.since(busy) >= QUIET {
+            if now.since(busy.max(since)) >= QUIET {
                 tracing::info!("drained");
                 return;
             }
@@ -416,6 +421,7 @@ impl Control for Operator {
     fn drain(&self) {
         if self.draining.get().is_none() {
             self.draining.set(Some(self.now()));
+            self.drain_begins.notify_one();
             self.node.borrow().drain();
         }
     }
