@@ -237,6 +237,41 @@ fn a_node_without_room_for_connections_leaves_them_to_the_others_and_comes_back(
     drop(again);
 }
 
+/// Nodes that share a machine leave it alone while they have nothing to do. Measured: 20 to 30 a second; a timer or a link that
+/// wakes without end has hundreds.
+#[test]
+fn an_idle_node_of_a_farm_wakes_seldom() {
+    const MEASURED: Duration = Duration::from_secs(5);
+    let _alone = alone();
+    let nats = Nats::start(NatsRelease::Debian);
+    let farm = Farm::start(&nats, 3, "bob", 5_999);
+    let before: Vec<u64> = farm.nodes.iter().map(|node| wake_ups(node.id())).collect();
+    let (began, measured) = (uptime(), wait::Deadline::after(MEASURED));
+    interop::wait_until("the measurement", 4 * MEASURED, || measured.left().is_none(), String::new);
+    for (node, before) in farm.nodes.iter().zip(before) {
+        let woken = (wake_ups(node.id()) - before) as f64 / (uptime() - began);
+        assert!(woken < 80.0, "{woken} wake-ups a second");
+    }
+}
+
+/// The machine's time in seconds (`proc_uptime(5)`).
+fn uptime() -> f64 {
+    let text = std::fs::read_to_string("/proc/uptime").expect("the kernel says it");
+    text.split(' ').next().and_then(|seconds| seconds.parse().ok()).expect("a number")
+}
+
+/// The times that threads of a process have waited for something, and so were woken (`proc_pid_status(5)`).
+fn wake_ups(process: u32) -> u64 {
+    let tasks = std::fs::read_dir(format!("/proc/{process}/task")).expect("the process runs");
+    let of_task = |task: std::io::Result<std::fs::DirEntry>| {
+        // A thread may end meanwhile.
+        let status = std::fs::read_to_string(task.ok()?.path().join("status")).ok()?;
+        let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"))?;
+        line.trim().parse::<u64>().ok()
+    };
+    tasks.filter_map(of_task).sum()
+}
+
 /// A connection that a node has answered a request on.
 fn connection(port: u16, number: u32) -> TcpStream {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("a node accepts the connection");
