@@ -3,7 +3,6 @@
 set -eu
 cd "$(dirname "$0")"
 corpus="${1:-corpus}"
-export corpus
 (mkdir -p "$corpus" && cd "$corpus" && mkdir -p message uri framing rewrite scenario rcml xmpp_host pie sip_bounds)
 for vector in ../crates/sip/tests/vectors/*/*.dat; do
     name="$(basename "$vector" .dat)"
@@ -23,30 +22,35 @@ grep -ohE '"<[A-Z][a-z]+[ />][^"]*' ../crates/ivr/tests/plays/*.rs | tr -d '"' |
 grep -ohE '"<(presence|message|iq)[^"]*"' ../crates/chat/src/tests/any_order.rs | tr -d '"' |
     sed -e 's/ROOM/r@conference.example.org/g' -e "s/'U/'bob@example.org/g" -e 's/\/[RU]/\/desk/g' -e "s/'N'/'7'/g" |
     awk -v corpus="$corpus" '{ printf "2<presence/>\n3<presence/>\n4<presence/>\n2%s\n", $0 > (corpus "/xmpp_host/" NR); close(corpus "/xmpp_host/" NR) }'
+# Reads hexadecimal digits, writes their bytes.
+unhex() {
+    printf "$(tr -d '\n' | sed 's/../& /g' | awk '{
+        digits = "0123456789abcdef"
+        for (i = 1; i <= NF; i++)
+            printf "\\%03o", 16 * (index(digits, substr($i, 1, 1)) - 1) + index(digits, substr($i, 2, 1)) - 1
+    }')"
+}
 # The frames between nodes and the messages in them, from the files of wire version 1: how they are cut and by which side
 # (see crates/cluster/tests/wire/any_bytes.rs), frames; the kind and the fields of a message (see fuzz_targets/farm_call.rs).
-python3 - <<'END'
-import os, pathlib
-frames = pathlib.Path("../crates/cluster/tests/wire/golden/v1")
-messages = pathlib.Path("../crates/server/src/farm/wire/golden/v1")
-def put(target, name, content):
-    folder = pathlib.Path(os.environ["corpus"], target)
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / name).write_bytes(content)
-for path in frames.glob("*.hex"):
-    content, name = bytes.fromhex(path.read_text()), path.stem
-    if name.startswith(("hello", "proof")):
-        put("link_handshake", name, bytes([0 if name.endswith("dialer") else 1]) + content)
-    for target in ("link_prompt", "link_acknowledged"):
-        put(target, name, b"\x10" + content)
-for path in messages.glob("*.hex"):
-    content = bytes.fromhex(path.read_text())
-    if content[1] >= 42:
-        # The kind counts from that of the first (see fuzz_targets/farm_trace.rs).
-        put("farm_trace", path.stem, bytes([0, content[1] - 42]) + content[2:])
-    else:
-        put("farm_call" if content[1] < 4 else "farm_ask", path.stem, content)
-END
+(cd "$corpus" && mkdir -p link_handshake link_prompt link_acknowledged farm_call farm_ask farm_trace)
+for frames in ../crates/cluster/tests/wire/golden/v1/*.hex; do
+    name="$(basename "$frames" .hex)"
+    case "$name" in
+        hello*dialer | proof*dialer) { printf '\000'; unhex < "$frames"; } > "$corpus/link_handshake/$name" ;;
+        hello* | proof*) { printf '\001'; unhex < "$frames"; } > "$corpus/link_handshake/$name" ;;
+    esac
+    { printf '\020'; unhex < "$frames"; } > "$corpus/link_prompt/$name"
+    cp "$corpus/link_prompt/$name" "$corpus/link_acknowledged/$name"
+done
+for message in ../crates/server/src/farm/wire/golden/v1/*.hex; do
+    name="$(basename "$message" .hex)"
+    case "$name" in
+        # The kind counts from that of the first, 2a (see fuzz_targets/farm_trace.rs).
+        trace-*) sed '1s/^002a/0000/;1s/^002b/0001/;1s/^002c/0002/;1s/^002d/0003/;1s/^002e/0004/' "$message" | unhex > "$corpus/farm_trace/$name" ;;
+        packet | transmit | send-failed) unhex < "$message" > "$corpus/farm_call/$name" ;;
+        *) unhex < "$message" > "$corpus/farm_ask/$name" ;;
+    esac
+done
 # How it is cut (see fuzz_targets/pie.rs), the file.
 printf '%s' "5<?xml version='1.0'?><server-data xmlns='urn:xmpp:pie:0'><host jid='d'><user name='a' password='p'>\
 <query xmlns='jabber:iq:roster'><item jid='b@d' name='B' subscription='both'><group>g</group></item></query>\

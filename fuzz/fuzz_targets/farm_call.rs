@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use server::farm::wire::{Decoded, TraceMessage, encode, read};
+use server::farm::wire::{Decoded, encode, read};
 
 #[path = "../../crates/server/src/farm/wire/any_bytes.rs"]
 mod any_bytes;

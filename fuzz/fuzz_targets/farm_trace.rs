@@ -2,13 +2,13 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use server::farm::wire::{Decoded, TraceMessage, encode, read};
+use server::farm::wire::TraceMessage;
 
-#[path = "../../crates/server/src/farm/wire/any_bytes.rs"]
-mod any_bytes;
+#[path = "../../crates/server/src/farm/wire/any_trace.rs"]
+mod any_trace;
 
 fuzz_target!(|data: &[u8]| {
     let Some((kind, body)) = data.split_first_chunk() else { return };
     // 42 to 46.
-    any_bytes::check_trace(42 + u16::from_be_bytes(*kind) % 5, body);
+    any_trace::check(42 + u16::from_be_bytes(*kind) % 5, body);
 });

@@ -2,7 +2,8 @@
 //! that `fuzz/seeds.sh` writes, and inputs that differ from them a little. It is not guided by coverage, so it finds less than
 //! `make fuzz-short`; it finds targets that do not compile, seeds that fail, and faults that are near.
 //!
-//! The inputs are the same in each run, so that a run that passes passes again. `FUZZ_SEED` gives others, `FUZZ_INPUTS` more.
+//! The inputs are the same in each run, so that a run that passes passes again. `FUZZ_SEED` gives others, `FUZZ_SECONDS` as many as
+//! there is time for.
 
 #![warn(missing_docs)]
 
@@ -11,7 +12,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::LazyLock;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use wait::Deadline;
 
 /// Defines the function `fuzz` of a target.
 #[macro_export]
@@ -52,13 +55,16 @@ const EDGES: [&[u8]; 10] = [
 /// When the target does; the input is then in a file whose name is printed.
 pub fn run(target: &str, fuzz: fn(&[u8])) {
     let seeds = seeds(target);
-    let ends = Instant::now() + LONGEST;
-    let (inputs, seed) = (number("FUZZ_INPUTS").unwrap_or(INPUTS), number("FUZZ_SEED").unwrap_or(0));
-    let mut random = Random(0x9e37_79b9_7f4a_7c15 ^ seed);
+    let (longest, inputs) = match number("FUZZ_SECONDS") {
+        Some(seconds) => (Duration::from_secs(seconds), u64::MAX),
+        None => (LONGEST, INPUTS),
+    };
+    let time = Deadline::after(longest);
+    let mut random = Random(0x9e37_79b9_7f4a_7c15 ^ number("FUZZ_SEED").unwrap_or(0));
     seeds.iter().for_each(|input| check(target, fuzz, input));
     check(target, fuzz, b"");
     for _ in 0..inputs {
-        if Instant::now() >= ends {
+        if time.left().is_none() {
             return;
         }
         check(target, fuzz, &random.input(seeds));

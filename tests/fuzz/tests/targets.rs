@@ -1,6 +1,7 @@
 //! The fuzz targets that count no allocations.
 
 #![allow(unreachable_pub, reason = "for the fuzzer the target is a crate of its own")]
+#![allow(clippy::duplicate_mod, reason = "some targets share the code that they run")]
 
 #[allow(unused_attributes, reason = "for the fuzzer the target is a crate of its own")]
 #[path = "../../../fuzz/fuzz_targets/farm_ask.rs"]

@@ -345,7 +345,7 @@ impl FarmMembership {
         &self.board
     }
 
-    /// The same, to be kept.
+    /// The board, for a thread that keeps it.
     pub(crate) fn board_of_shards(&self) -> Arc<FarmBoard> {
         Arc::clone(&self.board)
     }

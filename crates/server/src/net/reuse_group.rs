@@ -25,7 +25,7 @@ struct Marks {
 }
 
 impl Marks {
-    /// For at most `most`, of which `least` at least are left when a listener leaves.
+    /// The marks of a resource of which there are `most`. When a listener leaves, at least `least` of them are left.
     fn new(most: usize, least: usize) -> Marks {
         let left = (most / limits::ROOM_LEFT).max(least);
         let free = (most / limits::ROOM_FREE).max(2 * least).max(left + 1);
@@ -43,7 +43,7 @@ pub(crate) struct Room {
 }
 
 impl Room {
-    /// `connections` counts those of the shard, of at most `most`.
+    /// The room of a shard that may have `most` connections; `connections` returns their present number.
     pub(crate) fn new(most: usize, connections: impl Fn() -> usize + 'static) -> Room {
         Room {
             connections: Rc::new(connections),
@@ -137,7 +137,7 @@ async fn accept_until_full(
     }
 }
 
-/// Takes the connections that wait, and closes the listener.
+/// Accepts the connections that wait, and closes the listener.
 fn accept_waiting(listener: TcpListener, take: &impl Fn(TcpStream, SocketAddr)) {
     let Ok(listener) = listener.into_std() else { return };
     // An error ends it: no connection waits, or there is no descriptor for it.

@@ -103,7 +103,8 @@ impl FarmTraces {
         Some((Rc::new(traces), messages))
     }
 
-    /// The sink with this node's name in its lines; other nodes put theirs into it, too, until its reader has gone.
+    /// Begins to collect the lines of other nodes into the sink, until its reader has gone. Returns the sink for this node's own
+    /// lines, which name the node.
     pub(super) fn collect(self: &Rc<Self>, account: &str, sink: TraceSink) -> TraceSink {
         let own = self.board.view().and_then(|view| Some(view.peers.get(&self.own)?.name.clone()));
         let traces = Rc::clone(self);

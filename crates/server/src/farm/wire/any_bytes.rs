@@ -1,15 +1,14 @@
 //! Any bytes as a message of another node: a message that is written as it was read, or a fault. The tests beside this file and
-//! the fuzz targets `farm_call`, `farm_ask` and `farm_trace` use it.
+//! the fuzz targets `farm_call` and `farm_ask` use it.
 
 use bytes::Bytes;
 use cluster::limits::MESSAGE_BYTES;
 use cluster::link::Message;
 use cluster::{Epoch, ShardAddress};
 
-use super::{Decoded, TraceMessage, encode, read};
+use super::{Decoded, encode, read};
 
 /// Reads the body as a message of this kind. A message that is read, written and read again is the same.
-#[allow(dead_code, reason = "each fuzz target uses one of the two")]
 pub(crate) fn check(kind: u16, body: &[u8]) {
     let message = Message { kind, epoch: Epoch(0), shard: 0, body: Bytes::copy_from_slice(body) };
     let Ok(Decoded::Message(first)) = read(&message) else { return };
@@ -22,14 +21,5 @@ pub(crate) fn check(kind: u16, body: &[u8]) {
     match read(&written[0]) {
         Ok(Decoded::Message(second)) => assert_eq!(format!("{first:?}"), format!("{second:?}")),
         other => panic!("{first:?} was written so that it is {other:?}"),
-    }
-}
-
-/// Reads the body as a message of a trace. One that is read, written and read again is the same.
-#[allow(dead_code, reason = "each fuzz target uses one of the two")]
-pub(crate) fn check_trace(kind: u16, body: &[u8]) {
-    let message = Message { kind, epoch: Epoch(0), shard: 0, body: Bytes::copy_from_slice(body) };
-    if let Ok(Some(first)) = TraceMessage::read(&message) {
-        assert_eq!(TraceMessage::read(&first.message()), Ok(Some(first)));
     }
 }

@@ -7,6 +7,8 @@
 mod address;
 #[cfg(test)]
 mod any_bytes;
+#[cfg(test)]
+mod any_trace;
 mod questions;
 #[cfg(test)]
 mod tests;

@@ -178,7 +178,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::farm::wire::{any_bytes, class_of};
+    use crate::farm::wire::{any_trace, class_of};
     use cluster::link::Class;
 
     fn line() -> TraceLine {
@@ -264,7 +264,7 @@ mod tests {
 
         #[test]
         fn any_bytes_are_a_message_of_a_trace_or_a_fault(kind in BEGIN..=END, body: Vec<u8>) {
-            any_bytes::check_trace(kind, &body);
+            any_trace::check(kind, &body);
         }
 
         /// Bytes near those of real messages: one is changed, some are cut off.
@@ -275,8 +275,8 @@ mod tests {
             let message = TraceMessage { trace: 7, body: examples()[which].1.clone() }.message();
             let mut body = message.body.to_vec();
             *place.get_mut(&mut body) = byte;
-            any_bytes::check_trace(message.kind, &body);
-            any_bytes::check_trace(message.kind, &body[..kept.index(body.len())]);
+            any_trace::check(message.kind, &body);
+            any_trace::check(message.kind, &body[..kept.index(body.len())]);
         }
     }
 }
