@@ -71,7 +71,7 @@ def prepared(plan, folder):
         raise Failure(f"the plan {plan} has no calls without a limit")
     path = f"{folder}/{plan}.toml"
     with open(path, "w") as file:
-        file.write(text.replace('"-l", "1000000"]', more).replace('"{uas_port}"]', f'"{{uas_port}}", "-buff_size", "{BUFFER}"]'))
+        file.write(text.replace('"-l", "1000000"]', more).replace('"{uas_port}"]', f'"{{uas_port}}", "-buff_size", "{BUFFER}", "-rtcheck", "loose"]'))
     return path
 
 

@@ -23,7 +23,8 @@ thread_local! {
 /// Tables of a fixed size are made with their first entries, which are no input's.
 fn warm() -> World {
     let mut world = World::new();
-    for method in ["OPTIONS", "REGISTER", "INVITE", "SUBSCRIBE", "MESSAGE", "ACK", "BYE", "CANCEL", "PUBLISH"] {
+    for method in ["OPTIONS", "REGISTER", "INVITE", "SUBSCRIBE", "MESSAGE", "ACK", "BYE", "CANCEL", "PUBLISH"]
+    {
         for user in ["a@example.com", "b@elsewhere.test"] {
             for transport in [Transport::Udp, Transport::Tcp] {
                 let request = format!(

@@ -20,8 +20,16 @@ fuzz_target!(|data: &[u8]| {
     let after = counting::now();
     let bytes = text.len().cast_signed();
     assert!(after.now - before.now <= 10 * bytes + (24 << 10), "kept {} of {bytes}", after.now - before.now);
-    assert!(after.peak - before.now <= 40 * bytes + (96 << 10), "peak {} of {bytes}", after.peak - before.now);
-    assert!(after.total - before.total <= 96 * bytes + (1 << 20), "work {} of {bytes}", after.total - before.total);
+    assert!(
+        after.peak - before.now <= 40 * bytes + (96 << 10),
+        "peak {} of {bytes}",
+        after.peak - before.now
+    );
+    assert!(
+        after.total - before.total <= 96 * bytes + (1 << 20),
+        "work {} of {bytes}",
+        after.total - before.total
+    );
     assert!(sent.cast_signed() <= 8 * bytes + (32 << 10), "sent {sent} of {bytes}");
     assert!(stranger.is_gone_in_time());
 });

@@ -12,8 +12,8 @@ use chat::{
 };
 use libfuzzer_sys::fuzz_target;
 use stdx::Instant;
-use xmpp::{ConnectionId, ShardAddress};
 use xmpp::c2s::BindRequest;
+use xmpp::{ConnectionId, ShardAddress};
 use xmpp::{Element, Jid, ns, stanza, xml};
 
 const CLIENTS: [&str; 3] = ["alice@example.org/desk", "alice@example.org/phone", "bob@example.org/desk"];

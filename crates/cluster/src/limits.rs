@@ -96,6 +96,10 @@ pub const HANDSHAKE: Duration = Duration::from_secs(3);
 /// A connection that has nothing to send says so this often.
 pub const KEEPALIVE: Duration = Duration::from_secs(1);
 
+/// Keep-alives go out at multiples of this, after [`KEEPALIVE`] or a little earlier: a node that has many links wakes twice a second
+/// for all of them, and not for each.
+pub const KEEPALIVE_STEP: Duration = Duration::from_millis(500);
+
 /// A connection from which nothing has come for so long is cut off. Three keep-alives were lost.
 /// Answer: `LinkFault::Silent`.
 pub const SILENCE: Duration = Duration::from_millis(3_500);

@@ -65,6 +65,22 @@ pub const IN_PROGRESS_LEFT: usize = 64;
 /// Connections in progress that are closed when the process has no file descriptor for a new one.
 pub const SHED: usize = 16;
 
+/// The part of the room for connections that is left when a listener of a shared address closes, one in so many: room for
+/// those that the kernel has accepted for it meanwhile, and for connections that this node opens itself.
+pub const ROOM_LEFT: usize = 16;
+
+/// The part that is free when the listener opens again: twice as much, so that it does not close at once. Connections that end and
+/// come again would otherwise close and open it in turn.
+pub const ROOM_FREE: usize = 8;
+
+/// Open files that are left at least when a listener of a shared address closes, however few the process may have: the database, the
+/// council and the links open some again after a fault.
+pub const FILES_LEFT: usize = 16;
+
+/// The pause between two looks at whether there is room again. A look at the open files of a process that has very many costs
+/// milliseconds before Linux 6.2.
+pub const ROOM_LOOK: Duration = Duration::from_millis(500);
+
 /// For the first SIP message on a connection: phones connect to send. As long as Timer F, after which the request that was
 /// to be sent has failed. Later: closed, and counted.
 pub const FIRST_MESSAGE: Duration = Duration::from_secs(32);
@@ -178,6 +194,27 @@ pub const SHARD_INBOX: usize = 65_536;
 
 /// Traced messages that may wait for a slow reader. More are dropped and counted, and the reader is told.
 pub const TRACE_QUEUE: usize = 4_096;
+
+/// Lines that a node sends to another for one trace in a second, and their bytes: a screen shows a few dozen lines a second, and a file
+/// of a busy trunk has what 500 messages a second, 100 calls, are with 1 KiB each. More are dropped and counted, and the reader is
+/// told.
+pub(crate) const FARM_TRACE_LINES: u64 = 500;
+/// Bytes of these lines in a second.
+pub(crate) const FARM_TRACE_BYTES: u64 = 512 * 1_024;
+
+/// The interval at which a node that collects a trace asks the others anew: a node that joins takes part after at most this.
+pub(crate) const FARM_TRACE_RENEWAL: Duration = Duration::from_secs(2);
+
+/// The time without a renewal after which a node ends its part in a trace of another, and after which the collector says that a node
+/// does not answer: three renewals.
+pub(crate) const FARM_TRACE_SILENCE: Duration = Duration::from_secs(6);
+
+/// Bytes of a text of a line between nodes, such as an address or a Call-ID. A longer one is shortened.
+pub const TRACE_TEXT_BYTES: usize = 1_024;
+
+/// Bytes of a whole message in a line between nodes: of 16 KiB, of which each byte that is not UTF-8 is shown by three. A longer one
+/// is shortened.
+pub const TRACE_MESSAGE_BYTES: usize = 48 * 1_024;
 
 /// Accounts traced at once: every message of a shard is compared with each. More: the command is told so.
 pub const TRACES: usize = 16;

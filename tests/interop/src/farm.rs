@@ -61,6 +61,13 @@ impl Farm {
         farm
     }
 
+    /// Starts one node more, with the same route as the others and with so many open files at most. Returns when it has its share.
+    pub fn add_with_open_files(&mut self, nats: &Nats, files: u32) {
+        let name = format!("n{}", self.nodes.len());
+        self.nodes.push(self.prepare(nats, &name, true).with_open_files(files).started());
+        self.wait_for_shares(self.nodes.len());
+    }
+
     /// A node of this name that is not started. It has a secret of its own unless `knows_secret`.
     pub fn prepare(&self, nats: &Nats, name: &str, knows_secret: bool) -> Node {
         let secret = self.folder.path().join(if knows_secret { "farm.secret" } else { "other.secret" });

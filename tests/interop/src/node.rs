@@ -24,6 +24,8 @@ pub struct Node {
     config: PathBuf,
     /// None: loopback of the test's own network.
     host: Option<Arc<Namespace>>,
+    /// The most files that its process may have open, if not as many as the test's.
+    open_files: Option<u32>,
     peer: Option<Peer>,
     folder: TempDir,
 }
@@ -66,7 +68,7 @@ listen = "127.0.0.1:{http}"
 "#
         );
         std::fs::write(&config, text).expect("the test's folder is writable");
-        Node { port, tls, http, config, host, peer: None, folder }
+        Node { port, tls, http, config, host, open_files: None, peer: None, folder }
     }
 
     /// More sections of the configuration.
@@ -112,6 +114,12 @@ listen = "127.0.0.1:{http}"
         self
     }
 
+    /// With so many open files at most.
+    pub fn with_open_files(mut self, files: u32) -> Node {
+        self.open_files = Some(files);
+        self
+    }
+
     pub fn started(mut self) -> Node {
         self.start();
         self
@@ -129,7 +137,14 @@ listen = "127.0.0.1:{http}"
                 peer
             }
             None => {
-                let peer = Peer::start("belfry", &program, &arguments, folder);
+                let peer = match self.open_files {
+                    None => Peer::start("belfry", &program, &arguments, folder),
+                    Some(files) => {
+                        let script = format!("ulimit -n {files} && exec \"$0\" \"$@\"");
+                        let arguments = [vec!["-c".into(), script, program], arguments.to_vec()].concat();
+                        Peer::start("belfry", "sh", &arguments, folder)
+                    }
+                };
                 wait_for_sip(self.port, || peer.tail());
                 peer
             }

@@ -1,5 +1,8 @@
 //! A farm of real nodes under SIPp: calls are shared, and go on when a node dies or leaves.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -156,4 +159,141 @@ fn calls_that_are_set_up_at_a_node_that_is_killed_are_answered_and_end() {
     caller.succeeds();
     callee.succeeds();
     farm.wait_for_shares(2);
+}
+
+/// The node that is asked shows the messages of all nodes, each with the name of the node that works on its call.
+#[test]
+fn a_trace_shows_the_messages_of_all_nodes() {
+    let _alone = alone();
+    let nats = Nats::start(NatsRelease::Debian);
+    let callee = Sipp::answering("-uas", 600);
+    let farm = Farm::start(&nats, 3, "bob", callee.port);
+    let trace = |arguments: &[&str]| {
+        let all = [&["trace", "bob@127.0.0.1", "--any", "--json", "--for", "60s"], arguments].concat();
+        let lines = farm.nodes[1].run(&all);
+        let read = |line: &str| serde_json::from_str(line).expect("a line is an object");
+        lines.lines().map(read).collect::<Vec<serde_json::Value>>()
+    };
+    let (of_farm, of_node) = std::thread::scope(|scope| {
+        let of_farm = scope.spawn(|| trace(&["--count", "400"]));
+        let of_node = scope.spawn(|| trace(&["--count", "50", "--this-node", "--full"]));
+        // 13 messages a call at the nodes that work on them: enough also if a trace begins late.
+        let caller = call(&farm, 200, 25);
+        let lines = (of_farm.join().expect("a trace"), of_node.join().expect("a trace"));
+        caller.succeeds();
+        lines
+    });
+    assert_eq!((of_farm.len(), of_node.len()), (400, 50));
+    let mut nodes_of_call: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for line in &of_farm {
+        let (call, node) = (line["call_id"].as_str().expect("a Call-ID"), line["node"].as_str());
+        nodes_of_call.entry(call).or_default().insert(node.expect("the node's name"));
+    }
+    let nodes: BTreeSet<&str> = nodes_of_call.values().flatten().copied().collect();
+    assert_eq!(nodes, BTreeSet::from(["n0", "n1", "n2"]));
+    // The way of a packet from one node to the other is not shown.
+    assert!(nodes_of_call.values().all(|nodes| nodes.len() == 1), "{nodes_of_call:?}");
+    assert!(of_node.iter().all(|line| line.get("node").is_none() && line["message"].is_string()));
+}
+
+/// The kernel gives a node new connections only while it has file descriptors for them.
+#[test]
+fn a_node_without_room_for_connections_leaves_them_to_the_others_and_comes_back() {
+    const FILES: u32 = 200;
+    let _alone = alone();
+    let nats = Nats::start(NatsRelease::Debian);
+    let mut farm = Farm::start(&nats, 1, "bob", 5_999);
+    farm.add_with_open_files(&nats, FILES);
+    let small = &farm.nodes[1];
+    let closed = || small.metric("belfry_listeners_closed");
+    // Twice as many as fit if the kernel gives each node half of them.
+    let mut connections: Vec<TcpStream> =
+        (0..4 * FILES).map(|number| connection(farm.port, number)).collect();
+    assert!(small.metric("belfry_listener_closures_total") > 0, "{}", small.metrics());
+    interop::wait_until(
+        "the listener to be closed",
+        Duration::from_secs(20),
+        || closed() > 0,
+        || small.tail(),
+    );
+    assert!(small.tail().contains("no room for more connections"), "{}", small.tail());
+    assert_eq!(small.metric("belfry_connections_no_place_total"), 0);
+    connections.iter_mut().enumerate().for_each(|(number, connection)| is_answered(connection, number));
+    drop(connections);
+    interop::wait_until(
+        "the listeners to be open",
+        Duration::from_secs(20),
+        || closed() == 0,
+        || small.tail(),
+    );
+    let accepted = || small.metric("belfry_connections_accepted_total");
+    let before = accepted();
+    let again: Vec<TcpStream> = (0..64).map(|number| connection(farm.port, number)).collect();
+    // The figures are published twice a second.
+    let has_some = || accepted() > before;
+    interop::wait_until("connections at the node that came back", Duration::from_secs(20), has_some, || {
+        small.metrics()
+    });
+    drop(again);
+}
+
+/// Nodes that share a machine leave it alone while they have nothing to do. Measured: 20 to 30 a second; a timer or a link that
+/// wakes without end has hundreds.
+#[test]
+fn an_idle_node_of_a_farm_wakes_seldom() {
+    const MEASURED: Duration = Duration::from_secs(5);
+    let _alone = alone();
+    let nats = Nats::start(NatsRelease::Debian);
+    let farm = Farm::start(&nats, 3, "bob", 5_999);
+    let before: Vec<u64> = farm.nodes.iter().map(|node| wake_ups(node.id())).collect();
+    let (began, measured) = (uptime(), wait::Deadline::after(MEASURED));
+    interop::wait_until("the measurement", 4 * MEASURED, || measured.left().is_none(), String::new);
+    for (node, before) in farm.nodes.iter().zip(before) {
+        let woken = (wake_ups(node.id()) - before) as f64 / (uptime() - began);
+        assert!(woken < 80.0, "{woken} wake-ups a second");
+    }
+}
+
+/// The machine's time in seconds (`proc_uptime(5)`).
+fn uptime() -> f64 {
+    let text = std::fs::read_to_string("/proc/uptime").expect("the kernel says it");
+    text.split(' ').next().and_then(|seconds| seconds.parse().ok()).expect("a number")
+}
+
+/// The times that threads of a process have waited for something, and so were woken (`proc_pid_status(5)`).
+fn wake_ups(process: u32) -> u64 {
+    let tasks = std::fs::read_dir(format!("/proc/{process}/task")).expect("the process runs");
+    let of_task = |task: std::io::Result<std::fs::DirEntry>| {
+        // A thread may end meanwhile.
+        let status = std::fs::read_to_string(task.ok()?.path().join("status")).ok()?;
+        let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"))?;
+        line.trim().parse::<u64>().ok()
+    };
+    tasks.filter_map(of_task).sum()
+}
+
+/// A connection that a node has answered a request on.
+fn connection(port: u16, number: u32) -> TcpStream {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("a node accepts the connection");
+    stream.set_read_timeout(Some(Duration::from_secs(30))).expect("a time that is not zero");
+    is_answered(&mut stream, number as usize);
+    stream
+}
+
+/// The connection is open: a node answers an OPTIONS on it.
+fn is_answered(stream: &mut TcpStream, number: usize) {
+    let local = stream.local_addr().expect("a connected socket");
+    let request = format!(
+        "OPTIONS sip:127.0.0.1 SIP/2.0\r\nVia: SIP/2.0/TCP {local};branch=z9hG4bK{number}.{}\r\nFrom: <sip:a@{local}>;tag=1\r\n\
+         To: <sip:127.0.0.1>\r\nCall-ID: {number}@{local}\r\nCSeq: 1 OPTIONS\r\nMax-Forwards: 70\r\nContent-Length: 0\r\n\r\n",
+        local.port()
+    );
+    stream.write_all(request.as_bytes()).expect("the connection is open");
+    let mut answer = Vec::new();
+    while !answer.ends_with(b"\r\n\r\n") {
+        let mut bytes = [0; 2_048];
+        let count = stream.read(&mut bytes).expect("an answer");
+        assert!(count > 0, "connection {number} was closed: {}", String::from_utf8_lossy(&answer));
+        answer.extend_from_slice(&bytes[..count]);
+    }
 }

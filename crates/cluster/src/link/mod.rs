@@ -22,7 +22,7 @@ use bytes::{Bytes, BytesMut};
 use stdx::Instant;
 
 use crate::fields::{Corrupt, Fields, put_number, put_varint, take_varint};
-use crate::limits::{HELLO_BYTES, KEEPALIVE, MESSAGE_BYTES, SILENCE};
+use crate::limits::{HELLO_BYTES, KEEPALIVE, KEEPALIVE_STEP, MESSAGE_BYTES, SILENCE};
 
 pub use class::{Class, Lane};
 pub use fault::LinkFault;
@@ -193,7 +193,7 @@ impl Link {
         if now.since(connection.heard_at) >= SILENCE {
             return Err(LinkFault::Silent);
         }
-        if now.since(connection.written_at) >= KEEPALIVE {
+        if now >= keepalive_at(connection.written_at) {
             write_control(&mut connection.output, KEEPALIVE_FRAME, &[]);
             connection.written_at = now;
         }
@@ -203,7 +203,7 @@ impl Link {
     /// The time at which [`Link::expire`] is due; none without a connection.
     pub fn deadline(&self) -> Option<Instant> {
         let connection = self.connection.as_ref()?;
-        Some((connection.written_at + KEEPALIVE).min(connection.heard_at + SILENCE))
+        Some(keepalive_at(connection.written_at).min(connection.heard_at + SILENCE))
     }
 
     /// True while messages of all classes are taken and go out.
@@ -320,6 +320,14 @@ impl Link {
         }
         Ok(())
     }
+}
+
+/// The time of the keep-alive of a connection that was last written to at this time. Connections that were written to at about the same
+/// time have the same one, also those of other nodes: their clocks agree well enough.
+fn keepalive_at(written_at: Instant) -> Instant {
+    let at = (written_at + KEEPALIVE).as_micros();
+    let step = KEEPALIVE_STEP.as_micros() as u64;
+    Instant::from_micros(at - at % step)
 }
 
 impl Channel {

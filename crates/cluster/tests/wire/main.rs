@@ -6,5 +6,6 @@ mod any_bytes;
 mod faults;
 mod golden;
 mod handshakes;
+mod near_frames;
 mod pair;
 mod transfers;

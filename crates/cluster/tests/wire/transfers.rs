@@ -146,6 +146,19 @@ fn an_idle_connection_is_kept_alive_and_a_silent_one_is_cut() {
     assert_eq!(pair.ends[0].link.expire(at(9_000) + SILENCE), Err(LinkFault::Silent));
 }
 
+#[test]
+fn keep_alives_of_many_connections_go_out_together() {
+    let deadline = |written: u64| {
+        let mut pair = Pair::connected(Lane::Prompt);
+        pair.ends[0].link.send(at(written), Class::Call, message(1, 8)).unwrap();
+        pair.settle(at(written));
+        pair.ends[0].link.deadline()
+    };
+    let written = [9_000, 9_001, 9_250, 9_499];
+    assert_eq!(written.map(deadline), [Some(at(10_000)); 4]);
+    assert_eq!([9_500, 9_999].map(deadline), [Some(at(10_500)); 2]);
+}
+
 /// One step of a run; numbers choose the end, the class, sizes.
 #[derive(Clone, Debug)]
 enum Step {

@@ -24,6 +24,9 @@ pub(super) struct TraceArgs {
     /// Whole messages, too; what a password could be guessed from is masked
     #[arg(long)]
     full: bool,
+    /// Only messages that this node handles, and not those of the other nodes of its farm
+    #[arg(long)]
+    this_node: bool,
     /// End after so many messages [default: at Ctrl-C]
     #[arg(long, value_name = "N")]
     count: Option<u64>,
@@ -46,7 +49,8 @@ impl TraceArgs {
         if !self.any {
             find(&mut client, &account)?;
         }
-        match client.ask(&Request::Trace { account: account.clone(), full: self.full })? {
+        let farm = !self.this_node;
+        match client.ask(&Request::Trace { account: account.clone(), full: self.full, farm })? {
             Response::Tracing => {}
             other => return Err(client.unexpected(&other).into()),
         }
@@ -71,6 +75,11 @@ impl TraceArgs {
                     } else {
                         drawing.draw(&line, &mut out)?;
                     }
+                }
+                // As above.
+                Some(Response::TraceNode { name, takes_part: true }) => eprintln!("{name} answers again"),
+                Some(Response::TraceNode { name, .. }) => {
+                    eprintln!("{name} does not answer: its messages are not shown");
                 }
                 Some(Response::Missed(missed)) => writeln!(out, "… {missed} messages not shown")?,
                 Some(other) => return Err(client.unexpected(&other).into()),
@@ -106,6 +115,7 @@ struct Drawing {
     started: Option<Instant>,
     name_width: usize,
     label_width: usize,
+    node_width: usize,
     /// The call or session that the last line was of.
     of: Box<str>,
 }
@@ -135,8 +145,14 @@ impl Drawing {
         } else {
             format!("◀──{label}{pad}──")
         };
-        let millis = at.since(started).as_millis();
-        writeln!(out, "{millis:>9}ms  {left}{gap} {arrow} {}", printable(right))?;
+        // Clocks of nodes differ: a line may be older than the first.
+        let millis = (at.as_micros().cast_signed() - started.as_micros().cast_signed()) / 1_000;
+        write!(out, "{millis:>9}ms  ")?;
+        if let Some(node) = line.node.as_deref().map(printable) {
+            self.node_width = self.node_width.max(width(&node));
+            write!(out, "{node}{}  ", " ".repeat(self.node_width - width(&node)))?;
+        }
+        writeln!(out, "{left}{gap} {arrow} {}", printable(right))?;
         if let Some(message) = &line.message {
             for text in message.lines() {
                 writeln!(out, "             │ {}", printable(text))?;
@@ -174,6 +190,7 @@ mod tests {
             call_id: "c1@host".into(),
             message: None,
             session: None,
+            node: None,
         }
     }
 
@@ -195,6 +212,25 @@ mod tests {
             "        2ms  belfry ──INVITE──▶ udp:b",
             "       20ms  belfry ◀──180 (INVITE)── udp:b",
             "     2020ms  udp:a  ◀──·200────────── belfry",
+        ];
+        assert_eq!(String::from_utf8(out).unwrap().lines().collect::<Vec<_>>(), picture);
+    }
+
+    #[test]
+    fn each_line_of_a_farm_has_its_node_and_the_time_of_that_nodes_clock() {
+        let mut drawing = Drawing::default();
+        let mut out = Vec::new();
+        for (node, millis, label) in
+            [("n1", 100, "INVITE"), ("edge-2", 98, "100 (INVITE)"), ("n1", 105, "BYE")]
+        {
+            let line = TraceLine { node: Some(node.into()), ..line(millis, "a", "belfry", label) };
+            drawing.draw(&line, &mut out).unwrap();
+        }
+        let picture = [
+            "2027-01-15 08:00:00  Call-ID c1@host",
+            "        0ms  n1  a ──INVITE──▶ belfry",
+            "       -2ms  edge-2  a ──100 (INVITE)──▶ belfry",
+            "        5ms  n1      a ──BYE───────────▶ belfry",
         ];
         assert_eq!(String::from_utf8(out).unwrap().lines().collect::<Vec<_>>(), picture);
     }

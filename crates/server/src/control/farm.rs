@@ -1,5 +1,8 @@
 //! The farm as one node sees it, for operators.
 
+use std::collections::BTreeMap;
+
+use cluster::Life;
 use cluster::member::MemberState;
 use farm::view::FarmView;
 use serde::{Deserialize, Serialize};
@@ -125,12 +128,25 @@ fn ranges(
     ranges
 }
 
+/// The parts of the map that a node holds.
+#[derive(Clone, Copy, Default)]
+struct Shares {
+    call_slots: u32,
+    buckets: u32,
+}
+
 impl FarmStatus {
     /// The status as a view and the council's absence show it.
     pub(crate) fn new(farm: &str, view: &FarmView, council_away: Option<Box<str>>) -> FarmStatus {
-        let row = |(life, peer): (&cluster::Life, &farm::view::FarmPeer)| {
-            let of = |holder: Option<cluster::ShardAddress>| holder.is_some_and(|at| at.life == *life);
-            let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+        let mut shares: BTreeMap<Life, Shares> = BTreeMap::new();
+        for worker in view.map.workers().filter_map(|(_, slot)| slot.worker) {
+            shares.entry(worker.life).or_default().call_slots += 1;
+        }
+        for owner in view.map.owners().filter_map(|(_, ownership)| ownership.owner) {
+            shares.entry(owner.life).or_default().buckets += 1;
+        }
+        let row = |(life, peer): (&Life, &farm::view::FarmPeer)| {
+            let Shares { call_slots, buckets } = shares.get(life).copied().unwrap_or_default();
             FarmNodeRow {
                 name: peer.name.clone(),
                 life: life.0,
@@ -138,8 +154,8 @@ impl FarmStatus {
                 state: state(peer.state).into(),
                 address: peer.address.to_string().into(),
                 version: peer.build.clone(),
-                call_slots: count(view.map.workers().filter(|(_, slot)| of(slot.worker)).count()),
-                buckets: count(view.map.owners().filter(|(_, ownership)| of(ownership.owner)).count()),
+                call_slots,
+                buckets,
                 weight: peer.weight,
                 shards: peer.shards,
                 suspected: peer.is_suspect,

@@ -24,7 +24,7 @@ pub use status::{
     AdmissionStatus, Listening, NodeState, Observed, ShardCounters, SignInFailureCount, Status, StatusSource,
     StoreStatus, TargetStatus, watch,
 };
-pub use trace::{TraceLine, TraceLines, TraceSink, mask_credentials};
+pub use trace::{TraceLine, TraceLines, TraceNews, TraceSink, mask_credentials};
 
 use std::rc::Rc;
 
@@ -49,9 +49,9 @@ pub trait Control {
     /// End now.
     fn stop(&self);
 
-    /// Puts every message of this account's into the sink from now on, until it is closed. The account may be
-    /// an alias, or not be there. False: too many traces.
-    fn trace(self: Rc<Self>, account: &Address, sink: TraceSink) -> bool;
+    /// Puts every message of this account's into the sink from now on, until it is closed; with `farm` also those that other
+    /// nodes of the farm handle. The account may be an alias, or not be there. False: too many traces.
+    fn trace(self: Rc<Self>, account: &Address, sink: TraceSink, farm: bool) -> bool;
 
     /// The registrations of the account.
     async fn bindings(&self, account: &Address) -> Vec<BindingRow>;

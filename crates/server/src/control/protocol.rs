@@ -48,6 +48,9 @@ pub enum Request {
         account: Address,
         /// `true`: whole messages; `false`: a summary of each.
         full: bool,
+        /// `true`: at all nodes of the farm, if the node is in one; `false`: at the node alone.
+        #[serde(default)]
+        farm: bool,
     },
     /// The registered contacts of an account (RFC 3261 §10); answered by [`Response::Bindings`].
     Bindings {
@@ -98,6 +101,13 @@ pub enum Response {
     Tracing,
     /// One line of the trace.
     Line(TraceLine),
+    /// Another node of the farm has ceased to take part in the trace, or takes part again; only in a trace of all nodes.
+    TraceNode {
+        /// The node's name.
+        name: Box<str>,
+        /// False: it does not answer, and its messages are not shown.
+        takes_part: bool,
+    },
     /// So many lines were left out because they were not read in time.
     Missed(u64),
     /// The answer to [`Request::Bindings`].

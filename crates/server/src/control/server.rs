@@ -16,7 +16,7 @@ use super::Control;
 use super::protocol::{Failure, FailureKind, Hello, PROTOCOL, Request, Response};
 use super::records::Listing;
 use super::status::StatusSource;
-use super::trace::TraceSink;
+use super::trace::{TraceNews, TraceSink};
 use crate::clock::Clock;
 use crate::limits;
 
@@ -149,7 +149,7 @@ impl<C: Control> Connection<C> {
         }
         while let Some(request) = self.receive().await? {
             match request {
-                Ok(Request::Trace { account, full }) => return self.trace(&account, full).await,
+                Ok(Request::Trace { account, full, farm }) => return self.trace(&account, full, farm).await,
                 Ok(request) => {
                     let response = timeout(limits::CONTROL_PATIENCE, self.answer(request)).await;
                     let response = response.unwrap_or_else(|_| Err(late())).unwrap_or_else(Response::Failed);
@@ -208,9 +208,9 @@ impl<C: Control> Connection<C> {
         })
     }
 
-    async fn trace(&mut self, account: &store::Address, full: bool) -> io::Result<()> {
+    async fn trace(&mut self, account: &store::Address, full: bool, farm: bool) -> io::Result<()> {
         let (sink, mut lines) = TraceSink::new(full);
-        if !self.control.clone().trace(account, sink) {
+        if !self.control.clone().trace(account, sink, farm) {
             return self
                 .fail(Failure::new(FailureKind::Busy, "too many traces are on; end one of them"))
                 .await;
@@ -220,7 +220,10 @@ impl<C: Control> Connection<C> {
         loop {
             tokio::select! {
                 line = lines.next() => match line {
-                    Some(line) => self.send(&Response::Line(line)).await?,
+                    Some(TraceNews::Line(line)) => self.send(&Response::Line(line)).await?,
+                    Some(TraceNews::Node { name, takes_part }) => {
+                        self.send(&Response::TraceNode { name, takes_part }).await?;
+                    }
                     None => return Ok(()),
                 },
                 // The command says nothing more; reading tells when it is gone.

@@ -70,6 +70,12 @@ pub struct AdmissionStatus {
     pub evicted: u64,
     /// Closed when accepted.
     pub refused: u64,
+    /// Listeners that are closed now, because the node has no room for more connections.
+    #[serde(default)]
+    pub closed_listeners: u64,
+    /// Times that a listener was closed for that.
+    #[serde(default)]
+    pub listener_closures: u64,
 }
 
 /// The phase of a node's life.

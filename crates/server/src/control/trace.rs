@@ -16,9 +16,9 @@ use crate::xmpp::streams::ChatTrace;
 const SHOWN: usize = 16 * 1024;
 
 /// One message of a trace.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TraceLine {
-    /// Microseconds since the Unix epoch.
+    /// Microseconds since the Unix epoch, by the clock of the node that handled the message.
     pub at_micros: u64,
     /// `belfry`, or an address as `udp:192.0.2.7:5060`.
     pub from: Box<str>,
@@ -31,6 +31,23 @@ pub struct TraceLine {
     /// The address of the chat session; without a Call-ID then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<Box<str>>,
+    /// The node that handled the message, in a trace of a farm.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<Box<str>>,
+}
+
+/// News of a trace, for the command that reads it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TraceNews {
+    /// One message.
+    Line(TraceLine),
+    /// Another node of the farm has ceased to take part in the trace, or takes part again.
+    Node {
+        /// The node's name.
+        name: Box<str>,
+        /// False: it does not answer, and its messages are not shown.
+        takes_part: bool,
+    },
 }
 
 impl TraceLine {
@@ -54,6 +71,7 @@ impl TraceLine {
             call_id: header(message, b"call-id", b"i").unwrap_or_default().into(),
             message: full.then(|| mask_credentials(&message[..message.len().min(SHOWN)]).into()),
             session: None,
+            node: None,
         }
     }
 
@@ -79,6 +97,7 @@ impl TraceLine {
             call_id: Box::default(),
             message: full.then(shown),
             session: Some(trace.session.clone()),
+            node: None,
         }
     }
 
@@ -91,15 +110,17 @@ impl TraceLine {
 /// The sink of a traced account's messages. Clones go to all shards; sending never waits.
 #[derive(Clone, Debug)]
 pub struct TraceSink {
-    lines: mpsc::Sender<TraceLine>,
+    lines: mpsc::Sender<TraceNews>,
     missed: Arc<AtomicU64>,
     full: bool,
+    /// The name of this node, in a trace of a farm.
+    node: Option<Box<str>>,
 }
 
 /// The other end: a command reads here.
 #[derive(Debug)]
 pub struct TraceLines {
-    lines: mpsc::Receiver<TraceLine>,
+    lines: mpsc::Receiver<TraceNews>,
     missed: Arc<AtomicU64>,
 }
 
@@ -108,29 +129,53 @@ impl TraceSink {
     pub fn new(full: bool) -> (TraceSink, TraceLines) {
         let (sender, lines) = mpsc::channel(limits::TRACE_QUEUE);
         let missed = Arc::new(AtomicU64::new(0));
-        (TraceSink { lines: sender, missed: missed.clone(), full }, TraceLines { lines, missed })
+        let sink = TraceSink { lines: sender, missed: missed.clone(), full, node: None };
+        (sink, TraceLines { lines, missed })
+    }
+
+    /// The same sink, whose lines name this node.
+    #[must_use]
+    pub(crate) fn of_node(self, name: &str) -> TraceSink {
+        TraceSink { node: Some(name.into()), ..self }
+    }
+
+    /// True if lines carry whole messages.
+    pub(crate) fn is_full(&self) -> bool {
+        self.full
     }
 
     /// One message on its way; `from` and `to` as in `TraceLine`. Left out, and counted, when the queue is full.
     pub fn message(&self, at: Instant, from: &str, to: &str, message: &[u8]) {
-        match self.lines.try_reserve() {
-            Ok(place) => place.send(TraceLine::of(at, from, to, message, self.full)),
-            Err(_) => self.miss(1),
-        }
+        self.line_of(|| TraceLine::of(at, from, to, message, self.full));
     }
 
     /// One request that could not be sent. Left out, and counted, in the same way.
     pub fn refused(&self, at: Instant, from: &str, to: &str, transport: Transport, request: &[u8]) {
-        match self.lines.try_reserve() {
-            Ok(place) => place.send(TraceLine::of_refused(at, from, to, transport, request)),
-            Err(_) => self.miss(1),
-        }
+        self.line_of(|| TraceLine::of_refused(at, from, to, transport, request));
     }
 
     /// One element of a chat client's stream. Left out, and counted, in the same way.
     pub(crate) fn chat(&self, at: Instant, trace: &ChatTrace) {
+        self.line_of(|| TraceLine::of_chat(at, trace, self.full));
+    }
+
+    /// One message that another node handled. Left out, and counted, in the same way.
+    pub(crate) fn line(&self, line: TraceLine) {
+        self.send(|| TraceNews::Line(line));
+    }
+
+    /// Another node has ceased to take part, or takes part again. Left out, and counted, in the same way.
+    pub(crate) fn node(&self, name: &str, takes_part: bool) {
+        self.send(|| TraceNews::Node { name: name.into(), takes_part });
+    }
+
+    fn line_of(&self, line: impl FnOnce() -> TraceLine) {
+        self.send(|| TraceNews::Line(TraceLine { node: self.node.clone(), ..line() }));
+    }
+
+    fn send(&self, news: impl FnOnce() -> TraceNews) {
         match self.lines.try_reserve() {
-            Ok(place) => place.send(TraceLine::of_chat(at, trace, self.full)),
+            Ok(place) => place.send(news()),
             Err(_) => self.miss(1),
         }
     }
@@ -153,7 +198,7 @@ impl TraceSink {
 
 impl TraceLines {
     /// `None`: the node ended the trace.
-    pub async fn next(&mut self) -> Option<TraceLine> {
+    pub async fn next(&mut self) -> Option<TraceNews> {
         self.lines.recv().await
     }
 

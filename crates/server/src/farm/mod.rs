@@ -5,6 +5,7 @@ mod database;
 mod link_socket;
 pub(crate) mod probe;
 mod secret;
+pub(crate) mod traces;
 pub(crate) mod traffic;
 pub mod wire;
 
@@ -108,6 +109,8 @@ pub(crate) struct ShardLinks {
 #[derive(Default)]
 pub(crate) struct FarmBoard {
     state: Mutex<BoardState>,
+    /// Messages of other nodes about traces, for the operator's thread.
+    pub(crate) traces: traces::TraceInbox,
 }
 
 impl std::fmt::Debug for FarmBoard {
@@ -392,6 +395,11 @@ impl FarmMembership {
     /// The farm as the node knows it now.
     pub(crate) fn board(&self) -> &FarmBoard {
         &self.board
+    }
+
+    /// The board, for a thread that keeps it.
+    pub(crate) fn board_of_shards(&self) -> Arc<FarmBoard> {
+        Arc::clone(&self.board)
     }
 
     /// Gives call slots and buckets to other nodes; the shards drain when that is done. False: there is no other node to take

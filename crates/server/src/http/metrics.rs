@@ -473,6 +473,18 @@ const ADMISSIONS: &[AdmissionMetric] = &[
         help: "Connections refused because too many of their source, or of all, were open",
         read: |admission| admission.refused,
     },
+    AdmissionMetric {
+        name: "belfry_listeners_closed",
+        kind: Kind::Gauge,
+        help: "Listeners that are closed while this node has no room for connections and others share its addresses",
+        read: |admission| admission.closed_listeners,
+    },
+    AdmissionMetric {
+        name: "belfry_listener_closures_total",
+        kind: Kind::Counter,
+        help: "Times that a listener was closed for want of room",
+        read: |admission| admission.listener_closures,
+    },
 ];
 
 const SIGN_IN_FAILURES: (&str, &str) = (

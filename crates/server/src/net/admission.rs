@@ -44,7 +44,7 @@ impl Default for Bounds {
 }
 
 /// The soft limit on open files of this process; `None` where the system does not say.
-fn open_files() -> Option<usize> {
+pub(super) fn open_files() -> Option<usize> {
     let text = std::fs::read_to_string("/proc/self/limits").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("Max open files"))?;
     line.split_whitespace().next()?.parse().ok()
@@ -58,6 +58,19 @@ pub struct Admission {
     table: Mutex<Table>,
     evicted: AtomicU64,
     refused: AtomicU64,
+    /// Listeners that are closed now for want of room, and all that were since the start.
+    closed_listeners: AtomicU64,
+    closures: AtomicU64,
+}
+
+/// A listener of the service that is closed for want of room, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct ClosedListener(Arc<Admission>);
+
+impl Drop for ClosedListener {
+    fn drop(&mut self) {
+        self.0.closed_listeners.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 #[derive(Debug, Default)]
@@ -227,6 +240,8 @@ impl Admission {
             table: Mutex::default(),
             evicted: AtomicU64::new(0),
             refused: AtomicU64::new(0),
+            closed_listeners: AtomicU64::new(0),
+            closures: AtomicU64::new(0),
         })
     }
 
@@ -304,6 +319,23 @@ impl Admission {
     /// Connections that were refused since the process began.
     pub(crate) fn refused(&self) -> u64 {
         self.refused.load(Ordering::Relaxed)
+    }
+
+    /// A listener is closed for want of room, until the returned value is dropped.
+    pub(crate) fn close_listener(self: &Arc<Self>) -> ClosedListener {
+        self.closures.fetch_add(1, Ordering::Relaxed);
+        self.closed_listeners.fetch_add(1, Ordering::Relaxed);
+        ClosedListener(Arc::clone(self))
+    }
+
+    /// Listeners that are closed now for want of room.
+    pub(crate) fn closed_listeners(&self) -> u64 {
+        self.closed_listeners.load(Ordering::Relaxed)
+    }
+
+    /// Times that a listener was closed for want of room since the process began.
+    pub(crate) fn closures(&self) -> u64 {
+        self.closures.load(Ordering::Relaxed)
     }
 
     /// Connections in progress now.

@@ -226,9 +226,14 @@ impl Shared {
         }
     }
 
+    /// The connections that are open or being made.
+    pub(super) fn open_flows(&self) -> usize {
+        self.flows.borrow().len()
+    }
+
     /// True if one more connection fits.
     pub(super) fn has_place(&self) -> bool {
-        self.flows.borrow().len() < self.settings.max_flows
+        self.open_flows() < self.settings.max_flows
     }
 
     /// A place for a connection that was just accepted; `None`: there are too many.

@@ -12,6 +12,7 @@ mod io;
 mod patience;
 pub(crate) mod peers;
 pub(crate) mod proxies;
+pub(crate) mod reuse_group;
 mod settings;
 pub(crate) mod source_limiter;
 pub(crate) mod stream;

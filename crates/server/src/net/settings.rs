@@ -46,6 +46,8 @@ pub struct NetSettings {
     pub flow_connect_queue: usize,
     /// Connections of one shard.
     pub max_flows: usize,
+    /// Other processes listen at the same addresses: they get the connections that this one has no room for.
+    pub shares_ports: bool,
     /// Connections from one source, over all shards that share `admission`.
     pub max_flows_per_source: usize,
     /// Connections in progress, of all shards.
@@ -88,6 +90,7 @@ impl Default for NetSettings {
             flow_write_queue: limits::FLOW_WRITE_QUEUE,
             flow_connect_queue: limits::FLOW_CONNECT_QUEUE,
             max_flows: limits::FLOWS,
+            shares_ports: false,
             max_flows_per_source: limits::FLOWS_PER_SOURCE,
             admission: Admission::new(Bounds::default()),
             first_message: limits::FIRST_MESSAGE,

@@ -22,6 +22,7 @@ use tokio::time::timeout;
 use super::admission::{Admission, within};
 use super::flow::{Flow, Origin, PeerKey, Queued, Shared};
 use super::patience::MessageTimer;
+use super::reuse_group::{self, Room};
 use super::settings::{CloseReason, NetEvent};
 use super::udp::bind_socket;
 use super::wire::{End, StreamWire, Wire};
@@ -68,6 +69,12 @@ pub(crate) fn accept_each(
 
 pub(super) fn accept_all(shared: Rc<Shared>, listener: TcpListener, transport: Transport) -> JoinHandle<()> {
     let admission = Arc::clone(&shared.settings.admission);
+    if shared.settings.shares_ports {
+        let counted = Rc::clone(&shared);
+        let room = Room::new(shared.settings.max_flows, move || counted.open_flows());
+        let take = move |socket, remote| accept(&shared, socket, remote, transport);
+        return reuse_group::accept_each(listener, admission, room, take);
+    }
     accept_each(listener, admission, move |socket, remote| accept(&shared, socket, remote, transport))
 }
 

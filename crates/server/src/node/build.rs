@@ -368,6 +368,7 @@ fn net_settings(shared: &Shared, tls: Option<Arc<Tls>>) -> NetSettings {
         admission: Arc::clone(&shared.admissions.sip),
         udp_receive_buffer: config.sip.udp_receive_buffer,
         max_flows: config.limits.connections as usize,
+        shares_ports: config.farm.shares_ports,
         max_flows_per_source: config.limits.connections_per_source as usize,
         flow_idle: config.sip.tcp_idle,
         tls,

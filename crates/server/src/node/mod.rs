@@ -3,6 +3,7 @@
 
 mod build;
 mod completions;
+mod farm_traces;
 pub(crate) mod greeting;
 mod listening;
 mod looks;

@@ -15,8 +15,9 @@ use store::{Address, Alias, Loaded, Read, StoreError, Write, WriteDone};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{Notify, broadcast, oneshot};
 use tokio::task::{LocalSet, spawn_local};
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::sleep;
 
+use super::farm_traces::FarmTraces;
 use super::{DRAIN_PATIENCE, Node, build, greeting, listening, room};
 use crate::config::{Config, listener_text};
 use crate::control::{
@@ -25,6 +26,7 @@ use crate::control::{
     TraceSink, subjects,
 };
 use crate::farm::FarmMembership;
+use crate::farm::traces::TraceMessages;
 use crate::http;
 use crate::limits;
 use crate::logging::{self, Logging};
@@ -37,6 +39,8 @@ use crate::xmpp::streams::ChatTrace;
 
 /// The interval at which the end of a drain is checked.
 const LOOK: Duration = Duration::from_millis(250);
+/// The interval of the other checks: a node that has nothing to do wakes seldom.
+const LOOK_UNDRAINED: Duration = Duration::from_secs(1);
 /// Shards put up their numbers twice a second: idle is what was idle for longer than that.
 const QUIET: Duration = Duration::from_millis(1_200);
 /// The interval at which certificates are checked, and old rows deleted.
@@ -66,15 +70,21 @@ async fn operate(config: Config, logging: Logging) -> Result<()> {
     let services = listening::services(&node.shared.config, http_address, rest_address);
     announce(&node, &services);
     greeting::greet(&node.shared.config, &services);
+    let traces = node.shared.farm.as_ref();
+    let traces = traces.and_then(|farm| FarmTraces::new(farm, node.outlets.first()?.clone(), clock));
+    let (farm_traces, of_others) = traces.unzip();
     let operator = Rc::new(Operator {
         node: RefCell::new(node),
+        farm_traces,
         logging,
         services,
         draining: Cell::new(None),
         probed: Cell::new(None),
         leave: Notify::new(),
+        drain_begins: Notify::new(),
         traced: RefCell::default(),
     });
+    operator.serve_traces(of_others);
     tokio::select! {
         () = doors.serve(operator.clone(), clock, (web, rest)) => {}
         () = operator.until_the_end() => {}
@@ -116,6 +126,8 @@ fn admissions(node: &Node) -> Vec<AdmissionStatus> {
         in_progress: admission.in_progress() as u64,
         evicted: admission.evicted(),
         refused: admission.refused(),
+        closed_listeners: admission.closed_listeners(),
+        listener_closures: admission.closures(),
     };
     node.shared.admissions.all().into_iter().map(status).collect()
 }
@@ -139,8 +151,11 @@ struct Operator {
     /// The time of the last trial write to the database; in the future of the clock while one goes on.
     probed: Cell<Option<Instant>>,
     leave: Notify,
+    drain_begins: Notify,
     /// One entry for each trace: two of one account are two.
     traced: RefCell<Vec<Box<str>>>,
+    /// None: the node is alone.
+    farm_traces: Option<Rc<FarmTraces>>,
 }
 
 impl Operator {
@@ -153,15 +168,16 @@ impl Operator {
     }
 
     async fn until_the_end(self: &Rc<Self>) {
-        let mut look = interval(LOOK);
-        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut kept_house = self.now();
         let mut busy = self.now();
+        let mut pause = Duration::ZERO;
         loop {
             tokio::select! {
                 () = self.leave.notified() => return,
-                _ = look.tick() => {}
+                () = self.drain_begins.notified() => {}
+                () = sleep(pause) => {}
             }
+            pause = if self.draining.get().is_some() { LOOK } else { LOOK_UNDRAINED };
             let now = self.now();
             self.probe_when_due(now);
             if now.since(kept_house) >= HOUSEKEEPING {
@@ -176,7 +192,7 @@ impl Operator {
             if !self.node.borrow().is_idle() {
                 busy = now;
             }
-            if now.since(busy) >= QUIET {
+            if now.since(busy.max(since)) >= QUIET {
                 tracing::info!("drained");
                 return;
             }
@@ -265,6 +281,26 @@ impl Operator {
             answers.extend(answered.await.ok());
         }
         answers
+    }
+
+    /// Takes part in the traces of other nodes of the farm.
+    fn serve_traces(self: &Rc<Self>, messages: Option<TraceMessages>) {
+        if let (Some(traces), Some(messages)) = (&self.farm_traces, messages) {
+            let operator = Rc::clone(self);
+            let begin = move |account, sink| operator.begin_trace(account, sink);
+            spawn_local(Rc::clone(traces).serve(messages, begin));
+        }
+    }
+
+    /// Traces an account at this node. False: too many traces.
+    fn begin_trace(self: &Rc<Self>, account: Box<str>, sink: TraceSink) -> bool {
+        if self.traced.borrow().len() >= limits::TRACES {
+            return false;
+        }
+        self.traced.borrow_mut().push(account.clone());
+        self.set_traced();
+        spawn_local(Rc::clone(self).feed(account, sink));
+        true
     }
 
     fn set_traced(&self) {
@@ -385,6 +421,7 @@ impl Control for Operator {
     fn drain(&self) {
         if self.draining.get().is_none() {
             self.draining.set(Some(self.now()));
+            self.drain_begins.notify_one();
             self.node.borrow().drain();
         }
     }
@@ -393,15 +430,13 @@ impl Control for Operator {
         self.leave.notify_one();
     }
 
-    fn trace(self: Rc<Self>, account: &Address, sink: TraceSink) -> bool {
+    fn trace(self: Rc<Self>, account: &Address, sink: TraceSink, farm: bool) -> bool {
         let account: Box<str> = account.to_string().into();
-        if self.traced.borrow().len() >= limits::TRACES {
-            return false;
-        }
-        self.traced.borrow_mut().push(account.clone());
-        self.set_traced();
-        spawn_local(self.feed(account, sink));
-        true
+        let sink = match self.farm_traces.as_ref().filter(|_| farm) {
+            Some(traces) => traces.collect(&account, sink),
+            None => sink,
+        };
+        self.begin_trace(account, sink)
     }
 
     async fn bindings(&self, account: &Address) -> Vec<BindingRow> {

@@ -47,6 +47,7 @@ pub(super) fn settings(
         origins: config.xmpp.websocket_origins.clone(),
         proxies: Proxies::new(config.web.trusted_proxies.clone(), ForwardedHeader::XForwardedFor),
         max_streams: config.limits.connections as usize,
+        shares_ports: config.farm.shares_ports,
         max_streams_per_source: config.limits.connections_per_source as usize,
         admission: Arc::clone(&shared.admissions.clients),
         idle: config.xmpp.idle,

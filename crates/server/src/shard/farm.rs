@@ -142,7 +142,7 @@ impl FarmAdapter {
         sent
     }
 
-    /// Counts what the links have brought; the answer to a probe ends here.
+    /// Counts what the links have brought; answers to probes and messages about traces end here.
     fn handle_event(&mut self, now: Instant, own: cluster::Life, event: LinkEvent) -> Option<LinkEvent> {
         match &event {
             LinkEvent::Received { from, class, message } => {
@@ -160,6 +160,17 @@ impl FarmAdapter {
                         return None;
                     }
                     None => {}
+                }
+                match wire::TraceMessage::read(message) {
+                    Ok(Some(trace)) => {
+                        self.board.traces.push(*from, trace);
+                        return None;
+                    }
+                    Ok(None) => {}
+                    Err(error) => {
+                        tracing::warn!(%error, "a message of another node about a trace is passed over");
+                        return None;
+                    }
                 }
             }
             LinkEvent::Returned { class, .. } => self.traffic.count_refused(*class),

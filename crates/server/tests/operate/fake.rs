@@ -65,7 +65,7 @@ impl Control for Fake {
 
     fn stop(&self) {}
 
-    fn trace(self: Rc<Self>, account: &Address, sink: TraceSink) -> bool {
+    fn trace(self: Rc<Self>, account: &Address, sink: TraceSink, _: bool) -> bool {
         self.events.send(Event::Trace(account.to_string())).unwrap();
         let invite = b"INVITE sip:bob@example.test SIP/2.0\r\nCall-ID: c1\r\nCSeq: 1 INVITE\r\n\
                        Proxy-Authorization: Digest username=\"alice\", response=\"5ec4e7\"\r\n\r\n";

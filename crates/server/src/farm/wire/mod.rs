@@ -7,9 +7,12 @@
 mod address;
 #[cfg(test)]
 mod any_bytes;
+#[cfg(test)]
+mod any_trace;
 mod questions;
 #[cfg(test)]
 mod tests;
+mod trace;
 mod values;
 
 use std::net::SocketAddr;
@@ -24,6 +27,7 @@ use sip::transport::{Packet, Source, Target, Transmit, TransmitId};
 use crate::message::ShardMessage;
 
 pub use questions::{answer, ask, not_understood, push};
+pub use trace::{TraceBody, TraceMessage};
 
 use address::{address_of, put_address};
 use values::{TRANSPORTS, absent, at_place, fields, place_of};
@@ -97,10 +101,11 @@ pub fn send_failed(to: ShardAddress, TransmitId(report): TransmitId) -> Message 
     message(SEND_FAILED, to, body)
 }
 
-/// The class of a message, by its kind: SIP, or questions and their answers.
+/// The class of a message, by its kind: SIP, questions and their answers, or traces.
 pub fn class_of(message: &Message) -> Class {
     match message.kind {
         ASK | ANSWER | PUSH | NOT_UNDERSTOOD => Class::Ask,
+        kind if trace::is_of_trace(kind) => Class::Bulk,
         _ => Class::Call,
     }
 }

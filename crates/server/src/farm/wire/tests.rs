@@ -278,18 +278,23 @@ fn each_kind_of_message_is_written_as_in_its_file() {
         encode(TO, &message).into_iter().map(move |message| (name.clone(), message))
     });
     for (name, message) in messages.chain([name_of_last]) {
-        let path = format!("{}/src/farm/wire/golden/v1/{name}.hex", env!("CARGO_MANIFEST_DIR"));
-        let mut text = format!("{:04x}\n", message.kind);
-        for line in message.body.chunks(32) {
-            line.iter().for_each(|byte| write!(text, "{byte:02x}").unwrap());
-            text.push('\n');
-        }
-        if std::env::var_os("BLESS").is_some() && !std::path::Path::new(&path).exists() {
-            std::fs::write(&path, &text).unwrap();
-        }
-        let expected = std::fs::read_to_string(&path).unwrap_or_else(|fault| panic!("{path}: {fault}"));
-        assert_eq!(text, expected, "{name}: wire version 1 has changed; farms of two versions would break");
+        is_as_in_file(&name, &message);
     }
+}
+
+/// Compares a message with its file.
+pub(super) fn is_as_in_file(name: &str, message: &Message) {
+    let path = format!("{}/src/farm/wire/golden/v1/{name}.hex", env!("CARGO_MANIFEST_DIR"));
+    let mut text = format!("{:04x}\n", message.kind);
+    for line in message.body.chunks(32) {
+        line.iter().for_each(|byte| write!(text, "{byte:02x}").unwrap());
+        text.push('\n');
+    }
+    if std::env::var_os("BLESS").is_some() && !std::path::Path::new(&path).exists() {
+        std::fs::write(&path, &text).unwrap();
+    }
+    let expected = std::fs::read_to_string(&path).unwrap_or_else(|fault| panic!("{path}: {fault}"));
+    assert_eq!(text, expected, "{name}: wire version 1 has changed; farms of two versions would break");
 }
 
 #[test]

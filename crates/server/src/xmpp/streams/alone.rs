@@ -59,6 +59,7 @@ impl WebConnections {
             origins: Vec::new(),
             proxies: Proxies::default(),
             max_streams: limits::IN_PROGRESS,
+            shares_ports: false,
             max_streams_per_source: limits::HTTP_CONNECTIONS,
             admission: Admission::new(Bounds::default()),
             idle: Duration::from_secs(600),

@@ -55,6 +55,8 @@ pub(crate) struct Settings {
     pub(crate) origins: Vec<Box<str>>,
     pub(crate) proxies: Proxies,
     pub(crate) max_streams: usize,
+    /// Other processes listen at the same addresses: they get the connections that this one has no room for.
+    pub(crate) shares_ports: bool,
     /// Streams from one source, over all shards.
     pub(crate) max_streams_per_source: usize,
     pub(crate) admission: Arc<Admission>,

@@ -25,10 +25,18 @@ use super::stream::Stream;
 use super::wire::{Bytes, Wire};
 use crate::limits;
 use crate::net::admission::{Admitted, Handle, within};
+use crate::net::reuse_group::{self, Room};
 use crate::net::{certified, handshake, stream as tcp};
 
 pub(super) fn accept_all(shared: Rc<Shared>, listener: TcpListener, transport: Transport) -> JoinHandle<()> {
     let admission = Arc::clone(&shared.settings.admission);
+    if shared.settings.shares_ports {
+        let counted = Rc::clone(&shared);
+        let room = Room::new(shared.settings.max_streams, move || counted.open_connections());
+        return reuse_group::accept_each(listener, admission, room, move |socket, remote| {
+            accept(&shared, socket, remote.ip(), transport);
+        });
+    }
     tcp::accept_each(listener, admission, move |socket, remote| {
         accept(&shared, socket, remote.ip(), transport);
     })

@@ -143,6 +143,11 @@ impl Shared {
         })
     }
 
+    /// The connections that are counted as open.
+    pub(super) fn open_connections(&self) -> usize {
+        usize::try_from(self.counts.open()).unwrap_or(usize::MAX)
+    }
+
     /// A place for one more connection; it is counted until `leave`. `None`: there are too many.
     pub(super) fn enter(&self, source: IpAddr, transport: Transport) -> Option<Admitted> {
         let has_place = self.counts.open() < self.settings.max_streams as u64;
