@@ -26,7 +26,7 @@ pub(super) fn begin(
         return finish(host, now, key, inline, None, out);
     }
     clear_offline(host, now, &user, out);
-    archive::read_ends(host, &user, out, move |host, now, metadata, out| {
+    archive::read_ends(&mut host.store, &user, out, move |host, now, metadata, out| {
         finish(host, now, key, inline, metadata.ok(), out);
     });
 }

@@ -161,7 +161,7 @@ impl Caps {
 impl Caps {
     /// Notes the kind of client that a presence announces. Returns the announcement if its features are not known and it can
     /// be asked about: [`Self::learn`] takes it, if the client may be asked.
-    fn handle_presence(&mut self, from: &Jid, presence: &Element) -> Option<Announcement> {
+    fn announced(&mut self, from: &Jid, presence: &Element) -> Option<Announcement> {
         if presence.attr("type").is_some() {
             self.forget(from);
             return None;
@@ -226,6 +226,23 @@ impl Caps {
         iq
     }
 
+    /// A presence that one of our accounts sent or got. Returns a question for the features of its client, when they are not known.
+    pub(super) fn handle_presence(
+        &mut self,
+        now: Instant,
+        accounts: &AccountMemory,
+        (from, user): (&Jid, &Bare),
+        presence: &Element,
+        rng: &mut Rng,
+    ) -> Option<Element> {
+        let announcement = self.announced(from, presence)?;
+        // Clients of occupants and of strangers are not remembered.
+        if !may_be_asked(accounts, user, from) {
+            return None;
+        }
+        self.learn(now, announcement, (from, user), rng)
+    }
+
     /// Takes a response to one of these requests; other iqs have no effect.
     fn handle_response(
         &mut self,
@@ -255,25 +272,6 @@ impl Caps {
         }
         (query.of, query.asker) = query.others.remove(0);
         Some(CapsEffect::Send(self.request(now, ver, query, rng)))
-    }
-}
-
-/// Passes a presence that one of our accounts sent or got to [`Caps`].
-pub(super) fn handle_presence(
-    host: &mut Host,
-    now: Instant,
-    from: &Jid,
-    user: &Bare,
-    presence: &Element,
-    out: &mut Outbox,
-) {
-    let Some(announcement) = host.caps.handle_presence(from, presence) else { return };
-    // Clients of occupants and of strangers are not remembered.
-    if !may_be_asked(&host.accounts, user, from) {
-        return;
-    }
-    if let Some(iq) = host.caps.learn(now, announcement, (from, user), &mut host.rng) {
-        host.route(iq, out);
     }
 }
 

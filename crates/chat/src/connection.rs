@@ -2,15 +2,17 @@
 //! their stanzas; a [`Session`] decides on its own what it sends, queues and counts.
 
 use stdx::Instant;
+use stdx::rng::Rng;
 use stdx::slab::Key;
 use xmpp::c2s::{BindRequest, Bound};
 use xmpp::stanza::{self, Condition, StanzaError, StanzaKind};
 use xmpp::{Bare, ConnectionId, Element, Jid, ns};
 
+use super::account_memory::AccountMemory;
 use super::effect::Effect;
 use super::session::{BacklogProgress, DeliveryEffect, Session};
 use super::user::AccountState;
-use super::{Host, Outbox, ack, phones, sm};
+use super::{Host, Outbox, Settings, ack, phones, sm};
 use crate::{archive, bind2, offline, presence, push, read_queues, token, user, vcard};
 
 impl Host {
@@ -48,7 +50,7 @@ impl Host {
         let user = self.user(now, &jid.bare(), out);
         user.sessions.push(key);
         if !matches!(user.state, AccountState::Loading(_)) {
-            vcard::load_avatar(self, &jid.bare(), out);
+            vcard::load_avatar(&mut self.store, (&self.avatars, &self.accounts), &jid.bare(), out);
         }
         let inline = request.inline.iter().filter_map(|child| inline(self, now, key, child, out)).collect();
         if request.is_bind2 {
@@ -171,7 +173,9 @@ fn make_room_for_session(host: &mut Host, now: Instant, user: &Bare, out: &mut O
 /// A request that came with Bind 2.
 fn inline(host: &mut Host, now: Instant, key: Key, child: &Element, out: &mut Outbox) -> Option<Element> {
     match child.ns() {
-        ns::SM if child.name() == "enable" => return Some(enable_sm(host, key, child)),
+        ns::SM if child.name() == "enable" => {
+            return Some(enable_sm(&mut host.accounts, (&host.settings, &mut host.rng), key, child));
+        }
         ns::CARBONS if child.name() == "enable" => {
             if let Some(session) = host.accounts.sessions.get_mut(key) {
                 session.has_carbons = true;
@@ -183,10 +187,15 @@ fn inline(host: &mut Host, now: Instant, key: Key, child: &Element, out: &mut Ou
     None
 }
 
-fn enable_sm(host: &mut Host, key: Key, request: &Element) -> Element {
-    let id = token(&mut host.rng).into();
-    match host.accounts.sessions.get_mut(key) {
-        Some(session) => session.enable_sm(request, id, host.settings.resume_for),
+fn enable_sm(
+    accounts: &mut AccountMemory,
+    (settings, rng): (&Settings, &mut Rng),
+    key: Key,
+    request: &Element,
+) -> Element {
+    let id = token(rng).into();
+    match accounts.sessions.get_mut(key) {
+        Some(session) => session.enable_sm(request, id, settings.resume_for),
         None => sm::failed(Condition::UnexpectedRequest),
     }
 }
@@ -200,7 +209,7 @@ fn handle_client_state(host: &mut Host, now: Instant, key: Key, state: &Element,
 /// `<enable/>`, `<r/>` and `<a/>` (XEP-0198).
 fn handle_sm(host: &mut Host, now: Instant, key: Key, element: &Element, out: &mut Outbox) {
     if element.name() == "enable" {
-        let answer = enable_sm(host, key, element);
+        let answer = enable_sm(&mut host.accounts, (&host.settings, &mut host.rng), key, element);
         let edge = host.accounts.sessions.get(key).and_then(|session| session.edge);
         return out.extend(edge.map(|edge| Effect::Deliver { edge, element: answer }));
     }
@@ -233,7 +242,7 @@ pub(super) fn send_backlog(host: &mut Host, now: Instant, key: Key, out: &mut Ou
     let Some(session) = host.accounts.sessions.get_mut(key) else { return };
     let Some(BacklogProgress::Sent(question)) = session.send_backlog(now, out) else { return };
     if let Some((owner, iq)) = question {
-        archive::handle_query(host, now, &owner, &iq, out);
+        archive::handle_query(host, &owner, &iq, out);
     }
     if host.accounts.sessions.get_mut(key).is_some_and(Session::end_backlog) {
         offline::deliver(host, now, key, out);

@@ -6,6 +6,7 @@ use xmpp::stanza::StanzaError;
 use xmpp::{Element, Jid, Specification};
 
 use super::account_memory::AccountMemory;
+use super::iq_effect::IqEffect;
 use super::{Host, Outbox, Settings};
 
 /// The kind of this server's addresses at which a request is answered.
@@ -34,6 +35,8 @@ pub(super) struct IqRequest<'a> {
 pub(super) enum IqReply {
     Result(Option<Element>),
     Error(StanzaError),
+    /// The host performs the effect, and the reply follows from it.
+    Perform(IqEffect),
     /// The reply follows: the handler sends it later with `Host::answer`.
     Later,
 }
@@ -41,9 +44,9 @@ pub(super) enum IqReply {
 /// The function of a handler. Its kind says which parts of the host it can reach.
 #[derive(Clone, Copy)]
 pub(super) enum IqHandlerFn {
-    /// It answers at once from the accounts and the settings.
+    /// It answers from the accounts and the settings, or says by an effect which feature goes on.
     View(fn(&mut IqView<'_>, &IqRequest<'_>) -> IqReply),
-    /// It passes the request to its feature, whose effects the host performs.
+    /// It joins several machines.
     Host(fn(&mut Host, Instant, &IqRequest<'_>, &mut Outbox) -> IqReply),
 }
 

@@ -66,6 +66,7 @@ mod hints;
 mod idle_accounts;
 pub(crate) mod imported;
 pub mod invite;
+mod iq_effect;
 mod last;
 mod legacy_session;
 mod muc;

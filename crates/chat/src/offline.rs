@@ -10,7 +10,8 @@ use xmpp::stanza::{self, Condition, StanzaError};
 use xmpp::{Bare, Element, Jid, Level, Specification, ns};
 
 use super::effect::{Change, Load, StoreFailure, StoreReply};
-use super::feature::{Feature, IqHandler, IqHandlerFn, IqReply, IqRequest, IqTarget};
+use super::feature::{Feature, IqHandler, IqHandlerFn, IqReply, IqRequest, IqTarget, IqView};
+use super::iq_effect::IqEffect;
 use super::session::Session;
 use super::{Host, Outbox, StanzaPage, change_queue, hints, push, sm};
 use crate::account_memory::AccountMemory;
@@ -52,7 +53,7 @@ pub(super) const FEATURE: Feature = Feature {
         at: IqTarget::Own,
         name: "offline",
         ns: ns::OFFLINE,
-        run: IqHandlerFn::Host(flexible),
+        run: IqHandlerFn::View(flexible),
     }],
 };
 
@@ -326,7 +327,11 @@ impl OfflineMessages {
     }
 
     /// XEP-0013 §2.3 to §2.7.
-    fn handle_request(&mut self, user: &Bare, iq: &IqRequest<'_>) -> Result<OfflineEffect, StanzaError> {
+    pub(super) fn handle_request(
+        &mut self,
+        user: &Bare,
+        iq: &IqRequest<'_>,
+    ) -> Result<OfflineEffect, StanzaError> {
         let has = |name: &str| iq.payload.get(name, ns::OFFLINE).is_some();
         let is_wanted = |action: &'static str| {
             let items = iq.payload.elements().filter(move |item| item.attr("action") == Some(action));
@@ -449,32 +454,15 @@ pub(super) fn deliver(host: &mut Host, now: Instant, key: Key, out: &mut Outbox)
 }
 
 /// A question of service discovery about the messages that wait.
-pub(super) fn handle_disco(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) -> IqReply {
-    let user = iq.to.bare();
-    let effect = describe(&mut host.accounts, &user, iq);
-    perform_request(host, now, &user, effect, out)
-}
-
-fn flexible(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) -> IqReply {
-    let user = iq.to.bare();
-    let effect = host.offline.handle_request(&user, iq);
-    perform_request(host, now, &user, effect, out)
-}
-
-fn perform_request(
-    host: &mut Host,
-    now: Instant,
-    user: &Bare,
-    effect: Result<OfflineEffect, StanzaError>,
-    out: &mut Outbox,
-) -> IqReply {
-    match effect {
-        Ok(effect) => {
-            perform(host, now, user, effect, out);
-            IqReply::Later
-        }
+pub(super) fn handle_disco(view: &mut IqView<'_>, iq: &IqRequest<'_>) -> IqReply {
+    match describe(view.accounts, &iq.to.bare(), iq) {
+        Ok(effect) => IqReply::Perform(IqEffect::Offline(effect)),
         Err(error) => IqReply::Error(error),
     }
+}
+
+fn flexible(_view: &mut IqView<'_>, _iq: &IqRequest<'_>) -> IqReply {
+    IqReply::Perform(IqEffect::RetrieveOffline)
 }
 
 /// Performs an effect of [`OfflineMessages`] for an account; the store's replies go back into it.

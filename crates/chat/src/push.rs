@@ -8,7 +8,8 @@ use xmpp::stanza::{Condition, StanzaError};
 use xmpp::{Bare, Element, Jid, Level, Specification, ns};
 
 use super::effect::{Change, Load, StoreFailure, StoreReply};
-use super::feature::{Feature, IqHandler, IqHandlerFn, IqReply, IqRequest, IqTarget};
+use super::feature::{Feature, IqHandler, IqHandlerFn, IqReply, IqRequest, IqTarget, IqView};
+use super::iq_effect::IqEffect;
 use super::session::Session;
 use super::{Host, ItemQuery, Outbox, change_queue, hints, offline};
 use crate::account_memory::AccountMemory;
@@ -26,8 +27,8 @@ pub(super) const FEATURE: Feature = Feature {
     account: &[ns::PUSH],
     server: &[],
     handles: &[
-        IqHandler { at: IqTarget::Own, name: "enable", ns: ns::PUSH, run: IqHandlerFn::Host(enable) },
-        IqHandler { at: IqTarget::Own, name: "disable", ns: ns::PUSH, run: IqHandlerFn::Host(disable) },
+        IqHandler { at: IqTarget::Own, name: "enable", ns: ns::PUSH, run: IqHandlerFn::View(enable) },
+        IqHandler { at: IqTarget::Own, name: "disable", ns: ns::PUSH, run: IqHandlerFn::View(disable) },
     ],
 };
 
@@ -36,7 +37,7 @@ const NODE: &str = "private:urn:xmpp:push:0";
 
 /// A client that wants to be told.
 #[derive(Clone)]
-struct PushClient {
+pub(super) struct PushClient {
     /// In the store.
     id: Box<str>,
     service: Jid,
@@ -99,7 +100,7 @@ pub(super) struct Push {
 }
 
 /// Everything that [`Push`] asks of its host.
-enum PushEffect {
+pub(super) enum PushEffect {
     /// Read the account's clients; answered by `handle_clients`.
     ReadClients(Bare, PushTask),
     /// Write a client; answered by `handle_written`.
@@ -113,7 +114,7 @@ enum PushEffect {
 }
 
 /// The task for which the clients of an account are read.
-enum PushTask {
+pub(super) enum PushTask {
     Disable {
         iq: Element,
         wanted: Box<PushClient>,
@@ -130,7 +131,7 @@ enum PushTask {
 }
 
 /// A write to the list of clients.
-enum PushWrite {
+pub(super) enum PushWrite {
     Enable {
         user: Bare,
         id: Box<str>,
@@ -146,7 +147,7 @@ enum PushWrite {
 }
 
 /// The number of messages in a notification.
-enum PushCount {
+pub(super) enum PushCount {
     Exactly(usize),
     /// The messages that wait in the client's session; the number here if it has none. None is sent to a client
     /// that is awake.
@@ -172,7 +173,7 @@ impl Push {
     }
 
     /// Begins a task with the clients in memory, or reads them.
-    fn begin(&self, now: Instant, user: Bare, task: PushTask) -> Vec<PushEffect> {
+    pub(super) fn begin(&self, now: Instant, user: Bare, task: PushTask) -> Vec<PushEffect> {
         match self.known.get(&user) {
             Some(known) => act(now, user, task, known.clone()),
             None => vec![PushEffect::ReadClients(user, task)],
@@ -301,33 +302,30 @@ fn write(now: Instant, user: &Bare, id: Box<str>, item: Option<Box<Element>>) ->
     Change::Item { owner, node, id, item, at: now, keep: limits::PUSH_CLIENTS }
 }
 
-fn enable(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) -> IqReply {
+fn enable(view: &mut IqView<'_>, iq: &IqRequest<'_>) -> IqReply {
     if !iq.is_set {
         return IqReply::Error(Condition::BadRequest.into());
     }
-    if host.accounts.is_anonymous(&iq.to.bare()) {
+    if view.accounts.is_anonymous(&iq.to.bare()) {
         return IqReply::Error(Condition::NotAllowed.into());
     }
-    match Push::enable(now, iq) {
-        Ok(effect) => {
-            perform(host, vec![effect], out);
-            IqReply::Later
-        }
+    match Push::enable(view.now, iq) {
+        Ok(effect) => IqReply::Perform(IqEffect::EnablePush(effect)),
         Err(error) => IqReply::Error(error),
     }
 }
 
-fn disable(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) -> IqReply {
+fn disable(_view: &mut IqView<'_>, iq: &IqRequest<'_>) -> IqReply {
     if !iq.is_set {
         return IqReply::Error(Condition::BadRequest.into());
     }
-    let wanted = match PushClient::parse(iq.payload) {
-        Ok(wanted) => Box::new(wanted),
-        Err(error) => return IqReply::Error(error),
-    };
-    let effects = host.push.begin(now, iq.to.bare(), PushTask::Disable { iq: iq.iq.clone(), wanted });
-    perform(host, effects, out);
-    IqReply::Later
+    match PushClient::parse(iq.payload) {
+        Ok(wanted) => {
+            let task = PushTask::Disable { iq: iq.iq.clone(), wanted: Box::new(wanted) };
+            IqReply::Perform(IqEffect::Push(task))
+        }
+        Err(error) => IqReply::Error(error),
+    }
 }
 
 /// True if clients that are not here are to be told of that message for the account.
@@ -365,7 +363,7 @@ pub(super) fn handle_answer(host: &mut Host, now: Instant, from: &Jid, iq: &Elem
 }
 
 /// Performs effects of [`Push`]; the store's replies go back into it.
-fn perform(host: &mut Host, effects: Vec<PushEffect>, out: &mut Outbox) {
+pub(super) fn perform(host: &mut Host, effects: Vec<PushEffect>, out: &mut Outbox) {
     for effect in effects {
         match effect {
             PushEffect::ReadClients(user, task) => {

@@ -14,6 +14,7 @@ use super::account_memory::AccountMemory;
 use super::change_queue::{not_written, too_many};
 use super::effect::{AccountData, Change, Effect, RosterItem, StoreFailure, Subscription};
 use super::feature::{Feature, IqHandler, IqHandlerFn, IqReply, IqRequest, IqTarget, IqView};
+use super::iq_effect::IqEffect;
 use super::pubsub::PubSubEvent;
 use super::{Host, Outbox};
 use crate::{change_queue, connection, limits, presence, token};
@@ -32,7 +33,7 @@ pub(super) const FEATURE: Feature = Feature {
     account: &[],
     server: &[],
     handles: &[
-        IqHandler { at: IqTarget::Own, name: "query", ns: ns::ROSTER, run: IqHandlerFn::Host(roster) },
+        IqHandler { at: IqTarget::Own, name: "query", ns: ns::ROSTER, run: IqHandlerFn::View(roster) },
         IqHandler {
             at: IqTarget::Account,
             name: "query",
@@ -85,14 +86,10 @@ pub(super) fn sets_roster(iq: &Element) -> bool {
     iq.attr("type") == Some("set") && iq.get("query", ns::ROSTER).is_some()
 }
 
-fn roster(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) -> IqReply {
+fn roster(view: &mut IqView<'_>, iq: &IqRequest<'_>) -> IqReply {
     if !iq.is_set {
-        return match get(&mut host.accounts, iq) {
-            Ok((Some(key), query)) => {
-                // Past the router, as pushes are: else one could overtake it.
-                host.deliver(now, key, stanza::result(iq.iq, query), out);
-                IqReply::Later
-            }
+        return match get(view.accounts, iq) {
+            Ok((Some(key), query)) => IqReply::Perform(IqEffect::Deliver(key, stanza::result(iq.iq, query))),
             Ok((None, query)) => IqReply::Result(query),
             Err(error) => IqReply::Error(error),
         };
@@ -101,15 +98,11 @@ fn roster(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) -
         Ok(set) => set,
         Err(error) => return IqReply::Error(error),
     };
-    let user = iq.from.bare();
-    if host.accounts.is_anonymous(&user) {
+    if view.accounts.is_anonymous(&iq.from.bare()) {
         let error = StanzaError::new(Condition::NotAllowed, "anonymous accounts have no contacts");
         return IqReply::Error(error);
     }
-    match change_contact(host, now, &user, (contact, action), out) {
-        Ok(()) => IqReply::Later,
-        Err(error) => IqReply::Error(error),
-    }
+    IqReply::Perform(IqEffect::Roster(contact, action))
 }
 
 /// RFC 6121 §2.1.3 and §2.1.4: the roster, `None` if the client has it, and the session that is told of changes from now on.

@@ -11,8 +11,8 @@ use super::pubsub::{Approval, PubSubEvent};
 use super::user::{AccountState, QueuedWork};
 use super::{Host, Outbox, push};
 use crate::{
-    archive, blocking, caps, carbons, connection, last, no_account, offline, phones, presence, read_queues,
-    subaddress, user,
+    archive, blocking, caps, carbons, connection, iq_effect, last, no_account, offline, phones, presence,
+    read_queues, subaddress, user,
 };
 
 impl Host {
@@ -154,7 +154,10 @@ fn routed(host: &mut Host, now: Instant, mut element: Element, to: &Jid, out: &m
     }
     if settings.guest_domain_of(to.domain()).is_some() {
         let hold = host.pending_acks.begin(&mut element);
-        phones::routed_to_guest(host, &element, &from, to, out);
+        match phones::answer_for_guest(&element, &from, to) {
+            Ok(answer) => answer.into_iter().for_each(|answer| host.route(answer, out)),
+            Err(error) => host.refuse(&element, &error, out),
+        }
         return host.acks().end(hold, out);
     }
     if !settings.is_local(to.domain()) {
@@ -163,9 +166,12 @@ fn routed(host: &mut Host, now: Instant, mut element: Element, to: &Jid, out: &m
     if to.local().is_none() {
         return match stanza::kind_of(&element) {
             Some(StanzaKind::Iq) => ask(host, now, &element, &from, to, None, out),
-            _ => {
+            kind => {
                 let hold = host.pending_acks.begin(&mut element);
-                to_server(host, &element, out);
+                // Presence for a domain of ours has no effect.
+                if kind == Some(StanzaKind::Message) {
+                    host.refuse(&element, &Condition::ServiceUnavailable.into(), out);
+                }
                 host.acks().end(hold, out);
             }
         };
@@ -178,13 +184,6 @@ fn routed(host: &mut Host, now: Instant, mut element: Element, to: &Jid, out: &m
         AccountState::Ready(_) | AccountState::Evicted | AccountState::Absent => {
             to_account(host, now, element, out);
         }
-    }
-}
-
-/// Messages and presence for a domain of ours.
-fn to_server(host: &mut Host, element: &Element, out: &mut Outbox) {
-    if stanza::kind_of(element) == Some(StanzaKind::Message) {
-        host.refuse(element, &Condition::ServiceUnavailable.into(), out);
     }
 }
 
@@ -205,13 +204,13 @@ fn arrived(host: &mut Host, now: Instant, element: Element, out: &mut Outbox) {
     if host.accounts.users.get(&bare).is_none_or(|user| matches!(user.state, AccountState::Absent)) {
         match stanza::kind_of(&element) {
             Some(StanzaKind::Presence) => presence::answer_without_account(&from, &to, &element, out),
-            Some(StanzaKind::Iq) if to.is_bare() => no_account::answer(host, &element, out),
-            _ => no_account::refuse(host, &element, out),
+            Some(StanzaKind::Iq) if to.is_bare() => host.answer(&element, no_account::answer(&element), out),
+            _ => host.refuse(&element, &no_account::refusal(), out),
         }
         return host.forget_user(now, &bare);
     }
     if blocking::blocks_incoming(&host.accounts, &bare, &from) {
-        no_account::refuse(host, &element, out);
+        host.refuse(&element, &no_account::refusal(), out);
         return host.forget_user(now, &bare);
     }
     match stanza::kind_of(&element) {
@@ -223,8 +222,10 @@ fn arrived(host: &mut Host, now: Instant, element: Element, out: &mut Outbox) {
         }
         Some(StanzaKind::Iq) => match host.accounts.session_of(&to) {
             Some(key) => host.deliver(now, key, element, out),
-            None if phones::handle_iq(host, &from, &to, &element, out) => {}
-            None => host.refuse(&element, &Condition::ServiceUnavailable.into(), out),
+            None => match phones::describe_phone((&host.phones, &host.accounts), &from, &to, &element) {
+                Some(info) => host.answer(&element, Ok(Some(info)), out),
+                None => host.refuse(&element, &Condition::ServiceUnavailable.into(), out),
+            },
         },
         None => {}
     }
@@ -324,7 +325,11 @@ fn ask(
     let is_set = match iq.attr("type") {
         Some("get") => false,
         Some("set") => true,
-        Some("result" | "error") => return answered(host, now, iq, from, to, out),
+        // An answer to a question of the host's own.
+        Some("result" | "error") => {
+            push::handle_answer(host, now, from, iq, out);
+            return caps::handle_answer(host, now, from, iq, out);
+        }
         _ => return host.refuse(iq, &Condition::BadRequest.into(), out),
     };
     // RFC 6120 §8.2.3: an iq has an id, and a question one child.
@@ -352,12 +357,7 @@ fn ask(
     match reply {
         IqReply::Result(payload) => host.answer(iq, Ok(payload), out),
         IqReply::Error(error) => host.refuse(iq, &error, out),
+        IqReply::Perform(effect) => iq_effect::perform(host, now, &question, effect, out),
         IqReply::Later => {}
     }
-}
-
-/// Answers to questions that we asked ourselves.
-fn answered(host: &mut Host, now: Instant, iq: &Element, from: &Jid, _to: &Jid, out: &mut Outbox) {
-    push::handle_answer(host, now, from, iq, out);
-    caps::handle_answer(host, now, from, iq, out);
 }

@@ -10,11 +10,13 @@ use stdx::hex;
 use xmpp::stanza::{Condition, StanzaError};
 use xmpp::{Bare, Element, Level, Specification, ns};
 
+use super::account_memory::AccountMemory;
 use super::change_queue::not_written;
 use super::effect::{Change, Load, StoreFailure};
 use super::feature::{Feature, IqHandler, IqHandlerFn, IqReply, IqRequest, IqTarget};
-use super::pubsub::{NodesView, PubSubEvent, Publication, items_of};
+use super::pubsub::{NodesView, PubSubEvent, Publication, items_of, load_newest};
 use super::session::Session;
+use super::store_requests::StoreRequests;
 use super::{Host, ItemQuery, Outbox, imported};
 use crate::{limits, presence};
 
@@ -97,12 +99,12 @@ impl Photo {
 fn vcard(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) -> IqReply {
     let (user, is_own, question) = (iq.to.bare(), iq.from.bare() == iq.to.bare(), iq.iq.clone());
     if !iq.is_set {
-        host.load_newest(&user, ns::VCARD, out, move |host, _, newest, out| {
+        load_newest(&mut host.store, &user, ns::VCARD, out, move |host, _, newest, out| {
             host.answer(&question, found(newest, is_own), out);
         });
         return IqReply::Later;
     }
-    if let Err(error) = may_set(host, iq) {
+    if let Err(error) = may_set(&host.accounts, iq) {
         return IqReply::Error(error);
     }
     let photo = match Photo::of(iq.payload) {
@@ -126,11 +128,11 @@ pub(super) fn sets_vcard(iq: &Element) -> bool {
         && (iq.get("vCard", ns::VCARD).is_some() || iq.get("vcard", ns::VCARD4).is_some())
 }
 
-fn may_set(host: &Host, iq: &IqRequest<'_>) -> Result<(), StanzaError> {
+fn may_set(accounts: &AccountMemory, iq: &IqRequest<'_>) -> Result<(), StanzaError> {
     if iq.from.bare() != iq.to.bare() {
         return Err(Condition::Forbidden.into());
     }
-    if host.accounts.is_anonymous(&iq.to.bare()) {
+    if accounts.is_anonymous(&iq.to.bare()) {
         return Err(StanzaError::new(Condition::NotAllowed, "anonymous accounts have no vCard"));
     }
     if iq.payload.to_bytes(ns::CLIENT).len() > limits::ITEM {
@@ -147,7 +149,7 @@ fn vcard4(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) -
         let read = move |host: &mut Host, nodes: Result<NodesView, StanzaError>, out: &mut Outbox| match nodes
         {
             Ok(nodes) if nodes.may_read(ns::VCARD4_NODE) => {
-                host.load_newest(&owner, ns::VCARD4_NODE, out, move |host, _, newest, out| {
+                load_newest(&mut host.store, &owner, ns::VCARD4_NODE, out, move |host, _, newest, out| {
                     let vcard = newest.map(|item| item.and_then(|item| item.first().cloned()));
                     host.answer(&question, found(vcard, is_own), out);
                 });
@@ -157,7 +159,7 @@ fn vcard4(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) -
         host.tell_pubsub(now, PubSubEvent::View { owner: &user, from: iq.from, then: Box::new(read) }, out);
         return IqReply::Later;
     }
-    if let Err(error) = may_set(host, iq) {
+    if let Err(error) = may_set(&host.accounts, iq) {
         return IqReply::Error(error);
     }
     let publication =
@@ -354,12 +356,17 @@ fn publish(user: Bare, photo: Option<&Photo>) -> AvatarEffect {
 }
 
 /// A client has signed in to an account that is in memory already: its presence will need the hash.
-pub(super) fn load_avatar(host: &mut Host, user: &Bare, out: &mut Outbox) {
-    if host.avatars.hashes.get(user).is_some() || host.accounts.is_anonymous(user) {
+pub(super) fn load_avatar(
+    store: &mut StoreRequests,
+    (avatars, accounts): (&Avatars, &AccountMemory),
+    user: &Bare,
+    out: &mut Outbox,
+) {
+    if avatars.hashes.get(user).is_some() || accounts.is_anonymous(user) {
         return;
     }
     let user = user.clone();
-    host.load_newest(&user.clone(), ns::VCARD_UPDATE, out, move |host, now, newest, out| {
+    load_newest(store, &user.clone(), ns::VCARD_UPDATE, out, move |host, now, newest, out| {
         // When it cannot be read, presence goes as the client wrote it.
         let Ok(newest) = newest else { return };
         if host.avatars.handle_loaded(&user, newest.as_ref()) {
@@ -418,7 +425,7 @@ fn perform(host: &mut Host, now: Instant, effects: impl IntoIterator<Item = Avat
                 });
             }
             AvatarEffect::ReadVcard(user, photo) => {
-                host.load_newest(&user.clone(), ns::VCARD, out, move |host, _, newest, out| {
+                load_newest(&mut host.store, &user.clone(), ns::VCARD, out, move |host, _, newest, out| {
                     // When it cannot be read it must not be overwritten either.
                     let Ok(vcard) = newest else { return };
                     let effect = handle_vcard(now, &user, vcard, photo);

@@ -7,6 +7,7 @@ use xmpp::{Bare, Element, Jid, ns};
 
 use super::super::effect::{Load, MamPage, MamQuery, StoreFailure, StoreReply};
 use super::super::session::TooManyQuestions;
+use super::super::store_requests::StoreRequests;
 use super::super::{Host, Outbox, change_queue, sm};
 use crate::{connection, limits};
 
@@ -175,7 +176,7 @@ fn shorten(page: &mut MamPage, from_end: bool) {
 
 /// Answers a `<query/>` or `<metadata/>` of a client that may read the archive. The results are messages
 /// from the owner; the answer follows them.
-pub(crate) fn handle_query(host: &mut Host, _now: Instant, owner: &Bare, iq: &Element, out: &mut Outbox) {
+pub(crate) fn handle_query(host: &mut Host, owner: &Bare, iq: &Element, out: &mut Outbox) {
     let is_set = iq.attr("type") == Some("set");
     let Some(payload) = iq.first() else { return host.refuse(iq, &Condition::BadRequest.into(), out) };
     match (payload.name(), is_set) {
@@ -187,7 +188,7 @@ pub(crate) fn handle_query(host: &mut Host, _now: Instant, owner: &Bare, iq: &El
                 let key = key.and_then(|from| host.accounts.session_of(&from));
                 let session = key.and_then(|key| host.accounts.sessions.get_mut(key));
                 match session.map_or(Ok(true), |session| session.begin_page(owner, iq)) {
-                    Ok(true) => ask(host, (owner, key), iq.clone(), question, out),
+                    Ok(true) => ask(&mut host.store, (owner, key), iq.clone(), question, out),
                     Ok(false) => {}
                     Err(TooManyQuestions) => {
                         host.refuse(iq, &Condition::ResourceConstraint.into(), out);
@@ -196,14 +197,14 @@ pub(crate) fn handle_query(host: &mut Host, _now: Instant, owner: &Bare, iq: &El
             }
             Err(error) => host.refuse(iq, &error, out),
         },
-        ("metadata", false) => send_metadata(host, owner, iq.clone(), out),
+        ("metadata", false) => send_metadata(&mut host.store, owner, iq.clone(), out),
         _ => host.refuse(iq, &Condition::BadRequest.into(), out),
     }
 }
 
 /// `key`: of the session that asks, when it is one of this host's.
 fn ask(
-    host: &mut Host,
+    store: &mut StoreRequests,
     (owner, key): (&Bare, Option<Key>),
     iq: Element,
     question: ArchiveRequest,
@@ -213,7 +214,7 @@ fn ask(
     let from_end = query.from_end;
     let owner = owner.clone();
     let load = Load::Archive { owner: owner.clone(), query: Box::new(query) };
-    host.store.load(load, out, move |host, now, loaded, out| {
+    store.load(load, out, move |host, now, loaded, out| {
         match loaded {
             Ok(StoreReply::Page(page)) if page.is_unknown => {
                 host.refuse(&iq, &Condition::ItemNotFound.into(), out);
@@ -260,8 +261,8 @@ fn send_page(
     }
 }
 
-fn send_metadata(host: &mut Host, owner: &Bare, iq: Element, out: &mut Outbox) {
-    read_ends(host, owner, out, move |host, _, metadata, out| match metadata {
+fn send_metadata(store: &mut StoreRequests, owner: &Bare, iq: Element, out: &mut Outbox) {
+    read_ends(store, owner, out, move |host, _, metadata, out| match metadata {
         Ok(metadata) => host.answer(&iq, Ok(Some(metadata)), out),
         Err(error) => host.refuse(&iq, &change_queue::not_written(error), out),
     });
@@ -269,7 +270,7 @@ fn send_metadata(host: &mut Host, owner: &Bare, iq: Element, out: &mut Outbox) {
 
 /// XEP-0313 §5: the first and the last.
 pub(crate) fn read_ends(
-    host: &mut Host,
+    store: &mut StoreRequests,
     owner: &Bare,
     out: &mut Outbox,
     then: impl FnOnce(&mut Host, Instant, Result<Element, StoreFailure>, &mut Outbox) + 'static,
@@ -277,7 +278,7 @@ pub(crate) fn read_ends(
     let end = |from_end: bool| Box::new(MamQuery { max: 1, from_end, ..MamQuery::default() });
     let first = Load::Archive { owner: owner.clone(), query: end(false) };
     let last = Load::Archive { owner: owner.clone(), query: end(true) };
-    host.store.load(first, out, move |host, _, first, out| {
+    store.load(first, out, move |host, _, first, out| {
         host.store.load(last, out, move |host, now, last, out| {
             let (Ok(StoreReply::Page(first)), Ok(StoreReply::Page(last))) = (first, last) else {
                 return then(host, now, Err(StoreFailure::Unavailable), out);

@@ -18,7 +18,7 @@ use super::store_requests::StoreRequests;
 use super::vcard::Avatars;
 use super::{Host, Outbox, phones};
 use crate::account_memory::AccountMemory;
-use crate::{blocking, caps, change_queue, commands, connection, limits, roster, user};
+use crate::{blocking, change_queue, commands, connection, limits, roster, user};
 use subscription::SubscriptionAction;
 
 pub(super) const FEATURE: Feature = Feature {
@@ -115,8 +115,10 @@ pub(super) fn handle_inbound(
 
 /// RFC 6121 §8.5.2.1.2 and §8.5.3.1.
 fn arrived(host: &mut Host, now: Instant, from: &Jid, to: &Jid, presence: Element, out: &mut Outbox) {
-    caps::handle_presence(host, now, from, &to.bare(), &presence, out);
-    let event = PubSubEvent::Presence { user: &to.bare(), from, presence: &presence };
+    let user = to.bare();
+    let question = host.caps.handle_presence(now, &host.accounts, (from, &user), &presence, &mut host.rng);
+    question.into_iter().for_each(|iq| host.route(iq, out));
+    let event = PubSubEvent::Presence { user: &user, from, presence: &presence };
     host.tell_pubsub(now, event, out);
     if !to.is_bare() {
         if let Some(key) = host.accounts.session_of(to) {
@@ -128,7 +130,7 @@ fn arrived(host: &mut Host, now: Instant, from: &Jid, to: &Jid, presence: Elemen
     if presence.attr("type") == Some("error") {
         return;
     }
-    let keys = host.accounts.keys_of(&to.bare(), Session::is_available);
+    let keys = host.accounts.keys_of(&user, Session::is_available);
     connection::deliver_to_all(host, now, &keys, presence, out);
 }
 
@@ -140,7 +142,8 @@ fn available_from(host: &mut Host, now: Instant, key: Key, mut presence: Element
         Err(error) => return refuse(&presence, &error, out),
     };
     let user = jid.bare();
-    caps::handle_presence(host, now, &jid, &user, &presence, out);
+    let question = host.caps.handle_presence(now, &host.accounts, (&jid, &user), &presence, &mut host.rng);
+    question.into_iter().for_each(|iq| host.route(iq, out));
     let event = PubSubEvent::Presence { user: &user, from: &jid, presence: &presence };
     host.tell_pubsub(now, event, out);
     if is_initial {

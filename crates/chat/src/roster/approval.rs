@@ -245,7 +245,9 @@ pub(in super::super) fn subscription_to(
     }
     presence.set("from", contact.as_str());
     presence.set("to", user.as_str());
-    if act == SubscriptionAction::Subscribe && invite::preauthenticate(host, user, &contact, &presence, out) {
+    if act == SubscriptionAction::Subscribe
+        && invite::preauthenticate(&mut host.store, user, &contact, &presence, out)
+    {
         return;
     }
     subscription_in(host, now, (user, contact), act, presence, out);

@@ -366,7 +366,7 @@ fn an_archived_message_is_replaced_in_its_place() {
     let replace = |world: &mut HostWorld, id: &str| {
         let (told, heard) = std::sync::mpsc::sync_channel(1);
         world.tell(|host, _, out| {
-            crate::archive::replace(host, &owner, id, out, stone, move |_, _, done, _| {
+            crate::archive::replace(&mut host.store, &owner, id, out, stone, move |_, _, done, _| {
                 told.send(done).unwrap();
             });
         });
