@@ -15,7 +15,7 @@ use stdx::rng::Rng;
 use xmpp::stanza::{Condition, StanzaError};
 use xmpp::{Bare, Element, Jid, Level, Specification, ns};
 
-pub(super) use self::effect::{CommandEffect, CommandResult, send_from_domain, send_motd};
+pub(super) use self::effect::{CommandEffect, CommandResult, from_domain, send_motd};
 use super::effect::{HostAction, OnlineFilter};
 use super::feature::{Feature, IqHandler, IqHandlerFn, IqReply, IqRequest, IqTarget};
 use super::{Host, Outbox, Settings};

@@ -12,7 +12,7 @@ use super::account_memory::AccountMemory;
 use super::effect::Effect;
 use super::session::{BacklogProgress, DeliveryEffect, Session};
 use super::user::AccountState;
-use super::{Host, Outbox, Settings, ack, phones, sm};
+use super::{Host, Outbox, SessionLimit, Settings, ack, phones, sm};
 use crate::{archive, bind2, offline, presence, push, read_queues, token, user, vcard};
 
 impl Host {
@@ -36,14 +36,21 @@ impl Host {
         }
         let agent = request.agent.as_ref().and_then(|agent| agent.id.as_deref()).filter(|_| request.is_bind2);
         if let Some(agent) = agent {
-            bind2::end_sessions_of_agent(self, now, &jid.bare(), agent, out);
+            // XEP-0386 §4.2: the client has no other session. Its old one goes first, so that it takes no place from the new one.
+            let is_same = |other: &Session| other.agent.as_deref() == Some(agent);
+            for other in self.accounts.keys_of(&jid.bare(), is_same) {
+                close_session(self, now, other, "conflict", out);
+            }
         }
-        if !make_room_for_session(self, now, &jid.bare(), out) {
+        let Some(oldest) = sessions_to_end(&self.accounts, self.settings.sessions, &jid.bare()) else {
             let error = StanzaError::new(
                 Condition::ResourceConstraint,
                 "too many sessions of this account: end another one first",
             );
             return out.push(Effect::Bound { edge, bound: Bound::Refused(error) });
+        };
+        for key in oldest {
+            close_session(self, now, key, "conflict", out);
         }
         let key = self.accounts.sessions.insert(Session::new(now, jid.clone(), edge, request.is_anonymous));
         self.accounts.by_edge.insert(edge, key);
@@ -153,21 +160,19 @@ impl Host {
         };
         let at = self.sleeping.partition_point(|(other, _)| *other <= until);
         self.sleeping.insert(at, (until, key));
-        push::handle_sleep(self, now, key, out);
+        let effects = self.push.handle_sleep(now, &self.accounts, key);
+        push::perform(self, effects, out);
     }
 }
 
-/// True if one more session fits, after the oldest have gone if that is how it is configured.
-fn make_room_for_session(host: &mut Host, now: Instant, user: &Bare, out: &mut Outbox) -> bool {
-    let limit = host.settings.sessions;
-    loop {
-        let sessions = host.accounts.users.get(user).map(|user| &user.sessions[..]).unwrap_or_default();
-        if sessions.len() < limit.most {
-            return true;
-        }
-        let Some(oldest) = sessions.first().copied().filter(|_| limit.ends_oldest) else { return false };
-        close_session(host, now, oldest, "conflict", out);
+/// The oldest sessions, whose end makes room for one more. `None`: there is no room, and sessions do not end for others.
+fn sessions_to_end(accounts: &AccountMemory, limit: SessionLimit, user: &Bare) -> Option<Vec<Key>> {
+    let sessions = accounts.users.get(user).map(|user| &user.sessions[..]).unwrap_or_default();
+    if sessions.len() < limit.most {
+        return Some(Vec::new());
     }
+    let count = sessions.len() + 1 - limit.most;
+    sessions.get(..count).filter(|_| limit.ends_oldest).map(<[Key]>::to_vec)
 }
 
 /// A request that came with Bind 2.
@@ -298,7 +303,10 @@ fn perform_delivery(host: &mut Host, now: Instant, key: Key, effect: DeliveryEff
 
 /// The session is over: all that saw it available learn that.
 pub(super) fn end_session(host: &mut Host, now: Instant, key: Key, out: &mut Outbox) {
-    presence::end(host, now, key, out);
+    if let Some(session) = host.accounts.sessions.get(key) {
+        let unavailable = presence::gone(&session.jid);
+        presence::unavailable_from(host, now, key, unavailable, out);
+    }
     let Some(mut session) = host.accounts.sessions.remove(key) else { return };
     if let Some(edge) = session.edge {
         host.accounts.by_edge.remove(&edge);
@@ -321,7 +329,13 @@ pub(super) fn end_session(host: &mut Host, now: Instant, key: Key, out: &mut Out
 
 fn undelivered(host: &mut Host, now: Instant, at: Instant, of: &Jid, stanza: Element, out: &mut Outbox) {
     match stanza::kind_of(&stanza) {
-        Some(StanzaKind::Message) => offline::handle_undelivered(host, now, (at, of), stanza, out),
+        Some(StanzaKind::Message) => {
+            let user = of.bare();
+            let effect = host.offline.handle_undelivered(&host.accounts, at, (of, &user), stanza);
+            if let Some(effect) = effect {
+                offline::perform(host, now, &user, effect, out);
+            }
+        }
         Some(StanzaKind::Iq) if matches!(stanza.attr("type"), Some("get" | "set")) => {
             host.refuse(&stanza, &Condition::ServiceUnavailable.into(), out);
         }

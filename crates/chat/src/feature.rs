@@ -32,6 +32,11 @@ pub(super) struct IqRequest<'a> {
     pub(super) is_set: bool,
 }
 
+/// The reply of a handler, or what it depends on.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "a reply lives on the stack for one call, where a box would cost an allocation"
+)]
 pub(super) enum IqReply {
     Result(Option<Element>),
     Error(StanzaError),

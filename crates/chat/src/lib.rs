@@ -9,13 +9,14 @@
 //! the questions to the store, `PendingAcks` the messages that are not handled yet; a `Session` decides what its client gets when;
 //! and each feature with state has a type of its own (`Archive`, `Caps`, `OfflineMessages`, `Phones`, `Push`, `Roster`, `Upload`,
 //! …). No machine knows another one. A machine reads accounts from a reference to the account memory and returns effects
-//! (`DeliveryEffect`, `OfflineEffect`, `PushEffect`, `RosterEffect`, `RoomEffect`). A continuation that a machine needs is data in
+//! (`CommandEffect`, `DeliveryEffect`, `OfflineEffect`, `PushEffect`, `RosterEffect`, `RoomEffect`). A continuation that a machine needs is data in
 //! its effect. Stanzas for clients go through `AccountMemory::deliver`; the host performs the effects of their sessions afterwards
 //! (`connection::perform_deliveries`).
 //!
-//! Beside its machine a feature's file has functions over a host: they give the machine its input, perform its effects and
-//! go on with the answers of the store. A feature that needs another one calls such a function by the name of its module
-//! (`offline::keep_message`). The methods of [`Host`] are the inputs from the driver and the few actions that all features
+//! A handler of requests reads accounts and settings (`IqView`) and replies, or names in an [`IqEffect`](iq_effect::IqEffect) the
+//! feature that goes on. Beside its machine a feature's file has functions: one that needs a machine takes that machine; one over a
+//! host joins several, most often by performing effects (`offline::perform`). A feature that needs another one calls such a function
+//! by the name of its module (`offline::keep_message`). The methods of [`Host`] are the inputs from the driver and the few actions that all features
 //! share: `route`, `deliver`, `answer`, `refuse`, `user` and `with_account_data`.
 //!
 //! A client is told of a change once it is on disk: a roster's push, a subscription, a room's configuration. A message
@@ -299,7 +300,9 @@ impl Host {
             }
         }
         self.rooms.expire(now);
-        phones::expire(self, now, out);
+        for user in self.phones.due_texts(now) {
+            phones::texts_due(self, now, &user, out);
+        }
     }
 
     /// Sends a stanza to its `to`: a session here, another host, another server.

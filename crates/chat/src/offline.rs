@@ -197,7 +197,7 @@ impl OfflineMessages {
 
     /// A message was for a session that has ended, and perhaps never had it. It goes to those that have not had it either, or
     /// is kept.
-    fn handle_undelivered(
+    pub(super) fn handle_undelivered(
         &mut self,
         accounts: &AccountMemory,
         at: Instant,
@@ -422,24 +422,11 @@ pub(super) fn keep_message_of(
     out: &mut Outbox,
 ) {
     if push::is_pushed(user, &message) {
-        push::handle_message(host, now, user, true, out);
+        let effects = host.push.handle_message(now, &host.accounts, user, true);
+        push::perform(host, effects, out);
     }
     let effect = host.offline.keep(&host.accounts, now, user, (message, origin));
     perform(host, now, user, effect, out);
-}
-
-/// Passes a message that an ended session has not acknowledged to [`OfflineMessages`].
-pub(super) fn handle_undelivered(
-    host: &mut Host,
-    now: Instant,
-    (at, session): (Instant, &Jid),
-    message: Element,
-    out: &mut Outbox,
-) {
-    let user = session.bare();
-    if let Some(effect) = host.offline.handle_undelivered(&host.accounts, at, (session, &user), message) {
-        perform(host, now, &user, effect, out);
-    }
 }
 
 /// Passes a session that may take messages to [`OfflineMessages`].

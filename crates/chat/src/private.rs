@@ -183,7 +183,7 @@ impl PrivateRequest {
 }
 
 /// XEP-0402 §5: changed rooms are published, missing ones retracted.
-struct BookmarksChange {
+pub(super) struct BookmarksChange {
     changed: Vec<Publication>,
     gone: Vec<Box<str>>,
 }

@@ -180,6 +180,33 @@ impl Push {
         }
     }
 
+    /// A message came that [`is_pushed`]. `kept`: it waits with the offline messages.
+    pub(super) fn handle_message(
+        &self,
+        now: Instant,
+        accounts: &AccountMemory,
+        user: &Bare,
+        kept: bool,
+    ) -> Vec<PushEffect> {
+        if accounts.is_anonymous(user) {
+            return Vec::new();
+        }
+        let waiting = accounts.data(user).map_or(0, |data| data.offline as usize);
+        let waiting = (waiting + usize::from(kept)).max(1);
+        self.begin(now, user.clone(), PushTask::Message { waiting })
+    }
+
+    /// A session begins to sleep: its client perhaps never got the messages on their way.
+    pub(super) fn handle_sleep(&self, now: Instant, accounts: &AccountMemory, key: Key) -> Vec<PushEffect> {
+        let Some(session) = accounts.sessions.get(key) else { return Vec::new() };
+        let (user, Some(id)) = (session.jid.bare(), session.push.clone()) else { return Vec::new() };
+        let waiting = accounts.unacknowledged(key, hints::is_notable);
+        if waiting == 0 {
+            return Vec::new();
+        }
+        self.begin(now, user, PushTask::Sleep { id, waiting })
+    }
+
     /// `keeps`: the account is in memory, and its clients with it.
     fn handle_clients(
         &mut self,
@@ -247,7 +274,7 @@ impl Push {
 
     /// Handles an answer that may be to a notification. A push service that returns an error gets no more of
     /// them (XEP-0357 §7).
-    fn handle_answer(&mut self, now: Instant, from: &Jid, iq: &Element) -> Vec<PushEffect> {
+    pub(super) fn handle_answer(&mut self, now: Instant, from: &Jid, iq: &Element) -> Vec<PushEffect> {
         let Some(id) = iq.attr("id") else { return Vec::new() };
         if self.asked.get(id).is_none_or(|(_, client)| client.service != *from) {
             return Vec::new();
@@ -332,34 +359,6 @@ fn disable(_view: &mut IqView<'_>, iq: &IqRequest<'_>) -> IqReply {
 pub(super) fn is_pushed(user: &Bare, message: &Element) -> bool {
     let is_own = offline::sender(message).is_some_and(|from| from.bare() == *user);
     !is_own && hints::is_notable(message)
-}
-
-/// Passes a message that [`is_pushed`] to [`Push`]. `kept`: it waits with the offline messages.
-pub(super) fn handle_message(host: &mut Host, now: Instant, user: &Bare, kept: bool, out: &mut Outbox) {
-    if host.accounts.is_anonymous(user) {
-        return;
-    }
-    let waiting = host.accounts.data(user).map_or(0, |data| data.offline as usize);
-    let waiting = (waiting + usize::from(kept)).max(1);
-    let effects = host.push.begin(now, user.clone(), PushTask::Message { waiting });
-    perform(host, effects, out);
-}
-
-/// Passes a session that begins to sleep to [`Push`]: its client perhaps never got the messages on their way.
-pub(super) fn handle_sleep(host: &mut Host, now: Instant, key: Key, out: &mut Outbox) {
-    let Some(session) = host.accounts.sessions.get(key) else { return };
-    let (user, Some(id)) = (session.jid.bare(), session.push.clone()) else { return };
-    let waiting = host.accounts.unacknowledged(key, hints::is_notable);
-    if waiting > 0 {
-        let effects = host.push.begin(now, user, PushTask::Sleep { id, waiting });
-        perform(host, effects, out);
-    }
-}
-
-/// Passes an iq of type result or error to [`Push`].
-pub(super) fn handle_answer(host: &mut Host, now: Instant, from: &Jid, iq: &Element, out: &mut Outbox) {
-    let effects = host.push.handle_answer(now, from, iq);
-    perform(host, effects, out);
 }
 
 /// Performs effects of [`Push`]; the store's replies go back into it.

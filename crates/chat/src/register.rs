@@ -158,7 +158,8 @@ fn unfriend_all(host: &mut Host, now: Instant, user: &Bare, kept: &[(Bare, Roste
         _ => kept,
     };
     for (contact, item) in roster {
-        roster::handle_removed(host, now, (user, contact), item, out);
+        host.roster.end_subscriptions(&host.accounts, (user, contact), item);
+        roster::perform(host, now, (user, contact), out);
     }
 }
 

@@ -423,20 +423,8 @@ pub(super) fn change_contact(
     has_turn.map_err(|_| too_many())
 }
 
-/// The contact has left the roster of an account, with which it was removed: the subscriptions end.
-pub(super) fn handle_removed(
-    host: &mut Host,
-    now: Instant,
-    (user, contact): (&Bare, &Bare),
-    item: &RosterItem,
-    out: &mut Outbox,
-) {
-    host.roster.end_subscriptions(&host.accounts, (user, contact), item);
-    perform(host, now, (user, contact), out);
-}
-
 /// Performs the effects of [`Roster`]; the store's replies go back into it.
-fn perform(host: &mut Host, now: Instant, (user, contact): (&Bare, &Bare), out: &mut Outbox) {
+pub(super) fn perform(host: &mut Host, now: Instant, (user, contact): (&Bare, &Bare), out: &mut Outbox) {
     let mut effects = std::mem::take(&mut host.roster.effects);
     for effect in effects.drain(..) {
         match effect {

@@ -308,7 +308,8 @@ pub(super) fn deliver_message(
     let is_pushed = push::is_pushed(user, &message);
     connection::deliver_to_all(host, now, keys, message, out);
     if is_pushed {
-        push::handle_message(host, now, user, false, out);
+        let effects = host.push.handle_message(now, &host.accounts, user, false);
+        push::perform(host, effects, out);
     }
 }
 
@@ -327,7 +328,8 @@ fn ask(
         Some("set") => true,
         // An answer to a question of the host's own.
         Some("result" | "error") => {
-            push::handle_answer(host, now, from, iq, out);
+            let effects = host.push.handle_answer(now, from, iq);
+            push::perform(host, effects, out);
             return caps::handle_answer(host, now, from, iq, out);
         }
         _ => return host.refuse(iq, &Condition::BadRequest.into(), out),

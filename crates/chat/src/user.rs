@@ -175,30 +175,24 @@ fn account_loaded(host: &mut Host, now: Instant, bare: &Bare, loaded: Option<Sto
 /// The store cannot be read: the waiting stanzas get an error, and the next one asks again. Sessions
 /// whose account was read before stay signed in.
 fn account_unavailable(host: &mut Host, now: Instant, bare: &Bare, out: &mut Outbox) {
-    if let Some(user) = host.accounts.users.get_mut(bare)
-        && user.is_stored
-        && !user.sessions.is_empty()
-    {
-        let AccountState::Loading(waiting) = std::mem::replace(&mut user.state, AccountState::Evicted) else {
-            return;
-        };
-        return refuse_all_waiting(host, now, waiting, out);
-    }
-    let Some(user) = host.accounts.remove_user(bare) else { return };
-    host.archive.forget(bare);
-    host.push.forget(bare);
-    host.phones.handle_unavailable(bare, out);
-    for key in user.sessions {
-        if let Some(edge) = host.accounts.sessions.remove(key).and_then(|session| session.edge) {
-            host.accounts.by_edge.remove(&edge);
-            out.push(Effect::Close { edge, condition: "internal-server-error" });
+    let state = match host.accounts.users.get_mut(bare) {
+        Some(user) if user.is_stored && !user.sessions.is_empty() => {
+            std::mem::replace(&mut user.state, AccountState::Evicted)
         }
-    }
-    let AccountState::Loading(waiting) = user.state else { return };
-    refuse_all_waiting(host, now, waiting, out);
-}
-
-fn refuse_all_waiting(host: &mut Host, now: Instant, waiting: Vec<QueuedWork>, out: &mut Outbox) {
+        _ => {
+            let Some(user) = host.accounts.remove_user(bare) else { return };
+            forget_features(&mut host.archive, &mut host.push, bare);
+            host.phones.handle_unavailable(bare, out);
+            for key in user.sessions {
+                if let Some(edge) = host.accounts.sessions.remove(key).and_then(|session| session.edge) {
+                    host.accounts.by_edge.remove(&edge);
+                    out.push(Effect::Close { edge, condition: "internal-server-error" });
+                }
+            }
+            user.state
+        }
+    };
+    let AccountState::Loading(waiting) = state else { return };
     for waiting in waiting {
         refuse_waiting(host, now, waiting, &Condition::ResourceConstraint.into(), out);
     }

@@ -49,7 +49,7 @@ const OPEN: &[(&str, &str)] = &[("pubsub#access_model", "open")];
 const CURRENT: &str = "current";
 
 /// As it is in a vCard.
-struct Photo {
+pub(super) struct Photo {
     hash: Box<str>,
     kind: Box<str>,
     /// Base64 without white space.
@@ -194,7 +194,7 @@ pub(super) struct Avatars {
 }
 
 /// A vCard that is being written, and apart from it the hash of its photo, which is read at every sign-in.
-struct VcardWrite {
+pub(super) struct VcardWrite {
     user: Bare,
     photo: Option<Photo>,
     /// The write of the hash, until it is begun.
@@ -204,7 +204,7 @@ struct VcardWrite {
 }
 
 /// Everything that [`Avatars`] asks of its host.
-enum AvatarEffect {
+pub(super) enum AvatarEffect {
     /// Write to the store; answered by `handle_written`.
     Write(Change, Box<VcardWrite>),
     /// Answer the request.
@@ -221,7 +221,7 @@ enum AvatarEffect {
 }
 
 /// The hash and the media type of an avatar, as its metadata say them.
-struct PublishedAvatar {
+pub(super) struct PublishedAvatar {
     id: Box<str>,
     kind: Box<str>,
 }
@@ -256,6 +256,17 @@ impl Avatars {
         }
         presence.remove_children(is_update);
         presence.push(update(hash.as_deref()));
+    }
+
+    /// The account has published an item of this node.
+    pub(super) fn handle_publication(
+        &self,
+        user: &Bare,
+        node: &str,
+        payload: &Element,
+    ) -> Option<AvatarEffect> {
+        let is_metadata = node == ns::AVATAR_METADATA && payload.is("metadata", ns::AVATAR_METADATA);
+        if is_metadata { self.handle_metadata(user, payload) } else { None }
     }
 
     /// Metadata of an avatar were published. XEP-0398: the avatar goes into the vCard.
@@ -375,23 +386,13 @@ pub(super) fn load_avatar(
     });
 }
 
-/// Passes a publication of an account to [`Avatars`].
-pub(super) fn handle_publication(
+/// Performs effects of [`Avatars`]; the store's replies go back into it.
+pub(super) fn perform(
     host: &mut Host,
     now: Instant,
-    owner: &Bare,
-    node: &str,
-    payload: &Element,
+    effects: impl IntoIterator<Item = AvatarEffect>,
     out: &mut Outbox,
 ) {
-    if node == ns::AVATAR_METADATA && payload.is("metadata", ns::AVATAR_METADATA) {
-        let effect = host.avatars.handle_metadata(owner, payload);
-        perform(host, now, effect, out);
-    }
-}
-
-/// Performs effects of [`Avatars`]; the store's replies go back into it.
-fn perform(host: &mut Host, now: Instant, effects: impl IntoIterator<Item = AvatarEffect>, out: &mut Outbox) {
     for effect in effects {
         match effect {
             AvatarEffect::Write(change, write) => {
@@ -403,7 +404,10 @@ fn perform(host: &mut Host, now: Instant, effects: impl IntoIterator<Item = Avat
             AvatarEffect::Answer(iq, result) => host.answer(&iq, result.map(|()| None), out),
             AvatarEffect::Show(user) => {
                 for key in host.accounts.keys_of(&user, Session::is_available) {
-                    presence::say_again(host, now, key, out);
+                    let presence = host.accounts.sessions.get(key).and_then(Session::presence);
+                    if let Some(last) = presence {
+                        presence::available_from(host, now, key, last, out);
+                    }
                 }
             }
             AvatarEffect::Publish(user, first, second) => {

@@ -5,6 +5,7 @@ use stdx::slab::Key;
 use xmpp::stanza::{Condition, StanzaError};
 use xmpp::{Bare, Element};
 
+use super::super::account_memory::AccountMemory;
 use super::super::change_queue::not_written;
 use super::super::effect::{
     AccountData, AccountList, AccountRefusal, Accounts, Change, HostAction, HostActionResult, Load,
@@ -137,30 +138,29 @@ pub(in super::super) fn send_motd(host: &mut Host, now: Instant, key: Key, out: 
     let Some(session) = host.accounts.sessions.get(key) else { return };
     let domain: Box<str> = session.jid.domain().into();
     if let Some(motd) = host.commands.motd.get(&domain) {
-        if let Some(message) = motd.clone() {
-            send_from_domain(host, now, key, message, out);
+        let message = motd.clone().and_then(|message| from_domain(&host.accounts, key, message));
+        if let Some(message) = message {
+            host.deliver(now, key, message, out);
         }
         return;
     }
     // When it cannot be read, the next session asks again.
     read_motd(&mut host.store, domain, out, move |host, now, motd, out| {
-        if let Ok(Some(message)) = motd {
-            send_from_domain(host, now, key, message, out);
+        let message = motd.ok().flatten().and_then(|message| from_domain(&host.accounts, key, message));
+        if let Some(message) = message {
+            host.deliver(now, key, message, out);
         }
     });
 }
 
-/// Delivers a message of the session's domain to it.
-pub(in super::super) fn send_from_domain(
-    host: &mut Host,
-    now: Instant,
+/// A message of the session's domain, with its address.
+pub(in super::super) fn from_domain(
+    accounts: &AccountMemory,
     key: Key,
     mut message: Element,
-    out: &mut Outbox,
-) {
-    let Some(session) = host.accounts.sessions.get(key) else { return };
-    message.set("to", session.jid.as_str());
-    host.deliver(now, key, message, out);
+) -> Option<Element> {
+    message.set("to", accounts.sessions.get(key)?.jid.as_str());
+    Some(message)
 }
 
 /// Reads the message of the day of a domain; what memory has of it meanwhile goes before.

@@ -277,6 +277,11 @@ impl Phones {
         self.watched.get(user).is_some_and(|watched| watched.phone.is_there)
     }
 
+    /// The accounts whose texts are to be tried again.
+    pub(super) fn due_texts(&mut self, now: Instant) -> Vec<Bare> {
+        self.texts.due(now)
+    }
+
     /// Messages from phones that wait for their outcome.
     pub(super) fn pending_messages(&mut self) -> &mut PendingPhoneMessages {
         &mut self.heard
@@ -344,13 +349,6 @@ pub(super) fn describe_phone(
     let identity = Element::new("identity", ns::DISCO_INFO).with("category", "client").with("type", "phone");
     let feature = Element::new("feature", ns::DISCO_INFO).with("var", ns::DISCO_INFO);
     Some(Element::new("query", ns::DISCO_INFO).child(identity).child(feature))
-}
-
-/// Texts that are to be tried again.
-pub(super) fn expire(host: &mut Host, now: Instant, out: &mut Outbox) {
-    for user in host.phones.texts.due(now) {
-        texts_due(host, now, &user, out);
-    }
 }
 
 /// The state of an account's phones: the answer to `Effect::AskPhone`, and every change, of any account.

@@ -193,7 +193,8 @@ impl Host {
                 }
                 PubSubEffect::Notify(notification) => send_notification(self, now, notification, out),
                 PubSubEffect::Published { owner, node, payload } => {
-                    crate::vcard::handle_publication(self, now, &owner, &node, &payload, out);
+                    let effects = self.avatars.handle_publication(&owner, &node, &payload);
+                    crate::vcard::perform(self, now, effects, out);
                 }
                 PubSubEffect::MirrorBookmarks { asked, node, payload, is_new, answer } => {
                     let owner = asked.owner.clone();

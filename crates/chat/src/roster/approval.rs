@@ -161,7 +161,7 @@ impl Roster {
     }
 
     /// §2.5.2: the subscriptions end on the other side as well.
-    pub(super) fn end_subscriptions(
+    pub(in super::super) fn end_subscriptions(
         &mut self,
         accounts: &AccountMemory,
         (user, contact): (&Bare, &Bare),
