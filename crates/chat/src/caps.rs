@@ -15,7 +15,7 @@ use xmpp::{Bare, Element, Jid, Level, Specification, ns};
 
 use super::feature::Feature;
 use super::pubsub::PubSubEvent;
-use super::{Host, Outbox, Settings, disco, token};
+use super::{Host, HostSettings, Outbox, disco, token};
 use crate::account_memory::AccountMemory;
 use crate::limits;
 
@@ -300,7 +300,7 @@ fn features(info: &Element) -> impl Iterator<Item = &str> {
 }
 
 /// The server's own `<c/>`, for stream features and presence.
-pub fn of_server(settings: &Settings) -> Element {
+pub fn of_server(settings: &HostSettings) -> Element {
     let caps = Element::new("c", ns::CAPS).with("hash", "sha-1").with("node", NODE);
     caps.with_opt("ver", hash(&disco::server_info(settings)))
 }

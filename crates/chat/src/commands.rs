@@ -18,7 +18,7 @@ use xmpp::{Bare, Element, Jid, Level, Specification, ns};
 pub(super) use self::effect::{CommandEffect, CommandResult, from_domain, send_motd};
 use super::effect::{HostAction, OnlineFilter};
 use super::feature::{Feature, IqHandler, IqHandlerFn, IqReply, IqRequest, IqTarget};
-use super::{Host, Outbox, Settings};
+use super::{Host, HostSettings, Outbox};
 use crate::{limits, token};
 
 const FILE: &str = "crates/chat/src/commands.rs";
@@ -168,7 +168,7 @@ impl Commands {
     fn handle_request(
         &mut self,
         now: Instant,
-        (settings, rng): (&Settings, &mut Rng),
+        (settings, rng): (&HostSettings, &mut Rng),
         iq: &IqRequest<'_>,
     ) -> Result<CommandStage, StanzaError> {
         if !settings.is_admin(iq.from) {
@@ -385,14 +385,14 @@ fn delete_motd(_form: &Form) -> CommandResult {
 
 /// Nodes of commands with their names, for clients that may run them (XEP-0050 §2.3).
 pub(super) fn list_commands(
-    settings: &Settings,
+    settings: &HostSettings,
     from: &Jid,
 ) -> Option<impl Iterator<Item = (String, &'static str)>> {
     let all = || all().map(|command| (format!("{PREFIX}{}", command.node), command.name));
     settings.is_admin(from).then(all)
 }
 
-pub(super) fn describe_command(settings: &Settings, from: &Jid, node: &str) -> Option<Element> {
+pub(super) fn describe_command(settings: &HostSettings, from: &Jid, node: &str) -> Option<Element> {
     let known = find(node).filter(|_| settings.is_admin(from))?;
     let identity = Element::new("identity", ns::DISCO_INFO)
         .with("category", "automation")

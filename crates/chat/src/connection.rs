@@ -12,7 +12,7 @@ use super::account_memory::AccountMemory;
 use super::effect::Effect;
 use super::session::{BacklogProgress, DeliveryEffect, Session};
 use super::user::AccountState;
-use super::{Host, Outbox, SessionLimit, Settings, ack, phones, sm};
+use super::{Host, HostSettings, Outbox, SessionLimit, ack, phones, sm};
 use crate::{archive, bind2, offline, presence, push, read_queues, token, user, vcard};
 
 impl Host {
@@ -194,7 +194,7 @@ fn inline(host: &mut Host, now: Instant, key: Key, child: &Element, out: &mut Ou
 
 fn enable_sm(
     accounts: &mut AccountMemory,
-    (settings, rng): (&Settings, &mut Rng),
+    (settings, rng): (&HostSettings, &mut Rng),
     key: Key,
     request: &Element,
 ) -> Element {

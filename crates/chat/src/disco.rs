@@ -6,7 +6,7 @@ use xmpp::{Bare, Element, Jid, Level, Specification, ns};
 
 use super::feature::{FEATURES, Feature, IqHandler, IqHandlerFn, IqReply, IqRequest, IqTarget, IqView};
 use super::iq_effect::IqEffect;
-use super::{Settings, caps};
+use super::{HostSettings, caps};
 use crate::account_memory::AccountMemory;
 use crate::{commands, invite, offline};
 
@@ -62,7 +62,7 @@ pub(super) const FEATURE: Feature = Feature {
 };
 
 /// The identities and features of one of our domains.
-pub(super) fn server_info(settings: &Settings) -> Element {
+pub(super) fn server_info(settings: &HostSettings) -> Element {
     let is_offered = |var: &&&str| match **var {
         ns::UPLOAD => settings.uploads.is_some(),
         ns::EXTDISCO => !settings.services.is_empty(),
@@ -79,7 +79,7 @@ pub(super) fn server_info(settings: &Settings) -> Element {
 }
 
 /// XEP-0157 §3: one field for each kind of contact.
-fn contacts(settings: &Settings) -> Option<Element> {
+fn contacts(settings: &HostSettings) -> Option<Element> {
     if settings.contacts.is_empty() {
         return None;
     }
@@ -161,7 +161,7 @@ fn items_of_server(view: &mut IqView<'_>, iq: &IqRequest<'_>) -> IqReply {
 }
 
 /// Components are named at the domain that they are below of; those below of none at each.
-fn components_of<'a>(settings: &'a Settings, domain: &str) -> impl Iterator<Item = &'a str> {
+fn components_of<'a>(settings: &'a HostSettings, domain: &str) -> impl Iterator<Item = &'a str> {
     let is_below = |component: &str, domain: &str| {
         component.strip_suffix(domain).is_some_and(|rest| rest.ends_with('.'))
     };

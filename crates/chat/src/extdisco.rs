@@ -11,7 +11,7 @@ use stdx::Instant;
 use xmpp::stanza::{Condition, StanzaError};
 use xmpp::{Bare, Element, Level, Specification, ns};
 
-use super::Settings;
+use super::HostSettings;
 use super::feature::{Feature, IqHandler, IqHandlerFn, IqReply, IqRequest, IqTarget, IqView};
 
 pub(super) const FEATURE: Feature = Feature {
@@ -85,7 +85,7 @@ impl ExternalService {
 }
 
 /// Relays cost money: for our own users.
-fn may_ask(settings: &Settings, iq: &IqRequest<'_>) -> Result<Bare, StanzaError> {
+fn may_ask(settings: &HostSettings, iq: &IqRequest<'_>) -> Result<Bare, StanzaError> {
     if settings.services.is_empty() {
         return Err(Condition::ServiceUnavailable.into());
     }

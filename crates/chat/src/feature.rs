@@ -7,7 +7,7 @@ use xmpp::{Element, Jid, Specification};
 
 use super::account_memory::AccountMemory;
 use super::iq_effect::IqEffect;
-use super::{Host, Outbox, Settings};
+use super::{Host, HostSettings, Outbox};
 
 /// The kind of this server's addresses at which a request is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,7 +58,7 @@ pub(super) enum IqHandlerFn {
 /// The parts of a host from which most requests are answered.
 pub(super) struct IqView<'a> {
     pub(super) now: Instant,
-    pub(super) settings: &'a Settings,
+    pub(super) settings: &'a HostSettings,
     pub(super) accounts: &'a mut AccountMemory,
 }
 

@@ -14,7 +14,7 @@ use super::feature::{Feature, IqReply, IqRequest, IqView};
 use super::presence::subscription::SubscriptionAction;
 use super::roster::{RosterAction, SentSubscription};
 use super::store_requests::StoreRequests;
-use super::{Effect, Host, Outbox, Settings};
+use super::{Effect, Host, HostSettings, Outbox};
 use crate::{roster, token};
 
 const FILE: &str = "crates/chat/src/invite.rs";
@@ -192,14 +192,14 @@ fn done(command: Element, token: &str, invitation: &Invitation) -> Element {
 }
 
 /// True if this account's invitations permit creating an account.
-fn may_invite(settings: &Settings, from: &Jid) -> bool {
+fn may_invite(settings: &HostSettings, from: &Jid) -> bool {
     let invitations = &settings.invitations;
     invitations.by_users || (invitations.by_admins && settings.is_admin(from))
 }
 
 /// Nodes of these commands, for disco.
 pub(super) fn list_invitations(
-    settings: &Settings,
+    settings: &HostSettings,
     from: &Jid,
 ) -> impl Iterator<Item = (String, &'static str)> + use<> {
     let is_ours = settings.is_local(from.domain());
@@ -208,7 +208,7 @@ pub(super) fn list_invitations(
     std::iter::once(user).chain(account).filter(move |_| is_ours)
 }
 
-pub(super) fn describe_invitation(settings: &Settings, from: &Jid, node: &str) -> Option<Element> {
+pub(super) fn describe_invitation(settings: &HostSettings, from: &Jid, node: &str) -> Option<Element> {
     let (_, name) = list_invitations(settings, from).find(|(known, _)| known == node)?;
     let identity = Element::new("identity", ns::DISCO_INFO)
         .with("category", "automation")

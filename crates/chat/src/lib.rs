@@ -112,7 +112,7 @@ pub use rosters::RosterMemory;
 
 /// The same for all hosts of a server.
 #[derive(Clone, Debug, Default)]
-pub struct Settings {
+pub struct HostSettings {
     /// Where accounts are.
     pub domains: Vec<Box<str>>,
     /// `conference.` before each of them, unless told otherwise.
@@ -153,7 +153,7 @@ pub struct Settings {
     pub started: Instant,
 }
 
-impl Settings {
+impl HostSettings {
     /// True if the domain is one of ours.
     pub fn is_local(&self, domain: &str) -> bool {
         self.domains.iter().any(|known| **known == *domain)
@@ -206,7 +206,7 @@ pub type Outbox = Vec<Effect>;
 
 /// The accounts, rooms and services of one shard.
 pub struct Host {
-    settings: Arc<Settings>,
+    settings: Arc<HostSettings>,
     rng: Rng,
     accounts: account_memory::AccountMemory,
     store: store_requests::StoreRequests,
@@ -229,7 +229,7 @@ pub struct Host {
 
 impl Host {
     /// The host of the shard with that address, without sessions; `seed` seeds its random values.
-    pub fn new(settings: Arc<Settings>, address: ShardAddress, seed: [u8; 32]) -> Host {
+    pub fn new(settings: Arc<HostSettings>, address: ShardAddress, seed: [u8; 32]) -> Host {
         Host {
             settings,
             rng: Rng::from_seed(seed),
@@ -253,7 +253,7 @@ impl Host {
     }
 
     /// The settings.
-    pub fn settings(&self) -> &Settings {
+    pub fn settings(&self) -> &HostSettings {
         &self.settings
     }
 
@@ -263,7 +263,7 @@ impl Host {
     }
 
     /// From now on these: a domain was added, or another key of the configuration changed.
-    pub fn reload(&mut self, settings: Arc<Settings>) {
+    pub fn reload(&mut self, settings: Arc<HostSettings>) {
         self.settings = settings;
     }
 

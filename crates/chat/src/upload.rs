@@ -8,7 +8,7 @@ use xmpp::{Bare, Element, Level, Specification, ns};
 use super::effect::{Change, Load, StoreReply, UploadSlot};
 use super::feature::{Feature, IqHandler, IqHandlerFn, IqReply, IqRequest, IqTarget, IqView};
 use super::iq_effect::IqEffect;
-use super::{Host, ItemQuery, Outbox, Settings};
+use super::{Host, HostSettings, ItemQuery, Outbox};
 use crate::limits;
 
 pub(super) const FEATURE: Feature = Feature {
@@ -74,7 +74,7 @@ impl Default for Upload {
 }
 
 /// XEP-0363 §4: the bound, in the answer to disco.
-pub(super) fn form(settings: &Settings) -> Option<Element> {
+pub(super) fn form(settings: &HostSettings) -> Option<Element> {
     let max_size = settings.uploads?.max_size.to_string();
     let field = |var: &str, value: &str| {
         let value = Element::new("value", ns::DATA).text(value);
