@@ -124,6 +124,7 @@ fn get(
             .children(items)
     });
     if let Some(session) = iq.session.and_then(|key| accounts.sessions.get_mut(key)) {
+        // RFC 6121 §2.2: a resource that has requested the roster is interested, available or not.
         session.is_interested = true;
     }
     Ok((iq.session, query))
@@ -133,6 +134,7 @@ fn get(
 fn read(iq: &IqRequest<'_>) -> Result<(Bare, RosterAction), StanzaError> {
     let bad = |text: &str| StanzaError::new(Condition::BadRequest, text);
     let mut items = iq.payload.elements();
+    // RFC 6121 §2.1.5: a roster set has exactly one item.
     let (Some(item), None) = (items.next(), items.next()) else {
         return Err(bad("a roster set has exactly one item"));
     };
@@ -155,6 +157,7 @@ fn read(iq: &IqRequest<'_>) -> Result<(Bare, RosterAction), StanzaError> {
     let mut groups: BTreeSet<Box<str>> = BTreeSet::new();
     for group in item.elements().filter(|child| child.is("group", ns::ROSTER)) {
         let group = group.content();
+        // RFC 6121 §2.3.3: `not-acceptable`; a group that is named twice is `bad-request`.
         if group.is_empty() || too_long(&group) {
             return Err(StanzaError::new(Condition::NotAcceptable, "a group's name is empty or too long"));
         }

@@ -94,6 +94,7 @@ pub(super) fn handle_element_of_session(
         Some(StanzaKind::Presence) => {
             let is_broadcast = to.is_none();
             presence::handle_outbound(host, now, key, to, element, out);
+            // XEP-0160 §2: offline messages come with presence that has no negative priority, as `deliver` checks.
             if is_broadcast {
                 offline::deliver(host, now, key, out);
             }
@@ -114,6 +115,7 @@ pub(super) fn send(host: &mut Host, now: Instant, key: Key, element: Element, ou
 fn message_from(host: &mut Host, now: Instant, key: Key, mut element: Element, out: &mut Outbox) {
     let Some(jid) = host.accounts.sessions.get(key).map(|session| session.jid.clone()) else { return };
     if element.attr("to").is_none() {
+        // RFC 6120 §10.3.1: a message without `to` is for the sender's own bare address.
         element.set("to", jid.bare_str());
     }
     if let Some(error) = blocking::blocks_outgoing(&host.accounts, key, &element) {
@@ -161,6 +163,7 @@ fn routed(host: &mut Host, now: Instant, mut element: Element, to: &Jid, out: &m
         return host.acks().end(hold, out);
     }
     if !settings.is_local(to.domain()) {
+        // The domain has been removed while the stanza was on its way here.
         return host.refuse(&element, &Condition::RemoteServerNotFound.into(), out);
     }
     if to.local().is_none() {
@@ -220,6 +223,7 @@ fn arrived(host: &mut Host, now: Instant, element: Element, out: &mut Outbox) {
         Some(StanzaKind::Iq) if last::hides_last(&host.accounts, &to, &from, &element) => {
             host.refuse(&element, &Condition::Forbidden.into(), out);
         }
+        // RFC 6121 §8.5.3.1 and §8.5.3.2.3: an iq for a resource is that resource's only.
         Some(StanzaKind::Iq) => match host.accounts.session_of(&to) {
             Some(key) => host.deliver(now, key, element, out),
             None => match phones::describe_phone((&host.phones, &host.accounts), &from, &to, &element) {
@@ -263,6 +267,7 @@ fn message_to(host: &mut Host, now: Instant, from: &Jid, to: &Jid, mut element: 
             return phones::send_text_to_phones(host, now, &bare, element, out);
         }
     }
+    // RFC 6121 §8.5.2.1.1 and §8.5.2.2.1: an account is no room.
     if kind == "groupchat" {
         return host.refuse(&element, &Condition::ServiceUnavailable.into(), out);
     }
@@ -281,10 +286,12 @@ pub(super) fn message_to_account(
     let able = host.accounts.able(bare);
     if able.is_empty() {
         return match kind {
+            // RFC 6121 §8.5.2.2.1: neither is stored, and an error is never answered.
             "error" | "headline" => {}
             _ => offline::keep_message(host, now, bare, element, out),
         };
     }
+    // RFC 6121 §8.5.2.1.1: an error for the account is for none of its sessions.
     if kind == "error" {
         return;
     }
@@ -344,6 +351,7 @@ fn ask(
         (Some(_), true) => &[IqTarget::Own, IqTarget::Account],
         (Some(_), false) => &[IqTarget::Account],
     };
+    // RFC 6120 §8.4: a payload that is not understood is `service-unavailable`.
     let Some(run) = places.iter().find_map(|at| find(*at, payload)) else {
         return host.refuse(iq, &Condition::ServiceUnavailable.into(), out);
     };

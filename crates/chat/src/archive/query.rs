@@ -51,10 +51,12 @@ fn read_page(set: &Element, query: &mut MamQuery) -> Result<(), StanzaError> {
     }
     if let Some(max) = set.content_of("max", ns::RSM) {
         let max: u32 = max.trim().parse().map_err(|_| bad("max is a number"))?;
+        // XEP-0059 §2.1: a page may be smaller than asked for; the client sees by `complete` that there is more.
         query.max = max.min(limits::ARCHIVE_PAGE_MAX);
     }
     query.after = set.content_of("after", ns::RSM).filter(|id| !id.is_empty()).map(|id| (&*id).into());
     if let Some(before) = set.content_of("before", ns::RSM) {
+        // XEP-0059 §2.3 and §2.5: `before` pages backwards; an empty one is the last page.
         query.from_end = true;
         query.before = (!before.is_empty()).then(|| (&*before).into());
     }
@@ -78,6 +80,7 @@ fn read_form(form: &Element, query: &mut MamQuery) -> Result<bool, StanzaError> 
         has_bounds |= matches!(field.attr("var"), Some("after-id" | "before-id"));
         match field.attr("var") {
             Some("FORM_TYPE") if value == ns::MAM => {}
+            // A query of another version would be answered with results that its client does not understand.
             Some("FORM_TYPE") => return Err(bad("another FORM_TYPE than urn:xmpp:mam:2")),
             Some("with") => query.with = Some(Jid::parse(&value).map_err(|_| Condition::JidMalformed)?),
             Some("start") => query.since = Some(when(&value)?),
@@ -89,6 +92,7 @@ fn read_form(form: &Element, query: &mut MamQuery) -> Result<bool, StanzaError> 
                 query.before = Some(query.before.take().map_or(before.clone(), |other| other.min(before)));
             }
             _ => {
+                // XEP-0313 §4.1.5: to ignore a filter would return messages that the client does not expect.
                 let text = "a field that this archive cannot be asked by";
                 return Err(StanzaError::new(Condition::FeatureNotImplemented, text));
             }
@@ -224,6 +228,8 @@ fn ask(
                 // XEP-0059 §2.6: a count is of the whole result. The store counts without regard to ids.
                 page.total = page.total.filter(|_| !has_bounds);
                 let fin = fin(&page);
+                // The page is flipped once it is complete: first and last are those of the page before (XEP-0313
+                // §4.3.4).
                 if is_flipped {
                     page.stanzas.reverse();
                 }

@@ -184,6 +184,7 @@ fn begin(
     key: Key,
     presence: &mut Element,
 ) -> Result<Option<(Jid, bool)>, StanzaError> {
+    // RFC 6121 §4.7.2.3: an integer between -128 and +127; 0 without the element.
     let priority = match presence.content_of("priority", ns::CLIENT) {
         None => Some(0),
         Some(text) => text.trim().parse::<i8>().ok(),
