@@ -3,6 +3,8 @@
 //! [`agent`] joins the council and the machine of the node's membership (`cluster::farm`) on a thread of its own; it tells the shards of each new [`view::FarmView`]. The links
 //! belong to a shard, so that a message to another node passes no other thread.
 
+#![warn(missing_docs)]
+
 pub mod agent;
 pub mod council;
 pub mod links;

@@ -17,6 +17,8 @@
 //! | `phones::Phones` | phones and chat of the same accounts: the router of an account and its host are of one shard |
 //! | `shard_queues::ShardQueues` | messages for other shards |
 
+#![warn(missing_docs)]
+
 pub(crate) mod access;
 pub(crate) mod components;
 mod counts;

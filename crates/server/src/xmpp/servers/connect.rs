@@ -20,7 +20,9 @@ use crate::net::{dns, stream as tcp};
 /// The addresses of a domain's servers, instead of DNS.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Route {
+    /// The domains whose servers are there.
     pub domains: Domains,
+    /// The host and port that are connected to.
     pub target: Target,
 }
 
