@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use chat::effect::{AccountData, MamPage};
 use chat::{
-    Effect, Host, ItemPage, Load, Outbox, RoomCreation, Settings, StanzaPage, StoreFailure, StoreReply,
+    Effect, Host, ItemPage, Load, Outbox, RoomCreation, HostSettings, StanzaPage, StoreFailure, StoreReply,
 };
 use libfuzzer_sys::fuzz_target;
 use stdx::Instant;
@@ -53,8 +53,8 @@ fuzz_target!(|data: &[u8]| {
     assert_eq!(world.host.accounts().session_count(), 0);
 });
 
-fn settings() -> Settings {
-    Settings {
+fn settings() -> HostSettings {
+    HostSettings {
         domains: vec!["example.org".into()],
         rooms: "conference".into(),
         pubsub: "pubsub".into(),
@@ -67,7 +67,7 @@ fn settings() -> Settings {
         services: Vec::new(),
         admins: Vec::new(),
         started: Instant::from_unix_seconds(0),
-        ..Settings::default()
+        ..HostSettings::default()
     }
 }
 

@@ -15,7 +15,7 @@ use xmpp::{Element, Jid, Life, ShardAddress};
 
 use super::account_memory::AccountMemory;
 use super::phones::PendingPhoneMessages;
-use super::{Host, Outbox, Settings};
+use super::{Host, HostSettings, Outbox};
 
 /// Messages that came here and wait for the store.
 pub(super) struct PendingAcks {
@@ -127,7 +127,7 @@ pub(super) fn take_too_large(stanza: &mut Element) -> bool {
 
 /// The acknowledgements of a host's messages: how the end of a message's way reaches the session or phone that sent it.
 pub(super) struct Acks<'a> {
-    settings: &'a Settings,
+    settings: &'a HostSettings,
     pending: &'a mut PendingAcks,
     accounts: &'a mut AccountMemory,
     phone_messages: &'a mut PendingPhoneMessages,

@@ -36,7 +36,10 @@ impl Host {
             HostAction::Announce { domain, message } => {
                 let keys = self.accounts.online(domain);
                 for key in &keys {
-                    commands::send_from_domain(self, now, *key, Element::clone(message), out);
+                    let copy = commands::from_domain(&self.accounts, *key, Element::clone(message));
+                    if let Some(copy) = copy {
+                        self.deliver(now, *key, copy, out);
+                    }
                 }
                 counted(keys.len())
             }

@@ -6,13 +6,9 @@ use xmpp::sasl::Secret;
 use xmpp::stanza::{Condition, StanzaError};
 use xmpp::{Bare, Element, Jid, ns, time};
 
-use super::commands::{Command, Field, Form, MAX, field, form, value};
-use super::effect::{
-    AccountData, AccountList, AccountRefusal, Accounts, HostAction, Load, OnlineFilter, SessionState,
-    StoreFailure, StoreReply,
-};
-use super::{Host, Outbox};
-use crate::{commands, limits};
+use super::commands::{self, Command, CommandEffect, CommandResult, Field, Form, MAX, field, form, value};
+use super::effect::{AccountData, AccountList, Accounts, HostAction, OnlineFilter, SessionState};
+use crate::limits;
 
 const ONE: Field = ("accountjid", "jid-single", "The account's address", true);
 const MANY: Field = ("accountjids", "jid-multi", "The accounts' addresses", true);
@@ -108,101 +104,97 @@ fn text_of(form: &Form, var: &str) -> Box<str> {
     form.of(var).first().cloned().unwrap_or_default()
 }
 
-fn add(host: &mut Host, _now: Instant, form: &Form, out: &mut Outbox) {
-    let user = match one(form) {
-        Ok(user) => user,
-        Err(error) => return host.refuse(&form.iq, &error, out),
-    };
+/// Changes an account; the command is done then.
+fn change(change: Accounts) -> CommandEffect {
+    CommandEffect::Accounts(change, Box::new(|form, _| Ok(CommandEffect::Complete(form.done()))))
+}
+
+fn add(form: &Form) -> CommandResult {
+    let user = one(form)?;
     let password = text_of(form, "password");
     if password != text_of(form, "password-verify") {
-        let error = StanzaError::new(Condition::BadRequest, "the passwords are not the same");
-        return host.refuse(&form.iq, &error, out);
+        return Err(StanzaError::new(Condition::BadRequest, "the passwords are not the same"));
     }
     let names = [text_of(form, "given_name"), text_of(form, "surname")];
     let name = names.iter().filter(|name| !name.is_empty()).map(|name| &**name).collect::<Vec<_>>().join(" ");
-    let ask = Accounts::Add { user, password: Secret(password), name: name.into() };
-    administer(host, ask, form, out, |host, _, form, out| host.answer(&form.iq, Ok(Some(form.done())), out));
+    Ok(change(Accounts::Add { user, password: Secret(password), name: name.into() }))
 }
 
-fn set_password(host: &mut Host, _now: Instant, form: &Form, out: &mut Outbox) {
-    let user = match one(form) {
-        Ok(user) => user,
-        Err(error) => return host.refuse(&form.iq, &error, out),
-    };
-    let ask = Accounts::Password { user, password: Secret(text_of(form, "password")) };
-    // Sessions that signed in by the old password end, as after any change of it.
-    administer(host, ask, form, out, |host, _, form, out| host.answer(&form.iq, Ok(Some(form.done())), out));
+/// Sessions that signed in by the old password end, as after any change of it.
+fn set_password(form: &Form) -> CommandResult {
+    let user = one(form)?;
+    Ok(change(Accounts::Password { user, password: Secret(text_of(form, "password")) }))
 }
 
-fn delete(host: &mut Host, _now: Instant, form: &Form, out: &mut Outbox) {
-    for_each_account(host, form, out, |user| Accounts::Remove { user });
+fn delete(form: &Form) -> CommandResult {
+    Ok(change_accounts(form, many(form)?, 0, |user| Accounts::Remove { user }))
 }
 
-fn disable(host: &mut Host, _now: Instant, form: &Form, out: &mut Outbox) {
-    for_each_account(host, form, out, |user| Accounts::Disable { user, disabled: true });
+fn disable(form: &Form) -> CommandResult {
+    Ok(change_accounts(form, many(form)?, 0, |user| Accounts::Disable { user, disabled: true }))
 }
 
-fn enable(host: &mut Host, _now: Instant, form: &Form, out: &mut Outbox) {
-    for_each_account(host, form, out, |user| Accounts::Disable { user, disabled: false });
+fn enable(form: &Form) -> CommandResult {
+    Ok(change_accounts(form, many(form)?, 0, |user| Accounts::Disable { user, disabled: false }))
 }
 
-fn count_registered(host: &mut Host, _now: Instant, form: &Form, out: &mut Outbox) {
-    list_accounts(host, form, out, (false, "registeredusersnum"), false);
+fn count_registered(form: &Form) -> CommandResult {
+    count_accounts(form, false, "registeredusersnum")
 }
 
-fn list_registered(host: &mut Host, _now: Instant, form: &Form, out: &mut Outbox) {
-    list_accounts(host, form, out, (false, "registereduserjids"), true);
+fn list_registered(form: &Form) -> CommandResult {
+    list_accounts(form, false, "registereduserjids")
 }
 
-fn count_disabled(host: &mut Host, _now: Instant, form: &Form, out: &mut Outbox) {
-    list_accounts(host, form, out, (true, "disabledusersnum"), false);
+fn count_disabled(form: &Form) -> CommandResult {
+    count_accounts(form, true, "disabledusersnum")
 }
 
-fn list_disabled(host: &mut Host, _now: Instant, form: &Form, out: &mut Outbox) {
-    list_accounts(host, form, out, (true, "disableduserjids"), true);
+fn list_disabled(form: &Form) -> CommandResult {
+    list_accounts(form, true, "disableduserjids")
 }
 
-fn count_active(host: &mut Host, _now: Instant, form: &Form, out: &mut Outbox) {
-    commands::count_users(host, form, out, (OnlineFilter::Active, "activeusersnum"));
+fn count_active(form: &Form) -> CommandResult {
+    commands::count_users(form, OnlineFilter::Active, "activeusersnum")
 }
 
-fn list_active(host: &mut Host, _now: Instant, form: &Form, out: &mut Outbox) {
-    commands::list_users(host, form, out, (OnlineFilter::Active, "activeuserjids"));
+fn list_active(form: &Form) -> CommandResult {
+    commands::list_users(form, OnlineFilter::Active, "activeuserjids")
 }
 
-fn count_idle(host: &mut Host, _now: Instant, form: &Form, out: &mut Outbox) {
-    commands::count_users(host, form, out, (OnlineFilter::Idle, "idleusersnum"));
+fn count_idle(form: &Form) -> CommandResult {
+    commands::count_users(form, OnlineFilter::Idle, "idleusersnum")
 }
 
 /// §4.22 names the field as that of active users, and there is no other in the registry (§8.2).
-fn list_idle(host: &mut Host, _now: Instant, form: &Form, out: &mut Outbox) {
-    commands::list_users(host, form, out, (OnlineFilter::Idle, "activeuserjids"));
+fn list_idle(form: &Form) -> CommandResult {
+    commands::list_users(form, OnlineFilter::Idle, "activeuserjids")
 }
 
 /// §4.9. An account with a session was last active now.
-fn last_here(host: &mut Host, _now: Instant, form: &Form, out: &mut Outbox) {
-    look_at_account(host, form, out, |now, data, sessions| {
+fn last_here(form: &Form) -> CommandResult {
+    look_at_account(form, |now, data, sessions| {
         let last = match (data.last_seen.as_ref(), sessions.is_empty()) {
             (_, false) => time::stamp(now),
             (Some((at, _)), true) => time::stamp(*at),
             (None, true) => String::new(),
         };
         form_of(field("lastlogin", "text-single").child(value(&last)))
-    });
+    })
 }
 
 /// §4.8.
-fn roster(host: &mut Host, _now: Instant, form: &Form, out: &mut Outbox) {
-    look_at_account(host, form, out, |_, data, _| {
+fn roster(form: &Form) -> CommandResult {
+    look_at_account(form, |_, data, _| {
         let listed = data.roster.iter().filter(|(_, item)| item.is_listed);
         let items = listed.map(|(contact, item)| item.element(contact));
         form_of(Element::new("query", ns::ROSTER).children(items))
-    });
+    })
 }
 
 /// §4.10.
-fn figures(host: &mut Host, _now: Instant, form: &Form, out: &mut Outbox) {
-    look_at_account(host, form, out, |_, data, sessions| {
+fn figures(form: &Form) -> CommandResult {
+    look_at_account(form, |_, data, sessions| {
         let listed = data.roster.iter().filter(|(_, item)| item.is_listed).count();
         let resources = sessions.iter().filter_map(|session| session.jid.resource()).map(value);
         // §4.10 has several resources in a field that is `text-single` in the registry: of a result, types may be left out
@@ -211,7 +203,7 @@ fn figures(host: &mut Host, _now: Instant, form: &Form, out: &mut Outbox) {
         form_of(field("rostersize", "text-single").child(value(&listed.to_string())))
             .child(resources)
             .child(field(WAITING, "text-single").child(value(&data.offline.to_string())))
-    });
+    })
 }
 
 /// In no form of XEP-0133: as XEP-0068 §3.3 has it, the name says so.
@@ -221,113 +213,59 @@ fn form_of(first: Element) -> Element {
     form("result").child(first)
 }
 
-fn error_of(not_done: &AccountRefusal) -> StanzaError {
-    match not_done {
-        AccountRefusal::Exists => {
-            StanzaError::new(Condition::Conflict, "there is such an account, or another name like it")
-        }
-        AccountRefusal::Invalid(why) => StanzaError::new(Condition::NotAcceptable, why),
-    }
-}
-
-fn store_failure(error: StoreFailure) -> StanzaError {
-    match error {
-        StoreFailure::NotFound => Condition::ItemNotFound.into(),
-        StoreFailure::Unavailable | StoreFailure::Beyond => {
-            StanzaError::new(Condition::ResourceConstraint, "not now: try again later")
-        }
-    }
-}
-
-/// `then` goes on when it is done.
-fn administer(
-    host: &mut Host,
-    ask: Accounts,
-    form: &Form,
-    out: &mut Outbox,
-    then: impl FnOnce(&mut Host, AccountList, &Form, &mut Outbox) + 'static,
-) {
-    let form = form.clone();
-    host.store.load(Load::Accounts(Box::new(ask)), out, move |host, _, result, out| match result {
-        Ok(StoreReply::Accounts(Ok(listed))) => then(host, listed, &form, out),
-        Ok(StoreReply::Accounts(Err(not_done))) => host.refuse(&form.iq, &error_of(&not_done), out),
-        Ok(_) => host.refuse(&form.iq, &Condition::InternalServerError.into(), out),
-        Err(error) => host.refuse(&form.iq, &store_failure(error), out),
-    });
-}
-
 /// One after the other: the accounts after one that fails stay unchanged.
-fn for_each_account(host: &mut Host, form: &Form, out: &mut Outbox, ask: fn(Bare) -> Accounts) {
-    match many(form) {
-        Ok(users) => change_accounts(host, users, 0, form, out, ask),
-        Err(error) => host.refuse(&form.iq, &error, out),
-    }
-}
-
 fn change_accounts(
-    host: &mut Host,
+    form: &Form,
     users: Vec<Bare>,
     done: usize,
-    form: &Form,
-    out: &mut Outbox,
-    ask: fn(Bare) -> Accounts,
-) {
+    change: fn(Bare) -> Accounts,
+) -> CommandEffect {
     match users.get(done).cloned() {
-        Some(user) => administer(host, ask(user), form, out, move |host, _, form, out| {
-            change_accounts(host, users, done + 1, form, out, ask);
-        }),
+        Some(user) => {
+            let next = move |form: &Form, _| Ok(change_accounts(form, users, done + 1, change));
+            CommandEffect::Accounts(change(user), Box::new(next))
+        }
         // The sessions of a disabled account end with the write, however it was made.
-        None => host.answer(&form.iq, Ok(Some(form.done())), out),
+        None => CommandEffect::Complete(form.done()),
     }
 }
 
-fn list_accounts(
-    host: &mut Host,
-    form: &Form,
-    out: &mut Outbox,
-    (is_disabled, var): (bool, &'static str),
-    is_list: bool,
-) {
-    let max = match form.max_items() {
-        Ok(max) if is_list => max,
-        Ok(_) => 0,
-        Err(error) => return host.refuse(&form.iq, &error, out),
+fn count_accounts(form: &Form, is_disabled: bool, var: &'static str) -> CommandResult {
+    // §4.13 to §4.15 have no `max_items`; a form with one that is no number is refused all the same.
+    form.max_items()?;
+    let ask = Accounts::List { domain: form.domain.domain().into(), is_disabled, max: 0 };
+    let count = move |form: &Form, listed: AccountList| {
+        let field = field(var, "text-single").child(value(&listed.total.to_string()));
+        Ok(CommandEffect::Complete(form.done().child(form_of(field))))
     };
-    let ask = Accounts::List { domain: form.domain.domain().into(), is_disabled, max };
-    administer(host, ask, form, out, move |host, listed, form, out| {
-        let field = match is_list {
-            true => field(var, "jid-multi").children(listed.accounts.iter().map(|user| value(user.as_str()))),
-            false => field(var, "text-single").child(value(&listed.total.to_string())),
-        };
-        host.answer(&form.iq, Ok(Some(form.done().child(form_of(field)))), out);
-    });
+    Ok(CommandEffect::Accounts(ask, Box::new(count)))
+}
+
+fn list_accounts(form: &Form, is_disabled: bool, var: &'static str) -> CommandResult {
+    let ask = Accounts::List { domain: form.domain.domain().into(), is_disabled, max: form.max_items()? };
+    let list = move |form: &Form, listed: AccountList| {
+        let users = listed.accounts.iter().map(|user| value(user.as_str()));
+        Ok(CommandEffect::Complete(form.done().child(form_of(field(var, "jid-multi").children(users)))))
+    };
+    Ok(CommandEffect::Accounts(ask, Box::new(list)))
 }
 
 /// Answers a command with a description of an account, its data and its sessions.
 fn look_at_account(
-    host: &mut Host,
     form: &Form,
-    out: &mut Outbox,
-    tell: fn(Instant, &AccountData, &[SessionState]) -> Element,
-) {
-    let (user, var, kind) = match looked_at(form) {
-        Ok(user) => user,
-        Err(error) => return host.refuse(&form.iq, &error, out),
+    describe: fn(Instant, &AccountData, &[SessionState]) -> Element,
+) -> CommandResult {
+    let (user, var, kind) = looked_at(form)?;
+    let owner = user.clone();
+    let read = move |now, data: Box<AccountData>| {
+        let who = Some(owner.clone().into_jid());
+        let action = HostAction::Sessions { who, max: limits::ONLINE_LIST };
+        Ok(CommandEffect::act(action, move |form, acted| {
+            let account = field(var, kind).child(value(owner.as_str()));
+            let mut description = describe(now, &data, &acted.described);
+            description.push(account);
+            Ok(form.done().child(description))
+        }))
     };
-    let form = form.clone();
-    host.store.load(Load::User { user: user.clone() }, out, move |host, now, result, out| {
-        let data = match result {
-            Ok(StoreReply::User(Some(data))) => data,
-            Ok(_) => return host.refuse(&form.iq, &Condition::ItemNotFound.into(), out),
-            Err(error) => return host.refuse(&form.iq, &store_failure(error), out),
-        };
-        let who = Some(user.clone().into_jid());
-        let act = HostAction::Sessions { who, max: limits::ONLINE_LIST };
-        commands::act_everywhere(host, act, &form, out, move |form, acted| {
-            let account = field(var, kind).child(value(user.as_str()));
-            let mut told = tell(now, &data, &acted.described);
-            told.push(account);
-            Ok(form.done().child(told))
-        });
-    });
+    Ok(CommandEffect::ReadAccount(user, Box::new(read)))
 }

@@ -7,7 +7,7 @@ use xmpp::{Bare, Element};
 
 use super::offline::RemovalGoal;
 use super::{Effect, Host, Outbox};
-use crate::{archive, connection, offline};
+use crate::{archive, offline};
 
 /// The session is there; it is told so once is known what its archive has. Until then nothing else is sent to it.
 pub(super) fn begin(
@@ -26,22 +26,9 @@ pub(super) fn begin(
         return finish(host, now, key, inline, None, out);
     }
     clear_offline(host, now, &user, out);
-    archive::read_ends(host, &user, out, move |host, now, metadata, out| {
+    archive::read_ends(&mut host.store, &user, out, move |host, now, metadata, out| {
         finish(host, now, key, inline, metadata.ok(), out);
     });
-}
-
-/// §4.2: the same client has no other. It goes first, so that it takes no place from the new one.
-pub(super) fn end_sessions_of_agent(
-    host: &mut Host,
-    now: Instant,
-    user: &Bare,
-    agent: &str,
-    out: &mut Outbox,
-) {
-    for other in host.accounts.keys_of(user, |other| other.agent.as_deref() == Some(agent)) {
-        connection::close_session(host, now, other, "conflict", out);
-    }
 }
 
 fn finish(

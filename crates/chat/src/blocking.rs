@@ -9,7 +9,8 @@ use xmpp::{Bare, Element, Jid, Level, Specification, ns};
 
 use super::change_queue::{not_written, too_many};
 use super::effect::{AccountData, Change};
-use super::feature::{Feature, IqHandler, IqHandlerFn, IqReply, IqRequest, IqTarget};
+use super::feature::{Feature, IqHandler, IqHandlerFn, IqReply, IqRequest, IqTarget, IqView};
+use super::iq_effect::IqEffect;
 use super::session::Session;
 use super::{Host, Outbox};
 use crate::account_memory::AccountMemory;
@@ -31,10 +32,10 @@ pub(super) const FEATURE: Feature = Feature {
             at: IqTarget::Own,
             name: "blocklist",
             ns: ns::BLOCKING,
-            run: IqHandlerFn::Host(blocklist),
+            run: IqHandlerFn::View(blocklist),
         },
-        IqHandler { at: IqTarget::Own, name: "block", ns: ns::BLOCKING, run: IqHandlerFn::Host(block) },
-        IqHandler { at: IqTarget::Own, name: "unblock", ns: ns::BLOCKING, run: IqHandlerFn::Host(unblock) },
+        IqHandler { at: IqTarget::Own, name: "block", ns: ns::BLOCKING, run: IqHandlerFn::View(change) },
+        IqHandler { at: IqTarget::Own, name: "unblock", ns: ns::BLOCKING, run: IqHandlerFn::View(change) },
     ],
 };
 
@@ -66,37 +67,32 @@ fn list(name: &'static str, blocked: &[Jid]) -> Element {
 }
 
 /// XEP-0191 §3.2. A client that asks for the list is notified of changes.
-fn blocklist(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) -> IqReply {
+fn blocklist(view: &mut IqView<'_>, iq: &IqRequest<'_>) -> IqReply {
     if iq.is_set {
         return IqReply::Error(Condition::BadRequest.into());
     }
-    let Some(data) = host.accounts.data(&iq.from.bare()) else {
+    let Some(data) = view.accounts.data(&iq.from.bare()) else {
         return IqReply::Error(Condition::InternalServerError.into());
     };
     let list = list("blocklist", &data.blocked);
     let Some(key) = iq.session else { return IqReply::Result(Some(list)) };
-    if let Some(session) = host.accounts.sessions.get_mut(key) {
+    if let Some(session) = view.accounts.sessions.get_mut(key) {
         session.wants_blocklist = true;
     }
-    // Past the router, as pushes are: else one could overtake it.
-    host.deliver(now, key, stanza::result(iq.iq, Some(list)), out);
-    IqReply::Later
+    IqReply::Perform(IqEffect::Deliver(key, stanza::result(iq.iq, Some(list))))
 }
 
-fn block(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) -> IqReply {
+/// A `<block/>` or an `<unblock/>`.
+fn change(_view: &mut IqView<'_>, iq: &IqRequest<'_>) -> IqReply {
     match read(iq) {
+        // An empty `<unblock/>` removes all entries (XEP-0191 §3.5).
+        Ok(jids) if iq.payload.name() == "unblock" => {
+            IqReply::Perform(IqEffect::Block(BlockingCommand::Unblock(jids)))
+        }
         Ok(jids) if jids.is_empty() => {
             IqReply::Error(StanzaError::new(Condition::BadRequest, "whom to block: at least one item"))
         }
-        Ok(jids) => change_blocked(host, now, iq, BlockingCommand::Block(jids), out),
-        Err(error) => IqReply::Error(error),
-    }
-}
-
-/// An empty `<unblock/>` removes all entries (XEP-0191 §3.5).
-fn unblock(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) -> IqReply {
-    match read(iq) {
-        Ok(jids) => change_blocked(host, now, iq, BlockingCommand::Unblock(jids), out),
+        Ok(jids) => IqReply::Perform(IqEffect::Block(BlockingCommand::Block(jids))),
         Err(error) => IqReply::Error(error),
     }
 }
@@ -120,7 +116,7 @@ fn read(iq: &IqRequest<'_>) -> Result<Vec<Jid>, StanzaError> {
 }
 
 /// A change of a blocking list.
-enum BlockingCommand {
+pub(super) enum BlockingCommand {
     Block(Vec<Jid>),
     /// No address: all entries.
     Unblock(Vec<Jid>),
@@ -256,13 +252,16 @@ pub(super) fn blocks_incoming(accounts: &AccountMemory, user: &Bare, from: &Jid)
 }
 
 /// Changes the list when the changes before are on disk, and performs the effects of [`BlockingChange`].
-fn change_blocked(
+///
+/// # Errors
+/// Too much waits already.
+pub(super) fn change_blocked(
     host: &mut Host,
     now: Instant,
     iq: &IqRequest<'_>,
     command: BlockingCommand,
     out: &mut Outbox,
-) -> IqReply {
+) -> Result<(), StanzaError> {
     let (user, iq) = (iq.from.bare(), iq.iq.clone());
     let has_turn = change_queue::queue(host, now, &user.clone(), out, move |host, now, out| {
         let Some(data) = host.accounts.data(&user) else { return };
@@ -279,7 +278,7 @@ fn change_blocked(
             perform(host, now, &user, &change, out);
         });
     });
-    if has_turn.is_ok() { IqReply::Later } else { IqReply::Error(too_many()) }
+    has_turn.map_err(|_| too_many())
 }
 
 /// Puts a written change into memory and performs its effects.

@@ -15,7 +15,7 @@ use xmpp::{Bare, Element, Jid, Level, Specification, ns};
 
 use super::feature::Feature;
 use super::pubsub::PubSubEvent;
-use super::{Host, Outbox, Settings, disco, token};
+use super::{Host, HostSettings, Outbox, disco, token};
 use crate::account_memory::AccountMemory;
 use crate::limits;
 
@@ -161,7 +161,7 @@ impl Caps {
 impl Caps {
     /// Notes the kind of client that a presence announces. Returns the announcement if its features are not known and it can
     /// be asked about: [`Self::learn`] takes it, if the client may be asked.
-    fn handle_presence(&mut self, from: &Jid, presence: &Element) -> Option<Announcement> {
+    fn announced(&mut self, from: &Jid, presence: &Element) -> Option<Announcement> {
         if presence.attr("type").is_some() {
             self.forget(from);
             return None;
@@ -226,6 +226,23 @@ impl Caps {
         iq
     }
 
+    /// A presence that one of our accounts sent or got. Returns a question for the features of its client, when they are not known.
+    pub(super) fn handle_presence(
+        &mut self,
+        now: Instant,
+        accounts: &AccountMemory,
+        (from, user): (&Jid, &Bare),
+        presence: &Element,
+        rng: &mut Rng,
+    ) -> Option<Element> {
+        let announcement = self.announced(from, presence)?;
+        // Clients of occupants and of strangers are not remembered.
+        if !may_be_asked(accounts, user, from) {
+            return None;
+        }
+        self.learn(now, announcement, (from, user), rng)
+    }
+
     /// Takes a response to one of these requests; other iqs have no effect.
     fn handle_response(
         &mut self,
@@ -258,25 +275,6 @@ impl Caps {
     }
 }
 
-/// Passes a presence that one of our accounts sent or got to [`Caps`].
-pub(super) fn handle_presence(
-    host: &mut Host,
-    now: Instant,
-    from: &Jid,
-    user: &Bare,
-    presence: &Element,
-    out: &mut Outbox,
-) {
-    let Some(announcement) = host.caps.handle_presence(from, presence) else { return };
-    // Clients of occupants and of strangers are not remembered.
-    if !may_be_asked(&host.accounts, user, from) {
-        return;
-    }
-    if let Some(iq) = host.caps.learn(now, announcement, (from, user), &mut host.rng) {
-        host.route(iq, out);
-    }
-}
-
 fn may_be_asked(accounts: &AccountMemory, user: &Bare, from: &Jid) -> bool {
     let contact = from.bare();
     contact == *user
@@ -302,7 +300,7 @@ fn features(info: &Element) -> impl Iterator<Item = &str> {
 }
 
 /// The server's own `<c/>`, for stream features and presence.
-pub fn of_server(settings: &Settings) -> Element {
+pub fn of_server(settings: &HostSettings) -> Element {
     let caps = Element::new("c", ns::CAPS).with("hash", "sha-1").with("node", NODE);
     caps.with_opt("ver", hash(&disco::server_info(settings)))
 }

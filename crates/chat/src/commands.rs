@@ -1,20 +1,24 @@
 //! Commands (XEP-0050) of administrators (XEP-0133): signed-in users, announcements, the message of the day,
 //! the end of a session.
+//!
+//! A command is a function from the submitted form to a [`CommandEffect`]; `effect` performs it at the host, and the replies of the
+//! store and of the hosts go into the effect's continuation.
+
+mod effect;
 
 use std::collections::HashMap;
 use std::time::Duration;
 
 use stdx::Instant;
 use stdx::cache::Cache;
-use stdx::slab::Key;
+use stdx::rng::Rng;
 use xmpp::stanza::{Condition, StanzaError};
 use xmpp::{Bare, Element, Jid, Level, Specification, ns};
 
-use super::change_queue::not_written;
-use super::effect::{Change, HostAction, HostActionResult, Load, OnlineFilter, StoreFailure, StoreReply};
+pub(super) use self::effect::{CommandEffect, CommandResult, from_domain, send_motd};
+use super::effect::{HostAction, OnlineFilter};
 use super::feature::{Feature, IqHandler, IqHandlerFn, IqReply, IqRequest, IqTarget};
-use super::pubsub::items_of;
-use super::{Host, ItemQuery, Outbox, Settings};
+use super::{Host, HostSettings, Outbox};
 use crate::{limits, token};
 
 const FILE: &str = "crates/chat/src/commands.rs";
@@ -62,7 +66,8 @@ pub(super) struct Command {
     pub(super) node: &'static str,
     pub(super) name: &'static str,
     pub(super) fields: &'static [Field],
-    pub(super) run: fn(&mut Host, Instant, &Form, &mut Outbox),
+    /// The first step, from the submitted form.
+    pub(super) run: fn(&Form) -> CommandResult,
 }
 
 const COMMANDS: &[Command] = &[
@@ -140,68 +145,82 @@ fn command(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) 
     if let Some(answer) = super::invite::command(host, now, iq, out) {
         return answer;
     }
-    match begin(host, now, iq, out) {
-        Ok(Some(payload)) => IqReply::Result(Some(payload)),
-        Ok(None) => IqReply::Later,
+    match host.commands.handle_request(now, (&host.settings, &mut host.rng), iq) {
+        Ok(CommandStage::Reply(payload)) => IqReply::Result(Some(payload)),
+        Ok(CommandStage::Run(form, effect)) => {
+            effect::perform(host, now, form, Ok(effect), out);
+            IqReply::Later
+        }
         Err(error) => IqReply::Error(error),
     }
 }
 
-/// XEP-0050 §4.4 has the errors.
-fn begin(
-    host: &mut Host,
-    now: Instant,
-    iq: &IqRequest<'_>,
-    out: &mut Outbox,
-) -> Result<Option<Element>, StanzaError> {
-    if !host.settings.is_admin(iq.from) {
-        return Err(Condition::Forbidden.into());
-    }
-    if !iq.is_set {
-        return Err(Condition::BadRequest.into());
-    }
-    let node = iq.payload.attr("node").unwrap_or_default();
-    let known = find(node).ok_or_else(|| StanzaError::from(Condition::ItemNotFound))?;
-    let action = iq.payload.attr("action").unwrap_or("execute");
-    if !matches!(action, "execute" | "complete" | "cancel" | "next" | "prev") {
-        return Err(fault(Condition::BadRequest, "malformed-action"));
-    }
-    let Some(session) = iq.payload.attr("sessionid") else {
-        if action != "execute" {
-            return Err(fault(Condition::BadRequest, "bad-action"));
+/// The stage to which a request brings its command.
+enum CommandStage {
+    /// The form is to be filled in, or the command is canceled.
+    Reply(Element),
+    /// The command has all that it needs.
+    Run(Form, CommandEffect),
+}
+
+impl Commands {
+    /// A request of an administrator. XEP-0050 §4.4 has the errors.
+    fn handle_request(
+        &mut self,
+        now: Instant,
+        (settings, rng): (&HostSettings, &mut Rng),
+        iq: &IqRequest<'_>,
+    ) -> Result<CommandStage, StanzaError> {
+        if !settings.is_admin(iq.from) {
+            return Err(Condition::Forbidden.into());
         }
-        let session: Box<str> = token(&mut host.rng)[..16].into();
-        if known.node == EDIT_MOTD {
-            ask_for_motd(host, now, known, iq, session, out);
-            return Ok(None);
+        if !iq.is_set {
+            return Err(Condition::BadRequest.into());
         }
-        if !known.fields.is_empty() {
-            host.commands.open.insert_until(now + PATIENCE, session.clone(), (iq.from.clone(), known.node));
-            return Ok(Some(known.ask(node, &session, None)));
+        let node = iq.payload.attr("node").unwrap_or_default();
+        let known = find(node).ok_or_else(|| StanzaError::from(Condition::ItemNotFound))?;
+        let action = iq.payload.attr("action").unwrap_or("execute");
+        if !matches!(action, "execute" | "complete" | "cancel" | "next" | "prev") {
+            return Err(fault(Condition::BadRequest, "malformed-action"));
         }
-        (known.run)(host, now, &Form::new(iq, node, &session, Vec::new()), out);
-        return Ok(None);
-    };
-    let open = host.commands.open.get(session);
-    if open.is_none_or(|(who, open)| who != iq.from || *open != known.node) {
-        return Err(fault(Condition::BadRequest, "bad-sessionid"));
-    }
-    if host.commands.open.get_at(now, session).is_none() {
-        host.commands.open.remove(session);
-        return Err(fault(Condition::NotAllowed, "session-expired"));
-    }
-    match action {
-        "cancel" => {
-            host.commands.open.remove(session);
-            Ok(Some(status(node, session, "canceled")))
+        let Some(session) = iq.payload.attr("sessionid") else {
+            // A command without a session begins, and only `execute` begins one (XEP-0050 §3.1).
+            if action != "execute" {
+                return Err(fault(Condition::BadRequest, "bad-action"));
+            }
+            let session: Box<str> = token(rng)[..16].into();
+            if known.fields.is_empty() {
+                let form = Form::new(iq, node, &session, Vec::new());
+                return (known.run)(&form).map(|effect| CommandStage::Run(form, effect));
+            }
+            self.open.insert_until(now + PATIENCE, session.clone(), (iq.from.clone(), known.node));
+            if known.node == EDIT_MOTD {
+                let form = Form::new(iq, node, &session, Vec::new());
+                return Ok(CommandStage::Run(form, CommandEffect::FillInMotd(known)));
+            }
+            return Ok(CommandStage::Reply(known.ask(node, &session, None)));
+        };
+        let open = self.open.get(session);
+        if open.is_none_or(|(who, open)| who != iq.from || *open != known.node) {
+            return Err(fault(Condition::BadRequest, "bad-sessionid"));
         }
-        // There is but one form.
-        "next" | "prev" => Err(fault(Condition::BadRequest, "bad-action")),
-        _ => {
-            let values = known.read(iq.payload)?;
-            host.commands.open.remove(session);
-            (known.run)(host, now, &Form::new(iq, node, session, values), out);
-            Ok(None)
+        if self.open.get_at(now, session).is_none() {
+            self.open.remove(session);
+            return Err(fault(Condition::NotAllowed, "session-expired"));
+        }
+        match action {
+            "cancel" => {
+                self.open.remove(session);
+                Ok(CommandStage::Reply(status(node, session, "canceled")))
+            }
+            // There is but one form.
+            "next" | "prev" => Err(fault(Condition::BadRequest, "bad-action")),
+            _ => {
+                let values = known.read(iq.payload)?;
+                self.open.remove(session);
+                let form = Form::new(iq, node, session, values);
+                (known.run)(&form).map(|effect| CommandStage::Run(form, effect))
+            }
         }
     }
 }
@@ -324,59 +343,56 @@ impl Form {
     }
 }
 
-fn count_online(host: &mut Host, _now: Instant, form: &Form, out: &mut Outbox) {
-    count_users(host, form, out, (OnlineFilter::All, "onlineusersnum"));
+fn count_online(form: &Form) -> CommandResult {
+    count_users(form, OnlineFilter::All, "onlineusersnum")
 }
 
-fn list_online(host: &mut Host, _now: Instant, form: &Form, out: &mut Outbox) {
-    list_users(host, form, out, (OnlineFilter::All, "onlineuserjids"));
+fn list_online(form: &Form) -> CommandResult {
+    list_users(form, OnlineFilter::All, "onlineuserjids")
 }
 
-fn announce(host: &mut Host, _now: Instant, form: &Form, out: &mut Outbox) {
-    let act = HostAction::Announce {
+fn announce(form: &Form) -> CommandResult {
+    let action = HostAction::Announce {
         domain: form.domain.domain().into(),
         message: Box::new(form.message("announcement")),
     };
-    act_everywhere(host, act, form, out, |form, acted| {
-        Ok(form.note(&format!("sent to {} sessions", acted.count)))
-    });
+    Ok(CommandEffect::act(action, |form, acted| Ok(form.note(&format!("sent to {} sessions", acted.count)))))
 }
 
-fn end_sessions(host: &mut Host, _now: Instant, form: &Form, out: &mut Outbox) {
+fn end_sessions(form: &Form) -> CommandResult {
     let jids: Result<Vec<Jid>, _> = form.of("accountjids").iter().map(|jid| Jid::parse(jid)).collect();
-    let Ok(jids) = jids else { return host.refuse(&form.iq, &Condition::JidMalformed.into(), out) };
+    let Ok(jids) = jids else { return Err(Condition::JidMalformed.into()) };
     if jids.iter().any(|jid| jid.domain() != form.domain.domain()) {
-        let error = StanzaError::new(Condition::NotAllowed, "not an address of this domain");
-        return host.refuse(&form.iq, &error, out);
+        return Err(StanzaError::new(Condition::NotAllowed, "not an address of this domain"));
     }
-    act_everywhere(host, HostAction::End { who: jids }, form, out, |form, acted| match acted.count {
+    Ok(CommandEffect::act(HostAction::End { who: jids }, |form, acted| match acted.count {
         0 => Err(Condition::ItemNotFound.into()),
         count => Ok(form.note(&format!("ended {count} sessions"))),
-    });
+    }))
 }
 
-fn set_motd(host: &mut Host, now: Instant, form: &Form, out: &mut Outbox) {
-    write_motd(host, now, form, Some(form.message("motd")), true, out);
+fn set_motd(form: &Form) -> CommandResult {
+    Ok(CommandEffect::WriteMotd { message: Some(form.message("motd")), is_sent: true })
 }
 
-fn edit_motd(host: &mut Host, now: Instant, form: &Form, out: &mut Outbox) {
-    write_motd(host, now, form, Some(form.message("motd")), false, out);
+fn edit_motd(form: &Form) -> CommandResult {
+    Ok(CommandEffect::WriteMotd { message: Some(form.message("motd")), is_sent: false })
 }
 
-fn delete_motd(host: &mut Host, now: Instant, form: &Form, out: &mut Outbox) {
-    write_motd(host, now, form, None, false, out);
+fn delete_motd(_form: &Form) -> CommandResult {
+    Ok(CommandEffect::WriteMotd { message: None, is_sent: false })
 }
 
 /// Nodes of commands with their names, for clients that may run them (XEP-0050 §2.3).
 pub(super) fn list_commands(
-    settings: &Settings,
+    settings: &HostSettings,
     from: &Jid,
 ) -> Option<impl Iterator<Item = (String, &'static str)>> {
     let all = || all().map(|command| (format!("{PREFIX}{}", command.node), command.name));
     settings.is_admin(from).then(all)
 }
 
-pub(super) fn describe_command(settings: &Settings, from: &Jid, node: &str) -> Option<Element> {
+pub(super) fn describe_command(settings: &HostSettings, from: &Jid, node: &str) -> Option<Element> {
     let known = find(node).filter(|_| settings.is_admin(from))?;
     let identity = Element::new("identity", ns::DISCO_INFO)
         .with("category", "automation")
@@ -388,154 +404,23 @@ pub(super) fn describe_command(settings: &Settings, from: &Jid, node: &str) -> O
 }
 
 /// §4.20 to §4.22: users, whatever the number of their sessions.
-pub(super) fn list_users(
-    host: &mut Host,
-    form: &Form,
-    out: &mut Outbox,
-    (who, var): (OnlineFilter, &'static str),
-) {
-    let max = match form.max_items() {
-        Ok(max) => max,
-        Err(error) => return host.refuse(&form.iq, &error, out),
-    };
-    let act = HostAction::Online { domain: form.domain.domain().into(), who, max };
-    act_everywhere(host, act, form, out, move |form, acted| {
+pub(super) fn list_users(form: &Form, who: OnlineFilter, var: &'static str) -> CommandResult {
+    let max = form.max_items()?;
+    let action = HostAction::Online { domain: form.domain.domain().into(), who, max };
+    Ok(CommandEffect::act(action, move |form, acted| {
         let mut users = acted.users;
         users.sort();
         let shown = users.iter().take(max as usize).map(|user| value(user.as_str()));
         let list = field(var, "jid-multi").children(shown);
         Ok(form.done().child(self::form("result").child(list)))
-    });
+    }))
 }
 
 /// §4.15 to §4.17.
-pub(super) fn count_users(
-    host: &mut Host,
-    form: &Form,
-    out: &mut Outbox,
-    (who, var): (OnlineFilter, &'static str),
-) {
-    let act = HostAction::Online { domain: form.domain.domain().into(), who, max: 0 };
-    act_everywhere(host, act, form, out, move |form, acted| {
+pub(super) fn count_users(form: &Form, who: OnlineFilter, var: &'static str) -> CommandResult {
+    let action = HostAction::Online { domain: form.domain.domain().into(), who, max: 0 };
+    Ok(CommandEffect::act(action, move |form, acted| {
         let count = field(var, "text-single").child(value(&acted.count.to_string()));
         Ok(form.done().child(self::form("result").child(count)))
-    });
-}
-
-/// All hosts of the server do it, this one too.
-pub(super) fn act_everywhere(
-    host: &mut Host,
-    act: HostAction,
-    form: &Form,
-    out: &mut Outbox,
-    then: impl FnOnce(&Form, HostActionResult) -> Result<Element, StanzaError> + 'static,
-) {
-    let form = form.clone();
-    host.store.load(Load::Act(Box::new(act)), out, move |host, _, result, out| {
-        let answer = match result {
-            Ok(StoreReply::HostActionResult(acted)) => then(&form, acted),
-            _ => Err(StanzaError::new(Condition::ResourceConstraint, "not now: try again later")),
-        };
-        host.answer(&form.iq, answer.map(Some), out);
-    });
-}
-
-pub(super) fn send_from_domain(
-    host: &mut Host,
-    now: Instant,
-    key: Key,
-    mut message: Element,
-    out: &mut Outbox,
-) {
-    let Some(session) = host.accounts.sessions.get(key) else { return };
-    message.set("to", session.jid.as_str());
-    host.deliver(now, key, message, out);
-}
-
-fn write_motd(
-    host: &mut Host,
-    now: Instant,
-    form: &Form,
-    message: Option<Element>,
-    is_sent: bool,
-    out: &mut Outbox,
-) {
-    let owner = form.domain.clone();
-    let domain: Box<str> = owner.domain().into();
-    let item = message.clone().map(Box::new);
-    let change = Change::Item { owner, node: MOTD.into(), id: CURRENT.into(), item, at: now, keep: 1 };
-    let form = form.clone();
-    host.store.change(change, out, move |host, _, result, out| {
-        match result {
-            // To delete what is not there is no fault.
-            Ok(()) | Err(StoreFailure::NotFound) => {}
-            Err(error) => return host.refuse(&form.iq, &not_written(error), out),
-        }
-        let message = message.map(Box::new);
-        let announced = message.clone().filter(|_| is_sent);
-        let motd = HostAction::Motd { domain: domain.clone(), message };
-        let Some(message) = announced else {
-            return act_everywhere(host, motd, &form, out, |form, _| Ok(form.done()));
-        };
-        // Signed-in users get it now; the answer counts them.
-        host.store.load(Load::Act(Box::new(motd)), out, |_, _, _, _| {});
-        act_everywhere(host, HostAction::Announce { domain, message }, &form, out, |form, acted| {
-            Ok(form.note(&format!("sent to {} sessions", acted.count)))
-        });
-    });
-}
-
-/// A session has become available.
-pub(super) fn send_motd(host: &mut Host, now: Instant, key: Key, out: &mut Outbox) {
-    let Some(session) = host.accounts.sessions.get(key) else { return };
-    let domain: Box<str> = session.jid.domain().into();
-    if let Some(motd) = host.commands.motd.get(&domain) {
-        if let Some(message) = motd.clone() {
-            send_from_domain(host, now, key, message, out);
-        }
-        return;
-    }
-    // When it cannot be read, the next session asks again.
-    with_motd(host, domain, out, move |host, now, motd, out| {
-        if let Ok(Some(message)) = motd {
-            send_from_domain(host, now, key, message, out);
-        }
-    });
-}
-
-/// XEP-0133 §4.25: the form has the current message.
-fn ask_for_motd(
-    host: &mut Host,
-    now: Instant,
-    known: &'static Command,
-    iq: &IqRequest<'_>,
-    session: Box<str>,
-    out: &mut Outbox,
-) {
-    let opened = (iq.from.clone(), known.node);
-    host.commands.open.insert_until(now + PATIENCE, session.clone(), opened);
-    let (domain, iq) = (iq.to.domain().into(), iq.iq.clone());
-    with_motd(host, domain, out, move |host, _, motd, out| {
-        let node = format!("{PREFIX}{}", known.node);
-        let form = motd.map(|motd| Some(known.ask(&node, &session, motd.as_ref())));
-        host.answer(&iq, form, out);
-    });
-}
-
-/// Reads the message of the day of a domain; what memory has of it meanwhile goes before.
-fn with_motd(
-    host: &mut Host,
-    domain: Box<str>,
-    out: &mut Outbox,
-    then: impl FnOnce(&mut Host, Instant, Result<Option<Element>, StanzaError>, &mut Outbox) + 'static,
-) {
-    let Ok(owner) = Bare::parse(&domain) else { return };
-    let query = Box::new(ItemQuery::newest());
-    host.store.load(Load::Items { owner, node: MOTD.into(), query }, out, move |host, now, result, out| {
-        let motd = items_of(result).map(|page| {
-            let motd = page.items.into_iter().next().map(|(_, _, message)| message);
-            host.commands.motd.entry(domain).or_insert(motd).clone()
-        });
-        then(host, now, motd, out);
-    });
+    }))
 }

@@ -2,15 +2,17 @@
 //! their stanzas; a [`Session`] decides on its own what it sends, queues and counts.
 
 use stdx::Instant;
+use stdx::rng::Rng;
 use stdx::slab::Key;
 use xmpp::c2s::{BindRequest, Bound};
 use xmpp::stanza::{self, Condition, StanzaError, StanzaKind};
 use xmpp::{Bare, ConnectionId, Element, Jid, ns};
 
+use super::account_memory::AccountMemory;
 use super::effect::Effect;
 use super::session::{BacklogProgress, DeliveryEffect, Session};
 use super::user::AccountState;
-use super::{Host, Outbox, ack, phones, sm};
+use super::{Host, HostSettings, Outbox, SessionLimit, ack, phones, sm};
 use crate::{archive, bind2, offline, presence, push, read_queues, token, user, vcard};
 
 impl Host {
@@ -34,21 +36,28 @@ impl Host {
         }
         let agent = request.agent.as_ref().and_then(|agent| agent.id.as_deref()).filter(|_| request.is_bind2);
         if let Some(agent) = agent {
-            bind2::end_sessions_of_agent(self, now, &jid.bare(), agent, out);
+            // XEP-0386 §4.2: the client has no other session. Its old one goes first, so that it takes no place from the new one.
+            let is_same = |other: &Session| other.agent.as_deref() == Some(agent);
+            for other in self.accounts.keys_of(&jid.bare(), is_same) {
+                close_session(self, now, other, "conflict", out);
+            }
         }
-        if !make_room_for_session(self, now, &jid.bare(), out) {
+        let Some(oldest) = sessions_to_end(&self.accounts, self.settings.sessions, &jid.bare()) else {
             let error = StanzaError::new(
                 Condition::ResourceConstraint,
                 "too many sessions of this account: end another one first",
             );
             return out.push(Effect::Bound { edge, bound: Bound::Refused(error) });
+        };
+        for key in oldest {
+            close_session(self, now, key, "conflict", out);
         }
         let key = self.accounts.sessions.insert(Session::new(now, jid.clone(), edge, request.is_anonymous));
         self.accounts.by_edge.insert(edge, key);
         let user = self.user(now, &jid.bare(), out);
         user.sessions.push(key);
         if !matches!(user.state, AccountState::Loading(_)) {
-            vcard::load_avatar(self, &jid.bare(), out);
+            vcard::load_avatar(&mut self.store, (&self.avatars, &self.accounts), &jid.bare(), out);
         }
         let inline = request.inline.iter().filter_map(|child| inline(self, now, key, child, out)).collect();
         if request.is_bind2 {
@@ -151,27 +160,27 @@ impl Host {
         };
         let at = self.sleeping.partition_point(|(other, _)| *other <= until);
         self.sleeping.insert(at, (until, key));
-        push::handle_sleep(self, now, key, out);
+        let effects = self.push.handle_sleep(now, &self.accounts, key);
+        push::perform(self, effects, out);
     }
 }
 
-/// True if one more session fits, after the oldest have gone if that is how it is configured.
-fn make_room_for_session(host: &mut Host, now: Instant, user: &Bare, out: &mut Outbox) -> bool {
-    let limit = host.settings.sessions;
-    loop {
-        let sessions = host.accounts.users.get(user).map(|user| &user.sessions[..]).unwrap_or_default();
-        if sessions.len() < limit.most {
-            return true;
-        }
-        let Some(oldest) = sessions.first().copied().filter(|_| limit.ends_oldest) else { return false };
-        close_session(host, now, oldest, "conflict", out);
+/// The oldest sessions, whose end makes room for one more. `None`: there is no room, and sessions do not end for others.
+fn sessions_to_end(accounts: &AccountMemory, limit: SessionLimit, user: &Bare) -> Option<Vec<Key>> {
+    let sessions = accounts.users.get(user).map(|user| &user.sessions[..]).unwrap_or_default();
+    if sessions.len() < limit.most {
+        return Some(Vec::new());
     }
+    let count = sessions.len() + 1 - limit.most;
+    sessions.get(..count).filter(|_| limit.ends_oldest).map(<[Key]>::to_vec)
 }
 
 /// A request that came with Bind 2.
 fn inline(host: &mut Host, now: Instant, key: Key, child: &Element, out: &mut Outbox) -> Option<Element> {
     match child.ns() {
-        ns::SM if child.name() == "enable" => return Some(enable_sm(host, key, child)),
+        ns::SM if child.name() == "enable" => {
+            return Some(enable_sm(&mut host.accounts, (&host.settings, &mut host.rng), key, child));
+        }
         ns::CARBONS if child.name() == "enable" => {
             if let Some(session) = host.accounts.sessions.get_mut(key) {
                 session.has_carbons = true;
@@ -183,10 +192,15 @@ fn inline(host: &mut Host, now: Instant, key: Key, child: &Element, out: &mut Ou
     None
 }
 
-fn enable_sm(host: &mut Host, key: Key, request: &Element) -> Element {
-    let id = token(&mut host.rng).into();
-    match host.accounts.sessions.get_mut(key) {
-        Some(session) => session.enable_sm(request, id, host.settings.resume_for),
+fn enable_sm(
+    accounts: &mut AccountMemory,
+    (settings, rng): (&HostSettings, &mut Rng),
+    key: Key,
+    request: &Element,
+) -> Element {
+    let id = token(rng).into();
+    match accounts.sessions.get_mut(key) {
+        Some(session) => session.enable_sm(request, id, settings.resume_for),
         None => sm::failed(Condition::UnexpectedRequest),
     }
 }
@@ -200,7 +214,7 @@ fn handle_client_state(host: &mut Host, now: Instant, key: Key, state: &Element,
 /// `<enable/>`, `<r/>` and `<a/>` (XEP-0198).
 fn handle_sm(host: &mut Host, now: Instant, key: Key, element: &Element, out: &mut Outbox) {
     if element.name() == "enable" {
-        let answer = enable_sm(host, key, element);
+        let answer = enable_sm(&mut host.accounts, (&host.settings, &mut host.rng), key, element);
         let edge = host.accounts.sessions.get(key).and_then(|session| session.edge);
         return out.extend(edge.map(|edge| Effect::Deliver { edge, element: answer }));
     }
@@ -233,7 +247,7 @@ pub(super) fn send_backlog(host: &mut Host, now: Instant, key: Key, out: &mut Ou
     let Some(session) = host.accounts.sessions.get_mut(key) else { return };
     let Some(BacklogProgress::Sent(question)) = session.send_backlog(now, out) else { return };
     if let Some((owner, iq)) = question {
-        archive::handle_query(host, now, &owner, &iq, out);
+        archive::handle_query(host, &owner, &iq, out);
     }
     if host.accounts.sessions.get_mut(key).is_some_and(Session::end_backlog) {
         offline::deliver(host, now, key, out);
@@ -289,7 +303,10 @@ fn perform_delivery(host: &mut Host, now: Instant, key: Key, effect: DeliveryEff
 
 /// The session is over: all that saw it available learn that.
 pub(super) fn end_session(host: &mut Host, now: Instant, key: Key, out: &mut Outbox) {
-    presence::end(host, now, key, out);
+    if let Some(session) = host.accounts.sessions.get(key) {
+        let unavailable = presence::gone(&session.jid);
+        presence::unavailable_from(host, now, key, unavailable, out);
+    }
     let Some(mut session) = host.accounts.sessions.remove(key) else { return };
     if let Some(edge) = session.edge {
         host.accounts.by_edge.remove(&edge);
@@ -312,7 +329,13 @@ pub(super) fn end_session(host: &mut Host, now: Instant, key: Key, out: &mut Out
 
 fn undelivered(host: &mut Host, now: Instant, at: Instant, of: &Jid, stanza: Element, out: &mut Outbox) {
     match stanza::kind_of(&stanza) {
-        Some(StanzaKind::Message) => offline::handle_undelivered(host, now, (at, of), stanza, out),
+        Some(StanzaKind::Message) => {
+            let user = of.bare();
+            let effect = host.offline.handle_undelivered(&host.accounts, at, (of, &user), stanza);
+            if let Some(effect) = effect {
+                offline::perform(host, now, &user, effect, out);
+            }
+        }
         Some(StanzaKind::Iq) if matches!(stanza.attr("type"), Some("get" | "set")) => {
             host.refuse(&stanza, &Condition::ServiceUnavailable.into(), out);
         }

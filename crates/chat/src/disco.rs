@@ -1,13 +1,12 @@
 //! Discovery (XEP-0030): the identities, features and items of an address; with the operator's contacts
 //! (XEP-0157).
 
-use stdx::Instant;
-use xmpp::stanza::{Condition, StanzaError};
+use xmpp::stanza::Condition;
 use xmpp::{Bare, Element, Jid, Level, Specification, ns};
 
 use super::feature::{FEATURES, Feature, IqHandler, IqHandlerFn, IqReply, IqRequest, IqTarget, IqView};
-use super::pubsub::{NodesView, PubSubEvent};
-use super::{Host, Outbox, Settings, caps};
+use super::iq_effect::IqEffect;
+use super::{HostSettings, caps};
 use crate::account_memory::AccountMemory;
 use crate::{commands, invite, offline};
 
@@ -51,19 +50,19 @@ pub(super) const FEATURE: Feature = Feature {
             at: IqTarget::Account,
             name: "query",
             ns: ns::DISCO_INFO,
-            run: IqHandlerFn::Host(of_account),
+            run: IqHandlerFn::View(of_account),
         },
         IqHandler {
             at: IqTarget::Account,
             name: "query",
             ns: ns::DISCO_ITEMS,
-            run: IqHandlerFn::Host(items_of_account),
+            run: IqHandlerFn::View(items_of_account),
         },
     ],
 };
 
 /// The identities and features of one of our domains.
-pub(super) fn server_info(settings: &Settings) -> Element {
+pub(super) fn server_info(settings: &HostSettings) -> Element {
     let is_offered = |var: &&&str| match **var {
         ns::UPLOAD => settings.uploads.is_some(),
         ns::EXTDISCO => !settings.services.is_empty(),
@@ -80,7 +79,7 @@ pub(super) fn server_info(settings: &Settings) -> Element {
 }
 
 /// XEP-0157 §3: one field for each kind of contact.
-fn contacts(settings: &Settings) -> Option<Element> {
+fn contacts(settings: &HostSettings) -> Option<Element> {
     if settings.contacts.is_empty() {
         return None;
     }
@@ -162,7 +161,7 @@ fn items_of_server(view: &mut IqView<'_>, iq: &IqRequest<'_>) -> IqReply {
 }
 
 /// Components are named at the domain that they are below of; those below of none at each.
-fn components_of<'a>(settings: &'a Settings, domain: &str) -> impl Iterator<Item = &'a str> {
+fn components_of<'a>(settings: &'a HostSettings, domain: &str) -> impl Iterator<Item = &'a str> {
     let is_below = |component: &str, domain: &str| {
         component.strip_suffix(domain).is_some_and(|rest| rest.ends_with('.'))
     };
@@ -182,27 +181,21 @@ pub(super) fn is_seen_by(accounts: &AccountMemory, user: &Bare, from: &Jid) -> b
     contact == *user || accounts.data(user).is_some_and(is_subscribed)
 }
 
-fn of_account(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) -> IqReply {
+fn of_account(view: &mut IqView<'_>, iq: &IqRequest<'_>) -> IqReply {
     let user = iq.to.bare();
     if iq.payload.attr("node") == Some(ns::OFFLINE) && iq.from.bare() == user {
-        return offline::handle_disco(host, now, iq, out);
+        return offline::handle_disco(view, iq);
     }
-    if !is_seen_by(&host.accounts, &user, iq.from) {
+    if !is_seen_by(view.accounts, &user, iq.from) {
         return IqReply::Error(Condition::ServiceUnavailable.into());
     }
     if iq.is_set {
         return IqReply::Error(Condition::BadRequest.into());
     }
     if let Some(node) = iq.payload.attr("node") {
-        let (question, node) = (iq.iq.clone(), Box::<str>::from(node));
-        let then = move |host: &mut Host, nodes: Result<NodesView, StanzaError>, out: &mut Outbox| {
-            let info = nodes.and_then(|nodes| nodes.describe(&node));
-            host.answer(&question, info.map(Some), out);
-        };
-        host.tell_pubsub(now, PubSubEvent::View { owner: &user, from: iq.from, then: Box::new(then) }, out);
-        return IqReply::Later;
+        return IqReply::Perform(IqEffect::DescribeNode(node.into()));
     }
-    let kind = if host.accounts.is_anonymous(&user) { "anonymous" } else { "registered" };
+    let kind = if view.accounts.is_anonymous(&user) { "anonymous" } else { "registered" };
     // XEP-0163 §6.
     let pep = (!super::pubsub::FEATURE.account.is_empty()).then(|| identity("pubsub", "pep"));
     let features = FEATURES.iter().flat_map(|feature| feature.account);
@@ -224,12 +217,12 @@ pub(super) fn no_items(query: &Element) -> Element {
 }
 
 /// The nodes of an account (XEP-0060 §5.2).
-fn items_of_account(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) -> IqReply {
+fn items_of_account(view: &mut IqView<'_>, iq: &IqRequest<'_>) -> IqReply {
     let user = iq.to.bare();
     if iq.payload.attr("node") == Some(ns::OFFLINE) && iq.from.bare() == user {
-        return offline::handle_disco(host, now, iq, out);
+        return offline::handle_disco(view, iq);
     }
-    let is_seen = is_seen_by(&host.accounts, &user, iq.from);
+    let is_seen = is_seen_by(view.accounts, &user, iq.from);
     if iq.is_set {
         let condition = if is_seen { Condition::BadRequest } else { Condition::ServiceUnavailable };
         return IqReply::Error(condition.into());
@@ -240,11 +233,5 @@ fn items_of_account(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut
     if let Some(node) = iq.payload.attr("node") {
         return IqReply::Result(Some(Element::new("query", ns::DISCO_ITEMS).with("node", node)));
     }
-    let (question, jid) = (iq.iq.clone(), user.clone());
-    let then = move |host: &mut Host, nodes: Result<NodesView, StanzaError>, out: &mut Outbox| {
-        let query = nodes.map(|nodes| Element::new("query", ns::DISCO_ITEMS).children(nodes.items(&jid)));
-        host.answer(&question, query.map(Some), out);
-    };
-    host.tell_pubsub(now, PubSubEvent::View { owner: &user, from: iq.from, then: Box::new(then) }, out);
-    IqReply::Later
+    IqReply::Perform(IqEffect::ListNodes)
 }

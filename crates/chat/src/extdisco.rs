@@ -8,10 +8,10 @@ use base64::prelude::BASE64_STANDARD;
 use hmac::{Hmac, KeyInit, Mac};
 use sha1::Sha1;
 use stdx::Instant;
-use xmpp::stanza::Condition;
+use xmpp::stanza::{Condition, StanzaError};
 use xmpp::{Bare, Element, Level, Specification, ns};
 
-use super::Settings;
+use super::HostSettings;
 use super::feature::{Feature, IqHandler, IqHandlerFn, IqReply, IqRequest, IqTarget, IqView};
 
 pub(super) const FEATURE: Feature = Feature {
@@ -85,22 +85,22 @@ impl ExternalService {
 }
 
 /// Relays cost money: for our own users.
-fn may_ask(settings: &Settings, iq: &IqRequest<'_>) -> Result<Bare, IqReply> {
+fn may_ask(settings: &HostSettings, iq: &IqRequest<'_>) -> Result<Bare, StanzaError> {
     if settings.services.is_empty() {
-        return Err(IqReply::Error(Condition::ServiceUnavailable.into()));
+        return Err(Condition::ServiceUnavailable.into());
     }
     let user = iq.from.bare();
     if user.local().is_none() || !settings.is_local(user.domain()) {
-        return Err(IqReply::Error(Condition::Forbidden.into()));
+        return Err(Condition::Forbidden.into());
     }
-    if iq.is_set { Err(IqReply::Error(Condition::BadRequest.into())) } else { Ok(user) }
+    if iq.is_set { Err(Condition::BadRequest.into()) } else { Ok(user) }
 }
 
 /// §3.1 and §3.2.
 fn services(view: &mut IqView<'_>, iq: &IqRequest<'_>) -> IqReply {
     let user = match may_ask(view.settings, iq) {
         Ok(user) => user,
-        Err(answer) => return answer,
+        Err(error) => return IqReply::Error(error),
     };
     let kind = iq.payload.attr("type");
     let fitting =
@@ -113,7 +113,7 @@ fn services(view: &mut IqView<'_>, iq: &IqRequest<'_>) -> IqReply {
 fn credentials(view: &mut IqView<'_>, iq: &IqRequest<'_>) -> IqReply {
     let user = match may_ask(view.settings, iq) {
         Ok(user) => user,
-        Err(answer) => return answer,
+        Err(error) => return IqReply::Error(error),
     };
     let Some(asked) = iq.payload.get("service", ns::EXTDISCO) else {
         return IqReply::Error(Condition::BadRequest.into());

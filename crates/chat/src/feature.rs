@@ -6,7 +6,8 @@ use xmpp::stanza::StanzaError;
 use xmpp::{Element, Jid, Specification};
 
 use super::account_memory::AccountMemory;
-use super::{Host, Outbox, Settings};
+use super::iq_effect::IqEffect;
+use super::{Host, HostSettings, Outbox};
 
 /// The kind of this server's addresses at which a request is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,9 +32,16 @@ pub(super) struct IqRequest<'a> {
     pub(super) is_set: bool,
 }
 
+/// The reply of a handler, or what it depends on.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "a reply lives on the stack for one call, where a box would cost an allocation"
+)]
 pub(super) enum IqReply {
     Result(Option<Element>),
     Error(StanzaError),
+    /// The host performs the effect, and the reply follows from it.
+    Perform(IqEffect),
     /// The reply follows: the handler sends it later with `Host::answer`.
     Later,
 }
@@ -41,16 +49,16 @@ pub(super) enum IqReply {
 /// The function of a handler. Its kind says which parts of the host it can reach.
 #[derive(Clone, Copy)]
 pub(super) enum IqHandlerFn {
-    /// It answers at once from the accounts and the settings.
+    /// It answers from the accounts and the settings, or says by an effect which feature goes on.
     View(fn(&mut IqView<'_>, &IqRequest<'_>) -> IqReply),
-    /// It passes the request to its feature, whose effects the host performs.
+    /// It joins several machines.
     Host(fn(&mut Host, Instant, &IqRequest<'_>, &mut Outbox) -> IqReply),
 }
 
 /// The parts of a host from which most requests are answered.
 pub(super) struct IqView<'a> {
     pub(super) now: Instant,
-    pub(super) settings: &'a Settings,
+    pub(super) settings: &'a HostSettings,
     pub(super) accounts: &'a mut AccountMemory,
 }
 

@@ -4,15 +4,17 @@
 use std::time::Duration;
 
 use stdx::Instant;
+use stdx::rng::Rng;
 use xmpp::c2s::form_value;
 use xmpp::stanza::{Condition, StanzaError};
 use xmpp::{Bare, Element, Jid, Level, Specification, ns, time};
 
 use super::effect::{Access, Invitation, Load, StoreFailure, StoreReply};
-use super::feature::{Feature, IqReply, IqRequest};
+use super::feature::{Feature, IqReply, IqRequest, IqView};
 use super::presence::subscription::SubscriptionAction;
 use super::roster::{RosterAction, SentSubscription};
-use super::{Effect, Host, Outbox, Settings};
+use super::store_requests::StoreRequests;
+use super::{Effect, Host, HostSettings, Outbox};
 use crate::{roster, token};
 
 const FILE: &str = "crates/chat/src/invite.rs";
@@ -89,20 +91,38 @@ pub(super) fn command(
         ns::INVITE_ACCOUNT => true,
         _ => return None,
     };
-    Some(run(host, now, iq, is_account, out).unwrap_or_else(IqReply::Error))
+    let view = IqView { now, settings: &host.settings, accounts: &mut host.accounts };
+    let reply = match run(&view, iq, is_account) {
+        Ok(InvitationEffect::Reply(payload)) => IqReply::Result(Some(payload)),
+        Ok(InvitationEffect::CheckName(wanted, invitation)) => {
+            invite_by_name(&mut host.store, iq, wanted, invitation, out);
+            IqReply::Later
+        }
+        Ok(InvitationEffect::Write(invitation)) => {
+            let (iq, command) = (iq.iq.clone(), reply(iq, "completed"));
+            write_invitation(&mut host.store, &mut host.rng, (iq, command), invitation, out);
+            IqReply::Later
+        }
+        Err(error) => IqReply::Error(error),
+    };
+    Some(reply)
 }
 
-fn run(
-    host: &mut Host,
-    now: Instant,
-    iq: &IqRequest<'_>,
-    is_account: bool,
-    out: &mut Outbox,
-) -> Result<IqReply, StanzaError> {
+/// The effect of an invitation command.
+enum InvitationEffect {
+    /// The form is to be filled in, or the command is canceled.
+    Reply(Element),
+    /// The invitation is written if no account has its name.
+    CheckName(Bare, Invitation),
+    /// The invitation is written.
+    Write(Invitation),
+}
+
+fn run(view: &IqView<'_>, iq: &IqRequest<'_>, is_account: bool) -> Result<InvitationEffect, StanzaError> {
     let user = iq.from.bare();
     let is_ours =
-        iq.session.is_some() && user.domain() == iq.to.domain() && !host.accounts.is_anonymous(&user);
-    if !is_ours || (is_account && !may_invite(&host.settings, iq.from)) {
+        iq.session.is_some() && user.domain() == iq.to.domain() && !view.accounts.is_anonymous(&user);
+    if !is_ours || (is_account && !may_invite(view.settings, iq.from)) {
         return Err(Condition::Forbidden.into());
     }
     if !iq.is_set {
@@ -110,7 +130,7 @@ fn run(
     }
     match iq.payload.attr("action").unwrap_or("execute") {
         "execute" | "complete" => {}
-        "cancel" => return Ok(IqReply::Result(Some(reply(iq, "canceled")))),
+        "cancel" => return Ok(InvitationEffect::Reply(reply(iq, "canceled"))),
         _ => return Err(Condition::BadRequest.into()),
     }
     let form = iq.payload.get("x", ns::DATA);
@@ -118,28 +138,23 @@ fn run(
         domain: user.domain().into(),
         name: None,
         inviter: Some(user),
-        registers: is_account || may_invite(&host.settings, iq.from),
-        expires_at: now + host.settings.invitations.good_for,
+        registers: is_account || may_invite(view.settings, iq.from),
+        expires_at: view.now + view.settings.invitations.good_for,
     };
     if !is_account {
-        invite(host, iq, invitation, out);
-        return Ok(IqReply::Later);
+        return Ok(InvitationEffect::Write(invitation));
     }
-    let Some(form) = form else { return Ok(IqReply::Result(Some(ask(iq)))) };
+    let Some(form) = form else { return Ok(InvitationEffect::Reply(ask(iq))) };
     if !matches!(form_value(form, "roster-subscription").as_deref(), Some("1" | "true")) {
         invitation.inviter = None;
     }
-    let Some(name) = form_value(form, "username") else {
-        invite(host, iq, invitation, out);
-        return Ok(IqReply::Later);
-    };
+    let Some(name) = form_value(form, "username") else { return Ok(InvitationEffect::Write(invitation)) };
     let jid = Jid::new(Some(&name), iq.to.domain(), None).ok();
     let Some(wanted) = jid.filter(|jid| jid.local() == Some(&*name)) else {
         return Err(StanzaError::new(Condition::JidMalformed, "this is no username"));
     };
     invitation.name = Some(name);
-    invite_by_name(host, iq, wanted.bare(), invitation, out);
-    Ok(IqReply::Later)
+    Ok(InvitationEffect::CheckName(wanted.bare(), invitation))
 }
 
 fn reply(iq: &IqRequest<'_>, status: &'static str) -> Element {
@@ -177,14 +192,14 @@ fn done(command: Element, token: &str, invitation: &Invitation) -> Element {
 }
 
 /// True if this account's invitations permit creating an account.
-fn may_invite(settings: &Settings, from: &Jid) -> bool {
+fn may_invite(settings: &HostSettings, from: &Jid) -> bool {
     let invitations = &settings.invitations;
     invitations.by_users || (invitations.by_admins && settings.is_admin(from))
 }
 
 /// Nodes of these commands, for disco.
 pub(super) fn list_invitations(
-    settings: &Settings,
+    settings: &HostSettings,
     from: &Jid,
 ) -> impl Iterator<Item = (String, &'static str)> + use<> {
     let is_ours = settings.is_local(from.domain());
@@ -193,7 +208,7 @@ pub(super) fn list_invitations(
     std::iter::once(user).chain(account).filter(move |_| is_ours)
 }
 
-pub(super) fn describe_invitation(settings: &Settings, from: &Jid, node: &str) -> Option<Element> {
+pub(super) fn describe_invitation(settings: &HostSettings, from: &Jid, node: &str) -> Option<Element> {
     let (_, name) = list_invitations(settings, from).find(|(known, _)| known == node)?;
     let identity = Element::new("identity", ns::DISCO_INFO)
         .with("category", "automation")
@@ -205,34 +220,33 @@ pub(super) fn describe_invitation(settings: &Settings, from: &Jid, node: &str) -
 }
 
 fn invite_by_name(
-    host: &mut Host,
+    store: &mut StoreRequests,
     iq: &IqRequest<'_>,
     wanted: Bare,
     invitation: Invitation,
     out: &mut Outbox,
 ) {
     let (iq, command) = (iq.iq.clone(), reply(iq, "completed"));
-    host.store.load(Load::User { user: wanted }, out, move |host, _, result, out| match result {
-        Ok(StoreReply::User(None)) => write_invitation(host, iq, command, invitation, out),
+    store.load(Load::User { user: wanted }, out, move |host, _, result, out| match result {
+        Ok(StoreReply::User(None)) => {
+            write_invitation(&mut host.store, &mut host.rng, (iq, command), invitation, out);
+        }
         Ok(_) => host.refuse(&iq, &StanzaError::new(Condition::Conflict, "this name is taken"), out),
         Err(_) => host.refuse(&iq, &Condition::ResourceConstraint.into(), out),
     });
 }
 
-fn invite(host: &mut Host, iq: &IqRequest<'_>, invitation: Invitation, out: &mut Outbox) {
-    write_invitation(host, iq.iq.clone(), reply(iq, "completed"), invitation, out);
-}
-
+/// Writes an invitation, and then answers the iq by the command with the link in it.
 fn write_invitation(
-    host: &mut Host,
-    iq: Element,
-    command: Element,
+    store: &mut StoreRequests,
+    rng: &mut Rng,
+    (iq, command): (Element, Element),
     invitation: Invitation,
     out: &mut Outbox,
 ) {
-    let token: Box<str> = token(&mut host.rng).into();
+    let token: Box<str> = token(rng).into();
     let access = Access::Invite { token: token.clone(), invitation: Box::new(invitation.clone()) };
-    host.store.access(access, out, move |host, _, result, out| match result {
+    store.access(access, out, move |host, _, result, out| match result {
         Ok(_) => host.answer(&iq, Ok(Some(done(command, &token, &invitation))), out),
         Err(_) => {
             let text = "too many invitations that nobody has used, or they cannot be stored now";
@@ -244,7 +258,7 @@ fn write_invitation(
 /// A request for presence with a token (XEP-0379 §3.4). True: it is looked into, and `handle_preauthenticated` or the
 /// usual way follows.
 pub(super) fn preauthenticate(
-    host: &mut Host,
+    store: &mut StoreRequests,
     user: &Bare,
     contact: &Bare,
     presence: &Element,
@@ -253,7 +267,7 @@ pub(super) fn preauthenticate(
     let Some(token) = token_of(presence) else { return false };
     let (user, contact, presence) = (user.clone(), contact.clone(), presence.clone());
     let access = Access::Invitation { token: token.clone() };
-    host.store.access(access, out, move |host, now, result, out| {
+    store.access(access, out, move |host, now, result, out| {
         let is_good = |found: &Invitation| found.inviter.as_ref() == Some(&user) && found.expires_at > now;
         let is_good = matches!(&result, Ok(StoreReply::Invitation(Some(found))) if is_good(found));
         if !is_good {

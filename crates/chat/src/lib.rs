@@ -9,13 +9,14 @@
 //! the questions to the store, `PendingAcks` the messages that are not handled yet; a `Session` decides what its client gets when;
 //! and each feature with state has a type of its own (`Archive`, `Caps`, `OfflineMessages`, `Phones`, `Push`, `Roster`, `Upload`,
 //! …). No machine knows another one. A machine reads accounts from a reference to the account memory and returns effects
-//! (`DeliveryEffect`, `OfflineEffect`, `PushEffect`, `RosterEffect`, `RoomEffect`). A continuation that a machine needs is data in
+//! (`CommandEffect`, `DeliveryEffect`, `OfflineEffect`, `PushEffect`, `RosterEffect`, `RoomEffect`). A continuation that a machine needs is data in
 //! its effect. Stanzas for clients go through `AccountMemory::deliver`; the host performs the effects of their sessions afterwards
 //! (`connection::perform_deliveries`).
 //!
-//! Beside its machine a feature's file has functions over a host: they give the machine its input, perform its effects and
-//! go on with the answers of the store. A feature that needs another one calls such a function by the name of its module
-//! (`offline::keep_message`). The methods of [`Host`] are the inputs from the driver and the few actions that all features
+//! A handler of requests reads accounts and settings (`IqView`) and replies, or names in an [`IqEffect`](iq_effect::IqEffect) the
+//! feature that goes on. Beside its machine a feature's file has functions: one that needs a machine takes that machine; one over a
+//! host joins several, most often by performing effects (`offline::perform`). A feature that needs another one calls such a function
+//! by the name of its module (`offline::keep_message`). The methods of [`Host`] are the inputs from the driver and the few actions that all features
 //! share: `route`, `deliver`, `answer`, `refuse`, `user` and `with_account_data`.
 //!
 //! A client is told of a change once it is on disk: a roster's push, a subscription, a room's configuration. A message
@@ -66,6 +67,7 @@ mod hints;
 mod idle_accounts;
 pub(crate) mod imported;
 pub mod invite;
+mod iq_effect;
 mod last;
 mod legacy_session;
 mod muc;
@@ -110,7 +112,7 @@ pub use rosters::RosterMemory;
 
 /// The same for all hosts of a server.
 #[derive(Clone, Debug, Default)]
-pub struct Settings {
+pub struct HostSettings {
     /// Where accounts are.
     pub domains: Vec<Box<str>>,
     /// `conference.` before each of them, unless told otherwise.
@@ -151,7 +153,7 @@ pub struct Settings {
     pub started: Instant,
 }
 
-impl Settings {
+impl HostSettings {
     /// True if the domain is one of ours.
     pub fn is_local(&self, domain: &str) -> bool {
         self.domains.iter().any(|known| **known == *domain)
@@ -204,7 +206,7 @@ pub type Outbox = Vec<Effect>;
 
 /// The accounts, rooms and services of one shard.
 pub struct Host {
-    settings: Arc<Settings>,
+    settings: Arc<HostSettings>,
     rng: Rng,
     accounts: account_memory::AccountMemory,
     store: store_requests::StoreRequests,
@@ -227,7 +229,7 @@ pub struct Host {
 
 impl Host {
     /// The host of the shard with that address, without sessions; `seed` seeds its random values.
-    pub fn new(settings: Arc<Settings>, address: ShardAddress, seed: [u8; 32]) -> Host {
+    pub fn new(settings: Arc<HostSettings>, address: ShardAddress, seed: [u8; 32]) -> Host {
         Host {
             settings,
             rng: Rng::from_seed(seed),
@@ -251,7 +253,7 @@ impl Host {
     }
 
     /// The settings.
-    pub fn settings(&self) -> &Settings {
+    pub fn settings(&self) -> &HostSettings {
         &self.settings
     }
 
@@ -261,7 +263,7 @@ impl Host {
     }
 
     /// From now on these: a domain was added, or another key of the configuration changed.
-    pub fn reload(&mut self, settings: Arc<Settings>) {
+    pub fn reload(&mut self, settings: Arc<HostSettings>) {
         self.settings = settings;
     }
 
@@ -298,7 +300,9 @@ impl Host {
             }
         }
         self.rooms.expire(now);
-        phones::expire(self, now, out);
+        for user in self.phones.due_texts(now) {
+            phones::texts_due(self, now, &user, out);
+        }
     }
 
     /// Sends a stanza to its `to`: a session here, another host, another server.

@@ -10,7 +10,8 @@ use xmpp::stanza::{self, Condition, StanzaError};
 use xmpp::{Bare, Element, Jid, Level, Specification, ns};
 
 use super::effect::{Change, Load, StoreFailure, StoreReply};
-use super::feature::{Feature, IqHandler, IqHandlerFn, IqReply, IqRequest, IqTarget};
+use super::feature::{Feature, IqHandler, IqHandlerFn, IqReply, IqRequest, IqTarget, IqView};
+use super::iq_effect::IqEffect;
 use super::session::Session;
 use super::{Host, Outbox, StanzaPage, change_queue, hints, push, sm};
 use crate::account_memory::AccountMemory;
@@ -52,7 +53,7 @@ pub(super) const FEATURE: Feature = Feature {
         at: IqTarget::Own,
         name: "offline",
         ns: ns::OFFLINE,
-        run: IqHandlerFn::Host(flexible),
+        run: IqHandlerFn::View(flexible),
     }],
 };
 
@@ -196,7 +197,7 @@ impl OfflineMessages {
 
     /// A message was for a session that has ended, and perhaps never had it. It goes to those that have not had it either, or
     /// is kept.
-    fn handle_undelivered(
+    pub(super) fn handle_undelivered(
         &mut self,
         accounts: &AccountMemory,
         at: Instant,
@@ -326,7 +327,11 @@ impl OfflineMessages {
     }
 
     /// XEP-0013 §2.3 to §2.7.
-    fn handle_request(&mut self, user: &Bare, iq: &IqRequest<'_>) -> Result<OfflineEffect, StanzaError> {
+    pub(super) fn handle_request(
+        &mut self,
+        user: &Bare,
+        iq: &IqRequest<'_>,
+    ) -> Result<OfflineEffect, StanzaError> {
         let has = |name: &str| iq.payload.get(name, ns::OFFLINE).is_some();
         let is_wanted = |action: &'static str| {
             let items = iq.payload.elements().filter(move |item| item.attr("action") == Some(action));
@@ -417,24 +422,11 @@ pub(super) fn keep_message_of(
     out: &mut Outbox,
 ) {
     if push::is_pushed(user, &message) {
-        push::handle_message(host, now, user, true, out);
+        let effects = host.push.handle_message(now, &host.accounts, user, true);
+        push::perform(host, effects, out);
     }
     let effect = host.offline.keep(&host.accounts, now, user, (message, origin));
     perform(host, now, user, effect, out);
-}
-
-/// Passes a message that an ended session has not acknowledged to [`OfflineMessages`].
-pub(super) fn handle_undelivered(
-    host: &mut Host,
-    now: Instant,
-    (at, session): (Instant, &Jid),
-    message: Element,
-    out: &mut Outbox,
-) {
-    let user = session.bare();
-    if let Some(effect) = host.offline.handle_undelivered(&host.accounts, at, (session, &user), message) {
-        perform(host, now, &user, effect, out);
-    }
 }
 
 /// Passes a session that may take messages to [`OfflineMessages`].
@@ -449,32 +441,15 @@ pub(super) fn deliver(host: &mut Host, now: Instant, key: Key, out: &mut Outbox)
 }
 
 /// A question of service discovery about the messages that wait.
-pub(super) fn handle_disco(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) -> IqReply {
-    let user = iq.to.bare();
-    let effect = describe(&mut host.accounts, &user, iq);
-    perform_request(host, now, &user, effect, out)
-}
-
-fn flexible(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) -> IqReply {
-    let user = iq.to.bare();
-    let effect = host.offline.handle_request(&user, iq);
-    perform_request(host, now, &user, effect, out)
-}
-
-fn perform_request(
-    host: &mut Host,
-    now: Instant,
-    user: &Bare,
-    effect: Result<OfflineEffect, StanzaError>,
-    out: &mut Outbox,
-) -> IqReply {
-    match effect {
-        Ok(effect) => {
-            perform(host, now, user, effect, out);
-            IqReply::Later
-        }
+pub(super) fn handle_disco(view: &mut IqView<'_>, iq: &IqRequest<'_>) -> IqReply {
+    match describe(view.accounts, &iq.to.bare(), iq) {
+        Ok(effect) => IqReply::Perform(IqEffect::Offline(effect)),
         Err(error) => IqReply::Error(error),
     }
+}
+
+fn flexible(_view: &mut IqView<'_>, _iq: &IqRequest<'_>) -> IqReply {
+    IqReply::Perform(IqEffect::RetrieveOffline)
 }
 
 /// Performs an effect of [`OfflineMessages`] for an account; the store's replies go back into it.

@@ -8,8 +8,10 @@ use xmpp::{Bare, Element, Jid, Level, Specification, ns};
 
 use super::change_queue::not_written;
 use super::effect::{Change, Load};
-use super::feature::{Feature, IqHandler, IqHandlerFn, IqReply, IqRequest, IqTarget};
+use super::feature::{Feature, IqHandler, IqHandlerFn, IqReply, IqRequest, IqTarget, IqView};
+use super::iq_effect::IqEffect;
 use super::pubsub::{PubSubEvent, Publication, items_of, whole};
+use super::store_requests::StoreRequests;
 use super::write_group::{WriteContinuation, WriteGroup};
 use super::{Host, ItemPage, ItemQuery, Outbox, imported};
 use crate::limits;
@@ -49,7 +51,7 @@ pub(super) const FEATURE: Feature = Feature {
         at: IqTarget::Own,
         name: "query",
         ns: ns::PRIVATE,
-        run: IqHandlerFn::Host(private),
+        run: IqHandlerFn::View(private),
     }],
 };
 
@@ -84,7 +86,7 @@ fn old_item(storage: Element) -> Publication {
     Publication { node: ns::OLD_BOOKMARKS, id: "current".into(), payload: storage, options: OLD_NODE }
 }
 
-fn private(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) -> IqReply {
+fn private(view: &mut IqView<'_>, iq: &IqRequest<'_>) -> IqReply {
     let user = iq.from.bare();
     let (Some(data), 1) = (iq.payload.first(), iq.payload.elements().count()) else {
         return IqReply::Error(Condition::BadRequest.into());
@@ -93,7 +95,7 @@ fn private(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) 
         let text = "private data of that namespace is not possible";
         return IqReply::Error(StanzaError::new(Condition::NotAcceptable, text));
     }
-    if host.accounts.is_anonymous(&user) {
+    if view.accounts.is_anonymous(&user) {
         return IqReply::Error(StanzaError::new(Condition::NotAllowed, "anonymous accounts store nothing"));
     }
     let is_too_large = iq.is_set && data.to_bytes(ns::CLIENT).len() > limits::ITEM;
@@ -101,25 +103,22 @@ fn private(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) 
         return IqReply::Error(StanzaError::new(Condition::NotAcceptable, "that is too much data"));
     }
     let request = PrivateRequest { user, iq: iq.iq.clone(), data: data.clone() };
-    let effect = if iq.is_set { request.set(now) } else { Ok(PrivateEffect::ReadData(request)) };
+    let effect = if iq.is_set { request.set(view.now) } else { Ok(PrivateEffect::ReadData(request)) };
     match effect {
-        Ok(effect) => {
-            perform(host, now, effect, out);
-            IqReply::Later
-        }
+        Ok(effect) => IqReply::Perform(IqEffect::Private(effect)),
         Err(error) => IqReply::Error(error),
     }
 }
 
 /// A client's request: its iq and the element in it. It is told of the store's replies and returns the next effect.
-struct PrivateRequest {
+pub(super) struct PrivateRequest {
     user: Bare,
     iq: Element,
     data: Element,
 }
 
 /// Everything that a [`PrivateRequest`] asks of the host.
-enum PrivateEffect {
+pub(super) enum PrivateEffect {
     /// Read the stored data; answered by `handle_data`.
     ReadData(PrivateRequest),
     /// Read the rooms of the native bookmarks for a client that reads its old ones; answered by `handle_rooms`.
@@ -184,7 +183,7 @@ impl PrivateRequest {
 }
 
 /// XEP-0402 §5: changed rooms are published, missing ones retracted.
-struct BookmarksChange {
+pub(super) struct BookmarksChange {
     changed: Vec<Publication>,
     gone: Vec<Box<str>>,
 }
@@ -258,7 +257,7 @@ fn query(data: Element) -> Element {
 }
 
 /// Performs an effect of a [`PrivateRequest`]; the store's reply goes back into it.
-fn perform(host: &mut Host, now: Instant, effect: PrivateEffect, out: &mut Outbox) {
+pub(super) fn perform(host: &mut Host, now: Instant, effect: PrivateEffect, out: &mut Outbox) {
     match effect {
         PrivateEffect::ReadData(request) => {
             let (node, name) = place(&request.data);
@@ -359,19 +358,25 @@ pub(super) fn handle_publication(
     // A copy that cannot be written now follows with the next change: the item itself is on disk.
     let done: WriteContinuation = Box::new(move |host, _, _, out| then(host, out));
     match payload {
-        _ if node == ns::BOOKMARKS => mirror_bookmarks(host, user, out, done),
+        _ if node == ns::BOOKMARKS => mirror_bookmarks(&mut host.store, user, out, done),
         Some(storage) if node == ns::OLD_BOOKMARKS && storage.is("storage", ns::OLD_BOOKMARKS) => {
-            old_bookmarks_published(host, now, user, (storage.clone(), is_new), out, done);
+            match old_rooms(storage) {
+                Ok(rooms) => {
+                    let published = PublishedBookmarks { storage: storage.clone(), rooms, is_new };
+                    old_bookmarks_published(&mut host.store, user, published, out, done);
+                }
+                Err(error) => done(host, now, Err(error), out),
+            }
         }
         _ => done(host, now, Ok(()), out),
     }
 }
 
 /// From items to the one of the old node, which keeps what is no room.
-fn mirror_bookmarks(host: &mut Host, user: &Bare, out: &mut Outbox, then: WriteContinuation) {
+fn mirror_bookmarks(store: &mut StoreRequests, user: &Bare, out: &mut Outbox, then: WriteContinuation) {
     let items = |node: &str| all_items(user, node);
     let (rooms, old, user) = (items(ns::BOOKMARKS), items(ns::OLD_BOOKMARKS), user.clone());
-    host.store.load(rooms, out, move |host, _, rooms, out| {
+    store.load(rooms, out, move |host, _, rooms, out| {
         host.store.load(old, out, move |host, now, old, out| {
             let (rooms, mut old) = match (whole(rooms), whole(old)) {
                 (Ok(rooms), Ok(old)) => (rooms, old),
@@ -384,22 +389,26 @@ fn mirror_bookmarks(host: &mut Host, user: &Bare, out: &mut Outbox, then: WriteC
     });
 }
 
+/// An item of the old node, as a client published it.
+struct PublishedBookmarks {
+    storage: Element,
+    rooms: LegacyBookmarks,
+    /// The node was made for it.
+    is_new: bool,
+}
+
 /// And back. A client that finds no old node knows nothing of the rooms that there are: it takes none of them away.
 fn old_bookmarks_published(
-    host: &mut Host,
-    now: Instant,
+    store: &mut StoreRequests,
     user: &Bare,
-    (storage, is_new): (Element, bool),
+    published: PublishedBookmarks,
     out: &mut Outbox,
     then: WriteContinuation,
 ) {
-    let mut wanted = match old_rooms(&storage) {
-        Ok(wanted) => wanted,
-        Err(error) => return then(host, now, Err(error), out),
-    };
+    let PublishedBookmarks { storage, rooms: mut wanted, is_new } = published;
     let user = user.clone();
     let load = all_items(&user, ns::BOOKMARKS);
-    host.store.load(load, out, move |host, now, result, out| {
+    store.load(load, out, move |host, now, result, out| {
         let known = match whole(result) {
             Ok(known) => known,
             Err(error) => return then(host, now, Err(error), out),

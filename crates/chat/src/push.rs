@@ -8,7 +8,8 @@ use xmpp::stanza::{Condition, StanzaError};
 use xmpp::{Bare, Element, Jid, Level, Specification, ns};
 
 use super::effect::{Change, Load, StoreFailure, StoreReply};
-use super::feature::{Feature, IqHandler, IqHandlerFn, IqReply, IqRequest, IqTarget};
+use super::feature::{Feature, IqHandler, IqHandlerFn, IqReply, IqRequest, IqTarget, IqView};
+use super::iq_effect::IqEffect;
 use super::session::Session;
 use super::{Host, ItemQuery, Outbox, change_queue, hints, offline};
 use crate::account_memory::AccountMemory;
@@ -26,8 +27,8 @@ pub(super) const FEATURE: Feature = Feature {
     account: &[ns::PUSH],
     server: &[],
     handles: &[
-        IqHandler { at: IqTarget::Own, name: "enable", ns: ns::PUSH, run: IqHandlerFn::Host(enable) },
-        IqHandler { at: IqTarget::Own, name: "disable", ns: ns::PUSH, run: IqHandlerFn::Host(disable) },
+        IqHandler { at: IqTarget::Own, name: "enable", ns: ns::PUSH, run: IqHandlerFn::View(enable) },
+        IqHandler { at: IqTarget::Own, name: "disable", ns: ns::PUSH, run: IqHandlerFn::View(disable) },
     ],
 };
 
@@ -36,7 +37,7 @@ const NODE: &str = "private:urn:xmpp:push:0";
 
 /// A client that wants to be told.
 #[derive(Clone)]
-struct PushClient {
+pub(super) struct PushClient {
     /// In the store.
     id: Box<str>,
     service: Jid,
@@ -99,7 +100,7 @@ pub(super) struct Push {
 }
 
 /// Everything that [`Push`] asks of its host.
-enum PushEffect {
+pub(super) enum PushEffect {
     /// Read the account's clients; answered by `handle_clients`.
     ReadClients(Bare, PushTask),
     /// Write a client; answered by `handle_written`.
@@ -113,7 +114,7 @@ enum PushEffect {
 }
 
 /// The task for which the clients of an account are read.
-enum PushTask {
+pub(super) enum PushTask {
     Disable {
         iq: Element,
         wanted: Box<PushClient>,
@@ -130,7 +131,7 @@ enum PushTask {
 }
 
 /// A write to the list of clients.
-enum PushWrite {
+pub(super) enum PushWrite {
     Enable {
         user: Bare,
         id: Box<str>,
@@ -146,7 +147,7 @@ enum PushWrite {
 }
 
 /// The number of messages in a notification.
-enum PushCount {
+pub(super) enum PushCount {
     Exactly(usize),
     /// The messages that wait in the client's session; the number here if it has none. None is sent to a client
     /// that is awake.
@@ -172,11 +173,38 @@ impl Push {
     }
 
     /// Begins a task with the clients in memory, or reads them.
-    fn begin(&self, now: Instant, user: Bare, task: PushTask) -> Vec<PushEffect> {
+    pub(super) fn begin(&self, now: Instant, user: Bare, task: PushTask) -> Vec<PushEffect> {
         match self.known.get(&user) {
             Some(known) => act(now, user, task, known.clone()),
             None => vec![PushEffect::ReadClients(user, task)],
         }
+    }
+
+    /// A message came that [`is_pushed`]. `kept`: it waits with the offline messages.
+    pub(super) fn handle_message(
+        &self,
+        now: Instant,
+        accounts: &AccountMemory,
+        user: &Bare,
+        kept: bool,
+    ) -> Vec<PushEffect> {
+        if accounts.is_anonymous(user) {
+            return Vec::new();
+        }
+        let waiting = accounts.data(user).map_or(0, |data| data.offline as usize);
+        let waiting = (waiting + usize::from(kept)).max(1);
+        self.begin(now, user.clone(), PushTask::Message { waiting })
+    }
+
+    /// A session begins to sleep: its client perhaps never got the messages on their way.
+    pub(super) fn handle_sleep(&self, now: Instant, accounts: &AccountMemory, key: Key) -> Vec<PushEffect> {
+        let Some(session) = accounts.sessions.get(key) else { return Vec::new() };
+        let (user, Some(id)) = (session.jid.bare(), session.push.clone()) else { return Vec::new() };
+        let waiting = accounts.unacknowledged(key, hints::is_notable);
+        if waiting == 0 {
+            return Vec::new();
+        }
+        self.begin(now, user, PushTask::Sleep { id, waiting })
     }
 
     /// `keeps`: the account is in memory, and its clients with it.
@@ -246,7 +274,7 @@ impl Push {
 
     /// Handles an answer that may be to a notification. A push service that returns an error gets no more of
     /// them (XEP-0357 §7).
-    fn handle_answer(&mut self, now: Instant, from: &Jid, iq: &Element) -> Vec<PushEffect> {
+    pub(super) fn handle_answer(&mut self, now: Instant, from: &Jid, iq: &Element) -> Vec<PushEffect> {
         let Some(id) = iq.attr("id") else { return Vec::new() };
         if self.asked.get(id).is_none_or(|(_, client)| client.service != *from) {
             return Vec::new();
@@ -301,33 +329,30 @@ fn write(now: Instant, user: &Bare, id: Box<str>, item: Option<Box<Element>>) ->
     Change::Item { owner, node, id, item, at: now, keep: limits::PUSH_CLIENTS }
 }
 
-fn enable(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) -> IqReply {
+fn enable(view: &mut IqView<'_>, iq: &IqRequest<'_>) -> IqReply {
     if !iq.is_set {
         return IqReply::Error(Condition::BadRequest.into());
     }
-    if host.accounts.is_anonymous(&iq.to.bare()) {
+    if view.accounts.is_anonymous(&iq.to.bare()) {
         return IqReply::Error(Condition::NotAllowed.into());
     }
-    match Push::enable(now, iq) {
-        Ok(effect) => {
-            perform(host, vec![effect], out);
-            IqReply::Later
-        }
+    match Push::enable(view.now, iq) {
+        Ok(effect) => IqReply::Perform(IqEffect::EnablePush(effect)),
         Err(error) => IqReply::Error(error),
     }
 }
 
-fn disable(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) -> IqReply {
+fn disable(_view: &mut IqView<'_>, iq: &IqRequest<'_>) -> IqReply {
     if !iq.is_set {
         return IqReply::Error(Condition::BadRequest.into());
     }
-    let wanted = match PushClient::parse(iq.payload) {
-        Ok(wanted) => Box::new(wanted),
-        Err(error) => return IqReply::Error(error),
-    };
-    let effects = host.push.begin(now, iq.to.bare(), PushTask::Disable { iq: iq.iq.clone(), wanted });
-    perform(host, effects, out);
-    IqReply::Later
+    match PushClient::parse(iq.payload) {
+        Ok(wanted) => {
+            let task = PushTask::Disable { iq: iq.iq.clone(), wanted: Box::new(wanted) };
+            IqReply::Perform(IqEffect::Push(task))
+        }
+        Err(error) => IqReply::Error(error),
+    }
 }
 
 /// True if clients that are not here are to be told of that message for the account.
@@ -336,36 +361,8 @@ pub(super) fn is_pushed(user: &Bare, message: &Element) -> bool {
     !is_own && hints::is_notable(message)
 }
 
-/// Passes a message that [`is_pushed`] to [`Push`]. `kept`: it waits with the offline messages.
-pub(super) fn handle_message(host: &mut Host, now: Instant, user: &Bare, kept: bool, out: &mut Outbox) {
-    if host.accounts.is_anonymous(user) {
-        return;
-    }
-    let waiting = host.accounts.data(user).map_or(0, |data| data.offline as usize);
-    let waiting = (waiting + usize::from(kept)).max(1);
-    let effects = host.push.begin(now, user.clone(), PushTask::Message { waiting });
-    perform(host, effects, out);
-}
-
-/// Passes a session that begins to sleep to [`Push`]: its client perhaps never got the messages on their way.
-pub(super) fn handle_sleep(host: &mut Host, now: Instant, key: Key, out: &mut Outbox) {
-    let Some(session) = host.accounts.sessions.get(key) else { return };
-    let (user, Some(id)) = (session.jid.bare(), session.push.clone()) else { return };
-    let waiting = host.accounts.unacknowledged(key, hints::is_notable);
-    if waiting > 0 {
-        let effects = host.push.begin(now, user, PushTask::Sleep { id, waiting });
-        perform(host, effects, out);
-    }
-}
-
-/// Passes an iq of type result or error to [`Push`].
-pub(super) fn handle_answer(host: &mut Host, now: Instant, from: &Jid, iq: &Element, out: &mut Outbox) {
-    let effects = host.push.handle_answer(now, from, iq);
-    perform(host, effects, out);
-}
-
 /// Performs effects of [`Push`]; the store's replies go back into it.
-fn perform(host: &mut Host, effects: Vec<PushEffect>, out: &mut Outbox) {
+pub(super) fn perform(host: &mut Host, effects: Vec<PushEffect>, out: &mut Outbox) {
     for effect in effects {
         match effect {
             PushEffect::ReadClients(user, task) => {

@@ -10,7 +10,9 @@ use xmpp::{Bare, Element, Level, Specification, ns};
 
 use super::change_queue::not_written;
 use super::effect::{Access, RosterItem};
-use super::feature::{Feature, IqHandler, IqHandlerFn, IqReply, IqRequest, IqTarget};
+use super::feature::{Feature, IqHandler, IqHandlerFn, IqReply, IqRequest, IqTarget, IqView};
+use super::iq_effect::IqEffect;
+use super::store_requests::StoreRequests;
 use super::user::AccountState;
 use super::{Host, Outbox};
 use crate::{connection, departed, roster};
@@ -27,8 +29,8 @@ pub(super) const FEATURE: Feature = Feature {
     account: &[],
     server: &[ns::REGISTER],
     handles: &[
-        IqHandler { at: IqTarget::Own, name: "query", ns: ns::REGISTER, run: IqHandlerFn::Host(register) },
-        IqHandler { at: IqTarget::Server, name: "query", ns: ns::REGISTER, run: IqHandlerFn::Host(register) },
+        IqHandler { at: IqTarget::Own, name: "query", ns: ns::REGISTER, run: IqHandlerFn::View(register) },
+        IqHandler { at: IqTarget::Server, name: "query", ns: ns::REGISTER, run: IqHandlerFn::View(register) },
     ],
 };
 
@@ -64,23 +66,23 @@ impl SessionEndReason {
     }
 }
 
-fn register(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) -> IqReply {
-    match asked(host, now, iq, out) {
-        Ok(answer) => answer,
-        Err(error) => IqReply::Error(error),
-    }
+/// A change that a user makes of the account itself.
+pub(super) enum AccountRequest {
+    /// The account is removed.
+    Remove,
+    /// The account gets another password.
+    SetPassword(Secret),
 }
 
-fn asked(
-    host: &mut Host,
-    now: Instant,
-    iq: &IqRequest<'_>,
-    out: &mut Outbox,
-) -> Result<IqReply, StanzaError> {
+fn register(view: &mut IqView<'_>, iq: &IqRequest<'_>) -> IqReply {
+    check(view, iq).unwrap_or_else(IqReply::Error)
+}
+
+fn check(view: &IqView<'_>, iq: &IqRequest<'_>) -> Result<IqReply, StanzaError> {
     let refused = |condition, text| Err(StanzaError::new(condition, text));
     let user = iq.from.bare();
     let is_ours =
-        iq.session.is_some() && iq.to.domain() == user.domain() && !host.accounts.is_anonymous(&user);
+        iq.session.is_some() && iq.to.domain() == user.domain() && !view.accounts.is_anonymous(&user);
     let (Some(key), Some(local), true) = (iq.session, user.local(), is_ours) else {
         return refused(Condition::NotAllowed, "only who has an account here changes it");
     };
@@ -94,13 +96,12 @@ fn asked(
         if iq.payload.elements().count() > 1 {
             return Err(Condition::BadRequest.into());
         }
-        if !host.settings.accounts.may_remove {
+        if !view.settings.accounts.may_remove {
             return refused(Condition::NotAllowed, "accounts are removed by the operator");
         }
-        remove_account(host, key, iq.iq.clone(), user, out);
-        return Ok(IqReply::Later);
+        return Ok(IqReply::Perform(IqEffect::Register(key, AccountRequest::Remove)));
     }
-    if !host.settings.accounts.may_change_password {
+    if !view.settings.accounts.may_change_password {
         return refused(Condition::NotAllowed, "passwords are changed by the operator");
     }
     let username = register_value(iq.payload, "username");
@@ -110,41 +111,38 @@ fn asked(
     if *username != *local {
         return refused(Condition::NotAllowed, "this is somebody else's username");
     }
-    if password.len() < host.settings.accounts.min_password {
+    if password.len() < view.settings.accounts.min_password {
         return refused(Condition::NotAcceptable, "the password is too short");
     }
-    set_password(host, now, key, iq.iq.clone(), (user, Secret(password)), out);
-    Ok(IqReply::Later)
+    Ok(IqReply::Perform(IqEffect::Register(key, AccountRequest::SetPassword(Secret(password)))))
 }
 
-fn set_password(
-    host: &mut Host,
-    _now: Instant,
+/// Changes or removes the account of the session that asks, which gets the answer before it may end.
+pub(super) fn perform(
+    store: &mut StoreRequests,
     key: Key,
-    iq: Element,
-    (user, password): (Bare, Secret),
+    iq: &IqRequest<'_>,
+    request: AccountRequest,
     out: &mut Outbox,
 ) {
-    let access = Access::Password { user: user.clone(), password };
-    host.store.access(access, out, move |host, now, result, out| {
+    let (user, iq) = (iq.from.bare(), iq.iq.clone());
+    let is_removal = matches!(request, AccountRequest::Remove);
+    let access = match request {
+        AccountRequest::Remove => Access::Remove { user: user.clone() },
+        AccountRequest::SetPassword(password) => Access::Password { user: user.clone(), password },
+    };
+    store.access(access, out, move |host, now, result, out| {
         if let Err(error) = result {
             return host.refuse(&iq, &not_written(error), out);
         }
         host.deliver(now, key, stanza::result(&iq, None), out);
+        if is_removal {
+            return host.end_account(now, &user, SessionEndReason::Removed, &[], out);
+        }
         // Clients that signed in by the old password need the new one (RFC 6120 §4.9.3.16).
         for other in host.accounts.keys_of(&user, |_| true).into_iter().filter(|other| *other != key) {
             connection::close_session(host, now, other, SessionEndReason::Changed.condition(), out);
         }
-    });
-}
-
-fn remove_account(host: &mut Host, key: Key, iq: Element, user: Bare, out: &mut Outbox) {
-    host.store.access(Access::Remove { user: user.clone() }, out, move |host, now, result, out| {
-        if let Err(error) = result {
-            return host.refuse(&iq, &not_written(error), out);
-        }
-        host.deliver(now, key, stanza::result(&iq, None), out);
-        host.end_account(now, &user, SessionEndReason::Removed, &[], out);
     });
 }
 
@@ -160,7 +158,8 @@ fn unfriend_all(host: &mut Host, now: Instant, user: &Bare, kept: &[(Bare, Roste
         _ => kept,
     };
     for (contact, item) in roster {
-        roster::handle_removed(host, now, (user, contact), item, out);
+        host.roster.end_subscriptions(&host.accounts, (user, contact), item);
+        roster::perform(host, now, (user, contact), out);
     }
 }
 

@@ -5,7 +5,8 @@ use xmpp::{Bare, Element, Jid, Level, Specification, ns};
 
 use super::effect::{Change, Load, MamQuery, StoreReply};
 use super::feature::Feature;
-use super::{Host, Outbox, offline};
+use super::store_requests::StoreRequests;
+use super::{Outbox, offline};
 use crate::limits;
 
 pub(super) const FEATURE: Feature = Feature {
@@ -59,7 +60,7 @@ fn is_called(message: &Element, id: &str) -> bool {
 
 /// A message of the account is archived: it may retract another one.
 pub(super) fn retract_archived(
-    host: &mut Host,
+    store: &mut StoreRequests,
     user: &Bare,
     with: &Jid,
     message: &Element,
@@ -75,7 +76,7 @@ pub(super) fn retract_archived(
     };
     let (owner, with) = (user.clone(), with.clone());
     let load = Load::Archive { owner: owner.clone(), query: Box::new(query) };
-    host.store.load(load, out, move |host, now, loaded, out| {
+    store.load(load, out, move |host, now, loaded, out| {
         let Ok(StoreReply::Page(page)) = loaded else { return };
         // §5: only the sender of a message may retract it.
         let is_it = |old: &Element| {

@@ -14,6 +14,7 @@ use super::account_memory::AccountMemory;
 use super::change_queue::{not_written, too_many};
 use super::effect::{AccountData, Change, Effect, RosterItem, StoreFailure, Subscription};
 use super::feature::{Feature, IqHandler, IqHandlerFn, IqReply, IqRequest, IqTarget, IqView};
+use super::iq_effect::IqEffect;
 use super::pubsub::PubSubEvent;
 use super::{Host, Outbox};
 use crate::{change_queue, connection, limits, presence, token};
@@ -32,7 +33,7 @@ pub(super) const FEATURE: Feature = Feature {
     account: &[],
     server: &[],
     handles: &[
-        IqHandler { at: IqTarget::Own, name: "query", ns: ns::ROSTER, run: IqHandlerFn::Host(roster) },
+        IqHandler { at: IqTarget::Own, name: "query", ns: ns::ROSTER, run: IqHandlerFn::View(roster) },
         IqHandler {
             at: IqTarget::Account,
             name: "query",
@@ -85,14 +86,10 @@ pub(super) fn sets_roster(iq: &Element) -> bool {
     iq.attr("type") == Some("set") && iq.get("query", ns::ROSTER).is_some()
 }
 
-fn roster(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) -> IqReply {
+fn roster(view: &mut IqView<'_>, iq: &IqRequest<'_>) -> IqReply {
     if !iq.is_set {
-        return match get(&mut host.accounts, iq) {
-            Ok((Some(key), query)) => {
-                // Past the router, as pushes are: else one could overtake it.
-                host.deliver(now, key, stanza::result(iq.iq, query), out);
-                IqReply::Later
-            }
+        return match get(view.accounts, iq) {
+            Ok((Some(key), query)) => IqReply::Perform(IqEffect::Deliver(key, stanza::result(iq.iq, query))),
             Ok((None, query)) => IqReply::Result(query),
             Err(error) => IqReply::Error(error),
         };
@@ -101,15 +98,11 @@ fn roster(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) -
         Ok(set) => set,
         Err(error) => return IqReply::Error(error),
     };
-    let user = iq.from.bare();
-    if host.accounts.is_anonymous(&user) {
+    if view.accounts.is_anonymous(&iq.from.bare()) {
         let error = StanzaError::new(Condition::NotAllowed, "anonymous accounts have no contacts");
         return IqReply::Error(error);
     }
-    match change_contact(host, now, &user, (contact, action), out) {
-        Ok(()) => IqReply::Later,
-        Err(error) => IqReply::Error(error),
-    }
+    IqReply::Perform(IqEffect::Roster(contact, action))
 }
 
 /// RFC 6121 §2.1.3 and §2.1.4: the roster, `None` if the client has it, and the session that is told of changes from now on.
@@ -131,6 +124,7 @@ fn get(
             .children(items)
     });
     if let Some(session) = iq.session.and_then(|key| accounts.sessions.get_mut(key)) {
+        // RFC 6121 §2.2: a resource that has requested the roster is interested, available or not.
         session.is_interested = true;
     }
     Ok((iq.session, query))
@@ -140,6 +134,7 @@ fn get(
 fn read(iq: &IqRequest<'_>) -> Result<(Bare, RosterAction), StanzaError> {
     let bad = |text: &str| StanzaError::new(Condition::BadRequest, text);
     let mut items = iq.payload.elements();
+    // RFC 6121 §2.1.5: a roster set has exactly one item.
     let (Some(item), None) = (items.next(), items.next()) else {
         return Err(bad("a roster set has exactly one item"));
     };
@@ -162,6 +157,7 @@ fn read(iq: &IqRequest<'_>) -> Result<(Bare, RosterAction), StanzaError> {
     let mut groups: BTreeSet<Box<str>> = BTreeSet::new();
     for group in item.elements().filter(|child| child.is("group", ns::ROSTER)) {
         let group = group.content();
+        // RFC 6121 §2.3.3: `not-acceptable`; a group that is named twice is `bad-request`.
         if group.is_empty() || too_long(&group) {
             return Err(StanzaError::new(Condition::NotAcceptable, "a group's name is empty or too long"));
         }
@@ -430,20 +426,8 @@ pub(super) fn change_contact(
     has_turn.map_err(|_| too_many())
 }
 
-/// The contact has left the roster of an account, with which it was removed: the subscriptions end.
-pub(super) fn handle_removed(
-    host: &mut Host,
-    now: Instant,
-    (user, contact): (&Bare, &Bare),
-    item: &RosterItem,
-    out: &mut Outbox,
-) {
-    host.roster.end_subscriptions(&host.accounts, (user, contact), item);
-    perform(host, now, (user, contact), out);
-}
-
 /// Performs the effects of [`Roster`]; the store's replies go back into it.
-fn perform(host: &mut Host, now: Instant, (user, contact): (&Bare, &Bare), out: &mut Outbox) {
+pub(super) fn perform(host: &mut Host, now: Instant, (user, contact): (&Bare, &Bare), out: &mut Outbox) {
     let mut effects = std::mem::take(&mut host.roster.effects);
     for effect in effects.drain(..) {
         match effect {

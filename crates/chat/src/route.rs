@@ -11,8 +11,8 @@ use super::pubsub::{Approval, PubSubEvent};
 use super::user::{AccountState, QueuedWork};
 use super::{Host, Outbox, push};
 use crate::{
-    archive, blocking, caps, carbons, connection, last, no_account, offline, phones, presence, read_queues,
-    subaddress, user,
+    archive, blocking, caps, carbons, connection, iq_effect, last, no_account, offline, phones, presence,
+    read_queues, subaddress, user,
 };
 
 impl Host {
@@ -94,6 +94,7 @@ pub(super) fn handle_element_of_session(
         Some(StanzaKind::Presence) => {
             let is_broadcast = to.is_none();
             presence::handle_outbound(host, now, key, to, element, out);
+            // XEP-0160 §2: offline messages come with presence that has no negative priority, as `deliver` checks.
             if is_broadcast {
                 offline::deliver(host, now, key, out);
             }
@@ -114,6 +115,7 @@ pub(super) fn send(host: &mut Host, now: Instant, key: Key, element: Element, ou
 fn message_from(host: &mut Host, now: Instant, key: Key, mut element: Element, out: &mut Outbox) {
     let Some(jid) = host.accounts.sessions.get(key).map(|session| session.jid.clone()) else { return };
     if element.attr("to").is_none() {
+        // RFC 6120 §10.3.1: a message without `to` is for the sender's own bare address.
         element.set("to", jid.bare_str());
     }
     if let Some(error) = blocking::blocks_outgoing(&host.accounts, key, &element) {
@@ -154,18 +156,25 @@ fn routed(host: &mut Host, now: Instant, mut element: Element, to: &Jid, out: &m
     }
     if settings.guest_domain_of(to.domain()).is_some() {
         let hold = host.pending_acks.begin(&mut element);
-        phones::routed_to_guest(host, &element, &from, to, out);
+        match phones::answer_for_guest(&element, &from, to) {
+            Ok(answer) => answer.into_iter().for_each(|answer| host.route(answer, out)),
+            Err(error) => host.refuse(&element, &error, out),
+        }
         return host.acks().end(hold, out);
     }
     if !settings.is_local(to.domain()) {
+        // The domain has been removed while the stanza was on its way here.
         return host.refuse(&element, &Condition::RemoteServerNotFound.into(), out);
     }
     if to.local().is_none() {
         return match stanza::kind_of(&element) {
             Some(StanzaKind::Iq) => ask(host, now, &element, &from, to, None, out),
-            _ => {
+            kind => {
                 let hold = host.pending_acks.begin(&mut element);
-                to_server(host, &element, out);
+                // Presence for a domain of ours has no effect.
+                if kind == Some(StanzaKind::Message) {
+                    host.refuse(&element, &Condition::ServiceUnavailable.into(), out);
+                }
                 host.acks().end(hold, out);
             }
         };
@@ -178,13 +187,6 @@ fn routed(host: &mut Host, now: Instant, mut element: Element, to: &Jid, out: &m
         AccountState::Ready(_) | AccountState::Evicted | AccountState::Absent => {
             to_account(host, now, element, out);
         }
-    }
-}
-
-/// Messages and presence for a domain of ours.
-fn to_server(host: &mut Host, element: &Element, out: &mut Outbox) {
-    if stanza::kind_of(element) == Some(StanzaKind::Message) {
-        host.refuse(element, &Condition::ServiceUnavailable.into(), out);
     }
 }
 
@@ -205,13 +207,13 @@ fn arrived(host: &mut Host, now: Instant, element: Element, out: &mut Outbox) {
     if host.accounts.users.get(&bare).is_none_or(|user| matches!(user.state, AccountState::Absent)) {
         match stanza::kind_of(&element) {
             Some(StanzaKind::Presence) => presence::answer_without_account(&from, &to, &element, out),
-            Some(StanzaKind::Iq) if to.is_bare() => no_account::answer(host, &element, out),
-            _ => no_account::refuse(host, &element, out),
+            Some(StanzaKind::Iq) if to.is_bare() => host.answer(&element, no_account::answer(&element), out),
+            _ => host.refuse(&element, &no_account::refusal(), out),
         }
         return host.forget_user(now, &bare);
     }
     if blocking::blocks_incoming(&host.accounts, &bare, &from) {
-        no_account::refuse(host, &element, out);
+        host.refuse(&element, &no_account::refusal(), out);
         return host.forget_user(now, &bare);
     }
     match stanza::kind_of(&element) {
@@ -221,10 +223,13 @@ fn arrived(host: &mut Host, now: Instant, element: Element, out: &mut Outbox) {
         Some(StanzaKind::Iq) if last::hides_last(&host.accounts, &to, &from, &element) => {
             host.refuse(&element, &Condition::Forbidden.into(), out);
         }
+        // RFC 6121 §8.5.3.1 and §8.5.3.2.3: an iq for a resource is that resource's only.
         Some(StanzaKind::Iq) => match host.accounts.session_of(&to) {
             Some(key) => host.deliver(now, key, element, out),
-            None if phones::handle_iq(host, &from, &to, &element, out) => {}
-            None => host.refuse(&element, &Condition::ServiceUnavailable.into(), out),
+            None => match phones::describe_phone((&host.phones, &host.accounts), &from, &to, &element) {
+                Some(info) => host.answer(&element, Ok(Some(info)), out),
+                None => host.refuse(&element, &Condition::ServiceUnavailable.into(), out),
+            },
         },
         None => {}
     }
@@ -262,6 +267,7 @@ fn message_to(host: &mut Host, now: Instant, from: &Jid, to: &Jid, mut element: 
             return phones::send_text_to_phones(host, now, &bare, element, out);
         }
     }
+    // RFC 6121 §8.5.2.1.1 and §8.5.2.2.1: an account is no room.
     if kind == "groupchat" {
         return host.refuse(&element, &Condition::ServiceUnavailable.into(), out);
     }
@@ -280,10 +286,12 @@ pub(super) fn message_to_account(
     let able = host.accounts.able(bare);
     if able.is_empty() {
         return match kind {
+            // RFC 6121 §8.5.2.2.1: neither is stored, and an error is never answered.
             "error" | "headline" => {}
             _ => offline::keep_message(host, now, bare, element, out),
         };
     }
+    // RFC 6121 §8.5.2.1.1: an error for the account is for none of its sessions.
     if kind == "error" {
         return;
     }
@@ -307,7 +315,8 @@ pub(super) fn deliver_message(
     let is_pushed = push::is_pushed(user, &message);
     connection::deliver_to_all(host, now, keys, message, out);
     if is_pushed {
-        push::handle_message(host, now, user, false, out);
+        let effects = host.push.handle_message(now, &host.accounts, user, false);
+        push::perform(host, effects, out);
     }
 }
 
@@ -324,7 +333,12 @@ fn ask(
     let is_set = match iq.attr("type") {
         Some("get") => false,
         Some("set") => true,
-        Some("result" | "error") => return answered(host, now, iq, from, to, out),
+        // An answer to a question of the host's own.
+        Some("result" | "error") => {
+            let effects = host.push.handle_answer(now, from, iq);
+            push::perform(host, effects, out);
+            return caps::handle_answer(host, now, from, iq, out);
+        }
         _ => return host.refuse(iq, &Condition::BadRequest.into(), out),
     };
     // RFC 6120 §8.2.3: an iq has an id, and a question one child.
@@ -337,6 +351,7 @@ fn ask(
         (Some(_), true) => &[IqTarget::Own, IqTarget::Account],
         (Some(_), false) => &[IqTarget::Account],
     };
+    // RFC 6120 §8.4: a payload that is not understood is `service-unavailable`.
     let Some(run) = places.iter().find_map(|at| find(*at, payload)) else {
         return host.refuse(iq, &Condition::ServiceUnavailable.into(), out);
     };
@@ -352,12 +367,7 @@ fn ask(
     match reply {
         IqReply::Result(payload) => host.answer(iq, Ok(payload), out),
         IqReply::Error(error) => host.refuse(iq, &error, out),
+        IqReply::Perform(effect) => iq_effect::perform(host, now, &question, effect, out),
         IqReply::Later => {}
     }
-}
-
-/// Answers to questions that we asked ourselves.
-fn answered(host: &mut Host, now: Instant, iq: &Element, from: &Jid, _to: &Jid, out: &mut Outbox) {
-    push::handle_answer(host, now, from, iq, out);
-    caps::handle_answer(host, now, from, iq, out);
 }

@@ -6,8 +6,9 @@ use xmpp::stanza::{Condition, StanzaError};
 use xmpp::{Bare, Element, Level, Specification, ns};
 
 use super::effect::{Change, Load, StoreReply, UploadSlot};
-use super::feature::{Feature, IqHandler, IqHandlerFn, IqReply, IqRequest, IqTarget};
-use super::{Host, ItemQuery, Outbox, Settings};
+use super::feature::{Feature, IqHandler, IqHandlerFn, IqReply, IqRequest, IqTarget, IqView};
+use super::iq_effect::IqEffect;
+use super::{Host, HostSettings, ItemQuery, Outbox};
 use crate::limits;
 
 pub(super) const FEATURE: Feature = Feature {
@@ -25,7 +26,7 @@ pub(super) const FEATURE: Feature = Feature {
         at: IqTarget::Server,
         name: "request",
         ns: ns::UPLOAD,
-        run: IqHandlerFn::Host(request),
+        run: IqHandlerFn::View(request),
     }],
 };
 
@@ -73,7 +74,7 @@ impl Default for Upload {
 }
 
 /// XEP-0363 §4: the bound, in the answer to disco.
-pub(super) fn form(settings: &Settings) -> Option<Element> {
+pub(super) fn form(settings: &HostSettings) -> Option<Element> {
     let max_size = settings.uploads?.max_size.to_string();
     let field = |var: &str, value: &str| {
         let value = Element::new("value", ns::DATA).text(value);
@@ -88,7 +89,7 @@ pub(super) fn form(settings: &Settings) -> Option<Element> {
 }
 
 /// A request for a slot: the iq, its sender and the file.
-struct UploadRequest {
+pub(super) struct UploadRequest {
     iq: Element,
     user: Bare,
     name: Box<str>,
@@ -97,7 +98,7 @@ struct UploadRequest {
 }
 
 /// Everything that [`Upload`] asks of its host.
-enum UploadEffect {
+pub(super) enum UploadEffect {
     /// Read the user's usage of today; answered by `handle_usage`.
     ReadUsage(Box<UploadRequest>),
     /// Ask the driver for a slot; answered by `handle_slot`.
@@ -149,32 +150,27 @@ fn is_kind(kind: &str) -> bool {
         && name.trim().split_once('/').is_some_and(|(top, sub)| is_token(top) && is_token(sub))
 }
 
-/// Checks a request and performs the effects of [`Upload`], whose continuation is in [`upload::perform`].
-fn request(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) -> IqReply {
-    let Some(uploads) = host.settings.uploads else {
+/// Checks a request; [`Upload`] goes on with it.
+fn request(view: &mut IqView<'_>, iq: &IqRequest<'_>) -> IqReply {
+    let Some(uploads) = view.settings.uploads else {
         return IqReply::Error(Condition::ServiceUnavailable.into());
     };
     let user = iq.from.bare();
-    if user.local().is_none() || !host.settings.is_local(user.domain()) || host.accounts.is_anonymous(&user) {
+    if user.local().is_none() || !view.settings.is_local(user.domain()) || view.accounts.is_anonymous(&user) {
         return IqReply::Error(Condition::NotAllowed.into());
     }
     if iq.is_set {
         return IqReply::Error(Condition::BadRequest.into());
     }
-    let request = match UploadRequest::read(iq, user) {
-        Ok(request) => request,
-        Err(error) => return IqReply::Error(error),
-    };
-    if request.size > uploads.max_size {
-        return IqReply::Error(too_large(uploads.max_size));
+    match UploadRequest::read(iq, user) {
+        Ok(request) if request.size > uploads.max_size => IqReply::Error(too_large(uploads.max_size)),
+        Ok(request) => IqReply::Perform(IqEffect::Upload(request)),
+        Err(error) => IqReply::Error(error),
     }
-    let effect = host.upload.handle_request(now, request, host.settings.uploads);
-    perform(host, effect, out);
-    IqReply::Later
 }
 
 /// Performs an effect of [`Upload`]; the store's reply goes back into it.
-fn perform(host: &mut Host, effect: UploadEffect, out: &mut Outbox) {
+pub(super) fn perform(host: &mut Host, effect: UploadEffect, out: &mut Outbox) {
     match effect {
         UploadEffect::ReadUsage(request) => {
             let query = Box::new(ItemQuery::newest());
@@ -232,7 +228,7 @@ fn element(slot: &UploadSlot) -> Element {
 }
 
 impl Upload {
-    fn handle_request(
+    pub(super) fn handle_request(
         &mut self,
         now: Instant,
         request: UploadRequest,

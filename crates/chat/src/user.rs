@@ -5,7 +5,9 @@ use stdx::slab::Key;
 use xmpp::stanza::{self, Condition, StanzaError};
 use xmpp::{Bare, Element, ns};
 
+use super::archive::Archive;
 use super::effect::{AccountData, Effect, Load, StoreReply};
+use super::push::Push;
 use super::{Host, Outbox, presence};
 use crate::{blocking, limits, read_queues, route};
 
@@ -57,7 +59,7 @@ impl Host {
         let idle = if is_known { None } else { self.accounts.idle.take(now, bare) };
         let is_stored = idle.is_some();
         if !is_known && !is_stored {
-            forget_features(self, bare);
+            forget_features(&mut self.archive, &mut self.push, bare);
         }
         if is_away || (!is_known && !is_stored) {
             let asked = bare.clone();
@@ -102,11 +104,13 @@ impl Host {
     /// needs an account has it read again.
     pub fn forget_accounts(&mut self, user: Option<&Bare>) {
         match user {
-            Some(user) if self.accounts.idle.forget(user) => forget_features(self, user),
+            Some(user) if self.accounts.idle.forget(user) => {
+                forget_features(&mut self.archive, &mut self.push, user);
+            }
             Some(_) => {}
             None => {
                 for user in self.accounts.idle.take_all() {
-                    forget_features(self, &user);
+                    forget_features(&mut self.archive, &mut self.push, &user);
                 }
             }
         }
@@ -116,7 +120,7 @@ impl Host {
     pub(super) fn forget_user(&mut self, now: Instant, bare: &Bare) {
         let is_needed = self.offline.is_keeping(bare);
         for user in self.accounts.release(now, bare, is_needed) {
-            forget_features(self, &user);
+            forget_features(&mut self.archive, &mut self.push, &user);
         }
     }
 }
@@ -171,38 +175,32 @@ fn account_loaded(host: &mut Host, now: Instant, bare: &Bare, loaded: Option<Sto
 /// The store cannot be read: the waiting stanzas get an error, and the next one asks again. Sessions
 /// whose account was read before stay signed in.
 fn account_unavailable(host: &mut Host, now: Instant, bare: &Bare, out: &mut Outbox) {
-    if let Some(user) = host.accounts.users.get_mut(bare)
-        && user.is_stored
-        && !user.sessions.is_empty()
-    {
-        let AccountState::Loading(waiting) = std::mem::replace(&mut user.state, AccountState::Evicted) else {
-            return;
-        };
-        return refuse_all_waiting(host, now, waiting, out);
-    }
-    let Some(user) = host.accounts.remove_user(bare) else { return };
-    host.archive.forget(bare);
-    host.push.forget(bare);
-    host.phones.handle_unavailable(bare, out);
-    for key in user.sessions {
-        if let Some(edge) = host.accounts.sessions.remove(key).and_then(|session| session.edge) {
-            host.accounts.by_edge.remove(&edge);
-            out.push(Effect::Close { edge, condition: "internal-server-error" });
+    let state = match host.accounts.users.get_mut(bare) {
+        Some(user) if user.is_stored && !user.sessions.is_empty() => {
+            std::mem::replace(&mut user.state, AccountState::Evicted)
         }
-    }
-    let AccountState::Loading(waiting) = user.state else { return };
-    refuse_all_waiting(host, now, waiting, out);
-}
-
-fn refuse_all_waiting(host: &mut Host, now: Instant, waiting: Vec<QueuedWork>, out: &mut Outbox) {
+        _ => {
+            let Some(user) = host.accounts.remove_user(bare) else { return };
+            forget_features(&mut host.archive, &mut host.push, bare);
+            host.phones.handle_unavailable(bare, out);
+            for key in user.sessions {
+                if let Some(edge) = host.accounts.sessions.remove(key).and_then(|session| session.edge) {
+                    host.accounts.by_edge.remove(&edge);
+                    out.push(Effect::Close { edge, condition: "internal-server-error" });
+                }
+            }
+            user.state
+        }
+    };
+    let AccountState::Loading(waiting) = state else { return };
     for waiting in waiting {
         refuse_waiting(host, now, waiting, &Condition::ResourceConstraint.into(), out);
     }
 }
 
-fn forget_features(host: &mut Host, user: &Bare) {
-    host.archive.forget(user);
-    host.push.forget(user);
+fn forget_features(archive: &mut Archive, push: &mut Push, user: &Bare) {
+    archive.forget(user);
+    push.forget(user);
 }
 
 /// Waits until the account's data is in memory. Work beyond the limit is refused, and a job is dropped.

@@ -10,11 +10,13 @@ use stdx::hex;
 use xmpp::stanza::{Condition, StanzaError};
 use xmpp::{Bare, Element, Level, Specification, ns};
 
+use super::account_memory::AccountMemory;
 use super::change_queue::not_written;
 use super::effect::{Change, Load, StoreFailure};
 use super::feature::{Feature, IqHandler, IqHandlerFn, IqReply, IqRequest, IqTarget};
-use super::pubsub::{NodesView, PubSubEvent, Publication, items_of};
+use super::pubsub::{NodesView, PubSubEvent, Publication, items_of, load_newest};
 use super::session::Session;
+use super::store_requests::StoreRequests;
 use super::{Host, ItemQuery, Outbox, imported};
 use crate::{limits, presence};
 
@@ -47,7 +49,7 @@ const OPEN: &[(&str, &str)] = &[("pubsub#access_model", "open")];
 const CURRENT: &str = "current";
 
 /// As it is in a vCard.
-struct Photo {
+pub(super) struct Photo {
     hash: Box<str>,
     kind: Box<str>,
     /// Base64 without white space.
@@ -97,12 +99,12 @@ impl Photo {
 fn vcard(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) -> IqReply {
     let (user, is_own, question) = (iq.to.bare(), iq.from.bare() == iq.to.bare(), iq.iq.clone());
     if !iq.is_set {
-        host.load_newest(&user, ns::VCARD, out, move |host, _, newest, out| {
+        load_newest(&mut host.store, &user, ns::VCARD, out, move |host, _, newest, out| {
             host.answer(&question, found(newest, is_own), out);
         });
         return IqReply::Later;
     }
-    if let Err(error) = may_set(host, iq) {
+    if let Err(error) = may_set(&host.accounts, iq) {
         return IqReply::Error(error);
     }
     let photo = match Photo::of(iq.payload) {
@@ -126,11 +128,11 @@ pub(super) fn sets_vcard(iq: &Element) -> bool {
         && (iq.get("vCard", ns::VCARD).is_some() || iq.get("vcard", ns::VCARD4).is_some())
 }
 
-fn may_set(host: &Host, iq: &IqRequest<'_>) -> Result<(), StanzaError> {
+fn may_set(accounts: &AccountMemory, iq: &IqRequest<'_>) -> Result<(), StanzaError> {
     if iq.from.bare() != iq.to.bare() {
         return Err(Condition::Forbidden.into());
     }
-    if host.accounts.is_anonymous(&iq.to.bare()) {
+    if accounts.is_anonymous(&iq.to.bare()) {
         return Err(StanzaError::new(Condition::NotAllowed, "anonymous accounts have no vCard"));
     }
     if iq.payload.to_bytes(ns::CLIENT).len() > limits::ITEM {
@@ -147,7 +149,7 @@ fn vcard4(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) -
         let read = move |host: &mut Host, nodes: Result<NodesView, StanzaError>, out: &mut Outbox| match nodes
         {
             Ok(nodes) if nodes.may_read(ns::VCARD4_NODE) => {
-                host.load_newest(&owner, ns::VCARD4_NODE, out, move |host, _, newest, out| {
+                load_newest(&mut host.store, &owner, ns::VCARD4_NODE, out, move |host, _, newest, out| {
                     let vcard = newest.map(|item| item.and_then(|item| item.first().cloned()));
                     host.answer(&question, found(vcard, is_own), out);
                 });
@@ -157,7 +159,7 @@ fn vcard4(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) -
         host.tell_pubsub(now, PubSubEvent::View { owner: &user, from: iq.from, then: Box::new(read) }, out);
         return IqReply::Later;
     }
-    if let Err(error) = may_set(host, iq) {
+    if let Err(error) = may_set(&host.accounts, iq) {
         return IqReply::Error(error);
     }
     let publication =
@@ -192,7 +194,7 @@ pub(super) struct Avatars {
 }
 
 /// A vCard that is being written, and apart from it the hash of its photo, which is read at every sign-in.
-struct VcardWrite {
+pub(super) struct VcardWrite {
     user: Bare,
     photo: Option<Photo>,
     /// The write of the hash, until it is begun.
@@ -202,7 +204,7 @@ struct VcardWrite {
 }
 
 /// Everything that [`Avatars`] asks of its host.
-enum AvatarEffect {
+pub(super) enum AvatarEffect {
     /// Write to the store; answered by `handle_written`.
     Write(Change, Box<VcardWrite>),
     /// Answer the request.
@@ -219,7 +221,7 @@ enum AvatarEffect {
 }
 
 /// The hash and the media type of an avatar, as its metadata say them.
-struct PublishedAvatar {
+pub(super) struct PublishedAvatar {
     id: Box<str>,
     kind: Box<str>,
 }
@@ -254,6 +256,17 @@ impl Avatars {
         }
         presence.remove_children(is_update);
         presence.push(update(hash.as_deref()));
+    }
+
+    /// The account has published an item of this node.
+    pub(super) fn handle_publication(
+        &self,
+        user: &Bare,
+        node: &str,
+        payload: &Element,
+    ) -> Option<AvatarEffect> {
+        let is_metadata = node == ns::AVATAR_METADATA && payload.is("metadata", ns::AVATAR_METADATA);
+        if is_metadata { self.handle_metadata(user, payload) } else { None }
     }
 
     /// Metadata of an avatar were published. XEP-0398: the avatar goes into the vCard.
@@ -354,12 +367,17 @@ fn publish(user: Bare, photo: Option<&Photo>) -> AvatarEffect {
 }
 
 /// A client has signed in to an account that is in memory already: its presence will need the hash.
-pub(super) fn load_avatar(host: &mut Host, user: &Bare, out: &mut Outbox) {
-    if host.avatars.hashes.get(user).is_some() || host.accounts.is_anonymous(user) {
+pub(super) fn load_avatar(
+    store: &mut StoreRequests,
+    (avatars, accounts): (&Avatars, &AccountMemory),
+    user: &Bare,
+    out: &mut Outbox,
+) {
+    if avatars.hashes.get(user).is_some() || accounts.is_anonymous(user) {
         return;
     }
     let user = user.clone();
-    host.load_newest(&user.clone(), ns::VCARD_UPDATE, out, move |host, now, newest, out| {
+    load_newest(store, &user.clone(), ns::VCARD_UPDATE, out, move |host, now, newest, out| {
         // When it cannot be read, presence goes as the client wrote it.
         let Ok(newest) = newest else { return };
         if host.avatars.handle_loaded(&user, newest.as_ref()) {
@@ -368,23 +386,13 @@ pub(super) fn load_avatar(host: &mut Host, user: &Bare, out: &mut Outbox) {
     });
 }
 
-/// Passes a publication of an account to [`Avatars`].
-pub(super) fn handle_publication(
+/// Performs effects of [`Avatars`]; the store's replies go back into it.
+pub(super) fn perform(
     host: &mut Host,
     now: Instant,
-    owner: &Bare,
-    node: &str,
-    payload: &Element,
+    effects: impl IntoIterator<Item = AvatarEffect>,
     out: &mut Outbox,
 ) {
-    if node == ns::AVATAR_METADATA && payload.is("metadata", ns::AVATAR_METADATA) {
-        let effect = host.avatars.handle_metadata(owner, payload);
-        perform(host, now, effect, out);
-    }
-}
-
-/// Performs effects of [`Avatars`]; the store's replies go back into it.
-fn perform(host: &mut Host, now: Instant, effects: impl IntoIterator<Item = AvatarEffect>, out: &mut Outbox) {
     for effect in effects {
         match effect {
             AvatarEffect::Write(change, write) => {
@@ -396,7 +404,10 @@ fn perform(host: &mut Host, now: Instant, effects: impl IntoIterator<Item = Avat
             AvatarEffect::Answer(iq, result) => host.answer(&iq, result.map(|()| None), out),
             AvatarEffect::Show(user) => {
                 for key in host.accounts.keys_of(&user, Session::is_available) {
-                    presence::say_again(host, now, key, out);
+                    let presence = host.accounts.sessions.get(key).and_then(Session::presence);
+                    if let Some(last) = presence {
+                        presence::available_from(host, now, key, last, out);
+                    }
                 }
             }
             AvatarEffect::Publish(user, first, second) => {
@@ -418,7 +429,7 @@ fn perform(host: &mut Host, now: Instant, effects: impl IntoIterator<Item = Avat
                 });
             }
             AvatarEffect::ReadVcard(user, photo) => {
-                host.load_newest(&user.clone(), ns::VCARD, out, move |host, _, newest, out| {
+                load_newest(&mut host.store, &user.clone(), ns::VCARD, out, move |host, _, newest, out| {
                     // When it cannot be read it must not be overwritten either.
                     let Ok(vcard) = newest else { return };
                     let effect = handle_vcard(now, &user, vcard, photo);

@@ -4,6 +4,8 @@
 //! [`database`], it takes buckets there and gives the shards [`order`]s about them. The links
 //! belong to a shard, so that a message to another node passes no other thread.
 
+#![warn(missing_docs)]
+
 pub mod agent;
 pub mod council;
 pub mod database;

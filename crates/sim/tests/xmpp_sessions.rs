@@ -36,14 +36,14 @@ fn stream_settings() -> Arc<c2s::C2sSettings> {
     Arc::new(c2s::C2sSettings { domains, max_stanza: 65_536, secret: [7; 32], ..c2s::C2sSettings::default() })
 }
 
-fn host_settings() -> Arc<chat::Settings> {
-    Arc::new(chat::Settings {
+fn host_settings() -> Arc<chat::HostSettings> {
+    Arc::new(chat::HostSettings {
         domains: vec!["example.org".into()],
         rooms: "conference".into(),
         pubsub: "pubsub".into(),
         sessions: chat::SessionLimit { most: 100, ends_oldest: false },
         started: START,
-        ..chat::Settings::default()
+        ..chat::HostSettings::default()
     })
 }
 

@@ -17,6 +17,8 @@ pub(super) use self::query::{handle_query, read_ends};
 use super::account_memory::AccountMemory;
 use super::effect::{Change, Load, MamQuery, StoreFailure, StoreReply};
 use super::feature::{Feature, IqHandler, IqHandlerFn, IqReply, IqRequest, IqTarget, IqView};
+use super::iq_effect::IqEffect;
+use super::store_requests::StoreRequests;
 use super::{Host, Outbox, hints, offline};
 use crate::retract;
 
@@ -60,8 +62,8 @@ pub(super) const FEATURE: Feature = Feature {
     account: &[ns::MAM, ns::MAM_EXTENDED, ns::SID],
     server: &[],
     handles: &[
-        IqHandler { at: IqTarget::Own, name: "query", ns: ns::MAM, run: IqHandlerFn::Host(own_archive) },
-        IqHandler { at: IqTarget::Own, name: "metadata", ns: ns::MAM, run: IqHandlerFn::Host(own_archive) },
+        IqHandler { at: IqTarget::Own, name: "query", ns: ns::MAM, run: IqHandlerFn::View(own_archive) },
+        IqHandler { at: IqTarget::Own, name: "metadata", ns: ns::MAM, run: IqHandlerFn::View(own_archive) },
         IqHandler {
             at: IqTarget::Own,
             name: "prefs",
@@ -176,9 +178,8 @@ pub(super) fn remove_forged_ids(message: &mut Element, owner: &Bare) {
     });
 }
 
-fn own_archive(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) -> IqReply {
-    handle_query(host, now, &iq.to.bare(), iq.iq, out);
-    IqReply::Later
+fn own_archive(_view: &mut IqView<'_>, _iq: &IqRequest<'_>) -> IqReply {
+    IqReply::Perform(IqEffect::ReadArchive)
 }
 
 /// A message that a session of the account sends. Its id, when it is archived; until then the message with that mark
@@ -199,7 +200,7 @@ pub(super) fn record_sent(
     }
     host.acks().hold(mark);
     let mark = mark.map(Box::<str>::from);
-    retract::retract_archived(host, user, &to, message, out);
+    retract::retract_archived(&mut host.store, user, &to, message, out);
     let (id, change) = host.archive.new_entry((now, &mut host.rng), user, &to, message);
     // The message goes its way, archived or not.
     host.store.change(change, out, move |host, _, _, out| host.acks().handle_archived(mark.as_deref(), out));
@@ -217,7 +218,7 @@ pub(super) fn record_received(
     remove_forged_ids(message, user);
     let Some(from) = offline::sender(message) else { return };
     if host.archive.keeps(&host.accounts, host.settings.archive, (user, &from), message) {
-        retract::retract_archived(host, user, &from, message, out);
+        retract::retract_archived(&mut host.store, user, &from, message, out);
         let id = record(host, now, user, &from, message, out);
         let with = Element::new("stanza-id", ns::SID).with("by", user.as_str()).with("id", id);
         message.push(with);
@@ -244,7 +245,7 @@ pub(super) fn record(
 /// In place of an archived message (XEP-0424 §4, XEP-0425 §5): `tombstone` makes what is in the message's stead, unless
 /// that one is not to be replaced. `then` learns whether it was there.
 pub(super) fn replace(
-    host: &mut Host,
+    store: &mut StoreRequests,
     owner: &Bare,
     id: &str,
     out: &mut Outbox,
@@ -254,7 +255,7 @@ pub(super) fn replace(
     let query = MamQuery { ids: vec![id.into()], max: 1, ..MamQuery::default() };
     let owner = owner.clone();
     let load = Load::Archive { owner: owner.clone(), query: Box::new(query) };
-    host.store.load(load, out, move |host, now, loaded, out| {
+    store.load(load, out, move |host, now, loaded, out| {
         let page = match loaded {
             Ok(StoreReply::Page(page)) => page,
             Ok(_) => return then(host, now, Err(StoreFailure::Unavailable), out),

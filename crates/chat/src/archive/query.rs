@@ -7,6 +7,7 @@ use xmpp::{Bare, Element, Jid, ns};
 
 use super::super::effect::{Load, MamPage, MamQuery, StoreFailure, StoreReply};
 use super::super::session::TooManyQuestions;
+use super::super::store_requests::StoreRequests;
 use super::super::{Host, Outbox, change_queue, sm};
 use crate::{connection, limits};
 
@@ -50,10 +51,12 @@ fn read_page(set: &Element, query: &mut MamQuery) -> Result<(), StanzaError> {
     }
     if let Some(max) = set.content_of("max", ns::RSM) {
         let max: u32 = max.trim().parse().map_err(|_| bad("max is a number"))?;
+        // XEP-0059 §2.1: a page may be smaller than asked for; the client sees by `complete` that there is more.
         query.max = max.min(limits::ARCHIVE_PAGE_MAX);
     }
     query.after = set.content_of("after", ns::RSM).filter(|id| !id.is_empty()).map(|id| (&*id).into());
     if let Some(before) = set.content_of("before", ns::RSM) {
+        // XEP-0059 §2.3 and §2.5: `before` pages backwards; an empty one is the last page.
         query.from_end = true;
         query.before = (!before.is_empty()).then(|| (&*before).into());
     }
@@ -77,6 +80,7 @@ fn read_form(form: &Element, query: &mut MamQuery) -> Result<bool, StanzaError> 
         has_bounds |= matches!(field.attr("var"), Some("after-id" | "before-id"));
         match field.attr("var") {
             Some("FORM_TYPE") if value == ns::MAM => {}
+            // A query of another version would be answered with results that its client does not understand.
             Some("FORM_TYPE") => return Err(bad("another FORM_TYPE than urn:xmpp:mam:2")),
             Some("with") => query.with = Some(Jid::parse(&value).map_err(|_| Condition::JidMalformed)?),
             Some("start") => query.since = Some(when(&value)?),
@@ -88,6 +92,7 @@ fn read_form(form: &Element, query: &mut MamQuery) -> Result<bool, StanzaError> 
                 query.before = Some(query.before.take().map_or(before.clone(), |other| other.min(before)));
             }
             _ => {
+                // XEP-0313 §4.1.5: to ignore a filter would return messages that the client does not expect.
                 let text = "a field that this archive cannot be asked by";
                 return Err(StanzaError::new(Condition::FeatureNotImplemented, text));
             }
@@ -175,7 +180,7 @@ fn shorten(page: &mut MamPage, from_end: bool) {
 
 /// Answers a `<query/>` or `<metadata/>` of a client that may read the archive. The results are messages
 /// from the owner; the answer follows them.
-pub(crate) fn handle_query(host: &mut Host, _now: Instant, owner: &Bare, iq: &Element, out: &mut Outbox) {
+pub(crate) fn handle_query(host: &mut Host, owner: &Bare, iq: &Element, out: &mut Outbox) {
     let is_set = iq.attr("type") == Some("set");
     let Some(payload) = iq.first() else { return host.refuse(iq, &Condition::BadRequest.into(), out) };
     match (payload.name(), is_set) {
@@ -187,7 +192,7 @@ pub(crate) fn handle_query(host: &mut Host, _now: Instant, owner: &Bare, iq: &El
                 let key = key.and_then(|from| host.accounts.session_of(&from));
                 let session = key.and_then(|key| host.accounts.sessions.get_mut(key));
                 match session.map_or(Ok(true), |session| session.begin_page(owner, iq)) {
-                    Ok(true) => ask(host, (owner, key), iq.clone(), question, out),
+                    Ok(true) => ask(&mut host.store, (owner, key), iq.clone(), question, out),
                     Ok(false) => {}
                     Err(TooManyQuestions) => {
                         host.refuse(iq, &Condition::ResourceConstraint.into(), out);
@@ -196,14 +201,14 @@ pub(crate) fn handle_query(host: &mut Host, _now: Instant, owner: &Bare, iq: &El
             }
             Err(error) => host.refuse(iq, &error, out),
         },
-        ("metadata", false) => send_metadata(host, owner, iq.clone(), out),
+        ("metadata", false) => send_metadata(&mut host.store, owner, iq.clone(), out),
         _ => host.refuse(iq, &Condition::BadRequest.into(), out),
     }
 }
 
 /// `key`: of the session that asks, when it is one of this host's.
 fn ask(
-    host: &mut Host,
+    store: &mut StoreRequests,
     (owner, key): (&Bare, Option<Key>),
     iq: Element,
     question: ArchiveRequest,
@@ -213,7 +218,7 @@ fn ask(
     let from_end = query.from_end;
     let owner = owner.clone();
     let load = Load::Archive { owner: owner.clone(), query: Box::new(query) };
-    host.store.load(load, out, move |host, now, loaded, out| {
+    store.load(load, out, move |host, now, loaded, out| {
         match loaded {
             Ok(StoreReply::Page(page)) if page.is_unknown => {
                 host.refuse(&iq, &Condition::ItemNotFound.into(), out);
@@ -223,6 +228,8 @@ fn ask(
                 // XEP-0059 §2.6: a count is of the whole result. The store counts without regard to ids.
                 page.total = page.total.filter(|_| !has_bounds);
                 let fin = fin(&page);
+                // The page is flipped once it is complete: first and last are those of the page before (XEP-0313
+                // §4.3.4).
                 if is_flipped {
                     page.stanzas.reverse();
                 }
@@ -260,8 +267,8 @@ fn send_page(
     }
 }
 
-fn send_metadata(host: &mut Host, owner: &Bare, iq: Element, out: &mut Outbox) {
-    read_ends(host, owner, out, move |host, _, metadata, out| match metadata {
+fn send_metadata(store: &mut StoreRequests, owner: &Bare, iq: Element, out: &mut Outbox) {
+    read_ends(store, owner, out, move |host, _, metadata, out| match metadata {
         Ok(metadata) => host.answer(&iq, Ok(Some(metadata)), out),
         Err(error) => host.refuse(&iq, &change_queue::not_written(error), out),
     });
@@ -269,7 +276,7 @@ fn send_metadata(host: &mut Host, owner: &Bare, iq: Element, out: &mut Outbox) {
 
 /// XEP-0313 §5: the first and the last.
 pub(crate) fn read_ends(
-    host: &mut Host,
+    store: &mut StoreRequests,
     owner: &Bare,
     out: &mut Outbox,
     then: impl FnOnce(&mut Host, Instant, Result<Element, StoreFailure>, &mut Outbox) + 'static,
@@ -277,7 +284,7 @@ pub(crate) fn read_ends(
     let end = |from_end: bool| Box::new(MamQuery { max: 1, from_end, ..MamQuery::default() });
     let first = Load::Archive { owner: owner.clone(), query: end(false) };
     let last = Load::Archive { owner: owner.clone(), query: end(true) };
-    host.store.load(first, out, move |host, _, first, out| {
+    store.load(first, out, move |host, _, first, out| {
         host.store.load(last, out, move |host, now, last, out| {
             let (Ok(StoreReply::Page(first)), Ok(StoreReply::Page(last))) = (first, last) else {
                 return then(host, now, Err(StoreFailure::Unavailable), out);

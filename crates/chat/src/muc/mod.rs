@@ -206,16 +206,23 @@ impl Host {
                     }
                 }
             }
-            RoomEffect::ReadArchive => crate::archive::handle_query(self, now, address, stanza, out),
+            RoomEffect::ReadArchive => crate::archive::handle_query(self, address, stanza, out),
             // The archive first, so that the next query does not find the retracted message.
             RoomEffect::Retract(retraction) => {
                 let (room, stanza) = (address.clone(), Box::new(stanza.clone()));
                 let (id, tombstone, pending) = retraction.begin(stanza);
-                crate::archive::replace(self, address, &id, out, tombstone, move |host, now, result, out| {
-                    if let Some(effect) = pending.handle_replaced(result) {
-                        host.perform_rooms(now, &room, effect, out);
-                    }
-                });
+                crate::archive::replace(
+                    &mut self.store,
+                    address,
+                    &id,
+                    out,
+                    tombstone,
+                    move |host, now, result, out| {
+                        if let Some(effect) = pending.handle_replaced(result) {
+                            host.perform_rooms(now, &room, effect, out);
+                        }
+                    },
+                );
             }
             RoomEffect::Destroyed => self.rooms.handle_destroyed(address),
             RoomEffect::Save => {}

@@ -14,7 +14,7 @@ use xmpp::{Bare, Element, Jid, ns};
 use super::RoomCreation;
 use super::directory::{Directories, DirectoryPage, DirectoryRequest, StoredRooms};
 use super::room::{self, Retraction, Room, RoomEffect};
-use crate::Settings;
+use crate::HostSettings;
 use crate::effect::{Change, HostActionResult, Load, MamQuery, RoomState, StoreFailure, StoreReply};
 use crate::limits::{HISTORY, HISTORY_BYTES, ROOM_IDLE, ROOM_WAITING, ROOMS, ROOMS_LISTED};
 use crate::retract;
@@ -45,7 +45,7 @@ struct RoomEntry {
 /// The time, configuration and randomness of a host, for one stanza.
 pub(super) struct RoomsContext<'a> {
     pub(super) now: Instant,
-    pub(super) settings: &'a Settings,
+    pub(super) settings: &'a HostSettings,
     pub(super) rng: &'a mut Rng,
 }
 
@@ -412,7 +412,7 @@ impl Rooms {
     }
 
     /// Writes the change of a stanza, if there is one, before its effects are performed.
-    fn save(&mut self, settings: &Settings, address: &Bare, handled: HandledStanza) -> RoomsEffect {
+    fn save(&mut self, settings: &HostSettings, address: &Bare, handled: HandledStanza) -> RoomsEffect {
         let is_destroyed = handled.effects.iter().any(|effect| matches!(effect, RoomEffect::Destroyed));
         let is_changed =
             is_destroyed || handled.effects.iter().any(|effect| matches!(effect, RoomEffect::Save));
@@ -496,7 +496,7 @@ impl Rooms {
     /// Removes the affiliation of an account that was removed.
     pub(in super::super) fn remove_user(
         &mut self,
-        settings: &Settings,
+        settings: &HostSettings,
         address: &Bare,
         user: &Bare,
     ) -> Option<RoomsEffect> {
@@ -526,14 +526,14 @@ impl Rooms {
 
 /// Administrators of the server (XEP-0045 §5.2: "service-wide administrators"), and its operator, whose requests come
 /// from the domain itself, count as owners for a room's IQ requests. Clients cannot send from a domain of ours.
-fn has_all_rights(settings: &Settings, from: &Jid, stanza: &Element) -> bool {
+fn has_all_rights(settings: &HostSettings, from: &Jid, stanza: &Element) -> bool {
     let is_operator = from.local().is_none() && settings.is_local(from.domain());
     stanza::kind_of(stanza) == Some(StanzaKind::Iq) && (is_operator || settings.admins.contains(&from.bare()))
 }
 
 /// §10.1: entering a room that does not exist creates it.
 fn may_create(
-    settings: &Settings,
+    settings: &HostSettings,
     (from, to): (&Jid, &Jid),
     stanza: &Element,
     has_all_rights: bool,
@@ -563,7 +563,7 @@ fn may_create(
 
 /// The account that a persistent room counts for: an account of ours, or a foreign domain, whose accounts are without
 /// number. `None` for administrators of the server.
-fn charged(settings: &Settings, stanza: &Element) -> Option<Box<str>> {
+fn charged(settings: &HostSettings, stanza: &Element) -> Option<Box<str>> {
     let from = stanza::from(stanza).ok().flatten()?;
     if has_all_rights(settings, &from, stanza) {
         return None;

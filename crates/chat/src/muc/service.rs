@@ -30,6 +30,7 @@ impl Rooms {
         };
         let has_node = payload.attr("node").is_some();
         match (payload.name(), payload.ns()) {
+            // XEP-0030 §7: the service has no nodes of service discovery.
             ("query", ns::DISCO_INFO | ns::DISCO_ITEMS) if is_get && has_node => {
                 refused(stanza, Condition::ItemNotFound)
             }

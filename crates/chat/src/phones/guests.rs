@@ -8,7 +8,6 @@ use sha2::{Digest, Sha256};
 use xmpp::stanza::{self, Condition, StanzaError, StanzaKind};
 use xmpp::{Element, Jid, domain, ns};
 
-use super::super::{Host, Outbox};
 use crate::limits;
 
 /// The label before a domain of accounts: the domain of callers without an account.
@@ -140,8 +139,16 @@ pub fn uri_of(address: &Jid) -> Option<String> {
     }
 }
 
-/// Nothing of chat goes to them: no route of ours leads where they say that they are.
-pub(crate) fn routed_to_guest(host: &mut Host, stanza: &Element, from: &Jid, to: &Jid, out: &mut Outbox) {
+/// The answer to a stanza for a caller from outside. Nothing of chat goes to them: no route of ours leads where they say that they
+/// are.
+///
+/// # Errors
+/// Messages and requests are refused.
+pub(crate) fn answer_for_guest(
+    stanza: &Element,
+    from: &Jid,
+    to: &Jid,
+) -> Result<Option<Element>, StanzaError> {
     match stanza::kind_of(stanza) {
         // Else it would be asked for with each sign-in (RFC 6121 §3.1.4).
         Some(StanzaKind::Presence) if stanza.attr("type") == Some("subscribe") => {
@@ -149,12 +156,12 @@ pub(crate) fn routed_to_guest(host: &mut Host, stanza: &Element, from: &Jid, to:
                 .with("from", to.bare_str())
                 .with("to", from.bare_str())
                 .with("type", "unsubscribed");
-            host.route(answer, out);
+            Ok(Some(answer))
         }
-        Some(StanzaKind::Presence) => {}
+        Some(StanzaKind::Presence) => Ok(None),
         _ => {
             let text = "a caller from outside, who can be answered by telephone only";
-            host.refuse(stanza, &StanzaError::new(Condition::ServiceUnavailable, text), out);
+            Err(StanzaError::new(Condition::ServiceUnavailable, text))
         }
     }
 }

@@ -3,7 +3,7 @@
 //! A phone is no session: it is a resource of the account that others see, [`RESOURCE`], made of the reports
 //! of `Host::handle_phone`. It takes text messages ([`texts`]) and sends some ([`messages`]); other requests are
 //! refused, Jingle's `session-initiate` among them: code that connects such calls to phones takes them in
-//! `handle_iq` and adds their features.
+//! `describe_phone`'s place and adds their features.
 
 mod body;
 mod consent;
@@ -16,14 +16,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use stdx::Instant;
-use xmpp::{Bare, Element, Jid, Level, Specification, ns, stanza};
+use xmpp::{Bare, Element, Jid, Level, Specification, ns};
 
 pub use body::{MessageBody, UnsupportedBody, read as read_body};
 pub use guests::{SUBDOMAIN as GUESTS, uri_of as uri_of_guest};
 pub use messages::{PhoneMessage, PhoneMessageOutcome, PhoneSender};
 pub use texts::TextsToPhones;
 
-pub(super) use guests::routed_to_guest;
+pub(super) use guests::answer_for_guest;
 pub(super) use messages::PendingPhoneMessages;
 pub(super) use texts::{copy_to_phone, handle_text_removed, is_for_phone, send_text_to_phones, texts_due};
 
@@ -277,6 +277,11 @@ impl Phones {
         self.watched.get(user).is_some_and(|watched| watched.phone.is_there)
     }
 
+    /// The accounts whose texts are to be tried again.
+    pub(super) fn due_texts(&mut self, now: Instant) -> Vec<Bare> {
+        self.texts.due(now)
+    }
+
     /// Messages from phones that wait for their outcome.
     pub(super) fn pending_messages(&mut self) -> &mut PendingPhoneMessages {
         &mut self.heard
@@ -328,26 +333,22 @@ pub(super) fn show_to_phones(accounts: &AccountMemory, user: &Bare, out: &mut Ou
     }
 }
 
-/// A question for an account's phone: answers service discovery, and nothing else. True: it is answered.
-pub(super) fn handle_iq(host: &mut Host, from: &Jid, to: &Jid, iq: &Element, out: &mut Outbox) -> bool {
+/// The answer to a question of service discovery for an account's phone; `None`: it answers nothing else.
+pub(super) fn describe_phone(
+    (phones, accounts): (&Phones, &AccountMemory),
+    from: &Jid,
+    to: &Jid,
+    iq: &Element,
+) -> Option<Element> {
     let user = to.bare();
     let asks_what = iq.attr("type") == Some("get") && iq.get("query", ns::DISCO_INFO).is_some();
-    let is_seen = || host.phones.presence(&user).is_some() && disco::is_seen_by(&host.accounts, &user, from);
+    let is_seen = || phones.presence(&user).is_some() && disco::is_seen_by(accounts, &user, from);
     if to.resource() != Some(RESOURCE) || !asks_what || !is_seen() {
-        return false;
+        return None;
     }
     let identity = Element::new("identity", ns::DISCO_INFO).with("category", "client").with("type", "phone");
     let feature = Element::new("feature", ns::DISCO_INFO).with("var", ns::DISCO_INFO);
-    let info = Element::new("query", ns::DISCO_INFO).child(identity).child(feature);
-    host.route(stanza::result(iq, Some(info)), out);
-    true
-}
-
-/// Texts that are to be tried again.
-pub(super) fn expire(host: &mut Host, now: Instant, out: &mut Outbox) {
-    for user in host.phones.texts.due(now) {
-        texts_due(host, now, &user, out);
-    }
+    Some(Element::new("query", ns::DISCO_INFO).child(identity).child(feature))
 }
 
 /// The state of an account's phones: the answer to `Effect::AskPhone`, and every change, of any account.

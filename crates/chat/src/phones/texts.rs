@@ -14,7 +14,7 @@ use super::super::account_memory::AccountMemory;
 use super::super::ack::AckGuard;
 use super::super::effect::{Effect, Load, StoreFailure, StoreReply};
 use super::super::offline::RemovalGoal;
-use super::super::{Host, Outbox, Settings, hints};
+use super::super::{Host, HostSettings, Outbox, hints};
 use super::{Phones, RESOURCE};
 use crate::{limits, offline, route};
 
@@ -326,7 +326,11 @@ fn perform(host: &mut Host, now: Instant, user: &Bare, effect: Option<TextEffect
 }
 
 /// A message to the phone's own resource goes there, whatever sessions the account has.
-pub(crate) fn is_for_phone((settings, phones): (&Settings, &Phones), to: &Jid, message: &Element) -> bool {
+pub(crate) fn is_for_phone(
+    (settings, phones): (&HostSettings, &Phones),
+    to: &Jid,
+    message: &Element,
+) -> bool {
     to.resource() == Some(RESOURCE)
         && settings.texts_to_phones != TextsToPhones::Never
         && phones.has_phone(&to.bare())

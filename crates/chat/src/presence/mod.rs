@@ -18,7 +18,7 @@ use super::store_requests::StoreRequests;
 use super::vcard::Avatars;
 use super::{Host, Outbox, phones};
 use crate::account_memory::AccountMemory;
-use crate::{blocking, caps, change_queue, commands, connection, limits, roster, user};
+use crate::{blocking, change_queue, commands, connection, limits, roster, user};
 use subscription::SubscriptionAction;
 
 pub(super) const FEATURE: Feature = Feature {
@@ -115,8 +115,12 @@ pub(super) fn handle_inbound(
 
 /// RFC 6121 §8.5.2.1.2 and §8.5.3.1.
 fn arrived(host: &mut Host, now: Instant, from: &Jid, to: &Jid, presence: Element, out: &mut Outbox) {
-    caps::handle_presence(host, now, from, &to.bare(), &presence, out);
-    let event = PubSubEvent::Presence { user: &to.bare(), from, presence: &presence };
+    let user = to.bare();
+    let question = host.caps.handle_presence(now, &host.accounts, (from, &user), &presence, &mut host.rng);
+    if let Some(iq) = question {
+        host.route(iq, out);
+    }
+    let event = PubSubEvent::Presence { user: &user, from, presence: &presence };
     host.tell_pubsub(now, event, out);
     if !to.is_bare() {
         if let Some(key) = host.accounts.session_of(to) {
@@ -128,19 +132,28 @@ fn arrived(host: &mut Host, now: Instant, from: &Jid, to: &Jid, presence: Elemen
     if presence.attr("type") == Some("error") {
         return;
     }
-    let keys = host.accounts.keys_of(&to.bare(), Session::is_available);
+    let keys = host.accounts.keys_of(&user, Session::is_available);
     connection::deliver_to_all(host, now, &keys, presence, out);
 }
 
-/// RFC 6121 §4.2 and §4.4.
-fn available_from(host: &mut Host, now: Instant, key: Key, mut presence: Element, out: &mut Outbox) {
+/// A session's presence, new or sent again because an element that is added to it has changed (RFC 6121 §4.2 and §4.4).
+pub(super) fn available_from(
+    host: &mut Host,
+    now: Instant,
+    key: Key,
+    mut presence: Element,
+    out: &mut Outbox,
+) {
     let (jid, is_initial) = match begin(&mut host.accounts, &host.avatars, key, &mut presence) {
         Ok(Some(begun)) => begun,
         Ok(None) => return,
         Err(error) => return refuse(&presence, &error, out),
     };
     let user = jid.bare();
-    caps::handle_presence(host, now, &jid, &user, &presence, out);
+    let question = host.caps.handle_presence(now, &host.accounts, (&jid, &user), &presence, &mut host.rng);
+    if let Some(iq) = question {
+        host.route(iq, out);
+    }
     let event = PubSubEvent::Presence { user: &user, from: &jid, presence: &presence };
     host.tell_pubsub(now, event, out);
     if is_initial {
@@ -171,6 +184,7 @@ fn begin(
     key: Key,
     presence: &mut Element,
 ) -> Result<Option<(Jid, bool)>, StanzaError> {
+    // RFC 6121 §4.7.2.3: an integer between -128 and +127; 0 without the element.
     let priority = match presence.content_of("priority", ns::CLIENT) {
         None => Some(0),
         Some(text) => text.trim().parse::<i8>().ok(),
@@ -183,13 +197,6 @@ fn begin(
     let is_initial = session.presence.replace(Packed::new(presence)).is_none();
     session.priority = priority;
     Ok(Some((session.jid.clone(), is_initial)))
-}
-
-/// Sends the session's last presence again: an element that is added to it has changed.
-pub(super) fn say_again(host: &mut Host, now: Instant, key: Key, out: &mut Outbox) {
-    if let Some(presence) = host.accounts.sessions.get(key).and_then(Session::presence) {
-        available_from(host, now, key, presence, out);
-    }
 }
 
 /// Sends the last presence of the account's other sessions and of its phones to a session.
@@ -246,7 +253,7 @@ fn ask_again(accounts: &mut AccountMemory, now: Instant, (key, user): (Key, &Bar
 }
 
 /// RFC 6121 §4.5.2, and §4.6.3 for addresses that saw it by directed presence only.
-fn unavailable_from(host: &mut Host, now: Instant, key: Key, presence: Element, out: &mut Outbox) {
+pub(super) fn unavailable_from(host: &mut Host, now: Instant, key: Key, presence: Element, out: &mut Outbox) {
     let Some(session) = host.accounts.sessions.get_mut(key) else { return };
     let was_available = session.presence.take().is_some();
     session.priority = 0;
@@ -291,13 +298,6 @@ fn note_last_seen(
     data.last_seen = Some((now, status.clone()));
     // When the write is lost, an older time stands, and no session waits for it.
     store.change(Change::LastSeen { user, at: now, status }, out, |_, _, _, _| {});
-}
-
-/// The session ends: all that saw its presence learn that.
-pub(super) fn end(host: &mut Host, now: Instant, key: Key, out: &mut Outbox) {
-    let Some(session) = host.accounts.sessions.get(key) else { return };
-    let presence = gone(&session.jid);
-    unavailable_from(host, now, key, presence, out);
 }
 
 /// RFC 6121 §4.6: to one address, which will learn of the end.

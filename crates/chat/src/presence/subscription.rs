@@ -82,10 +82,13 @@ impl SubscriptionState {
         let before = self;
         let passes = match act {
             SubscriptionAction::Subscribe => {
+                // RFC 6121 §3.1.2: a request that waits for its answer is routed again; the contact's server may have
+                // lost it.
                 self.pending_out = !self.to;
                 true
             }
             SubscriptionAction::Unsubscribe => {
+                // RFC 6121 §3.3.2: routed in any state, so that two servers whose states differ agree again.
                 (self.to, self.pending_out) = (false, false);
                 true
             }
@@ -100,6 +103,7 @@ impl SubscriptionState {
             }
             SubscriptionAction::Unsubscribed => {
                 (self.from, self.pending_in, self.approved) = (false, false, false);
+                // RFC 6121 §3.2.2: a cancellation of nothing goes nowhere.
                 before.from || before.pending_in
             }
         };
@@ -112,11 +116,14 @@ impl SubscriptionState {
         let mut is_approved = false;
         let passes = match act {
             SubscriptionAction::Subscribe if self.from || self.approved => {
+                // RFC 6121 §3.1.3 and §3.4.2: the server answers for a user that has approved the contact already.
                 (self.from, self.pending_in) = (true, false);
                 is_approved = true;
                 false
             }
             SubscriptionAction::Subscribe => {
+                // RFC 6121 §3.1.3: a repeated request is not delivered again; clients get the waiting one with their
+                // presence.
                 self.pending_in = true;
                 !before.pending_in
             }
@@ -125,6 +132,7 @@ impl SubscriptionState {
                 before.from || before.pending_in
             }
             SubscriptionAction::Subscribed => {
+                // RFC 6121 §3.1.6: an approval that was not asked for gives nothing.
                 self.to |= self.pending_out;
                 self.pending_out = false;
                 before.pending_out

@@ -10,14 +10,14 @@ use xmpp::{Bare, Element, Jid, ns};
 
 use super::super::account_memory::AccountMemory;
 use super::super::caps::Caps;
-use super::super::{Host, Outbox, Settings};
+use super::super::{Host, HostSettings, Outbox};
 use super::node::{Nodes, Relation};
 use super::node_of;
 
 /// A view of the host, for one event.
 pub(in super::super) struct PubSubContext<'a> {
     pub(super) now: Instant,
-    pub(super) settings: &'a Settings,
+    pub(super) settings: &'a HostSettings,
     pub(super) accounts: &'a AccountMemory,
     pub(super) caps: &'a Caps,
     pub(super) rng: &'a mut Rng,

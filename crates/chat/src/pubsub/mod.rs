@@ -19,8 +19,10 @@ use xmpp::stanza::{Condition, StanzaError};
 use xmpp::{Bare, Element, Level, Specification, ns};
 
 use super::effect::{Load, StoreFailure, StoreReply};
-use super::feature::{Feature, IqHandler, IqHandlerFn, IqReply, IqRequest, IqTarget};
+use super::feature::{Feature, IqHandler, IqHandlerFn, IqReply, IqRequest, IqTarget, IqView};
+use super::iq_effect::IqEffect;
 use super::read_queues::with_requester;
+use super::store_requests::StoreRequests;
 use super::{Host, ItemPage, ItemQuery, ItemRow, Outbox, token};
 pub(crate) use context::NodesView;
 use context::PubSubContext;
@@ -105,12 +107,12 @@ pub(super) const FEATURE: Feature = Feature {
     ],
     server: &[],
     handles: &[
-        IqHandler { at: IqTarget::Account, name: "pubsub", ns: ns::PUBSUB, run: IqHandlerFn::Host(asked) },
+        IqHandler { at: IqTarget::Account, name: "pubsub", ns: ns::PUBSUB, run: IqHandlerFn::View(request) },
         IqHandler {
             at: IqTarget::Account,
             name: "pubsub",
             ns: ns::PUBSUB_OWNER,
-            run: IqHandlerFn::Host(asked),
+            run: IqHandlerFn::View(request),
         },
     ],
 };
@@ -125,13 +127,12 @@ fn unsupported(feature: &'static str) -> StanzaError {
     StanzaError::from(Condition::FeatureNotImplemented).with(detail)
 }
 
-fn asked(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) -> IqReply {
-    if host.accounts.is_anonymous(&iq.to.bare()) {
+fn request(view: &mut IqView<'_>, iq: &IqRequest<'_>) -> IqReply {
+    if view.accounts.is_anonymous(&iq.to.bare()) {
         let error = StanzaError::new(Condition::NotAllowed, "anonymous accounts have no nodes");
         return IqReply::Error(error);
     }
-    host.tell_pubsub(now, PubSubEvent::Request { iq: iq.iq, from: iq.from, to: iq.to }, out);
-    IqReply::Later
+    IqReply::Perform(IqEffect::PubSub)
 }
 
 fn node_of<'a>(nodes: &'a Nodes, name: &str) -> Result<&'a Rc<Node>, StanzaError> {
@@ -192,7 +193,8 @@ impl Host {
                 }
                 PubSubEffect::Notify(notification) => send_notification(self, now, notification, out),
                 PubSubEffect::Published { owner, node, payload } => {
-                    crate::vcard::handle_publication(self, now, &owner, &node, &payload, out);
+                    let effects = self.avatars.handle_publication(&owner, &node, &payload);
+                    crate::vcard::perform(self, now, effects, out);
                 }
                 PubSubEffect::MirrorBookmarks { asked, node, payload, is_new, answer } => {
                     let owner = asked.owner.clone();
@@ -234,22 +236,22 @@ impl Host {
         let event = PubSubEvent::Publish { owner, publication, then: Box::new(then) };
         self.tell_pubsub(now, event, out);
     }
+}
 
-    /// An item of the store, the newest of its node.
-    pub(super) fn load_newest(
-        &mut self,
-        owner: &Bare,
-        node: &str,
-        out: &mut Outbox,
-        then: impl FnOnce(&mut Host, Instant, Result<Option<Element>, StanzaError>, &mut Outbox) + 'static,
-    ) {
-        let query = Box::new(ItemQuery::newest());
-        let load = Load::Items { owner: owner.clone(), node: node.into(), query };
-        self.store.load(load, out, move |host, now, result, out| {
-            let newest = items_of(result).map(|page| page.items.into_iter().next().map(|(_, _, item)| item));
-            then(host, now, newest, out);
-        });
-    }
+/// Reads the newest item of a node.
+pub(super) fn load_newest(
+    store: &mut StoreRequests,
+    owner: &Bare,
+    node: &str,
+    out: &mut Outbox,
+    then: impl FnOnce(&mut Host, Instant, Result<Option<Element>, StanzaError>, &mut Outbox) + 'static,
+) {
+    let query = Box::new(ItemQuery::newest());
+    let load = Load::Items { owner: owner.clone(), node: node.into(), query };
+    store.load(load, out, move |host, now, result, out| {
+        let newest = items_of(result).map(|page| page.items.into_iter().next().map(|(_, _, item)| item));
+        then(host, now, newest, out);
+    });
 }
 
 /// An unreadable node is an error, and never an empty node.

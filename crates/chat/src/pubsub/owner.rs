@@ -41,6 +41,7 @@ pub(super) fn create(
     let given = part.attr("node").filter(|name| !name.is_empty());
     let name: Box<str> = given.map_or_else(|| context.name(), Box::from);
     if nodes.contains_key(&name) {
+        // §8.1.3: a node of that name is there already.
         return Err(Condition::Conflict.into());
     }
     name_is_free(&name)?;
@@ -71,6 +72,7 @@ pub(super) fn create(
 pub(super) fn configure(asked: &Rc<PendingRequest>, part: &Element, nodes: &Nodes) -> PubSubResult {
     let (name, node) = asked.own_node(part, nodes)?;
     let Some(form) = part.get("x", ns::DATA) else { return Err(Condition::BadRequest.into()) };
+    // §8.2.5: to cancel leaves the configuration as it is.
     if form.attr("type") == Some("cancel") {
         return asked.reply(None);
     }

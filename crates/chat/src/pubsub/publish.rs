@@ -221,6 +221,7 @@ pub(super) fn publish(
     let options = asked.iq.first().and_then(|pubsub| pubsub.get("publish-options", ns::PUBSUB));
     let options = options.and_then(|options| options.get("x", ns::DATA));
     let known = nodes.get(&name);
+    // §7.1.3.1, before the options: a stranger learns nothing of the configuration.
     if known.is_some_and(|node| !node.may_publish(&asked.by.who, &asked.by.relation)) {
         return Err(Condition::Forbidden.into());
     }
@@ -252,11 +253,13 @@ pub(super) fn retract(asked: &Rc<PendingRequest>, part: &Element, nodes: &Nodes)
     let name = asked.node_name(part)?;
     let node = Rc::clone(node_of(nodes, &name)?);
     let mut given = part.elements().filter(|child| child.is("item", ns::PUBSUB));
+    // §7.2.3.4.
     let (Some(item), None) = (given.next(), given.next()) else {
         return Err(fault(Condition::BadRequest, "item-required"));
     };
     let id = checked_id(Some(item))?;
     let id: Box<str> = id.ok_or_else(|| fault(Condition::BadRequest, "item-required"))?.into();
+    // §7.2.3.1 and §4.1: a `publish-only` affiliate may not delete.
     if !matches!(asked.affiliation(&node), NodeAffiliation::Owner | NodeAffiliation::Publisher) {
         return Err(Condition::Forbidden.into());
     }
@@ -331,6 +334,7 @@ fn new_node(
     options: Option<&Element>,
 ) -> Result<Node, StanzaError> {
     if !asked.by.relation.is_owner || asked.is_of_service() {
+        // §7.1.3.3: a service makes no nodes by publishing, and an account only for its owner.
         return Err(Condition::ItemNotFound.into());
     }
     name_is_free(name)?;
@@ -388,6 +392,7 @@ fn item_to_keep(
         .with_opt("publisher", publisher)
         .children(item.first().cloned());
     if item.to_bytes(ns::CLIENT).len() > limits::ITEM {
+        // §7.1.3.4.
         return Err(fault(Condition::NotAcceptable, "payload-too-big"));
     }
     Ok(item)

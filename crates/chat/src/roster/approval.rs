@@ -161,7 +161,7 @@ impl Roster {
     }
 
     /// §2.5.2: the subscriptions end on the other side as well.
-    pub(super) fn end_subscriptions(
+    pub(in super::super) fn end_subscriptions(
         &mut self,
         accounts: &AccountMemory,
         (user, contact): (&Bare, &Bare),
@@ -245,7 +245,9 @@ pub(in super::super) fn subscription_to(
     }
     presence.set("from", contact.as_str());
     presence.set("to", user.as_str());
-    if act == SubscriptionAction::Subscribe && invite::preauthenticate(host, user, &contact, &presence, out) {
+    if act == SubscriptionAction::Subscribe
+        && invite::preauthenticate(&mut host.store, user, &contact, &presence, out)
+    {
         return;
     }
     subscription_in(host, now, (user, contact), act, presence, out);

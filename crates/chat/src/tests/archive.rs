@@ -319,7 +319,7 @@ fn who_never_said_has_the_nodes_preference() {
         let item = RosterItem { is_listed: true, ..Default::default() };
         let store = world.store.users.get_mut(&Bare::parse("alice@example.org").unwrap()).unwrap();
         store.roster.push((Bare::parse("eve@x.org").unwrap(), item));
-        world.host.reload(Arc::new(Settings { archive, ..settings() }));
+        world.host.reload(Arc::new(HostSettings { archive, ..settings() }));
         let alice = world.sign_in("alice@example.org/desk");
         arrive(&mut world, "eve@x.org/1", "from a contact");
         arrive(&mut world, "mallory@x.org/1", "from a stranger");
@@ -366,7 +366,7 @@ fn an_archived_message_is_replaced_in_its_place() {
     let replace = |world: &mut HostWorld, id: &str| {
         let (told, heard) = std::sync::mpsc::sync_channel(1);
         world.tell(|host, _, out| {
-            crate::archive::replace(host, &owner, id, out, stone, move |_, _, done, _| {
+            crate::archive::replace(&mut host.store, &owner, id, out, stone, move |_, _, done, _| {
                 told.send(done).unwrap();
             });
         });

@@ -35,7 +35,8 @@ fn bound(world: &mut HostWorld, connection: u64) -> String {
 fn at_the_limit_a_client_takes_its_own_place_again() {
     let mut world = HostWorld::new(&USERS);
     let sessions = SessionLimit { most: 2, ends_oldest: false };
-    world.host = Host::new(Arc::new(Settings { sessions, ..settings() }), ShardAddress::default(), [1; 32]);
+    world.host =
+        Host::new(Arc::new(HostSettings { sessions, ..settings() }), ShardAddress::default(), [1; 32]);
     let other = world.sign_in("alice@example.org/x");
     let old = bind(&mut world, 90, Some("phone"));
     let new = bind(&mut world, 91, Some("phone"));

@@ -50,8 +50,8 @@ const HAS_NO_ROSTERS: bool = module_path!().len() > "chat::tests".len();
 
 pub(super) const START: Instant = Instant::from_unix_seconds(1_800_000_000);
 
-pub(super) fn settings() -> Settings {
-    Settings {
+pub(super) fn settings() -> HostSettings {
+    HostSettings {
         domains: vec!["example.org".into()],
         rooms: "conference".into(),
         pubsub: "pubsub".into(),
@@ -284,7 +284,7 @@ impl HostWorld {
     /// Accounts that are read from now on stay in memory, in `tests_without_rosters` too.
     pub(super) fn keep_rosters(&mut self) {
         let settings = self.host.settings().clone();
-        self.host.reload(Arc::new(Settings { rosters: RosterMemory::default(), ..settings }));
+        self.host.reload(Arc::new(HostSettings { rosters: RosterMemory::default(), ..settings }));
     }
 
     /// Performs what comes of it until nothing is left.
@@ -493,7 +493,7 @@ fn an_account_has_so_many_sessions() {
         let mut world = HostWorld::new(&["alice@example.org", "bob@example.org"]);
         let sessions = SessionLimit { most: 2, ends_oldest };
         world.host =
-            Host::new(Arc::new(Settings { sessions, ..settings() }), ShardAddress::default(), [1; 32]);
+            Host::new(Arc::new(HostSettings { sessions, ..settings() }), ShardAddress::default(), [1; 32]);
         let first = world.sign_in("alice@example.org/1");
         world.sign_in("alice@example.org/2");
         world.sign_in("alice@example.org/2");

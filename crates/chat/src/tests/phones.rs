@@ -92,7 +92,7 @@ fn world_with(texts_to_phones: TextsToPhones) -> HostWorld {
         let store = world.store.users.get_mut(&bare(user)).unwrap();
         store.roster.push((bare(contact), both.clone()));
     }
-    world.host.reload(Arc::new(Settings { texts_to_phones, ..settings() }));
+    world.host.reload(Arc::new(HostSettings { texts_to_phones, ..settings() }));
     world
 }
 

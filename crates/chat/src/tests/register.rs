@@ -37,7 +37,7 @@ impl Known {
 
 const USERS: [&str; 3] = ["alice@example.org", "bob@example.org", "admin@example.org"];
 
-fn world(change: impl FnOnce(&mut Settings)) -> HostWorld {
+fn world(change: impl FnOnce(&mut HostSettings)) -> HostWorld {
     let mut world = HostWorld::new(&USERS);
     let mut settings = settings();
     settings.accounts =

@@ -36,7 +36,7 @@ fn world() -> HostWorld {
 
 fn bound(world: &mut HostWorld, most: usize) {
     let settings = world.host.settings().clone();
-    world.host.reload(Arc::new(Settings { rosters: RosterMemory(most), ..settings }));
+    world.host.reload(Arc::new(HostSettings { rosters: RosterMemory(most), ..settings }));
 }
 
 fn is_here(world: &HostWorld, user: &str) -> bool {

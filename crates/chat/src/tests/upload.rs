@@ -7,7 +7,7 @@ use crate::upload::UploadSettings;
 
 const ALICE: &str = "alice@example.org";
 
-fn world(change: impl FnOnce(&mut Settings)) -> (HostWorld, u64) {
+fn world(change: impl FnOnce(&mut HostSettings)) -> (HostWorld, u64) {
     let mut world = HostWorld::new(&[ALICE]);
     let mut settings = settings();
     change(&mut settings);
@@ -95,7 +95,8 @@ fn a_restart_forgets_nothing_that_was_used_today() {
     let (mut world, alice) = world(|settings| settings.uploads = uploads);
     let full = "filename='a' size='10000'";
     assert!(slot(&mut world, alice, full).contains("<put"));
-    world.host = Host::new(Arc::new(Settings { uploads, ..settings() }), ShardAddress::default(), [1; 32]);
+    world.host =
+        Host::new(Arc::new(HostSettings { uploads, ..settings() }), ShardAddress::default(), [1; 32]);
     let alice = world.sign_in("alice@example.org/desk");
     assert!(slot(&mut world, alice, full).contains("<put"));
     assert!(slot(&mut world, alice, full).contains("<retry"));
@@ -109,7 +110,8 @@ fn a_restart_forgets_nothing_that_was_used_today() {
     }
     let store = "<query xmlns='jabber:iq:private'><used xmlns='quota:uploads' day='0' bytes='0'/></query>";
     ask(&mut world, alice, "set", ALICE, store);
-    world.host = Host::new(Arc::new(Settings { uploads, ..settings() }), ShardAddress::default(), [1; 32]);
+    world.host =
+        Host::new(Arc::new(HostSettings { uploads, ..settings() }), ShardAddress::default(), [1; 32]);
     let alice = world.sign_in("alice@example.org/desk");
     assert!(slot(&mut world, alice, full).contains("<retry"));
     world.now = world.now + Duration::from_secs(86_400);

@@ -19,8 +19,9 @@ pub struct BlockRow {
     pub source: Option<Box<str>>,
     /// `None`: all.
     pub account: Option<Box<str>>,
-    /// Sign-ins that failed, and when the last one did.
+    /// Sign-ins that failed.
     pub failures: u32,
+    /// The time of the last failure, in microseconds since the Unix epoch.
     pub failed_at: u64,
     /// Until then no credentials are looked at.
     pub refused_until: u64,
@@ -31,7 +32,9 @@ pub struct BlockRow {
 /// The latest blocks, and how many there are.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BlockList {
+    /// The latest blocks.
     pub blocks: Vec<BlockRow>,
+    /// The number of all blocks.
     pub total: u64,
 }
 

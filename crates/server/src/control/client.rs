@@ -21,13 +21,26 @@ pub struct Client {
 #[derive(Debug)]
 pub enum ClientError {
     /// No node runs there.
-    NotRunning { socket: PathBuf },
+    NotRunning {
+        /// The path of the control socket.
+        socket: PathBuf,
+    },
     /// The socket is there and cannot be used.
-    Io { socket: PathBuf, error: io::Error },
+    Io {
+        /// The path of the control socket.
+        socket: PathBuf,
+        /// The error of the system.
+        error: io::Error,
+    },
     /// The node said no.
     Failed(Failure),
     /// The node answered what was not asked.
-    Unexpected { socket: PathBuf, answer: String },
+    Unexpected {
+        /// The path of the control socket.
+        socket: PathBuf,
+        /// The answer as it came.
+        answer: String,
+    },
 }
 
 impl Client {

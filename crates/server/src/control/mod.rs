@@ -1,5 +1,7 @@
 //! The socket through which commands speak to the running node: what is said there, and both ends.
 
+#![warn(missing_docs)]
+
 mod blocks;
 mod client;
 mod farm;
@@ -100,10 +102,13 @@ pub struct Reloaded {
 /// One binding, for people.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BindingRow {
+    /// The URI of the contact.
     pub contact: Box<str>,
     /// Thousandths.
     pub q: u16,
+    /// Seconds until the binding expires.
     pub expires_in_seconds: u64,
+    /// The phone, as its User-Agent names it.
     pub user_agent: Box<str>,
     /// The address that it registered from, when requests go back there.
     pub received: Option<Box<str>>,

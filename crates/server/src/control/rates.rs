@@ -38,9 +38,13 @@ impl Totals {
 /// The rate of one kind of event, per second.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Rate {
+    /// The kind of event, as `calls`.
     pub name: Box<str>,
+    /// The rate of the last second.
     pub last_1s: f64,
+    /// The mean of the last ten seconds.
     pub last_10s: f64,
+    /// The mean of the last minute.
     pub last_60s: f64,
 }
 

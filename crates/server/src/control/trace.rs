@@ -22,9 +22,11 @@ pub struct TraceLine {
     pub at_micros: u64,
     /// `belfry`, or an address as `udp:192.0.2.7:5060`.
     pub from: Box<str>,
+    /// The receiver, in the same form.
     pub to: Box<str>,
     /// `INVITE`, or `180 (INVITE)`.
     pub label: Box<str>,
+    /// The Call-ID of the message.
     pub call_id: Box<str>,
     /// The whole message, credentials masked; only in a full trace.
     pub message: Option<Box<str>>,

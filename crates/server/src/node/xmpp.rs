@@ -21,7 +21,7 @@ use crate::net::{ForwardedHeader, Listener};
 use crate::xmpp::access::Access;
 use crate::xmpp::streams::{ChatTrace, http};
 use crate::xmpp::uploads::{self, HasAccount, Uploads};
-use crate::xmpp::{Reload, Settings};
+use crate::xmpp::{Reload, XmppSettings};
 use crate::xmpp::{components, servers, streams};
 
 /// `None`: no listener is for chat clients.
@@ -29,7 +29,7 @@ pub(super) fn settings(
     shared: &Shared,
     (tls, clock): (Option<Arc<Tls>>, Clock),
     traces: &broadcast::Sender<Arc<ChatTrace>>,
-) -> Result<Option<Settings>> {
+) -> Result<Option<XmppSettings>> {
     let config = &shared.config;
     let Some(Reload { stream, host, servers }) = reload_of(shared) else { return Ok(None) };
     warn_of_clear_text(config);
@@ -40,7 +40,7 @@ pub(super) fn settings(
     let client_authorities =
         client_authorities.map_err(|problem| anyhow!("[xmpp.access] client_authorities: {problem}"))?;
     let servers = servers.map(|reload| server_settings(shared, tls.clone(), clock, reload)).transpose()?;
-    let streams = streams::Settings {
+    let streams = streams::C2sConnectionSettings {
         listen: config.xmpp.listen.clone(),
         tls,
         client_authorities,
@@ -52,7 +52,7 @@ pub(super) fn settings(
         admission: Arc::clone(&shared.admissions.clients),
         idle: config.xmpp.idle,
         sign_in: config.xmpp.sign_in,
-        http: http::Settings {
+        http: http::HttpServiceSettings {
             clock: shared.clock,
             public_url: config.web.public_url.clone(),
             fallback_url: web_address(config).unwrap_or_default(),
@@ -69,7 +69,7 @@ pub(super) fn settings(
         traces: traces.clone(),
     };
     let components = components(shared, streams.tls.clone())?;
-    Ok(Some(Settings { streams, servers, components, host, seed, access: access(shared) }))
+    Ok(Some(XmppSettings { streams, servers, components, host, seed, access: access(shared) }))
 }
 
 /// RFC 7590 §3.4, and what its readers would have to find out by themselves.
@@ -101,7 +101,7 @@ pub(super) fn warn(shared: &Shared) {
 }
 
 /// XEP-0114.
-fn components(shared: &Shared, tls: Option<Arc<Tls>>) -> Result<components::Settings> {
+fn components(shared: &Shared, tls: Option<Arc<Tls>>) -> Result<components::ComponentConnectionSettings> {
     let xmpp = &shared.config.xmpp;
     let mut known = Vec::new();
     for component in &xmpp.components.known {
@@ -109,7 +109,7 @@ fn components(shared: &Shared, tls: Option<Arc<Tls>>) -> Result<components::Sett
         known.push(component::ComponentCredentials { domain: component.domain.clone(), secret });
     }
     let known = Arc::new(component::ComponentSettings { components: known, max_stanza: xmpp.max_stanza });
-    Ok(components::Settings {
+    Ok(components::ComponentConnectionSettings {
         listen: xmpp.components.listen.clone(),
         tls,
         known,
@@ -124,7 +124,7 @@ fn components(shared: &Shared, tls: Option<Arc<Tls>>) -> Result<components::Sett
 /// The settings that change with a reload: the domains.
 pub(super) fn reload_of(shared: &Shared) -> Option<Reload> {
     let (config, xmpp) = (&shared.config, &shared.config.xmpp);
-    let host = chat::Settings {
+    let host = chat::HostSettings {
         domains: shared.domains.clone(),
         rooms: xmpp.rooms.clone(),
         pubsub: xmpp.pubsub.clone(),
@@ -175,11 +175,11 @@ fn server_settings(
     tls: Option<Arc<Tls>>,
     clock: Clock,
     reload: servers::Reload,
-) -> Result<servers::Settings> {
+) -> Result<servers::S2sConnectionSettings> {
     let config = &shared.config;
     let mut seed = [0; 32];
     getrandom::fill(&mut seed).context("the system gives no randomness")?;
-    Ok(servers::Settings {
+    Ok(servers::S2sConnectionSettings {
         listen: config.federation.listen.clone(),
         tls,
         clock,
@@ -299,7 +299,7 @@ pub(super) fn uploads(
 ) -> Result<Option<Arc<Uploads>>> {
     let Some(url) = web_address(config).filter(|_| config.uploads.enabled) else { return Ok(None) };
     let folder = config.uploads.folder.clone().unwrap_or_else(|| config.server.data.join("uploads"));
-    let settings = uploads::Settings {
+    let settings = uploads::UploadFolderSettings {
         folder: folder.clone(),
         total: config.uploads.total,
         keep: config.uploads.keep,

@@ -38,7 +38,7 @@ pub struct ShardDeps {
     /// `None`: no applications answer calls here.
     pub(crate) voice: Option<crate::voice::ShardVoice>,
     /// `None`: no chat clients.
-    pub(crate) xmpp: Option<crate::xmpp::Settings>,
+    pub(crate) xmpp: Option<crate::xmpp::XmppSettings>,
     pub(crate) chat: crate::xmpp::operator::Operator,
     /// `None`: the node is alone.
     pub(crate) farm: Option<crate::farm::ShardFarm>,

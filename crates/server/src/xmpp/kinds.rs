@@ -20,8 +20,11 @@ pub enum Family {
 /// One kind of a family.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KindCount {
+    /// The family.
     pub family: Family,
+    /// The transport, kind of stanza, mechanism or condition.
     pub kind: Box<str>,
+    /// The number of connections, stanzas, sign-ins or errors of that kind.
     pub count: u64,
 }
 

@@ -17,6 +17,8 @@
 //! | `phones::Phones` | phones and chat of the same accounts: the router of an account and its host are of one shard |
 //! | `shard_queues::ShardQueues` | messages for other shards |
 
+#![warn(missing_docs)]
+
 pub(crate) mod access;
 pub(crate) mod components;
 mod counts;
@@ -69,16 +71,16 @@ pub use servers::Route as ServerRoute;
 use shard_queues::ShardQueues;
 use shard_requests::ShardRequests;
 use stanza_router::StanzaRouter;
-use streams::{Event, Streams};
+use streams::{C2sEvent, Streams};
 
 /// The settings of a shard's XMPP. They may move to the shard's thread.
 #[derive(Clone, Debug)]
-pub(crate) struct Settings {
-    pub(crate) streams: streams::Settings,
+pub(crate) struct XmppSettings {
+    pub(crate) streams: streams::C2sConnectionSettings,
     /// `None`: other servers are not spoken with.
-    pub(crate) servers: Option<servers::Settings>,
-    pub(crate) components: components::Settings,
-    pub(crate) host: Arc<chat::Settings>,
+    pub(crate) servers: Option<servers::S2sConnectionSettings>,
+    pub(crate) components: components::ComponentConnectionSettings,
+    pub(crate) host: Arc<chat::HostSettings>,
     pub(crate) seed: [u8; 32],
     pub(crate) access: Arc<Access>,
 }
@@ -88,7 +90,7 @@ pub(crate) struct Settings {
 pub(crate) struct Reload {
     pub(crate) servers: Option<servers::Reload>,
     pub(crate) stream: Arc<::xmpp::c2s::C2sSettings>,
-    pub(crate) host: Arc<chat::Settings>,
+    pub(crate) host: Arc<chat::HostSettings>,
 }
 
 /// An effect that the shard performs for XMPP.
@@ -181,7 +183,7 @@ pub(crate) struct Xmpp {
     shard_requests: ShardRequests,
     phones: Phones,
     queues: ShardQueues,
-    events: Vec<Event>,
+    events: Vec<C2sEvent>,
     counted: Counted,
 }
 
@@ -200,7 +202,7 @@ impl Xmpp {
     /// # Errors
     /// An address that cannot be listened at.
     pub(crate) fn new(
-        settings: Settings,
+        settings: XmppSettings,
         shard: ShardAddress,
         map: ShardMap,
     ) -> Result<Self, crate::net::NetError> {

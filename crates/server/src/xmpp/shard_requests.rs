@@ -23,12 +23,12 @@ use crate::limits;
 pub struct ActAnswer {
     pub acted: HostActionResult,
     /// The connections of the described sessions.
-    pub connections: Vec<Connection>,
+    pub connections: Vec<SessionConnection>,
 }
 
 /// The connection of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Connection {
+pub struct SessionConnection {
     pub edge: ConnectionId,
     pub remote: IpAddr,
     pub transport: Transport,

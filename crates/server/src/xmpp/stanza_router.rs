@@ -12,7 +12,7 @@ use xmpp::stanza::{self, Condition, StanzaError};
 use xmpp::{Element, Jid};
 
 use super::components::{Components, Delivery};
-use super::servers::{self, Event as ServerEvent, Servers};
+use super::servers::{self, S2sEvent, Servers};
 use super::shard_requests;
 use crate::message::XmppShardMessage;
 
@@ -69,7 +69,7 @@ impl StanzaRouter {
     /// The way of a stanza. `None`: it is dropped, or was refused without an answer.
     pub(super) fn route(
         &mut self,
-        settings: &chat::Settings,
+        settings: &chat::HostSettings,
         element: Box<Element>,
     ) -> Option<AddressedMessage> {
         // A stanza without a valid address cannot be routed.
@@ -93,7 +93,7 @@ impl StanzaRouter {
     /// The way of an answer to its requester; without an address it is dropped.
     pub(super) fn route_answer(
         &mut self,
-        settings: &chat::Settings,
+        settings: &chat::HostSettings,
         answer: Element,
     ) -> Option<AddressedMessage> {
         let to = stanza::to(&answer).ok().flatten()?;
@@ -110,7 +110,7 @@ impl StanzaRouter {
     /// The way of the answer to a stanza that found its queue full.
     pub(super) fn refuse_busy(
         &mut self,
-        settings: &chat::Settings,
+        settings: &chat::HostSettings,
         element: &Element,
     ) -> Option<AddressedMessage> {
         let is_answered = stanza::may_be_refused(element) && element.name() != "presence";
@@ -121,7 +121,7 @@ impl StanzaRouter {
     /// It is not there now: `wait`, as from Prosody, for it will be back.
     fn refuse_unconnected(
         &mut self,
-        settings: &chat::Settings,
+        settings: &chat::HostSettings,
         element: &Element,
     ) -> Option<AddressedMessage> {
         let is_answered =
@@ -150,7 +150,7 @@ impl StanzaRouter {
     /// To the connection that has the stanzas of this sender, of those of the component.
     fn route_to_component(
         &mut self,
-        settings: &chat::Settings,
+        settings: &chat::HostSettings,
         to: &Jid,
         element: Box<Element>,
     ) -> Option<AddressedMessage> {
@@ -168,7 +168,7 @@ impl StanzaRouter {
     /// Handles a message about components. Returns the answer to a stanza that could not be delivered.
     pub(super) fn handle_component_message(
         &mut self,
-        settings: &chat::Settings,
+        settings: &chat::HostSettings,
         message: XmppShardMessage,
     ) -> Option<AddressedMessage> {
         match message {
@@ -188,7 +188,7 @@ impl StanzaRouter {
     }
 
     /// Handles due timers of other servers, and takes their events since the last turn.
-    pub(super) fn take_server_events(&mut self, now: Instant) -> Vec<ServerEvent> {
+    pub(super) fn take_server_events(&mut self, now: Instant) -> Vec<S2sEvent> {
         let mut events = Vec::new();
         if let Some(servers) = &mut self.servers {
             if servers.deadline().is_some_and(|deadline| deadline <= now) {
@@ -202,16 +202,16 @@ impl StanzaRouter {
     /// A stanza of another server goes to an address of ours, and never on to another server.
     pub(super) fn handle_server_event(
         &mut self,
-        settings: &chat::Settings,
-        event: ServerEvent,
+        settings: &chat::HostSettings,
+        event: S2sEvent,
     ) -> Option<AddressedMessage> {
         match event {
-            ServerEvent::Deliver(element) => {
+            S2sEvent::Deliver(element) => {
                 let to = stanza::to(&element).ok().flatten()?;
                 let is_local = self.servers.as_ref().is_some_and(|servers| servers.is_local(to.domain()));
                 is_local.then(|| self.route(settings, element)).flatten()
             }
-            ServerEvent::Send(message) => Some(self.to_server(message)),
+            S2sEvent::Send(message) => Some(self.to_server(message)),
         }
     }
 

@@ -38,7 +38,7 @@ use queue::UploadQueue;
 
 /// The settings of stored files.
 #[derive(Clone, Debug)]
-pub(crate) struct Settings {
+pub(crate) struct UploadFolderSettings {
     pub(crate) folder: PathBuf,
     /// Bytes of all of them.
     pub(crate) total: u64,
@@ -93,7 +93,7 @@ pub(crate) struct Uploads {
 /// The folder and what is in it.
 #[derive(Debug)]
 struct UploadFolder {
-    settings: Settings,
+    settings: UploadFolderSettings,
     /// Bytes, those that are coming among them.
     used: AtomicU64,
 }
@@ -107,7 +107,7 @@ const COMING: &str = "coming";
 impl Uploads {
     /// Makes the folder, forgets what a crash left, counts what is there, and begins to remove what is too old.
     pub(crate) fn start(
-        settings: Settings,
+        settings: UploadFolderSettings,
         clock: Clock,
         has_account: HasAccount,
     ) -> io::Result<Arc<Uploads>> {

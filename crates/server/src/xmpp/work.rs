@@ -21,62 +21,62 @@ use super::host_requests::HostReply;
 use super::phones::{self, ChatAccounts, OfferedMessage, Offering, PendingWatch, SentCopy};
 use super::shard_requests::{ActAnswer, Requester};
 use super::stanza_router::AddressedMessage;
-use super::streams::Event;
+use super::streams::C2sEvent;
 use super::{Xmpp, XmppEffect};
 use crate::message::{Ended, LocalXmppMessage, StreamCondition, XmppShardMessage};
 
 impl Xmpp {
-    pub(super) fn handle_event(&mut self, now: Instant, event: Event, outbox: &mut Vec<XmppEffect>) {
+    pub(super) fn handle_event(&mut self, now: Instant, event: C2sEvent, outbox: &mut Vec<XmppEffect>) {
         let shard = self.queues.own();
         let edge_of = |connection| ConnectionId { shard, connection };
         match event {
-            Event::Find { stream, find, domain } => {
+            C2sEvent::Find { stream, find, domain } => {
                 self.with_clients(now, outbox, |clients, cx| clients.find(cx, stream, find, domain));
             }
-            Event::Tokens { stream, work } => {
+            C2sEvent::Tokens { stream, work } => {
                 self.with_clients(now, outbox, |clients, cx| clients.tokens(cx, stream, work));
             }
-            Event::Invited { stream, token, domain } => {
+            C2sEvent::Invited { stream, token, domain } => {
                 self.with_clients(now, outbox, |clients, cx| clients.invited(cx, stream, &token, domain));
             }
-            Event::Register { stream, registration } => {
+            C2sEvent::Register { stream, registration } => {
                 self.with_clients(now, outbox, |clients, cx| clients.register(cx, stream, registration));
             }
-            Event::Bind { stream, request } => {
+            C2sEvent::Bind { stream, request } => {
                 let edge = edge_of(stream);
                 let Some(owner) = self.host_of(now, stream, &request.user, outbox) else { return };
                 self.send(now, owner, XmppShardMessage::Bind { edge, request }, outbox);
             }
-            Event::Resume { stream, user, id, seen } => {
+            C2sEvent::Resume { stream, user, id, seen } => {
                 let edge = edge_of(stream);
                 let Some(owner) = self.host_of(now, stream, &user, outbox) else { return };
                 self.send(now, owner, XmppShardMessage::Resume { edge, user, id, seen }, outbox);
             }
-            Event::Stanza { stream, element } => {
+            C2sEvent::Stanza { stream, element } => {
                 let edge = edge_of(stream);
                 let Some(bucket) = self.streams.bucket_of(stream, &element) else { return };
                 let owner = self.queues.map().owner(bucket);
                 self.send(now, owner, XmppShardMessage::Stanza { edge, element }, outbox);
             }
-            Event::Nonza { stream, element } => {
+            C2sEvent::Nonza { stream, element } => {
                 let Some(bucket) = self.streams.bucket_of(stream, &element) else { return };
                 let owner = self.queues.map().owner(bucket);
                 self.send(now, owner, XmppShardMessage::Nonza { edge: edge_of(stream), element }, outbox);
             }
-            Event::Bosh { shard, call } if self.queues.map().has(shard) => {
+            C2sEvent::Bosh { shard, call } if self.queues.map().has(shard) => {
                 outbox.push(XmppEffect::Bosh { shard, call });
             }
-            Event::Bosh { call, .. } => call.refuse(),
-            Event::Failed { peer, domain, failed } => {
+            C2sEvent::Bosh { call, .. } => call.refuse(),
+            C2sEvent::Failed { peer, domain, failed } => {
                 self.clients.handle_failed(now, peer, &domain, &failed);
             }
-            Event::Drained { stream } => {
+            C2sEvent::Drained { stream } => {
                 let edge = edge_of(stream);
                 let bucket = self.streams.get(stream).and_then(|stream| stream.bucket.get());
                 let Some(owner) = bucket.map(|bucket| self.queues.map().owner(bucket)) else { return };
                 self.send(now, owner, XmppShardMessage::Drained { edge }, outbox);
             }
-            Event::Gone { stream, bucket, in_order } => {
+            C2sEvent::Gone { stream, bucket, in_order } => {
                 let owner = self.queues.map().owner(bucket);
                 self.send(now, owner, XmppShardMessage::Gone { edge: edge_of(stream), in_order }, outbox);
             }

@@ -47,7 +47,7 @@ pub const SPECIFICATIONS: &[Specification] = &[
 
 /// The same for all sessions.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct BoshSettings {
     /// Longest time that a request waits for its answer.
     pub wait: Duration,
     /// Requests that wait at the same time, at most.
@@ -62,9 +62,9 @@ pub struct Settings {
     pub max_pause: Duration,
 }
 
-impl Default for Settings {
-    fn default() -> Settings {
-        Settings {
+impl Default for BoshSettings {
+    fn default() -> BoshSettings {
+        BoshSettings {
             wait: limits::BOSH_WAIT,
             hold: limits::BOSH_HOLD,
             inactivity: limits::BOSH_INACTIVITY,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use sha1::{Digest, Sha1};
 use stdx::Instant;
 
-use super::{Condition, Request, Settings};
+use super::{BoshSettings, Condition, Request};
 use crate::xml::escape;
 use crate::{Element, limits, ns};
 
@@ -71,7 +71,7 @@ pub struct Session {
     inactivity: Duration,
     /// The allowed inactivity now: a requested pause makes it longer or shorter.
     patience: Duration,
-    settings: Settings,
+    settings: BoshSettings,
     is_polling: bool,
     is_legacy: bool,
     acks: bool,
@@ -98,7 +98,7 @@ impl Session {
     /// `sid` is unpredictable; `ticket` is the first request's.
     pub fn begin(
         now: Instant,
-        settings: Settings,
+        settings: BoshSettings,
         sid: &str,
         request: Request,
         ticket: u64,

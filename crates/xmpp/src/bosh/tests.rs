@@ -38,7 +38,7 @@ impl BoshWorld {
         let now = Instant::from_unix_seconds(1_000_000);
         let mut out = Outbox::default();
         let first = request(&format!("rid='{FIRST}' {attributes}"), "");
-        let session = Session::begin(now, Settings::default(), "sid", first, 0, &mut out);
+        let session = Session::begin(now, BoshSettings::default(), "sid", first, 0, &mut out);
         BoshWorld { now, session, inputs: out.inputs, answers: BTreeMap::new() }
     }
 

@@ -152,6 +152,7 @@ impl Incoming {
         let Some(to) = header.attr("to").and_then(domain) else {
             return self.fail(("improper-addressing", "the stream's `to` is no domain"), out);
         };
+        // RFC 6120 §4.9.3.6.
         if !self.settings.is_local(&to) {
             return self.fail(("host-unknown", "that domain is not served here"), out);
         }
@@ -167,9 +168,11 @@ impl Incoming {
             self.refuse(remote, Refusal::Policy("a domain of this server"), out);
             return self.fail(("invalid-from", "that domain is served here"), out);
         }
+        // The certificate proved one name: the new stream after SASL (RFC 6120 §6.4.6) cannot have another.
         if self.certified.is_some() && self.certified != self.remote {
             return self.fail(("invalid-from", "another domain than the one that was proved"), out);
         }
+        // RFC 6120 §4.9.3.25: without a version the peer speaks a protocol without TLS and features.
         if !stanza::is_version_one(header) {
             return self.fail(("unsupported-version", "expected version 1.0"), out);
         }
@@ -202,6 +205,7 @@ impl Incoming {
     fn features(&self, demands: Demands) -> Element {
         let mut features = Element::new("features", ns::STREAM);
         if self.settings.tls && !self.security.encrypted {
+            // RFC 6120 §5.3.1: required TLS says so, and is the only feature then.
             let required = demands.tls.then(|| Element::new("required", ns::TLS));
             features.push(Element::new("starttls", ns::TLS).children(required));
         }
@@ -212,6 +216,7 @@ impl Incoming {
             }
             let errors = Element::new("errors", ns::DIALBACK_FEATURE);
             features.push(Element::new("dialback", ns::DIALBACK_FEATURE).child(errors));
+            // XEP-0288 §2.1: a stream that is bidirectional already cannot become it again.
             if !self.is_bidi {
                 features.push(Element::new("bidi", ns::BIDI_FEATURE));
             }
@@ -236,6 +241,7 @@ impl Incoming {
         if element.is("starttls", ns::TLS) {
             return self.start_tls(out);
         }
+        // RFC 6120 §5.3.1: nothing else is negotiated before the required TLS.
         if !self.security.encrypted && self.demands().is_none_or(|demands| demands.tls) {
             return self.fail(NEEDS_TLS, out);
         }
@@ -252,6 +258,7 @@ impl Incoming {
         } else if stanza::kind_of(&element).is_some() {
             self.pass(element, written, out);
         } else {
+            // RFC 6120 §4.9.3.24.
             self.fail(("unsupported-stanza-type", ""), out);
         }
     }
@@ -272,6 +279,7 @@ impl Incoming {
         if self.state != IncomingState::Securing {
             return;
         }
+        // RFC 6120 §5.4.3.3: what was learnt before TLS is discarded, bytes of the peer among it.
         self.line.forget();
         self.security = security;
         self.state = IncomingState::Opening;
@@ -282,6 +290,7 @@ impl Incoming {
     fn prove(&mut self, auth: &Element, out: &mut IncomingOutput) {
         let name = match sasl::decode(&auth.content()) {
             Ok(Some(name)) if !name.is_empty() => String::from_utf8(name).ok().as_deref().and_then(domain),
+            // XEP-0178 §3: an empty authorization identity stands for the stream's `from`.
             Ok(_) => self.remote.clone(),
             Err(_) => return self.refuse_auth("incorrect-encoding", out),
         };
@@ -296,6 +305,7 @@ impl Incoming {
         self.line.write(&Element::new("success", ns::SASL), &mut out.bytes);
         self.remote = Some(name.clone());
         self.certified = Some(name);
+        // RFC 6120 §6.4.6: success begins a new stream over the same connection.
         self.line.restart();
         self.state = IncomingState::Opening;
     }
@@ -326,6 +336,7 @@ impl Incoming {
             return self.fail(("invalid-from", "an answer to no question"), out);
         }
         let pair = Pair { local, remote };
+        // One query of the authoritative server answers both.
         if self.asked.iter().any(|question| question.pair == pair) {
             return;
         }
@@ -444,6 +455,7 @@ impl Incoming {
             return self.fail(("host-unknown", "that domain is not served here"), out);
         }
         remove_ack_token(&mut element);
+        // RFC 6120 §8.1.5.
         stanza::inherit_lang(&mut element, self.lang.as_deref());
         let element = Box::new(element);
         let fits = written <= self.settings.max_stanza;

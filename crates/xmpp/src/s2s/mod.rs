@@ -225,12 +225,12 @@ pub struct LogEvent {
     /// The domains of the stream.
     pub pair: Pair,
     /// The event.
-    pub what: Event,
+    pub what: S2sStreamEvent,
 }
 
 /// An event of a stream to another server, for the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event {
+pub enum S2sStreamEvent {
     /// We may speak.
     Connected {
         /// The evidence that was accepted.

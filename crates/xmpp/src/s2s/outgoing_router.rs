@@ -14,8 +14,8 @@ use super::dial::{Dial, DialRequest};
 use super::outgoing::{Outgoing, OutgoingEvent, OutgoingOutput};
 use super::timers::Timers;
 use super::{
-    Connect, Counts, Effect, Event, Failure, KeyQuery, LogEvent, Pair, S2sSettings, Security, ShardMessage,
-    Verdict,
+    Connect, Counts, Effect, Failure, KeyQuery, LogEvent, Pair, S2sSettings, S2sStreamEvent, Security,
+    ShardMessage, Verdict,
 };
 use crate::stanza::{self, Condition, StanzaError};
 use crate::{ConnectionId, Element, limits, ns};
@@ -248,7 +248,7 @@ impl OutgoingRouter {
                 dial.wish.wanted.retain(|wanted| *wanted != local);
                 let is_encrypted = dial.stream.is_encrypted();
                 let pair = dial.pair_of(local);
-                let what = Event::Connected { by: proof, is_encrypted };
+                let what = S2sStreamEvent::Connected { by: proof, is_encrypted };
                 out.push(Effect::Note(LogEvent { pair: pair.clone(), what }));
                 self.failed.remove(&pair);
                 self.flow(now, number, pair, out);
@@ -431,7 +431,10 @@ impl OutgoingRouter {
 
     /// There is no way, and for a while none is looked for.
     fn fail_pair(&mut self, now: Instant, pair: Pair, failure: &Failure, out: &mut Vec<Effect>) {
-        out.push(Effect::Note(LogEvent { pair: pair.clone(), what: Event::Failed(failure.clone()) }));
+        out.push(Effect::Note(LogEvent {
+            pair: pair.clone(),
+            what: S2sStreamEvent::Failed(failure.clone()),
+        }));
         if !matches!(self.ways.get(&pair), Some(StanzaRoute::Waiting { .. })) {
             return;
         }
@@ -473,7 +476,7 @@ impl OutgoingRouter {
             return self.fail(now, rest, &late, out);
         }
         if is_idle {
-            out.push(Effect::Note(LogEvent { pair, what: Event::Closed { why: "idle" } }));
+            out.push(Effect::Note(LogEvent { pair, what: S2sStreamEvent::Closed { why: "idle" } }));
         }
         self.hang_up(now, number, (!is_idle).then_some(late), out);
     }

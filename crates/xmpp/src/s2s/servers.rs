@@ -10,7 +10,9 @@ use stdx::rng::Rng;
 use super::incoming::{Incoming, IncomingEvent, IncomingOutput};
 use super::outgoing_router::OutgoingRouter;
 use super::timers::Timers;
-use super::{Counts, Effect, Event, Failure, LogEvent, Pair, Recipient, S2sSettings, Security, ShardMessage};
+use super::{
+    Counts, Effect, Failure, LogEvent, Pair, Recipient, S2sSettings, S2sStreamEvent, Security, ShardMessage,
+};
 use crate::stanza::{self, Condition, StanzaError};
 use crate::{ConnectionId, Element, ShardAddress, limits};
 
@@ -259,7 +261,7 @@ impl Servers {
             IncomingEvent::Ask(question) => out.push(Effect::Send(ShardMessage::Verify { edge, question })),
             IncomingEvent::Paired(pair, by) => {
                 let Some(caller) = self.callers.get(&number) else { return };
-                let what = Event::Accepted { by, is_encrypted: caller.stream.is_encrypted() };
+                let what = S2sStreamEvent::Accepted { by, is_encrypted: caller.stream.is_encrypted() };
                 out.push(Effect::Note(LogEvent { pair: pair.clone(), what }));
                 if caller.stream.is_bidi() {
                     out.push(Effect::Send(ShardMessage::Offer { edge, pair }));
@@ -267,7 +269,7 @@ impl Servers {
             }
             IncomingEvent::Refused(pair, why) => {
                 self.counts.refused += 1;
-                out.push(Effect::Note(LogEvent { pair, what: Event::Refused { number, why } }));
+                out.push(Effect::Note(LogEvent { pair, what: S2sStreamEvent::Refused { number, why } }));
             }
             IncomingEvent::Stanza(element) => {
                 self.counts.stanzas_in += 1;

@@ -144,6 +144,7 @@ impl Scram {
             _ => return Err(Failure::MalformedRequest),
         }
         let mut fields = bare.split(',');
+        // RFC 5802 §5.1: `m=` before the name is an extension that has to be understood; none is, so it fails here.
         let user = fields.next().and_then(|field| field.strip_prefix("n=")).and_then(name);
         let nonce =
             fields.next().and_then(|field| field.strip_prefix("r=")).filter(|nonce| !nonce.is_empty());
@@ -204,6 +205,8 @@ impl Scram {
             return Err(Failure::MalformedRequest);
         };
         let keys = self.keys.ok_or(Failure::NotAuthorized)?;
+        // RFC 5802 §5 and §6: the binding and both nonces are those of this exchange, or the message is of another
+        // one.
         if binding != STANDARD.encode(&self.header) || nonce != self.nonce {
             return Err(Failure::NotAuthorized);
         }
@@ -212,6 +215,7 @@ impl Scram {
         if proof.len() != signature.len() {
             return Err(Failure::NotAuthorized);
         }
+        // RFC 5802 §3: proof and signature give the ClientKey, whose hash is the StoredKey.
         let client: Vec<u8> = proof.iter().zip(&signature).map(|(proof, byte)| proof ^ byte).collect();
         // An unknown account costs as much work as others.
         if !stdx::ct_eq(&self.hash.digest(&client), &keys.stored) || self.is_unknown {

@@ -12,10 +12,10 @@ const MANY: usize = 5;
 
 /// An empty element has no allocation.
 #[derive(Clone, Default)]
-pub(super) struct Children(Option<Arc<Shared>>);
+pub(super) struct Children(Option<Arc<SharedNodes>>);
 
 #[derive(Default)]
-struct Shared {
+struct SharedNodes {
     nodes: Vec<Node>,
     written: OnceLock<Box<Written>>,
 }
@@ -26,10 +26,10 @@ struct Written {
     bytes: Box<[u8]>,
 }
 
-impl Clone for Shared {
+impl Clone for SharedNodes {
     /// To be changed: the cached text does not match it.
-    fn clone(&self) -> Shared {
-        Shared { nodes: self.nodes.clone(), written: OnceLock::new() }
+    fn clone(&self) -> SharedNodes {
+        SharedNodes { nodes: self.nodes.clone(), written: OnceLock::new() }
     }
 }
 

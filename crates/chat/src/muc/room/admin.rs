@@ -43,6 +43,7 @@ pub(super) fn list(users: &RoomUsers, from: &Jid, query: &Element) -> Result<Ele
     let items = match (role, affiliation) {
         (Some(Some(role)), None) => with_role(users, from, role)?,
         (None, Some(Some(affiliation))) => with_affiliation(users, from, affiliation)?,
+        // §5.2: a list is of a role or of an affiliation, never of both.
         _ => return Err(Condition::BadRequest),
     };
     Ok(Element::new("query", ns::MUC_ADMIN).children(items))
@@ -133,6 +134,7 @@ impl AdminRequest {
                     if let Some(nick) = nick {
                         users.affiliations.set(&user, |entry| entry.nick = Some(nick));
                     }
+                    // An occupant has seen the change in its presence, and the actor in the answer.
                     if !is_told && old != affiliation {
                         users.tell_absent(&user, affiliation, reason.as_deref(), out);
                     }
@@ -158,6 +160,7 @@ impl AdminChange {
             if actor.role != Role::Moderator {
                 return Err(Condition::Forbidden);
             }
+            // §8.2 to §8.4: roles are those of occupants, who are named by their nicknames.
             let key = users.occupants.key_of_nick(nick).ok_or(Condition::ItemNotFound)?;
             let target = users.occupants.get(key).ok_or(Condition::ItemNotFound)?;
             may_set_role(actor, users.standing_of(target), role)?;
@@ -179,6 +182,7 @@ impl AdminChange {
             return Err(Condition::NotAcceptable);
         }
         may_set_affiliation(actor, users.affiliation(&user), affiliation, user == from.bare())?;
+        // §9.3: a nickname beside the address of a new member is reserved for that member.
         let nick = nick.filter(|_| affiliation == Affiliation::Member && item.attr("jid").is_some());
         let nick = nick.map(|nick| users.reservable(&user, nick)).transpose()?;
         Ok(AdminChange::Affiliation { user, affiliation, nick, reason })

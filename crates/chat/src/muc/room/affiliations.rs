@@ -111,6 +111,7 @@ impl Affiliations {
 
     /// A removed account loses what it is here, unless that is to be banned. True: it was something.
     pub(super) fn remove_user(&mut self, user: &Bare) -> bool {
+        // A ban stays, so that a new account of that name does not lift it.
         let is_something =
             self.entries.get(user).is_some_and(|entry| entry.affiliation != Affiliation::Outcast);
         if is_something {

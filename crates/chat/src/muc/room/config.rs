@@ -110,6 +110,8 @@ impl RoomConfig {
         let text = |var, label, value| field(var, "text-single", label, [value]);
         let on = boolean;
         let whois = if self.is_whois_anyone { "anyone" } else { "moderators" };
+        // The owner sees whether messages are archived; the store has the owner's choice, which counts again once the
+        // room is persistent.
         let is_logged = if kind == "form" { self.is_archived() } else { self.is_logged };
         form(kind, FORM).children([
             text("muc#roomconfig_roomname", "Name", &self.name),
@@ -228,11 +230,13 @@ impl RoomConfig {
             if !is_protected {
                 self.password = "".into();
             } else if self.password.is_empty() {
+                // §10.1.3: an empty password would let every user in, though the form says otherwise.
                 return Err(refused("a room with a password needs one"));
             }
         }
         if let Some(most) = value(form, "muc#roomconfig_maxusers") {
             self.max_users = match &*most {
+                // §15.5.3: "none" is a value of the field: no limit of the owner's.
                 "none" | "" => 0,
                 most => most
                     .parse()

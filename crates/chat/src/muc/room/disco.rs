@@ -42,12 +42,14 @@ impl Room {
         let answer = Element::new("query", ns::DISCO_INFO).with_opt("node", query.attr("node"));
         let answer = match query.attr("node") {
             None => self.info(answer),
+            // §7.12: the nickname is shown to the user that reserved it, and no identity to others.
             Some(OWN_ITEM) => {
                 let nick = self.users.affiliations.nick_of(&from.bare());
                 answer.children(nick.map(|nick| identity("conference", "text", nick)))
             }
             // §17.1.1: everything may be said here, so there is no list of it.
             Some(TRAFFIC) => return refuse(iq, Condition::FeatureNotImplemented, out),
+            // XEP-0030 §7: "item-not-found" for a node that is not there.
             Some(_) => return refuse(iq, Condition::ItemNotFound, out),
         };
         out.push(RoomEffect::Send(stanza::result(iq, Some(answer))));
@@ -59,6 +61,7 @@ impl Room {
         for var in FEATURES.into_iter().chain(config.features()) {
             answer.push(feature(var));
         }
+        // XEP-0313 §6.1.2: a room announces its archive itself.
         if self.is_archived() {
             answer.push(feature(ns::MAM));
             answer.push(feature(ns::RETRACT_TOMBSTONE));

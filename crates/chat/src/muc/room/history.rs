@@ -40,6 +40,8 @@ impl HistoryRequest {
         let size = |name| number(name).map(|number| usize::try_from(number).unwrap_or(usize::MAX));
         let seconds = number("seconds");
         let since = attr("since").and_then(xmpp::time::parse);
+        // §7.2.14: a client that names a time wants all since then; one that names nothing gets what the service
+        // chooses.
         let is_limited = seconds.is_some() || since.is_some();
         let unasked = if is_limited { HISTORY } else { HISTORY_UNASKED };
         HistoryRequest {
@@ -54,6 +56,7 @@ impl HistoryRequest {
 impl History {
     pub(super) fn add(&mut self, now: Instant, room: &str, message: &Element) {
         let mut message = message.clone();
+        // §7.2.13: the delay is the room's, so that a client tells the past from the present.
         let delay = Element::new("delay", ns::DELAY).with("from", room).with("stamp", xmpp::time::stamp(now));
         message.push(delay);
         let wire = message.to_bytes(ns::CLIENT);

@@ -23,6 +23,8 @@ impl Room {
     ) {
         let kind = stanza.attr("type").unwrap_or("normal");
         match (to.resource(), kind) {
+            // §7.14: an error of a client says that it is not there. Any other error is the answer to a private
+            // message.
             (nick, "error") => {
                 if !self.users.bounced(from, stanza, out)
                     && let Some(nick) = nick
@@ -39,10 +41,12 @@ impl Room {
     }
 
     fn groupchat(&mut self, now: Instant, from: &Jid, stanza: &Element, out: &mut Vec<RoomEffect>) {
+        // §7.4: "not-acceptable" for a sender that is no occupant.
         let Some(speaker) = self.users.occupants.of_session(from) else {
             return refuse(stanza, Condition::NotAcceptable, out);
         };
         if is_subject(stanza) {
+            // §8.1: moderators, and by `muc#roomconfig_changesubject` participants; visitors never.
             let may = speaker.role == Role::Moderator
                 || (self.users.config.may_change_subject && speaker.role >= Role::Participant);
             if !may {
@@ -68,6 +72,7 @@ impl Room {
         let message = self.users.address.message_of(speaker, stanza);
         if let Some(id) = stanza.get("retract", ns::RETRACT).and_then(|retract| retract.attr("id")) {
             let whose = speaker.id.clone();
+            // XEP-0424 §5: only the sender retracts a message. The occupant id outlasts a change of the nickname.
             let is_known = self.history.retract(id, Some(&whose));
             if self.is_archived() {
                 let stone = retracted(now);
@@ -124,6 +129,7 @@ impl Room {
         if !is_said(&message) {
             return;
         }
+        // The archive has the real address in `<x/>`, which not all occupants may see (XEP-0313 §6.1.2).
         message.remove_children(|child| child.is("x", ns::MUC_USER) || child.is("stanza-id", ns::SID));
         message
             .push(Element::new("stanza-id", ns::SID).with("by", self.users.address.as_str()).with("id", id));
@@ -151,6 +157,7 @@ impl Room {
             return refuse(stanza, Condition::Forbidden, out);
         }
         let mut message = self.users.address.message_of(speaker, stanza);
+        // §7.5: the empty `<x/>` tells the client that the message is a private one of the room.
         message.push(Element::new("x", ns::MUC_USER));
         out.extend(listener.sessions.iter().map(|session| RoomEffect::Send(addressed(&message, session))));
     }

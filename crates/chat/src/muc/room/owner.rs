@@ -11,6 +11,7 @@ use super::{Room, RoomEffect, refuse};
 
 impl Room {
     pub(super) fn owner_get(&self, from: &Jid, iq: &Element, out: &mut Vec<RoomEffect>) {
+        // §10.1.3 and §10.2: the form has the password of the room, so only owners get it.
         if self.users.affiliation(&from.bare()) != Affiliation::Owner {
             return refuse(iq, Condition::Forbidden, out);
         }
@@ -31,6 +32,7 @@ impl Room {
                 self.end(&Element::new("destroy", ns::MUC_USER), out);
                 out.push(RoomEffect::Send(stanza::result(iq, None)));
             }
+            // §10.2: to cancel a later configuration leaves the room as it is.
             Some((_, true)) => out.push(RoomEffect::Send(stanza::result(iq, None))),
             Some((form, false)) => self.configure(form, iq, out),
             None => refuse(iq, Condition::BadRequest, out),
@@ -51,13 +53,16 @@ impl Room {
         if self.users.config.is_persistent || old.is_persistent {
             out.push(RoomEffect::Save);
         }
+        // §10.2.1. While a room is locked its owner is alone in it, and has made the change.
         if !was_locked {
             let codes = self.users.config.changes(&old);
             self.users.tell_codes(&codes, out);
         }
+        // §10.2: the change to a room for members removes occupants that are none (322).
         if self.users.config.is_members_only && !old.is_members_only {
             self.users.expel_outsiders(322, out);
         }
+        // §5.1.2: the default roles depend on whether the room is moderated.
         if self.users.config.is_moderated != old.is_moderated {
             self.users.reset_voices(out);
         }

@@ -23,6 +23,7 @@ impl Room {
                 // §7.2.1: "if the user does not specify a room nickname".
                 None => refuse(stanza, Condition::JidMalformed, out),
             },
+            // §7.14: the nickname in `to` does not matter: a session has one occupant.
             Some("unavailable") => self.users.leave(from, stanza, &[], out),
             Some("error") => {
                 self.users.bounced(from, stanza, out);
@@ -55,10 +56,12 @@ impl Room {
             (Some(true), None) => {
                 self.users.update(from, stanza, out);
             }
+            // §7.6: presence to another nickname changes it, with or without `<x/>`.
             (Some(false), _) => self.users.rename(from, nick, stanza, out),
             (None, Some(request)) => match self.users.may_enter(from, nick, request) {
                 Ok(()) => {
                     self.users.enter(from, nick, stanza, out);
+                    // §10.1.1: 201 tells the owner that the room is new and waits for its configuration.
                     let codes: &[u16] = if self.users.is_locked { &[201] } else { &[] };
                     self.welcome(now, from, stanza, Some(request), codes, out);
                 }
@@ -87,9 +90,11 @@ impl Room {
             out.push(RoomEffect::Send(seen.with("to", from.as_str())));
         }
         let mut all = Vec::new();
+        // §7.2.3: the user is warned that all occupants see the address.
         if users.config.is_whois_anyone {
             all.push(100);
         }
+        // §7.2.12: "the room is logged" comes with the first presence.
         if self.is_archived() {
             all.push(170);
         }
@@ -103,6 +108,7 @@ impl Room {
         out.push(RoomEffect::Send(to(&notice.build(users, true, true), from)));
         let wanted = HistoryRequest::of(request.and_then(|request| request.get("history", ns::MUC)));
         out.extend(self.history.fitting(now, &wanted).map(|past| RoomEffect::Send(to(past, from))));
+        // §7.2.15: the subject comes last, also an empty one: it tells the client that the history is complete.
         out.push(RoomEffect::Send(self.subject.message_for(&users.address, from)));
     }
 }

@@ -22,6 +22,7 @@ impl Room {
         let (Some(payload), 1) = (iq.first(), iq.elements().count()) else {
             return refuse(iq, Condition::BadRequest, out);
         };
+        // §6.6: a request to an occupant is for its client, and the room passes it on.
         if let Some(nick) = to.resource() {
             return self.pass_question(from, nick, payload, iq, out);
         }
@@ -50,6 +51,7 @@ impl Room {
             Ok(request) => request,
             Err(condition) => return refuse(iq, condition, out),
         };
+        // Roles end with the visit (§5.1): only affiliations are stored.
         if request.apply(&mut self.users, out) && self.is_persistent() {
             out.push(RoomEffect::Save);
         }
@@ -103,6 +105,8 @@ impl Room {
         let Some(session) = asked.sessions.last() else { return };
         // §17.4: the account has the vCard, not the client.
         let address = if payload.ns() == ns::VCARD { session.bare_str() } else { session.as_str() };
+        // §6.6: the asker is known to the other client by the nickname only, so the id leads the answer back to its
+        // session.
         let id = format!(
             "{}{}-{}",
             self.users.address.tag(from.as_str()),

@@ -86,6 +86,7 @@ pub(super) struct Privileges {
 /// # Errors
 /// The condition that answers it.
 pub(super) fn may_set_role(actor: Privileges, target: Privileges, role: Role) -> Result<(), Condition> {
+    // §5.1.3: roles are the moderators' to change.
     if actor.role != Role::Moderator {
         return Err(Condition::Forbidden);
     }
@@ -94,6 +95,7 @@ pub(super) fn may_set_role(actor: Privileges, target: Privileges, role: Role) ->
     }
     let is_admin = actor.affiliation >= Affiliation::Admin;
     if role == Role::Moderator {
+        // §9.6: only administrators and owners make moderators.
         return if is_admin { Ok(()) } else { Err(Condition::Forbidden) };
     }
     // Administrators and owners are moderators and cannot lose that role (§8.4, §9.7), but an owner removes
@@ -102,6 +104,7 @@ pub(super) fn may_set_role(actor: Privileges, target: Privileges, role: Role) ->
         let is_kick = role == Role::None && actor.affiliation > target.affiliation;
         return if is_kick { Ok(()) } else { Err(Condition::NotAllowed) };
     }
+    // §9.7: a moderator that is no administrator does not demote another moderator.
     if target.role == Role::Moderator && !is_admin {
         return Err(Condition::NotAllowed);
     }
@@ -122,6 +125,7 @@ pub(super) fn may_set_affiliation(
     affiliation: Affiliation,
     is_self: bool,
 ) -> Result<(), Condition> {
+    // §5.2.2: affiliations are the administrators' to change.
     if actor < Affiliation::Admin {
         return Err(Condition::Forbidden);
     }

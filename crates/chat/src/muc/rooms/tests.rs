@@ -11,7 +11,7 @@ fn entry(nick: &str) -> Element {
         .child(Element::new("x", ns::MUC))
 }
 
-fn route(rooms: &mut Rooms, stanza: Element, settings: &Settings) -> Option<RoomsEffect> {
+fn route(rooms: &mut Rooms, stanza: Element, settings: &HostSettings) -> Option<RoomsEffect> {
     let mut rng = Rng::from_seed([1; 32]);
     let mut context = RoomsContext { now: Instant::default(), settings, rng: &mut rng };
     let (from, to) = (stanza::from(&stanza).unwrap().unwrap(), stanza::to(&stanza).unwrap().unwrap());
@@ -21,7 +21,7 @@ fn route(rooms: &mut Rooms, stanza: Element, settings: &Settings) -> Option<Room
 /// The first stanza reads the room; all wait for the answer and are handled in the order they came.
 #[test]
 fn stanzas_wait_while_their_room_is_read() {
-    let settings = Settings { domains: vec!["example.org".into()], ..Settings::default() };
+    let settings = HostSettings { domains: vec!["example.org".into()], ..HostSettings::default() };
     let (mut rooms, room) = (Rooms::default(), Bare::parse(ROOM).unwrap());
     let read = route(&mut rooms, entry("crone"), &settings);
     assert!(matches!(read, Some(RoomsEffect::Load(Load::Room { .. }, RoomsRead::Room))));
@@ -43,7 +43,7 @@ fn stanzas_wait_while_their_room_is_read() {
 /// A room that cannot be read refuses all that waited, and is read again for the next stanza.
 #[test]
 fn a_room_that_cannot_be_read_refuses_what_waited() {
-    let settings = Settings { domains: vec!["example.org".into()], ..Settings::default() };
+    let settings = HostSettings { domains: vec!["example.org".into()], ..HostSettings::default() };
     let (mut rooms, room) = (Rooms::default(), Bare::parse(ROOM).unwrap());
     route(&mut rooms, entry("crone"), &settings);
     route(&mut rooms, entry("hecate"), &settings);

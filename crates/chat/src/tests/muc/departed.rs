@@ -43,7 +43,7 @@ fn what_is_being_written_when_an_account_goes_is_written_once_more_without_it() 
 #[test]
 fn a_room_whose_owner_is_removed_is_the_administrators() {
     let mut hall =
-        Hall::with(Settings { admins: vec![Bare::parse("root@example.org").unwrap()], ..settings() });
+        Hall::with(HostSettings { admins: vec![Bare::parse("root@example.org").unwrap()], ..settings() });
     hall.enter(CRONE, "firstwitch");
     hall.configure(PERSISTENT);
     hall.say(CRONE, &format!("<presence type='unavailable' to='{ROOM}/firstwitch'/>"));

@@ -134,7 +134,7 @@ fn the_settings_say_who_makes_rooms() {
         (RoomCreation::Nobody, "not-allowed", "not-allowed"),
     ] {
         for (who, expected) in [(CRONE, local), (HAG, abroad)] {
-            let mut hall = Hall::with(Settings { room_creation, ..settings() });
+            let mut hall = Hall::with(HostSettings { room_creation, ..settings() });
             hall.enter(who, "x");
             assert_eq!(outcome(&hall.hear(who)[0]), expected, "{room_creation:?} {who}");
         }

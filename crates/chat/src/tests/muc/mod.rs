@@ -47,7 +47,7 @@ impl Hall {
         Hall::with(settings())
     }
 
-    fn with(settings: Settings) -> Hall {
+    fn with(settings: HostSettings) -> Hall {
         Hall {
             host: Host::new(Arc::new(settings), ShardAddress::default(), [7; 32]),
             now: START,

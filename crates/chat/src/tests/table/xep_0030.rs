@@ -132,7 +132,7 @@ fn what_strangers_learn() {
 fn no_address_has_two_identities_of_one_kind() {
     const ROOM: &str = "hall@conference.example.org";
     let mut world = stage();
-    let settings = Settings {
+    let settings = HostSettings {
         uploads: Some(crate::upload::UploadSettings { max_size: 1, per_day: 1 }),
         ..world.host.settings().clone()
     };

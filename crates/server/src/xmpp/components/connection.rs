@@ -17,7 +17,7 @@ use tokio::time::{sleep, timeout};
 use tokio_rustls::server::TlsStream;
 use xmpp::component::Component;
 
-use super::Shared;
+use super::ComponentConnections;
 use crate::limits;
 use crate::net::admission::{Admitted, Handle, within};
 use crate::net::{handshake, stream as tcp};
@@ -27,7 +27,7 @@ use crate::xmpp::streams::Buckets;
 const SCRATCH: usize = 16 * 1024;
 
 /// One connection, as its writers see it.
-pub(super) struct Connection {
+pub(super) struct ComponentConnection {
     pub(super) number: u64,
     pub(super) remote: IpAddr,
     pub(super) is_secure: bool,
@@ -47,7 +47,7 @@ pub(super) struct Connection {
     closed: Notify,
 }
 
-impl Connection {
+impl ComponentConnection {
     pub(super) fn transport(&self) -> &'static str {
         if self.is_secure { "tls" } else { "tcp" }
     }
@@ -83,14 +83,18 @@ impl Connection {
     }
 }
 
-pub(super) fn accept_all(shared: Rc<Shared>, listener: TcpListener, transport: Transport) -> JoinHandle<()> {
+pub(super) fn accept_all(
+    shared: Rc<ComponentConnections>,
+    listener: TcpListener,
+    transport: Transport,
+) -> JoinHandle<()> {
     let admission = Arc::clone(&shared.settings.admission);
     tcp::accept_each(listener, admission, move |socket, remote| {
         accept(&shared, socket, remote.ip(), transport);
     })
 }
 
-fn accept(shared: &Rc<Shared>, socket: TcpStream, remote: IpAddr, transport: Transport) {
+fn accept(shared: &Rc<ComponentConnections>, socket: TcpStream, remote: IpAddr, transport: Transport) {
     let admission = &shared.settings.admission;
     let Some(admitted) = admission.enter(Some(remote.into()), limits::XMPP_COMPONENT_STREAMS) else {
         return shared.count(|counters| counters.refused += 1);
@@ -113,20 +117,24 @@ fn accept(shared: &Rc<Shared>, socket: TcpStream, remote: IpAddr, transport: Tra
     });
 }
 
-fn refuse(shared: &Shared, remote: IpAddr, problem: &str) {
+fn refuse(shared: &ComponentConnections, remote: IpAddr, problem: &str) {
     tracing::debug!(%remote, problem, "a component's TLS handshake failed");
     shared.count(|counters| counters.refused += 1);
 }
 
-async fn secure(shared: &Shared, handle: &Handle, socket: TcpStream) -> io::Result<TlsStream<TcpStream>> {
+async fn secure(
+    shared: &ComponentConnections,
+    handle: &Handle,
+    socket: TcpStream,
+) -> io::Result<TlsStream<TcpStream>> {
     let config = shared.settings.tls.as_ref().ok_or(io::ErrorKind::Unsupported)?.server();
     handshake::accept_as((&shared.handshakes, Some(handle)), config, socket).await
 }
 
 /// The resources of a connection's task. However the task ends, by panic too, the component is gone then.
 struct Place {
-    shared: Rc<Shared>,
-    connection: Option<Rc<Connection>>,
+    shared: Rc<ComponentConnections>,
+    connection: Option<Rc<ComponentConnection>>,
 }
 
 impl Drop for Place {
@@ -159,7 +167,7 @@ async fn serve<S: AsyncRead + AsyncWrite>(
     }
     let number = shared.next.replace(shared.next.get() + 1);
     let stream = Component::new(Arc::clone(&shared.settings.known), stdx::hex::encode(&id).into());
-    let connection = Rc::new(Connection {
+    let connection = Rc::new(ComponentConnection {
         number,
         remote,
         is_secure,
@@ -199,7 +207,11 @@ async fn serve<S: AsyncRead + AsyncWrite>(
 }
 
 /// Reads until there is nothing more.
-async fn hear<S: AsyncRead>(shared: &Shared, connection: &Connection, io: &mut ReadHalf<S>) {
+async fn hear<S: AsyncRead>(
+    shared: &ComponentConnections,
+    connection: &ComponentConnection,
+    io: &mut ReadHalf<S>,
+) {
     let mut scratch = vec![0; SCRATCH];
     loop {
         if connection.stream.borrow().is_waiting() {
@@ -221,7 +233,11 @@ async fn hear<S: AsyncRead>(shared: &Shared, connection: &Connection, io: &mut R
 }
 
 /// Writes what there is until the connection breaks.
-async fn say<S: AsyncWrite>(shared: &Shared, connection: &Connection, writing: &mut Writing<S>) {
+async fn say<S: AsyncWrite>(
+    shared: &ComponentConnections,
+    connection: &ComponentConnection,
+    writing: &mut Writing<S>,
+) {
     loop {
         if let Err(error) = writing.go_on(connection, shared.settings.stalled).await {
             if error.kind() == io::ErrorKind::TimedOut {
@@ -238,7 +254,7 @@ async fn say<S: AsyncWrite>(shared: &Shared, connection: &Connection, writing: &
 }
 
 /// Closes a connection that has not completed the handshake in time.
-async fn give_up(shared: &Shared, connection: &Connection) {
+async fn give_up(shared: &ComponentConnections, connection: &ComponentConnection) {
     sleep(shared.settings.sign_in).await;
     if connection.was_attached.get() {
         std::future::pending::<()>().await;
@@ -255,7 +271,7 @@ struct Writing<S> {
 
 impl<S: AsyncWrite> Writing<S> {
     /// Until all is with the kernel.
-    async fn go_on(&mut self, connection: &Connection, stalled: Duration) -> io::Result<()> {
+    async fn go_on(&mut self, connection: &ComponentConnection, stalled: Duration) -> io::Result<()> {
         loop {
             if self.at == self.bytes.len() {
                 self.bytes = std::mem::take(&mut *connection.queue.borrow_mut());
@@ -273,7 +289,7 @@ impl<S: AsyncWrite> Writing<S> {
         }
     }
 
-    async fn finish(&mut self, connection: &Connection) -> io::Result<()> {
+    async fn finish(&mut self, connection: &ComponentConnection) -> io::Result<()> {
         self.go_on(connection, limits::XMPP_LINGER).await?;
         self.io.shutdown().await
     }

@@ -8,7 +8,7 @@ use stdx::attempts::Cause;
 use xmpp::component::AttachOutcome;
 use xmpp::{ConnectionId, Element};
 
-use super::{Components, Event};
+use super::{ComponentEvent, Components};
 use crate::limits;
 use crate::net::source_limiter::SourceLimiter;
 use crate::sign_in_failures::{Failure, Service, SignInFailures};
@@ -44,7 +44,7 @@ impl Components {
         &mut self,
         now: Instant,
         shard: ShardAddress,
-        event: Event,
+        event: ComponentEvent,
         failures: &SignInFailures,
     ) -> Option<ComponentUpdate> {
         let note = |(address, transport): (IpAddr, &str), domain: &str, cause: Cause| {
@@ -52,7 +52,7 @@ impl Components {
             failures.note(now, &Failure { service, transport, address, account: domain, cause });
         };
         match event {
-            Event::Attach { connection, domain, remote } => {
+            ComponentEvent::Attach { connection, domain, remote } => {
                 if let Some(transport) = self.barred(now, connection, remote) {
                     note((remote, transport), &domain, Cause::TooManyAttempts);
                 }
@@ -62,13 +62,13 @@ impl Components {
                 tracing::info!(component = &*domain, %remote, "a component is connected");
                 Some(ComponentUpdate::Attached { edge: ConnectionId { shard, connection }, domain })
             }
-            Event::Failed { remote, transport, domain } => {
+            ComponentEvent::Failed { remote, transport, domain } => {
                 self.wrong_secrets().fail(now, remote);
                 note((remote, transport), &domain, Cause::WrongSecret);
                 None
             }
-            Event::Stanza(element) => Some(ComponentUpdate::Stanza(element)),
-            Event::Gone { connection, domain } => {
+            ComponentEvent::Stanza(element) => Some(ComponentUpdate::Stanza(element)),
+            ComponentEvent::Gone { connection, domain } => {
                 tracing::info!(component = &*domain, "a component is gone");
                 Some(ComponentUpdate::Detached { edge: ConnectionId { shard, connection }, domain })
             }

@@ -28,12 +28,12 @@ use crate::net::tls::Tls;
 use crate::net::{Listener, NetError, stream as tcp};
 use crate::xmpp::mailbox::Mailbox;
 use crate::xmpp::streams::{Allowance, nanos};
-use connection::Connection;
+use connection::ComponentConnection;
 use directory::Directory;
 pub(super) use events::{ComponentUpdate, Delivery};
 
 #[derive(Clone, Debug)]
-pub(crate) struct Settings {
+pub(crate) struct ComponentConnectionSettings {
     pub(crate) listen: Vec<Listener>,
     pub(crate) tls: Option<Arc<Tls>>,
     pub(crate) known: Arc<component::ComponentSettings>,
@@ -50,7 +50,7 @@ pub(crate) struct Settings {
 
 /// A connection's request of the shard.
 #[derive(Debug)]
-pub(super) enum Event {
+pub(super) enum ComponentEvent {
     Attach {
         connection: u64,
         domain: Box<str>,
@@ -86,11 +86,11 @@ pub(crate) struct Counters {
 }
 
 /// State that the tasks of a shard's connections share. All on one thread.
-struct Shared {
-    settings: Settings,
+struct ComponentConnections {
+    settings: ComponentConnectionSettings,
     counters: RefCell<Counters>,
-    mailbox: Mailbox<Event>,
-    connections: RefCell<HashMap<u64, Rc<Connection>>>,
+    mailbox: Mailbox<ComponentEvent>,
+    connections: RefCell<HashMap<u64, Rc<ComponentConnection>>>,
     /// Connections, those that wait for their end among them.
     open: Cell<usize>,
     /// One of them has ended.
@@ -100,12 +100,12 @@ struct Shared {
     began: tokio::time::Instant,
 }
 
-impl Shared {
+impl ComponentConnections {
     fn count(&self, change: impl FnOnce(&mut Counters)) {
         change(&mut self.counters.borrow_mut());
     }
 
-    fn event(&self, event: Event) {
+    fn event(&self, event: ComponentEvent) {
         self.mailbox.put(event);
     }
 
@@ -114,7 +114,7 @@ impl Shared {
     }
 
     /// After so many bytes were read: how long nothing is to be read. Nothing of a component is lost.
-    fn pause(&self, connection: &Connection, bytes: usize) -> Duration {
+    fn pause(&self, connection: &ComponentConnection, bytes: usize) -> Duration {
         let now = nanos(self.began.elapsed());
         let wait = connection.buckets.take_bytes(now, bytes, self.settings.allowance);
         if !wait.is_zero() {
@@ -123,12 +123,12 @@ impl Shared {
         wait
     }
 
-    fn connection(&self, number: u64) -> Option<Rc<Connection>> {
+    fn connection(&self, number: u64) -> Option<Rc<ComponentConnection>> {
         self.connections.borrow().get(&number).cloned()
     }
 
     /// Lets a connection's stream work and does what comes of it.
-    fn tell(&self, connection: &Connection, act: impl FnOnce(&mut Component, &mut Outbox)) {
+    fn tell(&self, connection: &ComponentConnection, act: impl FnOnce(&mut Component, &mut Outbox)) {
         let mut out = Outbox::default();
         let mut stream = connection.stream.borrow_mut();
         act(&mut stream, &mut out);
@@ -150,20 +150,20 @@ impl Shared {
         connection.wake();
     }
 
-    fn perform(&self, connection: &Connection, stream: &Component, effect: Effect) {
+    fn perform(&self, connection: &ComponentConnection, stream: &Component, effect: Effect) {
         match effect {
             Effect::Attach { domain } => {
                 let remote = connection.remote;
-                self.event(Event::Attach { connection: connection.number, domain, remote });
+                self.event(ComponentEvent::Attach { connection: connection.number, domain, remote });
             }
             Effect::Failed => {
                 let (remote, transport) = (connection.remote, connection.transport());
-                self.event(Event::Failed { remote, transport, domain: stream.domain().into() });
+                self.event(ComponentEvent::Failed { remote, transport, domain: stream.domain().into() });
             }
             Effect::Stanza(element) => {
                 self.count(|counters| counters.stanzas_in += 1);
                 connection.buckets.take_stanza(nanos(self.began.elapsed()), self.settings.allowance);
-                self.event(Event::Stanza(element));
+                self.event(ComponentEvent::Stanza(element));
             }
             Effect::Close => {
                 self.count(|counters| counters.refused += u64::from(!connection.was_attached.get()));
@@ -178,21 +178,21 @@ impl Shared {
     }
 
     /// It gets nothing more, and says nothing more.
-    fn remove(&self, connection: &Connection) {
+    fn remove(&self, connection: &ComponentConnection) {
         if self.connections.borrow_mut().remove(&connection.number).is_none() {
             return;
         }
         if connection.was_attached.get() {
             self.count(|counters| counters.attached -= 1);
             let domain = connection.stream.borrow().domain().into();
-            self.event(Event::Gone { connection: connection.number, domain });
+            self.event(ComponentEvent::Gone { connection: connection.number, domain });
         }
     }
 }
 
 /// All of one shard, and where the others are.
 pub(crate) struct Components {
-    shared: Rc<Shared>,
+    shared: Rc<ComponentConnections>,
     directory: Directory,
     accepting: Vec<JoinHandle<()>>,
 }
@@ -202,9 +202,9 @@ impl Components {
     ///
     /// # Errors
     /// An address that cannot be listened at.
-    pub(super) fn new(settings: Settings) -> Result<Self, NetError> {
+    pub(super) fn new(settings: ComponentConnectionSettings) -> Result<Self, NetError> {
         let listen = settings.listen.clone();
-        let shared = Rc::new(Shared {
+        let shared = Rc::new(ComponentConnections {
             settings,
             counters: RefCell::default(),
             mailbox: Mailbox::default(),
@@ -229,7 +229,7 @@ impl Components {
     }
 
     /// Moves out what was asked since the last call.
-    pub(super) fn take_events(&mut self) -> Vec<Event> {
+    pub(super) fn take_events(&mut self) -> Vec<ComponentEvent> {
         let mut events = Vec::new();
         self.shared.mailbox.take(&mut events);
         events
@@ -255,7 +255,7 @@ impl Components {
     /// A stream error for all; their last words get `limits::XMPP_LINGER`.
     pub(crate) async fn close_all(&mut self, condition: &'static str) {
         self.stop_accepting();
-        let all: Vec<Rc<Connection>> = self.shared.connections.borrow().values().cloned().collect();
+        let all: Vec<Rc<ComponentConnection>> = self.shared.connections.borrow().values().cloned().collect();
         for connection in all {
             self.shared.tell(&connection, |stream, out| stream.fail(condition, "", out));
         }

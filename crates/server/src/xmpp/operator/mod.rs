@@ -26,7 +26,7 @@ use xmpp::xml::parse_stored;
 use xmpp::{Bare, Element, Jid, ns};
 
 use super::record;
-use super::shard_requests::{ActAnswer, Connection};
+use super::shard_requests::{ActAnswer, SessionConnection};
 use crate::limits;
 use crate::message::{InboxMessage, LocalMessage, LocalXmppMessage, ShardMessage, XmppShardMessage};
 use crate::node::StoreCompletions;
@@ -223,7 +223,7 @@ impl Operator {
     }
 }
 
-fn row_of(state: SessionState, connections: &HashMap<ConnectionId, Connection>) -> Session {
+fn row_of(state: SessionState, connections: &HashMap<ConnectionId, SessionConnection>) -> Session {
     let connection = state.edge.and_then(|edge| connections.get(&edge));
     Session {
         address: state.jid.as_str().into(),

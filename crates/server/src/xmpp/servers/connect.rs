@@ -11,16 +11,18 @@ use xmpp::s2s::locate::{self, Srv, Target};
 use xmpp::s2s::{Connect, Domains, Failure, Security};
 use xmpp::stanza::Condition;
 
-use super::connection::{Connection, Wire};
+use super::connection::{S2sConnection, Wire};
 use super::serve::{call_tls, finish, no_tls, shake, talk};
-use super::shared::Shared;
+use super::shared::S2sConnections;
 use crate::limits;
 use crate::net::{dns, stream as tcp};
 
 /// The addresses of a domain's servers, instead of DNS.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Route {
+    /// The domains whose servers are there.
     pub domains: Domains,
+    /// The host and port that are connected to.
     pub target: Target,
 }
 
@@ -33,7 +35,7 @@ struct OpenedConnection {
 }
 
 /// The life of a connection that we make.
-pub(super) async fn run(shared: Rc<Shared>, own: Rc<Connection>, wanted: Connect) {
+pub(super) async fn run(shared: Rc<S2sConnections>, own: Rc<S2sConnection>, wanted: Connect) {
     let _live = shared.live();
     let making = make(&shared, &wanted);
     let given_up = std::future::poll_fn(|cx| {
@@ -66,7 +68,7 @@ pub(super) async fn run(shared: Rc<Shared>, own: Rc<Connection>, wanted: Connect
     }
 }
 
-async fn make(shared: &Shared, wanted: &Connect) -> Result<OpenedConnection, Failure> {
+async fn make(shared: &S2sConnections, wanted: &Connect) -> Result<OpenedConnection, Failure> {
     let addresses = addresses(shared, wanted).await?;
     let mut last = None;
     for (index, (address, is_direct)) in addresses.iter().enumerate().skip(wanted.tried) {
@@ -84,7 +86,7 @@ async fn make(shared: &Shared, wanted: &Connect) -> Result<OpenedConnection, Fai
 }
 
 /// All of them, in the order in which they are tried.
-async fn addresses(shared: &Shared, wanted: &Connect) -> Result<Vec<(SocketAddr, bool)>, Failure> {
+async fn addresses(shared: &S2sConnections, wanted: &Connect) -> Result<Vec<(SocketAddr, bool)>, Failure> {
     let domain = &*wanted.pair.remote;
     let routes = shared.reload.borrow().routes.clone();
     let route = routes.iter().find(|route| route.domains.has(domain));

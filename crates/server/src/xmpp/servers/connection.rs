@@ -9,12 +9,12 @@ use std::task::{Context, Poll, Waker, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
-use super::shared::Shared;
+use super::shared::S2sConnections;
 use crate::net::admission::Handle;
 use crate::xmpp::streams::Buckets;
 
 #[derive(Default)]
-pub(super) struct Connection {
+pub(super) struct S2sConnection {
     pub(super) number: u64,
     /// We made it.
     pub(super) is_ours: bool,
@@ -42,13 +42,13 @@ pub(super) enum End {
     Secure,
 }
 
-impl Connection {
-    pub(super) fn accepted(number: u64, handle: Handle, source: (IpAddr, &'static str)) -> Connection {
-        Connection { number, handle: Some(handle), source: Some(source), ..Connection::default() }
+impl S2sConnection {
+    pub(super) fn accepted(number: u64, handle: Handle, source: (IpAddr, &'static str)) -> S2sConnection {
+        S2sConnection { number, handle: Some(handle), source: Some(source), ..S2sConnection::default() }
     }
 
-    pub(super) fn to(domain: Box<str>, number: u64) -> Connection {
-        Connection { number, is_ours: true, domain, ..Connection::default() }
+    pub(super) fn to(domain: Box<str>, number: u64) -> S2sConnection {
+        S2sConnection { number, is_ours: true, domain, ..S2sConnection::default() }
     }
 
     pub(super) fn has_queued(&self) -> bool {
@@ -89,7 +89,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
         Wire { io, written: 0, has_shut: false, pause: None }
     }
 
-    pub(super) fn poll(&mut self, cx: &mut Context<'_>, shared: &Shared, own: &Connection) -> Poll<End> {
+    pub(super) fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        shared: &S2sConnections,
+        own: &S2sConnection,
+    ) -> Poll<End> {
         own.remember(cx);
         let evicted = own.handle.as_ref().map_or(Poll::Pending, |handle| handle.poll_evicted(cx));
         if own.given_up.get() || evicted.is_ready() {
@@ -125,8 +130,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
     fn poll_write(
         &mut self,
         cx: &mut Context<'_>,
-        shared: &Shared,
-        own: &Connection,
+        shared: &S2sConnections,
+        own: &S2sConnection,
     ) -> Poll<std::io::Result<()>> {
         loop {
             let mut queue = own.queue.borrow_mut();
@@ -152,7 +157,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
 
     /// Says goodbye, and reads on until the other has gone too: closing with unread bytes would reset the connection and
     /// take our last words with it.
-    pub(super) fn poll_shutdown(&mut self, cx: &mut Context<'_>, shared: &Shared) -> Poll<()> {
+    pub(super) fn poll_shutdown(&mut self, cx: &mut Context<'_>, shared: &S2sConnections) -> Poll<()> {
         if !self.has_shut {
             let shut = ready!(Pin::new(&mut self.io).poll_shutdown(cx));
             self.has_shut = true;

@@ -2,7 +2,7 @@
 //!
 //! Every shard listens for itself and keeps what it accepts, and makes the connections to the domains it owns. A connection
 //! is one task that moves bytes; [`s2s::Servers`], which all tasks of the shard share, gives them their
-//! meaning. Its requests of others become [`Event`]s, which the shard takes in its turn.
+//! meaning. Its requests of others become [`S2sEvent`]s, which the shard takes in its turn.
 
 mod connect;
 mod connection;
@@ -27,11 +27,11 @@ use crate::net::tls::Tls;
 use crate::net::{Listener, NetError, stream as tcp};
 use crate::sign_in_failures::SignInFailures;
 pub use connect::Route;
-use shared::Shared;
+use shared::S2sConnections;
 
 /// The settings of connections.
 #[derive(Clone, Debug)]
-pub(crate) struct Settings {
+pub(crate) struct S2sConnectionSettings {
     pub(crate) listen: Vec<Listener>,
     pub(crate) tls: Option<Arc<Tls>>,
     pub(crate) clock: Clock,
@@ -57,7 +57,7 @@ pub(crate) struct Reload {
 
 /// An event that the shard handles.
 #[derive(Debug)]
-pub(crate) enum Event {
+pub(crate) enum S2sEvent {
     /// To the host of `to`.
     Deliver(Box<Element>),
     Send(ShardMessage),
@@ -77,7 +77,7 @@ pub(crate) struct Counters {
 
 /// All of one shard.
 pub(crate) struct Servers {
-    shared: Rc<Shared>,
+    shared: Rc<S2sConnections>,
     accepting: Vec<JoinHandle<()>>,
 }
 
@@ -86,9 +86,9 @@ impl Servers {
     ///
     /// # Errors
     /// An address that cannot be listened at.
-    pub(crate) fn new(settings: Settings, shard: ShardAddress) -> Result<Self, NetError> {
+    pub(crate) fn new(settings: S2sConnectionSettings, shard: ShardAddress) -> Result<Self, NetError> {
         let listen = settings.listen.clone();
-        let shared = Shared::new(settings, shard);
+        let shared = S2sConnections::new(settings, shard);
         let mut accepting = Vec::new();
         for listener in &listen {
             let bound = tcp::listen(listener.address);
@@ -104,7 +104,7 @@ impl Servers {
     }
 
     /// Moves out what was asked since the last call.
-    pub(crate) fn take_events(&mut self, sink: &mut Vec<Event>) {
+    pub(crate) fn take_events(&mut self, sink: &mut Vec<S2sEvent>) {
         self.shared.take_events(sink);
     }
 

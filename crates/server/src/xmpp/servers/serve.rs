@@ -15,20 +15,24 @@ use tokio::time::timeout;
 use xmpp::s2s::{Certificate, Failure, Security};
 use xmpp::stanza::Condition;
 
-use super::connection::{Connection, End, Wire};
-use super::shared::Shared;
+use super::connection::{End, S2sConnection, Wire};
+use super::shared::S2sConnections;
 use crate::limits;
 use crate::net::admission::{Admitted, Handle, within};
 use crate::net::{dns, handshake, stream as tcp};
 
-pub(super) fn accept_all(shared: Rc<Shared>, listener: TcpListener, transport: Transport) -> JoinHandle<()> {
+pub(super) fn accept_all(
+    shared: Rc<S2sConnections>,
+    listener: TcpListener,
+    transport: Transport,
+) -> JoinHandle<()> {
     let admission = Arc::clone(&shared.settings.admission);
     tcp::accept_each(listener, admission, move |socket, remote| {
         accept(&shared, socket, remote.ip(), transport);
     })
 }
 
-fn accept(shared: &Rc<Shared>, socket: TcpStream, source: IpAddr, transport: Transport) {
+fn accept(shared: &Rc<S2sConnections>, socket: TcpStream, source: IpAddr, transport: Transport) {
     let Some(admitted) = shared.enter(source) else { return };
     tcp::tune(&socket);
     let place = Place { shared: Rc::clone(shared), admitted };
@@ -52,7 +56,7 @@ fn accept(shared: &Rc<Shared>, socket: TcpStream, source: IpAddr, transport: Tra
 
 /// However the task of a connection ends, by panic too, it is not counted any more.
 struct Place {
-    shared: Rc<Shared>,
+    shared: Rc<S2sConnections>,
     admitted: Admitted,
 }
 
@@ -63,7 +67,7 @@ impl Drop for Place {
 }
 
 /// However its task ends, the machine learns that it has.
-struct ConnectionGuard<'a>(&'a Shared, &'a Connection);
+struct ConnectionGuard<'a>(&'a S2sConnections, &'a S2sConnection);
 
 impl Drop for ConnectionGuard<'_> {
     fn drop(&mut self) {
@@ -73,7 +77,7 @@ impl Drop for ConnectionGuard<'_> {
 }
 
 /// From the first byte in the clear.
-pub(super) async fn talk(shared: &Rc<Shared>, own: &Connection, socket: TcpStream) {
+pub(super) async fn talk(shared: &Rc<S2sConnections>, own: &S2sConnection, socket: TcpStream) {
     let mut wire = Wire::new(socket);
     let end = {
         let gone = ConnectionGuard(shared, own);
@@ -92,7 +96,7 @@ pub(super) async fn talk(shared: &Rc<Shared>, own: &Connection, socket: TcpStrea
 }
 
 /// STARTTLS (RFC 6120 §5).
-async fn secure(shared: &Rc<Shared>, own: &Connection, socket: TcpStream) {
+async fn secure(shared: &Rc<S2sConnections>, own: &S2sConnection, socket: TcpStream) {
     own.securing.set(false);
     if !own.is_ours {
         let handle = own.handle.as_ref();
@@ -103,7 +107,7 @@ async fn secure(shared: &Rc<Shared>, own: &Connection, socket: TcpStream) {
     secured(shared, own, result).await;
 }
 
-async fn secured<S>(shared: &Rc<Shared>, own: &Connection, result: io::Result<(S, Security)>)
+async fn secured<S>(shared: &Rc<S2sConnections>, own: &S2sConnection, result: io::Result<(S, Security)>)
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
@@ -121,7 +125,7 @@ pub(super) fn no_tls(error: &io::Error) -> Failure {
 }
 
 /// Until it ends.
-pub(super) async fn finish<S>(shared: &Rc<Shared>, own: &Connection, wire: &mut Wire<S>)
+pub(super) async fn finish<S>(shared: &Rc<S2sConnections>, own: &S2sConnection, wire: &mut Wire<S>)
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
@@ -134,13 +138,13 @@ where
     }
 }
 
-async fn linger<S: AsyncRead + AsyncWrite + Unpin>(shared: &Shared, wire: &mut Wire<S>) {
+async fn linger<S: AsyncRead + AsyncWrite + Unpin>(shared: &S2sConnections, wire: &mut Wire<S>) {
     // Late is as good as never: the socket closes anyway.
     let _ = timeout(limits::XMPP_LINGER, poll_fn(|cx| wire.poll_shutdown(cx, shared))).await;
 }
 
 async fn serve_tls(
-    shared: &Shared,
+    shared: &S2sConnections,
     handle: Option<&Handle>,
     socket: TcpStream,
     is_direct: bool,
@@ -152,7 +156,7 @@ async fn serve_tls(
 }
 
 pub(super) async fn call_tls(
-    shared: &Shared,
+    shared: &S2sConnections,
     domain: &str,
     socket: TcpStream,
     is_direct: bool,
@@ -165,7 +169,7 @@ pub(super) async fn call_tls(
     Ok((tls, security))
 }
 
-fn security_of(shared: &Shared, chain: Option<&[CertificateDer<'_>]>) -> Security {
+fn security_of(shared: &S2sConnections, chain: Option<&[CertificateDer<'_>]>) -> Security {
     let now = shared.settings.clock.now();
     let tls = shared.settings.tls.as_ref();
     let trusted = chain.filter(|chain| tls.is_some_and(|tls| tls.peers().is_trusted(chain, now)));
@@ -175,7 +179,7 @@ fn security_of(shared: &Shared, chain: Option<&[CertificateDer<'_>]>) -> Securit
 
 /// Bounds a handshake in time, and while the connection may make room for others.
 pub(super) async fn shake<T>(
-    shared: &Shared,
+    shared: &S2sConnections,
     handle: Option<&Handle>,
     handshake: impl Future<Output = io::Result<T>>,
 ) -> io::Result<T> {

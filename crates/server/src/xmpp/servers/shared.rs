@@ -16,8 +16,8 @@ use tokio::sync::Semaphore;
 use tokio::task::spawn_local;
 use xmpp::s2s::{self, Counts, Effect, Failure, LogEvent, Pair, Refusal, Security};
 
-use super::connection::Connection;
-use super::{Counters, Event, Reload, Settings, connect};
+use super::connection::S2sConnection;
+use super::{Counters, Reload, S2sConnectionSettings, S2sEvent, connect};
 use crate::limits;
 use crate::net::admission::{Admitted, Handle};
 use crate::net::dns;
@@ -25,13 +25,13 @@ use crate::sign_in_failures::{Failure as Failed, Service};
 use crate::xmpp::mailbox::Mailbox;
 use crate::xmpp::streams::nanos;
 
-pub(super) struct Shared {
-    pub(super) settings: Settings,
+pub(super) struct S2sConnections {
+    pub(super) settings: S2sConnectionSettings,
     pub(super) reload: RefCell<Reload>,
     pub(super) counters: Cell<Counters>,
     machine: RefCell<s2s::Servers>,
-    connections: RefCell<HashMap<u64, Rc<Connection>>>,
-    mailbox: Mailbox<Event>,
+    connections: RefCell<HashMap<u64, Rc<S2sConnection>>>,
+    mailbox: Mailbox<S2sEvent>,
     pub(super) handshakes: Arc<Semaphore>,
     began: tokio::time::Instant,
     /// Stanzas of other servers that were passed on.
@@ -43,11 +43,11 @@ pub(super) struct Shared {
     effects: RefCell<Vec<Effect>>,
     /// Tasks of connections.
     live: Cell<usize>,
-    this: std::rc::Weak<Shared>,
+    this: std::rc::Weak<S2sConnections>,
 }
 
 /// A task that has not ended.
-pub(super) struct Live(Rc<Shared>);
+pub(super) struct Live(Rc<S2sConnections>);
 
 impl Drop for Live {
     fn drop(&mut self) {
@@ -59,10 +59,10 @@ impl Drop for Live {
 /// Read at once from one connection.
 const SCRATCH: usize = 16 * 1024;
 
-impl Shared {
-    pub(super) fn new(settings: Settings, shard: ShardAddress) -> Rc<Self> {
+impl S2sConnections {
+    pub(super) fn new(settings: S2sConnectionSettings, shard: ShardAddress) -> Rc<Self> {
         let streams = Arc::clone(&settings.reload.streams);
-        Rc::new_cyclic(|this| Shared {
+        Rc::new_cyclic(|this| S2sConnections {
             machine: RefCell::new(s2s::Servers::new(streams, shard, settings.seed)),
             reload: RefCell::new(settings.reload.clone()),
             settings,
@@ -147,22 +147,22 @@ impl Shared {
         security: Security,
         handle: Handle,
         source: (IpAddr, &'static str),
-    ) -> Rc<Connection> {
+    ) -> Rc<S2sConnection> {
         let number = self.machine.borrow_mut().accept(self.settings.clock.now(), security);
-        let own = Rc::new(Connection::accepted(number, handle, source));
+        let own = Rc::new(S2sConnection::accepted(number, handle, source));
         self.connections.borrow_mut().insert(number, Rc::clone(&own));
         own
     }
 
     /// Nothing of it is heard any more.
-    pub(super) fn broken(&self, own: &Connection, failure: Failure) {
+    pub(super) fn broken(&self, own: &S2sConnection, failure: Failure) {
         self.connections.borrow_mut().remove(&own.number);
         self.tell(|servers, now, out| servers.handle_broken(now, own.number, failure, out));
     }
 
     /// Handles received bytes. Returns the pause before more is to be read: a server that sends too much is
     /// slowed down, and nothing of it is lost.
-    pub(super) fn heard(&self, own: &Connection, bytes: &[u8]) -> Duration {
+    pub(super) fn heard(&self, own: &S2sConnection, bytes: &[u8]) -> Duration {
         self.delivered.set(0);
         self.tell(|servers, now, out| servers.handle_bytes(now, own.number, bytes, out));
         if let Some(handle) = own.handle.as_ref().filter(|handle| handle.is_in_progress()) {
@@ -181,7 +181,7 @@ impl Shared {
         wait
     }
 
-    pub(super) fn written(&self, own: &Connection, count: usize) {
+    pub(super) fn written(&self, own: &S2sConnection, count: usize) {
         self.machine.borrow_mut().handle_written(own.number, count);
     }
 
@@ -203,7 +203,7 @@ impl Shared {
         match effect {
             Effect::Connect(wanted) => {
                 let Some(shared) = self.this.upgrade() else { return };
-                let own = Rc::new(Connection::to(wanted.pair.remote.clone(), wanted.number));
+                let own = Rc::new(S2sConnection::to(wanted.pair.remote.clone(), wanted.number));
                 self.connections.borrow_mut().insert(wanted.number, Rc::clone(&own));
                 spawn_local(connect::run(shared, own, wanted));
             }
@@ -215,10 +215,10 @@ impl Shared {
             Effect::Close { number } => self.close(number),
             Effect::Deliver(element) => {
                 self.delivered.set(self.delivered.get().saturating_add(1));
-                self.event(Event::Deliver(element));
+                self.event(S2sEvent::Deliver(element));
             }
-            Effect::Send(message) => self.event(Event::Send(message)),
-            Effect::Note(LogEvent { pair, what: s2s::Event::Refused { number, why } }) => {
+            Effect::Send(message) => self.event(S2sEvent::Send(message)),
+            Effect::Note(LogEvent { pair, what: s2s::S2sStreamEvent::Refused { number, why } }) => {
                 self.refused(&pair, number, why);
             }
             Effect::Note(note) => tell_of(&note),
@@ -243,7 +243,7 @@ impl Shared {
         self.settings.failures.note(self.settings.clock.now(), &failure);
     }
 
-    fn with(&self, number: u64, act: impl FnOnce(&Connection)) {
+    fn with(&self, number: u64, act: impl FnOnce(&S2sConnection)) {
         let found = self.connections.borrow().get(&number).cloned();
         if let Some(own) = found {
             act(&own);
@@ -262,7 +262,7 @@ impl Shared {
         });
     }
 
-    fn event(&self, event: Event) {
+    fn event(&self, event: S2sEvent) {
         self.mailbox.put(event);
     }
 
@@ -280,7 +280,7 @@ impl Shared {
         if self.live.get() == 0 { Poll::Ready(()) } else { Poll::Pending }
     }
 
-    pub(super) fn take_events(&self, sink: &mut Vec<Event>) {
+    pub(super) fn take_events(&self, sink: &mut Vec<S2sEvent>) {
         self.mailbox.take(sink);
     }
 
@@ -293,19 +293,19 @@ impl Shared {
 fn tell_of(note: &LogEvent) {
     let (local, remote) = (&*note.pair.local, &*note.pair.remote);
     match &note.what {
-        s2s::Event::Connected { by, is_encrypted } => {
+        s2s::S2sStreamEvent::Connected { by, is_encrypted } => {
             tracing::info!(local, remote, ?by, encrypted = is_encrypted, "connected to another server");
         }
-        s2s::Event::Accepted { by, is_encrypted } => {
+        s2s::S2sStreamEvent::Accepted { by, is_encrypted } => {
             tracing::info!(local, remote, ?by, encrypted = is_encrypted, "another server connected");
         }
-        s2s::Event::Failed(failure) => {
+        s2s::S2sStreamEvent::Failed(failure) => {
             let (condition, why) = (failure.condition.as_str(), &*failure.text);
             tracing::info!(local, remote, condition, why, "cannot reach another server");
         }
-        // `Shared::refused` writes it.
-        s2s::Event::Refused { .. } => {}
-        s2s::Event::Closed { why } => {
+        // `S2sConnections::refused` writes it.
+        s2s::S2sStreamEvent::Refused { .. } => {}
+        s2s::S2sStreamEvent::Closed { why } => {
             tracing::debug!(local, remote, why, "closed a connection to another server");
         }
     }

@@ -14,7 +14,7 @@ use tokio::sync::broadcast;
 use xmpp::c2s;
 
 use super::serve::{Place, serve_ws};
-use super::{Allowance, Settings, Streams, http};
+use super::{Allowance, C2sConnectionSettings, Streams, http};
 use crate::clock::Clock;
 use crate::limits;
 use crate::net::admission::{Admission, Bounds};
@@ -34,7 +34,7 @@ impl WebConnections {
     /// The folder cannot be made.
     pub fn new(folder: &Path) -> io::Result<WebConnections> {
         let clock = Clock::new();
-        let files = uploads::Settings {
+        let files = uploads::UploadFolderSettings {
             folder: folder.to_owned(),
             total: FILES,
             keep: Duration::from_secs(86_400),
@@ -52,7 +52,7 @@ impl WebConnections {
             ..c2s::C2sSettings::default()
         };
         let sign_in = limits::XMPP_HTTP_HEAD;
-        let settings = Settings {
+        let settings = C2sConnectionSettings {
             listen: Vec::new(),
             tls: None,
             client_authorities: None,
@@ -64,7 +64,7 @@ impl WebConnections {
             admission: Admission::new(Bounds::default()),
             idle: Duration::from_secs(600),
             sign_in,
-            http: http::Settings {
+            http: http::HttpServiceSettings {
                 clock,
                 public_url: None,
                 fallback_url: "http://127.0.0.1:5280".into(),

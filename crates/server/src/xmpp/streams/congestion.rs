@@ -1,12 +1,12 @@
 //! Streams whose clients do not read as fast as they are sent to. A host sends a window and asks to be told when it is written
-//! ([`Event::Drained`]); meanwhile such a stream is not read from, and one that takes nothing for long is closed.
+//! ([`C2sEvent::Drained`]); meanwhile such a stream is not read from, and one that takes nothing for long is closed.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 
 use super::Stream;
-use super::shared::{Event, Shared};
+use super::shared::{C2sConnections, C2sEvent};
 use crate::limits;
 
 /// Streams that have not read what they were sent, and the ticks when they last took some of it.
@@ -39,7 +39,7 @@ impl Congestion {
     }
 }
 
-impl Shared {
+impl C2sConnections {
     pub(super) fn flush(&self, stream: &Stream) {
         stream.flushing.set(true);
         self.note_drained(stream);
@@ -54,7 +54,7 @@ impl Shared {
     pub(super) fn note_drained(&self, stream: &Stream) {
         if stream.flushing.get() && stream.queued() <= limits::XMPP_DRAINED {
             stream.flushing.set(false);
-            self.event(Event::Drained { stream: stream.number });
+            self.event(C2sEvent::Drained { stream: stream.number });
         }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! Every shard listens for itself and keeps what it accepts. A connection is one small task that reads into a buffer of
 //! the shard's, lets the stream's [`C2s`] work at once, and writes its queue. A stream's requests of others
-//! become [`Event`]s; the shard takes these in its turn and answers with [`Streams::tell`].
+//! become [`C2sEvent`]s; the shard takes these in its turn and answers with [`Streams::tell`].
 
 mod alone;
 mod congestion;
@@ -31,23 +31,23 @@ use xmpp::{ConnectionId, Element, Jid, ns};
 pub use alone::WebConnections;
 pub(crate) use counts::Counters;
 pub(crate) use pace::{Allowance, Buckets, nanos};
-pub(crate) use shared::Event;
+pub(crate) use shared::C2sEvent;
 pub(crate) use stream::Stream;
 pub(crate) use trace::ChatTrace;
 
 use super::kinds::KindCount;
-use super::shard_requests::Connection;
+use super::shard_requests::SessionConnection;
 use crate::limits;
 use crate::net::admission::Admission;
 use crate::net::certified::ClientAuthorities;
 use crate::net::proxies::Proxies;
 use crate::net::tls::Tls;
 use crate::net::{Listener, NetError, stream as tcp};
-use shared::Shared;
+use shared::C2sConnections;
 
 /// The settings of connections.
 #[derive(Clone, Debug)]
-pub(crate) struct Settings {
+pub(crate) struct C2sConnectionSettings {
     pub(crate) listen: Vec<Listener>,
     pub(crate) tls: Option<Arc<Tls>>,
     /// Clients may show certificates of these (XEP-0178).
@@ -62,7 +62,7 @@ pub(crate) struct Settings {
     pub(crate) admission: Arc<Admission>,
     pub(crate) idle: Duration,
     pub(crate) sign_in: Duration,
-    pub(crate) http: http::Settings,
+    pub(crate) http: http::HttpServiceSettings,
     pub(crate) stream: Arc<c2s::C2sSettings>,
     pub(crate) allowance: Allowance,
     pub(crate) traces: broadcast::Sender<Arc<ChatTrace>>,
@@ -70,15 +70,15 @@ pub(crate) struct Settings {
 
 /// All of one shard.
 pub(crate) struct Streams {
-    shared: Rc<Shared>,
+    shared: Rc<C2sConnections>,
     accepting: Vec<JoinHandle<()>>,
     sweeper: JoinHandle<()>,
     pacer: JoinHandle<()>,
 }
 
 impl Streams {
-    pub(crate) fn new(settings: Settings, shard: ShardAddress) -> Self {
-        let shared = Shared::new(settings, shard);
+    pub(crate) fn new(settings: C2sConnectionSettings, shard: ShardAddress) -> Self {
+        let shared = C2sConnections::new(settings, shard);
         let sweeper = spawn_local(sweep(Rc::clone(&shared)));
         let pacer = spawn_local(pace::end_pauses(Rc::clone(&shared)));
         Streams { shared, accepting: Vec::new(), sweeper, pacer }
@@ -98,7 +98,7 @@ impl Streams {
     }
 
     /// Moves out what was asked since the last call.
-    pub(crate) fn take_events(&mut self, sink: &mut Vec<Event>) {
+    pub(crate) fn take_events(&mut self, sink: &mut Vec<C2sEvent>) {
         self.shared.take_events(sink);
     }
 
@@ -165,14 +165,14 @@ impl Streams {
     }
 
     /// The connections of this user's sessions, or of all.
-    pub(crate) fn connections(&self, who: Option<&Jid>) -> Vec<Connection> {
+    pub(crate) fn connections(&self, who: Option<&Jid>) -> Vec<SessionConnection> {
         let shard = self.shared.shard;
         let described = |stream: &Rc<Stream>| {
             let jid = stream.jid()?;
             let is_meant = who.is_none_or(|who| jid.bare_str() == who.bare_str());
             let edge = ConnectionId { shard, connection: stream.number };
             let (remote, transport) = (stream.remote, stream.transport.get());
-            is_meant.then_some(Connection { edge, remote, transport })
+            is_meant.then_some(SessionConnection { edge, remote, transport })
         };
         self.all().iter().filter_map(described).take(limits::XMPP_LISTED as usize).collect()
     }
@@ -278,7 +278,7 @@ fn begins_management(element: &Element) -> bool {
     element.is("enabled", ns::SM) || element.is("resumed", ns::SM)
 }
 
-async fn sweep(shared: Rc<Shared>) {
+async fn sweep(shared: Rc<C2sConnections>) {
     let mut interval = tokio::time::interval(shared.ticks.length());
     interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
-use super::shared::Shared;
+use super::shared::C2sConnections;
 use super::stream::Stream;
 use crate::limits;
 
@@ -107,7 +107,7 @@ impl Pauses {
     }
 }
 
-impl Shared {
+impl C2sConnections {
     /// After so many bytes were heard, and what stanzas were in them.
     pub(super) fn pace(&self, stream: &Stream, bytes: usize) {
         let now = self.pauses.now();
@@ -124,7 +124,7 @@ impl Shared {
 }
 
 /// Runs until it is aborted.
-pub(super) async fn end_pauses(shared: Rc<Shared>) {
+pub(super) async fn end_pauses(shared: Rc<C2sConnections>) {
     let pauses = &shared.pauses;
     loop {
         match pauses.next_ended() {

@@ -20,7 +20,7 @@ use xmpp::c2s::{Framing, Security};
 use xmpp::sasl::Bindings;
 
 use super::http;
-use super::shared::Shared;
+use super::shared::C2sConnections;
 use super::stream::Stream;
 use super::wire::{Bytes, Wire};
 use crate::limits;
@@ -28,7 +28,11 @@ use crate::net::admission::{Admitted, Handle, within};
 use crate::net::reuse_group::{self, Room};
 use crate::net::{certified, handshake, stream as tcp};
 
-pub(super) fn accept_all(shared: Rc<Shared>, listener: TcpListener, transport: Transport) -> JoinHandle<()> {
+pub(super) fn accept_all(
+    shared: Rc<C2sConnections>,
+    listener: TcpListener,
+    transport: Transport,
+) -> JoinHandle<()> {
     let admission = Arc::clone(&shared.settings.admission);
     if shared.settings.shares_ports {
         let counted = Rc::clone(&shared);
@@ -42,7 +46,7 @@ pub(super) fn accept_all(shared: Rc<Shared>, listener: TcpListener, transport: T
     })
 }
 
-fn accept(shared: &Rc<Shared>, socket: TcpStream, remote: IpAddr, transport: Transport) {
+fn accept(shared: &Rc<C2sConnections>, socket: TcpStream, remote: IpAddr, transport: Transport) {
     let Some(place) = Place::enter(shared, remote, transport) else { return };
     tcp::tune(&socket);
     // One kind of task for each transport: a task is as large as the largest thing it may become.
@@ -56,7 +60,7 @@ fn accept(shared: &Rc<Shared>, socket: TcpStream, remote: IpAddr, transport: Tra
 
 /// The resources of a connection's task. However the task ends, by panic too, the stream is forgotten.
 pub(super) struct Place {
-    shared: Rc<Shared>,
+    shared: Rc<C2sConnections>,
     remote: IpAddr,
     transport: Transport,
     stream: Option<Rc<Stream>>,
@@ -66,12 +70,12 @@ pub(super) struct Place {
 
 impl Place {
     /// `None`: there are too many.
-    pub(super) fn enter(shared: &Rc<Shared>, remote: IpAddr, transport: Transport) -> Option<Place> {
+    pub(super) fn enter(shared: &Rc<C2sConnections>, remote: IpAddr, transport: Transport) -> Option<Place> {
         let admitted = Some(shared.enter(remote, transport)?);
         Some(Place { shared: Rc::clone(shared), remote, transport, stream: None, admitted })
     }
 
-    pub(super) fn shared(&self) -> &Rc<Shared> {
+    pub(super) fn shared(&self) -> &Rc<C2sConnections> {
         &self.shared
     }
 
@@ -183,7 +187,7 @@ async fn serve_wss(mut place: Place, socket: TcpStream) {
 }
 
 async fn secured(
-    shared: &Shared,
+    shared: &C2sConnections,
     handle: Option<&Handle>,
     socket: TcpStream,
 ) -> io::Result<(Box<TlsStream<TcpStream>>, Security)> {
@@ -223,7 +227,7 @@ fn bindings(tls: &TlsStream<TcpStream>, end_point: Option<Box<[u8]>>) -> Binding
 
 /// Bounds a handshake in time, and while the connection may make room for others. `None`: it failed.
 async fn shake<T>(
-    shared: &Shared,
+    shared: &C2sConnections,
     handle: Option<&Handle>,
     handshake: Pin<Box<impl Future<Output = io::Result<T>>>>,
 ) -> Option<T> {
@@ -279,14 +283,14 @@ impl<W: Wire + Unpin> Future for Conversation<W> {
     }
 }
 
-pub(super) async fn drive<W: Wire>(shared: &Shared, stream: &Stream, wire: &mut W) -> End {
+pub(super) async fn drive<W: Wire>(shared: &C2sConnections, stream: &Stream, wire: &mut W) -> End {
     let mut leaving = None;
     poll_fn(|cx| poll_life(cx, (shared, stream), wire, &mut leaving)).await
 }
 
 fn poll_life<W: Wire>(
     cx: &mut Context<'_>,
-    (shared, stream): (&Shared, &Stream),
+    (shared, stream): (&C2sConnections, &Stream),
     wire: &mut W,
     leaving: &mut Leaving,
 ) -> Poll<End> {
@@ -307,7 +311,7 @@ fn poll_life<W: Wire>(
 
 fn poll_conversation<W: Wire>(
     cx: &mut Context<'_>,
-    shared: &Shared,
+    shared: &C2sConnections,
     stream: &Stream,
     wire: &mut W,
 ) -> Poll<End> {

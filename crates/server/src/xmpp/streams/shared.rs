@@ -20,14 +20,14 @@ use super::http::bosh;
 use super::pace::Pauses;
 use super::ticks::{Ticks, Wait};
 use super::trace::Tracing;
-use super::{Settings, Stream};
+use super::{C2sConnectionSettings, Stream};
 use crate::limits;
 use crate::net::admission::Admitted;
 use crate::xmpp::mailbox::Mailbox;
 
 /// A stream's request of the shard.
 #[derive(Debug)]
-pub(crate) enum Event {
+pub(crate) enum C2sEvent {
     Find {
         stream: u64,
         find: sasl::CredentialQuery,
@@ -90,8 +90,8 @@ pub(crate) enum Event {
 }
 
 /// The connections of one shard, and the parts that all of them use.
-pub(super) struct Shared {
-    pub(super) settings: Settings,
+pub(super) struct C2sConnections {
+    pub(super) settings: C2sConnectionSettings,
     pub(super) shard: ShardAddress,
     /// New streams are refused.
     pub(super) is_leaving: Cell<bool>,
@@ -100,7 +100,7 @@ pub(super) struct Shared {
     pub(super) bosh: bosh::BoshSessions,
     pub(super) stream_settings: RefCell<Arc<c2s::C2sSettings>>,
     pub(super) counts: StreamCounts,
-    mailbox: Mailbox<Event>,
+    mailbox: Mailbox<C2sEvent>,
     streams: RefCell<HashMap<u64, Rc<Stream>>>,
     next: Cell<u64>,
     pub(super) handshakes: Arc<Semaphore>,
@@ -120,9 +120,9 @@ const SCRATCH: usize = 16 * 1024;
 /// The id of our questions for a sign of life.
 const PROBE: &str = "belfry-alive";
 
-impl Shared {
-    pub(super) fn new(settings: Settings, shard: ShardAddress) -> Rc<Self> {
-        Rc::new(Shared {
+impl C2sConnections {
+    pub(super) fn new(settings: C2sConnectionSettings, shard: ShardAddress) -> Rc<Self> {
+        Rc::new(C2sConnections {
             stream_settings: RefCell::new(Arc::clone(&settings.stream)),
             ticks: Ticks::new(settings.idle),
             pauses: Pauses::new(),
@@ -182,7 +182,7 @@ impl Shared {
         self.mailbox.wake();
     }
 
-    /// Adds a stream, which has `Settings::sign_in` to sign in.
+    /// Adds a stream, which has `C2sConnectionSettings::sign_in` to sign in.
     pub(super) fn add(
         &self,
         (remote, transport): (IpAddr, Transport),
@@ -211,7 +211,7 @@ impl Shared {
         self.count_failures(stream, &mut stream.c2s.borrow_mut(), |c2s| c2s.handle_gone());
         if let Some(bucket) = stream.bucket.get() {
             let in_order = stream.c2s.borrow().was_closed();
-            self.event(Event::Gone { stream: stream.number, bucket, in_order });
+            self.event(C2sEvent::Gone { stream: stream.number, bucket, in_order });
         }
     }
 
@@ -233,7 +233,7 @@ impl Shared {
         if self.counts.open() == 0 { Poll::Ready(()) } else { Poll::Pending }
     }
 
-    pub(super) fn take_events(&self, sink: &mut Vec<Event>) {
+    pub(super) fn take_events(&self, sink: &mut Vec<C2sEvent>) {
         self.mailbox.take(sink);
     }
 
@@ -242,7 +242,7 @@ impl Shared {
         self.mailbox.has_room(waker)
     }
 
-    pub(super) fn event(&self, event: Event) {
+    pub(super) fn event(&self, event: C2sEvent) {
         self.mailbox.put(event);
     }
 
@@ -299,7 +299,7 @@ impl Shared {
     fn count_failures(&self, stream: &Stream, c2s: &mut C2s, act: impl FnOnce(&mut C2s)) {
         act(c2s);
         for failed in c2s.take_failed() {
-            self.event(Event::Failed { peer: stream.peer(), domain: c2s.domain().into(), failed });
+            self.event(C2sEvent::Failed { peer: stream.peer(), domain: c2s.domain().into(), failed });
         }
     }
 
@@ -312,28 +312,28 @@ impl Shared {
                 self.counts.ended(c2s);
                 self.close(stream);
             }
-            c2s::Effect::Find { find, domain } => self.event(Event::Find { stream: number, find, domain }),
-            c2s::Effect::Tokens(work) => self.event(Event::Tokens { stream: number, work }),
+            c2s::Effect::Find { find, domain } => self.event(C2sEvent::Find { stream: number, find, domain }),
+            c2s::Effect::Tokens(work) => self.event(C2sEvent::Tokens { stream: number, work }),
             c2s::Effect::Invited { token, domain } => {
-                self.event(Event::Invited { stream: number, token, domain });
+                self.event(C2sEvent::Invited { stream: number, token, domain });
             }
             c2s::Effect::Register(registration) => {
-                self.event(Event::Register { stream: number, registration });
+                self.event(C2sEvent::Register { stream: number, registration });
             }
-            c2s::Effect::Bind(request) => self.event(Event::Bind { stream: number, request }),
+            c2s::Effect::Bind(request) => self.event(C2sEvent::Bind { stream: number, request }),
             c2s::Effect::Resume { user, id, seen } => {
-                self.event(Event::Resume { stream: number, user, id, seen });
+                self.event(C2sEvent::Resume { stream: number, user, id, seen });
             }
             c2s::Effect::Stanza(element) => {
                 self.counts.count(|counters| counters.stanzas_in.count(element.name()));
                 stream.buckets.take_stanza(self.pauses.now(), self.settings.allowance);
                 if !is_sign_of_life(&element) {
-                    self.event(Event::Stanza { stream: number, element });
+                    self.event(C2sEvent::Stanza { stream: number, element });
                 }
             }
             c2s::Effect::Nonza(element) => {
                 stream.buckets.take_stanza(self.pauses.now(), self.settings.allowance);
-                self.event(Event::Nonza { stream: number, element });
+                self.event(C2sEvent::Nonza { stream: number, element });
             }
         }
     }

@@ -9,7 +9,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::{Error, Message, Utf8Bytes};
 
-use super::shared::Shared;
+use super::shared::C2sConnections;
 use super::stream::Stream;
 
 /// Nothing more can be read or written.
@@ -21,7 +21,7 @@ pub(super) trait Wire {
     fn poll_read(
         &mut self,
         cx: &mut Context<'_>,
-        shared: &Shared,
+        shared: &C2sConnections,
         stream: &Stream,
     ) -> Poll<Result<(), Ended>>;
 
@@ -30,7 +30,7 @@ pub(super) trait Wire {
 
     /// Says goodbye, and reads on until the client has gone too: closing with unread bytes would reset the connection
     /// and take our last words with it.
-    fn poll_shutdown(&mut self, cx: &mut Context<'_>, shared: &Shared) -> Poll<()>;
+    fn poll_shutdown(&mut self, cx: &mut Context<'_>, shared: &C2sConnections) -> Poll<()>;
 }
 
 /// TCP and TLS.
@@ -51,7 +51,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire for Bytes<S> {
     fn poll_read(
         &mut self,
         cx: &mut Context<'_>,
-        shared: &Shared,
+        shared: &C2sConnections,
         stream: &Stream,
     ) -> Poll<Result<(), Ended>> {
         let mut scratch = shared.scratch.borrow_mut();
@@ -97,7 +97,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire for Bytes<S> {
         Pin::new(&mut self.io).poll_flush(cx).map_err(|_| Ended)
     }
 
-    fn poll_shutdown(&mut self, cx: &mut Context<'_>, shared: &Shared) -> Poll<()> {
+    fn poll_shutdown(&mut self, cx: &mut Context<'_>, shared: &C2sConnections) -> Poll<()> {
         if !self.has_shut {
             let shut: io::Result<()> = ready!(Pin::new(&mut self.io).poll_shutdown(cx));
             self.has_shut = true;
@@ -123,7 +123,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire for Documents<S> {
     fn poll_read(
         &mut self,
         cx: &mut Context<'_>,
-        shared: &Shared,
+        shared: &C2sConnections,
         stream: &Stream,
     ) -> Poll<Result<(), Ended>> {
         match ready!(Pin::new(&mut self.0).poll_next(cx)) {
@@ -151,7 +151,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire for Documents<S> {
         Pin::new(&mut self.0).poll_flush(cx).map_err(|_| Ended)
     }
 
-    fn poll_shutdown(&mut self, cx: &mut Context<'_>, _shared: &Shared) -> Poll<()> {
+    fn poll_shutdown(&mut self, cx: &mut Context<'_>, _shared: &C2sConnections) -> Poll<()> {
         Pin::new(&mut self.0).poll_close(cx).map(|_| ())
     }
 }

@@ -14,8 +14,8 @@ struct World {
     now: Instant,
 }
 
-fn settings(folder: &Path) -> Settings {
-    Settings {
+fn settings(folder: &Path) -> UploadFolderSettings {
+    UploadFolderSettings {
         folder: folder.to_owned(),
         total: 10_000,
         keep: Duration::from_hours(24),

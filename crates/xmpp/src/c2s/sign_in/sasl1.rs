@@ -19,6 +19,7 @@ impl SignIn {
             Err(failure) => return self.refuse(failure, writer, out),
         };
         let mechanism = auth.attr("mechanism").and_then(Mechanism::parse);
+        // RFC 6120 §6.5.7: a mechanism that was not offered, as PLAIN without TLS, is `invalid-mechanism`.
         let mechanism = mechanism.filter(|named| features::mechanisms(writer, self).contains(named));
         match self.start_exchange(mechanism, initial.as_deref(), (None, None), writer) {
             Ok((exchange, step)) => {
@@ -40,6 +41,7 @@ impl SignIn {
         if element.is("abort", ns::SASL) {
             return self.refuse(Failure::Aborted, writer, out);
         }
+        // RFC 6120 §4.9.3.12: nothing but the exchange is possible during it.
         if !element.is("response", ns::SASL) {
             return SignInOutcome::Fail("not-authorized");
         }

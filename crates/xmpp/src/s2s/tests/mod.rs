@@ -311,7 +311,7 @@ impl FederationWorld {
         self.nodes[node].delivered.iter().map(told).collect()
     }
 
-    fn proofs(&self, node: usize) -> Vec<Event> {
+    fn proofs(&self, node: usize) -> Vec<S2sStreamEvent> {
         self.nodes[node].notes.iter().map(|note| note.what.clone()).collect()
     }
 

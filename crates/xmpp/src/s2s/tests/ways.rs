@@ -2,7 +2,7 @@
 
 use super::*;
 
-const DIALBACK: Event = Event::Connected { by: Proof::Dialback, is_encrypted: true };
+const DIALBACK: S2sStreamEvent = S2sStreamEvent::Connected { by: Proof::Dialback, is_encrypted: true };
 
 #[test]
 fn a_stranger_is_believed_by_dialback() {
@@ -13,7 +13,7 @@ fn a_stranger_is_believed_by_dialback() {
         world.run();
         assert_eq!(world.got(1), ["1", "2"], "seed {seed}");
         assert!(world.proofs(0).contains(&DIALBACK), "{:?}", world.proofs(0));
-        let accepted = Event::Accepted { by: Proof::Dialback, is_encrypted: true };
+        let accepted = S2sStreamEvent::Accepted { by: Proof::Dialback, is_encrypted: true };
         assert!(world.proofs(1).contains(&accepted), "{:?}", world.proofs(1));
         let message = &world.nodes[1].delivered[0];
         assert_eq!(message.content_of("body", ns::CLIENT).as_deref(), Some("hello"), "in our namespace");
@@ -46,8 +46,8 @@ fn who_has_a_certificate_needs_no_dialback() {
     world.run();
     assert_eq!(world.got(1), ["1"]);
     let by = Proof::Certificate;
-    assert_eq!(world.proofs(0), [Event::Connected { by, is_encrypted: true }]);
-    assert_eq!(world.proofs(1), [Event::Accepted { by, is_encrypted: true }]);
+    assert_eq!(world.proofs(0), [S2sStreamEvent::Connected { by, is_encrypted: true }]);
+    assert_eq!(world.proofs(1), [S2sStreamEvent::Accepted { by, is_encrypted: true }]);
     assert_eq!(world.dialled, 1, "nobody had to ask back");
     world.message(1, "bob@b.test/y", "alice@a.test/x", "2");
     world.run();
@@ -115,7 +115,9 @@ fn without_tls_nobody_speaks_unless_that_is_allowed() {
     world.message(0, "alice@a.test/x", "bob@b.test", "2");
     world.run();
     assert_eq!(world.got(1), ["2"]);
-    assert!(world.proofs(0).contains(&Event::Connected { by: Proof::Dialback, is_encrypted: false }));
+    assert!(
+        world.proofs(0).contains(&S2sStreamEvent::Connected { by: Proof::Dialback, is_encrypted: false })
+    );
 }
 
 #[test]

@@ -51,8 +51,10 @@ impl RoomUsers {
         }
         self.may_be_called(&user, nick)?;
         match self.occupants.of_nick(nick) {
+            // §7.2.8: one user's clients may share a nickname; `may_be_called` has refused other users.
             Some(mine) if mine.sessions.len() >= SESSIONS_OF_OCCUPANT => Err(FULL),
             Some(_) => Ok(()),
+            // §7.2.9: administrators and owners enter a full room.
             None if self.occupants.len() >= self.config.max_users() && affiliation < Affiliation::Admin => {
                 Err(Condition::ServiceUnavailable)
             }
@@ -70,6 +72,7 @@ impl RoomUsers {
     ) {
         let user = from.bare();
         let usual = self.affiliation(&user).role(self.config.is_moderated);
+        // §5.1: in a moderated room a voice that was granted or revoked outlasts the visit.
         let role = self.voices.of(&user).unwrap_or(usual);
         let presence = Arc::new(self.address.shown(stanza));
         // §7.2.10: one more client of the same user.
@@ -128,6 +131,7 @@ impl RoomUsers {
         }
         let notice =
             Notice { nick: Some(nick), codes: &[303], cause: Some(stanza), ..Notice::gone(self, occupant) };
+        // §7.6: the occupant stays, so its role in the unavailable presence is not `none`.
         let notice = Notice { standing: self.standing_of(occupant), ..notice };
         let own = std::slice::from_ref(from);
         if is_alone {

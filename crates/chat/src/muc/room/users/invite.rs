@@ -16,6 +16,7 @@ impl RoomUsers {
     /// Handles a message to the room itself, not to its occupants.
     pub(in super::super) fn for_the_room(&mut self, from: &Jid, stanza: &Element, out: &mut Vec<RoomEffect>) {
         if let Some(x) = stanza.get("x", ns::MUC_USER) {
+            // §7.8.2: a decline comes from a user that is not in the room.
             if let Some(decline) = x.get("decline", ns::MUC_USER) {
                 return self.decline(from, decline, stanza, out);
             }
@@ -34,6 +35,7 @@ impl RoomUsers {
 
     /// All of them, or none.
     fn invite(&mut self, from: &Jid, invites: &[&Element], stanza: &Element, out: &mut Vec<RoomEffect>) {
+        // §7.8.2: mediated invitations are for occupants; others would use the room to reach strangers.
         let Some(inviter) = self.occupants.of_session(from) else {
             return refuse(stanza, Condition::NotAcceptable, out);
         };
@@ -52,6 +54,7 @@ impl RoomUsers {
                 _ => return refuse(stanza, Condition::JidMalformed, out),
             }
         }
+        // An invitation would promise what §7.2.7 refuses.
         if guests.iter().any(|(guest, _)| self.affiliation(&guest.bare()) == Affiliation::Outcast) {
             return refuse(stanza, Condition::Forbidden, out);
         }
@@ -62,6 +65,8 @@ impl RoomUsers {
         for (guest, invite) in guests {
             out.push(RoomEffect::Send(self.invitation(&inviter, &guest, invite)));
             let user = guest.bare();
+            // §7.8.2: an invitation into a room for members makes the guest a member, else §7.2.6 would refuse the
+            // guest.
             if self.config.is_members_only && self.affiliation(&user) < Affiliation::Member {
                 self.affiliations.set(&user, |entry| entry.affiliation = Affiliation::Member);
                 if self.config.is_persistent {
@@ -73,6 +78,7 @@ impl RoomUsers {
 
     /// With that of XEP-0249, for clients that know only it.
     fn invitation(&self, inviter: &Occupant, guest: &Jid, asked: &Element) -> Element {
+        // §7.2.4: in a semi-anonymous room the guest is no moderator, and does not see the inviter's address.
         let by: Box<str> = if self.config.is_whois_anyone {
             inviter.user.as_str().into()
         } else {
@@ -83,8 +89,10 @@ impl RoomUsers {
         if let Some(reason) = &reason {
             invite.push(Element::new("reason", ns::MUC_USER).text(&**reason));
         }
+        // §7.9: the guest's client goes on with the conversation of two in the room.
         invite = invite.children(asked.get("continue", ns::MUC_USER).cloned());
         let mut x = Element::new("x", ns::MUC_USER).child(invite);
+        // §7.8.2: the room adds its password, which the inviter need not know.
         let password = Some(&*self.config.password).filter(|password| !password.is_empty());
         if let Some(password) = password {
             x.push(Element::new("password", ns::MUC_USER).text(password));
@@ -138,6 +146,7 @@ impl RoomUsers {
         if flag(form, "muc#request_allow").is_some() {
             return self.voice_answered(from, form, stanza, out);
         }
+        // §7.13: only a visitor lacks voice.
         if asker.role != Role::Visitor {
             return refuse(stanza, Condition::BadRequest, out);
         }
@@ -154,6 +163,7 @@ impl RoomUsers {
         if actor.role != Role::Moderator {
             return refuse(stanza, Condition::Forbidden, out);
         }
+        // §8.6: a refusal changes nothing.
         if flag(form, "muc#request_allow") != Some(true) {
             return;
         }

@@ -97,6 +97,7 @@ impl RoomUsers {
             return Err(Condition::NotAcceptable);
         }
         let is_taken = self.occupants.of_nick(nick).is_some_and(|occupant| occupant.user != *user);
+        // §7.2.8: "conflict", also for a nickname that another user has reserved (§7.10).
         if is_taken || self.affiliations.reserved_by(nick).is_some_and(|owner| owner != user) {
             return Err(Condition::Conflict);
         }
@@ -119,6 +120,7 @@ impl RoomUsers {
         out: &mut Vec<RoomEffect>,
     ) {
         self.keep_voice(key, role);
+        // §8.2: the role `none` is a kick.
         if role == Role::None {
             return self.expel(key, &[307], cause, out);
         }
@@ -156,6 +158,7 @@ impl RoomUsers {
         self.affiliations.set(user, |entry| {
             entry.affiliation = affiliation;
             entry.reason = kept;
+            // The nickname of a banned user is free for others.
             if affiliation == Affiliation::Outcast {
                 entry.nick = None;
             }
@@ -174,6 +177,7 @@ impl RoomUsers {
             self.voices.remove(user);
         }
         for key in here {
+            // §9.1: a ban removes the occupant at once (301).
             if new == Affiliation::Outcast {
                 self.expel(key, &[301], cause, out);
             } else if self.config.is_members_only && new < Affiliation::Member {

@@ -63,6 +63,7 @@ impl<'a> Notice<'a> {
         }
         let mut x =
             Element::new("x", ns::MUC_USER).child(self.item(with_address)).children(self.destroy.cloned());
+        // §7.2.2: 110 tells a client that this presence is its own.
         let own = is_self.then_some(110);
         for code in own.iter().chain(self.codes) {
             x.push(status(*code));

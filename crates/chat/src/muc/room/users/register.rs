@@ -14,7 +14,10 @@ impl RoomUsers {
     /// Into a room for members one is made a member, one does not become it.
     fn may_register(&self, affiliation: Affiliation) -> Result<(), Condition> {
         match affiliation {
+            // §7.10: a banned user is refused before anything is said of the form.
             Affiliation::Outcast => Err(Condition::Forbidden),
+            // §7.10: "not-allowed" stands for a room in which a user cannot register; membership of such a room is
+            // granted (§9.3).
             Affiliation::None if self.config.is_members_only || self.is_locked => Err(Condition::NotAllowed),
             _ => Ok(()),
         }
@@ -27,6 +30,7 @@ impl RoomUsers {
         }
         let mut query = Element::new("query", ns::REGISTER);
         match self.affiliations.nick_of(&user) {
+            // §7.10 and XEP-0077 §3.1: a registered user learns the nickname, and no form follows.
             Some(nick) => {
                 query.push(Element::new("registered", ns::REGISTER));
                 query.push(Element::new("username", ns::REGISTER).text(nick));
@@ -52,6 +56,8 @@ impl RoomUsers {
         if let Err(condition) = self.may_register(affiliation) {
             return refuse(iq, condition, out);
         }
+        // XEP-0077 §3.2. In a room for members the membership stays: it was granted and did not come with the
+        // nickname.
         if query.get("remove", ns::REGISTER).is_some() {
             self.affiliations.set(&user, |entry| entry.nick = None);
             if affiliation == Affiliation::Member && !self.config.is_members_only {
@@ -62,6 +68,7 @@ impl RoomUsers {
         let form = query.get("x", ns::DATA).filter(|form| form.attr("type") == Some("submit"));
         let form = form.filter(|form| type_of(form).is_none_or(|kind| kind == REGISTER_FORM));
         let Some(nick) = form.and_then(|form| value(form, "muc#register_roomnick")) else {
+            // §7.10: "bad-request" for a form that is not the room's.
             return refuse(iq, Condition::BadRequest, out);
         };
         let nick = match self.reservable(&user, &nick) {

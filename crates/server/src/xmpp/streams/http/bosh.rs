@@ -18,7 +18,7 @@ use tokio::sync::oneshot;
 use tokio::task::spawn_local;
 use tokio::time::{Sleep, sleep};
 use xmpp::Jid;
-use xmpp::bosh::{Condition, Input, Outbox, Reply, Request, Session, Settings};
+use xmpp::bosh::{BoshSettings, Condition, Input, Outbox, Reply, Request, Session};
 use xmpp::c2s::{Framing, Security};
 use xmpp::limits::BOSH_ANSWER;
 
@@ -26,7 +26,7 @@ use super::Front;
 use crate::clock::Clock;
 use crate::limits;
 use crate::xmpp::streams::serve::{Place, drive};
-use crate::xmpp::streams::shared::{Event, Shared};
+use crate::xmpp::streams::shared::{C2sConnections, C2sEvent};
 use crate::xmpp::streams::stream::Stream;
 use crate::xmpp::streams::wire::{Ended, Wire};
 
@@ -88,7 +88,7 @@ pub(super) async fn post(front: &Rc<Front>, body: &[u8]) -> Result<Reply, Status
             if shard == shared.shard {
                 shared.bosh.deliver_call(call);
             } else {
-                shared.event(Event::Bosh { shard, call: Box::new(call) });
+                shared.event(C2sEvent::Bosh { shard, call: Box::new(call) });
             }
         }
     }
@@ -104,13 +104,13 @@ pub(super) async fn post(front: &Rc<Front>, body: &[u8]) -> Result<Reply, Status
 }
 
 /// The node ends, and a request that was on its way to another shard may never have come there.
-async fn ended(shared: &Shared) -> Reply {
+async fn ended(shared: &C2sConnections) -> Reply {
     shared.ending.notified().await;
     sleep(limits::XMPP_LINGER / 2).await;
     Reply::refusal(Condition::SystemShutdown)
 }
 
-fn refused(shared: &Shared, condition: Condition) -> Reply {
+fn refused(shared: &C2sConnections, condition: Condition) -> Reply {
     shared.counts.count(|counters| counters.bosh_faults += 1);
     Reply::refusal(condition)
 }
@@ -210,7 +210,7 @@ impl BoshSessions {
 
 /// A session as a stream's wire.
 struct Bodies {
-    shared: Rc<Shared>,
+    shared: Rc<C2sConnections>,
     mailbox: Rc<Mailbox>,
     session: Session,
     clock: Clock,
@@ -226,10 +226,11 @@ struct Bodies {
 }
 
 impl Bodies {
-    fn new(shared: Rc<Shared>, mailbox: Rc<Mailbox>, call: Call) -> Bodies {
+    fn new(shared: Rc<C2sConnections>, mailbox: Rc<Mailbox>, call: Call) -> Bodies {
         let Call { request, size, reply, .. } = call;
         let (clock, mut out) = (shared.settings.http.clock, Outbox::default());
-        let session = Session::begin(clock.now(), Settings::default(), &mailbox.sid, request, 0, &mut out);
+        let session =
+            Session::begin(clock.now(), BoshSettings::default(), &mailbox.sid, request, 0, &mut out);
         Bodies {
             shared,
             mailbox,
@@ -321,7 +322,7 @@ impl Wire for Bodies {
     fn poll_read(
         &mut self,
         _cx: &mut Context<'_>,
-        shared: &Shared,
+        shared: &C2sConnections,
         stream: &Stream,
     ) -> Poll<Result<(), Ended>> {
         // `poll_write`, which comes first, waits for more.
@@ -365,7 +366,7 @@ impl Wire for Bodies {
         }
     }
 
-    fn poll_shutdown(&mut self, cx: &mut Context<'_>, _shared: &Shared) -> Poll<()> {
+    fn poll_shutdown(&mut self, cx: &mut Context<'_>, _shared: &C2sConnections) -> Poll<()> {
         self.receive(self.clock.now(), cx);
         self.send_answers();
         if self.session.is_over() { Poll::Ready(()) } else { Poll::Pending }

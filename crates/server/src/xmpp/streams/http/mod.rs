@@ -26,7 +26,7 @@ use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::protocol::Role;
 
 use super::serve::Place;
-use super::shared::Shared;
+use super::shared::C2sConnections;
 use super::wire::Documents;
 use crate::clock::Clock;
 use crate::limits;
@@ -37,7 +37,7 @@ pub(crate) use watch::WatchedIo;
 
 /// The settings of the HTTP services besides WebSockets.
 #[derive(Clone, Debug)]
-pub(crate) struct Settings {
+pub(crate) struct HttpServiceSettings {
     pub(crate) clock: Clock,
     /// The URL that clients are given, as `https://chat.example.net`; `None`: the one they have used, or the
     /// address.
@@ -52,7 +52,7 @@ pub(crate) struct Settings {
 
 /// One connection.
 struct Front {
-    shared: Rc<Shared>,
+    shared: Rc<C2sConnections>,
     remote: IpAddr,
     /// The client's address of the latest request: behind a proxy it changes.
     source: Cell<IpAddr>,

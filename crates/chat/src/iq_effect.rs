@@ -1,0 +1,133 @@
+//! The requests that accounts and settings alone cannot answer. A handler checks its request and says by an [`IqEffect`] which
+//! feature goes on with it; the feature replies when it has what it needs.
+
+use stdx::Instant;
+use stdx::slab::Key;
+use xmpp::stanza::StanzaError;
+use xmpp::{Bare, Element, ns};
+
+use super::blocking::{self, BlockingCommand};
+use super::feature::IqRequest;
+use super::offline::OfflineEffect;
+use super::private::PrivateEffect;
+use super::pubsub::{NodesView, PubSubEvent};
+use super::push::{PushEffect, PushTask};
+use super::register::AccountRequest;
+use super::roster::RosterAction;
+use super::upload::UploadRequest;
+use super::{Host, Outbox, archive, offline, private, push, register, roster, upload};
+
+/// The effect of a request that is not answered at once.
+pub(super) enum IqEffect {
+    /// Deliver the reply to the session that asks, past the router as pushes are: else a push could overtake it.
+    Deliver(Key, Element),
+    /// Read the sender's own archive.
+    ReadArchive,
+    /// Change the sender's blocking list.
+    Block(BlockingCommand),
+    /// Describe a node of the account that is asked.
+    DescribeNode(Box<str>),
+    /// List the nodes of the account that is asked.
+    ListNodes,
+    /// The retrieval of offline messages.
+    RetrieveOffline,
+    /// An effect of the offline messages of the account that is asked.
+    Offline(OfflineEffect),
+    /// Read or write private data.
+    Private(PrivateEffect),
+    /// The nodes of the account that is asked handle the request.
+    PubSub,
+    /// Store a client that wants notifications.
+    EnablePush(PushEffect),
+    /// Begin a task with the clients that want notifications.
+    Push(PushTask),
+    /// Change or remove the sender's account.
+    Register(Key, AccountRequest),
+    /// Change a contact of the sender.
+    Roster(Bare, RosterAction),
+    /// Grant a slot for a file.
+    Upload(UploadRequest),
+}
+
+/// Performs the effect of a request.
+pub(super) fn perform(host: &mut Host, now: Instant, iq: &IqRequest<'_>, effect: IqEffect, out: &mut Outbox) {
+    let result = match effect {
+        IqEffect::Deliver(key, reply) => {
+            host.deliver(now, key, reply, out);
+            Ok(())
+        }
+        IqEffect::ReadArchive => {
+            archive::handle_query(host, &iq.to.bare(), iq.iq, out);
+            Ok(())
+        }
+        IqEffect::Block(command) => blocking::change_blocked(host, now, iq, command, out),
+        IqEffect::DescribeNode(node) => {
+            view_nodes(host, now, iq, out, move |nodes, _| nodes.describe(&node));
+            Ok(())
+        }
+        IqEffect::ListNodes => {
+            view_nodes(host, now, iq, out, |nodes, owner| {
+                Ok(Element::new("query", ns::DISCO_ITEMS).children(nodes.items(owner)))
+            });
+            Ok(())
+        }
+        IqEffect::RetrieveOffline => {
+            let user = iq.to.bare();
+            let effect = host.offline.handle_request(&user, iq);
+            effect.map(|effect| offline::perform(host, now, &user, effect, out))
+        }
+        IqEffect::Offline(effect) => {
+            offline::perform(host, now, &iq.to.bare(), effect, out);
+            Ok(())
+        }
+        IqEffect::Private(effect) => {
+            private::perform(host, now, effect, out);
+            Ok(())
+        }
+        IqEffect::PubSub => {
+            host.tell_pubsub(now, PubSubEvent::Request { iq: iq.iq, from: iq.from, to: iq.to }, out);
+            Ok(())
+        }
+        IqEffect::EnablePush(effect) => {
+            push::perform(host, vec![effect], out);
+            Ok(())
+        }
+        IqEffect::Push(task) => {
+            let effects = host.push.begin(now, iq.to.bare(), task);
+            push::perform(host, effects, out);
+            Ok(())
+        }
+        IqEffect::Register(key, request) => {
+            register::perform(&mut host.store, key, iq, request, out);
+            Ok(())
+        }
+        IqEffect::Roster(contact, action) => {
+            roster::change_contact(host, now, &iq.from.bare(), (contact, action), out)
+        }
+        IqEffect::Upload(request) => {
+            let effect = host.upload.handle_request(now, request, host.settings.uploads);
+            upload::perform(host, effect, out);
+            Ok(())
+        }
+    };
+    if let Err(error) = result {
+        host.refuse(iq.iq, &error, out);
+    }
+}
+
+/// Answers a request from the nodes of the account that is asked, as its sender may see them.
+fn view_nodes(
+    host: &mut Host,
+    now: Instant,
+    iq: &IqRequest<'_>,
+    out: &mut Outbox,
+    describe: impl FnOnce(NodesView, &Bare) -> Result<Element, StanzaError> + 'static,
+) {
+    let (owner, question) = (iq.to.bare(), iq.iq.clone());
+    let user = owner.clone();
+    let then = move |host: &mut Host, nodes: Result<NodesView, StanzaError>, out: &mut Outbox| {
+        let answer = nodes.and_then(|nodes| describe(nodes, &user));
+        host.answer(&question, answer.map(Some), out);
+    };
+    host.tell_pubsub(now, PubSubEvent::View { owner: &owner, from: iq.from, then: Box::new(then) }, out);
+}
