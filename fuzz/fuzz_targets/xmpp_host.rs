@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use chat::effect::{AccountData, MamPage};
 use chat::{
-    Effect, Host, ItemPage, Load, Outbox, RoomCreation, HostSettings, StanzaPage, StoreFailure, StoreReply,
+    Effect, Host, HostSettings, ItemPage, Load, Outbox, RoomCreation, StanzaPage, StoreFailure, StoreReply,
 };
 use libfuzzer_sys::fuzz_target;
 use stdx::Instant;

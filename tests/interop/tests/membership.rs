@@ -10,7 +10,7 @@ use cluster::farm::EndReason;
 use cluster::member::{Member, MemberState, Roles};
 use cluster::membership::{MembershipEffect, Refusal};
 use farm::agent::{AgentArgs, FarmAgent, FarmEnd, FarmListener};
-use farm::council::{CouncilSettings, MEMBER_AGE};
+use farm::council::{CouncilSettings, LifeClock, MEMBER_AGE};
 use farm::view::FarmView;
 use interop::{Nats, NatsRelease, TcpWay};
 use stdx::Instant;
@@ -79,7 +79,7 @@ impl Node {
             replicas: 1,
             member_age: MEMBER_AGE,
             proof: Bytes::from_static(b"proof"),
-            least_life: least_life(),
+            clock: LifeClock(Arc::new(least_life)),
         };
         let member = Member {
             life: Life(0),
