@@ -94,9 +94,7 @@ fn connections_are_encrypted_and_servers_verified_as_the_url_says() {
 
     server::run_sql(&socket, "ALTER SYSTEM SET ssl = off");
     server::run_sql(&socket, "SELECT pg_reload_conf()");
-    let is_off = || {
-        server::try_sql(&socket, "DO $$ BEGIN ASSERT current_setting('ssl') = 'off'; END $$")
-    };
+    let is_off = || server::try_sql(&socket, "DO $$ BEGIN ASSERT current_setting('ssl') = 'off'; END $$");
     wait::until("PostgreSQL offers no TLS", std::time::Duration::from_secs(30), is_off, String::new);
     works(NAME, "prefer", None, false);
     let plain = refused(NAME, "require", None);
