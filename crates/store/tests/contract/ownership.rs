@@ -1,5 +1,10 @@
 //! The hold of lives on buckets, and the fence that stops the writes of a life that is over. PostgreSQL alone has them.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "take-overs are timed, and a connection of the test's own is driven"
+)]
+
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant as Clock};
@@ -322,7 +327,7 @@ fn all_buckets_are_taken_at_once() {
 #[test]
 fn a_file_has_no_holders() {
     let dir = tempfile::tempdir().unwrap();
-    let file = Database::Sqlite(Sqlite::open(&dir.path().join("belfry.db")).unwrap());
+    let file = Database::Sqlite(Sqlite::open(dir.path().join("belfry.db")).unwrap());
     assert!(matches!(file.ownership(1).map(drop), Err(StoreError::Invalid { .. })));
     assert!(file.fenced_by(1).writer().unwrap().write_group(&[binding(1, "a", 0, &[1])])[0].is_ok());
 }
