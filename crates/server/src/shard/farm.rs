@@ -18,8 +18,8 @@ use router::Answer;
 use sip::transport::{Packet, Transmit};
 use stdx::Instant;
 
-use super::buckets::{self, BucketAdapter};
 use super::Shard;
+use super::buckets::{self, BucketAdapter};
 use crate::clock::Clock;
 use crate::farm::probe::Probe;
 use crate::farm::traffic::LinkTraffic;
