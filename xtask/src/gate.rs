@@ -34,7 +34,7 @@ const fn real(
     RealTests { package, source, name, modules }
 }
 
-static REAL: [RealTests; 22] = [
+static REAL: [RealTests; 23] = [
     real("server", "tests/live/main.rs", "live", &[]),
     real("server", "tests/net/main.rs", "net", &[]),
     real("server", "tests/operate/main.rs", "operate", &[]),
@@ -47,7 +47,13 @@ static REAL: [RealTests; 22] = [
         "server",
         &["net::", "http::", "voice::helpers::", "voice::ports::", "xmpp::"],
     ),
-    real("store", "tests/contract/main.rs", "contract", &["postgres::", "away::", "ownership::"]),
+    real(
+        "store",
+        "tests/contract/main.rs",
+        "contract",
+        &["postgres::", "away::", "encrypted::", "ownership::"],
+    ),
+    real("store", "unittests src/lib.rs", "store", &["postgres::round_trips::"]),
     real("interop", "unittests src/lib.rs", "interop", &[]),
     real("interop", "tests/accounts.rs", "accounts", &[]),
     real("interop", "tests/administration.rs", "administration", &[]),

@@ -1,6 +1,7 @@
 //! Either database behind one type, for programs that are told which by their configuration.
 
 use crate::error::StoreError;
+use crate::notices::NoticeListener;
 use crate::ownership::Ownership;
 use crate::postgres::Postgres;
 use crate::record::{Reader, Store, Writer};
@@ -21,7 +22,20 @@ impl Database {
     pub fn for_import(&self) -> Self {
         match self {
             Database::Sqlite(sqlite) => Database::Sqlite(sqlite.for_import()),
-            Database::Postgres(postgres) => Database::Postgres(postgres.clone()),
+            Database::Postgres(postgres) => {
+                Database::Postgres(Box::new((**postgres).clone().with_patience(None)))
+            }
+        }
+    }
+
+    /// Opens the end that hears of changes by other programs. `None`: the database is a file of this program's own.
+    ///
+    /// # Errors
+    /// Those of the system. It connects with its first use.
+    pub fn listen(&self) -> Result<Option<NoticeListener>, StoreError> {
+        match self {
+            Database::Sqlite(_) => Ok(None),
+            Database::Postgres(postgres) => Ok(Some(NoticeListener::new(postgres.listen()?))),
         }
     }
 

@@ -16,6 +16,7 @@ mod database;
 pub mod error;
 pub mod import;
 pub mod limits;
+pub mod notices;
 pub mod ownership;
 pub mod postgres;
 mod queue;
@@ -32,6 +33,7 @@ pub use admin::Admin;
 pub use database::Database;
 pub use error::StoreError;
 pub use import::{Existing, ImportOptions, Imported, NewUser, Progress, Users};
+pub use notices::{AccountChange, Notice, NoticeListener};
 pub use ownership::{BucketClaim, ClaimAnswer, GivenBucket, Ownership};
 pub use postgres::Postgres;
 pub use record::{

@@ -122,6 +122,18 @@ pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 pub const SERVER_SILENCE: Duration = Duration::from_secs(3);
 /// The time that one read of a client may take in PostgreSQL. Beyond: `StoreError::Invalid`. As `READ_STEPS`.
 pub const READ_TIME: Duration = Duration::from_secs(2);
+/// The time that a server of the database has for the whole of a sign-in: one that is stopped or out of processes takes the
+/// connection and says nothing. Then the next server of the URL is tried.
+pub const GREETING_TIME: Duration = Duration::from_secs(5);
+/// The time that a server of the database has for one answer to a node: a fifth of the 32 s that a phone waits (RFC 3261 timer F),
+/// and a multiple of what a busy disk takes for a commit. Beyond: `StoreError::Unreachable`, and a new connection.
+pub const ANSWER_TIME: Duration = Duration::from_secs(6);
+/// The same for a read of an operator, which may visit all rows.
+pub const OPERATOR_ANSWER_TIME: Duration = Duration::from_mins(2);
+/// Aliases of one account that a change is told for, each with a notice of its own. Beyond: one notice, of everything.
+pub const NOTICES_OF_ALIASES: usize = 1_000;
+/// Notices that wait for a listener. Beyond, they count as one, of everything.
+pub const NOTICES_WAITING: usize = 10_000;
 /// The time that a transaction of a node outside a farm may be idle in PostgreSQL: far above the pauses of a node, and an import
 /// that was stopped locks its rows no longer. Beyond: the server ends the connection.
 pub const TRANSACTION_IDLE: Duration = Duration::from_secs(10);
@@ -131,9 +143,12 @@ pub const FENCED_IDLE: Duration = Duration::from_secs(2);
 /// The time that a statement about the hold of buckets may take: 4,096 buckets take some hundredths of a second. The farm asks again after
 /// 3 s. Beyond: `StoreError::Unreachable`.
 pub const OWNERSHIP_TIME: Duration = Duration::from_secs(2);
+/// The time that the server has for one answer about the hold of buckets: above `OWNERSHIP_TIME`, so that the server gives up first.
+pub const OWNERSHIP_ANSWER_TIME: Duration = Duration::from_millis(2_500);
 /// The time that a statement of a writer of a farm may take: a phone repeats its REGISTER for 32 s (RFC 3261 timer F), and a writer that
-/// waits for a lock that is never released would hold up all of them. Beyond: `StoreError::Unreachable`.
-pub const WRITE_TIME: Duration = Duration::from_secs(10);
+/// waits for a lock that is never released would hold up all of them. Below `ANSWER_TIME`, so that the server gives up first. Beyond:
+/// `StoreError::Unreachable`.
+pub const WRITE_TIME: Duration = Duration::from_secs(5);
 /// The time that taking buckets waits for a lock: several commits on a slow disk. It then ends the sessions of the dead again, which
 /// may have been made anew.
 pub const FENCE_LOCK: Duration = Duration::from_millis(250);

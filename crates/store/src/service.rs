@@ -222,7 +222,15 @@ fn worth_telling<'a>(
 fn run_reader(mut reader: Box<dyn Reader>, thread: usize, queue: &Reads, sinks: &dyn Completions) {
     let mut taken: Vec<TakenRead> = Vec::new();
     while queue.take(thread, &mut taken) {
-        let answered = taken.iter().map(|taken| (taken.ticket, reader.load(&taken.read)));
+        // Each attempt to reach a server that is away takes its time: one for all that wait is enough.
+        let mut away = None;
+        let answered = taken.iter().map(|taken| {
+            let loaded = away.clone().map_or_else(|| reader.load(&taken.read), Err);
+            if let Err(error @ StoreError::Unreachable { .. }) = &loaded {
+                away = Some(error.clone());
+            }
+            (taken.ticket, loaded)
+        });
         by_sink(answered, |sink, done| sinks.loaded(sink, done));
         queue.done(&taken);
         taken.clear();

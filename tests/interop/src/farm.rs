@@ -44,6 +44,23 @@ impl Farm {
         farm
     }
 
+    /// Starts so many nodes on one database, each at a port of its own, with `users` accounts, and waits until they share calls and
+    /// addresses.
+    pub fn on_database(nats: &Nats, count: usize, url: &str, users: usize) -> Farm {
+        let folder = TempDir::new().expect("a temporary folder");
+        let secret = Farm::secret(&folder);
+        let prepare = |number| {
+            let store = format!("[store]\nurl = \"{url}\"\n");
+            let links = format!("listen = \"127.0.0.1:{}\"\n", free_port());
+            Node::prepare().with_sections(&(store + &section(nats, &format!("n{number}"), &secret) + &links))
+        };
+        let mut nodes = vec![prepare(0).with_users(users).started()];
+        nodes.extend((1..count).map(|number| prepare(number).started()));
+        let farm = Farm { port: nodes[0].port, nodes, folder };
+        farm.wait_for_shares(count);
+        farm
+    }
+
     /// A node of this name that is not started. It has a secret of its own unless `knows_secret`.
     pub fn prepare(&self, nats: &Nats, name: &str, knows_secret: bool) -> Node {
         let secret = self.folder.path().join(if knows_secret { "farm.secret" } else { "other.secret" });
@@ -85,7 +102,13 @@ impl Farm {
 
     /// Waits until every running node sees the call slots divided among so many nodes.
     pub fn wait_for_shares(&self, count: usize) {
-        for node in self.nodes.iter().filter(|node| node.id() != 0) {
+        self.wait_for_shares_at(count, &(0..self.nodes.len()).collect::<Vec<_>>());
+    }
+
+    /// As [`wait_for_shares`](Self::wait_for_shares), as these nodes see it: another one may stand still.
+    pub fn wait_for_shares_at(&self, count: usize, numbers: &[usize]) {
+        let nodes = numbers.iter().map(|number| &self.nodes[*number]);
+        for node in nodes.filter(|node| node.id() != 0) {
             let shares = || {
                 let status = node.run(&["farm", "status", "--json"]);
                 let status: serde_json::Value = serde_json::from_str(&status).unwrap_or_default();

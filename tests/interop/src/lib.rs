@@ -46,7 +46,7 @@ pub use network::{Namespace, Network};
 pub use node::Node;
 pub use peer::{Peer, python};
 pub use ports::{Ports, free_port};
-pub use postgres::{PostgresServer, new_postgres_database, run_sql};
+pub use postgres::{PostgresServer, new_postgres_database, run_sql, try_sql};
 pub use prosody::Prosody;
 pub use ringer::{Said, Tool, ringer};
 pub use sipp::{Account, Sipp};

@@ -186,6 +186,11 @@ listen = "127.0.0.1:{http}"
         self.folder.path().join("data/cert.pem")
     }
 
+    /// Sends the signal of this name, `STOP`.
+    pub fn signal(&self, name: &str) {
+        self.peer.as_ref().expect("it runs").signal(name);
+    }
+
     /// The process id; 0 unless it runs.
     pub fn id(&self) -> u32 {
         self.peer.as_ref().map_or(0, Peer::id)

@@ -113,6 +113,61 @@ impl PostgresServer {
         std::fs::remove_file(keep).expect("the test may do so");
     }
 
+    /// Makes a server that repeats what this one writes, and takes no writes itself until it is promoted.
+    pub fn new_standby(&self) -> PostgresServer {
+        let folder = TempDir::new().expect("the test may do so").keep();
+        std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o777))
+            .expect("the test may do so");
+        let copied = as_server(&program("pg_basebackup"))
+            .args(["--host", &self.folder.display().to_string(), "--username", USER])
+            .args(["--no-sync", "--checkpoint", "fast", "--write-recovery-conf", "--pgdata"])
+            .arg(folder.join("data"))
+            .output()
+            .expect("the test may do so");
+        assert!(copied.status.success(), "pg_basebackup: {}", String::from_utf8_lossy(&copied.stderr));
+        let mut standby = PostgresServer { folder, settings: self.settings, shell: None };
+        standby.start_again();
+        standby
+    }
+
+    /// Makes a standby the server that takes writes.
+    pub fn promote(&self) {
+        run_sql(&self.url("postgres"), "SELECT pg_promote()");
+    }
+
+    /// Stops all its processes as they are: connections stay open, and nothing is answered.
+    pub fn stop(&self) {
+        self.signal("-STOP");
+    }
+
+    /// Lets the processes go on.
+    pub fn go_on(&self) {
+        self.signal("-CONT");
+    }
+
+    fn signal(&self, signal: &str) {
+        let file = std::fs::read_to_string(self.folder.join("data/postmaster.pid")).unwrap_or_default();
+        let Some(server) = file.lines().next() else { return };
+        let children = std::fs::read_to_string(format!("/proc/{server}/task/{server}/children"));
+        let children = children.unwrap_or_default();
+        // The server first, so that it starts no more processes.
+        for process in std::iter::once(server).chain(children.split_whitespace()) {
+            // Some have ended meanwhile.
+            let _ = Command::new("kill").args([signal, process]).stderr(Stdio::null()).status();
+        }
+    }
+
+    /// The URL of a database of this server.
+    pub fn url(&self, database: &str) -> String {
+        format!("host={} user={USER} dbname={database}", self.folder.display())
+    }
+
+    /// The URL of a database that the first of two servers has, and the second once it is promoted.
+    pub fn url_with(&self, standby: &PostgresServer, database_url: &str) -> String {
+        let (own, other) = (self.folder.display(), standby.folder.display());
+        database_url.replace(&format!("host={own}"), &format!("host={own},{other}"))
+    }
+
     /// The URL of a new, empty database. `options` are of createdb.
     pub fn new_database(&self, options: &[&str]) -> String {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
@@ -124,7 +179,7 @@ impl PostgresServer {
             .output()
             .expect("the test may do so");
         assert!(made.status.success(), "createdb: {}", String::from_utf8_lossy(&made.stderr));
-        format!("host={} user={USER} dbname={name}", self.folder.display())
+        self.url(&name)
     }
 
     fn is_ready(&self) -> bool {
@@ -137,6 +192,8 @@ impl PostgresServer {
 
 impl Drop for PostgresServer {
     fn drop(&mut self) {
+        // A process that is stopped would not end.
+        self.go_on();
         if let Some((mut shell, alive)) = self.shell.take() {
             drop(alive);
             let _ = shell.wait();
@@ -151,6 +208,15 @@ pub fn run_sql(url: &str, sql: &str) {
         .output()
         .expect("the test may do so");
     assert!(done.status.success(), "psql: {}", String::from_utf8_lossy(&done.stderr));
+}
+
+/// Runs statements that may fail, and returns what they print.
+pub fn try_sql(url: &str, sql: &str) -> Option<String> {
+    let done = Command::new(program("psql"))
+        .args(["--no-psqlrc", "--quiet", "--tuples-only", url, "-c", sql])
+        .output()
+        .expect("the test may do so");
+    done.status.success().then(|| String::from_utf8_lossy(&done.stdout).into_owned())
 }
 
 /// PostgreSQL does not run as root.

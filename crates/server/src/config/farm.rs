@@ -99,13 +99,6 @@ impl Farm {
 
     fn check(&self, section: &mut Section<'_, '_>, has_store: bool, has_chat: bool) {
         let Some(name) = &self.name else { return };
-        if has_store {
-            section.mistake(
-                "name",
-                "a node of a farm has a `[store] url`",
-                "no `[store]`: nodes of a farm do not share a database yet, each has its own in `data`",
-            );
-        }
         if has_store && has_chat {
             section.mistake(
                 "name",

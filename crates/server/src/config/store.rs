@@ -14,7 +14,7 @@ impl Store {
         let mut section = reader.section("store");
         let url: Option<Box<str>> = section.optional(
             "url",
-            "A database of PostgreSQL 15 or later, as `postgres://user:password@host/database`, UTF8, for this node alone; several hosts, separated by commas, are tried in turn, and the one that takes writes is used. The connection is not encrypted: a socket (`host=/run/postgresql`) or a network of its own. The file `belfry.db` in `[server] data` when not given.",
+            "A database of PostgreSQL 15 or later, as `postgres://user:password@host/database`, UTF8, for this node or all nodes of its farm; several hosts, separated by commas, are tried in turn, and the one that takes writes is used. `sslmode` is `prefer` when not given, which verifies no certificate; `verify-full` encrypts and verifies the server, by the authorities in `sslrootcert` or those of the system. The file `belfry.db` in `[server] data` when not given.",
         );
         let is_url = |url: &str| {
             url.starts_with("postgres://") || url.starts_with("postgresql://") || url.contains("host=")

@@ -229,6 +229,18 @@ fn each_mistake_names_its_place_and_what_was_expected() {
 }
 
 #[test]
+fn a_farm_shares_a_database_without_chat() {
+    let farm = "[farm]\nname = \"f\"\ncouncil = [\"nats://127.0.0.1:4222\"]\nsecret = \"s\"\n";
+    let store = "[store]\nurl = \"postgres://h/d\"\n";
+    assert_eq!(mistakes(&format!("{farm}{store}")), [""; 0]);
+    assert_eq!(mistakes(&format!("{farm}role = \"router\"\n{store}[xmpp]\nlisten = []\n")), [""; 0]);
+    let chat = mistakes(&format!("{farm}{store}[xmpp]\nlisten = [\"tcp:127.0.0.1:5222\"]\n"));
+    assert!(matches!(&chat[..], [one] if one.contains("do not serve chat yet")), "{chat:?}");
+    let router = mistakes(&format!("{farm}role = \"router\"\n"));
+    assert!(matches!(&router[..], [one] if one.contains("there is no `[store] url`")), "{router:?}");
+}
+
+#[test]
 fn broken_toml_names_its_line() {
     for (text, place) in [
         ("[sip]\nlisten = [\n", "belfry.toml:2:11: unclosed array; expected `]`"),

@@ -1,5 +1,7 @@
 //! Bindings: the latest set of each address.
 
+use tokio_postgres::Row;
+
 use crate::limits;
 use crate::record::{BindingRow, BindingWrite, WriteDone};
 
@@ -13,16 +15,27 @@ pub(super) const SET: &str = "INSERT INTO binding (bucket, aor, seq, epoch, writ
     written_at = excluded.written_at, record = excluded.record \
     WHERE binding.epoch <= excluded.epoch OR excluded.epoch = 0";
 
-/// A set that became empty is a deletion.
-pub(super) const DELETE: &str = "DELETE FROM binding \
-    USING unnest($1::smallint[], $2::text[], $3::bigint[]) AS given (bucket, aor, epoch) \
+/// A set that became empty is a deletion. Finds the addresses of which a later owner has written a row.
+pub(super) const DELETE: &str = "WITH given AS (\
+    SELECT * FROM unnest($1::smallint[], $2::text[], $3::bigint[]) AS given (bucket, aor, epoch)), \
+    deleted AS (DELETE FROM binding USING given \
     WHERE binding.bucket = given.bucket AND binding.aor = given.aor \
-    AND (binding.epoch <= given.epoch OR given.epoch = 0)";
+    AND (binding.epoch <= given.epoch OR given.epoch = 0)) \
+    SELECT given.bucket, given.aor FROM binding JOIN given USING (bucket, aor) \
+    WHERE given.epoch > 0 AND binding.epoch > given.epoch";
 
+/// The addresses of which a later owner has written a row.
 const LATER: &str = "SELECT binding.bucket, binding.aor \
     FROM binding JOIN unnest($1::smallint[], $2::text[], $3::bigint[]) AS given (bucket, aor, epoch) \
     ON binding.bucket = given.bucket AND binding.aor = given.aor \
     WHERE given.epoch > 0 AND binding.epoch > given.epoch";
+
+/// A bucket and an address in it.
+pub(super) type InBucket = (u16, Box<str>);
+
+pub(super) fn in_bucket(row: &Row) -> Result<InBucket, Failure> {
+    Ok((row.try_get::<_, i16>(0)?.cast_unsigned(), row.try_get(1)?))
+}
 
 /// Columns of rows to write, one of each address, in one order in all transactions: two that write the same rows wait for each other
 /// instead of deadlocking.
@@ -51,16 +64,9 @@ impl<'a> Columns<'a> {
     }
 
     /// The addresses of which a later owner has written a row.
-    pub(super) fn with_later_owner(
-        &self,
-        connection: &mut Connection,
-    ) -> Result<Vec<(u16, Box<str>)>, Failure> {
-        // A node outside a farm has no epoch.
-        if self.epochs.iter().all(|epoch| *epoch == 0) {
-            return Ok(Vec::new());
-        }
+    pub(super) fn with_later_owner(&self, connection: &mut Connection) -> Result<Vec<InBucket>, Failure> {
         let rows = connection.query(LATER, values![self.buckets, self.aors, self.epochs])?;
-        rows.iter().map(|row| Ok((row.try_get::<_, i16>(0)?.cast_unsigned(), row.try_get(1)?))).collect()
+        rows.iter().map(in_bucket).collect()
     }
 }
 

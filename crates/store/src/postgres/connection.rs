@@ -1,6 +1,7 @@
 //! One connection, used on the calling thread.
 
 use std::borrow::Cow;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -9,9 +10,13 @@ use std::time::Duration;
 
 use stdx::Instant;
 use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
 use tokio_postgres::error::SqlState;
+use tokio_postgres::tls::MakeTlsConnect;
 use tokio_postgres::types::ToSql;
-use tokio_postgres::{Client, NoTls, Portal, Row, Statement};
+use tokio_postgres::{Client, Portal, Row, Socket, Statement};
+use tokio_postgres_rustls::MakeRustlsConnect;
 
 use crate::error::StoreError;
 use crate::limits;
@@ -84,6 +89,8 @@ pub(super) fn own_fence(life: u32) -> String {
 pub(super) enum Failure {
     Postgres(tokio_postgres::Error),
     Store(StoreError),
+    /// The server has not answered for so long. The connection is closed.
+    Silent(Duration),
 }
 
 impl From<tokio_postgres::Error> for Failure {
@@ -123,7 +130,8 @@ impl Failure {
             Failure::Postgres(error) => {
                 is_of_connection(error) || error.code().is_some_and(|code| code.code().starts_with("57P"))
             }
-            Failure::Store(_) => false,
+            // What took too long once is not tried again at once.
+            Failure::Store(_) | Failure::Silent(_) => false,
         }
     }
 
@@ -141,6 +149,9 @@ impl Failure {
         match self {
             Failure::Postgres(error) => from_postgres(&error, name),
             Failure::Store(error) => error,
+            Failure::Silent(patience) => {
+                StoreError::Unreachable { server: name.into(), detail: format!("no answer for {patience:?}") }
+            }
         }
     }
 }
@@ -170,9 +181,9 @@ fn from_postgres(error: &tokio_postgres::Error, name: &str) -> StoreError {
     }
     match &code.code()[..2] {
         "22" | "23" => StoreError::invalid("a value", format!("one that the database takes: {detail}")),
-        // Connection exception, invalid authorization, no such database, insufficient resources, operator intervention,
-        // system error; a server that takes no writes; and locks that others hold.
-        "08" | "28" | "3D" | "53" | "57" | "58" | "25" | "40" | "55" => unreachable(detail),
+        // Connection exception, invalid authorization, no such database, insufficient resources, a lock that is held
+        // too long, operator intervention, system error; and a server that takes no writes.
+        "08" | "28" | "3D" | "53" | "55" | "57" | "58" | "25" | "40" => unreachable(detail),
         "XX" => StoreError::Corrupt { path: name.into(), detail },
         _ => StoreError::Internal { detail },
     }
@@ -181,8 +192,9 @@ fn from_postgres(error: &tokio_postgres::Error, name: &str) -> StoreError {
 impl Connection {
     /// `limit` is the time that a statement may take; zero: any.
     pub(super) fn open(postgres: &Postgres, limit: Duration) -> Result<Connection, StoreError> {
-        let driver = Driver::new().map_err(|error| StoreError::Internal { detail: error.to_string() })?;
+        let driver = Driver::new()?;
         let client = connect(&driver, postgres, limit)?;
+        driver.set_patience(postgres.patience);
         Ok(Connection {
             driver,
             client,
@@ -207,7 +219,7 @@ impl Connection {
     /// As `ensure`, and notices that the server has closed the connection since it was last used: for what may not be sent twice.
     pub(super) fn ensure_alive(&mut self) -> Result<(), StoreError> {
         // The runtime looks at the socket, then drives the connection, which finds its end.
-        self.driver.wait(async {
+        self.driver.block_on(async {
             for _ in 0..3 {
                 tokio::task::yield_now().await;
             }
@@ -217,6 +229,15 @@ impl Connection {
 
     pub(super) fn fenced(&self) -> StoreError {
         StoreError::Fenced { server: self.name().into() }
+    }
+
+    /// The next statements may take so long, unless there is no limit at all.
+    pub(super) fn set_patience(&mut self, patience: Duration) {
+        self.driver.set_patience(self.postgres.patience.map(|_| patience));
+    }
+
+    pub(super) fn postgres(&self) -> &Postgres {
+        &self.postgres
     }
 
     pub(super) fn name(&self) -> &str {
@@ -274,7 +295,10 @@ impl Connection {
             .zip(&statements)
             .map(|(step, statement)| Answer::Waiting(Box::pin(perform(client, *step, statement.as_ref()))))
             .collect();
-        self.driver.wait(all(&mut answers));
+        self.driver.wait(async {
+            all(&mut answers).await;
+            Ok(())
+        })?;
         let mut outcomes = Vec::with_capacity(steps.len());
         for answer in answers {
             match answer {
@@ -299,20 +323,20 @@ impl Connection {
     /// Several statements without values, or the bounds of a transaction.
     pub(super) fn batch(&mut self, sql: &str) -> Result<(), Failure> {
         self.count();
-        Ok(self.driver.wait(self.client.batch_execute(sql))?)
+        self.driver.wait(self.client.batch_execute(sql))
     }
 
     /// The number of rows that were changed.
     pub(super) fn execute(&mut self, sql: &str, values: Values<'_>) -> Result<u64, Failure> {
         let statement = self.statement(sql)?;
         self.count();
-        Ok(self.driver.wait(self.client.execute(&statement, values))?)
+        self.driver.wait(self.client.execute(&statement, values))
     }
 
     pub(super) fn query(&mut self, sql: &str, values: Values<'_>) -> Result<Vec<Row>, Failure> {
         let statement = self.statement(sql)?;
         self.count();
-        Ok(self.driver.wait(self.client.query(&statement, values))?)
+        self.driver.wait(self.client.query(&statement, values))
     }
 
     /// The first row, if there is one.
@@ -339,11 +363,24 @@ impl Connection {
         visit: &mut dyn FnMut(&Row) -> Result<(), Failure>,
     ) -> Result<u64, Failure> {
         const ROWS: i32 = 4_096;
+        // A transaction borrows the client, so its connection could not be given up: a start waits for its rows.
+        self.driver.set_patience(None);
+        let visited = self.visit_all(sql, ROWS, visit);
+        self.driver.set_patience(self.postgres.patience);
+        visited
+    }
+
+    fn visit_all(
+        &mut self,
+        sql: &str,
+        page: i32,
+        visit: &mut dyn FnMut(&Row) -> Result<(), Failure>,
+    ) -> Result<u64, Failure> {
         let transaction = self.driver.wait(self.client.transaction())?;
         let portal: Portal = self.driver.wait(transaction.bind(sql, &[]))?;
         let mut count = 0;
         loop {
-            let rows = self.driver.wait(transaction.query_portal(&portal, ROWS))?;
+            let rows = self.driver.wait(transaction.query_portal(&portal, page))?;
             if rows.is_empty() {
                 break;
             }
@@ -406,35 +443,105 @@ async fn all(answers: &mut [Answer<'_>]) {
     .await;
 }
 
+/// The connection to a server as the library has it: it moves only while it is polled.
+pub(super) type Wire =
+    tokio_postgres::Connection<Socket, <MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream>;
+
 fn connect(driver: &Driver, postgres: &Postgres, limit: Duration) -> Result<Client, StoreError> {
-    let connected = || -> Result<Client, tokio_postgres::Error> {
-        let (client, connection) = driver.wait(postgres.config.connect(NoTls))?;
-        // Its end is seen by the client.
-        driver.runtime().spawn(ignoring(connection));
-        // Whatever the server's defaults are, an acknowledged write survives.
-        let idle = if postgres.life.is_some() { limits::FENCED_IDLE } else { limits::TRANSACTION_IDLE };
-        let settings = format!(
-            "SET synchronous_commit = on; SET TIME ZONE 'UTC'; SET idle_in_transaction_session_timeout = {}; \
-             SET statement_timeout = {}",
-            idle.as_millis(),
-            limit.as_millis(),
-        );
-        driver.wait(client.batch_execute(&settings))?;
-        Ok(client)
-    };
-    connected().map_err(|error| from_postgres(&error, postgres.name()))
+    let (client, wire) = driver.connect(postgres)?;
+    // Its end is seen by the client.
+    driver.spawn(ignoring(wire));
+    // Whatever the server's defaults are, an acknowledged write survives. The server gives up first, so that nothing waits
+    // there for a program that has gone away.
+    let lock = postgres.patience.map_or(0, |patience| (patience * 4 / 5).as_millis());
+    let idle = if postgres.life.is_some() { limits::FENCED_IDLE } else { limits::TRANSACTION_IDLE };
+    let settings = format!(
+        "SET synchronous_commit = on; SET TIME ZONE 'UTC'; SET lock_timeout = {lock}; \
+         SET idle_in_transaction_session_timeout = {}; SET statement_timeout = {}",
+        idle.as_millis(),
+        limit.as_millis(),
+    );
+    let set = driver.wait_within(Some(limits::GREETING_TIME), client.batch_execute(&settings));
+    set.map_err(|failure| failure.into_store(postgres.name()))?;
+    Ok(client)
 }
 
 /// The runtime of a connection, which the calling thread drives. A thread that drives a runtime of its own, as that of an
 /// operator's requests does, may neither block on another nor end one: a second thread waits for it then.
-struct Driver(Option<Runtime>);
+pub(super) struct Driver {
+    runtime: Option<Runtime>,
+    /// The task that moves the connection.
+    task: RefCell<Option<JoinHandle<()>>>,
+    /// The time that an answer may take; `None`: any time.
+    patience: Cell<Option<Duration>>,
+}
 
 impl Driver {
-    fn new() -> std::io::Result<Driver> {
-        Ok(Driver(Some(Builder::new_current_thread().enable_all().build()?)))
+    pub(super) fn new() -> Result<Driver, StoreError> {
+        let runtime = Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|error| StoreError::Internal { detail: error.to_string() })?;
+        Ok(Driver { runtime: Some(runtime), task: RefCell::default(), patience: Cell::default() })
     }
 
-    fn wait<T: Send>(&self, work: impl Future<Output = T> + Send) -> T {
+    fn set_patience(&self, patience: Option<Duration>) {
+        self.patience.set(patience);
+    }
+
+    /// Connects to the first server that answers and takes writes.
+    pub(super) fn connect(&self, postgres: &Postgres) -> Result<(Client, Wire), StoreError> {
+        let mut failed = None;
+        for server in &*postgres.servers {
+            // The library's own limit is one for the socket: a server that is stopped accepts it and says nothing.
+            match self.wait_within(Some(limits::GREETING_TIME), server.connect(postgres.tls.clone())) {
+                Ok(connected) => return Ok(connected),
+                Err(failure) => failed = Some(failure.into_store(postgres.name())),
+            }
+        }
+        Err(failed.unwrap_or_else(|| StoreError::invalid("the URL of the store", "one with a host")))
+    }
+
+    pub(super) fn wait<T: Send>(
+        &self,
+        work: impl Future<Output = Result<T, tokio_postgres::Error>> + Send,
+    ) -> Result<T, Failure> {
+        let done = self.wait_within(self.patience.get(), work);
+        if matches!(done, Err(Failure::Silent(_))) {
+            self.abandon();
+        }
+        done
+    }
+
+    pub(super) fn wait_within<T: Send>(
+        &self,
+        patience: Option<Duration>,
+        work: impl Future<Output = Result<T, tokio_postgres::Error>> + Send,
+    ) -> Result<T, Failure> {
+        let limited = async move {
+            match patience {
+                None => Ok(work.await?),
+                Some(patience) => match timeout(patience, work).await {
+                    Ok(done) => Ok(done?),
+                    Err(_) => Err(Failure::Silent(patience)),
+                },
+            }
+        };
+        self.block_on(limited)
+    }
+
+    /// Closes the connection: an answer that comes late would be taken for the next one's.
+    fn abandon(&self) {
+        if let Some(task) = self.task.take() {
+            task.abort();
+            // Its end closes the socket, and the client with it.
+            let _ = self.block_on(task);
+        }
+    }
+
+    fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+        *self.task.borrow_mut() = Some(self.runtime().spawn(work));
+    }
+
+    fn block_on<T: Send>(&self, work: impl Future<Output = T> + Send) -> T {
         let runtime = self.runtime();
         if Handle::try_current().is_err() {
             return runtime.block_on(work);
@@ -444,19 +551,19 @@ impl Driver {
     }
 
     fn runtime(&self) -> &Runtime {
-        self.0.as_ref().expect("it is taken when it is dropped")
+        self.runtime.as_ref().expect("it is taken when it is dropped")
     }
 }
 
 impl Drop for Driver {
     fn drop(&mut self) {
-        if let Some(runtime) = self.0.take() {
+        if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }
     }
 }
 
-async fn ignoring<T, E>(connection: impl Future<Output = Result<T, E>>) {
+async fn ignoring(connection: Wire) {
     let _ = connection.await;
 }
 

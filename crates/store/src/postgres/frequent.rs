@@ -8,7 +8,7 @@ use crate::limits;
 use crate::record::{BindingWrite, Write, WriteDone};
 use crate::types::{CallRecord, check_length};
 
-use super::bindings::{self, Columns};
+use super::bindings::{self, Columns, InBucket};
 use super::connection::{Connection, Failure, Outcome, Step, values};
 use super::routes::{ADD_CALLS, CallColumns};
 
@@ -108,7 +108,7 @@ impl<'a> Frequent<'a> {
             steps.push(Step::Execute(bindings::SET, set_values));
         }
         if deleted.len() > 0 {
-            steps.push(Step::Execute(bindings::DELETE, deleted_values));
+            steps.push(Step::Query(bindings::DELETE, deleted_values));
         }
         if !self.calls.is_empty() {
             steps.push(Step::Query(ADD_CALLS, &call_values));
@@ -117,21 +117,23 @@ impl<'a> Frequent<'a> {
             Around::Begin { commits } => connection.begin(&steps, commits)?,
             Around::Nothing => connection.pipeline(&steps)?,
         };
+        let mut outcomes = outcomes.iter();
+        let mut next = |is_there: bool| if is_there { outcomes.next() } else { None };
+        let changed = next(set.len() > 0).map_or(0, Outcome::changed);
+        let later = next(deleted.len() > 0).map_or(&[][..], Outcome::rows);
+        let ids = next(!self.calls.is_empty()).map_or(&[][..], Outcome::rows);
         let mut written = self.others.clone();
         for ((place, _), seq) in self.bindings.iter().zip(seqs) {
             written.insert(*place, Ok(WriteDone::Logged { seq }));
         }
-        let ids = outcomes.iter().flat_map(Outcome::rows);
         for ((place, _), row) in self.calls.iter().zip(ids) {
             written.insert(*place, Ok(WriteDone::Added { id: row.try_get(0)? }));
         }
-        let changed: u64 = outcomes.iter().map(Outcome::changed).sum();
-        // A row that is not there and need not be deleted is none too few: whether one was written over is then asked.
-        if changed < (set.len() + deleted.len()) as u64 {
-            let mut later = set.with_later_owner(connection)?;
-            later.extend(deleted.with_later_owner(connection)?);
-            self.refuse(&later, &mut written);
+        let mut later = later.iter().map(bindings::in_bucket).collect::<Result<Vec<_>, _>>()?;
+        if changed < set.len() as u64 {
+            later.extend(set.with_later_owner(connection)?);
         }
+        self.refuse(&later, &mut written);
         Ok(written)
     }
 
@@ -152,7 +154,10 @@ impl<'a> Frequent<'a> {
     }
 
     /// Writes for these addresses had no effect, as their epoch is over.
-    fn refuse(&self, later: &[(u16, Box<str>)], written: &mut Written) {
+    fn refuse(&self, later: &[InBucket], written: &mut Written) {
+        if later.is_empty() {
+            return;
+        }
         for (place, row) in &self.bindings {
             if later.iter().any(|(bucket, aor)| *bucket == row.bucket && *aor == row.aor) {
                 let error = StoreError::invalid(

@@ -10,10 +10,14 @@ mod connection;
 mod frequent;
 mod import;
 mod migrations;
+mod notices;
 mod ownership;
 mod reader;
 mod rest;
+#[cfg(test)]
+mod round_trips;
 mod routes;
+mod tls;
 mod writer;
 mod xmpp;
 mod xmpp_read;
@@ -21,15 +25,18 @@ mod xmpp_read;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
+use std::sync::atomic::AtomicI32;
 use std::time::Duration;
 
 use tokio_postgres::config::{Config, Host, TargetSessionAttrs};
+use tokio_postgres_rustls::MakeRustlsConnect;
 
 use crate::error::StoreError;
 use crate::limits;
 use crate::ownership::Ownership;
 use crate::record::{Reader, Store, Writer};
 
+pub(crate) use notices::PostgresListener;
 use ownership::PostgresOwnership;
 use reader::PostgresReader;
 use writer::PostgresWriter;
@@ -37,9 +44,15 @@ use writer::PostgresWriter;
 /// A PostgreSQL database and the way to it.
 #[derive(Clone)]
 pub struct Postgres {
-    config: Config,
+    /// The way to each server of the URL, in its order.
+    servers: Arc<[Config]>,
     /// The servers and the database, without a password.
     name: Arc<str>,
+    tls: MakeRustlsConnect,
+    /// The time that an answer of the server may take; `None`: any time.
+    patience: Option<Duration>,
+    /// The number of the server's process that sent the last notice of a writer of ours.
+    notifier: Arc<AtomicI32>,
     without_user: fn(&str, &str) -> Option<String>,
     /// The life whose fence stops the writers.
     life: Option<u32>,
@@ -53,12 +66,14 @@ impl fmt::Debug for Postgres {
 
 impl Postgres {
     /// Connects, and brings the schema up to date. `url` is a connection URL or string of libpq's form; several hosts are tried
-    /// in turn, and only a server that takes writes is used.
+    /// in turn, and only a server that takes writes is used. `sslmode` and `sslrootcert` are as libpq has them, but without
+    /// `sslrootcert` the system's authorities vouch for a server.
     ///
     /// # Errors
     /// A URL that cannot be read, servers that cannot be reached, a database of another encoding or a later schema.
     pub fn open(url: &str) -> Result<Self, StoreError> {
-        let mut config = Config::from_str(url).map_err(|error| {
+        let (url, tls) = tls::Parameters::take(url);
+        let mut config = Config::from_str(&url).map_err(|error| {
             // The text of the error has no part of the URL, which may have a password.
             let expected = format!("postgres://user:password@host:port/database ({error})");
             StoreError::invalid("the URL of the store", expected)
@@ -68,10 +83,20 @@ impl Postgres {
         config.connect_timeout(limits::CONNECT_TIMEOUT);
         config.tcp_user_timeout(limits::SERVER_SILENCE);
         config.keepalives_idle(Duration::from_secs(10));
+        let tls = tls.connector(&mut config)?;
         let name = name_of(&config).into();
-        let postgres = Postgres { config, name, without_user: |_, _| None, life: None };
+        let (servers, notifier) = (servers(&config), Arc::default());
+        let postgres =
+            Postgres { servers, name, tls, patience: None, notifier, without_user: |_, _| None, life: None };
+        // A change of the schema takes its time, and another node's is waited for.
         migrations::run(&mut postgres.connect()?)?;
-        Ok(postgres)
+        Ok(postgres.with_patience(Some(limits::ANSWER_TIME)))
+    }
+
+    /// The same database, whose server may take so long for an answer. `None`: any time.
+    #[must_use]
+    pub fn with_patience(self, patience: Option<Duration>) -> Self {
+        Postgres { patience, ..self }
     }
 
     /// Sets the function that makes the configuration of a room or node without what an account is in it, for accounts that are
@@ -89,9 +114,9 @@ impl Postgres {
     /// The same database, whose writers write as long as this life of a node is not fenced.
     #[must_use]
     pub fn fenced_by(&self, life: u32) -> Self {
-        let mut fenced = Postgres { life: Some(life), ..self.clone() };
-        fenced.config.application_name(session_name(life.into()));
-        fenced
+        let name = session_name(life.into());
+        let named = |server: &Config| server.clone().application_name(&name).clone();
+        Postgres { life: Some(life), servers: self.servers.iter().map(named).collect(), ..self.clone() }
     }
 
     /// The hold of a life on the buckets of addresses.
@@ -99,7 +124,8 @@ impl Postgres {
     /// # Errors
     /// Those of the connection.
     pub fn ownership(&self, life: u32) -> Result<Box<dyn Ownership>, StoreError> {
-        Ok(Box::new(PostgresOwnership::new(&self.fenced_by(life), life)?))
+        let postgres = self.fenced_by(life).with_patience(Some(limits::OWNERSHIP_ANSWER_TIME));
+        Ok(Box::new(PostgresOwnership::new(&postgres, life)?))
     }
 
     fn connect(&self) -> Result<connection::Connection, StoreError> {
@@ -113,6 +139,55 @@ const SESSION_NAME: &str = "belfry";
 /// The name of the sessions of a life. They are ended by it when the life is fenced.
 fn session_name(life: i64) -> String {
     format!("{SESSION_NAME}.{life}")
+}
+
+/// A configuration for each server, so that each has its time to answer: one that has stopped must not keep us from the next.
+fn servers(config: &Config) -> Arc<[Config]> {
+    let (hosts, addresses, ports) = (config.get_hosts(), config.get_hostaddrs(), config.get_ports());
+    let count = hosts.len().max(addresses.len());
+    if count < 2 {
+        return [config.clone()].into();
+    }
+    let server = |number: usize| {
+        let mut one = Config::new();
+        match hosts.get(number) {
+            Some(Host::Tcp(name)) => drop(one.host(name)),
+            Some(Host::Unix(path)) => drop(one.host_path(path)),
+            None => {}
+        }
+        if let Some(address) = addresses.get(number) {
+            one.hostaddr(*address);
+        }
+        if let Some(port) = ports.get(number).or(ports.first()) {
+            one.port(*port);
+        }
+        if let Some(user) = config.get_user() {
+            one.user(user);
+        }
+        if let Some(password) = config.get_password() {
+            one.password(password);
+        }
+        if let Some(database) = config.get_dbname() {
+            one.dbname(database);
+        }
+        if let Some(options) = config.get_options() {
+            one.options(options);
+        }
+        if let Some(name) = config.get_application_name() {
+            one.application_name(name);
+        }
+        if let Some(limit) = config.get_connect_timeout() {
+            one.connect_timeout(*limit);
+        }
+        if let Some(limit) = config.get_tcp_user_timeout() {
+            one.tcp_user_timeout(*limit);
+        }
+        one.ssl_mode(config.get_ssl_mode()).channel_binding(config.get_channel_binding());
+        one.target_session_attrs(config.get_target_session_attrs());
+        one.keepalives(config.get_keepalives()).keepalives_idle(config.get_keepalives_idle());
+        one
+    };
+    (0..count).map(server).collect()
 }
 
 fn name_of(config: &Config) -> String {

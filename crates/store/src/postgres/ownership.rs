@@ -36,7 +36,7 @@ const DEAD_HOLDERS: &str = "SELECT DISTINCT bucket.life \
     AND EXISTS (SELECT FROM member WHERE member.life = $4 AND NOT fenced) ORDER BY bucket.life";
 
 pub(super) struct PostgresOwnership {
-    connection: Connection,
+    pub(super) connection: Connection,
     life: u32,
 }
 

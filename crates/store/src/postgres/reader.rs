@@ -1,5 +1,7 @@
 //! A reading connection.
 
+use std::time::Duration;
+
 use crate::error::StoreError;
 use crate::limits;
 use crate::record::{Loaded, LoggedBinding, Read, Reader};
@@ -43,6 +45,7 @@ impl PostgresReader {
         let is_clients =
             matches!(read, Read::Xmpp(read) if !matches!(read, XmppRead::Waiting | XmppRead::Kept { .. }));
         self.limit(is_clients)?;
+        self.connection.set_patience(patience(read));
         match load(&mut self.connection, read) {
             Err(failure) if failure.is_of_connection() => {
                 self.limit(is_clients)?;
@@ -72,6 +75,18 @@ impl Reader for PostgresReader {
 
     fn replay(&mut self, visit: &mut dyn FnMut(LoggedBinding<'_>)) -> Result<u64, StoreError> {
         self.try_replay(visit).map_err(|failure| failure.into_store(self.connection.name()))
+    }
+}
+
+/// The time that the server may take for a read.
+fn patience(read: &Read) -> Duration {
+    match read {
+        Read::Accounts(_)
+        | Read::Aliases { account: None }
+        | Read::Domains
+        | Read::Calls(_)
+        | Read::Rest(_) => limits::OPERATOR_ANSWER_TIME,
+        _ => limits::ANSWER_TIME,
     }
 }
 

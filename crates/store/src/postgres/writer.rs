@@ -11,13 +11,13 @@ use crate::types::Address;
 use super::connection::{Connection, Failure, micros, seconds, values};
 use super::frequent::{self, Around, Frequent, Numbers, Written};
 use super::routes::Old;
-use super::{Postgres, access, accounts, bindings, import, rest, routes, xmpp};
+use super::{Postgres, access, accounts, bindings, import, notices, rest, routes, xmpp};
 
 /// Times that a group is tried which another transaction's changes stopped.
 const TRIES: usize = 5;
 
 pub(super) struct PostgresWriter {
-    connection: Connection,
+    pub(super) connection: Connection,
     numbers: Numbers,
 }
 
@@ -178,12 +178,26 @@ impl Writer for PostgresWriter {
         users: &[NewUser],
         existing: Existing,
     ) -> Result<(Imported, Vec<Address>), StoreError> {
-        let imported = self.in_transaction(|connection, _| import::import(connection, users, existing));
+        let imported = self.in_transaction(|connection, _| {
+            let imported = import::import(connection, users, existing)?;
+            notices::send_everything(connection)?;
+            Ok(imported)
+        });
         imported.map_err(|failure| self.store_error(failure))
     }
 }
 
+/// Applies a write and sends the notice that it needs; the server passes it on when the transaction is committed.
 fn apply(connection: &mut Connection, numbers: &mut Numbers, write: &Write) -> Result<WriteDone, Failure> {
+    let Some(notices) = notices::Pending::before(connection, write)? else {
+        return change(connection, numbers, write);
+    };
+    let done = change(connection, numbers, write)?;
+    notices.send(connection, &done)?;
+    Ok(done)
+}
+
+fn change(connection: &mut Connection, numbers: &mut Numbers, write: &Write) -> Result<WriteDone, Failure> {
     match write {
         Write::Binding(_) | Write::Call(_) => frequent::write_one(connection, numbers, write),
         // A row is replaced by the next of its address, and removed when nothing can live in it any more.

@@ -1,5 +1,7 @@
 //! PostgreSQL alone can refuse a value, close a connection, end, or be of another kind.
 
+use std::time::Duration;
+
 use stdx::Instant;
 use store::rest::types::{Common, Queue};
 use store::rest::{Resource, RestWrite};
@@ -174,4 +176,102 @@ fn a_database_of_another_kind_is_refused_with_the_next_step() {
     let nowhere = Postgres::open(&newer.replace("dbname=t", "dbname=no-t")).unwrap_err();
     assert!(matches!(nowhere, StoreError::Unreachable { .. }), "{nowhere:?}");
     assert!(nowhere.to_string().contains("does not exist"), "{nowhere}");
+}
+
+/// Long enough for a server on a busy machine, and short for a test that waits for it to pass.
+const SHORT: Duration = Duration::from_secs(2);
+
+#[test]
+fn a_server_that_answers_nothing_fails_the_write_in_time_and_is_used_again() {
+    let server = PostgresServer::start(&["fsync=off"]);
+    let store = Postgres::open(&server.new_database(&[])).unwrap().with_patience(Some(SHORT));
+    let (mut writer, mut reader) = (store.writer().unwrap(), store.reader().unwrap());
+    assert!(writer.write_group(&[Write::Binding(binding("a", 1, &[1]))])[0].is_ok());
+    server.stop();
+    let failed = writer.write_group(&[Write::Binding(binding("b", 1, &[2]))]);
+    assert!(
+        matches!(&failed[0], Err(StoreError::Unreachable { detail, .. }) if detail.contains("no answer")),
+        "{failed:?}"
+    );
+    server.go_on();
+    assert!(writer.write_group(&[Write::Binding(binding("c", 1, &[3]))])[0].is_ok());
+    assert!(reader.load(&store::Read::Domains).is_ok());
+    let found = bindings(&store);
+    assert!(found.contains(&vec![1]) && found.contains(&vec![3]), "{found:?}");
+}
+
+#[test]
+fn a_row_that_another_program_holds_fails_the_write_in_time() {
+    let url = server::new_postgres_database();
+    let store = Postgres::open(&url).unwrap().with_patience(Some(SHORT));
+    let mut writer = store.writer().unwrap();
+    assert!(writer.write_group(&[Write::Binding(binding("a", 1, &[1]))])[0].is_ok());
+    let hold = "BEGIN; SELECT * FROM binding FOR UPDATE; SELECT pg_sleep(600)";
+    std::thread::scope(|scope| {
+        scope.spawn(|| server::try_sql(&url, hold));
+        let held =
+            "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep'";
+        let is_held = || server::try_sql(&url, held).is_some_and(|found| found.contains('1')).then_some(());
+        wait::until("the row is held", Duration::from_secs(60), is_held, String::new);
+        let failed = writer.write_group(&[Write::Binding(binding("a", 2, &[2]))]);
+        assert!(matches!(failed[0], Err(StoreError::Unreachable { .. })), "{failed:?}");
+        let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+                   WHERE datname = current_database() AND wait_event = 'PgSleep'";
+        server::run_sql(&url, end);
+    });
+    assert!(writer.write_group(&[Write::Binding(binding("a", 3, &[3]))])[0].is_ok());
+    assert_eq!(bindings(&store), [[3]]);
+}
+
+#[test]
+fn a_standby_that_is_promoted_has_what_was_acknowledged_and_takes_over() {
+    let mut first = PostgresServer::start(&[]);
+    let url = first.new_database(&[]);
+    let second = first.new_standby();
+    // A commit waits for the standby from now on.
+    server::run_sql(&url, "ALTER SYSTEM SET synchronous_standby_names = '*'");
+    server::run_sql(&url, "SELECT pg_reload_conf()");
+    let is_set = || server::try_sql(&url, "SHOW synchronous_standby_names").filter(|set| set.contains('*'));
+    wait::until("commits wait for the standby", Duration::from_secs(60), is_set, String::new);
+    let store = Postgres::open(&first.url_with(&second, &url)).unwrap();
+    let (mut writer, mut reader) = (store.writer().unwrap(), store.reader().unwrap());
+    for number in 0..50_u8 {
+        let write = Write::Binding(binding(&number.to_string(), 1, &[number]));
+        assert!(writer.write_group(&[write])[0].is_ok());
+    }
+    first.kill();
+    let write = |writer: &mut dyn store::Writer| {
+        writer.write_group(&[Write::Binding(binding("later", 1, &[100]))]).remove(0)
+    };
+    // A standby is no server for writes.
+    let refused = write(&mut *writer);
+    assert!(matches!(refused, Err(StoreError::Unreachable { .. })), "{refused:?}");
+    second.promote();
+    let written = || write(&mut *writer).is_ok().then_some(());
+    wait::until("the promoted standby is used", Duration::from_secs(60), written, String::new);
+    assert!(reader.load(&store::Read::Domains).is_ok());
+    let expected: Vec<Vec<u8>> = (0..50).chain([100]).map(|number| vec![number]).collect();
+    assert_eq!(bindings(&store), expected);
+}
+
+#[test]
+fn a_server_without_a_free_connection_says_so_and_keeps_those_that_it_has() {
+    let server = PostgresServer::start(&["fsync=off", "max_connections=6", "max_wal_senders=0"]);
+    let store = Postgres::open(&server.new_database(&[])).unwrap();
+    let mut writer = store.writer().unwrap();
+    let mut taken = Vec::new();
+    // The test's user may take those that are reserved, too.
+    let error = loop {
+        match store.reader() {
+            Ok(reader) => taken.push(reader),
+            Err(error) => break error,
+        }
+        assert!(taken.len() < 10, "the server has six connections");
+    };
+    assert!(matches!(&error, StoreError::Unreachable { .. }), "{error:?}");
+    assert!(error.to_string().contains("53300"), "{error}");
+    assert!(writer.write_group(&[Write::Binding(binding("a", 1, &[1]))])[0].is_ok());
+    taken.pop();
+    let reader = || store.reader().is_ok().then_some(());
+    wait::until("a connection is free", Duration::from_secs(60), reader, String::new);
 }

@@ -3,6 +3,8 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod away;
+mod encrypted;
+mod notices;
 mod ownership;
 mod postgres;
 #[path = "../../../../tests/interop/src/postgres.rs"]

@@ -1,0 +1,217 @@
+//! Notices of changes: what programs that share a database tell each other, so that each forgets what it has cached.
+//!
+//! A writer sends a notice in the transaction of the change, so that it comes when the change can be read, or not at all.
+//! [`Notice::of`] says which write needs one. `Database::listen` opens the other end; SQLite has none, as its node is
+//! the only program that writes while it runs.
+
+use std::time::Duration;
+
+use crate::error::StoreError;
+use crate::postgres::PostgresListener;
+use crate::record::{Write, WriteDone};
+use crate::rest::{Kind, RestWrite};
+use crate::types::Address;
+
+use crate::access::AccessWrite;
+
+/// A change of stored data that programs may have cached.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Notice {
+    /// The data of an account, or the account that an alias leads to.
+    Account {
+        /// The address of the account, or the alias.
+        address: Address,
+        /// The kind of change.
+        change: AccountChange,
+    },
+    /// Routes or domains.
+    Plan,
+    /// Resources of the REST interface that decide how numbers are answered.
+    Numbers,
+    /// Anything: a bulk import, or changes that were missed while there was no connection.
+    Everything,
+}
+
+/// The kind of change of an account.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum AccountChange {
+    /// Limits, keys, an alias; or the account is new.
+    Data,
+    /// The account has another password.
+    Password,
+    /// No client may sign in any more.
+    Disabled,
+    /// The account is gone.
+    Removed,
+}
+
+/// The kinds of [`AccountChange`] as notices spell them.
+const CHANGES: [(AccountChange, &str); 4] = [
+    (AccountChange::Data, "account"),
+    (AccountChange::Password, "password"),
+    (AccountChange::Disabled, "disabled"),
+    (AccountChange::Removed, "removed"),
+];
+
+const PLAN: &str = "plan";
+const NUMBERS: &str = "numbers";
+const EVERYTHING: &str = "everything";
+
+impl Notice {
+    /// The notice that a write needs; `None` for one that changes nothing that is cached.
+    pub fn of(write: &Write) -> Option<Notice> {
+        let account = |address: &Address, change| Some(Notice::Account { address: address.clone(), change });
+        match write {
+            Write::AddAccount(new) => account(&new.address, AccountChange::Data),
+            Write::Access(AccessWrite::Register { account: new, .. }) => {
+                account(&new.address, AccountChange::Data)
+            }
+            Write::AddAlias { alias, .. } | Write::RemoveAlias { alias } => {
+                account(alias, AccountChange::Data)
+            }
+            Write::AddScram { account: address, .. }
+            | Write::LearnPassword { account: address, .. }
+            | Write::SetDisabled { account: address, disabled: false }
+            | Write::SetLimits { account: address, .. } => account(address, AccountChange::Data),
+            Write::SetVerifiers { account: address, .. } => account(address, AccountChange::Password),
+            Write::SetDisabled { account: address, disabled: true } => {
+                account(address, AccountChange::Disabled)
+            }
+            Write::RemoveAccount { account: address } => account(address, AccountChange::Removed),
+            Write::AddRoute(_)
+            | Write::ReplaceRoute(_)
+            | Write::RemoveRoute { .. }
+            | Write::AddDomain { .. }
+            | Write::RemoveDomain { .. } => Some(Notice::Plan),
+            Write::Rest(RestWrite::Insert(row) | RestWrite::Ensure(row) | RestWrite::Replace(row)) => {
+                decides_numbers(row.kind).then_some(Notice::Numbers)
+            }
+            Write::Rest(RestWrite::Remove { kind, .. }) => decides_numbers(*kind).then_some(Notice::Numbers),
+            _ => None,
+        }
+    }
+
+    /// The account whose aliases lead to changed data after the write, too.
+    pub fn account_with_aliases(write: &Write) -> Option<&Address> {
+        match write {
+            Write::SetVerifiers { account, .. }
+            | Write::AddScram { account, .. }
+            | Write::LearnPassword { account, .. }
+            | Write::SetDisabled { account, .. }
+            | Write::SetLimits { account, .. }
+            | Write::RemoveAccount { account } => Some(account),
+            _ => None,
+        }
+    }
+
+    /// The text of a notification.
+    pub(crate) fn payload(&self) -> String {
+        match self {
+            Notice::Account { address, change } => {
+                let kind = CHANGES.iter().find(|(known, _)| known == change).map_or("", |(_, kind)| kind);
+                format!("{kind} {address}")
+            }
+            Notice::Plan => PLAN.into(),
+            Notice::Numbers => NUMBERS.into(),
+            Notice::Everything => EVERYTHING.into(),
+        }
+    }
+
+    /// Reads the text of a notification. One that is not known, of a later version perhaps, may be about anything.
+    pub(crate) fn from_payload(payload: &str) -> Notice {
+        let (kind, rest) = payload.split_once(' ').unwrap_or((payload, ""));
+        if let Some((change, _)) = CHANGES.iter().find(|(_, known)| *known == kind)
+            && let Some((user, domain)) = rest.rsplit_once('@')
+        {
+            let address = Address { user: user.into(), domain: domain.into() };
+            return Notice::Account { address, change: *change };
+        }
+        match kind {
+            PLAN => Notice::Plan,
+            NUMBERS => Notice::Numbers,
+            _ => Notice::Everything,
+        }
+    }
+}
+
+/// True if numbers may be answered otherwise after a change of a resource of this kind.
+fn decides_numbers(kind: Kind) -> bool {
+    matches!(kind, Kind::IncomingNumber | Kind::Application | Kind::Account | Kind::CallerId | Kind::Client)
+}
+
+/// True if a write has changed anything.
+pub(crate) fn has_changed(done: &WriteDone) -> bool {
+    !matches!(done, WriteDone::Changed { rows: 0 })
+}
+
+/// Hears the notices of other programs, on a connection of its own.
+pub struct NoticeListener {
+    listener: PostgresListener,
+}
+
+impl NoticeListener {
+    pub(crate) fn new(listener: PostgresListener) -> Self {
+        NoticeListener { listener }
+    }
+
+    /// Waits for notices on the calling thread, at most for `patience`. The first call connects and returns
+    /// [`Notice::Everything`], and so does each one that had to connect again: changes may have been missed.
+    /// Changes by writers of the same `Database` are left out: their program knows of them.
+    ///
+    /// # Errors
+    /// The server cannot be reached. The next call tries again.
+    pub fn wait(&mut self, patience: Duration) -> Result<Vec<Notice>, StoreError> {
+        self.listener.wait(patience)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bob() -> Address {
+        Address { user: "bob".into(), domain: "example.org".into() }
+    }
+
+    #[test]
+    fn a_notice_is_read_as_it_was_sent() {
+        let of_accounts = CHANGES.map(|(change, _)| Notice::Account { address: bob(), change });
+        for notice in of_accounts.into_iter().chain([Notice::Plan, Notice::Numbers, Notice::Everything]) {
+            assert_eq!(Notice::from_payload(&notice.payload()), notice);
+        }
+    }
+
+    #[test]
+    fn a_notice_of_a_later_version_may_be_about_anything() {
+        for payload in ["", "plans", "account", "account bob", "rooms room@example.org"] {
+            assert_eq!(Notice::from_payload(payload), Notice::Everything, "{payload:?}");
+        }
+    }
+
+    #[test]
+    fn the_longest_notice_fits_into_a_notification() {
+        let address = Address {
+            user: "u".repeat(crate::limits::MAX_NAME).into(),
+            domain: "d".repeat(crate::limits::MAX_DOMAIN).into(),
+        };
+        // PostgreSQL's NOTIFY takes less than 8,000 bytes.
+        assert!(Notice::Account { address, change: AccountChange::Password }.payload().len() < 8_000);
+    }
+
+    #[test]
+    fn bindings_and_call_records_send_no_notice() {
+        let binding = crate::record::BindingWrite {
+            bucket: 1,
+            aor: "sip:bob@example.org".into(),
+            epoch: 0,
+            written_at: stdx::Instant::default(),
+            replaces: None,
+            empties: false,
+            record: [].into(),
+        };
+        assert_eq!(Notice::of(&Write::Binding(binding)), None);
+        assert_eq!(Notice::of(&Write::ForgetCalls { before: stdx::Instant::default() }), None);
+        let removed = Notice::of(&Write::RemoveAccount { account: bob() });
+        assert_eq!(removed, Some(Notice::Account { address: bob(), change: AccountChange::Removed }));
+    }
+}

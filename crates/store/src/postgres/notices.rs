@@ -1,0 +1,200 @@
+//! Notices of changes: `NOTIFY` in the transaction that makes them, and the connection that hears them.
+
+use std::future::{Future, pending, poll_fn};
+use std::pin::pin;
+use std::sync::atomic::Ordering;
+use std::task::Poll;
+use std::time::Duration;
+
+use tokio_postgres::{AsyncMessage, Client, Error};
+
+use crate::error::StoreError;
+use crate::limits;
+use crate::notices::{AccountChange, Notice, has_changed};
+use crate::record::{Write, WriteDone};
+use crate::types::Alias;
+
+use super::Postgres;
+use super::accounts;
+use super::connection::{Connection, Driver, Failure, Wire, values};
+
+/// The name of the channel for all kinds of notices.
+const LISTEN: &str = "LISTEN belfry";
+
+/// The notices that a write needs once it has changed something.
+pub(super) struct Pending(Vec<Notice>);
+
+impl Pending {
+    /// The notices of a write that is about to be made, as it may remove the aliases that they name. `None`: it needs none.
+    pub(super) fn before(connection: &mut Connection, write: &Write) -> Result<Option<Pending>, Failure> {
+        let Some(notice) = Notice::of(write) else { return Ok(None) };
+        let Some(account) = Notice::account_with_aliases(write) else {
+            return Ok(Some(Pending(vec![notice])));
+        };
+        let aliases = match accounts::aliases(connection, Some(account)) {
+            // The write itself says that there is no such account.
+            Err(Failure::Store(_)) => Vec::new(),
+            aliases => aliases?,
+        };
+        if aliases.len() > limits::NOTICES_OF_ALIASES {
+            return Ok(Some(Pending(vec![notice, Notice::Everything])));
+        }
+        let of_alias =
+            |Alias { alias, .. }: Alias| Notice::Account { address: alias, change: AccountChange::Data };
+        let aliases = aliases.into_iter().map(of_alias);
+        Ok(Some(Pending(std::iter::once(notice).chain(aliases).collect())))
+    }
+
+    pub(super) fn send(self, connection: &mut Connection, done: &WriteDone) -> Result<(), Failure> {
+        if has_changed(done) { send(connection, &self.0) } else { Ok(()) }
+    }
+}
+
+/// For changes that are too many to be told one by one.
+pub(super) fn send_everything(connection: &mut Connection) -> Result<(), Failure> {
+    send(connection, &[Notice::Everything])
+}
+
+fn send(connection: &mut Connection, notices: &[Notice]) -> Result<(), Failure> {
+    let payloads: Vec<String> = notices.iter().map(Notice::payload).collect();
+    let sql = "SELECT pg_backend_pid(), pg_notify('belfry', payload) FROM unnest($1::text[]) AS payload";
+    if let Some(row) = connection.query_first(sql, values![payloads])? {
+        // The notices come back after the commit, and the listener of this database knows then that they are its own.
+        connection.postgres().notifier.store(row.try_get(0)?, Ordering::Release);
+    }
+    Ok(())
+}
+
+impl Postgres {
+    pub(crate) fn listen(&self) -> Result<PostgresListener, StoreError> {
+        Ok(PostgresListener { driver: Driver::new()?, postgres: self.clone(), open: None })
+    }
+}
+
+/// A connection that hears notices, made when it is first used and again when it breaks.
+pub(crate) struct PostgresListener {
+    driver: Driver,
+    postgres: Postgres,
+    open: Option<Open>,
+}
+
+struct Open {
+    client: Client,
+    wire: Wire,
+    inbox: Inbox,
+}
+
+#[derive(Default)]
+struct Inbox {
+    /// Each with the number of the server's process that sent it.
+    notices: Vec<(i32, Notice)>,
+    /// The server has closed the connection.
+    is_closed: bool,
+}
+
+/// The sender of a notice of ours, so to speak: no process has this number.
+const NO_PROCESS: i32 = -1;
+/// No writer of this database has sent a notice yet.
+const NO_NOTIFIER: i32 = 0;
+
+impl Inbox {
+    fn push(&mut self, sender: i32, notice: Notice) {
+        if self.notices.len() >= limits::NOTICES_WAITING {
+            self.notices.clear();
+            self.notices.push((NO_PROCESS, Notice::Everything));
+        }
+        self.notices.push((sender, notice));
+    }
+}
+
+impl PostgresListener {
+    /// See `NoticeListener::wait`.
+    pub(crate) fn wait(&mut self, patience: Duration) -> Result<Vec<Notice>, StoreError> {
+        let Some(open) = &mut self.open else {
+            self.open = Some(connect(&self.driver, &self.postgres)?);
+            return Ok(vec![Notice::Everything]);
+        };
+        let heard = self.driver.wait_within(Some(patience), open.hear());
+        let checked = match heard {
+            // Nothing came. A server that has gone without a word would never send anything.
+            Err(Failure::Silent(_)) => {
+                self.driver.wait_within(Some(limits::SERVER_SILENCE), open.ask("SELECT 1"))
+            }
+            heard => heard,
+        };
+        if checked.is_err() || open.inbox.is_closed {
+            // What was heard until now is part of everything.
+            self.open = None;
+            return self.wait(patience);
+        }
+        let own = self.postgres.notifier.load(Ordering::Acquire);
+        let of_others = open.inbox.notices.drain(..).filter(|(sender, _)| *sender != own);
+        Ok(of_others.map(|(_, notice)| notice).collect())
+    }
+}
+
+fn connect(driver: &Driver, postgres: &Postgres) -> Result<Open, StoreError> {
+    let (client, wire) = driver.connect(postgres)?;
+    let mut open = Open { client, wire, inbox: Inbox::default() };
+    let listens = driver.wait_within(Some(limits::GREETING_TIME), open.ask(LISTEN));
+    listens.map_err(|failure| failure.into_store(postgres.name()))?;
+    // Another server may have given the number to another program.
+    postgres.notifier.store(NO_NOTIFIER, Ordering::Release);
+    Ok(open)
+}
+
+impl Open {
+    /// Ends when notices have come, or the connection has ended.
+    async fn hear(&mut self) -> Result<(), Error> {
+        let Open { wire, inbox, .. } = self;
+        moving(wire, inbox, Until::Heard, pending()).await
+    }
+
+    async fn ask(&mut self, sql: &str) -> Result<(), Error> {
+        let Open { client, wire, inbox } = self;
+        moving(wire, inbox, Until::Done, client.batch_execute(sql)).await
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Until {
+    /// A notice has come.
+    Heard,
+    /// The work is done.
+    Done,
+}
+
+/// Moves the connection and keeps the notices that come.
+async fn moving(
+    wire: &mut Wire,
+    inbox: &mut Inbox,
+    until: Until,
+    work: impl Future<Output = Result<(), Error>>,
+) -> Result<(), Error> {
+    let mut work = pin!(work);
+    poll_fn(|context| {
+        // Before, as it queues the statement, and after, as the answer may have come.
+        if let Poll::Ready(done) = work.as_mut().poll(context) {
+            return Poll::Ready(done);
+        }
+        loop {
+            match wire.poll_message(context) {
+                Poll::Ready(Some(Ok(AsyncMessage::Notification(message)))) => {
+                    inbox.push(message.process_id(), Notice::from_payload(message.payload()));
+                }
+                Poll::Ready(Some(Ok(_))) => {}
+                Poll::Ready(Some(Err(error))) => return Poll::Ready(Err(error)),
+                Poll::Ready(None) => {
+                    inbox.is_closed = true;
+                    break;
+                }
+                Poll::Pending => break,
+            }
+        }
+        if inbox.is_closed || (until == Until::Heard && !inbox.notices.is_empty()) {
+            return Poll::Ready(Ok(()));
+        }
+        work.as_mut().poll(context)
+    })
+    .await
+}

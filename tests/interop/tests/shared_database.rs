@@ -1,0 +1,145 @@
+//! A farm of real nodes on one PostgreSQL database under SIPp: a phone registers at any node and is called from any.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use interop::{Account, Farm, Nats, NatsRelease, Sipp, free_port, new_postgres_database, play};
+
+/// One farm at a time, as in `farm.rs`.
+fn alone() -> MutexGuard<'static, ()> {
+    static FARM: Mutex<()> = Mutex::new(());
+    // A test that failed leaves nothing behind.
+    FARM.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// So many that each of three nodes owns some of their buckets.
+const USERS: usize = 9;
+
+fn start(nats: &Nats) -> Farm {
+    Farm::on_database(nats, 3, &new_postgres_database(), USERS)
+}
+
+fn accounts(users: impl Iterator<Item = usize>) -> Vec<Account> {
+    users.map(|number| Account::new(&format!("user{number}"), "secret")).collect()
+}
+
+/// Registers all users at one phone, in turn at each of these nodes.
+fn register(farm: &Farm, nodes: &[usize], phone: u16) {
+    for (place, node) in nodes.iter().enumerate() {
+        let own = accounts((0..USERS).filter(|user| user % nodes.len() == place));
+        Sipp::for_accounts("register.xml", farm.nodes[*node].port, &own, phone, 20).succeeds();
+    }
+}
+
+/// Removes the bindings of all users at this node.
+fn unregister(farm: &Farm, node: usize) {
+    Sipp::for_accounts("unregister.xml", farm.nodes[node].port, &accounts(0..USERS), 5_062, 20).succeeds();
+}
+
+/// Calls all users once from each of these nodes; `phone` takes that many calls.
+fn call_all(farm: &Farm, nodes: &[usize]) {
+    for node in nodes {
+        let call = |user| Sipp::calling("dialog.xml", farm.nodes[*node].port, &format!("user{user}"), 1, 1);
+        let calls: Vec<Sipp> = (0..USERS).map(call).collect();
+        calls.into_iter().for_each(Sipp::succeeds);
+    }
+}
+
+/// The number of calls of [`call_all`].
+fn count(nodes: &[usize]) -> u32 {
+    u32::try_from(USERS * nodes.len()).expect("a test has few calls")
+}
+
+#[test]
+fn a_phone_that_registers_at_one_node_is_found_from_all() {
+    let _alone = alone();
+    let nats = Nats::start(NatsRelease::Debian);
+    let farm = start(&nats);
+    let all = [0, 1, 2];
+    let phone = Sipp::answering("answer.xml", count(&all));
+    register(&farm, &all, phone.port);
+    call_all(&farm, &all);
+    phone.succeeds();
+
+    unregister(&farm, 2);
+    let phone = Sipp::answering("take-message.xml", count(&[0]));
+    register(&farm, &[2], phone.port);
+    for node in all {
+        let own = accounts((0..USERS).filter(|user| user % 3 == node));
+        Sipp::for_accounts("send-message.xml", farm.nodes[node].port, &own, 5_062, 20).succeeds();
+    }
+    phone.succeeds();
+
+    unregister(&farm, 1);
+    for node in all {
+        Sipp::calling("dialog.xml", farm.nodes[node].port, &format!("user{node}"), 1, 1).fails();
+    }
+}
+
+#[test]
+fn the_bindings_of_a_node_that_is_killed_are_found_at_the_others() {
+    let _alone = alone();
+    let nats = Nats::start(NatsRelease::Current);
+    let mut farm = start(&nats);
+    let living = [0, 2];
+    let phone = Sipp::answering("answer.xml", count(&living));
+    register(&farm, &[0, 1, 2], phone.port);
+    farm.nodes[1].kill();
+    farm.wait_for_shares(2);
+    call_all(&farm, &living);
+    phone.succeeds();
+    let other = Sipp::answering("answer.xml", 2 * count(&[0, 1, 2]));
+    unregister(&farm, 2);
+    register(&farm, &living, other.port);
+    farm.nodes[1].start();
+    farm.wait_for_shares(3);
+    call_all(&farm, &[0, 1, 2]);
+    // The whole farm ends and begins again: all is in the database.
+    farm.nodes.iter_mut().for_each(interop::Node::kill);
+    farm.nodes.iter_mut().for_each(interop::Node::start);
+    farm.wait_for_shares(3);
+    call_all(&farm, &[0, 1, 2]);
+    other.succeeds();
+}
+
+#[test]
+fn no_call_fails_while_a_node_drains() {
+    let _alone = alone();
+    let nats = Nats::start(NatsRelease::Current);
+    let mut farm = start(&nats);
+    let calls_each = 60;
+    let phone = Sipp::answering("answer.xml", calls_each * count(&[0]));
+    register(&farm, &[0, 1, 2], phone.port);
+    let port = farm.nodes[0].port;
+    let call = |user| Sipp::calling("dialog.xml", port, &format!("user{user}"), calls_each, 5);
+    let callers: Vec<Sipp> = (0..USERS).map(call).collect();
+    farm.nodes[1].run(&["drain", "--wait"]);
+    farm.nodes[1].kill();
+    farm.wait_for_shares(2);
+    farm.nodes[1].start();
+    farm.wait_for_shares(3);
+    callers.into_iter().for_each(Sipp::succeeds);
+    phone.succeeds();
+}
+
+#[test]
+fn a_node_that_stood_still_ends_and_writes_nothing() {
+    let _alone = alone();
+    let nats = Nats::start(NatsRelease::Current);
+    let mut farm = start(&nats);
+    register(&farm, &[0, 1, 2], free_port());
+    farm.nodes[1].signal("STOP");
+    farm.wait_for_shares_at(2, &[0, 2]);
+    let living = [0, 2];
+    let phone = Sipp::answering("answer.xml", 2 * count(&living));
+    unregister(&farm, 0);
+    register(&farm, &living, phone.port);
+    call_all(&farm, &living);
+    // REGISTERs for another phone that wait in its sockets. It may not perform them.
+    let lost = Sipp::for_accounts("register.xml", farm.nodes[1].port, &accounts(0..USERS), free_port(), 50);
+    farm.nodes[1].signal("CONT");
+    assert_eq!(farm.nodes[1].ended(std::time::Duration::from_secs(60)), Some(75));
+    drop(lost);
+    call_all(&farm, &living);
+    phone.succeeds();
+    play::registers(farm.nodes[2].port, "user0", "secret", free_port());
+}
