@@ -359,6 +359,11 @@ impl OwnedBuckets {
         retries.filter_map(|load| load.retry.map(|(at, _)| at)).chain(self.next_look).min()
     }
 
+    /// The epoch of the bucket's hold, while memory has its rows.
+    pub fn epoch(&self, bucket: Bucket) -> Option<Epoch> {
+        self.buckets.get(&bucket).map(|owned| owned.epoch)
+    }
+
     /// True if the router has all rows of the bucket and answers for it.
     pub fn is_served(&self, bucket: Bucket) -> bool {
         self.buckets.get(&bucket).is_some_and(|owned| owned.phase == Phase::Serving)
