@@ -2,6 +2,7 @@
 //! control socket, metrics, housekeeping. Calls never pass through it.
 
 mod build;
+pub(crate) mod changes;
 mod completions;
 pub(crate) mod greeting;
 mod listening;
@@ -18,7 +19,7 @@ use std::time::Duration;
 use anyhow::Result;
 use cluster::Outlet;
 use store::rest::{Kind, RestWrite};
-use store::{Service, Store, Write};
+use store::{Database, Service, Store, Write};
 
 use crate::clock::Clock;
 use crate::config::Config;
@@ -31,6 +32,7 @@ use crate::rest::{self, Rest};
 use crate::shard::StatusBoard;
 use crate::voice::NodeVoice;
 pub(crate) use build::Shared;
+use build::StoredPlan;
 pub(crate) use completions::StoreCompletions;
 pub use operator::run;
 
@@ -38,6 +40,7 @@ pub use operator::run;
 pub struct Node {
     pub(crate) shared: Shared,
     pub(crate) store: Arc<Service>,
+    database: Database,
     pub(crate) desk: Arc<StoreCompletions>,
     pub(crate) board: Arc<StatusBoard>,
     pub(crate) outlets: Vec<Outlet<InboxMessage>>,
@@ -74,7 +77,7 @@ impl Node {
         let shards = usize::from(shared.config.server.shards);
         let (outlets, inboxes): (Vec<_>, Vec<_>) =
             (0..shards).map(|_| cluster::inbox(limits::SHARD_INBOX)).unzip();
-        let desk = Arc::new(StoreCompletions::new(outlets.clone()));
+        let desk = Arc::new(StoreCompletions::new(outlets.clone(), clock, shared.config.store.url.is_some()));
         let completions: Arc<dyn store::Completions> = desk.clone();
         let store = Arc::new(Service::start(&database, &completions, &store::ServiceOptions::default())?);
         let board = Arc::new(StatusBoard::new(shards));
@@ -89,6 +92,7 @@ impl Node {
         let mut node = Node {
             shared,
             store,
+            database,
             desk,
             board,
             outlets,
@@ -168,8 +172,16 @@ impl Node {
     /// # Errors
     /// When the record cannot be read; the old plan stays then.
     pub fn replan(&mut self) -> Result<()> {
-        let database = record::open(&self.shared.config)?;
-        self.shared.refresh(&database)?;
+        let stored = StoredPlan::read(&self.database)?;
+        self.set_plan(&stored)
+    }
+
+    /// Gives the shards the plan that is made of these domains and routes.
+    ///
+    /// # Errors
+    /// When no plan can be made of them; the old one stays then.
+    fn set_plan(&mut self, stored: &StoredPlan) -> Result<()> {
+        self.shared.set_plan(stored)?;
         for outlet in &self.outlets {
             outlet.answer_all(&mut vec![LocalMessage::Plan(Arc::clone(&self.shared.plan)).into()]);
         }
