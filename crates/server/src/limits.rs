@@ -390,3 +390,5 @@ pub const XMPP_KEYS_WAITING: usize = 64;
 /// The time between two probes of a link to another node: the delay of a link changes slowly, and each probe wakes both
 /// nodes.
 pub(crate) const LINK_PROBE: Duration = Duration::from_secs(5);
+/// Groups of notices of other programs' changes that wait for the node's main thread: more wait at the database's server.
+pub const NOTICE_GROUPS: usize = 64;

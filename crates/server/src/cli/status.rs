@@ -162,7 +162,7 @@ fn print_trouble(status: &Status, out: &mut impl Write) -> io::Result<()> {
         writeln!(out, "farm           the council is away ({why}): no node takes over from another")?;
     }
     if let Some(why) = &store.unwritable {
-        writeln!(out, "not writable   {}", printable(why))?;
+        writeln!(out, "not writable   for {} s: {}", store.unwritable_seconds, printable(why))?;
     }
     match &store.last_failure {
         Some(failure) => writeln!(

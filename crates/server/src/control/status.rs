@@ -115,6 +115,12 @@ pub struct StoreStatus {
     /// The reason why the database cannot be written now, in words. `None`: it can.
     #[serde(default)]
     pub unwritable: Option<Box<str>>,
+    /// Seconds since the database could be written last, while it cannot.
+    #[serde(default)]
+    pub unwritable_seconds: u64,
+    /// True if the server of the database is the reason, and not this machine.
+    #[serde(default)]
+    pub is_of_server: bool,
 }
 
 /// A route's target, as its probes see it.

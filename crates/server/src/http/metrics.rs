@@ -444,6 +444,16 @@ const NODE: &[NodeMetric] = &[
         help: "Groups of changes that could not be written; the log says why",
         read: |status| status.node.store.failures,
     },
+    NodeMetric {
+        name: "belfry_store_unwritable_seconds",
+        kind: Kind::Gauge,
+        help: "Seconds since the database could be written last; 0 while it can",
+        read: |status| match status.node.store.unwritable {
+            // Also in its first second.
+            Some(_) => status.node.store.unwritable_seconds.max(1),
+            None => 0,
+        },
+    },
 ];
 
 /// One number of each kind of listener, with the label `service`.

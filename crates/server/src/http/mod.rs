@@ -99,13 +99,18 @@ async fn metrics(State(status): State<StatusSource>) -> Response {
     }
 }
 
-/// A node that cannot write refuses registrations and keeps no messages: a load balancer had better send them elsewhere.
+/// A node that cannot write refuses registrations and keeps no messages: a load balancer had better send them elsewhere,
+/// unless the server of the database is the reason: other nodes reach it no better, and calls go on here.
 async fn health(State(status): State<StatusSource>) -> (StatusCode, Cow<'static, str>) {
     let Some(status) = status.get().await else {
         return (StatusCode::SERVICE_UNAVAILABLE, "the node does not answer\n".into());
     };
     match (status.node.state, &status.node.store.unwritable) {
         (NodeState::Draining, _) => (StatusCode::SERVICE_UNAVAILABLE, "draining\n".into()),
+        (NodeState::Running, Some(why)) if status.node.store.is_of_server => {
+            let seconds = status.node.store.unwritable_seconds;
+            (StatusCode::OK, format!("ok\nthe database cannot be written for {seconds} s: {why}\n").into())
+        }
         (NodeState::Running, Some(why)) => {
             (StatusCode::SERVICE_UNAVAILABLE, format!("the database cannot be written: {why}\n").into())
         }

@@ -116,31 +116,45 @@ impl Shared {
             looks,
             farm,
         };
-        shared.refresh(database)?;
+        shared.set_plan(&StoredPlan::read(database)?)?;
         shared.looks = looks::read(&mut *database.reader()?, &shared.domains)?;
         Ok(shared)
     }
 
-    /// Domains and routes as the record has them now.
-    pub(crate) fn refresh(&mut self, database: &Database) -> Result<()> {
-        let mut reader = database.reader()?;
+    /// Serves these domains and routes, and the configuration's, from now on.
+    pub(super) fn set_plan(&mut self, stored: &StoredPlan) -> Result<()> {
         let sip = &self.config.sip;
         let mut domains = vec![sip.default_domain.clone()];
         domains.extend(sip.domains.iter().filter(|name| **name != sip.default_domain).cloned());
-        if let Loaded::Domains(stored) = reader.load(&Read::Domains)? {
-            domains.extend(
-                stored.into_iter().map(|domain| domain.name).filter(|name| !sip.domains.contains(name)),
-            );
-        }
+        domains.extend(stored.domains.iter().filter(|name| !sip.domains.contains(name)).cloned());
+        let routes = &stored.routes;
+        self.plan = Arc::new(compile(&self.config, &domains, routes)?);
+        self.route_peers =
+            Arc::new(sip::endpoint::RoutePeers::new(routes::peers(routes), routes::certificates(routes)));
+        self.domains = domains;
+        Ok(())
+    }
+}
+
+/// Domains and routes as the database has them.
+pub(super) struct StoredPlan {
+    domains: Vec<Box<str>>,
+    routes: Vec<store::Route>,
+}
+
+impl StoredPlan {
+    /// Reads them on the calling thread.
+    pub(super) fn read(database: &Database) -> Result<StoredPlan> {
+        let mut reader = database.reader()?;
+        let domains = match reader.load(&Read::Domains)? {
+            Loaded::Domains(stored) => stored.into_iter().map(|domain| domain.name).collect(),
+            _ => Vec::new(),
+        };
         let routes = match reader.load(&Read::Routes)? {
             Loaded::Routes(routes) => routes,
             _ => Vec::new(),
         };
-        self.plan = Arc::new(compile(&self.config, &domains, &routes)?);
-        self.route_peers =
-            Arc::new(sip::endpoint::RoutePeers::new(routes::peers(&routes), routes::certificates(&routes)));
-        self.domains = domains;
-        Ok(())
+        Ok(StoredPlan { domains, routes })
     }
 }
 

@@ -7,9 +7,11 @@ use std::sync::{Mutex, PoisonError};
 use cluster::Outlet;
 use cluster::farm::EndReason;
 use farm::agent::FarmEnd;
+use stdx::Instant;
 use store::{Completions, Loaded, StoreError, Ticket, WriteDone};
 use tokio::sync::oneshot;
 
+use crate::clock::Clock;
 use crate::control::StoreStatus;
 use crate::farm::end_process;
 use crate::message::{InboxMessage, LocalMessage};
@@ -21,9 +23,28 @@ const CONTROL: u16 = u16::MAX;
 pub(crate) struct StoreCompletions {
     outlets: Vec<Outlet<InboxMessage>>,
     waiting: Mutex<Waiting>,
-    failures: Mutex<StoreStatus>,
+    failures: Mutex<Failures>,
+    clock: Clock,
+    /// The database is a server's, which other nodes reach no better.
+    is_on_server: bool,
     /// The node ends in order: it does not matter any more that another node takes over from it.
     is_ending: AtomicBool,
+}
+
+#[derive(Default)]
+struct Failures {
+    count: u64,
+    last: Option<Box<str>>,
+    /// `None`: the database can be written.
+    unwritable: Option<Unwritable>,
+}
+
+/// The reason why the database cannot be written.
+pub(super) struct Unwritable {
+    pub(super) reason: Box<str>,
+    /// The database's server is at fault, not this machine.
+    pub(super) is_of_server: bool,
+    since: Instant,
 }
 
 #[derive(Default)]
@@ -34,18 +55,24 @@ struct Waiting {
 }
 
 impl StoreCompletions {
-    pub(crate) fn new(outlets: Vec<Outlet<InboxMessage>>) -> Self {
-        StoreCompletions {
-            outlets,
-            waiting: Mutex::default(),
-            failures: Mutex::default(),
-            is_ending: AtomicBool::new(false),
-        }
+    pub(crate) fn new(outlets: Vec<Outlet<InboxMessage>>, clock: Clock, is_on_server: bool) -> Self {
+        let (waiting, failures, is_ending) = (Mutex::default(), Mutex::default(), AtomicBool::new(false));
+        StoreCompletions { outlets, waiting, failures, clock, is_on_server, is_ending }
     }
 
     /// From now on a write that the fence refuses does not end the process.
     pub(crate) fn outlive_fence(&self) {
         self.is_ending.store(true, Ordering::Release);
+    }
+
+    /// The reason of a failure of the database.
+    pub(super) fn unwritable(&self, error: &StoreError) -> Unwritable {
+        Unwritable { is_of_server: self.is_on_server, ..self.unwritable_here(error.to_string()) }
+    }
+
+    /// The reason of a failure of this machine.
+    pub(super) fn unwritable_here(&self, reason: String) -> Unwritable {
+        Unwritable { reason: reason.into(), is_of_server: false, since: self.clock.now() }
     }
 
     /// A ticket for a write, and where its answer will be.
@@ -74,22 +101,44 @@ impl StoreCompletions {
 
     /// The count of failed writes of the database, and the reason of the last.
     pub(crate) fn failures(&self) -> StoreStatus {
-        self.failures.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        let failures = self.lock_failures();
+        let unwritable = failures.unwritable.as_ref();
+        StoreStatus {
+            failures: failures.count,
+            last_failure: failures.last.clone(),
+            unwritable: unwritable.map(|unwritable| unwritable.reason.clone()),
+            unwritable_seconds: unwritable
+                .map_or(0, |unwritable| self.clock.now().since(unwritable.since).as_secs()),
+            is_of_server: unwritable.is_some_and(|unwritable| unwritable.is_of_server),
+            ..StoreStatus::default()
+        }
+    }
+
+    fn lock_failures(&self) -> std::sync::MutexGuard<'_, Failures> {
+        self.failures.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Sets the result of the last trial write to the database: `None` when it succeeded.
-    pub(crate) fn set_unwritable(&self, why: Option<String>) {
-        let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
-        match (&failures.unwritable, &why) {
-            (None, Some(why)) => tracing::error!("the database cannot be written: {why}"),
+    pub(super) fn set_unwritable(&self, now: Option<Unwritable>) {
+        let mut failures = self.lock_failures();
+        match (&failures.unwritable, &now) {
+            (None, Some(now)) => tracing::error!("the database cannot be written: {}", now.reason),
             (Some(_), None) => tracing::info!("the database can be written again"),
             _ => {}
         }
-        failures.unwritable = why.map(Into::into);
+        failures.set_unwritable(now);
     }
 
     fn outlet(&self, sink: u16) -> Option<&Outlet<InboxMessage>> {
         self.outlets.get(usize::from(sink))
+    }
+}
+
+impl Failures {
+    /// Keeps the time since when it lasts.
+    fn set_unwritable(&mut self, now: Option<Unwritable>) {
+        let since = self.unwritable.as_ref().map(|before| before.since);
+        self.unwritable = now.map(|now| Unwritable { since: since.unwrap_or(now.since), ..now });
     }
 }
 
@@ -124,14 +173,13 @@ impl Completions for StoreCompletions {
         if matches!(error, StoreError::Fenced { .. }) && !self.is_ending.load(Ordering::Acquire) {
             end_process(&FarmEnd::Ended(EndReason::Fenced));
         }
-        let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
-        failures.failures += 1;
-        let text: Box<str> = error.to_string().into();
-        failures.last_failure = Some(text.clone());
+        let mut failures = self.lock_failures();
+        failures.count += 1;
+        failures.last = Some(error.to_string().into());
         if !error.is_of_item() {
-            failures.unwritable = Some(text);
+            failures.set_unwritable(Some(self.unwritable(error)));
         }
         drop(failures);
-        tracing::error!(%error, "the database could not be written; registrations are answered 500, calls go on");
+        tracing::error!(%error, "the database could not be written; registrations are answered 503, calls go on");
     }
 }

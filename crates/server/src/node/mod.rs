@@ -2,6 +2,7 @@
 //! control socket, metrics, housekeeping. Calls never pass through it.
 
 mod build;
+pub(crate) mod changes;
 mod completions;
 mod farm_traces;
 pub(crate) mod greeting;
@@ -19,7 +20,7 @@ use std::time::Duration;
 use anyhow::Result;
 use cluster::Outlet;
 use store::rest::{Kind, RestWrite};
-use store::{Service, Store, Write};
+use store::{Database, Service, Store, Write};
 
 use crate::clock::Clock;
 use crate::config::Config;
@@ -32,6 +33,7 @@ use crate::rest::{self, Rest};
 use crate::shard::StatusBoard;
 use crate::voice::NodeVoice;
 pub(crate) use build::Shared;
+use build::StoredPlan;
 pub(crate) use completions::StoreCompletions;
 pub use operator::run;
 
@@ -39,6 +41,7 @@ pub use operator::run;
 pub struct Node {
     pub(crate) shared: Shared,
     pub(crate) store: Arc<Service>,
+    database: Database,
     pub(crate) desk: Arc<StoreCompletions>,
     pub(crate) board: Arc<StatusBoard>,
     pub(crate) outlets: Vec<Outlet<InboxMessage>>,
@@ -76,7 +79,7 @@ impl Node {
         let shards = usize::from(shared.config.server.shards);
         let (outlets, inboxes): (Vec<_>, Vec<_>) =
             (0..shards).map(|_| cluster::inbox(limits::SHARD_INBOX)).unzip();
-        let desk = Arc::new(StoreCompletions::new(outlets.clone()));
+        let desk = Arc::new(StoreCompletions::new(outlets.clone(), clock, shared.config.store.url.is_some()));
         let completions: Arc<dyn store::Completions> = desk.clone();
         let store = Arc::new(Service::start(&database, &completions, &store::ServiceOptions::default())?);
         let board = Arc::new(StatusBoard::new(shards));
@@ -91,6 +94,7 @@ impl Node {
         let mut node = Node {
             shared,
             store,
+            database,
             desk,
             board,
             outlets,
@@ -170,8 +174,16 @@ impl Node {
     /// # Errors
     /// When the record cannot be read; the old plan stays then.
     pub fn replan(&mut self) -> Result<()> {
-        let database = record::open(&self.shared.config)?;
-        self.shared.refresh(&database)?;
+        let stored = StoredPlan::read(&self.database)?;
+        self.set_plan(&stored)
+    }
+
+    /// Gives the shards the plan that is made of these domains and routes.
+    ///
+    /// # Errors
+    /// When no plan can be made of them; the old one stays then.
+    fn set_plan(&mut self, stored: &StoredPlan) -> Result<()> {
+        self.shared.set_plan(stored)?;
         for outlet in &self.outlets {
             outlet.answer_all(&mut vec![LocalMessage::Plan(Arc::clone(&self.shared.plan)).into()]);
         }

@@ -11,12 +11,14 @@ use cluster::Bucket;
 use sip::endpoint::TraceEvent;
 use stdx::Instant;
 use stdx::attempts::Cause;
-use store::{Address, Alias, Loaded, Read, StoreError, Write, WriteDone};
+use store::{Address, Alias, Loaded, Notice, Read, StoreError, Write, WriteDone};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{Notify, broadcast, oneshot};
 use tokio::task::{LocalSet, spawn_local};
 use tokio::time::sleep;
 
+use super::changes::{NoticeStream, tell_shards};
+use super::completions::Unwritable;
 use super::farm_traces::FarmTraces;
 use super::{DRAIN_PATIENCE, Node, build, greeting, listening, room};
 use crate::config::{Config, listener_text};
@@ -33,7 +35,6 @@ use crate::logging::{self, Logging};
 use crate::message::{Command, Ended, LocalMessage};
 use crate::net::admission::Admission;
 use crate::operate::AdminListeners;
-use crate::rest::{Touched, ended_by};
 use crate::sign_in_failures::Service;
 use crate::xmpp::streams::ChatTrace;
 
@@ -64,6 +65,7 @@ async fn operate(config: Config, logging: Logging) -> Result<()> {
     let doors = AdminListeners::open(&config).await?;
     let http_address = doors.http_address()?;
     let node = Node::start(config)?;
+    let notices = NoticeStream::open(&node.database)?;
     let clock = node.clock;
     let (web, rest) = (http::Web::new(&node.shared), node.rest.as_ref().map(|rest| rest.router()));
     let rest_address = rest.is_some().then(|| doors.rest_address()).transpose()?;
@@ -85,6 +87,9 @@ async fn operate(config: Config, logging: Logging) -> Result<()> {
         traced: RefCell::default(),
     });
     operator.serve_traces(of_others);
+    if let Some(notices) = notices {
+        spawn_local(operator.clone().follow(notices));
+    }
     tokio::select! {
         () = doors.serve(operator.clone(), clock, (web, rest)) => {}
         () = operator.until_the_end() => {}
@@ -214,27 +219,30 @@ impl Operator {
         let operator = Rc::clone(self);
         spawn_local(async move {
             let found = operator.probe(now).await;
-            operator.node.borrow().desk.set_unwritable(found.err());
+            operator.node.borrow().desk.set_unwritable(found);
             operator.probed.set(Some(operator.now()));
         });
     }
 
-    async fn probe(&self, now: Instant) -> Result<(), String> {
+    /// The reason why the database, or the folder beside it, cannot be written.
+    async fn probe(&self, now: Instant) -> Option<Unwritable> {
         let folder = self.node.borrow().shared.config.server.data.clone();
         let room = tokio::task::spawn_blocking(move || room::check(&folder)).await;
-        room.unwrap_or_else(|error| Err(error.to_string()))?;
+        if let Err(reason) = room.unwrap_or_else(|error| Err(error.to_string())) {
+            return Some(self.node.borrow().desk.unwritable_here(reason));
+        }
         let answer = {
             let node = self.node.borrow();
             let (ticket, answer) = node.desk.expect_write();
             // A record that is too busy to be tried is written.
             if node.store.write(Write::Probe { at: now }, ticket).is_err() {
-                return Ok(());
+                return None;
             }
             answer
         };
         match answer.await {
-            Ok(Err(error)) => Err(error.to_string()),
-            Ok(Ok(_)) | Err(_) => Ok(()),
+            Ok(Err(error)) => Some(self.node.borrow().desk.unwritable(&error)),
+            Ok(Ok(_)) | Err(_) => None,
         }
     }
 
@@ -253,19 +261,59 @@ impl Operator {
         self.node.borrow().clock.now()
     }
 
-    /// The addresses under which shards may have cached what a write changes.
-    async fn addresses_of(&self, write: &Write) -> Vec<Address> {
-        let account = match Touched::by(write) {
-            Touched::Nobody => return Vec::new(),
-            Touched::Address(address) => return vec![address.clone()],
-            Touched::Account(account) => account,
-        };
-        let aliases = match self.read(Read::Aliases { account: Some(account.clone()) }).await {
-            Ok(Loaded::Aliases(aliases)) => aliases,
+    /// The aliases under which shards may have cached what a write changes.
+    async fn aliases_of(&self, write: &Write) -> Vec<Address> {
+        let Some(account) = Notice::account_with_aliases(write) else { return Vec::new() };
+        match self.read(Read::Aliases { account: Some(account.clone()) }).await {
+            Ok(Loaded::Aliases(aliases)) => aliases.into_iter().map(|Alias { alias, .. }| alias).collect(),
             _ => Vec::new(),
-        };
-        let aliases = aliases.into_iter().map(|Alias { alias, .. }| alias);
-        std::iter::once(account.clone()).chain(aliases).collect()
+        }
+    }
+
+    /// Handles the changes that other programs make, until the node ends.
+    async fn follow(self: Rc<Self>, mut stream: NoticeStream) {
+        while let Some(notices) = stream.next().await {
+            for notice in &notices {
+                tell_shards(&self.node.borrow().outlets, notice, &[], None);
+            }
+            let is_any = notices.contains(&Notice::Everything);
+            if is_any || notices.contains(&Notice::Plan) {
+                self.read_plan().await;
+            }
+            if is_any || notices.contains(&Notice::Numbers) {
+                self.refresh_numbers().await;
+            }
+        }
+    }
+
+    async fn refresh_numbers(&self) {
+        // Without the REST interface there are no applications either.
+        let Some(rest) = self.node.borrow().rest.clone() else { return };
+        // A panic there was printed.
+        let _ = tokio::task::spawn_blocking(move || rest.refresh()).await;
+    }
+
+    /// Reads domains and routes beside this thread, again until it succeeds: the database may be away again.
+    async fn read_plan(&self) {
+        let mut has_failed = false;
+        loop {
+            let database = self.node.borrow().database.clone();
+            let read = tokio::task::spawn_blocking(move || build::StoredPlan::read(&database)).await;
+            let set = match read {
+                Ok(Ok(stored)) => self.node.borrow_mut().set_plan(&stored),
+                Ok(Err(error)) => Err(error),
+                Err(_) => return,
+            };
+            match set {
+                Ok(()) => return,
+                Err(error) if !has_failed => {
+                    tracing::error!("routes and domains could not be read: {error:#}")
+                }
+                Err(_) => {}
+            }
+            has_failed = true;
+            tokio::time::sleep(PROBE_FAILED).await;
+        }
     }
 
     /// The answers of all shards; one that ends gives none.
@@ -514,16 +562,7 @@ impl Control for Operator {
     }
 
     async fn write(&self, write: Write) -> Result<WriteDone, StoreError> {
-        let addresses = self.addresses_of(&write).await;
-        let ended = ended_by(&write);
-        let changes_plan = matches!(
-            write,
-            Write::AddRoute(_)
-                | Write::ReplaceRoute(_)
-                | Write::RemoveRoute { .. }
-                | Write::AddDomain { .. }
-                | Write::RemoveDomain { .. }
-        );
+        let (notice, aliases) = (Notice::of(&write), self.aliases_of(&write).await);
         let answer = {
             let node = self.node.borrow();
             let (ticket, answer) = node.desk.expect_write();
@@ -531,14 +570,12 @@ impl Control for Operator {
             answer
         };
         let done = answer.await.unwrap_or(Err(StoreError::Closed))?;
-        for address in addresses {
-            let address: Box<str> = address.to_string().into();
-            self.node.borrow().tell(|| Command::ForgetAccount(Some(address.clone())));
+        if let Some(notice) = &notice {
+            tell_shards(&self.node.borrow().outlets, notice, &aliases, Some(&done));
         }
-        if let Some(ended) = ended.map(|ended| ended.after(&done)) {
-            self.node.borrow().tell(|| Command::EndSessions(Arc::clone(&ended)));
-        }
-        if changes_plan && let Err(error) = self.node.borrow_mut().replan() {
+        if notice == Some(Notice::Plan)
+            && let Err(error) = self.node.borrow_mut().replan()
+        {
             return Err(StoreError::Internal {
                 detail: format!("written, but the node goes on with the old routes: {error:#}"),
             });

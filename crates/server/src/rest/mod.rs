@@ -15,7 +15,7 @@ use stdx::attempts::{Block, Subject};
 use crate::node::Node;
 pub(crate) use first::{Chance, ensure_account, renewed, show};
 use plane::Plane;
-pub(crate) use record::{Record, Touched, ended_by};
+use record::Record;
 
 /// The REST interface of a node. Made once; cheap to clone.
 #[derive(Clone)]

@@ -13,14 +13,14 @@ use crate::phone::{Phone, text};
 use crate::place::{Place, Process};
 use crate::until;
 
-fn try_to_register(phone: &mut Phone) -> Message {
+pub(crate) fn try_to_register(phone: &mut Phone) -> Message {
     let more = format!("Contact: <{}>\r\nExpires: 600\r\n", phone.contact());
     let ask = phone.registration(&more);
     phone.request(ask)
 }
 
-fn assert_refused(answer: &Message) {
-    assert_eq!(answer.status(), 500, "{}", text(Some(answer.start_line())));
+pub(crate) fn assert_refused(answer: &Message) {
+    assert_eq!(answer.status(), 503, "{}", text(Some(answer.start_line())));
     assert!(answer.header(Header::RetryAfter).is_some(), "a phone is told when to come back");
 }
 
@@ -85,7 +85,7 @@ fn a_full_disk_refuses_registrations_and_carries_calls() {
 }
 
 /// Status and body.
-fn health(place: &Place) -> (u16, String) {
+pub(crate) fn health(place: &Place) -> (u16, String) {
     let mut stream = TcpStream::connect(place.http()).unwrap();
     write!(stream, "GET /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
     let mut answer = String::new();

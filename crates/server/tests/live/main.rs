@@ -6,6 +6,7 @@
 mod abuse;
 mod call;
 mod crowd;
+mod database;
 mod digest;
 mod faults;
 mod kill;

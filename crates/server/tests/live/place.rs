@@ -11,8 +11,8 @@ use server::clock::Clock;
 use server::config::Config;
 use server::node::Node;
 use sip::transport::Transport;
+use store::Admin;
 use store::types::{Address, NewAccount, Pattern, Route, RoutePolicy, RouteTarget};
-use store::{Admin, Sqlite};
 use tempfile::TempDir;
 
 use crate::link::Link;
@@ -77,6 +77,14 @@ impl Place {
         self
     }
 
+    /// The database is in a PostgreSQL server.
+    pub(crate) fn with_postgres(self, url: &str) -> Place {
+        let file = self.path("belfry.toml");
+        let text = std::fs::read_to_string(&file).unwrap() + &format!("[store]\nurl = \"{url}\"\n");
+        std::fs::write(file, text).unwrap();
+        self
+    }
+
     /// The address for chat clients of that transport.
     pub(crate) fn xmpp_at(&self, transport: Transport) -> SocketAddr {
         let offset = match transport {
@@ -101,7 +109,7 @@ impl Place {
     }
 
     pub(crate) fn admin(&self) -> Admin {
-        let mut admin = Admin::new(&Sqlite::open(self.database()).unwrap()).unwrap();
+        let mut admin = Admin::new(&server::record::open(&self.config()).unwrap()).unwrap();
         admin.ensure_domain(DOMAIN, Clock::new().now()).unwrap();
         admin
     }

@@ -14,6 +14,7 @@ use router::{Aor, Change, Register};
 
 pub use answer::{OkSettings, write_ok};
 pub use reach::ContactReach;
+pub(crate) use refusal::RETRY_AFTER;
 pub use refusal::RegisterRefusal;
 
 use crate::transport::Source;

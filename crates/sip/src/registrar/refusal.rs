@@ -4,9 +4,9 @@ use router::RegisterRefused;
 
 use crate::wire::Reply;
 
-/// Seconds after which a REGISTER may be tried again when the database could not be written: long enough for a
+/// Seconds after which a request may be tried again when the database could not be read or written: long enough for a
 /// disk to be noticed, short enough for a phone not to be missed.
-const RETRY_AFTER: u32 = 30;
+pub(crate) const RETRY_AFTER: u32 = 30;
 
 /// A status, its reason, and at most one header that explains it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,9 +79,10 @@ impl From<RegisterRefused> for RegisterRefusal {
             // answers to a CSeq that goes back within a dialog; Kamailio answers 400 here.
             RegisterRefused::OutOfOrder => RegisterRefusal::new(500, "CSeq Out Of Order"),
             RegisterRefused::TooManyContacts => RegisterRefusal::too_many_contacts(),
+            // RFC 3261 §21.5.4: the server is temporarily unable to process the request, and the client should try another one.
             RegisterRefused::StoreFailed => RegisterRefusal {
                 header: Some(("Retry-After", RETRY_AFTER.to_string())),
-                ..RegisterRefusal::new(500, "Registration Could Not Be Stored")
+                ..RegisterRefusal::new(503, "Registration Could Not Be Stored")
             },
         }
     }

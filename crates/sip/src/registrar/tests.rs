@@ -469,7 +469,7 @@ fn the_routers_refusals_have_answers() {
     };
     assert_eq!(answer(RegisterRefused::OutOfOrder), (500, None));
     assert_eq!(answer(RegisterRefused::TooManyContacts), (403, None));
-    assert_eq!(answer(RegisterRefused::StoreFailed), (500, Some("Retry-After")));
+    assert_eq!(answer(RegisterRefused::StoreFailed), (503, Some("Retry-After")));
 }
 
 proptest! {

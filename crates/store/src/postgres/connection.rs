@@ -186,7 +186,10 @@ fn from_postgres(error: &tokio_postgres::Error, name: &str) -> StoreError {
         // Connection exception, invalid authorization, no such database, insufficient resources, a lock that is held
         // too long, operator intervention, system error; and a server that takes no writes.
         "08" | "28" | "3D" | "53" | "55" | "57" | "58" | "25" | "40" => unreachable(detail),
-        "XX" => StoreError::Corrupt { path: name.into(), detail },
+        // Data or an index that is damaged. The rest of the class is anything that the server did not expect, of its disk for
+        // example.
+        "XX" if matches!(code.code(), "XX001" | "XX002") => StoreError::Corrupt { path: name.into(), detail },
+        "XX" => unreachable(detail),
         _ => StoreError::Internal { detail },
     }
 }

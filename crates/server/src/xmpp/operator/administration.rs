@@ -1,18 +1,15 @@
 //! Administrators' commands about accounts from their clients (XEP-0133): they do the same as the commands of
 //! those names.
 
-use std::sync::Arc;
-
 use chat::StoreFailure;
 use chat::effect::{AccountList, AccountRefusal, Accounts};
-use store::{Account, AccountFilter, Address, Loaded, Read, StoreError};
+use store::{Account, AccountFilter, Address, Loaded, Notice, Read, StoreError};
 use xmpp::Bare;
 
 use super::Operator;
 use crate::control::{Change, FailureKind, Secret};
 use crate::limits;
-use crate::message::{Command, LocalMessage};
-use crate::rest::ended_by;
+use crate::node::changes::tell_shards;
 use stdx::Instant;
 
 impl Operator {
@@ -58,7 +55,7 @@ impl Operator {
         change: Change,
     ) -> Result<Result<(), AccountRefusal>, StoreFailure> {
         let aliases = Read::Aliases { account: Some(account.clone()) };
-        let aliases = match self.read(aliases).await {
+        let aliases: Vec<Address> = match self.read(aliases).await {
             Ok(Loaded::Aliases(aliases)) => aliases.into_iter().map(|alias| alias.alias).collect(),
             _ => Vec::new(),
         };
@@ -71,7 +68,7 @@ impl Operator {
             }
             _ => return Err(StoreFailure::Unavailable),
         };
-        let ended = ended_by(&write);
+        let notice = Notice::of(&write);
         let (ticket, answer) = self.desk.expect_write();
         self.store.write(write, ticket).map_err(|store::Busy| StoreFailure::Unavailable)?;
         let done = match answer.await {
@@ -83,18 +80,8 @@ impl Operator {
             }
             _ => return Err(StoreFailure::Unavailable),
         };
-        for address in std::iter::once(account).chain(aliases) {
-            let address: Box<str> = address.to_string().into();
-            for outlet in &self.outlets {
-                let forget = Command::ForgetAccount(Some(address.clone()));
-                outlet.answer_all(&mut vec![LocalMessage::Command(forget).into()]);
-            }
-        }
-        if let Some(ended) = ended.map(|ended| ended.after(&done)) {
-            for outlet in &self.outlets {
-                let end = Command::EndSessions(Arc::clone(&ended));
-                outlet.answer_all(&mut vec![LocalMessage::Command(end).into()]);
-            }
+        if let Some(notice) = &notice {
+            tell_shards(&self.outlets, notice, &aliases, Some(&done));
         }
         Ok(Ok(()))
     }

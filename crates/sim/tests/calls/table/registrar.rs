@@ -75,7 +75,7 @@ pub(super) const ROWS: &[Row] = &[
     ),
     test(
         "10.3 step 7",
-        "A failure of the record is answered 500, and nothing is bound",
+        "A failure of the database is answered 503, and nothing is bound",
         "router/tests/router/location.rs::a_failed_write_changes_nothing_and_nothing_builds_on_it",
     ),
     body("10.3 step 8", "The 200 lists every binding with its interval, and has a Date", listed),

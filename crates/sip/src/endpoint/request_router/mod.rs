@@ -21,8 +21,9 @@ use super::{CallEventKind, EndpointEffect};
 use crate::events::Package;
 use crate::limits;
 use crate::proxy::{Destination, ForwardingPurpose, TargetSearch};
+use crate::registrar::RETRY_AFTER;
 use crate::registrar::gruu::Instance;
-use crate::wire::{Header, Message, Method, Scheme, Uri};
+use crate::wire::{Header, Message, Method, Reply, Scheme, Uri};
 
 /// Option tags a proxy needs no code for: they pass through us (§16.3 step 5 asks about Proxy-Require only).
 const PROXY_REQUIRE_KNOWN: &[&str] = &["path", "outbound", "gruu", "sec-agree"];
@@ -63,7 +64,7 @@ impl RequestRouter {
         let is_refused = !unsupported.is_empty();
         if is_refused {
             let list = unsupported.join(&b", "[..]);
-            let add = |reply: &mut crate::wire::Reply| {
+            let add = |reply: &mut Reply| {
                 reply.header("Unsupported", &list);
             };
             lower.finish_with(key, 420, "Bad Extension", add);
@@ -253,7 +254,12 @@ impl RequestRouter {
         let key = Key::from_u64(id.0);
         let Some(context) = lower.contexts.get(key) else { return };
         let Ok(account) = account else {
-            return lower.finish(key, 500, "Server Internal Error");
+            // RFC 3261 §21.5.4: temporarily unable to process the request.
+            let wait = RETRY_AFTER.to_string();
+            let retry = |reply: &mut Reply| {
+                reply.header("Retry-After", wait.as_bytes());
+            };
+            return lower.finish_with(key, 503, "Service Unavailable", retry);
         };
         match context.stage {
             RequestStage::Authenticating { own_routes } => {

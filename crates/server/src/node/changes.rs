@@ -1,0 +1,109 @@
+//! The consequences of a change of stored data for the shards, whichever program has made it.
+//!
+//! A change by this node is told by the part that made it, before it is acknowledged. Changes of a shared database by other programs come
+//! as notices (`store::notices`) on a thread of their own, and [`Operator`](super::operator) handles them in the same way.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::thread::Builder;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use chat::SessionEndReason;
+use cluster::Outlet;
+use store::{AccountChange, Address, Database, Notice, NoticeListener, WriteDone};
+use tokio::sync::mpsc;
+
+use crate::limits;
+use crate::message::{Command, Ended, InboxMessage, LocalMessage};
+
+/// The time that the listener waits for notices before it asks the server for a sign of life.
+const LISTEN: Duration = Duration::from_secs(5);
+/// The pause before the listener connects again.
+const AGAIN: Duration = Duration::from_millis(500);
+
+/// Makes all shards forget the account that a notice names, and its aliases, and ends its chat sessions where the change says so.
+/// `done` is the result of the write, if it was ours: it has the contacts of a removed account, to be told of it.
+pub(crate) fn tell_shards(
+    outlets: &[Outlet<InboxMessage>],
+    notice: &Notice,
+    aliases: &[Address],
+    done: Option<&WriteDone>,
+) {
+    let Notice::Account { address, change } = notice else { return };
+    for address in std::iter::once(address).chain(aliases) {
+        let address: Box<str> = address.to_string().into();
+        send(outlets, || Command::ForgetAccount(Some(address.clone())));
+    }
+    let ending = match change {
+        AccountChange::Data => return,
+        AccountChange::Password => SessionEndReason::Changed,
+        AccountChange::Disabled => SessionEndReason::Disabled,
+        AccountChange::Removed => SessionEndReason::Removed,
+    };
+    let roster = match done {
+        Some(WriteDone::Removed { roster }) => roster.clone(),
+        _ => Vec::new(),
+    };
+    let ended = Arc::new(Ended { accounts: vec![address.to_string().into()], ending, roster });
+    send(outlets, || Command::EndSessions(Arc::clone(&ended)));
+}
+
+fn send(outlets: &[Outlet<InboxMessage>], command: impl Fn() -> Command) {
+    for outlet in outlets {
+        outlet.answer_all(&mut vec![LocalMessage::Command(command()).into()]);
+    }
+}
+
+/// The notices of other programs. The thread behind it ends with it.
+pub(super) struct NoticeStream {
+    notices: mpsc::Receiver<Vec<Notice>>,
+    _running: SyncSender<()>,
+}
+
+impl NoticeStream {
+    /// Starts to listen. `None`: no other program writes the database while the node runs.
+    pub(super) fn open(database: &Database) -> Result<Option<NoticeStream>> {
+        let Some(listener) = database.listen()? else { return Ok(None) };
+        let (sender, notices) = mpsc::channel(limits::NOTICE_GROUPS);
+        let (running, stopped) = sync_channel(0);
+        Builder::new()
+            .name("store-notices".into())
+            .spawn(move || listen(listener, &sender, &stopped))
+            .context("cannot start a thread")?;
+        Ok(Some(NoticeStream { notices, _running: running }))
+    }
+
+    /// The notices that have come since the last time, at least one.
+    pub(super) async fn next(&mut self) -> Option<Vec<Notice>> {
+        let mut all = self.notices.recv().await?;
+        while let Ok(more) = self.notices.try_recv() {
+            all.extend(more);
+        }
+        Some(all)
+    }
+}
+
+fn listen(mut listener: NoticeListener, sender: &mpsc::Sender<Vec<Notice>>, stopped: &Receiver<()>) {
+    let mut is_away = false;
+    while !sender.is_closed() {
+        match listener.wait(LISTEN) {
+            Ok(notices) => {
+                if std::mem::take(&mut is_away) {
+                    tracing::info!("changes by other programs are heard again");
+                }
+                if !notices.is_empty() && sender.blocking_send(notices).is_err() {
+                    return;
+                }
+            }
+            Err(error) => {
+                if !std::mem::replace(&mut is_away, true) {
+                    tracing::warn!(%error, "changes by other programs are not heard");
+                }
+                if stopped.recv_timeout(AGAIN) == Err(RecvTimeoutError::Disconnected) {
+                    return;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! A node whose database is in a PostgreSQL server: changes by other programs count at once, and the server's bad days.
+
+use std::process::Command;
+
+use interop::{PostgresServer, new_postgres_database};
+use server::clock::Clock;
+use sip::transport::Transport::Tcp;
+use sip::wire::Header;
+use store::rest::types::{Common, Hook, IncomingNumber};
+use store::rest::{Resource as _, RestWrite};
+use store::types::{Address, Pattern, Route, RoutePolicy, RouteTarget};
+use store::{Admin, Write};
+use xmpp::ns;
+
+use crate::call::talk;
+use crate::faults::{assert_refused, health, try_to_register};
+use crate::phone::{DOMAIN, Phone};
+use crate::place::{Place, Process};
+use crate::rest::VOICE;
+use crate::until;
+use crate::xmpp::client::Client;
+
+fn address(user: &str) -> Address {
+    Address::new(user, DOMAIN).unwrap()
+}
+
+/// A running node that hears changes, as it has heard the first, and another program that writes its database.
+fn start(place: &Place) -> (Process, Admin) {
+    let process = place.spawn();
+    let mut admin = place.admin();
+    let mut asker = place.udp("asker");
+    admin.add_route(route("first", "sip:127.0.0.1:9;transport=tcp")).unwrap();
+    until("the node hears of changes", || (outcome(&mut asker, "first") != 404).then_some(()));
+    (process, admin)
+}
+
+fn route(user: &str, uri: &str) -> Route {
+    Route {
+        id: 0,
+        name: user.into(),
+        pattern: Pattern::User(user.into()),
+        targets: vec![RouteTarget { uri: uri.into(), weight: 1, priority: 1 }],
+        open: true,
+        probe: false,
+        strip: 0,
+        prefix: "".into(),
+        policy: RoutePolicy::default(),
+        created_at: Clock::new().now(),
+    }
+}
+
+/// The final status of a call.
+fn outcome(phone: &mut Phone, to: &str) -> u16 {
+    let invite = phone.invite(&format!("{to}@{DOMAIN}"));
+    phone.outcome(&invite).status()
+}
+
+/// Less than entries of the shards' caches live, which is a minute: `until` waits for 20 seconds at most.
+#[test]
+fn changes_by_another_program_count_at_once() {
+    let place = Place::new(VOICE)
+        .with_xmpp("")
+        .with_postgres(&new_postgres_database())
+        .with_accounts(&["alice", "asker", "bob", "carol"]);
+    let (process, mut admin) = start(&place);
+    let mut phones = ["alice", "bob", "carol"].map(|user| place.udp(user));
+    phones.iter_mut().for_each(|phone| drop(phone.register()));
+    let mut clients = ["alice", "bob", "carol"].map(|user| Client::sign_in(&place, Tcp, user, "one"));
+    admin.set_password(address("alice"), "another").unwrap();
+    admin.set_disabled(address("bob"), true).unwrap();
+    admin.remove_account(address("carol")).unwrap();
+    for phone in &mut phones {
+        until("the phone's password is void", || (try_to_register(phone).status() != 200).then_some(()));
+    }
+    for client in &mut clients {
+        // The stream's error, until the end of the stream.
+        while client.hear_or_end().is_some() {}
+    }
+    let mut asker = place.udp("asker");
+    assert_eq!(outcome(&mut asker, "1234"), 404);
+    let account = place.config().voice.account.to_string();
+    let common = Common { sid: "PN00000000000000000000000000000001".into(), account, ..Common::default() };
+    let voice = Hook { url: "http://127.0.0.1:9/".into(), ..Hook::default() };
+    let number = IncomingNumber { common, phone_number: "+1234".into(), voice, ..IncomingNumber::default() };
+    admin.write(&Write::Rest(RestWrite::Insert(Box::new(number.row().unwrap())))).unwrap();
+    until("an application answers the number", || (outcome(&mut asker, "1234") != 404).then_some(()));
+    process.kill();
+}
+
+/// A server of its own, a node that uses it, and phones that are registered.
+fn place_and_phones(url: &str) -> (Place, Phone, Phone) {
+    // Each shard has a cache of accounts: one that has read alice's is to take her calls.
+    let place = Place::with_shards(1, "");
+    let place = place.with_xmpp("").with_postgres(url).with_accounts(&["alice", "asker", "bob"]);
+    let (alice, bob) = (place.udp("alice"), place.udp("bob"));
+    (place, alice, bob)
+}
+
+/// What holds while the server is away, and `back` ends that.
+fn a_bad_day(place: &Place, process: &Process, phones: [&mut Phone; 2], back: impl FnOnce()) {
+    let [alice, bob] = phones;
+    assert_refused(&try_to_register(bob));
+    // The callee from memory, and the caller's account from the cache.
+    talk(alice, bob, "bob@example.test");
+    // The account of this caller is not cached.
+    let mut stranger = place.udp("unknown");
+    let ask = stranger.registration("");
+    let answer = stranger.request(ask);
+    assert_eq!(answer.status(), 503);
+    assert!(answer.header(Header::RetryAfter).is_some());
+    let mut client = Client::connect(place, Tcp);
+    client.open();
+    client.start_tls();
+    client.open();
+    let failure = client.plain("dave", "secret");
+    assert!(failure.get("temporary-auth-failure", ns::SASL).is_some(), "{failure}");
+    let told = until("health tells it", || Some(health(place)).filter(|(_, body)| body.lines().count() > 1));
+    assert_eq!(told.0, 200, "calls go on, and other nodes reach the database no better: {}", told.1);
+    assert!(told.1.starts_with("ok\nthe database cannot be written for "), "{}", told.1);
+    let status =
+        Command::new(env!("CARGO_BIN_EXE_belfry")).arg("status").current_dir(place.path(".")).output();
+    let status = String::from_utf8(status.unwrap().stdout).unwrap();
+    assert!(status.lines().any(|line| line.starts_with("not writable   for ")), "{status}");
+    assert!(process.log().contains("ERROR"), "{}", process.log());
+    back();
+    until("registrations are taken again", || (try_to_register(bob).status() == 200).then_some(()));
+    until("health is well", || (health(place) == (200, "ok\n".into())).then_some(()));
+    assert!(bob.bindings()[0].contains(&bob.contact()));
+}
+
+#[test]
+fn a_server_that_ended_or_answers_nothing_hinders_no_calls_and_is_used_again() {
+    let mut server = PostgresServer::start(&[]);
+    let (place, mut alice, mut bob) = place_and_phones(&server.new_database(&[]));
+    let (process, mut admin) = start(&place);
+    alice.register();
+    bob.register();
+    server.kill();
+    a_bad_day(&place, &process, [&mut alice, &mut bob], || server.start_again());
+    // Changes are heard again, too.
+    until("the first write", || admin.set_disabled(address("alice"), true).ok());
+    until("alice is disabled", || (try_to_register(&mut alice).status() != 200).then_some(()));
+    admin.set_disabled(address("alice"), false).unwrap();
+    until("alice is enabled", || (try_to_register(&mut alice).status() == 200).then_some(()));
+    server.stop();
+    a_bad_day(&place, &process, [&mut alice, &mut bob], || server.go_on());
+    process.kill();
+    let process = place.spawn();
+    assert!(bob.bindings()[0].contains(&bob.contact()), "what was acknowledged is there");
+    process.kill();
+}
+
+#[test]
+fn a_promoted_standby_is_used_instead_of_the_server_that_ended() {
+    let mut first = PostgresServer::start(&[]);
+    let url = first.new_database(&[]);
+    let second = first.new_standby();
+    let (place, mut alice, mut bob) = place_and_phones(&first.url_with(&second, &url));
+    let (process, mut admin) = start(&place);
+    alice.register();
+    bob.register();
+    first.kill();
+    a_bad_day(&place, &process, [&mut alice, &mut bob], || second.promote());
+    until("the first write", || admin.set_disabled(address("alice"), true).ok());
+    until("alice is disabled", || (try_to_register(&mut alice).status() != 200).then_some(()));
+    process.kill();
+}
