@@ -236,14 +236,14 @@ impl Chunk {
 }
 
 /// Takes the chunks of a table.
-pub(crate) type Take<'a> = &'a mut dyn FnMut(Chunk) -> Result<(), StoreError>;
+pub(crate) type ChunkHandler<'a> = &'a mut dyn FnMut(Chunk) -> Result<(), StoreError>;
 
 /// The database that is copied. No other process uses it.
 pub(crate) trait CopySource {
     /// Counts the rows of a table; of bindings, those of SQLite's log.
     fn count(&mut self, table: &Table) -> Result<u64, StoreError>;
     /// Gives all rows of a table, by `Table::columns`.
-    fn read(&mut self, table: &Table, take: Take<'_>) -> Result<(), StoreError>;
+    fn read(&mut self, table: &Table, take: ChunkHandler<'_>) -> Result<(), StoreError>;
     /// The highest id that the table has ever given, as far as the database knows.
     fn last_id(&mut self, table: &Table) -> Result<i64, StoreError>;
 }

@@ -4,7 +4,7 @@ use tokio_postgres::error::SqlState;
 use tokio_postgres::types::Type;
 
 use crate::copy::{
-    BINDING, Chunk, CopyOptions, CopySource, CopyTarget, KEPT_MESSAGE, Row, TABLES, Table, Take,
+    BINDING, Chunk, ChunkHandler, CopyOptions, CopySource, CopyTarget, KEPT_MESSAGE, Row, TABLES, Table,
 };
 use crate::error::StoreError;
 use crate::value::Value;
@@ -79,7 +79,7 @@ impl CopySource for Source {
         answer(&mut self.connection, |connection| count(connection, table))
     }
 
-    fn read(&mut self, table: &Table, take: Take<'_>) -> Result<(), StoreError> {
+    fn read(&mut self, table: &Table, take: ChunkHandler<'_>) -> Result<(), StoreError> {
         let Table { name, columns, key, .. } = table;
         let columns = columns.join(", ");
         answer(&mut self.connection, |connection| {

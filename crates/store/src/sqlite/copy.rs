@@ -8,7 +8,7 @@ use rusqlite::functions::FunctionFlags;
 use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{Connection, OpenFlags, OptionalExtension, ToSql, params_from_iter};
 
-use crate::copy::{Chunk, CopyOptions, CopySource, CopyTarget, Row, Table, Take};
+use crate::copy::{Chunk, ChunkHandler, CopyOptions, CopySource, CopyTarget, Row, Table};
 use crate::error::StoreError;
 use crate::limits;
 use crate::value::Value;
@@ -62,7 +62,7 @@ impl Source {
         StoreError::from_sqlite(error, &self.path)
     }
 
-    fn read_rows(&self, sql: &str, take: Take<'_>) -> Result<(), StoreError> {
+    fn read_rows(&self, sql: &str, take: ChunkHandler<'_>) -> Result<(), StoreError> {
         let failed = |error: rusqlite::Error| self.failed(&error);
         let mut statement = self.conn.prepare(sql).map_err(failed)?;
         let columns = statement.column_count();
@@ -128,7 +128,7 @@ impl CopySource for Source {
         count(&self.conn, table).map_err(|error| self.failed(&error))
     }
 
-    fn read(&mut self, table: &Table, take: Take<'_>) -> Result<(), StoreError> {
+    fn read(&mut self, table: &Table, take: ChunkHandler<'_>) -> Result<(), StoreError> {
         if table.is_of_bindings() {
             return self.read_rows(BINDINGS, take);
         }

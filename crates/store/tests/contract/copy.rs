@@ -127,16 +127,9 @@ fn add_account(admin: &mut Admin, name: &str) {
 }
 
 fn add_others(admin: &mut Admin) {
-    let user: Box<str> = "alice@example.org".into();
     let common = Common { sid: "QU1".into(), account: "AC1".into(), created_at: at(5), updated_at: at(6) };
     let queue = Queue { common, friendly_name: "sales".into(), ..Queue::default() };
-    let token = FreshToken {
-        id: [1, 0, 255].into(),
-        mechanism: "HT-SHA-256-NONE".into(),
-        issued_at: at(9),
-        expires_at: at(99),
-    };
-    let writes = [
+    let writes = vec![
         Write::AddRoute(Box::new(Route {
             id: 1,
             name: "germany".into(),
@@ -162,6 +155,15 @@ fn add_others(admin: &mut Admin) {
             callee: None,
         })),
         Write::Rest(RestWrite::Insert(Box::new(queue.row().unwrap()))),
+    ];
+    for write in [writes, chat(), access()].concat() {
+        admin.write(&write).unwrap();
+    }
+}
+
+fn chat() -> Vec<Write> {
+    let user: Box<str> = "alice@example.org".into();
+    vec![
         Write::Xmpp(XmppWrite::LastSeen { user: user.clone(), at: at(9), status: "gone".into() }),
         Write::Xmpp(XmppWrite::Roster {
             user: user.clone(),
@@ -195,10 +197,21 @@ fn add_others(admin: &mut Admin) {
         Write::Xmpp(XmppWrite::Room {
             room: "room@conference.example.org".into(),
             config: Some("<x/>".into()),
-            charged: Some(user.clone()),
+            charged: Some(user),
         }),
+    ]
+}
+
+fn access() -> Vec<Write> {
+    let token = FreshToken {
+        id: [1, 0, 255].into(),
+        mechanism: "HT-SHA-256-NONE".into(),
+        issued_at: at(9),
+        expires_at: at(99),
+    };
+    vec![
         Write::Access(AccessWrite::Tokens(Box::new(TokenWrite {
-            user,
+            user: "alice@example.org".into(),
             agent: "phone".into(),
             used: None,
             fresh: Some(token),
@@ -211,10 +224,7 @@ fn add_others(admin: &mut Admin) {
             registers: true,
             expires_at: at(100),
         }))),
-    ];
-    for write in writes {
-        admin.write(&write).unwrap();
-    }
+    ]
 }
 
 /// All rows of a file by table.
@@ -280,6 +290,20 @@ fn every_table_is_copied_to_a_server_and_back_with_its_ids() {
         Ok(4),
         "3 was given to one that is deleted"
     );
+}
+
+#[test]
+fn kept_messages_have_the_bucket_of_their_address_where_the_schema_knows_it() {
+    let files = Files::new();
+    let file = files.filled("belfry.db");
+    let (server, url) = postgres();
+    drop(Postgres::open(&url).unwrap());
+    server::run_sql(&url, "ALTER TABLE kept_message ADD COLUMN IF NOT EXISTS bucket smallint");
+    copied(&file, &server).unwrap();
+    let check = "DO $$ BEGIN IF (SELECT count(*) FROM kept_message WHERE bucket = length(aor)) <> 2 \
+                 THEN RAISE 'of another bucket'; END IF; END $$";
+    server::run_sql(&url, check);
+    copied(&server, &files.end("back.db")).unwrap();
 }
 
 #[test]

@@ -102,7 +102,7 @@ impl<'a> People<'a> {
         }
         let now = self.options.now;
         let chat = user.changes.into_iter().map(|change| crate::xmpp::write_of(now, change)).collect();
-        let password = user.credentials.password.map(|password| password.0.into());
+        let password = user.credentials.password.map(|password| password.0);
         SourceUser { user: NewUser { account, chat }, password }
     }
 
