@@ -383,6 +383,7 @@ impl Shard {
             }
             LocalMessage::Command(command) => self.handle_command(command),
             LocalMessage::Farm(view) => farm::set_view(self, view),
+            LocalMessage::HostRefuses(life) => drop(self.parts.endpoint.set_host_refuses(life)),
             LocalMessage::Buckets(orders) => farm::handle_bucket_orders(self, now, &orders),
             LocalMessage::ToNode { life, message } => farm::pass_to_node(self, now, life, message),
         }
