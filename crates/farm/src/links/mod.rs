@@ -442,7 +442,9 @@ async fn greet(shared: Rc<Shared>, socket: TcpStream, address: SocketAddr) {
 /// Tells when the host of a node refuses connections whose own ones broke: the process has ended.
 async fn probe_host(shared: &Shared, peer: &Peer) {
     for attempt in 0..PROBES {
-        tokio::time::sleep(REDIAL * 2_u32.pow(attempt)).await;
+        if attempt > 0 {
+            tokio::time::sleep(REDIAL * 2_u32.pow(attempt)).await;
+        }
         if !peer.is_lost() {
             return;
         }

@@ -34,6 +34,8 @@ pub enum LocalMessage {
     Command(Command),
     /// The farm is now so.
     Farm(Arc<farm::view::FarmView>),
+    /// The host of this life of another node refuses connections.
+    HostRefuses(cluster::Life),
     /// From the node's part in the farm: buckets that this shard loads, serves and stops serving.
     Buckets(Vec<BucketOrder>),
     /// To another node, from a shard without links.

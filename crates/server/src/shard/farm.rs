@@ -300,11 +300,7 @@ pub(super) fn read_links(shard: &mut Shard, now: Instant) -> usize {
         match event {
             LinkEvent::Received { from, message, .. } => handle_from_node(shard, now, from, &message),
             LinkEvent::Returned { message, .. } => take_back_from_node(shard, now, &message, false),
-            LinkEvent::Lost { life, is_refused } => {
-                if let Some(adapter) = &shard.farm {
-                    adapter.agent.link_lost(life, is_refused);
-                }
-            }
+            LinkEvent::Lost { life, is_refused } => handle_link_lost(shard, life, is_refused),
             LinkEvent::Fault { address, reason } => {
                 tracing::warn!(%address, %reason, "a connection between nodes was closed");
             }
@@ -314,6 +310,20 @@ pub(super) fn read_links(shard: &mut Shard, now: Instant) -> usize {
         adapter.events = events;
     }
     count
+}
+
+/// The agent decides whether the life is dead. All shards learn that its process has ended, if its host refuses connections.
+fn handle_link_lost(shard: &mut Shard, life: cluster::Life, is_refused: bool) {
+    if let Some(adapter) = &shard.farm {
+        adapter.agent.link_lost(life, is_refused);
+    }
+    // Each attempt to open a connection is refused; the shards hear of the first.
+    if is_refused && shard.parts.endpoint.set_host_refuses(life) {
+        let own = usize::from(shard.parts.edge.shard);
+        for (_, post) in shard.post.iter_mut().enumerate().filter(|(number, _)| *number != own) {
+            post.push(LocalMessage::HostRefuses(life).into());
+        }
+    }
 }
 
 /// Sends the router's answer or news to the shard of another node that asked or watches. What cannot be sent now is lost: the

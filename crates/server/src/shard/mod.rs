@@ -393,6 +393,7 @@ impl Shard {
             }
             LocalMessage::Command(command) => self.handle_command(command),
             LocalMessage::Farm(view) => farm::set_view(self, now, view),
+            LocalMessage::HostRefuses(life) => drop(self.parts.endpoint.set_host_refuses(life)),
             LocalMessage::Buckets(orders) => buckets::handle_orders(self, now, &orders),
             LocalMessage::ToNode { life, message } => farm::pass_to_node(self, now, life, message),
         }

@@ -1,9 +1,10 @@
 //! The part of a node of a farm in requests that another life forwarded, which has died since or cannot be reached.
 //!
-//! A response for a life that lives comes here only when no link leads to its node: the node died a moment ago, stands still, or
-//! the network is cut. Its caller need not wait until the farm has agreed on a death: a 180 is sent once. Should the life be
-//! alive, its own transaction gets a later copy of the response, or none, and the caller's transaction absorbs what that
-//! sends (`docs/decisions/0059`).
+//! A response for a life that the farm does not count as dead comes here only when no link leads to its node. If its host refuses connections
+//! the process has ended, and the caller need not wait until the farm has agreed on that: a 180 is sent once. If the network is
+//! cut or the node stands still, the life may be alive. Then only final responses to requests other than INVITE are forwarded, which
+//! end the caller's transaction (RFC 3261 §17.1.2.2); those to an INVITE are left to the life and the callee's repetitions, as the caller
+//! would see the life's own 100 and 180 after them (`docs/decisions/0059`).
 //!
 //! A response goes by the way that our Via proves ([`ResponseRoute`]): provisional ones and 2xx as they come, without
 //! state (RFC 3261 §16.11); the callee repeats its 2xx until the ACK comes. A failure of the only branch is the
@@ -20,7 +21,7 @@ use router::Received;
 use stdx::Instant;
 
 use super::environment::response_route::{
-    ResponseRoute, is_of_dead_life, response_route_of_other_life, target_by,
+    ResponseRoute, is_of_ended_life, response_route_of_other_life, target_by,
 };
 use super::lower::LowerView;
 use super::{Endpoint, EndpointOutbox, TransactionUser};
@@ -45,7 +46,20 @@ impl Endpoint {
     /// The lives of the other nodes of the farm, as this node sees it. Their responses come here only while their nodes cannot be
     /// reached.
     pub fn set_peer_lives(&mut self, peers: impl Iterator<Item = router::Life>) {
-        self.lower.env.peer_lives = peers.collect();
+        let env = &mut self.lower.env;
+        env.peer_lives = peers.collect();
+        env.refused_lives.retain(|life| env.peer_lives.contains(life));
+    }
+
+    /// The host of another node refuses connections: no process listens there. False if that is known already, or the life is none of
+    /// the farm's.
+    pub fn set_host_refuses(&mut self, life: router::Life) -> bool {
+        let env = &mut self.lower.env;
+        let is_new = env.peer_lives.contains(&life) && !env.refused_lives.contains(&life);
+        if is_new {
+            env.refused_lives.push(life);
+        }
+        is_new
     }
 
     /// A response that matches no transaction. True if it was to a request of another life, and was handled.
@@ -61,7 +75,8 @@ impl Endpoint {
         }
         let Some(via) = response.top_via() else { return false };
         let Some(route) = response_route_of_other_life(env, &via) else { return false };
-        let is_final = route.is_only || response.status() == 487 && is_of_dead_life(env, &via);
+        let is_ended = is_of_ended_life(env, &via);
+        let is_final = route.is_only || is_ended && response.status() == 487;
         // RFC 3261 §16.7 step 3: a response without a second Via has no receiver.
         let Some(next) = response.values(Header::Via).nth(1).and_then(Via::parse) else { return false };
         let is_invite = response.method() == Method::Invite;
@@ -69,6 +84,7 @@ impl Endpoint {
         match response.status() {
             // RFC 4320 §4.1: no provisional response to other requests is forwarded.
             ..=100 => false,
+            _ if is_invite && !is_ended => false,
             101..200 => is_invite && forward_stateless(lower, response, &route),
             200..300 => forward_stateless(lower, response, &route),
             _ if !is_final => false,

@@ -34,6 +34,8 @@ pub(crate) struct Environment {
     pub(crate) dead_lives: Option<Box<[router::Life]>>,
     /// The lives of the farm's other nodes.
     pub(crate) peer_lives: Box<[router::Life]>,
+    /// Those of them whose hosts refuse connections: their processes have ended.
+    pub(crate) refused_lives: Vec<router::Life>,
 }
 
 /// Keyed hashes, one for each purpose, all from the one secret.
@@ -61,6 +63,7 @@ impl Environment {
             certified: HashMap::new(),
             dead_lives: None,
             peer_lives: Box::default(),
+            refused_lives: Vec::new(),
         }
     }
 

@@ -92,10 +92,11 @@ pub(crate) fn response_route_of_other_life(env: &Environment, via: &Via<'_>) -> 
     parse_response_route(env, text)
 }
 
-/// True if the Via says that a dead life wrote it. [`response_route_of_other_life`] proves it.
-pub(crate) fn is_of_dead_life(env: &Environment, via: &Via<'_>) -> bool {
+/// True if the Via says that a life wrote it which the farm counts as dead, or whose host refuses connections.
+/// [`response_route_of_other_life`] proves it.
+pub(crate) fn is_of_ended_life(env: &Environment, via: &Via<'_>) -> bool {
     let dead = env.dead_lives.as_deref().unwrap_or_default();
-    writer_of(via).is_some_and(|edge| dead.contains(&edge.life))
+    writer_of(via).is_some_and(|edge| dead.contains(&edge.life) || env.refused_lives.contains(&edge.life))
 }
 
 /// `n=life.shard`, in hexadecimal.
