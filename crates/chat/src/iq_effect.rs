@@ -52,62 +52,43 @@ pub(super) enum IqEffect {
 /// Performs the effect of a request.
 pub(super) fn perform(host: &mut Host, now: Instant, iq: &IqRequest<'_>, effect: IqEffect, out: &mut Outbox) {
     let result = match effect {
-        IqEffect::Deliver(key, reply) => {
-            host.deliver(now, key, reply, out);
-            Ok(())
-        }
-        IqEffect::ReadArchive => {
-            archive::handle_query(host, &iq.to.bare(), iq.iq, out);
-            Ok(())
-        }
+        IqEffect::Deliver(key, reply) => return host.deliver(now, key, reply, out),
+        IqEffect::ReadArchive => return archive::handle_query(host, &iq.to.bare(), iq.iq, out),
         IqEffect::Block(command) => blocking::change_blocked(host, now, iq, command, out),
         IqEffect::DescribeNode(node) => {
-            view_nodes(host, now, iq, out, move |nodes, _| nodes.describe(&node));
-            Ok(())
+            return view_nodes(host, now, iq, out, move |nodes, _| nodes.describe(&node));
         }
         IqEffect::ListNodes => {
-            view_nodes(host, now, iq, out, |nodes, owner| {
+            let list = |nodes: NodesView, owner: &Bare| {
                 Ok(Element::new("query", ns::DISCO_ITEMS).children(nodes.items(owner)))
-            });
-            Ok(())
+            };
+            return view_nodes(host, now, iq, out, list);
         }
         IqEffect::RetrieveOffline => {
             let user = iq.to.bare();
             let effect = host.offline.handle_request(&user, iq);
             effect.map(|effect| offline::perform(host, now, &user, effect, out))
         }
-        IqEffect::Offline(effect) => {
-            offline::perform(host, now, &iq.to.bare(), effect, out);
-            Ok(())
-        }
-        IqEffect::Private(effect) => {
-            private::perform(host, now, effect, out);
-            Ok(())
-        }
+        IqEffect::Offline(effect) => return offline::perform(host, now, &iq.to.bare(), effect, out),
+        IqEffect::Private(effect) => return private::perform(host, now, effect, out),
         IqEffect::PubSub => {
-            host.tell_pubsub(now, PubSubEvent::Request { iq: iq.iq, from: iq.from, to: iq.to }, out);
-            Ok(())
+            let event = PubSubEvent::Request { iq: iq.iq, from: iq.from, to: iq.to };
+            return host.tell_pubsub(now, event, out);
         }
-        IqEffect::EnablePush(effect) => {
-            push::perform(host, vec![effect], out);
-            Ok(())
-        }
+        IqEffect::EnablePush(effect) => return push::perform(host, vec![effect], out),
         IqEffect::Push(task) => {
             let effects = host.push.begin(now, iq.to.bare(), task);
-            push::perform(host, effects, out);
-            Ok(())
+            return push::perform(host, effects, out);
         }
         IqEffect::Register(key, request) => {
-            register::perform(&mut host.store, key, iq, request, out);
-            Ok(())
+            return register::perform(&mut host.store, key, iq, request, out);
         }
         IqEffect::Roster(contact, action) => {
             roster::change_contact(host, now, &iq.from.bare(), (contact, action), out)
         }
         IqEffect::Upload(request) => {
             let effect = host.upload.handle_request(now, request, host.settings.uploads);
-            upload::perform(host, effect, out);
-            Ok(())
+            return upload::perform(host, effect, out);
         }
     };
     if let Err(error) = result {

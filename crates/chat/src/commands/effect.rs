@@ -88,19 +88,7 @@ pub(super) fn perform(host: &mut Host, now: Instant, form: Form, result: Command
             });
         }
         CommandEffect::WriteMotd { message, is_sent } => {
-            let item = message.clone().map(Box::new);
-            let (owner, node, id) = (form.domain.clone(), MOTD.into(), CURRENT.into());
-            let change = Change::Item { owner, node, id, item, at: now, keep: 1 };
-            host.store.change(change, out, move |host, now, result, out| {
-                let result = match result {
-                    // To delete what is not there is no fault.
-                    Ok(()) | Err(StoreFailure::NotFound) => {
-                        Ok(motd_written(&mut host.store, &form, message, is_sent, out))
-                    }
-                    Err(error) => Err(not_written(error)),
-                };
-                perform(host, now, form, result, out);
-            });
+            write_motd(&mut host.store, now, form, (message, is_sent), out);
         }
         CommandEffect::FillInMotd(command) => {
             let domain = form.domain.domain().into();
@@ -111,6 +99,29 @@ pub(super) fn perform(host: &mut Host, now: Instant, form: Form, result: Command
             });
         }
     }
+}
+
+/// Writes the message of the day or its removal; the hosts get it afterwards.
+fn write_motd(
+    store: &mut StoreRequests,
+    now: Instant,
+    form: Form,
+    (message, is_sent): (Option<Element>, bool),
+    out: &mut Outbox,
+) {
+    let item = message.clone().map(Box::new);
+    let (owner, node, id) = (form.domain.clone(), MOTD.into(), CURRENT.into());
+    let change = Change::Item { owner, node, id, item, at: now, keep: 1 };
+    store.change(change, out, move |host, now, result, out| {
+        let result = match result {
+            // To delete what is not there is no fault.
+            Ok(()) | Err(StoreFailure::NotFound) => {
+                Ok(motd_written(&mut host.store, &form, message, is_sent, out))
+            }
+            Err(error) => Err(not_written(error)),
+        };
+        perform(host, now, form, result, out);
+    });
 }
 
 /// The message of the day is on disk: all hosts get it, and the next step of its command.
