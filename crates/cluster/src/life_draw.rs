@@ -83,7 +83,8 @@ impl LifeDraw {
         {
             return LifeStep::Done(life);
         }
-        let next = last.map_or(0, |last| last.0.saturating_add(1));
+        // The life 0 is that of nodes outside a farm.
+        let next = last.map_or(0, |last| last.0).saturating_add(1);
         let life = Life(next.max(clock.0).max(self.least));
         self.phase = Phase::Claiming { files, life };
         LifeStep::Claim(life)

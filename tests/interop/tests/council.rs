@@ -1,12 +1,14 @@
 //! The farm's council on real NATS servers: Debian's release and the current one.
 
 use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use bytes::Bytes;
-use farm::council::{CouncilCommand, CouncilEvent, CouncilSettings, JoinRefused};
+use farm::council::{CouncilCommand, CouncilEvent, CouncilSettings, JoinRefused, LifeClock};
 use interop::{Nats, NatsRelease, NatsSettings, Ports};
 use nkeys::KeyPair;
 use serde_json::{Value, json};
@@ -31,6 +33,12 @@ struct Member {
     life: u32,
 }
 
+/// A clock of lives that goes on with each look at it.
+fn clock_from(first: u32) -> LifeClock {
+    let next = AtomicU32::new(first);
+    LifeClock(Arc::new(move || next.fetch_add(1, Ordering::Relaxed)))
+}
+
 fn settings(servers: Vec<String>, node: &str) -> CouncilSettings {
     CouncilSettings {
         servers,
@@ -41,7 +49,7 @@ fn settings(servers: Vec<String>, node: &str) -> CouncilSettings {
         replicas: 1,
         member_age: Duration::from_secs(2),
         proof: Bytes::from_static(b"proof"),
-        least_life: 0,
+        clock: clock_from(0),
     }
 }
 
@@ -248,7 +256,7 @@ fn a_council_that_comes_back_finds_its_members_with_their_lives() {
 #[test]
 fn a_council_without_its_files_gives_no_life_twice() {
     each_release(async |mut nats| {
-        let least = CouncilSettings { least_life: 1_000, ..settings(vec![nats.url()], "one") };
+        let least = CouncilSettings { clock: clock_from(1_000), ..settings(vec![nats.url()], "one") };
         let mut one = Member::join(least.clone()).await;
         assert_eq!(one.life, 1_000);
         nats.kill();
@@ -262,7 +270,7 @@ fn a_council_without_its_files_gives_no_life_twice() {
         one.renew(2).await;
         one.expect(CouncilEvent::Renewed { token: 2 }).await;
         // The clock has gone on since.
-        let later = CouncilSettings { least_life: 1_005, node: "two".into(), ..least };
+        let later = CouncilSettings { clock: clock_from(1_005), node: "two".into(), ..least };
         assert_eq!(Member::join(later).await.life, 1_005);
     });
 }

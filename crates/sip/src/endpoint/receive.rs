@@ -11,6 +11,7 @@ use super::environment::Environment;
 use super::environment::loops::route_after;
 use super::lower::LowerView;
 use super::proxy_core::{BranchResponse, ForwardedAck, ProxyCore};
+use super::takeover::{forward_cancel, handle_response_of_other_life};
 use super::transactions::reply_target;
 use super::{Caller, Endpoint, EndpointOutbox, Intake, RequestContext};
 use crate::limits;
@@ -180,7 +181,7 @@ impl Endpoint {
         let table = &self.lower.transactions.table;
         let invite = table.find(table.server_hash(&cancel, &via, Method::Invite));
         if invite.is_none() && self.lower.env.is_in_farm() {
-            return self.forward_cancel(now, hash, cancel, source, out);
+            return forward_cancel(self, now, hash, cancel, source, out);
         }
         let lower = &mut self.lower.at(now, out);
         let Some(invite) = invite else {
@@ -210,7 +211,7 @@ impl Endpoint {
         let hash = transactions.table.client_hash(branch, response.method_name());
         let Some(key) = transactions.table.find(hash) else {
             // RFC 6026 §8.9: a proxy must not forward a stray response. One to a request of another life is none.
-            if !self.handle_response_of_other_life(now, response, out) {
+            if !handle_response_of_other_life(&mut self.lower.at(now, out), response) {
                 self.lower.counters.stray_responses += 1;
             }
             return;

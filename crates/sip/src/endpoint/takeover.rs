@@ -61,55 +61,50 @@ impl Endpoint {
         }
         is_new
     }
+}
 
-    /// A response that matches no transaction. True if it was to a request of another life, and was handled.
-    pub(super) fn handle_response_of_other_life(
-        &mut self,
-        now: Instant,
-        response: &Message,
-        out: &mut EndpointOutbox,
-    ) -> bool {
-        let env = &self.lower.env;
-        if !env.is_in_farm() {
-            return false;
-        }
-        let Some(via) = response.top_via() else { return false };
-        let Some(route) = response_route_of_other_life(env, &via) else { return false };
-        let is_ended = is_of_ended_life(env, &via);
-        let is_final = route.is_only || is_ended && response.status() == 487;
-        // RFC 3261 §16.7 step 3: a response without a second Via has no receiver.
-        let Some(next) = response.values(Header::Via).nth(1).and_then(Via::parse) else { return false };
-        let is_invite = response.method() == Method::Invite;
-        let lower = &mut self.lower.at(now, out);
-        match response.status() {
-            // RFC 4320 §4.1: no provisional response to other requests is forwarded.
-            ..=100 => false,
-            _ if is_invite && !is_ended => false,
-            101..200 => is_invite && forward_stateless(lower, response, &route),
-            200..300 => forward_stateless(lower, response, &route),
-            _ if !is_final => false,
-            _ if is_invite => fail_invite_of_other_life(lower, response, &next, &route),
-            _ => forward_stateless(lower, response, &route),
-        }
+/// A CANCEL whose INVITE is not here. RFC 3261 §16.10: it is forwarded as its INVITE would be. Another life may have
+/// forwarded that.
+pub(super) fn forward_cancel(
+    endpoint: &mut Endpoint,
+    now: Instant,
+    hash: u64,
+    cancel: Message,
+    source: Source,
+    out: &mut EndpointOutbox,
+) {
+    let authentication = &mut endpoint.cores.router.authentication;
+    if endpoint.lower.is_full() || !authentication.admits(&mut endpoint.lower.at(now, out), &cancel, &source)
+    {
+        return;
     }
+    let lower = &mut endpoint.lower.at(now, out);
+    let context = lower.open(hash, cancel, source);
+    endpoint.cores.dispatch_cancel(lower, context);
+}
 
-    /// A CANCEL whose INVITE is not here. RFC 3261 §16.10: it is forwarded as its INVITE would be. Another life may have
-    /// forwarded that.
-    pub(super) fn forward_cancel(
-        &mut self,
-        now: Instant,
-        hash: u64,
-        cancel: Message,
-        source: Source,
-        out: &mut EndpointOutbox,
-    ) {
-        let authentication = &mut self.cores.router.authentication;
-        if self.lower.is_full() || !authentication.admits(&mut self.lower.at(now, out), &cancel, &source) {
-            return;
-        }
-        let lower = &mut self.lower.at(now, out);
-        let context = lower.open(hash, cancel, source);
-        self.cores.dispatch_cancel(lower, context);
+/// A response that matches no transaction. True if it was to a request of another life, and was handled.
+pub(super) fn handle_response_of_other_life(lower: &mut LowerView<'_>, response: &Message) -> bool {
+    let env = &*lower.env;
+    if !env.is_in_farm() {
+        return false;
+    }
+    let Some(via) = response.top_via() else { return false };
+    let Some(route) = response_route_of_other_life(env, &via) else { return false };
+    let is_ended = is_of_ended_life(env, &via);
+    let is_final = route.is_only || is_ended && response.status() == 487;
+    // RFC 3261 §16.7 step 3: a response without a second Via has no receiver.
+    let Some(next) = response.values(Header::Via).nth(1).and_then(Via::parse) else { return false };
+    let is_invite = response.method() == Method::Invite;
+    match response.status() {
+        // RFC 4320 §4.1: no provisional response to other requests is forwarded.
+        ..=100 => false,
+        _ if is_invite && !is_ended => false,
+        101..200 => is_invite && forward_stateless(lower, response, &route),
+        200..300 => forward_stateless(lower, response, &route),
+        _ if !is_final => false,
+        _ if is_invite => fail_invite_of_other_life(lower, response, &next, &route),
+        _ => forward_stateless(lower, response, &route),
     }
 }
 
