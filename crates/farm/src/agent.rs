@@ -315,8 +315,6 @@ struct Session {
     listener: Box<dyn FarmListener>,
     /// The life that each name's key had last.
     names: BTreeMap<Box<str>, Life>,
-    /// The lives that the council was last asked for, by their names.
-    questions: BTreeMap<Box<str>, Life>,
     joined_at: Instant,
     is_council_away: bool,
     /// The reason that the connection to the council gives for its absence.
@@ -348,7 +346,6 @@ impl Session {
             commands,
             listener,
             names: BTreeMap::new(),
-            questions: BTreeMap::new(),
             joined_at: now,
             is_council_away: false,
             away_reason: None,
@@ -492,10 +489,16 @@ impl Session {
         asked_at: Instant,
         found: Option<(u32, Bytes)>,
     ) {
-        let Some(life) = self.questions.get(name).copied() else { return };
-        // A later life of the node is no sign of this one.
-        let member = found.filter(|(of, _)| *of == life.0).and_then(|(_, value)| read_member(life, &value));
-        self.drive(now, |node, now, out| node.handle_member_read(now, life, asked_at, member, out));
+        // A start of the node that followed another one soon has the name of it: the answer is for both.
+        let has_name = |member: &&Member| *member.name == *name;
+        let lives: Vec<Life> =
+            self.node.members().live().filter(has_name).map(|member| member.life).collect();
+        for life in lives {
+            // A later life of the node is no sign of this one.
+            let value = found.as_ref().filter(|(of, _)| *of == life.0).map(|(_, value)| value);
+            let member = value.and_then(|value| read_member(life, value));
+            self.drive(now, |node, now, out| node.handle_member_read(now, life, asked_at, member, out));
+        }
     }
 
     /// The council has forgotten the node's key. The farm may have agreed meanwhile that the node is dead; then the map says
@@ -550,7 +553,7 @@ impl Session {
                 self.command(CouncilCommand::Renew { token: sent_at.as_micros(), value: value.into() });
             }
             FarmEffect::ReadMembers => self.command(CouncilCommand::ReadMembers),
-            FarmEffect::ReadMember { life, asked_at } => self.read_member(life, asked_at),
+            FarmEffect::ReadMember { life, asked_at } => self.read_member(now, life, asked_at, out),
             FarmEffect::ReadMap => self.command(CouncilCommand::ReadMap),
             FarmEffect::SwapMap { expected, map } => {
                 let value = Bytes::from(map.encode());
@@ -627,11 +630,12 @@ impl Session {
         }
     }
 
-    fn read_member(&mut self, life: Life, asked_at: Instant) {
-        let known = self.names.iter().find(|(_, of)| **of == life);
-        if let Some(node) = known.map(|(node, _)| node.clone()) {
-            self.questions.insert(node.clone(), life);
-            self.command(CouncilCommand::ReadMember { node, token: asked_at.as_micros() });
+    fn read_member(&mut self, now: Instant, life: Life, asked_at: Instant, out: &mut Vec<FarmEffect>) {
+        match self.node.members().get(life).map(|member| member.name.clone()) {
+            Some(node) => self.command(CouncilCommand::ReadMember { node, token: asked_at.as_micros() }),
+            // A life that owns something and that no key has told of since this node joined: the council, whose keys are names, has
+            // none of it.
+            None => self.node.handle_member_read(now, life, asked_at, None, out),
         }
     }
 
