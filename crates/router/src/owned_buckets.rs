@@ -296,9 +296,8 @@ impl OwnedBuckets {
             return false;
         };
         let Ok(page) = page else {
-            let pause = load.retry.map_or(limits::LOAD_RETRY, |(_, pause)| {
-                (pause * 2).min(limits::LOAD_RETRY_MOST)
-            });
+            let pause =
+                load.retry.map_or(limits::LOAD_RETRY, |(_, pause)| (pause * 2).min(limits::LOAD_RETRY_MOST));
             load.retry = Some((now + pause, pause));
             load.number = 0;
             return false;
@@ -360,6 +359,11 @@ impl OwnedBuckets {
         retries.filter_map(|load| load.retry.map(|(at, _)| at)).chain(self.next_look).min()
     }
 
+    /// The epoch of the bucket's hold, while memory has its rows.
+    pub fn epoch(&self, bucket: Bucket) -> Option<Epoch> {
+        self.buckets.get(&bucket).map(|owned| owned.epoch)
+    }
+
     /// True if the router has all rows of the bucket and answers for it.
     pub fn is_served(&self, bucket: Bucket) -> bool {
         self.buckets.get(&bucket).is_some_and(|owned| owned.phase == Phase::Serving)
@@ -372,7 +376,8 @@ impl OwnedBuckets {
         is_served: bool,
         out: &mut Vec<BucketEffect>,
     ) {
-        let known = orders.iter().map(|(bucket, _)| *bucket).filter(|bucket| self.buckets.contains_key(bucket));
+        let known =
+            orders.iter().map(|(bucket, _)| *bucket).filter(|bucket| self.buckets.contains_key(bucket));
         let known: BucketSet = known.collect();
         if !known.is_empty() {
             // What has waited for the load before waits for this one.
@@ -427,13 +432,7 @@ impl OwnedBuckets {
         }
     }
 
-    fn wait(
-        &mut self,
-        now: Instant,
-        bucket: Bucket,
-        question: WaitingQuestion,
-        out: &mut Vec<BucketEffect>,
-    ) {
+    fn wait(&mut self, now: Instant, bucket: Bucket, question: WaitingQuestion, out: &mut Vec<BucketEffect>) {
         let line = self.lines.entry(bucket).or_default();
         // Asked again: the first copy has its place.
         let is_same = |(_, other): &(Instant, WaitingQuestion)| {

@@ -249,7 +249,10 @@ impl Farm {
                 node.jobs.push(Job::Row { number, aor: known(&aor) });
             }
             BucketEffect::Perform(WaitingQuestion { from, id, query }) => {
-                assert!(node.owned.is_served(Bucket::of(query.aor())), "performed for a bucket that is not served");
+                assert!(
+                    node.owned.is_served(Bucket::of(query.aor())),
+                    "performed for a bucket that is not served"
+                );
                 assert!(node.has_authority, "performed without authority");
                 let mut out = Vec::new();
                 node.router.handle_query(self.now, from, id, query, &mut out);
@@ -321,7 +324,8 @@ impl Farm {
         let (index, which) = (self.pick(self.nodes.len()), self.pick(AORS.len()));
         let (aor, is_register) = (AORS[which], self.rng.below(2) == 0);
         self.last_cseq += 1;
-        let cseq = if is_register { self.last_cseq } else { self.acknowledged.get(aor).copied().unwrap_or(0) };
+        let cseq =
+            if is_register { self.last_cseq } else { self.acknowledged.get(aor).copied().unwrap_or(0) };
         let id = u64::from(self.last_cseq);
         let register = || Register {
             aor: aor.into(),
@@ -402,9 +406,9 @@ impl Farm {
             Job::Row { number, aor } => {
                 let row = self.database.rows.get(aor);
                 let bindings = row.map_or(Ok(Vec::new()), |(_, record)| bindings_of_record(now, record, &[]));
-                let bindings = bindings.map_err(|_| ReadFailed).and_then(|read| {
-                    if has_failed { Err(ReadFailed) } else { Ok(read) }
-                });
+                let bindings = bindings
+                    .map_err(|_| ReadFailed)
+                    .and_then(|read| if has_failed { Err(ReadFailed) } else { Ok(read) });
                 let node = &mut self.nodes[index];
                 node.owned.handle_row(node.has_authority, number, bindings, &mut out);
             }

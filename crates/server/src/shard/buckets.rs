@@ -75,7 +75,7 @@ pub(super) fn is_shared(shard: &Shard) -> bool {
 
 /// Gives an input to the machines and performs the effects.
 fn drive(shard: &mut Shard, now: Instant, act: impl FnOnce(&mut Driver<'_>)) {
-    let Some(farm) = &mut shard.farm else { return };
+    let Some(farm) = shard.farm.as_mut().filter(|farm| farm.buckets.is_some()) else { return };
     let may_act = farm.may_act(now);
     let Some(adapter) = &mut farm.buckets else { return };
     act(&mut Driver { adapter, view: farm.view.as_deref(), may_act });
@@ -152,13 +152,7 @@ pub(super) fn ask(shard: &mut Shard, now: Instant, id: AskId, query: Query) {
 }
 
 /// Handles a question to this shard as the owner of an address.
-pub(super) fn handle_question(
-    shard: &mut Shard,
-    now: Instant,
-    from: ShardAddress,
-    id: AskId,
-    query: Query,
-) {
+pub(super) fn handle_question(shard: &mut Shard, now: Instant, from: ShardAddress, id: AskId, query: Query) {
     let question = WaitingQuestion { from, id, query };
     drive(shard, now, |driver| {
         let BucketAdapter { owned, effects, .. } = driver.adapter;
@@ -212,6 +206,12 @@ pub(super) fn expire(shard: &mut Shard, now: Instant) {
         owned.expire(now, effects);
         questions.expire(now, owner_in(driver.view), question_effects);
     });
+}
+
+/// The epoch of the writes of an address; 0 where nodes do not share a database.
+pub(super) fn epoch_of(shard: &Shard, aor: &str) -> Epoch {
+    let adapter = shard.farm.as_ref().and_then(|farm| farm.buckets.as_ref());
+    adapter.and_then(|adapter| adapter.owned.epoch(Bucket::of(aor))).unwrap_or_default()
 }
 
 /// True if the router's pushes may go out: an owner without authority tells nothing.
@@ -280,15 +280,13 @@ fn lives(shard: &Shard) -> Vec<Life> {
 
 /// Puts rows of a bucket into the router.
 fn replay(shard: &mut Shard, now: Instant, loaded: Loaded) {
+    let lives = lives(shard);
     let router = &mut shard.parts.router;
     match loaded {
         Loaded::Bindings(rows) => {
-            let view = shard.farm.as_ref().and_then(|farm| farm.view.as_deref());
-            let lives: Vec<Life> = view.map(|view| view.peers.keys().copied().collect()).unwrap_or_default();
             let (mut dead, mut damaged) = (Vec::new(), 0_usize);
             for row in &rows {
-                damaged +=
-                    usize::from(router.replay(now, row.seq, &row.record, &lives, &mut dead).is_err());
+                damaged += usize::from(router.replay(now, row.seq, &row.record, &lives, &mut dead).is_err());
             }
             if damaged > 0 {
                 tracing::error!(

@@ -9,7 +9,7 @@
 //! | effect of the endpoint | performed by |
 //! |---|---|
 //! | `Transmit` | `net`, or the shard that has the connection |
-//! | `Ask` | the router of the address's owner, here or through its inbox |
+//! | `Ask` | the router of the address's owner, here, through its inbox, or at another node (`buckets`) |
 //! | `Account` | the account cache, else a reader thread of the store (`store_reads`) |
 //! | `Plan` | the routing plan, inline (`planning`) |
 //! | `Dns` | a task of `net` |

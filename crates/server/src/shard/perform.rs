@@ -1,6 +1,6 @@
 //! Performs the effects of the cores: by the sockets, the store, the bus, or another core of this shard.
 
-use cluster::Bucket;
+use cluster::{Bucket, Epoch};
 use router::{AskId, Query, ShardAddress};
 use sip::endpoint::{EndpointEffect, StoreUnavailable};
 use sip::transport::Transmit;
@@ -197,7 +197,8 @@ impl Shard {
             }
             router::Effect::Push { to, push } => self.send_answer(now, to, ShardMessage::Push(push)),
             router::Effect::WriteBinding { ticket, row } => {
-                let write = Write::Binding(binding_for_store(now, row));
+                let epoch = buckets::epoch_of(self, &row.aor);
+                let write = Write::Binding(binding_for_store(now, row, epoch));
                 self.parts.write(now, ticket, write, &mut self.scratch.router_effects);
             }
             router::Effect::ForgetBinding { row } => {
@@ -272,11 +273,11 @@ fn row_of(done: &WriteDone) -> i64 {
     }
 }
 
-fn binding_for_store(now: Instant, row: router::BindingRow) -> store::BindingWrite {
+fn binding_for_store(now: Instant, row: router::BindingRow, epoch: Epoch) -> store::BindingWrite {
     store::BindingWrite {
         bucket: Bucket::of(&row.aor).number(),
         aor: row.aor,
-        epoch: 0,
+        epoch: epoch.0,
         written_at: now,
         replaces: row.replaces,
         empties: row.empties,

@@ -316,8 +316,7 @@ impl Notifier {
             }
             (Some(OpenQuery::State(key)), Answer::Unavailable) => self.handle_no_state(now, key, out),
             (Some(OpenQuery::Request(waiting)), Answer::Unavailable) => {
-                let mut reply =
-                    self.reply_to(&waiting.request, &waiting.source, 503, "Service Unavailable");
+                let mut reply = self.reply_to(&waiting.request, &waiting.source, 503, "Service Unavailable");
                 reply.header("Retry-After", limits::UNAVAILABLE_RETRY_AFTER.to_string().as_bytes());
                 out.push(EventEffect::Reply { transaction: waiting.transaction, bytes: reply.finish() });
             }

@@ -159,8 +159,7 @@ impl Notifier {
         has_moved: impl Fn(&str) -> bool,
         out: &mut Vec<EventEffect>,
     ) {
-        let is_moved =
-            |subscription: &Subscription| subscription.until > now && has_moved(&subscription.aor);
+        let is_moved = |subscription: &Subscription| subscription.until > now && has_moved(&subscription.aor);
         let moved: Vec<Key> = self
             .subscriptions
             .iter()

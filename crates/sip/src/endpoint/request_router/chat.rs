@@ -182,6 +182,12 @@ mod tests {
 
     /// The first words of each message that is sent, and the number of offers to chat.
     fn receive(chat: bool, headers: &str, phones: &[Binding], offered: Offered) -> (Vec<String>, usize) {
+        receive_from(chat, headers, Answer::Bindings(phones.to_vec()), offered)
+    }
+
+    /// As `receive`, with the owner's answer to the lookup.
+    fn receive_from(chat: bool, headers: &str, found: Answer, offered: Offered) -> (Vec<String>, usize) {
+        let has_phones = matches!(&found, Answer::Bindings(phones) if !phones.is_empty());
         let mut settings =
             EndpointSettings::for_tests(ShardAddress { life: Life(0), shard: 0 }, US.parse().unwrap());
         settings.events.chat = chat;
@@ -209,10 +215,10 @@ mod tests {
                     }
                     EndpointEffect::Ask { id, query } => {
                         let answer = match query {
-                            Query::Lookup { .. } => Answer::Bindings(phones.to_vec()),
+                            Query::Lookup { .. } => found.clone(),
                             Query::Offer(offer) => {
                                 assert_eq!(offer.sender.as_deref(), Some("alice@example.test"));
-                                assert_eq!(offer.has_phones, !phones.is_empty());
+                                assert_eq!(offer.has_phones, has_phones);
                                 offers += 1;
                                 Answer::Offered(offered)
                             }
@@ -252,6 +258,13 @@ mod tests {
                 (&with_phone.iter().map(ToString::to_string).collect::<Vec<_>>()[..], 1)
             );
         }
+    }
+
+    /// RFC 3261 §21.5.4: no node of a farm has the address just now.
+    #[test]
+    fn a_request_for_an_address_without_an_owner_may_be_tried_again() {
+        let (sent, offers) = receive_from(true, "Call-ID: c\r\n", Answer::Unavailable, Offered::Delivered);
+        assert_eq!((sent, offers), (vec!["SIP/2.0 503".to_owned()], 0));
     }
 
     #[test]

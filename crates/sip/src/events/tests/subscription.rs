@@ -258,3 +258,26 @@ fn bad_subscriptions_get_their_answer() {
     ask Watch alice@a.test Presence until 1289694540
     "#);
 }
+
+fn moved(world: &mut World, has_moved: bool) -> String {
+    let mut out = Vec::new();
+    world.notifier.watch_again(world.now, |_| has_moved, &mut out);
+    world.show(out)
+}
+
+/// In a farm a watch does not move with its address: the new owner is asked until it answers, and only news is told.
+#[test]
+fn a_subscription_watches_at_the_new_owner_of_its_address() {
+    let mut world = World::new();
+    world.request("SUBSCRIBE", PRESENCE, "");
+    world.answer(Answer::State(presence(false)));
+    world.result(200);
+    world.wait(Duration::from_secs(10));
+    assert_eq!(moved(&mut world, false), "");
+    insta::assert_snapshot!(moved(&mut world, true), @"ask Watch alice@a.test Presence until 1289691540");
+    assert_eq!(world.answer(Answer::Unavailable), "");
+    insta::assert_snapshot!(world.wait(Duration::from_millis(5_010)), @"ask Watch alice@a.test Presence until 1289691540");
+    assert_eq!(world.answer(Answer::State(presence(false))), "", "no news");
+    moved(&mut world, true);
+    assert!(world.answer(Answer::State(presence(true))).contains("<basic>open</basic>"));
+}
