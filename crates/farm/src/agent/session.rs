@@ -1,324 +1,34 @@
-//! The thread of a node's membership: it speaks with the council, drives [`FarmNode`], and tells what changes.
-//!
-//! Where the nodes share a database, claims of buckets go to it, and the shards get orders about the buckets that it gives
-//! ([`crate::database`], [`crate::order`]). Without one each node answers for its own accounts: claims are granted at once, nothing
-//! fences a node, and its shards own their buckets as outside a farm.
+//! The node while it is a member: the machine's inputs from council, database and shards, and its effects.
 
 use std::collections::BTreeMap;
-use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::{Builder, JoinHandle};
-use std::time::Duration;
+use std::sync::Arc;
 
 use bytes::Bytes;
-use cluster::farm::{Claim, EndReason, FarmEffect, FarmNode, Revision};
+use cluster::farm::{Claim, FarmEffect, FarmNode, Revision};
 use cluster::figures::NodeFigures;
 use cluster::limits::COUNCIL_AWAY;
 use cluster::map::FarmMap;
 use cluster::member::Member;
-use cluster::membership::MembershipEffect;
-use cluster::{BUCKETS, Bucket, Epoch, Life, ShardAddress};
+use cluster::{Epoch, Life, ShardAddress};
 use stdx::Instant;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::mpsc;
 
-use crate::council::{self, CouncilCommand, CouncilEvent, CouncilSettings, JoinRefused};
+use super::{AgentRequest, FarmEnd, FarmListener, HANDOVER, LEAVE};
+use crate::council::{CouncilCommand, CouncilEvent};
 use crate::database::{ClaimResult, DatabaseEvent, DatabaseThread, GivenBack, OpenDatabase};
 use crate::order::{BucketOrder, BucketReports, ShardOrders};
 use crate::tenure_log::TenureLog;
 use crate::view::{FarmPeer, FarmView};
 
-/// Commands to the council that wait: renewals of a minute. Later ones are dropped: the machine repeats what has no answer.
-const COMMANDS: usize = 64;
-
-/// News of the council that wait for the machine.
-const EVENTS: usize = 1_024;
-
-/// The time that a node which leaves waits for the council's answer. Without one its key is forgotten by its age.
-const LEAVE: Duration = Duration::from_secs(1);
-
-/// The time after a drain in which other nodes still send here by the map before: several times what a change of the map takes to
-/// reach them all.
-const HANDOVER: Duration = Duration::from_secs(1);
-
-/// Reports of links that wait.
-const REPORTS: usize = 1_024;
-
-/// The reason that a node's part in the farm is over.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum FarmEnd {
-    /// The council did not admit it.
-    NotAdmitted(JoinRefused),
-    /// Another process has the node's name.
-    Superseded(Life),
-    /// The farm ended this life.
-    Ended(EndReason),
-}
-
-impl fmt::Display for FarmEnd {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            FarmEnd::NotAdmitted(refused) => refused.fmt(f),
-            FarmEnd::Superseded(life) => write!(f, "another process (life {life}) has taken this node's name"),
-            FarmEnd::Ended(EndReason::DeclaredDead) => f.write_str(
-                "the farm counts this start of the node as dead, as it did not renew its lease in time \
-                 (stopped, overloaded or cut off): start it again",
-            ),
-            FarmEnd::Ended(EndReason::Fenced) => {
-                f.write_str("the database refuses this start of the node, as another node has taken over from it: start it again")
-            }
-            FarmEnd::Ended(EndReason::Refused(refusal)) => refusal.fmt(f),
-            FarmEnd::Ended(EndReason::Left) => f.write_str("the node has left the farm"),
-        }
-    }
-}
-
-/// The receiver of news about the node's membership. Called on the agent's thread.
-pub trait FarmListener: Send {
-    /// The node is a member.
-    fn joined(&mut self, life: Life);
-    /// The shards decide by this view from now on.
-    fn view(&mut self, view: Arc<FarmView>);
-    /// The council is away, for this reason, or back.
-    fn council(&mut self, away: Option<&str>);
-    /// The load of this node, for its next renewal.
-    fn own_figures(&mut self) -> NodeFigures {
-        NodeFigures::default()
-    }
-    /// The council has this node's renewal.
-    fn renewed(&mut self) {}
-    /// A node has renewed its lease; with its load, unless its version does not announce it.
-    fn node_renewed(&mut self, _life: Life, _figures: Option<NodeFigures>) {}
-    /// News of another node.
-    fn member(&mut self, news: &MembershipEffect);
-    /// Orders for a shard of this node, in their order. Only where the nodes share a database.
-    fn buckets(&mut self, _shard: u16, _orders: Vec<BucketOrder>) {}
-    /// Another node asks this one to drain. It may be told again.
-    fn drain_asked(&mut self);
-    /// The node owns nothing any more after a drain, and other nodes have had the time to know it.
-    fn drained(&mut self);
-    /// The node's part in the farm is over.
-    fn ended(&mut self, end: &FarmEnd);
-}
-
-/// Requests to the agent; clones speak with the same one.
-#[derive(Clone, Debug)]
-pub struct FarmAgent {
-    requests: mpsc::Sender<AgentRequest>,
-    shared: Arc<AgentState>,
-}
-
-/// The state that the agent's thread and the shards share.
-#[derive(Debug, Default)]
-struct AgentState {
-    /// The end of the node's authority by the clock of the shards, in microseconds; 0 without any.
-    authority_ends: AtomicU64,
-    reports: Mutex<BucketReports>,
-    /// There are reports.
-    has_reports: Notify,
-}
-
-impl AgentState {
-    /// Keeps a report until the agent reads it: the machine waits for each.
-    fn report(&self, add: impl FnOnce(&mut BucketReports)) {
-        // Nothing that can panic runs under the lock.
-        add(&mut self.reports.lock().unwrap_or_else(PoisonError::into_inner));
-        self.has_reports.notify_one();
-    }
-
-    fn take_reports(&self) -> BucketReports {
-        std::mem::take(&mut *self.reports.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-}
-
-/// A request to the agent.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum AgentRequest {
-    LinkLost { life: Life, is_refused: bool },
-    Drain,
-    AskToDrain { life: Life, node: Box<str> },
-    Leave,
-}
-
-/// The parameters of an agent.
-pub struct AgentArgs {
-    /// The place of the council.
-    pub council: CouncilSettings,
-    /// The node's announcement; the council gives its life.
-    pub member: Member,
-    /// The time since some fixed moment that also passes while the machine sleeps (`CLOCK_BOOTTIME`), never set back.
-    pub clock: Box<dyn Fn() -> Instant + Send>,
-    /// The clock of [`FarmAgent::may_act`].
-    pub shard_clock: Box<dyn Fn() -> Instant + Send>,
-    /// The database that the nodes share; none if each has its own.
-    pub database: Option<OpenDatabase>,
-}
-
-impl FarmAgent {
-    /// Starts the agent's thread.
-    ///
-    /// # Errors
-    /// When the system gives no thread.
-    pub fn start(
-        args: AgentArgs,
-        listener: Box<dyn FarmListener>,
-    ) -> std::io::Result<(FarmAgent, JoinHandle<()>)> {
-        let (requests, receiver) = mpsc::channel(REPORTS);
-        let shared = Arc::new(AgentState::default());
-        let agent = FarmAgent { requests, shared: Arc::clone(&shared) };
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let thread = Builder::new().name("farm".to_owned()).spawn(move || {
-            let local = tokio::task::LocalSet::new();
-            local.block_on(&runtime, run(args, listener, receiver, &shared));
-        })?;
-        Ok((agent, thread))
-    }
-
-    /// A link to a node broke; `is_refused` if the node's host refuses connections.
-    pub fn link_lost(&self, life: Life, is_refused: bool) {
-        self.request(AgentRequest::LinkLost { life, is_refused });
-    }
-
-    /// Gives everything away.
-    pub fn drain(&self) {
-        self.request(AgentRequest::Drain);
-    }
-
-    /// Withdraws from the farm at once.
-    pub fn leave(&self) {
-        self.request(AgentRequest::Leave);
-    }
-
-    /// Shards have read all rows of these buckets.
-    pub fn buckets_loaded(&self, buckets: Vec<(Bucket, Epoch)>) {
-        if !buckets.is_empty() {
-            self.shared.report(|reports| reports.loaded.extend(buckets));
-        }
-    }
-
-    /// No writes of these buckets under these epochs are under way any more.
-    pub fn buckets_drained(&self, buckets: Vec<(Bucket, Epoch)>) {
-        if !buckets.is_empty() {
-            self.shared.report(|reports| reports.drained.extend(buckets));
-        }
-    }
-
-    /// True while the node may act as an owner, by the lease as it was last renewed: a process that was stopped and runs again may
-    /// not, before its agent has looked. `now` is of [`AgentArgs::shard_clock`].
-    pub fn may_act(&self, now: Instant) -> bool {
-        now.as_micros() < self.shared.authority_ends.load(Ordering::Acquire)
-    }
-
-    /// Asks a life of a node to drain, through the council; false if too many requests wait.
-    pub fn ask_to_drain(&self, life: Life, node: &str) -> bool {
-        self.requests.try_send(AgentRequest::AskToDrain { life, node: node.into() }).is_ok()
-    }
-
-    fn request(&self, request: AgentRequest) {
-        // A report that finds no room is a hint less; the lease decides.
-        let _ = self.requests.try_send(request);
-    }
-}
-
-async fn run(
-    args: AgentArgs,
-    mut listener: Box<dyn FarmListener>,
-    mut requests: mpsc::Receiver<AgentRequest>,
-    shared: &AgentState,
-) {
-    let AgentArgs { council, member, clock, shard_clock, database } = args;
-    let (commands, receiver) = mpsc::channel(COMMANDS);
-    let (sender, mut events) = mpsc::channel(EVENTS);
-    let announced = member.clone();
-    let value = move |life| Bytes::from(Member { life: Life(life), ..announced.clone() }.encode());
-    let council = tokio::task::spawn_local(council::run(council, value, receiver, sender));
-    if let Some((life, is_council_away)) = join(&mut events, &mut *listener).await {
-        listener.joined(life);
-        let node = FarmNode::new(clock(), Member { life, ..member }, BUCKETS);
-        let mut session = Session::new(clock(), node, commands, listener);
-        session.is_council_away = is_council_away;
-        session.begin_database(life, database);
-        while !session.has_ended && session.leaves_until.is_none_or(|until| clock() < until) {
-            session.tell_drained(clock());
-            let wait = session.deadline().since(clock());
-            tokio::select! {
-                event = events.recv() => match event {
-                    Some(event) => session.handle_event(clock(), event),
-                    None => break,
-                },
-                request = requests.recv() => match request {
-                    Some(request) => session.handle_request(clock(), request),
-                    None => break,
-                },
-                event = answer(&mut session.database) => match event {
-                    Some(event) => session.handle_database(clock(), event),
-                    // It has said why before it ended.
-                    None => session.database = None,
-                },
-                () = shared.has_reports.notified() => session.handle_reports(clock(), shared.take_reports()),
-                () = tokio::time::sleep(wait.max(Duration::from_millis(1))) => {
-                    session.drive(clock(), |node, now, out| node.expire(now, out));
-                }
-            }
-            session.tell_absence(clock());
-            // The clock of shards first: a process that is stopped between the two looks gets less authority, not more.
-            let shard_now = shard_clock();
-            let ends = session.authority_ends(clock(), shard_now);
-            shared.authority_ends.store(ends.as_micros(), Ordering::Release);
-        }
-        shared.authority_ends.store(0, Ordering::Release);
-        // A council that is away forgets the key by its age.
-        let _ = session.commands.try_send(CouncilCommand::Withdraw);
-    }
-    let _ = tokio::time::timeout(Duration::from_secs(1), council).await;
-}
-
-/// The next answer of the database; never without one.
-async fn answer(database: &mut Option<DatabaseThread>) -> Option<DatabaseEvent> {
-    match database {
-        Some(database) => database.answer().await,
-        None => std::future::pending().await,
-    }
-}
-
-/// Waits until the council admits the node: its life, and whether the listener still has the council as away.
-async fn join(
-    events: &mut mpsc::Receiver<CouncilEvent>,
-    listener: &mut dyn FarmListener,
-) -> Option<(Life, bool)> {
-    let mut is_council_away = false;
-    while let Some(event) = events.recv().await {
-        match event {
-            CouncilEvent::Joined { life } => return Some((Life(life), is_council_away)),
-            CouncilEvent::Refused(refused) => {
-                listener.ended(&FarmEnd::NotAdmitted(refused));
-                return None;
-            }
-            CouncilEvent::Away { reason } => {
-                is_council_away = true;
-                listener.council(Some(&reason));
-            }
-            CouncilEvent::Back => {
-                is_council_away = false;
-                listener.council(None);
-            }
-            _ => {}
-        }
-    }
-    None
-}
-
 /// The node while it is a member.
-struct Session {
-    node: FarmNode,
-    commands: mpsc::Sender<CouncilCommand>,
+pub(super) struct Session {
+    pub(super) node: FarmNode,
+    pub(super) commands: mpsc::Sender<CouncilCommand>,
     listener: Box<dyn FarmListener>,
     /// The life that each name's key had last.
     names: BTreeMap<Box<str>, Life>,
-    /// The lives that the council was last asked for, by their names.
-    questions: BTreeMap<Box<str>, Life>,
     joined_at: Instant,
-    is_council_away: bool,
+    pub(super) is_council_away: bool,
     /// The reason that the connection to the council gives for its absence.
     away_reason: Option<Box<str>>,
     /// The buckets that the present input begins or ends.
@@ -326,18 +36,18 @@ struct Session {
     /// The orders of the present input to the shards.
     orders: ShardOrders,
     /// The shared database, if there is one.
-    database: Option<DatabaseThread>,
+    pub(super) database: Option<DatabaseThread>,
     /// The nodes share a database: true also when its thread has ended.
     shares_database: bool,
     /// The node has given everything away; the listener is told then.
     drained_at: Option<Instant>,
     /// The node leaves, and waits until then for the council to know it.
-    leaves_until: Option<Instant>,
-    has_ended: bool,
+    pub(super) leaves_until: Option<Instant>,
+    pub(super) has_ended: bool,
 }
 
 impl Session {
-    fn new(
+    pub(super) fn new(
         now: Instant,
         node: FarmNode,
         commands: mpsc::Sender<CouncilCommand>,
@@ -348,7 +58,6 @@ impl Session {
             commands,
             listener,
             names: BTreeMap::new(),
-            questions: BTreeMap::new(),
             joined_at: now,
             is_council_away: false,
             away_reason: None,
@@ -362,37 +71,37 @@ impl Session {
         }
     }
 
-    fn begin_database(&mut self, life: Life, open: Option<OpenDatabase>) {
+    pub(super) fn begin_database(&mut self, life: Life, open: Option<OpenDatabase>) {
         let Some(open) = open else { return };
         self.shares_database = true;
         match DatabaseThread::start(life, open) {
             Ok(thread) => self.database = Some(thread),
             Err(error) => {
-                tracing::error!(%error, "the database of the farm has no thread: this node owns no buckets")
+                tracing::error!(%error, "the database of the farm has no thread: this node owns no buckets");
             }
         }
     }
 
     /// The end of the authority by the clock of the shards; zero without any.
-    fn authority_ends(&self, now: Instant, shard_now: Instant) -> Instant {
+    pub(super) fn authority_ends(&self, now: Instant, shard_now: Instant) -> Instant {
         let ends = self.node.lease().authority_ends().filter(|_| !self.has_ended);
         ends.map_or(Instant::default(), |ends| shard_now + ends.since(now))
     }
 
-    fn deadline(&self) -> Instant {
+    pub(super) fn deadline(&self) -> Instant {
         let deadline = self.node.deadline();
         self.drained_at.map_or(deadline, |at| at.min(deadline))
     }
 
     /// Tells of the drain once no node sends here any more.
-    fn tell_drained(&mut self, now: Instant) {
+    pub(super) fn tell_drained(&mut self, now: Instant) {
         if self.drained_at.is_some_and(|at| at <= now) {
             self.drained_at = None;
             self.listener.drained();
         }
     }
 
-    fn handle_request(&mut self, now: Instant, request: AgentRequest) {
+    pub(super) fn handle_request(&mut self, now: Instant, request: AgentRequest) {
         match request {
             AgentRequest::LinkLost { life, is_refused } => {
                 self.drive(now, |node, now, out| node.handle_link_lost(now, life, is_refused, out));
@@ -410,7 +119,7 @@ impl Session {
     }
 
     /// The shards have loaded or stopped buckets.
-    fn handle_reports(&mut self, now: Instant, reports: BucketReports) {
+    pub(super) fn handle_reports(&mut self, now: Instant, reports: BucketReports) {
         self.drive(now, |node, now, out| {
             for (bucket, epoch) in reports.loaded {
                 node.handle_loaded(now, bucket, epoch, out);
@@ -421,7 +130,7 @@ impl Session {
         });
     }
 
-    fn handle_database(&mut self, now: Instant, event: DatabaseEvent) {
+    pub(super) fn handle_database(&mut self, now: Instant, event: DatabaseEvent) {
         self.drive(now, |node, now, out| match event {
             DatabaseEvent::Unfenced(sent_at) => node.handle_unfenced(now, sent_at, out),
             DatabaseEvent::Fenced => node.handle_fenced(out),
@@ -439,7 +148,7 @@ impl Session {
         });
     }
 
-    fn handle_event(&mut self, now: Instant, event: CouncilEvent) {
+    pub(super) fn handle_event(&mut self, now: Instant, event: CouncilEvent) {
         match event {
             CouncilEvent::Joined { .. } | CouncilEvent::Refused(_) => {}
             CouncilEvent::Renewed { token } => {
@@ -450,7 +159,7 @@ impl Session {
             CouncilEvent::Superseded { by } => self.end(&FarmEnd::Superseded(Life(by))),
             CouncilEvent::Member { life, node, value } => self.handle_member(now, Life(life), node, &value),
             CouncilEvent::MemberRead { node, token, found } => {
-                self.handle_member_read(now, &node, Instant::from_micros(token), found);
+                self.handle_member_read(now, &node, Instant::from_micros(token), found.as_ref());
             }
             CouncilEvent::DrainAsked => self.listener.drain_asked(),
             CouncilEvent::Withdrawn { node } => {
@@ -490,12 +199,18 @@ impl Session {
         now: Instant,
         name: &str,
         asked_at: Instant,
-        found: Option<(u32, Bytes)>,
+        found: Option<&(u32, Bytes)>,
     ) {
-        let Some(life) = self.questions.get(name).copied() else { return };
-        // A later life of the node is no sign of this one.
-        let member = found.filter(|(of, _)| *of == life.0).and_then(|(_, value)| read_member(life, &value));
-        self.drive(now, |node, now, out| node.handle_member_read(now, life, asked_at, member, out));
+        // A start of the node that followed another one soon has the name of it: the answer is for both.
+        let has_name = |member: &&Member| *member.name == *name;
+        let lives: Vec<Life> =
+            self.node.members().live().filter(has_name).map(|member| member.life).collect();
+        for life in lives {
+            // A later life of the node is no sign of this one.
+            let value = found.filter(|(of, _)| *of == life.0).map(|(_, value)| value);
+            let member = value.and_then(|value| read_member(life, value));
+            self.drive(now, |node, now, out| node.handle_member_read(now, life, asked_at, member, out));
+        }
     }
 
     /// The council has forgotten the node's key. The farm may have agreed meanwhile that the node is dead; then the map says
@@ -508,7 +223,7 @@ impl Session {
     }
 
     /// Tells of the council's absence when the lease counts it as away, and of its return with the first renewal.
-    fn tell_absence(&mut self, now: Instant) {
+    pub(super) fn tell_absence(&mut self, now: Instant) {
         // A node that has just joined waits for the answer to its first renewal.
         let is_new = now.since(self.joined_at) < COUNCIL_AWAY;
         let is_away = !is_new && self.node.lease().council_is_away(now);
@@ -521,7 +236,11 @@ impl Session {
     }
 
     /// Gives the machine an input and performs its effects; an effect that is answered at once is another input.
-    fn drive(&mut self, now: Instant, input: impl FnOnce(&mut FarmNode, Instant, &mut Vec<FarmEffect>)) {
+    pub(super) fn drive(
+        &mut self,
+        now: Instant,
+        input: impl FnOnce(&mut FarmNode, Instant, &mut Vec<FarmEffect>),
+    ) {
         let mut effects = Vec::new();
         input(&mut self.node, now, &mut effects);
         let mut has_news = false;
@@ -550,7 +269,7 @@ impl Session {
                 self.command(CouncilCommand::Renew { token: sent_at.as_micros(), value: value.into() });
             }
             FarmEffect::ReadMembers => self.command(CouncilCommand::ReadMembers),
-            FarmEffect::ReadMember { life, asked_at } => self.read_member(life, asked_at),
+            FarmEffect::ReadMember { life, asked_at } => self.read_member(now, life, asked_at, out),
             FarmEffect::ReadMap => self.command(CouncilCommand::ReadMap),
             FarmEffect::SwapMap { expected, map } => {
                 let value = Bytes::from(map.encode());
@@ -627,11 +346,12 @@ impl Session {
         }
     }
 
-    fn read_member(&mut self, life: Life, asked_at: Instant) {
-        let known = self.names.iter().find(|(_, of)| **of == life);
-        if let Some(node) = known.map(|(node, _)| node.clone()) {
-            self.questions.insert(node.clone(), life);
-            self.command(CouncilCommand::ReadMember { node, token: asked_at.as_micros() });
+    fn read_member(&mut self, now: Instant, life: Life, asked_at: Instant, out: &mut Vec<FarmEffect>) {
+        match self.node.members().get(life).map(|member| member.name.clone()) {
+            Some(node) => self.command(CouncilCommand::ReadMember { node, token: asked_at.as_micros() }),
+            // A life that owns something and that no key has told of since this node joined: the council, whose keys are names, has
+            // none of it.
+            None => self.node.handle_member_read(now, life, asked_at, None, out),
         }
     }
 
