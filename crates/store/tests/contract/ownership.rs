@@ -416,6 +416,45 @@ impl Model {
         self.members[life as usize] == Some(false)
     }
 
+    /// The present epoch of a bucket, or one that is over.
+    fn epoch(&self, bucket: u16, less: u64) -> u64 {
+        self.buckets[usize::from(bucket)].1.saturating_sub(less)
+    }
+
+    /// One claim of a bucket: which of two would succeed is not defined.
+    fn claims(&self, first: u16, claims: &[(u16, u16, u64)]) -> Vec<BucketClaim> {
+        let mut seen = HashSet::new();
+        let claims = claims.iter().filter(|(bucket, ..)| seen.insert(*bucket));
+        let claim = |(bucket, shard, less): &(u16, u16, u64)| BucketClaim {
+            bucket: first + bucket,
+            shard: *shard,
+            after: self.epoch(*bucket, *less),
+        };
+        claims.map(claim).collect()
+    }
+
+    fn give(&mut self, life: u32, bucket: u16, shard: u16, epoch: u64) {
+        let row = &mut self.buckets[usize::from(bucket)];
+        if self.members[life as usize] == Some(false) && *row == (Some((life, shard)), epoch) {
+            row.0 = None;
+        }
+    }
+
+    /// False: the write is refused.
+    fn write(&mut self, life: u32, (bucket, address): (u16, u8), epoch: u64, record: &[u8]) -> bool {
+        let may_act = self.may_act(life);
+        let row = &mut self.rows[usize::from(bucket)][usize::from(address)];
+        let is_written = may_act && row.is_none_or(|(later, _)| later <= epoch);
+        if is_written {
+            *row = record.first().map(|number| (epoch, *number));
+        }
+        is_written
+    }
+
+    fn records(&self, bucket: u16) -> Vec<Vec<u8>> {
+        self.rows[usize::from(bucket)].iter().flatten().map(|(_, number)| vec![*number]).collect()
+    }
+
     fn take(&mut self, life: u32, claims: &[BucketClaim], first: u16, dead: &[u32]) -> Vec<ClaimAnswer> {
         let place = |bucket: u16| usize::from(bucket - first);
         for claim in claims {
@@ -471,21 +510,14 @@ proptest! {
         for (step, (life, act)) in acts.into_iter().enumerate() {
             let (ownership, writer) = &mut lives[life as usize];
             let may_act = model.may_act(life);
-            let epoch = |model: &Model, bucket: u16, less: u64| model.buckets[usize::from(bucket)].1.saturating_sub(less);
             match act {
                 Act::Join => {
                     let joined = ownership.join(&format!("node-{case}-{life}"));
                     prop_assert_eq!(joined.is_ok(), model.members[life as usize] != Some(true));
                     model.members[life as usize].get_or_insert(false);
                 }
-                Act::Take(mut claims, dead) => {
-                    // One claim of a bucket: which of two would succeed is not defined.
-                    let mut seen = HashSet::new();
-                    claims.retain(|(bucket, ..)| seen.insert(*bucket));
-                    let claims: Vec<BucketClaim> = claims
-                        .into_iter()
-                        .map(|(bucket, shard, less)| BucketClaim { bucket: first + bucket, shard, after: epoch(&model, bucket, less) })
-                        .collect();
+                Act::Take(claims, dead) => {
+                    let claims = model.claims(first, &claims);
                     let numbers: Vec<u32> = dead.iter().map(|life| first_life + life).collect();
                     let answers = ownership.take(&claims, &numbers);
                     if may_act {
@@ -495,32 +527,23 @@ proptest! {
                     }
                 }
                 Act::Give(bucket, shard, less) => {
-                    let epoch = epoch(&model, bucket, less);
+                    let epoch = model.epoch(bucket, less);
                     let done = ownership.give(&[GivenBucket { bucket: first + bucket, shard, epoch }]);
                     prop_assert_eq!(done.is_ok(), may_act);
-                    let row = &mut model.buckets[usize::from(bucket)];
-                    if may_act && *row == (Some((life, shard)), epoch) {
-                        row.0 = None;
-                    }
+                    model.give(life, bucket, shard, epoch);
                 }
                 Act::Write(bucket, address, less, empties) => {
-                    let epoch = epoch(&model, bucket, less).max(1);
-                    let number = u8::try_from(step).unwrap();
-                    let record: &[u8] = if empties { &[] } else { &[number] };
-                    let write = binding(first + bucket, &format!("{address}@{case}"), epoch, record);
+                    let epoch = model.epoch(bucket, less).max(1);
+                    let record = if empties { Vec::new() } else { vec![u8::try_from(step).unwrap()] };
+                    let write = binding(first + bucket, &format!("{address}@{case}"), epoch, &record);
                     let done = writer.write_group(&[write]).remove(0);
-                    let row = &mut model.rows[usize::from(bucket)][usize::from(address)];
-                    let is_late = row.is_some_and(|(later, _)| later > epoch);
-                    prop_assert_eq!(done.is_ok(), may_act && !is_late, "step {}: {:?}", step, done);
-                    if done.is_ok() {
-                        *row = (!empties).then_some((epoch, number));
-                    }
+                    let is_written = model.write(life, (bucket, address), epoch, &record);
+                    prop_assert_eq!(done.is_ok(), is_written, "step {}: {:?}", step, done);
                 }
             }
             for bucket in 0..BUCKETS {
-                let expected: Vec<Vec<u8>> =
-                    model.rows[usize::from(bucket)].iter().flatten().map(|(_, number)| vec![*number]).collect();
-                prop_assert_eq!(records_by(&mut *reader, first + bucket), expected, "step {}", step);
+                let found = records_by(&mut *reader, first + bucket);
+                prop_assert_eq!(found, model.records(bucket), "step {}", step);
             }
         }
         for (life, (ownership, _)) in lives.iter_mut().enumerate() {
