@@ -162,7 +162,7 @@ fn nodes_share_the_call_slots_and_take_those_of_one_that_leaves() {
         let all: Vec<usize> = nodes.iter().map(|node| node.slots(3)).collect();
         assert_eq!(all.iter().sum::<usize>(), 4_096, "{all:?}");
         assert!(all.iter().all(|slots| (1_365..=1_366).contains(slots)), "{all:?}");
-        assert!(nodes.iter().all(|node| node.agent.may_act()));
+        assert!(nodes.iter().all(|node| node.agent.may_act(clock())));
         nodes[1].agent.leave();
         let rest: Vec<usize> = [&nodes[0], &nodes[2]].map(|node| node.slots(2)).to_vec();
         assert_eq!(rest, [2_048, 2_048]);
@@ -178,7 +178,7 @@ fn a_second_node_of_one_name_ends_and_harms_nothing() {
     let second = Node::start(&nats, "one");
     let end = second.ends.recv_timeout(LONGEST).expect("it ends");
     assert!(matches!(end, FarmEnd::NotAdmitted(_)), "{end:?}");
-    assert!(first.agent.may_act());
+    assert!(first.agent.may_act(clock()));
     assert_eq!(first.slots(1), 4_096);
 }
 
@@ -192,7 +192,7 @@ fn a_node_whose_version_is_too_far_ends_and_harms_nothing() {
     let refusal = Refusal::WireRange { least: 1, most: 1 };
     assert_eq!(end, FarmEnd::Ended(EndReason::Refused(refusal)));
     assert!(end.to_string().contains("upgrade one version at a time"), "{end}");
-    assert!(first.agent.may_act());
+    assert!(first.agent.may_act(clock()));
     assert_eq!(first.slots(1), 4_096);
 }
 
