@@ -289,7 +289,6 @@ impl Operator {
     async fn refresh_numbers(&self) {
         // Without the REST interface there are no applications either.
         let Some(rest) = self.node.borrow().rest.clone() else { return };
-        // A panic there was printed.
         let _ = tokio::task::spawn_blocking(move || rest.refresh()).await;
     }
 
