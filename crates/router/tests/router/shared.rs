@@ -430,15 +430,17 @@ impl Farm {
                 }
             }
             Job::Claim { bucket, epoch } => self.claim(index, bucket, epoch),
-            Job::Give { bucket, epoch } => {
-                let held = self.database.held.entry(bucket).or_default();
-                if (held.holder, held.epoch) == (Some(life), epoch) {
-                    held.holder = None;
-                }
-                self.tenure(index, bucket, |tenure, now, out| tenure.handle_given(now, epoch, out));
-            }
+            Job::Give { bucket, epoch } => self.give(index, bucket, epoch),
         }
         self.perform(index, out, Vec::new());
+    }
+
+    fn give(&mut self, index: usize, bucket: Bucket, epoch: Epoch) {
+        let held = self.database.held.entry(bucket).or_default();
+        if (held.holder, held.epoch) == (Some(self.nodes[index].life), epoch) {
+            held.holder = None;
+        }
+        self.tenure(index, bucket, |tenure, now, out| tenure.handle_given(now, epoch, out));
     }
 
     /// As `sim/tests/farm` has it: the database gives the next epoch if its holder has given the bucket back or is fenced.
