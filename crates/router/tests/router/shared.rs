@@ -382,11 +382,14 @@ impl Farm {
         if count == 0 {
             return;
         }
-        // The writer works in order; readers overtake it.
+        // The writer works in order; readers and the hold of buckets have connections of their own.
         let mut at = self.pick(count);
         let jobs = &self.nodes[index].jobs;
-        if !matches!(jobs[at], Job::Page { .. } | Job::Row { .. }) {
-            at = jobs.iter().position(|job| !matches!(job, Job::Page { .. } | Job::Row { .. })).unwrap();
+        let is_held = |job: &Job| matches!(job, Job::Claim { .. } | Job::Give { .. });
+        if matches!(jobs[at], Job::Write { .. }) {
+            at = jobs.iter().position(|job| matches!(job, Job::Write { .. })).unwrap();
+        } else if is_held(&jobs[at]) {
+            at = jobs.iter().position(is_held).unwrap();
         }
         let job = self.nodes[index].jobs.remove(at);
         let (has_failed, now) = (self.chance(15), self.now);
