@@ -382,11 +382,14 @@ impl Farm {
         if count == 0 {
             return;
         }
-        // The writer works in order; readers overtake it.
+        // The writer works in order; readers and the hold of buckets have connections of their own.
         let mut at = self.pick(count);
         let jobs = &self.nodes[index].jobs;
-        if !matches!(jobs[at], Job::Page { .. } | Job::Row { .. }) {
-            at = jobs.iter().position(|job| !matches!(job, Job::Page { .. } | Job::Row { .. })).unwrap();
+        let is_held = |job: &Job| matches!(job, Job::Claim { .. } | Job::Give { .. });
+        if matches!(jobs[at], Job::Write { .. }) {
+            at = jobs.iter().position(|job| matches!(job, Job::Write { .. })).unwrap();
+        } else if is_held(&jobs[at]) {
+            at = jobs.iter().position(is_held).unwrap();
         }
         let job = self.nodes[index].jobs.remove(at);
         let (has_failed, now) = (self.chance(15), self.now);
@@ -430,15 +433,17 @@ impl Farm {
                 }
             }
             Job::Claim { bucket, epoch } => self.claim(index, bucket, epoch),
-            Job::Give { bucket, epoch } => {
-                let held = self.database.held.entry(bucket).or_default();
-                if (held.holder, held.epoch) == (Some(life), epoch) {
-                    held.holder = None;
-                }
-                self.tenure(index, bucket, |tenure, now, out| tenure.handle_given(now, epoch, out));
-            }
+            Job::Give { bucket, epoch } => self.give(index, bucket, epoch),
         }
         self.perform(index, out, Vec::new());
+    }
+
+    fn give(&mut self, index: usize, bucket: Bucket, epoch: Epoch) {
+        let held = self.database.held.entry(bucket).or_default();
+        if (held.holder, held.epoch) == (Some(self.nodes[index].life), epoch) {
+            held.holder = None;
+        }
+        self.tenure(index, bucket, |tenure, now, out| tenure.handle_given(now, epoch, out));
     }
 
     /// As `sim/tests/farm` has it: the database gives the next epoch if its holder has given the bucket back or is fenced.

@@ -139,7 +139,8 @@ pub(super) fn handle_view(shard: &mut Shard, now: Instant, before: Option<&FarmV
     });
     if !moved.is_empty() {
         let has_moved = |aor: &str| moved.contains(Bucket::of(aor));
-        shard.parts.endpoint.watch_again(now, has_moved, &mut shard.scratch.effects);
+        let (endpoint, effects) = (&mut shard.parts.endpoint, &mut shard.scratch.effects);
+        sip::endpoint::watch_again(endpoint, now, has_moved, effects);
     }
 }
 

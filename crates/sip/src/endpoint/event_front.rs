@@ -2,15 +2,26 @@
 
 use bytes::Bytes;
 use router::{Answer, AskId, Binding, Push, WaitingMessage};
+use stdx::Instant;
 use stdx::slab::Key;
 
-use super::EndpointEffect;
 use super::context::{RequestStage, TransactionUser};
 use super::environment::forwarded_copy::next_hop_of;
 use super::lower::{LowerView, UnresolvedMessage};
-use crate::events::{EventEffect, IncomingRequest, Notifier, OutgoingRoute, RequestId, TxRef};
+use super::{Endpoint, EndpointEffect, EndpointOutbox};
+use crate::events::{self, EventEffect, IncomingRequest, Notifier, OutgoingRoute, RequestId, TxRef};
 use crate::resolve::Hop;
 use crate::wire::{Message, Method, Uri};
+
+/// The owners of the addresses that `has_moved` names have changed: subscriptions to these watch at the new ones.
+pub fn watch_again(
+    endpoint: &mut Endpoint,
+    now: Instant,
+    has_moved: impl Fn(&str) -> bool,
+    out: &mut EndpointOutbox,
+) {
+    endpoint.cores.events.watch_again(&mut endpoint.lower.at(now, out), has_moved);
+}
 
 /// The event notifier, joined to transactions, resolver and transports.
 pub(crate) struct EventFront {
@@ -79,7 +90,7 @@ impl EventFront {
     /// The owners of these addresses have changed.
     pub(super) fn watch_again(&mut self, lower: &mut LowerView<'_>, has_moved: impl Fn(&str) -> bool) {
         let mut effects = std::mem::take(&mut self.effects);
-        self.notifier.watch_again(lower.now, has_moved, &mut effects);
+        events::watch_again(&mut self.notifier, lower.now, has_moved, &mut effects);
         self.perform_events(lower, effects);
     }
 

@@ -62,6 +62,7 @@ use self::lower::{LowerLayers, ResolutionOwner, Resolutions, first_hop};
 use self::proxy_core::ProxyCore;
 use self::registrar_front::RegistrarFront;
 use self::request_router::RequestRouter;
+pub use self::event_front::watch_again;
 pub use self::request_router::{CallLimits, StoreUnavailable};
 pub use self::settings::{EndpointSettings, Listener};
 pub(crate) use self::transactions::SourceCredit;
@@ -225,11 +226,6 @@ impl Endpoint {
     /// A change that the router sends unasked.
     pub fn handle_push(&mut self, now: Instant, push: Push, out: &mut EndpointOutbox) {
         self.cores.events.handle_push(&mut self.lower.at(now, out), push);
-    }
-
-    /// The owners of the addresses that `has_moved` names have changed: subscriptions to these watch at the new ones.
-    pub fn watch_again(&mut self, now: Instant, has_moved: impl Fn(&str) -> bool, out: &mut EndpointOutbox) {
-        self.cores.events.watch_again(&mut self.lower.at(now, out), has_moved);
     }
 
     /// Every subscription ends: its watcher shall subscribe elsewhere.

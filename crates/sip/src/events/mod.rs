@@ -37,6 +37,7 @@ use message::MessageDeliveries;
 pub(crate) use message::offer_query;
 pub use package::Package;
 use subscribe::Subscription;
+pub(crate) use subscribe::watch_again;
 
 /// The settings of an operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -414,7 +415,7 @@ impl Notifier {
         self.counters.unanswered += u64::from(asked.is_some());
         match asked {
             Some(OpenQuery::State(key)) => self.handle_no_state(now, key, out),
-            Some(OpenQuery::Moved(key)) => self.handle_silent_owner(now, key, out),
+            Some(OpenQuery::Moved(key)) => subscribe::handle_silent_owner(self, now, key, out),
             Some(OpenQuery::Request(waiting)) => {
                 let reply = self.reply_to(&waiting.request, &waiting.source, 504, "Server Time-out");
                 out.push(EventEffect::Reply { transaction: waiting.transaction, bytes: reply.finish() });

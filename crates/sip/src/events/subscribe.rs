@@ -152,32 +152,6 @@ impl Notifier {
         Ok(())
     }
 
-    /// The owners of these addresses have changed: the new ones are asked as by a refresh, as watches do not move.
-    pub fn watch_again(
-        &mut self,
-        now: Instant,
-        has_moved: impl Fn(&str) -> bool,
-        out: &mut Vec<EventEffect>,
-    ) {
-        let is_moved = |subscription: &Subscription| subscription.until > now && has_moved(&subscription.aor);
-        let moved: Vec<Key> = self
-            .subscriptions
-            .iter()
-            .filter(|(_, subscription)| is_moved(subscription))
-            .map(|(key, _)| key)
-            .collect();
-        for key in moved {
-            self.watch(now, key, OpenQuery::Moved, out);
-        }
-    }
-
-    /// The new owner is silent: the subscription would hear of no change any more, so it is asked again.
-    pub(super) fn handle_silent_owner(&mut self, now: Instant, key: Key, out: &mut Vec<EventEffect>) {
-        if self.subscriptions.get(key).is_some_and(|subscription| subscription.until > now) {
-            self.watch(now, key, OpenQuery::Moved, out);
-        }
-    }
-
     /// Asks for the state now and, unless this is a fetch, for its changes.
     fn watch(
         &mut self,
@@ -224,6 +198,34 @@ impl Notifier {
             self.tell(query, out);
         }
         Some(subscription)
+    }
+}
+
+/// The owners of these addresses have changed: the new ones are asked as by a refresh, as watches do not move.
+pub(crate) fn watch_again(
+    notifier: &mut Notifier,
+    now: Instant,
+    has_moved: impl Fn(&str) -> bool,
+    out: &mut Vec<EventEffect>,
+) {
+    let is_moved = |subscription: &Subscription| subscription.until > now && has_moved(&subscription.aor);
+    let all = notifier.subscriptions.iter();
+    let moved: Vec<Key> =
+        all.filter(|(_, subscription)| is_moved(subscription)).map(|(key, _)| key).collect();
+    for key in moved {
+        notifier.watch(now, key, OpenQuery::Moved, out);
+    }
+}
+
+/// The new owner is silent: the subscription would hear of no change any more, so it is asked again.
+pub(super) fn handle_silent_owner(
+    notifier: &mut Notifier,
+    now: Instant,
+    key: Key,
+    out: &mut Vec<EventEffect>,
+) {
+    if notifier.subscriptions.get(key).is_some_and(|subscription| subscription.until > now) {
+        notifier.watch(now, key, OpenQuery::Moved, out);
     }
 }
 

@@ -182,12 +182,12 @@ mod tests {
 
     /// The first words of each message that is sent, and the number of offers to chat.
     fn receive(chat: bool, headers: &str, phones: &[Binding], offered: Offered) -> (Vec<String>, usize) {
-        receive_from(chat, headers, Answer::Bindings(phones.to_vec()), offered)
+        receive_from(chat, headers, &Answer::Bindings(phones.to_vec()), offered)
     }
 
     /// As `receive`, with the owner's answer to the lookup.
-    fn receive_from(chat: bool, headers: &str, found: Answer, offered: Offered) -> (Vec<String>, usize) {
-        let has_phones = matches!(&found, Answer::Bindings(phones) if !phones.is_empty());
+    fn receive_from(chat: bool, headers: &str, found: &Answer, offered: Offered) -> (Vec<String>, usize) {
+        let has_phones = matches!(found, Answer::Bindings(phones) if !phones.is_empty());
         let mut settings =
             EndpointSettings::for_tests(ShardAddress { life: Life(0), shard: 0 }, US.parse().unwrap());
         settings.events.chat = chat;
@@ -263,7 +263,7 @@ mod tests {
     /// RFC 3261 §21.5.4: no node of a farm has the address just now.
     #[test]
     fn a_request_for_an_address_without_an_owner_may_be_tried_again() {
-        let (sent, offers) = receive_from(true, "Call-ID: c\r\n", Answer::Unavailable, Offered::Delivered);
+        let (sent, offers) = receive_from(true, "Call-ID: c\r\n", &Answer::Unavailable, Offered::Delivered);
         assert_eq!((sent, offers), (vec!["SIP/2.0 503".to_owned()], 0));
     }
 

@@ -261,7 +261,7 @@ fn bad_subscriptions_get_their_answer() {
 
 fn moved(world: &mut World, has_moved: bool) -> String {
     let mut out = Vec::new();
-    world.notifier.watch_again(world.now, |_| has_moved, &mut out);
+    super::super::subscribe::watch_again(&mut world.notifier, world.now, |_| has_moved, &mut out);
     world.show(out)
 }
 
