@@ -57,12 +57,12 @@ pub use self::effect::{
 use self::environment::Environment;
 pub use self::environment::trust::{RouteCertificate, RoutePeer, RoutePeers, Trust};
 use self::event_front::EventFront;
+pub use self::event_front::watch_again;
 pub(crate) use self::lower::refused;
 use self::lower::{LowerLayers, ResolutionOwner, Resolutions, first_hop};
 use self::proxy_core::ProxyCore;
 use self::registrar_front::RegistrarFront;
 use self::request_router::RequestRouter;
-pub use self::event_front::watch_again;
 pub use self::request_router::{CallLimits, StoreUnavailable};
 pub use self::settings::{EndpointSettings, Listener};
 pub(crate) use self::transactions::SourceCredit;
