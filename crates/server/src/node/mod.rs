@@ -9,6 +9,7 @@ pub(crate) mod greeting;
 mod listening;
 mod looks;
 mod operator;
+mod operator_status;
 mod room;
 mod xmpp;
 

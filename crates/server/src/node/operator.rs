@@ -10,7 +10,6 @@ use chat::SessionEndReason;
 use cluster::Bucket;
 use sip::endpoint::TraceEvent;
 use stdx::Instant;
-use stdx::attempts::Cause;
 use store::{Address, Alias, Loaded, Notice, Read, StoreError, Write, WriteDone};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{Notify, broadcast, oneshot};
@@ -20,12 +19,11 @@ use tokio::time::sleep;
 use super::changes::{NoticeStream, tell_shards};
 use super::completions::Unwritable;
 use super::farm_traces::FarmTraces;
-use super::{DRAIN_PATIENCE, Node, build, greeting, listening, room};
+use super::{DRAIN_PATIENCE, Node, build, greeting, listening, operator_status, room};
 use crate::config::{Config, listener_text};
 use crate::control::{
-    AdmissionStatus, BindingRow, BlockList, Control, Failure, FailureKind, FarmMapStatus, FarmStatus,
-    Listening, NodeState, Observed, Reloaded, ShardCounters, SignInFailureCount, StoreStatus, TargetStatus,
-    TraceSink, subjects,
+    BindingRow, BlockList, Control, Failure, FailureKind, FarmMapStatus, FarmStatus, Listening, NodeState,
+    Observed, Reloaded, StoreStatus, TargetStatus, TraceSink, subjects,
 };
 use crate::farm::FarmMembership;
 use crate::farm::traces::TraceMessages;
@@ -33,7 +31,6 @@ use crate::http;
 use crate::limits;
 use crate::logging::{self, Logging};
 use crate::message::{Command, Ended, LocalMessage};
-use crate::net::admission::Admission;
 use crate::operate::AdminListeners;
 use crate::sign_in_failures::Service;
 use crate::xmpp::streams::ChatTrace;
@@ -70,7 +67,7 @@ async fn operate(config: Config, logging: Logging) -> Result<()> {
     let (web, rest) = (http::Web::new(&node.shared), node.rest.as_ref().map(|rest| rest.router()));
     let rest_address = rest.is_some().then(|| doors.rest_address()).transpose()?;
     let services = listening::services(&node.shared.config, http_address, rest_address);
-    announce(&node, &services);
+    operator_status::announce(&node, &services);
     greeting::greet(&node.shared.config, &services);
     let traces = node.shared.farm.as_ref();
     let traces = traces.and_then(|farm| FarmTraces::new(farm, node.outlets.first()?.clone(), clock));
@@ -100,50 +97,6 @@ async fn operate(config: Config, logging: Logging) -> Result<()> {
     operator.node.borrow_mut().stop();
     tracing::info!("stopped");
     Ok(())
-}
-
-fn announce(node: &Node, services: &[Listening]) {
-    let config = &node.shared.config;
-    let at = |service: &str| {
-        let found = services.iter().find(|listening| &*listening.service == service);
-        found.map(|listening| listening.at.join(" "))
-    };
-    let file = config.file.as_ref().map_or("none: defaults".into(), |file| file.display().to_string());
-    tracing::info!(
-        version = env!("CARGO_PKG_VERSION"),
-        config = file,
-        data = %config.server.data.display(),
-        shards = config.server.shards,
-        listen = at(listening::SIP),
-        chat = at(listening::CHAT),
-        servers = at(listening::SERVERS),
-        components = at(listening::COMPONENTS),
-        domains = node.shared.domains.join(" "),
-        metrics = at(listening::METRICS),
-        rest = at(listening::REST),
-        "belfry is up"
-    );
-}
-
-fn admissions(node: &Node) -> Vec<AdmissionStatus> {
-    let status = |(service, admission): (&str, &Admission)| AdmissionStatus {
-        service: service.into(),
-        in_progress: admission.in_progress() as u64,
-        evicted: admission.evicted(),
-        refused: admission.refused(),
-        closed_listeners: admission.closed_listeners(),
-        listener_closures: admission.closures(),
-    };
-    node.shared.admissions.all().into_iter().map(status).collect()
-}
-
-fn sign_in_failures(node: &Node) -> Vec<SignInFailureCount> {
-    let count = |(service, cause, count): (Service, Cause, u64)| SignInFailureCount {
-        service: service.name().into(),
-        cause: cause.name().into(),
-        count,
-    };
-    node.shared.failures.counts().filter(|(_, _, count)| *count > 0).map(count).collect()
 }
 
 struct Operator {
@@ -306,7 +259,7 @@ impl Operator {
             match set {
                 Ok(()) => return,
                 Err(error) if !has_failed => {
-                    tracing::error!("routes and domains could not be read: {error:#}")
+                    tracing::error!("routes and domains could not be read: {error:#}");
                 }
                 Err(_) => {}
             }
@@ -331,6 +284,33 @@ impl Operator {
     }
 
     /// Takes part in the traces of other nodes of the farm.
+    /// The registrations of an address of this node alone.
+    async fn own_bindings(&self, aor: Box<str>) -> Vec<router::Binding> {
+        let (answer, bindings) = oneshot::channel();
+        {
+            let node = self.node.borrow();
+            let owner = node.shared.map().owner(Bucket::of(&aor));
+            let message = LocalMessage::Command(Command::Bindings { aor, answer });
+            node.outlets[usize::from(owner.shard)].answer_all(&mut vec![message.into()]);
+        }
+        bindings.await.unwrap_or_default()
+    }
+
+    /// The registrations of an address that any node of the farm may own, as the database has them.
+    async fn shared_bindings(&self, now: Instant, aor: Box<str>) -> Vec<router::Binding> {
+        let bucket = Bucket::of(&aor).number();
+        let rows = match self.read(Read::Bindings { bucket, aor }).await {
+            Ok(Loaded::Bindings(rows)) => rows,
+            Ok(_) => Vec::new(),
+            Err(error) => {
+                tracing::warn!(%error, "registrations could not be read");
+                Vec::new()
+            }
+        };
+        let read = |row: store::BindingRow| router::bindings_of_record(now, &row.record, &[]);
+        rows.into_iter().filter_map(|row| read(row).ok()).flatten().collect()
+    }
+
     fn serve_traces(self: &Rc<Self>, messages: Option<TraceMessages>) {
         if let (Some(traces), Some(messages)) = (&self.farm_traces, messages) {
             let operator = Rc::clone(self);
@@ -425,8 +405,10 @@ impl Control for Operator {
         let (writes, reads) = node.store.waiting();
         let down = node.board.down();
         let (panics, lost_letters, lost_records) = node.board.faults();
-        let mut shards: Vec<_> =
-            (0..).zip(node.board.shards()).map(|(shard, now)| counters(shard, &now)).collect();
+        let mut shards: Vec<_> = (0..)
+            .zip(node.board.shards())
+            .map(|(shard, now)| operator_status::counters(shard, &now))
+            .collect();
         // Counted for the whole process; told with the first shard.
         if let Some(first) = shards.first_mut() {
             first.panics = panics;
@@ -440,8 +422,8 @@ impl Control for Operator {
             services: self.services.clone(),
             domains: node.shared.domains.clone(),
             shards,
-            admissions: admissions(&node),
-            sign_in_failures: sign_in_failures(&node),
+            admissions: operator_status::admissions(&node),
+            sign_in_failures: operator_status::sign_in_failures(&node),
             store: StoreStatus {
                 writes_waiting: writes as u64,
                 reads_waiting: reads as u64,
@@ -488,16 +470,11 @@ impl Control for Operator {
 
     async fn bindings(&self, account: &Address) -> Vec<BindingRow> {
         let aor: Box<str> = account.to_string().into();
-        let (answer, bindings) = oneshot::channel();
-        {
-            let node = self.node.borrow();
-            let owner = node.shared.map().owner(Bucket::of(&aor));
-            let message = LocalMessage::Command(Command::Bindings { aor, answer });
-            node.outlets[usize::from(owner.shard)].answer_all(&mut vec![message.into()]);
-        }
         let now = self.now();
-        let bindings = bindings.await.unwrap_or_default();
-        bindings.into_iter().map(|binding| binding_row(binding, now)).collect()
+        let is_shared = self.node.borrow().shared.config.shares_database();
+        let bindings =
+            if is_shared { self.shared_bindings(now, aor).await } else { self.own_bindings(aor).await };
+        bindings.into_iter().map(|binding| operator_status::binding_row(binding, now)).collect()
     }
 
     fn farm(&self) -> Option<FarmStatus> {
@@ -601,35 +578,5 @@ impl Control for Operator {
         if let Some(rest) = self.node.borrow().rest.clone() {
             tokio::task::spawn_blocking(move || rest.refresh());
         }
-    }
-}
-
-fn counters(shard: u16, now: &crate::shard::ShardStatus) -> ShardCounters {
-    ShardCounters {
-        transactions: now.transactions as u64,
-        contexts: now.contexts as u64,
-        accounts_cached: now.cached_accounts as u64,
-        ..ShardCounters::new(shard)
-            .with_net(&now.net)
-            .with_links(&now.links)
-            .with_sip(&now.sip)
-            .with_router(&now.router)
-            .with_ledger(&now.calls)
-            .with_voice(&now.voice)
-            .with_xmpp(&now.xmpp)
-    }
-}
-
-fn binding_row(binding: router::Binding, now: Instant) -> BindingRow {
-    let from = |received: router::Received| {
-        let transport = sip::transport::via_token(received.transport).to_lowercase();
-        format!("{transport}:{}", received.remote).into()
-    };
-    BindingRow {
-        q: binding.contact.q,
-        expires_in_seconds: binding.expires_at.since(now).as_secs(),
-        received: binding.contact.received.map(from),
-        contact: binding.contact.uri,
-        user_agent: binding.contact.user_agent,
     }
 }

@@ -12,7 +12,8 @@ use crate::record::WriteDone;
 use crate::types::NewAccount;
 
 use super::accounts;
-use super::connection::{Connection, Failure, from_micros, micros, values};
+use super::connection::{Connection, from_micros, micros, values};
+use super::failure::Failure;
 
 /// As all writes, each checks before it changes: one at fault leaves no trace.
 pub(super) fn write(connection: &mut Connection, write: &AccessWrite) -> Result<WriteDone, Failure> {

@@ -11,7 +11,8 @@ use crate::types::{
 };
 use crate::verifiers::{ScramHash, ScramKeys, Verifiers};
 
-use super::connection::{Connection, Failure, from_seconds, narrow, seconds, text, values};
+use super::connection::{Connection, from_seconds, narrow, seconds, text, values};
+use super::failure::Failure;
 use super::{xmpp, xmpp_read};
 
 /// The columns `account` reads, before the rest of a query.

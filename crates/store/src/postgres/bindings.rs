@@ -5,7 +5,8 @@ use tokio_postgres::Row;
 use crate::limits;
 use crate::record::{BindingRow, BindingWrite, WriteDone};
 
-use super::connection::{Connection, Failure, Values, micros, values};
+use super::connection::{Connection, Values, micros, values};
+use super::failure::Failure;
 
 /// The row of an owner whose epoch is over changes nothing, should it come after those of the next owner. A node outside a farm has no
 /// epoch and no other owner beside it.

@@ -24,6 +24,7 @@ use crate::limits;
 use crate::value::Value;
 
 use super::Postgres;
+use super::failure::Failure;
 
 /// The values of a statement.
 pub(super) type Values<'a> = &'a [&'a (dyn ToSql + Sync)];
@@ -84,114 +85,6 @@ pub(super) fn own_fence(life: u32) -> String {
     format!(
         "SELECT 1 / count(*) FROM (SELECT 1 FROM member WHERE life = {life} AND NOT fenced FOR SHARE) AS own"
     )
-}
-
-/// An error of a statement: the database's, or one of ours about the item.
-#[derive(Debug)]
-pub(super) enum Failure {
-    Postgres(tokio_postgres::Error),
-    Store(StoreError),
-    /// The server has not answered for so long. The connection is closed.
-    Silent(Duration),
-}
-
-impl From<tokio_postgres::Error> for Failure {
-    fn from(error: tokio_postgres::Error) -> Self {
-        Failure::Postgres(error)
-    }
-}
-
-impl From<StoreError> for Failure {
-    fn from(error: StoreError) -> Self {
-        Failure::Store(error)
-    }
-}
-
-impl Failure {
-    /// True if the database took too long to perform a statement.
-    pub(super) fn is_of_time(&self) -> bool {
-        matches!(self, Failure::Postgres(error) if error.code() == Some(&SqlState::QUERY_CANCELED))
-    }
-
-    /// True if the value of one write is at fault: a group is done again, each of its writes apart from the others.
-    pub(super) fn is_of_value(&self) -> bool {
-        // SQLSTATE classes 22, data exception, and 23, integrity constraint violation.
-        matches!(self, Failure::Postgres(error)
-            if error.code().is_some_and(|code| code.code().starts_with("22") || code.code().starts_with("23")))
-    }
-
-    /// True if the same transaction may succeed when it is tried again: class 40, transaction rollback.
-    pub(super) fn is_of_moment(&self) -> bool {
-        matches!(self, Failure::Postgres(error) if error.code().is_some_and(|code| code.code().starts_with("40")))
-    }
-
-    /// True if the connection is no more. The server may have closed it long ago: that is noticed when it is used.
-    pub(super) fn is_of_connection(&self) -> bool {
-        match self {
-            // SQLSTATE 57P01 to 57P03: the server ends, or ends this connection.
-            Failure::Postgres(error) => {
-                is_of_connection(error) || error.code().is_some_and(|code| code.code().starts_with("57P"))
-            }
-            // What took too long once is not tried again at once.
-            Failure::Store(_) | Failure::Silent(_) => false,
-        }
-    }
-
-    /// Names the item where the database only says that a rule of uniqueness was broken.
-    pub(super) fn or_exists(self, what: impl FnOnce() -> String) -> Self {
-        match &self {
-            Failure::Postgres(error) if error.code() == Some(&SqlState::UNIQUE_VIOLATION) => {
-                Failure::Store(StoreError::exists(what()))
-            }
-            _ => self,
-        }
-    }
-
-    pub(super) fn into_store(self, name: &str) -> StoreError {
-        match self {
-            Failure::Postgres(error) => from_postgres(&error, name),
-            Failure::Store(error) => error,
-            Failure::Silent(patience) => {
-                StoreError::Unreachable { server: name.into(), detail: format!("no answer for {patience:?}") }
-            }
-        }
-    }
-}
-
-/// True if the connection could not be made or is no more.
-fn is_of_connection(error: &tokio_postgres::Error) -> bool {
-    let is_io = |source: &(dyn std::error::Error + 'static)| source.is::<std::io::Error>();
-    error.is_closed() || std::error::Error::source(error).is_some_and(is_io)
-}
-
-fn from_postgres(error: &tokio_postgres::Error, name: &str) -> StoreError {
-    let unreachable = |detail: String| StoreError::Unreachable { server: name.into(), detail };
-    let Some(fault) = error.as_db_error() else {
-        if !is_of_connection(error) {
-            return StoreError::Internal { detail: error.to_string() };
-        }
-        let cause = std::error::Error::source(error).map(ToString::to_string);
-        return unreachable(cause.map_or_else(|| error.to_string(), |cause| format!("{error}: {cause}")));
-    };
-    let detail = format!("{} ({})", fault.message(), fault.code().code());
-    let code = fault.code();
-    if *code == SqlState::DISK_FULL {
-        return StoreError::Full { path: name.into() };
-    }
-    if *code == SqlState::QUERY_CANCELED {
-        return StoreError::invalid("a read", "one that visits fewer rows of the database");
-    }
-    match &code.code()[..2] {
-        "22" | "23" => StoreError::invalid("a value", format!("one that the database takes: {detail}")),
-        // Connection exception, invalid authorization, no such database, insufficient resources, a lock that is held
-        // too long, operator intervention, system error; and a server that takes no writes.
-        "08" | "28" | "3D" | "53" | "55" | "57" | "58" | "25" | "40" => unreachable(detail),
-        // Data or an index that is damaged. The rest of the class is anything that the server did not expect, of its disk for
-        // example.
-        "XX" if matches!(code.code(), "XX001" | "XX002") => StoreError::Corrupt { path: name.into(), detail },
-        "XX" => unreachable(detail),
-        _ => StoreError::Internal { detail },
-    }
 }
 
 impl Connection {
@@ -415,7 +308,7 @@ impl Connection {
             }
             writer.finish().await
         };
-        Ok(self.driver.wait(copied)?)
+        self.driver.wait(copied)
     }
 
     /// The types of a statement's columns.

@@ -10,7 +10,8 @@ use crate::error::StoreError;
 use crate::value::Value;
 
 use super::Postgres;
-use super::connection::{Connection, Failure};
+use super::connection::Connection;
+use super::failure::Failure;
 
 /// The name of a copy's connections among those of the server.
 const APPLICATION: &str = "copy of belfry";

@@ -9,7 +9,8 @@ use crate::record::{BindingWrite, Write, WriteDone};
 use crate::types::{CallRecord, check_length};
 
 use super::bindings::{self, Columns, InBucket};
-use super::connection::{Connection, Failure, Outcome, Step, values};
+use super::connection::{Connection, Outcome, Step, values};
+use super::failure::Failure;
 use super::routes::{ADD_CALLS, CallColumns};
 
 /// Results by the place of the write in its group.

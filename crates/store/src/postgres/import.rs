@@ -12,7 +12,8 @@ use crate::verifiers::Verifiers;
 use crate::xmpp::{RosterRow, XmppWrite, contact_text};
 
 use super::accounts::{domain_id, encoded, has_no_digests};
-use super::connection::{Connection, Failure, narrow, seconds, values};
+use super::connection::{Connection, narrow, seconds, values};
+use super::failure::Failure;
 use super::xmpp;
 
 /// The accounts of a round, by line of its run. It is empty when a transaction begins.

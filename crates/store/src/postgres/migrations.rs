@@ -6,7 +6,8 @@ use cluster::Bucket;
 
 use crate::error::StoreError;
 
-use super::connection::{Connection, Failure, values};
+use super::connection::{Connection, values};
+use super::failure::Failure;
 
 /// A change of the schema.
 struct Migration {

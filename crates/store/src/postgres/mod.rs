@@ -9,6 +9,7 @@ mod bindings;
 mod connection;
 pub(crate) mod copy;
 mod copy_in;
+mod failure;
 mod frequent;
 mod import;
 mod migrations;

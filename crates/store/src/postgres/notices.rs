@@ -16,7 +16,8 @@ use crate::types::Alias;
 
 use super::Postgres;
 use super::accounts;
-use super::connection::{Connection, Driver, Failure, Wire, values};
+use super::connection::{Connection, Driver, Wire, values};
+use super::failure::Failure;
 
 /// The name of the channel for all kinds of notices.
 const LISTEN: &str = "LISTEN belfry";

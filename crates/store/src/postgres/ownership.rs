@@ -10,7 +10,8 @@ use crate::limits;
 use crate::ownership::{BucketClaim, ClaimAnswer, GivenBucket, Ownership};
 
 use super::Postgres;
-use super::connection::{Connection, Failure, Outcome, Step, own_fence, values};
+use super::connection::{Connection, Outcome, Step, own_fence, values};
+use super::failure::Failure;
 
 /// The rows of `bucket` are locked by number, so that transactions that take some of the same buckets wait for each other.
 const LOCK: &str = "SELECT bucket FROM bucket WHERE bucket = ANY($1) ORDER BY bucket FOR UPDATE";

@@ -7,7 +7,8 @@ use crate::limits;
 use crate::record::{Loaded, LoggedBinding, Read, Reader};
 use crate::xmpp::XmppRead;
 
-use super::connection::{Connection, Failure, from_micros};
+use super::connection::{Connection, from_micros};
+use super::failure::Failure;
 use super::{Postgres, access, accounts, bindings, rest, routes, xmpp_read};
 
 pub(super) struct PostgresReader {

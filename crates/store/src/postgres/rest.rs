@@ -8,7 +8,8 @@ use crate::limits;
 use crate::record::WriteDone;
 use crate::rest::{Kind, Period, RestFilter, RestLoaded, RestRead, RestWrite, Row, SortBy, Sum, UsageFilter};
 
-use super::connection::{Connection, Failure, Values, from_micros, micros, narrow, values};
+use super::connection::{Connection, Values, from_micros, micros, narrow, values};
+use super::failure::Failure;
 
 const COLUMNS: &str = "kind, sid, account, parent, name, status, from_uri, to_uri, direction, amount, created_at, \
                        updated_at, ended_at, body";

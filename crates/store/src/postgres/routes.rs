@@ -9,7 +9,8 @@ use crate::limits;
 use crate::record::WriteDone;
 use crate::types::{CallFilter, CallRecord, Pattern, Route, WaitingMessage, check_length};
 
-use super::connection::{Connection, Failure, from_micros, from_seconds, micros, narrow, seconds, values};
+use super::connection::{Connection, from_micros, from_seconds, micros, narrow, seconds, values};
+use super::failure::Failure;
 
 pub(super) fn add(connection: &mut Connection, route: &Route) -> Result<WriteDone, Failure> {
     route.check()?;

@@ -8,7 +8,8 @@ use crate::limits;
 use crate::record::{Write, WriteDone, Writer};
 use crate::types::Address;
 
-use super::connection::{Connection, Failure, micros, seconds, values};
+use super::connection::{Connection, micros, seconds, values};
+use super::failure::Failure;
 use super::frequent::{self, Around, Frequent, Numbers, Written};
 use super::routes::Old;
 use super::{Postgres, access, accounts, bindings, import, notices, rest, routes, xmpp};

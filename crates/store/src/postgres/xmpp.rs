@@ -8,7 +8,8 @@ use crate::record::WriteDone;
 use crate::types::check_length;
 use crate::xmpp::{ArchiveRow, RosterRow, XmppWrite, contact_text, damaged};
 
-use super::connection::{Connection, Failure, micros, values};
+use super::connection::{Connection, micros, values};
+use super::failure::Failure;
 
 pub(super) fn write(connection: &mut Connection, write: &XmppWrite) -> Result<WriteDone, Failure> {
     match write {

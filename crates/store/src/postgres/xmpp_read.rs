@@ -11,7 +11,8 @@ use crate::xmpp::{
     XmppRead, damaged, read_budget,
 };
 
-use super::connection::{Connection, Failure, Values, from_micros, micros, narrow, values};
+use super::connection::{Connection, Values, from_micros, micros, narrow, values};
+use super::failure::Failure;
 
 pub(super) fn load(connection: &mut Connection, read: &XmppRead) -> Result<XmppLoaded, Failure> {
     Ok(match read {

@@ -1,0 +1,83 @@
+//! What the operator is told of a node, from the numbers that its parts put up.
+
+use stdx::Instant;
+use stdx::attempts::Cause;
+
+use super::{Node, listening};
+use crate::control::{AdmissionStatus, BindingRow, Listening, ShardCounters, SignInFailureCount};
+use crate::net::admission::Admission;
+use crate::sign_in_failures::Service;
+
+pub(super) fn announce(node: &Node, services: &[Listening]) {
+    let config = &node.shared.config;
+    let at = |service: &str| {
+        let found = services.iter().find(|listening| &*listening.service == service);
+        found.map(|listening| listening.at.join(" "))
+    };
+    let file = config.file.as_ref().map_or("none: defaults".into(), |file| file.display().to_string());
+    tracing::info!(
+        version = env!("CARGO_PKG_VERSION"),
+        config = file,
+        data = %config.server.data.display(),
+        shards = config.server.shards,
+        listen = at(listening::SIP),
+        chat = at(listening::CHAT),
+        servers = at(listening::SERVERS),
+        components = at(listening::COMPONENTS),
+        domains = node.shared.domains.join(" "),
+        metrics = at(listening::METRICS),
+        rest = at(listening::REST),
+        "belfry is up"
+    );
+}
+
+pub(super) fn admissions(node: &Node) -> Vec<AdmissionStatus> {
+    let status = |(service, admission): (&str, &Admission)| AdmissionStatus {
+        service: service.into(),
+        in_progress: admission.in_progress() as u64,
+        evicted: admission.evicted(),
+        refused: admission.refused(),
+        closed_listeners: admission.closed_listeners(),
+        listener_closures: admission.closures(),
+    };
+    node.shared.admissions.all().into_iter().map(status).collect()
+}
+
+pub(super) fn sign_in_failures(node: &Node) -> Vec<SignInFailureCount> {
+    let count = |(service, cause, count): (Service, Cause, u64)| SignInFailureCount {
+        service: service.name().into(),
+        cause: cause.name().into(),
+        count,
+    };
+    node.shared.failures.counts().filter(|(_, _, count)| *count > 0).map(count).collect()
+}
+
+pub(super) fn counters(shard: u16, now: &crate::shard::ShardStatus) -> ShardCounters {
+    ShardCounters {
+        transactions: now.transactions as u64,
+        contexts: now.contexts as u64,
+        accounts_cached: now.cached_accounts as u64,
+        ..ShardCounters::new(shard)
+            .with_net(&now.net)
+            .with_links(&now.links)
+            .with_sip(&now.sip)
+            .with_router(&now.router)
+            .with_ledger(&now.calls)
+            .with_voice(&now.voice)
+            .with_xmpp(&now.xmpp)
+    }
+}
+
+pub(super) fn binding_row(binding: router::Binding, now: Instant) -> BindingRow {
+    let from = |received: router::Received| {
+        let transport = sip::transport::via_token(received.transport).to_lowercase();
+        format!("{transport}:{}", received.remote).into()
+    };
+    BindingRow {
+        q: binding.contact.q,
+        expires_in_seconds: binding.expires_at.since(now).as_secs(),
+        received: binding.contact.received.map(from),
+        contact: binding.contact.uri,
+        user_agent: binding.contact.user_agent,
+    }
+}
