@@ -482,7 +482,7 @@ fn a_host_that_refuses_is_said() {
     });
 }
 
-/// Of two nodes the one with the greater life opens the connections; the other one learns of its end, too.
+/// The node with the greater life opens the connections; the other one learns of their end, too.
 #[test]
 fn a_host_that_refuses_is_said_by_the_side_that_accepts() {
     run(async {

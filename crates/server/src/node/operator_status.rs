@@ -1,4 +1,4 @@
-//! What the operator is told of a node, from the numbers that its parts put up.
+//! The operator's view of a node, from the numbers that its parts put up.
 
 use stdx::Instant;
 use stdx::attempts::Cause;

@@ -96,7 +96,7 @@ fn place_and_phones(url: &str) -> (Place, Phone, Phone) {
     (place, alice, bob)
 }
 
-/// What holds while the server is away, and `back` ends that.
+/// Calls and registrations while the server is away, until `back` ends that.
 fn a_bad_day(place: &Place, process: &Process, phones: [&mut Phone; 2], back: impl FnOnce()) {
     let [alice, bob] = phones;
     assert_refused(&try_to_register(bob));

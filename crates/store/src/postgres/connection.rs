@@ -61,7 +61,7 @@ pub(super) enum Step<'a> {
 
 /// The result of a [`Step`].
 pub(super) enum Outcome {
-    /// Of a batch.
+    /// A batch has ended.
     Done,
     /// The number of rows that were changed.
     Changed(u64),

@@ -22,7 +22,7 @@ fn address(user: &str) -> Address {
     Address::new(user, "example.org").unwrap()
 }
 
-/// Of one program: two of them are two programs.
+/// The database as one program opens it; two of them are two programs.
 fn database(url: &str) -> Database {
     Database::Postgres(Box::new(Postgres::open(url).unwrap()))
 }
