@@ -63,6 +63,10 @@ pub const COUNCIL_ANSWER: Duration = Duration::from_secs(1);
 /// The time between two looks at the council's map by a node that waits for nothing: notices of changes may be lost.
 pub const MAP_READ: Duration = Duration::from_secs(5);
 
+/// Epochs of buckets that a node has taken wait so long for more of them before they are written to the map: a node that takes a thousand
+/// buckets loads some at a time, and each version of the map goes to all nodes. Nothing waits for them: the database decides.
+pub const EPOCHS_WAIT: Duration = Duration::from_millis(100);
+
 /// The time after which a bucket whose previous owner has not let go is asked for again.
 pub const FENCE_RETRY: Duration = Duration::from_millis(500);
 

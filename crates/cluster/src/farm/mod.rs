@@ -488,7 +488,7 @@ impl FarmNode {
     /// Changes the map in the council if it is to be another one.
     fn swap_map(&mut self, now: Instant, out: &mut Vec<FarmEffect>) {
         let can_swap = self.council.has_been_read && self.council.asked_at.is_none() && self.has_authority;
-        self.is_map_due |= self.buckets.take_news();
+        self.is_map_due |= self.buckets.take_news(now);
         if !self.is_map_due || !can_swap || self.lease.council_is_away(now) {
             return;
         }

@@ -7,6 +7,7 @@ use stdx::Instant;
 use super::effect::{Claim, FarmEffect, of_tenure};
 use crate::address::{Epoch, Life, ShardAddress};
 use crate::bucket::Bucket;
+use crate::limits::EPOCHS_WAIT;
 use crate::map::Ownership;
 use crate::tenure::{Tenure, TenureEffect};
 
@@ -25,11 +26,13 @@ pub(super) struct OwnBuckets {
     claims: Vec<Claim>,
     /// A bucket is served since [`OwnBuckets::take_news`]: the map gets its epoch.
     has_news: bool,
+    /// The time of the first of them.
+    news_since: Option<Instant>,
 }
 
 impl OwnBuckets {
     pub(super) fn new(life: Life) -> OwnBuckets {
-        OwnBuckets { life, buckets: BTreeMap::new(), claims: Vec::new(), has_news: false }
+        OwnBuckets { life, buckets: BTreeMap::new(), claims: Vec::new(), has_news: false, news_since: None }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -47,7 +50,8 @@ impl OwnBuckets {
     }
 
     pub(super) fn deadline(&self) -> Option<Instant> {
-        self.buckets.values().filter_map(|own| own.tenure.deadline()).min()
+        let news = self.news_since.map(|at| at + EPOCHS_WAIT);
+        self.buckets.values().filter_map(|own| own.tenure.deadline()).chain(news).min()
     }
 
     /// Makes a bucket what the map says: this node's or not.
@@ -120,9 +124,12 @@ impl OwnBuckets {
         std::mem::take(&mut self.claims)
     }
 
-    /// True if a bucket is served since the last call.
-    pub(super) fn take_news(&mut self) -> bool {
-        std::mem::take(&mut self.has_news)
+    /// True if buckets are served since the last call, and it is time to tell the farm their epochs.
+    pub(super) fn take_news(&mut self, now: Instant) -> bool {
+        if std::mem::take(&mut self.has_news) {
+            self.news_since.get_or_insert(now);
+        }
+        self.news_since.take_if(|at| *at + EPOCHS_WAIT <= now).is_some()
     }
 
     fn perform(&mut self, bucket: Bucket, orders: Vec<TenureEffect>, out: &mut Vec<FarmEffect>) {

@@ -102,14 +102,23 @@ fn a_node_that_the_farm_counts_as_dead_ends() {
     assert_eq!(effects.last(), Some(&FarmEffect::End(EndReason::DeclaredDead)));
 }
 
+/// A node that takes many buckets does not write the map for each of them.
+#[test]
+fn epochs_that_follow_each_other_are_written_to_the_map_together() {
+    let mut node = serving();
+    assert!(swapped(&after(&mut node, |node, out| node.expire(at(99), out))).is_none());
+    assert!(node.deadline() <= at(106));
+    let map = swapped(&after(&mut node, |node, out| node.expire(at(106), out))).expect("it is time");
+    assert!((0..4).all(|number| map.owner(bucket(number)).epoch == Epoch(1)));
+}
+
 #[test]
 fn a_map_that_the_council_forgot_is_written_again() {
     let mut node = serving();
-    let epochs = after(&mut node, |node, out| node.handle_swapped(at(8), Some(Revision(2)), out));
     after(&mut node, |node, out| node.handle_renewed(at(1_000), at(900), out));
+    after(&mut node, |node, out| node.handle_swapped(at(1_000), Some(Revision(2)), out));
     let version = node.map().version();
-    let mut effects = after(&mut node, |node, out| node.handle_map(at(1_001), Revision(0), None, out));
-    effects.extend(epochs);
+    let effects = after(&mut node, |node, out| node.handle_map(at(1_001), Revision(0), None, out));
     assert!(swapped(&effects).expect("it is written again").version() > version);
 }
 
