@@ -49,9 +49,10 @@ fn a_trunk_is_known_by_its_certificate_and_by_no_address() {
     let carrier = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let to = carrier.local_addr().unwrap();
     let policy = RoutePolicy { certificates: vec![NAME.into()], ..RoutePolicy::default() };
-    let place = Place::new("[tls]\nca = \"ca.pem\"\n").with_policy("900", to, false, policy);
+    let place = Place::new("[tls]\nca = \"ca.pem\"\n");
     let authority = Authority::new();
     std::fs::write(place.path("ca.pem"), authority.0.pem()).unwrap();
+    let place = place.with_policy("900", to, false, policy);
     let mut node = place.start();
     let (server, ca) = (place.at(Transport::Tls), place.path("data/cert.pem"));
     let trunk = |identity| Phone::new("trunk", Transport::Tls, server, Link::tls_as(server, &ca, identity));
