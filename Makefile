@@ -21,7 +21,7 @@ demo: ## two good minutes: Ringer drives the seeds' runs R1 and R4, their users 
 	@tools/setup
 	@bench/demo/run $(ARGS)
 
-demo-farm: ## three minutes: calls of a minute through a farm of four nodes, one of which is killed, beside the seed's R2 and R3
+demo-farm: ## five minutes: calls of a minute through a farm of four nodes, and accounts at five on one database, with kills, beside the seed's R2, R3, R6 and R7
 	@tools/setup
 	@bench/farm/demo $(ARGS)
 
