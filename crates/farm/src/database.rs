@@ -154,7 +154,7 @@ impl DatabaseThread {
     /// Starts the thread.
     ///
     /// # Errors
-    /// When the system gives no thread.
+    /// The system gives no thread.
     pub(crate) fn start(life: Life, open: OpenDatabase) -> std::io::Result<DatabaseThread> {
         let (sender, answers) = mpsc::channel(ANSWERS);
         let shared = Arc::new(Shared::default());

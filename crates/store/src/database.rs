@@ -31,7 +31,7 @@ impl Database {
     /// Opens the end that hears of changes by other programs. `None`: the database is a file of this program's own.
     ///
     /// # Errors
-    /// Those of the system. It connects with its first use.
+    /// The system gives no runtime. The connection is made with its first use.
     pub fn listen(&self) -> Result<Option<NoticeListener>, StoreError> {
         match self {
             Database::Sqlite(_) => Ok(None),

@@ -148,7 +148,7 @@ pub const NOTICES_WAITING: usize = 10_000;
 /// The time that a transaction of a node outside a farm may be idle in PostgreSQL: far above the pauses of a node, and an import
 /// that was stopped locks its rows no longer. Beyond: the server ends the connection.
 pub const TRANSACTION_IDLE: Duration = Duration::from_secs(10);
-/// As `TRANSACTION_IDLE`, of a node of a farm: a process that was stopped holds the lock of its life no longer, even where no other node may
+/// `TRANSACTION_IDLE` of a node of a farm: a process that was stopped holds the lock of its life no longer, even where no other node may
 /// end its session. Below the time after which nodes take over from it, and above the pauses of a busy machine.
 pub const FENCED_IDLE: Duration = Duration::from_secs(2);
 /// The time that a statement about the hold of buckets may take: 4,096 buckets take some hundredths of a second. The farm asks again after

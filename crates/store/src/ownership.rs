@@ -54,24 +54,24 @@ pub trait Ownership: Send {
     /// Enters this life, before its first claim and its first write. Repeated, it changes nothing.
     ///
     /// # Errors
-    /// `Fenced` if the life is over; else those of the database.
+    /// `Fenced` if the life is over; else the errors of the database.
     fn join(&mut self, node: &str) -> Result<(), StoreError>;
 
     /// Asks whether the life may still write.
     ///
     /// # Errors
-    /// `Fenced` if it may not; else those of the database.
+    /// `Fenced` if it may not; else the errors of the database.
     fn check(&mut self) -> Result<(), StoreError>;
 
     /// Fences the dead lives as far as they hold one of the buckets, and takes the buckets. One answer for each claim, in order.
     ///
     /// # Errors
-    /// `Fenced` if this life is over; else those of the database, and nothing is taken.
+    /// `Fenced` if this life is over; else the errors of the database, and nothing is taken.
     fn take(&mut self, claims: &[BucketClaim], dead: &[u32]) -> Result<Vec<ClaimAnswer>, StoreError>;
 
     /// Gives buckets back. What has another holder or epoch by now is passed over.
     ///
     /// # Errors
-    /// Those of the database.
+    /// The errors of the database.
     fn give(&mut self, given: &[GivenBucket]) -> Result<(), StoreError>;
 }

@@ -52,7 +52,7 @@ const EDGES: [&[u8]; 10] = [
 /// Runs a target with its seeds and with inputs near them.
 ///
 /// # Panics
-/// When the target does; the input is then in a file whose name is printed.
+/// The target panicked; the input is then in a file whose name is printed.
 pub fn run(target: &str, fuzz: fn(&[u8])) {
     let seeds = seeds(target);
     let (longest, inputs) = match number("FUZZ_SECONDS") {
@@ -74,7 +74,7 @@ pub fn run(target: &str, fuzz: fn(&[u8])) {
 /// The names of all targets, from their files.
 ///
 /// # Panics
-/// When the folder cannot be read.
+/// The folder cannot be read.
 pub fn targets() -> Vec<String> {
     let is_target =
         |path: &PathBuf| std::fs::read_to_string(path).is_ok_and(|text| text.contains("fuzz_target!("));

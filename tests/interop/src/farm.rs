@@ -112,7 +112,7 @@ impl Farm {
         self.wait_for_shares_at(count, &(0..self.nodes.len()).collect::<Vec<_>>());
     }
 
-    /// As [`wait_for_shares`](Self::wait_for_shares), as these nodes see it: another one may stand still.
+    /// Does what [`wait_for_shares`](Self::wait_for_shares) does, as these nodes see it: another one may stand still.
     pub fn wait_for_shares_at(&self, count: usize, numbers: &[usize]) {
         let nodes = numbers.iter().map(|number| &self.nodes[*number]);
         for node in nodes.filter(|node| node.id() != 0) {

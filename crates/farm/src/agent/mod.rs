@@ -1,6 +1,6 @@
 //! The thread of a node's membership: it speaks with the council, drives [`FarmNode`], and tells what changes.
 //!
-//! Where the nodes share a database, claims of buckets go to it, and the shards get orders about the buckets that it gives
+//! Nodes that share a database send it their claims of buckets, and their shards get orders about the buckets that it gives
 //! ([`crate::database`], [`crate::order`]). Without one each node answers for its own accounts: claims are granted at once, nothing
 //! fences a node, and its shards own their buckets as outside a farm.
 
@@ -157,7 +157,7 @@ impl FarmAgent {
     /// Starts the agent's thread.
     ///
     /// # Errors
-    /// When the system gives no thread.
+    /// The system gives no thread.
     pub fn start(
         args: AgentArgs,
         listener: Box<dyn FarmListener>,

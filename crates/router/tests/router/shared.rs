@@ -446,7 +446,7 @@ impl Farm {
         self.tenure(index, bucket, |tenure, now, out| tenure.handle_given(now, epoch, out));
     }
 
-    /// As `sim/tests/farm` has it: the database gives the next epoch if its holder has given the bucket back or is fenced.
+    /// The rule of `sim/tests/farm`: the database gives the next epoch if its holder has given the bucket back or is fenced.
     fn claim(&mut self, index: usize, bucket: Bucket, epoch: Epoch) {
         let life = self.nodes[index].life;
         if self.database.fenced.contains(&life) {

@@ -17,7 +17,7 @@ pub(super) struct LinkSocket(Socket);
 
 impl LinkSocket {
     /// # Errors
-    /// When the address is in use or is none of this machine.
+    /// The address is in use or is none of this machine.
     pub(super) fn bind(address: SocketAddr) -> io::Result<LinkSocket> {
         let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
         // As `TcpListener::bind`: connections of the life before may linger in TIME-WAIT (RFC 9293 §3.6.1).
@@ -27,7 +27,7 @@ impl LinkSocket {
     }
 
     /// # Errors
-    /// When another process listens at the address since.
+    /// Another process has begun to listen at the address.
     pub(super) fn listen(self) -> io::Result<TcpListener> {
         self.0.listen(BACKLOG)?;
         Ok(self.0.into())

@@ -182,7 +182,7 @@ impl Node {
     /// Gives the shards the plan that is made of these domains and routes.
     ///
     /// # Errors
-    /// When no plan can be made of them; the old one stays then.
+    /// No plan can be made of them; the old one stays then.
     fn set_plan(&mut self, stored: &StoredPlan) -> Result<()> {
         self.shared.set_plan(stored)?;
         for outlet in &self.outlets {

@@ -114,7 +114,7 @@ impl Connection {
         Ok(is_new)
     }
 
-    /// As `ensure`, and notices that the server has closed the connection since it was last used: for what may not be sent twice.
+    /// Does what `ensure` does, and notices that the server has closed the connection since it was last used: for what may not be sent twice.
     pub(super) fn ensure_alive(&mut self) -> Result<(), StoreError> {
         // The runtime looks at the socket, then drives the connection, which finds its end.
         self.driver.block_on(async {

@@ -129,7 +129,7 @@ impl Postgres {
     /// The hold of a life on the buckets of addresses.
     ///
     /// # Errors
-    /// Those of the connection.
+    /// The errors of the connection.
     pub fn ownership(&self, life: u32) -> Result<Box<dyn Ownership>, StoreError> {
         let postgres = self.fenced_by(life).with_patience(Some(limits::OWNERSHIP_ANSWER_TIME));
         Ok(Box::new(PostgresOwnership::new(&postgres, life)?))

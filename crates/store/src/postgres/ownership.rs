@@ -29,7 +29,7 @@ const GIVE: &str = "UPDATE bucket SET life = NULL, shard = NULL \
 
 const HOLDERS: &str = "SELECT bucket, epoch, life, shard FROM bucket WHERE bucket = ANY($1)";
 
-/// Those of the dead that stand between a claim and its bucket.
+/// The dead lives that stand between a claim and its bucket.
 const DEAD_HOLDERS: &str = "SELECT DISTINCT bucket.life \
     FROM bucket JOIN unnest($1::smallint[], $2::bigint[]) AS claim (bucket, after) \
     ON bucket.bucket = claim.bucket AND bucket.epoch = claim.after \

@@ -28,7 +28,7 @@ enum Mode {
     Require,
     /// An authority vouches for the server's certificate.
     VerifyCa,
-    /// As `VerifyCa`, and the certificate is of the host's name.
+    /// `VerifyCa`, and the certificate is of the host's name.
     VerifyFull,
 }
 

@@ -34,7 +34,7 @@ pub(crate) struct Environment {
     pub(crate) dead_lives: Option<Box<[router::Life]>>,
     /// The lives of the farm's other nodes.
     pub(crate) peer_lives: Box<[router::Life]>,
-    /// Those of them whose hosts refuse connections: their processes have ended.
+    /// The lives of them whose hosts refuse connections: their processes have ended.
     pub(crate) refused_lives: Vec<router::Life>,
 }
 

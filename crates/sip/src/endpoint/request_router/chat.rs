@@ -185,7 +185,7 @@ mod tests {
         receive_from(chat, headers, &Answer::Bindings(phones.to_vec()), offered)
     }
 
-    /// As `receive`, with the owner's answer to the lookup.
+    /// Does what `receive` does, with the owner's answer to the lookup.
     fn receive_from(chat: bool, headers: &str, found: &Answer, offered: Offered) -> (Vec<String>, usize) {
         let has_phones = matches!(found, Answer::Bindings(phones) if !phones.is_empty());
         let mut settings =
