@@ -47,8 +47,6 @@ pub struct BindingOwner {
 pub struct CopyOptions {
     /// Reads a row of the log of bindings. `None`: the row is damaged, and is not copied.
     pub binding_owner: fn(&[u8]) -> Option<BindingOwner>,
-    /// The bucket of an address of record.
-    pub bucket_of: fn(&str) -> u16,
     /// Ends the copy, which then leaves nothing.
     pub stop: Arc<AtomicBool>,
 }
@@ -278,7 +276,7 @@ pub fn copy(
     };
     let mut target: Box<dyn CopyTarget> = match to {
         CopyEnd::Sqlite(path) => Box::new(sqlite::copy::Target::open(path)?),
-        CopyEnd::Postgres(url) => Box::new(postgres::copy::Target::open(url, options)?),
+        CopyEnd::Postgres(url) => Box::new(postgres::copy::Target::open(url)?),
     };
     let mut total = 0;
     for table in TABLES {

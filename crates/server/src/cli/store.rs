@@ -47,8 +47,7 @@ impl CopyArgs {
         let clock = Clock::new();
         let flag = Arc::default();
         let stop = Stop::on_interrupt(Arc::clone(&flag))?;
-        let options =
-            CopyOptions { binding_owner, bucket_of: |aor| cluster::Bucket::of(aor).number(), stop: flag };
+        let options = CopyOptions { binding_owner, stop: flag };
         let started = clock.now();
         let mut told = started;
         let copied = copy(&from, &to, &options, &mut |progress| {

@@ -1,11 +1,10 @@
 //! A server's database as an end of a copy.
 
+use cluster::Bucket;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::Type;
 
-use crate::copy::{
-    BINDING, Chunk, ChunkHandler, CopyOptions, CopySource, CopyTarget, KEPT_MESSAGE, Row, TABLES, Table,
-};
+use crate::copy::{BINDING, Chunk, ChunkHandler, CopySource, CopyTarget, KEPT_MESSAGE, Row, TABLES, Table};
 use crate::error::StoreError;
 use crate::value::Value;
 
@@ -118,18 +117,17 @@ impl CopySource for Source {
 /// A database that is filled, in one transaction.
 pub(crate) struct Target {
     connection: Connection,
-    bucket_of: fn(&str) -> u16,
 }
 
 impl Target {
-    pub(crate) fn open(url: &str, options: &CopyOptions) -> Result<Target, StoreError> {
+    pub(crate) fn open(url: &str) -> Result<Target, StoreError> {
         let mut connection = connect(url)?;
         answer(&mut connection, |connection| {
             connection.batch("BEGIN")?;
             lock(connection)?;
             refuse_if_filled(connection)
         })?;
-        Ok(Target { connection, bucket_of: options.bucket_of })
+        Ok(Target { connection })
     }
 }
 
@@ -161,12 +159,11 @@ fn refuse_if_filled(connection: &mut Connection) -> Result<(), Failure> {
         .into())
 }
 
-/// The columns of a table with their types. Messages that are kept have the bucket of their address besides where the schema
-/// has it.
+/// The columns of a table with their types. Messages that are kept have the bucket of their address besides, which a file does not
+/// have.
 fn columns_of(connection: &mut Connection, table: &Table) -> Result<(Vec<&'static str>, Vec<Type>), Failure> {
     let mut columns = table.columns.to_vec();
-    let sql = "SELECT 1 FROM pg_attribute WHERE attrelid = 'kept_message'::regclass AND attname = 'bucket'";
-    if table.name == KEPT_MESSAGE && connection.exists(sql, &[])? {
+    if table.name == KEPT_MESSAGE {
         columns.push("bucket");
     }
     let types = connection.types(&format!("SELECT {} FROM {}", columns.join(", "), table.name))?;
@@ -175,12 +172,11 @@ fn columns_of(connection: &mut Connection, table: &Table) -> Result<(Vec<&'stati
 
 impl CopyTarget for Target {
     fn write(&mut self, table: &Table, mut chunk: Chunk) -> Result<(), StoreError> {
-        let bucket_of = self.bucket_of;
         answer(&mut self.connection, |connection| {
             let (columns, types) = columns_of(connection, table)?;
-            if columns.len() > table.columns.len() {
+            if table.name == KEPT_MESSAGE {
                 for row in &mut chunk.rows {
-                    let bucket = row.get(1).and_then(Value::as_text).map(bucket_of);
+                    let bucket = row.get(1).and_then(Value::as_text).map(|aor| Bucket::of(aor).number());
                     row.push(Value::number(bucket));
                 }
             }

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
+use cluster::Bucket;
 use rusqlite::functions::FunctionFlags;
 use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{Connection, OpenFlags, OptionalExtension, ToSql, params_from_iter};
@@ -99,7 +100,7 @@ fn prepare(conn: &Connection, options: &CopyOptions) -> rusqlite::Result<()> {
     conn.pragma_update(None, "locking_mode", "exclusive")?;
     conn.pragma_update(None, "journal_mode", "wal")?;
     conn.query_row("SELECT count(*) FROM sqlite_master", [], |row| row.get::<_, i64>(0))?;
-    let (owner, bucket_of) = (options.binding_owner, options.bucket_of);
+    let owner = options.binding_owner;
     let pure = FunctionFlags::SQLITE_DETERMINISTIC | FunctionFlags::SQLITE_UTF8;
     conn.create_scalar_function("binding_aor", 1, pure, move |given| {
         Ok(owner(given.get_raw(0).as_blob()?).map(|owner| String::from(owner.aor)))
@@ -107,8 +108,8 @@ fn prepare(conn: &Connection, options: &CopyOptions) -> rusqlite::Result<()> {
     conn.create_scalar_function("binding_is_empty", 1, pure, move |given| {
         Ok(owner(given.get_raw(0).as_blob()?).is_none_or(|owner| owner.is_empty))
     })?;
-    conn.create_scalar_function("binding_bucket", 1, pure, move |given| {
-        Ok(bucket_of(given.get_raw(0).as_str()?))
+    conn.create_scalar_function("binding_bucket", 1, pure, |given| {
+        Ok(Bucket::of(given.get_raw(0).as_str()?).number())
     })
 }
 
