@@ -1,6 +1,6 @@
 //! POSIX extended regular expressions through the C library, as SIPp has them: leftmost-longest, `[[:digit:]]`,
 //! a backslash in brackets standing for itself. Another engine would give other captures for the same scenario.
-#![allow(unsafe_code, reason = "regcomp(3) and regexec(3) are the C library's")]
+#![expect(unsafe_code, reason = "regcomp(3) and regexec(3) are the C library's")]
 
 use std::ffi::CString;
 use std::fmt;

@@ -1,5 +1,5 @@
 //! The limit on open files: raised as far as it goes, and what it allows.
-#![allow(unsafe_code, reason = "getrlimit(2) and setrlimit(2) have no wrapper in std")]
+#![expect(unsafe_code, reason = "getrlimit(2) and setrlimit(2) have no wrapper in std")]
 
 use std::mem::MaybeUninit;
 

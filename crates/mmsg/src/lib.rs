@@ -1,6 +1,6 @@
 //! Batches of datagrams with one system call: recvmmsg(2), sendmmsg(2) and the socket options beside them.
 //! The only file of server and lab that speaks to sockets without a safe wrapper.
-#![allow(unsafe_code, reason = "recvmmsg(2), sendmmsg(2) and these socket options have no wrapper in std")]
+#![expect(unsafe_code, reason = "recvmmsg(2), sendmmsg(2) and these socket options have no wrapper in std")]
 #![warn(missing_docs)]
 
 use std::io;

@@ -96,7 +96,7 @@ fn micros_each(spent: Duration, count: usize) -> f64 {
 }
 
 /// User and system time of this thread.
-#[allow(unsafe_code, reason = "an example measures what std cannot")]
+#[expect(unsafe_code, reason = "an example measures what std cannot")]
 fn cpu_time() -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: clock_gettime writes one timespec.

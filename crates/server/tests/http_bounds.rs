@@ -1,7 +1,6 @@
 //! For any bytes that an unauthenticated HTTP client sends, kept memory, peak memory, bytes sent, work and
 //! time are bounded by a small multiple of the bytes received, at each kind of listener.
 
-#![allow(clippy::unwrap_used, reason = "a test helper that panics is a failed test")]
 #![allow(unreachable_pub, reason = "the client is shared with a fuzz target")]
 
 mod web;

@@ -1,7 +1,5 @@
 //! The memory of a chat client that has signed in and is silent, without its connection and its task.
 
-#![allow(clippy::unwrap_used, reason = "a test helper that panics is a failed test")]
-
 use std::collections::VecDeque;
 use std::sync::Arc;
 

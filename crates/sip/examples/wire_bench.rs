@@ -90,7 +90,7 @@ fn nanoseconds(work: &mut dyn FnMut()) -> f64 {
     best.as_secs_f64() * 1e9 / f64::from(ROUNDS)
 }
 
-#[allow(clippy::disallowed_methods, reason = "a benchmark measures real time; nothing links it")]
+#[expect(clippy::disallowed_methods, reason = "a benchmark measures real time; nothing links it")]
 fn time_batch(work: &mut dyn FnMut()) -> Duration {
     let start = std::time::Instant::now();
     for _ in 0..ROUNDS {

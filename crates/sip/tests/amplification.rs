@@ -1,7 +1,7 @@
 //! A UDP source that has not proved that it receives gets at most three times the bytes that came from it
 //! (RFC 9000 §8.1), for any requests and any delay.
 
-#![allow(clippy::unwrap_used, reason = "a test helper that panics is a failed test")]
+#![expect(clippy::unwrap_used, reason = "a test helper that panics is a failed test")]
 
 use std::fs;
 use std::net::SocketAddr;

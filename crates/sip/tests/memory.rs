@@ -1,7 +1,7 @@
 //! A finished transaction costs at most 600 bytes until its last timer, everything included (ARCHITECTURE.md,
 //! "Invariants").
 
-#![allow(clippy::unwrap_used, reason = "a test helper that panics is a failed test")]
+#![expect(clippy::unwrap_used, reason = "a test helper that panics is a failed test")]
 
 use std::net::SocketAddr;
 use std::time::Duration;

@@ -1,6 +1,6 @@
 //! The memory of a call that the server itself has answered, while it lasts.
 
-#![allow(clippy::unwrap_used, reason = "a test helper that panics is a failed test")]
+#![expect(clippy::unwrap_used, reason = "a test helper that panics is a failed test")]
 
 use std::net::SocketAddr;
 use std::time::Duration;

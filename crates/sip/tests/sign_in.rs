@@ -1,6 +1,6 @@
 //! Attacks on signing in: passwords that are guessed in the name of another, credentials that are sent again.
 
-#![allow(clippy::unwrap_used, reason = "a test helper that panics is a failed test")]
+#![expect(clippy::unwrap_used, reason = "a test helper that panics is a failed test")]
 
 use std::time::Duration;
 

@@ -3,7 +3,7 @@
 //! The verdict is that of the wire: the message is well formed enough for a transaction and for forwarding
 //! (RFC 3261 §16.3 step 1). Where a later layer answers, the row says which.
 
-#![allow(clippy::unwrap_used, reason = "a test helper that panics is a failed test")]
+#![expect(clippy::unwrap_used, reason = "a test helper that panics is a failed test")]
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,6 +1,6 @@
 //! Every message of RFC 4475 given to an endpoint that serves example.com: its effects.
 
-#![allow(clippy::unwrap_used, reason = "a test helper that panics is a failed test")]
+#![expect(clippy::unwrap_used, reason = "a test helper that panics is a failed test")]
 
 use std::fs;
 use std::path::Path;

@@ -1,7 +1,5 @@
 //! Properties of the wire layer that hold for any input.
 
-#![allow(clippy::unwrap_used, reason = "a test helper that panics is a failed test")]
-
 use bytes::Bytes;
 use proptest::prelude::*;
 use sip::wire::{

@@ -1,6 +1,6 @@
 //! The fuzz target `xmpp_bounds`, whose allocator counts: it is the only one of its process.
 
-#![allow(unsafe_code, reason = "an allocator that counts")]
+#![expect(unsafe_code, reason = "an allocator that counts")]
 #![allow(unreachable_pub, reason = "for the fuzzer the target is a crate of its own")]
 
 #[allow(unused_attributes, reason = "for the fuzzer the target is a crate of its own")]

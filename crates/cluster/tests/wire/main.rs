@@ -1,6 +1,6 @@
 //! The wire between nodes: golden frames of version 1, and properties of handshake and links.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod any_bytes;
 mod faults;

@@ -1,5 +1,5 @@
 //! Leaves the terminal's session: only the wrapper of setsid(2), which the standard library has not.
-#![allow(unsafe_code, reason = "setsid(2) has no wrapper in std")]
+#![expect(unsafe_code, reason = "setsid(2) has no wrapper in std")]
 
 /// A new session without a terminal; `false` when the process leads a group and so cannot.
 pub(super) fn leave_session() -> bool {

@@ -1,5 +1,5 @@
 //! Signals: USR1 as `q`, USR2 as `s`; INT and TERM end the run where it stands. The only unsafe code is the installing.
-#![allow(unsafe_code, reason = "a handler is installed by the C library alone; it only adds to an atomic")]
+#![expect(unsafe_code, reason = "a handler is installed by the C library alone; it only adds to an atomic")]
 
 use std::sync::atomic::{AtomicU32, Ordering};
 

@@ -1,5 +1,5 @@
 //! System calls without a safe wrapper: clocks that std does not read, and options of sockets.
-#![allow(unsafe_code, reason = "std has no wrapper that reads these clocks or sets these options")]
+#![expect(unsafe_code, reason = "std has no wrapper that reads these clocks or sets these options")]
 
 use std::io;
 use std::mem::MaybeUninit;

@@ -1,7 +1,7 @@
 //! The running server, from outside: real sockets on loopback, phones that speak SIP, a record on disk.
 //! Nothing sleeps: everything waits for what must come, with a deadline.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
 mod abuse;
 mod call;

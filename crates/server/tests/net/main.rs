@@ -1,7 +1,7 @@
 //! The network layer over loopback, with real sockets on both sides. Nothing sleeps: everything awaits what
 //! must come, under one deadline a test.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
 mod dns;
 mod group;

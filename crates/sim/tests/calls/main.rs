@@ -1,6 +1,6 @@
 //! Calls and more through the real endpoint and router, over a network that loses what the seed says.
 
-#![allow(clippy::unwrap_used, reason = "a test helper that panics is a failed test")]
+#![expect(clippy::unwrap_used, reason = "a test helper that panics is a failed test")]
 
 mod accounts;
 mod basic;

@@ -2,7 +2,7 @@
 //! are bounded by a small multiple of the bytes that came, and all memory is freed when the timers have run
 //! out. `amplification.rs` bounds the answers.
 
-#![allow(clippy::unwrap_used, reason = "a test helper that panics is a failed test")]
+#![expect(clippy::unwrap_used, reason = "a test helper that panics is a failed test")]
 
 use std::fs;
 use std::path::Path;

@@ -1,6 +1,6 @@
 //! An endpoint that an unauthenticated peer talks to. It knows no account and no binding, and asks no other system.
 
-#![allow(clippy::unwrap_used, reason = "a test helper that panics is a failed test")]
+#![expect(clippy::unwrap_used, reason = "a test helper that panics is a failed test")]
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
 //! Memory that a run and its worker processes share.
-#![allow(unsafe_code, reason = "memfd_create(2) and mmap(2) have no wrapper in std")]
+#![expect(unsafe_code, reason = "memfd_create(2) and mmap(2) have no wrapper in std")]
 
 use std::fs::File;
 use std::io;
