@@ -176,6 +176,19 @@ pub struct Behaviour {
     pub timer_resolution: Duration,
 }
 
+/// A built-in form of Call-IDs (`-cid_type`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CallIdType {
+    /// `uuid`: a random UUID (RFC 9562 §5.4).
+    Uuid,
+    /// `uuid-compact`: the same without its hyphens.
+    UuidCompact,
+    /// `random`: 64 random bits in hexadecimal, and our address.
+    Random,
+    /// `timestamp`: microseconds since 1970, the number of the call, and our address.
+    Timestamp,
+}
+
 /// Values and behaviour of single calls.
 #[derive(Debug, Clone)]
 pub struct CallOptions {
@@ -183,8 +196,10 @@ pub struct CallOptions {
     pub auto_answer: bool,
     /// `-base_cseq`: the first `[cseq]`.
     pub base_cseq: u32,
-    /// `-cid_str`: `%u` call number, `%s` address, `%p` process id, `%%`.
+    /// `-cid_str`: `%u` call number, `%s` address, `%p` process id, `%r` a random number, `%%`.
     pub call_id_format: String,
+    /// `-cid_type`: takes the place of the format.
+    pub call_id_type: Option<CallIdType>,
     /// `-d`.
     pub pause: Duration,
     /// `-deadcall_wait`: how long a Call-ID is remembered after its call.
@@ -285,6 +300,8 @@ pub struct RateOptions {
     pub limit: Option<u64>,
     /// `-m`.
     pub total: Option<u64>,
+    /// `-m_csv`: as many calls as the first injection file has lines; becomes `total` when the file is read.
+    pub total_of_file: bool,
     /// `-users`.
     pub users: Option<u32>,
     /// Arrivals evenly spaced, or as a Poisson process (`--arrivals poisson`).
@@ -449,6 +466,7 @@ impl Default for CallOptions {
             auto_answer: false,
             base_cseq: 0,
             call_id_format: "%u-%p@%s".to_owned(),
+            call_id_type: None,
             pause: Duration::ZERO,
             dead_call_wait: Duration::from_millis(33_000),
             auth_uri: None,
@@ -500,6 +518,7 @@ impl Default for RateOptions {
             quit_at_max: true,
             limit: None,
             total: None,
+            total_of_file: false,
             users: None,
             arrivals: ArrivalPattern::Even,
             duration: None,

@@ -93,7 +93,7 @@ pub struct Challenge {
     pub count: u32,
 }
 
-/// A transaction started by `start_txn`.
+/// A transaction started by `start_txn`: one of our own requests, or a request of the peer that was kept.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Transaction {
     /// Branch of its request; empty before it was sent.
@@ -106,4 +106,17 @@ pub struct Transaction {
     pub ack_step: Option<StepIndex>,
     /// Hash of the final answer: the same again is ignored.
     pub answer: u64,
+    /// The peer's request, for which `response_txn` of a `<send>` has the answer.
+    pub kept: Option<Box<KeptRequest>>,
+}
+
+/// A request that a `<recv>` with `start_txn` kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeptRequest {
+    /// The message.
+    pub bytes: Box<[u8]>,
+    /// Its hash: the same again is a retransmission; 0 where the transport has none.
+    pub hash: u64,
+    /// The step of the last response to it, to send it again.
+    pub answer_step: Option<StepIndex>,
 }

@@ -210,8 +210,6 @@ pub enum SearchIn {
         occurrence: u32,
         /// `case_indep`: the name in any case.
         case_independent: bool,
-        /// `start_line`: the name begins a line; otherwise it may stand anywhere, the body included.
-        start_line: bool,
     },
     /// `search_in="body"`.
     Body,

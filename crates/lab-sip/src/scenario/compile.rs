@@ -8,7 +8,9 @@ mod steps;
 use std::fmt;
 use std::path::Path;
 
-use self::context::{CompileContext, ElementNode, Labels, add_variable, check_variable_name};
+use self::context::{
+    CompileContext, ElementNode, Labels, TransactionUsage, add_variable, check_variable_name,
+};
 use super::lexicon::{ELEMENTS, ElementDoc, ElementName, SCENARIO, nearest};
 use super::model::{
     DefaultMessages, Role, Scenario, ScenarioSource, ScenarioStep, Scope, StepFlow, StepKind, VarRef,
@@ -262,9 +264,16 @@ impl Compiler {
     /// SIPp stops at each of these; only a transaction that never starts can never work.
     fn check_transactions(&mut self) {
         let uses = std::mem::take(&mut self.context.transaction_uses);
-        for (slot, uses) in uses.iter().enumerate() {
+        for (slot, uses) in uses.into_iter().enumerate() {
             let name = self.context.transactions.list[slot].clone();
-            if uses.started == 0 {
+            if uses.kept > 0 && uses.started > 0 {
+                let message = format!(
+                    "transaction `{name}` is started by a <send> and by a <recv>: expected a name for each"
+                );
+                self.context.error(uses.line, message);
+            } else if uses.kept > 0 || uses.answered > 0 {
+                self.check_server_transaction(&name, &uses);
+            } else if uses.started == 0 {
                 let message = format!(
                     "transaction `{name}` is never started: expected start_txn=\"{name}\" on a <send>"
                 );
@@ -281,6 +290,27 @@ impl Compiler {
                     format!("transaction `{name}` is no INVITE but has an ack_txn (SIPp stops here)"),
                 );
             }
+        }
+    }
+
+    /// A transaction of the peer's: a `<recv>` keeps its request, a `<send>` answers it.
+    fn check_server_transaction(&mut self, name: &str, uses: &TransactionUsage) {
+        if uses.kept == 0 {
+            let message = format!(
+                "transaction `{name}` has no request to answer: expected start_txn=\"{name}\" on a <recv>"
+            );
+            self.context.error(uses.line, message);
+        } else if uses.answered == 0 {
+            self.context.warn(
+                uses.line,
+                format!("transaction `{name}` is never answered: no <send> has its response_txn"),
+            );
+        }
+        if uses.responses > 0 || uses.acks > 0 {
+            let message = format!(
+                "transaction `{name}` is the peer's: response_txn= of a <recv> and ack_txn= are for our own requests"
+            );
+            self.context.error(uses.line, message);
         }
     }
 

@@ -129,7 +129,12 @@ pub(super) const ELEMENTS: &[ElementDoc] = &[
             attr("timeout", "ms", "How long it may wait to be sent; default `-send_timeout`."),
             attr("start_txn", "name", "This request opens the transaction of that name."),
             attr("ack_txn", "name", "This ACK belongs to that transaction's INVITE."),
-            attr("response_txn", "name", "A mistake here: it is for `recv`."),
+            attr(
+                "response_txn",
+                "name",
+                "This response answers the request that a `recv` with `start_txn` of that name kept; the `[last_…]` \
+                 keywords are of that request.",
+            ),
         ],
         "Sends the message in its CDATA. Method or status code must be written out.",
     ),
@@ -151,8 +156,14 @@ pub(super) const ELEMENTS: &[ElementDoc] = &[
             attr("optional", "true, false, global", "May be skipped; `global` matches from later steps too."),
             attr("regexp_match", "bool", "`request` or `response` is a regular expression."),
             attr("timeout", "ms", "Waits no longer than this; default `-recv_timeout`."),
+            attr(
+                "timeout_variable",
+                "variable",
+                "The same, from a variable at each pass; no number, or one below 1, sets no limit. Excludes `timeout`.",
+            ),
             attr("rrs", "bool", "Keeps the route set and the remote target for `[routes]` and `[next_url]`."),
             attr("auth", "bool", "Keeps the challenge for `[authentication]`."),
+            attr("start_txn", "name", "Keeps this request, for the `send` with `response_txn` of that name."),
             attr("response_txn", "name", "Only responses to the transaction of that name."),
             attr("advance_state", "bool", "`false`: an optional message that leaves the position as it is."),
         ],

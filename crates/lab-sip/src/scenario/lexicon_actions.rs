@@ -82,7 +82,7 @@ pub(super) const ACTIONS: &[ActionDoc] = &[
             attr("occurrence", "number", "With `hdr`: which of several, from 1."),
             attr("occurence", "number", "The same, as SIPp used to spell it."),
             attr("case_indep", "bool", "With `hdr`: the name in any case."),
-            attr("start_line", "bool", "With `hdr`: only at the start of a line."),
+            attr("start_line", "bool", "Accepted: a header's name always begins its line."),
             CHECK,
             CHECK_INVERSE,
             attr("assign_to", "variables", "The whole match, then the sub-expressions, separated by commas."),

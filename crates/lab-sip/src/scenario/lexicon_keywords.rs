@@ -96,6 +96,7 @@ pub(super) const KEYWORDS: &[KeywordDoc] = &[
         "last_Name:",
         "Header of the message received last; without it the rest of the line is dropped.",
     ),
+    parametric("last_Name.value", "The same without the header's name: `To: [last_From.value]`."),
     parametric(
         "authentication",
         "Authorization or Proxy-Authorization for the challenge kept by `auth`; `username=`, `password=`, `aka_K=`, \

@@ -189,6 +189,8 @@ pub struct SendStep {
     pub start_txn: Option<u16>,
     /// `ack_txn`: this ACK belongs to the named transaction's INVITE.
     pub ack_txn: Option<u16>,
+    /// `response_txn`: this response answers the request that the named transaction kept.
+    pub response_txn: Option<u16>,
 }
 
 /// The first token of the message: a literal, as SIPp demands.
@@ -209,6 +211,10 @@ pub struct RecvStep {
     pub optional: Optional,
     /// `timeout`; `None` means `-recv_timeout`.
     pub timeout: Option<Duration>,
+    /// `timeout_variable`: milliseconds, read at each pass.
+    pub timeout_variable: Option<VarRef>,
+    /// `start_txn`: the named transaction keeps this request.
+    pub start_txn: Option<u16>,
     /// `rrs`: keep the route set and the remote target of this message.
     pub rrs: bool,
     /// `auth`: keep the challenge of this message.

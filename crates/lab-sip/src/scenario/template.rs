@@ -98,6 +98,8 @@ pub enum Keyword {
     /// `[last_<Header>]`: header name as written, with its colon when one was written.
     /// The absent header drops the rest of the line.
     Last(Box<str>),
+    /// `[last_<Header>.value]`: the same without the name.
+    LastValue(Box<str>),
     /// `[fieldN file= line=]`.
     Field {
         /// The number N, from 0.

@@ -198,7 +198,10 @@ impl TemplateParser<'_, '_> {
         if let Some(header) = name.strip_prefix("last_")
             && lexicon::keyword(split_offset(name).0).is_none()
         {
-            return Ok(Some(Keyword::Last(header.into())));
+            return Ok(Some(match header.strip_suffix(".value") {
+                Some(header) => Keyword::LastValue(header.into()),
+                None => Keyword::Last(header.into()),
+            }));
         }
         if let Some(parametric) = self.parametric(name, parameters)? {
             return Ok(Some(parametric));

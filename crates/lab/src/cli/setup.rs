@@ -67,7 +67,7 @@ pub fn build(options: Options) -> Result<BuiltSetup, Vec<SetupError>> {
 }
 
 /// As [`build`], without asking for a target: for `--check`.
-pub(super) fn load(options: Options) -> Result<BuiltSetup, Vec<SetupError>> {
+pub(super) fn load(mut options: Options) -> Result<BuiltSetup, Vec<SetupError>> {
     let mut mistakes = Vec::new();
     let mut warnings = Vec::new();
     let mut compiled = |name: Option<&ScenarioName>, mistakes: &mut Vec<SetupError>| {
@@ -95,6 +95,13 @@ pub(super) fn load(options: Options) -> Result<BuiltSetup, Vec<SetupError>> {
         .map(|file| Arc::new(files_of(std::slice::from_ref(file), &mut mistakes)));
     let compiled = [scenario.as_deref(), receive.as_deref(), out_of_call.as_deref()];
     mistakes.extend(media(&options, &compiled.into_iter().flatten().collect::<Vec<_>>()));
+    if options.rate.total_of_file && mistakes.is_empty() {
+        match files.is_empty() {
+            true => mistakes
+                .push(SetupError("-m_csv needs the file whose lines it counts: add -inf FILE".to_owned())),
+            false => options.rate.total = Some(files.line_count(0).into()),
+        }
+    }
     // Fields and variables of files are judged only when all files are there.
     if mistakes.is_empty() {
         if scenario.as_ref().is_some_and(|scenario| scenario.starts_calls()) {

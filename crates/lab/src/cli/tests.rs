@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use lab_sip::options::{ArrivalPattern, Protocol, ScenarioName, Sockets};
+use lab_sip::options::{ArrivalPattern, CallIdType, Protocol, ScenarioName, Sockets};
 use lab_sip::stats::Count;
 
 use super::flags::{self, FlagAction, FlagArgument, LiveView, ParsedArguments};
@@ -143,7 +143,7 @@ fn transports() {
         assert_eq!((transport.protocol, transport.sockets), (protocol, sockets), "{text}");
     }
     assert!(words("-t s1").expect_err("SCTP").contains("SCTP"));
-    for wrong in ["u", "x1", "u11", "ti"] {
+    for wrong in ["u", "x2", "u11", "ti"] {
         words(&format!("-t {wrong}")).expect_err(wrong);
     }
 }
@@ -202,6 +202,47 @@ fn what_may_repeat_adds_up_and_two_dashes_are_taken() {
     assert!(!options.call.defaults.bye && options.call.defaults.check_cseq);
     assert!(options.media.rewrite && options.media.measure);
     assert_eq!(options.call.base_cseq, 6, "the first request takes the next");
+}
+
+#[test]
+fn the_flags_of_sipps_later_versions_are_taken() {
+    let peers = tempfile::NamedTempFile::new().expect("a file");
+    std::fs::write(peers.path(), "a;127.0.0.1:5070\n").expect("written");
+    let line = format!(
+        "-sn uac 127.0.0.1 -cid_type uuid -primary a -secondary_cfg {} -t wn -ws_path /sip -p 0x13c4 -m 010",
+        peers.path().display()
+    );
+    let options = asked(&line).options;
+    assert_eq!(options.call.call_id_type, Some(CallIdType::Uuid));
+    assert_eq!(options.three_pcc.master.as_deref(), Some("a"));
+    assert_eq!(
+        (options.network.transport.protocol, options.network.transport.sockets),
+        (Protocol::Ws, Sockets::PerCall)
+    );
+    assert_eq!(options.network.ws_path, "/sip");
+    assert_eq!(options.network.local_port, Some(5060), "hexadecimal");
+    assert_eq!(options.rate.total, Some(10), "decimal, whatever it begins with");
+    for (line, wanted) in [
+        ("-cid_type other", "uuid, uuid-compact, random or timestamp"),
+        ("-ws_path sip", "begins with /"),
+        ("-p 0xzz", "not an integer"),
+        ("-primary a -secondary b", "not compatible"),
+    ] {
+        let why = words(line).expect_err(line);
+        assert!(why.contains(wanted), "{line}: {why}");
+    }
+}
+
+#[test]
+fn m_csv_counts_the_lines_of_the_first_file() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("users.csv");
+    std::fs::write(&file, "SEQUENTIAL\na;1\nb;2\nc;3\n").expect("written");
+    let built = |line: &str| crate::cli::setup::load(asked(line).options);
+    let built_with = built(&format!("-sn uac 127.0.0.1 -m_csv -inf {}", file.display())).expect("it builds");
+    assert_eq!(built_with.setup.options.rate.total, Some(3));
+    let mistakes = built("-sn uac 127.0.0.1 -m_csv").expect_err("no file");
+    assert!(mistakes[0].0.contains("add -inf FILE"), "{mistakes:?}");
 }
 
 #[test]

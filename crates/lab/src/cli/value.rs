@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::str::FromStr;
 use std::time::Duration;
 
-use lab_sip::options::{DefaultBehaviours, Protocol, Sockets, Transport};
+use lab_sip::options::{CallIdType, DefaultBehaviours, Protocol, Sockets, Transport};
 
 /// The unit of a bare number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,7 +56,12 @@ fn clock(text: &str) -> Option<Duration> {
 
 /// A whole number; what is allowed follows from the type.
 pub fn integer<T: FromStr + std::fmt::Display + IntegerRange>(text: &str) -> Result<T, String> {
-    text.parse().map_err(|_| format!("\"{text}\" is not an integer from {} to {}", T::LOWEST, T::HIGHEST))
+    // Hexadecimal with 0x; a leading 0 alone means nothing.
+    let hexadecimal = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X"));
+    let number =
+        hexadecimal.and_then(|digits| u64::from_str_radix(digits, 16).ok()).map(|number| number.to_string());
+    let decimal = number.as_deref().unwrap_or(text);
+    decimal.parse().map_err(|_| format!("\"{text}\" is not an integer from {} to {}", T::LOWEST, T::HIGHEST))
 }
 
 /// The ends of an integer type, for messages.
@@ -161,15 +166,29 @@ pub fn transport(text: &str) -> Result<Transport, String> {
         "tn" => made(Protocol::Tcp, Sockets::PerCall),
         "l1" => made(Protocol::Tls, Sockets::Shared),
         "ln" => made(Protocol::Tls, Sockets::PerCall),
-        "ws" => made(Protocol::Ws, Sockets::Shared),
-        "wsn" => made(Protocol::Ws, Sockets::PerCall),
-        "wss" => made(Protocol::Wss, Sockets::Shared),
-        "wssn" => made(Protocol::Wss, Sockets::PerCall),
-        "s1" | "sn" => Err("SCTP is not built into Ringer; u, t, l and ws are".to_owned()),
+        // SIPp's names since 3.8, and those that Ringer had before.
+        "w1" | "ws" => made(Protocol::Ws, Sockets::Shared),
+        "wn" | "wsn" => made(Protocol::Ws, Sockets::PerCall),
+        "x1" | "wss" => made(Protocol::Wss, Sockets::Shared),
+        "xn" | "wssn" => made(Protocol::Wss, Sockets::PerCall),
+        "s1" | "sn" => Err("SCTP is not built into Ringer; u, t, l, w and x are".to_owned()),
         "c1" | "cn" => Err("No compression plugin available".to_owned()),
         "ti" | "li" => Err("You can only use a perip socket with UDP!".to_owned()),
         _ => Err(format!(
-            "Invalid argument for -t param : '{text}': one of u1 un ui t1 tn l1 ln ws wsn wss wssn is expected"
+            "Invalid argument for -t param : '{text}': one of u1 un ui t1 tn l1 ln w1 wn x1 xn is expected"
+        )),
+    }
+}
+
+/// `uuid`, `uuid-compact`, `random` or `timestamp`.
+pub fn call_id_type(text: &str) -> Result<CallIdType, String> {
+    match text {
+        "uuid" => Ok(CallIdType::Uuid),
+        "uuid-compact" => Ok(CallIdType::UuidCompact),
+        "random" => Ok(CallIdType::Random),
+        "timestamp" => Ok(CallIdType::Timestamp),
+        _ => Err(format!(
+            "Unknown Call-ID type: '{text}': uuid, uuid-compact, random or timestamp is expected"
         )),
     }
 }

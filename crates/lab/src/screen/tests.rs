@@ -37,6 +37,7 @@ fn send(method: &str, retrans: bool) -> ScenarioStep {
         timeout: None,
         start_txn: None,
         ack_txn: None,
+        response_txn: None,
     }))
 }
 
@@ -45,6 +46,8 @@ fn recv(code: u16, optional: Optional) -> ScenarioStep {
         expect: Expect::Response(code),
         optional,
         timeout: None,
+        timeout_variable: None,
+        start_txn: None,
         rrs: false,
         auth: false,
         response_txn: None,

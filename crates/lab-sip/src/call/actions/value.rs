@@ -29,10 +29,11 @@ impl VariableValue {
         }
     }
 
-    /// As an operand: only a number has one, everything else counts 0.
+    /// As an operand: a number, or the text of one; everything else counts 0.
     pub fn as_operand(&self) -> f64 {
         match self {
             VariableValue::Number(number) => *number,
+            VariableValue::Text(text) => number(text).unwrap_or(0.0),
             _ => 0.0,
         }
     }

@@ -11,6 +11,7 @@ use super::{
 };
 use crate::call::actions::value::is_set;
 use crate::call::message::{Incoming, StartLine};
+use crate::call::{KeptRequest, Transaction};
 use crate::options::RetransmissionCheck;
 use crate::scenario::Scenario;
 use crate::scenario::model::{Expect, Optional, RecvStep, ScenarioStep, SentKind, StepIndex, StepKind};
@@ -58,6 +59,9 @@ fn receive(call: &mut Call, ctx: &mut CallContext<'_>, message: &Incoming<'_>, m
         repeated(call, ctx);
         return;
     }
+    if answered_before(call, ctx, hash) {
+        return;
+    }
     note_dialog(call, message);
     if ctx.env.options.call.defaults.bye {
         dialog::keep_dialog(call, message);
@@ -99,6 +103,21 @@ fn repeated(call: &mut Call, ctx: &mut CallContext<'_>) {
         count_step(ctx, at, |counts| counts.retransmissions += 1);
         ctx.stats.count(Count::Retransmissions);
     }
+}
+
+/// A request that `start_txn` kept came again: the last response to it goes out again (RFC 3261 §17.2), whatever the
+/// scenario has received since. Without a response yet the repetition changes nothing.
+fn answered_before(call: &mut Call, ctx: &mut CallContext<'_>, hash: u64) -> bool {
+    let kept = call.transactions.iter().filter_map(|transaction| transaction.kept.as_deref());
+    let Some(kept) = kept.into_iter().find(|kept| hash != 0 && kept.hash == hash) else {
+        return false;
+    };
+    if let Some(at) = kept.answer_step {
+        send::again(call, ctx, at);
+        count_step(ctx, at, |counts| counts.retransmissions += 1);
+        ctx.stats.count(Count::Retransmissions);
+    }
+    true
 }
 
 fn acknowledges_right_invite(call: &Call, ctx: &CallContext<'_>, message: &Incoming<'_>) -> bool {
@@ -150,7 +169,29 @@ fn place(call: &Call, scenario: &Scenario, message: &Incoming<'_>, hash: u64) ->
             return place;
         }
     }
-    MessageMatch::Nowhere
+    if is_late_provisional(call, scenario, message) { MessageMatch::Ignored } else { MessageMatch::Nowhere }
+}
+
+/// A provisional response that a network let arrive after the final one: a client transaction that has its final
+/// response drops it (RFC 3261 §17.1.1.2), whether the scenario names it or not.
+fn is_late_provisional(call: &Call, scenario: &Scenario, message: &Incoming<'_>) -> bool {
+    if !matches!(message.code(), 100..200) {
+        return false;
+    }
+    if message.cseq_number < call.cseq {
+        return true;
+    }
+    for step in scenario.steps.iter().take(call.position).rev() {
+        match &step.kind {
+            StepKind::Send(send) => match &send.what {
+                SentKind::Request(method) if !matches!(&**method, "ACK" | "CANCEL") => return false,
+                _ => {}
+            },
+            StepKind::Recv(RecvStep { expect: Expect::Response(200..), .. }) => return true,
+            _ => {}
+        }
+    }
+    false
 }
 
 /// A message that an earlier step has consumed already.
@@ -165,6 +206,10 @@ fn old(
     let StepKind::Recv(recv) = &step.kind else {
         return None;
     };
+    // The ACK of a 2xx comes again with each copy of the 2xx (RFC 3261 §13.2.2.4).
+    if message.method() == b"ACK" {
+        return Some(MessageMatch::Ignored);
+    }
     if let Some(name) = recv.response_txn {
         let transaction = call.transactions.get(usize::from(name))?;
         return match (message.code(), transaction.ack_step) {
@@ -262,6 +307,7 @@ fn consume(call: &mut Call, ctx: &mut CallContext<'_>, message: &Incoming<'_>, a
         }
         return;
     }
+    keep_request(call, recv, message, hash);
     remember(call, at, hash);
     if acted == StepProgress::Moved {
         // A jump breaks off the pause the call was in, but not one that `pauserestore` has just set.
@@ -279,6 +325,14 @@ fn consume(call: &mut Call, ctx: &mut CallContext<'_>, message: &Incoming<'_>, a
         }
         advance(call, ctx);
         run(call, ctx);
+    }
+}
+
+/// `start_txn`: the request is there when its response is sent, whatever came in between.
+fn keep_request(call: &mut Call, recv: &RecvStep, message: &Incoming<'_>, hash: u64) {
+    if let Some(transaction) = recv.start_txn.and_then(|name| call.transactions.get_mut(usize::from(name))) {
+        let kept = KeptRequest { bytes: message.bytes.into(), hash, answer_step: None };
+        *transaction = Transaction { kept: Some(Box::new(kept)), ..Transaction::default() };
     }
 }
 

@@ -6,8 +6,8 @@ use super::{
     debug, end, fail,
 };
 use crate::call::message::{Incoming, top_branch};
-use crate::call::{SendTo, render};
-use crate::scenario::model::{ScenarioStep, SendStep, SentKind, StepIndex};
+use crate::call::{KeptRequest, SendTo, render};
+use crate::scenario::model::{ScenarioStep, SendStep, SentKind, StepIndex, StepKind};
 
 /// RFC 3261 §17.1.1.2: the interval doubles.
 const BACKOFF: u32 = 2;
@@ -73,6 +73,9 @@ fn after_sending(
     if let Some(transaction) = message.ack_txn.and_then(|name| call.transactions.get_mut(usize::from(name))) {
         transaction.ack_step = Some(at);
     }
+    if let Some(kept) = message.response_txn.and_then(|name| kept_request(call, usize::from(name))) {
+        kept.answer_step = Some(at);
+    }
     let flow = &mut call.flow;
     flow.sent_step = note(at);
     // A request is answered by the last response to it, a response by what followed it at once (its ACK).
@@ -94,7 +97,7 @@ fn after_sending(
 fn rendered(call: &mut Call, ctx: &mut CallContext<'_>, at: StepIndex) -> Option<(usize, usize)> {
     let mut bytes = std::mem::take(&mut ctx.out.bytes);
     let start = bytes.len();
-    let made = render::message(call, ctx, at, &mut bytes);
+    let made = in_transaction(call, ctx, at, |call, ctx| render::message(call, ctx, at, &mut bytes));
     let length = bytes.len();
     ctx.out.bytes = bytes;
     match made {
@@ -109,6 +112,34 @@ fn rendered(call: &mut Call, ctx: &mut CallContext<'_>, at: StepIndex) -> Option
             None
         }
     }
+}
+
+/// With `response_txn` the keywords of the message received last are those of the request that is answered.
+fn in_transaction<T>(
+    call: &mut Call,
+    ctx: &mut CallContext<'_>,
+    at: StepIndex,
+    render: impl FnOnce(&mut Call, &mut CallContext<'_>) -> T,
+) -> T {
+    let answered = match ctx.env.scenario.steps.get(at).map(|step| &step.kind) {
+        Some(StepKind::Send(send)) => send.response_txn.map(usize::from),
+        _ => None,
+    };
+    let Some(slot) = answered else { return render(call, ctx) };
+    let Some(request) = kept_request(call, slot).map(|kept| std::mem::take(&mut kept.bytes)) else {
+        return render(call, ctx);
+    };
+    let last = call.last_received.replace(request);
+    let rendered = render(call, ctx);
+    let request = std::mem::replace(&mut call.last_received, last).unwrap_or_default();
+    if let Some(kept) = kept_request(call, slot) {
+        kept.bytes = request;
+    }
+    rendered
+}
+
+fn kept_request(call: &mut Call, slot: usize) -> Option<&mut KeptRequest> {
+    call.transactions.get_mut(slot)?.kept.as_deref_mut()
 }
 
 /// Sends a step's message once more, made anew from what the call remembers.

@@ -7,7 +7,8 @@ use super::{
     Call, CallContext, Count, Duration, NONE, command, complain, count_step, debug, fail, finish, pause,
     receive, send,
 };
-use crate::call::actions::value::is_set;
+use crate::call::VariableValue;
+use crate::call::actions::value::{is_set, with};
 use crate::call::actions::{self, ActionResult};
 use crate::scenario::model::{ConditionSense, RecvStep, ScenarioStep, StepIndex, StepKind};
 
@@ -119,7 +120,7 @@ fn wait_to_receive(
         return if call.over { StepProgress::Waits } else { StepProgress::Moved };
     }
     if call.flow.receive_by == Instant::FAR_FUTURE {
-        if let Some(timeout) = recv.and_then(|recv| recv.timeout).or(ctx.env.options.timers.recv_timeout) {
+        if let Some(timeout) = patience(call, ctx, recv) {
             call.flow.receive_by = ctx.now + timeout;
         }
         return StepProgress::Waits;
@@ -143,6 +144,15 @@ fn wait_to_receive(
             StepProgress::Waits
         }
     }
+}
+
+/// `timeout_variable`, `timeout` or `-recv_timeout`. A variable that holds no number from 1 up sets no limit.
+fn patience(call: &Call, ctx: &CallContext<'_>, recv: Option<&RecvStep>) -> Option<Duration> {
+    if let Some(variable) = recv.and_then(|recv| recv.timeout_variable) {
+        let milliseconds = with(call, ctx, variable, VariableValue::to_number)?;
+        return (milliseconds >= 1.0).then(|| Duration::from_millis(milliseconds as u64));
+    }
+    recv.and_then(|recv| recv.timeout).or(ctx.env.options.timers.recv_timeout)
 }
 
 /// The message or event that a step waits for, in words.

@@ -77,6 +77,16 @@ pub(super) fn write_last(out: &mut Vec<u8>, index: &HeaderIndex, message: &[u8],
     }
 }
 
+/// Appends `value, value`, without the header's name; nothing without such a header.
+pub(super) fn write_last_value(out: &mut Vec<u8>, index: &HeaderIndex, message: &[u8], name: &str) {
+    for (number, value) in index.values(message, name).enumerate() {
+        if number > 0 {
+            out.extend_from_slice(b", ");
+        }
+        out.extend_from_slice(value);
+    }
+}
+
 /// The URI of `To`: SIPp's `[last_Request_URI]`.
 pub(super) fn last_request_uri<'m>(index: &HeaderIndex, message: &'m [u8]) -> &'m [u8] {
     index.values(message, "To").next().map_or(&[], uri)
@@ -140,6 +150,18 @@ mod tests {
         assert_eq!(last("Tight"), "Tight:x");
         assert_eq!(last("Empty"), "Empty:");
         assert_eq!(last("Contact"), "");
+    }
+
+    #[test]
+    fn values_stand_without_their_name() {
+        let value = |name| {
+            let mut out = Vec::new();
+            write_last_value(&mut out, &HeaderIndex::of(MESSAGE), MESSAGE, name);
+            String::from_utf8(out).unwrap()
+        };
+        assert_eq!(value("To"), "\"T\" <sip:t@x>;tag=9");
+        assert_eq!(value("Via"), "one;a=1, two, three\r\n  folded");
+        assert_eq!(value("Contact"), "");
     }
 
     #[test]

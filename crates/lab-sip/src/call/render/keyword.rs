@@ -28,6 +28,7 @@ impl Renderer<'_, '_> {
             Keyword::Branch(offset) => self.branch(*offset),
             Keyword::MsgIndex => write_i64(self.out, self.index),
             Keyword::Last(_)
+            | Keyword::LastValue(_)
             | Keyword::LastRequestUri
             | Keyword::LastCseqNumber(_)
             | Keyword::LastMessage => self.last(keyword),
@@ -128,6 +129,10 @@ impl Renderer<'_, '_> {
             }
             Keyword::Last(name) => {
                 header::write_last(self.out, index, message, name);
+                self.swallow_if_line_start();
+            }
+            Keyword::LastValue(name) => {
+                header::write_last_value(self.out, index, message, name);
                 self.swallow_if_line_start();
             }
             _ => {}

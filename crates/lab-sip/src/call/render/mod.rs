@@ -25,7 +25,7 @@ use memchr::memmem;
 use super::{Call, CallContext};
 use crate::scenario::template::{Template, TemplatePart};
 
-pub use call_id::call_id;
+pub use call_id::{CallIdFacts, call_id};
 use number::write_padded;
 pub use prepare::{Addresses, PreparedMessages};
 use prepare::{LineSelector, RenderOp};

@@ -379,7 +379,10 @@ impl OpBuilder {
         self.flush();
         self.may_swallow |= matches!(
             op,
-            RenderOp::Field { .. } | RenderOp::Keyword(Keyword::Var(_) | Keyword::Last(_) | Keyword::Routes)
+            RenderOp::Field { .. }
+                | RenderOp::Keyword(
+                    Keyword::Var(_) | Keyword::Last(_) | Keyword::LastValue(_) | Keyword::Routes
+                )
         );
         self.ops.push(op);
     }

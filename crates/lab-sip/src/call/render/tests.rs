@@ -92,6 +92,7 @@ pub(super) fn scenario(message: Template) -> Scenario {
         timeout: None,
         start_txn: None,
         ack_txn: None,
+        response_txn: None,
     };
     Scenario {
         name: "test".into(),

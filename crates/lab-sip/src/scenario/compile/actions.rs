@@ -226,7 +226,8 @@ fn ereg(context: &mut CompileContext, node: ElementNode<'_>) -> Option<Ereg> {
 
 fn search_in(context: &mut CompileContext, node: ElementNode<'_>) -> Option<SearchIn> {
     let case_independent = context.boolean(node, "case_indep").unwrap_or(false);
-    let start_line = context.boolean(node, "start_line").unwrap_or(false);
+    // A header begins its line, said or not.
+    context.boolean(node, "start_line");
     let Some(value) = node.get("search_in") else { return Some(SearchIn::Message) };
     match value.text().as_str() {
         "msg" => Some(SearchIn::Message),
@@ -244,7 +245,7 @@ fn search_in(context: &mut CompileContext, node: ElementNode<'_>) -> Option<Sear
             let written = if node.get("occurrence").is_some() { "occurrence" } else { "occurence" };
             let occurrence = context.integer(node, written).unwrap_or(1);
             let occurrence = u32::try_from(occurrence.max(1)).unwrap_or(u32::MAX);
-            Some(SearchIn::Header { name, occurrence, case_independent, start_line })
+            Some(SearchIn::Header { name, occurrence, case_independent })
         }
         other => {
             context.error(value.line, format!("search_in=\"{other}\": expected msg, hdr, body or var"));

@@ -66,6 +66,10 @@ pub(super) struct TransactionUsage {
     pub(super) responses: u32,
     pub(super) acks: u32,
     pub(super) invite: bool,
+    /// `start_txn` of a `<recv>`.
+    pub(super) kept: u32,
+    /// `response_txn` of a `<send>`.
+    pub(super) answered: u32,
 }
 
 /// Labels that are defined, and uses whose label may come later.

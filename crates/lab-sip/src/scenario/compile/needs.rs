@@ -90,7 +90,11 @@ fn of_template(needs: &mut Needs, template: &Template) {
 
 fn of_keyword(needs: &mut Needs, keyword: &Keyword) {
     match keyword {
-        Keyword::Last(_) | Keyword::LastMessage | Keyword::LastRequestUri | Keyword::LastCseqNumber(_) => {
+        Keyword::Last(_)
+        | Keyword::LastValue(_)
+        | Keyword::LastMessage
+        | Keyword::LastRequestUri
+        | Keyword::LastCseqNumber(_) => {
             needs.last_message = true;
         }
         Keyword::MediaPort(_)

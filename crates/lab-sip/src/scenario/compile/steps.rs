@@ -58,16 +58,30 @@ fn send(context: &mut CompileContext, node: ElementNode<'_>) -> Option<StepKind>
             return None;
         }
     };
-    if node.get("response_txn").is_some() {
-        context
-            .error(node.line(), "response_txn= on <send>: it is for <recv>; expected start_txn or ack_txn");
-    }
     let method = match &what {
         SentKind::Request(method) => Some(method.as_ref()),
         SentKind::Response(_) => None,
     };
+    let response_txn = answered_transaction(context, node, method);
     let (start_txn, ack_txn) = sent_transactions(context, node, method);
-    Some(StepKind::Send(SendStep { message, what, retrans, timeout, start_txn, ack_txn }))
+    Some(StepKind::Send(SendStep { message, what, retrans, timeout, start_txn, ack_txn, response_txn }))
+}
+
+/// `response_txn` of a `<send>`: the transaction whose request a `<recv>` kept.
+fn answered_transaction(
+    context: &mut CompileContext,
+    node: ElementNode<'_>,
+    method: Option<&str>,
+) -> Option<u16> {
+    let value = node.get("response_txn")?;
+    if method.is_some() {
+        context.error(
+            value.line,
+            "response_txn= on a request: in <send> it is for a response; expected start_txn or ack_txn",
+        );
+        return None;
+    }
+    transaction(context, &value.text(), value.line, |uses| uses.answered += 1)
 }
 
 /// `start_txn` and `ack_txn`; the first excludes the second.
@@ -150,6 +164,10 @@ fn recv(context: &mut CompileContext, node: ElementNode<'_>) -> Option<StepKind>
         context.error(node.line(), "advance_state=\"false\" is only for an optional <recv>");
     }
     let timeout = duration(context, node, "timeout");
+    let timeout_variable = context.variable_of(node, "timeout_variable");
+    if timeout_variable.is_some() && node.get("timeout").is_some() {
+        context.error(node.line(), "<recv> with both timeout= and timeout_variable=: expected one of them");
+    }
     let rrs = context.boolean(node, "rrs").unwrap_or(false);
     let auth = context.boolean(node, "auth").unwrap_or(false);
     let ignore_sdp = context.boolean(node, "ignoresdp").unwrap_or(false);
@@ -162,11 +180,21 @@ fn recv(context: &mut CompileContext, node: ElementNode<'_>) -> Option<StepKind>
         Some(value) => transaction(context, &value.text(), value.line, |uses| uses.responses += 1),
         None => None,
     };
+    let start_txn = match node.get("start_txn") {
+        Some(value) if node.get("request").is_none() => {
+            context.error(value.line, "start_txn= on <recv> keeps a request: expected request= too");
+            None
+        }
+        Some(value) => transaction(context, &value.text(), value.line, |uses| uses.kept += 1),
+        None => None,
+    };
     let expect = expect?;
     Some(StepKind::Recv(RecvStep {
         expect,
         optional,
         timeout,
+        timeout_variable,
+        start_txn,
         rrs,
         auth,
         response_txn,

@@ -82,6 +82,7 @@ fn fill_and_file() {
 #[test]
 fn last_headers() {
     assert_eq!(keyword("[last_Via:]"), Keyword::Last("Via:".into()));
+    assert_eq!(keyword("[last_From.value]"), Keyword::LastValue("From".into()));
     assert_eq!(keyword("[last_P-3GPP-X:]"), Keyword::Last("P-3GPP-X:".into()));
     assert_eq!(keyword("[last_message]"), Keyword::LastMessage);
     assert_eq!(keyword("[last_cseq_number+1]"), Keyword::LastCseqNumber(1));

@@ -128,7 +128,24 @@ fn transactions() {
     assert!(mistake("<send start_txn='t'><![CDATA[ACK b]]></send>").contains("expected ack_txn"));
     assert!(mistake("<send ack_txn='t'><![CDATA[BYE b]]></send>").contains("for an ACK only"));
     assert!(mistake("<send start_txn='t'><![CDATA[SIP/2.0 200 OK]]></send>").contains("only a request"));
-    assert!(mistake("<send response_txn='t'><![CDATA[BYE b]]></send>").contains("it is for <recv>"));
+    assert!(mistake("<send response_txn='t'><![CDATA[BYE b]]></send>").contains("it is for a response"));
+    assert!(
+        mistake("<recv request='A'/><send response_txn='t'><![CDATA[SIP/2.0 200 OK]]></send>")
+            .contains("has no request to answer")
+    );
+    assert!(mistake("<recv response='200' start_txn='t'/>").contains("keeps a request"));
+    assert!(
+        mistake("<recv request='A' start_txn='t'/><send start_txn='t'><![CDATA[BYE b]]></send>")
+            .contains("by a <send> and by a <recv>")
+    );
+    assert_eq!(
+        warnings("<recv request='A' start_txn='t'/>"),
+        ["1: transaction `t` is never answered: no <send> has its response_txn"]
+    );
+    assert!(
+        mistake("<recv request='A' timeout='5' timeout_variable='v'/><Global variables='v'/>")
+            .contains("both timeout= and timeout_variable=")
+    );
     let half = "<send start_txn='t'><![CDATA[INVITE b]]></send><recv response='200' response_txn='t'/>";
     assert_eq!(warnings(half), ["1: INVITE transaction `t` has no ack_txn (SIPp stops here)"]);
 }

@@ -4,15 +4,18 @@ use lab_sip::options::{MediaOptions, RetransmissionCheck};
 
 use super::FlagArgument::{Nothing, One, Two};
 use super::FlagGroup::{Call, Injection, Media, Performance, Rate, ThreePcc, Timers};
-use super::{Flag, IGNORED, done, flag, put, some};
-use crate::cli::value::{DefaultUnit, address, behaviours, every, float, integer, ip, peers, positive, time};
+use super::{Flag, IGNORED, ParsedArguments, done, flag, put, some};
+use crate::cli::value::{
+    DefaultUnit, address, behaviours, call_id_type, every, float, integer, ip, peers, positive, time,
+};
 
 #[rustfmt::skip]
 pub(super) const FLAGS: &[Flag] = &[
     flag("aa", Call, Nothing, "Answer unexpected INFO, NOTIFY, OPTIONS and UPDATE with 200.", |a, _| done(&mut a.options.call.auto_answer, true)),
     // As SIPp has it: the first request takes the number after.
     flag("base_cseq", Call, One("N"), "First value of [cseq]. Default: 1.", |a, v| put(&mut a.options.call.base_cseq, integer::<u32>(v[0]).map(|n| n.saturating_sub(1)))),
-    flag("cid_str", Call, One("FORMAT"), "Form of Call-ID: %u call number, %s address, %p process id, %% a per cent sign. Default: %u-%p@%s.", |a, v| done(&mut a.options.call.call_id_format, v[0].to_owned())),
+    flag("cid_str", Call, One("FORMAT"), "Form of Call-ID: %u call number, %s address, %p process id, %r a random number, %% a per cent sign. Default: %u-%p@%s.", |a, v| done(&mut a.options.call.call_id_format, v[0].to_owned())),
+    flag("cid_type", Call, One("TYPE"), "Call-IDs of a built-in form in place of -cid_str: uuid, uuid-compact, random or timestamp.", |a, v| some(&mut a.options.call.call_id_type, call_id_type(v[0]))),
     flag("d", Call, One("TIME"), "Length of pauses that name none. Bare numbers are milliseconds. Default: 0.", |a, v| put(&mut a.options.call.pause, time(v[0], DefaultUnit::Milliseconds))),
     flag("deadcall_wait", Call, One("TIME"), "How long a Call-ID is remembered after its call. Bare numbers are milliseconds. Default: 33s.", |a, v| put(&mut a.options.call.dead_call_wait, time(v[0], DefaultUnit::Milliseconds))),
     flag("auth_uri", Call, One("URI"), "URI to authenticate for. Default: the target.", |a, v| done(&mut a.options.call.auth_uri, Some(v[0].to_owned()))),
@@ -88,6 +91,7 @@ pub(super) const FLAGS: &[Flag] = &[
         some(&mut a.options.rate.limit, integer(v[0]))
     }),
     flag("m", Rate, One("N"), "End after this many calls.", |a, v| some(&mut a.options.rate.total, integer(v[0]))),
+    flag("m_csv", Rate, Nothing, "End after as many calls as the first -inf file has lines.", |a, _| done(&mut a.options.rate.total_of_file, true)),
     flag("users", Rate, One("N"), "Keep this many calls open, a user each, instead of a rate.", |a, v| some(&mut a.options.rate.users, integer(v[0]))),
 
     flag("recv_timeout", Timers, One("TIME"), "How long a message is waited for. Bare numbers are milliseconds.", |a, v| some(&mut a.options.timers.recv_timeout, time(v[0], DefaultUnit::Milliseconds))),
@@ -108,15 +112,12 @@ pub(super) const FLAGS: &[Flag] = &[
     flag("T2", Timers, One("TIME"), "Longest gap between retransmissions. Bare numbers are milliseconds. Default: 4s.", |a, v| put(&mut a.options.timers.t2, time(v[0], DefaultUnit::Milliseconds))),
 
     flag("3pcc", ThreePcc, One("HOST:PORT"), "The twin: connected to when the scenario sends the first command, listened on when it receives it.", |a, v| some(&mut a.options.three_pcc.twin, address(v[0], 0, None))),
-    flag("master", ThreePcc, One("NAME"), "Extended 3PCC: we are the master, of this name.", |a, v| {
-        if a.options.three_pcc.slave.is_some() { return Err("-slave and -master options are not compatible".to_owned()); }
-        done(&mut a.options.three_pcc.master, Some(v[0].to_owned()))
-    }),
-    flag("slave", ThreePcc, One("NAME"), "Extended 3PCC: we are a slave, of this name.", |a, v| {
-        if a.options.three_pcc.master.is_some() { return Err("-slave and -master options are not compatible".to_owned()); }
-        done(&mut a.options.three_pcc.slave, Some(v[0].to_owned()))
-    }),
+    flag("master", ThreePcc, One("NAME"), "Extended 3PCC: we are the master, of this name.", master),
+    flag("primary", ThreePcc, One("NAME"), "The same.", master),
+    flag("slave", ThreePcc, One("NAME"), "Extended 3PCC: we are a slave, of this name.", slave),
+    flag("secondary", ThreePcc, One("NAME"), "The same.", slave),
     flag("slave_cfg", ThreePcc, One("FILE"), "Extended 3PCC: names and addresses of all, a line each: name;host:port.", |a, v| put(&mut a.options.three_pcc.peers, peers(v[0]))),
+    flag("secondary_cfg", ThreePcc, One("FILE"), "The same.", |a, v| put(&mut a.options.three_pcc.peers, peers(v[0]))),
 
     flag("timer_resol", Performance, One("TIME"), "Accepted; time is kept to the microsecond.", |a, v| put(&mut a.options.behaviour.timer_resolution, time(v[0], DefaultUnit::Milliseconds))),
     flag("max_recv_loops", Performance, One("N"), "Accepted; the engine bounds its own turns.", IGNORED),
@@ -128,3 +129,17 @@ pub(super) const FLAGS: &[Flag] = &[
     flag("watchdog_major_maxtriggers", Performance, One("N"), "Accepted, see -watchdog_interval.", IGNORED),
     flag("watchdog_minor_maxtriggers", Performance, One("N"), "Accepted, see -watchdog_interval.", IGNORED),
 ];
+
+fn master(a: &mut ParsedArguments, values: &[&str]) -> Result<(), String> {
+    if a.options.three_pcc.slave.is_some() {
+        return Err("-slave and -master options are not compatible".to_owned());
+    }
+    done(&mut a.options.three_pcc.master, Some(values[0].to_owned()))
+}
+
+fn slave(a: &mut ParsedArguments, values: &[&str]) -> Result<(), String> {
+    if a.options.three_pcc.master.is_some() {
+        return Err("-slave and -master options are not compatible".to_owned());
+    }
+    done(&mut a.options.three_pcc.slave, Some(values[0].to_owned()))
+}

@@ -22,7 +22,7 @@ pub(super) const FLAGS: &[Flag] = &[
     flag("rxsf", Scenario, One("FILE"), "Scenario for calls that arrive while -sf starts calls.", |a, v| done(&mut a.options.scenario.receive, Some(File(v[0].into())))),
     flag("rxsn", Scenario, One("NAME"), "Built-in scenario for calls that arrive.", |a, v| done(&mut a.options.scenario.receive, Some(BuiltIn(v[0].to_owned())))),
 
-    flag("t", Network, One("MODE"), "Transport: u1 (UDP, one socket; default), un (one a call), ui (one an address), t1, tn (TCP), l1, ln (TLS), ws, wss (WebSocket, shared), wsn, wssn (one a call).", |a, v| put(&mut a.options.network.transport, transport(v[0]))),
+    flag("t", Network, One("MODE"), "Transport: u1 (UDP, one socket; default), un (one a call), ui (one an address), t1, tn (TCP), l1, ln (TLS), w1, wn (WebSocket), x1, xn (WebSocket over TLS); also ws, wsn, wss, wssn.", |a, v| put(&mut a.options.network.transport, transport(v[0]))),
     flag("i", Network, One("IP"), "Local address for Contact, Via and From, and the source of what is sent. Default: the one that routes to the target.", |a, v| {
         // SIPp keeps the last -i; --source adds.
         let address = ip(v[0])?;
@@ -42,6 +42,10 @@ pub(super) const FLAGS: &[Flag] = &[
     flag("reconnect_close", Network, One("BOOL"), "Whether calls end when their connection is made again. Default: true.", |a, v| put(&mut a.options.network.reconnect_close, boolean(v[0]))),
     flag("reconnect_sleep", Network, One("TIME"), "Pause before a connection is made again. Bare numbers are milliseconds. Default: 1s.", |a, v| put(&mut a.options.network.reconnect_sleep, time(v[0], DefaultUnit::Milliseconds))),
     flag("rsa", Network, One("HOST[:PORT]"), "Send here, whatever the target is called (an outbound proxy).", |a, v| done(&mut a.rsa, Some(v[0].to_owned()))),
+    flag("ws_path", Network, One("PATH"), "Path of the WebSocket request. Default: /.", |a, v| {
+        if !v[0].starts_with('/') { return Err(format!("\"{}\" is not a path: it begins with /", v[0])); }
+        done(&mut a.options.network.ws_path, v[0].to_owned())
+    }),
     flag("tls_cert", Network, One("FILE"), "Certificate, PEM.", |a, v| done(&mut a.options.network.tls.cert, Some(v[0].into()))),
     flag("tls_key", Network, One("FILE"), "Private key, PEM.", |a, v| done(&mut a.options.network.tls.key, Some(v[0].into()))),
     flag("tls_ca", Network, One("FILE"), "Authorities to verify the peer with. Without it the peer is not verified.", |a, v| done(&mut a.options.network.tls.ca, Some(v[0].into()))),

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use lab_sip::call::render::call_id;
+use lab_sip::call::render::{CallIdFacts, call_id};
 use lab_sip::call::{Call, CallContext, CallIdentity, ScenarioRole};
 use lab_sip::options::Sockets;
 use lab_sip::stats::Count;
@@ -146,9 +146,13 @@ impl CallDispatcher {
         let options = &self.envs.main.options;
         let remote = options.remote.as_ref().map_or(local, |remote| remote.address);
         let peer = options.network.remote_sending.unwrap_or(remote);
-        let format = &options.call.call_id_format;
-        let call_id =
-            given.map_or_else(|| call_id(format, number, local.ip(), self.envs.main.pid), Into::into);
+        let call_id = match given {
+            Some(given) => given.into(),
+            None => {
+                let facts = CallIdFacts { number, ip: local.ip(), pid: self.envs.main.pid, now };
+                call_id(&options.call, &facts, &mut self.rng)
+            }
+        };
         let hash = self.hub.keyed.hash(&call_id);
         if let Some(directory) = &self.hub.directory {
             directory.claim(hash, self.index);

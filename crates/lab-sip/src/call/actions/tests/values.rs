@@ -11,6 +11,9 @@ fn assign_takes_a_number_or_a_number_variable() {
     assert_eq!(*world.value(1), VariableValue::Number(2.5));
     world.put(0, text("7"));
     world.quiet(ActionKind::Assign { to: var(1), value: Operand::Variable(var(0)) });
+    assert_eq!(*world.value(1), VariableValue::Number(7.0), "the text of a number is one");
+    world.put(0, text("seven"));
+    world.quiet(ActionKind::Assign { to: var(1), value: Operand::Variable(var(0)) });
     assert_eq!(*world.value(1), VariableValue::Number(0.0));
 }
 

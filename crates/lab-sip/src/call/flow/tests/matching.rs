@@ -12,7 +12,7 @@ use crate::call::VariableValue;
 use crate::options::{Options, RetransmissionCheck};
 use crate::scenario::Scenario;
 use crate::scenario::model::{
-    Expect, Needs, Optional, RecvStep, Role, ScenarioStep, SendStep, StepKind, Variables,
+    Expect, Needs, Optional, RecvStep, Role, ScenarioStep, Scope, SendStep, StepKind, VarRef, Variables,
 };
 use crate::stats::Count;
 
@@ -67,13 +67,46 @@ fn rule_1_back_through_contiguous_optional_steps() {
 }
 
 #[test]
-fn rule_1_a_late_provisional_behind_a_send_is_unexpected() {
+fn rule_1_a_late_provisional_is_passed_over() {
     let mut end = started(uac());
     end.answer(ID, 200, 1, "INVITE");
     end.answer(ID, 180, 1, "INVITE");
+    end.answer(ID, 199, 1, "INVITE");
+    assert_eq!(end.count(Count::FailedUnexpectedMessage), 0);
+    assert_eq!(position(&end), 8, "it waits for the answer to its BYE");
+    let mut steps = uac().steps;
+    steps[6] = pause(60_000.0);
+    let mut end = started(scenario(Role::Client, steps));
+    end.answer(ID, 200, 1, "INVITE");
+    end.answer(ID, 180, 1, "INVITE");
+    assert_eq!(end.count(Count::FailedUnexpectedMessage), 0, "before the BYE, too");
+}
+
+#[test]
+fn rule_1_a_provisional_of_the_request_in_hand_is_unexpected_unless_it_is_named() {
+    let mut end = started(uac());
+    end.answer(ID, 199, 1, "INVITE");
+    assert_eq!(end.count(Count::FailedUnexpectedMessage), 1);
+    let mut end = started(uac());
+    end.answer(ID, 200, 1, "INVITE");
+    end.answer(ID, 199, 2, "BYE");
     assert_eq!(end.count(Count::FailedUnexpectedMessage), 1);
     assert_eq!(end.stats.steps[8].unexpected, 1);
     end.assert_books();
+}
+
+#[test]
+fn rule_1_an_ack_that_comes_again_later_changes_nothing() {
+    let mut steps = uas().steps;
+    steps.insert(4, wants("INFO"));
+    let mut end = Endpoint::new(scenario(Role::Server, steps), Options::default());
+    end.ask(ID, 1, "INVITE");
+    end.ask(ID, 1, "ACK");
+    end.ask(ID, 2, "INFO");
+    let at = position(&end);
+    end.ask(ID, 1, "ACK");
+    assert!(end.ended.is_empty());
+    assert_eq!(position(&end), at);
 }
 
 #[test]
@@ -447,4 +480,58 @@ fn response_times_run_from_the_send_to_the_stamp_of_the_answer() {
     end.answer("1@host", 200, 2, "BYE");
     let timer = &end.stats.rtds[0].service;
     assert_eq!((timer.n, timer.sum), (1, 8_000.0));
+}
+
+/// A server that keeps the INVITE while an INFO comes and goes, and answers both.
+fn keeps_an_invite() -> Scenario {
+    let kept = with(wants("INVITE"), |recv| recv.start_txn = Some(0));
+    let answer = sends(response(200, None), |send| send.response_txn = Some(0));
+    let steps = vec![kept, response(180, None), wants("INFO"), response(202, None), answer, pause(60_000.0)];
+    Scenario { transactions: vec!["invite".to_owned()], ..scenario(Role::Server, steps) }
+}
+
+#[test]
+fn a_kept_request_is_answered_after_another_one() {
+    let mut end = Endpoint::new(keeps_an_invite(), Options::default());
+    end.ask(ID, 1, "INVITE");
+    end.ask(ID, 2, "INFO");
+    let sent = end.sent.clone();
+    assert!(sent[1].starts_with("SIP/2.0 202") && sent[1].contains("CSeq: 2 INFO"), "{sent:?}");
+    assert!(sent[2].starts_with("SIP/2.0 200") && sent[2].contains("CSeq: 1 INVITE"), "{sent:?}");
+}
+
+#[test]
+fn a_kept_request_that_is_repeated_gets_its_last_response_again() {
+    let mut end = Endpoint::new(keeps_an_invite(), Options::default());
+    end.ask(ID, 1, "INVITE");
+    end.ask(ID, 2, "INFO");
+    end.ask(ID, 1, "INVITE");
+    let sent = end.sent.clone();
+    assert_eq!(sent.len(), 4, "{sent:?}");
+    assert!(sent[3].starts_with("SIP/2.0 200") && sent[3].contains("CSeq: 1 INVITE"), "{sent:?}");
+    assert_eq!(end.count(Count::Retransmissions), 1);
+    assert_eq!(position(&end), 5, "the repetition moves nothing");
+}
+
+#[test]
+fn the_time_to_wait_may_be_in_a_variable() {
+    for (value, ends) in [
+        (VariableValue::Text(b"250".to_vec().into()), true),
+        (VariableValue::Number(250.0), true),
+        (VariableValue::Number(0.5), false),
+        (VariableValue::Text(b"soon".to_vec().into()), false),
+        (VariableValue::Unset, false),
+    ] {
+        let waits = with(code(200), |recv| {
+            recv.timeout_variable = Some(VarRef { scope: Scope::Call, slot: 0 });
+        });
+        let steps = vec![request("INVITE", None), pause(10.0), waits];
+        let variables = Variables { call: vec!["wait".to_owned()], ..Variables::default() };
+        let mut end = started(Scenario { variables, ..scenario(Role::Client, steps) });
+        end.calls.get_mut(ID.as_bytes()).expect("it runs").variables[0] = value.clone();
+        end.wait(200);
+        assert!(end.ended.is_empty(), "{value:?}");
+        end.wait(5_000);
+        assert_eq!(end.count(Count::FailedTimeoutOnRecv), u64::from(ends), "{value:?}");
+    }
 }

@@ -44,6 +44,8 @@ pub(super) fn recv(expect: Expect) -> RecvStep {
         expect,
         optional: Optional::No,
         timeout: None,
+        timeout_variable: None,
+        start_txn: None,
         rrs: false,
         auth: false,
         response_txn: None,
@@ -93,6 +95,7 @@ pub(super) fn request(method: &str, retrans: Option<u64>) -> ScenarioStep {
         timeout: None,
         start_txn: None,
         ack_txn: None,
+        response_txn: None,
     }))
 }
 
@@ -112,6 +115,7 @@ pub(super) fn response(code: u16, retrans: Option<u64>) -> ScenarioStep {
         timeout: None,
         start_txn: None,
         ack_txn: None,
+        response_txn: None,
     }))
 }
 
