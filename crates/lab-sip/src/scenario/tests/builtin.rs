@@ -3,6 +3,7 @@
 use super::super::builtin::{BUILT_IN_NAMES, built_in};
 use super::super::compile::compile_text;
 use super::super::model::{Role, Scenario, ScenarioSource, StepKind};
+use super::super::template::{Keyword, TemplatePart};
 
 fn built(name: &'static str) -> Scenario {
     let text = built_in(name).expect("it is built in");
@@ -54,6 +55,21 @@ fn flows_are_those_of_sipp() {
     assert_eq!(flow("3pcc-C-A"), "srrrrSRspsr");
     assert_eq!(flow("3pcc-C-B"), "RsrrrrsSpsr");
     assert_eq!(flow("3pcc-A"), "rsrrsw");
+}
+
+/// RFC 3261 §12.1.1: what makes a dialog copies Record-Route from the request.
+#[test]
+fn servers_copy_record_route_into_the_answers_to_an_invite() {
+    for (name, count) in [("uas", 2), ("branchs", 2), ("3pcc-A", 1), ("3pcc-B", 1)] {
+        let copies = |kind: &StepKind| match kind {
+            StepKind::Send(send) => {
+                let recorded = TemplatePart::Keyword(Keyword::Last("Record-Route:".into()));
+                send.message.parts.contains(&recorded)
+            }
+            _ => false,
+        };
+        assert_eq!(built(name).steps.iter().filter(|step| copies(&step.kind)).count(), count, "{name}");
+    }
 }
 
 #[test]
