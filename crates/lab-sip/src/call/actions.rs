@@ -17,8 +17,8 @@ use super::message::Incoming;
 use super::{Call, CallContext, CallEffect, VariableValue, render};
 use crate::auth;
 use crate::scenario::action::{
-    Action, ActionCheck, ActionKind, Arithmetic, CompareOperator, InternalCommand, Operand, StrCmp,
-    StrOperand, VariableTest,
+    Action, ActionCheck, ActionKind, Arithmetic, CompareOperator, InternalCommand, Operand, RtpStream,
+    StrCmp, StrOperand, VariableTest,
 };
 use crate::scenario::model::{StepIndex, VarRef};
 use crate::scenario::template::Template;
@@ -33,6 +33,8 @@ pub enum ActionResult {
     Jump(StepIndex),
     /// `pauserestore`: the pause lasts until then (`FAR_FUTURE`: there is none).
     PauseUntil(Instant),
+    /// `rtp_stream="wait"`: the call stays in this step until then.
+    HoldUntil(Instant),
     /// `int_cmd="stop_call"`.
     StopCall,
     /// A check failed: the call fails, counted under this.
@@ -121,6 +123,7 @@ fn attempt(
             ctx.out.effects.push(CallEffect::Shell(String::from_utf8_lossy(&text).into_owned()));
         }
         ActionKind::RtpCheck(check) => media::check(call, ctx, check)?,
+        ActionKind::RtpStream(RtpStream::Wait { timeout }) => return media::wait(call, ctx, *timeout),
         ActionKind::Internal(internal) => return Ok(stop(ctx, *internal)),
         ActionKind::VerifyAuth { to, username, password } => {
             verify(call, ctx, message, *to, (username, password))?;

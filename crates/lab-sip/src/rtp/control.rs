@@ -48,6 +48,14 @@ impl CallMediaControl for MediaStreams {
         }
     }
 
+    fn streams_end(&self, call: u64) -> Option<Instant> {
+        let media = self.calls.get(&call)?;
+        let players =
+            [PlayerSlot::StreamAudio, PlayerSlot::StreamVideo].map(|slot| media.players[slot as usize]);
+        let ends = players.into_iter().flatten().filter_map(|key| self.players.get(key));
+        ends.filter(|player| !player.source.is_over()).map(|player| player.source.end()).max()
+    }
+
     fn command(&mut self, now: Instant, call: u64, command: &MediaCommand) -> Result<(), String> {
         match command {
             MediaCommand::Play { kind, file } => self.play_file(now, call, *kind, file),

@@ -119,6 +119,19 @@ impl PlayerSource {
         }
     }
 
+    /// When the last packet has been played; `FAR_FUTURE` for what has no end, or is paused.
+    pub(super) fn end(&self) -> Instant {
+        match self {
+            PlayerSource::Recorded(recorded) => recorded
+                .recording
+                .capture
+                .packets
+                .last()
+                .map_or(recorded.origin, |packet| recorded.origin + packet.offset),
+            PlayerSource::Paced(paced) => paced.end(),
+        }
+    }
+
     pub(super) fn is_over(&self) -> bool {
         match self {
             PlayerSource::Recorded(recorded) => recorded.due().is_none(),
@@ -229,6 +242,13 @@ impl SoundPlayback {
     fn at(&self, slot: u64) -> Instant {
         let micros = u64::try_from(self.sound.interval.as_micros()).unwrap_or(u64::MAX);
         self.origin + Duration::from_micros(slot.saturating_mul(micros))
+    }
+
+    fn end(&self) -> Instant {
+        let Some(loops) = self.loops.filter(|_| !self.paused) else { return Instant::FAR_FUTURE };
+        let frames = self.sound.frames.len() as u64;
+        let left = u64::from(loops).saturating_mul(frames).saturating_sub(self.frame as u64);
+        self.at(self.slot.saturating_add(left))
     }
 
     pub(super) fn pause(&mut self) {

@@ -412,6 +412,26 @@ fn a_file_is_found_beside_the_scenario_and_media_is_awake_only_where_it_is_used(
 }
 
 #[test]
+fn the_end_of_streams_is_known_while_they_play() {
+    let dir = tempfile::tempdir().expect("a directory");
+    // Five packets of 20 ms.
+    std::fs::write(dir.path().join("some.raw"), [0xd5; 800]).expect("written");
+    let file = dir.path().join("some.raw");
+    let mut side = Side::new([127, 0, 71, 30], |_| {});
+    assert_eq!(side.streams.streams_end(1), None);
+    let play = |side: &mut Side, spec: &str| {
+        let spec = format!("{},{spec}", file.display());
+        side.streams.command(START, 1, &MediaCommand::Stream(spec)).expect("it plays");
+    };
+    play(&mut side, "2,8");
+    assert_eq!(side.streams.streams_end(1), Some(START + Duration::from_millis(200)));
+    side.streams.command(START, 1, &MediaCommand::PauseStream).expect("it pauses");
+    assert_eq!(side.streams.streams_end(1), Some(Instant::FAR_FUTURE));
+    play(&mut side, "-1,8");
+    assert_eq!(side.streams.streams_end(1), Some(Instant::FAR_FUTURE));
+}
+
+#[test]
 fn a_port_another_program_has_is_passed_over() {
     let ip = [127, 0, 71, 22];
     let _other = UdpSocket::bind(SocketAddr::from((ip, 6_000))).expect("a socket");

@@ -1,5 +1,7 @@
 //! Actions of a step, as typed as the steps.
 
+use std::time::Duration;
+
 use super::model::{Distribution, VarRef};
 use super::template::Template;
 use crate::regex::Regex;
@@ -325,6 +327,11 @@ pub enum RtpStream {
     PausePattern {
         /// True for video.
         video: bool,
+    },
+    /// `wait`: the call goes on when its streams have been played, or after `timeout`.
+    Wait {
+        /// `timeout`.
+        timeout: Option<Duration>,
     },
     /// `resumeapattern`, `resumevpattern`.
     ResumePattern {

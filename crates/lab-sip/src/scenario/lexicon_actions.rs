@@ -219,8 +219,9 @@ const EXEC: &[AttributeDoc] = &[
         "rtp_stream",
         "file[,loops,PT,codec/rate]",
         "Also `pause`, `resume`, `apattern,N,loops,PT,codec`, `vpattern,…`, `pauseapattern`, `resumeapattern`, \
-         `pausevpattern`, `resumevpattern`.",
+         `pausevpattern`, `resumevpattern`; `wait` holds the call here until what it streams has been played.",
     ),
+    attr("timeout", "ms", "With `rtp_stream=\"wait\"`: no longer than this; the call goes on then."),
     attr(
         "rtp_echo",
         "verb,PT,codec/rate",

@@ -1,6 +1,10 @@
 //! Actions that speak to the call's media.
 
-use super::{ActionError, rendered, value};
+use std::time::Duration;
+
+use stdx::time::Instant;
+
+use super::{ActionError, ActionResult, rendered, value};
 use crate::call::{Call, CallContext, VariableValue};
 use crate::rtp::{MediaCommand, Requirement};
 use crate::scenario::action::{ActionKind, EchoVerb, RtpCheck, RtpStream};
@@ -26,6 +30,7 @@ pub(super) fn perform(
             }
             RtpStream::PausePattern { video } => MediaCommand::PausePattern { video: *video },
             RtpStream::ResumePattern { video } => MediaCommand::ResumePattern { video: *video },
+            RtpStream::Wait { .. } => return Ok(()),
         },
         ActionKind::EchoControl(control) => {
             let video = control.video;
@@ -39,6 +44,23 @@ pub(super) fn perform(
     };
     ctx.media.command(ctx.now, call.identity.number, &command)?;
     Ok(())
+}
+
+/// Holds the call until its streams have been played. One that plays for ever, or is paused, is waited for only as long
+/// as `timeout` says.
+pub(super) fn wait(
+    call: &Call,
+    ctx: &CallContext<'_>,
+    timeout: Option<Duration>,
+) -> Result<ActionResult, ActionError> {
+    let Some(end) = ctx.media.streams_end(call.identity.number) else { return Ok(ActionResult::Continue) };
+    let end = timeout.map_or(end, |timeout| end.min(ctx.now + timeout));
+    if end == Instant::FAR_FUTURE {
+        let why =
+            "rtp_stream: the stream that is waited for has no end: pause, or loops below 0, without timeout=";
+        return Err(ActionError::Warning(why.to_owned()));
+    }
+    Ok(ActionResult::HoldUntil(end))
 }
 
 /// The verdict is assigned, or fails the call with what was missed.

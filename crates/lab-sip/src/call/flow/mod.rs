@@ -227,7 +227,7 @@ pub(super) fn run_init(ctx: &mut CallContext<'_>) -> Result<(), String> {
         at = step::following(&call, ctx, step, at);
         for action in &step.actions {
             match actions::perform(&mut call, ctx, action, None) {
-                ActionResult::Continue | ActionResult::PauseUntil(_) => {}
+                ActionResult::Continue | ActionResult::PauseUntil(_) | ActionResult::HoldUntil(_) => {}
                 ActionResult::Jump(to) => at = to,
                 ActionResult::StopCall => return Ok(()),
                 ActionResult::Fail(count) => {

@@ -296,12 +296,16 @@ fn consume(call: &mut Call, ctx: &mut CallContext<'_>, message: &Incoming<'_>, a
     dialog::keep_challenge(call, ctx, recv, message);
     let pause = call.flow.paused_until;
     let acted = act(call, ctx, step, Some(message));
-    if acted == StepProgress::Waits {
+    if call.over {
         return;
     }
     quench(call, ctx, message, at);
     if let Some(before) = before {
         call.last_received = before;
+        // The call stays in the step that it is in, which this one does not hold.
+        if acted == StepProgress::Waits {
+            call.flow.paused_until = pause;
+        }
         if acted == StepProgress::Moved {
             run(call, ctx);
         }
@@ -309,6 +313,13 @@ fn consume(call: &mut Call, ctx: &mut CallContext<'_>, message: &Incoming<'_>, a
     }
     keep_request(call, recv, message, hash);
     remember(call, at, hash);
+    if acted == StepProgress::Waits {
+        // The step is over when its hold is.
+        if call.position != at {
+            super::step::go(call, ctx, at);
+        }
+        return;
+    }
     if acted == StepProgress::Moved {
         // A jump breaks off the pause the call was in, but not one that `pauserestore` has just set.
         if call.flow.paused_until == pause {

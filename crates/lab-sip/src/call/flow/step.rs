@@ -181,12 +181,13 @@ pub(super) fn act(
     step: &ScenarioStep,
     message: Option<&Incoming<'_>>,
 ) -> StepProgress {
-    let mut jump = None;
+    let (mut jump, mut hold) = (None, None);
     for action in &step.actions {
         match actions::perform(call, ctx, action, message) {
             ActionResult::Continue => {}
             ActionResult::Jump(to) => jump = Some(to),
             ActionResult::PauseUntil(end) => call.flow.paused_until = end,
+            ActionResult::HoldUntil(end) => hold = Some(end),
             ActionResult::StopCall => {
                 super::end(call, ctx, super::CallOutcome::Failure(Count::FailedCallRejected));
                 return StepProgress::Waits;
@@ -198,11 +199,17 @@ pub(super) fn act(
             }
         }
     }
-    let Some(to) = jump else {
-        return StepProgress::Done;
-    };
-    go(call, ctx, to);
-    StepProgress::Moved
+    if let Some(to) = jump {
+        go(call, ctx, to);
+        return StepProgress::Moved;
+    }
+    match hold {
+        Some(end) if ctx.now < end => {
+            call.flow.paused_until = end;
+            StepProgress::Waits
+        }
+        _ => StepProgress::Done,
+    }
 }
 
 /// To the step that follows, by `next`, `test` and `chance`.

@@ -1,5 +1,7 @@
 //! The elements of `<action>`.
 
+use std::time::Duration;
+
 use super::super::action::{
     Action, ActionCheck, ActionKind, Arithmetic, CompareOperator, EchoControl, EchoVerb, Ereg,
     InternalCommand, Operand, PlayKind, RtpCheck, RtpStream, SearchIn, StrCmp, StrOperand, VariableTest,
@@ -323,6 +325,10 @@ fn exec(context: &mut CompileContext, node: ElementNode<'_>) -> Option<ActionKin
         return context.template_of(value).map(ActionKind::PlayDtmf);
     }
     if let Some(value) = node.get("rtp_stream") {
+        if value.bytes == b"wait" {
+            let timeout = context.unsigned(node, "timeout").map(Duration::from_millis);
+            return Some(ActionKind::RtpStream(RtpStream::Wait { timeout }));
+        }
         return rtp_stream(context, value).map(ActionKind::RtpStream);
     }
     if let Some(value) = node.get("rtp_echo") {

@@ -201,6 +201,12 @@ fn exec_streams() {
     );
     assert!(matches!(stream("pause"), RtpStream::Pause));
     assert!(matches!(stream("resume"), RtpStream::Resume));
+    assert!(matches!(stream("wait"), RtpStream::Wait { timeout: None }));
+    let ActionKind::RtpStream(RtpStream::Wait { timeout }) = kind("<exec rtp_stream='wait' timeout='250'/>")
+    else {
+        panic!("no wait")
+    };
+    assert_eq!(timeout, Some(std::time::Duration::from_millis(250)));
     assert!(matches!(
         stream("apattern,1,0,8,PCMA/8000"),
         RtpStream::Pattern { video: false, spec } if shown(&spec) == "1,0,8,PCMA/8000"

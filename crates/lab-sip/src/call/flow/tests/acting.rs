@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
+use stdx::time::Instant;
+
 use super::world::{Endpoint, START, code, pause, request, scenario, step};
 use crate::call::VariableValue;
 use crate::options::Options;
 use crate::regex::Regex;
 use crate::scenario::Scenario;
-use crate::scenario::action::{Action, ActionCheck, ActionKind, Ereg, Operand, SearchIn};
+use crate::scenario::action::{Action, ActionCheck, ActionKind, Ereg, Operand, RtpStream, SearchIn};
 use crate::scenario::model::{ConditionSense, Role, ScenarioStep, Scope, StepKind, VarRef};
 
 const ID: &str = "1@host";
@@ -86,5 +88,61 @@ fn zero_does_not_count_as_set() {
         conditional.flow.condition = Some((SEEN, ConditionSense::Set));
         let end = started(vec![acting(step(StepKind::Nop), vec![assign(value)]), conditional, code(200)]);
         assert_eq!(end.sent.len(), sent);
+    }
+}
+
+fn wait_for_streams(timeout: Option<u64>) -> ActionKind {
+    ActionKind::RtpStream(RtpStream::Wait { timeout: timeout.map(Duration::from_millis) })
+}
+
+fn with_streams(end: Instant, steps: Vec<ScenarioStep>) -> Endpoint {
+    let mut endpoint = Endpoint::new(client(steps), Options::default());
+    endpoint.media.streams_end = Some(end);
+    endpoint.start(ID);
+    endpoint
+}
+
+#[test]
+fn the_next_message_waits_until_streams_have_been_played() {
+    let nop = acting(step(StepKind::Nop), vec![wait_for_streams(None), assign(1.0)]);
+    let mut end = with_streams(
+        START + Duration::from_millis(1_500),
+        vec![nop, request("INVITE", None), request("INFO", None), code(200)],
+    );
+    assert_eq!(
+        end.calls[ID.as_bytes()].variables[0],
+        VariableValue::Number(1.0),
+        "other actions run at once"
+    );
+    end.wait(1_499);
+    assert_eq!(end.said(), [""; 0]);
+    end.wait(1);
+    assert_eq!(end.said(), ["INVITE", "INFO"]);
+}
+
+#[test]
+fn a_message_may_be_what_waits_for_streams() {
+    let answered = acting(code(200), vec![wait_for_streams(None)]);
+    let steps =
+        vec![request("INVITE", None), answered, request("ACK", None), request("BYE", None), code(200)];
+    let mut end = with_streams(START + Duration::from_secs(2), steps);
+    end.answer(ID, 200, 1, "INVITE");
+    end.wait(1_999);
+    assert_eq!(end.said(), ["INVITE"]);
+    end.wait(1);
+    assert_eq!(end.said(), ["ACK", "BYE"]);
+}
+
+#[test]
+fn streams_without_an_end_are_waited_for_only_with_a_timeout() {
+    for (timeout, waits) in [(None, 0), (Some(300), 300)] {
+        let nop = acting(step(StepKind::Nop), vec![wait_for_streams(timeout)]);
+        let mut end = with_streams(Instant::FAR_FUTURE, vec![nop, request("INVITE", None), code(200)]);
+        if waits > 0 {
+            end.wait(waits - 1);
+            assert_eq!(end.said(), [""; 0], "{timeout:?}");
+            end.wait(1);
+        }
+        assert_eq!(end.said(), ["INVITE"], "{timeout:?}");
     }
 }

@@ -178,6 +178,8 @@ pub(super) struct ObservedMessage {
     pub remote: Vec<RemoteMedia>,
     /// The requirements that the media of every call missed.
     pub missed: Option<&'static str>,
+    /// When the streams of every call have been played.
+    pub streams_end: Option<Instant>,
 }
 
 impl CallMediaControl for ObservedMessage {
@@ -195,6 +197,10 @@ impl CallMediaControl for ObservedMessage {
 
     fn check(&mut self, _: Instant, _: u64, _: &Requirement) -> Result<(), String> {
         Ok(())
+    }
+
+    fn streams_end(&self, _: u64) -> Option<Instant> {
+        self.streams_end
     }
 
     fn verdict(&mut self, _: u64, _: &mut Vec<String>) -> Result<(), String> {
