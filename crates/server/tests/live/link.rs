@@ -102,6 +102,8 @@ impl Link {
                 socket.set_read_timeout(Some(patience)).unwrap();
                 let mut buffer = vec![0; 65_536];
                 match socket.recv(&mut buffer) {
+                    // Media for a call that had this port before: SIP is text, RTP and RTCP begin with version 2.
+                    Ok(1..) if buffer[0] & 0xc0 == 0x80 => Heard::Nothing,
                     Ok(length) => Heard::Message(Bytes::copy_from_slice(&buffer[..length])),
                     // A refused datagram (ICMP) is reported here while the server is away.
                     Err(_) => Heard::Nothing,
