@@ -7,6 +7,7 @@
 mod fast;
 
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -96,6 +97,33 @@ struct Outcome {
     crashed: Vec<String>,
 }
 
+/// Test programs whose tests mostly wait for time to pass (ringing, pauses, speech), and so run more at once than there
+/// are processors. The others keep what the test harness chooses.
+static THREADS: [(&str, &str); 1] = [("live", "4")];
+
+/// Cargo starts each test program through this: `xtask run-test PROGRAM ARGUMENTS`. It becomes the program.
+pub(crate) fn run_test(program: &str, arguments: &[&str]) -> Result<bool> {
+    let mut command = Command::new(program);
+    command.args(arguments);
+    if let Some(threads) = threads(program).filter(|_| std::env::var_os("RUST_TEST_THREADS").is_none()) {
+        command.env("RUST_TEST_THREADS", threads);
+    }
+    Err(command.exec()).with_context(|| format!("cannot run {program}"))
+}
+
+/// The number of tests at once of a program named by Cargo, such as `target/debug/deps/live-0123456789abcdef`.
+fn threads(program: &str) -> Option<&'static str> {
+    let (name, _) = program.rsplit('/').next()?.rsplit_once('-')?;
+    THREADS.iter().find(|(known, _)| *known == name).map(|(_, threads)| *threads)
+}
+
+/// The option that makes Cargo start test programs through [`run_test`].
+fn runner() -> Result<String> {
+    let own = std::env::current_exe().context("the path of xtask is not known")?;
+    let own = serde_json::to_string(&own.to_string_lossy()).context("JSON")?;
+    Ok(format!("target.'cfg(unix)'.runner = [{own}, \"run-test\"]"))
+}
+
 /// Runs all tests; returns whether the gate is passed.
 pub(crate) fn run(root: &Path) -> Result<bool> {
     let (outcome, succeeded) = cargo_test(root, &["--no-fail-fast"])?;
@@ -132,7 +160,8 @@ fn cargo_test(root: &Path, arguments: &[&str]) -> Result<(Outcome, bool)> {
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
     let mut command = Command::new("sh");
     // One pipe for both streams: Cargo names the targets on one and the tests print on the other.
-    command.args(["-c", "exec \"$0\" test --workspace --locked \"$@\" 2>&1", &cargo]).args(arguments);
+    command.args(["-c", "exec \"$0\" test --workspace --locked --config \"$@\" 2>&1", &cargo]);
+    command.arg(runner()?).args(arguments);
     let mut child = command.current_dir(root).stdout(Stdio::piped()).spawn().context("cannot start cargo")?;
     let output = child.stdout.take().context("cargo has no output")?;
     let mut outcome = Outcome::default();
@@ -229,6 +258,13 @@ mod tests {
         lines.lines().for_each(|line| outcome.handle_line(line));
         outcome.close();
         outcome
+    }
+
+    #[test]
+    fn tests_that_wait_run_more_at_once() {
+        assert_eq!(threads("target/debug/deps/live-0b2b6a1c9d8e7f60"), Some("4"));
+        assert_eq!(threads("/a-b/live"), None);
+        assert_eq!(threads("target/debug/deps/sip-0b2b6a1c9d8e7f60"), None);
     }
 
     const RUN: &str = "
