@@ -1,7 +1,6 @@
 //! The server around the cores: configuration, listeners, shards. The binary is a few lines over this.
 
 pub mod cli;
-pub mod clock;
 pub mod config;
 pub mod control;
 pub mod farm;
@@ -9,7 +8,6 @@ pub mod http;
 pub mod limits;
 pub mod logging;
 pub mod message;
-pub mod net;
 pub mod node;
 pub mod operate;
 pub mod record;
@@ -22,3 +20,5 @@ pub mod signals;
 mod testing;
 pub mod voice;
 pub mod xmpp;
+
+pub use net::{self, clock};
