@@ -1,11 +1,11 @@
 //! The server around the cores: configuration, listeners, shards. The binary is a few lines over this.
 
 pub mod cli;
-pub mod config;
 pub mod control;
 pub mod farm;
 pub mod http;
 pub mod limits;
+pub mod limits_table;
 pub mod logging;
 pub mod message;
 pub mod node;
@@ -21,4 +21,5 @@ mod testing;
 pub mod voice;
 pub mod xmpp;
 
+pub use config;
 pub use net::{self, clock};
