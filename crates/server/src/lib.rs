@@ -1,15 +1,13 @@
 //! The server around the cores: configuration, listeners, shards. The binary is a few lines over this.
 
 pub mod cli;
-pub mod clock;
-pub mod config;
 pub mod control;
 pub mod farm;
 pub mod http;
 pub mod limits;
+pub mod limits_table;
 pub mod logging;
 pub mod message;
-pub mod net;
 pub mod node;
 pub mod operate;
 pub mod record;
@@ -22,3 +20,6 @@ pub mod signals;
 mod testing;
 pub mod voice;
 pub mod xmpp;
+
+pub use config;
+pub use net::{self, clock};

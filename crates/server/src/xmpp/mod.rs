@@ -67,7 +67,6 @@ use pending::Asker;
 use phones::Phones;
 pub(crate) use phones::{ChatAccounts, Offering, PendingWatch, PhoneEffect, kept_of};
 pub(crate) use record::{contacts_of, element as element_of, without_user, write_of};
-pub use servers::Route as ServerRoute;
 use shard_queues::ShardQueues;
 use shard_requests::ShardRequests;
 use stanza_router::StanzaRouter;

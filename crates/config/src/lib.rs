@@ -1,0 +1,291 @@
+//! `belfry.toml`: parsed whole into small typed structs, before any port is bound. Mistakes name file, line,
+//! column and what was expected, all of them at once. Users, numbers and routes are data and not here.
+
+#![warn(missing_docs)]
+
+mod access;
+mod accounts;
+mod components;
+mod farm;
+mod federation;
+mod log;
+mod mistake;
+mod operating;
+mod phones;
+mod proxies;
+mod reader;
+mod reference;
+mod registration;
+mod sections;
+mod services;
+mod store;
+#[cfg(test)]
+mod tests;
+mod trust;
+mod uploads;
+mod value;
+mod voice;
+mod xmpp;
+
+use std::path::{Path, PathBuf};
+
+pub use access::Access;
+pub use accounts::Accounts;
+pub use components::{Component, ComponentSecret, Components};
+pub use farm::Farm;
+pub use federation::{Federation, ServerRoute};
+pub use log::{Log, LogFormat};
+pub use mistake::{ConfigError, Mistake};
+pub use operating::Operating;
+pub use reader::KeyDoc;
+pub use reference::{keys, reference};
+pub use registration::{Inviting, Registration};
+pub use sections::{Calls, Http, Limits, Rest, Routes, Server, Sip, Tls};
+pub use store::Store;
+pub use store::is_postgres;
+pub use uploads::{Uploads, Web};
+pub use value::{duration_text, listener_text, parse_duration};
+pub use voice::{MailRelay, MailSecurity, Voice};
+pub use xmpp::Xmpp;
+
+use reader::Reader;
+
+/// All of it. Defaults are right without a file: loopback only, the domain `localhost`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// `None`: defaults.
+    pub file: Option<PathBuf>,
+    /// `[server]`: the folder of the node and its shards.
+    pub server: Server,
+    /// `[store]`: the database.
+    pub store: Store,
+    /// `[sip]`: listeners, domains and rules of SIP.
+    pub sip: Sip,
+    /// `[tls]`: certificates of all listeners.
+    pub tls: Tls,
+    /// `[http]`: the address of metrics and health.
+    pub http: Http,
+    /// `[rest]`: the address of the REST interface.
+    pub rest: Rest,
+    /// `[log]`: the level and form of log lines.
+    pub log: Log,
+    /// `[calls]`: call records.
+    pub calls: Calls,
+    /// `[accounts]`: the credentials that are kept.
+    pub accounts: Accounts,
+    /// `[routes]`: probes of routes' targets.
+    pub routes: Routes,
+    /// `[limits]`: connections.
+    pub limits: Limits,
+    /// `[voice]`: calls of applications.
+    pub voice: Voice,
+    /// `[xmpp]`: chat clients and components.
+    pub xmpp: Xmpp,
+    /// `[xmpp.web]`: the public address of the web services of chat.
+    pub web: Web,
+    /// `[xmpp.uploads]`: files of chat users.
+    pub uploads: Uploads,
+    /// `[xmpp.access]`: sign-in other than by password.
+    pub access: Access,
+    /// `[xmpp.registration]`: accounts that users make.
+    pub registration: Registration,
+    /// `[xmpp.federation]`: other XMPP servers.
+    pub federation: Federation,
+    /// `[farm]`: the farm that the node belongs to.
+    pub farm: Farm,
+}
+
+/// Used when no file is named and it is there.
+pub const USUAL_FILE: &str = "belfry.toml";
+
+impl Config {
+    /// The named file; else `belfry.toml` here when there is one; else the defaults.
+    pub fn load(named: Option<&Path>) -> Result<Self, ConfigError> {
+        let usual = Path::new(USUAL_FILE);
+        match named {
+            Some(file) => Config::read(file),
+            None if usual.exists() => Config::read(usual),
+            None => Ok(Config::default()),
+        }
+    }
+
+    /// Paths in it count from the folder it is in.
+    pub fn read(file: &Path) -> Result<Self, ConfigError> {
+        let text = std::fs::read_to_string(file)
+            .map_err(|error| ConfigError::Unreadable { file: file.into(), error })?;
+        Config::from_text(&text, file, file.parent())
+    }
+
+    /// `file` is for messages and relative paths; neither it nor what it names is opened.
+    pub fn parse(text: &str, file: &Path) -> Result<Self, ConfigError> {
+        Config::from_text(text, file, None)
+    }
+
+    /// Files that the text names have to be there, when it is known from which folder they count.
+    fn from_text(text: &str, file: &Path, folder: Option<&Path>) -> Result<Self, ConfigError> {
+        let (mut config, mistakes, _) = read_all(text, folder);
+        if !mistakes.is_empty() {
+            return Err(ConfigError::Mistakes { file: file.into(), mistakes });
+        }
+        config.file = Some(file.into());
+        if let Some(folder) = file.parent() {
+            config.resolve_paths(folder);
+        }
+        Ok(config)
+    }
+
+    /// True if the node is of a farm whose nodes have their accounts, routes and registrations in one database.
+    pub fn shares_database(&self) -> bool {
+        self.farm.name.is_some() && self.store.url.is_some()
+    }
+
+    /// Whether accounts of the REST interface exist and are asked for.
+    pub fn has_rest(&self) -> bool {
+        self.voice.is_on() || self.rest.listen.is_some()
+    }
+
+    /// Consequences of the configuration that may surprise, a line each, for `check-config` and for the log at the start.
+    pub fn warnings(&self) -> Vec<String> {
+        let mut warnings: Vec<String> = self.accounts.warning().map(str::to_owned).into_iter().collect();
+        let rest = self.rest.listen.unwrap_or(self.http.listen);
+        if self.has_rest() && !rest.ip().is_loopback() {
+            warnings.push(format!(
+                "the REST interface speaks plain HTTP at {rest}: tokens can be read on the way; listen on loopback and put a proxy with TLS before it"
+            ));
+        }
+        warnings
+    }
+
+    /// Keys that differ and need a restart; all others are taken over by a reload.
+    pub fn needs_restart(&self, new: &Config) -> Vec<&'static str> {
+        let differ = [
+            ("server.data", self.server.data != new.server.data),
+            ("server.control", self.server.control != new.server.control),
+            ("server.shards", self.server.shards != new.server.shards),
+            ("store", self.store != new.store),
+            ("sip.listen", self.sip.listen != new.sip.listen),
+            ("sip.advertise", self.sip.advertise != new.sip.advertise),
+            ("sip.udp_receive_buffer", self.sip.udp_receive_buffer != new.sip.udp_receive_buffer),
+            ("sip.tcp_idle", self.sip.tcp_idle != new.sip.tcp_idle),
+            ("sip.nameservers", self.sip.nameservers != new.sip.nameservers),
+            ("sip.websocket_origins", self.sip.websocket_origins != new.sip.websocket_origins),
+            ("sip.websocket_proxies", self.sip.websocket_proxies != new.sip.websocket_proxies),
+            ("tls", self.tls != new.tls),
+            ("http.listen", self.http != new.http),
+            ("rest.listen", self.rest != new.rest),
+            ("log.format", self.log.format != new.log.format),
+            ("accounts", self.accounts != new.accounts),
+            ("routes", self.routes != new.routes),
+            ("limits", self.limits != new.limits),
+            ("voice", self.voice != new.voice),
+            ("xmpp", self.xmpp != new.xmpp),
+            ("xmpp.web", self.web != new.web),
+            ("xmpp.uploads", self.uploads != new.uploads),
+            ("xmpp.access", self.access != new.access),
+            ("xmpp.registration", self.registration != new.registration),
+            ("farm", self.farm != new.farm),
+            ("xmpp.federation.listen", self.federation.listen != new.federation.listen),
+        ];
+        differ.into_iter().filter(|(_, differs)| *differs).map(|(key, _)| key).collect()
+    }
+
+    /// A new configuration without what counts only after a restart: as a node that runs takes it over.
+    #[must_use]
+    pub fn keeping(self, running: &Config) -> Config {
+        let old = running.clone();
+        Config {
+            server: old.server,
+            store: old.store,
+            sip: Sip {
+                listen: old.sip.listen,
+                advertise: old.sip.advertise,
+                udp_receive_buffer: old.sip.udp_receive_buffer,
+                tcp_idle: old.sip.tcp_idle,
+                nameservers: old.sip.nameservers,
+                websocket_origins: old.sip.websocket_origins,
+                websocket_proxies: old.sip.websocket_proxies,
+                ..self.sip
+            },
+            tls: old.tls,
+            http: old.http,
+            rest: old.rest,
+            log: Log { format: old.log.format, ..self.log },
+            accounts: old.accounts,
+            routes: old.routes,
+            limits: old.limits,
+            voice: old.voice,
+            xmpp: old.xmpp,
+            web: old.web,
+            uploads: old.uploads,
+            access: old.access,
+            registration: old.registration,
+            farm: old.farm,
+            federation: Federation { listen: old.federation.listen, ..self.federation },
+            ..self
+        }
+    }
+
+    fn resolve_paths(&mut self, folder: &Path) {
+        let tls = [
+            &mut self.tls.certificate,
+            &mut self.tls.key,
+            &mut self.tls.ca,
+            &mut self.access.client_authorities,
+        ];
+        let farm = [&mut self.farm.secret, &mut self.farm.credentials, &mut self.farm.authorities];
+        let paths = [&mut self.server.data, &mut self.server.control];
+        let voice = [
+            &mut self.voice.documents,
+            &mut self.voice.prompts,
+            &mut self.voice.recordings,
+            &mut self.uploads.folder,
+        ];
+        let secrets = self.xmpp.components.files();
+        for path in secrets
+            .into_iter()
+            .chain(paths)
+            .chain(tls.into_iter().flatten())
+            .chain(farm.into_iter().flatten())
+            .chain(voice.into_iter().flatten())
+        {
+            *path = folder.join(&*path);
+        }
+    }
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        read_all("", None).0
+    }
+}
+
+fn read_all(text: &str, folder: Option<&Path>) -> (Config, Vec<Mistake>, Vec<KeyDoc>) {
+    let mut reader = Reader::new(text, folder);
+    let server = Server::read(&mut reader);
+    let store = Store::read(&mut reader);
+    let (has_store, has_chat) = (store.url.is_some(), reader.lists("xmpp", &["listen", "components"]));
+    let config = Config {
+        file: None,
+        server,
+        store,
+        sip: Sip::read(&mut reader),
+        tls: Tls::read(&mut reader),
+        http: Http::read(&mut reader),
+        rest: Rest::read(&mut reader),
+        log: Log::read(&mut reader),
+        calls: Calls::read(&mut reader),
+        accounts: Accounts::read(&mut reader),
+        routes: Routes::read(&mut reader),
+        limits: Limits::read(&mut reader),
+        voice: Voice::read(&mut reader),
+        web: Web::read(&mut reader),
+        uploads: Uploads::read(&mut reader),
+        access: Access::read(&mut reader),
+        registration: Registration::read(&mut reader),
+        federation: Federation::read(&mut reader),
+        xmpp: Xmpp::read(&mut reader),
+        farm: Farm::read(&mut reader, has_store, has_chat),
+    };
+    let (mistakes, reference) = reader.finish();
+    (config, mistakes, reference)
+}

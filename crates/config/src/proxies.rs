@@ -1,0 +1,38 @@
+//! Reverse proxies before the WebSocket listeners of `[sip]`, and the headers in which proxies name their clients.
+
+use super::reader::Section;
+use super::value::Value;
+use net::{ForwardedHeader, Proxies};
+
+pub(super) fn read(section: &mut Section<'_, '_>) -> Proxies {
+    let proxies = section.list(
+        "websocket_proxies",
+        Vec::new(),
+        "Reverse proxies before the `ws:` and `wss:` addresses. The client of a connection that one of them passes on is the one that the proxy names in the header of `websocket_forwarded_header`, to limits per source, `trusted` and routes; their own connections are not counted per source. Nobody is believed when empty.",
+    );
+    let header = section.key(
+        "websocket_forwarded_header",
+        ForwardedHeader::XForwardedFor,
+        "The header in which these proxies say for which client they speak: `x-forwarded-for`, or `forwarded` (RFC 7239). The other one is not looked at, because a client may have written it.",
+    );
+    Proxies::new(proxies, header)
+}
+
+impl Value for ForwardedHeader {
+    const EXPECTED: &'static str = "\"x-forwarded-for\" or \"forwarded\"";
+
+    fn read(value: &toml::de::DeValue<'_>) -> Option<Self> {
+        match value.as_str()? {
+            "x-forwarded-for" => Some(ForwardedHeader::XForwardedFor),
+            "forwarded" => Some(ForwardedHeader::Forwarded),
+            _ => None,
+        }
+    }
+
+    fn show(&self) -> String {
+        match self {
+            ForwardedHeader::XForwardedFor => "\"x-forwarded-for\"".into(),
+            ForwardedHeader::Forwarded => "\"forwarded\"".into(),
+        }
+    }
+}

@@ -1,0 +1,296 @@
+//! Reads a file's tables key by key. One call per key says its name, default, meaning; the same calls
+//! make the reference in `docs/configuration.md`, so the two cannot differ.
+
+use std::fmt::Write as _;
+use std::ops::{Range, RangeInclusive};
+use std::path::{Path, PathBuf};
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::mistake::{Mistake, place};
+use super::value::Value;
+
+pub(super) struct Reader<'a> {
+    text: &'a str,
+    /// The folder that relative paths start from; `Some` when files have to exist.
+    folder: Option<&'a Path>,
+    root: DeTable<'a>,
+    sections: Vec<&'static str>,
+    /// The number of syntax mistakes, which come first. Any other mistake may follow from them.
+    unreadable: usize,
+    pub(super) mistakes: Vec<Mistake>,
+    pub(super) reference: Vec<KeyDoc>,
+}
+
+/// One key as the reference shows it.
+#[derive(Clone, Debug)]
+pub struct KeyDoc {
+    /// The section, without brackets.
+    pub section: &'static str,
+    /// The name of the key in its section.
+    pub name: &'static str,
+    /// The values that are accepted.
+    pub form: String,
+    /// As it would stand in the file; `None` when there is none.
+    pub default: Option<String>,
+    /// The effect of the key, in sentences.
+    pub doc: &'static str,
+}
+
+impl<'a> Reader<'a> {
+    pub(super) fn new(text: &'a str, folder: Option<&'a Path>) -> Self {
+        let (root, errors) = DeTable::parse_recoverable(text);
+        let mistakes: Vec<_> = errors.iter().map(|error| syntax(text, error)).collect();
+        Reader {
+            text,
+            folder,
+            root: root.into_inner(),
+            sections: Vec::new(),
+            unreadable: mistakes.len(),
+            mistakes,
+            reference: Vec::new(),
+        }
+    }
+
+    /// One with a dot in its name is read before the one around it.
+    /// True if the text gives one of these keys of a section, which has not been read, something other than an empty list.
+    pub(super) fn lists(&self, section: &str, keys: &[&str]) -> bool {
+        let Some(DeValue::Table(table)) = self.root.get(section).map(Spanned::get_ref) else { return false };
+        let is_given = |value: &Spanned<DeValue<'_>>| !matches!(value.get_ref(), DeValue::Array(list) if list.is_empty());
+        keys.iter().any(|key| table.get(*key).is_some_and(is_given))
+    }
+
+    pub(super) fn section<'r>(&'r mut self, name: &'static str) -> Section<'r, 'a> {
+        self.sections.push(name);
+        let found = match name.split_once('.') {
+            Some((outer, inner)) => self.root.get_mut(outer).and_then(|outer| match outer.get_mut() {
+                DeValue::Table(table) => table.remove(inner),
+                _ => None,
+            }),
+            None => self.root.remove(name),
+        };
+        let span = found.as_ref().map_or(0..0, Spanned::span);
+        let table = match found.map(Spanned::into_inner) {
+            Some(DeValue::Table(table)) => table,
+            None => DeTable::default(),
+            Some(_) => {
+                let (what, expected) = (format!("`{name}` is a value"), format!("a section, [{name}]"));
+                self.mistakes.push(Mistake::at(self.text, &span, what, expected));
+                DeTable::default()
+            }
+        };
+        Section { reader: self, name, span, table, keys: Vec::new(), spans: Vec::new() }
+    }
+
+    /// Reports entries that are left at the top as unknown.
+    pub(super) fn finish(mut self) -> (Vec<Mistake>, Vec<KeyDoc>) {
+        for (key, value) in &self.root {
+            let name = key.get_ref();
+            let kind = if value.get_ref().is_table() { "section" } else { "key outside of a section" };
+            let outermost = |section: &&&str| !section.contains('.');
+            let sections: Vec<&str> = self.sections.iter().filter(outermost).copied().collect();
+            let expected = expected_name(name, &sections);
+            let what = format!("unknown {kind} `{name}`");
+            self.mistakes.push(Mistake::at(self.text, &key.span(), what, expected));
+        }
+        if self.unreadable > 0 {
+            self.mistakes.truncate(self.unreadable);
+        }
+        self.mistakes.sort_by_key(|mistake| (mistake.line, mistake.column));
+        (self.mistakes, self.reference)
+    }
+}
+
+/// One `[section]`; absent ones read as empty.
+pub(super) struct Section<'r, 'a> {
+    reader: &'r mut Reader<'a>,
+    name: &'static str,
+    span: Range<usize>,
+    table: DeTable<'a>,
+    keys: Vec<&'static str>,
+    /// The positions of the values that were taken out.
+    spans: Vec<(&'static str, Range<usize>)>,
+}
+
+impl<'a> Section<'_, 'a> {
+    pub(super) fn key<T: Value>(&mut self, name: &'static str, default: T, doc: &'static str) -> T {
+        self.document(name, T::EXPECTED.into(), Some(default.show()), doc);
+        self.take(name).unwrap_or(default)
+    }
+
+    /// A key with limits.
+    pub(super) fn key_in<T: Value + PartialOrd>(
+        &mut self,
+        name: &'static str,
+        default: T,
+        within: RangeInclusive<T>,
+        doc: &'static str,
+    ) -> T {
+        let bounds = format!("{} to {}", within.start().show(), within.end().show());
+        self.document(name, format!("{}; {bounds}", T::EXPECTED), Some(default.show()), doc);
+        match self.take::<T>(name) {
+            Some(value) if within.contains(&value) => value,
+            Some(value) => {
+                self.mistake(name, format!("`{name}` is {}", value.show()), bounds);
+                default
+            }
+            None => default,
+        }
+    }
+
+    pub(super) fn optional<T: Value>(&mut self, name: &'static str, doc: &'static str) -> Option<T> {
+        self.document(name, T::EXPECTED.into(), None, doc);
+        self.take(name)
+    }
+
+    /// An array; each entry's mistake has its own place.
+    pub(super) fn list<T: Value>(
+        &mut self,
+        name: &'static str,
+        default: Vec<T>,
+        doc: &'static str,
+    ) -> Vec<T> {
+        let shown: Vec<_> = default.iter().map(Value::show).collect();
+        self.document(
+            name,
+            format!("an array, each {}", T::EXPECTED),
+            Some(format!("[{}]", shown.join(", "))),
+            doc,
+        );
+        let Some(value) = self.remove(name) else { return default };
+        let Some(entries) = value.get_ref().as_array() else {
+            self.not(name, &value, "an array: [ … ]");
+            return default;
+        };
+        entries.iter().filter_map(|entry| self.read(name, entry)).collect()
+    }
+
+    /// An array of tables. The content of a table is never shown, for it may hold secrets: `read` names the mistake and
+    /// the expected form.
+    pub(super) fn tables<T>(
+        &mut self,
+        name: &'static str,
+        form: &'static str,
+        doc: &'static str,
+        read: impl Fn(&DeTable<'_>, Option<&Path>) -> Result<T, (String, String)>,
+    ) -> Vec<T> {
+        self.document(name, format!("an array, each {form}"), Some("[]".into()), doc);
+        let Some(value) = self.remove(name) else { return Vec::new() };
+        let Some(entries) = value.get_ref().as_array() else {
+            self.mistake(name, format!("`{name}` is no array"), format!("an array, each {form}"));
+            return Vec::new();
+        };
+        let (text, folder) = (self.reader.text, self.reader.folder);
+        let mut tables = Vec::new();
+        for entry in entries.iter() {
+            let table = entry.get_ref().as_table().ok_or_else(|| ("it is no table".into(), form.into()));
+            match table.and_then(|table| read(table, folder)) {
+                Ok(table) => tables.push(table),
+                Err((what, expected)) => {
+                    let what = format!("`{name}`: {what}");
+                    self.reader.mistakes.push(Mistake::at(text, &entry.span(), what, expected));
+                }
+            }
+        }
+        tables
+    }
+
+    /// A file that is only read, and has to be there.
+    pub(super) fn file(&mut self, name: &'static str, doc: &'static str) -> Option<PathBuf> {
+        let path: PathBuf = self.optional(name, doc)?;
+        if let Some(folder) = self.reader.folder
+            && let Err(error) = std::fs::File::open(folder.join(&path))
+        {
+            let what = format!("`{name}` names {}, which cannot be read ({error})", path.display());
+            self.mistake(name, what, "a file this user may read");
+        }
+        Some(path)
+    }
+
+    /// A mistake at the value of a key, or at the section when the key is not there.
+    pub(super) fn mistake(&mut self, name: &str, what: impl Into<String>, expected: impl Into<String>) {
+        let span = self.spans.iter().find(|(key, _)| *key == name).map_or(&self.span, |(_, span)| span);
+        self.reader.mistakes.push(Mistake::at(self.reader.text, span, what.into(), expected.into()));
+    }
+
+    /// Reports keys that are left in the table as unknown.
+    pub(super) fn finish(self) {
+        for key in self.table.keys() {
+            let name = key.get_ref();
+            let what = format!("unknown key `{name}` in [{}]", self.name);
+            let expected = expected_name(name, &self.keys);
+            self.reader.mistakes.push(Mistake::at(self.reader.text, &key.span(), what, expected));
+        }
+    }
+
+    fn document(&mut self, name: &'static str, form: String, default: Option<String>, doc: &'static str) {
+        self.keys.push(name);
+        self.reader.reference.push(KeyDoc { section: self.name, name, form, default, doc });
+    }
+
+    fn remove(&mut self, name: &'static str) -> Option<Spanned<DeValue<'a>>> {
+        let value = self.table.remove(name)?;
+        self.spans.push((name, value.span()));
+        Some(value)
+    }
+
+    fn take<T: Value>(&mut self, name: &'static str) -> Option<T> {
+        let value = self.remove(name)?;
+        self.read(name, &value)
+    }
+
+    fn read<T: Value>(&mut self, name: &str, value: &Spanned<DeValue<'_>>) -> Option<T> {
+        let read = T::read(value.get_ref());
+        if read.is_none() {
+            self.not(name, value, T::EXPECTED);
+        }
+        read
+    }
+
+    fn not(&mut self, name: &str, value: &Spanned<DeValue<'_>>, expected: &str) {
+        let written: String = self.reader.text[value.span()].chars().take(60).collect();
+        let what = format!("`{name}` is {written}");
+        self.reader.mistakes.push(Mistake::at(self.reader.text, &value.span(), what, expected.into()));
+    }
+}
+
+fn syntax(text: &str, error: &toml::de::Error) -> Mistake {
+    let at = error.span().unwrap_or(text.len()..text.len());
+    // The parser says what it met in the first line and, where it knows, what it expected in the second.
+    let message = error.message();
+    let (what, expected) = message.split_once(", expected ").unwrap_or((message, "TOML: key = value"));
+    let (line, column) = place(text, at.start);
+    Mistake { line, column, what: what.trim().into(), expected: expected.trim().into() }
+}
+
+/// The name that was probably meant, else all there are.
+fn expected_name(found: &str, known: &[&str]) -> String {
+    let nearest = known.iter().map(|name| (distance(found, name), *name)).min();
+    match nearest {
+        Some((distance, name)) if distance <= 2.max(name.len() / 3) => format!("perhaps `{name}`"),
+        _ => {
+            let mut all = String::from("one of ");
+            for (index, name) in known.iter().enumerate() {
+                let _ = write!(all, "{}{name}", if index == 0 { "" } else { ", " });
+            }
+            all
+        }
+    }
+}
+
+/// Letters to change, add or take away (Levenshtein). Names are short.
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    // The first letters are enough: a key of thousands of letters resembles no known key.
+    for (i, from) in a.chars().take(64).enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
+        for (j, to) in b.iter().enumerate() {
+            let change = diagonal + usize::from(from != *to);
+            diagonal = row[j + 1];
+            row[j + 1] = change.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
+}

@@ -1,0 +1,45 @@
+//! `docs/configuration.md`, made from the code that reads the keys.
+
+use std::fmt::Write as _;
+
+use super::read_all;
+use super::reader::KeyDoc;
+
+const HEAD: &str = "\
+# Configuration
+
+`belfry serve` reads `belfry.toml` where it is started, or the file named with `--config` or in `BELFRY_CONFIG`. Without a file
+everything below has its default: loopback only, domain `localhost`. `belfry check-config FILE` says what is wrong with a file, and
+where. Paths count from the folder the file is in. `belfry reload`, or SIGHUP, takes a changed file over and names the keys that need a restart.
+
+Accounts, domains, aliases and routes are not here: they are data, and change while the node runs (`belfry account`, `belfry
+domain`, `belfry route`). A complete example is `belfry.example.toml` in this folder.
+
+This page is made by the code that reads the file; `BLESS=1 cargo test -p config` writes it anew.
+";
+
+/// Every key of the file, in the order of the page.
+pub fn keys() -> Vec<KeyDoc> {
+    read_all("", None).2
+}
+
+/// The whole page.
+pub fn reference() -> String {
+    let mut page = HEAD.to_owned();
+    let mut section = "";
+    for key in keys() {
+        if key.section != section {
+            section = key.section;
+            let _ = writeln!(page, "\n## [{section}]");
+        }
+        let default = key.default.map_or("none".into(), |default| format!("`{default}`"));
+        let _ = writeln!(page, "\n**`{}`** — {}\n", key.name, key.doc);
+        let _ = writeln!(page, "- {}\n- default: {default}", capital(&key.form));
+    }
+    page
+}
+
+fn capital(text: &str) -> String {
+    let mut messages = text.chars();
+    messages.next().map_or(String::new(), |first| first.to_uppercase().chain(messages).collect())
+}

@@ -1,0 +1,219 @@
+//! `[xmpp]`: chat clients.
+
+use std::time::Duration;
+
+use chat::RosterMemory;
+use chat::archive::ArchiveDefault;
+use chat::extdisco::ExternalService;
+use sip::transport::Transport;
+use toml::de::DeValue;
+
+use super::components::Components;
+use super::operating::Operating;
+use super::reader::{Reader, Section};
+use super::services::{read_contacts, read_external_services};
+use super::value::{Size, Value};
+use net::Listener;
+
+const HOUR: Duration = Duration::from_hours(1);
+const DAY: Duration = Duration::from_hours(24);
+
+/// `[xmpp]`. Nothing of it costs anything while nothing is listened at.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Xmpp {
+    /// TCP, TLS, WebSocket and secure WebSocket; empty: off.
+    pub listen: Vec<Listener>,
+    /// Clients sign in only on encrypted streams. On by default.
+    pub require_tls: bool,
+    /// Clients may sign in without an account (SASL ANONYMOUS). Off by default.
+    pub anonymous: bool,
+    /// The first label of the rooms' domains.
+    pub rooms: Box<str>,
+    /// And of the service that has nodes.
+    pub pubsub: Box<str>,
+    /// The time that a session which lost its connection waits for its client (XEP-0198).
+    pub resume_for: Duration,
+    /// Bytes.
+    pub max_stanza: usize,
+    /// Memory of each shard.
+    pub rosters: RosterMemory,
+    /// Silence of a client after which it is asked for a sign of life; ten minutes by default.
+    pub idle: Duration,
+    /// The time that a client has to sign in; 30 s by default.
+    pub sign_in: Duration,
+    /// The default for accounts without a preference of their own.
+    pub archive: ArchiveDefault,
+    /// The age at which messages are deleted from the archives; a year by default.
+    pub archive_keep: Duration,
+    /// Empty: any.
+    pub websocket_origins: Vec<Box<str>>,
+    /// External components (XEP-0114).
+    pub components: Components,
+    /// The messages that also go to the phones of their account.
+    pub texts_to_phones: chat::phones::TextsToPhones,
+    /// By kind (XEP-0157).
+    pub contacts: Vec<(Box<str>, Box<str>)>,
+    /// XEP-0215.
+    pub services: Vec<ExternalService>,
+    /// Administrators, and limits of one client and one account.
+    pub operating: Operating,
+}
+
+impl Value for ArchiveDefault {
+    const EXPECTED: &'static str = "\"always\", \"roster\" or \"never\"";
+
+    fn read(value: &DeValue<'_>) -> Option<Self> {
+        ArchiveDefault::parse(value.as_str()?)
+    }
+
+    fn show(&self) -> String {
+        format!("\"{}\"", self.name())
+    }
+}
+
+impl Xmpp {
+    /// XMPP is on when it has an address to listen at, for clients or components.
+    pub fn is_on(&self) -> bool {
+        !self.listen.is_empty() || !self.components.listen.is_empty()
+    }
+
+    pub(super) fn read(reader: &mut Reader<'_>) -> Self {
+        let contacts = read_contacts(reader);
+        let mut section = reader.section("xmpp");
+        let listen = read_listen(&mut section);
+        let max_stanza = read_max_stanza(&mut section);
+        let rosters = read_rosters(&mut section);
+        let (archive, archive_keep) = read_archive(&mut section);
+        let (rooms, pubsub) = read_services(&mut section);
+        let xmpp = Xmpp {
+            require_tls: section.key(
+                "require_tls",
+                true,
+                "Whether nobody signs in without TLS. Off only on loopback, or behind something that does TLS.",
+            ),
+            anonymous: section.key(
+                "anonymous",
+                false,
+                "Whether anybody may sign in without an account, as somebody for as long as the connection lasts.",
+            ),
+            rooms,
+            pubsub,
+            resume_for: section.key_in(
+                "resume_for",
+                Duration::from_secs(300),
+                Duration::ZERO..=DAY,
+                "How long a session that lost its connection waits for its client.",
+            ),
+            max_stanza,
+            rosters,
+            idle: section.key_in(
+                "idle",
+                Duration::from_secs(600),
+                Duration::from_secs(1)..=DAY,
+                "A client silent for so long is asked for a sign of life, and its connection is closed when none comes within a minute, or within this time if that is shorter.",
+            ),
+            sign_in: section.key_in(
+                "sign_in",
+                Duration::from_secs(30),
+                Duration::from_secs(1)..=HOUR,
+                "Time a client has to sign in.",
+            ),
+            archive,
+            archive_keep,
+            websocket_origins: read_origins(&mut section),
+            texts_to_phones: super::phones::read_texts(&mut section),
+            contacts,
+            services: read_external_services(&mut section),
+            operating: Operating::read(&mut section),
+            components: Components::read(&mut section),
+            listen,
+        };
+        xmpp.check(&mut section);
+        section.finish();
+        xmpp
+    }
+
+    fn check(&self, section: &mut Section<'_, '_>) {
+        let is_known = |listener: &Listener| listener.transport != Transport::Udp;
+        if let Some(listener) = self.listen.iter().find(|listener| !is_known(listener)) {
+            section.mistake("listen", format!("`listen` has {}", listener.show()), "tcp:, tls:, ws: or wss:");
+        }
+        let is_label = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+        let is_name = |name: &str| !name.is_empty() && name.chars().all(is_label);
+        if !is_name(&self.rooms) {
+            let expected = "one name in lower case, as \"conference\"";
+            section.mistake("rooms", format!("`rooms` is {:?}", self.rooms), expected);
+        }
+        if !is_name(&self.pubsub) || self.pubsub == self.rooms {
+            let expected = "one name in lower case that is not that of the rooms, as \"pubsub\"";
+            section.mistake("pubsub", format!("`pubsub` is {:?}", self.pubsub), expected);
+        }
+    }
+}
+
+fn read_listen(section: &mut Section<'_, '_>) -> Vec<Listener> {
+    section.list(
+        "listen",
+        Vec::new(),
+        "Where chat clients connect: `tcp:` (with STARTTLS, usually port 5222), `tls:` (5223), `ws:` and `wss:`. Nowhere when empty. Domains and accounts are those of `[sip]`.",
+    )
+}
+
+fn read_origins(section: &mut Section<'_, '_>) -> Vec<Box<str>> {
+    section.list(
+        "websocket_origins",
+        Vec::new(),
+        "Web sites whose pages may connect, as `https://chat.example.net`, by WebSocket, BOSH or for files. Empty: any.",
+    )
+}
+
+fn read_max_stanza(section: &mut Section<'_, '_>) -> usize {
+    let size = section.key_in(
+        "max_stanza",
+        Size(xmpp::limits::STANZA),
+        Size(16 << 10)..=Size(16 << 20),
+        "Longest stanza of a client. The stream of one that sends a longer one ends.",
+    );
+    size.0
+}
+
+fn read_rosters(section: &mut Section<'_, '_>) -> RosterMemory {
+    let size = section.key_in(
+        "rosters",
+        Size(chat::limits::ROSTERS),
+        Size(1 << 20)..=Size(1 << 40),
+        "Memory of one shard for the contacts of users who are signed in, some 200 bytes each. Beyond it, those that were not needed lately are read again from the record when they are.",
+    );
+    RosterMemory(size.0)
+}
+
+/// Reads which messages the archives keep by default, and for how long.
+fn read_archive(section: &mut Section<'_, '_>) -> (ArchiveDefault, Duration) {
+    let archive = section.key(
+        "archive",
+        ArchiveDefault::Always,
+        "Whose messages the archives keep, of accounts that never said what they prefer (XEP-0441): everybody's (`always`), those of contacts (`roster`), or nobody's (`never`).",
+    );
+    let keep = section.key_in(
+        "archive_keep",
+        365 * DAY,
+        HOUR..=36_600 * DAY,
+        "Messages older than this are deleted from the archives.",
+    );
+    (archive, keep)
+}
+
+/// Names of rooms' and nodes' services.
+fn read_services(section: &mut Section<'_, '_>) -> (Box<str>, Box<str>) {
+    let rooms = section.key(
+        "rooms",
+        "conference".into(),
+        "Rooms are at this name before the domain: `conference.example.net`.",
+    );
+    let pubsub = section.key(
+        "pubsub",
+        "pubsub".into(),
+        "Nodes of XEP-0060 that are nobody's own are at this name before the domain: `pubsub.example.net`.",
+    );
+    (rooms, pubsub)
+}

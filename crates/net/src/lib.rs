@@ -1,0 +1,36 @@
+//! Sockets: UDP in batches (RFC 3261 §18), TCP, TLS, WebSocket (RFC 7118), and DNS questions. Everything a
+//! shard has open hangs on its one `Io`.
+
+#![warn(missing_docs)]
+
+pub mod admission;
+pub mod certified;
+pub mod clock;
+mod counters;
+mod der;
+pub mod dns;
+mod flow;
+pub mod handshake;
+mod io;
+pub mod limits;
+mod patience;
+pub mod peers;
+pub mod proxies;
+pub mod reuse_group;
+mod settings;
+pub mod source_limiter;
+pub mod stream;
+mod stun;
+pub mod tickets;
+pub mod tls;
+mod udp;
+mod wire;
+pub mod ws;
+
+pub use counters::NetCounters;
+pub use dns::DnsAnswer;
+pub use io::Io;
+pub use proxies::{ForwardedHeader, Network, Proxies};
+pub use settings::{
+    Bound, Certified, ClientCertificates, CloseReason, Listener, NetError, NetEvent, NetSettings, SendFault,
+};

@@ -1,0 +1,336 @@
+//! Connections: accepted, made on demand, and the task that drives each.
+//!
+//! Every shard listens for itself (`SO_REUSEPORT`) and keeps what it accepts: no hand-over, no shard that
+//! accepts for all and dies for all. An uneven spread of few connections does not matter: the Call-ID of a
+//! message decides its shard, not the connection.
+
+use std::future::poll_fn;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use sip::transport::Transport;
+use sip::wire::framing::{Frame, FrameFault};
+use socket2::{SockRef, TcpKeepalive, Type};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::{JoinHandle, spawn_local};
+use tokio::time::timeout;
+
+use super::admission::{Admission, within};
+use super::flow::{Flow, Origin, PeerKey, Queued, Shared};
+use super::patience::MessageTimer;
+use super::reuse_group::{self, Room};
+use super::settings::{CloseReason, NetEvent};
+use super::udp::bind_socket;
+use super::wire::{End, StreamWire, Wire};
+use super::{handshake, ws};
+use crate::limits;
+
+/// Connections the kernel may hold until we accept them; it takes `net.core.somaxconn` if that is less.
+const BACKLOG: i32 = 4096;
+
+/// A vanished host is noticed after silence of the first and then six probes of the second.
+const KEEPALIVE_AFTER: Duration = Duration::from_secs(120);
+const KEEPALIVE_EVERY: Duration = Duration::from_secs(15);
+
+/// Bytes we sent that stay unacknowledged for so long break the connection: longer than 64*T1, after
+/// which no transaction waits for them.
+const UNACKNOWLEDGED: Duration = Duration::from_secs(33);
+
+/// Listens for TCP at an address, beside other listeners at the same one (`SO_REUSEPORT`).
+pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = bind_socket(address, Type::STREAM, true)?;
+    socket.listen(BACKLOG)?;
+    TcpListener::from_std(socket.into())
+}
+
+/// Accepts for as long as the handle is not aborted. Without file descriptors connections of `admission` make room.
+pub fn accept_each(
+    listener: TcpListener,
+    admission: Arc<Admission>,
+    take: impl Fn(TcpStream, SocketAddr) + 'static,
+) -> JoinHandle<()> {
+    spawn_local(async move {
+        loop {
+            match listener.accept().await {
+                Ok((socket, remote)) => take(socket, remote),
+                Err(error) => {
+                    let local = listener.local_addr().ok();
+                    tracing::warn!(?local, %error, "cannot accept a connection");
+                    (0..limits::SHED).for_each(|_| admission.shed());
+                    tokio::time::sleep(limits::ACCEPT_PAUSE).await;
+                }
+            }
+        }
+    })
+}
+
+pub(super) fn accept_all(shared: Rc<Shared>, listener: TcpListener, transport: Transport) -> JoinHandle<()> {
+    let admission = Arc::clone(&shared.settings.admission);
+    if shared.settings.shares_ports {
+        let counted = Rc::clone(&shared);
+        let room = Room::new(shared.settings.max_flows, move || counted.open_flows());
+        let take = move |socket, remote| accept(&shared, socket, remote, transport);
+        return reuse_group::accept_each(listener, admission, room, take);
+    }
+    accept_each(listener, admission, move |socket, remote| accept(&shared, socket, remote, transport))
+}
+
+fn accept(shared: &Rc<Shared>, socket: TcpStream, remote: SocketAddr, transport: Transport) {
+    let local = socket.local_addr().ok();
+    let Some((local, admitted)) = local.and_then(|local| Some((local, shared.admit(remote, transport)?)))
+    else {
+        return shared.count(|counters| counters.flows_refused += 1);
+    };
+    shared.count(|counters| counters.flows_accepted += 1);
+    tune(&socket);
+    let flow = shared.add_flow(transport, local, remote, Origin::Accepted(admitted));
+    let held = FlowGuard { flow, shared: Rc::clone(shared) };
+    // One kind of task for each transport: a task is as large as the largest thing it may become.
+    match transport {
+        Transport::Udp | Transport::Tcp => {
+            spawn_local(async move { drive(&held.shared, &held.flow, StreamWire::new(socket)).await })
+        }
+        Transport::Tls => spawn_local(async move { serve_tls(&held.shared, &held.flow, socket).await }),
+        Transport::Ws => spawn_local(async move { serve_ws(&held.shared, &held.flow, socket).await }),
+        Transport::Wss => spawn_local(async move { serve_wss(&held.shared, &held.flow, socket).await }),
+    };
+}
+
+/// The resources of a connection's task. However the task ends, by panic too, the flow is forgotten.
+struct FlowGuard {
+    shared: Rc<Shared>,
+    flow: Rc<Flow>,
+}
+
+impl Drop for FlowGuard {
+    fn drop(&mut self) {
+        self.shared.remove_flow(&self.flow, CloseReason::Broken);
+    }
+}
+
+async fn serve_tls(shared: &Shared, flow: &Flow, socket: TcpStream) {
+    if let Some(tls) = shake(shared, flow, handshake::accept_certified(shared, flow, socket)).await {
+        drive(shared, flow, StreamWire::new(tls)).await;
+    }
+}
+
+async fn serve_ws(shared: &Shared, flow: &Flow, socket: TcpStream) {
+    if let Some(upgraded) = shake(shared, flow, ws::accept(shared, flow, socket)).await {
+        drive_upgraded(shared, flow, upgraded).await;
+    }
+}
+
+async fn serve_wss(shared: &Shared, flow: &Flow, socket: TcpStream) {
+    let both = async { ws::accept(shared, flow, handshake::accept(shared, flow, socket).await?).await };
+    if let Some(upgraded) = shake(shared, flow, both).await {
+        drive_upgraded(shared, flow, upgraded).await;
+    }
+}
+
+/// A WebSocket, and the client that it is of: not the same as the peer behind a proxy.
+async fn drive_upgraded<W: Wire>(shared: &Shared, flow: &Flow, (wire, client): (W, IpAddr)) {
+    if shared.speak_for(flow, client) {
+        return drive(shared, flow, wire).await;
+    }
+    shared.count(|counters| counters.flows_refused += 1);
+    shared.remove_flow(flow, CloseReason::HandshakeFailed);
+}
+
+/// Bounds a handshake in time, and while the connection may make room for others. `None`: it failed, and the flow is gone.
+async fn shake<T>(shared: &Shared, flow: &Flow, handshake: impl Future<Output = io::Result<T>>) -> Option<T> {
+    // On the heap only for as long as it takes; an open connection does not carry its size along.
+    let time = shared.settings.handshake_timeout;
+    match within(flow.admitted().map(|admitted| &**admitted), time, Box::pin(handshake)).await {
+        Some(Ok(done)) => return Some(done),
+        Some(Err(error)) => tracing::debug!(remote = %flow.remote.get(), %error, "handshake failed"),
+        None => {
+            tracing::debug!(remote = %flow.remote.get(), "handshake took too long, or made room for another");
+        }
+    }
+    let is_evicted = flow.admitted().is_some_and(|admitted| admitted.is_evicted());
+    shared.count(|counters| counters.handshake_failures += 1);
+    let reason = if is_evicted { CloseReason::Evicted } else { CloseReason::HandshakeFailed };
+    shared.remove_flow(flow, reason);
+    None
+}
+
+/// Connects in a task; messages may be queued on the flow at once.
+pub(super) fn connect(shared: &Rc<Shared>, key: &PeerKey) -> Rc<Flow> {
+    let unknown = match key.remote {
+        SocketAddr::V4(_) => SocketAddr::from(([0; 4], 0)),
+        SocketAddr::V6(_) => SocketAddr::from(([0; 16], 0)),
+    };
+    let flow = shared.add_flow(key.transport, unknown, key.remote, Origin::Ours(key.clone()));
+    let held = FlowGuard { flow: Rc::clone(&flow), shared: Rc::clone(shared) };
+    spawn_local(async move { connect_and_drive(&held.shared, &held.flow).await });
+    flow
+}
+
+async fn connect_and_drive(shared: &Shared, flow: &Flow) {
+    let connecting = timeout(shared.settings.connect_timeout, TcpStream::connect(flow.remote.get()));
+    let Ok(Ok(socket)) = connecting.await else {
+        shared.count(|counters| counters.connect_failures += 1);
+        return shared.remove_flow(flow, CloseReason::ConnectFailed);
+    };
+    tune(&socket);
+    if let Ok(local) = socket.local_addr() {
+        flow.local.set(local);
+    }
+    shared.count(|counters| counters.flows_connected += 1);
+    if flow.transport == Transport::Tcp {
+        return drive(shared, flow, StreamWire::new(socket)).await;
+    }
+    let name = flow.key.as_ref().and_then(|key| key.tls_name.as_deref());
+    if let Some(tls) = shake(shared, flow, handshake::connect(shared, socket, flow.remote.get(), name)).await
+    {
+        // RFC 5923 §8: what the peer says on a connection of ours it says as the name that its certificate was verified for.
+        shared.certify(flow, name.map(|name| name.to_ascii_lowercase().into()).into_iter().collect());
+        drive(shared, flow, StreamWire::new(tls)).await;
+    }
+}
+
+/// None of these can fail on a socket that is connected; if one does, TCP's defaults serve.
+pub fn tune(socket: &TcpStream) {
+    let keepalive =
+        TcpKeepalive::new().with_time(KEEPALIVE_AFTER).with_interval(KEEPALIVE_EVERY).with_retries(6);
+    let socket = SockRef::from(socket);
+    let _ = socket.set_tcp_nodelay(true);
+    let _ = socket.set_tcp_keepalive(&keepalive);
+    let _ = socket.set_tcp_user_timeout(Some(UNACKNOWLEDGED));
+}
+
+/// The life of a connection after its handshakes.
+pub(super) async fn drive<W: Wire>(shared: &Shared, flow: &Flow, mut wire: W) {
+    flow.open.set(true);
+    flow.last_tick.set(shared.tick.get());
+    shared.event(NetEvent::FlowOpened(flow.source()));
+    let mut timer = match flow.admitted() {
+        Some(_) => MessageTimer::of_first(shared.settings.first_message),
+        None => MessageTimer::default(),
+    };
+    let reason = match poll_fn(|cx| poll_conversation(cx, shared, flow, (&mut wire, &mut timer))).await {
+        End::Closed(reason) => reason,
+        End::Fault(fault) => {
+            answer_fault(shared, flow, &mut wire, fault).await;
+            CloseReason::Malformed
+        }
+    };
+    shared.remove_flow(flow, reason);
+    let is_cut_off = matches!(reason, CloseReason::Broken | CloseReason::Overflow | CloseReason::Evicted);
+    if !is_cut_off {
+        // Late is as good as never: the socket closes anyway.
+        let _ = timeout(limits::FAULT_LINGER, say_goodbye(shared, &mut wire, reason)).await;
+    }
+}
+
+fn poll_conversation<W: Wire>(
+    cx: &mut Context<'_>,
+    shared: &Shared,
+    flow: &Flow,
+    (wire, timer): (&mut W, &mut MessageTimer),
+) -> Poll<End> {
+    remember_waker(flow, cx);
+    if flow.admitted().is_some_and(|admitted| admitted.poll_evicted(cx).is_ready()) {
+        return Poll::Ready(End::Closed(CloseReason::Evicted));
+    }
+    // Also when closing: a last answer may have been queued in the same turn.
+    if let Poll::Ready(Err(reason)) = wire.poll_write(cx, shared, flow) {
+        return Poll::Ready(End::Closed(reason));
+    }
+    if let Some(reason) = flow.closing.get() {
+        return Poll::Ready(End::Closed(reason));
+    }
+    while shared.has_room(cx.waker()) {
+        let mut scratch = shared.scratch.borrow_mut();
+        match wire.poll_frame(cx, &mut scratch) {
+            Poll::Pending => return poll_patience(cx, shared, flow, (wire, timer)),
+            Poll::Ready(Ok(frame)) => handle_frame::<W>(shared, flow, frame, timer),
+            Poll::Ready(Err(end)) => return Poll::Ready(end),
+        }
+    }
+    Poll::Pending
+}
+
+/// Ready once the peer may not take more time for the message, or memory for the part that has come.
+fn poll_patience<W: Wire>(
+    cx: &mut Context<'_>,
+    shared: &Shared,
+    flow: &Flow,
+    (wire, timer): (&W, &mut MessageTimer),
+) -> Poll<End> {
+    let held = wire.partial();
+    let is_over = timer.poll(cx, held > 0, shared.settings.message).is_ready();
+    if is_over || !shared.hold_partial(flow, held) {
+        tracing::debug!(remote = %flow.remote.get(), held, "closed: a message does not come whole");
+        return Poll::Ready(End::Closed(CloseReason::Slow));
+    }
+    Poll::Pending
+}
+
+fn remember_waker(flow: &Flow, cx: &Context<'_>) {
+    let mut waker = flow.waker.borrow_mut();
+    match waker.as_mut() {
+        Some(old) => old.clone_from(cx.waker()),
+        None => *waker = Some(cx.waker().clone()),
+    }
+}
+
+fn handle_frame<W: Wire>(shared: &Shared, flow: &Flow, frame: Frame, timer: &mut MessageTimer) {
+    // Only whole messages count as activity: a peer that sends a byte a minute is idle.
+    flow.last_tick.set(shared.tick.get());
+    match frame {
+        Frame::Message(bytes) => {
+            timer.stop();
+            if let Some(admitted) = flow.admitted() {
+                admitted.establish();
+            }
+            shared.deliver(flow, bytes);
+        }
+        Frame::Ping => {
+            shared.count(|counters| counters.stream_keepalives += 1);
+            shared.write(flow, Queued { bytes: W::pong(), report: None });
+        }
+        Frame::Pong => {}
+    }
+}
+
+/// Lets the core answer a stream that is beyond repair, then waits for that answer to get out.
+async fn answer_fault<W: Wire>(shared: &Shared, flow: &Flow, wire: &mut W, fault: FrameFault) {
+    shared.count(|counters| counters.stream_faults += 1);
+    tracing::debug!(remote = %flow.remote.get(), kind = ?fault.kind, "stream cannot be cut into messages");
+    let Some(reply) = fault.reply() else { return };
+    shared.event(NetEvent::StreamFault { source: flow.source(), head: fault.head, reply });
+    let mut seen = false;
+    let answered = poll_fn(|cx| {
+        remember_waker(flow, cx);
+        seen |= !flow.queue.borrow().is_empty();
+        match wire.poll_write(cx, shared, flow) {
+            Poll::Ready(Ok(())) if !seen && flow.closing.get().is_none() => Poll::Pending,
+            other => other.map(|_| ()),
+        }
+    });
+    let _ = timeout(limits::FAULT_LINGER, answered).await;
+}
+
+async fn say_goodbye<W: Wire>(shared: &Shared, wire: &mut W, reason: CloseReason) {
+    poll_fn(|cx| wire.poll_shutdown(cx)).await;
+    if reason == CloseReason::Malformed {
+        // Closing with unread bytes would reset the connection and take our answer with it.
+        poll_fn(|cx| poll_discard(cx, shared, wire)).await;
+    }
+}
+
+fn poll_discard<W: Wire>(cx: &mut Context<'_>, shared: &Shared, wire: &mut W) -> Poll<()> {
+    loop {
+        let mut scratch = shared.scratch.borrow_mut();
+        match wire.poll_frame(cx, &mut scratch) {
+            Poll::Pending => return Poll::Pending,
+            Poll::Ready(Ok(_)) => {}
+            Poll::Ready(Err(_)) => return Poll::Ready(()),
+        }
+    }
+}
