@@ -2,6 +2,7 @@
 //! effects here.
 
 mod directory;
+#[path = "../../../muc/src/lib.rs"]
 mod room;
 mod rooms;
 mod search;
