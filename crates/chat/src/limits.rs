@@ -1,7 +1,7 @@
 //! Limits of accounts, rooms and services, with their reasons and effects.
 
 // Limits of rooms that their service and its users keep too.
-pub use ::muc::{
+pub use ::muc::limits::{
     AFFILIATIONS, HISTORY, HISTORY_BYTES, HISTORY_UNASKED, NICK, OCCUPANTS, ROOM_CONTACTS, ROOM_DESCRIPTION,
     ROOM_SUBJECT, ROOM_TEXT, SESSIONS_OF_OCCUPANT,
 };
