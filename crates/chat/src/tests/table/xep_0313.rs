@@ -338,7 +338,7 @@ fn rooms() {
         test(
             "6.1.2",
             "messages with a body are archived",
-            "chat/src/tests/muc/keep.rs::what_is_about_the_moment_is_in_no_archive",
+            "muc/src/message.rs::what_is_about_the_moment_is_in_no_archive",
         ),
         test(
             "6.1.2",
