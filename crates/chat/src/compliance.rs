@@ -74,7 +74,7 @@ const STREAMS: &[Specification] = &[
         "Data Forms",
         "2.13.1",
         Level::Complete,
-        "crates/chat/src/muc/room/form.rs",
+        "crates/muc/src/form.rs",
         "as far as the other protocols have forms",
     ),
     of("XEP-0082", "XMPP Date and Time Profiles", "1.1.1", Level::Complete, "crates/xmpp/src/time.rs", ""),

@@ -100,11 +100,11 @@ fn contacts(settings: &HostSettings) -> Option<Element> {
     Some(form)
 }
 
-fn identity(category: &'static str, kind: &'static str) -> Element {
+pub(super) fn identity(category: &'static str, kind: &'static str) -> Element {
     Element::new("identity", ns::DISCO_INFO).with("category", category).with("type", kind)
 }
 
-fn feature(var: &str) -> Element {
+pub(super) fn feature(var: &str) -> Element {
     Element::new("feature", ns::DISCO_INFO).with("var", var)
 }
 

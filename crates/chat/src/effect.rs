@@ -11,8 +11,8 @@ use super::page::{ItemPage, ItemQuery, RowPage, StanzaPage};
 use super::phones::PhoneMessageOutcome;
 
 pub use operate::{
-    AccountList, AccountRefusal, Accounts, HostAction, HostActionResult, OnlineFilter, RoomListing,
-    RoomState, SessionState,
+    AccountList, AccountRefusal, Accounts, HostAction, HostActionResult, OnlineFilter, RoomState,
+    SessionState,
 };
 
 /// The number under which an answer of the store finds its question.

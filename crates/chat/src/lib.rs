@@ -101,11 +101,11 @@ use stdx::rng::Rng;
 use stdx::slab::Key;
 use xmpp::{Bare, Element, ShardAddress};
 
+pub use self::muc::{RoomCreation, stored_room};
 pub use account_memory::AccountMemory;
 pub use departed::without_user;
 pub use effect::{Access, Change, Effect, Load, StoreFailure, StoreReply, Ticket};
 pub use feature::specifications;
-pub use muc::{RoomCreation, stored_room};
 pub use page::{ItemPage, ItemQuery, ItemRow, RowPage, StanzaPage};
 pub use register::SessionEndReason;
 pub use rosters::RosterMemory;

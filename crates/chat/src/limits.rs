@@ -1,46 +1,16 @@
 //! Limits of accounts, rooms and services, with their reasons and effects.
 
+// Limits of rooms that their service and its users keep too.
+pub use ::muc::limits::{
+    AFFILIATIONS, HISTORY, HISTORY_BYTES, HISTORY_UNASKED, NICK, OCCUPANTS, ROOM_CONTACTS, ROOM_DESCRIPTION,
+    ROOM_SUBJECT, ROOM_TEXT, SESSIONS_OF_OCCUPANT,
+};
 // Limits of stanzas that features keep too.
 pub use xmpp::limits::{DEPTH, JID_PART, STANZA};
 
 /// Rooms that one host has in memory: 100,000 empty ones are some 100 MB. Beyond: `resource-constraint`, and a room that
 /// is left makes place.
 pub const ROOMS: usize = 100_000;
-
-/// Occupants of one room, however its owner configures it: each more costs every message a copy. Beyond:
-/// `service-unavailable`, but not for owners and administrators.
-pub const OCCUPANTS: usize = 5_000;
-
-/// Sessions that share one nickname: more than a user has devices. Beyond: `resource-constraint`.
-pub const SESSIONS_OF_OCCUPANT: usize = 20;
-
-/// Bytes of a nickname: it is in every message. Beyond: `not-acceptable`.
-pub const NICK: usize = 128;
-
-/// Users with an affiliation or a reserved nickname in one room: all are one entry of the store. Beyond:
-/// `resource-constraint`.
-pub const AFFILIATIONS: usize = 5_000;
-
-/// Bytes of a room's name, password, language or other short text. Beyond: `not-acceptable`.
-pub const ROOM_TEXT: usize = 1_024;
-
-/// Contacts that a room names (`muc#roomconfig_contactjid`): they are in each answer to disco#info. Beyond: `not-acceptable`.
-pub const ROOM_CONTACTS: usize = 10;
-
-/// Bytes of a room's description. Beyond: `not-acceptable`.
-pub const ROOM_DESCRIPTION: usize = 8_192;
-
-/// Bytes of a room's subject: it is text (XEP-0045 §8.1), is stored with the room and sent to each occupant who enters.
-/// Beyond: `not-acceptable`.
-pub const ROOM_SUBJECT: usize = 4_096;
-
-/// Messages that a room keeps in memory for new occupants, and their bytes. Beyond: the oldest go.
-pub const HISTORY: usize = 100;
-/// Bytes of the messages that a room keeps in memory. Beyond: the oldest go.
-pub const HISTORY_BYTES: usize = 128 << 10;
-
-/// Messages that a new occupant gets unless it asks for another number: a screen or two.
-pub const HISTORY_UNASKED: usize = 20;
 
 /// Stanzas that wait while a room is read or written: some seconds of a busy one. Beyond: `resource-constraint`.
 pub const ROOM_WAITING: usize = 1_000;

@@ -1,6 +1,6 @@
 //! Messages that are taken back (XEP-0424): in an archive a tombstone replaces the message.
 
-use stdx::Instant;
+use xmpp::retraction::{retracted, tombstone};
 use xmpp::{Bare, Element, Jid, Level, Specification, ns};
 
 use super::effect::{Change, Load, MamQuery, StoreReply};
@@ -26,26 +26,6 @@ pub(super) const FEATURE: Feature = Feature {
 /// The id of the message that this one takes back.
 pub(super) fn retracts(message: &Element) -> Option<&str> {
     message.get("retract", ns::RETRACT)?.attr("id").filter(|id| !id.is_empty())
-}
-
-pub(super) fn retracted(now: Instant) -> Element {
-    Element::new("retracted", ns::RETRACT).with("stamp", xmpp::time::stamp(now))
-}
-
-/// XEP-0424 §4: the sender and id, and nothing of the content.
-pub(super) fn tombstone(old: &Element, retracted: Element) -> Element {
-    let is_known = |child: &&Element| {
-        child.is("origin-id", ns::SID)
-            || child.is("occupant-id", ns::OCCUPANT_ID)
-            || child.is("x", ns::MUC_USER)
-    };
-    let mut stone = Element::new("message", ns::CLIENT);
-    for name in ["from", "to", "id", "type"] {
-        if let Some(value) = old.attr(name) {
-            stone.set(name, value);
-        }
-    }
-    stone.children(old.elements().filter(is_known).cloned()).child(retracted)
 }
 
 fn is_stone(message: &Element) -> bool {

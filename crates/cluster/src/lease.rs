@@ -16,10 +16,16 @@ use crate::limits::{AUTHORITY, COUNCIL_AWAY, RENEWAL};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LeaseEffect {
     /// Write the node's key with its announcement. Success: [`Lease::handle_renewed`] with the same time.
-    Renew { sent_at: Instant },
+    Renew {
+        /// The time of the order. The authority that a success gives counts from it, not from the answer, which may be late.
+        sent_at: Instant,
+    },
     /// Ask the database whether this life is fenced. The answer: [`Lease::handle_unfenced`] with the same time, or
     /// [`Lease::handle_fenced`].
-    AskFence { sent_at: Instant },
+    AskFence {
+        /// The time of the question. An answer proves that the life was not fenced then, and nothing of later.
+        sent_at: Instant,
+    },
 }
 
 /// The lease of one life. It begins without authority.

@@ -6,6 +6,8 @@
 //! ([`map`]). Each bucket that the map gives to a shard is a [`tenure`] there; the database is the fence between
 //! owners.
 
+#![warn(missing_docs)]
+
 pub mod address;
 pub mod bucket;
 pub mod farm;

@@ -45,9 +45,19 @@ pub struct PreviousWorker {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Move {
     /// The bucket gets another owner.
-    Bucket { bucket: u16, to: Option<ShardAddress> },
+    Bucket {
+        /// The number of the bucket, below [`crate::BUCKETS`].
+        bucket: u16,
+        /// The new owner; `None` if no live router can take it.
+        to: Option<ShardAddress>,
+    },
     /// The call slot gets another worker.
-    Slot { slot: u16, to: Option<ShardAddress> },
+    Slot {
+        /// The number of the call slot, below [`crate::BUCKETS`].
+        slot: u16,
+        /// The new worker; `None` if no live edge can take it.
+        to: Option<ShardAddress>,
+    },
 }
 
 /// The owners of buckets and workers of call slots of a whole farm.

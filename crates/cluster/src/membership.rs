@@ -49,7 +49,12 @@ pub enum Refusal {
     /// A live node has the same name. The older one stays.
     NameInUse(Life),
     /// Its wire versions and ours have none in common.
-    WireRange { least: u16, most: u16 },
+    WireRange {
+        /// The least wire version that the refused node speaks.
+        least: u16,
+        /// The greatest wire version that the refused node speaks.
+        most: u16,
+    },
     /// It has none or more than [`SHARDS`] shards.
     TooManyShards(u16),
     /// The farm has [`MEMBERS`] members.

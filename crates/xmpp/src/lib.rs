@@ -15,6 +15,7 @@ pub mod limits;
 pub mod ns;
 #[cfg(test)]
 mod requirements;
+pub mod retraction;
 pub mod s2s;
 pub mod sasl;
 mod specification;

@@ -1,5 +1,6 @@
 //! Commands of administrators and of the operator, which concern all hosts of a server, and their results.
 
+use muc::RoomListing;
 use stdx::Instant;
 use xmpp::sasl::Secret;
 use xmpp::{Bare, ConnectionId, Element, Jid};
@@ -145,23 +146,6 @@ pub struct HostActionResult {
     pub described: Vec<SessionState>,
     /// The rooms that are described.
     pub described_rooms: Vec<RoomState>,
-}
-
-/// A room as a directory has it (XEP-0433 §6.2).
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RoomListing {
-    /// The name of the room.
-    pub name: Box<str>,
-    /// The description of the room.
-    pub description: Box<str>,
-    /// The language of the room.
-    pub lang: Box<str>,
-    /// The number of occupants.
-    pub occupants: u32,
-    /// The room is open: every user may enter.
-    pub is_open: bool,
-    /// Only moderators see real addresses.
-    pub is_anonymous: bool,
 }
 
 /// One session, for an operator.

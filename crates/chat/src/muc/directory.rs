@@ -3,15 +3,15 @@
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 
+use muc::{RoomListing, stored_listing};
 use stdx::Instant;
 use xmpp::stanza::{Condition, StanzaError};
 use xmpp::{Element, ns};
 
-use super::room;
 use super::rooms::{RoomsEffect, RoomsRead};
 use super::search::{SearchRequest, result as found};
 use super::service::listed;
-use crate::effect::{HostAction, HostActionResult, Load, RoomListing, StoreFailure, StoreReply};
+use crate::effect::{HostAction, HostActionResult, Load, StoreFailure, StoreReply};
 use crate::limits::{DIRECTORY_FOR, ROOM_WAITING};
 
 /// By address.
@@ -123,7 +123,7 @@ impl Directories {
             return waiting.into_iter().map(DirectoryRequest::refuse).collect();
         };
         let last = rows.rows.last().map(|(address, _, _)| address.clone());
-        let listed = |(address, _, stored): (Box<str>, _, Element)| Some((address, room::listing(&stored)?));
+        let listed = |(address, _, stored): (Box<str>, _, Element)| Some((address, stored_listing(&stored)?));
         known.extend(rows.rows.into_iter().filter_map(listed));
         if let Some(last) = last.filter(|_| !rows.is_complete) {
             return vec![DirectoryPage { domain, known }.read(Some(last))];

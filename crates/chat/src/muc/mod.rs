@@ -1,31 +1,31 @@
-//! Rooms (XEP-0045). [`Rooms`] has those in memory and their service, `room` the inside of one; the host performs their
-//! effects here.
+//! Rooms (XEP-0045) among accounts. [`Rooms`] has those in memory and their service; the crate `muc` has the inside of one; the
+//! host performs the effects of both here.
 
 mod directory;
-mod room;
 mod rooms;
 mod search;
 mod service;
 
 use stdx::Instant;
 use xmpp::stanza;
-use xmpp::{Bare, Element, Jid, Level, Specification, ns};
+use xmpp::{Bare, Element, Jid, Level, Specification};
 
 use super::feature::Feature;
 use super::read_queues::with_requester;
 use super::{Host, Outbox, token};
-use room::RoomEffect;
+use muc::RoomEffect;
 pub(super) use rooms::Rooms;
-use rooms::{RoomsContext, RoomsEffect, RoomsRead};
+use rooms::{PendingRetraction, RoomsContext, RoomsEffect, RoomsRead};
 
+/// A specification that rooms implement completely, in that file of the crate `muc`.
 const fn specification(
     name: &'static str,
     title: &'static str,
     version: &'static str,
-    level: Level,
+    file: &'static str,
     note: &'static str,
 ) -> Specification {
-    Specification { name, title, version, level, file: "crates/chat/src/muc/mod.rs", note }
+    Specification { name, title, version, level: Level::Complete, file, note }
 }
 
 pub(super) const FEATURE: Feature = Feature {
@@ -34,22 +34,28 @@ pub(super) const FEATURE: Feature = Feature {
             "XEP-0045",
             "Multi-User Chat",
             "1.34.6",
-            Level::Complete,
+            "crates/muc/src/lib.rs",
             "a registration needs no approval and is refused by rooms for members; presence is shown for all roles",
         ),
         specification(
             "XEP-0249",
             "Direct MUC Invitations",
             "1.2",
-            Level::Complete,
+            "crates/muc/src/users/invite.rs",
             "sent with mediated ones",
         ),
-        specification("XEP-0410", "MUC Self-Ping", "1.1.0", Level::Complete, "answered by the room"),
+        specification(
+            "XEP-0410",
+            "MUC Self-Ping",
+            "1.1.0",
+            "crates/muc/src/query.rs",
+            "answered by the room",
+        ),
         specification(
             "XEP-0421",
             "Occupant identifiers for semi-anonymous MUCs",
             "1.0.1",
-            Level::Complete,
+            "crates/muc/src/address.rs",
             "",
         ),
         Specification {
@@ -60,7 +66,7 @@ pub(super) const FEATURE: Feature = Feature {
             file: "crates/chat/src/muc/search.rs",
             note: "of the rooms of this server",
         },
-        specification("XEP-0425", "Moderated Message Retraction", "0.3.0", Level::Complete, ""),
+        specification("XEP-0425", "Moderated Message Retraction", "0.3.0", "crates/muc/src/query.rs", ""),
     ],
     account: &[],
     server: &[],
@@ -191,8 +197,7 @@ impl Host {
                     message.set("id", token(&mut self.rng));
                 }
                 let Some(room) = self.rooms.room(address) else { return };
-                let archived = (room.is_archived() && is_kept(&message)).then(|| room.archived(&message));
-                let id = match (archived, stanza::from(&message).ok().flatten()) {
+                let id = match (room.archived(&message), stanza::from(&message).ok().flatten()) {
                     (Some(archived), Some(speaker)) => {
                         crate::archive::record(self, now, address, &speaker, &archived, out)
                     }
@@ -210,13 +215,13 @@ impl Host {
             // The archive first, so that the next query does not find the retracted message.
             RoomEffect::Retract(retraction) => {
                 let (room, stanza) = (address.clone(), Box::new(stanza.clone()));
-                let (id, tombstone, pending) = retraction.begin(stanza);
+                let (id, tombstone, pending) = PendingRetraction::begin(*retraction, stanza);
                 crate::archive::replace(
                     &mut self.store,
                     address,
                     &id,
                     out,
-                    tombstone,
+                    |old| tombstone.of(old),
                     move |host, now, result, out| {
                         if let Some(effect) = pending.handle_replaced(result) {
                             host.perform_rooms(now, &room, effect, out);
@@ -232,21 +237,5 @@ impl Host {
 
 /// The name of a stored room, and whether lists show it.
 pub fn stored_room(stored: &Element) -> Option<(Box<str>, bool)> {
-    room::named(stored)
-}
-
-/// Messages that an archive has (XEP-0313 §6.1.2): changes of the subject too, not those that are about the moment.
-pub(super) fn is_kept(message: &Element) -> bool {
-    let is_lasting = |child: &Element| {
-        child.is("retract", ns::RETRACT)
-            || child.is("subject", ns::CLIENT)
-            || matches!(
-                child.ns(),
-                "urn:xmpp:reactions:0" | "urn:xmpp:chat-markers:0" | "urn:xmpp:encrypted:0"
-            )
-            || child.is("encrypted", "eu.siacs.conversations.axolotl")
-    };
-    let is_forbidden =
-        |child: &Element| child.is("no-store", ns::HINTS) || child.is("no-permanent-store", ns::HINTS);
-    (room::is_said(message) || message.elements().any(is_lasting)) && !message.elements().any(is_forbidden)
+    muc::stored_name(stored)
 }

@@ -6,6 +6,7 @@ mod tests;
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
+use muc::{Retraction, Room, RoomEffect, Tombstone};
 use stdx::Instant;
 use stdx::rng::Rng;
 use xmpp::stanza::{self, Condition, StanzaError, StanzaKind};
@@ -13,11 +14,9 @@ use xmpp::{Bare, Element, Jid, ns};
 
 use super::RoomCreation;
 use super::directory::{Directories, DirectoryPage, DirectoryRequest, StoredRooms};
-use super::room::{self, Retraction, Room, RoomEffect};
 use crate::HostSettings;
 use crate::effect::{Change, HostActionResult, Load, MamQuery, RoomState, StoreFailure, StoreReply};
 use crate::limits::{HISTORY, HISTORY_BYTES, ROOM_IDLE, ROOM_WAITING, ROOMS, ROOMS_LISTED};
-use crate::retract;
 
 /// The rooms of this host.
 #[derive(Default)]
@@ -104,22 +103,16 @@ pub(super) struct PendingRetraction {
     effects: Vec<RoomEffect>,
 }
 
-impl Retraction {
-    /// The id of the message in the archive, the function that makes its tombstone, and what waits for the archive.
+impl PendingRetraction {
+    /// The id of the message in the archive, the tombstone that replaces it, and what waits for the archive.
     pub(super) fn begin(
-        self,
+        retraction: Retraction,
         stanza: Box<Element>,
-    ) -> (Box<str>, impl FnOnce(&Element) -> Option<Element> + 'static, PendingRetraction) {
-        let Retraction { id, whose, stone, is_known, then } = self;
-        let tombstone = move |old: &Element| {
-            let occupant = old.get("occupant-id", ns::OCCUPANT_ID).and_then(|id| id.attr("id"));
-            (whose.is_none() || occupant == whose.as_deref()).then(|| retract::tombstone(old, stone))
-        };
+    ) -> (Box<str>, Tombstone, PendingRetraction) {
+        let Retraction { id, tombstone, is_known, then } = retraction;
         (id, tombstone, PendingRetraction { stanza, is_known, effects: then })
     }
-}
 
-impl PendingRetraction {
     /// The archive has answered.
     pub(super) fn handle_replaced(self, result: Result<(), StoreFailure>) -> Option<RoomsEffect> {
         let PendingRetraction { stanza, is_known, effects } = self;
@@ -453,7 +446,7 @@ impl Rooms {
             }
             _ => "the room cannot be stored now: try again later",
         };
-        room::refusal(&handled.stanza, StanzaError::new(Condition::ResourceConstraint, text))
+        muc::refusal(&handled.stanza, StanzaError::new(Condition::ResourceConstraint, text))
             .map(RoomsEffect::Send)
     }
 
@@ -577,5 +570,5 @@ pub(super) fn refusal(stanza: &Element, condition: Condition) -> Option<RoomsEff
     if stanza.attr("type") == Some("unavailable") {
         return None;
     }
-    room::refusal(stanza, condition).map(RoomsEffect::Send)
+    muc::refusal(stanza, condition).map(RoomsEffect::Send)
 }

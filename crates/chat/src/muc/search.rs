@@ -1,10 +1,10 @@
 //! Looking for rooms by words (XEP-0433).
 
+use muc::RoomListing;
 use xmpp::stanza::{Condition, StanzaError};
 use xmpp::{Element, ns};
 
 use super::directory::{Directory, page};
-use crate::effect::RoomListing;
 use crate::limits::{ROOM_TEXT, ROOMS_PAGE};
 
 const PARAMS: &str = "urn:xmpp:channel-search:0:search-params";

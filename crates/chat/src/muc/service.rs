@@ -6,9 +6,9 @@ use xmpp::stanza::{self, Condition, StanzaKind};
 use xmpp::{Element, Jid, ns};
 
 use super::directory::{Directory, DirectoryRequest, page};
-use super::room::disco::{feature, identity};
 use super::rooms::{Rooms, RoomsEffect};
 use super::search::{self, SearchRequest};
+use crate::disco::{feature, identity};
 use crate::limits::ROOMS_PAGE;
 
 impl Rooms {
@@ -66,8 +66,9 @@ fn refused(stanza: &Element, condition: Condition) -> Option<RoomsEffect> {
 fn service_info() -> Element {
     let features =
         [ns::DISCO_INFO, ns::DISCO_ITEMS, ns::MUC, ns::RSM, ns::PING, ns::OCCUPANT_ID, ns::CHANNEL_SEARCH];
-    let info = Element::new("query", ns::DISCO_INFO).child(identity("conference", "text", "Rooms"));
-    info.children(features.map(feature))
+    let info =
+        Element::new("query", ns::DISCO_INFO).child(identity("conference", "text").with("name", "Rooms"));
+    info.children(features.map(|var| feature(var)))
 }
 
 /// One page of them, and its position when a page was asked for.

@@ -28,28 +28,79 @@ pub struct Claim {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FarmEffect {
     /// Council: write this node's key. Success: `handle_renewed` with the same time. There is no answer to failure.
-    Announce { sent_at: Instant, member: Box<Member> },
+    Announce {
+        /// The time of the order, from which the lease counts.
+        sent_at: Instant,
+        /// The announcement, which is the value of the key.
+        member: Box<Member>,
+    },
     /// Council: read the keys of all members and go on watching them: `handle_announced` for each, then `handle_members_read`.
     ReadMembers,
     /// Council: read the key of one member, not from a cache: `handle_member_read` with the same time.
-    ReadMember { life: Life, asked_at: Instant },
+    ReadMember {
+        /// The life whose key is read.
+        life: Life,
+        /// The time of the order: an answer tells of this moment or a later one.
+        asked_at: Instant,
+    },
     /// Council: read the map, and go on watching it: `handle_map`.
     ReadMap,
     /// Council: write the map if its revision is still this one: `handle_swapped`.
-    SwapMap { expected: Revision, map: Box<FarmMap> },
+    SwapMap {
+        /// The revision that the map was planned from; another one means that another node wrote first.
+        expected: Revision,
+        /// The new map.
+        map: Box<FarmMap>,
+    },
     /// Database: ask whether this life is fenced: `handle_unfenced` with the same time, or `handle_fenced`.
-    AskFence { sent_at: Instant },
+    AskFence {
+        /// The time of the order, from which an answer counts.
+        sent_at: Instant,
+    },
     /// Database: fence these dead lives as far as they hold one of the buckets, and take the buckets: for each `handle_taken` or
     /// `handle_refused`.
-    Take { claims: Vec<Claim>, dead: Vec<Life> },
+    Take {
+        /// The buckets to take, each with the epoch that it must still have.
+        claims: Vec<Claim>,
+        /// The lives that the farm counts as dead and that may still hold some of them.
+        dead: Vec<Life>,
+    },
     /// Database: give the bucket back if it still has this holder and epoch; `handle_given` in either case.
-    Give { bucket: Bucket, holder: ShardAddress, epoch: Epoch },
+    Give {
+        /// The bucket.
+        bucket: Bucket,
+        /// The shard that gives it back.
+        holder: ShardAddress,
+        /// The epoch under which the shard held it.
+        epoch: Epoch,
+    },
     /// Shard: forget the bucket, read its rows, then `handle_loaded`.
-    Load { bucket: Bucket, shard: u16, epoch: Epoch },
+    Load {
+        /// The bucket.
+        bucket: Bucket,
+        /// The number of the shard in this node.
+        shard: u16,
+        /// The epoch that the database gave for this tenure.
+        epoch: Epoch,
+    },
     /// Shard: answer for the bucket, with this epoch, while `serves` says so.
-    Serve { bucket: Bucket, shard: u16, epoch: Epoch },
+    Serve {
+        /// The bucket.
+        bucket: Bucket,
+        /// The number of the shard in this node.
+        shard: u16,
+        /// The epoch of all answers and writes from now on.
+        epoch: Epoch,
+    },
     /// Shard: answer no more for the bucket; when no write of it is under way, `handle_drained`.
-    Stop { bucket: Bucket, shard: u16, epoch: Epoch },
+    Stop {
+        /// The bucket.
+        bucket: Bucket,
+        /// The number of the shard in this node.
+        shard: u16,
+        /// The epoch that ends.
+        epoch: Epoch,
+    },
     /// All: this node has a newer map.
     MapChanged,
     /// All: news of a member.

@@ -10,31 +10,73 @@ use crate::link::class::{Class, Lane};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LinkFault {
     /// A frame is longer than any that a node sends.
-    FrameTooLong { bytes: usize },
+    FrameTooLong {
+        /// The length that the head of the frame announces.
+        bytes: usize,
+    },
     /// A frame ends before what its head announces, or goes on after it.
     FrameLength,
     /// The class is not one of this connection.
-    Class { number: u8 },
+    Class {
+        /// The number of the class as it came.
+        number: u8,
+    },
     /// Messages are missing or come twice.
-    Sequence { class: Class, expected: u64, found: u64 },
+    Sequence {
+        /// The class of the messages; each class has its own numbers.
+        class: Class,
+        /// The number that the next message had to have.
+        expected: u64,
+        /// The number that it had.
+        found: u64,
+    },
     /// An acknowledgement of messages that were not sent.
-    Acknowledgement { class: Class, sent: u64, found: u64 },
+    Acknowledgement {
+        /// The class of the messages.
+        class: Class,
+        /// The number of the last message that was sent.
+        sent: u64,
+        /// The greater number that was acknowledged.
+        found: u64,
+    },
     /// More bytes than this node has room for.
-    Credit { class: Class },
+    Credit {
+        /// The class whose credit is exceeded.
+        class: Class,
+    },
     /// A frame of data before both sides know where to go on, or a second hello.
-    Order { number: u8 },
+    Order {
+        /// The number of the class of the frame.
+        number: u8,
+    },
     /// The hello, or where to go on, cannot be read.
     Corrupt(Corrupt),
     /// The hello is longer than any that a node sends.
-    HelloTooLong { bytes: usize },
+    HelloTooLong {
+        /// The length that the hello announces.
+        bytes: usize,
+    },
     /// The peer belongs to another farm.
     OtherFarm(Box<str>),
     /// The peer is another start than expected, or it expected another one here.
-    OtherLife { expected: Option<Life>, found: Option<Life> },
+    OtherLife {
+        /// The life that the connection has to be for: the one that the dialer wants, or the acceptor's own.
+        expected: Option<Life>,
+        /// The life that the peer named: its own, or the one that it wants here.
+        found: Option<Life>,
+    },
     /// The peer answers for another connection of the pair.
-    OtherLane { found: Lane },
+    OtherLane {
+        /// The lane that the peer answered for.
+        found: Lane,
+    },
     /// The wire versions have none in common.
-    WireRange { least: u16, most: u16 },
+    WireRange {
+        /// The least wire version that the peer speaks.
+        least: u16,
+        /// The greatest wire version that the peer speaks.
+        most: u16,
+    },
     /// The peer does not know the farm's secret.
     Proof,
     /// The peer sends plain bytes on a connection that has to be encrypted.

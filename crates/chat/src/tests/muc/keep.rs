@@ -192,24 +192,6 @@ fn the_archive_is_for_those_who_could_have_heard() {
     assert_eq!(outcome(&hall.iq(HAG, "set", query)), "forbidden");
 }
 
-#[test]
-fn what_is_about_the_moment_is_in_no_archive() {
-    for (inside, expected) in [
-        ("<body>hi</body>", true),
-        ("<retract xmlns='urn:xmpp:message-retract:1' id='1'/>", true),
-        ("<reactions xmlns='urn:xmpp:reactions:0' id='1'/>", true),
-        ("<composing xmlns='http://jabber.org/protocol/chatstates'/>", false),
-        ("<subject>Fire</subject>", true),
-        ("<body>hi</body><no-store xmlns='urn:xmpp:hints'/>", false),
-        ("<body>hi</body><no-permanent-store xmlns='urn:xmpp:hints'/>", false),
-    ] {
-        let xml = format!("<message type='groupchat'>{inside}</message>");
-        let prefixes = xmpp::xml::Prefixes::of_default(ns::CLIENT);
-        let message = xmpp::xml::parse(xml.as_bytes(), &prefixes).unwrap();
-        assert_eq!(crate::muc::is_kept(&message), expected, "{inside}");
-    }
-}
-
 /// XEP-0313 §6.1.2 and §8.4: neither `to` nor an address that the sender claims in `muc#user`.
 #[test]
 fn an_archived_message_has_no_addressee_and_no_claims_of_its_sender() {

@@ -338,7 +338,7 @@ fn rooms() {
         test(
             "6.1.2",
             "messages with a body are archived",
-            "chat/src/tests/muc/keep.rs::what_is_about_the_moment_is_in_no_archive",
+            "muc/src/message.rs::what_is_about_the_moment_is_in_no_archive",
         ),
         test(
             "6.1.2",
@@ -348,7 +348,7 @@ fn rooms() {
         test(
             "6.1.2",
             "it has the sender's address where everybody may know it",
-            "chat/src/muc/room/tests.rs::the_archive_has_addresses_only_where_they_are_no_secret",
+            "muc/src/tests.rs::the_archive_has_addresses_only_where_they_are_no_secret",
         ),
         test(
             "3.2",

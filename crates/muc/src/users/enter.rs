@@ -5,11 +5,11 @@ use std::sync::Arc;
 use xmpp::stanza::Condition;
 use xmpp::{Element, Jid, ns};
 
-use super::super::occupants::Occupant;
-use super::super::rules::Affiliation;
-use super::super::{FULL, RoomEffect, refuse};
 use super::{Notice, RoomUsers, to};
 use crate::limits::SESSIONS_OF_OCCUPANT;
+use crate::occupants::Occupant;
+use crate::rules::Affiliation;
+use crate::{FULL, RoomEffect, refuse};
 
 /// Errors after which a client is not there (§7.14, XEP-0410 §3): a stanza sent to it came back.
 const GONE: [Condition; 9] = [
@@ -26,12 +26,7 @@ const GONE: [Condition; 9] = [
 
 impl RoomUsers {
     /// Checks a request to enter (§7.2).
-    pub(in super::super) fn may_enter(
-        &self,
-        from: &Jid,
-        nick: &str,
-        request: &Element,
-    ) -> Result<(), Condition> {
+    pub(crate) fn may_enter(&self, from: &Jid, nick: &str, request: &Element) -> Result<(), Condition> {
         let user = from.bare();
         let affiliation = self.affiliation(&user);
         // §7.2.7, §7.2.6, §7.2.5, §10.1.2, §7.2.8, §7.2.9: in this order, so that a banned user learns
@@ -62,14 +57,9 @@ impl RoomUsers {
         }
     }
 
-    /// The others see it enter; it is welcomed afterwards.
-    pub(in super::super) fn enter(
-        &mut self,
-        from: &Jid,
-        nick: &str,
-        stanza: &Element,
-        out: &mut Vec<RoomEffect>,
-    ) {
+    /// Adds the session as an occupant, or to the occupant of that nickname, and the others see it. `presence` welcomes it
+    /// afterwards; nothing here can refuse: [`RoomUsers::may_enter`] has judged.
+    pub(crate) fn enter(&mut self, from: &Jid, nick: &str, stanza: &Element, out: &mut Vec<RoomEffect>) {
         let user = from.bare();
         let usual = self.affiliation(&user).role(self.config.is_moderated);
         // §5.1: in a moderated room a voice that was granted or revoked outlasts the visit.
@@ -97,7 +87,7 @@ impl RoomUsers {
     }
 
     /// New presence of an occupant (§7.7). The id of the stanza comes back to its sender.
-    pub(in super::super) fn update(&mut self, from: &Jid, stanza: &Element, out: &mut Vec<RoomEffect>) {
+    pub(crate) fn update(&mut self, from: &Jid, stanza: &Element, out: &mut Vec<RoomEffect>) {
         let presence = Arc::new(self.address.shown(stanza));
         let Some(key) = self.occupants.key_of_session(from) else { return };
         if let Some(occupant) = self.occupants.get_mut(key) {
@@ -109,13 +99,7 @@ impl RoomUsers {
     }
 
     /// §7.6. One of several clients that share a nickname takes the new one alone.
-    pub(in super::super) fn rename(
-        &mut self,
-        from: &Jid,
-        nick: &str,
-        stanza: &Element,
-        out: &mut Vec<RoomEffect>,
-    ) {
+    pub(crate) fn rename(&mut self, from: &Jid, nick: &str, stanza: &Element, out: &mut Vec<RoomEffect>) {
         if let Err(condition) = self.may_be_called(&from.bare(), nick) {
             return refuse(stanza, condition, out);
         }
@@ -133,6 +117,7 @@ impl RoomUsers {
             Notice { nick: Some(nick), codes: &[303], cause: Some(stanza), ..Notice::gone(self, occupant) };
         // §7.6: the occupant stays, so its role in the unavailable presence is not `none`.
         let notice = Notice { standing: self.standing_of(occupant), ..notice };
+        // The other clients of a shared nickname stay as they are, so the occupant does not leave for the others.
         let own = std::slice::from_ref(from);
         if is_alone {
             self.broadcast(&notice, own, out);
@@ -160,13 +145,7 @@ impl RoomUsers {
     }
 
     /// §7.14. The others see it go when its last session went.
-    pub(in super::super) fn leave(
-        &mut self,
-        from: &Jid,
-        stanza: &Element,
-        codes: &[u16],
-        out: &mut Vec<RoomEffect>,
-    ) {
+    pub(crate) fn leave(&mut self, from: &Jid, stanza: &Element, codes: &[u16], out: &mut Vec<RoomEffect>) {
         let Some(occupant) = self.occupants.of_session(from).cloned() else { return };
         let is_gone = self.occupants.remove_session(from);
         let one = Occupant { sessions: vec![from.clone()], ..occupant };
@@ -178,12 +157,7 @@ impl RoomUsers {
     }
 
     /// Something came back from a client as an error. True: it is gone.
-    pub(in super::super) fn bounced(
-        &mut self,
-        from: &Jid,
-        stanza: &Element,
-        out: &mut Vec<RoomEffect>,
-    ) -> bool {
+    pub(crate) fn bounced(&mut self, from: &Jid, stanza: &Element, out: &mut Vec<RoomEffect>) -> bool {
         let Some(error) = stanza.get("error", ns::CLIENT) else { return false };
         let is_gone = GONE.iter().any(|condition| error.get(condition.as_str(), ns::STANZA_ERRORS).is_some());
         if is_gone {
@@ -194,7 +168,7 @@ impl RoomUsers {
     }
 
     /// The service ends (§7.14, 332): all occupants leave.
-    pub(in super::super) fn close(&mut self, out: &mut Vec<RoomEffect>) {
+    pub(crate) fn close(&mut self, out: &mut Vec<RoomEffect>) {
         for occupant in self.occupants.values() {
             let notice = Notice { codes: &[332], ..Notice::gone(self, occupant) };
             let last = notice.build(self, true, true);
@@ -205,7 +179,7 @@ impl RoomUsers {
 }
 
 /// True for a stanza to this session.
-pub(in super::super) fn is_for(out: &RoomEffect, session: &Jid) -> bool {
+pub(crate) fn is_for(out: &RoomEffect, session: &Jid) -> bool {
     matches!(out, RoomEffect::Send(sent) if sent.attr("to") == Some(session.as_str()))
 }
 

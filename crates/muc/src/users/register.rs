@@ -3,10 +3,10 @@
 use xmpp::stanza::{self, Condition};
 use xmpp::{Element, Jid, ns};
 
-use super::super::form::{field, form, type_of, value};
-use super::super::rules::Affiliation;
-use super::super::{FULL, RoomEffect, refuse};
 use super::{ChangeCause, RoomUsers};
+use crate::form::{field, form, type_of, value};
+use crate::rules::Affiliation;
+use crate::{FULL, RoomEffect, refuse};
 
 const REGISTER_FORM: &str = "http://jabber.org/protocol/muc#register";
 
@@ -23,7 +23,7 @@ impl RoomUsers {
         }
     }
 
-    pub(in super::super) fn register_get(&self, from: &Jid, iq: &Element, out: &mut Vec<RoomEffect>) {
+    pub(crate) fn register_get(&self, from: &Jid, iq: &Element, out: &mut Vec<RoomEffect>) {
         let user = from.bare();
         if let Err(condition) = self.may_register(self.affiliation(&user)) {
             return refuse(iq, condition, out);
@@ -44,7 +44,7 @@ impl RoomUsers {
         out.push(RoomEffect::Send(stanza::result(iq, Some(query))));
     }
 
-    pub(in super::super) fn register_set(
+    pub(crate) fn register_set(
         &mut self,
         from: &Jid,
         query: &Element,
@@ -63,6 +63,7 @@ impl RoomUsers {
             if affiliation == Affiliation::Member && !self.config.is_members_only {
                 self.set_affiliation(&user, Affiliation::None, ChangeCause::default(), out);
             }
+            // The change of affiliation was announced first, the answer follows once it is on disk.
             return self.registered(iq, out);
         }
         let form = query.get("x", ns::DATA).filter(|form| form.attr("type") == Some("submit"));
@@ -79,7 +80,7 @@ impl RoomUsers {
             return refuse(iq, FULL, out);
         }
         self.affiliations.set(&user, |entry| entry.nick = Some(nick));
-        // In a moderated room membership is voice, which is not for the taking.
+        // §7.10: registration makes a member. In a moderated room membership is voice, which a moderator grants (§8.3).
         if affiliation == Affiliation::None && !self.config.is_moderated {
             self.set_affiliation(&user, Affiliation::Member, ChangeCause::default(), out);
         }

@@ -1,32 +1,35 @@
-//! Presence of occupants as each of the others sees it.
+//! Presence of occupants as each of the others sees it, and messages of the room about its users.
+//!
+//! A change has at most three versions: without the real address, with it, and for the occupant itself. Each is built once, and a session
+//! gets a copy that shares its children with the others: the cost of a presence in a large room is the copies, not the building.
 
 use std::sync::Arc;
 
 use xmpp::{Bare, Element, Jid, ns};
 
-use super::super::RoomEffect;
-use super::super::occupants::Occupant;
-use super::super::rules::{Affiliation, Privileges, Role};
 use super::{ChangeCause, RoomUsers};
+use crate::RoomEffect;
+use crate::occupants::Occupant;
+use crate::rules::{Affiliation, Privileges, Role};
 
 /// One presence of one occupant, for all occupants.
-pub(in super::super) struct Notice<'a> {
-    pub(in super::super) occupant: &'a Occupant,
-    pub(in super::super) standing: Privileges,
+pub(crate) struct Notice<'a> {
+    pub(crate) occupant: &'a Occupant,
+    pub(crate) standing: Privileges,
     /// `None`: it goes.
-    pub(in super::super) presence: Option<Arc<Element>>,
+    pub(crate) presence: Option<Arc<Element>>,
     /// The nickname it goes to.
-    pub(in super::super) nick: Option<&'a str>,
-    pub(in super::super) actor: Option<&'a str>,
-    pub(in super::super) reason: Option<&'a str>,
-    pub(in super::super) codes: &'a [u16],
-    pub(in super::super) destroy: Option<&'a Element>,
+    pub(crate) nick: Option<&'a str>,
+    pub(crate) actor: Option<&'a str>,
+    pub(crate) reason: Option<&'a str>,
+    pub(crate) codes: &'a [u16],
+    pub(crate) destroy: Option<&'a Element>,
     /// Last words, and the id of the stanza that caused it.
-    pub(in super::super) cause: Option<&'a Element>,
+    pub(crate) cause: Option<&'a Element>,
 }
 
 impl<'a> Notice<'a> {
-    pub(in super::super) fn of(users: &RoomUsers, occupant: &'a Occupant) -> Notice<'a> {
+    pub(crate) fn of(users: &RoomUsers, occupant: &'a Occupant) -> Notice<'a> {
         Notice {
             occupant,
             standing: users.standing_of(occupant),
@@ -41,16 +44,17 @@ impl<'a> Notice<'a> {
     }
 
     /// It goes.
-    pub(in super::super) fn gone(users: &RoomUsers, occupant: &'a Occupant) -> Notice<'a> {
+    pub(crate) fn gone(users: &RoomUsers, occupant: &'a Occupant) -> Notice<'a> {
         let affiliation = users.affiliation(&occupant.user);
         let standing = Privileges { role: Role::None, affiliation };
         Notice { standing, presence: None, ..Notice::of(users, occupant) }
     }
 
     /// Without addressee. `is_self` has code 110 and the id of its cause.
-    pub(in super::super) fn build(&self, users: &RoomUsers, with_address: bool, is_self: bool) -> Element {
+    pub(crate) fn build(&self, users: &RoomUsers, with_address: bool, is_self: bool) -> Element {
         let mut presence = match (&self.presence, self.cause) {
             (Some(shown), _) => Element::clone(shown),
+            // Last words: an occupant that leaves by itself may say why (§7.14).
             (None, Some(cause)) if cause.attr("type") == Some("unavailable") => users.address.shown(cause),
             (None, _) => Element::new("presence", ns::CLIENT),
         };
@@ -93,7 +97,7 @@ impl<'a> Notice<'a> {
 
 impl RoomUsers {
     /// To all occupants; `own` are the occupant's own sessions, present or just gone.
-    pub(in super::super) fn broadcast(&self, notice: &Notice<'_>, own: &[Jid], out: &mut Vec<RoomEffect>) {
+    pub(crate) fn broadcast(&self, notice: &Notice<'_>, own: &[Jid], out: &mut Vec<RoomEffect>) {
         let plain = notice.build(self, false, false);
         let whole = notice.build(self, true, false);
         for other in self.occupants.values() {
@@ -102,19 +106,21 @@ impl RoomUsers {
                 out.push(RoomEffect::Send(to(seen, session)));
             }
         }
-        // Each occupant may know its own address.
+        // The occupant's own sessions come last: for its client, its own presence with 110 completes the change. Each occupant may
+        // know its own address.
         let seen = notice.build(self, true, true);
         out.extend(own.iter().map(|session| RoomEffect::Send(to(&seen, session))));
     }
 
     /// Each of the sessions leaves at once: kicked, banned, or not a member any more.
-    pub(in super::super) fn expel(
+    pub(crate) fn expel(
         &mut self,
         key: u64,
         codes: &[u16],
         cause: ChangeCause<'_>,
         out: &mut Vec<RoomEffect>,
     ) {
+        // Removed first: of two occupants that go at once, neither is told of the other after its own end.
         let Some(occupant) = self.occupants.remove(key) else { return };
         let ChangeCause { by, reason } = cause;
         let notice = Notice { codes, actor: by, reason, ..Notice::gone(self, &occupant) };
@@ -122,14 +128,14 @@ impl RoomUsers {
     }
 
     /// The role follows the affiliation or was set: all occupants learn it.
-    pub(in super::super) fn announce(&self, key: u64, cause: ChangeCause<'_>, out: &mut Vec<RoomEffect>) {
+    pub(crate) fn announce(&self, key: u64, cause: ChangeCause<'_>, out: &mut Vec<RoomEffect>) {
         let Some(occupant) = self.occupants.get(key) else { return };
         let notice = Notice { actor: cause.by, reason: cause.reason, ..Notice::of(self, occupant) };
         self.broadcast(&notice, &occupant.sessions, out);
     }
 
     /// A message of the room itself to all occupants with status codes.
-    pub(in super::super) fn tell_all(&self, x: Element, out: &mut Vec<RoomEffect>) {
+    pub(crate) fn tell_all(&self, x: Element, out: &mut Vec<RoomEffect>) {
         let message = Element::new("message", ns::CLIENT)
             .with("from", self.address.as_str())
             .with("type", "groupchat")
@@ -138,14 +144,14 @@ impl RoomUsers {
     }
 
     /// One body, a copy each.
-    pub(in super::super) fn to_all(&self, message: &Element, out: &mut Vec<RoomEffect>) {
+    pub(crate) fn to_all(&self, message: &Element, out: &mut Vec<RoomEffect>) {
         out.reserve(self.occupants.sessions());
         let sessions = self.occupants.values().flat_map(|occupant| &occupant.sessions);
         out.extend(sessions.map(|session| RoomEffect::Send(to(message, session))));
     }
 
     /// A message with status codes for all occupants (§10.2.1).
-    pub(in super::super) fn tell_codes(&self, codes: &[u16], out: &mut Vec<RoomEffect>) {
+    pub(crate) fn tell_codes(&self, codes: &[u16], out: &mut Vec<RoomEffect>) {
         if !codes.is_empty() {
             let x = Element::new("x", ns::MUC_USER).children(codes.iter().map(|code| status(*code)));
             self.tell_all(x, out);
@@ -153,13 +159,14 @@ impl RoomUsers {
     }
 
     /// Code 101 of the registry: the user's affiliation changed while it was not in the room.
-    pub(in super::super) fn tell_absent(
+    pub(crate) fn tell_absent(
         &self,
         user: &Bare,
         affiliation: Affiliation,
         reason: Option<&str>,
         out: &mut Vec<RoomEffect>,
     ) {
+        // A banned domain is no user that could be told.
         if user.local().is_none() {
             return;
         }
@@ -171,7 +178,7 @@ impl RoomUsers {
     }
 
     /// §9.3: occupants that see addresses learn of the new affiliation of a user who is not in the room.
-    pub(in super::super) fn tell_of_absent(
+    pub(crate) fn tell_of_absent(
         &self,
         user: &Bare,
         affiliation: Affiliation,
@@ -198,16 +205,16 @@ fn of_absent(user: &Bare, affiliation: Affiliation, reason: Option<&str>) -> Ele
     Element::new("x", ns::MUC_USER).child(item).children(banned)
 }
 
-pub(in super::super) fn status(code: u16) -> Element {
+pub(crate) fn status(code: u16) -> Element {
     Element::new("status", ns::MUC_USER).with("code", code.to_string())
 }
 
-pub(in super::super) fn to(stanza: &Element, session: &Jid) -> Element {
+pub(crate) fn to(stanza: &Element, session: &Jid) -> Element {
     stanza.copy_to(session.as_str())
 }
 
 /// `<item/>` of a list.
-pub(in super::super) fn listed(
+pub(crate) fn listed(
     ns: &'static str,
     jid: Option<&str>,
     nick: Option<&str>,

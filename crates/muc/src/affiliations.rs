@@ -53,6 +53,7 @@ impl Affiliations {
         if self.is_above(user) {
             return Affiliation::Owner;
         }
+        // An affiliation of the user's own goes before that of its domain: a member of a banned domain stays a member.
         let own = self.stored(user);
         if own != Affiliation::None {
             return own;
@@ -99,6 +100,7 @@ impl Affiliations {
     pub(super) fn set(&mut self, user: &Bare, change: impl FnOnce(&mut RoomUser)) {
         let entry = self.entries.entry(user.clone()).or_default();
         change(entry);
+        // An entry that says nothing is not stored, and leaves its place in the list.
         if entry.affiliation == Affiliation::None && entry.nick.is_none() {
             self.entries.remove(user);
         }

@@ -55,10 +55,12 @@ impl RoomUsers {
         }
     }
 
+    /// The affiliation that counts: the user's own, or the ban of its domain.
     pub(super) fn affiliation(&self, user: &Bare) -> Affiliation {
         self.affiliations.of(user)
     }
 
+    /// The privileges of an actor, in the room or not. An administrator of the server acts as a moderator without being there.
     pub(super) fn standing(&self, session: &Jid) -> Privileges {
         let user = session.bare();
         let role = match self.occupants.of_session(session) {
@@ -73,6 +75,7 @@ impl RoomUsers {
         Privileges { role: occupant.role, affiliation: self.affiliation(&occupant.user) }
     }
 
+    /// True if an occupant of that role sees real addresses (§4.2, non-anonymous and semi-anonymous rooms).
     pub(super) fn sees_addresses(&self, role: Role) -> bool {
         self.config.is_whois_anyone || role == Role::Moderator
     }
@@ -86,6 +89,7 @@ impl RoomUsers {
         presence: Arc<Element>,
     ) -> u64 {
         let user = session.bare();
+        // XEP-0421: the id is the same for all visits of a user and says nothing about its address.
         let id = self.address.seal(user.as_str()).into();
         let occupant = Occupant { nick: nick.into(), user, role, id, sessions: Vec::new(), presence };
         self.occupants.add(occupant, session)
@@ -112,6 +116,7 @@ impl RoomUsers {
         Ok(nick.into())
     }
 
+    /// Sets the role of an occupant, and all occupants see it. The caller has asked `rules`.
     pub(super) fn set_role(
         &mut self,
         key: u64,
@@ -163,6 +168,7 @@ impl RoomUsers {
                 entry.nick = None;
             }
         });
+        // The ban of a domain concerns all of its users, except those with an affiliation of their own.
         let here: Vec<u64> = if user.local().is_some() {
             self.occupants.keys_of_user(user).to_vec()
         } else {
@@ -180,6 +186,7 @@ impl RoomUsers {
             // §9.1: a ban removes the occupant at once (301).
             if new == Affiliation::Outcast {
                 self.expel(key, &[301], cause, out);
+            // §9.4: an occupant of a members-only room that is no member any more is removed (321).
             } else if self.config.is_members_only && new < Affiliation::Member {
                 self.expel(key, &[321], cause, out);
             } else {

@@ -1,20 +1,21 @@
-//! Messages for the room itself: invitations (XEP-0045 §7.8), their refusal, and requests for voice (§7.13, §8.6).
+//! Messages for the room itself: invitations (XEP-0045 §7.8), their refusal, and requests for voice (§7.13, §8.6). All of them make the
+//! room write to addresses that the sender names, so each is limited to occupants on one end at least.
 
 use xmpp::stanza::Condition;
 use xmpp::{Bare, Element, Jid, ns};
 
-use super::super::form::{choice, field, flag, form, type_of, value};
-use super::super::occupants::Occupant;
-use super::super::rules::{Affiliation, Role, may_set_role};
-use super::super::{FULL, RoomEffect, refuse};
 use super::{ChangeCause, RoomUsers, to as addressed};
+use crate::form::{choice, field, flag, form, type_of, value};
 use crate::limits::AFFILIATIONS;
+use crate::occupants::Occupant;
+use crate::rules::{Affiliation, Role, may_set_role};
+use crate::{FULL, RoomEffect, refuse};
 
 const REQUEST: &str = "http://jabber.org/protocol/muc#request";
 
 impl RoomUsers {
     /// Handles a message to the room itself, not to its occupants.
-    pub(in super::super) fn for_the_room(&mut self, from: &Jid, stanza: &Element, out: &mut Vec<RoomEffect>) {
+    pub(crate) fn for_the_room(&mut self, from: &Jid, stanza: &Element, out: &mut Vec<RoomEffect>) {
         if let Some(x) = stanza.get("x", ns::MUC_USER) {
             // §7.8.2: a decline comes from a user that is not in the room.
             if let Some(decline) = x.get("decline", ns::MUC_USER) {
@@ -47,6 +48,7 @@ impl RoomUsers {
         if !may {
             return refuse(stanza, Condition::Forbidden, out);
         }
+        // All addresses are read before the first invitation leaves: of a refused request nothing was sent.
         let mut guests = Vec::new();
         for invite in invites {
             match invite.attr("to").map(Jid::parse) {
@@ -113,6 +115,7 @@ impl RoomUsers {
         let Some(Ok(inviter)) = decline.attr("to").map(Jid::parse) else {
             return refuse(stanza, Condition::JidMalformed, out);
         };
+        // In a semi-anonymous room the invitation named the inviter by its nickname, else by its address.
         let is_occupant = inviter.bare() == self.address.bare;
         let sessions: Vec<Jid> = match inviter.resource() {
             Some(nick) if is_occupant => {
@@ -139,6 +142,7 @@ impl RoomUsers {
         out.extend(sessions.iter().map(|session| RoomEffect::Send(addressed(&message, session))));
     }
 
+    /// Handles a form about voice: a visitor's request goes to the moderators (§7.13), a moderator's form grants it (§8.6).
     fn voice(&mut self, from: &Jid, form: &Element, stanza: &Element, out: &mut Vec<RoomEffect>) {
         let Some(asker) = self.occupants.of_session(from) else {
             return refuse(stanza, Condition::NotAcceptable, out);
@@ -189,6 +193,7 @@ impl RoomUsers {
     }
 }
 
+/// The form that moderators get (§8.6); the real address in it is for them alone.
 fn voice_form(asker: &Occupant) -> Element {
     let address = asker.sessions.last().map(Jid::as_str);
     form("form", REQUEST)

@@ -8,9 +8,9 @@ use super::config::AllowPm;
 use super::rules::Role;
 use super::subject::Subject;
 use super::users::{listed, to as addressed};
-use super::{Retraction, Room, RoomEffect, refuse};
+use super::{Retraction, Room, RoomEffect, Tombstone, refuse};
 use crate::limits::ROOM_SUBJECT;
-use crate::retract::retracted;
+use xmpp::retraction::retracted;
 
 impl Room {
     pub(super) fn message(
@@ -25,6 +25,7 @@ impl Room {
         match (to.resource(), kind) {
             // §7.14: an error of a client says that it is not there. Any other error is the answer to a private
             // message.
+            // Whatever the sender's rights are: an error is the only sign that an occupant's client is gone.
             (nick, "error") => {
                 if !self.users.bounced(from, stanza, out)
                     && let Some(nick) = nick
@@ -52,6 +53,7 @@ impl Room {
             if !may {
                 return refuse(stanza, Condition::Forbidden, out);
             }
+            // A message may have a subject for each language (RFC 6121 §5.2.4), and all of them go to each occupant.
             let length = stanza.elements().filter(|child| child.is("subject", ns::CLIENT));
             if length.map(|text| text.content().len()).sum::<usize>() > ROOM_SUBJECT {
                 let error = StanzaError::new(Condition::NotAcceptable, "the subject is too long");
@@ -59,6 +61,7 @@ impl Room {
             }
             let message = self.users.address.message_of(speaker, stanza);
             self.subject = Subject::new(now, &message);
+            // The order does not matter to the owner of the room: it writes first, wherever `Save` stands.
             out.push(RoomEffect::Broadcast(Box::new(message)));
             if self.users.config.is_persistent {
                 out.push(RoomEffect::Save);
@@ -69,20 +72,20 @@ impl Room {
         if speaker.role < Role::Participant {
             return refuse(stanza, Condition::Forbidden, out);
         }
+        // The retraction itself is a message like any other: clients that have the old one need it (XEP-0424 §5).
         let message = self.users.address.message_of(speaker, stanza);
         if let Some(id) = stanza.get("retract", ns::RETRACT).and_then(|retract| retract.attr("id")) {
-            let whose = speaker.id.clone();
+            let sender = speaker.id.clone();
             // XEP-0424 §5: only the sender retracts a message. The occupant id outlasts a change of the nickname.
-            let is_known = self.history.retract(id, Some(&whose));
+            let is_known = self.history.retract(id, Some(&sender));
             if self.is_archived() {
-                let stone = retracted(now);
-                let (id, whose) = (id.into(), Some(whose));
+                let tombstone = Tombstone { occupant_id: Some(sender), retracted: retracted(now) };
+                let then = Vec::new();
                 out.push(RoomEffect::Retract(Box::new(Retraction {
-                    id,
-                    whose,
-                    stone,
+                    id: id.into(),
+                    tombstone,
                     is_known,
-                    then: Vec::new(),
+                    then,
                 })));
             }
         }
@@ -90,13 +93,7 @@ impl Room {
     }
 
     /// A message has its id: it goes into the history and to all occupants.
-    pub(in super::super) fn publish(
-        &mut self,
-        now: Instant,
-        mut message: Element,
-        id: &str,
-        out: &mut Vec<RoomEffect>,
-    ) {
+    pub fn publish(&mut self, now: Instant, mut message: Element, id: &str, out: &mut Vec<RoomEffect>) {
         message
             .push(Element::new("stanza-id", ns::SID).with("by", self.users.address.as_str()).with("id", id));
         if is_said(&message) {
@@ -106,8 +103,11 @@ impl Room {
     }
 
     /// The message as the archive stores it: with the real address behind the nickname, if all occupants may
-    /// see it (XEP-0313 §6.1.2).
-    pub(in super::super) fn archived(&self, message: &Element) -> Element {
+    /// see it (XEP-0313 §6.1.2). `None`: the room has no archive, or the message does not belong there.
+    pub fn archived(&self, message: &Element) -> Option<Element> {
+        if !self.is_archived() || !is_kept(message) {
+            return None;
+        }
         let mut message = message.clone();
         let nick = message.attr("from").and_then(|from| from.split_once('/')).map(|(_, nick)| nick);
         let speaker = nick.and_then(|nick| self.users.occupants.of_nick(nick));
@@ -121,11 +121,11 @@ impl Room {
             );
             message.push(Element::new("x", ns::MUC_USER).child(item));
         }
-        message
+        Some(message)
     }
 
     /// Adds a message from before this process began to the history.
-    pub(in super::super) fn remember(&mut self, at: Instant, id: &str, mut message: Element) {
+    pub fn remember(&mut self, at: Instant, id: &str, mut message: Element) {
         if !is_said(&message) {
             return;
         }
@@ -153,6 +153,7 @@ impl Room {
         };
         // Occupants that may not write to others may still write to moderators, unless private messages are off.
         let may = may || (self.users.config.allow_pm != AllowPm::Nobody && listener.role == Role::Moderator);
+        // An error answers a private message that the room itself passed on.
         if !may && !is_error {
             return refuse(stanza, Condition::Forbidden, out);
         }
@@ -165,7 +166,7 @@ impl Room {
 
 /// It is part of the discussion (§7.2.13): with a body, or with a subject that is no change of the room's, as it has a thread
 /// (§8.1).
-pub(in super::super) fn is_said(message: &Element) -> bool {
+fn is_said(message: &Element) -> bool {
     let has = |name: &'static str| message.get(name, ns::CLIENT).is_some();
     has("body") || (has("subject") && has("thread"))
 }
@@ -175,4 +176,43 @@ fn is_subject(message: &Element) -> bool {
     message.get("subject", ns::CLIENT).is_some()
         && message.get("body", ns::CLIENT).is_none()
         && message.get("thread", ns::CLIENT).is_none()
+}
+
+/// Messages that an archive has (XEP-0313 §6.1.2): changes of the subject too, not those that are about the moment.
+fn is_kept(message: &Element) -> bool {
+    let is_lasting = |child: &Element| {
+        child.is("retract", ns::RETRACT)
+            || child.is("subject", ns::CLIENT)
+            || matches!(
+                child.ns(),
+                "urn:xmpp:reactions:0" | "urn:xmpp:chat-markers:0" | "urn:xmpp:encrypted:0"
+            )
+            || child.is("encrypted", "eu.siacs.conversations.axolotl")
+    };
+    let is_forbidden =
+        |child: &Element| child.is("no-store", ns::HINTS) || child.is("no-permanent-store", ns::HINTS);
+    (is_said(message) || message.elements().any(is_lasting)) && !message.elements().any(is_forbidden)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_about_the_moment_is_in_no_archive() {
+        for (inside, expected) in [
+            ("<body>hi</body>", true),
+            ("<retract xmlns='urn:xmpp:message-retract:1' id='1'/>", true),
+            ("<reactions xmlns='urn:xmpp:reactions:0' id='1'/>", true),
+            ("<composing xmlns='http://jabber.org/protocol/chatstates'/>", false),
+            ("<subject>Fire</subject>", true),
+            ("<body>hi</body><no-store xmlns='urn:xmpp:hints'/>", false),
+            ("<body>hi</body><no-permanent-store xmlns='urn:xmpp:hints'/>", false),
+        ] {
+            let xml = format!("<message type='groupchat'>{inside}</message>");
+            let prefixes = xmpp::xml::Prefixes::of_default(ns::CLIENT);
+            let message = xmpp::xml::parse(xml.as_bytes(), &prefixes).unwrap();
+            assert_eq!(is_kept(&message), expected, "{inside}");
+        }
+    }
 }

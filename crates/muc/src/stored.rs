@@ -1,4 +1,5 @@
-//! A room as the store keeps it: configuration, subject, affiliations.
+//! A room as the store keeps it: configuration, subject, affiliations and reserved nicknames, in one element `<room/>` in the
+//! namespace of owners. The directories of a service read the same form for rooms that are in no memory.
 
 use xmpp::stanza::{self, StanzaKind};
 use xmpp::{Bare, Element, Jid, ns};
@@ -9,10 +10,28 @@ use super::affiliations::RoomUser;
 use super::config::RoomConfig;
 use super::rules::Affiliation;
 use super::subject::Subject;
-use crate::effect::RoomListing;
+
+/// A room as a directory has it (XEP-0433 §6.2).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RoomListing {
+    /// The name of the room.
+    pub name: Box<str>,
+    /// The description of the room.
+    pub description: Box<str>,
+    /// The language of the room.
+    pub lang: Box<str>,
+    /// The number of occupants.
+    pub occupants: u32,
+    /// The room is open: every user may enter.
+    pub is_open: bool,
+    /// Only moderators see real addresses.
+    pub is_anonymous: bool,
+}
 
 impl Room {
-    pub(in super::super) fn to_stored(&self) -> Element {
+    /// The room as the store keeps it; [`Room::from_stored`] reads it back. It has no occupants and no messages: the first leave with the
+    /// process, the archive has the second.
+    pub fn to_stored(&self) -> Element {
         let room = Element::new("room", ns::MUC_OWNER)
             .with("secret", hex(&self.users.address.secret))
             .child(self.users.config.to_form("submit"));
@@ -21,7 +40,7 @@ impl Room {
 
     /// True if that stanza can change what the store has: then the host keeps the room as it was until the change is
     /// on disk. Strangers cannot make it do so for nothing.
-    pub(in super::super) fn may_save(&self, from: &Jid, stanza: &Element) -> bool {
+    pub fn may_save(&self, from: &Jid, stanza: &Element) -> bool {
         let affiliation = self.users.affiliation(&from.bare());
         let is_kept = self.users.config.is_persistent;
         match stanza::kind_of(stanza) {
@@ -43,7 +62,7 @@ impl Room {
     }
 
     /// `None`: it is no room's record. A room may have no owner any more: then it is the administrators'.
-    pub(in super::super) fn from_stored(address: Bare, stored: &Element) -> Option<Room> {
+    pub fn from_stored(address: Bare, stored: &Element) -> Option<Room> {
         let secret = unhex(stored.attr("secret")?)?;
         let mut room = Room::new(RoomAddress { bare: address, secret });
         room.users.config = RoomConfig::stored(stored.get("x", ns::DATA)?)?;
@@ -63,33 +82,36 @@ impl Room {
     }
 
     /// A removed account loses what it is here, unless that is to be banned. True: it was something.
-    pub(in super::super) fn remove_user(&mut self, user: &Bare) -> bool {
+    pub fn remove_user(&mut self, user: &Bare) -> bool {
         self.users.voices.remove(user);
         self.users.affiliations.remove_user(user)
     }
 
-    pub(in super::super) fn listed(&self) -> Option<RoomListing> {
+    /// The listing of the room in directories; `None`: lists do not show it.
+    pub fn listed(&self) -> Option<RoomListing> {
         let occupants = u32::try_from(self.users.occupants.len()).unwrap_or(u32::MAX);
         self.is_listed().then(|| self.users.config.listing(occupants))
     }
 
-    pub(in super::super) fn is_listed(&self) -> bool {
+    /// True for a public room that is not locked: until it is configured, a room does not exist for others (§10.1.2).
+    pub fn is_listed(&self) -> bool {
         self.users.config.is_public && !self.users.is_locked
     }
 
-    pub(in super::super) fn name(&self) -> &str {
+    /// The name that the owner gave the room; it may be empty.
+    pub fn name(&self) -> &str {
         &self.users.config.name
     }
 }
 
 /// The listing of a room that is not in memory, if the room is public.
-pub(in super::super) fn listing(stored: &Element) -> Option<RoomListing> {
+pub fn stored_listing(stored: &Element) -> Option<RoomListing> {
     let config = RoomConfig::stored(stored.get("x", ns::DATA)?)?;
     config.is_public.then(|| config.listing(0))
 }
 
 /// The same for clients that may know of all rooms.
-pub(in super::super) fn named(stored: &Element) -> Option<(Box<str>, bool)> {
+pub fn stored_name(stored: &Element) -> Option<(Box<str>, bool)> {
     let config = RoomConfig::stored(stored.get("x", ns::DATA)?)?;
     Some((config.name, config.is_public))
 }

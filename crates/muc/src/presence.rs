@@ -28,7 +28,7 @@ impl Room {
             Some("error") => {
                 self.users.bounced(from, stanza, out);
             }
-            // Rooms are in no roster.
+            // Subscriptions and probes: a room is in no roster, and an answer would tell strangers of its occupants.
             Some(_) => {}
         }
     }
@@ -85,6 +85,7 @@ impl Room {
         let users = &self.users;
         let Some(me) = users.occupants.of_session(from) else { return };
         let with_address = users.sees_addresses(me.role);
+        // §7.2.2: the new occupant gets the presence of every other one before its own. Occupants that came first are told first.
         for other in users.occupants.values().filter(|other| other.nick != me.nick) {
             let seen = Notice::of(users, other).build(users, with_address, false);
             out.push(RoomEffect::Send(seen.with("to", from.as_str())));

@@ -1,4 +1,5 @@
-//! Data forms (XEP-0004), as far as rooms have them.
+//! Data forms (XEP-0004), as far as rooms have them: fields that a form may lack are `None`, so that a client which sends some fields
+//! changes those only.
 
 use xmpp::{Element, ns};
 
@@ -49,6 +50,7 @@ pub(super) fn value<'a>(form: &'a Element, var: &str) -> Option<Cow<'a, str>> {
     Some(field.content_of("value", ns::DATA).unwrap_or(Cow::Borrowed("")))
 }
 
+/// A boolean (XEP-0004 §3.3: `1` or `true`, `0` or `false`); `None` also for any other text.
 pub(super) fn flag(form: &Element, var: &str) -> Option<bool> {
     match &*value(form, var)? {
         "1" | "true" => Some(true),
@@ -57,6 +59,7 @@ pub(super) fn flag(form: &Element, var: &str) -> Option<bool> {
     }
 }
 
+/// The `FORM_TYPE` (XEP-0068), which says whose fields these are.
 pub(super) fn type_of(form: &Element) -> Option<Cow<'_, str>> {
     value(form, "FORM_TYPE")
 }

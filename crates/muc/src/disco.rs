@@ -1,4 +1,5 @@
-//! The room's features and occupants (XEP-0045 §6.3 to §6.6, §15.5.4; §7.12 for one's reserved nickname).
+//! The room's features and occupants (XEP-0045 §6.3 to §6.6, §15.5.4; §7.12 for one's reserved nickname). All that is shown here may
+//! be asked for by any user of any server, so it has no address of an occupant, and nicknames only where the room is open.
 
 use xmpp::stanza::{self, Condition};
 use xmpp::{Element, Jid, ns};
@@ -8,10 +9,14 @@ use super::rules::Affiliation;
 use super::{Room, RoomEffect, refuse};
 use crate::limits::HISTORY;
 
+/// `FORM_TYPE` of the form in an answer about the room (§15.5.4).
 const ROOM_INFO: &str = "http://jabber.org/protocol/muc#roominfo";
+/// The node that asks for one's own reserved nickname (§7.12).
 const OWN_ITEM: &str = "x-roomuser-item";
+/// The node that asks which namespaces may be used in the room (§17.1.1).
 const TRAFFIC: &str = "http://jabber.org/protocol/muc#traffic";
 
+/// The features of each room; `RoomConfig::features` adds those of its type.
 const FEATURES: [&str; 11] = [
     ns::DISCO_INFO,
     ns::DISCO_ITEMS,
@@ -26,14 +31,14 @@ const FEATURES: [&str; 11] = [
     "http://jabber.org/protocol/muc#self-ping-optimization",
 ];
 
-pub(in super::super) fn identity(category: &'static str, kind: &'static str, name: &str) -> Element {
+fn identity(category: &'static str, kind: &'static str, name: &str) -> Element {
     Element::new("identity", ns::DISCO_INFO)
         .with("category", category)
         .with("type", kind)
         .with_opt("name", Some(name).filter(|name| !name.is_empty()))
 }
 
-pub(in super::super) fn feature(var: &'static str) -> Element {
+fn feature(var: &'static str) -> Element {
     Element::new("feature", ns::DISCO_INFO).with("var", var)
 }
 
@@ -73,6 +78,7 @@ impl Room {
             .child(text("muc#roominfo_description", &config.description))
             .child(text("muc#roominfo_occupants", &self.users.occupants.len().to_string()))
             .child(on("muc#roominfo_subjectmod", config.may_change_subject))
+            // `muc#roominfo_subjectmod` is the registered name (§15.5.4).
             // COMPAT(clients of ejabberd and Prosody): the name in an example of older versions.
             .child(on("muc#roominfo_changesubject", config.may_change_subject))
             .child(text("muc#maxhistoryfetch", &HISTORY.to_string()))

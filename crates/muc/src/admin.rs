@@ -1,4 +1,7 @@
 //! Requests about roles and affiliations: lists of them, and changes (XEP-0045 §8.2 to §8.5, §9, §10.3 to §10.8).
+//!
+//! A request is read and judged completely before anything changes: [`AdminRequest::parse`] takes the room by a shared reference, and
+//! [`AdminRequest::apply`] cannot fail. `rules` decides each item alone; here are the rules for the items of one request together.
 
 use std::collections::BTreeMap;
 
@@ -105,10 +108,12 @@ impl AdminRequest {
                 }
             }
         }
+        // Several items may name one user, and the last counts, as it does when they are applied in turn.
         let was_owner = |user: &Bare| affiliations.stored(user) == Affiliation::Owner;
         let is_owner = |affiliation: Affiliation| affiliation == Affiliation::Owner;
         let lost = after.iter().filter(|(user, new)| was_owner(user) && !is_owner(**new)).count();
         let won = after.iter().filter(|(user, new)| !was_owner(user) && is_owner(**new)).count();
+        // §10.4: the last owner cannot give that status up, and the error is `conflict`.
         if lost > 0 && affiliations.owners() + won <= lost {
             return Err(Condition::Conflict);
         }
@@ -127,6 +132,7 @@ impl AdminRequest {
                 }
                 AdminChange::Affiliation { user, affiliation, nick, reason } => {
                     has_changed = true;
+                    // Asked before the change: a banned occupant is gone afterwards and has had its presence all the same.
                     let is_told = user == self.from || !users.occupants.keys_of_user(&user).is_empty();
                     let old = users.affiliation(&user);
                     let cause = ChangeCause { by: self.by.as_deref(), reason: reason.as_deref() };
@@ -157,6 +163,7 @@ impl AdminChange {
             let role = Role::parse(role).ok_or(Condition::BadRequest)?;
             let nick = nick.ok_or(Condition::BadRequest)?;
             let actor = users.standing(from);
+            // Before the nickname is looked up: a stranger must not learn from the error which nicknames there are.
             if actor.role != Role::Moderator {
                 return Err(Condition::Forbidden);
             }

@@ -1,4 +1,9 @@
-//! Questions: to the room, and from one occupant to another (XEP-0045 §6, §17.4, XEP-0410, XEP-0425).
+//! Requests (iq): to the room itself, which it answers, and from one occupant to another, which it passes on under their nicknames
+//! (XEP-0045 §6, §17.4, XEP-0410, XEP-0425).
+//!
+//! A request that is passed on leaves no state in the room. The id of the copy has keyed hashes of the asking session and of the nickname
+//! that was asked, and the answer is led back by them: so requests without an answer cost the room nothing, and a client can answer
+//! only sessions that have asked it.
 
 use stdx::Instant;
 use xmpp::stanza::{self, Condition};
@@ -8,8 +13,8 @@ use super::address::TAG;
 use super::admin::{self, AdminRequest};
 use super::occupants::Occupant;
 use super::rules::{Affiliation, Role};
-use super::{Retraction, Room, RoomEffect, refuse};
-use crate::retract::retracted;
+use super::{Retraction, Room, RoomEffect, Tombstone, refuse};
+use xmpp::retraction::retracted;
 
 impl Room {
     pub(super) fn iq(&mut self, now: Instant, from: &Jid, to: &Jid, iq: &Element, out: &mut Vec<RoomEffect>) {
@@ -19,6 +24,7 @@ impl Room {
             Some("result" | "error") => return self.pass_answer(from, to, iq, out),
             _ => return refuse(iq, Condition::BadRequest, out),
         };
+        // RFC 6120 §8.2.3: a request has exactly one child.
         let (Some(payload), 1) = (iq.first(), iq.elements().count()) else {
             return refuse(iq, Condition::BadRequest, out);
         };
@@ -45,13 +51,15 @@ impl Room {
         }
     }
 
-    /// All items, or none.
+    /// Performs a request about roles or affiliations: all of its items, or none. A client moves an owner's rights to another
+    /// user in one request, and half of it would leave two owners or none.
     fn administer(&mut self, from: &Jid, query: &Element, iq: &Element, out: &mut Vec<RoomEffect>) {
         let request = match AdminRequest::parse(&self.users, from, query) {
             Ok(request) => request,
             Err(condition) => return refuse(iq, condition, out),
         };
-        // Roles end with the visit (§5.1): only affiliations are stored.
+        // Roles end with the visit (§5.1): only affiliations are stored. The answer comes after `Save`, so the actor learns of a
+        // change that is on disk.
         if request.apply(&mut self.users, out) && self.is_persistent() {
             out.push(RoomEffect::Save);
         }
@@ -102,6 +110,7 @@ impl Room {
         if asked.nick == asker.nick && payload.is("ping", ns::PING) {
             return out.push(RoomEffect::Send(stanza::result(iq, None)));
         }
+        // Of several clients of one nickname the latest is asked: two answers to one request would be an error of the protocol.
         let Some(session) = asked.sessions.last() else { return };
         // §17.4: the account has the vCard, not the client.
         let address = if payload.ns() == ns::VCARD { session.bare_str() } else { session.as_str() };
@@ -120,7 +129,8 @@ impl Room {
         out.push(RoomEffect::Send(question));
     }
 
-    /// Back to the client that asked, whose name is in the id.
+    /// Passes an answer back to the session whose tag is in the id. An answer whose id, sender or addressee does not fit is dropped: a
+    /// reply to a reply would be another stanza that is not expected.
     fn pass_answer(&self, from: &Jid, to: &Jid, iq: &Element, out: &mut Vec<RoomEffect>) {
         let id = iq.attr("id").unwrap_or("");
         let (Some(session_tag), Some(nick_tag)) = (id.get(..TAG), id.get(TAG..2 * TAG)) else { return };
@@ -167,11 +177,14 @@ impl Room {
             .with("type", "groupchat")
             .with("from", self.users.address.as_str())
             .child(retract.children(reason.clone()));
+        // The history forgets the message at once, also when the archive fails: new occupants do not get it any more.
         let is_known = self.history.retract(id, None);
+        // The room announces the retraction before it confirms the request, so that the moderator's client has both in that order.
         let then = vec![RoomEffect::Broadcast(Box::new(message)), RoomEffect::Send(stanza::result(iq, None))];
         if self.is_archived() {
-            let stone = retracted(now).child(by).children(reason);
-            let retraction = Retraction { id: id.into(), whose: None, stone, is_known, then };
+            let retracted = retracted(now).child(by).children(reason);
+            let tombstone = Tombstone { occupant_id: None, retracted };
+            let retraction = Retraction { id: id.into(), tombstone, is_known, then };
             return out.push(RoomEffect::Retract(Box::new(retraction)));
         }
         if !is_known {

@@ -1,4 +1,5 @@
-//! The address of a room and its secret: the addresses and ids of occupants, and stanzas as the room sends them.
+//! The address of a room and its secret: the addresses and ids of occupants, and stanzas as the room sends them. Elements that only the
+//! room may add are removed from all that clients send through it; else an occupant could forge another one's id, address or delay.
 
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
@@ -26,7 +27,7 @@ impl RoomAddress {
         format!("{}/{nick}", self.bare).into()
     }
 
-    /// A keyed hash of the text, which does not reveal it.
+    /// A keyed hash of the text, which does not reveal it: 128 bits, so that no two users of a room share an id.
     pub(super) fn seal(&self, text: &str) -> String {
         let mut mac = Hmac::<Sha256>::new_from_slice(&self.secret).expect("HMAC takes keys of any length");
         mac.update(text.as_bytes());

@@ -1,4 +1,5 @@
-//! The recent messages, for new occupants (XEP-0045 §7.2.13).
+//! The recent messages, for new occupants (XEP-0045 §7.2.13). They are in memory only; after a restart the owner of the room fills them
+//! from the archive, if the room has one.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -8,6 +9,7 @@ use xmpp::{Element, ns};
 
 use crate::limits::{HISTORY, HISTORY_BYTES, HISTORY_UNASKED};
 
+/// One message of the past, shared by all copies of the room.
 #[derive(Clone)]
 struct HistoryEntry {
     at: Instant,
@@ -18,6 +20,7 @@ struct HistoryEntry {
     chars: usize,
 }
 
+/// The newest messages of a room, bounded in number and bytes.
 #[derive(Clone, Default)]
 pub(super) struct History {
     /// The oldest first.
@@ -86,6 +89,7 @@ impl History {
             is_late && left.is_some()
         };
         let newest = self.past.iter().rev().take(wanted.max_stanzas);
+        // From the newest back to the first that does not fit: a history with gaps would be read as the whole.
         let mut fitting: Vec<&Element> = newest.take_while(fits).map(|past| &*past.message).collect();
         fitting.reverse();
         fitting.into_iter()

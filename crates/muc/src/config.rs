@@ -1,4 +1,6 @@
-//! The configuration of a room (XEP-0045 §10, §15.5.3), as the owner's form and as the store has it.
+//! The configuration of a room (XEP-0045 §10, §15.5.3). One form serves for the owner and for the store, so a field that an owner can set
+//! is stored without further code. A form that an owner submits has to keep the limits; a stored one is read whatever the limits
+//! are by now, because a room that cannot be read is lost to its users.
 
 use std::borrow::Cow;
 
@@ -6,7 +8,7 @@ use xmpp::stanza::{Condition, StanzaError};
 use xmpp::{Element, Jid, ns};
 
 use super::form::{boolean, choice, field, flag, form, value, values};
-use crate::effect::RoomListing;
+use crate::RoomListing;
 use crate::limits::{OCCUPANTS, ROOM_CONTACTS, ROOM_DESCRIPTION, ROOM_TEXT};
 
 /// `FORM_TYPE` of the form.
@@ -35,6 +37,7 @@ impl AllowPm {
     }
 }
 
+/// The settings of a room, as its owner chose them.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct RoomConfig {
     pub(super) name: Box<str>,
@@ -61,6 +64,7 @@ pub(super) struct RoomConfig {
     pub(super) is_logged: bool,
 }
 
+// The configuration of an instant room (§10.1.2): what most users expect of a new room, and nothing that outlasts it.
 impl Default for RoomConfig {
     fn default() -> Self {
         RoomConfig {
@@ -100,7 +104,8 @@ impl RoomConfig {
         }
     }
 
-    /// Kept where the occupants' memory ends.
+    /// True if messages are archived. A temporary room has no archive: its address may belong to another room tomorrow, whose owner would
+    /// inherit the messages.
     pub(super) fn is_archived(&self) -> bool {
         self.is_persistent && self.is_logged
     }
@@ -189,6 +194,7 @@ impl RoomConfig {
         RoomConfig::default().changed(form, |_, _| true).ok()
     }
 
+    /// The configuration with the fields of the form. It returns a new one, so that a form with one bad field changes nothing.
     fn changed(self, form: &Element, fits: impl Fn(&str, usize) -> bool) -> Result<RoomConfig, StanzaError> {
         let mut config = self;
         for (var, place, most) in [
@@ -225,6 +231,7 @@ impl RoomConfig {
         Ok(config)
     }
 
+    /// The fields with a few values. They come after the texts: the password has to be known before the form says that there is one.
     fn apply_choices(&mut self, form: &Element) -> Result<(), StanzaError> {
         if let Some(is_protected) = flag(form, "muc#roomconfig_passwordprotectedroom") {
             if !is_protected {
@@ -235,6 +242,7 @@ impl RoomConfig {
             }
         }
         if let Some(most) = value(form, "muc#roomconfig_maxusers") {
+            // A number above our own limit is the owner's wish and is shown as such; `max_users` has the smaller of both.
             self.max_users = match &*most {
                 // §15.5.3: "none" is a value of the field: no limit of the owner's.
                 "none" | "" => 0,
@@ -280,6 +288,7 @@ impl RoomConfig {
         if self.is_whois_anyone != old.is_whois_anyone {
             codes.push(if self.is_whois_anyone { 172 } else { 173 });
         }
+        // §10.2.1: changes that concern privacy have codes of their own; 104 stands for all others.
         let rest =
             RoomConfig { is_logged: old.is_logged, is_whois_anyone: old.is_whois_anyone, ..self.clone() };
         if rest != *old {

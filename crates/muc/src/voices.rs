@@ -18,6 +18,7 @@ impl Voices {
         self.roles.get(user).copied()
     }
 
+    /// Keeps a role for the next visit. Beyond the limit it is lost with the visit, which is what §5.1 asks for at least.
     pub(super) fn keep(&mut self, user: Bare, role: Role) {
         if self.roles.len() < OCCUPANTS {
             self.roles.insert(user, role);
