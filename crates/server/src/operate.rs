@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 
 use axum::Router;
+use chat_store::database::make_private_folder;
 use tokio::net::TcpListener;
 use tokio::task::spawn_local;
 
@@ -13,7 +14,6 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::control::{self, Control, ControlSocket, Reloaded};
 use crate::http;
-use crate::record::make_private_folder;
 use crate::signals::{Order, Signals};
 
 /// Bound before the node starts, so that a second node, or a port in use, is known before the first packet.

@@ -26,10 +26,10 @@ use store::{Database, Service, Store, Write};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::control::FarmStatus;
+use crate::database;
 use crate::limits;
 use crate::message::{Command, InboxMessage, LocalMessage};
 use crate::net::tls::Tls;
-use crate::record;
 use crate::rest::{self, Rest};
 use crate::shard::StatusBoard;
 use crate::voice::NodeVoice;
@@ -72,7 +72,7 @@ impl Node {
     /// As `start`.
     pub fn start_with(config: Config, options: store::sqlite::Options) -> Result<Node> {
         let clock = Clock::new();
-        let database = record::open_with(&config, options)?;
+        let database = database::place(&config).open_with(options)?;
         let shared = Shared::read(config, &database, clock)?;
         let database = shared.fenced(database);
         xmpp::warn(&shared);

@@ -34,7 +34,7 @@ impl Rest {
             Arc::clone(&record) as _,
             Arc::new(plane),
             &config.sip.default_domain,
-            crate::xmpp::keys::make,
+            chat_store::keys::make,
         );
         Rest { router: admin::router(Arc::clone(&state)), record, state }
     }

@@ -83,7 +83,7 @@ impl ImportArgs {
         if self.skip_existing {
             options.existing = Existing::Skip;
         }
-        options.keys = self.scram.then_some(crate::xmpp::keys::make);
+        options.keys = self.scram.then_some(chat_store::keys::make);
         let source = self.source(file, &stop)?;
         let import = Import { admin, node, options, clock, stop };
         match source {
