@@ -3,7 +3,6 @@
 pub mod cli;
 pub mod clock;
 pub mod config;
-pub mod control;
 pub mod database;
 pub mod farm;
 pub mod http;

@@ -3,6 +3,7 @@
 use std::io::{self, Write as _};
 
 use clap::{Args, Subcommand};
+use control::{AccountRow, Ask, BindingRow, Change, Listing, Request, Response};
 use store::{AccountFilter, AccountLimits, Address};
 
 use super::alias::AliasCommand;
@@ -13,7 +14,6 @@ use super::import::ImportArgs;
 use super::password::PasswordArgs;
 use super::table::{Table, date, elapsed};
 use crate::config::Config;
-use crate::control::{AccountRow, Ask, BindingRow, Change, Listing, Request, Response};
 use crate::limits;
 use crate::node::greeting::sign_in;
 

@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
+use control::{Ask, Change, Client, ClientError, Failure, FailureKind, Listing, Request, Response};
 use store::{Admin, Database};
 
 use super::error::CliError;
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::control::{Ask, Change, Client, ClientError, Failure, FailureKind, Listing, Request, Response};
 use crate::database::place;
 
 pub(super) enum Backend {

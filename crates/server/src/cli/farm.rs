@@ -5,13 +5,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Subcommand;
+use control::{Client, FarmMapStatus, FarmStatus, HolderRange, Request, Response};
 
 use super::error::CliError;
 use super::farm_status::table;
 use super::table::{Table, grouped};
 use crate::config::Config;
-use crate::control::{Client, FarmMapStatus, FarmStatus, HolderRange, Request, Response};
-use crate::limits;
 
 const ALONE: &str = "this node is in no farm: [farm] name is not set";
 
@@ -222,7 +221,7 @@ fn drain(config: &Config, name: &str) -> Result<(), CliError> {
         // Nothing comes unasked: this is the pause.
         client.set_patience(Some(DRAIN_LOOK))?;
         client.next_line()?;
-        client.set_patience(Some(limits::CONTROL_PATIENCE))?;
+        client.set_patience(Some(control::limits::CONTROL_PATIENCE))?;
     }
     Err(CliError::Other(format!(
         "the node {name} was asked to drain and has not begun: see its log, and belfry farm nodes"

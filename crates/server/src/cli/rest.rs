@@ -5,6 +5,7 @@ use std::io;
 use ::voice::numbers;
 use admin::first::renew_token;
 use clap::{Args, Subcommand};
+use control::{Client, ClientError, Request, Response};
 use store::Admin;
 use store::rest::types::RestAccount;
 
@@ -13,7 +14,6 @@ use super::error::CliError;
 use super::table::Table;
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::control::{Client, ClientError, Request, Response};
 use crate::rest::{self, Chance};
 
 #[derive(Debug, Subcommand)]

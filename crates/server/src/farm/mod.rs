@@ -23,6 +23,7 @@ use cluster::link::FarmSecret;
 use cluster::member::{Member, MemberState};
 use cluster::membership::MembershipEffect;
 use cluster::{Bucket, Life, Outlet};
+use control::{Failure, FailureKind};
 use farm::agent::{AgentArgs, FarmAgent, FarmEnd, FarmListener};
 use farm::council::{CouncilSettings, LifeClock, MEMBER_AGE};
 use farm::links::Encryption;
@@ -33,7 +34,6 @@ use store::Database;
 
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::control::{Failure, FailureKind};
 use crate::logging;
 use crate::message::{Command, InboxMessage, LocalMessage};
 use crate::shard::StatusBoard;

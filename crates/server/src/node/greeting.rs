@@ -2,10 +2,10 @@
 
 use std::io::{self, IsTerminal as _, Write as _};
 
+use control::Listening;
 use sip::transport::Transport;
 
 use crate::config::Config;
-use crate::control::Listening;
 use crate::net::Listener;
 
 /// On standard error, as the log, and only if that is a terminal.

@@ -2,8 +2,9 @@
 
 use std::net::SocketAddr;
 
+use control::Listening;
+
 use crate::config::{Config, listener_text};
-use crate::control::Listening;
 use crate::net::Listener;
 
 pub(super) const SIP: &str = "SIP";

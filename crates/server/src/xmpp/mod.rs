@@ -60,7 +60,6 @@ use counts::Counted;
 pub use counts::XmppCounts;
 use host_driver::HostDriver;
 use host_requests::HostRequests;
-pub use kinds::KindCount;
 use pending::Asker;
 use phones::Phones;
 pub(crate) use phones::{ChatAccounts, Offering, PendingWatch, PhoneEffect, kept_of};

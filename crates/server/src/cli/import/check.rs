@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use control::{Ask, Listing};
 use store::{ImportOptions, Users as _};
 
 use super::files::Files;
@@ -11,7 +12,6 @@ use crate::cli::backend::{Backend, unexpected};
 use crate::cli::error::CliError;
 use crate::cli::table::{grouped, printable};
 use crate::config::Config;
-use crate::control::{Ask, Listing};
 use crate::limits;
 
 pub(super) fn run(

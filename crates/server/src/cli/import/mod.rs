@@ -19,6 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use clap::Args;
+use control::{Client, ClientError, Request};
 use store::{Admin, Existing, ImportOptions, Imported, StoreError, Write};
 
 use self::files::{Files, cannot_read};
@@ -30,7 +31,6 @@ use super::stop::Stop;
 use super::table::grouped;
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::control::{Client, ClientError, Request};
 use crate::limits;
 
 #[derive(Debug, Args)]
@@ -127,7 +127,7 @@ impl Import {
         if let Some(mut node) = self.node {
             node.ask(&Request::AccountsChanged)?;
             // Sessions that signed in by an old password end.
-            for some in changed.chunks(limits::CONTROL_ACCOUNTS) {
+            for some in changed.chunks(control::limits::CONTROL_ACCOUNTS) {
                 node.ask(&Request::PasswordsChanged(some.to_vec()))?;
             }
         }

@@ -3,11 +3,11 @@
 
 use chat::StoreFailure;
 use chat::effect::{AccountList, AccountRefusal, Accounts};
+use control::{Change, FailureKind, Secret};
 use store::{Account, AccountFilter, Address, Loaded, Notice, Read, StoreError};
 use xmpp::Bare;
 
 use super::Operator;
-use crate::control::{Change, FailureKind, Secret};
 use crate::limits;
 use crate::node::changes::tell_shards;
 use stdx::Instant;
