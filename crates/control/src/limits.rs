@@ -36,3 +36,6 @@ pub const TRACE_QUEUE: usize = 4_096;
 
 /// Blocks that `belfry blocks` shows, the latest ones; it tells how many there are.
 pub const BLOCKS: usize = 1_000;
+
+/// Accounts a command asks for at once.
+pub const LIST_PAGE: u32 = 1_000;

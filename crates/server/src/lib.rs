@@ -3,7 +3,6 @@
 pub mod cli;
 pub mod clock;
 pub mod config;
-pub mod database;
 pub mod farm;
 pub mod http;
 pub mod limits;

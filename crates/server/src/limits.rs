@@ -131,26 +131,6 @@ pub const DNS_RECORDS: usize = 64;
 /// Answers of one shard's DNS cache; least used ones make room.
 pub const DNS_CACHE: u64 = 4096;
 
-/// Accounts a command asks for at once.
-pub const LIST_PAGE: u32 = 1_000;
-
-/// Rows of an import in one transaction while a node runs: a phone's REGISTER waits behind it, at most for
-/// some tens of milliseconds. Without a node the store's own batch is used.
-pub const IMPORT_BATCH_BESIDE_NODE: usize = 5_000;
-
-/// Files of XEP-0227 that include each other, one within the other: its own layout has three (main, host, user). Beyond: the
-/// import ends.
-pub const IMPORT_INCLUDES: usize = 8;
-
-/// Accounts, and reasons why others were not imported, that an import names at its end. The rest is counted.
-pub const IMPORT_NAMED: usize = 20;
-
-/// Bad lines that `account import --check` names: a screen of a terminal, many times over. The rest is counted.
-pub const IMPORT_CHECKED: usize = 1_000;
-
-/// Bytes of white space before what tells XML from lines. More: it is lines.
-pub const IMPORT_LOOK: usize = 1 << 10;
-
 /// Accounts a shard keeps in memory; about 400 bytes each. Those not asked for lately make room.
 pub const CACHED_ACCOUNTS: usize = 200_000;
 

@@ -5,10 +5,10 @@ use std::path::Path;
 use control::{Ask, Change, Client, ClientError, Failure, FailureKind, Listing, Request, Response};
 use store::{Admin, Database};
 
+use super::database::place;
 use super::error::CliError;
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::database::place;
 
 pub(super) enum Backend {
     Node(Client),

@@ -18,7 +18,6 @@ use super::backend::open_database;
 use super::error::CliError;
 use super::table::grouped;
 use crate::config::Config;
-use crate::limits;
 
 #[derive(Debug, Args)]
 pub(super) struct ExportArgs {
@@ -108,7 +107,7 @@ fn write_all(
         writeln!(out, "<host jid='{}'>", escape(domain)).map_err(failed)?;
         let mut filter = AccountFilter {
             domain: Some(domain.clone()),
-            limit: limits::LIST_PAGE,
+            limit: control::limits::LIST_PAGE,
             ..AccountFilter::default()
         };
         loop {

@@ -62,7 +62,7 @@ impl FarmCommand {
             FarmCommand::Map { json } => map(config, json),
             FarmCommand::Drain { node } => drain(config, &node),
             FarmCommand::Secret { file } => {
-                crate::farm::make_secret(&file).map_err(|error| CliError::Other(format!("{error:#}")))?;
+                ::farm::secret::make(&file).map_err(|error| CliError::Other(format!("{error:#}")))?;
                 say!("made {}: copy it to every node, and name it in [farm] secret", file.display());
                 Ok(())
             }

@@ -4,7 +4,6 @@
 mod database;
 mod link_socket;
 pub(crate) mod probe;
-mod secret;
 pub(crate) mod traces;
 pub(crate) mod traffic;
 pub mod wire;
@@ -40,7 +39,7 @@ use crate::shard::StatusBoard;
 use link_socket::LinkSocket;
 use traffic::{LinkTraffic, Renewal};
 
-pub(crate) use secret::{Secret, make as make_secret};
+pub(crate) use ::farm::secret::Secret;
 
 /// The exit code of a node that the farm has ended: the supervisor starts it again, with a new life (`sysexits.h`, EX_TEMPFAIL).
 const ENDED: i32 = 75;

@@ -6,7 +6,6 @@ pub(crate) mod changes;
 mod completions;
 mod farm_status;
 mod farm_traces;
-pub(crate) mod greeting;
 mod listening;
 mod looks;
 mod operator;
@@ -26,13 +25,13 @@ use control::FarmStatus;
 use store::rest::{Kind, RestWrite};
 use store::{Database, Service, Store, Write};
 
+use crate::cli::database;
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::database;
 use crate::limits;
 use crate::message::{Command, InboxMessage, LocalMessage};
 use crate::net::tls::Tls;
-use crate::rest::{self, Rest};
+use crate::rest::Rest;
 use crate::shard::StatusBoard;
 use crate::voice::NodeVoice;
 pub(crate) use build::Shared;
@@ -90,7 +89,7 @@ impl Node {
         let (chat_traces, _) = tokio::sync::broadcast::channel(control::limits::TRACE_QUEUE);
         let routers = build::routers(&shared, &mut *database.reader()?, &store, clock.now())?;
         if shared.config.has_rest() {
-            rest::ensure_account(&shared.config, &database, clock)?;
+            crate::cli::first_account::ensure_account(&shared.config, &database, clock)?;
         }
         let voice = build::voice_common(&shared.config, &database, &outlets)?;
         let (rest, threads) = (None, Vec::new());

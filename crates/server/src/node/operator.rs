@@ -24,9 +24,7 @@ use tokio::time::sleep;
 use super::changes::{NoticeStream, tell_shards};
 use super::completions::Unwritable;
 use super::farm_traces::FarmTraces;
-use super::{
-    DRAIN_PATIENCE, Node, build, farm_status, greeting, listening, operator_status, room, shard_counters,
-};
+use super::{DRAIN_PATIENCE, Node, build, farm_status, listening, operator_status, room, shard_counters};
 use crate::config::{Config, listener_text};
 use crate::farm::FarmMembership;
 use crate::farm::traces::TraceMessages;
@@ -70,7 +68,7 @@ async fn operate(config: Config, logging: Logging) -> Result<()> {
     let rest_address = rest.is_some().then(|| doors.rest_address()).transpose()?;
     let services = listening::services(&node.shared.config, http_address, rest_address);
     operator_status::announce(&node, &services);
-    greeting::greet(&node.shared.config, &services);
+    crate::cli::greeting::greet(&node.shared.config, &services);
     let traces = node.shared.farm.as_ref();
     let traces = traces.and_then(|farm| FarmTraces::new(farm, node.outlets.first()?.clone(), clock));
     let (farm_traces, of_others) = traces.unzip();

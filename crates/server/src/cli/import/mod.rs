@@ -29,9 +29,9 @@ use super::backend::make_database;
 use super::error::CliError;
 use super::stop::Stop;
 use super::table::grouped;
+use crate::cli::limits;
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::limits;
 
 #[derive(Debug, Args)]
 pub(super) struct ImportArgs {

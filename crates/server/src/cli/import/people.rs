@@ -9,8 +9,8 @@ use store::{Address, ImportOptions, NewAccount, NewUser, SourceUser, StoreError,
 
 use super::files::Files;
 use crate::cli::error::CliError;
+use crate::cli::limits;
 use crate::cli::table::{grouped, printable};
-use crate::limits;
 
 pub(super) struct People<'a> {
     files: Files,
