@@ -11,5 +11,6 @@ pub mod council;
 pub mod database;
 pub mod links;
 pub mod order;
+pub mod secret;
 mod tenure_log;
 pub mod view;

@@ -1,7 +1,6 @@
 //! The server around the cores: configuration, listeners, shards. The binary is a few lines over this.
 
 pub mod cli;
-pub mod control;
 pub mod farm;
 pub mod http;
 pub mod limits;
@@ -10,7 +9,6 @@ pub mod logging;
 pub mod message;
 pub mod node;
 pub mod operate;
-pub mod record;
 mod rest;
 pub mod routes;
 pub mod shard;

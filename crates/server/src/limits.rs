@@ -4,54 +4,6 @@ use std::time::Duration;
 
 use stdx::rate::{Policy, Rate};
 
-/// Bytes of one request on the control socket: the largest is a route of 64 targets of 1 KiB. More: refused
-/// and closed.
-pub const CONTROL_REQUEST: usize = 128 * 1024;
-
-/// Accounts that one request on the control socket names: so many of the longest addresses fit.
-pub const CONTROL_ACCOUNTS: usize = 200;
-
-/// Bytes of one answer a command reads: 1,000 accounts, or a status of 256 shards, with room to spare.
-pub const CONTROL_ANSWER: usize = 32 * 1024 * 1024;
-
-/// Commands connected at once. More: told so and closed.
-pub const CONTROL_CONNECTIONS: usize = 32;
-
-/// Silence after which a command's connection is closed; a trace lasts as long as it is read.
-pub const CONTROL_IDLE: Duration = Duration::from_secs(300);
-
-/// For a line to be written to a command. One that does not read (a stopped terminal) is closed.
-pub const CONTROL_WRITE: Duration = Duration::from_secs(30);
-
-/// For the node to answer one request. Longer: the command is told so. Longer than the record waits for
-/// another process that holds it.
-pub const CONTROL_PATIENCE: Duration = Duration::from_secs(20);
-
-/// Accounts a command asks for at once.
-pub const LIST_PAGE: u32 = 1_000;
-
-/// Rows of an import in one transaction while a node runs: a phone's REGISTER waits behind it, at most for
-/// some tens of milliseconds. Without a node the store's own batch is used.
-pub const IMPORT_BATCH_BESIDE_NODE: usize = 5_000;
-
-/// Files of XEP-0227 that include each other, one within the other: its own layout has three (main, host, user). Beyond: the
-/// import ends.
-pub const IMPORT_INCLUDES: usize = 8;
-
-/// Accounts, and reasons why others were not imported, that an import names at its end. The rest is counted.
-pub const IMPORT_NAMED: usize = 20;
-
-/// Bad lines that `account import --check` names: a screen of a terminal, many times over. The rest is counted.
-pub const IMPORT_CHECKED: usize = 1_000;
-
-/// Bytes of white space before what tells XML from lines. More: it is lines.
-pub const IMPORT_LOOK: usize = 1 << 10;
-
-/// For the node to say how it is, when Prometheus or a load balancer asks. Longer: 503.
-pub const STATUS_PATIENCE: Duration = Duration::from_secs(2);
-
-/// Requests for the status that wait for the same second's answer. More: 503.
-pub const STATUS_QUEUE: usize = 64;
 
 /// Accounts a shard keeps in memory; about 400 bytes each. Those not asked for lately make room.
 pub const CACHED_ACCOUNTS: usize = 200_000;
@@ -64,9 +16,6 @@ pub const ACCOUNT_CALLS: usize = 200_000;
 /// Messages (batches of packets, questions) that may wait for a shard. More are dropped and counted: their
 /// senders retransmit.
 pub const SHARD_INBOX: usize = 65_536;
-
-/// Traced messages that may wait for a slow reader. More are dropped and counted, and the reader is told.
-pub const TRACE_QUEUE: usize = 4_096;
 
 /// Lines that a node sends to another for one trace in a second, and their bytes: a screen shows a few dozen lines a second, and a file
 /// of a busy trunk has what 500 messages a second, 100 calls, are with 1 KiB each. More are dropped and counted, and the reader is
@@ -182,9 +131,6 @@ pub const SIGN_IN_LINES_BY_SOURCE: Policy = Policy {
     longest_penalty: Duration::ZERO,
     forgive_after: Duration::ZERO,
 };
-
-/// Blocks that `belfry blocks` shows, the latest ones; it tells how many there are.
-pub const BLOCKS: usize = 1_000;
 
 /// For the head of an HTTP request of a chat client, and between two requests of one connection. Longer: closed.
 pub const XMPP_HTTP_HEAD: Duration = Duration::from_secs(30);

@@ -102,7 +102,11 @@ fn of_http() -> Vec<Row> {
         Row("a REST request's body from its first byte to its last", time(admin::limits::BODY_TIME), "408"),
         Row("REST requests at work or being answered", number(limits::REST_REQUESTS), "503"),
         Row("of these, from one source", number(limits::REST_REQUESTS_PER_SOURCE), "429"),
-        Row("clients of the control socket", number(limits::CONTROL_CONNECTIONS), "closed when they come"),
+        Row(
+            "clients of the control socket",
+            number(control::limits::CONTROL_CONNECTIONS),
+            "closed when they come",
+        ),
     ]
 }
 

@@ -6,14 +6,13 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 
 use axum::Router;
+use chat_store::database::make_private_folder;
+use control::{Control, ControlSocket, Reloaded};
 use tokio::net::TcpListener;
 use tokio::task::spawn_local;
 
-use crate::clock::Clock;
 use crate::config::Config;
-use crate::control::{self, Control, ControlSocket, Reloaded};
 use crate::http;
-use crate::record::make_private_folder;
 use crate::signals::{Order, Signals};
 
 /// Bound before the node starts, so that a second node, or a port in use, is known before the first packet.
@@ -72,18 +71,13 @@ impl AdminListeners {
     }
 
     /// Serves until dropped. On a `LocalSet`. `rest`: its requests, where there is such an interface.
-    pub async fn serve<C: Control + 'static>(
-        self,
-        control: Rc<C>,
-        clock: Clock,
-        (web, rest): (http::Web, Option<Router>),
-    ) {
+    pub async fn serve<C: Control + 'static>(self, control: Rc<C>, (web, rest): (http::Web, Option<Router>)) {
         let AdminListeners { control: socket, http, rest: own, mut signals } = self;
         let (beside, own) = match own {
             Some(own) => (None, rest.map(|rest| (own, rest))),
             None => (rest, None),
         };
-        let (status, watching) = control::watch(control.clone(), clock);
+        let (status, watching) = control::watch(control.clone());
         // Joined to this future: they end with it.
         let on_signals = async {
             loop {
@@ -99,7 +93,7 @@ impl AdminListeners {
         };
         let ((), (), (), (), ()) = tokio::join!(
             watching,
-            control::serve(socket, control.clone(), status.clone(), clock),
+            control::serve(socket, control.clone(), status.clone()),
             async {
                 if let Err(error) = http::serve(http, status, beside, &web).await {
                     tracing::error!(%error, "metrics and health are not served any more");

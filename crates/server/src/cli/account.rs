@@ -3,19 +3,18 @@
 use std::io::{self, Write as _};
 
 use clap::{Args, Subcommand};
+use control::{AccountRow, Ask, BindingRow, Change, Listing, Request, Response};
 use store::{AccountFilter, AccountLimits, Address};
 
 use super::alias::AliasCommand;
 use super::backend::{Backend, unexpected};
 use super::error::CliError;
 use super::export::ExportArgs;
+use super::greeting::sign_in;
 use super::import::ImportArgs;
 use super::password::PasswordArgs;
 use super::table::{Table, date, elapsed};
 use crate::config::Config;
-use crate::control::{AccountRow, Ask, BindingRow, Change, Listing, Request, Response};
-use crate::limits;
-use crate::node::greeting::sign_in;
 
 /// ACCOUNT is user@domain, or user in the default domain.
 #[derive(Debug, Subcommand)]
@@ -260,12 +259,12 @@ impl ListArgs {
             domain: self.domain.map(|domain| domain.to_lowercase().into()),
             prefix: self.prefix.into(),
             after,
-            limit: limits::LIST_PAGE,
+            limit: control::limits::LIST_PAGE,
         };
         let mut left = self.limit.unwrap_or(u64::MAX);
         let mut shown = 0;
         while left > 0 {
-            filter.limit = u32::try_from(left).unwrap_or(u32::MAX).min(limits::LIST_PAGE);
+            filter.limit = u32::try_from(left).unwrap_or(u32::MAX).min(control::limits::LIST_PAGE);
             let page = match backend.ask(Ask::Accounts(filter.clone()))? {
                 Listing::Accounts(page) => page,
                 other => return Err(unexpected(&other)),

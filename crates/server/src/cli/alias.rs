@@ -3,13 +3,13 @@
 use std::io;
 
 use clap::Subcommand;
+use control::{Ask, Change, Listing};
 
 use super::account::address;
 use super::backend::{Backend, unexpected};
 use super::error::CliError;
 use super::table::Table;
 use crate::config::Config;
-use crate::control::{Ask, Change, Listing};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum AliasCommand {

@@ -2,13 +2,13 @@
 
 use std::path::Path;
 
+use control::{Ask, Change, Client, ClientError, Failure, FailureKind, Listing, Request, Response};
 use store::{Admin, Database};
 
+use super::database::place;
 use super::error::CliError;
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::control::{Ask, Change, Client, ClientError, Failure, FailureKind, Listing, Request, Response};
-use crate::record;
 
 pub(super) enum Backend {
     Node(Client),
@@ -75,16 +75,16 @@ impl Backend {
 
 /// The database of the configuration, which must be there.
 pub(super) fn open_database(config: &Config) -> Result<Database, CliError> {
-    if !record::is_there(config) {
+    if !place(config).is_there() {
         return Err(CliError::Other(no_database(config, &config.server.database())));
     }
-    Ok(record::open(config)?)
+    Ok(place(config).open()?)
 }
 
 /// The database of the configuration. A missing database is made, and the command says where.
 pub(super) fn make_database(config: &Config) -> Result<Database, CliError> {
-    let is_new = !record::is_there(config);
-    let database = record::open(config)?;
+    let is_new = !place(config).is_there();
+    let database = place(config).open()?;
     if is_new {
         eprintln!("belfry: made a new database, {}", absolute(&config.server.database()));
     }

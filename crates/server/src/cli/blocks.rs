@@ -4,13 +4,13 @@ use std::io;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
+use control::{BlockRow, Client, Failure, FailureKind, Request, Response};
 use stdx::Instant;
 
 use super::error::CliError;
 use super::table::{Table, date, printable};
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::control::{BlockRow, Client, Failure, FailureKind, Request, Response};
 
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]

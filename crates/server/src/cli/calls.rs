@@ -3,6 +3,7 @@
 use std::io;
 
 use clap::Args;
+use control::{Ask, Listing};
 use store::{CallFilter, CallRecord};
 
 use super::account::address;
@@ -10,7 +11,6 @@ use super::backend::{Backend, unexpected};
 use super::error::CliError;
 use super::table::{Table, date, elapsed};
 use crate::config::Config;
-use crate::control::{Ask, Listing};
 
 #[derive(Debug, Args)]
 pub(super) struct CallsArgs {

@@ -3,12 +3,12 @@
 use std::io;
 
 use clap::Subcommand;
+use control::{Ask, Change, Listing};
 
 use super::backend::{Backend, unexpected};
 use super::error::CliError;
 use super::table::{Table, grouped};
 use crate::config::Config;
-use crate::control::{Ask, Change, Listing};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum DomainCommand {

@@ -3,10 +3,10 @@
 use std::fmt;
 use std::io;
 
+use control::{ClientError, Failure, FailureKind};
 use store::StoreError;
 
 use crate::config::ConfigError;
-use crate::control::{ClientError, Failure, FailureKind};
 
 #[derive(Debug)]
 pub(super) enum CliError {

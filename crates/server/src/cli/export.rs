@@ -6,6 +6,8 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use chat::pie::{Credentials, ExportedAccount};
+use chat_store::keys;
+use chat_store::rows::{contacts_of, element};
 use clap::Args;
 use store::xmpp::{XmppLoaded, XmppRead};
 use store::{Account, AccountFilter, Admin, Loaded, Read};
@@ -16,8 +18,6 @@ use super::backend::open_database;
 use super::error::CliError;
 use super::table::grouped;
 use crate::config::Config;
-use crate::limits;
-use crate::xmpp::keys;
 
 #[derive(Debug, Args)]
 pub(super) struct ExportArgs {
@@ -107,7 +107,7 @@ fn write_all(
         writeln!(out, "<host jid='{}'>", escape(domain)).map_err(failed)?;
         let mut filter = AccountFilter {
             domain: Some(domain.clone()),
-            limit: limits::LIST_PAGE,
+            limit: control::limits::LIST_PAGE,
             ..AccountFilter::default()
         };
         loop {
@@ -182,12 +182,11 @@ fn kept(
 }
 
 fn add(kept: &mut ExportedAccount, loaded: Loaded) {
-    let element = crate::xmpp::element_of;
     let Loaded::Xmpp(loaded) = loaded else { return };
     match loaded {
         XmppLoaded::User(row) => {
             kept.blocked = row.blocked.iter().filter_map(|jid| xmpp::Jid::parse(jid).ok()).collect();
-            kept.roster = crate::xmpp::contacts_of(row.roster);
+            kept.roster = contacts_of(row.roster);
         }
         XmppLoaded::Stanzas(page) => {
             let message = |(_, at, text): (_, _, Box<str>)| Some((at, element(&text)?));

@@ -5,13 +5,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Subcommand;
+use control::{Client, FarmMapStatus, FarmStatus, HolderRange, Request, Response};
 
 use super::error::CliError;
 use super::farm_status::table;
 use super::table::{Table, grouped};
 use crate::config::Config;
-use crate::control::{Client, FarmMapStatus, FarmStatus, HolderRange, Request, Response};
-use crate::limits;
 
 const ALONE: &str = "this node is in no farm: [farm] name is not set";
 
@@ -63,7 +62,7 @@ impl FarmCommand {
             FarmCommand::Map { json } => map(config, json),
             FarmCommand::Drain { node } => drain(config, &node),
             FarmCommand::Secret { file } => {
-                crate::farm::make_secret(&file).map_err(|error| CliError::Other(format!("{error:#}")))?;
+                ::farm::secret::make(&file).map_err(|error| CliError::Other(format!("{error:#}")))?;
                 say!("made {}: copy it to every node, and name it in [farm] secret", file.display());
                 Ok(())
             }
@@ -222,7 +221,7 @@ fn drain(config: &Config, name: &str) -> Result<(), CliError> {
         // Nothing comes unasked: this is the pause.
         client.set_patience(Some(DRAIN_LOOK))?;
         client.next_line()?;
-        client.set_patience(Some(limits::CONTROL_PATIENCE))?;
+        client.set_patience(Some(control::limits::CONTROL_PATIENCE))?;
     }
     Err(CliError::Other(format!(
         "the node {name} was asked to drain and has not begun: see its log, and belfry farm nodes"

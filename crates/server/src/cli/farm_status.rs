@@ -1,7 +1,8 @@
 //! The table of `belfry farm status`: a row for each live node.
 
+use control::{FarmNodeRow, FarmStatus};
+
 use super::table::{Table, grouped};
-use crate::control::{FarmNodeRow, FarmStatus};
 
 /// Shown for a number that is not known.
 const UNKNOWN: &str = "-";
@@ -55,7 +56,7 @@ fn row(node: &FarmNodeRow, is_own: bool) -> [String; 14] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::FarmNodeFigures;
+    use control::FarmNodeFigures;
 
     #[test]
     fn each_node_has_a_row_and_unknown_numbers_a_dash() {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use chat::effect::Invitation;
 use chat::invite::uri;
 use clap::Args;
+use control::{Ask, Change, Listing, Secret};
 use xmpp::Bare;
 
 use super::account::address;
@@ -14,7 +15,6 @@ use super::error::CliError;
 use super::table::date;
 use crate::clock::Clock;
 use crate::config::{Config, Inviting, parse_duration};
-use crate::control::{Ask, Change, Listing, Secret};
 
 #[derive(Debug, Args)]
 pub(super) struct InviteArgs {

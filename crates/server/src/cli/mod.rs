@@ -14,18 +14,21 @@ mod backend;
 mod blocks;
 mod calls;
 mod check;
+pub mod database;
 mod domain;
 mod error;
 mod export;
 mod farm;
 mod farm_status;
+pub mod first_account;
+pub mod greeting;
 mod import;
 mod invite;
+mod limits;
 mod node;
 mod password;
 mod rest;
 mod route;
-mod serve;
 mod status;
 mod stop;
 mod store;
@@ -99,9 +102,9 @@ enum Command {
     Drain(node::DrainArgs),
 }
 
-/// The whole program.
-pub fn main() -> ExitCode {
-    match run(Cli::parse()) {
+/// The whole program: reads its command line and runs the command. `serve` runs a node until it ends.
+pub fn main(serve: impl FnOnce(Config) -> anyhow::Result<()>) -> ExitCode {
+    match run(Cli::parse(), serve) {
         Ok(()) => ExitCode::SUCCESS,
         Err(CliError::Broken) => ExitCode::SUCCESS,
         Err(error) => {
@@ -111,13 +114,13 @@ pub fn main() -> ExitCode {
     }
 }
 
-fn run(cli: Cli) -> Result<(), CliError> {
+fn run(cli: Cli, serve: impl FnOnce(Config) -> anyhow::Result<()>) -> Result<(), CliError> {
     if let Command::CheckConfig(check) = &cli.command {
         return check.run(cli.config.as_deref());
     }
     let config = Config::load(cli.config.as_deref())?;
     match cli.command {
-        Command::Serve => serve::run(config),
+        Command::Serve => serve(config).map_err(|error| CliError::Other(format!("{error:#}"))),
         Command::CheckConfig(_) => unreachable!("answered above"),
         Command::Status(args) => args.run(&config),
         Command::Account(command) => command.run(&config),

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use clap::Args;
+use control::{Client, ClientError, Request, Response};
 
 use super::error::CliError;
 use crate::config::Config;
-use crate::control::{Client, ClientError, Request, Response};
 
 pub(super) fn reload(config: &Config) -> Result<(), CliError> {
     let mut client = Client::connect(&config.server.control)?;

@@ -3,9 +3,9 @@
 use std::io::{self, BufRead as _, IsTerminal as _};
 
 use clap::Args;
+use control::Secret;
 
 use super::error::CliError;
-use crate::control::Secret;
 
 #[derive(Debug, Args)]
 #[group(multiple = false)]

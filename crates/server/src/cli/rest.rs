@@ -5,16 +5,16 @@ use std::io;
 use ::voice::numbers;
 use admin::first::renew_token;
 use clap::{Args, Subcommand};
+use control::{Client, ClientError, Request, Response};
 use store::Admin;
 use store::rest::types::RestAccount;
 
 use super::backend::open_database;
 use super::error::CliError;
+use super::first_account::{self, Chance};
 use super::table::Table;
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::control::{Client, ClientError, Request, Response};
-use crate::rest::{self, Chance};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum RestCommand {
@@ -81,11 +81,11 @@ fn renew(config: &Config, repository: &admin::Blocking, sid: &str) -> Result<(),
         return Err(CliError::Other(text));
     }
     let made = renew_token(repository, &Chance::new(Clock::new()), sid)?;
-    if let Err(error) = rest::renewed(&config.server.data, &made) {
+    if let Err(error) = first_account::renewed(&config.server.data, &made) {
         eprintln!("belfry: warning: the file with the first account's token is out of date now: {error}");
     }
     tell_node(config)?;
-    Ok(rest::show(&made, &mut io::stdout().lock())?)
+    Ok(first_account::show(&made, &mut io::stdout().lock())?)
 }
 
 /// It signs requests by what it has read.

@@ -3,13 +3,13 @@
 use std::io;
 
 use clap::{Args, Subcommand};
+use control::{Ask, Change, Listing};
 use store::{Route, RoutePolicy, RouteTarget};
 
 use super::backend::{Backend, unexpected};
 use super::error::CliError;
 use super::table::Table;
 use crate::config::Config;
-use crate::control::{Ask, Change, Listing};
 use crate::routes;
 
 const PATTERNS: &str = "\
@@ -108,14 +108,15 @@ impl RouteCommand {
 
 impl AddArgs {
     fn run(self, config: &Config) -> Result<(), CliError> {
-        let Some(pattern) = routes::parse_pattern(&self.pattern) else {
+        let Some(pattern) = control::routes::parse_pattern(&self.pattern) else {
             return Err(CliError::Usage(format!(
                 "pattern {:?}: expected number:, prefix:, user:, regex: or domain: and a value; \
                  see: belfry route add --help",
                 self.pattern
             )));
         };
-        let targets = self.targets.iter().map(|text| routes::parse_target(text).map_err(CliError::Usage));
+        let targets =
+            self.targets.iter().map(|text| control::routes::parse_target(text).map_err(CliError::Usage));
         let route = Route {
             id: 0,
             name: self.name.into(),

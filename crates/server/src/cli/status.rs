@@ -4,13 +4,12 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use clap::Args;
+use control::{Client, Listening, NodeState, Request, Response, ShardCounters, Status};
 use stdx::attempts::Cause;
 
 use super::error::CliError;
 use super::table::{Table, elapsed, grouped, printable};
 use crate::config::Config;
-use crate::control::{Client, Listening, NodeState, Request, Response, ShardCounters, Status};
-use crate::limits;
 
 const TOO_MANY: &str = Cause::TooManyAttempts.name();
 
@@ -49,7 +48,7 @@ impl StatusArgs {
             // Nothing comes unasked: this waits a second, and ends at once when the node does.
             client.set_patience(Some(Duration::from_secs(1)))?;
             client.next_line()?;
-            client.set_patience(Some(limits::CONTROL_PATIENCE))?;
+            client.set_patience(Some(control::limits::CONTROL_PATIENCE))?;
         }
     }
 }

@@ -4,6 +4,7 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use clap::Args;
+use control::{Ask, Client, Listing, Request, Response, TraceLine};
 use stdx::Instant;
 use store::Address;
 
@@ -12,7 +13,6 @@ use super::error::CliError;
 use super::table::{date, printable};
 use crate::clock::Clock;
 use crate::config::{Config, parse_duration};
-use crate::control::{Ask, Client, Listing, Request, Response, TraceLine};
 
 #[derive(Debug, Args)]
 pub(super) struct TraceArgs {

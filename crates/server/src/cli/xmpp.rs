@@ -4,6 +4,7 @@ use std::io::{self, Write as _};
 
 use admin::chat::{Answer, Ask, Contact, Room, RoomDetails, Session, Text, User};
 use clap::{Args, Subcommand};
+use control::{Client, Request, Response};
 
 use super::account::address;
 use super::error::CliError;
@@ -11,7 +12,6 @@ use super::invite::InviteArgs;
 use super::table::{Table, date, elapsed, grouped, printable};
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::control::{Client, Request, Response};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum XmppCommand {

@@ -4,7 +4,6 @@
 mod database;
 mod link_socket;
 pub(crate) mod probe;
-mod secret;
 pub(crate) mod traces;
 pub(crate) mod traffic;
 pub mod wire;
@@ -23,6 +22,7 @@ use cluster::link::FarmSecret;
 use cluster::member::{Member, MemberState};
 use cluster::membership::MembershipEffect;
 use cluster::{Bucket, Life, Outlet};
+use control::{Failure, FailureKind};
 use farm::agent::{AgentArgs, FarmAgent, FarmEnd, FarmListener};
 use farm::council::{CouncilSettings, LifeClock, MEMBER_AGE};
 use farm::links::Encryption;
@@ -33,14 +33,13 @@ use store::Database;
 
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::control::{Failure, FailureKind};
 use crate::logging;
 use crate::message::{Command, InboxMessage, LocalMessage};
 use crate::shard::StatusBoard;
 use link_socket::LinkSocket;
 use traffic::{LinkTraffic, Renewal};
 
-pub(crate) use secret::{Secret, make as make_secret};
+pub(crate) use ::farm::secret::Secret;
 
 /// The exit code of a node that the farm has ended: the supervisor starts it again, with a new life (`sysexits.h`, EX_TEMPFAIL).
 const ENDED: i32 = 75;

@@ -25,7 +25,7 @@ pub(crate) struct TraceInbox {
 impl TraceInbox {
     /// Opens the inbox. None: it is open already.
     pub(crate) fn open(&self) -> Option<TraceMessages> {
-        let (sender, messages) = mpsc::channel(limits::TRACE_QUEUE);
+        let (sender, messages) = mpsc::channel(control::limits::TRACE_QUEUE);
         self.sender.set(sender).is_ok().then_some(messages)
     }
 
@@ -95,7 +95,7 @@ mod tests {
         inbox.push(Life(7), message.clone());
         let mut messages = inbox.open().unwrap();
         assert!(messages.try_recv().is_err() && inbox.open().is_none());
-        for _ in 0..limits::TRACE_QUEUE + 3 {
+        for _ in 0..control::limits::TRACE_QUEUE + 3 {
             inbox.push(Life(7), message.clone());
         }
         assert_eq!((inbox.take_lost(), inbox.take_lost()), (3, 0));

@@ -5,8 +5,8 @@ mod farm;
 
 use std::fmt::Write as _;
 
-use crate::control::{AdmissionStatus, NodeState, ShardCounters, Status};
-use crate::xmpp::kinds::Family;
+use control::Family;
+use control::{AdmissionStatus, NodeState, ShardCounters, Status};
 
 #[derive(Clone, Copy)]
 enum Kind {

@@ -17,10 +17,10 @@ use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use control::{NodeState, StatusSource};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
 
-use crate::control::{NodeState, StatusSource};
 use crate::net::admission::{Admission, Bounds};
 use crate::net::proxies::Proxies;
 use crate::node::Shared;

@@ -191,7 +191,7 @@ fn compile(config: &Config, domains: &[Box<str>], routes: &[store::Route]) -> Re
         Ok(_) => Ok(route),
         Err(problem) => Err(problem.to_string()),
     };
-    let sound = routes.iter().filter_map(|route| match routes::to_plan(route).and_then(alone) {
+    let sound = routes.iter().filter_map(|route| match control::routes::to_plan(route).and_then(alone) {
         Ok(route) => Some(route),
         Err(problem) => {
             tracing::error!(route = %route.name, %problem, "this route is left out");

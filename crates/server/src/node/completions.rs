@@ -6,13 +6,13 @@ use std::sync::{Mutex, PoisonError};
 
 use cluster::Outlet;
 use cluster::farm::EndReason;
+use control::StoreStatus;
 use farm::agent::FarmEnd;
 use stdx::Instant;
 use store::{Completions, Loaded, StoreError, Ticket, WriteDone};
 use tokio::sync::oneshot;
 
 use crate::clock::Clock;
-use crate::control::StoreStatus;
 use crate::farm::end_process;
 use crate::message::{InboxMessage, LocalMessage};
 

@@ -8,13 +8,13 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use cluster::{Life, Outlet};
+use control::{TraceLine, TraceLines, TraceNews, TraceSink};
 use stdx::Instant;
 use tokio::sync::watch;
 use tokio::task::spawn_local;
 use tokio::time::{interval, sleep_until};
 
 use crate::clock::Clock;
-use crate::control::{TraceLine, TraceLines, TraceNews, TraceSink};
 use crate::farm::traces::{LineMeter, TraceMessages};
 use crate::farm::wire::{TraceBody, TraceMessage};
 use crate::farm::{FarmBoard, FarmMembership};

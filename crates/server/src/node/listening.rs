@@ -2,8 +2,9 @@
 
 use std::net::SocketAddr;
 
+use control::Listening;
+
 use crate::config::{Config, listener_text};
-use crate::control::Listening;
 use crate::net::Listener;
 
 pub(super) const SIP: &str = "SIP";
@@ -63,5 +64,20 @@ mod tests {
         let quiet = Config::parse("", Path::new("belfry.toml")).unwrap();
         let names: Vec<Box<str>> = services(&quiet, http, None).into_iter().map(|one| one.service).collect();
         assert_eq!(names, ["SIP".into(), "metrics".into()]);
+    }
+
+    #[test]
+    fn the_greeting_lists_every_listener() {
+        let config =
+            Config::parse("[xmpp]\nlisten = [\"tcp:[::1]:5222\"]\n", Path::new("belfry.toml")).unwrap();
+        let services = services(&config, "127.0.0.1:9090".parse().unwrap(), None);
+        let said = crate::cli::greeting::listening(&services);
+        let lines: Vec<&str> = said.lines().collect();
+        assert_eq!(lines[0], "listening");
+        assert!(lines[1].starts_with("  SIP          udp:127.0.0.1:5060 tcp:127.0.0.1:5060 "), "{said}");
+        assert_eq!(
+            lines[2..],
+            ["  chat         tcp:[::1]:5222", "  metrics      http://127.0.0.1:9090/metrics"]
+        );
     }
 }

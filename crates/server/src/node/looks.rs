@@ -2,11 +2,11 @@
 //! looks like the others.
 
 use anyhow::Result;
+use chat_store::keys;
 use store::{AccountFilter, Loaded, Read, Reader, Verifiers};
 use xmpp::sasl::{AccountProfile, Hash, KeyParameters, UnknownAccounts};
 
 use crate::limits;
-use crate::xmpp::keys;
 
 /// Reads the first accounts of each domain: imported accounts with keys of another server are among them, if
 /// there are any.

@@ -4,13 +4,14 @@
 mod build;
 pub(crate) mod changes;
 mod completions;
+mod farm_status;
 mod farm_traces;
-pub(crate) mod greeting;
 mod listening;
 mod looks;
 mod operator;
 mod operator_status;
 mod room;
+pub(crate) mod shard_counters;
 mod xmpp;
 
 use std::sync::Arc;
@@ -20,17 +21,17 @@ use std::time::Duration;
 
 use anyhow::Result;
 use cluster::Outlet;
+use control::FarmStatus;
 use store::rest::{Kind, RestWrite};
 use store::{Database, Service, Store, Write};
 
+use crate::cli::database;
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::control::FarmStatus;
 use crate::limits;
 use crate::message::{Command, InboxMessage, LocalMessage};
 use crate::net::tls::Tls;
-use crate::record;
-use crate::rest::{self, Rest};
+use crate::rest::Rest;
 use crate::shard::StatusBoard;
 use crate::voice::NodeVoice;
 pub(crate) use build::Shared;
@@ -47,7 +48,7 @@ pub struct Node {
     pub(crate) board: Arc<StatusBoard>,
     pub(crate) outlets: Vec<Outlet<InboxMessage>>,
     pub(crate) traces: tokio::sync::broadcast::Sender<Arc<sip::endpoint::TraceEvent>>,
-    pub(crate) chat_traces: tokio::sync::broadcast::Sender<Arc<crate::xmpp::streams::ChatTrace>>,
+    pub(crate) chat_traces: tokio::sync::broadcast::Sender<Arc<control::ChatTrace>>,
     pub(crate) tls: Option<Arc<Tls>>,
     pub(crate) clock: Clock,
     /// `None`: no applications answer calls here.
@@ -72,7 +73,7 @@ impl Node {
     /// As `start`.
     pub fn start_with(config: Config, options: store::sqlite::Options) -> Result<Node> {
         let clock = Clock::new();
-        let database = record::open_with(&config, options)?;
+        let database = database::place(&config).open_with(options)?;
         let shared = Shared::read(config, &database, clock)?;
         let database = shared.fenced(database);
         xmpp::warn(&shared);
@@ -84,11 +85,11 @@ impl Node {
         let completions: Arc<dyn store::Completions> = desk.clone();
         let store = Arc::new(Service::start(&database, &completions, &store::ServiceOptions::default())?);
         let board = Arc::new(StatusBoard::new(shards));
-        let (traces, _) = tokio::sync::broadcast::channel(limits::TRACE_QUEUE);
-        let (chat_traces, _) = tokio::sync::broadcast::channel(limits::TRACE_QUEUE);
+        let (traces, _) = tokio::sync::broadcast::channel(control::limits::TRACE_QUEUE);
+        let (chat_traces, _) = tokio::sync::broadcast::channel(control::limits::TRACE_QUEUE);
         let routers = build::routers(&shared, &mut *database.reader()?, &store, clock.now())?;
         if shared.config.has_rest() {
-            rest::ensure_account(&shared.config, &database, clock)?;
+            crate::cli::first_account::ensure_account(&shared.config, &database, clock)?;
         }
         let voice = build::voice_common(&shared.config, &database, &outlets)?;
         let (rest, threads) = (None, Vec::new());
@@ -146,8 +147,9 @@ impl Node {
     pub(crate) fn farm_status(&self) -> Option<FarmStatus> {
         let farm = self.shared.farm.as_ref()?;
         let board = farm.board();
-        let status = FarmStatus::new(&farm.name, &*board.view()?, board.away());
-        Some(status.with_figures(board, self.clock.now()))
+        let mut status = farm_status::status(&farm.name, &*board.view()?, board.away());
+        farm_status::add_figures(&mut status, board, self.clock.now());
+        Some(status)
     }
 
     /// New work is refused from now on.

@@ -8,6 +8,11 @@ use std::time::Duration;
 use anyhow::Result;
 use chat::SessionEndReason;
 use cluster::Bucket;
+use control::ChatTrace;
+use control::{
+    BindingRow, BlockList, Control, Failure, FailureKind, FarmMapStatus, FarmStatus, Listening, NodeState,
+    Observed, Reloaded, StoreStatus, TargetStatus, TraceSink, subjects,
+};
 use sip::endpoint::TraceEvent;
 use stdx::Instant;
 use store::{Address, Alias, Loaded, Notice, Read, StoreError, Write, WriteDone};
@@ -19,12 +24,8 @@ use tokio::time::sleep;
 use super::changes::{NoticeStream, tell_shards};
 use super::completions::Unwritable;
 use super::farm_traces::FarmTraces;
-use super::{DRAIN_PATIENCE, Node, build, greeting, listening, operator_status, room};
+use super::{DRAIN_PATIENCE, Node, build, farm_status, listening, operator_status, room, shard_counters};
 use crate::config::{Config, listener_text};
-use crate::control::{
-    BindingRow, BlockList, Control, Failure, FailureKind, FarmMapStatus, FarmStatus, Listening, NodeState,
-    Observed, Reloaded, StoreStatus, TargetStatus, TraceSink, subjects,
-};
 use crate::farm::FarmMembership;
 use crate::farm::traces::TraceMessages;
 use crate::http;
@@ -33,7 +34,6 @@ use crate::logging::{self, Logging};
 use crate::message::{Command, Ended, LocalMessage};
 use crate::operate::AdminListeners;
 use crate::sign_in_failures::Service;
-use crate::xmpp::streams::ChatTrace;
 
 /// The interval at which the end of a drain is checked.
 const LOOK: Duration = Duration::from_millis(250);
@@ -68,7 +68,7 @@ async fn operate(config: Config, logging: Logging) -> Result<()> {
     let rest_address = rest.is_some().then(|| doors.rest_address()).transpose()?;
     let services = listening::services(&node.shared.config, http_address, rest_address);
     operator_status::announce(&node, &services);
-    greeting::greet(&node.shared.config, &services);
+    crate::cli::greeting::greet(&node.shared.config, &services);
     let traces = node.shared.farm.as_ref();
     let traces = traces.and_then(|farm| FarmTraces::new(farm, node.outlets.first()?.clone(), clock));
     let (farm_traces, of_others) = traces.unzip();
@@ -88,7 +88,7 @@ async fn operate(config: Config, logging: Logging) -> Result<()> {
         spawn_local(operator.clone().follow(notices));
     }
     tokio::select! {
-        () = doors.serve(operator.clone(), clock, (web, rest)) => {}
+        () = doors.serve(operator.clone(), (web, rest)) => {}
         () = operator.until_the_end() => {}
     }
     let chat = operator.node.borrow().chat();
@@ -208,10 +208,6 @@ impl Operator {
             Some(Err(error)) => tracing::error!(%error, "the certificate stays as it was"),
             Some(Ok(false)) | None => {}
         }
-    }
-
-    fn now(&self) -> Instant {
-        self.node.borrow().clock.now()
     }
 
     /// The aliases under which shards may have cached what a write changes.
@@ -356,6 +352,7 @@ impl Operator {
                     match event.traced {
                         sip::endpoint::Traced::Message => sink.message(now, &from, &to, &event.bytes),
                         sip::endpoint::Traced::Refused(transport) => {
+                            let transport = sip::transport::via_token(transport);
                             sink.refused(now, &from, &to, transport, &event.bytes);
                         }
                     }
@@ -399,16 +396,18 @@ async fn next_event(
 }
 
 impl Control for Operator {
+    fn now(&self) -> Instant {
+        self.node.borrow().clock.now()
+    }
+
     async fn status(&self) -> Observed {
         let node = self.node.borrow();
         let config = &node.shared.config;
         let (writes, reads) = node.store.waiting();
         let down = node.board.down();
         let (panics, lost_letters, lost_records) = node.board.faults();
-        let mut shards: Vec<_> = (0..)
-            .zip(node.board.shards())
-            .map(|(shard, now)| operator_status::counters(shard, &now))
-            .collect();
+        let mut shards: Vec<_> =
+            (0..).zip(node.board.shards()).map(|(shard, now)| shard_counters::of(shard, &now)).collect();
         // Counted for the whole process; told with the first shard.
         if let Some(first) = shards.first_mut() {
             first.panics = panics;
@@ -484,7 +483,7 @@ impl Control for Operator {
     fn farm_map(&self) -> Option<FarmMapStatus> {
         let node = self.node.borrow();
         let farm = node.shared.farm.as_ref()?;
-        Some(FarmMapStatus::new(&farm.name, &*farm.board().view()?))
+        Some(farm_status::map(&farm.name, &*farm.board().view()?))
     }
 
     fn drain_farm_node(&self, name: &str) -> Result<(), Failure> {

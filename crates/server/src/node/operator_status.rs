@@ -1,10 +1,10 @@
 //! The operator's view of a node, from the numbers that its parts put up.
 
+use control::{AdmissionStatus, BindingRow, Listening, SignInFailureCount};
 use stdx::Instant;
 use stdx::attempts::Cause;
 
 use super::{Node, listening};
-use crate::control::{AdmissionStatus, BindingRow, Listening, ShardCounters, SignInFailureCount};
 use crate::net::admission::Admission;
 use crate::sign_in_failures::Service;
 
@@ -50,22 +50,6 @@ pub(super) fn sign_in_failures(node: &Node) -> Vec<SignInFailureCount> {
         count,
     };
     node.shared.failures.counts().filter(|(_, _, count)| *count > 0).map(count).collect()
-}
-
-pub(super) fn counters(shard: u16, now: &crate::shard::ShardStatus) -> ShardCounters {
-    ShardCounters {
-        transactions: now.transactions as u64,
-        contexts: now.contexts as u64,
-        accounts_cached: now.cached_accounts as u64,
-        ..ShardCounters::new(shard)
-            .with_net(&now.net)
-            .with_links(&now.links)
-            .with_sip(&now.sip)
-            .with_router(&now.router)
-            .with_ledger(&now.calls)
-            .with_voice(&now.voice)
-            .with_xmpp(&now.xmpp)
-    }
 }
 
 pub(super) fn binding_row(binding: router::Binding, now: Instant) -> BindingRow {

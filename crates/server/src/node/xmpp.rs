@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow};
+use control::ChatTrace;
 use sha2::{Digest, Sha256};
 use sip::transport::Transport;
 use store::{Database, Loaded, Read, Reader, Store as _};
@@ -19,7 +20,7 @@ use crate::net::proxies::Proxies;
 use crate::net::tls::Tls;
 use crate::net::{ForwardedHeader, Listener};
 use crate::xmpp::access::Access;
-use crate::xmpp::streams::{ChatTrace, http};
+use crate::xmpp::streams::http;
 use crate::xmpp::uploads::{self, HasAccount, Uploads};
 use crate::xmpp::{Reload, XmppSettings};
 use crate::xmpp::{components, servers, streams};

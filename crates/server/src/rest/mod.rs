@@ -3,7 +3,6 @@
 //! Handlers run on threads of the runtime's blocking pool. `record` waits for the store and gives shards the bindings of numbers that
 //! changed; `plane` asks all shards about a live call, one of which knows it.
 
-mod first;
 mod plane;
 mod record;
 
@@ -13,7 +12,6 @@ use axum::Router;
 use stdx::attempts::{Block, Subject};
 
 use crate::node::Node;
-pub(crate) use first::{Chance, ensure_account, renewed, show};
 use plane::Plane;
 use record::Record;
 
@@ -34,7 +32,7 @@ impl Rest {
             Arc::clone(&record) as _,
             Arc::new(plane),
             &config.sip.default_domain,
-            crate::xmpp::keys::make,
+            chat_store::keys::make,
         );
         Rest { router: admin::router(Arc::clone(&state)), record, state }
     }

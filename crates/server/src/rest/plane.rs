@@ -26,7 +26,8 @@ use store::rest::types::{Application, Conference, RestAccount, TextMessage};
 use store::rest::{Resource, RestLoaded, RestRead};
 use store::{Loaded, Read};
 
-use super::{Chance, Record};
+use super::Record;
+use crate::cli::first_account::Chance;
 use crate::message::{InboxMessage, LocalMessage};
 use crate::node::Node;
 use crate::sign_in_failures::{Failure, Service, SignInFailures};

@@ -4,13 +4,13 @@
 use std::sync::Arc;
 
 use ::xmpp::sasl::Secret;
+use chat_store::keys;
 use cluster::Outlet;
 use store::{Service, StoreError, Ticket, Verifiers, Write};
 use tokio::sync::Semaphore;
 
 use crate::limits;
 use crate::message::{InboxMessage, LocalMessage};
-use crate::xmpp::keys;
 
 /// Too many keys are being made, or wait for that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

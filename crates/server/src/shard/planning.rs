@@ -203,8 +203,8 @@ mod tests {
         let route = |name: &str, pattern: &str, target: &str| store::Route {
             id: 0,
             name: name.into(),
-            pattern: crate::routes::parse_pattern(pattern).unwrap(),
-            targets: vec![crate::routes::parse_target(target).unwrap()],
+            pattern: control::routes::parse_pattern(pattern).unwrap(),
+            targets: vec![control::routes::parse_target(target).unwrap()],
             open: false,
             probe: false,
             strip: 0,
@@ -214,7 +214,7 @@ mod tests {
         };
         let abroad = route("abroad", "prefix:00", "sip:198.51.100.1:5080");
         let did = route("did", "number:4930123", "account:bob@example.test");
-        let routes = [abroad, did].map(|route| crate::routes::to_plan(&route).unwrap());
+        let routes = [abroad, did].map(|route| control::routes::to_plan(&route).unwrap());
         let settings =
             call::PlanSettings { domains: vec!["example.test".into()], ..call::PlanSettings::default() };
         Plan::new(&settings, routes.into()).unwrap()

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use ::xmpp::sasl::Secret;
+use chat_store::keys;
 use router::AskId;
 use stdx::Instant;
 use store::access::AccessWrite;
@@ -14,7 +15,7 @@ use super::request_origin::of_xmpp;
 use crate::message::{Command, InboxMessage, LocalMessage, LocalXmppMessage, ShardMessage};
 use crate::xmpp::access::NewAccount;
 use crate::xmpp::operator::Operator;
-use crate::xmpp::{Xmpp, XmppEffect, keys};
+use crate::xmpp::{Xmpp, XmppEffect};
 
 /// The XMPP core of a shard and the resources that drive it.
 pub(super) struct XmppAdapter {

@@ -1,6 +1,7 @@
 //! Counters of the XMPP of a shard.
 
-use super::kinds::{Family, KindCount};
+use control::{Family, KindCount};
+
 use super::{Xmpp, servers};
 
 /// Counters and gauges of one shard's XMPP, for status and metrics.

@@ -4,15 +4,16 @@
 
 use chat::effect::Invitation;
 use chat::{Host, Load, StoreFailure, StoreReply, Ticket};
+use chat_store::invitation::hash_of;
+use chat_store::rows;
 use stdx::Instant;
 use store::access::{AccessLoaded, AccessRead, AccessWrite};
 use store::{Account, Address, Loaded, StoreError, Write, WriteDone};
 use xmpp::Bare;
 use xmpp::sasl::Secret;
 
-use super::access::hash_of;
 use super::pending::{Asker, PendingRequests};
-use super::{Unavailable, XmppEffect, record, sign_in};
+use super::{Unavailable, XmppEffect, sign_in};
 
 /// The answer to a request of the host.
 #[derive(Debug)]
@@ -76,7 +77,7 @@ impl HostRequests {
             }
             Load::Accounts(ask) => outbox.push(XmppEffect::Accounts { id: self.record(ticket), ask }),
             load => {
-                let Some(read) = record::read_of(load) else { return Some(HostReply::unavailable(ticket)) };
+                let Some(read) = rows::read_of(load) else { return Some(HostReply::unavailable(ticket)) };
                 outbox.push(XmppEffect::Read { id: self.record(ticket), read });
             }
         }
@@ -92,7 +93,7 @@ impl HostRequests {
         outbox: &mut Vec<XmppEffect>,
     ) {
         let id = self.record(ticket);
-        outbox.push(XmppEffect::Write { id, write: Write::Xmpp(record::write_of(now, change)) });
+        outbox.push(XmppEffect::Write { id, write: Write::Xmpp(rows::write_of(now, change)) });
     }
 
     /// Performs a request about accounts and invitations.
@@ -173,7 +174,7 @@ impl HostRequests {
                 if host.accounts().is_signed_in(&user) {
                     outbox.push(XmppEffect::LetGo { address: user.as_str().into() });
                 }
-                outbox.push(XmppEffect::Read { id, read: record::read_of_user(&user) });
+                outbox.push(XmppEffect::Read { id, read: rows::read_of_user(&user) });
                 return None;
             }
             Ok(_) => Ok(StoreReply::User(None)),
@@ -193,12 +194,10 @@ impl HostRequests {
         match self.pending.remove(id)? {
             HostRequest::Record { ticket } => {
                 let result = match result {
-                    Ok(Loaded::Xmpp(loaded)) => {
-                        record::loaded_of(loaded).map(|loaded| own_of(loaded, is_own))
-                    }
+                    Ok(Loaded::Xmpp(loaded)) => rows::loaded_of(loaded).map(|loaded| own_of(loaded, is_own)),
                     Ok(Loaded::Access(loaded)) => Ok(invitation_of(loaded)),
                     Ok(_) => Err(StoreFailure::Unavailable),
-                    Err(error) => Err(record::error_of(&error)),
+                    Err(error) => Err(rows::error_of(&error)),
                 };
                 Some(HostReply { ticket, result })
             }
@@ -220,7 +219,7 @@ impl HostRequests {
         outbox: &mut Vec<XmppEffect>,
     ) -> Option<HostReply> {
         match self.pending.remove(id)? {
-            HostRequest::Record { ticket } => Some(HostReply { ticket, result: record::done_of(result) }),
+            HostRequest::Record { ticket } => Some(HostReply { ticket, result: rows::done_of(result) }),
             HostRequest::AccountChanged { ticket, address } => {
                 if result.is_ok() {
                     // Its aliases are cached, too.
@@ -228,7 +227,7 @@ impl HostRequests {
                     outbox.push(XmppEffect::Aliases { id, account: Box::new(address.clone()) });
                     outbox.push(XmppEffect::Forget { address: address.to_string().into() });
                 }
-                Some(HostReply { ticket, result: record::done_of(result) })
+                Some(HostReply { ticket, result: rows::done_of(result) })
             }
             HostRequest::User { .. } | HostRequest::Aliases => None,
         }
@@ -239,7 +238,7 @@ impl HostRequests {
         match self.pending.remove(id)? {
             HostRequest::Record { ticket } => Some(HostReply::unavailable(ticket)),
             HostRequest::AccountChanged { ticket, .. } => {
-                Some(HostReply { ticket, result: record::done_of(Err(StoreError::Closed)) })
+                Some(HostReply { ticket, result: rows::done_of(Err(StoreError::Closed)) })
             }
             HostRequest::User { .. } | HostRequest::Aliases => None,
         }

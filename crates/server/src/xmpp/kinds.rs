@@ -1,32 +1,6 @@
 //! Numbers of chat that come in kinds: each has a label of its own in the metrics.
 
-use serde::{Deserialize, Serialize};
-
-/// A figure that is split by kind.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Family {
-    /// Open, by transport.
-    Connections,
-    /// By kind: message, presence, iq.
-    StanzasReceived,
-    StanzasSent,
-    /// By mechanism.
-    SignIns,
-    /// By condition.
-    StreamErrors,
-}
-
-/// One kind of a family.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct KindCount {
-    /// The family.
-    pub family: Family,
-    /// The transport, kind of stanza, mechanism or condition.
-    pub kind: Box<str>,
-    /// The number of connections, stanzas, sign-ins or errors of that kind.
-    pub count: u64,
-}
+use control::{Family, KindCount};
 
 /// Stanzas by what they are.
 #[derive(Clone, Copy, Debug, Default)]

@@ -1,11 +1,11 @@
 //! Answers sign-in queries from the accounts of the database.
 
+use chat_store::keys::{self, HASHES};
 use store::{Account, AccountLimits, ScramHash, ScramKeys, Verifiers};
 use subtle::ConstantTimeEq;
 use xmpp::Bare;
 use xmpp::sasl::{CredentialAnswer, CredentialQuery, Secret};
 
-use super::keys::{self, HASHES};
 use crate::limits;
 
 /// The account of that answer, if it may sign in at this domain by this name and its name is valid in XMPP: a

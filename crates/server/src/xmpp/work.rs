@@ -427,7 +427,7 @@ impl Xmpp {
         let own = ended.accounts.iter().filter(|account| queues.owner(account) == shard);
         let own: Vec<Bare> = own.filter_map(|account| Bare::parse(account).ok()).collect();
         if !own.is_empty() {
-            let contacts = super::record::contacts_of(ended.roster.clone());
+            let contacts = chat_store::rows::contacts_of(ended.roster.clone());
             self.tell_host(now, outbox, |host, out| {
                 for user in &own {
                     host.end_account(now, user, ended.ending, &contacts, out);

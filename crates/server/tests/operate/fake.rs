@@ -5,14 +5,15 @@ use std::rc::Rc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
-use server::clock::Clock;
-use server::config::Config;
-use server::control::{
+use control::{
     BindingRow, BlockList, BlockRow, Control, Listening, NodeState, Observed, Reloaded, ShardCounters,
     TargetStatus, TraceSink,
 };
+use server::clock::Clock;
+use server::config::Config;
 use server::http::Web;
 use server::operate::AdminListeners;
+use stdx::Instant;
 use store::{Address, Admin, Loaded, Read, Sqlite, StoreError, Write, WriteDone};
 use tokio::sync::oneshot;
 
@@ -36,6 +37,10 @@ struct Fake {
 }
 
 impl Control for Fake {
+    fn now(&self) -> Instant {
+        Clock::new().now()
+    }
+
     async fn status(&self) -> Observed {
         let counted = ShardCounters { calls_up: 3, calls: 4, kernel_drops: 1_234, ..ShardCounters::new(1) };
         Observed {
@@ -88,15 +93,15 @@ impl Control for Fake {
         }]
     }
 
-    fn farm(&self) -> Option<server::control::FarmStatus> {
+    fn farm(&self) -> Option<control::FarmStatus> {
         None
     }
 
-    fn farm_map(&self) -> Option<server::control::FarmMapStatus> {
+    fn farm_map(&self) -> Option<control::FarmMapStatus> {
         None
     }
 
-    fn drain_farm_node(&self, _: &str) -> Result<(), server::control::Failure> {
+    fn drain_farm_node(&self, _: &str) -> Result<(), control::Failure> {
         Ok(())
     }
 
@@ -202,7 +207,7 @@ impl FakeNode {
                 let admin = RefCell::new(Admin::new(&store).unwrap());
                 let fake = Fake { admin, events, draining: Cell::new(false), traces: RefCell::default() };
                 tokio::select! {
-                    () = doors.serve(Rc::new(fake), Clock::new(), (Web::default(), None)) => {}
+                    () = doors.serve(Rc::new(fake), (Web::default(), None)) => {}
                     _ = stopped => {}
                 }
             });

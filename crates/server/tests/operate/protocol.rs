@@ -3,7 +3,7 @@
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::net::UnixStream;
 
-use server::control::{Client, ClientError, FailureKind, PROTOCOL, Request, Response};
+use control::{Client, ClientError, FailureKind, PROTOCOL, Request, Response};
 
 use super::fake::FakeNode;
 use super::place::Place;
@@ -45,7 +45,7 @@ fn both_sides_say_hello_and_versions_must_agree() {
 fn nonsense_and_endless_lines_are_refused() {
     let place = Place::new();
     let _node = FakeNode::start(place.config());
-    let hello = serde_json::to_string(&Request::Hello(server::control::Hello::ours())).unwrap();
+    let hello = serde_json::to_string(&Request::Hello(control::Hello::ours())).unwrap();
     for (lines, words) in [
         (vec![r#""status""#.to_owned()], "expected hello first"),
         (vec![hello.clone(), "{".into()], "not a request"),
@@ -68,7 +68,7 @@ fn concurrent_commands_have_a_limit() {
     let _node = FakeNode::start(place.config());
     let socket = place.config().server.control;
     let connect = || Client::connect(&socket);
-    let clients: Vec<_> = (0..server::limits::CONTROL_CONNECTIONS).map(|_| connect().unwrap()).collect();
+    let clients: Vec<_> = (0..control::limits::CONTROL_CONNECTIONS).map(|_| connect().unwrap()).collect();
     assert!(matches!(connect(), Err(ClientError::Failed(failure)) if failure.kind == FailureKind::Busy));
     drop(clients);
     // The node notices that they are gone as soon as it reads.

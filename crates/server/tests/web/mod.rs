@@ -12,7 +12,7 @@ use admin::control::{
     Audio, CallChange, ConferenceChange, ControlError, ControlPlane, Document, Encoding, Participant,
     ParticipantChange, QueueMember, RecordingChange, Source, StartCall, StartRecording,
 };
-use server::control::StatusSource;
+use control::StatusSource;
 use server::http::{Connections, Web};
 use server::xmpp::WebConnections;
 use stdx::Instant;

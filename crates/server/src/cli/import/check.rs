@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use control::{Ask, Listing};
 use store::{ImportOptions, Users as _};
 
 use super::files::Files;
@@ -9,10 +10,9 @@ use super::people::People;
 use super::{Source, Stop};
 use crate::cli::backend::{Backend, unexpected};
 use crate::cli::error::CliError;
+use crate::cli::limits;
 use crate::cli::table::{grouped, printable};
 use crate::config::Config;
-use crate::control::{Ask, Listing};
-use crate::limits;
 
 pub(super) fn run(
     source: Source,
@@ -69,7 +69,7 @@ fn people(files: Files, options: &ImportOptions, served: BTreeSet<Box<str>>) -> 
 /// The domains of the configuration, and those of the record where there is one.
 fn served(config: &Config) -> Result<BTreeSet<Box<str>>, CliError> {
     let mut served: BTreeSet<Box<str>> = config.sip.domains.iter().cloned().collect();
-    if crate::record::is_there(config) {
+    if crate::cli::database::place(config).is_there() {
         match Backend::open(config)?.ask(Ask::Domains)? {
             Listing::Domains(domains) => served.extend(domains.into_iter().map(|domain| domain.name)),
             other => return Err(unexpected(&other)),

@@ -11,7 +11,7 @@ use chat::pie::{Document, PieError, Piece};
 
 use super::Stop;
 use crate::cli::error::CliError;
-use crate::limits;
+use crate::cli::limits;
 
 type Input = Box<dyn Read + Send>;
 

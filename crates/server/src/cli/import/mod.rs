@@ -19,6 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use clap::Args;
+use control::{Client, ClientError, Request};
 use store::{Admin, Existing, ImportOptions, Imported, StoreError, Write};
 
 use self::files::{Files, cannot_read};
@@ -28,10 +29,9 @@ use super::backend::make_database;
 use super::error::CliError;
 use super::stop::Stop;
 use super::table::grouped;
+use crate::cli::limits;
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::control::{Client, ClientError, Request};
-use crate::limits;
 
 #[derive(Debug, Args)]
 pub(super) struct ImportArgs {
@@ -83,7 +83,7 @@ impl ImportArgs {
         if self.skip_existing {
             options.existing = Existing::Skip;
         }
-        options.keys = self.scram.then_some(crate::xmpp::keys::make);
+        options.keys = self.scram.then_some(chat_store::keys::make);
         let source = self.source(file, &stop)?;
         let import = Import { admin, node, options, clock, stop };
         match source {
@@ -127,7 +127,7 @@ impl Import {
         if let Some(mut node) = self.node {
             node.ask(&Request::AccountsChanged)?;
             // Sessions that signed in by an old password end.
-            for some in changed.chunks(limits::CONTROL_ACCOUNTS) {
+            for some in changed.chunks(control::limits::CONTROL_ACCOUNTS) {
                 node.ask(&Request::PasswordsChanged(some.to_vec()))?;
             }
         }

@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use chat::pie::{Credentials, Fault, Piece, SkippedElements, User, read_user};
+use chat_store::keys;
 use store::{Address, ImportOptions, NewAccount, NewUser, SourceUser, StoreError, Users, Verifiers};
 
 use super::files::Files;
 use crate::cli::error::CliError;
+use crate::cli::limits;
 use crate::cli::table::{grouped, printable};
-use crate::limits;
-use crate::xmpp::keys;
 
 pub(super) struct People<'a> {
     files: Files,
@@ -101,7 +101,7 @@ impl<'a> People<'a> {
             *self.told.passed.entry(what).or_default() += count;
         }
         let now = self.options.now;
-        let chat = user.changes.into_iter().map(|change| crate::xmpp::write_of(now, change)).collect();
+        let chat = user.changes.into_iter().map(|change| chat_store::rows::write_of(now, change)).collect();
         let password = user.credentials.password.map(|password| password.0);
         SourceUser { user: NewUser { account, chat }, password }
     }

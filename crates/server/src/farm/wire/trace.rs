@@ -10,9 +10,9 @@ use std::borrow::Cow;
 use cluster::Epoch;
 use cluster::fields::{Corrupt, put_bytes, put_number};
 use cluster::link::Message;
+use control::TraceLine;
 
 use super::values::{absent, fields, flag, required};
-use crate::control::TraceLine;
 use crate::limits::{TRACE_MESSAGE_BYTES, TRACE_TEXT_BYTES};
 
 /// Kinds of messages between nodes: 40 to 49 are for operating a farm.

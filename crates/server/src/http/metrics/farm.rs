@@ -2,8 +2,9 @@
 
 use std::fmt::Write as _;
 
+use control::{FarmLinkClass, FarmNodeRow, FarmStatus};
+
 use super::{Kind, escaped, head, row};
-use crate::control::{FarmLinkClass, FarmNodeRow, FarmStatus};
 
 const INFO: (&str, &str) = (
     "belfry_farm_info",
@@ -171,7 +172,7 @@ fn own(farm: &FarmStatus) -> Option<&FarmNodeRow> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::{FarmLinkFigures, FarmNodeFigures};
+    use control::{FarmLinkFigures, FarmNodeFigures};
 
     #[test]
     fn a_node_tells_of_its_farm_and_of_the_links_to_each_other_node() {

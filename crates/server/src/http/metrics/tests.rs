@@ -1,12 +1,14 @@
 //! Tests of the exposition, and of the page that documents it.
 
+use control::{Observed, SignInFailureCount, TargetStatus};
+
 use super::*;
-use crate::control::{Observed, SignInFailureCount, TargetStatus};
 
 #[test]
 fn numbers_come_with_their_shard_and_labels_are_escaped() {
     let voice = ::voice::VoiceCounts { recordings: 2, streams: 3, ..Default::default() };
-    let shard = ShardCounters { shard: 1, calls_up: 7, ..ShardCounters::default() }.with_voice(&voice);
+    let mut shard = ShardCounters { shard: 1, calls_up: 7, ..ShardCounters::default() };
+    crate::node::shard_counters::set_voice(&mut shard, &voice);
     let targets = vec![TargetStatus { target: "a\"b".into(), up: false }];
     let node = Observed { shards: vec![ShardCounters::new(0), shard], targets, ..Observed::default() };
     let text = exposition(&Status { version: "1.2".into(), node, ..Status::default() });

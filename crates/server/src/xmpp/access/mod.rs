@@ -16,8 +16,8 @@ use stdx::hash::Keyed;
 use stdx::rate::{Policy, Rate};
 
 pub(super) use clients::{AccessContext, ClientAccess};
+pub(crate) use registration::NewAccount;
 pub(super) use registration::NewContacts;
-pub(crate) use registration::{NewAccount, hash_of};
 use tokens::TokenKey;
 
 use xmpp::Jid;

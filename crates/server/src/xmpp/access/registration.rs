@@ -1,6 +1,6 @@
 //! Accounts that people make for themselves (XEP-0077, XEP-0445).
 
-use sha2::{Digest, Sha256};
+use chat_store::invitation::hash_of;
 use stdx::Instant;
 use store::access::{AccessLoaded, AccessRead, Invitation};
 use store::{Account, Address, StoreError, WriteDone};
@@ -19,11 +19,6 @@ pub(crate) struct NewAccount {
     pub(crate) address: Address,
     pub(crate) password: Secret,
     pub(crate) invitation: Option<[u8; 32]>,
-}
-
-/// The hash of an invitation's token, as the database has it.
-pub(crate) fn hash_of(token: &str) -> [u8; 32] {
-    Sha256::digest(token.as_bytes()).into()
 }
 
 fn later() -> StanzaError {

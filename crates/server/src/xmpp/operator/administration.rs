@@ -3,12 +3,11 @@
 
 use chat::StoreFailure;
 use chat::effect::{AccountList, AccountRefusal, Accounts};
+use control::{Change, FailureKind, Secret};
 use store::{Account, AccountFilter, Address, Loaded, Notice, Read, StoreError};
 use xmpp::Bare;
 
 use super::Operator;
-use crate::control::{Change, FailureKind, Secret};
-use crate::limits;
 use crate::node::changes::tell_shards;
 use stdx::Instant;
 
@@ -97,13 +96,16 @@ impl Operator {
         if !is_disabled {
             listed.total = self.count_accounts(&domain).await?;
         }
-        let mut filter =
-            AccountFilter { domain: Some(domain), limit: limits::LIST_PAGE, ..AccountFilter::default() };
+        let mut filter = AccountFilter {
+            domain: Some(domain),
+            limit: control::limits::LIST_PAGE,
+            ..AccountFilter::default()
+        };
         while is_disabled || listed.accounts.len() < max {
             let Ok(Loaded::Accounts(page)) = self.read(Read::Accounts(filter.clone())).await else {
                 return Err(StoreFailure::Unavailable);
             };
-            let is_last = page.len() < limits::LIST_PAGE as usize;
+            let is_last = page.len() < control::limits::LIST_PAGE as usize;
             filter.after = page.last().map(Account::address);
             for account in page.iter().filter(|account| !is_disabled || account.disabled) {
                 listed.total += u64::from(is_disabled);

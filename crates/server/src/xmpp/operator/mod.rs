@@ -14,6 +14,7 @@ use std::sync::Arc;
 use admin::ControlError;
 use admin::chat::{Answer, Ask, Session, Text};
 use chat::effect::{HostAction, SessionState};
+use chat_store::rows;
 use cluster::{Bucket, Outlet, ShardMap};
 use sip::transport::Transport;
 use stdx::Instant;
@@ -25,7 +26,6 @@ use xmpp::stanza::Condition;
 use xmpp::xml::parse_stored;
 use xmpp::{Bare, Element, Jid, ns};
 
-use super::record;
 use super::shard_requests::{ActAnswer, SessionConnection};
 use crate::limits;
 use crate::message::{InboxMessage, LocalMessage, LocalXmppMessage, ShardMessage, XmppShardMessage};
@@ -213,7 +213,7 @@ impl Operator {
         let item = message.clone();
         let change =
             chat::Change::Item { owner, node: MOTD.into(), id: CURRENT.into(), item, at: now, keep: 1 };
-        match self.write(record::write_of(now, change)).await {
+        match self.write(rows::write_of(now, change)).await {
             // To clear what is not there is no fault.
             Ok(()) | Err(ControlError::NotFound) => {}
             Err(error) => return Err(error),

@@ -4,10 +4,11 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
+use control::{Family, KindCount};
 use sip::transport::Transport;
 use xmpp::c2s::C2s;
 
-use super::super::kinds::{Family, KindCount, Stanzas};
+use super::super::kinds::Stanzas;
 use super::super::operator::name_of;
 
 /// Counters since the start of the shard.

@@ -20,6 +20,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use cluster::{Bucket, ShardAddress};
+use control::{ChatTrace, KindCount};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -33,9 +34,7 @@ pub(crate) use counts::Counters;
 pub(crate) use pace::{Allowance, Buckets, nanos};
 pub(crate) use shared::C2sEvent;
 pub(crate) use stream::Stream;
-pub(crate) use trace::ChatTrace;
 
-use super::kinds::KindCount;
 use super::shard_requests::SessionConnection;
 use crate::limits;
 use crate::net::admission::Admission;

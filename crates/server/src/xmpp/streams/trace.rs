@@ -5,6 +5,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use control::ChatTrace;
 use tokio::sync::broadcast;
 use xmpp::c2s::{C2s, Direction, Outbox};
 use xmpp::xml::Node;
@@ -12,18 +13,6 @@ use xmpp::{Element, Jid};
 
 use super::stream::Stream;
 use crate::limits;
-
-/// One element of a traced account's, credentials masked.
-#[derive(Clone, Debug)]
-pub(crate) struct ChatTrace {
-    pub(crate) account: Box<str>,
-    /// The full address, or the account's while it has none.
-    pub(crate) session: Box<str>,
-    pub(crate) direction: Direction,
-    /// `iq set query`.
-    pub(crate) label: Box<str>,
-    pub(crate) xml: Box<str>,
-}
 
 /// Elements of streams that have not signed in.
 type UnboundTraces = HashMap<u64, Vec<(Direction, Element)>>;

@@ -18,7 +18,7 @@ const PING: &str =
 
 fn errors(node: &Node, condition: &str) -> u64 {
     sum(node, |shard| {
-        let of_condition = |count: &&server::xmpp::KindCount| *count.kind == *condition;
+        let of_condition = |count: &&control::KindCount| *count.kind == *condition;
         shard.xmpp.kinds.iter().filter(of_condition).map(|count| count.count).sum()
     })
 }

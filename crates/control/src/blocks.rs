@@ -40,7 +40,7 @@ pub struct BlockList {
 
 impl BlockList {
     /// The last failure first. Shards count the failures of one source at one account by themselves; they are added up.
-    pub(crate) fn new(blocks: impl IntoIterator<Item = (&'static str, Block)>) -> BlockList {
+    pub fn new(blocks: impl IntoIterator<Item = (&'static str, Block)>) -> BlockList {
         let mut rows: BTreeMap<_, BlockRow> = BTreeMap::new();
         for (service, block) in blocks {
             let row = BlockRow::new(service, block);
@@ -79,7 +79,7 @@ impl BlockRow {
 
 /// The blocks that an operator means: an address, a network as it is listed, or an account. The first is for services whose
 /// accounts have domains, the second for REST, where an account is a sid or an e-mail address.
-pub(crate) fn subjects(text: &str, default_domain: &str) -> (Subject, Subject) {
+pub fn subjects(text: &str, default_domain: &str) -> (Subject, Subject) {
     let address = text.strip_suffix("/64").unwrap_or(text);
     if let Ok(address) = address.parse::<IpAddr>() {
         let source = Subject::Source(SourcePrefix::of(address));

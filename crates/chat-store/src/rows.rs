@@ -1,4 +1,4 @@
-//! The host's words and the record's: the record keeps elements as text and looks into none.
+//! Chat's data as rows of the store, and back: the store keeps elements as text and looks into none.
 
 use chat::effect::{AccountData, MamPage, MamQuery, RosterItem, StoreFailure, Subscription};
 use chat::{Change, ItemPage, ItemQuery, Load, RowPage, StanzaPage, StoreReply};
@@ -17,15 +17,16 @@ fn text(element: &Element) -> Box<str> {
     String::from_utf8_lossy(&element.to_bytes("")).into()
 }
 
-/// For the store, which looks into no XML, when an account is removed.
-pub(crate) fn without_user(config: &str, user: &str) -> Option<String> {
+/// The configuration of a room or node without this user, for the store, which looks into no XML, when an account is removed. `None`:
+/// the user is not in it.
+pub fn without_user(config: &str, user: &str) -> Option<String> {
     let (config, user) = (element(config)?, Bare::parse(user).ok()?);
     Some(text(&chat::without_user(&config, &user)?).into())
 }
 
-/// `None`: it was not written by this server, or was damaged. Its row exists and cannot be decoded, which is
+/// Reads a stored element. `None`: it was not written by this server, or was damaged. Its row exists and cannot be decoded, which is
 /// not the same as a missing row.
-pub(crate) fn element(text: &str) -> Option<Element> {
+pub fn element(text: &str) -> Option<Element> {
     let read = parse_stored(text.as_bytes());
     read.inspect_err(|error| tracing::warn!(%error, "an element in the record cannot be read")).ok()
 }
@@ -34,8 +35,9 @@ fn name(bare: &Bare) -> Box<str> {
     bare.as_str().into()
 }
 
-/// `None`: it is nothing that the record has, nor can anything ask for it while it is not configured.
-pub(super) fn read_of(load: Load) -> Option<XmppRead> {
+/// The read of the store that answers a load. `None`: the store has no such data, nor can a client ask for it while it is not
+/// configured.
+pub fn read_of(load: Load) -> Option<XmppRead> {
     Some(match load {
         Load::User { user } => read_of_user(&user),
         Load::Items { owner, node, query } => {
@@ -53,8 +55,8 @@ pub(super) fn read_of(load: Load) -> Option<XmppRead> {
     })
 }
 
-/// The account and what a host wants to know of it besides.
-pub(super) fn read_of_user(user: &Bare) -> XmppRead {
+/// The read of an account's data, with the nodes that a host needs when it signs in.
+pub fn read_of_user(user: &Bare) -> XmppRead {
     XmppRead::User { user: name(user), nodes: chat::user::NODES }
 }
 
@@ -90,7 +92,8 @@ fn query_of(query: MamQuery) -> ArchiveQuery {
     }
 }
 
-pub(crate) fn write_of(now: Instant, change: Change) -> XmppWrite {
+/// The write of the store that a change of chat's data is. A node's row gets `now`.
+pub fn write_of(now: Instant, change: Change) -> XmppWrite {
     match change {
         Change::Roster { user, contact, item, version } => XmppWrite::Roster {
             user: name(&user),
@@ -161,10 +164,12 @@ fn item_of(row: RosterRow) -> RosterItem {
     }
 }
 
+/// The store's answer as the host takes it.
+///
 /// # Errors
 /// `Unavailable`: stored data cannot be decoded. It must not look as if there were none: a room that seems
 /// absent belongs to the next user who enters, and a block list that lacks entries admits blocked users.
-pub(super) fn loaded_of(loaded: XmppLoaded) -> Result<StoreReply, StoreFailure> {
+pub fn loaded_of(loaded: XmppLoaded) -> Result<StoreReply, StoreFailure> {
     const UNREADABLE: StoreFailure = StoreFailure::Unavailable;
     Ok(match loaded {
         XmppLoaded::User(row) => StoreReply::User(Some(Box::new(user_of(*row).ok_or(UNREADABLE)?))),
@@ -247,16 +252,22 @@ fn user_of(row: UserRow) -> Option<AccountData> {
     })
 }
 
-pub(crate) fn contacts_of(roster: Vec<(Box<str>, RosterRow)>) -> Vec<(Bare, RosterItem)> {
+/// The contacts of a stored roster, without those whose address cannot be read.
+pub fn contacts_of(roster: Vec<(Box<str>, RosterRow)>) -> Vec<(Bare, RosterItem)> {
     let contact = |(contact, row): (Box<str>, RosterRow)| Some((Bare::parse(&contact).ok()?, item_of(row)));
     roster.into_iter().filter_map(contact).collect()
 }
 
-pub(super) fn done_of(done: Result<WriteDone, StoreError>) -> Result<StoreReply, StoreFailure> {
+/// The end of a write as the host takes it.
+///
+/// # Errors
+/// Those of [`error_of`].
+pub fn done_of(done: Result<WriteDone, StoreError>) -> Result<StoreReply, StoreFailure> {
     done.map(|_| StoreReply::Done).map_err(|error| error_of(&error))
 }
 
-pub(super) fn error_of(error: &StoreError) -> StoreFailure {
+/// The failure of the store as the host takes it.
+pub fn error_of(error: &StoreError) -> StoreFailure {
     match error {
         StoreError::NotFound { .. } => StoreFailure::NotFound,
         StoreError::Invalid { .. } => {

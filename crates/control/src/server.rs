@@ -17,7 +17,6 @@ use super::protocol::{Failure, FailureKind, Hello, PROTOCOL, Request, Response};
 use super::records::Listing;
 use super::status::StatusSource;
 use super::trace::{TraceNews, TraceSink};
-use crate::clock::Clock;
 use crate::limits;
 
 /// The bound socket. Its file goes with it.
@@ -55,12 +54,7 @@ impl Drop for ControlSocket {
 }
 
 /// Serves commands, on a `LocalSet`, until dropped.
-pub async fn serve<C: Control + 'static>(
-    socket: ControlSocket,
-    control: Rc<C>,
-    status: StatusSource,
-    clock: Clock,
-) {
+pub async fn serve<C: Control + 'static>(socket: ControlSocket, control: Rc<C>, status: StatusSource) {
     let open = Rc::new(Cell::new(0));
     loop {
         match socket.listener.accept().await {
@@ -69,7 +63,7 @@ pub async fn serve<C: Control + 'static>(
                 let seat = ConnectionSlot::take(&open);
                 spawn_local(async move {
                     let crowded = seat.is_none();
-                    Connection::new(stream, control, status, clock).run(crowded).await;
+                    Connection::new(stream, control, status).run(crowded).await;
                     drop(seat);
                 });
             }
@@ -106,13 +100,12 @@ struct Connection<C> {
     writer: OwnedWriteHalf,
     control: Rc<C>,
     status: StatusSource,
-    clock: Clock,
 }
 
 impl<C: Control> Connection<C> {
-    fn new(stream: UnixStream, control: Rc<C>, status: StatusSource, clock: Clock) -> Self {
+    fn new(stream: UnixStream, control: Rc<C>, status: StatusSource) -> Self {
         let (reader, writer) = stream.into_split();
-        Connection { reader: BufReader::new(reader), writer, control, status, clock }
+        Connection { reader: BufReader::new(reader), writer, control, status }
     }
 
     /// Any error ends this connection only.
@@ -189,7 +182,7 @@ impl<C: Control> Connection<C> {
             }
             Request::Ask(ask) => Response::Listing(Listing::try_from(self.control.read(ask.into()).await?)?),
             Request::Change(change) => {
-                let done = self.control.write(change.into_write(self.clock.now())?).await?;
+                let done = self.control.write(change.into_write(self.control.now())?).await?;
                 Response::Done { rows: rows(&done) }
             }
             Request::Chat(ask) => Response::Chat(self.control.chat(ask).await?),

@@ -4,13 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::{Deserialize, Serialize};
-use sip::transport::{Transport, via_token};
 use stdx::Instant;
 use tokio::sync::mpsc;
 use xmpp::c2s::Direction;
 
+use crate::ChatTrace;
 use crate::limits;
-use crate::xmpp::streams::ChatTrace;
 
 /// Bytes of a message that a full trace shows.
 const SHOWN: usize = 16 * 1024;
@@ -77,14 +76,14 @@ impl TraceLine {
         }
     }
 
-    /// Describes one SIP request that could not be sent, as `INVITE refused (TCP)`.
-    pub fn of_refused(at: Instant, from: &str, to: &str, transport: Transport, request: &[u8]) -> Self {
+    /// Describes one SIP request that could not be sent, as `INVITE refused (TCP)`; `transport` as a Via names it.
+    pub fn of_refused(at: Instant, from: &str, to: &str, transport: &str, request: &[u8]) -> Self {
         let line = TraceLine::of(at, from, to, request, false);
-        TraceLine { label: format!("{} refused ({})", line.label, via_token(transport)).into(), ..line }
+        TraceLine { label: format!("{} refused ({})", line.label, transport).into(), ..line }
     }
 
     /// Describes one element of a chat client's stream.
-    pub(crate) fn of_chat(at: Instant, trace: &ChatTrace, full: bool) -> Self {
+    pub fn of_chat(at: Instant, trace: &ChatTrace, full: bool) -> Self {
         let (client, server) = (trace.session.clone(), Box::from("belfry"));
         let (from, to) = match trace.direction {
             Direction::In => (client, server),
@@ -137,12 +136,12 @@ impl TraceSink {
 
     /// The same sink, whose lines name this node.
     #[must_use]
-    pub(crate) fn of_node(self, name: &str) -> TraceSink {
+    pub fn of_node(self, name: &str) -> TraceSink {
         TraceSink { node: Some(name.into()), ..self }
     }
 
     /// True if lines carry whole messages.
-    pub(crate) fn is_full(&self) -> bool {
+    pub fn is_full(&self) -> bool {
         self.full
     }
 
@@ -152,22 +151,22 @@ impl TraceSink {
     }
 
     /// One request that could not be sent. Left out, and counted, in the same way.
-    pub fn refused(&self, at: Instant, from: &str, to: &str, transport: Transport, request: &[u8]) {
+    pub fn refused(&self, at: Instant, from: &str, to: &str, transport: &str, request: &[u8]) {
         self.line_of(|| TraceLine::of_refused(at, from, to, transport, request));
     }
 
     /// One element of a chat client's stream. Left out, and counted, in the same way.
-    pub(crate) fn chat(&self, at: Instant, trace: &ChatTrace) {
+    pub fn chat(&self, at: Instant, trace: &ChatTrace) {
         self.line_of(|| TraceLine::of_chat(at, trace, self.full));
     }
 
     /// One message that another node handled. Left out, and counted, in the same way.
-    pub(crate) fn line(&self, line: TraceLine) {
+    pub fn line(&self, line: TraceLine) {
         self.send(|| TraceNews::Line(line));
     }
 
     /// Another node has ceased to take part, or takes part again. Left out, and counted, in the same way.
-    pub(crate) fn node(&self, name: &str, takes_part: bool) {
+    pub fn node(&self, name: &str, takes_part: bool) {
         self.send(|| TraceNews::Node { name: name.into(), takes_part });
     }
 
@@ -296,7 +295,7 @@ mod tests {
         assert_eq!(&*label(""), "");
         let line = TraceLine::of(at, "a", "b", REGISTER.as_bytes(), true);
         assert_eq!((&*line.call_id, line.message.is_some()), ("abc@host", true));
-        let refused = TraceLine::of_refused(at, "a", "b", Transport::Tcp, REGISTER.as_bytes());
+        let refused = TraceLine::of_refused(at, "a", "b", "TCP", REGISTER.as_bytes());
         assert_eq!((&*refused.label, &*refused.call_id), ("REGISTER refused (TCP)", "abc@host"));
     }
 

@@ -12,7 +12,7 @@ use sha2::Sha256;
 
 /// The farm's secret.
 #[derive(Clone)]
-pub(crate) struct Secret([u8; 32]);
+pub struct Secret([u8; 32]);
 
 impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -24,8 +24,8 @@ impl Secret {
     /// Reads the file: 64 hexadecimal digits, and nothing else but space.
     ///
     /// # Errors
-    /// In words for the operator; what the file holds is not in them.
-    pub(crate) fn read(file: &Path) -> Result<Secret> {
+    /// In words for the operator; the content of the file is not in them.
+    pub fn read(file: &Path) -> Result<Secret> {
         let text = std::fs::read_to_string(file).with_context(|| {
             format!("{}: the farm's secret cannot be read; check [farm] secret", file.display())
         })?;
@@ -45,7 +45,7 @@ impl Secret {
     }
 
     /// A secret for one purpose.
-    pub(crate) fn derive(&self, purpose: &str) -> [u8; 32] {
+    pub fn derive(&self, purpose: &str) -> [u8; 32] {
         let mut mac = Hmac::<Sha256>::new_from_slice(&self.0).expect("HMAC takes keys of any length");
         mac.update(b"belfry farm ");
         mac.update(purpose.as_bytes());
@@ -53,7 +53,7 @@ impl Secret {
     }
 
     /// The secret that nodes prove to each other.
-    pub(crate) fn for_links(&self) -> FarmSecret {
+    pub fn for_links(&self) -> FarmSecret {
         FarmSecret::new(self.derive("links"))
     }
 }
@@ -62,7 +62,7 @@ impl Secret {
 ///
 /// # Errors
 /// When the file is there, or cannot be written.
-pub(crate) fn make(file: &Path) -> Result<()> {
+pub fn make(file: &Path) -> Result<()> {
     let mut bytes = [0; 32];
     getrandom::fill(&mut bytes).context("the system gives no randomness")?;
     let text: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();

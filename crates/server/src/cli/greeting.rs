@@ -2,14 +2,14 @@
 
 use std::io::{self, IsTerminal as _, Write as _};
 
+use control::Listening;
 use sip::transport::Transport;
 
 use crate::config::Config;
-use crate::control::Listening;
 use crate::net::Listener;
 
 /// On standard error, as the log, and only if that is a terminal.
-pub(super) fn greet(config: &Config, services: &[Listening]) {
+pub(crate) fn greet(config: &Config, services: &[Listening]) {
     if io::stderr().is_terminal() {
         let program = std::env::args().next().unwrap_or_else(|| "belfry".into());
         let text = listening(services) + &text(config, &program);
@@ -18,7 +18,8 @@ pub(super) fn greet(config: &Config, services: &[Listening]) {
     }
 }
 
-fn listening(services: &[Listening]) -> String {
+/// The listeners of each service, one service a line.
+pub(crate) fn listening(services: &[Listening]) -> String {
     let line = |one: &Listening| format!("  {:<12} {}\n", one.service, one.at.join(" "));
     std::iter::once("listening\n".to_owned()).chain(services.iter().map(line)).collect()
 }
@@ -33,7 +34,7 @@ fn text(config: &Config, program: &str) -> String {
 
 /// The ways to sign in to this account with clients and phones, one a line; nothing for services that the
 /// node does not offer.
-pub(crate) fn sign_in(config: &Config, user: &str, domain: &str) -> String {
+pub(super) fn sign_in(config: &Config, user: &str, domain: &str) -> String {
     let mut text = String::new();
     let mut line = |name: &str, what: String| text.push_str(&format!("  {name:<12} {what}\n"));
     profanity(config, user, domain).into_iter().for_each(|words| line("profanity", words));
@@ -122,21 +123,6 @@ mod tests {
                 "  baresip      <sip:alice@example.test>;auth_pass=PASSWORD;outbound=\"sip:127.0.0.1:5060;transport=udp\"",
                 "  Linphone     user alice, domain example.test, SIP proxy <sip:127.0.0.1:5060;transport=udp>",
             ]
-        );
-    }
-
-    #[test]
-    fn the_greeting_lists_every_listener() {
-        let config =
-            Config::parse("[xmpp]\nlisten = [\"tcp:[::1]:5222\"]\n", Path::new("belfry.toml")).unwrap();
-        let services = super::super::listening::services(&config, "127.0.0.1:9090".parse().unwrap(), None);
-        let said = listening(&services);
-        let lines: Vec<&str> = said.lines().collect();
-        assert_eq!(lines[0], "listening");
-        assert!(lines[1].starts_with("  SIP          udp:127.0.0.1:5060 tcp:127.0.0.1:5060 "), "{said}");
-        assert_eq!(
-            lines[2..],
-            ["  chat         tcp:[::1]:5222", "  metrics      http://127.0.0.1:9090/metrics"]
         );
     }
 

@@ -1,20 +1,24 @@
-//! The socket through which commands speak to the running node: what is said there, and both ends.
+//! The control socket: the protocol in which commands speak to the running node, both ends of it, and the state of the node that it
+//! shows. The node implements [`Control`] and converts what its parts counted into the types here; a command is a [`Client`].
 
 #![warn(missing_docs)]
 
 mod blocks;
+mod chat;
 mod client;
 mod farm;
 mod farm_figures;
+pub mod limits;
 mod protocol;
 mod rates;
 mod records;
+pub mod routes;
 mod server;
 mod status;
 mod trace;
 
-pub(crate) use blocks::subjects;
-pub use blocks::{BlockList, BlockRow};
+pub use blocks::{BlockList, BlockRow, subjects};
+pub use chat::{ChatTrace, Family, KindCount};
 pub use client::{Client, ClientError};
 pub use farm::{FarmMapStatus, FarmNodeRow, FarmStatus, HolderRange};
 pub use farm_figures::{FarmLinkClass, FarmLinkFigures, FarmNodeFigures};
@@ -31,12 +35,16 @@ pub use trace::{TraceLine, TraceLines, TraceNews, TraceSink, mask_credentials};
 use std::rc::Rc;
 
 use serde::{Deserialize, Serialize};
+use stdx::Instant;
 use store::{Address, Loaded, Read, StoreError, Write, WriteDone};
 
 /// The requests that an operator makes of the node. Called on the thread that runs [`serve`]; nothing may
 /// block it.
 #[expect(async_fn_in_trait, reason = "all of it runs on one thread")]
 pub trait Control {
+    /// The current time.
+    fn now(&self) -> Instant;
+
     /// The node's own state now.
     async fn status(&self) -> Observed;
 

@@ -1,7 +1,5 @@
 //! The node's state: the source of `belfry status`, `/metrics` and `/health`.
 
-#![warn(missing_docs)]
-
 mod shard;
 
 use std::rc::Rc;
@@ -15,7 +13,6 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 use super::Control;
 use super::farm::FarmStatus;
 use super::rates::{Rate, Rates, Totals};
-use crate::clock::Clock;
 use crate::limits;
 pub use shard::ShardCounters;
 
@@ -178,17 +175,13 @@ impl StatusSource {
 
 /// Reads the node's counters once a second, for the rates, and on every request for a status. Runs until all
 /// sources are gone.
-pub fn watch<C: Control>(control: Rc<C>, clock: Clock) -> (StatusSource, impl Future<Output = ()>) {
+pub fn watch<C: Control>(control: Rc<C>) -> (StatusSource, impl Future<Output = ()>) {
     let (send, asked) = mpsc::channel(limits::STATUS_QUEUE);
-    (StatusSource(send), run(control, clock, asked))
+    (StatusSource(send), run(control, asked))
 }
 
-async fn run<C: Control>(
-    control: Rc<C>,
-    clock: Clock,
-    mut asked: mpsc::Receiver<oneshot::Sender<Arc<Status>>>,
-) {
-    let started = clock.now();
+async fn run<C: Control>(control: Rc<C>, mut asked: mpsc::Receiver<oneshot::Sender<Arc<Status>>>) {
+    let started = control.now();
     let mut rates = Rates::default();
     let mut every_second = interval(Duration::from_secs(1));
     every_second.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -201,7 +194,7 @@ async fn run<C: Control>(
             },
         };
         let node = control.status().await;
-        let (now, totals) = (clock.now(), Totals::of(&node.shards));
+        let (now, totals) = (control.now(), Totals::of(&node.shards));
         let Some(asker) = asker else {
             rates.sample(now, totals);
             continue;

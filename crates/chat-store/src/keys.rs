@@ -1,4 +1,4 @@
-//! Keys of SCRAM: the record's, and the same as SASL speaks of them.
+//! Keys of SCRAM (RFC 5802): the store's, and the same as SASL takes them.
 
 use std::sync::Arc;
 
@@ -6,23 +6,22 @@ use store::{ScramHash, ScramKeys, Verifiers};
 use subtle::ConstantTimeEq;
 use xmpp::sasl::{self, Hash, Keys, Secret};
 
-use crate::limits;
+/// The hashes of which accounts have keys.
+pub const HASHES: [Hash; 3] = [Hash::Sha1, Hash::Sha256, Hash::Sha512];
 
-pub(super) const HASHES: [Hash; 3] = [Hash::Sha1, Hash::Sha256, Hash::Sha512];
-
-/// Those of an account with that hash.
-pub(crate) fn known(verifiers: &Verifiers, hash: Hash) -> Option<Keys> {
+/// The keys of an account with that hash.
+pub fn known(verifiers: &Verifiers, hash: Hash) -> Option<Keys> {
     let ScramKeys { salt, iterations, stored, server } = verifiers.scram(kind(hash))?;
     Some(Keys { salt, iterations, stored, server })
 }
 
-/// All of an account.
-pub(crate) fn all_known(verifiers: &Verifiers) -> Vec<(Hash, Keys)> {
+/// All keys of an account.
+pub fn all_known(verifiers: &Verifiers) -> Vec<(Hash, Keys)> {
     HASHES.into_iter().filter_map(|hash| Some((hash, known(verifiers, hash)?))).collect()
 }
 
-/// As the record takes them.
-pub(crate) fn kept(hash: Hash, keys: Keys) -> (ScramHash, ScramKeys) {
+/// Keys as the store takes them.
+pub fn kept(hash: Hash, keys: Keys) -> (ScramHash, ScramKeys) {
     let Keys { salt, iterations, stored, server } = keys;
     (kind(hash), ScramKeys { salt, iterations, stored, server })
 }
@@ -37,7 +36,7 @@ fn kind(hash: Hash) -> ScramHash {
 
 /// Checks a password against the first SCRAM keys of an account that has keys only. Takes milliseconds: not
 /// on a shard.
-pub(crate) fn are_of(verifiers: &Verifiers, password: &Secret) -> bool {
+pub fn are_of(verifiers: &Verifiers, password: &Secret) -> bool {
     let first = HASHES.into_iter().find_map(|hash| Some((hash, known(verifiers, hash)?)));
     first.is_some_and(|(hash, known)| {
         let keys = sasl::derive(hash, &password.0, &known.salt, known.iterations);
@@ -47,12 +46,12 @@ pub(crate) fn are_of(verifiers: &Verifiers, password: &Secret) -> bool {
 
 /// Keys of all hashes for a password. Takes milliseconds: not on a shard. None when the system gives no randomness: the
 /// account then has none, as one whose password the record has only hashes of.
-pub(crate) fn make(password: &str) -> Arc<[(ScramHash, ScramKeys)]> {
+pub fn make(password: &str) -> Arc<[(ScramHash, ScramKeys)]> {
     HASHES.into_iter().filter_map(|hash| make_one(hash, password)).collect()
 }
 
-/// Those that are not there yet.
-pub(crate) fn make_missing(verifiers: &Verifiers, password: &str) -> Arc<[(ScramHash, ScramKeys)]> {
+/// The keys for a password that an account does not have yet.
+pub fn make_missing(verifiers: &Verifiers, password: &str) -> Arc<[(ScramHash, ScramKeys)]> {
     let missing = HASHES.into_iter().filter(|hash| known(verifiers, *hash).is_none());
     missing.filter_map(|hash| make_one(hash, password)).collect()
 }
@@ -60,7 +59,7 @@ pub(crate) fn make_missing(verifiers: &Verifiers, password: &str) -> Arc<[(Scram
 fn make_one(hash: Hash, password: &str) -> Option<(ScramHash, ScramKeys)> {
     let mut salt = [0; 16];
     getrandom::fill(&mut salt).ok()?;
-    Some(kept(hash, sasl::derive(hash, password, &salt, limits::SCRAM_ITERATIONS)))
+    Some(kept(hash, sasl::derive(hash, password, &salt, xmpp::limits::SCRAM_ITERATIONS)))
 }
 
 #[cfg(test)]

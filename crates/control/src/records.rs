@@ -5,6 +5,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use chat_store::invitation::hash_of;
+use chat_store::keys;
 use serde::{Deserialize, Serialize};
 use stdx::Instant;
 use store::access::{AccessWrite, Invitation};
@@ -15,8 +17,6 @@ use store::{
 
 use super::protocol::{Failure, FailureKind};
 use crate::routes;
-use crate::xmpp::access::hash_of;
-use crate::xmpp::keys;
 
 /// A password on its way. Never shown.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]

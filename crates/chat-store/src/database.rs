@@ -1,0 +1,67 @@
+//! The database's file: it holds verifiers of passwords, so only its owner may read it.
+
+use std::fs::{DirBuilder, OpenOptions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use store::{Database, Postgres, Sqlite, StoreError};
+
+use crate::rows::without_user;
+
+/// The place of a node's database, as its configuration names it. Not shown: the URL may contain a password.
+#[derive(Clone)]
+pub struct DatabasePlace {
+    /// The folder of the node's data.
+    pub folder: PathBuf,
+    /// The file of SQLite, in that folder.
+    pub file: PathBuf,
+    /// The URL of a database of PostgreSQL, which is used instead of the file; it may contain a password.
+    pub url: Option<Box<str>>,
+}
+
+impl DatabasePlace {
+    /// Opens the database. A file and its folder are made when they are not there; existing ones keep their mode.
+    ///
+    /// # Errors
+    /// Those of the store, and `Io` for the folder and the file.
+    pub fn open(&self) -> Result<Database, StoreError> {
+        self.open_with(store::sqlite::Options::default())
+    }
+
+    /// As [`open`](DatabasePlace::open), with other than the usual options of a file.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn open_with(&self, mut options: store::sqlite::Options) -> Result<Database, StoreError> {
+        let DatabasePlace { folder, file, url } = self;
+        let failed =
+            |path: &Path, error: io::Error| StoreError::Io { path: path.into(), detail: error.to_string() };
+        make_private_folder(folder).map_err(|error| failed(folder, error))?;
+        if let Some(url) = url {
+            let postgres = Postgres::open(url)?.with_without_user(without_user);
+            return Ok(Database::Postgres(Box::new(postgres)));
+        }
+        // SQLite gives its other files the mode of this one.
+        let made = OpenOptions::new().create(true).append(true).mode(0o600).open(file);
+        made.map_err(|error| failed(file, error))?;
+        options.without_user = without_user;
+        Ok(Database::Sqlite(Sqlite::open_with(file, options)?))
+    }
+
+    /// True if the database is there: its file, or a server, which says by itself if it has no such database.
+    pub fn is_there(&self) -> bool {
+        self.url.is_some() || self.file.exists()
+    }
+}
+
+/// Makes a folder that other users cannot enter, if it is not there.
+///
+/// # Errors
+/// Those of the system.
+pub fn make_private_folder(folder: &Path) -> io::Result<()> {
+    if folder.as_os_str().is_empty() || folder.is_dir() {
+        return Ok(());
+    }
+    DirBuilder::new().recursive(true).mode(0o700).create(folder)
+}

@@ -1,0 +1,18 @@
+//! Limits of the commands, with their reasons and what happens at them.
+
+/// Rows of an import in one transaction while a node runs: a phone's REGISTER waits behind it, at most for
+/// some tens of milliseconds. Without a node the store's own batch is used.
+pub(crate) const IMPORT_BATCH_BESIDE_NODE: usize = 5_000;
+
+/// Files of XEP-0227 that include each other, one within the other: its own layout has three (main, host, user). Beyond: the
+/// import ends.
+pub(crate) const IMPORT_INCLUDES: usize = 8;
+
+/// Accounts, and reasons why others were not imported, that an import names at its end. The rest is counted.
+pub(crate) const IMPORT_NAMED: usize = 20;
+
+/// Bad lines that `account import --check` names: a screen of a terminal, many times over. The rest is counted.
+pub(crate) const IMPORT_CHECKED: usize = 1_000;
+
+/// Bytes of white space before what tells XML from lines. More: it is lines.
+pub(crate) const IMPORT_LOOK: usize = 1 << 10;

@@ -1,0 +1,185 @@
+//! The figures of one shard, set from what each of its parts counted for itself.
+
+use ::voice::VoiceCounts;
+use control::ShardCounters;
+use farm::links::LinkCounters;
+
+use crate::net::NetCounters;
+use crate::shard::ShardStatus;
+use crate::xmpp::XmppCounts;
+
+/// The figures of a shard for operators.
+pub(super) fn of(shard: u16, now: &ShardStatus) -> ShardCounters {
+    let mut figures = ShardCounters {
+        transactions: now.transactions as u64,
+        contexts: now.contexts as u64,
+        accounts_cached: now.cached_accounts as u64,
+        ..ShardCounters::new(shard)
+    };
+    set_net(&mut figures, &now.net);
+    set_links(&mut figures, &now.links);
+    set_sip(&mut figures, &now.sip);
+    set_router(&mut figures, &now.router);
+    set_ledger(&mut figures, &now.calls);
+    set_voice(&mut figures, &now.voice);
+    set_xmpp(&mut figures, &now.xmpp);
+    figures
+}
+
+/// Sets the counters of the links to other nodes.
+fn set_links(figures: &mut ShardCounters, links: &LinkCounters) {
+    figures.farm_messages_in = links.received;
+    figures.farm_messages_out = links.sent;
+    figures.farm_messages_returned = links.returned;
+}
+
+/// Sets the counters of the network layer.
+fn set_net(figures: &mut ShardCounters, net: &NetCounters) {
+    figures.connections = net.flows_open;
+    figures.datagrams_in = net.datagrams_in;
+    figures.datagrams_out = net.datagrams_out;
+    figures.datagram_bytes_in = net.datagram_bytes_in;
+    figures.datagram_bytes_out = net.datagram_bytes_out;
+    figures.kernel_drops = net.kernel_drops;
+    figures.stream_messages_in = net.stream_messages_in;
+    figures.stream_messages_out = net.stream_messages_out;
+    figures.stream_faults = net.stream_faults;
+    figures.connections_accepted = net.flows_accepted;
+    figures.connections_made = net.flows_connected;
+    figures.connections_refused = net.flows_refused;
+    figures.connections_idle_closed = net.flows_idle_closed;
+    figures.connections_slow_closed = net.flows_slow_closed;
+    figures.handshake_failures = net.handshake_failures;
+    figures.client_certificates_unverified = net.client_certificates_unverified;
+    figures.connect_failures = net.connect_failures;
+    figures.send_failures = net.send_failures;
+    figures.queue_overflows = net.queue_overflows;
+}
+
+/// Sets the counters of the SIP endpoint.
+fn set_sip(figures: &mut ShardCounters, sip: &sip::endpoint::Counters) {
+    figures.requests = sip.requests;
+    figures.responses = sip.responses;
+    figures.unparsable = sip.unparsable;
+    figures.unfinished = sip.unfinished;
+    figures.malformed = sip.malformed;
+    figures.retransmissions_received = sip.retransmissions_received;
+    figures.retransmissions_sent = sip.retransmissions_sent;
+    figures.stray_responses = sip.stray_responses;
+    figures.registers = sip.registers;
+    figures.registrations = sip.registered;
+    figures.challenges = sip.challenged;
+    figures.authentication_failures = sip.authentication_failures;
+    figures.authentication_paced = sip.authentication_paced;
+    figures.unproved_limited = sip.unproved_limited;
+    figures.unproved_withheld = sip.unproved_withheld;
+    figures.shed = sip.shed;
+    figures.loops = sip.loops;
+    figures.too_many_hops = sip.too_many_hops;
+    figures.relay_refused = sip.refused_relay;
+    figures.limited_calls = sip.refused_by_limit;
+    figures.denied_destinations = sip.refused_destinations;
+    figures.timeouts = sip.timeouts;
+    figures.messages_kept = sip.messages_kept;
+}
+
+/// Sets the counters of the router.
+fn set_router(figures: &mut ShardCounters, router: &router::Counts) {
+    figures.addresses = router.addresses as u64;
+    figures.bindings = router.bindings as u64;
+    figures.watches = router.watches as u64;
+    figures.publications = router.publications as u64;
+    figures.messages_waiting = router.kept_messages as u64;
+    figures.binding_bytes = router.memory as u64;
+}
+
+/// Sets the counters of programmable voice.
+pub(crate) fn set_voice(figures: &mut ShardCounters, voice: &VoiceCounts) {
+    figures.voice_calls = voice.calls;
+    figures.voice_sessions = voice.sessions;
+    figures.voice_ports = voice.ports;
+    figures.voice_prompts = voice.prompts;
+    figures.voice_asks = voice.helper_requests;
+    figures.voice_streams = voice.streams;
+    figures.voice_rooms = voice.rooms;
+    figures.voice_queues = voice.queues;
+    figures.voice_members = voice.members;
+    figures.voice_seats = voice.seats;
+    figures.voice_recordings = voice.recordings;
+    figures.voice_calls_started = voice.calls_total;
+    figures.voice_digits = voice.digits_total;
+    figures.media_packets_in = voice.packets_in;
+    figures.media_packets_out = voice.packets_out;
+    figures.media_packets_dropped = voice.packets_dropped;
+    figures.media_packets_unsent = voice.packets_unsent;
+    figures.media_timeouts = voice.media_timeouts;
+    figures.media_ticks_missed = voice.ticks_missed;
+}
+
+/// Sets the counters of chat.
+fn set_xmpp(figures: &mut ShardCounters, xmpp: &XmppCounts) {
+    figures.xmpp_connections = xmpp.connections;
+    figures.xmpp_sessions = xmpp.sessions;
+    figures.xmpp_connections_accepted = xmpp.connections_total;
+    figures.xmpp_connections_refused = xmpp.refused;
+    figures.xmpp_handshake_failures = xmpp.handshake_failures;
+    figures.xmpp_sign_ins = xmpp.sign_ins;
+    figures.xmpp_sign_in_failures = xmpp.sign_in_failures;
+    figures.xmpp_registrations = xmpp.registrations;
+    figures.xmpp_stanzas_in = xmpp.stanzas_in;
+    figures.xmpp_stanzas_out = xmpp.stanzas_out;
+    figures.xmpp_texts_in = xmpp.texts_in;
+    figures.xmpp_texts_out = xmpp.texts_out;
+    figures.xmpp_overflows = xmpp.overflows;
+    figures.xmpp_timeouts = xmpp.timeouts;
+    figures.xmpp_stream_errors = xmpp.faults;
+    figures.xmpp_components = xmpp.components;
+    figures.xmpp_components_refused = xmpp.components_refused;
+    figures.xmpp_component_pauses = xmpp.component_pauses;
+    figures.xmpp_component_stanzas_in = xmpp.component_stanzas_in;
+    figures.xmpp_component_stanzas_out = xmpp.component_stanzas_out;
+    figures.xmpp_component_overflows = xmpp.component_overflows;
+    figures.xmpp_bosh_sessions = xmpp.bosh_sessions;
+    figures.xmpp_bosh_faults = xmpp.bosh_faults;
+    figures.xmpp_http_requests = xmpp.http_requests;
+    figures.xmpp_http_refused = xmpp.http_refused;
+    figures.xmpp_uploads = xmpp.uploads;
+    figures.xmpp_downloads = xmpp.downloads;
+    figures.xmpp_upload_bytes = xmpp.upload_bytes;
+    figures.xmpp_pauses = xmpp.pauses;
+    figures.xmpp_resumed = xmpp.resumed;
+    figures.xmpp_kept = xmpp.kept;
+    figures.xmpp_archived = xmpp.archived;
+    figures.xmpp_presence_fan_out = xmpp.fan_out;
+    figures.xmpp_roster_bytes = xmpp.roster_bytes;
+    figures.xmpp_rosters_dropped = xmpp.rosters_dropped;
+    figures.xmpp_rooms = xmpp.rooms;
+    figures.xmpp_occupants = xmpp.occupants;
+    figures.xmpp_kinds.clone_from(&xmpp.kinds);
+    let servers = &xmpp.servers;
+    figures.xmpp_servers_out = servers.outgoing;
+    figures.xmpp_servers_in = servers.incoming;
+    figures.xmpp_servers_waiting = servers.waiting;
+    figures.xmpp_servers_connections_out = servers.outgoing_total;
+    figures.xmpp_servers_connections_in = servers.incoming_total;
+    figures.xmpp_servers_connections_refused = xmpp.server_connections_refused;
+    figures.xmpp_servers_pauses = xmpp.server_pauses;
+    figures.xmpp_servers_handshake_failures = xmpp.server_handshake_failures;
+    figures.xmpp_servers_failures = servers.failures;
+    figures.xmpp_servers_refused = servers.refused;
+    figures.xmpp_servers_stanzas_in = servers.stanzas_in;
+    figures.xmpp_servers_stanzas_out = servers.stanzas_out;
+    figures.xmpp_servers_returned = servers.returned;
+    figures.xmpp_servers_stream_errors = servers.faults;
+}
+
+/// Sets the counters of the call ledger.
+fn set_ledger(figures: &mut ShardCounters, ledger: &call::LedgerCounts) {
+    figures.calls = ledger.live as u64;
+    figures.calls_up = ledger.answered as u64;
+    figures.calls_started = ledger.started_total;
+    figures.calls_answered = ledger.answered_total;
+    figures.calls_failed = ledger.failed_total;
+    figures.calls_lost = ledger.lost_total;
+    figures.calls_unrecorded = ledger.unrecorded_total;
+}
