@@ -34,9 +34,10 @@ const fn real(
     RealTests { package, source, name, modules }
 }
 
-static REAL: [RealTests; 23] = [
+static REAL: [RealTests; 24] = [
     real("server", "tests/live/main.rs", "live", &[]),
-    real("server", "tests/net/main.rs", "net", &[]),
+    real("net", "tests/sockets/main.rs", "sockets", &[]),
+    real("net", "unittests src/lib.rs", "net", &[]),
     real("server", "tests/operate/main.rs", "operate", &[]),
     real("lab", "tests/cli/main.rs", "cli", &[]),
     real("lab", "unittests src/lib.rs", "lab", &["engine::", "control::", "watch::", "prometheus::"]),
@@ -45,7 +46,7 @@ static REAL: [RealTests; 23] = [
         "server",
         "unittests src/lib.rs",
         "server",
-        &["net::", "http::", "voice::helpers::", "voice::ports::", "xmpp::"],
+        &["http::", "voice::helpers::", "voice::ports::", "xmpp::"],
     ),
     real(
         "store",
@@ -278,7 +279,7 @@ test result: FAILED. 1 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; 
     #[test]
     fn an_executable_that_dies_is_no_unsteady_test() {
         let died = "Running tests/live/main.rs (target/debug/deps/live-00)\ntest a ... ok\nerror: test failed\n\
-            Running tests/net/main.rs (target/debug/deps/net-00)\ntest result: ok.";
+            Running tests/operate/main.rs (target/debug/deps/operate-00)\ntest result: ok.";
         assert_eq!(read(died).crashed, ["live"]);
     }
 

@@ -1,14 +1,12 @@
 //! The server around the cores: configuration, listeners, shards. The binary is a few lines over this.
 
 pub mod cli;
-pub mod clock;
 pub mod config;
 pub mod farm;
 pub mod http;
 pub mod limits;
 pub mod logging;
 pub mod message;
-pub mod net;
 pub mod node;
 pub mod operate;
 mod rest;
@@ -20,3 +18,5 @@ pub mod signals;
 mod testing;
 pub mod voice;
 pub mod xmpp;
+
+pub use net::{self, clock};

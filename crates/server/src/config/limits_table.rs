@@ -46,11 +46,11 @@ fn connections() -> Vec<Row> {
         ),
         Row(
             "connections in progress (no message, sign-in or request yet) at one kind of listener, or a quarter of the process's open files",
-            number(limits::IN_PROGRESS),
+            number(net::limits::IN_PROGRESS),
             "the one idle longest is closed",
         ),
-        Row("TLS and WebSocket handshake", time(limits::HANDSHAKE_TIMEOUT), "closed"),
-        Row("TLS handshakes of one shard that compute at once", number(limits::HANDSHAKES), "wait"),
+        Row("TLS and WebSocket handshake", time(net::limits::HANDSHAKE_TIMEOUT), "closed"),
+        Row("TLS handshakes of one shard that compute at once", number(net::limits::HANDSHAKES), "wait"),
     ]
 }
 
@@ -59,8 +59,8 @@ fn of_sip() -> Vec<Row> {
     vec![
         Row("start line and headers of a SIP message", size(sip::limits::MAX_STREAM_HEAD), "closed"),
         Row("body of a SIP message", size(sip::limits::MAX_STREAM_BODY), "413, closed"),
-        Row("first SIP message of a connection", time(limits::FIRST_MESSAGE), "closed"),
-        Row("a SIP message from its first byte to its last", time(limits::MESSAGE), "closed"),
+        Row("first SIP message of a connection", time(net::limits::FIRST_MESSAGE), "closed"),
+        Row("a SIP message from its first byte to its last", time(net::limits::MESSAGE), "closed"),
         Row("silence on a SIP connection", Key("sip.tcp_idle"), "closed"),
         Row(
             "new requests a second of one UDP source that has proved nothing",

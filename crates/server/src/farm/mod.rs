@@ -533,14 +533,3 @@ fn process_time() -> u64 {
     let of = |number: i64| u64::try_from(number).unwrap_or(0);
     of(time.tv_sec) * 1_000_000 + of(time.tv_nsec) / 1_000
 }
-
-/// The clock of leases, which also runs while the machine sleeps.
-impl Clock {
-    fn with_sleep(&self) -> Instant {
-        // CLOCK_BOOTTIME and CLOCK_MONOTONIC differ by the time that the machine slept.
-        let boot = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
-        let seconds = u64::try_from(boot.tv_sec).unwrap_or(0);
-        let nanos = u64::try_from(boot.tv_nsec).unwrap_or(0);
-        Instant::from_micros(seconds * 1_000_000 + nanos / 1_000)
-    }
-}

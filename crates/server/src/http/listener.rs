@@ -119,8 +119,8 @@ pub(super) async fn serve(listener: TcpListener, site: Rc<Site>) -> io::Result<(
                 }
                 Err(error) => {
                     tracing::warn!(%error, "cannot accept a connection of HTTP");
-                    (0..limits::SHED).for_each(|_| web.admission.shed());
-                    tokio::time::sleep(limits::ACCEPT_PAUSE).await;
+                    (0..net::limits::SHED).for_each(|_| web.admission.shed());
+                    tokio::time::sleep(net::limits::ACCEPT_PAUSE).await;
                 }
             },
             Some(_) = connections.join_next() => {}

@@ -47,7 +47,7 @@ const CERTIFICATES: Specification = Specification {
     title: "Best Practices for Use of SASL EXTERNAL with Certificates",
     version: "1.2",
     level: Level::Partial,
-    file: "crates/server/src/net/certified.rs",
+    file: "crates/net/src/certified.rs",
     note: "clients: a certificate of exactly one address; one that is not certified ends the handshake",
 };
 

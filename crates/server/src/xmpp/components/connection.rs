@@ -106,7 +106,7 @@ fn accept(shared: &Rc<ComponentConnections>, socket: TcpStream, remote: IpAddr, 
         match transport {
             Transport::Tls => {
                 let secured = secure(&place.shared, &admitted, socket);
-                match within(Some(&admitted), limits::HANDSHAKE_TIMEOUT, secured).await {
+                match within(Some(&admitted), net::limits::HANDSHAKE_TIMEOUT, secured).await {
                     Some(Ok(tls)) => serve(place, tls, (remote, true), admitted).await,
                     Some(Err(error)) => refuse(&place.shared, remote, &error.to_string()),
                     None => refuse(&place.shared, remote, "it took too long"),

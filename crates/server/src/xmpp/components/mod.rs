@@ -212,7 +212,7 @@ impl Components {
             open: Cell::new(0),
             ended: Notify::new(),
             next: Cell::new(1),
-            handshakes: Arc::new(Semaphore::new(limits::HANDSHAKES)),
+            handshakes: Arc::new(Semaphore::new(net::limits::HANDSHAKES)),
             began: tokio::time::Instant::now(),
         });
         let mut accepting = Vec::new();

@@ -14,7 +14,6 @@ use xmpp::stanza::Condition;
 use super::connection::{S2sConnection, Wire};
 use super::serve::{call_tls, finish, no_tls, shake, talk};
 use super::shared::S2sConnections;
-use crate::limits;
 use crate::net::{dns, stream as tcp};
 
 /// The addresses of a domain's servers, instead of DNS.
@@ -72,7 +71,7 @@ async fn make(shared: &S2sConnections, wanted: &Connect) -> Result<OpenedConnect
     let addresses = addresses(shared, wanted).await?;
     let mut last = None;
     for (index, (address, is_direct)) in addresses.iter().enumerate().skip(wanted.tried) {
-        match timeout(limits::CONNECT_TIMEOUT, TcpStream::connect(address)).await {
+        match timeout(net::limits::CONNECT_TIMEOUT, TcpStream::connect(address)).await {
             Ok(Ok(socket)) => {
                 let next = (index + 1 < addresses.len()).then_some(index + 1);
                 return Ok(OpenedConnection { socket, is_direct: *is_direct, next });
@@ -137,7 +136,7 @@ fn failure_of(fault: DnsFault) -> Failure {
 /// The records of both kinds (XEP-0368 §3).
 async fn services(resolver: &TokioResolver, domain: &str) -> Result<Vec<Srv>, Failure> {
     let ask = |(name, is_direct): (String, bool)| async move {
-        let answer = dns::ask(resolver, &DnsQuery::Srv(name.into()), limits::DNS_TIMEOUT).await;
+        let answer = dns::ask(resolver, &DnsQuery::Srv(name.into()), net::limits::DNS_TIMEOUT).await;
         let records =
             |found: Vec<DnsRecord>| found.into_iter().filter_map(|found| srv(found, is_direct)).collect();
         answer.map(records)
@@ -167,7 +166,7 @@ fn srv(record: DnsRecord, is_direct: bool) -> Option<Srv> {
 /// Addresses of both families in turn: if one family leads nowhere, the second attempt already uses the other
 /// (RFC 7984 §3).
 async fn ips(resolver: &TokioResolver, host: &str) -> Result<Vec<IpAddr>, DnsFault> {
-    let ask = |query| async move { dns::ask(resolver, &query, limits::DNS_TIMEOUT).await };
+    let ask = |query| async move { dns::ask(resolver, &query, net::limits::DNS_TIMEOUT).await };
     let (six, four) = tokio::join!(ask(DnsQuery::Aaaa(host.into())), ask(DnsQuery::A(host.into())));
     let fault = four.as_ref().err().copied();
     let ip = |record: &DnsRecord| match record.data {

@@ -183,7 +183,7 @@ pub(super) async fn shake<T>(
     handle: Option<&Handle>,
     handshake: impl Future<Output = io::Result<T>>,
 ) -> io::Result<T> {
-    let result = within(handle, limits::HANDSHAKE_TIMEOUT, Box::pin(handshake)).await;
+    let result = within(handle, net::limits::HANDSHAKE_TIMEOUT, Box::pin(handshake)).await;
     let result = result.unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into()));
     if result.is_err() {
         shared.count(|counters| counters.handshake_failures += 1);

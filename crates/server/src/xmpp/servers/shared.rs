@@ -69,7 +69,7 @@ impl S2sConnections {
             counters: Cell::default(),
             connections: RefCell::default(),
             mailbox: Mailbox::default(),
-            handshakes: Arc::new(Semaphore::new(limits::HANDSHAKES)),
+            handshakes: Arc::new(Semaphore::new(net::limits::HANDSHAKES)),
             began: tokio::time::Instant::now(),
             delivered: Cell::new(0),
             resolver: RefCell::default(),
@@ -119,7 +119,7 @@ impl S2sConnections {
     pub(super) fn resolver(&self) -> Option<Rc<TokioResolver>> {
         let mut known = self.resolver.borrow_mut();
         if known.is_none() {
-            let made = dns::resolver(&self.settings.nameservers, limits::DNS_TIMEOUT);
+            let made = dns::resolver(&self.settings.nameservers, net::limits::DNS_TIMEOUT);
             *known = made.inspect_err(|error| tracing::warn!(%error, "no DNS")).ok().map(Rc::new);
         }
         known.clone()

@@ -58,7 +58,7 @@ impl WebConnections {
             client_authorities: None,
             origins: Vec::new(),
             proxies: Proxies::default(),
-            max_streams: limits::IN_PROGRESS,
+            max_streams: net::limits::IN_PROGRESS,
             shares_ports: false,
             max_streams_per_source: limits::HTTP_CONNECTIONS,
             admission: Admission::new(Bounds::default()),

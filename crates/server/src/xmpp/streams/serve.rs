@@ -232,7 +232,7 @@ async fn shake<T>(
     handshake: Pin<Box<impl Future<Output = io::Result<T>>>>,
 ) -> Option<T> {
     // On the heap only for as long as it takes; an open connection does not carry its size along.
-    let result = Box::pin(within(handle, limits::HANDSHAKE_TIMEOUT, handshake)).await;
+    let result = Box::pin(within(handle, net::limits::HANDSHAKE_TIMEOUT, handshake)).await;
     match result {
         Some(Ok(done)) => return Some(done),
         Some(Err(error)) => tracing::debug!(%error, "handshake failed"),

@@ -137,7 +137,7 @@ impl C2sConnections {
             mailbox: Mailbox::default(),
             streams: RefCell::default(),
             next: Cell::new(1),
-            handshakes: Arc::new(Semaphore::new(limits::HANDSHAKES)),
+            handshakes: Arc::new(Semaphore::new(net::limits::HANDSHAKES)),
             scratch: RefCell::new(vec![0; SCRATCH].into_boxed_slice()),
             outbox: RefCell::default(),
         })

@@ -1,6 +1,6 @@
 use std::net::{SocketAddr, UdpSocket};
 
-use server::net::{NetEvent, NetSettings, SendFault};
+use net::{NetEvent, NetSettings, SendFault};
 use sip::transport::Transport::Udp;
 
 use super::*;

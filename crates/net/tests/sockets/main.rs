@@ -15,8 +15,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use bytes::Bytes;
+use net::{Bound, Io, Listener, NetEvent, NetSettings};
 use router::{Life, ShardAddress};
-use server::net::{Bound, Io, Listener, NetEvent, NetSettings};
 use sip::transport::{FlowId, Packet, Target, Transmit, TransmitId, Transport};
 use tokio::task::LocalSet;
 use tokio::time::timeout;
@@ -89,7 +89,7 @@ impl Shard {
         .await
     }
 
-    async fn closed(&mut self) -> (FlowId, server::net::CloseReason) {
+    async fn closed(&mut self) -> (FlowId, net::CloseReason) {
         self.event(|event| match event {
             NetEvent::FlowClosed(flow, reason) => Some((*flow, *reason)),
             _ => None,
@@ -97,7 +97,7 @@ impl Shard {
         .await
     }
 
-    async fn failed(&mut self) -> (TransmitId, server::net::SendFault) {
+    async fn failed(&mut self) -> (TransmitId, net::SendFault) {
         self.event(|event| match event {
             NetEvent::SendFailed(report, fault) => Some((*report, *fault)),
             _ => None,

@@ -14,6 +14,7 @@ pub use stdx::network::Network;
 /// as the client wrote it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ForwardedHeader {
+    /// `X-Forwarded-For`, a list of addresses.
     #[default]
     XForwardedFor,
     /// RFC 7239.
@@ -33,14 +34,15 @@ impl Proxies {
         Proxies { networks, header }
     }
 
-    pub(crate) fn trust(&self, address: IpAddr) -> bool {
+    /// True if the address is one of these proxies.
+    pub fn trust(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
         self.networks.iter().any(|network| network.contains(address))
     }
 
     /// The client's address of a request that came from `remote`. Each proxy appends the address of its peer:
     /// entries before the first untrusted address are hearsay.
-    pub(crate) fn source(&self, remote: IpAddr, headers: &HeaderMap) -> IpAddr {
+    pub fn source(&self, remote: IpAddr, headers: &HeaderMap) -> IpAddr {
         if self.networks.is_empty() {
             return remote;
         }

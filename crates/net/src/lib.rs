@@ -1,27 +1,31 @@
 //! Sockets: UDP in batches (RFC 3261 §18), TCP, TLS, WebSocket (RFC 7118), and DNS questions. Everything a
 //! shard has open hangs on its one `Io`.
 
+#![warn(missing_docs)]
+
 pub mod admission;
-pub(crate) mod certified;
+pub mod certified;
+pub mod clock;
 mod counters;
 mod der;
-pub(crate) mod dns;
+pub mod dns;
 mod flow;
-pub(crate) mod handshake;
+pub mod handshake;
 mod io;
+pub mod limits;
 mod patience;
-pub(crate) mod peers;
-pub(crate) mod proxies;
-pub(crate) mod reuse_group;
+pub mod peers;
+pub mod proxies;
+pub mod reuse_group;
 mod settings;
-pub(crate) mod source_limiter;
-pub(crate) mod stream;
+pub mod source_limiter;
+pub mod stream;
 mod stun;
 pub mod tickets;
 pub mod tls;
 mod udp;
 mod wire;
-pub(crate) mod ws;
+pub mod ws;
 
 pub use counters::NetCounters;
 pub use dns::DnsAnswer;

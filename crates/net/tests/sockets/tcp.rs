@@ -1,6 +1,6 @@
 use std::net::SocketAddr;
 
-use server::net::{CloseReason, NetSettings, SendFault};
+use net::{CloseReason, NetSettings, SendFault};
 use sip::transport::Transport::{Tcp, Ws};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use server::net::NetSettings;
+use net::NetSettings;
 use sip::transport::Transport::Tcp;
 use tokio::net::TcpStream;
 

@@ -15,10 +15,11 @@ use stdx::rate::{Limiter, Policy, Verdict};
 use stdx::source::SourcePrefix;
 
 /// As [`Limiter`], by source: an IPv4 address or an IPv6 /64.
-pub(crate) struct SourceLimiter(Mutex<Limiter<SourcePrefix>>);
+pub struct SourceLimiter(Mutex<Limiter<SourcePrefix>>);
 
 impl SourceLimiter {
-    pub(crate) fn new(policy: Policy) -> SourceLimiter {
+    /// A limiter without entries.
+    pub fn new(policy: Policy) -> SourceLimiter {
         SourceLimiter(Mutex::new(Limiter::new(policy)))
     }
 
@@ -26,30 +27,34 @@ impl SourceLimiter {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn allow(&self, now: Instant, source: IpAddr) -> Verdict {
+    /// Decides if this source may try now, and takes a turn. A refused attempt costs nothing.
+    pub fn allow(&self, now: Instant, source: IpAddr) -> Verdict {
         self.lock().allow(now, source.into())
     }
 
-    pub(crate) fn penalty(&self, now: Instant, source: IpAddr) -> Verdict {
+    /// The same without taking a turn or remembering a new source.
+    pub fn penalty(&self, now: Instant, source: IpAddr) -> Verdict {
         self.lock().penalty(now, source.into())
     }
 
-    pub(crate) fn fail(&self, now: Instant, source: IpAddr) {
+    /// Records a failed attempt of the source.
+    pub fn fail(&self, now: Instant, source: IpAddr) {
         self.lock().fail(now, source.into());
     }
 
-    pub(crate) fn succeed(&self, source: IpAddr) {
+    /// Records a successful attempt: one failure less.
+    pub fn succeed(&self, source: IpAddr) {
         self.lock().succeed(source.into());
     }
 
     /// Sources that have failed more often than is free.
-    pub(crate) fn blocks(&self, now: Instant) -> Vec<Block> {
+    pub fn blocks(&self, now: Instant) -> Vec<Block> {
         let block = |(source, penalty)| Block { source: Some(source), account: None, penalty };
         self.lock().all_failed(now).map(block).collect()
     }
 
     /// The blocks that were in force.
-    pub(crate) fn lift(&self, now: Instant, subject: &Subject) -> usize {
+    pub fn lift(&self, now: Instant, subject: &Subject) -> usize {
         let Subject::Source(source) = subject else { return 0 };
         let mut limiter = self.lock();
         let was_blocked = limiter.failed(now, source).is_some();
@@ -66,10 +71,11 @@ impl fmt::Debug for SourceLimiter {
 
 /// [`Attempts`] of all shards.
 #[derive(Debug)]
-pub(crate) struct SharedAttempts(Mutex<Attempts>);
+pub struct SharedAttempts(Mutex<Attempts>);
 
 impl SharedAttempts {
-    pub(crate) fn new(keyed: Keyed, paces: &Paces) -> SharedAttempts {
+    /// No attempts so far. `keyed` hashes sources and accounts.
+    pub fn new(keyed: Keyed, paces: &Paces) -> SharedAttempts {
         SharedAttempts(Mutex::new(Attempts::new(keyed, paces)))
     }
 
@@ -77,38 +83,53 @@ impl SharedAttempts {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn wait(&self, now: Instant, attempt: &Attempt<'_>) -> Option<Duration> {
+    /// The time until the credentials of this attempt are checked; `None`: now.
+    pub fn wait(&self, now: Instant, attempt: &Attempt<'_>) -> Option<Duration> {
         self.lock().wait(now, attempt)
     }
 
-    pub(crate) fn fail(&self, now: Instant, attempt: &Attempt<'_>) {
+    /// Records a failed sign-in.
+    pub fn fail(&self, now: Instant, attempt: &Attempt<'_>) {
         self.lock().fail(now, attempt);
     }
 
-    pub(crate) fn succeed(&self, now: Instant, attempt: &Attempt<'_>) {
+    /// Records a successful sign-in: it clears the failures of its pair and makes its origin known.
+    pub fn succeed(&self, now: Instant, attempt: &Attempt<'_>) {
         self.lock().succeed(now, attempt);
     }
 
-    pub(crate) fn blocks(&self, now: Instant) -> Vec<Block> {
+    /// The blocks in force, in no order.
+    pub fn blocks(&self, now: Instant) -> Vec<Block> {
         self.lock().blocks(now)
     }
 
-    pub(crate) fn lift(&self, now: Instant, subject: &Subject) -> usize {
+    /// Forgets the failures of a source or for an account; returns the number of blocks that were in force.
+    pub fn lift(&self, now: Instant, subject: &Subject) -> usize {
         self.lock().lift(now, subject)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use stdx::rate::Rate;
+
     use super::*;
-    use crate::limits;
+
+    const POLICY: Policy = Policy {
+        capacity: 1_000,
+        rate: Rate::NEVER,
+        free_failures: 20,
+        first_penalty: Duration::from_secs(1),
+        longest_penalty: Duration::from_secs(60),
+        forgive_after: Duration::from_secs(900),
+    };
 
     #[test]
     fn all_addresses_of_an_ipv6_network_share_their_penalty() {
-        let limiter = SourceLimiter::new(limits::WRONG_SECRETS);
+        let limiter = SourceLimiter::new(POLICY);
         let address = |text: &str| text.parse::<IpAddr>().unwrap();
         let now = Instant::from_micros(1_000_000);
-        for host in 0..=limits::WRONG_SECRETS.free_failures {
+        for host in 0..=POLICY.free_failures {
             limiter.fail(now, address(&format!("2001:db8::{host:x}")));
         }
         assert!(!limiter.penalty(now, address("2001:db8::ffff")).is_pass());

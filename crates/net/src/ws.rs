@@ -73,7 +73,7 @@ impl Callback for Upgrade<'_> {
 }
 
 /// The answer to a request for a WebSocket of that subprotocol, or why there is none.
-pub(crate) fn answer<B>(
+pub fn answer<B>(
     subprotocol: &'static str,
     origins: &[Box<str>],
     request: &HttpRequest<B>,
@@ -86,12 +86,12 @@ pub(crate) fn answer<B>(
 }
 
 /// True if pages of that site may ask: it is listed, or no site is.
-pub(crate) fn allows(origins: &[Box<str>], origin: &[u8]) -> bool {
+pub fn allows(origins: &[Box<str>], origin: &[u8]) -> bool {
     origins.is_empty() || origins.iter().any(|allowed| allowed.as_bytes().eq_ignore_ascii_case(origin))
 }
 
 /// The configuration of a WebSocket whose messages have at most so many bytes.
-pub(crate) fn config(largest: usize) -> WebSocketConfig {
+pub fn config(largest: usize) -> WebSocketConfig {
     WebSocketConfig::default()
         // Held by every connection, idle or not.
         .read_buffer_size(2048)

@@ -1,7 +1,7 @@
 //! Measures the cost of moving datagrams through `net` on this machine's loopback: CPU per datagram received
 //! and sent, in batches of 1, 8 and 32. The floor under every figure of a proxy that uses it.
 //!
-//!     cargo run --release -p server --example udp_floor
+//!     cargo run --release -p net --example udp_floor
 //!
 //! One thread; the other side of each direction is a plain socket whose share is not counted.
 
@@ -9,8 +9,8 @@ use std::net::UdpSocket;
 use std::time::Duration;
 
 use bytes::Bytes;
+use net::{Io, Listener, NetSettings};
 use router::{Life, ShardAddress};
-use server::net::{Io, Listener, NetSettings};
 use sip::transport::{Target, Transmit, Transport};
 use tokio::task::LocalSet;
 

@@ -35,7 +35,7 @@ impl Marks {
 
 /// The room for connections of a shard, and for open files of its process.
 #[derive(Clone)]
-pub(crate) struct Room {
+pub struct Room {
     connections: Rc<dyn Fn() -> usize>,
     connection_marks: Marks,
     /// None: the system does not say how many files the process may open.
@@ -44,7 +44,7 @@ pub(crate) struct Room {
 
 impl Room {
     /// The room of a shard that may have `most` connections; `connections` returns their present number.
-    pub(crate) fn new(most: usize, connections: impl Fn() -> usize + 'static) -> Room {
+    pub fn new(most: usize, connections: impl Fn() -> usize + 'static) -> Room {
         Room {
             connections: Rc::new(connections),
             connection_marks: Marks::new(most, 0),
@@ -84,7 +84,7 @@ fn count_open_files() -> Option<usize> {
 }
 
 /// Accepts for as long as the handle is not aborted; out of the group while there is no room.
-pub(crate) fn accept_each(
+pub fn accept_each(
     listener: TcpListener,
     admission: Arc<Admission>,
     room: Room,

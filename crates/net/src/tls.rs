@@ -59,7 +59,9 @@ type Stamps = [Option<(SystemTime, u64)>; 3];
 /// A file of TLS that cannot be used.
 #[derive(Debug)]
 pub struct TlsError {
+    /// The file that cannot be used.
     pub file: PathBuf,
+    /// The reason, for the operator.
     pub problem: String,
 }
 
@@ -99,12 +101,13 @@ impl Tls {
     }
 
     /// For streams of XMPP, with what `tls-server-end-point` (RFC 5929 §4) is with that certificate.
-    pub(crate) fn xmpp(&self) -> (Arc<ServerConfig>, Option<Box<[u8]>>) {
+    pub fn xmpp(&self) -> (Arc<ServerConfig>, Option<Box<[u8]>>) {
         let current = self.current();
         (current.xmpp, current.end_point)
     }
 
-    pub(crate) fn server(&self) -> Arc<ServerConfig> {
+    /// The configuration of listeners that request no certificate.
+    pub fn server(&self) -> Arc<ServerConfig> {
         self.current().server
     }
 
@@ -113,7 +116,8 @@ impl Tls {
         self.current().asking
     }
 
-    pub(crate) fn peers(&self) -> Arc<Peers> {
+    /// The configurations for streams with other XMPP servers.
+    pub fn peers(&self) -> Arc<Peers> {
         self.current().peers
     }
 
@@ -196,7 +200,7 @@ fn roots(files: &TlsFiles) -> Result<RootCertStore, TlsError> {
 }
 
 /// For connections to peers that are certified by an authority of the system.
-pub(crate) fn system_client() -> Arc<ClientConfig> {
+pub fn system_client() -> Arc<ClientConfig> {
     static CONFIG: OnceLock<Arc<ClientConfig>> = OnceLock::new();
     let made = || {
         let mut roots = RootCertStore::empty();

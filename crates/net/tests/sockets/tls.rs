@@ -2,12 +2,12 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
 
+use net::admission::{Admission, Bounds};
+use net::clock::Clock;
+use net::tickets::TicketKeys;
+use net::tls::{Tls, TlsFiles, self_signed};
+use net::{ClientCertificates, CloseReason, NetSettings, SendFault};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
-use server::clock::Clock;
-use server::net::admission::{Admission, Bounds};
-use server::net::tickets::TicketKeys;
-use server::net::tls::{Tls, TlsFiles, self_signed};
-use server::net::{ClientCertificates, CloseReason, NetSettings, SendFault};
 use sip::transport::Transport::Tls as TlsTransport;
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

@@ -24,7 +24,9 @@ use crate::limits;
 /// The answer to `Io::lookup` with the same id. Never an empty list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DnsAnswer {
+    /// The number that `Io::lookup` was given.
     pub id: u64,
+    /// The records, or the reason why there are none.
     pub result: Result<Vec<DnsRecord>, DnsFault>,
 }
 
@@ -137,7 +139,7 @@ fn answer_of(hosts: &Hosts, query: &DnsQuery) -> Option<Result<Vec<DnsRecord>, D
 }
 
 /// Without servers, those of the system.
-pub(crate) fn resolver(nameservers: &[SocketAddr], limit: Duration) -> Result<TokioResolver, NetError> {
+pub fn resolver(nameservers: &[SocketAddr], limit: Duration) -> Result<TokioResolver, NetError> {
     let (config, mut options) = if nameservers.is_empty() {
         system_conf::read_system_conf()?
     } else {
@@ -172,7 +174,7 @@ fn record_type(query: &DnsQuery) -> RecordType {
 }
 
 /// As names are in DNS and TLS: with Punycode for what is not ASCII (RFC 5890).
-pub(crate) fn ascii(name: &str) -> String {
+pub fn ascii(name: &str) -> String {
     if name.is_ascii() {
         return name.to_owned();
     }
@@ -181,7 +183,7 @@ pub(crate) fn ascii(name: &str) -> String {
 }
 
 /// One question of a task of its own.
-pub(crate) async fn ask(
+pub async fn ask(
     resolver: &TokioResolver,
     query: &DnsQuery,
     limit: Duration,

@@ -17,7 +17,7 @@ use crate::limits;
 
 /// The authorities whose client certificates are requested and trusted. Read once.
 #[derive(Debug)]
-pub(crate) struct ClientAuthorities {
+pub struct ClientAuthorities {
     verifier: Arc<dyn ClientCertVerifier>,
     /// The latest configuration that `asking` made, after the one that it was made of.
     made: Mutex<Option<(Arc<ServerConfig>, Arc<ServerConfig>)>>,
@@ -26,7 +26,7 @@ pub(crate) struct ClientAuthorities {
 impl ClientAuthorities {
     /// # Errors
     /// In words for the operator.
-    pub(crate) fn load(file: &Path) -> Result<Arc<Self>, String> {
+    pub fn load(file: &Path) -> Result<Arc<Self>, String> {
         let fault = |problem: &dyn std::fmt::Display| format!("{}: {problem}", file.display());
         let read = CertificateDer::pem_file_iter(file).and_then(Iterator::collect::<Result<Vec<_>, _>>);
         let mut roots = RootCertStore::empty();
@@ -41,7 +41,7 @@ impl ClientAuthorities {
     }
 
     /// The same, but asking for a certificate.
-    pub(crate) fn asking(&self, config: &Arc<ServerConfig>) -> Arc<ServerConfig> {
+    pub fn asking(&self, config: &Arc<ServerConfig>) -> Arc<ServerConfig> {
         let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, asking)) = made.as_ref().filter(|(of, _)| Arc::ptr_eq(of, config)) {
             return Arc::clone(asking);
@@ -63,7 +63,7 @@ impl ClientAuthorities {
 
 /// The addresses that a certificate names as XMPP's: `id-on-xmppAddr` among the subject's alternative names. It was
 /// verified before; what cannot be read is left out.
-pub(crate) fn addresses(certificate: &[u8]) -> Vec<String> {
+pub fn addresses(certificate: &[u8]) -> Vec<String> {
     let mut found = Vec::new();
     let names = extensions(certificate).and_then(alternative_names);
     let mut rest = names.unwrap_or_default();

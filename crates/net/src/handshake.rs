@@ -88,7 +88,7 @@ async fn verify(
 
 /// As the server that `config` says. `permits`: one for each handshake that may compute at the same time; with the place
 /// of the connection, which is busy while one computes or waits for its turn.
-pub(crate) async fn accept_as(
+pub async fn accept_as(
     permits: (&Arc<Semaphore>, Option<&Handle>),
     config: Arc<ServerConfig>,
     socket: TcpStream,
@@ -119,7 +119,7 @@ pub(super) async fn connect(
 }
 
 /// As the client that `config` says.
-pub(crate) async fn connect_as(
+pub async fn connect_as(
     permits: &Arc<Semaphore>,
     config: Arc<ClientConfig>,
     name: ServerName<'static>,

@@ -1,7 +1,7 @@
 //! Measures the resident bytes that an idle connection costs this process, by transport. The clients are a
 //! child process, so that only the server's side is counted; the kernel's memory is not.
 //!
-//!     cargo run --release -p server --example idle_connections
+//!     cargo run --release -p net --example idle_connections
 
 use std::io::Read;
 use std::net::SocketAddr;
@@ -10,11 +10,11 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
+use net::clock::Clock;
+use net::tickets::TicketKeys;
+use net::tls::{Tls, self_signed};
+use net::{Io, Listener, NetSettings};
 use router::{Life, ShardAddress};
-use server::clock::Clock;
-use server::net::tickets::TicketKeys;
-use server::net::tls::{Tls, self_signed};
-use server::net::{Io, Listener, NetSettings};
 use sip::transport::Transport;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;

@@ -1,5 +1,5 @@
 use futures_util::{SinkExt, StreamExt};
-use server::net::{CloseReason, ForwardedHeader, NetSettings, Proxies};
+use net::{CloseReason, ForwardedHeader, NetSettings, Proxies};
 use sip::transport::Transport::{Ws, Wss};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;

@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use hickory_resolver::proto::op::{Message, MessageType, ResponseCode};
 use hickory_resolver::proto::rr::rdata::{A, AAAA, CNAME, NAPTR, SOA, SRV};
 use hickory_resolver::proto::rr::{Name, RData, Record, RecordType};
-use server::net::{DnsAnswer, NetSettings};
+use net::{DnsAnswer, NetSettings};
 use sip::dns::{DnsData, DnsFault, DnsQuery, DnsRecord};
 use tokio::net::UdpSocket;
 use tokio::task::spawn_local;

@@ -40,14 +40,15 @@ const KEEPALIVE_EVERY: Duration = Duration::from_secs(15);
 /// which no transaction waits for them.
 const UNACKNOWLEDGED: Duration = Duration::from_secs(33);
 
-pub(crate) fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+/// Listens for TCP at an address, beside other listeners at the same one (`SO_REUSEPORT`).
+pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = bind_socket(address, Type::STREAM, true)?;
     socket.listen(BACKLOG)?;
     TcpListener::from_std(socket.into())
 }
 
 /// Accepts for as long as the handle is not aborted. Without file descriptors connections of `admission` make room.
-pub(crate) fn accept_each(
+pub fn accept_each(
     listener: TcpListener,
     admission: Arc<Admission>,
     take: impl Fn(TcpStream, SocketAddr) + 'static,
@@ -193,7 +194,7 @@ async fn connect_and_drive(shared: &Shared, flow: &Flow) {
 }
 
 /// None of these can fail on a socket that is connected; if one does, TCP's defaults serve.
-pub(crate) fn tune(socket: &TcpStream) {
+pub fn tune(socket: &TcpStream) {
     let keepalive =
         TcpKeepalive::new().with_time(KEEPALIVE_AFTER).with_interval(KEEPALIVE_EVERY).with_retries(6);
     let socket = SockRef::from(socket);

@@ -21,8 +21,9 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 /// XEP-0368 §3.
 const PROTOCOL: &[u8] = b"xmpp-server";
 
+/// TLS with other XMPP servers: the configurations of both ends, and the authorities that their certificates are judged by.
 #[derive(Debug)]
-pub(crate) struct Peers {
+pub struct Peers {
     roots: Arc<RootCertStore>,
     algorithms: WebPkiSupportedAlgorithms,
     /// For certificates that are made for clients only.
@@ -71,16 +72,18 @@ impl Peers {
         })
     }
 
-    pub(crate) fn server(&self, is_direct: bool) -> Arc<ServerConfig> {
+    /// The configuration of our end where the other server connects; `is_direct`: TLS from the first byte (XEP-0368).
+    pub fn server(&self, is_direct: bool) -> Arc<ServerConfig> {
         Arc::clone(if is_direct { &self.direct_server } else { &self.server })
     }
 
-    pub(crate) fn client(&self, is_direct: bool) -> Arc<ClientConfig> {
+    /// The configuration of our end where this server connects; `is_direct`: TLS from the first byte (XEP-0368).
+    pub fn client(&self, is_direct: bool) -> Arc<ClientConfig> {
         Arc::clone(if is_direct { &self.direct_client } else { &self.client })
     }
 
     /// True if an authority that we trust vouches for that chain now, whatever names are in it.
-    pub(crate) fn is_trusted(&self, chain: &[CertificateDer<'_>], now: stdx::Instant) -> bool {
+    pub fn is_trusted(&self, chain: &[CertificateDer<'_>], now: stdx::Instant) -> bool {
         let Some((own, others)) = chain.split_first() else { return false };
         let now = UnixTime::since_unix_epoch(Duration::from_secs(now.unix_seconds()));
         let as_server = ParsedCertificate::try_from(own).and_then(|own| {

@@ -110,24 +110,34 @@ struct Entry {
 
 /// The place of one connection, held for its whole life.
 #[derive(Debug)]
-pub(crate) struct Admitted(Handle);
+pub struct Admitted(Handle);
 
 /// The same for those that only tell what the connection does.
 #[derive(Clone, Debug)]
-pub(crate) struct Handle(Arc<Entry>);
+pub struct Handle(Arc<Entry>);
 
 /// One table for each kind of listener: an attack on one takes no places of the others.
 #[derive(Clone, Debug)]
-pub(crate) struct Admissions {
-    pub(crate) sip: Arc<Admission>,
-    pub(crate) clients: Arc<Admission>,
-    pub(crate) servers: Arc<Admission>,
-    pub(crate) components: Arc<Admission>,
-    pub(crate) http: Arc<Admission>,
+pub struct Admissions {
+    /// Connections of SIP: TCP, TLS and WebSocket.
+    pub sip: Arc<Admission>,
+    /// Streams and HTTP connections of chat clients.
+    pub clients: Arc<Admission>,
+    /// Streams of other XMPP servers.
+    pub servers: Arc<Admission>,
+    /// Streams of components.
+    pub components: Arc<Admission>,
+    /// HTTP connections to metrics and to the REST interface.
+    pub http: Arc<Admission>,
 }
 
 impl Admissions {
-    pub(crate) fn new() -> Admissions {
+    /// Empty tables, with the bounds that the open files of this process allow.
+    #[expect(
+        clippy::new_without_default,
+        reason = "reading the limit on open files is an act, not a default"
+    )]
+    pub fn new() -> Admissions {
         let bounds = Bounds::default();
         let few = Bounds { total: bounds.total.min(limits::IN_PROGRESS_FEW), ..bounds };
         let few = Bounds { per_source: few.total / 2, ..few };
@@ -141,7 +151,7 @@ impl Admissions {
     }
 
     /// With the name that the metrics have for it.
-    pub(crate) fn all(&self) -> [(&'static str, &Admission); 5] {
+    pub fn all(&self) -> [(&'static str, &Admission); 5] {
         [
             ("sip", &self.sip),
             ("xmpp", &self.clients),
@@ -256,7 +266,7 @@ impl Admission {
 
     /// A place for a connection that was just accepted. `most`: open connections of one source. `None`: there are too
     /// many, and none of those in progress is idle.
-    pub(crate) fn enter(self: &Arc<Self>, source: Option<SourcePrefix>, most: usize) -> Option<Admitted> {
+    pub fn enter(self: &Arc<Self>, source: Option<SourcePrefix>, most: usize) -> Option<Admitted> {
         let entered = self.enter_at(self.now(), source, most);
         if entered.is_none() {
             self.refused.fetch_add(1, Ordering::Relaxed);
@@ -295,7 +305,7 @@ impl Admission {
     }
 
     /// The process has no file descriptor left: the connection in progress that is idle longest ends.
-    pub(crate) fn shed(&self) {
+    pub fn shed(&self) {
         let mut table = self.table();
         let victim = table.waiting.take_idle(self.now(), 0);
         if let Some(victim) = &victim {
@@ -307,17 +317,17 @@ impl Admission {
     }
 
     /// True if a source may have one more open connection besides those it has.
-    pub(crate) fn has_place(&self, source: SourcePrefix, most: usize) -> bool {
+    pub fn has_place(&self, source: SourcePrefix, most: usize) -> bool {
         self.table().sources.get(&source).is_none_or(|source| source.open < most)
     }
 
     /// Connections in progress that made room for others since the process began.
-    pub(crate) fn evicted(&self) -> u64 {
+    pub fn evicted(&self) -> u64 {
         self.evicted.load(Ordering::Relaxed)
     }
 
     /// Connections that were refused since the process began.
-    pub(crate) fn refused(&self) -> u64 {
+    pub fn refused(&self) -> u64 {
         self.refused.load(Ordering::Relaxed)
     }
 
@@ -329,17 +339,17 @@ impl Admission {
     }
 
     /// Listeners that are closed now for want of room.
-    pub(crate) fn closed_listeners(&self) -> u64 {
+    pub fn closed_listeners(&self) -> u64 {
         self.closed_listeners.load(Ordering::Relaxed)
     }
 
     /// Times that a listener was closed for want of room since the process began.
-    pub(crate) fn closures(&self) -> u64 {
+    pub fn closures(&self) -> u64 {
         self.closures.load(Ordering::Relaxed)
     }
 
     /// Connections in progress now.
-    pub(crate) fn in_progress(&self) -> usize {
+    pub fn in_progress(&self) -> usize {
         self.table().waiting.count
     }
 }
@@ -354,25 +364,26 @@ impl std::ops::Deref for Admitted {
 
 impl Handle {
     /// The peer has done a step that a silent or dribbling one does not: a flight of a handshake, a whole element.
-    pub(crate) fn step(&self) {
+    pub fn step(&self) {
         self.0.stepped.store(self.0.admission.now(), Ordering::Relaxed);
     }
 
     /// While the server works for it, a connection does not make room for others.
     #[must_use]
-    pub(crate) fn busy(&self) -> Busy<'_> {
+    pub fn busy(&self) -> Busy<'_> {
         self.0.is_busy.store(true, Ordering::Relaxed);
         Busy(self)
     }
 
     /// It is in progress no longer, only open.
-    pub(crate) fn establish(&self) {
+    pub fn establish(&self) {
         if !self.0.has_left.load(Ordering::Relaxed) {
             self.0.admission.table().leave_progress(&self.0);
         }
     }
 
-    pub(crate) fn is_in_progress(&self) -> bool {
+    /// True until the connection is established or has ended.
+    pub fn is_in_progress(&self) -> bool {
         !self.0.has_left.load(Ordering::Relaxed)
     }
 
@@ -381,7 +392,7 @@ impl Handle {
     }
 
     /// Ready: it has to make room for another one.
-    pub(crate) fn poll_evicted(&self, cx: &Context<'_>) -> Poll<()> {
+    pub fn poll_evicted(&self, cx: &Context<'_>) -> Poll<()> {
         if !self.0.is_evicted.load(Ordering::Relaxed) {
             if self.0.has_left.load(Ordering::Relaxed) {
                 return Poll::Pending;
@@ -394,11 +405,7 @@ impl Handle {
 }
 
 /// Runs `work` within that time. `None`: the time is over, or the connection has to make room for another one.
-pub(crate) async fn within<T>(
-    handle: Option<&Handle>,
-    time: Duration,
-    work: impl Future<Output = T>,
-) -> Option<T> {
+pub async fn within<T>(handle: Option<&Handle>, time: Duration, work: impl Future<Output = T>) -> Option<T> {
     let evicted = std::future::poll_fn(|cx| handle.map_or(Poll::Pending, |handle| handle.poll_evicted(cx)));
     tokio::select! {
         biased;
@@ -408,7 +415,7 @@ pub(crate) async fn within<T>(
 }
 
 /// The server works for a connection until this is dropped.
-pub(crate) struct Busy<'a>(&'a Handle);
+pub struct Busy<'a>(&'a Handle);
 
 impl Drop for Busy<'_> {
     fn drop(&mut self) {

@@ -27,6 +27,15 @@ impl Clock {
     pub fn now(&self) -> Instant {
         self.started + self.origin.elapsed()
     }
+
+    /// Returns the time since the machine started, which also runs while the machine sleeps: the clock of leases.
+    pub fn with_sleep(&self) -> Instant {
+        // CLOCK_BOOTTIME and CLOCK_MONOTONIC differ by the time that the machine slept.
+        let boot = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+        let seconds = u64::try_from(boot.tv_sec).unwrap_or(0);
+        let nanos = u64::try_from(boot.tv_nsec).unwrap_or(0);
+        Instant::from_micros(seconds * 1_000_000 + nanos / 1_000)
+    }
 }
 
 #[cfg(test)]
