@@ -1,10 +1,10 @@
 //! The server around the cores: configuration, listeners, shards. The binary is a few lines over this.
 
 pub mod cli;
-pub mod config;
 pub mod farm;
 pub mod http;
 pub mod limits;
+pub mod limits_table;
 pub mod logging;
 pub mod message;
 pub mod node;
@@ -19,4 +19,5 @@ mod testing;
 pub mod voice;
 pub mod xmpp;
 
+pub use config;
 pub use net::{self, clock};

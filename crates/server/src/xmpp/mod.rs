@@ -63,7 +63,6 @@ use host_requests::HostRequests;
 use pending::Asker;
 use phones::Phones;
 pub(crate) use phones::{ChatAccounts, Offering, PendingWatch, PhoneEffect, kept_of};
-pub use servers::Route as ServerRoute;
 use shard_queues::ShardQueues;
 use shard_requests::ShardRequests;
 use stanza_router::StanzaRouter;

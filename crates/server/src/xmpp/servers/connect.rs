@@ -7,23 +7,14 @@ use hickory_resolver::TokioResolver;
 use sip::dns::{DnsData, DnsFault, DnsQuery, DnsRecord};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
-use xmpp::s2s::locate::{self, Srv, Target};
-use xmpp::s2s::{Connect, Domains, Failure, Security};
+use xmpp::s2s::locate::{self, Srv};
+use xmpp::s2s::{Connect, Failure, Security};
 use xmpp::stanza::Condition;
 
 use super::connection::{S2sConnection, Wire};
 use super::serve::{call_tls, finish, no_tls, shake, talk};
 use super::shared::S2sConnections;
 use crate::net::{dns, stream as tcp};
-
-/// The addresses of a domain's servers, instead of DNS.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Route {
-    /// The domains whose servers are there.
-    pub domains: Domains,
-    /// The host and port that are connected to.
-    pub target: Target,
-}
 
 /// A connection that is made.
 struct OpenedConnection {

@@ -26,7 +26,6 @@ use crate::net::admission::Admission;
 use crate::net::tls::Tls;
 use crate::net::{Listener, NetError, stream as tcp};
 use crate::sign_in_failures::SignInFailures;
-pub use connect::Route;
 use shared::S2sConnections;
 
 /// The settings of connections.
@@ -52,7 +51,7 @@ pub(crate) struct S2sConnectionSettings {
 pub(crate) struct Reload {
     pub(crate) streams: Arc<s2s::S2sSettings>,
     /// Servers that are not looked up in DNS.
-    pub(crate) routes: Arc<[Route]>,
+    pub(crate) routes: Arc<[config::ServerRoute]>,
 }
 
 /// An event that the shard handles.

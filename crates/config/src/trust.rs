@@ -5,7 +5,7 @@ use toml::de::DeValue;
 
 use super::reader::Section;
 use super::value::Value;
-use crate::net::{ClientCertificates, Network};
+use net::{ClientCertificates, Network};
 
 /// One entry of `trusted`.
 #[derive(Clone, Debug, PartialEq, Eq)]

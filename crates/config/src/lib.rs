@@ -1,12 +1,14 @@
 //! `belfry.toml`: parsed whole into small typed structs, before any port is bound. Mistakes name file, line,
 //! column and what was expected, all of them at once. Users, numbers and routes are data and not here.
 
+#![warn(missing_docs)]
+
 mod access;
 mod accounts;
 mod components;
 mod farm;
 mod federation;
-mod limits_table;
+mod log;
 mod mistake;
 mod operating;
 mod phones;
@@ -31,45 +33,65 @@ pub use access::Access;
 pub use accounts::Accounts;
 pub use components::{Component, ComponentSecret, Components};
 pub use farm::Farm;
-pub use federation::Federation;
-pub use limits_table::limits_table;
+pub use federation::{Federation, ServerRoute};
+pub use log::{Log, LogFormat};
 pub use mistake::{ConfigError, Mistake};
 pub use operating::Operating;
-pub use reference::reference;
+pub use reader::KeyDoc;
+pub use reference::{keys, reference};
 pub use registration::{Inviting, Registration};
-pub use sections::{Calls, Http, Limits, Log, LogFormat, Rest, Routes, Server, Sip, Tls};
+pub use sections::{Calls, Http, Limits, Rest, Routes, Server, Sip, Tls};
 pub use store::Store;
-pub(crate) use store::is_postgres;
+pub use store::is_postgres;
 pub use uploads::{Uploads, Web};
 pub use value::{duration_text, listener_text, parse_duration};
 pub use voice::{MailRelay, MailSecurity, Voice};
 pub use xmpp::Xmpp;
 
-use reader::{KeyDoc, Reader};
+use reader::Reader;
 
 /// All of it. Defaults are right without a file: loopback only, the domain `localhost`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     /// `None`: defaults.
     pub file: Option<PathBuf>,
+    /// `[server]`: the folder of the node and its shards.
     pub server: Server,
+    /// `[store]`: the database.
     pub store: Store,
+    /// `[sip]`: listeners, domains and rules of SIP.
     pub sip: Sip,
+    /// `[tls]`: certificates of all listeners.
     pub tls: Tls,
+    /// `[http]`: the address of metrics and health.
     pub http: Http,
+    /// `[rest]`: the address of the REST interface.
     pub rest: Rest,
+    /// `[log]`: the level and form of log lines.
     pub log: Log,
+    /// `[calls]`: call records.
     pub calls: Calls,
+    /// `[accounts]`: the credentials that are kept.
     pub accounts: Accounts,
+    /// `[routes]`: probes of routes' targets.
     pub routes: Routes,
+    /// `[limits]`: connections.
     pub limits: Limits,
+    /// `[voice]`: calls of applications.
     pub voice: Voice,
+    /// `[xmpp]`: chat clients and components.
     pub xmpp: Xmpp,
+    /// `[xmpp.web]`: the public address of the web services of chat.
     pub web: Web,
+    /// `[xmpp.uploads]`: files of chat users.
     pub uploads: Uploads,
+    /// `[xmpp.access]`: sign-in other than by password.
     pub access: Access,
+    /// `[xmpp.registration]`: accounts that users make.
     pub registration: Registration,
+    /// `[xmpp.federation]`: other XMPP servers.
     pub federation: Federation,
+    /// `[farm]`: the farm that the node belongs to.
     pub farm: Farm,
 }
 

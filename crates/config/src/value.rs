@@ -7,7 +7,7 @@ use std::time::Duration;
 use sip::transport::Transport;
 use toml::de::DeValue;
 
-use crate::net::{Listener, Network};
+use net::{Listener, Network};
 
 /// One kind of value.
 pub(super) trait Value: Sized {

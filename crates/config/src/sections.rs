@@ -10,7 +10,7 @@ use sip::transport::Transport;
 
 use super::reader::{Reader, Section};
 use super::value::{Nameserver, Size, Value};
-use crate::net::{ClientCertificates, ForwardedHeader, Listener, NetSettings, Network, Proxies};
+use net::{ClientCertificates, ForwardedHeader, Listener, NetSettings, Network, Proxies};
 
 const MINUTE: Duration = Duration::from_mins(1);
 const HOUR: Duration = Duration::from_hours(1);
@@ -19,6 +19,7 @@ const DAY: Duration = Duration::from_hours(24);
 /// `[server]`
 #[derive(Clone, Debug, PartialEq)]
 pub struct Server {
+    /// The folder of everything that the node keeps.
     pub data: PathBuf,
     /// `<data>/control.sock` unless named.
     pub control: PathBuf,
@@ -61,6 +62,7 @@ impl Server {
 /// `[sip]`
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sip {
+    /// The addresses of SIP; never empty.
     pub listen: Vec<Listener>,
     /// A host, told to peers instead of the listening address.
     pub advertise: Option<Box<str>>,
@@ -68,23 +70,31 @@ pub struct Sip {
     pub domains: Vec<Box<str>>,
     /// One of `domains`.
     pub default_domain: Box<str>,
+    /// A caller of one of our domains proves it by a password. On by default.
     pub authenticate_calls: bool,
     /// `None`: `contacts` where chat is on, else `accounts`.
     pub watching: Option<WatchPolicy>,
     /// `min_expires` ≤ `default_expires` ≤ `max_expires`; whole seconds.
     pub min_expires: Duration,
+    /// The longest registration; longer ones are cut to it.
     pub max_expires: Duration,
+    /// The registration of a phone that asks for none.
     pub default_expires: Duration,
+    /// Bindings of one account, unless the account says otherwise; 10 by default.
     pub max_contacts: u32,
     /// Offered in this order; never empty.
     pub algorithms: Vec<Hash>,
+    /// Timer C: the time that a call may ring (RFC 3261 §16.6), 181 s by default.
     pub timer_c: Duration,
     /// A second, of one address that has proved nothing.
     pub unproved_requests: u32,
+    /// A 3xx of a route's target leads to its next target; otherwise the caller gets it.
     pub failover_on_redirect: bool,
+    /// Requests over 1,000 bytes to a UDP peer are tried by TCP first (RFC 3261 §18.1.1).
     pub tcp_for_large_requests: bool,
     /// Bytes.
     pub udp_receive_buffer: usize,
+    /// Silence after which a connection is closed; 15 minutes by default.
     pub tcp_idle: Duration,
     /// Empty: those of the system.
     pub nameservers: Vec<SocketAddr>,
@@ -92,6 +102,7 @@ pub struct Sip {
     pub websocket_origins: Vec<Box<str>>,
     /// Before the WebSocket listeners.
     pub websocket_proxies: Proxies,
+    /// The trust domain (RFC 3325), and the networks whose Contacts count.
     pub trust: sip::endpoint::Trust,
 }
 
@@ -347,8 +358,11 @@ impl Value for Hash {
 pub struct Tls {
     /// Both or none.
     pub certificate: Option<PathBuf>,
+    /// The private key of the certificate.
     pub key: Option<PathBuf>,
+    /// The authorities that certify peers; none: those of the system.
     pub ca: Option<PathBuf>,
+    /// The policy for certificates of SIP clients.
     pub client_certificates: ClientCertificates,
 }
 
@@ -384,9 +398,11 @@ impl Tls {
 /// `[http]`
 #[derive(Clone, Debug, PartialEq)]
 pub struct Http {
+    /// The address of `/metrics` and `/health`, on loopback by default.
     pub listen: SocketAddr,
     /// Before this address and that of `[rest]`.
     pub trusted_proxies: Vec<Network>,
+    /// The header in which these proxies name their clients.
     pub forwarded: ForwardedHeader,
 }
 
@@ -432,79 +448,12 @@ impl Rest {
     }
 }
 
-/// `[log]`
-#[derive(Clone, Debug, PartialEq)]
-pub struct Log {
-    /// A level, or directives as `info,server=debug`; checked.
-    pub level: Box<str>,
-    pub format: LogFormat,
-    pub hide_identities: bool,
-}
-
-/// The form of log lines.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LogFormat {
-    Text,
-    Json,
-}
-
-impl Value for LogFormat {
-    const EXPECTED: &'static str = "\"text\" or \"json\"";
-
-    fn read(value: &toml::de::DeValue<'_>) -> Option<Self> {
-        match value.as_str()? {
-            "text" => Some(LogFormat::Text),
-            "json" => Some(LogFormat::Json),
-            _ => None,
-        }
-    }
-
-    fn show(&self) -> String {
-        match self {
-            LogFormat::Text => "\"text\"".into(),
-            LogFormat::Json => "\"json\"".into(),
-        }
-    }
-}
-
-impl Log {
-    pub(super) fn read(reader: &mut Reader<'_>) -> Self {
-        let mut section = reader.section("log");
-        let level: Box<str> = section.key(
-            "level",
-            "info".into(),
-            "`error`, `warn`, `info`, `debug` or `trace`; also for one part, as `info,server=debug`.",
-        );
-        let log = Log {
-            format: section.key("format", LogFormat::Text, "Lines for people, or one JSON object a line."),
-            hide_identities: section.key(
-                "hide_identities",
-                false,
-                "Write user names and numbers as a code that is the same until the next start.",
-            ),
-            level,
-        };
-        if !is_level(&log.level) {
-            let expected = "error, warn, info, debug or trace, or directives as \"info,server=debug\"";
-            section.mistake("level", format!("`level` is {:?}", log.level), expected);
-        }
-        section.finish();
-        log
-    }
-}
-
-/// `EnvFilter` takes any word for the name of a part, which would let `level = "inof"` pass and log nothing.
-fn is_level(text: &str) -> bool {
-    let known = |level: &str| level.parse::<tracing::level_filters::LevelFilter>().is_ok();
-    let good =
-        |directive: &str| known(directive.rsplit_once('=').map_or(directive, |(_, level)| level).trim());
-    text.split(',').all(good) && tracing_subscriber::EnvFilter::try_new(text).is_ok()
-}
-
 /// `[calls]`
 #[derive(Clone, Debug, PartialEq)]
 pub struct Calls {
+    /// A record of each call is kept. On by default.
     pub records: bool,
+    /// The age at which call records are deleted; 90 days by default.
     pub keep: Duration,
 }
 
@@ -528,7 +477,9 @@ impl Calls {
 /// `[routes]`: how their targets are watched. Routes themselves are data: `belfry route`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Routes {
+    /// The time between two OPTIONS to a target of a route with `--probe`.
     pub probe_interval: Duration,
+    /// Unanswered OPTIONS in a row that take a target out.
     pub probe_failures: u8,
 }
 

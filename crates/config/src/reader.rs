@@ -24,13 +24,18 @@ pub(super) struct Reader<'a> {
 }
 
 /// One key as the reference shows it.
-pub(super) struct KeyDoc {
-    pub(super) section: &'static str,
-    pub(super) name: &'static str,
-    pub(super) form: String,
+#[derive(Clone, Debug)]
+pub struct KeyDoc {
+    /// The section, without brackets.
+    pub section: &'static str,
+    /// The name of the key in its section.
+    pub name: &'static str,
+    /// The values that are accepted.
+    pub form: String,
     /// As it would stand in the file; `None` when there is none.
-    pub(super) default: Option<String>,
-    pub(super) doc: &'static str,
+    pub default: Option<String>,
+    /// The effect of the key, in sentences.
+    pub doc: &'static str,
 }
 
 impl<'a> Reader<'a> {

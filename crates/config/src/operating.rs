@@ -8,6 +8,7 @@ use super::value::Size;
 pub struct Operating {
     /// Accounts, as `alice@example.net`.
     pub admins: Vec<Box<str>>,
+    /// Sessions of one account at once, those among them that can be resumed.
     pub sessions: u32,
     /// One more ends the oldest; else it is refused.
     pub ends_oldest: bool,

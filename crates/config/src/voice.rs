@@ -11,7 +11,7 @@ use toml::de::DeValue;
 
 use super::reader::{Reader, Section};
 use super::value::Value;
-use crate::net::Network;
+use net::Network;
 
 /// `[voice]`. Nothing of it costs anything while `media` is not given.
 #[derive(Clone, Debug, PartialEq)]
@@ -22,8 +22,11 @@ pub struct Voice {
     pub advertise: Option<IpAddr>,
     /// Even ports of it are RTP's, the odd ones above them RTCP's.
     pub ports: RangeInclusive<u16>,
+    /// The numbers that applications answer.
     pub numbers: Vec<ConfiguredNumber>,
+    /// Callers without an account or a trunk reach the numbers, too. Off by default.
     pub open: bool,
+    /// Applications, and URLs and addresses in their documents, may be in private networks. Off by default.
     pub allow_private: bool,
     /// Sent media before they have sent any.
     pub media_networks: Vec<Network>,
@@ -31,7 +34,9 @@ pub struct Voice {
     pub media_timeout: Duration,
     /// End the call then, or only report it.
     pub media_timeout_ends: bool,
+    /// The folder of documents that numbers name as `file:NAME`.
     pub documents: Option<PathBuf>,
+    /// The folder of sounds that documents name as `file:NAME`.
     pub prompts: Option<PathBuf>,
     /// Between the last sound of a document and the hang-up.
     pub end_pause: Duration,
@@ -58,8 +63,11 @@ pub struct Voice {
 /// Takes the mail of documents.
 #[derive(Clone, PartialEq, Eq)]
 pub struct MailRelay {
+    /// The name or address of the relay.
     pub host: Box<str>,
+    /// The TCP port of the relay.
     pub port: u16,
+    /// The protection of the connection.
     pub security: MailSecurity,
     /// User and password.
     pub login: Option<(Box<str>, Box<str>)>,
@@ -78,7 +86,9 @@ impl std::fmt::Debug for MailRelay {
 pub enum MailSecurity {
     /// TLS from the first byte.
     Tls,
+    /// TLS after the command STARTTLS (RFC 3207).
     StartTls,
+    /// The connection is not encrypted.
     None,
 }
 
@@ -92,7 +102,7 @@ impl Voice {
     }
 
     /// The part that calls read; `None`: programmable voice is off.
-    pub(crate) fn call_settings(&self) -> Option<Settings> {
+    pub fn call_settings(&self) -> Option<Settings> {
         Some(Settings {
             ip: self.advertise.or(self.media)?,
             allow_private: self.allow_private,
@@ -105,7 +115,7 @@ impl Voice {
     }
 
     /// The part that says which application answers which number.
-    pub(crate) fn number_settings(&self) -> NumberSettings {
+    pub fn number_settings(&self) -> NumberSettings {
         NumberSettings {
             account: self.account.clone(),
             auth_token: self.auth_token.clone(),

@@ -9,30 +9,51 @@ use xmpp::s2s::{Admission, Domains};
 
 use super::reader::{Reader, Section};
 use super::value::{Size, Value};
-use crate::net::Listener;
-use crate::xmpp::ServerRoute;
+use net::Listener;
 
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
+
+/// The addresses of a domain's servers, instead of DNS.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerRoute {
+    /// The domains whose servers are there.
+    pub domains: Domains,
+    /// The host and port that are connected to.
+    pub target: Target,
+}
 
 /// `[xmpp.federation]`. Off while nothing is listened at.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Federation {
     /// TCP and TLS; empty: off.
     pub listen: Vec<Listener>,
+    /// The servers that this one speaks with.
     pub policy: Admission,
+    /// The domains that the policy `allow` admits.
     pub allow: Domains,
+    /// The domains that no policy admits.
     pub block: Domains,
+    /// Streams with other servers are always encrypted. On by default.
     pub require_tls: bool,
+    /// The domains for which the opposite of `require_tls` holds.
     pub tls_exceptions: Domains,
+    /// Other servers prove their domains by certificates that an authority signed; otherwise dialback
+    /// (XEP-0220) suffices. Off by default.
     pub require_certificate: bool,
+    /// The domains for which the opposite of `require_certificate` holds.
     pub certificate_exceptions: Domains,
+    /// The domains whose servers are not looked up in DNS.
     pub routes: Vec<ServerRoute>,
+    /// Time to find a server and to connect to it; 30 s by default.
     pub connect: Duration,
+    /// Time of either side to prove its domain on a connection; 30 s by default.
     pub authorize: Duration,
+    /// Silence after which a connection is closed; ten minutes by default.
     pub idle: Duration,
     /// A second, of one connection.
     pub stanzas: u32,
+    /// A second, of one connection.
     pub bytes: usize,
 }
 
@@ -205,7 +226,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::config::Config;
+    use crate::Config;
 
     fn read(text: &str) -> Result<Federation, String> {
         let config = Config::parse(text, Path::new("belfry.toml"));

@@ -107,7 +107,7 @@ fn read_service(table: &DeTable<'_>, _folder: Option<&Path>) -> Result<ExternalS
 
 #[cfg(test)]
 mod tests {
-    use crate::config::{Config, ConfigError};
+    use crate::{Config, ConfigError};
 
     fn parse(text: &str) -> Result<Config, Vec<String>> {
         Config::parse(text, "belfry.toml".as_ref()).map_err(|error| match error {

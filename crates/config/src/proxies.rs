@@ -2,7 +2,7 @@
 
 use super::reader::Section;
 use super::value::Value;
-use crate::net::{ForwardedHeader, Proxies};
+use net::{ForwardedHeader, Proxies};
 
 pub(super) fn read(section: &mut Section<'_, '_>) -> Proxies {
     let proxies = section.list(

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use super::read_all;
+use super::reader::KeyDoc;
 
 const HEAD: &str = "\
 # Configuration
@@ -14,15 +15,19 @@ where. Paths count from the folder the file is in. `belfry reload`, or SIGHUP, t
 Accounts, domains, aliases and routes are not here: they are data, and change while the node runs (`belfry account`, `belfry
 domain`, `belfry route`). A complete example is `belfry.example.toml` in this folder.
 
-This page is made by the code that reads the file; `BLESS=1 cargo test -p server` writes it anew.
+This page is made by the code that reads the file; `BLESS=1 cargo test -p config` writes it anew.
 ";
+
+/// Every key of the file, in the order of the page.
+pub fn keys() -> Vec<KeyDoc> {
+    read_all("", None).2
+}
 
 /// The whole page.
 pub fn reference() -> String {
-    let (_, _, keys) = read_all("", None);
     let mut page = HEAD.to_owned();
     let mut section = "";
-    for key in keys {
+    for key in keys() {
         if key.section != section {
             section = key.section;
             let _ = writeln!(page, "\n## [{section}]");

@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use super::read_all;
-use super::reader::KeyDoc;
-use super::value::duration_text;
+use config::{KeyDoc, duration_text};
+
 use crate::{limits, voice};
 
 /// The table stands between these two lines.
@@ -146,7 +145,7 @@ fn of_chat() -> Vec<Row> {
 /// # Errors
 /// The key of a row that is not in the configuration.
 pub fn limits_table() -> Result<String, &'static str> {
-    let (_, _, keys) = read_all("", None);
+    let keys = config::keys();
     let is = |key: &KeyDoc, name: &str| name.rsplit_once('.') == Some((key.section, key.name));
     let mut table = format!("{BEGIN}\n| limit | configured by | default | beyond |\n|---|---|---|---|\n");
     for Row(what, value, beyond) in

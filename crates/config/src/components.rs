@@ -10,7 +10,7 @@ use xmpp::sasl::Secret;
 
 use super::reader::Section;
 use super::value::{Size, Value};
-use crate::net::Listener;
+use net::Listener;
 
 /// Gateways, bots and whatever else speaks for a domain of its own.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -21,6 +21,7 @@ pub struct Components {
     pub known: Vec<Component>,
     /// A second, of one connection.
     pub stanzas: u32,
+    /// A second, of one connection.
     pub bytes: usize,
 }
 
@@ -29,12 +30,14 @@ pub struct Components {
 pub struct Component {
     /// Prepared, as addresses have it.
     pub domain: Box<str>,
+    /// The source of the secret that it proves its domain with.
     pub secret: ComponentSecret,
 }
 
 /// The source of a component's secret.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ComponentSecret {
+    /// The secret itself.
     Text(Secret),
     /// Its first line.
     File(PathBuf),
@@ -160,7 +163,7 @@ fn readable(file: &str, folder: Option<&Path>) -> Result<PathBuf, (String, Strin
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Config;
+    use crate::Config;
 
     fn mistake(text: &str) -> String {
         Config::parse(&format!("[xmpp]\n{text}\n"), Path::new("belfry.toml")).unwrap_err().to_string()

@@ -13,7 +13,7 @@ use super::operating::Operating;
 use super::reader::{Reader, Section};
 use super::services::{read_contacts, read_external_services};
 use super::value::{Size, Value};
-use crate::net::Listener;
+use net::Listener;
 
 const HOUR: Duration = Duration::from_hours(1);
 const DAY: Duration = Duration::from_hours(24);
@@ -23,30 +23,39 @@ const DAY: Duration = Duration::from_hours(24);
 pub struct Xmpp {
     /// TCP, TLS, WebSocket and secure WebSocket; empty: off.
     pub listen: Vec<Listener>,
+    /// Clients sign in only on encrypted streams. On by default.
     pub require_tls: bool,
+    /// Clients may sign in without an account (SASL ANONYMOUS). Off by default.
     pub anonymous: bool,
     /// The first label of the rooms' domains.
     pub rooms: Box<str>,
     /// And of the service that has nodes.
     pub pubsub: Box<str>,
+    /// The time that a session which lost its connection waits for its client (XEP-0198).
     pub resume_for: Duration,
     /// Bytes.
     pub max_stanza: usize,
     /// Memory of each shard.
     pub rosters: RosterMemory,
+    /// Silence of a client after which it is asked for a sign of life; ten minutes by default.
     pub idle: Duration,
+    /// The time that a client has to sign in; 30 s by default.
     pub sign_in: Duration,
     /// The default for accounts without a preference of their own.
     pub archive: ArchiveDefault,
+    /// The age at which messages are deleted from the archives; a year by default.
     pub archive_keep: Duration,
     /// Empty: any.
     pub websocket_origins: Vec<Box<str>>,
+    /// External components (XEP-0114).
     pub components: Components,
+    /// The messages that also go to the phones of their account.
     pub texts_to_phones: chat::phones::TextsToPhones,
     /// By kind (XEP-0157).
     pub contacts: Vec<(Box<str>, Box<str>)>,
     /// XEP-0215.
     pub services: Vec<ExternalService>,
+    /// Administrators, and limits of one client and one account.
     pub operating: Operating,
 }
 

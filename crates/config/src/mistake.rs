@@ -7,9 +7,13 @@ use std::path::PathBuf;
 /// One mistake. Lines and columns count from 1; columns are characters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mistake {
+    /// The line of the mistake.
     pub line: usize,
+    /// The column of its first character.
     pub column: usize,
+    /// The mistake, with the value that is wrong unless it is a secret.
     pub what: String,
+    /// The values that are right.
     pub expected: String,
 }
 
@@ -35,13 +39,18 @@ impl fmt::Display for Mistake {
 /// Why there is no configuration.
 #[derive(Debug)]
 pub enum ConfigError {
+    /// The file cannot be read.
     Unreadable {
+        /// The file that was named.
         file: PathBuf,
+        /// The error of the system.
         error: std::io::Error,
     },
     /// In the order of their places; never empty.
     Mistakes {
+        /// The file with the mistakes.
         file: PathBuf,
+        /// All mistakes, at least one.
         mistakes: Vec<Mistake>,
     },
 }

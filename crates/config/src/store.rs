@@ -30,6 +30,6 @@ impl Store {
 }
 
 /// True if a text can be the URL of a PostgreSQL database, or a connection string.
-pub(crate) fn is_postgres(url: &str) -> bool {
+pub fn is_postgres(url: &str) -> bool {
     url.starts_with("postgres://") || url.starts_with("postgresql://") || url.contains("host=")
 }

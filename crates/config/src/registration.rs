@@ -10,8 +10,11 @@ const DAY: Duration = Duration::from_hours(24);
 /// Accounts that may invite others to make an account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Inviting {
+    /// Invitations are off, also those of the operator.
     Nobody,
+    /// The accounts that `admins` of `[xmpp]` names.
     Administrators,
+    /// Every account.
     Users,
 }
 
@@ -20,7 +23,9 @@ pub enum Inviting {
 pub struct Registration {
     /// Any client may make an account.
     pub open: bool,
+    /// The accounts that may invite; administrators by default.
     pub invitations: Inviting,
+    /// The time that an invitation is valid; a week by default.
     pub invitation_for: Duration,
     /// Accounts an hour, of one source.
     pub per_hour: u32,
@@ -28,7 +33,9 @@ pub struct Registration {
     pub reserved: Vec<Box<str>>,
     /// Bytes.
     pub min_password: u32,
+    /// Users may change their password from a chat client. On by default.
     pub change_password: bool,
+    /// Users may remove their account from a chat client. Off by default.
     pub removal: bool,
 }
 

@@ -7,7 +7,7 @@ use toml::de::DeValue;
 
 use super::reader::Reader;
 use super::value::{Size, Value};
-use crate::net::Network;
+use net::Network;
 
 const HOUR: Duration = Duration::from_hours(1);
 const DAY: Duration = Duration::from_hours(24);
@@ -24,13 +24,17 @@ pub struct Web {
 /// Files of users (XEP-0363).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Uploads {
+    /// Users may upload files. On by default.
     pub enabled: bool,
     /// `None`: `uploads` beside the record.
     pub folder: Option<PathBuf>,
     /// Bytes of a file, of a user's files in a day, and of all.
     pub max_size: u64,
+    /// Bytes of a user's files in a day (UTC).
     pub per_day: u64,
+    /// Bytes of all files.
     pub total: u64,
+    /// The age at which files are removed; 30 days by default.
     pub keep: Duration,
 }
 
@@ -115,7 +119,7 @@ impl Value for Base {
 
 #[cfg(test)]
 mod tests {
-    use crate::config::Config;
+    use crate::Config;
 
     fn parse(text: &str) -> Result<Config, String> {
         Config::parse(text, "belfry.toml".as_ref()).map_err(|error| error.to_string())
