@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use config::{KeyDoc, duration_text};
 
-use crate::{limits, voice};
+use crate::limits;
 
 /// The table stands between these two lines.
 const BEGIN: &str = "<!-- Made by the code: BLESS=1 cargo test -p server writes it anew. -->";
@@ -83,10 +83,10 @@ fn of_applications() -> Vec<Row> {
         Row("UDP ports for media, two a call", Key("voice.media_ports"), "503"),
         Row("length of a call", time(ivr::limits::CALL_DURATION), "ended"),
         Row("silence of a call's media", Key("voice.media_timeout"), "ended"),
-        Row("recordings at once", number(voice::limits::RECORDINGS), "error 13600"),
-        Row("conversions to MP3 at once; the others wait", number(voice::limits::ENCODERS), "wait"),
-        Row("conversions to MP3 that run or wait", number(voice::limits::ENCODINGS), "429"),
-        Row("a conversion to MP3", time(voice::limits::ENCODE_TIME), "the encoder is killed, 500"),
+        Row("recordings at once", number(voice_io::limits::RECORDINGS), "error 13600"),
+        Row("conversions to MP3 at once; the others wait", number(voice_io::limits::ENCODERS), "wait"),
+        Row("conversions to MP3 that run or wait", number(voice_io::limits::ENCODINGS), "429"),
+        Row("a conversion to MP3", time(voice_io::limits::ENCODE_TIME), "the encoder is killed, 500"),
     ]
 }
 

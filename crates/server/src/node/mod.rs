@@ -22,6 +22,7 @@ use anyhow::Result;
 use cluster::Outlet;
 use store::rest::{Kind, RestWrite};
 use store::{Database, Service, Store, Write};
+use voice_io::NodeVoice;
 
 use crate::clock::Clock;
 use crate::config::Config;
@@ -32,7 +33,6 @@ use crate::net::tls::Tls;
 use crate::record;
 use crate::rest::{self, Rest};
 use crate::shard::StatusBoard;
-use crate::voice::NodeVoice;
 pub(crate) use build::Shared;
 use build::StoredPlan;
 pub(crate) use completions::StoreCompletions;
