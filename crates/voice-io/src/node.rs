@@ -58,11 +58,11 @@ impl ShardVoice {
         node: &NodeVoice,
         shard: u16,
         shards: u16,
-        owns_call_id: Box<dyn Fn(&[u8]) -> bool + Send>,
+        owns_call_id: impl Fn(&[u8]) -> bool + Send + 'static,
     ) -> std::io::Result<ShardVoice> {
         let mut seed = [0; 32];
         getrandom::fill(&mut seed).map_err(|error| std::io::Error::other(error.to_string()))?;
-        let place = ShardPlace { shard, shards, seed, owns_call_id };
+        let place = ShardPlace { shard, shards, seed, owns_call_id: Box::new(owns_call_id) };
         Ok(ShardVoice {
             calls: Voice::new(&node.common, place),
             ports: Ports::new(node.media, &node.ports, shard, shards)?,

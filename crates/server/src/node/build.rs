@@ -468,7 +468,7 @@ fn voice(node: &Node, number: usize) -> Result<Option<ShardVoice>> {
     let shards = node.shared.config.server.shards;
     // Responses are not asked about, so the node's number does not matter.
     let selector = ShardSelector::new(ShardMap::of_process(Life::default(), shards));
-    let owns_call_id = Box::new(move |call_id: &[u8]| selector.of_call(call_id).shard == shard);
+    let owns_call_id = move |call_id: &[u8]| selector.of_call(call_id).shard == shard;
     ShardVoice::new(common, shard, shards, owns_call_id).map(Some).context("media cannot begin")
 }
 
