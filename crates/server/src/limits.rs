@@ -192,14 +192,6 @@ pub const XMPP_HTTP_HEAD: Duration = Duration::from_secs(30);
 /// For the body of a request of BOSH. Longer: 408.
 pub const XMPP_HTTP_BODY: Duration = Duration::from_secs(30);
 
-/// Bytes after which an HTTP connection that is read or written has made a step: an honest one moves more than these
-/// within `IN_PROGRESS_GRACE`, and one that trickles does not.
-pub const HTTP_STEP: usize = 4 << 10;
-
-/// Silence after which an HTTP connection of a chat client is closed, whatever is under way: more than a request of BOSH
-/// waits for its answer.
-pub const XMPP_HTTP_IDLE: Duration = Duration::from_secs(75);
-
 /// Bytes of the head of an HTTP request of a chat client. More: 431, and closed.
 pub const XMPP_HTTP_BUFFER: usize = 16 << 10;
 

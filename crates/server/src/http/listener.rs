@@ -36,8 +36,8 @@ use tower_service::Service as _;
 
 use super::Web;
 use crate::limits;
+use crate::net::WatchedIo;
 use crate::net::admission::{Admitted, Handle};
-use crate::xmpp::streams::http::WatchedIo;
 
 /// Requests of the REST interface at work, and those whose answers are being read.
 #[derive(Debug, Default)]
