@@ -42,7 +42,7 @@ static REAL: [RealTests; 25] = [
     real("lab", "tests/cli/main.rs", "cli", &[]),
     real("lab", "unittests src/lib.rs", "lab", &["engine::", "control::", "watch::", "prometheus::"]),
     real("lab-sip", "unittests src/lib.rs", "lab_sip", &["rtp::"]),
-    real("server", "unittests src/lib.rs", "server", &["http::", "xmpp::"]),
+    real("server", "unittests src/lib.rs", "server", &["xmpp::"]),
     real("voice-io", "unittests src/lib.rs", "voice_io", &["helpers::", "ports::"]),
     real(
         "store",

@@ -94,14 +94,14 @@ fn of_http() -> Vec<Row> {
     vec![
         Row(
             "HTTP connections of one source to metrics and REST",
-            number(limits::HTTP_CONNECTIONS),
+            number(web::limits::HTTP_CONNECTIONS),
             "closed when they come",
         ),
-        Row("head of an HTTP request", size(limits::HTTP_BUFFER), "431"),
+        Row("head of an HTTP request", size(web::limits::HTTP_BUFFER), "431"),
         Row("body of a REST request", size(admin::limits::MAX_BODY), "413"),
         Row("a REST request's body from its first byte to its last", time(admin::limits::BODY_TIME), "408"),
-        Row("REST requests at work or being answered", number(limits::REST_REQUESTS), "503"),
-        Row("of these, from one source", number(limits::REST_REQUESTS_PER_SOURCE), "429"),
+        Row("REST requests at work or being answered", number(web::limits::REST_REQUESTS), "503"),
+        Row("of these, from one source", number(web::limits::REST_REQUESTS_PER_SOURCE), "429"),
         Row("clients of the control socket", number(limits::CONTROL_CONNECTIONS), "closed when they come"),
     ]
 }
