@@ -16,7 +16,6 @@ mod sign_in_failures;
 pub mod signals;
 #[cfg(test)]
 mod testing;
-pub mod voice;
 pub mod xmpp;
 
 pub use config;

@@ -24,6 +24,7 @@ use cluster::Outlet;
 use control::FarmStatus;
 use store::rest::{Kind, RestWrite};
 use store::{Database, Service, Store, Write};
+use voice_io::NodeVoice;
 
 use crate::cli::database;
 use crate::clock::Clock;
@@ -33,7 +34,6 @@ use crate::message::{Command, InboxMessage, LocalMessage};
 use crate::net::tls::Tls;
 use crate::rest::Rest;
 use crate::shard::StatusBoard;
-use crate::voice::NodeVoice;
 pub(crate) use build::Shared;
 use build::StoredPlan;
 pub(crate) use completions::StoreCompletions;

@@ -25,14 +25,14 @@ use stdx::attempts::Cause;
 use store::rest::types::{Application, Conference, RestAccount, TextMessage};
 use store::rest::{Resource, RestLoaded, RestRead};
 use store::{Loaded, Read};
+use voice_io::recordings::Files;
+use voice_io::{Order, VoiceShardMessage, limits};
 
 use super::Record;
 use crate::cli::first_account::Chance;
 use crate::message::{InboxMessage, LocalMessage};
 use crate::node::Node;
 use crate::sign_in_failures::{Failure, Service, SignInFailures};
-use crate::voice::recordings::Files;
-use crate::voice::{Order, VoiceShardMessage, limits};
 
 const OFF: ControlError = ControlError::Unsupported("Calling without [voice] media in the configuration");
 

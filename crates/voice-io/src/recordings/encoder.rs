@@ -20,7 +20,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 use super::folder::{Folder, Sound};
-use crate::voice::{helpers, limits};
+use crate::{helpers, limits};
 
 /// The encoder of the node, and its bounds.
 pub(super) struct Encoder {

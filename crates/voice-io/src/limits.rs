@@ -7,21 +7,21 @@ use std::time::Duration;
 pub(super) const READS: usize = 8;
 
 /// Recordings of the node that are open: each has a file. One more fails with code 13600.
-pub(crate) const RECORDINGS: usize = 2_048;
+pub const RECORDINGS: usize = 2_048;
 
 /// Pieces of 200 ms that wait for the disk: three seconds of 1,000 recordings. A recording that finds no place ends with
 /// code 13600.
 pub(super) const RECORDED_PIECES: usize = 16_384;
 
 /// Encoders of `[voice] mp3` that run at once: each takes a core. More wait.
-pub(crate) const ENCODERS: usize = 2;
+pub const ENCODERS: usize = 2;
 
 /// Conversions of recordings that run or wait, a request each. More: 429.
-pub(crate) const ENCODINGS: usize = 32;
+pub const ENCODINGS: usize = 32;
 
 /// For a conversion, and as long for its turn: lame needs a minute for the longest recording. Longer: the encoder is killed,
 /// and the request answered 500; one whose turn does not come, 429.
-pub(crate) const ENCODE_TIME: Duration = Duration::from_secs(120);
+pub const ENCODE_TIME: Duration = Duration::from_secs(120);
 
 /// Bytes of an MP3 file beyond twice its WAV file (which has 128 kbit/s a channel): tags and padding of a short one. More:
 /// the encoder is killed, and the request answered 500.
@@ -35,4 +35,4 @@ pub(super) const ENCODER_MESSAGE: u64 = 1_024;
 
 /// The time for the shards' answers to a request of the REST interface. A shard that is later counts as not knowing the
 /// call.
-pub(crate) const CONTROL: Duration = Duration::from_secs(1);
+pub const CONTROL: Duration = Duration::from_secs(1);

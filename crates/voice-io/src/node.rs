@@ -5,17 +5,14 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use ::voice::{Common, Numbers, ShardPlace, Voice, VoiceCounts};
-use cluster::{Life, ShardMap};
 use stdx::Instant;
 
 use super::helpers::Helpers;
 use super::ports::Ports;
 use super::recordings::Files;
-use crate::config;
-use crate::shard::ShardSelector;
 
 /// The parts of programmable voice that all shards share.
-pub(crate) struct NodeVoice {
+pub struct NodeVoice {
     common: Common,
     files: Arc<Files>,
     /// The address at which media is received.
@@ -25,7 +22,7 @@ pub(crate) struct NodeVoice {
 
 impl NodeVoice {
     /// `None`: `[voice] media` is not set.
-    pub(crate) fn new(
+    pub fn new(
         config: &config::Voice,
         numbers: Numbers,
         domain: &str,
@@ -39,27 +36,33 @@ impl NodeVoice {
     }
 
     /// The node's recordings, for the REST interface.
-    pub(crate) fn files(&self) -> &Arc<Files> {
+    pub fn files(&self) -> &Arc<Files> {
         &self.files
     }
 }
 
 /// One shard's calls, and the sockets of their media.
-pub(crate) struct ShardVoice {
-    pub(crate) calls: Voice,
-    pub(crate) ports: Ports,
+pub struct ShardVoice {
+    /// The calls.
+    pub calls: Voice,
+    /// The sockets of their media.
+    pub ports: Ports,
 }
 
 impl ShardVoice {
+    /// The calls of one of so many shards; `owns_call_id` is true for the Call-IDs that the shard works on.
+    ///
     /// # Errors
     /// When the system gives no epoll or no randomness.
-    pub(crate) fn new(node: &NodeVoice, shard: u16, shards: u16) -> std::io::Result<ShardVoice> {
+    pub fn new(
+        node: &NodeVoice,
+        shard: u16,
+        shards: u16,
+        owns_call_id: impl Fn(&[u8]) -> bool + Send + 'static,
+    ) -> std::io::Result<ShardVoice> {
         let mut seed = [0; 32];
         getrandom::fill(&mut seed).map_err(|error| std::io::Error::other(error.to_string()))?;
-        // Responses are not asked about, so the node's number does not matter.
-        let selector = ShardSelector::new(ShardMap::of_process(Life::default(), shards));
-        let owns_call_id = Box::new(move |call_id: &[u8]| selector.of_call(call_id).shard == shard);
-        let place = ShardPlace { shard, shards, seed, owns_call_id };
+        let place = ShardPlace { shard, shards, seed, owns_call_id: Box::new(owns_call_id) };
         Ok(ShardVoice {
             calls: Voice::new(&node.common, place),
             ports: Ports::new(node.media, &node.ports, shard, shards)?,
@@ -67,7 +70,7 @@ impl ShardVoice {
     }
 
     /// Reads the datagrams of media when the calls' next tick is due. True: it is.
-    pub(crate) fn receive(&mut self, now: Instant) -> bool {
+    pub fn receive(&mut self, now: Instant) -> bool {
         if self.calls.deadline().is_none_or(|next| now < next) {
             return false;
         }
@@ -78,7 +81,8 @@ impl ShardVoice {
         true
     }
 
-    pub(crate) fn counts(&self) -> VoiceCounts {
+    /// Returns the figures of the calls and of their ports.
+    pub fn counts(&self) -> VoiceCounts {
         VoiceCounts { ports: self.ports.used() as u64, ..self.calls.counts() }
     }
 }

@@ -25,10 +25,10 @@ use encoder::Encoder;
 use folder::Folder;
 use writer::{Job, Op};
 
-pub(crate) use folder::Sound;
+pub use folder::Sound;
 
 /// All recordings of the node. Ends, once all that was said is written, when it is dropped.
-pub(crate) struct Files {
+pub struct Files {
     folder: Arc<Folder>,
     jobs: mpsc::Sender<Job>,
     places: Arc<Semaphore>,
@@ -41,7 +41,7 @@ pub(crate) struct Files {
 
 impl Files {
     /// Repairs first what a crash left in the folder. Answers come as `Done::Written`.
-    pub(crate) fn start(folder: &Path, deliver: Arc<dyn Deliver>) -> std::io::Result<Files> {
+    pub fn start(folder: &Path, deliver: Arc<dyn Deliver>) -> std::io::Result<Files> {
         Files::with(folder, deliver, limits::RECORDINGS)
     }
 
@@ -57,13 +57,13 @@ impl Files {
     }
 
     /// Makes recordings available as MP3, by this program and its arguments. An empty command: no MP3.
-    pub(crate) fn with_mp3(mut self, command: &[Box<str>]) -> Files {
+    pub fn with_mp3(mut self, command: &[Box<str>]) -> Files {
         self.encoder = Encoder::new(Arc::clone(&self.folder), command, limits::ENCODE_TIME);
         self
     }
 
     /// A complete recording. `None`: no recording has that sid.
-    pub(crate) fn open(&self, sid: &str) -> Option<Sound> {
+    pub fn open(&self, sid: &str) -> Option<Sound> {
         self.folder.open(sid)
     }
 
@@ -71,14 +71,14 @@ impl Files {
     ///
     /// # Errors
     /// No such recording, no encoder, too many conversions, or a conversion that failed.
-    pub(crate) async fn open_mp3(&self, sid: &str) -> Result<Sound, EncodeError> {
+    pub async fn open_mp3(&self, sid: &str) -> Result<Sound, EncodeError> {
         let encoder = self.encoder.as_ref().ok_or(EncodeError::NoEncoder)?;
         encoder.encode(sid).await
     }
 
     /// # Errors
     /// When it is there and cannot be deleted.
-    pub(crate) fn delete(&self, sid: &str) -> std::io::Result<()> {
+    pub fn delete(&self, sid: &str) -> std::io::Result<()> {
         self.folder.delete(sid)
     }
 }

@@ -8,10 +8,12 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
+use crate::admission::Handle;
 use crate::limits;
-use crate::net::admission::Handle;
 
-pub(crate) struct WatchedIo<S> {
+/// A connection of HTTP whose reads and writes fail after a silence.
+#[derive(Debug)]
+pub struct WatchedIo<S> {
     io: S,
     silence: Pin<Box<Sleep>>,
     handle: Option<Handle>,
@@ -21,8 +23,8 @@ pub(crate) struct WatchedIo<S> {
 
 impl<S> WatchedIo<S> {
     /// `handle`: of the connection, which is not idle while bytes come and go.
-    pub(crate) fn new(io: S, handle: Option<Handle>) -> Self {
-        WatchedIo { io, silence: Box::pin(sleep(limits::XMPP_HTTP_IDLE)), handle, moved: 0 }
+    pub fn new(io: S, handle: Option<Handle>) -> Self {
+        WatchedIo { io, silence: Box::pin(sleep(limits::HTTP_IDLE)), handle, moved: 0 }
     }
 
     /// Bytes that trickle are no step.
@@ -36,13 +38,14 @@ impl<S> WatchedIo<S> {
         }
     }
 
-    pub(super) fn into_inner(self) -> S {
+    /// Returns the connection itself, which is watched no longer.
+    pub fn into_inner(self) -> S {
         self.io
     }
 
     fn watch<T>(&mut self, cx: &mut Context<'_>, done: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if done.is_ready() {
-            self.silence.set(sleep(limits::XMPP_HTTP_IDLE));
+            self.silence.set(sleep(limits::HTTP_IDLE));
             return done;
         }
         self.silence.as_mut().poll(cx).map(|()| Err(io::ErrorKind::TimedOut.into()))

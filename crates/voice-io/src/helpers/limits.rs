@@ -105,7 +105,7 @@ pub(super) const MAIL_SUBJECT: usize = 998;
 pub(super) const MAIL_RECIPIENTS: usize = 100;
 /// Callers whose words are recognised at a time: each has a process or a request of its own. Further callers are not
 /// understood, with a notification.
-pub(crate) const RECOGNISERS: usize = 64;
+pub(super) const RECOGNISERS: usize = 64;
 
 /// Pieces of 200 ms that wait for a recogniser: ten seconds. A slower recogniser loses further pieces.
 pub(super) const RECOGNISED_PIECES: usize = 50;

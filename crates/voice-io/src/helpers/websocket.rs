@@ -74,7 +74,7 @@ async fn connect(opening: &Opening, allow_private: bool) -> Result<Socket, Strin
     stream.set_nodelay(true).map_err(|error| named(&error))?;
     let io: Box<dyn Io> = if url.scheme() == "wss" {
         let name = ServerName::try_from(host.to_owned()).map_err(|error| named(&error))?;
-        let connector = TlsConnector::from(crate::net::tls::system_client());
+        let connector = TlsConnector::from(net::tls::system_client());
         Box::new(connector.connect(name, stream).await.map_err(|error| named(&error))?)
     } else {
         Box::new(stream)

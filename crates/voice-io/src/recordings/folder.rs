@@ -13,10 +13,11 @@ pub(super) struct Folder {
 
 /// A finished recording, as WAV or as MP3.
 #[derive(Debug)]
-pub(crate) struct Sound {
+pub struct Sound {
     /// Bytes of the file.
-    pub(crate) len: u64,
-    pub(crate) file: fs::File,
+    pub len: u64,
+    /// The file, open for reading.
+    pub file: fs::File,
 }
 
 const PART: &str = ".wav.part";

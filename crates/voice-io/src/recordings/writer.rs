@@ -12,8 +12,8 @@ use ::voice::{Done, Ticket};
 use tokio::sync::mpsc;
 
 use super::folder::Folder;
-use crate::voice::helpers::Deliver;
-use crate::voice::limits;
+use crate::helpers::Deliver;
+use crate::limits;
 
 pub(super) enum Job {
     Open { ticket: Ticket, sid: Box<str> },

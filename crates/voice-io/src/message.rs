@@ -23,7 +23,8 @@ pub enum VoiceShardMessage {
 /// A question, and where its answer is waited for.
 #[derive(Debug)]
 pub struct Order {
-    pub(crate) request: Request,
+    /// The request.
+    pub request: Request,
     /// Has room for all shards' answers.
-    pub(crate) answer: SyncSender<Result<Reply, ControlError>>,
+    pub answer: SyncSender<Result<Reply, ControlError>>,
 }

@@ -42,7 +42,7 @@ impl MediaSender for OpenPairs {
 }
 
 /// The media ports of a shard.
-pub(crate) struct Ports {
+pub struct Ports {
     ip: IpAddr,
     /// Even ports. Taken from the front and given back at the end, so that late packets reach no new call.
     free: VecDeque<u16>,
@@ -61,7 +61,7 @@ const TRIES: usize = 16;
 
 impl Ports {
     /// The share of shard `shard` of `shards`.
-    pub(crate) fn new(ip: IpAddr, range: &RangeInclusive<u16>, shard: u16, shards: u16) -> io::Result<Ports> {
+    pub fn new(ip: IpAddr, range: &RangeInclusive<u16>, shard: u16, shards: u16) -> io::Result<Ports> {
         let first = range.start().next_multiple_of(2);
         let pairs = (first..*range.end()).step_by(2).enumerate();
         let own = pairs.filter(|(index, _)| index % usize::from(shards) == usize::from(shard));
@@ -80,7 +80,8 @@ impl Ports {
         })
     }
 
-    pub(crate) fn used(&self) -> usize {
+    /// Returns the number of pairs of ports in use.
+    pub fn used(&self) -> usize {
         self.pairs.0.len()
     }
 
@@ -104,7 +105,7 @@ impl Ports {
 
     /// Reads the sockets that have something: for each datagram its leg, its source and its bytes. Beyond 1,024 sockets
     /// the others follow the next time.
-    pub(crate) fn receive(&mut self, mut handle: impl FnMut(Key, SocketAddr, &[u8], &dyn MediaSender)) {
+    pub fn receive(&mut self, mut handle: impl FnMut(Key, SocketAddr, &[u8], &dyn MediaSender)) {
         let Ports { poll, events, ready, receiver, pairs, .. } = self;
         if let Err(error) = poll.poll(events, Some(Duration::ZERO)) {
             tracing::debug!(%error, "cannot poll the media sockets");

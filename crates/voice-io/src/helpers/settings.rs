@@ -3,35 +3,38 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::limits;
-use crate::config::MailRelay;
+use config::MailRelay;
 
+use super::limits;
+
+/// The settings of helpers.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Settings {
+pub struct Settings {
     /// URLs may lead to loopback, private and link-local addresses.
-    pub(crate) allow_private: bool,
+    pub allow_private: bool,
     /// For one answer, redirects and all.
-    pub(crate) fetch_timeout: Duration,
+    pub fetch_timeout: Duration,
     /// The folder of documents for `file:NAME`; `None`: there are none.
-    pub(crate) documents: Option<PathBuf>,
+    pub documents: Option<PathBuf>,
     /// The folder of sounds for `file:NAME`; `None`: there are none.
-    pub(crate) prompts: Option<PathBuf>,
+    pub prompts: Option<PathBuf>,
     /// Speaks instead of flite and espeak-ng: a program and its arguments, in which `{voice}` (man, woman) and `{language}`
     /// are replaced. It reads UTF-8 from its input and writes WAV to its output.
-    pub(crate) command: Option<Vec<String>>,
+    pub command: Option<Vec<String>>,
     /// The program for English.
-    pub(crate) flite: PathBuf,
+    pub flite: PathBuf,
     /// The program for other languages.
-    pub(crate) espeak: PathBuf,
+    pub espeak: PathBuf,
     /// Understands speech: a program and its arguments, in which `{language}` and `{hints}` are replaced, or one URL.
-    pub(crate) recogniser: Option<Vec<String>>,
+    pub recogniser: Option<Vec<String>>,
     /// Engines that run at the same time.
-    pub(crate) processes: usize,
-    pub(crate) speech_timeout: Duration,
+    pub processes: usize,
+    /// For one engine to speak a text.
+    pub speech_timeout: Duration,
     /// The relay for mails.
-    pub(crate) mail: Option<MailRelay>,
+    pub mail: Option<MailRelay>,
     /// Bytes of decoded speech kept, and as many of decoded files.
-    pub(crate) cache: usize,
+    pub cache: usize,
 }
 
 impl Default for Settings {

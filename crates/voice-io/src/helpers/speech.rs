@@ -215,7 +215,7 @@ async fn converse(child: &mut Child, text: Option<&str>) -> std::io::Result<Proc
 }
 
 /// Whether a program can be run, for the operator at the start.
-pub(crate) fn is_installed(program: &Path) -> bool {
+pub fn is_installed(program: &Path) -> bool {
     let there = |path: &Path| path.is_file();
     if program.components().count() > 1 {
         return there(program);

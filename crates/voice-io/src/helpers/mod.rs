@@ -32,25 +32,26 @@ use ivr::script::{EffectFailure, FetchResponse};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::{LocalSet, spawn_blocking, spawn_local};
 
-use crate::clock::Clock;
 use audio::{Check, FetchedAudio};
 use cache::{Cache, Samples};
 use http::Http;
 use mail::Mailer;
+use net::clock::Clock;
 use recognise::{Recogniser, Utterance};
 use speech::Words;
 
-pub(crate) use settings::Settings;
-pub(crate) use speech::is_installed;
+pub use settings::Settings;
+pub use speech::is_installed;
 
 /// The receiver of results. Called by the helpers' thread, and by the asking one when there is no room for the request:
 /// it must not wait.
-pub(crate) trait Deliver: Send + Sync {
+pub trait Deliver: Send + Sync {
+    /// Takes the result of the request with this ticket.
     fn deliver(&self, ticket: Ticket, done: Done);
 }
 
 /// Ends, with all that it does, when it is dropped.
-pub(crate) struct Helpers {
+pub struct Helpers {
     jobs: Option<mpsc::Sender<Job>>,
     fetches: Arc<Semaphore>,
     prompts: Arc<Semaphore>,
@@ -83,7 +84,11 @@ enum JobKind {
 }
 
 impl Helpers {
-    pub(crate) fn start(settings: &Settings, deliver: Arc<dyn Deliver>) -> anyhow::Result<Helpers> {
+    /// Starts the thread of helpers; results go to `deliver`.
+    ///
+    /// # Errors
+    /// A relay, a recogniser or a client of HTTP that cannot be set up, or no thread.
+    pub fn start(settings: &Settings, deliver: Arc<dyn Deliver>) -> anyhow::Result<Helpers> {
         for (program, package) in [(&settings.flite, "flite"), (&settings.espeak, "espeak-ng")] {
             if settings.command.is_none() && !speech::is_installed(program) {
                 tracing::warn!(program = %program.display(), "not there to speak: install Debian's package {package}");

@@ -1,5 +1,6 @@
 //! Mail of documents, handed to the configured relay: SMTP (RFC 5321), with TLS as configured.
 
+use config::{MailRelay, MailSecurity};
 use ivr::document::Email;
 use lettre::message::header::ContentType;
 use lettre::message::{Mailbox, Message};
@@ -9,7 +10,6 @@ use lettre::{Address, AsyncSmtpTransport, AsyncTransport, Tokio1Executor};
 use tokio::time::timeout;
 
 use super::limits;
-use crate::config::{MailRelay, MailSecurity};
 
 pub(super) struct Mailer {
     transport: AsyncSmtpTransport<Tokio1Executor>,

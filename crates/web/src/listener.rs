@@ -27,6 +27,8 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use net::WatchedIo;
+use net::admission::{Admitted, Handle};
 use stdx::source::SourcePrefix;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
@@ -36,8 +38,6 @@ use tower_service::Service as _;
 
 use super::Web;
 use crate::limits;
-use crate::net::admission::{Admitted, Handle};
-use crate::xmpp::streams::http::WatchedIo;
 
 /// Requests of the REST interface at work, and those whose answers are being read.
 #[derive(Debug, Default)]
