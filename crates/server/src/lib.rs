@@ -1,6 +1,5 @@
 //! The server around the cores: configuration, listeners, shards. The binary is a few lines over this.
 
-pub mod cli;
 pub mod farm;
 pub mod http;
 pub mod limits;

@@ -198,7 +198,8 @@ fn compile(config: &Config, domains: &[Box<str>], routes: &[store::Route]) -> Re
             None
         }
     });
-    for warning in routes.iter().filter_map(|route| routes::unverifiable(config, route)) {
+    let missing = config.unverifiable_certificates();
+    for warning in routes.iter().filter_map(|route| control::routes::unverifiable(route, missing)) {
         tracing::warn!("{warning}");
     }
     let local = addresses(config).into_iter().map(|listener| listener.address).collect();

@@ -68,7 +68,7 @@ async fn operate(config: Config, logging: Logging) -> Result<()> {
     let rest_address = rest.is_some().then(|| doors.rest_address()).transpose()?;
     let services = listening::services(&node.shared.config, http_address, rest_address);
     operator_status::announce(&node, &services);
-    crate::cli::greeting::greet(&node.shared.config, &services);
+    cli::greeting::greet(&node.shared.config, &services);
     let traces = node.shared.farm.as_ref();
     let traces = traces.and_then(|farm| FarmTraces::new(farm, node.outlets.first()?.clone(), clock));
     let (farm_traces, of_others) = traces.unzip();
