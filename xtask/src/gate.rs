@@ -35,7 +35,7 @@ const fn real(
     RealTests { package, source, name, modules }
 }
 
-static REAL: [RealTests; 24] = [
+static REAL: [RealTests; 25] = [
     real("server", "tests/live/main.rs", "live", &[]),
     real("net", "tests/sockets/main.rs", "sockets", &[]),
     real("net", "unittests src/lib.rs", "net", &[]),
@@ -43,12 +43,8 @@ static REAL: [RealTests; 24] = [
     real("lab", "tests/cli/main.rs", "cli", &[]),
     real("lab", "unittests src/lib.rs", "lab", &["engine::", "control::", "watch::", "prometheus::"]),
     real("lab-sip", "unittests src/lib.rs", "lab_sip", &["rtp::"]),
-    real(
-        "server",
-        "unittests src/lib.rs",
-        "server",
-        &["http::", "voice::helpers::", "voice::ports::", "xmpp::"],
-    ),
+    real("server", "unittests src/lib.rs", "server", &["xmpp::"]),
+    real("voice-io", "unittests src/lib.rs", "voice_io", &["helpers::", "ports::"]),
     real(
         "store",
         "tests/contract/main.rs",

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
+use net::Listener;
 use sip::transport::Transport;
 use toml::de::DeTable;
 use xmpp::Bare;
@@ -10,7 +11,6 @@ use xmpp::sasl::Secret;
 
 use super::reader::Section;
 use super::value::{Size, Value};
-use net::Listener;
 
 /// Gateways, bots and whatever else speaks for a domain of its own.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use net::Listener;
 use sip::transport::Transport;
 use toml::de::DeValue;
 use xmpp::s2s::locate::Target;
@@ -9,7 +10,6 @@ use xmpp::s2s::{Admission, Domains};
 
 use super::reader::{Reader, Section};
 use super::value::{Size, Value};
-use net::Listener;
 
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);

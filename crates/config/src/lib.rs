@@ -144,6 +144,21 @@ impl Config {
         self.voice.is_on() || self.rest.listen.is_some()
     }
 
+    /// The reason why no certificate of a client can be verified, and a remedy. `None`: it can. A certificate proves its name on a TLS
+    /// connection, by an authority (RFC 5922 §7.1).
+    pub fn unverifiable_certificates(&self) -> Option<&'static str> {
+        if self.tls.ca.is_none() {
+            return Some(
+                "[tls] ca names no file of authorities, so no certificate can be verified: set it and restart the node",
+            );
+        }
+        let has_tls =
+            self.sip.listen.iter().any(|listener| listener.transport == sip::transport::Transport::Tls);
+        let missing =
+            "[sip] listen has no tls: address, so no certificate is ever shown: add one and restart the node";
+        (!has_tls).then_some(missing)
+    }
+
     /// Consequences of the configuration that may surprise, a line each, for `check-config` and for the log at the start.
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings: Vec<String> = self.accounts.warning().map(str::to_owned).into_iter().collect();

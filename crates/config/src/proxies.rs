@@ -1,8 +1,9 @@
 //! Reverse proxies before the WebSocket listeners of `[sip]`, and the headers in which proxies name their clients.
 
+use net::{ForwardedHeader, Proxies};
+
 use super::reader::Section;
 use super::value::Value;
-use net::{ForwardedHeader, Proxies};
 
 pub(super) fn read(section: &mut Section<'_, '_>) -> Proxies {
     let proxies = section.list(

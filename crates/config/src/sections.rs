@@ -4,13 +4,13 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use net::{ClientCertificates, ForwardedHeader, Listener, NetSettings, Network, Proxies};
 use sip::digest::Hash;
 use sip::events::WatchPolicy;
 use sip::transport::Transport;
 
 use super::reader::{Reader, Section};
 use super::value::{Nameserver, Size, Value};
-use net::{ClientCertificates, ForwardedHeader, Listener, NetSettings, Network, Proxies};
 
 const MINUTE: Duration = Duration::from_mins(1);
 const HOUR: Duration = Duration::from_hours(1);

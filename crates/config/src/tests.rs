@@ -287,7 +287,7 @@ fn files_that_are_named_have_to_be_there() {
 fn every_kind_of_value_is_taken_over() {
     let text = "[sip]\nlisten = [\"wss:[::1]:443\"]\ndomains = [\"Example.TEST\"]\ntcp_idle = \"1m\"\n\
                 udp_receive_buffer = \"1MiB\"\nnameservers = [\"192.0.2.53\"]\nalgorithms = [\"md5\"]\n\
-                [calls]\nrecords = false\n[log]\nlevel = \"warn,server::net=trace\"\nformat = \"json\"\n";
+                [calls]\nrecords = false\n[log]\nlevel = \"warn,net=trace\"\nformat = \"json\"\n";
     let config = Config::parse(text, Path::new("belfry.toml")).unwrap();
     assert_eq!(listener_text(&config.sip.listen[0]), "wss:[::1]:443");
     assert_eq!(*config.sip.domains, ["example.test".into()]);

@@ -1,11 +1,11 @@
 //! `[sip] trusted`: systems whose word on identities, Path and Contact is taken. And what TLS peers are asked for.
 
+use net::{ClientCertificates, Network};
 use sip::endpoint::Trust;
 use toml::de::DeValue;
 
 use super::reader::Section;
 use super::value::Value;
-use net::{ClientCertificates, Network};
 
 /// One entry of `trusted`.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use net::Network;
 use toml::de::DeValue;
 
 use super::reader::Reader;
 use super::value::{Size, Value};
-use net::Network;
 
 const HOUR: Duration = Duration::from_hours(1);
 const DAY: Duration = Duration::from_hours(24);

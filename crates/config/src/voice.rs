@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use ::voice::{ConfiguredNumber, NumberSettings, Settings};
 use ivr::request::Method;
+use net::Network;
 use toml::de::DeValue;
 
 use super::reader::{Reader, Section};
 use super::value::Value;
-use net::Network;
 
 /// `[voice]`. Nothing of it costs anything while `media` is not given.
 #[derive(Clone, Debug, PartialEq)]

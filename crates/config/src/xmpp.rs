@@ -5,6 +5,7 @@ use std::time::Duration;
 use chat::RosterMemory;
 use chat::archive::ArchiveDefault;
 use chat::extdisco::ExternalService;
+use net::Listener;
 use sip::transport::Transport;
 use toml::de::DeValue;
 
@@ -13,7 +14,6 @@ use super::operating::Operating;
 use super::reader::{Reader, Section};
 use super::services::{read_contacts, read_external_services};
 use super::value::{Size, Value};
-use net::Listener;
 
 const HOUR: Duration = Duration::from_hours(1);
 const DAY: Duration = Duration::from_hours(24);

@@ -34,6 +34,13 @@ pub fn to_plan(route: &Route) -> Result<call::Route, String> {
     })
 }
 
+/// The reason why a route with `--certificate` cannot accept any call. `None`: there is no such reason, or the route names no
+/// certificate. `missing` is what the configuration lacks, and a remedy (`config::Config::unverifiable_certificates`).
+pub fn unverifiable(route: &Route, missing: Option<&str>) -> Option<String> {
+    let missing = missing.filter(|_| !route.policy.certificates.is_empty())?;
+    Some(format!("the route {} accepts no calls: {missing}", route.name))
+}
+
 /// Checks that the plan would take the route, before it is written.
 pub fn check(route: &Route) -> Result<(), String> {
     let digits = |text: &str| {

@@ -24,6 +24,7 @@ mod stun;
 pub mod tickets;
 pub mod tls;
 mod udp;
+mod watched_io;
 mod wire;
 pub mod ws;
 
@@ -34,3 +35,4 @@ pub use proxies::{ForwardedHeader, Network, Proxies};
 pub use settings::{
     Bound, Certified, ClientCertificates, CloseReason, Listener, NetError, NetEvent, NetSettings, SendFault,
 };
+pub use watched_io::WatchedIo;

@@ -131,3 +131,11 @@ pub const DNS_CACHE: u64 = 4096;
 
 /// After a failed accept, mostly for want of file descriptors.
 pub const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Bytes after which an HTTP connection that is read or written has made a step: an honest one moves more than these
+/// within `IN_PROGRESS_GRACE`, and one that trickles does not.
+pub const HTTP_STEP: usize = 4 << 10;
+
+/// Silence after which an HTTP connection is closed, whatever is under way: more than a request of BOSH waits for its
+/// answer.
+pub const HTTP_IDLE: Duration = Duration::from_secs(75);

@@ -1,6 +1,5 @@
 //! The server around the cores: configuration, listeners, shards. The binary is a few lines over this.
 
-pub mod cli;
 pub mod farm;
 pub mod http;
 pub mod limits;
@@ -16,7 +15,6 @@ mod sign_in_failures;
 pub mod signals;
 #[cfg(test)]
 mod testing;
-pub mod voice;
 pub mod xmpp;
 
 pub use config;

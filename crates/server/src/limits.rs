@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use stdx::rate::{Policy, Rate};
 
-
 /// Accounts a shard keeps in memory; about 400 bytes each. Those not asked for lately make room.
 pub const CACHED_ACCOUNTS: usize = 200_000;
 
@@ -40,23 +39,6 @@ pub const TRACE_MESSAGE_BYTES: usize = 48 * 1_024;
 
 /// Accounts traced at once: every message of a shard is compared with each. More: the command is told so.
 pub const TRACES: usize = 16;
-
-/// HTTP connections of one source at once at the addresses of metrics and the REST interface; those without a request at
-/// work count as in progress. More: as there.
-pub const HTTP_CONNECTIONS: usize = 512;
-
-/// For the head of a request, and between two requests: longer than Prometheus waits between two scrapes. Longer: closed.
-pub const HTTP_HEAD: Duration = Duration::from_secs(75);
-
-/// Bytes of the head of a request. More: 431, and closed.
-pub const HTTP_BUFFER: usize = 16 << 10;
-
-/// Requests of the REST interface that are at work or whose answers are being read. More: 503. Metrics and health need
-/// none of these places.
-pub const REST_REQUESTS: usize = 256;
-
-/// REST requests from one source, of `REST_REQUESTS`. More: 429.
-pub const REST_REQUESTS_PER_SOURCE: usize = 128;
 
 /// Bytes waiting to be written to one XMPP stream. More: what waits is dropped, and the stream ends with
 /// `resource-constraint`. Hosts send a window at a time (`chat::limits::WINDOW`), so nothing that others send gets there.
@@ -137,14 +119,6 @@ pub const XMPP_HTTP_HEAD: Duration = Duration::from_secs(30);
 
 /// For the body of a request of BOSH. Longer: 408.
 pub const XMPP_HTTP_BODY: Duration = Duration::from_secs(30);
-
-/// Bytes after which an HTTP connection that is read or written has made a step: an honest one moves more than these
-/// within `IN_PROGRESS_GRACE`, and one that trickles does not.
-pub const HTTP_STEP: usize = 4 << 10;
-
-/// Silence after which an HTTP connection of a chat client is closed, whatever is under way: more than a request of BOSH
-/// waits for its answer.
-pub const XMPP_HTTP_IDLE: Duration = Duration::from_secs(75);
 
 /// Bytes of the head of an HTTP request of a chat client. More: 431, and closed.
 pub const XMPP_HTTP_BUFFER: usize = 16 << 10;

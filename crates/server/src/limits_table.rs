@@ -4,8 +4,6 @@ use std::time::Duration;
 
 use config::{KeyDoc, duration_text};
 
-use crate::{limits, voice};
-
 /// The table stands between these two lines.
 const BEGIN: &str = "<!-- Made by the code: BLESS=1 cargo test -p server writes it anew. -->";
 const END: &str = "<!-- The end of what the code makes. -->";
@@ -83,10 +81,10 @@ fn of_applications() -> Vec<Row> {
         Row("UDP ports for media, two a call", Key("voice.media_ports"), "503"),
         Row("length of a call", time(ivr::limits::CALL_DURATION), "ended"),
         Row("silence of a call's media", Key("voice.media_timeout"), "ended"),
-        Row("recordings at once", number(voice::limits::RECORDINGS), "error 13600"),
-        Row("conversions to MP3 at once; the others wait", number(voice::limits::ENCODERS), "wait"),
-        Row("conversions to MP3 that run or wait", number(voice::limits::ENCODINGS), "429"),
-        Row("a conversion to MP3", time(voice::limits::ENCODE_TIME), "the encoder is killed, 500"),
+        Row("recordings at once", number(voice_io::limits::RECORDINGS), "error 13600"),
+        Row("conversions to MP3 at once; the others wait", number(voice_io::limits::ENCODERS), "wait"),
+        Row("conversions to MP3 that run or wait", number(voice_io::limits::ENCODINGS), "429"),
+        Row("a conversion to MP3", time(voice_io::limits::ENCODE_TIME), "the encoder is killed, 500"),
     ]
 }
 
@@ -94,14 +92,14 @@ fn of_http() -> Vec<Row> {
     vec![
         Row(
             "HTTP connections of one source to metrics and REST",
-            number(limits::HTTP_CONNECTIONS),
+            number(web::limits::HTTP_CONNECTIONS),
             "closed when they come",
         ),
-        Row("head of an HTTP request", size(limits::HTTP_BUFFER), "431"),
+        Row("head of an HTTP request", size(web::limits::HTTP_BUFFER), "431"),
         Row("body of a REST request", size(admin::limits::MAX_BODY), "413"),
         Row("a REST request's body from its first byte to its last", time(admin::limits::BODY_TIME), "408"),
-        Row("REST requests at work or being answered", number(limits::REST_REQUESTS), "503"),
-        Row("of these, from one source", number(limits::REST_REQUESTS_PER_SOURCE), "429"),
+        Row("REST requests at work or being answered", number(web::limits::REST_REQUESTS), "503"),
+        Row("of these, from one source", number(web::limits::REST_REQUESTS_PER_SOURCE), "429"),
         Row(
             "clients of the control socket",
             number(control::limits::CONTROL_CONNECTIONS),

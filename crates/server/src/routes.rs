@@ -1,28 +1,9 @@
-//! Routes of the database as the endpoints know them, and what the configuration lacks for them.
+//! Routes of the database as the endpoints know them.
 
 use call::{RouteTarget, TargetTransport};
 use sip::endpoint::{RouteCertificate, RoutePeer};
 use sip::transport::Transport;
 use store::Route;
-
-use crate::config::Config;
-
-/// The reason why a route with `--certificate` cannot accept any call, and a remedy. `None`: there is no such
-/// reason, or the route names no certificate. A certificate proves its name on a TLS connection, by an
-/// authority (RFC 5922 §7.1).
-pub fn unverifiable(config: &Config, route: &Route) -> Option<String> {
-    if route.policy.certificates.is_empty() {
-        return None;
-    }
-    let missing = if config.tls.ca.is_none() {
-        "[tls] ca names no file of authorities, so no certificate can be verified: set it and restart the node"
-    } else if config.sip.listen.iter().all(|listener| listener.transport != Transport::Tls) {
-        "[sip] listen has no tls: address, so no certificate is ever shown: add one and restart the node"
-    } else {
-        return None;
-    };
-    Some(format!("the route {} accepts no calls: {missing}", route.name))
-}
 
 /// The systems that routes lead to, as the endpoints know them.
 pub fn peers(routes: &[Route]) -> Vec<RoutePeer> {

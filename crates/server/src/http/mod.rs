@@ -2,13 +2,10 @@
 //! requires one, stands beside them or at an address of its own. Slow clients and a busy REST interface take no places
 //! of metrics and health.
 
-mod listener;
 pub mod metrics;
 
 use std::borrow::Cow;
 use std::io;
-use std::net::SocketAddr;
-use std::rc::Rc;
 use std::sync::Arc;
 
 use axum::Router;
@@ -18,33 +15,17 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use control::{NodeState, StatusSource};
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
+pub use web::{Connections, Web};
 
-use crate::net::admission::{Admission, Bounds};
 use crate::net::proxies::Proxies;
 use crate::node::Shared;
 
-/// State that the HTTP listeners share.
-#[derive(Clone, Debug)]
-pub struct Web {
-    proxies: Proxies,
-    admission: Arc<Admission>,
-}
-
-impl Web {
-    pub(crate) fn new(shared: &Shared) -> Web {
-        let config = &shared.config.http;
-        let proxies = Proxies::new(config.trusted_proxies.clone(), config.forwarded);
-        Web { proxies, admission: Arc::clone(&shared.admissions.http) }
-    }
-}
-
-impl Default for Web {
-    /// Without proxies.
-    fn default() -> Web {
-        Web { proxies: Proxies::default(), admission: Admission::new(Bounds::default()) }
-    }
+/// State of the node's HTTP listeners.
+pub(crate) fn web(shared: &Shared) -> Web {
+    let config = &shared.config.http;
+    let proxies = Proxies::new(config.trusted_proxies.clone(), config.forwarded);
+    Web::new(proxies, Arc::clone(&shared.admissions.http))
 }
 
 /// Until dropped, on a `LocalSet`. `rest` has all other paths.
@@ -54,35 +35,24 @@ pub async fn serve(
     rest: Option<Router>,
     web: &Web,
 ) -> io::Result<()> {
-    listener::serve(listener, Connections::new(status, rest, web).0).await
+    web::serve(listener, routes(status, rest), is_status, web).await
 }
 
-/// Connections that did not come by a listener of this module; each is served as those that did. On one `LocalSet`.
-pub struct Connections(Rc<listener::Site>);
+/// Connections that did not come by a listener; each is served as those that did. `rest`: the routes of the REST
+/// interface, beside `/metrics` and `/health`.
+pub fn connections(status: StatusSource, rest: Option<Router>, web: &Web) -> Connections {
+    Connections::new(routes(status, rest), is_status, web)
+}
 
-impl Connections {
-    /// `rest`: the routes of the REST interface, beside `/metrics` and `/health`.
-    pub fn new(status: StatusSource, rest: Option<Router>, web: &Web) -> Connections {
-        let routes =
-            Router::new().route("/metrics", get(metrics)).route("/health", get(health)).with_state(status);
-        let routes = if let Some(rest) = rest { routes.fallback_service(rest) } else { routes };
-        Connections(listener::Site::new((routes, is_status), web))
-    }
-
-    /// Serves a connection until it ends. A connection over the limit ends at once.
-    pub async fn serve<S>(&self, io: S, remote: SocketAddr)
-    where
-        S: AsyncRead + AsyncWrite + Unpin,
-    {
-        if let Some(admitted) = self.0.admit(remote) {
-            listener::converse(Rc::clone(&self.0), io, remote, admitted).await;
-        }
-    }
+fn routes(status: StatusSource, rest: Option<Router>) -> Router {
+    let routes =
+        Router::new().route("/metrics", get(metrics)).route("/health", get(health)).with_state(status);
+    if let Some(rest) = rest { routes.fallback_service(rest) } else { routes }
 }
 
 /// Until dropped, on a `LocalSet`. Requests know the address they come from.
 pub async fn serve_rest(listener: TcpListener, routes: Router, web: &Web) -> io::Result<()> {
-    listener::serve(listener, listener::Site::new((routes, |_| false), web)).await
+    web::serve(listener, routes, |_| false, web).await
 }
 
 /// Paths that have places of their own beside those of the REST interface.

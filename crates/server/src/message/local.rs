@@ -11,9 +11,9 @@ pub use farm::order::BucketOrder;
 use store::xmpp::RosterRow;
 use store::{Loaded, StoreError, WriteDone};
 use tokio::sync::oneshot;
+use voice_io::VoiceShardMessage;
 
 use crate::shard::Reload;
-use crate::voice::VoiceShardMessage;
 use crate::xmpp::shard_requests::ActAnswer;
 use crate::xmpp::streams::http::bosh::Call;
 

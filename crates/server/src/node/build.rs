@@ -12,6 +12,9 @@ use sip::endpoint::{Endpoint, EndpointSettings};
 use sip::events::WatchPolicy;
 use stdx::Instant;
 use store::{Database, Loaded, Read, Reader, Service, Store, Write, WriteDone};
+use voice_io::helpers::{self, Deliver, Helpers};
+use voice_io::recordings::Files;
+use voice_io::{NodeVoice, ShardVoice};
 
 use super::{Node, looks, xmpp};
 use crate::clock::Clock;
@@ -24,11 +27,8 @@ use crate::net::tls::{self, Tls, TlsFiles};
 use crate::net::{Io, Listener, NetSettings};
 use crate::routes;
 use crate::shard::voice::HelperResults;
-use crate::shard::{CallerProof, Reload, Shard, ShardDeps, run_on_this_thread};
+use crate::shard::{CallerProof, Reload, Shard, ShardDeps, ShardSelector, run_on_this_thread};
 use crate::sign_in_failures::SignInFailures;
-use crate::voice::helpers::{self, Deliver, Helpers};
-use crate::voice::recordings::Files;
-use crate::voice::{NodeVoice, ShardVoice};
 use crate::xmpp::uploads::Uploads;
 
 /// The parts that all shards are made from.
@@ -198,7 +198,8 @@ fn compile(config: &Config, domains: &[Box<str>], routes: &[store::Route]) -> Re
             None
         }
     });
-    for warning in routes.iter().filter_map(|route| routes::unverifiable(config, route)) {
+    let missing = config.unverifiable_certificates();
+    for warning in routes.iter().filter_map(|route| control::routes::unverifiable(route, missing)) {
         tracing::warn!("{warning}");
     }
     let local = addresses(config).into_iter().map(|listener| listener.address).collect();
@@ -465,7 +466,11 @@ pub(crate) fn start_shard(
 fn voice(node: &Node, number: usize) -> Result<Option<ShardVoice>> {
     let Some(common) = &node.voice else { return Ok(None) };
     let shard = u16::try_from(number).context("a node has at most limits::SHARDS shards")?;
-    ShardVoice::new(common, shard, node.shared.config.server.shards).map(Some).context("media cannot begin")
+    let shards = node.shared.config.server.shards;
+    // Responses are not asked about, so the node's number does not matter.
+    let selector = ShardSelector::new(ShardMap::of_process(Life::default(), shards));
+    let owns_call_id = move |call_id: &[u8]| selector.of_call(call_id).shard == shard;
+    ShardVoice::new(common, shard, shards, owns_call_id).map(Some).context("media cannot begin")
 }
 
 /// The state that all shards' calls have in common; `None`: programmable voice is off.

@@ -71,7 +71,7 @@ mod tests {
         let config =
             Config::parse("[xmpp]\nlisten = [\"tcp:[::1]:5222\"]\n", Path::new("belfry.toml")).unwrap();
         let services = services(&config, "127.0.0.1:9090".parse().unwrap(), None);
-        let said = crate::cli::greeting::listening(&services);
+        let said = cli::greeting::listening(&services);
         let lines: Vec<&str> = said.lines().collect();
         assert_eq!(lines[0], "listening");
         assert!(lines[1].starts_with("  SIP          udp:127.0.0.1:5060 tcp:127.0.0.1:5060 "), "{said}");

@@ -20,12 +20,13 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::Result;
+use cli::database;
 use cluster::Outlet;
 use control::FarmStatus;
 use store::rest::{Kind, RestWrite};
 use store::{Database, Service, Store, Write};
+use voice_io::NodeVoice;
 
-use crate::cli::database;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::limits;
@@ -33,7 +34,6 @@ use crate::message::{Command, InboxMessage, LocalMessage};
 use crate::net::tls::Tls;
 use crate::rest::Rest;
 use crate::shard::StatusBoard;
-use crate::voice::NodeVoice;
 pub(crate) use build::Shared;
 use build::StoredPlan;
 pub(crate) use completions::StoreCompletions;
@@ -89,7 +89,7 @@ impl Node {
         let (chat_traces, _) = tokio::sync::broadcast::channel(control::limits::TRACE_QUEUE);
         let routers = build::routers(&shared, &mut *database.reader()?, &store, clock.now())?;
         if shared.config.has_rest() {
-            crate::cli::first_account::ensure_account(&shared.config, &database, clock)?;
+            cli::first_account::ensure_account(&shared.config, &database, clock)?;
         }
         let voice = build::voice_common(&shared.config, &database, &outlets)?;
         let (rest, threads) = (None, Vec::new());

@@ -64,11 +64,11 @@ async fn operate(config: Config, logging: Logging) -> Result<()> {
     let node = Node::start(config)?;
     let notices = NoticeStream::open(&node.database)?;
     let clock = node.clock;
-    let (web, rest) = (http::Web::new(&node.shared), node.rest.as_ref().map(|rest| rest.router()));
+    let (web, rest) = (http::web(&node.shared), node.rest.as_ref().map(|rest| rest.router()));
     let rest_address = rest.is_some().then(|| doors.rest_address()).transpose()?;
     let services = listening::services(&node.shared.config, http_address, rest_address);
     operator_status::announce(&node, &services);
-    crate::cli::greeting::greet(&node.shared.config, &services);
+    cli::greeting::greet(&node.shared.config, &services);
     let traces = node.shared.farm.as_ref();
     let traces = traces.and_then(|farm| FarmTraces::new(farm, node.outlets.first()?.clone(), clock));
     let (farm_traces, of_others) = traces.unzip();

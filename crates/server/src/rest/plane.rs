@@ -16,6 +16,7 @@ use admin::control::{
     Participant, ParticipantChange, QueueMember, RecordingChange, Source, StartCall, StartRecording,
     StatusCallback, Track,
 };
+use cli::first_account::Chance;
 use cluster::Outlet;
 use ivr::document::{Address, Callback, tones};
 use ivr::script::{Plan, Start};
@@ -25,14 +26,13 @@ use stdx::attempts::Cause;
 use store::rest::types::{Application, Conference, RestAccount, TextMessage};
 use store::rest::{Resource, RestLoaded, RestRead};
 use store::{Loaded, Read};
+use voice_io::recordings::Files;
+use voice_io::{Order, VoiceShardMessage, limits};
 
 use super::Record;
-use crate::cli::first_account::Chance;
 use crate::message::{InboxMessage, LocalMessage};
 use crate::node::Node;
 use crate::sign_in_failures::{Failure, Service, SignInFailures};
-use crate::voice::recordings::Files;
-use crate::voice::{Order, VoiceShardMessage, limits};
 
 const OFF: ControlError = ControlError::Unsupported("Calling without [voice] media in the configuration");
 

@@ -5,12 +5,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use admin::Repository;
 use cluster::Outlet;
 use store::{Address, Loaded, Notice, Read, Service, StoreError, Write, WriteDone};
+use voice_io::VoiceShardMessage;
 
 use crate::config;
 use crate::message::{InboxMessage, LocalMessage};
 use crate::node::changes::tell_shards;
 use crate::node::{Node, StoreCompletions};
-use crate::voice::VoiceShardMessage;
 
 pub(crate) struct Record {
     store: Arc<Service>,

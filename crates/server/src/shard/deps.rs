@@ -36,7 +36,7 @@ pub struct ShardDeps {
     pub outlets: Vec<Outlet<InboxMessage>>,
     pub board: Arc<StatusBoard>,
     /// `None`: no applications answer calls here.
-    pub(crate) voice: Option<crate::voice::ShardVoice>,
+    pub(crate) voice: Option<voice_io::ShardVoice>,
     /// `None`: no chat clients.
     pub(crate) xmpp: Option<crate::xmpp::XmppSettings>,
     pub(crate) chat: crate::xmpp::operator::Operator,

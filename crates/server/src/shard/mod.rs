@@ -49,6 +49,7 @@ use router::{AdmitRefused, Answer, Offered, Query, RegisterRefused};
 use sip::endpoint::{Endpoint, EndpointEffect, Intake};
 use sip::transport::{Packet, Transmit};
 use stdx::Instant;
+use voice_io::ShardVoice;
 
 pub use deps::{Reload, ShardDeps};
 pub use planning::CallerProof;
@@ -56,7 +57,6 @@ pub use status::{ShardStatus, StatusBoard};
 
 use crate::message::{Command, InboxMessage, LocalMessage, ShardMessage};
 use crate::net::{Certified, Io, NetEvent};
-use crate::voice::ShardVoice;
 use call_records::CallRecords;
 use deps::ShardResources;
 use load::Load;

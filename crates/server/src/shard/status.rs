@@ -4,11 +4,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use stdx::Instant;
+use voice_io::ShardVoice;
 
 use super::Shard;
 use super::farm::FarmAdapter;
 use crate::net::NetCounters;
-use crate::voice::ShardVoice;
 
 /// One shard's numbers at one moment.
 #[derive(Clone, Debug, Default)]

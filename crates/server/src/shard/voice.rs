@@ -7,13 +7,13 @@ use cluster::Outlet;
 use router::{Answer, AskId, Query};
 use sip::endpoint::{Account, StoreUnavailable};
 use stdx::Instant;
+use voice_io::helpers::Deliver;
+use voice_io::{Order, ShardVoice, VoiceShardMessage};
 
 use super::Shard;
 use super::planning::Resolution;
 use super::request_origin::{RequestOrigin, of_voice};
 use crate::message::{InboxMessage, LocalMessage, ShardMessage};
-use crate::voice::helpers::Deliver;
-use crate::voice::{Order, ShardVoice, VoiceShardMessage};
 
 /// Posts what the helpers have done to the shard that asked.
 pub(crate) struct HelperResults(pub(crate) Vec<Outlet<InboxMessage>>);

@@ -109,7 +109,7 @@ impl Place {
     }
 
     pub(crate) fn admin(&self) -> Admin {
-        let mut admin = Admin::new(&server::cli::database::place(&self.config()).open().unwrap()).unwrap();
+        let mut admin = Admin::new(&cli::database::place(&self.config()).open().unwrap()).unwrap();
         admin.ensure_domain(DOMAIN, Clock::new().now()).unwrap();
         admin
     }

@@ -13,7 +13,7 @@ use admin::control::{
     ParticipantChange, QueueMember, RecordingChange, Source, StartCall, StartRecording,
 };
 use control::StatusSource;
-use server::http::{Connections, Web};
+use server::http::{self, Web};
 use server::xmpp::WebConnections;
 use stdx::Instant;
 use stdx::attempts::Cause;
@@ -108,7 +108,7 @@ impl World {
         let (near, far) = duplex(4 << 10);
         let chat = (kind == Kind::Chat)
             .then(|| Rc::new(WebConnections::new(&self.folder.path().join("files")).expect("a folder")));
-        let rest = Connections::new(
+        let rest = http::connections(
             StatusSource::silent(),
             Some(admin::router(Arc::clone(&self.state))),
             &Web::default(),

@@ -60,7 +60,7 @@ impl WebConnections {
             proxies: Proxies::default(),
             max_streams: net::limits::IN_PROGRESS,
             shares_ports: false,
-            max_streams_per_source: limits::HTTP_CONNECTIONS,
+            max_streams_per_source: web::limits::HTTP_CONNECTIONS,
             admission: Admission::new(Bounds::default()),
             idle: Duration::from_secs(600),
             sign_in,

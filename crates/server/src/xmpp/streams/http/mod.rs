@@ -6,7 +6,6 @@
 pub(crate) mod bosh;
 mod files;
 mod route;
-mod watch;
 
 use std::cell::Cell;
 use std::future::poll_fn;
@@ -31,9 +30,8 @@ use super::wire::Documents;
 use crate::clock::Clock;
 use crate::limits;
 use crate::net::admission::Handle;
-use crate::net::ws;
+use crate::net::{WatchedIo, ws};
 use crate::xmpp::uploads::Uploads;
-pub(crate) use watch::WatchedIo;
 
 /// The settings of the HTTP services besides WebSockets.
 #[derive(Clone, Debug)]

@@ -1,0 +1,116 @@
+//! Access of commands to the record: through the running node, or in the file when none runs.
+
+use std::path::Path;
+
+use config::Config;
+use control::{Ask, Change, Client, ClientError, Failure, FailureKind, Listing, Request, Response};
+use net::clock::Clock;
+use store::{Admin, Database};
+
+use super::database::place;
+use super::error::CliError;
+
+pub(super) enum Backend {
+    Node(Client),
+    /// Boxed: the other is a socket.
+    Record(Box<Admin>),
+}
+
+impl Backend {
+    /// The running node, or the database of one that does not run.
+    ///
+    /// # Errors
+    /// No node runs and there is no database: a new one would only hide that the command was run in a wrong folder.
+    pub(super) fn open(config: &Config) -> Result<Self, CliError> {
+        Backend::connect(config, || open_database(config))
+    }
+
+    /// As [`open`](Backend::open); a database that is not there is made, which the command says.
+    pub(super) fn open_or_make(config: &Config) -> Result<Self, CliError> {
+        Backend::connect(config, || make_database(config))
+    }
+
+    fn connect(config: &Config, open: impl FnOnce() -> Result<Database, CliError>) -> Result<Self, CliError> {
+        match Client::connect(&config.server.control) {
+            Ok(client) => Ok(Backend::Node(client)),
+            Err(ClientError::NotRunning { .. }) => Ok(Backend::Record(Box::new(Admin::new(&open()?)?))),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    pub(super) fn ask(&mut self, ask: Ask) -> Result<Listing, CliError> {
+        match self {
+            Backend::Record(admin) => Ok(Listing::try_from(admin.read(&ask.into())?)?),
+            Backend::Node(client) => match client.ask(&Request::Ask(ask))? {
+                Response::Listing(listing) => Ok(listing),
+                other => Err(client.unexpected(&other).into()),
+            },
+        }
+    }
+
+    pub(super) fn change(&mut self, change: Change) -> Result<(), CliError> {
+        match self {
+            Backend::Record(admin) => {
+                admin.write(&change.into_write(Clock::new().now())?)?;
+                Ok(())
+            }
+            Backend::Node(client) => match client.ask(&Request::Change(change))? {
+                Response::Done { .. } => Ok(()),
+                other => Err(client.unexpected(&other).into()),
+            },
+        }
+    }
+
+    /// A domain of the configuration is served whether or not the record has heard of it.
+    pub(super) fn ensure_domain(&mut self, config: &Config, domain: &str) -> Result<(), CliError> {
+        if !config.sip.domains.iter().any(|served| **served == *domain) {
+            return Ok(());
+        }
+        match self.change(Change::AddDomain { name: domain.into() }) {
+            Err(CliError::Failure(Failure { kind: FailureKind::Exists, .. })) => Ok(()),
+            done => done,
+        }
+    }
+}
+
+/// The database of the configuration, which must be there.
+pub(super) fn open_database(config: &Config) -> Result<Database, CliError> {
+    if !place(config).is_there() {
+        return Err(CliError::Other(no_database(config, &config.server.database())));
+    }
+    Ok(place(config).open()?)
+}
+
+/// The database of the configuration. A missing database is made, and the command says where.
+pub(super) fn make_database(config: &Config) -> Result<Database, CliError> {
+    let is_new = !place(config).is_there();
+    let database = place(config).open()?;
+    if is_new {
+        eprintln!("belfry: made a new database, {}", absolute(&config.server.database()));
+    }
+    Ok(database)
+}
+
+/// The message for a missing database: its file, the origin of the file's name, and the remedy.
+fn no_database(config: &Config, file: &Path) -> String {
+    let file = absolute(file);
+    let origin = match &config.file {
+        Some(config) => format!("`data` of {} leads there", absolute(config)),
+        None => "there is no belfry.toml in this folder, so the default `data` was taken".to_owned(),
+    };
+    format!(
+        "there is no database {file} and no node runs: {origin}. Name the configuration with --config FILE, \
+         or make the database with: belfry serve, or belfry account add"
+    )
+}
+
+/// For people: a relative path says nothing about the folder that the command was run in.
+fn absolute(file: &Path) -> String {
+    std::path::absolute(file).unwrap_or_else(|_| file.to_owned()).display().to_string()
+}
+
+/// For an answer of another kind than was asked for.
+pub(super) fn unexpected(listing: &Listing) -> CliError {
+    let text: String = format!("{listing:?}").chars().take(200).collect();
+    CliError::Other(format!("defect in belfry: the record answered {text}"))
+}

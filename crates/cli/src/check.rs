@@ -1,0 +1,28 @@
+//! `belfry check-config`.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use config::Config;
+
+use super::error::CliError;
+
+#[derive(Debug, Args)]
+pub(super) struct CheckConfig {
+    /// [default: what `serve` would read]
+    file: Option<PathBuf>,
+}
+
+impl CheckConfig {
+    pub(super) fn run(&self, config: Option<&Path>) -> Result<(), CliError> {
+        let config = Config::load(self.file.as_deref().or(config))?;
+        match &config.file {
+            Some(file) => say!("{}: good", file.display()),
+            None => say!("no belfry.toml here: the defaults, which are good"),
+        }
+        for warning in config.warnings() {
+            say!("{warning}");
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,159 @@
+//! Tells the operator at a terminal, once the node is up, how to sign in with a chat client and with a phone.
+
+use std::io::{self, IsTerminal as _, Write as _};
+
+use config::Config;
+use control::Listening;
+use net::Listener;
+use sip::transport::Transport;
+
+/// On standard error, as the log, and only if that is a terminal.
+pub fn greet(config: &Config, services: &[Listening]) {
+    if io::stderr().is_terminal() {
+        let program = std::env::args().next().unwrap_or_else(|| "belfry".into());
+        let text = listening(services) + &text(config, &program);
+        // The log goes to the same place: a write error means that the terminal is closed.
+        let _ = io::stderr().lock().write_all(text.as_bytes());
+    }
+}
+
+/// The listeners of each service, one service a line.
+pub fn listening(services: &[Listening]) -> String {
+    let line = |one: &Listening| format!("  {:<12} {}\n", one.service, one.at.join(" "));
+    std::iter::once("listening\n".to_owned()).chain(services.iter().map(line)).collect()
+}
+
+/// Examples with one account, to be typed as they are.
+fn text(config: &Config, program: &str) -> String {
+    let domain = &config.sip.default_domain;
+    let file = config.file.as_deref().filter(|file| *file != std::path::Path::new(config::USUAL_FILE));
+    let file = file.map_or(String::new(), |file| format!(" --config {}", file.display()));
+    format!("to sign in     {program} account add alice@{domain}{file}\n") + &sign_in(config, "alice", domain)
+}
+
+/// The ways to sign in to this account with clients and phones, one a line; nothing for services that the
+/// node does not offer.
+pub(super) fn sign_in(config: &Config, user: &str, domain: &str) -> String {
+    let mut text = String::new();
+    let mut line = |name: &str, what: String| text.push_str(&format!("  {name:<12} {what}\n"));
+    profanity(config, user, domain).into_iter().for_each(|words| line("profanity", words));
+    web(config).into_iter().for_each(|url| line("web chat", url));
+    // Phones prove passwords by digests only (RFC 3261 §22.4).
+    if let Some((host, port, transport)) = phone(config).filter(|_| config.accounts.digests) {
+        let via = format!("sip:{host}:{port};transport={transport}");
+        let name = sip::wire::escape_user(user);
+        line("baresip", format!("<sip:{name}@{domain}>;auth_pass=PASSWORD;outbound=\"{via}\""));
+        line("Linphone", format!("user {user}, domain {domain}, SIP proxy <{via}>"));
+    }
+    text
+}
+
+/// The command to type there.
+fn profanity(config: &Config, user: &str, domain: &str) -> Option<String> {
+    let (listener, is_direct) = match chat(config, Transport::Tcp) {
+        Some(listener) => (listener, false),
+        None => (chat(config, Transport::Tls)?, true),
+    };
+    // No authority has signed the certificate that the node made for itself.
+    let tls = match (is_direct, &config.tls.certificate) {
+        (true, _) => " tls legacy",
+        (false, None) => " tls trust",
+        (false, Some(_)) => "",
+    };
+    let (host, port) = (host_of(config, listener), listener.address.port());
+    Some(format!("/connect {user}@{domain} server {host} port {port}{tls}"))
+}
+
+/// The URL for a client in a browser.
+fn web(config: &Config) -> Option<String> {
+    // Without TLS only a server that does not require it accepts a sign-in.
+    let plain = chat(config, Transport::Ws).filter(|_| !config.xmpp.require_tls);
+    let (scheme, listener) = match plain {
+        Some(listener) => ("ws", listener),
+        None => ("wss", chat(config, Transport::Wss)?),
+    };
+    Some(format!("{scheme}://{}:{}/", host_of(config, listener), listener.address.port()))
+}
+
+fn chat(config: &Config, transport: Transport) -> Option<&Listener> {
+    config.xmpp.listen.iter().find(|listener| listener.transport == transport)
+}
+
+/// Host, port and transport of the listener that most phones find first.
+fn phone(config: &Config) -> Option<(String, u16, &'static str)> {
+    let ways = [(Transport::Udp, "udp"), (Transport::Tcp, "tcp"), (Transport::Tls, "tls")];
+    ways.into_iter().find_map(|(transport, name)| {
+        let listener = config.sip.listen.iter().find(|listener| listener.transport == transport)?;
+        Some((host_of(config, listener), listener.address.port(), name))
+    })
+}
+
+/// As another machine may write it: all addresses of this one are known by its name.
+fn host_of(config: &Config, listener: &Listener) -> String {
+    match (listener.address.ip(), &config.sip.advertise) {
+        (ip, Some(host)) if ip.is_unspecified() => host.to_string(),
+        (ip, None) if ip.is_unspecified() => config.sip.default_domain.to_string(),
+        (std::net::IpAddr::V6(ip), _) => format!("[{ip}]"),
+        (ip, _) => ip.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    fn lines(text: &str, file: &str) -> Vec<String> {
+        let config = Config::parse(text, Path::new(file)).unwrap();
+        super::text(&config, "target/release/belfry").lines().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn the_node_of_make_run_says_how_to_sign_in() {
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../belfry.toml");
+        let said = lines(&std::fs::read_to_string(file).unwrap(), "belfry.toml");
+        assert_eq!(
+            said,
+            [
+                "to sign in     target/release/belfry account add alice@example.test",
+                "  profanity    /connect alice@example.test server 127.0.0.1 port 5222 tls trust",
+                "  web chat     ws://127.0.0.1:5280/",
+                "  baresip      <sip:alice@example.test>;auth_pass=PASSWORD;outbound=\"sip:127.0.0.1:5060;transport=udp\"",
+                "  Linphone     user alice, domain example.test, SIP proxy <sip:127.0.0.1:5060;transport=udp>",
+            ]
+        );
+    }
+
+    #[test]
+    fn an_account_without_digests_has_no_line_for_phones() {
+        let config = Config::parse("[accounts]\ndigests = false\n", Path::new("belfry.toml")).unwrap();
+        assert_eq!(sign_in(&config, "bob", "a.test"), "");
+    }
+
+    #[test]
+    fn only_what_can_be_used_is_said() {
+        let said = lines("[sip]\nlisten = [\"tls:[::1]:5061\"]\n", "other.toml");
+        assert_eq!(
+            said[0],
+            "to sign in     target/release/belfry account add alice@localhost --config other.toml"
+        );
+        assert!(said[1].contains("\"sip:[::1]:5061;transport=tls\""), "{said:?}");
+        assert_eq!(said.len(), 3, "nobody listens for chat: {said:?}");
+
+        let said = lines(
+            "[sip]\ndomains = [\"a.test\"]\nlisten = [\"ws:127.0.0.1:5080\"]\n\
+             [tls]\ncertificate = \"c.pem\"\nkey = \"k.pem\"\n\
+             [xmpp]\nlisten = [\"ws:127.0.0.1:5280\", \"tls:0.0.0.0:5223\", \"wss:0.0.0.0:5281\"]\n",
+            "belfry.toml",
+        );
+        assert_eq!(said[1], "  profanity    /connect alice@a.test server a.test port 5223 tls legacy");
+        assert_eq!(said[2], "  web chat     wss://a.test:5281/", "nobody signs in at ws: without TLS");
+        assert_eq!(said.len(), 3, "no phone comes by WebSocket: {said:?}");
+
+        let listen =
+            "[xmpp]\nlisten = [\"tcp:0.0.0.0:5222\"]\n[tls]\ncertificate = \"c.pem\"\nkey = \"k.pem\"\n";
+        let said = lines(&format!("[sip]\nadvertise = \"sip.a.test\"\n{listen}"), "belfry.toml");
+        assert_eq!(said[1], "  profanity    /connect alice@localhost server sip.a.test port 5222");
+    }
+}

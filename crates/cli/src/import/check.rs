@@ -1,0 +1,79 @@
+//! `belfry account import --check`: all that an import would refuse, and nothing written, not even an empty record.
+
+use std::collections::BTreeSet;
+
+use config::Config;
+use control::{Ask, Listing};
+use store::{ImportOptions, Users as _};
+
+use super::files::Files;
+use super::people::People;
+use super::{Source, Stop};
+use crate::backend::{Backend, unexpected};
+use crate::error::CliError;
+use crate::limits;
+use crate::table::{grouped, printable};
+
+pub(super) fn run(
+    source: Source,
+    options: &ImportOptions,
+    stop: &Stop,
+    config: &Config,
+) -> Result<(), CliError> {
+    let checked = match source {
+        Source::Lines(input, _) => lines(stop.guard(input), options),
+        Source::Files(files) => people(files, options, served(config)?),
+    };
+    if stop.is_interrupted() {
+        return Err(CliError::Other("interrupted; the rest has not been looked at".into()));
+    }
+    let (good, failure) = checked?;
+    say!("good: {} accounts; nothing was written", grouped(good));
+    failure.map_or(Ok(()), |text| Err(CliError::Other(text)))
+}
+
+type Checked = Result<(u64, Option<String>), CliError>;
+
+fn lines(input: impl std::io::Read + Send, options: &ImportOptions) -> Checked {
+    let (mut bad, mut first) = (0, Vec::new());
+    let good = store::import::check(input, options, &mut |error| {
+        bad += 1;
+        if first.len() < limits::IMPORT_CHECKED {
+            first.push(printable(&error.to_string()).to_string());
+        }
+    })?;
+    if bad == 0 {
+        return Ok((good, None));
+    }
+    let more = bad - first.len() as u64;
+    let rest = if more > 0 { format!("\nand {} more", grouped(more)) } else { String::new() };
+    Ok((good, Some(format!("bad: {}\n{}{rest}", grouped(bad), first.join("\n")))))
+}
+
+fn people(files: Files, options: &ImportOptions, served: BTreeSet<Box<str>>) -> Checked {
+    let mut people = People::new(files, options, served, limits::IMPORT_CHECKED);
+    let mut good = 0;
+    let ended = loop {
+        match people.next() {
+            Ok(Some(_)) => good += 1,
+            Ok(None) => break None,
+            // Nothing can be read behind it.
+            Err(error) => break Some(error.to_string()),
+        }
+    };
+    let failure = people.told.failure("bad");
+    let lines: Vec<String> = failure.into_iter().chain(ended).collect();
+    Ok((good, (!lines.is_empty()).then(|| lines.join("\n"))))
+}
+
+/// The domains of the configuration, and those of the record where there is one.
+fn served(config: &Config) -> Result<BTreeSet<Box<str>>, CliError> {
+    let mut served: BTreeSet<Box<str>> = config.sip.domains.iter().cloned().collect();
+    if crate::database::place(config).is_there() {
+        match Backend::open(config)?.ask(Ask::Domains)? {
+            Listing::Domains(domains) => served.extend(domains.into_iter().map(|domain| domain.name)),
+            other => return Err(unexpected(&other)),
+        }
+    }
+    Ok(served)
+}

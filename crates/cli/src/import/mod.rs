@@ -1,0 +1,257 @@
+//! `belfry account import`: a million accounts in minutes, with a bar; and accounts with all that belongs to them, from
+//! files of XEP-0227.
+//!
+//! It writes to the record itself. Accounts alone come in beside a running node too, which is told afterwards; rosters do
+//! not, because the node has them in memory.
+
+mod check;
+mod files;
+mod input;
+mod people;
+mod report;
+
+use std::collections::BTreeSet;
+use std::fmt::Display;
+use std::fs::File;
+use std::io::{self, Read, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use clap::Args;
+use config::Config;
+use control::{Client, ClientError, Request};
+use net::clock::Clock;
+use store::{Admin, Existing, ImportOptions, Imported, StoreError, Write};
+
+use self::files::{Files, cannot_read};
+use self::people::People;
+use self::report::Report;
+use super::backend::make_database;
+use super::error::CliError;
+use super::stop::Stop;
+use super::table::grouped;
+use crate::limits;
+
+#[derive(Debug, Args)]
+pub(super) struct ImportArgs {
+    /// Lines of account,password,name (name may be missing), or of account,scram,name under these headings, with keys of
+    /// SCRAM (RFC 5803); or XEP-0227, as ejabberd and Prosody export it, with all that
+    /// belongs to the accounts: a file, or a folder of them. - is standard input
+    file: PathBuf,
+    /// Leave accounts that are there as they are [default: set their password and name, and add what comes with them]
+    #[arg(long)]
+    skip_existing: bool,
+    /// Make keys of SCRAM as well, some 10 ms an account; without, chat clients have to send their password once
+    #[arg(long)]
+    scram: bool,
+    /// Write nothing; name all that would not be imported, with file, line and what was expected
+    #[arg(long)]
+    check: bool,
+}
+
+/// The input of an import.
+enum Source {
+    Lines(Box<dyn Read + Send>, Option<Arc<AtomicU64>>),
+    Files(Files),
+}
+
+/// One import under way.
+struct Import {
+    admin: Admin,
+    node: Option<Client>,
+    options: ImportOptions,
+    clock: Clock,
+    stop: Stop,
+}
+
+impl ImportArgs {
+    pub(super) fn run(self, config: &Config) -> Result<(), CliError> {
+        let clock = Clock::new();
+        let mut options = ImportOptions::new(Some(&config.sip.default_domain), clock.now());
+        options.unknown = Some(random()?);
+        let stop = Stop::on_interrupt(options.stop.clone())?;
+        let file = if self.file.is_dir() { None } else { Some(open(&self.file, &stop)?) };
+        if self.check {
+            let source = self.source(file, &stop)?;
+            return check::run(source, &options, &stop, config);
+        }
+        let node = running(config)?;
+        let mut admin = Admin::new(&make_database(config)?.for_import())?;
+        // A disk that is full or read-only is told now, not after the first batch.
+        admin.write(&Write::Probe { at: clock.now() })?;
+        if self.skip_existing {
+            options.existing = Existing::Skip;
+        }
+        options.keys = self.scram.then_some(chat_store::keys::make);
+        let source = self.source(file, &stop)?;
+        let import = Import { admin, node, options, clock, stop };
+        match source {
+            Source::Lines(input, size) => import.lines(input, size),
+            Source::Files(files) => import.files(files, config),
+        }
+    }
+
+    /// `None`: it is a folder.
+    fn source(
+        &self,
+        file: Option<(Box<dyn Read + Send>, Option<u64>)>,
+        stop: &Stop,
+    ) -> Result<Source, CliError> {
+        let Some((input, size)) = file else {
+            return Ok(Source::Files(Files::of_folder(&self.file, stop.clone())?));
+        };
+        let (input, is_xml) = look_into(input).map_err(|error| cannot_read(&self.file, &error))?;
+        Ok(match (is_xml, &*self.file) {
+            (false, _) => Source::Lines(input, size.map(|size| Arc::new(AtomicU64::new(size)))),
+            (true, file) if file == Path::new("-") => Source::Files(Files::of_input(input, stop.clone())),
+            (true, file) => Source::Files(Files::of_file(file, input, stop.clone())?),
+        })
+    }
+}
+
+impl Import {
+    fn lines(mut self, input: Box<dyn Read + Send>, size: Option<Arc<AtomicU64>>) -> Result<(), CliError> {
+        if self.node.is_some() {
+            self.options.batch = limits::IMPORT_BATCH_BESIDE_NODE;
+        }
+        let mut report = Report::new(size, self.clock);
+        let (mut changed, is_beside_node) = (Vec::new(), self.node.is_some());
+        let result = self.admin.import(self.stop.guard(input), &self.options, &mut |progress, others| {
+            if is_beside_node {
+                changed.extend_from_slice(others);
+            }
+            report.update(progress);
+        });
+        report.finish();
+        if let Some(mut node) = self.node {
+            node.ask(&Request::AccountsChanged)?;
+            // Sessions that signed in by an old password end.
+            for some in changed.chunks(control::limits::CONTROL_ACCOUNTS) {
+                node.ask(&Request::PasswordsChanged(some.to_vec()))?;
+            }
+        }
+        let is_of_file = |error: &StoreError| matches!(error, StoreError::Line { .. });
+        conclude(result, is_of_file, &report, &self.stop)
+    }
+
+    fn files(mut self, files: Files, config: &Config) -> Result<(), CliError> {
+        if self.node.is_some() {
+            let text = "a node runs, and has rosters in memory, so they cannot be imported beside it: end it, give the \
+                        same command again, and start it; nothing has been written";
+            return Err(CliError::Other(text.into()));
+        }
+        let mut report = Report::new(Some(files.total()), self.clock);
+        let served = served(&mut self.admin, config)?;
+        let mut people = People::new(files, &self.options, served, limits::IMPORT_NAMED);
+        let result =
+            self.admin.import_users(&mut people, &self.options, &mut |progress, _| report.update(progress));
+        report.finish();
+        let failure = people.told.failure("not imported");
+        if result.is_err() {
+            failure.iter().for_each(|text| eprintln!("{text}"));
+        }
+        let is_of_file = |error: &CliError| matches!(error, CliError::Other(_));
+        conclude(result, is_of_file, &report, &self.stop)?;
+        io::stdout().lock().write_all(people.told.notes().as_bytes())?;
+        if running(config)?.is_some() {
+            eprintln!("a node was started meanwhile: start it again, so that it knows of all");
+        }
+        failure.map_or(Ok(()), |text| Err(CliError::Other(text)))
+    }
+}
+
+fn random() -> Result<[u8; 32], CliError> {
+    let mut bytes = [0; 32];
+    let failed =
+        |error: getrandom::Error| CliError::Other(format!("the system gives no randomness: {error}"));
+    getrandom::fill(&mut bytes).map_err(failed)?;
+    Ok(bytes)
+}
+
+fn running(config: &Config) -> Result<Option<Client>, CliError> {
+    match Client::connect(&config.server.control) {
+        Ok(client) => Ok(Some(client)),
+        Err(ClientError::NotRunning { .. }) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn served(admin: &mut Admin, config: &Config) -> Result<BTreeSet<Box<str>>, CliError> {
+    let known = admin.domains()?.into_iter().map(|domain| domain.name);
+    Ok(config.sip.domains.iter().cloned().chain(known).collect())
+}
+
+fn conclude<E: Display>(
+    result: Result<Imported, E>,
+    is_of_file: impl Fn(&E) -> bool,
+    report: &Report,
+    stop: &Stop,
+) -> Result<(), CliError> {
+    let so_far = report.last.imported;
+    match result {
+        _ if stop.is_interrupted() => Err(CliError::Other(format!(
+            "interrupted; accounts in: {} ({}); the same command takes up the rest",
+            grouped(so_far.total()),
+            counts(so_far)
+        ))),
+        Err(error) => {
+            let first = if is_of_file(&error) { "mend the file" } else { "when that is mended" };
+            let next = if is_of_file(&error) { "and give" } else { "give" };
+            Err(CliError::Other(format!(
+                "{error}; accounts in before it: {}; {first} {next} the same command again",
+                grouped(so_far.total())
+            )))
+        }
+        Ok(imported) => {
+            let seconds = report.seconds();
+            let rate = imported.total() as f64 / seconds.max(0.001);
+            say!(
+                "accounts: {} in {seconds:.1} s, {rate:.0}/s: {}",
+                grouped(imported.total()),
+                counts(imported)
+            );
+            if imported.refused > 0 {
+                say!("messages without room beside those that wait: {}", grouped(imported.refused));
+            }
+            Ok(())
+        }
+    }
+}
+
+fn counts(imported: Imported) -> String {
+    let Imported { added, updated, skipped, refused: _ } = imported;
+    format!("{} added, {} updated, {} skipped", grouped(added), grouped(updated), grouped(skipped))
+}
+
+/// The input, and its size where it has one.
+fn open(file: &Path, stop: &Stop) -> Result<(Box<dyn Read + Send>, Option<u64>), CliError> {
+    if file == Path::new("-") {
+        return Ok((input::waiting(io::stdin(), stop)?, None));
+    }
+    let input = File::open(file).map_err(|error| cannot_read(file, &error))?;
+    let metadata = input.metadata().map_err(|error| cannot_read(file, &error))?;
+    if metadata.is_file() {
+        return Ok((Box::new(input), Some(metadata.len())));
+    }
+    Ok((input::waiting(input, stop)?, None))
+}
+
+/// Tells whether the first character that is no space is `<`: no line of accounts begins so. The returned input still
+/// has every byte.
+fn look_into(mut input: Box<dyn Read + Send>) -> io::Result<(Box<dyn Read + Send>, bool)> {
+    let mut seen = Vec::new();
+    let first = loop {
+        let mut byte = [0];
+        if input.read(&mut byte)? == 0 {
+            break None;
+        }
+        seen.push(byte[0]);
+        // A byte order mark is skipped, too.
+        let is_before = byte[0].is_ascii_whitespace() || b"\xEF\xBB\xBF".contains(&byte[0]);
+        if !is_before || seen.len() > limits::IMPORT_LOOK {
+            break Some(byte[0]);
+        }
+    };
+    Ok((Box::new(io::Cursor::new(seen).chain(input)), first == Some(b'<')))
+}

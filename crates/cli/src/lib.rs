@@ -1,0 +1,171 @@
+//! The command line of `belfry`: one file a group of commands. Tables are for people, `--json` for machines.
+//!
+//! A command speaks to the running node by the control socket (`control`), or to its database when no node runs; only `serve` needs the
+//! node, and [`main`] is given it.
+
+#![warn(missing_docs)]
+
+/// A line of a command's answer. A standard output that is full or closed is an error like any other, not a panic.
+macro_rules! say {
+    ($($text:tt)*) => {{
+        use std::io::Write as _;
+        writeln!(std::io::stdout().lock(), $($text)*)?
+    }};
+}
+
+mod account;
+mod alias;
+mod backend;
+mod blocks;
+mod calls;
+mod check;
+pub mod database;
+mod domain;
+mod error;
+mod export;
+mod farm;
+mod farm_status;
+pub mod first_account;
+pub mod greeting;
+mod import;
+mod invite;
+mod limits;
+mod node;
+mod password;
+mod rest;
+mod route;
+mod status;
+mod stop;
+mod store;
+mod table;
+mod trace;
+mod xmpp;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use config::Config;
+
+use error::CliError;
+
+const AFTER: &str = "\
+Commands speak to the running node through its control socket, or to its record when no node runs. \
+Which node, the configuration says: --config, else BELFRY_CONFIG, else ./belfry.toml, else the defaults.
+
+Exit codes: 0 done, 1 failed, 2 usage, 69 no node runs, 78 mistakes in the configuration.";
+
+/// A SIP server: proxy, registrar and accounts in one process.
+#[derive(Debug, Parser)]
+#[command(name = "belfry", version, after_help = AFTER, max_term_width = 110)]
+pub struct Cli {
+    /// The configuration [default: ./belfry.toml when it is there]
+    #[arg(long, global = true, value_name = "FILE", env = "BELFRY_CONFIG")]
+    config: Option<PathBuf>,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run a node
+    Serve,
+    /// Say what is wrong with a configuration; exit 78 when something is
+    CheckConfig(check::CheckConfig),
+    /// State of the node: calls, registrations, rates, memory, drops
+    Status(status::StatusArgs),
+    /// Accounts and their aliases
+    #[command(subcommand)]
+    Account(account::AccountCommand),
+    /// Domains served
+    #[command(subcommand)]
+    Domain(domain::DomainCommand),
+    /// Routes of numbers, users and foreign domains
+    #[command(subcommand)]
+    Route(route::RouteCommand),
+    /// The REST interface's accounts and tokens
+    #[command(subcommand)]
+    Rest(rest::RestCommand),
+    /// The database as a whole
+    #[command(subcommand)]
+    Store(store::StoreCommand),
+    /// Chat: sessions, rooms, messages to all users
+    #[command(subcommand)]
+    Xmpp(xmpp::XmppCommand),
+    /// Draw an account's messages as they come, until Ctrl-C
+    Trace(trace::TraceArgs),
+    /// The farm that the node belongs to
+    #[command(subcommand)]
+    Farm(farm::FarmCommand),
+    /// Records of calls, newest first
+    Calls(calls::CallsArgs),
+    /// Addresses and accounts whose sign-ins are slowed down or refused, why and until when
+    Blocks(blocks::BlocksArgs),
+    /// Read configuration, routes and certificates again
+    Reload,
+    /// Take nothing new; the node ends when its last transaction has
+    Drain(node::DrainArgs),
+}
+
+/// The whole program: reads its command line and runs the command. `serve` runs a node until it ends.
+pub fn main(serve: impl FnOnce(Config) -> anyhow::Result<()>) -> ExitCode {
+    match run(Cli::parse(), serve) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(CliError::Broken) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("belfry: {error}");
+            ExitCode::from(error.exit_code())
+        }
+    }
+}
+
+fn run(cli: Cli, serve: impl FnOnce(Config) -> anyhow::Result<()>) -> Result<(), CliError> {
+    if let Command::CheckConfig(check) = &cli.command {
+        return check.run(cli.config.as_deref());
+    }
+    let config = Config::load(cli.config.as_deref())?;
+    match cli.command {
+        Command::Serve => serve(config).map_err(|error| CliError::Other(format!("{error:#}"))),
+        Command::CheckConfig(_) => unreachable!("answered above"),
+        Command::Status(args) => args.run(&config),
+        Command::Account(command) => command.run(&config),
+        Command::Domain(command) => command.run(&config),
+        Command::Route(command) => command.run(&config),
+        Command::Rest(command) => command.run(&config),
+        Command::Store(command) => command.run(),
+        Command::Xmpp(command) => command.run(&config),
+        Command::Trace(args) => args.run(&config),
+        Command::Farm(command) => command.run(&config),
+        Command::Calls(args) => args.run(&config),
+        Command::Blocks(args) => args.run(&config),
+        Command::Reload => node::reload(&config),
+        Command::Drain(args) => args.run(&config),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    /// Commands and arguments without help, by their paths.
+    fn without_help(command: &clap::Command, path: &str, missing: &mut Vec<String>) {
+        let arguments = command.get_arguments().filter(|argument| argument.get_help().is_none());
+        missing.extend(arguments.map(|argument| format!("{path} {}", argument.get_id())));
+        for inner in command.get_subcommands() {
+            let path = format!("{path} {}", inner.get_name());
+            if inner.get_about().is_none() {
+                missing.push(path.clone());
+            }
+            without_help(inner, &path, missing);
+        }
+    }
+
+    #[test]
+    fn every_command_and_argument_has_help() {
+        let mut missing = Vec::new();
+        without_help(&Cli::command(), "belfry", &mut missing);
+        assert!(missing.is_empty(), "{missing:#?}");
+    }
+}

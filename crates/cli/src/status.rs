@@ -1,0 +1,247 @@
+//! `belfry status`.
+
+use std::io::{self, Write};
+use std::time::Duration;
+
+use clap::Args;
+use config::Config;
+use control::{Client, Listening, NodeState, Request, Response, ShardCounters, Status};
+use stdx::attempts::Cause;
+
+use super::error::CliError;
+use super::table::{Table, elapsed, grouped, printable};
+
+const TOO_MANY: &str = Cause::TooManyAttempts.name();
+
+#[derive(Debug, Args)]
+pub(super) struct StatusArgs {
+    /// One JSON object, with every figure
+    #[arg(long)]
+    json: bool,
+    /// Again every second, until Ctrl-C
+    #[arg(long)]
+    watch: bool,
+}
+
+impl StatusArgs {
+    pub(super) fn run(self, config: &Config) -> Result<(), CliError> {
+        let mut client = Client::connect(&config.server.control)?;
+        let screen = console::Term::stdout();
+        loop {
+            let status = match client.ask(&Request::Status)? {
+                Response::Status(status) => status,
+                other => return Err(client.unexpected(&other).into()),
+            };
+            let mut out = io::stdout().lock();
+            if self.json {
+                writeln!(out, "{}", serde_json::to_string(&status)?)?;
+            } else {
+                if self.watch && screen.is_term() {
+                    screen.clear_screen()?;
+                }
+                print(&status, &mut out)?;
+            }
+            out.flush()?;
+            if !self.watch {
+                return Ok(());
+            }
+            // Nothing comes unasked: this waits a second, and ends at once when the node does.
+            client.set_patience(Some(Duration::from_secs(1)))?;
+            client.next_line()?;
+            client.set_patience(Some(control::limits::CONTROL_PATIENCE))?;
+        }
+    }
+}
+
+fn print(status: &Status, out: &mut impl Write) -> Result<(), CliError> {
+    let state = match status.node.state {
+        NodeState::Running => "running",
+        NodeState::Draining => "draining: takes nothing new",
+    };
+    let sum = |read: fn(&ShardCounters) -> u64| grouped(status.sum(read));
+    let (version, pid, up) = (&status.version, status.pid, elapsed(status.uptime_seconds));
+    writeln!(out, "belfry {version}, {state}, pid {pid}, up {up}")?;
+    print_listeners(status, out)?;
+    writeln!(out, "domains        {}", status.node.domains.join(" "))?;
+    writeln!(
+        out,
+        "calls          {} up, {} being set up",
+        sum(|s| s.calls_up),
+        sum(|s| s.calls - s.calls_up.min(s.calls))
+    )?;
+    let voice = status.sum(|s| s.voice_calls_started + s.voice_calls);
+    if voice > 0 {
+        let (calls, ports, prompts) =
+            (sum(|s| s.voice_calls), sum(|s| s.voice_ports), sum(|s| s.voice_prompts));
+        writeln!(out, "voice          {calls} calls with {ports} pairs of ports, {prompts} speak")?;
+        let (rooms, queues, members) =
+            (sum(|s| s.voice_rooms), sum(|s| s.voice_queues), sum(|s| s.voice_members));
+        writeln!(out, "rooms          {rooms} conferences, {queues} queues, {members} members")?;
+        let (recordings, streams) = (sum(|s| s.voice_recordings), sum(|s| s.voice_streams));
+        writeln!(out, "sound          {recordings} recordings, {streams} streams")?;
+    }
+    if status.sum(|s| s.xmpp_connections_accepted + s.xmpp_sessions) > 0 {
+        let (sessions, connections) = (sum(|s| s.xmpp_sessions), sum(|s| s.xmpp_connections));
+        writeln!(out, "chat           {sessions} sessions, {connections} connections")?;
+        let (rooms, occupants) = (sum(|s| s.xmpp_rooms), sum(|s| s.xmpp_occupants));
+        let (received, sent) = (sum(|s| s.xmpp_stanzas_in), sum(|s| s.xmpp_stanzas_out));
+        writeln!(out, "chat rooms     {rooms} with {occupants} occupants")?;
+        writeln!(out, "stanzas        {received} received, {sent} sent")?;
+    }
+    let servers = |s: &ShardCounters| s.xmpp_servers_connections_out + s.xmpp_servers_connections_in;
+    if status.sum(servers) > 0 {
+        let (ours, theirs) = (sum(|s| s.xmpp_servers_out), sum(|s| s.xmpp_servers_in));
+        let waiting = sum(|s| s.xmpp_servers_waiting);
+        writeln!(
+            out,
+            "servers        {ours} connections to others, {theirs} of others, {waiting} stanzas wait"
+        )?;
+    }
+    if status.sum(|s| s.xmpp_components + s.xmpp_components_refused) > 0 {
+        let (connections, refused) = (sum(|s| s.xmpp_components), sum(|s| s.xmpp_components_refused));
+        writeln!(out, "components     {connections} connections, {refused} refused")?;
+    }
+    writeln!(out, "registrations  {} contacts of {} addresses", sum(|s| s.bindings), sum(|s| s.addresses))?;
+    writeln!(out, "transactions   {}", sum(|s| s.transactions))?;
+    writeln!(out, "connections    {}", sum(|s| s.connections))?;
+    print_sign_ins(status, out)?;
+    writeln!(out, "memory         {} MiB resident", grouped(status.resident_bytes >> 20))?;
+    print_trouble(status, out)?;
+    print_targets(status, out)?;
+    writeln!(out)?;
+    rate_table(status).print(out)?;
+    writeln!(out)?;
+    Ok(shard_table(status).print(out)?)
+}
+
+/// SIP's first.
+fn print_listeners(status: &Status, out: &mut impl Write) -> io::Result<()> {
+    writeln!(out, "listening      {}", status.node.listeners.join(" "))?;
+    for Listening { service, at } in status.node.services.iter().filter(|one| &*one.service != "SIP") {
+        let name = format!("{service} at");
+        writeln!(out, "{name:<14} {}", at.join(" "))?;
+    }
+    Ok(())
+}
+
+/// Failed sign-ins, when there are any.
+fn print_sign_ins(status: &Status, out: &mut impl Write) -> io::Result<()> {
+    let mut services: Vec<(&str, u64)> = Vec::new();
+    for failures in &status.node.sign_in_failures {
+        match services.iter_mut().find(|(service, _)| *service == &*failures.service) {
+            Some((_, count)) => *count += failures.count,
+            None => services.push((&failures.service, failures.count)),
+        }
+    }
+    if services.is_empty() {
+        return Ok(());
+    }
+    let refused = status.node.sign_in_failures.iter().filter(|row| *row.cause == *TOO_MANY);
+    let refused: u64 = refused.map(|row| row.count).sum();
+    let all: u64 = services.iter().map(|(_, count)| count).sum();
+    let each: Vec<_> =
+        services.iter().map(|(service, count)| format!("{service} {}", grouped(*count))).collect();
+    let (all, refused, each) = (grouped(all), grouped(refused), each.join(", "));
+    writeln!(
+        out,
+        "sign-ins       {all} failed, {refused} of them not looked at ({each}); see `belfry blocks`"
+    )
+}
+
+/// Prints conditions that need an operator's attention, if any.
+fn print_trouble(status: &Status, out: &mut impl Write) -> io::Result<()> {
+    let store = &status.node.store;
+    let waiting = format!(
+        "{} writes and {} reads waiting",
+        grouped(store.writes_waiting),
+        grouped(store.reads_waiting)
+    );
+    if let Some(why) = &status.node.council_away {
+        let why = printable(why);
+        writeln!(out, "farm           the council is away ({why}): no node takes over from another")?;
+    }
+    if let Some(why) = &store.unwritable {
+        writeln!(out, "not writable   for {} s: {}", store.unwritable_seconds, printable(why))?;
+    }
+    match &store.last_failure {
+        Some(failure) => writeln!(
+            out,
+            "record         {waiting}, {} failures, the last: {}",
+            grouped(store.failures),
+            printable(failure)
+        )?,
+        None => writeln!(out, "record         {waiting}")?,
+    }
+    let drops = status.sum(|shard| shard.kernel_drops);
+    let advice = if drops > 0 { ": raise [sip] udp_receive_buffer and net.core.rmem_max" } else { "" };
+    writeln!(out, "drops          {} datagrams by the kernel{advice}", grouped(drops))?;
+    for (name, count) in [
+        ("shed", status.sum(|shard| shard.shed)),
+        ("not sent", status.sum(|shard| shard.send_failures)),
+        ("chat overflows", status.sum(|shard| shard.xmpp_overflows)),
+        ("panics", status.sum(|shard| shard.panics)),
+    ] {
+        if count > 0 {
+            writeln!(out, "{name:<14} {}", grouped(count))?;
+        }
+    }
+    Ok(())
+}
+
+fn print_targets(status: &Status, out: &mut impl Write) -> io::Result<()> {
+    let targets = &status.node.targets;
+    if targets.is_empty() {
+        return Ok(());
+    }
+    let down: Vec<_> = targets.iter().filter(|target| !target.up).map(|target| &*target.target).collect();
+    match down.as_slice() {
+        [] => writeln!(out, "targets        all {} answer", targets.len()),
+        down => writeln!(
+            out,
+            "targets        {} of {} do not answer: {}",
+            down.len(),
+            targets.len(),
+            down.join(" ")
+        ),
+    }
+}
+
+fn rate_table(status: &Status) -> Table {
+    let mut table = Table::new(&["a second", "last 1 s", "10 s", "60 s", "total"], &[1, 2, 3, 4]);
+    let total = |name: &str| match name {
+        "calls" => status.sum(|s| s.calls_started),
+        "calls_answered" => status.sum(|s| s.calls_answered),
+        "calls_failed" => status.sum(|s| s.calls_failed),
+        "registrations" => status.sum(|s| s.registrations),
+        "messages_in" => status.sum(|s| s.datagrams_in + s.stream_messages_in),
+        _ => status.sum(|s| s.datagrams_out + s.stream_messages_out),
+    };
+    for rate in &status.rates {
+        table.row([
+            rate.name.replace('_', " "),
+            format!("{:.1}", rate.last_1s),
+            format!("{:.1}", rate.last_10s),
+            format!("{:.1}", rate.last_60s),
+            grouped(total(&rate.name)),
+        ]);
+    }
+    table
+}
+
+fn shard_table(status: &Status) -> Table {
+    let headings = ["shard", "calls up", "transactions", "contacts", "connections", "messages in", "drops"];
+    let mut table = Table::new(&headings, &[0, 1, 2, 3, 4, 5, 6]);
+    for shard in &status.node.shards {
+        let figures = [
+            u64::from(shard.shard),
+            shard.calls_up,
+            shard.transactions,
+            shard.bindings,
+            shard.connections,
+            shard.datagrams_in + shard.stream_messages_in,
+            shard.kernel_drops,
+        ];
+        table.row(figures.map(grouped));
+    }
+    table
+}

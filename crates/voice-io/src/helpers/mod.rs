@@ -1,0 +1,429 @@
+//! The slow work of programmable voice, away from the shards: requests to applications, speech synthesis, fetching and
+//! decoding of files. One thread with a runtime of its own; every queue has a bound, and every request an answer.
+
+mod address;
+mod audio;
+mod cache;
+mod documents;
+mod folder;
+mod http;
+pub(super) mod limits;
+mod mail;
+mod recognise;
+mod settings;
+mod speech;
+#[cfg(test)]
+mod tests;
+mod websocket;
+
+use std::cell::RefCell;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use ::voice::{
+    Done, HelperService, MediaStreamEvent, Opening, SpeechListener, StreamOrder, StreamSender, Ticket,
+};
+use anyhow::Context;
+use ivr::document::{Email, Voice, code};
+use ivr::request::Wire;
+use ivr::script::{EffectFailure, FetchResponse};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::task::{LocalSet, spawn_blocking, spawn_local};
+
+use audio::{Check, FetchedAudio};
+use cache::{Cache, Samples};
+use http::Http;
+use mail::Mailer;
+use net::clock::Clock;
+use recognise::{Recogniser, Utterance};
+use speech::Words;
+
+pub use settings::Settings;
+pub use speech::is_installed;
+
+/// The receiver of results. Called by the helpers' thread, and by the asking one when there is no room for the request:
+/// it must not wait.
+pub trait Deliver: Send + Sync {
+    /// Takes the result of the request with this ticket.
+    fn deliver(&self, ticket: Ticket, done: Done);
+}
+
+/// Ends, with all that it does, when it is dropped.
+pub struct Helpers {
+    jobs: Option<mpsc::Sender<Job>>,
+    fetches: Arc<Semaphore>,
+    prompts: Arc<Semaphore>,
+    mails: Arc<Semaphore>,
+    streams: Arc<Semaphore>,
+    recognisers: Arc<Semaphore>,
+    transcriptions: Arc<Semaphore>,
+    /// A recogniser is configured.
+    can_recognise: bool,
+    deliver: Arc<dyn Deliver>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// A question, and its place among those that are open.
+struct Job {
+    ticket: Ticket,
+    place: OwnedSemaphorePermit,
+    what: JobKind,
+}
+
+enum JobKind {
+    Fetch(Wire),
+    Speech(Words),
+    Audio(String),
+    Recording(PathBuf),
+    Mail(Box<Email>),
+    Stream(Box<Opening>, mpsc::Receiver<StreamOrder>),
+    Speak(Utterance),
+    Transcribe(PathBuf),
+}
+
+impl Helpers {
+    /// Starts the thread of helpers; results go to `deliver`.
+    ///
+    /// # Errors
+    /// A relay, a recogniser or a client of HTTP that cannot be set up, or no thread.
+    pub fn start(settings: &Settings, deliver: Arc<dyn Deliver>) -> anyhow::Result<Helpers> {
+        for (program, package) in [(&settings.flite, "flite"), (&settings.espeak, "espeak-ng")] {
+            if settings.command.is_none() && !speech::is_installed(program) {
+                tracing::warn!(program = %program.display(), "not there to speak: install Debian's package {package}");
+            }
+        }
+        // All clients here use this provider for TLS. Another part of the process may have set the same one already.
+        let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+        // Each job has a place already: the queue is never full.
+        let places = limits::FETCHES + limits::PROMPTS + limits::MAILS + limits::STREAMS;
+        let (jobs, todo) = mpsc::channel(places + limits::RECOGNISERS + limits::TRANSCRIPTIONS);
+        let recogniser = Recogniser::new(settings)?;
+        let can_recognise = recogniser.is_some();
+        let http = Http::new(settings)?;
+        let mailer = settings.mail.as_ref().map(Mailer::new).transpose()?;
+        let (settings, answers) = (settings.clone(), Arc::clone(&deliver));
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .max_blocking_threads(limits::BLOCKING)
+            .build()
+            .context("no runtime for requests and speech")?;
+        let run = move || {
+            let worker = Rc::new(Worker::new(settings, http, mailer, recogniser, answers));
+            LocalSet::new().block_on(&runtime, work(worker, todo));
+            // A name server that does not answer is not waited for.
+            runtime.shutdown_background();
+        };
+        let thread = std::thread::Builder::new().name("voice-helpers".into()).spawn(run)?;
+        Ok(Helpers {
+            jobs: Some(jobs),
+            fetches: Arc::new(Semaphore::new(limits::FETCHES)),
+            prompts: Arc::new(Semaphore::new(limits::PROMPTS)),
+            mails: Arc::new(Semaphore::new(limits::MAILS)),
+            streams: Arc::new(Semaphore::new(limits::STREAMS)),
+            recognisers: Arc::new(Semaphore::new(limits::RECOGNISERS)),
+            transcriptions: Arc::new(Semaphore::new(limits::TRANSCRIPTIONS)),
+            can_recognise,
+            deliver,
+            thread: Some(thread),
+        })
+    }
+
+    fn prompt(&self, ticket: Ticket, what: JobKind) {
+        if !self.ask(&self.prompts, ticket, what) {
+            self.deliver.deliver(ticket, Done::Samples(Err("too many prompts are being made".to_owned())));
+        }
+    }
+
+    fn ask(&self, places: &Arc<Semaphore>, ticket: Ticket, what: JobKind) -> bool {
+        let Ok(place) = Arc::clone(places).try_acquire_owned() else { return false };
+        let jobs = self.jobs.as_ref();
+        jobs.is_some_and(|jobs| jobs.try_send(Job { ticket, place, what }).is_ok())
+    }
+}
+
+impl HelperService for Helpers {
+    fn fetch(&self, ticket: Ticket, wire: Wire) {
+        if !self.ask(&self.fetches, ticket, JobKind::Fetch(wire)) {
+            let failure =
+                EffectFailure { code: code::UNREACHABLE, text: "too many requests are open".to_owned() };
+            self.deliver.deliver(ticket, Done::Fetched(Err(failure)));
+        }
+    }
+
+    fn speech(&self, ticket: Ticket, text: &str, voice: Voice, language: &str) {
+        self.prompt(ticket, JobKind::Speech(Words::new(text, voice, language)));
+    }
+
+    fn audio(&self, ticket: Ticket, url: &str) {
+        self.prompt(ticket, JobKind::Audio(url.to_owned()));
+    }
+
+    fn recording(&self, ticket: Ticket, file: PathBuf) {
+        self.prompt(ticket, JobKind::Recording(file));
+    }
+
+    fn mail(&self, ticket: Ticket, mail: Email) {
+        if !self.ask(&self.mails, ticket, JobKind::Mail(Box::new(mail))) {
+            self.deliver.deliver(ticket, Done::Mailed(Err("too many mails are on their way".to_owned())));
+        }
+    }
+
+    fn stream(&self, ticket: Ticket, opening: Opening) -> Box<dyn StreamSender> {
+        let (orders, taken) = mpsc::channel(limits::STREAM_FRAMES);
+        if !self.ask(&self.streams, ticket, JobKind::Stream(Box::new(opening), taken)) {
+            let over = MediaStreamEvent::Over(Err("too many media streams are open".to_owned()));
+            self.deliver.deliver(ticket, Done::Stream(over));
+        }
+        Box::new(StreamQueue(orders))
+    }
+
+    fn recognise(
+        &self,
+        ticket: Ticket,
+        language: &str,
+        hints: &[String],
+        rate: u32,
+    ) -> Result<Box<dyn SpeechListener>, String> {
+        if !self.can_recognise {
+            return Err(NO_RECOGNISER.to_owned());
+        }
+        let (listener, utterance) = recognise::utterance(language, hints, rate);
+        if !self.ask(&self.recognisers, ticket, JobKind::Speak(utterance)) {
+            return Err("too many callers speak at once".to_owned());
+        }
+        Ok(Box::new(listener))
+    }
+
+    fn transcribe(&self, ticket: Ticket, recording: PathBuf) {
+        let asked = self
+            .can_recognise
+            .then(|| self.ask(&self.transcriptions, ticket, JobKind::Transcribe(recording)));
+        let failed = match asked {
+            Some(true) => return,
+            Some(false) => "too many recordings are to be transcribed".to_owned(),
+            None => NO_RECOGNISER.to_owned(),
+        };
+        self.deliver.deliver(ticket, Done::Transcribed(Err(failed)));
+    }
+}
+
+/// The bounded queue of a media stream's task.
+struct StreamQueue(mpsc::Sender<StreamOrder>);
+
+impl StreamSender for StreamQueue {
+    fn try_send(&self, message: StreamOrder) -> bool {
+        self.0.try_send(message).is_ok()
+    }
+}
+
+impl Drop for Helpers {
+    fn drop(&mut self) {
+        self.jobs = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+const NO_RECOGNISER: &str = "nobody is there to understand speech: set `recogniser` in [voice]";
+
+type Waiter = (Ticket, OwnedSemaphorePermit);
+
+struct Worker {
+    settings: Settings,
+    http: Http,
+    /// `None`: no relay is configured.
+    mailer: Option<Mailer>,
+    recogniser: Option<Recogniser>,
+    deliver: Arc<dyn Deliver>,
+    clock: Clock,
+    spoken: RefCell<Cache<Words, (), Waiter>>,
+    sounds: RefCell<Cache<String, Check, Waiter>>,
+    processes: Semaphore,
+    decoders: Semaphore,
+    transcribers: Semaphore,
+}
+
+async fn work(worker: Rc<Worker>, mut todo: mpsc::Receiver<Job>) {
+    while let Some(Job { ticket, place, what }) = todo.recv().await {
+        match what {
+            JobKind::Fetch(wire) => {
+                let worker = Rc::clone(&worker);
+                spawn_local(async move {
+                    let answer = worker.document(wire).await;
+                    drop(place);
+                    worker.deliver.deliver(ticket, Done::Fetched(answer));
+                });
+            }
+            JobKind::Speech(words) => worker.speech((ticket, place), words),
+            JobKind::Audio(url) => worker.audio((ticket, place), url),
+            JobKind::Recording(file) => worker.recording((ticket, place), file),
+            JobKind::Mail(mail) => {
+                let worker = Rc::clone(&worker);
+                spawn_local(async move {
+                    let result = match &worker.mailer {
+                        Some(mailer) => mailer.send(&mail).await,
+                        None => Err("no mail relay is configured: set `voice.mail_relay`".to_owned()),
+                    };
+                    drop(place);
+                    worker.deliver.deliver(ticket, Done::Mailed(result));
+                });
+            }
+            JobKind::Stream(opening, orders) => {
+                let worker = Rc::clone(&worker);
+                spawn_local(async move {
+                    let tell = |news| worker.deliver.deliver(ticket, Done::Stream(news));
+                    websocket::run(*opening, orders, worker.settings.allow_private, tell).await;
+                    drop(place);
+                });
+            }
+            JobKind::Speak(utterance) => {
+                let worker = Rc::clone(&worker);
+                spawn_local(async move {
+                    let told = |heard| worker.deliver.deliver(ticket, Done::Heard(heard));
+                    if let Some(recogniser) = &worker.recogniser {
+                        recogniser.hear(utterance, told).await;
+                    }
+                    drop(place);
+                });
+            }
+            JobKind::Transcribe(recording) => {
+                let worker = Rc::clone(&worker);
+                spawn_local(async move {
+                    let _turn = worker.transcribers.acquire().await;
+                    let text = match &worker.recogniser {
+                        Some(recogniser) => recogniser.transcribe(recording).await,
+                        None => Err(NO_RECOGNISER.to_owned()),
+                    };
+                    drop(place);
+                    worker.deliver.deliver(ticket, Done::Transcribed(text));
+                });
+            }
+        }
+    }
+}
+
+impl Worker {
+    fn new(
+        settings: Settings,
+        http: Http,
+        mailer: Option<Mailer>,
+        recogniser: Option<Recogniser>,
+        deliver: Arc<dyn Deliver>,
+    ) -> Worker {
+        Worker {
+            http,
+            mailer,
+            recogniser,
+            deliver,
+            clock: Clock::new(),
+            spoken: RefCell::new(Cache::new(settings.cache)),
+            sounds: RefCell::new(Cache::new(settings.cache)),
+            processes: Semaphore::new(settings.processes.max(1)),
+            decoders: Semaphore::new(limits::DECODERS),
+            transcribers: Semaphore::new(limits::TRANSCRIBERS),
+            settings,
+        }
+    }
+
+    /// An application's, or one of the operator's folder.
+    async fn document(&self, wire: Wire) -> Result<FetchResponse, EffectFailure> {
+        if !documents::is_one(&wire.url) {
+            return self.http.fetch(wire).await;
+        }
+        let folder = self.settings.documents.clone();
+        let read = spawn_blocking(move || documents::read(folder.as_deref(), &wire)).await;
+        read.unwrap_or_else(|error| Err(EffectFailure { code: code::UNREACHABLE, text: error.to_string() }))
+    }
+
+    fn speech(self: &Rc<Self>, who: Waiter, words: Words) {
+        let mut spoken = self.spoken.borrow_mut();
+        if let Some((samples, ())) = spoken.get(&words) {
+            self.tell(vec![who], &Ok(samples));
+        } else if spoken.wait(&words, who) {
+            let worker = Rc::clone(self);
+            spawn_local(async move {
+                let _turn = worker.processes.acquire().await;
+                let result = speech::speak(&worker.settings, &words).await;
+                let waited = worker.spoken.borrow_mut().done(&words);
+                worker.tell(waited, &result);
+                if let Ok(samples) = result {
+                    worker.spoken.borrow_mut().keep(words, samples, ());
+                }
+            });
+        }
+    }
+
+    fn audio(self: &Rc<Self>, who: Waiter, url: String) {
+        let mut sounds = self.sounds.borrow_mut();
+        let old = sounds.get(&url);
+        match &old {
+            Some((samples, check)) if check.until > self.clock.now() => {
+                self.tell(vec![who], &Ok(Arc::clone(samples)));
+            }
+            _ if sounds.wait(&url, who) => {
+                let worker = Rc::clone(self);
+                spawn_local(async move {
+                    let result = worker.sound(&url, old).await;
+                    let waited = worker.sounds.borrow_mut().done(&url);
+                    worker.tell(
+                        waited,
+                        &result.as_ref().map(|(samples, _)| Arc::clone(samples)).map_err(String::clone),
+                    );
+                    if let Ok((samples, Some(check))) = result {
+                        worker.sounds.borrow_mut().keep(url, samples, check);
+                    }
+                });
+            }
+            _ => {}
+        }
+    }
+
+    async fn sound(
+        &self,
+        url: &str,
+        old: Option<(Samples, Check)>,
+    ) -> Result<(Samples, Option<Check>), String> {
+        let now = self.clock.now();
+        let (file, check) = match reqwest::Url::parse(url) {
+            Ok(parsed) if parsed.scheme() == "file" => {
+                let folder = self.settings.prompts.clone();
+                let read = spawn_blocking(move || audio::read(folder.as_deref(), &parsed, now));
+                read.await.map_err(|error| error.to_string())??
+            }
+            _ => {
+                match audio::get(&self.http, now, url, old.as_ref().map(|(_, check)| check.clone())).await? {
+                    FetchedAudio::File(file, check) => (file, check),
+                    FetchedAudio::Same(check) => {
+                        let (samples, _) =
+                            old.ok_or_else(|| format!("{url}: status 304 without a question"))?;
+                        return Ok((samples, Some(check)));
+                    }
+                }
+            }
+        };
+        let _turn = self.decoders.acquire().await;
+        let decoded = spawn_blocking(move || audio::decode(file)).await.map_err(|error| error.to_string())?;
+        let samples = decoded.map_err(|error| format!("{url}: {error}"))?;
+        Ok((samples, check))
+    }
+
+    fn recording(self: &Rc<Self>, who: Waiter, file: PathBuf) {
+        let worker = Rc::clone(self);
+        spawn_local(async move {
+            let _turn = worker.decoders.acquire().await;
+            let read = spawn_blocking(move || audio::decode(audio::read_recording(&file)?)).await;
+            let result = read.map_err(|error| error.to_string()).flatten();
+            worker.tell(vec![who], &result.map_err(|error| format!("the recording: {error}")));
+        });
+    }
+
+    fn tell(&self, waited: Vec<Waiter>, result: &Result<Samples, String>) {
+        for (ticket, place) in waited {
+            drop(place);
+            self.deliver.deliver(ticket, Done::Samples(result.clone()));
+        }
+    }
+}

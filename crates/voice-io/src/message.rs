@@ -1,0 +1,30 @@
+//! Messages to the calls of one shard.
+
+use std::sync::Arc;
+use std::sync::mpsc::SyncSender;
+
+use ::voice::control::{Reply, Request};
+use ::voice::{HelperResult, Numbers, RoomMessage};
+use admin::control::ControlError;
+
+/// One message for the calls of a shard.
+#[derive(Debug)]
+pub enum VoiceShardMessage {
+    /// A helper's result for a call.
+    Done(HelperResult),
+    /// Between a conference or queue and its members.
+    Room(RoomMessage),
+    /// A request of the REST interface. All shards are asked; the one that knows the call does it.
+    Control(Order),
+    /// Bindings have changed.
+    Numbers(Arc<Numbers>),
+}
+
+/// A question, and where its answer is waited for.
+#[derive(Debug)]
+pub struct Order {
+    /// The request.
+    pub request: Request,
+    /// Has room for all shards' answers.
+    pub answer: SyncSender<Result<Reply, ControlError>>,
+}

@@ -1,0 +1,88 @@
+//! Programmable voice of a node: what its shards share, and one shard's calls with the sockets of their media.
+
+use std::net::IpAddr;
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+
+use ::voice::{Common, Numbers, ShardPlace, Voice, VoiceCounts};
+use stdx::Instant;
+
+use super::helpers::Helpers;
+use super::ports::Ports;
+use super::recordings::Files;
+
+/// The parts of programmable voice that all shards share.
+pub struct NodeVoice {
+    common: Common,
+    files: Arc<Files>,
+    /// The address at which media is received.
+    media: IpAddr,
+    ports: RangeInclusive<u16>,
+}
+
+impl NodeVoice {
+    /// `None`: `[voice] media` is not set.
+    pub fn new(
+        config: &config::Voice,
+        numbers: Numbers,
+        domain: &str,
+        (helpers, files): (Arc<Helpers>, Arc<Files>),
+        public_url: &str,
+    ) -> Option<NodeVoice> {
+        let (media, settings) = (config.media?, config.call_settings()?);
+        let kept = Arc::clone(&files);
+        let common = Common::new(settings, numbers, domain, helpers, kept, public_url);
+        Some(NodeVoice { common, files, media, ports: config.ports.clone() })
+    }
+
+    /// The node's recordings, for the REST interface.
+    pub fn files(&self) -> &Arc<Files> {
+        &self.files
+    }
+}
+
+/// One shard's calls, and the sockets of their media.
+pub struct ShardVoice {
+    /// The calls.
+    pub calls: Voice,
+    /// The sockets of their media.
+    pub ports: Ports,
+}
+
+impl ShardVoice {
+    /// The calls of one of so many shards; `owns_call_id` is true for the Call-IDs that the shard works on.
+    ///
+    /// # Errors
+    /// When the system gives no epoll or no randomness.
+    pub fn new(
+        node: &NodeVoice,
+        shard: u16,
+        shards: u16,
+        owns_call_id: impl Fn(&[u8]) -> bool + Send + 'static,
+    ) -> std::io::Result<ShardVoice> {
+        let mut seed = [0; 32];
+        getrandom::fill(&mut seed).map_err(|error| std::io::Error::other(error.to_string()))?;
+        let place = ShardPlace { shard, shards, seed, owns_call_id: Box::new(owns_call_id) };
+        Ok(ShardVoice {
+            calls: Voice::new(&node.common, place),
+            ports: Ports::new(node.media, &node.ports, shard, shards)?,
+        })
+    }
+
+    /// Reads the datagrams of media when the calls' next tick is due. True: it is.
+    pub fn receive(&mut self, now: Instant) -> bool {
+        if self.calls.deadline().is_none_or(|next| now < next) {
+            return false;
+        }
+        let calls = &mut self.calls;
+        self.ports.receive(|leg, remote, datagram, sender| {
+            calls.handle_datagram(now, leg, remote, datagram, sender);
+        });
+        true
+    }
+
+    /// Returns the figures of the calls and of their ports.
+    pub fn counts(&self) -> VoiceCounts {
+        VoiceCounts { ports: self.ports.used() as u64, ..self.calls.counts() }
+    }
+}

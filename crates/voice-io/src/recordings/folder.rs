@@ -1,0 +1,140 @@
+//! The folder of recordings: names, repair after a crash, and reading of finished files.
+
+use std::fs;
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use media::record::HEADER_LEN;
+
+pub(super) struct Folder {
+    path: PathBuf,
+}
+
+/// A finished recording, as WAV or as MP3.
+#[derive(Debug)]
+pub struct Sound {
+    /// Bytes of the file.
+    pub len: u64,
+    /// The file, open for reading.
+    pub file: fs::File,
+}
+
+const PART: &str = ".wav.part";
+const MP3_PART: &str = ".mp3.part";
+
+/// Characters of a recording's sid.
+const SID: usize = 34;
+
+fn open(path: &Path) -> Option<Sound> {
+    let file = fs::File::open(path).ok()?;
+    let len = file.metadata().ok().filter(fs::Metadata::is_file)?.len();
+    Some(Sound { len, file })
+}
+
+/// Nothing else becomes a part of a path.
+fn is_sid(sid: &str) -> bool {
+    let digits = sid.strip_prefix(ivr::sid::RECORDING).unwrap_or_default();
+    digits.len() == 32 && digits.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+impl Folder {
+    pub(super) fn new(path: &Path) -> Folder {
+        Folder { path: path.to_owned() }
+    }
+
+    /// The path of a finished recording. `None`: no name of a recording.
+    pub(super) fn path(&self, sid: &str) -> Option<PathBuf> {
+        is_sid(sid).then(|| self.path.join(format!("{sid}.wav")))
+    }
+
+    pub(super) fn part(&self, sid: &str) -> Option<PathBuf> {
+        is_sid(sid).then(|| self.path.join(format!("{sid}{PART}")))
+    }
+
+    /// The path of its conversion to MP3. `None`: no name of a recording.
+    pub(super) fn mp3(&self, sid: &str) -> Option<PathBuf> {
+        is_sid(sid).then(|| self.path.join(format!("{sid}.mp3")))
+    }
+
+    /// An unfinished conversion.
+    pub(super) fn mp3_part(&self, sid: &str, number: u64) -> Option<PathBuf> {
+        is_sid(sid).then(|| self.path.join(format!("{sid}.{number}{MP3_PART}")))
+    }
+
+    pub(super) fn open(&self, sid: &str) -> Option<Sound> {
+        open(&self.path(sid)?)
+    }
+
+    pub(super) fn open_mp3(&self, sid: &str) -> Option<Sound> {
+        open(&self.mp3(sid)?)
+    }
+
+    /// The recording first, then its MP3 file: a conversion that ends in between finds no recording
+    /// (`encoder::complete`).
+    pub(super) fn delete(&self, sid: &str) -> io::Result<()> {
+        [self.path(sid), self.mp3(sid)].into_iter().flatten().try_for_each(|path| {
+            match fs::remove_file(path) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+                result => result,
+            }
+        })
+    }
+
+    /// Begins one. The folder is made with the first.
+    pub(super) fn create(&self, part: &Path) -> io::Result<fs::File> {
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.path)?;
+        fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(part)
+    }
+
+    /// Complete on the disk, and under its own name.
+    pub(super) fn complete(&self, file: &fs::File, sid: &str) -> io::Result<()> {
+        let (Some(part), Some(path)) = (self.part(sid), self.path(sid)) else { return Ok(()) };
+        file.sync_all()?;
+        fs::rename(part, path)?;
+        fs::File::open(&self.path)?.sync_all()
+    }
+
+    /// Repairs the folder after a crash: sound is kept, nothing else.
+    pub(super) fn repair(&self) {
+        let Ok(entries) = fs::read_dir(&self.path) else { return };
+        for entry in entries.flatten() {
+            let name = entry.file_name();
+            let is_conversion = |name: &str| name.ends_with(MP3_PART) && name.get(..SID).is_some_and(is_sid);
+            if name.to_str().is_some_and(is_conversion) {
+                let _ = fs::remove_file(entry.path());
+                continue;
+            }
+            let Some(sid) = name.to_str().and_then(|name| name.strip_suffix(PART)) else { continue };
+            if !is_sid(sid) {
+                continue;
+            }
+            match self.repair_one(sid, &entry.path()) {
+                Ok(0) => tracing::info!(sid, "a recording that a crash left had no sound, and is removed"),
+                Ok(bytes) => tracing::warn!(sid, bytes, "a recording that a crash left is complete now"),
+                Err(error) => tracing::warn!(sid, %error, "a recording that a crash left cannot be repaired"),
+            }
+        }
+    }
+
+    /// Bytes of sound.
+    fn repair_one(&self, sid: &str, part: &Path) -> io::Result<u32> {
+        let mut file = fs::OpenOptions::new().read(true).write(true).open(part)?;
+        let mut header = [0; HEADER_LEN];
+        let whole = file.read_exact(&mut header).is_ok() && header.starts_with(b"RIFF");
+        let sound = file.metadata()?.len().saturating_sub(HEADER_LEN as u64);
+        let width = u64::from(u16::from_le_bytes([header[32], header[33]])).max(1);
+        let sound = u32::try_from(sound / width * width).unwrap_or(u32::MAX - 64);
+        if !whole || sound == 0 {
+            fs::remove_file(part)?;
+            return Ok(0);
+        }
+        file.set_len(HEADER_LEN as u64 + u64::from(sound))?;
+        for (position, size) in [(4, sound + 36), (40, sound)] {
+            file.seek(SeekFrom::Start(position))?;
+            file.write_all(&size.to_le_bytes())?;
+        }
+        self.complete(&file, sid)?;
+        Ok(sound)
+    }
+}

@@ -1,0 +1,177 @@
+//! Recordings as files, written away from the shards: one thread appends, another makes sure that complete files are on
+//! the disk.
+//!
+//! A file is `<sid>.wav.part` until its last byte is on the disk; then it is `<sid>.wav`, and only then its shard is
+//! told.
+
+mod encoder;
+mod folder;
+mod writer;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use ::voice::{RecordingFile, RecordingFiles, Ticket};
+use admin::EncodeError;
+use media::record::File;
+use tokio::sync::mpsc::OwnedPermit;
+use tokio::sync::mpsc::error::TrySendError;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+
+use super::helpers::Deliver;
+use super::limits;
+use encoder::Encoder;
+use folder::Folder;
+use writer::{Job, Op};
+
+pub use folder::Sound;
+
+/// All recordings of the node. Ends, once all that was said is written, when it is dropped.
+pub struct Files {
+    folder: Arc<Folder>,
+    jobs: mpsc::Sender<Job>,
+    places: Arc<Semaphore>,
+    /// The word that ends the writer always has its place.
+    stop: Option<OwnedPermit<Job>>,
+    thread: Option<JoinHandle<()>>,
+    /// `None`: recordings are WAV files only.
+    encoder: Option<Encoder>,
+}
+
+impl Files {
+    /// Repairs first what a crash left in the folder. Answers come as `Done::Written`.
+    pub fn start(folder: &Path, deliver: Arc<dyn Deliver>) -> std::io::Result<Files> {
+        Files::with(folder, deliver, limits::RECORDINGS)
+    }
+
+    fn with(folder: &Path, deliver: Arc<dyn Deliver>, most: usize) -> std::io::Result<Files> {
+        let folder = Arc::new(Folder::new(folder));
+        folder.repair();
+        let (jobs, todo) = mpsc::channel(most + limits::RECORDED_PIECES + 1);
+        let stop = jobs.clone().try_reserve_owned().ok();
+        let writer = writer::Writer::new(Arc::clone(&folder), deliver);
+        let thread = std::thread::Builder::new().name("recordings".into()).spawn(move || writer.run(todo))?;
+        let places = Arc::new(Semaphore::new(most));
+        Ok(Files { folder, jobs, places, stop, thread: Some(thread), encoder: None })
+    }
+
+    /// Makes recordings available as MP3, by this program and its arguments. An empty command: no MP3.
+    pub fn with_mp3(mut self, command: &[Box<str>]) -> Files {
+        self.encoder = Encoder::new(Arc::clone(&self.folder), command, limits::ENCODE_TIME);
+        self
+    }
+
+    /// A complete recording. `None`: no recording has that sid.
+    pub fn open(&self, sid: &str) -> Option<Sound> {
+        self.folder.open(sid)
+    }
+
+    /// A complete recording, as MP3. Dropping the future kills the encoder.
+    ///
+    /// # Errors
+    /// No such recording, no encoder, too many conversions, or a conversion that failed.
+    pub async fn open_mp3(&self, sid: &str) -> Result<Sound, EncodeError> {
+        let encoder = self.encoder.as_ref().ok_or(EncodeError::NoEncoder)?;
+        encoder.encode(sid).await
+    }
+
+    /// # Errors
+    /// When it is there and cannot be deleted.
+    pub fn delete(&self, sid: &str) -> std::io::Result<()> {
+        self.folder.delete(sid)
+    }
+}
+
+impl RecordingFiles for Files {
+    fn create(&self, ticket: Ticket, sid: &str) -> Result<Box<dyn RecordingFile>, String> {
+        let busy = || "too many recordings are being written".to_owned();
+        let place = Arc::clone(&self.places).try_acquire_owned().map_err(|_| busy())?;
+        let close = self.jobs.clone().try_reserve_owned().map_err(|_| busy())?;
+        let open = Job::Open { ticket, sid: sid.into() };
+        self.jobs.try_send(open).map_err(|_| busy())?;
+        let jobs = self.jobs.clone();
+        Ok(Box::new(OpenFile { ticket, jobs, close: Some(close), ops: Vec::new(), _place: place }))
+    }
+
+    fn path(&self, sid: &str) -> Option<PathBuf> {
+        self.folder.path(sid)
+    }
+}
+
+impl Drop for Files {
+    fn drop(&mut self) {
+        if let Some(stop) = self.stop.take() {
+            stop.send(Job::Stop);
+        }
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// A file that a shard writes: what is done to it is collected, and sent in one piece.
+struct OpenFile {
+    ticket: Ticket,
+    jobs: mpsc::Sender<Job>,
+    /// Its last job always has a place.
+    close: Option<OwnedPermit<Job>>,
+    ops: Vec<Op>,
+    _place: OwnedSemaphorePermit,
+}
+
+impl RecordingFile for OpenFile {
+    fn ticket(&self) -> u64 {
+        self.ticket.id
+    }
+
+    fn flush(&mut self) -> Result<(), String> {
+        if self.ops.is_empty() {
+            return Ok(());
+        }
+        let job = Job::Write { ticket: self.ticket, ops: std::mem::take(&mut self.ops) };
+        self.jobs.try_send(job).map_err(|error| match error {
+            TrySendError::Full(_) => "the disk does not keep up with the recordings".to_owned(),
+            TrySendError::Closed(_) => "the node leaves".to_owned(),
+        })
+    }
+
+    fn close(mut self: Box<Self>, keep: bool) {
+        self.end(keep);
+    }
+}
+
+impl OpenFile {
+    fn end(&mut self, keep: bool) {
+        if let Some(place) = self.close.take() {
+            place.send(Job::Close { ticket: self.ticket, ops: std::mem::take(&mut self.ops), keep });
+        }
+    }
+}
+
+/// A file that is dropped without `close` is not kept.
+impl Drop for OpenFile {
+    fn drop(&mut self) {
+        self.end(false);
+    }
+}
+
+impl File for OpenFile {
+    fn append(&mut self, bytes: &[u8]) {
+        match self.ops.last_mut() {
+            Some(Op::Append(last)) => last.extend_from_slice(bytes),
+            _ => self.ops.push(Op::Append(bytes.to_vec())),
+        }
+    }
+
+    fn write_at(&mut self, position: u32, bytes: &[u8]) {
+        self.ops.push(Op::WriteAt(position, bytes.into()));
+    }
+
+    fn truncate(&mut self, len: u32) {
+        self.ops.push(Op::Truncate(len));
+    }
+}
+
+#[cfg(test)]
+mod tests;
