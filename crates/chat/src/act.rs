@@ -46,6 +46,7 @@ impl Host {
             HostAction::End { who } => {
                 let is_meant = |jid: &Jid| who.iter().any(|who| is_of(who, jid));
                 let sessions = self.accounts.sessions.iter().filter(|(_, session)| is_meant(&session.jid));
+                // All are chosen before the first ends: an end changes the sessions.
                 let keys: Vec<Key> = sessions.map(|(key, _)| key).collect();
                 for key in &keys {
                     connection::close_session(self, now, *key, "policy-violation", out);
@@ -73,6 +74,7 @@ impl Host {
     }
 }
 
+/// The accounts with an available session. It is active if one of its sessions is neither `away` nor `xa`.
 /// An account's sessions are all of one host, so no two hosts count the same user.
 fn users_online(accounts: &AccountMemory, domain: &str, who: OnlineFilter) -> Vec<Bare> {
     let mut is_active: BTreeMap<Bare, bool> = BTreeMap::new();
@@ -103,6 +105,7 @@ fn is_of(who: &Jid, jid: &Jid) -> bool {
     who == jid || (who.is_bare() && who.as_str() == jid.bare_str())
 }
 
+/// A result that only counts.
 fn counted(count: usize) -> HostActionResult {
     HostActionResult { count: count as u64, ..HostActionResult::default() }
 }

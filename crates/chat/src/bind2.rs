@@ -5,6 +5,7 @@ use stdx::slab::Key;
 use xmpp::c2s::Bound;
 use xmpp::{Bare, Element};
 
+use super::account_memory::AccountMemory;
 use super::offline::RemovalGoal;
 use super::{Effect, Host, Outbox};
 use crate::{archive, offline};
@@ -23,32 +24,34 @@ pub(super) fn begin(
     session.waits = Some(Vec::new());
     let (user, is_anonymous) = (session.jid.bare(), session.is_anonymous);
     if is_anonymous {
-        return finish(host, now, key, inline, None, out);
+        // No stanza has come since `waits` was set above.
+        finish(&mut host.accounts, key, inline, None, out);
+        return;
     }
     clear_offline(host, now, &user, out);
     archive::read_ends(&mut host.store, &user, out, move |host, now, metadata, out| {
-        finish(host, now, key, inline, metadata.ok(), out);
+        for stanza in finish(&mut host.accounts, key, inline, metadata.ok(), out) {
+            host.deliver(now, key, stanza, out);
+        }
     });
 }
 
+/// Tells the session that it is there. Returns the stanzas that have waited for this, in their order.
 fn finish(
-    host: &mut Host,
-    now: Instant,
+    accounts: &mut AccountMemory,
     key: Key,
     mut inline: Vec<Element>,
     metadata: Option<Element>,
     out: &mut Outbox,
-) {
+) -> Vec<Element> {
     // It may have gone meanwhile.
-    let Some(session) = host.accounts.sessions.get_mut(key) else { return };
+    let Some(session) = accounts.sessions.get_mut(key) else { return Vec::new() };
     let waiting = session.waits.take().unwrap_or_default();
-    let Some(edge) = session.edge else { return };
+    let Some(edge) = session.edge else { return Vec::new() };
     inline.extend(metadata);
     let bound = Bound::Session { jid: session.jid.clone(), inline };
     out.push(Effect::Bound { edge, bound });
-    for stanza in waiting {
-        host.deliver(now, key, stanza, out);
-    }
+    waiting
 }
 
 /// §4.2: the offline messages are in the archive, which a client of Bind 2 reads. Where it is not, it

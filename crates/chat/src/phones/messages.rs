@@ -7,12 +7,13 @@ use stdx::Instant;
 use stdx::rng::Rng;
 use xmpp::{Bare, Element, Jid, ns};
 
+use super::super::archive::ArchiveWriter;
 use super::super::effect::Effect;
 use super::super::offline::MessageOrigin;
 use super::super::user::AccountState;
 use super::super::{Host, Outbox, ack};
 use super::body::MessageBody;
-use crate::{archive, blocking, carbons, connection, limits, offline, route, token};
+use crate::{blocking, carbons, connection, limits, offline, route, token};
 
 /// A MESSAGE for an account.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -133,7 +134,7 @@ fn hear_message(
     (mut message, words, has_phones): (Element, MessageBody, bool),
     out: &mut Outbox,
 ) -> PhoneMessageOutcome {
-    archive::record_received(host, now, user, &mut message, out);
+    ArchiveWriter::of(host).record_received(now, user, &mut message, out);
     let able = host.accounts.able(user);
     if !able.is_empty() {
         carbons::copy_received(&mut host.accounts, now, user, &able, &message, out);
@@ -193,7 +194,7 @@ pub(super) fn handle_sent(
             return;
         }
         let message = message_of(&mut host.rng, from.as_jid(), &to, &words);
-        let id = archive::record_sent(host, now, &from, &message, None, out);
+        let id = ArchiveWriter::of(host).record_sent(now, &from, &message, None, out);
         carbons::copy_of_phone(&mut host.accounts, now, &from, &message, id, out);
         connection::perform_deliveries(host, now, out);
     });

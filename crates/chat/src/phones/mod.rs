@@ -25,7 +25,7 @@ pub use texts::TextsToPhones;
 
 pub(super) use guests::answer_for_guest;
 pub(super) use messages::PendingPhoneMessages;
-pub(super) use texts::{copy_to_phone, handle_text_removed, is_for_phone, send_text_to_phones, texts_due};
+pub(super) use texts::{address_text, handle_text_removed, is_for_phone, perform as perform_text, texts_due};
 
 use super::account_memory::AccountMemory;
 use super::blocking::Blocklist;
@@ -307,7 +307,12 @@ impl Host {
             PhoneEvent::Message(message) => messages::handle_message(self, now, message, out),
             PhoneEvent::Sent { from, to, words } => messages::handle_sent(self, now, from, to, words, out),
             PhoneEvent::Watch { id, user, watcher } => {
-                consent::handle_watcher(self, now, id, user, watcher, out);
+                if !self.phones.consents.begin(id, &user) {
+                    return out.push(Effect::Consent { id, is_given: false });
+                }
+                self.with_account_data(now, &user.clone(), out, move |host, _, out| {
+                    out.extend(host.phones.consents.decide(&host.accounts, id, (&user, &watcher)));
+                });
             }
         }
     }
