@@ -9,9 +9,10 @@ use xmpp::{Bare, Element, Jid, ns};
 
 use super::account_memory::AccountMemory;
 use super::effect::{HostAction, HostActionResult, OnlineFilter, SessionState};
+use super::pubsub::PubSubEvent;
 use super::session::Session;
 use super::{Host, Outbox};
-use crate::{commands, connection, departed};
+use crate::{commands, connection};
 
 impl HostActionResult {
     /// Adds another host's result.
@@ -65,7 +66,14 @@ impl Host {
                 described_rooms: self.rooms.describe(domain),
                 ..HostActionResult::default()
             },
-            HostAction::Departed { user } => departed::handle_departed(self, now, user, out),
+            // On every host: each has other rooms and nodes in memory.
+            HostAction::Departed { user } => {
+                for (room, effect) in self.rooms.handle_departed(&self.settings, user) {
+                    self.perform_rooms(now, &room, effect, out);
+                }
+                self.tell_pubsub(now, PubSubEvent::UserRemoved { user }, out);
+                HostActionResult::default()
+            }
             HostAction::CloseRooms => {
                 self.close_rooms(out);
                 HostActionResult::default()

@@ -194,7 +194,6 @@ impl Commands {
             if action != "execute" {
                 return Err(fault(Condition::BadRequest, "bad-action"));
             }
-            // Not to be guessed, though the opener is compared as well.
             let session: Box<str> = token(rng)[..16].into();
             if known.fields.is_empty() {
                 let form = Form::new(iq, node, &session, Vec::new());

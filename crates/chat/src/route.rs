@@ -15,7 +15,7 @@ use super::archive::ArchiveWriter;
 use super::caps::CapsEffect;
 use super::feature::{IqHandlerFn, IqReply, IqRequest, IqTarget, IqView, find};
 use super::pubsub::{Approval, PubSubEvent};
-use super::user::{AccountState, QueuedWork};
+use super::user::{AccountState, QueuedWork, too_much_waits, wait_for_account_data};
 use super::{Host, Outbox, push};
 use crate::{
     blocking, carbons, connection, iq_effect, last, no_account, offline, phones, presence, read_queues,
@@ -78,10 +78,8 @@ pub(super) fn handle_element_of_session(
     // The effect on contacts depends on the roster and the blocking list.
     if let AccountState::Loading(_) = host.user(now, &bare, out).state {
         let work = QueuedWork::FromSession(key, Box::new(element));
-        if let Err(work) = user::wait_for_account_data(&mut host.accounts, &bare, work) {
-            user::refuse_waiting(host, now, work, &user::too_much_waits(), out);
-        }
-        return;
+        let queued = wait_for_account_data(&mut host.accounts, &bare, work);
+        return queued.unwrap_or_else(|work| user::refuse_waiting(host, now, work, &too_much_waits(), out));
     }
     let Ok(to) = stanza::to(&element) else {
         // RFC 6120 §8.3.3.8: the answer goes to the sender, without the address that cannot be one.
@@ -96,7 +94,13 @@ pub(super) fn handle_element_of_session(
             let domain = Jid::new(None, bare.domain(), None).unwrap_or_else(|_| bare.into_jid());
             ask(host, now, &element, &jid, &domain, Some(key), out);
         }
-        Some(StanzaKind::Iq) => send(host, now, key, element, out),
+        Some(StanzaKind::Iq) => match blocking::blocks_outgoing(&host.accounts, key, &element) {
+            Some(error) => {
+                blocking::refuse_blocked(&mut host.accounts, now, key, &element, &error, out);
+                connection::perform_deliveries(host, now, out);
+            }
+            None => host.route(element, out),
+        },
         Some(StanzaKind::Presence) => {
             let is_broadcast = to.is_none();
             presence::handle_outbound(host, now, key, to, element, out);
@@ -108,15 +112,6 @@ pub(super) fn handle_element_of_session(
         Some(StanzaKind::Message) => message_from(host, now, key, element, out),
         None => {}
     }
-}
-
-/// Sends a stanza out, unless the sender blocks the recipient.
-pub(super) fn send(host: &mut Host, now: Instant, key: Key, element: Element, out: &mut Outbox) {
-    if let Some(error) = blocking::blocks_outgoing(&host.accounts, key, &element) {
-        blocking::refuse_blocked(&mut host.accounts, now, key, &element, &error, out);
-        return connection::perform_deliveries(host, now, out);
-    }
-    host.route(element, out);
 }
 
 fn message_from(host: &mut Host, now: Instant, key: Key, mut element: Element, out: &mut Outbox) {
@@ -156,7 +151,6 @@ fn routed(host: &mut Host, now: Instant, mut element: Element, to: &Jid, out: &m
         }
         Err(_) => return,
     };
-    // Services first: their domains are below those of accounts and have no accounts of their own.
     let settings = std::sync::Arc::clone(&host.settings);
     if settings.rooms_of(to.domain()).is_some() {
         let hold = host.pending_acks.begin(&mut element);
@@ -195,17 +189,11 @@ fn routed(host: &mut Host, now: Instant, mut element: Element, to: &Jid, out: &m
         };
     }
     let bare = to.bare();
-    match &host.user(now, &bare, out).state {
-        AccountState::Loading(_) => {
-            let work = QueuedWork::Routed(Box::new(element));
-            if let Err(work) = user::wait_for_account_data(&mut host.accounts, &bare, work) {
-                user::refuse_waiting(host, now, work, &user::too_much_waits(), out);
-            }
-        }
-        AccountState::Ready(_) | AccountState::Evicted | AccountState::Absent => {
-            to_account(host, now, element, out);
-        }
+    if let AccountState::Loading(_) = host.user(now, &bare, out).state {
+        let queued = wait_for_account_data(&mut host.accounts, &bare, QueuedWork::Routed(Box::new(element)));
+        return queued.unwrap_or_else(|work| user::refuse_waiting(host, now, work, &too_much_waits(), out));
     }
+    to_account(host, now, element, out);
 }
 
 pub(super) fn to_account(host: &mut Host, now: Instant, element: Element, out: &mut Outbox) {

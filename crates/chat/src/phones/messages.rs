@@ -7,6 +7,7 @@ use stdx::Instant;
 use stdx::rng::Rng;
 use xmpp::{Bare, Element, Jid, ns};
 
+use super::super::account_memory::AccountMemory;
 use super::super::archive::ArchiveWriter;
 use super::super::effect::Effect;
 use super::super::offline::MessageOrigin;
@@ -61,6 +62,20 @@ pub(in super::super) struct PendingPhoneMessages(HashMap<u64, (Bare, PhoneMessag
 const MARK: &str = "heard.";
 
 impl PendingPhoneMessages {
+    /// Begins a message: [`hear`] goes on with it once its account is in memory. False: too much waits already, and a read whose
+    /// result could not be used is not begun.
+    pub(super) fn begin(&mut self, accounts: &AccountMemory, heard: &PhoneMessage) -> bool {
+        let waits = accounts.users.get(&heard.to).map_or(0, |user| match &user.state {
+            AccountState::Loading(waiting) => waiting.len(),
+            AccountState::Ready(_) | AccountState::Evicted | AccountState::Absent => 0,
+        });
+        if self.0.len() >= limits::PHONE_MESSAGES || waits >= limits::USER_WAITING {
+            return false;
+        }
+        self.0.insert(heard.id, (heard.to.clone(), PhoneMessageOutcome::Busy));
+        true
+    }
+
     fn set_outcome(&mut self, id: u64, outcome: PhoneMessageOutcome) {
         if let Some((_, known)) = self.0.get_mut(&id) {
             *known = outcome;
@@ -97,7 +112,9 @@ impl PendingPhoneMessages {
     }
 }
 
-fn hear(host: &mut Host, now: Instant, heard: PhoneMessage, out: &mut Outbox) {
+/// Takes a message whose account is in memory. Answered by `Effect::PhoneMessageOutcome`, once all that is to be written is on
+/// disk.
+pub(super) fn hear(host: &mut Host, now: Instant, heard: PhoneMessage, out: &mut Outbox) {
     let PhoneMessage { id, from, to, words, has_phones } = heard;
     if host.accounts.users.get(&to).is_none_or(|user| matches!(user.state, AccountState::Absent)) {
         return host.phones.heard.report(id, PhoneMessageOutcome::NoSession, out);
@@ -159,21 +176,6 @@ fn message_of(rng: &mut Rng, from: &Jid, to: &Bare, words: &MessageBody) -> Elem
         MessageBody::Typing(true) => message.child(Element::new("composing", ns::CHATSTATES)),
         MessageBody::Typing(false) => message.child(Element::new("paused", ns::CHATSTATES)),
     }
-}
-
-/// Answered by `Effect::PhoneMessageOutcome`, once what is to be written is on disk.
-pub(super) fn handle_message(host: &mut Host, now: Instant, heard: PhoneMessage, out: &mut Outbox) {
-    let waits = host.accounts.users.get(&heard.to).map_or(0, |user| match &user.state {
-        AccountState::Loading(waiting) => waiting.len(),
-        AccountState::Ready(_) | AccountState::Evicted | AccountState::Absent => 0,
-    });
-    // A query whose result could not be used is not sent.
-    if host.phones.heard.0.len() >= limits::PHONE_MESSAGES || waits >= limits::USER_WAITING {
-        return out.push(Effect::PhoneMessageOutcome { id: heard.id, outcome: PhoneMessageOutcome::Busy });
-    }
-    host.phones.heard.0.insert(heard.id, (heard.to.clone(), PhoneMessageOutcome::Busy));
-    let to = heard.to.clone();
-    host.with_account_data(now, &to, out, move |host, now, out| hear(host, now, heard, out));
 }
 
 /// The same words, as their sender's other clients see them.

@@ -304,7 +304,16 @@ impl Host {
     pub fn handle_phone(&mut self, now: Instant, event: PhoneEvent, out: &mut Outbox) {
         match event {
             PhoneEvent::Changed { user, phone } => handle_change(self, now, &user, phone, out),
-            PhoneEvent::Message(message) => messages::handle_message(self, now, message, out),
+            PhoneEvent::Message(message) => {
+                if !self.phones.heard.begin(&self.accounts, &message) {
+                    let outcome = PhoneMessageOutcome::Busy;
+                    return out.push(Effect::PhoneMessageOutcome { id: message.id, outcome });
+                }
+                let to = message.to.clone();
+                self.with_account_data(now, &to, out, |host, now, out| {
+                    messages::hear(host, now, message, out);
+                });
+            }
             PhoneEvent::Sent { from, to, words } => messages::handle_sent(self, now, from, to, words, out),
             PhoneEvent::Watch { id, user, watcher } => {
                 if !self.phones.consents.begin(id, &user) {

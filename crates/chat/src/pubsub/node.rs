@@ -1,8 +1,6 @@
 //! A node: its configuration, affiliations and subscriptions (XEP-0060 §4 and §16.4).
-//!
-//! All here is pure: rights follow from the node and the requester's relation to the owner. The items of a node are not held;
-//! they are read from the store when a request needs them. A configuration is stored as the form that owners submit, so the
-//! options of a node have one spelling in requests, answers and the store.
+//! All here is pure: rights follow from the node and the requester's relation to the owner. Items are not held here.
+//! A configuration is stored as the form that owners submit, so each option has one spelling.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -362,8 +360,7 @@ fn put<T>(place: &mut T, value: Option<T>) -> bool {
     }
 }
 
-/// Sets the text in any case, and says if it fits: a stored text stays readable when the limit has shrunk, and a submitted one is
-/// refused by the result.
+/// Sets the text also when it is too long: a stored text stays readable when the limit shrinks. The result refuses a submitted one.
 fn put_text(place: &mut Box<str>, value: &str) -> bool {
     *place = value.into();
     value.len() <= limits::NODE_NAME
@@ -388,7 +385,6 @@ pub(super) struct Relation {
 
 impl Node {
     pub(super) fn affiliation(&self, who: &Bare, relation: &Relation) -> NodeAffiliation {
-        // The owner of an account's node is not in the list, so no request can remove it.
         if relation.is_owner {
             return NodeAffiliation::Owner;
         }
@@ -443,8 +439,7 @@ impl Node {
         }
     }
 
-    /// Checks that this account may read items (§6.5.9). Under `Authorize` a request to subscribe is open to all, the items are
-    /// not.
+    /// Checks that this account may read items (§6.5.9): under `Authorize`, not all that may subscribe.
     pub(super) fn may_read(&self, who: &Bare, relation: &Relation) -> Result<(), StanzaError> {
         self.may_subscribe(who, relation)?;
         let is_let_in = self.config.access != AccessModel::Authorize
