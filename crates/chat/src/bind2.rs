@@ -2,8 +2,8 @@
 
 use stdx::Instant;
 use stdx::slab::Key;
+use xmpp::Element;
 use xmpp::c2s::Bound;
-use xmpp::{Bare, Element};
 
 use super::account_memory::AccountMemory;
 use super::offline::RemovalGoal;
@@ -28,7 +28,16 @@ pub(super) fn begin(
         finish(&mut host.accounts, key, inline, None, out);
         return;
     }
-    clear_offline(host, now, &user, out);
+    // XEP-0386 §4.2: the offline messages are in the archive, which a client of Bind 2 reads. Where it keeps not all of them,
+    // they go on waiting.
+    let owner = user.clone();
+    host.with_account_data(now, &user, out, move |host, now, out| {
+        let waits = host.accounts.data(&owner).is_some_and(|data| data.offline > 0);
+        if waits && host.archive.keeps_all(host.settings.archive, &owner) {
+            let effect = host.offline.remove(&owner, Vec::new(), RemovalGoal::Archived);
+            offline::perform(host, now, &owner, effect, out);
+        }
+    });
     archive::read_ends(&mut host.store, &user, out, move |host, now, metadata, out| {
         for stanza in finish(&mut host.accounts, key, inline, metadata.ok(), out) {
             host.deliver(now, key, stanza, out);
@@ -52,17 +61,4 @@ fn finish(
     let bound = Bound::Session { jid: session.jid.clone(), inline };
     out.push(Effect::Bound { edge, bound });
     waiting
-}
-
-/// §4.2: the offline messages are in the archive, which a client of Bind 2 reads. Where it is not, it
-/// goes on waiting.
-fn clear_offline(host: &mut Host, now: Instant, user: &Bare, out: &mut Outbox) {
-    let owner = user.clone();
-    host.with_account_data(now, user, out, move |host, now, out| {
-        let waits = host.accounts.data(&owner).is_some_and(|data| data.offline > 0);
-        if waits && host.archive.keeps_all(host.settings.archive, &owner) {
-            let effect = host.offline.remove(&owner, Vec::new(), RemovalGoal::Archived);
-            offline::perform(host, now, &owner, effect, out);
-        }
-    });
 }
