@@ -357,33 +357,31 @@ fn sync_bookmarks(
     all.one()(host, now, Ok(()), out);
 }
 
-/// A client has published to one of the nodes, or taken something back: the other follows (XEP-0402 §5), and `then`
-/// answers the client, which may read either.
-pub(super) fn handle_publication(
-    host: &mut Host,
-    now: Instant,
+/// A client has published to one of the nodes, or taken something back: the other follows (XEP-0402 §5), and `done` runs
+/// when it has.
+///
+/// # Errors
+/// `done`, which has not run: there is nothing to write.
+pub(super) fn mirror_publication(
+    store: &mut StoreRequests,
     user: &Bare,
     node: &str,
     (payload, is_new): (Option<&Element>, bool),
     out: &mut Outbox,
-    then: impl FnOnce(&mut Host, &mut Outbox) + 'static,
-) {
-    // A copy that cannot be written now follows with the next change: the item itself is on disk.
-    let done: WriteContinuation = Box::new(move |host, _, _, out| then(host, out));
+    done: WriteContinuation,
+) -> Result<(), WriteContinuation> {
     match payload {
         // Also when an item was retracted: the old node has what is left.
-        _ if node == ns::BOOKMARKS => mirror_bookmarks(&mut host.store, user, out, done),
+        _ if node == ns::BOOKMARKS => mirror_bookmarks(store, user, out, done),
         Some(storage) if node == ns::OLD_BOOKMARKS && storage.is("storage", ns::OLD_BOOKMARKS) => {
-            match old_rooms(storage) {
-                Ok(rooms) => {
-                    let published = PublishedBookmarks { storage: storage.clone(), rooms, is_new };
-                    old_bookmarks_published(&mut host.store, user, published, out, done);
-                }
-                Err(error) => done(host, now, Err(error), out),
-            }
+            // The item itself is on disk; bookmarks that are none stay in it.
+            let Ok(rooms) = old_rooms(storage) else { return Err(done) };
+            let published = PublishedBookmarks { storage: storage.clone(), rooms, is_new };
+            old_bookmarks_published(store, user, published, out, done);
         }
-        _ => done(host, now, Ok(()), out),
+        _ => return Err(done),
     }
+    Ok(())
 }
 
 /// From items to the one of the old node, which keeps what is no room.

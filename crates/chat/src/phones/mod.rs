@@ -25,7 +25,7 @@ pub use texts::TextsToPhones;
 
 pub(super) use guests::answer_for_guest;
 pub(super) use messages::PendingPhoneMessages;
-pub(super) use texts::{address_text, handle_text_removed, is_for_phone, perform as perform_text, texts_due};
+pub(super) use texts::{address_text, is_for_phone, perform as perform_text, texts_due};
 
 use super::account_memory::AccountMemory;
 use super::blocking::Blocklist;

@@ -248,19 +248,18 @@ pub(crate) fn texts_due(host: &mut Host, now: Instant, user: &Bare, out: &mut Ou
     });
 }
 
-/// Passes the removal of a text from the offline messages to [`Texts`].
-pub(crate) fn handle_text_removed(
-    host: &mut Host,
-    now: Instant,
-    user: &Bare,
-    done: Result<(), StoreFailure>,
-    out: &mut Outbox,
-) {
-    let effect = host.phones.texts.handle_removed(&host.accounts, now, user, done);
-    perform(host, now, user, effect, out);
-}
-
 impl Phones {
+    /// Passes the removal of a text from the offline messages to [`Texts`].
+    pub(crate) fn handle_text_removed(
+        &mut self,
+        accounts: &AccountMemory,
+        now: Instant,
+        user: &Bare,
+        done: Result<(), StoreFailure>,
+    ) -> Option<TextEffect> {
+        self.texts.handle_removed(accounts, now, user, done)
+    }
+
     /// Begins the copies of a message that sessions got, one for each part: with [`TextsToPhones::Always`] phones get its words
     /// too.
     pub(crate) fn begin_copies(

@@ -26,8 +26,10 @@ use xmpp::{Bare, Element, Level, Specification, ns};
 use super::effect::{Load, StoreFailure, StoreReply};
 use super::feature::{Feature, IqHandler, IqHandlerFn, IqReply, IqRequest, IqTarget, IqView};
 use super::iq_effect::IqEffect;
+use super::private::mirror_publication;
 use super::read_queues::with_requester;
 use super::store_requests::StoreRequests;
+use super::write_group::WriteContinuation;
 use super::{Host, ItemPage, ItemQuery, ItemRow, Outbox, token};
 use context::PubSubContext;
 pub(crate) use context::{NodesView, ViewContinuation};
@@ -207,17 +209,12 @@ impl Host {
                 PubSubEffect::MirrorBookmarks { asked, node, payload, is_new, answer } => {
                     // The other form of the bookmarks is written before the answer, as the client may read either form next.
                     let owner = asked.owner.clone();
-                    let then =
-                        move |host: &mut Host, out: &mut Outbox| host.answer(&asked.iq, Ok(answer), out);
-                    crate::private::handle_publication(
-                        self,
-                        now,
-                        &owner,
-                        &node,
-                        (payload.as_ref(), is_new),
-                        out,
-                        then,
-                    );
+                    // A copy that cannot be written now follows with the next change: the item itself is on disk.
+                    let done: WriteContinuation =
+                        Box::new(move |host, _, _, out| host.answer(&asked.iq, Ok(answer), out));
+                    let change = (payload.as_ref(), is_new);
+                    mirror_publication(&mut self.store, &owner, &node, change, out, done)
+                        .unwrap_or_else(|done| done(self, now, Ok(()), out));
                 }
                 PubSubEffect::LoadAccount { user, client, ver } => {
                     // An account that is not in memory has no client here that could be notified.
