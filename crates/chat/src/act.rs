@@ -9,9 +9,10 @@ use xmpp::{Bare, Element, Jid, ns};
 
 use super::account_memory::AccountMemory;
 use super::effect::{HostAction, HostActionResult, OnlineFilter, SessionState};
+use super::pubsub::PubSubEvent;
 use super::session::Session;
 use super::{Host, Outbox};
-use crate::{commands, connection, departed};
+use crate::{commands, connection};
 
 impl HostActionResult {
     /// Adds another host's result.
@@ -46,6 +47,7 @@ impl Host {
             HostAction::End { who } => {
                 let is_meant = |jid: &Jid| who.iter().any(|who| is_of(who, jid));
                 let sessions = self.accounts.sessions.iter().filter(|(_, session)| is_meant(&session.jid));
+                // All are chosen before the first ends: an end changes the sessions.
                 let keys: Vec<Key> = sessions.map(|(key, _)| key).collect();
                 for key in &keys {
                     connection::close_session(self, now, *key, "policy-violation", out);
@@ -64,7 +66,14 @@ impl Host {
                 described_rooms: self.rooms.describe(domain),
                 ..HostActionResult::default()
             },
-            HostAction::Departed { user } => departed::handle_departed(self, now, user, out),
+            // On every host: each has other rooms and nodes in memory.
+            HostAction::Departed { user } => {
+                for (room, effect) in self.rooms.handle_departed(&self.settings, user) {
+                    self.perform_rooms(now, &room, effect, out);
+                }
+                self.tell_pubsub(now, PubSubEvent::UserRemoved { user }, out);
+                HostActionResult::default()
+            }
             HostAction::CloseRooms => {
                 self.close_rooms(out);
                 HostActionResult::default()
@@ -73,6 +82,7 @@ impl Host {
     }
 }
 
+/// The accounts with an available session. It is active if one of its sessions is neither `away` nor `xa`.
 /// An account's sessions are all of one host, so no two hosts count the same user.
 fn users_online(accounts: &AccountMemory, domain: &str, who: OnlineFilter) -> Vec<Bare> {
     let mut is_active: BTreeMap<Bare, bool> = BTreeMap::new();
@@ -103,6 +113,7 @@ fn is_of(who: &Jid, jid: &Jid) -> bool {
     who == jid || (who.is_bare() && who.as_str() == jid.bare_str())
 }
 
+/// A result that only counts.
 fn counted(count: usize) -> HostActionResult {
     HostActionResult { count: count as u64, ..HostActionResult::default() }
 }

@@ -10,6 +10,7 @@ use super::commands::{self, Command, CommandEffect, CommandResult, Field, Form, 
 use super::effect::{AccountData, AccountList, Accounts, HostAction, OnlineFilter, SessionState};
 use crate::limits;
 
+/// The fields that name accounts; the registry of XEP-0133 §8.2 has their names.
 const ONE: Field = ("accountjid", "jid-single", "The account's address", true);
 const MANY: Field = ("accountjids", "jid-multi", "The accounts' addresses", true);
 const PASSWORD: Field = ("password", "text-private", "Password", true);
@@ -70,6 +71,7 @@ fn account(form: &Form, text: &str) -> Result<Bare, StanzaError> {
     if jid.local().is_none() {
         return Err(Condition::JidMalformed.into());
     }
+    // A command is sent to a domain and acts on that domain's accounts: an administrator sees which domain a change is for.
     if jid.domain() != form.domain.domain() {
         return Err(StanzaError::new(Condition::NotAllowed, "not an address of this domain"));
     }
@@ -83,6 +85,7 @@ fn one(form: &Form) -> Result<Bare, StanzaError> {
 fn many(form: &Form) -> Result<Vec<Bare>, StanzaError> {
     let mut accounts =
         form.of("accountjids").iter().map(|text| account(form, text)).collect::<Result<Vec<_>, _>>()?;
+    // An account that is named twice in a row would fail the second time.
     accounts.dedup();
     if accounts.len() > limits::ACCOUNTS_AT_ONCE {
         return Err(StanzaError::new(Condition::PolicyViolation, "too many accounts at once"));

@@ -2,9 +2,10 @@
 
 use stdx::Instant;
 use stdx::slab::Key;
+use xmpp::Element;
 use xmpp::c2s::Bound;
-use xmpp::{Bare, Element};
 
+use super::account_memory::AccountMemory;
 use super::offline::RemovalGoal;
 use super::{Effect, Host, Outbox};
 use crate::{archive, offline};
@@ -23,43 +24,41 @@ pub(super) fn begin(
     session.waits = Some(Vec::new());
     let (user, is_anonymous) = (session.jid.bare(), session.is_anonymous);
     if is_anonymous {
-        return finish(host, now, key, inline, None, out);
+        // No stanza has come since `waits` was set above.
+        finish(&mut host.accounts, key, inline, None, out);
+        return;
     }
-    clear_offline(host, now, &user, out);
-    archive::read_ends(&mut host.store, &user, out, move |host, now, metadata, out| {
-        finish(host, now, key, inline, metadata.ok(), out);
-    });
-}
-
-fn finish(
-    host: &mut Host,
-    now: Instant,
-    key: Key,
-    mut inline: Vec<Element>,
-    metadata: Option<Element>,
-    out: &mut Outbox,
-) {
-    // It may have gone meanwhile.
-    let Some(session) = host.accounts.sessions.get_mut(key) else { return };
-    let waiting = session.waits.take().unwrap_or_default();
-    let Some(edge) = session.edge else { return };
-    inline.extend(metadata);
-    let bound = Bound::Session { jid: session.jid.clone(), inline };
-    out.push(Effect::Bound { edge, bound });
-    for stanza in waiting {
-        host.deliver(now, key, stanza, out);
-    }
-}
-
-/// §4.2: the offline messages are in the archive, which a client of Bind 2 reads. Where it is not, it
-/// goes on waiting.
-fn clear_offline(host: &mut Host, now: Instant, user: &Bare, out: &mut Outbox) {
+    // XEP-0386 §4.2: the offline messages are in the archive, which a client of Bind 2 reads. Where it keeps not all of them,
+    // they go on waiting.
     let owner = user.clone();
-    host.with_account_data(now, user, out, move |host, now, out| {
+    host.with_account_data(now, &user, out, move |host, now, out| {
         let waits = host.accounts.data(&owner).is_some_and(|data| data.offline > 0);
         if waits && host.archive.keeps_all(host.settings.archive, &owner) {
             let effect = host.offline.remove(&owner, Vec::new(), RemovalGoal::Archived);
             offline::perform(host, now, &owner, effect, out);
         }
     });
+    archive::read_ends(&mut host.store, &user, out, move |host, now, metadata, out| {
+        for stanza in finish(&mut host.accounts, key, inline, metadata.ok(), out) {
+            host.deliver(now, key, stanza, out);
+        }
+    });
+}
+
+/// Tells the session that it is there. Returns the stanzas that have waited for this, in their order.
+fn finish(
+    accounts: &mut AccountMemory,
+    key: Key,
+    mut inline: Vec<Element>,
+    metadata: Option<Element>,
+    out: &mut Outbox,
+) -> Vec<Element> {
+    // It may have gone meanwhile.
+    let Some(session) = accounts.sessions.get_mut(key) else { return Vec::new() };
+    let waiting = session.waits.take().unwrap_or_default();
+    let Some(edge) = session.edge else { return Vec::new() };
+    inline.extend(metadata);
+    let bound = Bound::Session { jid: session.jid.clone(), inline };
+    out.push(Effect::Bound { edge, bound });
+    waiting
 }

@@ -61,6 +61,7 @@ impl<'a> Blocklist<'a> {
     }
 }
 
+/// The list as a result (`blocklist`) or as a push (`block`, `unblock`).
 fn list(name: &'static str, blocked: &[Jid]) -> Element {
     let items = blocked.iter().map(|jid| Element::new("item", ns::BLOCKING).with("jid", jid.as_str()));
     Element::new(name, ns::BLOCKING).children(items)
@@ -79,6 +80,7 @@ fn blocklist(view: &mut IqView<'_>, iq: &IqRequest<'_>) -> IqReply {
     if let Some(session) = view.accounts.sessions.get_mut(key) {
         session.wants_blocklist = true;
     }
+    // Past the router, as pushes go: a push of a later change must not come before the list that it changes.
     IqReply::Perform(IqEffect::Deliver(key, stanza::result(iq.iq, Some(list))))
 }
 
@@ -97,6 +99,7 @@ fn change(_view: &mut IqView<'_>, iq: &IqRequest<'_>) -> IqReply {
     }
 }
 
+/// The addresses of a request, each once: the list is compared with every stanza.
 fn read(iq: &IqRequest<'_>) -> Result<Vec<Jid>, StanzaError> {
     if !iq.is_set {
         return Err(Condition::BadRequest.into());
@@ -189,6 +192,7 @@ impl BlockingChange {
 
     /// The change is on disk. `data`: the account's, unless it has been removed meanwhile.
     fn handle_written(&self, data: Option<&mut AccountData>) -> Vec<BlockingEffect> {
+        // The other clients of the account learn of the change first, whether or not a contact is concerned.
         let mut effects = vec![BlockingEffect::Push(self.command.push())];
         let Some(data) = data else { return effects };
         data.blocked.clone_from(&self.after);
@@ -230,9 +234,10 @@ pub(super) fn blocks_outgoing(accounts: &AccountMemory, key: Key, stanza: &Eleme
     })
 }
 
-/// Past the router: the answer of a blocked address would be dropped.
+/// Delivers the refusal past the router: the answer of a blocked address would be dropped there. The caller performs the effects
+/// of the session.
 pub(super) fn refuse_blocked(
-    host: &mut Host,
+    accounts: &mut AccountMemory,
     now: Instant,
     key: Key,
     stanza: &Element,
@@ -240,7 +245,7 @@ pub(super) fn refuse_blocked(
     out: &mut Outbox,
 ) {
     if stanza::may_be_refused(stanza) {
-        host.deliver(now, key, stanza::refusal(stanza, error), out);
+        accounts.deliver(now, key, stanza::refusal(stanza, error), out);
     }
 }
 

@@ -14,8 +14,7 @@ use stdx::rng::Rng;
 use xmpp::{Bare, Element, Jid, Level, Specification, ns};
 
 use super::feature::Feature;
-use super::pubsub::PubSubEvent;
-use super::{Host, HostSettings, Outbox, disco, token};
+use super::{HostSettings, disco, token};
 use crate::account_memory::AccountMemory;
 use crate::limits;
 
@@ -72,7 +71,7 @@ struct Announcement {
 }
 
 /// Everything that a response causes.
-enum CapsEffect {
+pub(super) enum CapsEffect {
     /// A request to another client of the same kind.
     Send(Element),
     /// The features of this kind of client are known from now on.
@@ -122,6 +121,7 @@ impl Caps {
         self.known.get(ver).is_some() && clients.is_some_and(|clients| clients.iter().any(is_it))
     }
 
+    /// Notes the kind of a client, also while its features are not known: it is found when they are.
     fn note(&mut self, jid: &Jid, ver: &Ver) {
         let account = jid.bare();
         let Some(clients) = self.clients.get_mut(&account) else {
@@ -135,6 +135,7 @@ impl Caps {
         }
     }
 
+    /// Forgets a client that is gone. The features of its kind stay known.
     pub(super) fn forget(&mut self, jid: &Jid) {
         let account = jid.bare();
         if let Some(clients) = self.clients.get_mut(&account) {
@@ -162,6 +163,7 @@ impl Caps {
     /// Notes the kind of client that a presence announces. Returns the announcement if its features are not known and it can
     /// be asked about: [`Self::learn`] takes it, if the client may be asked.
     fn announced(&mut self, from: &Jid, presence: &Element) -> Option<Announcement> {
+        // Unavailable or an error: the client is gone, and so are its interests.
         if presence.attr("type").is_some() {
             self.forget(from);
             return None;
@@ -191,6 +193,7 @@ impl Caps {
             return None;
         }
         if let Some(query) = self.asked.get_mut(&ver).filter(|query| now < query.until) {
+            // One client of a kind is asked; the others of it are asked in turn if it answers wrongly.
             let is_known = query.of == *of || query.others.iter().any(|(other, _)| other == of);
             if !is_known && query.others.len() < limits::CAPS_OTHERS {
                 query.others.push((of.clone(), asker.clone()));
@@ -226,7 +229,8 @@ impl Caps {
         iq
     }
 
-    /// A presence that one of our accounts sent or got. Returns a question for the features of its client, when they are not known.
+    /// A presence that one of our accounts sent or got. Returns a question for the features of its client, when they are not
+    /// known.
     pub(super) fn handle_presence(
         &mut self,
         now: Instant,
@@ -244,7 +248,7 @@ impl Caps {
     }
 
     /// Takes a response to one of these requests; other iqs have no effect.
-    fn handle_response(
+    pub(super) fn handle_response(
         &mut self,
         now: Instant,
         from: &Jid,
@@ -282,17 +286,6 @@ fn may_be_asked(accounts: &AccountMemory, user: &Bare, from: &Jid) -> bool {
             .data(user)
             .and_then(|data| data.contact(&contact))
             .is_some_and(|item| item.subscription != super::effect::Subscription::None)
-}
-
-/// Passes an iq of type result or error to [`Caps`].
-pub(super) fn handle_answer(host: &mut Host, now: Instant, from: &Jid, iq: &Element, out: &mut Outbox) {
-    match host.caps.handle_response(now, from, iq, &mut host.rng) {
-        Some(CapsEffect::Send(iq)) => host.route(iq, out),
-        Some(CapsEffect::FeaturesKnown(ver)) => {
-            host.tell_pubsub(now, PubSubEvent::FeaturesKnown { ver: &ver }, out);
-        }
-        None => {}
-    }
 }
 
 fn features(info: &Element) -> impl Iterator<Item = &str> {

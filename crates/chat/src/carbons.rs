@@ -87,6 +87,7 @@ pub(super) fn copy_sent(
     if (to.is_bare() && to.bare() == user) || !is_eligible(message, true) {
         return;
     }
+    // The sender has the message, and a session that it is addressed to gets the message itself.
     let mut except = vec![key];
     except.extend(accounts.session_of(&to));
     let copy = id.map(|id| archive::with_id(message.clone(), &user, id));

@@ -1,8 +1,9 @@
 //! Commands (XEP-0050) of administrators (XEP-0133): signed-in users, announcements, the message of the day,
 //! the end of a session.
 //!
-//! A command is a function from the submitted form to a [`CommandEffect`]; `effect` performs it at the host, and the replies of the
-//! store and of the hosts go into the effect's continuation.
+//! A command is a function from the submitted form to a [`CommandEffect`]; `effect` performs it at the host, and the replies of
+//! the store and of the hosts go into the effect's continuation. The forms that are being filled in are held here, bounded in
+//! number and time; a command itself holds nothing between two requests.
 
 mod effect;
 
@@ -17,7 +18,7 @@ use xmpp::{Bare, Element, Jid, Level, Specification, ns};
 
 pub(super) use self::effect::{CommandEffect, CommandResult, from_domain, send_motd};
 use super::effect::{HostAction, OnlineFilter};
-use super::feature::{Feature, IqHandler, IqHandlerFn, IqReply, IqRequest, IqTarget};
+use super::feature::{Feature, IqHandler, IqHandlerFn, IqReply, IqRequest, IqTarget, IqView};
 use super::{Host, HostSettings, Outbox};
 use crate::{limits, token};
 
@@ -70,6 +71,7 @@ pub(super) struct Command {
     pub(super) run: fn(&Form) -> CommandResult,
 }
 
+/// The commands that need no account's data; `administration` has those about accounts.
 const COMMANDS: &[Command] = &[
     Command {
         node: "announce",
@@ -137,12 +139,15 @@ pub(super) struct Form {
     values: Values,
 }
 
+/// An error with the condition that XEP-0050 §4.4 has for it.
 fn fault(condition: Condition, detail: &'static str) -> StanzaError {
     StanzaError::from(condition).with(Element::new(detail, ns::COMMANDS))
 }
 
 fn command(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) -> IqReply {
-    if let Some(answer) = super::invite::command(host, now, iq, out) {
+    // Invitations are commands of all users, so they come before the check for administrators.
+    let view = IqView { now, settings: &host.settings, accounts: &mut host.accounts };
+    if let Some(answer) = super::invite::command(&view, (&mut host.store, &mut host.rng), iq, out) {
         return answer;
     }
     match host.commands.handle_request(now, (&host.settings, &mut host.rng), iq) {
@@ -171,6 +176,7 @@ impl Commands {
         (settings, rng): (&HostSettings, &mut Rng),
         iq: &IqRequest<'_>,
     ) -> Result<CommandStage, StanzaError> {
+        // XEP-0133: only administrators. Before all else, so that others do not learn which commands there are.
         if !settings.is_admin(iq.from) {
             return Err(Condition::Forbidden.into());
         }
@@ -201,6 +207,7 @@ impl Commands {
             return Ok(CommandStage::Reply(known.ask(node, &session, None)));
         };
         let open = self.open.get(session);
+        // A session of a command is its opener's: another administrator who guesses its id cannot go on with it.
         if open.is_none_or(|(who, open)| who != iq.from || *open != known.node) {
             return Err(fault(Condition::BadRequest, "bad-sessionid"));
         }

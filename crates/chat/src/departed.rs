@@ -4,13 +4,11 @@
 //! remove it from memory, when `HostAction::Departed` reaches them. A room or node without an owner belongs
 //! to the administrators of the server, who may name another or destroy it.
 
-use stdx::Instant;
 use xmpp::{Bare, Element, Jid, ns};
 
-use super::effect::{HostAction, HostActionResult, Load};
-use super::pubsub::PubSubEvent;
+use super::Outbox;
+use super::effect::{HostAction, Load};
 use super::store_requests::StoreRequests;
-use super::{Host, Outbox};
 
 /// The configuration of a room or node without this account's entries; `None` if it has none. Bans stay: a
 /// new account of that name does not lift them.
@@ -37,20 +35,4 @@ pub fn without_user(config: &Element, user: &Bare) -> Option<Element> {
 pub(super) fn tell_departed(store: &mut StoreRequests, user: &Bare, out: &mut Outbox) {
     let act = HostAction::Departed { user: user.clone() };
     store.load(Load::Act(Box::new(act)), out, |_, _, _, _| {});
-}
-
-/// On every host.
-pub(super) fn handle_departed(
-    host: &mut Host,
-    now: Instant,
-    user: &Bare,
-    out: &mut Outbox,
-) -> HostActionResult {
-    for room in host.rooms.handle_departed(user) {
-        if let Some(effect) = host.rooms.remove_user(&host.settings, &room, user) {
-            host.perform_rooms(now, &room, effect, out);
-        }
-    }
-    host.tell_pubsub(now, PubSubEvent::UserRemoved { user }, out);
-    HostActionResult::default()
 }

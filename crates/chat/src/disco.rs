@@ -5,7 +5,7 @@ use xmpp::stanza::Condition;
 use xmpp::{Bare, Element, Jid, Level, Specification, ns};
 
 use super::feature::{FEATURES, Feature, IqHandler, IqHandlerFn, IqReply, IqRequest, IqTarget, IqView};
-use super::iq_effect::IqEffect;
+use super::iq_effect::{IqEffect, answer_from_nodes};
 use super::{HostSettings, caps};
 use crate::account_memory::AccountMemory;
 use crate::{commands, invite, offline};
@@ -63,6 +63,7 @@ pub(super) const FEATURE: Feature = Feature {
 
 /// The identities and features of one of our domains.
 pub(super) fn server_info(settings: &HostSettings) -> Element {
+    // A feature that is not configured here is not announced: clients would offer it and fail.
     let is_offered = |var: &&&str| match **var {
         ns::UPLOAD => settings.uploads.is_some(),
         ns::EXTDISCO => !settings.services.is_empty(),
@@ -112,6 +113,7 @@ fn of_server(view: &mut IqView<'_>, iq: &IqRequest<'_>) -> IqReply {
     if iq.is_set {
         return IqReply::Error(Condition::BadRequest.into());
     }
+    // XEP-0050 §2: a command is a node, and describes itself to those that may run it.
     let describe = |node| {
         commands::describe_command(view.settings, iq.from, node)
             .or_else(|| invite::describe_invitation(view.settings, iq.from, node))
@@ -148,6 +150,7 @@ fn items_of_server(view: &mut IqView<'_>, iq: &IqRequest<'_>) -> IqReply {
         let query = Element::new("query", ns::DISCO_ITEMS).with("node", node);
         return IqReply::Result(Some(query.children(commands.map(item))));
     }
+    // Services of this server and components together: a client need not know which they are.
     let rooms = format!("{}.{}", view.settings.rooms, iq.to.domain());
     let item =
         |jid: &str, name: &str| Element::new("item", ns::DISCO_ITEMS).with("jid", jid).with("name", name);
@@ -193,7 +196,9 @@ fn of_account(view: &mut IqView<'_>, iq: &IqRequest<'_>) -> IqReply {
         return IqReply::Error(Condition::BadRequest.into());
     }
     if let Some(node) = iq.payload.attr("node") {
-        return IqReply::Perform(IqEffect::DescribeNode(node.into()));
+        let node: Box<str> = node.into();
+        let describe = answer_from_nodes(iq, move |nodes, _| nodes.describe(&node));
+        return IqReply::Perform(IqEffect::ViewNodes(describe));
     }
     let kind = if view.accounts.is_anonymous(&user) { "anonymous" } else { "registered" };
     // XEP-0163 §6.
@@ -230,8 +235,13 @@ fn items_of_account(view: &mut IqView<'_>, iq: &IqRequest<'_>) -> IqReply {
     if !is_seen {
         return IqReply::Result(Some(no_items(iq.payload)));
     }
+    // XEP-0060 §5.5 has the items of a node here as an option. They are read by the node's own request, which checks the access
+    // model.
     if let Some(node) = iq.payload.attr("node") {
         return IqReply::Result(Some(Element::new("query", ns::DISCO_ITEMS).with("node", node)));
     }
-    IqReply::Perform(IqEffect::ListNodes)
+    let list = answer_from_nodes(iq, |nodes, owner| {
+        Ok(Element::new("query", ns::DISCO_ITEMS).children(nodes.items(owner)))
+    });
+    IqReply::Perform(IqEffect::ViewNodes(list))
 }

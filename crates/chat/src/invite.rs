@@ -80,8 +80,8 @@ pub(super) fn is_command(iq: &Element) -> bool {
 
 /// `None`: it is another command.
 pub(super) fn command(
-    host: &mut Host,
-    now: Instant,
+    view: &IqView<'_>,
+    (store, rng): (&mut StoreRequests, &mut Rng),
     iq: &IqRequest<'_>,
     out: &mut Outbox,
 ) -> Option<IqReply> {
@@ -91,16 +91,15 @@ pub(super) fn command(
         ns::INVITE_ACCOUNT => true,
         _ => return None,
     };
-    let view = IqView { now, settings: &host.settings, accounts: &mut host.accounts };
-    let reply = match run(&view, iq, is_account) {
+    let reply = match run(view, iq, is_account) {
         Ok(InvitationEffect::Reply(payload)) => IqReply::Result(Some(payload)),
         Ok(InvitationEffect::CheckName(wanted, invitation)) => {
-            invite_by_name(&mut host.store, iq, wanted, invitation, out);
+            invite_by_name(store, iq, wanted, invitation, out);
             IqReply::Later
         }
         Ok(InvitationEffect::Write(invitation)) => {
             let (iq, command) = (iq.iq.clone(), reply(iq, "completed"));
-            write_invitation(&mut host.store, &mut host.rng, (iq, command), invitation, out);
+            write_invitation(store, rng, (iq, command), invitation, out);
             IqReply::Later
         }
         Err(error) => IqReply::Error(error),

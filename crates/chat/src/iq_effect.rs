@@ -4,18 +4,19 @@
 use stdx::Instant;
 use stdx::slab::Key;
 use xmpp::stanza::StanzaError;
-use xmpp::{Bare, Element, ns};
+use xmpp::{Bare, Element};
 
 use super::blocking::{self, BlockingCommand};
 use super::feature::IqRequest;
 use super::offline::OfflineEffect;
 use super::private::PrivateEffect;
-use super::pubsub::{NodesView, PubSubEvent};
+use super::pubsub::{NodesView, PubSubEvent, Publication, ViewContinuation};
 use super::push::{PushEffect, PushTask};
 use super::register::AccountRequest;
 use super::roster::RosterAction;
 use super::upload::UploadRequest;
-use super::{Host, Outbox, archive, offline, private, push, register, roster, upload};
+use super::vcard::AvatarEffect;
+use super::{Host, Outbox, archive, offline, private, push, register, roster, upload, vcard};
 
 /// The effect of a request that is not answered at once.
 pub(super) enum IqEffect {
@@ -25,10 +26,8 @@ pub(super) enum IqEffect {
     ReadArchive,
     /// Change the sender's blocking list.
     Block(BlockingCommand),
-    /// Describe a node of the account that is asked.
-    DescribeNode(Box<str>),
-    /// List the nodes of the account that is asked.
-    ListNodes,
+    /// View the nodes of the account that is asked; the continuation answers.
+    ViewNodes(ViewContinuation),
     /// The retrieval of offline messages.
     RetrieveOffline,
     /// An effect of the offline messages of the account that is asked.
@@ -45,6 +44,12 @@ pub(super) enum IqEffect {
     Register(Key, AccountRequest),
     /// Change a contact of the sender.
     Roster(Bare, RosterAction),
+    /// Read the vCard of the account that is asked.
+    ReadVcard,
+    /// Publish the sender's vCard in its node (XEP-0292).
+    PublishVcard4(Box<Publication>),
+    /// Write the sender's vCard, with the avatar that is in it.
+    Avatar(AvatarEffect),
     /// Grant a slot for a file.
     Upload(UploadRequest),
 }
@@ -55,14 +60,12 @@ pub(super) fn perform(host: &mut Host, now: Instant, iq: &IqRequest<'_>, effect:
         IqEffect::Deliver(key, reply) => return host.deliver(now, key, reply, out),
         IqEffect::ReadArchive => return archive::handle_query(host, &iq.to.bare(), iq.iq, out),
         IqEffect::Block(command) => blocking::change_blocked(host, now, iq, command, out),
-        IqEffect::DescribeNode(node) => {
-            return view_nodes(host, now, iq, out, move |nodes, _| nodes.describe(&node));
-        }
-        IqEffect::ListNodes => {
-            let list = |nodes: NodesView, owner: &Bare| {
-                Ok(Element::new("query", ns::DISCO_ITEMS).children(nodes.items(owner)))
-            };
-            return view_nodes(host, now, iq, out, list);
+        IqEffect::ViewNodes(then) => {
+            return host.tell_pubsub(
+                now,
+                PubSubEvent::View { owner: &iq.to.bare(), from: iq.from, then },
+                out,
+            );
         }
         IqEffect::RetrieveOffline => {
             let user = iq.to.bare();
@@ -86,6 +89,14 @@ pub(super) fn perform(host: &mut Host, now: Instant, iq: &IqRequest<'_>, effect:
         IqEffect::Roster(contact, action) => {
             roster::change_contact(host, now, &iq.from.bare(), (contact, action), out)
         }
+        IqEffect::ReadVcard => return vcard::read(&mut host.store, iq, out),
+        IqEffect::PublishVcard4(publication) => {
+            let question = iq.iq.clone();
+            return host.publish_for(now, &iq.to.bare(), *publication, out, move |host, _, result, out| {
+                host.answer(&question, result.map(|()| None), out);
+            });
+        }
+        IqEffect::Avatar(effect) => return vcard::perform(host, now, [effect], out),
         IqEffect::Upload(request) => {
             let effect = host.upload.handle_request(now, request, host.settings.uploads);
             return upload::perform(host, effect, out);
@@ -96,19 +107,14 @@ pub(super) fn perform(host: &mut Host, now: Instant, iq: &IqRequest<'_>, effect:
     }
 }
 
-/// Answers a request from the nodes of the account that is asked, as its sender may see them.
-fn view_nodes(
-    host: &mut Host,
-    now: Instant,
+/// The answer to a request from the nodes of the account that is asked, as its sender may see them.
+pub(super) fn answer_from_nodes(
     iq: &IqRequest<'_>,
-    out: &mut Outbox,
     describe: impl FnOnce(NodesView, &Bare) -> Result<Element, StanzaError> + 'static,
-) {
+) -> ViewContinuation {
     let (owner, question) = (iq.to.bare(), iq.iq.clone());
-    let user = owner.clone();
-    let then = move |host: &mut Host, nodes: Result<NodesView, StanzaError>, out: &mut Outbox| {
-        let answer = nodes.and_then(|nodes| describe(nodes, &user));
+    Box::new(move |host, nodes, out| {
+        let answer = nodes.and_then(|nodes| describe(nodes, &owner));
         host.answer(&question, answer.map(Some), out);
-    };
-    host.tell_pubsub(now, PubSubEvent::View { owner: &owner, from: iq.from, then: Box::new(then) }, out);
+    })
 }

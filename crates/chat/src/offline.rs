@@ -487,9 +487,7 @@ pub(super) fn perform(host: &mut Host, now: Instant, user: &Bare, effect: Offlin
             });
         }
         OfflineEffect::DeliverPage(key, messages, change, removal) => {
-            for message in messages {
-                host.deliver(now, key, message, out);
-            }
+            messages.into_iter().for_each(|message| host.deliver(now, key, message, out));
             perform(host, now, user, OfflineEffect::Remove(change, removal), out);
         }
         OfflineEffect::EndReading => host.forget_user(now, user),
@@ -502,11 +500,12 @@ pub(super) fn perform(host: &mut Host, now: Instant, user: &Bare, effect: Offlin
                 host.forget_user(now, &user);
             });
         }
-        OfflineEffect::TextRemoved(done) => phones::handle_text_removed(host, now, user, done, out),
+        OfflineEffect::TextRemoved(done) => {
+            let effect = host.phones.handle_text_removed(&host.accounts, now, user, done);
+            phones::perform_text(host, now, user, effect, out);
+        }
         OfflineEffect::View(key, messages, iq) => {
-            for message in messages {
-                host.deliver(now, key, message, out);
-            }
+            messages.into_iter().for_each(|message| host.deliver(now, key, message, out));
             host.answer(&iq, Ok(None), out);
         }
         OfflineEffect::Answer(iq, result) => host.answer(&iq, result, out),

@@ -52,6 +52,7 @@ fn ping(_view: &mut IqView<'_>, iq: &IqRequest<'_>) -> IqReply {
     if iq.is_set { IqReply::Error(Condition::BadRequest.into()) } else { IqReply::Result(None) }
 }
 
+/// XEP-0092. The operating system is left out: it helps attackers more than users.
 fn version(view: &mut IqView<'_>, iq: &IqRequest<'_>) -> IqReply {
     if iq.is_set {
         return IqReply::Error(Condition::BadRequest.into());
@@ -64,6 +65,7 @@ fn version(view: &mut IqView<'_>, iq: &IqRequest<'_>) -> IqReply {
     IqReply::Result(Some(query))
 }
 
+/// XEP-0202. The server is in UTC: its place is not the user's, who may be anywhere.
 fn time(view: &mut IqView<'_>, iq: &IqRequest<'_>) -> IqReply {
     if iq.is_set {
         return IqReply::Error(Condition::BadRequest.into());

@@ -1,4 +1,9 @@
 //! Private data (XEP-0049), and bookmarks that are the same there (XEP-0048) and as items (XEP-0402).
+//!
+//! Private data are kept as items of nodes that no request of publish-subscribe reaches. Bookmarks have three forms: private
+//! data, one item with all of them, and an item for each room. The items for the rooms are what counts; the other two are
+//! written from them, and a change of either is written to the items (XEP-0402 §5), so that clients of any age see the same
+//! rooms.
 
 use std::collections::BTreeMap;
 
@@ -72,6 +77,8 @@ type KnownRoom = (Box<str>, Instant, Element);
 /// By their addresses.
 type LegacyBookmarks = BTreeMap<Box<str>, Element>;
 
+/// The rooms of old bookmarks by their addresses. One without an address is refused: it would vanish on its way through the
+/// items.
 fn old_rooms(storage: &Element) -> Result<LegacyBookmarks, StanzaError> {
     let rooms = storage.elements().filter(|child| child.is("conference", ns::OLD_BOOKMARKS));
     let with_address = rooms.map(|room| {
@@ -82,10 +89,12 @@ fn old_rooms(storage: &Element) -> Result<LegacyBookmarks, StanzaError> {
     with_address.collect()
 }
 
+/// The one item of the old node, with all bookmarks in it.
 fn old_item(storage: Element) -> Publication {
     Publication { node: ns::OLD_BOOKMARKS, id: "current".into(), payload: storage, options: OLD_NODE }
 }
 
+/// Checks a request for private data; a [`PrivateRequest`] goes on with it.
 fn private(view: &mut IqView<'_>, iq: &IqRequest<'_>) -> IqReply {
     let user = iq.from.bare();
     let (Some(data), 1) = (iq.payload.first(), iq.payload.elements().count()) else {
@@ -132,6 +141,7 @@ pub(super) enum PrivateEffect {
 }
 
 impl PrivateRequest {
+    /// The first effect of a request that sets data. Bookmarks are compared with those that are known before they are written.
     fn set(self, now: Instant) -> Result<PrivateEffect, StanzaError> {
         if self.data.is("storage", ns::OLD_BOOKMARKS) {
             let wanted = old_rooms(&self.data)?;
@@ -196,6 +206,7 @@ impl BookmarksChange {
             let before = known.iter().find(|(known, _, _)| *known == room);
             let before = before.and_then(|(_, _, item)| item.first());
             let payload = to_native(&old, before);
+            // A room that has not changed is not published again: each publication notifies all clients of the account.
             let is_new = before != Some(&payload);
             is_new.then_some(Publication { node: ns::BOOKMARKS, id: room, payload, options: BOOKMARKS_NODE })
         });
@@ -252,6 +263,7 @@ fn all_items(owner: &Bare, node: &str) -> Load {
     Load::Items { owner: owner.clone(), node: node.into(), query: Box::new(ItemQuery::all()) }
 }
 
+/// The payload of an answer.
 fn query(data: Element) -> Element {
     Element::new("query", ns::PRIVATE).child(data)
 }
@@ -335,6 +347,7 @@ fn sync_bookmarks(
             one(host, now, result, out);
         });
     }
+    // Rooms that a client took away go in any case, also where a new one could not be published.
     if !gone.is_empty() {
         let then = Box::new(all.one());
         let event = PubSubEvent::Retract { owner: user, node: ns::BOOKMARKS, ids: gone, then };
@@ -344,32 +357,31 @@ fn sync_bookmarks(
     all.one()(host, now, Ok(()), out);
 }
 
-/// A client has published to one of the nodes, or taken something back: the other follows (XEP-0402 §5), and `then`
-/// answers the client, which may read either.
-pub(super) fn handle_publication(
-    host: &mut Host,
-    now: Instant,
+/// A client has published to one of the nodes, or taken something back: the other follows (XEP-0402 §5), and `done` runs
+/// when it has.
+///
+/// # Errors
+/// `done`, which has not run: there is nothing to write.
+pub(super) fn mirror_publication(
+    store: &mut StoreRequests,
     user: &Bare,
     node: &str,
     (payload, is_new): (Option<&Element>, bool),
     out: &mut Outbox,
-    then: impl FnOnce(&mut Host, &mut Outbox) + 'static,
-) {
-    // A copy that cannot be written now follows with the next change: the item itself is on disk.
-    let done: WriteContinuation = Box::new(move |host, _, _, out| then(host, out));
+    done: WriteContinuation,
+) -> Result<(), WriteContinuation> {
     match payload {
-        _ if node == ns::BOOKMARKS => mirror_bookmarks(&mut host.store, user, out, done),
+        // Also when an item was retracted: the old node has what is left.
+        _ if node == ns::BOOKMARKS => mirror_bookmarks(store, user, out, done),
         Some(storage) if node == ns::OLD_BOOKMARKS && storage.is("storage", ns::OLD_BOOKMARKS) => {
-            match old_rooms(storage) {
-                Ok(rooms) => {
-                    let published = PublishedBookmarks { storage: storage.clone(), rooms, is_new };
-                    old_bookmarks_published(&mut host.store, user, published, out, done);
-                }
-                Err(error) => done(host, now, Err(error), out),
-            }
+            // The item itself is on disk; bookmarks that are none stay in it.
+            let Ok(rooms) = old_rooms(storage) else { return Err(done) };
+            let published = PublishedBookmarks { storage: storage.clone(), rooms, is_new };
+            old_bookmarks_published(store, user, published, out, done);
         }
-        _ => done(host, now, Ok(()), out),
+        _ => return Err(done),
     }
+    Ok(())
 }
 
 /// From items to the one of the old node, which keeps what is no room.

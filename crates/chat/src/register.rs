@@ -8,8 +8,9 @@ use xmpp::sasl::Secret;
 use xmpp::stanza::{self, Condition, StanzaError};
 use xmpp::{Bare, Element, Level, Specification, ns};
 
+use super::account_memory::AccountMemory;
 use super::change_queue::not_written;
-use super::effect::{Access, RosterItem};
+use super::effect::{Access, AccountData, RosterItem};
 use super::feature::{Feature, IqHandler, IqHandlerFn, IqReply, IqRequest, IqTarget, IqView};
 use super::iq_effect::IqEffect;
 use super::store_requests::StoreRequests;
@@ -146,20 +147,15 @@ pub(super) fn perform(
     });
 }
 
-fn unfriend_all(host: &mut Host, now: Instant, user: &Bare, kept: &[(Bare, RosterItem)], out: &mut Outbox) {
-    departed::tell_departed(&mut host.store, user, out);
-    let known =
-        host.accounts.users.get_mut(user).filter(|known| matches!(known.state, AccountState::Ready(_)));
-    // Later writes for this account would belong to the next one of that name.
-    let here = known.map(|known| std::mem::replace(&mut known.state, AccountState::Absent));
-    host.accounts.weigh(user);
-    let roster = match &here {
-        Some(AccountState::Ready(data)) => &data.roster[..],
-        _ => kept,
-    };
-    for (contact, item) in roster {
-        host.roster.end_subscriptions(&host.accounts, (user, contact), item);
-        roster::perform(host, now, (user, contact), out);
+/// Takes the data of an account that was removed out of memory: later writes for it would belong to the next account of that
+/// name.
+fn take_data(accounts: &mut AccountMemory, user: &Bare) -> Option<Box<AccountData>> {
+    let known = accounts.users.get_mut(user).filter(|known| matches!(known.state, AccountState::Ready(_)));
+    let state = known.map(|known| std::mem::replace(&mut known.state, AccountState::Absent));
+    accounts.weigh(user);
+    match state {
+        Some(AccountState::Ready(data)) => Some(data),
+        _ => None,
     }
 }
 
@@ -176,7 +172,12 @@ impl Host {
     ) {
         let keys = self.accounts.keys_of(user, |_| true);
         if ending == SessionEndReason::Removed {
-            unfriend_all(self, now, user, kept, out);
+            departed::tell_departed(&mut self.store, user, out);
+            let data = take_data(&mut self.accounts, user);
+            for (contact, item) in data.as_ref().map_or(kept, |data| &data.roster[..]) {
+                self.roster.end_subscriptions(&self.accounts, (user, contact), item);
+                roster::perform(self, now, (user, contact), out);
+            }
         }
         for key in keys {
             connection::close_session(self, now, key, ending.condition(), out);

@@ -1,4 +1,9 @@
 //! Where stanzas go: from a client (RFC 6120 §10, RFC 6121 §8) and to our addresses.
+//!
+//! A stanza passes here twice: once at the host of its sender's account, which checks what the sender may do and archives its
+//! messages, and once at the host of its addressee, which chooses the sessions. Work that needs an account's data waits until
+//! they are in memory, in the order in which it came. Each message is acknowledged to its sender when its last write is done,
+//! so every branch ends its guard (`Acks::end`).
 
 use stdx::Instant;
 use stdx::slab::Key;
@@ -6,13 +11,15 @@ use xmpp::stanza::{self, Condition, StanzaError, StanzaKind};
 use xmpp::{Bare, Element, Jid, ns};
 
 use super::ack;
+use super::archive::ArchiveWriter;
+use super::caps::CapsEffect;
 use super::feature::{IqHandlerFn, IqReply, IqRequest, IqTarget, IqView, find};
 use super::pubsub::{Approval, PubSubEvent};
-use super::user::{AccountState, QueuedWork};
+use super::user::{AccountState, QueuedWork, too_much_waits, wait_for_account_data};
 use super::{Host, Outbox, push};
 use crate::{
-    archive, blocking, caps, carbons, connection, iq_effect, last, no_account, offline, phones, presence,
-    read_queues, subaddress, user,
+    blocking, carbons, connection, iq_effect, last, no_account, offline, phones, presence, read_queues,
+    subaddress, user,
 };
 
 impl Host {
@@ -70,15 +77,12 @@ pub(super) fn handle_element_of_session(
     let (jid, bare) = (session.jid.clone(), session.jid.bare());
     // The effect on contacts depends on the roster and the blocking list.
     if let AccountState::Loading(_) = host.user(now, &bare, out).state {
-        return user::wait_for_account_data(
-            host,
-            now,
-            &bare,
-            QueuedWork::FromSession(key, Box::new(element)),
-            out,
-        );
+        let work = QueuedWork::FromSession(key, Box::new(element));
+        let queued = wait_for_account_data(&mut host.accounts, &bare, work);
+        return queued.unwrap_or_else(|work| user::refuse_waiting(host, now, work, &too_much_waits(), out));
     }
     let Ok(to) = stanza::to(&element) else {
+        // RFC 6120 §8.3.3.8: the answer goes to the sender, without the address that cannot be one.
         element.unset("to");
         return host.refuse(&element, &Condition::JidMalformed.into(), out);
     };
@@ -90,7 +94,13 @@ pub(super) fn handle_element_of_session(
             let domain = Jid::new(None, bare.domain(), None).unwrap_or_else(|_| bare.into_jid());
             ask(host, now, &element, &jid, &domain, Some(key), out);
         }
-        Some(StanzaKind::Iq) => send(host, now, key, element, out),
+        Some(StanzaKind::Iq) => match blocking::blocks_outgoing(&host.accounts, key, &element) {
+            Some(error) => {
+                blocking::refuse_blocked(&mut host.accounts, now, key, &element, &error, out);
+                connection::perform_deliveries(host, now, out);
+            }
+            None => host.route(element, out),
+        },
         Some(StanzaKind::Presence) => {
             let is_broadcast = to.is_none();
             presence::handle_outbound(host, now, key, to, element, out);
@@ -104,14 +114,6 @@ pub(super) fn handle_element_of_session(
     }
 }
 
-/// Sends a stanza out, unless the sender blocks the recipient.
-pub(super) fn send(host: &mut Host, now: Instant, key: Key, element: Element, out: &mut Outbox) {
-    if let Some(error) = blocking::blocks_outgoing(&host.accounts, key, &element) {
-        return blocking::refuse_blocked(host, now, key, &element, &error, out);
-    }
-    host.route(element, out);
-}
-
 fn message_from(host: &mut Host, now: Instant, key: Key, mut element: Element, out: &mut Outbox) {
     let Some(jid) = host.accounts.sessions.get(key).map(|session| session.jid.clone()) else { return };
     if element.attr("to").is_none() {
@@ -120,12 +122,19 @@ fn message_from(host: &mut Host, now: Instant, key: Key, mut element: Element, o
     }
     if let Some(error) = blocking::blocks_outgoing(&host.accounts, key, &element) {
         host.acks().handle_refusal(&element, out);
-        return blocking::refuse_blocked(host, now, key, &element, &error, out);
+        blocking::refuse_blocked(&mut host.accounts, now, key, &element, &error, out);
+        return connection::perform_deliveries(host, now, out);
     }
     let mark = ack::take_ack_token(&mut element);
-    let id = archive::record_sent(host, now, &jid.bare(), &element, mark.as_deref(), out);
+    let id = ArchiveWriter::of(host).record_sent(now, &jid.bare(), &element, mark.as_deref(), out);
+    if id.is_some() {
+        host.acks().hold(mark.as_deref());
+    }
+    // XEP-0280: for the sender's other clients, with the id that the archive gave. The token is not in their copies: they end
+    // nothing.
     carbons::copy_sent(&mut host.accounts, now, key, &element, id, out);
     connection::perform_deliveries(host, now, out);
+    // The token travels with the message again: its addressee's host reports the end of its way.
     ack::put_ack_token(&mut element, mark);
     host.route(element, out);
 }
@@ -180,14 +189,11 @@ fn routed(host: &mut Host, now: Instant, mut element: Element, to: &Jid, out: &m
         };
     }
     let bare = to.bare();
-    match &host.user(now, &bare, out).state {
-        AccountState::Loading(_) => {
-            user::wait_for_account_data(host, now, &bare, QueuedWork::Routed(Box::new(element)), out);
-        }
-        AccountState::Ready(_) | AccountState::Evicted | AccountState::Absent => {
-            to_account(host, now, element, out);
-        }
+    if let AccountState::Loading(_) = host.user(now, &bare, out).state {
+        let queued = wait_for_account_data(&mut host.accounts, &bare, QueuedWork::Routed(Box::new(element)));
+        return queued.unwrap_or_else(|work| user::refuse_waiting(host, now, work, &too_much_waits(), out));
     }
+    to_account(host, now, element, out);
 }
 
 pub(super) fn to_account(host: &mut Host, now: Instant, element: Element, out: &mut Outbox) {
@@ -212,6 +218,7 @@ fn arrived(host: &mut Host, now: Instant, element: Element, out: &mut Outbox) {
         }
         return host.forget_user(now, &bare);
     }
+    // XEP-0191: a blocked sender sees the account as it would see one that does not exist.
     if blocking::blocks_incoming(&host.accounts, &bare, &from) {
         host.refuse(&element, &no_account::refusal(), out);
         return host.forget_user(now, &bare);
@@ -257,14 +264,15 @@ fn message_to(host: &mut Host, now: Instant, from: &Jid, to: &Jid, mut element: 
             _ => host.refuse(&element, &Condition::ServiceUnavailable.into(), out),
         };
     }
-    archive::record_received(host, now, &bare, &mut element, out);
+    ArchiveWriter::of(host).record_received(now, &bare, &mut element, out);
     if !to.is_bare() {
         if let Some(key) = key {
             carbons::copy_received(&mut host.accounts, now, &bare, &[key], &element, out);
             return deliver_message(host, now, &bare, &[key], element, out);
         }
         if phones::is_for_phone((&host.settings, &host.phones), to, &element) {
-            return phones::send_text_to_phones(host, now, &bare, element, out);
+            let effect = phones::address_text(&mut host.pending_acks, now, element);
+            return phones::perform_text(host, now, &bare, effect, out);
         }
     }
     // RFC 6121 §8.5.2.1.1 and §8.5.2.2.1: an account is no room.
@@ -298,7 +306,9 @@ pub(super) fn message_to_account(
     // All that are able: with carbons in use, a choice of one would be wrong (RFC 6121 §8.5.2.1.1 allows
     // it).
     carbons::copy_received(&mut host.accounts, now, bare, &able, &element, out);
-    phones::copy_to_phone(host, now, bare, &element, out);
+    for copy in host.phones.begin_copies(&host.settings, now, bare, &element) {
+        phones::perform_text(host, now, bare, copy, out);
+    }
     deliver_message(host, now, bare, &able, element, out);
 }
 
@@ -312,6 +322,7 @@ pub(super) fn deliver_message(
 ) {
     // It has done what it was for (XEP-0280 §10).
     message.remove_children(|child| child.is("private", ns::CARBONS));
+    // Decided before the message moves into the sessions.
     let is_pushed = push::is_pushed(user, &message);
     connection::deliver_to_all(host, now, keys, message, out);
     if is_pushed {
@@ -337,7 +348,13 @@ fn ask(
         Some("result" | "error") => {
             let effects = host.push.handle_answer(now, from, iq);
             push::perform(host, effects, out);
-            return caps::handle_answer(host, now, from, iq, out);
+            return match host.caps.handle_response(now, from, iq, &mut host.rng) {
+                Some(CapsEffect::Send(iq)) => host.route(iq, out),
+                Some(CapsEffect::FeaturesKnown(ver)) => {
+                    host.tell_pubsub(now, PubSubEvent::FeaturesKnown { ver: &ver }, out);
+                }
+                None => {}
+            };
         }
         _ => return host.refuse(iq, &Condition::BadRequest.into(), out),
     };
@@ -346,6 +363,7 @@ fn ask(
         return host.refuse(iq, &Condition::BadRequest.into(), out);
     };
     let is_own = to.local().is_some() && from.bare() == to.bare();
+    // Handlers for one's own account go before those for any account.
     let places: &[IqTarget] = match (to.local(), is_own) {
         (None, _) => &[IqTarget::Server],
         (Some(_), true) => &[IqTarget::Own, IqTarget::Account],

@@ -208,6 +208,7 @@ pub(super) fn perform(host: &mut Host, effect: UploadEffect, out: &mut Outbox) {
     }
 }
 
+/// The error for a failure of ours: the client may ask again.
 fn no_place() -> StanzaError {
     StanzaError::new(Condition::ResourceConstraint, "no place for the file now: try again later")
 }
@@ -238,6 +239,7 @@ impl Upload {
         if self.used.get(&request.user).is_some() {
             return self.grant(now, request, settings);
         }
+        // The first request of a user since the start, or since the user was forgotten.
         // A restart keeps the usage of today.
         UploadEffect::ReadUsage(request)
     }
@@ -269,6 +271,7 @@ impl Upload {
         let Some(settings) = settings else {
             return UploadEffect::Refuse(request, Condition::ServiceUnavailable.into());
         };
+        // Counted before the slot is made: two requests at once cannot pass the limit together.
         match self.take(now, &request.user, request.cost(), settings.per_day) {
             Ok(()) => UploadEffect::RequestSlot(request),
             Err(error) => UploadEffect::Refuse(request, error),
@@ -283,6 +286,7 @@ impl Upload {
         slot: Option<&UploadSlot>,
     ) -> (Option<Change>, Result<Element, StanzaError>) {
         let Some(slot) = slot else {
+            // No file came of it, so it does not count.
             self.give_back(&request.user, request.cost());
             return (None, Err(no_place()));
         };
@@ -301,6 +305,7 @@ impl Upload {
         let today = now.unix_seconds() / DAY;
         let used = self.used.get(user).filter(|used| used.day == today).map_or(0, |used| used.bytes);
         if used.saturating_add(cost) > per_day {
+            // XEP-0363: the error says when to ask again.
             let tomorrow = Instant::from_unix_seconds((today + 1) * DAY);
             let retry = Element::new("retry", ns::UPLOAD).with("stamp", xmpp::time::stamp(tomorrow));
             let text = "that is more than one user may upload in a day";

@@ -5,11 +5,13 @@ use stdx::slab::Key;
 use xmpp::stanza::{self, Condition, StanzaError};
 use xmpp::{Bare, Element, ns};
 
+use super::account_memory::AccountMemory;
 use super::archive::Archive;
 use super::effect::{AccountData, Effect, Load, StoreReply};
+use super::phones::Phones;
 use super::push::Push;
 use super::{Host, Outbox, presence};
-use crate::{blocking, limits, read_queues, route};
+use crate::{blocking, connection, limits, read_queues, route};
 
 /// Nodes whose newest item is read with an account, because a client that signs in needs it at once.
 pub const NODES: &[&str] = &[super::archive::PREFERENCES, ns::VCARD_UPDATE];
@@ -91,7 +93,8 @@ impl Host {
     ) {
         match &self.user(now, bare, out).state {
             AccountState::Loading(_) => {
-                wait_for_account_data(self, now, bare, QueuedWork::Job(Box::new(job)), out);
+                // A job beyond the limit is dropped: it has no sender that an error could reach.
+                wait_for_account_data(&mut self.accounts, bare, QueuedWork::Job(Box::new(job))).ok();
             }
             AccountState::Ready(_) | AccountState::Evicted | AccountState::Absent => {
                 job(self, now, out);
@@ -100,8 +103,8 @@ impl Host {
         }
     }
 
-    /// Drops the cached data of an account that the operator has changed or removed; `None`: of all accounts. The next stanza that
-    /// needs an account has it read again.
+    /// Drops the cached data of an account that the operator has changed or removed; `None`: of all accounts. The next stanza
+    /// that needs an account has it read again.
     pub fn forget_accounts(&mut self, user: Option<&Bare>) {
         match user {
             Some(user) if self.accounts.idle.forget(user) => {
@@ -144,7 +147,13 @@ fn account_loaded(host: &mut Host, now: Instant, bare: &Bare, loaded: Option<Sto
             }
             // An anonymous client, or an account that was removed while it is signed in.
             Some(StoreReply::User(None)) => AccountState::Ready(Box::default()),
-            _ => return account_unavailable(host, now, bare, out),
+            _ => {
+                let features = (&mut host.archive, &mut host.push, &mut host.phones);
+                for waiting in account_unavailable(&mut host.accounts, features, bare, out) {
+                    refuse_waiting(host, now, waiting, &Condition::ResourceConstraint.into(), out);
+                }
+                return;
+            }
         };
     let AccountState::Loading(waiting) = std::mem::replace(&mut user.state, state) else { return };
     host.accounts.weigh(bare);
@@ -172,29 +181,34 @@ fn account_loaded(host: &mut Host, now: Instant, bare: &Bare, loaded: Option<Sto
     host.forget_user(now, bare);
 }
 
-/// The store cannot be read: the waiting stanzas get an error, and the next one asks again. Sessions
+/// The store cannot be read: the waiting work, which is returned, gets an error, and the next stanza asks again. Sessions
 /// whose account was read before stay signed in.
-fn account_unavailable(host: &mut Host, now: Instant, bare: &Bare, out: &mut Outbox) {
-    let state = match host.accounts.users.get_mut(bare) {
+fn account_unavailable(
+    accounts: &mut AccountMemory,
+    (archive, push, phones): (&mut Archive, &mut Push, &mut Phones),
+    bare: &Bare,
+    out: &mut Outbox,
+) -> Vec<QueuedWork> {
+    let state = match accounts.users.get_mut(bare) {
         Some(user) if user.is_stored && !user.sessions.is_empty() => {
             std::mem::replace(&mut user.state, AccountState::Evicted)
         }
         _ => {
-            let Some(user) = host.accounts.remove_user(bare) else { return };
-            forget_features(&mut host.archive, &mut host.push, bare);
-            host.phones.handle_unavailable(bare, out);
+            let Some(user) = accounts.remove_user(bare) else { return Vec::new() };
+            forget_features(archive, push, bare);
+            phones.handle_unavailable(bare, out);
             for key in user.sessions {
-                if let Some(edge) = host.accounts.sessions.remove(key).and_then(|session| session.edge) {
-                    host.accounts.by_edge.remove(&edge);
+                if let Some(edge) = accounts.sessions.remove(key).and_then(|session| session.edge) {
+                    accounts.by_edge.remove(&edge);
                     out.push(Effect::Close { edge, condition: "internal-server-error" });
                 }
             }
             user.state
         }
     };
-    let AccountState::Loading(waiting) = state else { return };
-    for waiting in waiting {
-        refuse_waiting(host, now, waiting, &Condition::ResourceConstraint.into(), out);
+    match state {
+        AccountState::Loading(waiting) => waiting,
+        AccountState::Ready(_) | AccountState::Evicted | AccountState::Absent => Vec::new(),
     }
 }
 
@@ -203,22 +217,28 @@ fn forget_features(archive: &mut Archive, push: &mut Push, user: &Bare) {
     push.forget(user);
 }
 
-/// Waits until the account's data is in memory. Work beyond the limit is refused, and a job is dropped.
+/// Queues work until the account's data is in memory.
+///
+/// # Errors
+/// The work, undone: too much waits already. [`refuse_waiting`] answers it.
 pub(super) fn wait_for_account_data(
-    host: &mut Host,
-    now: Instant,
+    accounts: &mut AccountMemory,
     bare: &Bare,
     waiting: QueuedWork,
-    out: &mut Outbox,
-) {
-    let Some(User { state: AccountState::Loading(all), .. }) = host.accounts.users.get_mut(bare) else {
-        return;
+) -> Result<(), QueuedWork> {
+    let Some(User { state: AccountState::Loading(all), .. }) = accounts.users.get_mut(bare) else {
+        return Ok(());
     };
-    if all.len() < limits::USER_WAITING {
-        return all.push(waiting);
+    if all.len() >= limits::USER_WAITING {
+        return Err(waiting);
     }
-    let text = "too much waits for this account: try again later";
-    refuse_waiting(host, now, waiting, &StanzaError::new(Condition::ResourceConstraint, text), out);
+    all.push(waiting);
+    Ok(())
+}
+
+/// The error of work that [`wait_for_account_data`] returned.
+pub(super) fn too_much_waits() -> StanzaError {
+    StanzaError::new(Condition::ResourceConstraint, "too much waits for this account: try again later")
 }
 
 pub(super) fn refuse_waiting(
@@ -232,7 +252,8 @@ pub(super) fn refuse_waiting(
         // Past the router: the answer would wait as well.
         QueuedWork::FromSession(key, stanza) => {
             host.acks().handle_refusal(&stanza, out);
-            blocking::refuse_blocked(host, now, key, &stanza, error, out);
+            blocking::refuse_blocked(&mut host.accounts, now, key, &stanza, error, out);
+            connection::perform_deliveries(host, now, out);
         }
         QueuedWork::Routed(stanza) => match presence::subscription::SubscriptionAction::of(&stanza) {
             Some(_) => presence::refuse(&stanza, error, out),

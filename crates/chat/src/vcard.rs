@@ -13,8 +13,9 @@ use xmpp::{Bare, Element, Level, Specification, ns};
 use super::account_memory::AccountMemory;
 use super::change_queue::not_written;
 use super::effect::{Change, Load, StoreFailure};
-use super::feature::{Feature, IqHandler, IqHandlerFn, IqReply, IqRequest, IqTarget};
-use super::pubsub::{NodesView, PubSubEvent, Publication, items_of, load_newest};
+use super::feature::{Feature, IqHandler, IqHandlerFn, IqReply, IqRequest, IqTarget, IqView};
+use super::iq_effect::IqEffect;
+use super::pubsub::{Publication, ViewContinuation, items_of, load_newest};
 use super::session::Session;
 use super::store_requests::StoreRequests;
 use super::{Host, ItemQuery, Outbox, imported};
@@ -38,8 +39,8 @@ pub(super) const FEATURE: Feature = Feature {
     // XEP-0054 §4: a server says that it has the vCards of its accounts.
     server: &[ns::VCARD],
     handles: &[
-        IqHandler { at: IqTarget::Account, name: "vCard", ns: ns::VCARD, run: IqHandlerFn::Host(vcard) },
-        IqHandler { at: IqTarget::Account, name: "vcard", ns: ns::VCARD4, run: IqHandlerFn::Host(vcard4) },
+        IqHandler { at: IqTarget::Account, name: "vCard", ns: ns::VCARD, run: IqHandlerFn::View(vcard) },
+        IqHandler { at: IqTarget::Account, name: "vcard", ns: ns::VCARD4, run: IqHandlerFn::View(vcard4) },
     ],
 };
 
@@ -96,24 +97,28 @@ impl Photo {
     }
 }
 
-fn vcard(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) -> IqReply {
-    let (user, is_own, question) = (iq.to.bare(), iq.from.bare() == iq.to.bare(), iq.iq.clone());
+fn vcard(view: &mut IqView<'_>, iq: &IqRequest<'_>) -> IqReply {
     if !iq.is_set {
-        load_newest(&mut host.store, &user, ns::VCARD, out, move |host, _, newest, out| {
-            host.answer(&question, found(newest, is_own), out);
-        });
-        return IqReply::Later;
+        return IqReply::Perform(IqEffect::ReadVcard);
     }
-    if let Err(error) = may_set(&host.accounts, iq) {
+    if let Err(error) = may_set(view.accounts, iq) {
         return IqReply::Error(error);
     }
-    let photo = match Photo::of(iq.payload) {
-        Ok(photo) => photo,
-        Err(error) => return IqReply::Error(error),
-    };
-    let effect = write(now, &user, iq.payload.clone(), photo, Some(question));
-    perform(host, now, vec![effect], out);
-    IqReply::Later
+    match Photo::of(iq.payload) {
+        Ok(photo) => {
+            let effect = write(view.now, &iq.to.bare(), iq.payload.clone(), photo, Some(iq.iq.clone()));
+            IqReply::Perform(IqEffect::Avatar(effect))
+        }
+        Err(error) => IqReply::Error(error),
+    }
+}
+
+/// Reads the vCard of the account that is asked, and answers.
+pub(super) fn read(store: &mut StoreRequests, iq: &IqRequest<'_>, out: &mut Outbox) {
+    let (question, is_own) = (iq.iq.clone(), iq.from.bare() == iq.to.bare());
+    load_newest(store, &iq.to.bare(), ns::VCARD, out, move |host, _, newest, out| {
+        host.answer(&question, found(newest, is_own), out);
+    });
 }
 
 /// XEP-0054 §3: the answer does not show whether there is such an account.
@@ -142,32 +147,30 @@ fn may_set(accounts: &AccountMemory, iq: &IqRequest<'_>) -> Result<(), StanzaErr
 }
 
 /// XEP-0292: the same as its node has.
-fn vcard4(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) -> IqReply {
-    let (user, is_own, question) = (iq.to.bare(), iq.from.bare() == iq.to.bare(), iq.iq.clone());
+fn vcard4(view: &mut IqView<'_>, iq: &IqRequest<'_>) -> IqReply {
     if !iq.is_set {
-        let owner = user.clone();
-        let read = move |host: &mut Host, nodes: Result<NodesView, StanzaError>, out: &mut Outbox| match nodes
-        {
-            Ok(nodes) if nodes.may_read(ns::VCARD4_NODE) => {
-                load_newest(&mut host.store, &owner, ns::VCARD4_NODE, out, move |host, _, newest, out| {
-                    let vcard = newest.map(|item| item.and_then(|item| item.first().cloned()));
-                    host.answer(&question, found(vcard, is_own), out);
-                });
-            }
-            nodes => host.answer(&question, found(nodes.map(|_| None), is_own), out),
-        };
-        host.tell_pubsub(now, PubSubEvent::View { owner: &user, from: iq.from, then: Box::new(read) }, out);
-        return IqReply::Later;
+        return IqReply::Perform(IqEffect::ViewNodes(read4(iq)));
     }
-    if let Err(error) = may_set(&host.accounts, iq) {
+    if let Err(error) = may_set(view.accounts, iq) {
         return IqReply::Error(error);
     }
     let publication =
         Publication { node: ns::VCARD4_NODE, id: CURRENT.into(), payload: iq.payload.clone(), options: OPEN };
-    host.publish_for(now, &user, publication, out, move |host, _, result, out| {
-        host.answer(&question, result.map(|()| None), out);
-    });
-    IqReply::Later
+    IqReply::Perform(IqEffect::PublishVcard4(Box::new(publication)))
+}
+
+/// Answers from the node of XEP-0292, if its access model lets the sender read it.
+fn read4(iq: &IqRequest<'_>) -> ViewContinuation {
+    let (owner, is_own, question) = (iq.to.bare(), iq.from.bare() == iq.to.bare(), iq.iq.clone());
+    Box::new(move |host, nodes, out| match nodes {
+        Ok(nodes) if nodes.may_read(ns::VCARD4_NODE) => {
+            load_newest(&mut host.store, &owner, ns::VCARD4_NODE, out, move |host, _, newest, out| {
+                let vcard = newest.map(|item| item.and_then(|item| item.first().cloned()));
+                host.answer(&question, found(vcard, is_own), out);
+            });
+        }
+        nodes => host.answer(&question, found(nodes.map(|_| None), is_own), out),
+    })
 }
 
 /// The writes when a client sets its vCard. Its picture is shown in presence; nodes of XEP-0084 have their own.

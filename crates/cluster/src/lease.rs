@@ -4,7 +4,7 @@
 //! succeeded, by its own monotonic clock: the answer may be late, the moment of sending is a lower bound of the moment at which
 //! others saw the renewal. They take over [`TAKEOVER`] after they have seen it.
 //!
-//! While the council is away nobody can take over, so the node asks the database once a second whether it has been fenced.
+//! While the council is away no node can take over its buckets, so the node asks the database once a second whether it has been fenced.
 //! "Not fenced" is worth as much as a renewal. A node that fences another cuts that one's connections to the
 //! database; an end of the connection therefore ends the authority that the database gave.
 

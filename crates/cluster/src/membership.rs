@@ -2,9 +2,9 @@
 //!
 //! A link that breaks is a hint, a lease that ends is a death. A node is missing when its renewals have not been seen for
 //! [`TAKEOVER`] *and* the council, asked after that, has no newer one either. Time in which this node was stopped or the
-//! council was away proves nothing and is not counted. A council that is back may have forgotten all keys, and other nodes
-//! may be back there later than this one: a member has [`COUNCIL_RETURN`] to be seen again. A host that refuses connections shortens the wait: a process that
-//! runs, even a stopped one, is not refused.
+//! council was away proves nothing and is not counted. A council that is back may have forgotten all keys, and other nodes may
+//! be back there later than this one: a member has [`COUNCIL_RETURN`] to be seen again. A host that refuses connections
+//! shortens the wait: a process that runs, even a stopped one, is not refused.
 
 use std::collections::BTreeMap;
 use std::fmt;

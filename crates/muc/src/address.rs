@@ -1,5 +1,6 @@
-//! The address of a room and its secret: the addresses and ids of occupants, and stanzas as the room sends them. Elements that only the
-//! room may add are removed from all that clients send through it; else an occupant could forge another one's id, address or delay.
+//! The address of a room and its secret: the addresses and ids of occupants, and stanzas as the room sends them. Elements that
+//! only the room may add are removed from all that clients send through it; else an occupant could forge another one's id,
+//! address or delay.
 
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;

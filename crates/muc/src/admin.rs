@@ -1,7 +1,8 @@
 //! Requests about roles and affiliations: lists of them, and changes (XEP-0045 §8.2 to §8.5, §9, §10.3 to §10.8).
 //!
-//! A request is read and judged completely before anything changes: [`AdminRequest::parse`] takes the room by a shared reference, and
-//! [`AdminRequest::apply`] cannot fail. `rules` decides each item alone; here are the rules for the items of one request together.
+//! A request is read and judged completely before anything changes: [`AdminRequest::parse`] takes the room by a shared
+//! reference, and [`AdminRequest::apply`] cannot fail. `rules` decides each item alone; here are the rules for the items of one
+//! request together.
 
 use std::collections::BTreeMap;
 

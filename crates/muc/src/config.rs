@@ -1,6 +1,6 @@
-//! The configuration of a room (XEP-0045 §10, §15.5.3). One form serves for the owner and for the store, so a field that an owner can set
-//! is stored without further code. A form that an owner submits has to keep the limits; a stored one is read whatever the limits
-//! are by now, because a room that cannot be read is lost to its users.
+//! The configuration of a room (XEP-0045 §10, §15.5.3). One form serves for the owner and for the store, so a field that an
+//! owner can set is stored without further code. A form that an owner submits has to keep the limits; a stored one is read
+//! whatever the limits are by now, because a room that cannot be read is lost to its users.
 
 use std::borrow::Cow;
 
@@ -104,8 +104,8 @@ impl RoomConfig {
         }
     }
 
-    /// True if messages are archived. A temporary room has no archive: its address may belong to another room tomorrow, whose owner would
-    /// inherit the messages.
+    /// True if messages are archived. A temporary room has no archive: its address may belong to another room tomorrow, whose
+    /// owner would inherit the messages.
     pub(super) fn is_archived(&self) -> bool {
         self.is_persistent && self.is_logged
     }
@@ -231,7 +231,8 @@ impl RoomConfig {
         Ok(config)
     }
 
-    /// The fields with a few values. They come after the texts: the password has to be known before the form says that there is one.
+    /// The fields with a few values. They come after the texts: the password has to be known before the form says that there is
+    /// one.
     fn apply_choices(&mut self, form: &Element) -> Result<(), StanzaError> {
         if let Some(is_protected) = flag(form, "muc#roomconfig_passwordprotectedroom") {
             if !is_protected {

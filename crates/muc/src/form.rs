@@ -1,5 +1,5 @@
-//! Data forms (XEP-0004), as far as rooms have them: fields that a form may lack are `None`, so that a client which sends some fields
-//! changes those only.
+//! Data forms (XEP-0004), as far as rooms have them: fields that a form may lack are `None`, so that a client which sends some
+//! fields changes those only.
 
 use xmpp::{Element, ns};
 

@@ -1,5 +1,5 @@
-//! The recent messages, for new occupants (XEP-0045 §7.2.13). They are in memory only; after a restart the owner of the room fills them
-//! from the archive, if the room has one.
+//! The recent messages, for new occupants (XEP-0045 §7.2.13). They are in memory only; after a restart the owner of the room
+//! fills them from the archive, if the room has one.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -1,9 +1,10 @@
 //! One room of XEP-0045 as a machine: stanzas and the room's stored form come in, [`RoomEffect`]s go out.
 //!
-//! A [`Room`] holds the occupants, the affiliations, the configuration, the subject and the newest messages, and decides all that
-//! XEP-0045 leaves to a room: which stanza is refused and how, which occupant sees which address, which presence and messages
-//! follow from a change, and in which order. Its occupants are addresses. It does not know if they are accounts of this server, and it
-//! never reads the clock, draws a random value (its secret is an argument), opens the store or sends a stanza itself.
+//! A [`Room`] holds the occupants, the affiliations, the configuration, the subject and the newest messages, and decides all
+//! that XEP-0045 leaves to a room: which stanza is refused and how, which occupant sees which address, which presence and
+//! messages follow from a change, and in which order. Its occupants are addresses. It does not know if they are accounts of
+//! this server, and it never reads the clock, draws a random value (its secret is an argument), opens the store or sends a
+//! stanza itself.
 //!
 //! The owner of the rooms (`chat::muc`) calls [`Room::handle`] with one stanza at a time and performs the effects in their order.
 //! It keeps a copy of the room where [`Room::may_save`] says so, writes [`Room::to_stored`] after [`RoomEffect::Save`], and
@@ -120,8 +121,8 @@ impl Room {
         self.users.close(out);
     }
 
-    /// Handles a stanza for the room (`to` is bare) or for an occupant (`to` has the nickname as its resource). `from` is the full
-    /// address of the sender, which its server has proved.
+    /// Handles a stanza for the room (`to` is bare) or for an occupant (`to` has the nickname as its resource). `from` is the
+    /// full address of the sender, which its server has proved.
     pub fn handle(
         &mut self,
         now: Instant,

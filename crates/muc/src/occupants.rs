@@ -1,7 +1,8 @@
-//! The occupants of a room, by the order they came, by nickname, session and user. The indexes save a walk over thousands of occupants
-//! for each stanza; all changes go through the methods here, so that no index names an occupant that is gone.
+//! The occupants of a room, by the order they came, by nickname, session and user. The indexes save a walk over thousands of
+//! occupants for each stanza; all changes go through the methods here, so that no index names an occupant that is gone.
 //!
-//! An occupant has at least one session. With its last session it is removed, and nothing here says so to the others: `users` does.
+//! An occupant has at least one session. With its last session it is removed, and nothing here says so to the others: `users`
+//! does.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;

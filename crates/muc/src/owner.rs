@@ -1,5 +1,5 @@
-//! Requests of owners: configuration and the room's end (XEP-0045 §10.1, §10.2, §10.9). The order of effects of a configuration is: the
-//! status codes, while all are still there; then the occupants that may not stay; then the new roles; then the answer.
+//! Requests of owners: configuration and the room's end (XEP-0045 §10.1, §10.2, §10.9). The order of effects of a configuration
+//! is: the status codes, while all are still there; then the occupants that may not stay; then the new roles; then the answer.
 
 use xmpp::stanza::{self, Condition};
 use xmpp::{Element, Jid, ns};
@@ -89,7 +89,8 @@ impl Room {
     }
 
     fn end(&mut self, destroy: &Element, out: &mut Vec<RoomEffect>) {
-        // The occupants leave with the last stanzas below. They are complete stanzas, so the room may be forgotten before they are sent.
+        // The occupants leave with the last stanzas below. They are complete stanzas, so the room may be forgotten before they
+        // are sent.
         out.push(RoomEffect::Destroyed);
         for occupant in self.users.occupants.values() {
             let mut notice = Notice { destroy: Some(destroy), ..Notice::gone(&self.users, occupant) };

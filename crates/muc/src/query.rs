@@ -1,9 +1,9 @@
-//! Requests (iq): to the room itself, which it answers, and from one occupant to another, which it passes on under their nicknames
-//! (XEP-0045 §6, §17.4, XEP-0410, XEP-0425).
+//! Requests (iq): to the room itself, which it answers, and from one occupant to another, which it passes on under their
+//! nicknames (XEP-0045 §6, §17.4, XEP-0410, XEP-0425).
 //!
-//! A request that is passed on leaves no state in the room. The id of the copy has keyed hashes of the asking session and of the nickname
-//! that was asked, and the answer is led back by them: so requests without an answer cost the room nothing, and a client can answer
-//! only sessions that have asked it.
+//! A request that is passed on leaves no state in the room. The id of the copy has keyed hashes of the asking session and of
+//! the nickname that was asked, and the answer is led back by them: so requests without an answer cost the room nothing, and a
+//! client can answer only sessions that have asked it.
 
 use stdx::Instant;
 use xmpp::stanza::{self, Condition};
@@ -129,8 +129,8 @@ impl Room {
         out.push(RoomEffect::Send(question));
     }
 
-    /// Passes an answer back to the session whose tag is in the id. An answer whose id, sender or addressee does not fit is dropped: a
-    /// reply to a reply would be another stanza that is not expected.
+    /// Passes an answer back to the session whose tag is in the id. An answer whose id, sender or addressee does not fit is
+    /// dropped: a reply to a reply would be another stanza that is not expected.
     fn pass_answer(&self, from: &Jid, to: &Jid, iq: &Element, out: &mut Vec<RoomEffect>) {
         let id = iq.attr("id").unwrap_or("");
         let (Some(session_tag), Some(nick_tag)) = (id.get(..TAG), id.get(TAG..2 * TAG)) else { return };
@@ -179,7 +179,8 @@ impl Room {
             .child(retract.children(reason.clone()));
         // The history forgets the message at once, also when the archive fails: new occupants do not get it any more.
         let is_known = self.history.retract(id, None);
-        // The room announces the retraction before it confirms the request, so that the moderator's client has both in that order.
+        // The room announces the retraction before it confirms the request, so that the moderator's client has both in that
+        // order.
         let then = vec![RoomEffect::Broadcast(Box::new(message)), RoomEffect::Send(stanza::result(iq, None))];
         if self.is_archived() {
             let retracted = retracted(now).child(by).children(reason);

@@ -1,5 +1,5 @@
-//! Privileges (XEP-0045 §5): roles for a visit, affiliations for good. Pure functions over two standings; the tests have every cell of the
-//! tables of §5.1.3 and §5.2.2. Both enums are ordered: a greater value has all rights of a smaller one.
+//! Privileges (XEP-0045 §5): roles for a visit, affiliations for good. Pure functions over two standings; the tests have every
+//! cell of the tables of §5.1.3 and §5.2.2. Both enums are ordered: a greater value has all rights of a smaller one.
 
 use xmpp::stanza::Condition;
 

@@ -29,8 +29,8 @@ pub struct RoomListing {
 }
 
 impl Room {
-    /// The room as the store keeps it; [`Room::from_stored`] reads it back. It has no occupants and no messages: the first leave with the
-    /// process, the archive has the second.
+    /// The room as the store keeps it; [`Room::from_stored`] reads it back. It has no occupants and no messages: the first
+    /// leave with the process, the archive has the second.
     pub fn to_stored(&self) -> Element {
         let room = Element::new("room", ns::MUC_OWNER)
             .with("secret", hex(&self.users.address.secret))

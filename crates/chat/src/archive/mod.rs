@@ -15,6 +15,7 @@ pub(super) use self::preferences::NODE as PREFERENCES;
 use self::preferences::Preferences;
 pub(super) use self::query::{handle_query, read_ends};
 use super::account_memory::AccountMemory;
+use super::ack::PendingAcks;
 use super::effect::{Change, Load, MamQuery, StoreFailure, StoreReply};
 use super::feature::{Feature, IqHandler, IqHandlerFn, IqReply, IqRequest, IqTarget, IqView};
 use super::iq_effect::IqEffect;
@@ -68,7 +69,10 @@ pub(super) const FEATURE: Feature = Feature {
             at: IqTarget::Own,
             name: "prefs",
             ns: ns::MAM,
-            run: IqHandlerFn::Host(preferences::handle),
+            run: IqHandlerFn::Host(|host, now, iq, out| {
+                let archives = (&host.archive, host.settings.archive);
+                preferences::handle(archives, (&host.accounts, &mut host.store), now, iq, out)
+            }),
         },
         IqHandler {
             at: IqTarget::Account,
@@ -182,64 +186,83 @@ fn own_archive(_view: &mut IqView<'_>, _iq: &IqRequest<'_>) -> IqReply {
     IqReply::Perform(IqEffect::ReadArchive)
 }
 
-/// A message that a session of the account sends. Its id, when it is archived; until then the message with that mark
-/// is not handled.
-pub(super) fn record_sent(
-    host: &mut Host,
-    now: Instant,
-    user: &Bare,
-    message: &Element,
-    mark: Option<&str>,
-    out: &mut Outbox,
-) -> Option<Box<str>> {
-    let to = stanza::to(message).ok().flatten()?;
-    // To oneself: it is archived where it arrives.
-    if to.bare() == *user || !host.archive.keeps(&host.accounts, host.settings.archive, (user, &to), message)
-    {
-        return None;
-    }
-    host.acks().hold(mark);
-    let mark = mark.map(Box::<str>::from);
-    retract::retract_archived(&mut host.store, user, &to, message, out);
-    let (id, change) = host.archive.new_entry((now, &mut host.rng), user, &to, message);
-    // The message goes its way, archived or not.
-    host.store.change(change, out, move |host, _, _, out| host.acks().handle_archived(mark.as_deref(), out));
-    Some(id)
+/// The parts of a host by which messages are written into archives.
+pub(super) struct ArchiveWriter<'a> {
+    archive: &'a mut Archive,
+    accounts: &'a AccountMemory,
+    store: &'a mut StoreRequests,
+    pending_acks: &'a mut PendingAcks,
+    rng: &'a mut Rng,
+    /// The default of accounts without preferences.
+    otherwise: ArchiveDefault,
 }
 
-/// A message for the account; it gets its id.
-pub(super) fn record_received(
-    host: &mut Host,
-    now: Instant,
-    user: &Bare,
-    message: &mut Element,
-    out: &mut Outbox,
-) {
-    remove_forged_ids(message, user);
-    let Some(from) = offline::sender(message) else { return };
-    if host.archive.keeps(&host.accounts, host.settings.archive, (user, &from), message) {
-        retract::retract_archived(&mut host.store, user, &from, message, out);
-        let id = record(host, now, user, &from, message, out);
-        let with = Element::new("stanza-id", ns::SID).with("by", user.as_str()).with("id", id);
-        message.push(with);
+impl<'a> ArchiveWriter<'a> {
+    pub(super) fn of(host: &'a mut Host) -> ArchiveWriter<'a> {
+        ArchiveWriter {
+            archive: &mut host.archive,
+            accounts: &host.accounts,
+            store: &mut host.store,
+            pending_acks: &mut host.pending_acks,
+            rng: &mut host.rng,
+            otherwise: host.settings.archive,
+        }
     }
-}
 
-/// Writes a message into an archive, of an account or of a room, and returns its id there. Until it is
-/// written, the message under way is not handled.
-pub(super) fn record(
-    host: &mut Host,
-    now: Instant,
-    owner: &Bare,
-    with: &Jid,
-    message: &Element,
-    out: &mut Outbox,
-) -> Box<str> {
-    let hold = host.pending_acks.guard();
-    let (id, change) = host.archive.new_entry((now, &mut host.rng), owner, with, message);
-    // A client that gets the message directly has it, whatever becomes of the archive.
-    host.store.change(change, out, move |host, _, _, out| host.acks().release(hold, out));
-    id
+    /// Writes a message that a session of the account sends. Its id, if the archive keeps it: then the caller holds the
+    /// acknowledgement of `mark` (`Acks::hold`), until the message is written.
+    pub(super) fn record_sent(
+        self,
+        now: Instant,
+        user: &Bare,
+        message: &Element,
+        mark: Option<&str>,
+        out: &mut Outbox,
+    ) -> Option<Box<str>> {
+        let to = stanza::to(message).ok().flatten()?;
+        // To oneself: it is archived where it arrives.
+        if to.bare() == *user || !self.archive.keeps(self.accounts, self.otherwise, (user, &to), message) {
+            return None;
+        }
+        let mark = mark.map(Box::<str>::from);
+        retract::retract_archived(self.store, user, &to, message, out);
+        let (id, change) = self.archive.new_entry((now, self.rng), user, &to, message);
+        // The message goes its way, archived or not.
+        self.store.change(change, out, move |host, _, _, out| {
+            host.acks().handle_archived(mark.as_deref(), out);
+        });
+        Some(id)
+    }
+
+    /// Writes a message for the account, if the archive keeps it; then the message gets its id.
+    pub(super) fn record_received(self, now: Instant, user: &Bare, message: &mut Element, out: &mut Outbox) {
+        remove_forged_ids(message, user);
+        let Some(from) = offline::sender(message) else { return };
+        if self.archive.keeps(self.accounts, self.otherwise, (user, &from), message) {
+            // The retracted message is read before the retraction is written, so that it cannot find itself.
+            retract::retract_archived(self.store, user, &from, message, out);
+            let id = self.record(now, user, &from, message, out);
+            let with = Element::new("stanza-id", ns::SID).with("by", user.as_str()).with("id", id);
+            message.push(with);
+        }
+    }
+
+    /// Writes a message into an archive, of an account or of a room, and returns its id there. Until it is
+    /// written, the message under way is not handled.
+    pub(super) fn record(
+        self,
+        now: Instant,
+        owner: &Bare,
+        with: &Jid,
+        message: &Element,
+        out: &mut Outbox,
+    ) -> Box<str> {
+        let hold = self.pending_acks.guard();
+        let (id, change) = self.archive.new_entry((now, self.rng), owner, with, message);
+        // A client that gets the message directly has it, whatever becomes of the archive.
+        self.store.change(change, out, move |host, _, _, out| host.acks().release(hold, out));
+        id
+    }
 }
 
 /// In place of an archived message (XEP-0424 §4, XEP-0425 §5): `tombstone` makes what is in the message's stead, unless

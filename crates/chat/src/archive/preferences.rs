@@ -4,9 +4,12 @@ use stdx::Instant;
 use xmpp::stanza::{Condition, StanzaError};
 use xmpp::{Element, Jid, ns};
 
+use super::super::account_memory::AccountMemory;
 use super::super::effect::Change;
 use super::super::feature::{IqReply, IqRequest};
-use super::super::{Host, Outbox, change_queue};
+use super::super::store_requests::StoreRequests;
+use super::super::{Outbox, change_queue};
+use super::Archive;
 use crate::limits;
 
 /// The node that keeps them. Only its account reads nodes of that prefix.
@@ -121,14 +124,21 @@ fn names(list: &[Jid], with: &Jid) -> bool {
     list.iter().any(|jid| jid == with || jid.as_str() == with.bare_str())
 }
 
-pub(crate) fn handle(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) -> IqReply {
+/// Answers a request for the preferences, or writes new ones. They count once they are on disk.
+pub(crate) fn handle(
+    (archive, otherwise): (&Archive, ArchiveDefault),
+    (accounts, store): (&AccountMemory, &mut StoreRequests),
+    now: Instant,
+    iq: &IqRequest<'_>,
+    out: &mut Outbox,
+) -> IqReply {
     let user = iq.to.bare();
     if !iq.is_set {
-        let own = host.archive.preferences.get(&user).cloned();
-        let preferences = own.unwrap_or_else(|| Preferences::usual(host.settings.archive));
+        let own = archive.preferences.get(&user).cloned();
+        let preferences = own.unwrap_or_else(|| Preferences::usual(otherwise));
         return IqReply::Result(Some(preferences.element()));
     }
-    if host.accounts.is_anonymous(&user) {
+    if accounts.is_anonymous(&user) {
         return IqReply::Error(Condition::NotAllowed.into());
     }
     let preferences = match Preferences::parse(iq.payload) {
@@ -144,7 +154,7 @@ pub(crate) fn handle(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mu
         keep: 1,
     };
     let iq = iq.iq.clone();
-    host.store.change(change, out, move |host, _, done, out| {
+    store.change(change, out, move |host, _, done, out| {
         let answer = done.map_err(change_queue::not_written).map(|()| {
             let element = preferences.element();
             // If the account has left memory meanwhile, its preferences are read again.

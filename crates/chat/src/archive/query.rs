@@ -1,4 +1,8 @@
 //! Questions to archives (XEP-0313 §4), in pages (XEP-0059).
+//!
+//! A query becomes a [`MamQuery`] for the store; the page that comes back is cut to what one answer may have, sent as messages,
+//! and followed by the answer to the query. A session reads one page at a time: the next waits until the client has read this
+//! one, so an archive cannot fill the memory of a client that does not read.
 
 use stdx::Instant;
 use stdx::slab::Key;
@@ -20,6 +24,7 @@ struct ArchiveRequest {
     has_bounds: bool,
 }
 
+/// A fault of the query, with a text for its author.
 fn bad(text: &str) -> StanzaError {
     StanzaError::new(Condition::BadRequest, text)
 }
@@ -33,6 +38,7 @@ impl ArchiveRequest {
         }
         let form = payload.get("x", ns::DATA);
         let has_bounds = form.map_or(Ok(false), |form| read_form(form, &mut query))?;
+        // Messages that are named by their ids come all at once, whatever the size of a page is.
         if !query.ids.is_empty() {
             query.max = query.max.max(query.ids.len() as u32);
         }
@@ -140,6 +146,7 @@ fn told(
         .child(result.child(forwarded))
 }
 
+/// `<fin/>`: the end of a page (XEP-0313 §4.3), with the ids by which the client asks for the next one.
 fn fin(page: &MamPage) -> Element {
     let text = |name: &'static str, text: &str| Element::new(name, ns::RSM).text(text);
     let first = page.stanzas.first().map(|(id, ..)| text("first", id));
@@ -233,7 +240,17 @@ fn ask(
                 if is_flipped {
                     page.stanzas.reverse();
                 }
-                send_page(host, now, &owner, &iq, id.as_deref(), &page, out);
+                let to = iq.attr("from").and_then(|from| Jid::parse(from).ok());
+                // A session of this host gets the messages past the router, so that the answer, which follows, cannot
+                // overtake them.
+                let own = to.as_ref().filter(|to| to.bare() == owner);
+                let own = own.and_then(|to| host.accounts.session_of(to));
+                for stanza in to.iter().flat_map(|to| messages_of(&page, &owner, to, id.as_deref())) {
+                    match own {
+                        Some(key) => host.deliver(now, key, stanza, out),
+                        None => host.route(stanza, out),
+                    }
+                }
                 host.answer(&iq, Ok(Some(fin)), out);
             }
             Ok(_) => host.refuse(&iq, &change_queue::not_written(StoreFailure::Unavailable), out),
@@ -247,24 +264,14 @@ fn ask(
     });
 }
 
-fn send_page(
-    host: &mut Host,
-    now: Instant,
-    owner: &Bare,
-    iq: &Element,
-    query: Option<&str>,
-    page: &MamPage,
-    out: &mut Outbox,
-) {
-    let Some(to) = iq.attr("from").and_then(|from| Jid::parse(from).ok()) else { return };
-    let own = host.accounts.session_of(&to).filter(|_| to.bare() == *owner);
-    for stanza in &page.stanzas {
-        let message = told(owner, to.as_str(), query, stanza);
-        match own {
-            Some(key) => host.deliver(now, key, message, out),
-            None => host.route(message, out),
-        }
-    }
+/// The messages that bring a page to its client.
+fn messages_of<'a>(
+    page: &'a MamPage,
+    owner: &'a Bare,
+    to: &'a Jid,
+    query: Option<&'a str>,
+) -> impl Iterator<Item = Element> + 'a {
+    page.stanzas.iter().map(move |stanza| told(owner, to.as_str(), query, stanza))
 }
 
 fn send_metadata(store: &mut StoreRequests, owner: &Bare, iq: Element, out: &mut Outbox) {

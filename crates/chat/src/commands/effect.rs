@@ -1,4 +1,5 @@
-//! The effects of administrators' commands, and how a host performs them: an action of all hosts, a request to the store, the reply.
+//! The effects of administrators' commands, and how a host performs them: an action of all hosts, a request to the store, the
+//! reply.
 
 use stdx::Instant;
 use stdx::slab::Key;
@@ -14,7 +15,7 @@ use super::super::effect::{
 use super::super::pubsub::items_of;
 use super::super::store_requests::StoreRequests;
 use super::super::{Host, ItemQuery, Outbox};
-use super::{CURRENT, Command, Form, MOTD, PREFIX};
+use super::{CURRENT, Command, Commands, Form, MOTD, PREFIX};
 
 /// The next step of a command, or the error that its client gets.
 pub(in super::super) type CommandResult = Result<CommandEffect, StanzaError>;
@@ -144,19 +145,24 @@ fn motd_written(
     })
 }
 
-/// A session has become available.
-pub(in super::super) fn send_motd(host: &mut Host, now: Instant, key: Key, out: &mut Outbox) {
-    let Some(session) = host.accounts.sessions.get(key) else { return };
+/// Delivers the message of the day to a session that has become available. The caller performs the effects of the session.
+pub(in super::super) fn send_motd(
+    (commands, accounts, store): (&Commands, &mut AccountMemory, &mut StoreRequests),
+    now: Instant,
+    key: Key,
+    out: &mut Outbox,
+) {
+    let Some(session) = accounts.sessions.get(key) else { return };
     let domain: Box<str> = session.jid.domain().into();
-    if let Some(motd) = host.commands.motd.get(&domain) {
-        let message = motd.clone().and_then(|message| from_domain(&host.accounts, key, message));
+    if let Some(motd) = commands.motd.get(&domain) {
+        let message = motd.clone().and_then(|message| from_domain(accounts, key, message));
         if let Some(message) = message {
-            host.deliver(now, key, message, out);
+            accounts.deliver(now, key, message, out);
         }
         return;
     }
     // When it cannot be read, the next session asks again.
-    read_motd(&mut host.store, domain, out, move |host, now, motd, out| {
+    read_motd(store, domain, out, move |host, now, motd, out| {
         let message = motd.ok().flatten().and_then(|message| from_domain(&host.accounts, key, message));
         if let Some(message) = message {
             host.deliver(now, key, message, out);

@@ -59,6 +59,7 @@ impl DirectoryRequest {
 
     /// The rooms in memory are known better than as they are stored.
     pub(super) fn answer(self, stored: &Directory, in_memory: HostActionResult) -> RoomsEffect {
+        // A host with the room in memory knows its occupants, and changes that a list of some seconds ago has not.
         let mut directory = stored.clone();
         for (address, listing) in in_memory.rooms {
             match listing {
@@ -93,6 +94,7 @@ impl Directories {
         request: DirectoryRequest,
     ) -> Option<RoomsEffect> {
         match self.of.get_mut(domain) {
+            // One read serves all requests that come while it is under way.
             Some(StoredDirectory::Loading(waiting)) if waiting.len() >= ROOM_WAITING => {
                 Some(request.refuse())
             }

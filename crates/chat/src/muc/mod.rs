@@ -10,6 +10,7 @@ use stdx::Instant;
 use xmpp::stanza;
 use xmpp::{Bare, Element, Jid, Level, Specification};
 
+use super::archive::ArchiveWriter;
 use super::feature::Feature;
 use super::read_queues::with_requester;
 use super::{Host, Outbox, token};
@@ -93,6 +94,7 @@ impl Host {
 
     /// The service ends: occupants are told so (XEP-0045 §16.2, 332).
     pub fn close_rooms(&mut self, out: &mut Outbox) {
+        // Occupants of other servers learn of it too, so the streams to them have to be open still.
         let effects = self.rooms.close();
         out.reserve(effects.len());
         for effect in effects {
@@ -199,10 +201,11 @@ impl Host {
                 let Some(room) = self.rooms.room(address) else { return };
                 let id = match (room.archived(&message), stanza::from(&message).ok().flatten()) {
                     (Some(archived), Some(speaker)) => {
-                        crate::archive::record(self, now, address, &speaker, &archived, out)
+                        ArchiveWriter::of(self).record(now, address, &speaker, &archived, out)
                     }
                     _ => token(&mut self.rng).into(),
                 };
+                // Archived first, so that the copies have the id by which clients find the message there (XEP-0359).
                 let copies = self.rooms.publish(now, address, *message, &id);
                 out.reserve(copies.len());
                 for copy in copies {
@@ -211,6 +214,7 @@ impl Host {
                     }
                 }
             }
+            // The room has checked the sender; the archive answers without another question of rights.
             RoomEffect::ReadArchive => crate::archive::handle_query(self, address, stanza, out),
             // The archive first, so that the next query does not find the retracted message.
             RoomEffect::Retract(retraction) => {
@@ -230,6 +234,7 @@ impl Host {
                 );
             }
             RoomEffect::Destroyed => self.rooms.handle_destroyed(address),
+            // `Rooms::save` has written the room before any effect was performed.
             RoomEffect::Save => {}
         }
     }

@@ -472,9 +472,13 @@ impl Rooms {
         }
     }
 
-    /// An account was removed: the rooms in memory that are to lose it now. The store has changed the other rooms; rooms
-    /// that are being read or written lose it afterwards.
-    pub(in super::super) fn handle_departed(&mut self, user: &Bare) -> Vec<Bare> {
+    /// An account was removed: rooms in memory lose it. The store has changed the other rooms; rooms that are being read or written
+    /// lose it afterwards.
+    pub(in super::super) fn handle_departed(
+        &mut self,
+        settings: &HostSettings,
+        user: &Bare,
+    ) -> Vec<(Bare, RoomsEffect)> {
         let mut free = Vec::new();
         for (address, slot) in &mut self.slots {
             if slot.is_busy {
@@ -483,16 +487,12 @@ impl Rooms {
                 free.push(address.clone());
             }
         }
-        free
+        let remove = |room| self.remove_user(settings, &room, user).map(|effect| (room, effect));
+        free.into_iter().filter_map(remove).collect()
     }
 
     /// Removes the affiliation of an account that was removed.
-    pub(in super::super) fn remove_user(
-        &mut self,
-        settings: &HostSettings,
-        address: &Bare,
-        user: &Bare,
-    ) -> Option<RoomsEffect> {
+    fn remove_user(&mut self, settings: &HostSettings, address: &Bare, user: &Bare) -> Option<RoomsEffect> {
         let room = self.room(address)?;
         if !room.remove_user(user) || !room.is_persistent() {
             return None;

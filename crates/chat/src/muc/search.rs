@@ -28,6 +28,7 @@ pub(super) struct SearchRequest {
     has_rooms: bool,
 }
 
+/// An error with the condition that XEP-0433 has for it.
 fn fault(condition: Condition, detail: &'static str, text: &str) -> StanzaError {
     let detail = Element::new(detail, ns::CHANNEL_SEARCH_ERRORS);
     StanzaError { kind: Some("modify"), ..StanzaError::new(condition, text).with(detail) }
@@ -75,6 +76,7 @@ impl SearchRequest {
 
     fn finds(&self, address: &str, room: &RoomListing) -> bool {
         let mut text = String::new();
+        // All parts together: the words of one search may stand in different parts.
         for (is_looked_at, part) in [
             (self.in_name, &*room.name),
             (self.in_description, &room.description),
@@ -112,6 +114,7 @@ fn words(typed: Option<String>, wants_all: bool) -> Result<Vec<String>, StanzaEr
     }
     let words: Vec<String> =
         typed.split_whitespace().map(str::to_lowercase).filter(|word| word.chars().count() > 1).collect();
+    // Words of one letter are in nearly every room, and each word is looked for in each room.
     if words.is_empty() || typed.len() > ROOM_TEXT {
         let text = "a word to look for has two letters at least, and all of them a thousand at most";
         return Err(fault(Condition::BadRequest, "invalid-search-terms", text));
@@ -182,6 +185,7 @@ pub(super) fn result(
 ) -> Result<Element, StanzaError> {
     let found = directory.iter().filter(|(address, room)| wanted.finds(address, room));
     let mut found: Vec<(&str, &RoomListing)> = found.map(|(address, room)| (&**address, room)).collect();
+    // A stable sort over the order by address: equal rooms keep their places from page to page.
     if !wanted.is_by_address {
         found.sort_by_key(|(_, room)| std::cmp::Reverse(room.occupants));
     }

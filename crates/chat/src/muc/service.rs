@@ -25,6 +25,7 @@ impl Rooms {
             _ => return None,
         }
         let is_get = stanza.attr("type") == Some("get");
+        // RFC 6120 §8.2.3: a request has exactly one child.
         let (Some(payload), 1) = (stanza.first(), stanza.elements().count()) else {
             return refused(stanza, Condition::BadRequest);
         };
@@ -68,7 +69,7 @@ fn service_info() -> Element {
         [ns::DISCO_INFO, ns::DISCO_ITEMS, ns::MUC, ns::RSM, ns::PING, ns::OCCUPANT_ID, ns::CHANNEL_SEARCH];
     let info =
         Element::new("query", ns::DISCO_INFO).child(identity("conference", "text").with("name", "Rooms"));
-    info.children(features.map(|var| feature(var)))
+    info.children(features.map(feature))
 }
 
 /// One page of them, and its position when a page was asked for.
@@ -82,6 +83,7 @@ pub(super) fn listed(directory: &Directory, set: Option<&Element>) -> Result<Ele
         Element::new("item", ns::DISCO_ITEMS).with("jid", *address).with_opt("name", name)
     });
     let query = Element::new("query", ns::DISCO_ITEMS).children(items);
+    // XEP-0045 §6.2 allows Result Set Management for long lists.
     // A client that asked for no page learns if the list is incomplete.
     let is_told = set.is_some() || some.len() < all.len();
     Ok(query.children(is_told.then_some(told)))

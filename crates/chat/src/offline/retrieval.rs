@@ -19,6 +19,7 @@ pub(super) fn describe(
     if iq.is_set || iq.from.bare() != *user {
         return Err(Condition::BadRequest.into());
     }
+    // From now on nothing of what waits is sent unasked to this session.
     if let Some(session) = iq.session.and_then(|key| accounts.sessions.get_mut(key)) {
         session.takes_offline = true;
     }
@@ -28,6 +29,7 @@ pub(super) fn describe(
     Ok(read_senders(user, Vec::new(), goal))
 }
 
+/// Reads the next page of senders, after those that are known.
 pub(super) fn read_senders(user: &Bare, known: Vec<Sender>, goal: SendersGoal) -> OfflineEffect {
     let after = known.last().map_or(0, |(id, _)| *id);
     OfflineEffect::Read(page_after(user, after), OfflineRead::Senders { known, goal })
@@ -52,6 +54,7 @@ pub(super) fn view(
         return OfflineEffect::Answer(iq, Err(StanzaError::new(Condition::ResourceConstraint, text)));
     }
     let is_there = |id: &u64| page.stanzas.iter().any(|(known, _, _)| known == id);
+    // All or none: a client that names a message which is gone learns it before it deletes the others.
     if !wanted.iter().flatten().all(is_there) {
         return OfflineEffect::Answer(iq, Err(Condition::ItemNotFound.into()));
     }
@@ -62,10 +65,12 @@ pub(super) fn view(
     OfflineEffect::View(key, viewed.collect(), iq)
 }
 
+/// The node of a message (XEP-0013 §2.2): of one length, so that the order of texts is the order in which the messages came.
 fn node_of(id: u64) -> String {
     format!("{id:020}")
 }
 
+/// The list of the messages with their senders (XEP-0013 §2.2).
 pub(super) fn headers(user: &Bare, messages: &[Sender]) -> Element {
     let item = |(id, from): &Sender| {
         Element::new("item", ns::DISCO_ITEMS)
@@ -76,6 +81,7 @@ pub(super) fn headers(user: &Bare, messages: &[Sender]) -> Element {
     Element::new("query", ns::DISCO_ITEMS).with("node", ns::OFFLINE).children(messages.iter().map(item))
 }
 
+/// The number of the messages (XEP-0013 §2.1).
 pub(super) fn count(messages: usize) -> Element {
     let field = |var: &'static str, value: String| {
         Element::new("field", ns::DATA).with("var", var).child(Element::new("value", ns::DATA).text(value))

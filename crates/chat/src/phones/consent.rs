@@ -2,11 +2,11 @@
 
 use std::collections::HashMap;
 
-use stdx::Instant;
 use xmpp::Bare;
 
+use super::super::Outbox;
+use super::super::account_memory::AccountMemory;
 use super::super::effect::Effect;
-use super::super::{Host, Outbox};
 use crate::{blocking, limits};
 
 /// Queries that wait for the data of their account.
@@ -14,6 +14,30 @@ use crate::{blocking, limits};
 pub(super) struct PendingConsents(HashMap<u64, Bare>);
 
 impl PendingConsents {
+    /// Begins a query; its watcher gets its answer once the account's data are in memory. False: too many wait.
+    pub(super) fn begin(&mut self, id: u64, user: &Bare) -> bool {
+        if self.0.len() >= limits::PHONE_MESSAGES {
+            return false;
+        }
+        self.0.insert(id, user.clone());
+        true
+    }
+
+    /// Ends a query: a contact with the subscription `from` or `both`, that is not blocked, may watch. `None`: it has failed
+    /// meanwhile.
+    pub(super) fn decide(
+        &mut self,
+        accounts: &AccountMemory,
+        id: u64,
+        (user, watcher): (&Bare, &Bare),
+    ) -> Option<Effect> {
+        self.0.remove(&id)?;
+        let contact = accounts.data(user).and_then(|data| data.contact(watcher));
+        let is_subscribed = contact.is_some_and(|item| item.subscription.has_from());
+        let is_given = is_subscribed && !blocking::blocks_incoming(accounts, user, watcher.as_jid());
+        Some(Effect::Consent { id, is_given })
+    }
+
     /// The account's data cannot be read: it has consented to nothing.
     pub(super) fn fail(&mut self, user: &Bare, out: &mut Outbox) {
         let waiting = self.0.iter().filter(|(_, account)| *account == user);
@@ -22,31 +46,4 @@ impl PendingConsents {
             out.push(Effect::Consent { id, is_given: false });
         }
     }
-}
-
-/// Answered by `Effect::Consent`: a contact with the subscription `from` or `both`, that is not blocked, may.
-pub(super) fn handle_watcher(
-    host: &mut Host,
-    now: Instant,
-    id: u64,
-    user: Bare,
-    watcher: Bare,
-    out: &mut Outbox,
-) {
-    if host.phones.consents.0.len() >= limits::PHONE_MESSAGES {
-        return out.push(Effect::Consent { id, is_given: false });
-    }
-    host.phones.consents.0.insert(id, user.clone());
-    let account = user.clone();
-    host.with_account_data(now, &account, out, move |host, _, out| {
-        let is_subscribed = host
-            .accounts
-            .data(&user)
-            .and_then(|data| data.contact(&watcher))
-            .is_some_and(|item| item.subscription.has_from());
-        let is_given = is_subscribed && !blocking::blocks_incoming(&host.accounts, &user, watcher.as_jid());
-        if host.phones.consents.0.remove(&id).is_some() {
-            out.push(Effect::Consent { id, is_given });
-        }
-    });
 }

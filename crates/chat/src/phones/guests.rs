@@ -19,6 +19,7 @@ const HASHED: &str = "sip-address:";
 /// Characters that XEP-0106 §4.2 escapes. A backslash is escaped always: two addresses never become one.
 const ESCAPED: [char; 10] = ['\\', ' ', '"', '&', '\'', '/', ':', '<', '>', '@'];
 
+/// The text as the local part of an address (XEP-0106).
 fn escape(text: &str) -> String {
     let mut local = String::with_capacity(text.len() + 8);
     for c in text.chars() {
@@ -30,6 +31,7 @@ fn escape(text: &str) -> String {
     local
 }
 
+/// The inverse of [`escape`]. A backslash that begins no escape is itself (XEP-0106).
 fn unescape(local: &str) -> String {
     let mut text = String::with_capacity(local.len());
     let mut rest = local;
@@ -77,6 +79,8 @@ fn name_of(uri: &str) -> Option<String> {
     }
 }
 
+/// The user part without its escapes (RFC 3261 §19.1.4): one user has one address, however its URI is written. `None`: it is no
+/// text.
 fn percent_decoded(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -139,8 +143,8 @@ pub fn uri_of(address: &Jid) -> Option<String> {
     }
 }
 
-/// The answer to a stanza for a caller from outside. Nothing of chat goes to them: no route of ours leads where they say that they
-/// are.
+/// The answer to a stanza for a caller from outside. Nothing of chat goes to them: no route of ours leads where they say that
+/// they are.
 ///
 /// # Errors
 /// Messages and requests are refused.

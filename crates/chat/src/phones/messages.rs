@@ -7,12 +7,14 @@ use stdx::Instant;
 use stdx::rng::Rng;
 use xmpp::{Bare, Element, Jid, ns};
 
+use super::super::account_memory::AccountMemory;
+use super::super::archive::ArchiveWriter;
 use super::super::effect::Effect;
 use super::super::offline::MessageOrigin;
 use super::super::user::AccountState;
 use super::super::{Host, Outbox, ack};
 use super::body::MessageBody;
-use crate::{archive, blocking, carbons, connection, limits, offline, route, token};
+use crate::{blocking, carbons, connection, limits, offline, route, token};
 
 /// A MESSAGE for an account.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,6 +62,20 @@ pub(in super::super) struct PendingPhoneMessages(HashMap<u64, (Bare, PhoneMessag
 const MARK: &str = "heard.";
 
 impl PendingPhoneMessages {
+    /// Begins a message: [`hear`] goes on with it once its account is in memory. False: too much waits already, and a read whose
+    /// result could not be used is not begun.
+    pub(super) fn begin(&mut self, accounts: &AccountMemory, heard: &PhoneMessage) -> bool {
+        let waits = accounts.users.get(&heard.to).map_or(0, |user| match &user.state {
+            AccountState::Loading(waiting) => waiting.len(),
+            AccountState::Ready(_) | AccountState::Evicted | AccountState::Absent => 0,
+        });
+        if self.0.len() >= limits::PHONE_MESSAGES || waits >= limits::USER_WAITING {
+            return false;
+        }
+        self.0.insert(heard.id, (heard.to.clone(), PhoneMessageOutcome::Busy));
+        true
+    }
+
     fn set_outcome(&mut self, id: u64, outcome: PhoneMessageOutcome) {
         if let Some((_, known)) = self.0.get_mut(&id) {
             *known = outcome;
@@ -96,7 +112,9 @@ impl PendingPhoneMessages {
     }
 }
 
-fn hear(host: &mut Host, now: Instant, heard: PhoneMessage, out: &mut Outbox) {
+/// Takes a message whose account is in memory. Answered by `Effect::PhoneMessageOutcome`, once all that is to be written is on
+/// disk.
+pub(super) fn hear(host: &mut Host, now: Instant, heard: PhoneMessage, out: &mut Outbox) {
     let PhoneMessage { id, from, to, words, has_phones } = heard;
     if host.accounts.users.get(&to).is_none_or(|user| matches!(user.state, AccountState::Absent)) {
         return host.phones.heard.report(id, PhoneMessageOutcome::NoSession, out);
@@ -133,7 +151,7 @@ fn hear_message(
     (mut message, words, has_phones): (Element, MessageBody, bool),
     out: &mut Outbox,
 ) -> PhoneMessageOutcome {
-    archive::record_received(host, now, user, &mut message, out);
+    ArchiveWriter::of(host).record_received(now, user, &mut message, out);
     let able = host.accounts.able(user);
     if !able.is_empty() {
         carbons::copy_received(&mut host.accounts, now, user, &able, &message, out);
@@ -160,21 +178,6 @@ fn message_of(rng: &mut Rng, from: &Jid, to: &Bare, words: &MessageBody) -> Elem
     }
 }
 
-/// Answered by `Effect::PhoneMessageOutcome`, once what is to be written is on disk.
-pub(super) fn handle_message(host: &mut Host, now: Instant, heard: PhoneMessage, out: &mut Outbox) {
-    let waits = host.accounts.users.get(&heard.to).map_or(0, |user| match &user.state {
-        AccountState::Loading(waiting) => waiting.len(),
-        AccountState::Ready(_) | AccountState::Evicted | AccountState::Absent => 0,
-    });
-    // A query whose result could not be used is not sent.
-    if host.phones.heard.0.len() >= limits::PHONE_MESSAGES || waits >= limits::USER_WAITING {
-        return out.push(Effect::PhoneMessageOutcome { id: heard.id, outcome: PhoneMessageOutcome::Busy });
-    }
-    host.phones.heard.0.insert(heard.id, (heard.to.clone(), PhoneMessageOutcome::Busy));
-    let to = heard.to.clone();
-    host.with_account_data(now, &to, out, move |host, now, out| hear(host, now, heard, out));
-}
-
 /// The same words, as their sender's other clients see them.
 pub(super) fn handle_sent(
     host: &mut Host,
@@ -193,7 +196,7 @@ pub(super) fn handle_sent(
             return;
         }
         let message = message_of(&mut host.rng, from.as_jid(), &to, &words);
-        let id = archive::record_sent(host, now, &from, &message, None, out);
+        let id = ArchiveWriter::of(host).record_sent(now, &from, &message, None, out);
         carbons::copy_of_phone(&mut host.accounts, now, &from, &message, id, out);
         connection::perform_deliveries(host, now, out);
     });

@@ -25,7 +25,7 @@ pub use texts::TextsToPhones;
 
 pub(super) use guests::answer_for_guest;
 pub(super) use messages::PendingPhoneMessages;
-pub(super) use texts::{copy_to_phone, handle_text_removed, is_for_phone, send_text_to_phones, texts_due};
+pub(super) use texts::{address_text, is_for_phone, perform as perform_text, texts_due};
 
 use super::account_memory::AccountMemory;
 use super::blocking::Blocklist;
@@ -194,6 +194,15 @@ pub(super) struct Phones {
     consents: consent::PendingConsents,
 }
 
+/// A change of the state of an account's phones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum PhoneChange {
+    /// The first phone can be reached: texts that wait are tried.
+    Came,
+    /// Any other change, which contacts learn.
+    Other,
+}
+
 #[derive(Default)]
 struct WatchedPhone {
     phone: Phone,
@@ -240,6 +249,22 @@ impl Phones {
         if accounts.is_signed_in(user) && self.watched.get(user).is_some_and(is_nothing) {
             self.watched.remove(user);
         }
+    }
+
+    /// Notes the state of an account's phones: the answer to `Effect::AskPhone`, and every change, of any account. `None`: nothing
+    /// has changed, or the account is not tracked.
+    fn handle_change(&mut self, accounts: &AccountMemory, user: &Bare, phone: Phone) -> Option<PhoneChange> {
+        if phone != Phone::default() && accounts.is_signed_in(user) {
+            self.keep(accounts, user);
+        }
+        let watched = self.watched.get_mut(user)?;
+        if watched.phone == phone {
+            self.forget(accounts, user);
+            return None;
+        }
+        let has_come = phone.is_there && !watched.phone.is_there;
+        watched.phone = phone;
+        Some(if has_come { PhoneChange::Came } else { PhoneChange::Other })
     }
 
     /// Sends the phones' presence to all contacts that last got another one, and to the account's sessions.
@@ -303,11 +328,36 @@ impl Host {
     /// Handles an event of phones of accounts of this host.
     pub fn handle_phone(&mut self, now: Instant, event: PhoneEvent, out: &mut Outbox) {
         match event {
-            PhoneEvent::Changed { user, phone } => handle_change(self, now, &user, phone, out),
-            PhoneEvent::Message(message) => messages::handle_message(self, now, message, out),
+            PhoneEvent::Changed { user, phone } => {
+                let Some(change) = self.phones.handle_change(&self.accounts, &user, phone) else { return };
+                let told = user.clone();
+                // The account is needed for this moment only: its subscribers are in its roster.
+                self.with_account_data(now, &user, out, move |host, now, out| {
+                    host.phones.tell(&mut host.accounts, now, &told, out);
+                    connection::perform_deliveries(host, now, out);
+                });
+                if change == PhoneChange::Came {
+                    texts_due(self, now, &user, out);
+                }
+            }
+            PhoneEvent::Message(message) => {
+                if !self.phones.heard.begin(&self.accounts, &message) {
+                    let outcome = PhoneMessageOutcome::Busy;
+                    return out.push(Effect::PhoneMessageOutcome { id: message.id, outcome });
+                }
+                let to = message.to.clone();
+                self.with_account_data(now, &to, out, |host, now, out| {
+                    messages::hear(host, now, message, out);
+                });
+            }
             PhoneEvent::Sent { from, to, words } => messages::handle_sent(self, now, from, to, words, out),
             PhoneEvent::Watch { id, user, watcher } => {
-                consent::handle_watcher(self, now, id, user, watcher, out);
+                if !self.phones.consents.begin(id, &user) {
+                    return out.push(Effect::Consent { id, is_given: false });
+                }
+                self.with_account_data(now, &user.clone(), out, move |host, _, out| {
+                    out.extend(host.phones.consents.decide(&host.accounts, id, (&user, &watcher)));
+                });
             }
         }
     }
@@ -349,28 +399,6 @@ pub(super) fn describe_phone(
     let identity = Element::new("identity", ns::DISCO_INFO).with("category", "client").with("type", "phone");
     let feature = Element::new("feature", ns::DISCO_INFO).with("var", ns::DISCO_INFO);
     Some(Element::new("query", ns::DISCO_INFO).child(identity).child(feature))
-}
-
-/// The state of an account's phones: the answer to `Effect::AskPhone`, and every change, of any account.
-fn handle_change(host: &mut Host, now: Instant, user: &Bare, phone: Phone, out: &mut Outbox) {
-    if phone != Phone::default() && host.accounts.is_signed_in(user) {
-        host.phones.keep(&host.accounts, user);
-    }
-    let Some(watched) = host.phones.watched.get_mut(user) else { return };
-    if watched.phone == phone {
-        return host.phones.forget(&host.accounts, user);
-    }
-    let has_come = phone.is_there && !watched.phone.is_there;
-    watched.phone = phone;
-    let told = user.clone();
-    // The account is needed for this moment only: its subscribers are in its roster.
-    host.with_account_data(now, user, out, move |host, now, out| {
-        host.phones.tell(&mut host.accounts, now, &told, out);
-        connection::perform_deliveries(host, now, out);
-    });
-    if has_come {
-        texts_due(host, now, user, out);
-    }
 }
 
 fn phone_of(user: &Bare) -> Option<Jid> {

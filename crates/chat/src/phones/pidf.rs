@@ -10,6 +10,7 @@ const PIDF: &str = "urn:ietf:params:xml:ns:pidf";
 const DATA_MODEL: &str = "urn:ietf:params:xml:ns:pidf:data-model";
 const RPID: &str = "urn:ietf:params:xml:ns:pidf:rpid";
 
+/// The parts of a document that contacts in chat see.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct PublishedPresence {
     /// It says that its user cannot be reached, in all of its tuples.
@@ -57,12 +58,14 @@ pub(super) fn read(document: &[u8]) -> Option<PublishedPresence> {
         let known = ACTIVITIES.iter().find(|(name, _)| activity.is(name, RPID));
         known.map(|(_, show)| *show)
     };
+    // The user's own note before that of the document and of a device.
     let notes = [persons().find_map(|person| person.content_of("note", DATA_MODEL))]
         .into_iter()
         .chain([presence.content_of("note", PIDF)])
         .chain(tuples().map(|tuple| tuple.content_of("note", PIDF)));
     let note = notes.flatten().find(|note| !note.trim().is_empty()).unwrap_or_default();
     Some(PublishedPresence {
+        // A document without a tuple says nothing of being reached, and one open tuple is enough.
         is_closed: tuples().next().is_some() && !tuples().any(is_open),
         show: activities.flat_map(Element::elements).find_map(known).unwrap_or_default(),
         note: body::clean(note.trim()).chars().take(limits::PHONE_STATUS).collect(),

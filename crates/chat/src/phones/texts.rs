@@ -11,7 +11,7 @@ use stdx::slab::Key;
 use xmpp::{Bare, Element, Jid, ns};
 
 use super::super::account_memory::AccountMemory;
-use super::super::ack::AckGuard;
+use super::super::ack::{AckGuard, PendingAcks};
 use super::super::effect::{Effect, Load, StoreFailure, StoreReply};
 use super::super::offline::RemovalGoal;
 use super::super::{Host, HostSettings, Outbox, hints};
@@ -43,7 +43,7 @@ pub(super) struct Texts {
 }
 
 /// Everything that [`Texts`] asks of its host, for one account.
-enum TextEffect {
+pub(crate) enum TextEffect {
     /// Read the messages after that id; answered by `handle_read`.
     Read(u64),
     /// Send a part of a text to the phones; answered by `handle_sent`.
@@ -61,14 +61,14 @@ enum TextEffect {
 }
 
 /// A part of a text, as one MESSAGE has it.
-struct TextPart {
+pub(crate) struct TextPart {
     from: Jid,
     body: Box<str>,
     at: Instant,
 }
 
 /// The purpose of a [`TextPart`].
-enum TextTask {
+pub(crate) enum TextTask {
     /// A message that waits.
     Waiting(PhoneText),
     /// A message that was sent to the phone's own address.
@@ -78,7 +78,7 @@ enum TextTask {
 }
 
 /// A message that waits: the parts that phones have not taken.
-struct PhoneText {
+pub(crate) struct PhoneText {
     id: u64,
     from: Jid,
     at: Instant,
@@ -86,7 +86,7 @@ struct PhoneText {
 }
 
 /// A message for the phone's own address, and the parts that phones have not taken.
-struct AddressedText {
+pub(crate) struct AddressedText {
     parts: VecDeque<Box<str>>,
     message: Element,
     guard: AckGuard,
@@ -248,46 +248,51 @@ pub(crate) fn texts_due(host: &mut Host, now: Instant, user: &Bare, out: &mut Ou
     });
 }
 
-/// Passes the removal of a text from the offline messages to [`Texts`].
-pub(crate) fn handle_text_removed(
-    host: &mut Host,
-    now: Instant,
-    user: &Bare,
-    done: Result<(), StoreFailure>,
-    out: &mut Outbox,
-) {
-    let effect = host.phones.texts.handle_removed(&host.accounts, now, user, done);
-    perform(host, now, user, effect, out);
+impl Phones {
+    /// Passes the removal of a text from the offline messages to [`Texts`].
+    pub(crate) fn handle_text_removed(
+        &mut self,
+        accounts: &AccountMemory,
+        now: Instant,
+        user: &Bare,
+        done: Result<(), StoreFailure>,
+    ) -> Option<TextEffect> {
+        self.texts.handle_removed(accounts, now, user, done)
+    }
+
+    /// Begins the copies of a message that sessions got, one for each part: with [`TextsToPhones::Always`] phones get its words
+    /// too.
+    pub(crate) fn begin_copies(
+        &mut self,
+        settings: &HostSettings,
+        now: Instant,
+        user: &Bare,
+        message: &Element,
+    ) -> impl Iterator<Item = TextEffect> + use<> {
+        let is_copied = settings.texts_to_phones == TextsToPhones::Always && self.has_phone(user);
+        let copies = is_copied.then(|| self.texts.begin_copies(user, message)).flatten();
+        copies.into_iter().flat_map(move |(from, parts)| {
+            let part = move |body| TextPart { from: from.clone(), body, at: now };
+            parts.into_iter().map(move |body| TextEffect::Send(part(body), TextTask::Copy))
+        })
+    }
 }
 
-/// A message that sessions got: with `TextsToPhones::Always` phones get its words too.
-pub(crate) fn copy_to_phone(host: &mut Host, now: Instant, user: &Bare, message: &Element, out: &mut Outbox) {
-    if host.settings.texts_to_phones != TextsToPhones::Always || !host.phones.has_phone(user) {
-        return;
-    }
-    let Some((from, parts)) = host.phones.texts.begin_copies(user, message) else { return };
-    for body in parts {
-        let part = TextPart { from: from.clone(), body, at: now };
-        perform(host, now, user, Some(TextEffect::Send(part, TextTask::Copy)), out);
-    }
-}
-
-/// Sends a message for which [`is_for_phone`] holds: until a phone or the account has it, it is not handled.
-pub(crate) fn send_text_to_phones(
-    host: &mut Host,
-    now: Instant,
-    user: &Bare,
-    message: Element,
-    out: &mut Outbox,
-) {
+/// Begins to send a message for which [`is_for_phone`] holds: until a phone or the account has it, it is not handled.
+pub(crate) fn address_text(pending_acks: &mut PendingAcks, now: Instant, message: Element) -> TextEffect {
     let parts = parts_of(&message).unwrap_or_default();
-    let text = AddressedText { parts, message, guard: host.pending_acks.guard() };
-    perform(host, now, user, Some(text.send_next(now)), out);
+    AddressedText { parts, message, guard: pending_acks.guard() }.send_next(now)
 }
 
 /// Performs an effect of [`Texts`] for an account; the answers of the store and of phones go back into it.
-fn perform(host: &mut Host, now: Instant, user: &Bare, effect: Option<TextEffect>, out: &mut Outbox) {
-    let Some(effect) = effect else { return };
+pub(crate) fn perform(
+    host: &mut Host,
+    now: Instant,
+    user: &Bare,
+    effect: impl Into<Option<TextEffect>>,
+    out: &mut Outbox,
+) {
+    let Some(effect) = effect.into() else { return };
     match effect {
         TextEffect::Read(after) => {
             let user = user.clone();

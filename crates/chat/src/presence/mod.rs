@@ -44,6 +44,7 @@ pub(super) fn handle_outbound(
     presence: Element,
     out: &mut Outbox,
 ) {
+    // Presence is kept with the session and copied for each contact, so its size has a limit of its own.
     if presence.to_bytes(ns::CLIENT).len() > limits::PRESENCE {
         let error = StanzaError::new(Condition::PolicyViolation, "presence is too long");
         return refuse(&presence, &error, out);
@@ -53,7 +54,7 @@ pub(super) fn handle_outbound(
         return match kind {
             None => available_from(host, now, key, presence, out),
             Some("unavailable") => {
-                // §4.5.2: to all available resources, "as well as to the resource that generated" it.
+                // RFC 6121 §4.5.2: to all available resources, "as well as to the resource that generated" it.
                 let was_available = host.accounts.sessions.get(key).is_some_and(Session::is_available);
                 unavailable_from(host, now, key, presence.clone(), out);
                 if was_available {
@@ -65,7 +66,8 @@ pub(super) fn handle_outbound(
         };
     };
     if let Some(error) = blocking::blocks_outgoing(&host.accounts, key, &presence) {
-        return blocking::refuse_blocked(host, now, key, &presence, &error, out);
+        blocking::refuse_blocked(&mut host.accounts, now, key, &presence, &error, out);
+        return connection::perform_deliveries(host, now, out);
     }
     if let Some(act) = SubscriptionAction::of(&presence) {
         return roster::subscription_from(host, now, (key, &to), act, presence, out);
@@ -75,6 +77,7 @@ pub(super) fn handle_outbound(
             Ok(()) => host.route(presence, out),
             Err(error) => refuse(&presence, &error, out),
         },
+        // Servers probe for their clients (RFC 6121 §4.3.1); a client that probes itself is not hindered.
         Some("probe" | "error") => host.route(presence, out),
         Some(_) => refuse(&presence, &Condition::BadRequest.into(), out),
     }
@@ -95,6 +98,7 @@ pub(super) fn handle_inbound(
     }
     match presence.attr("type") {
         None | Some("unavailable") => {}
+        // RFC 6121 §4.3.2: the server answers for its account; no session sees the probe.
         Some("probe") => return handle_probe((&host.accounts, &mut host.phones), now, from, to, out),
         Some("error") => undirect(&mut host.accounts, to, from, &presence),
         Some(_) => return,
@@ -156,6 +160,8 @@ pub(super) fn available_from(
     }
     let event = PubSubEvent::Presence { user: &user, from: &jid, presence: &presence };
     host.tell_pubsub(now, event, out);
+    // The session learns of the account's other resources before its own presence comes back to it, and of requests
+    // and the message of the day after it.
     if is_initial {
         tell_of_others(&mut host.accounts, &host.phones, now, (key, &user), out);
     }
@@ -170,7 +176,8 @@ pub(super) fn available_from(
     }
     connection::perform_deliveries(host, now, out);
     if is_initial {
-        commands::send_motd(host, now, key, out);
+        commands::send_motd((&host.commands, &mut host.accounts, &mut host.store), now, key, out);
+        connection::perform_deliveries(host, now, out);
     }
 }
 
@@ -259,6 +266,7 @@ pub(super) fn unavailable_from(host: &mut Host, now: Instant, key: Key, presence
     session.priority = 0;
     let (jid, directed) = (session.jid.clone(), std::mem::take(&mut session.directed));
     let user = jid.bare();
+    // First those that are in no roster: the session may have been available to them alone.
     out.extend(directed.iter().map(|to| addressed(&presence, to.as_str())));
     if !was_available {
         return;
@@ -306,6 +314,7 @@ fn note_last_seen(
 /// Too many addresses have directed presence of the session.
 fn direct(accounts: &mut AccountMemory, key: Key, to: Jid, presence: &Element) -> Result<(), StanzaError> {
     let Some(session) = accounts.sessions.get(key) else { return Ok(()) };
+    // RFC 6121 §4.6.3: the end of a broadcast reaches contacts with a subscription; all others are noted to get it.
     let is_told_anyway = session.is_available()
         && accounts
             .data(&session.jid.bare())
@@ -357,6 +366,7 @@ fn handle_probe(
     let (contact, user) = (from.bare(), &to.bare());
     let Some(data) = accounts.data(user) else { return };
     let is_subscribed = data.contact(&contact).is_some_and(|item| item.subscription.has_from());
+    // A contact that probes watches from now on, so the state of the phones has to be known.
     if is_subscribed || contact == *user {
         phones.watch(accounts, user, out);
         let before = out.len();
@@ -384,6 +394,7 @@ fn handle_probe(
             out.extend(session.presence().map(|presence| addressed(&presence, from.as_str())));
         }
     }
+    // RFC 6121 §4.3.2 rule 1: a probe without a subscription is answered by `unsubscribed`, so that the two rosters agree again.
     if !saw {
         out.push(Effect::Route(Box::new(typed(user, from, "unsubscribed"))));
     }

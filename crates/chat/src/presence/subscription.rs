@@ -1,9 +1,14 @@
 //! The states of a subscription and their transitions (RFC 6121 Appendix A), as a pure table.
+//!
+//! Both servers of a subscription keep a state of their own, and the network may lose what one tells the other. The table says
+//! for each stanza which state follows and if the stanza passes on; `roster` writes the state before it sends or delivers
+//! anything. The tests have every cell of the appendix.
 
 use xmpp::Element;
 
 use super::super::effect::{RosterItem, Subscription};
 
+/// A presence stanza that manages a subscription (RFC 6121 §3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SubscriptionAction {
     Subscribe,
@@ -13,6 +18,7 @@ pub(crate) enum SubscriptionAction {
 }
 
 impl SubscriptionAction {
+    /// The action of a presence; `None`: it is presence of another kind.
     pub(crate) fn of(stanza: &Element) -> Option<SubscriptionAction> {
         Some(match stanza.attr("type")? {
             "subscribe" => SubscriptionAction::Subscribe,
@@ -92,6 +98,7 @@ impl SubscriptionState {
                 (self.to, self.pending_out) = (false, false);
                 true
             }
+            // RFC 6121 §3.1.5: the waiting request is granted.
             SubscriptionAction::Subscribed if self.pending_in => {
                 (self.from, self.pending_in) = (true, false);
                 true
@@ -127,6 +134,7 @@ impl SubscriptionState {
                 self.pending_in = true;
                 !before.pending_in
             }
+            // RFC 6121 §3.3.3: the contact gives up presence that it had or asked for; else there is nothing to tell the user.
             SubscriptionAction::Unsubscribe => {
                 (self.from, self.pending_in) = (false, false);
                 before.from || before.pending_in
@@ -137,6 +145,7 @@ impl SubscriptionState {
                 self.pending_out = false;
                 before.pending_out
             }
+            // RFC 6121 §3.2.3: the contact cancels presence or declines the request; else there is nothing to tell the user.
             SubscriptionAction::Unsubscribed => {
                 (self.to, self.pending_out) = (false, false);
                 before.to || before.pending_out

@@ -1,5 +1,10 @@
 //! Nodes and items (XEP-0060) of accounts (XEP-0163) and of services. [`PubSub`] is the machine; the host performs its effects
 //! here.
+//!
+//! An account has its nodes under its own address, a service (`pubsub.` before a domain) those of all its users. The machine
+//! holds the configuration of nodes while they are in use, and never their items. It changes one owner's nodes one at a time
+//! (`state`); each request is a function from the nodes to effects (`owner`, `publish`, `subscribe`), and `notify` computes the
+//! audience of an event. The store has a change before any subscriber hears of it.
 
 mod context;
 mod imported;
@@ -21,11 +26,13 @@ use xmpp::{Bare, Element, Level, Specification, ns};
 use super::effect::{Load, StoreFailure, StoreReply};
 use super::feature::{Feature, IqHandler, IqHandlerFn, IqReply, IqRequest, IqTarget, IqView};
 use super::iq_effect::IqEffect;
+use super::private::mirror_publication;
 use super::read_queues::with_requester;
 use super::store_requests::StoreRequests;
+use super::write_group::WriteContinuation;
 use super::{Host, ItemPage, ItemQuery, ItemRow, Outbox, token};
-pub(crate) use context::NodesView;
 use context::PubSubContext;
+pub(crate) use context::{NodesView, ViewContinuation};
 pub(crate) use imported::imported;
 use node::{Node, Nodes};
 use notify::Notification;
@@ -122,11 +129,13 @@ fn fault(condition: Condition, detail: &'static str) -> StanzaError {
     StanzaError::from(condition).with(Element::new(detail, ns::PUBSUB_ERRORS))
 }
 
+/// The error for a feature that the node or the service lacks; XEP-0060 names the feature in it.
 fn unsupported(feature: &'static str) -> StanzaError {
     let detail = Element::new("unsupported", ns::PUBSUB_ERRORS).with("feature", feature);
     StanzaError::from(Condition::FeatureNotImplemented).with(detail)
 }
 
+/// Passes a request on to [`PubSub`]. Anonymous accounts have no nodes, as nothing of them is stored.
 fn request(view: &mut IqView<'_>, iq: &IqRequest<'_>) -> IqReply {
     if view.accounts.is_anonymous(&iq.to.bare()) {
         let error = StanzaError::new(Condition::NotAllowed, "anonymous accounts have no nodes");
@@ -193,24 +202,22 @@ impl Host {
                 }
                 PubSubEffect::Notify(notification) => send_notification(self, now, notification, out),
                 PubSubEffect::Published { owner, node, payload } => {
+                    // XEP-0398: an avatar that was published as an item goes into the vCard too.
                     let effects = self.avatars.handle_publication(&owner, &node, &payload);
                     crate::vcard::perform(self, now, effects, out);
                 }
                 PubSubEffect::MirrorBookmarks { asked, node, payload, is_new, answer } => {
+                    // The other form of the bookmarks is written before the answer, as the client may read either form next.
                     let owner = asked.owner.clone();
-                    let then =
-                        move |host: &mut Host, out: &mut Outbox| host.answer(&asked.iq, Ok(answer), out);
-                    crate::private::handle_publication(
-                        self,
-                        now,
-                        &owner,
-                        &node,
-                        (payload.as_ref(), is_new),
-                        out,
-                        then,
-                    );
+                    // A copy that cannot be written now follows with the next change: the item itself is on disk.
+                    let done: WriteContinuation =
+                        Box::new(move |host, _, _, out| host.answer(&asked.iq, Ok(answer), out));
+                    let change = (payload.as_ref(), is_new);
+                    mirror_publication(&mut self.store, &owner, &node, change, out, done)
+                        .unwrap_or_else(|done| done(self, now, Ok(()), out));
                 }
                 PubSubEffect::LoadAccount { user, client, ver } => {
+                    // An account that is not in memory has no client here that could be notified.
                     if self.accounts.users.contains_key(&user) {
                         self.with_account_data(now, &user.clone(), out, move |host, now, out| {
                             let event = PubSubEvent::ClientSeen { user: &user, client: &client, ver: &ver };
@@ -285,6 +292,7 @@ fn not_read(error: StoreFailure) -> StanzaError {
     }
 }
 
+/// Sends a notification to each of its audience, as the roster and the subscriptions are at that moment.
 fn send_notification(host: &mut Host, now: Instant, notification: Notification, out: &mut Outbox) {
     let owner = notification.owner().clone();
     let send = move |host: &mut Host, now, out: &mut Outbox| {

@@ -1,4 +1,6 @@
 //! A node: its configuration, affiliations and subscriptions (XEP-0060 §4 and §16.4).
+//! All here is pure: rights follow from the node and the requester's relation to the owner. Items are not held here.
+//! A configuration is stored as the form that owners submit, so each option has one spelling.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -13,6 +15,7 @@ use crate::limits;
 pub(super) type Nodes = BTreeMap<Box<str>, Rc<Node>>;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// A node without its items.
 pub(super) struct Node {
     pub(super) config: NodeConfig,
     pub(super) affiliations: Vec<(Bare, NodeAffiliation)>,
@@ -41,6 +44,7 @@ const ACCESS: [(&str, AccessModel); 5] = [
     ("whitelist", AccessModel::Whitelist),
 ];
 
+/// The publish model: the entities beside publishers and owners that may publish (`pubsub#publish_model`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum PublishModel {
     #[default]
@@ -70,6 +74,7 @@ const SEND_LAST: [(&str, SendLast); 3] = [
     ("on_sub_and_presence", SendLast::OnSubscribeAndPresence),
 ];
 
+/// The lasting relation of an account to the node (§4.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NodeAffiliation {
     Owner,
@@ -89,6 +94,7 @@ const AFFILIATIONS: [(&str, NodeAffiliation); 6] = [
     ("outcast", NodeAffiliation::Outcast),
 ];
 
+/// The state of one subscription (§4.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NodeSubscription {
     Subscribed,
@@ -157,6 +163,7 @@ impl Default for NodeConfig {
             access: AccessModel::default(),
             groups: Vec::new(),
             publish: PublishModel::default(),
+            // XEP-0163 §2: events of an account are about its current state, so the newest item is enough.
             persists: true,
             max_items: 1,
             send_last: SendLast::default(),
@@ -171,6 +178,7 @@ impl Default for NodeConfig {
 
 const PREFIX: &str = "http://jabber.org/protocol/pubsub#";
 
+/// The fields of a node's description, which any entity gets that may discover the node (§5.4).
 const META_DATA: [&str; 5] =
     ["pubsub#title", "pubsub#type", "pubsub#access_model", "pubsub#publish_model", "pubsub#max_items"];
 
@@ -336,7 +344,7 @@ impl NodeConfig {
         self.send_last == SendLast::OnSubscribeAndPresence && self.notifies && self.persists
     }
 
-    /// The number of items that the store keeps.
+    /// The number of items that the store keeps: at least one, as a node without items has `persists` off.
     pub(super) fn keep(&self) -> u32 {
         self.max_items.max(1)
     }
@@ -352,6 +360,7 @@ fn put<T>(place: &mut T, value: Option<T>) -> bool {
     }
 }
 
+/// Sets the text also when it is too long: a stored text stays readable when the limit shrinks. The result refuses a submitted one.
 fn put_text(place: &mut Box<str>, value: &str) -> bool {
     *place = value.into();
     value.len() <= limits::NODE_NAME
@@ -383,7 +392,7 @@ impl Node {
         known.map_or(NodeAffiliation::None, |(_, affiliation)| *affiliation)
     }
 
-    /// It is something here, and not only banned.
+    /// True if the account has an affiliation other than a ban, or a subscription: its removal changes the node.
     pub(super) fn names(&self, user: &Bare) -> bool {
         let is_of = |(known, is): &(Bare, NodeAffiliation)| known == user && *is != NodeAffiliation::Outcast;
         self.affiliations.iter().any(is_of) || self.subscriptions.iter().any(|(jid, _)| jid.bare() == *user)
@@ -411,6 +420,7 @@ impl Node {
 
     /// §6.1.3 and §6.5.9: checks that this account may subscribe. In the `Authorize` model the owner decides.
     pub(super) fn may_subscribe(&self, who: &Bare, relation: &Relation) -> Result<(), StanzaError> {
+        // The affiliation goes before the access model: a member enters a whitelist, and an outcast is kept out of an open node.
         match self.affiliation(who, relation) {
             NodeAffiliation::Owner | NodeAffiliation::Publisher | NodeAffiliation::Member => return Ok(()),
             NodeAffiliation::Outcast | NodeAffiliation::PublishOnly => {
@@ -429,6 +439,7 @@ impl Node {
         }
     }
 
+    /// Checks that this account may read items (§6.5.9): under `Authorize`, not all that may subscribe.
     pub(super) fn may_read(&self, who: &Bare, relation: &Relation) -> Result<(), StanzaError> {
         self.may_subscribe(who, relation)?;
         let is_let_in = self.config.access != AccessModel::Authorize
@@ -437,6 +448,7 @@ impl Node {
         if is_let_in { Ok(()) } else { Err(fault(Condition::NotAuthorized, "not-subscribed")) }
     }
 
+    /// True if this account may publish (§7.1.3.1): by its affiliation, or by the publish model.
     pub(super) fn may_publish(&self, who: &Bare, relation: &Relation) -> bool {
         match self.affiliation(who, relation) {
             NodeAffiliation::Owner | NodeAffiliation::Publisher | NodeAffiliation::PublishOnly => true,
@@ -481,6 +493,7 @@ impl Node {
                 NodeSubscription::parse(child.attr("subscription")?)?,
             ))
         });
+        // An entry that cannot be read may be a ban: without it an open node would admit the account again.
         let is_whole = affiliations.is_whole && subscriptions.is_whole;
         let config = form.and_then(NodeConfig::stored).filter(|_| is_whole);
         let closed = || NodeConfig { access: AccessModel::Whitelist, ..NodeConfig::default() };

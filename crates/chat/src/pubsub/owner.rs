@@ -16,6 +16,7 @@ use super::state::{NodeGoal, NodeWrite, PubSubEffect, PubSubWrite};
 use super::{fault, service};
 use crate::limits;
 
+/// The error for a form of an owner.
 fn wrong(form: FormFault) -> StanzaError {
     match form {
         FormFault::Malformed | FormFault::Unknown => Condition::BadRequest.into(),
@@ -85,6 +86,7 @@ pub(super) fn configure(asked: &Rc<PendingRequest>, part: &Element, nodes: &Node
         let form = node.config.with_payload.then(|| node.config.form("result"));
         Element::new("configuration", ns::PUBSUB_EVENT).with("node", name.clone()).children(form)
     });
+    // Told by the new configuration: subscribers that it shuts out do not hear of it.
     let told = Rc::new(node.clone());
     let notification = configuration.and_then(|event| notify(&asked.owner, &name, &told, event));
     asked.write(name, Some(node), notification.into_iter().collect(), None)
@@ -96,6 +98,7 @@ pub(super) fn delete(asked: &Rc<PendingRequest>, part: &Element, nodes: &Nodes) 
     let redirect = part.get("redirect", ns::PUBSUB_OWNER).and_then(|redirect| redirect.attr("uri"));
     let redirect = redirect.map(|uri| Element::new("redirect", ns::PUBSUB_EVENT).with("uri", uri));
     let delete = Element::new("delete", ns::PUBSUB_EVENT).with("node", name.clone()).children(redirect);
+    // The audience is that of the node as it was.
     let is_told = node.config.notify_delete;
     let notification = if is_told { notify(&asked.owner, &name, node, delete) } else { None };
     asked.write(name, None, notification.into_iter().collect(), None)
@@ -133,6 +136,7 @@ pub(super) fn set_affiliations(asked: &Rc<PendingRequest>, part: &Element, nodes
             return Err(Condition::NotAcceptable.into());
         }
         node.affiliations.retain(|(known, _)| *known != who);
+        // A banned account loses its subscriptions as well, else it would still be notified.
         if affiliation == NodeAffiliation::Outcast {
             node.subscriptions.retain(|(jid, _)| jid.bare() != who);
         }
@@ -161,6 +165,7 @@ pub(super) fn set_subscriptions(asked: &Rc<PendingRequest>, part: &Element, node
         else {
             return Err(Condition::BadRequest.into());
         };
+        // An unchanged subscription is not told again.
         if node.state(&jid).unwrap_or(NodeSubscription::None) == state {
             continue;
         }
@@ -187,6 +192,7 @@ pub(super) fn tell_state(owner: &Bare, node: &str, jid: &Jid, state: NodeSubscri
     send_event(owner, jid, subscription)
 }
 
+/// An answer in the owner's namespace.
 fn of_owner(asked: &Rc<PendingRequest>, part: Element) -> PubSubResult {
     asked.reply(Some(Element::new("pubsub", ns::PUBSUB_OWNER).child(part)))
 }

@@ -1,4 +1,7 @@
 //! Publishing, taking back and reading items (XEP-0060 §6.5, §7).
+//!
+//! A write goes to the store first; only its success notifies the audience, tells other features of the account and answers the
+//! request, in that order. An item whose node does not exist is written after its node, and not at all without it.
 
 use std::rc::Rc;
 
@@ -21,6 +24,7 @@ use crate::limits;
 /// Nodes that are kept like items but are none of these: private data, the used part of a quota, and vCards.
 const RESERVED: [&str; 3] = ["private:", "quota:", "vcard-temp"];
 
+/// Checks the name of a new node: it does not reach data of features that the store keeps as items.
 pub(super) fn name_is_free(name: &str) -> Result<(), StanzaError> {
     if name.len() > limits::NODE_NAME || RESERVED.iter().any(|reserved| name.starts_with(reserved)) {
         let text = "a node cannot have that name: choose another";
@@ -87,6 +91,7 @@ impl WriteGoal {
         effects.push(match self {
             WriteGoal::Feature(then) => PubSubEffect::Done(then, result),
             WriteGoal::Reply { asked, answer, payload, is_new, name } => match result {
+                // Bookmarks that another publisher wrote are mirrored when the owner changes them next.
                 Ok(()) if asked.by.relation.is_owner => {
                     let answer = Some(answer);
                     PubSubEffect::MirrorBookmarks { asked, node: name, payload, is_new, answer }
@@ -100,6 +105,7 @@ impl WriteGoal {
 impl ItemWrite {
     /// Into a node that is written. Notifications are sent only after the item is stored.
     pub(super) fn begin(self, now: Instant) -> Vec<PubSubEffect> {
+        // A node that keeps no items has nothing to write; it notifies only.
         if !self.node.config.persists {
             let mut effects = Vec::new();
             self.handle_written(Ok(()), &mut effects);
@@ -127,6 +133,7 @@ impl ItemWrite {
         let ItemWrite { owner, name, node, item, goal, .. } = self;
         if result.is_ok() {
             effects.extend(notify_item(&owner, &name, &node, event_item(&item, &node.config)));
+            // Avatars and bookmarks are an account's; a service has nodes for all kinds of items.
             if let Some(payload) = item.first().filter(|_| owner.local().is_some()) {
                 let payload = payload.clone();
                 effects.push(PubSubEffect::Published { owner, node: name, payload });
@@ -215,6 +222,7 @@ pub(super) fn publish(
     let name = asked.node_name(part)?;
     let mut given = part.elements().filter(|child| child.is("item", ns::PUBSUB));
     let (item, more) = (given.next(), given.next());
+    // Several items would be written one by one, so a failure could leave a part of the request done.
     if more.is_some() {
         return Err(fault(Condition::BadRequest, "invalid-payload"));
     }
@@ -225,6 +233,7 @@ pub(super) fn publish(
     if known.is_some_and(|node| !node.may_publish(&asked.by.who, &asked.by.relation)) {
         return Err(Condition::Forbidden.into());
     }
+    // §7.1.5: with a known node the options are a precondition, with a new one its configuration.
     let (node, is_new) = match known {
         Some(node) => {
             meets(node, options)?;
@@ -263,6 +272,7 @@ pub(super) fn retract(asked: &Rc<PendingRequest>, part: &Element, nodes: &Nodes)
     if !matches!(asked.affiliation(&node), NodeAffiliation::Owner | NodeAffiliation::Publisher) {
         return Err(Condition::Forbidden.into());
     }
+    // A node without items has none to retract.
     if !node.config.persists {
         return Err(unsupported("persistent-items"));
     }
@@ -286,6 +296,7 @@ pub(super) fn items(asked: &Rc<PendingRequest>, part: &Element, nodes: &Nodes) -
 }
 
 fn removal(owner: &Bare, node: &str, id: &str) -> Change {
+    // The removal trims no other item, so `keep` is as large as it can be; the time is not used.
     let at = Instant::from_micros(0);
     Change::Item { owner: owner.clone(), node: node.into(), id: id.into(), item: None, at, keep: u32::MAX }
 }
@@ -348,6 +359,7 @@ fn new_node(
     Ok(Node { config, ..Node::default() })
 }
 
+/// Checks the number of nodes of an account: all their configurations are in memory together.
 pub(super) fn there_is_room(nodes: &Nodes) -> Result<(), StanzaError> {
     if nodes.len() < limits::NODES {
         return Ok(());
@@ -355,6 +367,7 @@ pub(super) fn there_is_room(nodes: &Nodes) -> Result<(), StanzaError> {
     Err(StanzaError::new(Condition::ResourceConstraint, "the account has too many nodes: delete some"))
 }
 
+/// The id that the publisher gave; `None`: the node chooses one (§7.1.2).
 fn checked_id(item: Option<&Element>) -> Result<Option<&str>, StanzaError> {
     let id = item.and_then(|item| item.attr("id")).filter(|id| !id.is_empty());
     if id.is_some_and(|id| id.len() > limits::NODE_NAME) {
@@ -417,6 +430,7 @@ impl ItemsPage {
             bytes: limits::ITEMS_ANSWER,
             ..ItemQuery::all()
         };
+        // A node has no more items than that, so a longer list can only cost work.
         if query.ids.len() > limits::NODE_ITEMS as usize {
             return Err(StanzaError::new(Condition::PolicyViolation, "more items than a node has"));
         }

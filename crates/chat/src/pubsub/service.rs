@@ -56,6 +56,7 @@ pub(super) fn there_is_room(nodes: &Nodes, who: &Bare) -> Result<(), StanzaError
     Err(StanzaError::new(Condition::ResourceConstraint, "too many nodes: delete some"))
 }
 
+/// The owners of a node of a service. An account's node has the account, which is in no list.
 pub(super) fn owners(node: &Node) -> impl Iterator<Item = &Bare> {
     node.affiliations.iter().filter(|(_, is)| *is == NodeAffiliation::Owner).map(|(who, _)| who)
 }
@@ -107,6 +108,7 @@ impl ServiceRequest {
     }
 }
 
+/// Reads the ids of a node's items without their payloads, which discovery does not show.
 fn read_ids(iq: Element, owner: &Bare, name: Box<str>) -> PubSubEffect {
     let query = Box::new(ItemQuery { is_ids_only: true, ..ItemQuery::all() });
     let load = Load::Items { owner: owner.clone(), node: name.clone(), query };
@@ -142,6 +144,7 @@ impl<'a> ServiceStanza<'a> {
                     None => refuse(Condition::ServiceUnavailable),
                 };
             }
+            // Presence, and answers to requests that the service never makes.
             _ => return ServiceStanza::Ignore,
         }
         if !is_service {
@@ -175,6 +178,7 @@ fn service_info() -> Element {
         .with("category", "pubsub")
         .with("type", "service")
         .with("name", "Publish-subscribe");
+    // The features of accounts' nodes, less those that need a roster or presence.
     let is_had = |var: &&&str| {
         let name = var.split_once('#').map_or("", |(_, name)| name);
         !OF_ACCOUNTS.contains(&name)

@@ -15,6 +15,7 @@ use super::state::{NodeGoal, NodeWrite, PubSubEffect};
 use super::{fault, node_of};
 use crate::limits;
 
+/// `FORM_TYPE` of the form by which an owner decides (§8.6).
 const AUTHORIZATION: &str = "http://jabber.org/protocol/pubsub#subscribe_authorization";
 
 /// §6.1.
@@ -33,6 +34,7 @@ pub(super) fn subscribe(asked: &Rc<PendingRequest>, part: &Element, nodes: &Node
         }
         Some(NodeSubscription::None) | None => {}
     }
+    // Each publication goes through all subscriptions, and one account must not take the places of all others.
     if node.subscriptions.len() >= limits::NODE_SUBSCRIPTIONS
         || node.subscriptions_of(&asked.by.who) >= limits::SUBSCRIPTIONS_OF_USER
     {
@@ -43,12 +45,14 @@ pub(super) fn subscribe(asked: &Rc<PendingRequest>, part: &Element, nodes: &Node
     let state = if has_to_wait { NodeSubscription::Pending } else { NodeSubscription::Subscribed };
     let mut node = Node::clone(node);
     node.subscriptions.push((jid.clone(), state));
+    // Performed when the subscription is on disk: an item or a form that comes earlier would be of a subscription that may fail.
     let mut effects = Vec::new();
     if state == NodeSubscription::Subscribed && node.config.send_last != SendLast::Never {
         effects.push(send_newest(&asked.owner, &name, &Rc::new(node.clone()), &jid));
     }
     if state == NodeSubscription::Pending {
         let form = |owner: &Bare| PubSubEffect::Send(approval_form(&asked.owner, owner, (&name, &jid)));
+        // A node of a service may have several owners, an account's has the account.
         if asked.is_of_service() {
             effects.extend(super::service::owners(&node).map(form));
         } else {
@@ -65,6 +69,7 @@ pub(super) fn unsubscribe(asked: &Rc<PendingRequest>, part: &Element, nodes: &No
     let node = node_of(nodes, &name)?;
     let jid = part.attr("jid").and_then(|jid| Jid::parse(jid).ok());
     let jid = jid.ok_or_else(|| fault(Condition::BadRequest, "jid-required"))?;
+    // §6.2.3: an entity ends only its own subscriptions; the owner of the node changes the list instead (§8.8.2).
     if jid.bare() != asked.by.who {
         return Err(Condition::Forbidden.into());
     }
@@ -93,6 +98,8 @@ impl Approval {
     /// `None`: the message is no such form, and is delivered.
     pub(crate) fn parse(from: &Jid, to: &Jid, message: &Element) -> Option<Approval> {
         let form = message.get("x", ns::DATA).filter(|form| form.attr("type") == Some("submit"));
+        // An account decides about its own nodes, an owner about a service's; other messages with such a form are delivered as
+        // they are.
         let may_be = to.is_bare() && (to.local().is_none() || from.bare_str() == to.as_str());
         let form = form.filter(|_| may_be)?;
         let of = |var: &str| {
@@ -112,6 +119,7 @@ impl Approval {
         let (jid, name) = self.subscription?;
         let node = nodes.get(&*name)?;
         let may = node.affiliation(&by.who, &by.relation) == NodeAffiliation::Owner;
+        // The form is a message, which any entity can send: the right to decide is checked here, against the node as it is now.
         if !may || node.state(&jid) != Some(NodeSubscription::Pending) {
             return None;
         }
@@ -159,6 +167,7 @@ fn subscription(name: &str, jid: &Jid, state: NodeSubscription) -> Element {
         .with("subscription", state.as_str())
 }
 
+/// The answer to a request to subscribe: with the state, as it may be pending (§6.1.2).
 fn told(name: &str, jid: &Jid, state: NodeSubscription) -> Element {
     Element::new("pubsub", ns::PUBSUB).child(subscription(name, jid, state))
 }

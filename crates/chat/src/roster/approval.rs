@@ -1,4 +1,7 @@
 //! Asking for presence, granting it and taking it back (RFC 6121 §3).
+//!
+//! Each stanza takes a turn in the account's queue of changes, so it is judged by the state that the one before left. The
+//! roster is written first; only then the stanza goes on, and roster pushes and presence follow from the new state.
 
 use stdx::Instant;
 use stdx::slab::Key;
@@ -116,6 +119,8 @@ impl Roster {
             return;
         }
         let is_new_request = step.state.pending_in && !before.pending_in;
+        // Strangers can cause these entries, so they have a limit of their own: a full roster of them would leave no place for
+        // contacts.
         if is_new_request {
             let asking = data.roster.iter().filter(|(_, item)| item.asked.is_some()).count();
             let is_full = known.is_none() && data.roster.len() >= limits::CONTACTS;
@@ -216,9 +221,11 @@ pub(in super::super) fn subscription_from(
     let Some(session) = host.accounts.sessions.get(key) else { return };
     let (sender, contact) = (session.jid.clone(), to.bare());
     let user = sender.bare();
+    // Presence of one's own account comes without a subscription.
     if contact == user {
         return;
     }
+    // A subscription is between accounts, whichever resource was addressed.
     presence.set("to", contact.as_str());
     if session.is_anonymous {
         let error = StanzaError::new(Condition::NotAllowed, "anonymous accounts have no contacts");
@@ -240,6 +247,7 @@ pub(in super::super) fn subscription_to(
     mut presence: Element,
     out: &mut Outbox,
 ) {
+    // No other server speaks for this account, and the account needs no subscription to itself.
     if contact == *user {
         return;
     }

@@ -1,5 +1,5 @@
-//! Messages for the room itself: invitations (XEP-0045 §7.8), their refusal, and requests for voice (§7.13, §8.6). All of them make the
-//! room write to addresses that the sender names, so each is limited to occupants on one end at least.
+//! Messages for the room itself: invitations (XEP-0045 §7.8), their refusal, and requests for voice (§7.13, §8.6). All of them
+//! make the room write to addresses that the sender names, so each is limited to occupants on one end at least.
 
 use xmpp::stanza::Condition;
 use xmpp::{Bare, Element, Jid, ns};

@@ -1,7 +1,8 @@
 //! Presence of occupants as each of the others sees it, and messages of the room about its users.
 //!
-//! A change has at most three versions: without the real address, with it, and for the occupant itself. Each is built once, and a session
-//! gets a copy that shares its children with the others: the cost of a presence in a large room is the copies, not the building.
+//! A change has at most three versions: without the real address, with it, and for the occupant itself. Each is built once, and
+//! a session gets a copy that shares its children with the others: the cost of a presence in a large room is the copies, not
+//! the building.
 
 use std::sync::Arc;
 
@@ -106,8 +107,8 @@ impl RoomUsers {
                 out.push(RoomEffect::Send(to(seen, session)));
             }
         }
-        // The occupant's own sessions come last: for its client, its own presence with 110 completes the change. Each occupant may
-        // know its own address.
+        // The occupant's own sessions come last: for its client, its own presence with 110 completes the change. Each occupant
+        // may know its own address.
         let seen = notice.build(self, true, true);
         out.extend(own.iter().map(|session| RoomEffect::Send(to(&seen, session))));
     }
