@@ -20,6 +20,8 @@ from .servers import ROOT, Belfry
 
 # The exit code of a node that the farm counts as dead (docs/farm.md): its supervisor starts it again.
 ENDED = 75
+# A node of both roles, in a farm without a shared database, whose weight beside the others' gives it no call slot.
+BACK = "back"
 # What the benches read from the logs, and no line for each call.
 LOG = 'level = "warn,server::farm=info,farm=debug"\nformat = "json"'
 # linux/socket.h; the socket module does not have it.
@@ -45,8 +47,8 @@ class Node(Belfry):
     def __init__(self, processes, folder, name, port, farm=None, shards=0):
         self.processes, self.folder, self.name, self.farm, self.shards = processes, folder, name, farm, shards
         self.role = farm.roles[name] if farm else "both"
-        # A router works on no call: it stands behind the balancer's nodes, at an address of its own.
-        self.port = free_port() if self.role == "router" else port
+        # A node that works on no call stands behind the balancer's nodes, at an address of its own.
+        self.port = free_port() if self.role in ("router", BACK) else port
         self.http = free_port()
         self.config, self.log = f"{folder}/belfry.toml", f"{folder}/belfry.log"
         # Before this life, and when it was last read: a node may end itself.
@@ -152,7 +154,7 @@ class Farm:
             node.start()
             # The order of the nodes is that of their sockets.
             node.wait_until_healthy()
-        self.workers = [node for node in self.nodes.values() if node.role != "router"]
+        self.workers = [node for node in self.nodes.values() if node.role not in ("router", BACK)]
         self.wait_for_shares(len(self.workers))
         self.balancer = Balancer(self.port, self.workers)
 
@@ -173,6 +175,7 @@ class Farm:
     def section(self, node):
         own, nats = self.addresses(node)
         node.links = self.links if self.is_apart else free_port()
+        role, weight = ("both", 1) if node.role == BACK else (node.role, 10_000)
         return f"""
 [farm]
 name = "bench"
@@ -180,7 +183,8 @@ node = "{node.name}"
 council = ["nats://{nats}:{self.nats}"]
 secret = "{self.secret}"
 listen = "{own}:{node.links}"
-role = "{node.role}"
+role = "{role}"
+weight = {weight}
 shared_ports = true
 """
 

@@ -6,6 +6,7 @@ use std::io::{self, ErrorKind, IoSlice, Read as _, Write as _};
 use std::net::SocketAddr;
 
 use rustls::{Connection, Error};
+use tokio::io::Interest;
 use tokio::net::TcpStream;
 
 use super::encryption::reason_of;
@@ -90,7 +91,7 @@ impl LinkStream {
     /// [`ErrorKind::WouldBlock`] if nothing is there, [`ErrorKind::InvalidData`] for a fault of TLS, those of the socket.
     pub(super) fn try_read(&self, out: &mut [u8]) -> io::Result<usize> {
         match &self.tls {
-            None => self.socket.try_read(out),
+            None => read_some(&self.socket, out),
             Some(tls) => tls.borrow_mut().try_read(&self.socket, out),
         }
     }
@@ -184,7 +185,7 @@ impl Tls {
     /// Gives TLS bytes of the socket, those first that it has given already. 0 at the socket's end.
     fn fill(&mut self, socket: &TcpStream) -> io::Result<usize> {
         if self.taken == self.end {
-            let count = socket.try_read(&mut self.received)?;
+            let count = read_some(socket, &mut self.received)?;
             (self.taken, self.end) = (0, count);
             if count == 0 {
                 return Ok(0);
@@ -195,6 +196,17 @@ impl Tls {
         self.connection.process_new_packets().map_err(|error| fault(&error))?;
         Ok(count)
     }
+}
+
+/// Reads what the socket has.
+fn read_some(socket: &TcpStream, out: &mut [u8]) -> io::Result<usize> {
+    let count = socket.try_read(out)?;
+    if 0 < count && count < out.len() {
+        // The socket is empty: the runtime learns it here, without the read that would only find that out, and the next bytes
+        // make the socket readable again (epoll(7), "Do I need to continuously read/write").
+        let _ = socket.try_io(Interest::READABLE, || Err::<(), _>(ErrorKind::WouldBlock.into()));
+    }
+    Ok(count)
 }
 
 fn fault(error: &Error) -> io::Error {

@@ -213,6 +213,7 @@ pub(super) fn is_at_other_node(shard: &Shard, address: ShardAddress) -> bool {
 pub(super) fn set_view(shard: &mut Shard, now: Instant, view: Arc<FarmView>) {
     set_lives(shard, &view);
     if let Some(farm) = &mut shard.farm {
+        shard.pace.set_view(&view, farm.links.is_some());
         let before = farm.set_view(view);
         buckets::handle_view(shard, now, before.as_deref());
     }
@@ -222,7 +223,10 @@ pub(super) fn set_view(shard: &mut Shard, now: Instant, view: Arc<FarmView>) {
 pub(super) fn begin(shard: &mut Shard) {
     let Some(farm) = &shard.farm else { return };
     match farm.view.clone() {
-        Some(view) => set_lives(shard, &view),
+        Some(view) => {
+            shard.pace.set_view(&view, farm.links.is_some());
+            set_lives(shard, &view);
+        }
         None => shard.parts.endpoint.set_dead_lives(&[]),
     }
 }

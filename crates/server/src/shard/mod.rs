@@ -60,7 +60,7 @@ use crate::net::{Certified, Io, NetEvent};
 use call_records::CallRecords;
 use deps::ShardResources;
 use load::Load;
-use pace::Pace;
+use pace::{NextTurn, Pace};
 use planning::RoutePlanner;
 use probes::{ProbeEffect, RouteProbes};
 use reports::ReportMarks;
@@ -173,14 +173,17 @@ impl Shard {
         let started = self.parts.clock.now();
         self.begin(started);
         while !self.leaving {
-            if !self.pace.expects_more() {
-                self.wait().await;
+            match self.pace.next() {
+                NextTurn::Wait => self.wait().await,
+                NextTurn::Connections => pace::run_connections().await,
+                NextTurn::Sockets => {}
             }
             let now = self.parts.clock.now();
             let messages = self.turn(now);
             let intake = self.load.weigh(now, self.parts.clock.now(), messages);
             self.parts.endpoint.set_intake(intake);
-            self.pace.rest(now, messages);
+            let tick = self.voice.as_ref().and_then(|voice| voice.calls.deadline());
+            self.pace.rest(now, messages, tick);
         }
         if let Some(adapter) = &mut self.xmpp {
             // Every connected client is told that the node ends.
@@ -294,7 +297,7 @@ impl Shard {
 
     fn receive(&mut self, now: Instant) -> usize {
         let mut packets = std::mem::take(&mut self.scratch.packets);
-        let count = if self.pace.expects_more() {
+        let count = if self.pace.next() == NextTurn::Sockets {
             self.io.receive_anyway(&mut packets)
         } else {
             self.io.receive_batch(&mut packets)
