@@ -113,10 +113,7 @@ fn attempt(
         | ActionKind::StepNumber { .. }
         | ActionKind::GetTimeOfDay { .. } => compute(call, ctx, kind)?,
         ActionKind::Jump(to) => return jump(call, ctx, *to),
-        ActionKind::PauseRestore(until) => {
-            let milliseconds = value::operand(call, ctx, *until);
-            return Ok(ActionResult::PauseUntil(pause_end(ctx.env.started, milliseconds)));
-        }
+        ActionKind::PauseRestore(until) => return Ok(restored_pause(call, ctx, *until)),
         ActionKind::CloseCon => ctx.out.effects.push(CallEffect::CloseConnection),
         ActionKind::Command(template) => {
             let text = rendered(call, ctx, template)?;
@@ -213,6 +210,11 @@ fn jump(call: &Call, ctx: &CallContext<'_>, to: Operand) -> Result<ActionResult,
         return Err(ActionError::Fatal(format!("jump: step {step} jumps to itself and would never end")));
     }
     Ok(ActionResult::Jump(step))
+}
+
+fn restored_pause(call: &Call, ctx: &CallContext<'_>, until: Operand) -> ActionResult {
+    let milliseconds = value::operand(call, ctx, until);
+    ActionResult::PauseUntil(pause_end(ctx.env.started, milliseconds))
 }
 
 /// The end of a pause that `[clock_tick]` counts; 0 stands for no pause.

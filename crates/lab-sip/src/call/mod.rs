@@ -24,7 +24,7 @@ use crate::stats::{Count, Stats};
 use crate::trace::Tracer;
 use message::Incoming;
 
-pub use state::{Call, CallIdentity, Challenge, KeptRequest, RouteSet, Transaction, VariableValue};
+pub use state::{Call, CallIdentity, Challenge, RouteSet, ServerTransaction, Transaction, VariableValue};
 
 /// The values that all calls of one shard share. Immutable while calls run, except those behind locks of their own.
 pub struct CallEnv {

@@ -106,13 +106,13 @@ pub struct Transaction {
     pub ack_step: Option<StepIndex>,
     /// Hash of the final answer: the same again is ignored.
     pub answer: u64,
-    /// The peer's request, for which `response_txn` of a `<send>` has the answer.
-    pub kept: Option<Box<KeptRequest>>,
+    /// A transaction that the peer began, which `response_txn` of a `<send>` answers.
+    pub server: Option<Box<ServerTransaction>>,
 }
 
 /// A request that a `<recv>` with `start_txn` kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct KeptRequest {
+pub struct ServerTransaction {
     /// The message.
     pub bytes: Box<[u8]>,
     /// Its hash: the same again is a retransmission; 0 where the transport has none.

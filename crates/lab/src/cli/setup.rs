@@ -95,12 +95,8 @@ pub(super) fn load(mut options: Options) -> Result<BuiltSetup, Vec<SetupError>> 
         .map(|file| Arc::new(files_of(std::slice::from_ref(file), &mut mistakes)));
     let compiled = [scenario.as_deref(), receive.as_deref(), out_of_call.as_deref()];
     mistakes.extend(media(&options, &compiled.into_iter().flatten().collect::<Vec<_>>()));
-    if options.rate.total_of_file && mistakes.is_empty() {
-        match files.is_empty() {
-            true => mistakes
-                .push(SetupError("-m_csv needs the file whose lines it counts: add -inf FILE".to_owned())),
-            false => options.rate.total = Some(files.line_count(0).into()),
-        }
+    if mistakes.is_empty() {
+        mistakes.extend(total_of_file(&mut options, &files));
     }
     // Fields and variables of files are judged only when all files are there.
     if mistakes.is_empty() {
@@ -130,6 +126,18 @@ pub(super) fn load(mut options: Options) -> Result<BuiltSetup, Vec<SetupError>> 
         }),
         _ => Err(mistakes),
     }
+}
+
+/// `-m_csv`: the run ends after as many calls as the first file has lines.
+fn total_of_file(options: &mut Options, files: &InjectionFiles) -> Option<SetupError> {
+    if !options.rate.total_of_file {
+        return None;
+    }
+    if files.is_empty() {
+        return Some(SetupError("-m_csv needs the file whose lines it counts: add -inf FILE".to_owned()));
+    }
+    options.rate.total = Some(files.line_count(0).into());
+    None
 }
 
 /// `-set` of a variable that no scenario has for a global one, in SIPp's words.

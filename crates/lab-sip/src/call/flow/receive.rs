@@ -11,7 +11,7 @@ use super::{
 };
 use crate::call::actions::value::is_set;
 use crate::call::message::{Incoming, StartLine};
-use crate::call::{KeptRequest, Transaction};
+use crate::call::{ServerTransaction, Transaction};
 use crate::options::RetransmissionCheck;
 use crate::scenario::Scenario;
 use crate::scenario::model::{Expect, Optional, RecvStep, ScenarioStep, SentKind, StepIndex, StepKind};
@@ -108,7 +108,7 @@ fn repeated(call: &mut Call, ctx: &mut CallContext<'_>) {
 /// A request that `start_txn` kept came again: the last response to it goes out again (RFC 3261 §17.2), whatever the
 /// scenario has received since. Without a response yet the repetition changes nothing.
 fn answered_before(call: &mut Call, ctx: &mut CallContext<'_>, hash: u64) -> bool {
-    let kept = call.transactions.iter().filter_map(|transaction| transaction.kept.as_deref());
+    let kept = call.transactions.iter().filter_map(|transaction| transaction.server.as_deref());
     let Some(kept) = kept.into_iter().find(|kept| hash != 0 && kept.hash == hash) else {
         return false;
     };
@@ -313,12 +313,9 @@ fn consume(call: &mut Call, ctx: &mut CallContext<'_>, message: &Incoming<'_>, a
     }
     keep_request(call, recv, message, hash);
     remember(call, at, hash);
+    // A step that is held is over when its hold is.
     if acted == StepProgress::Waits {
-        // The step is over when its hold is.
-        if call.position != at {
-            super::step::go(call, ctx, at);
-        }
-        return;
+        return stand_at(call, ctx, at);
     }
     if acted == StepProgress::Moved {
         // A jump breaks off the pause the call was in, but not one that `pauserestore` has just set.
@@ -331,19 +328,24 @@ fn consume(call: &mut Call, ctx: &mut CallContext<'_>, message: &Incoming<'_>, a
     // An optional step whose `test` is not set leaves the call where it is.
     if recv.optional == Optional::No || step.flow.test.is_none_or(|variable| is_set(call, ctx, variable)) {
         call.flow.paused_until = Instant::FAR_FUTURE;
-        if call.position != at {
-            super::step::go(call, ctx, at);
-        }
+        stand_at(call, ctx, at);
         advance(call, ctx);
         run(call, ctx);
+    }
+}
+
+/// The call is in this step, whether it was there or passed optional ones.
+fn stand_at(call: &mut Call, ctx: &mut CallContext<'_>, at: StepIndex) {
+    if call.position != at {
+        super::step::go(call, ctx, at);
     }
 }
 
 /// `start_txn`: the request is there when its response is sent, whatever came in between.
 fn keep_request(call: &mut Call, recv: &RecvStep, message: &Incoming<'_>, hash: u64) {
     if let Some(transaction) = recv.start_txn.and_then(|name| call.transactions.get_mut(usize::from(name))) {
-        let kept = KeptRequest { bytes: message.bytes.into(), hash, answer_step: None };
-        *transaction = Transaction { kept: Some(Box::new(kept)), ..Transaction::default() };
+        let kept = ServerTransaction { bytes: message.bytes.into(), hash, answer_step: None };
+        *transaction = Transaction { server: Some(Box::new(kept)), ..Transaction::default() };
     }
 }
 

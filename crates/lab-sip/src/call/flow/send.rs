@@ -6,7 +6,7 @@ use super::{
     debug, end, fail,
 };
 use crate::call::message::{Incoming, top_branch};
-use crate::call::{KeptRequest, SendTo, render};
+use crate::call::{SendTo, ServerTransaction, render};
 use crate::scenario::model::{ScenarioStep, SendStep, SentKind, StepIndex, StepKind};
 
 /// RFC 3261 §17.1.1.2: the interval doubles.
@@ -138,8 +138,8 @@ fn in_transaction<T>(
     rendered
 }
 
-fn kept_request(call: &mut Call, slot: usize) -> Option<&mut KeptRequest> {
-    call.transactions.get_mut(slot)?.kept.as_deref_mut()
+fn kept_request(call: &mut Call, slot: usize) -> Option<&mut ServerTransaction> {
+    call.transactions.get_mut(slot)?.server.as_deref_mut()
 }
 
 /// Sends a step's message once more, made anew from what the call remembers.
