@@ -10,7 +10,6 @@ use lab_sip::scenario::{self, WordKind};
 const EXCEPTIONS: &[(&str, &str)] = &[
     ("recvCmd.optional", "SIPp refuses a scenario that waits for nothing else; the engine's own tests have it"),
     ("pauserestore.variable", "neither tool goes on after a time that is past; with `value` they do"),
-    ("send.response_txn", "a mistake, by the table's own word; the compiler's tests have it"),
 ];
 
 #[test]
@@ -76,6 +75,7 @@ fn stands_in(kind: WordKind, of: &str, name: &str, text: &str) -> bool {
                 "fieldN" => "[field0",
                 "$name" => "[$",
                 "last_Name:" => "[last_Via:",
+                "last_Name.value" => "[last_From.value",
                 name => &format!("[{name}"),
             };
             text.match_indices(start).any(|(at, _)| {

@@ -74,6 +74,7 @@ cases! {
     keywords_time
     keywords_users
     labels
+    later_versions
     log_and_warning
     lost
     lost_by_default
