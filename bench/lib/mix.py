@@ -21,9 +21,6 @@ KINDS = {
     "MESSAGE": Kind(0.10, f"{OWN}/message.xml", f"{OWN}/answer-message.xml", 0),
 }
 TIMER_J = 32_000
-# RFC 3261 section 17.1.1.2: the 2xx ends the client transaction of an INVITE, and a provisional response that comes later is dropped.
-# The scenarios have no step for it and end the call. UDP keeps no order, and two nodes may answer one INVITE.
-LATE = re.compile(r"expected nothing during a pause, got 1\d\d ")
 # These are answered at once: the time of the answer is the farm's.
 ANSWERED = ("call", "re-INVITE", "OPTIONS", "MESSAGE")
 
@@ -74,15 +71,14 @@ class Mix:
             calls.finish()
 
     def outcome(self, patience):
-        """Of each kind: calls, failed ones, those that a late provisional response ended, and the delay of the answer in milliseconds."""
+        """Of each kind: calls, failed ones, and the delay of the answer in milliseconds."""
         found = {}
         for kind, calls in self.calls.items():
             report = calls.report(patience)
             totals = report["totals"]
             answer = next(iter(report["response_times"]), {}) if kind in ANSWERED else {}
-            late = min(self.late(kind), totals["failed"])
             found[kind] = {
-                "calls": totals["started"], "failed": totals["failed"] - late, "late": late, "retransmissions": totals["retransmissions"],
+                "calls": totals["started"], "failed": totals["failed"], "retransmissions": totals["retransmissions"],
                 "p99": answer.get("p99"), "p999": answer.get("p999"), "max": answer.get("max"),
                 "faults": [f"{kind}: {fault}" for fault in faults_of_load(report)], "failures": report["failures"],
             }  # fmt: skip
@@ -91,10 +87,6 @@ class Mix:
     def errors(self, kind, lines=4):
         """The last words on failed calls of a kind."""
         return "".join(f"    {line.strip()[:200]}\n" for line in [line for line in self.error_lines(kind) if line.strip()][-lines:])
-
-    def late(self, kind):
-        """Calls that their scenario ended for a provisional response after the answer (`LATE`)."""
-        return sum(LATE.search(line) is not None for line in self.error_lines(kind))
 
     def error_lines(self, kind):
         path = self.calls[kind].errors

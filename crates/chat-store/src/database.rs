@@ -24,15 +24,15 @@ impl DatabasePlace {
     /// Opens the database. A file and its folder are made when they are not there; existing ones keep their mode.
     ///
     /// # Errors
-    /// Those of the store, and `Io` for the folder and the file.
+    /// Errors of the store, and `Io` for the folder and the file.
     pub fn open(&self) -> Result<Database, StoreError> {
         self.open_with(store::sqlite::Options::default())
     }
 
-    /// As [`open`](DatabasePlace::open), with other than the usual options of a file.
+    /// Opens the database as [`open`](DatabasePlace::open) does, with other than the usual options of a file.
     ///
     /// # Errors
-    /// As there.
+    /// The same.
     pub fn open_with(&self, mut options: store::sqlite::Options) -> Result<Database, StoreError> {
         let DatabasePlace { folder, file, url } = self;
         let failed =
@@ -58,7 +58,7 @@ impl DatabasePlace {
 /// Makes a folder that other users cannot enter, if it is not there.
 ///
 /// # Errors
-/// Those of the system.
+/// Errors of the system.
 pub fn make_private_folder(folder: &Path) -> io::Result<()> {
     if folder.as_os_str().is_empty() || folder.is_dir() {
         return Ok(());

@@ -261,7 +261,7 @@ pub fn contacts_of(roster: Vec<(Box<str>, RosterRow)>) -> Vec<(Bare, RosterItem)
 /// The end of a write as the host takes it.
 ///
 /// # Errors
-/// Those of [`error_of`].
+/// The failure that [`error_of`] makes of the error.
 pub fn done_of(done: Result<WriteDone, StoreError>) -> Result<StoreReply, StoreFailure> {
     done.map(|_| StoreReply::Done).map_err(|error| error_of(&error))
 }

@@ -45,7 +45,7 @@ impl Source for Chance {
 /// Makes the first account of a database that has none, and tells the operator. The configuration's sid and token count.
 ///
 /// # Errors
-/// Those of the database and of the file with the credentials, in words for the operator.
+/// Errors of the database and of the file with the credentials, in words for the operator.
 pub fn ensure_account(config: &Config, database: &Database, clock: Clock) -> Result<()> {
     let repository = admin::Blocking::new(Admin::new(database)?);
     let (sid, given) = (&config.voice.account, config.voice.auth_token.as_deref());

@@ -7,15 +7,15 @@ use xmpp::c2s::Direction;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Family {
-    /// Open, by transport.
+    /// Open connections, by transport.
     Connections,
-    /// By kind: message, presence, iq.
+    /// Stanzas received, by kind: message, presence, iq.
     StanzasReceived,
-    /// By kind, too.
+    /// Stanzas sent, by kind.
     StanzasSent,
-    /// By mechanism.
+    /// Sign-ins, by mechanism.
     SignIns,
-    /// By condition.
+    /// Stream errors, by condition.
     StreamErrors,
 }
 

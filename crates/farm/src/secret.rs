@@ -24,7 +24,7 @@ impl Secret {
     /// Reads the file: 64 hexadecimal digits, and nothing else but space.
     ///
     /// # Errors
-    /// In words for the operator; the content of the file is not in them.
+    /// Errors are in words for the operator, without the content of the file.
     pub fn read(file: &Path) -> Result<Secret> {
         let text = std::fs::read_to_string(file).with_context(|| {
             format!("{}: the farm's secret cannot be read; check [farm] secret", file.display())

@@ -1,5 +1,5 @@
 //! The C library's calendar: which local date and time a second is.
-#![allow(
+#![expect(
     unsafe_code,
     reason = "localtime_r(3) has no wrapper in std, and the zone files are the C library's to read"
 )]

@@ -1,7 +1,7 @@
 //! For any bytes that an unauthenticated HTTP client sends, kept memory, peak memory, bytes sent, work and
 //! time are bounded by a small multiple of the bytes received, at each kind of listener.
 
-#![allow(unreachable_pub, reason = "the client is shared with a fuzz target")]
+#![expect(unreachable_pub, reason = "the client is shared with a fuzz target")]
 
 mod web;
 

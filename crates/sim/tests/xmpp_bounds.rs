@@ -1,7 +1,7 @@
 //! For any bytes that an unauthenticated peer sends, kept memory, peak memory, bytes sent and work are
 //! bounded by a small multiple of the bytes received, at every kind of stream.
 
-#![allow(unreachable_pub, reason = "the peer is shared with a fuzz target")]
+#![expect(unreachable_pub, reason = "the peer is shared with a fuzz target")]
 
 mod stranger;
 

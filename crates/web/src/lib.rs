@@ -32,7 +32,7 @@ impl Web {
 }
 
 impl Default for Web {
-    /// Without proxies.
+    /// Listeners that trust no proxy.
     fn default() -> Web {
         Web { proxies: Proxies::default(), admission: Admission::new(Bounds::default()) }
     }

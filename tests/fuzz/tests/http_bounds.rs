@@ -1,9 +1,8 @@
 //! The fuzz target `http_bounds`, whose allocator counts: it is the only one of its process.
 
 #![expect(unsafe_code, reason = "an allocator that counts")]
-#![allow(unreachable_pub, reason = "for the fuzzer the target is a crate of its own")]
+#![expect(unreachable_pub, unused_attributes, reason = "for the fuzzer the target is a crate of its own")]
 
-#[allow(unused_attributes, reason = "for the fuzzer the target is a crate of its own")]
 #[path = "../../../fuzz/fuzz_targets/http_bounds.rs"]
 mod http_bounds;
 

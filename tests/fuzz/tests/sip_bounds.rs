@@ -1,9 +1,8 @@
 //! The fuzz target `sip_bounds`, whose allocator counts: it is the only one of its process.
 
 #![expect(unsafe_code, reason = "an allocator that counts")]
-#![allow(unreachable_pub, reason = "for the fuzzer the target is a crate of its own")]
+#![expect(unused_attributes, reason = "for the fuzzer the target is a crate of its own")]
 
-#[allow(unused_attributes, reason = "for the fuzzer the target is a crate of its own")]
 #[path = "../../../fuzz/fuzz_targets/sip_bounds.rs"]
 mod sip_bounds;
 

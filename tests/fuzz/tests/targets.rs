@@ -1,54 +1,38 @@
 //! The fuzz targets that count no allocations.
 
-#![allow(unreachable_pub, reason = "for the fuzzer the target is a crate of its own")]
-#![allow(clippy::duplicate_mod, reason = "some targets share the code that they run")]
+#![expect(unused_attributes, reason = "for the fuzzer the target is a crate of its own")]
+#![expect(clippy::duplicate_mod, reason = "some targets share the code that they run")]
 
-#[allow(unused_attributes, reason = "for the fuzzer the target is a crate of its own")]
 #[path = "../../../fuzz/fuzz_targets/farm_ask.rs"]
 mod farm_ask;
-#[allow(unused_attributes, reason = "for the fuzzer the target is a crate of its own")]
 #[path = "../../../fuzz/fuzz_targets/farm_call.rs"]
 mod farm_call;
-#[allow(unused_attributes, reason = "for the fuzzer the target is a crate of its own")]
 #[path = "../../../fuzz/fuzz_targets/farm_trace.rs"]
 mod farm_trace;
-#[allow(unused_attributes, reason = "for the fuzzer the target is a crate of its own")]
 #[path = "../../../fuzz/fuzz_targets/framing.rs"]
 mod framing;
-#[allow(unused_attributes, reason = "for the fuzzer the target is a crate of its own")]
 #[path = "../../../fuzz/fuzz_targets/link_acknowledged.rs"]
 mod link_acknowledged;
-#[allow(unused_attributes, reason = "for the fuzzer the target is a crate of its own")]
 #[path = "../../../fuzz/fuzz_targets/link_handshake.rs"]
 mod link_handshake;
-#[allow(unused_attributes, reason = "for the fuzzer the target is a crate of its own")]
 #[path = "../../../fuzz/fuzz_targets/link_prompt.rs"]
 mod link_prompt;
-#[allow(unused_attributes, reason = "for the fuzzer the target is a crate of its own")]
 #[path = "../../../fuzz/fuzz_targets/message.rs"]
 mod message;
-#[allow(unused_attributes, reason = "for the fuzzer the target is a crate of its own")]
 #[path = "../../../fuzz/fuzz_targets/pcap.rs"]
 mod pcap;
-#[allow(unused_attributes, reason = "for the fuzzer the target is a crate of its own")]
 #[path = "../../../fuzz/fuzz_targets/pie.rs"]
 mod pie;
-#[allow(unused_attributes, reason = "for the fuzzer the target is a crate of its own")]
 #[path = "../../../fuzz/fuzz_targets/rcml.rs"]
 mod rcml;
-#[allow(unused_attributes, reason = "for the fuzzer the target is a crate of its own")]
 #[path = "../../../fuzz/fuzz_targets/rewrite.rs"]
 mod rewrite;
-#[allow(unused_attributes, reason = "for the fuzzer the target is a crate of its own")]
 #[path = "../../../fuzz/fuzz_targets/scenario.rs"]
 mod scenario;
-#[allow(unused_attributes, reason = "for the fuzzer the target is a crate of its own")]
 #[path = "../../../fuzz/fuzz_targets/sdp.rs"]
 mod sdp;
-#[allow(unused_attributes, reason = "for the fuzzer the target is a crate of its own")]
 #[path = "../../../fuzz/fuzz_targets/uri.rs"]
 mod uri;
-#[allow(unused_attributes, reason = "for the fuzzer the target is a crate of its own")]
 #[path = "../../../fuzz/fuzz_targets/xmpp_host.rs"]
 mod xmpp_host;
 

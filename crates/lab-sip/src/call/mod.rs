@@ -182,8 +182,7 @@ pub trait CallMediaControl {
     fn remote(&mut self, call: u64, description: &crate::rtp::RemoteMedia);
     /// One `<exec>` of media. The text is rendered already.
     fn command(&mut self, now: Instant, call: u64, command: &crate::rtp::MediaCommand) -> Result<(), String>;
-    /// When all that `rtp_stream` plays for the call has been played; `FAR_FUTURE` for what has no end. `None`: nothing is
-    /// played.
+    /// The end of all that `rtp_stream` plays for the call; `FAR_FUTURE` for what has no end. `None`: nothing is played.
     fn streams_end(&self, _call: u64) -> Option<Instant> {
         None
     }

@@ -119,7 +119,7 @@ impl PlayerSource {
         }
     }
 
-    /// When the last packet has been played; `FAR_FUTURE` for what has no end, or is paused.
+    /// The time of the last packet; `FAR_FUTURE` for what has no end, or is paused.
     pub(super) fn end(&self) -> Instant {
         match self {
             PlayerSource::Recorded(recorded) => recorded

@@ -29,7 +29,7 @@ impl VariableValue {
         }
     }
 
-    /// As an operand: a number, or the text of one; everything else counts 0.
+    /// The value as an operand: a number, or the text of one; everything else counts 0.
     pub fn as_operand(&self) -> f64 {
         match self {
             VariableValue::Number(number) => *number,

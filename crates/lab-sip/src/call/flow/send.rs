@@ -114,7 +114,7 @@ fn rendered(call: &mut Call, ctx: &mut CallContext<'_>, at: StepIndex) -> Option
     }
 }
 
-/// With `response_txn` the keywords of the message received last are those of the request that is answered.
+/// Renders with the keywords of the message received last. `response_txn` makes them those of the request that is answered.
 fn in_transaction<T>(
     call: &mut Call,
     ctx: &mut CallContext<'_>,

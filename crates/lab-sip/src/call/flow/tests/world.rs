@@ -178,7 +178,7 @@ pub(super) struct ObservedMessage {
     pub remote: Vec<RemoteMedia>,
     /// The requirements that the media of every call missed.
     pub missed: Option<&'static str>,
-    /// When the streams of every call have been played.
+    /// The end of the streams of every call.
     pub streams_end: Option<Instant>,
 }
 
