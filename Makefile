@@ -5,7 +5,7 @@ CONFIG ?= belfry.toml
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo demo-farm test test-fast check tidy deny bench-sip bench-ringer bench-ivr bench-memory bench-store bench-import bench-xmpp bench-xmpp-idle bench-farm abuse fuzz-short
+.PHONY: help setup run demo demo-farm test test-fast check tidy deny bench-sip bench-ringer bench-ivr bench-memory bench-store bench-import bench-xmpp bench-xmpp-idle bench-farm chaos abuse fuzz-short
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -92,6 +92,12 @@ bench-xmpp-idle: ## Belfry and ejabberd with 8,000 silent chat clients, CPU of a
 bench-farm: ## a farm's cost by its shape, the published R2, R3, R6 and R7, kills, pauses and partitions; ARGS="kills --help" lists a part's options
 	@tools/setup
 	@bench/farm/run $(ARGS)
+
+chaos: ## an hour of kills, pauses, cuts, drains and failures of PostgreSQL and NATS on a farm of eight, by a seed; ARGS=--short for ten minutes, ARGS=--minute for one
+	@tools/setup
+	$(CARGO) build --release --package server --bin belfry --locked
+	$(CARGO) build --release --bin ringer --locked
+	$(CARGO) run --release --quiet --package interop --example chaos --locked -- $(ARGS)
 
 abuse: ## two minutes of floods against a node that serves calls and chats meanwhile; ARGS="--help" lists the parts
 	@tools/setup

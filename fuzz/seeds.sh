@@ -32,7 +32,7 @@ unhex() {
 }
 # The frames between nodes and the messages in them, from the files of wire version 1: how they are cut and by which side
 # (see crates/cluster/tests/wire/any_bytes.rs), frames; the kind and the fields of a message (see fuzz_targets/farm_call.rs).
-(cd "$corpus" && mkdir -p link_handshake link_prompt link_acknowledged farm_call farm_ask farm_trace)
+(cd "$corpus" && mkdir -p link_handshake link_prompt link_acknowledged farm_call farm_ask farm_chat farm_trace farm_request)
 for frames in ../crates/cluster/tests/wire/golden/v1/*.hex; do
     name="$(basename "$frames" .hex)"
     case "$name" in
@@ -42,11 +42,13 @@ for frames in ../crates/cluster/tests/wire/golden/v1/*.hex; do
     { printf '\020'; unhex < "$frames"; } > "$corpus/link_prompt/$name"
     cp "$corpus/link_prompt/$name" "$corpus/link_acknowledged/$name"
 done
-for message in ../crates/server/src/farm/wire/golden/v1/*.hex; do
+for message in ../crates/server/src/farm/wire/golden/v1/*.hex ../crates/server/src/farm/wire/golden/v2/re*.hex; do
     name="$(basename "$message" .hex)"
     case "$name" in
         # The kind counts from that of the first, 2a (see fuzz_targets/farm_trace.rs).
         trace-*) sed '1s/^002a/0000/;1s/^002b/0001/;1s/^002c/0002/;1s/^002d/0003/;1s/^002e/0004/' "$message" | unhex > "$corpus/farm_trace/$name" ;;
+        request | response) sed '1s/^002f/0000/;1s/^0030/0001/' "$message" | unhex > "$corpus/farm_request/$name" ;;
+        chat-*) sed 1d "$message" | unhex > "$corpus/farm_chat/$name" ;;
         packet | transmit | send-failed) unhex < "$message" > "$corpus/farm_call/$name" ;;
         *) unhex < "$message" > "$corpus/farm_ask/$name" ;;
     esac

@@ -1,12 +1,14 @@
 """The runs of a farm with accounts: they register by digest through a PostgreSQL server of this machine, and call each other."""
 
+import subprocess
 import tempfile
 import time
 
 from .farm import AtOnce, Farm
 from .postgres import Postgres
-from .procs import free_port, say, tail
+from .procs import Failure, free_port, memory_bytes, say, tail
 from .ringer import LOST, binary, faults_of_load, prepared, read_report, wait
+from .servers import DOMAIN, ROOT, target_folder
 
 PARTS = {"r6": "cgp-r6", "r7": "cgp-r7", "kills": "cgp-r7"}
 # R6: several front ends and one back end. R7: 13 front ends and 7 back ends, 25 million accounts, 5 million registered.
@@ -14,6 +16,7 @@ PUBLISHED = {
     "calls a second": ("394.0", "1,049.6"), "calls": ("-", "-"), "failed": ("-", "-"), "answer, mean": ("-", "-"),
     "answer, p99": ("-", "-"), "open at most": ("-", "-"), "retransmissions": ("-", "-"), "registrations": ("-", "-"),
     "of these failed": ("-", "-"), "CPU of nodes a call": ("-", "-"), "CPU of PostgreSQL a call": ("-", "-"), "kills": ("-", "-"),
+    "accounts": ("-", "25,000,000"), "registered": ("-", "5,000,000"), "memory of nodes": ("-", "-"),
 }  # fmt: skip
 # After the last call has ended: an answer that is lost, and a BYE that is repeated until 64*T1, 32 s (RFC 3261 §17.1.2.2).
 GRACE = 2 * LOST / 1000 + 10
@@ -24,8 +27,19 @@ def measure(part, options):
     roles = {f"back{number}": "router" for number in range(1, backs + 1)}
     roles |= {f"front{number}": "edge" for number in range(1, options.fronts + 1)}
     with tempfile.TemporaryDirectory(prefix="bench-farm-") as folder, AtOnce() as processes:
-        callee, database = free_port(), Postgres(processes, folder)
-        farm = Farm(processes, folder, roles, {}, options.shards, database=database, accounts=options.accounts)
+        database = Postgres(processes, options.database or folder)
+        callee = callee_port(database)
+        imported, registered = (max(number, options.accounts) for number in (options.imported, options.bound))
+        began = time.monotonic()
+
+        def fill():
+            say(f"{imported:,} accounts are in the database after {time.monotonic() - began:,.0f} s\n")
+            if registered > options.accounts:
+                bind(database, callee, options.accounts, registered)
+
+        content = {"accounts": imported, "fill": fill} if database.is_new else {}
+        farm = Farm(processes, folder, roles, {}, options.shards, database=database, **content)
+        wait_for_bindings(farm, registered - options.accounts)
         say(f"\n{part}: {plan} through {options.fronts} + {backs} nodes\n{farm.nodes['front1'].run('farm', 'status')}")
         path = f"{folder}/report.json"
         values = {
@@ -37,15 +51,52 @@ def measure(part, options):
             command += ["--set", f"{name}={value}"]
         before = farm.cpu(), database.cpu()
         ringer = processes.start(command, folder, f"{folder}/ringer.log")
-        registered = options.accounts / options.registers
-        kills = kill_both(farm, ringer, registered, options) if part == "kills" else 0
-        wait(ringer, registered + options.seconds + options.length + 2 * GRACE)
+        registering = options.accounts / options.registers
+        kills = kill_both(farm, ringer, registering, options) if part == "kills" else 0
+        wait(ringer, registering + options.seconds + options.length + 2 * GRACE)
         reports = {report["title"]: report for report in read_report(ringer, path)}
         # The plan's own page, with the published row.
         say(tail(ringer.log, 30))
         used = farm.cpu() - before[0], database.cpu() - before[1]
-        say(f"{database.size() / options.accounts:,.0f} bytes of database an account\n")
-        return figures(reports, used, kills)
+        memory = {node.name: memory_bytes(node.process.pid) for node in farm.nodes.values()}
+        say("".join(f"{name}: {size / (1024 * 1024):,.0f} MiB\n" for name, size in memory.items()))
+        say(f"{database.size() / imported:,.0f} bytes of database an account\n")
+        sizes = {"accounts": imported, "registered": registered, "memory": sum(memory.values())}
+        return figures(reports, used, kills) | sizes
+
+
+def callee_port(database):
+    """The port of the answerer, which the contacts of all bindings name; a database that is used again has them already."""
+    path = f"{database.folder}/callee"
+    if database.is_new:
+        with open(path, "w") as file:
+            file.write(str(free_port()))
+    with open(path) as file:
+        return int(file.read())
+
+
+def bind(database, callee, first, end):
+    """Writes the bindings of accounts as a node would have."""
+    command = ["cargo", "build", "--release", "--locked", "--package", "router", "--example", "binding_rows"]
+    if subprocess.run(command, cwd=ROOT, check=False).returncode != 0:
+        raise Failure("the build failed")
+    began = time.monotonic()
+    rows = [f"{target_folder()}/release/examples/binding_rows", DOMAIN, f"127.0.0.1:{callee}", f"{first}", f"{end}"]
+    database.copy("binding (bucket, aor, seq, epoch, written_at, record)", rows)
+    database.query(f"SELECT setval('binding_seq', {end})")
+    say(f"{end - first:,} bindings are in the database after {time.monotonic() - began:,.0f} s\n")
+
+
+def wait_for_bindings(farm, count, patience=300):
+    """Returns once the owners have read so many bindings."""
+    began = time.monotonic()
+    while time.monotonic() - began < patience:
+        found = sum(node["figures"]["bindings"] or 0 for node in (farm.nodes["front1"].status() or {}).get("nodes", []))
+        if found >= count:
+            say(f"{found:,} bindings are with their owners {time.monotonic() - began:.1f} s after the last node's start\n")
+            return
+        time.sleep(0.2)
+    raise Failure(f"the owners have read {found:,} of {count:,} bindings after {patience} s")
 
 
 def kill_both(farm, ringer, registered, options):
@@ -112,3 +163,6 @@ def row(run):
     yield f"{1e6 * run['cpu']:,.0f} us"
     yield f"{1e6 * run['database_cpu']:,.0f} us"
     yield f"{run['kills']}"
+    yield f"{run['accounts']:,}"
+    yield f"{run['registered']:,}"
+    yield f"{run['memory'] / (1024 * 1024):,.0f} MiB"

@@ -130,10 +130,10 @@ class Node(Belfry):
 
 class Farm:
     """NATS and the nodes, started one after the other. Routes: user and UDP port. With a `database` (lib.postgres) the nodes share
-    it, its routes and so many accounts; without one each has routes of its own."""
+    it, its routes and so many accounts; `fill` is called when these are in it and no node runs. Without one each has routes of its own."""
 
     def __init__(
-        self, processes, folder, roles, routes, shards=0, is_apart=False, preload=None, database=None, accounts=0
+        self, processes, folder, roles, routes, shards=0, is_apart=False, preload=None, database=None, accounts=0, fill=None
     ):  # fmt: skip
         self.processes, self.folder, self.roles, self.is_apart = processes, folder, roles, is_apart
         self.database = database
@@ -147,6 +147,8 @@ class Farm:
         first = next(iter(self.nodes.values()))
         if accounts:
             first.import_accounts(accounts)
+        if fill:
+            fill()
         for node in self.nodes.values():
             node.preload = (preload or {}).get(node.name)
             for user, port in routes.items() if node is first or not database else ():

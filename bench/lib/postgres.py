@@ -18,11 +18,14 @@ SETTINGS = {
 
 
 class Postgres:
-    """Started at once; ends with the processes."""
+    """Started at once; ends with the processes. A folder with a database of an earlier run is used as it is. It listens at a port if one is
+    given, and takes the same way then for all."""
 
-    def __init__(self, processes, folder):
+    def __init__(self, processes, folder, port=None):
+        self.port = port
         self.processes, self.folder, self.log = processes, f"{folder}/postgres", f"{folder}/postgres.log"
-        os.mkdir(self.folder)
+        self.is_new = not os.path.exists(self.folder)
+        os.makedirs(self.folder, exist_ok=True)
         # Its user has to reach a folder that only we may list.
         os.chmod(folder, 0o711)
         self.user = []
@@ -30,18 +33,21 @@ class Postgres:
             owner = pwd.getpwnam("postgres")
             os.chown(self.folder, owner.pw_uid, owner.pw_gid)
             self.user = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"]
-        self.run("initdb", "--encoding", "UTF8", "--locale", "C.UTF-8", "--auth", "trust", "--username", USER, "--pgdata", f"{self.folder}/data")
+        if self.is_new:
+            self.run("initdb", "--encoding", "UTF8", "--locale", "C.UTF-8", "--auth", "trust", "--username", USER, "--pgdata", f"{self.folder}/data")
         self.process = None
         self.start()
-        self.run("createdb", "--host", self.folder, "--username", USER, "belfry")
+        if self.is_new:
+            self.run("createdb", *self.host(), "--username", USER, "belfry")
 
     def start(self):
         command = [*self.user, program("postgres"), "-D", f"{self.folder}/data", "-k", self.folder]
-        for name, value in SETTINGS.items():
+        own = {"listen_addresses": "127.0.0.1", "port": self.port} if self.port else {}
+        for name, value in (SETTINGS | own).items():
             command += ["-c", f"{name}={value}"]
         self.process = self.processes.start(command, self.folder, self.log)
         deadline = time.monotonic() + 60
-        ready = [program("pg_isready"), "--quiet", "--host", self.folder]
+        ready = [program("pg_isready"), "--quiet", *self.host()]
         while subprocess.run(ready, check=False).returncode != 0:
             if self.process.poll() is not None or time.monotonic() > deadline:
                 raise Failure(f"PostgreSQL does not take connections\n{tail(self.log)}")
@@ -54,13 +60,26 @@ class Postgres:
             raise Failure(f"{' '.join(command)}: code {done.returncode}\n{done.stdout}{done.stderr}")
         return done.stdout
 
+    def host(self):
+        return ["--host", self.folder, *(["--port", str(self.port)] if self.port else [])]
+
     def url(self):
-        return f"host={self.folder} user={USER} dbname=belfry"
+        host = f"127.0.0.1 port={self.port}" if self.port else self.folder
+        return f"host={host} user={USER} dbname=belfry"
 
     def query(self, sql):
         """Rows as text, values between bars."""
-        done = self.run("psql", "--host", self.folder, "--username", USER, "--no-align", "--tuples-only", "--command", sql, "belfry")
+        done = self.run("psql", *self.host(), "--username", USER, "--no-align", "--tuples-only", "--command", sql, "belfry")
         return done.splitlines()
+
+    def copy(self, columns, command):
+        """The rows that a command prints, into the columns of a table."""
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as rows:
+            sql = f"COPY {columns} FROM STDIN"
+            psql = [*self.user, program("psql"), *self.host(), "--username", USER, "--quiet", "--command", sql, "belfry"]
+            done = subprocess.run(psql, stdin=rows.stdout, capture_output=True, text=True, check=False, cwd=self.folder)
+        if rows.returncode or done.returncode:
+            raise Failure(f"{' '.join(command)}: code {rows.returncode}\n{done.stderr}")
 
     def size(self):
         """Bytes of the database."""

@@ -37,13 +37,13 @@ class Kamailio(Server):
     # Its memory managers: none named is the packaged default, q_malloc, which checks what it hands out.
     allocator = ()
 
-    def __init__(self, processes, folder, target=None, users=0, cores=None):
+    def __init__(self, processes, folder, target=None, users=0, cores=None, workers=CORES, extra=()):
         self.port = free_port()
         config = "registrar.cfg" if users else "proxy.cfg"
         command = [
             "kamailio", "-f", f"{ROOT}/bench/kamailio/{config}", "-DD", "-E", "-l", f"udp:127.0.0.1:{self.port}",
-            "-m", "2048", "-M", "32", "-b", str(8 * 1024 * 1024), "-A", f"WORKERS={CORES}",
-            "-Y", folder, "-P", f"{folder}/kamailio.pid", *self.allocator,
+            "-m", "2048", "-M", "32", "-b", str(8 * 1024 * 1024), "-A", f"WORKERS={workers}",
+            "-Y", folder, "-P", f"{folder}/kamailio.pid", *self.allocator, *extra,
         ]  # fmt: skip
         command += ["-A", f"USERS={users}"] if users else ["-A", f'TARGET="sip:127.0.0.1:{target}"']
         self.process = processes.start(command, folder, f"{folder}/kamailio.log", cores)

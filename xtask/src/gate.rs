@@ -35,7 +35,7 @@ const fn real(
     RealTests { package, source, name, modules }
 }
 
-static REAL: [RealTests; 25] = [
+static REAL: [RealTests; 26] = [
     real("server", "tests/live/main.rs", "live", &[]),
     real("net", "tests/sockets/main.rs", "sockets", &[]),
     real("net", "unittests src/lib.rs", "net", &[]),
@@ -43,7 +43,7 @@ static REAL: [RealTests; 25] = [
     real("lab", "tests/cli/main.rs", "cli", &[]),
     real("lab", "unittests src/lib.rs", "lab", &["engine::", "control::", "watch::", "prometheus::"]),
     real("lab-sip", "unittests src/lib.rs", "lab_sip", &["rtp::"]),
-    real("server", "unittests src/lib.rs", "server", &["xmpp::"]),
+    real("xmpp-io", "unittests src/lib.rs", "xmpp_io", &["streams::", "uploads::"]),
     real("voice-io", "unittests src/lib.rs", "voice_io", &["helpers::", "ports::"]),
     real(
         "store",
@@ -56,6 +56,7 @@ static REAL: [RealTests; 25] = [
     real("interop", "tests/accounts.rs", "accounts", &[]),
     real("interop", "tests/administration.rs", "administration", &[]),
     real("interop", "tests/belfry.rs", "belfry", &[]),
+    real("interop", "tests/chaos.rs", "chaos", &[]),
     real("interop", "tests/council.rs", "council", &[]),
     real("interop", "tests/database.rs", "database", &[]),
     real("interop", "tests/farm.rs", "farm", &[]),

@@ -16,6 +16,15 @@ pub enum Ask {
         /// An account's bare address or a session's full one.
         who: String,
     },
+    /// Counts the users of a domain that have an available session, and names some of them (XEP-0133 §4.15 to §4.22).
+    Online {
+        /// A served domain.
+        domain: String,
+        /// `all`, `active` or `idle` users (XEP-0133 §4.16).
+        filter: String,
+        /// The most users that are named.
+        max: u32,
+    },
     /// Sends a message to every session that is online in a domain.
     Announce {
         /// A served domain.
@@ -147,9 +156,19 @@ pub enum Answer {
         sessions: Vec<Session>,
         /// Sessions that match.
         total: u64,
+        /// Connections of the asked node whose sessions another node of the farm has.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        connections: Vec<Connection>,
     },
     /// Sessions that it was about.
     Count(u64),
+    /// The answer to [`Ask::Online`].
+    Users {
+        /// The bare addresses of some of them.
+        users: Vec<String>,
+        /// The number of all.
+        total: u64,
+    },
     /// The message of the day; `None` if none is set.
     Motd(Option<Text>),
     /// The rooms of a domain.
@@ -183,6 +202,20 @@ pub struct Session {
     pub client: String,
     /// True if the client may resume it (XEP-0198 §5).
     pub resumable: bool,
+    /// The connection of the session in the farm, as [`Connection::id`]; empty: it has lost its connection.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub connection: String,
+}
+
+/// A client's connection, at the node of a farm that accepted it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Connection {
+    /// The connection: no other of the farm has the same text.
+    pub id: String,
+    /// The client's address.
+    pub from: String,
+    /// `tcp`, `tls`, `ws` or `wss`.
+    pub transport: String,
 }
 
 /// A room, as lists show it.

@@ -13,6 +13,7 @@ use stdx::attempts::Cause;
 use store::rest::types::{RestCall, TextMessage};
 
 use crate::chat;
+use crate::nodes::NodesAnswered;
 
 /// Time and chance.
 pub trait Source: Send + Sync {
@@ -62,11 +63,26 @@ pub trait ControlPlane: Source {
     /// Sends a text message; its row is in the record, `queued`.
     fn send_message(&self, message: &TextMessage, status_callback: &str) -> Result<(), ControlError>;
 
-    /// Sessions, rooms and accounts of chat.
+    /// Sessions, rooms and accounts of chat, of this node.
     fn chat(&self, ask: chat::Ask) -> Result<chat::Answer, ControlError>;
+
+    /// Does what [`chat`](Self::chat) does at all nodes of the farm where the request concerns all. The nodes are `None` if it was
+    /// answered by this one alone, for all.
+    fn chat_of_farm(&self, ask: chat::Ask) -> Result<FarmAnswer, ControlError> {
+        self.chat(ask).map(|answer| FarmAnswer { answer, nodes: None })
+    }
 
     /// A request showed a token that is none of that account's, or was refused because too many had. For the log.
     fn sign_in_failed(&self, from: IpAddr, account: &str, cause: Cause);
+}
+
+/// The answer of chat, over the nodes of a farm.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FarmAnswer {
+    /// The answers of all nodes in one.
+    pub answer: chat::Answer,
+    /// The nodes that answered; `None`: the node is in no farm, or answers for all.
+    pub nodes: Option<NodesAnswered>,
 }
 
 /// The reason why the node refuses a request.

@@ -26,7 +26,7 @@ fn value() -> serde_json::Value {
         paths.entry(route.path).or_default().push(route);
         let (name, example) = match route.answer {
             Shape::Item(_, name, example) => (name.to_owned(), example),
-            Shape::List(key, example) => (item_name(key), example),
+            Shape::List(key, example) | Shape::FarmList(key, example) => (item_name(key), example),
             Shape::Nothing => continue,
         };
         schemas.entry(name).or_insert_with(|| schema(&example()));
@@ -131,10 +131,16 @@ fn responses(route: &Route) -> String {
         Shape::Item(status, name, _) => {
             (status.to_string(), format!(r#"{{"description":"{name}",{}}}"#, content(reference(name))))
         }
-        Shape::List(key, _) => {
+        Shape::List(key, _) | Shape::FarmList(key, _) => {
             let item = reference(&item_name(key));
+            let nodes = match route.answer {
+                Shape::FarmList(..) => {
+                    format!(r#""nodes":{INT},"nodes_answered":{INT},"nodes_missing":{TEXT},"#)
+                }
+                _ => String::new(),
+            };
             let list = format!(
-                r#"{{"type":"object","properties":{{"{key}":{{"type":"array","items":{item}}},
+                r#"{{"type":"object","properties":{{{nodes}"{key}":{{"type":"array","items":{item}}},
                 "page":{INT},"num_pages":{INT},"page_size":{INT},"total":{INT},"start":{INT},"end":{INT},
                 "uri":{TEXT},"first_page_uri":{TEXT},"previous_page_uri":{TEXT},"next_page_uri":{TEXT},
                 "last_page_uri":{TEXT}}}}}"#

@@ -4,6 +4,7 @@ use store::rest::{Kind, Resource, RestFilter, Row, SortBy};
 
 use crate::fault::Fault;
 use crate::limits;
+use crate::nodes::NodesAnswered;
 use crate::request::{Request, encode};
 use crate::table::{Answer, Context, List};
 use crate::table::{Kind as Of, Parameter};
@@ -35,7 +36,7 @@ pub(crate) fn rows<T: Resource>(
     let (rows, total) = context.state.list(filter)?;
     let render = |row: &Row| Ok(render(context, &T::from_row(row)?));
     let values = rows.iter().map(render).collect::<Result<_, Fault>>()?;
-    Ok(Answer::List(Box::new(List { key, item, values, page, page_size, total })))
+    Ok(Answer::List(Box::new(List { key, item, values, page, page_size, total, nodes: None })))
 }
 
 /// One page of what is in memory anyway.
@@ -49,7 +50,7 @@ pub(crate) fn slice<T>(
     let start = (page as usize).saturating_mul(page_size as usize);
     let values = all.iter().enumerate().skip(start).take(page_size as usize);
     let values = values.map(|(index, value)| render(index, value)).collect();
-    Answer::List(Box::new(List { key, item, values, page, page_size, total: all.len() as u64 }))
+    Answer::List(Box::new(List { key, item, values, page, page_size, total: all.len() as u64, nodes: None }))
 }
 
 /// The rows of this account.
@@ -79,6 +80,16 @@ fn sort(context: &Context<'_>) -> Result<(SortBy, bool), Fault> {
     }
 }
 
+/// The fields that say how many nodes of a farm answered, and which did not.
+pub(crate) fn nodes_of(nodes: &NodesAnswered) -> [(&'static str, Value); 3] {
+    let int = |count: usize| Value::Int(i64::try_from(count).unwrap_or(i64::MAX));
+    [
+        ("nodes", int(nodes.total())),
+        ("nodes_answered", int(nodes.answered.len())),
+        ("nodes_missing", nodes.names_of_missing().map_or(Value::Null, Value::Text)),
+    ]
+}
+
 impl List {
     /// Name and value of each field around the items.
     fn fields(&self, request: &Request) -> Vec<(&'static str, Value)> {
@@ -89,7 +100,7 @@ impl List {
         let end = start + (self.values.len() as u64).saturating_sub(1);
         let int = |value: u64| Value::Int(i64::try_from(value).unwrap_or(i64::MAX));
         let link = |page: Option<u32>| page.map_or(Value::Null, |page| Value::Text(self.link(request, page)));
-        vec![
+        let mut fields = vec![
             ("page", int(u64::from(self.page))),
             ("num_pages", int(pages)),
             ("page_size", int(u64::from(self.page_size))),
@@ -101,7 +112,9 @@ impl List {
             ("previous_page_uri", link(self.page.checked_sub(1).map(|page| page.min(last)))),
             ("next_page_uri", link((self.page < last).then(|| self.page + 1))),
             ("last_page_uri", link(Some(last))),
-        ]
+        ];
+        fields.extend(self.nodes.as_ref().into_iter().flat_map(nodes_of));
+        fields
     }
 
     /// The same request for another page.

@@ -6,6 +6,7 @@ use crate::control::{Audio, Encoding};
 use crate::date;
 use crate::fault::Fault;
 use crate::limits;
+use crate::nodes::NodesAnswered;
 use crate::request::{Base, Format, Request};
 use crate::resources;
 use crate::service::State;
@@ -71,6 +72,8 @@ pub enum Shape {
     Item(u16, &'static str, fn() -> Value),
     /// The key of the list, and an example of an item.
     List(&'static str, fn() -> Value),
+    /// A list of all nodes of a farm, which says how many of them answered.
+    FarmList(&'static str, fn() -> Value),
     /// 204.
     Nothing,
 }
@@ -93,6 +96,8 @@ pub(crate) struct List {
     pub(crate) page: u32,
     pub(crate) page_size: u32,
     pub(crate) total: u64,
+    /// The nodes of the farm that answered; none where the list is of one node, or of the database.
+    pub(crate) nodes: Option<NodesAnswered>,
 }
 
 /// A request on its way through a handler.

@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-use store::{Database, Postgres, Sqlite, StoreError};
+use store::{Database, LaterSchema, Postgres, Sqlite, StoreError};
 
 use crate::rows::without_user;
 
@@ -52,6 +52,17 @@ impl DatabasePlace {
     /// True if the database is there: its file, or a server, which says by itself if it has no such database.
     pub fn is_there(&self) -> bool {
         self.url.is_some() || self.file.exists()
+    }
+}
+
+/// Tells the operator of a schema that a later version has left behind.
+pub fn tell_of_later_schema(database: &Database) {
+    if let Some(LaterSchema { found, known }) = database.later_schema() {
+        tracing::warn!(
+            found,
+            known,
+            "the database's schema is of a later version, which only added to it: it is used as it is"
+        );
     }
 }
 

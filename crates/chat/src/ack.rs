@@ -6,16 +6,20 @@
 //!
 //! A key is unique in its host only, and an address may have another owner when the report comes: after a restart or when a bucket
 //! has moved. A host therefore ignores marks of another address, and two starts of a node never have the same one.
+//!
+//! The driver of a host, in a farm whose nodes share a database, keeps a message that it has sent to another node until the report
+//! comes ([`MessageNumber`]), and sends it again if that node dies.
 
 use std::collections::HashMap;
 
 use stdx::slab::Key;
 use xmpp::internal::NS;
+use xmpp::stanza::StanzaKind;
 use xmpp::{Element, Jid, Life, ShardAddress};
 
 use super::account_memory::AccountMemory;
 use super::phones::PendingPhoneMessages;
-use super::{Host, HostSettings, Outbox};
+use super::{Host, HostSettings, Outbox, hints};
 
 /// Messages that came here and wait for the store.
 pub(super) struct PendingAcks {
@@ -92,6 +96,61 @@ impl PendingAcks {
     pub(super) fn len(&self) -> usize {
         self.waiting.len()
     }
+}
+
+/// Stands in place of the key of a session, in marks of messages for which no session waits. No host has so many sessions.
+const NO_SESSION: u64 = u64::MAX;
+
+/// The number of a message that a host has sent for one of its sessions: it names the message in that host, in one life of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct MessageNumber {
+    session: Key,
+    number: u64,
+}
+
+impl MessageNumber {
+    fn of_mark(mark: &str, host: ShardAddress) -> Option<MessageNumber> {
+        let (of, session, number) = parse_ack_token(mark)?;
+        (of == host).then_some(MessageNumber { session, number })
+    }
+
+    /// The number of a message on its way that the host with this address has sent.
+    pub fn of_message(message: &Element, host: ShardAddress) -> Option<MessageNumber> {
+        MessageNumber::of_mark(message.attr_ns("mark", NS)?, host)
+    }
+
+    /// Gives a message that another host gets a number, if no session waits for its being handled and it is worth keeping: its report
+    /// has the number, too.
+    pub fn mark_unacknowledged(message: &mut Element, host: ShardAddress, number: u64) {
+        let is_meant = xmpp::stanza::kind_of(message) == Some(StanzaKind::Message)
+            && message.attr_ns("mark", NS).is_none()
+            && hints::is_worth_keeping(message);
+        if is_meant {
+            put_ack_token(message, Some(new_ack_token(host, Key::from_u64(NO_SESSION), number)));
+        }
+    }
+
+    /// The number of the message of the host with this address that another host reports as handled. No stanza of a client or a server
+    /// is such a report: each of them has a sender.
+    pub fn of_report(report: &Element, host: ShardAddress) -> Option<MessageNumber> {
+        let mark = report.attr("mark").filter(|_| is_report(report))?;
+        MessageNumber::of_mark(mark, host)
+    }
+}
+
+/// The report, for the host of its sender, that a message is handled: it was refused on its way. None: no session waits for a report.
+pub fn report_of_refused(message: &Element) -> Option<Element> {
+    let mark = message.attr_ns("mark", NS)?;
+    let sender = xmpp::stanza::from(message).ok()??;
+    Some(report_of(mark, &sender))
+}
+
+fn report_of(mark: &str, sender: &Jid) -> Element {
+    Element::new("handled", NS).with("to", sender.as_str()).with("mark", mark)
+}
+
+fn is_report(element: &Element) -> bool {
+    element.is("handled", NS) && element.attr("from").is_none()
 }
 
 /// Until it is given back, the message counts as unhandled.
@@ -178,14 +237,13 @@ impl Acks<'_> {
         if self.accounts.session_of(sender).is_some() {
             return self.acknowledge(sender, mark, out);
         }
-        let told = Element::new("handled", NS).with("to", sender.as_str()).with("mark", mark);
-        out.push(super::Effect::Route(Box::new(told)));
+        out.push(super::Effect::Route(Box::new(report_of(mark, sender))));
     }
 
     /// Handles the report of another host's [`Self::report`]; true for such a report. Every stanza
     /// has a sender and this report has none, so no client can forge it.
     pub(super) fn handle_report(&mut self, element: &Element, to: &Jid, out: &mut Outbox) -> bool {
-        if !element.is("handled", NS) || element.attr("from").is_some() {
+        if !is_report(element) {
             return false;
         }
         if let Some(mark) = element.attr("mark") {

@@ -85,7 +85,7 @@ const STREAMS: &[Specification] = &[
         "SRV records for XMPP over TLS",
         "1.1.0",
         Level::Complete,
-        "crates/server/src/xmpp/streams/mod.rs",
+        "crates/xmpp-io/src/streams/mod.rs",
         "clients' connections with TLS from the first byte, and ALPN",
     ),
     of("XEP-0386", "Bind 2", "1.0.1", Level::Complete, "crates/xmpp/src/c2s/sign_in/sasl2.rs", ""),

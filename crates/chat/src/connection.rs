@@ -10,6 +10,7 @@ use xmpp::{Bare, ConnectionId, Element, Jid, ns};
 
 use super::account_memory::AccountMemory;
 use super::effect::Effect;
+use super::resume::{self, ResumeRequest};
 use super::session::{BacklogProgress, DeliveryEffect, Session};
 use super::user::AccountState;
 use super::{Host, HostSettings, Outbox, SessionLimit, ack, phones, sm};
@@ -105,36 +106,8 @@ impl Host {
         (user, id, seen): (&Jid, &str, u32),
         out: &mut Outbox,
     ) {
-        let bare = user.bare();
-        // Only among the account's own sessions: another account's id is as unknown as one that never was.
-        let is_it = |session: &Session| session.sm.as_ref().is_some_and(|sm| sm.is_resumed_by(id));
-        let key = self.accounts.keys_of(&bare, is_it).first().copied();
-        let Some((key, session)) = key.and_then(|key| Some((key, self.accounts.sessions.get_mut(key)?)))
-        else {
-            let failed = self.remembered.refuse(&bare, id);
-            return out.push(Effect::Bound { edge, bound: Bound::NotResumed { failed } });
-        };
-        let (old, resumed) = match session.resume(edge, (id, seen)) {
-            Ok(resumed) => resumed,
-            Err(failed) => return out.push(Effect::Bound { edge, bound: Bound::NotResumed { failed } }),
-        };
-        let jid = session.jid.clone();
-        // The client knows better whether its old connection is dead.
-        if let Some(old) = old {
-            self.accounts.by_edge.remove(&old);
-            out.push(Effect::Close { edge: old, condition: "conflict" });
-        }
-        out.push(Effect::Bound { edge, bound: Bound::Resumed { jid, resumed } });
-        self.accounts.by_edge.insert(edge, key);
-        if let Some(session) = self.accounts.sessions.get_mut(key) {
-            session.restart_flow();
-        }
-        send_backlog(self, now, key, out);
-        // A new stream is an active one (XEP-0352 §5).
-        if let Some(session) = self.accounts.sessions.get_mut(key) {
-            let effects = session.activate(now, out);
-            perform_session(self, now, key, effects, out);
-        }
+        let request = ResumeRequest { edge, user: user.clone(), id: id.into(), seen };
+        resume::handle_request(self, now, request, out);
     }
 
     /// The connection has written what it was given before the last `Flush`.
@@ -153,6 +126,7 @@ impl Host {
 
     /// The connection is gone. `in_order`: the client closed its stream.
     pub fn handle_gone(&mut self, now: Instant, edge: ConnectionId, in_order: bool, out: &mut Outbox) {
+        self.resumes.remove(edge);
         let Some(key) = self.accounts.by_edge.remove(&edge) else { return };
         let session = self.accounts.sessions.get_mut(key).filter(|_| !in_order);
         let Some(until) = session.and_then(|session| session.sleep(now)) else {
@@ -268,7 +242,13 @@ pub(super) fn perform_deliveries(host: &mut Host, now: Instant, out: &mut Outbox
     }
 }
 
-fn perform_session(host: &mut Host, now: Instant, key: Key, effects: Vec<DeliveryEffect>, out: &mut Outbox) {
+pub(super) fn perform_session(
+    host: &mut Host,
+    now: Instant,
+    key: Key,
+    effects: Vec<DeliveryEffect>,
+    out: &mut Outbox,
+) {
     for effect in effects {
         perform_delivery(host, now, key, effect, out);
     }

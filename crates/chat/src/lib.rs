@@ -74,6 +74,7 @@ mod legacy_session;
 mod muc;
 mod no_account;
 mod offline;
+pub mod ownership;
 pub mod page;
 pub mod phones;
 mod ping;
@@ -83,6 +84,7 @@ mod pubsub;
 mod push;
 mod read_queues;
 pub mod register;
+mod resume;
 mod retract;
 mod roster;
 mod rosters;
@@ -104,6 +106,7 @@ use xmpp::{Bare, Element, ShardAddress};
 
 pub use self::muc::{RoomCreation, stored_room};
 pub use account_memory::AccountMemory;
+pub use ack::{MessageNumber, report_of_refused};
 pub use departed::without_user;
 pub use effect::{Access, Change, Effect, Load, StoreFailure, StoreReply, Ticket};
 pub use feature::specifications;
@@ -214,6 +217,8 @@ pub struct Host {
     /// Sessions that wait to be resumed, the earliest deadline first.
     sleeping: VecDeque<(Instant, Key)>,
     pending_acks: ack::PendingAcks,
+    /// Clients that come back and wait for their messages.
+    resumes: resume::ResumeRequests,
     remembered: sm::EndedSessions,
     offline: offline::OfflineMessages,
     roster: roster::Roster,
@@ -238,6 +243,7 @@ impl Host {
             store: store_requests::StoreRequests::default(),
             sleeping: VecDeque::new(),
             pending_acks: ack::PendingAcks::new(address),
+            resumes: resume::ResumeRequests::default(),
             remembered: sm::EndedSessions::default(),
             offline: offline::OfflineMessages::default(),
             roster: roster::Roster::default(),
@@ -279,6 +285,7 @@ impl Host {
         let Some((requester, then, ending)) = self.store.take(ticket) else { return };
         read_queues::with_requester(self, requester, |host| then(host, now, result, out));
         self.store.end(ending, out);
+        resume::answer_waiting(self, now, out);
         let is_held = |user: &Bare| self.store.awaits(user) || self.offline.is_keeping(user);
         self.accounts.evict_rosters(self.settings.rosters.0, is_held);
     }
@@ -287,11 +294,12 @@ impl Host {
     pub fn deadline(&self) -> Option<Instant> {
         let sleeping = self.sleeping.front().map(|(until, _)| *until);
         let phones = self.phones.deadline();
-        [sleeping, self.rooms.deadline(), phones].into_iter().flatten().min()
+        [sleeping, self.rooms.deadline(), phones, self.resumes.deadline()].into_iter().flatten().min()
     }
 
     /// Handles the timers that are due at `now`.
     pub fn expire(&mut self, now: Instant, out: &mut Outbox) {
+        resume::answer_waiting(self, now, out);
         while let Some((until, key)) = self.sleeping.front().copied().filter(|(until, _)| *until <= now) {
             self.sleeping.pop_front();
             let is_over =

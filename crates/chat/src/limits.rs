@@ -133,6 +133,12 @@ pub const SM_ASK_AFTER: u32 = 20;
 /// Messages of one session that wait for the store. Beyond: `resource-constraint`.
 pub const SM_UNHANDLED: usize = 2_000;
 
+/// The time for which a client that resumes its session waits for the writes of its messages. Clients wait for some ten seconds at least.
+pub const SM_RESUME_PATIENCE: std::time::Duration = std::time::Duration::from_secs(5);
+
+/// Clients of one host that wait so; each write looks at them. More: their sessions are resumed at once.
+pub const SM_RESUMES: usize = 1_000;
+
 /// Ended sessions of a host whose count of handled stanzas is remembered. Beyond: the oldest is forgotten, and its client
 /// learns only that it cannot be resumed.
 pub const SM_REMEMBERED: usize = 4_096;

@@ -19,7 +19,7 @@ use super::user::{AccountState, QueuedWork, too_much_waits, wait_for_account_dat
 use super::{Host, Outbox, push};
 use crate::{
     blocking, carbons, connection, iq_effect, last, no_account, offline, phones, presence, read_queues,
-    subaddress, user,
+    resume, subaddress, user,
 };
 
 impl Host {
@@ -27,7 +27,7 @@ impl Host {
     pub fn handle_routed(&mut self, now: Instant, element: Element, out: &mut Outbox) {
         let Ok(Some(to)) = stanza::to(&element) else { return };
         if self.acks().handle_report(&element, &to, out) {
-            return;
+            return resume::answer_waiting(self, now, out);
         }
         // Reads for the stanza count for its sender.
         let requester =

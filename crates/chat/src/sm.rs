@@ -162,6 +162,11 @@ impl Sm {
         self.resume.as_ref().map(|(_, max)| *max)
     }
 
+    /// True if messages of the client are on their way.
+    pub(super) fn has_unhandled(&self) -> bool {
+        !self.unhandled.is_empty()
+    }
+
     /// True if the session is resumed by this id.
     pub(super) fn is_resumed_by(&self, id: &str) -> bool {
         self.resume.as_ref().is_some_and(|(known, _)| **known == *id)
@@ -176,8 +181,8 @@ impl Sm {
             return Err(failed(Condition::BadRequest).with("h", self.h()));
         }
         self.asked_at = None;
-        // Stanzas on their way to the store are our responsibility: if they were not counted, the client
-        // would send them again.
+        // Stanzas that are still on their way, after `limits::SM_RESUME_PATIENCE`, are our responsibility: if they were not counted,
+        // the client would send them again.
         self.unhandled.clear();
         Ok(Element::new("resumed", ns::SM).with("previd", id).with("h", self.h()))
     }

@@ -236,6 +236,11 @@ impl Default for Avatars {
 }
 
 impl Avatars {
+    /// Forgets the avatars of all accounts: they are read again.
+    pub(super) fn forget_all(&mut self) {
+        *self = Avatars::default();
+    }
+
     /// The account's data was read, and the avatar hash of its presence with it. True: it has one, which is
     /// news.
     pub(super) fn handle_loaded(&mut self, user: &Bare, update: Option<&Element>) -> bool {

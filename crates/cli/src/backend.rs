@@ -3,7 +3,9 @@
 use std::path::Path;
 
 use config::Config;
-use control::{Ask, Change, Client, ClientError, Failure, FailureKind, Listing, Request, Response};
+use control::{
+    Ask, Change, Client, ClientError, Failure, FailureKind, Listing, NodesAnswered, Request, Response,
+};
 use net::clock::Clock;
 use store::{Admin, Database};
 
@@ -45,6 +47,21 @@ impl Backend {
                 Response::Listing(listing) => Ok(listing),
                 other => Err(client.unexpected(&other).into()),
             },
+        }
+    }
+
+    /// Asks all nodes of the farm, unless `this_node`, and returns the nodes that answered, if the node is in a farm.
+    pub(super) fn ask_nodes(
+        &mut self,
+        ask: Ask,
+        this_node: bool,
+    ) -> Result<(Listing, Option<NodesAnswered>), CliError> {
+        match self {
+            Backend::Node(client) if !this_node => match client.ask_all_nodes(&Request::Ask(ask))? {
+                (Response::Listing(listing), nodes) => Ok((listing, nodes)),
+                (other, _) => Err(client.unexpected(&other).into()),
+            },
+            backend => backend.ask(ask).map(|listing| (listing, None)),
         }
     }
 

@@ -10,6 +10,7 @@ use net::clock::Clock;
 use stdx::Instant;
 
 use super::error::CliError;
+use super::nodes::{say_nodes, warn_of_missing};
 use super::table::{Table, date, printable};
 
 #[derive(Debug, Args)]
@@ -20,6 +21,9 @@ pub(super) struct BlocksArgs {
     /// One JSON object a line; times are microseconds since 1970
     #[arg(long)]
     json: bool,
+    /// Only those of this node of a farm
+    #[arg(long, alias = "node")]
+    this_node: bool,
 }
 
 #[derive(Debug, Subcommand)]
@@ -38,39 +42,43 @@ impl BlocksArgs {
         if let Some(BlocksCommand::Lift { subject }) = self.command {
             return lift(&mut client, subject);
         }
-        let list = match client.ask(&Request::Blocks)? {
-            Response::Blocks(list) => list,
-            other => return Err(client.unexpected(&other).into()),
+        let (response, nodes) = if self.this_node {
+            (client.ask(&Request::Blocks)?, None)
+        } else {
+            client.ask_all_nodes(&Request::Blocks)?
         };
+        let Response::Blocks(list) = response else { return Err(client.unexpected(&response).into()) };
         if self.json {
             for block in &list.blocks {
                 say!("{}", serde_json::to_string(block)?);
             }
+            warn_of_missing(nodes.as_ref());
             return Ok(());
         }
         if list.blocks.is_empty() {
             say!("nothing is blocked");
-            return Ok(());
+            return say_nodes(nodes.as_ref());
         }
         table(&list.blocks, Clock::new().now()).print(&mut io::stdout().lock())?;
         let shown = list.blocks.len() as u64;
         if list.total > shown {
             say!("the last {shown} of {}", list.total);
         }
-        Ok(())
+        say_nodes(nodes.as_ref())
     }
 }
 
 fn lift(client: &mut Client, subject: Box<str>) -> Result<(), CliError> {
     let name = printable(&subject);
-    match client.ask(&Request::LiftBlock { subject })? {
+    let (response, nodes) = client.ask_all_nodes(&Request::LiftBlock { subject })?;
+    match response {
         Response::Done { rows: 0 } => {
             let message = format!("nothing of {name} is blocked; `belfry blocks` lists what is");
             Err(Failure::new(FailureKind::NotFound, message).into())
         }
         Response::Done { rows } => {
             say!("lifted {rows}");
-            Ok(())
+            say_nodes(nodes.as_ref())
         }
         other => Err(client.unexpected(&other).into()),
     }

@@ -2,18 +2,22 @@
 
 use std::io;
 
-use clap::Args;
+use clap::{Args, Subcommand};
 use config::Config;
-use control::{Ask, Listing};
+use control::{Ask, Client, Listing, Request, Response};
 use store::{CallFilter, CallRecord};
 
 use super::account::address;
 use super::backend::{Backend, unexpected};
 use super::error::CliError;
+use super::nodes::{say_nodes, warn_of_missing};
 use super::table::{Table, date, elapsed};
 
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(super) struct CallsArgs {
+    #[command(subcommand)]
+    command: Option<CallsCommand>,
     /// So many of the newest
     #[arg(long, short = 'n', value_name = "N", default_value_t = 20)]
     last: u32,
@@ -26,13 +30,29 @@ pub(super) struct CallsArgs {
     /// One JSON object a line; times are microseconds since 1970
     #[arg(long)]
     json: bool,
+    /// Only calls of this node, in a farm whose nodes have databases of their own
+    #[arg(long, alias = "node")]
+    this_node: bool,
+}
+
+#[derive(Debug, Subcommand)]
+enum CallsCommand {
+    /// End a call of an application, at whichever node of the farm it is
+    End {
+        /// The call's SID, as the REST interface lists it
+        sid: Box<str>,
+    },
 }
 
 impl CallsArgs {
     pub(super) fn run(self, config: &Config) -> Result<(), CliError> {
+        if let Some(CallsCommand::End { sid }) = self.command {
+            return end(config, sid);
+        }
         let account = self.account.map(|text| account_of(&text, config)).transpose()?;
         let filter = CallFilter { account, call_id: self.call_id.map(Into::into), limit: self.last };
-        let calls = match Backend::open(config)?.ask(Ask::Calls(filter))? {
+        let (listing, nodes) = Backend::open(config)?.ask_nodes(Ask::Calls(filter), self.this_node)?;
+        let calls = match listing {
             Listing::Calls(calls) => calls,
             other => return Err(unexpected(&other)),
         };
@@ -40,13 +60,26 @@ impl CallsArgs {
             for call in &calls {
                 say!("{}", serde_json::to_string(call)?);
             }
+            warn_of_missing(nodes.as_ref());
             return Ok(());
         }
         if calls.is_empty() {
             say!("no calls");
-            return Ok(());
+        } else {
+            table(&calls).print(&mut io::stdout().lock())?;
         }
-        Ok(table(&calls).print(&mut io::stdout().lock())?)
+        say_nodes(nodes.as_ref())
+    }
+}
+
+fn end(config: &Config, call: Box<str>) -> Result<(), CliError> {
+    let mut client = Client::connect(&config.server.control)?;
+    match client.ask_all_nodes(&Request::EndCall { call })? {
+        (Response::Done { .. }, _) => {
+            say!("ended");
+            Ok(())
+        }
+        (other, _) => Err(client.unexpected(&other).into()),
     }
 }
 

@@ -15,6 +15,8 @@ pub(super) enum CliError {
     Failure(Failure),
     /// The cause and the remedy.
     Other(String),
+    /// Another process of the program has said why it ended with this code.
+    Said(u8),
     /// Asked wrongly, where clap cannot see it.
     Usage(String),
     /// The reader of standard output is gone, so no message is written.
@@ -28,6 +30,7 @@ impl CliError {
             CliError::Config(_) => 78,
             CliError::Client(ClientError::NotRunning { .. }) => 69,
             CliError::Usage(_) => 2,
+            CliError::Said(code) => *code,
             CliError::Client(_) | CliError::Failure(_) | CliError::Other(_) | CliError::Broken => 1,
         }
     }
@@ -46,6 +49,7 @@ impl fmt::Display for CliError {
                 next_step(failure).map_or(Ok(()), |step| write!(f, "; {step}"))
             }
             CliError::Other(text) | CliError::Usage(text) => f.write_str(text),
+            CliError::Said(code) => write!(f, "a process has ended with code {code}"),
             CliError::Broken => f.write_str("the output was closed"),
         }
     }

@@ -25,15 +25,18 @@ mod error;
 mod export;
 mod farm;
 mod farm_status;
+mod farm_sums;
 pub mod first_account;
 pub mod greeting;
 mod import;
 mod invite;
 mod limits;
 mod node;
+mod nodes;
 mod password;
 mod rest;
 mod route;
+mod serve;
 mod status;
 mod stop;
 mod store;
@@ -68,8 +71,8 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Run a node
-    Serve,
+    /// Run a node, or several of one configuration
+    Serve(serve::ServeArgs),
     /// Say what is wrong with a configuration; exit 78 when something is
     CheckConfig(check::CheckConfig),
     /// State of the node: calls, registrations, rates, memory, drops
@@ -125,7 +128,7 @@ fn run(cli: Cli, serve: impl FnOnce(Config) -> anyhow::Result<()>) -> Result<(),
     }
     let config = Config::load(cli.config.as_deref())?;
     match cli.command {
-        Command::Serve => serve(config).map_err(|error| CliError::Other(format!("{error:#}"))),
+        Command::Serve(args) => args.run(config, serve),
         Command::CheckConfig(_) => unreachable!("answered above"),
         Command::Status(args) => args.run(&config),
         Command::Account(command) => command.run(&config),

@@ -9,6 +9,7 @@ use control::{Client, Listening, NodeState, Request, Response, ShardCounters, St
 use stdx::attempts::Cause;
 
 use super::error::CliError;
+use super::farm_sums;
 use super::table::{Table, elapsed, grouped, printable};
 
 const TOO_MANY: &str = Cause::TooManyAttempts.name();
@@ -21,6 +22,9 @@ pub(super) struct StatusArgs {
     /// Again every second, until Ctrl-C
     #[arg(long)]
     watch: bool,
+    /// Sums of all nodes of the farm, and a line for each node; with --json an object a line for each node
+    #[arg(long)]
+    farm: bool,
 }
 
 impl StatusArgs {
@@ -28,6 +32,14 @@ impl StatusArgs {
         let mut client = Client::connect(&config.server.control)?;
         let screen = console::Term::stdout();
         loop {
+            if self.farm {
+                farm_sums::show(&mut client, self.json, self.watch && screen.is_term())?;
+                if !self.watch {
+                    return Ok(());
+                }
+                pause(&mut client)?;
+                continue;
+            }
             let status = match client.ask(&Request::Status)? {
                 Response::Status(status) => status,
                 other => return Err(client.unexpected(&other).into()),
@@ -45,12 +57,16 @@ impl StatusArgs {
             if !self.watch {
                 return Ok(());
             }
-            // Nothing comes unasked: this waits a second, and ends at once when the node does.
-            client.set_patience(Some(Duration::from_secs(1)))?;
-            client.next_line()?;
-            client.set_patience(Some(control::limits::CONTROL_PATIENCE))?;
+            pause(&mut client)?;
         }
     }
+}
+
+/// Waits a second, and ends at once when the node does: nothing comes unasked.
+fn pause(client: &mut Client) -> Result<(), CliError> {
+    client.set_patience(Some(Duration::from_secs(1)))?;
+    client.next_line()?;
+    Ok(client.set_patience(Some(control::limits::CONTROL_PATIENCE))?)
 }
 
 fn print(status: &Status, out: &mut impl Write) -> Result<(), CliError> {

@@ -11,6 +11,7 @@ use net::clock::Clock;
 use super::account::address;
 use super::error::CliError;
 use super::invite::InviteArgs;
+use super::nodes::{say_nodes, warn_of_missing};
 use super::table::{Table, date, elapsed, grouped, printable};
 
 #[derive(Debug, Subcommand)]
@@ -41,11 +42,15 @@ pub(super) enum ChatCommand {
         /// One JSON object a line
         #[arg(long)]
         json: bool,
+        #[command(flatten)]
+        scope: ScopeArgs,
     },
     /// End the sessions of an account, or one session: user@domain/resource
     Kick {
         /// user@domain for all its sessions, user@domain/resource for one
         who: String,
+        #[command(flatten)]
+        scope: ScopeArgs,
     },
     /// Send an account a message from the server; it is kept while the account is offline
     Message {
@@ -61,6 +66,8 @@ pub(super) enum ChatCommand {
         /// A domain served here [default: the default domain]
         #[arg(long)]
         domain: Option<String>,
+        #[command(flatten)]
+        scope: ScopeArgs,
     },
     /// The message that users get when they sign in
     #[command(subcommand)]
@@ -72,6 +79,8 @@ pub(super) enum ChatCommand {
         /// One JSON object a line
         #[arg(long)]
         json: bool,
+        #[command(flatten)]
+        scope: ScopeArgs,
     },
     /// One room
     #[command(subcommand)]
@@ -86,6 +95,13 @@ pub(super) enum ChatCommand {
         #[command(subcommand)]
         command: RosterCommand,
     },
+}
+
+#[derive(Debug, Args)]
+pub(super) struct ScopeArgs {
+    /// Only at this node of a farm
+    #[arg(long, alias = "node")]
+    this_node: bool,
 }
 
 #[derive(Debug, Args)]
@@ -236,11 +252,34 @@ impl From<bool> for Form {
 
 impl ChatCommand {
     fn run(self, config: &Config) -> Result<(), CliError> {
+        let is_for_farm = !self.is_for_this_node();
         let (ask, form) = self.ask(config)?;
         let mut client = Client::connect(&config.server.control)?;
-        match client.ask(&Request::Chat(ask))? {
-            Response::Chat(answer) => show(&answer, form),
-            other => Err(client.unexpected(&other).into()),
+        let request = Request::Chat(ask);
+        let (response, nodes) = if is_for_farm && request.concerns_all_nodes() {
+            client.ask_all_nodes(&request)?
+        } else {
+            (client.ask(&request)?, None)
+        };
+        let Response::Chat(answer) = response else { return Err(client.unexpected(&response).into()) };
+        show(&answer, form)?;
+        match form {
+            Form::Table => say_nodes(nodes.as_ref()),
+            Form::Json => {
+                warn_of_missing(nodes.as_ref());
+                Ok(())
+            }
+        }
+    }
+
+    /// True if the command is not for the other nodes of a farm.
+    fn is_for_this_node(&self) -> bool {
+        match self {
+            ChatCommand::Sessions { scope, .. }
+            | ChatCommand::Kick { scope, .. }
+            | ChatCommand::Announce { scope, .. }
+            | ChatCommand::Rooms { scope, .. } => scope.this_node,
+            _ => false,
         }
     }
 
@@ -248,15 +287,15 @@ impl ChatCommand {
         let user = |text: &str| account(text, config);
         let domain = |domain: Option<String>| domain.unwrap_or_else(|| config.sip.default_domain.to_string());
         Ok(match self {
-            ChatCommand::Sessions { user: who, json } => {
+            ChatCommand::Sessions { user: who, json, .. } => {
                 let who = who.map(|text| user(&text)).transpose()?;
                 (Ask::Sessions { who }, json.into())
             }
-            ChatCommand::Kick { who } => (Ask::End { who: session(&who, config)? }, Form::Table),
+            ChatCommand::Kick { who, .. } => (Ask::End { who: session(&who, config)? }, Form::Table),
             ChatCommand::Message { user: to, text } => {
                 (Ask::Message { to: user(&to)?, text: text.into() }, Form::Table)
             }
-            ChatCommand::Announce { text, domain: of } => {
+            ChatCommand::Announce { text, domain: of, .. } => {
                 (Ask::Announce { domain: domain(of), text: text.into() }, Form::Table)
             }
             ChatCommand::Motd(MotdCommand::Show { domain: of, json }) => {
@@ -268,7 +307,7 @@ impl ChatCommand {
             ChatCommand::Motd(MotdCommand::Clear { domain: of }) => {
                 (Ask::ClearMotd { domain: domain(of) }, Form::Table)
             }
-            ChatCommand::Rooms { domain: of, json } => (Ask::Rooms { domain: domain(of) }, json.into()),
+            ChatCommand::Rooms { domain: of, json, .. } => (Ask::Rooms { domain: domain(of) }, json.into()),
             ChatCommand::Room(command) => command.ask(config)?,
             ChatCommand::User(UserCommand::Show { user: whose, json }) => {
                 (Ask::User { user: user(&whose)? }, json.into())
@@ -353,6 +392,7 @@ fn show(answer: &Answer, form: Form) -> Result<(), CliError> {
             Answer::Room(room) => vec![serde_json::json!(room)],
             Answer::User(user) => vec![serde_json::json!(user)],
             Answer::Count(count) => vec![serde_json::json!({ "sessions": count })],
+            Answer::Users { users, .. } => users.iter().map(|user| serde_json::json!(user)).collect(),
             Answer::Done => Vec::new(),
         };
         for line in lines {
@@ -361,7 +401,10 @@ fn show(answer: &Answer, form: Form) -> Result<(), CliError> {
         return Ok(out.flush()?);
     }
     match answer {
-        Answer::Sessions { sessions, total } => show_sessions(sessions, *total, &mut out)?,
+        Answer::Sessions { sessions, total, .. } => show_sessions(sessions, *total, &mut out)?,
+        Answer::Users { users, .. } => {
+            users.iter().try_for_each(|user| writeln!(out, "{}", printable(user)))?;
+        }
         Answer::Count(count) => writeln!(out, "{} sessions", grouped(*count))?,
         Answer::Motd(None) => writeln!(out, "no message of the day")?,
         Answer::Motd(Some(text)) => {

@@ -58,6 +58,14 @@ impl Lease {
         }
     }
 
+    /// Before a work that may take long: the next renewal is due now if half of the time until it has passed. A work of more than a
+    /// second would otherwise come between two renewals and the answers to both.
+    pub fn hasten(&mut self, now: Instant) {
+        if now + RENEWAL / 2 >= self.next_renewal {
+            self.next_renewal = self.next_renewal.min(now);
+        }
+    }
+
     /// A renewal that was sent at this time has succeeded.
     pub fn handle_renewed(&mut self, sent_at: Instant) {
         self.renewed = self.renewed.max(Some(sent_at));
@@ -153,6 +161,17 @@ mod tests {
         assert_eq!(effects(&mut lease, at(3_000)), both);
         lease.handle_unfenced(at(3_000));
         assert!(lease.may_act(at(5_499)) && !lease.may_act(at(5_500)));
+    }
+
+    #[test]
+    fn before_a_long_work_a_renewal_is_sent_when_half_its_time_has_passed() {
+        let mut lease = Lease::new(at(0));
+        effects(&mut lease, at(0));
+        lease.hasten(at(499));
+        assert_eq!(effects(&mut lease, at(499)), []);
+        lease.hasten(at(500));
+        assert_eq!(effects(&mut lease, at(500)), [LeaseEffect::Renew { sent_at: at(500) }]);
+        assert_eq!(lease.deadline(), at(1_500));
     }
 
     #[test]

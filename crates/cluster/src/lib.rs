@@ -10,6 +10,7 @@
 
 pub mod address;
 pub mod bucket;
+pub mod council_queue;
 pub mod farm;
 pub mod fields;
 pub mod figures;

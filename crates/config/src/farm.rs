@@ -40,8 +40,8 @@ pub struct Farm {
 }
 
 impl Farm {
-    /// `has_store`: the node's database is in a server. `has_chat`: chat clients connect to the node.
-    pub(super) fn read(reader: &mut Reader<'_>, has_store: bool, has_chat: bool) -> Self {
+    /// `has_store`: the node's database is in a server.
+    pub(super) fn read(reader: &mut Reader<'_>, has_store: bool) -> Self {
         let mut section = reader.section("farm");
         let farm = Farm {
             name: section.optional(
@@ -92,20 +92,13 @@ impl Farm {
                 "Whether other nodes of this machine listen at the same addresses, so that the kernel divides packets and connections among them.",
             ),
         };
-        farm.check(&mut section, has_store, has_chat);
+        farm.check(&mut section, has_store);
         section.finish();
         farm
     }
 
-    fn check(&self, section: &mut Section<'_, '_>, has_store: bool, has_chat: bool) {
+    fn check(&self, section: &mut Section<'_, '_>, has_store: bool) {
         let Some(name) = &self.name else { return };
-        if has_store && has_chat {
-            section.mistake(
-                "name",
-                "a node of a farm has a `[store] url` and `[xmpp] listen`",
-                "no `[xmpp]`: the nodes of a farm that share a database do not serve chat yet",
-            );
-        }
         if !has_store && !self.roles.is_edge {
             section.mistake(
                 "role",

@@ -12,6 +12,7 @@ mod log;
 mod mistake;
 mod operating;
 mod phones;
+mod processes;
 mod proxies;
 mod reader;
 mod reference;
@@ -37,6 +38,7 @@ pub use federation::{Federation, ServerRoute};
 pub use log::{Log, LogFormat};
 pub use mistake::{ConfigError, Mistake};
 pub use operating::Operating;
+pub use processes::{PROCESSES, ProcessNumber};
 pub use reader::KeyDoc;
 pub use reference::{keys, reference};
 pub use registration::{Inviting, Registration};
@@ -93,6 +95,8 @@ pub struct Config {
     pub federation: Federation,
     /// `[farm]`: the farm that the node belongs to.
     pub farm: Farm,
+    /// One of several processes of this machine that run from the file.
+    pub process: Option<ProcessNumber>,
 }
 
 /// Used when no file is named and it is there.
@@ -106,6 +110,18 @@ impl Config {
             Some(file) => Config::read(file),
             None if usual.exists() => Config::read(usual),
             None => Ok(Config::default()),
+        }
+    }
+
+    /// Reads the file again, for the same process.
+    ///
+    /// # Errors
+    /// The errors of [`load`](Config::load) and [`for_process`](Config::for_process).
+    pub fn reload(&self) -> Result<Self, ConfigError> {
+        let new = Config::load(self.file.as_deref())?;
+        match self.process {
+            Some(process) => new.for_process(process),
+            None => Ok(new),
         }
     }
 
@@ -137,6 +153,12 @@ impl Config {
     /// True if the node is of a farm whose nodes have their accounts, routes and registrations in one database.
     pub fn shares_database(&self) -> bool {
         self.farm.name.is_some() && self.store.url.is_some()
+    }
+
+    /// True if the node is an edge of a farm and no router, and has no database that nodes share.
+    pub fn is_edge_without_database(&self) -> bool {
+        let roles = self.farm.roles;
+        self.farm.name.is_some() && roles.is_edge && !roles.is_router && self.store.url.is_none()
     }
 
     /// Whether accounts of the REST interface exist and are asked for.
@@ -278,7 +300,7 @@ fn read_all(text: &str, folder: Option<&Path>) -> (Config, Vec<Mistake>, Vec<Key
     let mut reader = Reader::new(text, folder);
     let server = Server::read(&mut reader);
     let store = Store::read(&mut reader);
-    let (has_store, has_chat) = (store.url.is_some(), reader.lists("xmpp", &["listen", "components"]));
+    let has_store = store.url.is_some();
     let config = Config {
         file: None,
         server,
@@ -299,7 +321,8 @@ fn read_all(text: &str, folder: Option<&Path>) -> (Config, Vec<Mistake>, Vec<Key
         registration: Registration::read(&mut reader),
         federation: Federation::read(&mut reader),
         xmpp: Xmpp::read(&mut reader),
-        farm: Farm::read(&mut reader, has_store, has_chat),
+        farm: Farm::read(&mut reader, has_store),
+        process: None,
     };
     let (mistakes, reference) = reader.finish();
     (config, mistakes, reference)

@@ -53,6 +53,13 @@ pub enum ConfigError {
         /// All mistakes, at least one.
         mistakes: Vec<Mistake>,
     },
+    /// It is not for several processes.
+    Processes {
+        /// The file; none: defaults.
+        file: Option<PathBuf>,
+        /// The reason and the remedy.
+        what: String,
+    },
 }
 
 /// One line a mistake: `file:line:column: what; expected …`.
@@ -62,6 +69,8 @@ impl fmt::Display for ConfigError {
             ConfigError::Unreadable { file, error } => {
                 write!(f, "{}: cannot be read: {error}", file.display())
             }
+            ConfigError::Processes { file: Some(file), what } => write!(f, "{}: {what}", file.display()),
+            ConfigError::Processes { file: None, what } => f.write_str(what),
             ConfigError::Mistakes { file, mistakes } => {
                 for (index, mistake) in mistakes.iter().enumerate() {
                     let break_ = if index == 0 { "" } else { "\n" };

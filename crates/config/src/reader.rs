@@ -54,13 +54,6 @@ impl<'a> Reader<'a> {
     }
 
     /// One with a dot in its name is read before the one around it.
-    /// True if the text gives one of these keys of a section, which has not been read, something other than an empty list.
-    pub(super) fn lists(&self, section: &str, keys: &[&str]) -> bool {
-        let Some(DeValue::Table(table)) = self.root.get(section).map(Spanned::get_ref) else { return false };
-        let is_given = |value: &Spanned<DeValue<'_>>| !matches!(value.get_ref(), DeValue::Array(list) if list.is_empty());
-        keys.iter().any(|key| table.get(*key).is_some_and(is_given))
-    }
-
     pub(super) fn section<'r>(&'r mut self, name: &'static str) -> Section<'r, 'a> {
         self.sections.push(name);
         let found = match name.split_once('.') {

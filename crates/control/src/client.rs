@@ -6,7 +6,9 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::protocol::{Failure, Hello, PROTOCOL, Request, Response};
+use admin::NodesAnswered;
+
+use super::protocol::{Failure, FailureKind, Hello, PROTOCOL, Request, Response};
 use crate::limits;
 
 /// A connection to a node's control socket.
@@ -82,6 +84,24 @@ impl Client {
     pub fn ask(&mut self, request: &Request) -> Result<Response, ClientError> {
         self.send(request)?;
         self.receive()
+    }
+
+    /// One request to all nodes of the farm. The nodes that answered; `None`: the node is alone, answers for all, or is of the version
+    /// before, which shows itself alone.
+    pub fn ask_all_nodes(
+        &mut self,
+        request: &Request,
+    ) -> Result<(Response, Option<NodesAnswered>), ClientError> {
+        match self.ask(&Request::AllNodes(Box::new(request.clone()))) {
+            Ok(Response::OfNodes(all)) => Ok((all.response, Some(all.nodes))),
+            Ok(response) => Ok((response, None)),
+            // The node of the version before does not know the request, and has hung up.
+            Err(ClientError::Failed(failure)) if failure.kind == FailureKind::Protocol => {
+                *self = Client::connect(&self.socket)?;
+                self.ask(request).map(|response| (response, None))
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// `None`: as long as it takes.
@@ -170,7 +190,6 @@ impl std::error::Error for ClientError {}
 
 #[cfg(test)]
 mod tests {
-    use super::super::protocol::FailureKind;
     use super::*;
 
     #[test]
@@ -192,5 +211,39 @@ mod tests {
                 (answer, said) => panic!("{said:?}: {answer:?}"),
             }
         }
+    }
+
+    /// It does not know the request, says so and hangs up.
+    #[test]
+    fn a_node_of_the_version_before_is_asked_for_itself() {
+        let socket = std::env::temp_dir().join(format!("belfry-client-{}", std::process::id()));
+        let listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+        let serve = move || {
+            let mut requests = Vec::new();
+            for answer in [
+                Response::Failed(Failure::new(FailureKind::Protocol, "not a request")),
+                Response::Done { rows: 3 },
+            ] {
+                let (stream, _) = listener.accept().unwrap();
+                let mut reader = BufReader::new(stream);
+                let mut line = String::new();
+                for response in [Response::Hello(Hello::ours()), answer] {
+                    line.clear();
+                    reader.read_line(&mut line).unwrap();
+                    writeln!(reader.get_mut(), "{}", serde_json::to_string(&response).unwrap()).unwrap();
+                }
+                requests.push(line);
+            }
+            requests
+        };
+        let requests = std::thread::scope(|scope| {
+            let node = scope.spawn(serve);
+            let mut client = Client::connect(&socket).unwrap();
+            let answer = client.ask_all_nodes(&Request::Blocks).unwrap();
+            assert_eq!(answer, (Response::Done { rows: 3 }, None));
+            node.join().unwrap()
+        });
+        assert_eq!(requests, ["{\"all_nodes\":\"blocks\"}\n", "\"blocks\"\n"]);
+        std::fs::remove_file(&socket).unwrap();
     }
 }

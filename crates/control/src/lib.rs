@@ -8,6 +8,7 @@ mod chat;
 mod client;
 mod farm;
 mod farm_figures;
+mod farm_response;
 pub mod limits;
 mod protocol;
 mod rates;
@@ -17,15 +18,17 @@ mod server;
 mod status;
 mod trace;
 
+pub use admin::{MissingNode, NodesAnswered};
 pub use blocks::{BlockList, BlockRow, subjects};
 pub use chat::{ChatTrace, Family, KindCount};
 pub use client::{Client, ClientError};
 pub use farm::{FarmMapStatus, FarmNodeRow, FarmStatus, HolderRange};
 pub use farm_figures::{FarmLinkClass, FarmLinkFigures, FarmNodeFigures};
+pub use farm_response::{FarmResponse, NodeResponse, NodeStatus, OtherNodes, merge};
 pub use protocol::{Failure, FailureKind, Hello, PROTOCOL, Request, Response};
 pub use rates::{Rate, Rates, Totals};
 pub use records::{AccountRow, Ask, Change, Listing, Secret};
-pub use server::{ControlSocket, serve};
+pub use server::{ControlSocket, answer, serve};
 pub use status::{
     AdmissionStatus, Listening, NodeState, Observed, ShardCounters, SignInFailureCount, Status, StatusSource,
     StoreStatus, TargetStatus, watch,
@@ -83,6 +86,16 @@ pub trait Control {
 
     /// Forgets the failures of an address or for an account. The blocks that were in force.
     async fn lift_block(&self, subject: &str) -> u64;
+
+    /// Ends a call of an application at this node.
+    ///
+    /// # Errors
+    /// There is no such call here, or the node has too much to do.
+    async fn end_call(&self, call: &str) -> Result<(), Failure>;
+
+    /// Asks the other nodes of the farm; none if the node is alone, or answers for all. Waits for the last of them, but not longer than
+    /// an operator wants to.
+    async fn ask_nodes(&self, request: &Request) -> Option<OtherNodes>;
 
     /// Reads from the database.
     async fn read(&self, read: Read) -> Result<Loaded, StoreError>;

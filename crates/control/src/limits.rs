@@ -39,3 +39,6 @@ pub const BLOCKS: usize = 1_000;
 
 /// Accounts a command asks for at once.
 pub const LIST_PAGE: u32 = 1_000;
+
+/// Rows of one list of all nodes of a farm. More are cut off; sums count them.
+pub const FARM_LISTED: usize = 10_000;

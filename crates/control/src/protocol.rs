@@ -4,6 +4,7 @@
 use serde::{Deserialize, Serialize};
 use store::{Address, StoreError};
 
+use super::farm_response::{FarmResponse, NodeStatus};
 use super::records::{Ask, Change, Listing};
 use super::status::Status;
 use super::trace::TraceLine;
@@ -79,6 +80,14 @@ pub enum Request {
     Change(Change),
     /// Sessions, rooms and accounts of chat.
     Chat(admin::chat::Ask),
+    /// Ends a call of an application at this node. Answered by `Done`.
+    EndCall {
+        /// The call's SID, as the REST interface has it.
+        call: Box<str>,
+    },
+    /// The request at all nodes of the farm; answered by [`Response::OfNodes`], or as the request itself if the node is alone or
+    /// answers for all.
+    AllNodes(Box<Request>),
     /// Accounts were written to the record past the node.
     AccountsChanged,
     /// And of these, the passwords; after `AccountsChanged`.
@@ -122,6 +131,10 @@ pub enum Response {
     Listing(Listing),
     /// The answer to [`Request::Chat`].
     Chat(admin::chat::Answer),
+    /// The answers of the nodes of a farm to [`Request::AllNodes`] in one.
+    OfNodes(Box<FarmResponse>),
+    /// The state of each node: the part of [`Response::OfNodes`] that answers [`Request::Status`].
+    Statuses(Vec<NodeStatus>),
     /// Written. Rows that were added or changed.
     Done {
         /// The number of rows.

@@ -13,6 +13,7 @@ use tokio::task::spawn_local;
 use tokio::time::timeout;
 
 use super::Control;
+use super::farm_response::merge;
 use super::protocol::{Failure, FailureKind, Hello, PROTOCOL, Request, Response};
 use super::records::Listing;
 use super::status::StatusSource;
@@ -144,7 +145,7 @@ impl<C: Control> Connection<C> {
             match request {
                 Ok(Request::Trace { account, full, farm }) => return self.trace(&account, full, farm).await,
                 Ok(request) => {
-                    let response = timeout(limits::CONTROL_PATIENCE, self.answer(request)).await;
+                    let response = timeout(limits::CONTROL_PATIENCE, self.respond(request)).await;
                     let response = response.unwrap_or_else(|_| Err(late())).unwrap_or_else(Response::Failed);
                     self.send(&response).await?;
                 }
@@ -154,51 +155,11 @@ impl<C: Control> Connection<C> {
         Ok(())
     }
 
-    async fn answer(&self, request: Request) -> Result<Response, Failure> {
-        Ok(match request {
-            Request::Hello(_) => Response::Hello(Hello::ours()),
-            Request::Status => {
-                let status = self.status.get().await.ok_or_else(late)?;
-                Response::Status(Box::new((*status).clone()))
-            }
-            Request::Reload => match self.control.reload().await {
-                Ok(reloaded) => Response::Reloaded(reloaded),
-                Err(message) => return Err(Failure::new(FailureKind::Invalid, message)),
-            },
-            Request::Drain => {
-                self.control.drain();
-                Response::Draining
-            }
-            Request::Bindings { account } => Response::Bindings(self.control.bindings(&account).await),
-            Request::Farm => Response::Farm(self.control.farm()),
-            Request::FarmMap => Response::FarmMap(self.control.farm_map()),
-            Request::DrainFarmNode { name } => {
-                self.control.drain_farm_node(&name)?;
-                Response::Draining
-            }
-            Request::Blocks => Response::Blocks(self.control.blocks().await),
-            Request::LiftBlock { subject } => {
-                Response::Done { rows: self.control.lift_block(&subject).await }
-            }
-            Request::Ask(ask) => Response::Listing(Listing::try_from(self.control.read(ask.into()).await?)?),
-            Request::Change(change) => {
-                let done = self.control.write(change.into_write(self.control.now())?).await?;
-                Response::Done { rows: rows(&done) }
-            }
-            Request::Chat(ask) => Response::Chat(self.control.chat(ask).await?),
-            Request::AccountsChanged => {
-                self.control.accounts_changed();
-                Response::Done { rows: 0 }
-            }
-            Request::PasswordsChanged(accounts) => {
-                let rows = accounts.len() as u64;
-                self.control.passwords_changed(accounts);
-                Response::Done { rows }
-            }
-            Request::Trace { .. } => {
-                return Err(Failure::new(FailureKind::Protocol, "a trace is on already"));
-            }
-        })
+    async fn respond(&self, request: Request) -> Result<Response, Failure> {
+        match request {
+            Request::AllNodes(request) => answer_of_nodes(&*self.control, &self.status, *request).await,
+            request => answer(&*self.control, &self.status, request).await,
+        }
     }
 
     async fn trace(&mut self, account: &store::Address, full: bool, farm: bool) -> io::Result<()> {
@@ -253,6 +214,82 @@ impl<C: Control> Connection<C> {
         let mut line = serde_json::to_vec(response)?;
         line.push(b'\n');
         timeout(limits::CONTROL_WRITE, self.writer.write_all(&line)).await?
+    }
+}
+
+/// The answer of this node alone to a request with one answer.
+///
+/// # Errors
+/// The fault is told in words for an operator.
+pub async fn answer<C: Control>(
+    control: &C,
+    status: &StatusSource,
+    request: Request,
+) -> Result<Response, Failure> {
+    Ok(match request {
+        Request::Hello(_) => Response::Hello(Hello::ours()),
+        Request::Status => {
+            let status = status.get().await.ok_or_else(late)?;
+            Response::Status(Box::new((*status).clone()))
+        }
+        Request::Reload => match control.reload().await {
+            Ok(reloaded) => Response::Reloaded(reloaded),
+            Err(message) => return Err(Failure::new(FailureKind::Invalid, message)),
+        },
+        Request::Drain => {
+            control.drain();
+            Response::Draining
+        }
+        Request::Bindings { account } => Response::Bindings(control.bindings(&account).await),
+        Request::Farm => Response::Farm(control.farm()),
+        Request::FarmMap => Response::FarmMap(control.farm_map()),
+        Request::DrainFarmNode { name } => {
+            control.drain_farm_node(&name)?;
+            Response::Draining
+        }
+        Request::Blocks => Response::Blocks(control.blocks().await),
+        Request::LiftBlock { subject } => Response::Done { rows: control.lift_block(&subject).await },
+        Request::Ask(ask) => Response::Listing(Listing::try_from(control.read(ask.into()).await?)?),
+        Request::Change(change) => {
+            let done = control.write(change.into_write(control.now())?).await?;
+            Response::Done { rows: rows(&done) }
+        }
+        Request::Chat(ask) => Response::Chat(control.chat(ask).await?),
+        Request::AccountsChanged => {
+            control.accounts_changed();
+            Response::Done { rows: 0 }
+        }
+        Request::PasswordsChanged(accounts) => {
+            let rows = accounts.len() as u64;
+            control.passwords_changed(accounts);
+            Response::Done { rows }
+        }
+        Request::EndCall { call } => {
+            control.end_call(&call).await?;
+            Response::Done { rows: 1 }
+        }
+        Request::Trace { .. } => {
+            return Err(Failure::new(FailureKind::Protocol, "a trace is on already"));
+        }
+        Request::AllNodes(_) => {
+            return Err(Failure::new(FailureKind::Protocol, "a request to all nodes is not passed on"));
+        }
+    })
+}
+
+/// The answer of all nodes of the farm: of this one and of the others at the same time.
+async fn answer_of_nodes<C: Control>(
+    control: &C,
+    status: &StatusSource,
+    request: Request,
+) -> Result<Response, Failure> {
+    if !request.concerns_all_nodes() {
+        return Err(Failure::new(FailureKind::Protocol, "the request concerns one node"));
+    }
+    let (own, others) = tokio::join!(answer(control, status, request.clone()), control.ask_nodes(&request));
+    match others {
+        None => own,
+        Some(others) => Ok(Response::OfNodes(Box::new(merge(&request, own, others)?))),
     }
 }
 

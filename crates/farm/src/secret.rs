@@ -81,6 +81,21 @@ pub fn make(file: &Path) -> Result<()> {
 mod tests {
     use super::*;
 
+    /// Nodes of all versions derive the same: else they would not know each other, nor each other's dialogs.
+    #[test]
+    fn each_purpose_has_the_secret_that_it_had_in_version_1() {
+        let secret = Secret([7; 32]);
+        let derived = ["links", "council", "sip"].map(|purpose| stdx::hex::encode(&secret.derive(purpose)));
+        assert_eq!(
+            derived,
+            [
+                "0d6327a39420e5b82f9b36b3dfe7283dd4f101da7222612a36149f3884850f6b",
+                "6549d15d4e45615240c3b4ef31c8f87583a9b41cc836f2db5499b992cbcd0a6b",
+                "4590bb7e3204f9548aeea06878c0591821eb4f2eb0a7c5735ea513718e7c4174",
+            ]
+        );
+    }
+
     #[test]
     fn a_secret_is_made_once_and_read_back() {
         let folder = tempfile::TempDir::new().unwrap();

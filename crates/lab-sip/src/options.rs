@@ -93,8 +93,14 @@ pub struct Network {
     pub reconnect_sleep: Duration,
     /// `-rsa`: requests go here, whatever the target is called.
     pub remote_sending: Option<SocketAddr>,
+    /// `-round_robin`: the addresses of the target, which new calls take in turn; empty: all calls go to the first.
+    pub in_turn: Vec<SocketAddr>,
     /// The `-tls_*` options.
     pub tls: TlsOptions,
+    /// `-tls_handshake_timeout`: how long a TLS handshake may last; `None`: for ever.
+    pub tls_handshake: Option<Duration>,
+    /// `-ws_handshake_timeout`, the same for WebSocket.
+    pub ws_handshake: Option<Duration>,
     /// Path of the WebSocket request, `/` by default.
     pub ws_path: String,
 }
@@ -436,7 +442,10 @@ impl Default for Network {
             reconnect_close: true,
             reconnect_sleep: Duration::from_secs(1),
             remote_sending: None,
+            in_turn: Vec::new(),
             tls: TlsOptions::default(),
+            tls_handshake: Some(Duration::from_secs(10)),
+            ws_handshake: Some(Duration::from_secs(10)),
             ws_path: "/".to_owned(),
         }
     }

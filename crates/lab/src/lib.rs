@@ -6,6 +6,7 @@
 pub mod cli;
 pub mod command;
 pub mod control;
+mod dns;
 pub mod engine;
 pub mod fd;
 pub mod find;

@@ -78,7 +78,7 @@ pub struct Receiver {
 }
 
 // SAFETY: the pointers lead into the vectors of the struct itself, whose memory stays where it is when the struct moves
-// and is used by nobody else.
+// and nothing else uses it.
 unsafe impl Send for Receiver {}
 
 impl Receiver {

@@ -7,12 +7,14 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock, RwLock};
 use std::time::SystemTime;
 
+use rustls::client::verify_server_name;
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::server::danger::ClientCertVerifier;
-use rustls::server::{NoClientAuth, NoServerSessionStorage, ProducesTickets};
+use rustls::server::{NoClientAuth, NoServerSessionStorage, ParsedCertificate, ProducesTickets};
+use rustls::sign::CertifiedKey;
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 use rustls_pki_types::pem::PemObject;
-use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use sha2::Digest;
 
 use super::der::first_value;
@@ -259,6 +261,28 @@ fn add_system_roots(roots: &mut RootCertStore) {
         }
     }
     tracing::warn!(looked_at = ?SYSTEM_BUNDLES, "no certificate authorities found: outgoing TLS will fail");
+}
+
+/// The self-signed certificate of an earlier start, if it has these names; else a fresh one. Clients that trust it need not be told again.
+///
+/// # Errors
+/// The errors of [`self_signed`].
+pub fn own_certificate(directory: &Path, names: &[&str]) -> Result<TlsFiles, TlsError> {
+    let (certificate, key) = (directory.join("cert.pem"), directory.join("key.pem"));
+    let files = TlsFiles { certificate, key, authorities: None };
+    if is_of_names(&files, names) { Ok(files) } else { self_signed(directory, names) }
+}
+
+/// True if the certificate can be read, belongs to its key, and has these names.
+fn is_of_names(files: &TlsFiles, names: &[&str]) -> bool {
+    let read = certificates(&files.certificate).ok().zip(PrivateKeyDer::from_pem_file(&files.key).ok());
+    let Some((chain, key)) = read else { return false };
+    let provider = aws_lc_rs::default_provider();
+    let Ok(certified) = CertifiedKey::from_der(chain, key, &provider) else { return false };
+    let Ok(own) = certified.end_entity_cert().and_then(ParsedCertificate::try_from) else { return false };
+    let has =
+        |name: &&str| ServerName::try_from(*name).is_ok_and(|name| verify_server_name(&own, &name).is_ok());
+    names.iter().all(has)
 }
 
 /// Writes a fresh self-signed certificate for these names (DNS names or addresses) as `cert.pem` and

@@ -3,6 +3,7 @@
 //! An edge is a shard that holds connections, transactions and dialogs, named by its [`ShardAddress`]; the router holds
 //! what is known of an address of record. Every value here can be sent to another process, so nothing here borrows.
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -74,6 +75,14 @@ pub enum Query {
         /// The call as it is now.
         call: CallInfo,
     },
+    /// Asks the owner of this address which of its addresses are watched in a way that shows calls. Answered with `Push::Watched`, or
+    /// not at all: then all calls are reported.
+    Watched {
+        /// An address of the owner.
+        aor: Aor,
+        /// The owner as the edge knows it, for the push.
+        owner: ShardAddress,
+    },
     /// May this address have one more call? Answered with `Answer::Admitted`.
     Admit(Box<Admission>),
     /// Keep a message until the address registers. Answered with `Answer::Kept` once it is in the record.
@@ -99,6 +108,13 @@ pub enum Query {
         /// `WaitingMessage::id`.
         message: u64,
     },
+    /// The account of an address, also by an alias, for an edge without a database. Answered with `Answer::Account`;
+    /// changes follow as `Push::AccountChanged`. A router has no accounts; a shard with a database takes the query
+    /// before it gets there.
+    Account {
+        /// The address that is looked for.
+        aor: Aor,
+    },
 }
 
 impl Query {
@@ -110,8 +126,10 @@ impl Query {
             | Query::WatchByConsent { aor, .. }
             | Query::Unwatch { aor, .. }
             | Query::CallChanged { aor, .. }
+            | Query::Watched { aor, .. }
             | Query::ChatChanged { aor, .. }
-            | Query::Delivered { aor, .. } => aor,
+            | Query::Delivered { aor, .. }
+            | Query::Account { aor } => aor,
             Query::Register(register) => &register.aor,
             Query::Publish(publish) => &publish.aor,
             Query::Admit(admission) => &admission.aor,
@@ -126,6 +144,7 @@ impl Query {
             self,
             Query::Unwatch { .. }
                 | Query::CallChanged { .. }
+                | Query::Watched { .. }
                 | Query::ChatChanged { .. }
                 | Query::Delivered { .. }
         )
@@ -140,13 +159,15 @@ impl Query {
             | Query::Register(_)
             | Query::Watch { .. }
             | Query::WatchByConsent { .. }
-            | Query::Admit(_) => true,
+            | Query::Admit(_)
+            | Query::Account { .. } => true,
             Query::Publish(_)
             | Query::Keep(_)
             | Query::KeepOfStranger(_)
             | Query::Offer(_)
             | Query::Unwatch { .. }
             | Query::CallChanged { .. }
+            | Query::Watched { .. }
             | Query::ChatChanged { .. }
             | Query::Delivered { .. } => false,
         }
@@ -172,6 +193,8 @@ pub enum Answer {
     Admitted(Result<(), AdmitRefused>),
     /// To `Query::Offer`.
     Offered(Offered),
+    /// To `Query::Account`; `None` for an address without an account.
+    Account(Result<Option<Box<PhoneAccount>>, AccountUnread>),
     /// To any query: the shard does not serve the address's bucket, or not any more, and has done nothing. In a farm whose
     /// nodes share a database the asker then asks again, until its patience ends.
     Unavailable,
@@ -194,7 +217,58 @@ pub enum Push {
         /// The oldest message that waits.
         message: Box<WaitingMessage>,
     },
+    /// The answers to `Query::Account` about this address are outdated; those about all addresses where none is named.
+    AccountChanged {
+        /// The address, as it was asked about; an alias is told as well.
+        aor: Option<Aor>,
+    },
+    /// Addresses that are watched in a way that shows calls: the edge reports the calls of these. To an edge that has sent
+    /// `Query::Watched`.
+    Watched {
+        /// The addresses are all that this owner has; without it they are watched from now on, besides those of before.
+        owner: Option<ShardAddress>,
+        /// The addresses.
+        aors: Vec<Aor>,
+    },
 }
+
+/// An account as the SIP of an edge needs it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct PhoneAccount {
+    /// The account's address; the query may have named an alias.
+    pub aor: Aor,
+    /// `H(user:realm:password)` with MD5 (RFC 7616 §3.4.2).
+    pub md5: [u8; 16],
+    /// The same with SHA-256.
+    pub sha256: [u8; 32],
+    /// The same with SHA-512/256.
+    pub sha512_256: [u8; 32],
+    /// True if the account may neither register nor call.
+    pub disabled: bool,
+    /// The largest number of its bindings.
+    pub max_contacts: usize,
+    /// Calls at once; `None`: any number.
+    pub max_calls: Option<u32>,
+    /// New calls a second that it places; `None`: any number.
+    pub max_rate: Option<u32>,
+    /// Patterns of destinations that it may not call.
+    pub deny: Vec<Box<str>>,
+}
+
+/// Without the digests, by which requests could be authenticated.
+impl fmt::Debug for PhoneAccount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let PhoneAccount { aor, disabled, max_contacts, max_calls, max_rate, deny, .. } = self;
+        let mut text = f.debug_struct("PhoneAccount");
+        text.field("aor", aor).field("disabled", disabled).field("max_contacts", max_contacts);
+        text.field("max_calls", max_calls).field("max_rate", max_rate).field("deny", deny);
+        text.finish_non_exhaustive()
+    }
+}
+
+/// The database could not be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AccountUnread;
 
 /// One REGISTER, already authenticated and validated, its intervals already granted.
 #[derive(Clone, Debug, PartialEq)]

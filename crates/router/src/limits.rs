@@ -48,6 +48,19 @@ pub const ADMITTED_UNSEEN: Duration = Duration::from_secs(10);
 /// Accounts whose calls a second are measured at once, 100 bytes each; beyond, the one idle for longest starts anew.
 pub const CALL_RATES: usize = 65_536;
 
+/// The time for which an edge goes by a list of watched addresses: so long it may miss an address whose news a broken link has lost.
+/// One call in this time is reported to each owner without a watch.
+pub const WATCHED_TIME: Duration = Duration::from_secs(60);
+
+/// The time for which an owner tells an edge of new watches after it has sent a list: longer than the edge goes by it.
+pub const WATCHED_TOLD: Duration = Duration::from_secs(90);
+
+/// The time between two questions of an edge for one list.
+pub const WATCHED_ASKED: Duration = Duration::from_secs(5);
+
+/// Bytes of the addresses in a list: with more watched addresses an owner sends none, and all calls are reported.
+pub const WATCHED_BYTES: usize = 128 * 1_024;
+
 /// A call that was not ended is forgotten after this: its edge died.
 pub const LONGEST_CALL: Duration = Duration::from_hours(12);
 
@@ -73,9 +86,13 @@ pub const LONGEST_KEPT: Duration = Duration::from_hours(30 * 24);
 /// twice, for a second contact. After that the rest waits for the next REGISTER.
 pub const DELIVERY_PATIENCE: Duration = Duration::from_secs(64);
 
-/// Buckets whose rows are read at a time: a bucket is some 250 KB in at most a few pages, so that a node which takes over hundreds
-/// has few of them in memory twice, and other reads of the store are not kept waiting.
-pub const LOADS: usize = 8;
+/// Reads of buckets' rows at a time: as many as keep two reader threads of the store busy, each of a page, so that a node which takes
+/// over hundreds of buckets has few rows in memory twice, and other reads of the store are not kept waiting.
+pub const LOADS: usize = 4;
+
+/// Buckets that are read together, page after page: a bucket of a small farm has few rows, and each read costs a round trip to the
+/// database. A bucket is served when all of them are in memory, so they are a second's reading at most.
+pub const LOADED_TOGETHER: usize = 32;
 
 /// The first pause after a read of a bucket's rows has failed; each further pause is twice as long, up to `LOAD_RETRY_MOST`.
 pub const LOAD_RETRY: Duration = Duration::from_millis(100);

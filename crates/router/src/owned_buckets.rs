@@ -14,7 +14,7 @@
 //!
 //! The driver performs the effects in their order, with the store and the [`Router`](crate::Router).
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
 use cluster::{Bucket, Epoch, ShardAddress};
@@ -42,21 +42,21 @@ pub enum BucketEffect {
     Forget(BucketSet),
     /// `Router::end_buckets`, and then [`OwnedBuckets::report_drained`].
     End(BucketSet),
-    /// Read a page of a bucket's bindings; [`OwnedBuckets::handle_page`].
+    /// Read a page of the bindings of some buckets, by bucket and address; [`OwnedBuckets::handle_page`].
     ReadBindings {
         /// The number of the read.
         number: u64,
-        /// The bucket.
-        bucket: Bucket,
-        /// The last address of the page before; empty for the first page.
+        /// The buckets, in ascending order.
+        buckets: Vec<Bucket>,
+        /// The last address that was read of the first bucket; empty if none was.
         after: Aor,
     },
-    /// Read the numbers of a bucket's kept messages; [`OwnedBuckets::handle_page`] with the last page.
+    /// Read the numbers of the buckets' kept messages; [`OwnedBuckets::handle_page`] with the last page.
     ReadKeptCounts {
         /// The number of the read.
         number: u64,
-        /// The bucket.
-        bucket: Bucket,
+        /// The buckets, in ascending order.
+        buckets: Vec<Bucket>,
     },
     /// Read the bindings of one address; [`OwnedBuckets::handle_row`].
     ReadRow {
@@ -114,11 +114,13 @@ enum Phase {
     Stopped { is_drained: bool },
 }
 
-/// The reading of one bucket.
+/// The reading of some buckets.
 #[derive(Debug)]
 struct Load {
     /// The number of the read under way; reads of other numbers have been given up.
     number: u64,
+    /// The buckets, in ascending order. One that is forgotten or loaded anew meanwhile is taken out.
+    buckets: Vec<Bucket>,
     step: LoadStep,
     /// The next read after one that failed, and the pause before it.
     retry: Option<(Instant, Duration)>,
@@ -126,8 +128,36 @@ struct Load {
 
 #[derive(Clone, Debug)]
 enum LoadStep {
-    Bindings { after: Aor },
+    /// The rows behind this address, which is of the bucket that has been read in part; empty before the first row.
+    Bindings {
+        after: Aor,
+    },
     KeptCounts,
+}
+
+impl Load {
+    /// The next read.
+    fn read(&mut self, number: u64) -> BucketEffect {
+        self.number = number;
+        match &self.step {
+            LoadStep::Bindings { after } => {
+                let (buckets, after) = self.unread(after);
+                BucketEffect::ReadBindings { number, buckets, after }
+            }
+            LoadStep::KeptCounts => BucketEffect::ReadKeptCounts { number, buckets: self.buckets.clone() },
+        }
+    }
+
+    /// The buckets that have rows behind this address, and the address, unless its bucket was taken out.
+    fn unread(&self, after: &Aor) -> (Vec<Bucket>, Aor) {
+        if after.is_empty() {
+            return (self.buckets.clone(), after.clone());
+        }
+        let last = Bucket::of(after);
+        let unread: Vec<Bucket> = self.buckets.iter().copied().filter(|bucket| *bucket >= last).collect();
+        let is_there = unread.first() == Some(&last);
+        (unread, if is_there { after.clone() } else { "".into() })
+    }
 }
 
 /// A lookup that is answered from its row.
@@ -148,7 +178,7 @@ pub struct OwnedBuckets {
     buckets: HashMap<Bucket, OwnedBucket>,
     /// Buckets whose reading has not begun.
     queue: VecDeque<Bucket>,
-    loads: BTreeMap<Bucket, Load>,
+    loads: Vec<Load>,
     rows: HashMap<u64, RowRead>,
     lines: HashMap<Bucket, Line>,
     waiting: usize,
@@ -281,8 +311,8 @@ impl OwnedBuckets {
         }
     }
 
-    /// A page of a bucket's rows was read, or could not be. True if the rows are to be put into the router, before the effects are
-    /// performed.
+    /// A page of rows was read, or could not be. Returns the buckets, in ascending order, whose rows are to be put into the router
+    /// before the effects are performed; rows of others are of no use any more.
     pub fn handle_page(
         &mut self,
         now: Instant,
@@ -290,31 +320,35 @@ impl OwnedBuckets {
         number: u64,
         page: Result<RowPage, ReadFailed>,
         out: &mut Vec<BucketEffect>,
-    ) -> bool {
+    ) -> Vec<Bucket> {
         // A read that was given up is of no use any more.
-        let Some((&bucket, load)) = self.loads.iter_mut().find(|(_, load)| load.number == number) else {
-            return false;
+        let Some(place) = self.loads.iter().position(|load| load.number == number) else {
+            return Vec::new();
         };
+        let load = &mut self.loads[place];
         let Ok(page) = page else {
             let pause =
                 load.retry.map_or(limits::LOAD_RETRY, |(_, pause)| (pause * 2).min(limits::LOAD_RETRY_MOST));
             load.retry = Some((now + pause, pause));
             load.number = 0;
-            return false;
+            return Vec::new();
         };
         load.retry = None;
+        let buckets = load.buckets.clone();
         match (&load.step, page.next) {
-            (LoadStep::Bindings { .. }, Some(after)) => load.step = LoadStep::Bindings { after },
-            (LoadStep::Bindings { .. }, None) => load.step = LoadStep::KeptCounts,
+            (LoadStep::Bindings { .. }, Some(after)) if !load.unread(&after).0.is_empty() => {
+                load.step = LoadStep::Bindings { after };
+            }
+            (LoadStep::Bindings { .. }, _) => load.step = LoadStep::KeptCounts,
             (LoadStep::KeptCounts, _) => {
-                self.loads.remove(&bucket);
-                self.end_load(now, may_act, bucket, out);
+                self.loads.swap_remove(place);
+                self.end_load(now, may_act, &buckets, out);
                 self.begin_next(out);
-                return true;
+                return buckets;
             }
         }
-        self.read(bucket, out);
-        true
+        self.read(place, out);
+        buckets
     }
 
     /// The bindings of a lookup's row were read, or could not be.
@@ -343,10 +377,12 @@ impl OwnedBuckets {
 
     /// Reads again what could not be read, reports again, and refuses questions that have waited too long.
     pub fn expire(&mut self, now: Instant, out: &mut Vec<BucketEffect>) {
-        let is_due = |load: &Load| load.number == 0 && load.retry.is_some_and(|(at, _)| at <= now);
-        let due: Vec<Bucket> =
-            self.loads.iter().filter(|(_, load)| is_due(load)).map(|(bucket, _)| *bucket).collect();
-        due.into_iter().for_each(|bucket| self.read(bucket, out));
+        for place in 0..self.loads.len() {
+            let load = &self.loads[place];
+            if load.number == 0 && load.retry.is_some_and(|(at, _)| at <= now) {
+                self.read(place, out);
+            }
+        }
         if self.next_look.is_some_and(|at| at <= now) {
             self.next_look = None;
             self.look(now, out);
@@ -355,7 +391,7 @@ impl OwnedBuckets {
 
     /// The time at which [`OwnedBuckets::expire`] is due.
     pub fn deadline(&self) -> Option<Instant> {
-        let retries = self.loads.values().filter(|load| load.number == 0);
+        let retries = self.loads.iter().filter(|load| load.number == 0);
         retries.filter_map(|load| load.retry.map(|(at, _)| at)).chain(self.next_look).min()
     }
 
@@ -383,8 +419,9 @@ impl OwnedBuckets {
             // What has waited for the load before waits for this one.
             out.push(BucketEffect::Forget(known));
         }
+        let ordered: BucketSet = orders.iter().map(|(bucket, _)| *bucket).collect();
+        self.give_up_reads(|bucket| ordered.contains(bucket));
         for &(bucket, epoch) in orders {
-            self.loads.remove(&bucket);
             let phase = Phase::Loading { is_served };
             let before = self.buckets.insert(bucket, OwnedBucket { epoch, phase });
             let is_queued = matches!(before, Some(OwnedBucket { phase: Phase::Loading { .. }, .. }))
@@ -399,37 +436,51 @@ impl OwnedBuckets {
 
     /// Begins the next reads, as far as there is room.
     fn begin_next(&mut self, out: &mut Vec<BucketEffect>) {
-        while self.loads.len() < limits::LOADS {
-            let Some(bucket) = self.queue.pop_front() else { return };
-            let is_loading = |owned: &OwnedBucket| matches!(owned.phase, Phase::Loading { .. });
-            if self.buckets.get(&bucket).is_some_and(is_loading) && !self.loads.contains_key(&bucket) {
+        while self.loads.len() < limits::LOADS && !self.queue.is_empty() {
+            let mut buckets = Vec::new();
+            while buckets.len() < limits::LOADED_TOGETHER
+                && let Some(bucket) = self.queue.pop_front()
+            {
+                let is_loading = |owned: &OwnedBucket| matches!(owned.phase, Phase::Loading { .. });
+                let is_read = self.loads.iter().any(|load| load.buckets.binary_search(&bucket).is_ok());
+                if self.buckets.get(&bucket).is_some_and(is_loading) && !is_read {
+                    buckets.push(bucket);
+                }
+            }
+            buckets.sort_unstable();
+            buckets.dedup();
+            if !buckets.is_empty() {
                 let step = LoadStep::Bindings { after: "".into() };
-                self.loads.insert(bucket, Load { number: 0, step, retry: None });
-                self.read(bucket, out);
+                self.loads.push(Load { number: 0, buckets, step, retry: None });
+                self.read(self.loads.len() - 1, out);
             }
         }
     }
 
-    fn read(&mut self, bucket: Bucket, out: &mut Vec<BucketEffect>) {
+    fn read(&mut self, place: usize, out: &mut Vec<BucketEffect>) {
         let number = self.next_number();
-        let Some(load) = self.loads.get_mut(&bucket) else { return };
-        load.number = number;
-        out.push(match &load.step {
-            LoadStep::Bindings { after } => {
-                BucketEffect::ReadBindings { number, bucket, after: after.clone() }
-            }
-            LoadStep::KeptCounts => BucketEffect::ReadKeptCounts { number, bucket },
-        });
+        out.push(self.loads[place].read(number));
     }
 
-    fn end_load(&mut self, now: Instant, may_act: bool, bucket: Bucket, out: &mut Vec<BucketEffect>) {
-        let Some(owned) = self.buckets.get_mut(&bucket) else { return };
-        let is_served = owned.phase == Phase::Loading { is_served: true };
-        owned.phase = if is_served { Phase::Serving } else { Phase::Loaded };
-        out.push(BucketEffect::Loaded(vec![(bucket, owned.epoch)]));
-        if is_served {
-            self.release_line(now, may_act, bucket, out);
+    /// The reads of these buckets that are under way are of no use any more.
+    fn give_up_reads(&mut self, is_over: impl Fn(Bucket) -> bool) {
+        for load in &mut self.loads {
+            load.buckets.retain(|bucket| !is_over(*bucket));
         }
+        self.loads.retain(|load| !load.buckets.is_empty());
+    }
+
+    fn end_load(&mut self, now: Instant, may_act: bool, buckets: &[Bucket], out: &mut Vec<BucketEffect>) {
+        let (mut loaded, mut served) = (Vec::with_capacity(buckets.len()), Vec::new());
+        for bucket in buckets {
+            let Some(owned) = self.buckets.get_mut(bucket) else { continue };
+            let is_served = owned.phase == Phase::Loading { is_served: true };
+            owned.phase = if is_served { Phase::Serving } else { Phase::Loaded };
+            loaded.push((*bucket, owned.epoch));
+            served.extend(is_served.then_some(*bucket));
+        }
+        out.push(BucketEffect::Loaded(loaded));
+        served.into_iter().for_each(|bucket| self.release_line(now, may_act, bucket, out));
     }
 
     fn wait(&mut self, now: Instant, bucket: Bucket, question: WaitingQuestion, out: &mut Vec<BucketEffect>) {
@@ -478,10 +529,11 @@ impl OwnedBuckets {
         }
         for bucket in &buckets {
             self.buckets.remove(bucket);
-            self.loads.remove(bucket);
             self.refuse_line(*bucket, out);
         }
-        out.push(BucketEffect::Forget(buckets.into_iter().collect()));
+        let buckets: BucketSet = buckets.into_iter().collect();
+        self.give_up_reads(|bucket| buckets.contains(bucket));
+        out.push(BucketEffect::Forget(buckets));
     }
 
     fn look_later(&mut self, now: Instant) {

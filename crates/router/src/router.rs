@@ -8,7 +8,7 @@ use stdx::hash::Keyed;
 use stdx::rate::TokenBucket;
 
 use crate::interface::{
-    Answer, Aor, AskId, Binding, KeepRefused, Life, Offered, Presence, Push, Query, Register,
+    AccountUnread, Answer, Aor, AskId, Binding, KeepRefused, Life, Offered, Presence, Push, Query, Register,
     RegisterRefused, ShardAddress, WaitingMessage,
 };
 use crate::kept::MessageQueue;
@@ -17,6 +17,7 @@ use crate::location::Location;
 use crate::record::{self, Corrupt};
 use crate::registrar;
 use crate::soft::SoftStates;
+use crate::watch::ListedEdges;
 
 /// Everything a router can ask of the world.
 #[derive(Clone, Debug, PartialEq)]
@@ -145,6 +146,7 @@ pub struct Router {
     /// Addresses with a REGISTER on its way to the disk, and those that wait for it: the next one must see
     /// what this one did, and must not build on it when it fails.
     pub(crate) lines: HashMap<Aor, VecDeque<(WaitingEdge, Register)>>,
+    pub(crate) listed_edges: ListedEdges,
     last_ticket: u64,
     pub(crate) last_etag: u64,
 }
@@ -198,6 +200,7 @@ impl Router {
             call_rates: Cache::new(limits::CALL_RATES),
             writes: HashMap::new(),
             lines: HashMap::new(),
+            listed_edges: ListedEdges::default(),
             last_ticket: 0,
             last_etag: 0,
         }
@@ -256,6 +259,7 @@ impl Router {
                 }
             }
             Query::CallChanged { aor, call } => self.handle_call_changed(now, &aor, call, out),
+            Query::Watched { owner, .. } => self.list_watched(now, from, owner, out),
             Query::Admit(admission) => {
                 let admitted = self.admit(now, &admission, out);
                 asker.answer(Answer::Admitted(admitted), out);
@@ -267,6 +271,7 @@ impl Router {
             Query::Offer(_) => asker.answer(Answer::Offered(Offered::NoClient), out),
             Query::ChatChanged { aor, chat } => self.handle_chat_changed(now, &aor, chat, out),
             Query::Delivered { aor, message } => self.handle_delivered(now, &aor, message, out),
+            Query::Account { .. } => asker.answer(Answer::Account(Err(AccountUnread)), out),
         }
     }
 

@@ -140,6 +140,11 @@ impl SoftStates {
         self.wheel.deadline()
     }
 
+    /// The addresses with a watcher that sees calls.
+    pub(crate) fn aors_that_show_calls(&self) -> impl Iterator<Item = &str> {
+        self.table.iter().filter(|soft| soft.watches.show_calls()).map(|soft| &*soft.aor)
+    }
+
     pub(crate) fn watches(&self) -> usize {
         self.table.iter().map(|soft| soft.watches.len()).sum()
     }

@@ -1,8 +1,10 @@
 //! The watchers of an address, and the state that they were told last.
 
+use std::collections::HashMap;
+
 use stdx::Instant;
 
-use crate::interface::{Presence, Push, ShardAddress, State, Topic, WatchId};
+use crate::interface::{Aor, Presence, Push, ShardAddress, State, Topic, WatchId};
 use crate::limits;
 use crate::router::{Effect, Router};
 
@@ -38,6 +40,11 @@ impl Watches {
     pub(crate) fn remove(&mut self, edge: ShardAddress, topic: Topic, id: WatchId) {
         self.watches.retain(|watch| (watch.edge, watch.topic, watch.id) != (edge, topic, id));
         self.forget_unwatched();
+    }
+
+    /// True if a watcher sees calls: those of RFC 4235, or the presence of an address that is on the phone.
+    pub(crate) fn show_calls(&self) -> bool {
+        self.topics().any(|topic| matches!(topic, Topic::Dialog | Topic::Presence))
     }
 
     fn put(&mut self, edge: ShardAddress, topic: Topic, id: WatchId, until: Instant, state: State) {
@@ -79,7 +86,39 @@ impl Watches {
     }
 }
 
+/// The edges that go by a list of watched addresses, each until then: they report no other calls.
+#[derive(Default)]
+pub(crate) struct ListedEdges(HashMap<ShardAddress, Instant>);
+
+impl ListedEdges {
+    /// The address is watched from now on.
+    fn tell(&mut self, now: Instant, aor: &str, out: &mut Vec<Effect>) {
+        self.0.retain(|_, until| *until > now);
+        for to in self.0.keys() {
+            let push = Push::Watched { owner: None, aors: vec![aor.into()] };
+            out.push(Effect::Push { to: *to, push });
+        }
+    }
+}
+
 impl Router {
+    /// Sends an edge all watched addresses, unless they are too many, or the presence of all is needed.
+    pub(crate) fn list_watched(
+        &mut self,
+        now: Instant,
+        from: ShardAddress,
+        owner: ShardAddress,
+        out: &mut Vec<Effect>,
+    ) {
+        let aors: Vec<Aor> = self.soft.aors_that_show_calls().map(Into::into).collect();
+        let bytes: usize = aors.iter().map(|aor| aor.len()).sum();
+        if self.settings.tells_presence || bytes > limits::WATCHED_BYTES {
+            return;
+        }
+        self.listed_edges.0.insert(from, now + limits::WATCHED_TOLD);
+        out.push(Effect::Push { to: from, push: Push::Watched { owner: Some(owner), aors } });
+    }
+
     /// Starts or refreshes a watch and tells the present state. One that has ended already only asks.
     #[expect(clippy::too_many_arguments, reason = "the fields of Query::Watch, and where it came from")]
     pub(crate) fn watch(
@@ -98,7 +137,14 @@ impl Router {
         if until <= now {
             self.soft.unwatch(now, from, aor, topic, watch);
         } else if self.soft.has_room(aor) {
-            self.soft.change(now, aor, |soft| soft.watches.put(from, topic, watch, until, state.clone()));
+            let has_begun = self.soft.change(now, aor, |soft| {
+                let was_shown = soft.watches.show_calls();
+                soft.watches.put(from, topic, watch, until, state.clone());
+                !was_shown && soft.watches.show_calls()
+            });
+            if has_begun {
+                self.listed_edges.tell(now, aor, out);
+            }
         }
         state
     }

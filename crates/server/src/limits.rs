@@ -4,6 +4,18 @@ use std::time::Duration;
 
 use stdx::rate::{Policy, Rate};
 
+/// The age up to which an account is used as it was read, while the server of the database is away: as long as a registration at
+/// most (`[sip] max_expires`), after which its phones are found no more either. Answer beyond: 503 with Retry-After.
+pub const OUTDATED_ACCOUNT: Duration = Duration::from_hours(1);
+
+/// The time that a full disk of the database's server is told after the last write that it refused: a trial write needs no new space
+/// and succeeds there.
+pub const SERVER_FULL: Duration = Duration::from_secs(10);
+
+/// Questions of edges without a database that wait at a shard until their accounts are read, some 100 bytes each. Answer:
+/// `Answer::Unavailable`, and the edge asks again.
+pub const ACCOUNT_QUESTIONS: usize = 65_536;
+
 /// Accounts a shard keeps in memory; about 400 bytes each. Those not asked for lately make room.
 pub const CACHED_ACCOUNTS: usize = 200_000;
 
@@ -30,6 +42,32 @@ pub(crate) const FARM_TRACE_RENEWAL: Duration = Duration::from_secs(2);
 /// does not answer: three renewals.
 pub(crate) const FARM_TRACE_SILENCE: Duration = Duration::from_secs(6);
 
+/// The time that an operator waits for the other nodes' answers: a node that lives answers a list in some milliseconds, and one that
+/// is later is named. Shorter than REST clients and Prometheus wait.
+pub(crate) const FARM_REQUEST_PATIENCE: Duration = Duration::from_secs(2);
+
+/// Bytes of an operator's request to other nodes: an announcement with the longest text that the REST interface takes, as JSON. A longer
+/// one stays at the asked node, and the others are named as missing.
+pub const FARM_REQUEST_BYTES: usize = 128 * 1_024;
+
+/// Bytes of one node's answer to an operator at another: some 8,000 sessions, and half of what may wait for a link
+/// (`Class::Bulk`). Longer lists lose their oldest rows.
+pub const FARM_ANSWER_BYTES: usize = 2 * 1_024 * 1_024;
+
+/// Bytes of one part of an answer: other messages of the class pass between two parts.
+pub const FARM_ANSWER_PART: usize = 64 * 1_024;
+
+/// Bytes of all nodes' answers to one request. A node whose answer does not fit any more counts as missing: 12 nodes with the longest
+/// lists fit, and 256 with lists of 400 rows.
+pub(crate) const FARM_ANSWERS_BYTES: usize = 24 * 1_024 * 1_024;
+
+/// Requests of other nodes' operators that a node performs at once: each is an operator's command, or a request of REST. More are
+/// refused, which the operator reads.
+pub(crate) const FARM_REQUESTS: usize = 32;
+
+/// Requests of this node's operators that wait for other nodes at once. More are answered by this node alone.
+pub(crate) const FARM_REQUESTS_WAITING: usize = 64;
+
 /// Bytes of a text of a line between nodes, such as an address or a Call-ID. A longer one is shortened.
 pub const TRACE_TEXT_BYTES: usize = 1_024;
 
@@ -39,34 +77,6 @@ pub const TRACE_MESSAGE_BYTES: usize = 48 * 1_024;
 
 /// Accounts traced at once: every message of a shard is compared with each. More: the command is told so.
 pub const TRACES: usize = 16;
-
-/// Bytes waiting to be written to one XMPP stream. More: what waits is dropped, and the stream ends with
-/// `resource-constraint`. Hosts send a window at a time (`chat::limits::WINDOW`), so nothing that others send gets there.
-pub const XMPP_WRITE_QUEUE: usize = 4 * 1024 * 1024;
-
-/// Bytes waiting to be written above which a stream is not read from: a client that does not read its answers asks no more.
-pub const XMPP_UNREAD: usize = 256 * 1024;
-
-/// Bytes waiting to be written below which a stream has drained, and its host sends more: some 10 ms at 1 MB/s, so that the
-/// socket does not run dry meanwhile.
-pub const XMPP_DRAINED: usize = 32 * 1024;
-
-/// The time that a stream may take nothing of its queue, and at most as long as it may be silent. Longer:
-/// `connection-timeout`. A session that can be resumed is.
-pub const XMPP_STALLED: Duration = Duration::from_secs(60);
-
-/// Events of one shard's streams that its turn has not handled. More: streams are not read from, so TCP slows
-/// the clients.
-pub const XMPP_EVENTS: usize = 1024;
-
-/// For the last words of a stream to be read. Longer: the connection is closed without.
-pub const XMPP_LINGER: Duration = Duration::from_secs(2);
-
-/// For one stanza, from its first byte to its last: 256 KiB over 20 kbit/s. Longer: `connection-timeout`.
-pub const XMPP_STANZA: Duration = Duration::from_secs(120);
-
-/// For the answer to a probe of a silent stream. Longer: `connection-timeout`.
-pub const XMPP_PROBE: Duration = Duration::from_secs(60);
 
 /// Accounts of one shard whose keys of SCRAM are being made, each on a thread for some 10 ms. More: the account's next
 /// sign-in makes them.
@@ -80,16 +90,6 @@ pub const LOOKS: usize = 32;
 /// Rounds of SCRAM keys: the least that RFC 7677 §4 allows, and what other servers have; a phone computes them too.
 pub const SCRAM_ITERATIONS: u32 = xmpp::limits::SCRAM_ITERATIONS;
 
-/// Bytes waiting to be written to one component, which speaks for many users. More: what is sent to it is answered with
-/// `resource-constraint` until it has read some. Twice as many, of answers to what it sends itself: its stream ends.
-pub const XMPP_COMPONENT_QUEUE: usize = 4 * 1024 * 1024;
-
-/// Connections of components of the node from one source. More: closed as soon as accepted.
-pub const XMPP_COMPONENT_STREAMS: usize = 2_048;
-
-/// Silence of ours after which a component gets a space. Written in vain, it ends a dead connection.
-pub const XMPP_COMPONENT_KEEP_ALIVE: Duration = Duration::from_secs(60);
-
 /// Wrong secrets of one address. Beyond, even the right one is refused with `policy-violation`, for a minute at most: a
 /// gateway that was configured wrongly is configured rightly soon.
 pub const WRONG_SECRETS: Policy = Policy {
@@ -101,75 +101,38 @@ pub const WRONG_SECRETS: Policy = Policy {
     forgive_after: Duration::from_secs(900),
 };
 
-/// Lines of the log about failed sign-ins: of all sources, and of one. A source's first lines tell a program that shuts
-/// addresses out all it needs. Further ones are counted, and told as a number.
-pub const SIGN_IN_LINES: Rate = Rate { interval: Duration::from_millis(20), burst: 200 };
-/// Lines of the log about failed sign-ins from one source.
-pub const SIGN_IN_LINES_BY_SOURCE: Policy = Policy {
-    capacity: 10_000,
-    rate: Rate { interval: Duration::from_secs(1), burst: 20 },
-    free_failures: u32::MAX,
-    first_penalty: Duration::ZERO,
-    longest_penalty: Duration::ZERO,
-    forgive_after: Duration::ZERO,
-};
+/// The time for which a message for a chat address waits for an owner of the address in a farm: a death is noticed after at most 5 s, and a
+/// bucket is read within a few more. Longer: `resource-constraint` to its sender.
+pub const XMPP_OWNER_PATIENCE: Duration = Duration::from_secs(15);
 
-/// For the head of an HTTP request of a chat client, and between two requests of one connection. Longer: closed.
-pub const XMPP_HTTP_HEAD: Duration = Duration::from_secs(30);
+/// Messages of one shard that wait so: the sign-ins and stanzas of some seconds at one node. More: `resource-constraint` at once.
+pub const XMPP_OWNER_WAITING: usize = 16_384;
 
-/// For the body of a request of BOSH. Longer: 408.
-pub const XMPP_HTTP_BODY: Duration = Duration::from_secs(30);
+/// Bytes of these messages, about: twice what a link keeps for a node. More: `resource-constraint` at once.
+pub const XMPP_OWNER_WAITING_BYTES: usize = 24 * 1024 * 1024;
 
-/// Bytes of the head of an HTTP request of a chat client. More: 431, and closed.
-pub const XMPP_HTTP_BUFFER: usize = 16 << 10;
+/// Messages of one shard that other nodes have and have not reported as handled: those of some seconds, the time until a dead node is
+/// noticed. More: `resource-constraint` to the sender.
+pub const XMPP_UNHANDLED: usize = 16_384;
 
-/// The time that a slot may be used (XEP-0363 §5 asks for 300 s). Later: 410.
-pub const UPLOAD_SLOT: Duration = Duration::from_secs(300);
+/// Bytes of these messages on the wire. More: `resource-constraint` to the sender.
+pub const XMPP_UNHANDLED_BYTES: usize = 24 * 1024 * 1024;
 
-/// For a whole file to come. Longer: 408, and nothing stays of it.
-pub const UPLOAD_TIME: Duration = Duration::from_secs(3_600);
+/// The time after which such a message is not kept any more: its report is lost. Longer than a death of a node, the search for the
+/// next owner, and a restart of the database take together.
+pub const XMPP_UNHANDLED_FOR: Duration = Duration::from_secs(120);
 
-/// Bytes of a file that are written or read at once, on a thread of the runtime's.
-pub const UPLOAD_CHUNK: usize = 256 << 10;
+/// Streams that one node closes in a second because their sessions are lost: their clients sign in again, which costs the other nodes
+/// about a millisecond each.
+pub const XMPP_MOVED_CLOSINGS: u32 = 2_000;
 
-/// Bytes a second of a file that comes, over `XMPP_HTTP_BODY`: the slowest mobile lines have ten times as much. Slower: 408,
-/// and nothing stays of it.
-pub const UPLOAD_SPEED: usize = 1 << 10;
-
-/// Files that come at the same time, all shards together: each has a chunk in memory. More: 503.
-pub const UPLOADS_AT_ONCE: usize = 64;
-
-/// Files of one user that come or wait for their turn, of which one comes at a time: more than a client sends at once. More:
-/// 429.
-pub const UPLOADS_OF_USER: usize = 8;
-
-/// For the turn of such a file. Longer: 429.
-pub const UPLOAD_TURN: Duration = Duration::from_secs(60);
-
-/// Sessions that one list of them shows; the rest is only counted. A line is some 200 bytes, and all fit an
-/// answer on the control socket.
-pub const XMPP_LISTED: u32 = 10_000;
+/// The longest time for which the closing of such streams is spread. With more streams, more are closed in a second.
+pub const XMPP_MOVED_SPREAD: Duration = Duration::from_secs(10);
 
 /// Questions of operators to accounts and rooms of one shard that wait for their answers. More: the command is told that
 /// the node is busy.
 pub const XMPP_QUESTIONS: usize = 1_000;
 
-/// The burst of a chat client, as time at its allowance: a client that reconnects sends much at first.
-pub const XMPP_BURST: Duration = Duration::from_secs(5);
-
-/// A client that sends too much is not read from for so long at most, and then begins with an empty bucket: shorter than
-/// any sensible patience of its own.
-pub const XMPP_PAUSE: Duration = Duration::from_secs(10);
-
-/// A client that has had to be slowed down for so long, and never once had its whole burst again, does not
-/// send a conversation: `policy-violation`.
-pub const XMPP_FLOOD: Duration = Duration::from_secs(600);
-
-/// Streams of a shard that have not signed in and whose elements are kept while any account is traced. More:
-/// the trace begins later.
-pub const XMPP_UNDECIDED: usize = 256;
-/// Elements kept of each such stream.
-pub const XMPP_UNDECIDED_EACH: usize = 32;
 /// Sources whose new accounts are counted (XEP-0077). Beyond: the one counted least recently begins anew.
 pub const XMPP_REGISTERING: usize = 10_000;
 

@@ -7,11 +7,11 @@ use std::rc::Rc;
 
 use axum::Router;
 use chat_store::database::make_private_folder;
-use control::{Control, ControlSocket, Reloaded};
+use config::Config;
+use control::{Control, ControlSocket, Reloaded, StatusSource};
 use tokio::net::TcpListener;
 use tokio::task::spawn_local;
 
-use crate::config::Config;
 use crate::http;
 use crate::signals::{Order, Signals};
 
@@ -28,10 +28,15 @@ pub struct AdminListeners {
 /// The listener that could not be opened, and a remedy.
 #[derive(Debug)]
 pub enum AdminListenerError {
+    /// The folder of the control socket cannot be made.
     Folder(std::path::PathBuf, io::Error),
+    /// The control socket cannot be bound.
     Control(std::path::PathBuf, io::Error),
+    /// The address of metrics and health cannot be bound.
     Http(SocketAddr, io::Error),
+    /// The address of the REST interface cannot be bound.
     Rest(SocketAddr, io::Error),
+    /// The signals cannot be handled.
     Signals(io::Error),
 }
 
@@ -71,13 +76,17 @@ impl AdminListeners {
     }
 
     /// Serves until dropped. On a `LocalSet`. `rest`: its requests, where there is such an interface.
-    pub async fn serve<C: Control + 'static>(self, control: Rc<C>, (web, rest): (http::Web, Option<Router>)) {
+    pub async fn serve<C: Control + 'static>(
+        self,
+        control: Rc<C>,
+        status: StatusSource,
+        (web, rest): (http::Web, Option<Router>),
+    ) {
         let AdminListeners { control: socket, http, rest: own, mut signals } = self;
         let (beside, own) = match own {
             Some(own) => (None, rest.map(|rest| (own, rest))),
             None => (rest, None),
         };
-        let (status, watching) = control::watch(control.clone());
         // Joined to this future: they end with it.
         let on_signals = async {
             loop {
@@ -91,8 +100,7 @@ impl AdminListeners {
                 tracing::error!(%error, "the REST interface is not served any more");
             }
         };
-        let ((), (), (), (), ()) = tokio::join!(
-            watching,
+        let ((), (), (), ()) = tokio::join!(
             control::serve(socket, control.clone(), status.clone()),
             async {
                 if let Err(error) = http::serve(http, status, beside, &web).await {

@@ -48,9 +48,13 @@ pub const CONTEXTS: usize = 200_000;
 /// with Retry-After.
 pub const TRANSACTIONS: usize = 2_000_000;
 
-/// The time that store, plan and router may take to route a request. Then 500; the answer, when it comes at
-/// last, is ignored. Well under the 32 s after which the client stops waiting.
-pub const CONTEXT_PATIENCE: Duration = Duration::from_secs(10);
+/// Seconds that the owner of an address has, in a farm: then the router says that there is none, and the client is told to try again.
+const OWNER_PATIENCE: u64 = router::limits::QUESTION_PATIENCE.as_secs();
+
+/// The time that store, plan and router may take to route a request: that of the owner after a slow read of an account; or that of a
+/// read (6 s) and a write (11 s) which a server of the database leaves without an answer. Then 500; the answer, when it comes at last, is
+/// ignored. Well under the 32 s after which the client stops waiting.
+pub const CONTEXT_PATIENCE: Duration = Duration::from_secs(OWNER_PATIENCE + 10);
 
 // Sources over UDP that have proved nothing (`endpoint::transactions::proof`).
 
@@ -180,9 +184,9 @@ pub const SUBSCRIPTIONS_PER_WATCHER: usize = 32;
 /// PUBLISHes and MESSAGEs of one shard that wait for a router. Over it they are answered 503 with Retry-After.
 pub const ASKED: usize = 16_384;
 
-/// The time that a router may take. Then 504, or a last NOTIFY that asks to subscribe again later; well under
-/// the 32 s after which the client stops waiting (RFC 3261 §17.1.2.2).
-pub const ASK_PATIENCE: Duration = Duration::from_secs(5);
+/// The time that a router may take: more than the owner has, whose absence is answered with 503 and Retry-After. Then 504, or a last
+/// NOTIFY that asks to subscribe again later; well under the 32 s after which the client stops waiting (RFC 3261 §17.1.2.2).
+pub const ASK_PATIENCE: Duration = Duration::from_secs(OWNER_PATIENCE + 1);
 
 /// Seconds after which a request may be tried again that found no owner of its address in time: another node has taken over by then.
 pub const UNAVAILABLE_RETRY_AFTER: u32 = 5;

@@ -1,5 +1,7 @@
 //! Either database behind one type, for programs that are told which by their configuration.
 
+use std::path::PathBuf;
+
 use crate::error::StoreError;
 use crate::notices::NoticeListener;
 use crate::ownership::Ownership;
@@ -16,7 +18,32 @@ pub enum Database {
     Postgres(Box<Postgres>),
 }
 
+/// The schema of a database that the program of a later version has changed and that this program uses as it is, because the change only
+/// added.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LaterSchema {
+    /// The version of the schema.
+    pub found: u32,
+    /// The latest version that this program knows.
+    pub known: u32,
+}
+
+impl LaterSchema {
+    /// The error of work that needs to know all of the schema.
+    pub(crate) fn refused(self, name: impl Into<PathBuf>) -> StoreError {
+        StoreError::NewerSchema { path: name.into(), found: self.found, known: self.known }
+    }
+}
+
 impl Database {
+    /// The schema of a later version that this program uses as it is; `None`: it is this program's.
+    pub fn later_schema(&self) -> Option<LaterSchema> {
+        match self {
+            Database::Sqlite(sqlite) => sqlite.later_schema(),
+            Database::Postgres(postgres) => postgres.later_schema(),
+        }
+    }
+
     /// The same database, opened for an import.
     #[must_use]
     pub fn for_import(&self) -> Self {

@@ -34,7 +34,7 @@ pub mod xmpp;
 
 pub use admin::Admin;
 pub use copy::{BindingOwner, CopiedTable, CopyEnd, CopyOptions, CopyProgress};
-pub use database::Database;
+pub use database::{Database, LaterSchema};
 pub use error::StoreError;
 pub use import::{Existing, ImportOptions, Imported, NewUser, Progress, SourceUser, Users};
 pub use notices::{AccountChange, Notice, NoticeListener};

@@ -166,6 +166,11 @@ pub const FENCE_LOCK: Duration = Duration::from_millis(250);
 /// Times that taking buckets waits for a lock, 1.5 s in all: less than the 3 s after which the farm asks again. Beyond:
 /// `StoreError::Unreachable`.
 pub const FENCE_TRIES: u32 = 6;
+/// The time that the row of a life stays in the database after its start, if the life is over: a node that starts again each minute then
+/// leaves some ten thousand rows. The process of a row that is removed can write no more.
+pub const MEMBER_KEPT: Duration = Duration::from_hours(7 * 24);
+/// The difference of the clocks of a farm's nodes, at most: lives count by time, so a life below one that began so long ago is not new.
+pub const MEMBER_CLOCKS: Duration = Duration::from_hours(24);
 /// Numbers of bindings that a writer takes from the database at once: those of the largest group, so that a group costs at most one
 /// statement for them. The schema has this number, too (`migrations/postgres/0002_farm.sql`).
 pub const BINDING_NUMBERS: i64 = 4_096;

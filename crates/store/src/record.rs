@@ -248,12 +248,12 @@ pub enum Read {
     },
     /// Every address something is kept for, and how much: what a router wants to know when it starts.
     KeptCounts,
-    /// The bindings of a bucket's addresses after this one, by address, at most `limits::BINDINGS_LOADED`: what its new owner has to know.
-    /// For databases that nodes share. Answered with `Loaded::Bindings`.
+    /// The bindings of the addresses of some buckets, at most `limits::BINDINGS_LOADED`: the rows that a new owner has to know. They come in
+    /// the order of the buckets, and by address. For databases that nodes share. Answered with `Loaded::Bindings`.
     BucketBindings {
-        /// The number of the bucket.
-        bucket: u16,
-        /// The last address of the page before; empty for the first page.
+        /// The numbers of the buckets.
+        buckets: Box<[u16]>,
+        /// The last address that was read of the first bucket: its later ones are read; empty for all.
         after: Box<str>,
     },
     /// The bindings of one address, while those of its bucket are being read. For databases that nodes share. Answered with
@@ -264,11 +264,11 @@ pub enum Read {
         /// The address of record.
         aor: Box<str>,
     },
-    /// The addresses of a bucket that something is kept for, and how much. For databases that nodes share. Answered with
+    /// The addresses of some buckets that something is kept for, and how much. For databases that nodes share. Answered with
     /// `Loaded::KeptCounts`.
     BucketKeptCounts {
-        /// The number of the bucket.
-        bucket: u16,
+        /// The numbers of the buckets.
+        buckets: Box<[u16]>,
     },
     /// Resources of the REST interface. Answered with `Loaded::Rest`.
     Rest(RestRead),

@@ -7,6 +7,10 @@
 mod farm_ask;
 #[path = "../../../fuzz/fuzz_targets/farm_call.rs"]
 mod farm_call;
+#[path = "../../../fuzz/fuzz_targets/farm_chat.rs"]
+mod farm_chat;
+#[path = "../../../fuzz/fuzz_targets/farm_request.rs"]
+mod farm_request;
 #[path = "../../../fuzz/fuzz_targets/farm_trace.rs"]
 mod farm_trace;
 #[path = "../../../fuzz/fuzz_targets/framing.rs"]
@@ -44,6 +48,16 @@ fn farm_ask_holds() {
 #[test]
 fn farm_call_holds() {
     libfuzzer_sys::run("farm_call", farm_call::fuzz);
+}
+
+#[test]
+fn farm_chat_holds() {
+    libfuzzer_sys::run("farm_chat", farm_chat::fuzz);
+}
+
+#[test]
+fn farm_request_holds() {
+    libfuzzer_sys::run("farm_request", farm_request::fuzz);
 }
 
 #[test]

@@ -7,16 +7,36 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
+use crate::certificates::Certified;
 use crate::nats::Nats;
 use crate::network::{Namespace, Network};
 use crate::node::Node;
-use crate::ports::free_port;
+use crate::ports::{Ports, free_port};
 use crate::wait::wait_until;
+use crate::way::TcpWay;
 
 /// The address of a farm behind a balancer (RFC 5737 §3).
 pub const VIRTUAL_ADDRESS: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 10);
 
 const SIP: u16 = 5060;
+
+/// The ways of a node that a test can cut.
+pub struct NodeWays {
+    /// The way from the node to NATS.
+    pub council: TcpWay,
+    /// The way from the other nodes to this node's links.
+    pub links: TcpWay,
+    /// The port at which the node listens for links.
+    pub listen: u16,
+}
+
+impl NodeWays {
+    /// Ways of a node of this council.
+    pub fn new(nats: &Nats) -> NodeWays {
+        let listen = free_port();
+        NodeWays { council: TcpWay::to(nats.port), links: TcpWay::to(listen), listen }
+    }
+}
 
 /// The nodes of one farm.
 pub struct Farm {
@@ -25,6 +45,8 @@ pub struct Farm {
     /// The nodes, in the order of their names `n0`, `n1`, …
     pub nodes: Vec<Node>,
     folder: TempDir,
+    /// Neighbouring ports of processes.
+    _links: Option<Ports>,
 }
 
 impl Farm {
@@ -39,7 +61,21 @@ impl Farm {
                 .with_sections(&(section(nats, &format!("n{number}"), &secret) + &links));
             node.with_open_route(user, target).started()
         };
-        let farm = Farm { port, nodes: (0..count).map(node).collect(), folder };
+        let farm = Farm { port, nodes: (0..count).map(node).collect(), folder, _links: None };
+        farm.wait_for_shares(count);
+        farm
+    }
+
+    /// Starts so many nodes with one SIP address and these sections of the configuration.
+    pub fn with_sections(nats: &Nats, count: usize, sections: &str) -> Farm {
+        let (folder, port) = (TempDir::new().expect("a temporary folder"), free_port());
+        let secret = Farm::secret(&folder);
+        let node = |number| {
+            let links = format!("listen = \"127.0.0.1:{}\"\nshared_ports = true\n", free_port());
+            let farm = section(nats, &format!("n{number}"), &secret);
+            Node::prepare_at(port).with_sections(&(sections.to_owned() + &farm + &links)).started()
+        };
+        let farm = Farm { port, nodes: (0..count).map(node).collect(), folder, _links: None };
         farm.wait_for_shares(count);
         farm
     }
@@ -56,9 +92,96 @@ impl Farm {
         };
         let mut nodes = vec![prepare(0).with_users(users).started()];
         nodes.extend((1..count).map(|number| prepare(number).started()));
-        let farm = Farm { port: nodes[0].port, nodes, folder };
+        let farm = Farm { port: nodes[0].port, nodes, folder, _links: None };
         farm.wait_for_shares(count);
         farm
+    }
+
+    /// Starts so many processes of one configuration on one database, with `users` accounts, and waits until they share calls. The farm has the
+    /// supervisor as its only node.
+    pub fn of_processes(nats: &Nats, count: u16, url: &str, users: usize) -> Farm {
+        let (folder, links) = (TempDir::new().expect("a temporary folder"), Ports::reserve(count));
+        let secret = Farm::secret(&folder);
+        let store = format!("[store]\nurl = \"{url}\"\n");
+        let own = format!("listen = \"127.0.0.1:{}\"\n", links.first());
+        let node = Node::prepare().with_sections(&(store + &section(nats, "n", &secret) + &own));
+        let nodes = vec![node.with_users(users).with_processes(count).started()];
+        let farm = Farm { port: nodes[0].port, nodes, folder, _links: Some(links) };
+        farm.wait_for_shares(count.into());
+        farm
+    }
+
+    /// Starts two routers on one database with `users` accounts, `n0` and `n1`, and `n2`, an edge without a database. Each has a port
+    /// of its own. Returns when the routers share the addresses and the edge has the calls.
+    pub fn with_edge(nats: &Nats, url: &str, users: usize) -> Farm {
+        let folder = TempDir::new().expect("a temporary folder");
+        let secret = Farm::secret(&folder);
+        let prepare = |number: usize, role: &str, store: &str| {
+            let links = format!("listen = \"127.0.0.1:{}\"\nrole = \"{role}\"\n", free_port());
+            Node::prepare()
+                .with_sections(&(store.to_owned() + &section(nats, &format!("n{number}"), &secret) + &links))
+        };
+        let store = format!("[store]\nurl = \"{url}\"\n");
+        let nodes = vec![
+            prepare(0, "router", &store).with_users(users).started(),
+            prepare(1, "router", &store).started(),
+            prepare(2, "edge", "").started(),
+        ];
+        let farm = Farm { port: nodes[2].port, nodes, folder, _links: None };
+        farm.wait_for_shares(1);
+        farm.wait_for_owners(2);
+        farm
+    }
+
+    /// Starts so many nodes on one database, each with a port of its own for chat, with `users` accounts for chat. Returns the ports, too.
+    pub fn with_chat(nats: &Nats, count: usize, url: &str, users: usize) -> (Farm, Vec<u16>) {
+        let folder = TempDir::new().expect("a temporary folder");
+        let secret = Farm::secret(&folder);
+        let ports: Vec<u16> = (0..count).map(|_| free_port()).collect();
+        let prepare = |number: usize, more: &str| {
+            let store = format!("[store]\nurl = \"{url}\"\n");
+            let links = format!("listen = \"127.0.0.1:{}\"\n", free_port());
+            let chat = format!("[xmpp]\nlisten = [\"tcp:127.0.0.1:{}\"]\n", ports[number]);
+            let farm = section(nats, &format!("n{number}"), &secret);
+            Node::prepare().with_sections(&(store + &chat + more + &farm + &links))
+        };
+        let first = prepare(0, "").with_chat_users(users).started();
+        // The certificate that the first node has made.
+        let certificate = first.certificate();
+        let (certificate, key) = (certificate.display(), certificate.with_file_name("key.pem"));
+        let tls = format!("[tls]\ncertificate = \"{certificate}\"\nkey = \"{}\"\n", key.display());
+        let mut nodes = vec![first];
+        nodes.extend((1..count).map(|number| prepare(number, &tls).started()));
+        let farm = Farm { port: nodes[0].port, nodes, folder, _links: None };
+        farm.wait_for_shares(count);
+        (farm, ports)
+    }
+
+    /// Starts a node for each way to the council and to its links, on one database and at one SIP port of all, each with a port of
+    /// its own for chat, with `users` accounts for chat. Returns the ports for chat, too.
+    pub fn with_ways(ways: &[NodeWays], url: &str, users: usize, tls: &Certified) -> (Farm, Vec<u16>) {
+        let (folder, port) = (TempDir::new().expect("a temporary folder"), free_port());
+        let secret = Farm::secret(&folder);
+        let ports: Vec<u16> = ways.iter().map(|_| free_port()).collect();
+        let (certificate, key) = (tls.certificate.display(), tls.key.display());
+        let prepare = |number: usize| {
+            let store = format!("[store]\nurl = \"{url}\"\n");
+            let tls = format!("[tls]\ncertificate = \"{certificate}\"\nkey = \"{key}\"\n");
+            let chat = format!("[xmpp]\nlisten = [\"tcp:127.0.0.1:{}\"]\n", ports[number]);
+            let way = &ways[number];
+            let links = format!(
+                "listen = \"127.0.0.1:{}\"\nadvertise = \"127.0.0.1:{}\"\nshared_ports = true\n",
+                way.listen, way.links.port
+            );
+            let council = format!("nats://127.0.0.1:{}", way.council.port);
+            let farm = section_at(&council, &format!("n{number}"), &secret);
+            Node::prepare_at(port).with_sections(&(store + &chat + &tls + &farm + &links))
+        };
+        let mut nodes = vec![prepare(0).with_chat_users(users).started()];
+        nodes.extend((1..ways.len()).map(|number| prepare(number).started()));
+        let farm = Farm { port, nodes, folder, _links: None };
+        farm.wait_for_shares(ways.len());
+        (farm, ports)
     }
 
     /// Starts one node more, with the same route as the others and with so many open files at most. Returns when it has its share.
@@ -96,7 +219,7 @@ impl Farm {
             node.with_open_route_to(user, &target.to_string()).started()
         };
         let nodes = hosts.iter().enumerate().map(node).collect();
-        let farm = Farm { port: SIP, nodes, folder };
+        let farm = Farm { port: SIP, nodes, folder, _links: None };
         farm.wait_for_shares(hosts.len());
         farm
     }
@@ -107,6 +230,13 @@ impl Farm {
         secret
     }
 
+    /// The farm's secret, for a test that plays a node.
+    pub fn shared_secret(&self) -> [u8; 32] {
+        let text = std::fs::read_to_string(self.folder.path().join("farm.secret")).expect("the farm has one");
+        let text = text.trim();
+        std::array::from_fn(|at| u8::from_str_radix(&text[2 * at..2 * at + 2], 16).expect("64 digits"))
+    }
+
     /// Waits until every running node sees the call slots divided among so many nodes.
     pub fn wait_for_shares(&self, count: usize) {
         self.wait_for_shares_at(count, &(0..self.nodes.len()).collect::<Vec<_>>());
@@ -114,16 +244,26 @@ impl Farm {
 
     /// Does what [`wait_for_shares`](Self::wait_for_shares) does, as these nodes see it: another one may stand still.
     pub fn wait_for_shares_at(&self, count: usize, numbers: &[usize]) {
+        self.wait_for("call_slots", count, numbers);
+    }
+
+    /// Waits until every running node sees the buckets divided among so many nodes.
+    pub fn wait_for_owners(&self, count: usize) {
+        self.wait_for("buckets", count, &(0..self.nodes.len()).collect::<Vec<_>>());
+    }
+
+    /// Waits until these nodes see so many with a number greater than 0 of this name in the farm's status.
+    fn wait_for(&self, number: &str, count: usize, numbers: &[usize]) {
         let nodes = numbers.iter().map(|number| &self.nodes[*number]);
         for node in nodes.filter(|node| node.id() != 0) {
             let shares = || {
                 let status = node.run(&["farm", "status", "--json"]);
                 let status: serde_json::Value = serde_json::from_str(&status).unwrap_or_default();
                 let nodes = status["nodes"].as_array().cloned().unwrap_or_default();
-                nodes.iter().filter(|node| node["call_slots"].as_u64() > Some(0)).count()
+                nodes.iter().filter(|node| node[number].as_u64() > Some(0)).count()
             };
             wait_until(
-                &format!("call slots at {count} nodes"),
+                &format!("{number} at {count} nodes"),
                 Duration::from_secs(60),
                 || shares() == count,
                 || node.tail(),
@@ -155,6 +295,10 @@ impl Drop for Farm {
 
 /// The section `[farm]` of a node, without its own addresses.
 fn section(nats: &Nats, name: &str, secret: &Path) -> String {
-    let (url, secret) = (nats.url(), secret.display());
+    section_at(&nats.url(), name, secret)
+}
+
+fn section_at(url: &str, name: &str, secret: &Path) -> String {
+    let secret = secret.display();
     format!("[farm]\nname = \"test\"\nnode = \"{name}\"\ncouncil = [\"{url}\"]\nsecret = \"{secret}\"\n")
 }

@@ -7,12 +7,14 @@
 mod administrator;
 mod baresip;
 mod certificates;
+pub mod chaos;
 mod chat_servers;
 pub mod compare;
 mod dns;
 mod ejabberd;
 mod farm;
 mod faulty;
+mod follower;
 mod kamailio;
 mod nats;
 mod network;
@@ -38,15 +40,18 @@ pub use certificates::{Authority, Certified};
 pub use chat_servers::ChatServer;
 pub use dns::Dns;
 pub use ejabberd::Ejabberd;
-pub use farm::{Farm, VIRTUAL_ADDRESS};
+pub use farm::{Farm, NodeWays, VIRTUAL_ADDRESS};
 pub use faulty::{Fault, FaultyProxy};
+pub use follower::Follower;
 pub use kamailio::Kamailio;
 pub use nats::{Nats, NatsRelease, NatsSettings};
 pub use network::{Namespace, Network};
 pub use node::Node;
 pub use peer::{Peer, python};
 pub use ports::{Ports, free_port};
-pub use postgres::{PostgresServer, new_postgres_database, run_sql, try_sql};
+pub use postgres::{
+    PostgresServer, dump_postgres_database, new_postgres_database, run_sql, run_sql_script, try_sql,
+};
 pub use prosody::Prosody;
 pub use ringer::{Said, Tool, ringer};
 pub use sipp::{Account, Sipp};

@@ -11,8 +11,8 @@ use tempfile::TempDir;
 
 use crate::DOMAIN;
 use crate::network::Namespace;
-use crate::peer::Peer;
-use crate::ports::free_port;
+use crate::peer::{Peer, send};
+use crate::ports::{Ports, free_port};
 use crate::wait::{wait_for_sip, wait_until};
 
 pub struct Node {
@@ -26,6 +26,8 @@ pub struct Node {
     host: Option<Arc<Namespace>>,
     /// The most files that its process may have open, if not as many as the test's.
     open_files: Option<u32>,
+    /// Several processes run from the configuration, with these neighbouring ports for HTTP.
+    processes: Option<(u16, Ports)>,
     peer: Option<Peer>,
     folder: TempDir,
 }
@@ -68,7 +70,7 @@ listen = "127.0.0.1:{http}"
 "#
         );
         std::fs::write(&config, text).expect("the test's folder is writable");
-        Node { port, tls, http, config, host, open_files: None, peer: None, folder }
+        Node { port, tls, http, config, host, open_files: None, processes: None, peer: None, folder }
     }
 
     /// More sections of the configuration.
@@ -120,14 +122,37 @@ listen = "127.0.0.1:{http}"
         self
     }
 
+    /// So many processes of one configuration.
+    pub fn with_processes(mut self, count: u16) -> Node {
+        let ports = Ports::reserve(count);
+        let text = std::fs::read_to_string(&self.config).expect("it was written above");
+        let (before, after) = (format!("127.0.0.1:{}", self.http), format!("127.0.0.1:{}", ports.first()));
+        std::fs::write(&self.config, text.replace(&before, &after)).expect("the test's folder is writable");
+        self.http = ports.first();
+        self.processes = Some((count, ports));
+        self
+    }
+
     pub fn started(mut self) -> Node {
         self.start();
         self
     }
 
     pub fn start(&mut self) {
+        self.start_unready();
+        if let (None, Some(peer)) = (&self.host, &self.peer) {
+            wait_for_sip(self.port, || peer.tail());
+        }
+    }
+
+    /// Starts the process. A node on a host of a network is then ready; another one may wait for what it needs.
+    pub fn start_unready(&mut self) {
         assert!(self.peer.is_none(), "it runs already");
-        let arguments = ["serve".to_owned(), "--config".to_owned(), self.config.display().to_string()];
+        let mut arguments =
+            vec!["serve".to_owned(), "--config".to_owned(), self.config.display().to_string()];
+        if let Some((count, _)) = &self.processes {
+            arguments.extend(["--processes".to_owned(), count.to_string()]);
+        }
         let (program, folder) = (binary().display().to_string(), self.folder.path());
         let peer = match &self.host {
             Some(host) => {
@@ -136,18 +161,14 @@ listen = "127.0.0.1:{http}"
                 wait_until("belfry to listen", Duration::from_secs(60), is_bound, || peer.tail());
                 peer
             }
-            None => {
-                let peer = match self.open_files {
-                    None => Peer::start("belfry", &program, &arguments, folder),
-                    Some(files) => {
-                        let script = format!("ulimit -n {files} && exec \"$0\" \"$@\"");
-                        let arguments = [vec!["-c".into(), script, program], arguments.to_vec()].concat();
-                        Peer::start("belfry", "sh", &arguments, folder)
-                    }
-                };
-                wait_for_sip(self.port, || peer.tail());
-                peer
-            }
+            None => match self.open_files {
+                None => Peer::start("belfry", &program, &arguments, folder),
+                Some(files) => {
+                    let script = format!("ulimit -n {files} && exec \"$0\" \"$@\"");
+                    let arguments = [vec!["-c".into(), script, program], arguments].concat();
+                    Peer::start("belfry", "sh", &arguments, folder)
+                }
+            },
         };
         self.peer = Some(peer);
     }
@@ -196,6 +217,18 @@ listen = "127.0.0.1:{http}"
         status.code()
     }
 
+    /// The exit code of a process that has ended by itself; the outer none: it runs, or was killed. Returns it once.
+    pub fn exit_code(&mut self) -> Option<Option<i32>> {
+        let has_ended = self.peer.as_mut().is_some_and(|peer| !peer.is_running());
+        has_ended.then(|| self.peer.take()?.wait(Duration::from_secs(1)).code())
+    }
+
+    /// The JSON that a command of the CLI printed; none unless it succeeded.
+    pub fn try_json(&self, arguments: &[&str]) -> Option<serde_json::Value> {
+        let output = self.output(arguments);
+        output.status.success().then(|| serde_json::from_slice(&output.stdout).ok())?
+    }
+
     /// That the node made for itself.
     pub fn certificate(&self) -> PathBuf {
         self.folder.path().join("data/cert.pem")
@@ -204,6 +237,18 @@ listen = "127.0.0.1:{http}"
     /// Sends the signal of this name, `STOP`.
     pub fn signal(&self, name: &str) {
         self.peer.as_ref().expect("it runs").signal(name);
+    }
+
+    /// The processes that it has started.
+    pub fn children(&self) -> Vec<u32> {
+        let path = format!("/proc/{0}/task/{0}/children", self.id());
+        let text = std::fs::read_to_string(path).unwrap_or_default();
+        text.split_whitespace().filter_map(|id| id.parse().ok()).collect()
+    }
+
+    /// Sends a signal to one of its [`children`](Self::children).
+    pub fn signal_child(&self, child: u32, name: &str) {
+        send(name, &child.to_string());
     }
 
     /// The process id; 0 unless it runs.
@@ -219,6 +264,17 @@ listen = "127.0.0.1:{http}"
     /// The answer to `GET /health`, with its head.
     pub fn health(&self) -> String {
         self.get("/health")
+    }
+
+    /// True if `GET /health` is answered, with nothing to report.
+    pub fn is_healthy(&self) -> bool {
+        let Ok(mut stream) = std::net::TcpStream::connect(("127.0.0.1", self.http)) else { return false };
+        let mut answer = String::new();
+        let asked = stream
+            .set_read_timeout(Some(Duration::from_secs(5)))
+            .and_then(|()| stream.write_all(b"GET /health HTTP/1.0\r\n\r\n"))
+            .and_then(|()| stream.read_to_string(&mut answer));
+        asked.is_ok() && answer.starts_with("HTTP/1.0 200 ") && answer.ends_with("\r\nok\n")
     }
 
     fn get(&self, path: &str) -> String {

@@ -105,7 +105,7 @@ impl Drop for Peer {
 }
 
 /// The shell's own `kill`: std has no other signal than KILL and no group.
-fn send(signal: &str, target: &str) {
+pub(crate) fn send(signal: &str, target: &str) {
     let _ = Command::new("sh")
         .args(["-c", &format!("kill -s {signal} -- {target}")])
         .stderr(Stdio::null())

@@ -1,5 +1,6 @@
 //! PostgreSQL servers for the tests of this process, each in a folder of its own and at no port.
 
+use std::io::Write as _;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -20,9 +21,17 @@ const RUN: &str = r#"
     [ -e "$FOLDER/keep" ] || rm -rf "$FOLDER"
 "#;
 
+/// Makes a small disk before the server starts, which only the server's namespace has. It ends with the server.
+const MOUNT: &str = r#"
+    mkdir -p "$FOLDER/small"
+    mount -t tmpfs -o "size=$MEGABYTES"m,uid="$OWNER" tmpfs "$FOLDER/small" || exit 1
+"#;
+
 /// A server. It ends with this process, or when it is dropped.
 pub struct PostgresServer {
     folder: PathBuf,
+    /// The megabytes of its small disk; 0: it has none.
+    small_disk: u32,
     /// The settings beside those of all.
     settings: &'static [&'static str],
     shell: Option<(Child, ChildStdin)>,
@@ -47,6 +56,18 @@ fn program(name: &str) -> PathBuf {
 impl PostgresServer {
     /// Makes a folder for a server and starts it.
     pub fn start(settings: &'static [&'static str]) -> PostgresServer {
+        PostgresServer::start_with(settings, 0)
+    }
+
+    /// Starts one with a second disk, of so many megabytes, in a namespace of its own. Its tablespace is `small`.
+    pub fn start_with_small_disk(settings: &'static [&'static str], megabytes: u32) -> PostgresServer {
+        let server = PostgresServer::start_with(settings, megabytes);
+        let place = server.folder.join("small");
+        run_sql(&server.url("postgres"), &format!("CREATE TABLESPACE small LOCATION '{}'", place.display()));
+        server
+    }
+
+    fn start_with(settings: &'static [&'static str], small_disk: u32) -> PostgresServer {
         // The shell removes it: a server that all tests share is never dropped.
         let folder = TempDir::new().expect("the test may do so").keep();
         std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o777))
@@ -68,15 +89,24 @@ impl PostgresServer {
             .output()
             .unwrap_or_else(|error| panic!("initdb: {error}. Install it: apt-get install postgresql"));
         assert!(made.status.success(), "initdb: {}", String::from_utf8_lossy(&made.stderr));
-        let mut server = PostgresServer { folder, settings, shell: None };
+        let mut server = PostgresServer { folder, small_disk, settings, shell: None };
         server.start_again();
         server
     }
 
     /// Starts it after a `kill`, and waits until it takes connections.
     pub fn start_again(&mut self) {
-        let mut shell = Command::new("sh")
-            .args(["-c", RUN])
+        let (namespace, run) = if self.small_disk == 0 {
+            (Vec::new(), RUN.to_owned())
+        } else {
+            (namespace().into(), format!("{MOUNT}{RUN}"))
+        };
+        let mut words = namespace.into_iter().chain(["sh"]);
+        let mut shell = Command::new(words.next().expect("the last word is there"))
+            .args(words)
+            .args(["-c", &run])
+            .env("MEGABYTES", self.small_disk.to_string())
+            .env("OWNER", owner())
             .args(arguments(&program("postgres")))
             .arg("-D")
             .arg(self.folder.join("data"))
@@ -125,7 +155,7 @@ impl PostgresServer {
             .output()
             .expect("the test may do so");
         assert!(copied.status.success(), "pg_basebackup: {}", String::from_utf8_lossy(&copied.stderr));
-        let mut standby = PostgresServer { folder, settings: self.settings, shell: None };
+        let mut standby = PostgresServer { folder, small_disk: 0, settings: self.settings, shell: None };
         standby.start_again();
         standby
     }
@@ -210,6 +240,18 @@ pub fn run_sql(url: &str, sql: &str) {
     assert!(done.status.success(), "psql: {}", String::from_utf8_lossy(&done.stderr));
 }
 
+/// Runs the statements of a file.
+pub fn run_sql_script(url: &str, text: &str) {
+    let mut psql = Command::new(program("psql"))
+        .args(["--no-psqlrc", "--quiet", "--set", "ON_ERROR_STOP=1", url])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("the test may do so");
+    psql.stdin.take().expect("it is piped").write_all(text.as_bytes()).expect("psql reads it");
+    assert!(psql.wait().expect("it was started").success(), "psql refused a statement");
+}
+
 /// Runs statements that may fail, and returns what they print.
 pub fn try_sql(url: &str, sql: &str) -> Option<String> {
     let done = Command::new(program("psql"))
@@ -219,10 +261,43 @@ pub fn try_sql(url: &str, sql: &str) -> Option<String> {
     done.status.success().then(|| String::from_utf8_lossy(&done.stdout).into_owned())
 }
 
+fn is_root() -> bool {
+    std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0)
+}
+
+/// The command that gives a namespace for mounts. Root has it, other users where the kernel gives them user namespaces.
+fn namespace() -> &'static [&'static str] {
+    if is_root() {
+        &["unshare", "--mount"]
+    } else {
+        &["unshare", "--user", "--map-current-user", "--keep-caps", "--mount"]
+    }
+}
+
+/// The number of the user that the server runs as.
+fn owner() -> String {
+    let name: &[&str] = if is_root() { &["-u", "postgres"] } else { &["-u"] };
+    let found = Command::new("id").args(name).output().expect("the test may do so");
+    String::from_utf8_lossy(&found.stdout).trim().to_owned()
+}
+
+/// A database as statements that make it again, without what differs from one release of the server to the next.
+pub fn dump_postgres_database(url: &str) -> String {
+    let done = Command::new(program("pg_dump"))
+        .args(["--inserts", "--no-owner", "--no-privileges", url])
+        .output()
+        .expect("the test may do so");
+    assert!(done.status.success(), "pg_dump: {}", String::from_utf8_lossy(&done.stderr));
+    let text = String::from_utf8_lossy(&done.stdout).into_owned();
+    let is_kept =
+        |line: &&str| !line.is_empty() && !["--", "SET ", "\\"].iter().any(|start| line.starts_with(start));
+    text.lines().filter(is_kept).map(|line| format!("{line}\n")).collect()
+}
+
 /// PostgreSQL does not run as root.
 fn arguments(program: &Path) -> Vec<String> {
     let program = program.display().to_string();
-    if std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0) {
+    if is_root() {
         ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups", &program]
             .map(str::to_owned)
             .into()

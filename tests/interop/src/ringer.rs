@@ -57,7 +57,7 @@ pub fn ringer(words: &[&str]) -> Said {
 }
 
 /// The program under test, beside this test's own.
-fn binary() -> PathBuf {
+pub(crate) fn binary() -> PathBuf {
     let own = std::env::current_exe().expect("a running program has a path");
     let folder = own.ancestors().nth(2).expect("target/PROFILE/deps/test");
     let path = folder.join("ringer");

@@ -35,6 +35,9 @@ pub struct Sipp {
     folder: TempDir,
 }
 
+/// The time between the ACK and the BYE of a call: another core may send the second.
+const SHORT: Duration = Duration::from_millis(50);
+
 impl Sipp {
     /// Waits for `calls` calls and ends after them. `scenario` is a file of `scenarios/` or of the bench's, or `-uas`
     /// and `-uac` for SIPp's built-in ones.
@@ -44,9 +47,22 @@ impl Sipp {
         sipp
     }
 
-    /// Places `calls` calls to `user` through 127.0.0.1:`proxy`, `rate` a second.
+    /// Places `calls` calls to `user` through 127.0.0.1:`proxy`, `rate` a second. They end soon.
     pub fn calling(scenario: &str, proxy: u16, user: &str, calls: u32, rate: u32) -> Sipp {
-        let more = ["-s".to_owned(), user.to_owned(), "-r".to_owned(), rate.to_string()];
+        Sipp::calling_for(SHORT, scenario, proxy, user, calls, rate)
+    }
+
+    /// Does what [`calling`](Self::calling) does, with calls that are up for so long.
+    pub fn calling_for(
+        time: Duration,
+        scenario: &str,
+        proxy: u16,
+        user: &str,
+        calls: u32,
+        rate: u32,
+    ) -> Sipp {
+        let (rate, time) = (rate.to_string(), time.as_millis().to_string());
+        let more = ["-s", user, "-r", &rate, "-d", &time].map(str::to_owned);
         Sipp::start(scenario, &[format!("127.0.0.1:{proxy}")], calls, &more)
     }
 
@@ -66,7 +82,8 @@ impl Sipp {
         calls: u32,
         rate: u32,
     ) -> Sipp {
-        let more = ["-s".to_owned(), user.to_owned(), "-r".to_owned(), rate.to_string()];
+        let (rate, time) = (rate.to_string(), SHORT.as_millis().to_string());
+        let more = ["-s", user, "-r", &rate, "-d", &time].map(str::to_owned);
         Sipp::start_in(Place::on(host), scenario, &[proxy.to_string()], calls, &more)
     }
 
@@ -110,6 +127,13 @@ impl Sipp {
     pub fn fails(mut self) {
         let code = self.code();
         assert!(code == Some(1), "SIPp was to fail a call: {code:?}\n{}", self.report());
+    }
+
+    /// Waits until all its calls are done. True if all went as written.
+    pub fn passes(mut self) -> bool {
+        let code = self.code();
+        assert!(matches!(code, Some(0 | 1)), "SIPp: {code:?}\n{}", self.report());
+        code == Some(0)
     }
 
     /// The lines that the scenario's `<log>` actions have written so far.

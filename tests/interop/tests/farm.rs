@@ -145,14 +145,15 @@ fn a_node_of_a_taken_name_or_with_another_secret_does_not_start() {
     farm.wait_for_shares(1);
 }
 
-/// Each call rings for a third of a second: the node that is killed has some in every phase of their setup.
+/// Each call rings for a third of a second: the node that is killed has some in every phase of their setup. Calls are up for a second: an ACK
+/// that dies with the node is sent again when the callee repeats its 200, after T1 (RFC 3261 §13.3.1.4), and a BYE before it would be out of turn.
 #[test]
 fn calls_that_are_set_up_at_a_node_that_is_killed_are_answered_and_end() {
     let _alone = alone();
     let nats = Nats::start(NatsRelease::Current);
     let callee = Sipp::answering("answer-late.xml", 800);
     let mut farm = Farm::start(&nats, 3, "bob", callee.port);
-    let caller = Sipp::calling("dialog.xml", farm.port, "bob", 800, 50);
+    let caller = Sipp::calling_for(Duration::from_secs(1), "dialog.xml", farm.port, "bob", 800, 50);
     let begun = || farm.calls().iter().sum::<u64>() > 200;
     interop::wait_until("the first calls", Duration::from_secs(30), begun, || format!("{:?}", farm.calls()));
     farm.nodes[1].kill();
@@ -194,6 +195,88 @@ fn a_trace_shows_the_messages_of_all_nodes() {
     // The way of a packet from one node to the other is not shown.
     assert!(nodes_of_call.values().all(|nodes| nodes.len() == 1), "{nodes_of_call:?}");
     assert!(of_node.iter().all(|line| line.get("node").is_none() && line["message"].is_string()));
+}
+
+/// Each node has a database of its own with the records of its calls; commands at any node show those of all.
+#[test]
+fn commands_at_any_node_show_the_calls_and_the_state_of_all_nodes() {
+    let _alone = alone();
+    let nats = Nats::start(NatsRelease::Debian);
+    let callee = Sipp::answering("-uas", 60);
+    let farm = Farm::start(&nats, 3, "bob", callee.port);
+    call(&farm, 60, 30).succeeds();
+    let [first, second, third] = &farm.nodes[..] else { panic!("three nodes") };
+    let listed = |node: &interop::Node, scope: &[&str]| {
+        let calls = node.run(&[&["calls", "-n", "1000", "--json"], scope].concat());
+        let id = |line: &str| {
+            let call: serde_json::Value = serde_json::from_str(line).expect("a line is an object");
+            call["call_id"].as_str().expect("a Call-ID").to_owned()
+        };
+        calls.lines().map(id).collect::<BTreeSet<String>>()
+    };
+    // A record is written a moment after its BYE.
+    let all = || listed(third, &[]).len() == 60;
+    interop::wait_until("60 calls of three nodes", Duration::from_secs(20), all, || third.run(&["calls"]));
+    let own: Vec<_> = farm.nodes.iter().map(|node| listed(node, &["--this-node"])).collect();
+    assert!(own.iter().all(|calls| !calls.is_empty() && calls.len() < 60), "{own:?}");
+    assert_eq!(own.iter().map(BTreeSet::len).sum::<usize>(), 60);
+    assert_eq!(own.iter().flatten().cloned().collect::<BTreeSet<String>>(), listed(first, &[]));
+    let table = first.run(&["calls", "-n", "5"]);
+    assert!(table.lines().count() > 5 && table.ends_with("\n3 of 3 nodes answered\n"), "{table}");
+    let status = second.run(&["status", "--farm"]);
+    assert!(status.starts_with("3 of 3 nodes answered\n"), "{status}");
+    for node in ["n0 ", "n1 ", "n2 "] {
+        assert!(status.lines().any(|line| line.starts_with(node) && line.contains("running")), "{status}");
+    }
+    assert!(first.run(&["blocks"]).ends_with("3 of 3 nodes answered\n"));
+    // It stands still and is not known to be dead yet.
+    second.signal("STOP");
+    let status = first.run(&["status", "--farm"]);
+    second.signal("CONT");
+    assert!(status.starts_with("2 of 3 nodes answered (n1 did not)\n"), "{status}");
+}
+
+/// A call of an application is known at its node alone.
+#[test]
+fn a_call_of_an_application_is_ended_from_any_node() {
+    let _alone = alone();
+    let nats = Nats::start(NatsRelease::Debian);
+    let (sid, token) = ("ACae6e420f425248d6a26948c17a9e2acf", "a token of the test");
+    let application = interop::document_at("<Response><Say>hello</Say><Pause length='120'/></Response>");
+    let voice = format!(
+        "[voice]\nmedia = \"127.0.0.1\"\nmedia_ports = \"31000-31999\"\nopen = true\nallow_private = true\n\
+         auth_token = \"{token}\"\nnumbers = [{{ number = \"1234\", url = \"http://{application}/\" }}]\n"
+    );
+    let farm = Farm::with_sections(&nats, 2, &voice);
+    let caller = Sipp::holding(farm.port, "1234", Duration::from_secs(60));
+    let calls_of = |node: &interop::Node| {
+        let url = format!("http://127.0.0.1:{}/2010-04-01/Accounts/{sid}/Calls.json", node.http);
+        let output = std::process::Command::new("curl")
+            .args(["--silent", "--user", &format!("{sid}:{token}"), &url])
+            .output()
+            .expect("curl");
+        let page: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+        let text = |name: &str| page["calls"][0][name].as_str().map(str::to_owned);
+        Some((text("sid")?, text("status")?))
+    };
+    let mut found = None;
+    let is_live = || {
+        found = farm.nodes.iter().enumerate().find_map(|(number, node)| {
+            calls_of(node).filter(|(_, status)| status == "in-progress").map(|(call, _)| (number, call))
+        });
+        found.is_some()
+    };
+    interop::wait_until("the call of the application", Duration::from_secs(20), is_live, || {
+        format!("{:?}", farm.nodes.iter().map(calls_of).collect::<Vec<_>>())
+    });
+    let (number, call) = found.expect("it was waited for");
+    let (owner, other) = (&farm.nodes[number], &farm.nodes[1 - number]);
+    let (_, error) = other.fails(&["calls", "end", "CA00000000000000000000000000000000"]);
+    assert!(error.contains("there is no such call"), "{error}");
+    assert_eq!(other.run(&["calls", "end", &call]), "ended\n");
+    let has_ended = || calls_of(owner).is_some_and(|(_, status)| status == "completed");
+    interop::wait_until("the end of the call", Duration::from_secs(20), has_ended, || owner.tail());
+    drop(caller);
 }
 
 /// The kernel gives a node new connections only while it has file descriptors for them.

@@ -93,6 +93,7 @@ cases! {
     play_pcap_image
     play_pcap_video
     rate
+    received_media
     recv_timeout
     retransmission
     retransmission_gives_up
@@ -105,6 +106,7 @@ cases! {
     sample_random
     setdest
     srtp_keywords
+    srtp_long_keys
     tests
     texts
     timeout_fails
@@ -123,6 +125,7 @@ cases! {
     unexpected_request
     unexpected_response
     url_encoding
+    verify_fails
 }
 
 #[test]

@@ -1,8 +1,11 @@
 //! A farm of real nodes on one PostgreSQL database under SIPp: a phone registers at any node and is called from any.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use interop::{Account, Farm, Nats, NatsRelease, Sipp, free_port, new_postgres_database, play};
+use interop::{
+    Account, Farm, Nats, NatsRelease, Sipp, free_port, new_postgres_database, play, try_sql, wait_until,
+};
 
 /// One farm at a time, as in `farm.rs`.
 fn alone() -> MutexGuard<'static, ()> {
@@ -53,7 +56,14 @@ fn count(nodes: &[usize]) -> u32 {
 fn a_phone_that_registers_at_one_node_is_found_from_all() {
     let _alone = alone();
     let nats = Nats::start(NatsRelease::Debian);
-    let farm = start(&nats);
+    let url = new_postgres_database();
+    let farm = Farm::on_database(&nats, 3, &url, USERS);
+    // The number in docs/farm.md.
+    let connections = "SELECT count(*) FROM pg_stat_activity \
+                       WHERE datname = current_database() AND application_name LIKE 'belfry%'";
+    let count_connections = || try_sql(&url, connections).unwrap_or_default().trim().to_owned();
+    let are_eighteen = || count_connections() == "18";
+    wait_until("six connections of each node", Duration::from_secs(20), are_eighteen, count_connections);
     let all = [0, 1, 2];
     let phone = Sipp::answering("answer.xml", count(&all));
     register(&farm, &all, phone.port);
@@ -137,9 +147,39 @@ fn a_node_that_stood_still_ends_and_writes_nothing() {
     // REGISTERs for another phone that wait in its sockets. It may not perform them.
     let lost = Sipp::for_accounts("register.xml", farm.nodes[1].port, &accounts(0..USERS), free_port(), 50);
     farm.nodes[1].signal("CONT");
-    assert_eq!(farm.nodes[1].ended(std::time::Duration::from_secs(60)), Some(75));
+    assert_eq!(farm.nodes[1].ended(Duration::from_secs(60)), Some(75));
     drop(lost);
     call_all(&farm, &living);
     phone.succeeds();
     play::registers(farm.nodes[2].port, "user0", "secret", free_port());
+}
+
+/// An edge without a database asks the routers for the accounts of its phones, and hears of their changes.
+#[test]
+fn phones_of_an_edge_without_a_database_are_known_by_the_routers() {
+    let _alone = alone();
+    let nats = Nats::start(NatsRelease::Debian);
+    let mut farm = Farm::with_edge(&nats, &new_postgres_database(), USERS);
+    let edge = [2];
+    play::phones(farm.port, ("user0", "secret"), ("user1", "secret"));
+    let wrong = [Account::new("user0", "wrong")];
+    Sipp::for_accounts("register.xml", farm.port, &wrong, 5_062, 20).fails();
+
+    // The edge has kept the account for less than a minute: it is told.
+    let register_one = || Sipp::for_accounts("register.xml", farm.port, &accounts(0..1), 5_062, 20).passes();
+    assert!(register_one());
+    farm.nodes[1].run(&["account", "disable", "user0@example.test"]);
+    let limit = Duration::from_secs(5);
+    wait_until("the account to be refused", limit, || !register_one(), || farm.nodes[2].tail());
+    farm.nodes[0].run(&["account", "enable", "user0@example.test"]);
+    wait_until("the account to be accepted", limit, register_one, || farm.nodes[2].tail());
+
+    // Half of the accounts have another owner now. One that the edge has not asked for yet is among them.
+    farm.nodes[0].kill();
+    farm.wait_for_owners(1);
+    unregister(&farm, 2);
+    let phone = Sipp::answering("answer.xml", count(&edge));
+    register(&farm, &edge, phone.port);
+    call_all(&farm, &edge);
+    phone.succeeds();
 }

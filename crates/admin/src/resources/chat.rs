@@ -4,7 +4,9 @@
 use crate::chat::{
     Affiliated, Answer as Told, Ask, Contact, Occupant, Room, RoomDetails, Session, Text, User,
 };
+use crate::control::FarmAnswer;
 use crate::fault::Fault;
+use crate::nodes::NodesAnswered;
 use crate::paging;
 use crate::table::{Answer, Context, Parameter, Route, Shape};
 use crate::value::Value;
@@ -25,9 +27,9 @@ pub(crate) const ROUTES: &[Route] = &[
     Route {
         method: "GET",
         path: "/xmpp/sessions",
-        summary: "Who is signed in",
+        summary: "Who is signed in, at all nodes of a farm",
         parameters: &[OF_USER, paging::PAGING],
-        answer: Shape::List("sessions", || session(&Session::default())),
+        answer: Shape::FarmList("sessions", || session(&Session::default())),
         handler: list_sessions,
     },
     Route {
@@ -43,7 +45,7 @@ pub(crate) const ROUTES: &[Route] = &[
         path: "/xmpp/announcements",
         summary: "Send a message to everybody who is there",
         parameters: &[DOMAIN, WORDS],
-        answer: Shape::Item(201, "Announcement", || announcement(0)),
+        answer: Shape::Item(201, "Announcement", || announcement(0, Some(&NodesAnswered::default()))),
         handler: announce,
     },
     Route {
@@ -86,7 +88,7 @@ pub(crate) const ROUTES: &[Route] = &[
         path: "/xmpp/rooms",
         summary: "Rooms of a domain, also those that lists do not show",
         parameters: &[DOMAIN, paging::PAGING],
-        answer: Shape::List("rooms", || room(&Room::default())),
+        answer: Shape::FarmList("rooms", || room(&Room::default())),
         handler: list_rooms,
     },
     Route {
@@ -218,8 +220,14 @@ pub(crate) const ROUTES: &[Route] = &[
     },
 ];
 
-/// Asks the node. Only an account without a parent may: chat accounts belong to domains, not to REST accounts.
+/// Asks the node, and where the request concerns all nodes of a farm, all of them.
 fn ask(context: &Context<'_>, ask: Ask) -> Result<Told, Fault> {
+    ask_farm(context, ask).map(|answer| answer.answer)
+}
+
+/// Does what [`ask`] does, and returns the nodes that answered. Only an account without a parent may: chat accounts belong to domains, not to REST
+/// accounts.
+fn ask_farm(context: &Context<'_>, ask: Ask) -> Result<FarmAnswer, Fault> {
     if context.signer.parent.is_some() {
         return Err(Fault::new(
             403,
@@ -227,7 +235,7 @@ fn ask(context: &Context<'_>, ask: Ask) -> Result<Told, Fault> {
             "Chat is the whole node's: sign in as an account above which there is none",
         ));
     }
-    Ok(context.state.control.chat(ask)?)
+    Ok(context.state.control.chat_of_farm(ask)?)
 }
 
 /// A request without a result: 204.
@@ -263,17 +271,28 @@ fn words(context: &Context<'_>) -> Result<Text, Fault> {
 
 fn list_sessions(context: &Context<'_>) -> Result<Answer, Fault> {
     let who = context.text("User").map(str::to_owned);
-    match ask(context, Ask::Sessions { who })? {
-        Told::Sessions { sessions, .. } => {
-            Ok(paging::slice(context, &sessions, ("sessions", "Session"), |_, one| session(one)))
-        }
-        _ => Err(defect()),
+    let FarmAnswer { answer: Told::Sessions { sessions, .. }, nodes } =
+        ask_farm(context, Ask::Sessions { who })?
+    else {
+        return Err(defect());
+    };
+    let names = ("sessions", "Session");
+    Ok(of_nodes(paging::slice(context, &sessions, names, |_, one| session(one)), nodes))
+}
+
+/// The list, which says how many nodes answered.
+fn of_nodes(mut answer: Answer, nodes: Option<NodesAnswered>) -> Answer {
+    if let Answer::List(list) = &mut answer {
+        list.nodes = nodes;
     }
+    answer
 }
 
 fn announce(context: &Context<'_>) -> Result<Answer, Fault> {
-    match ask(context, Ask::Announce { domain: domain(context), text: words(context)? })? {
-        Told::Count(count) => Ok(Answer::Item(201, "Announcement", announcement(count))),
+    match ask_farm(context, Ask::Announce { domain: domain(context), text: words(context)? })? {
+        FarmAnswer { answer: Told::Count(count), nodes } => {
+            Ok(Answer::Item(201, "Announcement", announcement(count, nodes.as_ref())))
+        }
         _ => Err(defect()),
     }
 }
@@ -286,8 +305,11 @@ fn show_motd(context: &Context<'_>) -> Result<Answer, Fault> {
 }
 
 fn list_rooms(context: &Context<'_>) -> Result<Answer, Fault> {
-    match ask(context, Ask::Rooms { domain: domain(context) })? {
-        Told::Rooms(rooms) => Ok(paging::slice(context, &rooms, ("rooms", "Room"), |_, one| room(one))),
+    match ask_farm(context, Ask::Rooms { domain: domain(context) })? {
+        FarmAnswer { answer: Told::Rooms(rooms), nodes } => {
+            let names = ("rooms", "Room");
+            Ok(of_nodes(paging::slice(context, &rooms, names, |_, one| room(one)), nodes))
+        }
         _ => Err(defect()),
     }
 }
@@ -333,8 +355,10 @@ fn session(session: &Session) -> Value {
     ])
 }
 
-fn announcement(sessions: u64) -> Value {
-    Value::Object(vec![("sessions", number(sessions))])
+fn announcement(sessions: u64, nodes: Option<&NodesAnswered>) -> Value {
+    let mut fields = vec![("sessions", number(sessions))];
+    fields.extend(nodes.into_iter().flat_map(paging::nodes_of));
+    Value::Object(fields)
 }
 
 fn motd(text: &Text) -> Value {

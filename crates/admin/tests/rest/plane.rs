@@ -141,7 +141,7 @@ impl ControlPlane for Plane {
             Ask::Sessions { .. } => {
                 let session =
                     Session { address: "alice@a.org/desk".into(), priority: Some(5), ..Session::default() };
-                Told::Sessions { sessions: vec![session], total: 1 }
+                Told::Sessions { sessions: vec![session], total: 1, connections: Vec::new() }
             }
             Ask::End { .. } | Ask::Announce { .. } => Told::Count(2),
             Ask::Motd { .. } => Told::Motd(Some(Text { subject: String::new(), body: "Hello".into() })),

@@ -4,7 +4,7 @@
 use stdx::Instant;
 use stdx::slab::Key;
 use xmpp::stanza::{Condition, StanzaError};
-use xmpp::{Bare, Element};
+use xmpp::{Bare, Element, ns};
 
 use super::super::account_memory::AccountMemory;
 use super::super::change_queue::not_written;
@@ -50,6 +50,11 @@ impl CommandEffect {
     }
 }
 
+/// A note that the result is not whole (XEP-0050 §3.4).
+fn warning(text: &str) -> Element {
+    Element::new("note", ns::COMMANDS).with("type", "warn").text(text)
+}
+
 /// Performs the next step of the command that the form belongs to.
 pub(super) fn perform(host: &mut Host, now: Instant, form: Form, result: CommandResult, out: &mut Outbox) {
     let effect = match result {
@@ -61,7 +66,10 @@ pub(super) fn perform(host: &mut Host, now: Instant, form: Form, result: Command
         CommandEffect::Act(action, then) => {
             host.store.load(Load::Act(Box::new(action)), out, move |host, now, result, out| {
                 let result = match result {
-                    Ok(StoreReply::HostActionResult(acted)) => then(&form, acted),
+                    Ok(StoreReply::HostActionResult(mut acted)) => {
+                        let missing = acted.missing.take();
+                        then(&form, acted).map(|result| result.children(missing.map(|text| warning(&text))))
+                    }
                     _ => Err(StanzaError::new(Condition::ResourceConstraint, "not now: try again later")),
                 };
                 perform(host, now, form, result.map(CommandEffect::Complete), out);

@@ -146,6 +146,8 @@ pub struct HostActionResult {
     pub described: Vec<SessionState>,
     /// The rooms that are described.
     pub described_rooms: Vec<RoomState>,
+    /// Says which nodes of a farm have no part in the result; none if all have.
+    pub missing: Option<Box<str>>,
 }
 
 /// One session, for an operator.

@@ -86,6 +86,15 @@ pub enum RoomCreation {
     Nobody,
 }
 
+/// Removes rooms that have another host now; occupants are told as when the service ends.
+pub(super) fn release_rooms(host: &mut Host, is_meant: impl Fn(&str) -> bool, out: &mut Outbox) {
+    for effect in host.rooms.release(|address| is_meant(address.as_str())) {
+        if let RoomEffect::Send(stanza) = effect {
+            host.route(stanza, out);
+        }
+    }
+}
+
 impl Host {
     /// The number of rooms in memory, and of their occupants.
     pub fn rooms(&self) -> (usize, usize) {

@@ -202,6 +202,21 @@ impl Rooms {
         effects
     }
 
+    /// Removes the rooms with these addresses, which have another host now, after occupants are told so. Stanzas that wait for a room
+    /// are sent to it again.
+    pub(super) fn release(&mut self, is_meant: impl Fn(&Bare) -> bool) -> Vec<RoomEffect> {
+        let mut effects = Vec::new();
+        let meant: Vec<Bare> = self.slots.keys().filter(|address| is_meant(address)).cloned().collect();
+        for address in meant {
+            let Some(RoomEntry { room, waiting, .. }) = self.remove(&address) else { continue };
+            if let Some(mut room) = room {
+                room.close(&mut effects);
+            }
+            effects.extend(waiting.into_iter().map(|stanza| RoomEffect::Send(*stanza)));
+        }
+        effects
+    }
+
     pub(super) fn room(&mut self, address: &Bare) -> Option<&mut Room> {
         self.slots.get_mut(address)?.room.as_deref_mut()
     }

@@ -178,6 +178,13 @@ impl Default for PubSub {
 }
 
 impl PubSub {
+    /// Forgets the nodes of all owners: they are read again.
+    pub(in super::super) fn forget_nodes(&mut self) {
+        self.nodes = Cache::new(limits::NODE_OWNERS);
+    }
+}
+
+impl PubSub {
     #[cfg(test)]
     pub(in super::super) fn busy(&self) -> usize {
         self.busy.len()

@@ -207,6 +207,15 @@ impl Play {
         let old = self.clients.get_mut(&key).unwrap();
         let (id, user) = (old.session.take().unwrap(), format!("{}@example.org", USERS[old.user]));
         let number = self.world.resume(&user, &id, 0);
+        // What its client has said is written first.
+        while !self.world.bound.contains_key(&number) {
+            assert!(
+                !self.world.unwritten.is_empty() || !self.world.unread.is_empty(),
+                "it waits for nothing"
+            );
+            self.read();
+            self.write();
+        }
         if matches!(self.world.bound[&number], Bound::Resumed { .. }) {
             // Stanzas that it received and did not acknowledge come once more.
             let mut client = self.clients.remove(&key).unwrap();

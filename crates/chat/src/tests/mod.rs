@@ -18,6 +18,7 @@ mod last;
 mod messages;
 mod muc;
 mod offline;
+mod ownership;
 mod pep;
 mod phones;
 mod ping;

@@ -102,16 +102,48 @@ fn a_message_is_acknowledged_only_once_it_is_stored() {
     assert_eq!(world.store.messages.offline.len(), 1);
 }
 
-#[test]
-fn what_is_on_its_way_to_the_record_is_not_said_again_after_a_resumption() {
+/// Alice's session has said something that is on its way to the store, and its connection is lost.
+fn with_a_message_on_its_way() -> (HostWorld, String) {
     let mut world = world();
     let (alice, id) = managed(&mut world, ALICE);
     world.is_slow = true;
     world.say(alice, "<message to='bob@example.org' type='chat'><body>hi</body></message>");
     world.lose(alice);
+    (world, id)
+}
+
+fn handled_at_resumption(world: &HostWorld, client: u64) -> Option<&str> {
+    match world.bound.get(&client)? {
+        Bound::Resumed { resumed, .. } => resumed.attr("h"),
+        bound => panic!("{bound:?}"),
+    }
+}
+
+#[test]
+fn a_session_is_resumed_when_what_its_client_said_is_in_the_record() {
+    let (mut world, id) = with_a_message_on_its_way();
     let again = world.resume("alice@example.org", &id, 1);
-    let Bound::Resumed { resumed, .. } = &world.bound[&again] else { panic!() };
-    assert_eq!(resumed.attr("h"), Some("2"));
+    while !world.unwritten.is_empty() {
+        assert_eq!(handled_at_resumption(&world, again), None, "the client would forget the message");
+        world.write();
+    }
+    assert_eq!(handled_at_resumption(&world, again), Some("2"));
+    from_abroad(&mut world, ALICE, "1");
+    assert_eq!(bodies(&world.hear(again)), ["1"]);
+}
+
+#[test]
+fn a_client_that_comes_back_does_not_wait_for_a_slow_record_for_ever() {
+    let (mut world, id) = with_a_message_on_its_way();
+    let lost = world.resume("alice@example.org", &id, 1);
+    world.lose(lost);
+    let again = world.resume("alice@example.org", &id, 1);
+    assert_eq!(world.host.deadline(), Some(world.now + crate::limits::SM_RESUME_PATIENCE));
+    world.wait(crate::limits::SM_RESUME_PATIENCE);
+    // It is our responsibility, and not said again.
+    assert_eq!(handled_at_resumption(&world, again), Some("2"));
+    assert_eq!(handled_at_resumption(&world, lost), None, "its connection was gone");
+    assert!(world.closed.is_empty());
 }
 
 #[test]

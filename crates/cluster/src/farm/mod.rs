@@ -41,6 +41,20 @@ struct CouncilMap {
     next_read: Instant,
 }
 
+impl CouncilMap {
+    /// Asks for the map if it is time, or if an answer is late.
+    fn read(&mut self, now: Instant, out: &mut Vec<FarmEffect>) {
+        let is_late = self.asked_at.is_some_and(|at| now.since(at) >= COUNCIL_ANSWER);
+        let is_due = self.asked_at.is_none() && now >= self.next_read;
+        if is_late || is_due {
+            self.swapping = None;
+            self.asked_at = Some(now);
+            self.next_read = now + MAP_READ;
+            out.push(FarmEffect::ReadMap);
+        }
+    }
+}
+
 /// One node's part in a farm.
 #[derive(Debug)]
 pub struct FarmNode {
@@ -112,8 +126,14 @@ impl FarmNode {
         self.members.expire(now, &mut news);
         self.tell(now, news, out);
         self.buckets.expire(now, out);
-        self.read_map(now, out);
+        self.council.read(now, out);
         self.settle(now, out);
+    }
+
+    /// Does what is due before a map is read, which may take long: renews the lease early.
+    pub fn expire_before_map(&mut self, now: Instant, out: &mut Vec<FarmEffect>) {
+        self.lease.hasten(now);
+        self.expire(now, out);
     }
 
     /// The council has the announcement that was sent at this time.
@@ -177,7 +197,9 @@ impl FarmNode {
     pub fn handle_watch_begun(&mut self, now: Instant, out: &mut Vec<FarmEffect>) {
         self.members.handle_council_returned(now);
         self.council.next_read = now;
-        self.read_map(now, out);
+        if !self.has_ended {
+            self.council.read(now, out);
+        }
         self.settle(now, out);
     }
 
@@ -252,7 +274,9 @@ impl FarmNode {
             }
             None => self.council.next_read = now,
         }
-        self.read_map(now, out);
+        if !self.has_ended {
+            self.council.read(now, out);
+        }
         self.settle(now, out);
     }
 
@@ -387,20 +411,6 @@ impl FarmNode {
                     out.push(FarmEffect::Member(one));
                 }
             }
-        }
-    }
-
-    fn read_map(&mut self, now: Instant, out: &mut Vec<FarmEffect>) {
-        if self.has_ended {
-            return;
-        }
-        let is_late = self.council.asked_at.is_some_and(|at| now.since(at) >= COUNCIL_ANSWER);
-        let is_due = self.council.asked_at.is_none() && now >= self.council.next_read;
-        if is_late || is_due {
-            self.council.swapping = None;
-            self.council.asked_at = Some(now);
-            self.council.next_read = now + MAP_READ;
-            out.push(FarmEffect::ReadMap);
         }
     }
 

@@ -29,6 +29,12 @@ pub use fault::LinkFault;
 pub use frame::Message;
 pub use handshake::{Established, FarmSecret, Handshake, Hello, Role};
 
+/// The least and the greatest wire version that this program speaks: its own and the one before it, so that nodes of neighbouring
+/// versions make a farm while it is upgraded. The number is one for frames of links, the messages in them and the values in the council.
+/// It grows with any change of these; `golden` in the tests of `cluster` and `server` has the forms of each version
+/// (`docs/decisions/0062-what-crosses-versions.md`).
+pub const WIRE: (u16, u16) = (1, 2);
+
 use frame::{CREDIT, DataFrame, Frame, KEEPALIVE as KEEPALIVE_FRAME, RESUME, take_frame, write_control};
 use queue::{ReceiveQueue, SendQueue};
 

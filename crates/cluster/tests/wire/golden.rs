@@ -1,28 +1,31 @@
-//! Every frame of wire version 1 as bytes in a file. A node of this version must always write and read them so: the files never
-//! change; a later version has files of its own.
-
-use std::fmt::Write as _;
+//! Every frame and every value of the council as bytes in a file. A node must always write and read them so: the files of a version
+//! that has been released never change; a later version has files of its own.
 
 use bytes::Bytes;
-use cluster::Epoch;
-use cluster::link::{Class, Lane, Link, Message};
+use cluster::figures::NodeFigures;
+use cluster::link::{Class, Lane, Link, Message, WIRE};
+use cluster::map::FarmMap;
+use cluster::member::{Member, MemberState, Roles};
+use cluster::plan::Candidate;
+use cluster::{Bucket, Epoch, Life, ShardAddress};
+use golden::{Golden, additions, bytes_of_hex, hex};
 use stdx::Instant;
 
 use crate::pair::{Pair, acceptor, at, dialer};
 
-/// Compares with the file, 32 bytes a line in hexadecimal. `BLESS=1` writes a file that does not exist.
+fn kept() -> Golden {
+    Golden::new(env!("CARGO_MANIFEST_DIR"), "tests/wire/golden", WIRE.1)
+}
+
+/// Compares with the file, in hexadecimal. `BLESS=1` writes a file that does not exist.
 fn check(name: &str, bytes: &[u8]) {
-    let path = format!("{}/tests/wire/golden/v1/{name}.hex", env!("CARGO_MANIFEST_DIR"));
-    let mut text = String::new();
-    for line in bytes.chunks(32) {
-        line.iter().for_each(|byte| write!(text, "{byte:02x}").unwrap());
-        text.push('\n');
-    }
-    if std::env::var_os("BLESS").is_some() && !std::path::Path::new(&path).exists() {
-        std::fs::write(&path, &text).unwrap();
-    }
-    let expected = std::fs::read_to_string(&path).unwrap_or_else(|fault| panic!("{path}: {fault}"));
-    assert_eq!(text, expected, "{name}: wire version 1 has changed; farms of two versions would break");
+    kept().check(&format!("{name}.hex"), &hex(bytes));
+}
+
+#[test]
+fn versions_that_have_been_released_are_closed() {
+    kept().assert_released_are_closed();
+    assert_eq!(WIRE.0, (WIRE.1 - 1).max(1), "a program speaks its own version and the one before it");
 }
 
 fn output(link: &mut Link, now: Instant) -> Vec<u8> {
@@ -96,4 +99,81 @@ fn a_keep_alive() {
     let mut pair = Pair::connected(Lane::Prompt);
     pair.ends[0].link.expire(at(1_000)).unwrap();
     check("keep-alive", &output(&mut pair.ends[0].link, at(1_000)));
+}
+
+fn member() -> Member {
+    Member {
+        life: Life(28_163_498),
+        farm: "example".into(),
+        name: "n1".into(),
+        roles: Roles::BOTH,
+        weight: 100,
+        address: "192.0.2.1:5280".into(),
+        shards: 2,
+        build: "0.1.0".into(),
+        wire: (1, 1),
+        state: MemberState::Serving,
+        renewal: 300,
+    }
+}
+
+fn figures() -> NodeFigures {
+    NodeFigures { calls: 212, bindings: 70_000, sessions: 3, cpu_permille: 184 }
+}
+
+/// A map of a few buckets and slots: two nodes, a third one that is dead, epochs, and slots that have just moved.
+fn map() -> FarmMap {
+    let mut map = FarmMap::new(8);
+    let candidate = |life, shard| Candidate { address: ShardAddress::new(Life(life), shard), weight: 1 };
+    for nodes in [&[candidate(5, 0), candidate(6, 0)][..], &[candidate(6, 0), candidate(7, 1)]] {
+        let moves = map.plan(nodes, nodes);
+        map.apply(at(1_000), &moves);
+    }
+    map.insert_dead(Life(5));
+    (0..3).filter_map(Bucket::with_number).for_each(|bucket| map.set_epoch(bucket, Epoch(1 << 33)));
+    map.set_level(1);
+    map.succeed(8);
+    map
+}
+
+#[test]
+fn an_announcement() {
+    for (name, state) in [
+        ("member-joining", MemberState::Joining),
+        ("member-serving", MemberState::Serving),
+        ("member-draining", MemberState::Draining),
+        ("member-left", MemberState::Left),
+    ] {
+        let mut value = Member { state, ..member() }.encode();
+        figures().append_to(&mut value);
+        check(name, &value);
+        assert_eq!(Member::decode(&value), Ok(Member { state, ..member() }));
+        assert_eq!(NodeFigures::of_announcement(&value), Ok(Some(figures())));
+    }
+}
+
+#[test]
+fn the_map() {
+    check("map", &map().encode());
+    assert_eq!(FarmMap::decode(&map().encode()), Ok(map()));
+}
+
+/// Values as the version before wrote them, in the form that it had.
+#[test]
+fn values_of_the_version_before_are_read() {
+    let files = kept().files(WIRE.0);
+    let value = |name: &str| bytes_of_hex(&files[&format!("{name}.hex")]);
+    assert_eq!(Member::decode(&value("member-serving")), Ok(member()));
+    assert_eq!(NodeFigures::of_announcement(&value("member-serving")), Ok(Some(figures())));
+    assert_eq!(FarmMap::decode(&value("map")), Ok(map()));
+}
+
+/// The version before passes over fields that it does not know and needs all that it does.
+#[test]
+fn values_of_this_version_have_all_fields_of_the_version_before() {
+    let (before, now) = (kept().files(WIRE.0), kept().files(WIRE.1));
+    for (name, text) in before.iter().filter(|(name, _)| name.starts_with("member") || *name == "map.hex") {
+        additions(&bytes_of_hex(text), &bytes_of_hex(&now[name]))
+            .unwrap_or_else(|fault| panic!("{name}: {fault}"));
+    }
 }

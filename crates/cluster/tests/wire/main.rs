@@ -1,4 +1,4 @@
-//! The wire between nodes: golden frames of version 1, and properties of handshake and links.
+//! The wire between nodes: golden frames and values of each version, and properties of handshake and links.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

@@ -30,7 +30,7 @@ use session::Session;
 /// Commands to the council that wait: renewals of a minute. Later ones are dropped: the machine repeats what has no answer.
 const COMMANDS: usize = 64;
 
-/// News of the council that wait for the machine.
+/// News of the council on their way to the queue of the machine, which drops what is superseded.
 const EVENTS: usize = 1_024;
 
 /// The time that a node which leaves waits for the council's answer. Without one its key is forgotten by its age.
@@ -123,6 +123,19 @@ impl AgentState {
         // Nothing that can panic runs under the lock.
         add(&mut self.reports.lock().unwrap_or_else(PoisonError::into_inner));
         self.has_reports.notify_one();
+    }
+
+    /// Tells the shards until when the node may act.
+    fn publish_authority(
+        &self,
+        session: &Session,
+        clock: &(dyn Fn() -> Instant + Send),
+        shard_clock: &(dyn Fn() -> Instant + Send),
+    ) {
+        // The clock of shards first: a process that is stopped between the two looks gets less authority, not more.
+        let shard_now = shard_clock();
+        let ends = session.authority_ends(clock(), shard_now);
+        self.authority_ends.store(ends.as_micros(), Ordering::Release);
     }
 
     fn take_reports(&self) -> BucketReports {
@@ -237,12 +250,13 @@ async fn run(
         let mut session = Session::new(clock(), node, commands, listener);
         session.is_council_away = is_council_away;
         session.begin_database(life, database);
+        let publish = |session: &Session| shared.publish_authority(session, &*clock, &*shard_clock);
         while !session.has_ended && session.leaves_until.is_none_or(|until| clock() < until) {
             session.tell_drained(clock());
             let wait = session.deadline().since(clock());
             tokio::select! {
                 event = events.recv() => match event {
-                    Some(event) => session.handle_event(clock(), event),
+                    Some(event) => session.queue(event),
                     None => break,
                 },
                 request = requests.recv() => match request {
@@ -254,22 +268,46 @@ async fn run(
                     // It has said why before it ended.
                     None => session.database = None,
                 },
+                // More of them wait; the others have their turn between.
+                () = std::future::ready(()), if session.has_events() => {}
                 () = shared.has_reports.notified() => session.handle_reports(clock(), shared.take_reports()),
-                () = tokio::time::sleep(wait.max(Duration::from_millis(1))) => {
-                    session.drive(clock(), |node, now, out| node.expire(now, out));
-                }
+                () = tokio::time::sleep(wait.max(Duration::from_millis(1))) => {}
             }
+            read_events(&mut events, &mut session, &*clock, publish).await;
             session.tell_absence(clock());
-            // The clock of shards first: a process that is stopped between the two looks gets less authority, not more.
-            let shard_now = shard_clock();
-            let ends = session.authority_ends(clock(), shard_now);
-            shared.authority_ends.store(ends.as_micros(), Ordering::Release);
+            session.show_news();
+            publish(&session);
         }
         shared.authority_ends.store(0, Ordering::Release);
         // A council that is away forgets the key by its age.
         let _ = session.commands.try_send(CouncilCommand::Withdraw);
     }
     let _ = tokio::time::timeout(Duration::from_secs(1), council).await;
+}
+
+/// Does what is due, then gives the machine the news of the council that come next. What is due goes first: there may always be more
+/// to read.
+async fn read_events(
+    events: &mut mpsc::Receiver<CouncilEvent>,
+    session: &mut Session,
+    clock: &(dyn Fn() -> Instant + Send),
+    publish: impl Fn(&Session),
+) {
+    let queue_all = |session: &mut Session, events: &mut mpsc::Receiver<CouncilEvent>| {
+        while let Ok(event) = events.try_recv() {
+            session.queue(event);
+        }
+    };
+    queue_all(session, events);
+    if session.prepare(clock()) {
+        // The renewal goes out before the news are read, and the answer to the one before comes in.
+        tokio::task::yield_now().await;
+        queue_all(session, events);
+        for event in session.take_events() {
+            session.handle_event(clock(), event);
+            publish(session);
+        }
+    }
 }
 
 /// The next answer of the database; never without one.

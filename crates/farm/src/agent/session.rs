@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use cluster::council_queue::{CouncilQueue, NewsKind};
 use cluster::farm::{Claim, FarmEffect, FarmNode, Revision};
 use cluster::figures::NodeFigures;
 use cluster::limits::COUNCIL_AWAY;
@@ -31,6 +32,10 @@ pub(super) struct Session {
     pub(super) is_council_away: bool,
     /// The reason that the connection to the council gives for its absence.
     away_reason: Option<Box<str>>,
+    /// The news of the council that the machine has not had.
+    events: CouncilQueue<CouncilEvent>,
+    /// The map or the members have changed since the shards had their view.
+    has_news: bool,
     /// The buckets that the present input begins or ends.
     tenures: TenureLog,
     /// The orders of the present input to the shards.
@@ -61,6 +66,8 @@ impl Session {
             joined_at: now,
             is_council_away: false,
             away_reason: None,
+            events: CouncilQueue::default(),
+            has_news: false,
             tenures: TenureLog::default(),
             orders: ShardOrders::default(),
             database: None,
@@ -148,6 +155,40 @@ impl Session {
         });
     }
 
+    /// Keeps news of the council for the next look, and forgets what it supersedes.
+    pub(super) fn queue(&mut self, event: CouncilEvent) {
+        let kind = match &event {
+            CouncilEvent::Renewed { .. } | CouncilEvent::Expired | CouncilEvent::Superseded { .. } => {
+                NewsKind::Renewal
+            }
+            CouncilEvent::Member { life, .. } => NewsKind::Announcement(Life(*life)),
+            CouncilEvent::MapWritten { .. } => NewsKind::Map,
+            CouncilEvent::MapRead { .. } | CouncilEvent::Swapped { .. } => NewsKind::MapAnswer,
+            _ => NewsKind::Other,
+        };
+        self.events.push(kind, event);
+    }
+
+    /// Does what is due, and renews the lease early if a map waits; true if news of the council wait.
+    pub(super) fn prepare(&mut self, now: Instant) -> bool {
+        if self.events.has_map() {
+            self.drive(now, FarmNode::expire_before_map);
+        } else if self.node.deadline() <= now {
+            self.drive(now, FarmNode::expire);
+        }
+        self.has_events()
+    }
+
+    /// True if news of the council wait.
+    pub(super) fn has_events(&self) -> bool {
+        !self.events.is_empty()
+    }
+
+    /// The news of the council that are read next.
+    pub(super) fn take_events(&mut self) -> impl Iterator<Item = CouncilEvent> + use<> {
+        self.events.take()
+    }
+
     pub(super) fn handle_event(&mut self, now: Instant, event: CouncilEvent) {
         match event {
             CouncilEvent::Joined { .. } | CouncilEvent::Refused(_) => {}
@@ -231,7 +272,7 @@ impl Session {
             self.is_council_away = is_away;
             let reason = self.away_reason.as_deref().unwrap_or("renewals are not answered");
             self.listener.council(is_away.then_some(reason));
-            self.show();
+            self.has_news = true;
         }
     }
 
@@ -243,11 +284,10 @@ impl Session {
     ) {
         let mut effects = Vec::new();
         input(&mut self.node, now, &mut effects);
-        let mut has_news = false;
         while !effects.is_empty() {
             let mut more = Vec::new();
             for effect in effects {
-                has_news |= matches!(effect, FarmEffect::MapChanged | FarmEffect::Member(_));
+                self.has_news |= matches!(effect, FarmEffect::MapChanged | FarmEffect::Member(_));
                 self.perform(now, effect, &mut more);
             }
             effects = more;
@@ -256,7 +296,11 @@ impl Session {
         for (shard, orders) in self.orders.take() {
             self.listener.buckets(shard, orders);
         }
-        if has_news {
+    }
+
+    /// Tells the shards how the farm is now, if it has changed.
+    pub(super) fn show_news(&mut self) {
+        if std::mem::take(&mut self.has_news) {
             self.show();
         }
     }
@@ -367,7 +411,6 @@ impl Session {
         }
     }
 
-    /// Tells the shards how the farm is now.
     fn show(&mut self) {
         let peer = |member: &Member| {
             let peer = FarmPeer {

@@ -114,7 +114,7 @@ async fn connect(settings: &CouncilSettings) -> Result<(async_nats::Client, watc
     Ok((client, connected))
 }
 
-/// The next command: those that waited for the session come first.
+/// The next command: those that wait already come first.
 async fn next(
     waiting: &mut VecDeque<CouncilCommand>,
     commands: &mut mpsc::Receiver<CouncilCommand>,
@@ -180,18 +180,21 @@ impl Connection {
         }
         let text = |error: &dyn std::fmt::Display| Fault::from(error.to_string());
         let (mut members, mut state) = (watch_all(&keys.members).await?, watch_all(&keys.state).await?);
-        self.recover().await;
-        let mut waiting = VecDeque::new();
-        if is_return {
-            self.tell(CouncilEvent::WatchBegun).await;
-            waiting = self.commands_of_now();
-        }
+        let mut waiting = self.begin_watch(is_return).await;
         let mut connected = self.connected.clone();
         // The node's own renewals come back by the watch.
         let mut unseen = 0;
         loop {
             if unseen > UNSEEN {
                 return Err("the watch of the members is silent".into());
+            }
+            // A renewal waits for nothing that there is to read: the watches may always have more.
+            if let Some(renewal) = self.next_renewal(&mut waiting) {
+                unseen += 1;
+                if let Some(end) = self.obey_while_connected(&keys, renewal).await? {
+                    return Ok(end);
+                }
+                continue;
             }
             tokio::select! {
                 // A map is read after the announcements that were written before it.
@@ -211,13 +214,23 @@ impl Connection {
                 }
                 command = next(&mut waiting, &mut self.commands) => {
                     let Some(command) = command else { return Ok(SessionEnd::Left) };
-                    unseen += u32::from(matches!(command, CouncilCommand::Renew { .. }));
+                    unseen += u32::from(command.is_renewal());
                     if let Some(end) = self.obey_while_connected(&keys, command).await? {
                         return Ok(end);
                     }
                 }
             }
         }
+    }
+
+    /// Tells of a watch that begins; the commands that still count.
+    async fn begin_watch(&mut self, is_return: bool) -> VecDeque<CouncilCommand> {
+        self.recover().await;
+        if !is_return {
+            return VecDeque::new();
+        }
+        self.tell(CouncilEvent::WatchBegun).await;
+        self.commands_of_now()
     }
 
     /// The waiting commands that still count. Of those that came while the council was away the machine repeats all others, and
@@ -233,6 +246,16 @@ impl Connection {
             }
         }
         announcement.into_iter().chain(renewal).chain(withdrawal).collect()
+    }
+
+    /// The first waiting write of the own key. Commands that came meanwhile wait behind the others.
+    fn next_renewal(&mut self, waiting: &mut VecDeque<CouncilCommand>) -> Option<CouncilCommand> {
+        while let Ok(command) = self.commands.try_recv() {
+            waiting.push_back(command);
+        }
+        // An announcement that takes the name again has to come before the renewals that follow it.
+        let place = waiting.iter().position(CouncilCommand::is_renewal)?;
+        waiting.remove(place)
     }
 
     /// Performs a command, and gives up when the connection is lost: its answer would not come.

@@ -230,3 +230,18 @@ pub(crate) fn marked(life: u32, value: &[u8]) -> Bytes {
 pub(crate) fn life_of(value: &[u8]) -> Option<u32> {
     value.first_chunk().map(|life| u32::from_be_bytes(*life))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Nodes of two versions use one council: names of keys stay, and so does the life before each value.
+    #[test]
+    fn council_values_have_the_form_of_version_1() {
+        assert_eq!([MAP, DRAIN, SECRET, LIFE], ["map", "drain.", "secret", "life"]);
+        assert_eq!(life_key(Life(28_163_498)), "life.28163498");
+        let value = marked(0x0102_0304, b"value");
+        assert_eq!(&value[..], b"\x01\x02\x03\x04value");
+        assert_eq!((life_of(&value), life_of(b"\x01\x02")), (Some(0x0102_0304), None));
+    }
+}

@@ -113,6 +113,13 @@ pub enum CouncilCommand {
     Withdraw,
 }
 
+impl CouncilCommand {
+    /// True if it writes the node's own key, which the watch of the members then shows.
+    fn is_renewal(&self) -> bool {
+        matches!(self, CouncilCommand::Renew { .. } | CouncilCommand::Announce { .. })
+    }
+}
+
 /// News from the council.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CouncilEvent {

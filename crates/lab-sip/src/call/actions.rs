@@ -35,6 +35,8 @@ pub enum ActionResult {
     PauseUntil(Instant),
     /// `rtp_stream="wait"`: the call stays in this step until then.
     HoldUntil(Instant),
+    /// `exec verify`: the call stays in this step until the command has ended.
+    HoldForCommand,
     /// `int_cmd="stop_call"`.
     StopCall,
     /// A check failed: the call fails, counted under this.
@@ -119,6 +121,7 @@ fn attempt(
             let text = rendered(call, ctx, template)?;
             ctx.out.effects.push(CallEffect::Shell(String::from_utf8_lossy(&text).into_owned()));
         }
+        ActionKind::Verify(command) => return verify_by_command(call, ctx, command),
         ActionKind::RtpCheck(check) => media::check(call, ctx, check)?,
         ActionKind::RtpStream(RtpStream::Wait { timeout }) => return media::wait(call, ctx, *timeout),
         ActionKind::Internal(internal) => return Ok(stop(ctx, *internal)),
@@ -130,6 +133,7 @@ fn attempt(
         | ActionKind::Lookup { .. }
         | ActionKind::Insert { .. }
         | ActionKind::Replace { .. } => files::perform(call, ctx, kind)?,
+        ActionKind::RtpStats { .. } | ActionKind::RtpDtmf { .. } => media::assign(call, ctx, kind),
         ActionKind::Play { .. }
         | ActionKind::PlayDtmf(_)
         | ActionKind::RtpEcho(_)
@@ -225,6 +229,17 @@ fn pause_end(started: Instant, milliseconds: f64) -> Instant {
     } else {
         Instant::FAR_FUTURE
     }
+}
+
+/// The command's end fails the call or lets it go on.
+fn verify_by_command(
+    call: &mut Call,
+    ctx: &mut CallContext<'_>,
+    command: &Template,
+) -> Result<ActionResult, ActionError> {
+    let text = rendered(call, ctx, command)?;
+    ctx.out.effects.push(CallEffect::Verify(String::from_utf8_lossy(&text).into_owned()));
+    Ok(ActionResult::HoldForCommand)
 }
 
 /// Whether the message's first Authorization proves the password.

@@ -124,6 +124,8 @@ pub enum CallEffect {
     CloseConnection,
     /// `<exec command>`: run by a shell, not waited for.
     Shell(String),
+    /// `<exec verify>`: run by a shell; its end goes to [`Call::handle_command_end`].
+    Verify(String),
     /// `int_cmd` and `-timeout` like ends of the run.
     StopGracefully,
     /// `int_cmd="stop_now"`: open calls are abandoned.
@@ -188,6 +190,14 @@ pub trait CallMediaControl {
     }
     /// `<rtpcheck>`: `Err` says what was missed.
     fn check(&mut self, now: Instant, call: u64, wanted: &crate::rtp::Requirement) -> Result<(), String>;
+    /// `<rtp_stats>`: what the call has received so far.
+    fn received(&mut self, _call: u64, _video: bool) -> crate::rtp::ReceivedMedia {
+        crate::rtp::ReceivedMedia::default()
+    }
+    /// `<rtp_dtmf>`: the digits received as events of this payload type.
+    fn event_digits(&mut self, _call: u64, _payload_type: u8) -> String {
+        String::new()
+    }
     /// The scenario is through: `Err` says where a pattern that was sent did not come back as well as `-audiotolerance`
     /// and `-videotolerance` want it. Every medium that was compared leaves a line in `report`.
     fn verdict(&mut self, _call: u64, _report: &mut Vec<String>) -> Result<(), String> {
@@ -228,6 +238,11 @@ impl Call {
     /// The transport reports a fault.
     pub fn handle_fault(&mut self, ctx: &mut CallContext<'_>, fault: TransportFault) {
         flow::handle_fault(self, ctx, fault);
+    }
+
+    /// A command of `<exec verify>` has ended; `Err` says how, if not with exit code 0.
+    pub fn handle_command_end(&mut self, ctx: &mut CallContext<'_>, verdict: Result<(), &str>) {
+        flow::handle_command_end(self, ctx, verdict);
     }
 
     /// Ends the call from outside (hard stop), with the BYE or CANCEL that `-default_behaviors` asks for.

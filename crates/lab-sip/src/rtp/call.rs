@@ -3,11 +3,10 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use media::srtp::CryptoLine;
 use stdx::slab::Key;
 
 use super::check::MediumFacts;
-use super::crypto::{CryptoOffer, CryptoSession};
+use super::crypto::{CallCryptoLine, CryptoOffer, CryptoSession};
 use super::play::{Player, PlayerSlot};
 use super::ports::MediaPort;
 use super::receiver::MediaReceiver;
@@ -23,6 +22,7 @@ pub(super) struct CallMedia {
     pub(super) audio: CallMedium,
     pub(super) video: CallMedium,
     pub(super) image: Option<SocketAddr>,
+    pub(super) text: Option<SocketAddr>,
     pub(super) players: [Option<Key>; PlayerSlot::N],
 }
 
@@ -36,7 +36,7 @@ pub(super) struct CallMedium {
     pub(super) remote: Option<SocketAddr>,
     pub(super) sink: Arc<MediaReceiver>,
     pub(super) offer: CryptoOffer,
-    pub(super) peer_lines: Vec<CryptoLine>,
+    pub(super) peer_lines: Vec<CallCryptoLine>,
     /// By players that ended.
     sent: u64,
 }
@@ -52,6 +52,7 @@ impl CallMedia {
             PlayerSlot::PlayAudio | PlayerSlot::Digits | PlayerSlot::StreamAudio => self.audio.remote,
             PlayerSlot::PlayVideo | PlayerSlot::StreamVideo => self.video.remote,
             PlayerSlot::PlayImage => self.image,
+            PlayerSlot::PlayText => self.text,
         }
     }
 
@@ -59,7 +60,7 @@ impl CallMedia {
     pub(super) fn source(&self, slot: PlayerSlot) -> Option<Arc<MediaPort>> {
         let (audio, video) = (&self.audio, &self.video);
         let order = match slot {
-            PlayerSlot::PlayAudio | PlayerSlot::PlayImage | PlayerSlot::Digits => {
+            PlayerSlot::PlayAudio | PlayerSlot::PlayImage | PlayerSlot::PlayText | PlayerSlot::Digits => {
                 [&audio.port, &audio.stream_port, &None]
             }
             PlayerSlot::PlayVideo => [&video.port, &video.stream_port, &audio.port],
@@ -82,6 +83,7 @@ impl CallMedia {
     /// From the SDP of a message: what it does not speak of stays.
     pub(super) fn hear_of(&mut self, call: u64, description: &RemoteMedia) {
         self.image = description.image.or(self.image);
+        self.text = description.text.or(self.text);
         self.audio.expect(call, description.audio, &description.audio_crypto);
         self.video.expect(call, description.video, &description.video_crypto);
         if !description.codecs.is_empty() {
@@ -122,7 +124,7 @@ impl CallMedium {
             return;
         }
         self.remote = Some(remote);
-        self.peer_lines = crypto.iter().filter_map(|line| CryptoLine::parse(line)).collect();
+        self.peer_lines = crypto.iter().filter_map(|line| CallCryptoLine::parse(line)).collect();
         self.agree();
         for port in [&self.port, &self.stream_port].into_iter().flatten() {
             port.routes.lock().expect(call, remote);

@@ -11,7 +11,7 @@ use super::receiver::EchoedPattern;
 use super::sound::Encoded;
 use super::spec::{DtmfSpec, PatternSpec, StreamSpec};
 use super::streams::MediaStreams;
-use super::{MediaCommand, PortKind, RemoteMedia, Requirement, check};
+use super::{MediaCommand, PortKind, ReceivedMedia, RemoteMedia, Requirement, check};
 use crate::call::CallMediaControl;
 use crate::scenario::action::PlayKind;
 use crate::stats::Stats;
@@ -84,6 +84,15 @@ impl CallMediaControl for MediaStreams {
         let playing = self.playing(call, wanted.video);
         let medium = self.calls.entry(call).or_default().medium(wanted.video);
         check::check(&medium.facts(playing, wanted.dtmf.is_some()), wanted)
+    }
+
+    fn received(&mut self, call: u64, video: bool) -> ReceivedMedia {
+        self.calls.entry(call).or_default().medium(video).sink.with(|received| received.seen.clone())
+    }
+
+    fn event_digits(&mut self, call: u64, payload_type: u8) -> String {
+        let media = self.calls.entry(call).or_default();
+        media.audio.sink.with(|received| received.digits_of(payload_type))
     }
 
     fn verdict(&mut self, call: u64, report: &mut Vec<String>) -> Result<(), String> {
@@ -159,9 +168,11 @@ impl MediaStreams {
         let is_video = matches!(which, PortKind::StreamVideo) || offset != 0;
         let medium = media.medium(is_video);
         medium.listen(call, &port);
-        if self.shared.wants_tones {
-            medium.sink.with(|received| received.wants_tones = true);
-        }
+        medium.sink.with(|received| {
+            received.wants_tones = self.shared.wants_tones;
+            received.keeps_first = self.shared.wants_first;
+            received.event_types = self.shared.event_types;
+        });
         Ok(port)
     }
 
@@ -212,6 +223,7 @@ impl MediaStreams {
             PlayKind::Audio => PlayerSlot::PlayAudio,
             PlayKind::Video => PlayerSlot::PlayVideo,
             PlayKind::Image => PlayerSlot::PlayImage,
+            PlayKind::Text => PlayerSlot::PlayText,
         };
         let fresh = self.shared.options.rewrite.then_some(&mut self.rng);
         let source = PlayerSource::Recorded(CapturePlayback::new(Arc::clone(&recording), now, fresh));

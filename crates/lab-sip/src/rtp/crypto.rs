@@ -3,16 +3,23 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use media::rtp::is_rtcp;
-use media::srtp::{Context, CryptoLine, Error, KEY_LEN, Suite};
+use media::srtp::{Context, CryptoLine, Error, KEY_LEN, MAX_KEY_LEN, Suite};
 use stdx::rng::Rng;
 
 /// SIPp's word for a suite, between `cryptosuite` and the number of the line.
-const SUITES: [(Suite, &str); 4] = [
+const SUITES: [(Suite, &str); 8] = [
     (Suite::AesCm128Sha1_80, "aescm128sha180"),
     (Suite::AesCm128Sha1_32, "aescm128sha132"),
+    (Suite::AesCm192Sha1_80, "aescm192sha180"),
+    (Suite::AesCm192Sha1_32, "aescm192sha132"),
+    (Suite::AesCm256Sha1_80, "aescm256sha180"),
+    (Suite::AesCm256Sha1_32, "aescm256sha132"),
     (Suite::NullSha1_80, "nullsha180"),
     (Suite::NullSha1_32, "nullsha132"),
 ];
+
+/// An attribute with a key of any suite.
+pub(super) type CallCryptoLine = CryptoLine<Box<[u8]>>;
 
 /// The offer of one medium of a call: two lines at most, filled in as the scenario names their parts.
 #[derive(Debug, Clone, Default)]
@@ -25,7 +32,8 @@ pub(super) struct CryptoOffer {
 struct DraftCryptoLine {
     named: bool,
     suite: Option<Suite>,
-    key: Option<[u8; KEY_LEN]>,
+    /// The key: the suite takes as many bytes of it as it needs.
+    key: Option<[u8; MAX_KEY_LEN]>,
     unencrypted: bool,
 }
 
@@ -81,11 +89,13 @@ impl CryptoOffer {
             CryptoPart::Tag => tag.to_string(),
             CryptoPart::Key => {
                 let key = line.key.get_or_insert_with(|| {
-                    let mut key = [0; KEY_LEN];
+                    let mut key = [0; MAX_KEY_LEN];
                     rng.fill(&mut key);
                     key
                 });
-                STANDARD.encode(key)
+                // SDP names the suite before its key (RFC 4568 §4.1).
+                let length = line.suite.map_or(KEY_LEN, Suite::key_len);
+                STANDARD.encode(&key[..length])
             }
             CryptoPart::Suite(suite) => {
                 line.suite = Some(suite);
@@ -98,39 +108,40 @@ impl CryptoOffer {
         }
     }
 
-    fn lines(&self) -> impl Iterator<Item = CryptoLine> {
+    fn lines(&self) -> impl Iterator<Item = CallCryptoLine> {
         self.lines.iter().zip(1..).filter(|(line, _)| line.named).filter_map(|(line, tag)| {
-            let (suite, key) = (line.suite?, line.key?);
+            let suite = line.suite?;
+            let key = line.key?[..suite.key_len()].into();
             Some(CryptoLine { tag, suite, key, unencrypted: line.unencrypted })
         })
     }
 
     /// Our line and the peer's: the peer's first line whose suite we offered too, preferably with the same tag.
-    pub(super) fn agree(&self, peer_lines: &[CryptoLine]) -> Option<(CryptoLine, CryptoLine)> {
+    pub(super) fn agree(&self, peer_lines: &[CallCryptoLine]) -> Option<(CallCryptoLine, CallCryptoLine)> {
         peer_lines.iter().find_map(|peer_line| {
             let same_suite = || self.lines().filter(|own_line| own_line.suite == peer_line.suite);
             let own = same_suite()
                 .find(|own_line| own_line.tag == peer_line.tag)
                 .or_else(|| same_suite().next())?;
-            Some((own, *peer_line))
+            Some((own, peer_line.clone()))
         })
     }
 }
 
 /// Both directions of a medium, agreed. All that is sent under one key goes through one context.
 pub(super) struct CryptoSession {
-    lines: (CryptoLine, CryptoLine),
+    lines: (CallCryptoLine, CallCryptoLine),
     outbound: Context,
     inbound: Context,
 }
 
 impl CryptoSession {
-    pub(super) fn new(own: CryptoLine, peer: CryptoLine) -> CryptoSession {
-        CryptoSession { lines: (own, peer), outbound: own.context(), inbound: peer.context() }
+    pub(super) fn new(own: CallCryptoLine, peer: CallCryptoLine) -> CryptoSession {
+        CryptoSession { outbound: own.context(), inbound: peer.context(), lines: (own, peer) }
     }
 
     /// Its keys are these: an offer repeated changes nothing.
-    pub(super) fn is(&self, lines: &(CryptoLine, CryptoLine)) -> bool {
+    pub(super) fn is(&self, lines: &(CallCryptoLine, CallCryptoLine)) -> bool {
         self.lines == *lines
     }
 
@@ -164,15 +175,39 @@ mod tests {
         let (mut uac, mut uas) = (CryptoOffer::default(), CryptoOffer::default());
         let first = line(&mut uac, &mut rng, 1, "aescm128sha132");
         let second = line(&mut uac, &mut rng, 2, "aescm128sha180");
-        let offered: Vec<CryptoLine> =
+        let offered: Vec<CallCryptoLine> =
             [&first, &second].into_iter().filter_map(|l| CryptoLine::parse(l)).collect();
         let answered = line(&mut uas, &mut rng, 2, "aescm128sha180");
         let answered = [CryptoLine::parse(&answered).expect("a line")];
         let (uac_out, uac_in) = uac.agree(&answered).expect("agreed");
         let (uas_out, uas_in) = uas.agree(&offered).expect("agreed");
-        assert_eq!((uac_out, uac_in), (uas_in, uas_out));
+        assert_eq!((&uac_out, &uac_in), (&uas_in, &uas_out));
         assert_eq!(uac_out.suite, Suite::AesCm128Sha1_80);
         assert_ne!(uac_out.key, uac_in.key);
+    }
+
+    /// RFC 6188 §4.1: each suite names a key of its own length.
+    #[test]
+    fn a_long_suite_has_a_long_key() {
+        for (suite, length) in [("aescm128sha180", 40), ("aescm192sha132", 52), ("aescm256sha180", 64)] {
+            let mut rng = Rng::seeded(3);
+            let (mut uac, mut uas) = (CryptoOffer::default(), CryptoOffer::default());
+            let offered = line(&mut uac, &mut rng, 1, suite);
+            let answered = line(&mut uas, &mut rng, 1, suite);
+            assert_eq!(offered.split("inline:").nth(1).map(str::len), Some(length), "{suite}: {offered}");
+            let (offered, answered) =
+                (CallCryptoLine::parse(&offered).unwrap(), CallCryptoLine::parse(&answered).unwrap());
+            let mut sender = uac.agree(&[answered]).map(|(own, peer)| CryptoSession::new(own, peer)).unwrap();
+            let mut receiver =
+                uas.agree(&[offered]).map(|(own, peer)| CryptoSession::new(own, peer)).unwrap();
+            let mut packet = Vec::new();
+            media::rtp::Header { ssrc: 7, ..Default::default() }.write(b"hello", &mut packet);
+            let plain = packet.clone();
+            sender.protect(&mut packet).unwrap();
+            assert_ne!(packet[..plain.len()], plain[..]);
+            receiver.unprotect(&mut packet).unwrap();
+            assert_eq!(packet, plain);
+        }
     }
 
     #[test]
@@ -194,7 +229,7 @@ mod tests {
         for line in
             ["", "1", "1 AES_CM_128_HMAC_SHA1_80", "1 AES_CM_128_HMAC_SHA1_80 inline:AAAA", "x DES inline:x"]
         {
-            assert_eq!(CryptoLine::parse(line), None, "{line}");
+            assert_eq!(CallCryptoLine::parse(line), None, "{line}");
         }
     }
 }

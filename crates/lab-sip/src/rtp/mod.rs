@@ -49,6 +49,8 @@ pub struct RemoteMedia {
     pub video: Option<SocketAddr>,
     /// `m=image`: fax (T.38).
     pub image: Option<SocketAddr>,
+    /// `m=text`: real-time text (RFC 4103).
+    pub text: Option<SocketAddr>,
     /// `a=crypto` lines of the audio and video sections, in order.
     pub audio_crypto: Vec<String>,
     /// As `audio_crypto`, for the video section.
@@ -57,6 +59,15 @@ pub struct RemoteMedia {
     pub events: Option<u8>,
     /// Other payload types that an rtpmap gives a meaning, of all sections.
     pub codecs: Vec<(u8, Codec)>,
+}
+
+/// The RTP that one medium of a call has received.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ReceivedMedia {
+    /// RTP packets since the call began, repeated and late ones included.
+    pub packets: u64,
+    /// The payload type and the payload of the first; of SRTP, decrypted.
+    pub first: Option<(u8, Box<[u8]>)>,
 }
 
 /// A media action, its text rendered.

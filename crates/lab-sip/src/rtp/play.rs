@@ -23,6 +23,7 @@ pub(super) enum PlayerSlot {
     PlayAudio,
     PlayVideo,
     PlayImage,
+    PlayText,
     Digits,
     StreamAudio,
     StreamVideo,

@@ -9,6 +9,7 @@ use media::tone::DtmfDetector;
 use parking_lot::Mutex;
 use stdx::time::Instant;
 
+use super::ReceivedMedia;
 use super::crypto::CryptoSession;
 
 /// Digits kept between two checks; a peer that sends more is not listened to further.
@@ -25,6 +26,12 @@ pub(super) struct MediaReceiver {
 pub(super) struct ReceivedStream {
     /// From the first packet on.
     receiver: Option<Box<Receiver>>,
+    /// The figures for `<rtp_stats>`.
+    pub(super) seen: ReceivedMedia,
+    /// The first packet is kept in `seen`.
+    pub(super) keeps_first: bool,
+    /// Payload types of events besides the SDP's, a bit each.
+    pub(super) event_types: u128,
     /// A payload type that a stream of this call gave a meaning.
     pub(super) agreed: Option<(u8, Codec)>,
     /// From the other side's SDP: dynamic payload types.
@@ -35,6 +42,8 @@ pub(super) struct ReceivedStream {
     events_heard: bool,
     /// Since the last check.
     pub(super) digits: String,
+    /// Since the call began, each with the payload type of its event.
+    event_digits: Vec<(u8, char)>,
     pub(super) digits_total: u64,
     /// Digits as sound are listened for; it costs more than all else, so only where a scenario asks for digits.
     pub(super) wants_tones: bool,
@@ -125,6 +134,10 @@ impl ReceivedStream {
         }
         // A datagram that is no RTP is not measured: a requirement of packets misses it.
         let Ok(packet) = Packet::parse(bytes) else { return };
+        self.seen.packets += 1;
+        if self.keeps_first && self.seen.first.is_none() {
+            self.seen.first = Some((packet.payload_type(), packet.payload().into()));
+        }
         let is_event = self.is_event(&packet);
         if is_event {
             self.hear(&packet);
@@ -141,6 +154,9 @@ impl ReceivedStream {
 
     /// By number; without one in the SDP, 96 (SIPp's) and 101 (everyone's) with the four bytes of an event.
     fn is_event(&self, packet: &Packet<'_>) -> bool {
+        if self.event_types & 1 << packet.payload_type() != 0 {
+            return true;
+        }
         match self.event_type {
             Some(number) => packet.payload_type() == number,
             None => matches!(packet.payload_type(), 96 | 101) && packet.payload().len() == 4,
@@ -151,7 +167,16 @@ impl ReceivedStream {
         if let Some(digit) = self.events.handle(packet) {
             self.events_heard = true;
             self.note(digit);
+            if self.event_digits.len() < DIGITS {
+                self.event_digits.push((packet.payload_type(), digit.to_char()));
+            }
         }
+    }
+
+    /// The digits of the events with this payload type, since the call began.
+    pub(super) fn digits_of(&self, payload_type: u8) -> String {
+        let of_type = self.event_digits.iter().filter(|(known, _)| *known == payload_type);
+        of_type.map(|(_, digit)| digit).collect()
     }
 
     /// Sound that does not decode has no digits. A sender of events has its digits there, and hears its own tones here.
@@ -224,5 +249,41 @@ mod tests {
         // The scenario's own setting comes first.
         received.agreed = Some((97, Codec::Pcma));
         assert_eq!(received.codec_of(&packet), Codec::Pcma);
+    }
+
+    fn rtp(payload_type: u8, sequence: u16, timestamp: u32, payload: &[u8]) -> Vec<u8> {
+        let header = media::rtp::Header {
+            payload_type,
+            sequence,
+            timestamp,
+            ssrc: 7,
+            ..media::rtp::Header::default()
+        };
+        let mut bytes = Vec::new();
+        header.write(payload, &mut bytes);
+        bytes
+    }
+
+    /// `<rtp_stats>` and `<rtp_dtmf>`: the SDP names 101, the scenario 96 as well.
+    #[test]
+    fn the_first_packet_is_kept_and_digits_are_told_apart_by_payload_type() {
+        let mut received = ReceivedStream {
+            event_type: Some(101),
+            event_types: 1 << 96,
+            keeps_first: true,
+            ..Default::default()
+        };
+        let mut take = |bytes: &[u8]| received.handle(Instant::default(), bytes, false, &mut Vec::new());
+        take(&rtp(8, 1, 160, &[0xd5, 0x0a]));
+        take(&rtp(8, 2, 320, &[1; 160]));
+        // RFC 4733 §2.3: digit 5, then 9 with its end told thrice; and 7 by the type of the SDP.
+        take(&rtp(96, 3, 480, &[5, 10, 0, 160]));
+        for sequence in 4..7 {
+            take(&rtp(96, sequence, 960, &[9, 0x8a, 1, 0x40]));
+        }
+        take(&rtp(101, 7, 1_600, &[7, 10, 0, 160]));
+        assert_eq!(received.seen, ReceivedMedia { packets: 7, first: Some((8, [0xd5, 0x0a].into())) });
+        assert_eq!((received.digits_of(96), received.digits_of(101)), ("59".to_owned(), "7".to_owned()));
+        assert_eq!((received.digits_of(8), received.digits.as_str()), (String::new(), "597"));
     }
 }

@@ -27,6 +27,10 @@ pub struct RunMedia {
     pub(super) active: bool,
     /// Some check wants digits.
     pub(super) wants_tones: bool,
+    /// Some `<rtp_stats>` asks for the first packet.
+    pub(super) wants_first: bool,
+    /// The payload types that an `<rtp_dtmf>` names, a bit each.
+    pub(super) event_types: u128,
     ssrc: AtomicU32,
 }
 
@@ -50,6 +54,8 @@ impl RunMedia {
             ports: MediaPorts::new(options.media.ip.unwrap_or(ip), &options.media),
             active: options.media.measure,
             wants_tones: false,
+            wants_first: false,
+            event_types: 0,
             ssrc: AtomicU32::new(base),
         };
         let mut mistakes = Vec::new();
@@ -65,6 +71,10 @@ impl RunMedia {
             let Some(checked) = self.check(&action.kind, keys) else { continue };
             self.active = true;
             self.wants_tones |= matches!(&action.kind, ActionKind::RtpCheck(check) if check.dtmf.is_some());
+            self.wants_first |= matches!(&action.kind, ActionKind::RtpStats { .. });
+            if let ActionKind::RtpDtmf { payload_type, .. } = &action.kind {
+                self.event_types |= 1 << payload_type;
+            }
             if let Err(mistake) = checked {
                 let file = match &scenario.source {
                     ScenarioSource::File(path) => path.display().to_string(),
@@ -93,6 +103,8 @@ impl RunMedia {
             ActionKind::RtpStream(_)
             | ActionKind::RtpEcho(_)
             | ActionKind::EchoControl(_)
+            | ActionKind::RtpStats { .. }
+            | ActionKind::RtpDtmf { .. }
             | ActionKind::RtpCheck(_) => Ok(()),
             _ => return None,
         })

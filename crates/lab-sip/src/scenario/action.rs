@@ -145,6 +145,8 @@ pub enum ActionKind {
     RtpEcho(Operand),
     /// `<exec command=>`.
     Command(Template),
+    /// `<exec verify=>`: a command that the call waits for before its next message.
+    Verify(Template),
     /// `<exec int_cmd=>`.
     Internal(InternalCommand),
     /// `<exec play_pcap_audio=>`, `play_pcap_video=`, `play_pcap_image=`.
@@ -160,6 +162,24 @@ pub enum ActionKind {
     RtpStream(RtpStream),
     /// `<exec rtp_echo="startaudio,…">`.
     EchoControl(EchoControl),
+    /// `<rtp_stats assign_to="packets,type,payload" media=>`.
+    RtpStats {
+        /// True for `media="video"`.
+        video: bool,
+        /// The number of RTP packets received.
+        packets: VarRef,
+        /// The payload type of the first; −1 before it came.
+        payload_type: Option<VarRef>,
+        /// The payload of the first, in hexadecimal digits.
+        payload: Option<VarRef>,
+    },
+    /// `<rtp_dtmf assign_to= payload_type=>`: the digits received as events (RFC 4733).
+    RtpDtmf {
+        /// `assign_to`.
+        to: VarRef,
+        /// The payload type of the events, below 128.
+        payload_type: u8,
+    },
     /// `<rtpcheck …>`: Ringer's own; see the reference page.
     RtpCheck(Box<RtpCheck>),
 }
@@ -305,6 +325,8 @@ pub enum PlayKind {
     Video,
     /// `play_pcap_image`: to the image address of the SDP.
     Image,
+    /// `play_pcap_text`: to the text address of the SDP (RFC 4103).
+    Text,
 }
 
 /// `<exec rtp_stream="…">`.

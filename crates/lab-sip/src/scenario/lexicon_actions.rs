@@ -34,6 +34,8 @@ pub(super) enum ActionName {
     CloseCon,
     RtpEcho,
     Exec,
+    RtpStats,
+    RtpDtmf,
     RtpCheck,
 }
 
@@ -200,6 +202,25 @@ pub(super) const ACTIONS: &[ActionDoc] = &[
     action("rtp_echo", ActionName::RtpEcho, OPERAND, "Media received is sent back (not 0) or not (0)."),
     action("exec", ActionName::Exec, EXEC, "Runs a command or plays media; one attribute."),
     action(
+        "rtp_stats",
+        ActionName::RtpStats,
+        &[
+            attr(
+                "assign_to",
+                "variables",
+                "Packets; then, by commas, the payload type of the first (−1: none came) and its payload in hexadecimal.",
+            ),
+            attr("media", "audio, video", "Which stream; default `audio`."),
+        ],
+        "The RTP that the call has received so far.",
+    ),
+    action(
+        "rtp_dtmf",
+        ActionName::RtpDtmf,
+        &[TO, attr("payload_type", "number", "Of the events; default 96.")],
+        "The digits that the call has received so far as telephone events (RFC 4733) on its audio stream.",
+    ),
+    action(
         "rtpcheck",
         ActionName::RtpCheck,
         RTPCHECK,
@@ -210,11 +231,17 @@ pub(super) const ACTIONS: &[ActionDoc] = &[
 /// Attributes of `<exec>`, of which one is given.
 const EXEC: &[AttributeDoc] = &[
     attr("command", "template", "To the shell, without waiting for it."),
+    attr(
+        "verify",
+        "template",
+        "To the shell; the call waits for its end before the next message, and fails unless it is exit code 0.",
+    ),
     attr("int_cmd", "stop_call, stop_gracefully, stop_now", "Ends the call or the run."),
     attr("play_pcap_audio", "file", "Replays a capture from the audio port."),
     attr("play_pcap_image", "file", "Replays a capture from the image port."),
     attr("play_pcap_video", "file", "Replays a capture from the video port."),
-    attr("play_dtmf", "digits[,ms]", "Telephone events (RFC 4733)."),
+    attr("play_pcap_text", "file", "Replays a capture of real-time text (RFC 4103) from the text port."),
+    attr("play_dtmf", "digits[,ms[,PT]]", "Telephone events (RFC 4733)."),
     attr(
         "rtp_stream",
         "file[,loops,PT,codec/rate]",

@@ -10,6 +10,7 @@ mod parse;
 mod progress_lines;
 mod setup;
 mod sip;
+mod target;
 #[cfg(test)]
 mod tests;
 pub mod value;

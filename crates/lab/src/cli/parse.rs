@@ -3,6 +3,7 @@
 use lab_sip::options::{Options, Protocol, RemoteTarget, Sockets};
 
 use super::flags::{self, FlagAction, ParsedArguments};
+use super::target::TargetLookup;
 use super::value;
 
 /// A mistake in a command line, in SIPp's words where it has any.
@@ -86,8 +87,13 @@ fn finish(mut asked: ParsedArguments) -> Result<ParsedArguments, UsageError> {
     let port = default_port(network.transport.protocol);
     if let Some(text) = &asked.remote {
         let (host, _) = value::host_port(text).map_err(UsageError)?;
-        let address = value::address(text, port, like).map_err(UsageError)?;
-        asked.options.remote = Some(RemoteTarget { host, address });
+        let protocol = network.transport.protocol;
+        let lookup = TargetLookup { protocol, default_port: port, like, server: asked.dns };
+        let addresses = lookup.addresses(text).map_err(UsageError)?;
+        asked.options.remote = Some(RemoteTarget { host, address: addresses[0] });
+        if asked.round_robin {
+            network.in_turn = addresses;
+        }
     }
     if let Some(text) = &asked.rsa {
         network.remote_sending = Some(value::address(text, port, like).map_err(UsageError)?);
@@ -123,6 +129,13 @@ fn check(asked: &ParsedArguments) -> Result<(), String> {
     }
     if options.media.min_port > options.media.max_port {
         return Err("-min_rtp_port is above -max_rtp_port".to_owned());
+    }
+    let shares_connection =
+        options.network.transport.is_reliable() && options.network.transport.sockets != Sockets::PerCall;
+    if options.network.in_turn.len() > 1 && shares_connection {
+        return Err("-round_robin needs UDP or a connection a call (-t tn, ln, wn or xn): the calls of -t t1, l1, w1 \
+                    and x1 share one connection to one address"
+            .to_owned());
     }
     let extended = options.three_pcc.master.is_some() || options.three_pcc.slave.is_some();
     if extended && options.three_pcc.peers.is_empty() {

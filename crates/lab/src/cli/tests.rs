@@ -41,6 +41,17 @@ fn the_seeds_command_runs_word_for_word() {
 }
 
 #[test]
+fn round_robin_needs_a_socket_that_is_not_bound_to_one_address() {
+    let options = asked("-round_robin localhost -i 127.0.0.1 -tls_handshake_timeout 2500").options;
+    assert_eq!(options.network.in_turn, ["127.0.0.1:5060".parse().expect("an address")]);
+    assert_eq!(options.network.tls_handshake, Some(Duration::from_millis(2_500)));
+    assert_eq!(asked("-tls_handshake_timeout 0 127.0.0.1").options.network.tls_handshake, None);
+    assert_eq!(asked("127.0.0.1").options.network.in_turn, []);
+    // One address is no choice: nothing is shared wrongly.
+    assert!(words("-t t1 -round_robin 127.0.0.1").is_ok());
+}
+
+#[test]
 fn no_flag_is_there_twice_and_each_is_explained() {
     let mut seen = std::collections::BTreeSet::new();
     for flag in flags::all() {
@@ -67,7 +78,7 @@ fn sipps_flags_are_all_known() {
         trace_screen screen_file screen_overwrite trace_rtt rtt_freq trace_logs log_file log_overwrite \
         ringbuffer_files ringbuffer_size max_log_size tls_cert tls_key tls_ca tls_crl tls_version \
         bind_to_device rxsf rxinf min_rtp_port max_rtp_port rtpcheck_debug srtpcheck_debug audiotolerance \
-        videotolerance random_base_ssrc rfc3339";
+        videotolerance random_base_ssrc rfc3339 round_robin tls_handshake_timeout ws_path ws_handshake_timeout";
     for name in names.split_whitespace() {
         let flag = flags::find(&format!("-{name}")).unwrap_or_else(|| panic!("-{name}"));
         // And every one that takes a value says so when there is none.

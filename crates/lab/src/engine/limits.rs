@@ -98,3 +98,7 @@ pub(super) const FIRST_CONNECTION: Duration = Duration::from_secs(5);
 /// Sign-ins of users that are refused with `not-authorized` before any succeeds: with so many, or with all users, the run
 /// ends. A few may have wrong lines in a file of accounts.
 pub(super) const FIRST_SIGN_INS: u64 = 20;
+
+/// Commands of `<exec verify>` that run at once, each a process and a thread. A shell starts a few hundred commands a second
+/// on a core, so more of them only wait for each other; the calls of those beyond it fail.
+pub(super) const VERIFY_COMMANDS: u64 = 1_000;

@@ -10,6 +10,7 @@ pub mod clock;
 mod collector;
 mod control;
 mod datagram_groups;
+mod handshakes;
 mod kernel;
 mod limits;
 mod message_framer;

@@ -178,6 +178,10 @@ impl Shard {
             self.dispatcher.handle_handed_over(bytes, parcel.from, parcel.received, parcel.link);
         }
         self.take_far(&inbox);
+        for (key, verdict) in inbox.verdicts.drain(..) {
+            let verdict = verdict.as_ref().map_err(String::as_str).copied();
+            self.dispatcher.enter(key, now, |call, ctx| call.handle_command_end(ctx, verdict));
+        }
         inbox.clear();
         self.inbox = inbox;
     }

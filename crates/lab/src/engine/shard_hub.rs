@@ -1,6 +1,7 @@
 //! State that shards share: numbers of calls, the shard of each Call-ID, and inboxes for messages.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use hashbrown::HashTable;
@@ -12,8 +13,9 @@ use stdx::slab::Key;
 use stdx::time::Instant;
 
 use super::calls::CallLink;
-use super::limits::HANDOVER_BYTES;
+use super::limits::{HANDOVER_BYTES, VERIFY_COMMANDS};
 use super::schedule::Schedule;
+use super::shell;
 use super::stream::Sender;
 
 /// The progress of the run's end.
@@ -53,6 +55,10 @@ pub(super) struct ShardHub {
     pub(super) keyed: Keyed,
     /// Calls started: the last `[call_number]`.
     pub(super) started: AtomicU64,
+    /// Commands of `<exec verify>` that run.
+    commands: AtomicU64,
+    /// Calls that took an address of the target in turn (`-round_robin`), those that did not start included.
+    turns: AtomicU64,
     /// `-m`.
     pub(super) total: u64,
     pub(super) open: AtomicU64,
@@ -78,6 +84,8 @@ impl ShardHub {
         ShardHub {
             keyed,
             started: AtomicU64::new(0),
+            commands: AtomicU64::new(0),
+            turns: AtomicU64::new(0),
             total: total.unwrap_or(u64::MAX),
             open: AtomicU64::new(0),
             peak: AtomicU64::new(0),
@@ -120,6 +128,32 @@ impl ShardHub {
         for door in &self.doors {
             door.wake();
         }
+    }
+
+    /// Runs a command for a call of this shard, which is told of its end.
+    pub(super) fn verify(self: &Arc<Self>, shard: u16, call: Key, command: String) {
+        let hub = Arc::clone(self);
+        let tell = move |verdict| hub.doors[usize::from(shard)].tell_verdict(call, verdict);
+        if self.commands.fetch_add(1, Ordering::Relaxed) >= VERIFY_COMMANDS {
+            self.commands.fetch_sub(1, Ordering::Relaxed);
+            return tell(Err(format!("{VERIFY_COMMANDS} commands of <exec verify> run already")));
+        }
+        let hub = Arc::clone(self);
+        let done = move |verdict| {
+            hub.commands.fetch_sub(1, Ordering::Relaxed);
+            hub.doors[usize::from(shard)].tell_verdict(call, verdict);
+        };
+        if let Err(error) = shell::verify(command, done) {
+            self.commands.fetch_sub(1, Ordering::Relaxed);
+            tell(Err(format!("no thread for it: {error}")));
+        }
+    }
+
+    /// The one of these addresses whose turn it is (`-round_robin`); `None` without any.
+    pub(super) fn take_turn(&self, addresses: &[SocketAddr]) -> Option<SocketAddr> {
+        let turn = self.turns.fetch_add(1, Ordering::Relaxed);
+        let place = turn.checked_rem(addresses.len() as u64)?;
+        addresses.get(usize::try_from(place).ok()?).copied()
     }
 
     /// The number of a call that starts now, from 1; `None` when `-m` are reached.
@@ -233,6 +267,8 @@ pub(super) struct InboxContent {
     /// Connections that other shards had and lost.
     pub(super) gone: Vec<(CallLink, TransportFault)>,
     pub(super) commands: Vec<ShardCommand>,
+    /// Ends of `<exec verify>` commands, for the calls of the receiving shard.
+    pub(super) verdicts: Vec<(Key, Result<(), String>)>,
 }
 
 /// One message in an [`InboxContent`].
@@ -283,6 +319,7 @@ impl InboxContent {
             && self.writes.is_empty()
             && self.faults.is_empty()
             && self.gone.is_empty()
+            && self.verdicts.is_empty()
     }
 
     pub(super) fn clear(&mut self) {
@@ -291,6 +328,7 @@ impl InboxContent {
         self.writes.clear();
         self.faults.clear();
         self.gone.clear();
+        self.verdicts.clear();
         self.commands.clear();
     }
 }
@@ -298,6 +336,12 @@ impl InboxContent {
 impl ShardInbox {
     pub(super) fn new(waker: Waker) -> ShardInbox {
         ShardInbox { waker, rung: AtomicBool::new(false), inbox: Mutex::new(InboxContent::default()) }
+    }
+
+    /// A command of `<exec verify>` has ended.
+    pub(super) fn tell_verdict(&self, call: Key, verdict: Result<(), String>) {
+        self.inbox.lock().verdicts.push((call, verdict));
+        self.wake();
     }
 
     pub(super) fn wake(&self) {
@@ -332,6 +376,7 @@ impl ShardInbox {
             // At most one for each message above, and one for each connection there was.
             inbox.faults.append(&mut parcels.faults);
             inbox.gone.append(&mut parcels.gone);
+            inbox.verdicts.append(&mut parcels.verdicts);
         }
         parcels.bytes.clear();
         self.wake();

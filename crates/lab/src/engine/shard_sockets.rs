@@ -73,8 +73,8 @@ impl ShardSockets {
         self.shared.first().map_or(CallLink::None, |key| CallLink::Udp(*key))
     }
 
-    /// A new outgoing call's.
-    pub(super) fn link_for_call(&mut self, poll: &Poll) -> io::Result<CallLink> {
+    /// A new outgoing call's; `named` is the target's address, which `-rsa` replaces.
+    pub(super) fn link_for_call(&mut self, named: Option<SocketAddr>, poll: &Poll) -> io::Result<CallLink> {
         let transport = self.options.network.transport;
         match (transport.protocol, transport.sockets) {
             (Protocol::Udp, Sockets::PerCall) => self.udp_of_its_own(poll),
@@ -85,8 +85,7 @@ impl ShardSockets {
             }
             (_, Sockets::Shared | Sockets::PerAddress) if self.shard > 0 => Ok(CallLink::Shared),
             (_, sockets) => {
-                let remote = self.options.network.remote_sending;
-                let remote = remote.or(self.options.remote.as_ref().map(|remote| remote.address));
+                let remote = self.options.network.remote_sending.or(named);
                 let remote = remote.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
                 let key = self.streams.for_call(remote, sockets, poll.registry())?;
                 self.note_shared(key, sockets);

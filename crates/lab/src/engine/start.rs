@@ -151,6 +151,8 @@ fn addresses(setup: &Setup, local: SocketAddr) -> Addresses {
     let one_address = options.network.local.len() < 2;
     let connects = options.network.transport.protocol != options::Protocol::Udp;
     let remote = options.remote.as_ref().filter(|_| setup.scenario.starts_calls() && setup.receive.is_none());
+    // With several addresses of the target, each call has its own.
+    let remote = remote.filter(|_| options.network.in_turn.len() < 2);
     Addresses {
         local_ip: Some(local.ip()).filter(|_| one_address && !connects),
         local_port: Some(local.port()).filter(|_| one_socket && !connects),
@@ -305,7 +307,8 @@ impl ShardParts<'_> {
         let shared = transport.sockets != options::Sockets::PerCall;
         if shared && transport.is_reliable() && self.setup.scenario.starts_calls() {
             // One that fails at once is tried again by the first call, which is then told.
-            if let Ok(link) = net.link_for_call(poll) {
+            let named = self.setup.options.remote.as_ref().map(|remote| remote.address);
+            if let Ok(link) = net.link_for_call(named, poll) {
                 net.release(link);
             }
         }

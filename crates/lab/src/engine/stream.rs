@@ -15,6 +15,7 @@ use socket2::{Domain, Socket, Type};
 use stdx::slab::{Key, Slab};
 use stdx::time::Instant;
 
+use super::handshakes::{Handshake, HandshakeLimits};
 use super::limits::STREAM_BACKLOG;
 use super::stream_transport::{ConnectOptions, StreamTransport};
 use super::tls::Tls;
@@ -88,6 +89,7 @@ pub(super) struct StreamConnections {
     impatient: Instant,
     /// Calls whose message waited too long.
     pub(super) late: Vec<Sender>,
+    handshakes: HandshakeLimits,
 }
 
 /// The call that sends a message, by its shard, and how long the message may wait.
@@ -135,6 +137,7 @@ impl StreamConnections {
             ended: Vec::new(),
             impatient: Instant::FAR_FUTURE,
             late: Vec::new(),
+            handshakes: HandshakeLimits::default(),
         }
     }
 
@@ -241,10 +244,10 @@ impl StreamConnections {
             ConnectionState::Waiting(_, begin) => Some(*begin),
             _ => None,
         });
-        begins.fold(self.impatient, Instant::min)
+        begins.fold(self.impatient.min(self.handshakes.deadline()), Instant::min)
     }
 
-    /// Begins connections that slept, finds messages that waited too long.
+    /// Begins connections that slept, finds messages that waited and handshakes that lasted too long.
     pub(super) fn wake(&mut self, now: Instant, registry: &Registry) {
         self.now = now;
         for key in std::mem::take(&mut self.sleeping) {
@@ -264,6 +267,12 @@ impl StreamConnections {
         }
         if self.impatient <= now {
             self.find_late(now);
+        }
+        for (handshake, key) in self.handshakes.expire(now) {
+            let wire = self.connections.get(key).map(|connection| &connection.wire);
+            if matches!(wire, Some(ConnectionState::Up(wire)) if wire.is_in(handshake)) {
+                self.fail(key, TransportFault::ConnectFailed);
+            }
         }
     }
 
@@ -490,7 +499,11 @@ impl StreamConnections {
     fn host(&self, key: Key) -> String {
         let remote = self.connections.get(key).map(|connection| connection.remote);
         match (&self.options.remote, remote) {
-            (Some(named), Some(remote)) if named.address == remote => named.host.clone(),
+            (Some(named), Some(remote))
+                if named.address == remote || self.options.network.in_turn.contains(&remote) =>
+            {
+                named.host.clone()
+            }
             (_, Some(remote)) => remote.ip().to_string(),
             (_, None) => String::new(),
         }
@@ -519,6 +532,11 @@ impl StreamConnections {
         } else {
             StreamTransport::accepted(tcp, &opening)
         };
+        for (kind, _) in
+            [(Handshake::Tls, is_tls), (Handshake::WebSocket, is_web)].iter().filter(|kind| kind.1)
+        {
+            self.handshakes.begin(self.now, *kind, &self.options.network, key);
+        }
         match wire {
             Ok(wire) => connection.wire = ConnectionState::Up(Box::new(wire)),
             Err(_) => self.fail(key, TransportFault::ConnectFailed),

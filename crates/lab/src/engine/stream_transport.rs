@@ -15,6 +15,7 @@ use tungstenite::handshake::server::{ErrorResponse, Request, Response, ServerHan
 use tungstenite::http::HeaderValue;
 use tungstenite::{HandshakeError, Message, WebSocket};
 
+use super::handshakes::Handshake;
 use super::message_framer::MessageFramer;
 use super::tls::Tls;
 
@@ -106,6 +107,21 @@ impl StreamTransport {
             other => other,
         };
         Ok(())
+    }
+
+    /// This handshake is not over.
+    pub(super) fn is_in(&self, handshake: Handshake) -> bool {
+        let (io, is_web_open) = match self {
+            StreamTransport::Raw(io, _) => (io, true),
+            StreamTransport::Client(begun) => (begun.get_ref().get_ref(), false),
+            StreamTransport::Server(begun) => (begun.get_ref().get_ref(), false),
+            StreamTransport::Web(web) => (web.get_ref(), true),
+            StreamTransport::Gone => return false,
+        };
+        match handshake {
+            Handshake::Tls => matches!(io, StreamIo::Tls(stream) if stream.tls.is_handshaking()),
+            Handshake::WebSocket => !is_web_open,
+        }
     }
 
     /// Messages can be read and written.

@@ -248,3 +248,23 @@ fn strangers_are_out_of_call_and_rubbish_is_malformed() {
     assert_eq!(progress.total.counts[Count::Malformed], 1);
     assert!(progress.errors.iter().any(|error| error.contains("rubbish")), "{:?}", progress.errors);
 }
+
+/// `-round_robin`: strictly in turn, whichever thread starts a call.
+#[test]
+fn calls_take_the_addresses_of_the_target_in_turn() {
+    for (protocol, sockets) in [(Protocol::Udp, Sockets::Shared), (Protocol::Tcp, Sockets::PerCall)] {
+        let start = || Run::start(setup("uas", options("127.0.0.1", protocol, Sockets::Shared, 1))).unwrap();
+        let mut servers = [start(), start()];
+        let addresses: Vec<SocketAddr> =
+            servers.iter().map(|server| server.gauges().local.expect("it listens")).collect();
+        let mut client = caller(options("127.0.0.1", protocol, sockets, 3), addresses[0]);
+        client.network.in_turn = addresses;
+        let called = end(&mut Run::start(setup("uac", client)).unwrap());
+        assert_eq!(called.progress.total.counts[Count::SuccessfulCall], 200, "{protocol:?}");
+        for server in &mut servers {
+            server.change(RunChange::SoftQuit);
+            let counts = end(server).progress.total.counts.clone();
+            assert_eq!(counts[Count::SuccessfulCall], 100, "{protocol:?}: {counts:?}");
+        }
+    }
+}

@@ -1,6 +1,8 @@
 //! Ends of runs, exit codes and defaults that scripts written for SIPp rely on.
 
 use std::net::UdpSocket;
+use std::thread::JoinHandle;
+use std::time::Duration;
 
 use crate::program::{Place, SIPP_RINGER, address};
 
@@ -165,4 +167,54 @@ fn response_times_are_in_a_file_named_as_sipps() {
     let text = std::fs::read_to_string(place.path().join(&name)).expect(&name);
     assert_eq!(text.lines().next(), Some("Date_ms;response_time_ms;rtd_no"));
     assert_eq!(text.lines().count(), 2, "{text}");
+}
+
+/// A name server for one look-up: it has no NAPTR records, and an SRV record for each of these hosts at port 5060.
+fn name_server(targets: Vec<String>) -> (JoinHandle<()>, u16) {
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("a free port");
+    socket.set_read_timeout(Some(Duration::from_secs(60))).expect("a positive timeout");
+    let port = socket.local_addr().expect("bound").port();
+    let serve = move || {
+        for has_records in [false, true] {
+            let mut answer = vec![0; 512];
+            let (length, from) = socket.recv_from(&mut answer).expect("a question");
+            answer.truncate(length);
+            (answer[2], answer[3]) = (0x81, 0x80);
+            for target in targets.iter().filter(|_| has_records) {
+                answer[7] += 1;
+                // RFC 2782: priority 1, weight 1, the port, and the target as labels.
+                let labels: Vec<u8> = target
+                    .split('.')
+                    .flat_map(|label| {
+                        [&[u8::try_from(label.len()).expect("short")], label.as_bytes()].concat()
+                    })
+                    .chain([0])
+                    .collect();
+                answer.extend([0xc0, 12, 0, 33, 0, 1, 0, 0, 0, 60, 0]);
+                answer.push(u8::try_from(6 + labels.len()).expect("short"));
+                answer.extend([0, 1, 0, 1, 0x13, 0xc4]);
+                answer.extend(labels);
+            }
+            socket.send_to(&answer, from).expect("sent");
+        }
+    };
+    (std::thread::Builder::new().spawn(serve).expect("a thread"), port)
+}
+
+/// RFC 3263: the servers of a name are found by its SRV records, and `-round_robin` calls them in turn.
+#[test]
+fn calls_go_to_the_servers_that_dns_names_in_turn() {
+    let place = Place::new();
+    let servers = [place.uas(""), place.uas("")];
+    let (dns, port) = name_server(servers.iter().map(|(_, address)| address.clone()).collect());
+    let own = address();
+    let said =
+        place.run(&format!("sip -sn uac sip.test --dns 127.0.0.1:{port} -round_robin -i {own} -m 10 -r 50"));
+    assert_eq!(said.code, Some(0), "{said:?}");
+    dns.join().expect("two questions came");
+    for (mut uas, address) in servers {
+        uas.heard(" 5 ok");
+        uas.signal("INT");
+        assert_eq!(uas.end().code, Some(0), "{address}");
+    }
 }

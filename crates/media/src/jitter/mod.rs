@@ -190,12 +190,13 @@ impl JitterBuffer {
         }
         self.measure(now, timestamp);
         if self.is_playing && behind < 0 && !self.is_partly_due(behind, packet.payload().len()) {
-            self.counts.late += 1;
             self.late_in_a_row += 1;
             if self.late_in_a_row >= LATE_IN_A_ROW {
+                // It is the first of the stream that begins, and played.
                 self.restart(now, packet);
                 return Pushed::Restarted;
             }
+            self.counts.late += 1;
             return Pushed::Late;
         }
         self.late_in_a_row = 0;

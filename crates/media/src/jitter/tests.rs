@@ -164,6 +164,21 @@ fn packets_of_any_length_become_frames() {
     }
 }
 
+/// The sender's clock has leapt back: the packet with which the stream begins anew is played, and not late as those before it.
+#[test]
+fn late_packets_in_a_row_begin_the_stream_anew_and_each_is_counted_once() {
+    let mut buffer = JitterBuffer::new(G711, 40);
+    let begun: Vec<_> = (0..20).map(|number| (20 * number, number)).collect();
+    play(&mut buffer, &begun, 500);
+    let late = |number| push(&mut buffer, 500, 20 + number, number, 1);
+    let pushed: Vec<Pushed> = (0..LATE_IN_A_ROW).map(late).collect();
+    assert_eq!(pushed.iter().filter(|pushed| **pushed == Pushed::Late).count(), LATE_IN_A_ROW as usize - 1);
+    (500..2_000).step_by(20).for_each(|at| drop(pull(&mut buffer, at)));
+    let counts = buffer.counts();
+    assert_eq!((counts.restarts, counts.late), (1, u64::from(LATE_IN_A_ROW) - 1));
+    assert_eq!((counts.received, counts.played), (20 + u64::from(LATE_IN_A_ROW), 21), "{counts:?}");
+}
+
 #[test]
 fn packets_beyond_the_bounds_are_dropped() {
     let mut buffer = JitterBuffer::new(G711, 40);

@@ -1,4 +1,4 @@
-//! SRTP and SRTCP (RFC 3711) with the suites of RFC 4568: one context a direction, its keys from one master key.
+//! SRTP and SRTCP (RFC 3711) with the suites of RFC 4568 and RFC 6188: one context a direction, its keys from one master key.
 
 mod keys;
 mod sdes;
@@ -15,19 +15,29 @@ use keys::Keys;
 pub use sdes::CryptoLine;
 use window::ReplayWindow;
 
-/// Master key and master salt, one behind the other: 16 and 14 bytes.
+/// Master key and master salt of the suites with AES-128, one behind the other: 16 and 14 bytes.
 pub const KEY_LEN: usize = 30;
+/// The same of the suites with AES-256: 32 and 14 bytes (RFC 6188 §2).
+pub const MAX_KEY_LEN: usize = 46;
 
 /// Sources that one context follows; a datagram of one more is refused.
 const MAX_SOURCES: usize = 64;
 
-/// RFC 4568 §6.2, and the two without a cipher that SIPp offers.
+/// RFC 4568 §6.2, RFC 6188 §4.1, and the two without a cipher that SIPp offers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Suite {
     /// `AES_CM_128_HMAC_SHA1_80`: a tag of ten bytes.
     AesCm128Sha1_80,
     /// `AES_CM_128_HMAC_SHA1_32`: a tag of four bytes, in RTCP of ten.
     AesCm128Sha1_32,
+    /// `AES_192_CM_HMAC_SHA1_80`.
+    AesCm192Sha1_80,
+    /// `AES_192_CM_HMAC_SHA1_32`.
+    AesCm192Sha1_32,
+    /// `AES_256_CM_HMAC_SHA1_80`.
+    AesCm256Sha1_80,
+    /// `AES_256_CM_HMAC_SHA1_32`.
+    AesCm256Sha1_32,
     /// Authentication only, with a tag of ten bytes.
     NullSha1_80,
     /// Authentication only, with a tag of four bytes.
@@ -35,14 +45,26 @@ pub enum Suite {
 }
 
 impl Suite {
-    const ALL: [Suite; 4] =
-        [Suite::AesCm128Sha1_80, Suite::AesCm128Sha1_32, Suite::NullSha1_80, Suite::NullSha1_32];
+    const ALL: [Suite; 8] = [
+        Suite::AesCm128Sha1_80,
+        Suite::AesCm128Sha1_32,
+        Suite::AesCm192Sha1_80,
+        Suite::AesCm192Sha1_32,
+        Suite::AesCm256Sha1_80,
+        Suite::AesCm256Sha1_32,
+        Suite::NullSha1_80,
+        Suite::NullSha1_32,
+    ];
 
-    /// The crypto suite's name in SDP (RFC 4568 §6.2).
+    /// The crypto suite's name in SDP (RFC 4568 §6.2, RFC 6188 §4.1).
     pub fn name(self) -> &'static str {
         match self {
             Suite::AesCm128Sha1_80 => "AES_CM_128_HMAC_SHA1_80",
             Suite::AesCm128Sha1_32 => "AES_CM_128_HMAC_SHA1_32",
+            Suite::AesCm192Sha1_80 => "AES_192_CM_HMAC_SHA1_80",
+            Suite::AesCm192Sha1_32 => "AES_192_CM_HMAC_SHA1_32",
+            Suite::AesCm256Sha1_80 => "AES_256_CM_HMAC_SHA1_80",
+            Suite::AesCm256Sha1_32 => "AES_256_CM_HMAC_SHA1_32",
             Suite::NullSha1_80 => "NULL_HMAC_SHA1_80",
             Suite::NullSha1_32 => "NULL_HMAC_SHA1_32",
         }
@@ -54,12 +76,30 @@ impl Suite {
     }
 
     pub(crate) fn encrypts(self) -> bool {
-        matches!(self, Suite::AesCm128Sha1_80 | Suite::AesCm128Sha1_32)
+        !matches!(self, Suite::NullSha1_80 | Suite::NullSha1_32)
+    }
+
+    /// The length of the master key and the master salt together, in bytes.
+    pub fn key_len(self) -> usize {
+        match self {
+            Suite::AesCm256Sha1_80 | Suite::AesCm256Sha1_32 => MAX_KEY_LEN,
+            Suite::AesCm192Sha1_80 | Suite::AesCm192Sha1_32 => 38,
+            Suite::AesCm128Sha1_80 | Suite::AesCm128Sha1_32 | Suite::NullSha1_80 | Suite::NullSha1_32 => {
+                KEY_LEN
+            }
+        }
     }
 
     /// The length of the tag of an RTP packet, in bytes.
     fn tag_len(self) -> usize {
-        if matches!(self, Suite::AesCm128Sha1_80 | Suite::NullSha1_80) { 10 } else { 4 }
+        match self {
+            Suite::AesCm128Sha1_80 | Suite::AesCm192Sha1_80 | Suite::AesCm256Sha1_80 | Suite::NullSha1_80 => {
+                10
+            }
+            Suite::AesCm128Sha1_32 | Suite::AesCm192Sha1_32 | Suite::AesCm256Sha1_32 | Suite::NullSha1_32 => {
+                4
+            }
+        }
     }
 }
 
@@ -115,8 +155,8 @@ struct SrtpSource {
 }
 
 impl Context {
-    /// A context from the master key and salt of one direction (RFC 3711 §3.2).
-    pub fn new(suite: Suite, master: &[u8; KEY_LEN]) -> Context {
+    /// A context from the master key and salt of one direction (RFC 3711 §3.2), [`Suite::key_len`] bytes.
+    pub fn new(suite: Suite, master: &[u8]) -> Context {
         Context {
             suite,
             encrypt_rtp: suite.encrypts(),
@@ -132,7 +172,8 @@ impl Context {
         self
     }
 
-    /// Another suite with the same master key: the indices go on, so that no key stream is used twice (RFC 3711 §9.1).
+    /// Another suite with the same master key, and so of the same key length: the indices go on, so that no key stream
+    /// is used twice (RFC 3711 §9.1).
     pub fn change_suite(&mut self, suite: Suite, unencrypted: bool) {
         self.suite = suite;
         self.encrypt_rtp = suite.encrypts() && !unencrypted;

@@ -6,6 +6,7 @@ use super::*;
 use crate::rtp::{Header, Packet};
 
 const KEY: [u8; KEY_LEN] = *b"0123456789abcdefABCDEFGHIJKLMN";
+const LONG_KEY: [u8; MAX_KEY_LEN] = *b"0123456789abcdefABCDEFGHIJKLMNOPQRSTUVWXYZ!#$%";
 
 fn packet(sequence: u16, payload: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::new();
@@ -15,8 +16,9 @@ fn packet(sequence: u16, payload: &[u8]) -> Vec<u8> {
 
 #[test]
 fn every_suite_comes_back() {
-    for (suite, added) in Suite::ALL.into_iter().zip([10, 4, 10, 4]) {
-        let (mut sender, mut receiver) = (Context::new(suite, &KEY), Context::new(suite, &KEY));
+    for (suite, added) in Suite::ALL.into_iter().zip([10, 4].into_iter().cycle()) {
+        let key = &LONG_KEY[..suite.key_len()];
+        let (mut sender, mut receiver) = (Context::new(suite, key), Context::new(suite, key));
         let plain = packet(1, b"a payload of more than one block");
         let mut sent = plain.clone();
         sender.protect_rtp(&mut sent).unwrap();
@@ -26,6 +28,26 @@ fn every_suite_comes_back() {
         receiver.unprotect_rtp(&mut sent).unwrap();
         assert_eq!(sent, plain);
         assert_eq!(Suite::from_name(suite.name()), Some(suite));
+    }
+}
+
+/// A line with an array for its key speaks the suites of that length only, whatever the key's real length.
+#[test]
+fn a_line_takes_keys_of_the_length_of_its_suite() {
+    use base64::Engine as _;
+    let line = |suite: &str, length: usize| {
+        let key = base64::engine::general_purpose::STANDARD.encode(&LONG_KEY[..length]);
+        format!("1 {suite} inline:{key}")
+    };
+    let long = line("AES_256_CM_HMAC_SHA1_80", 46);
+    let parsed: CryptoLine<Vec<u8>> = CryptoLine::parse(&long).expect("a line");
+    assert_eq!((parsed.key.as_slice(), parsed.to_string()), (&LONG_KEY[..], format!("crypto:{long}")));
+    assert_eq!(CryptoLine::<[u8; KEY_LEN]>::parse(&long), None);
+    for (suite, length) in
+        [("AES_256_CM_HMAC_SHA1_80", 30), ("AES_192_CM_HMAC_SHA1_32", 46), ("NULL_HMAC_SHA1_80", 38)]
+    {
+        assert_eq!(CryptoLine::<Vec<u8>>::parse(&line(suite, length)), None, "{suite} {length}");
+        assert_eq!(CryptoLine::<[u8; KEY_LEN]>::parse(&line(suite, length)), None, "{suite} {length}");
     }
 }
 
@@ -113,7 +135,7 @@ fn unauthentic_sources_do_not_fill_the_context() {
 fn crypto_lines_are_read_and_written() {
     // RFC 4568 §6.1.
     let line = "a=crypto:1 AES_CM_128_HMAC_SHA1_80 inline:d0RmdmcmVCspeEc3QGZiNWpVLFJhQX1cfHAwJSoj|2^20\r\n";
-    let read = CryptoLine::parse(line).unwrap();
+    let read = <CryptoLine>::parse(line).unwrap();
     assert_eq!((read.tag, read.suite, read.unencrypted), (1, Suite::AesCm128Sha1_80, false));
     assert_eq!(read.key, *b"wDfvg&T+)xG7@fb5jU,RaA}\\|p0%*#");
     assert_eq!(
@@ -121,7 +143,7 @@ fn crypto_lines_are_read_and_written() {
         "crypto:1 AES_CM_128_HMAC_SHA1_80 inline:d0RmdmcmVCspeEc3QGZiNWpVLFJhQX1cfHAwJSoj"
     );
     let plain = CryptoLine { unencrypted: true, ..read };
-    assert_eq!(CryptoLine::parse(&plain.to_string()), Some(plain));
+    assert_eq!(<CryptoLine>::parse(&plain.to_string()), Some(plain));
     let mut sent = packet(1, b"as it is");
     plain.context().protect_rtp(&mut sent).unwrap();
     assert_eq!(Packet::parse(&sent[..20]).unwrap().payload(), b"as it is");
@@ -134,7 +156,7 @@ fn crypto_lines_are_read_and_written() {
         "1 AES_CM_128_HMAC_SHA1_80 inline:d0RmdmcmVCspeEc3QGZiNWpVLFJhQX1cfHAwJSo=",
         "1 AES_CM_128_HMAC_SHA1_80 inline:d0RmdmcmVCspeEc3QGZiNWpVLFJhQX1cfHAwJSoj|1:32",
     ] {
-        assert_eq!(CryptoLine::parse(wrong), None, "{wrong}");
+        assert_eq!(<CryptoLine>::parse(wrong), None, "{wrong}");
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use net::admission::{Admission, Bounds};
 use net::clock::Clock;
 use net::tickets::TicketKeys;
-use net::tls::{Tls, TlsFiles, self_signed};
+use net::tls::{Tls, TlsFiles, own_certificate, self_signed};
 use net::{ClientCertificates, CloseReason, NetSettings, SendFault};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use sip::transport::Transport::Tls as TlsTransport;
@@ -348,6 +348,22 @@ fn the_self_signed_certificate_works_and_its_key_is_private() {
         shard.during(client(address, &trusted, "localhost")).await.unwrap();
         shard.during(client(address, &trusted, "127.0.0.1")).await.unwrap();
     });
+}
+
+#[test]
+fn the_self_signed_certificate_stays_while_it_has_the_names() {
+    let directory = TempDir::new().unwrap();
+    let made = |names: &[&str]| {
+        let files = own_certificate(directory.path(), names).unwrap();
+        std::fs::read_to_string(files.certificate).unwrap()
+    };
+    let first = made(&["localhost", "example.net", "127.0.0.1"]);
+    assert_eq!(made(&["example.net", "127.0.0.1"]), first, "of the start before");
+    let other = made(&["example.org"]);
+    assert_ne!(other, first, "it has no such name");
+    let key = directory.path().join("key.pem");
+    std::fs::write(&key, std::fs::read_to_string(&key).unwrap().replace("PRIVATE", "NO")).unwrap();
+    assert_ne!(made(&["example.org"]), other, "its key is lost");
 }
 
 #[test]

@@ -63,7 +63,7 @@ fn delivered_body(effects: Vec<Effect>) -> Option<String> {
             assert!(!bindings.is_empty());
             Some(String::from_utf8(message.body.to_vec()).unwrap())
         }
-        Push::State { .. } => None,
+        Push::State { .. } | Push::AccountChanged { .. } | Push::Watched { .. } => None,
     })
 }
 

@@ -246,3 +246,31 @@ fn presence_of_chat_is_kept_until_chat_removes_it() {
     assert_eq!(world.pushed(changed(None)), [presence_with(None)]);
     assert_eq!(world.pushed(changed(None)), []);
 }
+
+/// The list that an edge asks for, and the addresses that it is told of later.
+#[test]
+fn an_edge_that_asks_gets_the_watched_addresses_and_hears_of_new_ones() {
+    let mut world = World::new();
+    let owner = router::ShardAddress { life: router::Life(4), shard: 2 };
+    let ask = || Query::Watched { aor: alice(), owner };
+    let listed = |aors: Vec<router::Aor>| vec![Push::Watched { owner: Some(owner), aors }];
+    world.watch(Topic::MessageSummary, 600);
+    assert_eq!(pushes(world.do_ask(ask())), listed(Vec::new()), "that shows no calls");
+    let begin = |topic, world: &mut World| {
+        let until = world.now + Duration::from_secs(600);
+        pushes(world.do_ask(Query::Watch { aor: alice(), topic, watch: WatchId(topic as u64), until }))
+    };
+    let begun = vec![Push::Watched { owner: None, aors: vec![alice()] }];
+    assert_eq!(begin(Topic::Dialog, &mut world), begun);
+    assert_eq!(begin(Topic::Presence, &mut world), [], "it is watched already");
+    assert_eq!(pushes(world.do_ask(ask())), listed(vec![alice()]));
+    for topic in [Topic::Dialog, Topic::Presence] {
+        world.ask(Query::Unwatch { aor: alice(), topic, watch: WatchId(topic as u64) });
+    }
+    assert_eq!(begin(Topic::Presence, &mut world), begun);
+    for topic in [Topic::Dialog, Topic::Presence] {
+        world.ask(Query::Unwatch { aor: alice(), topic, watch: WatchId(topic as u64) });
+    }
+    world.now = world.now + limits::WATCHED_TOLD;
+    assert_eq!(begin(Topic::Dialog, &mut world), [], "the edge goes by the list no more");
+}

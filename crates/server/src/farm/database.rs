@@ -2,8 +2,13 @@
 
 use cluster::farm::Claim;
 use cluster::{Bucket, Epoch, Life};
+use config::Config;
 use farm::database::{BucketDatabase, ClaimResult, DatabaseFault, GivenBack, OpenDatabase};
-use store::{BucketClaim, ClaimAnswer, Database, GivenBucket, Ownership, StoreError};
+use farm::links::Encryption;
+use store::{
+    AccountFilter, BucketClaim, ClaimAnswer, Database, GivenBucket, Loaded, Ownership, Read, Store,
+    StoreError,
+};
 
 /// One life's connection for its buckets.
 struct BucketConnection(Box<dyn Ownership>);
@@ -21,6 +26,39 @@ pub(super) fn join(database: &Database, life: Life, node: &str) -> Result<Box<dy
     let mut ownership = database.ownership(life.0)?;
     ownership.join(node)?;
     Ok(ownership)
+}
+
+/// True if the node asks the owners of addresses for their accounts: it is an edge that has none, and the digests that come by its
+/// links cross no network in the clear.
+pub(super) fn asks_owners(config: &Config, database: &Database) -> Result<bool, StoreError> {
+    if !config.is_edge_without_database() {
+        return Ok(false);
+    }
+    let any = AccountFilter { limit: 1, ..AccountFilter::default() };
+    let loaded = database.reader()?.load(&Read::Accounts(any))?;
+    let has_accounts = matches!(loaded, Loaded::Accounts(accounts) if !accounts.is_empty());
+    match obstacle(config, has_accounts) {
+        Some(obstacle) => {
+            tracing::warn!(
+                obstacle,
+                "the node of the role edge uses its own accounts, not those of the farm"
+            );
+        }
+        None => tracing::info!("the node has no accounts; it asks the nodes that share a database"),
+    }
+    Ok(obstacle(config, has_accounts).is_none())
+}
+
+/// The reason why an edge without a shared database does not ask for accounts.
+fn obstacle(config: &Config, has_accounts: bool) -> Option<&'static str> {
+    if has_accounts {
+        return Some("it has accounts of its own in [server] data; remove them");
+    }
+    if config.xmpp.is_on() {
+        return Some("it has [xmpp], which needs [store] url");
+    }
+    let is_plain = config.farm.encryption == Encryption::Never;
+    is_plain.then_some("[farm] encrypt is \"never\", and digests of passwords have to be encrypted")
 }
 
 impl BucketDatabase for BucketConnection {
@@ -69,5 +107,43 @@ fn fault(error: StoreError) -> DatabaseFault {
     match error {
         StoreError::Fenced { .. } => DatabaseFault::Fenced,
         other => DatabaseFault::Lost(other.to_string().into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    const EDGE: &str =
+        "[farm]\nname = \"x\"\ncouncil = [\"nats://127.0.0.1:4222\"]\nsecret = \"s\"\nrole = \"edge\"\n";
+
+    fn config(more: &str) -> Config {
+        Config::parse(&format!("{EDGE}{more}"), Path::new("belfry.toml")).unwrap()
+    }
+
+    #[test]
+    fn an_edge_asks_only_where_digests_stay_secret() {
+        assert_eq!(obstacle(&config(""), false), None);
+        assert_eq!(obstacle(&config("encrypt = \"always\"\n"), false), None);
+        let plain = obstacle(&config("encrypt = \"never\"\n"), false);
+        assert!(plain.is_some_and(|obstacle| obstacle.contains("encrypt")), "{plain:?}");
+    }
+
+    #[test]
+    fn an_edge_with_accounts_or_chat_goes_on_as_before() {
+        assert!(obstacle(&config(""), true).is_some());
+        assert!(obstacle(&config("[xmpp]\nlisten = [\"tcp:127.0.0.1:5222\"]\n"), false).is_some());
+    }
+
+    #[test]
+    fn only_an_edge_without_a_database_asks() {
+        assert!(config("").is_edge_without_database());
+        assert!(!config("[store]\nurl = \"postgres://127.0.0.1/belfry\"\n").is_edge_without_database());
+        let both = EDGE.replace("edge", "both");
+        let both = Config::parse(&both, Path::new("belfry.toml")).unwrap();
+        assert!(!both.is_edge_without_database());
+        assert!(!Config::default().is_edge_without_database());
     }
 }

@@ -4,6 +4,7 @@
 mod database;
 mod link_socket;
 pub(crate) mod probe;
+pub(crate) mod requests;
 pub(crate) mod traces;
 pub(crate) mod traffic;
 pub mod wire;
@@ -18,22 +19,21 @@ use anyhow::{Context, Result, anyhow};
 use bytes::Bytes;
 use cluster::farm::EndReason;
 use cluster::figures::NodeFigures;
-use cluster::link::FarmSecret;
+use cluster::link::{FarmSecret, Message};
 use cluster::member::{Member, MemberState};
 use cluster::membership::MembershipEffect;
 use cluster::{Bucket, Life, Outlet};
+use config::Config;
 use control::{Failure, FailureKind};
 use farm::agent::{AgentArgs, FarmAgent, FarmEnd, FarmListener};
 use farm::council::{CouncilSettings, LifeClock, MEMBER_AGE};
 use farm::links::Encryption;
 use farm::order::BucketOrder;
 use farm::view::FarmView;
+use net::clock::Clock;
 use stdx::Instant;
 use store::Database;
 
-use crate::clock::Clock;
-use crate::config::Config;
-use crate::logging;
 use crate::message::{Command, InboxMessage, LocalMessage};
 use crate::shard::StatusBoard;
 use link_socket::LinkSocket;
@@ -73,6 +73,8 @@ pub(crate) struct FarmMembership {
     pub(crate) secret: Secret,
     /// The nodes share their database.
     pub(crate) shares_database: bool,
+    /// The node has no accounts and asks the owners of their addresses, which share a database.
+    pub(crate) asks_owners: bool,
     encryption: Encryption,
     agent: FarmAgent,
     board: Arc<FarmBoard>,
@@ -93,6 +95,8 @@ pub(crate) struct ShardFarm {
     pub(crate) links: Option<ShardLinks>,
     /// The nodes share their database.
     pub(crate) shares_database: bool,
+    /// The node has no accounts and asks the owners of their addresses.
+    pub(crate) asks_owners: bool,
 }
 
 /// The parts of which a shard makes the links.
@@ -110,6 +114,8 @@ pub(crate) struct FarmBoard {
     state: Mutex<BoardState>,
     /// Messages of other nodes about traces, for the operator's thread.
     pub(crate) traces: traces::TraceInbox,
+    /// Requests of operators to all nodes of the farm.
+    pub(crate) requests: requests::FarmRequests,
 }
 
 impl std::fmt::Debug for FarmBoard {
@@ -149,6 +155,31 @@ impl BoardState {
 }
 
 impl FarmBoard {
+    /// Takes a message of another node that is for operators; false: it is for a shard.
+    pub(crate) fn take(&self, from: Life, message: &Message) -> bool {
+        let trace =
+            wire::TraceMessage::read(message).map(|trace| trace.map(|trace| self.traces.push(from, trace)));
+        let request = || {
+            let request = wire::RequestMessage::read(message);
+            request.map(|request| request.map(|request| self.requests.handle(from, request)))
+        };
+        match trace.and_then(|taken| Ok(taken.or(request()?))) {
+            Ok(taken) => taken.is_some(),
+            Err(error) => {
+                tracing::warn!(%error, "a message of another node for operators is passed over");
+                true
+            }
+        }
+    }
+
+    /// Gives the shard with the links a message for another node. Dropped before the shards start.
+    pub(crate) fn send(&self, message: LocalMessage) {
+        let outlet = self.lock().outlets.first().cloned();
+        if let Some(outlet) = outlet {
+            outlet.answer_all(&mut vec![message.into()]);
+        }
+    }
+
     /// The newest view.
     pub(crate) fn view(&self) -> Option<Arc<FarmView>> {
         self.lock().view.clone()
@@ -319,6 +350,7 @@ impl FarmMembership {
         let explained = || format!("cannot listen at {} for links; check [farm] listen", config.farm.listen);
         let socket = LinkSocket::bind(config.farm.listen).with_context(explained)?;
         let shares_database = config.shares_database();
+        let asks_owners = database::asks_owners(config, database)?;
         let board = Arc::new(FarmBoard::default());
         let (joined, receiver) = sync_channel(1);
         let args = AgentArgs {
@@ -344,6 +376,7 @@ impl FarmMembership {
             name,
             secret,
             shares_database,
+            asks_owners,
             encryption: config.farm.encryption,
             agent,
             board,
@@ -362,8 +395,9 @@ impl FarmMembership {
             listener,
         });
         let board = Arc::clone(&self.board);
-        let (agent, shares_database) = (self.agent.clone(), self.shares_database);
-        ShardFarm { agent, board, view: self.board.view(), links, shares_database }
+        let (agent, view) = (self.agent.clone(), self.board.view());
+        let (shares_database, asks_owners) = (self.shares_database, self.asks_owners);
+        ShardFarm { agent, board, view, links, shares_database, asks_owners }
     }
 
     /// These shards hear of each new view from now on.
@@ -394,6 +428,11 @@ impl FarmMembership {
     /// The farm as the node knows it now.
     pub(crate) fn board(&self) -> &FarmBoard {
         &self.board
+    }
+
+    /// The way to ask the other nodes.
+    pub(crate) fn requester(&self) -> requests::FarmRequester {
+        requests::FarmRequester::new(self.life, Arc::clone(&self.board), self.shares_database)
     }
 
     /// The board, for a thread that keeps it.
@@ -496,8 +535,13 @@ fn council(config: &Config, name: &str, secret: &Secret, clock: Clock) -> Result
     })
 }
 
-/// The configured name, else the machine's.
+/// The configured name, else the machine's; with its number, if it is one of several processes.
 fn node_name(config: &Config) -> Result<Box<str>> {
+    let name = machine_name(config)?;
+    Ok(config.process.map_or(name.clone(), |process| format!("{name}-{}", process.number()).into()))
+}
+
+fn machine_name(config: &Config) -> Result<Box<str>> {
     if let Some(name) = &config.farm.node {
         return Ok(name.clone());
     }

@@ -15,10 +15,10 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use control::{NodeState, StatusSource};
+use net::proxies::Proxies;
 use tokio::net::TcpListener;
 pub use web::{Connections, Web};
 
-use crate::net::proxies::Proxies;
 use crate::node::Shared;
 
 /// State of the node's HTTP listeners.

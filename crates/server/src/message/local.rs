@@ -12,10 +12,10 @@ use store::xmpp::RosterRow;
 use store::{Loaded, StoreError, WriteDone};
 use tokio::sync::oneshot;
 use voice_io::VoiceShardMessage;
+use xmpp_io::streams::http::bosh::Call;
 
 use crate::shard::Reload;
 use crate::xmpp::shard_requests::ActAnswer;
-use crate::xmpp::streams::http::bosh::Call;
 
 /// A message to a shard from its own process.
 #[derive(Debug)]
@@ -65,6 +65,13 @@ pub enum LocalXmppMessage {
         iq: Box<Element>,
         /// Gets the answer.
         answer: oneshot::Sender<Element>,
+    },
+    /// A message of this shard that the link to another node did not take, or that the node has not received before its death.
+    Returned {
+        /// The shard that it was for.
+        to: cluster::ShardAddress,
+        /// The message.
+        message: Box<super::XmppShardMessage>,
     },
     /// The result of the administration that this shard asked for.
     Administered {

@@ -21,8 +21,8 @@ use sip::transport::{Packet, Transmit, TransmitId};
 pub use local::{BucketOrder, Command, Ended, LocalMessage, LocalXmppMessage};
 pub use xmpp::{StreamCondition, XmppShardMessage};
 
-use crate::net::Certified;
 use ::voice::RoomMessage;
+use net::Certified;
 
 /// One message in a shard's inbox.
 #[derive(Debug)]

@@ -7,6 +7,13 @@ use std::thread::{Builder, JoinHandle};
 use anyhow::{Context, Result, anyhow, bail};
 use call::{Health, HealthSettings, Ledger, LedgerSettings, Plan, PlanSettings};
 use cluster::{Bucket, Inbox, Life, Outlet, ShardAddress, ShardMap};
+use config::Config;
+use logging::sign_in_failures::SignInFailures;
+use net::admission::Admissions;
+use net::clock::Clock;
+use net::tickets::TicketKeys;
+use net::tls::{self, Tls, TlsFiles};
+use net::{Io, Listener, NetSettings};
 use router::{Router, RouterSettings};
 use sip::endpoint::{Endpoint, EndpointSettings};
 use sip::events::WatchPolicy;
@@ -15,21 +22,14 @@ use store::{Database, Loaded, Read, Reader, Service, Store, Write, WriteDone};
 use voice_io::helpers::{self, Deliver, Helpers};
 use voice_io::recordings::Files;
 use voice_io::{NodeVoice, ShardVoice};
+use xmpp_io::uploads::Uploads;
 
 use super::{Node, looks, xmpp};
-use crate::clock::Clock;
-use crate::config::Config;
 use crate::farm::FarmMembership;
 use crate::message::InboxMessage;
-use crate::net::admission::Admissions;
-use crate::net::tickets::TicketKeys;
-use crate::net::tls::{self, Tls, TlsFiles};
-use crate::net::{Io, Listener, NetSettings};
 use crate::routes;
 use crate::shard::voice::HelperResults;
-use crate::shard::{CallerProof, Reload, Shard, ShardDeps, ShardSelector, run_on_this_thread};
-use crate::sign_in_failures::SignInFailures;
-use crate::xmpp::uploads::Uploads;
+use crate::shard::{AccountSource, CallerProof, Reload, Shard, ShardDeps, ShardSelector, run_on_this_thread};
 
 /// The parts that all shards are made from.
 pub(crate) struct Shared {
@@ -77,6 +77,17 @@ impl Shared {
         }
     }
 
+    /// The place of the accounts that the shards need.
+    fn account_source(&self) -> AccountSource {
+        if self.farm.as_ref().is_some_and(|farm| farm.asks_owners) {
+            AccountSource::Owners
+        } else if self.config.store.url.is_some() {
+            AccountSource::Server
+        } else {
+            AccountSource::File
+        }
+    }
+
     pub(crate) fn read(config: Config, database: &Database, clock: Clock) -> Result<Self> {
         let mut fresh = [0; 32];
         let mut seed = [0; 32];
@@ -98,7 +109,7 @@ impl Shared {
         let (domains, started, access) = (Vec::new(), clock.now(), std::sync::OnceLock::new());
         let looks = ::xmpp::sasl::UnknownAccounts::default();
         let admissions = Admissions::new();
-        let failures = Arc::new(SignInFailures::new());
+        let failures = Arc::new(SignInFailures::default());
         let route_peers = Arc::default();
         let mut shared = Shared {
             config,
@@ -246,7 +257,7 @@ pub(crate) fn certificates(shared: &Shared) -> Result<Option<Arc<Tls>>> {
             let mut names: Vec<&str> = spelled.iter().map(|name| &**name).collect();
             names.extend(["localhost", "127.0.0.1", "::1"]);
             names.extend(config.sip.advertise.as_deref());
-            let made = tls::self_signed(&config.server.data, &names)?;
+            let made = tls::own_certificate(&config.server.data, &names)?;
             TlsFiles { authorities: config.tls.ca.clone(), ..made }
         }
     };
@@ -407,8 +418,7 @@ pub(crate) fn start_shard(
     router: Router,
     inbox: Inbox<InboxMessage>,
 ) -> Result<JoinHandle<()>> {
-    let shared = &node.shared;
-    let now = node.clock.now();
+    let (shared, now) = (&node.shared, node.clock.now());
     let settings = endpoint_settings(shared, number);
     let parts = ShardDeps {
         edge: settings.edge,
@@ -423,6 +433,7 @@ pub(crate) fn start_shard(
         default_max_contacts: shared.config.sip.max_contacts as usize,
         records: shared.config.calls.records,
         store: Arc::clone(&node.store),
+        accounts: shared.account_source(),
         inbox,
         outlets: node.outlets.clone(),
         board: Arc::clone(&node.board),

@@ -8,12 +8,13 @@ use cluster::Outlet;
 use cluster::farm::EndReason;
 use control::StoreStatus;
 use farm::agent::FarmEnd;
+use net::clock::Clock;
 use stdx::Instant;
 use store::{Completions, Loaded, StoreError, Ticket, WriteDone};
 use tokio::sync::oneshot;
 
-use crate::clock::Clock;
 use crate::farm::end_process;
+use crate::limits;
 use crate::message::{InboxMessage, LocalMessage};
 
 /// The sink of the control socket's questions: no shard has this number.
@@ -37,6 +38,8 @@ struct Failures {
     last: Option<Box<str>>,
     /// `None`: the database can be written.
     unwritable: Option<Unwritable>,
+    /// The last time that the server had no space for a write.
+    full_at: Option<Instant>,
 }
 
 /// The reason why the database cannot be written.
@@ -121,6 +124,10 @@ impl StoreCompletions {
     /// Sets the result of the last trial write to the database: `None` when it succeeded.
     pub(super) fn set_unwritable(&self, now: Option<Unwritable>) {
         let mut failures = self.lock_failures();
+        let at = self.clock.now();
+        if now.is_none() && failures.full_at.is_some_and(|full| at.since(full) < limits::SERVER_FULL) {
+            return;
+        }
         match (&failures.unwritable, &now) {
             (None, Some(now)) => tracing::error!("the database cannot be written: {}", now.reason),
             (Some(_), None) => tracing::info!("the database can be written again"),
@@ -176,6 +183,9 @@ impl Completions for StoreCompletions {
         let mut failures = self.lock_failures();
         failures.count += 1;
         failures.last = Some(error.to_string().into());
+        if self.is_on_server && matches!(error, StoreError::Full { .. }) {
+            failures.full_at = Some(self.clock.now());
+        }
         if !error.is_of_item() {
             failures.set_unwritable(Some(self.unwritable(error)));
         }

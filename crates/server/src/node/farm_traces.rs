@@ -9,12 +9,12 @@ use std::sync::Arc;
 
 use cluster::{Life, Outlet};
 use control::{TraceLine, TraceLines, TraceNews, TraceSink};
+use net::clock::Clock;
 use stdx::Instant;
 use tokio::sync::watch;
 use tokio::task::spawn_local;
 use tokio::time::{interval, sleep_until};
 
-use crate::clock::Clock;
 use crate::farm::traces::{LineMeter, TraceMessages};
 use crate::farm::wire::{TraceBody, TraceMessage};
 use crate::farm::{FarmBoard, FarmMembership};

@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 
 use control::Listening;
 
-use crate::config::{Config, listener_text};
-use crate::net::Listener;
+use config::{Config, listener_text};
+use net::Listener;
 
 pub(super) const SIP: &str = "SIP";
 pub(super) const CHAT: &str = "chat";

@@ -4,6 +4,7 @@
 mod build;
 pub(crate) mod changes;
 mod completions;
+mod farm_requests;
 mod farm_status;
 mod farm_traces;
 mod listening;
@@ -27,16 +28,16 @@ use store::rest::{Kind, RestWrite};
 use store::{Database, Service, Store, Write};
 use voice_io::NodeVoice;
 
-use crate::clock::Clock;
-use crate::config::Config;
 use crate::limits;
 use crate::message::{Command, InboxMessage, LocalMessage};
-use crate::net::tls::Tls;
 use crate::rest::Rest;
 use crate::shard::StatusBoard;
 pub(crate) use build::Shared;
 use build::StoredPlan;
 pub(crate) use completions::StoreCompletions;
+use config::Config;
+use net::clock::Clock;
+use net::tls::Tls;
 pub use operator::run;
 
 /// A running node.
@@ -74,6 +75,7 @@ impl Node {
     pub fn start_with(config: Config, options: store::sqlite::Options) -> Result<Node> {
         let clock = Clock::new();
         let database = database::place(&config).open_with(options)?;
+        chat_store::database::tell_of_later_schema(&database);
         let shared = Shared::read(config, &database, clock)?;
         let database = shared.fenced(database);
         xmpp::warn(&shared);
@@ -128,7 +130,10 @@ impl Node {
         let xmpp = &self.shared.config.xmpp;
         let rooms = xmpp.is_on().then(|| xmpp.rooms.clone());
         let (desk, store) = (Arc::clone(&self.desk), Arc::clone(&self.store));
-        crate::xmpp::operator::Operator::new(self.shared.map(), self.outlets.clone(), desk, store, rooms)
+        let mut operator =
+            crate::xmpp::operator::Operator::new(self.shared.map(), self.outlets.clone(), desk, store, rooms);
+        operator.farm = self.shared.farm.as_ref().map(|farm| farm.requester());
+        operator
     }
 
     /// To every shard.

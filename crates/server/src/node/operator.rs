@@ -8,11 +8,14 @@ use std::time::Duration;
 use anyhow::Result;
 use chat::SessionEndReason;
 use cluster::Bucket;
+use config::{Config, listener_text};
 use control::ChatTrace;
 use control::{
     BindingRow, BlockList, Control, Failure, FailureKind, FarmMapStatus, FarmStatus, Listening, NodeState,
     Observed, Reloaded, StoreStatus, TargetStatus, TraceSink, subjects,
 };
+use logging::Logging;
+use logging::sign_in_failures::Service;
 use sip::endpoint::TraceEvent;
 use stdx::Instant;
 use store::{Address, Alias, Loaded, Notice, Read, StoreError, Write, WriteDone};
@@ -24,16 +27,16 @@ use tokio::time::sleep;
 use super::changes::{NoticeStream, tell_shards};
 use super::completions::Unwritable;
 use super::farm_traces::FarmTraces;
-use super::{DRAIN_PATIENCE, Node, build, farm_status, listening, operator_status, room, shard_counters};
-use crate::config::{Config, listener_text};
+use super::{
+    DRAIN_PATIENCE, Node, build, farm_requests, farm_status, listening, operator_status, room, shard_counters,
+};
 use crate::farm::FarmMembership;
 use crate::farm::traces::TraceMessages;
 use crate::http;
 use crate::limits;
-use crate::logging::{self, Logging};
 use crate::message::{Command, Ended, LocalMessage};
 use crate::operate::AdminListeners;
-use crate::sign_in_failures::Service;
+use crate::rest;
 
 /// The interval at which the end of a drain is checked.
 const LOOK: Duration = Duration::from_millis(250);
@@ -84,16 +87,19 @@ async fn operate(config: Config, logging: Logging) -> Result<()> {
         traced: RefCell::default(),
     });
     operator.serve_traces(of_others);
+    let (status, watching) = control::watch(operator.clone());
+    spawn_local(watching);
+    farm_requests::begin(&operator, operator.node.borrow().shared.farm.as_ref(), &status);
     if let Some(notices) = notices {
         spawn_local(operator.clone().follow(notices));
     }
     tokio::select! {
-        () = doors.serve(operator.clone(), (web, rest)) => {}
+        () = doors.serve(operator.clone(), status, (web, rest)) => {}
         () = operator.until_the_end() => {}
     }
     let chat = operator.node.borrow().chat();
     // Shards that hang do not hold up the end.
-    let _ = tokio::time::timeout(limits::XMPP_LINGER, chat.close_rooms()).await;
+    let _ = tokio::time::timeout(xmpp_io::limits::XMPP_LINGER, chat.close_rooms()).await;
     operator.node.borrow_mut().stop();
     tracing::info!("stopped");
     Ok(())
@@ -279,7 +285,6 @@ impl Operator {
         answers
     }
 
-    /// Takes part in the traces of other nodes of the farm.
     /// The registrations of an address of this node alone.
     async fn own_bindings(&self, aor: Box<str>) -> Vec<router::Binding> {
         let (answer, bindings) = oneshot::channel();
@@ -307,6 +312,7 @@ impl Operator {
         rows.into_iter().filter_map(|row| read(row).ok()).flatten().collect()
     }
 
+    /// Takes part in the traces of other nodes of the farm.
     fn serve_traces(self: &Rc<Self>, messages: Option<TraceMessages>) {
         if let (Some(traces), Some(messages)) = (&self.farm_traces, messages) {
             let operator = Rc::clone(self);
@@ -439,7 +445,7 @@ impl Control for Operator {
     async fn reload(&self) -> Result<Reloaded, String> {
         let mut node = self.node.borrow_mut();
         let old = node.shared.config.clone();
-        let new = Config::load(old.file.as_deref()).map_err(|error| error.to_string())?;
+        let new = old.reload().map_err(|error| error.to_string())?;
         let needs_restart = old.needs_restart(&new).into_iter().map(Box::from).collect();
         self.logging.reload(&new.log).map_err(|error| error.to_string())?;
         node.reconfigure(new).map_err(|error| format!("{error:#}"))?;
@@ -524,6 +530,19 @@ impl Control for Operator {
             lifted += rest.lift_block(&of_rest);
         }
         lifted as u64
+    }
+
+    async fn end_call(&self, call: &str) -> Result<(), Failure> {
+        let (outlets, call) = (self.node.borrow().outlets.clone(), call.to_owned());
+        let has_voice = self.node.borrow().shared.config.voice.is_on();
+        // It waits for shards.
+        let ended = tokio::task::spawn_blocking(move || rest::end_call(&outlets, has_voice, &call)).await;
+        ended.unwrap_or(Err(admin::ControlError::Busy)).map_err(farm_requests::failure_of_call)
+    }
+
+    async fn ask_nodes(&self, request: &control::Request) -> Option<control::OtherNodes> {
+        let requester = self.node.borrow().shared.farm.as_ref().map(FarmMembership::requester)?;
+        requester.ask(request).await
     }
 
     async fn read(&self, read: Read) -> Result<Loaded, StoreError> {

@@ -1,12 +1,12 @@
 //! The operator's view of a node, from the numbers that its parts put up.
 
 use control::{AdmissionStatus, BindingRow, Listening, SignInFailureCount};
+use logging::sign_in_failures::Service;
+use net::admission::Admission;
 use stdx::Instant;
 use stdx::attempts::Cause;
 
 use super::{Node, listening};
-use crate::net::admission::Admission;
-use crate::sign_in_failures::Service;
 
 pub(super) fn announce(node: &Node, services: &[Listening]) {
     let config = &node.shared.config;

@@ -3,8 +3,8 @@
 use ::voice::VoiceCounts;
 use control::ShardCounters;
 use farm::links::LinkCounters;
+use net::NetCounters;
 
-use crate::net::NetCounters;
 use crate::shard::ShardStatus;
 use crate::xmpp::XmppCounts;
 

@@ -3,27 +3,26 @@
 use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow};
+use config::Operating;
+use config::{Config, Inviting, Registration, listener_text};
 use control::ChatTrace;
+use net::certified::ClientAuthorities;
+use net::clock::Clock;
+use net::proxies::Proxies;
+use net::tls::Tls;
+use net::{ForwardedHeader, Listener};
 use sha2::{Digest, Sha256};
 use sip::transport::Transport;
 use store::{Database, Loaded, Read, Reader, Store as _};
 use tokio::sync::broadcast;
 use xmpp::{c2s, component, s2s};
+use xmpp_io::streams::http;
+use xmpp_io::uploads::{self, HasAccount, Uploads};
+use xmpp_io::{components, servers, streams};
 
 use super::build::Shared;
-use crate::clock::Clock;
-use crate::config::Operating;
-use crate::config::{Config, Inviting, Registration, listener_text};
-use crate::limits;
-use crate::net::certified::ClientAuthorities;
-use crate::net::proxies::Proxies;
-use crate::net::tls::Tls;
-use crate::net::{ForwardedHeader, Listener};
 use crate::xmpp::access::Access;
-use crate::xmpp::streams::http;
-use crate::xmpp::uploads::{self, HasAccount, Uploads};
 use crate::xmpp::{Reload, XmppSettings};
-use crate::xmpp::{components, servers, streams};
 
 /// `None`: no listener is for chat clients.
 pub(super) fn settings(
@@ -59,8 +58,8 @@ pub(super) fn settings(
             fallback_url: web_address(config).unwrap_or_default(),
             uploads: shared.uploads.clone(),
             // A client that takes longer cannot sign in.
-            head_within: limits::XMPP_HTTP_HEAD.min(config.xmpp.sign_in),
-            body_within: limits::XMPP_HTTP_BODY.min(config.xmpp.sign_in),
+            head_within: xmpp_io::limits::XMPP_HTTP_HEAD.min(config.xmpp.sign_in),
+            body_within: xmpp_io::limits::XMPP_HTTP_BODY.min(config.xmpp.sign_in),
         },
         stream,
         allowance: streams::Allowance {
@@ -118,7 +117,7 @@ fn components(shared: &Shared, tls: Option<Arc<Tls>>) -> Result<components::Comp
         allowance: streams::Allowance { stanzas: xmpp.components.stanzas, bytes: xmpp.components.bytes },
         wrong_secrets: Arc::clone(&access(shared).wrong_secrets),
         sign_in: xmpp.sign_in,
-        stalled: limits::XMPP_STALLED.min(xmpp.idle),
+        stalled: xmpp_io::limits::XMPP_STALLED.min(xmpp.idle),
     })
 }
 

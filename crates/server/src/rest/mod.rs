@@ -13,6 +13,7 @@ use stdx::attempts::{Block, Subject};
 
 use crate::node::Node;
 use plane::Plane;
+pub(crate) use plane::end_call;
 use record::Record;
 
 /// The REST interface of a node. Made once; cheap to clone.

@@ -12,15 +12,18 @@ use ::voice::numbers::{owner_of, plan_of, plan_of_application, target};
 use ::voice::record::{Background, Modify, Pause};
 use admin::Repository as _;
 use admin::control::{
-    Audio, CallChange, ConferenceChange, ControlError, ControlPlane, Document, EncodeError, Encoding,
-    Participant, ParticipantChange, QueueMember, RecordingChange, Source, StartCall, StartRecording,
-    StatusCallback, Track,
+    Audio, CallChange, ConferenceChange, ControlError, ControlPlane, Document, EncodeError, Encoding, End,
+    FarmAnswer, Participant, ParticipantChange, QueueMember, RecordingChange, Source, StartCall,
+    StartRecording, StatusCallback, Track,
 };
 use cli::first_account::Chance;
 use cluster::Outlet;
+use control::Failure;
 use ivr::document::{Address, Callback, tones};
 use ivr::script::{Plan, Start};
+use logging::sign_in_failures::{self, Service, SignInFailures};
 use media::session::RecordSource;
+use net::clock::Clock;
 use stdx::Instant;
 use stdx::attempts::Cause;
 use store::rest::types::{Application, Conference, RestAccount, TextMessage};
@@ -30,9 +33,10 @@ use voice_io::recordings::Files;
 use voice_io::{Order, VoiceShardMessage, limits};
 
 use super::Record;
+use crate::farm::requests::FarmRequester;
 use crate::message::{InboxMessage, LocalMessage};
 use crate::node::Node;
-use crate::sign_in_failures::{Failure, Service, SignInFailures};
+use crate::xmpp::operator::nodes;
 
 const OFF: ControlError = ControlError::Unsupported("Calling without [voice] media in the configuration");
 
@@ -47,7 +51,48 @@ pub(super) struct Plane {
     /// The shard of the next call.
     next: AtomicUsize,
     chat: crate::xmpp::operator::Operator,
+    /// `None`: the node is alone.
+    farm: Option<FarmRequester>,
     failures: Arc<SignInFailures>,
+}
+
+/// The first shard's answer that is not "not here".
+fn ask_shards(outlets: &[Outlet<InboxMessage>], request: &Request) -> Result<Reply, ControlError> {
+    let (answer, answers) = sync_channel(outlets.len());
+    for outlet in outlets {
+        let order = Order { request: request.clone(), answer: answer.clone() };
+        outlet
+            .send(LocalMessage::Voice(VoiceShardMessage::Control(order)).into())
+            .map_err(|_| ControlError::Busy)?;
+    }
+    drop(answer);
+    let clock = Clock::new();
+    let until = clock.now() + limits::CONTROL;
+    loop {
+        match answers.recv_timeout(until.since(clock.now())) {
+            Ok(Err(ControlError::NotFound)) => {}
+            Ok(reply) => return reply,
+            Err(RecvTimeoutError::Disconnected) => return Err(ControlError::NotFound),
+            // A shard is late, and it may be the one.
+            Err(RecvTimeoutError::Timeout) => return Err(ControlError::Busy),
+        }
+    }
+}
+
+/// Ends a call of an application, in whatever phase it is. Waits for the shards.
+///
+/// # Errors
+/// There is no such call at this node, or no application answers calls here.
+pub(crate) fn end_call(
+    outlets: &[Outlet<InboxMessage>],
+    has_voice: bool,
+    sid: &str,
+) -> Result<(), ControlError> {
+    if !has_voice {
+        return Err(OFF);
+    }
+    let change = Change { end: Some(End::Complete), ..Change::default() };
+    ask_shards(outlets, &Request::Change { call: sid.to_owned(), change: Box::new(change) }).map(drop)
 }
 
 impl Plane {
@@ -60,6 +105,7 @@ impl Plane {
             files: node.voice.as_ref().map(|voice| Arc::clone(voice.files())),
             next: AtomicUsize::new(0),
             chat: node.chat(),
+            farm: node.shared.farm.as_ref().map(|farm| farm.requester()),
             failures: Arc::clone(&node.shared.failures),
         }
     }
@@ -69,24 +115,7 @@ impl Plane {
         if !self.has_voice {
             return Err(OFF);
         }
-        let (answer, answers) = sync_channel(outlets.len());
-        for outlet in outlets {
-            let order = Order { request: request.clone(), answer: answer.clone() };
-            outlet
-                .send(LocalMessage::Voice(VoiceShardMessage::Control(order)).into())
-                .map_err(|_| ControlError::Busy)?;
-        }
-        drop(answer);
-        let until = self.now() + limits::CONTROL;
-        loop {
-            match answers.recv_timeout(until.since(self.now())) {
-                Ok(Err(ControlError::NotFound)) => {}
-                Ok(reply) => return reply,
-                Err(RecvTimeoutError::Disconnected) => return Err(ControlError::NotFound),
-                // A shard is late, and it may be the one.
-                Err(RecvTimeoutError::Timeout) => return Err(ControlError::Busy),
-            }
-        }
+        ask_shards(outlets, request)
     }
 
     fn ask_all(&self, request: &Request) -> Result<Reply, ControlError> {
@@ -112,6 +141,16 @@ impl Plane {
             Ok(_) => Err(ControlError::NotFound),
             Err(_) => Err(ControlError::Busy),
         }
+    }
+
+    /// Ends a call at whichever other node of the farm it is.
+    fn end_elsewhere(&self, sid: &str) -> Result<(), ControlError> {
+        let Some(farm) = &self.farm else { return Err(ControlError::NotFound) };
+        let request = control::Request::EndCall { call: sid.into() };
+        let runtime = tokio::runtime::Handle::current();
+        let others = runtime.block_on(farm.ask(&request)).ok_or(ControlError::NotFound)?;
+        let own = Err(Failure::from(ControlError::NotFound));
+        control::merge(&request, own, others).map(drop).map_err(|_| ControlError::NotFound)
     }
 
     fn owner(&self, account: &str) -> Result<Arc<Owner>, ControlError> {
@@ -246,7 +285,11 @@ impl ControlPlane for Plane {
             status: change.status_callback.as_ref().map(|asked| callback(asked, CALL_EVENTS)).transpose()?,
             moves_other_leg: change.move_connected_leg,
         };
-        self.tell_all(&Request::Change { call: sid.to_owned(), change: Box::new(change) })
+        let is_end = change.to.is_none() && change.end.is_some();
+        match self.tell_all(&Request::Change { call: sid.to_owned(), change: Box::new(change) }) {
+            Err(ControlError::NotFound) if is_end => self.end_elsewhere(sid),
+            done => done,
+        }
     }
 
     fn modify_conference(&self, sid: &str, change: ConferenceChange) -> Result<(), ControlError> {
@@ -330,7 +373,13 @@ impl ControlPlane for Plane {
     }
 
     fn sign_in_failed(&self, from: IpAddr, account: &str, cause: Cause) {
-        let failure = Failure { service: Service::Rest, transport: "http", address: from, account, cause };
+        let failure = sign_in_failures::Failure {
+            service: Service::Rest,
+            transport: "http",
+            address: from,
+            account,
+            cause,
+        };
         self.failures.note(self.now(), &failure);
     }
 
@@ -338,5 +387,10 @@ impl ControlPlane for Plane {
         // On a thread of the blocking pool: it may wait.
         let runtime = tokio::runtime::Handle::current();
         runtime.block_on(self.chat.perform(self.now(), ask))
+    }
+
+    fn chat_of_farm(&self, ask: admin::chat::Ask) -> Result<FarmAnswer, ControlError> {
+        let runtime = tokio::runtime::Handle::current();
+        runtime.block_on(nodes::perform(&self.chat, self.now(), ask))
     }
 }

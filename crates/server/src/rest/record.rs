@@ -7,7 +7,6 @@ use cluster::Outlet;
 use store::{Address, Loaded, Notice, Read, Service, StoreError, Write, WriteDone};
 use voice_io::VoiceShardMessage;
 
-use crate::config;
 use crate::message::{InboxMessage, LocalMessage};
 use crate::node::changes::tell_shards;
 use crate::node::{Node, StoreCompletions};

@@ -7,6 +7,8 @@ use router::AskId;
 use stdx::Instant;
 use stdx::cache::Cache;
 
+use crate::limits;
+
 /// An account as it was read; `None` for an address without an account, so that guessing is cheap for us too.
 pub(crate) type CachedAccount = Option<Box<store::Account>>;
 
@@ -18,11 +20,34 @@ const LIFETIME: Duration = Duration::from_secs(60);
 const SWEEP: usize = 1_024;
 
 pub(crate) struct Accounts {
-    cache: Cache<Box<str>, CachedAccount>,
+    cache: Cache<Box<str>, Entry>,
+    /// The time that an account stays in the cache after it was read.
+    kept: Duration,
+    /// The last read has failed: the database is away.
+    is_away: bool,
+    /// Entries of an earlier number may be outdated, all of them: changes were missed.
+    generation: u64,
     /// Queries that wait for a read under way, by address.
     waiting: HashMap<Box<str>, Vec<AskId>>,
     /// Reads under way, by ticket.
     reads: HashMap<u64, Read>,
+}
+
+/// An account in the cache.
+struct Entry {
+    known: CachedAccount,
+    /// Later it is used only while the database is away.
+    believed_until: Instant,
+    /// `Accounts::generation` when it was read.
+    generation: u64,
+}
+
+/// The end of a read.
+pub(crate) struct EndedRead {
+    /// The queries that have waited for it.
+    pub(crate) waiting: Vec<AskId>,
+    /// The account as it was read before, if it could not be read now.
+    pub(crate) outdated: CachedAccount,
 }
 
 /// A read under way.
@@ -33,12 +58,34 @@ struct Read {
 }
 
 impl Accounts {
-    pub(crate) fn new(capacity: usize) -> Self {
-        Accounts { cache: Cache::new(capacity), waiting: HashMap::new(), reads: HashMap::new() }
+    /// `is_on_server`: the database may be away, or the owners that have it.
+    pub(crate) fn new(capacity: usize, is_on_server: bool) -> Self {
+        let kept = if is_on_server { limits::OUTDATED_ACCOUNT } else { LIFETIME };
+        let (cache, waiting, reads) = (Cache::new(capacity), HashMap::new(), HashMap::new());
+        Accounts { cache, kept, is_away: false, generation: 0, waiting, reads }
     }
 
     pub(crate) fn get(&mut self, now: Instant, address: &str) -> Option<&CachedAccount> {
-        self.cache.get_at(now, address)
+        let entry = self.cache.get_at(now, address)?;
+        let is_believed = entry.believed_until > now && entry.generation == self.generation;
+        is_believed.then_some(&entry.known)
+    }
+
+    /// The account as it was read before, while the database is away. An address that had no account may have one by now.
+    pub(crate) fn outdated(&self, now: Instant, address: &str) -> CachedAccount {
+        let entry = self.cache.get_at(now, address).filter(|_| self.is_away)?;
+        entry.known.clone()
+    }
+
+    /// True if no account is read now: one read at a time shows whether the database is back.
+    pub(crate) fn may_try(&self) -> bool {
+        self.reads.is_empty()
+    }
+
+    /// Notes a read for which no query waits.
+    pub(crate) fn try_again(&mut self, address: &str, ticket: u64) {
+        self.waiting.entry(address.into()).or_default();
+        self.reads.insert(ticket, Read { address: address.into(), outdated: false });
     }
 
     /// Notes that `id` waits. True when the store must be asked, under `ticket`.
@@ -52,19 +99,23 @@ impl Accounts {
         true
     }
 
-    /// The answer to a read: the account's state now, and the queries that waited for it.
+    /// Ends a read; `known` is the account's state now, or `None` if it could not be read.
     pub(crate) fn loaded(
         &mut self,
         now: Instant,
         ticket: u64,
         known: Option<CachedAccount>,
-    ) -> Option<Vec<AskId>> {
+    ) -> Option<EndedRead> {
         let Read { address, outdated } = self.reads.remove(&ticket)?;
         let waiting = self.waiting.remove(&address).unwrap_or_default();
+        self.is_away = known.is_none();
+        let before = self.outdated(now, &address);
         if let Some(known) = known.filter(|_| !outdated) {
-            self.cache.insert_until(now + LIFETIME, address, known);
+            let (believed_until, generation) = (now + LIFETIME, self.generation);
+            let until = if known.is_some() { now + self.kept } else { believed_until };
+            self.cache.insert_until(until, address, Entry { known, believed_until, generation });
         }
-        Some(waiting)
+        Some(EndedRead { waiting, outdated: before })
     }
 
     pub(crate) fn forget(&mut self, address: Option<&str>) {
@@ -74,6 +125,8 @@ impl Accounts {
             Some(address) => {
                 self.cache.remove(address);
             }
+            // All are asked again. The database may be away again before that.
+            None if self.kept > LIFETIME => self.generation += 1,
             None => self.cache.clear(),
         }
     }
@@ -99,29 +152,34 @@ mod tests {
 
     const NOW: Instant = Instant::from_unix_seconds(1_700_000_000);
 
+    /// The queries that waited for a read.
+    fn waiting(accounts: &mut Accounts, ticket: u64, known: Option<CachedAccount>) -> Option<Vec<AskId>> {
+        accounts.loaded(NOW, ticket, known).map(|loaded| loaded.waiting)
+    }
+
     #[test]
     fn who_asks_while_a_read_is_under_way_waits_with_the_first() {
-        let mut accounts = Accounts::new(8);
+        let mut accounts = Accounts::new(8, false);
         assert!(accounts.wait("bob@a", AskId(1), 10), "the store is asked");
         assert!(!accounts.wait("bob@a", AskId(2), 11), "and only once");
         assert!(accounts.wait("eve@a", AskId(3), 12), "another address is another read");
-        assert_eq!(accounts.loaded(NOW, 10, Some(None)), Some(vec![AskId(1), AskId(2)]));
-        assert_eq!(accounts.loaded(NOW, 10, Some(None)), None, "one answer to a read");
+        assert_eq!(waiting(&mut accounts, 10, Some(None)), Some(vec![AskId(1), AskId(2)]));
+        assert_eq!(waiting(&mut accounts, 10, Some(None)), None, "one answer to a read");
         assert!(matches!(accounts.get(NOW, "bob@a"), Some(None)), "that nobody is there is known too");
     }
 
     #[test]
     fn what_could_not_be_read_is_not_remembered() {
-        let mut accounts = Accounts::new(8);
+        let mut accounts = Accounts::new(8, false);
         assert!(accounts.wait("bob@a", AskId(1), 10));
-        assert_eq!(accounts.loaded(NOW, 10, None), Some(vec![AskId(1)]));
+        assert_eq!(waiting(&mut accounts, 10, None), Some(vec![AskId(1)]));
         assert!(accounts.get(NOW, "bob@a").is_none());
         assert!(accounts.wait("bob@a", AskId(2), 11), "the next one asks again");
     }
 
     #[test]
     fn an_entry_is_believed_for_a_while_or_until_it_changes() {
-        let mut accounts = Accounts::new(8);
+        let mut accounts = Accounts::new(8, false);
         for (ticket, address) in [(1, "bob@a"), (2, "eve@a")] {
             accounts.wait(address, AskId(ticket), ticket);
             accounts.loaded(NOW, ticket, Some(None));
@@ -136,7 +194,7 @@ mod tests {
 
     #[test]
     fn who_has_signed_in_is_let_go_of() {
-        let mut accounts = Accounts::new(8);
+        let mut accounts = Accounts::new(8, false);
         accounts.wait("bob@a", AskId(1), 1);
         accounts.loaded(NOW, 1, Some(None));
         accounts.let_go("bob@a");
@@ -146,11 +204,80 @@ mod tests {
 
     #[test]
     fn a_change_while_it_is_read_is_not_covered_by_the_older_read() {
-        let mut accounts = Accounts::new(8);
+        let mut accounts = Accounts::new(8, false);
         accounts.wait("bob@a", AskId(1), 10);
         // The account changes: the read may have seen it before.
         accounts.forget(Some("bob@a"));
-        assert_eq!(accounts.loaded(NOW, 10, Some(None)), Some(vec![AskId(1)]), "whoever waits is answered");
+        assert_eq!(
+            waiting(&mut accounts, 10, Some(None)),
+            Some(vec![AskId(1)]),
+            "the query that waits is answered"
+        );
         assert!(accounts.get(NOW, "bob@a").is_none(), "but the next one asks again");
+    }
+
+    fn account(name: &str) -> CachedAccount {
+        Some(Box::new(store::Account {
+            id: 1,
+            name: "bob".into(),
+            domain: "a".into(),
+            display_name: name.into(),
+            verifiers: store::Verifiers::underived(),
+            disabled: false,
+            limits: store::AccountLimits::default(),
+            created_at: NOW,
+        }))
+    }
+
+    fn name(account: &CachedAccount) -> Option<&str> {
+        account.as_ref().map(|account| &*account.display_name)
+    }
+
+    #[test]
+    fn an_account_that_was_read_is_used_while_the_database_is_away() {
+        let mut accounts = Accounts::new(8, true);
+        for (ticket, address, known) in [(1, "bob@a", account("then")), (2, "eve@a", None)] {
+            accounts.wait(address, AskId(ticket), ticket);
+            accounts.loaded(NOW, ticket, Some(known));
+        }
+        let later = NOW + LIFETIME * 2;
+        assert!(accounts.get(later, "bob@a").is_none(), "it is asked again");
+        assert!(accounts.outdated(later, "bob@a").is_none(), "as long as the database answers");
+        accounts.wait("bob@a", AskId(3), 3);
+        let failed = accounts.loaded(later, 3, None).unwrap();
+        assert_eq!((failed.waiting, name(&failed.outdated)), (vec![AskId(3)], Some("then")));
+        // The next one waits for no read that fails.
+        assert_eq!(name(&accounts.outdated(later, "bob@a")), Some("then"));
+        assert!(accounts.may_try());
+        accounts.try_again("bob@a", 4);
+        assert!(!accounts.may_try(), "one read at a time");
+        assert!(!accounts.wait("bob@a", AskId(5), 5), "it is the read of all");
+        // An address without bindings, and one that was never read.
+        for (ticket, address) in [(6, "eve@a"), (7, "carol@a")] {
+            accounts.wait(address, AskId(ticket), ticket);
+            assert!(accounts.loaded(later, ticket, None).unwrap().outdated.is_none(), "{address}");
+        }
+        assert!(accounts.outdated(NOW + limits::OUTDATED_ACCOUNT, "bob@a").is_none(), "its time is over");
+        let found = accounts.loaded(later, 4, Some(account("now"))).unwrap();
+        assert_eq!((found.waiting, name(&found.outdated)), (vec![AskId(5)], None));
+        assert_eq!(accounts.get(later, "bob@a").and_then(name), Some("now"));
+        // Changes may have been missed: it is asked again, and used if the database is away again.
+        accounts.forget(None);
+        assert!(accounts.get(later, "bob@a").is_none());
+        accounts.wait("bob@a", AskId(8), 8);
+        assert_eq!(name(&accounts.loaded(later, 8, None).unwrap().outdated), Some("now"));
+        // A change of the account itself voids it.
+        accounts.forget(Some("bob@a"));
+        accounts.wait("bob@a", AskId(9), 9);
+        assert!(accounts.loaded(later, 9, None).unwrap().outdated.is_none());
+    }
+
+    #[test]
+    fn a_database_in_a_file_is_never_away_so_nothing_is_kept_for_that() {
+        let mut accounts = Accounts::new(8, false);
+        accounts.wait("bob@a", AskId(1), 1);
+        accounts.loaded(NOW, 1, Some(account("then")));
+        accounts.sweep(NOW + LIFETIME);
+        assert_eq!(accounts.len(), 0);
     }
 }

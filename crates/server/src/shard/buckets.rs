@@ -2,7 +2,8 @@
 //! the owners of others, wherever they are. Performs the effects of `router::OwnedBuckets` and `router::OpenQuestions` by the store,
 //! the links and the router.
 //!
-//! A shard of another node has none of this: it owns what `cluster::ShardMap` says, and asks within its process.
+//! A shard of an edge without a database has the questions only. A shard of another node has none of this: it owns what
+//! `cluster::ShardMap` says, and asks within its process.
 
 use std::collections::HashMap;
 
@@ -16,7 +17,7 @@ use stdx::Instant;
 use store::{Loaded, Read, StoreError, Write};
 
 use super::request_origin::RequestOrigin;
-use super::{Shard, farm as links};
+use super::{Shard, chat_farm, edge_accounts, farm as links};
 use crate::farm::wire;
 use crate::message::{BucketOrder, ShardMessage};
 
@@ -33,8 +34,14 @@ pub(super) struct BucketAdapter {
 /// A read of the store, with the number that [`OwnedBuckets`] gave it.
 #[derive(Clone, Copy)]
 enum BucketRead {
-    Page { number: u64, bucket: Bucket },
-    Row { number: u64 },
+    /// `first` is the first of the buckets.
+    Page {
+        number: u64,
+        first: Option<Bucket>,
+    },
+    Row {
+        number: u64,
+    },
 }
 
 /// The adapter, and what it decides by.
@@ -68,7 +75,17 @@ fn owner_in(view: Option<&FarmView>) -> impl Fn(Bucket) -> Option<ShardAddress> 
     }
 }
 
-/// True if the nodes share a database.
+/// Names the owner of an address if it is at another node and may send a list of watched addresses.
+pub(super) fn lister(
+    farm: Option<&links::FarmAdapter>,
+    own: Life,
+) -> impl Fn(&str) -> Option<ShardAddress> + '_ {
+    let view = farm.filter(|farm| farm.buckets.is_some()).and_then(|farm| farm.view.as_deref());
+    let owner = owner_in(view.filter(|view| view.map.level() >= wire::WATCHED_SINCE));
+    move |aor| owner(Bucket::of(aor)).filter(|owner| owner.life != own)
+}
+
+/// True if the nodes share a database, or this one asks those that do.
 pub(super) fn is_shared(shard: &Shard) -> bool {
     shard.farm.as_ref().is_some_and(|farm| farm.buckets.is_some())
 }
@@ -111,7 +128,14 @@ pub(super) fn handle_orders(shard: &mut Shard, now: Instant, orders: &[BucketOrd
                 BucketOrder::Stop { .. } => owned.stop(now, &buckets, effects),
             }
         });
+        chat_farm::set_served(shard, now, buckets.into_iter().map(|(bucket, _)| bucket), is_served);
     }
+}
+
+/// True if the shard answers for the addresses of this bucket.
+pub(super) fn is_served(shard: &Shard, bucket: Bucket) -> bool {
+    let adapter = shard.farm.as_ref().and_then(|farm| farm.buckets.as_ref());
+    adapter.is_some_and(|adapter| adapter.owned.is_served(bucket))
 }
 
 fn bucket_of(order: &BucketOrder) -> (Bucket, Epoch) {
@@ -141,6 +165,7 @@ pub(super) fn handle_view(shard: &mut Shard, now: Instant, before: Option<&FarmV
         let has_moved = |aor: &str| moved.contains(Bucket::of(aor));
         let (endpoint, effects) = (&mut shard.parts.endpoint, &mut shard.scratch.effects);
         sip::endpoint::watch_again(endpoint, now, has_moved, effects);
+        edge_accounts::handle_moved(shard);
     }
 }
 
@@ -221,7 +246,8 @@ pub(super) fn may_push(shard: &Shard, now: Instant) -> bool {
 }
 
 fn report_drained(shard: &mut Shard, now: Instant) {
-    let writing = shard.parts.router.writing_buckets();
+    let mut writing = shard.parts.router.writing_buckets();
+    chat_farm::add_writing(shard, now, &mut writing);
     drive(shard, now, |driver| {
         let BucketAdapter { owned, effects, .. } = driver.adapter;
         owned.report_drained(&writing, effects);
@@ -230,9 +256,10 @@ fn report_drained(shard: &mut Shard, now: Instant) {
 
 fn handle_read(shard: &mut Shard, now: Instant, read: BucketRead, result: Result<Loaded, StoreError>) {
     match read {
-        BucketRead::Page { number, bucket } => {
+        BucketRead::Page { number, first } => {
             if let Err(error) = &result {
-                tracing::warn!(%error, bucket = bucket.number(), "a bucket could not be read; it is tried again");
+                let bucket = first.map(Bucket::number);
+                tracing::warn!(%error, bucket, "a bucket could not be read; it is tried again");
             }
             let page = match &result {
                 Ok(Loaded::Bindings(rows)) => {
@@ -244,17 +271,18 @@ fn handle_read(shard: &mut Shard, now: Instant, read: BucketRead, result: Result
                 _ => Err(ReadFailed),
             };
             // The effects come after the rows: they may begin to answer.
-            let mut is_current = false;
+            let mut read = Vec::new();
             let Some(farm) = &mut shard.farm else { return };
             let may_act = farm.may_act(now);
             if let Some(BucketAdapter { owned, effects, .. }) = farm.buckets.as_deref_mut() {
-                is_current = owned.handle_page(now, may_act, number, page, effects);
+                read = owned.handle_page(now, may_act, number, page, effects);
             }
             if let Ok(loaded) = result
-                && is_current
+                && !read.is_empty()
             {
-                replay(shard, now, loaded);
+                replay(shard, now, loaded, |aor| read.binary_search(&Bucket::of(aor)).is_ok());
             }
+            chat_farm::set_served(shard, now, read.into_iter(), is_served);
             perform_all(shard, now);
         }
         BucketRead::Row { number } => {
@@ -279,14 +307,14 @@ fn lives(shard: &Shard) -> Vec<Life> {
     view.map(|view| view.peers.keys().copied().collect()).unwrap_or_default()
 }
 
-/// Puts rows of a bucket into the router.
-fn replay(shard: &mut Shard, now: Instant, loaded: Loaded) {
+/// Puts rows of the addresses that `is_read` names into the router.
+fn replay(shard: &mut Shard, now: Instant, loaded: Loaded, is_read: impl Fn(&str) -> bool) {
     let lives = lives(shard);
     let router = &mut shard.parts.router;
     match loaded {
         Loaded::Bindings(rows) => {
             let (mut dead, mut damaged) = (Vec::new(), 0_usize);
-            for row in &rows {
+            for row in rows.iter().filter(|row| is_read(&row.aor)) {
                 damaged += usize::from(router.replay(now, row.seq, &row.record, &lives, &mut dead).is_err());
             }
             if damaged > 0 {
@@ -300,25 +328,32 @@ fn replay(shard: &mut Shard, now: Instant, loaded: Loaded) {
                 let _ = shard.parts.store.write(Write::ForgetBindings { rows: dead.into() }, None);
             }
         }
-        Loaded::KeptCounts(counts) => counts.iter().for_each(|(aor, count)| router.seed_kept(aor, *count)),
+        Loaded::KeptCounts(counts) => {
+            let counts = counts.iter().filter(|(aor, _)| is_read(aor));
+            counts.for_each(|(aor, count)| router.seed_kept(aor, *count));
+        }
         _ => {}
     }
 }
 
 fn perform(shard: &mut Shard, now: Instant, effect: BucketEffect) {
     match effect {
-        BucketEffect::Forget(buckets) => shard.parts.router.forget_buckets(&buckets),
+        BucketEffect::Forget(buckets) => {
+            shard.parts.router.forget_buckets(&buckets);
+            chat_farm::set_served(shard, now, buckets.iter(), is_served);
+        }
         BucketEffect::End(buckets) => {
+            chat_farm::set_served(shard, now, buckets.iter(), is_served);
             shard.parts.router.end_buckets(&buckets, &mut shard.scratch.router_effects);
             report_drained(shard, now);
         }
-        BucketEffect::ReadBindings { number, bucket, after } => {
-            let read = Read::BucketBindings { bucket: bucket.number(), after };
-            begin_read(shard, now, BucketRead::Page { number, bucket }, read);
+        BucketEffect::ReadBindings { number, buckets, after } => {
+            let read = Read::BucketBindings { buckets: numbers(&buckets), after };
+            begin_read(shard, now, BucketRead::Page { number, first: buckets.first().copied() }, read);
         }
-        BucketEffect::ReadKeptCounts { number, bucket } => {
-            let read = Read::BucketKeptCounts { bucket: bucket.number() };
-            begin_read(shard, now, BucketRead::Page { number, bucket }, read);
+        BucketEffect::ReadKeptCounts { number, buckets } => {
+            let read = Read::BucketKeptCounts { buckets: numbers(&buckets) };
+            begin_read(shard, now, BucketRead::Page { number, first: buckets.first().copied() }, read);
         }
         BucketEffect::ReadRow { number, bucket, aor } => {
             let read = Read::Bindings { bucket: bucket.number(), aor };
@@ -339,6 +374,10 @@ fn perform(shard: &mut Shard, now: Instant, effect: BucketEffect) {
             }
         }
     }
+}
+
+fn numbers(buckets: &[Bucket]) -> Box<[u16]> {
+    buckets.iter().map(|bucket| bucket.number()).collect()
 }
 
 fn begin_read(shard: &mut Shard, now: Instant, about: BucketRead, read: Read) {

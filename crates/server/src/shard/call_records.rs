@@ -4,13 +4,13 @@
 use std::sync::Arc;
 
 use call::{CallRecord, Ledger, LedgerCounts};
-use router::Query;
-use sip::endpoint::CallEvent;
+use router::{Aor, Query, ShardAddress};
+use sip::endpoint::{AccountCalls, CallEvent};
 use stdx::Instant;
 use store::{Service, Write};
 
 use super::StatusBoard;
-use super::calls::{self, AccountCalls};
+use super::calls;
 use crate::limits;
 
 /// The calls under way, and the records of ended ones that wait to be written.
@@ -52,11 +52,36 @@ impl CallRecords {
         self.ledger.expire(now, &mut self.ended);
     }
 
-    /// Handles an event of a call. Returns the new call states of accounts, for their routers.
-    pub(super) fn handle_event(&mut self, now: Instant, event: CallEvent) -> Vec<Query> {
-        let changed = self.accounts.handle_event(&event);
+    /// Handles an event of a call. Returns the new call states of accounts, for their routers. `lister` names the owner of an
+    /// address if it is at another node and may send a list of watched addresses.
+    pub(super) fn handle_event(
+        &mut self,
+        now: Instant,
+        event: CallEvent,
+        lister: impl Fn(&str) -> Option<ShardAddress>,
+    ) -> Vec<Query> {
+        let changed = self.accounts.handle_event(now, &event, lister);
         self.ledger.handle_event(now, calls::for_ledger(event), &mut self.ended);
         changed
+    }
+
+    /// Notes that the owner of an address counts its calls, if the query asks for that.
+    pub(super) fn note_query(&mut self, query: &Query) {
+        if let Query::Admit(admission) = query
+            && admission.max_calls.is_some()
+        {
+            self.accounts.note_counted(&admission.aor);
+        }
+    }
+
+    /// Handles an owner's news about watched addresses. Returns the states of their calls.
+    pub(super) fn handle_watched(
+        &mut self,
+        now: Instant,
+        owner: Option<ShardAddress>,
+        aors: Vec<Aor>,
+    ) -> Vec<Query> {
+        self.accounts.handle_watched(now, owner, aors)
     }
 
     /// Ends the calls that are open.

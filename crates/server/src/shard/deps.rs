@@ -4,15 +4,15 @@ use std::sync::{Arc, LazyLock};
 
 use call::{Health, Ledger, Plan};
 use cluster::{Inbox, Outlet, ShardMap};
+use logging::sign_in_failures::SignInFailures;
+use net::clock::Clock;
 use router::{AskId, Query, Router, ShardAddress};
 use sip::endpoint::{Account, CallLimits, Endpoint};
 use stdx::Instant;
 use store::{Service, Ticket, Write};
 
 use super::{CallerProof, StatusBoard};
-use crate::clock::Clock;
 use crate::message::InboxMessage;
-use crate::sign_in_failures::SignInFailures;
 
 /// The parts of a shard. They are made elsewhere and may move to the shard's thread.
 pub struct ShardDeps {
@@ -20,20 +20,33 @@ pub struct ShardDeps {
     pub edge: ShardAddress,
     /// The responsible shards.
     pub map: ShardMap,
+    /// The node's clock.
     pub clock: Clock,
+    /// The shard's SIP.
     pub endpoint: Endpoint,
+    /// The state of the addresses that the shard owns.
     pub router: Router,
+    /// The calls that get call records.
     pub ledger: Ledger,
     /// Only one shard of a node probes.
     pub health: Option<Health>,
+    /// Domains, routes and groups.
     pub plan: Arc<Plan>,
+    /// The proof required of callers that claim an account of ours.
     pub proof: CallerProof,
+    /// Contacts that an account may register, unless it says otherwise.
     pub default_max_contacts: usize,
+    /// Call records are stored.
     pub records: bool,
+    /// The database.
     pub store: Arc<Service>,
+    /// The place of the accounts that it needs.
+    pub accounts: AccountSource,
+    /// The messages to the shard.
     pub inbox: Inbox<InboxMessage>,
     /// To every shard of the node, this one included, by number.
     pub outlets: Vec<Outlet<InboxMessage>>,
+    /// The counters of all shards, for status and metrics.
     pub board: Arc<StatusBoard>,
     /// `None`: no applications answer calls here.
     pub(crate) voice: Option<voice_io::ShardVoice>,
@@ -42,16 +55,32 @@ pub struct ShardDeps {
     pub(crate) chat: crate::xmpp::operator::Operator,
     /// `None`: the node is alone.
     pub(crate) farm: Option<crate::farm::ShardFarm>,
+    /// Receives copies of the SIP messages of traced accounts.
     pub traces: tokio::sync::broadcast::Sender<Arc<sip::endpoint::TraceEvent>>,
     pub(crate) failures: Arc<SignInFailures>,
+}
+
+/// The place of the accounts that a shard needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AccountSource {
+    /// A database in a file of the node.
+    File,
+    /// A database in a server, which may be away.
+    Server,
+    /// The owners of the accounts' addresses, which may be away: this node has no accounts.
+    Owners,
 }
 
 /// The settings that a reload may change in a shard.
 #[derive(Debug)]
 pub struct Reload {
+    /// The settings of SIP.
     pub settings: sip::endpoint::EndpointSettings,
+    /// The proof required of callers that claim an account of ours.
     pub proof: CallerProof,
+    /// Contacts that an account may register, unless it says otherwise.
     pub default_max_contacts: usize,
+    /// Call records are stored.
     pub records: bool,
     pub(crate) xmpp: Option<crate::xmpp::Reload>,
 }

@@ -14,13 +14,15 @@ use cluster::link::{Message, SendError, SendFailure};
 use farm::agent::FarmAgent;
 use farm::links::{LinkCounters, LinkEvent, LinkSettings, Links};
 use farm::view::FarmView;
+use net::clock::Clock;
 use router::Answer;
 use sip::transport::{Packet, Transmit};
 use stdx::Instant;
 
 use super::Shard;
 use super::buckets::{self, BucketAdapter};
-use crate::clock::Clock;
+use super::chat_farm;
+use super::edge_accounts::AccountQuestions;
 use crate::farm::probe::Probe;
 use crate::farm::traffic::LinkTraffic;
 use crate::farm::wire::Decoded;
@@ -32,8 +34,10 @@ use crate::message::{LocalMessage, ShardMessage};
 pub(super) struct FarmAdapter {
     pub(super) agent: FarmAgent,
     pub(super) view: Option<Arc<FarmView>>,
-    /// Only where the nodes share a database.
+    /// Only where the node shares a database, or asks those that do.
     pub(super) buckets: Option<Box<BucketAdapter>>,
+    /// The edges without a database that ask this shard for accounts.
+    pub(super) edges: AccountQuestions,
     /// The links to other nodes; only the first shard has them.
     links: Option<Links>,
     traffic: LinkTraffic,
@@ -48,11 +52,13 @@ impl FarmAdapter {
     /// # Errors
     /// When the listener of links cannot be used.
     pub(super) fn new(edge: ShardAddress, parts: ShardFarm, clock: Clock) -> std::io::Result<FarmAdapter> {
-        let ShardFarm { agent, board, view, links, shares_database } = parts;
+        let ShardFarm { agent, board, view, links, shares_database, asks_owners } = parts;
+        let has_buckets = shares_database || asks_owners;
         let mut adapter = FarmAdapter {
             agent,
             view,
-            buckets: shares_database.then(|| Box::new(BucketAdapter::new(clock.now()))),
+            buckets: has_buckets.then(|| Box::new(BucketAdapter::new(clock.now()))),
+            edges: AccountQuestions::default(),
             links: None,
             traffic: LinkTraffic::default(),
             board,
@@ -142,7 +148,7 @@ impl FarmAdapter {
         sent
     }
 
-    /// Counts what the links have brought; answers to probes and messages about traces end here.
+    /// Counts what the links have brought; answers to probes and messages for operators end here.
     fn handle_event(&mut self, now: Instant, own: cluster::Life, event: LinkEvent) -> Option<LinkEvent> {
         match &event {
             LinkEvent::Received { from, class, message } => {
@@ -161,16 +167,8 @@ impl FarmAdapter {
                     }
                     None => {}
                 }
-                match wire::TraceMessage::read(message) {
-                    Ok(Some(trace)) => {
-                        self.board.traces.push(*from, trace);
-                        return None;
-                    }
-                    Ok(None) => {}
-                    Err(error) => {
-                        tracing::warn!(%error, "a message of another node about a trace is passed over");
-                        return None;
-                    }
+                if self.board.take(*from, message) {
+                    return None;
                 }
             }
             LinkEvent::Returned { class, .. } => self.traffic.count_refused(*class),
@@ -210,12 +208,14 @@ pub(super) fn is_at_other_node(shard: &Shard, address: ShardAddress) -> bool {
 }
 
 /// The farm is now so.
-pub(super) fn set_view(shard: &mut Shard, now: Instant, view: Arc<FarmView>) {
-    set_lives(shard, &view);
+pub(super) fn set_view(shard: &mut Shard, now: Instant, view: &Arc<FarmView>) {
+    set_lives(shard, view);
     if let Some(farm) = &mut shard.farm {
-        shard.pace.set_view(&view, farm.links.is_some());
-        let before = farm.set_view(view);
+        shard.pace.set_view(view, farm.links.is_some());
+        farm.edges.keep(|edge| view.has(edge));
+        let before = farm.set_view(Arc::clone(view));
         buckets::handle_view(shard, now, before.as_deref());
+        chat_farm::handle_view(shard, now, view);
     }
 }
 
@@ -275,7 +275,9 @@ pub(super) fn send_to_node(
 /// A message of another shard of this node for another node.
 pub(super) fn pass_to_node(shard: &mut Shard, now: Instant, life: cluster::Life, message: Message) {
     let to = ShardAddress::new(life, u16::from(message.shard));
-    if let Err(SendError { message, .. }) = send_to_node(shard, now, to, message) {
+    if let Err(SendError { message, .. }) = send_to_node(shard, now, to, message)
+        && !chat_farm::handle_returned(shard, now, life, &message)
+    {
         take_back_from_node(shard, now, &message, true);
     }
 }
@@ -303,7 +305,11 @@ pub(super) fn read_links(shard: &mut Shard, now: Instant) -> usize {
         };
         match event {
             LinkEvent::Received { from, message, .. } => handle_from_node(shard, now, from, &message),
-            LinkEvent::Returned { message, .. } => take_back_from_node(shard, now, &message, false),
+            LinkEvent::Returned { to, message, .. } => {
+                if !chat_farm::handle_returned(shard, now, to, &message) {
+                    take_back_from_node(shard, now, &message, false);
+                }
+            }
             LinkEvent::Lost { life, is_refused } => handle_link_lost(shard, life, is_refused),
             LinkEvent::Fault { address, reason } => {
                 tracing::warn!(%address, %reason, "a connection between nodes was closed");

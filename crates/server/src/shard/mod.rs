@@ -10,7 +10,7 @@
 //! |---|---|
 //! | `Transmit` | `net`, or the shard that has the connection |
 //! | `Ask` | the router of the address's owner, here, through its inbox, or at another node (`buckets`) |
-//! | `Account` | the account cache, else a reader thread of the store (`store_reads`) |
+//! | `Account` | the account cache, else a reader thread of the store (`store_reads`), or the owner (`edge_accounts`) |
 //! | `Plan` | the routing plan, inline (`planning`) |
 //! | `Dns` | a task of `net` |
 //! | `Call` | the ledger, and at a call's end the store (`call_records`) |
@@ -20,7 +20,9 @@ mod accounts;
 mod buckets;
 mod call_records;
 mod calls;
+mod chat_farm;
 mod deps;
+mod edge_accounts;
 mod farm;
 mod key_writer;
 mod load;
@@ -51,15 +53,15 @@ use sip::transport::{Packet, Transmit};
 use stdx::Instant;
 use voice_io::ShardVoice;
 
-pub use deps::{Reload, ShardDeps};
+pub use deps::{AccountSource, Reload, ShardDeps};
 pub use planning::CallerProof;
 pub use status::{ShardStatus, StatusBoard};
 
 use crate::message::{Command, InboxMessage, LocalMessage, ShardMessage};
-use crate::net::{Certified, Io, NetEvent};
 use call_records::CallRecords;
 use deps::ShardResources;
 use load::Load;
+use net::{Certified, Io, NetEvent};
 use pace::{NextTurn, Pace};
 use planning::RoutePlanner;
 use probes::{ProbeEffect, RouteProbes};
@@ -138,7 +140,7 @@ impl Shard {
             farm: deps.farm.map(adapter).transpose().context("links to other nodes")?,
             workers: ShardSelector::new(map),
             reports: ReportMarks::default(),
-            reads: StoreReads::new(Arc::clone(&store), edge.shard),
+            reads: StoreReads::new(Arc::clone(&store), edge.shard, deps.accounts),
             records: CallRecords::new(deps.ledger, deps.records, Arc::clone(&store), Arc::clone(&board)),
             planner: RoutePlanner::new(deps.plan, deps.proof),
             probes: RouteProbes::new(deps.health),
@@ -195,6 +197,7 @@ impl Shard {
     /// The first probes, and whatever else is due before anything arrives.
     fn begin(&mut self, now: Instant) {
         farm::begin(self);
+        chat_farm::begin(self, now);
         self.with_xmpp(now, |xmpp, outbox| xmpp.begin(now, outbox));
         self.probes.set_targets(now, self.planner.plan().probed());
         self.settle(now);
@@ -238,6 +241,7 @@ impl Shard {
 
     /// Does one turn. Returns how many packets and messages it handled.
     fn turn(&mut self, now: Instant) -> usize {
+        chat_farm::begin_turn(self, now);
         self.read_certified();
         let received = self.receive(now);
         if received == 0 {
@@ -365,7 +369,7 @@ impl Shard {
                 buckets::handle_answer(self, now, id, answer);
             }
             ShardMessage::Answer { id, answer } => self.give_answer(now, id, answer),
-            ShardMessage::Push(push) => self.parts.endpoint.handle_push(now, push, effects),
+            ShardMessage::Push(push) => perform::handle_push(self, now, push),
             ShardMessage::Down(down) => self.planner.set_down(down),
             ShardMessage::Room(message) => {
                 self.with_voice(now, |voice, world| voice.handle_room_message(now, message, world));
@@ -373,7 +377,7 @@ impl Shard {
             ShardMessage::Xmpp(messages) => {
                 self.with_xmpp(now, |xmpp, outbox| {
                     for message in messages {
-                        xmpp.handle_message(now, message, outbox);
+                        crate::xmpp::farm::handle_message(xmpp, now, message, outbox);
                     }
                 });
             }
@@ -395,7 +399,7 @@ impl Shard {
                 self.with_xmpp(now, |xmpp, outbox| xmpp.handle_local_message(now, message, outbox));
             }
             LocalMessage::Command(command) => self.handle_command(command),
-            LocalMessage::Farm(view) => farm::set_view(self, now, view),
+            LocalMessage::Farm(view) => farm::set_view(self, now, &view),
             LocalMessage::HostRefuses(life) => drop(self.parts.endpoint.set_host_refuses(life)),
             LocalMessage::Buckets(orders) => buckets::handle_orders(self, now, &orders),
             LocalMessage::ToNode { life, message } => farm::pass_to_node(self, now, life, message),
@@ -405,7 +409,7 @@ impl Shard {
     fn handle_command(&mut self, command: Command) {
         match command {
             Command::ForgetAccount(address) => {
-                self.reads.accounts().forget(address.as_deref());
+                edge_accounts::handle_changed(self, address.as_deref());
                 if let Some(adapter) = &mut self.xmpp {
                     adapter.xmpp.forget_account(address.as_deref());
                 }
@@ -489,6 +493,7 @@ impl Shard {
                 self.post[shard].push(ShardMessage::Packets(std::mem::take(packets)).into());
             }
         }
+        chat_farm::post(self, now);
         if let Some(adapter) = &mut self.xmpp {
             adapter.post(&mut self.post);
         }
@@ -507,8 +512,7 @@ impl Shard {
     /// A message that found the inbox full. Packets are retransmitted by their senders; a question or a
     /// message of ours would be waited for in vain, so it fails now.
     fn take_back(&mut self, now: Instant, shard: usize, message: InboxMessage) {
-        // The process's own messages that may be dropped end with an answer to their asker.
-        let InboxMessage::Shard(message) = message else { return };
+        let Some(message) = chat_farm::take_back(self, now, message) else { return };
         let is_shared = buckets::is_shared(self);
         let effects = &mut self.scratch.effects;
         match message {

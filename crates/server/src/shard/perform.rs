@@ -1,7 +1,8 @@
 //! Performs the effects of the cores: by the sockets, the store, the bus, or another core of this shard.
 
 use cluster::{Bucket, Epoch};
-use router::{AskId, Query, ShardAddress};
+use logging::sign_in_failures::{Failure, Service};
+use router::{AskId, Push, Query, ShardAddress};
 use sip::endpoint::{EndpointEffect, StoreUnavailable};
 use sip::transport::Transmit;
 use stdx::Instant;
@@ -10,9 +11,8 @@ use store::{Loaded, StoreError, Write, WriteDone};
 
 use super::probes::ProbeEffect;
 use super::request_origin::RequestOrigin;
-use super::{Shard, buckets, farm};
+use super::{Shard, buckets, edge_accounts, farm};
 use crate::message::ShardMessage;
-use crate::sign_in_failures::{Failure, Service};
 use crate::xmpp::Unavailable;
 
 impl Shard {
@@ -51,13 +51,15 @@ impl Shard {
                 let decision = self.planner.decide(now, id, &request, voice);
                 self.parts.endpoint.handle_plan(now, id, decision, &mut self.scratch.effects);
             }
-            EndpointEffect::Ask { id, query } => self.ask(now, id, query),
+            EndpointEffect::Ask { id, query } => {
+                self.records.note_query(&query);
+                self.ask(now, id, query);
+            }
             EndpointEffect::Dns { id, query } => self.io.lookup(id, &query),
             EndpointEffect::Call(event) => {
-                for query in self.records.handle_event(now, event) {
-                    // This query has no answer.
-                    self.ask(now, AskId(0), query);
-                }
+                let lister = buckets::lister(self.farm.as_ref(), self.parts.edge.life);
+                let changed = self.records.handle_event(now, event, lister);
+                report_calls(self, now, changed);
             }
             // The reader may have gone; the shard is told so a moment later.
             EndpointEffect::Trace(event) => drop(self.parts.traces.send(std::sync::Arc::new(event))),
@@ -122,23 +124,41 @@ impl Shard {
             let account = known.as_deref().map(|found| self.parts.account(found));
             return self.account_found(now, id, Ok(account));
         }
-        if let Err(ticket) = self.reads.read_account(id, &address, user, domain) {
-            self.give_account(now, ticket, None);
+        // Chat reads more than the account for a sign-in, so that an outdated one would not get it further. An edge has outdated ones
+        // of its own, whose age it knows.
+        if !matches!(RequestOrigin::of(id.0), RequestOrigin::Xmpp(_) | RequestOrigin::Account(_))
+            && let Some(outdated) = self.reads.outdated_account(now, &address)
+        {
+            let account = self.parts.account(&outdated);
+            edge_accounts::ask_owners(self, now);
+            return self.account_found(now, id, Ok(Some(account)));
+        }
+        match self.reads.read_account(id, &address, user, domain) {
+            Ok(()) => edge_accounts::ask_owners(self, now),
+            Err(ticket) => self.give_account(now, ticket, None),
         }
     }
 
     /// Ends the wait for an account; `None` when it could not be read.
-    fn give_account(&mut self, now: Instant, ticket: u64, known: Option<&super::accounts::CachedAccount>) {
-        let account = known.map(|known| known.as_deref().map(|found| self.parts.account(found)));
-        let Some(waiting) = self.reads.handle_account(now, ticket, known.cloned()) else { return };
-        for id in waiting {
+    pub(super) fn give_account(
+        &mut self,
+        now: Instant,
+        ticket: u64,
+        known: Option<&super::accounts::CachedAccount>,
+    ) {
+        let current = known.map(|known| known.as_deref().map(|found| self.parts.account(found)));
+        let Some(loaded) = self.reads.handle_account(now, ticket, known.cloned()) else { return };
+        let outdated = || loaded.outdated.map(|outdated| Some(self.parts.account(&outdated)));
+        let account = current.clone().or_else(outdated);
+        for id in loaded.waiting {
             if let RequestOrigin::Xmpp(ask) = RequestOrigin::of(id.0) {
                 let found = known.map(|known| known.as_deref()).ok_or(Unavailable);
                 self.with_xmpp(now, |xmpp, outbox| xmpp.handle_account(now, ask, found, outbox));
                 continue;
             }
-            let result = account.clone().ok_or(StoreUnavailable);
-            self.account_found(now, id, result);
+            let is_of_edge = matches!(RequestOrigin::of(id.0), RequestOrigin::Account(_));
+            let account = if is_of_edge { &current } else { &account };
+            self.account_found(now, id, account.clone().ok_or(StoreUnavailable));
         }
     }
 
@@ -192,9 +212,7 @@ impl Shard {
                 self.send_answer(now, to, ShardMessage::Answer { id, answer });
             }
             router::Effect::Push { .. } if !buckets::may_push(self, now) => {}
-            router::Effect::Push { to, push } if to == self.parts.edge => {
-                self.parts.endpoint.handle_push(now, push, &mut self.scratch.effects);
-            }
+            router::Effect::Push { to, push } if to == self.parts.edge => handle_push(self, now, push),
             router::Effect::Push { to, push } => self.send_answer(now, to, ShardMessage::Push(push)),
             router::Effect::WriteBinding { ticket, row } => {
                 let epoch = buckets::epoch_of(self, &row.aor);
@@ -251,6 +269,25 @@ impl Shard {
                 }
             }
         }
+    }
+}
+
+/// Handles news of a router for this shard.
+pub(super) fn handle_push(shard: &mut Shard, now: Instant, push: Push) {
+    match push {
+        Push::Watched { owner, aors } => {
+            let changed = shard.records.handle_watched(now, owner, aors);
+            report_calls(shard, now, changed);
+        }
+        Push::AccountChanged { aor } => shard.reads.accounts().forget(aor.as_deref()),
+        push => shard.parts.endpoint.handle_push(now, push, &mut shard.scratch.effects),
+    }
+}
+
+/// Tells the owners of addresses of their calls. These queries have no answer.
+fn report_calls(shard: &mut Shard, now: Instant, changed: Vec<Query>) {
+    for query in changed {
+        shard.ask(now, AskId(0), query);
     }
 }
 

@@ -3,8 +3,8 @@
 use router::{Answer, AskId, Offer, Query, ShardAddress, Topic};
 use stdx::Instant;
 
-use super::Shard;
 use super::request_origin::RequestOrigin;
+use super::{Shard, edge_accounts};
 use crate::xmpp::{Offering, PendingWatch, PhoneEffect, kept_of};
 
 impl Shard {
@@ -25,6 +25,7 @@ impl Shard {
                 });
                 return;
             }
+            Query::Account { aor } => return edge_accounts::handle_question(self, now, from, id, &aor),
             query => {
                 // The router is told of chat presence while there are watchers: a new watcher needs the current state.
                 if let (Query::Watch { aor, topic: Topic::Presence, .. }, Some(adapter)) =

@@ -12,7 +12,9 @@ use stdx::Instant;
 /// The proof required of callers that claim an account of ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallerProof {
+    /// Digest credentials, or a trusted source (`[sip] authenticate_calls`).
     Required,
+    /// None: a From header is believed.
     Waived,
 }
 

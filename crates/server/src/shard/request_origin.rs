@@ -8,12 +8,15 @@ pub(super) enum RequestOrigin {
     /// Calls of applications, with their own number for it.
     Voice(u64),
     Xmpp(u64),
+    /// Questions about accounts between an edge without a database and an owner (`edge_accounts`).
+    Account(u64),
 }
 
 /// The endpoint tells its events' questions from its own by it.
 const EVENTS: u64 = sip::events::ASK_BIT;
 const VOICE: u64 = EVENTS >> 1;
 const XMPP: u64 = EVENTS >> 2;
+const ACCOUNT: u64 = EVENTS >> 3;
 
 impl RequestOrigin {
     pub(super) fn of(id: u64) -> RequestOrigin {
@@ -23,6 +26,8 @@ impl RequestOrigin {
             RequestOrigin::Voice(id & !VOICE)
         } else if id & XMPP != 0 {
             RequestOrigin::Xmpp(id & !XMPP)
+        } else if id & ACCOUNT != 0 {
+            RequestOrigin::Account(id & !ACCOUNT)
         } else {
             RequestOrigin::Core
         }
@@ -37,6 +42,10 @@ pub(super) fn of_xmpp(id: u64) -> u64 {
     id | XMPP
 }
 
+pub(super) fn of_account(number: u64) -> u64 {
+    number | ACCOUNT
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -46,6 +55,7 @@ mod tests {
         for id in [0, 1, u64::from(u32::MAX)] {
             assert_eq!(RequestOrigin::of(of_voice(id)), RequestOrigin::Voice(id));
             assert_eq!(RequestOrigin::of(of_xmpp(id)), RequestOrigin::Xmpp(id));
+            assert_eq!(RequestOrigin::of(of_account(id)), RequestOrigin::Account(id));
             assert_eq!(RequestOrigin::of(id), RequestOrigin::Core);
             assert_eq!(RequestOrigin::of(sip::events::ASK_BIT | id), RequestOrigin::Core);
         }

@@ -3,27 +3,37 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use net::NetCounters;
 use stdx::Instant;
 use voice_io::ShardVoice;
 
 use super::Shard;
 use super::farm::FarmAdapter;
-use crate::net::NetCounters;
 
 /// One shard's numbers at one moment.
 #[derive(Clone, Debug, Default)]
 pub struct ShardStatus {
+    /// The time of the numbers.
     pub at: Instant,
+    /// Counters of SIP.
     pub sip: sip::endpoint::Counters,
+    /// Counters of the sockets.
     pub net: NetCounters,
     /// Figures of the links to other nodes; zero at shards that have none.
     pub links: farm::links::LinkCounters,
+    /// Numbers of the addresses that the shard owns.
     pub router: router::Counts,
+    /// Numbers of calls with call records.
     pub calls: call::LedgerCounts,
+    /// Transactions, also those that only wait for their last timer.
     pub transactions: usize,
+    /// Requests that a final response is still owed for.
     pub contexts: usize,
+    /// Accounts in the cache.
     pub cached_accounts: usize,
+    /// Numbers of applications' calls.
     pub voice: ::voice::VoiceCounts,
+    /// Numbers of chat.
     pub xmpp: crate::xmpp::XmppCounts,
 }
 

@@ -8,7 +8,8 @@ use router::AskId;
 use stdx::Instant;
 use store::{Read, Service, Ticket};
 
-use super::accounts::{Accounts, CachedAccount};
+use super::AccountSource;
+use super::accounts::{Accounts, CachedAccount, EndedRead};
 use crate::limits;
 
 /// The reads under way, by ticket, and the cache of accounts.
@@ -20,12 +21,27 @@ pub(super) struct StoreReads {
     accounts: Accounts,
     /// The addresses whose kept messages are read.
     kept: HashMap<u64, Box<str>>,
+    /// The node has no accounts: the owners are asked, not the store.
+    asks_owners: bool,
+    /// The accounts that owners are to be asked for, by the ticket of the read.
+    to_ask: Vec<(u64, Box<str>)>,
 }
 
 impl StoreReads {
-    pub(super) fn new(store: Arc<Service>, sink: u16) -> StoreReads {
-        let accounts = Accounts::new(limits::CACHED_ACCOUNTS);
-        StoreReads { store, sink, last_ticket: 0, accounts, kept: HashMap::new() }
+    pub(super) fn new(store: Arc<Service>, sink: u16, source: AccountSource) -> StoreReads {
+        let accounts = Accounts::new(limits::CACHED_ACCOUNTS, source != AccountSource::File);
+        let (kept, asks_owners) = (HashMap::new(), source == AccountSource::Owners);
+        StoreReads { store, sink, last_ticket: 0, accounts, kept, asks_owners, to_ask: Vec::new() }
+    }
+
+    /// True if owners are asked for accounts.
+    pub(super) fn asks_owners(&self) -> bool {
+        self.asks_owners
+    }
+
+    /// The accounts that owners are to be asked for since the last time, by the ticket of the read.
+    pub(super) fn take_to_ask(&mut self) -> Vec<(u64, Box<str>)> {
+        std::mem::take(&mut self.to_ask)
     }
 
     pub(super) fn accounts(&mut self) -> &mut Accounts {
@@ -58,16 +74,39 @@ impl StoreReads {
         if !self.accounts.wait(address, id, to.id) {
             return Ok(());
         }
+        if self.asks_owners {
+            self.to_ask.push((to.id, address.into()));
+            return Ok(());
+        }
         self.store.read(Read::Account { user, domain }, to).map_err(|_| to.id)
     }
 
-    /// Ends the wait for an account; `None` when it could not be read. Returns the queries that waited.
+    /// The account as it was read before, while the database is away. One such account at a time is read, which shows when the database
+    /// is back.
+    pub(super) fn outdated_account(&mut self, now: Instant, address: &str) -> CachedAccount {
+        let account = self.accounts.outdated(now, address)?;
+        if self.accounts.may_try() {
+            let (to, (user, domain)) = (self.next_ticket(), address.rsplit_once('@')?);
+            if self.asks_owners {
+                self.accounts.try_again(address, to.id);
+                self.to_ask.push((to.id, address.into()));
+                return Some(account);
+            }
+            let read = Read::Account { user: user.into(), domain: domain.into() };
+            if self.store.read(read, to).is_ok() {
+                self.accounts.try_again(address, to.id);
+            }
+        }
+        Some(account)
+    }
+
+    /// Ends the wait for an account; `None` when it could not be read.
     pub(super) fn handle_account(
         &mut self,
         now: Instant,
         ticket: u64,
         known: Option<CachedAccount>,
-    ) -> Option<Vec<AskId>> {
+    ) -> Option<EndedRead> {
         self.accounts.loaded(now, ticket, known)
     }
 

@@ -10,9 +10,9 @@ use stdx::Instant;
 use voice_io::helpers::Deliver;
 use voice_io::{Order, ShardVoice, VoiceShardMessage};
 
-use super::Shard;
 use super::planning::Resolution;
 use super::request_origin::{RequestOrigin, of_voice};
+use super::{Shard, edge_accounts};
 use crate::message::{InboxMessage, LocalMessage, ShardMessage};
 
 /// Posts what the helpers have done to the shard that asked.
@@ -121,8 +121,10 @@ impl Shard {
         id: AskId,
         result: Result<Option<Account>, StoreUnavailable>,
     ) {
-        let RequestOrigin::Voice(ticket) = RequestOrigin::of(id.0) else {
-            return self.parts.endpoint.handle_account(now, id, result, &mut self.scratch.effects);
+        let ticket = match RequestOrigin::of(id.0) {
+            RequestOrigin::Voice(ticket) => ticket,
+            RequestOrigin::Account(number) => return edge_accounts::handle_account(self, number, result),
+            _ => return self.parts.endpoint.handle_account(now, id, result, &mut self.scratch.effects),
         };
         match result {
             Ok(Some(account)) if !account.disabled => {
@@ -145,8 +147,10 @@ impl Shard {
 
     /// A router's answer for the endpoint or a call.
     pub(super) fn give_answer(&mut self, now: Instant, id: AskId, answer: Answer) {
-        let RequestOrigin::Voice(ticket) = RequestOrigin::of(id.0) else {
-            return self.parts.endpoint.handle_answer(now, id, answer, &mut self.scratch.effects);
+        let ticket = match RequestOrigin::of(id.0) {
+            RequestOrigin::Voice(ticket) => ticket,
+            RequestOrigin::Account(ticket) => return edge_accounts::handle_answer(self, now, ticket, answer),
+            _ => return self.parts.endpoint.handle_answer(now, id, answer, &mut self.scratch.effects),
         };
         let bindings = match answer {
             Answer::Bindings(bindings) => bindings,

@@ -14,7 +14,7 @@ use super::key_writer::{KeyWriter, KeysBusy, all_verifiers, learned};
 use super::request_origin::of_xmpp;
 use crate::message::{Command, InboxMessage, LocalMessage, LocalXmppMessage, ShardMessage};
 use crate::xmpp::access::NewAccount;
-use crate::xmpp::operator::Operator;
+use crate::xmpp::operator::{Operator, nodes};
 use crate::xmpp::{Xmpp, XmppEffect};
 
 /// The XMPP core of a shard and the resources that drive it.
@@ -137,6 +137,10 @@ impl Shard {
                 let own = self.parts.outlets[usize::from(self.parts.edge.shard)].clone();
                 administer(now, id, *ask, self.parts.chat.clone(), own);
             }
+            XmppEffect::Act { id, action } => {
+                let own = self.parts.outlets[usize::from(self.parts.edge.shard)].clone();
+                act(id, *action, self.parts.chat.clone(), own);
+            }
             XmppEffect::Bosh { shard, call } => {
                 if let Some(post) = self.post.get_mut(usize::from(shard.shard)) {
                     post.push(LocalMessage::Xmpp(LocalXmppMessage::Bosh(call)).into());
@@ -159,6 +163,15 @@ impl Shard {
             }
         }
     }
+}
+
+/// Performs an action of all hosts of the farm beside the shard.
+fn act(id: u64, action: chat::effect::HostAction, operator: Operator, shard: cluster::Outlet<InboxMessage>) {
+    tokio::task::spawn_local(async move {
+        let result = Box::new(nodes::act(&operator, action).await);
+        let administered = LocalXmppMessage::Administered { id, result };
+        shard.answer_all(&mut vec![LocalMessage::Xmpp(administered).into()]);
+    });
 }
 
 /// The answer comes back as a message to the shard.

@@ -1,8 +1,9 @@
 //! Counters of the XMPP of a shard.
 
 use control::{Family, KindCount};
+use xmpp_io::servers;
 
-use super::{Xmpp, servers};
+use super::Xmpp;
 
 /// Counters and gauges of one shard's XMPP, for status and metrics.
 #[derive(Clone, Debug, Default)]

@@ -62,6 +62,11 @@ impl HostRequests {
         self.pending.insert(HostRequest::Record { ticket })
     }
 
+    /// The numbers of the last request and of the earliest one without an answer.
+    pub(super) fn span(&self) -> (u64, Option<u64>) {
+        (self.pending.last(), self.pending.earliest())
+    }
+
     /// Reads from the record. A request that is none of the record's is answered at once.
     pub(super) fn load(
         &mut self,
@@ -75,6 +80,7 @@ impl HostRequests {
                 let id = self.pending.insert(HostRequest::User { ticket, user });
                 outbox.push(XmppEffect::Account { id, user: name, domain });
             }
+            Load::Act(action) => outbox.push(XmppEffect::Act { id: self.record(ticket), action }),
             Load::Accounts(ask) => outbox.push(XmppEffect::Accounts { id: self.record(ticket), ask }),
             load => {
                 let Some(read) = rows::read_of(load) else { return Some(HostReply::unavailable(ticket)) };
@@ -218,6 +224,11 @@ impl HostRequests {
         result: Result<WriteDone, StoreError>,
         outbox: &mut Vec<XmppEffect>,
     ) -> Option<HostReply> {
+        // Another node of the farm has taken over, and this process ends. Until then the host reports nothing: a message whose write
+        // was refused so is not handled, and its sender's host sends it to the next owner.
+        if matches!(result, Err(StoreError::Fenced { .. })) {
+            return None;
+        }
         match self.pending.remove(id)? {
             HostRequest::Record { ticket } => Some(HostReply { ticket, result: rows::done_of(result) }),
             HostRequest::AccountChanged { ticket, address } => {
@@ -277,4 +288,29 @@ fn invitation_of(loaded: AccessLoaded) -> StoreReply {
         registers: found.registers,
         expires_at: found.expires_at,
     })))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_write_that_the_database_refuses_to_a_replaced_node_is_not_answered() {
+        let mut requests = HostRequests::new();
+        let mut written = |result| {
+            let mut outbox = Vec::new();
+            let change = chat::Change::LastSeen {
+                user: Bare::parse("alice@example.net").unwrap(),
+                at: Instant::default(),
+                status: "".into(),
+            };
+            requests.change(Instant::default(), Ticket(7), change, &mut outbox);
+            let [XmppEffect::Write { id, .. }] = outbox[..] else { panic!("{outbox:?}") };
+            requests.handle_written(id, result, &mut Vec::new())
+        };
+        let server = "postgres".into();
+        assert!(written(Err(StoreError::Fenced { server })).is_none());
+        let unreachable = StoreError::Unreachable { server: "postgres".into(), detail: String::new() };
+        assert!(written(Err(unreachable)).is_some_and(|reply| reply.result.is_err()));
+    }
 }

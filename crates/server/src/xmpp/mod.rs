@@ -15,58 +15,59 @@
 //! | `stanza_router::StanzaRouter` | a stanza's way: to our accounts and services, then to components, then to other servers |
 //! | `shard_requests::ShardRequests` | an action of all hosts (`HostAction`) goes to every shard; the shard that began it adds the answers up |
 //! | `phones::Phones` | phones and chat of the same accounts: the router of an account and its host are of one shard |
-//! | `shard_queues::ShardQueues` | messages for other shards |
-
-#![warn(missing_docs)]
+//! | `shard_queues::ShardQueues` | the ways of messages to other shards |
+//! | `shared_owners::SharedOwners` | the owners of addresses where nodes of a farm share a database, and messages that wait for them |
+//! | `unhandled::UnhandledMessages` | messages that other nodes have and that are not handled, to be sent again if these nodes die |
+//! | `moved_streams::MovedStreams` | clients' streams whose sessions are lost, until they are closed in turn |
 
 pub(crate) mod access;
-pub(crate) mod components;
 mod counts;
+pub(crate) mod farm;
 mod host_driver;
 mod host_requests;
-pub(crate) mod kinds;
-mod mailbox;
+mod moved_streams;
 pub(crate) mod operator;
 mod pending;
 mod phones;
-pub(crate) mod servers;
 mod shard_queues;
 pub(crate) mod shard_requests;
+mod shared_owners;
 pub(crate) mod sign_in;
 mod stanza_router;
-pub(crate) mod streams;
-pub(crate) mod uploads;
+mod unhandled;
 mod work;
-
-pub use streams::WebConnections;
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use chat::Host;
-use chat::effect::Accounts;
-use cluster::{ShardAddress, ShardMap};
+use chat::effect::{Accounts, HostAction};
+use cluster::{Bucket, ShardAddress, ShardMap};
 use stdx::Instant;
 use store::access::AccessRead;
 use store::xmpp::XmppRead;
 use store::{Account, Address, Loaded, StoreError, Write, WriteDone};
 use xmpp::Bare;
 use xmpp::sasl::Secret;
+use xmpp_io::components::Components;
+use xmpp_io::streams::{C2sEvent, Streams};
+use xmpp_io::{components, servers, streams};
 
 use crate::message::XmppShardMessage;
 use access::{Access, ClientAccess, NewContacts};
-use components::Components;
 use counts::Counted;
 pub use counts::XmppCounts;
 use host_driver::HostDriver;
 use host_requests::HostRequests;
+use moved_streams::MovedStreams;
 use pending::Asker;
 use phones::Phones;
 pub(crate) use phones::{ChatAccounts, Offering, PendingWatch, PhoneEffect, kept_of};
 use shard_queues::ShardQueues;
 use shard_requests::ShardRequests;
+use shared_owners::SharedOwners;
 use stanza_router::StanzaRouter;
-use streams::{C2sEvent, Streams};
+use unhandled::UnhandledMessages;
 
 /// The settings of a shard's XMPP. They may move to the shard's thread.
 #[derive(Clone, Debug)]
@@ -126,6 +127,11 @@ pub(crate) enum XmppEffect {
         id: u64,
         ask: Box<Accounts>,
     },
+    /// An action of all hosts of the farm. Answered by `LocalXmppMessage::Administered`.
+    Act {
+        id: u64,
+        action: Box<HostAction>,
+    },
     /// Caches of this account are void.
     Forget {
         address: Box<str>,
@@ -178,6 +184,8 @@ pub(crate) struct Xmpp {
     shard_requests: ShardRequests,
     phones: Phones,
     queues: ShardQueues,
+    unhandled: UnhandledMessages,
+    moved: MovedStreams,
     events: Vec<C2sEvent>,
     counted: Counted,
 }
@@ -200,7 +208,7 @@ impl Xmpp {
         settings: XmppSettings,
         shard: ShardAddress,
         map: ShardMap,
-    ) -> Result<Self, crate::net::NetError> {
+    ) -> Result<Self, net::NetError> {
         let listen = settings.streams.listen.clone();
         let mut streams = Streams::new(settings.streams, shard);
         for listener in &listen {
@@ -216,6 +224,8 @@ impl Xmpp {
             shard_requests: ShardRequests::default(),
             phones: Phones::default(),
             queues: ShardQueues::new(shard, map),
+            unhandled: UnhandledMessages::default(),
+            moved: MovedStreams::default(),
             events: Vec::new(),
             counted: Counted::default(),
         })
@@ -236,7 +246,9 @@ impl Xmpp {
     }
 
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        [self.host.get().deadline(), self.router.deadline()].into_iter().flatten().min()
+        let shared = self.queues.shared().and_then(SharedOwners::deadline);
+        let moved = self.moved.deadline();
+        [self.host.get().deadline(), self.router.deadline(), shared, moved].into_iter().flatten().min()
     }
 
     /// Ready when a connection has something for the shard.
@@ -257,11 +269,16 @@ impl Xmpp {
 
     /// Before the first turn.
     pub(crate) fn begin(&mut self, now: Instant, outbox: &mut Vec<XmppEffect>) {
+        if self.queues.shared().is_some() {
+            // It owns nothing yet.
+            return;
+        }
         self.tell_host(now, outbox, |host, out| host.begin(out));
     }
 
     /// Handles clients' events since the last turn, and due timers. Returns how many there were.
     pub(crate) fn turn(&mut self, now: Instant, outbox: &mut Vec<XmppEffect>) -> usize {
+        farm::expire(self, now, outbox);
         let mut events = std::mem::take(&mut self.events);
         self.streams.take_events(&mut events);
         let count = events.len();
@@ -313,7 +330,7 @@ impl Xmpp {
             }
             Asker::Host => {
                 let queues = &self.queues;
-                let is_own = |user: &Bare| queues.owner(user.as_str()) == queues.own();
+                let is_own = |user: &Bare| queues.owns(user.as_str());
                 let reply = self.host_requests.handle_loaded(id, result, is_own, outbox);
                 self.answer_host(now, reply, outbox);
             }
@@ -333,7 +350,7 @@ impl Xmpp {
                 let contacts =
                     self.with_clients(now, outbox, |clients, cx| clients.handle_written(cx, id, result));
                 if let Some(NewContacts { invited, inviter }) = contacts {
-                    let owner = self.queues.owner(invited.as_str());
+                    let owner = Bucket::of(invited.as_str());
                     self.send(now, owner, XmppShardMessage::Invited { invited, inviter }, outbox);
                 }
             }

@@ -38,6 +38,16 @@ impl<T> PendingRequests<T> {
         self.last
     }
 
+    /// The number of the last request.
+    pub(super) fn last(&self) -> u64 {
+        self.last
+    }
+
+    /// The number of the earliest request without an answer.
+    pub(super) fn earliest(&self) -> Option<u64> {
+        self.requests.keys().copied().min()
+    }
+
     pub(super) fn remove(&mut self, id: u64) -> Option<T> {
         self.requests.remove(&id)
     }

@@ -5,15 +5,13 @@
 //! itself, with an unguessable resource that leads the answer back ([`reply_of`]).
 
 use std::collections::HashMap;
-use std::net::IpAddr;
 
 use chat::effect::HostActionResult;
 use chat::{StoreReply, Ticket};
 use cluster::{Life, ShardAddress};
-use sip::transport::Transport;
 use tokio::sync::oneshot;
-use xmpp::ConnectionId;
 use xmpp::{Element, Jid};
+use xmpp_io::streams::SessionConnection;
 
 use super::host_requests::HostReply;
 use crate::limits;
@@ -24,14 +22,6 @@ pub struct ActAnswer {
     pub acted: HostActionResult,
     /// The connections of the described sessions.
     pub connections: Vec<SessionConnection>,
-}
-
-/// The connection of a session.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SessionConnection {
-    pub edge: ConnectionId,
-    pub remote: IpAddr,
-    pub transport: Transport,
 }
 
 /// The receiver of an answer.

@@ -5,21 +5,22 @@
 
 use std::task::{Context, Poll};
 
-use cluster::{Bucket, ShardAddress, ShardMap};
+use cluster::{Bucket, ShardMap};
 use stdx::Instant;
 use xmpp::s2s::{Recipient, ShardMessage};
 use xmpp::stanza::{self, Condition, StanzaError};
 use xmpp::{Element, Jid};
+use xmpp_io::components::{Components, Delivery};
+use xmpp_io::servers::{self, S2sEvent, Servers};
 
-use super::components::{Components, Delivery};
-use super::servers::{self, S2sEvent, Servers};
+use super::shard_queues::MessageTarget;
 use super::shard_requests;
 use crate::message::XmppShardMessage;
 
-/// A message and the shard that it goes to.
+/// A message and its receiver.
 #[derive(Debug)]
 pub(super) struct AddressedMessage {
-    pub(super) to: ShardAddress,
+    pub(super) to: MessageTarget,
     pub(super) message: XmppShardMessage,
 }
 
@@ -76,10 +77,10 @@ impl StanzaRouter {
         let to = stanza::to(&element).ok().flatten()?;
         if let Some((shard, token)) = shard_requests::reply_of(&element, &to) {
             let message = XmppShardMessage::Reply { token, answer: element };
-            return Some(AddressedMessage { to: shard, message });
+            return Some(AddressedMessage { to: shard.into(), message });
         }
         if settings.is_ours(to.domain()) {
-            return Some(self.to_owner(&to, element));
+            return Some(StanzaRouter::to_owner(&to, element));
         }
         if self.components.is_component(to.domain()) {
             return self.route_to_component(settings, &to, element);
@@ -99,7 +100,7 @@ impl StanzaRouter {
         let to = stanza::to(&answer).ok().flatten()?;
         let element = Box::new(answer);
         if settings.is_local(to.domain()) {
-            Some(self.to_owner(&to, element))
+            Some(StanzaRouter::to_owner(&to, element))
         } else if self.components.is_component(to.domain()) {
             self.route_to_component(settings, &to, element)
         } else {
@@ -133,18 +134,18 @@ impl StanzaRouter {
         self.route_answer(settings, stanza::refusal(element, &error))
     }
 
-    fn to_owner(&self, to: &Jid, element: Box<Element>) -> AddressedMessage {
-        let owner = self.map.owner(Bucket::of(to.bare_str()));
-        AddressedMessage { to: owner, message: XmppShardMessage::Routed(element) }
+    fn to_owner(to: &Jid, element: Box<Element>) -> AddressedMessage {
+        let owner = Bucket::of(to.bare_str());
+        AddressedMessage { to: owner.into(), message: XmppShardMessage::Routed(element) }
     }
 
-    /// To the shard that is responsible for that server.
+    /// To the shard of this node that is responsible for that server.
     fn to_server(&self, message: ShardMessage) -> AddressedMessage {
         let to = match message.recipient() {
             Recipient::Owner(domain) => self.map.owner(Bucket::of(&domain)),
             Recipient::Shard(shard) => shard,
         };
-        AddressedMessage { to, message: XmppShardMessage::Servers(Box::new(message)) }
+        AddressedMessage { to: to.into(), message: XmppShardMessage::Servers(Box::new(message)) }
     }
 
     /// To the connection that has the stanzas of this sender, of those of the component.
@@ -159,7 +160,7 @@ impl StanzaRouter {
         match self.components.pick(to.domain(), user) {
             Some(edge) => {
                 let message = XmppShardMessage::ToComponent { edge, element };
-                Some(AddressedMessage { to: edge.shard, message })
+                Some(AddressedMessage { to: edge.shard.into(), message })
             }
             None => self.refuse_unconnected(settings, &element),
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use chat::effect::HostAction;
 use chat::phones::PhoneEvent;
 use chat::{Effect, Host, Load, StoreFailure, StoreReply};
-use cluster::ShardAddress;
+use cluster::{Bucket, Life, ShardAddress};
 use router::Offer;
 use sip::events::TextOutcome;
 use stdx::Instant;
@@ -14,19 +14,25 @@ use xmpp::ConnectionId;
 use xmpp::s2s::ShardMessage;
 use xmpp::stanza::Condition;
 use xmpp::{Bare, Element, c2s, ns};
+use xmpp_io::components::ComponentUpdate;
+use xmpp_io::streams::C2sEvent;
 
 use super::access::{AccessContext, ClientAccess};
-use super::components::ComponentUpdate;
+use super::farm;
 use super::host_requests::HostReply;
+use super::operator::nodes;
 use super::phones::{self, ChatAccounts, OfferedMessage, Offering, PendingWatch, SentCopy};
+use super::shard_queues::{MessageTarget, Way};
 use super::shard_requests::{ActAnswer, Requester};
 use super::stanza_router::AddressedMessage;
-use super::streams::C2sEvent;
 use super::{Xmpp, XmppEffect};
 use crate::message::{Ended, LocalXmppMessage, StreamCondition, XmppShardMessage};
 
 impl Xmpp {
     pub(super) fn handle_event(&mut self, now: Instant, event: C2sEvent, outbox: &mut Vec<XmppEffect>) {
+        if farm::close_moved(self, &event) {
+            return;
+        }
         let shard = self.queues.own();
         let edge_of = |connection| ConnectionId { shard, connection };
         match event {
@@ -44,24 +50,22 @@ impl Xmpp {
             }
             C2sEvent::Bind { stream, request } => {
                 let edge = edge_of(stream);
-                let Some(owner) = self.host_of(now, stream, &request.user, outbox) else { return };
-                self.send(now, owner, XmppShardMessage::Bind { edge, request }, outbox);
+                let Some(bucket) = self.host_of(now, stream, &request.user, outbox) else { return };
+                self.send(now, bucket, XmppShardMessage::Bind { edge, request }, outbox);
             }
             C2sEvent::Resume { stream, user, id, seen } => {
                 let edge = edge_of(stream);
-                let Some(owner) = self.host_of(now, stream, &user, outbox) else { return };
-                self.send(now, owner, XmppShardMessage::Resume { edge, user, id, seen }, outbox);
+                let Some(bucket) = self.host_of(now, stream, &user, outbox) else { return };
+                self.send(now, bucket, XmppShardMessage::Resume { edge, user, id, seen }, outbox);
             }
             C2sEvent::Stanza { stream, element } => {
                 let edge = edge_of(stream);
                 let Some(bucket) = self.streams.bucket_of(stream, &element) else { return };
-                let owner = self.queues.map().owner(bucket);
-                self.send(now, owner, XmppShardMessage::Stanza { edge, element }, outbox);
+                self.send(now, bucket, XmppShardMessage::Stanza { edge, element }, outbox);
             }
             C2sEvent::Nonza { stream, element } => {
                 let Some(bucket) = self.streams.bucket_of(stream, &element) else { return };
-                let owner = self.queues.map().owner(bucket);
-                self.send(now, owner, XmppShardMessage::Nonza { edge: edge_of(stream), element }, outbox);
+                self.send(now, bucket, XmppShardMessage::Nonza { edge: edge_of(stream), element }, outbox);
             }
             C2sEvent::Bosh { shard, call } if self.queues.map().has(shard) => {
                 outbox.push(XmppEffect::Bosh { shard, call });
@@ -73,12 +77,11 @@ impl Xmpp {
             C2sEvent::Drained { stream } => {
                 let edge = edge_of(stream);
                 let bucket = self.streams.get(stream).and_then(|stream| stream.bucket.get());
-                let Some(owner) = bucket.map(|bucket| self.queues.map().owner(bucket)) else { return };
-                self.send(now, owner, XmppShardMessage::Drained { edge }, outbox);
+                let Some(bucket) = bucket else { return };
+                self.send(now, bucket, XmppShardMessage::Drained { edge }, outbox);
             }
             C2sEvent::Gone { stream, bucket, in_order } => {
-                let owner = self.queues.map().owner(bucket);
-                self.send(now, owner, XmppShardMessage::Gone { edge: edge_of(stream), in_order }, outbox);
+                self.send(now, bucket, XmppShardMessage::Gone { edge: edge_of(stream), in_order }, outbox);
             }
         }
     }
@@ -93,33 +96,32 @@ impl Xmpp {
         act(&mut self.clients, &mut AccessContext { now, streams: &mut self.streams, outbox })
     }
 
-    /// The owner of the account of a stream that asks for a session.
+    /// The bucket of the account of a stream that asks for a session.
     fn host_of(
         &mut self,
         now: Instant,
         stream: u64,
         user: &xmpp::Jid,
         outbox: &mut Vec<XmppEffect>,
-    ) -> Option<ShardAddress> {
-        let signed_in =
-            self.with_clients(now, outbox, |clients, cx| clients.handle_signed_in(cx, stream, user));
-        signed_in.map(|bucket| self.queues.map().owner(bucket))
+    ) -> Option<Bucket> {
+        self.with_clients(now, outbox, |clients, cx| clients.handle_signed_in(cx, stream, user))
     }
 
     /// A shard of a life that is over has no inbox: what is for it fails as in a full one.
     pub(super) fn send(
         &mut self,
         now: Instant,
-        to: ShardAddress,
+        to: impl Into<MessageTarget>,
         message: XmppShardMessage,
         outbox: &mut Vec<XmppEffect>,
     ) {
-        if to == self.queues.own() {
-            self.handle_message(now, message, outbox);
-        } else if self.queues.map().has(to) {
-            self.queues.push(to, message);
-        } else {
-            self.take_back(now, vec![message], outbox);
+        let target = to.into();
+        match self.queues.way(target) {
+            Way::Own => self.handle_message(now, message, outbox),
+            Way::Shard(to) => self.queues.push(to, message),
+            Way::Node(to) => farm::send_to_node(self, now, to, message, outbox),
+            Way::Wait => farm::wait(self, now, target, message, outbox),
+            Way::Nowhere => drop(self.take_back(now, vec![message], outbox)),
         }
     }
 
@@ -224,6 +226,9 @@ impl Xmpp {
                     self.route(now, Box::new(iq), outbox);
                 }
             }
+            LocalXmppMessage::Returned { to, message } => {
+                farm::handle_returned(self, now, to, *message, outbox);
+            }
             LocalXmppMessage::Administered { id, result } => {
                 let reply = self.host_requests.handle_administered(id, *result);
                 self.answer_host(now, reply, outbox);
@@ -281,7 +286,9 @@ impl Xmpp {
                     slot.map(|slot| StoreReply::Slot(Box::new(slot))).ok_or(StoreFailure::Unavailable);
                 self.answer_host(now, Some(HostReply { ticket, result }), outbox);
             }
-            Effect::Load { ticket, load: Load::Act(act) } => {
+            Effect::Load { ticket, load: Load::Act(act) }
+                if self.queues.own().life == Life::default() || !nodes::concerns_all_nodes(&act) =>
+            {
                 self.ask_all(now, Requester::Host(ticket), &Arc::new(*act), outbox);
             }
             Effect::Load { ticket, load } => {
@@ -289,7 +296,7 @@ impl Xmpp {
                 self.answer_host(now, reply, outbox);
             }
             Effect::Befriend { user, contact } => {
-                let owner = self.queues.owner(user.as_str());
+                let owner = Bucket::of(user.as_str());
                 self.send(now, owner, XmppShardMessage::Befriend { user, contact }, outbox);
             }
             Effect::Access { ticket, access } => {
@@ -384,12 +391,19 @@ impl Xmpp {
             match message {
                 XmppShardMessage::Bind { edge, .. } => {
                     let refused = c2s::Bound::Refused(Condition::ResourceConstraint.into());
-                    self.streams.handle_bound(edge.connection, refused);
+                    let bound = Box::new(refused);
+                    self.send(now, edge.shard, XmppShardMessage::Bound { edge, bound }, outbox);
                 }
                 XmppShardMessage::Resume { edge, .. } => {
                     let reason = Element::new("resource-constraint", ns::STANZA_ERRORS);
                     let failed = Element::new("failed", ns::SM).child(reason);
-                    self.streams.handle_bound(edge.connection, c2s::Bound::NotResumed { failed });
+                    let bound = Box::new(c2s::Bound::NotResumed { failed });
+                    self.send(now, edge.shard, XmppShardMessage::Bound { edge, bound }, outbox);
+                }
+                // The host has not counted it (XEP-0198): the stream of another node's client ends.
+                XmppShardMessage::Stanza { edge, .. } if edge.shard.life != self.queues.own().life => {
+                    let condition = StreamCondition::named("resource-constraint");
+                    self.send(now, edge.shard, XmppShardMessage::Close { edge, condition }, outbox);
                 }
                 XmppShardMessage::Stanza { element, .. } => self.refuse_busy(now, &element, outbox),
                 XmppShardMessage::Routed(element) | XmppShardMessage::ToComponent { element, .. } => {
@@ -415,16 +429,18 @@ impl Xmpp {
         kept
     }
 
-    /// Answers a stanza that found its queue full.
+    /// Answers a stanza that found its queue full. Its sender has the answer, so it is handled (XEP-0198 §4).
     fn refuse_busy(&mut self, now: Instant, element: &Element, outbox: &mut Vec<XmppEffect>) {
+        if let Some(report) = chat::report_of_refused(element) {
+            self.route(now, Box::new(report), outbox);
+        }
         let answer = self.router.refuse_busy(self.host.get().settings(), element);
         self.send_addressed(now, answer, outbox);
     }
 
     /// Ends the sessions of accounts that were changed, disabled or removed.
     pub(crate) fn end_sessions(&mut self, now: Instant, ended: &Ended, outbox: &mut Vec<XmppEffect>) {
-        let (queues, shard) = (&self.queues, self.queues.own());
-        let own = ended.accounts.iter().filter(|account| queues.owner(account) == shard);
+        let own = ended.accounts.iter().filter(|account| self.queues.owns(account));
         let own: Vec<Bare> = own.filter_map(|account| Bare::parse(account).ok()).collect();
         if !own.is_empty() {
             let contacts = chat_store::rows::contacts_of(ended.roster.clone());
@@ -450,7 +466,7 @@ impl Xmpp {
         match self.phones.handle_offer(ChatAccounts::new(self.host.get()), to, offer) {
             Ok(OfferedMessage { event, copy }) => {
                 if let Some(SentCopy { from, to, words }) = copy {
-                    let owner = self.queues.owner(from.as_str());
+                    let owner = Bucket::of(from.as_str());
                     self.send(now, owner, XmppShardMessage::Said { from, to, words }, outbox);
                 }
                 self.tell_host(now, outbox, |host, out| host.handle_phone(now, event, out));

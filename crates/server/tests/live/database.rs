@@ -2,8 +2,8 @@
 
 use std::process::Command;
 
-use interop::{PostgresServer, new_postgres_database};
-use server::clock::Clock;
+use interop::{PostgresServer, new_postgres_database, run_sql, try_sql};
+use net::clock::Clock;
 use sip::transport::Transport::Tcp;
 use sip::wire::Header;
 use store::rest::types::{Common, Hook, IncomingNumber};
@@ -169,5 +169,80 @@ fn a_promoted_standby_is_used_instead_of_the_server_that_ended() {
     a_bad_day(&place, &process, [&mut alice, &mut bob], || second.promote());
     until("the first write", || admin.set_disabled(address("alice"), true).ok());
     until("alice is disabled", || (try_to_register(&mut alice).status() != 200).then_some(()));
+    process.kill();
+}
+
+/// A fault of the server that a node survives.
+struct Fault {
+    /// The statements that cause it.
+    cause: &'static [&'static str],
+    /// The words in which the operator is told.
+    told: &'static str,
+    /// The statements that end it.
+    end: &'static [&'static str],
+}
+
+const FAULTS: [Fault; 3] = [
+    Fault {
+        cause: &[
+            "CREATE FUNCTION no_space() RETURNS trigger AS $$ BEGIN \
+             RAISE EXCEPTION 'could not extend file' USING ERRCODE = 'disk_full'; END $$ LANGUAGE plpgsql",
+            "CREATE TRIGGER no_space BEFORE INSERT ON binding FOR EACH STATEMENT EXECUTE FUNCTION no_space()",
+        ],
+        told: "the disk is full",
+        end: &["DROP FUNCTION no_space CASCADE"],
+    },
+    Fault {
+        cause: &["ALTER SYSTEM SET default_transaction_read_only = on", "SELECT pg_reload_conf()"],
+        told: "does not allow writes",
+        end: &["ALTER SYSTEM RESET default_transaction_read_only", "SELECT pg_reload_conf()"],
+    },
+    Fault {
+        cause: &[
+            "ALTER ROLE node CONNECTION LIMIT 0",
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'node'",
+        ],
+        told: "53300",
+        end: &["ALTER ROLE node CONNECTION LIMIT -1"],
+    },
+];
+
+#[test]
+fn a_server_that_refuses_writes_or_connections_hinders_no_calls_and_the_reason_is_told() {
+    let server = PostgresServer::start(&["fsync=off"]);
+    run_sql(&server.url("postgres"), "CREATE ROLE node LOGIN");
+    let url = server.new_database(&["--owner", "node"]);
+    let (place, mut alice, mut bob) = place_and_phones(&url.replace("user=belfry", "user=node"));
+    let (process, admin) = start(&place);
+    drop(admin);
+    // The number in docs/operating.md: one that writes, three that read, and those of notices and of users' files.
+    let connections = "SELECT count(*) FROM pg_stat_activity WHERE usename = 'node'";
+    let are_six = || try_sql(&url, connections).filter(|count| count.trim() == "6");
+    until("the node has six connections", are_six);
+    alice.register();
+    bob.register();
+    for Fault { cause, told, end } in FAULTS {
+        cause.iter().for_each(|sql| run_sql(&url, sql));
+        let refused = || Some(try_to_register(&mut bob)).filter(|answer| answer.status() != 200);
+        assert_refused(&until("the server refuses", refused));
+        talk(&mut alice, &mut bob, "bob@example.test");
+        // It lasts, whatever trial writes find.
+        let seconds = |body: &str| body.split("for ").nth(1)?.split(' ').next()?.parse::<u64>().ok();
+        let lasts = |(_, body): &(u16, String)| body.contains(told) && seconds(body) >= Some(2);
+        let (code, body) = until("health tells it", || Some(health(&place)).filter(lasts));
+        assert_eq!(code, 200, "{body}");
+        let status =
+            Command::new(env!("CARGO_BIN_EXE_belfry")).arg("status").current_dir(place.path(".")).output();
+        let status = String::from_utf8(status.unwrap().stdout).unwrap();
+        let is_told = |line: &str| line.starts_with("not writable   for ") && line.contains(told);
+        assert!(status.lines().any(is_told), "{status}");
+        assert!(process.log().lines().any(|line| line.contains("ERROR") && line.contains(told)), "{told}");
+        end.iter().for_each(|sql| run_sql(&url, sql));
+        until("registrations are taken again", || (try_to_register(&mut bob).status() == 200).then_some(()));
+        until("health is well", || (health(&place) == (200, "ok\n".into())).then_some(()));
+    }
+    process.kill();
+    let process = place.spawn();
+    assert!(bob.bindings()[0].contains(&bob.contact()), "what was acknowledged is there");
     process.kill();
 }

@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use config::Config;
 use interop::Ports;
-use server::clock::Clock;
-use server::config::Config;
+use net::clock::Clock;
 use server::node::Node;
 use sip::transport::Transport;
 use store::Admin;

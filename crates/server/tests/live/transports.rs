@@ -140,7 +140,7 @@ fn a_phone_of_ipv6_and_one_of_ipv4_talk() {
 #[test]
 fn a_new_certificate_is_shown_after_a_reload_and_old_connections_stay() {
     let place = Place::new("").with_accounts(&["alice", "bob"]);
-    let made = server::net::tls::self_signed(&place.path("own"), &["localhost"]).unwrap();
+    let made = net::tls::self_signed(&place.path("own"), &["localhost"]).unwrap();
     let file = place.path("belfry.toml");
     let tls = "[tls]\ncertificate = \"own/cert.pem\"\nkey = \"own/key.pem\"\n";
     std::fs::write(&file, std::fs::read_to_string(&file).unwrap() + tls).unwrap();
@@ -149,7 +149,7 @@ fn a_new_certificate_is_shown_after_a_reload_and_old_connections_stay() {
     let mut alice = Phone::new("alice", Tls, server, link::Link::tls(server, &made.certificate));
     alice.register();
     let old = std::fs::read(&made.certificate).unwrap();
-    server::net::tls::self_signed(&place.path("own"), &["localhost"]).unwrap();
+    net::tls::self_signed(&place.path("own"), &["localhost"]).unwrap();
     assert_ne!(old, std::fs::read(&made.certificate).unwrap());
     node.reconfigure(place.config()).unwrap();
     let mut bob = Phone::new("bob", Tls, server, link::Link::tls(server, &made.certificate));

@@ -5,12 +5,12 @@ use std::rc::Rc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
+use config::Config;
 use control::{
     BindingRow, BlockList, BlockRow, Control, Listening, NodeState, Observed, Reloaded, ShardCounters,
     TargetStatus, TraceSink,
 };
-use server::clock::Clock;
-use server::config::Config;
+use net::clock::Clock;
 use server::http::Web;
 use server::operate::AdminListeners;
 use stdx::Instant;
@@ -27,6 +27,7 @@ pub(crate) enum Event {
     AccountsChanged,
     Wrote,
     LiftBlock(String),
+    EndCall(String),
 }
 
 struct Fake {
@@ -124,6 +125,15 @@ impl Control for Fake {
         if subject == "192.0.2.1" { 2 } else { 0 }
     }
 
+    async fn end_call(&self, call: &str) -> Result<(), control::Failure> {
+        self.events.send(Event::EndCall(call.to_owned())).unwrap();
+        Ok(())
+    }
+
+    async fn ask_nodes(&self, _: &control::Request) -> Option<control::OtherNodes> {
+        None
+    }
+
     async fn read(&self, read: Read) -> Result<Loaded, StoreError> {
         self.admin.borrow_mut().read(&read)
     }
@@ -149,7 +159,7 @@ impl Control for Fake {
                     resumable: true,
                     ..Session::default()
                 };
-                Answer::Sessions { sessions: vec![session], total: 1 }
+                Answer::Sessions { sessions: vec![session], total: 1, connections: Vec::new() }
             }
             Ask::End { .. } | Ask::Announce { .. } => Answer::Count(2),
             Ask::Motd { .. } => Answer::Motd(None),
@@ -206,8 +216,11 @@ impl FakeNode {
                 let store = Sqlite::open(config.server.database()).unwrap();
                 let admin = RefCell::new(Admin::new(&store).unwrap());
                 let fake = Fake { admin, events, draining: Cell::new(false), traces: RefCell::default() };
+                let fake = Rc::new(fake);
+                let (status, watching) = control::watch(fake.clone());
+                tokio::task::spawn_local(watching);
                 tokio::select! {
-                    () = doors.serve(Rc::new(fake), (Web::default(), None)) => {}
+                    () = doors.serve(fake, status, (Web::default(), None)) => {}
                     _ = stopped => {}
                 }
             });

@@ -178,4 +178,8 @@ fn blocks_read_well_and_are_lifted_by_name() {
         .belfry(&["blocks", "lift", "bob"])
         .failed(1, "nothing of bob is blocked; `belfry blocks` lists what is");
     place.belfry(&["blocks", "lift"]).failed(2, "required");
+    assert_eq!(node.next_event(), Event::LiftBlock("bob".into()));
+    assert_eq!(place.belfry(&["calls", "end", "CA1"]).good(), "ended\n");
+    assert_eq!(node.next_event(), Event::EndCall("CA1".into()));
+    place.belfry(&["status", "--farm"]).failed(1, "this node is in no farm");
 }

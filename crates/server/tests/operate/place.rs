@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use server::config::Config;
+use config::Config;
 use tempfile::TempDir;
 
 pub(crate) struct Place {

@@ -14,7 +14,6 @@ use admin::control::{
 };
 use control::StatusSource;
 use server::http::{self, Web};
-use server::xmpp::WebConnections;
 use stdx::Instant;
 use stdx::attempts::Cause;
 use store::rest::types::TextMessage;
@@ -24,6 +23,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, ReadHalf, W
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::{LocalSet, spawn_local};
 use tokio::time::{sleep, timeout};
+use xmpp_io::streams::WebConnections;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {

@@ -9,6 +9,7 @@ pub mod ledger;
 pub mod lost_files;
 pub mod network;
 pub mod process;
+pub mod slow;
 mod weather;
 
 use std::collections::BTreeMap;
@@ -47,6 +48,7 @@ struct SimNode {
     /// The time at which the process was stopped (SIGSTOP), and the inputs since.
     paused: Option<Instant>,
     backlog: Vec<Input>,
+    slow: Option<slow::SlowNode>,
     wake_at: Option<Instant>,
     is_council_cut: bool,
     /// The node's watch of the council shows no changes: it is of keys that were lost.
@@ -59,6 +61,7 @@ enum Event {
     Start(NodeNumber),
     Input(NodeNumber, Life, Input),
     Bytes(NodeNumber, Life, Input, ConnectionNumber),
+    Turn(NodeNumber, Life),
     ToCouncil(NodeNumber, Life, CouncilRequest),
     ToDatabase(NodeNumber, Life, DatabaseRequest),
     Dial(End, Life, Lane),
@@ -338,6 +341,7 @@ impl FarmWorld {
             Event::ToCouncil(node, life, request) => self.ask_council(node, life, request),
             Event::ToDatabase(node, life, request) => self.ask_database(node, life, request),
             Event::Dial(from, peer, lane) => self.dial(from, peer, lane),
+            Event::Turn(node, life) => slow::take_turn(self, node, life),
             Event::Probe(from, peer) if self.place_of(peer).is_none() => self.refuse(from, peer),
             Event::Probe(..) => {}
             Event::ExpireKeys => {
@@ -365,7 +369,7 @@ impl FarmWorld {
         let Some(process) = self.nodes[node].process.take() else { return };
         self.ledger.end(process.life);
         let one = &mut self.nodes[node];
-        (one.paused, one.wake_at) = (None, None);
+        (one.paused, one.wake_at, one.slow) = (None, None, None);
         one.backlog.clear();
         for connection in self.connections.of(process.life) {
             self.close(connection, process.life);
@@ -390,8 +394,10 @@ impl FarmWorld {
             }
             return;
         }
-        let now = self.local(node);
-        self.handle(node, now, input);
+        if let Some(input) = slow::defer(self, node, life, input) {
+            let now = self.local(node);
+            self.handle(node, now, input);
+        }
     }
 
     fn handle(&mut self, node: NodeNumber, now: Instant, input: Input) {
@@ -567,6 +573,7 @@ impl SimNode {
             process: None,
             paused: None,
             backlog: Vec::new(),
+            slow: None,
             wake_at: None,
             is_council_cut: false,
             is_watch_deaf: false,

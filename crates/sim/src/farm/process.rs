@@ -55,6 +55,8 @@ pub enum Input {
     Chat { id: ChatId, to: Life },
     /// The operator drains the node.
     Leave,
+    /// A map is about to be read.
+    ExpireBeforeMap,
     /// Something is due.
     Expire,
 }
@@ -156,6 +158,7 @@ impl Process {
             Input::Write { id, bucket } => self.handle_write(now, id, bucket),
             Input::Chat { id, to } => self.send_chat(now, id, to),
             Input::Leave => self.farm.leave(now, &mut self.effects),
+            Input::ExpireBeforeMap => self.farm.expire_before_map(now, &mut self.effects),
             Input::Expire => self.expire(now),
         }
         self.perform(now);

@@ -10,7 +10,7 @@ use crate::{SERVER, Scene, address, bob};
 
 /// Our accounts are looked up; a caller that claims one must prove it; requests to other domains are not
 /// relayed.
-fn plan(request: &PlanRequest) -> Decision {
+pub(crate) fn plan(request: &PlanRequest) -> Decision {
     if request.claims.is_some() {
         Decision::Authenticate
     } else if &*request.host == DOMAIN {

@@ -19,9 +19,11 @@ mod session_chaos;
 mod session_offers;
 mod session_world;
 mod sessions;
+mod shared_accounts;
 mod table;
 mod texts;
 mod waits;
+mod watched_calls;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use cluster::farm::EndReason;
-use sim::farm::{FarmWorld, Weather, lost_files};
+use sim::farm::{FarmWorld, Weather, lost_files, slow};
 use sim::for_seeds;
 
 use crate::chaos::{bucket, work_for, world};
@@ -189,4 +189,28 @@ fn a_link_that_breaks_is_no_death() {
     assert_eq!(world.leftovers(), Vec::<String>::new());
     world.ledger.check_chats();
     assert_eq!(world.ledger.faults, Vec::<String>::new());
+}
+
+/// A build without optimisation beside faster ones, while the map changes faster than it reads.
+#[test]
+fn a_node_that_reads_one_map_a_second_keeps_its_lease_amid_ten_changes_a_second() {
+    for_seeds(0..20, |seed| {
+        let mut world = at_rest(seed);
+        let life = world.process(2).expect("it runs").life;
+        slow::set_map_cost(&mut world, 2, SECOND);
+        let mut version = 0;
+        for _ in 0..300 {
+            version = slow::write_map_again(&mut world);
+            world.run_for(Duration::from_millis(100));
+            let now = world.local(2);
+            let slow = world.process(2).expect("it runs");
+            assert_eq!(slow.life, life, "{:?}", world.ends);
+            assert!(slow.farm.lease().may_act(now), "its lease is over");
+        }
+        // The map that it was at, and the newest.
+        world.run_for(2 * SECOND);
+        assert!(world.process(2).expect("it runs").farm.map().version() >= version);
+        assert_eq!(world.ends, vec![]);
+        assert_eq!(world.unserved(), Vec::<u16>::new());
+    });
 }

@@ -11,6 +11,7 @@
 //! A wheel entry is never cancelled: a late one finds a state that ignores it. A transaction has at most one outstanding entry that
 //! is early enough, and arms again when that fires early.
 
+mod account_calls;
 #[cfg(test)]
 mod allowance_tests;
 mod authentication;
@@ -46,6 +47,7 @@ use stdx::rng::Rng;
 use stdx::slab::{Key, Slab};
 use stdx::wheel::Wheel;
 
+pub use self::account_calls::AccountCalls;
 use self::authentication::Authentication;
 pub(crate) use self::context::{RequestContext, RequestStage, TransactionUser};
 use self::cores::Cores;

@@ -344,6 +344,8 @@ impl Notifier {
             Push::Deliver { bindings, message } => {
                 self.deliveries.deliver(&mut self.ids, &bindings, &message, out);
             }
+            // For the shard's accounts and its `AccountCalls`.
+            Push::AccountChanged { .. } | Push::Watched { .. } => {}
         }
     }
 

@@ -78,15 +78,20 @@ pub(super) fn clean(connection: &mut Connection, before: i64) -> Result<WriteDon
     Ok(WriteDone::Changed { rows })
 }
 
-/// A page of a bucket's addresses.
-pub(super) fn of_bucket(
+/// A page of the addresses of some buckets. Each bucket is a range of the primary key, and the server goes through them in the order of
+/// the array until the page is full: sorted as a whole, each page would cost the rows of all of them.
+const PAGE: &str = "SELECT found.aor, found.seq, found.record \
+    FROM unnest($1::smallint[]) WITH ORDINALITY AS wanted (bucket, place) CROSS JOIN LATERAL ( \
+    SELECT aor, seq, record FROM binding WHERE binding.bucket = wanted.bucket \
+    AND aor > CASE WHEN wanted.place = 1 THEN $2::text ELSE '' END ORDER BY aor LIMIT $3) AS found LIMIT $3";
+
+pub(super) fn of_buckets(
     connection: &mut Connection,
-    bucket: u16,
+    buckets: &[u16],
     after: &str,
 ) -> Result<Vec<BindingRow>, Failure> {
-    let sql = "SELECT aor, seq, record FROM binding WHERE bucket = $1 AND aor > $2 ORDER BY aor LIMIT $3";
-    let limit = i64::from(limits::BINDINGS_LOADED);
-    read_rows(connection, sql, values![bucket.cast_signed(), after, limit])
+    let numbers: Vec<i16> = buckets.iter().map(|bucket| bucket.cast_signed()).collect();
+    read_rows(connection, PAGE, values![numbers, after, i64::from(limits::BINDINGS_LOADED)])
 }
 
 pub(super) fn of_address(

@@ -43,6 +43,10 @@ pub(super) struct Connection {
     postgres: Postgres,
     /// The time that a statement may take; zero: any.
     limit: Duration,
+    /// The count of switches when it was made.
+    switches: u32,
+    /// The server takes no writes any more, and another one has not been reached yet.
+    has_left: bool,
     /// Waits for an answer of the server, those of making the connection apart.
     #[cfg(test)]
     pub(super) round_trips: u32,
@@ -90,7 +94,7 @@ pub(super) fn own_fence(life: u32) -> String {
 impl Connection {
     /// `limit` is the time that a statement may take; zero: any.
     pub(super) fn open(postgres: &Postgres, limit: Duration) -> Result<Connection, StoreError> {
-        let driver = Driver::new()?;
+        let (driver, switches) = (Driver::new()?, postgres.switches());
         let client = connect(&driver, postgres, limit)?;
         driver.set_patience(postgres.patience);
         Ok(Connection {
@@ -99,19 +103,32 @@ impl Connection {
             statements: HashMap::new(),
             postgres: postgres.clone(),
             limit,
+            switches,
+            has_left: false,
             #[cfg(test)]
             round_trips: 0,
         })
     }
 
-    /// Connects again if the connection broke. True: the connection is a new one.
+    /// Connects again if the connection broke, or writers have gone to another server. True: the connection is a new one.
     pub(super) fn ensure(&mut self) -> Result<bool, StoreError> {
-        let is_new = self.client.is_closed();
+        let switches = self.postgres.switches();
+        let is_new = self.client.is_closed() || self.switches != switches;
         if is_new {
             self.statements.clear();
+            self.driver.abandon();
             self.client = connect(&self.driver, &self.postgres, self.limit)?;
+            self.switches =
+                if std::mem::take(&mut self.has_left) { self.postgres.switch() } else { switches };
         }
         Ok(is_new)
+    }
+
+    /// Leaves a server that takes no writes for one of the URL that does, and the other connections follow.
+    pub(super) fn switch(&mut self) -> Result<(), StoreError> {
+        self.has_left = true;
+        self.driver.abandon();
+        self.ensure().map(drop)
     }
 
     /// Does what `ensure` does, and notices that the server has closed the connection since it was last used: for what may not be sent twice.

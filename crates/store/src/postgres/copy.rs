@@ -26,6 +26,10 @@ const NO_TIMEOUTS: &str = "SET idle_in_transaction_session_timeout = 0; SET stat
 
 fn connect(url: &str) -> Result<Connection, StoreError> {
     let postgres = Postgres::open(url)?.with_session_name(APPLICATION).with_patience(None);
+    // A copy has the tables and columns that this program knows: it would lose what a later version has added.
+    if let Some(later) = postgres.later_schema() {
+        return Err(later.refused(postgres.name()));
+    }
     let mut connection = postgres.connect()?;
     answer(&mut connection, |connection| connection.batch(NO_TIMEOUTS))?;
     Ok(connection)

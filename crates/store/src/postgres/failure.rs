@@ -45,6 +45,12 @@ impl Failure {
         matches!(self, Failure::Postgres(error) if error.code().is_some_and(|code| code.code().starts_with("40")))
     }
 
+    /// True if the server takes no writes (SQLSTATE 25006): it has become a standby, or is read-only. Another server of the URL may take
+    /// them.
+    pub(super) fn is_of_standby(&self) -> bool {
+        matches!(self, Failure::Postgres(error) if error.code() == Some(&SqlState::READ_ONLY_SQL_TRANSACTION))
+    }
+
     /// True if the connection is no more. The server may have closed it long ago: that is noticed when it is used.
     pub(super) fn is_of_connection(&self) -> bool {
         match self {

@@ -4,6 +4,7 @@
 
 use cluster::Bucket;
 
+use crate::database::LaterSchema;
 use crate::error::StoreError;
 
 use super::connection::{Connection, values};
@@ -32,13 +33,18 @@ const MIGRATIONS: &[Migration] = &[
 /// The key of the lock that lets one node at a time change the schema: "belfry" as a number.
 const LOCK: i64 = 0x62_65_6c_66_72_79;
 
-/// Brings the schema up to date, in one transaction. Nodes that start together wait for the first of them.
-pub(super) fn run(connection: &mut Connection) -> Result<(), StoreError> {
+/// Brings the schema up to date, in one transaction. Nodes that start together wait for the first of them. A later schema that this
+/// program may use stays as it is.
+pub(super) fn run(connection: &mut Connection) -> Result<Option<LaterSchema>, StoreError> {
     let name = connection.name().to_owned();
     apply(connection, &name, MIGRATIONS).map_err(|failure| failure.into_store(&name))
 }
 
-fn apply(connection: &mut Connection, name: &str, migrations: &[Migration]) -> Result<(), Failure> {
+fn apply(
+    connection: &mut Connection,
+    name: &str,
+    migrations: &[Migration],
+) -> Result<Option<LaterSchema>, Failure> {
     let encoding = connection.query_first("SHOW server_encoding", &[])?.map(|row| row.get::<_, String>(0));
     if encoding.as_deref() != Some("UTF8") {
         let found = encoding.unwrap_or_default();
@@ -54,7 +60,11 @@ fn apply(connection: &mut Connection, name: &str, migrations: &[Migration]) -> R
     applied
 }
 
-fn step(connection: &mut Connection, name: &str, migrations: &[Migration]) -> Result<(), Failure> {
+fn step(
+    connection: &mut Connection,
+    name: &str,
+    migrations: &[Migration],
+) -> Result<Option<LaterSchema>, Failure> {
     connection.query("SELECT pg_advisory_xact_lock($1)", values![LOCK])?;
     connection.batch(
         "CREATE TABLE IF NOT EXISTS schema_version (id integer PRIMARY KEY, version bigint NOT NULL)",
@@ -65,10 +75,10 @@ fn step(connection: &mut Connection, name: &str, migrations: &[Migration]) -> Re
     let known = u32::try_from(migrations.len()).unwrap_or(u32::MAX);
     if found > i64::from(known) {
         let oldest = connection.number("SELECT oldest FROM schema_version", &[])?;
-        if oldest <= i64::from(known) {
-            return Ok(());
-        }
         let found = u32::try_from(found).unwrap_or(u32::MAX);
+        if oldest <= i64::from(known) {
+            return Ok(Some(LaterSchema { found, known }));
+        }
         return Err(StoreError::NewerSchema { path: name.into(), found, known }.into());
     }
     let applied = usize::try_from(found).unwrap_or(0);
@@ -82,7 +92,7 @@ fn step(connection: &mut Connection, name: &str, migrations: &[Migration]) -> Re
             values![i64::from(known), i64::from(last.oldest)],
         )?;
     }
-    Ok(())
+    Ok(None)
 }
 
 /// Version 1 kept messages without the bucket of their address.

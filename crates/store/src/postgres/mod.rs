@@ -28,12 +28,13 @@ mod xmpp_read;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
-use std::sync::atomic::AtomicI32;
+use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 use std::time::Duration;
 
 use tokio_postgres::config::{Config, Host, TargetSessionAttrs};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
+use crate::database::LaterSchema;
 use crate::error::StoreError;
 use crate::limits;
 use crate::ownership::Ownership;
@@ -59,6 +60,11 @@ pub struct Postgres {
     without_user: fn(&str, &str) -> Option<String>,
     /// The life whose fence stops the writers.
     life: Option<u32>,
+    /// Counts the times that a writer has left a server that takes no writes. Connections of another count are made again, so that nothing
+    /// is read from a server that another one has replaced.
+    switches: Arc<AtomicU32>,
+    /// The schema is of a later version.
+    later_schema: Option<LaterSchema>,
 }
 
 impl fmt::Debug for Postgres {
@@ -88,12 +94,25 @@ impl Postgres {
         config.keepalives_idle(Duration::from_secs(10));
         let tls = tls.connector(&mut config)?;
         let name = name_of(&config).into();
-        let (servers, notifier) = (servers(&config), Arc::default());
-        let postgres =
-            Postgres { servers, name, tls, patience: None, notifier, without_user: |_, _| None, life: None };
+        let mut postgres = Postgres {
+            servers: servers(&config),
+            name,
+            tls,
+            patience: None,
+            notifier: Arc::default(),
+            without_user: |_, _| None,
+            life: None,
+            switches: Arc::default(),
+            later_schema: None,
+        };
         // A change of the schema takes its time, and another node's is waited for.
-        migrations::run(&mut postgres.connect()?)?;
+        postgres.later_schema = migrations::run(&mut postgres.connect()?)?;
         Ok(postgres.with_patience(Some(limits::ANSWER_TIME)))
+    }
+
+    /// The schema of a later version that this program uses as it is.
+    pub fn later_schema(&self) -> Option<LaterSchema> {
+        self.later_schema
     }
 
     /// The same database, whose server may take so long for an answer. `None`: any time.
@@ -135,6 +154,16 @@ impl Postgres {
         Ok(Box::new(PostgresOwnership::new(&postgres, life)?))
     }
 
+    /// The count of switches now.
+    fn switches(&self) -> u32 {
+        self.switches.load(Ordering::Acquire)
+    }
+
+    /// All connections are to be made again, each when it is used next. Returns the new count.
+    fn switch(&self) -> u32 {
+        self.switches.fetch_add(1, Ordering::AcqRel).wrapping_add(1)
+    }
+
     fn connect(&self) -> Result<connection::Connection, StoreError> {
         connection::Connection::open(self, Duration::ZERO)
     }
@@ -145,6 +174,10 @@ const SESSION_NAME: &str = "belfry";
 
 /// The name of the sessions of a life. They are ended by it when the life is fenced.
 fn session_name(life: i64) -> String {
+    session_name_of(&life.to_string())
+}
+
+fn session_name_of(life: &str) -> String {
     format!("{SESSION_NAME}.{life}")
 }
 

@@ -80,6 +80,8 @@ pub(crate) struct PostgresListener {
 }
 
 struct Open {
+    /// The count of switches when it was made.
+    switches: u32,
     client: Client,
     wire: Wire,
     inbox: Inbox,
@@ -111,6 +113,9 @@ impl Inbox {
 impl PostgresListener {
     /// See `NoticeListener::wait`.
     pub(crate) fn wait(&mut self, patience: Duration) -> Result<Vec<Notice>, StoreError> {
+        // A server that takes no writes any more sends no notices of changes.
+        let switches = self.postgres.switches();
+        self.open = self.open.take().filter(|open| open.switches == switches);
         let Some(open) = &mut self.open else {
             self.open = Some(connect(&self.driver, &self.postgres)?);
             return Ok(vec![Notice::Everything]);
@@ -135,8 +140,9 @@ impl PostgresListener {
 }
 
 fn connect(driver: &Driver, postgres: &Postgres) -> Result<Open, StoreError> {
+    let switches = postgres.switches();
     let (client, wire) = driver.connect(postgres)?;
-    let mut open = Open { client, wire, inbox: Inbox::default() };
+    let mut open = Open { switches, client, wire, inbox: Inbox::default() };
     let listens = driver.wait_within(Some(limits::GREETING_TIME), open.ask(LISTEN));
     listens.map_err(|failure| failure.into_store(postgres.name()))?;
     // Another server may have given the number to another program.
@@ -152,7 +158,7 @@ impl Open {
     }
 
     async fn ask(&mut self, sql: &str) -> Result<(), Error> {
-        let Open { client, wire, inbox } = self;
+        let Open { client, wire, inbox, .. } = self;
         moving(wire, inbox, Until::Done, client.batch_execute(sql)).await
     }
 }

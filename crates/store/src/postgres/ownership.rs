@@ -29,6 +29,22 @@ const GIVE: &str = "UPDATE bucket SET life = NULL, shard = NULL \
 
 const HOLDERS: &str = "SELECT bucket, epoch, life, shard FROM bucket WHERE bucket = ANY($1)";
 
+/// The last life of a node by this name enters. A number below one that began long ago is not that of a fresh start: it belongs to a
+/// process that stood still while its row was removed.
+const JOIN: &str = "INSERT INTO member (life, name) SELECT $1::bigint, $2::text \
+    WHERE NOT EXISTS (SELECT FROM member WHERE life > $1 AND (name = $2 OR started < now() - make_interval(secs => $3))) \
+    ON CONFLICT DO NOTHING";
+
+/// Removes rows of lives that are over. A row has to go before its life can write again, so a mistake ends a process and nothing else. A
+/// greater and old life always remains, by which `JOIN` refuses those that were removed.
+const FORGET: &str = "DELETE FROM member WHERE life = ANY(ARRAY(SELECT life FROM member AS old \
+    WHERE started < now() - make_interval(secs => $2) AND life <> $1 \
+    AND NOT EXISTS (SELECT FROM bucket WHERE bucket.life = old.life) \
+    AND EXISTS (SELECT FROM member WHERE life > old.life AND started < now() - make_interval(secs => $3)) \
+    AND NOT EXISTS (SELECT FROM pg_stat_activity \
+        WHERE datname = current_database() AND application_name = $4::text || old.life::text) \
+    ORDER BY life LIMIT $5 FOR UPDATE SKIP LOCKED))";
+
 /// The dead lives that stand between a claim and its bucket.
 const DEAD_HOLDERS: &str = "SELECT DISTINCT bucket.life \
     FROM bucket JOIN unnest($1::smallint[], $2::bigint[]) AS claim (bucket, after) \
@@ -47,7 +63,7 @@ impl PostgresOwnership {
         Ok(PostgresOwnership { connection: Connection::open(postgres, limits::OWNERSHIP_TIME)?, life })
     }
 
-    /// Each question may be asked twice: once more where the connection broke.
+    /// Each question may be asked twice: once more where the connection broke, or the server takes no writes.
     fn ask<T>(
         &mut self,
         mut work: impl FnMut(&mut Connection) -> Result<T, Failure>,
@@ -56,6 +72,9 @@ impl PostgresOwnership {
         let mut done = work(&mut self.connection);
         if done.as_ref().is_err_and(Failure::is_of_connection) {
             self.connection.ensure()?;
+            done = work(&mut self.connection);
+        } else if done.as_ref().is_err_and(Failure::is_of_standby) {
+            self.connection.switch()?;
             done = work(&mut self.connection);
         }
         done.map_err(|failure| failure.into_store(self.connection.name()))
@@ -67,16 +86,20 @@ impl Ownership for PostgresOwnership {
         let life = i64::from(self.life);
         let is_in = self.ask(|connection| {
             // A node has one process at a time, so a life below another one of its name is that of a process that was replaced.
-            let sql = "INSERT INTO member (life, name) SELECT $1::bigint, $2::text \
-                       WHERE NOT EXISTS (SELECT FROM member WHERE name = $2 AND life > $1) ON CONFLICT DO NOTHING";
-            connection.execute(sql, values![life, node])?;
+            connection.execute(JOIN, values![life, node, limits::MEMBER_CLOCKS.as_secs_f64()])?;
             // A number that another node has, or had, is no number of this one.
             connection.exists(
                 "SELECT FROM member WHERE life = $1 AND name = $2 AND NOT fenced",
                 values![life, node],
             )
         })?;
-        if is_in { Ok(()) } else { Err(self.connection.fenced()) }
+        if !is_in {
+            return Err(self.connection.fenced());
+        }
+        let (kept, clocks) = (limits::MEMBER_KEPT.as_secs_f64(), limits::MEMBER_CLOCKS.as_secs_f64());
+        let (sessions, most) = (super::session_name_of(""), i64::from(limits::CLEAN_CHUNK));
+        self.ask(|connection| connection.execute(FORGET, values![life, kept, clocks, sessions, most]))
+            .map(drop)
     }
 
     fn check(&mut self) -> Result<(), StoreError> {

@@ -106,12 +106,12 @@ fn load(connection: &mut Connection, read: &Read) -> Result<Loaded, Failure> {
         Read::Xmpp(read) => Loaded::Xmpp(xmpp_read::load(connection, read)?),
         Read::Access(read) => Loaded::Access(access::load(connection, read)?),
         Read::KeptCounts => Loaded::KeptCounts(routes::kept_counts(connection)?),
-        Read::BucketBindings { bucket, after } => {
-            Loaded::Bindings(bindings::of_bucket(connection, *bucket, after)?)
+        Read::BucketBindings { buckets, after } => {
+            Loaded::Bindings(bindings::of_buckets(connection, buckets, after)?)
         }
         Read::Bindings { bucket, aor } => Loaded::Bindings(bindings::of_address(connection, *bucket, aor)?),
-        Read::BucketKeptCounts { bucket } => {
-            Loaded::KeptCounts(routes::kept_counts_of_bucket(connection, *bucket)?)
+        Read::BucketKeptCounts { buckets } => {
+            Loaded::KeptCounts(routes::kept_counts_of_buckets(connection, buckets)?)
         }
     })
 }

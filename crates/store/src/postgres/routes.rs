@@ -227,12 +227,13 @@ pub(super) fn kept_counts(connection: &mut Connection) -> Result<Vec<(Box<str>, 
     rows.iter().map(|row| Ok((row.try_get(0)?, narrow(row.try_get(1)?)))).collect()
 }
 
-pub(super) fn kept_counts_of_bucket(
+pub(super) fn kept_counts_of_buckets(
     connection: &mut Connection,
-    bucket: u16,
+    buckets: &[u16],
 ) -> Result<Vec<(Box<str>, u32)>, Failure> {
-    let sql = "SELECT aor, count(*) FROM kept_message WHERE bucket = $1 GROUP BY aor";
-    let rows = connection.query(sql, values![bucket.cast_signed()])?;
+    let buckets: Vec<i16> = buckets.iter().map(|bucket| bucket.cast_signed()).collect();
+    let sql = "SELECT aor, count(*) FROM kept_message WHERE bucket = ANY($1) GROUP BY aor";
+    let rows = connection.query(sql, values![buckets])?;
     rows.iter().map(|row| Ok((row.try_get(0)?, narrow(row.try_get(1)?)))).collect()
 }
 

@@ -71,12 +71,18 @@ impl PostgresWriter {
         })
     }
 
-    /// Does it again where another transaction's changes stopped it.
+    /// Does it again where another transaction's changes stopped it, or where the server takes no writes: then at the server of the URL
+    /// that does.
     fn tried<T>(&mut self, mut work: impl FnMut(&mut Self) -> Result<T, Failure>) -> Result<T, Failure> {
         let mut tries = 1;
         loop {
             match work(self) {
                 Err(failure) if failure.is_of_moment() && tries < TRIES => tries += 1,
+                // The server has refused the first write, so that nothing of the transaction is there.
+                Err(failure) if failure.is_of_standby() && tries < TRIES => {
+                    tries += 1;
+                    self.connection.switch()?;
+                }
                 result => return result,
             }
         }

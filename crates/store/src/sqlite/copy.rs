@@ -55,7 +55,10 @@ impl Source {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let mut conn = Connection::open_with_flags(path, flags).map_err(failed)?;
         prepare(&conn, options).map_err(failed)?;
-        migrations::run(&mut conn, path)?;
+        // A copy has the tables and columns that this program knows: it would lose what a later version has added.
+        if let Some(later) = migrations::run(&mut conn, path)? {
+            return Err(later.refused(path));
+        }
         Ok(Source { conn, path: path.into() })
     }
 

@@ -21,6 +21,7 @@ use rusqlite::config::DbConfig;
 use rusqlite::functions::FunctionFlags;
 use stdx::Instant;
 
+use crate::database::LaterSchema;
 use crate::error::StoreError;
 use crate::limits;
 use crate::record::{Reader, Store, Writer};
@@ -70,6 +71,8 @@ impl Default for Options {
 pub struct Sqlite {
     path: PathBuf,
     options: Options,
+    /// The schema is of a later version.
+    later_schema: Option<LaterSchema>,
 }
 
 impl Sqlite {
@@ -80,11 +83,16 @@ impl Sqlite {
 
     /// As `open`, with options.
     pub fn open_with(path: impl AsRef<Path>, options: Options) -> Result<Self, StoreError> {
-        let sqlite = Sqlite { path: path.as_ref().to_owned(), options };
+        let mut sqlite = Sqlite { path: path.as_ref().to_owned(), options, later_schema: None };
         sqlite.create_private()?;
         let mut conn = sqlite.connect()?;
-        migrations::run(&mut conn, &sqlite.path)?;
+        sqlite.later_schema = migrations::run(&mut conn, &sqlite.path)?;
         Ok(sqlite)
+    }
+
+    /// The schema of a later version that this program uses as it is.
+    pub fn later_schema(&self) -> Option<LaterSchema> {
+        self.later_schema
     }
 
     /// Returns the file's path.
@@ -97,7 +105,7 @@ impl Sqlite {
     /// log each is taken to the file once for many batches.
     pub fn for_import(&self) -> Self {
         let options = Options { cache_kib: 256 * 1024, checkpoint_pages: 128 * 1024, ..self.options.clone() };
-        Sqlite { path: self.path.clone(), options }
+        Sqlite { options, ..self.clone() }
     }
 
     /// A reader of the verifiers could sign in: only the owner may read the file. SQLite gives its companions

@@ -275,3 +275,120 @@ fn a_server_without_a_free_connection_says_so_and_keeps_those_that_it_has() {
     let reader = || store.reader().is_ok().then_some(());
     wait::until("a connection is free", Duration::from_secs(60), reader, String::new);
 }
+
+/// Each insertion of a binding fails `times` times. A sequence counts, as a transaction that is rolled back does not take its
+/// numbers back.
+fn fail_bindings(url: &str, code: &str, times: u32) {
+    let sql = format!(
+        "CREATE SEQUENCE failures; CREATE FUNCTION fail() RETURNS trigger AS $$ BEGIN \
+         IF nextval('failures') <= {times} THEN RAISE EXCEPTION 'refused' USING ERRCODE = '{code}'; END IF; \
+         RETURN NEW; END $$ LANGUAGE plpgsql; \
+         CREATE TRIGGER fail BEFORE INSERT ON binding FOR EACH STATEMENT EXECUTE FUNCTION fail()"
+    );
+    server::run_sql(url, &sql);
+}
+
+fn failures(url: &str) -> String {
+    let found = server::try_sql(url, "SELECT last_value FROM failures").unwrap();
+    found.trim().to_owned()
+}
+
+#[test]
+fn a_transaction_that_another_one_stopped_is_tried_five_times() {
+    // Serialisation failure, and deadlock.
+    for code in ["40001", "40P01"] {
+        let url = server::new_postgres_database();
+        let store = Postgres::open(&url).unwrap();
+        let mut writer = store.writer().unwrap();
+        fail_bindings(&url, code, 4);
+        let group = [Write::Binding(binding("a", 1, &[1])), call("one")];
+        let written = writer.write_group(&group);
+        assert!(written.iter().all(Result::is_ok), "{code}: {written:?}");
+        assert_eq!((bindings(&store), &*failures(&url)), (vec![vec![1]], "5"));
+        let mut admin = Admin::new(&store).unwrap();
+        let calls =
+            |admin: &mut Admin| admin.calls(CallFilter { limit: 9, ..CallFilter::default() }).unwrap().len();
+        assert_eq!(calls(&mut admin), 1, "each attempt was undone");
+
+        server::run_sql(
+            &url,
+            "SELECT setval('failures', 1); DROP FUNCTION fail CASCADE; DROP SEQUENCE failures",
+        );
+        fail_bindings(&url, code, 1_000);
+        let refused = writer.write_group(&[Write::Binding(binding("a", 2, &[2])), call("two")]);
+        let is_told = |done: &Result<WriteDone, StoreError>| matches!(done, Err(StoreError::Unreachable { detail, .. }) if detail.contains(code));
+        assert!(refused.iter().all(is_told), "{refused:?}");
+        assert_eq!(failures(&url), "5", "{code}: it is bounded");
+        assert_eq!((bindings(&store), calls(&mut admin)), (vec![vec![1]], 1));
+    }
+}
+
+#[test]
+fn a_full_disk_of_the_server_refuses_the_group_until_there_is_space() {
+    let server = PostgresServer::start_with_small_disk(&["fsync=off", "autovacuum=off"], 24);
+    let url = server.new_database(&["--tablespace", "small"]);
+    let store = Postgres::open(&url).unwrap();
+    let mut writer = store.writer().unwrap();
+    server::run_sql(&url, "CREATE TABLE filler (x text); ALTER TABLE filler ALTER x SET STORAGE PLAIN");
+    // It fails when the disk is full. Its rows are undone, and their pages stay.
+    let fill = "DO $$ BEGIN LOOP INSERT INTO filler VALUES (repeat('x', 7000)); END LOOP; END $$";
+    assert_eq!(server::try_sql(&url, fill), None);
+    let mut acknowledged = Vec::new();
+    let refused = loop {
+        let number = u8::try_from(acknowledged.len() / 100).expect("the disk is full before");
+        let group: Vec<Write> = (0..100)
+            .map(|row| Write::Binding(binding(&format!("{number}-{row}"), 1, &[number; 200])))
+            .collect();
+        let written = writer.write_group(&group);
+        if let Some(Err(error)) = written.iter().find(|done| done.is_err()) {
+            assert!(written.iter().all(Result::is_err), "a group is refused as a whole");
+            break error.clone();
+        }
+        acknowledged.extend((0..100).map(|_| vec![number; 200]));
+    };
+    assert!(matches!(&refused, StoreError::Full { .. }), "{refused:?}");
+    assert!(refused.to_string().contains("the disk is full"), "{refused}");
+    assert_eq!(bindings(&store), acknowledged);
+    server::run_sql(&url, "DROP TABLE filler");
+    assert!(writer.write_group(&[Write::Binding(binding("later", 1, &[255]))])[0].is_ok());
+    acknowledged.push(vec![255]);
+    assert_eq!(bindings(&store), acknowledged);
+}
+
+/// The connections live on: no death tells that the server has become a standby.
+#[test]
+fn a_server_that_takes_no_writes_any_more_is_left_for_the_other_one() {
+    let first = PostgresServer::start(&["fsync=off"]);
+    let url = first.new_database(&[]);
+    let second = first.new_standby();
+    let store = Postgres::open(&first.url_with(&second, &url)).unwrap();
+    let (mut writer, mut reader) = (store.writer().unwrap(), store.reader().unwrap());
+    let mut ownership = store.ownership(1).unwrap();
+    ownership.join("north").unwrap();
+    assert!(writer.write_group(&[Write::Binding(binding("a", 1, &[1]))])[0].is_ok());
+    let has_it = || {
+        server::try_sql(&url.replace(&first.url(""), &second.url("")), "SELECT 1 FROM binding, member")
+            .filter(|found| found.contains('1'))
+    };
+    wait::until("the standby has the row", Duration::from_secs(60), has_it, String::new);
+    server::run_sql(&url, "ALTER SYSTEM SET default_transaction_read_only = on");
+    server::run_sql(&url, "SELECT pg_reload_conf()");
+    let mut write = || writer.write_group(&[Write::Binding(binding("b", 1, &[2]))]).remove(0);
+    let refused = || write().err();
+    let refused = wait::until("the server refuses writes", Duration::from_secs(60), refused, String::new);
+    assert!(matches!(&refused, StoreError::Unreachable { .. }), "{refused:?}");
+    // The server can still be read.
+    assert!(reader.load(&store::Read::Domains).is_ok());
+    second.promote();
+    let written = || write().ok().map(drop);
+    wait::until("the other server is used", Duration::from_secs(60), written, String::new);
+    assert_eq!(ownership.check(), Ok(()));
+    let mut admin = Admin::new(&store).unwrap();
+    admin.ensure_domain("example.org", at(1)).unwrap();
+    let domains = match reader.load(&store::Read::Domains).unwrap() {
+        store::Loaded::Domains(domains) => domains.len(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(domains, 1, "the reader has followed");
+    assert_eq!(bindings(&store), [[1], [2]]);
+}

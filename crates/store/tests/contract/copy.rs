@@ -41,7 +41,7 @@ fn options() -> CopyOptions {
     }
 }
 
-fn copied(from: &CopyEnd, to: &CopyEnd) -> Result<Vec<CopiedTable>, StoreError> {
+pub(crate) fn copied(from: &CopyEnd, to: &CopyEnd) -> Result<Vec<CopiedTable>, StoreError> {
     copy(from, to, &options(), &mut |_| ()).map(|tables| tables.expect("it was not told to stop"))
 }
 
@@ -50,18 +50,18 @@ fn postgres() -> (CopyEnd, String) {
     (CopyEnd::Postgres(url.clone().into()), url)
 }
 
-struct Files(TempDir);
+pub(crate) struct Files(TempDir);
 
 impl Files {
-    fn new() -> Files {
+    pub(crate) fn new() -> Files {
         Files(tempfile::tempdir().unwrap())
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.0.path().join(name)
     }
 
-    fn end(&self, name: &str) -> CopyEnd {
+    pub(crate) fn end(&self, name: &str) -> CopyEnd {
         CopyEnd::Sqlite(self.path(name))
     }
 
@@ -75,7 +75,7 @@ impl Files {
     }
 
     /// A file with a row in every table.
-    fn filled(&self, name: &str) -> CopyEnd {
+    pub(crate) fn filled(&self, name: &str) -> CopyEnd {
         let path = self.path(name);
         let store = Sqlite::open(&path).unwrap();
         let mut admin = Admin::new(&store).unwrap();
@@ -227,7 +227,7 @@ fn access() -> Vec<Write> {
 }
 
 /// All rows of a file by table.
-fn dump(path: &Path) -> Vec<(String, Vec<Vec<Value>>)> {
+pub(crate) fn dump(path: &Path) -> Vec<(String, Vec<Vec<Value>>)> {
     let conn = Connection::open(path).unwrap();
     let sql = "SELECT name FROM sqlite_master WHERE type = 'table' AND name <> 'probe' ORDER BY name";
     let mut statement = conn.prepare(sql).unwrap();
@@ -299,7 +299,7 @@ fn kept_messages_have_the_bucket_of_their_address() {
     copied(&file, &server).unwrap();
     let bucket = cluster::Bucket::of("alice").number();
     let mut reader = Postgres::open(&url).unwrap().reader().unwrap();
-    let counts = reader.load(&Read::BucketKeptCounts { bucket }).unwrap();
+    let counts = reader.load(&Read::BucketKeptCounts { buckets: [bucket].into() }).unwrap();
     assert_eq!(counts, Loaded::KeptCounts(vec![("alice".into(), 2)]));
     // The connection is closed: a database in use is not copied.
     drop(reader);

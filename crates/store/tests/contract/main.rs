@@ -5,6 +5,7 @@
 mod away;
 mod copy;
 mod encrypted;
+mod kept;
 mod notices;
 mod ownership;
 mod postgres;

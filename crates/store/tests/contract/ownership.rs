@@ -12,8 +12,8 @@ use std::time::{Duration, Instant as Clock};
 use proptest::prelude::*;
 use stdx::Instant;
 use store::{
-    BindingWrite, BucketClaim, ClaimAnswer, Database, GivenBucket, Loaded, Ownership, Postgres, Read, Reader,
-    Sqlite, Store, StoreError, WaitingMessage, Write, WriteDone,
+    BindingRow, BindingWrite, BucketClaim, ClaimAnswer, Database, GivenBucket, Loaded, Ownership, Postgres,
+    Read, Reader, Sqlite, Store, StoreError, WaitingMessage, Write, WriteDone,
 };
 
 use crate::server;
@@ -67,8 +67,12 @@ fn records(store: &dyn Store, bucket: u16) -> Vec<Vec<u8>> {
 }
 
 fn records_by(reader: &mut dyn Reader, bucket: u16) -> Vec<Vec<u8>> {
-    match reader.load(&Read::BucketBindings { bucket, after: "".into() }).unwrap() {
-        Loaded::Bindings(rows) => rows.into_iter().map(|row| row.record.into()).collect(),
+    page(reader, &[bucket], "").into_iter().map(|row| row.record.into()).collect()
+}
+
+fn page(reader: &mut dyn Reader, buckets: &[u16], after: &str) -> Vec<BindingRow> {
+    match reader.load(&Read::BucketBindings { buckets: buckets.into(), after: after.into() }).unwrap() {
+        Loaded::Bindings(rows) => rows,
         other => panic!("{other:?}"),
     }
 }
@@ -86,7 +90,7 @@ fn message(aor: &str) -> WaitingMessage {
 
 fn kept_counts(store: &dyn Store, aor: &str) -> Loaded {
     let bucket = cluster::Bucket::of(aor).number();
-    store.reader().unwrap().load(&Read::BucketKeptCounts { bucket }).unwrap()
+    store.reader().unwrap().load(&Read::BucketKeptCounts { buckets: [bucket].into() }).unwrap()
 }
 
 #[test]
@@ -169,6 +173,44 @@ fn a_life_writes_after_it_has_joined_and_joins_under_one_name() {
     assert_eq!(five.check(), Ok(()), "it is fenced when its buckets are taken");
     // Writers of no life are not fenced: commands, and a node that is alone.
     assert!(postgres.writer().unwrap().write_group(&[binding(1, "b", 0, &[1])])[0].is_ok());
+}
+
+#[test]
+fn rows_of_lives_that_are_over_are_removed_and_such_lives_stay_over() {
+    let (url, postgres) = database();
+    let joined = |life: u32, name: &str| {
+        let mut ownership = postgres.ownership(life).unwrap();
+        ownership.join(name).map(|()| ownership)
+    };
+    let members = || {
+        let found = server::try_sql(&url, "SELECT string_agg(life::text, ' ' ORDER BY life) FROM member");
+        found.unwrap().trim().to_owned()
+    };
+    let mut one = joined(1, "north").unwrap();
+    assert_eq!(one.take(&[claim(9, 0)], &[]).unwrap(), [taken(9, 1)]);
+    drop((one, joined(2, "south").unwrap()));
+    let three = joined(3, "east").unwrap();
+    drop(joined(4, "west").unwrap());
+    let open =
+        "SELECT 1 FROM pg_stat_activity WHERE application_name IN ('belfry.1', 'belfry.2', 'belfry.4')";
+    let is_closed = || server::try_sql(&url, open).filter(|found| !found.contains('1'));
+    wait::until("their sessions have ended", Duration::from_secs(60), is_closed, String::new);
+    drop(joined(5, "north").unwrap());
+    assert_eq!(members(), "1 2 3 4 5", "they are young");
+    server::run_sql(&url, "UPDATE member SET started = now() - interval '8 days' WHERE life < 5");
+    let mut six = joined(6, "north").unwrap();
+    // The first holds a bucket, the third has a session, and the fourth is the greatest of the old ones.
+    assert_eq!(members(), "1 3 4 5 6");
+    let is_over =
+        |done: Result<Box<dyn Ownership>, StoreError>| matches!(done, Err(StoreError::Fenced { .. }));
+    assert!(is_over(joined(2, "south")), "its process stood still for a week");
+    let mut writer = postgres.fenced_by(2).writer().unwrap();
+    let refused = writer.write_group(&[binding(1, "a", 1, &[1])]);
+    assert!(matches!(refused[0], Err(StoreError::Fenced { .. })), "{refused:?}");
+    // Its bucket is taken, and then it goes, too.
+    assert_eq!(six.take(&[claim(9, 1)], &[1]).unwrap(), [taken(9, 2)]);
+    drop((three, joined(7, "east").unwrap()));
+    assert!(members().split(' ').all(|life| life != "1"), "{}", members());
 }
 
 #[test]
@@ -328,6 +370,51 @@ fn all_buckets_are_taken_at_once() {
     assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
 }
 
+/// The time that a node takes to read all buckets is printed: `cargo test --test contract -- --nocapture buckets_are_read`.
+#[test]
+fn buckets_are_read_together_page_by_page() {
+    const ROWS: usize = 5_000;
+    let (url, postgres) = database();
+    server::run_sql(
+        &url,
+        &format!(
+            "INSERT INTO binding (bucket, aor, seq, epoch, written_at, record) SELECT (row * 7919) % 4096, \
+             'user' || row || '@example.org', row, 1, 1, decode(repeat('ab', 200), 'hex') \
+             FROM generate_series(1, {ROWS}) AS row; ANALYZE binding"
+        ),
+    );
+    let mut reader = postgres.reader().unwrap();
+    let bucket_of = |row: &BindingRow| {
+        let number = row.aor.trim_start_matches("user").trim_end_matches("@example.org");
+        u16::try_from(number.parse::<u64>().unwrap() * 7_919 % 4_096).unwrap()
+    };
+    for together in [32, 4_096] {
+        let (mut seen, mut reads, begin) = (Vec::with_capacity(ROWS), 0, Clock::now());
+        for first in (0..4_096_u16).step_by(together) {
+            let buckets: Vec<u16> = (first..first + u16::try_from(together).unwrap()).collect();
+            let (mut left, mut after) = (&buckets[..], Box::<str>::default());
+            loop {
+                reads += 1;
+                let rows = page(&mut *reader, left, &after);
+                let next = rows.last().filter(|_| rows.len() == store::limits::BINDINGS_LOADED as usize);
+                let next = next.map(|row| (bucket_of(row), row.aor.clone()));
+                seen.extend(rows.into_iter().map(|row| (bucket_of(&row), row.aor)));
+                let Some((bucket, aor)) = next else { break };
+                left = &left[left.iter().position(|left| *left == bucket).unwrap()..];
+                after = aor;
+            }
+        }
+        println!("{together} buckets together: {ROWS} rows in {reads} reads, {:?}", begin.elapsed());
+        assert!(
+            seen.is_sorted() && seen.len() == ROWS,
+            "{together}: {} rows, sorted and each once",
+            seen.len()
+        );
+        seen.dedup();
+        assert_eq!(seen.len(), ROWS);
+    }
+}
+
 #[test]
 fn a_file_has_no_holders() {
     let dir = tempfile::tempdir().unwrap();
@@ -369,6 +456,7 @@ fn a_program_uses_a_later_schema_that_allows_it() {
         "ALTER TABLE binding ADD COLUMN later text; UPDATE schema_version SET version = 99",
     );
     let older = Postgres::open(&url).unwrap();
+    assert_eq!(older.later_schema().map(|later| (later.found, later.known)), Some((99, 2)));
     assert!(older.writer().unwrap().write_group(&[binding(7, "a", 1, &[1])])[0].is_ok());
     assert_eq!(records(&postgres, 7), [[1]]);
     server::run_sql(&url, "UPDATE schema_version SET oldest = 3");

@@ -40,7 +40,7 @@ pub const SPECIFICATIONS: &[Specification] = &[
         title: "Discovering Alternative XMPP Connection Methods",
         version: "1.4.0",
         level: Level::Complete,
-        file: "crates/server/src/xmpp/streams/http/route.rs",
+        file: "crates/xmpp-io/src/streams/http/route.rs",
         note: "the server's own HTTP answers host-meta; at port 443 of the domain something has to lead there",
     },
 ];

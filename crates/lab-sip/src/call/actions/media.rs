@@ -87,6 +87,37 @@ pub(super) fn check(call: &mut Call, ctx: &mut CallContext<'_>, check: &RtpCheck
     verdict.map_err(|reason| ActionError::Failed(Count::FailedRtpCheck, format!("rtpcheck: {reason}")))
 }
 
+/// Puts received media into variables; nothing for an action of another kind.
+pub(super) fn assign(call: &mut Call, ctx: &mut CallContext<'_>, kind: &ActionKind) {
+    match kind {
+        ActionKind::RtpStats { video, packets, payload_type, payload } => {
+            let received = ctx.media.received(call.identity.number, *video);
+            #[expect(clippy::cast_precision_loss, reason = "packets of a call are far below 2^53")]
+            let count = received.packets as f64;
+            let (number, bytes) =
+                received.first.map_or((-1.0, Box::default()), |(number, bytes)| (number.into(), bytes));
+            value::set(call, ctx, *packets, VariableValue::Number(count));
+            if let Some(to) = payload_type {
+                value::set(call, ctx, *to, VariableValue::Number(number));
+            }
+            if let Some(to) = payload {
+                value::set(call, ctx, *to, VariableValue::Text(hexadecimal(&bytes)));
+            }
+        }
+        ActionKind::RtpDtmf { to, payload_type } => {
+            let digits = ctx.media.event_digits(call.identity.number, *payload_type);
+            value::set(call, ctx, *to, VariableValue::Text(digits.into_bytes().into()));
+        }
+        _ => {}
+    }
+}
+
+/// Two digits a byte, in lower case.
+fn hexadecimal(bytes: &[u8]) -> Box<[u8]> {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    bytes.iter().flat_map(|byte| [byte >> 4, byte & 0xf].map(|half| DIGITS[usize::from(half)])).collect()
+}
+
 fn text(call: &mut Call, ctx: &mut CallContext<'_>, template: &Template) -> Result<String, ActionError> {
     Ok(String::from_utf8_lossy(&rendered(call, ctx, template)?).into_owned())
 }

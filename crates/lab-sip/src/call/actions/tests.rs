@@ -15,7 +15,7 @@ use crate::call::render::{Addresses, PreparedMessages};
 use crate::call::{CallEnv, CallIdentity, CallMediaControl, CallOutbox, ScenarioRole};
 use crate::inject::InjectionFiles;
 use crate::options::Options;
-use crate::rtp::{MediaCommand, PortKind, RemoteMedia, Requirement};
+use crate::rtp::{MediaCommand, PortKind, ReceivedMedia, RemoteMedia, Requirement};
 use crate::scenario::compile_text;
 use crate::scenario::model::{ScenarioSource, Scope};
 use crate::scenario::template::{Keyword, TemplatePart};
@@ -44,6 +44,8 @@ struct Scripted {
     refuses: Option<&'static str>,
     asked: Vec<Requirement>,
     missed: Option<&'static str>,
+    /// The media that came by the audio stream.
+    received: ReceivedMedia,
 }
 
 impl CallMediaControl for Scripted {
@@ -58,6 +60,12 @@ impl CallMediaControl for Scripted {
     fn check(&mut self, _: Instant, _: u64, wanted: &Requirement) -> Result<(), String> {
         self.asked.push(wanted.clone());
         self.missed.map_or(Ok(()), |why| Err(why.to_owned()))
+    }
+    fn received(&mut self, _: u64, video: bool) -> ReceivedMedia {
+        if video { ReceivedMedia::default() } else { self.received.clone() }
+    }
+    fn event_digits(&mut self, _: u64, payload_type: u8) -> String {
+        format!("digits of {payload_type}")
     }
     fn crypto(&mut self, _: u64, _: &str) -> Result<String, String> {
         Ok(String::new())

@@ -61,7 +61,10 @@ pub(super) struct CallProgress {
     /// A check failed: the scenario goes on, and the call counts as failed when it ends (as in SIPp).
     failure: Option<Count>,
     timers: SmallVec<[RunningTimer; 1]>,
-    /// An unexpected message that `_unexp.main` will look at once it waits for one.
+    /// Commands of `<exec verify>` that have not ended: the call stays in its step.
+    commands: u32,
+    /// An unexpected message that `_unexp.main` will look at once it waits for one, or one that came before a command
+    /// had ended.
     queued: Option<Box<[u8]>>,
 }
 
@@ -181,6 +184,19 @@ pub(super) fn handle_fault(call: &mut Call, ctx: &mut CallContext<'_>, fault: Tr
     end(call, ctx, CallOutcome::Failure(count));
 }
 
+pub(super) fn handle_command_end(call: &mut Call, ctx: &mut CallContext<'_>, verdict: Result<(), &str>) {
+    if call.over {
+        return;
+    }
+    call.flow.commands = call.flow.commands.saturating_sub(1);
+    if let Err(reason) = verdict {
+        complain(call, ctx, &format!("the command of <exec verify> failed: {reason}"));
+        call.flow.failure = Some(Count::FailedCallRejected);
+    }
+    step::run(call, ctx);
+    settle(call);
+}
+
 pub(super) fn abort(call: &mut Call, ctx: &mut CallContext<'_>, why: Count) {
     if call.over {
         return;
@@ -229,6 +245,13 @@ pub(super) fn run_init(ctx: &mut CallContext<'_>) -> Result<(), String> {
             match actions::perform(&mut call, ctx, action, None) {
                 ActionResult::Continue | ActionResult::PauseUntil(_) | ActionResult::HoldUntil(_) => {}
                 ActionResult::Jump(to) => at = to,
+                ActionResult::HoldForCommand => {
+                    ctx.out.effects.pop();
+                    let line = action.line;
+                    return Err(format!(
+                        "line {line}: <exec verify> in <init>, where no call waits: expected command="
+                    ));
+                }
                 ActionResult::StopCall => return Ok(()),
                 ActionResult::Fail(count) => {
                     return Err(format!("line {}: {count:?} in <init>", action.line));
@@ -282,6 +305,7 @@ impl CallProgress {
             flags: CallFlags::default(),
             failure: None,
             timers: SmallVec::from_elem(timer, timers),
+            commands: 0,
             queued: None,
         }
     }
@@ -307,7 +331,10 @@ impl Call {
 fn settle(call: &mut Call) {
     if !call.over {
         let flow = &call.flow;
-        call.deadline = flow.paused_until.min(flow.receive_by).min(flow.retransmit_at);
+        // A command's end wakes the call itself.
+        let held =
+            if flow.commands > 0 { Instant::FAR_FUTURE } else { flow.paused_until.min(flow.receive_by) };
+        call.deadline = held.min(flow.retransmit_at);
     }
 }
 

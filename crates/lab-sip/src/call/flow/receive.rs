@@ -70,7 +70,19 @@ fn receive(call: &mut Call, ctx: &mut CallContext<'_>, message: &Incoming<'_>, m
         MessageMatch::Step(at) => consume(call, ctx, message, at, hash),
         MessageMatch::AcknowledgeAgain(at) => send::again(call, ctx, at),
         MessageMatch::Ignored => {}
+        MessageMatch::Nowhere if call.flow.commands > 0 && kept_for_later(call, message) => {}
         MessageMatch::Nowhere => unexpected::handle(call, ctx, message, may_jump),
+    }
+}
+
+/// While a command of `<exec verify>` runs, one message is kept for the step after it; its repetitions change nothing.
+fn kept_for_later(call: &mut Call, message: &Incoming<'_>) -> bool {
+    match &call.flow.queued {
+        Some(kept) => **kept == *message.bytes,
+        None => {
+            call.flow.queued = Some(message.bytes.into());
+            true
+        }
     }
 }
 

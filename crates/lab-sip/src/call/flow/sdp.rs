@@ -30,6 +30,7 @@ enum SdpSection {
     Audio,
     Video,
     Image,
+    Text,
     /// A second audio, an application: not ours.
     Other,
 }
@@ -53,11 +54,12 @@ pub(super) fn scan(body: &[u8]) -> Option<RemoteMedia> {
             take(attribute, section, &mut found);
         }
     }
-    for target in [&mut found.audio, &mut found.video, &mut found.image] {
+    for target in [&mut found.audio, &mut found.video, &mut found.image, &mut found.text] {
         // No `c=` anywhere, or a held stream: nowhere to send to.
         *target = target.filter(|at| !at.ip().is_unspecified());
     }
-    (found.audio.is_some() || found.video.is_some() || found.image.is_some()).then_some(found)
+    let targets = [found.audio, found.video, found.image, found.text];
+    targets.iter().any(Option::is_some).then_some(found)
 }
 
 /// `m=audio 6000 RTP/AVP 0 8`: the first of its kind with a port.
@@ -67,6 +69,7 @@ fn open(media: &str, session: Option<IpAddr>, found: &mut RemoteMedia) -> SdpSec
         Some("audio") => SdpSection::Audio,
         Some("video") => SdpSection::Video,
         Some("image") => SdpSection::Image,
+        Some("text") => SdpSection::Text,
         _ => return SdpSection::Other,
     };
     // `6000/2`: RFC 8866 §5.14, a number of ports.
@@ -83,6 +86,7 @@ fn target(section: SdpSection, found: &mut RemoteMedia) -> Option<&mut Option<So
         SdpSection::Audio => Some(&mut found.audio),
         SdpSection::Video => Some(&mut found.video),
         SdpSection::Image => Some(&mut found.image),
+        SdpSection::Text => Some(&mut found.text),
         SdpSection::Session | SdpSection::Other => None,
     }
 }
@@ -124,12 +128,14 @@ mod tests {
               a=rtpmap:101 Telephone-Event/8000\r\na=rtpmap:102 telephone-event/48000\r\n\
               m=video 6002 RTP/AVP 34\r\nc=IN IP6 2001:db8::2/127\r\na=crypto:3 C inline:m\r\n\
               a=rtpmap:99 opus/48000/2\r\na=rtpmap:x y\r\n\
-              m=application 7 x y\r\nm=image 6004 udptl t38\r\n",
+              m=application 7 x y\r\nm=image 6004 udptl t38\r\n\
+              m=text 6006 RTP/AVP 98\r\n",
         )
         .unwrap();
         assert_eq!(found.audio, Some("192.0.2.1:6000".parse().unwrap()));
         assert_eq!(found.video, Some("[2001:db8::2]:6002".parse().unwrap()));
         assert_eq!(found.image, Some("192.0.2.1:6004".parse().unwrap()));
+        assert_eq!(found.text, Some("192.0.2.1:6006".parse().unwrap()));
         assert_eq!(found.audio_crypto, ["a=crypto:1 A inline:k", "a=crypto:2 B inline:l"]);
         assert_eq!(found.video_crypto, ["a=crypto:3 C inline:m"]);
         assert_eq!(found.events, Some(101));

@@ -47,6 +47,9 @@ pub(super) fn run(call: &mut Call, ctx: &mut CallContext<'_>) {
 }
 
 fn one(call: &mut Call, ctx: &mut CallContext<'_>, step: &ScenarioStep) -> StepProgress {
+    if call.flow.commands > 0 {
+        return StepProgress::Waits;
+    }
     if call.flow.paused_until != Instant::FAR_FUTURE {
         if ctx.now < call.flow.paused_until {
             return StepProgress::Waits;
@@ -188,6 +191,7 @@ pub(super) fn act(
             ActionResult::Jump(to) => jump = Some(to),
             ActionResult::PauseUntil(end) => call.flow.paused_until = end,
             ActionResult::HoldUntil(end) => hold = Some(end),
+            ActionResult::HoldForCommand => call.flow.commands += 1,
             ActionResult::StopCall => {
                 super::end(call, ctx, super::CallOutcome::Failure(Count::FailedCallRejected));
                 return StepProgress::Waits;
@@ -206,6 +210,13 @@ pub(super) fn act(
     match hold {
         Some(end) if ctx.now < end => {
             call.flow.paused_until = end;
+            StepProgress::Waits
+        }
+        _ if call.flow.commands > 0 => {
+            // The step is done as soon as its commands and its pause, if it is one, have ended.
+            if call.flow.paused_until == Instant::FAR_FUTURE {
+                call.flow.paused_until = ctx.now;
+            }
             StepProgress::Waits
         }
         _ => StepProgress::Done,

@@ -11,6 +11,7 @@ pub(super) fn templates_of(kind: &ActionKind) -> Vec<&Template> {
         | ActionKind::AssignStr { value: one, .. }
         | ActionKind::Index { file: one, .. }
         | ActionKind::Command(one)
+        | ActionKind::Verify(one)
         | ActionKind::Play { file: one, .. }
         | ActionKind::PlayDtmf(one) => vec![one],
         ActionKind::StrCmp(compare) => match &compare.with {
@@ -41,6 +42,8 @@ pub(super) fn templates_of(kind: &ActionKind) -> Vec<&Template> {
         | ActionKind::StepNumber { .. }
         | ActionKind::RtpEcho(_)
         | ActionKind::Internal(_)
+        | ActionKind::RtpStats { .. }
+        | ActionKind::RtpDtmf { .. }
         | ActionKind::RtpStream(_) => Vec::new(),
     }
 }

@@ -13,6 +13,9 @@ use super::context::{AttributeValue, CompileContext, ElementNode};
 use super::steps;
 use crate::regex::Regex;
 
+/// The payload type that SIPp's `play_dtmf` sends events with.
+const DTMF_TYPE: u8 = 96;
+
 pub(super) fn action(context: &mut CompileContext, element: &Element) -> Option<Action> {
     let Some(doc) = ACTIONS.iter().find(|doc| doc.name == element.name) else {
         let names = || ACTIONS.iter().map(|doc| doc.name);
@@ -51,6 +54,8 @@ fn kind(context: &mut CompileContext, node: ElementNode<'_>, name: ActionName) -
         ActionName::RtpEcho => ActionKind::RtpEcho(operand(context, node)?),
         ActionName::CloseCon => ActionKind::CloseCon,
         ActionName::Exec => exec(context, node)?,
+        ActionName::RtpStats => rtp_stats(context, node)?,
+        ActionName::RtpDtmf => rtp_dtmf(context, node)?,
         ActionName::RtpCheck => ActionKind::RtpCheck(Box::new(rtpcheck(context, node)?)),
         ActionName::Index if node.get("file").is_none() => {
             ActionKind::StepNumber { to: context.required_variable(node, "assign_to")? }
@@ -308,6 +313,9 @@ fn exec(context: &mut CompileContext, node: ElementNode<'_>) -> Option<ActionKin
     if let Some(value) = node.get("command") {
         return context.template_of(value).map(ActionKind::Command);
     }
+    if let Some(value) = node.get("verify") {
+        return context.template_of(value).map(ActionKind::Verify);
+    }
     if let Some(value) = node.get("int_cmd") {
         return Some(ActionKind::Internal(internal(context, value)));
     }
@@ -315,6 +323,7 @@ fn exec(context: &mut CompileContext, node: ElementNode<'_>) -> Option<ActionKin
         ("play_pcap_audio", PlayKind::Audio),
         ("play_pcap_image", PlayKind::Image),
         ("play_pcap_video", PlayKind::Video),
+        ("play_pcap_text", PlayKind::Text),
     ];
     for (name, kind) in captures {
         if let Some(value) = node.get(name) {
@@ -336,8 +345,8 @@ fn exec(context: &mut CompileContext, node: ElementNode<'_>) -> Option<ActionKin
     }
     context.error(
         node.line(),
-        "<exec> says nothing to do: expected command=, int_cmd=, play_pcap_audio=, play_pcap_image=, \
-         play_pcap_video=, play_dtmf=, rtp_stream= or rtp_echo=",
+        "<exec> says nothing to do: expected command=, verify=, int_cmd=, play_pcap_audio=, play_pcap_image=, \
+         play_pcap_video=, play_pcap_text=, play_dtmf=, rtp_stream= or rtp_echo=",
     );
     None
 }
@@ -403,6 +412,54 @@ fn echo_control(context: &mut CompileContext, value: AttributeValue<'_>) -> Opti
     );
     context.error(value.line, message);
     None
+}
+
+fn rtp_stats(context: &mut CompileContext, node: ElementNode<'_>) -> Option<ActionKind> {
+    let video = match node.get("media") {
+        None => false,
+        Some(value) => match value.bytes {
+            b"audio" => false,
+            b"video" => true,
+            _ => {
+                context.error(value.line, format!("media=\"{}\": expected audio or video", value.text()));
+                return None;
+            }
+        },
+    };
+    let value = context.required(node, "assign_to")?;
+    let names = variables(context, value);
+    let (packets, payload_type, payload) = match names[..] {
+        [packets] => (packets, None, None),
+        [packets, payload_type] => (packets, Some(payload_type), None),
+        [packets, payload_type, payload] => (packets, Some(payload_type), Some(payload)),
+        _ => {
+            context.error(
+                value.line,
+                "<rtp_stats> gives one to three values: expected assign_to=\"packets,payload_type,payload\"",
+            );
+            return None;
+        }
+    };
+    Some(ActionKind::RtpStats { video, packets, payload_type, payload })
+}
+
+fn rtp_dtmf(context: &mut CompileContext, node: ElementNode<'_>) -> Option<ActionKind> {
+    let to = context.required_variable(node, "assign_to");
+    let payload_type = match node.get("payload_type") {
+        None => DTMF_TYPE,
+        Some(value) => {
+            let number = context.unsigned(node, "payload_type")?;
+            match u8::try_from(number).ok().filter(|number| *number < 128) {
+                Some(number) => number,
+                None => {
+                    let message = format!("payload_type=\"{number}\": expected 0 to 127 (RFC 3550 §5.1)");
+                    context.error(value.line, message);
+                    return None;
+                }
+            }
+        }
+    };
+    Some(ActionKind::RtpDtmf { to: to?, payload_type })
 }
 
 fn rtpcheck(context: &mut CompileContext, node: ElementNode<'_>) -> Option<RtpCheck> {

@@ -46,6 +46,7 @@ fn of_action(needs: &mut Needs, action: &Action) {
         | ActionKind::Error(text)
         | ActionKind::AssignStr { value: text, .. }
         | ActionKind::Command(text)
+        | ActionKind::Verify(text)
         | ActionKind::Index { file: text, .. } => of_template(needs, text),
         ActionKind::Lookup { file, key, .. } => of_all(needs, &[file, key]),
         ActionKind::Insert { file, value } => of_all(needs, &[file, value]),
@@ -65,7 +66,10 @@ fn of_media(needs: &mut Needs, kind: &ActionKind) {
         ActionKind::Play { file: text, .. }
         | ActionKind::PlayDtmf(text)
         | ActionKind::RtpStream(RtpStream::File(text) | RtpStream::Pattern { spec: text, .. }) => Some(text),
-        ActionKind::RtpStream(_) | ActionKind::RtpEcho(_) => None,
+        ActionKind::RtpStream(_)
+        | ActionKind::RtpEcho(_)
+        | ActionKind::RtpStats { .. }
+        | ActionKind::RtpDtmf { .. } => None,
         ActionKind::EchoControl(control) => Some(&control.spec),
         ActionKind::RtpCheck(check) => check.dtmf.as_ref(),
         _ => return,

@@ -160,8 +160,28 @@ fn injection_files() {
 }
 
 #[test]
+fn received_media_goes_into_variables() {
+    assert!(matches!(
+        kind("<rtp_stats assign_to='a,b,c' media='video'/>"),
+        ActionKind::RtpStats { video: true, packets, payload_type: Some(number), payload: Some(bytes) }
+            if (packets, number, bytes) == (var(0), var(1), var(2))
+    ));
+    assert!(matches!(
+        kind("<rtp_stats assign_to='a'/>"),
+        ActionKind::RtpStats { video: false, payload_type: None, payload: None, .. }
+    ));
+    let digits = |xml: &str| match kind(xml) {
+        ActionKind::RtpDtmf { to, payload_type } => (to, payload_type),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(digits("<rtp_dtmf assign_to='a'/>"), (var(0), 96));
+    assert_eq!(digits("<rtp_dtmf assign_to='a' payload_type='101'/>"), (var(0), 101));
+}
+
+#[test]
 fn exec_commands() {
     assert!(matches!(kind("<exec command='echo [pid]'/>"), ActionKind::Command(_)));
+    assert!(matches!(kind("<exec verify='test [$k] = 1'/>"), ActionKind::Verify(_)));
     for (name, expected) in [
         ("stop_call", InternalCommand::StopCall),
         ("stop_gracefully", InternalCommand::StopGracefully),
@@ -181,6 +201,7 @@ fn exec_plays() {
         ("play_pcap_audio", PlayKind::Audio),
         ("play_pcap_video", PlayKind::Video),
         ("play_pcap_image", PlayKind::Image),
+        ("play_pcap_text", PlayKind::Text),
     ] {
         let kind = kind(&format!("<exec {name}='a.pcap'/>"));
         assert!(
@@ -260,6 +281,8 @@ fn media_can_be_demanded() {
 fn media_and_messages_are_needed_by_the_actions_that_use_them() {
     let needs = |xml: &str| scenario(&format!("<recv request='X'><action>{xml}</action></recv>")).needs;
     assert!(needs("<exec play_pcap_audio='a'/>").media && needs("<rtpcheck min_packets='1'/>").media);
+    assert!(needs("<rtp_stats assign_to='a'/>").media && needs("<rtp_dtmf assign_to='a'/>").media);
+    assert!(needs("<exec verify='test [last_Via:]'/>").last_message);
     assert!(needs("<ereg regexp='a' assign_to='b'/>").last_message);
     assert!(!needs("<ereg regexp='a' search_in='var' variable='v' assign_to='b'/>").last_message);
     assert!(needs("<log message='[last_Via:]'/>").last_message);

@@ -211,3 +211,21 @@ fn errors_name_the_file() {
     let built = compile_text(b"<a/>", ScenarioSource::BuiltIn("uac")).expect_err("a mistake");
     assert_eq!(built[0].to_string(), "uac:1: <a> at the top: expected <scenario>");
 }
+
+#[test]
+fn received_media() {
+    assert_eq!(
+        action("\n<rtp_stats assign_to='a,b,c,d'/>"),
+        "2: <rtp_stats> gives one to three values: expected assign_to=\"packets,payload_type,payload\""
+    );
+    assert!(action("<rtp_stats/>").contains("<rtp_stats> without assign_to="));
+    assert!(
+        action("<rtp_stats assign_to='a' media='text'/>").contains("media=\"text\": expected audio or video")
+    );
+    assert!(action("<rtp_dtmf/>").contains("<rtp_dtmf> without assign_to="));
+    assert!(
+        action("<rtp_dtmf assign_to='a' payload_type='128'/>")
+            .contains("payload_type=\"128\": expected 0 to 127")
+    );
+    assert!(action("<exec/>").contains("expected command=, verify=, int_cmd="));
+}

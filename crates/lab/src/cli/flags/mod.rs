@@ -21,6 +21,10 @@ pub struct ParsedArguments {
     /// The target as written; resolved when all flags are known.
     pub(super) remote: Option<String>,
     pub(super) rsa: Option<String>,
+    /// `-round_robin`: calls take the target's addresses in turn.
+    pub(super) round_robin: bool,
+    /// `--dns`: the server to ask for the target's NAPTR and SRV records.
+    pub(super) dns: Option<std::net::SocketAddr>,
     /// `-rate_interval` was given; otherwise it follows `-fd`.
     pub(super) rate_interval_given: bool,
 }

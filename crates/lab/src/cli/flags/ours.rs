@@ -25,6 +25,7 @@ pub(super) const FLAGS: &[Flag] = &[
     flag("watch", Ringer, One("PID|NAME"), "Record CPU and resident memory of this process. May be repeated.", |a, v| { a.outputs.watch.push(v[0].to_owned()); Ok(()) }),
     flag("plan", Ringer, One("FILE"), "Take the run from a plan; flags given beside it win.", |a, v| done(&mut a.outputs.plan, Some(v[0].into()))),
     flag("source", Ringer, One("IP"), "A source address beside -i; calls use them in turn, one a socket. May be repeated.", |a, v| { a.options.network.local.push(ip(v[0])?); Ok(()) }),
+    flag("dns", Ringer, One("IP[:PORT]"), "Ask this server for the NAPTR and SRV records of the target. Default: those of /etc/resolv.conf.", |a, v| some(&mut a.dns, address(v[0], 53, None))),
     flag("arrivals", Ringer, One("even|poisson"), "Space new calls evenly (default) or as a Poisson process of the same rate.", |a, v| {
         put(&mut a.options.rate.arrivals, match v[0] {
             "even" => Ok(ArrivalPattern::Even),

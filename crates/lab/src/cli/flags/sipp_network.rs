@@ -1,5 +1,7 @@
 //! SIPp's flags of scenario, network and overall behaviour.
 
+use std::time::Duration;
+
 use lab_sip::options::ScenarioName::{BuiltIn, File};
 
 use super::FlagArgument::{Nothing, One, Two};
@@ -9,6 +11,11 @@ use crate::cli::value::{DefaultUnit, boolean, integer, ip, positive, time, trans
 
 const NO_SCTP: ApplyFlag =
     |_, _| Err("SCTP support is required for it, and is not built into Ringer".to_owned());
+
+/// 0 is no limit.
+fn limit(text: &str) -> Result<Option<Duration>, String> {
+    time(text, DefaultUnit::Milliseconds).map(|limit| Some(limit).filter(|limit| !limit.is_zero()))
+}
 
 #[rustfmt::skip]
 pub(super) const FLAGS: &[Flag] = &[
@@ -42,6 +49,7 @@ pub(super) const FLAGS: &[Flag] = &[
     flag("reconnect_close", Network, One("BOOL"), "Whether calls end when their connection is made again. Default: true.", |a, v| put(&mut a.options.network.reconnect_close, boolean(v[0]))),
     flag("reconnect_sleep", Network, One("TIME"), "Pause before a connection is made again. Bare numbers are milliseconds. Default: 1s.", |a, v| put(&mut a.options.network.reconnect_sleep, time(v[0], DefaultUnit::Milliseconds))),
     flag("rsa", Network, One("HOST[:PORT]"), "Send here, whatever the target is called (an outbound proxy).", |a, v| done(&mut a.rsa, Some(v[0].to_owned()))),
+    flag("round_robin", Network, Nothing, "New calls take the addresses of the target's name in turn; with UDP, or a connection a call.", |a, _| done(&mut a.round_robin, true)),
     flag("ws_path", Network, One("PATH"), "Path of the WebSocket request. Default: /.", |a, v| {
         if !v[0].starts_with('/') { return Err(format!("\"{}\" is not a path: it begins with /", v[0])); }
         done(&mut a.options.network.ws_path, v[0].to_owned())
@@ -51,6 +59,8 @@ pub(super) const FLAGS: &[Flag] = &[
     flag("tls_ca", Network, One("FILE"), "Authorities to verify the peer with. Without it the peer is not verified.", |a, v| done(&mut a.options.network.tls.ca, Some(v[0].into()))),
     flag("tls_crl", Network, One("FILE"), "Revocation list.", |a, v| done(&mut a.options.network.tls.crl, Some(v[0].into()))),
     flag("tls_version", Network, One("1.2|1.3"), "Only this version of TLS.", |a, v| done(&mut a.options.network.tls.version, Some(v[0].to_owned()))),
+    flag("tls_handshake_timeout", Network, One("TIME"), "How long a TLS handshake may last; 0: for ever. Bare numbers are milliseconds. Default: 10s.", |a, v| put(&mut a.options.network.tls_handshake, limit(v[0]))),
+    flag("ws_handshake_timeout", Network, One("TIME"), "The same for a WebSocket handshake.", |a, v| put(&mut a.options.network.ws_handshake, limit(v[0]))),
     flag("multihome", Network, One("IP"), "SCTP; not built.", NO_SCTP),
     flag("heartbeat", Network, One("MS"), "SCTP; not built.", NO_SCTP),
     flag("assocmaxret", Network, One("N"), "SCTP; not built.", NO_SCTP),

@@ -76,6 +76,7 @@ impl CallDispatcher {
                     self.error(now, format!("cannot run {command:?}: {error}"));
                 }
             }
+            CallEffect::Verify(command) => self.hub.verify(self.index, key, command),
             CallEffect::StopGracefully => self.hub.advance(RunPhase::Soft),
             CallEffect::StopNow => {
                 self.hub.stopped_by_scenario.store(true, std::sync::atomic::Ordering::Release);

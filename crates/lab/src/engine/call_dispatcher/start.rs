@@ -129,7 +129,13 @@ impl CallDispatcher {
         if !self.hub.try_open(now, limit) {
             return None;
         }
-        let (link, lines) = match self.link_for_call(user) {
+        let options = &self.envs.main.options;
+        let in_turn = match options.network.in_turn.as_slice() {
+            [] => None,
+            addresses => self.hub.take_turn(addresses),
+        };
+        let named = in_turn.or(options.remote.as_ref().map(|remote| remote.address));
+        let (link, lines) = match self.link_for_call(user, named) {
             Ok(found) => found,
             Err(error) => {
                 self.hub.closed();
@@ -144,7 +150,7 @@ impl CallDispatcher {
         };
         let local = self.net.local_of(link);
         let options = &self.envs.main.options;
-        let remote = options.remote.as_ref().map_or(local, |remote| remote.address);
+        let remote = named.unwrap_or(local);
         let peer = options.network.remote_sending.unwrap_or(remote);
         let call_id = match given {
             Some(given) => given.into(),
@@ -166,11 +172,15 @@ impl CallDispatcher {
     }
 
     /// With `-ip_field` the call's own lines of the injection files say where it calls from.
-    fn link_for_call(&mut self, user: u32) -> std::io::Result<(CallLink, Box<[u32]>)> {
+    fn link_for_call(
+        &mut self,
+        user: u32,
+        named: Option<SocketAddr>,
+    ) -> std::io::Result<(CallLink, Box<[u32]>)> {
         let options = &self.envs.main.options;
         let per_address = options.network.transport.sockets == Sockets::PerAddress;
         let Some(field) = options.injection.ip_field.filter(|_| per_address) else {
-            return Ok((self.net.link_for_call(&self.poll)?, Box::default()));
+            return Ok((self.net.link_for_call(named, &self.poll)?, Box::default()));
         };
         let files = &self.envs.main.files;
         let lines = files.lines_for_call(user, self.rng.next_u64());

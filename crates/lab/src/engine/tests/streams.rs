@@ -257,3 +257,31 @@ fn tls_ends_with_a_word() {
     // Without the farewell this is an error of an unexpected end.
     while both.read(&mut bytes).unwrap() > 0 {}
 }
+
+/// `-tls_handshake_timeout` and `-ws_handshake_timeout`: a peer that takes the connection and then says nothing.
+#[test]
+fn a_handshake_that_does_not_end_is_given_up() {
+    let limit = Some(Duration::from_millis(100));
+    for protocol in [Protocol::Tls, Protocol::Ws] {
+        let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+        let own = options("127.0.0.1", protocol, Sockets::PerCall, 1);
+        let mut client = caller(own, silent.local_addr().unwrap());
+        client.rate.total = Some(1);
+        (client.network.tls_handshake, client.network.ws_handshake) = (limit, limit);
+        let outcome = end(&mut Run::start(setup("uac", client)).unwrap());
+        let counts = &outcome.progress.total.counts;
+        assert_eq!(counts[Count::FailedTcpConnect], 1, "{protocol:?}: {counts:?}");
+
+        let directory = tempfile::tempdir().unwrap();
+        let own = options("127.0.0.1", protocol, Sockets::Shared, 1);
+        let mut server = certified(own, directory.path());
+        (server.network.tls_handshake, server.network.ws_handshake) = (limit, limit);
+        let mut server = Run::start(setup("uas", server)).unwrap();
+        let mut stream = TcpStream::connect(server.gauges().local.unwrap()).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        let closed = stream.read_to_end(&mut Vec::new());
+        assert!(closed.is_ok(), "{protocol:?}: {closed:?}");
+        server.change(RunChange::SoftQuit);
+        assert_eq!(end(&mut server).end, RunEnd::Normal);
+    }
+}

@@ -1,5 +1,5 @@
 //! Any bytes as a message of another node: a message that is written as it was read, or a fault. The tests beside this file and
-//! the fuzz targets `farm_call` and `farm_ask` use it.
+//! the fuzz targets `farm_call`, `farm_ask` and `farm_chat` use it.
 
 use bytes::Bytes;
 use cluster::limits::MESSAGE_BYTES;

@@ -2,14 +2,22 @@
 //! later version adds is passed over here. The SIP message itself stays as it came.
 //!
 //! Kinds and numbers of fields are never used for anything else again (`docs/decisions/0048-wire-of-shard-messages.md`).
-//! The folder `golden` has a message of each kind as bytes; [`questions`] has those of the class Ask.
+//! The folder `golden` has a message of each kind as bytes, by the version that writes it so; [`questions`] has those of the class Ask.
+//! A kind that the version before does not know is sent when [`cluster::map::FarmMap::level`] is its version, the least of all nodes'.
 
+mod accounts;
 mod address;
 #[cfg(test)]
 mod any_bytes;
 #[cfg(test)]
+mod any_request;
+#[cfg(test)]
 mod any_trace;
+mod chat;
+#[cfg(test)]
+mod enumeration_tests;
 mod questions;
+mod request;
 #[cfg(test)]
 mod tests;
 mod trace;
@@ -26,14 +34,17 @@ use sip::transport::{Packet, Source, Target, Transmit, TransmitId};
 
 use crate::message::ShardMessage;
 
-pub use questions::{answer, ask, not_understood, push};
+pub use self::accounts::ACCOUNTS_SINCE;
+pub use self::chat::{CHAT_SINCE, chat_message, chat_sender};
+pub use questions::{WATCHED_SINCE, answer, ask, not_understood, push};
+pub(crate) use request::REQUESTS_SINCE;
+pub use request::{RequestBody, RequestMessage};
 pub use trace::{TraceBody, TraceMessage};
 
 use address::{address_of, put_address};
 use values::{TRANSPORTS, absent, at_place, fields, place_of};
 
-/// The wire versions that this program speaks.
-pub const WIRE: (u16, u16) = (1, 1);
+pub use cluster::link::WIRE;
 
 pub(crate) const PACKET: u16 = 1;
 const TRANSMIT: u16 = 2;
@@ -101,11 +112,12 @@ pub fn send_failed(to: ShardAddress, TransmitId(report): TransmitId) -> Message 
     message(SEND_FAILED, to, body)
 }
 
-/// The class of a message, by its kind: SIP, questions and their answers, or traces.
+/// The class of a message, by its kind: SIP, questions and their answers, chat, or the operation of a farm.
 pub fn class_of(message: &Message) -> Class {
     match message.kind {
         ASK | ANSWER | PUSH | NOT_UNDERSTOOD => Class::Ask,
-        kind if trace::is_of_trace(kind) => Class::Bulk,
+        self::chat::CHAT => Class::Chat,
+        kind if trace::is_of_trace(kind) || request::is_of_request(kind) => Class::Bulk,
         _ => Class::Call,
     }
 }
@@ -136,6 +148,7 @@ pub fn read(message: &Message) -> Result<Decoded, Corrupt> {
     match message.kind {
         PACKET | TRANSMIT | SEND_FAILED => read_sip(message).map(Decoded::Message),
         ASK | ANSWER | PUSH | NOT_UNDERSTOOD => questions::read(message),
+        self::chat::CHAT => self::chat::read(message),
         _ => Ok(Decoded::LaterKind),
     }
 }
@@ -149,10 +162,8 @@ pub fn encode(to: ShardAddress, message: &ShardMessage) -> Vec<Message> {
         ShardMessage::Ask { from, id, query } => vec![ask(to, *from, *id, query)],
         ShardMessage::Answer { id, answer: one } => vec![answer(to, *id, one)],
         ShardMessage::Push(one) => vec![push(to, one)],
-        ShardMessage::Certified(_)
-        | ShardMessage::Down(_)
-        | ShardMessage::Room(_)
-        | ShardMessage::Xmpp(_) => Vec::new(),
+        ShardMessage::Xmpp(messages) => messages.iter().filter_map(|one| chat_message(to, 0, one)).collect(),
+        ShardMessage::Certified(_) | ShardMessage::Down(_) | ShardMessage::Room(_) => Vec::new(),
     }
 }
 

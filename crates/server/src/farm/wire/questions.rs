@@ -6,9 +6,10 @@
 use cluster::fields::{Corrupt, put_number};
 use cluster::link::Message;
 use cluster::{Life, ShardAddress};
-use router::{Answer, AskId, Push, Query, Topic, WatchId};
+use router::{AccountUnread, Answer, AskId, Push, Query, Topic, WatchId};
 use stdx::Instant;
 
+use super::accounts::{put_account, read_account};
 use super::values::{
     TOPICS, absent, at_place, fields, instant, place_of, put_admission, put_admitted, put_binding,
     put_bindings, put_call, put_chat, put_instant, put_kept, put_offer, put_offered, put_publish,
@@ -33,6 +34,8 @@ const WATCH: u64 = 5;
 const UNTIL: u64 = 6;
 const WATCHER: u64 = 7;
 const MESSAGE: u64 = 8;
+const OWNER_LIFE: u64 = 9;
+const OWNER_SHARD: u64 = 10;
 
 // Kinds of queries.
 const LOOKUP: u64 = 1;
@@ -48,6 +51,12 @@ const KEEP_OF_STRANGER: u64 = 10;
 const OFFER: u64 = 11;
 const CHAT_CHANGED: u64 = 12;
 const DELIVERED: u64 = 13;
+const ACCOUNT: u64 = 14;
+/// Sent when the map's level is [`WATCHED_SINCE`].
+const WATCHED: u64 = 15;
+
+/// The wire version that has questions for watched addresses and their pushes.
+pub const WATCHED_SINCE: u16 = 2;
 
 // The one field of an answer, by its kind.
 const BINDINGS: u64 = 1;
@@ -59,12 +68,19 @@ const KEPT: u64 = 6;
 const ADMITTED: u64 = 7;
 const OFFERED: u64 = 8;
 const UNAVAILABLE: u64 = 9;
+const ACCOUNT_FOUND: u64 = 10;
+const ACCOUNT_UNREAD: u64 = 11;
 
-// Fields of a push: watch and state, or bindings and message.
+// Fields of a push: watch and state, bindings and message, the address of an account that has changed, or watched addresses and their
+// owner.
 const PUSH_WATCH: u64 = 1;
 const PUSH_STATE: u64 = 2;
 const PUSH_BINDING: u64 = 3;
 const PUSH_MESSAGE: u64 = 4;
+const PUSH_ACCOUNT: u64 = 5;
+const PUSH_AOR: u64 = 6;
+const PUSH_OWNER_LIFE: u64 = 7;
+const PUSH_OWNER_SHARD: u64 = 8;
 
 /// A question for the owner at another node; the answer goes to `from`.
 pub fn ask(to: ShardAddress, from: ShardAddress, id: AskId, query: &Query) -> Message {
@@ -156,6 +172,11 @@ fn put_query(out: &mut Vec<u8>, query: &Query) {
             put_about(out, CALL_CHANGED, aor);
             put_value(out, VALUE, |out| put_call(out, call));
         }
+        Query::Watched { aor, owner } => {
+            put_about(out, WATCHED, aor);
+            put_number(out, OWNER_LIFE, u64::from(owner.life.0));
+            put_number(out, OWNER_SHARD, u64::from(owner.shard));
+        }
         Query::Admit(admission) => put_kind(out, ADMIT, |out| put_admission(out, admission)),
         Query::Keep(message) => put_kind(out, KEEP, |out| put_waiting(out, message)),
         Query::KeepOfStranger(message) => put_kind(out, KEEP_OF_STRANGER, |out| put_waiting(out, message)),
@@ -170,6 +191,7 @@ fn put_query(out: &mut Vec<u8>, query: &Query) {
             put_about(out, DELIVERED, aor);
             put_number(out, MESSAGE, *message);
         }
+        Query::Account { aor } => put_about(out, ACCOUNT, aor),
     }
 }
 
@@ -200,6 +222,7 @@ struct QueryFields<'a> {
     until: Option<Instant>,
     watcher: Option<Box<str>>,
     message: u64,
+    owner: ShardAddress,
 }
 
 /// None: a query of a later version.
@@ -216,6 +239,8 @@ fn read_query(bytes: &[u8]) -> Result<Option<Query>, Corrupt> {
             UNTIL => read.until = Some(instant(&field)?),
             WATCHER => read.watcher = Some(text(&field)?),
             MESSAGE => read.message = field.value()?,
+            OWNER_LIFE => read.owner.life = Life(field.value()?),
+            OWNER_SHARD => read.owner.shard = field.value()?,
             _ => {}
         }
     }
@@ -230,6 +255,7 @@ impl QueryFields<'_> {
             BEGIN_WATCH | WATCH_BY_CONSENT | UNWATCH => return self.about_watch(),
             PUBLISH => Query::Publish(Box::new(read_publish(self.value()?)?)),
             CALL_CHANGED => Query::CallChanged { call: read_call(self.value()?)?, aor: self.aor()? },
+            WATCHED => Query::Watched { owner: self.owner, aor: self.aor()? },
             ADMIT => Query::Admit(Box::new(read_admission(self.value()?)?)),
             KEEP => Query::Keep(Box::new(read_waiting(self.value()?)?)),
             KEEP_OF_STRANGER => Query::KeepOfStranger(Box::new(read_waiting(self.value()?)?)),
@@ -238,6 +264,7 @@ impl QueryFields<'_> {
                 Query::ChatChanged { chat: self.value.map(read_chat).transpose()?, aor: self.aor()? }
             }
             DELIVERED => Query::Delivered { message: self.message, aor: self.aor()? },
+            ACCOUNT => Query::Account { aor: self.aor()? },
             _ => return Ok(None),
         }))
     }
@@ -282,6 +309,10 @@ fn put_answer(out: &mut Vec<u8>, answer: &Answer) {
         Answer::Offered(offered) => {
             put_value(out, OFFERED, |out| put_offered(out, *offered));
         }
+        Answer::Account(Ok(account)) => {
+            put_value(out, ACCOUNT_FOUND, |out| put_account(out, account.as_deref()));
+        }
+        Answer::Account(Err(AccountUnread)) => put_number(out, ACCOUNT_UNREAD, 1),
     }
 }
 
@@ -299,6 +330,8 @@ fn read_answer(bytes: &[u8]) -> Result<Answer, Corrupt> {
             KEPT => read_kept(bytes).map(Answer::Kept),
             ADMITTED => read_admitted(bytes).map(Answer::Admitted),
             OFFERED => read_offered(bytes).map(Answer::Offered),
+            ACCOUNT_FOUND => read_account(bytes).map(|account| Answer::Account(Ok(account.map(Box::new)))),
+            ACCOUNT_UNREAD => Ok(Answer::Account(Err(AccountUnread))),
             _ => continue,
         };
     }
@@ -315,11 +348,23 @@ fn put_push(out: &mut Vec<u8>, push: &Push) {
             bindings.iter().for_each(|binding| put_value(out, PUSH_BINDING, |out| put_binding(out, binding)));
             put_value(out, PUSH_MESSAGE, |out| put_waiting(out, message));
         }
+        // An empty value: all accounts.
+        Push::AccountChanged { aor } => {
+            put_value(out, PUSH_ACCOUNT, |out| put_text(out, AOR, aor.as_deref().unwrap_or_default()));
+        }
+        Push::Watched { owner, aors } => {
+            aors.iter().for_each(|aor| put_text(out, PUSH_AOR, aor));
+            if let Some(owner) = owner {
+                put_number(out, PUSH_OWNER_LIFE, u64::from(owner.life.0));
+                put_number(out, PUSH_OWNER_SHARD, u64::from(owner.shard));
+            }
+        }
     }
 }
 
 fn read_push(bytes: &[u8]) -> Result<Push, Corrupt> {
     let (mut watch, mut state, mut bindings, mut message) = (None, None, Vec::new(), None);
+    let (mut aors, mut owner_life, mut owner_shard) = (Vec::new(), None, 0);
     let mut fields = fields(bytes)?;
     while let Some(field) = fields.next()? {
         match field.number {
@@ -327,12 +372,30 @@ fn read_push(bytes: &[u8]) -> Result<Push, Corrupt> {
             PUSH_STATE => state = Some(read_state(field.bytes)?),
             PUSH_BINDING => bindings.push(read_binding(field.bytes)?),
             PUSH_MESSAGE => message = Some(Box::new(read_waiting(field.bytes)?)),
+            PUSH_ACCOUNT => return read_changed_account(field.bytes),
+            PUSH_AOR => aors.push(text(&field)?),
+            PUSH_OWNER_LIFE => owner_life = Some(Life(field.value()?)),
+            PUSH_OWNER_SHARD => owner_shard = field.value()?,
             _ => {}
         }
     }
     match (watch, state, message) {
         (Some(watch), Some(state), _) => Ok(Push::State { watch, state }),
         (_, _, Some(message)) => Ok(Push::Deliver { bindings, message }),
+        _ if owner_life.is_some() || !aors.is_empty() => {
+            Ok(Push::Watched { owner: owner_life.map(|life| ShardAddress::new(life, owner_shard)), aors })
+        }
         _ => Err(absent("a push is of no known kind")),
     }
+}
+
+fn read_changed_account(bytes: &[u8]) -> Result<Push, Corrupt> {
+    let mut aor = None;
+    let mut fields = fields(bytes)?;
+    while let Some(field) = fields.next()? {
+        if field.number == AOR {
+            aor = Some(text(&field)?).filter(|aor| !aor.is_empty());
+        }
+    }
+    Ok(Push::AccountChanged { aor })
 }

@@ -1,20 +1,22 @@
 //! The wire form of each kind of message: as bytes in a file, there and back, and any bytes.
 
-use std::fmt::Write as _;
 use std::sync::Arc;
 
 use cluster::fields::{put_bytes, put_number};
+use golden::{Golden, additions, bytes_of_hex, hex};
 use proptest::option::of;
 use proptest::prelude::*;
 use router::{
-    Admission, AdmitRefused, Answer, Binding, CallInfo, CallPhase, Change, Chat, Contact, KeepRefused, Offer,
-    Offered, Presence, Publish, PublishRefused, Published, Push, Query, Received, Register, RegisterRefused,
-    Show, State, Topic, WaitingMessage, WatchId,
+    AccountUnread, Admission, AdmitRefused, Answer, Binding, CallInfo, CallPhase, Change, Chat, Contact,
+    KeepRefused, Offer, Offered, PhoneAccount, Presence, Publish, PublishRefused, Published, Push, Query,
+    Received, Register, RegisterRefused, Show, State, Topic, WaitingMessage, WatchId,
 };
 use stdx::Instant;
 
+use super::chat::tests as chat;
 use super::values::TOPICS;
 use super::*;
+use crate::farm::probe::Probe;
 
 const TO: ShardAddress = ShardAddress { life: Life(7), shard: 3 };
 const FROM: ShardAddress = ShardAddress { life: Life(9), shard: 1 };
@@ -134,6 +136,15 @@ fn examples() -> Vec<(String, ShardMessage)> {
     named.push(("push-state".into(), ShardMessage::Push(Push::State { watch: WatchId(6), state })));
     let (bindings, message) = (vec![binding()], Box::new(waiting()));
     named.push(("push-deliver".into(), ShardMessage::Push(Push::Deliver { bindings, message })));
+    for (name, aor) in [("account", Some(ALICE.into())), ("accounts", None)] {
+        let push = ShardMessage::Push(Push::AccountChanged { aor });
+        named.push((format!("push-{name}"), push));
+    }
+    let aors = vec![ALICE.into(), "bob@example.net".into()];
+    named.push(("push-watched".into(), ShardMessage::Push(Push::Watched { owner: Some(FROM), aors })));
+    for (name, message) in chat::examples() {
+        named.push((format!("chat-{name}"), ShardMessage::Xmpp(vec![message])));
+    }
     named
 }
 
@@ -232,13 +243,29 @@ fn queries() -> Vec<(&'static str, Query)> {
         ("unwatch", Query::Unwatch { aor: ALICE.into(), topic, watch }),
         ("publish", Query::Publish(Box::new(publish))),
         ("call", Query::CallChanged { aor: ALICE.into(), call: call() }),
+        ("watched", Query::Watched { aor: ALICE.into(), owner: FROM }),
         ("admit", Query::Admit(Box::new(admission))),
         ("keep", Query::Keep(Box::new(waiting()))),
         ("keep-stranger", Query::KeepOfStranger(Box::new(waiting()))),
         ("offer", Query::Offer(Box::new(offer))),
         ("chat", Query::ChatChanged { aor: ALICE.into(), chat: Some(chat()) }),
         ("delivered", Query::Delivered { aor: ALICE.into(), message: 5 }),
+        ("account", Query::Account { aor: ALICE.into() }),
     ]
+}
+
+fn account() -> PhoneAccount {
+    PhoneAccount {
+        aor: ALICE.into(),
+        md5: [1; 16],
+        sha256: [2; 32],
+        sha512_256: [3; 32],
+        disabled: true,
+        max_contacts: 8,
+        max_calls: Some(2),
+        max_rate: Some(3),
+        deny: vec!["00900*".into(), "00882*".into()],
+    }
 }
 
 fn answers() -> Vec<(&'static str, Answer)> {
@@ -266,10 +293,13 @@ fn answers() -> Vec<(&'static str, Answer)> {
         ("admitted", Answer::Admitted(Ok(()))),
         ("admitted-refused", Answer::Admitted(Err(AdmitRefused::TooFast))),
         ("offered", Answer::Offered(Offered::NoClient)),
+        ("account", Answer::Account(Ok(Some(Box::new(account()))))),
+        ("account-none", Answer::Account(Ok(None))),
+        ("account-unread", Answer::Account(Err(AccountUnread))),
     ]
 }
 
-/// A node of this version must always write and read them so: the files never change; a later version has files of its own.
+/// A node must always write and read them so: the files of a released version never change; a later version has files of its own.
 /// `BLESS=1` writes a file that does not exist.
 #[test]
 fn each_kind_of_message_is_written_as_in_its_file() {
@@ -280,21 +310,88 @@ fn each_kind_of_message_is_written_as_in_its_file() {
     for (name, message) in messages.chain([name_of_last]) {
         is_as_in_file(&name, &message);
     }
+    for (name, probe) in probes() {
+        is_as_in_file(name, &probe.message());
+    }
 }
 
-/// Compares a message with its file.
+/// The digests of an account can authenticate its requests, and messages of nodes are logged by their debug text.
+#[test]
+fn the_debug_text_of_an_account_has_no_digests() {
+    let account = PhoneAccount { md5: [0xa7; 16], sha256: [0xa7; 32], sha512_256: [0xa7; 32], ..account() };
+    let text = format!("{:?}", Answer::Account(Ok(Some(Box::new(account)))));
+    assert!(text.contains(ALICE) && !text.contains("167") && !text.contains("a7"), "{text}");
+}
+
+/// An account without a digest would be one whose password nothing fits, or everything.
+#[test]
+fn an_account_without_all_digests_is_a_fault() {
+    let mut value = Vec::new();
+    put_bytes(&mut value, 1, ALICE.as_bytes());
+    put_bytes(&mut value, 2, &[1; 16]);
+    for digest in [&[2; 31][..], &[2; 32]] {
+        let mut found = value.clone();
+        put_bytes(&mut found, 3, digest);
+        let (mut reply, mut body) = (Vec::new(), Vec::new());
+        put_bytes(&mut reply, 10, &found);
+        put_number(&mut body, 13, 1);
+        put_bytes(&mut body, 15, &reply);
+        assert!(read(&message(ANSWER, TO, body)).is_err());
+    }
+}
+
+fn probes() -> [(&'static str, Probe); 2] {
+    let (sent_at, from) = (until().as_micros(), FROM.life);
+    [("probe", Probe::Asked { sent_at, from }), ("probe-answer", Probe::Answered { sent_at, from })]
+}
+
+fn kept() -> Golden {
+    Golden::new(env!("CARGO_MANIFEST_DIR"), "src/farm/wire/golden", WIRE.1)
+}
+
+/// Compares a message with its file: the kind, and the fields.
 pub(super) fn is_as_in_file(name: &str, message: &Message) {
-    let path = format!("{}/src/farm/wire/golden/v1/{name}.hex", env!("CARGO_MANIFEST_DIR"));
-    let mut text = format!("{:04x}\n", message.kind);
-    for line in message.body.chunks(32) {
-        line.iter().for_each(|byte| write!(text, "{byte:02x}").unwrap());
-        text.push('\n');
+    kept().check(&format!("{name}.hex"), &format!("{:04x}\n{}", message.kind, hex(&message.body)));
+}
+
+/// A message from the text of its file.
+fn message_in(text: &str) -> Message {
+    let (kind, body) = text.split_once('\n').unwrap();
+    let kind = u16::from_str_radix(kind, 16).unwrap();
+    Message { kind, epoch: Epoch(0), shard: TO.shard.to_be_bytes()[1], body: bytes_of_hex(body).into() }
+}
+
+#[test]
+fn versions_that_have_been_released_are_closed() {
+    kept().assert_released_are_closed();
+}
+
+/// Messages as the version before wrote them, in the form that it had. A message that is new in this version has none.
+#[test]
+fn messages_of_the_version_before_are_read() {
+    let files = kept().files(WIRE.0);
+    let message = |name: &str| files.get(&format!("{name}.hex")).map(|text| message_in(text));
+    let examples = examples();
+    let read: Vec<_> =
+        examples.iter().filter_map(|(name, sent)| Some((name, sent, message(name)?))).collect();
+    assert!(read.len() >= 30, "version 1 has that many");
+    for (name, sent, message) in read {
+        assert_eq!(format!("{:?}", message_of(&message)), format!("{sent:?}"), "{name}");
     }
-    if std::env::var_os("BLESS").is_some() && !std::path::Path::new(&path).exists() {
-        std::fs::write(&path, &text).unwrap();
+    for (name, probe) in probes() {
+        assert_eq!(Probe::read(&message(name).unwrap()), Some(probe));
     }
-    let expected = std::fs::read_to_string(&path).unwrap_or_else(|fault| panic!("{path}: {fault}"));
-    assert_eq!(text, expected, "{name}: wire version 1 has changed; farms of two versions would break");
+}
+
+/// The version before passes over fields that it does not know and needs all that it does.
+#[test]
+fn messages_of_this_version_have_all_fields_of_the_version_before() {
+    let (before, now) = (kept().files(WIRE.0), kept().files(WIRE.1));
+    for (name, text) in &before {
+        let (before, now) = (message_in(text), message_in(&now[name]));
+        assert_eq!(before.kind, now.kind, "{name}");
+        additions(&before.body, &now.body).unwrap_or_else(|fault| panic!("{name}: {fault}"));
+    }
 }
 
 #[test]
@@ -475,13 +572,28 @@ fn a_query() -> impl Strategy<Value = Query> {
         about_watch(),
         a_publish(),
         (word(), a_call()).prop_map(|(aor, call)| Query::CallChanged { aor, call }),
+        (word(), any::<u32>(), any::<u16>()).prop_map(|(aor, life, shard)| Query::Watched {
+            aor,
+            owner: ShardAddress::new(Life(life), shard)
+        }),
         an_admission(),
         a_waiting().prop_map(|message| Query::Keep(Box::new(message))),
         a_waiting().prop_map(|message| Query::KeepOfStranger(Box::new(message))),
         an_offer(),
         (word(), of(a_chat())).prop_map(|(aor, chat)| Query::ChatChanged { aor, chat }),
         (word(), any::<u64>()).prop_map(|(aor, message)| Query::Delivered { aor, message }),
+        word().prop_map(|aor| Query::Account { aor }),
     ]
+}
+
+prop_compose! {
+    fn an_account()(
+        aor in word(), md5: [u8; 16], sha256: [u8; 32], sha512_256: [u8; 32], disabled: bool,
+        max_contacts in 0..1_000_usize, max_calls: Option<u32>, max_rate: Option<u32>,
+        deny in proptest::collection::vec(text(), 0..3),
+    ) -> PhoneAccount {
+        PhoneAccount { aor, md5, sha256, sha512_256, disabled, max_contacts, max_calls, max_rate, deny }
+    }
 }
 
 fn an_answer() -> impl Strategy<Value = Answer> {
@@ -521,6 +633,8 @@ fn an_answer() -> impl Strategy<Value = Answer> {
         kept.prop_map(Answer::Kept),
         admitted.prop_map(Answer::Admitted),
         offered.prop_map(Answer::Offered),
+        proptest::result::maybe_ok(of(an_account().prop_map(Box::new)), Just(AccountUnread))
+            .prop_map(Answer::Account),
     ]
 }
 
@@ -529,6 +643,11 @@ fn a_push() -> impl Strategy<Value = Push> {
         (any::<u64>(), a_state()).prop_map(|(watch, state)| Push::State { watch: WatchId(watch), state }),
         (some_bindings(), a_waiting())
             .prop_map(|(bindings, message)| Push::Deliver { bindings, message: Box::new(message) }),
+        of(word()).prop_map(|aor| Push::AccountChanged { aor }),
+        (of((any::<u32>(), any::<u16>())), prop::collection::vec(word(), 1..4)).prop_map(|(owner, aors)| {
+            let owner = owner.map(|(life, shard)| ShardAddress::new(Life(life), shard));
+            Push::Watched { owner, aors }
+        }),
     ]
 }
 
@@ -560,6 +679,15 @@ proptest! {
     #[test]
     fn any_answer_comes_back(answer in an_answer(), id: u64) {
         comes_back("answer", &ShardMessage::Answer { id: AskId(id), answer });
+    }
+
+    /// The debug text of an account hides its digests.
+    #[test]
+    fn any_account_comes_back_with_its_digests(account in an_account()) {
+        let answer = Answer::Account(Ok(Some(Box::new(account))));
+        let sent = super::answer(TO, AskId(1), &answer);
+        let ShardMessage::Answer { answer: read, .. } = message_of(&sent) else { panic!("{sent:?}") };
+        prop_assert!(read == answer);
     }
 
     #[test]

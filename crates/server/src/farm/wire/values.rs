@@ -24,10 +24,10 @@ pub(super) const TRANSPORTS: [Transport; 5] =
     [Transport::Udp, Transport::Tcp, Transport::Tls, Transport::Ws, Transport::Wss];
 pub(super) const TOPICS: [Topic; 4] =
     [Topic::Presence, Topic::Dialog, Topic::MessageSummary, Topic::Registration];
-const PHASES: [CallPhase; 4] =
+pub(super) const PHASES: [CallPhase; 4] =
     [CallPhase::Trying, CallPhase::Early, CallPhase::Confirmed, CallPhase::Terminated];
-const SHOWS: [Show; 4] = [Show::Available, Show::Away, Show::Dnd, Show::Xa];
-const OFFERED: [Offered; 6] = [
+pub(super) const SHOWS: [Show; 4] = [Show::Available, Show::Away, Show::Dnd, Show::Xa];
+pub(super) const OFFERED: [Offered; 6] = [
     Offered::Delivered,
     Offered::Kept,
     Offered::NoClient,
@@ -35,13 +35,13 @@ const OFFERED: [Offered; 6] = [
     Offered::Refused,
     Offered::Busy,
 ];
-const REGISTER_REFUSED: [RegisterRefused; 3] =
+pub(super) const REGISTER_REFUSED: [RegisterRefused; 3] =
     [RegisterRefused::OutOfOrder, RegisterRefused::TooManyContacts, RegisterRefused::StoreFailed];
-const PUBLISH_REFUSED: [PublishRefused; 2] =
+pub(super) const PUBLISH_REFUSED: [PublishRefused; 2] =
     [PublishRefused::ConditionalRequestFailed, PublishRefused::TooMany];
-const KEEP_REFUSED: [KeepRefused; 3] =
+pub(super) const KEEP_REFUSED: [KeepRefused; 3] =
     [KeepRefused::TooMany, KeepRefused::TooLarge, KeepRefused::StoreFailed];
-const ADMIT_REFUSED: [AdmitRefused; 2] = [AdmitRefused::TooManyCalls, AdmitRefused::TooFast];
+pub(super) const ADMIT_REFUSED: [AdmitRefused; 2] = [AdmitRefused::TooManyCalls, AdmitRefused::TooFast];
 
 /// The number of a value: its place in the list, which only grows at its end.
 pub(super) fn place_of<T: PartialEq>(all: &[T], value: &T) -> u64 {

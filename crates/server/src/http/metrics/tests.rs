@@ -52,3 +52,34 @@ fn names_are_unique_and_counters_say_so() {
 fn the_reference_is_what_is_committed() {
     crate::testing::assert_committed("docs/metrics.md", &reference());
 }
+
+/// The names of metrics in the queries of a dashboard.
+fn queried(value: &serde_json::Value, names: &mut std::collections::BTreeSet<String>) {
+    match value {
+        serde_json::Value::Array(all) => all.iter().for_each(|one| queried(one, names)),
+        serde_json::Value::Object(fields) => {
+            for (name, value) in fields {
+                if let Some(query) = value.as_str().filter(|_| ["expr", "query"].contains(&&**name)) {
+                    let words = query.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+                    let is_ours =
+                        |word: &&str| ["belfry_", "process_"].iter().any(|start| word.starts_with(start));
+                    names.extend(words.filter(is_ours).map(str::to_owned));
+                }
+                queried(value, names);
+            }
+        }
+        _ => {}
+    }
+}
+
+#[test]
+fn the_dashboard_queries_metrics_that_there_are() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/grafana/belfry-farm.json");
+    let dashboard: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+    let mut names = std::collections::BTreeSet::new();
+    queried(&dashboard, &mut names);
+    assert!(names.len() > 30, "{names:?}");
+    let reference = reference();
+    let unknown: Vec<_> = names.iter().filter(|name| !reference.contains(&format!("| `{name}` |"))).collect();
+    assert!(unknown.is_empty(), "{unknown:?}");
+}

@@ -11,9 +11,9 @@ use store::{Account, Address, StoreError, WriteDone};
 use xmpp::c2s::{C2s, FailedAttempt, NewToken, Outbox, Registration, TokenWork};
 use xmpp::sasl::{CredentialAnswer, CredentialQuery};
 use xmpp::{Bare, Jid};
+use xmpp_io::streams::Streams;
 
 use super::super::pending::{Asker, PendingRequests};
-use super::super::streams::Streams;
 use super::super::{Unavailable, XmppEffect, sign_in};
 use super::registration::NewContacts;
 use super::{Access, Claim, TokenKey};

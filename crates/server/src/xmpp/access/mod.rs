@@ -20,12 +20,12 @@ pub(crate) use registration::NewAccount;
 pub(super) use registration::NewContacts;
 use tokens::TokenKey;
 
+use config::{Config, Registration};
+use logging::sign_in_failures::{Failure, Service, SignInFailures};
+use net::source_limiter::{SharedAttempts, SourceLimiter};
 use xmpp::Jid;
 
-use crate::config::{Config, Registration};
 use crate::limits;
-use crate::net::source_limiter::{SharedAttempts, SourceLimiter};
-use crate::sign_in_failures::{Failure, Service, SignInFailures};
 
 /// The same for all shards.
 pub(crate) struct Access {

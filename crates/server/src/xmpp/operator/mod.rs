@@ -6,17 +6,17 @@
 
 mod accounts;
 mod administration;
+pub(crate) mod nodes;
 mod rooms;
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use admin::ControlError;
-use admin::chat::{Answer, Ask, Session, Text};
+use admin::chat::{Answer, Ask, Connection, Session, Text};
 use chat::effect::{HostAction, SessionState};
 use chat_store::rows;
 use cluster::{Bucket, Outlet, ShardMap};
-use sip::transport::Transport;
 use stdx::Instant;
 use store::xmpp::{ItemQuery, XmppLoaded, XmppRead, XmppWrite};
 use store::{Loaded, Read, Service, Write};
@@ -25,9 +25,11 @@ use xmpp::ConnectionId;
 use xmpp::stanza::Condition;
 use xmpp::xml::parse_stored;
 use xmpp::{Bare, Element, Jid, ns};
+use xmpp_io::kinds::name_of;
+use xmpp_io::streams::SessionConnection;
 
-use super::shard_requests::{ActAnswer, SessionConnection};
-use crate::limits;
+use super::shard_requests::ActAnswer;
+use crate::farm::requests::FarmRequester;
 use crate::message::{InboxMessage, LocalMessage, LocalXmppMessage, ShardMessage, XmppShardMessage};
 use crate::node::StoreCompletions;
 
@@ -46,6 +48,8 @@ pub(crate) struct Operator {
     store: Arc<Service>,
     /// The first label of the rooms' domains; `None`: there is no chat.
     rooms: Option<Box<str>>,
+    /// `None`: the node is alone.
+    pub(crate) farm: Option<FarmRequester>,
 }
 
 impl Operator {
@@ -56,7 +60,7 @@ impl Operator {
         store: Arc<Service>,
         rooms: Option<Box<str>>,
     ) -> Operator {
-        Operator { map, outlets, desk, store, rooms }
+        Operator { map, outlets, desk, store, rooms, farm: None }
     }
 
     /// # Errors
@@ -74,6 +78,7 @@ impl Operator {
                     count => Ok(Answer::Count(count)),
                 }
             }
+            Ask::Online { domain, filter, max } => nodes::online(self, &domain, &filter, max).await,
             Ask::Announce { domain, text } => {
                 let message = Box::new(headline(&domain, &text));
                 let announce = HostAction::Announce { domain: domain.into(), message };
@@ -174,13 +179,22 @@ impl Operator {
     async fn sessions(&self, who: Option<&str>) -> Result<Answer, ControlError> {
         let who = who.map(address).transpose()?;
         let ActAnswer { acted, connections } =
-            self.act(HostAction::Sessions { who, max: limits::XMPP_LISTED }).await?;
-        let connections = connections.into_iter().map(|connection| (connection.edge, connection)).collect();
+            self.act(HostAction::Sessions { who, max: xmpp_io::limits::XMPP_LISTED }).await?;
+        let mut connections: HashMap<ConnectionId, SessionConnection> =
+            connections.into_iter().map(|connection| (connection.edge, connection)).collect();
+        let described = acted.described.into_iter();
         let mut sessions: Vec<Session> =
-            acted.described.into_iter().map(|state| row_of(state, &connections)).collect();
+            described.map(|state| row_of(state, &mut connections, self.farm.is_some())).collect();
         sessions.sort_by(|a, b| a.address.cmp(&b.address));
-        sessions.truncate(limits::XMPP_LISTED as usize);
-        Ok(Answer::Sessions { sessions, total: acted.count })
+        sessions.truncate(xmpp_io::limits::XMPP_LISTED as usize);
+        // The sessions of the others are at other nodes.
+        let others = connections.into_values().filter(|_| self.farm.is_some());
+        let connections = others.map(|connection| Connection {
+            id: id_of(connection.edge),
+            from: connection.remote.to_string(),
+            transport: name_of(connection.transport).into(),
+        });
+        Ok(Answer::Sessions { sessions, total: acted.count, connections: connections.collect() })
     }
 
     async fn message(&self, to: &str, text: &Text) -> Result<Answer, ControlError> {
@@ -223,8 +237,20 @@ impl Operator {
     }
 }
 
-fn row_of(state: SessionState, connections: &HashMap<ConnectionId, SessionConnection>) -> Session {
-    let connection = state.edge.and_then(|edge| connections.get(&edge));
+/// The text of a connection, which no other of the farm has.
+fn id_of(edge: ConnectionId) -> String {
+    format!("{}-{}", edge.shard, edge.connection)
+}
+
+/// The row of a session. Its connection is taken out; one that is not there is at another node, if there is a farm.
+fn row_of(
+    state: SessionState,
+    connections: &mut HashMap<ConnectionId, SessionConnection>,
+    is_in_farm: bool,
+) -> Session {
+    let connection = state.edge.and_then(|edge| connections.remove(&edge));
+    let elsewhere = state.edge.filter(|_| is_in_farm && connection.is_none());
+    let connection = connection.as_ref();
     Session {
         address: state.jid.as_str().into(),
         priority: state.priority,
@@ -234,15 +260,7 @@ fn row_of(state: SessionState, connections: &HashMap<ConnectionId, SessionConnec
         transport: connection.map(|connection| name_of(connection.transport)).unwrap_or_default().into(),
         client: state.client.into(),
         resumable: state.is_resumable,
-    }
-}
-
-pub(crate) fn name_of(transport: Transport) -> &'static str {
-    match transport {
-        Transport::Udp | Transport::Tcp => "tcp",
-        Transport::Tls => "tls",
-        Transport::Ws => "ws",
-        Transport::Wss => "wss",
+        connection: elsewhere.map(id_of).unwrap_or_default(),
     }
 }
 

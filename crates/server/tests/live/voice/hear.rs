@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use server::clock::Clock;
+use net::clock::Clock;
 use store::rest::types::{Recording, Transcription};
 
 use super::app::App;

@@ -258,7 +258,7 @@ fn agent(place: &Place, show: &Show, user: &str, seed: u64) -> JoinHandle<()> {
     let mut agent = Agent { callee, seen, rng, ringing: HashMap::new(), up: Vec::new() };
     let is_over = Arc::clone(&show.is_over);
     let run = move || {
-        let clock = server::clock::Clock::new();
+        let clock = net::clock::Clock::new();
         while !is_over.load(Ordering::Relaxed) {
             let soon = Deadline::after(Duration::from_millis(10));
             if let Some(message) = agent.callee.line.phone.wait(soon, |_| true)

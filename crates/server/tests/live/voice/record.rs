@@ -10,7 +10,7 @@ use media::codec::alaw_encode;
 use media::rtp::Header as RtpHeader;
 use media::tone::tone;
 use media::wav::Wav;
-use server::clock::Clock;
+use net::clock::Clock;
 use server::node::Node;
 use store::rest::Resource;
 use store::rest::types::{Notification, RestCall};

@@ -114,7 +114,7 @@ fn a_client_that_guesses_invitations_is_refused() {
 #[test]
 fn an_expired_invitation_is_refused() {
     let place = Place::new("").with_xmpp("");
-    let now = server::clock::Clock::new().now();
+    let now = net::clock::Clock::new().now();
     let hash = <sha2::Sha256 as sha2::Digest>::digest(b"old").into();
     let invitation = store::access::Invitation {
         hash,

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 
 use interop::{Dns, free_port};
-use server::clock::Clock;
+use net::clock::Clock;
 use server::node::Node;
 use sip::transport::Transport::Tls;
 use store::types::{Address, NewAccount};

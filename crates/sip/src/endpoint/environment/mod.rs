@@ -5,6 +5,8 @@
 pub(crate) mod call_stamp;
 pub(crate) mod dialog_route;
 pub(crate) mod forwarded_copy;
+#[cfg(test)]
+mod golden_tests;
 pub(crate) mod identity;
 pub(crate) mod listeners;
 pub(crate) mod loops;

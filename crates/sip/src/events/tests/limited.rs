@@ -27,7 +27,7 @@ fn refreshing_leaves_no_timers_behind() {
         world.answer(Answer::State(presence(true)));
         world.result(200);
     }
-    world.wait(Duration::from_secs(6));
+    world.wait(Duration::from_secs(12));
     assert_eq!(world.notifier.wheel.len(), 1);
     assert_eq!(world.notifier.counts().asked, 0);
 }

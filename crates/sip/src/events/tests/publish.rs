@@ -32,9 +32,11 @@ fn a_publication_that_the_router_refuses_is_refused() {
     world.request("PUBLISH", HEADERS, DOCUMENT);
     insta::assert_snapshot!(world.answer(Answer::Published(Err(PublishRefused::TooMany))), @"reply 2: 403 Too Many Publications");
     world.request("PUBLISH", HEADERS, DOCUMENT);
-    insta::assert_snapshot!(world.wait(Duration::from_millis(5_010)), @"reply 3: 504 Server Time-out");
+    insta::assert_snapshot!(world.wait(Duration::from_millis(11_010)), @"reply 3: 504 Server Time-out");
     world.asked.clear();
     world.request("PUBLISH", HEADERS, DOCUMENT);
+    // The router says so itself at the end of its patience, and the client learns when to try again.
+    assert_eq!(world.wait(router::limits::QUESTION_PATIENCE), "");
     let unavailable = world.answer(Answer::Unavailable);
     assert!(unavailable.starts_with("reply 4: 503 Service Unavailable"), "{unavailable}");
 }

@@ -194,7 +194,7 @@ fn a_481_to_a_notify_removes_the_subscription() {
 fn a_silent_router_ends_the_subscription() {
     let mut world = World::new();
     world.request("SUBSCRIBE", PRESENCE, "");
-    insta::assert_snapshot!(world.wait(Duration::from_millis(5_010)), @r#"
+    insta::assert_snapshot!(world.wait(Duration::from_millis(11_010)), @r#"
     ask Unwatch alice@a.test Presence
     send NOTIFY sip:bob@192.0.2.9 to sip:bob@192.0.2.9; CSeq: 1 NOTIFY; Contact: <sip:192.0.2.1:5060>; Event: presence; Subscription-State: terminated;reason=probation;retry-after=30
     "#);
@@ -276,7 +276,7 @@ fn a_subscription_watches_at_the_new_owner_of_its_address() {
     assert_eq!(moved(&mut world, false), "");
     insta::assert_snapshot!(moved(&mut world, true), @"ask Watch alice@a.test Presence until 1289691540");
     assert_eq!(world.answer(Answer::Unavailable), "");
-    insta::assert_snapshot!(world.wait(Duration::from_millis(5_010)), @"ask Watch alice@a.test Presence until 1289691540");
+    insta::assert_snapshot!(world.wait(Duration::from_millis(11_010)), @"ask Watch alice@a.test Presence until 1289691540");
     assert_eq!(world.answer(Answer::State(presence(false))), "", "no news");
     moved(&mut world, true);
     assert!(world.answer(Answer::State(presence(true))).contains("<basic>open</basic>"));

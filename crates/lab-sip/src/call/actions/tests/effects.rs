@@ -4,6 +4,7 @@ use std::path::Path;
 
 use super::*;
 use crate::options::{Protocol, Transport};
+use crate::rtp::ReceivedMedia;
 use crate::scenario::action::{EchoControl, EchoVerb, PlayKind, RtpStream};
 
 #[test]
@@ -29,6 +30,8 @@ fn commands_of_the_shell_and_of_the_run() {
     world.put(0, text("it"));
     world.quiet(ActionKind::Command(showing(0)));
     assert!(matches!(world.out.effects.pop(), Some(CallEffect::Shell(command)) if command == "it"));
+    assert_eq!(world.run(ActionKind::Verify(showing(0))), ActionResult::HoldForCommand);
+    assert!(matches!(world.out.effects.pop(), Some(CallEffect::Verify(command)) if command == "it"));
     world.quiet(ActionKind::Internal(InternalCommand::StopGracefully));
     assert!(matches!(world.out.effects.pop(), Some(CallEffect::StopGracefully)));
     world.quiet(ActionKind::Internal(InternalCommand::StopNow));
@@ -71,6 +74,25 @@ fn media_is_commanded() {
         world.media.refuses = Some("no such file");
         assert_eq!(world.warned(kind), "line 3: no such file");
     }
+}
+
+#[test]
+fn received_media_is_assigned() {
+    let mut world = World::new();
+    let stats = |video| ActionKind::RtpStats {
+        video,
+        packets: var(0),
+        payload_type: Some(var(1)),
+        payload: Some(var(2)),
+    };
+    world.media.received = ReceivedMedia { packets: 3, first: Some((8, [0xd5, 0x0a].into())) };
+    world.quiet(stats(false));
+    let number = VariableValue::Number;
+    assert_eq!(*world.call.variables, [number(3.0), number(8.0), text("d50a")]);
+    world.quiet(stats(true));
+    assert_eq!(*world.call.variables, [number(0.0), number(-1.0), text("")]);
+    world.quiet(ActionKind::RtpDtmf { to: var(0), payload_type: 96 });
+    assert_eq!(world.call.variables[0], text("digits of 96"));
 }
 
 #[test]

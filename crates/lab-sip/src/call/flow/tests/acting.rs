@@ -4,13 +4,15 @@ use std::time::Duration;
 
 use stdx::time::Instant;
 
-use super::world::{Endpoint, START, code, pause, request, scenario, step};
-use crate::call::VariableValue;
+use super::world::{Endpoint, START, code, pause, request, response, scenario, step, wants};
+use crate::call::{CallOutcome, VariableValue};
 use crate::options::Options;
 use crate::regex::Regex;
 use crate::scenario::Scenario;
 use crate::scenario::action::{Action, ActionCheck, ActionKind, Ereg, Operand, RtpStream, SearchIn};
 use crate::scenario::model::{ConditionSense, Role, ScenarioStep, Scope, StepKind, VarRef};
+use crate::scenario::template::{Template, TemplatePart};
+use crate::stats::Count;
 
 const ID: &str = "1@host";
 const SEEN: VarRef = VarRef { scope: Scope::Call, slot: 0 };
@@ -145,4 +147,69 @@ fn streams_without_an_end_are_waited_for_only_with_a_timeout() {
         }
         assert_eq!(end.said(), ["INVITE"], "{timeout:?}");
     }
+}
+
+fn verify() -> ActionKind {
+    let parts = vec![TemplatePart::Text((*b"true").into())];
+    ActionKind::Verify(Template { parts, has_len: false })
+}
+
+fn command_ends(end: &mut Endpoint, verdict: Result<(), &str>) {
+    end.on_call(ID.as_bytes(), |call, ctx| call.handle_command_end(ctx, verdict));
+}
+
+/// `<exec verify>`: the actions behind it still run; the next message does not leave before the command has ended.
+#[test]
+fn a_call_waits_for_the_command_that_verifies_it() {
+    let mut end = started(vec![
+        acting(step(StepKind::Nop), vec![verify(), verify(), assign(3.0)]),
+        request("OPTIONS", None),
+        code(200),
+    ]);
+    assert_eq!(end.sent, ["verify:true", "verify:true"]);
+    assert_eq!(end.calls[ID.as_bytes()].variables[0], VariableValue::Number(3.0));
+    end.wait(60_000);
+    command_ends(&mut end, Ok(()));
+    assert_eq!(end.sent.len(), 2, "one of two has not ended");
+    command_ends(&mut end, Ok(()));
+    assert!(end.sent[2].starts_with("OPTIONS "), "{:?}", end.sent);
+    end.answer(ID, 200, 1, "OPTIONS");
+    assert_eq!(end.ended, [CallOutcome::Success]);
+}
+
+#[test]
+fn a_command_that_fails_fails_the_call_at_its_end() {
+    let mut end = started(vec![
+        request("OPTIONS", None),
+        acting(code(200), vec![verify()]),
+        request("OPTIONS", None),
+        code(200),
+    ]);
+    end.answer(ID, 200, 1, "OPTIONS");
+    command_ends(&mut end, Err("exit status: 1"));
+    assert_eq!(end.sent.len(), 3, "the peer sees a whole call");
+    end.answer(ID, 200, 2, "OPTIONS");
+    assert_eq!(end.ended, [CallOutcome::Failure(Count::FailedCallRejected)]);
+    command_ends(&mut end, Err("late"));
+}
+
+/// A message that comes meanwhile is for the step after it, and its repetition is not a second one.
+#[test]
+fn a_message_that_comes_before_the_end_of_a_command_is_kept() {
+    let mut end = started(vec![
+        request("INVITE", None),
+        code(200),
+        acting(request("ACK", None), vec![]),
+        acting(step(StepKind::Nop), vec![verify()]),
+        wants("BYE"),
+        response(200, None),
+    ]);
+    end.answer(ID, 200, 1, "INVITE");
+    for _ in 0..2 {
+        end.ask(ID, 7, "BYE");
+    }
+    assert_eq!((end.sent.len(), end.ended.len()), (3, 0), "{:?}", end.sent);
+    command_ends(&mut end, Ok(()));
+    assert!(end.sent[3].starts_with("SIP/2.0 200"), "{:?}", end.sent);
+    assert_eq!(end.ended, [CallOutcome::Success]);
 }

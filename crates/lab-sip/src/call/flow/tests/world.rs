@@ -286,6 +286,7 @@ impl Endpoint {
                 CallEffect::Command { start, end, .. } => {
                     self.sent.push(format!("cmd:{}", String::from_utf8_lossy(&self.out.bytes[start..end])));
                 }
+                CallEffect::Verify(command) => self.sent.push(format!("verify:{command}")),
                 CallEffect::Ended { outcome } => self.ended.push(outcome),
                 other => panic!("not asked for: {other:?}"),
             }

@@ -1,0 +1,96 @@
+//! Addresses that get another host: in a farm whose nodes share a database, accounts, rooms and services move between the shards of its
+//! nodes. This host ends what it has of addresses that are no longer its own, and follows the moves of others that its sessions know.
+
+use stdx::Instant;
+use stdx::slab::Key;
+use xmpp::{Bare, ConnectionId, Element, Jid, ShardAddress, ns};
+
+use super::connection::{close_session, perform_deliveries};
+use super::session::Session;
+use super::{Host, Outbox, muc, presence};
+use crate::effect::RosterItem;
+
+/// The connections of these shards are gone: their process has ended. Their sessions may be resumed on others (XEP-0198 §5).
+pub fn handle_shards_gone(
+    host: &mut Host,
+    now: Instant,
+    is_gone: impl Fn(ShardAddress) -> bool,
+    out: &mut Outbox,
+) {
+    let edges = host.accounts.by_edge.keys().copied().chain(host.resumes.edges());
+    let gone: Vec<ConnectionId> = edges.filter(|edge| is_gone(edge.shard)).collect();
+    for edge in gone {
+        host.handle_gone(now, edge, false, out);
+    }
+}
+
+/// These addresses have another host from now on: their sessions end with this condition, messages that were not acknowledged are stored,
+/// and occupants of their rooms are told.
+pub fn end_addresses(
+    host: &mut Host,
+    now: Instant,
+    is_meant: impl Fn(&str) -> bool,
+    condition: &'static str,
+    out: &mut Outbox,
+) {
+    let users = host.accounts.users.iter().filter(|(user, _)| is_meant(user.as_str()));
+    let keys: Vec<Key> = users.flat_map(|(_, user)| user.sessions.iter().copied()).collect();
+    for key in keys {
+        close_session(host, now, key, condition, out);
+    }
+    muc::release_rooms(host, &is_meant, out);
+    forget_unused(host);
+}
+
+/// Forgets what is in memory only because it may be needed again, of all addresses: the store may have something newer.
+pub fn forget_unused(host: &mut Host) {
+    host.forget_accounts(None);
+    host.pubsub.forget_nodes();
+    host.avatars.forget_all();
+}
+
+/// These addresses have other hosts than before, and no session or occupant there. Sessions of this host ask for the presence of
+/// contacts among them again, and are told that they have left rooms among them.
+pub fn handle_owners_changed(
+    host: &mut Host,
+    now: Instant,
+    has_moved: impl Fn(&str) -> bool,
+    out: &mut Outbox,
+) {
+    let signed_in = host.accounts.users.iter().filter(|(_, user)| !user.sessions.is_empty());
+    let users: Vec<Bare> = signed_in.map(|(user, _)| user.clone()).collect();
+    for user in users {
+        let roster = host.accounts.data(&user).map(|data| &data.roster[..]).unwrap_or_default();
+        let moved =
+            |(contact, item): &&(Bare, RosterItem)| item.subscription.has_to() && has_moved(contact.as_str());
+        for (contact, _) in roster.iter().filter(moved) {
+            // The new host answers for a contact without a session that it is unavailable (RFC 6121 §4.3.2).
+            presence::send_probes(&host.accounts, &user, contact.as_str(), out);
+        }
+        for key in host.accounts.keys_of(&user, |session: &Session| !session.directed.is_empty()) {
+            leave_rooms(host, now, key, &has_moved, out);
+        }
+    }
+}
+
+/// Tells a session that it has left the rooms with these addresses (XEP-0045 §17.3, status 332).
+fn leave_rooms(host: &mut Host, now: Instant, key: Key, has_moved: &impl Fn(&str) -> bool, out: &mut Outbox) {
+    let settings = &host.settings;
+    let Some(session) = host.accounts.sessions.get_mut(key) else { return };
+    let is_left = |to: &Jid| settings.rooms_of(to.domain()).is_some() && has_moved(to.bare_str());
+    let left: Vec<Jid> = session.directed.extract_if(.., |to| is_left(to)).collect();
+    let to = session.jid.clone();
+    for occupant in left {
+        host.accounts.deliver(now, key, left_room(&occupant, &to), out);
+    }
+    perform_deliveries(host, now, out);
+}
+
+/// The presence by which a client learns that it has left a room because the service has ended there.
+fn left_room(occupant: &Jid, to: &Jid) -> Element {
+    let item = Element::new("item", ns::MUC_USER).with("affiliation", "none").with("role", "none");
+    let status = |code: &'static str| Element::new("status", ns::MUC_USER).with("code", code);
+    // 110: the client's own occupant.
+    let user = Element::new("x", ns::MUC_USER).child(item).child(status("110")).child(status("332"));
+    presence::gone(occupant).with("to", to.as_str()).child(user)
+}

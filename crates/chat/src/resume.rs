@@ -1,0 +1,116 @@
+//! Resumption of sessions (XEP-0198 §5). `<resumed/>` tells the client how many of its stanzas are handled, and the client forgets
+//! these; so a client whose messages are on their way to the store waits for its answer until they are written.
+
+use stdx::Instant;
+use stdx::slab::Key;
+use xmpp::c2s::Bound;
+use xmpp::{ConnectionId, Jid};
+
+use super::account_memory::AccountMemory;
+use super::connection::{perform_session, send_backlog};
+use super::effect::Effect;
+use super::session::Session;
+use super::{Host, Outbox};
+use crate::limits;
+
+/// A client's request to resume a session.
+pub(super) struct ResumeRequest {
+    /// The client's new connection.
+    pub(super) edge: ConnectionId,
+    /// The account that has signed in on it.
+    pub(super) user: Jid,
+    /// The identifier of the session.
+    pub(super) id: Box<str>,
+    /// The number of stanzas that the client has received.
+    pub(super) seen: u32,
+}
+
+/// A request whose session has messages on their way.
+struct WaitingRequest {
+    until: Instant,
+    key: Key,
+    request: ResumeRequest,
+}
+
+/// The requests of one host that wait.
+#[derive(Default)]
+pub(super) struct ResumeRequests(Vec<WaitingRequest>);
+
+impl ResumeRequests {
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.0.iter().map(|waiting| waiting.until).min()
+    }
+
+    /// A connection is gone, and waits no longer.
+    pub(super) fn remove(&mut self, edge: ConnectionId) {
+        self.0.retain(|waiting| waiting.request.edge != edge);
+    }
+
+    /// The connections that wait.
+    pub(super) fn edges(&self) -> impl Iterator<Item = ConnectionId> {
+        self.0.iter().map(|waiting| waiting.request.edge)
+    }
+}
+
+/// A client comes back. It gets its answer now, or once its messages are handled.
+pub(super) fn handle_request(host: &mut Host, now: Instant, request: ResumeRequest, out: &mut Outbox) {
+    match find(&host.accounts, &request) {
+        Some(key) if has_unhandled(&host.accounts, key) && host.resumes.0.len() < limits::SM_RESUMES => {
+            let until = now + limits::SM_RESUME_PATIENCE;
+            host.resumes.0.push(WaitingRequest { until, key, request });
+        }
+        _ => resume(host, now, &request, out),
+    }
+}
+
+/// Answers requests whose messages are handled, or that have waited long enough.
+pub(super) fn answer_waiting(host: &mut Host, now: Instant, out: &mut Outbox) {
+    let accounts = &host.accounts;
+    let is_due = |waiting: &mut WaitingRequest| waiting.until <= now || !has_unhandled(accounts, waiting.key);
+    let due: Vec<WaitingRequest> = host.resumes.0.extract_if(.., is_due).collect();
+    for waiting in due {
+        resume(host, now, &waiting.request, out);
+    }
+}
+
+/// Among the account's own sessions only: another account's id is as unknown as one that never was.
+fn find(accounts: &AccountMemory, request: &ResumeRequest) -> Option<Key> {
+    let is_it = |session: &Session| session.sm.as_ref().is_some_and(|sm| sm.is_resumed_by(&request.id));
+    accounts.keys_of(&request.user.bare(), is_it).first().copied()
+}
+
+fn has_unhandled(accounts: &AccountMemory, key: Key) -> bool {
+    let session = accounts.sessions.get(key);
+    session.and_then(|session| session.sm.as_ref()).is_some_and(|sm| sm.has_unhandled())
+}
+
+fn resume(host: &mut Host, now: Instant, request: &ResumeRequest, out: &mut Outbox) {
+    let ResumeRequest { edge, user, id, seen } = request;
+    let edge = *edge;
+    let found = find(&host.accounts, request);
+    let Some((key, session)) = found.and_then(|key| Some((key, host.accounts.sessions.get_mut(key)?))) else {
+        let failed = host.remembered.refuse(&user.bare(), id);
+        return out.push(Effect::Bound { edge, bound: Bound::NotResumed { failed } });
+    };
+    let (old, resumed) = match session.resume(edge, (id, *seen)) {
+        Ok(resumed) => resumed,
+        Err(failed) => return out.push(Effect::Bound { edge, bound: Bound::NotResumed { failed } }),
+    };
+    let jid = session.jid.clone();
+    // The client knows better whether its old connection is dead.
+    if let Some(old) = old {
+        host.accounts.by_edge.remove(&old);
+        out.push(Effect::Close { edge: old, condition: "conflict" });
+    }
+    out.push(Effect::Bound { edge, bound: Bound::Resumed { jid, resumed } });
+    host.accounts.by_edge.insert(edge, key);
+    if let Some(session) = host.accounts.sessions.get_mut(key) {
+        session.restart_flow();
+    }
+    send_backlog(host, now, key, out);
+    // A new stream is an active one (XEP-0352 §5).
+    if let Some(session) = host.accounts.sessions.get_mut(key) {
+        let effects = session.activate(now, out);
+        perform_session(host, now, key, effects, out);
+    }
+}

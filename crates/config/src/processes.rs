@@ -1,0 +1,168 @@
+//! One configuration for several processes of a machine (`belfry serve --processes`): each is a node of its own, at the same addresses of SIP
+//! and chat.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use super::{Config, ConfigError};
+
+/// Processes of one configuration at most: a farm has room for 256 nodes, dead ones among them.
+pub const PROCESSES: u16 = 64;
+
+/// The number of a process, from 1, and the count of them. As text `2/4`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProcessNumber {
+    number: u16,
+    count: u16,
+}
+
+impl ProcessNumber {
+    /// All processes of so many.
+    pub fn all(count: u16) -> impl Iterator<Item = ProcessNumber> {
+        (1..=count).map(move |number| ProcessNumber { number, count })
+    }
+
+    /// The number, from 1.
+    pub fn number(self) -> u16 {
+        self.number
+    }
+}
+
+impl fmt::Display for ProcessNumber {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.number, self.count)
+    }
+}
+
+impl FromStr for ProcessNumber {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let numbers = text.split_once('/').and_then(|(number, count)| {
+            Some(ProcessNumber { number: number.parse().ok()?, count: count.parse().ok()? })
+        });
+        let is_valid = |it: &ProcessNumber| (1..=it.count).contains(&it.number) && it.count <= PROCESSES;
+        numbers.filter(is_valid).ok_or_else(|| format!("{text:?} is no process, as 2/4"))
+    }
+}
+
+impl Config {
+    /// The configuration of one process: the name of the node, addresses that only one process can have and the ports of media are its own,
+    /// shards are divided. The first process has the control socket that the file names.
+    ///
+    /// # Errors
+    /// The configuration is not one of a farm with a shared database, or has no room for so many processes.
+    pub fn for_process(mut self, process: ProcessNumber) -> Result<Config, ConfigError> {
+        let fault = |what: String| ConfigError::Processes { file: self.file.clone(), what };
+        if !self.shares_database() {
+            return Err(fault(
+                "several processes are nodes of a farm with one database: [farm] and [store] url are needed"
+                    .into(),
+            ));
+        }
+        let by = process.number - 1;
+        let own = [Some(&mut self.farm.listen), self.farm.advertise.as_mut()];
+        let own = own.into_iter().chain([Some(&mut self.http.listen), self.rest.listen.as_mut()]);
+        let components = self.xmpp.components.listen.iter_mut().map(|listener| &mut listener.address);
+        let mut beyond = None;
+        for address in own.flatten().chain(components) {
+            if !shift(address, by) {
+                beyond = Some(*address);
+            }
+        }
+        if let Some(address) = beyond {
+            return Err(fault(format!("there are no {} ports from {address} on", process.count)));
+        }
+        let Some(ports) = share(&self.voice.ports, process) else {
+            return Err(fault(format!("[voice] media_ports are too few for {} processes", process.count)));
+        };
+        self.voice.ports = ports;
+        self.farm.shares_ports = true;
+        self.server.shards = (self.server.shards / process.count).max(1);
+        if process.number > 1 {
+            self.server.control = numbered(&self.server.control, process);
+        }
+        self.process = Some(process);
+        Ok(self)
+    }
+}
+
+/// Moves a port on. False: there is no such port. Port 0 is any.
+fn shift(address: &mut SocketAddr, by: u16) -> bool {
+    let port = address.port();
+    match port.checked_add(by) {
+        _ if port == 0 => true,
+        Some(port) => {
+            address.set_port(port);
+            true
+        }
+        None => false,
+    }
+}
+
+/// A process's part of the ports of media: pairs of an even port and the next (RFC 3550 §11).
+fn share(ports: &RangeInclusive<u16>, process: ProcessNumber) -> Option<RangeInclusive<u16>> {
+    let pairs = ports.end().checked_sub(*ports.start())?.div_ceil(2) / process.count;
+    let first = ports.start() + 2 * pairs * (process.number - 1);
+    (pairs > 0).then(|| first..=first + 2 * pairs - 1)
+}
+
+fn numbered(path: &std::path::Path, process: ProcessNumber) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(format!(".{}", process.number));
+    name.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FARM: &str = "[server]\nshards = 4\n[store]\nurl = \"postgres://db/belfry\"\n[voice]\nmedia_ports = \"10000-10999\"\n\
+        [http]\nlisten = \"127.0.0.1:8080\"\n\
+        [farm]\nname = \"f\"\nnode = \"a\"\nsecret = \"s\"\ncouncil = [\"nats://n:4222\"]\nlisten = \"127.0.0.1:5280\"\n";
+
+    fn process(text: &str) -> ProcessNumber {
+        text.parse().unwrap()
+    }
+
+    fn of(text: &str, process: ProcessNumber) -> Result<Config, String> {
+        let config = Config::parse(text, "x.toml".as_ref()).unwrap();
+        config.for_process(process).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn each_process_has_its_own_addresses_and_shares_those_of_sip() {
+        let [first, third] = ["1/3", "3/3"].map(|number| of(FARM, process(number)).unwrap());
+        assert_eq!(first.sip.listen, third.sip.listen);
+        assert!(first.farm.shares_ports && third.farm.shares_ports);
+        assert_eq!((first.farm.listen.port(), third.farm.listen.port()), (5280, 5282));
+        assert_eq!((first.http.listen.port(), third.http.listen.port()), (8080, 8082));
+        assert_eq!(
+            first.server.control.to_str().unwrap().to_owned() + ".3",
+            third.server.control.to_str().unwrap()
+        );
+        assert_eq!((first.server.shards, third.server.shards), (1, 1));
+        assert_eq!((first.voice.ports, third.voice.ports), (10_000..=10_331, 10_664..=10_995));
+    }
+
+    #[test]
+    fn a_node_alone_and_ports_that_do_not_suffice_are_refused() {
+        let alone = of("", process("1/2")).unwrap_err();
+        assert!(alone.contains("[farm] and [store] url are needed"), "{alone}");
+        let last = of(&FARM.replace("5280", "65535"), process("2/2")).unwrap_err();
+        assert!(last.contains("no 2 ports from 127.0.0.1:65535 on"), "{last}");
+        let media = of(&FARM.replace("10000-10999", "10000-10003"), process("1/3")).unwrap_err();
+        assert!(media.contains("media_ports are too few for 3 processes"), "{media}");
+    }
+
+    #[test]
+    fn the_number_of_a_process_is_read_as_it_is_written() {
+        assert_eq!(process("2/4").to_string(), "2/4");
+        for wrong in ["", "2", "0/2", "3/2", "1/65", "a/b"] {
+            assert!(wrong.parse::<ProcessNumber>().is_err(), "{wrong}");
+        }
+    }
+}

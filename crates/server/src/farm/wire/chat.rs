@@ -1,0 +1,594 @@
+//! Messages of chat between shards of different nodes (`message::XmppShardMessage`), of the class Chat: each is one message of the
+//! kind [`CHAT`]. Stanzas are XML as in a stream, in no namespace around them.
+//!
+//! Questions to all hosts, components and streams between servers stay within their node: [`chat_message`] gives nothing for them.
+
+use chat::phones::MessageBody;
+use cluster::fields::{Corrupt, Field, put_bytes, put_number};
+use cluster::link::Message;
+use cluster::{Life, ShardAddress};
+use xmpp::c2s::{BindRequest, Bound, UserAgent};
+use xmpp::stanza::{Condition, StanzaError};
+use xmpp::xml::parse_stored;
+use xmpp::{Bare, ConnectionId, Element, Jid};
+
+use super::values::{absent, at_place, fields, flag, place_of, put_flag, put_value, required, text};
+use super::{Decoded, message};
+use crate::message::{ShardMessage, StreamCondition, XmppShardMessage};
+
+pub(super) const CHAT: u16 = 50;
+
+/// The wire version that these messages belong to: they are sent when the map's level is this or a later one.
+pub const CHAT_SINCE: u16 = 2;
+
+// Fields of a message. Its kind says which are needed.
+const KIND: u64 = 1;
+const FROM_SHARD: u64 = 2;
+const EDGE_LIFE: u64 = 3;
+const EDGE_SHARD: u64 = 4;
+const CONNECTION: u64 = 5;
+/// A stanza or an inline request; several are a list.
+const ELEMENT: u64 = 6;
+const ADDRESS: u64 = 7;
+const OTHER_ADDRESS: u64 = 8;
+/// The resource, the identifier of a session or of a request, a host.
+const NAME: u64 = 9;
+const TAG: u64 = 10;
+const AGENT: u64 = 11;
+const SEEN: u64 = 12;
+const IS_ANONYMOUS: u64 = 13;
+const IS_BIND2: u64 = 14;
+const IN_ORDER: u64 = 15;
+const STREAM_CONDITION: u64 = 16;
+const OUTCOME: u64 = 17;
+const TEXT: u64 = 18;
+const TYPING: u64 = 19;
+const CONDITION: u64 = 20;
+const ERROR_KIND: u64 = 21;
+
+// Kinds of messages.
+const BIND: u64 = 1;
+const RESUME: u64 = 2;
+const STANZA: u64 = 3;
+const NONZA: u64 = 4;
+const GONE: u64 = 5;
+const DRAINED: u64 = 6;
+const BOUND: u64 = 7;
+const DELIVER: u64 = 8;
+const FLUSH: u64 = 9;
+const CLOSE: u64 = 10;
+const INVITED: u64 = 11;
+const BEFRIEND: u64 = 12;
+const ROUTED: u64 = 13;
+const SAID: u64 = 14;
+const REPLY: u64 = 15;
+
+// Outcomes of a request for a session.
+const SESSION: u64 = 1;
+const RESUMED: u64 = 2;
+const NOT_RESUMED: u64 = 3;
+const REFUSED: u64 = 4;
+const SEE_OTHER_HOST: u64 = 5;
+
+// Fields of a user agent.
+const AGENT_ID: u64 = 1;
+const SOFTWARE: u64 = 2;
+const DEVICE: u64 = 3;
+
+pub(super) const CONDITIONS: [Condition; 22] = [
+    Condition::BadRequest,
+    Condition::Conflict,
+    Condition::FeatureNotImplemented,
+    Condition::Forbidden,
+    Condition::Gone,
+    Condition::InternalServerError,
+    Condition::ItemNotFound,
+    Condition::JidMalformed,
+    Condition::NotAcceptable,
+    Condition::NotAllowed,
+    Condition::NotAuthorized,
+    Condition::PolicyViolation,
+    Condition::RecipientUnavailable,
+    Condition::Redirect,
+    Condition::RegistrationRequired,
+    Condition::RemoteServerNotFound,
+    Condition::RemoteServerTimeout,
+    Condition::ResourceConstraint,
+    Condition::ServiceUnavailable,
+    Condition::SubscriptionRequired,
+    Condition::UndefinedCondition,
+    Condition::UnexpectedRequest,
+];
+/// RFC 6120 §8.3.2.
+pub(super) const ERROR_KINDS: [&str; 5] = ["auth", "cancel", "continue", "modify", "wait"];
+
+/// A message of chat for a shard of another node, from the shard of this number. None: it stays within its node.
+pub fn chat_message(to: ShardAddress, from: u16, chat: &XmppShardMessage) -> Option<Message> {
+    let mut body = Vec::new();
+    put_number(&mut body, FROM_SHARD, u64::from(from));
+    put_chat_message(&mut body, chat).then(|| message(CHAT, to, body))
+}
+
+/// The number of the shard that has sent a message of chat; none for a message of another kind.
+pub fn chat_sender(message: &Message) -> Option<u16> {
+    if message.kind != CHAT {
+        return None;
+    }
+    let mut fields = fields(&message.body).ok()?;
+    while let Some(field) = fields.next().ok()? {
+        if field.number == FROM_SHARD {
+            return field.value().ok();
+        }
+    }
+    Some(0)
+}
+
+/// False: the message stays within its node.
+fn put_chat_message(out: &mut Vec<u8>, message: &XmppShardMessage) -> bool {
+    match message {
+        XmppShardMessage::Bind { edge, request } => {
+            put_of_edge(out, BIND, *edge);
+            put_bind(out, request);
+        }
+        XmppShardMessage::Resume { edge, user, id, seen } => {
+            put_of_edge(out, RESUME, *edge);
+            put_bytes(out, ADDRESS, user.as_str().as_bytes());
+            put_bytes(out, NAME, id.as_bytes());
+            put_number(out, SEEN, u64::from(*seen));
+        }
+        XmppShardMessage::Stanza { edge, element } => {
+            put_of_edge(out, STANZA, *edge);
+            put_element(out, element);
+        }
+        XmppShardMessage::Nonza { edge, element } => {
+            put_of_edge(out, NONZA, *edge);
+            put_element(out, element);
+        }
+        XmppShardMessage::Gone { edge, in_order } => {
+            put_of_edge(out, GONE, *edge);
+            put_flag(out, IN_ORDER, *in_order);
+        }
+        XmppShardMessage::Drained { edge } => put_of_edge(out, DRAINED, *edge),
+        XmppShardMessage::Bound { .. }
+        | XmppShardMessage::Deliver { .. }
+        | XmppShardMessage::Flush { .. }
+        | XmppShardMessage::Close { .. }
+        | XmppShardMessage::Invited { .. }
+        | XmppShardMessage::Befriend { .. }
+        | XmppShardMessage::Routed(_)
+        | XmppShardMessage::Said { .. }
+        | XmppShardMessage::Reply { .. } => put_of_host(out, message),
+        XmppShardMessage::AttachOutcome { .. }
+        | XmppShardMessage::Detached { .. }
+        | XmppShardMessage::ToComponent { .. }
+        | XmppShardMessage::Act { .. }
+        | XmppShardMessage::HostActionResult { .. }
+        | XmppShardMessage::Servers(_) => return false,
+    }
+    true
+}
+
+/// Messages of a host, to a connection or to another host.
+fn put_of_host(out: &mut Vec<u8>, message: &XmppShardMessage) {
+    match message {
+        XmppShardMessage::Bound { edge, bound } => {
+            put_of_edge(out, BOUND, *edge);
+            put_bound(out, bound);
+        }
+        XmppShardMessage::Deliver { edge, element } => {
+            put_of_edge(out, DELIVER, *edge);
+            put_element(out, element);
+        }
+        XmppShardMessage::Flush { edge } => put_of_edge(out, FLUSH, *edge),
+        XmppShardMessage::Close { edge, condition } => {
+            put_of_edge(out, CLOSE, *edge);
+            put_bytes(out, STREAM_CONDITION, condition.name().as_bytes());
+        }
+        XmppShardMessage::Invited { invited, inviter } => put_pair(out, INVITED, invited, inviter),
+        XmppShardMessage::Befriend { user, contact } => put_pair(out, BEFRIEND, user, contact),
+        XmppShardMessage::Routed(element) => {
+            put_number(out, KIND, ROUTED);
+            put_element(out, element);
+        }
+        XmppShardMessage::Said { from, to, words } => {
+            put_pair(out, SAID, from, to);
+            match words {
+                MessageBody::Text(words) => put_bytes(out, TEXT, words.as_bytes()),
+                MessageBody::Typing(is_typing) => put_number(out, TYPING, u64::from(*is_typing)),
+            }
+        }
+        XmppShardMessage::Reply { token, answer } => {
+            put_number(out, KIND, REPLY);
+            put_bytes(out, NAME, token.as_bytes());
+            put_element(out, answer);
+        }
+        _ => {}
+    }
+}
+
+fn put_of_edge(out: &mut Vec<u8>, kind: u64, edge: ConnectionId) {
+    put_number(out, KIND, kind);
+    put_number(out, EDGE_LIFE, u64::from(edge.shard.life.0));
+    put_number(out, EDGE_SHARD, u64::from(edge.shard.shard));
+    put_number(out, CONNECTION, edge.connection);
+}
+
+fn put_pair(out: &mut Vec<u8>, kind: u64, one: &Bare, other: &Bare) {
+    put_number(out, KIND, kind);
+    put_bytes(out, ADDRESS, one.as_str().as_bytes());
+    put_bytes(out, OTHER_ADDRESS, other.as_str().as_bytes());
+}
+
+fn put_element(out: &mut Vec<u8>, element: &Element) {
+    put_bytes(out, ELEMENT, &element.to_bytes(""));
+}
+
+fn put_bind(out: &mut Vec<u8>, request: &BindRequest) {
+    let BindRequest { user, is_anonymous, resource, tag, agent, is_bind2, inline } = request;
+    put_bytes(out, ADDRESS, user.as_str().as_bytes());
+    put_flag(out, IS_ANONYMOUS, *is_anonymous);
+    put_flag(out, IS_BIND2, *is_bind2);
+    put_optional(out, NAME, resource.as_deref());
+    put_optional(out, TAG, tag.as_deref());
+    if let Some(agent) = agent {
+        put_value(out, AGENT, |out| {
+            let UserAgent { id, software, device } = &**agent;
+            put_optional(out, AGENT_ID, id.as_deref());
+            put_optional(out, SOFTWARE, software.as_deref());
+            put_optional(out, DEVICE, device.as_deref());
+        });
+    }
+    inline.iter().for_each(|request| put_element(out, request));
+}
+
+fn put_optional(out: &mut Vec<u8>, number: u64, text: Option<&str>) {
+    if let Some(text) = text {
+        put_bytes(out, number, text.as_bytes());
+    }
+}
+
+fn put_bound(out: &mut Vec<u8>, bound: &Bound) {
+    match bound {
+        Bound::Session { jid, inline } => {
+            put_number(out, OUTCOME, SESSION);
+            put_bytes(out, ADDRESS, jid.as_str().as_bytes());
+            inline.iter().for_each(|answer| put_element(out, answer));
+        }
+        Bound::Resumed { jid, resumed } => {
+            put_number(out, OUTCOME, RESUMED);
+            put_bytes(out, ADDRESS, jid.as_str().as_bytes());
+            put_element(out, resumed);
+        }
+        Bound::NotResumed { failed } => {
+            put_number(out, OUTCOME, NOT_RESUMED);
+            put_element(out, failed);
+        }
+        Bound::Refused(error) => {
+            put_number(out, OUTCOME, REFUSED);
+            put_error(out, error);
+        }
+        Bound::SeeOtherHost(host) => {
+            put_number(out, OUTCOME, SEE_OTHER_HOST);
+            put_bytes(out, NAME, host.as_bytes());
+        }
+    }
+}
+
+fn put_error(out: &mut Vec<u8>, error: &StanzaError) {
+    let StanzaError { condition, kind, text, detail } = error;
+    put_number(out, CONDITION, place_of(&CONDITIONS, condition));
+    if let Some(kind) = kind {
+        put_number(out, ERROR_KIND, place_of(&ERROR_KINDS, kind));
+    }
+    put_optional(out, TEXT, text.as_deref());
+    if let Some(detail) = detail {
+        put_element(out, detail);
+    }
+}
+
+/// Reads a message of the kind [`CHAT`].
+pub(super) fn read(message: &Message) -> Result<Decoded, Corrupt> {
+    let mut read = ChatFields::default();
+    let mut fields = fields(&message.body)?;
+    while let Some(field) = fields.next()? {
+        read.take(&field)?;
+    }
+    Ok(match read.message()? {
+        Some(message) => Decoded::Message(ShardMessage::Xmpp(vec![message])),
+        None => Decoded::LaterKind,
+    })
+}
+
+/// The fields of a message.
+#[derive(Default)]
+struct ChatFields {
+    kind: u64,
+    edge_life: u32,
+    edge_shard: u16,
+    connection: u64,
+    elements: Vec<Element>,
+    address: Option<Box<str>>,
+    other_address: Option<Box<str>>,
+    name: Option<Box<str>>,
+    tag: Option<Box<str>>,
+    agent: Option<Box<UserAgent>>,
+    seen: u32,
+    is_anonymous: bool,
+    is_bind2: bool,
+    in_order: bool,
+    stream_condition: Option<Box<str>>,
+    outcome: u64,
+    text: Option<Box<str>>,
+    typing: Option<bool>,
+    condition: Option<Condition>,
+    error_kind: Option<&'static str>,
+}
+
+impl ChatFields {
+    fn take(&mut self, field: &Field<'_>) -> Result<(), Corrupt> {
+        match field.number {
+            KIND => self.kind = field.value()?,
+            EDGE_LIFE => self.edge_life = field.value()?,
+            EDGE_SHARD => self.edge_shard = field.value()?,
+            CONNECTION => self.connection = field.value()?,
+            ELEMENT => {
+                let element = parse_stored(field.bytes).map_err(|_| absent("an element is not XML"))?;
+                self.elements.push(element);
+            }
+            ADDRESS => self.address = Some(text(field)?),
+            OTHER_ADDRESS => self.other_address = Some(text(field)?),
+            NAME => self.name = Some(text(field)?),
+            TAG => self.tag = Some(text(field)?),
+            AGENT => self.agent = Some(Box::new(read_agent(field.bytes)?)),
+            SEEN => self.seen = field.value()?,
+            IS_ANONYMOUS => self.is_anonymous = flag(field)?,
+            IS_BIND2 => self.is_bind2 = flag(field)?,
+            IN_ORDER => self.in_order = flag(field)?,
+            STREAM_CONDITION => self.stream_condition = Some(text(field)?),
+            OUTCOME => self.outcome = field.value()?,
+            TEXT => self.text = Some(text(field)?),
+            TYPING => self.typing = Some(flag(field)?),
+            CONDITION => self.condition = at_place(&CONDITIONS, field.value()?),
+            ERROR_KIND => self.error_kind = at_place(&ERROR_KINDS, field.value()?),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Returns none for a message of a later version.
+    fn message(mut self) -> Result<Option<XmppShardMessage>, Corrupt> {
+        let edge = ConnectionId {
+            shard: ShardAddress::new(Life(self.edge_life), self.edge_shard),
+            connection: self.connection,
+        };
+        Ok(Some(match self.kind {
+            BIND => XmppShardMessage::Bind { edge, request: Box::new(self.bind()?) },
+            RESUME => XmppShardMessage::Resume {
+                edge,
+                user: self.jid()?,
+                id: required(self.name, "a session has no identifier")?,
+                seen: self.seen,
+            },
+            STANZA => XmppShardMessage::Stanza { edge, element: self.element()? },
+            NONZA => XmppShardMessage::Nonza { edge, element: self.element()? },
+            GONE => XmppShardMessage::Gone { edge, in_order: self.in_order },
+            DRAINED => XmppShardMessage::Drained { edge },
+            BOUND => XmppShardMessage::Bound { edge, bound: Box::new(self.bound()?) },
+            DELIVER => XmppShardMessage::Deliver { edge, element: self.element()? },
+            FLUSH => XmppShardMessage::Flush { edge },
+            CLOSE => {
+                let name = required(self.stream_condition, "the end of a stream has no condition")?;
+                XmppShardMessage::Close { edge, condition: StreamCondition::named(&name) }
+            }
+            INVITED => {
+                let (invited, inviter) = self.pair()?;
+                XmppShardMessage::Invited { invited, inviter }
+            }
+            BEFRIEND => {
+                let (user, contact) = self.pair()?;
+                XmppShardMessage::Befriend { user, contact }
+            }
+            ROUTED => XmppShardMessage::Routed(Box::new(self.element()?)),
+            SAID => {
+                let (from, to) = self.pair()?;
+                let words = match (self.text, self.typing) {
+                    (Some(text), _) => MessageBody::Text(text),
+                    (None, Some(is_typing)) => MessageBody::Typing(is_typing),
+                    (None, None) => return Err(absent("a phone's message has no text")),
+                };
+                XmppShardMessage::Said { from, to, words }
+            }
+            REPLY => {
+                let answer = Box::new(self.element()?);
+                XmppShardMessage::Reply { token: required(self.name, "an answer has no request")?, answer }
+            }
+            _ => return Ok(None),
+        }))
+    }
+
+    fn element(&mut self) -> Result<Element, Corrupt> {
+        self.elements.pop().ok_or(absent("a message of chat has no element"))
+    }
+
+    fn jid(&self) -> Result<Jid, Corrupt> {
+        let address = self.address.as_deref().ok_or(absent("a message of chat has no address"))?;
+        Jid::parse(address).map_err(|_| absent("an address of chat is not valid"))
+    }
+
+    fn pair(&self) -> Result<(Bare, Bare), Corrupt> {
+        let bare = |address: &Option<Box<str>>| {
+            let address = address.as_deref().ok_or(absent("a message of chat has no address"))?;
+            Bare::parse(address).map_err(|_| absent("an address of chat is not valid"))
+        };
+        Ok((bare(&self.address)?, bare(&self.other_address)?))
+    }
+
+    fn bind(self) -> Result<BindRequest, Corrupt> {
+        Ok(BindRequest {
+            user: self.jid()?,
+            is_anonymous: self.is_anonymous,
+            resource: self.name,
+            tag: self.tag,
+            agent: self.agent,
+            is_bind2: self.is_bind2,
+            inline: self.elements,
+        })
+    }
+
+    fn bound(mut self) -> Result<Bound, Corrupt> {
+        Ok(match self.outcome {
+            SESSION => Bound::Session { jid: self.jid()?, inline: self.elements },
+            RESUMED => Bound::Resumed { jid: self.jid()?, resumed: self.element()? },
+            NOT_RESUMED => Bound::NotResumed { failed: self.element()? },
+            SEE_OTHER_HOST => Bound::SeeOtherHost(required(self.name, "a stream has no other host")?),
+            // An outcome or a condition of a later version is a refusal.
+            _ => Bound::Refused(StanzaError {
+                condition: self.condition.unwrap_or(Condition::InternalServerError),
+                kind: self.error_kind,
+                text: self.text,
+                detail: self.elements.pop().map(Box::new),
+            }),
+        })
+    }
+}
+
+fn read_agent(bytes: &[u8]) -> Result<UserAgent, Corrupt> {
+    let mut agent = UserAgent::default();
+    let mut fields = fields(bytes)?;
+    while let Some(field) = fields.next()? {
+        match field.number {
+            AGENT_ID => agent.id = Some(text(&field)?),
+            SOFTWARE => agent.software = Some(text(&field)?),
+            DEVICE => agent.device = Some(text(&field)?),
+            _ => {}
+        }
+    }
+    Ok(agent)
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use cluster::link::Class;
+    use xmpp::ns;
+
+    use super::*;
+    use crate::farm::wire::class_of;
+
+    const TO: ShardAddress = ShardAddress { life: Life(7), shard: 3 };
+
+    fn edge() -> ConnectionId {
+        ConnectionId { shard: ShardAddress::new(Life(9), 1), connection: 1 << 40 }
+    }
+
+    fn jid(text: &str) -> Jid {
+        Jid::parse(text).unwrap()
+    }
+
+    fn bare(text: &str) -> Bare {
+        Bare::parse(text).unwrap()
+    }
+
+    fn stanza() -> Element {
+        let mut message = Element::new("message", ns::CLIENT)
+            .with("from", "alice@example.net/desk")
+            .with("to", "bob@example.net")
+            .with("type", "chat")
+            .child(Element::new("body", ns::CLIENT).text("a < b & \"c\" \u{e9}"))
+            .child(Element::new("active", "http://jabber.org/protocol/chatstates"));
+        message.set_ns("mark", "urn:belfry:handled", "9.1.5.77");
+        message
+    }
+
+    fn refusal() -> Bound {
+        let error = StanzaError {
+            condition: Condition::ResourceConstraint,
+            kind: Some("cancel"),
+            text: Some("too many sessions".into()),
+            detail: Some(Box::new(Element::new("detail", "urn:example"))),
+        };
+        Bound::Refused(error)
+    }
+
+    /// One message of each kind that crosses nodes, and of each outcome of a request for a session.
+    pub(in super::super) fn examples() -> Vec<(&'static str, XmppShardMessage)> {
+        let enable = Element::new("enable", ns::SM).with("resume", "true");
+        let agent = UserAgent { id: Some("uuid".into()), software: Some("S".into()), device: None };
+        let request = BindRequest {
+            user: jid("alice@example.net"),
+            is_anonymous: true,
+            resource: Some("desk".into()),
+            tag: Some("tag".into()),
+            agent: Some(Box::new(agent)),
+            is_bind2: true,
+            inline: vec![enable.clone(), Element::new("enable", ns::CARBONS)],
+        };
+        let bound = |bound| XmppShardMessage::Bound { edge: edge(), bound: Box::new(bound) };
+        let (alice, bob) = (bare("alice@example.net"), bare("bob@example.net"));
+        let said = |words| XmppShardMessage::Said { from: alice.clone(), to: bob.clone(), words };
+        vec![
+            ("bind", XmppShardMessage::Bind { edge: edge(), request: Box::new(request) }),
+            (
+                "resume",
+                XmppShardMessage::Resume {
+                    edge: edge(),
+                    user: jid("alice@example.net"),
+                    id: "previd".into(),
+                    seen: u32::MAX,
+                },
+            ),
+            ("stanza", XmppShardMessage::Stanza { edge: edge(), element: stanza() }),
+            ("nonza", XmppShardMessage::Nonza { edge: edge(), element: enable.clone() }),
+            ("gone", XmppShardMessage::Gone { edge: edge(), in_order: true }),
+            ("drained", XmppShardMessage::Drained { edge: edge() }),
+            (
+                "bound",
+                bound(Bound::Session { jid: jid("alice@example.net/desk"), inline: vec![enable.clone()] }),
+            ),
+            (
+                "resumed",
+                bound(Bound::Resumed { jid: jid("alice@example.net/desk"), resumed: enable.clone() }),
+            ),
+            ("not-resumed", bound(Bound::NotResumed { failed: enable })),
+            ("refused", bound(refusal())),
+            ("see-other-host", bound(Bound::SeeOtherHost("b.example.net".into()))),
+            ("deliver", XmppShardMessage::Deliver { edge: edge(), element: stanza() }),
+            ("flush", XmppShardMessage::Flush { edge: edge() }),
+            (
+                "close",
+                XmppShardMessage::Close { edge: edge(), condition: StreamCondition::named("conflict") },
+            ),
+            ("invited", XmppShardMessage::Invited { invited: alice.clone(), inviter: bob.clone() }),
+            ("befriend", XmppShardMessage::Befriend { user: alice.clone(), contact: bob.clone() }),
+            ("routed", XmppShardMessage::Routed(Box::new(stanza()))),
+            ("said", said(MessageBody::Text("hello".into()))),
+            ("typing", said(MessageBody::Typing(false))),
+            ("reply", XmppShardMessage::Reply { token: "00ff".into(), answer: Box::new(stanza()) }),
+        ]
+    }
+
+    #[test]
+    fn each_condition_has_a_place() {
+        for condition in CONDITIONS {
+            assert_eq!(at_place(&CONDITIONS, place_of(&CONDITIONS, &condition)), Some(condition));
+        }
+    }
+
+    #[test]
+    fn a_message_of_chat_names_its_sender_and_its_class() {
+        let message = chat_message(TO, 5, &XmppShardMessage::Flush { edge: edge() }).unwrap();
+        assert_eq!((class_of(&message), message.shard, chat_sender(&message)), (Class::Chat, 3, Some(5)));
+    }
+
+    #[test]
+    fn messages_about_components_stay_within_their_node() {
+        let detached = XmppShardMessage::Detached { edge: edge(), domain: "echo.example.net".into() };
+        assert!(chat_message(TO, 0, &detached).is_none());
+    }
+
+    #[test]
+    fn a_kind_of_a_later_version_is_passed_over() {
+        let mut body = Vec::new();
+        put_number(&mut body, KIND, 4_000);
+        assert!(matches!(read(&message(CHAT, TO, body)), Ok(Decoded::LaterKind)));
+    }
+}

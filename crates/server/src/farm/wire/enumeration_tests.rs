@@ -1,0 +1,41 @@
+//! The numbers of enumerations as bytes of messages.
+
+use std::fmt::Debug;
+
+use golden::Golden;
+
+use super::WIRE;
+use super::chat::{CONDITIONS, ERROR_KINDS};
+use super::values::{
+    ADMIT_REFUSED, KEEP_REFUSED, OFFERED, PHASES, PUBLISH_REFUSED, REGISTER_REFUSED, SHOWS, TOPICS,
+    TRANSPORTS,
+};
+
+fn line(name: &str, all: &[impl Debug]) -> String {
+    format!("{name} {all:?}\n")
+}
+
+/// A number of an enumeration is a place in its list: a list may only grow at its end, in a new version.
+#[test]
+fn the_numbers_of_enumerations_are_as_in_their_file() {
+    let lists = [
+        line("transport", &TRANSPORTS),
+        line("topic", &TOPICS),
+        line("phase", &PHASES),
+        line("show", &SHOWS),
+        line("offered", &OFFERED),
+        line("register-refused", &REGISTER_REFUSED),
+        line("publish-refused", &PUBLISH_REFUSED),
+        line("keep-refused", &KEEP_REFUSED),
+        line("admit-refused", &ADMIT_REFUSED),
+        line("chat-condition", &CONDITIONS),
+        line("chat-error-kind", &ERROR_KINDS),
+    ];
+    let kept = Golden::new(env!("CARGO_MANIFEST_DIR"), "src/farm/wire/enumerations", WIRE.1);
+    kept.check("lists.txt", &lists.concat());
+    kept.assert_released_are_closed();
+    let (before, now) = (kept.files(WIRE.0), kept.files(WIRE.1));
+    for (before, now) in before["lists.txt"].lines().zip(now["lists.txt"].lines()) {
+        assert!(now.starts_with(before.trim_end_matches(']')), "{before} is now {now}");
+    }
+}

@@ -1,0 +1,77 @@
+//! Requests of other nodes' operators, which this node performs for its part: those that its own operator may make of all nodes
+//! (`control::Request::concerns_all_nodes`), each as if a command had made it here.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use admin::ControlError;
+use control::{Control, Failure, FailureKind, Request, Response, StatusSource};
+use tokio::sync::{Semaphore, mpsc};
+use tokio::task::spawn_local;
+use tokio::time::timeout;
+
+use crate::farm::FarmMembership;
+use crate::farm::requests::{FarmRequester, NodeRequest};
+use crate::limits;
+
+/// Begins to perform other nodes' requests, if the node is in a farm.
+pub(super) fn begin<C: Control + 'static>(
+    control: &Rc<C>,
+    farm: Option<&FarmMembership>,
+    status: &StatusSource,
+) {
+    let Some(farm) = farm else { return };
+    if let Some(requests) = farm.board().requests.open() {
+        spawn_local(serve(Rc::clone(control), status.clone(), farm.requester(), requests));
+    }
+}
+
+/// The failure of a request to end a call, which may be at another node.
+pub(super) fn failure_of_call(error: ControlError) -> Failure {
+    match error {
+        ControlError::NotFound | ControlError::NotLive | ControlError::Unsupported(_) => {
+            Failure::new(FailureKind::NotFound, "there is no such call of an application")
+        }
+        error => error.into(),
+    }
+}
+
+/// Performs other nodes' requests until the node ends.
+async fn serve<C: Control + 'static>(
+    control: Rc<C>,
+    status: StatusSource,
+    requester: FarmRequester,
+    mut requests: mpsc::Receiver<NodeRequest>,
+) {
+    let room = Arc::new(Semaphore::new(limits::FARM_REQUESTS));
+    while let Some(NodeRequest { from, number, request }) = requests.recv().await {
+        let (control, status, requester) = (Rc::clone(&control), status.clone(), requester.clone());
+        let Ok(permit) = Arc::clone(&room).try_acquire_owned() else {
+            requester.respond(from, number, failed(FailureKind::Busy, "too many requests of other nodes"));
+            continue;
+        };
+        spawn_local(async move {
+            let response = perform(&*control, &status, &request);
+            // The operator does not wait longer.
+            if let Ok(response) = timeout(limits::FARM_REQUEST_PATIENCE, response).await {
+                requester.respond(from, number, response);
+            }
+            drop(permit);
+        });
+    }
+}
+
+async fn perform<C: Control>(control: &C, status: &StatusSource, request: &[u8]) -> Response {
+    match serde_json::from_slice::<Request>(request) {
+        Ok(request) if request.concerns_all_nodes() => {
+            control::answer(control, status, request).await.unwrap_or_else(Response::Failed)
+        }
+        Ok(_) => failed(FailureKind::Protocol, "the request concerns one node"),
+        // Of a later version.
+        Err(_) => failed(FailureKind::Protocol, "its version does not know the request"),
+    }
+}
+
+fn failed(kind: FailureKind, message: &str) -> Response {
+    Response::Failed(Failure::new(kind, message))
+}

@@ -1,0 +1,132 @@
+//! The shard between chat and the farm, where nodes share a database: the farm's view and orders for `xmpp::farm`, and its messages
+//! for other nodes.
+
+use std::sync::Arc;
+
+use cluster::link::Message;
+use cluster::{Bucket, Life, ShardAddress};
+use farm::view::FarmView;
+use router::BucketSet;
+use stdx::Instant;
+
+use super::{Shard, buckets, farm as links};
+use crate::farm::wire::{self, Decoded};
+use crate::message::{InboxMessage, LocalMessage, LocalXmppMessage, ShardMessage};
+use crate::xmpp::farm as chat;
+
+/// True if the shard has chat, on buckets of a farm.
+fn is_on(shard: &Shard) -> bool {
+    shard.xmpp.is_some() && buckets::is_shared(shard)
+}
+
+/// Before the first turn.
+pub(super) fn begin(shard: &mut Shard, now: Instant) {
+    if !is_on(shard) {
+        return;
+    }
+    shard.with_xmpp(now, |xmpp, _| chat::share_buckets(xmpp));
+    if let Some(view) = shard.farm.as_ref().and_then(|farm| farm.view.clone()) {
+        handle_view(shard, now, &view);
+    }
+}
+
+/// At the beginning of a turn: the node may have lost the authority of an owner since the last.
+pub(super) fn begin_turn(shard: &mut Shard, now: Instant) {
+    if !is_on(shard) {
+        return;
+    }
+    let may_act = shard.farm.as_ref().is_some_and(|farm| farm.may_act(now));
+    shard.with_xmpp(now, |xmpp, _| chat::set_may_act(xmpp, may_act));
+    // Reads may have ended that an ended bucket waits for.
+    buckets::handle_written(shard, now);
+}
+
+/// The farm is now so.
+pub(super) fn handle_view(shard: &mut Shard, now: Instant, view: &Arc<FarmView>) {
+    if is_on(shard) {
+        shard.with_xmpp(now, |xmpp, outbox| chat::handle_view(xmpp, now, view, outbox));
+    }
+}
+
+/// The shard serves those of these buckets that `is_served` names, and no longer the others.
+pub(super) fn set_served(
+    shard: &mut Shard,
+    now: Instant,
+    buckets: impl Iterator<Item = Bucket>,
+    is_served: impl Fn(&Shard, Bucket) -> bool,
+) {
+    if !is_on(shard) {
+        return;
+    }
+    let (served, ended): (Vec<Bucket>, Vec<Bucket>) = buckets.partition(|bucket| is_served(shard, *bucket));
+    let (served, ended): (BucketSet, BucketSet) = (served.into_iter().collect(), ended.into_iter().collect());
+    shard.with_xmpp(now, |xmpp, outbox| {
+        if !ended.is_empty() {
+            chat::stop(xmpp, now, &ended, outbox);
+        }
+        if !served.is_empty() {
+            chat::serve(xmpp, now, &served, outbox);
+        }
+    });
+}
+
+/// Adds the buckets that have ended and whose writes are under way.
+pub(super) fn add_writing(shard: &mut Shard, now: Instant, writing: &mut BucketSet) {
+    if is_on(shard) {
+        shard.with_xmpp(now, |xmpp, _| chat::add_writing(xmpp, writing));
+    }
+}
+
+/// Sends the turn's messages for other nodes.
+pub(super) fn post(shard: &mut Shard, now: Instant) {
+    if !is_on(shard) {
+        return;
+    }
+    let own = shard.parts.edge.shard;
+    let messages = shard.with_xmpp(now, |xmpp, _| chat::take_for_nodes(xmpp)).unwrap_or_default();
+    let view = shard.farm.as_ref().and_then(|farm| farm.view.as_ref());
+    let is_understood = view.is_some_and(|view| view.map.level() >= wire::CHAT_SINCE);
+    for (to, message) in messages {
+        let encoded = wire::chat_message(to, own, &message).filter(|_| is_understood);
+        let sent = encoded.and_then(|encoded| {
+            let bytes = encoded.wire_bytes();
+            links::send_to_node(shard, now, to, encoded).ok().map(|()| bytes)
+        });
+        shard.with_xmpp(now, |xmpp, outbox| match sent {
+            Some(bytes) => chat::handle_sent(xmpp, now, to, message, bytes),
+            None => chat::handle_unsent(xmpp, now, to, message, outbox),
+        });
+    }
+}
+
+/// A message that found the inbox of a shard of this node full; one of chat for another node goes back to its sender. Returns a message
+/// between shards, for the shard to take back.
+pub(super) fn take_back(shard: &mut Shard, now: Instant, message: InboxMessage) -> Option<ShardMessage> {
+    match message {
+        InboxMessage::Shard(message) => Some(message),
+        InboxMessage::Local(LocalMessage::ToNode { life, message }) => {
+            handle_returned(shard, now, life, &message);
+            None
+        }
+        // The process's own messages that may be dropped end with an answer to their asker.
+        InboxMessage::Local(_) => None,
+    }
+}
+
+/// A message that another node did not take, or has not received before its death. True if it is one of chat: it goes to the
+/// shard that has sent it.
+pub(super) fn handle_returned(shard: &mut Shard, now: Instant, to: Life, message: &Message) -> bool {
+    let Some(sender) = wire::chat_sender(message) else { return false };
+    let Ok(Decoded::Message(ShardMessage::Xmpp(messages))) = wire::read(message) else { return true };
+    let to = ShardAddress::new(to, u16::from(message.shard));
+    for message in messages {
+        let returned = LocalXmppMessage::Returned { to, message: Box::new(message) };
+        if sender == shard.parts.edge.shard {
+            shard.with_xmpp(now, |xmpp, outbox| xmpp.handle_local_message(now, returned, outbox));
+        } else if let Some(outlet) = shard.parts.outlets.get(usize::from(sender)) {
+            // There are no more of them than the link's queue has held.
+            outlet.answer_all(&mut vec![LocalMessage::Xmpp(returned).into()]);
+        }
+    }
+    true
+}

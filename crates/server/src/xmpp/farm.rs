@@ -1,0 +1,310 @@
+//! Chat of a shard in a farm whose nodes share a database (`docs/decisions/0063-chat-on-a-farm.md`). The owner of a bucket, a shard of any
+//! node, has the sessions, rooms and nodes of its addresses; a client's connection is at the node that has accepted it.
+//!
+//! `shard::chat_farm` calls these functions: when the farm's view changes, when the shard serves or stops buckets, and for messages
+//! that come from other shards or come back. [`SharedOwners`](super::shared_owners::SharedOwners) has the state.
+
+use std::collections::{HashSet, VecDeque};
+use std::sync::Arc;
+
+use chat::{MessageNumber, ownership};
+use cluster::{Bucket, ShardAddress};
+use farm::view::FarmView;
+use router::BucketSet;
+use stdx::Instant;
+use xmpp::{ConnectionId, Element, stanza};
+
+use super::shard_queues::{MessageTarget, Way};
+use super::shared_owners::{OwnerChange, bucket_of};
+use super::streams::C2sEvent;
+use super::unhandled::SentMessage;
+use super::{Xmpp, XmppEffect};
+use crate::message::{StreamCondition, XmppShardMessage};
+
+/// The stream error for clients whose session has ended because its owner is another now (RFC 6120 §4.9.3.16): the client opens a
+/// new stream and signs in again.
+const MOVED: &str = "reset";
+
+/// Buckets are those of a farm whose nodes share a database, and none is served yet.
+pub(crate) fn share_buckets(xmpp: &mut Xmpp) {
+    xmpp.queues.share_buckets();
+}
+
+/// The node has the authority of an owner, or has it no more.
+pub(crate) fn set_may_act(xmpp: &mut Xmpp, may_act: bool) {
+    if let Some(shared) = xmpp.queues.shared_mut() {
+        shared.set_may_act(may_act);
+    }
+}
+
+/// The farm is now so: connections of dead nodes are gone, clients whose session has moved or is lost come again, and sessions here learn
+/// that contacts and rooms have other owners.
+pub(crate) fn handle_view(xmpp: &mut Xmpp, now: Instant, view: &Arc<FarmView>, outbox: &mut Vec<XmppEffect>) {
+    let Some(shared) = xmpp.queues.shared_mut() else { return };
+    let OwnerChange { moved, has_lost_nodes } = shared.set_view(view);
+    if has_lost_nodes {
+        xmpp.tell_host(now, outbox, |host, out| {
+            ownership::handle_shards_gone(host, now, |shard| !view.has(shard), out);
+        });
+    }
+    if !moved.is_empty() {
+        let streams = xmpp.streams.close_unbound(|bucket| moved.contains(bucket), MOVED);
+        xmpp.moved.insert(now, streams, xmpp.queues.map().shards());
+        let has_moved = |bare: &str| moved.contains(Bucket::of(bare));
+        xmpp.tell_host(now, outbox, |host, out| ownership::handle_owners_changed(host, now, has_moved, out));
+    }
+    send_again(xmpp, now, view);
+    retry(xmpp, now, outbox);
+}
+
+/// Messages that a dead node had and has not reported as handled go to the next owners of their addresses.
+fn send_again(xmpp: &mut Xmpp, now: Instant, view: &FarmView) {
+    let lost = xmpp.unhandled.set_view(view).into_iter();
+    let lost: Vec<_> = lost.map(|sent| (sent.bucket, XmppShardMessage::Routed(sent.element))).collect();
+    if !lost.is_empty()
+        && let Some(shared) = xmpp.queues.shared_mut()
+    {
+        shared.wait_first(now, lost);
+    }
+}
+
+/// The shard serves these buckets from now on.
+pub(crate) fn serve(xmpp: &mut Xmpp, now: Instant, buckets: &BucketSet, outbox: &mut Vec<XmppEffect>) {
+    let Some(shared) = xmpp.queues.shared_mut() else { return };
+    shared.serve(now, buckets);
+    // Another owner may have changed what memory had of them before.
+    ownership::forget_unused(xmpp.host.get_mut());
+    retry(xmpp, now, outbox);
+}
+
+/// The shard serves these buckets no longer: their sessions and rooms end. Unacknowledged messages are stored.
+pub(crate) fn stop(xmpp: &mut Xmpp, now: Instant, buckets: &BucketSet, outbox: &mut Vec<XmppEffect>) {
+    let Some(shared) = xmpp.queues.shared_mut() else { return };
+    let served = shared.stop(buckets);
+    if served.is_empty() {
+        return;
+    }
+    let is_meant = |bare: &str| served.contains(Bucket::of(bare));
+    xmpp.tell_host(now, outbox, |host, out| ownership::end_addresses(host, now, is_meant, MOVED, out));
+    let (last, _) = xmpp.host_requests.span();
+    if let Some(shared) = xmpp.queues.shared_mut() {
+        shared.drain(served, last);
+    }
+}
+
+/// Adds the buckets that have ended and whose writes are under way.
+pub(crate) fn add_writing(xmpp: &mut Xmpp, writing: &mut BucketSet) {
+    let (last, earliest) = xmpp.host_requests.span();
+    if let Some(shared) = xmpp.queues.shared_mut() {
+        shared.writing(earliest, last, writing);
+    }
+}
+
+/// Messages for shards of other nodes.
+pub(crate) fn take_for_nodes(xmpp: &mut Xmpp) -> Vec<(ShardAddress, XmppShardMessage)> {
+    xmpp.queues.take_for_nodes()
+}
+
+/// A message has left by the link to the node of this shard. `bytes`: its size on the wire. A message of an account is kept until it is
+/// handled.
+pub(crate) fn handle_sent(
+    xmpp: &mut Xmpp,
+    now: Instant,
+    to: ShardAddress,
+    message: XmppShardMessage,
+    bytes: usize,
+) {
+    let bucket = bucket_of(&message);
+    if let XmppShardMessage::Routed(element) = message
+        && let Some((number, bucket)) = number_of(xmpp, &element).zip(bucket)
+    {
+        xmpp.unhandled.insert(now, number, SentMessage { element, bucket, to: to.life, bytes });
+    }
+}
+
+/// The number of a message of this shard's accounts.
+fn number_of(xmpp: &Xmpp, message: &Element) -> Option<MessageNumber> {
+    let number = MessageNumber::of_message(message, xmpp.queues.own())?;
+    // Other servers and components could have made it up.
+    is_of_account(xmpp, message).then_some(number)
+}
+
+fn is_of_account(xmpp: &Xmpp, message: &Element) -> bool {
+    let sender = stanza::from(message).ok().flatten();
+    sender.is_some_and(|sender| xmpp.host.get().settings().is_local(sender.domain()))
+}
+
+/// Sends a message by the link to another node. A message of an account gets a number, so that the other node reports when it is
+/// handled; with too many that are not, it is refused.
+pub(super) fn send_to_node(
+    xmpp: &mut Xmpp,
+    now: Instant,
+    to: ShardAddress,
+    mut message: XmppShardMessage,
+    outbox: &mut Vec<XmppEffect>,
+) {
+    if let XmppShardMessage::Routed(element) = &mut message
+        && is_of_account(xmpp, element)
+    {
+        MessageNumber::mark_unacknowledged(element, xmpp.queues.own(), xmpp.unhandled.next_number());
+        if xmpp.unhandled.is_full() && number_of(xmpp, element).is_some() {
+            return drop(xmpp.take_back(now, vec![message], outbox));
+        }
+    }
+    xmpp.queues.push_for_node(to, message);
+}
+
+/// Closes the stream of a client that has sent something, if its session is lost: nothing would take the stanza, and nothing would
+/// count it (XEP-0198 §4). True: the stream was closed.
+pub(super) fn close_moved(xmpp: &mut Xmpp, event: &C2sEvent) -> bool {
+    let (C2sEvent::Stanza { stream, .. } | C2sEvent::Nonza { stream, .. }) = event else { return false };
+    let is_closed = xmpp.moved.take(*stream);
+    if is_closed {
+        xmpp.streams.fail(*stream, MOVED);
+    }
+    is_closed
+}
+
+/// Handles a message of another shard, of this node or another one.
+pub(crate) fn handle_message(
+    xmpp: &mut Xmpp,
+    now: Instant,
+    message: XmppShardMessage,
+    outbox: &mut Vec<XmppEffect>,
+) {
+    if let XmppShardMessage::Routed(element) = &message
+        && let Some(number) = MessageNumber::of_report(element, xmpp.queues.own())
+    {
+        xmpp.unhandled.handle_handled(number);
+    }
+    match xmpp.queues.shared().and_then(|shared| shared.handle_arrival(&message)) {
+        Some(target) => wait(xmpp, now, target, message, outbox),
+        None => xmpp.handle_message(now, message, outbox),
+    }
+}
+
+/// Keeps a message until its receiver is there; one of too many is refused.
+pub(super) fn wait(
+    xmpp: &mut Xmpp,
+    now: Instant,
+    target: MessageTarget,
+    message: XmppShardMessage,
+    outbox: &mut Vec<XmppEffect>,
+) {
+    let waits = match xmpp.queues.shared_mut() {
+        Some(shared) => shared.wait(now, target, message),
+        None => Err(message),
+    };
+    if let Err(message) = waits {
+        xmpp.take_back(now, vec![message], outbox);
+    }
+}
+
+/// A message of this shard that the link to another node gives back: it may have arrived there.
+pub(super) fn handle_returned(
+    xmpp: &mut Xmpp,
+    now: Instant,
+    to: ShardAddress,
+    message: XmppShardMessage,
+    outbox: &mut Vec<XmppEffect>,
+) {
+    if let XmppShardMessage::Routed(element) = &message
+        && let Some(number) = number_of(xmpp, element)
+        && !xmpp.unhandled.handle_returned(number, to.life)
+    {
+        return;
+    }
+    handle_unsent(xmpp, now, to, message, outbox);
+}
+
+/// A message of this shard that another node has not received. What is for an address goes to the next owner; a session or a
+/// connection that has missed something goes on by XEP-0198 on another stream.
+pub(crate) fn handle_unsent(
+    xmpp: &mut Xmpp,
+    now: Instant,
+    to: ShardAddress,
+    message: XmppShardMessage,
+    outbox: &mut Vec<XmppEffect>,
+) {
+    let Some(shared) = xmpp.queues.shared() else { return };
+    let is_alive = shared.has(to);
+    match message {
+        XmppShardMessage::Stanza { edge, .. }
+        | XmppShardMessage::Nonza { edge, .. }
+        | XmppShardMessage::Drained { edge } => {
+            xmpp.streams.fail(edge.connection, "resource-constraint");
+        }
+        XmppShardMessage::Bound { edge, .. }
+        | XmppShardMessage::Deliver { edge, .. }
+        | XmppShardMessage::Flush { edge } => lose_connection(xmpp, now, edge, is_alive, outbox),
+        XmppShardMessage::Gone { .. } | XmppShardMessage::Close { .. } | XmppShardMessage::Reply { .. }
+            if is_alive =>
+        {
+            wait(xmpp, now, to.into(), message, outbox);
+        }
+        message => {
+            if let Some(bucket) = bucket_of(&message) {
+                wait(xmpp, now, bucket.into(), message, outbox);
+            }
+        }
+    }
+}
+
+/// A connection at another node has missed an element of its session.
+fn lose_connection(
+    xmpp: &mut Xmpp,
+    now: Instant,
+    edge: ConnectionId,
+    is_alive: bool,
+    outbox: &mut Vec<XmppEffect>,
+) {
+    xmpp.tell_host(now, outbox, |host, out| host.handle_gone(now, edge, false, out));
+    if is_alive {
+        let condition = StreamCondition::named("resource-constraint");
+        wait(xmpp, now, edge.shard.into(), XmppShardMessage::Close { edge, condition }, outbox);
+    }
+}
+
+/// Does what is due.
+pub(super) fn expire(xmpp: &mut Xmpp, now: Instant, outbox: &mut Vec<XmppEffect>) {
+    xmpp.unhandled.expire(now);
+    for stream in xmpp.moved.take_due(now) {
+        xmpp.streams.fail(stream, MOVED);
+    }
+    let Some(shared) = xmpp.queues.shared_mut() else { return };
+    let (begins, is_retry_due) = (shared.take_begin(now), shared.is_retry_due(now));
+    if is_retry_due {
+        retry(xmpp, now, outbox);
+    }
+    if begins {
+        xmpp.tell_host(now, outbox, |host, out| host.begin(out));
+    }
+}
+
+/// Sends the messages whose receiver is there now, and refuses those that have waited too long.
+fn retry(xmpp: &mut Xmpp, now: Instant, outbox: &mut Vec<XmppEffect>) {
+    let Some(waiting) = xmpp.queues.shared_mut().map(super::SharedOwners::take_waiting) else { return };
+    let local = xmpp.queues.map();
+    let (mut kept, mut blocked) = (VecDeque::new(), HashSet::new());
+    for message in waiting {
+        let Some(shared) = xmpp.queues.shared_mut() else { return };
+        let way = shared.way_of_waiting(&message, &blocked, local);
+        if way == Way::Wait && !message.is_over(now) {
+            if let MessageTarget::Owner(bucket) = message.target {
+                blocked.insert(bucket);
+            }
+            kept.push_back(message);
+            continue;
+        }
+        shared.release(&message);
+        match way {
+            Way::Own => xmpp.handle_message(now, message.message, outbox),
+            Way::Shard(to) => xmpp.queues.push(to, message.message),
+            Way::Node(to) => send_to_node(xmpp, now, to, message.message, outbox),
+            Way::Wait | Way::Nowhere => drop(xmpp.take_back(now, vec![message.message], outbox)),
+        }
+    }
+    if let Some(shared) = xmpp.queues.shared_mut() {
+        shared.keep(now, kept);
+    }
+}

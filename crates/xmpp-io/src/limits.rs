@@ -1,0 +1,94 @@
+//! Limits of the connections of chat and of files that users share, with their reasons and what happens at them.
+
+use std::time::Duration;
+
+/// Bytes waiting to be written to one XMPP stream. More: what waits is dropped, and the stream ends with
+/// `resource-constraint`. Hosts send a window at a time (`chat::limits::WINDOW`), so nothing that others send gets there.
+pub const XMPP_WRITE_QUEUE: usize = 4 * 1024 * 1024;
+
+/// Bytes waiting to be written above which a stream is not read from: a client that does not read its answers asks no more.
+pub const XMPP_UNREAD: usize = 256 * 1024;
+
+/// Bytes waiting to be written below which a stream has drained, and its host sends more: some 10 ms at 1 MB/s, so that the
+/// socket does not run dry meanwhile.
+pub const XMPP_DRAINED: usize = 32 * 1024;
+
+/// The time that a stream may take nothing of its queue, and at most as long as it may be silent. Longer:
+/// `connection-timeout`. A session that can be resumed is.
+pub const XMPP_STALLED: Duration = Duration::from_secs(60);
+
+/// Events of one shard's streams that its turn has not handled. More: streams are not read from, so TCP slows
+/// the clients.
+pub const XMPP_EVENTS: usize = 1024;
+
+/// For the last words of a stream to be read. Longer: the connection is closed without.
+pub const XMPP_LINGER: Duration = Duration::from_secs(2);
+
+/// For one stanza, from its first byte to its last: 256 KiB over 20 kbit/s. Longer: `connection-timeout`.
+pub const XMPP_STANZA: Duration = Duration::from_secs(120);
+
+/// For the answer to a probe of a silent stream. Longer: `connection-timeout`.
+pub const XMPP_PROBE: Duration = Duration::from_secs(60);
+
+/// Bytes waiting to be written to one component, which speaks for many users. More: what is sent to it is answered with
+/// `resource-constraint` until it has read some. Twice as many, of answers to what it sends itself: its stream ends.
+pub const XMPP_COMPONENT_QUEUE: usize = 4 * 1024 * 1024;
+
+/// Connections of components of the node from one source. More: closed as soon as accepted.
+pub const XMPP_COMPONENT_STREAMS: usize = 2_048;
+
+/// Silence of ours after which a component gets a space. Written in vain, it ends a dead connection.
+pub const XMPP_COMPONENT_KEEP_ALIVE: Duration = Duration::from_secs(60);
+
+/// For the head of an HTTP request of a chat client, and between two requests of one connection. Longer: closed.
+pub const XMPP_HTTP_HEAD: Duration = Duration::from_secs(30);
+
+/// For the body of a request of BOSH. Longer: 408.
+pub const XMPP_HTTP_BODY: Duration = Duration::from_secs(30);
+
+/// Bytes of the head of an HTTP request of a chat client. More: 431, and closed.
+pub const XMPP_HTTP_BUFFER: usize = 16 << 10;
+
+/// The time that a slot may be used (XEP-0363 §5 asks for 300 s). Later: 410.
+pub const UPLOAD_SLOT: Duration = Duration::from_secs(300);
+
+/// For a whole file to come. Longer: 408, and nothing stays of it.
+pub const UPLOAD_TIME: Duration = Duration::from_secs(3_600);
+
+/// Bytes of a file that are written or read at once, on a thread of the runtime's.
+pub const UPLOAD_CHUNK: usize = 256 << 10;
+
+/// Bytes a second of a file that comes, over `XMPP_HTTP_BODY`: the slowest mobile lines have ten times as much. Slower: 408,
+/// and nothing stays of it.
+pub const UPLOAD_SPEED: usize = 1 << 10;
+
+/// Files that come at the same time, all shards together: each has a chunk in memory. More: 503.
+pub const UPLOADS_AT_ONCE: usize = 64;
+
+/// Files of one user that come or wait for their turn, of which one comes at a time: more than a client sends at once. More:
+/// 429.
+pub const UPLOADS_OF_USER: usize = 8;
+
+/// For the turn of such a file. Longer: 429.
+pub const UPLOAD_TURN: Duration = Duration::from_secs(60);
+
+/// Sessions that one list of them shows; the rest is only counted. A line is some 200 bytes, and all fit an
+/// answer on the control socket.
+pub const XMPP_LISTED: u32 = 10_000;
+
+/// The burst of a chat client, as time at its allowance: a client that reconnects sends much at first.
+pub const XMPP_BURST: Duration = Duration::from_secs(5);
+
+/// A client that sends too much is not read from for so long at most, and then begins with an empty bucket: shorter than
+/// any sensible patience of its own.
+pub const XMPP_PAUSE: Duration = Duration::from_secs(10);
+
+/// A client that has had to be slowed down for so long, and never once had its whole burst again, does not
+/// send a conversation: `policy-violation`.
+pub const XMPP_FLOOD: Duration = Duration::from_secs(600);
+
+/// Streams of a shard that have not signed in and whose elements are kept while any account is traced. More:
+/// the trace begins later.
+pub const XMPP_UNDECIDED: usize = 256;
+/// Elements kept of each such stream.
+pub const XMPP_UNDECIDED_EACH: usize = 32;

@@ -1,0 +1,12 @@
+//! Any bytes as a message of another node, of the class Chat: stanzas, sessions and their connections.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use server::farm::wire::{Decoded, encode, read};
+
+#[path = "../../crates/server/src/farm/wire/any_bytes.rs"]
+mod any_bytes;
+
+fuzz_target!(|data: &[u8]| {
+    any_bytes::check(50, data);
+});

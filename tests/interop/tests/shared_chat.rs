@@ -1,0 +1,247 @@
+//! Chat on a farm of real nodes with one PostgreSQL database: users of slixmpp at different nodes, and deaths of nodes.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use interop::{Farm, Follower, Nats, NatsRelease, new_postgres_database};
+
+/// One farm at a time, as in `farm.rs`.
+fn alone() -> MutexGuard<'static, ()> {
+    static FARM: Mutex<()> = Mutex::new(());
+    // A test that failed leaves nothing behind.
+    FARM.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// So many that each of three nodes owns some of their buckets.
+const USERS: usize = 9;
+
+/// Messages from each client to each other one, while an owner is killed.
+const FLOOD: usize = 25;
+
+const ROOM: &str = "talk@conference.example.test";
+
+fn start(nats: &Nats) -> (Farm, Vec<u16>) {
+    Farm::with_chat(nats, 3, &new_postgres_database(), USERS)
+}
+
+/// Clients of these users, each signed in at one of these ports in turn.
+fn sign_in(farm: &Farm, users: std::ops::Range<usize>, ports: &[u16]) -> Vec<Follower> {
+    let certificate = farm.nodes[0].certificate();
+    let client = |user: usize| {
+        let mut client = Follower::new(&format!("user{user}"), "secret", &certificate);
+        client.sign_in(ports[user % ports.len()]);
+        client
+    };
+    users.map(client).collect()
+}
+
+/// Each client says something to the next one, which hears it.
+fn talk(clients: &mut [Follower], topic: &str) {
+    let count = clients.len();
+    for from in 0..count {
+        let to = clients[(from + 1) % count].address.clone();
+        clients[from].say(&to, &format!("{topic}-{from}"));
+    }
+    for from in 0..count {
+        clients[(from + 1) % count].hears(&format!("{topic}-{from}"));
+    }
+}
+
+/// Clients whose stream has ended come back at this port.
+fn come_back(clients: &mut [Follower], port: u16) {
+    for client in clients {
+        if !client.is_connected() {
+            client.come_back(port);
+        }
+    }
+}
+
+/// The archive of each client has what it said and heard about these topics.
+fn are_archived(clients: &mut [Follower], topics: &[&str]) {
+    let count = clients.len();
+    for (number, client) in clients.iter_mut().enumerate() {
+        let heard = (number + count - 1) % count;
+        let texts = topics.iter().flat_map(|topic| [number, heard].map(|from| format!("{topic}-{from}")));
+        has_all(&client.archive(), &texts.collect::<Vec<_>>());
+    }
+}
+
+fn has_all(archive: &[String], texts: &[String]) {
+    let lost: Vec<&String> = texts.iter().filter(|text| !archive.contains(text)).collect();
+    assert!(lost.is_empty(), "the archive has no {lost:?}: {archive:?}");
+}
+
+#[test]
+fn users_at_different_nodes_chat() {
+    let _alone = alone();
+    let nats = Nats::start(NatsRelease::Debian);
+    let (farm, ports) = start(&nats);
+    let mut clients = sign_in(&farm, 0..USERS - 1, &ports);
+    talk(&mut clients, "hello");
+
+    // Presence of contacts at another node.
+    let [alice, bob] = [0, 1].map(|user| clients[user].address.clone());
+    clients[0].order(&format!("subscribe {bob}"));
+    clients[0].sees(&bob, "available");
+    clients[1].sees(&alice, "available");
+
+    // A message for a user that is not there, who comes at another node, and has the contact at a third.
+    let late = format!("user{}@example.test", USERS - 1);
+    clients[0].say(&late, "for-later");
+    clients[0].order(&format!("subscribe {late}"));
+    let certificate = farm.nodes[0].certificate();
+    let mut last = Follower::new(&format!("user{}", USERS - 1), "secret", &certificate);
+    last.sign_in(ports[1]);
+    last.hears("for-later");
+    clients[0].sees(&late, "available");
+
+    let mut again = Follower::new("user0", "secret", &certificate);
+    assert!(again.sign_in(ports[2]).contains(&bob), "the roster is the same at all nodes");
+    has_all(&again.archive(), &["hello-0".to_owned(), "for-later".to_owned()]);
+
+    // A room.
+    clients[0].order(&format!("enter {ROOM} zero"));
+    clients[0].sees(ROOM, "available");
+    clients[0].order(&format!("configure {ROOM}"));
+    assert!(clients[0].is_connected(), "the room is open");
+    for (number, client) in clients.iter_mut().enumerate().skip(1) {
+        client.order(&format!("enter {ROOM} occupant{number}"));
+        client.sees(ROOM, "available");
+    }
+    clients[3].order(&format!("say-in {ROOM} to-all"));
+    clients.iter_mut().for_each(|client| client.hears("to-all"));
+}
+
+/// Sessions are at the owners of their accounts, connections at the nodes that accepted them.
+#[test]
+fn commands_at_any_node_show_and_end_the_sessions_of_all_nodes() {
+    let _alone = alone();
+    let nats = Nats::start(NatsRelease::Debian);
+    let (farm, ports) = start(&nats);
+    let mut clients = sign_in(&farm, 0..USERS, &ports);
+    let sessions = |node: &interop::Node, scope: &[&str]| {
+        let lines = node.run(&[&["xmpp", "sessions", "--json"], scope].concat());
+        let read = |line: &str| serde_json::from_str(line).expect("a line is an object");
+        lines.lines().map(read).collect::<Vec<serde_json::Value>>()
+    };
+    let mut own = 0;
+    for node in &farm.nodes {
+        let all = sessions(node, &[]);
+        assert_eq!(all.len(), USERS, "{all:?}");
+        let has_connection = |session: &serde_json::Value| session["from"] == "127.0.0.1";
+        assert!(all.iter().all(has_connection), "{all:?}");
+        own += sessions(node, &["--this-node"]).len();
+    }
+    assert_eq!(own, USERS);
+    let [first, _, third] = &farm.nodes[..] else { panic!("three nodes") };
+    let announced = first.run(&["xmpp", "announce", "down-at-five", "--domain", "example.test"]);
+    assert_eq!(announced, format!("{USERS} sessions\n3 of 3 nodes answered\n"));
+    clients.iter_mut().for_each(|client| client.hears("down-at-five"));
+    clients[0].order(&format!("enter {ROOM} zero"));
+    clients[0].sees(ROOM, "available");
+    for node in &farm.nodes {
+        let rooms = node.run(&["xmpp", "rooms", "example.test", "--json"]);
+        let room: serde_json::Value = serde_json::from_str(&rooms).expect("one room, once");
+        assert_eq!((&room["address"], &room["occupants"]), (&ROOM.into(), &1.into()));
+    }
+    for (user, client) in clients.iter_mut().enumerate().take(3) {
+        let ended = third.run(&["xmpp", "kick", &format!("user{user}@example.test")]);
+        assert_eq!(ended, "1 sessions\n3 of 3 nodes answered\n");
+        client.is_disconnected();
+    }
+    assert_eq!(sessions(first, &[]).len(), USERS - 3);
+    let (_, error) = first.fails(&["xmpp", "kick", "user0@example.test"]);
+    assert!(error.contains("there is no such account, session or room"), "{error}");
+}
+
+#[test]
+fn clients_of_a_node_that_is_killed_go_on_at_another() {
+    let _alone = alone();
+    let nats = Nats::start(NatsRelease::Current);
+    let (mut farm, ports) = start(&nats);
+    let mut speaker = sign_in(&farm, 0..1, &ports[..1]);
+    let mut clients = sign_in(&farm, 1..USERS, &ports[1..2]);
+    talk(&mut clients, "before");
+    are_archived(&mut clients, &["before"]);
+    farm.nodes[1].kill();
+    clients.iter_mut().for_each(Follower::is_disconnected);
+    farm.wait_for_shares_at(2, &[0, 2]);
+    come_back(&mut speaker, ports[0]);
+    for client in &clients {
+        let text = format!("away-{}", client.address);
+        speaker[0].say(&client.address, &text);
+    }
+    let resumed = clients.iter_mut().filter_map(|client| client.come_back(ports[2]).then_some(())).count();
+    // Sessions of accounts that a living node owns.
+    assert!(resumed > 0, "no session was resumed");
+    for client in &mut clients {
+        let text = format!("away-{}", client.address);
+        client.hears(&text);
+    }
+    talk(&mut clients, "after");
+    are_archived(&mut clients, &["before", "after"]);
+    for client in &mut clients {
+        let away = format!("away-{}", client.address);
+        has_all(&client.archive(), &[away]);
+    }
+}
+
+#[test]
+fn clients_elsewhere_come_again_when_an_owner_is_killed_or_drains() {
+    let _alone = alone();
+    let nats = Nats::start(NatsRelease::Current);
+    let (mut farm, ports) = start(&nats);
+    let living = [ports[0], ports[2]];
+    let mut clients = sign_in(&farm, 0..USERS, &living);
+    talk(&mut clients, "first");
+    are_archived(&mut clients, &["first"]);
+    farm.nodes[1].kill();
+    farm.wait_for_shares_at(2, &[0, 2]);
+    come_back(&mut clients, ports[2]);
+    talk(&mut clients, "second");
+
+    farm.nodes[1].start();
+    farm.wait_for_shares(3);
+    come_back(&mut clients, ports[0]);
+    talk(&mut clients, "third");
+
+    farm.nodes[1].run(&["drain", "--wait"]);
+    farm.nodes[1].kill();
+    farm.wait_for_shares_at(2, &[0, 2]);
+    come_back(&mut clients, ports[2]);
+    talk(&mut clients, "fourth");
+    are_archived(&mut clients, &["first", "second", "third", "fourth"]);
+}
+
+#[test]
+fn messages_on_their_way_to_an_owner_that_is_killed_reach_the_next_one() {
+    let _alone = alone();
+    let nats = Nats::start(NatsRelease::Current);
+    let (mut farm, ports) = start(&nats);
+    let mut clients = sign_in(&farm, 0..USERS, &[ports[0], ports[2]]);
+    talk(&mut clients, "first");
+    let addresses: Vec<String> = clients.iter().map(|client| client.address.clone()).collect();
+    for (number, client) in clients.iter_mut().enumerate() {
+        let others = addresses.iter().filter(|address| **address != client.address);
+        let others: Vec<&str> = others.map(String::as_str).collect();
+        client.order(&format!("flood flood{number} {FLOOD} {}", others.join(" ")));
+    }
+    clients[0].hears("flood1-0");
+    farm.nodes[1].kill();
+    farm.wait_for_shares_at(2, &[0, 2]);
+
+    // The sessions of these have a living owner: all that they have sent arrives. The others sign in again, and know which of their
+    // messages were acknowledged.
+    let living: Vec<usize> = (0..USERS).filter(|number| clients[*number].is_connected()).collect();
+    assert!((1..USERS).contains(&living.len()), "owners of some sessions live: {living:?}");
+    let acknowledged: Vec<_> = clients.iter_mut().flat_map(Follower::acknowledged).collect();
+    assert!(!acknowledged.is_empty(), "none of the messages before was acknowledged");
+    come_back(&mut clients, ports[2]);
+    for (receiver, client) in clients.iter_mut().enumerate() {
+        let senders = living.iter().filter(|sender| **sender != receiver);
+        let texts =
+            senders.flat_map(|sender| (0..FLOOD).map(move |number| format!("flood{sender}-{number}")));
+        let acknowledged = acknowledged.iter().filter(|(to, _)| *to == client.address);
+        let texts: Vec<String> = texts.chain(acknowledged.map(|(_, text)| text.clone())).collect();
+        client.archives(&texts);
+    }
+}
