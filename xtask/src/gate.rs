@@ -4,6 +4,7 @@
 //! a busy machine can make it fail; a test that passes then is reported as unsteady, which is a defect of the test
 //! (`CONTRIBUTING.md` has the list). A pure test that fails once has failed.
 
+mod disk;
 mod fast;
 
 use std::io::{BufRead, BufReader, Write};
@@ -35,7 +36,7 @@ const fn real(
     RealTests { package, source, name, modules }
 }
 
-static REAL: [RealTests; 26] = [
+static REAL: [RealTests; 33] = [
     real("server", "tests/live/main.rs", "live", &[]),
     real("net", "tests/sockets/main.rs", "sockets", &[]),
     real("net", "unittests src/lib.rs", "net", &[]),
@@ -55,16 +56,23 @@ static REAL: [RealTests; 26] = [
     real("interop", "unittests src/lib.rs", "interop", &[]),
     real("interop", "tests/accounts.rs", "accounts", &[]),
     real("interop", "tests/administration.rs", "administration", &[]),
+    real("interop", "tests/balancer.rs", "balancer", &[]),
     real("interop", "tests/belfry.rs", "belfry", &[]),
     real("interop", "tests/chaos.rs", "chaos", &[]),
     real("interop", "tests/council.rs", "council", &[]),
     real("interop", "tests/database.rs", "database", &[]),
+    real("interop", "tests/ends.rs", "ends", &[]),
     real("interop", "tests/farm.rs", "farm", &[]),
     real("interop", "tests/federation.rs", "federation", &[]),
     real("interop", "tests/loads.rs", "loads", &[]),
     real("interop", "tests/membership.rs", "membership", &[]),
+    real("interop", "tests/older.rs", "older", &[]),
+    real("interop", "tests/processes.rs", "processes", &[]),
+    real("interop", "tests/readme.rs", "readme", &[]),
     real("interop", "tests/rest.rs", "rest", &[]),
     real("interop", "tests/ringer.rs", "ringer", &[]),
+    real("interop", "tests/shared_chat.rs", "shared_chat", &[]),
+    real("interop", "tests/shared_database.rs", "shared_database", &[]),
     real("interop", "tests/stand_in.rs", "stand_in", &[]),
     real("interop", "tests/xmpp.rs", "xmpp", &[]),
 ];
@@ -124,10 +132,12 @@ fn runner() -> Result<String> {
 
 /// Runs all tests; returns whether the gate is passed.
 pub(crate) fn run(root: &Path) -> Result<bool> {
+    disk::expect_space(root)?;
     let (outcome, succeeded) = cargo_test(root, &["--no-fail-fast"])?;
     if succeeded {
         return Ok(true);
     }
+    disk::report_if_full(root);
     if outcome.failed.is_empty() || !outcome.crashed.is_empty() {
         outcome.crashed.iter().for_each(|name| eprintln!("gate: {name} ended without a result"));
         return Ok(false);
@@ -314,6 +324,21 @@ test result: FAILED. 1 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; 
         let died = "Running tests/live/main.rs (target/debug/deps/live-00)\ntest a ... ok\nerror: test failed\n\
             Running tests/operate/main.rs (target/debug/deps/operate-00)\ntest result: ok.";
         assert_eq!(read(died).crashed, ["live"]);
+    }
+
+    /// Targets of `interop` that read files alone.
+    static PURE_INTEROP: [&str; 1] = ["coverage"];
+
+    #[test]
+    fn every_target_with_real_peers_is_in_the_list() {
+        let tests = crate::workspace().join("tests/interop/tests");
+        for entry in std::fs::read_dir(tests).expect("the tests of interop") {
+            let path = entry.expect("an entry").path();
+            let Some(name) = path.file_stem().filter(|_| path.extension().is_some()) else { continue };
+            let name = name.to_string_lossy();
+            let is_listed = REAL.iter().any(|real| real.package == "interop" && real.name == name);
+            assert_ne!(is_listed, PURE_INTEROP.contains(&&*name), "tests/interop/tests/{name}.rs");
+        }
     }
 
     #[test]
