@@ -46,9 +46,9 @@ deny: ## advisories, licences and bans through cargo-deny, where it is installed
 	@command -v cargo-deny >/dev/null || { echo "cargo-deny is not installed: cargo install cargo-deny --locked"; exit 1; }
 	cargo-deny check
 
-bench-sip: ## Belfry and Kamailio in turn under SIPp; ARGS="--help" lists the options
+bench-sip: ## Belfry, Kamailio and a bare relay in turn under SIPp; ARGS="--help" lists the options
 	@tools/setup
-	$(CARGO) build --release --package server --bin belfry --locked
+	$(CARGO) build --release --package server --bin belfry --package mmsg --example relay --locked
 	@bench/sip/run $(ARGS)
 
 bench-memory: ## resident bytes of a binding and of a lingering transaction

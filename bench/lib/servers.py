@@ -1,4 +1,4 @@
-"""The two servers under test, each started for one run and thrown away with it."""
+"""The servers under test, each started for one run and thrown away with it."""
 
 import os
 import re
@@ -125,7 +125,29 @@ listen = "127.0.0.1:{self.http}"
         return text.strip() or "belfry"
 
 
-SERVERS = {server.name: server for server in (Belfry, Kamailio, KamailioFast)}
+class Relay(Server):
+    """The floor: a program that receives and sends a proxy's datagrams and does nothing else (crates/mmsg/examples/relay.rs)."""
+
+    name = "relay"
+
+    def __init__(self, processes, folder, target=None, users=0, cores=None):
+        self.port = free_port()
+        self.process = processes.start([self.binary(), str(self.port), str(target)], folder, f"{folder}/relay.log", cores)
+        wait_for_sip(self.process, self.port)
+
+    @staticmethod
+    def binary():
+        path = os.path.join(target_folder(), "release", "examples", "relay")
+        if not os.access(path, os.X_OK):
+            raise Failure(f"no {path}: cargo build --release --package mmsg --example relay")
+        return path
+
+    @staticmethod
+    def version():
+        return "the floor: the same datagrams and nothing else"
+
+
+SERVERS = {server.name: server for server in (Belfry, Kamailio, KamailioFast, Relay)}
 
 
 def write_users(folder, users, name="users.csv"):
