@@ -18,6 +18,7 @@ pub struct Message {
     bytes: Bytes,
     kind: MessageKind,
     lines: Vec<HeaderLine>,
+    start: StartLine,
     /// Where the body starts.
     body: u32,
     /// [`Header::bit`] of every header that stands in it.
@@ -39,6 +40,24 @@ pub enum MessageKind {
         /// The status code of its status line, 100 to 699.
         status: u16,
     },
+}
+
+/// Places in the start line, which begins with the buffer.
+#[derive(Clone, Copy, Debug)]
+struct StartLine {
+    /// Before the line end.
+    length: u32,
+    /// Of a request, the Request-URI.
+    uri_start: u32,
+    uri_end: u32,
+}
+
+impl StartLine {
+    fn of(line: &[u8]) -> StartLine {
+        let uri_start = memchr::memchr(b' ', line).map_or(line.len(), |at| at + 1);
+        let uri_end = memchr::memrchr(b' ', line).unwrap_or(line.len()).max(uri_start);
+        StartLine { length: offset(line.len()), uri_start: offset(uri_start), uri_end: offset(uri_end) }
+    }
 }
 
 /// A header line's place in the buffer.
@@ -103,7 +122,8 @@ impl Message {
         let has_stray_cr = memchr::memchr_iter(b'\r', &bytes[..index.body]).count() != crlfs;
         let blemished = index.nameless || has_stray_cr;
         let (lines, body, present) = (index.lines, offset(index.body), index.present);
-        let mut message = Message { bytes, kind, lines, body, present, blemished };
+        let start = StartLine::of(start_line);
+        let mut message = Message { bytes, kind, lines, start, body, present, blemished };
         message.drop_what_follows();
         Ok(message)
     }
@@ -168,16 +188,12 @@ impl Message {
     }
 
     pub(crate) fn uri_span(&self) -> Range<usize> {
-        let line = self.start_line();
-        let start = memchr::memchr(b' ', line).map_or(line.len(), |at| at + 1);
-        let end = memchr::memrchr(b' ', line).unwrap_or(line.len()).max(start);
-        start..end
+        self.start.uri_start as usize..self.start.uri_end as usize
     }
 
     /// Request line or status line, without its line end.
     pub fn start_line(&self) -> &[u8] {
-        let end = memchr::memchr(b'\n', &self.bytes).unwrap_or(self.bytes.len());
-        trim_line(&self.bytes[..end])
+        &self.bytes[..self.start.length as usize]
     }
 
     pub(crate) fn lines(&self) -> &[HeaderLine] {
@@ -199,12 +215,14 @@ impl Message {
 
     /// The first line of that name, its value without surrounding white space.
     pub fn header(&self, header: Header) -> Option<&[u8]> {
-        self.lines.iter().find(|line| line.header == header).map(|line| &self.bytes[line.value()])
+        self.header_lines(header).next()
     }
 
     /// Every line of that name.
     pub fn header_lines(&self, header: Header) -> impl Iterator<Item = &[u8]> {
-        self.lines.iter().filter(move |line| line.header == header).map(|line| &self.bytes[line.value()])
+        // Most lookups are of headers that are not there.
+        let lines = if self.has_any(header.bit()) { &self.lines[..] } else { &[] };
+        lines.iter().filter(move |line| line.header == header).map(|line| &self.bytes[line.value()])
     }
 
     /// Every comma-separated value of that name, over all its lines.
@@ -242,7 +260,7 @@ impl Message {
 
     /// The number of lines of a header.
     pub fn count(&self, header: Header) -> usize {
-        self.lines.iter().filter(|line| line.header == header).count()
+        self.header_lines(header).count()
     }
 
     /// The body that Content-Length gives; all that follows the header when there is none.
