@@ -68,8 +68,11 @@ impl InitArgs {
         let text = render(&answers);
         let config = Config::parse(&text, &file).map_err(|error| refused(&error.to_string()))?;
         // Before the file is there: a wrong name leaves nothing behind.
-        let account = answers.account.as_deref().map(|name| super::account::address(name, &config)).transpose()?;
-        if let Some(account) = account.as_ref().filter(|account| *account.domain != *config.sip.default_domain) {
+        let account =
+            answers.account.as_deref().map(|name| super::account::address(name, &config)).transpose()?;
+        if let Some(account) =
+            account.as_ref().filter(|account| *account.domain != *config.sip.default_domain)
+        {
             return Err(CliError::Usage(format!(
                 "--account: {account} is not of the domain {}",
                 config.sip.default_domain
@@ -85,7 +88,10 @@ impl InitArgs {
     }
 
     /// `ask` has the question and the default, and returns the answer.
-    fn answers(&self, mut ask: impl FnMut(&str, &str) -> Result<String, CliError>) -> Result<Answers, CliError> {
+    fn answers(
+        &self,
+        mut ask: impl FnMut(&str, &str) -> Result<String, CliError>,
+    ) -> Result<Answers, CliError> {
         let domain = match &self.domain {
             Some(domain) => domain.clone(),
             None => ask("Domain of the accounts, as example.net", "")?,
@@ -96,7 +102,10 @@ impl InitArgs {
         let listen = match self.listen {
             Some(listen) => listen,
             None => {
-                let text = ask("Address to listen at: 127.0.0.1 for this machine alone, 0.0.0.0 for all", "127.0.0.1")?;
+                let text = ask(
+                    "Address to listen at: 127.0.0.1 for this machine alone, 0.0.0.0 for all",
+                    "127.0.0.1",
+                )?;
                 text.parse().map_err(|_| CliError::Usage(format!("{text:?} is no IP address, as 0.0.0.0")))?
             }
         };
@@ -123,7 +132,7 @@ impl InitArgs {
     }
 
     fn ask(&self) -> Result<Answers, CliError> {
-        if !io::stdin().is_terminal() {
+        if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
             return Err(CliError::Usage(
                 "no terminal to ask at: give the answers by flags, and --yes (belfry init --help)".into(),
             ));
@@ -195,7 +204,9 @@ fn make_account(config: &Config, account: &Address) -> Result<(), CliError> {
             "the configuration is written, and the account {account} is not made: {error}; make it with: belfry account add {account}"
         )));
     }
-    say!("made {account}, password {password}   (it is shown this once; change it: belfry account passwd {account})");
+    say!(
+        "made {account}, password {password}   (it is shown this once; change it: belfry account passwd {account})"
+    );
     Ok(())
 }
 
@@ -246,7 +257,8 @@ fn quoted(text: &str) -> String {
 
 fn render(answers: &Answers) -> String {
     let Answers { domain, listen, tls, data, .. } = answers;
-    let at = |transport: &str, port: u16| format!("\"{transport}:{}\"", std::net::SocketAddr::new(*listen, port));
+    let at =
+        |transport: &str, port: u16| format!("\"{transport}:{}\"", std::net::SocketAddr::new(*listen, port));
     let tls = match tls {
         Some((certificate, key)) => format!(
             "certificate = {}\nkey = {}\n",
@@ -362,7 +374,10 @@ mod tests {
         let refused = [
             (InitArgs { domain: None, ..args(folder.path()) }, "no domain: name it with --domain"),
             (InitArgs { domain: Some("a test\"\n".into()), ..args(folder.path()) }, "is no domain"),
-            (InitArgs { account: Some("alice@b.test".into()), ..args(folder.path()) }, "is not of the domain a.test"),
+            (
+                InitArgs { account: Some("alice@b.test".into()), ..args(folder.path()) },
+                "is not of the domain a.test",
+            ),
             (
                 InitArgs { certificate: Some(gone.clone()), key: Some(gone.clone()), ..args(folder.path()) },
                 "nothing was written",
@@ -389,7 +404,11 @@ mod tests {
         if std::env::var_os("BLESS").is_some() {
             std::fs::write(&page, render(&answers)).unwrap();
         }
-        assert_eq!(std::fs::read_to_string(&page).unwrap(), render(&answers), "BLESS=1 cargo test -p cli --lib init");
+        assert_eq!(
+            std::fs::read_to_string(&page).unwrap(),
+            render(&answers),
+            "BLESS=1 cargo test -p cli --lib init"
+        );
     }
 
     #[test]

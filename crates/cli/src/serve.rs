@@ -136,7 +136,9 @@ impl Supervisor {
         if let Some(file) = &self.file {
             command.arg("--config").arg(file);
         }
-        VARIABLES.into_iter().for_each(|name| drop(command.env_remove(name)));
+        for name in VARIABLES {
+            command.env_remove(name);
+        }
         // Ctrl-C comes to this process alone, which passes it on once.
         command.process_group(0).kill_on_drop(true);
         self.processes.spawn(keep_running(command, process, self.orders.subscribe()));

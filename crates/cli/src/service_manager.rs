@@ -112,7 +112,11 @@ mod tests {
             manager.ready();
             manager.alive();
             manager.stopping();
-            assert_eq!([received(socket), received(socket)], ["READY=1", "STOPPING=1"], "no watchdog is wanted");
+            assert_eq!(
+                [received(socket), received(socket)],
+                ["READY=1", "STOPPING=1"],
+                "no watchdog is wanted"
+            );
             let watched = ServiceManager { watchdog: Some(Duration::from_secs(30)), ..manager };
             watched.alive();
             assert_eq!(received(socket), "WATCHDOG=1");
@@ -126,7 +130,10 @@ mod tests {
         let manager = ServiceManager::connect(folder.path().join("gone").as_os_str()).unwrap();
         manager.ready();
         ServiceManager::default().ready();
-        assert!(ServiceManager::connect(OsStr::new(&"x".repeat(200))).is_err(), "longer than a path of a socket");
+        assert!(
+            ServiceManager::connect(OsStr::new(&"x".repeat(200))).is_err(),
+            "longer than a path of a socket"
+        );
     }
 
     #[test]

@@ -111,7 +111,9 @@ mod tests {
         assert_eq!(read(0x17, "700101000001Z"), Some(1));
         assert_eq!(read(0x17, "491231235959Z"), Some(2_524_607_999));
         assert_eq!(read(0x18, "20500101000000Z"), Some(2_524_608_000));
-        for (tag, wrong) in [(0x17, "7001010000Z"), (0x17, "700101000001"), (0x18, "€0Z"), (0x13, "700101000001Z")] {
+        for (tag, wrong) in
+            [(0x17, "7001010000Z"), (0x17, "700101000001"), (0x18, "€0Z"), (0x13, "700101000001Z")]
+        {
             assert_eq!(read(tag, wrong), None, "{wrong}");
         }
     }

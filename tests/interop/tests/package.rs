@@ -1,6 +1,8 @@
 //! The Debian package: installed in a root of its own, started as its unit says, upgraded, removed, purged. It needs root, dpkg and
 //! binutils; programs are those that were built with the tests.
 
+#![cfg(test)]
+
 use std::io::Write as _;
 use std::net::UdpSocket;
 use std::os::unix::fs::PermissionsExt as _;
@@ -24,7 +26,9 @@ fn repository() -> PathBuf {
 fn programs() -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let programs = test.ancestors().nth(2).unwrap().to_owned();
-    for (program, made_by) in [("belfry", "-p server --bin belfry"), ("examples/pages", "-p cli --example pages")] {
+    for (program, made_by) in
+        [("belfry", "-p server --bin belfry"), ("examples/pages", "-p cli --example pages")]
+    {
         assert!(programs.join(program).is_file(), "no {program}: cargo build {made_by}");
     }
     programs
@@ -85,7 +89,8 @@ impl Root {
     /// User and group of the service, by number.
     fn user(&self) -> String {
         let users = text(&self.path("etc/passwd"));
-        let line = users.lines().find(|line| line.starts_with("belfry:")).expect("the package makes the user");
+        let line =
+            users.lines().find(|line| line.starts_with("belfry:")).expect("the package makes the user");
         let fields: Vec<&str> = line.split(':').collect();
         format!("{}:{}", fields[2], fields[3])
     }
@@ -100,7 +105,11 @@ impl Root {
         let words = ["/usr/bin/env", "BELFRY_CONFIG=/etc/belfry/belfry.toml", "/usr/bin/belfry"];
         let words: Vec<String> = words.iter().chain(arguments).map(ToString::to_string).collect();
         let mut command = Command::new("chroot");
-        command.args(self.as_user(&words)).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+            .args(self.as_user(&words))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
         let output = child.wait_with_output().unwrap();
@@ -253,4 +262,49 @@ fn the_package_is_installed_started_upgraded_removed_and_purged() {
     root.dpkg("--purge", Path::new("belfry"));
     assert!(!database.exists() && !root.path("var/lib/belfry").exists() && !root.path("etc/belfry").exists());
     assert!(!text(&root.path("etc/passwd")).contains("belfry"), "a purge removes the user");
+}
+
+/// Runs `belfry init` at a terminal, or without one, with these answers; what it showed, and whether it succeeded.
+fn init(flags: &str, answers: &str, is_terminal: bool) -> (String, bool) {
+    let line = format!("{} init {flags}", programs().join("belfry").display());
+    let mut command = if is_terminal { Command::new("script") } else { Command::new("sh") };
+    command.args(if is_terminal { vec!["-qec", &line, "/dev/null"] } else { vec!["-c", &line] });
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    // A refusal does not wait for the answers.
+    let _ = child.stdin.take().unwrap().write_all(answers.as_bytes());
+    let output = child.wait_with_output().unwrap();
+    let shown = [output.stdout, output.stderr].concat();
+    (String::from_utf8_lossy(&shown).into_owned(), output.status.success())
+}
+
+#[test]
+fn init_asks_at_a_terminal_and_makes_the_first_account() {
+    let folder = TempDir::new().unwrap();
+    let dir = folder.path().join("etc");
+    let flags = format!("--dir {}", dir.display());
+    // Domain, address, certificate, account.
+    let (shown, succeeded) = init(&flags, "chat.test\n\n\nalice\n", true);
+    assert!(succeeded && shown.contains("made alice@chat.test, password "), "{shown}");
+    let next = format!("belfry doctor --config {}/belfry.toml", dir.display());
+    assert!(shown.contains(&next), "{shown}");
+    let mut show = Command::new(programs().join("belfry"));
+    show.args(["account", "show", "alice", "--config"]).arg(dir.join("belfry.toml"));
+    assert!(run(&mut show).contains("alice@chat.test"));
+
+    let before = text(&dir.join("belfry.toml"));
+    let (shown, succeeded) = init(&flags, "other.test\n\n\n\n", true);
+    assert!(!succeeded && shown.contains("there is one already, and nothing was changed"), "{shown}");
+    assert_eq!(text(&dir.join("belfry.toml")), before);
+}
+
+#[test]
+fn init_without_a_terminal_wants_flags() {
+    let folder = TempDir::new().unwrap();
+    let flags = format!("--dir {}", folder.path().join("etc").display());
+    let (shown, succeeded) = init(&flags, "chat.test\n", false);
+    assert!(!succeeded && shown.contains("no terminal to ask at"), "{shown}");
+    assert!(!folder.path().join("etc").exists());
+    let (shown, succeeded) = init(&format!("{flags} --yes --domain chat.test --account bob"), "", false);
+    assert!(succeeded && shown.contains("made bob@chat.test, password "), "{shown}");
 }

@@ -78,7 +78,10 @@ mod tests {
         assert!(states("", "10.0.0.7")[0].starts_with("ok SIP listens on loopback"));
         assert!(states(all, "10.0.0.7")[0].starts_with("warning"));
         assert_eq!(states(all, "8.8.8.8"), ["ok peers are told 8.8.8.8"]);
-        assert_eq!(states(&format!("{all}advertise = \"sip.a.test\"\n"), "10.0.0.7"), ["ok peers are told sip.a.test"]);
+        assert_eq!(
+            states(&format!("{all}advertise = \"sip.a.test\"\n"), "10.0.0.7"),
+            ["ok peers are told sip.a.test"]
+        );
         assert!(states(&format!("{all}advertise = \"10.0.0.7\"\n"), "10.0.0.7")[0].starts_with("warning"));
         assert!(states("[sip]\nlisten = [\"udp:10.0.0.7:5060\"]\n", "8.8.8.8")[0].starts_with("warning"));
     }
@@ -88,7 +91,8 @@ mod tests {
         let public = "[sip]\nlisten = [\"udp:0.0.0.0:5060\"]\nadvertise = \"8.8.8.8\"\n[voice]\n";
         let private = states(&format!("{public}media = \"10.0.0.7\"\n"), "10.0.0.7");
         assert!(private[1].starts_with("problem peers are told 8.8.8.8 for calls"), "{private:?}");
-        let told = states(&format!("{public}media = \"10.0.0.7\"\nmedia_advertise = \"8.8.8.8\"\n"), "10.0.0.7");
+        let told =
+            states(&format!("{public}media = \"10.0.0.7\"\nmedia_advertise = \"8.8.8.8\"\n"), "10.0.0.7");
         assert_eq!(told[1], "ok callers are told to send sound to 8.8.8.8");
         let loopback = states(&format!("{public}media = \"127.0.0.1\"\n"), "10.0.0.7");
         assert!(loopback[1].starts_with("problem callers are told"), "{loopback:?}");

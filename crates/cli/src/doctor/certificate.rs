@@ -89,7 +89,8 @@ fn names(config: &Config) -> Vec<String> {
 mod tests {
     use super::*;
 
-    const TEXT: &str = "[sip]\ndomains = [\"a.test\"]\nadvertise = \"sip.a.test\"\nlisten = [\"tls:0.0.0.0:5061\"]\n";
+    const TEXT: &str =
+        "[sip]\ndomains = [\"a.test\"]\nadvertise = \"sip.a.test\"\nlisten = [\"tls:0.0.0.0:5061\"]\n";
     const FILES: &str = "[tls]\ncertificate = \"c.pem\"\nkey = \"k.pem\"\n";
 
     fn states(text: &str, facts: &Result<CertificateFacts, String>) -> Vec<String> {

@@ -19,18 +19,28 @@ pub(super) fn check(folder: &Path) -> Vec<Finding> {
     let shown = folder.display();
     let metadata = match fs::metadata(folder) {
         Ok(metadata) if metadata.is_dir() => metadata,
-        Ok(_) => return vec![Finding::problem(CHECK, format!("{shown} is no folder"), "change [server] data")],
+        Ok(_) => {
+            return vec![Finding::problem(CHECK, format!("{shown} is no folder"), "change [server] data")];
+        }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             return vec![Finding::good(CHECK, format!("{shown} is not there yet: the node makes it"))];
         }
         Err(error) => {
-            return vec![Finding::problem(CHECK, format!("{shown}: {error}"), "ask again as the user of the node, or as root")];
+            return vec![Finding::problem(
+                CHECK,
+                format!("{shown}: {error}"),
+                "ask again as the user of the node, or as root",
+            )];
         }
     };
     let mut findings = Vec::new();
     if metadata.permissions().mode() & 0o007 != 0 {
         let mend = format!("chmod o= {shown}");
-        findings.push(Finding::warning(CHECK, format!("{shown} is open to other users of the machine"), mend));
+        findings.push(Finding::warning(
+            CHECK,
+            format!("{shown} is open to other users of the machine"),
+            mend,
+        ));
     }
     findings.push(match trial(folder) {
         Ok(()) => Finding::good(CHECK, format!("{shown} can be written")),
@@ -42,7 +52,9 @@ pub(super) fn check(folder: &Path) -> Vec<Finding> {
     });
     findings.push(match rustix::fs::statvfs(folder) {
         Ok(disk) => room(folder, disk.f_bavail.saturating_mul(disk.f_frsize)),
-        Err(error) => Finding::warning(CHECK, format!("{shown}: its disk does not tell its room: {error}"), "see: df"),
+        Err(error) => {
+            Finding::warning(CHECK, format!("{shown}: its disk does not tell its room: {error}"), "see: df")
+        }
     });
     findings
 }

@@ -29,7 +29,7 @@ pub(super) fn running_node(config: &Config) -> RunningNode {
     let Ok(mut client) = Client::connect(&config.server.control) else { return RunningNode::default() };
     match client.ask(&Request::Status) {
         Ok(Response::Status(status)) => {
-            let listens_at = status.observed.services.into_iter().flat_map(|service| service.at).collect();
+            let listens_at = status.node.services.into_iter().flat_map(|service| service.at).collect();
             RunningNode { is_up: true, listens_at, process: Some(status.pid) }
         }
         _ => RunningNode { is_up: true, ..RunningNode::default() },

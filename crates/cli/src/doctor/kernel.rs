@@ -17,10 +17,18 @@ fn buffers(config: &Config, kernel: &Kernel) -> Finding {
     const CHECK: &str = "receive buffers";
     let wanted = config.sip.udp_receive_buffer;
     match kernel.largest_receive_buffer {
-        None => Finding::warning(CHECK, "the kernel does not tell net.core.rmem_max", "see the log of the node's start"),
+        None => Finding::warning(
+            CHECK,
+            "the kernel does not tell net.core.rmem_max",
+            "see the log of the node's start",
+        ),
         Some(largest) if largest < wanted => Finding::warning(
             CHECK,
-            format!("net.core.rmem_max is {}, [sip] udp_receive_buffer {}: bursts may be lost", bytes(largest), bytes(wanted)),
+            format!(
+                "net.core.rmem_max is {}, [sip] udp_receive_buffer {}: bursts may be lost",
+                bytes(largest),
+                bytes(wanted)
+            ),
             format!("echo net.core.rmem_max={wanted} > /etc/sysctl.d/60-belfry.conf && sysctl --system"),
         ),
         Some(_) => Finding::good(CHECK, format!("{} for each UDP socket are granted", bytes(wanted))),
@@ -45,7 +53,10 @@ fn files(config: &Config, kernel: &Kernel) -> Finding {
     let connections = u64::from(config.limits.connections) * u64::from(config.server.shards);
     let needed = connections + media + OTHER_FILES;
     if limit >= needed {
-        return Finding::good(CHECK, format!("{whose} may have {}, at most {} are needed", grouped(limit), grouped(needed)));
+        return Finding::good(
+            CHECK,
+            format!("{whose} may have {}, at most {} are needed", grouped(limit), grouped(needed)),
+        );
     }
     let room = limit.saturating_sub(OTHER_FILES.min(limit / 2));
     Finding::warning(

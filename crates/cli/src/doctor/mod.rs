@@ -94,7 +94,9 @@ impl DoctorArgs {
         match findings.iter().filter(|finding| matches!(finding.outcome, Outcome::Problem(_))).count() {
             0 => Ok(()),
             1 => Err(CliError::Other("1 problem; mend it and ask again: belfry doctor".into())),
-            count => Err(CliError::Other(format!("{count} problems; mend them and ask again: belfry doctor"))),
+            count => {
+                Err(CliError::Other(format!("{count} problems; mend them and ask again: belfry doctor")))
+            }
         }
     }
 }
@@ -123,7 +125,9 @@ fn examine(config: &Config) -> Result<Vec<Finding>, CliError> {
 /// The configuration cannot be read, so there is nothing else to check.
 fn mistakes(error: &ConfigError) -> Vec<Finding> {
     let mend = match error {
-        ConfigError::Unreadable { .. } => "name another file with --config or BELFRY_CONFIG, or make one: belfry init",
+        ConfigError::Unreadable { .. } => {
+            "name another file with --config or BELFRY_CONFIG, or make one: belfry init"
+        }
         _ => "change the line; every key is in docs/configuration.md",
     };
     error.to_string().lines().map(|line| Finding::problem("configuration", line, mend)).collect()

@@ -82,7 +82,8 @@ pub(super) fn check(
 /// The services that others than this machine reach.
 fn services(config: &Config) -> Vec<Service> {
     let service = |label, usual_port, listeners: &[Listener], transport| {
-        let fits = |listener: &&Listener| listener.transport == transport && !listener.address.ip().is_loopback();
+        let fits =
+            |listener: &&Listener| listener.transport == transport && !listener.address.ip().is_loopback();
         let ports: Vec<u16> = listeners.iter().filter(fits).map(|listener| listener.address.port()).collect();
         (!ports.is_empty()).then_some(Service { label, usual_port, ports })
     };
@@ -141,7 +142,7 @@ fn of_records(
         return Ok(Finding::problem(CHECK, what, mend));
     }
     let what = format!("{name} leads to {}", named.join(", "));
-    Ok(elsewhere(what, place))
+    Ok(elsewhere(&what, place))
 }
 
 /// RFC 3263 §4.2, RFC 6120 §3.2.2: without an SRV record the address of the domain and the usual port are taken.
@@ -158,15 +159,21 @@ fn without_record(
         && !found.is_empty()
     {
         if found.iter().any(|ip| place.has(ip)) {
-            return Ok(Finding::good(CHECK, format!("no {name}: the address of {domain} leads here, port {port}")));
+            return Ok(Finding::good(
+                CHECK,
+                format!("no {name}: the address of {domain} leads here, port {port}"),
+            ));
         }
-        return Ok(elsewhere(format!("no {name}, and the address of {domain} is {}", found[0]), place));
+        return Ok(elsewhere(&format!("no {name}, and the address of {domain} is {}", found[0]), place));
     }
-    let mend = format!("add to the zone: {name}. 3600 IN SRV 0 0 {} HOST. (HOST: this machine's name)", service.ports[0]);
+    let mend = format!(
+        "add to the zone: {name}. 3600 IN SRV 0 0 {} HOST. (HOST: this machine's name)",
+        service.ports[0]
+    );
     Ok(Finding::warning(CHECK, format!("no {name}: clients do not find the service by the domain"), mend))
 }
 
-fn elsewhere(what: String, place: &Place<'_>) -> Finding {
+fn elsewhere(what: &str, place: &Place<'_>) -> Finding {
     if place.is_behind_nat() {
         let mend = "set [sip] advertise to the public name or address that is forwarded to this machine, and ask again";
         return Finding::warning(CHECK, format!("{what}; this machine has private addresses only"), mend);
@@ -235,7 +242,10 @@ mod tests {
         let zone = |port, ip| [("_sip._udp.a.test", srv(port, "sip.a.test")), ("sip.a.test", address(ip))];
         let here = states(UDP, "8.8.8.8", &zone(5060, "8.8.8.8"));
         assert_eq!(here, ["ok _sip._udp.a.test leads here, sip.a.test:5060"]);
-        assert!(states(UDP, "8.8.8.8", &zone(5070, "8.8.8.8"))[0].starts_with("problem _sip._udp.a.test names port 5070"));
+        assert!(
+            states(UDP, "8.8.8.8", &zone(5070, "8.8.8.8"))[0]
+                .starts_with("problem _sip._udp.a.test names port 5070")
+        );
         assert!(states(UDP, "8.8.8.8", &zone(5060, "9.9.9.9"))[0].starts_with("problem"));
         let nat = states(UDP, "10.0.0.7", &zone(5060, "9.9.9.9"));
         assert!(nat[0].starts_with("warning") && nat[0].ends_with("private addresses only"), "{nat:?}");
@@ -258,8 +268,11 @@ mod tests {
              [xmpp.federation]\nlisten = [\"tcp:0.0.0.0:5269\"]\n";
         let said = states(chat, "8.8.8.8", &zone);
         let kinds: Vec<&str> = said.iter().map(|line| line.split(':').next().unwrap()).collect();
-        let expected =
-            ["ok no _xmpp-client._tcp.a.test", "warning no _xmpps-client._tcp.a.test", "ok no _xmpp-server._tcp.a.test"];
+        let expected = [
+            "ok no _xmpp-client._tcp.a.test",
+            "warning no _xmpps-client._tcp.a.test",
+            "ok no _xmpp-server._tcp.a.test",
+        ];
         assert_eq!(kinds, expected);
     }
 

@@ -41,7 +41,8 @@ pub(super) fn wanted(config: &Config) -> Vec<WantedSocket> {
             address: listener.address,
         }));
     }
-    let tcp = |key, address: SocketAddr| WantedSocket { key, text: address.to_string(), is_udp: false, address };
+    let tcp =
+        |key, address: SocketAddr| WantedSocket { key, text: address.to_string(), is_udp: false, address };
     all.push(tcp("[http] listen", config.http.listen));
     all.extend(config.rest.listen.filter(|at| *at != config.http.listen).map(|at| tcp("[rest] listen", at)));
     all.extend(config.farm.name.is_some().then(|| tcp(FARM, config.farm.listen)));

@@ -79,7 +79,8 @@ mod tests {
     fn greet(line: &'static str) -> String {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let serve = move || listener.accept().and_then(|(mut peer, _)| peer.write_all(line.as_bytes())).unwrap();
+        let serve =
+            move || listener.accept().and_then(|(mut peer, _)| peer.write_all(line.as_bytes())).unwrap();
         std::thread::Builder::new().spawn(serve).unwrap();
         address.to_string()
     }
