@@ -36,7 +36,7 @@ const fn real(
     RealTests { package, source, name, modules }
 }
 
-static REAL: [RealTests; 33] = [
+static REAL: [RealTests; 34] = [
     real("server", "tests/live/main.rs", "live", &[]),
     real("net", "tests/sockets/main.rs", "sockets", &[]),
     real("net", "unittests src/lib.rs", "net", &[]),
@@ -67,6 +67,7 @@ static REAL: [RealTests; 33] = [
     real("interop", "tests/loads.rs", "loads", &[]),
     real("interop", "tests/membership.rs", "membership", &[]),
     real("interop", "tests/older.rs", "older", &[]),
+    real("interop", "tests/package.rs", "package", &[]),
     real("interop", "tests/processes.rs", "processes", &[]),
     real("interop", "tests/readme.rs", "readme", &[]),
     real("interop", "tests/rest.rs", "rest", &[]),

@@ -20,6 +20,7 @@ mod blocks;
 mod calls;
 mod check;
 pub mod database;
+mod doctor;
 mod domain;
 mod error;
 mod export;
@@ -29,6 +30,7 @@ mod farm_sums;
 pub mod first_account;
 pub mod greeting;
 mod import;
+mod init;
 mod invite;
 mod limits;
 mod node;
@@ -37,6 +39,7 @@ mod password;
 mod rest;
 mod route;
 mod serve;
+pub mod service_manager;
 mod status;
 mod stop;
 mod store;
@@ -75,6 +78,10 @@ enum Command {
     Serve(serve::ServeArgs),
     /// Say what is wrong with a configuration; exit 78 when something is
     CheckConfig(check::CheckConfig),
+    /// Write a configuration and make the first account, by flags or by questions
+    Init(init::InitArgs),
+    /// Say what is wrong on this machine for the node, and how to mend it; exit 1 when there is a problem
+    Doctor(doctor::DoctorArgs),
     /// State of the node: calls, registrations, rates, memory, drops
     Status(status::StatusArgs),
     /// Accounts and their aliases
@@ -110,6 +117,11 @@ enum Command {
     Drain(node::DrainArgs),
 }
 
+/// The command line, for its manual pages and completions.
+pub fn command() -> clap::Command {
+    <Cli as clap::CommandFactory>::command()
+}
+
 /// The whole program: reads its command line and runs the command. `serve` runs a node until it ends.
 pub fn main(serve: impl FnOnce(Config) -> anyhow::Result<()>) -> ExitCode {
     match run(Cli::parse(), serve) {
@@ -123,13 +135,16 @@ pub fn main(serve: impl FnOnce(Config) -> anyhow::Result<()>) -> ExitCode {
 }
 
 fn run(cli: Cli, serve: impl FnOnce(Config) -> anyhow::Result<()>) -> Result<(), CliError> {
-    if let Command::CheckConfig(check) = &cli.command {
-        return check.run(cli.config.as_deref());
+    match &cli.command {
+        Command::CheckConfig(check) => return check.run(cli.config.as_deref()),
+        Command::Doctor(doctor) => return doctor.run(cli.config.as_deref()),
+        Command::Init(init) => return init.run(),
+        _ => {}
     }
     let config = Config::load(cli.config.as_deref())?;
     match cli.command {
         Command::Serve(args) => args.run(config, serve),
-        Command::CheckConfig(_) => unreachable!("answered above"),
+        Command::CheckConfig(_) | Command::Doctor(_) | Command::Init(_) => unreachable!("answered above"),
         Command::Status(args) => args.run(&config),
         Command::Account(command) => command.run(&config),
         Command::Domain(command) => command.run(&config),

@@ -16,3 +16,12 @@ pub(crate) const IMPORT_CHECKED: usize = 1_000;
 
 /// Bytes of white space before what tells XML from lines. More: it is lines.
 pub(crate) const IMPORT_LOOK: usize = 1 << 10;
+
+/// One answer of a server that `belfry doctor` asks: DNS, the database, NATS. Beyond: the server counts as unreachable.
+pub(crate) const DOCTOR_PATIENCE: std::time::Duration = std::time::Duration::from_secs(3);
+
+/// Bytes of the first line of a NATS server, which names its settings. More: it is no NATS server.
+pub(crate) const DOCTOR_NATS_LINE: usize = 4 << 10;
+
+/// Letters and digits of the first account's password that `belfry init` makes: 100 bits.
+pub(crate) const FIRST_PASSWORD: usize = 20;

@@ -12,9 +12,10 @@ use tokio::process::Command;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::broadcast;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, interval, sleep};
 
 use super::error::CliError;
+use super::service_manager::{ServiceManager, VARIABLES};
 
 /// The pause before a process that has failed is started again; twice as long each time, up to the second number.
 const PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
@@ -22,6 +23,8 @@ const PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs
 const UP: Duration = Duration::from_mins(1);
 /// The pause between two looks whether the first process serves.
 const LOOK: Duration = Duration::from_millis(100);
+/// The interval of the supervisor's signs of life where no service manager wants any.
+const UNWATCHED: Duration = Duration::from_hours(1);
 /// Exit codes that another start does not change: usage, configuration (`sysexits.h`).
 const NOT_AGAIN: [i32; 2] = [2, 78];
 /// The code of a node that the farm counts as dead: its next life may begin at once.
@@ -93,13 +96,20 @@ impl Supervisor {
         processes.next().into_iter().for_each(|first| self.start(first));
         let mut first_serves = std::pin::pin!(until_served(config.server.control.clone()));
         let (mut is_first_up, mut is_leaving, mut result) = (false, false, Ok(()));
+        let manager = ServiceManager::from_environment();
+        let mut alive = interval(manager.alive_interval().unwrap_or(UNWATCHED));
         loop {
             let order = tokio::select! {
+                _ = alive.tick() => {
+                    manager.alive();
+                    continue;
+                }
                 _ = hangup.recv() => Signal::HUP,
                 _ = terminate.recv() => Signal::TERM,
                 _ = interrupt.recv() => Signal::TERM,
                 () = &mut first_serves, if !is_first_up => {
                     is_first_up = true;
+                    manager.ready();
                     processes.by_ref().filter(|_| !is_leaving).for_each(|process| self.start(process));
                     continue;
                 }
@@ -112,7 +122,9 @@ impl Supervisor {
                     }
                 },
             };
-            is_leaving |= order == Signal::TERM;
+            if order == Signal::TERM && !std::mem::replace(&mut is_leaving, true) {
+                manager.stopping();
+            }
             // Without receivers the processes have just ended.
             let _ = self.orders.send(order);
         }
@@ -123,6 +135,9 @@ impl Supervisor {
         command.args(["serve", "--process", &process.to_string()]);
         if let Some(file) = &self.file {
             command.arg("--config").arg(file);
+        }
+        for name in VARIABLES {
+            command.env_remove(name);
         }
         // Ctrl-C comes to this process alone, which passes it on once.
         command.process_group(0).kill_on_drop(true);

@@ -6,13 +6,14 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::{Duration, SystemTime};
 
+pub use hickory_resolver::TokioResolver;
 use hickory_resolver::config::{ConnectionConfig, NameServerConfig, ResolverConfig, ResolverOpts};
 use hickory_resolver::lookup::Lookup;
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
 use hickory_resolver::net::{DnsError, NetError};
 use hickory_resolver::proto::op::{Query, ResponseCode};
 use hickory_resolver::proto::rr::{Name, RData, Record, RecordType};
-use hickory_resolver::{Hosts, Resolver, TokioResolver, system_conf};
+use hickory_resolver::{Hosts, Resolver, system_conf};
 use sip::dns::{DnsData, DnsFault, DnsQuery, DnsRecord};
 use tokio::task::spawn_local;
 use tokio::time::timeout;

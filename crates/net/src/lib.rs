@@ -4,6 +4,7 @@
 #![warn(missing_docs)]
 
 pub mod admission;
+pub mod certificate;
 pub mod certified;
 pub mod clock;
 mod counters;

@@ -220,7 +220,7 @@ fn client_with(roots: RootCertStore, provider: Arc<CryptoProvider>) -> ClientCon
         .with_no_client_auth()
 }
 
-fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+pub(super) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
     match read {
         Ok(chain) if chain.is_empty() => Err(error(path, &"no certificate in this file")),

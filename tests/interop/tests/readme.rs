@@ -26,6 +26,10 @@ const NOT_COMMANDS: &[(&str, &str)] = &[
         "client = twilio.rest.Client(sid, token)",
         "Python: tests/interop/tests/rest.rs drives Twilio's library",
     ),
+    (
+        "make package",
+        "it needs systemd and a release build: tests/interop/tests/package.rs installs the package",
+    ),
     ("to sign in     target/release/belfry account add", "what `make run` prints, which is compared"),
     ("[xmpp]", "configuration: crates/server/tests/live/xmpp/components.rs has it"),
 ];

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use chat::SessionEndReason;
+use cli::service_manager::ServiceManager;
 use cluster::Bucket;
 use config::{Config, listener_text};
 use control::ChatTrace;
@@ -80,6 +81,7 @@ async fn operate(config: Config, logging: Logging) -> Result<()> {
         farm_traces,
         logging,
         services,
+        manager: ServiceManager::from_environment(),
         draining: Cell::new(None),
         probed: Cell::new(None),
         leave: Notify::new(),
@@ -93,6 +95,7 @@ async fn operate(config: Config, logging: Logging) -> Result<()> {
     if let Some(notices) = notices {
         spawn_local(operator.clone().follow(notices));
     }
+    operator.manager.ready();
     tokio::select! {
         () = doors.serve(operator.clone(), status, (web, rest)) => {}
         () = operator.until_the_end() => {}
@@ -110,6 +113,7 @@ struct Operator {
     logging: Logging,
     /// All that the node listens at.
     services: Vec<Listening>,
+    manager: ServiceManager,
     /// Since when.
     draining: Cell<Option<Instant>>,
     /// The time of the last trial write to the database; in the future of the clock while one goes on.
@@ -143,6 +147,7 @@ impl Operator {
             }
             pause = if self.draining.get().is_some() { LOOK } else { LOOK_UNDRAINED };
             let now = self.now();
+            self.manager.alive();
             self.probe_when_due(now);
             if now.since(kept_house) >= HOUSEKEEPING {
                 kept_house = now;
@@ -455,6 +460,7 @@ impl Control for Operator {
     fn drain(&self) {
         if self.draining.get().is_none() {
             self.draining.set(Some(self.now()));
+            self.manager.stopping();
             self.drain_begins.notify_one();
             self.node.borrow().drain();
         }

@@ -81,6 +81,23 @@ impl Postgres {
     /// # Errors
     /// A URL that cannot be read, servers that cannot be reached, a database of another encoding or a later schema.
     pub fn open(url: &str) -> Result<Self, StoreError> {
+        let mut postgres = Postgres::of_url(url)?;
+        // A change of the schema takes its time, and another node's is waited for.
+        postgres.later_schema = migrations::run(&mut postgres.connect()?)?;
+        Ok(postgres.with_patience(Some(limits::ANSWER_TIME)))
+    }
+
+    /// Connects as [`open`](Postgres::open) does, changes nothing, and returns [`name`](Postgres::name).
+    ///
+    /// # Errors
+    /// A URL that cannot be read, servers that cannot be reached.
+    pub fn reach(url: &str) -> Result<String, StoreError> {
+        let postgres = Postgres::of_url(url)?.with_patience(Some(limits::ANSWER_TIME));
+        postgres.connect()?;
+        Ok(postgres.name().to_owned())
+    }
+
+    fn of_url(url: &str) -> Result<Self, StoreError> {
         let (url, tls) = tls::Parameters::take(url);
         let mut config = Config::from_str(&url).map_err(|error| {
             // The text of the error has no part of the URL, which may have a password.
@@ -94,7 +111,7 @@ impl Postgres {
         config.keepalives_idle(Duration::from_secs(10));
         let tls = tls.connector(&mut config)?;
         let name = name_of(&config).into();
-        let mut postgres = Postgres {
+        Ok(Postgres {
             servers: servers(&config),
             name,
             tls,
@@ -104,10 +121,7 @@ impl Postgres {
             life: None,
             switches: Arc::default(),
             later_schema: None,
-        };
-        // A change of the schema takes its time, and another node's is waited for.
-        postgres.later_schema = migrations::run(&mut postgres.connect()?)?;
-        Ok(postgres.with_patience(Some(limits::ANSWER_TIME)))
+        })
     }
 
     /// The schema of a later version that this program uses as it is.

@@ -1,0 +1,100 @@
+//! The addresses that peers are told: behind NAT a private one leads nowhere.
+
+use std::net::IpAddr;
+
+use config::Config;
+use stdx::address::is_private;
+
+use super::Finding;
+
+const CHECK: &str = "addresses";
+
+/// `own`: the addresses of this machine.
+pub(super) fn check(config: &Config, own: &[IpAddr]) -> Vec<Finding> {
+    let listens_for_others = config.sip.listen.iter().any(|listener| !listener.address.ip().is_loopback());
+    if !listens_for_others {
+        return vec![Finding::good(CHECK, "SIP listens on loopback: only this machine reaches it")];
+    }
+    let mut findings = vec![signalling(config, own)];
+    findings.extend(media(config));
+    findings
+}
+
+fn signalling(config: &Config, own: &[IpAddr]) -> Finding {
+    let mend = "where phones come from the Internet, set [sip] advertise to the public name or address, and forward the ports";
+    if let Some(host) = &config.sip.advertise {
+        return match host.parse::<IpAddr>() {
+            Ok(ip) if is_private(ip) => {
+                Finding::warning(CHECK, format!("[sip] advertise is {ip}, a private address"), mend)
+            }
+            _ => Finding::good(CHECK, format!("peers are told {host}")),
+        };
+    }
+    let listened: Vec<IpAddr> = config.sip.listen.iter().map(|listener| listener.address.ip()).collect();
+    let told: Vec<IpAddr> = if listened.iter().any(IpAddr::is_unspecified) { own.to_vec() } else { listened };
+    match told.iter().find(|ip| !is_private(**ip)) {
+        Some(public) => Finding::good(CHECK, format!("peers are told {public}")),
+        None => Finding::warning(
+            CHECK,
+            "peers are told a private address: phones behind other networks cannot reach it",
+            mend,
+        ),
+    }
+}
+
+/// The address of sound, beside the one of signalling.
+fn media(config: &Config) -> Option<Finding> {
+    let told = config.voice.advertise.or(config.voice.media)?;
+    let mend = "set [voice] media_advertise to the address that phones send sound to, and forward the ports of media_ports";
+    if told.is_unspecified() || told.is_loopback() {
+        return Some(Finding::problem(CHECK, format!("callers are told to send sound to {told}"), mend));
+    }
+    let signalling = config.sip.advertise.as_deref().and_then(|host| host.parse::<IpAddr>().ok());
+    Some(match signalling {
+        Some(public) if !is_private(public) && is_private(told) => Finding::problem(
+            CHECK,
+            format!("peers are told {public} for calls, and the private address {told} for sound"),
+            mend,
+        ),
+        _ => Finding::good(CHECK, format!("callers are told to send sound to {told}")),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    fn states(text: &str, own: &str) -> Vec<String> {
+        let config = Config::parse(text, Path::new("belfry.toml")).unwrap();
+        let findings = check(&config, &[[127, 0, 0, 1].into(), own.parse().unwrap()]);
+        findings.iter().map(|finding| format!("{} {}", finding.state(), finding.what)).collect()
+    }
+
+    #[test]
+    fn a_private_address_that_peers_are_told_is_found() {
+        let all = "[sip]\nlisten = [\"udp:0.0.0.0:5060\"]\n";
+        assert!(states("", "10.0.0.7")[0].starts_with("ok SIP listens on loopback"));
+        assert!(states(all, "10.0.0.7")[0].starts_with("warning"));
+        assert_eq!(states(all, "8.8.8.8"), ["ok peers are told 8.8.8.8"]);
+        assert_eq!(
+            states(&format!("{all}advertise = \"sip.a.test\"\n"), "10.0.0.7"),
+            ["ok peers are told sip.a.test"]
+        );
+        assert!(states(&format!("{all}advertise = \"10.0.0.7\"\n"), "10.0.0.7")[0].starts_with("warning"));
+        assert!(states("[sip]\nlisten = [\"udp:10.0.0.7:5060\"]\n", "8.8.8.8")[0].starts_with("warning"));
+    }
+
+    #[test]
+    fn sound_goes_where_signalling_goes() {
+        let public = "[sip]\nlisten = [\"udp:0.0.0.0:5060\"]\nadvertise = \"8.8.8.8\"\n[voice]\n";
+        let private = states(&format!("{public}media = \"10.0.0.7\"\n"), "10.0.0.7");
+        assert!(private[1].starts_with("problem peers are told 8.8.8.8 for calls"), "{private:?}");
+        let told =
+            states(&format!("{public}media = \"10.0.0.7\"\nmedia_advertise = \"8.8.8.8\"\n"), "10.0.0.7");
+        assert_eq!(told[1], "ok callers are told to send sound to 8.8.8.8");
+        let loopback = states(&format!("{public}media = \"127.0.0.1\"\n"), "10.0.0.7");
+        assert!(loopback[1].starts_with("problem callers are told"), "{loopback:?}");
+    }
+}

@@ -1,0 +1,130 @@
+//! The certificate of the configuration: readable, with its key, for the names that clients connect to, and not near its end.
+
+use std::net::IpAddr;
+use std::path::Path;
+use std::time::Duration;
+
+use config::Config;
+use net::certificate::CertificateFacts;
+use net::tls::TlsError;
+use sip::transport::Transport;
+use stdx::Instant;
+
+use super::Finding;
+use crate::table::date;
+
+const CHECK: &str = "certificate";
+/// Renewals of certificates of 90 days begin 30 days before the end; this one is late.
+const SOON: Duration = Duration::from_hours(14 * 24);
+
+/// `examine` reads a certificate and its key, and compares it with names.
+pub(super) fn check(
+    config: &Config,
+    now: Instant,
+    examine: impl Fn(&Path, &Path, &[String]) -> Result<CertificateFacts, TlsError>,
+) -> Vec<Finding> {
+    let listeners = [&config.sip.listen, &config.xmpp.listen, &config.federation.listen];
+    let is_public = |listener: &net::Listener| !listener.address.ip().is_loopback();
+    // STARTTLS makes TCP of chat a use of the certificate, too.
+    let uses = |chat: bool, transport: Transport| match transport {
+        Transport::Tls | Transport::Wss => true,
+        Transport::Tcp => chat,
+        _ => false,
+    };
+    let is_used = listeners.iter().enumerate().any(|(index, list)| {
+        list.iter().any(|listener| is_public(listener) && uses(index > 0, listener.transport))
+    });
+    let (Some(certificate), Some(key)) = (&config.tls.certificate, &config.tls.key) else {
+        return vec![match is_used {
+            false => Finding::good(CHECK, "none is configured, and none is needed on loopback"),
+            true => Finding::warning(
+                CHECK,
+                "none is configured: the node makes one for itself, which no client trusts",
+                "get one for the domain, of Let's Encrypt for example, and name it in [tls] certificate and key",
+            ),
+        }];
+    };
+    match examine(certificate, key, &names(config)) {
+        Err(error) => vec![Finding::problem(
+            CHECK,
+            error.to_string(),
+            "put a certificate in PEM form and its key there, readable by the user of the node",
+        )],
+        Ok(facts) => judge(certificate, &facts, now),
+    }
+}
+
+fn judge(file: &Path, facts: &CertificateFacts, now: Instant) -> Vec<Finding> {
+    let file = file.display();
+    let mut findings = Vec::new();
+    if !facts.missing.is_empty() {
+        let names = facts.missing.join(", ");
+        findings.push(Finding::warning(
+            CHECK,
+            format!("{file} is not for {names}: clients that connect to these names refuse it"),
+            "get one that has all names",
+        ));
+    }
+    let renew = "renew it; the node reads the files again when they change";
+    findings.push(match facts.not_after {
+        None => Finding::warning(CHECK, format!("{file}: its end cannot be read"), renew),
+        Some(end) if end <= now => {
+            Finding::problem(CHECK, format!("{file} has ended, {} UTC", date(end.unix_seconds())), renew)
+        }
+        Some(end) if end.since(now) < SOON => {
+            Finding::warning(CHECK, format!("{file} ends soon, {} UTC", date(end.unix_seconds())), renew)
+        }
+        Some(end) => Finding::good(CHECK, format!("{file} is good until {} UTC", date(end.unix_seconds()))),
+    });
+    findings
+}
+
+/// The names that clients verify: the domains (RFC 5922 §7.1, RFC 6120 §13.7.2.1) and the host that peers are told.
+fn names(config: &Config) -> Vec<String> {
+    let told = config.sip.advertise.iter().filter(|host| host.parse::<IpAddr>().is_err());
+    config.sip.domains.iter().chain(told).map(|name| net::dns::ascii(name)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str =
+        "[sip]\ndomains = [\"a.test\"]\nadvertise = \"sip.a.test\"\nlisten = [\"tls:0.0.0.0:5061\"]\n";
+    const FILES: &str = "[tls]\ncertificate = \"c.pem\"\nkey = \"k.pem\"\n";
+
+    fn states(text: &str, facts: &Result<CertificateFacts, String>) -> Vec<String> {
+        let config = Config::parse(text, Path::new("belfry.toml")).unwrap();
+        let now = Instant::from_unix_seconds(1_800_000_000);
+        let findings = check(&config, now, |file, _, names| {
+            assert_eq!(names, ["a.test", "sip.a.test"]);
+            facts.clone().map_err(|problem| TlsError { file: file.into(), problem })
+        });
+        findings.iter().map(|finding| format!("{} {}", finding.state(), finding.what)).collect()
+    }
+
+    fn ends(days: i64, missing: &[&str]) -> Result<CertificateFacts, String> {
+        let seconds = 1_800_000_000_u64.checked_add_signed(days * 86_400).unwrap();
+        let missing = missing.iter().map(ToString::to_string).collect();
+        Ok(CertificateFacts { not_after: Some(Instant::from_unix_seconds(seconds)), missing })
+    }
+
+    #[test]
+    fn a_certificate_has_names_a_key_and_an_end() {
+        let text = format!("{TEXT}{FILES}");
+        assert!(states(&text, &ends(60, &[]))[0].starts_with("ok c.pem is good until 2027-03-16"));
+        assert!(states(&text, &ends(10, &[]))[0].starts_with("warning c.pem ends soon"));
+        assert!(states(&text, &ends(-1, &[]))[0].starts_with("problem c.pem has ended"));
+        let named = states(&text, &ends(60, &["sip.a.test"]));
+        assert!(named[0].starts_with("warning c.pem is not for sip.a.test") && named[1].starts_with("ok"));
+        assert_eq!(states(&text, &Err("no such file".into())), ["problem c.pem: no such file"]);
+    }
+
+    #[test]
+    fn without_one_the_network_is_warned_and_loopback_is_not() {
+        assert!(states(TEXT, &Err("not read".into()))[0].starts_with("warning none is configured"));
+        let chat = "[sip]\nlisten = [\"udp:0.0.0.0:5060\"]\n[xmpp]\nlisten = [\"tcp:0.0.0.0:5222\"]\n";
+        assert!(states(chat, &Err("not read".into()))[0].starts_with("warning"), "STARTTLS");
+        assert!(states("", &Err("not read".into()))[0].starts_with("ok"));
+    }
+}

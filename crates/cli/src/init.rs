@@ -1,0 +1,420 @@
+//! `belfry init`: writes a configuration with comments, and makes the first account. It answers by flags, and at a terminal asks for
+//! what the flags leave open.
+
+use std::fs::OpenOptions;
+use std::io::{self, IsTerminal as _, Write as _};
+use std::net::IpAddr;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, chown};
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use config::{Config, USUAL_FILE};
+use control::{Change, Secret};
+use store::{AccountLimits, Address};
+
+use super::backend::Backend;
+use super::error::CliError;
+use super::limits;
+
+/// The folder of the package's configuration, and that of its data, which systemd makes.
+const PACKAGED: (&str, &str) = ("/etc/belfry", "/var/lib/belfry");
+
+#[derive(Debug, Args)]
+pub(super) struct InitArgs {
+    /// The domain of the accounts, as example.net
+    #[arg(long)]
+    domain: Option<String>,
+    /// The address to listen at: 127.0.0.1 for this machine alone, 0.0.0.0 for all [default: 127.0.0.1]
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Option<IpAddr>,
+    /// A PEM file with the certificate of the domain and its chain [default: the node makes one for itself]
+    #[arg(long, value_name = "FILE", requires = "key")]
+    certificate: Option<PathBuf>,
+    /// The PEM file of its private key
+    #[arg(long, value_name = "FILE", requires = "certificate")]
+    key: Option<PathBuf>,
+    /// The first account, user or user@domain [default: none]
+    #[arg(long, value_name = "USER")]
+    account: Option<String>,
+    /// The folder of belfry.toml, which is made when missing
+    #[arg(long, value_name = "FOLDER", default_value = ".")]
+    dir: PathBuf,
+    /// Ask nothing: flags that are not given have their defaults
+    #[arg(long)]
+    yes: bool,
+}
+
+/// What the configuration is made of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Answers {
+    domain: String,
+    listen: IpAddr,
+    /// Certificate and key, absolute.
+    tls: Option<(PathBuf, PathBuf)>,
+    account: Option<String>,
+    data: PathBuf,
+}
+
+impl InitArgs {
+    pub(super) fn run(&self) -> Result<(), CliError> {
+        let file = self.dir.join(USUAL_FILE);
+        if file.exists() {
+            return Err(there_is_one(&file));
+        }
+        let answers = if self.yes { self.answers(|_, default| Ok(default.into()))? } else { self.ask()? };
+        if let Some((certificate, key)) = &answers.tls {
+            check_certificate(certificate, key, &answers.domain)?;
+        }
+        let text = render(&answers);
+        let config = Config::parse(&text, &file).map_err(|error| refused(&error.to_string()))?;
+        // Before the file is there: a wrong name leaves nothing behind.
+        let account =
+            answers.account.as_deref().map(|name| super::account::address(name, &config)).transpose()?;
+        if let Some(account) =
+            account.as_ref().filter(|account| *account.domain != *config.sip.default_domain)
+        {
+            return Err(CliError::Usage(format!(
+                "--account: {account} is not of the domain {}",
+                config.sip.default_domain
+            )));
+        }
+        write(&file, &text)?;
+        say!("wrote {}", file.display());
+        if let Some(account) = account {
+            make_account(&Config::read(&file)?, &account)?;
+        }
+        say!("next:\n  {}", next_commands(&file).join("\n  "));
+        Ok(())
+    }
+
+    /// `ask` has the question and the default, and returns the answer.
+    fn answers(
+        &self,
+        mut ask: impl FnMut(&str, &str) -> Result<String, CliError>,
+    ) -> Result<Answers, CliError> {
+        let domain = match &self.domain {
+            Some(domain) => domain.clone(),
+            None => ask("Domain of the accounts, as example.net", "")?,
+        };
+        if domain.is_empty() {
+            return Err(CliError::Usage("no domain: name it with --domain example.net".into()));
+        }
+        let listen = match self.listen {
+            Some(listen) => listen,
+            None => {
+                let text = ask(
+                    "Address to listen at: 127.0.0.1 for this machine alone, 0.0.0.0 for all",
+                    "127.0.0.1",
+                )?;
+                text.parse().map_err(|_| CliError::Usage(format!("{text:?} is no IP address, as 0.0.0.0")))?
+            }
+        };
+        let certificate = match (&self.certificate, &self.key) {
+            (Some(certificate), Some(key)) => Some((certificate.clone(), key.clone())),
+            _ => match ask("File of the certificate; empty: the node makes one for itself", "")?.as_str() {
+                "" => None,
+                certificate => Some((certificate.into(), ask("File of its private key", "")?.into())),
+            },
+        };
+        let absolute = |path: PathBuf| std::path::absolute(&path).unwrap_or(path);
+        let account = match &self.account {
+            Some(account) => account.clone(),
+            None => ask("First account, as alice; empty: none", "")?,
+        };
+        let data = if absolute(self.dir.clone()) == Path::new(PACKAGED.0) { PACKAGED.1 } else { "data" };
+        Ok(Answers {
+            domain,
+            listen,
+            tls: certificate.map(|(certificate, key)| (absolute(certificate), absolute(key))),
+            account: Some(account).filter(|account| !account.is_empty()),
+            data: data.into(),
+        })
+    }
+
+    fn ask(&self) -> Result<Answers, CliError> {
+        if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
+            return Err(CliError::Usage(
+                "no terminal to ask at: give the answers by flags, and --yes (belfry init --help)".into(),
+            ));
+        }
+        let terminal = console::Term::stderr();
+        self.answers(|question, default| {
+            let hint = if default.is_empty() { String::new() } else { format!(" [{default}]") };
+            let line = terminal.write_str(&format!("{question}{hint}: ")).and_then(|()| terminal.read_line());
+            let line = line.map_err(|error| CliError::Other(format!("cannot read the answer: {error}")))?;
+            Ok(if line.trim().is_empty() { default.to_owned() } else { line.trim().to_owned() })
+        })
+    }
+}
+
+fn there_is_one(file: &Path) -> CliError {
+    CliError::Other(format!(
+        "{}: there is one already, and nothing was changed; move it away, or name another folder with --dir",
+        file.display()
+    ))
+}
+
+/// A mistake that the reader of configurations has found in an answer.
+fn refused(mistakes: &str) -> CliError {
+    CliError::Usage(format!("nothing was written, because an answer cannot be used:\n{mistakes}"))
+}
+
+fn check_certificate(certificate: &Path, key: &Path, domain: &str) -> Result<(), CliError> {
+    let facts = net::certificate::examine(certificate, key, &[net::dns::ascii(domain)])
+        .map_err(|error| CliError::Other(format!("{error}; nothing was written")))?;
+    if !facts.missing.is_empty() {
+        eprintln!("belfry: warning: {} is not for {domain}: clients refuse it", certificate.display());
+    }
+    Ok(())
+}
+
+/// A new file, readable by its owner and group: the database's URL may come to stand in it.
+fn write(file: &Path, text: &str) -> Result<(), CliError> {
+    let cannot = |error: io::Error| match error.kind() {
+        io::ErrorKind::AlreadyExists => there_is_one(file),
+        _ => CliError::Other(format!("{}: cannot be written: {error}", file.display())),
+    };
+    if let Some(folder) = file.parent() {
+        std::fs::create_dir_all(folder).map_err(cannot)?;
+    }
+    let mut out = OpenOptions::new().write(true).create_new(true).mode(0o640).open(file).map_err(cannot)?;
+    out.write_all(text.as_bytes()).and_then(|()| out.sync_all()).map_err(cannot)?;
+    // The service's group reads the folder that the package has made.
+    if let Some(folder) = file.parent().and_then(|folder| std::fs::metadata(folder).ok()) {
+        // Only root may; others make files of their own group.
+        let _ = chown(file, None, Some(folder.gid()));
+    }
+    Ok(())
+}
+
+/// Makes the account with a password by chance, and shows it this once.
+fn make_account(config: &Config, account: &Address) -> Result<(), CliError> {
+    let password = password()?;
+    let made = Backend::open_or_make(config).and_then(|mut backend| {
+        backend.ensure_domain(config, &account.domain)?;
+        backend.change(Change::AddAccount {
+            address: account.clone(),
+            password: Secret::new(&password),
+            display_name: "".into(),
+            limits: AccountLimits::default(),
+        })
+    });
+    if let Err(error) = made.and_then(|()| give_to_owner(&config.server.data)) {
+        return Err(CliError::Other(format!(
+            "the configuration is written, and the account {account} is not made: {error}; make it with: belfry account add {account}"
+        )));
+    }
+    say!(
+        "made {account}, password {password}   (it is shown this once; change it: belfry account passwd {account})"
+    );
+    Ok(())
+}
+
+/// Letters and digits that are not taken for each other.
+fn password() -> Result<String, CliError> {
+    const LETTERS: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
+    let mut bytes = [0; limits::FIRST_PASSWORD];
+    getrandom::fill(&mut bytes)
+        .map_err(|error| CliError::Other(format!("the system gives no randomness: {error}")))?;
+    // 256 is a multiple of 32: each letter is as likely as the others.
+    Ok(bytes.iter().map(|byte| char::from(LETTERS[usize::from(byte % 32)])).collect())
+}
+
+/// Root makes the database in a folder that the package has given to the service's user: the files are that user's, too.
+fn give_to_owner(data: &Path) -> Result<(), CliError> {
+    let of_folder = |error: io::Error| CliError::Other(format!("{}: {error}", data.display()));
+    let folder = std::fs::metadata(data).map_err(of_folder)?;
+    if !rustix::process::geteuid().is_root() || folder.uid() == 0 {
+        return Ok(());
+    }
+    for entry in std::fs::read_dir(data).map_err(of_folder)? {
+        let path = entry.map_err(of_folder)?.path();
+        std::os::unix::fs::lchown(&path, Some(folder.uid()), Some(folder.gid())).map_err(of_folder)?;
+    }
+    Ok(())
+}
+
+fn next_commands(file: &Path) -> [String; 2] {
+    if file == Path::new(PACKAGED.0).join(USUAL_FILE) {
+        return ["belfry doctor".into(), "systemctl restart belfry".into()];
+    }
+    let file = file.display();
+    [format!("belfry doctor --config {file}"), format!("belfry serve --config {file}")]
+}
+
+/// A string of TOML.
+fn quoted(text: &str) -> String {
+    let mut out = String::from('"');
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => out.extend(['\\', c]),
+            c if c.is_control() => out.push_str(&format!("\\u{:04X}", u32::from(c))),
+            c => out.push(c),
+        }
+    }
+    out + "\""
+}
+
+fn render(answers: &Answers) -> String {
+    let Answers { domain, listen, tls, data, .. } = answers;
+    let at =
+        |transport: &str, port: u16| format!("\"{transport}:{}\"", std::net::SocketAddr::new(*listen, port));
+    let tls = match tls {
+        Some((certificate, key)) => format!(
+            "certificate = {}\nkey = {}\n",
+            quoted(&certificate.to_string_lossy()),
+            quoted(&key.to_string_lossy())
+        ),
+        None => "# Without these the node makes a certificate for itself, which clients are to be told to trust.\n\
+                 # certificate = \"/etc/belfry/fullchain.pem\"\n# key = \"/etc/belfry/privkey.pem\"\n"
+            .to_owned(),
+    };
+    format!(
+        r#"# The configuration of Belfry, made by `belfry init`. Every key and its default: docs/configuration.md.
+# Check a change:        belfry check-config
+# Count it from now on:  belfry reload
+# What is wrong here:    belfry doctor
+
+[server]
+# The database, the control socket, and a certificate that the node makes for itself. It is closed to other users.
+data = {data}
+
+[sip]
+# Accounts are user@domain; more domains may follow.
+domains = [{domain}]
+# Phones and trunks. 127.0.0.1 is this machine alone, 0.0.0.0 all of its addresses.
+listen = [{udp}, {tcp}, {sips}]
+# Behind NAT: the public name or address, with the ports forwarded to this machine.
+# advertise = "sip.example.net"
+
+[tls]
+{tls}
+[xmpp]
+# Chat clients: STARTTLS, TLS from the first byte, and browsers. Nobody signs in without TLS.
+listen = [{chat}, {chats}, {web}]
+
+# Other chat servers; off while it is commented out.
+# [xmpp.federation]
+# listen = [{servers}]
+
+# Applications that answer calls (docs/applications.md) need an address for sound; off while it is commented out.
+# [voice]
+# media = "{listen}"
+
+[http]
+# Metrics and health. Nobody is asked for a password here: leave it on loopback.
+listen = "127.0.0.1:9090"
+"#,
+        data = quoted(&data.to_string_lossy()),
+        domain = quoted(domain),
+        udp = at("udp", 5060),
+        tcp = at("tcp", 5060),
+        sips = at("tls", 5061),
+        chat = at("tcp", 5222),
+        chats = at("tls", 5223),
+        web = at("wss", 5281),
+        servers = at("tcp", 5269),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn args(dir: &Path) -> InitArgs {
+        InitArgs {
+            domain: Some("a.test".into()),
+            listen: None,
+            certificate: None,
+            key: None,
+            account: None,
+            dir: dir.to_owned(),
+            yes: true,
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_a_good_configuration() {
+        let folder = tempfile::tempdir().unwrap();
+        let dir = folder.path().join("new");
+        args(&dir).run().unwrap();
+        let config = Config::read(&dir.join(USUAL_FILE)).unwrap();
+        assert_eq!(config.sip.domains, ["a.test".into()]);
+        assert!(config.sip.listen.iter().all(|listener| listener.address.ip().is_loopback()));
+        assert_eq!(config.server.data, dir.join("data"));
+        assert!(config.xmpp.require_tls && config.warnings().is_empty());
+        let again = args(&dir).run().unwrap_err();
+        assert!(again.to_string().contains("there is one already, and nothing was changed"), "{again}");
+    }
+
+    #[test]
+    fn flags_come_before_questions_and_defaults() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut asked = Vec::new();
+        let open = InitArgs { domain: None, ..args(folder.path()) };
+        let answers = open.answers(|question, default| {
+            asked.push(question.split([' ', ':']).next().unwrap().to_owned());
+            let is_domain = question.starts_with("Domain");
+            Ok(if is_domain { "b.test".into() } else { default.into() })
+        });
+        assert_eq!(asked, ["Domain", "Address", "File", "First"]);
+        let answers = answers.unwrap();
+        assert_eq!((answers.domain.as_str(), answers.listen.to_string().as_str()), ("b.test", "127.0.0.1"));
+        assert_eq!((answers.tls, answers.account, answers.data), (None, None, "data".into()));
+        let packaged = InitArgs { listen: Some([0, 0, 0, 0].into()), ..args(Path::new("/etc/belfry")) };
+        let answers = packaged.answers(|_, default| Ok(default.into())).unwrap();
+        assert_eq!(answers.data, Path::new("/var/lib/belfry"));
+        assert!(render(&answers).contains("\"udp:0.0.0.0:5060\""));
+    }
+
+    #[test]
+    fn answers_that_cannot_be_used_leave_nothing_behind() {
+        let folder = tempfile::tempdir().unwrap();
+        let gone = folder.path().join("gone.pem");
+        let refused = [
+            (InitArgs { domain: None, ..args(folder.path()) }, "no domain: name it with --domain"),
+            (InitArgs { domain: Some("a test\"\n".into()), ..args(folder.path()) }, "is no domain"),
+            (
+                InitArgs { account: Some("alice@b.test".into()), ..args(folder.path()) },
+                "is not of the domain a.test",
+            ),
+            (
+                InitArgs { certificate: Some(gone.clone()), key: Some(gone.clone()), ..args(folder.path()) },
+                "nothing was written",
+            ),
+        ];
+        for (args, expected) in refused {
+            let error = args.run().unwrap_err();
+            assert!(error.to_string().contains(expected), "{error}");
+            assert_eq!(folder.path().read_dir().unwrap().count(), 0);
+        }
+    }
+
+    /// The configuration of the package is made by the code: `BLESS=1` writes it.
+    #[test]
+    fn the_package_has_the_configuration_of_this_machine_alone() {
+        let answers = Answers {
+            domain: "localhost".into(),
+            listen: [127, 0, 0, 1].into(),
+            tls: None,
+            account: None,
+            data: PACKAGED.1.into(),
+        };
+        let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/belfry.toml");
+        if std::env::var_os("BLESS").is_some() {
+            std::fs::write(&page, render(&answers)).unwrap();
+        }
+        assert_eq!(
+            std::fs::read_to_string(&page).unwrap(),
+            render(&answers),
+            "BLESS=1 cargo test -p cli --lib init"
+        );
+    }
+
+    #[test]
+    fn passwords_are_long_and_unlike() {
+        let (one, two) = (password().unwrap(), password().unwrap());
+        assert_eq!((one.len(), two.len()), (20, 20));
+        assert_ne!(one, two);
+    }
+}

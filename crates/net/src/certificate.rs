@@ -1,0 +1,120 @@
+//! Facts about the node's own certificate, for its operator.
+
+use std::path::Path;
+
+use rustls::client::verify_server_name;
+use rustls::crypto::aws_lc_rs;
+use rustls::server::ParsedCertificate;
+use rustls::sign::CertifiedKey;
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{PrivateKeyDer, ServerName};
+use stdx::Instant;
+use stdx::calendar::Date;
+
+use crate::der::{DerValue, first_value};
+use crate::tls::{TlsError, certificates};
+
+/// A certificate that can be used with its key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CertificateFacts {
+    /// The end of its validity. `None`: it cannot be read.
+    pub not_after: Option<Instant>,
+    /// Those of the names asked for that it is not for.
+    pub missing: Vec<String>,
+}
+
+/// Reads a certificate with its key, both PEM, and compares it with names: of DNS, or addresses.
+///
+/// # Errors
+/// A file that cannot be read, or a key that is not the certificate's.
+pub fn examine(certificate: &Path, key: &Path, names: &[String]) -> Result<CertificateFacts, TlsError> {
+    let fault = |file: &Path, problem: String| TlsError { file: file.to_owned(), problem };
+    let chain = certificates(certificate)?;
+    let own = chain.first().map(|own| own.to_vec()).unwrap_or_default();
+    let private = PrivateKeyDer::from_pem_file(key).map_err(|problem| fault(key, problem.to_string()))?;
+    let certified = CertifiedKey::from_der(chain, private, &aws_lc_rs::default_provider())
+        .map_err(|problem| fault(key, format!("does not fit the certificate: {problem}")))?;
+    let parsed = certified.end_entity_cert().and_then(ParsedCertificate::try_from);
+    let parsed = parsed.map_err(|problem| fault(certificate, problem.to_string()))?;
+    let is_for = |name: &String| {
+        ServerName::try_from(name.as_str()).is_ok_and(|name| verify_server_name(&parsed, &name).is_ok())
+    };
+    let missing = names.iter().filter(|name| !is_for(name)).cloned().collect();
+    Ok(CertificateFacts { not_after: not_after(&own), missing })
+}
+
+/// RFC 5280 §4.1: version, serial number, signature, issuer, validity. The version may be missing.
+fn not_after(certificate: &[u8]) -> Option<Instant> {
+    const VERSION: u8 = 0xa0;
+    let mut rest = first_value(first_value(certificate)?.content)?.content;
+    if first_value(rest)?.tag == VERSION {
+        rest = first_value(rest)?.rest;
+    }
+    for _ in ["serial number", "signature", "issuer"] {
+        rest = first_value(rest)?.rest;
+    }
+    let validity = first_value(rest)?.content;
+    time(&first_value(first_value(validity)?.rest)?)
+}
+
+/// RFC 5280 §4.1.2.5: `UTCTime` as YYMMDDHHMMSSZ of the years 1950 to 2049, `GeneralizedTime` as YYYYMMDDHHMMSSZ.
+fn time(value: &DerValue<'_>) -> Option<Instant> {
+    const UTC_TIME: u8 = 0x17;
+    const GENERALIZED_TIME: u8 = 0x18;
+    let text = std::str::from_utf8(value.content).ok()?.strip_suffix('Z')?;
+    let (year, rest) = match value.tag {
+        UTC_TIME => {
+            let (year, rest) = text.split_at_checked(2)?;
+            let year: i64 = year.parse().ok()?;
+            (if year < 50 { 2_000 + year } else { 1_900 + year }, rest)
+        }
+        GENERALIZED_TIME => {
+            let (year, rest) = text.split_at_checked(4)?;
+            (year.parse().ok()?, rest)
+        }
+        _ => return None,
+    };
+    let two = |index: usize| rest.get(2 * index..2 * index + 2)?.parse::<i64>().ok();
+    let date = Date { year, month: two(0)?, day: two(1)? };
+    let seconds = date.days() * 86_400 + two(2)? * 3_600 + two(3)? * 60 + two(4)?;
+    u64::try_from(seconds).ok().map(Instant::from_unix_seconds)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tls::self_signed;
+
+    #[test]
+    fn a_certificate_is_compared_with_its_key_and_the_names() {
+        let folder = tempfile::tempdir().unwrap();
+        let one = self_signed(&folder.path().join("one"), &["a.test", "192.0.2.7"]).unwrap();
+        let two = self_signed(&folder.path().join("two"), &["a.test"]).unwrap();
+        let names = ["a.test", "b.test", "192.0.2.7"].map(str::to_owned);
+        let facts = examine(&one.certificate, &one.key, &names).unwrap();
+        assert_eq!(facts.missing, ["b.test"]);
+        // The library makes certificates that end in the year 4096.
+        assert_eq!(facts.not_after, Some(Instant::from_unix_seconds(67_090_204_800)));
+        let other = examine(&one.certificate, &two.key, &[]).unwrap_err();
+        assert!(other.to_string().contains("does not fit the certificate"), "{other}");
+        assert_eq!(other.file, two.key);
+        let gone = folder.path().join("gone.pem");
+        assert_eq!(examine(&gone, &one.key, &[]).unwrap_err().file, gone);
+        assert_eq!(examine(&one.certificate, &gone, &[]).unwrap_err().file, gone);
+    }
+
+    #[test]
+    fn times_of_both_forms_are_read() {
+        let read = |tag, content: &str| {
+            time(&DerValue { tag, content: content.as_bytes(), rest: &[] }).map(Instant::unix_seconds)
+        };
+        assert_eq!(read(0x17, "700101000001Z"), Some(1));
+        assert_eq!(read(0x17, "491231235959Z"), Some(2_524_607_999));
+        assert_eq!(read(0x18, "20500101000000Z"), Some(2_524_608_000));
+        for (tag, wrong) in
+            [(0x17, "7001010000Z"), (0x17, "700101000001"), (0x18, "€0Z"), (0x13, "700101000001Z")]
+        {
+            assert_eq!(read(tag, wrong), None, "{wrong}");
+        }
+    }
+}
