@@ -156,6 +156,8 @@ pub enum Decision {
     Deny,
     /// Beyond the route's calls a second: 403.
     TooFast,
+    /// The plan is not known yet: 503 with Retry-After.
+    Unavailable,
 }
 
 /// An account, as far as the endpoint needs it.

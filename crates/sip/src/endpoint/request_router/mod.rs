@@ -198,7 +198,13 @@ impl RequestRouter {
         let (is_ack, is_cancel) = (method == Some(Method::Ack), method == Some(Method::Cancel));
         match decision {
             Decision::Authenticate if is_cancel => self.plan_claimed(lower, key),
-            Decision::Agent | Decision::Refuse { .. } | Decision::Deny | Decision::TooFast if is_cancel => {
+            Decision::Agent
+            | Decision::Refuse { .. }
+            | Decision::Deny
+            | Decision::TooFast
+            | Decision::Unavailable
+                if is_cancel =>
+            {
                 lower.finish(key, 481, "Call/Transaction Does Not Exist");
             }
             Decision::Agent => self.handover = Some(Handover::UserAgent { request: key }),
@@ -232,6 +238,7 @@ impl RequestRouter {
             }
             Decision::Authenticate => self.authentication.authenticate(lower, key, own_routes),
             Decision::Refuse { status, reason } => lower.finish(key, status, &reason),
+            Decision::Unavailable => unavailable(lower, key),
             Decision::Deny => {
                 lower.counters.refused_destinations += 1;
                 lower.finish(key, 403, "Destination Denied");
@@ -448,7 +455,7 @@ impl RequestRouter {
     }
 }
 
-/// No node of the farm has answered for the address in time (RFC 3261 §21.5.4).
+/// No node of the farm has answered for the address in time, or told of the plan (RFC 3261 §21.5.4).
 fn unavailable(lower: &mut LowerView<'_>, key: Key) {
     if lower.contexts.get(key).is_some_and(|context| context.request.method() == Method::Ack) {
         return ProxyCore::new(lower).finish_ack(key, None);
