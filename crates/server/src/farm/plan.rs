@@ -78,7 +78,7 @@ impl StoredPlan {
     }
 
     fn row(&self, at: usize) -> Option<PlanRow<'_>> {
-        let route = || Some(PlanRow::Route(self.routes.get(at - self.domains.len())?));
+        let route = || Some(PlanRow::Route(self.routes.get(at.checked_sub(self.domains.len())?)?));
         self.domains.get(at).map(|domain| PlanRow::Domain(domain)).or_else(route)
     }
 }
@@ -164,7 +164,7 @@ struct ExchangeState {
     /// The plan that this node gives to edges; none: it does not know whether it has the newest.
     given: Option<Arc<StoredPlan>>,
     /// The changes of other programs are not heard at present.
-    is_deaf: bool,
+    is_missing_changes: bool,
     /// The last node that has told of a version, and the version.
     told: Option<(Life, u64)>,
 }
@@ -184,7 +184,7 @@ impl PlanExchange {
     /// Gives this plan to edges from now on. True: it is another one than before, and they are to be told.
     pub(crate) fn give(&self, plan: &Arc<StoredPlan>) -> bool {
         let mut state = self.lock();
-        if state.is_deaf {
+        if state.is_missing_changes {
             return false;
         }
         let before = state.given.replace(Arc::clone(plan));
@@ -193,9 +193,9 @@ impl PlanExchange {
 
     /// Changes of the database by other programs are heard again, or not any more: then edges ask other nodes. The plan is
     /// read anew before it is given again.
-    pub(crate) fn set_deaf(&self, is_deaf: bool) {
+    pub(crate) fn set_missing_changes(&self, is_missing_changes: bool) {
         let mut state = self.lock();
-        (state.is_deaf, state.given) = (is_deaf, None);
+        (state.is_missing_changes, state.given) = (is_missing_changes, None);
     }
 
     /// Handles the news of another node that it has this version.
@@ -236,5 +236,126 @@ impl FarmBoard {
                 self.send(LocalMessage::ToNode { life: *life, message: message.clone() });
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn route(number: usize, deny: usize) -> Route {
+        Route {
+            id: 0,
+            name: format!("r{number}").into(),
+            pattern: store::Pattern::Number("1234".into()),
+            targets: Vec::new(),
+            open: false,
+            probe: false,
+            strip: 0,
+            prefix: "".into(),
+            policy: store::RoutePolicy { deny: vec!["0".repeat(deny).into()], ..Default::default() },
+            created_at: stdx::Instant::default(),
+        }
+    }
+
+    /// Routes of 50 KiB: five fit into a page.
+    fn plan(routes: usize) -> StoredPlan {
+        let routes = (0..routes).map(|number| route(number, 50 * 1_024)).collect();
+        StoredPlan::new(vec!["a.test".into(), "b.test".into()], routes)
+    }
+
+    fn page(exchange: &PlanExchange, version: u64, first: u64) -> Option<PlanPage> {
+        match exchange.answer(PlanQuery { version, first }) {
+            Response::Plan(page) => Some(page),
+            _ => None,
+        }
+    }
+
+    /// The outcome of all pages from the first.
+    fn copy(known: u64, plan: &StoredPlan) -> (usize, CopyStep) {
+        let (mut copy, mut query) = (PlanCopy::default(), PlanQuery { version: known, first: 0 });
+        for pages in 1.. {
+            match copy.handle_page(known, plan.page(query)) {
+                CopyStep::Ask(next) => query = next,
+                step => return (pages, step),
+            }
+        }
+        unreachable!("a plan has an end");
+    }
+
+    #[test]
+    fn a_plan_comes_whole_in_pages_of_bounded_size() {
+        let plan = plan(23);
+        assert_eq!(copy(0, &plan), (5, CopyStep::Whole(plan.clone())));
+        let first = plan.page(PlanQuery { version: 0, first: 0 });
+        let json = serde_json::to_vec(&Response::Plan(first)).unwrap();
+        assert!(json.len() < limits::FARM_PLAN_PAGE + 1_024, "{}", json.len());
+        assert_eq!(copy(plan.version(), &plan), (1, CopyStep::Unchanged));
+        // A route that is longer than a page is a page.
+        let long = StoredPlan::new(Vec::new(), vec![route(0, limits::FARM_PLAN_PAGE), route(1, 1)]);
+        assert_eq!(copy(0, &long), (2, CopyStep::Whole(long.clone())));
+    }
+
+    #[test]
+    fn a_plan_without_rows_is_a_plan_too() {
+        let (empty, full) = (plan(0), plan(1));
+        assert_eq!(copy(full.version(), &empty), (1, CopyStep::Whole(empty.clone())));
+        assert_eq!(copy(empty.version(), &empty), (1, CopyStep::Unchanged));
+        let nothing = StoredPlan::new(Vec::new(), Vec::new());
+        assert_eq!(copy(full.version(), &nothing), (1, CopyStep::Whole(nothing.clone())));
+    }
+
+    #[test]
+    fn a_plan_that_changes_between_two_pages_is_read_from_its_beginning() {
+        let (old, new) = (plan(7), plan(8));
+        assert_ne!(old.version(), new.version());
+        let mut copy = PlanCopy::default();
+        let CopyStep::Ask(next) = copy.handle_page(0, old.page(PlanQuery { version: 0, first: 0 })) else {
+            panic!("seven routes are two pages");
+        };
+        let again = new.page(next);
+        assert_eq!((again.first, again.version), (0, new.version()));
+        let CopyStep::Ask(next) = copy.handle_page(0, again) else { panic!("it begins anew") };
+        assert_eq!(copy.handle_page(0, new.page(next)), CopyStep::Whole(new));
+    }
+
+    #[test]
+    fn pages_that_do_not_follow_each_other_and_too_many_are_faults() {
+        let plan = plan(23);
+        let at = |first| plan.page(PlanQuery { version: plan.version(), first });
+        let mut copy = PlanCopy::default();
+        assert!(matches!(copy.handle_page(0, at(7)), CopyStep::Fault(_)), "the first is missing");
+        let mut copy = PlanCopy::default();
+        let begin = plan.page(PlanQuery { version: 0, first: 0 });
+        for _ in 0..limits::FARM_PLAN_PAGES {
+            assert!(matches!(copy.handle_page(0, begin.clone()), CopyStep::Ask(_)));
+        }
+        assert!(matches!(copy.handle_page(0, begin), CopyStep::Fault(_)), "it changes forever");
+        assert_eq!(at(u64::MAX).routes.len(), 0, "a number that no row has");
+    }
+
+    #[test]
+    fn a_node_that_does_not_hear_changes_gives_nothing_until_it_has_read_again() {
+        let exchange = PlanExchange::default();
+        assert!(page(&exchange, 0, 0).is_none(), "it has not read anything");
+        let plan = Arc::new(plan(1));
+        assert!(exchange.give(&plan));
+        assert!(!exchange.give(&plan), "edges are told of changes only");
+        assert!(page(&exchange, 0, 0).is_some());
+        exchange.set_missing_changes(true);
+        assert!(!exchange.give(&plan) && page(&exchange, 0, 0).is_none());
+        exchange.set_missing_changes(false);
+        assert!(page(&exchange, 0, 0).is_none(), "rows may have changed meanwhile");
+        assert!(exchange.give(&plan) && page(&exchange, 0, 0).is_some());
+    }
+
+    #[tokio::test]
+    async fn the_news_of_a_version_is_for_an_edge_with_another() {
+        let exchange = PlanExchange::default();
+        exchange.handle_changed(Life(7), 1);
+        exchange.changed().await;
+        assert_eq!(exchange.take_told(1), None);
+        exchange.handle_changed(Life(7), 2);
+        assert_eq!((exchange.take_told(1), exchange.take_told(1)), (Some(Life(7)), None));
     }
 }

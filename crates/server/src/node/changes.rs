@@ -68,16 +68,16 @@ impl NoticeStream {
     pub(super) fn open(node: &Node) -> Result<Option<NoticeStream>> {
         let Some(listener) = node.database.listen()? else { return Ok(None) };
         let board = node.shared.farm.as_ref().map(FarmMembership::board_of_shards);
-        let set_deaf = move |is_deaf| {
+        let set_missing_changes = move |is_missing_changes| {
             if let Some(board) = &board {
-                board.plan.set_deaf(is_deaf);
+                board.plan.set_missing_changes(is_missing_changes);
             }
         };
         let (sender, notices) = mpsc::channel(limits::NOTICE_GROUPS);
         let (running, stopped) = sync_channel(0);
         Builder::new()
             .name("store-notices".into())
-            .spawn(move || listen(listener, &sender, &stopped, set_deaf))
+            .spawn(move || listen(listener, &sender, &stopped, set_missing_changes))
             .context("cannot start a thread")?;
         Ok(Some(NoticeStream { notices, _running: running }))
     }
@@ -96,14 +96,14 @@ fn listen(
     mut listener: NoticeListener,
     sender: &mpsc::Sender<Vec<Notice>>,
     stopped: &Receiver<()>,
-    set_deaf: impl Fn(bool),
+    set_missing_changes: impl Fn(bool),
 ) {
     let mut is_away = false;
     while !sender.is_closed() {
         match listener.wait(LISTEN) {
             Ok(notices) => {
                 if std::mem::take(&mut is_away) {
-                    set_deaf(false);
+                    set_missing_changes(false);
                     tracing::info!("changes by other programs are heard again");
                 }
                 if !notices.is_empty() && sender.blocking_send(notices).is_err() {
@@ -112,7 +112,7 @@ fn listen(
             }
             Err(error) => {
                 if !std::mem::replace(&mut is_away, true) {
-                    set_deaf(true);
+                    set_missing_changes(true);
                     tracing::warn!(%error, "changes by other programs are not heard");
                 }
                 if stopped.recv_timeout(AGAIN) == Err(RecvTimeoutError::Disconnected) {

@@ -107,9 +107,9 @@ impl Operator {
         match read {
             Read::Routes => {
                 let stored = self.node.borrow().shared.stored.clone();
-                Some(stored.map(|stored| Loaded::Routes(stored.routes.clone())).ok_or_else(unreachable))
+                Some(stored.map(|stored| Loaded::Routes(stored.routes.clone())).ok_or_else(no_router))
             }
-            Read::Domains => Some(self.ask_domains().await.map(Loaded::Domains).ok_or_else(unreachable)),
+            Read::Domains => Some(self.ask_domains().await.map(Loaded::Domains).ok_or_else(no_router)),
             _ => None,
         }
     }
@@ -153,7 +153,7 @@ impl Operator {
     }
 }
 
-fn unreachable() -> StoreError {
+fn no_router() -> StoreError {
     StoreError::Invalid {
         what: "this edge has no database, and no node with the farm's routes and domains answers".to_owned(),
         expected: "one with the role router or both; see belfry farm status".to_owned(),
@@ -188,11 +188,8 @@ impl PlanFollower {
         loop {
             let told = self.board.plan.take_told(self.known());
             let asked = self.ask(told).await;
-            let pause = match &asked {
-                Ok(()) => limits::FARM_PLAN_RENEWAL,
-                Err(_) => limits::FARM_PLAN_AGAIN,
-            };
-            self.log(asked);
+            let pause = asked.as_ref().map_or(limits::FARM_PLAN_AGAIN, |pause| *pause);
+            self.log(asked.err());
             // Late or not: it asks then.
             let _ = timeout(pause, self.board.plan.changed()).await;
         }
@@ -203,13 +200,14 @@ impl PlanFollower {
         self.operator.node.borrow().shared.stored.as_ref().map_or(0, |stored| stored.version())
     }
 
-    /// Asks this node, or the one that has answered last, or another.
-    async fn ask(&mut self, told: Option<Life>) -> Result<(), Failure> {
-        let is_known = self.board.view().is_some_and(|view| view.map.level() >= REQUESTS_SINCE);
-        if !is_known {
-            // A node of the version before cannot be asked, and edges have their own routes there.
-            self.operator.read_plan().await;
-            return Ok(());
+    /// Asks this node, or the one that has answered last, or another. Returns the time until the next question.
+    async fn ask(&mut self, told: Option<Life>) -> Result<Duration, Failure> {
+        if self.board.view().is_some_and(|view| view.map.level() < REQUESTS_SINCE) {
+            // A node of the version before cannot be asked, and edges have their own domains there.
+            if self.known() == 0 {
+                self.operator.read_plan().await;
+            }
+            return Ok(limits::FARM_PLAN_AGAIN);
         }
         let routers = routers(&self.board);
         let preferred = told.or(self.source).filter(|life| routers.contains(life));
@@ -225,7 +223,7 @@ impl PlanFollower {
             let set = self.operator.node.borrow_mut().set_plan(Some(Arc::new(plan)));
             set.map_err(|error| Failure::new(FailureKind::Invalid, format!("{error:#}")))?;
         }
-        Ok(())
+        Ok(limits::FARM_PLAN_RENEWAL)
     }
 
     /// The plan of this node; none: it is the known one.
@@ -247,8 +245,8 @@ impl PlanFollower {
     }
 
     /// Says once that no node answers, and that one does again.
-    fn log(&mut self, asked: Result<(), Failure>) {
-        let Err(reason) = asked else {
+    fn log(&mut self, failure: Option<Failure>) {
+        let Some(reason) = failure else {
             if std::mem::take(&mut self.failures) > limits::FARM_PLAN_FAILURES {
                 tracing::info!("a node with the farm's database answers for routes again");
             }

@@ -160,6 +160,13 @@ pub enum Decision {
     Unavailable,
 }
 
+impl Decision {
+    /// True if the request goes nowhere and is answered with a failure.
+    pub(crate) fn is_failure(&self) -> bool {
+        matches!(self, Decision::Refuse { .. } | Decision::Deny | Decision::TooFast | Decision::Unavailable)
+    }
+}
+
 /// An account, as far as the endpoint needs it.
 #[derive(Clone, Debug)]
 pub struct Account {

@@ -198,19 +198,11 @@ impl RequestRouter {
         let (is_ack, is_cancel) = (method == Some(Method::Ack), method == Some(Method::Cancel));
         match decision {
             Decision::Authenticate if is_cancel => self.plan_claimed(lower, key),
-            Decision::Agent
-            | Decision::Refuse { .. }
-            | Decision::Deny
-            | Decision::TooFast
-            | Decision::Unavailable
-                if is_cancel =>
-            {
+            ref decision if is_cancel && (decision.is_failure() || *decision == Decision::Agent) => {
                 lower.finish(key, 481, "Call/Transaction Does Not Exist");
             }
             Decision::Agent => self.handover = Some(Handover::UserAgent { request: key }),
-            Decision::Authenticate | Decision::Refuse { .. } | Decision::Deny | Decision::TooFast
-                if is_ack =>
-            {
+            ref decision if is_ack && (decision.is_failure() || *decision == Decision::Authenticate) => {
                 ProxyCore::new(lower).finish_ack(key, None);
             }
             Decision::Targets(groups) if is_ack => {
