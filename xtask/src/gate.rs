@@ -50,7 +50,7 @@ static REAL: [RealTests; 34] = [
         "store",
         "tests/contract/main.rs",
         "contract",
-        &["postgres::", "away::", "encrypted::", "ownership::"],
+        &["postgres::", "postgres_18::", "away::", "encrypted::", "ownership::"],
     ),
     real("store", "unittests src/lib.rs", "store", &["postgres::round_trips::"]),
     real("interop", "unittests src/lib.rs", "interop", &[]),

@@ -37,6 +37,8 @@ pub struct PlanSettings {
     pub names: Vec<Box<str>>,
     /// The addresses we are reached at. Expanded: no `0.0.0.0`.
     pub local: Vec<SocketAddr>,
+    /// The routes and domains are at other nodes, and not known yet: no request can be decided.
+    pub is_awaited: bool,
 }
 
 /// One route, as data.
@@ -171,6 +173,7 @@ pub struct Plan {
     default_domain: Option<Box<str>>,
     names: HashSet<Box<str>>,
     local: Vec<SocketAddr>,
+    is_awaited: bool,
     /// Best first. The indices below point here.
     routes: Vec<CompiledRoute>,
     numbers: HashMap<Box<str>, Vec<usize>>,
@@ -203,6 +206,7 @@ impl Plan {
             default_domain: settings.default_domain.as_ref().or(settings.domains.first()).cloned(),
             names: lower(&settings.names),
             local: settings.local.clone(),
+            is_awaited: settings.is_awaited,
             ..Plan::default()
         };
         if let Some(domain) = &mut plan.default_domain {
@@ -248,6 +252,11 @@ impl Plan {
             None if self.is_us(&host, port) => self.default_domain.as_deref(),
             None => None,
         }
+    }
+
+    /// True if the routes are not known yet: requests are to be answered 503.
+    pub fn is_awaited(&self) -> bool {
+        self.is_awaited
     }
 
     /// Where an address without a host is.

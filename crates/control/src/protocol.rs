@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use store::{Address, StoreError};
 
 use super::farm_response::{FarmResponse, NodeStatus};
+use super::plan::{PlanPage, PlanQuery};
 use super::records::{Ask, Change, Listing};
 use super::status::Status;
 use super::trace::TraceLine;
@@ -88,6 +89,13 @@ pub enum Request {
     /// The request at all nodes of the farm; answered by [`Response::OfNodes`], or as the request itself if the node is alone or
     /// answers for all.
     AllNodes(Box<Request>),
+    /// A page of the farm's domains and routes; only nodes ask for it. Answered by [`Response::Plan`].
+    Plan(PlanQuery),
+    /// The node that asks has another plan now; only nodes say so. Answered by `Done`.
+    PlanChanged {
+        /// The version of the new plan.
+        version: u64,
+    },
     /// Accounts were written to the record past the node.
     AccountsChanged,
     /// And of these, the passwords; after `AccountsChanged`.
@@ -131,6 +139,8 @@ pub enum Response {
     Listing(Listing),
     /// The answer to [`Request::Chat`].
     Chat(admin::chat::Answer),
+    /// The answer to [`Request::Plan`].
+    Plan(PlanPage),
     /// The answers of the nodes of a farm to [`Request::AllNodes`] in one.
     OfNodes(Box<FarmResponse>),
     /// The state of each node: the part of [`Response::OfNodes`] that answers [`Request::Status`].

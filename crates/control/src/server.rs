@@ -268,6 +268,9 @@ pub async fn answer<C: Control>(
             control.end_call(&call).await?;
             Response::Done { rows: 1 }
         }
+        Request::Plan(_) | Request::PlanChanged { .. } => {
+            return Err(Failure::new(FailureKind::Protocol, "only nodes ask for the plan"));
+        }
         Request::Trace { .. } => {
             return Err(Failure::new(FailureKind::Protocol, "a trace is on already"));
         }

@@ -65,6 +65,24 @@ pub(crate) const FARM_ANSWERS_BYTES: usize = 24 * 1_024 * 1_024;
 /// refused, which the operator reads.
 pub(crate) const FARM_REQUESTS: usize = 32;
 
+/// Bytes of a page of domains and routes for an edge without a database: some 1,000 routes, or two of the longest. Small beside what may
+/// wait for a link, so that 256 edges that are told of a change at once are served in some pages each.
+pub(crate) const FARM_PLAN_PAGE: usize = 256 * 1_024;
+
+/// Pages of domains and routes that an edge puts together: 128 MiB, half a million routes. Beyond, it goes on with what it has and says so;
+/// a node that shares the database reads as many as there are.
+pub(crate) const FARM_PLAN_PAGES: usize = 512;
+
+/// The interval at which an edge without a database asks whether routes have changed: the news of a change may be lost with a link. A
+/// question that is answered in the negative has 100 bytes.
+pub(crate) const FARM_PLAN_RENEWAL: Duration = Duration::from_secs(20);
+
+/// The pause before an edge asks the next node for routes, when one has not answered.
+pub(crate) const FARM_PLAN_AGAIN: Duration = Duration::from_millis(500);
+
+/// Attempts that may fail before an edge says so: links are made, and nodes die, in about two seconds.
+pub(crate) const FARM_PLAN_FAILURES: usize = 4;
+
 /// Requests of this node's operators that wait for other nodes at once. More are answered by this node alone.
 pub(crate) const FARM_REQUESTS_WAITING: usize = 64;
 

@@ -50,7 +50,8 @@ pub use node::Node;
 pub use peer::{Peer, python};
 pub use ports::{Ports, free_port};
 pub use postgres::{
-    PostgresServer, dump_postgres_database, new_postgres_database, run_sql, run_sql_script, try_sql,
+    PostgresRelease, PostgresServer, dump_postgres_database, new_postgres_18_database, new_postgres_database,
+    run_sql, run_sql_script, try_sql,
 };
 pub use prosody::Prosody;
 pub use ringer::{Said, Tool, ringer};

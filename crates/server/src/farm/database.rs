@@ -1,5 +1,6 @@
 //! The database that the nodes of a farm share, for the agent's claims of buckets.
 
+use super::plan::StoredPlan;
 use cluster::farm::Claim;
 use cluster::{Bucket, Epoch, Life};
 use config::Config;
@@ -47,6 +48,20 @@ pub(super) fn asks_owners(config: &Config, database: &Database) -> Result<bool, 
         None => tracing::info!("the node has no accounts; it asks the nodes that share a database"),
     }
     Ok(obstacle(config, has_accounts).is_none())
+}
+
+/// True if an edge that asks for accounts has no routes of its own, and so takes domains and routes of the farm.
+pub(super) fn follows_plan(database: &Database) -> Result<bool, StoreError> {
+    let own = StoredPlan::read(database)?.routes;
+    if let Some(route) = own.first() {
+        tracing::warn!(
+            route = %route.name,
+            routes = own.len(),
+            "the node of the role edge uses its own routes and domains, not those of the farm; remove its routes (belfry route remove) \
+             and restart it"
+        );
+    }
+    Ok(own.is_empty())
 }
 
 /// The reason why an edge without a shared database does not ask for accounts.

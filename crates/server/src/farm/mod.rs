@@ -3,6 +3,7 @@
 
 mod database;
 mod link_socket;
+pub(crate) mod plan;
 pub(crate) mod probe;
 pub(crate) mod requests;
 pub(crate) mod traces;
@@ -75,6 +76,8 @@ pub(crate) struct FarmMembership {
     pub(crate) shares_database: bool,
     /// The node has no accounts and asks the owners of their addresses, which share a database.
     pub(crate) asks_owners: bool,
+    /// The node has no routes either, and takes domains and routes from the nodes that share a database.
+    pub(crate) follows_plan: bool,
     encryption: Encryption,
     agent: FarmAgent,
     board: Arc<FarmBoard>,
@@ -116,6 +119,8 @@ pub(crate) struct FarmBoard {
     pub(crate) traces: traces::TraceInbox,
     /// Requests of operators to all nodes of the farm.
     pub(crate) requests: requests::FarmRequests,
+    /// Domains and routes, between this node and others.
+    pub(crate) plan: plan::PlanExchange,
 }
 
 impl std::fmt::Debug for FarmBoard {
@@ -351,6 +356,7 @@ impl FarmMembership {
         let socket = LinkSocket::bind(config.farm.listen).with_context(explained)?;
         let shares_database = config.shares_database();
         let asks_owners = database::asks_owners(config, database)?;
+        let follows_plan = asks_owners && database::follows_plan(database)?;
         let board = Arc::new(FarmBoard::default());
         let (joined, receiver) = sync_channel(1);
         let args = AgentArgs {
@@ -377,6 +383,7 @@ impl FarmMembership {
             secret,
             shares_database,
             asks_owners,
+            follows_plan,
             encryption: config.farm.encryption,
             agent,
             board,

@@ -195,6 +195,21 @@ impl FarmRequester {
         Some(OtherNodes { this_node, responses })
     }
 
+    /// Asks one node.
+    ///
+    /// # Errors
+    /// The reason why there is no answer, or why the node refuses.
+    pub(crate) async fn ask_node(&self, life: Life, request: &Request) -> Result<Response, Failure> {
+        let late = || Failure::new(FailureKind::Busy, "it does not answer");
+        let request = serde_json::to_vec(request).map_err(|_| late())?;
+        let answers = self.ask_nodes(BTreeMap::from([(life, Box::default())]), &request).await;
+        match answers.into_iter().next().and_then(|answer| answer.response) {
+            Some(Response::Failed(failure)) => Err(failure),
+            Some(response) => Ok(response),
+            None => Err(late()),
+        }
+    }
+
     async fn ask_nodes(&self, nodes: BTreeMap<Life, Box<str>>, request: &[u8]) -> Vec<NodeResponse> {
         let requests = &self.board.requests;
         let names: Vec<(Life, Box<str>)> = nodes.into_iter().collect();

@@ -26,6 +26,7 @@ use xmpp_io::uploads::Uploads;
 
 use super::{Node, looks, xmpp};
 use crate::farm::FarmMembership;
+use crate::farm::plan::StoredPlan;
 use crate::message::InboxMessage;
 use crate::routes;
 use crate::shard::voice::HelperResults;
@@ -35,6 +36,8 @@ use crate::shard::{AccountSource, CallerProof, Reload, Shard, ShardDeps, ShardSe
 pub(crate) struct Shared {
     pub(crate) config: Config,
     pub(crate) plan: Arc<Plan>,
+    /// Domains and routes of which the plan is made; none: an edge waits for those of the farm.
+    pub(crate) stored: Option<Arc<StoredPlan>>,
     pub(crate) route_peers: Arc<sip::endpoint::RoutePeers>,
     /// Configured and added ones.
     pub(crate) domains: Vec<Box<str>>,
@@ -114,6 +117,7 @@ impl Shared {
         let mut shared = Shared {
             config,
             plan,
+            stored: None,
             route_peers,
             domains,
             secret,
@@ -127,45 +131,29 @@ impl Shared {
             looks,
             farm,
         };
-        shared.set_plan(&StoredPlan::read(database)?)?;
+        let follows = shared.farm.as_ref().is_some_and(|farm| farm.follows_plan);
+        let stored = if follows { None } else { Some(Arc::new(StoredPlan::read(database)?)) };
+        shared.set_plan(stored)?;
         shared.looks = looks::read(&mut *database.reader()?, &shared.domains)?;
         Ok(shared)
     }
 
-    /// Serves these domains and routes, and the configuration's, from now on.
-    pub(super) fn set_plan(&mut self, stored: &StoredPlan) -> Result<()> {
+    /// Serves these domains and routes, and the configuration's, from now on. None: those of the farm are not known yet.
+    pub(super) fn set_plan(&mut self, stored: Option<Arc<StoredPlan>>) -> Result<()> {
         let sip = &self.config.sip;
         let mut domains = vec![sip.default_domain.clone()];
         domains.extend(sip.domains.iter().filter(|name| **name != sip.default_domain).cloned());
-        domains.extend(stored.domains.iter().filter(|name| !sip.domains.contains(name)).cloned());
-        let routes = &stored.routes;
-        self.plan = Arc::new(compile(&self.config, &domains, routes)?);
+        let (added, routes) = match &stored {
+            Some(stored) => (&*stored.domains, &*stored.routes),
+            None => Default::default(),
+        };
+        domains.extend(added.iter().filter(|name| !sip.domains.contains(name)).cloned());
+        self.plan = Arc::new(compile(&self.config, &domains, routes, stored.is_none())?);
         self.route_peers =
             Arc::new(sip::endpoint::RoutePeers::new(routes::peers(routes), routes::certificates(routes)));
         self.domains = domains;
+        self.stored = stored;
         Ok(())
-    }
-}
-
-/// Domains and routes as the database has them.
-pub(super) struct StoredPlan {
-    domains: Vec<Box<str>>,
-    routes: Vec<store::Route>,
-}
-
-impl StoredPlan {
-    /// Reads them on the calling thread.
-    pub(super) fn read(database: &Database) -> Result<StoredPlan> {
-        let mut reader = database.reader()?;
-        let domains = match reader.load(&Read::Domains)? {
-            Loaded::Domains(stored) => stored.into_iter().map(|domain| domain.name).collect(),
-            _ => Vec::new(),
-        };
-        let routes = match reader.load(&Read::Routes)? {
-            Loaded::Routes(routes) => routes,
-            _ => Vec::new(),
-        };
-        Ok(StoredPlan { domains, routes })
     }
 }
 
@@ -197,7 +185,7 @@ fn spellings(domains: &[Box<str>]) -> Vec<(Box<str>, Box<str>)> {
 }
 
 /// A route that cannot be is left out and said so: one mistake must not take the others down.
-fn compile(config: &Config, domains: &[Box<str>], routes: &[store::Route]) -> Result<Plan> {
+fn compile(config: &Config, domains: &[Box<str>], routes: &[store::Route], is_awaited: bool) -> Result<Plan> {
     let alone = |route: call::Route| match Plan::new(&PlanSettings::default(), vec![route.clone()]) {
         Ok(_) => Ok(route),
         Err(problem) => Err(problem.to_string()),
@@ -220,6 +208,7 @@ fn compile(config: &Config, domains: &[Box<str>], routes: &[store::Route]) -> Re
         default_domain: Some(config.sip.default_domain.clone()),
         names: config.sip.advertise.iter().cloned().collect(),
         local,
+        is_awaited,
     };
     Plan::new(&settings, sound.collect()).map_err(|error| anyhow!("{error}"))
 }

@@ -11,9 +11,11 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use chat::SessionEndReason;
 use cluster::Outlet;
-use store::{AccountChange, Address, Database, Notice, NoticeListener, WriteDone};
+use store::{AccountChange, Address, Notice, NoticeListener, WriteDone};
 use tokio::sync::mpsc;
 
+use super::Node;
+use crate::farm::FarmMembership;
 use crate::limits;
 use crate::message::{Command, Ended, InboxMessage, LocalMessage};
 
@@ -63,13 +65,19 @@ pub(super) struct NoticeStream {
 
 impl NoticeStream {
     /// Starts to listen. `None`: no other program writes the database while the node runs.
-    pub(super) fn open(database: &Database) -> Result<Option<NoticeStream>> {
-        let Some(listener) = database.listen()? else { return Ok(None) };
+    pub(super) fn open(node: &Node) -> Result<Option<NoticeStream>> {
+        let Some(listener) = node.database.listen()? else { return Ok(None) };
+        let board = node.shared.farm.as_ref().map(FarmMembership::board_of_shards);
+        let set_missing_changes = move |is_missing_changes| {
+            if let Some(board) = &board {
+                board.plan.set_missing_changes(is_missing_changes);
+            }
+        };
         let (sender, notices) = mpsc::channel(limits::NOTICE_GROUPS);
         let (running, stopped) = sync_channel(0);
         Builder::new()
             .name("store-notices".into())
-            .spawn(move || listen(listener, &sender, &stopped))
+            .spawn(move || listen(listener, &sender, &stopped, set_missing_changes))
             .context("cannot start a thread")?;
         Ok(Some(NoticeStream { notices, _running: running }))
     }
@@ -84,12 +92,18 @@ impl NoticeStream {
     }
 }
 
-fn listen(mut listener: NoticeListener, sender: &mpsc::Sender<Vec<Notice>>, stopped: &Receiver<()>) {
+fn listen(
+    mut listener: NoticeListener,
+    sender: &mpsc::Sender<Vec<Notice>>,
+    stopped: &Receiver<()>,
+    set_missing_changes: impl Fn(bool),
+) {
     let mut is_away = false;
     while !sender.is_closed() {
         match listener.wait(LISTEN) {
             Ok(notices) => {
                 if std::mem::take(&mut is_away) {
+                    set_missing_changes(false);
                     tracing::info!("changes by other programs are heard again");
                 }
                 if !notices.is_empty() && sender.blocking_send(notices).is_err() {
@@ -98,6 +112,7 @@ fn listen(mut listener: NoticeListener, sender: &mpsc::Sender<Vec<Notice>>, stop
             }
             Err(error) => {
                 if !std::mem::replace(&mut is_away, true) {
+                    set_missing_changes(true);
                     tracing::warn!(%error, "changes by other programs are not heard");
                 }
                 if stopped.recv_timeout(AGAIN) == Err(RecvTimeoutError::Disconnected) {

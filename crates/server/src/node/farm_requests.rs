@@ -5,13 +5,14 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use admin::ControlError;
-use control::{Control, Failure, FailureKind, Request, Response, StatusSource};
+use cluster::Life;
+use control::{Ask, Control, Failure, FailureKind, Request, Response, StatusSource};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::spawn_local;
 use tokio::time::timeout;
 
-use crate::farm::FarmMembership;
 use crate::farm::requests::{FarmRequester, NodeRequest};
+use crate::farm::{FarmBoard, FarmMembership};
 use crate::limits;
 
 /// Begins to perform other nodes' requests, if the node is in a farm.
@@ -22,7 +23,8 @@ pub(super) fn begin<C: Control + 'static>(
 ) {
     let Some(farm) = farm else { return };
     if let Some(requests) = farm.board().requests.open() {
-        spawn_local(serve(Rc::clone(control), status.clone(), farm.requester(), requests));
+        let (requester, board) = (farm.requester(), farm.board_of_shards());
+        spawn_local(serve(Rc::clone(control), status.clone(), (requester, board), requests));
     }
 }
 
@@ -40,18 +42,25 @@ pub(super) fn failure_of_call(error: ControlError) -> Failure {
 async fn serve<C: Control + 'static>(
     control: Rc<C>,
     status: StatusSource,
-    requester: FarmRequester,
+    (requester, board): (FarmRequester, Arc<FarmBoard>),
     mut requests: mpsc::Receiver<NodeRequest>,
 ) {
     let room = Arc::new(Semaphore::new(limits::FARM_REQUESTS));
     while let Some(NodeRequest { from, number, request }) = requests.recv().await {
+        let request = match answer_at_once(&board, from, &request) {
+            Ok(request) => request,
+            Err(response) => {
+                requester.respond(from, number, *response);
+                continue;
+            }
+        };
         let (control, status, requester) = (Rc::clone(&control), status.clone(), requester.clone());
         let Ok(permit) = Arc::clone(&room).try_acquire_owned() else {
             requester.respond(from, number, failed(FailureKind::Busy, "too many requests of other nodes"));
             continue;
         };
         spawn_local(async move {
-            let response = perform(&*control, &status, &request);
+            let response = perform(&*control, &status, request);
             // The operator does not wait longer.
             if let Ok(response) = timeout(limits::FARM_REQUEST_PATIENCE, response).await {
                 requester.respond(from, number, response);
@@ -61,14 +70,29 @@ async fn serve<C: Control + 'static>(
     }
 }
 
-async fn perform<C: Control>(control: &C, status: &StatusSource, request: &[u8]) -> Response {
-    match serde_json::from_slice::<Request>(request) {
-        Ok(request) if request.concerns_all_nodes() => {
-            control::answer(control, status, request).await.unwrap_or_else(Response::Failed)
+/// Answers a request of an edge for the plan, the news of it, and what is no request.
+///
+/// # Errors
+/// The answer. Another request is returned, and is to be performed.
+fn answer_at_once(board: &FarmBoard, from: Life, request: &[u8]) -> Result<Request, Box<Response>> {
+    Err(Box::new(match serde_json::from_slice(request) {
+        Ok(Request::Plan(query)) => board.plan.answer(query),
+        Ok(Request::PlanChanged { version }) => {
+            board.plan.handle_changed(from, version);
+            Response::Done { rows: 0 }
         }
-        Ok(_) => failed(FailureKind::Protocol, "the request concerns one node"),
+        Ok(request) => return Ok(request),
         // Of a later version.
         Err(_) => failed(FailureKind::Protocol, "its version does not know the request"),
+    }))
+}
+
+async fn perform<C: Control>(control: &C, status: &StatusSource, request: Request) -> Response {
+    // The domains with their accounts: an edge without a database has none of its own to show.
+    if request.concerns_all_nodes() || request == Request::Ask(Ask::Domains) {
+        control::answer(control, status, request).await.unwrap_or_else(Response::Failed)
+    } else {
+        failed(FailureKind::Protocol, "the request concerns one node")
     }
 }
 

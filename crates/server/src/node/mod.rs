@@ -4,6 +4,7 @@
 mod build;
 pub(crate) mod changes;
 mod completions;
+mod edge_plan;
 mod farm_requests;
 mod farm_status;
 mod farm_traces;
@@ -33,7 +34,6 @@ use crate::message::{Command, InboxMessage, LocalMessage};
 use crate::rest::Rest;
 use crate::shard::StatusBoard;
 pub(crate) use build::Shared;
-use build::StoredPlan;
 pub(crate) use completions::StoreCompletions;
 use config::Config;
 use net::clock::Clock;
@@ -121,6 +121,7 @@ impl Node {
         if let Some(farm) = &node.shared.farm {
             farm.tell(&node.outlets);
             farm.announce_figures(&node.board);
+            node.give_plan();
         }
         Ok(node)
     }
@@ -175,32 +176,6 @@ impl Node {
             return false;
         }
         self.board.shards().iter().all(|shard| shard.contexts == 0)
-    }
-
-    /// Reads domains and routes again and gives the shards the new plan.
-    ///
-    /// # Errors
-    /// When the record cannot be read; the old plan stays then.
-    pub fn replan(&mut self) -> Result<()> {
-        let stored = StoredPlan::read(&self.database)?;
-        self.set_plan(&stored)
-    }
-
-    /// Gives the shards the plan that is made of these domains and routes.
-    ///
-    /// # Errors
-    /// No plan can be made of them; the old one stays then.
-    fn set_plan(&mut self, stored: &StoredPlan) -> Result<()> {
-        self.shared.set_plan(stored)?;
-        for outlet in &self.outlets {
-            outlet.answer_all(&mut vec![LocalMessage::Plan(Arc::clone(&self.shared.plan)).into()]);
-        }
-        for (number, outlet) in self.outlets.iter().enumerate() {
-            let reload = build::reload_of(&self.shared, number);
-            outlet.answer_all(&mut vec![LocalMessage::Command(Command::Settings(Box::new(reload))).into()]);
-        }
-        self.tell(|| Command::ForgetAccount(None));
-        Ok(())
     }
 
     /// A new configuration file: what can change while running does.

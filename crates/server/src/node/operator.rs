@@ -66,7 +66,7 @@ async fn operate(config: Config, logging: Logging) -> Result<()> {
     let doors = AdminListeners::open(&config).await?;
     let http_address = doors.http_address()?;
     let node = Node::start(config)?;
-    let notices = NoticeStream::open(&node.database)?;
+    let notices = NoticeStream::open(&node)?;
     let clock = node.clock;
     let (web, rest) = (http::web(&node.shared), node.rest.as_ref().map(|rest| rest.router()));
     let rest_address = rest.is_some().then(|| doors.rest_address()).transpose()?;
@@ -92,6 +92,7 @@ async fn operate(config: Config, logging: Logging) -> Result<()> {
     let (status, watching) = control::watch(operator.clone());
     spawn_local(watching);
     farm_requests::begin(&operator, operator.node.borrow().shared.farm.as_ref(), &status);
+    operator.begin_to_follow_plan();
     if let Some(notices) = notices {
         spawn_local(operator.clone().follow(notices));
     }
@@ -108,8 +109,8 @@ async fn operate(config: Config, logging: Logging) -> Result<()> {
     Ok(())
 }
 
-struct Operator {
-    node: RefCell<Node>,
+pub(super) struct Operator {
+    pub(super) node: RefCell<Node>,
     logging: Logging,
     /// All that the node listens at.
     services: Vec<Listening>,
@@ -250,29 +251,6 @@ impl Operator {
         // Without the REST interface there are no applications either.
         let Some(rest) = self.node.borrow().rest.clone() else { return };
         let _ = tokio::task::spawn_blocking(move || rest.refresh()).await;
-    }
-
-    /// Reads domains and routes beside this thread, again until it succeeds: the database may be away again.
-    async fn read_plan(&self) {
-        let mut has_failed = false;
-        loop {
-            let database = self.node.borrow().database.clone();
-            let read = tokio::task::spawn_blocking(move || build::StoredPlan::read(&database)).await;
-            let set = match read {
-                Ok(Ok(stored)) => self.node.borrow_mut().set_plan(&stored),
-                Ok(Err(error)) => Err(error),
-                Err(_) => return,
-            };
-            match set {
-                Ok(()) => return,
-                Err(error) if !has_failed => {
-                    tracing::error!("routes and domains could not be read: {error:#}");
-                }
-                Err(_) => {}
-            }
-            has_failed = true;
-            tokio::time::sleep(PROBE_FAILED).await;
-        }
     }
 
     /// The answers of all shards; one that ends gives none.
@@ -552,6 +530,9 @@ impl Control for Operator {
     }
 
     async fn read(&self, read: Read) -> Result<Loaded, StoreError> {
+        if let Some(loaded) = self.read_of_farm(&read).await {
+            return loaded;
+        }
         let answer = {
             let node = self.node.borrow();
             let (ticket, answer) = node.desk.expect_read();
@@ -562,6 +543,7 @@ impl Control for Operator {
     }
 
     async fn write(&self, write: Write) -> Result<WriteDone, StoreError> {
+        self.check_write(&write)?;
         let (notice, aliases) = (Notice::of(&write), self.aliases_of(&write).await);
         let answer = {
             let node = self.node.borrow();

@@ -89,6 +89,9 @@ impl RoutePlanner {
         address: &Address,
         purpose: Purpose,
     ) -> Resolution {
+        if self.plan.is_awaited() {
+            return Resolution::Resolved(Err(503));
+        }
         let default = self.plan.default_domain();
         let question = Question {
             user: &address.user,
@@ -138,6 +141,9 @@ pub(crate) fn decide(
     random: u64,
     down: &DownTargets,
 ) -> Decision {
+    if plan.is_awaited() {
+        return Decision::Unavailable;
+    }
     // A trunk's claims about its callers are worth no more than a stranger's, unless the trunk is in the
     // trust domain.
     let must_prove = request.claims.is_some() && !request.is_trusted && proof == CallerProof::Required;
@@ -240,6 +246,23 @@ mod tests {
 
     fn ask(plan: &Plan, request: &PlanRequest) -> Decision {
         decide(NOW, plan, request, CallerProof::Required, 1, &call::DownTargets::default())
+    }
+
+    #[test]
+    fn nothing_is_decided_before_the_plan_is_known() {
+        let settings = call::PlanSettings {
+            domains: vec!["example.test".into()],
+            is_awaited: true,
+            ..call::PlanSettings::default()
+        };
+        let plan = Plan::new(&settings, Vec::new()).unwrap();
+        for transport in [Transport::Udp, Transport::Tls] {
+            assert_eq!(ask(&plan, &request("4930123", transport)), Decision::Unavailable);
+        }
+        let planner = RoutePlanner::new(Arc::new(plan), CallerProof::Waived);
+        let address = Address { user: "4930123".into(), host: "".into(), port: None };
+        let resolution = planner.resolve(NOW, 1, &address, Purpose::Call);
+        assert!(matches!(resolution, Resolution::Resolved(Err(503))), "{resolution:?}");
     }
 
     fn bob() -> Decision {

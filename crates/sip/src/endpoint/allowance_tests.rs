@@ -249,8 +249,11 @@ fn a_call_that_never_begins_counts_no_more() {
     assert_eq!(world.endpoint.counters().refused_destinations, 1);
     world.decision = || Decision::TooFast;
     assert_eq!(world.call(6), "SIP/2.0 403 Too Many Calls By This Route");
+    // RFC 3261 §21.5.4: a plan that is not known yet.
+    world.decision = || Decision::Unavailable;
+    assert_eq!(world.call(7), "SIP/2.0 503 Service Unavailable");
     world.decision = out;
-    assert!(world.call(7).starts_with("INVITE"));
+    assert!(world.call(8).starts_with("INVITE"));
 }
 
 #[test]

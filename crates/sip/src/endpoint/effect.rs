@@ -156,6 +156,15 @@ pub enum Decision {
     Deny,
     /// Beyond the route's calls a second: 403.
     TooFast,
+    /// The plan is not known yet: 503 with Retry-After.
+    Unavailable,
+}
+
+impl Decision {
+    /// True if the request goes nowhere and is answered with a failure.
+    pub(crate) fn is_failure(&self) -> bool {
+        matches!(self, Decision::Refuse { .. } | Decision::Deny | Decision::TooFast | Decision::Unavailable)
+    }
 }
 
 /// An account, as far as the endpoint needs it.

@@ -9,6 +9,7 @@ mod kept;
 mod notices;
 mod ownership;
 mod postgres;
+mod postgres_18;
 #[path = "../../../../tests/interop/src/postgres.rs"]
 #[expect(unreachable_pub, reason = "the tests with peers use it as a module of a library")]
 mod server;

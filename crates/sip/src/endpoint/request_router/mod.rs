@@ -198,13 +198,11 @@ impl RequestRouter {
         let (is_ack, is_cancel) = (method == Some(Method::Ack), method == Some(Method::Cancel));
         match decision {
             Decision::Authenticate if is_cancel => self.plan_claimed(lower, key),
-            Decision::Agent | Decision::Refuse { .. } | Decision::Deny | Decision::TooFast if is_cancel => {
+            ref decision if is_cancel && (decision.is_failure() || *decision == Decision::Agent) => {
                 lower.finish(key, 481, "Call/Transaction Does Not Exist");
             }
             Decision::Agent => self.handover = Some(Handover::UserAgent { request: key }),
-            Decision::Authenticate | Decision::Refuse { .. } | Decision::Deny | Decision::TooFast
-                if is_ack =>
-            {
+            ref decision if is_ack && (decision.is_failure() || *decision == Decision::Authenticate) => {
                 ProxyCore::new(lower).finish_ack(key, None);
             }
             Decision::Targets(groups) if is_ack => {
@@ -232,6 +230,7 @@ impl RequestRouter {
             }
             Decision::Authenticate => self.authentication.authenticate(lower, key, own_routes),
             Decision::Refuse { status, reason } => lower.finish(key, status, &reason),
+            Decision::Unavailable => unavailable(lower, key),
             Decision::Deny => {
                 lower.counters.refused_destinations += 1;
                 lower.finish(key, 403, "Destination Denied");
@@ -448,7 +447,7 @@ impl RequestRouter {
     }
 }
 
-/// No node of the farm has answered for the address in time (RFC 3261 §21.5.4).
+/// No node of the farm has answered for the address in time, or told of the plan (RFC 3261 §21.5.4).
 fn unavailable(lower: &mut LowerView<'_>, key: Key) {
     if lower.contexts.get(key).is_some_and(|context| context.request.method() == Method::Ack) {
         return ProxyCore::new(lower).finish_ack(key, None);
