@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::{Buf, Bytes};
 use cluster::farm::{EndReason, FarmEffect, FarmNode};
-use cluster::link::{Class, Lane, Link, Message};
+use cluster::link::{Class, Lane, Link, Message, WIRE};
 use cluster::member::Member;
 use cluster::membership::MembershipEffect;
 use cluster::{Bucket, Epoch, Life};
@@ -281,7 +281,7 @@ impl Process {
         self.end_connection(now, peer, lane);
         let one = self.links.entry((peer, lane)).or_insert_with(|| PeerLink::new(lane, false, now));
         one.connection = Some(connection);
-        one.link.handle_connected(now);
+        one.link.handle_connected(now, WIRE.1);
     }
 
     fn handle_closed(&mut self, now: Instant, peer: Life, lane: Lane, connection: ConnectionNumber) {
