@@ -79,8 +79,7 @@ impl Farm {
             let farm = section_at(&council, &format!("n{number}"), &secret);
             Node::prepare_at(port).with_sections(&(farm + &links)).with_open_route(user, target).started()
         };
-        let farm =
-            Farm { port, nodes: ways.iter().enumerate().map(node).collect(), folder, _links: None };
+        let farm = Farm { port, nodes: ways.iter().enumerate().map(node).collect(), folder, _links: None };
         farm.wait_for_shares(ways.len());
         farm
     }

@@ -175,9 +175,12 @@ fn links_that_break_again_and_again_fail_no_call() {
     let calls = || farm.calls().iter().sum::<u64>();
     let wait_for = |more: u64| {
         let until = calls() + more;
-        interop::wait_until("more calls", Duration::from_secs(60), || calls() >= until, || {
-            format!("{:?}", farm.calls())
-        });
+        interop::wait_until(
+            "more calls",
+            Duration::from_secs(60),
+            || calls() >= until,
+            || format!("{:?}", farm.calls()),
+        );
     };
     wait_for(50);
     // The nodes with the greater lives open the connections to those before them.

@@ -113,7 +113,10 @@ impl Ledger {
     pub fn relayed(&self) -> (usize, usize) {
         let lives = |chat: &ChatFate| ![chat.from, chat.to].iter().any(|life| self.ended.contains(life));
         let relayed = || {
-            self.chats.iter().filter(|(id, chat)| class_of(**id) == Class::Call && lives(chat)).map(|(_, chat)| chat)
+            self.chats
+                .iter()
+                .filter(|(id, chat)| class_of(**id) == Class::Call && lives(chat))
+                .map(|(_, chat)| chat)
         };
         let is_lost = |chat: &&ChatFate| chat.delivered + chat.returned == 0;
         (relayed().count(), relayed().filter(is_lost).count())

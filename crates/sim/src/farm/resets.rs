@@ -1,9 +1,9 @@
 //! Connections that are reset: both ends learn of it, and the bytes under way are lost.
 
+use super::Event;
 use super::FarmWorld;
 use super::network::NodeNumber;
 use super::process::Input;
-use super::Event;
 
 /// Resets the connections between two nodes.
 pub fn reset(world: &mut FarmWorld, one: NodeNumber, other: NodeNumber) {

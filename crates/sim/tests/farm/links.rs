@@ -58,7 +58,8 @@ fn links_of_a_network_that_is_cut_for_seconds_lose_nothing() {
             if world.rng.chance(500) {
                 world.cut(other, one);
             }
-            let more = world.rng.below((longest.checked_sub(UNCONFIRMED).expect("shorter").as_millis()) as u64);
+            let more =
+                world.rng.below((longest.checked_sub(UNCONFIRMED).expect("shorter").as_millis()) as u64);
             work_for(&mut world, UNCONFIRMED + Duration::from_millis(more));
             world.heal(one, other);
             world.heal(other, one);
