@@ -9,5 +9,6 @@
 
 mod broken;
 mod chaos;
+mod links;
 mod lives;
 mod scenarios;
