@@ -3,6 +3,7 @@
 //!
 //! Questions to all hosts, components and streams between servers stay within their node: [`chat_message`] gives nothing for them.
 
+use chat::AnnouncedSession;
 use chat::phones::MessageBody;
 use cluster::fields::{Corrupt, Field, put_bytes, put_number};
 use cluster::link::Message;
@@ -13,7 +14,7 @@ use xmpp::xml::parse_stored;
 use xmpp::{Bare, ConnectionId, Element, Jid};
 
 use super::values::{absent, at_place, fields, flag, place_of, put_flag, put_value, required, text};
-use super::{Decoded, message};
+use super::{Decoded, announced, message};
 use crate::message::{ShardMessage, StreamCondition, XmppShardMessage};
 
 pub(super) const CHAT: u16 = 50;
@@ -45,6 +46,8 @@ const TEXT: u64 = 18;
 const TYPING: u64 = 19;
 const CONDITION: u64 = 20;
 const ERROR_KIND: u64 = 21;
+/// An announced session.
+const ANNOUNCEMENT: u64 = 22;
 
 // Kinds of messages.
 const BIND: u64 = 1;
@@ -62,6 +65,8 @@ const BEFRIEND: u64 = 12;
 const ROUTED: u64 = 13;
 const SAID: u64 = 14;
 const REPLY: u64 = 15;
+const RESTORE: u64 = 16;
+const ANNOUNCED: u64 = 17;
 
 // Outcomes of a request for a session.
 const SESSION: u64 = 1;
@@ -136,6 +141,10 @@ fn put_chat_message(out: &mut Vec<u8>, message: &XmppShardMessage) -> bool {
             put_bytes(out, NAME, id.as_bytes());
             put_number(out, SEEN, u64::from(*seen));
         }
+        XmppShardMessage::Restore { edge, session } => {
+            put_of_edge(out, RESTORE, *edge);
+            put_value(out, ANNOUNCEMENT, |out| announced::put(out, session));
+        }
         XmppShardMessage::Stanza { edge, element } => {
             put_of_edge(out, STANZA, *edge);
             put_element(out, element);
@@ -150,6 +159,7 @@ fn put_chat_message(out: &mut Vec<u8>, message: &XmppShardMessage) -> bool {
         }
         XmppShardMessage::Drained { edge } => put_of_edge(out, DRAINED, *edge),
         XmppShardMessage::Bound { .. }
+        | XmppShardMessage::Announced { .. }
         | XmppShardMessage::Deliver { .. }
         | XmppShardMessage::Flush { .. }
         | XmppShardMessage::Close { .. }
@@ -174,6 +184,10 @@ fn put_of_host(out: &mut Vec<u8>, message: &XmppShardMessage) {
         XmppShardMessage::Bound { edge, bound } => {
             put_of_edge(out, BOUND, *edge);
             put_bound(out, bound);
+        }
+        XmppShardMessage::Announced { edge, session } => {
+            put_of_edge(out, ANNOUNCED, *edge);
+            put_value(out, ANNOUNCEMENT, |out| announced::put(out, session));
         }
         XmppShardMessage::Deliver { edge, element } => {
             put_of_edge(out, DELIVER, *edge);
@@ -322,6 +336,7 @@ struct ChatFields {
     typing: Option<bool>,
     condition: Option<Condition>,
     error_kind: Option<&'static str>,
+    announcement: Option<Box<AnnouncedSession>>,
 }
 
 impl ChatFields {
@@ -349,6 +364,7 @@ impl ChatFields {
             TEXT => self.text = Some(text(field)?),
             TYPING => self.typing = Some(flag(field)?),
             CONDITION => self.condition = at_place(&CONDITIONS, field.value()?),
+            ANNOUNCEMENT => self.announcement = Some(Box::new(announced::read(field.bytes)?)),
             ERROR_KIND => self.error_kind = at_place(&ERROR_KINDS, field.value()?),
             _ => {}
         }
@@ -369,6 +385,8 @@ impl ChatFields {
                 id: required(self.name, "a session has no identifier")?,
                 seen: self.seen,
             },
+            RESTORE => XmppShardMessage::Restore { edge, session: self.announcement()? },
+            ANNOUNCED => XmppShardMessage::Announced { edge, session: self.announcement()? },
             STANZA => XmppShardMessage::Stanza { edge, element: self.element()? },
             NONZA => XmppShardMessage::Nonza { edge, element: self.element()? },
             GONE => XmppShardMessage::Gone { edge, in_order: self.in_order },
@@ -404,6 +422,10 @@ impl ChatFields {
             }
             _ => return Ok(None),
         }))
+    }
+
+    fn announcement(self) -> Result<Box<AnnouncedSession>, Corrupt> {
+        self.announcement.ok_or(absent("a message of chat has no session"))
     }
 
     fn element(&mut self) -> Result<Element, Corrupt> {
@@ -536,6 +558,8 @@ pub(super) mod tests {
                     seen: u32::MAX,
                 },
             ),
+            ("restore", XmppShardMessage::Restore { edge: edge(), session: Box::new(announced::example()) }),
+            ("announced", XmppShardMessage::Announced { edge: edge(), session: Box::new(announced::example()) }),
             ("stanza", XmppShardMessage::Stanza { edge: edge(), element: stanza() }),
             ("nonza", XmppShardMessage::Nonza { edge: edge(), element: enable.clone() }),
             ("gone", XmppShardMessage::Gone { edge: edge(), in_order: true }),

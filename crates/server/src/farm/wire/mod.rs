@@ -7,6 +7,7 @@
 
 mod accounts;
 mod address;
+mod announced;
 #[cfg(test)]
 mod any_bytes;
 #[cfg(test)]
