@@ -146,8 +146,7 @@ impl UnacknowledgedStanzas {
         self.count += 1;
         self.bytes += stanza.written_len("");
         self.stanzas.push_back(stanza);
-        self.is_over |=
-            self.stanzas.len() > limits::FOLLOWED || self.bytes > limits::FOLLOWED_BYTES;
+        self.is_over |= self.stanzas.len() > limits::FOLLOWED || self.bytes > limits::FOLLOWED_BYTES;
         if !self.is_over {
             return VecDeque::new();
         }
@@ -372,7 +371,8 @@ mod tests {
         let mut session = FollowedSession::new(&request);
         session.handle_bound(&user.with_resource("desk").expect("a resource"), &[]);
         assert_eq!(session.announce(), None, "it cannot be resumed");
-        let enabled = Element::new("enabled", ns::SM).with("id", "x").with("resume", "true").with("max", "300");
+        let enabled =
+            Element::new("enabled", ns::SM).with("id", "x").with("resume", "true").with("max", "300");
         session.handle_delivered(enabled);
         session
     }
@@ -415,7 +415,8 @@ mod tests {
 
     #[test]
     fn counts_go_round() {
-        let mut stanzas = UnacknowledgedStanzas { acknowledged: u32::MAX, ..UnacknowledgedStanzas::default() };
+        let mut stanzas =
+            UnacknowledgedStanzas { acknowledged: u32::MAX, ..UnacknowledgedStanzas::default() };
         (0..3).for_each(|id| drop(stanzas.push(stanza("iq", id))));
         assert_eq!(stanzas.acknowledge(1).len(), 2);
         assert!(stanzas.acknowledge(7).is_empty(), "there were not so many");
@@ -433,7 +434,10 @@ mod tests {
         session.handle_delivered(management("a", limits::FOLLOWED as u32 + 2));
         let announced = session.announce().expect("nothing waits");
         assert!(announced.presence.is_some() && announced.received == limits::FOLLOWED as u32 + 2);
-        session.handle_delivered(stanza("message", 1).child(Element::new("b", ns::CLIENT).text("x".repeat(limits::FOLLOWED_BYTES))));
+        session.handle_delivered(
+            stanza("message", 1)
+                .child(Element::new("b", ns::CLIENT).text("x".repeat(limits::FOLLOWED_BYTES))),
+        );
         assert_eq!(session.announce(), None);
         session.handle_nonza(&management("a", 1));
         assert!(session.announce().is_some());
@@ -443,11 +447,13 @@ mod tests {
     fn the_rooms_that_a_client_has_left_are_not_announced() {
         let mut session = counting();
         for nick in ["one", "two", "three"] {
-            session.handle_stanza(&stanza("presence", 0).with("to", format!("hall@rooms.example.org/{nick}")));
+            session
+                .handle_stanza(&stanza("presence", 0).with("to", format!("hall@rooms.example.org/{nick}")));
         }
         session.handle_delivered(management("a", 3));
         let status = Element::new("status", ns::MUC_USER).with("code", "110");
-        let gone = stanza("presence", 0).with("type", "unavailable").with("from", "hall@rooms.example.org/one");
+        let gone =
+            stanza("presence", 0).with("type", "unavailable").with("from", "hall@rooms.example.org/one");
         session.handle_delivered(gone.child(Element::new("x", ns::MUC_USER).child(status)));
         session.handle_stanza(
             &stanza("presence", 0).with("type", "unavailable").with("to", "hall@rooms.example.org/two"),

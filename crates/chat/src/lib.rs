@@ -110,12 +110,12 @@ pub use self::muc::{RoomCreation, stored_room};
 pub use account_memory::AccountMemory;
 pub use ack::{MessageNumber, report_of_refused};
 pub use announce::{AnnouncedSession, FollowedSession};
-pub use restore::{RestoreManner, announced_session, handle_restore};
 pub use departed::without_user;
 pub use effect::{Access, Change, Effect, Load, StoreFailure, StoreReply, Ticket};
 pub use feature::specifications;
 pub use page::{ItemPage, ItemQuery, ItemRow, RowPage, StanzaPage};
 pub use register::SessionEndReason;
+pub use restore::{RestoreManner, announced_session, handle_restore};
 pub use rosters::RosterMemory;
 
 /// The same for all hosts of a server.

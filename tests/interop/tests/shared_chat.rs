@@ -277,10 +277,10 @@ fn messages_on_their_way_to_an_owner_that_is_killed_reach_the_next_one() {
     farm.nodes[1].kill();
     farm.wait_for_shares_at(2, &[0, 2]);
 
-    // The sessions of these have a living owner: all that they have sent arrives. The others sign in again, and know which of their
-    // messages were acknowledged.
+    // All that these have sent arrives. The others, who had too much that was not acknowledged, sign in again, and know which of their
+    // messages were.
     let living: Vec<usize> = (0..USERS).filter(|number| clients[*number].is_connected()).collect();
-    assert!((1..USERS).contains(&living.len()), "owners of some sessions live: {living:?}");
+    assert!(!living.is_empty(), "owners of some sessions live, and others are announced: {living:?}");
     let acknowledged: Vec<_> = clients.iter_mut().flat_map(Follower::acknowledged).collect();
     assert!(!acknowledged.is_empty(), "none of the messages before was acknowledged");
     come_back(&mut clients, ports[2]);

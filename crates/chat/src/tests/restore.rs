@@ -50,7 +50,9 @@ fn has(heard: &[String], text: &str) -> bool {
 fn a_session_goes_on_with_its_counts_and_contacts_are_told_nothing() {
     let mut world = world();
     restore(&mut world, announced(), false);
-    assert!(matches!(&world.bound[&CLIENT], Bound::Session { jid, .. } if jid.as_str() == "alice@example.org/desk"));
+    assert!(
+        matches!(&world.bound[&CLIENT], Bound::Session { jid, .. } if jid.as_str() == "alice@example.org/desk")
+    );
     assert!(world.sent_abroad().is_empty());
     let heard = world.hear(CLIENT);
     assert!(!has(&heard, "<message"), "its connection has written these: {heard:?}");

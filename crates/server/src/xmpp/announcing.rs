@@ -125,7 +125,12 @@ pub(super) fn handle_announced(xmpp: &mut Xmpp, stream: u64, session: AnnouncedS
 }
 
 /// Announces a session of this owner to the node where its client has resumed it.
-pub(super) fn announce_resumed(xmpp: &mut Xmpp, now: Instant, edge: ConnectionId, outbox: &mut Vec<XmppEffect>) {
+pub(super) fn announce_resumed(
+    xmpp: &mut Xmpp,
+    now: Instant,
+    edge: ConnectionId,
+    outbox: &mut Vec<XmppEffect>,
+) {
     if edge.shard.life == xmpp.queues.own().life {
         return;
     }
@@ -146,8 +151,13 @@ pub(super) fn restore(
     let Some(shared) = xmpp.queues.shared() else { return };
     let (manner, lost) = (RestoreManner { is_late: !shared.is_beginning() }, shared.lost().clone());
     let is_lost = move |room: &str| lost.contains(Bucket::of(room));
+    let is_connected = shared.has(edge.shard);
     xmpp.tell_host(now, outbox, |host, out| {
         handle_restore(host, now, (edge, session), manner, is_lost, out);
+        if !is_connected {
+            // The node of the connection has died since; the client may resume the session elsewhere.
+            host.handle_gone(now, edge, false, out);
+        }
     });
 }
 

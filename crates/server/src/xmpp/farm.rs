@@ -50,6 +50,9 @@ pub(crate) fn handle_view(xmpp: &mut Xmpp, now: Instant, view: &Arc<FarmView>, o
     if !moved.is_empty() {
         let streams = xmpp.streams.close_unbound(|bucket| moved.contains(bucket), MOVED);
         let announced = xmpp.followed.lose(&lost);
+        if let Some(shared) = xmpp.queues.shared_mut() {
+            shared.drop_elements(|stream| !xmpp.followed.is_hosted(stream));
+        }
         xmpp.moved.insert(now, announced.into_iter().chain(streams), xmpp.queues.map().shards());
         // Before messages for these sessions, as far as their turn is now.
         announcing::expire(xmpp, now, outbox);

@@ -80,7 +80,8 @@ impl FollowedSessions {
     }
 
     fn insert(&mut self, stream: u64, bucket: Bucket, session: FollowedSession) {
-        self.sessions.insert(stream, Followed { session, bucket, phase: Phase::Hosted, is_queued: false, end: None });
+        self.sessions
+            .insert(stream, Followed { session, bucket, phase: Phase::Hosted, is_queued: false, end: None });
     }
 
     /// A stanza of a client, or another element of it.
@@ -93,7 +94,8 @@ impl FollowedSessions {
         let Some(followed) = self.sessions.get_mut(&stream) else { return ElementStep::Pass };
         if !is_stanza {
             followed.session.handle_nonza(element);
-        } else if followed.session.handle_stanza(element) && !std::mem::replace(&mut followed.is_queued, true) {
+        } else if followed.session.handle_stanza(element) && !std::mem::replace(&mut followed.is_queued, true)
+        {
             self.questions.push_back((now + XMPP_FOLLOWED_ASK, stream));
         }
         if followed.phase == Phase::Hosted { ElementStep::Pass } else { ElementStep::Keep }

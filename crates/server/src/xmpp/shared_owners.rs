@@ -199,6 +199,21 @@ impl SharedOwners {
         self.keep(now, first);
     }
 
+    /// Drops the waiting elements of these streams of this shard: they go to the next owner with their sessions.
+    pub(super) fn drop_elements(&mut self, is_meant: impl Fn(u64) -> bool) {
+        let own = self.own;
+        let is_dropped = |waiting: &WaitingMessage| match &waiting.message {
+            XmppShardMessage::Stanza { edge, .. } | XmppShardMessage::Nonza { edge, .. } => {
+                edge.shard == own && is_meant(edge.connection)
+            }
+            _ => false,
+        };
+        let all = std::mem::take(&mut self.waiting);
+        let (dropped, kept) = all.into_iter().partition::<VecDeque<_>, _>(is_dropped);
+        self.waiting = kept;
+        dropped.iter().for_each(|message| self.release(message));
+    }
+
     /// Moves out the messages that wait; each goes back by [`SharedOwners::keep`] or to [`SharedOwners::release`].
     pub(super) fn take_waiting(&mut self) -> VecDeque<WaitingMessage> {
         self.next_try = None;

@@ -90,7 +90,8 @@ fn element(bytes: &[u8]) -> Result<Element, Corrupt> {
 
 fn address(bytes: &[u8]) -> Result<Jid, Corrupt> {
     let text = std::str::from_utf8(bytes).ok();
-    text.and_then(|text| Jid::parse(text).ok()).ok_or(absent("an address of an announced session is not valid"))
+    text.and_then(|text| Jid::parse(text).ok())
+        .ok_or(absent("an address of an announced session is not valid"))
 }
 
 #[cfg(test)]

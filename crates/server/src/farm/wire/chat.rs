@@ -14,7 +14,7 @@ use xmpp::xml::parse_stored;
 use xmpp::{Bare, ConnectionId, Element, Jid};
 
 use super::values::{absent, at_place, fields, flag, place_of, put_flag, put_value, required, text};
-use super::{Decoded, announced, message};
+use super::{Decoded, announced, message, user_agent};
 use crate::message::{ShardMessage, StreamCondition, XmppShardMessage};
 
 pub(super) const CHAT: u16 = 50;
@@ -74,11 +74,6 @@ const RESUMED: u64 = 2;
 const NOT_RESUMED: u64 = 3;
 const REFUSED: u64 = 4;
 const SEE_OTHER_HOST: u64 = 5;
-
-// Fields of a user agent.
-const AGENT_ID: u64 = 1;
-const SOFTWARE: u64 = 2;
-const DEVICE: u64 = 3;
 
 pub(super) const CONDITIONS: [Condition; 22] = [
     Condition::BadRequest,
@@ -245,17 +240,12 @@ fn put_bind(out: &mut Vec<u8>, request: &BindRequest) {
     put_optional(out, NAME, resource.as_deref());
     put_optional(out, TAG, tag.as_deref());
     if let Some(agent) = agent {
-        put_value(out, AGENT, |out| {
-            let UserAgent { id, software, device } = &**agent;
-            put_optional(out, AGENT_ID, id.as_deref());
-            put_optional(out, SOFTWARE, software.as_deref());
-            put_optional(out, DEVICE, device.as_deref());
-        });
+        put_value(out, AGENT, |out| user_agent::put(out, agent));
     }
     inline.iter().for_each(|request| put_element(out, request));
 }
 
-fn put_optional(out: &mut Vec<u8>, number: u64, text: Option<&str>) {
+pub(super) fn put_optional(out: &mut Vec<u8>, number: u64, text: Option<&str>) {
     if let Some(text) = text {
         put_bytes(out, number, text.as_bytes());
     }
@@ -354,7 +344,7 @@ impl ChatFields {
             OTHER_ADDRESS => self.other_address = Some(text(field)?),
             NAME => self.name = Some(text(field)?),
             TAG => self.tag = Some(text(field)?),
-            AGENT => self.agent = Some(Box::new(read_agent(field.bytes)?)),
+            AGENT => self.agent = Some(Box::new(user_agent::read(field.bytes)?)),
             SEEN => self.seen = field.value()?,
             IS_ANONYMOUS => self.is_anonymous = flag(field)?,
             IS_BIND2 => self.is_bind2 = flag(field)?,
@@ -474,20 +464,6 @@ impl ChatFields {
     }
 }
 
-fn read_agent(bytes: &[u8]) -> Result<UserAgent, Corrupt> {
-    let mut agent = UserAgent::default();
-    let mut fields = fields(bytes)?;
-    while let Some(field) = fields.next()? {
-        match field.number {
-            AGENT_ID => agent.id = Some(text(&field)?),
-            SOFTWARE => agent.software = Some(text(&field)?),
-            DEVICE => agent.device = Some(text(&field)?),
-            _ => {}
-        }
-    }
-    Ok(agent)
-}
-
 #[cfg(test)]
 pub(super) mod tests {
     use cluster::link::Class;
@@ -559,7 +535,10 @@ pub(super) mod tests {
                 },
             ),
             ("restore", XmppShardMessage::Restore { edge: edge(), session: Box::new(announced::example()) }),
-            ("announced", XmppShardMessage::Announced { edge: edge(), session: Box::new(announced::example()) }),
+            (
+                "announced",
+                XmppShardMessage::Announced { edge: edge(), session: Box::new(announced::example()) },
+            ),
             ("stanza", XmppShardMessage::Stanza { edge: edge(), element: stanza() }),
             ("nonza", XmppShardMessage::Nonza { edge: edge(), element: enable.clone() }),
             ("gone", XmppShardMessage::Gone { edge: edge(), in_order: true }),

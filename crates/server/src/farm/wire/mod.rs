@@ -22,6 +22,7 @@ mod request;
 #[cfg(test)]
 mod tests;
 mod trace;
+mod user_agent;
 mod values;
 
 use std::net::SocketAddr;
