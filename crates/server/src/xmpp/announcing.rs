@@ -58,7 +58,7 @@ pub(super) fn handle_event(
 }
 
 /// A stream whose session is lost has its turn.
-pub(super) fn announce_or_close(xmpp: &mut Xmpp, now: Instant, stream: u64, outbox: &mut Vec<XmppEffect>) {
+fn announce_or_close(xmpp: &mut Xmpp, now: Instant, stream: u64, outbox: &mut Vec<XmppEffect>) {
     let Some((bucket, session)) = xmpp.followed.announce(stream) else {
         return xmpp.streams.fail(stream, MOVED);
     };
@@ -66,36 +66,36 @@ pub(super) fn announce_or_close(xmpp: &mut Xmpp, now: Instant, stream: u64, outb
     xmpp.send(now, bucket, XmppShardMessage::Restore { edge, session: Box::new(session) }, outbox);
 }
 
-/// Handles an element of an owner for a client. One of a dead owner is dropped: the next one sends what the client has not
+/// Handles a message of an owner for a connection. An element of a dead owner is dropped: the next one sends what the client has not
 /// acknowledged.
-pub(super) fn deliver(xmpp: &mut Xmpp, stream: u64, element: Element) {
-    if xmpp.followed.is_hosted(stream) {
-        xmpp.streams.deliver(stream, &element);
-        xmpp.followed.handle_delivered(stream, element);
+pub(super) fn handle_message(
+    xmpp: &mut Xmpp,
+    now: Instant,
+    message: XmppShardMessage,
+    outbox: &mut Vec<XmppEffect>,
+) {
+    match message {
+        XmppShardMessage::Bound { edge, bound } => handle_bound(xmpp, now, edge.connection, *bound, outbox),
+        XmppShardMessage::Announced { edge, session } => {
+            xmpp.followed.handle_resumed(edge.connection, *session);
+        }
+        XmppShardMessage::Close { edge, condition } => {
+            xmpp.followed.remove(edge.connection);
+            xmpp.streams.fail(edge.connection, condition.name());
+        }
+        XmppShardMessage::Deliver { edge, element } if xmpp.followed.is_hosted(edge.connection) => {
+            xmpp.streams.deliver(edge.connection, &element);
+            xmpp.followed.handle_delivered(edge.connection, element);
+        }
+        XmppShardMessage::Flush { edge } if xmpp.followed.is_hosted(edge.connection) => {
+            xmpp.streams.flush(edge.connection);
+        }
+        _ => {}
     }
-}
-
-/// An owner waits until the stream has written what it has.
-pub(super) fn flush(xmpp: &mut Xmpp, stream: u64) {
-    if xmpp.followed.is_hosted(stream) {
-        xmpp.streams.flush(stream);
-    }
-}
-
-/// An owner ends the stream.
-pub(super) fn close(xmpp: &mut Xmpp, stream: u64, condition: &'static str) {
-    xmpp.followed.remove(stream);
-    xmpp.streams.fail(stream, condition);
 }
 
 /// Handles the answer of an owner to a request for a session, or to an announcement.
-pub(super) fn handle_bound(
-    xmpp: &mut Xmpp,
-    now: Instant,
-    stream: u64,
-    bound: Bound,
-    outbox: &mut Vec<XmppEffect>,
-) {
+fn handle_bound(xmpp: &mut Xmpp, now: Instant, stream: u64, bound: Bound, outbox: &mut Vec<XmppEffect>) {
     let edge = ConnectionId { shard: xmpp.queues.own(), connection: stream };
     let is_remote = match &bound {
         Bound::Session { jid, .. } => is_remote(xmpp, Bucket::of(jid.bare_str())),
@@ -117,11 +117,6 @@ pub(super) fn handle_bound(
         }
         BoundStep::Refused => xmpp.streams.fail(stream, MOVED),
     }
-}
-
-/// The owner of a session that a client of this shard resumes has announced it.
-pub(super) fn handle_announced(xmpp: &mut Xmpp, stream: u64, session: AnnouncedSession) {
-    xmpp.followed.handle_resumed(stream, session);
 }
 
 /// Announces a session of this owner to the node where its client has resumed it.

@@ -158,19 +158,13 @@ impl Xmpp {
         outbox: &mut Vec<XmppEffect>,
     ) {
         match message {
-            XmppShardMessage::Bound { edge, bound } => {
-                announcing::handle_bound(self, now, edge.connection, *bound, outbox);
+            message @ (XmppShardMessage::Bound { .. }
+            | XmppShardMessage::Announced { .. }
+            | XmppShardMessage::Deliver { .. }
+            | XmppShardMessage::Close { .. }
+            | XmppShardMessage::Flush { .. }) => {
+                announcing::handle_message(self, now, message, outbox);
             }
-            XmppShardMessage::Announced { edge, session } => {
-                announcing::handle_announced(self, edge.connection, *session);
-            }
-            XmppShardMessage::Deliver { edge, element } => {
-                announcing::deliver(self, edge.connection, element);
-            }
-            XmppShardMessage::Close { edge, condition } => {
-                announcing::close(self, edge.connection, condition.name());
-            }
-            XmppShardMessage::Flush { edge } => announcing::flush(self, edge.connection),
             XmppShardMessage::Restore { edge, session } => {
                 announcing::restore(self, now, edge, *session, outbox);
             }
