@@ -97,7 +97,7 @@ fn address(bytes: &[u8]) -> Result<Jid, Corrupt> {
 #[cfg(test)]
 pub(super) fn example() -> AnnouncedSession {
     let address = |text: &str| Jid::parse(text).expect("an address");
-    let stanza = |name: &str| Element::new(name, xmpp::ns::CLIENT);
+    let stanza = |name: &'static str| Element::new(name, xmpp::ns::CLIENT);
     AnnouncedSession {
         id: "previd".into(),
         resumable_for: Duration::from_secs(300),
