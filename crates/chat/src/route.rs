@@ -18,8 +18,8 @@ use super::pubsub::{Approval, PubSubEvent};
 use super::user::{AccountState, QueuedWork, too_much_waits, wait_for_account_data};
 use super::{Host, Outbox, push};
 use crate::{
-    blocking, carbons, connection, iq_effect, last, message_writes, no_account, offline, phones, presence, read_queues,
-    resume, subaddress, user,
+    blocking, carbons, connection, iq_effect, last, message_writes, no_account, offline, phones, presence,
+    read_queues, resume, subaddress, user,
 };
 
 impl Host {
@@ -157,7 +157,9 @@ fn routed(host: &mut Host, now: Instant, mut element: Element, to: &Jid, out: &m
     let settings = std::sync::Arc::clone(&host.settings);
     if settings.rooms_of(to.domain()).is_some() {
         let hold = host.pending_acks.begin(&mut element);
-        if stanza::kind_of(&element) == Some(StanzaKind::Message) && message_writes::is_refused(host, now, &element) {
+        if stanza::kind_of(&element) == Some(StanzaKind::Message)
+            && message_writes::is_refused(host, now, &element)
+        {
             host.refuse(&element, &message_writes::refusal(), out);
         } else {
             host.routed_to_room(now, element, &from, to, out);

@@ -233,7 +233,9 @@ mod tests {
             self.attempts += 1;
             let texts = group.iter().filter_map(|write| match write {
                 Write::Xmpp(XmppWrite::Archive(row)) => Some((row.id.clone(), false)),
-                Write::Xmpp(XmppWrite::Offline { stanza, is_repeated, .. }) => Some((stanza.clone(), *is_repeated)),
+                Write::Xmpp(XmppWrite::Offline { stanza, is_repeated, .. }) => {
+                    Some((stanza.clone(), *is_repeated))
+                }
                 _ => None,
             });
             let texts: Vec<_> = texts.collect();
@@ -340,7 +342,9 @@ mod tests {
 
     #[test]
     fn so_many_wait_and_so_many_bytes() {
-        for most in [Bounds { writes: 2, bytes: KEPT_BYTES }, Bounds { writes: 9, bytes: 2 * size(&archived("1")) }] {
+        for most in
+            [Bounds { writes: 2, bytes: KEPT_BYTES }, Bounds { writes: 9, bytes: 2 * size(&archived("1")) }]
+        {
             let mut kept = KeptWrites { most, ..kept(2) };
             assert!(kept.keep(archived("3"), ticket(3), Err(unreachable())).is_some(), "{most:?}");
             let mut group = vec![(archived("4"), Some(ticket(4)))];
