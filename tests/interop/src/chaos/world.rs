@@ -326,7 +326,9 @@ impl World {
             let node_is_healthy = self.farm.nodes[node].id() != 0 && self.farm.nodes[node].is_healthy();
             node_is_healthy && self.serving_at(node) == count
         });
-        self.writes_stopped.take_if(|_| is_whole);
+        if is_whole {
+            self.writes_stopped = None;
+        }
         if let Some(since) = self.outage_since.take_if(|_| is_whole) {
             self.outages.push((since, self.clock.microseconds()));
         }
