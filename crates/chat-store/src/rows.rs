@@ -107,7 +107,7 @@ pub fn write_of(now: Instant, change: Change) -> XmppWrite {
         },
         Change::LastSeen { user, at, status } => XmppWrite::LastSeen { user: name(&user), at, status },
         Change::Offline { user, at, stanza } => {
-            XmppWrite::Offline { user: name(&user), at, stanza: text(&stanza) }
+            XmppWrite::Offline { user: name(&user), at, stanza: text(&stanza), is_repeated: false }
         }
         Change::ForgetOffline { user, ids } => XmppWrite::ForgetOffline { user: name(&user), ids },
         Change::Archive { owner, id, with, at, stanza } => XmppWrite::Archive(Box::new(ArchiveRow {

@@ -72,6 +72,7 @@ pub mod invite;
 mod iq_effect;
 mod last;
 mod legacy_session;
+mod message_writes;
 mod muc;
 mod no_account;
 mod offline;

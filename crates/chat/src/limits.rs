@@ -156,6 +156,18 @@ pub const CSI_HELD: usize = 200;
 /// Bytes, about, of one of them. A larger one goes out with all that was kept back.
 pub const CSI_HELD_EACH: usize = 8 << 10;
 
+/// Writes of messages of one host that the store has not answered: those of seconds of a busy node, and at most an eighth of what the store
+/// keeps while its database is away. Beyond: new messages are refused with `resource-constraint`.
+pub const MESSAGE_WRITES: usize = 8_192;
+
+/// Bytes of these messages, about. Beyond: the same.
+pub const MESSAGE_WRITES_BYTES: usize = 12 << 20;
+
+/// The time that the oldest of these writes may wait: longer than a restart or a failover of a database, and shorter than the half
+/// minute after which clients give up a stream that acknowledges nothing. Longer: new messages are refused with
+/// `resource-constraint`.
+pub const MESSAGE_WRITE_PATIENCE: std::time::Duration = std::time::Duration::from_secs(10);
+
 /// Messages that wait for one account (XEP-0160); the store has the same limit. Beyond: `service-unavailable`.
 pub const OFFLINE: u32 = 1_000;
 

@@ -3,6 +3,7 @@
 mod retrieval;
 
 use std::collections::{HashMap, HashSet};
+use std::time::Duration;
 
 use stdx::Instant;
 use stdx::slab::Key;
@@ -65,6 +66,8 @@ pub(super) struct OfflineMessages {
     writing: HashMap<Bare, u32>,
     /// Accounts whose messages are being read for a session, or removed.
     reading: HashSet<Bare>,
+    /// The time of the last message that was kept, and the number of those kept before that came at the same time.
+    last: (Instant, u64),
 }
 
 /// Everything that [`OfflineMessages`] asks of its host, for one account.
@@ -163,6 +166,10 @@ impl OfflineMessages {
             return OfflineEffect::Refuse(origin, Condition::ServiceUnavailable.into());
         }
         *self.writing.entry(user.clone()).or_default() += 1;
+        // The store knows a message by its account, time and content when it has to write it again; so no two of one turn have the
+        // same time.
+        self.last = if self.last.0 == at { (at, self.last.1 + 1) } else { (at, 0) };
+        let at = at + Duration::from_micros(self.last.1);
         let change = Change::Offline { user: user.clone(), at, stanza: Box::new(message) };
         OfflineEffect::Write(change, origin)
     }

@@ -18,8 +18,8 @@ use super::pubsub::{Approval, PubSubEvent};
 use super::user::{AccountState, QueuedWork, too_much_waits, wait_for_account_data};
 use super::{Host, Outbox, push};
 use crate::{
-    blocking, carbons, connection, iq_effect, last, no_account, offline, phones, presence, read_queues,
-    resume, subaddress, user,
+    blocking, carbons, connection, iq_effect, last, message_writes, no_account, offline, phones, presence,
+    read_queues, resume, subaddress, user,
 };
 
 impl Host {
@@ -125,6 +125,9 @@ fn message_from(host: &mut Host, now: Instant, key: Key, mut element: Element, o
         blocking::refuse_blocked(&mut host.accounts, now, key, &element, &error, out);
         return connection::perform_deliveries(host, now, out);
     }
+    if message_writes::is_refused(host, now, &element) {
+        return host.refuse(&element, &message_writes::refusal(), out);
+    }
     let mark = ack::take_ack_token(&mut element);
     let id = ArchiveWriter::of(host).record_sent(now, &jid.bare(), &element, mark.as_deref(), out);
     if id.is_some() {
@@ -154,7 +157,13 @@ fn routed(host: &mut Host, now: Instant, mut element: Element, to: &Jid, out: &m
     let settings = std::sync::Arc::clone(&host.settings);
     if settings.rooms_of(to.domain()).is_some() {
         let hold = host.pending_acks.begin(&mut element);
-        host.routed_to_room(now, element, &from, to, out);
+        if stanza::kind_of(&element) == Some(StanzaKind::Message)
+            && message_writes::is_refused(host, now, &element)
+        {
+            host.refuse(&element, &message_writes::refusal(), out);
+        } else {
+            host.routed_to_room(now, element, &from, to, out);
+        }
         return host.acks().end(hold, out);
     }
     if settings.pubsub_of(to.domain()).is_some() {
@@ -263,6 +272,9 @@ fn message_to(host: &mut Host, now: Instant, from: &Jid, to: &Jid, mut element: 
             "headline" | "error" => {}
             _ => host.refuse(&element, &Condition::ServiceUnavailable.into(), out),
         };
+    }
+    if message_writes::is_refused(host, now, &element) {
+        return host.refuse(&element, &message_writes::refusal(), out);
     }
     ArchiveWriter::of(host).record_received(now, &bare, &mut element, out);
     if !to.is_bare() {

@@ -115,10 +115,12 @@ impl Sm {
         if !is_message {
             return Ok(None);
         }
-        if self.unhandled.len() >= limits::SM_UNHANDLED {
-            return Err(TooManyUnhandled);
+        match self.unhandled.binary_search_by_key(&self.received, |(number, _)| *number) {
+            // The client sends it again after a resumption, and the one before is still on its way.
+            Ok(at) => self.unhandled[at].1 = self.unhandled[at].1.saturating_add(1),
+            Err(_) if self.unhandled.len() >= limits::SM_UNHANDLED => return Err(TooManyUnhandled),
+            Err(at) => self.unhandled.insert(at, (self.received, 1)),
         }
-        self.unhandled.push_back((self.received, 1));
         Ok(Some(self.received))
     }
 
@@ -203,9 +205,9 @@ impl Sm {
             return Err(failed(Condition::BadRequest).with("h", self.h()));
         }
         self.asked_at = None;
-        // Stanzas that are still on their way, after `limits::SM_RESUME_PATIENCE`, are our responsibility: if they were not counted,
-        // the client would send them again.
-        self.unhandled.clear();
+        // Stanzas that are still on their way, after `limits::SM_RESUME_PATIENCE`, are not counted: they may be lost with this process, and
+        // the client sends them again, with the same numbers. Better twice than never.
+        self.received = self.handled();
         Ok(Element::new("resumed", ns::SM).with("previd", id).with("h", self.h()))
     }
 
@@ -216,7 +218,8 @@ impl Sm {
 
     /// All up to this one are handled.
     fn handled(&self) -> u64 {
-        self.unhandled.front().map_or(self.received, |(number, _)| number - 1)
+        // Those beyond `received` came before a resumption, and the client sends them again.
+        self.unhandled.front().map_or(self.received, |(number, _)| self.received.min(number - 1))
     }
 
     /// As the wire has it.

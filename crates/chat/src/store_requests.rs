@@ -9,6 +9,7 @@ use stdx::Instant;
 use xmpp::Bare;
 
 use super::effect::{Access, Change, Effect, Load, StoreFailure, StoreReply, Ticket};
+use super::message_writes::MessageWrites;
 use super::read_queues::{ReadQueues, Requester};
 use super::write_order::{WriteOrder, WriteTarget};
 use super::{Host, Outbox};
@@ -43,6 +44,7 @@ pub(super) struct StoreRequests {
     pub(super) pending: HashMap<Ticket, PendingReply>,
     pub(super) reads: ReadQueues,
     pub(super) writes: WriteOrder,
+    pub(super) message_writes: MessageWrites,
     /// The number of awaited answers by the account that they concern.
     awaited: HashMap<Bare, u32>,
     last_ticket: u64,
@@ -78,6 +80,7 @@ impl StoreRequests {
         if let Some(place) = place {
             self.writes.begin_write(ticket, place);
         }
+        self.message_writes.begin(ticket, &change);
         out.push(Effect::Change { ticket, change });
     }
 
@@ -132,6 +135,7 @@ impl StoreRequests {
     /// The continuation of an answer has run: reads that waited for the request begin.
     pub(super) fn end(&mut self, ending: EndingRequest, out: &mut Outbox) {
         let EndingRequest { ticket, large_read_of, writes } = ending;
+        self.message_writes.end(ticket);
         if let Some(place) = writes {
             self.writes.end_write(ticket, &place, out);
         }

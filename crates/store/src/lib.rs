@@ -16,6 +16,7 @@ pub mod copy;
 mod database;
 pub mod error;
 pub mod import;
+mod kept_writes;
 pub mod limits;
 pub mod notices;
 pub mod ownership;

@@ -58,6 +58,16 @@ pub const MAX_VERIFIERS: usize = 16;
 
 /// Writes waiting for the writer thread. Full: [`Busy`](crate::Busy); the edge answers 503.
 pub const WRITE_QUEUE: usize = 65_536;
+/// Writes of chat's messages that wait for a database that is away: as many as the queue of writes has. Full: the write is answered with
+/// `StoreError::Unreachable`, and the message's sender is told. The hosts of chat take no more messages long before.
+pub const KEPT_WRITES: usize = 65_536;
+/// Bytes of these writes, about: a message of a kilobyte is written twice. Full: the same.
+pub const KEPT_BYTES: usize = 96 << 20;
+/// The time between two attempts to write them: a fraction of the shortest restart of a database, and some connections a second.
+pub const KEPT_PAUSE: Duration = Duration::from_millis(200);
+/// Attempts after which one of them is refused that the database does not take while it takes others: a page of the disk that is
+/// damaged must not hold up all that come later. A connection that breaks again and again looks the same.
+pub const KEPT_TRIES: u32 = 5;
 /// Reads waiting for the reader threads. Full: [`Busy`](crate::Busy).
 pub const READ_QUEUE: usize = 65_536;
 /// Reads that wait of one account or room. Beyond: [`Busy`](crate::Busy). A host has few under way for each

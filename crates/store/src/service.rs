@@ -2,15 +2,17 @@
 //!
 //! A shard never waits: it puts a write or read into a queue with a [`Ticket`] and gets the answer through
 //! [`Completions`], in batches, from one of the service's threads. Answers to one sink's writes come in the
-//! order of the writes; reads of one account and lane
+//! order of the writes, those apart that wait for a database that is away ([`kept_writes`](crate::kept_writes)); reads of one account and lane
 //! are answered in the order they came (`reads`), others overtake each other.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
 use crate::error::StoreError;
+use crate::kept_writes::{Attempt, KeptWrites};
 use crate::limits;
 use crate::queue::{Queue, Refused, Taken};
 use crate::reads::{Reads, TakenRead};
@@ -77,6 +79,8 @@ type Writes = Queue<(Write, Option<Ticket>)>;
 /// Shared by all shards behind an `Arc`. Dropping it, or `shutdown`, writes what is queued and joins the threads.
 pub struct Service {
     writes: Arc<Writes>,
+    /// The number of writes that wait for a database that is away.
+    kept: Arc<AtomicUsize>,
     reads: Arc<Reads>,
     threads: Vec<JoinHandle<()>>,
 }
@@ -92,9 +96,15 @@ impl Service {
             Queue::new(options.write_queue, options.max_group, options.group_window, options.ride_along);
         let readers = options.readers.max(2);
         let reads = Reads::new(readers, options.read_queue);
-        let mut service = Service { writes: Arc::new(writes), reads: Arc::new(reads), threads: Vec::new() };
+        let mut service = Service {
+            writes: Arc::new(writes),
+            kept: Arc::default(),
+            reads: Arc::new(reads),
+            threads: Vec::new(),
+        };
         let (writer, queue, sinks) = (store.writer()?, service.writes.clone(), completions.clone());
-        service.spawn("store-writer".into(), move || run_writer(writer, &queue, &*sinks))?;
+        let kept = service.kept.clone();
+        service.spawn("store-writer".into(), move || run_writer(writer, &queue, &kept, &*sinks))?;
         for number in 0..readers {
             let (reader, queue, sinks) = (store.reader()?, service.reads.clone(), completions.clone());
             service.spawn(format!("store-reader-{number}"), move || {
@@ -127,10 +137,10 @@ impl Service {
 
     /// Writes and reads waiting now: a gauge.
     pub fn waiting(&self) -> (usize, usize) {
-        (self.writes.len(), self.reads.len())
+        (self.writes.len() + self.kept.load(Ordering::Relaxed), self.reads.len())
     }
 
-    /// Takes nothing more, answers everything queued, then returns.
+    /// Takes nothing more, answers everything queued, then returns. Writes that wait for a database that is away have one more attempt.
     pub fn shutdown(mut self) {
         self.stop();
     }
@@ -157,14 +167,22 @@ impl From<Refused> for Busy {
     }
 }
 
-fn run_writer(mut writer: Box<dyn Writer>, queue: &Writes, sinks: &dyn Completions) {
+fn run_writer(mut writer: Box<dyn Writer>, queue: &Writes, waiting: &AtomicUsize, sinks: &dyn Completions) {
     let (mut taken, mut group, mut tickets) = (Vec::new(), Vec::new(), Vec::new());
     let mut again = VecDeque::new();
+    let (mut kept, mut attempt) = (KeptWrites::new(limits::MAX_GROUP), Attempt::Done);
+    let mut is_last = false;
     loop {
         let pause = (!again.is_empty()).then_some(limits::CLEAN_PAUSE);
+        let pause = if kept.is_empty() { pause } else { Some(attempt.pause()) };
         if queue.take_within(pause, &mut taken) == Taken::Closed {
-            return;
+            // Writes that wait after a last attempt have no answer: their messages are not acknowledged.
+            if kept.is_empty() || (is_last && attempt == Attempt::Failed) {
+                return;
+            }
+            is_last = true;
         }
+        let mut answers = kept.take_later(&mut taken);
         group.clear();
         tickets.clear();
         // As many rows are deleted as the group can add, so cleaning keeps up with any rate; one kind of row at a time, so
@@ -175,23 +193,33 @@ fn run_writer(mut writer: Box<dyn Writer>, queue: &Writes, sinks: &dyn Completio
             group.push(write);
             tickets.push(ticket);
         }
-        let results = writer.write_group(&group);
-        if let Some(error) = worth_telling(&results, &tickets) {
+        let is_idle = group.is_empty();
+        let results = if is_idle { Vec::new() } else { writer.write_group(&group) };
+        // One attempt to reach a server that is away is enough.
+        let is_away = results.iter().any(|result| matches!(result, Err(StoreError::Unreachable { .. })));
+        attempt = if is_away { Attempt::Failed } else { kept.try_again(&mut *writer, &mut answers) };
+        let of_kept =
+            || answers.iter().find_map(|(_, done)| done.as_ref().err().filter(|error| !error.is_of_item()));
+        if let Some(error) = worth_telling(&results, &tickets).or_else(of_kept) {
             sinks.failed(error);
         }
-        for write in group.drain(..).zip(&results).filter_map(found_more) {
+        for write in group.iter().zip(&results).filter_map(found_more) {
             // A newer one of its kind may be in line: one of each is enough.
-            if !again.iter().any(|other| same_rows(other, &write)) {
-                again.push_back(write);
+            if !again.iter().any(|other| same_rows(other, write)) {
+                again.push_back(write.clone());
             }
         }
-        let answered = tickets.iter().zip(results).filter_map(|(ticket, done)| Some(((*ticket)?, done)));
-        by_sink(answered, |sink, done| sinks.complete(sink, done));
+        for ((write, ticket), result) in group.drain(..).zip(tickets.drain(..)).zip(results) {
+            let Some(ticket) = ticket else { continue };
+            answers.extend(kept.keep(write, ticket, result).map(|result| (ticket, result)));
+        }
+        waiting.store(kept.len(), Ordering::Relaxed);
+        by_sink(answers.into_iter(), |sink, done| sinks.complete(sink, done));
     }
 }
 
 /// A cleaning write that deleted as much as it may: there is more.
-fn found_more((write, result): (Write, &Result<WriteDone, StoreError>)) -> Option<Write> {
+fn found_more<'a>((write, result): (&'a Write, &Result<WriteDone, StoreError>)) -> Option<&'a Write> {
     let Ok(WriteDone::Changed { rows }) = result else { return None };
     (write.cleans() && *rows >= u64::from(limits::CLEAN_CHUNK)).then_some(write)
 }

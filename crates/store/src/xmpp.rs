@@ -46,6 +46,8 @@ pub enum XmppWrite {
         at: Instant,
         /// The message as XML.
         stanza: Box<str>,
+        /// An attempt before may have written it: one of the same user, time and stanza is this one.
+        is_repeated: bool,
     },
     /// Those of these ids; all when there are none.
     ForgetOffline {

@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use interop::{Farm, Follower, Nats, NatsRelease, new_postgres_database};
+use interop::{Farm, Follower, Nats, NatsRelease, PostgresServer, new_postgres_database};
 
 /// One farm at a time, as in `farm.rs`.
 fn alone() -> MutexGuard<'static, ()> {
@@ -291,5 +291,53 @@ fn messages_on_their_way_to_an_owner_that_is_killed_reach_the_next_one() {
         let acknowledged = acknowledged.iter().filter(|(to, _)| *to == client.address);
         let texts: Vec<String> = texts.chain(acknowledged.map(|(_, text)| text.clone())).collect();
         client.archives(&texts);
+    }
+}
+
+/// Clients chat while their database is away: the messages are delivered, and not acknowledged before they are in both archives.
+#[test]
+fn messages_said_while_the_database_is_away_are_archived_once_and_then_acknowledged() {
+    const SAID: usize = 10;
+    let _alone = alone();
+    let nats = Nats::start(NatsRelease::Current);
+    let mut server = PostgresServer::start(&[]);
+    let (farm, ports) = Farm::with_chat(&nats, 2, &server.new_database(&[]), USERS);
+    let mut clients = sign_in(&farm, 0..4, &ports);
+    talk(&mut clients, "before");
+    are_archived(&mut clients, &["before"]);
+    server.kill();
+    let count = clients.len();
+    let texts = |from: usize| (0..SAID).map(move |number| format!("away-{from}-{number}"));
+    for from in 0..count {
+        let to = clients[(from + 1) % count].address.clone();
+        clients[from].order(&format!("flood away-{from} {SAID} {to}"));
+    }
+    for from in 0..count {
+        texts(from).for_each(|text| clients[(from + 1) % count].hears(&text));
+    }
+    let has_acknowledged = |client: &mut Follower| {
+        client.acknowledged().iter().filter(|(_, text)| text.starts_with("away-")).count()
+    };
+    for client in &mut clients {
+        assert!(client.is_connected());
+        assert_eq!(has_acknowledged(client), 0, "{}: nothing is written yet", client.address);
+    }
+    assert!(farm.nodes.iter().any(|node| node.metric("belfry_store_writes_waiting") > 0));
+    server.start_again();
+    for client in &mut clients {
+        // A client asks for acknowledgements after some stanzas.
+        let is_done = || (client.is_connected() && has_acknowledged(client) == SAID).then_some(());
+        wait::until("acknowledgements", std::time::Duration::from_secs(60), is_done, String::new);
+    }
+    for (number, client) in clients.iter_mut().enumerate() {
+        let archive = client.archive();
+        for text in texts(number).chain(texts((number + count - 1) % count)) {
+            let entries = archive.iter().filter(|entry| **entry == text).count();
+            assert_eq!(entries, 1, "{text} at {}: {archive:?}", client.address);
+        }
+    }
+    for node in &farm.nodes {
+        let is_empty = || (node.metric("belfry_store_writes_waiting") == 0).then_some(());
+        wait::until("no write waits", std::time::Duration::from_secs(60), is_empty, || node.metrics());
     }
 }

@@ -20,7 +20,7 @@ use super::effect::{Change, Load, MamQuery, StoreFailure, StoreReply};
 use super::feature::{Feature, IqHandler, IqHandlerFn, IqReply, IqRequest, IqTarget, IqView};
 use super::iq_effect::IqEffect;
 use super::store_requests::StoreRequests;
-use super::{Host, Outbox, hints, offline};
+use super::{Host, Outbox, hints, message_writes, offline};
 use crate::retract;
 
 const FILE: &str = "crates/chat/src/archive/mod.rs";
@@ -227,8 +227,12 @@ impl<'a> ArchiveWriter<'a> {
         let mark = mark.map(Box::<str>::from);
         retract::retract_archived(self.store, user, &to, message, out);
         let (id, change) = self.archive.new_entry((now, self.rng), user, &to, message);
+        let sent = message.clone();
         // The message goes its way, archived or not.
-        self.store.change(change, out, move |host, _, _, out| {
+        self.store.change(change, out, move |host, _, done, out| {
+            if let Err(failure) = done {
+                message_writes::handle_unarchived(host, &sent, failure, out);
+            }
             host.acks().handle_archived(mark.as_deref(), out);
         });
         Some(id)
@@ -241,26 +245,32 @@ impl<'a> ArchiveWriter<'a> {
         if self.archive.keeps(self.accounts, self.otherwise, (user, &from), message) {
             // The retracted message is read before the retraction is written, so that it cannot find itself.
             retract::retract_archived(self.store, user, &from, message, out);
-            let id = self.record(now, user, &from, message, out);
+            let id = self.record(now, (user, &from), message, message, out);
             let with = Element::new("stanza-id", ns::SID).with("by", user.as_str()).with("id", id);
             message.push(with);
         }
     }
 
     /// Writes a message into an archive, of an account or of a room, and returns its id there. Until it is
-    /// written, the message under way is not handled.
+    /// written, the message under way is not handled. The sender of `received` is told of a failure.
     pub(super) fn record(
         self,
         now: Instant,
-        owner: &Bare,
-        with: &Jid,
+        (owner, with): (&Bare, &Jid),
         message: &Element,
+        received: &Element,
         out: &mut Outbox,
     ) -> Box<str> {
         let hold = self.pending_acks.guard();
         let (id, change) = self.archive.new_entry((now, self.rng), owner, with, message);
+        let received = received.clone();
         // A client that gets the message directly has it, whatever becomes of the archive.
-        self.store.change(change, out, move |host, _, _, out| host.acks().release(hold, out));
+        self.store.change(change, out, move |host, _, done, out| {
+            if let Err(failure) = done {
+                message_writes::handle_unarchived(host, &received, failure, out);
+            }
+            host.acks().release(hold, out);
+        });
         id
     }
 }

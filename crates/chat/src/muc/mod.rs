@@ -210,7 +210,7 @@ impl Host {
                 let Some(room) = self.rooms.room(address) else { return };
                 let id = match (room.archived(&message), stanza::from(&message).ok().flatten()) {
                     (Some(archived), Some(speaker)) => {
-                        ArchiveWriter::of(self).record(now, address, &speaker, &archived, out)
+                        ArchiveWriter::of(self).record(now, (address, &speaker), &archived, stanza, out)
                     }
                     _ => token(&mut self.rng).into(),
                 };

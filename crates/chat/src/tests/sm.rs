@@ -140,10 +140,98 @@ fn a_client_that_comes_back_does_not_wait_for_a_slow_record_for_ever() {
     let again = world.resume("alice@example.org", &id, 1);
     assert_eq!(world.host.deadline(), Some(world.now + crate::limits::SM_RESUME_PATIENCE));
     world.wait(crate::limits::SM_RESUME_PATIENCE);
-    // It is our responsibility, and not said again.
-    assert_eq!(handled_at_resumption(&world, again), Some("2"));
+    // The message may be lost with this process, so the client keeps it, and sends it again.
+    assert_eq!(handled_at_resumption(&world, again), Some("1"));
     assert_eq!(handled_at_resumption(&world, lost), None, "its connection was gone");
     assert!(world.closed.is_empty());
+    world.say(again, "<message to='bob@example.org' type='chat'><body>hi</body></message>");
+    world.say(again, ASK);
+    while !world.unwritten.is_empty() {
+        assert_eq!(world.hear(again).iter().filter(|xml| xml.contains("h='2'")).count(), 0);
+        world.write();
+    }
+    assert_eq!(world.hear(again), ["<a xmlns='urn:xmpp:sm:3' h='2'/>"]);
+    assert_eq!(world.store.messages.offline.len(), 2, "better twice than never");
+}
+
+fn say_to_bob(world: &mut HostWorld, client: u64, text: &str) {
+    let message =
+        format!("<message id='{text}' to='bob@example.org' type='chat'><body>{text}</body></message>");
+    world.say(client, &message);
+}
+
+/// The database is away: its answers come when it is back.
+#[test]
+fn messages_are_refused_and_not_delivered_once_the_database_has_been_away_for_long() {
+    let mut world = world();
+    let (alice, _) = managed(&mut world, ALICE);
+    let (bob, _) = managed(&mut world, "bob@example.org/x");
+    world.is_slow = true;
+    say_to_bob(&mut world, alice, "first");
+    assert_eq!(bodies(&world.hear(bob)), ["first"], "it is delivered at once");
+    say_to_bob(&mut world, alice, "second");
+    assert_eq!(bodies(&world.hear(bob)), ["second"]);
+    world.wait(crate::limits::MESSAGE_WRITE_PATIENCE);
+    world.hear(alice);
+    say_to_bob(&mut world, alice, "third");
+    let heard = world.hear(alice);
+    assert!(
+        heard[0].contains("id='third'")
+            && heard[0].contains("<error type='wait'")
+            && heard[0].contains("resource-constraint"),
+        "{heard:?}"
+    );
+    from_abroad(&mut world, "bob@example.org", "fourth");
+    assert!(world.sent_abroad()[0].contains("resource-constraint"));
+    assert!(bodies(&world.hear(bob)).is_empty());
+    // What is not stored is not refused.
+    world.say(alice, "<message to='bob@example.org/x' type='chat'><composing xmlns='http://jabber.org/protocol/chatstates'/></message>");
+    assert_eq!(world.hear(bob).iter().filter(|xml| xml.contains("composing")).count(), 1);
+    world.hear(alice);
+    world.say(alice, ASK);
+    assert_eq!(world.hear(alice), ["<a xmlns='urn:xmpp:sm:3' h='1'/>"], "its presence only");
+    while !world.unwritten.is_empty() {
+        world.write();
+    }
+    assert_eq!(world.hear(alice), ["<a xmlns='urn:xmpp:sm:3' h='5'/>"]);
+    assert_eq!(world.host.store.message_writes.len(), 0, "nothing stays of it");
+    world.is_slow = false;
+    say_to_bob(&mut world, alice, "fifth");
+    assert_eq!(bodies(&world.hear(bob)), ["fifth"]);
+}
+
+#[test]
+fn so_many_messages_wait_for_the_database_and_further_ones_are_refused() {
+    let mut world = world();
+    let alice = world.sign_in(ALICE);
+    let bob = world.sign_in("bob@example.org/x");
+    world.say(bob, "<presence/>");
+    world.is_slow = true;
+    // Each is written into both archives.
+    for number in 0..crate::limits::MESSAGE_WRITES / 2 {
+        say_to_bob(&mut world, alice, &number.to_string());
+    }
+    assert!(world.hear(alice).iter().all(|xml| !xml.contains("error")));
+    say_to_bob(&mut world, alice, "more");
+    let heard = world.hear(alice);
+    assert!(heard.len() == 1 && heard[0].contains("resource-constraint"), "{heard:?}");
+}
+
+#[test]
+fn the_sender_of_a_message_that_was_delivered_and_not_archived_is_told() {
+    let mut world = world();
+    let (alice, _) = managed(&mut world, ALICE);
+    let (bob, _) = managed(&mut world, "bob@example.org/x");
+    world.store.is_broken = true;
+    say_to_bob(&mut world, alice, "m");
+    assert_eq!(bodies(&world.hear(bob)), ["m"]);
+    let heard = world.hear(alice);
+    assert!(
+        heard.iter().any(|xml| xml.contains("id='m'") && xml.contains("may have been delivered")),
+        "{heard:?}"
+    );
+    world.say(alice, ASK);
+    assert_eq!(world.hear(alice), ["<a xmlns='urn:xmpp:sm:3' h='2'/>"], "the error is its answer");
 }
 
 #[test]
@@ -581,7 +669,7 @@ fn is_stored_for_bob(world: &HostWorld, body: &str) -> bool {
     stanzas.any(|stanza| stanza.content_of("body", ns::CLIENT).is_some_and(|text| text == body))
 }
 
-/// If the server dies at any moment, messages that clients take for delivered are not lost.
+/// If the server dies at any moment, messages that clients take for delivered and that did not come back are not lost.
 #[test]
 fn an_acknowledged_message_is_delivered_or_stored() {
     for seed in 0..100_u64 {
@@ -597,7 +685,9 @@ fn an_acknowledged_message_is_delivered_or_stored() {
                     let to = ["bob@example.org", "bob@example.org/x"][step % 2];
                     world.say(
                         alice,
-                        &format!("<message to='{to}' type='chat'><body>n{sent}.</body></message>"),
+                        &format!(
+                            "<message id='n{sent}.' to='{to}' type='chat'><body>n{sent}.</body></message>"
+                        ),
                     );
                     sent += 1;
                 }
@@ -613,6 +703,8 @@ fn an_acknowledged_message_is_delivered_or_stored() {
             if step == 50 {
                 world.wait(Duration::from_secs(300));
             }
+            // A message that is refused, since writes have waited for long, comes back to her.
+            heard.extend(world.hear(alice).into_iter().filter(|xml| xml.contains("type='error'")));
             world.say(alice, ASK);
             let others: Vec<u64> = world.got.keys().copied().filter(|client| *client != alice).collect();
             others.into_iter().for_each(|client| heard.extend(world.hear(client)));

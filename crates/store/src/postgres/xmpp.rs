@@ -28,7 +28,10 @@ pub(super) fn write(connection: &mut Connection, write: &XmppWrite) -> Result<Wr
                        ON CONFLICT (owner) DO UPDATE SET last_at = excluded.last_at, last_status = excluded.last_status";
             changed(connection.execute(sql, values![user, micros(*at), status])?)
         }
-        XmppWrite::Offline { user, at, stanza } => keep(connection, user, *at, stanza),
+        XmppWrite::Offline { user, at, stanza, is_repeated } => {
+            let found = if *is_repeated { find_kept(connection, user, *at, stanza)? } else { None };
+            found.map_or_else(|| keep(connection, user, *at, stanza), Ok)
+        }
         XmppWrite::ForgetOffline { user, ids } => forget_offline(connection, user, ids),
         XmppWrite::Archive(row) => archive(connection, row),
         XmppWrite::ForgetArchive { before } => {
@@ -95,6 +98,18 @@ fn roster(
         }
     };
     changed(rows)
+}
+
+/// The message that an attempt before has written.
+fn find_kept(
+    connection: &mut Connection,
+    user: &str,
+    at: Instant,
+    stanza: &str,
+) -> Result<Option<WriteDone>, Failure> {
+    let sql = "SELECT id FROM xmpp_offline WHERE owner = $1 AND at = $2 AND stanza = $3";
+    let row = connection.query_first(sql, values![user, micros(at), stanza])?;
+    row.map(|row| Ok(WriteDone::Added { id: row.try_get(0)? })).transpose()
 }
 
 fn keep(connection: &mut Connection, user: &str, at: Instant, stanza: &str) -> Result<WriteDone, Failure> {

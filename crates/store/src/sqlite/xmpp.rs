@@ -1,6 +1,6 @@
 //! Writing XMPP's tables.
 
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, OptionalExtension as _, params};
 use stdx::Instant;
 
 use crate::error::StoreError;
@@ -28,7 +28,10 @@ pub(super) fn write(conn: &Connection, write: &XmppWrite) -> Result<WriteDone, F
                        ON CONFLICT (user) DO UPDATE SET last_at = excluded.last_at, last_status = excluded.last_status";
             changed(conn.prepare_cached(sql)?.execute(params![user, micros(*at), status])?)
         }
-        XmppWrite::Offline { user, at, stanza } => keep(conn, user, *at, stanza),
+        XmppWrite::Offline { user, at, stanza, is_repeated } => {
+            let found = if *is_repeated { find_kept(conn, user, *at, stanza)? } else { None };
+            found.map_or_else(|| keep(conn, user, *at, stanza), Ok)
+        }
         XmppWrite::ForgetOffline { user, ids } => forget_offline(conn, user, ids),
         XmppWrite::Archive(row) => archive(conn, row),
         XmppWrite::ForgetArchive { before } => {
@@ -94,6 +97,14 @@ fn roster(
             .execute(params![user, contact])?,
     };
     changed(rows)
+}
+
+/// The message that an attempt before has written.
+fn find_kept(conn: &Connection, user: &str, at: Instant, stanza: &str) -> Result<Option<WriteDone>, Failure> {
+    let sql = "SELECT id FROM xmpp_offline WHERE user = ?1 AND at = ?2 AND stanza = ?3";
+    let mut statement = conn.prepare_cached(sql)?;
+    let id = statement.query_row(params![user, micros(at), stanza], |row| row.get(0)).optional()?;
+    Ok(id.map(|id| WriteDone::Added { id }))
 }
 
 fn keep(conn: &Connection, user: &str, at: Instant, stanza: &str) -> Result<WriteDone, Failure> {

@@ -138,6 +138,7 @@ fn messages_that_wait_are_read_in_pages_of_bounded_bytes() {
             user: USER.into(),
             at: Instant::from_unix_seconds(1),
             stanza: large(),
+            is_repeated: false,
         });
     }
     let page = |world: &mut World, after, ids| {

@@ -170,7 +170,12 @@ fn chat() -> Vec<Write> {
             item: Some(Box::new(RosterRow { subscription: "both".into(), ..RosterRow::default() })),
             version: 1,
         }),
-        Write::Xmpp(XmppWrite::Offline { user: user.clone(), at: at(9), stanza: "<m>ä</m>".into() }),
+        Write::Xmpp(XmppWrite::Offline {
+            user: user.clone(),
+            at: at(9),
+            stanza: "<m>ä</m>".into(),
+            is_repeated: false,
+        }),
         Write::Xmpp(XmppWrite::Archive(Box::new(ArchiveRow {
             owner: user.clone(),
             id: "1".into(),

@@ -247,6 +247,7 @@ fn chat_data_is_imported_once_and_offline_messages_are_bounded() {
             user: user.clone(),
             at: Instant::from_unix_seconds(u64::from(number)),
             stanza: format!("<message id='{number}'/>").into(),
+            is_repeated: false,
         };
         let chat = contacts.iter().map(contact).chain(messages.map(message)).collect();
         let account = NewAccount::with_password(address("alice"), "x", options.now).unwrap();

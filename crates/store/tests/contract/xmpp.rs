@@ -77,7 +77,14 @@ fn a_user_is_loaded_with_its_roster_and_other_rows() {
     }
     world.write(XmppWrite::Blocked { user: user.clone(), blocked: vec!["mallory@x".into()] }).unwrap();
     world.write(XmppWrite::LastSeen { user: user.clone(), at: at(9), status: "gone".into() }).unwrap();
-    world.write(XmppWrite::Offline { user: user.clone(), at: at(9), stanza: "<m/>".into() }).unwrap();
+    world
+        .write(XmppWrite::Offline {
+            user: user.clone(),
+            at: at(9),
+            stanza: "<m/>".into(),
+            is_repeated: false,
+        })
+        .unwrap();
     for (node, id) in [("a", "1"), ("a", "2"), ("b", "3")] {
         let item = Some(format!("<i>{id}</i>").into());
         let (owner, node) = (user.clone(), node.into());
@@ -101,9 +108,16 @@ fn messages_wait_in_order_until_there_are_too_many() {
     let user: Box<str> = "alice@example.org".into();
     for number in 0..limits::MAX_XMPP_OFFLINE {
         let stanza = format!("<m n='{number}'/>").into();
-        world.write(XmppWrite::Offline { user: user.clone(), at: at(1), stanza }).unwrap();
+        world
+            .write(XmppWrite::Offline { user: user.clone(), at: at(1), stanza, is_repeated: false })
+            .unwrap();
     }
-    let more = world.write(XmppWrite::Offline { user: user.clone(), at: at(1), stanza: "<m/>".into() });
+    let more = world.write(XmppWrite::Offline {
+        user: user.clone(),
+        at: at(1),
+        stanza: "<m/>".into(),
+        is_repeated: false,
+    });
     assert!(matches!(more, Err(StoreError::Invalid { .. })), "{more:?}");
     let kept = world.waiting(&user, 0, &[]).stanzas;
     assert_eq!((kept.len(), &*kept[1].2), (limits::MAX_XMPP_OFFLINE as usize, "<m n='1'/>"));
@@ -115,7 +129,14 @@ fn messages_wait_in_order_until_there_are_too_many() {
     assert_eq!(world.waiting(&user, 0, &[]), nothing);
     assert_eq!(world.read(XmppRead::Waiting), XmppLoaded::Users(Vec::new()));
     for _ in 0..2 {
-        world.write(XmppWrite::Offline { user: user.clone(), at: at(1), stanza: "<m/>".into() }).unwrap();
+        world
+            .write(XmppWrite::Offline {
+                user: user.clone(),
+                at: at(1),
+                stanza: "<m/>".into(),
+                is_repeated: false,
+            })
+            .unwrap();
     }
     assert_eq!(world.read(XmppRead::Waiting), XmppLoaded::Users(vec![user]));
 }

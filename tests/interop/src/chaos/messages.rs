@@ -86,13 +86,13 @@ pub struct MessageAccount {
     pub lost: Vec<String>,
     /// Received, and not in the receiver's archive.
     pub unarchived: Vec<String>,
-    /// The lost and the unarchived ones near the death of an owner, or while the database was away.
+    /// The lost and the unarchived ones near the death of an owner.
     pub near_outages: Vec<String>,
     /// Received by another user.
     pub misdelivered: Vec<String>,
 }
 
-/// Adds up all messages. `outages`: times in which an owner may have died or the database was away.
+/// Adds up all messages. `outages`: times in which an owner may have died.
 pub fn account(messages: &[Message], outages: &[Interval]) -> MessageAccount {
     let count =
         |is_counted: fn(&Message) -> bool| messages.iter().filter(|message| is_counted(message)).count();

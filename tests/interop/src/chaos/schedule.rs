@@ -121,8 +121,12 @@ impl Fault {
         match self {
             Fault::Kill { .. } | Fault::CutCouncil { .. } => true,
             Fault::Pause { time, .. } => *time > LEASE,
-            Fault::PauseDatabase { time } | Fault::KillDatabase { time } => *time > LEASE,
-            Fault::Drain { .. } | Fault::KillCouncil { .. } | Fault::CutLinks { .. } => false,
+            // A node whose database is away keeps its lease.
+            Fault::PauseDatabase { .. }
+            | Fault::KillDatabase { .. }
+            | Fault::Drain { .. }
+            | Fault::KillCouncil { .. }
+            | Fault::CutLinks { .. } => false,
         }
     }
 

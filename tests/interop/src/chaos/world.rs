@@ -55,6 +55,8 @@ pub(super) struct World {
     draining: Vec<usize>,
     /// The begin of the oldest fault since the farm was whole that can lose messages.
     outage_since: Option<u64>,
+    /// The begin of the first failure of the database since the farm was whole.
+    writes_stopped: Option<u64>,
     /// It has the certificate.
     _folder: TempDir,
 }
@@ -110,6 +112,7 @@ impl World {
             repairs: Vec::new(),
             draining: Vec::new(),
             outage_since: None,
+            writes_stopped: None,
             _folder: folder,
         }
     }
@@ -180,7 +183,10 @@ impl World {
     fn begin(&mut self, fault: Fault) {
         self.tell(fault.to_string());
         self.owners_died |= fault.ends_a_life();
-        if fault.ends_a_life() || fault.stops_writes() {
+        if fault.stops_writes() {
+            self.writes_stopped.get_or_insert(self.clock.microseconds());
+        }
+        if fault.ends_a_life() {
             self.note_outage();
         }
         let (repair, time) = match fault {
@@ -222,7 +228,9 @@ impl World {
     }
 
     fn note_outage(&mut self) {
-        self.outage_since.get_or_insert(self.clock.microseconds());
+        // Messages whose writes waited for the database die with their owner.
+        let began = self.writes_stopped.unwrap_or_else(|| self.clock.microseconds());
+        self.outage_since = Some(self.outage_since.map_or(began, |since| since.min(began)));
     }
 
     /// Ends faults whose time is over, and starts nodes that have ended.
@@ -318,6 +326,9 @@ impl World {
             let node_is_healthy = self.farm.nodes[node].id() != 0 && self.farm.nodes[node].is_healthy();
             node_is_healthy && self.serving_at(node) == count
         });
+        if is_whole {
+            self.writes_stopped = None;
+        }
         if let Some(since) = self.outage_since.take_if(|_| is_whole) {
             self.outages.push((since, self.clock.microseconds()));
         }
