@@ -28,7 +28,7 @@ use super::changes::{NoticeStream, tell_shards};
 use super::completions::Unwritable;
 use super::farm_traces::FarmTraces;
 use super::{
-    DRAIN_PATIENCE, Node, build, farm_requests, farm_status, listening, operator_status, room, shard_counters,
+    DRAIN_PATIENCE, Node, build, farm_files, farm_requests, farm_status, listening, operator_status, room, shard_counters,
 };
 use crate::farm::FarmMembership;
 use crate::farm::traces::TraceMessages;
@@ -89,6 +89,7 @@ async fn operate(config: Config, logging: Logging) -> Result<()> {
     operator.serve_traces(of_others);
     let (status, watching) = control::watch(operator.clone());
     spawn_local(watching);
+    farm_files::begin(&operator.node.borrow());
     farm_requests::begin(&operator, operator.node.borrow().shared.farm.as_ref(), &status);
     if let Some(notices) = notices {
         spawn_local(operator.clone().follow(notices));

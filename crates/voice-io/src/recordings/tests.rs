@@ -22,7 +22,7 @@ type Answers = Receiver<(u64, Result<(), String>)>;
 
 fn start(folder: &Path) -> (Files, Answers) {
     let (sender, answers) = sync_channel(16);
-    (Files::start(folder, Arc::new(Told(std::sync::Mutex::new(sender)))).unwrap(), answers)
+    (Files::start(folder, None, Arc::new(Told(std::sync::Mutex::new(sender)))).unwrap(), answers)
 }
 
 fn next(answers: &Answers) -> (u64, Result<(), String>) {
@@ -165,7 +165,7 @@ fn too_many_at_once_are_refused_and_those_open_close() {
     let place = tempfile::tempdir().unwrap();
     let (sender, answers) = sync_channel(16);
     let told = Arc::new(Told(std::sync::Mutex::new(sender)));
-    let files = Files::with(place.path(), told, 2).unwrap();
+    let files = Files::with(Folder::new(place.path(), None), told, 2).unwrap();
     let create = |number| files.create(Ticket { shard: 0, id: number }, &sid(u128::from(number)));
     let open = (create(1).unwrap(), create(2).unwrap());
     assert!(create(3).is_err_and(|told| told.contains("too many")));
@@ -187,7 +187,7 @@ impl Deliver for Busy {
 fn a_writer_that_does_not_keep_up_is_told_of() {
     let place = tempfile::tempdir().unwrap();
     let (go_on, busy) = sync_channel(1);
-    let files = Files::with(place.path(), Arc::new(Busy(std::sync::Mutex::new(busy))), 2).unwrap();
+    let files = Files::with(Folder::new(place.path(), None), Arc::new(Busy(std::sync::Mutex::new(busy))), 2).unwrap();
     let stuck = files.create(Ticket { shard: 0, id: 1 }, "no name").unwrap();
     let mut file = files.create(Ticket { shard: 0, id: 2 }, &sid(2)).unwrap();
     let mut flush = || {

@@ -21,6 +21,7 @@ fn settings(folder: &Path) -> UploadFolderSettings {
         keep: Duration::from_hours(24),
         url: "https://chat.example.org".into(),
         key: [7; 32],
+        node: None,
     }
 }
 
