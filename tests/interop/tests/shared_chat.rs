@@ -281,7 +281,8 @@ fn a_file_that_one_node_took_is_served_by_all_while_that_node_lives() {
     let certificate = farm.nodes[0].certificate();
     let web: Vec<u16> = ports.iter().map(|(_, web)| *web).collect();
     // The slot is used at n1, and once in the whole farm.
-    let (path, tries) = put_with_slixmpp(ports[0].0, &certificate, ("user0", "secret"), &[web[1], web[2], web[1]]);
+    let (path, tries) =
+        put_with_slixmpp(ports[0].0, &certificate, ("user0", "secret"), &[web[1], web[2], web[1]]);
     assert_eq!(tries, ["201", "409", "409"]);
     for port in &web {
         is_whole(*port, &path);

@@ -509,8 +509,8 @@ pub(crate) fn voice_common(
     };
     let post = Arc::new(HelperResults(outlets.to_vec()));
     let folder = voice.recordings.clone().unwrap_or_else(|| config.server.data.join("recordings"));
-    let files =
-        Files::start(&folder, node, Arc::clone(&post) as Arc<dyn Deliver>).context("recordings cannot be kept")?;
+    let files = Files::start(&folder, node, Arc::clone(&post) as Arc<dyn Deliver>)
+        .context("recordings cannot be kept")?;
     let files = files.with_mp3(&voice.mp3);
     let helpers = Helpers::start(&settings, post).context("what speaks and asks cannot begin")?;
     let repository = admin::Blocking::new(store::Admin::new(database)?);

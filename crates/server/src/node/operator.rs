@@ -28,7 +28,8 @@ use super::changes::{NoticeStream, tell_shards};
 use super::completions::Unwritable;
 use super::farm_traces::FarmTraces;
 use super::{
-    DRAIN_PATIENCE, Node, build, farm_files, farm_requests, farm_status, listening, operator_status, room, shard_counters,
+    DRAIN_PATIENCE, Node, build, farm_files, farm_requests, farm_status, listening, operator_status, room,
+    shard_counters,
 };
 use crate::farm::FarmMembership;
 use crate::farm::traces::TraceMessages;

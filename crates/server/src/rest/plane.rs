@@ -393,9 +393,7 @@ impl ControlPlane for Plane {
                 None => Err(EncodeError::NotFound),
             };
             match (here, other) {
-                (Ok(sound), _) => {
-                    Ok(Audio { media_type, length: sound.len, read: Box::new(sound.file) })
-                }
+                (Ok(sound), _) => Ok(Audio { media_type, length: sound.len, read: Box::new(sound.file) }),
                 // Not here, or nothing here encodes.
                 (Err(EncodeError::NotFound | EncodeError::NoEncoder), Some(other)) => {
                     let opened = other.open(&node, file(FileKind::RecordingAsMp3, &sid)).await;

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use admin::chat::{Answer, Ask};
 use admin::control::{
-    Audio, CallChange, ConferenceChange, ControlError, ControlPlane, Document, EncodeError, Encoding, Participant,
-    ParticipantChange, QueueMember, RecordingChange, Source, StartCall, StartRecording,
+    Audio, CallChange, ConferenceChange, ControlError, ControlPlane, Document, EncodeError, Encoding,
+    Participant, ParticipantChange, QueueMember, RecordingChange, Source, StartCall, StartRecording,
 };
 use control::StatusSource;
 use server::http::{self, Web};

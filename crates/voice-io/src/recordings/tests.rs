@@ -213,7 +213,8 @@ impl Deliver for Busy {
 fn a_writer_that_does_not_keep_up_is_told_of() {
     let place = tempfile::tempdir().unwrap();
     let (go_on, busy) = sync_channel(1);
-    let files = Files::with(Folder::new(place.path(), None), Arc::new(Busy(std::sync::Mutex::new(busy))), 2).unwrap();
+    let files =
+        Files::with(Folder::new(place.path(), None), Arc::new(Busy(std::sync::Mutex::new(busy))), 2).unwrap();
     let stuck = files.create(Ticket { shard: 0, id: 1 }, "no name").unwrap();
     let mut file = files.create(Ticket { shard: 0, id: 2 }, &sid(2)).unwrap();
     let mut flush = || {

@@ -105,8 +105,9 @@ impl RemoteFile {
     async fn read(&self, range: Range<u64>) -> Result<Vec<u8>, Refusal> {
         let step = limits::UPLOAD_PIECE as u64;
         let starts = (range.start..range.end).step_by(limits::UPLOAD_PIECE);
-        let pieces = starts
-            .map(|start| self.farm.read(&self.node, &self.id, start..range.end.min(start.saturating_add(step))));
+        let pieces = starts.map(|start| {
+            self.farm.read(&self.node, &self.id, start..range.end.min(start.saturating_add(step)))
+        });
         let pieces = try_join_all(pieces).await?;
         Ok(pieces.into_iter().flat_map(|piece| piece.bytes).collect())
     }
@@ -172,7 +173,9 @@ impl Uploads {
         })?;
         let length = range.end.min(stored.size).saturating_sub(range.start);
         let length = usize::try_from(length).unwrap_or(usize::MAX).min(limits::UPLOAD_PIECE);
-        let bytes = if length == 0 { Vec::new() } else {
+        let bytes = if length == 0 {
+            Vec::new()
+        } else {
             stored.read_at(range.start, length).map_err(|_| ReadFault::Broken)?
         };
         Ok(UploadPiece { name: stored.name, kind: stored.kind, size: stored.size, bytes })

@@ -301,7 +301,8 @@ impl FarmFiles for Rows {
 async fn a_file_of_another_node_is_read_piece_by_piece_while_that_node_lives() {
     let (folders, rows) = ([(); 2].map(|()| tempfile::tempdir().unwrap()), Arc::default());
     let large = |name: &str, folder: &TempDir| {
-        let settings = UploadFolderSettings { total: 1 << 20, node: Some(name.into()), ..settings(folder.path()) };
+        let settings =
+            UploadFolderSettings { total: 1 << 20, node: Some(name.into()), ..settings(folder.path()) };
         Uploads::start(settings, Clock::new(), Box::new(|_| true)).unwrap()
     };
     let (n1, n2) = (large("n1", &folders[0]), large("n2", &folders[1]));

@@ -33,7 +33,8 @@ const MEDIA_TYPE: u64 = 8;
 const BYTES: u64 = 9;
 const FAULT: u64 = 10;
 
-pub(super) const FILE_KINDS: [FileKind; 3] = [FileKind::Upload, FileKind::Recording, FileKind::RecordingAsMp3];
+pub(super) const FILE_KINDS: [FileKind; 3] =
+    [FileKind::Upload, FileKind::Recording, FileKind::RecordingAsMp3];
 pub(super) const FILE_FAULTS: [FileFault; 5] =
     [FileFault::Unknown, FileFault::Away, FileFault::Busy, FileFault::Failed, FileFault::NoEncoder];
 

@@ -68,7 +68,9 @@ fn refused(refusal: Refusal) -> Response<Body> {
         Refusal::Slow => (StatusCode::REQUEST_TIMEOUT, "the file comes too slowly"),
         Refusal::Busy => (StatusCode::SERVICE_UNAVAILABLE, "too many files at once: try again"),
         Refusal::Broken => (StatusCode::INTERNAL_SERVER_ERROR, "the file cannot be kept or read"),
-        Refusal::Away => (StatusCode::SERVICE_UNAVAILABLE, "another node of the farm does not answer: try again"),
+        Refusal::Away => {
+            (StatusCode::SERVICE_UNAVAILABLE, "another node of the farm does not answer: try again")
+        }
     };
     let mut response = text(status, what);
     if refusal == Refusal::Away {
