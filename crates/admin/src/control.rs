@@ -52,13 +52,13 @@ pub trait ControlPlane: Source {
     fn start_recording(&self, call: &str, recording: &str, how: &StartRecording) -> Result<(), ControlError>;
     /// Pauses, resumes or stops a recording under way.
     fn modify_recording(&self, sid: &str, change: RecordingChange) -> Result<(), ControlError>;
-    /// The recording as a WAV file; `None` when there is none on this node.
-    fn recording(&self, sid: &str) -> Option<Audio>;
+    /// The recording as a WAV file, of this node or of that node of the farm.
+    fn recording(&self, sid: &str, node: &str) -> Result<Audio, EncodeError>;
     /// The recording as an MP3 file. Returns at once; the future is polled by a task of the runtime, and dropping it ends
-    /// the encoder.
-    fn recording_as_mp3(&self, sid: &str) -> Encoding;
-    /// Deletes the sound. Not an error when it is gone.
-    fn remove_recording(&self, sid: &str) -> Result<(), ControlError>;
+    /// the encoder of this node.
+    fn recording_as_mp3(&self, sid: &str, node: &str) -> Encoding;
+    /// Deletes the sound, at this node or at that node of the farm. Not an error when it is gone.
+    fn remove_recording(&self, sid: &str, node: &str) -> Result<(), EncodeError>;
 
     /// Sends a text message; its row is in the record, `queued`.
     fn send_message(&self, message: &TextMessage, status_callback: &str) -> Result<(), ControlError>;
@@ -299,10 +299,10 @@ pub struct Audio {
 /// A recording that is being converted.
 pub type Encoding = Pin<Box<dyn Future<Output = Result<Audio, EncodeError>> + Send>>;
 
-/// The reason why a recording is not available in another format.
+/// The reason why the sound of a recording is not available.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EncodeError {
-    /// No recording of that sid is complete on this node.
+    /// No recording of that sid is complete on its node.
     NotFound,
     /// The configuration names no encoder.
     NoEncoder,
@@ -310,4 +310,6 @@ pub enum EncodeError {
     Busy,
     /// The encoder failed or took too long; the log has the reason.
     Failed,
+    /// The node of the farm that has the recording does not live, or does not answer.
+    Away,
 }

@@ -103,6 +103,11 @@ impl From<EncodeError> for Fault {
             EncodeError::Failed => {
                 Fault::new(500, 20500, "The recording could not be encoded as MP3: ask for .wav")
             }
+            EncodeError::Away => Fault::new(
+                503,
+                20503,
+                "The node that has the recording does not answer: try again in a minute",
+            ),
         }
     }
 }

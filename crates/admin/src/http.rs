@@ -77,7 +77,7 @@ async fn answer(Shared(edge): Shared<Edge>, request: HttpRequest) -> Response {
         // Waited for here, where it takes no place of `at_work`, and where a client that hangs up drops it.
         Ok((request, Ok(Answer::Encoding(encoding)))) => match encoding.await {
             Ok(audio) => sound(audio),
-            Err(error) => refuse(&request, &error.into()),
+            Err(error) => Refusal::from(Fault::from(error)).response(&request),
         },
         Ok((request, Ok(answer))) => write(&request, answer),
         Ok((request, Err(refusal))) => refusal.response(&request),
@@ -119,8 +119,13 @@ struct Refusal {
 
 impl From<Fault> for Refusal {
     fn from(fault: Fault) -> Self {
-        // RFC 9110 §15.5.2: a 401 has a challenge.
-        let header = (fault.status == 401).then(|| (WWW_AUTHENTICATE, "Basic realm=\"belfry\"".to_owned()));
+        let header = match fault.status {
+            // RFC 9110 §15.5.2: a 401 has a challenge.
+            401 => Some((WWW_AUTHENTICATE, "Basic realm=\"belfry\"".to_owned())),
+            // RFC 9110 §15.6.4: a 503 may say when to ask again.
+            503 => Some((RETRY_AFTER, limits::RETRY_AFTER.to_string())),
+            _ => None,
+        };
         Refusal { fault, header }
     }
 }

@@ -75,3 +75,7 @@ pub const SIGN_IN: Paces = Paces {
     known_lifetime: Duration::from_secs(86_400),
     named: 1_000,
 };
+
+/// Seconds after which a client asks again when the database, or the node of the farm that has a recording, does not answer: a node that
+/// died is back within a minute where it is supervised.
+pub const RETRY_AFTER: u64 = 60;

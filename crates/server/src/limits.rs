@@ -86,6 +86,22 @@ pub(crate) const FARM_PLAN_FAILURES: usize = 4;
 /// Requests of this node's operators that wait for other nodes at once. More are answered by this node alone.
 pub(crate) const FARM_REQUESTS_WAITING: usize = 64;
 
+/// Bytes of a file that one node reads from another at once.
+pub const FILE_PIECE: usize = xmpp_io::limits::UPLOAD_PIECE;
+
+/// Pieces of files that are on their way to a node: 1 MiB, less than the class has room for (`Class::Bulk`), so that none is lost. More
+/// wait for their turn.
+pub(crate) const FILE_PIECES: usize = 16;
+
+/// The time that a reader waits for a piece, its turn included: longer than other nodes need to find that one is dead. Answer: 503.
+pub(crate) const FILE_PATIENCE: Duration = Duration::from_secs(10);
+
+/// Pieces that a node reads for others at once. More are refused as busy.
+pub(crate) const FILE_READS: usize = 256;
+
+/// Questions of other nodes about files that wait for the operator's thread. More are lost, and their readers get 503.
+pub(crate) const FILE_REQUESTS_WAITING: usize = 256;
+
 /// Bytes of a text of a line between nodes, such as an address or a Call-ID. A longer one is shortened.
 pub const TRACE_TEXT_BYTES: usize = 1_024;
 

@@ -572,6 +572,7 @@ fn row_of(now: Instant, call: &str, owner: &Owner, take: &ActiveRecording) -> Ke
         source: take.of.to_owned(),
         channels: take.channels(),
         started_at: Some(take.started),
+        node: take.file.node().to_owned(),
         ..Kept::default()
     }
 }

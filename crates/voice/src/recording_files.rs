@@ -24,6 +24,9 @@ pub trait RecordingFile: File + Send {
     /// The number of the ticket by which its result is reported.
     fn ticket(&self) -> u64;
 
+    /// The name of the node of a farm whose folder has the file; empty for a node that is alone.
+    fn node(&self) -> &str;
+
     /// Hands the collected changes to the writer.
     ///
     /// # Errors

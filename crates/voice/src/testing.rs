@@ -97,6 +97,10 @@ impl RecordingFile for MemoryFile {
         self.ticket
     }
 
+    fn node(&self) -> &'static str {
+        "n1"
+    }
+
     fn flush(&mut self) -> Result<(), String> {
         Ok(())
     }

@@ -58,6 +58,21 @@ pub const UPLOAD_TIME: Duration = Duration::from_secs(3_600);
 /// Bytes of a file that are written or read at once, on a thread of the runtime's.
 pub const UPLOAD_CHUNK: usize = 256 << 10;
 
+/// Bytes of a file that one node reads from another at once, four of them for a chunk: other messages of the class pass between two
+/// pieces.
+pub const UPLOAD_PIECE: usize = 64 << 10;
+
+/// The time after which a client asks again for a file whose node does not answer: a node that died is back within a minute where it
+/// is supervised. Answer: 503 with Retry-After.
+pub const UPLOAD_RETRY: Duration = Duration::from_secs(60);
+
+/// The time for which a node of a farm removes the old files of a folder that it shares. Longer without a renewal: the next node does.
+pub const UPLOAD_SWEEPER: Duration = Duration::from_secs(600);
+
+/// The age of a folder's last change from which its counted size is used again: more than a tick of any file system's clock, and than
+/// clocks of a file server differ.
+pub const UPLOAD_SETTLED: Duration = Duration::from_secs(10);
+
 /// Bytes a second of a file that comes, over `XMPP_HTTP_BODY`: the slowest mobile lines have ten times as much. Slower: 408,
 /// and nothing stays of it.
 pub const UPLOAD_SPEED: usize = 1 << 10;

@@ -5,11 +5,16 @@
 //! not at all; its first lines say what it is. A file that is older than `keep`, or whose account has been
 //! removed, is deleted, one folder at a time.
 //!
+//! Nodes of a farm may share the folder, or have one each; then a row of their database names the node of each file
+//! ([`FarmFiles`], `docs/decisions/0073`).
+//!
 //! All but `slot` and `admit` wait for the disk: not on a shard.
 
+mod farm;
 mod file;
 mod grant;
 mod queue;
+mod sizes;
 mod sweep;
 #[cfg(test)]
 mod tests;
@@ -18,9 +23,9 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use chat::effect::UploadSlot;
@@ -30,11 +35,14 @@ use xmpp::Bare;
 
 use crate::limits;
 
+pub use farm::{FarmAnswer, FarmFiles, ReadFault, RegisterFault, UploadPiece};
+pub(crate) use farm::{FileInfo, OpenFile};
 pub(crate) use file::{Incoming, Stored};
 pub(crate) use grant::Grant;
 use net::clock::Clock;
 pub(crate) use queue::UploadPermit;
 use queue::UploadQueue;
+use sizes::FolderSizes;
 
 /// The settings of stored files.
 #[derive(Clone, Debug)]
@@ -49,6 +57,8 @@ pub struct UploadFolderSettings {
     pub url: Box<str>,
     /// The key of signatures.
     pub key: [u8; 32],
+    /// The node's name in its farm, whose other nodes may use the same folder; `None`: the node is alone.
+    pub node: Option<Box<str>>,
 }
 
 /// True unless the account of that address certainly does not exist.
@@ -80,6 +90,8 @@ pub(crate) enum Refusal {
     Busy,
     /// The disk.
     Broken,
+    /// The node that has the file does not answer, or the database does not.
+    Away,
 }
 
 /// All files of a node; shared by its shards.
@@ -90,6 +102,8 @@ pub struct Uploads {
     _stop: SyncSender<()>,
     places: Arc<Semaphore>,
     turns: UploadQueue,
+    /// The files of the farm's other nodes; none if the node is alone, and before it serves.
+    farm: OnceLock<Arc<dyn FarmFiles>>,
 }
 
 /// The folder and what is in it.
@@ -98,6 +112,8 @@ struct UploadFolder {
     settings: UploadFolderSettings,
     /// Bytes, those that are coming among them.
     used: AtomicU64,
+    /// The sizes of the folder's parts as last counted.
+    sizes: Mutex<FolderSizes>,
 }
 
 /// Hexadecimal digits of a file's place.
@@ -115,15 +131,26 @@ impl Uploads {
     ) -> io::Result<Arc<Uploads>> {
         let coming = settings.folder.join(COMING);
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&coming)?;
+        let shelf = Arc::new(UploadFolder { settings, used: AtomicU64::new(0), sizes: Mutex::default() });
         for left in fs::read_dir(&coming)? {
-            fs::remove_file(left?.path())?;
+            let left = left?;
+            // Other nodes may write theirs at this moment.
+            if left.file_name().to_str().is_none_or(|name| shelf.is_own(name)) {
+                fs::remove_file(left.path())?;
+            }
         }
-        let shelf = Arc::new(UploadFolder { settings, used: AtomicU64::new(0) });
         let (stop, stopped) = sync_channel(1);
-        shelf.count();
+        shelf.count(clock.now());
         sweep::start(Arc::clone(&shelf), clock, has_account, stopped)?;
         let places = Arc::new(Semaphore::new(limits::UPLOADS_AT_ONCE));
-        Ok(Arc::new(Uploads { shelf, _stop: stop, places, turns: UploadQueue::default() }))
+        let (turns, farm) = (UploadQueue::default(), OnceLock::new());
+        Ok(Arc::new(Uploads { shelf, _stop: stop, places, turns, farm }))
+    }
+
+    /// Serves the files of the farm's other nodes, too, from now on.
+    pub fn join(&self, farm: Arc<dyn FarmFiles>) {
+        // A node joins once.
+        let _ = self.farm.set(farm);
     }
 
     /// Bytes of all files.
@@ -225,8 +252,35 @@ impl UploadFolder {
         self.settings.folder.join(&id[..2]).join(id)
     }
 
+    /// The path of a file while it arrives, named for the node that writes it.
     fn path_of_coming(&self, id: &str) -> PathBuf {
-        self.settings.folder.join(COMING).join(id)
+        let coming = self.settings.folder.join(COMING);
+        match &self.settings.node {
+            Some(node) => coming.join(format!("{id}.{node}")),
+            None => coming.join(id),
+        }
+    }
+
+    /// True for the name of an arriving file of this node.
+    fn is_own(&self, name: &str) -> bool {
+        match &self.settings.node {
+            Some(node) => name.split_once('.').is_some_and(|(_, writer)| *writer == **node),
+            None => !name.contains('.'),
+        }
+    }
+
+    /// Removes a file that is complete.
+    fn remove(&self, id: &str) {
+        let path = self.path_of(id);
+        let size = fs::metadata(&path).map_or(0, |metadata| metadata.len());
+        match fs::remove_file(&path) {
+            Ok(()) => self.give_back(size),
+            Err(error) => tracing::warn!(%error, path = %path.display(), "an upload cannot be removed"),
+        }
+    }
+
+    fn is_of_farm(&self) -> bool {
+        self.settings.node.is_some()
     }
 
     /// Takes room; false: there is none.

@@ -153,15 +153,45 @@ impl Farm {
 
     /// Starts so many nodes on one database, each with a port of its own for chat, with `users` accounts for chat. Returns the ports, too.
     pub fn with_chat(nats: &Nats, count: usize, url: &str, users: usize) -> (Farm, Vec<u16>) {
+        let ports: Vec<u16> = (0..count).map(|_| free_port()).collect();
+        let chats: Vec<String> =
+            ports.iter().map(|port| format!("[xmpp]\nlisten = [\"tcp:127.0.0.1:{port}\"]\n")).collect();
+        (Farm::with_chats(nats, url, users, &chats), ports)
+    }
+
+    /// Starts so many nodes on one database, each with ports of its own for chat and for HTTP, with the account `user0`. Uploads are in
+    /// `folder`, or in a folder of each node. Returns both ports of each node, too.
+    pub fn with_uploads(
+        nats: &Nats,
+        count: usize,
+        url: &str,
+        folder: Option<&Path>,
+    ) -> (Farm, Vec<(u16, u16)>) {
+        let ports: Vec<(u16, u16)> = (0..count).map(|_| (free_port(), free_port())).collect();
+        let uploads = folder
+            .map(|folder| format!("[xmpp.uploads]\nfolder = \"{}\"\n", folder.display()))
+            .unwrap_or_default();
+        let chats: Vec<String> = ports
+            .iter()
+            .map(|(chat, web)| {
+                let listen = format!("[\"tcp:127.0.0.1:{chat}\", \"ws:127.0.0.1:{web}\"]");
+                format!("[xmpp]\nlisten = {listen}\n{uploads}")
+            })
+            .collect();
+        (Farm::with_chats(nats, url, 1, &chats), ports)
+    }
+
+    /// Starts a node with each of these sections on one database, with `users` accounts for chat.
+    fn with_chats(nats: &Nats, url: &str, users: usize, chats: &[String]) -> Farm {
         let folder = TempDir::new().expect("a temporary folder");
         let secret = Farm::secret(&folder);
-        let ports: Vec<u16> = (0..count).map(|_| free_port()).collect();
+        let count = chats.len();
         let prepare = |number: usize, more: &str| {
             let store = format!("[store]\nurl = \"{url}\"\n");
             let links = format!("listen = \"127.0.0.1:{}\"\n", free_port());
-            let chat = format!("[xmpp]\nlisten = [\"tcp:127.0.0.1:{}\"]\n", ports[number]);
+            let chat = &chats[number];
             let farm = section(nats, &format!("n{number}"), &secret);
-            Node::prepare().with_sections(&(store + &chat + more + &farm + &links))
+            Node::prepare().with_sections(&(store + chat + more + &farm + &links))
         };
         let first = prepare(0, "").with_chat_users(users).started();
         // The certificate that the first node has made.
@@ -172,7 +202,7 @@ impl Farm {
         nodes.extend((1..count).map(|number| prepare(number, &tls).started()));
         let farm = Farm { port: nodes[0].port, nodes, folder, _links: None };
         farm.wait_for_shares(count);
-        (farm, ports)
+        farm
     }
 
     /// Starts a node for each way to the council and to its links, on one database and at one SIP port of all, each with a port of

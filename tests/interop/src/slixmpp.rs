@@ -27,6 +27,24 @@ pub fn share_with_slixmpp(port: u16, certificate: &Path, users: [&str; 2], passw
     run("slixmpp/share.py", &[&port.to_string(), &certificate, &alice, &bob, password]);
 }
 
+/// Runs `slixmpp/put.py`: the user asks for a slot and fills it at each of these ports in turn. The path of the file, and the status of
+/// each try. Panics unless it succeeds.
+pub fn put_with_slixmpp(
+    port: u16,
+    certificate: &Path,
+    (user, password): (&str, &str),
+    http_ports: &[u16],
+) -> (String, Vec<String>) {
+    let (port, user) = (port.to_string(), format!("{user}@{DOMAIN}"));
+    let certificate = certificate.display().to_string();
+    let http_ports: Vec<String> = http_ports.iter().map(u16::to_string).collect();
+    let mut arguments = vec![&*port, &*certificate, &*user, password];
+    arguments.extend(http_ports.iter().map(String::as_str));
+    let said = run("slixmpp/put.py", &arguments);
+    let mut words = said.split_whitespace().map(str::to_owned);
+    (words.next().expect("it prints the path"), words.collect())
+}
+
 /// Runs `slixmpp/component.py`: the component `domain` connects at `component_port` and echoes what `user` says; panics
 /// unless it succeeds.
 pub fn echo_with_slixmpp(
@@ -49,7 +67,8 @@ pub fn chat_with_profanity(port: u16, certificate: &Path, users: [&str; 2], pass
     run("profanity/chat.py", &[&port.to_string(), &certificate, &alice, &bob, password]);
 }
 
-fn run(script: &str, arguments: &[&str]) {
+/// What the script has printed; panics unless it succeeds.
+fn run(script: &str, arguments: &[&str]) -> String {
     let output = Command::new(python("slixmpp"))
         .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join(script))
         .args(arguments)
@@ -57,7 +76,9 @@ fn run(script: &str, arguments: &[&str]) {
         .output()
         .expect("the interpreter can be run");
     let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{}\n{errors}", String::from_utf8_lossy(&output.stdout));
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{said}\n{errors}");
+    said
 }
 
 /// Runs `slixmpp/federation.py`: the first user is at 127.0.0.1:`port` of ours, the other at a peer; both

@@ -1,8 +1,13 @@
 //! Chat on a farm of real nodes with one PostgreSQL database: users of slixmpp at different nodes, and deaths of nodes.
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use interop::{Farm, Follower, Nats, NatsRelease, PostgresServer, new_postgres_database};
+use interop::{
+    Farm, Follower, Nats, NatsRelease, PostgresServer, new_postgres_database, put_with_slixmpp, wait_until,
+};
 
 /// One farm at a time, as in `farm.rs`.
 fn alone() -> MutexGuard<'static, ()> {
@@ -340,4 +345,72 @@ fn messages_said_while_the_database_is_away_are_archived_once_and_then_acknowled
         let is_empty = || (node.metric("belfry_store_writes_waiting") == 0).then_some(());
         wait::until("no write waits", std::time::Duration::from_secs(60), is_empty, || node.metrics());
     }
+}
+
+/// A request for a file; its head, and its body.
+fn fetch(port: u16, path: &str, header: &str) -> (String, Vec<u8>) {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("the node listens");
+    stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a socket has it");
+    let request = format!("GET {path} HTTP/1.1\r\nHost: example.test\r\nConnection: close\r\n{header}\r\n");
+    stream.write_all(request.as_bytes()).expect("the node reads the request");
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).expect("the node answers");
+    let end = answer.windows(4).position(|four| four == b"\r\n\r\n").expect("an answer has a head") + 4;
+    let body = answer.split_off(end);
+    (String::from_utf8_lossy(&answer).to_ascii_lowercase(), body)
+}
+
+/// The content that `slixmpp/put.py` uploads.
+fn content() -> Vec<u8> {
+    (0..600_000_u32).map(|place| u8::try_from(place % 250).expect("less than 256")).collect()
+}
+
+fn is_whole(port: u16, path: &str) {
+    let (head, body) = fetch(port, path, "");
+    assert!(head.starts_with("http/1.1 200 ") && head.contains("content-type: image/png\r\n"), "{head}");
+    assert!(body == content(), "{} bytes", body.len());
+}
+
+#[test]
+fn a_file_that_one_node_took_is_served_by_all_while_that_node_lives() {
+    let _alone = alone();
+    let nats = Nats::start(NatsRelease::Debian);
+    let (mut farm, ports) = Farm::with_uploads(&nats, 3, &new_postgres_database(), None);
+    let certificate = farm.nodes[0].certificate();
+    let web: Vec<u16> = ports.iter().map(|(_, web)| *web).collect();
+    // The slot is used at n1, and once in the whole farm.
+    let (path, tries) =
+        put_with_slixmpp(ports[0].0, &certificate, ("user0", "secret"), &[web[1], web[2], web[1]]);
+    assert_eq!(tries, ["201", "409", "409"]);
+    for port in &web {
+        is_whole(*port, &path);
+        let (head, body) = fetch(*port, &path, "Range: bytes=299995-365999\r\n");
+        assert!(head.starts_with("http/1.1 206 "), "{head}");
+        assert!(head.contains("content-range: bytes 299995-365999/600000\r\n"), "{head}");
+        assert!(body == content()[299_995..366_000], "{} bytes", body.len());
+        let (head, _) = fetch(*port, &format!("{path}x"), "");
+        assert!(head.starts_with("http/1.1 404 "), "the name is part of the secret: {head}");
+    }
+    farm.nodes[1].kill();
+    let (head, _) = fetch(web[2], &path, "");
+    assert!(head.starts_with("http/1.1 503 ") && head.contains("retry-after: 60\r\n"), "{head}");
+    farm.nodes[1].start();
+    let is_back = || fetch(web[2], &path, "").0.starts_with("http/1.1 200 ");
+    wait_until("the file of n1 at n2", Duration::from_secs(60), is_back, || farm.nodes[2].tail());
+    is_whole(web[0], &path);
+}
+
+#[test]
+fn nodes_on_one_folder_serve_its_files_without_each_other() {
+    let _alone = alone();
+    let nats = Nats::start(NatsRelease::Debian);
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (mut farm, ports) = Farm::with_uploads(&nats, 2, &new_postgres_database(), Some(folder.path()));
+    let certificate = farm.nodes[0].certificate();
+    let web: Vec<u16> = ports.iter().map(|(_, web)| *web).collect();
+    let (path, tries) = put_with_slixmpp(ports[1].0, &certificate, ("user0", "secret"), &[web[0], web[1]]);
+    assert_eq!(tries, ["201", "409"]);
+    is_whole(web[1], &path);
+    farm.nodes[0].kill();
+    is_whole(web[1], &path);
 }

@@ -3,7 +3,7 @@
 use store::rest::types::{Conference, Recording, RestCall};
 use store::rest::{Kind, Resource as _, RestFilter};
 
-use crate::control::RecordingChange;
+use crate::control::{EncodeError, RecordingChange};
 use crate::fault::Fault;
 use crate::paging::{self, PAGING};
 use crate::request::Format;
@@ -181,13 +181,17 @@ fn get(context: &Context<'_>) -> Result<Answer, Fault> {
         Format::Json | Format::Xml => return Ok(item(context, 200, &recording)),
         // Converting takes seconds: the future is awaited by the runtime, not by this thread of the pool.
         Format::Mp3 => {
-            let encoding = context.state.control.recording_as_mp3(&recording.common.sid);
+            let encoding = context.state.control.recording_as_mp3(&recording.common.sid, &recording.node);
             return Ok(Answer::Encoding(encoding));
         }
         Format::Wav => {}
     }
-    let sound = context.state.control.recording(&recording.common.sid);
-    sound.map(Answer::Audio).ok_or_else(|| Fault::not_found(&recording.common.sid))
+    let Recording { common, node, .. } = &recording;
+    match context.state.control.recording(&common.sid, node) {
+        Ok(sound) => Ok(Answer::Audio(sound)),
+        Err(EncodeError::NotFound) => Err(Fault::not_found(&common.sid)),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Twilio's `POST Recordings` below a live call.
@@ -245,7 +249,7 @@ fn delete(context: &Context<'_>) -> Result<Answer, Fault> {
     if is_under_way(&recording) {
         return Err(Fault::new(409, 20009, "Cannot delete recording because it's still in progress."));
     }
-    context.state.control.remove_recording(&recording.common.sid)?;
+    context.state.control.remove_recording(&recording.common.sid, &recording.node)?;
     context.state.remove(Kind::Recording, &recording.common.sid)?;
     Ok(Answer::Nothing)
 }

@@ -106,17 +106,18 @@ impl ControlPlane for Plane {
         self.note(format!("recording {sid} {change:?}"))
     }
 
-    fn recording(&self, sid: &str) -> Option<Audio> {
+    fn recording(&self, sid: &str, node: &str) -> Result<Audio, EncodeError> {
         // Longer than a piece.
         let sound = vec![b'~'; 100_000];
-        sid.starts_with("RE").then(|| Audio {
-            media_type: "audio/x-wav",
-            length: 100_000,
-            read: Box::new(Cursor::new(sound)),
-        })
+        let audio =
+            || Audio { media_type: "audio/x-wav", length: 100_000, read: Box::new(Cursor::new(sound)) };
+        match node {
+            "away" => Err(EncodeError::Away),
+            _ => sid.starts_with("RE").then(audio).ok_or(EncodeError::NotFound),
+        }
     }
 
-    fn recording_as_mp3(&self, sid: &str) -> Encoding {
+    fn recording_as_mp3(&self, sid: &str, _: &str) -> Encoding {
         let result = match sid {
             "RE1" => Err(EncodeError::NoEncoder),
             "RE3" => Err(EncodeError::Busy),
@@ -127,8 +128,11 @@ impl ControlPlane for Plane {
         Box::pin(std::future::ready(result))
     }
 
-    fn remove_recording(&self, sid: &str) -> Result<(), ControlError> {
-        self.note(format!("remove {sid}"))
+    fn remove_recording(&self, sid: &str, node: &str) -> Result<(), EncodeError> {
+        if node == "away" {
+            return Err(EncodeError::Away);
+        }
+        self.note(format!("remove {sid}")).map_err(|_| EncodeError::Busy)
     }
 
     fn sign_in_failed(&self, _: IpAddr, account: &str, cause: Cause) {

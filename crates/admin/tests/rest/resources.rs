@@ -371,6 +371,18 @@ fn a_recording_as_mp3_is_the_encoders_output_or_says_why_not() {
     assert_eq!(world.get("/Recordings/RE6.mp3").fault(), (404, 20404));
 }
 
+#[test]
+fn a_recording_whose_node_does_not_answer_stays_and_is_asked_for_later() {
+    let world = World::new();
+    let (common, node) = (world.common("RE1", 0), "away".to_owned());
+    world.insert(&Recording { common, node, status: "completed".into(), ..Recording::default() });
+    let refused = world.get("/Recordings/RE1.wav");
+    assert_eq!(refused.fault(), (503, 20503));
+    assert_eq!(refused.headers["retry-after"], "60");
+    assert_eq!(world.delete("/Recordings/RE1.json").fault(), (503, 20503));
+    assert_eq!(world.get("/Recordings/RE1.json").status, 200);
+}
+
 /// A client that asks for something is told where it is not had; values that ask for what is done anyway pass.
 #[test]
 fn parameters_that_are_not_supported_are_refused_by_name() {

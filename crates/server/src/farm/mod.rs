@@ -2,6 +2,7 @@
 //! links to other nodes. A node without `[farm]` has none of this.
 
 mod database;
+pub(crate) mod files;
 mod link_socket;
 pub(crate) mod plan;
 pub(crate) mod probe;
@@ -70,6 +71,8 @@ pub(crate) struct FarmMembership {
     pub(crate) life: Life,
     /// The farm's name.
     pub(crate) name: Box<str>,
+    /// The node's name.
+    pub(crate) node: Box<str>,
     /// The farm's secret.
     pub(crate) secret: Secret,
     /// The nodes share their database.
@@ -121,6 +124,8 @@ pub(crate) struct FarmBoard {
     pub(crate) requests: requests::FarmRequests,
     /// Domains and routes, between this node and others.
     pub(crate) plan: plan::PlanExchange,
+    /// Files that this node reads of others, and they of it.
+    pub(crate) files: files::FileRequests,
 }
 
 impl std::fmt::Debug for FarmBoard {
@@ -168,7 +173,12 @@ impl FarmBoard {
             let request = wire::RequestMessage::read(message);
             request.map(|request| request.map(|request| self.requests.handle(from, request)))
         };
-        match trace.and_then(|taken| Ok(taken.or(request()?))) {
+        let file = || {
+            let file = wire::FileMessage::read(message);
+            file.map(|file| file.map(|file| self.files.handle(from, file)))
+        };
+        let taken = trace.and_then(|taken| Ok(taken.or(request()?)));
+        match taken.and_then(|taken| Ok(taken.or(file()?))) {
             Ok(taken) => taken.is_some(),
             Err(error) => {
                 tracing::warn!(%error, "a message of another node for operators is passed over");
@@ -380,6 +390,7 @@ impl FarmMembership {
         Ok(Some(FarmMembership {
             life,
             name,
+            node,
             secret,
             shares_database,
             asks_owners,
@@ -440,6 +451,11 @@ impl FarmMembership {
     /// The way to ask the other nodes.
     pub(crate) fn requester(&self) -> requests::FarmRequester {
         requests::FarmRequester::new(self.life, Arc::clone(&self.board), self.shares_database)
+    }
+
+    /// The way to read the files of other nodes.
+    pub(crate) fn files(&self) -> files::NodeFiles {
+        files::NodeFiles::new(self.life, self.node.clone(), Arc::clone(&self.board))
     }
 
     /// The board, for a thread that keeps it.

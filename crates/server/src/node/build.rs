@@ -108,7 +108,8 @@ impl Shared {
         keep_digests(&config, &mut *writer)?;
         let plan =
             Arc::new(Plan::new(&PlanSettings::default(), Vec::new()).map_err(|error| anyhow!("{error}"))?);
-        let uploads = xmpp::uploads(&config, &secret, clock, database)?;
+        let node = farm.as_ref().map(|farm| farm.node.clone());
+        let uploads = xmpp::uploads(&config, (&secret, node), clock, database)?;
         let (domains, started, access) = (Vec::new(), clock.now(), std::sync::OnceLock::new());
         let looks = ::xmpp::sasl::UnknownAccounts::default();
         let admissions = Admissions::new();
@@ -475,13 +476,15 @@ fn voice(node: &Node, number: usize) -> Result<Option<ShardVoice>> {
 
 /// The state that all shards' calls have in common; `None`: programmable voice is off.
 pub(crate) fn voice_common(
-    config: &Config,
+    shared: &Shared,
     database: &Database,
     outlets: &[Outlet<InboxMessage>],
 ) -> Result<Option<NodeVoice>> {
+    let config = &shared.config;
     if !config.voice.is_on() {
         return Ok(None);
     }
+    let node = shared.farm.as_ref().map(|farm| farm.node.clone());
     let voice = &config.voice;
     let settings = helpers::Settings {
         allow_private: voice.allow_private,
@@ -495,8 +498,8 @@ pub(crate) fn voice_common(
     };
     let post = Arc::new(HelperResults(outlets.to_vec()));
     let folder = voice.recordings.clone().unwrap_or_else(|| config.server.data.join("recordings"));
-    let files =
-        Files::start(&folder, Arc::clone(&post) as Arc<dyn Deliver>).context("recordings cannot be kept")?;
+    let files = Files::start(&folder, node, Arc::clone(&post) as Arc<dyn Deliver>)
+        .context("recordings cannot be kept")?;
     let files = files.with_mp3(&voice.mp3);
     let helpers = Helpers::start(&settings, post).context("what speaks and asks cannot begin")?;
     let repository = admin::Blocking::new(store::Admin::new(database)?);

@@ -5,6 +5,7 @@ mod build;
 pub(crate) mod changes;
 mod completions;
 mod edge_plan;
+mod farm_files;
 mod farm_requests;
 mod farm_status;
 mod farm_traces;
@@ -93,7 +94,7 @@ impl Node {
         if shared.config.has_rest() {
             cli::first_account::ensure_account(&shared.config, &database, clock)?;
         }
-        let voice = build::voice_common(&shared.config, &database, &outlets)?;
+        let voice = build::voice_common(&shared, &database, &outlets)?;
         let (rest, threads) = (None, Vec::new());
         let mut node = Node {
             shared,
@@ -113,6 +114,7 @@ impl Node {
         if node.shared.config.has_rest() {
             node.rest = Some(Rest::new(&node));
         }
+        farm_files::join(&node);
         build::check_addresses(&node.shared.config)?;
         for (number, (router, inbox)) in routers.into_iter().zip(inboxes).enumerate() {
             let thread = build::start_shard(&node, number, router, inbox)?;
@@ -203,6 +205,10 @@ impl Node {
             Write::ForgetMessages { before: now - router::limits::LONGEST_KEPT },
             Write::Rest(RestWrite::Forget { kind: Kind::Call, before: now - keep }),
             Write::Rest(RestWrite::Forget { kind: Kind::Notification, before: now - keep }),
+            Write::Rest(RestWrite::Forget {
+                kind: Kind::Upload,
+                before: now - self.shared.config.uploads.keep,
+            }),
             Write::Access(store::access::AccessWrite::Clean { before: now }),
             Write::Xmpp(store::xmpp::XmppWrite::ForgetArchive {
                 before: now - self.shared.config.xmpp.archive_keep,

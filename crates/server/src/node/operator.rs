@@ -67,14 +67,13 @@ async fn operate(config: Config, logging: Logging) -> Result<()> {
     let http_address = doors.http_address()?;
     let node = Node::start(config)?;
     let notices = NoticeStream::open(&node)?;
-    let clock = node.clock;
     let (web, rest) = (http::web(&node.shared), node.rest.as_ref().map(|rest| rest.router()));
     let rest_address = rest.is_some().then(|| doors.rest_address()).transpose()?;
     let services = listening::services(&node.shared.config, http_address, rest_address);
     operator_status::announce(&node, &services);
     cli::greeting::greet(&node.shared.config, &services);
     let traces = node.shared.farm.as_ref();
-    let traces = traces.and_then(|farm| FarmTraces::new(farm, node.outlets.first()?.clone(), clock));
+    let traces = traces.and_then(|farm| FarmTraces::new(farm, node.outlets.first()?.clone(), node.clock));
     let (farm_traces, of_others) = traces.unzip();
     let operator = Rc::new(Operator {
         node: RefCell::new(node),
@@ -91,6 +90,7 @@ async fn operate(config: Config, logging: Logging) -> Result<()> {
     operator.serve_traces(of_others);
     let (status, watching) = control::watch(operator.clone());
     spawn_local(watching);
+    super::farm_files::begin(&operator.node.borrow());
     farm_requests::begin(&operator, operator.node.borrow().shared.farm.as_ref(), &status);
     operator.begin_to_follow_plan();
     if let Some(notices) = notices {

@@ -293,7 +293,7 @@ fn web_address(config: &Config) -> Option<Box<str>> {
 /// Files of users, for all shards. `None`: uploads are off.
 pub(super) fn uploads(
     config: &Config,
-    secret: &[u8; 32],
+    (secret, node): (&[u8; 32], Option<Box<str>>),
     clock: Clock,
     database: &Database,
 ) -> Result<Option<Arc<Uploads>>> {
@@ -305,6 +305,7 @@ pub(super) fn uploads(
         keep: config.uploads.keep,
         url,
         key: Sha256::new().chain_update(b"xmpp uploads").chain_update(secret).finalize().into(),
+        node,
     };
     let uploads = Uploads::start(settings, clock, has_account(database.reader()?));
     uploads.map(Some).with_context(|| format!("files of users cannot be kept in {}", folder.display()))

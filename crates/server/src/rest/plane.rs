@@ -33,7 +33,9 @@ use voice_io::recordings::Files;
 use voice_io::{Order, VoiceShardMessage, limits};
 
 use super::Record;
+use crate::farm::files::{NodeFiles, RemoteContent};
 use crate::farm::requests::FarmRequester;
+use crate::farm::wire::{FileFault, FileKind, FileName};
 use crate::message::{InboxMessage, LocalMessage};
 use crate::node::Node;
 use crate::xmpp::operator::nodes;
@@ -48,6 +50,8 @@ pub(super) struct Plane {
     has_voice: bool,
     /// `None`: there are no recordings without applications.
     files: Option<Arc<Files>>,
+    /// Recordings of the farm's other nodes; none if the node is alone.
+    other_files: Option<NodeFiles>,
     /// The shard of the next call.
     next: AtomicUsize,
     chat: crate::xmpp::operator::Operator,
@@ -103,11 +107,17 @@ impl Plane {
             record,
             has_voice: node.shared.config.voice.is_on(),
             files: node.voice.as_ref().map(|voice| Arc::clone(voice.files())),
+            other_files: node.shared.farm.as_ref().map(|farm| farm.files()),
             next: AtomicUsize::new(0),
             chat: node.chat(),
             farm: node.shared.farm.as_ref().map(|farm| farm.requester()),
             failures: Arc::clone(&node.shared.failures),
         }
+    }
+
+    /// The way to files of that node; none if it is this one.
+    fn other_node(&self, node: &str) -> Option<&NodeFiles> {
+        self.other_files.as_ref().filter(|files| !node.is_empty() && *files.node != *node)
     }
 
     /// The first answer that is not "not here".
@@ -199,6 +209,24 @@ fn not_absolute(name: &str, url: &str) -> ControlError {
 
 fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+fn file(kind: FileKind, sid: &str) -> FileName {
+    FileName { kind, id: sid.into() }
+}
+
+fn audio(media_type: &'static str) -> impl Fn(RemoteContent) -> Audio {
+    move |content| Audio { media_type, length: content.size, read: Box::new(content) }
+}
+
+fn sound_error(fault: FileFault) -> EncodeError {
+    match fault {
+        FileFault::Unknown => EncodeError::NotFound,
+        FileFault::Away => EncodeError::Away,
+        FileFault::Busy => EncodeError::Busy,
+        FileFault::Failed => EncodeError::Failed,
+        FileFault::NoEncoder => EncodeError::NoEncoder,
+    }
 }
 
 const CALL_EVENTS: &[&str] = &["initiated", "ringing", "answered", "completed"];
@@ -345,25 +373,47 @@ impl ControlPlane for Plane {
         self.tell_all(&Request::Recording { sid: sid.to_owned(), change })
     }
 
-    fn recording(&self, sid: &str) -> Option<Audio> {
-        let sound = self.files.as_ref()?.open(sid)?;
-        Some(Audio { media_type: "audio/x-wav", length: sound.len, read: Box::new(sound.file) })
+    fn recording(&self, sid: &str, node: &str) -> Result<Audio, EncodeError> {
+        let media_type = "audio/x-wav";
+        if let Some(sound) = self.files.as_ref().and_then(|files| files.open(sid)) {
+            return Ok(Audio { media_type, length: sound.len, read: Box::new(sound.file) });
+        }
+        let other = self.other_node(node).ok_or(EncodeError::NotFound)?;
+        let opened = other.open(node, file(FileKind::Recording, sid));
+        tokio::runtime::Handle::current().block_on(opened).map(audio(media_type)).map_err(sound_error)
     }
 
-    fn recording_as_mp3(&self, sid: &str) -> Encoding {
-        let (files, sid) = (self.files.clone(), sid.to_owned());
+    fn recording_as_mp3(&self, sid: &str, node: &str) -> Encoding {
+        let media_type = "audio/mpeg";
+        let (files, other) = (self.files.clone(), self.other_node(node).cloned());
+        let (sid, node) = (sid.to_owned(), node.to_owned());
         Box::pin(async move {
-            let sound = files.ok_or(EncodeError::NotFound)?.open_mp3(&sid).await?;
-            Ok(Audio { media_type: "audio/mpeg", length: sound.len, read: Box::new(sound.file) })
+            let here = match files {
+                Some(files) => files.open_mp3(&sid).await,
+                None => Err(EncodeError::NotFound),
+            };
+            match (here, other) {
+                (Ok(sound), _) => Ok(Audio { media_type, length: sound.len, read: Box::new(sound.file) }),
+                // Not here, or nothing here encodes.
+                (Err(EncodeError::NotFound | EncodeError::NoEncoder), Some(other)) => {
+                    let opened = other.open(&node, file(FileKind::RecordingAsMp3, &sid)).await;
+                    opened.map(audio(media_type)).map_err(sound_error)
+                }
+                (Err(error), _) => Err(error),
+            }
         })
     }
 
-    fn remove_recording(&self, sid: &str) -> Result<(), ControlError> {
-        let Some(files) = &self.files else { return Ok(()) };
-        files.delete(sid).map_err(|error| {
-            tracing::error!(%error, sid, "a recording cannot be deleted");
-            ControlError::Busy
-        })
+    fn remove_recording(&self, sid: &str, node: &str) -> Result<(), EncodeError> {
+        if let Some(files) = &self.files {
+            files.delete(sid).map_err(|error| {
+                tracing::error!(%error, sid, "a recording cannot be deleted");
+                EncodeError::Busy
+            })?;
+        }
+        let Some(other) = self.other_node(node) else { return Ok(()) };
+        let deleted = other.delete(node, file(FileKind::Recording, sid));
+        tokio::runtime::Handle::current().block_on(deleted).map_err(sound_error)
     }
 
     fn send_message(&self, message: &TextMessage, status_callback: &str) -> Result<(), ControlError> {

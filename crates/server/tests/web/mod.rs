@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use admin::chat::{Answer, Ask};
 use admin::control::{
-    Audio, CallChange, ConferenceChange, ControlError, ControlPlane, Document, Encoding, Participant,
-    ParticipantChange, QueueMember, RecordingChange, Source, StartCall, StartRecording,
+    Audio, CallChange, ConferenceChange, ControlError, ControlPlane, Document, EncodeError, Encoding,
+    Participant, ParticipantChange, QueueMember, RecordingChange, Source, StartCall, StartRecording,
 };
 use control::StatusSource;
 use server::http::{self, Web};
@@ -226,15 +226,15 @@ impl ControlPlane for Nothing {
         unreachable!("not signed in")
     }
 
-    fn recording(&self, _: &str) -> Option<Audio> {
+    fn recording(&self, _: &str, _: &str) -> Result<Audio, EncodeError> {
         unreachable!("not signed in")
     }
 
-    fn recording_as_mp3(&self, _: &str) -> Encoding {
+    fn recording_as_mp3(&self, _: &str, _: &str) -> Encoding {
         unreachable!("not signed in")
     }
 
-    fn remove_recording(&self, _: &str) -> Refused {
+    fn remove_recording(&self, _: &str, _: &str) -> Result<(), EncodeError> {
         unreachable!("not signed in")
     }
 

@@ -39,11 +39,13 @@ pub enum Kind {
     CallerId = 10,
     /// [`types::Transcription`]: `TR`.
     Transcription = 11,
+    /// [`types::UploadedFile`]: `UP`.
+    Upload = 12,
 }
 
 impl Kind {
     pub(crate) fn from_number(number: u8) -> Option<Kind> {
-        const KINDS: [Kind; 12] = [
+        const KINDS: [Kind; 13] = [
             Kind::Account,
             Kind::Application,
             Kind::IncomingNumber,
@@ -56,6 +58,7 @@ impl Kind {
             Kind::Queue,
             Kind::CallerId,
             Kind::Transcription,
+            Kind::Upload,
         ];
         KINDS.get(usize::from(number)).copied()
     }

@@ -329,6 +329,8 @@ pub struct Recording {
     pub started_at: Option<Instant>,
     /// Twilio's number of the error that ended an `absent` recording.
     pub error_code: Option<u32>,
+    /// The node of a farm that has the sound; empty for a node that is alone, and before the first sample.
+    pub node: String,
 }
 
 impl Resource for Recording {
@@ -508,5 +510,24 @@ impl Resource for Transcription {
             amount: self.duration.map(i64::from),
             ..self.common.row(Self::KIND)
         }
+    }
+}
+
+/// A file that a chat client has uploaded to a node of a farm; no resource of the REST interface.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct UploadedFile {
+    /// `UP` and the id of the file's URL; the address of its user; times.
+    #[serde(flatten)]
+    pub common: Common,
+    /// The node that has the file in its folder.
+    pub node: String,
+}
+
+impl Resource for UploadedFile {
+    const KIND: Kind = Kind::Upload;
+
+    fn columns(&self) -> Row {
+        self.common.row(Self::KIND)
     }
 }

@@ -9,6 +9,8 @@ use media::record::HEADER_LEN;
 
 pub(super) struct Folder {
     path: PathBuf,
+    /// The node's name in its farm, whose other nodes may use the same folder: unfinished files are named for their node.
+    node: Option<Box<str>>,
 }
 
 /// A finished recording, as WAV or as MP3.
@@ -39,8 +41,18 @@ fn is_sid(sid: &str) -> bool {
 }
 
 impl Folder {
-    pub(super) fn new(path: &Path) -> Folder {
-        Folder { path: path.to_owned() }
+    pub(super) fn new(path: &Path, node: Option<Box<str>>) -> Folder {
+        Folder { path: path.to_owned(), node }
+    }
+
+    /// The name of the node; empty if it is alone.
+    pub(super) fn node(&self) -> &str {
+        self.node.as_deref().unwrap_or_default()
+    }
+
+    /// The ending of unfinished files of this node.
+    fn of_node(&self, ending: &str) -> String {
+        self.node.as_ref().map_or(ending.to_owned(), |node| format!(".{node}{ending}"))
     }
 
     /// The path of a finished recording. `None`: no name of a recording.
@@ -49,7 +61,7 @@ impl Folder {
     }
 
     pub(super) fn part(&self, sid: &str) -> Option<PathBuf> {
-        is_sid(sid).then(|| self.path.join(format!("{sid}{PART}")))
+        is_sid(sid).then(|| self.path.join(format!("{sid}{}", self.of_node(PART))))
     }
 
     /// The path of its conversion to MP3. `None`: no name of a recording.
@@ -59,7 +71,7 @@ impl Folder {
 
     /// An unfinished conversion.
     pub(super) fn mp3_part(&self, sid: &str, number: u64) -> Option<PathBuf> {
-        is_sid(sid).then(|| self.path.join(format!("{sid}.{number}{MP3_PART}")))
+        is_sid(sid).then(|| self.path.join(format!("{sid}.{number}{}", self.of_node(MP3_PART))))
     }
 
     pub(super) fn open(&self, sid: &str) -> Option<Sound> {
@@ -95,17 +107,18 @@ impl Folder {
         fs::File::open(&self.path)?.sync_all()
     }
 
-    /// Repairs the folder after a crash: sound is kept, nothing else.
+    /// Repairs the folder after a crash: sound is kept, nothing else. Other nodes may write their files at this moment.
     pub(super) fn repair(&self) {
         let Ok(entries) = fs::read_dir(&self.path) else { return };
+        let (part, mp3_part) = (self.of_node(PART), self.of_node(MP3_PART));
         for entry in entries.flatten() {
             let name = entry.file_name();
-            let is_conversion = |name: &str| name.ends_with(MP3_PART) && name.get(..SID).is_some_and(is_sid);
+            let is_conversion = |name: &str| name.ends_with(&mp3_part) && name.get(..SID).is_some_and(is_sid);
             if name.to_str().is_some_and(is_conversion) {
                 let _ = fs::remove_file(entry.path());
                 continue;
             }
-            let Some(sid) = name.to_str().and_then(|name| name.strip_suffix(PART)) else { continue };
+            let Some(sid) = name.to_str().and_then(|name| name.strip_suffix(&*part)) else { continue };
             if !is_sid(sid) {
                 continue;
             }

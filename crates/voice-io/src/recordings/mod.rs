@@ -40,13 +40,17 @@ pub struct Files {
 }
 
 impl Files {
-    /// Repairs first what a crash left in the folder. Answers come as `Done::Written`.
-    pub fn start(folder: &Path, deliver: Arc<dyn Deliver>) -> std::io::Result<Files> {
-        Files::with(folder, deliver, limits::RECORDINGS)
+    /// Repairs first what a crash left in the folder. Answers come as `Done::Written`. `node`: the node's name in a farm, whose other
+    /// nodes may use the same folder.
+    ///
+    /// # Errors
+    /// The system gives no thread.
+    pub fn start(folder: &Path, node: Option<Box<str>>, deliver: Arc<dyn Deliver>) -> std::io::Result<Files> {
+        Files::with(Folder::new(folder, node), deliver, limits::RECORDINGS)
     }
 
-    fn with(folder: &Path, deliver: Arc<dyn Deliver>, most: usize) -> std::io::Result<Files> {
-        let folder = Arc::new(Folder::new(folder));
+    fn with(folder: Folder, deliver: Arc<dyn Deliver>, most: usize) -> std::io::Result<Files> {
+        let folder = Arc::new(folder);
         folder.repair();
         let (jobs, todo) = mpsc::channel(most + limits::RECORDED_PIECES + 1);
         let stop = jobs.clone().try_reserve_owned().ok();
@@ -90,8 +94,8 @@ impl RecordingFiles for Files {
         let close = self.jobs.clone().try_reserve_owned().map_err(|_| busy())?;
         let open = Job::Open { ticket, sid: sid.into() };
         self.jobs.try_send(open).map_err(|_| busy())?;
-        let jobs = self.jobs.clone();
-        Ok(Box::new(OpenFile { ticket, jobs, close: Some(close), ops: Vec::new(), _place: place }))
+        let (jobs, folder) = (self.jobs.clone(), Arc::clone(&self.folder));
+        Ok(Box::new(OpenFile { ticket, folder, jobs, close: Some(close), ops: Vec::new(), _place: place }))
     }
 
     fn path(&self, sid: &str) -> Option<PathBuf> {
@@ -113,6 +117,7 @@ impl Drop for Files {
 /// A file that a shard writes: what is done to it is collected, and sent in one piece.
 struct OpenFile {
     ticket: Ticket,
+    folder: Arc<Folder>,
     jobs: mpsc::Sender<Job>,
     /// Its last job always has a place.
     close: Option<OwnedPermit<Job>>,
@@ -123,6 +128,10 @@ struct OpenFile {
 impl RecordingFile for OpenFile {
     fn ticket(&self) -> u64 {
         self.ticket.id
+    }
+
+    fn node(&self) -> &str {
+        self.folder.node()
     }
 
     fn flush(&mut self) -> Result<(), String> {

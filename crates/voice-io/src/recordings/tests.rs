@@ -22,7 +22,7 @@ type Answers = Receiver<(u64, Result<(), String>)>;
 
 fn start(folder: &Path) -> (Files, Answers) {
     let (sender, answers) = sync_channel(16);
-    (Files::start(folder, Arc::new(Told(std::sync::Mutex::new(sender)))).unwrap(), answers)
+    (Files::start(folder, None, Arc::new(Told(std::sync::Mutex::new(sender)))).unwrap(), answers)
 }
 
 fn next(answers: &Answers) -> (u64, Result<(), String>) {
@@ -149,6 +149,32 @@ fn what_a_crash_left_is_a_recording_or_gone() {
 }
 
 #[test]
+fn a_node_that_starts_leaves_the_recordings_of_others_in_its_folder_alone() {
+    let place = tempfile::tempdir().unwrap();
+    let node = |name: &str| {
+        let (sender, answers) = sync_channel(16);
+        let told = Arc::new(Told(std::sync::Mutex::new(sender)));
+        (Files::start(place.path(), Some(name.into()), told).unwrap(), answers)
+    };
+    let (first, of_first) = node("n1");
+    let (recorder, mut file) = record(&first, 1, &[7; 100]);
+    assert_eq!(file.node(), "n1");
+    let (second, _) = node("n2");
+    recorder.finish(&mut file);
+    file.close(true);
+    assert_eq!(next(&of_first), (1, Ok(())));
+    assert_eq!(names(place.path()), [format!("{}.wav", sid(1))]);
+    assert!(second.open(&sid(1)).is_some());
+    // A crash leaves this; the node itself makes a recording of it.
+    let whole = Wav { rate: 8_000, channels: 1, samples: vec![7; 100] }.to_bytes();
+    std::fs::write(place.path().join(format!("{}.n1.wav.part", sid(2))), whole).unwrap();
+    let _second = node("n2");
+    assert!(second.open(&sid(2)).is_none());
+    let _first = node("n1");
+    assert!(second.open(&sid(2)).is_some());
+}
+
+#[test]
 fn only_names_of_recordings_become_paths() {
     let place = tempfile::tempdir().unwrap();
     let (files, _) = start(&place.path().join("recordings"));
@@ -165,7 +191,7 @@ fn too_many_at_once_are_refused_and_those_open_close() {
     let place = tempfile::tempdir().unwrap();
     let (sender, answers) = sync_channel(16);
     let told = Arc::new(Told(std::sync::Mutex::new(sender)));
-    let files = Files::with(place.path(), told, 2).unwrap();
+    let files = Files::with(Folder::new(place.path(), None), told, 2).unwrap();
     let create = |number| files.create(Ticket { shard: 0, id: number }, &sid(u128::from(number)));
     let open = (create(1).unwrap(), create(2).unwrap());
     assert!(create(3).is_err_and(|told| told.contains("too many")));
@@ -187,7 +213,8 @@ impl Deliver for Busy {
 fn a_writer_that_does_not_keep_up_is_told_of() {
     let place = tempfile::tempdir().unwrap();
     let (go_on, busy) = sync_channel(1);
-    let files = Files::with(place.path(), Arc::new(Busy(std::sync::Mutex::new(busy))), 2).unwrap();
+    let files =
+        Files::with(Folder::new(place.path(), None), Arc::new(Busy(std::sync::Mutex::new(busy))), 2).unwrap();
     let stuck = files.create(Ticket { shard: 0, id: 1 }, "no name").unwrap();
     let mut file = files.create(Ticket { shard: 0, id: 2 }, &sid(2)).unwrap();
     let mut flush = || {

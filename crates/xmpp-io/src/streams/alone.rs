@@ -40,6 +40,7 @@ impl WebConnections {
             keep: Duration::from_secs(86_400),
             url: "http://a.test".into(),
             key: [7; 32],
+            node: None,
         };
         let stream = c2s::C2sSettings {
             domains: vec!["a.test".into()],

@@ -8,6 +8,7 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use stdx::Instant;
 
@@ -51,13 +52,16 @@ impl Incoming {
         let (owner, name, kind, came) = (&grant.owner, &grant.name, &grant.kind, now.unix_seconds());
         let head = format!("{MAGIC}\n{owner}\n{name}\n{kind}\n{}\n{came}\n\n", grant.size);
         let size = head.len() as u64 + grant.size;
-        if !shelf.take(size) {
+        // In a folder that other nodes may use, too, all files are counted once this one is among them.
+        if !shelf.is_of_farm() && !shelf.take(size) {
             return Err(Refusal::Full);
         }
         // A second upload to this slot fails here.
         let file =
             File::options().write(true).create_new(true).mode(0o600).open(&coming).map_err(|error| {
-                shelf.give_back(size);
+                if !shelf.is_of_farm() {
+                    shelf.give_back(size);
+                }
                 match error.kind() {
                     io::ErrorKind::AlreadyExists => Refusal::Taken,
                     _ => broken(&error, &coming),
@@ -65,12 +69,23 @@ impl Incoming {
             })?;
         let (shelf, left) = (Arc::clone(shelf), grant.size);
         let mut incoming = Incoming { shelf, file, coming, path, size, left, is_kept: false };
+        if incoming.shelf.is_of_farm() {
+            incoming.reserve(now)?;
+        }
         // Finished while we looked: now it is seen.
         if incoming.path.exists() {
             return Err(Refusal::Taken);
         }
         incoming.file.write_all(head.as_bytes()).map_err(|error| broken(&error, &incoming.coming))?;
         Ok(incoming)
+    }
+
+    /// Gives the file its length, by which other nodes on the same folder count it, and counts all.
+    fn reserve(&self, now: Instant) -> Result<(), Refusal> {
+        self.file.set_len(self.size).map_err(|error| broken(&error, &self.coming))?;
+        self.shelf.count(now);
+        let fits = self.shelf.used.load(Ordering::Relaxed) <= self.shelf.settings.total;
+        if fits { Ok(()) } else { Err(Refusal::Full) }
     }
 
     pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<(), Refusal> {
@@ -87,14 +102,27 @@ impl Incoming {
             let folder = self.path.parent().ok_or(io::ErrorKind::NotFound)?;
             self.file.sync_all()?;
             fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-            fs::rename(&self.coming, &self.path)?;
+            self.publish()?;
             sync_folder(folder)?;
             // The first of its folder: that it is there, too.
             folder.parent().map_or(Ok(()), sync_folder)
         };
-        let kept = keep().map_err(|error| broken(&error, &self.path));
+        let kept = keep().map_err(|error| match error.kind() {
+            io::ErrorKind::AlreadyExists => Refusal::Taken,
+            _ => broken(&error, &self.path),
+        });
         self.is_kept = kept.is_ok();
         kept
+    }
+
+    /// Gives the file its name. Where nodes share the folder, the slot may have been used at another one meanwhile:
+    /// `AlreadyExists`, since a link, unlike a rename, replaces nothing.
+    fn publish(&self) -> io::Result<()> {
+        if !self.shelf.is_of_farm() {
+            return fs::rename(&self.coming, &self.path);
+        }
+        fs::hard_link(&self.coming, &self.path)?;
+        fs::remove_file(&self.coming)
     }
 }
 

@@ -1,6 +1,8 @@
 //! Slots and files, on a folder of the test.
 
+use std::collections::HashMap;
 use std::fs;
+use std::ops::Range;
 
 use tempfile::TempDir;
 
@@ -21,6 +23,7 @@ fn settings(folder: &Path) -> UploadFolderSettings {
         keep: Duration::from_hours(24),
         url: "https://chat.example.org".into(),
         key: [7; 32],
+        node: None,
     }
 }
 
@@ -195,4 +198,139 @@ fn files_go_with_their_account() {
     world.uploads.shelf.sweep(world.now, folder, &mut but_alice);
     assert_eq!(world.uploads.open(&slot.0).err(), Some(Refusal::Unknown));
     assert_eq!(world.used(), 0);
+}
+
+/// A node of a farm; its folder may be that of another one.
+fn node(name: &str, folder: &Path) -> Arc<Uploads> {
+    let settings = UploadFolderSettings { node: Some(name.into()), ..settings(folder) };
+    Uploads::start(settings, Clock::new(), Box::new(|_| true)).unwrap()
+}
+
+/// Two nodes on one folder.
+fn neighbours() -> (World, World) {
+    let (first, second) = (World::new(), World::new());
+    let uploads = node("n1", first.folder.path());
+    let neighbour = node("n2", first.folder.path());
+    (World { uploads, ..first }, World { uploads: neighbour, ..second })
+}
+
+#[test]
+fn a_slot_is_good_for_once_at_all_nodes_of_a_folder() {
+    let (n1, n2) = neighbours();
+    let (place, token) = n1.slot("a", 5);
+    let grant = n1.admit(&place, &token, 5, KIND).unwrap();
+    let mut first = n1.uploads.create(n1.now, &grant).unwrap();
+    let mut second = n2.uploads.create(n2.now, &grant).unwrap();
+    first.write(b"first").unwrap();
+    second.write(b"other").unwrap();
+    // A node that starts does not remove what another one is given at that moment.
+    node("n2", n1.folder.path());
+    assert!(n1.uploads.shelf.path_of_coming(&grant.id).exists());
+    assert_eq!(first.finish(), Ok(()));
+    assert_eq!(second.finish(), Err(Refusal::Taken));
+    assert_eq!(n2.put(&(place.clone(), token), b"later"), Err(Refusal::Taken));
+    assert_eq!(n2.uploads.open(&place).unwrap().read_at(0, 9).unwrap(), b"first");
+    assert_eq!(fs::read_dir(n1.folder.path().join(COMING)).unwrap().count(), 0);
+}
+
+#[test]
+fn nodes_of_a_folder_have_one_bound() {
+    let (n1, n2) = neighbours();
+    let grant = |world: &World| {
+        let (place, token) = world.slot("a", 6_000);
+        world.admit(&place, &token, 6_000, KIND).unwrap()
+    };
+    let (of_n1, of_n2) = (grant(&n1), grant(&n2));
+    let mut arriving = n1.uploads.create(n1.now, &of_n1).unwrap();
+    assert_eq!(n2.uploads.create(n2.now, &of_n2).err(), Some(Refusal::Full), "one arrives at n1");
+    arriving.write(&[1; 6_000]).unwrap();
+    arriving.finish().unwrap();
+    assert_eq!(n2.uploads.create(n2.now, &of_n2).err(), Some(Refusal::Full), "one is there");
+    let removed = n1.uploads.shelf.path_of(&of_n1.id);
+    fs::remove_file(removed).unwrap();
+    assert!(n2.uploads.create(n2.now, &of_n2).is_ok());
+    n2.uploads.shelf.count(n2.now);
+    assert_eq!(n2.used(), 0, "nothing stays of a file that did not come whole");
+}
+
+#[test]
+fn one_node_of_a_folder_removes_old_files_until_it_is_gone() {
+    let (n1, n2) = neighbours();
+    let is_sweeper = |world: &World, later: Duration| world.uploads.shelf.is_sweeper(world.now + later);
+    let (half, whole) = (limits::UPLOAD_SWEEPER / 2, limits::UPLOAD_SWEEPER);
+    assert!(is_sweeper(&n1, Duration::ZERO) && !is_sweeper(&n2, half));
+    // It renews its part.
+    assert!(is_sweeper(&n1, half) && !is_sweeper(&n2, whole));
+    assert!(is_sweeper(&n2, half + whole) && !is_sweeper(&n1, half + whole));
+    // Files that a node was given and left, when it did not come back.
+    let left = n1.folder.path().join(COMING).join("0.n3");
+    fs::write(&left, "half").unwrap();
+    let mut everybody: HasAccount = Box::new(|_| true);
+    n2.uploads.shelf.sweep(n2.now, 0, &mut everybody);
+    assert!(left.exists());
+    n2.uploads.shelf.sweep(n2.now + limits::UPLOAD_TIME * 3, 0, &mut everybody);
+    assert!(!left.exists());
+}
+
+/// The database and the links of a farm whose nodes have a folder each.
+#[derive(Debug)]
+struct Rows {
+    own: &'static str,
+    rows: Arc<Mutex<HashMap<String, &'static str>>>,
+    live: HashMap<&'static str, Arc<Uploads>>,
+}
+
+impl FarmFiles for Rows {
+    fn register(&self, id: &str, _owner: &str) -> FarmAnswer<Result<(), RegisterFault>> {
+        let before = self.rows.lock().unwrap().insert(id.to_owned(), self.own);
+        Box::pin(std::future::ready(before.map_or(Ok(()), |_| Err(RegisterFault::Taken))))
+    }
+
+    fn find(&self, id: &str) -> FarmAnswer<Result<Option<Box<str>>, ReadFault>> {
+        let node = self.rows.lock().unwrap().get(id).copied().filter(|node| *node != self.own);
+        Box::pin(std::future::ready(Ok(node.map(Box::from))))
+    }
+
+    fn read(&self, node: &str, id: &str, range: Range<u64>) -> FarmAnswer<Result<UploadPiece, ReadFault>> {
+        let piece = self.live.get(node).ok_or(ReadFault::Away).and_then(|node| node.read_piece(id, range));
+        Box::pin(std::future::ready(piece))
+    }
+}
+
+#[tokio::test]
+async fn a_file_of_another_node_is_read_piece_by_piece_while_that_node_lives() {
+    let (folders, rows) = ([(); 2].map(|()| tempfile::tempdir().unwrap()), Arc::default());
+    let large = |name: &str, folder: &TempDir| {
+        let settings =
+            UploadFolderSettings { total: 1 << 20, node: Some(name.into()), ..settings(folder.path()) };
+        Uploads::start(settings, Clock::new(), Box::new(|_| true)).unwrap()
+    };
+    let (n1, n2) = (large("n1", &folders[0]), large("n2", &folders[1]));
+    n1.join(Arc::new(Rows { own: "n1", rows: Arc::clone(&rows), live: HashMap::new() }));
+    n2.join(Arc::new(Rows { own: "n2", rows: Arc::clone(&rows), live: [("n1", Arc::clone(&n1))].into() }));
+    let [folder, _] = folders;
+    let n1 = World { folder, uploads: n1, now: Clock::new().now() };
+    let content: Vec<u8> = (0..300_000_u32).map(|place| (place % 251) as u8).collect();
+    let slot = n1.slot("a b.txt", content.len() as u64);
+    let grant = n1.admit(&slot.0, &slot.1, content.len() as u64, KIND).unwrap();
+    n1.put(&slot, &content).unwrap();
+    assert_eq!(n2.find(&slot.0).await.err(), Some(Refusal::Unknown), "no row names its node");
+    n1.uploads.register(&grant).await.unwrap();
+
+    let (info, file) = n2.find(&slot.0).await.unwrap();
+    assert_eq!((&*info.name, &*info.kind, info.size), ("a b.txt", KIND, 300_000));
+    let (first, file) = file.read(0..300_000).await.unwrap();
+    assert!(first.len() == limits::UPLOAD_CHUNK && first == content[..first.len()]);
+    let (part, _) = file.read(65_530..65_542).await.unwrap();
+    assert_eq!(part, content[65_530..65_542]);
+    assert_eq!(n2.find(&slot.0.replace("a%20b", "c")).await.err(), Some(Refusal::Unknown));
+    rows.lock().unwrap().insert(grant.id.to_string(), "n3");
+    assert_eq!(n2.find(&slot.0).await.err(), Some(Refusal::Away), "n3 does not live");
+
+    // A second use of the slot at n2: the row is there, and the file goes again.
+    let mut incoming = n2.create(n1.now, &grant).unwrap();
+    incoming.write(&content).unwrap();
+    incoming.finish().unwrap();
+    assert_eq!(n2.register(&grant).await, Err(Refusal::Taken));
+    assert_eq!(n2.open(&slot.0).err(), Some(Refusal::Unknown));
 }

@@ -6,6 +6,7 @@ use golden::Golden;
 
 use super::WIRE;
 use super::chat::{CONDITIONS, ERROR_KINDS};
+use super::file::{FILE_FAULTS, FILE_KINDS};
 use super::values::{
     ADMIT_REFUSED, KEEP_REFUSED, OFFERED, PHASES, PUBLISH_REFUSED, REGISTER_REFUSED, SHOWS, TOPICS,
     TRANSPORTS,
@@ -30,6 +31,8 @@ fn the_numbers_of_enumerations_are_as_in_their_file() {
         line("admit-refused", &ADMIT_REFUSED),
         line("chat-condition", &CONDITIONS),
         line("chat-error-kind", &ERROR_KINDS),
+        line("file-kind", &FILE_KINDS),
+        line("file-fault", &FILE_FAULTS),
     ];
     let kept = Golden::new(env!("CARGO_MANIFEST_DIR"), "src/farm/wire/enumerations", WIRE.1);
     kept.check("lists.txt", &lists.concat());

@@ -17,6 +17,7 @@ mod any_trace;
 mod chat;
 #[cfg(test)]
 mod enumeration_tests;
+mod file;
 mod questions;
 mod request;
 #[cfg(test)]
@@ -38,6 +39,8 @@ use crate::message::ShardMessage;
 
 pub use self::accounts::ACCOUNTS_SINCE;
 pub use self::chat::{CHAT_SINCE, chat_message, chat_sender};
+pub(crate) use file::FILES_SINCE;
+pub use file::{FileBody, FileFault, FileKind, FileMessage, FileName, FilePiece};
 pub use questions::{WATCHED_SINCE, answer, ask, not_understood, push};
 pub(crate) use request::REQUESTS_SINCE;
 pub use request::{RequestBody, RequestMessage};
@@ -119,7 +122,9 @@ pub fn class_of(message: &Message) -> Class {
     match message.kind {
         ASK | ANSWER | PUSH | NOT_UNDERSTOOD => Class::Ask,
         self::chat::CHAT => Class::Chat,
-        kind if trace::is_of_trace(kind) || request::is_of_request(kind) => Class::Bulk,
+        kind if trace::is_of_trace(kind) || request::is_of_request(kind) || file::is_of_file(kind) => {
+            Class::Bulk
+        }
         _ => Class::Call,
     }
 }

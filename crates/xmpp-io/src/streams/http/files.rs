@@ -13,7 +13,7 @@ use http_body_util::{BodyExt as _, Either, StreamBody};
 use hyper::body::Incoming as Content;
 use hyper::header::{
     ACCEPT_RANGES, AUTHORIZATION, CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_RANGE,
-    CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, HeaderValue, RANGE, WWW_AUTHENTICATE,
+    CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, HeaderValue, RANGE, RETRY_AFTER, WWW_AUTHENTICATE,
     X_CONTENT_TYPE_OPTIONS,
 };
 use hyper::{HeaderMap, Method, Request, Response, StatusCode};
@@ -24,7 +24,7 @@ use tokio::time::{timeout, timeout_at};
 use super::Front;
 use super::route::{Body, empty, not_allowed, preflight, text};
 use crate::limits;
-use crate::uploads::{Incoming, Refusal, Stored, Uploads, encode};
+use crate::uploads::{FileInfo, Incoming, OpenFile, Refusal, Uploads, encode};
 
 pub(super) const PREFIX: &str = "/upload/";
 
@@ -68,8 +68,14 @@ fn refused(refusal: Refusal) -> Response<Body> {
         Refusal::Slow => (StatusCode::REQUEST_TIMEOUT, "the file comes too slowly"),
         Refusal::Busy => (StatusCode::SERVICE_UNAVAILABLE, "too many files at once: try again"),
         Refusal::Broken => (StatusCode::INTERNAL_SERVER_ERROR, "the file cannot be kept or read"),
+        Refusal::Away => {
+            (StatusCode::SERVICE_UNAVAILABLE, "another node of the farm does not answer: try again")
+        }
     };
     let mut response = text(status, what);
+    if refusal == Refusal::Away {
+        set(&mut response, RETRY_AFTER, &limits::UPLOAD_RETRY.as_secs().to_string());
+    }
     if refusal == Refusal::Ungranted {
         response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
     }
@@ -99,12 +105,13 @@ async fn put(
     let busy = front.handle.as_ref().map(Handle::busy);
     let turn = uploads.turn(&grant).await?;
     drop(busy);
-    let incoming = blocking(move || uploads.create(now, &grant)).await?;
+    let (shelf, granted) = (Arc::clone(&uploads), grant.clone());
+    let incoming = blocking(move || shelf.create(now, &granted)).await?;
     let received =
         timeout(limits::UPLOAD_TIME, receive(incoming, request.into_body(), http.body_within)).await;
     drop(turn);
     match received {
-        Ok(Ok(())) => Ok(empty(StatusCode::CREATED)),
+        Ok(Ok(())) => uploads.register(&grant).await.map(|()| empty(StatusCode::CREATED)),
         Ok(Err(refusal)) => Err(refusal),
         Err(_) => Ok(text(StatusCode::REQUEST_TIMEOUT, "the file takes too long")),
     }
@@ -168,9 +175,8 @@ async fn get(
     headers: &HeaderMap,
     with_content: bool,
 ) -> Result<Response<Body>, Refusal> {
-    let place = place.to_owned();
-    let stored = blocking(move || uploads.open(&place)).await?;
-    let size = stored.size;
+    let (info, file) = uploads.find(place).await?;
+    let size = info.size;
     let range = match header(headers, &RANGE).map(|range| parse_range(range, size)) {
         Some(RequestedRange::Part(range)) => Some(range),
         Some(RequestedRange::Nothing) => {
@@ -182,14 +188,14 @@ async fn get(
     };
     let status = if range.is_some() { StatusCode::PARTIAL_CONTENT } else { StatusCode::OK };
     let mut response = empty(status);
-    describe(&mut response, &stored);
+    describe(&mut response, &info);
     if let Some(range) = &range {
         set(&mut response, CONTENT_RANGE, &format!("bytes {}-{}/{size}", range.start, range.end - 1));
     }
     let range = range.unwrap_or(0..size);
     set(&mut response, CONTENT_LENGTH, &(range.end - range.start).to_string());
     if with_content {
-        *response.body_mut() = content(stored, range);
+        *response.body_mut() = content(file, range);
     }
     Ok(response)
 }
@@ -201,7 +207,7 @@ fn set(response: &mut Response<Body>, name: HeaderName, value: &str) {
 }
 
 /// A browser that opens the address must not run what a user has put there.
-fn describe(response: &mut Response<Body>, stored: &Stored) {
+fn describe(response: &mut Response<Body>, stored: &FileInfo) {
     set(response, CONTENT_TYPE, &stored.kind);
     let shows = may_be_shown(&stored.kind);
     // RFC 6266 §4.1.
@@ -248,23 +254,21 @@ fn parse_range(text: &str, size: u64) -> RequestedRange {
 }
 
 /// Read as it is sent.
-fn content(stored: Stored, range: Range<u64>) -> Body {
-    let read = |(mut stored, range): (Stored, Range<u64>)| async move {
+fn content(file: OpenFile, range: Range<u64>) -> Body {
+    let read = |(file, range): (OpenFile, Range<u64>)| async move {
         if range.is_empty() {
             return None;
         }
-        let most = usize::try_from(range.end - range.start).unwrap_or(usize::MAX).min(limits::UPLOAD_CHUNK);
-        let read = spawn_blocking(move || (stored.read_at(range.start, most), stored)).await;
-        let (bytes, stored) = match read {
-            Ok((Ok(bytes), stored)) if !bytes.is_empty() => (bytes, stored),
-            // The file is shorter than its head says, or was removed: the connection breaks, so that no
+        let (bytes, file) = match file.read(range.clone()).await {
+            Ok((bytes, file)) if !bytes.is_empty() => (bytes, file),
+            // The file is shorter than its head says, was removed, or its node is gone: the connection breaks, so that no
             // client takes a part for the whole.
             _ => return None,
         };
         let next = range.start + bytes.len() as u64..range.end;
-        Some((io::Result::Ok(Frame::data(Bytes::from(bytes))), (stored, next)))
+        Some((io::Result::Ok(Frame::data(Bytes::from(bytes))), (file, next)))
     };
-    Either::Right(StreamBody::new(stream::unfold((stored, range), read)).boxed_unsync())
+    Either::Right(StreamBody::new(stream::unfold((file, range), read)).boxed_unsync())
 }
 
 #[cfg(test)]

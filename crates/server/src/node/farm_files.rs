@@ -1,0 +1,220 @@
+//! The node's part in the files of its farm: the rows that say which node has which upload, and the pieces of its own files that other
+//! nodes ask for (`docs/decisions/0073`).
+
+use std::fs::File;
+use std::io::{Read as _, Seek as _, SeekFrom};
+use std::ops::Range;
+use std::sync::Arc;
+
+use admin::EncodeError;
+use net::clock::Clock;
+use store::rest::types::{Common, UploadedFile};
+use store::rest::{Resource as _, RestLoaded, RestRead, RestWrite};
+use store::{Loaded, Read, Service, StoreError, Write};
+use tokio::sync::{Semaphore, mpsc};
+use tokio::task::{spawn_blocking, spawn_local};
+use voice_io::recordings::{Files, Sound};
+use xmpp_io::uploads::{FarmAnswer, FarmFiles, ReadFault, RegisterFault, UploadPiece, Uploads};
+
+use super::{Node, StoreCompletions};
+use crate::farm::files::{NodeFileRequest, NodeFiles};
+use crate::farm::wire::{FileBody, FileFault, FileKind, FileName, FilePiece};
+use crate::limits;
+
+/// Makes the uploads of all nodes available at this one, where the nodes share a database.
+pub(super) fn join(node: &Node) {
+    let Some(farm) = node.shared.farm.as_ref().filter(|farm| farm.shares_database) else { return };
+    let Some(uploads) = &node.shared.uploads else { return };
+    let (store, completions) = (Arc::clone(&node.store), Arc::clone(&node.desk));
+    uploads.join(Arc::new(UploadRows { store, completions, files: farm.files(), clock: node.clock }));
+}
+
+/// Begins to give other nodes the files of this one.
+pub(super) fn begin(node: &Node) {
+    let Some(farm) = &node.shared.farm else { return };
+    let Some(requests) = farm.board().files.open() else { return };
+    let recordings = node.voice.as_ref().map(|voice| Arc::clone(voice.files()));
+    let own = OwnFiles { uploads: node.shared.uploads.clone(), recordings };
+    spawn_local(serve(own, farm.files(), requests));
+}
+
+/// The rows of uploads in the database that the nodes share.
+struct UploadRows {
+    store: Arc<Service>,
+    completions: Arc<StoreCompletions>,
+    files: NodeFiles,
+    clock: Clock,
+}
+
+impl std::fmt::Debug for UploadRows {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("UploadRows").finish_non_exhaustive()
+    }
+}
+
+/// The sid of an upload's row.
+fn sid(id: &str) -> String {
+    format!("UP{id}")
+}
+
+fn upload(id: &str) -> FileName {
+    FileName { kind: FileKind::Upload, id: id.into() }
+}
+
+impl FarmFiles for UploadRows {
+    fn register(&self, id: &str, owner: &str) -> FarmAnswer<Result<(), RegisterFault>> {
+        let now = self.clock.now();
+        let common = Common { sid: sid(id), account: owner.to_owned(), created_at: now, updated_at: now };
+        let row = UploadedFile { common, node: self.files.node.to_string() }.row();
+        let (ticket, answer) = self.completions.expect_write();
+        let queued = row.map_err(|_| RegisterFault::Database).and_then(|row| {
+            let write = Write::Rest(RestWrite::Insert(Box::new(row)));
+            self.store.write(write, ticket).map_err(|store::Busy| RegisterFault::Database)
+        });
+        Box::pin(async move {
+            queued?;
+            match answer.await {
+                Ok(Ok(_)) => Ok(()),
+                Ok(Err(StoreError::Exists { .. })) => Err(RegisterFault::Taken),
+                Ok(Err(_)) | Err(_) => Err(RegisterFault::Database),
+            }
+        })
+    }
+
+    fn find(&self, id: &str) -> FarmAnswer<Result<Option<Box<str>>, ReadFault>> {
+        let (ticket, answer) = self.completions.expect_read();
+        let read = Read::Rest(RestRead::Sid { kind: UploadedFile::KIND, sid: sid(id).into() });
+        let queued = self.store.read(read, ticket).map_err(|store::Busy| ReadFault::Away);
+        let own = self.files.node.clone();
+        Box::pin(async move {
+            queued?;
+            match answer.await {
+                Ok(Ok(Loaded::Rest(RestLoaded::Row(Some(row))))) => {
+                    let file = UploadedFile::from_row(&row).map_err(|_| ReadFault::Broken)?;
+                    Ok(Some(Box::from(file.node)).filter(|node| *node != own))
+                }
+                Ok(Ok(_)) => Ok(None),
+                Ok(Err(_)) | Err(_) => Err(ReadFault::Away),
+            }
+        })
+    }
+
+    fn read(&self, node: &str, id: &str, range: Range<u64>) -> FarmAnswer<Result<UploadPiece, ReadFault>> {
+        let (files, node, file) = (self.files.clone(), node.to_owned(), upload(id));
+        Box::pin(async move {
+            let length = usize::try_from(range.end.saturating_sub(range.start)).unwrap_or(usize::MAX);
+            let FilePiece { size, name, media_type, bytes } =
+                files.read(&node, &file, range.start, length).await.map_err(|fault| match fault {
+                    FileFault::Unknown => ReadFault::Unknown,
+                    FileFault::Away => ReadFault::Away,
+                    FileFault::Busy => ReadFault::Busy,
+                    FileFault::Failed | FileFault::NoEncoder => ReadFault::Broken,
+                })?;
+            Ok(UploadPiece { name, kind: media_type, size, bytes: bytes.into_vec() })
+        })
+    }
+}
+
+/// The files of this node.
+#[derive(Clone)]
+struct OwnFiles {
+    uploads: Option<Arc<Uploads>>,
+    recordings: Option<Arc<Files>>,
+}
+
+/// Answers other nodes' questions until the node ends.
+async fn serve(own: OwnFiles, files: NodeFiles, mut requests: mpsc::Receiver<NodeFileRequest>) {
+    let room = Arc::new(Semaphore::new(limits::FILE_READS));
+    while let Some(NodeFileRequest { from, message }) = requests.recv().await {
+        let (own, files) = (own.clone(), files.clone());
+        let Ok(permit) = Arc::clone(&room).try_acquire_owned() else {
+            files.respond(from, message.number, FileBody::Refused(FileFault::Busy));
+            continue;
+        };
+        spawn_local(async move {
+            let answer = own.perform(message.body).await.unwrap_or_else(FileBody::Refused);
+            files.respond(from, message.number, answer);
+            drop(permit);
+        });
+    }
+}
+
+impl OwnFiles {
+    async fn perform(self, question: FileBody) -> Result<FileBody, FileFault> {
+        match question {
+            FileBody::Read { file: FileName { kind, id }, start, length } => {
+                let end = start.saturating_add(u64::from(length).min(limits::FILE_PIECE as u64));
+                self.read(kind, id, start..end).await.map(FileBody::Piece)
+            }
+            FileBody::Delete(FileName { kind: FileKind::Recording, id }) => {
+                let Some(recordings) = self.recordings else { return Ok(FileBody::Deleted) };
+                blocking(move || {
+                    recordings.delete(&id).map(|()| FileBody::Deleted).map_err(|error| {
+                        tracing::error!(%error, sid = &*id, "a recording cannot be deleted");
+                        FileFault::Failed
+                    })
+                })
+                .await
+            }
+            // No version asks so.
+            FileBody::Delete(_) | FileBody::Piece(_) | FileBody::Deleted | FileBody::Refused(_) => {
+                Err(FileFault::Failed)
+            }
+        }
+    }
+
+    async fn read(self, kind: FileKind, id: Box<str>, range: Range<u64>) -> Result<FilePiece, FileFault> {
+        let recordings = || self.recordings.clone().ok_or(FileFault::Unknown);
+        match kind {
+            FileKind::Upload => {
+                let uploads = self.uploads.clone().ok_or(FileFault::Unknown)?;
+                blocking(move || uploads.read_piece(&id, range).map(piece_of).map_err(fault_of)).await
+            }
+            FileKind::Recording => {
+                let recordings = recordings()?;
+                blocking(move || part_of(recordings.open(&id).ok_or(FileFault::Unknown)?, range)).await
+            }
+            FileKind::RecordingAsMp3 => {
+                let sound = recordings()?.open_mp3(&id).await.map_err(|error| match error {
+                    EncodeError::NotFound => FileFault::Unknown,
+                    EncodeError::NoEncoder => FileFault::NoEncoder,
+                    EncodeError::Busy => FileFault::Busy,
+                    EncodeError::Failed | EncodeError::Away => FileFault::Failed,
+                })?;
+                blocking(move || part_of(sound, range)).await
+            }
+        }
+    }
+}
+
+fn piece_of(UploadPiece { name, kind, size, bytes }: UploadPiece) -> FilePiece {
+    FilePiece { size, name, media_type: kind, bytes: bytes.into() }
+}
+
+fn fault_of(fault: ReadFault) -> FileFault {
+    match fault {
+        ReadFault::Unknown => FileFault::Unknown,
+        ReadFault::Away => FileFault::Away,
+        ReadFault::Busy => FileFault::Busy,
+        ReadFault::Broken => FileFault::Failed,
+    }
+}
+
+/// Work on the disk, away from the thread of the operator.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, FileFault> + Send + 'static,
+) -> Result<T, FileFault> {
+    spawn_blocking(work).await.map_err(|_| FileFault::Failed)?
+}
+
+fn part_of(sound: Sound, range: Range<u64>) -> Result<FilePiece, FileFault> {
+    let Sound { mut file, len } = sound;
+    let read = |file: &mut File| {
+        file.seek(SeekFrom::Start(range.start))?;
+        let mut bytes = Vec::new();
+        file.take(range.end.min(len).saturating_sub(range.start)).read_to_end(&mut bytes)?;
+        std::io::Result::Ok(bytes)
+    };
+    let bytes = read(&mut file).map_err(|_| FileFault::Failed)?;
+    Ok(FilePiece { size: len, bytes: bytes.into(), ..FilePiece::default() })
+}
