@@ -36,7 +36,7 @@ const fn real(
     RealTests { package, source, name, modules }
 }
 
-static REAL: [RealTests; 33] = [
+static REAL: [RealTests; 34] = [
     real("server", "tests/live/main.rs", "live", &[]),
     real("net", "tests/sockets/main.rs", "sockets", &[]),
     real("net", "unittests src/lib.rs", "net", &[]),
@@ -71,6 +71,7 @@ static REAL: [RealTests; 33] = [
     real("interop", "tests/readme.rs", "readme", &[]),
     real("interop", "tests/rest.rs", "rest", &[]),
     real("interop", "tests/ringer.rs", "ringer", &[]),
+    real("interop", "tests/shared_calls.rs", "shared_calls", &[]),
     real("interop", "tests/shared_chat.rs", "shared_chat", &[]),
     real("interop", "tests/shared_database.rs", "shared_database", &[]),
     real("interop", "tests/stand_in.rs", "stand_in", &[]),

@@ -54,7 +54,8 @@ impl Request {
     /// True for requests that each node of a farm answers for its part, and that a node performs for an operator at another.
     pub fn concerns_all_nodes(&self) -> bool {
         match self {
-            Request::Status | Request::Blocks | Request::LiftBlock { .. } | Request::EndCall { .. } => true,
+            Request::Status | Request::Blocks | Request::LiftBlock { .. } => true,
+            Request::EndCall { .. } | Request::Live(_) => true,
             Request::Ask(ask) => matches!(ask, Ask::Calls(_)),
             Request::Chat(ask) => matches!(
                 ask,
@@ -67,6 +68,17 @@ impl Request {
                     | ChatAsk::Rooms { .. }
                     | ChatAsk::User { .. }
             ),
+            _ => false,
+        }
+    }
+}
+
+impl Request {
+    /// True if one node at most has what is asked for, so that its answer need not wait for the other nodes'.
+    pub fn is_for_one_node(&self) -> bool {
+        match self {
+            Request::EndCall { .. } => true,
+            Request::Live(request) => !request.is_list(),
             _ => false,
         }
     }
@@ -190,6 +202,7 @@ fn add(sum: &mut Option<Response>, node: &str, response: Response) -> bool {
         }
         (Response::Done { rows: all }, Response::Done { rows }) => *all += rows,
         (Response::Chat(all), Response::Chat(answer)) => return add_chat(all, answer),
+        (Response::Live(all), Response::Live(answer)) => return all.join(*answer),
         _ => return false,
     }
     true

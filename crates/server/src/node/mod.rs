@@ -9,6 +9,7 @@ mod farm_status;
 mod farm_traces;
 mod listening;
 mod looks;
+mod lost_calls;
 mod operator;
 mod operator_status;
 mod room;
@@ -93,7 +94,9 @@ impl Node {
         if shared.config.has_rest() {
             cli::first_account::ensure_account(&shared.config, &database, clock)?;
         }
+        let life = shared.farm.as_ref().map_or(0, |farm| farm.life.0);
         let voice = build::voice_common(&shared.config, &database, &outlets)?;
+        let voice = voice.map(|voice| voice.with_life(life));
         let (rest, threads) = (None, Vec::new());
         let mut node = Node {
             shared,
