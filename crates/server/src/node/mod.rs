@@ -218,6 +218,17 @@ impl Node {
         self.replan()
     }
 
+    /// Deletes old rows, writes down failures that are counted, and reads a certificate that has changed.
+    fn keep_house(&self) {
+        self.clean();
+        self.shared.failures.flush();
+        match self.tls.as_ref().map(|tls| tls.reload_if_changed()) {
+            Some(Ok(true)) => tracing::info!("the certificate changed and was read again"),
+            Some(Err(error)) => tracing::error!(%error, "the certificate stays as it was"),
+            Some(Ok(false)) | None => {}
+        }
+    }
+
     /// Rows of the record that have had their time.
     pub(crate) fn clean(&self) {
         if self.shared.farm.as_ref().is_some_and(|farm| !farm.keeps_house()) {

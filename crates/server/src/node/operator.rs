@@ -149,7 +149,7 @@ impl Operator {
             self.probe_when_due(now);
             if now.since(kept_house) >= HOUSEKEEPING {
                 kept_house = now;
-                self.keep_house();
+                self.node.borrow().keep_house();
             }
             self.drain_when_asked();
             let Some(since) = self.draining.get() else {
@@ -205,17 +205,6 @@ impl Operator {
         match answer.await {
             Ok(Err(error)) => Some(self.node.borrow().desk.unwritable(&error)),
             Ok(Ok(_)) | Err(_) => None,
-        }
-    }
-
-    fn keep_house(&self) {
-        let node = self.node.borrow();
-        node.clean();
-        node.shared.failures.flush();
-        match node.tls.as_ref().map(|tls| tls.reload_if_changed()) {
-            Some(Ok(true)) => tracing::info!("the certificate changed and was read again"),
-            Some(Err(error)) => tracing::error!(%error, "the certificate stays as it was"),
-            Some(Ok(false)) | None => {}
         }
     }
 
