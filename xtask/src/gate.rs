@@ -72,6 +72,7 @@ static REAL: [RealTests; 34] = [
     real("interop", "tests/readme.rs", "readme", &[]),
     real("interop", "tests/rest.rs", "rest", &[]),
     real("interop", "tests/ringer.rs", "ringer", &[]),
+    real("interop", "tests/shared_calls.rs", "shared_calls", &[]),
     real("interop", "tests/shared_chat.rs", "shared_chat", &[]),
     real("interop", "tests/shared_database.rs", "shared_database", &[]),
     real("interop", "tests/stand_in.rs", "stand_in", &[]),

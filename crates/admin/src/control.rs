@@ -4,10 +4,12 @@
 //! Calls, conferences and recordings are rows of the record: the node writes them as they go on
 //! (`store::rest::types`), the interface reads them. Only what lives in the node's memory is asked for here.
 
+use std::borrow::Cow;
 use std::io::Read;
 use std::net::IpAddr;
 use std::pin::Pin;
 
+use serde::{Deserialize, Serialize};
 use stdx::Instant;
 use stdx::attempts::Cause;
 use store::rest::types::{RestCall, TextMessage};
@@ -86,11 +88,12 @@ pub struct FarmAnswer {
 }
 
 /// The reason why the node refuses a request.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum ControlError {
     /// The call is over, or not there yet.
     NotLive,
-    /// No call, conference, queue or recording of that sid is live on this node.
+    /// No call, conference, queue or recording of that sid is live on this node, or on any that was asked.
     NotFound,
     /// Limits of the node are reached.
     Busy,
@@ -99,11 +102,12 @@ pub enum ControlError {
     /// The account may not call from there.
     Caller(String),
     /// The node cannot do this; the text names it.
-    Unsupported(&'static str),
+    Unsupported(Cow<'static, str>),
 }
 
 /// The document that a call continues with.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Document {
     /// A URL of the application.
     Url {
@@ -123,7 +127,7 @@ pub enum Document {
 }
 
 /// The URL that is told of a call's progress.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StatusCallback {
     /// `StatusCallback`; empty for none.
     pub url: String,
@@ -134,7 +138,7 @@ pub struct StatusCallback {
 }
 
 /// The settings of a recording.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StartRecording {
     /// 1, or 2: what the peer says in the first, what it hears in the second.
     pub channels: u8,
@@ -147,7 +151,8 @@ pub struct StartRecording {
 }
 
 /// The directions of a call that a recording has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Track {
     /// From the peer to this node.
     Inbound,
@@ -156,7 +161,8 @@ pub enum Track {
 }
 
 /// A change of a recording under way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum RecordingChange {
     /// `is_silent`: silence as long as the pause is kept, else nothing.
     Pause {
@@ -201,7 +207,7 @@ pub struct StartCall {
 }
 
 /// A change of a live call; `None` leaves a field as it is.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallChange {
     /// The document to continue with: `Url` or `Twiml`.
     pub document: Option<Document>,
@@ -218,7 +224,8 @@ pub struct CallChange {
 }
 
 /// The way to end a call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum End {
     /// Only while it rings.
     Cancel,
@@ -227,7 +234,7 @@ pub enum End {
 }
 
 /// A change of a conference as a whole.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConferenceChange {
     /// Ends the conference: all participants leave.
     pub complete: bool,
@@ -238,7 +245,7 @@ pub struct ConferenceChange {
 }
 
 /// A call in a conference.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Participant {
     /// The sid of its call.
     pub call_sid: String,
@@ -257,11 +264,12 @@ pub struct Participant {
     /// `queued`, `connecting`, `ringing`, `connected`, `complete` or `failed`.
     pub status: String,
     /// The time of its entry.
+    #[serde(with = "store::types::micros")]
     pub joined_at: Instant,
 }
 
 /// A change of one participant; `None` leaves a field as it is.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ParticipantChange {
     /// `Muted`.
     pub mute: Option<bool>,
@@ -278,11 +286,12 @@ pub struct ParticipantChange {
 }
 
 /// A call that waits in a queue.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QueueMember {
     /// The sid of the waiting call.
     pub call_sid: String,
     /// The time of its entry into the queue.
+    #[serde(with = "store::types::micros")]
     pub enqueued_at: Instant,
 }
 

@@ -15,6 +15,7 @@ pub mod first;
 mod http;
 mod landing;
 pub mod limits;
+pub mod live;
 pub mod nodes;
 pub mod numbers;
 pub mod openapi;

@@ -54,7 +54,8 @@ impl Request {
     /// True for requests that each node of a farm answers for its part, and that a node performs for an operator at another.
     pub fn concerns_all_nodes(&self) -> bool {
         match self {
-            Request::Status | Request::Blocks | Request::LiftBlock { .. } | Request::EndCall { .. } => true,
+            Request::Status | Request::Blocks | Request::LiftBlock { .. } => true,
+            Request::EndCall { .. } | Request::Live(_) => true,
             Request::Ask(ask) => matches!(ask, Ask::Calls(_)),
             Request::Chat(ask) => matches!(
                 ask,
@@ -67,6 +68,17 @@ impl Request {
                     | ChatAsk::Rooms { .. }
                     | ChatAsk::User { .. }
             ),
+            _ => false,
+        }
+    }
+}
+
+impl Request {
+    /// True if one node at most has what is asked for, so that its answer need not wait for the other nodes'.
+    pub fn is_for_one_node(&self) -> bool {
+        match self {
+            Request::EndCall { .. } => true,
+            Request::Live(request) => !request.is_list(),
             _ => false,
         }
     }
@@ -190,6 +202,7 @@ fn add(sum: &mut Option<Response>, node: &str, response: Response) -> bool {
         }
         (Response::Done { rows: all }, Response::Done { rows }) => *all += rows,
         (Response::Chat(all), Response::Chat(answer)) => return add_chat(all, answer),
+        (Response::Live(all), Response::Live(answer)) => return all.join(*answer),
         _ => return false,
     }
     true
@@ -281,6 +294,8 @@ fn distinct(rooms: Vec<Room>) -> Vec<Room> {
 
 #[cfg(test)]
 mod tests {
+    use admin::control::QueueMember;
+    use admin::live::{LiveAnswer, LiveRequest};
     use stdx::Instant;
     use store::{CallFilter, CallRecord};
 
@@ -314,6 +329,27 @@ mod tests {
 
     fn calls(calls: &[(&str, u64)]) -> Response {
         Response::Listing(Listing::Calls(calls.iter().map(|(id, at)| call(id, *at)).collect()))
+    }
+
+    #[test]
+    fn the_callers_of_a_queue_at_all_nodes_stand_in_the_order_in_which_they_came() {
+        let members = |sids: &[(&str, u64)]| {
+            let member = |(call, at): &(&str, u64)| QueueMember {
+                call_sid: (*call).to_owned(),
+                enqueued_at: Instant::from_unix_seconds(*at),
+            };
+            Response::Live(Box::new(LiveAnswer::Members(sids.iter().map(member).collect())))
+        };
+        let request = Request::Live(Box::new(LiveRequest::QueueMembers { queue: "QU1".into() }));
+        assert!(request.concerns_all_nodes() && !request.is_for_one_node());
+        // As it comes over a link.
+        let other = serde_json::to_vec(&members(&[("CA2", 20)])).unwrap();
+        let other = serde_json::from_slice(&other).unwrap();
+        let others = others([Some(other), Some(failed(FailureKind::NotFound, "no such queue"))]);
+        let merged = merge(&request, Ok(members(&[("CA1", 10), ("CA3", 30)])), others).unwrap();
+        assert_eq!(merged.response, members(&[("CA1", 10), ("CA2", 20), ("CA3", 30)]));
+        let end = Request::Live(Box::new(LiveRequest::end_of_call("CA1")));
+        assert!(end.concerns_all_nodes() && end.is_for_one_node());
     }
 
     #[test]

@@ -39,6 +39,7 @@ pub use trace::{TraceLine, TraceLines, TraceNews, TraceSink, mask_credentials};
 
 use std::rc::Rc;
 
+use admin::live::{LiveAnswer, LiveRequest};
 use serde::{Deserialize, Serialize};
 use stdx::Instant;
 use store::{Address, Loaded, Read, StoreError, Write, WriteDone};
@@ -94,6 +95,12 @@ pub trait Control {
     /// # Errors
     /// There is no such call here, or the node has too much to do.
     async fn end_call(&self, call: &str) -> Result<(), Failure>;
+
+    /// Performs a request to a call, conference, queue or recording of this node.
+    ///
+    /// # Errors
+    /// `NotFound`: the node does not have it.
+    async fn live(&self, request: LiveRequest) -> Result<LiveAnswer, admin::ControlError>;
 
     /// Asks the other nodes of the farm; none if the node is alone, or answers for all. Waits for the last of them, but not longer than
     /// an operator wants to.

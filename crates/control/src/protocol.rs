@@ -1,6 +1,7 @@
 //! JSON lines. Both sides say hello first; then each request has one answer, except a trace, whose lines
 //! follow until the command hangs up.
 
+use admin::live::{LiveAnswer, LiveRequest};
 use serde::{Deserialize, Serialize};
 use store::{Address, StoreError};
 
@@ -86,6 +87,9 @@ pub enum Request {
         /// The call's SID, as the REST interface has it.
         call: Box<str>,
     },
+    /// A request to the node that has a call, conference, queue or recording. Answered by [`Response::Live`]; a node that does not have
+    /// it fails with [`FailureKind::NotFound`].
+    Live(Box<LiveRequest>),
     /// The request at all nodes of the farm; answered by [`Response::OfNodes`], or as the request itself if the node is alone or
     /// answers for all.
     AllNodes(Box<Request>),
@@ -141,6 +145,8 @@ pub enum Response {
     Chat(admin::chat::Answer),
     /// The answer to [`Request::Plan`].
     Plan(PlanPage),
+    /// The answer to [`Request::Live`].
+    Live(Box<LiveAnswer>),
     /// The answers of the nodes of a farm to [`Request::AllNodes`] in one.
     OfNodes(Box<FarmResponse>),
     /// The state of each node: the part of [`Response::OfNodes`] that answers [`Request::Status`].

@@ -6,6 +6,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
+use admin::ControlError;
+use admin::live::LiveAnswer;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{UnixListener, UnixStream};
@@ -271,6 +273,14 @@ pub async fn answer<C: Control>(
         Request::Plan(_) | Request::PlanChanged { .. } => {
             return Err(Failure::new(FailureKind::Protocol, "only nodes ask for the plan"));
         }
+        Request::Live(request) => match control.live(*request).await {
+            Ok(answer) => Response::Live(Box::new(answer)),
+            Err(ControlError::NotFound) => {
+                let message = "there is no such call, conference, queue or recording";
+                return Err(Failure::new(FailureKind::NotFound, message));
+            }
+            Err(refusal) => Response::Live(Box::new(LiveAnswer::Refused(refusal))),
+        },
         Request::Trace { .. } => {
             return Err(Failure::new(FailureKind::Protocol, "a trace is on already"));
         }

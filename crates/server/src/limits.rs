@@ -183,3 +183,7 @@ pub const XMPP_KEYS_WAITING: usize = 64;
 pub(crate) const LINK_PROBE: Duration = Duration::from_secs(5);
 /// Groups of notices of other programs' changes that wait for the node's main thread: more wait at the database's server.
 pub const NOTICE_GROUPS: usize = 64;
+
+/// Rows of a dead node's calls that are ended at once: some commits for a node's thousands of calls, and no more callbacks at a time than
+/// the helpers take.
+pub(crate) const LOST_CALLS: u32 = 100;

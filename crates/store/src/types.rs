@@ -412,14 +412,19 @@ mod unix_seconds {
 }
 
 /// Microseconds since the Unix epoch.
-pub(crate) mod micros {
+/// Times as microseconds since 1970-01-01 (UTC), for serde.
+pub mod micros {
     use super::{Deserialize, Instant};
 
-    pub(crate) fn serialize<S: serde::Serializer>(at: &Instant, to: S) -> Result<S::Ok, S::Error> {
+    /// Writes the time as a number.
+    #[expect(clippy::missing_errors_doc, reason = "the error is the serializer's")]
+    pub fn serialize<S: serde::Serializer>(at: &Instant, to: S) -> Result<S::Ok, S::Error> {
         to.serialize_u64(at.as_micros())
     }
 
-    pub(crate) fn deserialize<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Instant, D::Error> {
+    /// Reads it.
+    #[expect(clippy::missing_errors_doc, reason = "the error is the deserializer's")]
+    pub fn deserialize<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Instant, D::Error> {
         u64::deserialize(from).map(Instant::from_micros)
     }
 }

@@ -6,6 +6,7 @@ use std::sync::mpsc::SyncSender;
 use ::voice::control::{Reply, Request};
 use ::voice::{HelperResult, Numbers, RoomMessage};
 use admin::control::ControlError;
+use ivr::request::Wire;
 
 /// One message for the calls of a shard.
 #[derive(Debug)]
@@ -16,6 +17,8 @@ pub enum VoiceShardMessage {
     Room(RoomMessage),
     /// A request of the REST interface. All shards are asked; the one that knows the call does it.
     Control(Order),
+    /// A request to an application about a call of a node that has died.
+    Tell(Wire),
     /// Bindings have changed.
     Numbers(Arc<Numbers>),
 }

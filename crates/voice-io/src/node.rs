@@ -35,6 +35,12 @@ impl NodeVoice {
         Some(NodeVoice { common, files, media, ports: config.ports.clone() })
     }
 
+    /// The rows of calls name this life of a node of a farm.
+    #[must_use]
+    pub fn with_life(self, life: u32) -> NodeVoice {
+        NodeVoice { common: self.common.with_life(life), ..self }
+    }
+
     /// The node's recordings, for the REST interface.
     pub fn files(&self) -> &Arc<Files> {
         &self.files

@@ -81,7 +81,9 @@ impl Voice {
         tracing::debug!(sid, from = call.from, to = call.to, "a call for an application");
         let from = call.from.as_str().into();
         let caller_name = call.caller_name.as_deref().map(Box::from);
-        let row = self.calls.has_records.then(|| Row::new(now, &call, &answers.number));
+        let (life, status) = (self.calls.life, answers.plan.status.as_ref());
+        let row = || Row::new(now, &call, &answers.number).of_node(life, status);
+        let row = self.calls.has_records.then(row);
         let script = Script::new(call, answers.plan.clone());
         let trusted = invited.source.remote.ip();
         let owner = std::sync::Arc::clone(&answers.owner);

@@ -30,6 +30,8 @@ pub(super) struct Calls {
     pub(super) queued_effects: VecDeque<(Key, Effect)>,
     /// Calls that come in, and legs of theirs, are written to the record.
     pub(super) has_records: bool,
+    /// The life of this node in its farm, for the rows of calls; 0 outside of one.
+    pub(super) life: u32,
     /// `[voice] end_pause`.
     pub(super) end_pause: Duration,
     pub(super) counts: VoiceCounts,
@@ -47,6 +49,7 @@ impl Calls {
             rng,
             queued_effects: VecDeque::new(),
             has_records: settings.records,
+            life: 0,
             end_pause: settings.end_pause,
             counts: VoiceCounts::default(),
             media_rules: MediaRules::new(settings),

@@ -1,6 +1,7 @@
 //! Requests of the REST interface to live calls, on the shard that has them. All shards are asked; those that do not
 //! know the object of the request say so.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -228,6 +229,9 @@ impl Calls {
         if let Some(muted) = change.mute {
             leg.mute(muted);
         }
+        if let Some(status) = &change.status {
+            leg.set_status_callback(now, status.as_ref(), world);
+        }
         match main {
             Some(actor) => self.tell(now, actor, world, |script, out| change.apply(now, script, out)),
             // Its Dial hears of the end.
@@ -254,11 +258,13 @@ impl Change {
     /// Before anything is done. `status`: of the call's own script; a leg of a Dial has none.
     fn check(&self, status: Option<CallStatus>) -> Result<(), ControlError> {
         if self.moves_other_leg {
-            return Err(ControlError::Unsupported("MoveConnectedCallLeg"));
+            return Err(ControlError::Unsupported(Cow::Borrowed("MoveConnectedCallLeg")));
         }
         let needs_script = self.to.is_some() || self.time_limit.is_some() || self.status.is_some();
         if status.is_none() && needs_script {
-            return Err(ControlError::Unsupported("Another document for a leg that a Dial made"));
+            return Err(ControlError::Unsupported(Cow::Borrowed(
+                "Another document for a leg that a Dial made",
+            )));
         }
         match status {
             Some(CallStatus::InProgress) if self.end == Some(End::Cancel) => {

@@ -45,6 +45,8 @@ pub(super) struct Dials {
     rng: Rng,
     /// Calls are written to the record.
     has_records: bool,
+    /// The life of this node in its farm, for the rows of calls.
+    pub(super) life: u32,
     /// `[voice] allow_private`.
     allow_private: bool,
 }
@@ -95,7 +97,7 @@ pub(super) struct OwnCall {
 impl Dials {
     pub(super) fn new(origin: CallOrigin, rng: Rng, has_records: bool, allow_private: bool) -> Dials {
         let (attempts, callers) = (Slab::new(), HashMap::new());
-        Dials { attempts, callers, origin, rng, has_records, allow_private }
+        Dials { attempts, callers, origin, rng, has_records, life: 0, allow_private }
     }
 
     pub(super) fn origin(&self) -> &CallOrigin {
@@ -214,7 +216,7 @@ impl Dials {
             attempt.to_name = self.origin.address_of(address);
         }
         if self.has_records && attempt.originator != Originator::Own {
-            attempt.row = Some(Box::new(Row::new(now, &attempt.call(), "")));
+            attempt.row = Some(Box::new(Row::new(now, &attempt.call(), "").of_node(self.life, None)));
         }
         let (caller, hops) = (attempt.caller, attempt.hops);
         let key = self.attempts.insert(attempt);

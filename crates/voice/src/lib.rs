@@ -24,6 +24,7 @@ mod helper_requests;
 mod helper_service;
 mod leg;
 mod limits;
+pub mod lost_calls;
 mod media_rules;
 mod messages;
 pub mod numbers;
@@ -51,6 +52,7 @@ mod tick;
 
 use std::sync::Arc;
 
+use ivr::request::Wire;
 use ivr::script::{LegEvent, Script};
 use media::events::Digit;
 use sip::endpoint::{Decision, Endpoint, PlanRequest};
@@ -196,10 +198,13 @@ impl Voice {
         let mut rng = Rng::from_seed(seed);
         let rooms = rooms::Rooms::new(shard, shards, rng.fork());
         let origin = CallOrigin::new(&common.domain, owns_call_id);
-        let dials = Dials::new(origin, rng.fork(), settings.records, settings.allow_private);
+        let mut dials = Dials::new(origin, rng.fork(), settings.records, settings.allow_private);
+        dials.life = common.life;
         let helper_requests = HelperRequests::new(shard, Arc::clone(&common.helpers));
+        let mut calls = Calls::new(settings, helper_requests, rng);
+        calls.life = common.life;
         Voice {
-            calls: Calls::new(settings, helper_requests, rng),
+            calls,
             numbers: Arc::clone(&common.numbers),
             dials,
             tones: RingTones::default(),
@@ -310,6 +315,11 @@ impl Voice {
             _ => {}
         }
         self.perform_dials(now, out, world);
+    }
+
+    /// Sends a request to an application on behalf of a call that is not of this shard; its answer is ignored.
+    pub fn tell_application(&mut self, request: Wire) {
+        self.calls.helper_requests.tell(request);
     }
 
     /// Bindings have changed.

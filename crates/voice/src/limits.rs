@@ -85,3 +85,6 @@ pub(super) const REASON: usize = 200;
 
 /// The time that a call rings before the record has it. Nearly all are answered before, and are written once less.
 pub(super) const RINGING: Duration = Duration::from_secs(1);
+
+/// The reason in the row of a call whose node has died, in place of a Reason-Phrase.
+pub(super) const LOST_REASON: &str = "The node of the call has ended";

@@ -150,7 +150,8 @@ impl Voice {
         let ip = self.calls.media_rules.own();
         let mut leg = Leg::new(NO_SESSION, sid.clone(), Arc::clone(&owner), ip, &mut self.calls.rng);
         leg.from = from.as_str().into();
-        leg.row = row.map(|call| Box::new(Row::placed(now, call)));
+        let life = self.calls.life;
+        leg.row = row.map(|call| Box::new(Row::placed(now, call).of_node(life, plan.status.as_ref())));
         self.calls.start_ticks(now, &self.rooms);
         let leg = self.calls.add_leg(leg);
         let call = Call {

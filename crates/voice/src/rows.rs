@@ -3,12 +3,12 @@
 
 use std::time::Duration;
 
-use ivr::document::{Severity, code};
+use ivr::document::{Callback, Severity, code};
 use ivr::request::Form;
 use ivr::script::{Call, CallStatus, LegFailure};
 use stdx::Instant;
 use stdx::slab::Key;
-use store::rest::types::{Common, Notification, RestCall};
+use store::rest::types::{Common, EndCallback, Notification, RestCall};
 use store::rest::{Resource, RestWrite};
 
 use super::calls::Calls;
@@ -57,6 +57,25 @@ impl Row {
         Row { call: RestCall { started_at: Some(now), ..call }, is_in_record: true }
     }
 
+    /// The row names the life of the node that has the call, and its status callback.
+    #[must_use]
+    pub(super) fn of_node(mut self, life: u32, status: Option<&Callback>) -> Row {
+        self.call.node_life = life;
+        self.set_status_callback(status);
+        self
+    }
+
+    /// The end of the call is told so, if the application asked for it. Only another node of a farm reads it.
+    fn set_status_callback(&mut self, status: Option<&Callback>) {
+        let asked =
+            status.filter(|callback| self.call.node_life != 0 && callback.events.contains(&"completed"));
+        self.call.end_callback = asked.map(|Callback { target, events }| EndCallback {
+            url: target.url.clone(),
+            method: target.method.as_str().to_owned(),
+            sequence: u32::try_from(events.len() - 1).unwrap_or_default(),
+        });
+    }
+
     /// The callee has answered, in the dialog with that Call-ID.
     #[must_use]
     pub(super) fn answered_by(&mut self, now: Instant, call_id: &str) -> Option<VoiceEffect> {
@@ -97,6 +116,7 @@ impl Row {
         let ring = self.call.started_at.map(|since| seconds(now.since(since)));
         self.call.ring_duration = self.call.ring_duration.or(ring);
         self.call.duration = Some(self.call.answered_at.map_or(0, |since| seconds(now.since(since))));
+        (self.call.node_life, self.call.end_callback) = (0, None);
     }
 
     /// The row as it is now, for the record.
@@ -113,6 +133,19 @@ impl Row {
         self.is_in_record = true;
         Some(VoiceEffect::Write(store::Write::Rest(write)))
     }
+}
+
+/// Ends the row of a call whose node has died: `completed` if it was answered, else `failed`, with the reason. The row keeps the life
+/// and the callback until the application has been told.
+pub(super) fn end_lost(now: Instant, call: &mut RestCall) {
+    let status = if call.answered_at.is_some() { CallStatus::Completed } else { CallStatus::Failed };
+    let mut row = Row { call: std::mem::take(call), is_in_record: true };
+    let (life, callback) = (row.call.node_life, row.call.end_callback.take());
+    row.end(now, status);
+    *call = row.call;
+    (call.node_life, call.end_callback) = (life, callback);
+    call.common.updated_at = now;
+    limits::LOST_REASON.clone_into(&mut call.sip_reason_phrase);
 }
 
 /// The status callback's parameters of a call that no phone has taken: Twilio's `SipResponseCode`, and the Call-ID.
@@ -146,6 +179,21 @@ impl Leg {
     pub(super) fn call_rings(&mut self, now: Instant, world: &mut World<'_>) {
         if let Some(row) = self.row.as_mut().filter(|row| row.call.answered_at.is_none()) {
             world.outbox.extend(row.ring(now));
+        }
+    }
+
+    /// The application wants other status callbacks.
+    pub(super) fn set_status_callback(
+        &mut self,
+        now: Instant,
+        status: Option<&Callback>,
+        world: &mut World<'_>,
+    ) {
+        if let Some(row) = self.row.as_mut().filter(|row| row.call.node_life != 0) {
+            row.set_status_callback(status);
+            // A row that is not in the record yet gets there with the answer.
+            let effect = if row.is_in_record { row.write(now) } else { None };
+            world.outbox.extend(effect);
         }
     }
 

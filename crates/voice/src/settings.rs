@@ -66,6 +66,8 @@ pub struct Common {
     pub(crate) files: Arc<dyn RecordingFiles>,
     /// The URL under which applications find this node's HTTP.
     pub(crate) public_url: Box<str>,
+    /// The life of this node in its farm; 0 outside of one.
+    pub(crate) life: u32,
 }
 
 impl Common {
@@ -85,7 +87,14 @@ impl Common {
             helpers,
             files,
             public_url: public_url.into(),
+            life: 0,
         }
+    }
+
+    /// The rows of calls name this life of a node of a farm.
+    #[must_use]
+    pub fn with_life(self, life: u32) -> Common {
+        Common { life, ..self }
     }
 }
 

@@ -115,6 +115,27 @@ impl Farm {
         farm
     }
 
+    /// Starts so many nodes on one database, each at a port of its own and with calls of applications, with these lines in the section
+    /// `[voice]`, and waits until they share calls and addresses.
+    pub fn with_applications(nats: &Nats, count: u16, url: &str, voice: &str) -> Farm {
+        let folder = TempDir::new().expect("a temporary folder");
+        let secret = Farm::secret(&folder);
+        let node = |number: u16| {
+            let store = format!("[store]\nurl = \"{url}\"\n");
+            let links = format!("listen = \"127.0.0.1:{}\"\n", free_port());
+            let media = 32_000 + 100 * number;
+            let media = format!("media = \"127.0.0.1\"\nmedia_ports = \"{media}-{}\"\n", media + 99);
+            let farm = section(nats, &format!("n{number}"), &secret);
+            let voice = format!("[voice]\n{media}open = true\nallow_private = true\n{voice}");
+            Node::prepare().with_sections(&(store + &voice + &farm + &links)).started()
+        };
+        let nodes: Vec<Node> = (0..count).map(node).collect();
+        let farm = Farm { port: nodes[0].port, nodes, folder, _links: None };
+        farm.wait_for_shares(count.into());
+        farm.wait_for_owners(count.into());
+        farm
+    }
+
     /// Starts so many processes of one configuration on one database, with `users` accounts, and waits until they share calls. The farm has the
     /// supervisor as its only node.
     pub fn of_processes(nats: &Nats, count: u16, url: &str, users: usize) -> Farm {

@@ -62,7 +62,7 @@ pub use slixmpp::{
 };
 pub use strophe::chat_with_strophe;
 pub use tls::{options_over_tls, renegotiate_a_stream};
-pub use twilio::{document_at, drive_with_twilio};
+pub use twilio::{Requests, application, document_at, drive_with_twilio};
 pub use wait::{lines_in, wait_for_sip, wait_until};
 pub use way::TcpWay;
 pub use xmppjs::chat_with_xmppjs;

@@ -69,7 +69,7 @@ fn faults_are_those_of_the_interface() {
         (ControlError::NotFound, 404),
         (ControlError::Busy, 429),
         (ControlError::Invalid("no".into()), 400),
-        (ControlError::Unsupported("Chat"), 501),
+        (ControlError::Unsupported(std::borrow::Cow::Borrowed("Chat")), 501),
     ] {
         *world.plane.refuses.lock().unwrap() = Some(error);
         assert_eq!(world.ask("DELETE", "/v1/xmpp/sessions/a@b", "").status, status);

@@ -2,7 +2,7 @@
 
 use stdx::Instant;
 
-use super::form::{of_call, pair, progress};
+use super::form::{end_form, of_call, progress};
 use super::{Call, CallStatus, Direction, Effect, Id, Notification, Plan, ScriptOutbox, Start};
 use crate::document::{Callback, Item, Piece, Severity, code};
 use crate::request::{Form, Request, Target, resolve};
@@ -108,12 +108,14 @@ impl CallContext {
         }
         // Twilio's StatusCallback: the event `initiated` has a CallStatus of its own name, whatever the direction.
         let status = if event == "initiated" { CallStatus::Initiated } else { self.status };
-        let mut form = of_call(&self.call, status);
-        if event == "completed" {
+        let form = if event == "completed" {
             let talked = self.answered_at.map(|since| now.since(since).as_secs()).unwrap_or_default();
-            form.push(pair("CallDuration", talked.to_string()));
-        }
-        progress(&mut form, now, self.sequence);
+            end_form(&self.call, status, talked, (now, self.sequence))
+        } else {
+            let mut form = of_call(&self.call, status);
+            progress(&mut form, now, self.sequence);
+            form
+        };
         self.sequence += 1;
         let Target { url, method } = callback.target.clone();
         out.push(Effect::Tell { request: Request { method, url, form } });

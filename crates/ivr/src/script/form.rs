@@ -43,6 +43,15 @@ pub(super) fn progress(form: &mut Form, now: Instant, sequence: u32) {
     form.push(pair("SequenceNumber", sequence.to_string()));
 }
 
+/// The parameters of the status callback about the end of a call, Twilio's event `completed`. `seconds`: from the answer to the end;
+/// `sequence`: the callbacks before this one.
+pub fn end_form(call: &Call, status: CallStatus, seconds: u64, (now, sequence): (Instant, u32)) -> Form {
+    let mut form = of_call(call, status);
+    form.push(pair("CallDuration", seconds.to_string()));
+    progress(&mut form, now, sequence);
+    form
+}
+
 /// `Sat, 21 Nov 2026 12:22:33 +0000`.
 pub fn rfc_2822(now: Instant) -> String {
     const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];

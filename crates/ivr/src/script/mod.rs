@@ -31,7 +31,7 @@ use std::time::Duration;
 use stdx::Instant;
 
 pub use effect::*;
-pub use form::rfc_2822;
+pub use form::{end_form, rfc_2822};
 pub use input::*;
 
 use crate::document::{Item, Piece, Severity, Verb, Voice, code};

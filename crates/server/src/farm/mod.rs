@@ -200,6 +200,15 @@ impl FarmBoard {
         self.lock().view.clone()
     }
 
+    /// True for one node of those that share a database.
+    pub(crate) fn keeps_house(&self, shares_database: bool) -> bool {
+        let owns_first = |view: Arc<FarmView>| {
+            let owner = Bucket::with_number(0).and_then(|first| view.owner(first));
+            owner.is_some_and(|owner| owner.life == view.own)
+        };
+        !shares_database || self.view().is_some_and(owns_first)
+    }
+
     /// The reason that the council is away.
     pub(crate) fn away(&self) -> Option<Box<str>> {
         self.lock().away.clone()
@@ -434,8 +443,7 @@ impl FarmMembership {
 
     /// True for one node of those that share a database: the owner of the first bucket deletes old rows for all.
     pub(crate) fn keeps_house(&self) -> bool {
-        let owner = Bucket::with_number(0).and_then(|first| self.board.view()?.owner(first));
-        !self.shares_database || owner.is_some_and(|owner| owner.life == self.life)
+        self.board.keeps_house(self.shares_database)
     }
 
     /// The node announces the figures of these shards from now on.

@@ -74,9 +74,11 @@ struct OpenRequests {
 #[derive(Debug)]
 struct OpenRequest {
     nodes: BTreeMap<Life, NodeAnswer>,
+    /// One node at most has what is asked for: the others' answers need not be waited for once it has come.
+    is_for_one_node: bool,
     /// Bytes that have come from all nodes.
     bytes: usize,
-    /// Is none once all nodes have answered.
+    /// Is none once all answers that are waited for have come.
     done: Option<oneshot::Sender<()>>,
 }
 
@@ -93,7 +95,11 @@ struct NodeAnswer {
 
 impl OpenRequests {
     /// Begins a request to these nodes. Its number, and the news that all have answered; none if too many requests wait.
-    fn begin(&mut self, nodes: Vec<(Life, Box<str>)>) -> Option<(u64, oneshot::Receiver<()>)> {
+    fn begin(
+        &mut self,
+        nodes: Vec<(Life, Box<str>)>,
+        is_for_one_node: bool,
+    ) -> Option<(u64, oneshot::Receiver<()>)> {
         if self.open.len() >= limits::FARM_REQUESTS_WAITING {
             return None;
         }
@@ -101,7 +107,7 @@ impl OpenRequests {
         let (done, all_answered) = oneshot::channel();
         let node = |(life, name)| (life, NodeAnswer { name, ..NodeAnswer::default() });
         let nodes = nodes.into_iter().map(node).collect();
-        self.open.insert(self.last, OpenRequest { nodes, bytes: 0, done: Some(done) });
+        self.open.insert(self.last, OpenRequest { nodes, is_for_one_node, bytes: 0, done: Some(done) });
         Some((self.last, all_answered))
     }
 
@@ -120,7 +126,8 @@ impl OpenRequests {
         } else {
             node.bytes.extend_from_slice(bytes);
         }
-        if request.nodes.values().all(|node| node.is_complete)
+        let has_it = is_last && request.is_for_one_node && node.performed();
+        if (has_it || request.nodes.values().all(|node| node.is_complete))
             && let Some(done) = request.done.take()
         {
             // The asker may have gone.
@@ -136,6 +143,12 @@ impl OpenRequests {
 }
 
 impl NodeAnswer {
+    /// The node has what was asked for.
+    fn performed(&self) -> bool {
+        let response = serde_json::from_slice(&self.bytes);
+        !self.is_lost && response.is_ok_and(|response| !matches!(response, Response::Failed(_)))
+    }
+
     fn response(self) -> NodeResponse {
         let NodeAnswer { name, bytes, is_complete, is_lost, .. } = self;
         let too_long = || Response::Failed(Failure::new(FailureKind::Busy, "its answer is too long"));
@@ -185,11 +198,12 @@ impl FarmRequester {
         let mut nodes: BTreeMap<Life, Box<str>> =
             view.peers.iter().map(|(life, peer)| (*life, peer.name.clone())).collect();
         let this_node = nodes.remove(&self.own).unwrap_or_default();
+        let is_for_one_node = request.is_for_one_node();
         let request = serde_json::to_vec(request).ok().filter(|request| {
             view.map.level() >= REQUESTS_SINCE && request.len() <= limits::FARM_REQUEST_BYTES
         });
         let responses = match request {
-            Some(request) if !nodes.is_empty() => self.ask_nodes(nodes, &request).await,
+            Some(request) if !nodes.is_empty() => self.ask_nodes(nodes, &request, is_for_one_node).await,
             _ => nodes.into_values().map(|node| NodeResponse { node, response: None }).collect(),
         };
         Some(OtherNodes { this_node, responses })
@@ -202,7 +216,7 @@ impl FarmRequester {
     pub(crate) async fn ask_node(&self, life: Life, request: &Request) -> Result<Response, Failure> {
         let late = || Failure::new(FailureKind::Busy, "it does not answer");
         let request = serde_json::to_vec(request).map_err(|_| late())?;
-        let answers = self.ask_nodes(BTreeMap::from([(life, Box::default())]), &request).await;
+        let answers = self.ask_nodes(BTreeMap::from([(life, Box::default())]), &request, true).await;
         match answers.into_iter().next().and_then(|answer| answer.response) {
             Some(Response::Failed(failure)) => Err(failure),
             Some(response) => Ok(response),
@@ -210,10 +224,15 @@ impl FarmRequester {
         }
     }
 
-    async fn ask_nodes(&self, nodes: BTreeMap<Life, Box<str>>, request: &[u8]) -> Vec<NodeResponse> {
+    async fn ask_nodes(
+        &self,
+        nodes: BTreeMap<Life, Box<str>>,
+        request: &[u8],
+        is_for_one_node: bool,
+    ) -> Vec<NodeResponse> {
         let requests = &self.board.requests;
         let names: Vec<(Life, Box<str>)> = nodes.into_iter().collect();
-        let Some((number, all_answered)) = requests.lock().begin(names.clone()) else {
+        let Some((number, all_answered)) = requests.lock().begin(names.clone(), is_for_one_node) else {
             return names.into_iter().map(|(_, node)| NodeResponse { node, response: None }).collect();
         };
         let waiting = Waiting { requests, number };
@@ -268,7 +287,7 @@ mod tests {
     #[test]
     fn a_request_is_done_when_all_nodes_have_answered_in_whole() {
         let mut requests = OpenRequests::default();
-        let (number, mut all_answered) = requests.begin(nodes()).unwrap();
+        let (number, mut all_answered) = requests.begin(nodes(), false).unwrap();
         let answer = done(7);
         part(&mut requests, 2, (0, false), &answer[..5]);
         part(&mut requests, 3, (0, true), &done(1));
@@ -287,21 +306,35 @@ mod tests {
     #[test]
     fn a_node_that_is_silent_or_loses_a_part_is_told_from_one_that_answers() {
         let mut requests = OpenRequests::default();
-        let (number, _) = requests.begin(nodes()).unwrap();
+        let (number, _) = requests.begin(nodes(), false).unwrap();
         part(&mut requests, 3, (0, false), b"{");
         part(&mut requests, 3, (2, true), b"}");
         let [silent, torn] = &requests.end(number)[..] else { panic!() };
         assert_eq!(silent.response, None);
         assert!(matches!(torn.response, Some(Response::Failed(_))), "{torn:?}");
-        let (number, _) = requests.begin(nodes()).unwrap();
+        let (number, _) = requests.begin(nodes(), false).unwrap();
         requests.handle_part(number, Life(2), 0, true, b"nonsense");
         assert!(matches!(requests.end(number)[0].response, Some(Response::Failed(_))));
     }
 
     #[test]
+    fn what_one_node_has_is_not_waited_for_at_the_others() {
+        let mut requests = OpenRequests::default();
+        let (number, mut performed) = requests.begin(nodes(), true).unwrap();
+        let not_found = Response::Failed(Failure::new(FailureKind::NotFound, "no such call"));
+        part(&mut requests, 3, (0, true), &serde_json::to_vec(&not_found).unwrap());
+        assert!(performed.try_recv().is_err(), "n2 may have it");
+        part(&mut requests, 2, (0, true), &done(1));
+        assert!(performed.try_recv().is_ok() && !requests.end(number).is_empty());
+        let (_, mut performed) = requests.begin(nodes(), true).unwrap();
+        requests.handle_part(2, Life(2), 0, true, &done(1));
+        assert!(performed.try_recv().is_ok(), "n3 is silent");
+    }
+
+    #[test]
     fn answers_and_open_requests_are_bounded() {
         let mut requests = OpenRequests::default();
-        let (number, _) = requests.begin(nodes()).unwrap();
+        let (number, _) = requests.begin(nodes(), false).unwrap();
         let bytes = vec![b'x'; limits::FARM_ANSWER_PART];
         for place in 0..100 {
             requests.handle_part(number, Life(2), place, false, &bytes);
@@ -309,9 +342,9 @@ mod tests {
         let kept = &requests.open[&number].nodes[&Life(2)];
         assert!(kept.is_lost && kept.bytes.capacity() == 0);
         for _ in 1..limits::FARM_REQUESTS_WAITING {
-            assert!(requests.begin(nodes()).is_some());
+            assert!(requests.begin(nodes(), false).is_some());
         }
-        assert!(requests.begin(nodes()).is_none());
+        assert!(requests.begin(nodes(), false).is_none());
     }
 
     #[test]

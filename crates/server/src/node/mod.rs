@@ -11,6 +11,7 @@ mod farm_status;
 mod farm_traces;
 mod listening;
 mod looks;
+mod lost_calls;
 mod operator;
 mod operator_status;
 mod room;
@@ -94,7 +95,9 @@ impl Node {
         if shared.config.has_rest() {
             cli::first_account::ensure_account(&shared.config, &database, clock)?;
         }
+        let life = shared.farm.as_ref().map_or(0, |farm| farm.life.0);
         let voice = build::voice_common(&shared, &database, &outlets)?;
+        let voice = voice.map(|voice| voice.with_life(life));
         let (rest, threads) = (None, Vec::new());
         let mut node = Node {
             shared,
@@ -190,6 +193,17 @@ impl Node {
             tls.reload()?;
         }
         self.replan()
+    }
+
+    /// Deletes old rows, writes down failures that are counted, and reads a certificate that has changed.
+    fn keep_house(&self) {
+        self.clean();
+        self.shared.failures.flush();
+        match self.tls.as_ref().map(|tls| tls.reload_if_changed()) {
+            Some(Ok(true)) => tracing::info!("the certificate changed and was read again"),
+            Some(Err(error)) => tracing::error!(%error, "the certificate stays as it was"),
+            Some(Ok(false)) | None => {}
+        }
     }
 
     /// Rows of the record that have had their time.

@@ -5,6 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use admin::live::{LiveAnswer, LiveRequest};
 use anyhow::Result;
 use chat::SessionEndReason;
 use cli::service_manager::ServiceManager;
@@ -29,7 +30,8 @@ use super::changes::{NoticeStream, tell_shards};
 use super::completions::Unwritable;
 use super::farm_traces::FarmTraces;
 use super::{
-    DRAIN_PATIENCE, Node, build, farm_requests, farm_status, listening, operator_status, room, shard_counters,
+    DRAIN_PATIENCE, Node, build, farm_requests, farm_status, listening, lost_calls, operator_status, room,
+    shard_counters,
 };
 use crate::farm::FarmMembership;
 use crate::farm::traces::TraceMessages;
@@ -93,6 +95,7 @@ async fn operate(config: Config, logging: Logging) -> Result<()> {
     super::farm_files::begin(&operator.node.borrow());
     farm_requests::begin(&operator, operator.node.borrow().shared.farm.as_ref(), &status);
     operator.begin_to_follow_plan();
+    lost_calls::begin(&operator.node.borrow());
     if let Some(notices) = notices {
         spawn_local(operator.clone().follow(notices));
     }
@@ -152,7 +155,7 @@ impl Operator {
             self.probe_when_due(now);
             if now.since(kept_house) >= HOUSEKEEPING {
                 kept_house = now;
-                self.keep_house();
+                self.node.borrow().keep_house();
             }
             self.drain_when_asked();
             let Some(since) = self.draining.get() else {
@@ -208,17 +211,6 @@ impl Operator {
         match answer.await {
             Ok(Err(error)) => Some(self.node.borrow().desk.unwritable(&error)),
             Ok(Ok(_)) | Err(_) => None,
-        }
-    }
-
-    fn keep_house(&self) {
-        let node = self.node.borrow();
-        node.clean();
-        node.shared.failures.flush();
-        match node.tls.as_ref().map(|tls| tls.reload_if_changed()) {
-            Some(Ok(true)) => tracing::info!("the certificate changed and was read again"),
-            Some(Err(error)) => tracing::error!(%error, "the certificate stays as it was"),
-            Some(Ok(false)) | None => {}
         }
     }
 
@@ -517,11 +509,15 @@ impl Control for Operator {
     }
 
     async fn end_call(&self, call: &str) -> Result<(), Failure> {
-        let (outlets, call) = (self.node.borrow().outlets.clone(), call.to_owned());
-        let has_voice = self.node.borrow().shared.config.voice.is_on();
+        let ended = self.live(LiveRequest::end_of_call(call)).await;
+        ended.map(drop).map_err(farm_requests::failure_of_call)
+    }
+
+    async fn live(&self, request: LiveRequest) -> Result<LiveAnswer, admin::ControlError> {
+        let live = rest::LiveObjects::new(&self.node.borrow());
         // It waits for shards.
-        let ended = tokio::task::spawn_blocking(move || rest::end_call(&outlets, has_voice, &call)).await;
-        ended.unwrap_or(Err(admin::ControlError::Busy)).map_err(farm_requests::failure_of_call)
+        let answer = tokio::task::spawn_blocking(move || live.perform(request)).await;
+        answer.unwrap_or(Err(admin::ControlError::Busy))
     }
 
     async fn ask_nodes(&self, request: &control::Request) -> Option<control::OtherNodes> {

@@ -1,8 +1,10 @@
 //! The REST interface of the running node: the handlers of `admin` over the node's record and its shards.
 //!
 //! Handlers run on threads of the runtime's blocking pool. `record` waits for the store and gives shards the bindings of numbers that
-//! changed; `plane` asks all shards about a live call, one of which knows it.
+//! changed; `plane` asks for live calls and rooms: `live` those of this node, all of whose shards are
+//! asked, and the other nodes of a farm.
 
+mod live;
 mod plane;
 mod record;
 
@@ -12,8 +14,8 @@ use axum::Router;
 use stdx::attempts::{Block, Subject};
 
 use crate::node::Node;
+pub(crate) use live::LiveObjects;
 use plane::Plane;
-pub(crate) use plane::end_call;
 use record::Record;
 
 /// The REST interface of a node. Made once; cheap to clone.

@@ -125,6 +125,13 @@ impl Control for Fake {
         if subject == "192.0.2.1" { 2 } else { 0 }
     }
 
+    async fn live(
+        &self,
+        _: admin::live::LiveRequest,
+    ) -> Result<admin::live::LiveAnswer, admin::ControlError> {
+        Err(admin::ControlError::NotFound)
+    }
+
     async fn end_call(&self, call: &str) -> Result<(), control::Failure> {
         self.events.send(Event::EndCall(call.to_owned())).unwrap();
         Ok(())

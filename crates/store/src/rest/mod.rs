@@ -98,7 +98,7 @@ pub struct Row {
     pub account: Box<str>,
     /// The parent account or call, the call of a recording or notification, the recording of a transcription.
     pub parent: Option<Box<str>>,
-    /// E-mail address, number, login or friendly name.
+    /// E-mail address, number, login or friendly name; of a call, [`types::RestCall::node_life`].
     pub name: Option<Box<str>>,
     /// The resource's `status`, in Twilio's words; of a notification, its `log`.
     pub status: Option<Box<str>>,

@@ -254,6 +254,23 @@ pub struct RestCall {
     pub sip_reason_phrase: String,
     /// The sid of the conference that the call was placed into.
     pub conference_sid: String,
+    /// The life of the node of a farm that has the call, by which the row is found when that life is dead; 0 once all is done about the
+    /// end of the call, and outside of a farm.
+    pub node_life: u32,
+    /// The application that another node tells of the end if the call's node dies.
+    pub end_callback: Option<EndCallback>,
+}
+
+/// The status callback about the end of a call.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct EndCallback {
+    /// Absolute, of HTTP.
+    pub url: String,
+    /// `GET` or `POST`.
+    pub method: String,
+    /// `SequenceNumber`: the callbacks before it.
+    pub sequence: u32,
 }
 
 impl RestCall {
@@ -273,6 +290,7 @@ impl Resource for RestCall {
             from: text(&self.from),
             to: text(&self.to),
             direction: text(&self.direction),
+            name: (self.node_life != 0).then(|| self.node_life.to_string().into()),
             amount: self.duration.map(i64::from),
             ended_at: self.ended_at,
             ..self.common.row(Self::KIND)

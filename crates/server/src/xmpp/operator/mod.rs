@@ -9,6 +9,7 @@ mod administration;
 pub(crate) mod nodes;
 mod rooms;
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -33,7 +34,8 @@ use crate::farm::requests::FarmRequester;
 use crate::message::{InboxMessage, LocalMessage, LocalXmppMessage, ShardMessage, XmppShardMessage};
 use crate::node::StoreCompletions;
 
-const OFF: ControlError = ControlError::Unsupported("Chat without [xmpp] listen in the configuration");
+const OFF: ControlError =
+    ControlError::Unsupported(Cow::Borrowed("Chat without [xmpp] listen in the configuration"));
 
 /// The message of the day is an item of this node of the domain's, as the host has it.
 const MOTD: &str = "motd";

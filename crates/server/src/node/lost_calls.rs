@@ -1,0 +1,204 @@
+//! Calls of applications whose node has died end in the record, and their applications are told: by one living node, the owner of the
+//! first bucket of the database that the nodes share. A node with a database of its own does so for its own earlier lives
+//! (`docs/decisions/0075-calls-of-applications-on-a-farm.md`).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ::voice::{Owner, lost_calls};
+use cluster::{Life, Outlet};
+use net::clock::Clock;
+use stdx::Instant;
+use store::rest::types::{RestAccount, RestCall};
+use store::rest::{Kind, Resource, RestFilter, RestLoaded, RestRead, RestWrite, Row};
+use store::{Loaded, Read, Service, StoreError, Write, WriteDone};
+use tokio::sync::oneshot;
+use tokio::task::spawn_local;
+use tokio::time::sleep;
+use voice_io::VoiceShardMessage;
+
+use super::{Node, StoreCompletions};
+use crate::farm::FarmBoard;
+use crate::limits;
+use crate::message::{InboxMessage, LocalMessage};
+
+/// The interval at which the map is looked at for dead lives.
+const LOOK: Duration = Duration::from_secs(1);
+/// The passes over the calls of a dead life, after its death was seen. More than one: writes of the dead node are refused only when its
+/// life is fenced in the database, which may be after its death in the map.
+const PASSES: [Duration; 3] = [Duration::ZERO, Duration::from_secs(5), Duration::from_secs(30)];
+
+/// A dead life whose calls are being ended.
+struct DeadLife {
+    seen_at: Instant,
+    passes: usize,
+}
+
+struct LostCalls {
+    store: Arc<Service>,
+    desk: Arc<StoreCompletions>,
+    outlets: Vec<Outlet<InboxMessage>>,
+    board: Arc<FarmBoard>,
+    shares_database: bool,
+    clock: Clock,
+    config: config::Voice,
+    dead: BTreeMap<Life, DeadLife>,
+}
+
+/// Begins to end the calls of dead nodes, if the node is in a farm and has calls of applications in its record.
+pub(super) fn begin(node: &Node) {
+    let Some(farm) = &node.shared.farm else { return };
+    if !node.shared.config.voice.is_on() {
+        return;
+    }
+    let lost = LostCalls {
+        store: Arc::clone(&node.store),
+        desk: Arc::clone(&node.desk),
+        outlets: node.outlets.clone(),
+        board: farm.board_of_shards(),
+        shares_database: farm.shares_database,
+        clock: node.clock,
+        config: node.shared.config.voice.clone(),
+        dead: BTreeMap::new(),
+    };
+    spawn_local(lost.run());
+}
+
+impl LostCalls {
+    async fn run(mut self) {
+        loop {
+            sleep(LOOK).await;
+            let Some(view) = self.board.view() else { continue };
+            if !self.board.keeps_house(self.shares_database) {
+                self.dead.clear();
+                continue;
+            }
+            let now = self.clock.now();
+            self.dead.retain(|life, _| view.is_dead(*life));
+            for life in view.map.dead() {
+                self.dead.entry(*life).or_insert(DeadLife { seen_at: now, passes: 0 });
+            }
+            self.expire(now).await;
+        }
+    }
+
+    /// Makes the passes that are due.
+    async fn expire(&mut self, now: Instant) {
+        let is_due =
+            |dead: &DeadLife| PASSES.get(dead.passes).is_some_and(|after| now.since(dead.seen_at) >= *after);
+        let due: Vec<Life> =
+            self.dead.iter().filter(|(_, dead)| is_due(dead)).map(|(life, _)| *life).collect();
+        for life in due {
+            match self.end_calls(life).await {
+                Ok(()) => {
+                    if let Some(dead) = self.dead.get_mut(&life) {
+                        dead.passes += 1;
+                    }
+                }
+                // The next look tries again.
+                Err(error) => {
+                    tracing::warn!(%error, dead = %life, "calls of a dead node could not be ended in the record");
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Ends all calls of a dead life. Each ended row is no longer found by that life.
+    async fn end_calls(&self, life: Life) -> Result<(), StoreError> {
+        loop {
+            let name = Some(life.0.to_string().into());
+            let filter = RestFilter { name, limit: limits::LOST_CALLS, ..RestFilter::all(Kind::Call) };
+            let rows = match self.read(Read::Rest(RestRead::List(filter))).await? {
+                Loaded::Rest(RestLoaded::Page { rows, .. }) => rows,
+                _ => Vec::new(),
+            };
+            if rows.is_empty() {
+                return Ok(());
+            }
+            let ended = rows.len();
+            self.end_page(rows).await?;
+            tracing::info!(dead = %life, ended, "calls of applications have ended with their node");
+        }
+    }
+
+    /// First all are over in the record, then their applications are told, then the rows forget the life: if this node dies meanwhile,
+    /// the next one tells them.
+    async fn end_page(&self, rows: Vec<Row>) -> Result<(), StoreError> {
+        let now = self.clock.now();
+        let mut calls = Vec::new();
+        let mut writes = Vec::new();
+        for row in rows {
+            let Ok(mut call) = RestCall::from_row(&row) else {
+                // It cannot be read: it is not found again.
+                writes.push(self.write(Row { name: None, ..row })?);
+                continue;
+            };
+            if call.is_live() {
+                lost_calls::end(now, &mut call);
+                writes.push(self.write(call.row()?)?);
+            }
+            calls.push(call);
+        }
+        written(writes).await?;
+        let mut writes = Vec::new();
+        for mut call in calls {
+            self.tell(now, &call).await?;
+            lost_calls::forget(&mut call);
+            writes.push(self.write(call.row()?)?);
+        }
+        written(writes).await
+    }
+
+    async fn tell(&self, now: Instant, call: &RestCall) -> Result<(), StoreError> {
+        if call.end_callback.is_none() {
+            return Ok(());
+        }
+        let owner = self.owner(&call.common.account).await?;
+        let request = owner.and_then(|owner| lost_calls::callback(now, call, &owner));
+        if let (Some(request), Some(outlet)) = (request, self.outlets.first()) {
+            outlet.answer_all(&mut vec![LocalMessage::Voice(VoiceShardMessage::Tell(request)).into()]);
+        }
+        Ok(())
+    }
+
+    /// The account whose key signs the request.
+    async fn owner(&self, account: &str) -> Result<Option<Owner>, StoreError> {
+        if let Some(token) = self.config.auth_token.clone().filter(|_| *self.config.account == *account) {
+            return Ok(Some(Owner { account: account.into(), signing_key: token }));
+        }
+        let read = RestRead::Sid { kind: Kind::Account, sid: account.into() };
+        let Loaded::Rest(RestLoaded::Row(Some(row))) = self.read(Read::Rest(read)).await? else {
+            return Ok(None);
+        };
+        Ok(RestAccount::from_row(&row).ok().map(|account| ::voice::numbers::owner_of(&account)))
+    }
+
+    async fn read(&self, read: Read) -> Result<Loaded, StoreError> {
+        let (ticket, answer) = self.desk.expect_read();
+        self.store.read(read, ticket).map_err(|store::Busy| StoreError::Closed)?;
+        answer.await.unwrap_or(Err(StoreError::Closed))
+    }
+
+    /// The outcome is waited for by [`written`], so that a page is one commit.
+    fn write(&self, row: Row) -> Result<Written, StoreError> {
+        let (ticket, answer) = self.desk.expect_write();
+        let write = Write::Rest(RestWrite::Replace(Box::new(row)));
+        self.store.write(write, ticket).map_err(|store::Busy| StoreError::Closed)?;
+        Ok(answer)
+    }
+}
+
+type Written = oneshot::Receiver<Result<WriteDone, StoreError>>;
+
+async fn written(writes: Vec<Written>) -> Result<(), StoreError> {
+    for write in writes {
+        match write.await.unwrap_or(Err(StoreError::Closed)) {
+            // A request of the REST interface has deleted the row meanwhile.
+            Ok(_) | Err(StoreError::NotFound { .. }) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
