@@ -36,6 +36,7 @@ fn plan(routes: Vec<Route>) -> Plan {
         default_domain: None,
         names: vec!["sip1.example.net".into()],
         local: vec!["192.0.2.1:5060".parse().unwrap(), "[2001:db8::1]:5060".parse().unwrap()],
+        is_awaited: false,
     };
     Plan::new(&settings, routes).unwrap()
 }

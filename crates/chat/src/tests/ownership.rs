@@ -81,7 +81,7 @@ fn a_contact_whose_host_has_changed_is_asked_for_its_presence_again() {
     world.say(client, "<presence/>");
     world.sent_abroad();
     world.tell(|host, now, out| {
-        ownership::handle_owners_changed(host, now, |bare| bare == "bob@x.org", |_| false, out)
+        ownership::handle_owners_changed(host, now, |bare| bare == "bob@x.org", |_| false, out);
     });
     let sent = world.sent_abroad();
     assert!(
@@ -99,13 +99,13 @@ fn occupants_learn_that_a_room_has_another_host() {
     world.hear(client);
     // The session's host hears of it by the map, ...
     world.tell(|host, now, out| {
-        ownership::handle_owners_changed(host, now, |bare| bare == ROOM, |_| false, out)
+        ownership::handle_owners_changed(host, now, |bare| bare == ROOM, |_| false, out);
     });
     let heard = world.hear(client);
     let is_told = |xml: &String| xml.contains("type='unavailable'") && xml.contains("332");
     assert!(matches!(&heard[..], [one] if is_told(one) && one.contains("110")), "{heard:?}");
     world.tell(|host, now, out| {
-        ownership::handle_owners_changed(host, now, |bare| bare == ROOM, |_| false, out)
+        ownership::handle_owners_changed(host, now, |bare| bare == ROOM, |_| false, out);
     });
     assert!(world.hear(client).is_empty(), "it is told once");
     // ... and the room's old host, which lives, tells its occupants.

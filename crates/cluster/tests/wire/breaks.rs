@@ -318,11 +318,9 @@ fn play(steps: Vec<Step>) {
             came[1 - end][class].extend(drain(&mut pair, end, of));
         }
     }
-    for end in 0..2 {
-        let returned: Vec<u64> = pair.ends[end].returned.iter().map(|(_, message)| number(message)).collect();
-        for class in 0..2 {
-            sent[end][class].retain(|number| !returned.contains(number));
-        }
+    for (end, sent) in pair.ends.iter().zip(&mut sent) {
+        let returned: Vec<u64> = end.returned.iter().map(|(_, message)| number(message)).collect();
+        sent.iter_mut().for_each(|sent| sent.retain(|number| !returned.contains(number)));
     }
     assert_eq!(came, sent);
     assert!(pair.ends.iter().all(|end| end.link.is_empty()), "nothing stays behind");

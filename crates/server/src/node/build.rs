@@ -556,7 +556,7 @@ mod tests {
             route("broken target", store::Pattern::User("a".into()), "not a uri"),
             route("sound", store::Pattern::User("b".into()), "sip:127.0.0.1:2"),
         ];
-        let plan = compile(&config, &["example.test".into()], &routes).unwrap();
+        let plan = compile(&config, &["example.test".into()], &routes, false).unwrap();
         let peers: Vec<String> = plan.probed().iter().map(ToString::to_string).collect();
         assert_eq!(peers.len(), 1, "{peers:?}");
         assert!(peers[0].contains("127.0.0.1:2"), "{peers:?}");

@@ -231,9 +231,8 @@ impl PlanFollower {
         let known = self.known();
         let (mut copy, mut query) = (PlanCopy::default(), PlanQuery { version: known, first: 0 });
         loop {
-            let page = match self.requester.ask_node(node, &Request::Plan(query)).await? {
-                Response::Plan(page) => page,
-                _ => return Err(Failure::new(FailureKind::Protocol, "it answered another request")),
+            let Response::Plan(page) = self.requester.ask_node(node, &Request::Plan(query)).await? else {
+                return Err(Failure::new(FailureKind::Protocol, "it answered another request"));
             };
             match copy.handle_page(known, page) {
                 CopyStep::Ask(next) => query = next,

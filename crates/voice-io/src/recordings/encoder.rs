@@ -220,7 +220,7 @@ mod tests {
     const LONG: Duration = Duration::from_secs(60);
 
     fn encoder(folder: &Path, script: &str, deadline: Duration) -> Arc<Encoder> {
-        let folder = Arc::new(Folder::new(folder));
+        let folder = Arc::new(Folder::new(folder, None));
         let command = ["sh", "-c", script].map(Box::from);
         Arc::new(Encoder::new(folder, &command, deadline).unwrap())
     }
@@ -272,7 +272,7 @@ mod tests {
             assert_eq!(encoder.encode(SID).await.unwrap_err(), EncodeError::Failed, "{script}");
             assert_eq!(names(place.path()), [format!("{SID}.wav")], "{script}");
         }
-        let folder = Arc::new(Folder::new(place.path()));
+        let folder = Arc::new(Folder::new(place.path(), None));
         let absent = Encoder::new(folder, &["/nowhere/lame".into()], LONG).unwrap();
         assert_eq!(absent.encode(SID).await.unwrap_err(), EncodeError::Failed);
     }
@@ -351,7 +351,7 @@ mod tests {
         for name in [&format!("{SID}.7.mp3.part"), "others.mp3.part"] {
             fs::write(place.path().join(name), b"ID3").unwrap();
         }
-        Folder::new(place.path()).repair();
+        Folder::new(place.path(), None).repair();
         assert_eq!(names(place.path()), [&format!("{SID}.wav"), "others.mp3.part"]);
     }
 
@@ -363,7 +363,7 @@ mod tests {
         let samples = (0..16_000).map(tone).collect();
         let bytes = media::wav::Wav { rate: 8_000, channels: 1, samples }.to_bytes();
         fs::write(place.path().join(format!("{SID}.wav")), &bytes).unwrap();
-        let folder = Arc::new(Folder::new(place.path()));
+        let folder = Arc::new(Folder::new(place.path(), None));
         let command = ["lame", "--quiet", "-", "-"].map(Box::from);
         let encoder = Encoder::new(folder, &command, LONG).unwrap();
         let mut sound = encoder.encode(SID).await.unwrap();
