@@ -156,15 +156,7 @@ fn routed(host: &mut Host, now: Instant, mut element: Element, to: &Jid, out: &m
     };
     let settings = std::sync::Arc::clone(&host.settings);
     if settings.rooms_of(to.domain()).is_some() {
-        let hold = host.pending_acks.begin(&mut element);
-        if stanza::kind_of(&element) == Some(StanzaKind::Message)
-            && message_writes::is_refused(host, now, &element)
-        {
-            host.refuse(&element, &message_writes::refusal(), out);
-        } else {
-            host.routed_to_room(now, element, &from, to, out);
-        }
-        return host.acks().end(hold, out);
+        return to_room(host, now, element, (&from, to), out);
     }
     if settings.pubsub_of(to.domain()).is_some() {
         let hold = host.pending_acks.begin(&mut element);
@@ -203,6 +195,17 @@ fn routed(host: &mut Host, now: Instant, mut element: Element, to: &Jid, out: &m
         return queued.unwrap_or_else(|work| user::refuse_waiting(host, now, work, &too_much_waits(), out));
     }
     to_account(host, now, element, out);
+}
+
+fn to_room(host: &mut Host, now: Instant, mut element: Element, (from, to): (&Jid, &Jid), out: &mut Outbox) {
+    let hold = host.pending_acks.begin(&mut element);
+    let is_message = stanza::kind_of(&element) == Some(StanzaKind::Message);
+    if is_message && message_writes::is_refused(host, now, &element) {
+        host.refuse(&element, &message_writes::refusal(), out);
+    } else {
+        host.routed_to_room(now, element, from, to, out);
+    }
+    host.acks().end(hold, out);
 }
 
 pub(super) fn to_account(host: &mut Host, now: Instant, element: Element, out: &mut Outbox) {

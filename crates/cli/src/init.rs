@@ -255,11 +255,8 @@ fn quoted(text: &str) -> String {
     out + "\""
 }
 
-fn render(answers: &Answers) -> String {
-    let Answers { domain, listen, tls, data, .. } = answers;
-    let at =
-        |transport: &str, port: u16| format!("\"{transport}:{}\"", std::net::SocketAddr::new(*listen, port));
-    let tls = match tls {
+fn tls_lines(files: Option<&(PathBuf, PathBuf)>) -> String {
+    match files {
         Some((certificate, key)) => format!(
             "certificate = {}\nkey = {}\n",
             quoted(&certificate.to_string_lossy()),
@@ -268,7 +265,14 @@ fn render(answers: &Answers) -> String {
         None => "# Without these the node makes a certificate for itself, which clients are to be told to trust.\n\
                  # certificate = \"/etc/belfry/fullchain.pem\"\n# key = \"/etc/belfry/privkey.pem\"\n"
             .to_owned(),
-    };
+    }
+}
+
+fn render(answers: &Answers) -> String {
+    let Answers { domain, listen, tls, data, .. } = answers;
+    let at =
+        |transport: &str, port: u16| format!("\"{transport}:{}\"", std::net::SocketAddr::new(*listen, port));
+    let tls = tls_lines(tls.as_ref());
     format!(
         r#"# The configuration of Belfry, made by `belfry init`. Every key and its default: docs/configuration.md.
 # Check a change:        belfry check-config

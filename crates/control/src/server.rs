@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use admin::ControlError;
-use admin::live::LiveAnswer;
+use admin::live::{LiveAnswer, LiveRequest};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{UnixListener, UnixStream};
@@ -270,17 +270,10 @@ pub async fn answer<C: Control>(
             control.end_call(&call).await?;
             Response::Done { rows: 1 }
         }
+        Request::Live(request) => live(control, *request).await?,
         Request::Plan(_) | Request::PlanChanged { .. } => {
             return Err(Failure::new(FailureKind::Protocol, "only nodes ask for the plan"));
         }
-        Request::Live(request) => match control.live(*request).await {
-            Ok(answer) => Response::Live(Box::new(answer)),
-            Err(ControlError::NotFound) => {
-                let message = "there is no such call, conference, queue or recording";
-                return Err(Failure::new(FailureKind::NotFound, message));
-            }
-            Err(refusal) => Response::Live(Box::new(LiveAnswer::Refused(refusal))),
-        },
         Request::Trace { .. } => {
             return Err(Failure::new(FailureKind::Protocol, "a trace is on already"));
         }
@@ -288,6 +281,17 @@ pub async fn answer<C: Control>(
             return Err(Failure::new(FailureKind::Protocol, "a request to all nodes is not passed on"));
         }
     })
+}
+
+async fn live<C: Control>(control: &C, request: LiveRequest) -> Result<Response, Failure> {
+    let answer = match control.live(request).await {
+        Err(ControlError::NotFound) => {
+            let message = "there is no such call, conference, queue or recording";
+            return Err(Failure::new(FailureKind::NotFound, message));
+        }
+        answer => answer.unwrap_or_else(LiveAnswer::Refused),
+    };
+    Ok(Response::Live(Box::new(answer)))
 }
 
 /// The answer of all nodes of the farm: of this one and of the others at the same time.

@@ -2,7 +2,7 @@
 //!
 //! A shard never waits: it puts a write or read into a queue with a [`Ticket`] and gets the answer through
 //! [`Completions`], in batches, from one of the service's threads. Answers to one sink's writes come in the
-//! order of the writes, those apart that wait for a database that is away ([`kept_writes`](crate::kept_writes)); reads of one account and lane
+//! order of the writes, those apart that wait for a database that is away ([`retry_queue`](crate::retry_queue)); reads of one account and lane
 //! are answered in the order they came (`reads`), others overtake each other.
 
 use std::collections::VecDeque;
@@ -12,12 +12,12 @@ use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
 use crate::error::StoreError;
-use crate::kept_writes::{Attempt, KeptWrites};
 use crate::limits;
 use crate::queue::{Queue, Refused, Taken};
 use crate::reads::{Reads, TakenRead};
 use crate::record::{Loaded, Read, Reader, Store, Write, WriteDone, Writer};
 use crate::rest::RestWrite;
+use crate::retry_queue::{Attempt, RetryQueue};
 
 /// The receiver of an answer, and its own number for the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -170,7 +170,7 @@ impl From<Refused> for Busy {
 fn run_writer(mut writer: Box<dyn Writer>, queue: &Writes, waiting: &AtomicUsize, sinks: &dyn Completions) {
     let (mut taken, mut group, mut tickets) = (Vec::new(), Vec::new(), Vec::new());
     let mut again = VecDeque::new();
-    let (mut kept, mut attempt) = (KeptWrites::new(limits::MAX_GROUP), Attempt::Done);
+    let (mut kept, mut attempt) = (RetryQueue::new(limits::MAX_GROUP), Attempt::Done);
     let mut is_last = false;
     loop {
         let pause = (!again.is_empty()).then_some(limits::CLEAN_PAUSE);

@@ -52,7 +52,6 @@ mod tick;
 
 use std::sync::Arc;
 
-use ivr::request::Wire;
 use ivr::script::{LegEvent, Script};
 use media::events::Digit;
 use sip::endpoint::{Decision, Endpoint, PlanRequest};
@@ -315,11 +314,6 @@ impl Voice {
             _ => {}
         }
         self.perform_dials(now, out, world);
-    }
-
-    /// Sends a request to an application on behalf of a call that is not of this shard; its answer is ignored.
-    pub fn tell_application(&mut self, request: Wire) {
-        self.calls.helper_requests.tell(request);
     }
 
     /// Bindings have changed.

@@ -6,7 +6,7 @@ use ivr::script::{Call, CallStatus, Direction, end_form};
 use stdx::Instant;
 use store::rest::types::RestCall;
 
-use super::{API_VERSION, Owner, numbers, rows};
+use super::{API_VERSION, Owner, Voice, numbers, rows};
 
 /// Ends the row of a live call: `completed` if it was answered, else `failed`, with the reason. The row is found by the dead life until
 /// [`forget`].
@@ -44,6 +44,11 @@ pub fn callback(now: Instant, row: &RestCall, owner: &Owner) -> Option<Wire> {
     let status = if call.answered { CallStatus::Completed } else { CallStatus::Failed };
     let form = end_form(&call, status, row.duration.unwrap_or_default().into(), (now, asked.sequence));
     Some(Request { method: target.method, url: target.url, form }.to_wire(&owner.signing_key))
+}
+
+/// Sends the callback of a lost call, which no shard has; its answer is ignored.
+pub fn send(voice: &mut Voice, callback: Wire) {
+    voice.calls.helper_requests.tell(callback);
 }
 
 #[cfg(test)]

@@ -187,7 +187,7 @@ pub(super) fn handle_message(
             // The request may have timed out, so that its receiver is gone.
             let _ = answer.try_send(voice.handle_request(now, request, world));
         }
-        VoiceShardMessage::Tell(request) => voice.tell_application(request),
+        VoiceShardMessage::Tell(callback) => ::voice::lost_calls::send(voice, callback),
         VoiceShardMessage::Numbers(numbers) => voice.set_numbers(numbers),
     }
 }

@@ -79,6 +79,7 @@ pub(super) fn handle_message(
         XmppShardMessage::Announced { edge, session } => {
             xmpp.followed.handle_resumed(edge.connection, *session);
         }
+        XmppShardMessage::Restore { edge, session } => restore(xmpp, now, edge, *session, outbox),
         XmppShardMessage::Close { edge, condition } => {
             xmpp.followed.remove(edge.connection);
             xmpp.streams.fail(edge.connection, condition.name());
@@ -136,7 +137,7 @@ pub(super) fn announce_resumed(
 }
 
 /// This owner makes a session again.
-pub(super) fn restore(
+fn restore(
     xmpp: &mut Xmpp,
     now: Instant,
     edge: ConnectionId,

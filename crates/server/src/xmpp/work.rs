@@ -159,14 +159,12 @@ impl Xmpp {
     ) {
         match message {
             message @ (XmppShardMessage::Bound { .. }
+            | XmppShardMessage::Restore { .. }
             | XmppShardMessage::Announced { .. }
             | XmppShardMessage::Deliver { .. }
             | XmppShardMessage::Close { .. }
             | XmppShardMessage::Flush { .. }) => {
                 announcing::handle_message(self, now, message, outbox);
-            }
-            XmppShardMessage::Restore { edge, session } => {
-                announcing::restore(self, now, edge, *session, outbox);
             }
             XmppShardMessage::Bind { edge, request } => {
                 self.tell_host(now, outbox, |host, out| host.handle_bind(now, edge, &request, out));
@@ -197,9 +195,10 @@ impl Xmpp {
                 let answer = self.router.handle_component_message(self.host.get().settings(), message);
                 self.send_addressed(now, answer, outbox);
             }
-            XmppShardMessage::Said { from, to, words } => self.tell_host(now, outbox, |host, out| {
-                host.handle_phone(now, PhoneEvent::Sent { from, to, words }, out);
-            }),
+            XmppShardMessage::Said { from, to, words } => {
+                let event = PhoneEvent::Sent { from, to, words };
+                self.tell_host(now, outbox, |host, out| host.handle_phone(now, event, out));
+            }
             XmppShardMessage::Act { from, id, act } => self.act(now, (from, id), &act, outbox),
             XmppShardMessage::HostActionResult { id, answer } => {
                 let reply = self.shard_requests.handle_result(id, *answer);

@@ -20,7 +20,7 @@ type Answers = Vec<(Ticket, Result<WriteDone, StoreError>)>;
 
 /// The writes that wait for the database.
 #[derive(Debug)]
-pub(crate) struct KeptWrites {
+pub(crate) struct RetryQueue {
     writes: VecDeque<(Write, Ticket)>,
     bytes: usize,
     most: Bounds,
@@ -59,11 +59,11 @@ impl Attempt {
     }
 }
 
-impl KeptWrites {
+impl RetryQueue {
     /// None; later at most `largest` in one attempt.
-    pub(crate) fn new(largest: usize) -> KeptWrites {
+    pub(crate) fn new(largest: usize) -> RetryQueue {
         let most = Bounds { writes: KEPT_WRITES, bytes: KEPT_BYTES };
-        KeptWrites { writes: VecDeque::new(), bytes: 0, most, group: largest, largest, refusals: 0 }
+        RetryQueue { writes: VecDeque::new(), bytes: 0, most, group: largest, largest, refusals: 0 }
     }
 
     /// True if no write waits.
@@ -281,8 +281,8 @@ mod tests {
         answers.iter().map(|(ticket, done)| (ticket.id, done.is_ok())).collect()
     }
 
-    fn kept(count: u64) -> KeptWrites {
-        let mut kept = KeptWrites::new(4);
+    fn kept(count: u64) -> RetryQueue {
+        let mut kept = RetryQueue::new(4);
         for id in 0..count {
             assert!(kept.keep(archived(&id.to_string()), ticket(id), Err(unreachable())).is_none());
         }
@@ -345,7 +345,7 @@ mod tests {
         for most in
             [Bounds { writes: 2, bytes: KEPT_BYTES }, Bounds { writes: 9, bytes: 2 * size(&archived("1")) }]
         {
-            let mut kept = KeptWrites { most, ..kept(2) };
+            let mut kept = RetryQueue { most, ..kept(2) };
             assert!(kept.keep(archived("3"), ticket(3), Err(unreachable())).is_some(), "{most:?}");
             let mut group = vec![(archived("4"), Some(ticket(4)))];
             assert_eq!(ids(&kept.take_later(&mut group)), [(4, false)]);
