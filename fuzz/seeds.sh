@@ -30,10 +30,10 @@ unhex() {
             printf "\\%03o", 16 * (index(digits, substr($i, 1, 1)) - 1) + index(digits, substr($i, 2, 1)) - 1
     }')"
 }
-# The frames between nodes and the messages in them, from the files of each wire version: how they are cut and by which side
+# The frames between nodes and the messages in them, from the files of wire version 1: how they are cut and by which side
 # (see crates/cluster/tests/wire/any_bytes.rs), frames; the kind and the fields of a message (see fuzz_targets/farm_call.rs).
 (cd "$corpus" && mkdir -p link_handshake link_prompt link_acknowledged farm_call farm_ask farm_chat farm_trace farm_request)
-for frames in ../crates/cluster/tests/wire/golden/v*/*.hex; do
+for frames in ../crates/cluster/tests/wire/golden/v1/*.hex; do
     name="$(basename "$frames" .hex)"
     case "$name" in
         hello*dialer | proof*dialer) { printf '\000'; unhex < "$frames"; } > "$corpus/link_handshake/$name" ;;

@@ -108,29 +108,9 @@ pub const KEEPALIVE_STEP: Duration = Duration::from_millis(500);
 /// Answer: `LinkFault::Silent`.
 pub const SILENCE: Duration = Duration::from_millis(3_500);
 
-/// The receiver confirms messages of the classes call and ask at multiples of this, at most [`CONFIRMATION`] after they came, unless a
-/// frame of its own carries the confirmation before: one write for all links of a node.
-pub const CONFIRMATION_STEP: Duration = Duration::from_millis(100);
-
-/// The longest time after which messages of the classes call and ask are confirmed. The sender keeps them for so long.
-pub const CONFIRMATION: Duration = Duration::from_millis(200);
-
-/// Bytes of a class that came and are confirmed at once: a thirty-second of what a sender keeps (`Class::queue_bytes`), so
-/// that it never waits for [`CONFIRMATION`].
-pub const CONFIRMATION_BYTES: usize = 128 * 1_024;
-
-/// A connection is closed on which no message of the class call or ask was confirmed for so long, while some wait for it: ten times
-/// [`CONFIRMATION`], and by then TCP has sent a lost segment four times (RFC 6298 §5, with Linux's least timeout of 200 ms).
-/// Answer: `LinkFault::Unconfirmed`; the messages are sent again over the next connection.
-pub const UNCONFIRMED: Duration = Duration::from_secs(2);
-
-/// Messages of the classes call and ask that are older are not sent again after a reconnect: T4 of RFC 3261 §17.1.2.2, the time for
-/// which a SIP message may remain in the network. They are dropped and counted.
-pub const MESSAGE_AGE: Duration = Duration::from_secs(5);
-
 /// Sound that is older is worth nothing: two ticks of 20 ms. It is dropped and counted.
 pub const SOUND_AGE: Duration = Duration::from_millis(40);
 
-/// Messages of one class that wait or are not confirmed at the sender, beside the limit of their bytes: small ones cost 80 bytes of memory each.
+/// Messages of one class that wait at the sender, beside the limit of their bytes: small ones cost 80 bytes of memory each.
 /// Answer: `SendError::Full`.
 pub const QUEUE_MESSAGES: usize = 65_536;

@@ -14,7 +14,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use cluster::link::{Class, FarmSecret, Message, SendFailure, WIRE};
+use cluster::link::{Class, FarmSecret, Message, SendFailure};
 use cluster::map::FarmMap;
 use cluster::member::{MemberState, Roles};
 use cluster::{Epoch, Life};
@@ -56,16 +56,6 @@ impl Node {
     }
 
     fn start_with(life: u32, secret: u8, encryption: Encryption, clock: fn() -> Instant) -> Node {
-        Node::start_speaking(WIRE, life, secret, encryption, clock)
-    }
-
-    fn start_speaking(
-        wire: (u16, u16),
-        life: u32,
-        secret: u8,
-        encryption: Encryption,
-        clock: fn() -> Instant,
-    ) -> Node {
         let (listener, address) = listener();
         let nonce = std::cell::Cell::new([0; 32]);
         let random = move || {
@@ -78,7 +68,7 @@ impl Node {
             farm: "test".into(),
             life: Life(life),
             build: "0".into(),
-            wire,
+            wire: (1, 1),
             secret: FarmSecret::new([secret; 32]),
             encryption,
             clock: Rc::new(clock),
@@ -111,15 +101,6 @@ impl Node {
     async fn fault(&mut self) -> Box<str> {
         self.wait(|event| match event {
             LinkEvent::Fault { reason, .. } => Some(reason.clone()),
-            _ => None,
-        })
-        .await
-    }
-
-    /// Waits for any message.
-    async fn receives_any(&mut self) -> (Class, u16) {
-        self.wait(|event| match event {
-            LinkEvent::Received { class, message, .. } => Some((*class, message.kind)),
             _ => None,
         })
         .await
@@ -325,72 +306,6 @@ fn an_encrypted_link_goes_on_after_a_cut_and_shows_no_message() {
             assert_eq!(carried.windows(4).any(|bytes| bytes == b"body"), is_shown, "{encryption:?}");
         });
     }
-}
-
-/// Messages of two classes, numbered by their kinds, while a proxy cuts the link again and again. Returns those that were sent, those that came, in
-/// their order, and those that came back.
-async fn sent_over_cuts(encryption: Encryption) -> [Vec<(Class, u16)>; 3] {
-    let (mut one, mut two, proxy) = nodes_by_proxy(encryption);
-    let (mut sent, mut came) = (Vec::new(), Vec::new());
-    for round in 0..20 {
-        for class in [Class::Call, Class::Ask, Class::Call] {
-            let kind = u16::try_from(sent.len()).expect("a test sends few");
-            two.send(one.life, class, kind).await;
-            sent.push((class, kind));
-        }
-        // Some cuts come while messages are on their way, others after the first of them.
-        if round % 2 == 0 {
-            came.push(one.receives_any().await);
-        }
-        proxy.cut();
-    }
-    let last = [(Class::Call, u16::MAX), (Class::Ask, u16::MAX)];
-    for (class, kind) in last {
-        two.send(one.life, class, kind).await;
-        sent.push((class, kind));
-    }
-    while !last.iter().all(|message| came.contains(message)) {
-        came.push(one.receives_any().await);
-    }
-    let mut events = std::mem::take(&mut two.events);
-    two.links.take(&mut events);
-    let returned = |event: &LinkEvent| match event {
-        LinkEvent::Returned { class, message, .. } => Some((*class, message.kind)),
-        _ => None,
-    };
-    [sent, came, events.iter().filter_map(returned).collect()]
-}
-
-#[test]
-fn calls_and_questions_come_once_and_in_order_over_links_that_are_cut_again_and_again() {
-    for encryption in [Encryption::Always, Encryption::Never] {
-        run(async {
-            let [mut sent, mut came, returned] = sent_over_cuts(encryption).await;
-            for class in [Class::Call, Class::Ask] {
-                let kinds = came.iter().filter(|(of, _)| *of == class).map(|(_, kind)| kind);
-                assert!(kinds.is_sorted(), "{class:?}: {came:?}");
-            }
-            came.extend(returned);
-            came.sort_unstable();
-            sent.sort_unstable();
-            assert_eq!(came, sent, "{encryption:?}");
-        });
-    }
-}
-
-#[test]
-fn a_node_of_version_1_has_links_of_all_classes() {
-    run(async {
-        let mut one = Node::start_speaking((1, 1), 1, 7, Encryption::Auto, now);
-        let mut two = Node::start(2, 7);
-        see_each_other(&mut [&mut one, &mut two]);
-        for (kind, class) in (0..).zip(Class::ALL) {
-            one.send(two.life, class, kind).await;
-            two.receives(kind).await;
-            two.send(one.life, class, kind).await;
-            one.receives(kind).await;
-        }
-    });
 }
 
 /// A clock that stands: no connection is silent for too long, however busy the machine is.

@@ -66,24 +66,6 @@ impl Farm {
         farm
     }
 
-    /// Does what [`start`](Self::start) does, with a node for each way to the council and to its links.
-    pub fn start_by_ways(ways: &[NodeWays], user: &str, target: u16) -> Farm {
-        let (folder, port) = (TempDir::new().expect("a temporary folder"), free_port());
-        let secret = Farm::secret(&folder);
-        let node = |(number, way): (usize, &NodeWays)| {
-            let links = format!(
-                "listen = \"127.0.0.1:{}\"\nadvertise = \"127.0.0.1:{}\"\nshared_ports = true\n",
-                way.listen, way.links.port
-            );
-            let council = format!("nats://127.0.0.1:{}", way.council.port);
-            let farm = section_at(&council, &format!("n{number}"), &secret);
-            Node::prepare_at(port).with_sections(&(farm + &links)).with_open_route(user, target).started()
-        };
-        let farm = Farm { port, nodes: ways.iter().enumerate().map(node).collect(), folder, _links: None };
-        farm.wait_for_shares(ways.len());
-        farm
-    }
-
     /// Starts so many nodes with one SIP address and these sections of the configuration.
     pub fn with_sections(nats: &Nats, count: usize, sections: &str) -> Farm {
         let (folder, port) = (TempDir::new().expect("a temporary folder"), free_port());

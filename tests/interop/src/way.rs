@@ -1,9 +1,9 @@
-//! A way between a client and a server on loopback that a test can cut, hold up and mend.
+//! A way between a client and a server on loopback that a test can cut and mend.
 
-use std::io::{self, Read as _, Write as _};
+use std::io;
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
 use crate::ports::free_port;
@@ -22,9 +22,6 @@ struct State {
     has_ended: AtomicBool,
     /// Both sides of all connections that there were.
     streams: Mutex<Vec<TcpStream>>,
-    /// True while no byte passes.
-    is_held: Mutex<bool>,
-    released: Condvar,
 }
 
 impl TcpWay {
@@ -53,20 +50,14 @@ impl TcpWay {
         self.state.close();
     }
 
-    /// Lets no byte pass, and no end of a connection, as a network that is cut. Connections stay open, and new ones open.
-    pub fn hold(&self) {
-        self.state.set_held(true);
-    }
-
-    /// New connections are forwarded again, and bytes that were held up pass.
+    /// New connections are forwarded again.
     pub fn mend(&self) {
         self.state.is_cut.store(false, Ordering::Release);
-        self.state.set_held(false);
     }
 }
 
 impl State {
-    fn forward(self: &Arc<State>, client: &TcpStream, server: u16) -> io::Result<()> {
+    fn forward(&self, client: &TcpStream, server: u16) -> io::Result<()> {
         if self.is_cut.load(Ordering::Acquire) {
             return Ok(());
         }
@@ -74,34 +65,13 @@ impl State {
         for (from, to) in [(client, &server), (&server, client)] {
             let (mut from, mut to) = (from.try_clone()?, to.try_clone()?);
             self.streams().push(from.try_clone()?);
-            let state = Arc::clone(self);
-            Builder::new().name("way".into()).spawn(move || state.carry(&mut from, &mut to))?;
+            Builder::new().name("way".into()).spawn(move || {
+                // Either side may end the connection.
+                let _ = io::copy(&mut from, &mut to);
+                let _ = to.shutdown(Shutdown::Both);
+            })?;
         }
         Ok(())
-    }
-
-    /// Passes bytes on until either side ends the connection.
-    fn carry(&self, from: &mut TcpStream, to: &mut TcpStream) {
-        let mut buffer = [0; 16 * 1_024];
-        while let Ok(count @ 1..) = from.read(&mut buffer) {
-            self.wait_while_held();
-            if to.write_all(&buffer[..count]).is_err() {
-                break;
-            }
-        }
-        self.wait_while_held();
-        // The other side may have ended it.
-        let _ = to.shutdown(Shutdown::Both);
-    }
-
-    fn set_held(&self, is_held: bool) {
-        *self.is_held.lock().unwrap_or_else(PoisonError::into_inner) = is_held;
-        self.released.notify_all();
-    }
-
-    fn wait_while_held(&self) {
-        let held = self.is_held.lock().unwrap_or_else(PoisonError::into_inner);
-        drop(self.released.wait_while(held, |is_held| *is_held));
     }
 
     fn streams(&self) -> MutexGuard<'_, Vec<TcpStream>> {
@@ -120,7 +90,6 @@ impl Drop for TcpWay {
     fn drop(&mut self) {
         self.state.has_ended.store(true, Ordering::Release);
         self.cut();
-        self.state.set_held(false);
         // Wakes the thread.
         let _ = TcpStream::connect(("127.0.0.1", self.port));
         if let Some(thread) = self.thread.take() {

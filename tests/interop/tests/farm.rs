@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use interop::{Farm, Nats, NatsRelease, NodeWays, Sipp};
+use interop::{Farm, Nats, NatsRelease, Sipp};
 
 /// One farm at a time: three nodes, two SIPps and a NATS server keep two cores busy enough.
 fn alone() -> MutexGuard<'static, ()> {
@@ -160,45 +160,6 @@ fn calls_that_are_set_up_at_a_node_that_is_killed_are_answered_and_end() {
     caller.succeeds();
     callee.succeeds();
     farm.wait_for_shares(2);
-}
-
-/// Calls are in every phase, and their messages on every link, when the links of a node break: they are reset and are back at once, they
-/// are away for a while, and they are held up without an end, as by a network that is cut.
-#[test]
-fn links_that_break_again_and_again_fail_no_call() {
-    let _alone = alone();
-    let nats = Nats::start(NatsRelease::Current);
-    let ways: Vec<NodeWays> = (0..3).map(|_| NodeWays::new(&nats)).collect();
-    let callee = Sipp::answering("answer-late.xml", 900);
-    let farm = Farm::start_by_ways(&ways, "bob", callee.port);
-    let caller = Sipp::calling_for(Duration::from_secs(2), "dialog.xml", farm.port, "bob", 900, 50);
-    let calls = || farm.calls().iter().sum::<u64>();
-    let wait_for = |more: u64| {
-        let until = calls() + more;
-        interop::wait_until(
-            "more calls",
-            Duration::from_secs(60),
-            || calls() >= until,
-            || format!("{:?}", farm.calls()),
-        );
-    };
-    wait_for(50);
-    // The nodes with the greater lives open the connections to those before them.
-    for (way, absence) in [(0, 0), (1, 0), (0, 25), (0, 0), (1, 25), (0, 0)] {
-        ways[way].links.cut();
-        if absence > 0 {
-            wait_for(absence);
-        }
-        ways[way].links.mend();
-        wait_for(40);
-    }
-    ways[0].links.hold();
-    wait_for(150);
-    ways[0].links.mend();
-    caller.succeeds();
-    callee.succeeds();
-    // Every node stays, and has its links again.
-    farm.wait_for_shares(3);
 }
 
 /// The node that is asked shows the messages of all nodes, each with the name of the node that works on its call.

@@ -3,14 +3,13 @@
 use std::time::Duration;
 
 use crate::limits::SOUND_AGE;
-use crate::link::CONFIRMED_SINCE;
 
 /// The class of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Class {
-    /// SIP messages on their way through the farm. Confirmed, in order, sent again after a reconnect; not taken without a connection.
+    /// SIP messages on their way through the farm. At most once: their senders repeat.
     Call,
-    /// Questions to owners and their answers. As call; the edge asks again when the owner changes.
+    /// Questions to owners and their answers. At most once: the edge asks again when the owner changes.
     Ask,
     /// Stanzas and what belongs to their sessions. Acknowledged, in order, resumed after a reconnect.
     Chat,
@@ -57,14 +56,9 @@ impl Class {
         }
     }
 
-    /// True if messages wait for a connection, and for the owner of the other side to take them: the peer acknowledges what it has handled.
+    /// True if messages are kept until the peer has acknowledged them, and sent again after a reconnect.
     pub fn is_acknowledged(self) -> bool {
         self.lane() == Lane::Acknowledged
-    }
-
-    /// True if messages are kept until the peer has confirmed them on connections of this wire version, and sent again after a reconnect.
-    pub fn is_confirmed(self, version: u16) -> bool {
-        self.is_acknowledged() || (version >= CONFIRMED_SINCE && self != Class::Sound)
     }
 
     /// The bytes of messages that a receiver has room for before it has handled any: the most that a class of one peer
@@ -78,7 +72,7 @@ impl Class {
         }
     }
 
-    /// The bytes of messages that wait or are not confirmed at the sender. Chat has room for a second of the published mix
+    /// The bytes of messages that wait or are unacknowledged at the sender. Chat has room for a second of the published mix
     /// at one server, 10,000 messages of 600 bytes, twice. Answer: `SendError::Full`.
     pub fn queue_bytes(self) -> usize {
         match self {

@@ -85,8 +85,6 @@ pub enum LinkFault {
     HandshakeTimeout,
     /// Nothing has come from the peer, not even a keep-alive.
     Silent,
-    /// The peer does not confirm what it was sent.
-    Unconfirmed,
 }
 
 impl fmt::Display for LinkFault {
@@ -121,7 +119,6 @@ impl fmt::Display for LinkFault {
             }
             LinkFault::HandshakeTimeout => write!(f, "the peer did not prove itself in time"),
             LinkFault::Silent => write!(f, "nothing came from the peer for too long"),
-            LinkFault::Unconfirmed => write!(f, "the peer did not confirm messages for too long"),
         }
     }
 }

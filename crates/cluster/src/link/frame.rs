@@ -1,4 +1,4 @@
-//! Frames, the units of a connection between nodes. Numbers are big-endian.
+//! Frames, the units of a connection between nodes, in wire version 1. Numbers are big-endian.
 //!
 //! ```text
 //! data:     len u32 · class u8 · seq u64 · ack u64 · count u16 · count messages
@@ -7,8 +7,7 @@
 //! ```
 //!
 //! `len` counts the bytes after itself. `seq` is the number of the first message, from 1, or of the next one if `count` is 0. `ack` is the
-//! last message of the class that the sender of the frame has handled; of the classes call and ask, the last that came (from wire version 2
-//! on, 0 before). Control frames have classes from 0xf0.
+//! last message of the class that the sender of the frame has handled. Control frames have classes from 0xf0.
 
 use bytes::{Buf, Bytes, BytesMut};
 
@@ -35,8 +34,6 @@ pub(crate) const RESUME: u8 = 0xf2;
 pub(crate) const CREDIT: u8 = 0xf3;
 /// Nothing, often enough.
 pub(crate) const KEEPALIVE: u8 = 0xf4;
-/// The last messages that came, of classes that no data frame has confirmed; from wire version 2 on.
-pub(crate) const CONFIRM: u8 = 0xf5;
 
 const FIRST_CONTROL: u8 = 0xf0;
 

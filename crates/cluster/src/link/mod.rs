@@ -6,14 +6,10 @@
 //!
 //! | class | promise |
 //! |---|---|
-//! | call, ask | once, in order, over as many connections as it takes, until the peer is dead or they are too old; not taken without a connection, and given back if it ends before they are written |
-//! | sound | at most once, in order; given back if the connection ends before it is written |
-//! | chat, bulk | once, in order, over as many connections as it takes, until the peer is dead; then all that it did not acknowledge is given back |
+//! | call, ask, sound | at most once, in order; given back if the connection ends before they are written |
+//! | chat, bulk | in order, over as many connections as it takes, until the peer is dead; then all that it did not acknowledge is given back |
 //!
-//! A message of chat and bulk is acknowledged when the peer has taken it with `poll_message`, so that a peer which is dead then leaves only
-//! messages that it has handled. One of call and ask is confirmed when it came: only the peer's death loses it then, and a death
-//! is the business of the layers above (`docs/decisions/0060-links-that-break.md`). Peers of wire version 1 do not confirm: to them,
-//! call and ask are as sound. Per peer and class at most [`Class::window`] bytes wait at the
+//! A message is acknowledged when the peer has taken it with `poll_message`. Per peer and class at most [`Class::window`] bytes wait at the
 //! receiver and [`Class::queue_bytes`] at the sender. Two lives have one link a lane; a new life has a new link.
 
 pub mod class;
@@ -21,17 +17,12 @@ pub mod fault;
 pub mod frame;
 pub mod handshake;
 mod queue;
-mod resumption;
-
-use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use stdx::Instant;
 
-use crate::fields::{Fields, put_number};
-use crate::limits::{
-    CONFIRMATION, CONFIRMATION_STEP, HELLO_BYTES, KEEPALIVE, KEEPALIVE_STEP, MESSAGE_BYTES, SILENCE,
-};
+use crate::fields::{Corrupt, Fields, put_number, put_varint, take_varint};
+use crate::limits::{HELLO_BYTES, KEEPALIVE, KEEPALIVE_STEP, MESSAGE_BYTES, SILENCE};
 
 pub use class::{Class, Lane};
 pub use fault::LinkFault;
@@ -44,14 +35,8 @@ pub use handshake::{Established, FarmSecret, Handshake, Hello, Role};
 /// (`docs/decisions/0062-what-crosses-versions.md`).
 pub const WIRE: (u16, u16) = (1, 2);
 
-/// The wire version from which on messages of the classes call and ask are confirmed.
-pub const CONFIRMED_SINCE: u16 = 2;
-
-use frame::{
-    CONFIRM, CREDIT, DataFrame, Frame, KEEPALIVE as KEEPALIVE_FRAME, RESUME, take_frame, write_control,
-};
+use frame::{CREDIT, DataFrame, Frame, KEEPALIVE as KEEPALIVE_FRAME, RESUME, take_frame, write_control};
 use queue::{ReceiveQueue, SendQueue};
-use resumption::{ClassNumbers, LinkNumbers, Resumption};
 
 /// A message that the link did not take.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -88,8 +73,6 @@ struct Channel {
 /// The connection that the link has now.
 #[derive(Debug)]
 struct Connection {
-    /// The wire version that both sides speak.
-    version: u16,
     /// The peer has said where messages go on.
     is_resumed: bool,
     /// Control frames that wait.
@@ -97,9 +80,6 @@ struct Connection {
     input: BytesMut,
     written_at: Instant,
     heard_at: Instant,
-    /// The time of the next confirmation, if messages came that are not confirmed; and whether it is over.
-    confirm_at: Option<Instant>,
-    is_confirmation_due: bool,
 }
 
 /// One lane between this node's life and another's.
@@ -107,8 +87,6 @@ struct Connection {
 pub struct Link {
     channels: Vec<Channel>,
     connection: Option<Connection>,
-    /// This link's number, unlike that of any link of this lane that this life had with the peer before, and the peer's link.
-    numbers: LinkNumbers,
     is_dead: bool,
 }
 
@@ -120,32 +98,21 @@ impl Link {
             send: SendQueue::new(*class),
             receive: ReceiveQueue::new(*class),
         };
-        let channels = lane.classes().iter().map(channel).collect();
-        Link { channels, connection: None, numbers: LinkNumbers::default(), is_dead: false }
+        Link { channels: lane.classes().iter().map(channel).collect(), connection: None, is_dead: false }
     }
 
-    /// A handshake has succeeded, and both sides speak this wire version; its [`Established::rest`] goes to [`Link::handle_bytes`] next. A connection that the link still
+    /// A handshake has succeeded; its [`Established::rest`] goes to [`Link::handle_bytes`] next. A connection that the link still
     /// has must be ended before with [`Link::handle_disconnected`].
-    pub fn handle_connected(&mut self, now: Instant, version: u16) {
-        // The time of its first connection tells a link from those before it.
-        if self.numbers.own == 0 {
-            self.numbers.own = now.as_micros().max(1);
+    pub fn handle_connected(&mut self, now: Instant) {
+        let mut body = Vec::new();
+        for channel in &mut self.channels {
+            channel.resume(&mut body);
         }
-        let classes = self.channels.iter_mut().map(|channel| channel.begin(now, version)).collect();
-        let needs_numbers = self.channels.iter().any(|channel| channel.is_confirmed_only(version));
-        let links = if needs_numbers { self.numbers } else { LinkNumbers::default() };
         let mut output = Vec::new();
-        write_control(&mut output, RESUME, &Resumption { links, classes }.encode());
-        self.connection = Some(Connection {
-            version,
-            is_resumed: false,
-            output,
-            input: BytesMut::new(),
-            written_at: now,
-            heard_at: now,
-            confirm_at: None,
-            is_confirmation_due: false,
-        });
+        write_control(&mut output, RESUME, &body);
+        let input = BytesMut::new();
+        self.connection =
+            Some(Connection { is_resumed: false, output, input, written_at: now, heard_at: now });
     }
 
     /// Bytes came from the peer.
@@ -160,15 +127,14 @@ impl Link {
             let Some(connection) = &mut self.connection else { return Ok(()) };
             let Some(frame) = take_frame(&mut connection.input)? else { return Ok(()) };
             match frame {
-                Frame::Data(data) if connection.is_resumed => self.handle_data(now, data)?,
+                Frame::Data(data) if connection.is_resumed => self.handle_data(data)?,
                 Frame::Data(data) => return Err(LinkFault::Order { number: data.class }),
-                Frame::Control { class, body } => self.handle_control(now, class, &body)?,
+                Frame::Control { class, body } => self.handle_control(class, &body)?,
             }
         }
     }
 
-    /// The connection has ended. Messages of classes that do not wait for another are given back, except those that were sent and not
-    /// confirmed.
+    /// The connection has ended. Messages of classes that do not wait for another are given back.
     pub fn handle_disconnected(&mut self, returned: &mut Vec<(Class, Message)>) {
         self.connection = None;
         for channel in &mut self.channels {
@@ -177,12 +143,12 @@ impl Link {
         }
     }
 
-    /// The peer is dead. All that it did not acknowledge is given back, and nothing is taken any more. What it was sent and did not confirm
-    /// is dropped. Messages that it had sent can still be polled.
+    /// The peer is dead. All that it did not acknowledge is given back, and nothing is taken any more. Messages that it had sent
+    /// can still be polled.
     pub fn handle_dead(&mut self, returned: &mut Vec<(Class, Message)>) {
         self.handle_disconnected(returned);
         self.is_dead = true;
-        self.channels.iter_mut().for_each(|channel| channel.send.give_up(returned));
+        self.channels.iter_mut().for_each(|channel| channel.send.give_back(returned));
     }
 
     /// Queues a message.
@@ -216,7 +182,6 @@ impl Link {
                 channel.write_credit(out);
             }
             while out.len() < room && self.write_round(now, out) {}
-            self.write_confirmation(out);
         }
         if let Some(connection) = &mut self.connection
             && out.len() > before
@@ -225,20 +190,15 @@ impl Link {
         }
     }
 
-    /// Sends a keep-alive or a confirmation if one is due.
+    /// Sends a keep-alive if one is due.
     ///
     /// # Errors
-    /// [`LinkFault::Silent`] if nothing has come for [`SILENCE`], [`LinkFault::Unconfirmed`] if the peer has confirmed nothing for
-    /// [`UNCONFIRMED`](crate::limits::UNCONFIRMED) although it had to.
+    /// [`LinkFault::Silent`] if nothing has come for [`SILENCE`].
     pub fn expire(&mut self, now: Instant) -> Result<(), LinkFault> {
         let Some(connection) = &mut self.connection else { return Ok(()) };
         if now.since(connection.heard_at) >= SILENCE {
             return Err(LinkFault::Silent);
         }
-        if self.channels.iter().filter_map(|channel| channel.send.unconfirmed_at()).any(|at| at <= now) {
-            return Err(LinkFault::Unconfirmed);
-        }
-        connection.is_confirmation_due |= connection.confirm_at.is_some_and(|at| at <= now);
         if now >= keepalive_at(connection.written_at) {
             write_control(&mut connection.output, KEEPALIVE_FRAME, &[]);
             connection.written_at = now;
@@ -249,9 +209,7 @@ impl Link {
     /// The time at which [`Link::expire`] is due; none without a connection.
     pub fn deadline(&self) -> Option<Instant> {
         let connection = self.connection.as_ref()?;
-        let of_peer = self.channels.iter().filter_map(|channel| channel.send.unconfirmed_at());
-        let first = keepalive_at(connection.written_at).min(connection.heard_at + SILENCE);
-        Some(of_peer.chain(connection.confirm_at).fold(first, Instant::min))
+        Some(keepalive_at(connection.written_at).min(connection.heard_at + SILENCE))
     }
 
     /// True while messages of all classes are taken and go out.
@@ -263,8 +221,7 @@ impl Link {
     pub fn has_output(&self) -> bool {
         self.connection.as_ref().is_some_and(|connection| {
             let of = |channel: &Channel| channel.has_output();
-            let has_frames = self.channels.iter().any(of) || connection.is_confirmation_due;
-            !connection.output.is_empty() || (connection.is_resumed && has_frames)
+            !connection.output.is_empty() || (connection.is_resumed && self.channels.iter().any(of))
         })
     }
 
@@ -279,12 +236,12 @@ impl Link {
         self.channels.iter().all(|channel| channel.send.is_empty() && channel.receive.is_empty())
     }
 
-    /// Bytes of messages that wait, are not confirmed, or came and are not handled.
+    /// Bytes of messages that wait, are unacknowledged, or came and are not handled.
     pub fn bytes(&self) -> usize {
         self.channels.iter().map(|channel| channel.send.bytes() + channel.receive.bytes()).sum()
     }
 
-    /// Messages of a class that were dropped: they had waited too long, or the peer to which they were sent is gone.
+    /// Messages of a class that were dropped because they had waited too long.
     pub fn dropped(&self, class: Class) -> u64 {
         self.channel(class).map_or(0, |channel| channel.send.dropped())
     }
@@ -325,78 +282,37 @@ impl Link {
         has_written
     }
 
-    /// Confirms all classes at once that no data frame has confirmed, if one of them is due.
-    fn write_confirmation(&mut self, out: &mut Vec<u8>) {
-        let Some(connection) = &mut self.connection else { return };
-        let is_unconfirmed = |channel: &Channel| channel.receive.is_unconfirmed();
-        let is_due = |channel: &Channel| channel.receive.confirmation_is_due();
-        let (mut body, classes) = (Vec::new(), &mut self.channels);
-        if connection.is_confirmation_due || classes.iter().any(is_due) {
-            for channel in classes.iter_mut().filter(|channel| is_unconfirmed(channel)) {
-                put_number(&mut body, u64::from(channel.class.number()), channel.receive.take_ack());
-            }
-        }
-        if !body.is_empty() {
-            write_control(out, CONFIRM, &body);
-        }
-        if !classes.iter().any(is_unconfirmed) {
-            connection.confirm_at = None;
-        }
-        connection.is_confirmation_due = false;
-    }
-
-    fn handle_data(&mut self, now: Instant, mut frame: DataFrame) -> Result<(), LinkFault> {
+    fn handle_data(&mut self, mut frame: DataFrame) -> Result<(), LinkFault> {
         let channel = self.channel_numbered(frame.class)?;
         channel.receive.check_sequence(frame.seq)?;
-        channel.send.handle_ack(now, frame.ack)?;
+        channel.send.handle_ack(frame.ack)?;
         while let Some(message) = frame.next_message()? {
             channel.receive.push(message)?;
-        }
-        let is_unconfirmed = channel.receive.is_unconfirmed();
-        if let Some(connection) = self.connection.as_mut().filter(|_| is_unconfirmed) {
-            connection.confirm_at.get_or_insert(step_before(now + CONFIRMATION, CONFIRMATION_STEP));
         }
         Ok(())
     }
 
-    fn handle_control(&mut self, now: Instant, class: u8, body: &Bytes) -> Result<(), LinkFault> {
+    fn handle_control(&mut self, class: u8, body: &Bytes) -> Result<(), LinkFault> {
         let is_resumed = self.is_connected();
-        let confirms = self.connection.as_ref().is_some_and(|one| one.version >= CONFIRMED_SINCE);
         match class {
-            RESUME if !is_resumed => self.handle_resume(now, body),
+            RESUME if !is_resumed => self.handle_resume(body),
             CREDIT if is_resumed => self.handle_credit(body),
-            CONFIRM if is_resumed && confirms => self.handle_confirmation(now, body),
             KEEPALIVE_FRAME => Ok(()),
             number => Err(LinkFault::Order { number }),
         }
     }
 
-    fn handle_resume(&mut self, now: Instant, body: &[u8]) -> Result<(), LinkFault> {
-        let Resumption { links, classes } = Resumption::decode(body)?;
-        if links.own != self.numbers.known {
-            if self.numbers.known != 0 {
-                self.channels.iter_mut().for_each(Channel::restart);
-            }
-            self.numbers.known = links.own;
-        }
-        let knows_this = links.known == self.numbers.own;
-        for (number, numbers) in classes {
+    fn handle_resume(&mut self, body: &[u8]) -> Result<(), LinkFault> {
+        let mut fields = Fields::new("resumption", body, HELLO_BYTES)?;
+        while let Some(field) = fields.next()? {
+            // A class of a later version is not known here, and nothing will be sent in it.
+            let Ok(number) = u8::try_from(field.number) else { continue };
             if let Ok(channel) = self.channel_numbered(number) {
-                channel.resume(now, numbers, knows_this)?;
+                channel.handle_resume(field.bytes)?;
             }
         }
         if let Some(connection) = &mut self.connection {
             connection.is_resumed = true;
-        }
-        Ok(())
-    }
-
-    fn handle_confirmation(&mut self, now: Instant, body: &[u8]) -> Result<(), LinkFault> {
-        let mut fields = Fields::new("confirmation", body, HELLO_BYTES)?;
-        while let Some(field) = fields.next()? {
-            let Ok(number) = u8::try_from(field.number) else { continue };
-            let received = field.value()?;
-            self.channel_numbered(number)?.send.handle_ack(now, received)?;
         }
         Ok(())
     }
@@ -412,54 +328,33 @@ impl Link {
     }
 }
 
-/// The last multiple of `step` that is not after this time.
-fn step_before(at: Instant, step: Duration) -> Instant {
-    let at = at.as_micros();
-    Instant::from_micros(at - at % step.as_micros() as u64)
-}
-
 /// The time of the keep-alive of a connection that was last written to at this time. Connections that were written to at about the same
 /// time have the same one, also those of other nodes: their clocks agree well enough.
 fn keepalive_at(written_at: Instant) -> Instant {
-    step_before(written_at + KEEPALIVE, KEEPALIVE_STEP)
+    let at = (written_at + KEEPALIVE).as_micros();
+    let step = KEEPALIVE_STEP.as_micros() as u64;
+    Instant::from_micros(at - at % step)
 }
 
 impl Channel {
-    /// A new connection begins. Returns where this class goes on.
-    fn begin(&mut self, now: Instant, version: u16) -> (u8, ClassNumbers) {
-        let (limit, first) = (self.receive.begin(version), self.send.begin(now, version));
-        let numbers = ClassNumbers {
-            received: self.receive.received(),
-            handled: self.receive.ack(),
-            limit,
-            first: self.is_confirmed_only(version).then_some(first),
+    /// Writes where this class goes on: a field with the number of the class, of the last message received, of the last handled, and
+    /// the first credit.
+    fn resume(&mut self, out: &mut Vec<u8>) {
+        let limit = self.receive.resume();
+        let mut bytes = Vec::new();
+        let is_acknowledged = self.class.is_acknowledged();
+        put_varint(&mut bytes, if is_acknowledged { self.receive.received() } else { 0 });
+        put_varint(&mut bytes, self.receive.handled());
+        put_varint(&mut bytes, limit);
+        crate::fields::put_bytes(out, u64::from(self.class.number()), &bytes);
+    }
+
+    fn handle_resume(&mut self, mut bytes: &[u8]) -> Result<(), LinkFault> {
+        let mut take = || {
+            take_varint(&mut bytes).ok_or(Corrupt { thing: "resumption", fault: "a class has no numbers" })
         };
-        (self.class.number(), numbers)
-    }
-
-    /// True if messages are confirmed when they came, and not when they are handled.
-    fn is_confirmed_only(&self, version: u16) -> bool {
-        self.class.is_confirmed(version) && !self.class.is_acknowledged()
-    }
-
-    /// The peer's link is a new one. Acknowledged classes do not forgive that: `LinkFault::Acknowledgement` says it.
-    fn restart(&mut self) {
-        if !self.class.is_acknowledged() {
-            self.send.restart();
-            self.receive.restart();
-        }
-    }
-
-    /// Messages go on. `knows_this`: the numbers of the peer are those of this link, and not of one before it.
-    fn resume(&mut self, now: Instant, numbers: ClassNumbers, knows_this: bool) -> Result<(), LinkFault> {
-        let ClassNumbers { received, handled, limit, first } = numbers;
-        if !self.class.is_acknowledged() && !knows_this {
-            return self.send.resume(now, 0, 0, limit);
-        }
-        if let Some(first) = first {
-            self.receive.skip_to(first)?;
-        }
-        self.send.resume(now, received, handled, limit)
+        let (received, handled, limit) = (take()?, take()?, take()?);
+        self.send.resume(received, handled, limit)
     }
 
     fn write_credit(&mut self, out: &mut Vec<u8>) {
@@ -472,7 +367,7 @@ impl Channel {
 
     fn write_frame(&mut self, now: Instant, out: &mut Vec<u8>) -> bool {
         let ack_is_due = self.receive.ack_is_due();
-        let has_written = self.send.write_frame(now, self.receive.ack(), ack_is_due, out);
+        let has_written = self.send.write_frame(now, self.receive.handled(), ack_is_due, out);
         if has_written {
             self.receive.take_ack();
         }
@@ -480,7 +375,6 @@ impl Channel {
     }
 
     fn has_output(&self) -> bool {
-        let has_answer = self.receive.ack_is_due() || self.receive.confirmation_is_due();
-        self.send.has_output() || has_answer || self.receive.credit_is_due()
+        self.send.has_output() || self.receive.ack_is_due() || self.receive.credit_is_due()
     }
 }

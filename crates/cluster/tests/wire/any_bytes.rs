@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 use cluster::link::frame::MESSAGE_HEAD;
-use cluster::link::{Class, FarmSecret, Handshake, Hello, Lane, Link, LinkFault, Message, WIRE};
+use cluster::link::{Class, FarmSecret, Handshake, Hello, Lane, Link, LinkFault, Message};
 use cluster::{Epoch, Life};
 use stdx::Instant;
 
@@ -92,8 +92,8 @@ fn run(lane: Lane, bytes: &[u8], step: usize) -> (Vec<(Class, Message)>, Option<
 /// A link to a peer that has taken nothing yet, with a message of each class on its way.
 fn connected(lane: Lane) -> Link {
     let (mut link, mut peer) = (Link::new(lane), Link::new(lane));
-    link.handle_connected(NOW, WIRE.1);
-    peer.handle_connected(NOW, WIRE.1);
+    link.handle_connected(NOW);
+    peer.handle_connected(NOW);
     let mut resume = Vec::new();
     peer.poll_output(NOW, 65_536, &mut resume);
     link.handle_bytes(NOW, &resume).expect("a link understands its own kind");

@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 use cluster::figures::NodeFigures;
-use cluster::link::{CONFIRMED_SINCE, Class, Lane, Link, Message, WIRE};
+use cluster::link::{Class, Lane, Link, Message, WIRE};
 use cluster::map::FarmMap;
 use cluster::member::{Member, MemberState, Roles};
 use cluster::plan::Candidate;
@@ -53,40 +53,11 @@ fn the_handshake() {
 
 #[test]
 fn where_a_new_connection_begins() {
-    for (name, lane, version) in [
-        ("resume-prompt", Lane::Prompt, 1),
-        ("resume-acknowledged", Lane::Acknowledged, 1),
-        ("resume-acknowledged", Lane::Acknowledged, CONFIRMED_SINCE),
-        ("resume-prompt-confirmed", Lane::Prompt, CONFIRMED_SINCE),
-    ] {
+    for (name, lane) in [("resume-prompt", Lane::Prompt), ("resume-acknowledged", Lane::Acknowledged)] {
         let mut link = Link::new(lane);
-        link.handle_connected(at(0), version);
+        link.handle_connected(at(0));
         check(name, &output(&mut link, at(0)));
     }
-}
-
-#[test]
-fn where_messages_go_on_that_are_not_confirmed() {
-    let mut pair = Pair::connected(Lane::Prompt);
-    for end in [0, 0, 1] {
-        pair.ends[end].link.send(at(0), Class::Call, crate::pair::message(1, 20)).unwrap();
-        pair.settle(at(0));
-    }
-    pair.disconnect();
-    pair.connect(at(1));
-    check("resume-prompt-again", &output(&mut pair.ends[1].link, at(1)));
-}
-
-#[test]
-fn a_confirmation_alone() {
-    let mut pair = Pair::connected(Lane::Prompt);
-    for class in [Class::Call, Class::Ask] {
-        let message = Message { kind: 1, epoch: Epoch(1), shard: 0, body: Bytes::from("x") };
-        pair.ends[0].link.send(at(0), class, message).unwrap();
-    }
-    pair.settle(at(0));
-    pair.ends[1].link.expire(at(200)).unwrap();
-    check("confirmation", &output(&mut pair.ends[1].link, at(200)));
 }
 
 #[test]

@@ -3,7 +3,6 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod any_bytes;
-mod breaks;
 mod faults;
 mod golden;
 mod handshakes;

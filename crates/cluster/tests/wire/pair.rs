@@ -1,7 +1,7 @@
 //! Two ends of a link and the bytes between them.
 
 use bytes::Bytes;
-use cluster::link::{Class, FarmSecret, Handshake, Hello, Lane, Link, LinkFault, Message, WIRE};
+use cluster::link::{Class, FarmSecret, Handshake, Hello, Lane, Link, LinkFault, Message};
 use cluster::{Epoch, Life};
 use stdx::Instant;
 
@@ -58,22 +58,15 @@ impl End {
 
 pub(crate) struct Pair {
     pub(crate) ends: [End; 2],
-    /// The wire version of the connections.
-    version: u16,
 }
 
 impl Pair {
     pub(crate) fn new(lane: Lane) -> Pair {
-        Pair { ends: [End::new(lane), End::new(lane)], version: WIRE.1 }
+        Pair { ends: [End::new(lane), End::new(lane)] }
     }
 
     pub(crate) fn connected(lane: Lane) -> Pair {
-        Pair::connected_by(lane, WIRE.1)
-    }
-
-    /// One of the ends speaks no later version than this.
-    pub(crate) fn connected_by(lane: Lane, version: u16) -> Pair {
-        let mut pair = Pair { version, ..Pair::new(lane) };
+        let mut pair = Pair::new(lane);
         pair.connect(at(0));
         pair.settle(at(0));
         pair
@@ -82,7 +75,7 @@ impl Pair {
     pub(crate) fn connect(&mut self, now: Instant) {
         for end in &mut self.ends {
             end.incoming.clear();
-            end.link.handle_connected(now, self.version);
+            end.link.handle_connected(now);
         }
     }
 

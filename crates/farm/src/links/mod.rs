@@ -45,10 +45,6 @@ const WRITE: usize = 64 * 1_024;
 /// The pause before the next attempt to open a connection: short, as calls wait, and a tenth of a turn of the council.
 const REDIAL: Duration = Duration::from_millis(100);
 
-/// The longest time for a connection to open: TCP asks a second time after one second (RFC 6298 §2), and then ever more seldom, for
-/// minutes. A new attempt finds a network that is mended sooner.
-const DIAL: Duration = Duration::from_millis(1_500);
-
 /// Connections that have not yet proved themselves. A stranger's costs a buffer of 2 KiB for three seconds.
 const HANDSHAKES: usize = 64;
 
@@ -95,7 +91,7 @@ pub enum LinkEvent {
         /// The message.
         message: Message,
     },
-    /// A message was not delivered; its node is dead, or the connection broke before it was written and the class does not wait.
+    /// A message was not delivered; its node is dead, or the connection broke and the class does not wait.
     Returned {
         /// The life that it was for.
         to: Life,
@@ -469,10 +465,8 @@ async fn dial(shared: Rc<Shared>, peer: Rc<Peer>, lane: usize) {
     let mut last = None;
     while !peer.is_dead.get() {
         let address = peer.address.get();
-        match tokio::time::timeout(DIAL, TcpStream::connect(address)).await {
-            // A host that does not answer says nothing about the life.
-            Err(_) => {}
-            Ok(Ok(socket)) => {
+        match TcpStream::connect(address).await {
+            Ok(socket) => {
                 let own = shared.hello(lane, Some(peer.life));
                 match in_time(shared.introduce(socket, address, own)).await {
                     Ok((stream, established)) => {
@@ -487,7 +481,7 @@ async fn dial(shared: Rc<Shared>, peer: Rc<Peer>, lane: usize) {
                     }
                 }
             }
-            Ok(Err(error)) => {
+            Err(error) => {
                 let is_refused = error.kind() == io::ErrorKind::ConnectionRefused;
                 shared.tell(LinkEvent::Lost { life: peer.life, is_refused });
             }
@@ -509,7 +503,7 @@ async fn serve(shared: &Shared, peer: &Peer, stream: LinkStream, established: Es
     lane.unwritten.borrow_mut().clear();
     lane.is_blocked.set(false);
     shared.give_back(peer.life, std::mem::take(&mut returned));
-    lane.link.borrow_mut().handle_connected(clock(), established.version);
+    lane.link.borrow_mut().handle_connected(clock());
     let first = lane.link.borrow_mut().handle_bytes(clock(), &established.rest);
     let ended = match first {
         Ok(()) => carry(shared, peer, lane, &stream).await,

@@ -2,11 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use cluster::link::Class;
 use cluster::{Bucket, Epoch, Life};
 
 use super::database::WriteId;
-use super::process::{ChatId, class_of};
+use super::process::ChatId;
 
 /// The way of one chat message.
 #[derive(Clone, Debug)]
@@ -24,8 +23,8 @@ pub struct Ledger {
     buckets: BTreeMap<WriteId, Bucket>,
     serving: BTreeMap<(Bucket, Epoch), Life>,
     chats: BTreeMap<ChatId, ChatFate>,
-    /// The last message that came, by sender, receiver and class.
-    last_chat: BTreeMap<(Life, Life, Class), ChatId>,
+    /// The last chat message that came, by sender and receiver.
+    last_chat: BTreeMap<(Life, Life), ChatId>,
     ended: BTreeSet<Life>,
     /// The promises that were broken.
     pub faults: Vec<String>,
@@ -68,7 +67,7 @@ impl Ledger {
 
     /// A chat message came.
     pub fn chat_delivered(&mut self, id: ChatId, from: Life, to: Life) {
-        let last = self.last_chat.insert((from, to, class_of(id)), id).unwrap_or(0);
+        let last = self.last_chat.insert((from, to), id).unwrap_or(0);
         if last >= id {
             self.faults.push(format!("chat message {id} came after {last}"));
         }
@@ -89,13 +88,11 @@ impl Ledger {
         self.ended.insert(life);
     }
 
-    /// The promises about messages at the end of a run: what a living node took is delivered once or given back. A SIP message is never
-    /// both, and may be neither if its link was away for too long.
+    /// The promises about chat at the end of a run: what a living node took is delivered once or given back.
     pub fn check_chats(&mut self) {
         for (id, chat) in &self.chats {
             let ends = [chat.from, chat.to].map(|life| self.ended.contains(&life));
             let is_fault = match ends {
-                _ if class_of(*id) == Class::Call => chat.delivered + chat.returned > 1,
                 // Its sender has ended, and what it had with it.
                 [true, _] => chat.delivered > 1 || chat.returned > 1,
                 [false, true] => {
@@ -107,19 +104,6 @@ impl Ledger {
                 self.faults.push(format!("chat message {id}: {chat:?}, ended {ends:?}"));
             }
         }
-    }
-
-    /// SIP messages between living nodes, and how many of them were neither delivered nor given back.
-    pub fn relayed(&self) -> (usize, usize) {
-        let lives = |chat: &ChatFate| ![chat.from, chat.to].iter().any(|life| self.ended.contains(life));
-        let relayed = || {
-            self.chats
-                .iter()
-                .filter(|(id, chat)| class_of(**id) == Class::Call && lives(chat))
-                .map(|(_, chat)| chat)
-        };
-        let is_lost = |chat: &&ChatFate| chat.delivered + chat.returned == 0;
-        (relayed().count(), relayed().filter(is_lost).count())
     }
 
     /// Chat messages that were delivered, and rows that were acknowledged: a run that does nothing proves nothing.

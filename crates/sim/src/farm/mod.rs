@@ -9,7 +9,6 @@ pub mod ledger;
 pub mod lost_files;
 pub mod network;
 pub mod process;
-pub mod resets;
 pub mod slow;
 mod weather;
 

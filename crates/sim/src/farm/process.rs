@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::{Buf, Bytes};
 use cluster::farm::{EndReason, FarmEffect, FarmNode};
-use cluster::link::{Class, Lane, Link, Message, WIRE};
+use cluster::link::{Class, Lane, Link, Message};
 use cluster::member::Member;
 use cluster::membership::MembershipEffect;
 use cluster::{Bucket, Epoch, Life};
@@ -18,13 +18,8 @@ use super::database::{DatabaseAnswer, DatabaseRequest, WriteId};
 /// The number of one TCP connection.
 pub type ConnectionNumber = u64;
 
-/// The number of a message from a node to another.
+/// The number of a chat message.
 pub type ChatId = u64;
-
-/// The class of a message. One of four is a SIP message, the others are chat.
-pub fn class_of(id: ChatId) -> Class {
-    if id.is_multiple_of(4) { Class::Call } else { Class::Chat }
-}
 
 /// The time that a node waits before it dials again, or reads rows again.
 const RETRY: Duration = Duration::from_millis(500);
@@ -286,7 +281,7 @@ impl Process {
         self.end_connection(now, peer, lane);
         let one = self.links.entry((peer, lane)).or_insert_with(|| PeerLink::new(lane, false, now));
         one.connection = Some(connection);
-        one.link.handle_connected(now, WIRE.1);
+        one.link.handle_connected(now);
     }
 
     fn handle_closed(&mut self, now: Instant, peer: Life, lane: Lane, connection: ConnectionNumber) {
@@ -383,10 +378,9 @@ impl Process {
     }
 
     fn send_chat(&mut self, now: Instant, id: ChatId, to: Life) {
-        let class = class_of(id);
-        let Some(one) = self.links.get_mut(&(to, class.lane())) else { return };
+        let Some(one) = self.links.get_mut(&(to, Lane::Acknowledged)) else { return };
         let bucket = Bucket::with_number(0).expect("0 is below BUCKETS");
-        if one.link.send(now, class, encode(CHAT, Epoch(0), id, bucket)).is_ok() {
+        if one.link.send(now, Class::Chat, encode(CHAT, Epoch(0), id, bucket)).is_ok() {
             self.output.push(Output::ChatSent { id, to });
         }
     }

@@ -9,6 +9,5 @@
 
 mod broken;
 mod chaos;
-mod links;
 mod lives;
 mod scenarios;
