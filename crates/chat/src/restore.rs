@@ -23,12 +23,14 @@ pub struct RestoreManner {
     pub is_late: bool,
 }
 
-/// A session that the node of its connection announces; answered by [`Effect::Bound`].
+/// A session that the node of its connection announces; answered by [`Effect::Bound`]. `is_lost`: a room with this bare address has
+/// lost its occupants, too.
 pub fn handle_restore(
     host: &mut Host,
     now: Instant,
     (edge, mut announced): (ConnectionId, AnnouncedSession),
     manner: RestoreManner,
+    is_lost: impl Fn(&str) -> bool + 'static,
     out: &mut Outbox,
 ) {
     if host.accounts.by_edge.contains_key(&edge) {
@@ -51,7 +53,7 @@ pub fn handle_restore(
         vcard::load_avatar(&mut host.store, (&host.avatars, &host.accounts), &bare, out);
     }
     user::when_loaded(host, now, &bare, out, move |host, now, out| {
-        begin(host, now, (edge, key), presence, manner, out);
+        begin(host, now, (edge, key), presence, manner, is_lost, out);
     });
 }
 
@@ -62,6 +64,7 @@ fn begin(
     (edge, key): (ConnectionId, Key),
     presence: Option<Element>,
     manner: RestoreManner,
+    is_lost: impl Fn(&str) -> bool,
     out: &mut Outbox,
 ) {
     let Some(session) = host.accounts.sessions.get_mut(key) else { return };
@@ -79,8 +82,7 @@ fn begin(
         Some(presence) => presence::restore(host, now, key, presence, out),
         None => {}
     }
-    // Rooms that live, too: what they sent while the session had no host is lost, and they send all occupants again.
-    ownership::enter_rooms(host, key, &|_| true, out);
+    ownership::enter_rooms(host, key, &|room| manner.is_late || is_lost(room), out);
     // Messages that came before are stored.
     send_backlog(host, now, key, out);
 }

@@ -29,7 +29,7 @@ fn announced() -> AnnouncedSession {
 fn restore(world: &mut HostWorld, session: AnnouncedSession, is_late: bool) {
     world.tell(|host, now, out| {
         let manner = RestoreManner { is_late };
-        handle_restore(host, now, (edge(CLIENT), session), manner, out);
+        handle_restore(host, now, (edge(CLIENT), session), manner, |_| false, out);
     });
 }
 

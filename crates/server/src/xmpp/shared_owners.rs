@@ -61,6 +61,8 @@ pub(super) struct SharedOwners {
     bytes: usize,
     next_try: Option<Instant>,
     draining: Vec<DrainingBuckets>,
+    /// Buckets of the owner that has died last.
+    lost: BucketSet,
     /// Messages for the buckets that the shard begins to serve are handled now, for the first time.
     is_beginning: bool,
     /// The time to look for accounts of new buckets whose messages wait for phones.
@@ -90,6 +92,7 @@ impl SharedOwners {
             bytes: 0,
             next_try: None,
             draining: Vec::new(),
+            lost: BucketSet::default(),
             is_beginning: false,
             begin_at: None,
         }
@@ -265,11 +268,19 @@ impl SharedOwners {
         };
         let moved: BucketSet = (0..).map_while(Bucket::with_number).filter(has_moved).collect();
         let lost: BucketSet = moved.iter().filter(is_lost).collect();
+        if !lost.is_empty() {
+            self.lost.clone_from(&lost);
+        }
         OwnerChange {
             moved,
             lost,
             has_lost_nodes: before.peers.keys().any(|life| !view.peers.contains_key(life)),
         }
+    }
+
+    /// Buckets of the owner that has died last.
+    pub(super) fn lost(&self) -> &BucketSet {
+        &self.lost
     }
 
     /// True while the messages are handled that have waited for buckets which the shard begins to serve: nothing of these buckets was
