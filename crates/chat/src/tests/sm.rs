@@ -220,6 +220,7 @@ fn so_many_messages_wait_for_the_database_and_further_ones_are_refused() {
 #[test]
 fn the_sender_of_a_message_that_was_delivered_and_not_archived_is_told() {
     let mut world = world();
+    world.keep_rosters();
     let (alice, _) = managed(&mut world, ALICE);
     let (bob, _) = managed(&mut world, "bob@example.org/x");
     // The accounts are read while the store still works.
