@@ -29,7 +29,6 @@ mod pubsub_service;
 mod push;
 mod read_queues;
 mod register;
-mod restore;
 mod retract;
 mod roster;
 mod rosters;

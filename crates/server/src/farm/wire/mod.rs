@@ -7,7 +7,6 @@
 
 mod accounts;
 mod address;
-mod announced;
 #[cfg(test)]
 mod any_bytes;
 #[cfg(test)]
@@ -23,7 +22,6 @@ mod request;
 #[cfg(test)]
 mod tests;
 mod trace;
-mod user_agent;
 mod values;
 
 use std::net::SocketAddr;
