@@ -191,10 +191,9 @@ impl Xmpp {
                 let answer = self.router.handle_component_message(self.host.get().settings(), message);
                 self.send_addressed(now, answer, outbox);
             }
-            XmppShardMessage::Said { from, to, words } => {
-                let event = PhoneEvent::Sent { from, to, words };
-                self.tell_host(now, outbox, |host, out| host.handle_phone(now, event, out));
-            }
+            XmppShardMessage::Said { from, to, words } => self.tell_host(now, outbox, |host, out| {
+                host.handle_phone(now, PhoneEvent::Sent { from, to, words }, out);
+            }),
             XmppShardMessage::Act { from, id, act } => self.act(now, (from, id), &act, outbox),
             XmppShardMessage::HostActionResult { id, answer } => {
                 let reply = self.shard_requests.handle_result(id, *answer);
