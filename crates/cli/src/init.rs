@@ -44,7 +44,7 @@ pub(super) struct InitArgs {
     yes: bool,
 }
 
-/// What the configuration is made of.
+/// The answers of which the configuration is made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Answers {
     domain: String,

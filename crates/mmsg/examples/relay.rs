@@ -16,9 +16,9 @@ use mmsg::{BATCH, Message, Receiver, Sender};
 use socket2::SockRef;
 
 const NAP: Duration = Duration::from_millis(1);
-/// Of both buffers, as the servers ask for it.
+/// The size of both buffers, as the servers ask for it.
 const BUFFER_BYTES: usize = 8 << 20;
-/// As SIPp writes them.
+/// The names of these header fields as SIPp writes them.
 const COPIED: [&[u8]; 5] = [b"Via:", b"From:", b"To:", b"Call-ID:", b"CSeq:"];
 
 /// Datagrams of one turn, one behind the other.

@@ -56,7 +56,7 @@ pub fn new_postgres_database() -> String {
     SERVER.get_or_init(|| PostgresServer::start(&["fsync=off"])).new_database(&[])
 }
 
-/// As [`new_postgres_database`], of a server of PostgreSQL 18.
+/// The URL of a new database as by [`new_postgres_database`], of a server of PostgreSQL 18.
 pub fn new_postgres_18_database() -> String {
     static SERVER: OnceLock<PostgresServer> = OnceLock::new();
     SERVER
@@ -119,7 +119,7 @@ impl PostgresServer {
         PostgresServer::start_with(PostgresRelease::Debian, settings, 0)
     }
 
-    /// As [`start`](Self::start), of this release.
+    /// Starts one as [`start`](Self::start) does, of this release.
     pub fn start_release(release: PostgresRelease, settings: &'static [&'static str]) -> PostgresServer {
         PostgresServer::start_with(release, settings, 0)
     }

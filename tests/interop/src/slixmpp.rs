@@ -67,7 +67,7 @@ pub fn chat_with_profanity(port: u16, certificate: &Path, users: [&str; 2], pass
     run("profanity/chat.py", &[&port.to_string(), &certificate, &alice, &bob, password]);
 }
 
-/// What the script has printed; panics unless it succeeds.
+/// The output of the script; panics unless it succeeds.
 fn run(script: &str, arguments: &[&str]) -> String {
     let output = Command::new(python("slixmpp"))
         .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join(script))

@@ -165,7 +165,7 @@ impl Service {
         }
     }
 
-    /// As systemd stops it.
+    /// Stops it as systemd does.
     fn stop(mut self) {
         self.peer.signal("TERM");
         self.expect("STOPPING=1");

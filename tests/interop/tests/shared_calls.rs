@@ -154,7 +154,7 @@ fn the_calls_of_a_node_that_is_killed_end_in_the_record_and_the_application_is_t
 /// A phone that speaks to any node.
 struct Phone {
     socket: UdpSocket,
-    /// Of the dialog, from the 200.
+    /// The To of the dialog, from the 200.
     to: String,
     contact: String,
 }

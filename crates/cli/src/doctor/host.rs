@@ -1,4 +1,4 @@
-//! What the checks look at: the running node, the addresses of this machine, DNS, the kernel.
+//! The state of the host that the checks look at: the running node, the addresses of this machine, DNS, the kernel.
 
 use std::net::IpAddr;
 

@@ -43,7 +43,7 @@ enum Outcome {
 struct Finding {
     /// The name of the check.
     check: &'static str,
-    /// What was found.
+    /// The finding in words.
     what: String,
     outcome: Outcome,
 }

@@ -14,7 +14,7 @@ const CHECK: &str = "DNS";
 
 /// A service whose place is in DNS.
 struct Service {
-    /// As `_sip._udp`.
+    /// The service and protocol, as `_sip._udp`.
     label: &'static str,
     /// The port of clients that find no SRV record. `None`: they do not look further.
     usual_port: Option<u16>,
@@ -22,7 +22,7 @@ struct Service {
     ports: Vec<u16>,
 }
 
-/// What is known of this machine.
+/// The facts of this machine.
 struct Place<'a> {
     own: &'a [IpAddr],
     /// The address behind NAT, by `[sip] advertise`.

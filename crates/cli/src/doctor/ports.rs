@@ -18,7 +18,7 @@ const CHECK: &str = "ports";
 pub(super) struct WantedSocket {
     /// The key of the configuration.
     key: &'static str,
-    /// As the configuration has it.
+    /// The value that the configuration has.
     text: String,
     is_udp: bool,
     address: SocketAddr,

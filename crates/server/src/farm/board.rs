@@ -1,4 +1,4 @@
-//! What a node knows of its farm now, on one board for all its threads.
+//! The farm as a node knows it now, on one board for all its threads.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};

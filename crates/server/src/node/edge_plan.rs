@@ -27,7 +27,7 @@ impl Node {
     /// Makes the plan anew, of the domains and routes that the database has now, or that an edge has of the farm.
     ///
     /// # Errors
-    /// When the record cannot be read; the old plan stays then.
+    /// An error if the database cannot be read; the old plan stays then.
     pub fn replan(&mut self) -> Result<()> {
         let stored = match &self.shared.stored {
             stored if self.follows_plan() => stored.clone(),

@@ -1,4 +1,4 @@
-//! What lives in the memory of this node - calls, conferences, queues, recordings under way - as requests of the REST interface reach
+//! Objects in the memory of this node - calls, conferences, queues, recordings under way - as requests of the REST interface reach
 //! it, whichever node of a farm got them. All shards are asked; one of them has the object.
 
 use std::borrow::Cow;

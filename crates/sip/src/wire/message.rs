@@ -47,7 +47,7 @@ pub enum MessageKind {
 struct StartLine {
     /// Before the line end.
     length: u32,
-    /// Of a request, the Request-URI.
+    /// The start of a request's Request-URI.
     uri_start: u32,
     uri_end: u32,
 }

@@ -87,9 +87,9 @@ pub(crate) struct RemoteFile {
 /// A file that is served, from this node's folder or from another node.
 #[derive(Debug)]
 pub(crate) enum OpenFile {
-    /// From this node's folder.
+    /// The file is in this node's folder.
     Stored(Stored),
-    /// From another node.
+    /// The file is at another node.
     Remote(RemoteFile),
 }
 
