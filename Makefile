@@ -5,7 +5,7 @@ CONFIG ?= belfry.toml
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo demo-farm test test-fast check tidy deny bench-sip bench-ringer bench-ivr bench-memory bench-store bench-import bench-xmpp bench-xmpp-idle bench-farm chaos abuse fuzz-short package
+.PHONY: help setup run demo demo-farm test test-fast check tidy deny bench-sip bench-ringer bench-ivr bench-memory bench-store bench-import bench-xmpp bench-xmpp-idle bench-farm bench-start bench-all chaos abuse fuzz-short package
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -92,6 +92,17 @@ bench-xmpp-idle: ## Belfry and ejabberd with 8,000 silent chat clients, CPU of a
 bench-farm: ## a farm's cost by its shape, the published R2, R3, R6 and R7, kills, pauses and partitions; ARGS="kills --help" lists a part's options
 	@tools/setup
 	@bench/farm/run $(ARGS)
+
+bench-start: ## time of a start, empty and with a million bindings; idle memory, size of the program
+	$(CARGO) build --release --package server --bin belfry --package router --example binding_rows --locked
+	@BINDING_ROWS=$${CARGO_TARGET_DIR:-target}/release/examples/binding_rows bench/start/run $(ARGS)
+
+bench-all: ## every bench in short and one table of ratios, compared with the kept one; exit code 99 if a row is worse by a tenth (25 minutes)
+	@tools/setup
+	$(CARGO) build --release --locked --package server --package lab --package mmsg --package farm --package router \
+		--bins --example relay --example ivr_application --example xmpp_load --example messages --example binding_rows
+	@programs=$${CARGO_TARGET_DIR:-target}/release; BELFRY=$$(realpath $$programs/belfry) RINGER=$$(realpath $$programs/ringer) MESSAGES=$$(realpath $$programs/examples/messages) \
+		BINDING_ROWS=$$(realpath $$programs/examples/binding_rows) bench/all $(ARGS)
 
 chaos: ## an hour of kills, pauses, cuts, drains and failures of PostgreSQL and NATS on a farm of eight, by a seed; ARGS=--short for ten minutes, ARGS=--minute for one
 	@tools/setup

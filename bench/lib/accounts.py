@@ -1,5 +1,6 @@
 """The runs of a farm with accounts: they register by digest through a PostgreSQL server of this machine, and call each other."""
 
+import os
 import subprocess
 import tempfile
 import time
@@ -75,13 +76,21 @@ def callee_port(database):
         return int(file.read())
 
 
+def binding_rows(port, first, end):
+    """The command that prints the rows of these accounts; BINDING_ROWS names a program that is built already."""
+    program = os.environ.get("BINDING_ROWS")
+    if program is None:
+        command = ["cargo", "build", "--release", "--locked", "--package", "router", "--example", "binding_rows"]
+        if subprocess.run(command, cwd=ROOT, check=False).returncode != 0:
+            raise Failure("the build failed")
+        program = f"{target_folder()}/release/examples/binding_rows"
+    return [program, DOMAIN, f"127.0.0.1:{port}", f"{first}", f"{end}"]
+
+
 def bind(database, callee, first, end):
     """Writes the bindings of accounts as a node would have."""
-    command = ["cargo", "build", "--release", "--locked", "--package", "router", "--example", "binding_rows"]
-    if subprocess.run(command, cwd=ROOT, check=False).returncode != 0:
-        raise Failure("the build failed")
     began = time.monotonic()
-    rows = [f"{target_folder()}/release/examples/binding_rows", DOMAIN, f"127.0.0.1:{callee}", f"{first}", f"{end}"]
+    rows = binding_rows(callee, first, end)
     database.copy("binding (bucket, aor, seq, epoch, written_at, record)", rows)
     database.query(f"SELECT setval('binding_seq', {end})")
     say(f"{end - first:,} bindings are in the database after {time.monotonic() - began:,.0f} s\n")
