@@ -7,6 +7,7 @@ use std::collections::btree_map::Entry;
 use admin::chat::{Answer, Ask as ChatAsk, Connection, Room, Session};
 use admin::{MissingNode, NodesAnswered};
 use serde::{Deserialize, Serialize};
+use store::CallRecord;
 
 use super::blocks::BlockList;
 use super::protocol::{Failure, FailureKind, Request, Response};
@@ -242,7 +243,10 @@ fn finish(request: &Request, response: &mut Response) {
                 Request::Ask(Ask::Calls(filter)) => filter.limit as usize,
                 _ => limits::FARM_LISTED,
             };
-            calls.sort_by_key(|call| std::cmp::Reverse(call.started_at));
+            let order = |call: &CallRecord| (std::cmp::Reverse(call.started_at), call.call_id.clone(), call.ended_at);
+            calls.sort_by_cached_key(order);
+            // Nodes that share a database have the same rows.
+            calls.dedup();
             calls.truncate(limit.min(limits::FARM_LISTED));
         }
         Response::Blocks(list) => {
@@ -297,7 +301,7 @@ mod tests {
     use admin::control::QueueMember;
     use admin::live::{LiveAnswer, LiveRequest};
     use stdx::Instant;
-    use store::{CallFilter, CallRecord};
+    use store::CallFilter;
 
     use super::*;
 
@@ -362,6 +366,17 @@ mod tests {
         let Response::Listing(Listing::Calls(listed)) = merged.response else { panic!("{merged:?}") };
         let ids: Vec<_> = listed.iter().map(|call| &*call.call_id).collect();
         assert_eq!(ids, ["d", "c", "b"]);
+    }
+
+    #[test]
+    fn a_call_in_a_database_that_nodes_share_is_listed_once() {
+        let request = Request::Ask(Ask::Calls(CallFilter { account: None, call_id: None, limit: 3 }));
+        let shared = [("d", 40), ("c", 40), ("b", 20)];
+        let others = others([Some(calls(&shared)), Some(calls(&[("a", 30)]))]);
+        let merged = merge(&request, Ok(calls(&shared)), others).unwrap();
+        let Response::Listing(Listing::Calls(listed)) = merged.response else { panic!("{merged:?}") };
+        let ids: Vec<_> = listed.iter().map(|call| &*call.call_id).collect();
+        assert_eq!(ids, ["c", "d", "a"]);
     }
 
     #[test]
