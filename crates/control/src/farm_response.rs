@@ -243,7 +243,8 @@ fn finish(request: &Request, response: &mut Response) {
                 Request::Ask(Ask::Calls(filter)) => filter.limit as usize,
                 _ => limits::FARM_LISTED,
             };
-            let order = |call: &CallRecord| (std::cmp::Reverse(call.started_at), call.call_id.clone(), call.ended_at);
+            let order =
+                |call: &CallRecord| (std::cmp::Reverse(call.started_at), call.call_id.clone(), call.ended_at);
             calls.sort_by_cached_key(order);
             // Nodes that share a database have the same rows.
             calls.dedup();

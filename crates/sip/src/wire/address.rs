@@ -1,7 +1,7 @@
 //! name-addr and addr-spec: From, To, Contact, Route, Record-Route, Path (RFC 3261 §20.10).
 
 use super::params::Params;
-use super::scan::{find_outside, trim};
+use super::scan::{find_outside, position, trim};
 use super::uri::{Uri, UriError};
 
 /// One value of an address header.
@@ -29,7 +29,7 @@ impl<'a> Address<'a> {
                 None => return Address::parse_bare(value),
             },
         };
-        let close = memchr::memchr(b'>', &value[open..])? + open;
+        let close = position(b'>', &value[open..])? + open;
         // RFC 4475 §3.1.2.14: white space inside the brackets is wrong but harmless.
         let uri = trim(&value[open + 1..close]);
         let params = params_after(trim(&value[close + 1..]))?;
@@ -39,7 +39,7 @@ impl<'a> Address<'a> {
     /// Without brackets, what follows `;` belongs to the header, and the URI has no '?' and no ','
     /// (RFC 3261 §20.10).
     fn parse_bare(value: &'a [u8]) -> Option<Address<'a>> {
-        let end = memchr::memchr(b';', value).unwrap_or(value.len());
+        let end = position(b';', value).unwrap_or(value.len());
         let uri = trim(&value[..end]);
         let params = Params(value.get(end + 1..).unwrap_or_default());
         let needs_brackets =

@@ -163,11 +163,12 @@ pub(crate) fn write_via_with_source(out: &mut Vec<u8>, value: &[u8], via: &Via<'
 fn copy_vias(out: &mut Vec<u8>, request: &Message, source: SocketAddr) {
     for (index, line) in request.header_lines(Header::Via).enumerate() {
         let mut values = Values::new(line);
-        let top = if index == 0 { values.next() } else { None };
-        let Some((value, via)) = top.and_then(|value| Some((value, Via::parse(value)?))) else {
+        let top = if index == 0 { request.top_via_value().zip(request.top_via()) } else { None };
+        let Some((value, via)) = top else {
             write_line(out, "Via", line);
             continue;
         };
+        values.next();
         out.extend_from_slice(b"Via: ");
         let start = out.len();
         write_via_with_source(out, value, &via, source);

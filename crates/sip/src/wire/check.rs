@@ -2,7 +2,7 @@
 
 use super::header::Header;
 use super::message::Message;
-use super::uri::{Scheme, Uri};
+use super::uri::Scheme;
 use super::values::Values;
 use super::via::Via;
 
@@ -63,8 +63,9 @@ fn check_common(message: &Message) -> Result<(), Fault> {
     }
     check_via(message)?;
     message.call_id().ok_or(bad("Missing Call-ID"))?;
-    message.from().ok_or(bad("Bad From"))?;
-    message.to().ok_or(bad("Bad To"))?;
+    if !message.has_from_and_to() {
+        return Err(bad(if message.from().is_none() { "Bad From" } else { "Bad To" }));
+    }
     if message.has_repeated_line() {
         return Err(bad("Repeated Header"));
     }
@@ -76,8 +77,14 @@ fn check_common(message: &Message) -> Result<(), Fault> {
 fn check_via(message: &Message) -> Result<(), Fault> {
     let line = message.header(Header::Via).ok_or(bad("Missing Via"))?;
     let mut values = Values::new(line);
-    let top = values.next().and_then(Via::parse).is_some();
-    if top && values.all(|value| Via::parse(value).is_some()) { Ok(()) } else { Err(bad("Bad Via")) }
+    if values.next().is_some()
+        && message.top_via().is_some()
+        && values.all(|value| Via::parse(value).is_some())
+    {
+        Ok(())
+    } else {
+        Err(bad("Bad Via"))
+    }
 }
 
 /// RFC 3261 §18.3: a datagram shorter than Content-Length says is answered 400.
@@ -90,7 +97,7 @@ fn check_length(message: &Message) -> Result<(), Fault> {
 }
 
 fn check_uri(message: &Message) -> Result<(), Fault> {
-    let uri = Uri::parse(message.uri()).map_err(|_| bad("Bad Request-URI"))?;
+    let uri = message.request_uri().map_err(|_| bad("Bad Request-URI"))?;
     match uri.scheme {
         // RFC 3261 §8.2.2.1. A REGISTER and an OPTIONS of other schemes are nothing we could serve either.
         Scheme::Other => Err(Fault { status: 416, reason: "Unsupported URI Scheme" }),

@@ -183,7 +183,7 @@ impl Header {
         NAMES[row..]
             .iter()
             .take_while(|(known, _)| known.len() == name.len())
-            .find(|(known, _)| known.as_bytes().eq_ignore_ascii_case(name))
+            .find(|(known, _)| known.as_bytes() == name || known.as_bytes().eq_ignore_ascii_case(name))
             .map_or_else(|| Header::in_group(name), |&(_, header)| header)
     }
 

@@ -7,7 +7,9 @@ use bytes::Bytes;
 use super::address::Address;
 use super::header::Header;
 use super::method::Method;
+use super::places::{TagPlace, UriPlaces, ViaPlaces};
 use super::scan::{is_lws, is_token, parse_number, trim, trim_end};
+use super::uri::{Uri, UriError};
 use super::values::Values;
 use super::via::Via;
 use crate::limits;
@@ -25,6 +27,11 @@ pub struct Message {
     present: u64,
     /// Some line of the header has no name, or a CR stands without its LF.
     blemished: bool,
+    uri: Result<UriPlaces, UriError>,
+    top_via: Option<ViaPlaces>,
+    /// `None`: it is missing or malformed.
+    from: Option<TagPlace>,
+    to: Option<TagPlace>,
 }
 
 /// A request with its method or a response with its status.
@@ -123,8 +130,12 @@ impl Message {
         let blemished = index.nameless || has_stray_cr;
         let (lines, body, present) = (index.lines, offset(index.body), index.present);
         let start = StartLine::of(start_line);
-        let mut message = Message { bytes, kind, lines, start, body, present, blemished };
+        let uri = Err(UriError::Malformed);
+        let (top_via, from, to) = (None, None, None);
+        let mut message =
+            Message { bytes, kind, lines, start, body, present, blemished, uri, top_via, from, to };
         message.drop_what_follows();
+        message.find_places();
         Ok(message)
     }
 
@@ -133,6 +144,17 @@ impl Message {
             // A length beyond the received bytes is answered by `check_request`.
             self.bytes.truncate((self.body as usize).saturating_add(length));
         }
+    }
+
+    /// Finds what nearly every layer asks for.
+    fn find_places(&mut self) {
+        let bytes = &self.bytes;
+        let tag = |header| TagPlace::of(self.header(header)?, bytes);
+        let (from, to) = (tag(Header::From), tag(Header::To));
+        let top = self.header(Header::Via).and_then(|line| Values::new(line).next());
+        let top_via = top.and_then(|value| ViaPlaces::of(value, bytes));
+        let uri = if self.is_request() { UriPlaces::of(self.uri(), bytes) } else { self.uri };
+        (self.from, self.to, self.top_via, self.uri) = (from, to, top_via, uri);
     }
 
     /// The message as it came.
@@ -185,6 +207,14 @@ impl Message {
     /// The Request-URI as written.
     pub fn uri(&self) -> &[u8] {
         &self.bytes[self.uri_span()]
+    }
+
+    /// The Request-URI, parsed; malformed for a response.
+    ///
+    /// # Errors
+    /// As [`Uri::parse`] has them.
+    pub fn request_uri(&self) -> Result<Uri<'_>, UriError> {
+        self.uri.map(|places| places.uri(self.uri(), &self.bytes))
     }
 
     pub(crate) fn uri_span(&self) -> Range<usize> {
@@ -280,7 +310,23 @@ impl Message {
 
     /// The topmost Via, parsed.
     pub fn top_via(&self) -> Option<Via<'_>> {
-        Via::parse(Values::new(self.header(Header::Via)?).next()?)
+        self.top_via.map(|places| places.via(&self.bytes).1)
+    }
+
+    /// The topmost Via as written, if it is well formed.
+    pub fn top_via_value(&self) -> Option<&[u8]> {
+        self.top_via.map(|places| places.via(&self.bytes).0)
+    }
+
+    /// Every Via that is well formed, the topmost first.
+    pub(crate) fn vias(&self) -> impl Iterator<Item = Via<'_>> {
+        let others = self.values(Header::Via).skip(1).filter_map(Via::parse);
+        self.top_via().into_iter().chain(others)
+    }
+
+    /// True if From and To stand there and are well formed.
+    pub(crate) fn has_from_and_to(&self) -> bool {
+        self.from.is_some() && self.to.is_some()
     }
 
     /// The From header, parsed.
@@ -295,12 +341,12 @@ impl Message {
 
     /// The tag of From.
     pub fn from_tag(&self) -> Option<&[u8]> {
-        self.from()?.tag()
+        self.from?.tag(&self.bytes)
     }
 
     /// The tag of To.
     pub fn to_tag(&self) -> Option<&[u8]> {
-        self.to()?.tag()
+        self.to?.tag(&self.bytes)
     }
 
     /// The Call-ID.

@@ -1,6 +1,6 @@
 //! `;name=value` lists of headers and URIs.
 
-use super::scan::{eq_ignore_case, find_outside, trim};
+use super::scan::{eq_ignore_case, find_outside, position, trim};
 
 /// The text after the first `;`, not yet looked at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -58,7 +58,7 @@ impl<'a> Params<'a> {
 
 impl<'a> Param<'a> {
     fn from_bytes(piece: &'a [u8]) -> Self {
-        match memchr::memchr(b'=', piece) {
+        match position(b'=', piece) {
             Some(at) => Param { name: trim(&piece[..at]), value: Some(trim(&piece[at + 1..])) },
             None => Param { name: piece, value: None },
         }

@@ -43,10 +43,37 @@ pub fn parse_number(digits: &[u8]) -> Option<u32> {
 
 /// RFC 3261 §25.1 `token`.
 pub(crate) fn is_token(bytes: &[u8]) -> bool {
-    !bytes.is_empty() && bytes.iter().all(|&b| is_token_byte(b))
+    !bytes.is_empty() && bytes.iter().all(|&b| TOKEN_BYTE[usize::from(b)])
 }
 
-fn is_token_byte(byte: u8) -> bool {
+static TOKEN_BYTE: [bool; 256] = {
+    let mut bytes = [false; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        bytes[byte] = is_token_byte(byte as u8);
+        byte += 1;
+    }
+    bytes
+};
+
+fn position_of_three(any: [u8; 3], text: &[u8]) -> Option<usize> {
+    let [a, b, c] = any;
+    if text.len() > SHORT {
+        memchr::memchr3(a, b, c, text)
+    } else {
+        text.iter().position(|&byte| byte == a || byte == b || byte == c)
+    }
+}
+
+/// Below, a loop is done before `memchr` has begun.
+const SHORT: usize = 16;
+
+/// The first place of a byte in a text of some words.
+pub(crate) fn position(byte: u8, text: &[u8]) -> Option<usize> {
+    if text.len() > SHORT { memchr::memchr(byte, text) } else { text.iter().position(|&b| b == byte) }
+}
+
+const fn is_token_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric()
         || matches!(byte, b'-' | b'.' | b'!' | b'%' | b'*' | b'_' | b'+' | b'`' | b'\'' | b'~')
 }
@@ -99,9 +126,10 @@ pub(crate) fn quoted_end(bytes: &[u8]) -> Option<usize> {
 
 /// The first `needle` outside quotes and angle brackets.
 pub(crate) fn find_outside(bytes: &[u8], needle: u8) -> Option<usize> {
-    let first = memchr::memchr(needle, bytes)?;
-    let Some(opening) = memchr::memchr2(b'"', b'<', &bytes[..first]) else { return Some(first) };
-    let mut at = opening;
+    let mut at = position_of_three([needle, b'"', b'<'], bytes)?;
+    if bytes[at] == needle {
+        return Some(at);
+    }
     let mut in_angle = false;
     while at < bytes.len() {
         match bytes[at] {

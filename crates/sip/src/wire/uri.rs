@@ -1,7 +1,7 @@
 //! URIs: sip, sips (RFC 3261 §19.1) and tel (RFC 3966).
 
 use super::params::Params;
-use super::scan::{eq_ignore_case, parse_number, trim};
+use super::scan::{eq_ignore_case, parse_number, position, trim};
 
 /// The scheme of a URI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -53,15 +53,16 @@ pub enum UriError {
 impl<'a> Uri<'a> {
     /// Parses a URI; absolute URIs of other schemes are accepted as [`Scheme::Other`].
     pub fn parse(raw: &'a [u8]) -> Result<Uri<'a>, UriError> {
-        if raw.iter().any(|&b| b <= b' ' || b == b'<' || b == b'>' || b == b'"' || b == 0x7f) {
+        let marks = Marks::of(raw);
+        if marks.has(FORBIDDEN) {
             return Err(UriError::Malformed);
         }
-        let colon = memchr::memchr(b':', raw).ok_or(UriError::Malformed)?;
+        let colon = marks.colon.ok_or(UriError::Malformed)?;
         let (scheme, rest) = (&raw[..colon], &raw[colon + 1..]);
         if eq_ignore_case(scheme, "sip") {
-            Uri::parse_sip(raw, Scheme::Sip, rest)
+            Uri::parse_sip(raw, Scheme::Sip, rest, &marks)
         } else if eq_ignore_case(scheme, "sips") {
-            Uri::parse_sip(raw, Scheme::Sips, rest)
+            Uri::parse_sip(raw, Scheme::Sips, rest, &marks)
         } else if eq_ignore_case(scheme, "tel") {
             Ok(Uri::parse_tel(raw, rest))
         } else if is_scheme(scheme) {
@@ -71,10 +72,12 @@ impl<'a> Uri<'a> {
         }
     }
 
-    fn parse_sip(raw: &'a [u8], scheme: Scheme, rest: &'a [u8]) -> Result<Uri<'a>, UriError> {
-        let (userinfo, hostpart) = split_userinfo(rest)?;
-        let (hostpart, headers) = split_at_byte(hostpart, b'?');
-        let (hostport, params) = split_at_byte(hostpart, b';');
+    fn parse_sip(raw: &'a [u8], scheme: Scheme, rest: &'a [u8], marks: &Marks) -> Result<Uri<'a>, UriError> {
+        let (userinfo, hostpart) = if marks.has(AT) { split_userinfo(rest)? } else { (None, rest) };
+        let (hostpart, headers) =
+            if marks.has(QUESTION) { split_at_byte(hostpart, b'?') } else { (hostpart, &b""[..]) };
+        let (hostport, params) =
+            if marks.has(SEMICOLON) { split_at_byte(hostpart, b';') } else { (hostpart, &b""[..]) };
         let (host, port) = split_host_port(hostport).ok_or(UriError::BadPort)?;
         if !is_host(host) {
             return Err(UriError::BadHost);
@@ -84,7 +87,7 @@ impl<'a> Uri<'a> {
             Some((user, _)) => (Some(user), None),
             None => (None, None),
         };
-        if !escapes_are_whole(rest) {
+        if marks.has(PERCENT) && !escapes_are_whole(rest) {
             return Err(UriError::BadEscape);
         }
         Ok(Uri { raw, scheme, user, password, host, port, params: Params(params), headers })
@@ -120,6 +123,52 @@ impl<'a> Uri<'a> {
     /// True for `sip:` and `sips:`.
     pub fn is_sip(&self) -> bool {
         matches!(self.scheme, Scheme::Sip | Scheme::Sips)
+    }
+}
+
+/// What may not stand in a URI, and the bytes that part it.
+const FORBIDDEN: u8 = 1;
+const COLON: u8 = 2;
+const AT: u8 = 4;
+const SEMICOLON: u8 = 8;
+const QUESTION: u8 = 16;
+const PERCENT: u8 = 32;
+
+static MARK: [u8; 256] = {
+    let mut marks = [0; 256];
+    let mut byte = 0;
+    while byte <= b' ' as usize {
+        marks[byte] = FORBIDDEN;
+        byte += 1;
+    }
+    marks[b'<' as usize] = FORBIDDEN;
+    marks[b'>' as usize] = FORBIDDEN;
+    marks[b'"' as usize] = FORBIDDEN;
+    marks[0x7f] = FORBIDDEN;
+    marks[b':' as usize] = COLON;
+    marks[b'@' as usize] = AT;
+    marks[b';' as usize] = SEMICOLON;
+    marks[b'?' as usize] = QUESTION;
+    marks[b'%' as usize] = PERCENT;
+    marks
+};
+
+/// The kinds of bytes in a URI, found in one pass: most URIs are short and have few of them, so that looking for each costs more.
+struct Marks {
+    found: u8,
+    /// The first one.
+    colon: Option<usize>,
+}
+
+impl Marks {
+    fn of(raw: &[u8]) -> Marks {
+        let found = raw.iter().fold(0, |found, &byte| found | MARK[usize::from(byte)]);
+        let colon = (found & COLON != 0).then(|| raw.iter().position(|&byte| byte == b':')).flatten();
+        Marks { found, colon }
+    }
+
+    fn has(&self, mark: u8) -> bool {
+        self.found & mark != 0
     }
 }
 
@@ -207,7 +256,7 @@ fn escapes_are_whole(text: &[u8]) -> bool {
 /// The user part may hold ';' and '?', so '@' is looked for first (RFC 4475 §3.1.1.9). A second one before
 /// the URI's headers would have two readers disagree on the host: malformed (RFC 3261 §25.1 has none).
 fn split_userinfo(rest: &[u8]) -> Result<(Option<&[u8]>, &[u8]), UriError> {
-    let Some(at) = memchr::memchr(b'@', rest) else { return Ok((None, rest)) };
+    let Some(at) = position(b'@', rest) else { return Ok((None, rest)) };
     let hostpart = &rest[at + 1..];
     match memchr::memchr2(b'@', b'?', hostpart) {
         Some(second) if hostpart[second] == b'@' => Err(UriError::Malformed),
@@ -216,7 +265,7 @@ fn split_userinfo(rest: &[u8]) -> Result<(Option<&[u8]>, &[u8]), UriError> {
 }
 
 fn split_at_byte(bytes: &[u8], byte: u8) -> (&[u8], &[u8]) {
-    match memchr::memchr(byte, bytes) {
+    match position(byte, bytes) {
         Some(at) => (&bytes[..at], &bytes[at + 1..]),
         None => (bytes, b""),
     }
@@ -225,19 +274,30 @@ fn split_at_byte(bytes: &[u8], byte: u8) -> (&[u8], &[u8]) {
 /// Splits `host[:port]`, IPv6 in brackets. `None` for a port that is none.
 pub(crate) fn split_host_port(text: &[u8]) -> Option<(&[u8], Option<u16>)> {
     let search_from = if text.first() == Some(&b'[') { memchr::memchr(b']', text)? } else { 0 };
-    let Some(colon) = memchr::memchr(b':', &text[search_from..]).map(|at| at + search_from) else {
+    let Some(colon) = position(b':', &text[search_from..]).map(|at| at + search_from) else {
         return Some((text, None));
     };
     let port = u16::try_from(parse_number(trim(&text[colon + 1..]))?).ok().filter(|&port| port > 0)?;
     Some((trim(&text[..colon]), Some(port)))
 }
 
+static HOST_BYTE: [bool; 256] = {
+    let mut bytes = [false; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        let b = byte as u8;
+        bytes[byte] = b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_');
+        byte += 1;
+    }
+    bytes
+};
+
 pub(crate) fn is_host(host: &[u8]) -> bool {
     match host {
         [] => false,
         [b'[', inner @ .., b']'] => parse_ipv6(inner).is_some(),
         // '_' is not a hostname's, but Windows and Docker names have it. COMPAT(docker).
-        _ => host.iter().all(|&b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_')),
+        _ => host.iter().all(|&b| HOST_BYTE[usize::from(b)]),
     }
 }
 

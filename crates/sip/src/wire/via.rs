@@ -1,8 +1,10 @@
 //! Via (RFC 3261 §20.42, RFC 3581 rport).
 
+use super::header::Header;
 use super::params::Params;
-use super::scan::{eq_ignore_case, is_lws, is_token, parse_number, trim};
+use super::scan::{eq_ignore_case, is_lws, is_token, parse_number, position, trim};
 use super::uri::{is_host, split_host_port};
+use super::values::Values;
 
 /// One Via value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,6 +17,7 @@ pub struct Via<'a> {
     pub port: Option<u16>,
     /// The Via parameters, such as `branch`, `received` and `rport`.
     pub params: Params<'a>,
+    pub(super) branch: Option<&'a [u8]>,
 }
 
 /// RFC 3261 §8.1.1.7: a branch that names its transaction starts so.
@@ -31,15 +34,16 @@ impl<'a> Via<'a> {
         let rest = trim(rest);
         let space = rest.iter().position(|&b| is_lws(b))?;
         let (transport, rest) = (&rest[..space], trim(&rest[space..]));
-        let semicolon = memchr::memchr(b';', rest).unwrap_or(rest.len());
+        let semicolon = position(b';', rest).unwrap_or(rest.len());
         let (host, port) = split_host_port(trim(&rest[..semicolon]))?;
         let params = Params(rest.get(semicolon + 1..).unwrap_or_default());
-        (is_token(transport) && is_host(host)).then_some(Via { transport, host, port, params })
+        let branch = params.get("branch").filter(|branch| !branch.is_empty());
+        (is_token(transport) && is_host(host)).then_some(Via { transport, host, port, params, branch })
     }
 
     /// The `branch` parameter.
     pub fn branch(&self) -> Option<&'a [u8]> {
-        self.params.get("branch").filter(|branch| !branch.is_empty())
+        self.branch
     }
 
     /// True if the branch identifies the transaction by itself (RFC 3261 §17.2.3).
@@ -59,7 +63,18 @@ impl<'a> Via<'a> {
     }
 }
 
+/// Method and branch of a request that is written here, so that its topmost Via is the first line of that name and not folded.
+pub(crate) fn method_and_branch(request: &[u8]) -> Option<(&[u8], &[u8])> {
+    let method = &request[..position(b' ', request)?];
+    let mut lines = request.split(|&byte| byte == b'\n').skip(1);
+    let via = lines.find_map(|line| {
+        let (name, value) = line.split_at(memchr::memchr(b':', line)?);
+        (Header::from_bytes(trim(name)) == Header::Via).then(|| &value[1..])
+    })?;
+    Some((method, Via::parse(Values::new(trim(via)).next()?)?.branch()?))
+}
+
 fn split_slash(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
-    let at = memchr::memchr(b'/', bytes)?;
+    let at = position(b'/', bytes)?;
     Some((trim(&bytes[..at]), &bytes[at + 1..]))
 }

@@ -10,7 +10,7 @@ use crate::limits;
 use crate::proxy::{Destination, DialogProof};
 use crate::resolve::{Hop, NextHop};
 use crate::transport::{Source, Target, Transport};
-use crate::wire::{Header, Message, Rewrite, Scheme, Uri, Values, Via, write_via_with_source};
+use crate::wire::{Header, Message, Rewrite, Scheme, Uri, write_via_with_source};
 
 /// The changes that one copy of a request needs.
 pub(crate) struct ForwardedCopy<'a> {
@@ -75,8 +75,7 @@ impl Environment {
                 write_response_route(self, text, &branch, route);
             }
         });
-        let top = request.header(Header::Via).and_then(|line| Values::new(line).next());
-        if let Some((value, via)) = top.and_then(|value| Some((value, Via::parse(value)?))) {
+        if let Some((value, via)) = request.top_via_value().zip(request.top_via()) {
             rewrite.replace(value, |text| write_via_with_source(text, value, &via, source.remote));
         }
     }

@@ -7,13 +7,13 @@ use super::dialog_route::RequestToken;
 use super::route_token::FlowText;
 use crate::token;
 use crate::transport::{Source, Transport, address_bytes};
-use crate::wire::{Address, Header, MAGIC_COOKIE, Message, Rewrite, Uri, Values, Via};
+use crate::wire::{Address, Header, MAGIC_COOKIE, Message, Rewrite, Values, Via};
 
 impl Environment {
     /// §16.4 first paragraph: a strict router before us put our Record-Route into the Request-URI, and the true
     /// one last in Route.
     pub(crate) fn restore_strictly_routed(&self, request: &Message) -> Option<Message> {
-        let uri = Uri::parse(request.uri()).ok()?;
+        let uri = request.request_uri().ok()?;
         if !(uri.params.has("lr") && uri.params.has("t") && self.listeners.is_us(&uri)) {
             return None;
         }
@@ -72,8 +72,7 @@ impl Environment {
     /// A Via of ours whose loop half is the same: the request came back unchanged.
     pub(crate) fn is_loop(&self, request: &Message) -> bool {
         let mut own_vias = request
-            .values(Header::Via)
-            .filter_map(Via::parse)
+            .vias()
             .filter(|via| self.listeners.is_own_host(via.host, via.port.unwrap_or(5060)))
             .peekable();
         if own_vias.peek().is_none() {

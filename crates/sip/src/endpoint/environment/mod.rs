@@ -22,7 +22,7 @@ use self::listeners::Listeners;
 use self::trust::TrustDomain;
 use super::EndpointSettings;
 use crate::transport::{FlowId, TlsNames};
-use crate::wire::{Address, Message, Method, Uri};
+use crate::wire::{Address, Message, Method};
 
 /// One endpoint's settings, addresses, keys and trust.
 pub(crate) struct Environment {
@@ -96,7 +96,7 @@ impl Environment {
 
     /// The Request-URI's domain must be ours (RFC 3261 §10.3 step 1).
     pub(crate) fn is_for_us(&self, request: &Message) -> bool {
-        let Ok(uri) = Uri::parse(request.uri()) else { return false };
+        let Ok(uri) = request.request_uri() else { return false };
         self.listeners.is_us(&uri) || self.settings.serves(&uri.host_lower())
     }
 }

@@ -13,7 +13,7 @@ use crate::endpoint::context::RequestStage;
 use crate::endpoint::lower::{LowerView, ask_id};
 use crate::events::offer_query;
 use crate::limits;
-use crate::wire::{Method, Reply, Uri};
+use crate::wire::{Method, Reply};
 
 /// The MESSAGEs that were offered to chat clients, and the rate of those of strangers.
 pub(crate) struct ChatOffers {
@@ -79,7 +79,7 @@ impl RequestRouter {
 
     fn stranger_and_account(&self, lower: &mut LowerView<'_>, key: Key) -> Option<(SourcePrefix, u64)> {
         let context = lower.contexts.get(key)?;
-        let user = Uri::parse(context.request.uri()).ok()?.user_decoded().unwrap_or_default();
+        let user = context.request.request_uri().ok()?.user_decoded().unwrap_or_default();
         Some((SourcePrefix::of(context.source.remote.ip()), lower.env.keys.call.hash(user.as_bytes())))
     }
 

@@ -23,7 +23,7 @@ use crate::limits;
 use crate::proxy::{Destination, ForwardingPurpose, TargetSearch};
 use crate::registrar::RETRY_AFTER;
 use crate::registrar::gruu::Instance;
-use crate::wire::{Header, Message, Method, Reply, Scheme, Uri};
+use crate::wire::{Header, Message, Method, Reply, Scheme};
 
 /// Option tags a proxy needs no code for: they pass through us (§16.3 step 5 asks about Proxy-Require only).
 const PROXY_REQUIRE_KNOWN: &[&str] = &["path", "outbound", "gruu", "sec-agree"];
@@ -79,7 +79,7 @@ impl RequestRouter {
         let own = lower.env.own_routes(request);
         let beyond = route_after(request, own.count).is_some();
         let method = request.method();
-        let Ok(uri) = Uri::parse(request.uri()) else {
+        let Ok(uri) = request.request_uri() else {
             return lower.finish(key, 400, "Bad Request-URI");
         };
         let to_us = lower.env.listeners.is_us(&uri);
@@ -133,7 +133,7 @@ impl RequestRouter {
             Caller::Stranger | Caller::Account(_) => None,
         };
         let claims = claims.map(|claim| claim.domain);
-        let Ok(uri) = Uri::parse(context.request.uri()) else { return };
+        let Ok(uri) = context.request.request_uri() else { return };
         let host = if uri.scheme == Scheme::Tel { String::new() } else { uri.host_lower() };
         let request = PlanRequest {
             user: uri.user_decoded().unwrap_or_default().into(),
@@ -176,7 +176,7 @@ impl RequestRouter {
             return ProxyCore::new(lower).forward_in_dialog(key, own.count, within);
         }
         let names_us =
-            Uri::parse(request.uri()).is_ok_and(|uri| uri.user.is_none() && lower.env.listeners.is_us(&uri));
+            request.request_uri().is_ok_and(|uri| uri.user.is_none() && lower.env.listeners.is_us(&uri));
         if is_beyond || names_us || request.to_tag().is_some() || request.max_forwards() == Some(Some(0)) {
             return lower.finish(key, 481, "Call/Transaction Does Not Exist");
         }
@@ -211,9 +211,10 @@ impl RequestRouter {
             }
             Decision::Local { user, domain } => {
                 // RFC 5627 §6.1: a GRUU names one phone of the account.
-                let gruu = lower.contexts.get(key).and_then(|context| {
-                    self.registrar.gruus.resolve(&Uri::parse(context.request.uri()).ok()?)
-                });
+                let gruu = lower
+                    .contexts
+                    .get(key)
+                    .and_then(|context| self.registrar.gruus.resolve(&context.request.request_uri().ok()?));
                 if let Some(instance) = gruu {
                     return self.find_instance(lower, key, own_routes, instance);
                 }
@@ -311,7 +312,7 @@ impl RequestRouter {
 
     /// The address that a request names, where there is no account.
     fn absent_aor(&self, lower: &mut LowerView<'_>, key: Key) -> router::Aor {
-        let uri = lower.contexts.get(key).and_then(|context| Uri::parse(context.request.uri()).ok());
+        let uri = lower.contexts.get(key).and_then(|context| context.request.request_uri().ok());
         uri.map_or_else(Box::default, |uri| {
             format!("{}@{}", uri.user_decoded().unwrap_or_default(), uri.host_lower()).into()
         })

@@ -13,11 +13,12 @@ use stdx::wheel::Wheel;
 pub(crate) use self::proof::SourceCredit;
 pub(crate) use self::proof::SourceProofs;
 use super::{EndpointEffect, EndpointOutbox, TraceEvent, Traced, TransactionUser};
+use crate::limits;
 use crate::transaction::{
     ClientInvite, ClientOther, TransactionEvent, TransactionMachine, TransactionOutput, TransactionTable,
 };
 use crate::transport::{Source, Target, Transmit, TransmitId, Transport, is_reliable};
-use crate::wire::{self, Header, Message, RequestBuilder, Via};
+use crate::wire::{self, Header, Message, RequestBuilder, method_and_branch};
 
 /// All transactions of one endpoint, and the sources over UDP that they were proved by.
 pub(crate) struct Transactions {
@@ -52,9 +53,11 @@ impl Transactions {
         user: TransactionUser,
         out: &mut EndpointOutbox,
     ) -> Option<Key> {
-        let message = Message::parse(bytes.clone()).ok()?;
-        let branch = message.top_via().as_ref().and_then(Via::branch)?;
-        let hash = self.table.client_hash(branch, message.method_name());
+        if bytes.len() > limits::MESSAGE_BYTES {
+            return None;
+        }
+        let (method, branch) = method_and_branch(&bytes)?;
+        let hash = self.table.client_hash(branch, method);
         let reliable = is_reliable(target.transport);
         let (machine, turn) = if is_invite {
             let (machine, turn) = ClientInvite::start(now, bytes, reliable);
