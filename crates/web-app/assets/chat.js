@@ -36,7 +36,8 @@ export const bare = (jid) => (jid ?? "").split("/")[0].toLowerCase();
 
 /** An address as typed, in its usual form; null: it is none. */
 export function address(text, domain) {
-    const typed = text.trim().replace(/^(sip|sips|xmpp|tel):/i, "").toLowerCase();
+    const plain = text.trim().replace(/^(sip|sips|xmpp|tel):/i, "").toLowerCase();
+    const typed = /^\+?[\d\s()./-]+$/.test(plain) ? plain.replace(/[^+\d]/g, "") : plain;
     const whole = typed.includes("@") ? typed : `${typed}@${domain}`;
     const [user, host, ...more] = whole.split("@");
     const isSound = user && host && more.length === 0 && !/[\s"&'/:<>]/.test(user) && /^[^\s"&'/:<>@]+$/.test(host);

@@ -174,6 +174,10 @@ export class Phone extends EventTarget {
             if (!call.remote.getTracks().includes(track)) call.remote.addTrack(track);
             this.changed();
         });
+        // The server is no part of the media: when the other side is gone without a word, nothing else tells.
+        connection.addEventListener("connectionstatechange", () => {
+            if (connection.connectionState === "failed" && this.call?.session.connection === connection) this.hangUp();
+        });
     }
 
     /** The life of a call. */

@@ -291,7 +291,40 @@ async function sockets(user) {
     return [xmpp, sip].map((url) => new URL(url).origin);
 }
 
+/** What the page's modules compute, by the vectors of their specifications. */
+async function computes(user) {
+    const wrong = await user.tab.evaluate(`(async () => {
+        const { Scram } = await import(new URL("scram.js", document.baseURI));
+        const { address } = await import(new URL("chat.js", document.baseURI));
+        const { withoutUnknownChallenges } = await import(new URL("phone.js", document.baseURI));
+        const found = [];
+        const expect = (what, is, expected) => JSON.stringify(is) === JSON.stringify(expected) || found.push(what + ": " + JSON.stringify(is));
+        // RFC 7677 §3.
+        const scram = new Scram("SCRAM-SHA-256", "user", "pencil");
+        scram.nonce = "rOprNGfwEbeRWgbNEkqO";
+        scram.bare = "n=user,r=" + scram.nonce;
+        const challenge = "r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096";
+        const proof = (await scram.prove(challenge)).split("p=")[1];
+        expect("proof", proof, "dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ=");
+        expect("server", scram.isProvedBy("v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4="), true);
+        expect("another server", scram.isProvedBy("v=7rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4="), false);
+        for (const unsound of [challenge.replace("rOpr", "other"), challenge.replace("4096", "1"), "m=x," + challenge]) {
+            expect(unsound, await new Scram("SCRAM-SHA-256", "user", "pencil").prove(unsound).catch(() => "refused"), "refused");
+        }
+        const typed = ["bob", "Bob@a.test", " sip:1234", "+49 (30) 12-3", "a b", "x@", "@x", "bob@a/b", '<img src="x">'];
+        const expected = ["bob@d.test", "bob@a.test", "1234@d.test", "+4930123@d.test", null, null, null, null, null];
+        expect("addresses", typed.map((text) => address(text, "d.test")), expected);
+        const line = (algorithm) => "WWW-Authenticate: Digest realm=\\"a, b\\", algorithm=" + algorithm + ", nonce=\\"1\\"";
+        const answer = (...algorithms) => ["SIP/2.0 401 Unauthorized", ...algorithms.map(line), "", ""].join("\\r\\n");
+        expect("challenges", withoutUnknownChallenges(answer("SHA-256", "MD5", "SHA-512-256")), answer("MD5"));
+        expect("no challenge that is known", withoutUnknownChallenges(answer("SHA-256")), answer("SHA-256"));
+        return found;
+    })()`);
+    if (wrong.length > 0) fail(wrong.join("\n"));
+}
+
 async function all(alice, bob) {
+    await computes(alice);
     await alice.signIn("wrong");
     await alice.shows("#sign-in-error", "The address or the password is wrong.");
     await alice.picture("sign-in");
@@ -318,6 +351,10 @@ async function restart(alice, bob) {
     await Promise.all([alice.online(), bob.online()]);
     await meet(alice, bob);
     await alice.openChat(bob);
+    await alice.click("#chat-call");
+    await bob.call("ringing");
+    await bob.click("#answer");
+    await Promise.all([alice.call("talking"), bob.call("talking")]);
     for (const user of [alice, bob]) user.isOffline = true;
     await ask("kill");
     for (const user of [alice, bob]) await user.until("word of the loss", () => document.querySelector("#app").dataset.chat === "offline");
@@ -328,11 +365,16 @@ async function restart(alice, bob) {
     await bob.openChat(alice);
     await bob.shows("#log .other .text", "written while the node was away");
     await alice.shows("#log .own .about", "read");
+    // The call has outlived the node.
+    await Promise.all([alice.hears(), bob.hears()]);
+    await bob.click("#hang-up");
+    await Promise.all([alice.hides("#call"), bob.hides("#call")]);
     await alice.click("#chat-call");
     await bob.call("ringing");
     await bob.click("#answer");
     await Promise.all([alice.hears(), bob.hears()]);
     await alice.click("#hang-up");
+    await Promise.all([alice.hides("#call"), bob.hides("#call")]);
     await leave([alice, bob]);
 }
 

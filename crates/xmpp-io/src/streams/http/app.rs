@@ -50,11 +50,11 @@ fn ways(front: &Front, headers: &HeaderMap, uri: &Uri, sip: &SipWays) -> Ways {
     let http = &front.shared.settings.http;
     let host = uri.authority().map(|authority| authority.as_str());
     let host = host.or_else(|| headers.get(HOST)?.to_str().ok());
-    let domains = &front.shared.stream_settings.borrow().domains;
+    let settings = front.shared.stream_settings.borrow();
     Ways::of_request(
         (host, front.is_secure),
         (http.public_url.as_deref(), &http.fallback_url),
-        domains,
+        &settings.domains,
         sip,
     )
 }
