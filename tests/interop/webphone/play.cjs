@@ -62,7 +62,7 @@ class User {
             };
             const insert = RTCDTMFSender.prototype.insertDTMF;
             RTCDTMFSender.prototype.insertDTMF = function (...given) {
-                this.addEventListener("tonechange", ({ tone }) => (window.tones += tone));
+                this.ontonechange = ({ tone }) => (window.tones += tone);
                 return insert.apply(this, given);
             };
         });
