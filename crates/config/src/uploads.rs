@@ -171,8 +171,7 @@ mod tests {
         assert_eq!(config.web.public_url.as_deref(), Some("https://chat.example.net"));
         assert_eq!(config.uploads.keep, std::time::Duration::from_hours(7 * 24));
         assert!(!config.web.app && config.web.sip_url.is_none());
-        let config =
-            parse("[xmpp.web]\napp = true\nsip_url = \"wss://chat.example.net/sip\"\n").unwrap();
+        let config = parse("[xmpp.web]\napp = true\nsip_url = \"wss://chat.example.net/sip\"\n").unwrap();
         assert!(config.web.app);
         assert_eq!(config.web.sip_url.as_deref(), Some("wss://chat.example.net/sip"));
     }

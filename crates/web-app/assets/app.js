@@ -218,6 +218,7 @@ function openChat(jid) {
     $("chat-inner").hidden = false;
     $("columns").className = "is-chatting";
     $("log").replaceChildren();
+    isAtEnd = true;
     showHeader();
     showLog();
     chat.load(jid);
@@ -242,14 +243,18 @@ function showHeader() {
     say($("chat-contact"), isContact ? "Remove contact" : "Add contact");
 }
 
+/** The newest message stays in sight, unless the user looks at earlier ones. */
+let isAtEnd = true;
+function keepAtEnd() {
+    if (isAtEnd) $("log-frame").scrollTop = $("log-frame").scrollHeight;
+}
+
 function showLog() {
     if (!open || !chat) return;
-    const frame = $("log-frame");
-    const isAtEnd = frame.scrollHeight - frame.scrollTop - frame.clientHeight < 40;
     const conversation = chat.conversation(open);
     show($("log"), conversation.messages, (message) => `${message.isOwn} ${message.id}`, makeMessage, updateMessage);
     $("earlier").hidden = conversation.isWhole || !conversation.isLoaded || conversation.messages.length === 0;
-    if (isAtEnd) frame.scrollTop = frame.scrollHeight;
+    keepAtEnd();
     if (isLooking()) chat.markRead(open);
 }
 
@@ -414,8 +419,13 @@ function sendText() {
     if (!text || !open) return;
     chat.sendMessage(open, text);
     $("text").value = "";
-    $("log-frame").scrollTop = $("log-frame").scrollHeight;
+    isAtEnd = true;
+    keepAtEnd();
 }
+$("log-frame").addEventListener("scroll", ({ target }) => {
+    isAtEnd = target.scrollHeight - target.scrollTop - target.clientHeight < 40;
+});
+new ResizeObserver(keepAtEnd).observe($("log-frame"));
 $("write").addEventListener("submit", (event) => {
     event.preventDefault();
     sendText();

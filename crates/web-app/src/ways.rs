@@ -154,7 +154,10 @@ mod tests {
         let page = of("127.0.0.1:5280", false, Some("https://chat.example.net/x"), &sip);
         assert_eq!(page.xmpp, "wss://chat.example.net/x/ws");
         assert_eq!(page.sip.as_deref(), Some("wss://chat.example.net/sip"));
-        assert!(page.content_security_policy().contains("connect-src 'self' wss://chat.example.net wss://chat.example.net;"));
+        assert!(
+            page.content_security_policy()
+                .contains("connect-src 'self' wss://chat.example.net wss://chat.example.net;")
+        );
     }
 
     #[test]

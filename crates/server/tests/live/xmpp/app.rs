@@ -44,7 +44,10 @@ fn files_of_the_page_are_sent_once_and_nothing_beside_them_is() {
     let mut node = place.start();
     let mut http = Http::connect(&place, Ws);
     let library = http.ask("GET", "/app/jssip.js", "", b"");
-    assert_eq!((library.status, library.header("content-type")), (200, Some("text/javascript; charset=utf-8")));
+    assert_eq!(
+        (library.status, library.header("content-type")),
+        (200, Some("text/javascript; charset=utf-8"))
+    );
     assert_eq!(library.body, web_app::find("jssip.js").unwrap().content);
     let tag = library.header("etag").unwrap().to_owned();
     let again = http.ask("GET", "/app/jssip.js", &format!("If-None-Match: \"x\", {tag}\r\n"), b"");
@@ -62,6 +65,10 @@ fn files_of_the_page_are_sent_once_and_nothing_beside_them_is() {
     node.stop();
     let place = Place::new("").with_xmpp("");
     let mut node = place.start();
-    assert_eq!(Http::connect(&place, Ws).ask("GET", "/app/", "", b"").status, 404, "off unless it is asked for");
+    assert_eq!(
+        Http::connect(&place, Ws).ask("GET", "/app/", "", b"").status,
+        404,
+        "off unless it is asked for"
+    );
     node.stop();
 }
