@@ -37,6 +37,7 @@ pub(super) fn sign_in(config: &Config, user: &str, domain: &str) -> String {
     let mut text = String::new();
     let mut line = |name: &str, what: String| text.push_str(&format!("  {name:<12} {what}\n"));
     profanity(config, user, domain).into_iter().for_each(|words| line("profanity", words));
+    page(config).into_iter().for_each(|url| line("a browser", url));
     web(config).into_iter().for_each(|url| line("web chat", url));
     // Phones prove passwords by digests only (RFC 3261 §22.4).
     if let Some((host, port, transport)) = phone(config).filter(|_| config.accounts.digests) {
@@ -62,6 +63,18 @@ fn profanity(config: &Config, user: &str, domain: &str) -> Option<String> {
     };
     let (host, port) = (host_of(config, listener), listener.address.port());
     Some(format!("/connect {user}@{domain} server {host} port {port}{tls}"))
+}
+
+/// The page of users, where it is served.
+pub(super) fn page(config: &Config) -> Option<String> {
+    if !config.web.app {
+        return None;
+    }
+    let url = match &config.web.public_url {
+        Some(url) => format!("{url}/"),
+        None => web(config)?.replacen("ws", "http", 1),
+    };
+    Some(format!("{url}app/"))
 }
 
 /// The URL for a client in a browser.
@@ -118,6 +131,7 @@ mod tests {
             [
                 "to sign in     target/release/belfry account add alice@example.test",
                 "  profanity    /connect alice@example.test server 127.0.0.1 port 5222 tls trust",
+                "  a browser    http://127.0.0.1:5280/app/",
                 "  web chat     ws://127.0.0.1:5280/",
                 "  baresip      <sip:alice@example.test>;auth_pass=PASSWORD;outbound=\"sip:127.0.0.1:5060;transport=udp\"",
                 "  Linphone     user alice, domain example.test, SIP proxy <sip:127.0.0.1:5060;transport=udp>",
@@ -150,6 +164,15 @@ mod tests {
         assert_eq!(said[1], "  profanity    /connect alice@a.test server a.test port 5223 tls legacy");
         assert_eq!(said[2], "  web chat     wss://a.test:5281/", "nobody signs in at ws: without TLS");
         assert_eq!(said.len(), 3, "no phone comes by WebSocket: {said:?}");
+
+        let page = |text: &str| {
+            let listen = "[sip]\ndomains = [\"a.test\"]\n[xmpp]\nlisten = [\"wss:0.0.0.0:5281\"]\n";
+            page(&Config::parse(&format!("{listen}{text}"), Path::new("belfry.toml")).unwrap())
+        };
+        assert_eq!(page(""), None);
+        assert_eq!(page("[xmpp.web]\napp = true\n").as_deref(), Some("https://a.test:5281/app/"));
+        let public = "[xmpp.web]\napp = true\npublic_url = \"https://chat.a.test\"\n";
+        assert_eq!(page(public).as_deref(), Some("https://chat.a.test/app/"));
 
         let listen =
             "[xmpp]\nlisten = [\"tcp:0.0.0.0:5222\"]\n[tls]\ncertificate = \"c.pem\"\nkey = \"k.pem\"\n";

@@ -84,6 +84,9 @@ impl InitArgs {
             make_account(&Config::read(&file)?, &account)?;
         }
         say!("next:\n  {}", next_commands(&file).join("\n  "));
+        if let Some(url) = super::greeting::page(&config) {
+            say!("then, in a browser, chat and calls:\n  {url}");
+        }
         Ok(())
     }
 
@@ -286,8 +289,8 @@ data = {data}
 [sip]
 # Accounts are user@domain; more domains may follow.
 domains = [{domain}]
-# Phones and trunks. 127.0.0.1 is this machine alone, 0.0.0.0 all of its addresses.
-listen = [{udp}, {tcp}, {sips}]
+# Phones, trunks and browsers. 127.0.0.1 is this machine alone, 0.0.0.0 all of its addresses.
+listen = [{udp}, {tcp}, {sips}, {sipw}]
 # Behind NAT: the public name or address, with the ports forwarded to this machine.
 # advertise = "sip.example.net"
 
@@ -296,6 +299,10 @@ listen = [{udp}, {tcp}, {sips}]
 [xmpp]
 # Chat clients: STARTTLS, TLS from the first byte, and browsers. Nobody signs in without TLS.
 listen = [{chat}, {chats}, {web}]
+
+[xmpp.web]
+# A page with chat and a phone for users, at /app/ of the wss: address above.
+app = true
 
 # Other chat servers; off while it is commented out.
 # [xmpp.federation]
@@ -314,6 +321,7 @@ listen = "127.0.0.1:9090"
         udp = at("udp", 5060),
         tcp = at("tcp", 5060),
         sips = at("tls", 5061),
+        sipw = at("wss", 5443),
         chat = at("tcp", 5222),
         chats = at("tls", 5223),
         web = at("wss", 5281),

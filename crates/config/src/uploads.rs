@@ -17,6 +17,10 @@ const DAY: Duration = Duration::from_hours(24);
 pub struct Web {
     /// Without a slash at its end. `None`: the first of these addresses.
     pub public_url: Option<Box<str>>,
+    /// The page of users is served. Off by default.
+    pub app: bool,
+    /// Where its phone connects. `None`: at the node's own listeners.
+    pub sip_url: Option<Box<str>>,
     /// Proxies whose `X-Forwarded-For` is believed.
     pub trusted_proxies: Vec<Network>,
 }
@@ -47,13 +51,24 @@ impl Web {
                 "Where clients find WebSocket (`/ws`), BOSH (`/bosh`) and files (`/upload`), when something stands before this server: told in `/.well-known/host-meta`, and in the addresses of files. The first `wss:` or `ws:` address when not given.",
             )
             .map(|Base(url)| url);
+        let app = section.key(
+            "app",
+            false,
+            "Whether users find a page with their chat and a phone at `/app/` of the `ws:` and `wss:` addresses (docs/webphone.md).",
+        );
+        let sip_url = section
+            .optional(
+                "sip_url",
+                "Where the phone of that page connects with SIP, when something stands before this server. The `ws:` or `wss:` address of `sip.listen` when not given.",
+            )
+            .map(|SipUrl(url)| url);
         let trusted_proxies = section.list(
             "trusted_proxies",
             Vec::new(),
             "Reverse proxies before the `ws:` and `wss:` addresses. Of what they pass on the client is who they say in `X-Forwarded-For`, to limits per source, registration and lists of sessions; their own connections are not counted per source. Nobody is believed when empty.",
         );
         section.finish();
-        Web { public_url, trusted_proxies }
+        Web { public_url, app, sip_url, trusted_proxies }
     }
 }
 
@@ -117,6 +132,26 @@ impl Value for Base {
     }
 }
 
+/// A URL of a WebSocket.
+struct SipUrl(Box<str>);
+
+impl Value for SipUrl {
+    const EXPECTED: &'static str = "a URL, as \"wss://chat.example.net/sip\"";
+
+    fn read(value: &DeValue<'_>) -> Option<Self> {
+        let url = value.as_str()?;
+        let rest = url.strip_prefix("wss://").or_else(|| url.strip_prefix("ws://"))?;
+        // It stands in a header of the page, where these would be more than an address.
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "-._~:/[]%".contains(c);
+        let is_url = rest.starts_with(|c: char| c != '/') && rest.chars().all(is_plain);
+        is_url.then(|| SipUrl(url.into()))
+    }
+
+    fn show(&self) -> String {
+        format!("\"{}\"", self.0)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use crate::Config;
@@ -135,6 +170,10 @@ mod tests {
                 .unwrap();
         assert_eq!(config.web.public_url.as_deref(), Some("https://chat.example.net"));
         assert_eq!(config.uploads.keep, std::time::Duration::from_hours(7 * 24));
+        assert!(!config.web.app && config.web.sip_url.is_none());
+        let config = parse("[xmpp.web]\napp = true\nsip_url = \"wss://chat.example.net/sip\"\n").unwrap();
+        assert!(config.web.app);
+        assert_eq!(config.web.sip_url.as_deref(), Some("wss://chat.example.net/sip"));
     }
 
     #[test]
@@ -142,6 +181,8 @@ mod tests {
         for (text, what) in [
             ("[xmpp.web]\npublic_url = \"ftp://a\"\n", "public_url"),
             ("[xmpp.web]\npublic_url = \"https://a/<b>\"\n", "public_url"),
+            ("[xmpp.web]\nsip_url = \"https://a/\"\n", "sip_url"),
+            ("[xmpp.web]\nsip_url = \"wss://a/; script-src *\"\n", "sip_url"),
             ("[xmpp.web]\ntrusted_proxies = [\"nginx\"]\n", "expected an address"),
             ("[xmpp.web]\ntrusted_proxies = [\"10.0.0.0/33\"]\n", "trusted_proxies"),
             ("[xmpp.uploads]\nmax_size = \"2GiB\"\n", "`max_size` is more than `per_day`"),

@@ -80,6 +80,16 @@ listen = "127.0.0.1:{http}"
         self
     }
 
+    /// Also listens for SIP there, and challenges as a node that is not told otherwise: by SHA-256 first.
+    pub fn with_sip_listener(self, listener: &str) -> Node {
+        let before = std::fs::read_to_string(&self.config).expect("it was written above");
+        let tls = format!(":{}\"]", self.tls);
+        let text = before.replacen(&tls, &format!(":{}\", \"{listener}\"]", self.tls), 1);
+        let text = text.replacen("algorithms = [\"MD5\"]\n", "", 1);
+        std::fs::write(&self.config, text).expect("the test's folder is writable");
+        self
+    }
+
     pub fn with_account(self, user: &str, password: &str) -> Node {
         self.run(&["account", "add", &format!("{user}@{DOMAIN}"), "--password", password]);
         self

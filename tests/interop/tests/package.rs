@@ -220,7 +220,7 @@ fn move_ports(file: &Path) -> u16 {
     let packaged = text(file);
     let sip = free_port();
     let mut moved = packaged.replace(":5060\"", &format!(":{sip}\""));
-    for port in [5061, 5222, 5223, 5281, 9090] {
+    for port in [5061, 5222, 5223, 5281, 5443, 9090] {
         assert!(moved.contains(&format!(":{port}\"")), "{moved}");
         moved = moved.replace(&format!(":{port}\""), &format!(":{}\"", free_port()));
     }

@@ -56,6 +56,7 @@ pub(super) fn settings(
             clock: shared.clock,
             public_url: config.web.public_url.clone(),
             fallback_url: web_address(config).unwrap_or_default(),
+            app: config.web.app.then(|| sip_ways(config)),
             uploads: shared.uploads.clone(),
             // A client that takes longer cannot sign in.
             head_within: xmpp_io::limits::XMPP_HTTP_HEAD.min(config.xmpp.sign_in),
@@ -290,6 +291,20 @@ fn web_address(config: &Config) -> Option<Box<str>> {
     Some(format!("{scheme}://{host}").into())
 }
 
+/// Where the page of users connects for calls.
+fn sip_ways(config: &Config) -> web_app::SipWays {
+    let way = |transport| {
+        let is_it = |listener: &&Listener| listener.transport == transport;
+        let (sip, chat) = (config.sip.listen.iter().find(is_it)?, config.xmpp.listen.iter().find(is_it));
+        let is_at_page = |chat: &Listener| chat.address.ip() == sip.address.ip();
+        let is_found = sip.address.ip().is_unspecified() || chat.is_some_and(is_at_page);
+        let address = (!is_found).then(|| sip.address.ip());
+        Some(web_app::SipListener { address, port: sip.address.port() })
+    };
+    let url = config.web.sip_url.clone();
+    web_app::SipWays { url, plain: way(Transport::Ws), secure: way(Transport::Wss) }
+}
+
 /// Files of users, for all shards. `None`: uploads are off.
 pub(super) fn uploads(
     config: &Config,
@@ -339,6 +354,18 @@ mod tests {
         admin.remove_account(alice).unwrap();
         assert!(!has_account("alice@example.org"));
         assert!(has_account("nonsense"));
+    }
+
+    #[test]
+    fn the_page_finds_its_phone_by_its_own_host_or_another_address() {
+        let ways = |text: &str| sip_ways(&Config::parse(text, "belfry.toml".as_ref()).unwrap());
+        let at = |address: Option<[u8; 4]>, port| {
+            Some(web_app::SipListener { address: address.map(Into::into), port })
+        };
+        let own = ways("[xmpp]\nlisten = [\"ws:127.0.0.1:5280\"]\n");
+        assert_eq!((own.plain, own.secure), (at(None, 5080), at(Some([127, 0, 0, 1]), 5443)));
+        let all = ways("[sip]\nlisten = [\"wss:0.0.0.0:443\"]\n[xmpp]\nlisten = [\"wss:192.0.2.1:5281\"]\n");
+        assert_eq!((all.plain, all.secure), (None, at(None, 443)));
     }
 
     #[test]

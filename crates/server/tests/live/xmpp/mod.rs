@@ -1,5 +1,6 @@
 //! Chat clients and components: how they connect and sign in, what they say to each other, and what ends their streams.
 
+mod app;
 mod bosh;
 mod bounds;
 mod chat;

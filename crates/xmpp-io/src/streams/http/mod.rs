@@ -1,8 +1,9 @@
-//! HTTP at the `ws:` and `wss:` addresses: WebSocket (RFC 7395), BOSH (XEP-0124), where to connect (XEP-0156) and files
-//! (XEP-0363).
+//! HTTP at the `ws:` and `wss:` addresses: WebSocket (RFC 7395), BOSH (XEP-0124), where to connect (XEP-0156), files
+//! (XEP-0363) and the page of users.
 //!
 //! A connection speaks HTTP until it becomes a WebSocket; from then on nothing of HTTP is kept of it.
 
+mod app;
 pub mod bosh;
 mod files;
 mod route;
@@ -43,6 +44,8 @@ pub struct HttpServiceSettings {
     pub public_url: Option<Box<str>>,
     /// The same of a request that does not say how it found us.
     pub fallback_url: Box<str>,
+    /// The page of users, and where its phone connects; `None`: there is no page.
+    pub app: Option<web_app::SipWays>,
     /// Files that users share; `None`: uploads are off.
     pub uploads: Option<Arc<Uploads>>,
     /// For a head, and between two requests; for a body of BOSH.

@@ -19,7 +19,7 @@ use net::admission::Handle;
 use net::ws;
 use tokio::time::timeout;
 
-use super::{Front, bosh, files};
+use super::{Front, app, bosh, files};
 
 pub(super) type Body = Either<Full<Bytes>, UnsyncBoxBody<Bytes, io::Error>>;
 
@@ -112,10 +112,12 @@ async fn serve(front: &Rc<Front>, request: Request<Incoming>) -> Response<Body> 
         },
         _ => match path.strip_prefix(files::PREFIX) {
             Some(name) => files::serve(front, name, request).await,
-            None => text(
-                StatusCode::NOT_FOUND,
-                "Nothing is here. Chat clients connect with WebSocket, or at /bosh.",
-            ),
+            None => app::answer(front, &request).unwrap_or_else(|| {
+                text(
+                    StatusCode::NOT_FOUND,
+                    "Nothing is here. Chat clients connect with WebSocket, or at /bosh.",
+                )
+            }),
         },
     }
 }

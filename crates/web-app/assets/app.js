@@ -1,0 +1,461 @@
+// The page: signing in, and what is shown of people, conversations and the call. All state is in `Chat` and `Phone`.
+
+import { Chat, address } from "./chat.js";
+import { Device } from "./device.js";
+import { $, make, say, show } from "./dom.js";
+import { Phone } from "./phone.js";
+
+/** Milliseconds that a word about what went wrong stays. */
+const NOTICE_FOR = 10_000;
+const KEYS = "123456789*0#";
+
+const STATE_WORDS = { waiting: "waiting for the connection", sent: "sent", delivered: "delivered", read: "read" };
+
+let settings = null;
+let chat = null;
+let phone = null;
+let account = null;
+let open = null;
+let clock = null;
+
+const times = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit" });
+const days = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
+
+function timeWords(time) {
+    const isToday = new Date(time).toDateString() === new Date().toDateString();
+    return (isToday ? times : days).format(time);
+}
+
+function lengthWords(seconds) {
+    const two = (number) => String(number).padStart(2, "0");
+    const [hours, minutes] = [Math.floor(seconds / 3600), Math.floor(seconds / 60) % 60];
+    return hours ? `${hours}:${two(minutes)}:${two(seconds % 60)}` : `${minutes}:${two(seconds % 60)}`;
+}
+
+let noticeTimer;
+function notice(text) {
+    clearTimeout(noticeTimer);
+    $("notice").textContent = text;
+    noticeTimer = setTimeout(() => ($("notice").textContent = ""), NOTICE_FOR);
+}
+
+/** Says what went wrong, for what a button began. */
+const careful = (what) => () => Promise.resolve(what()).catch((error) => notice(error.message ? `That did not work: ${error.message}.` : "That did not work."));
+
+// Signing in and out.
+
+async function start() {
+    $("sign-in").hidden = false;
+    if (!isSecureContext) {
+        say($("sign-in-error"), "Browsers give the microphone and cryptography to https pages and to localhost only. Open this page by https.");
+        $("sign-in-button").disabled = true;
+        return;
+    }
+    try {
+        settings = await (await fetch("settings.json")).json();
+    } catch {
+        say($("sign-in-error"), "The server does not answer. Load the page again in a moment.");
+        $("sign-in-button").disabled = true;
+        return;
+    }
+    $("address").placeholder = `name@${settings.domain}`;
+    $("address").focus();
+}
+
+function signIn(event) {
+    event.preventDefault();
+    if (!settings || chat) return;
+    const whole = address($("address").value, settings.domain);
+    if (!whole) return say($("sign-in-error"), `Write an address such as name@${settings.domain}.`);
+    const [user, domain] = whole.split("@");
+    const password = $("password").value;
+    account = whole;
+    say($("sign-in-error"), "");
+    $("sign-in-button").disabled = true;
+    const device = new Device(whole);
+    chat = new Chat({ url: settings.xmpp, user, domain, password, device });
+    chat.addEventListener("waiting", ({ detail }) => say($("sign-in-error"), detail.message));
+    chat.addEventListener("refused", ({ detail }) => signOut(detail.message));
+    chat.addEventListener("state", () => {
+        if (chat?.isOnline && $("app").hidden) enter({ user, domain, password, device });
+        showState();
+    });
+    chat.addEventListener("contacts", () => {
+        showPeople();
+        showHeader();
+    });
+    chat.addEventListener("conversation", ({ detail }) => detail === open && showLog());
+    chat.addEventListener("arrived", ({ detail }) => arrived(detail));
+}
+
+/** The server has taken the password. */
+function enter({ user, domain, password, device }) {
+    $("password").value = "";
+    say($("sign-in-error"), "");
+    $("sign-in").hidden = true;
+    $("app").hidden = false;
+    say($("own"), account);
+    $("notify").hidden = !("Notification" in globalThis) || Notification.permission !== "default";
+    if (settings.sip) {
+        phone = new Phone({ url: settings.sip, user, domain, password, iceServers: () => chat?.iceServers ?? [] });
+        phone.addEventListener("state", showState);
+        phone.addEventListener("call", showCall);
+        phone.addEventListener("over", ({ detail }) => {
+            device.addCall(detail);
+            notice(`${chat.nameOf(detail.peer)}: ${detail.reason}${detail.seconds === null ? "" : ` after ${lengthWords(detail.seconds)}`}`);
+            showCalls();
+        });
+    }
+    showPeople();
+    showCalls();
+    $("find").focus();
+}
+
+function signOut(why = "") {
+    phone?.stop();
+    chat?.stop();
+    [chat, phone, open] = [null, null, null];
+    for (const name of ["people", "log", "calls", "requests"]) $(name).replaceChildren();
+    $("password").value = "";
+    $("show").value = "";
+    $("notice").textContent = "";
+    $("chat-inner").hidden = true;
+    $("no-chat").hidden = false;
+    $("call").hidden = true;
+    $("app").hidden = true;
+    $("sign-in").hidden = false;
+    $("sign-in-button").disabled = false;
+    $("columns").className = "";
+    say($("sign-in-error"), why);
+    (why ? $("password") : $("address")).focus();
+    showTitle();
+}
+
+// What is shown.
+
+function showState() {
+    if (!chat) return;
+    const phoneWords = { ready: "calls ready", connecting: "calls not ready yet", refused: "calls refused: this account has no phone" };
+    const words = [chat.isOnline ? "" : "Connecting again …", phone ? phoneWords[phone.state] : "no calls here"];
+    say($("state"), words.filter(Boolean).join(", "));
+    $("app").dataset.chat = chat.isOnline ? "online" : "offline";
+    $("app").dataset.phone = phone?.state ?? "none";
+    const mayCall = phone?.state === "ready" && !phone.call;
+    for (const name of ["chat-call", "chat-video", "find-call"]) $(name).disabled = !mayCall;
+    for (const button of $("calls").querySelectorAll("button")) button.disabled = !mayCall;
+}
+
+function showTitle() {
+    const unread = chat ? [...chat.conversations.values()].reduce((sum, { unread: count }) => sum + count, 0) : 0;
+    const isRinging = phone?.call?.isIncoming && phone.call.state === "ringing";
+    document.title = isRinging ? `${whoCalls(phone.call)} calls` : unread > 0 ? `(${unread}) Belfry` : "Belfry";
+}
+
+function showPeople() {
+    if (!chat) return;
+    const jids = new Set([...chat.contacts.keys(), ...chat.conversations.keys()]);
+    const latest = (jid) => chat.conversations.get(jid)?.latest?.time ?? 0;
+    const sorted = [...jids].sort((one, other) => latest(other) - latest(one) || chat.nameOf(one).localeCompare(chat.nameOf(other)));
+    $("no-people").hidden = sorted.length > 0;
+    show($("people"), sorted, (jid) => jid, makePerson, updatePerson);
+    show($("requests"), [...chat.requests], (jid) => jid, makeRequest, () => {});
+    showTitle();
+}
+
+function makePerson(jid) {
+    const part = (name) => make("span", { className: name });
+    const button = make("button", { className: "person", onclick: () => openChat(jid) }, part("name"), part("about"), part("unread"));
+    return make("li", { "data-jid": jid }, button);
+}
+
+function updatePerson(item, jid) {
+    const button = item.firstElementChild;
+    const conversation = chat.conversations.get(jid);
+    const unread = conversation?.unread ?? 0;
+    say(button.querySelector(".name"), chat.nameOf(jid));
+    const words = chat.presenceOf(jid) || jid;
+    say(button.querySelector(".about"), words);
+    say(button.querySelector(".unread"), unread ? String(unread) : "");
+    button.setAttribute("aria-label", `${chat.nameOf(jid)}, ${words}${unread ? `, ${unread} unread` : ""}`);
+    button.setAttribute("aria-current", String(jid === open));
+    button.title = jid;
+}
+
+function makeRequest(jid) {
+    const answer = (isYes) => careful(() => chat.answerRequest(jid, isYes));
+    return make(
+        "li",
+        { className: "request" },
+        `${jid} wants to see when you are here.`,
+        make("div", {}, make("button", { textContent: "Allow", className: "primary", onclick: answer(true) }), make("button", { textContent: "Refuse", onclick: answer(false) })),
+    );
+}
+
+function showCalls() {
+    const calls = chat?.device.calls ?? [];
+    $("no-calls").hidden = calls.length > 0;
+    $("clear-calls").hidden = calls.length === 0;
+    show($("calls"), calls, (call) => `${call.began} ${call.peer}`, makeCall, () => {});
+    showState();
+}
+
+function makeCall(call) {
+    const way = call.isIncoming ? "from" : "to";
+    const outcome = call.seconds === null ? call.reason : lengthWords(call.seconds);
+    const about = `${call.isIncoming ? "Incoming" : "Outgoing"}, ${timeWords(call.began)}, ${outcome}`;
+    const name = call.name || chat.nameOf(call.peer);
+    const title = `Call ${call.peer} again`;
+    const parts = [make("span", { className: "name", textContent: name }), make("span", { className: "about", textContent: about })];
+    const button = make("button", { className: "person", title, onclick: () => dial(call.peer, false) }, ...parts);
+    button.setAttribute("aria-label", `Call ${way} ${name}, ${about}. ${title}`);
+    return make("li", {}, button);
+}
+
+function openChat(jid) {
+    open = jid;
+    chat.conversation(jid);
+    $("no-chat").hidden = true;
+    $("chat-inner").hidden = false;
+    $("columns").className = "is-chatting";
+    $("log").replaceChildren();
+    isAtEnd = true;
+    showHeader();
+    showLog();
+    chat.load(jid);
+    $("text").focus();
+    showPeople();
+}
+
+function closeChat() {
+    open = null;
+    $("columns").className = "";
+    $("chat-inner").hidden = true;
+    $("no-chat").hidden = false;
+    showPeople();
+    $("find").focus();
+}
+
+function showHeader() {
+    if (!open || !chat) return;
+    const isContact = chat.contacts.has(open);
+    say($("chat-name"), chat.nameOf(open));
+    say($("chat-presence"), [open, chat.presenceOf(open)].filter(Boolean).join(" · "));
+    say($("chat-contact"), isContact ? "Remove contact" : "Add contact");
+}
+
+/** The newest message stays in sight, unless the user looks at earlier ones. */
+let isAtEnd = true;
+function keepAtEnd() {
+    if (isAtEnd) $("log-frame").scrollTop = $("log-frame").scrollHeight;
+}
+
+function showLog() {
+    if (!open || !chat) return;
+    const conversation = chat.conversation(open);
+    show($("log"), conversation.messages, (message) => `${message.isOwn} ${message.id}`, makeMessage, updateMessage);
+    $("earlier").hidden = conversation.isWhole || !conversation.isLoaded || conversation.messages.length === 0;
+    keepAtEnd();
+    if (isLooking()) chat.markRead(open);
+}
+
+function makeMessage(message) {
+    return make(
+        "li",
+        { className: message.isOwn ? "own" : "other" },
+        make("span", { className: "unseen", textContent: message.isOwn ? "You: " : `${chat.nameOf(message.jid)}: ` }),
+        make("p", { className: "text", textContent: message.text }),
+        make("span", { className: "about" }),
+    );
+}
+
+function updateMessage(item, message) {
+    const state = message.isOwn ? ` · ${message.error ?? STATE_WORDS[message.state]}` : "";
+    say(item.querySelector(".about"), timeWords(message.time) + state);
+    item.classList.toggle("failed", message.state === "failed");
+    item.dataset.state = message.state ?? "";
+}
+
+const isLooking = () => document.visibilityState === "visible" && document.hasFocus();
+
+function arrived(message) {
+    if (message.jid === open && isLooking()) chat.markRead(open);
+    else notifyOf(chat.nameOf(message.jid), message.text.slice(0, 200), () => openChat(message.jid));
+    showPeople();
+}
+
+function notifyOf(title, body, then) {
+    if (!("Notification" in globalThis) || Notification.permission !== "granted" || isLooking()) return null;
+    const notification = new Notification(title, { body, icon: "icon.svg", tag: `belfry ${title}` });
+    notification.onclick = () => {
+        focus();
+        notification.close();
+        if (chat) then();
+    };
+    return notification;
+}
+
+// Calls.
+
+const whoCalls = (call) => call.name || chat.nameOf(call.peer);
+
+function callWords(call) {
+    const who = whoCalls(call);
+    if (call.state === "talking") return `Talking with ${who}`;
+    if (call.isIncoming) return call.state === "ringing" ? `${who} (${call.peer}) calls${call.hasVideo ? " with picture" : ""}` : `Answering ${who} …`;
+    return call.state === "ringing" ? `Ringing at ${who} …` : `Calling ${who} …`;
+}
+
+let callNotification = null;
+
+function showCall() {
+    const call = phone?.call;
+    showTitle();
+    showState();
+    $("call").hidden = !call;
+    $("call").dataset.state = call?.state ?? "none";
+    if (!call?.isIncoming || call.state !== "ringing") {
+        callNotification?.close();
+        callNotification = null;
+    }
+    if (!call) return endCallView();
+    const isAsking = call.isIncoming && call.state === "ringing";
+    if (isAsking) callNotification ??= notifyOf(`${whoCalls(call)} calls`, call.peer, () => {});
+    const isTalking = call.state === "talking";
+    say($("call-state"), callWords(call));
+    for (const [name, isThere] of [
+        ["answer", isAsking],
+        ["answer-video", isAsking && call.hasVideo],
+        ["decline", isAsking],
+        ["hang-up", !isAsking],
+        ["mute", isTalking],
+        ["keypad", isTalking],
+    ]) {
+        $(name).hidden = !isThere;
+    }
+    $("mute").setAttribute("aria-pressed", String(call.isMuted));
+    say($("mute"), call.isMuted ? "Unmute" : "Mute");
+    say($("digits"), call.digits);
+    const remote = $("remote");
+    if (call.remote && remote.srcObject !== call.remote) remote.srcObject = call.remote;
+    remote.hidden = !call.remote?.getVideoTracks().length;
+    if (call.local && $("local").srcObject === null) $("local").srcObject = call.local;
+    $("local").hidden = !call.local;
+    if (isTalking) clock ??= setInterval(showTime, 500);
+}
+
+function showTime() {
+    const since = phone?.call?.since;
+    if (since) say($("call-time"), lengthWords(Math.floor((Date.now() - since) / 1000)));
+}
+
+function endCallView() {
+    clearInterval(clock);
+    clock = null;
+    for (const name of ["remote", "local"]) {
+        $(name).srcObject = null;
+        $(name).hidden = true;
+    }
+    say($("call-state"), "");
+    say($("call-time"), "");
+    say($("digits"), "");
+    $("keys").hidden = true;
+    $("keypad").setAttribute("aria-expanded", "false");
+}
+
+function dial(text, hasVideo) {
+    const peer = address(text, account.split("@")[1]);
+    if (!peer) return notice("Write an address such as name@example.net, or a number.");
+    if (phone?.state !== "ready") return notice("Calls are not ready yet: the phone is not connected.");
+    phone.dial(peer, hasVideo);
+}
+
+// What the user does.
+
+function found() {
+    const jid = address($("find").value, account.split("@")[1]);
+    if (!jid) notice("Write an address such as name@example.net, or a number.");
+    return jid;
+}
+
+$("sign-in-form").addEventListener("submit", signIn);
+$("sign-out").onclick = () => signOut();
+$("show").onchange = () => chat.setShow($("show").value);
+$("notify").onclick = async () => {
+    await Notification.requestPermission();
+    $("notify").hidden = true;
+};
+$("find-form").addEventListener("submit", (event) => {
+    event.preventDefault();
+    const jid = found();
+    if (!jid) return;
+    $("find").value = "";
+    openChat(jid);
+});
+$("find-call").onclick = () => found() && dial($("find").value, false);
+$("find-add").onclick = careful(async () => {
+    const jid = found();
+    if (!jid) return;
+    await chat.addContact(jid);
+    $("find").value = "";
+    notice(`${jid} was asked. You will see when they are here once they agree.`);
+});
+$("clear-calls").onclick = () => {
+    chat.device.clearCalls();
+    showCalls();
+    $("find").focus();
+};
+$("back").onclick = closeChat;
+$("chat-call").onclick = () => dial(open, false);
+$("chat-video").onclick = () => dial(open, true);
+$("chat-contact").onclick = careful(() => (chat.contacts.has(open) ? chat.removeContact(open) : chat.addContact(open)));
+$("earlier").onclick = careful(async () => {
+    const frame = $("log-frame");
+    const fromEnd = frame.scrollHeight - frame.scrollTop;
+    await chat.loadEarlier(open);
+    frame.scrollTop = frame.scrollHeight - fromEnd;
+});
+function sendText() {
+    const text = $("text").value.trim();
+    if (!text || !open) return;
+    chat.sendMessage(open, text);
+    $("text").value = "";
+    isAtEnd = true;
+    keepAtEnd();
+}
+$("log-frame").addEventListener("scroll", ({ target }) => {
+    isAtEnd = target.scrollHeight - target.scrollTop - target.clientHeight < 40;
+});
+new ResizeObserver(keepAtEnd).observe($("log-frame"));
+$("write").addEventListener("submit", (event) => {
+    event.preventDefault();
+    sendText();
+});
+$("text").addEventListener("keydown", (event) => {
+    if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+    event.preventDefault();
+    sendText();
+});
+$("chat").addEventListener("keydown", (event) => {
+    if (event.key === "Escape" && !event.isComposing) closeChat();
+});
+$("answer").onclick = () => phone.answer(false);
+$("answer-video").onclick = () => phone.answer(true);
+$("decline").onclick = () => phone.decline();
+$("hang-up").onclick = () => phone.hangUp();
+$("mute").onclick = () => phone.setMuted(!phone.call.isMuted);
+$("keypad").onclick = () => {
+    $("keys").hidden = !$("keys").hidden;
+    $("keypad").setAttribute("aria-expanded", String(!$("keys").hidden));
+};
+$("keys").append(...[...KEYS].map((key) => make("button", { textContent: key, "data-digit": key, onclick: () => phone.press(key) })));
+for (const name of ["focus", "visibilitychange"]) {
+    addEventListener(name, () => chat && open && isLooking() && chat.markRead(open));
+}
+addEventListener("pagehide", () => {
+    phone?.stop();
+    chat?.stop();
+});
+// A page that comes back from the browser's cache has ended its connections.
+addEventListener("pageshow", (event) => event.persisted && location.reload());
+
+start();

@@ -1,0 +1,182 @@
+//! Where the page connects: at its own address for chat, at a listener of SIP for calls.
+
+use std::net::IpAddr;
+
+use serde_json::json;
+
+/// A listener of SIP over WebSocket.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SipListener {
+    /// `None`: the host by which the browser found the page.
+    pub address: Option<IpAddr>,
+    /// The TCP port.
+    pub port: u16,
+}
+
+/// The ways to SIP over WebSocket of a node.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SipWays {
+    /// Configured, as `wss://phone.example.net/sip`: the others do not count.
+    pub url: Option<Box<str>>,
+    /// In the clear: for a page that came in the clear.
+    pub plain: Option<SipListener>,
+    /// With TLS.
+    pub secure: Option<SipListener>,
+}
+
+/// The ways of one page.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ways {
+    /// The domain of addresses that are typed without one.
+    domain: String,
+    /// The URL of XMPP over WebSocket (RFC 7395).
+    xmpp: String,
+    /// The URL of SIP over WebSocket (RFC 7118); `None`: the page has no phone.
+    sip: Option<String>,
+}
+
+impl Ways {
+    /// `base`: the URL of the page without `/app/`, as `https://chat.example.net`.
+    pub fn new(domain: &str, base: &str, sip: &SipWays) -> Ways {
+        let xmpp = format!("{}/ws", base.replacen("http", "ws", 1));
+        Ways { domain: domain.to_owned(), xmpp, sip: sip_url(base, sip) }
+    }
+
+    /// As [`new`](Self::new), of a request. `public_url` is what is configured, which counts before the header `Host`; without
+    /// either, `fallback`. `domains`: those served; a page that was found by the name of one is for that one.
+    pub fn of_request(
+        (host, is_secure): (Option<&str>, bool),
+        (public_url, fallback): (Option<&str>, &str),
+        domains: &[Box<str>],
+        sip: &SipWays,
+    ) -> Ways {
+        let asked = host.and_then(|host| base_of(host, is_secure));
+        let base = public_url.map(str::to_owned).or(asked).unwrap_or_else(|| fallback.to_owned());
+        let name = base.split_once("://").map_or("", |(_, rest)| host_of(rest));
+        let own = domains.iter().find(|domain| domain.eq_ignore_ascii_case(name));
+        let domain = own.or(domains.first()).map_or(name, |domain| domain);
+        Ways::new(domain, &base, sip)
+    }
+
+    /// The content of `settings.json`, which the page reads first.
+    pub fn settings(&self) -> String {
+        json!({ "domain": self.domain, "xmpp": self.xmpp, "sip": self.sip }).to_string()
+    }
+
+    /// The value of `Content-Security-Policy`: files of this site, connections to these two addresses, nothing else. Strings
+    /// become XML by the page's one policy of trusted types, and never HTML or code.
+    pub fn content_security_policy(&self) -> String {
+        let sip = self.sip.as_deref().map(|url| format!(" {}", origin_of(url))).unwrap_or_default();
+        format!(
+            "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \
+             connect-src 'self' {}{sip}; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
+             require-trusted-types-for 'script'; trusted-types xml",
+            origin_of(&self.xmpp)
+        )
+    }
+}
+
+fn sip_url(base: &str, sip: &SipWays) -> Option<String> {
+    let (scheme, rest) = base.split_once("://")?;
+    let is_secure = scheme == "https";
+    if let Some(url) = &sip.url {
+        // A browser refuses connections in the clear of a page that came with TLS.
+        return (url.starts_with("wss:") || !is_secure).then(|| url.to_string());
+    }
+    let plain = sip.plain.as_ref().filter(|_| !is_secure).map(|listener| ("ws", listener));
+    let (scheme, listener) = plain.or(sip.secure.as_ref().map(|listener| ("wss", listener)))?;
+    let host = match listener.address {
+        Some(IpAddr::V6(ip)) => format!("[{ip}]"),
+        Some(ip) => ip.to_string(),
+        None => host_of(rest).to_owned(),
+    };
+    Some(format!("{scheme}://{host}:{}/", listener.port))
+}
+
+/// The host of `host:port/path`.
+fn host_of(rest: &str) -> &str {
+    let authority = rest.split('/').next().unwrap_or_default();
+    let end = authority.find(']').map_or_else(|| authority.find(':'), |end| Some(end + 1));
+    end.map_or(authority, |end| &authority[..end])
+}
+
+/// Scheme and authority of a URL.
+fn origin_of(url: &str) -> &str {
+    let begin = url.find("://").map_or(0, |at| at + 3);
+    url[begin..].find('/').map_or(url, |end| &url[..begin + end])
+}
+
+/// The URL by which a browser found the node, of the header `Host` (RFC 9110 §7.2). `None`: it is no host and port.
+fn base_of(host: &str, is_secure: bool) -> Option<String> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || ".-_:[]".contains(c);
+    let is_host = !host.is_empty() && host.len() <= MAX_HOST && host.chars().all(is_plain);
+    is_host.then(|| format!("{}://{host}", if is_secure { "https" } else { "http" }))
+}
+
+/// Bytes of a name in DNS (RFC 1035 §2.3.4), and a port.
+const MAX_HOST: usize = 255 + 6;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ways() -> SipWays {
+        let at = |port| Some(SipListener { address: None, port });
+        SipWays { url: None, plain: at(5080), secure: at(5443) }
+    }
+
+    fn of(host: &str, is_secure: bool, public: Option<&str>, sip: &SipWays) -> Ways {
+        let domains = ["example.test".into(), "example.net".into()];
+        Ways::of_request((Some(host), is_secure), (public, "https://example.test:5281"), &domains, sip)
+    }
+
+    #[test]
+    fn the_page_connects_to_where_it_came_from() {
+        let page = of("127.0.0.1:5280", false, None, &ways());
+        assert_eq!(page.xmpp, "ws://127.0.0.1:5280/ws");
+        assert_eq!(page.sip.as_deref(), Some("ws://127.0.0.1:5080/"));
+        assert_eq!(page.domain, "example.test");
+        let page = of("Example.Net:5281", true, None, &ways());
+        assert_eq!(
+            (&*page.domain, &*page.xmpp, page.sip.as_deref()),
+            ("example.net", "wss://Example.Net:5281/ws", Some("wss://Example.Net:5443/"))
+        );
+        let page = of("[::1]:5281", true, None, &ways());
+        assert_eq!(page.sip.as_deref(), Some("wss://[::1]:5443/"));
+        let elsewhere = SipListener { address: Some([192, 0, 2, 7].into()), port: 5443 };
+        let page = of("example.net", true, None, &SipWays { secure: Some(elsewhere), ..ways() });
+        assert_eq!(page.sip.as_deref(), Some("wss://192.0.2.7:5443/"));
+    }
+
+    #[test]
+    fn what_is_configured_counts_before_what_a_header_says() {
+        let sip = SipWays { url: Some("wss://chat.example.net/sip".into()), ..ways() };
+        let page = of("127.0.0.1:5280", false, Some("https://chat.example.net/x"), &sip);
+        assert_eq!(page.xmpp, "wss://chat.example.net/x/ws");
+        assert_eq!(page.sip.as_deref(), Some("wss://chat.example.net/sip"));
+        assert!(
+            page.content_security_policy()
+                .contains("connect-src 'self' wss://chat.example.net wss://chat.example.net;")
+        );
+    }
+
+    #[test]
+    fn a_page_with_tls_has_no_way_without() {
+        let sip = SipWays { secure: None, ..ways() };
+        assert_eq!(of("example.net", true, None, &sip).sip, None);
+        let sip = SipWays { url: Some("ws://example.net:5080/".into()), ..ways() };
+        assert_eq!(of("example.net", true, None, &sip).sip, None);
+        assert!(of("example.net", true, None, &sip).settings().contains("\"sip\":null"));
+    }
+
+    #[test]
+    fn a_host_that_is_none_writes_nothing_into_policy_or_settings() {
+        for host in ["", "a b", "a;script-src *", "a'", "a\"", "a/b", "a,b", "ä.test", &"a".repeat(300)] {
+            let page = of(host, true, None, &ways());
+            assert_eq!(page, of("example.test:5281", true, None, &ways()), "{host}");
+        }
+        let policy = of("a.test:1", false, None, &ways()).content_security_policy();
+        assert!(policy.contains("connect-src 'self' ws://a.test:1 ws://a.test:5080;"), "{policy}");
+        assert!(policy.starts_with("default-src 'none';") && !policy.contains("unsafe"), "{policy}");
+    }
+}

@@ -1,0 +1,38 @@
+//! The page of users in Chromium, driven by puppeteer.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use crate::DOMAIN;
+use crate::peer::installed;
+
+/// Runs a play of `webphone/play.cjs` with the page at `url`; panics unless it succeeds. `perform` does what the play asks of the
+/// node. `pictures`: the folder that gets them.
+pub fn play_in_browsers(url: &str, play: &str, pictures: Option<&Path>, mut perform: impl FnMut(&str)) {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("webphone/play.cjs");
+    let mut command = Command::new("node");
+    command.arg(script).arg(installed("browser", "node_modules")).args([url, DOMAIN, play]).args(pictures);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut node = command.spawn().expect("node can be run: run tools/setup");
+    let (mut input, output) = (node.stdin.take().expect("piped"), node.stdout.take().expect("piped"));
+    for line in BufReader::new(output).lines() {
+        perform(&line.expect("text"));
+        // A script that has failed meanwhile says so by its code.
+        let _ = input.write_all(b"done\n");
+    }
+    let status = node.wait().expect("it was started");
+    assert!(status.success(), "{play}: {status}; the cause is above");
+}
+
+/// `crates/web-app/assets/jssip.js`, made again from the packages that `jssip/package-lock.json` pins.
+pub fn bundle_jssip() -> Vec<u8> {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("jssip/bundle");
+    let output = Command::new(script)
+        .arg(installed("jssip", "node_modules"))
+        .stdin(Stdio::null())
+        .output()
+        .expect("esbuild can be run: run tools/setup");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    output.stdout
+}

@@ -1,0 +1,425 @@
+// Two users of the page in Chromium: play.cjs MODULES PAGE DOMAIN PLAY [FOLDER]. PLAY is `all` or `restart`; FOLDER gets pictures.
+// Fails with what was expected and what the pages showed. In `restart` it writes a line for each thing that the node is to do, and
+// reads a line when that is done.
+"use strict";
+
+const fs = require("node:fs");
+const path = require("node:path");
+const readline = require("node:readline");
+const { createRequire } = require("node:module");
+
+const [modules, page, domain, play, folder] = process.argv.slice(2);
+const puppeteer = createRequire(modules + "/")("puppeteer-core");
+
+/** Milliseconds for one condition, and for all: a busy machine. */
+const PATIENCE = 60_000;
+const ALL = 280_000;
+const PASSWORDS = { alice: "secret-a", bob: "secret-b" };
+const SPITE = `<img src=x onerror="window.hurt=1"> & <script>window.hurt=1</script>`;
+
+const program = process.env.PATH.split(":").map((one) => path.join(one, "chromium")).find((one) => fs.existsSync(one));
+
+function fail(what) {
+    throw new Error(what);
+}
+
+/** One browser of one user: nothing of another's is in it. */
+class User {
+    constructor(name, tab) {
+        Object.assign(this, { name, tab, address: `${name}@${domain}`, faults: [], addresses: new Set(), isOffline: false });
+    }
+
+    static async open(browser, name) {
+        const context = await browser.createBrowserContext();
+        const user = new User(name, await context.newPage());
+        await user.prepare();
+        return user;
+    }
+
+    async prepare() {
+        const { tab } = this;
+        await tab.setViewport({ width: 1000, height: 640 });
+        const session = await tab.createCDPSession();
+        await session.send("Emulation.setFocusEmulationEnabled", { enabled: true });
+        await session.send("Network.enable");
+        session.on("Network.webSocketCreated", ({ url }) => this.addresses.add(new URL(url).origin));
+        tab.on("request", (request) => this.addresses.add(new URL(request.url()).origin));
+        tab.on("pageerror", (error) => this.faults.push(String(error)));
+        tab.on("console", (message) => {
+            // Chromium itself reports each try while the node is away.
+            const isExpected = this.isOffline && /WebSocket connection to/.test(message.text());
+            if (["error", "warn"].includes(message.type()) && !isExpected) this.faults.push(message.text());
+        });
+        await tab.evaluateOnNewDocument(() => {
+            window.connections = [];
+            window.tones = "";
+            const Original = window.RTCPeerConnection;
+            window.RTCPeerConnection = class extends Original {
+                constructor(...given) {
+                    super(...given);
+                    window.connections.push(this);
+                }
+            };
+            const insert = RTCDTMFSender.prototype.insertDTMF;
+            RTCDTMFSender.prototype.insertDTMF = function (...given) {
+                this.ontonechange = ({ tone }) => (window.tones += tone);
+                return insert.apply(this, given);
+            };
+        });
+        await tab.goto(page);
+    }
+
+    /** Waits until it holds in the page. Puppeteer's own way to wait evaluates text, which the page's policy refuses. */
+    async until(what, holds, ...given) {
+        const wait = `(async (holds, given, end) => {
+            for (;;) {
+                const found = await holds(...given);
+                if (found || Date.now() > end) return found;
+                await new Promise((resolve) => setTimeout(resolve, 50));
+            }
+        })(${holds}, ${JSON.stringify(given)}, Date.now() + ${PATIENCE})`;
+        const found = await this.tab.evaluate(wait).catch((error) => fail(`${this.name}: ${what}: ${error}`));
+        if (!found) {
+            const shown = await this.tab.evaluate(() => document.body.innerText.slice(0, 2000)).catch(() => "nothing");
+            fail(`${this.name}: ${what} did not come; ${JSON.stringify(given)}; shown:\n${shown}\nfaults: ${this.faults.join("\n")}`);
+        }
+    }
+
+    shows(selector, text) {
+        const holds = (selector, text) => {
+            const found = [...document.querySelectorAll(selector)];
+            return found.some((one) => one.checkVisibility() && (one.innerText ?? "").includes(text));
+        };
+        return this.until(`${selector} with ${JSON.stringify(text)}`, holds, selector, text);
+    }
+
+    hides(selector) {
+        return this.until(`no ${selector}`, (selector) => ![...document.querySelectorAll(selector)].some((one) => one.checkVisibility()), selector);
+    }
+
+    async click(selector) {
+        await this.until(`a ready ${selector}`, (selector) => {
+            const found = document.querySelector(selector);
+            return found?.checkVisibility() && !found.disabled;
+        }, selector);
+        await this.tab.$eval(selector, (one) => one.click());
+    }
+
+    async type(selector, text) {
+        await this.tab.focus(selector);
+        await this.tab.$eval(selector, (one) => (one.value = ""));
+        await this.tab.keyboard.sendCharacter(text);
+    }
+
+    async signIn(password = PASSWORDS[this.name]) {
+        await this.until("the form", () => document.querySelector("#address").placeholder !== "");
+        await this.type("#address", this.address);
+        await this.type("#password", password);
+        await this.tab.keyboard.press("Enter");
+    }
+
+    online() {
+        return this.until("chat and phone", () => {
+            const { chat, phone } = document.querySelector("#app").dataset;
+            return chat === "online" && phone === "ready";
+        });
+    }
+
+    person(other) {
+        return `#people li[data-jid="${other.address}"]`;
+    }
+
+    openChat(other) {
+        return this.click(`${this.person(other)} button`);
+    }
+
+    async say(text) {
+        await this.type("#text", text);
+        await this.tab.keyboard.press("Enter");
+    }
+
+    call(state) {
+        return this.until(`a call that is ${state}`, (state) => document.querySelector("#call").dataset.state === state, state);
+    }
+
+    /** Sound is heard: bytes of the other's media come, and are not silence. */
+    async hears() {
+        const heard = async (before) => {
+            const connection = window.connections.at(-1);
+            const inbound = [...(await connection.getStats()).values()].find((one) => one.type === "inbound-rtp" && one.kind === "audio");
+            if (before === null) return inbound ? { bytes: inbound.bytesReceived, energy: inbound.totalAudioEnergy } : null;
+            return (inbound?.bytesReceived ?? 0) > before.bytes && inbound.totalAudioEnergy > before.energy;
+        };
+        await this.until("media", heard, null);
+        const before = await this.tab.evaluate(heard, null);
+        await this.until("sound", heard, before);
+    }
+
+    async picture(name, { isDark = false, isPhone = false } = {}) {
+        if (!folder) return;
+        const { tab } = this;
+        await tab.emulateMediaFeatures([{ name: "prefers-color-scheme", value: isDark ? "dark" : "light" }]);
+        await tab.setViewport(isPhone ? { width: 390, height: 700 } : { width: 1000, height: 560 });
+        await tab.screenshot({ path: path.join(folder, `${name}.png`) });
+        await tab.setViewport({ width: 1000, height: 640 });
+    }
+
+    /** Everything that can be operated has a name, for those who do not see it. */
+    async named() {
+        const nameless = await this.tab.evaluate(() =>
+            [...document.querySelectorAll("button, input, select, textarea")]
+                .filter((one) => one.checkVisibility())
+                .filter((one) => !(one.innerText?.trim() || one.getAttribute("aria-label") || one.labels?.length))
+                .map((one) => one.outerHTML),
+        );
+        if (nameless.length > 0) fail(`without a name: ${nameless.join("\n")}`);
+    }
+}
+
+async function meet(alice, bob) {
+    await alice.type("#find", bob.address);
+    await alice.click("#find-add");
+    await bob.shows(".request", alice.address);
+    await bob.click(".request .primary");
+    for (const [one, other] of [[alice, bob], [bob, alice]]) await one.shows(`${one.person(other)} .about`, "available");
+}
+
+async function chatBothWays(alice, bob) {
+    await alice.openChat(bob);
+    await alice.say("Hello, Bob");
+    await bob.shows(`${bob.person(alice)} .unread`, "1");
+    await bob.openChat(alice);
+    await bob.shows("#log .other .text", "Hello, Bob");
+    await bob.hides(`${bob.person(alice)} .unread`);
+    await alice.shows("#log .own .about", "read");
+    await bob.say("Hello, Alice");
+    await alice.shows("#log .other .text", "Hello, Alice");
+    await bob.shows("#log .own .about", "read");
+    await alice.picture("chat");
+}
+
+async function writeSpite(alice, bob) {
+    await alice.say(SPITE);
+    await bob.shows("#log .other .text", SPITE);
+    await alice.until("word that it was read", () => [...document.querySelectorAll("#log .own")].at(-1).dataset.state === "read");
+    for (const user of [alice, bob]) {
+        const wrong = await user.tab.evaluate(() => window.hurt || document.querySelectorAll("#app img, #app script").length);
+        if (wrong) fail(`${user.name}: a message became more than text`);
+    }
+}
+
+async function findHistory(alice, bob) {
+    await alice.tab.reload();
+    await alice.signIn();
+    await alice.online();
+    await alice.openChat(bob);
+    await alice.until("both messages in their order", () => {
+        const texts = [...document.querySelectorAll("#log .text")].map((one) => one.innerText);
+        return texts.length === 2 && texts[0].startsWith("Hello, Bob") && texts[1] === "Hello, Alice";
+    });
+}
+
+async function callBothWays(alice, bob) {
+    await alice.click("#chat-call");
+    await bob.call("ringing");
+    await bob.shows("#call-state", `alice (${alice.address}) calls`);
+    await alice.shows("#call-state", "Ringing at bob");
+    await bob.picture("ringing");
+    await bob.named();
+    await bob.click("#answer");
+    await Promise.all([alice.call("talking"), bob.call("talking")]);
+    await Promise.all([alice.hears(), bob.hears()]);
+    await alice.picture("phone", { isDark: true, isPhone: true });
+    await alice.click("#mute");
+    await alice.until("a muted microphone", () => {
+        const sender = window.connections.at(-1).getSenders().find((one) => one.track?.kind === "audio");
+        return document.querySelector("#mute").ariaPressed === "true" && !sender.track.enabled;
+    });
+    await alice.click("#mute");
+    await alice.click("#keypad");
+    for (const digit of "5#") await alice.click(`#keys [data-digit="${digit}"]`);
+    await alice.shows("#digits", "5#");
+    await alice.until("the digits on their way (RFC 4733)", () => window.tones === "5#");
+    await alice.picture("call");
+    await bob.click("#hang-up");
+    await Promise.all([alice.hides("#call"), bob.hides("#call")]);
+    await alice.shows("#calls .about", "Outgoing");
+    await bob.shows("#calls .about", "Incoming");
+}
+
+async function refuseCalls(alice, bob) {
+    await bob.click("#chat-call");
+    await alice.call("ringing");
+    await alice.click("#decline");
+    await bob.shows("#notice", "Declined");
+    await bob.hides("#call");
+    await alice.hides("#call");
+    // The caller thinks better of it.
+    await alice.click("#chat-call");
+    await bob.call("ringing");
+    await alice.click("#hang-up");
+    await bob.shows("#calls .about", "Missed");
+    await alice.type("#find", "4711");
+    await alice.click("#find-call");
+    await alice.shows("#notice", "There is no such address or number");
+}
+
+async function callWithPicture(alice, bob) {
+    await alice.click("#chat-video");
+    await bob.call("ringing");
+    await bob.shows("#call-state", "with picture");
+    await bob.click("#answer-video");
+    await Promise.all([alice.call("talking"), bob.call("talking")]);
+    for (const user of [alice, bob]) {
+        await user.until("a picture", () => document.querySelector("#remote").checkVisibility() && document.querySelector("#remote").videoWidth > 0);
+    }
+    await bob.click("#hang-up");
+    await Promise.all([alice.hides("#call"), bob.hides("#call")]);
+}
+
+/** Nothing is left of the account, and nothing came from or went to elsewhere. */
+async function leave(users) {
+    for (const user of users) {
+        await user.named();
+        await user.click("#sign-out");
+        await user.shows("#sign-in-button", "Sign in");
+        const kept = await user.tab.evaluate(() => JSON.stringify(localStorage) + JSON.stringify(sessionStorage) + document.cookie);
+        if (kept.includes("secret-") || kept.includes("Hello")) fail(`${user.name}: kept ${kept}`);
+        const ours = new Set([new URL(page).origin, ...(await sockets(user))]);
+        const others = [...user.addresses].filter((one) => !ours.has(one));
+        if (others.length > 0 || user.faults.length > 0) fail(`${user.name}: to ${others}; faults: ${user.faults.join("\n")}`);
+    }
+}
+
+/** What the server names, no more than two. */
+async function sockets(user) {
+    const { xmpp, sip } = await user.tab.evaluate(async () => (await fetch("settings.json")).json());
+    return [xmpp, sip].map((url) => new URL(url).origin);
+}
+
+/** What the page's modules compute, by the vectors of their specifications. */
+async function computes(user) {
+    const wrong = await user.tab.evaluate(`(async () => {
+        const { Scram } = await import(new URL("scram.js", document.baseURI));
+        const { address } = await import(new URL("chat.js", document.baseURI));
+        const { withoutUnknownChallenges } = await import(new URL("phone.js", document.baseURI));
+        const found = [];
+        const expect = (what, is, expected) => JSON.stringify(is) === JSON.stringify(expected) || found.push(what + ": " + JSON.stringify(is));
+        // RFC 7677 §3.
+        const scram = new Scram("SCRAM-SHA-256", "user", "pencil");
+        scram.nonce = "rOprNGfwEbeRWgbNEkqO";
+        scram.bare = "n=user,r=" + scram.nonce;
+        const challenge = "r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096";
+        const proof = (await scram.prove(challenge)).split("p=")[1];
+        expect("proof", proof, "dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ=");
+        expect("server", scram.isProvedBy("v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4="), true);
+        expect("another server", scram.isProvedBy("v=7rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4="), false);
+        for (const unsound of [challenge.replace("rOpr", "other"), challenge.replace("4096", "1"), "m=x," + challenge]) {
+            expect(unsound, await new Scram("SCRAM-SHA-256", "user", "pencil").prove(unsound).catch(() => "refused"), "refused");
+        }
+        const typed = ["bob", "Bob@a.test", " sip:1234", "+49 (30) 12-3", "a b", "x@", "@x", "bob@a/b", '<img src="x">'];
+        const expected = ["bob@d.test", "bob@a.test", "1234@d.test", "+4930123@d.test", null, null, null, null, null];
+        expect("addresses", typed.map((text) => address(text, "d.test")), expected);
+        const line = (algorithm) => "WWW-Authenticate: Digest realm=\\"a, b\\", algorithm=" + algorithm + ", nonce=\\"1\\"";
+        const answer = (...algorithms) => ["SIP/2.0 401 Unauthorized", ...algorithms.map(line), "", ""].join("\\r\\n");
+        expect("challenges", withoutUnknownChallenges(answer("SHA-256", "MD5", "SHA-512-256")), answer("MD5"));
+        expect("no challenge that is known", withoutUnknownChallenges(answer("SHA-256")), answer("SHA-256"));
+        return found;
+    })()`);
+    if (wrong.length > 0) fail(wrong.join("\n"));
+}
+
+async function all(alice, bob) {
+    await computes(alice);
+    await alice.signIn("wrong");
+    await alice.shows("#sign-in-error", "The address or the password is wrong.");
+    await alice.picture("sign-in");
+    await Promise.all([alice.signIn(), bob.signIn()]);
+    await Promise.all([alice.online(), bob.online()]);
+    await meet(alice, bob);
+    await chatBothWays(alice, bob);
+    await findHistory(alice, bob);
+    await callBothWays(alice, bob);
+    await refuseCalls(alice, bob);
+    await callWithPicture(alice, bob);
+    await writeSpite(alice, bob);
+    await leave([alice, bob]);
+}
+
+const lines = readline.createInterface({ input: process.stdin })[Symbol.asyncIterator]();
+
+async function ask(what) {
+    console.log(what);
+    if ((await lines.next()).done) fail(`${what}: no answer`);
+}
+
+async function restart(alice, bob) {
+    await Promise.all([alice.signIn(), bob.signIn()]);
+    await Promise.all([alice.online(), bob.online()]);
+    await meet(alice, bob);
+    await alice.openChat(bob);
+    await alice.click("#chat-call");
+    await bob.call("ringing");
+    await bob.click("#answer");
+    await Promise.all([alice.call("talking"), bob.call("talking")]);
+    for (const user of [alice, bob]) user.isOffline = true;
+    await ask("kill");
+    for (const user of [alice, bob]) await user.until("word of the loss", () => document.querySelector("#app").dataset.chat === "offline");
+    await alice.say("written while the node was away");
+    await alice.shows("#log .own .about", "waiting for the connection");
+    await ask("start");
+    await Promise.all([alice.online(), bob.online()]);
+    await bob.openChat(alice);
+    await bob.shows("#log .other .text", "written while the node was away");
+    await alice.shows("#log .own .about", "read");
+    // The call has outlived the node.
+    await Promise.all([alice.hears(), bob.hears()]);
+    await bob.click("#hang-up");
+    await Promise.all([alice.hides("#call"), bob.hides("#call")]);
+    await alice.click("#chat-call");
+    await bob.call("ringing");
+    await bob.click("#answer");
+    await Promise.all([alice.hears(), bob.hears()]);
+    await alice.click("#hang-up");
+    await Promise.all([alice.hides("#call"), bob.hides("#call")]);
+    await leave([alice, bob]);
+}
+
+async function main() {
+    const browser = await puppeteer.launch({
+        executablePath: program ?? fail("no chromium: run tools/setup"),
+        headless: true,
+        acceptInsecureCerts: true,
+        args: [
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-dev-shm-usage",
+            "--use-fake-ui-for-media-stream",
+            "--use-fake-device-for-media-stream",
+            "--autoplay-policy=no-user-gesture-required",
+            "--disable-features=WebRtcHideLocalIpsWithMdns",
+            "--force-webrtc-ip-handling-policy=default",
+            "--allow-loopback-in-peer-connection",
+        ],
+    });
+    const patience = setTimeout(() => {
+        console.error("it takes too long");
+        browser.process()?.kill("SIGKILL");
+        process.exit(1);
+    }, ALL);
+    try {
+        const users = await Promise.all(["alice", "bob"].map((name) => User.open(browser, name)));
+        await { all, restart }[play](...users);
+    } finally {
+        clearTimeout(patience);
+        await browser.close();
+    }
+}
+
+main().then(
+    () => process.exit(0),
+    (error) => {
+        console.error(error);
+        process.exit(1);
+    },
+);
