@@ -48,9 +48,9 @@ impl AuthorityClient {
         let (parts, body) = request.into_parts();
         let body = body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
         let sent = self.client.request(parts.method, parts.uri.to_string()).headers(parts.headers).body(body);
-        let mut response = sent.send().await.map_err(fault)?;
+        let mut response = sent.send().await.map_err(|error| fault(&error))?;
         let mut whole = BytesMut::new();
-        while let Some(chunk) = response.chunk().await.map_err(fault)? {
+        while let Some(chunk) = response.chunk().await.map_err(|error| fault(&error))? {
             if whole.len() + chunk.len() > limits::RESPONSE_BYTES {
                 return Err(Error::Str("the authority's response is too large"));
             }
@@ -78,8 +78,8 @@ impl HttpClient for AuthorityClient {
 }
 
 /// The innermost cause says what happened; what is around it says that something did.
-fn fault(error: reqwest::Error) -> Error {
-    let mut cause: &dyn std::error::Error = &error;
+fn fault(error: &reqwest::Error) -> Error {
+    let mut cause: &dyn std::error::Error = error;
     while let Some(inner) = cause.source() {
         cause = inner;
     }

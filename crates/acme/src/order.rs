@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use instant_acme::{
     Account, AccountCredentials, AuthorizationStatus, ChallengeType, Error, Identifier, NewAccount, NewOrder,
@@ -186,7 +185,7 @@ async fn explain(order: &mut Order, status: &Result<OrderStatus, Error>) -> Orde
         Ok(OrderStatus::Invalid) => OrderError::refused("the authority gives no reason"),
         Ok(_) => OrderError::refused(format!(
             "the authority has proved no name within {} s",
-            Duration::as_secs(&limits::POLL_ALL)
+            limits::POLL_ALL.as_secs()
         )),
     }
 }

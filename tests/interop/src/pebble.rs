@@ -63,7 +63,7 @@ impl Pebble {
             "retryAfter": { "authz": 1, "order": 1 },
             "profiles": {
                 "default": { "description": "90 days", "validityPeriod": 7_776_000 },
-                "brief": { "description": "20 seconds", "validityPeriod": 20 },
+                "brief": { "description": "30 seconds", "validityPeriod": 30 },
             },
         }})
         .to_string()
