@@ -1,4 +1,4 @@
-//! Certificates of an authority by ACME (RFC 8555): [`schedule`] says when an order is due, [`Keeper`] carries it out in the
+//! Certificates of an authority by ACME (RFC 8555): [`schedule`] says when an order is due, [`CertificateRenewer`] carries it out in the
 //! background and puts the certificate in place, the folder of files survives a restart. The challenges are HTTP-01 (RFC 8555
 //! §8.3) and TLS-ALPN-01 (RFC 8737), each answered at an address of its own that is open while an order goes on.
 
@@ -7,7 +7,7 @@
 mod challenges;
 mod folder;
 mod http_client;
-mod keeper;
+mod renewer;
 pub mod limits;
 mod listener;
 mod order;
@@ -17,7 +17,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 pub use folder::CertificateFolder;
-pub use keeper::{Keeper, KeeperStatus};
+pub use renewer::{CertificateRenewer, RenewalStatus};
 
 /// Let's Encrypt's authority.
 pub const PRODUCTION: &str = "https://acme-v02.api.letsencrypt.org/directory";

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::path::PathBuf;
 use std::rc::Rc;
 
-use acme::{AcmeSettings, CertificateFolder, ChallengeKind, Keeper};
+use acme::{AcmeSettings, CertificateFolder, ChallengeKind, CertificateRenewer};
 use anyhow::{Context as _, Result};
 use config::{AcmeChallenge, Config};
 use control::{CertificateSource, CertificateStatus};
@@ -18,7 +18,7 @@ use crate::limits;
 /// The certificate of the authority, for the operator's thread.
 pub(super) struct Certificates {
     /// None: the node orders no certificate.
-    keeper: Option<Rc<Keeper>>,
+    renewer: Option<Rc<CertificateRenewer>>,
     /// The time of the last line in the log about the certificate's end.
     warned: Cell<Option<Instant>>,
 }
@@ -43,22 +43,22 @@ impl Certificates {
     /// The folder cannot be made.
     pub(super) fn begin(node: &Node) -> Result<Certificates> {
         let config = &node.shared.config;
-        let mut certificates = Certificates { keeper: None, warned: Cell::new(None) };
+        let mut certificates = Certificates { renewer: None, warned: Cell::new(None) };
         let Some(tls) = node.tls.clone().filter(|_| config.acme.is_on) else { return Ok(certificates) };
         let settings = settings(config);
         let names = names(config);
-        let keeper = Keeper::new(settings, names, tls, node.clock).context("[acme] folder")?;
-        let keeper = Rc::new(keeper);
-        let running = Rc::clone(&keeper);
+        let renewer = CertificateRenewer::new(settings, names, tls, node.clock).context("[acme] folder")?;
+        let renewer = Rc::new(renewer);
+        let running = Rc::clone(&renewer);
         spawn_local(async move { running.run().await });
-        certificates.keeper = Some(keeper);
+        certificates.renewer = Some(renewer);
         Ok(certificates)
     }
 
     /// A changed configuration: names that the certificate has not are ordered.
     pub(super) fn handle_config(&self, config: &Config) {
-        if let Some(keeper) = &self.keeper {
-            keeper.set_names(names(config));
+        if let Some(renewer) = &self.renewer {
+            renewer.set_names(names(config));
         }
     }
 
@@ -73,7 +73,7 @@ impl Certificates {
         } else {
             CertificateSource::SelfSigned
         };
-        let orders = self.keeper.as_ref().map(|keeper| keeper.status()).unwrap_or_default();
+        let orders = self.renewer.as_ref().map(|renewer| renewer.status()).unwrap_or_default();
         let end = shown.validity.map(|validity| validity.not_after);
         Some(CertificateStatus {
             name: shown.name.unwrap_or_else(|| config.sip.default_domain.clone()),

@@ -18,7 +18,7 @@ use crate::{AcmeSettings, limits};
 
 /// The state of orders, for the operator.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct KeeperStatus {
+pub struct RenewalStatus {
     /// The reason that the latest order failed; none: it did not.
     pub failure: Option<String>,
     /// The time of the next order; none: one goes on.
@@ -26,17 +26,17 @@ pub struct KeeperStatus {
 }
 
 /// Orders and renews one certificate. Runs on a `LocalSet`.
-pub struct Keeper {
+pub struct CertificateRenewer {
     settings: AcmeSettings,
     folder: CertificateFolder,
     clock: Clock,
     tls: Arc<Tls>,
     names: RefCell<Vec<String>>,
     names_changed: Notify,
-    status: RefCell<KeeperStatus>,
+    status: RefCell<RenewalStatus>,
 }
 
-impl Keeper {
+impl CertificateRenewer {
     /// A certificate for these names goes to `tls`.
     ///
     /// # Errors
@@ -46,10 +46,10 @@ impl Keeper {
         names: Vec<String>,
         tls: Arc<Tls>,
         clock: Clock,
-    ) -> std::io::Result<Keeper> {
+    ) -> std::io::Result<CertificateRenewer> {
         let folder = CertificateFolder::of(&settings.folder, &settings.directory);
         folder.make()?;
-        Ok(Keeper {
+        Ok(CertificateRenewer {
             settings,
             folder,
             clock,
@@ -61,7 +61,7 @@ impl Keeper {
     }
 
     /// The state of orders.
-    pub fn status(&self) -> KeeperStatus {
+    pub fn status(&self) -> RenewalStatus {
         self.status.borrow().clone()
     }
 
@@ -165,7 +165,7 @@ impl Keeper {
             next_try_in_seconds = next.since(now).as_secs(),
             "no certificate could be ordered: the node goes on with the one that it has"
         );
-        *self.status.borrow_mut() = KeeperStatus { failure: Some(error.text.clone()), next: Some(next) };
+        *self.status.borrow_mut() = RenewalStatus { failure: Some(error.text.clone()), next: Some(next) };
     }
 }
 
