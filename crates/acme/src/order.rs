@@ -205,7 +205,7 @@ fn words(error: &Error) -> String {
 
 /// The authority's words, and of each name that it has something to say about.
 fn reason(problem: &Problem) -> String {
-    problem.to_string()
+    problem.to_string().trim_start_matches("API error: ").to_owned()
 }
 
 /// True if the authority does not know the account any more.
