@@ -40,7 +40,8 @@ impl Answers {
                 answers.insert(token.to_owned(), authorization.to_owned());
             }
             Answers::Tls(answers) => {
-                answers.insert(name.to_ascii_lowercase(), Arc::new(challenge_certificate(name, authorization)?));
+                answers
+                    .insert(name.to_ascii_lowercase(), Arc::new(challenge_certificate(name, authorization)?));
             }
         }
         Ok(())
@@ -62,7 +63,11 @@ impl Answers {
     }
 
     /// The certificate for a name, if `acme-tls/1` is all that the client offers (RFC 8737 §3).
-    fn certificate(&self, name: Option<&str>, mut protocols: impl Iterator<Item = Vec<u8>>) -> Option<Arc<CertifiedKey>> {
+    fn certificate(
+        &self,
+        name: Option<&str>,
+        mut protocols: impl Iterator<Item = Vec<u8>>,
+    ) -> Option<Arc<CertifiedKey>> {
         let is_acme = protocols.next().as_deref() == Some(ACME_TLS) && protocols.next().is_none();
         match self {
             Answers::Tls(answers) if is_acme => answers.get(&name?.to_ascii_lowercase()).cloned(),

@@ -30,7 +30,7 @@ impl CertificateFolder {
     /// Makes the folder, for its owner only.
     ///
     /// # Errors
-    /// Of the system, with the path.
+    /// The system's error, with the path.
     pub fn make(&self) -> io::Result<()> {
         let made = DirBuilder::new().recursive(true).mode(0o700).create(&self.path);
         let closed = made.and_then(|()| fs::set_permissions(&self.path, Permissions::from_mode(0o700)));
@@ -118,7 +118,7 @@ fn write(path: &Path, content: &str) -> io::Result<()> {
 }
 
 fn write_new(path: &Path, content: &str) -> io::Result<()> {
-    // What an earlier crash has left; mostly nothing.
+    // An earlier crash may have left one.
     let _ = fs::remove_file(path);
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
     file.write_all(content.as_bytes())?;

@@ -58,7 +58,8 @@ impl AuthorityClient {
         }
         if !response.status().is_success() {
             // In seconds; as a date it is not read, and the schedule's own pause counts.
-            let pause = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
+            let pause =
+                response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
             *self.retry_after.lock().unwrap_or_else(PoisonError::into_inner) = pause.map(Duration::from_secs);
         }
         let mut answer = Response::new(Full::new(whole.freeze()));

@@ -7,10 +7,10 @@
 mod challenges;
 mod folder;
 mod http_client;
-mod renewer;
 pub mod limits;
 mod listener;
 mod order;
+mod renewer;
 pub mod schedule;
 
 use std::net::SocketAddr;

@@ -12,7 +12,7 @@ pub const RETRY_UNREACHABLE: Duration = Duration::from_secs(5);
 /// The longest such pause.
 pub const RETRY_UNREACHABLE_MOST: Duration = Duration::from_mins(30);
 
-/// The first pause after an order that the authority refused: somebody has to mend DNS, a firewall or the configuration first.
+/// The first pause after an order that the authority refused: DNS, a firewall or the configuration has to be mended first.
 pub const RETRY_REFUSED: Duration = Duration::from_mins(5);
 
 /// The longest such pause.

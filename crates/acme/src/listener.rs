@@ -121,7 +121,8 @@ mod tests {
         on_one_thread(with_answers(ChallengeKind::Http01, async |address| {
             let known = get_path(address, "/.well-known/acme-challenge/token").await;
             assert!(known.starts_with("HTTP/1.1 200") && known.ends_with("token.thumbprint"), "{known}");
-            for path in ["/.well-known/acme-challenge/other", "/.well-known/acme-challenge/", "/", "/metrics"] {
+            for path in ["/.well-known/acme-challenge/other", "/.well-known/acme-challenge/", "/", "/metrics"]
+            {
                 let refused = get_path(address, path).await;
                 assert!(refused.starts_with("HTTP/1.1 404"), "{path}: {refused}");
             }

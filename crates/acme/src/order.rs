@@ -20,7 +20,7 @@ use crate::{AcmeSettings, ChallengeKind, limits, listener};
 #[derive(Debug)]
 pub(crate) struct OrderError {
     pub(crate) kind: FailureKind,
-    /// What happened, where, and if possible a remedy.
+    /// The fault, its place, and if possible a remedy.
     pub(crate) text: String,
 }
 
@@ -56,8 +56,7 @@ pub(crate) async fn account(
     }
     let contact = settings.contact.as_ref().map(|address| format!("mailto:{address}"));
     let contact: Vec<&str> = contact.as_deref().into_iter().collect();
-    let new =
-        NewAccount { contact: &contact, terms_of_service_agreed: true, only_return_existing: false };
+    let new = NewAccount { contact: &contact, terms_of_service_agreed: true, only_return_existing: false };
     let made = builder.create(&new, settings.directory.clone(), None).await;
     let (account, credentials) = made.map_err(|error| match &error {
         Error::Api(problem) => {
@@ -122,7 +121,8 @@ async fn answers(settings: &AcmeSettings, order: &mut Order) -> Result<Answers, 
         }
         let name = authorization.identifier().to_string();
         let Some(challenge) = authorization.challenge(challenge_type(settings.challenge)) else {
-            let text = format!("{name}: the authority does not offer the challenge that [acme] challenge names");
+            let text =
+                format!("{name}: the authority does not offer the challenge that [acme] challenge names");
             return Err(OrderError::refused(text));
         };
         let authorization = challenge.key_authorization();

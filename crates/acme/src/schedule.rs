@@ -23,8 +23,10 @@ pub enum FailureKind {
 pub struct Schedule {
     /// The latest orders, the oldest first; at most `limits::ORDERS_PER_HOUR`.
     begun: VecDeque<Instant>,
-    /// Failures since the last certificate.
+    /// Failures of one kind in a row, since the last certificate.
     failures: u32,
+    /// Their kind.
+    failed: Option<FailureKind>,
     /// No order begins before.
     retry_at: Instant,
     /// Thousandths of a thirtieth of a certificate's life, by which its renewal is earlier: nodes that started together do not
@@ -40,6 +42,7 @@ impl Schedule {
         let mut schedule = Schedule {
             begun: VecDeque::new(),
             failures: 0,
+            failed: None,
             retry_at: Instant::default(),
             jitter: per_mille(random),
         };
@@ -74,6 +77,9 @@ impl Schedule {
             FailureKind::Unreachable => (limits::RETRY_UNREACHABLE, limits::RETRY_UNREACHABLE_MOST),
             FailureKind::Refused => (limits::RETRY_REFUSED, limits::RETRY_REFUSED_MOST),
         };
+        if self.failed.replace(kind) != Some(kind) {
+            self.failures = 0;
+        }
         let doubled = 1_u32.checked_shl(self.failures).and_then(|factor| first.checked_mul(factor));
         let pause = doubled.map_or(most, |pause| pause.min(most));
         self.failures = self.failures.saturating_add(1).min(31);
@@ -157,6 +163,14 @@ mod tests {
         assert_eq!(pauses, [5, 10, 20, 40, 80, 160, 320, 640, 1_280, 1_800, 1_800, 1_800]);
         schedule.handle_issued(0);
         assert!(schedule.deadline(None) <= START, "a success forgets the failures");
+    }
+
+    #[test]
+    fn an_authority_that_was_away_does_not_make_the_first_refused_order_wait_longer() {
+        let mut schedule = Schedule::new([], 0);
+        (0..5).for_each(|_| schedule.handle_failed(START, FailureKind::Unreachable, None, 0));
+        schedule.handle_failed(START, FailureKind::Refused, None, 0);
+        assert_eq!(schedule.deadline(None), START + limits::RETRY_REFUSED);
     }
 
     #[test]

@@ -68,7 +68,8 @@ impl Value for AcmeChallenge {
 struct Directory(Box<str>);
 
 impl Value for Directory {
-    const EXPECTED: &'static str = "\"production\", \"staging\" or a URL, as \"https://ca.example.net/directory\"";
+    const EXPECTED: &'static str =
+        "\"production\", \"staging\" or a URL, as \"https://ca.example.net/directory\"";
 
     fn read(value: &DeValue<'_>) -> Option<Self> {
         let text = value.as_str()?;
@@ -178,7 +179,11 @@ impl Acme {
         if let Some(contact) = &self.contact
             && !(contact.contains('@') && contact.chars().all(plain))
         {
-            section.mistake("contact", format!("`contact` is {contact:?}"), "an address, as \"admin@example.net\"");
+            section.mistake(
+                "contact",
+                format!("`contact` is {contact:?}"),
+                "an address, as \"admin@example.net\"",
+            );
         }
         let names = self.names_or(config);
         if names.is_empty() {
@@ -278,7 +283,8 @@ mod tests {
         assert_eq!(&*config.acme.directory, "production");
         assert_eq!(config.acme.listen().to_string(), "0.0.0.0:80");
         assert_eq!(config.acme_folder(), Path::new("run/belfry/acme"));
-        let tls = parse(&format!("[sip]\ndomains = [\"a.test\"]\n{ON}challenge = \"tls-alpn-01\"\n")).unwrap();
+        let tls =
+            parse(&format!("[sip]\ndomains = [\"a.test\"]\n{ON}challenge = \"tls-alpn-01\"\n")).unwrap();
         assert_eq!(tls.acme.listen().to_string(), "0.0.0.0:443");
     }
 
@@ -299,7 +305,8 @@ mod tests {
             let error = parse(&text).unwrap_err();
             assert!(error.contains(expected), "{error}");
         }
-        let farm = "[farm]\nname = \"f\"\nnode = \"n\"\ncouncil = [\"nats://127.0.0.1:4222\"]\nsecret = \"s\"\n";
+        let farm =
+            "[farm]\nname = \"f\"\nnode = \"n\"\ncouncil = [\"nats://127.0.0.1:4222\"]\nsecret = \"s\"\n";
         let error = parse(&format!("{sip}{farm}{ON}")).unwrap_err();
         assert!(error.contains("put the files of the certificate on each node"), "{error}");
     }

@@ -58,10 +58,7 @@ pub struct ShownCertificate {
 
 /// The facts of a certificate in DER.
 pub(crate) fn shown(certificate: &[u8]) -> ShownCertificate {
-    ShownCertificate {
-        name: dns_names(certificate).into_iter().next(),
-        validity: validity(certificate),
-    }
+    ShownCertificate { name: dns_names(certificate).into_iter().next(), validity: validity(certificate) }
 }
 
 /// Reads a certificate with its key, both PEM, and compares it with names: of DNS, or addresses.
@@ -135,11 +132,16 @@ mod tests {
         let facts = examine(&one.certificate, &one.key, &names).unwrap();
         assert_eq!(facts.missing, ["b.test"]);
         // The library makes certificates of the years 1975 to 4096.
-        let of_library =
-            Validity { not_before: Instant::from_unix_seconds(157_766_400), not_after: Instant::from_unix_seconds(67_090_118_400) };
+        let of_library = Validity {
+            not_before: Instant::from_unix_seconds(157_766_400),
+            not_after: Instant::from_unix_seconds(67_090_118_400),
+        };
         assert_eq!(facts.validity, Some(of_library));
         let der = certificates(&one.certificate).unwrap();
-        assert_eq!(shown(&der[0]), ShownCertificate { name: Some("a.test".into()), validity: facts.validity });
+        assert_eq!(
+            shown(&der[0]),
+            ShownCertificate { name: Some("a.test".into()), validity: facts.validity }
+        );
         let other = examine(&one.certificate, &two.key, &[]).unwrap_err();
         assert!(other.to_string().contains("does not fit the certificate"), "{other}");
         assert_eq!(other.file, two.key);

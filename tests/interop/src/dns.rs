@@ -1,6 +1,7 @@
 //! A little DNS for tests: every chat server, or every host, is at loopback.
 
-use std::net::UdpSocket;
+use std::io::{self, Read as _, Write as _};
+use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{Builder, JoinHandle};
@@ -40,17 +41,21 @@ impl Dns {
     }
 
     fn with(records: Records) -> Dns {
-        let socket = UdpSocket::bind("127.0.0.1:0").expect("a free port");
+        let (socket, listener) = bind();
         socket.set_read_timeout(Some(Duration::from_millis(50))).expect("a positive timeout");
+        listener.set_nonblocking(true).expect("a listener can be told");
         let port = socket.local_addr().expect("a bound socket").port();
         let has_ended = Arc::new(AtomicBool::new(false));
         let ends = Arc::clone(&has_ended);
         let serve = move || {
             let mut buffer = [0; 1_500];
             while !ends.load(Ordering::Relaxed) {
+                if let Ok((stream, _)) = listener.accept() {
+                    // The client may have gone.
+                    let _ = answer_stream(stream, records);
+                }
                 let Ok((count, from)) = socket.recv_from(&mut buffer) else { continue };
                 if let Some(answer) = answer(&buffer[..count], records) {
-                    // The client may have gone.
                     let _ = socket.send_to(&answer, from);
                 }
             }
@@ -58,6 +63,29 @@ impl Dns {
         let thread = Builder::new().name("dns".into()).spawn(serve).expect("a thread");
         Dns { port, has_ended, thread: Some(thread) }
     }
+}
+
+/// One port of UDP and TCP: Pebble asks by TCP only (RFC 7766).
+fn bind() -> (UdpSocket, TcpListener) {
+    let both = (0..100).find_map(|_| {
+        let socket = UdpSocket::bind("127.0.0.1:0").ok()?;
+        let listener = TcpListener::bind(socket.local_addr().ok()?).ok()?;
+        Some((socket, listener))
+    });
+    both.expect("a free port")
+}
+
+/// One question of a connection; its length stands before it (RFC 1035 §4.2.2).
+fn answer_stream(mut stream: TcpStream, records: Records) -> io::Result<()> {
+    stream.set_nonblocking(false)?;
+    stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+    let mut length = [0; 2];
+    stream.read_exact(&mut length)?;
+    let mut question = vec![0; usize::from(u16::from_be_bytes(length))];
+    stream.read_exact(&mut question)?;
+    let answer = answer(&question, records).unwrap_or_default();
+    let length = u16::try_from(answer.len()).map_err(io::Error::other)?;
+    stream.write_all(&[&length.to_be_bytes()[..], &answer].concat())
 }
 
 impl Drop for Dns {

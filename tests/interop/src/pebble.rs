@@ -23,7 +23,7 @@ pub struct Pebble {
     /// The port at which it asks for TLS-ALPN-01.
     pub tls: u16,
     dns: Dns,
-    /// Of the directory's own server.
+    /// The authority of the directory's own server.
     authority: Authority,
     server: Certified,
     folder: TempDir,
@@ -47,7 +47,8 @@ impl Pebble {
             peer: None,
         };
         let text = pebble.configuration();
-        std::fs::write(pebble.folder.path().join("pebble.json"), text).expect("the test's folder is writable");
+        std::fs::write(pebble.folder.path().join("pebble.json"), text)
+            .expect("the test's folder is writable");
         pebble
     }
 
@@ -75,8 +76,8 @@ impl Pebble {
         let program = installed("pebble", "pebble").display().to_string();
         let dns = format!("127.0.0.1:{}", self.dns.port);
         // It sleeps up to 15 seconds before each question otherwise. It refuses some good nonces, and is left to.
-        let arguments =
-            ["PEBBLE_VA_NOSLEEP=1", &program, "-config", "pebble.json", "-dnsserver", &dns].map(str::to_owned);
+        let arguments = ["PEBBLE_VA_NOSLEEP=1", &program, "-config", "pebble.json", "-dnsserver", &dns]
+            .map(str::to_owned);
         let peer = Peer::start("pebble", "env", &arguments, self.folder.path());
         let is_bound = || peer.is_bound("tcp", self.port) && peer.is_bound("tcp", self.management);
         wait_until("Pebble to listen", Duration::from_secs(20), is_bound, || peer.tail());

@@ -57,7 +57,11 @@ fn a_certificate_by_http_is_in_use_at_all_listeners_without_a_restart_once_the_a
     let is_told = || certificate(&node)["order_failure"].is_string();
     wait_until("a failed order", ORDER, is_told, || explain(&node, &pebble));
     assert_eq!(certificate(&node)["source"], "self_signed");
-    assert!(node.health().contains("\nclients see a certificate that the node made for itself"), "{}", node.health());
+    assert!(
+        node.health().contains("\nclients see a certificate that the node made for itself"),
+        "{}",
+        node.health()
+    );
     assert_eq!(node.metric("belfry_certificate_order_failed"), 1);
     let pid = node.id();
 
@@ -85,7 +89,8 @@ fn a_certificate_by_http_is_in_use_at_all_listeners_without_a_restart_once_the_a
 #[test]
 fn a_certificate_by_tls_alpn_is_renewed_before_its_end_without_a_restart() {
     let pebble = Pebble::prepare().started();
-    let keys = format!("challenge = \"tls-alpn-01\"\nlisten = \"127.0.0.1:{}\"\nprofile = \"brief\"\n", pebble.tls);
+    let keys =
+        format!("challenge = \"tls-alpn-01\"\nlisten = \"127.0.0.1:{}\"\nprofile = \"brief\"\n", pebble.tls);
     let (node, _, _) = node(&pebble, &keys);
     let node = node.started();
     wait_for_certificate(&node, &pebble);
@@ -129,5 +134,8 @@ fn a_refused_order_names_the_name_and_the_reason_and_waits() {
     assert!((200..=400).contains(&next), "{status}");
     assert!(node.tail().contains("no certificate could be ordered"), "{}", node.tail());
     let shown = node.run(&["status"]);
-    assert!(shown.contains("made by the node itself") && shown.contains("the next order is due in"), "{shown}");
+    assert!(
+        shown.contains("made by the node itself") && shown.contains("the next order is due in"),
+        "{shown}"
+    );
 }

@@ -74,9 +74,12 @@ fn check_ordered(
             format!("the node has ordered none yet for {}", names.join(", ")),
             "start the node, and see in `belfry status` or the log how the order goes",
         )],
-        Ok(facts) => {
-            judge(&file, &facts, now, "`belfry status` says why the node has not renewed it, and when it tries again")
-        }
+        Ok(facts) => judge(
+            &file,
+            &facts,
+            now,
+            "`belfry status` says why the node has not renewed it, and when it tries again",
+        ),
     }
 }
 

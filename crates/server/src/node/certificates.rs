@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::path::PathBuf;
 use std::rc::Rc;
 
-use acme::{AcmeSettings, CertificateFolder, ChallengeKind, CertificateRenewer};
+use acme::{AcmeSettings, CertificateFolder, CertificateRenewer, ChallengeKind};
 use anyhow::{Context as _, Result};
 use config::{AcmeChallenge, Config};
 use control::{CertificateSource, CertificateStatus};

@@ -203,7 +203,7 @@ mod tests {
             ..FarmStatus::default()
         };
         let mut text = String::new();
-        write(&mut text, &farm);
+        write(&mut text, Some(&farm));
         for line in [
             "belfry_farm_info{farm=\"office\",node=\"n1\",life=\"5\"} 1",
             "belfry_farm_members{state=\"serving\"} 2",
