@@ -121,7 +121,6 @@ fn print(status: &Status, out: &mut impl Write) -> Result<(), CliError> {
     writeln!(out, "transactions   {}", sum(|s| s.transactions))?;
     writeln!(out, "connections    {}", sum(|s| s.connections))?;
     print_sign_ins(status, out)?;
-    print_certificate(status, out)?;
     writeln!(out, "memory         {} MiB resident", grouped(status.resident_bytes >> 20))?;
     print_trouble(status, out)?;
     print_targets(status, out)?;
@@ -184,8 +183,9 @@ fn print_certificate(status: &Status, out: &mut impl Write) -> io::Result<()> {
     Ok(())
 }
 
-/// Prints conditions that need an operator's attention, if any.
+/// Prints the certificate, and conditions that need an operator's attention, if any.
 fn print_trouble(status: &Status, out: &mut impl Write) -> io::Result<()> {
+    print_certificate(status, out)?;
     let store = &status.node.store;
     let waiting = format!(
         "{} writes and {} reads waiting",
