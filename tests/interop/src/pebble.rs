@@ -85,10 +85,10 @@ impl Pebble {
         self
     }
 
-    /// Keys of `[acme]` for a node that orders here.
-    pub fn keys(&self) -> String {
+    /// Keys of `[acme]` for a node that orders certificates of this kind here; without a kind Pebble takes any.
+    pub fn keys(&self, profile: &str) -> String {
         format!(
-            "agree_to_terms = true\ndirectory = \"https://localhost:{}/dir\"\nauthorities = \"{}\"\n",
+            "agree_to_terms = true\nprofile = \"{profile}\"\ndirectory = \"https://localhost:{}/dir\"\nauthorities = \"{}\"\n",
             self.port,
             self.authority.certificate().display()
         )

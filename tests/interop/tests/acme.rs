@@ -13,11 +13,11 @@ const DOMAIN: &str = interop::DOMAIN;
 const ORDER: Duration = Duration::from_secs(60);
 
 /// A node with chat, which orders from `pebble`, and the ports of its XMPP and HTTPS.
-fn node(pebble: &Pebble, keys: &str) -> (Node, u16, u16) {
+fn node(pebble: &Pebble, profile: &str, keys: &str) -> (Node, u16, u16) {
     let (xmpp, web) = (free_port(), free_port());
     let sections = format!(
         "[xmpp]\nlisten = [\"tcp:127.0.0.1:{xmpp}\", \"wss:127.0.0.1:{web}\"]\n[acme]\n{}{keys}",
-        pebble.keys()
+        pebble.keys(profile)
     );
     (Node::prepare().with_sections(&sections), xmpp, web)
 }
@@ -51,7 +51,7 @@ fn is_https_trusted(port: u16, root: &Path) -> bool {
 #[test]
 fn a_certificate_by_http_is_in_use_at_all_listeners_without_a_restart_once_the_authority_is_there() {
     let pebble = Pebble::prepare();
-    let (node, xmpp, web) = node(&pebble, &format!("listen = \"127.0.0.1:{}\"\n", pebble.http));
+    let (node, xmpp, web) = node(&pebble, "default", &format!("listen = \"127.0.0.1:{}\"\n", pebble.http));
     let node = node.started();
     // The authority is away: the node serves, and says why it has nothing better than its own.
     let is_told = || certificate(&node)["order_failure"].is_string();
@@ -89,9 +89,8 @@ fn a_certificate_by_http_is_in_use_at_all_listeners_without_a_restart_once_the_a
 #[test]
 fn a_certificate_by_tls_alpn_is_renewed_before_its_end_without_a_restart() {
     let pebble = Pebble::prepare().started();
-    let keys =
-        format!("challenge = \"tls-alpn-01\"\nlisten = \"127.0.0.1:{}\"\nprofile = \"brief\"\n", pebble.tls);
-    let (node, _, _) = node(&pebble, &keys);
+    let keys = format!("challenge = \"tls-alpn-01\"\nlisten = \"127.0.0.1:{}\"\n", pebble.tls);
+    let (node, _, _) = node(&pebble, "brief", &keys);
     let node = node.started();
     wait_for_certificate(&node, &pebble);
     let root = pebble.root();
@@ -107,7 +106,7 @@ fn a_certificate_by_tls_alpn_is_renewed_before_its_end_without_a_restart() {
 #[test]
 fn a_certificate_of_an_earlier_start_is_used_and_not_ordered_again() {
     let pebble = Pebble::prepare().started();
-    let (node, _, _) = node(&pebble, &format!("listen = \"127.0.0.1:{}\"\n", pebble.http));
+    let (node, _, _) = node(&pebble, "default", &format!("listen = \"127.0.0.1:{}\"\n", pebble.http));
     let mut node = node.started();
     wait_for_certificate(&node, &pebble);
     let root = pebble.root();
@@ -123,7 +122,7 @@ fn a_certificate_of_an_earlier_start_is_used_and_not_ordered_again() {
 fn a_refused_order_names_the_name_and_the_reason_and_waits() {
     let pebble = Pebble::prepare().started();
     // The authority asks at a port where nothing listens.
-    let (node, _, _) = node(&pebble, &format!("listen = \"127.0.0.1:{}\"\n", free_port()));
+    let (node, _, _) = node(&pebble, "default", &format!("listen = \"127.0.0.1:{}\"\n", free_port()));
     let node = node.started();
     let is_told = || certificate(&node)["order_failure"].is_string();
     wait_until("a refused order", ORDER, is_told, || explain(&node, &pebble));
