@@ -55,6 +55,7 @@ static REAL: &[RealTests] = &[
     real("store", "unittests src/lib.rs", "store", &["postgres::round_trips::"]),
     real("interop", "unittests src/lib.rs", "interop", &[]),
     real("interop", "tests/accounts.rs", "accounts", &[]),
+    real("interop", "tests/acme.rs", "acme", &[]),
     real("interop", "tests/administration.rs", "administration", &[]),
     real("interop", "tests/balancer.rs", "balancer", &[]),
     real("interop", "tests/belfry.rs", "belfry", &[]),

@@ -56,10 +56,11 @@ fn profanity(config: &Config, user: &str, domain: &str) -> Option<String> {
         None => (chat(config, Transport::Tls)?, true),
     };
     // No authority has signed the certificate that the node made for itself.
-    let tls = match (is_direct, &config.tls.certificate) {
+    let is_of_authority = config.tls.certificate.is_some() || config.acme.is_on;
+    let tls = match (is_direct, is_of_authority) {
         (true, _) => " tls legacy",
-        (false, None) => " tls trust",
-        (false, Some(_)) => "",
+        (false, false) => " tls trust",
+        (false, true) => "",
     };
     let (host, port) = (host_of(config, listener), listener.address.port());
     Some(format!("/connect {user}@{domain} server {host} port {port}{tls}"))

@@ -266,7 +266,9 @@ fn tls_lines(files: Option<&(PathBuf, PathBuf)>) -> String {
             quoted(&key.to_string_lossy())
         ),
         None => "# Without these the node makes a certificate for itself, which clients are to be told to trust.\n\
-                 # certificate = \"/etc/belfry/fullchain.pem\"\n# key = \"/etc/belfry/privkey.pem\"\n"
+                 # certificate = \"/etc/belfry/fullchain.pem\"\n# key = \"/etc/belfry/privkey.pem\"\n\n\
+                 # Or the node orders one of Let's Encrypt and renews it, once you have agreed to the terms: docs/operating.md.\n\
+                 # [acme]\n# agree_to_terms = true\n"
             .to_owned(),
     }
 }

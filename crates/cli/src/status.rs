@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use clap::Args;
 use config::Config;
-use control::{Client, Listening, NodeState, Request, Response, ShardCounters, Status};
+use control::{CertificateSource, Client, Listening, NodeState, Request, Response, ShardCounters, Status};
 use stdx::attempts::Cause;
 
 use super::error::CliError;
 use super::farm_sums;
-use super::table::{Table, elapsed, grouped, printable};
+use super::table::{Table, date, elapsed, grouped, printable};
 
 const TOO_MANY: &str = Cause::TooManyAttempts.name();
 
@@ -164,8 +164,28 @@ fn print_sign_ins(status: &Status, out: &mut impl Write) -> io::Result<()> {
     )
 }
 
-/// Prints conditions that need an operator's attention, if any.
+/// The end of the certificate, its origin, and what is wrong with it.
+fn print_certificate(status: &Status, out: &mut impl Write) -> io::Result<()> {
+    let Some(certificate) = &status.node.certificate else { return Ok(()) };
+    let source = match certificate.source {
+        CertificateSource::File => "from a file",
+        CertificateSource::Acme => "ordered by the node",
+        CertificateSource::SelfSigned => "made by the node itself",
+    };
+    let until = certificate.ends_at.map_or("an unknown time".into(), |end| format!("{} UTC", date(end)));
+    writeln!(out, "certificate    {} until {until}, {source}", printable(&certificate.name))?;
+    if let Some(trouble) = certificate.trouble() {
+        writeln!(out, "               {}", printable(&trouble))?;
+    }
+    if let Some(seconds) = certificate.next_order_seconds {
+        writeln!(out, "               the next order is due in {}", elapsed(seconds))?;
+    }
+    Ok(())
+}
+
+/// Prints the certificate, and conditions that need an operator's attention, if any.
 fn print_trouble(status: &Status, out: &mut impl Write) -> io::Result<()> {
+    print_certificate(status, out)?;
     let store = &status.node.store;
     let waiting = format!(
         "{} writes and {} reads waiting",

@@ -5,6 +5,7 @@
 
 mod access;
 mod accounts;
+mod acme;
 mod components;
 mod farm;
 mod federation;
@@ -32,6 +33,7 @@ use std::path::{Path, PathBuf};
 
 pub use access::Access;
 pub use accounts::Accounts;
+pub use acme::{Acme, AcmeChallenge};
 pub use components::{Component, ComponentSecret, Components};
 pub use farm::Farm;
 pub use federation::{Federation, ServerRoute};
@@ -65,6 +67,8 @@ pub struct Config {
     pub sip: Sip,
     /// `[tls]`: certificates of all listeners.
     pub tls: Tls,
+    /// `[acme]`: the certificate that the node orders.
+    pub acme: Acme,
     /// `[http]`: the address of metrics and health.
     pub http: Http,
     /// `[rest]`: the address of the REST interface.
@@ -208,6 +212,7 @@ impl Config {
             ("sip.websocket_origins", self.sip.websocket_origins != new.sip.websocket_origins),
             ("sip.websocket_proxies", self.sip.websocket_proxies != new.sip.websocket_proxies),
             ("tls", self.tls != new.tls),
+            ("acme", self.acme != new.acme),
             ("http.listen", self.http != new.http),
             ("rest.listen", self.rest != new.rest),
             ("log.format", self.log.format != new.log.format),
@@ -244,6 +249,7 @@ impl Config {
                 ..self.sip
             },
             tls: old.tls,
+            acme: old.acme,
             http: old.http,
             rest: old.rest,
             log: Log { format: old.log.format, ..self.log },
@@ -268,6 +274,8 @@ impl Config {
             &mut self.tls.key,
             &mut self.tls.ca,
             &mut self.access.client_authorities,
+            &mut self.acme.folder,
+            &mut self.acme.authorities,
         ];
         let farm = [&mut self.farm.secret, &mut self.farm.credentials, &mut self.farm.authorities];
         let paths = [&mut self.server.data, &mut self.server.control];
@@ -301,7 +309,7 @@ fn read_all(text: &str, folder: Option<&Path>) -> (Config, Vec<Mistake>, Vec<Key
     let server = Server::read(&mut reader);
     let store = Store::read(&mut reader);
     let has_store = store.url.is_some();
-    let config = Config {
+    let mut config = Config {
         file: None,
         server,
         store,
@@ -322,8 +330,10 @@ fn read_all(text: &str, folder: Option<&Path>) -> (Config, Vec<Mistake>, Vec<Key
         federation: Federation::read(&mut reader),
         xmpp: Xmpp::read(&mut reader),
         farm: Farm::read(&mut reader, has_store),
+        acme: Acme::default(),
         process: None,
     };
+    config.acme = Acme::read(&mut reader, &config);
     let (mistakes, reference) = reader.finish();
     (config, mistakes, reference)
 }

@@ -32,8 +32,8 @@ pub use rates::{Rate, Rates, Totals};
 pub use records::{AccountRow, Ask, Change, Listing, Secret};
 pub use server::{ControlSocket, answer, serve};
 pub use status::{
-    AdmissionStatus, Listening, NodeState, Observed, ShardCounters, SignInFailureCount, Status, StatusSource,
-    StoreStatus, TargetStatus, watch,
+    AdmissionStatus, CertificateSource, CertificateStatus, Listening, NodeState, Observed, ShardCounters,
+    SignInFailureCount, Status, StatusSource, StoreStatus, TargetStatus, watch,
 };
 pub use trace::{TraceLine, TraceLines, TraceNews, TraceSink, mask_credentials};
 

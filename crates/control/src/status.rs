@@ -1,5 +1,6 @@
 //! The node's state: the source of `belfry status`, `/metrics` and `/health`.
 
+mod certificate;
 mod shard;
 
 use std::rc::Rc;
@@ -14,6 +15,7 @@ use super::Control;
 use super::farm::FarmStatus;
 use super::rates::{Rate, Rates, Totals};
 use crate::limits;
+pub use certificate::{CertificateSource, CertificateStatus};
 pub use shard::ShardCounters;
 
 /// The node's own state, as the node reports it.
@@ -37,6 +39,9 @@ pub struct Observed {
     /// The reason that the farm's council is away; none while it answers, and at a node outside a farm.
     #[serde(default)]
     pub council_away: Option<Box<str>>,
+    /// The certificate of the listeners with TLS; none in a node of an earlier version.
+    #[serde(default)]
+    pub certificate: Option<CertificateStatus>,
     /// Connections in progress by kind of listener.
     #[serde(default)]
     pub admissions: Vec<AdmissionStatus>,

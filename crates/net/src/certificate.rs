@@ -1,6 +1,7 @@
 //! Facts about the node's own certificate, for its operator.
 
 use std::path::Path;
+use std::time::Duration;
 
 use rustls::client::verify_server_name;
 use rustls::crypto::aws_lc_rs;
@@ -11,16 +12,53 @@ use rustls_pki_types::{PrivateKeyDer, ServerName};
 use stdx::Instant;
 use stdx::calendar::Date;
 
+use crate::certified::dns_names;
 use crate::der::{DerValue, first_value};
 use crate::tls::{TlsError, certificates};
+
+/// The period in which clients accept a certificate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Validity {
+    /// Its begin.
+    pub not_before: Instant,
+    /// Its end.
+    pub not_after: Instant,
+}
+
+impl Validity {
+    /// From begin to end.
+    pub fn lifetime(self) -> Duration {
+        self.not_after.since(self.not_before)
+    }
+
+    /// True if less than `margin` is left. Of a certificate whose whole life is less than three times `margin`: less than a third of its
+    /// life, because it is renewed when that much is left.
+    pub fn ends_soon(self, now: Instant, margin: Duration) -> bool {
+        self.not_after.since(now) < margin.min(self.lifetime() / 3)
+    }
+}
 
 /// A certificate that can be used with its key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CertificateFacts {
-    /// The end of its validity. `None`: it cannot be read.
-    pub not_after: Option<Instant>,
+    /// `None`: it cannot be read.
+    pub validity: Option<Validity>,
     /// Those of the names asked for that it is not for.
     pub missing: Vec<String>,
+}
+
+/// The certificate that listeners show.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ShownCertificate {
+    /// The first DNS name in it; none: it has only addresses.
+    pub name: Option<Box<str>>,
+    /// `None`: it cannot be read.
+    pub validity: Option<Validity>,
+}
+
+/// The facts of a certificate in DER.
+pub(crate) fn shown(certificate: &[u8]) -> ShownCertificate {
+    ShownCertificate { name: dns_names(certificate).into_iter().next(), validity: validity(certificate) }
 }
 
 /// Reads a certificate with its key, both PEM, and compares it with names: of DNS, or addresses.
@@ -40,11 +78,11 @@ pub fn examine(certificate: &Path, key: &Path, names: &[String]) -> Result<Certi
         ServerName::try_from(name.as_str()).is_ok_and(|name| verify_server_name(&parsed, &name).is_ok())
     };
     let missing = names.iter().filter(|name| !is_for(name)).cloned().collect();
-    Ok(CertificateFacts { not_after: not_after(&own), missing })
+    Ok(CertificateFacts { validity: validity(&own), missing })
 }
 
 /// RFC 5280 §4.1: version, serial number, signature, issuer, validity. The version may be missing.
-fn not_after(certificate: &[u8]) -> Option<Instant> {
+fn validity(certificate: &[u8]) -> Option<Validity> {
     const VERSION: u8 = 0xa0;
     let mut rest = first_value(first_value(certificate)?.content)?.content;
     if first_value(rest)?.tag == VERSION {
@@ -53,8 +91,8 @@ fn not_after(certificate: &[u8]) -> Option<Instant> {
     for _ in ["serial number", "signature", "issuer"] {
         rest = first_value(rest)?.rest;
     }
-    let validity = first_value(rest)?.content;
-    time(&first_value(first_value(validity)?.rest)?)
+    let begin = first_value(first_value(rest)?.content)?;
+    Some(Validity { not_before: time(&begin)?, not_after: time(&first_value(begin.rest)?)? })
 }
 
 /// RFC 5280 §4.1.2.5: `UTCTime` as YYMMDDHHMMSSZ of the years 1950 to 2049, `GeneralizedTime` as YYYYMMDDHHMMSSZ.
@@ -93,14 +131,33 @@ mod tests {
         let names = ["a.test", "b.test", "192.0.2.7"].map(str::to_owned);
         let facts = examine(&one.certificate, &one.key, &names).unwrap();
         assert_eq!(facts.missing, ["b.test"]);
-        // The library makes certificates that end in the year 4096.
-        assert_eq!(facts.not_after, Some(Instant::from_unix_seconds(67_090_118_400)));
+        // The library makes certificates of the years 1975 to 4096.
+        let of_library = Validity {
+            not_before: Instant::from_unix_seconds(157_766_400),
+            not_after: Instant::from_unix_seconds(67_090_118_400),
+        };
+        assert_eq!(facts.validity, Some(of_library));
+        let der = certificates(&one.certificate).unwrap();
+        assert_eq!(
+            shown(&der[0]),
+            ShownCertificate { name: Some("a.test".into()), validity: facts.validity }
+        );
         let other = examine(&one.certificate, &two.key, &[]).unwrap_err();
         assert!(other.to_string().contains("does not fit the certificate"), "{other}");
         assert_eq!(other.file, two.key);
         let gone = folder.path().join("gone.pem");
         assert_eq!(examine(&gone, &one.key, &[]).unwrap_err().file, gone);
         assert_eq!(examine(&one.certificate, &gone, &[]).unwrap_err().file, gone);
+    }
+
+    #[test]
+    fn a_week_before_the_end_is_soon_and_a_third_of_a_short_life() {
+        let at = |hours: u64| Instant::from_unix_seconds(1_800_000_000 + hours * 3_600);
+        let of = |days: u64| Validity { not_before: at(0), not_after: at(days * 24) };
+        let week = Duration::from_hours(7 * 24);
+        assert!(!of(90).ends_soon(at(83 * 24), week) && of(90).ends_soon(at(83 * 24 + 1), week));
+        assert!(!of(6).ends_soon(at(4 * 24), week) && of(6).ends_soon(at(4 * 24 + 1), week));
+        assert!(of(6).ends_soon(at(7 * 24), week), "it has ended");
     }
 
     #[test]

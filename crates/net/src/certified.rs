@@ -95,6 +95,19 @@ pub(crate) fn sip_identities(certificate: &[u8]) -> Vec<Box<str>> {
     names
 }
 
+/// The DNS names of a certificate, in lower case. What cannot be read is left out.
+pub(crate) fn dns_names(certificate: &[u8]) -> Vec<Box<str>> {
+    let mut names = Vec::new();
+    let mut rest = extensions(certificate).and_then(alternative_names).unwrap_or_default();
+    while let Some(DerValue { tag, content: name, rest: after }) = first_value(rest) {
+        if tag == DNS_NAME && names.len() < limits::CERTIFICATE_NAMES {
+            names.extend(std::str::from_utf8(name).ok().and_then(domain));
+        }
+        rest = after;
+    }
+    names
+}
+
 fn domain_of_uri(uri: &[u8]) -> Option<Box<str>> {
     let uri = Uri::parse(uri).ok().filter(|uri| uri.scheme == Scheme::Sip && uri.user.is_none())?;
     domain(&uri.host_lower())

@@ -17,6 +17,7 @@ use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use sha2::Digest;
 
+use super::certificate::{self, ShownCertificate};
 use super::der::first_value;
 use super::peers::{self, Peers};
 use super::tickets::TicketKeys;
@@ -36,7 +37,7 @@ pub struct TlsFiles {
 /// theirs.
 #[derive(Debug)]
 pub struct Tls {
-    files: TlsFiles,
+    files: RwLock<TlsFiles>,
     tickets: TicketKeys,
     current: RwLock<Current>,
 }
@@ -52,6 +53,7 @@ struct Current {
     client: Arc<ClientConfig>,
     /// With other servers.
     peers: Arc<Peers>,
+    shown: ShownCertificate,
     stamps: Stamps,
 }
 
@@ -83,20 +85,34 @@ impl Tls {
     /// Reads everything once. `tickets` are the keys of the tickets that clients resume their sessions with.
     pub fn load(files: TlsFiles, tickets: TicketKeys) -> Result<Arc<Self>, TlsError> {
         let current = RwLock::new(read(&files, &tickets)?);
-        Ok(Arc::new(Tls { files, tickets, current }))
+        Ok(Arc::new(Tls { files: RwLock::new(files), tickets, current }))
     }
 
     /// Reads the files again; on any problem everything stays as it was.
     pub fn reload(&self) -> Result<(), TlsError> {
-        let fresh = read(&self.files, &self.tickets)?;
+        let fresh = read(&self.files(), &self.tickets)?;
         *self.current.write().expect("nothing panics while it holds this lock") = fresh;
         Ok(())
+    }
+
+    /// Shows another certificate on new connections from now on; on any problem everything stays as it was.
+    pub fn use_certificate(&self, certificate: PathBuf, key: PathBuf) -> Result<(), TlsError> {
+        let files = TlsFiles { certificate, key, ..self.files() };
+        let fresh = read(&files, &self.tickets)?;
+        *self.files.write().expect("nothing panics while it holds this lock") = files;
+        *self.current.write().expect("nothing panics while it holds this lock") = fresh;
+        Ok(())
+    }
+
+    /// The certificate that listeners show to new connections.
+    pub fn shown(&self) -> ShownCertificate {
+        self.current().shown
     }
 
     /// As `reload`, if a file was changed since it was read. Looks at three files: call it every few seconds,
     /// off the shards. True when there was something new.
     pub fn reload_if_changed(&self) -> Result<bool, TlsError> {
-        if stamps(&self.files) == self.current().stamps {
+        if stamps(&self.files()) == self.current().stamps {
             return Ok(false);
         }
         self.reload().map(|()| true)
@@ -127,6 +143,15 @@ impl Tls {
         self.current().client
     }
 
+    /// The file of that certificate.
+    pub fn certificate_file(&self) -> PathBuf {
+        self.files().certificate
+    }
+
+    fn files(&self) -> TlsFiles {
+        self.files.read().expect("nothing panics while it holds this lock").clone()
+    }
+
     fn current(&self) -> Current {
         self.current.read().expect("nothing panics while it holds this lock").clone()
     }
@@ -150,7 +175,7 @@ fn read(files: &TlsFiles, tickets: &TicketKeys) -> Result<Current, TlsError> {
     let mut xmpp = server.clone();
     xmpp.alpn_protocols = vec![b"xmpp-client".to_vec()];
     let own = certificates(&files.certificate)?;
-    let roots = roots(files)?;
+    let roots = roots(files.authorities.as_deref())?;
     let key = PrivateKeyDer::from_pem_file(&files.key).map_err(|problem| error(&files.key, &problem))?;
     let peers = Peers::new(&provider, roots.clone(), (own.clone(), key))
         .map_err(|problem| error(&files.certificate, &problem))?;
@@ -162,6 +187,7 @@ fn read(files: &TlsFiles, tickets: &TicketKeys) -> Result<Current, TlsError> {
         end_point: own.first().and_then(|own| end_point(own)),
         client,
         peers: Arc::new(peers),
+        shown: own.first().map(|own| certificate::shown(own)).unwrap_or_default(),
         stamps,
     })
 }
@@ -187,9 +213,9 @@ fn server_config(
     Ok(config)
 }
 
-fn roots(files: &TlsFiles) -> Result<RootCertStore, TlsError> {
+fn roots(authorities: Option<&Path>) -> Result<RootCertStore, TlsError> {
     let mut roots = RootCertStore::empty();
-    match &files.authorities {
+    match authorities {
         Some(path) => {
             let (added, _) = roots.add_parsable_certificates(certificates(path)?);
             if added == 0 {
@@ -210,6 +236,14 @@ pub fn system_client() -> Arc<ClientConfig> {
         Arc::new(client_with(roots, Arc::new(aws_lc_rs::default_provider())))
     };
     Arc::clone(CONFIG.get_or_init(made))
+}
+
+/// For connections to servers that one of these authorities (PEM) certifies; none: those of the system.
+///
+/// # Errors
+/// The file cannot be read, or has no usable certificate.
+pub fn client_of(authorities: Option<&Path>) -> Result<ClientConfig, TlsError> {
+    Ok(client_with(roots(authorities)?, Arc::new(aws_lc_rs::default_provider())))
 }
 
 fn client_with(roots: RootCertStore, provider: Arc<CryptoProvider>) -> ClientConfig {

@@ -183,3 +183,10 @@ pub const NOTICE_GROUPS: usize = 64;
 /// Rows of a dead node's calls that are ended at once: some commits for a node's thousands of calls, and no more callbacks at a time than
 /// the helpers take.
 pub(crate) const LOST_CALLS: u32 = 100;
+
+/// The end of a certificate is announced when less than this is left: a week is enough to mend an order that fails. For certificates
+/// with a short life it is a third of that (`net::certificate::Validity::ends_soon`).
+pub const CERTIFICATE_MARGIN: Duration = Duration::from_hours(7 * 24);
+
+/// The time between two lines in the log about the end of a certificate.
+pub const CERTIFICATE_WARNING: Duration = Duration::from_hours(24);

@@ -19,6 +19,7 @@ mod kamailio;
 mod nats;
 mod network;
 mod node;
+mod pebble;
 mod peer;
 pub mod play;
 mod ports;
@@ -48,6 +49,7 @@ pub use kamailio::Kamailio;
 pub use nats::{Nats, NatsRelease, NatsSettings};
 pub use network::{Namespace, Network};
 pub use node::Node;
+pub use pebble::{Pebble, certificate_shown};
 pub use peer::{Peer, python};
 pub use ports::{Ports, free_port};
 pub use postgres::{

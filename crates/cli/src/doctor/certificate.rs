@@ -1,9 +1,10 @@
 //! The certificate of the configuration: readable, with its key, for the names that clients connect to, and not near its end.
 
 use std::net::IpAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use acme::CertificateFolder;
 use config::Config;
 use net::certificate::CertificateFacts;
 use net::tls::TlsError;
@@ -34,13 +35,16 @@ pub(super) fn check(
     let is_used = listeners.iter().enumerate().any(|(index, list)| {
         list.iter().any(|listener| is_public(listener) && uses(index > 0, listener.transport))
     });
+    if config.acme.is_on {
+        return check_ordered(config, now, examine);
+    }
     let (Some(certificate), Some(key)) = (&config.tls.certificate, &config.tls.key) else {
         return vec![match is_used {
             false => Finding::good(CHECK, "none is configured, and none is needed on loopback"),
             true => Finding::warning(
                 CHECK,
                 "none is configured: the node makes one for itself, which no client trusts",
-                "get one for the domain, of Let's Encrypt for example, and name it in [tls] certificate and key",
+                "let the node order one: [acme] agree_to_terms = true; or get one for the domain and name it in [tls] certificate and key",
             ),
         }];
     };
@@ -50,11 +54,40 @@ pub(super) fn check(
             error.to_string(),
             "put a certificate in PEM form and its key there, readable by the user of the node",
         )],
-        Ok(facts) => judge(certificate, &facts, now),
+        Ok(facts) => {
+            judge(certificate, &facts, now, "renew it; the node reads the files again when they change")
+        }
     }
 }
 
-fn judge(file: &Path, facts: &CertificateFacts, now: Instant) -> Vec<Finding> {
+/// The certificate that the node orders by itself.
+fn check_ordered(
+    config: &Config,
+    now: Instant,
+    examine: impl Fn(&Path, &Path, &[String]) -> Result<CertificateFacts, TlsError>,
+) -> Vec<Finding> {
+    let file = ordered_file(config);
+    let names: Vec<String> = config.certificate_names().iter().map(ToString::to_string).collect();
+    match examine(&file, &file, &names) {
+        Err(_) => vec![Finding::warning(
+            CHECK,
+            format!("the node has ordered none yet for {}", names.join(", ")),
+            "start the node, and see in `belfry status` or the log how the order goes",
+        )],
+        Ok(facts) => judge(
+            &file,
+            &facts,
+            now,
+            "`belfry status` says why the node has not renewed it, and when it tries again",
+        ),
+    }
+}
+
+fn ordered_file(config: &Config) -> PathBuf {
+    CertificateFolder::of(&config.acme_folder(), acme::directory_url(&config.acme.directory)).certificate()
+}
+
+fn judge(file: &Path, facts: &CertificateFacts, now: Instant, renew: &str) -> Vec<Finding> {
     let file = file.display();
     let mut findings = Vec::new();
     if !facts.missing.is_empty() {
@@ -65,16 +98,17 @@ fn judge(file: &Path, facts: &CertificateFacts, now: Instant) -> Vec<Finding> {
             "get one that has all names",
         ));
     }
-    let renew = "renew it; the node reads the files again when they change";
-    findings.push(match facts.not_after {
-        None => Finding::warning(CHECK, format!("{file}: its end cannot be read"), renew),
-        Some(end) if end <= now => {
-            Finding::problem(CHECK, format!("{file} has ended, {} UTC", date(end.unix_seconds())), renew)
-        }
-        Some(end) if end.since(now) < SOON => {
-            Finding::warning(CHECK, format!("{file} ends soon, {} UTC", date(end.unix_seconds())), renew)
-        }
-        Some(end) => Finding::good(CHECK, format!("{file} is good until {} UTC", date(end.unix_seconds()))),
+    let Some(validity) = facts.validity else {
+        findings.push(Finding::warning(CHECK, format!("{file}: its end cannot be read"), renew));
+        return findings;
+    };
+    let end = format!("{} UTC", date(validity.not_after.unix_seconds()));
+    findings.push(if validity.not_after <= now {
+        Finding::problem(CHECK, format!("{file} has ended, {end}"), renew)
+    } else if validity.ends_soon(now, SOON) {
+        Finding::warning(CHECK, format!("{file} ends soon, {end}"), renew)
+    } else {
+        Finding::good(CHECK, format!("{file} is good until {end}"))
     });
     findings
 }
@@ -87,6 +121,8 @@ fn names(config: &Config) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use net::certificate::Validity;
+
     use super::*;
 
     const TEXT: &str =
@@ -106,7 +142,10 @@ mod tests {
     fn ends(days: i64, missing: &[&str]) -> Result<CertificateFacts, String> {
         let seconds = 1_800_000_000_u64.checked_add_signed(days * 86_400).unwrap();
         let missing = missing.iter().map(ToString::to_string).collect();
-        Ok(CertificateFacts { not_after: Some(Instant::from_unix_seconds(seconds)), missing })
+        // Of 90 days, the last of which is this.
+        let not_after = Instant::from_unix_seconds(seconds);
+        let validity = Validity { not_before: Instant::from_unix_seconds(seconds - 90 * 86_400), not_after };
+        Ok(CertificateFacts { validity: Some(validity), missing })
     }
 
     #[test]
@@ -118,6 +157,17 @@ mod tests {
         let named = states(&text, &ends(60, &["sip.a.test"]));
         assert!(named[0].starts_with("warning c.pem is not for sip.a.test") && named[1].starts_with("ok"));
         assert_eq!(states(&text, &Err("no such file".into())), ["problem c.pem: no such file"]);
+    }
+
+    #[test]
+    fn one_that_the_node_orders_is_looked_at_in_its_folder() {
+        let text = format!("{TEXT}[acme]\nagree_to_terms = true\n");
+        assert!(states(&text, &ends(60, &[]))[0].starts_with(
+            "ok run/belfry/acme/acme-v02.api.letsencrypt.org/certificate.pem is good until 2027-03-16"
+        ));
+        assert!(states(&text, &ends(10, &[]))[0].contains("ends soon"));
+        let none = states(&text, &Err("no such file".into()));
+        assert_eq!(none, ["warning the node has ordered none yet for a.test, sip.a.test"]);
     }
 
     #[test]

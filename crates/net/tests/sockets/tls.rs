@@ -184,6 +184,34 @@ fn a_changed_certificate_serves_new_connections_and_a_broken_one_is_not_taken() 
 }
 
 #[test]
+fn another_file_with_certificate_and_key_serves_new_connections_and_a_broken_one_is_not_taken() {
+    run(async {
+        let authority = Authority::new(&["old.example"]);
+        let settings = authority.settings();
+        let tls = settings.tls.clone().unwrap();
+        let (mut shard, address) = shard(settings);
+        let folder = authority.directory.path();
+        let (ca, both) = (folder.join("ca.pem"), folder.join("both.pem"));
+        assert_eq!(tls.shown().name.as_deref(), Some("old.example"));
+
+        authority.certify(&["ordered.example"]);
+        let parts = ["cert.pem", "key.pem"].map(|name| std::fs::read_to_string(folder.join(name)).unwrap());
+        authority.write("both.pem", &parts.concat());
+        tls.use_certificate(both.clone(), both.clone()).unwrap();
+        assert_eq!(tls.shown().name.as_deref(), Some("ordered.example"));
+        assert_eq!(tls.certificate_file(), both);
+        shard.during(client(address, &ca, "ordered.example")).await.unwrap();
+        assert!(!tls.reload_if_changed().unwrap(), "it was just read");
+
+        authority.write("other.pem", "nothing of use");
+        let other = folder.join("other.pem");
+        assert_eq!(tls.use_certificate(other.clone(), other.clone()).unwrap_err().file, other);
+        assert_eq!(tls.certificate_file(), both);
+        shard.during(client(address, &ca, "ordered.example")).await.unwrap();
+    });
+}
+
+#[test]
 fn a_connection_without_a_tls_handshake_is_closed() {
     run(async {
         let settings = NetSettings {

@@ -1,6 +1,7 @@
 //! The metrics, once: name, kind, meaning and where the value is. `/metrics` and `docs/metrics.md` are both
 //! made from here.
 
+mod certificate;
 mod farm;
 
 use std::fmt::Write as _;
@@ -526,15 +527,14 @@ pub fn exposition(status: &Status) -> String {
             let _ = writeln!(out, "{}{{service=\"{service}\"}} {value}", metric.name);
         }
     }
+    certificate::write(&mut out, status.node.certificate.as_ref());
     head(&mut out, SIGN_IN_FAILURES.0, Kind::Counter, SIGN_IN_FAILURES.1);
     for failures in &status.node.sign_in_failures {
         let (service, cause) = (escaped(&failures.service), escaped(&failures.cause));
         let (name, count) = (SIGN_IN_FAILURES.0, failures.count);
         let _ = writeln!(out, "{name}{{service=\"{service}\",cause=\"{cause}\"}} {count}");
     }
-    if let Some(farm) = &status.node.farm {
-        farm::write(&mut out, farm);
-    }
+    farm::write(&mut out, status.node.farm.as_ref());
     for metric in SHARD {
         head(&mut out, metric.name, metric.kind, metric.help);
         for shard in &status.node.shards {
@@ -567,7 +567,7 @@ pub fn reference() -> String {
     let mut page = String::from(
         "# Metrics\n\n\
          `/metrics` on the address of `[http] listen`, in Prometheus' text format. `/health` there answers 200 and `ok`, or 503 while the\n\
-         node drains, does not answer or cannot write its record; a second line says when the council of its farm is away. `belfry status` shows the same figures, and rates.\n\n\
+         node drains, does not answer or cannot write its record; a second line says when the council of its farm is away, or its certificate ends within a week. `belfry status` shows the same figures, and rates.\n\n\
          This page is made by the code that serves them; `BLESS=1 cargo test -p server` writes it anew.\n\n\
          ## Of the node\n\n| name | kind | meaning |\n|---|---|---|\n",
     );
@@ -575,6 +575,7 @@ pub fn reference() -> String {
     NODE.iter().for_each(|metric| row(&mut page, metric.name, metric.kind, metric.help));
     row(&mut page, TARGET_UP.0, Kind::Gauge, TARGET_UP.1);
     row(&mut page, SIGN_IN_FAILURES.0, Kind::Counter, SIGN_IN_FAILURES.1);
+    certificate::reference(&mut page);
     page.push_str(
         "\n## Of each kind of listener, with the label `service`\n\n\
          `sip`, `xmpp`, `xmpp_servers`, `xmpp_components` and `http`.\n\n| name | kind | meaning |\n|---|---|---|\n",

@@ -14,7 +14,7 @@ use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use control::{NodeState, StatusSource};
+use control::{CertificateStatus, NodeState, StatusSource};
 use net::proxies::Proxies;
 use tokio::net::TcpListener;
 pub use web::{Connections, Web};
@@ -84,10 +84,14 @@ async fn health(State(status): State<StatusSource>) -> (StatusCode, Cow<'static,
         (NodeState::Running, Some(why)) => {
             (StatusCode::SERVICE_UNAVAILABLE, format!("the database cannot be written: {why}\n").into())
         }
-        // The node serves without the council, so that a balancer keeps it.
-        (NodeState::Running, None) => match &status.node.council_away {
-            Some(why) => (StatusCode::OK, format!("ok\nthe farm's council is away: {why}\n").into()),
-            None => (StatusCode::OK, "ok\n".into()),
-        },
+        // The node serves without the council and with any certificate, so that a balancer keeps it.
+        (NodeState::Running, None) => {
+            let council = status.node.council_away.as_ref();
+            let council = council.map(|why| format!("the farm's council is away: {why}\n"));
+            let certificate = status.node.certificate.as_ref().and_then(CertificateStatus::trouble);
+            let certificate = certificate.map(|trouble| format!("{trouble}\n"));
+            let lines: String = council.into_iter().chain(certificate).collect();
+            (StatusCode::OK, format!("ok\n{lines}").into())
+        }
     }
 }

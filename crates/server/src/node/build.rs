@@ -24,7 +24,7 @@ use voice_io::recordings::Files;
 use voice_io::{NodeVoice, ShardVoice};
 use xmpp_io::uploads::Uploads;
 
-use super::{Node, looks, xmpp};
+use super::{Node, certificates, looks, xmpp};
 use crate::farm::FarmMembership;
 use crate::farm::plan::StoredPlan;
 use crate::message::InboxMessage;
@@ -239,8 +239,10 @@ pub(crate) fn addresses(config: &Config) -> Vec<Listener> {
 pub(crate) fn certificates(shared: &Shared) -> Result<Option<Arc<Tls>>> {
     let config = &shared.config;
     let named = config.tls.certificate.clone().zip(config.tls.key.clone());
-    let files = match named {
-        Some((certificate, key)) => TlsFiles { certificate, key, authorities: config.tls.ca.clone() },
+    let named =
+        named.map(|(certificate, key)| TlsFiles { certificate, key, authorities: config.tls.ca.clone() });
+    let files = match named.or_else(|| certificates::ordered_files(config)) {
+        Some(files) => files,
         None => {
             let spelled = |name| ::xmpp::domain::to_ascii(name).unwrap_or_default();
             let spelled: Vec<_> = config.sip.domains.iter().map(|name| spelled(name)).collect();

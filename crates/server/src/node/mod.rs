@@ -2,6 +2,7 @@
 //! control socket, metrics, housekeeping. Calls never pass through it.
 
 mod build;
+mod certificates;
 pub(crate) mod changes;
 mod completions;
 mod edge_plan;

@@ -26,6 +26,7 @@ use tokio::sync::{Notify, broadcast, oneshot};
 use tokio::task::{LocalSet, spawn_local};
 use tokio::time::sleep;
 
+use super::certificates::Certificates;
 use super::changes::{NoticeStream, tell_shards};
 use super::completions::Unwritable;
 use super::farm_traces::FarmTraces;
@@ -73,6 +74,7 @@ async fn operate(config: Config, logging: Logging) -> Result<()> {
     let rest_address = rest.is_some().then(|| doors.rest_address()).transpose()?;
     let services = listening::services(&node.shared.config, http_address, rest_address);
     operator_status::announce(&node, &services);
+    let certificates = Certificates::begin(&node)?;
     cli::greeting::greet(&node.shared.config, &services);
     let traces = node.shared.farm.as_ref();
     let traces = traces.and_then(|farm| FarmTraces::new(farm, node.outlets.first()?.clone(), node.clock));
@@ -82,6 +84,7 @@ async fn operate(config: Config, logging: Logging) -> Result<()> {
         farm_traces,
         logging,
         services,
+        certificates,
         manager: ServiceManager::from_environment(),
         draining: Cell::new(None),
         probed: Cell::new(None),
@@ -117,6 +120,7 @@ pub(super) struct Operator {
     logging: Logging,
     /// All that the node listens at.
     services: Vec<Listening>,
+    certificates: Certificates,
     manager: ServiceManager,
     /// Since when.
     draining: Cell<Option<Instant>>,
@@ -156,6 +160,7 @@ impl Operator {
             if now.since(kept_house) >= HOUSEKEEPING {
                 kept_house = now;
                 self.node.borrow().keep_house();
+                self.certificates.warn_when_due(&self.node.borrow());
             }
             self.drain_when_asked();
             let Some(since) = self.draining.get() else {
@@ -402,6 +407,7 @@ impl Control for Operator {
             services: self.services.clone(),
             domains: node.shared.domains.clone(),
             shards,
+            certificate: self.certificates.status(&node),
             admissions: operator_status::admissions(&node),
             sign_in_failures: operator_status::sign_in_failures(&node),
             store: StoreStatus {
@@ -424,6 +430,7 @@ impl Control for Operator {
         let needs_restart = old.needs_restart(&new).into_iter().map(Box::from).collect();
         self.logging.reload(&new.log).map_err(|error| error.to_string())?;
         node.reconfigure(new).map_err(|error| format!("{error:#}"))?;
+        self.certificates.handle_config(&node.shared.config);
         Ok(Reloaded { needs_restart })
     }
 

@@ -84,11 +84,11 @@ fn warn_of_clear_text(config: &Config) {
             "chat clients may sign in without TLS, and not from this machine only: set require_tls in [xmpp]"
         );
     }
-    if config.tls.certificate.is_none() {
+    if config.tls.certificate.is_none() && !config.acme.is_on {
         tracing::warn!(
             listen = at,
             "chat clients are shown a certificate that this node made for itself, which they do not trust: \
-             set certificate and key in [tls]"
+             set certificate and key in [tls], or let the node order one by [acme]"
         );
     }
 }

@@ -108,7 +108,8 @@ const RELAYED: (&str, &str) = (
 );
 
 /// Appends the metrics of the farm.
-pub(super) fn write(out: &mut String, farm: &FarmStatus) {
+pub(super) fn write(out: &mut String, farm: Option<&FarmStatus>) {
+    let Some(farm) = farm else { return };
     head(out, INFO.0, Kind::Gauge, INFO.1);
     let name = own(farm).map_or("", |node| &node.name);
     let (farm_name, name, life) = (escaped(&farm.farm), escaped(name), farm.life);
@@ -202,7 +203,7 @@ mod tests {
             ..FarmStatus::default()
         };
         let mut text = String::new();
-        write(&mut text, &farm);
+        write(&mut text, Some(&farm));
         for line in [
             "belfry_farm_info{farm=\"office\",node=\"n1\",life=\"5\"} 1",
             "belfry_farm_members{state=\"serving\"} 2",

@@ -1,6 +1,6 @@
 //! Tests of the exposition, and of the page that documents it.
 
-use control::{Observed, SignInFailureCount, TargetStatus};
+use control::{CertificateStatus, Observed, SignInFailureCount, TargetStatus};
 
 use super::*;
 
@@ -33,6 +33,24 @@ fn failed_sign_ins_have_their_service_and_cause() {
     let text = exposition(&Status { node, ..Status::default() });
     let line = "belfry_sign_in_failures_total{service=\"sip\",cause=\"wrong-password\"} 7";
     assert!(text.lines().any(|found| found == line), "{text}");
+}
+
+#[test]
+fn the_certificate_has_its_end() {
+    let certificate = CertificateStatus {
+        name: "a.test".into(),
+        ends_in_seconds: Some(86_400),
+        order_failure: Some("away".into()),
+        ..CertificateStatus::default()
+    };
+    let node = Observed { certificate: Some(certificate), ..Observed::default() };
+    let text = exposition(&Status { node, ..Status::default() });
+    for line in [
+        "belfry_certificate_expiry_seconds{name=\"a.test\"} 86400",
+        "belfry_certificate_order_failed{name=\"a.test\"} 1",
+    ] {
+        assert!(text.lines().any(|found| found == line), "{line}\n{text}");
+    }
 }
 
 #[test]

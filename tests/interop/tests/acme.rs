@@ -1,0 +1,140 @@
+//! Certificates by ACME, with Pebble as the authority, and OpenSSL and curl as clients that trust it alone.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use interop::{Node, Pebble, certificate_shown, free_port, wait_until};
+use serde_json::Value;
+
+const DOMAIN: &str = interop::DOMAIN;
+/// For an order beside a busy machine.
+const ORDER: Duration = Duration::from_secs(60);
+
+/// A node with chat, which orders from `pebble`, and the ports of its XMPP and HTTPS.
+fn node(pebble: &Pebble, profile: &str, keys: &str) -> (Node, u16, u16) {
+    let (xmpp, web) = (free_port(), free_port());
+    let sections = format!(
+        "[xmpp]\nlisten = [\"tcp:127.0.0.1:{xmpp}\", \"wss:127.0.0.1:{web}\"]\n[acme]\n{}{keys}",
+        pebble.keys(profile)
+    );
+    (Node::prepare().with_sections(&sections), xmpp, web)
+}
+
+fn certificate(node: &Node) -> Value {
+    let status = node.try_json(&["status", "--json"]).unwrap_or_default();
+    status["certificate"].clone()
+}
+
+fn explain(node: &Node, pebble: &Pebble) -> String {
+    format!("{}\n{}\n{}", certificate(node), node.tail(), pebble.tail())
+}
+
+fn wait_for_certificate(node: &Node, pebble: &Pebble) {
+    let is_ordered = || certificate(node)["source"] == "acme";
+    wait_until("a certificate of the authority", ORDER, is_ordered, || explain(node, pebble));
+}
+
+/// True if curl, which trusts this root alone, gets a page.
+fn is_https_trusted(port: u16, root: &Path) -> bool {
+    let output = Command::new("curl")
+        .args(["-sS", "--max-time", "20", "--cacert"])
+        .arg(root)
+        .args(["--resolve", &format!("{DOMAIN}:{port}:127.0.0.1")])
+        .arg(format!("https://{DOMAIN}:{port}/.well-known/host-meta"))
+        .output()
+        .expect("curl is installed");
+    output.status.success() && String::from_utf8_lossy(&output.stdout).contains("XRD")
+}
+
+#[test]
+fn a_certificate_by_http_is_in_use_at_all_listeners_without_a_restart_once_the_authority_is_there() {
+    let pebble = Pebble::prepare();
+    let (node, xmpp, web) = node(&pebble, "default", &format!("listen = \"127.0.0.1:{}\"\n", pebble.http));
+    let node = node.started();
+    // The authority is away: the node serves, and says why it has nothing better than its own.
+    let is_told = || certificate(&node)["order_failure"].is_string();
+    wait_until("a failed order", ORDER, is_told, || explain(&node, &pebble));
+    assert_eq!(certificate(&node)["source"], "self_signed");
+    assert!(
+        node.health().contains("\nclients see a certificate that the node made for itself"),
+        "{}",
+        node.health()
+    );
+    assert_eq!(node.metric("belfry_certificate_order_failed"), 1);
+    let pid = node.id();
+
+    let pebble = pebble.started();
+    wait_for_certificate(&node, &pebble);
+    let root = pebble.root();
+    assert!(is_https_trusted(web, &root), "{}", explain(&node, &pebble));
+    let by_starttls = ["-starttls", "xmpp", "-xmpphost", DOMAIN];
+    let chat = certificate_shown(xmpp, DOMAIN, &root, &by_starttls).unwrap();
+    assert_eq!(certificate_shown(node.tls, DOMAIN, &root, &[]).unwrap(), chat, "SIP shows the same");
+    assert_eq!(node.id(), pid);
+    assert!(node.is_healthy(), "{}", node.health());
+    assert_eq!(node.metric("belfry_certificate_order_failed"), 0);
+    let left = node.metric("belfry_certificate_expiry_seconds");
+    assert!((89 * 86_400..=90 * 86_400).contains(&left), "{left}");
+
+    let file = node.certificate().with_file_name("acme");
+    let folder = std::fs::read_dir(file).unwrap().next().unwrap().unwrap().path();
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&folder), 0o700);
+    assert_eq!(mode(&folder.join("certificate.pem")), 0o600);
+    assert_eq!(mode(&folder.join("account.json")), 0o600);
+}
+
+#[test]
+fn a_certificate_by_tls_alpn_is_renewed_before_its_end_without_a_restart() {
+    let pebble = Pebble::prepare().started();
+    let keys = format!("challenge = \"tls-alpn-01\"\nlisten = \"127.0.0.1:{}\"\n", pebble.tls);
+    let (node, _, _) = node(&pebble, "brief", &keys);
+    let node = node.started();
+    wait_for_certificate(&node, &pebble);
+    let root = pebble.root();
+    let first = certificate_shown(node.tls, DOMAIN, &root, &[]).unwrap();
+    let (ends, pid) = (certificate(&node)["ends_at"].as_u64().unwrap(), node.id());
+    let is_renewed = || certificate(&node)["ends_at"].as_u64().is_some_and(|end| end > ends);
+    wait_until("the renewal", ORDER, is_renewed, || explain(&node, &pebble));
+    let second = certificate_shown(node.tls, DOMAIN, &root, &[]).unwrap();
+    assert_ne!(first, second);
+    assert_eq!(node.id(), pid);
+}
+
+#[test]
+fn a_certificate_of_an_earlier_start_is_used_and_not_ordered_again() {
+    let pebble = Pebble::prepare().started();
+    let (node, _, _) = node(&pebble, "default", &format!("listen = \"127.0.0.1:{}\"\n", pebble.http));
+    let mut node = node.started();
+    wait_for_certificate(&node, &pebble);
+    let root = pebble.root();
+    let first = certificate_shown(node.tls, DOMAIN, &root, &[]).unwrap();
+    node.kill();
+    node.start();
+    assert_eq!(certificate_shown(node.tls, DOMAIN, &root, &[]).unwrap(), first);
+    let next = certificate(&node)["next_order_seconds"].as_u64().unwrap();
+    assert!(next > 50 * 86_400, "{next}");
+}
+
+#[test]
+fn a_refused_order_names_the_name_and_the_reason_and_waits() {
+    let pebble = Pebble::prepare().started();
+    // The authority asks at a port where nothing listens.
+    let (node, _, _) = node(&pebble, "default", &format!("listen = \"127.0.0.1:{}\"\n", free_port()));
+    let node = node.started();
+    let is_told = || certificate(&node)["order_failure"].is_string();
+    wait_until("a refused order", ORDER, is_told, || explain(&node, &pebble));
+    let status = certificate(&node);
+    let reason = status["order_failure"].as_str().unwrap();
+    assert!(reason.contains(DOMAIN) && reason.contains("refused"), "{reason}");
+    let next = status["next_order_seconds"].as_u64().unwrap();
+    assert!((200..=400).contains(&next), "{status}");
+    assert!(node.tail().contains("no certificate could be ordered"), "{}", node.tail());
+    let shown = node.run(&["status"]);
+    assert!(
+        shown.contains("made by the node itself") && shown.contains("the next order is due in"),
+        "{shown}"
+    );
+}
