@@ -132,6 +132,11 @@ pub(crate) enum XmppEffect {
         id: u64,
         action: Box<HostAction>,
     },
+    /// A question to the source of sign-ins of a domain. Answered by `LocalXmppMessage::Authenticated`.
+    Authenticate {
+        id: u64,
+        query: Box<external_auth::Query>,
+    },
     /// Caches of this account are void.
     Forget {
         address: Box<str>,
@@ -369,6 +374,15 @@ impl Xmpp {
                 let reply = self.host_requests.handle_refused(id);
                 self.answer_host(now, reply, outbox);
             }
+        }
+    }
+
+    /// Asks a source of sign-ins; `answer` receives its verdict.
+    pub(crate) fn authenticate(&self, query: external_auth::Query, answer: external_auth::Answer) {
+        match &self.clients.access().authenticator {
+            Some(authenticator) => authenticator.ask(query, answer),
+            // Dropped, it says that there is no verdict.
+            None => drop(answer),
         }
     }
 
