@@ -70,7 +70,7 @@ fn the_status_is_the_verdict() {
         "no HTTP at all\r\n\r\n",
     ]);
     let authenticator = start(kind(settings(address, BodyForm::Form)));
-    let mut asked = || ask(&authenticator, "alice", "secret");
+    let asked = || ask(&authenticator, "alice", "secret");
     assert_eq!([asked(), asked()], [accepted("alice"), accepted("alice")], "200 and 204");
     assert_eq!(
         [asked(), asked(), asked(), asked()],
