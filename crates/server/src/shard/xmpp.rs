@@ -144,7 +144,7 @@ impl Shard {
             XmppEffect::Authenticate { id, query } => {
                 let own = self.parts.outlets[usize::from(self.parts.edge.shard)].clone();
                 let Some(adapter) = &self.xmpp else { return };
-                adapter.xmpp.authenticate(*query, answer_to(own, id));
+                crate::xmpp::authenticate(&adapter.xmpp, *query, answer_to(own, id));
             }
             XmppEffect::Bosh { shard, call } => {
                 if let Some(post) = self.post.get_mut(usize::from(shard.shard)) {

@@ -377,15 +377,6 @@ impl Xmpp {
         }
     }
 
-    /// Asks a source of sign-ins; `answer` receives its verdict.
-    pub(crate) fn authenticate(&self, query: external_auth::Query, answer: external_auth::Answer) {
-        match &self.clients.access().authenticator {
-            Some(authenticator) => authenticator.ask(query, answer),
-            // Dropped, it says that there is no verdict.
-            None => drop(answer),
-        }
-    }
-
     /// The accounts, for phones.
     pub(crate) fn accounts(&self) -> ChatAccounts<'_> {
         ChatAccounts::new(self.host.get())
@@ -398,5 +389,14 @@ impl Xmpp {
 
     pub(crate) fn take_panics(&mut self) -> u64 {
         self.host.take_panics() + self.streams.take_panics() + self.router.take_panics()
+    }
+}
+
+/// Asks a source of sign-ins outside the database; `answer` receives its verdict.
+pub(crate) fn authenticate(xmpp: &Xmpp, query: external_auth::Query, answer: external_auth::Answer) {
+    match &xmpp.clients.access().authenticator {
+        Some(authenticator) => authenticator.ask(query, answer),
+        // Dropped, it says that there is no verdict.
+        None => drop(answer),
     }
 }
