@@ -38,6 +38,7 @@ const fn real(
 
 static REAL: &[RealTests] = &[
     real("server", "tests/live/main.rs", "live", &[]),
+    real("external-auth", "tests/sources/main.rs", "sources", &[]),
     real("net", "tests/sockets/main.rs", "sockets", &[]),
     real("net", "unittests src/lib.rs", "net", &[]),
     real("server", "tests/operate/main.rs", "operate", &[]),

@@ -44,6 +44,8 @@ pub struct AccountSettings {
     pub may_remove: bool,
     /// Bytes.
     pub min_password: usize,
+    /// Domains whose passwords another service has: they are changed there.
+    pub external: Vec<Box<str>>,
 }
 
 /// The reason why all sessions of an account end.
@@ -101,6 +103,12 @@ fn check(view: &IqView<'_>, iq: &IqRequest<'_>) -> Result<IqReply, StanzaError> 
             return refused(Condition::NotAllowed, "accounts are removed by the operator");
         }
         return Ok(IqReply::Perform(IqEffect::Register(key, AccountRequest::Remove)));
+    }
+    if view.settings.accounts.external.iter().any(|domain| **domain == *user.domain()) {
+        return refused(
+            Condition::NotAllowed,
+            "passwords of this domain are changed by the service that has them",
+        );
     }
     if !view.settings.accounts.may_change_password {
         return refused(Condition::NotAllowed, "passwords are changed by the operator");

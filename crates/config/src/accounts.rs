@@ -1,12 +1,17 @@
 //! `[accounts]`: what the record has of passwords.
 
+use external_auth::SourceSettings;
+
 use super::reader::Reader;
+use super::sources;
 
 /// `[accounts]`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Accounts {
     /// The digests that phones prove passwords with are kept (RFC 7616).
     pub digests: bool,
+    /// The sources of sign-ins outside the database, one for each domain that has one.
+    pub sources: Vec<SourceSettings>,
 }
 
 impl Accounts {
@@ -18,7 +23,12 @@ impl Accounts {
                 true,
                 "Whether MD5 and SHA hashes of passwords are kept, by which phones sign in (SIP digest): who steals them signs in as well. When off, no phone can sign in by password, chat clients can, and the hashes that are there are removed at the next start.",
             ),
+            sources: sources::read(&mut section),
         };
+        if !accounts.digests && accounts.sources.iter().any(|source| !source.keep_digests.is_zero()) {
+            let expected = "either `digests = true` or no `keep_digests`";
+            section.mistake("sources", "`keep_digests` of a source beside `digests = false`", expected);
+        }
         section.finish();
         accounts
     }

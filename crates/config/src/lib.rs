@@ -20,6 +20,7 @@ mod reference;
 mod registration;
 mod sections;
 mod services;
+mod sources;
 mod store;
 #[cfg(test)]
 mod tests;
@@ -286,8 +287,9 @@ impl Config {
             &mut self.uploads.folder,
         ];
         let secrets = self.xmpp.components.files();
+        let sources = self.accounts.sources.iter_mut().flat_map(|source| source.kind.files());
         for path in secrets
-            .into_iter()
+            .chain(sources)
             .chain(paths)
             .chain(tls.into_iter().flatten())
             .chain(farm.into_iter().flatten())

@@ -17,6 +17,8 @@ pub enum Family {
     SignIns,
     /// Stream errors, by condition.
     StreamErrors,
+    /// Sign-ins by a source outside the database, by its verdict.
+    ExternalSignIns,
 }
 
 /// One kind of a family.

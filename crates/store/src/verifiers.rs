@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use md5::Md5;
 use sha2::{Digest, Sha256, Sha512_256};
+use stdx::Instant;
 
 use crate::error::StoreError;
 use crate::limits;
@@ -18,6 +19,8 @@ const SCRAM_SHA256: u8 = 5;
 const SCRAM_SHA512: u8 = 6;
 /// Empty: the values of the digests are of no password.
 const NO_PASSWORD: u8 = 7;
+/// Eight bytes: the second since 1970 from which on the digests prove nothing.
+const EXPIRES: u8 = 8;
 
 /// The verifiers of one account. Kinds this version does not know are kept as they are, so that a later
 /// version's (SCRAM) survive a rollback.
@@ -68,6 +71,24 @@ impl Verifiers {
     /// True if a phone can prove the password: not if the account has SCRAM keys only.
     pub fn are_of_password(&self) -> bool {
         self.find(NO_PASSWORD).is_none()
+    }
+
+    /// The same until a time, in whole seconds: verifiers of a password that another service may change.
+    #[must_use]
+    pub fn expiring_at(mut self, time: Instant) -> Self {
+        self.set(EXPIRES, &time.unix_seconds().to_be_bytes());
+        self
+    }
+
+    /// The time from which on they prove nothing. `None`: they prove the password until it is changed here.
+    pub fn expires_at(&self) -> Option<Instant> {
+        let seconds = self.find(EXPIRES)?.try_into().ok()?;
+        Some(Instant::from_unix_seconds(u64::from_be_bytes(seconds)))
+    }
+
+    /// True if they prove nothing any more.
+    pub fn are_expired(&self, now: Instant) -> bool {
+        self.expires_at().is_some_and(|time| time <= now)
     }
 
     /// The same without digests: SCRAM keys only. `None`: there are none, and nothing would be left. The
@@ -358,6 +379,21 @@ mod tests {
         assert_ne!(full.clone().with_scram(&[(ScramHash::Sha1, keys(2))]).encode()[86], NO_PASSWORD);
         assert_eq!(bare.without_digests().as_ref(), Some(&bare), "once is enough");
         assert_ne!(of(2).sha256, bare.sha256, "another password, another token");
+    }
+
+    #[test]
+    fn verifiers_of_a_password_that_another_service_may_change_expire() {
+        let (at, second) = (Instant::from_unix_seconds(1_700_000_000), std::time::Duration::from_secs(1));
+        let lasting = Verifiers::from_password("a", "b", "c");
+        assert_eq!((lasting.expires_at(), lasting.are_expired(at)), (None, false));
+        let expiring = Verifiers::decode(&lasting.clone().expiring_at(at).encode()).unwrap();
+        assert_eq!((expiring.expires_at(), expiring.sha256), (Some(at), lasting.sha256));
+        assert!(expiring.are_of_password() && !expiring.are_expired(at - second) && expiring.are_expired(at));
+        assert_eq!(
+            expiring.expiring_at(at + second).expires_at(),
+            Some(at + second),
+            "the later time counts"
+        );
     }
 
     #[test]

@@ -1,5 +1,5 @@
 //! Real peers around a real node, all on loopback: SIPp, Kamailio, baresip, OpenSSL's s_client,
-//! Twilio's library, slixmpp, profanity, @xmpp/client, Strophe, Prosody and ejabberd.
+//! Twilio's library, slixmpp, profanity, @xmpp/client, Strophe, Prosody, ejabberd and OpenLDAP's slapd.
 //!
 //! A [`play`] is what two or more peers do through some proxy; the tests run the plays through `belfry`, and
 //! those that any proxy passes through Kamailio too, so that a failure names the server at fault.
@@ -27,6 +27,7 @@ mod postgres;
 mod prosody;
 mod ringer;
 mod sipp;
+mod slapd;
 mod slixmpp;
 mod strophe;
 mod tls;
@@ -59,6 +60,7 @@ pub use postgres::{
 pub use prosody::Prosody;
 pub use ringer::{Said, Tool, ringer};
 pub use sipp::{Account, Sipp};
+pub use slapd::Slapd;
 pub use slixmpp::{
     chat_with_profanity, chat_with_slixmpp, echo_with_slixmpp, meet_with_slixmpp, put_with_slixmpp,
     share_with_slixmpp, text_with_slixmpp,

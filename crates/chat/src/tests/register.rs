@@ -40,8 +40,12 @@ const USERS: [&str; 3] = ["alice@example.org", "bob@example.org", "admin@example
 fn world(change: impl FnOnce(&mut HostSettings)) -> HostWorld {
     let mut world = HostWorld::new(&USERS);
     let mut settings = settings();
-    settings.accounts =
-        crate::register::AccountSettings { may_change_password: true, may_remove: true, min_password: 8 };
+    settings.accounts = crate::register::AccountSettings {
+        may_change_password: true,
+        may_remove: true,
+        min_password: 8,
+        external: Vec::new(),
+    };
     settings.invitations = crate::invite::InvitationSettings {
         by_users: false,
         by_admins: true,

@@ -3,11 +3,12 @@
 
 mod certificate;
 mod farm;
+mod kinds;
 
 use std::fmt::Write as _;
 
-use control::Family;
 use control::{AdmissionStatus, NodeState, ShardCounters, Status};
+use kinds::KINDS;
 
 #[derive(Clone, Copy)]
 enum Kind {
@@ -351,53 +352,6 @@ const SHARD: &[ShardMetric] = &[
     counter("belfry_xmpp_servers_stream_errors_total", "Streams that another server's bytes ended", |s| {
         s.xmpp_servers_stream_errors
     }),
-];
-
-/// Numbers of chat by kind, with a label for it beside `shard`.
-struct KindMetric {
-    family: Family,
-    name: &'static str,
-    label: &'static str,
-    kind: Kind,
-    help: &'static str,
-}
-
-const KINDS: &[KindMetric] = &[
-    KindMetric {
-        family: Family::Connections,
-        name: "belfry_xmpp_connections_by_transport",
-        label: "transport",
-        kind: Kind::Gauge,
-        help: "Connections of chat clients open; those that turned to TLS are `tls`",
-    },
-    KindMetric {
-        family: Family::StanzasReceived,
-        name: "belfry_xmpp_stanzas_received_by_kind_total",
-        label: "kind",
-        kind: Kind::Counter,
-        help: "Stanzas received from chat clients",
-    },
-    KindMetric {
-        family: Family::StanzasSent,
-        name: "belfry_xmpp_stanzas_sent_by_kind_total",
-        label: "kind",
-        kind: Kind::Counter,
-        help: "Stanzas sent to chat clients",
-    },
-    KindMetric {
-        family: Family::SignIns,
-        name: "belfry_xmpp_sign_ins_by_mechanism_total",
-        label: "mechanism",
-        kind: Kind::Counter,
-        help: "Chat clients that signed in",
-    },
-    KindMetric {
-        family: Family::StreamErrors,
-        name: "belfry_xmpp_stream_errors_by_condition_total",
-        label: "condition",
-        kind: Kind::Counter,
-        help: "Streams that ended with an error, by its condition (RFC 6120 §4.9.3)",
-    },
 ];
 
 /// One number of the node.

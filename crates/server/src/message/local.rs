@@ -73,6 +73,13 @@ pub enum LocalXmppMessage {
         /// The message.
         message: Box<super::XmppShardMessage>,
     },
+    /// The verdict of a source of sign-ins that this shard asked.
+    Authenticated {
+        /// The shard's number of the question.
+        id: u64,
+        /// The verdict.
+        verdict: external_auth::Verdict,
+    },
     /// The result of the administration that this shard asked for.
     Administered {
         /// The shard's number of the question.

@@ -8,6 +8,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use call::{Health, HealthSettings, Ledger, LedgerSettings, Plan, PlanSettings};
 use cluster::{Bucket, Inbox, Life, Outlet, ShardAddress, ShardMap};
 use config::Config;
+use external_auth::Authenticator;
 use logging::sign_in_failures::SignInFailures;
 use net::admission::Admissions;
 use net::clock::Clock;
@@ -50,6 +51,8 @@ pub(crate) struct Shared {
     pub(crate) admissions: Admissions,
     /// Failed sign-ins of all services.
     pub(crate) failures: Arc<SignInFailures>,
+    /// The sources of sign-ins outside the database. `None`: there are none.
+    pub(super) authenticator: Option<Arc<Authenticator>>,
     /// One for all shards, made with the first.
     pub(crate) access: std::sync::OnceLock<Arc<crate::xmpp::access::Access>>,
     /// The parameters of accounts that clients see before they sign in, as of the node's start.
@@ -111,6 +114,7 @@ impl Shared {
         let node = farm.as_ref().map(|farm| farm.node.clone());
         let uploads = xmpp::uploads(&config, (&secret, node), clock, database)?;
         let (domains, started, access) = (Vec::new(), clock.now(), std::sync::OnceLock::new());
+        let authenticator = Authenticator::start(&config.accounts.sources)?.map(Arc::new);
         let looks = ::xmpp::sasl::UnknownAccounts::default();
         let admissions = Admissions::new();
         let failures = Arc::new(SignInFailures::default());
@@ -128,6 +132,7 @@ impl Shared {
             uploads,
             admissions,
             failures,
+            authenticator,
             access,
             looks,
             farm,

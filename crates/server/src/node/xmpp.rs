@@ -1,5 +1,6 @@
 //! From the configuration to the XMPP of a shard.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow};
@@ -149,7 +150,7 @@ pub(super) fn reload_of(shared: &Shared) -> Option<Reload> {
             ends_oldest: xmpp.operating.ends_oldest,
         },
         rosters: xmpp.rosters,
-        accounts: accounts_of(&config.registration),
+        accounts: accounts_of(config),
         invitations: invitations_of(&config.registration),
     };
     let stream = c2s::C2sSettings {
@@ -161,6 +162,7 @@ pub(super) fn reload_of(shared: &Shared) -> Option<Reload> {
         registration: config.registration.open,
         invitations: config.registration.invitations != Inviting::Nobody,
         tokens: !config.access.tokens.is_zero(),
+        external: Arc::new(external_of(config)),
         max_stanza: xmpp.max_stanza,
         idle_seconds: u32::try_from(xmpp.idle.as_secs()).unwrap_or(u32::MAX),
         caps: Some(chat::caps::of_server(&host)),
@@ -249,15 +251,27 @@ fn secret_of(shared: &Shared, of: &[u8]) -> [u8; 32] {
 /// One for all shards.
 fn access(shared: &Shared) -> Arc<Access> {
     let failures = || Arc::clone(&shared.failures);
-    let made = || Access::new(secret_of(shared, b"xmpp tokens"), &shared.config, failures());
+    let authenticator = || shared.authenticator.clone();
+    let made = || Access::new(secret_of(shared, b"xmpp tokens"), &shared.config, failures(), authenticator());
     Arc::clone(shared.access.get_or_init(made))
 }
 
-fn accounts_of(config: &Registration) -> chat::register::AccountSettings {
+/// What the sources of sign-ins take, by domain.
+fn external_of(config: &Config) -> BTreeMap<Box<str>, c2s::ExternalCredential> {
+    let credential = |kind: &external_auth::SourceKind| match kind.is_by_token() {
+        true => c2s::ExternalCredential::Token,
+        false => c2s::ExternalCredential::Password,
+    };
+    config.accounts.sources.iter().map(|source| (source.domain.clone(), credential(&source.kind))).collect()
+}
+
+fn accounts_of(config: &Config) -> chat::register::AccountSettings {
+    let registration = &config.registration;
     chat::register::AccountSettings {
-        may_change_password: config.change_password,
-        may_remove: config.removal,
-        min_password: config.min_password as usize,
+        may_change_password: registration.change_password,
+        may_remove: registration.removal,
+        min_password: registration.min_password as usize,
+        external: config.accounts.sources.iter().map(|source| source.domain.clone()).collect(),
     }
 }
 

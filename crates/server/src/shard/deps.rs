@@ -130,7 +130,7 @@ impl ShardResources {
 
     pub(super) fn account(&self, found: &store::Account) -> Account {
         let limit = found.limits.max_contacts.map(|count| count as usize);
-        let ha1s = ha1s_of(&found.verifiers);
+        let ha1s = ha1s_of(&found.verifiers, self.clock.now());
         Account {
             aor: format!("{}@{}", found.name, found.domain).into(),
             disabled: found.disabled || ha1s.is_none(),
@@ -141,14 +141,15 @@ impl ShardResources {
     }
 }
 
-/// The digests that a phone's password is checked against. For an account with SCRAM keys only they are
-/// random: no password fits, not even for a reader of the database. `None`: the system gives no randomness.
-fn ha1s_of(verifiers: &store::Verifiers) -> Option<sip::digest::Ha1s> {
+/// The digests that a phone's password is checked against. For an account with SCRAM keys only, and for one whose digests
+/// have had their time, they are random: no password fits, not even for a reader of the database. `None`: the system gives
+/// no randomness.
+fn ha1s_of(verifiers: &store::Verifiers, now: Instant) -> Option<sip::digest::Ha1s> {
     static UNKNOWN: LazyLock<Option<[u8; 32]>> = LazyLock::new(|| {
         let mut unknown = [0; 32];
         getrandom::fill(&mut unknown).ok().map(|()| unknown)
     });
-    if !verifiers.are_of_password() {
+    if !verifiers.are_of_password() || verifiers.are_expired(now) {
         let unknown = (*UNKNOWN)?;
         let mut md5 = [0; 16];
         md5.copy_from_slice(&unknown[..16]);
@@ -163,4 +164,22 @@ fn call_limits(limits: &store::AccountLimits) -> Option<Arc<CallLimits>> {
     let store::AccountLimits { max_calls, max_rate, deny, .. } = limits;
     let limits = CallLimits { max_calls: *max_calls, max_rate: *max_rate, deny: deny.clone() };
     (limits != CallLimits::default()).then(|| Arc::new(limits))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn digests_that_have_had_their_time_fit_no_password() {
+        let end = Instant::from_unix_seconds(1_700_000_000);
+        let verifiers = store::Verifiers::from_password("alice", "example.org", "secret").expiring_at(end);
+        let before = ha1s_of(&verifiers, end - Duration::from_secs(1)).unwrap();
+        assert_eq!((before.md5, before.sha256), (verifiers.md5, verifiers.sha256));
+        let after = ha1s_of(&verifiers, end).unwrap();
+        assert!(after.md5 != verifiers.md5 && after.sha256 != verifiers.sha256);
+        assert_ne!(after.sha512_256, verifiers.sha512_256);
+    }
 }

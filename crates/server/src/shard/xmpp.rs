@@ -141,6 +141,11 @@ impl Shard {
                 let own = self.parts.outlets[usize::from(self.parts.edge.shard)].clone();
                 act(id, *action, self.parts.chat.clone(), own);
             }
+            XmppEffect::Authenticate { id, query } => {
+                let own = self.parts.outlets[usize::from(self.parts.edge.shard)].clone();
+                let Some(adapter) = &self.xmpp else { return };
+                crate::xmpp::authenticate(&adapter.xmpp, *query, answer_to(own, id));
+            }
             XmppEffect::Bosh { shard, call } => {
                 if let Some(post) = self.post.get_mut(usize::from(shard.shard)) {
                     post.push(LocalMessage::Xmpp(LocalXmppMessage::Bosh(call)).into());
@@ -163,6 +168,14 @@ impl Shard {
             }
         }
     }
+}
+
+/// Posts the verdict of a source of sign-ins to the shard, from whichever thread it comes.
+fn answer_to(shard: cluster::Outlet<InboxMessage>, id: u64) -> external_auth::Answer {
+    external_auth::Answer::new(move |verdict| {
+        let authenticated = LocalXmppMessage::Authenticated { id, verdict };
+        shard.answer_all(&mut vec![LocalMessage::Xmpp(authenticated).into()]);
+    })
 }
 
 /// Performs an action of all hosts of the farm beside the shard.

@@ -120,6 +120,7 @@ impl Xmpp {
         kinds.extend(streams.stanzas_in.kinds(Family::StanzasReceived));
         kinds.extend(streams.stanzas_out.kinds(Family::StanzasSent));
         let clients = self.clients.counts();
+        kinds.extend(clients.verdicts.kinds());
         let (servers, wires) = self.router.servers.as_ref().map(servers::Servers::counts).unwrap_or_default();
         XmppCounts {
             connections: streams.open,

@@ -132,6 +132,11 @@ pub(crate) enum XmppEffect {
         id: u64,
         action: Box<HostAction>,
     },
+    /// A question to the source of sign-ins of a domain. Answered by `LocalXmppMessage::Authenticated`.
+    Authenticate {
+        id: u64,
+        query: Box<external_auth::Query>,
+    },
     /// Caches of this account are void.
     Forget {
         address: Box<str>,
@@ -384,5 +389,14 @@ impl Xmpp {
 
     pub(crate) fn take_panics(&mut self) -> u64 {
         self.host.take_panics() + self.streams.take_panics() + self.router.take_panics()
+    }
+}
+
+/// Asks a source of sign-ins outside the database; `answer` receives its verdict.
+pub(crate) fn authenticate(xmpp: &Xmpp, query: external_auth::Query, answer: external_auth::Answer) {
+    match &xmpp.clients.access().authenticator {
+        Some(authenticator) => authenticator.ask(query, answer),
+        // Dropped, it says that there is no verdict.
+        None => drop(answer),
     }
 }

@@ -51,6 +51,8 @@ pub(super) fn check(find: &CredentialQuery, account: Option<&Account>) -> Creden
             CredentialQuery::Keys { .. } | CredentialQuery::Account { .. } | CredentialQuery::Tokens { .. },
             None,
         )
+        // So are tokens of identity providers, and domains without a provider accept none.
+        | (CredentialQuery::Bearer { .. }, _)
         | (CredentialQuery::Tokens { .. }, Some(_)) => CredentialAnswer::NoAccount,
     }
 }

@@ -229,6 +229,9 @@ impl Xmpp {
             LocalXmppMessage::Returned { to, message } => {
                 farm::handle_returned(self, now, to, *message, outbox);
             }
+            LocalXmppMessage::Authenticated { id, verdict } => {
+                self.with_clients(now, outbox, |clients, cx| clients.handle_verdict(cx, id, verdict));
+            }
             LocalXmppMessage::Administered { id, result } => {
                 let reply = self.host_requests.handle_administered(id, *result);
                 self.answer_host(now, reply, outbox);

@@ -430,6 +430,7 @@ fn settings() -> c2s::C2sSettings {
         registration: false,
         invitations: false,
         tokens: false,
+        external: Arc::default(),
         max_stanza: limits::STANZA,
         idle_seconds: 600,
         secret: [1; 32],

@@ -1,8 +1,8 @@
 //! The features that a stream offers at each of its stages.
 
-use super::Framing;
 use super::sign_in::SignIn;
 use super::writer::StreamWriter;
+use super::{ExternalCredential, Framing};
 use crate::sasl::{self, Mechanism, TokenBinding};
 use crate::{Element, ns};
 
@@ -17,10 +17,14 @@ pub(super) fn mechanisms(writer: &StreamWriter, sign_in: &SignIn) -> Vec<Mechani
     if settings.tls_required && !security.encrypted {
         return Vec::new();
     }
+    let external = external(writer);
     let is_offered = |mechanism: &Mechanism| match mechanism {
-        Mechanism::Scram { plus, .. } => !plus || !security.bindings.is_empty(),
+        // Clients take the strongest mechanism: offered without keys, it would fail for all of them.
+        Mechanism::Scram { plus, .. } => external.is_none() && (!plus || !security.bindings.is_empty()),
         // Without TLS it could be read on the way.
-        Mechanism::Plain => security.encrypted,
+        Mechanism::Plain => security.encrypted && external != Some(ExternalCredential::Token),
+        // RFC 7628 §2: over TLS only.
+        Mechanism::OAuthBearer => security.encrypted && external == Some(ExternalCredential::Token),
         Mechanism::External => security.certified.as_ref().is_some_and(|jid| *jid.domain() == *writer.domain),
         Mechanism::Anonymous => settings.anonymous,
         Mechanism::HashedToken(_) => false,
@@ -28,12 +32,18 @@ pub(super) fn mechanisms(writer: &StreamWriter, sign_in: &SignIn) -> Vec<Mechani
     sasl::ALL.into_iter().filter(is_offered).collect()
 }
 
+/// What the service takes that knows the users of the stream's domain. `None`: the database knows them.
+pub(super) fn external(writer: &StreamWriter) -> Option<ExternalCredential> {
+    writer.settings.external.get(&writer.domain).copied()
+}
+
 /// The bindings of tokens on this connection. Without TLS an eavesdropper could use them (XEP-0484 §6).
 pub(super) fn tokens<'a>(
     writer: &StreamWriter,
     sign_in: &'a SignIn,
 ) -> impl Iterator<Item = TokenBinding> + use<'a> {
-    let is_on = writer.settings.tokens && sign_in.security.encrypted;
+    // A token would outlive the account in the service that knows the user.
+    let is_on = writer.settings.tokens && sign_in.security.encrypted && external(writer).is_none();
     let bindings = is_on.then_some(TokenBinding::ALL).into_iter().flatten();
     bindings.filter(|binding| binding.data(&sign_in.security.bindings).is_some())
 }

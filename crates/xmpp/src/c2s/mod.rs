@@ -9,6 +9,8 @@
 mod access_tests;
 mod bind;
 mod effect;
+#[cfg(test)]
+mod external_tests;
 mod fast;
 mod features;
 mod register;
@@ -20,6 +22,7 @@ mod tests;
 mod trace;
 mod writer;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 pub use bind::{BindRequest, Bound, UserAgent};
@@ -51,6 +54,15 @@ const CERTIFICATES: Specification = Specification {
     note: "clients: a certificate of exactly one address; one that is not certified ends the handshake",
 };
 
+/// The credential that a service outside the database takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExternalCredential {
+    /// A password: PLAIN is offered.
+    Password,
+    /// A token: OAUTHBEARER is offered.
+    Token,
+}
+
 /// The same for all streams of a server.
 #[derive(Clone, Debug, Default)]
 pub struct C2sSettings {
@@ -68,6 +80,9 @@ pub struct C2sSettings {
     pub invitations: bool,
     /// Clients get tokens (XEP-0484).
     pub tokens: bool,
+    /// The domains whose users another service knows, and what it takes. Their accounts have no keys of SCRAM, get no
+    /// tokens (XEP-0484), and are not made in band.
+    pub external: Arc<BTreeMap<Box<str>, ExternalCredential>>,
     /// The largest stanza that is read, in bytes.
     pub max_stanza: usize,
     /// Seconds without a byte after which a stream may be closed (XEP-0478).

@@ -45,8 +45,9 @@ pub(super) struct Invitation {
 /// The features of registration, beside those of authentication.
 pub(super) fn features(writer: &StreamWriter) -> impl Iterator<Item = Element> + use<> {
     let settings = &writer.settings;
-    let open = settings.registration || settings.invitations;
-    let invited = settings.invitations.then(|| Element::new("register", ns::IBR_TOKEN));
+    let is_ours = features::external(writer).is_none();
+    let open = is_ours && (settings.registration || settings.invitations);
+    let invited = (is_ours && settings.invitations).then(|| Element::new("register", ns::IBR_TOKEN));
     let plain = open.then(|| Element::new("register", "http://jabber.org/features/iq-register"));
     invited.into_iter().chain(plain)
 }
@@ -103,6 +104,11 @@ impl InBandRegistration {
         };
         if stanza::to(iq).is_ok_and(|to| to.is_some_and(|to| *to.domain() != *writer.domain)) {
             return Err(Condition::ItemNotFound.into());
+        }
+        if features::external(writer).is_some() {
+            // A stranger could take the name of a user who has not signed in yet.
+            let text = "accounts of this domain are made by the service that knows its users";
+            return Err(StanzaError::new(Condition::NotAllowed, text));
         }
         match iq.get("preauth", ns::PARS) {
             Some(preauth) => ask_invited(preauth, is_set, writer).map(Some),

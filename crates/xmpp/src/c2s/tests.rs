@@ -12,6 +12,7 @@ pub(super) fn settings() -> C2sSettings {
         registration: false,
         invitations: false,
         tokens: false,
+        external: Arc::default(),
         max_stanza: limits::STANZA,
         idle_seconds: 1_800,
         secret: [1; 32],

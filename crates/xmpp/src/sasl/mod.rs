@@ -3,6 +3,7 @@
 //! An [`Exchange`] is told what the client said and answers with a [`Step`]. Where it needs to know an account it says
 //! [`Step::Find`] and goes on when it is [given](Exchange::give) what is known.
 
+mod bearer;
 mod client;
 mod ht;
 mod scram;
@@ -20,7 +21,7 @@ use scram::Scram;
 pub use scram::{Hash, Keys, derive};
 pub use unknown::{AccountProfile, KeyParameters, UnknownAccounts};
 
-/// The supported mechanisms, the strongest first: RFC 5802, 7677, 4616, 4422, 4505.
+/// The supported mechanisms, the strongest first: RFC 5802, 7677, 4616, 7628, 4422, 4505.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Mechanism {
     /// SCRAM (RFC 5802).
@@ -32,6 +33,8 @@ pub enum Mechanism {
     },
     /// PLAIN (RFC 4616).
     Plain,
+    /// OAUTHBEARER (RFC 7628).
+    OAuthBearer,
     /// EXTERNAL (RFC 4422 appendix A).
     External,
     /// ANONYMOUS (RFC 4505).
@@ -41,7 +44,7 @@ pub enum Mechanism {
 }
 
 /// All that need no token, in the order they are offered.
-pub const ALL: [Mechanism; 9] = [
+pub const ALL: [Mechanism; 10] = [
     Mechanism::External,
     Mechanism::Scram { hash: Hash::Sha512, plus: true },
     Mechanism::Scram { hash: Hash::Sha512, plus: false },
@@ -49,6 +52,7 @@ pub const ALL: [Mechanism; 9] = [
     Mechanism::Scram { hash: Hash::Sha256, plus: false },
     Mechanism::Scram { hash: Hash::Sha1, plus: true },
     Mechanism::Scram { hash: Hash::Sha1, plus: false },
+    Mechanism::OAuthBearer,
     Mechanism::Plain,
     Mechanism::Anonymous,
 ];
@@ -64,6 +68,7 @@ impl Mechanism {
             Mechanism::Scram { hash: Hash::Sha512, plus: false } => "SCRAM-SHA-512",
             Mechanism::Scram { hash: Hash::Sha512, plus: true } => "SCRAM-SHA-512-PLUS",
             Mechanism::Plain => "PLAIN",
+            Mechanism::OAuthBearer => "OAUTHBEARER",
             Mechanism::External => "EXTERNAL",
             Mechanism::Anonymous => "ANONYMOUS",
             Mechanism::HashedToken(binding) => binding.mechanism(),
@@ -140,6 +145,8 @@ pub enum CredentialAnswer {
     Password(bool),
     /// There is such an account, and it may sign in.
     Account,
+    /// The token is of this user, who has an account.
+    User(Box<str>),
     /// The tokens of one client.
     Tokens(Vec<Token>),
     /// No such account, or none that may sign in so.
@@ -165,6 +172,13 @@ pub enum CredentialQuery {
         /// The password that the client sent.
         password: Secret,
     },
+    /// The check of a token of an identity provider.
+    Bearer {
+        /// The local part of the address that the client named; empty if it named none. The token names the user.
+        user: Box<str>,
+        /// The token.
+        token: Secret,
+    },
     /// The existence of an account; a certificate has proved its identity.
     Account {
         /// The local part of the address.
@@ -185,6 +199,7 @@ impl CredentialQuery {
         match self {
             CredentialQuery::Keys { user, .. }
             | CredentialQuery::Password { user, .. }
+            | CredentialQuery::Bearer { user, .. }
             | CredentialQuery::Account { user }
             | CredentialQuery::Tokens { user, .. } => user,
         }
@@ -300,6 +315,10 @@ enum ExchangeState {
     Password(Box<str>),
     Account(Box<str>),
     Token(ht::Proof),
+    /// For the verdict on a token. The user that the client named, or nothing.
+    Bearer(Box<str>),
+    /// The client was told that its token is refused (RFC 7628 §3.2.3), and its answer is next.
+    BearerRefused,
     Over,
 }
 
@@ -317,15 +336,21 @@ impl Exchange {
     /// True if the account's word is awaited.
     pub fn is_finding(&self) -> bool {
         match &self.state {
-            ExchangeState::Password(_) | ExchangeState::Account(_) | ExchangeState::Token(_) => true,
+            ExchangeState::Password(_)
+            | ExchangeState::Account(_)
+            | ExchangeState::Token(_)
+            | ExchangeState::Bearer(_) => true,
             ExchangeState::Scram(scram) => !scram.has_challenged(),
-            ExchangeState::First(_) | ExchangeState::Over => false,
+            ExchangeState::First(_) | ExchangeState::BearerRefused | ExchangeState::Over => false,
         }
     }
 
-    /// True if the client was told of an account's keys and has not answered.
+    /// True if the client was told of an account's keys, or that its token is refused, and has not answered.
     pub fn has_challenged(&self) -> bool {
-        matches!(&self.state, ExchangeState::Scram(scram) if scram.has_challenged())
+        match &self.state {
+            ExchangeState::Scram(scram) => scram.has_challenged(),
+            state => matches!(state, ExchangeState::BearerRefused),
+        }
     }
 
     /// The token that it was signed in by.
@@ -338,7 +363,10 @@ impl Exchange {
         let step = match std::mem::replace(&mut self.state, ExchangeState::Over) {
             ExchangeState::First(mechanism) => self.first(mechanism, response),
             ExchangeState::Scram(scram) => scram.finish(response),
-            ExchangeState::Password(_)
+            // RFC 7628 §3.2.3: whatever it says.
+            ExchangeState::BearerRefused => Err(Failure::NotAuthorized),
+            ExchangeState::Bearer(_)
+            | ExchangeState::Password(_)
             | ExchangeState::Account(_)
             | ExchangeState::Token(_)
             | ExchangeState::Over => Err(Failure::MalformedRequest),
@@ -355,6 +383,16 @@ impl Exchange {
             }
             (ExchangeState::Account(user), CredentialAnswer::Account) => {
                 Ok(Step::Success { user: Identity::User(user), last: None })
+            }
+            // No user acts for another.
+            (ExchangeState::Bearer(named), CredentialAnswer::User(user))
+                if named.is_empty() || named == user =>
+            {
+                Ok(Step::Success { user: Identity::User(user), last: None })
+            }
+            (ExchangeState::Bearer(_), _) => {
+                self.state = ExchangeState::BearerRefused;
+                Ok(Step::Challenge(bearer::REFUSED.to_vec()))
             }
             (ExchangeState::Token(proof), CredentialAnswer::Tokens(tokens)) => {
                 proof.check(tokens, self.context.count).map(|(token, step)| {
@@ -391,6 +429,11 @@ impl Exchange {
                 let (user, password) = plain(message)?;
                 self.state = ExchangeState::Password(user.clone());
                 Ok(Step::Find(CredentialQuery::Password { user, password }))
+            }
+            Mechanism::OAuthBearer => {
+                let (user, token) = bearer::read(message)?;
+                self.state = ExchangeState::Bearer(user.clone());
+                Ok(Step::Find(CredentialQuery::Bearer { user, token }))
             }
             Mechanism::External => {
                 let user = external(message, self.context.certified.as_deref())?;

@@ -1,10 +1,11 @@
 //! Signs clients in and makes their accounts: the requests of a shard's streams of the store, and the answers to the
-//! streams. Passwords and keys are here, tokens in `tokens`, accounts in `registration`.
+//! streams. Passwords and keys are here, tokens in `tokens`, other sources in `external`, accounts in `registration`.
 
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use cluster::Bucket;
+use external_auth::{Credential, Hidden};
 use stdx::Instant;
 use store::access::AccessLoaded;
 use store::{Account, Address, StoreError, WriteDone};
@@ -15,6 +16,7 @@ use xmpp_io::streams::Streams;
 
 use super::super::pending::{Asker, PendingRequests};
 use super::super::{Unavailable, XmppEffect, sign_in};
+use super::external::{ExternalSignIn, VerdictCounts};
 use super::registration::NewContacts;
 use super::{Access, Claim, TokenKey};
 
@@ -57,6 +59,8 @@ pub(in crate::xmpp) enum ClientRequest {
         stream: u64,
         domain: Box<str>,
     },
+    /// A sign-in by a source outside the database.
+    External(Box<ExternalSignIn>),
     Registering {
         stream: u64,
         registration: Box<Registration>,
@@ -75,6 +79,8 @@ pub(in crate::xmpp) struct ClientAccessCounts {
     pub(in crate::xmpp) sign_in_failures: u64,
     /// Accounts that people made for themselves.
     pub(in crate::xmpp) registrations: u64,
+    /// Verdicts of sources outside the database.
+    pub(in crate::xmpp) verdicts: VerdictCounts,
 }
 
 /// The streams of the shard, and the effects for it.
@@ -125,10 +131,25 @@ impl ClientAccess {
         if self.access.wait(cx.now, &Claim::new(known.peer(), find.user(), &domain)).is_some() {
             return cx.tell(stream, |c2s, out| c2s.handle_found(CredentialAnswer::Unavailable, out));
         }
+        if let (CredentialQuery::Bearer { token, .. }, true) =
+            (&find, self.access.source_of(&domain).is_some())
+        {
+            // The token names the user.
+            let sign_in = ExternalSignIn::by_token(stream, domain);
+            return self.ask_source(cx, sign_in, Credential::Token(Hidden(token.0.clone())));
+        }
         let Ok(jid) = Jid::new(Some(find.user()), &domain, None) else {
             return cx.tell(stream, |c2s, out| c2s.handle_found(CredentialAnswer::NoAccount, out));
         };
-        let user = jid.local().unwrap_or_default().into();
+        let user: Box<str> = jid.local().unwrap_or_default().into();
+        if let (CredentialQuery::Password { password, .. }, true) =
+            (&find, self.access.source_of(&domain).is_some())
+        {
+            let credential =
+                Credential::Password { user: user.clone(), password: Hidden(password.0.clone()) };
+            let sign_in = ExternalSignIn::by_password(stream, (user, domain), password.clone());
+            return self.ask_source(cx, sign_in, credential);
+        }
         let id = self.pending.insert(ClientRequest::SignIn { stream, find, domain: domain.clone() });
         cx.outbox.push(XmppEffect::Account { id, user, domain });
     }
@@ -161,7 +182,9 @@ impl ClientAccess {
             cx.streams.count_sign_in(&stream);
             // After a sign-in by an alias, the proof is kept under the alias. Anonymous clients have proved nothing.
             if let Some(claimed) = stream.claimed() {
-                let claim = Claim::new(stream.peer(), &claimed, user.domain());
+                // A token names its user where the client does not.
+                let claimed = if claimed.is_empty() { user.local().unwrap_or_default() } else { &*claimed };
+                let claim = Claim::new(stream.peer(), claimed, user.domain());
                 self.access.attempts.succeed(cx.now, &claim.attempt());
             }
         }
@@ -180,6 +203,7 @@ impl ClientAccess {
                 self.sign_in(cx, stream, find, &domain, found);
             }
             Some(ClientRequest::TokenWork { stream, work }) => self.token_work(cx, stream, *work, found),
+            Some(ClientRequest::External(sign_in)) => self.account_looked_up(cx, *sign_in, found),
             Some(ClientRequest::Registering { stream, registration }) => {
                 self.name_looked_up(cx, stream, registration, found);
             }
@@ -258,6 +282,7 @@ impl ClientAccess {
             ClientRequest::Proving { stream, account, is_there } => {
                 proved(cx, stream, (&account, is_there), &result);
             }
+            ClientRequest::External(sign_in) => self.account_made(cx, *sign_in, result),
             ClientRequest::TokensWritten { stream, new, was_used } => {
                 super::tokens::tokens_done(cx, stream, new, was_used, &result);
             }
@@ -280,7 +305,11 @@ impl ClientAccess {
         let Ok(found) = found else {
             return cx.tell(stream, |c2s, out| c2s.handle_found(CredentialAnswer::Unavailable, out));
         };
-        let account = sign_in::account_of(found, domain);
+        let account = sign_in::account_of(found, domain).filter(|account| {
+            let is_of_password =
+                matches!(find, CredentialQuery::Password { .. } | CredentialQuery::Keys { .. });
+            !is_of_password || !account.verifiers.are_expired(cx.now)
+        });
         // For an account that is not there as much is done as for others: the time tells nothing either.
         let slow = match account {
             Some(account) => !account.verifiers.are_of_password(),

@@ -1,7 +1,8 @@
-//! Signs clients in (`clients`): by password and keys, by tokens (`tokens`, XEP-0484), and with accounts made in band
-//! (`registration`, XEP-0077, XEP-0445).
+//! Signs clients in (`clients`): by password and keys, by tokens (`tokens`, XEP-0484), by sources outside the database
+//! (`external`), and with accounts made in band (`registration`, XEP-0077, XEP-0445).
 
 mod clients;
+mod external;
 mod registration;
 mod tokens;
 
@@ -21,6 +22,7 @@ pub(super) use registration::NewContacts;
 use tokens::TokenKey;
 
 use config::{Config, Registration};
+use external_auth::{Authenticator, SourceSettings};
 use logging::sign_in_failures::{Failure, Service, SignInFailures};
 use net::source_limiter::{SharedAttempts, SourceLimiter};
 use xmpp::Jid;
@@ -43,10 +45,17 @@ pub(crate) struct Access {
     pub(crate) failures: Arc<SignInFailures>,
     /// Wrong secrets of components, by source.
     pub(crate) wrong_secrets: Arc<SourceLimiter>,
+    /// The sources of sign-ins outside the database. `None`: there are none.
+    pub(crate) authenticator: Option<Arc<Authenticator>>,
 }
 
 impl Access {
-    pub(crate) fn new(secret: [u8; 32], config: &Config, failures: Arc<SignInFailures>) -> Arc<Access> {
+    pub(crate) fn new(
+        secret: [u8; 32],
+        config: &Config,
+        failures: Arc<SignInFailures>,
+        authenticator: Option<Arc<Authenticator>>,
+    ) -> Arc<Access> {
         let (access, registration) = (&config.access, &config.registration);
         let per_hour = registration.per_hour.max(1);
         let policy = Policy {
@@ -68,7 +77,13 @@ impl Access {
             attempts: SharedAttempts::new(attempts_key(&secret), &sip::limits::WRONG_PASSWORDS),
             failures,
             wrong_secrets: Arc::new(SourceLimiter::new(limits::WRONG_SECRETS)),
+            authenticator,
         })
+    }
+
+    /// The source of sign-ins of a domain. `None`: its accounts sign in by the database.
+    fn source_of(&self, domain: &str) -> Option<&SourceSettings> {
+        self.authenticator.as_ref()?.source_of(domain)
     }
 
     /// The time until that client may try to sign in as that user again; `None`: it may now. A refusal is

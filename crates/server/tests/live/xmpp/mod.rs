@@ -7,6 +7,7 @@ mod chat;
 pub(crate) mod client;
 mod components;
 mod discovery;
+mod external;
 mod fast;
 mod http;
 mod import;

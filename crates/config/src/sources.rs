@@ -1,0 +1,339 @@
+//! `[[accounts.sources]]`: sign-in by a directory, an HTTP service or tokens, for the domains that have such a source.
+
+use std::fmt;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use external_auth::{
+    BodyForm, FilterTemplate, HttpSettings, JwtSettings, KeySource, LdapLookup, LdapSecurity, LdapSettings,
+    NameTemplate, SourceKind, SourceSettings, is_loopback,
+};
+use toml::de::DeTable;
+use url::Url;
+use xmpp::Bare;
+
+use super::reader::Section;
+use super::value::{Value, duration_text};
+
+const FORM: &str = "{ domain = \"example.net\", type = \"ldap\", \"http\" or \"jwt\", … }";
+
+const DOC: &str = "Sources of sign-ins outside the database, at most one for a domain: chat clients of that domain sign in by the source alone, and an account is made at the first time. As `[[accounts.sources]]` each is a table of its own; operating.md has the keys, with examples.";
+
+const MINUTE: Duration = Duration::from_secs(60);
+const DAY: Duration = Duration::from_hours(24);
+const COMMON: [&str; 5] = ["domain", "type", "timeout", "remember", "keep_digests"];
+
+/// A mistake, and what was expected.
+type Fault = (String, String);
+
+pub(super) fn read(section: &mut Section<'_, '_>) -> Vec<SourceSettings> {
+    let sources: Vec<SourceSettings> = section.tables("sources", FORM, DOC, read_source);
+    let twice = |(index, source): &(usize, &SourceSettings)| {
+        sources[..*index].iter().any(|earlier| earlier.domain == source.domain)
+    };
+    if let Some((_, source)) = sources.iter().enumerate().find(twice) {
+        section.mistake("sources", format!("{} stands twice", source.domain), "each domain once");
+    }
+    sources
+}
+
+fn read_source(table: &DeTable<'_>, folder: Option<&Path>) -> Result<SourceSettings, Fault> {
+    let keys = SourceKeys { table, folder };
+    let domain = keys.needed::<Box<str>>("domain")?;
+    let bare = Bare::parse(&domain).ok().filter(|bare| bare.local().is_none());
+    let bare =
+        bare.ok_or_else(|| fault(format!("{domain:?} is no domain"), "a domain, as \"example.net\""))?;
+    let (kind, own): (_, &[&str]) = match &*keys.needed::<Box<str>>("type")? {
+        "ldap" => (SourceKind::Ldap(Box::new(keys.ldap()?)), &LDAP),
+        "http" => (SourceKind::Http(Box::new(keys.http()?)), &HTTP),
+        "jwt" => (SourceKind::Jwt(Box::new(keys.jwt()?)), &JWT),
+        other => return Err(fault(format!("`type` is {other:?}"), "\"ldap\", \"http\" or \"jwt\"")),
+    };
+    let known: Vec<&str> = COMMON.iter().chain(own).copied().collect();
+    if let Some(key) = table.keys().find(|key| !known.contains(&&**key.get_ref())) {
+        return Err(fault(format!("unknown key `{}`", key.get_ref()), known.join(", ")));
+    }
+    let keep_digests = keys.duration("keep_digests", Duration::ZERO, (Duration::ZERO, 90 * DAY))?;
+    if kind.is_by_token() && !keep_digests.is_zero() {
+        return Err(fault("`keep_digests` of tokens", "none: there is no password to keep digests of"));
+    }
+    Ok(SourceSettings {
+        domain: bare.as_str().into(),
+        kind,
+        timeout: keys.duration("timeout", Duration::from_secs(5), (Duration::from_secs(1), MINUTE))?,
+        remember: keys.duration("remember", MINUTE, (Duration::ZERO, Duration::from_hours(1)))?,
+        keep_digests,
+    })
+}
+
+const LDAP: [&str; 8] =
+    ["url", "starttls", "ca", "bind_dn", "bind_password_file", "base", "filter", "bind_as"];
+const HTTP: [&str; 4] = ["url", "body", "token_file", "ca"];
+const JWT: [&str; 7] = ["keys_file", "keys_url", "ca", "issuer", "audience", "user_claim", "leeway"];
+
+fn fault(what: impl fmt::Display, expected: impl fmt::Display) -> Fault {
+    (what.to_string(), expected.to_string())
+}
+
+/// The keys of one source.
+struct SourceKeys<'t> {
+    table: &'t DeTable<'t>,
+    folder: Option<&'t Path>,
+}
+
+impl SourceKeys<'_> {
+    fn get<T: Value>(&self, name: &str) -> Result<Option<T>, Fault> {
+        let Some(value) = self.table.get(name) else { return Ok(None) };
+        let read = T::read(value.get_ref());
+        read.map(Some).ok_or_else(|| fault(format!("`{name}` cannot be read"), T::EXPECTED))
+    }
+
+    fn needed<T: Value>(&self, name: &str) -> Result<T, Fault> {
+        self.get(name)?.ok_or_else(|| fault(format!("no `{name}`"), T::EXPECTED))
+    }
+
+    fn duration(
+        &self,
+        name: &str,
+        default: Duration,
+        (least, most): (Duration, Duration),
+    ) -> Result<Duration, Fault> {
+        let duration = self.get(name)?.unwrap_or(default);
+        if !(least..=most).contains(&duration) {
+            let expected = format!("{} to {}", duration_text(least), duration_text(most));
+            return Err(fault(format!("`{name}` is {}", duration_text(duration)), expected));
+        }
+        Ok(duration)
+    }
+
+    /// A file that has to be there, when it is known from which folder paths count.
+    fn file(&self, name: &str) -> Result<Option<PathBuf>, Fault> {
+        let Some(path) = self.get::<PathBuf>(name)? else { return Ok(None) };
+        if let Some(Err(error)) = self.folder.map(|folder| File::open(folder.join(&path))) {
+            let what = format!("`{name}` names {}, which cannot be read ({error})", path.display());
+            return Err(fault(what, "a file this user may read"));
+        }
+        Ok(Some(path))
+    }
+
+    /// A URL with a host, of one of the schemes; the second is without TLS.
+    fn url(&self, name: &str, [secure, clear]: [&str; 2]) -> Result<Option<Url>, Fault> {
+        let Some(text) = self.get::<Box<str>>(name)? else { return Ok(None) };
+        let expected = format!("{secure}://host or {secure}://host:port");
+        // A URL that cannot be read may hold a password.
+        let url = Url::parse(&text).map_err(|_| fault(format!("`{name}` is no URL"), &expected))?;
+        if !url.username().is_empty() || url.password().is_some() {
+            return Err(fault(format!("`{name}` has a user or a password in it"), &expected));
+        }
+        if ![secure, clear].contains(&url.scheme()) || url.host_str().is_none_or(str::is_empty) {
+            return Err(fault(format!("`{name}` is {text:?}"), &expected));
+        }
+        Ok(Some(url))
+    }
+
+    /// As [`url`](Self::url), of HTTP. Without TLS to this machine only: passwords and keys go by it.
+    fn http_url(&self, name: &str) -> Result<Option<Box<str>>, Fault> {
+        let Some(url) = self.url(name, ["https", "http"])? else { return Ok(None) };
+        if url.scheme() == "http" && !url.host_str().is_some_and(is_loopback) {
+            let what = format!("`{name}` is without TLS, and not of this machine");
+            return Err(fault(what, "an https: URL"));
+        }
+        Ok(Some(url.as_str().into()))
+    }
+
+    fn ldap(&self) -> Result<LdapSettings, Fault> {
+        let expected = "ldaps://host or ldap://host";
+        let url = self.url("url", ["ldaps", "ldap"])?.ok_or_else(|| fault("no `url`", expected))?;
+        let host: Box<str> = url.host_str().unwrap_or_default().into();
+        let starttls = self.get("starttls")?.unwrap_or(false);
+        let (security, port) = match (url.scheme(), starttls) {
+            ("ldaps", false) => (LdapSecurity::Tls, 636),
+            ("ldaps", true) => return Err(fault("`starttls` with ldaps", "one of them")),
+            (_, true) => (LdapSecurity::StartTls, 389),
+            (_, false) if is_loopback(&host) => (LdapSecurity::Clear, 389),
+            (_, false) => {
+                let what = format!("passwords would go to {host} in the clear");
+                return Err(fault(what, "ldaps:, or `starttls = true`"));
+            }
+        };
+        if !matches!(url.path(), "" | "/") || url.query().is_some() {
+            return Err(fault("`url` has more than host and port", "`base` and `filter` for the rest"));
+        }
+        let port = url.port().unwrap_or(port);
+        let (authorities, lookup) = (self.file("ca")?, self.lookup()?);
+        Ok(LdapSettings { host, port, security, authorities, lookup })
+    }
+
+    fn lookup(&self) -> Result<LdapLookup, Fault> {
+        let (base, filter) = (self.get::<Box<str>>("base")?, self.get::<Box<str>>("filter")?);
+        let bind = match (self.get("bind_dn")?, self.file("bind_password_file")?) {
+            (Some(name), Some(file)) => Some((name, file)),
+            (None, None) => None,
+            _ => {
+                return Err(fault(
+                    "`bind_dn` or `bind_password_file` is alone",
+                    "both, or none for an anonymous search",
+                ));
+            }
+        };
+        match (self.get::<Box<str>>("bind_as")?, base, filter) {
+            (Some(name), None, None) if bind.is_none() => {
+                let template = NameTemplate::parse(&name);
+                let expected = "a name with {user}, as \"{user}@corp.example.net\"";
+                let template =
+                    template.map_err(|mistake| fault(format!("`bind_as`: {mistake}"), expected))?;
+                Ok(LdapLookup::Template(template))
+            }
+            (None, Some(base), Some(filter)) => {
+                let filter = FilterTemplate::parse(&filter);
+                let expected = "a filter with {user}, as \"(uid={user})\"";
+                let filter = filter.map_err(|mistake| fault(format!("`filter`: {mistake}"), expected))?;
+                Ok(LdapLookup::Search { bind, base, filter })
+            }
+            _ => Err(fault(
+                "the way to a user's entry is not said once",
+                "either `base` and `filter`, with `bind_dn` perhaps, or `bind_as` alone",
+            )),
+        }
+    }
+
+    fn http(&self) -> Result<HttpSettings, Fault> {
+        let url = self.http_url("url")?.ok_or_else(|| fault("no `url`", "an https: URL"))?;
+        let form = match self.get::<Box<str>>("body")?.as_deref() {
+            None | Some("form") => BodyForm::Form,
+            Some("json") => BodyForm::Json,
+            Some(other) => return Err(fault(format!("`body` is {other:?}"), "\"form\" or \"json\"")),
+        };
+        let (token_file, authorities) = (self.file("token_file")?, self.file("ca")?);
+        Ok(HttpSettings { url, form, token_file, authorities })
+    }
+
+    fn jwt(&self) -> Result<JwtSettings, Fault> {
+        let keys = match (self.file("keys_file")?, self.http_url("keys_url")?) {
+            (Some(file), None) => KeySource::File(file),
+            (None, Some(url)) => KeySource::Url(url),
+            _ => return Err(fault("the place of the keys is not said once", "`keys_file` or `keys_url`")),
+        };
+        Ok(JwtSettings {
+            keys,
+            authorities: self.file("ca")?,
+            issuer: self.needed("issuer")?,
+            audience: self.needed("audience")?,
+            user_claim: self.get("user_claim")?.unwrap_or_else(|| "sub".into()),
+            leeway: self.duration("leeway", Duration::from_secs(30), (Duration::ZERO, 5 * MINUTE))?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Config;
+
+    fn read(text: &str) -> Result<Vec<SourceSettings>, String> {
+        let config = Config::parse(&format!("[[accounts.sources]]\n{text}\n"), Path::new("belfry.toml"));
+        config.map(|config| config.accounts.sources).map_err(|error| error.to_string())
+    }
+
+    const LDAP: &str = "domain = \"Example.net\"\ntype = \"ldap\"\n";
+    const SEARCH: &str = "base = \"dc=example\"\nfilter = \"(uid={user})\"\n";
+
+    #[test]
+    fn a_directory_is_read() {
+        let bind = "bind_dn = \"cn=belfry\"\nbind_password_file = \"secret\"\nca = \"ca.pem\"\n";
+        let text = format!("{LDAP}url = \"ldaps://ldap.example.net\"\n{bind}{SEARCH}keep_digests = \"30d\"");
+        let [source] = &mut read(&text).unwrap()[..] else { panic!("one") };
+        assert_eq!((&*source.domain, source.keep_digests), ("example.net", 30 * DAY));
+        assert_eq!((source.timeout, source.remember), (Duration::from_secs(5), MINUTE));
+        let files: Vec<_> = source.kind.files().map(|file| file.display().to_string()).collect();
+        assert_eq!(files, ["ca.pem", "secret"]);
+        let SourceKind::Ldap(ldap) = &source.kind else { panic!("{source:?}") };
+        assert_eq!((&*ldap.host, ldap.port, ldap.security), ("ldap.example.net", 636, LdapSecurity::Tls));
+        for (url, security, port) in [
+            ("ldap://ldap.example.net\"\nstarttls = true #\"", LdapSecurity::StartTls, 389),
+            ("ldap://127.0.0.1:1389", LdapSecurity::Clear, 1_389),
+            ("ldap://[::1]", LdapSecurity::Clear, 389),
+        ] {
+            let text = format!("{LDAP}url = \"{url}\"\nbind_as = \"{{user}}@corp.test\"");
+            let source = read(&text).unwrap().remove(0);
+            let SourceKind::Ldap(ldap) = source.kind else { panic!("{url}") };
+            assert_eq!((ldap.port, ldap.security), (port, security), "{url}");
+            assert!(matches!(ldap.lookup, LdapLookup::Template(_)), "{url}");
+        }
+    }
+
+    #[test]
+    fn other_sources_are_read() {
+        let text = "domain = \"a.test\"\ntype = \"http\"\nurl = \"https://a.test/check\"\nbody = \"json\"";
+        let source = read(text).unwrap().remove(0);
+        let SourceKind::Http(http) = source.kind else { panic!("{source:?}") };
+        assert_eq!((&*http.url, http.form), ("https://a.test/check", BodyForm::Json));
+        let text = "domain = \"a.test\"\ntype = \"jwt\"\nkeys_url = \"https://a.test/keys\"\nissuer = \"i\"\naudience = \"belfry\"";
+        let source = read(text).unwrap().remove(0);
+        let SourceKind::Jwt(jwt) = source.kind else { panic!("{source:?}") };
+        assert_eq!((&*jwt.user_claim, jwt.leeway), ("sub", Duration::from_secs(30)));
+        assert_eq!(jwt.keys, KeySource::Url("https://a.test/keys".into()));
+    }
+
+    #[test]
+    fn mistakes_of_sources_are_named_and_show_no_secret() {
+        let http = "domain = \"a.test\"\ntype = \"http\"\n";
+        for (text, expected) in [
+            ("type = \"ldap\"".to_owned(), "no `domain`"),
+            ("domain = \"a@b\"".to_owned(), "\"a@b\" is no domain"),
+            ("domain = \"a.test\"\ntype = \"nis\"".to_owned(), "`type` is \"nis\""),
+            (format!("{LDAP}{SEARCH}"), "no `url`"),
+            (
+                format!("{LDAP}url = \"ldap://ldap.test\"\n{SEARCH}"),
+                "passwords would go to ldap.test in the clear",
+            ),
+            (format!("{LDAP}url = \"ldaps://u:hush@ldap.test\"\n{SEARCH}"), "has a user or a password in it"),
+            (
+                format!("{LDAP}url = \"ldaps://ldap.test\"\nstarttls = true\n{SEARCH}"),
+                "`starttls` with ldaps",
+            ),
+            (format!("{LDAP}url = \"ldaps://ldap.test/dc=a\"\n{SEARCH}"), "more than host and port"),
+            (format!("{LDAP}url = \"ldaps://ldap.test\""), "the way to a user's entry is not said once"),
+            (format!("{LDAP}url = \"ldaps://ldap.test\"\n{SEARCH}bind_dn = \"cn=a\""), "is alone"),
+            (
+                format!("{LDAP}url = \"ldaps://ldap.test\"\nbase = \"dc=a\"\nfilter = \"(uid=*)\""),
+                "`filter`: no {user} in a value",
+            ),
+            (format!("{LDAP}url = \"ldaps://ldap.test\"\nbind_as = \"admin@a\""), "`bind_as`: no {user}"),
+            (
+                format!("{LDAP}url = \"ldaps://ldap.test\"\n{SEARCH}password = \"hush\""),
+                "unknown key `password`",
+            ),
+            (
+                format!("{LDAP}url = \"ldaps://ldap.test\"\n{SEARCH}timeout = \"1h\""),
+                "`timeout` is 1h; expected 1s to 1m",
+            ),
+            (format!("{http}url = \"http://a.test/check\""), "`url` is without TLS"),
+            (format!("{http}url = \"https://a.test/\"\nbody = \"xml\""), "`body` is \"xml\""),
+            (
+                "domain = \"a.test\"\ntype = \"jwt\"\nissuer = \"i\"\naudience = \"b\"".to_owned(),
+                "the place of the keys",
+            ),
+            (
+                "domain = \"a.test\"\ntype = \"jwt\"\nkeys_file = \"k\"\nissuer = \"i\"".to_owned(),
+                "no `audience`",
+            ),
+            (
+                format!(
+                    "{http}url = \"https://a.test/\"\n[[accounts.sources]]\n{http}url = \"https://a.test/\""
+                ),
+                "a.test stands twice",
+            ),
+        ] {
+            let mistake = read(&text).unwrap_err();
+            assert!(mistake.contains(expected), "{text}: {mistake}");
+            assert!(!mistake.contains("hush"), "{mistake}");
+        }
+        let text = format!(
+            "[accounts]\ndigests = false\n[[accounts.sources]]\n{http}url = \"https://a.test/\"\nkeep_digests = \"1d\"\n"
+        );
+        let mistake = Config::parse(&text, Path::new("belfry.toml")).unwrap_err().to_string();
+        assert!(mistake.contains("`keep_digests` of a source beside `digests = false`"), "{mistake}");
+    }
+}

@@ -1,0 +1,284 @@
+//! The thread that asks the sources, with a runtime of its own.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use anyhow::{Context, Result};
+use stdx::Instant;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::task::{LocalSet, spawn_local};
+use tokio::time;
+
+use crate::http::HttpSource;
+use crate::jwt::TokenSource;
+use crate::ldap::LdapSource;
+use crate::remembered::RememberedPasswords;
+use crate::settings::{Hidden, SourceKind, SourceSettings};
+use crate::{SourceFailure, limits};
+
+/// What a client proves itself with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Credential {
+    /// A name and a password.
+    Password {
+        /// The local part of the address, prepared.
+        user: Box<str>,
+        /// The password.
+        password: Hidden,
+    },
+    /// A token, which names the user.
+    Token(Hidden),
+}
+
+/// The question whether a client is the user that it says it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Query {
+    /// The time of the question.
+    pub now: Instant,
+    /// The domain of the user.
+    pub domain: Box<str>,
+    /// The credential.
+    pub credential: Credential,
+}
+
+/// The answer to a [`Query`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The client is this user of the domain. The name is not prepared if a token has named it.
+    Accepted(Box<str>),
+    /// It is not, or the user is unknown: the two are not told apart.
+    Refused,
+    /// The source gave no verdict.
+    Unavailable,
+}
+
+/// Receives the verdict of one query. It is called once, by the thread of the authenticator or by the asking one, and must
+/// not wait.
+pub struct Answer(Option<Box<dyn FnOnce(Verdict) + Send>>);
+
+impl Answer {
+    /// `give` receives the verdict.
+    pub fn new(give: impl FnOnce(Verdict) + Send + 'static) -> Answer {
+        Answer(Some(Box::new(give)))
+    }
+
+    fn give(mut self, verdict: Verdict) {
+        if let Some(give) = self.0.take() {
+            give(verdict);
+        }
+    }
+}
+
+/// A query whose task has ended without a verdict, for whatever reason, is answered.
+impl Drop for Answer {
+    fn drop(&mut self) {
+        if let Some(give) = self.0.take() {
+            give(Verdict::Unavailable);
+        }
+    }
+}
+
+/// Asks the sources of all domains that have one. The thread ends when this is dropped.
+pub struct Authenticator {
+    sources: HashMap<Box<str>, Registered>,
+    jobs: Option<mpsc::Sender<Job>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// A source as the asking threads know it.
+struct Registered {
+    number: usize,
+    settings: SourceSettings,
+    /// A place for each query that waits or is under way.
+    places: Arc<Semaphore>,
+}
+
+struct Job {
+    source: usize,
+    query: Query,
+    answer: Answer,
+    place: OwnedSemaphorePermit,
+}
+
+impl Authenticator {
+    /// Starts the thread. `None`: there are no sources.
+    ///
+    /// # Errors
+    /// A file that a source needs cannot be used, or there is no thread.
+    pub fn start(settings: &[SourceSettings]) -> Result<Option<Authenticator>> {
+        if settings.is_empty() {
+            return Ok(None);
+        }
+        let (jobs, todo) = mpsc::channel(limits::WAITING * settings.len());
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let own = settings.to_vec();
+        let (started, is_started) = std::sync::mpsc::sync_channel(1);
+        let run = move || {
+            let worker = match Worker::new(&own) {
+                Ok(worker) => Rc::new(worker),
+                Err(error) => {
+                    let _ = started.send(Err(error));
+                    return;
+                }
+            };
+            let _ = started.send(Ok(()));
+            LocalSet::new().block_on(&runtime, work(worker, todo));
+            // A name server that does not answer is not waited for.
+            runtime.shutdown_background();
+        };
+        let thread = std::thread::Builder::new().name("external-auth".into()).spawn(run)?;
+        is_started.recv().context("the thread of sign-in sources ended")??;
+        let registered = settings.iter().enumerate().map(|(number, settings)| {
+            let places = Arc::new(Semaphore::new(limits::WAITING));
+            (settings.domain.clone(), Registered { number, settings: settings.clone(), places })
+        });
+        let sources = registered.collect();
+        Ok(Some(Authenticator { sources, jobs: Some(jobs), thread: Some(thread) }))
+    }
+
+    /// The source of a domain. `None`: its accounts sign in by the database.
+    pub fn source_of(&self, domain: &str) -> Option<&SourceSettings> {
+        self.sources.get(domain).map(|source| &source.settings)
+    }
+
+    /// Asks the source of the query's domain. Without a place, and for a domain without a source, the answer is
+    /// `Verdict::Unavailable` at once.
+    pub fn ask(&self, query: Query, answer: Answer) {
+        let source = self.sources.get(&query.domain);
+        let place = source.and_then(|source| Arc::clone(&source.places).try_acquire_owned().ok());
+        let (Some(source), Some(place), Some(jobs)) = (source, place, &self.jobs) else {
+            return answer.give(Verdict::Unavailable);
+        };
+        // A job that is not taken is dropped, and with it answered. There is a place in the queue for each.
+        let _ = jobs.try_send(Job { source: source.number, query, answer, place });
+    }
+}
+
+impl Drop for Authenticator {
+    fn drop(&mut self) {
+        self.jobs = None;
+        if let Some(thread) = self.thread.take() {
+            // A panic there has been printed.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl std::fmt::Debug for Authenticator {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Authenticator").field("domains", &self.sources.keys()).finish_non_exhaustive()
+    }
+}
+
+fn of(source: &SourceSettings) -> String {
+    format!("[[accounts.sources]] of {}", source.domain)
+}
+
+enum Protocol {
+    Ldap(LdapSource),
+    Http(HttpSource),
+    Jwt(TokenSource),
+}
+
+impl Protocol {
+    fn new(settings: &SourceSettings) -> Result<Protocol> {
+        Ok(match &settings.kind {
+            SourceKind::Ldap(ldap) => Protocol::Ldap(LdapSource::new(ldap, settings.timeout)?),
+            SourceKind::Http(http) => Protocol::Http(HttpSource::new(http)?),
+            SourceKind::Jwt(jwt) => Protocol::Jwt(TokenSource::new(jwt)?),
+        })
+    }
+}
+
+/// The sources, on the thread that asks them.
+struct Worker {
+    sources: Vec<OpenSource>,
+    remembered: RefCell<RememberedPasswords>,
+}
+
+struct OpenSource {
+    settings: SourceSettings,
+    protocol: Protocol,
+    concurrent: Semaphore,
+}
+
+async fn work(worker: Rc<Worker>, mut todo: mpsc::Receiver<Job>) {
+    while let Some(job) = todo.recv().await {
+        let worker = Rc::clone(&worker);
+        spawn_local(async move { worker.perform(job).await });
+    }
+}
+
+impl Worker {
+    fn new(settings: &[SourceSettings]) -> Result<Worker> {
+        let open = |settings: &SourceSettings| {
+            let protocol = Protocol::new(settings).with_context(|| of(settings))?;
+            let concurrent = Semaphore::new(limits::CONCURRENT);
+            anyhow::Ok(OpenSource { settings: settings.clone(), protocol, concurrent })
+        };
+        let sources = settings.iter().map(open).collect::<Result<_>>()?;
+        let remembered = RefCell::new(RememberedPasswords::new(limits::REMEMBERED)?);
+        Ok(Worker { sources, remembered })
+    }
+
+    async fn perform(&self, job: Job) {
+        let Job { source, query, answer, place } = job;
+        let Some(source) = self.sources.get(source) else { return };
+        let begin = time::Instant::now();
+        let asked = time::timeout(source.settings.timeout, self.ask(source, &query)).await;
+        drop(place);
+        let verdict = match asked {
+            Ok(Ok(verdict)) => verdict,
+            Ok(Err(failure)) => {
+                tracing::warn!(domain = &*query.domain, %failure, "nobody can sign in by this source");
+                Verdict::Unavailable
+            }
+            Err(_) => {
+                let (domain, kind) = (&*query.domain, source.settings.kind.name());
+                tracing::warn!(domain, kind, timeout = ?source.settings.timeout, "a source gave no verdict in time");
+                Verdict::Unavailable
+            }
+        };
+        if verdict == Verdict::Refused {
+            // RFC 4513 §6.3.1 and the like: the time does not tell an unknown user from a wrong password.
+            time::sleep_until(begin + limits::REFUSAL_AFTER).await;
+        }
+        answer.give(verdict);
+    }
+
+    async fn ask(&self, source: &OpenSource, query: &Query) -> Result<Verdict, SourceFailure> {
+        let domain = &*query.domain;
+        match &query.credential {
+            Credential::Password { user, password } => {
+                let password = &*password.0;
+                if password.is_empty() || password.len() > limits::PASSWORD || user.len() > limits::USER {
+                    return Ok(Verdict::Refused);
+                }
+                if self.remembered.borrow().is_right(query.now, domain, user, password) {
+                    return Ok(Verdict::Accepted(user.clone()));
+                }
+                let _turn = source.concurrent.acquire().await.map_err(SourceFailure::new)?;
+                let is_right = match &source.protocol {
+                    Protocol::Ldap(ldap) => ldap.check(user, domain, password).await?,
+                    Protocol::Http(http) => http.check(user, domain, password).await?,
+                    Protocol::Jwt(_) => false,
+                };
+                if !is_right {
+                    return Ok(Verdict::Refused);
+                }
+                let lifetime = source.settings.remember;
+                self.remembered.borrow_mut().insert(query.now, lifetime, (domain, user), password);
+                Ok(Verdict::Accepted(user.clone()))
+            }
+            Credential::Token(token) => {
+                let Protocol::Jwt(jwt) = &source.protocol else { return Ok(Verdict::Refused) };
+                let _turn = source.concurrent.acquire().await.map_err(SourceFailure::new)?;
+                let user = jwt.check(query.now, domain, &token.0).await?;
+                Ok(user.map_or(Verdict::Refused, Verdict::Accepted))
+            }
+        }
+    }
+}

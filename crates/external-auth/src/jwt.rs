@@ -1,0 +1,220 @@
+//! JSON web tokens (RFC 7519) as compact JWS (RFC 7515), checked as RFC 8725 advises: the key decides the algorithm, and
+//! issuer, audience and times are always checked.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use anyhow::Result;
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde_json::{Map, Value};
+use stdx::Instant;
+use tokio::sync::Mutex;
+
+use crate::http::{cause, client};
+use crate::keys::{self, Algorithm, VerifyingKey};
+use crate::settings::{JwtSettings, KeySource};
+use crate::{SourceFailure, limits};
+
+/// An issuer of tokens.
+pub(crate) struct TokenSource {
+    settings: JwtSettings,
+    /// For keys at a URL.
+    client: Option<reqwest::Client>,
+    keys: RefCell<KeySet>,
+    /// Held while keys are read, so that they are read once for all tokens that wait.
+    reading: Mutex<()>,
+}
+
+#[derive(Default)]
+struct KeySet {
+    keys: Rc<[VerifyingKey]>,
+    /// The time at which they were read. `None`: never.
+    read_at: Option<Instant>,
+    /// The time of the last try.
+    tried_at: Option<Instant>,
+}
+
+/// A token that is of the right form: its parts, and nothing of them verified.
+struct Unverified<'a> {
+    algorithm: Algorithm,
+    key_id: Option<Box<str>>,
+    message: &'a [u8],
+    signature: Vec<u8>,
+    claims: &'a str,
+}
+
+impl TokenSource {
+    /// # Errors
+    /// A file of authorities that cannot be used.
+    pub(crate) fn new(settings: &JwtSettings) -> Result<TokenSource> {
+        let client = match settings.keys {
+            KeySource::Url(_) => Some(client(settings.authorities.as_deref())?),
+            KeySource::File(_) => None,
+        };
+        let keys = RefCell::new(KeySet::default());
+        Ok(TokenSource { settings: settings.clone(), client, keys, reading: Mutex::new(()) })
+    }
+
+    /// The user whom the token names, at this domain. `None`: the token is not accepted.
+    pub(crate) async fn check(
+        &self,
+        now: Instant,
+        domain: &str,
+        token: &str,
+    ) -> Result<Option<Box<str>>, SourceFailure> {
+        let Some(token) = read(token) else { return Ok(None) };
+        let keys = self.keys_for(now, token.key_id.as_deref()).await?;
+        Ok(verify(&token, &keys).and_then(|claims| user_of(&self.settings, now, domain, &claims)))
+    }
+
+    /// The keys, read again if they are old or the key is unknown; at most once in `limits::KEYS_AGAIN`.
+    async fn keys_for(
+        &self,
+        now: Instant,
+        key_id: Option<&str>,
+    ) -> Result<Rc<[VerifyingKey]>, SourceFailure> {
+        if self.is_stale(now, key_id) {
+            let _one = self.reading.lock().await;
+            // Another token may have caused it meanwhile.
+            if self.is_stale(now, key_id) {
+                self.keys.borrow_mut().tried_at = Some(now);
+                match self.read_keys().await {
+                    Ok(keys) => {
+                        let mut known = self.keys.borrow_mut();
+                        (known.keys, known.read_at) = (keys.into(), Some(now));
+                    }
+                    Err(failure) => tracing::warn!(%failure, "keys of tokens cannot be read"),
+                }
+            }
+        }
+        let known = self.keys.borrow();
+        match known.read_at {
+            Some(read_at) if now.since(read_at) < limits::KEYS_USABLE => Ok(Rc::clone(&known.keys)),
+            _ => Err(self.failure("there are no keys to check tokens with")),
+        }
+    }
+
+    fn is_stale(&self, now: Instant, key_id: Option<&str>) -> bool {
+        let known = self.keys.borrow();
+        if known.tried_at.is_some_and(|tried_at| now.since(tried_at) < limits::KEYS_AGAIN) {
+            return false;
+        }
+        let is_known = |id: &str| known.keys.iter().any(|key| key.id() == Some(id));
+        let is_old = known.read_at.is_none_or(|read_at| now.since(read_at) >= limits::KEYS_FRESH);
+        is_old || key_id.is_some_and(|id| !is_known(id))
+    }
+
+    async fn read_keys(&self) -> Result<Vec<VerifyingKey>, SourceFailure> {
+        let text = match (&self.settings.keys, &self.client) {
+            (KeySource::Url(url), Some(client)) => self.fetch(client, url).await?,
+            (KeySource::Url(_), None) => return Err(self.failure("no client of HTTP")),
+            // A short file, once a minute at most, on the thread of sign-ins.
+            (KeySource::File(file), _) => {
+                std::fs::read(file).map_err(|error| self.failure(&error.to_string()))?
+            }
+        };
+        keys::read(&text).map_err(|mistake| self.failure(&mistake))
+    }
+
+    async fn fetch(&self, client: &reqwest::Client, url: &str) -> Result<Vec<u8>, SourceFailure> {
+        let unread = |error: reqwest::Error| self.failure(&cause(&error));
+        let mut response = client.get(url).send().await.map_err(unread)?;
+        if response.status() != reqwest::StatusCode::OK {
+            return Err(self.failure(&format!("the status is {}", response.status())));
+        }
+        let mut text = Vec::new();
+        while let Some(chunk) = response.chunk().await.map_err(unread)? {
+            text.extend_from_slice(&chunk);
+            if text.len() > limits::KEY_SET {
+                return Err(self.failure(&format!("more than {} bytes", limits::KEY_SET)));
+            }
+        }
+        Ok(text)
+    }
+
+    fn failure(&self, what: &str) -> SourceFailure {
+        let keys = match &self.settings.keys {
+            KeySource::File(file) => file.display().to_string(),
+            KeySource::Url(url) => url.to_string(),
+        };
+        SourceFailure(format!("the keys of tokens at {keys}: {what}"))
+    }
+}
+
+/// RFC 7515 §5.2, steps 1 to 7. `None`: no token that could be accepted.
+fn read(token: &str) -> Option<Unverified<'_>> {
+    let mut parts = token.split('.');
+    let (header, claims, signature) = (parts.next()?, parts.next()?, parts.next()?);
+    if parts.next().is_some() || token.len() > limits::TOKEN {
+        return None;
+    }
+    let header: Map<String, Value> = serde_json::from_slice(&URL_SAFE_NO_PAD.decode(header).ok()?).ok()?;
+    // RFC 7515 §4.1.11: extensions that are not understood make a token invalid. None is.
+    if header.contains_key("crit") {
+        return None;
+    }
+    let key_id = match header.get("kid") {
+        None => None,
+        Some(Value::String(id)) => Some(id.as_str().into()),
+        Some(_) => return None,
+    };
+    Some(Unverified {
+        algorithm: Algorithm::parse(header.get("alg")?.as_str()?)?,
+        key_id,
+        message: token[..token.len() - signature.len() - 1].as_bytes(),
+        signature: URL_SAFE_NO_PAD.decode(signature).ok()?,
+        claims,
+    })
+}
+
+/// The claims of a token that one of the keys has signed. A token that names a key is verified with keys of that name
+/// only; a key is used for its own algorithm only.
+fn verify(token: &Unverified<'_>, keys: &[VerifyingKey]) -> Option<Map<String, Value>> {
+    let is_named = |key: &&VerifyingKey| token.key_id.is_none() || key.id() == token.key_id.as_deref();
+    let fits = |key: &&VerifyingKey| key.algorithm() == token.algorithm;
+    let mut keys = keys.iter().filter(is_named).filter(fits);
+    if !keys.any(|key| key.verifies(token.message, &token.signature)) {
+        return None;
+    }
+    serde_json::from_slice(&URL_SAFE_NO_PAD.decode(token.claims).ok()?).ok()
+}
+
+/// RFC 7519 §4.1. A claim of the wrong type is not an absent one: it is refused.
+fn user_of(
+    settings: &JwtSettings,
+    now: Instant,
+    domain: &str,
+    claims: &Map<String, Value>,
+) -> Option<Box<str>> {
+    if claims.get("iss")?.as_str()? != &*settings.issuer {
+        return None;
+    }
+    let is_for_us = match claims.get("aud")? {
+        Value::String(one) => **one == *settings.audience,
+        Value::Array(all) => all.iter().any(|one| one.as_str() == Some(&*settings.audience)),
+        _ => false,
+    };
+    // Seconds may have a fraction (RFC 7519 §2: NumericDate).
+    let (now, leeway) = (now.as_micros() as f64 / 1e6, settings.leeway.as_secs_f64());
+    let is_over = now >= claims.get("exp")?.as_f64()? + leeway;
+    let is_begun = match claims.get("nbf") {
+        None => true,
+        Some(begin) => now + leeway >= begin.as_f64()?,
+    };
+    if !is_for_us || is_over || !is_begun {
+        return None;
+    }
+    let name = claims.get(&*settings.user_claim)?.as_str()?;
+    // A provider may name users by their addresses: of this domain only.
+    let user = match name.rsplit_once('@') {
+        Some((user, of)) if of.eq_ignore_ascii_case(domain) => user,
+        Some(_) => return None,
+        None => name,
+    };
+    (!user.is_empty() && user.len() <= limits::USER).then(|| user.into())
+}
+
+#[cfg(test)]
+#[path = "jwt_tests.rs"]
+mod tests;

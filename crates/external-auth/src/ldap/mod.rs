@@ -1,0 +1,234 @@
+//! LDAP (RFC 4511): a user's password is right if a bind with it succeeds. One connection for each sign-in, which ends with
+//! it: StartTLS or TLS, a bind and a search for the user's entry where there is no template, and the user's own bind.
+//!
+//! A bind with an empty password succeeds at many directories without any proof (RFC 4513 §5.1.2): none is ever sent.
+//! Referrals are not followed. The client is our own: a sign-in needs four messages of the protocol, each of a bounded size.
+
+mod ber;
+mod filter;
+mod message;
+mod name;
+mod text;
+
+use std::io;
+use std::sync::Arc;
+
+use anyhow::{Context, Result, bail};
+use rustls_pki_types::ServerName;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+
+pub use filter::FilterTemplate;
+pub use name::NameTemplate;
+
+use crate::settings::{LdapLookup, LdapSecurity, LdapSettings, first_line};
+use crate::{SourceFailure, limits, tls};
+use message::{Response, ResultCode};
+use text::Names;
+
+/// A directory that is asked about passwords.
+pub(crate) struct LdapSource {
+    settings: LdapSettings,
+    /// The password of the account that searches.
+    password: Option<Box<str>>,
+    /// `None`: the connection is in the clear.
+    tls: Option<(TlsConnector, ServerName<'static>)>,
+    /// The time that a search may take, in seconds.
+    seconds: u32,
+}
+
+impl LdapSource {
+    /// # Errors
+    /// A file that cannot be used, or a host that no certificate can be of.
+    pub(crate) fn new(settings: &LdapSettings, timeout: std::time::Duration) -> Result<LdapSource> {
+        let password = match &settings.lookup {
+            LdapLookup::Search { bind: Some((_, file)), .. } => Some(first_line(file)?),
+            LdapLookup::Search { .. } | LdapLookup::Template(_) => None,
+        };
+        let tls = match settings.security {
+            LdapSecurity::Clear => None,
+            LdapSecurity::StartTls | LdapSecurity::Tls => {
+                let client = tls::client(settings.authorities.as_deref())?;
+                let name = ServerName::try_from(String::from(&*settings.host));
+                let name = name.with_context(|| format!("{} is no host of a certificate", settings.host))?;
+                Some((TlsConnector::from(Arc::new(client)), name))
+            }
+        };
+        let seconds = u32::try_from(timeout.as_secs()).unwrap_or(u32::MAX).max(1);
+        Ok(LdapSource { settings: settings.clone(), password, tls, seconds })
+    }
+
+    /// True if the directory accepts the password.
+    pub(crate) async fn check(
+        &self,
+        user: &str,
+        domain: &str,
+        password: &str,
+    ) -> Result<bool, SourceFailure> {
+        // RFC 4513 §5.1.2: such a bind proves nothing and yet succeeds.
+        if password.is_empty() || user.is_empty() {
+            return Ok(false);
+        }
+        let at = || format!("{}:{}", self.settings.host, self.settings.port);
+        let asked = self.ask(Names { user, domain }, password).await;
+        asked.map_err(|error| SourceFailure(format!("the directory {}: {error:#}", at())))
+    }
+
+    async fn ask(&self, names: Names<'_>, password: &str) -> Result<bool> {
+        let host = self.settings.host.trim_start_matches('[').trim_end_matches(']');
+        let stream = TcpStream::connect((host, self.settings.port)).await.context("no connection")?;
+        // Each message waits for the answer to the one before.
+        stream.set_nodelay(true)?;
+        let Some((connector, name)) = &self.tls else {
+            return self.converse(LdapConnection::new(stream), names, password).await;
+        };
+        let mut stream = stream;
+        let mut used = 0;
+        if self.settings.security == LdapSecurity::StartTls {
+            let mut clear = LdapConnection::new(stream);
+            match clear.ask(message::start_tls).await? {
+                Response::Extended(ResultCode::SUCCESS) => {}
+                Response::Extended(code) => bail!("StartTLS is refused with result code {}", code.0),
+                _ => bail!("no answer to StartTLS"),
+            }
+            (stream, used) = clear.into_clear_stream()?;
+        }
+        let secured = connector.connect(name.clone(), stream).await.context("no TLS")?;
+        let connection = LdapConnection { last_id: used, ..LdapConnection::new(secured) };
+        self.converse(connection, names, password).await
+    }
+
+    async fn converse<S: AsyncRead + AsyncWrite + Unpin>(
+        &self,
+        mut connection: LdapConnection<S>,
+        names: Names<'_>,
+        password: &str,
+    ) -> Result<bool> {
+        let name = match &self.settings.lookup {
+            LdapLookup::Template(template) => template.name(names),
+            LdapLookup::Search { bind, base, filter } => {
+                if let (Some((name, _)), Some(own)) = (bind, &self.password) {
+                    match connection.bind(name, own).await? {
+                        ResultCode::SUCCESS => {}
+                        code => bail!("{name} is refused with result code {}", code.0),
+                    }
+                }
+                connection.find(base, filter, names, self.seconds).await?.map(String::from)
+            }
+        };
+        let Some(name) = name.filter(|name| !name.is_empty()) else { return Ok(false) };
+        let code = connection.bind(&name, password).await?;
+        // The verdict is here; whether the directory reads the farewell is of no matter.
+        let _ = connection.send(message::unbind).await;
+        match code {
+            ResultCode::SUCCESS => Ok(true),
+            code if code.refuses() => Ok(false),
+            code => bail!("a bind is answered with result code {}", code.0),
+        }
+    }
+}
+
+/// A connection with a directory: one request at a time.
+struct LdapConnection<S> {
+    stream: S,
+    /// Bytes that were read and are not a whole message.
+    bytes: Vec<u8>,
+    last_id: u32,
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> LdapConnection<S> {
+    fn new(stream: S) -> LdapConnection<S> {
+        LdapConnection { stream, bytes: Vec::new(), last_id: 0 }
+    }
+
+    /// The stream without protection, and the number of the last request. Bytes that came after the answer to StartTLS were
+    /// put there by another: they would be taken for protected ones.
+    fn into_clear_stream(self) -> Result<(S, u32)> {
+        if !self.bytes.is_empty() {
+            bail!("bytes follow the answer to StartTLS before TLS begins");
+        }
+        Ok((self.stream, self.last_id))
+    }
+
+    async fn send(&mut self, request: impl FnOnce(u32) -> Vec<u8>) -> io::Result<()> {
+        self.last_id += 1;
+        self.stream.write_all(&request(self.last_id)).await?;
+        self.stream.flush().await
+    }
+
+    /// The next message of the request that was sent last.
+    async fn receive(&mut self) -> Result<Response> {
+        let malformed = |_| anyhow::anyhow!("bytes that are not LDAP");
+        loop {
+            if let Some(length) = ber::whole_length(&self.bytes).map_err(malformed)? {
+                if length > limits::LDAP_MESSAGE {
+                    bail!("a message of {length} bytes");
+                }
+                if self.bytes.len() >= length {
+                    let (id, response) = message::read(&self.bytes[..length]).map_err(malformed)?;
+                    self.bytes.drain(..length);
+                    if id != self.last_id {
+                        bail!("an answer to another request, or the end of the connection is announced");
+                    }
+                    return Ok(response);
+                }
+            }
+            let mut chunk = [0; 4_096];
+            match self.stream.read(&mut chunk).await? {
+                0 => bail!("the connection is closed"),
+                count => self.bytes.extend_from_slice(&chunk[..count]),
+            }
+        }
+    }
+
+    async fn ask(&mut self, request: impl FnOnce(u32) -> Vec<u8>) -> Result<Response> {
+        self.send(request).await?;
+        self.receive().await
+    }
+
+    async fn bind(&mut self, name: &str, password: &str) -> Result<ResultCode> {
+        if password.is_empty() {
+            bail!("a bind without a password proves nothing");
+        }
+        match self.ask(|id| message::bind(id, name, password)).await? {
+            Response::Bind(code) => Ok(code),
+            _ => bail!("no answer to a bind"),
+        }
+    }
+
+    /// The name of the only entry that the filter finds. `None`: there is none, or there are several.
+    async fn find(
+        &mut self,
+        base: &str,
+        filter: &FilterTemplate,
+        names: Names<'_>,
+        seconds: u32,
+    ) -> Result<Option<Box<str>>> {
+        self.send(|id| message::search(id, base, filter, names, seconds)).await?;
+        let mut found = Vec::new();
+        for _ in 0..limits::LDAP_MESSAGES {
+            match self.receive().await? {
+                Response::Entry(name) => found.push(name),
+                Response::Reference => {}
+                Response::SearchDone(code @ (ResultCode::SUCCESS | ResultCode::SIZE_LIMIT_EXCEEDED)) => {
+                    // Beyond a limit there are more, whether they came or not.
+                    let is_several = found.len() > 1 || code == ResultCode::SIZE_LIMIT_EXCEEDED;
+                    if is_several {
+                        tracing::warn!(
+                            user = names.user,
+                            domain = names.domain,
+                            "several entries of the directory are of this user: none may sign in; make the filter narrower"
+                        );
+                    }
+                    return Ok(found.pop().filter(|_| !is_several));
+                }
+                Response::SearchDone(code) => {
+                    bail!("the search below {base} ends with result code {}", code.0)
+                }
+                Response::Bind(_) | Response::Extended(_) => bail!("no answer to a search"),
+            }
+        }
+        bail!("a search has more than {} answers", limits::LDAP_MESSAGES)
+    }
+}

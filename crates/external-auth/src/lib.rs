@@ -1,0 +1,42 @@
+//! Sign-in by sources outside the database, one for each domain that has one: LDAP and Active Directory ([`ldap`]), an HTTP
+//! service ([`http`]), JSON web tokens ([`jwt`]).
+//!
+//! A shard hands a [`Query`] to the [`Authenticator`] and goes on; the thread of the authenticator asks the source and calls
+//! back with a [`Verdict`]. Queries that wait, queries under way and the time of each are bounded for each source, so that a
+//! source that does not answer hinders no other domain. Accounts are not the business of this crate: the caller looks for
+//! the account of the user that a verdict names, or makes it.
+
+#![warn(missing_docs)]
+
+mod authenticator;
+mod http;
+mod jwt;
+mod keys;
+mod ldap;
+mod limits;
+mod remembered;
+mod settings;
+mod tls;
+
+pub use authenticator::{Answer, Authenticator, Credential, Query, Verdict};
+pub use ldap::{FilterTemplate, NameTemplate};
+pub use settings::{
+    BodyForm, Hidden, HttpSettings, JwtSettings, KeySource, LdapLookup, LdapSecurity, LdapSettings,
+    SourceKind, SourceSettings, is_loopback,
+};
+
+/// No source could give a verdict: the reason, for the operator. It holds no password and no token.
+#[derive(Debug)]
+pub(crate) struct SourceFailure(pub(crate) String);
+
+impl SourceFailure {
+    pub(crate) fn new(what: impl std::fmt::Display) -> SourceFailure {
+        SourceFailure(what.to_string())
+    }
+}
+
+impl std::fmt::Display for SourceFailure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}

@@ -1,0 +1,55 @@
+//! Bounds of what sources and clients can cost, each with its reason and the answer when it is reached.
+
+use std::time::Duration;
+
+/// Queries of one source under way at once. Others wait; a directory takes some hundred binds a second by one connection
+/// each.
+pub(crate) const CONCURRENT: usize = 16;
+
+/// Queries of one source that wait or are under way. Further ones are answered `Verdict::Unavailable`
+/// (`temporary-auth-failure`).
+pub(crate) const WAITING: usize = 512;
+
+/// No refusal is given before this time: the answer for an unknown user takes as long as that for a wrong password, which
+/// costs a directory a bind more.
+pub(crate) const REFUSAL_AFTER: Duration = Duration::from_millis(500);
+
+/// Passwords that were right and are remembered, of all sources: about 100 bytes each. The one that was not used for the
+/// longest time is forgotten.
+pub(crate) const REMEMBERED: usize = 50_000;
+
+/// Bytes of a password; longer ones are refused. As `store::limits::MAX_PASSWORD`.
+pub(crate) const PASSWORD: usize = 1_024;
+
+/// Bytes of a name. RFC 7622 §3.3.
+pub(crate) const USER: usize = 1_023;
+
+/// Bytes of a token; longer ones are refused. Tokens of identity providers have one to four thousand.
+pub(crate) const TOKEN: usize = 8_192;
+
+/// Bytes of one message of a directory. A longer one ends the connection.
+pub(crate) const LDAP_MESSAGE: usize = 65_536;
+
+/// Messages that one search may be answered with. More end the connection.
+pub(crate) const LDAP_MESSAGES: usize = 64;
+
+/// Levels of a filter. A deeper one is a mistake of the configuration.
+pub(crate) const FILTER_DEPTH: usize = 16;
+
+/// Bytes of an answer's body that are read: a verdict is a status, and perhaps one word.
+pub(crate) const HTTP_BODY: usize = 1_024;
+
+/// Bytes of a key set; a longer one is not used.
+pub(crate) const KEY_SET: usize = 262_144;
+
+/// Keys of a set that are used; providers have two to ten.
+pub(crate) const KEYS: usize = 64;
+
+/// A key set is asked for at most this often, however many tokens name an unknown key.
+pub(crate) const KEYS_AGAIN: Duration = Duration::from_secs(60);
+
+/// A key set that is older is asked for again.
+pub(crate) const KEYS_FRESH: Duration = Duration::from_hours(1);
+
+/// A key set that is older is used no more, even if its source does not answer: a key may have been withdrawn.
+pub(crate) const KEYS_USABLE: Duration = Duration::from_hours(24);

@@ -1,0 +1,215 @@
+//! The settings of sources, as `belfry.toml` gives them.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+
+use crate::ldap::{FilterTemplate, NameTemplate};
+
+/// A password or a token, which is never shown.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Hidden(pub Box<str>);
+
+impl fmt::Debug for Hidden {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Hidden")
+    }
+}
+
+/// The source of one domain.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SourceSettings {
+    /// The domain whose users it knows.
+    pub domain: Box<str>,
+    /// The protocol.
+    pub kind: SourceKind,
+    /// A query without a verdict after this time is unavailable.
+    pub timeout: Duration,
+    /// A password that was right counts as right for so long without asking again; zero: the source is asked each time.
+    pub remember: Duration,
+    /// The digests of a password that was right are kept in the database for so long, for phones (SIP digest); zero: they are
+    /// not kept.
+    pub keep_digests: Duration,
+}
+
+/// The protocol of a source.
+#[derive(Clone, Debug, PartialEq)]
+pub enum SourceKind {
+    /// LDAP (RFC 4511).
+    Ldap(Box<LdapSettings>),
+    /// An HTTP service.
+    Http(Box<HttpSettings>),
+    /// JSON web tokens (RFC 7519).
+    Jwt(Box<JwtSettings>),
+}
+
+impl SourceKind {
+    /// True if users prove themselves by tokens, not by passwords.
+    pub fn is_by_token(&self) -> bool {
+        matches!(self, SourceKind::Jwt(_))
+    }
+
+    /// The name of the protocol, in the configuration and in logs.
+    pub fn name(&self) -> &'static str {
+        match self {
+            SourceKind::Ldap(_) => "ldap",
+            SourceKind::Http(_) => "http",
+            SourceKind::Jwt(_) => "jwt",
+        }
+    }
+
+    /// The files that are named.
+    pub fn files(&mut self) -> impl Iterator<Item = &mut PathBuf> {
+        let (authorities, other) = match self {
+            SourceKind::Ldap(ldap) => {
+                let LdapSettings { authorities, lookup, .. } = &mut **ldap;
+                let other = match lookup {
+                    LdapLookup::Search { bind: Some((_, file)), .. } => Some(file),
+                    LdapLookup::Search { .. } | LdapLookup::Template(_) => None,
+                };
+                (authorities.as_mut(), other)
+            }
+            SourceKind::Http(http) => (http.authorities.as_mut(), http.token_file.as_mut()),
+            SourceKind::Jwt(jwt) => {
+                let JwtSettings { authorities, keys, .. } = &mut **jwt;
+                let other = match keys {
+                    KeySource::File(file) => Some(file),
+                    KeySource::Url(_) => None,
+                };
+                (authorities.as_mut(), other)
+            }
+        };
+        authorities.into_iter().chain(other)
+    }
+}
+
+/// A directory.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LdapSettings {
+    /// A name or an address.
+    pub host: Box<str>,
+    /// The port.
+    pub port: u16,
+    /// The protection of the connection.
+    pub security: LdapSecurity,
+    /// PEM: the authorities of the directory's certificate. `None`: the system's.
+    pub authorities: Option<PathBuf>,
+    /// The way from a user's name to the name that the directory takes.
+    pub lookup: LdapLookup,
+}
+
+/// The protection of a connection with a directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LdapSecurity {
+    /// None; the configuration allows it on loopback only.
+    Clear,
+    /// StartTLS (RFC 4511 §4.14), before anything else is sent.
+    StartTls,
+    /// TLS from the first byte: `ldaps`.
+    Tls,
+}
+
+/// The way from a user's name to the name that the directory takes in a bind.
+#[derive(Clone, Debug, PartialEq)]
+pub enum LdapLookup {
+    /// The user's entry is searched, and has to be the only one.
+    Search {
+        /// The account that searches, and the file whose first line is its password. `None`: anonymous.
+        bind: Option<(Box<str>, PathBuf)>,
+        /// The entry below which users are.
+        base: Box<str>,
+        /// The filter of the user's entry.
+        filter: FilterTemplate,
+    },
+    /// The name follows from the user's.
+    Template(NameTemplate),
+}
+
+/// The form of a request to an HTTP service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BodyForm {
+    /// `application/x-www-form-urlencoded`.
+    Form,
+    /// `application/json`.
+    Json,
+}
+
+/// An HTTP service.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HttpSettings {
+    /// The URL that is asked.
+    pub url: Box<str>,
+    /// The form of the request.
+    pub form: BodyForm,
+    /// The file whose first line is sent as `Authorization: Bearer`.
+    pub token_file: Option<PathBuf>,
+    /// PEM: the authorities of the service's certificate. `None`: the system's.
+    pub authorities: Option<PathBuf>,
+}
+
+/// The tokens that are accepted.
+#[derive(Clone, Debug, PartialEq)]
+pub struct JwtSettings {
+    /// The keys of the issuer.
+    pub keys: KeySource,
+    /// PEM: the authorities of the certificate of the keys' URL. `None`: the system's.
+    pub authorities: Option<PathBuf>,
+    /// `iss` of a token.
+    pub issuer: Box<str>,
+    /// `aud` of a token, or one of them.
+    pub audience: Box<str>,
+    /// The claim that names the user.
+    pub user_claim: Box<str>,
+    /// The difference of clocks that is tolerated.
+    pub leeway: Duration,
+}
+
+/// The source of a key set (RFC 7517).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum KeySource {
+    /// A file, which is read again when a token names an unknown key.
+    File(PathBuf),
+    /// A URL of HTTPS, or of HTTP on loopback.
+    Url(Box<str>),
+}
+
+/// True for a host of this machine, which may be spoken with in the clear.
+pub fn is_loopback(host: &str) -> bool {
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    bare == "localhost" || bare.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+/// The secret in a file: its first line.
+///
+/// # Errors
+/// A file that cannot be read, or whose first line is empty.
+pub(crate) fn first_line(file: &Path) -> Result<Box<str>> {
+    let text = std::fs::read_to_string(file).with_context(|| format!("the secret of {}", file.display()))?;
+    match text.lines().next().map(str::trim) {
+        Some(line) if !line.is_empty() => Ok(line.into()),
+        _ => bail!("{}: its first line is empty; expected a secret there", file.display()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_hosts_of_this_machine_are_loopback() {
+        for host in ["localhost", "127.0.0.1", "127.8.8.8", "::1", "[::1]"] {
+            assert!(is_loopback(host), "{host}");
+        }
+        for host in ["localhost.example.net", "10.0.0.1", "example.net", "", "::"] {
+            assert!(!is_loopback(host), "{host}");
+        }
+    }
+
+    #[test]
+    fn a_hidden_text_is_not_shown() {
+        assert!(!format!("{:?}", Hidden("hush".into())).contains("hush"));
+    }
+}

@@ -1,0 +1,161 @@
+//! Sign-in by a directory, which is OpenLDAP's server.
+
+use std::sync::mpsc::sync_channel;
+use std::time::Duration;
+
+use external_auth::{
+    Answer, Authenticator, FilterTemplate, LdapLookup, LdapSecurity, LdapSettings, NameTemplate, SourceKind,
+    Verdict,
+};
+use interop::{Authority, Slapd};
+
+use super::{accepted, ask, query, source, start, verdict};
+
+const USERS: [(&str, &str); 3] = [("alice", "wonderland"), ("bob", "builder"), ("o\u{2a}o", "star")];
+
+fn searching(slapd: &Slapd, security: LdapSecurity, filter: &str) -> LdapSettings {
+    let port = if security == LdapSecurity::Tls { slapd.tls_port } else { slapd.port };
+    LdapSettings {
+        host: "localhost".into(),
+        port,
+        security,
+        authorities: Some(slapd.authorities()),
+        lookup: LdapLookup::Search {
+            bind: Some((Slapd::SEARCHER.into(), slapd.password_file())),
+            base: Slapd::BASE.into(),
+            filter: FilterTemplate::parse(filter).unwrap(),
+        },
+    }
+}
+
+fn kind(settings: LdapSettings) -> SourceKind {
+    SourceKind::Ldap(Box::new(settings))
+}
+
+const STAFF: &str = "(&(objectClass=inetOrgPerson)(uid={user}))";
+
+#[test]
+fn the_right_password_and_no_other_is_accepted_by_each_kind_of_connection() {
+    let slapd = Slapd::start(&USERS);
+    for security in [LdapSecurity::Clear, LdapSecurity::StartTls, LdapSecurity::Tls] {
+        let authenticator = start(kind(searching(&slapd, security, STAFF)));
+        assert_eq!(ask(&authenticator, "alice", "wonderland"), accepted("alice"), "{security:?}");
+        assert_eq!(ask(&authenticator, "alice", "builder"), Verdict::Refused, "{security:?}");
+        assert_eq!(ask(&authenticator, "carol", "wonderland"), Verdict::Refused, "{security:?}");
+    }
+}
+
+#[test]
+fn a_name_that_follows_from_a_template_needs_no_search() {
+    let slapd = Slapd::start(&USERS);
+    let lookup =
+        LdapLookup::Template(NameTemplate::parse("uid={user},ou=people,dc=example,dc=test").unwrap());
+    let settings = LdapSettings { lookup, ..searching(&slapd, LdapSecurity::Clear, STAFF) };
+    let authenticator = start(kind(settings));
+    assert_eq!(ask(&authenticator, "alice", "wonderland"), accepted("alice"));
+    assert_eq!(ask(&authenticator, "alice", "builder"), Verdict::Refused);
+    assert_eq!(ask(&authenticator, "bob,ou=people", "builder"), Verdict::Refused, "it is one value");
+}
+
+#[test]
+fn an_empty_password_never_signs_in() {
+    // This directory accepts binds without a password, for any name.
+    let slapd = Slapd::start(&USERS);
+    let authenticator = start(kind(searching(&slapd, LdapSecurity::Clear, STAFF)));
+    for user in ["alice", "carol", ""] {
+        assert_eq!(ask(&authenticator, user, ""), Verdict::Refused, "{user:?}");
+    }
+}
+
+#[test]
+fn a_name_cannot_change_the_filter() {
+    let slapd = Slapd::start(&USERS);
+    let authenticator = start(kind(searching(&slapd, LdapSecurity::Clear, STAFF)));
+    for user in ["*", "ali*", "alice)(uid=*", "*)(|(uid=alice", "x)(!(uid=x)"] {
+        assert_eq!(ask(&authenticator, user, "wonderland"), Verdict::Refused, "{user}");
+    }
+    assert_eq!(ask(&authenticator, "o*o", "star"), accepted("o*o"), "an asterisk is a letter of a name");
+}
+
+#[test]
+fn a_filter_that_finds_several_entries_signs_none_in() {
+    let slapd = Slapd::start(&USERS);
+    let filter = "(|(employeeType=staff)(uid={user}))";
+    let authenticator = start(kind(searching(&slapd, LdapSecurity::Clear, filter)));
+    for (user, password) in USERS {
+        assert_eq!(ask(&authenticator, user, password), Verdict::Refused, "{user}");
+    }
+}
+
+#[test]
+fn a_certificate_of_another_authority_is_not_trusted() {
+    let slapd = Slapd::start(&USERS);
+    let other = Authority::new();
+    for security in [LdapSecurity::StartTls, LdapSecurity::Tls] {
+        let authorities = Some(other.certificate());
+        let settings = LdapSettings { authorities, ..searching(&slapd, security, STAFF) };
+        assert_eq!(ask(&start(kind(settings)), "alice", "wonderland"), Verdict::Unavailable, "{security:?}");
+    }
+    // The certificate is of `localhost`.
+    let host = "127.0.0.1".into();
+    let settings = LdapSettings { host, ..searching(&slapd, LdapSecurity::Tls, STAFF) };
+    assert_eq!(ask(&start(kind(settings)), "alice", "wonderland"), Verdict::Unavailable);
+}
+
+#[test]
+fn a_directory_that_is_away_refuses_no_user_and_is_used_again() {
+    let mut slapd = Slapd::start(&USERS);
+    let authenticator = start(kind(searching(&slapd, LdapSecurity::Clear, STAFF)));
+    slapd.freeze(true);
+    assert_eq!(ask(&authenticator, "alice", "wonderland"), Verdict::Unavailable, "it does not answer");
+    slapd.freeze(false);
+    slapd.stop();
+    assert_eq!(ask(&authenticator, "alice", "builder"), Verdict::Unavailable, "it is stopped");
+    slapd.go_on();
+    assert_eq!(ask(&authenticator, "alice", "wonderland"), accepted("alice"));
+}
+
+#[test]
+fn a_searching_account_that_is_refused_refuses_no_user() {
+    let slapd = Slapd::start(&USERS);
+    std::fs::write(slapd.password_file(), "another\n").unwrap();
+    let authenticator = start(kind(searching(&slapd, LdapSecurity::Clear, STAFF)));
+    assert_eq!(ask(&authenticator, "alice", "wonderland"), Verdict::Unavailable);
+}
+
+#[test]
+fn a_password_that_was_right_is_remembered_for_its_time() {
+    let mut slapd = Slapd::start(&USERS);
+    let mut settings = source(kind(searching(&slapd, LdapSecurity::Clear, STAFF)));
+    settings.remember = Duration::from_secs(60);
+    let authenticator = Authenticator::start(&[settings]).unwrap().unwrap();
+    assert_eq!(ask(&authenticator, "alice", "wonderland"), accepted("alice"));
+    assert_eq!(ask(&authenticator, "bob", "wonderland"), Verdict::Refused);
+    slapd.stop();
+    assert_eq!(ask(&authenticator, "alice", "wonderland"), accepted("alice"), "it is not asked again");
+    assert_eq!(ask(&authenticator, "bob", "wonderland"), Verdict::Unavailable, "a refusal is not remembered");
+    let mut later = query("alice", "wonderland");
+    later.now = later.now + Duration::from_secs(61);
+    assert_eq!(verdict(&authenticator, later), Verdict::Unavailable);
+}
+
+#[test]
+fn queries_beyond_the_places_are_answered_at_once_and_a_dead_source_answers_all() {
+    let slapd = Slapd::start(&USERS);
+    let authenticator = start(kind(searching(&slapd, LdapSecurity::Clear, STAFF)));
+    slapd.freeze(true);
+    let (sender, receiver) = sync_channel(2_000);
+    for _ in 0..1_000 {
+        let sender = sender.clone();
+        let answer = Answer::new(move |verdict| sender.send(verdict).expect("the test waits"));
+        authenticator.ask(query("alice", "wonderland"), answer);
+    }
+    // Those without a place have been answered within the call.
+    let at_once = receiver.try_iter().count();
+    assert!((400..1_000).contains(&at_once), "{at_once}");
+    for _ in at_once..1_000 {
+        assert_eq!(receiver.recv_timeout(Duration::from_secs(60)), Ok(Verdict::Unavailable));
+    }
+    slapd.freeze(false);
+    assert_eq!(ask(&authenticator, "alice", "wonderland"), accepted("alice"), "all places are free again");
+}

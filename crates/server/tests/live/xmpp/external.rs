@@ -1,0 +1,177 @@
+//! Sign-in by sources outside the database: a directory (OpenLDAP's server), an HTTP service, tokens.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use interop::Slapd;
+use sha2::Sha256;
+use sip::transport::Transport::{Tls, Udp};
+use xmpp::{Element, ns};
+
+use super::client::Client;
+use super::registration::{ask, is_refused, operate, wanted};
+use crate::phone::{DOMAIN, PASSWORD};
+use crate::place::Place;
+use crate::until;
+
+fn mechanisms(features: &Element) -> Vec<String> {
+    let offered = features.get("mechanisms", ns::SASL);
+    offered.into_iter().flat_map(Element::elements).map(|name| name.content().into_owned()).collect()
+}
+
+/// A node whose users are in that directory.
+fn place_of(slapd: &Slapd, more: &str) -> Place {
+    let source = format!(
+        "[[accounts.sources]]\ndomain = \"{DOMAIN}\"\ntype = \"ldap\"\nurl = \"ldap://localhost:{}\"\nstarttls = true\n\
+         ca = {:?}\nbind_dn = \"{}\"\nbind_password_file = {:?}\nbase = \"{}\"\nfilter = \"(uid={{user}})\"\n\
+         timeout = \"2s\"\nremember = \"0s\"\n{more}",
+        slapd.port,
+        slapd.authorities(),
+        Slapd::SEARCHER,
+        slapd.password_file(),
+        Slapd::BASE,
+    );
+    Place::new("").with_xmpp(&source)
+}
+
+fn opened(place: &Place) -> (Client, Element) {
+    let mut client = Client::connect(place, Tls);
+    let features = client.open();
+    (client, features)
+}
+
+fn condition(answer: &Element) -> String {
+    assert!(answer.is("failure", ns::SASL), "{answer}");
+    answer.elements().next().map(|condition| condition.name().to_owned()).unwrap_or_default()
+}
+
+#[test]
+fn a_user_of_the_directory_signs_in_and_has_an_account_from_then_on() {
+    let slapd = Slapd::start(&[("alice", "wonderland"), ("bob", "builder")]);
+    let place = place_of(&slapd, "");
+    let mut node = place.start();
+    let (mut alice, features) = opened(&place);
+    assert_eq!(mechanisms(&features), ["PLAIN"], "{features}");
+    assert!(!features.to_string().contains("urn:xmpp:fast:0"), "no tokens: {features}");
+    assert!(alice.plain("alice", "wonderland").is("success", ns::SASL));
+    alice.open();
+    alice.bind("desk");
+    assert!(operate(&place, &["account", "list"]).contains("alice"), "it was made");
+    let (mut bob, _) = opened(&place);
+    assert!(bob.plain("bob", "builder").is("success", ns::SASL));
+    bob.open();
+    bob.bind("desk");
+    bob.message(&format!("alice@{DOMAIN}"), "hello");
+    let message = alice.hear();
+    assert_eq!(message.content_of("body", ns::CLIENT).as_deref(), Some("hello"), "{message}");
+    let (mut again, _) = opened(&place);
+    assert!(again.plain("alice", "wonderland").is("success", ns::SASL), "and is found the second time");
+    node.stop();
+}
+
+#[test]
+fn a_password_that_the_directory_refuses_is_not_authorized_and_one_that_it_cannot_check_is_a_temporary_failure()
+ {
+    let mut slapd = Slapd::start(&[("alice", "wonderland"), ("bob", "builder")]);
+    let place = place_of(&slapd, "").with_accounts(&["carol"]);
+    let mut node = place.start();
+    let (mut client, _) = opened(&place);
+    assert_eq!(condition(&client.plain("alice", "builder")), "not-authorized");
+    let (mut client, _) = opened(&place);
+    // Her password in the database counts for her phones only.
+    assert_eq!(condition(&client.plain("carol", PASSWORD)), "not-authorized");
+    assert!(!operate(&place, &["account", "list"]).contains("alice"), "no account is made without a sign-in");
+    let (mut client, _) = opened(&place);
+    assert!(client.plain("bob", "builder").is("success", ns::SASL));
+    operate(&place, &["account", "disable", &format!("bob@{DOMAIN}")]);
+    let (mut client, _) = opened(&place);
+    assert_eq!(condition(&client.plain("bob", "builder")), "not-authorized", "he is disabled here");
+    slapd.stop();
+    let (mut client, _) = opened(&place);
+    assert_eq!(condition(&client.plain("alice", "wonderland")), "temporary-auth-failure");
+    node.stop();
+}
+
+#[test]
+fn a_phone_signs_in_by_the_last_right_password_where_its_digests_are_kept() {
+    let slapd = Slapd::start(&[("alice", PASSWORD), ("bob", PASSWORD)]);
+    let place = place_of(&slapd, "keep_digests = \"30d\"\n");
+    let mut node = place.start();
+    let (mut client, _) = opened(&place);
+    assert!(client.plain("alice", PASSWORD).is("success", ns::SASL));
+    let mut phone = place.phone("alice", Udp);
+    phone.register();
+    let mut phone = place.phone("bob", Udp);
+    let ask = phone.registration("");
+    assert_ne!(phone.request(ask).status(), 200, "his password has never been right here");
+    node.stop();
+}
+
+#[test]
+fn nobody_takes_the_name_of_a_user_who_has_not_signed_in() {
+    let slapd = Slapd::start(&[("alice", "wonderland")]);
+    let place = place_of(&slapd, "[xmpp.registration]\nopen = true\nchange_password = true\n");
+    let mut node = place.start();
+    let (mut client, features) = opened(&place);
+    assert!(!features.to_string().contains("iq-register"), "{features}");
+    is_refused(&ask(&mut client, "set", DOMAIN, &wanted("alice", "another password")), "not-allowed");
+    assert!(client.plain("alice", "wonderland").is("success", ns::SASL));
+    client.open();
+    client.bind("desk");
+    is_refused(&ask(&mut client, "set", DOMAIN, &wanted("alice", "another password")), "not-allowed");
+    node.stop();
+}
+
+const SECRET: &[u8] = b"a secret of more than thirty-two bytes";
+
+fn token(user: &str, audience: &str) -> String {
+    let encode = |text: String| URL_SAFE_NO_PAD.encode(text);
+    let header = encode("{\"alg\":\"HS256\"}".to_owned());
+    let claims = format!("{{\"iss\":\"i\",\"aud\":\"{audience}\",\"exp\":4000000000,\"sub\":\"{user}\"}}");
+    let message = format!("{header}.{}", encode(claims));
+    let mut mac = Hmac::<Sha256>::new_from_slice(SECRET).unwrap();
+    mac.update(message.as_bytes());
+    format!("{message}.{}", URL_SAFE_NO_PAD.encode(mac.finalize().into_bytes()))
+}
+
+fn bearer(client: &mut Client, token: &str) -> Element {
+    client.auth("OAUTHBEARER", format!("n,,\u{1}auth=Bearer {token}\u{1}\u{1}").as_bytes())
+}
+
+#[test]
+fn a_token_of_the_provider_signs_its_user_in() {
+    let place = Place::new("").with_xmpp(&format!(
+        "[[accounts.sources]]\ndomain = \"{DOMAIN}\"\ntype = \"jwt\"\nkeys_file = \"keys.json\"\nissuer = \"i\"\naudience = \"belfry\"\n"
+    ));
+    let keys = format!("{{\"keys\":[{{\"kty\":\"oct\",\"k\":\"{}\"}}]}}", URL_SAFE_NO_PAD.encode(SECRET));
+    std::fs::write(place.path("keys.json"), keys).unwrap();
+    let mut node = place.start();
+    let (mut client, features) = opened(&place);
+    assert_eq!(mechanisms(&features), ["OAUTHBEARER"], "{features}");
+    let challenge = bearer(&mut client, &token("alice", "another service"));
+    assert!(challenge.is("challenge", ns::SASL), "{challenge}");
+    client.say("<response xmlns='urn:ietf:params:xml:ns:xmpp-sasl'>AQ==</response>");
+    assert_eq!(condition(&client.hear()), "not-authorized");
+    let right = bearer(&mut client, &token("alice", "belfry"));
+    assert!(right.is("success", ns::SASL), "{right}");
+    client.open();
+    client.bind("desk");
+    assert_eq!(client.jid, format!("alice@{DOMAIN}/desk"));
+    until("both verdicts are counted", || {
+        let mut socket = TcpStream::connect(place.http()).unwrap();
+        socket.write_all(b"GET /metrics HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
+        let mut metrics = String::new();
+        socket.read_to_string(&mut metrics).unwrap();
+        let counted = |verdict: &str| {
+            let label = format!("verdict=\"{verdict}\"}} 1");
+            metrics.lines().any(|line| {
+                line.starts_with("belfry_xmpp_external_sign_ins_total{") && line.ends_with(&label)
+            })
+        };
+        (counted("accepted") && counted("refused")).then_some(())
+    });
+    node.stop();
+}
