@@ -7,6 +7,7 @@
 mod administrator;
 mod baresip;
 mod certificates;
+mod console;
 pub mod chaos;
 mod chat_servers;
 pub mod compare;
@@ -38,6 +39,7 @@ pub use administrator::administer_with_slixmpp;
 pub use baresip::Baresip;
 pub use certificates::{Authority, Certified};
 pub use chat_servers::ChatServer;
+pub use console::drive_console_in_chromium;
 pub use dns::Dns;
 pub use ejabberd::Ejabberd;
 pub use farm::{Farm, NodeWays, VIRTUAL_ADDRESS};

@@ -45,6 +45,7 @@ pub(super) fn wanted(config: &Config) -> Vec<WantedSocket> {
         |key, address: SocketAddr| WantedSocket { key, text: address.to_string(), is_udp: false, address };
     all.push(tcp("[http] listen", config.http.listen));
     all.extend(config.rest.listen.filter(|at| *at != config.http.listen).map(|at| tcp("[rest] listen", at)));
+    all.extend(config.console.listen.map(|at| tcp("[console] listen", at)));
     all.extend(config.farm.name.is_some().then(|| tcp(FARM, config.farm.listen)));
     all
 }
