@@ -276,7 +276,11 @@ fn console_lines(answers: &Answers) -> String {
         Some(account) => ("", format!("{account}@{}", answers.domain)),
         None => ("# ", format!("alice@{}", answers.domain)),
     };
-    let lines = ["[console]".to_owned(), "listen = \"127.0.0.1:5380\"".into(), format!("admins = [{}]", quoted(&account))];
+    let lines = [
+        "[console]".to_owned(),
+        "listen = \"127.0.0.1:5380\"".into(),
+        format!("admins = [{}]", quoted(&account)),
+    ];
     about.to_owned() + &lines.map(|line| format!("{mark}{line}\n")).concat()
 }
 
@@ -374,7 +378,8 @@ mod tests {
             account: account.map(str::to_owned),
             data: "data".into(),
         };
-        let read = |answers: &Answers| Config::parse(&render(answers), Path::new(USUAL_FILE)).unwrap().console;
+        let read =
+            |answers: &Answers| Config::parse(&render(answers), Path::new(USUAL_FILE)).unwrap().console;
         for account in ["alice", "alice@a.test"] {
             let console = read(&answers(Some(account)));
             assert_eq!(console.admins, ["alice@a.test".into()]);

@@ -111,8 +111,9 @@ fn accounts(section: &mut Section<'_, '_>, name: &'static str, doc: &'static str
 fn check_origin(section: &mut Section<'_, '_>, origin: Option<&str>) {
     let Some(origin) = origin else { return };
     let host = origin.strip_prefix("https://").or_else(|| origin.strip_prefix("http://"));
-    let is_good =
-        host.is_some_and(|host| !host.is_empty() && !host.contains(|c: char| "/?#@ ".contains(c) || c.is_control()));
+    let is_good = host.is_some_and(|host| {
+        !host.is_empty() && !host.contains(|c: char| "/?#@ ".contains(c) || c.is_control())
+    });
     if !is_good {
         let what = format!("`origin` is {origin:?}");
         section.mistake("origin", what, "a scheme and a host, as \"https://console.example.net\"");

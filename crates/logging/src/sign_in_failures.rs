@@ -36,14 +36,8 @@ pub enum Service {
 
 impl Service {
     /// All services.
-    pub const ALL: [Service; 6] = [
-        Service::Sip,
-        Service::Xmpp,
-        Service::Components,
-        Service::Servers,
-        Service::Rest,
-        Service::Console,
-    ];
+    pub const ALL: [Service; 6] =
+        [Service::Sip, Service::Xmpp, Service::Components, Service::Servers, Service::Rest, Service::Console];
 
     /// The name in lines and metrics.
     pub fn name(self) -> &'static str {

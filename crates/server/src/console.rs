@@ -5,11 +5,12 @@ use std::sync::Arc;
 use axum::Router;
 use cli::first_account::Chance;
 use config::Config;
-use logging::sign_in_failures::{Failure, Service};
+use logging::Identity;
+use logging::sign_in_failures::{Failure, Service, SignInFailures};
 use net::clock::Clock;
 use stdx::attempts::{Block, Subject};
 use tokio::net::TcpListener;
-use web_console::{Console, FailedSignIn, NodeQueries, Role, Roles, Settings};
+use web_console::{AuditLine, Console, ConsoleLog, FailedSignIn, NodeQueries, Role, Roles, Settings};
 
 use crate::http::{Web, serve_rest};
 use crate::node::Shared;
@@ -22,13 +23,8 @@ impl NodeConsole {
     /// And the questions that it asks the node.
     pub(crate) fn new(shared: &Shared, clock: Clock) -> (NodeConsole, Option<NodeQueries>) {
         let Some(settings) = settings(&shared.config) else { return (NodeConsole(None), None) };
-        let failures = Arc::clone(&shared.failures);
-        let note = move |failed: &FailedSignIn<'_>| {
-            let FailedSignIn { from, account, cause } = *failed;
-            let service = Service::Console;
-            failures.note(clock.now(), &Failure { service, transport: "http", address: from, account, cause });
-        };
-        let (console, queries) = Console::new(&settings, Arc::new(Chance::new(clock)), note);
+        let log = NodeLog { failures: Arc::clone(&shared.failures), clock };
+        let (console, queries) = Console::new(&settings, Arc::new(Chance::new(clock)), log);
         (NodeConsole(Some(console)), Some(queries))
     }
 
@@ -52,6 +48,36 @@ impl NodeConsole {
     /// The blocks that were in force.
     pub(crate) fn lift_block(&self, subject: &Subject) -> usize {
         self.0.as_ref().map_or(0, |console| console.lift_block(subject))
+    }
+}
+
+/// The console's lines in the log of the node.
+struct NodeLog {
+    failures: Arc<SignInFailures>,
+    clock: Clock,
+}
+
+impl ConsoleLog for NodeLog {
+    fn sign_in_failed(&self, failed: &FailedSignIn<'_>) {
+        let FailedSignIn { from, account, cause } = *failed;
+        let service = Service::Console;
+        let failure = Failure { service, transport: "http", address: from, account, cause };
+        self.failures.note(self.clock.now(), &failure);
+    }
+
+    fn audit(&self, line: &AuditLine<'_>) {
+        let AuditLine { account, role, from, action, subject, refused } = *line;
+        tracing::info!(
+            target: "belfry::audit",
+            account = %Identity(account),
+            role = role.map(Role::name),
+            %from,
+            action,
+            // A string, so that it is quoted and escaped.
+            subject = &*Identity(subject).to_string(),
+            refused,
+            "console"
+        );
     }
 }
 

@@ -93,7 +93,10 @@ mod tests {
     fn a_file_that_the_browser_has_is_not_sent_again_and_a_long_one_closes_the_connection() {
         for asset in &ASSETS {
             let first = get(asset.path, None);
-            assert_eq!((first.status(), first.headers()[CONNECTION].as_bytes()), (StatusCode::OK, &b"close"[..]));
+            assert_eq!(
+                (first.status(), first.headers()[CONNECTION].as_bytes()),
+                (StatusCode::OK, &b"close"[..])
+            );
             let tag = first.headers()[ETAG].to_str().unwrap();
             assert!(tag.starts_with('"') && tag.len() == 34, "{tag}");
             assert_eq!(get(asset.path, Some(&format!("\"a\", {tag}"))).status(), StatusCode::NOT_MODIFIED);
@@ -109,7 +112,9 @@ mod tests {
     #[test]
     fn no_page_makes_markup_of_text_and_none_names_another_host() {
         for asset in &ASSETS {
-            for word in ["innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "new Function"] {
+            for word in
+                ["innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "new Function"]
+            {
                 assert!(!asset.text.contains(word), "{}: {word}", asset.path);
             }
             let others = asset.text.replace("http://www.w3.org/2000/svg", "");
@@ -131,7 +136,8 @@ mod tests {
             // Calls of `t("key")`, and of `t("key", …)`.
             for part in asset.text.split("t(\"").skip(1) {
                 let key = part.split('"').next().unwrap();
-                let is_key = key.contains('.') && key.bytes().all(|c| c.is_ascii_lowercase() || c == b'.' || c == b'_');
+                let is_key = key.contains('.')
+                    && key.bytes().all(|c| c.is_ascii_lowercase() || c == b'.' || c == b'_');
                 assert!(!is_key || english[key].is_string(), "{}: no text {key}", asset.path);
             }
         }

@@ -66,7 +66,8 @@ impl Hosts {
         }
         let Some(origin) = headers.get(ORIGIN) else { return true };
         let Some(host) = text(headers, HOST.as_str()) else { return false };
-        let authority = origin.to_str().ok().and_then(|origin| origin.split_once("://")).map(|(_, rest)| rest);
+        let authority =
+            origin.to_str().ok().and_then(|origin| origin.split_once("://")).map(|(_, rest)| rest);
         authority.is_some_and(|authority| authority.eq_ignore_ascii_case(host))
     }
 
@@ -142,7 +143,10 @@ mod tests {
         ] {
             assert_eq!(local.allow(&headers(&[("host", host)])), is_allowed, "{host}");
         }
-        assert!(!local.allow(&headers(&[])) && !local.allow(&headers(&[("host", "localhost"), ("host", "localhost")])));
+        assert!(
+            !local.allow(&headers(&[]))
+                && !local.allow(&headers(&[("host", "localhost"), ("host", "localhost")]))
+        );
         assert!(hosts("0.0.0.0:5380", None).allow(&headers(&[("host", "192.0.2.1:5380")])));
         assert!(!hosts("0.0.0.0:5380", None).allow(&headers(&[("host", "evil.test:5380")])));
     }

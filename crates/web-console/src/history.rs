@@ -99,7 +99,9 @@ fn totals(sample: &Sample<'_>) -> Totals {
         sum(|shard| shard.xmpp_stanzas_in + shard.xmpp_stanzas_out),
         sum(|shard| shard.datagrams_in + shard.stream_messages_in),
         sum(|shard| shard.datagrams_out + shard.stream_messages_out),
-        sum(|shard| shard.kernel_drops + shard.queue_overflows + shard.letters_lost + shard.media_packets_unsent),
+        sum(|shard| {
+            shard.kernel_drops + shard.queue_overflows + shard.letters_lost + shard.media_packets_unsent
+        }),
     ];
     Totals { at: sample.at, cpu: sample.cpu, counts }
 }
@@ -141,7 +143,12 @@ mod tests {
         status.node.shards = vec![shard];
         let at = Instant::from_unix_seconds(1_800_000_000 + second);
         let cpu = Duration::from_millis(250 * second);
-        history.push(&Sample { at, status: &status, cpu, read_time: (second == 1).then_some(Duration::from_millis(2)) });
+        history.push(&Sample {
+            at,
+            status: &status,
+            cpu,
+            read_time: (second == 1).then_some(Duration::from_millis(2)),
+        });
     }
 
     #[test]

@@ -8,8 +8,8 @@ use axum::Router;
 use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::{ConnectInfo, Request as HttpRequest, State as Shared};
 use axum::http::header::{
-    ALLOW, CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, REFERRER_POLICY,
-    SET_COOKIE, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
+    ALLOW, CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName,
+    REFERRER_POLICY, SET_COOKIE, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
 };
 use axum::http::request::Parts;
 use axum::http::{HeaderValue, StatusCode};
@@ -144,7 +144,8 @@ async fn read(parts: &Parts, body: Body) -> Result<Bytes, Fault> {
         .map_err(|_| Fault::new(StatusCode::REQUEST_TIMEOUT, "the body took too long"))?
         .map_err(|_| Fault::new(StatusCode::PAYLOAD_TOO_LARGE, "the body is too long"))?;
     let kind = guard::text(&parts.headers, CONTENT_TYPE.as_str()).unwrap_or_default();
-    let is_json = kind.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/json"));
+    let is_json =
+        kind.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/json"));
     if !body.is_empty() && !is_json {
         let message = "the body must be application/json";
         return Err(Fault::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, message));

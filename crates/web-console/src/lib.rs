@@ -26,4 +26,4 @@ mod tests;
 
 pub use node::NodeQueries;
 pub use role::{Role, Roles};
-pub use state::{Console, FailedSignIn, Settings};
+pub use state::{AuditLine, Console, ConsoleLog, FailedSignIn, Settings};

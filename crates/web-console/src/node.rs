@@ -106,7 +106,9 @@ async fn answer<C: Control>(control: Rc<C>, status: StatusSource, query: Query) 
             let loaded = timeout(control::limits::CONTROL_PATIENCE, read).await;
             let _ = answer.send(match loaded {
                 Ok(Ok(Loaded::Account(account))) => Ok(account.map(|account| *account)),
-                Ok(Ok(_)) => Err(Failure::new(FailureKind::Protocol, "the database answered another request")),
+                Ok(Ok(_)) => {
+                    Err(Failure::new(FailureKind::Protocol, "the database answered another request"))
+                }
                 Ok(Err(error)) => Err(error.into()),
                 Err(_) => Err(Failure::new(FailureKind::Busy, "the database does not answer")),
             });

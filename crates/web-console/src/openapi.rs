@@ -96,7 +96,9 @@ fn schema(parameter: &Parameter) -> Value {
         Kind::Text => json!({ "type": "string", "maxLength": limits::MAX_TEXT }),
         Kind::Number { max } => json!({ "type": "integer", "minimum": 0, "maximum": max }),
         Kind::Flag => json!({ "type": "boolean" }),
-        Kind::Texts => json!({ "type": "array", "items": { "type": "string", "maxLength": limits::MAX_TEXT } }),
+        Kind::Texts => {
+            json!({ "type": "array", "items": { "type": "string", "maxLength": limits::MAX_TEXT } })
+        }
     }
 }
 
@@ -112,7 +114,10 @@ mod tests {
             std::fs::write(path, &made).unwrap();
         }
         let committed = std::fs::read_to_string(path).unwrap_or_default();
-        assert!(committed == made, "docs/openapi-console.json is not what the code makes: BLESS=1 cargo test -p web-console");
+        assert!(
+            committed == made,
+            "docs/openapi-console.json is not what the code makes: BLESS=1 cargo test -p web-console"
+        );
     }
 
     #[test]

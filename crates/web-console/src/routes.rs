@@ -54,7 +54,9 @@ pub(crate) enum Operation {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Text,
-    Number { max: u64 },
+    Number {
+        max: u64,
+    },
     Flag,
     /// An array of texts.
     Texts,
@@ -141,7 +143,11 @@ static NEW_ACCOUNT: [Parameter; 3] = [
 static CALLS: [Parameter; 4] = [
     text("account", "Calls that this account placed or was called by"),
     text("call_id", "The call with this Call-ID"),
-    number("until", ANY, "Calls that ended then or earlier, in microseconds since 1970: the `ended_at` of the last row of the page before"),
+    number(
+        "until",
+        ANY,
+        "Calls that ended then or earlier, in microseconds since 1970: the `ended_at` of the last row of the page before",
+    ),
     LIMIT,
 ];
 
@@ -173,68 +179,162 @@ const ADMIN: Option<Role> = Some(Role::Admin);
 
 /// All requests.
 pub(crate) static ROUTES: [Route; 33] = [
-    route("GET", "/session", (READ, O::Session), "The signed-in account, its role and the token of changes", &[]),
-    route("POST", "/session", (None, O::SignIn), "Signs in and sets the cookie of a session", &[
-        required("account", "The address of an account with a role"),
-        required("password", "Its password"),
-    ]),
+    route(
+        "GET",
+        "/session",
+        (READ, O::Session),
+        "The signed-in account, its role and the token of changes",
+        &[],
+    ),
+    route(
+        "POST",
+        "/session",
+        (None, O::SignIn),
+        "Signs in and sets the cookie of a session",
+        &[required("account", "The address of an account with a role"), required("password", "Its password")],
+    ),
     route("DELETE", "/session", (READ, O::SignOut), "Ends the session", &[]),
-    route("GET", "/overview", (READ, O::Overview), "The state of the node now, and figures of each second", &[
-        number("since", ANY, "Figures behind this point; all of the last ten minutes when missing"),
-    ]),
+    route(
+        "GET",
+        "/overview",
+        (READ, O::Overview),
+        "The state of the node now, and figures of each second",
+        &[number("since", ANY, "Figures behind this point; all of the last ten minutes when missing")],
+    ),
     route("GET", "/calls", (READ, O::Calls), "Records of calls, newest first", &CALLS),
-    route("GET", "/calls.csv", (READ, O::CallsAsCsv), "The newest thousand of them as comma-separated values", &CALLS),
-    route("POST", "/calls/end", (OPERATE, O::EndCall), "Ends a call of an application", &[
-        required("call", "The call's SID, as the REST interface has it"),
-    ]),
-    route("GET", "/accounts", (READ, O::Accounts), "Accounts in the order of their addresses", &[
-        text("domain", "Those of this domain"),
-        text("prefix", "Those whose names start so"),
-        text("after", "The last address of the page before"),
-        LIMIT,
-    ]),
+    route(
+        "GET",
+        "/calls.csv",
+        (READ, O::CallsAsCsv),
+        "The newest thousand of them as comma-separated values",
+        &CALLS,
+    ),
+    route(
+        "POST",
+        "/calls/end",
+        (OPERATE, O::EndCall),
+        "Ends a call of an application",
+        &[required("call", "The call's SID, as the REST interface has it")],
+    ),
+    route(
+        "GET",
+        "/accounts",
+        (READ, O::Accounts),
+        "Accounts in the order of their addresses",
+        &[
+            text("domain", "Those of this domain"),
+            text("prefix", "Those whose names start so"),
+            text("after", "The last address of the page before"),
+            LIMIT,
+        ],
+    ),
     route("POST", "/accounts", (OPERATE, O::AddAccount), "Adds an account", &NEW_ACCOUNT),
-    route("GET", "/accounts/{address}", (READ, O::Account), "An account with its aliases, registrations and sessions", &[]),
-    route("DELETE", "/accounts/{address}", (ADMIN, O::RemoveAccount), "Removes an account and all that is its", &[]),
-    route("PUT", "/accounts/{address}/password", (OPERATE, O::SetPassword), "Replaces the password", &[
-        required("password", "The new password"),
-    ]),
-    route("PUT", "/accounts/{address}/disabled", (OPERATE, O::SetDisabled), "Disables the account, or enables it again", &[
-        Parameter { name: "disabled", kind: Kind::Flag, is_required: true, doc: "True: disabled" },
-    ]),
-    route("PUT", "/accounts/{address}/name", (OPERATE, O::SetDisplayName), "Replaces the name for people", &[
-        text("display_name", "The new name; none when missing"),
-    ]),
-    route("PUT", "/accounts/{address}/limits", (OPERATE, O::SetLimits), "Replaces all limits of the account", &LIMITS),
-    route("GET", "/aliases", (READ, O::Aliases), "Further addresses of accounts", &[
-        text("account", "Those of this account"),
-    ]),
-    route("POST", "/aliases", (OPERATE, O::AddAlias), "Adds a further address of an account", &[
-        required("alias", "The further address"),
-        required("account", "The address of the account"),
-    ]),
-    route("DELETE", "/aliases/{alias}", (OPERATE, O::RemoveAlias), "Removes a further address; the account stays", &[]),
+    route(
+        "GET",
+        "/accounts/{address}",
+        (READ, O::Account),
+        "An account with its aliases, registrations and sessions",
+        &[],
+    ),
+    route(
+        "DELETE",
+        "/accounts/{address}",
+        (ADMIN, O::RemoveAccount),
+        "Removes an account and all that is its",
+        &[],
+    ),
+    route(
+        "PUT",
+        "/accounts/{address}/password",
+        (OPERATE, O::SetPassword),
+        "Replaces the password",
+        &[required("password", "The new password")],
+    ),
+    route(
+        "PUT",
+        "/accounts/{address}/disabled",
+        (OPERATE, O::SetDisabled),
+        "Disables the account, or enables it again",
+        &[Parameter { name: "disabled", kind: Kind::Flag, is_required: true, doc: "True: disabled" }],
+    ),
+    route(
+        "PUT",
+        "/accounts/{address}/name",
+        (OPERATE, O::SetDisplayName),
+        "Replaces the name for people",
+        &[text("display_name", "The new name; none when missing")],
+    ),
+    route(
+        "PUT",
+        "/accounts/{address}/limits",
+        (OPERATE, O::SetLimits),
+        "Replaces all limits of the account",
+        &LIMITS,
+    ),
+    route(
+        "GET",
+        "/aliases",
+        (READ, O::Aliases),
+        "Further addresses of accounts",
+        &[text("account", "Those of this account")],
+    ),
+    route(
+        "POST",
+        "/aliases",
+        (OPERATE, O::AddAlias),
+        "Adds a further address of an account",
+        &[required("alias", "The further address"), required("account", "The address of the account")],
+    ),
+    route(
+        "DELETE",
+        "/aliases/{alias}",
+        (OPERATE, O::RemoveAlias),
+        "Removes a further address; the account stays",
+        &[],
+    ),
     route("GET", "/domains", (READ, O::Domains), "Domains with the number of their accounts", &[]),
     route("POST", "/domains", (ADMIN, O::AddDomain), "Adds a domain", &[required("name", "A host name")]),
     route("DELETE", "/domains/{name}", (ADMIN, O::RemoveDomain), "Removes a domain without accounts", &[]),
-    route("GET", "/sessions", (READ, O::Sessions), "Sessions of chat", &[
-        text("address", "Those of an account, or one by its full address"),
-    ]),
-    route("DELETE", "/sessions/{address}", (OPERATE, O::EndSessions), "Ends the sessions of an account, or one by its full address", &[]),
+    route(
+        "GET",
+        "/sessions",
+        (READ, O::Sessions),
+        "Sessions of chat",
+        &[text("address", "Those of an account, or one by its full address")],
+    ),
+    route(
+        "DELETE",
+        "/sessions/{address}",
+        (OPERATE, O::EndSessions),
+        "Ends the sessions of an account, or one by its full address",
+        &[],
+    ),
     route("GET", "/routes", (READ, O::Routes), "Routes, and the health of probed targets", &[]),
     route("POST", "/routes", (ADMIN, O::AddRoute), "Adds a route", &NEW_ROUTE),
     route("DELETE", "/routes/{name}", (ADMIN, O::RemoveRoute), "Removes a route", &[]),
-    route("GET", "/route-test", (READ, O::TestRoute), "Where a call of an account to this number or address would go", &[
-        required("to", "A number, a user, or user@domain"),
-    ]),
+    route(
+        "GET",
+        "/route-test",
+        (READ, O::TestRoute),
+        "Where a call of an account to this number or address would go",
+        &[required("to", "A number, a user, or user@domain")],
+    ),
     route("GET", "/blocks", (READ, O::Blocks), "Addresses and accounts whose sign-ins are slowed down", &[]),
-    route("POST", "/blocks/lift", (OPERATE, O::LiftBlock), "Forgets the failures of an address or for an account", &[
-        required("subject", "The address or account, as the list has it"),
-    ]),
+    route(
+        "POST",
+        "/blocks/lift",
+        (OPERATE, O::LiftBlock),
+        "Forgets the failures of an address or for an account",
+        &[required("subject", "The address or account, as the list has it")],
+    ),
     route("GET", "/farm", (READ, O::Farm), "The farm as the node sees it; null if the node is alone", &[]),
-    route("POST", "/farm/drain", (ADMIN, O::DrainFarmNode), "Asks a node of the farm to drain", &[
-        required("node", "The name of the node"),
-    ]),
+    route(
+        "POST",
+        "/farm/drain",
+        (ADMIN, O::DrainFarmNode),
+        "Asks a node of the farm to drain",
+        &[required("node", "The name of the node")],
+    ),
     route("POST", "/reload", (ADMIN, O::Reload), "Checks the configuration's file and takes it over", &[]),
     route("GET", "/openapi.json", (READ, O::OpenApi), "This document", &[]),
 ];
@@ -314,7 +414,8 @@ impl Values {
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             let both = decode(name, true).zip(decode(value, true));
-            let (name, value) = both.ok_or_else(|| Fault::invalid("the query is not percent-encoded UTF-8"))?;
+            let (name, value) =
+                both.ok_or_else(|| Fault::invalid("the query is not percent-encoded UTF-8"))?;
             // An empty field of a form is a parameter that is not given.
             if value.is_empty() {
                 continue;
@@ -440,7 +541,10 @@ mod tests {
     #[test]
     fn requests_are_found_by_method_and_path_with_their_variables() {
         let found = find("PUT", "/accounts/alice%40example.test/password").ok().unwrap();
-        assert_eq!((found.route.operation, found.variables), (O::SetPassword, vec!["alice@example.test".to_owned()]));
+        assert_eq!(
+            (found.route.operation, found.variables),
+            (O::SetPassword, vec!["alice@example.test".to_owned()])
+        );
         assert_eq!(find("PUT", "/accounts/a/b/c/d").err(), Some(None));
         assert_eq!(find("PATCH", "/accounts").err(), Some(Some(vec!["GET", "POST"])));
         for nowhere in ["", "/", "/nothing", "/accounts/", "/accounts/%zz", "/accounts/%ff", "/session/"] {

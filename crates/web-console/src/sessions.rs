@@ -1,7 +1,6 @@
 //! Sessions of signed-in operators, in memory: a restart of the node signs all out.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
 use std::time::Duration;
 
 use stdx::{Instant, hex};
@@ -18,8 +17,6 @@ pub(crate) struct Session {
     pub(crate) account: Address,
     /// The token that each change shows in a header: a page of another origin cannot read it.
     pub(crate) csrf: Box<str>,
-    /// The address of the sign-in.
-    pub(crate) from: IpAddr,
     /// Proves which password the sign-in was by.
     pub(crate) verifier: [u8; 32],
     began_at: Instant,
@@ -44,15 +41,20 @@ pub(crate) struct Lifetimes {
 /// A sign-in that has succeeded.
 pub(crate) struct SignedIn {
     pub(crate) account: Address,
-    pub(crate) from: IpAddr,
     pub(crate) verifier: [u8; 32],
 }
 
 impl Sessions {
     /// Begins a session. `random` are unpredictable: the token, and that of changes.
-    pub(crate) fn begin(&mut self, now: Instant, signed_in: SignedIn, random: &[Token; 2], lifetimes: Lifetimes) {
+    pub(crate) fn begin(
+        &mut self,
+        now: Instant,
+        signed_in: SignedIn,
+        random: &[Token; 2],
+        lifetimes: Lifetimes,
+    ) {
         self.expire(now, lifetimes);
-        let SignedIn { account, from, verifier } = signed_in;
+        let SignedIn { account, verifier } = signed_in;
         if self.by_token.values().filter(|session| session.account == account).count()
             >= limits::SESSIONS_PER_ACCOUNT
         {
@@ -62,8 +64,7 @@ impl Sessions {
             self.end_oldest(|_| true);
         }
         let csrf = hex::encode(&random[1]).into();
-        let session =
-            Session { account, csrf, from, verifier, began_at: now, used_at: now, checked_at: now };
+        let session = Session { account, csrf, verifier, began_at: now, used_at: now, checked_at: now };
         self.by_token.insert(random[0], session);
     }
 
@@ -143,7 +144,7 @@ mod tests {
 
     fn begin(sessions: &mut Sessions, now: Instant, user: &str, number: usize) {
         let account = Address::new(user, "example.test").unwrap();
-        let signed_in = SignedIn { account, from: [192, 0, 2, 1].into(), verifier: [1; 32] };
+        let signed_in = SignedIn { account, verifier: [1; 32] };
         sessions.begin(now, signed_in, &[token(number), [9; 32]], LIFETIMES);
     }
 

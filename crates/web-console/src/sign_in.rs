@@ -13,7 +13,7 @@ use xmpp::sasl::Secret;
 use crate::fault::Fault;
 use crate::role::Role;
 use crate::sessions::{Session, SignedIn, Token};
-use crate::state::{ActiveSettings, FailedSignIn, State};
+use crate::state::{ActiveSettings, AuditLine, FailedSignIn, State};
 
 /// The session of a request, and the role that its account has now.
 pub(crate) struct User {
@@ -35,8 +35,7 @@ pub(crate) async fn sign_in(
         pace(state, &nobody, from, name)?;
         return Err(refuse(state, &nobody, from, name, Cause::Malformed));
     };
-    let attempt =
-        Attempt { source: without_port(from), user: &address.user, domain: &address.domain };
+    let attempt = Attempt { source: without_port(from), user: &address.user, domain: &address.domain };
     pace(state, &attempt, from, name)?;
     let account = state.node.account(address.clone()).await?;
     let Ok(_permit) = state.checks.try_acquire() else {
@@ -46,20 +45,29 @@ pub(crate) async fn sign_in(
     let (of, user) = (account.clone(), address.clone());
     let check = tokio::task::spawn_blocking(move || is_password(of.as_ref(), &user, password));
     let is_right = check.await.unwrap_or(false);
+    // The client gets the same answer; the log tells them apart.
+    let cause = if account.is_some() { Cause::WrongPassword } else { Cause::UnknownAccount };
     let Some(account) = account.filter(|_| is_right) else {
-        return Err(refuse(state, &attempt, from, name, Cause::WrongPassword));
+        return Err(refuse(state, &attempt, from, name, cause));
     };
     state.attempts().succeed(state.now(), &attempt);
     let address = account.address();
-    let Some(role) = settings.settings.roles.of(&address) else {
-        tracing::info!(target: "belfry::audit", account = %address, %from, "an account without a role signed in to the console");
+    let role = settings.settings.roles.of(&address);
+    state.log.audit(&AuditLine {
+        account: &address.to_string(),
+        role,
+        from,
+        action: "SignIn",
+        subject: "",
+        refused: role.is_none().then_some(StatusCode::FORBIDDEN.as_u16()),
+    });
+    let Some(role) = role else {
         return Err(Fault::forbidden(
             "this account has no role here: name it in [console] admins, operators or readers",
         ));
     };
     let random = [state.random(), state.random()];
-    let signed_in = SignedIn { account: address, from, verifier: account.verifiers.sha256 };
-    tracing::info!(target: "belfry::audit", account = %signed_in.account, role = role.name(), %from, "signed in to the console");
+    let signed_in = SignedIn { account: address, verifier: account.verifiers.sha256 };
     let now = state.now();
     let mut sessions = state.sessions();
     sessions.begin(now, signed_in, &random, settings.lifetimes());
@@ -74,13 +82,13 @@ pub(crate) fn describe(session: &Session, role: Role) -> Value {
 
 fn pace(state: &State, attempt: &Attempt<'_>, from: IpAddr, name: &str) -> Result<(), Fault> {
     let Some(wait) = state.attempts().wait(state.now(), attempt) else { return Ok(()) };
-    state.note_failure(&FailedSignIn { from, account: name, cause: Cause::TooManyAttempts });
+    state.log.sign_in_failed(&FailedSignIn { from, account: name, cause: Cause::TooManyAttempts });
     Err(Fault::too_many(retry_after(wait)))
 }
 
 fn refuse(state: &State, attempt: &Attempt<'_>, from: IpAddr, name: &str, cause: Cause) -> Fault {
     state.attempts().fail(state.now(), attempt);
-    state.note_failure(&FailedSignIn { from, account: name, cause });
+    state.log.sign_in_failed(&FailedSignIn { from, account: name, cause });
     Fault::new(StatusCode::UNAUTHORIZED, "the account or the password is wrong")
 }
 

@@ -17,7 +17,7 @@ use crate::history::History;
 use crate::http;
 use crate::limits;
 use crate::node::{NodeHandle, NodeQueries, queue};
-use crate::role::Roles;
+use crate::role::{Role, Roles};
 use crate::sessions::{Lifetimes, Sessions, Token};
 
 /// The settings of the console.
@@ -48,6 +48,31 @@ pub struct FailedSignIn<'a> {
     pub cause: Cause,
 }
 
+/// A sign-in or a change, for the log.
+#[derive(Clone, Copy, Debug)]
+pub struct AuditLine<'a> {
+    /// The account that has signed in.
+    pub account: &'a str,
+    /// Its role; none: it has no role, and was sent away.
+    pub role: Option<Role>,
+    /// The client's address.
+    pub from: IpAddr,
+    /// The name of the request, as the OpenAPI document has it.
+    pub action: &'a str,
+    /// The account, address, domain or route that was changed; empty for a sign-in.
+    pub subject: &'a str,
+    /// The status of the answer if the change was refused.
+    pub refused: Option<u16>,
+}
+
+/// The log of the node.
+pub trait ConsoleLog: Send + Sync {
+    /// A sign-in failed.
+    fn sign_in_failed(&self, failed: &FailedSignIn<'_>);
+    /// An account has signed in, or changed something.
+    fn audit(&self, line: &AuditLine<'_>);
+}
+
 /// Settings as requests use them.
 pub(crate) struct ActiveSettings {
     pub(crate) settings: Settings,
@@ -65,14 +90,11 @@ impl ActiveSettings {
     }
 }
 
-/// A function that is told of each sign-in that failed.
-type NoteFailure = Box<dyn Fn(&FailedSignIn<'_>) + Send + Sync>;
-
 pub(crate) struct State {
     settings: RwLock<Arc<ActiveSettings>>,
     pub(crate) node: NodeHandle,
     source: Arc<dyn Source>,
-    failed: NoteFailure,
+    pub(crate) log: Box<dyn ConsoleLog>,
     attempts: Mutex<Attempts>,
     sessions: Mutex<Sessions>,
     history: Mutex<History>,
@@ -95,10 +117,6 @@ impl State {
         Arc::clone(&self.settings.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    pub(crate) fn note_failure(&self, failure: &FailedSignIn<'_>) {
-        (self.failed)(failure);
-    }
-
     pub(crate) fn attempts(&self) -> MutexGuard<'_, Attempts> {
         self.attempts.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -117,18 +135,18 @@ impl State {
 pub struct Console(Arc<State>);
 
 impl Console {
-    /// Makes the console and the node's end of its queue. `failed` is told of each sign-in that failed.
+    /// Makes the console and the node's end of its queue.
     pub fn new(
         settings: &Settings,
         source: Arc<dyn Source>,
-        failed: impl Fn(&FailedSignIn<'_>) + Send + Sync + 'static,
+        log: impl ConsoleLog + 'static,
     ) -> (Console, NodeQueries) {
         let (node, queries) = queue();
         let state = Arc::new(State {
             settings: RwLock::new(ActiveSettings::new(settings)),
             node,
             source,
-            failed: Box::new(failed),
+            log: Box::new(log),
             attempts: Mutex::new(Attempts::new(Keyed::new(table_key()), &admin::limits::SIGN_IN)),
             sessions: Mutex::default(),
             history: Mutex::default(),

@@ -21,7 +21,7 @@ use tower::ServiceExt as _;
 use crate::node::Query;
 use crate::role::Role;
 use crate::routes::{ROUTES, Route};
-use crate::{Console, NodeQueries, Roles, Settings};
+use crate::{AuditLine, Console, ConsoleLog, FailedSignIn, NodeQueries, Roles, Settings};
 
 /// Time that the test moves, and numbers instead of chance.
 struct Clock {
@@ -40,11 +40,30 @@ impl Source for Clock {
     }
 }
 
+/// Keeps what would be in the log.
+struct Noted {
+    failures: Arc<Mutex<Vec<Cause>>>,
+    audited: Arc<Mutex<Vec<String>>>,
+}
+
+impl ConsoleLog for Noted {
+    fn sign_in_failed(&self, failed: &FailedSignIn<'_>) {
+        self.failures.lock().unwrap().push(failed.cause);
+    }
+
+    fn audit(&self, line: &AuditLine<'_>) {
+        let AuditLine { account, role, action, subject, refused, .. } = line;
+        let role = role.map_or("none", Role::name);
+        self.audited.lock().unwrap().push(format!("{account} {role} {action} {subject} {refused:?}"));
+    }
+}
+
 struct World {
     console: Console,
     queries: NodeQueries,
     clock: Arc<Clock>,
     failures: Arc<Mutex<Vec<Cause>>>,
+    audited: Arc<Mutex<Vec<String>>>,
     accounts: HashMap<String, Account>,
     /// The database does not answer.
     is_away: bool,
@@ -97,10 +116,9 @@ fn account(user: &str, password: &str) -> Account {
 
 fn world() -> World {
     let clock = Arc::new(Clock { seconds: AtomicU64::new(1_800_000_000), drawn: AtomicU64::new(1) });
-    let failures = Arc::new(Mutex::new(Vec::new()));
-    let noted = Arc::clone(&failures);
-    let note = move |failed: &crate::FailedSignIn<'_>| noted.lock().unwrap().push(failed.cause);
-    let (console, queries) = Console::new(&settings(), Arc::clone(&clock) as _, note);
+    let (failures, audited) = (Arc::default(), Arc::default());
+    let log = Noted { failures: Arc::clone(&failures), audited: Arc::clone(&audited) };
+    let (console, queries) = Console::new(&settings(), Arc::clone(&clock) as _, log);
     let users = ["root", "op", "eye", "user"];
     let accounts = users.map(|user| (format!("{user}@example.test"), account(user, "secret")));
     World {
@@ -108,6 +126,7 @@ fn world() -> World {
         queries,
         clock,
         failures,
+        audited,
         accounts: accounts.into(),
         is_away: false,
         requests: Vec::new(),
@@ -138,7 +157,8 @@ impl World {
     async fn ask(&mut self, browser: &Browser, method: &str, path: &str, body: Option<Value>) -> Reply {
         let request = HttpRequest::builder().method(method).uri(format!("/v1/admin{path}"));
         let request = request.header("host", "127.0.0.1:5380").header("cookie", &browser.cookie);
-        let request = request.header("x-csrf-token", &browser.csrf).header("content-type", "application/json");
+        let request =
+            request.header("x-csrf-token", &browser.csrf).header("content-type", "application/json");
         let body = body.map_or_else(Body::empty, |body| Body::from(body.to_string()));
         self.send(request.body(body).unwrap()).await
     }
@@ -196,8 +216,7 @@ fn body_of(route: &Route) -> Option<Value> {
         crate::routes::Kind::Texts => json!(["sip:192.0.2.7"]),
     };
     let required = route.parameters.iter().filter(|one| one.is_required);
-    let fields: serde_json::Map<_, _> =
-        required.map(|one| (one.name.to_owned(), value(one.kind))).collect();
+    let fields: serde_json::Map<_, _> = required.map(|one| (one.name.to_owned(), value(one.kind))).collect();
     route.is_change().then_some(Value::Object(fields))
 }
 
@@ -215,7 +234,10 @@ async fn a_session_is_needed_and_ends_with_a_sign_out() {
     assert!(world.requests.is_empty(), "the node was asked nothing");
     let browser = world.sign_in("eye").await;
     let session = world.ask(&browser, "GET", "/session", None).await;
-    assert_eq!((&session.body["account"], &session.body["role"]), (&json!("eye@example.test"), &json!("read-only")));
+    assert_eq!(
+        (&session.body["account"], &session.body["role"]),
+        (&json!("eye@example.test"), &json!("read-only"))
+    );
     let reply = world.ask(&browser, "DELETE", "/session", None).await;
     assert!(reply.headers[SET_COOKIE].to_str().unwrap().contains("Max-Age=0"));
     assert_eq!(world.status_of(&browser).await, StatusCode::UNAUTHORIZED);
@@ -230,7 +252,11 @@ async fn each_role_may_do_what_the_table_says_and_no_more() {
             let may = route.role.is_some_and(|least| role >= least);
             let reply = world.ask(&browser, route.method, &path_of(route), body_of(route)).await;
             let is_refused = reply.status == StatusCode::FORBIDDEN;
-            assert_eq!(is_refused, !may, "{user} {} {}: {} {}", route.method, route.path, reply.status, reply.body);
+            assert_eq!(
+                is_refused, !may,
+                "{user} {} {}: {} {}",
+                route.method, route.path, reply.status, reply.body
+            );
         }
         assert_eq!(world.ask(&browser, "GET", "/overview", None).await.status, StatusCode::OK);
     }
@@ -279,6 +305,15 @@ async fn an_operator_does_not_become_an_admin_by_an_admins_account() {
     let done = world.ask(&browser, "PUT", "/accounts/user@example.test/password", password()).await;
     assert_eq!(done.status, StatusCode::OK, "{}", done.body);
     assert!(change_of(&world).contains("SetPassword") && !change_of(&world).contains("mine"));
+    let audited = world.audited.lock().unwrap().clone();
+    assert_eq!(
+        audited,
+        [
+            "op@example.test operator SignIn  None",
+            "op@example.test operator SetPassword user@example.test None"
+        ],
+        "who changed what, and no password"
+    );
     let change: fn(Address) -> Change = |account| Change::RemoveAccount { account };
     let own = world.sign_in("root").await;
     let reply = world.ask(&own, "DELETE", "/accounts/root@example.test", None).await;

@@ -7,10 +7,10 @@
 mod administrator;
 mod baresip;
 mod certificates;
-mod console;
 pub mod chaos;
 mod chat_servers;
 pub mod compare;
+mod console;
 mod dns;
 mod ejabberd;
 mod farm;

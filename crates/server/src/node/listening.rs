@@ -69,7 +69,8 @@ mod tests {
             ]
         );
         let quiet = Config::parse("", Path::new("belfry.toml")).unwrap();
-        let names: Vec<Box<str>> = services(&quiet, http, (None, None)).into_iter().map(|one| one.service).collect();
+        let names: Vec<Box<str>> =
+            services(&quiet, http, (None, None)).into_iter().map(|one| one.service).collect();
         assert_eq!(names, ["SIP".into(), "metrics".into()]);
     }
 

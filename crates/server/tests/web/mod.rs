@@ -95,7 +95,7 @@ impl World {
             lifetime: Duration::from_secs(600),
         };
         // The node's end of its queue is gone, so that what gets so far is answered 503.
-        let (console, _) = web_console::Console::new(&settings, Arc::new(Nothing), |_| ());
+        let (console, _) = web_console::Console::new(&settings, Arc::new(Nothing), Nothing);
         let runtime =
             Builder::new_current_thread().enable_all().start_paused(true).build().expect("a runtime");
         World { runtime, state, console, folder, cases: Cell::new(0) }
@@ -198,6 +198,12 @@ impl Source for Nothing {
     fn fill_random(&self, bytes: &mut [u8]) {
         bytes.fill(7);
     }
+}
+
+impl web_console::ConsoleLog for Nothing {
+    fn sign_in_failed(&self, _: &web_console::FailedSignIn<'_>) {}
+
+    fn audit(&self, _: &web_console::AuditLine<'_>) {}
 }
 
 type Refused<T = ()> = Result<T, ControlError>;

@@ -57,7 +57,8 @@ async fn find_to_change(context: &Context<'_>) -> Result<Address, Fault> {
 pub(super) async fn show(context: &Context<'_>) -> Result<Answer, Fault> {
     let account = find(context, context.variable()).await?;
     let address = account.address.clone();
-    let Listing::Aliases(aliases) = context.listing(Ask::Aliases { account: Some(address.clone()) }).await? else {
+    let Listing::Aliases(aliases) = context.listing(Ask::Aliases { account: Some(address.clone()) }).await?
+    else {
         return Err(Fault::unexpected());
     };
     let bindings = Request::Bindings { account: address.clone() };
@@ -152,7 +153,7 @@ pub(super) async fn add_alias(context: &Context<'_>) -> Result<Answer, Fault> {
     // The address of an account with a role that is not there yet is no alias of another one.
     context.check_may_change(&alias)?;
     context.check_may_change(&account)?;
-    let subject = format!("{alias} of {account}");
+    let subject = alias.to_string();
     context.change(Change::AddAlias { alias, account }, &subject).await
 }
 

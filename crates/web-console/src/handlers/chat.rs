@@ -41,5 +41,9 @@ pub(super) async fn end(context: &Context<'_>) -> Result<Answer, Fault> {
 /// A name without a domain is of the default domain.
 fn full_address(context: &Context<'_>, text: &str) -> String {
     let text = text.trim();
-    if text.contains('@') { text.to_owned() } else { format!("{text}@{}", context.settings.settings.default_domain) }
+    if text.contains('@') {
+        text.to_owned()
+    } else {
+        format!("{text}@{}", context.settings.settings.default_domain)
+    }
 }

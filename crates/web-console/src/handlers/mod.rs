@@ -18,7 +18,7 @@ use crate::fault::Fault;
 use crate::role::Role;
 use crate::routes::{Operation, Route, Values};
 use crate::sign_in::{User, describe};
-use crate::state::{ActiveSettings, State};
+use crate::state::{ActiveSettings, AuditLine, State};
 
 /// A request that may be performed.
 pub(crate) struct Context<'a> {
@@ -78,16 +78,14 @@ impl Context<'_> {
 
     /// Who changed what, from where. Nothing of the request but its subject is written: it may have a password.
     fn audit(&self, subject: &str, fault: Option<&Fault>) {
-        tracing::info!(
-            target: "belfry::audit",
-            account = %self.user.session.account,
-            role = self.user.role.name(),
-            from = %self.from,
-            action = ?self.route.operation,
+        self.state.log.audit(&AuditLine {
+            account: &self.user.session.account.to_string(),
+            role: Some(self.user.role),
+            from: self.from,
+            action: &format!("{:?}", self.route.operation),
             subject,
-            refused = fault.map(|fault| fault.message.as_str()),
-            "changed by the console"
-        );
+            refused: fault.map(|fault| fault.status.as_u16()),
+        });
     }
 
     /// An operator changes accounts of users only: with the password of an account that has a role it would have that role.

@@ -3,8 +3,8 @@
 use call::{Caller, Decision, DownTargets, Plan, PlanRequest, PlanSettings};
 use control::{Ask, Change, Listing, Request, Response, routes as texts};
 use serde_json::{Value, json};
-use store::types::RoutePolicy;
 use store::Route;
+use store::types::RoutePolicy;
 
 use super::{Answer, Context};
 use crate::fault::Fault;
@@ -33,9 +33,12 @@ pub(super) async fn add(context: &Context<'_>) -> Result<Answer, Fault> {
     let values = &context.values;
     let name = values.text("name");
     let pattern = texts::parse_pattern(values.text("pattern")).ok_or_else(|| {
-        Fault::invalid("pattern: expected number:, prefix:, user:, regex: or domain: and a value, as prefix:+49")
+        Fault::invalid(
+            "pattern: expected number:, prefix:, user:, regex: or domain: and a value, as prefix:+49",
+        )
     })?;
-    let targets = values.texts("targets").iter().map(|text| texts::parse_target(text)).collect::<Result<_, _>>();
+    let targets =
+        values.texts("targets").iter().map(|text| texts::parse_target(text)).collect::<Result<_, _>>();
     let route = Route {
         id: 0,
         name: name.into(),
@@ -75,7 +78,8 @@ pub(super) async fn test(context: &Context<'_>) -> Result<Answer, Fault> {
         let Listing::Account(account) = listing else { return Err(Fault::unexpected()) };
         answer["account"] = json!(account.map(|account| account.address.to_string()));
     }
-    let is_down = |target: &str| status.node.targets.iter().any(|known| !known.up && *known.target == *target);
+    let is_down =
+        |target: &str| status.node.targets.iter().any(|known| !known.up && *known.target == *target);
     if let Some(targets) = answer["targets"].as_array_mut() {
         for target in targets {
             let name = target["target"].as_str().unwrap_or_default().to_owned();
@@ -104,7 +108,10 @@ fn describe(decision: &Decision) -> Value {
         }
         Decision::Targets { route, user, groups } => {
             let targets = groups.iter().flat_map(|group| {
-                group.targets.iter().map(|target| json!({ "priority": group.priority, "target": target.to_string() }))
+                group
+                    .targets
+                    .iter()
+                    .map(|target| json!({ "priority": group.priority, "target": target.to_string() }))
             });
             json!({ "kind": "route", "route": route, "user": user, "targets": targets.collect::<Vec<_>>() })
         }

@@ -10,7 +10,9 @@ pub(super) async fn blocks(context: &Context<'_>) -> Result<Answer, Fault> {
     match context.state.node.ask(Request::Blocks).await? {
         (Response::Blocks(list), nodes) => {
             let now = context.state.now().as_micros();
-            Ok(Answer::Json(json!({ "blocks": list.blocks, "total": list.total, "now": now, "nodes": nodes })))
+            Ok(Answer::Json(
+                json!({ "blocks": list.blocks, "total": list.total, "now": now, "nodes": nodes }),
+            ))
         }
         _ => Err(Fault::unexpected()),
     }
