@@ -84,7 +84,7 @@ impl ConsoleLog for NodeLog {
 /// None: there is no console.
 fn settings(config: &Config) -> Option<Settings> {
     let console = &config.console;
-    let named = |role: Role, accounts: &'_ [Box<str>]| -> Vec<(Role, Box<str>)> {
+    let named = |role: Role, accounts: &[Box<str>]| -> Vec<(Role, Box<str>)> {
         accounts.iter().map(|account| (role, account.clone())).collect()
     };
     let roles = [

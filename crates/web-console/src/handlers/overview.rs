@@ -9,9 +9,8 @@ use crate::limits;
 
 pub(super) async fn overview(context: &Context<'_>) -> Result<Answer, Fault> {
     let since = context.values.number("since").unwrap_or(0);
-    let status = match context.state.node.ask_one(Request::Status).await? {
-        Response::Status(status) => status,
-        _ => return Err(Fault::unexpected()),
+    let Response::Status(status) = context.state.node.ask_one(Request::Status).await? else {
+        return Err(Fault::unexpected());
     };
     let history = context.state.history().since(since);
     Ok(Answer::Json(json!({ "now": now(&status), "history": history })))
