@@ -61,6 +61,7 @@ static REAL: &[RealTests] = &[
     real("interop", "tests/balancer.rs", "balancer", &[]),
     real("interop", "tests/belfry.rs", "belfry", &[]),
     real("interop", "tests/chaos.rs", "chaos", &[]),
+    real("interop", "tests/console.rs", "console", &[]),
     real("interop", "tests/council.rs", "council", &[]),
     real("interop", "tests/database.rs", "database", &[]),
     real("interop", "tests/ends.rs", "ends", &[]),

@@ -50,7 +50,12 @@ impl CallsArgs {
             return end(config, sid);
         }
         let account = self.account.map(|text| account_of(&text, config)).transpose()?;
-        let filter = CallFilter { account, call_id: self.call_id.map(Into::into), limit: self.last };
+        let filter = CallFilter {
+            account,
+            call_id: self.call_id.map(Into::into),
+            ended_until: None,
+            limit: self.last,
+        };
         let (listing, nodes) = Backend::open(config)?.ask_nodes(Ask::Calls(filter), self.this_node)?;
         let calls = match listing {
             Listing::Calls(calls) => calls,

@@ -273,11 +273,28 @@ fn tls_lines(files: Option<&(PathBuf, PathBuf)>) -> String {
     }
 }
 
+/// The console is on where somebody can sign in to it.
+fn console_lines(answers: &Answers) -> String {
+    let about = "# The operators' pages for browsers, http://127.0.0.1:5380/; accounts in `admins` may do everything there (docs/console.md).\n";
+    let (mark, account) = match &answers.account {
+        Some(account) if account.contains('@') => ("", account.clone()),
+        Some(account) => ("", format!("{account}@{}", answers.domain)),
+        None => ("# ", format!("alice@{}", answers.domain)),
+    };
+    let lines = [
+        "[console]".to_owned(),
+        "listen = \"127.0.0.1:5380\"".into(),
+        format!("admins = [{}]", quoted(&account)),
+    ];
+    about.to_owned() + &lines.map(|line| format!("{mark}{line}\n")).concat()
+}
+
 fn render(answers: &Answers) -> String {
     let Answers { domain, listen, tls, data, .. } = answers;
     let at =
         |transport: &str, port: u16| format!("\"{transport}:{}\"", std::net::SocketAddr::new(*listen, port));
     let tls = tls_lines(tls.as_ref());
+    let console = console_lines(answers);
     format!(
         r#"# The configuration of Belfry, made by `belfry init`. Every key and its default: docs/configuration.md.
 # Check a change:        belfry check-config
@@ -317,7 +334,8 @@ app = true
 [http]
 # Metrics and health. Nobody is asked for a password here: leave it on loopback.
 listen = "127.0.0.1:9090"
-"#,
+
+{console}"#,
         data = quoted(&data.to_string_lossy()),
         domain = quoted(domain),
         udp = at("udp", 5060),
@@ -359,6 +377,25 @@ mod tests {
         assert!(config.xmpp.require_tls && config.warnings().is_empty());
         let again = args(&dir).run().unwrap_err();
         assert!(again.to_string().contains("there is one already, and nothing was changed"), "{again}");
+    }
+
+    #[test]
+    fn the_first_account_is_the_admin_of_the_console() {
+        let answers = |account: Option<&str>| Answers {
+            domain: "a.test".into(),
+            listen: [127, 0, 0, 1].into(),
+            tls: None,
+            account: account.map(str::to_owned),
+            data: "data".into(),
+        };
+        let read =
+            |answers: &Answers| Config::parse(&render(answers), Path::new(USUAL_FILE)).unwrap().console;
+        for account in ["alice", "alice@a.test"] {
+            let console = read(&answers(Some(account)));
+            assert_eq!(console.admins, ["alice@a.test".into()]);
+            assert_eq!(console.listen, Some(([127, 0, 0, 1], 5380).into()));
+        }
+        assert_eq!(read(&answers(None)).listen, None, "nobody could sign in");
     }
 
     #[test]

@@ -7,6 +7,7 @@ mod access;
 mod accounts;
 mod acme;
 mod components;
+mod console;
 mod farm;
 mod federation;
 mod log;
@@ -36,6 +37,7 @@ pub use access::Access;
 pub use accounts::Accounts;
 pub use acme::{Acme, AcmeChallenge};
 pub use components::{Component, ComponentSecret, Components};
+pub use console::Console;
 pub use farm::Farm;
 pub use federation::{Federation, ServerRoute};
 pub use log::{Log, LogFormat};
@@ -74,6 +76,8 @@ pub struct Config {
     pub http: Http,
     /// `[rest]`: the address of the REST interface.
     pub rest: Rest,
+    /// `[console]`: the operators' pages.
+    pub console: Console,
     /// `[log]`: the level and form of log lines.
     pub log: Log,
     /// `[calls]`: call records.
@@ -189,6 +193,7 @@ impl Config {
     /// Consequences of the configuration that may surprise, a line each, for `check-config` and for the log at the start.
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings: Vec<String> = self.accounts.warning().map(str::to_owned).into_iter().collect();
+        warnings.extend(self.console.warning());
         let rest = self.rest.listen.unwrap_or(self.http.listen);
         if self.has_rest() && !rest.ip().is_loopback() {
             warnings.push(format!(
@@ -216,6 +221,7 @@ impl Config {
             ("acme", self.acme != new.acme),
             ("http.listen", self.http != new.http),
             ("rest.listen", self.rest != new.rest),
+            ("console.listen", self.console.listen != new.console.listen),
             ("log.format", self.log.format != new.log.format),
             ("accounts", self.accounts != new.accounts),
             ("routes", self.routes != new.routes),
@@ -253,6 +259,7 @@ impl Config {
             acme: old.acme,
             http: old.http,
             rest: old.rest,
+            console: Console { listen: old.console.listen, ..self.console },
             log: Log { format: old.log.format, ..self.log },
             accounts: old.accounts,
             routes: old.routes,
@@ -319,6 +326,7 @@ fn read_all(text: &str, folder: Option<&Path>) -> (Config, Vec<Mistake>, Vec<Key
         tls: Tls::read(&mut reader),
         http: Http::read(&mut reader),
         rest: Rest::read(&mut reader),
+        console: Console::read(&mut reader),
         log: Log::read(&mut reader),
         calls: Calls::read(&mut reader),
         accounts: Accounts::read(&mut reader),

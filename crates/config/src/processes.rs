@@ -66,6 +66,7 @@ impl Config {
         let by = process.number - 1;
         let own = [Some(&mut self.farm.listen), self.farm.advertise.as_mut()];
         let own = own.into_iter().chain([Some(&mut self.http.listen), self.rest.listen.as_mut()]);
+        let own = own.chain([self.console.listen.as_mut()]);
         let components = self.xmpp.components.listen.iter_mut().map(|listener| &mut listener.address);
         let mut beyond = None;
         for address in own.flatten().chain(components) {

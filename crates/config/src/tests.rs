@@ -51,7 +51,7 @@ const MISTAKES: &[(&str, &str)] = &[
     (
         "colour = 1\n",
         "1:1: unknown key outside of a section `colour`; \
-             expected one of server, store, sip, tls, http, rest, log, calls, accounts, routes, limits, voice, xmpp, farm, acme",
+             expected one of server, store, sip, tls, http, rest, console, log, calls, accounts, routes, limits, voice, xmpp, farm, acme",
     ),
     ("server = 3\n", "1:10: `server` is a value; expected a section, [server]"),
     (
@@ -396,6 +396,23 @@ fn the_example_names_the_defaults_of_the_code() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn a_console_without_users_or_in_the_clear_is_warned_of() {
+    let warnings = |text: &str| Config::parse(text, Path::new("belfry.toml")).unwrap().warnings();
+    let users = "admins = [\"alice@example.net\"]\n";
+    assert_eq!(warnings(&format!("[console]\nlisten = \"127.0.0.1:5380\"\n{users}")), [""; 0]);
+    for (text, expected) in [
+        ("[console]\nlisten = \"127.0.0.1:5380\"\n".to_owned(), "nobody can sign in"),
+        (format!("[console]\nlisten = \"192.0.2.2:5380\"\n{users}"), "plain HTTP at 192.0.2.2:5380"),
+    ] {
+        let [warning] = &warnings(&text)[..] else { panic!("one warning of {text}") };
+        assert!(warning.contains(expected), "{warning}");
+    }
+    let behind_a_proxy =
+        format!("[console]\nlisten = \"192.0.2.2:5380\"\norigin = \"https://console.example.net\"\n{users}");
+    assert_eq!(warnings(&behind_a_proxy), [""; 0]);
 }
 
 #[test]

@@ -13,7 +13,7 @@ use crate::limits;
 /// account. Times are microseconds since 1970.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BlockRow {
-    /// `sip`, `xmpp`, `components` or `rest`.
+    /// `sip`, `xmpp`, `components`, `rest` or `console`.
     pub service: Box<str>,
     /// An IPv4 address or an IPv6 /64; `None`: all.
     pub source: Option<Box<str>>,

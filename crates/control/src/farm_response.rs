@@ -359,7 +359,7 @@ mod tests {
 
     #[test]
     fn calls_of_all_nodes_are_listed_newest_first_and_no_more_than_asked_for() {
-        let request = Request::Ask(Ask::Calls(CallFilter { account: None, call_id: None, limit: 3 }));
+        let request = Request::Ask(Ask::Calls(CallFilter { limit: 3, ..CallFilter::default() }));
         let own = Ok(calls(&[("c", 30), ("a", 10)]));
         let others = others([Some(calls(&[("d", 40), ("b", 20)])), None]);
         let merged = merge(&request, own, others).unwrap();

@@ -147,21 +147,14 @@ impl<C: Control> Connection<C> {
             match request {
                 Ok(Request::Trace { account, full, farm }) => return self.trace(&account, full, farm).await,
                 Ok(request) => {
-                    let response = timeout(limits::CONTROL_PATIENCE, self.respond(request)).await;
-                    let response = response.unwrap_or_else(|_| Err(late())).unwrap_or_else(Response::Failed);
+                    let response = respond(&*self.control, &self.status, request).await;
+                    let response = response.unwrap_or_else(Response::Failed);
                     self.send(&response).await?;
                 }
                 Err(failure) => return self.fail(failure).await,
             }
         }
         Ok(())
-    }
-
-    async fn respond(&self, request: Request) -> Result<Response, Failure> {
-        match request {
-            Request::AllNodes(request) => answer_of_nodes(&*self.control, &self.status, *request).await,
-            request => answer(&*self.control, &self.status, request).await,
-        }
     }
 
     async fn trace(&mut self, account: &store::Address, full: bool, farm: bool) -> io::Result<()> {
@@ -217,6 +210,24 @@ impl<C: Control> Connection<C> {
         line.push(b'\n');
         timeout(limits::CONTROL_WRITE, self.writer.write_all(&line)).await?
     }
+}
+
+/// The answer to a request of an operator: of this node, or of all nodes of the farm.
+///
+/// # Errors
+/// The fault is told in words for an operator, also that the node did not answer within `limits::CONTROL_PATIENCE`.
+pub async fn respond<C: Control>(
+    control: &C,
+    status: &StatusSource,
+    request: Request,
+) -> Result<Response, Failure> {
+    let response = async {
+        match request {
+            Request::AllNodes(request) => answer_of_nodes(control, status, *request).await,
+            request => answer(control, status, request).await,
+        }
+    };
+    timeout(limits::CONTROL_PATIENCE, response).await.unwrap_or_else(|_| Err(late()))
 }
 
 /// The answer of this node alone to a request with one answer.

@@ -56,7 +56,7 @@ pub struct Observed {
 /// Sign-ins of one service that failed since the start, for one cause.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SignInFailureCount {
-    /// `sip`, `xmpp`, `components`, `servers` or `rest`.
+    /// `sip`, `xmpp`, `components`, `servers`, `rest` or `console`.
     pub service: Box<str>,
     /// The cause, as `belfry_sign_in_failures_total` names it.
     pub cause: Box<str>,

@@ -30,12 +30,14 @@ pub enum Service {
     Servers,
     /// Clients of the REST interface.
     Rest,
+    /// Operators in browsers.
+    Console,
 }
 
 impl Service {
     /// All services.
-    pub const ALL: [Service; 5] =
-        [Service::Sip, Service::Xmpp, Service::Components, Service::Servers, Service::Rest];
+    pub const ALL: [Service; 6] =
+        [Service::Sip, Service::Xmpp, Service::Components, Service::Servers, Service::Rest, Service::Console];
 
     /// The name in lines and metrics.
     pub fn name(self) -> &'static str {
@@ -45,6 +47,7 @@ impl Service {
             Service::Components => "components",
             Service::Servers => "servers",
             Service::Rest => "rest",
+            Service::Console => "console",
         }
     }
 }

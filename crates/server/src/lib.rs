@@ -2,6 +2,7 @@
 
 #![warn(missing_docs)]
 
+mod console;
 pub mod farm;
 pub mod http;
 pub mod limits;

@@ -12,6 +12,7 @@ use control::{Control, ControlSocket, Reloaded, StatusSource};
 use tokio::net::TcpListener;
 use tokio::task::spawn_local;
 
+use crate::console;
 use crate::http;
 use crate::signals::{Order, Signals};
 
@@ -22,6 +23,8 @@ pub struct AdminListeners {
     http: TcpListener,
     /// A listener of its own; `None`: REST is served beside metrics.
     rest: Option<TcpListener>,
+    /// `None`: there is no console.
+    console: Option<TcpListener>,
     signals: Signals,
 }
 
@@ -36,6 +39,8 @@ pub enum AdminListenerError {
     Http(SocketAddr, io::Error),
     /// The address of the REST interface cannot be bound.
     Rest(SocketAddr, io::Error),
+    /// The address of the console cannot be bound.
+    Console(SocketAddr, io::Error),
     /// The signals cannot be handled.
     Signals(io::Error),
 }
@@ -58,8 +63,14 @@ impl AdminListeners {
             }
             None => None,
         };
+        let console = match config.console.listen {
+            Some(at) => {
+                Some(TcpListener::bind(at).await.map_err(|error| AdminListenerError::Console(at, error))?)
+            }
+            None => None,
+        };
         let signals = Signals::new().map_err(AdminListenerError::Signals)?;
-        Ok(AdminListeners { control, http, rest, signals })
+        Ok(AdminListeners { control, http, rest, console, signals })
     }
 
     /// The real port, where 0 was asked for.
@@ -75,14 +86,22 @@ impl AdminListeners {
         self.rest.as_ref().unwrap_or(&self.http).local_addr()
     }
 
-    /// Serves until dropped. On a `LocalSet`. `rest`: its requests, where there is such an interface.
+    /// The address of the console; none if there is none.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn console_address(&self) -> io::Result<Option<SocketAddr>> {
+        self.console.as_ref().map(TcpListener::local_addr).transpose()
+    }
+
+    /// Serves until dropped. On a `LocalSet`. `rest` and `pages`: the requests of REST and of the console, where there are such.
     pub async fn serve<C: Control + 'static>(
         self,
         control: Rc<C>,
         status: StatusSource,
-        (web, rest): (http::Web, Option<Router>),
+        (web, rest, pages): (http::Web, Option<Router>, Option<Router>),
     ) {
-        let AdminListeners { control: socket, http, rest: own, mut signals } = self;
+        let AdminListeners { control: socket, http, rest: own, console: listener, mut signals } = self;
         let (beside, own) = match own {
             Some(own) => (None, rest.map(|rest| (own, rest))),
             None => (rest, None),
@@ -100,7 +119,7 @@ impl AdminListeners {
                 tracing::error!(%error, "the REST interface is not served any more");
             }
         };
-        let ((), (), (), ()) = tokio::join!(
+        let ((), (), (), (), ()) = tokio::join!(
             control::serve(socket, control.clone(), status.clone()),
             async {
                 if let Err(error) = http::serve(http, status, beside, &web).await {
@@ -108,6 +127,7 @@ impl AdminListeners {
                 }
             },
             on_rest,
+            console::serve(listener, pages, &web),
             on_signals,
         );
     }
@@ -165,6 +185,9 @@ impl fmt::Display for AdminListenerError {
             }
             AdminListenerError::Rest(address, error) => {
                 write!(f, "cannot listen at {address}: {error}; check [rest] listen")
+            }
+            AdminListenerError::Console(address, error) => {
+                write!(f, "cannot listen at {address}: {error}; check [console] listen")
             }
             AdminListenerError::Signals(error) => write!(f, "cannot catch signals: {error}"),
         }

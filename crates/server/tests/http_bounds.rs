@@ -103,6 +103,37 @@ fn pipelines(size: usize) -> Vec<String> {
     one.map(|one| times(one, size)).into()
 }
 
+/// Requests to the console, which answers for its own hosts only.
+fn console(size: usize) -> Vec<String> {
+    let get = |path: &str, headers: &str| format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n{headers}\r\n");
+    let post = |path: &str, body: &str| {
+        let length = body.len();
+        format!(
+            "POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
+        )
+    };
+    let sign_in = "/v1/admin/session";
+    let pipelined = [
+        get("/", ""),
+        get("/js/accounts.js", ""),
+        get("/nothing", ""),
+        get("/v1/admin/overview", "Cookie: belfry_console=00\r\n"),
+        post(sign_in, r#"{"account":"a","password":"b"}"#),
+        post(sign_in, "{}"),
+    ];
+    let long = "a".repeat(size);
+    let single = [
+        post(sign_in, &format!(r#"{{"account":"{long}","password":"b"}}"#)),
+        post(sign_in, &times("[", size)),
+        post(sign_in, &times(r#"{"a":"#, size)),
+        get("/v1/admin/calls", &times("Cookie: a=b; c=d\r\n", size)),
+        get(&format!("/v1/admin/{}", times("a/", size)), ""),
+        get(&format!("/v1/admin/accounts/{}", times("%41", size)), ""),
+        get("/", &format!("If-None-Match: {}\r\n", times("\"a\",", size))),
+    ];
+    pipelined.iter().map(|one| times(one, size)).chain(single).collect()
+}
+
 /// Heads that are long, have many parts, or are none.
 fn heads(size: usize) -> Vec<String> {
     let long = "a".repeat(size);
@@ -181,7 +212,7 @@ fn websockets(size: usize) -> Vec<String> {
 }
 
 fn attacks(size: usize) -> Vec<String> {
-    [pipelines(size), heads(size), bodies(size), websockets(size)].concat()
+    [pipelines(size), heads(size), bodies(size), websockets(size), console(size)].concat()
 }
 
 fn text() -> impl Strategy<Value = String> {

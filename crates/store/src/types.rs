@@ -377,6 +377,9 @@ pub struct CallFilter {
     pub account: Option<Box<str>>,
     /// The whole Call-ID; all calls when `None`.
     pub call_id: Option<Box<str>>,
+    /// Calls that ended then or earlier, for the page behind a list; all calls when `None`.
+    #[serde(with = "micros_or_none", default, skip_serializing_if = "Option::is_none")]
+    pub ended_until: Option<Instant>,
     /// Rows at most; cut to `limits::MAX_PAGE`.
     pub limit: u32,
 }

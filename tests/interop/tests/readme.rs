@@ -31,6 +31,7 @@ const NOT_COMMANDS: &[(&str, &str)] = &[
         "it needs systemd and a release build: tests/interop/tests/package.rs installs the package",
     ),
     ("to sign in     target/release/belfry account add", "what `make run` prints, which is compared"),
+    ("[console]", "configuration: tests/interop/tests/console.rs has it"),
     ("[xmpp]", "configuration: crates/server/tests/live/xmpp/components.rs has it"),
 ];
 

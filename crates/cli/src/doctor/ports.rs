@@ -46,6 +46,7 @@ pub(super) fn wanted(config: &Config) -> Vec<WantedSocket> {
     all.push(tcp("[http] listen", config.http.listen));
     all.extend(config.rest.listen.filter(|at| *at != config.http.listen).map(|at| tcp("[rest] listen", at)));
     all.extend(config.acme.is_on.then(|| tcp("[acme] listen", config.acme.listen())));
+    all.extend(config.console.listen.map(|at| tcp("[console] listen", at)));
     all.extend(config.farm.name.is_some().then(|| tcp(FARM, config.farm.listen)));
     all
 }

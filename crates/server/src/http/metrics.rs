@@ -454,7 +454,7 @@ const ADMISSIONS: &[AdmissionMetric] = &[
 
 const SIGN_IN_FAILURES: (&str, &str) = (
     "belfry_sign_in_failures_total",
-    "Sign-ins that failed, by service (`sip`, `xmpp`, `components`, `servers`, `rest`) and cause; those of `too-many-attempts` were not looked at",
+    "Sign-ins that failed, by service (`sip`, `xmpp`, `components`, `servers`, `rest`, `console`) and cause; those of `too-many-attempts` were not looked at",
 );
 const TARGET_UP: (&str, &str) =
     ("belfry_target_up", "1 when a probed target of a route answers, 0 when it is out");

@@ -13,9 +13,14 @@ pub(super) const SERVERS: &str = "servers";
 pub(super) const COMPONENTS: &str = "components";
 pub(super) const METRICS: &str = "metrics";
 pub(super) const REST: &str = "REST";
+pub(super) const CONSOLE: &str = "console";
 
 /// Those that are on. The addresses of HTTP are the real ones, where the configuration has port 0.
-pub(super) fn services(config: &Config, http: SocketAddr, rest: Option<SocketAddr>) -> Vec<Listening> {
+pub(super) fn services(
+    config: &Config,
+    http: SocketAddr,
+    (rest, console): (Option<SocketAddr>, Option<SocketAddr>),
+) -> Vec<Listening> {
     let listeners = |service: &str, listeners: &[Listener]| Listening {
         service: service.into(),
         at: listeners.iter().map(|listener| listener_text(listener).into()).collect(),
@@ -29,6 +34,7 @@ pub(super) fn services(config: &Config, http: SocketAddr, rest: Option<SocketAdd
         page(METRICS, format!("http://{http}/metrics")),
     ];
     services.extend(rest.map(|rest| page(REST, format!("http://{rest}{}/", admin::Base::Restcomm.prefix()))));
+    services.extend(console.map(|console| page(CONSOLE, format!("http://{console}/"))));
     services.retain(|service| !service.at.is_empty());
     services
 }
@@ -46,7 +52,7 @@ mod tests {
              [xmpp.federation]\nlisten = [\"tcp:127.0.0.1:5269\"]\n";
         let config = Config::parse(text, Path::new("belfry.toml")).unwrap();
         let http = "127.0.0.1:9090".parse().unwrap();
-        let shown: Vec<String> = services(&config, http, Some(http))
+        let shown: Vec<String> = services(&config, http, (Some(http), Some(http)))
             .iter()
             .map(|listening| format!("{} {}", listening.service, listening.at.join(" ")))
             .collect();
@@ -59,10 +65,12 @@ mod tests {
                 "components tcp:127.0.0.1:5347",
                 "metrics http://127.0.0.1:9090/metrics",
                 "REST http://127.0.0.1:9090/restcomm/2012-04-24/",
+                "console http://127.0.0.1:9090/",
             ]
         );
         let quiet = Config::parse("", Path::new("belfry.toml")).unwrap();
-        let names: Vec<Box<str>> = services(&quiet, http, None).into_iter().map(|one| one.service).collect();
+        let names: Vec<Box<str>> =
+            services(&quiet, http, (None, None)).into_iter().map(|one| one.service).collect();
         assert_eq!(names, ["SIP".into(), "metrics".into()]);
     }
 
@@ -70,7 +78,7 @@ mod tests {
     fn the_greeting_lists_every_listener() {
         let config =
             Config::parse("[xmpp]\nlisten = [\"tcp:[::1]:5222\"]\n", Path::new("belfry.toml")).unwrap();
-        let services = services(&config, "127.0.0.1:9090".parse().unwrap(), None);
+        let services = services(&config, "127.0.0.1:9090".parse().unwrap(), (None, None));
         let said = cli::greeting::listening(&services);
         let lines: Vec<&str> = said.lines().collect();
         assert_eq!(lines[0], "listening");

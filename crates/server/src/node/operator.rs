@@ -34,6 +34,7 @@ use super::{
     DRAIN_PATIENCE, Node, build, farm_requests, farm_status, listening, lost_calls, operator_status, room,
     shard_counters,
 };
+use crate::console::NodeConsole;
 use crate::farm::FarmMembership;
 use crate::farm::traces::TraceMessages;
 use crate::http;
@@ -71,8 +72,9 @@ async fn operate(config: Config, logging: Logging) -> Result<()> {
     let node = Node::start(config)?;
     let notices = NoticeStream::open(&node)?;
     let (web, rest) = (http::web(&node.shared), node.rest.as_ref().map(|rest| rest.router()));
-    let rest_address = rest.is_some().then(|| doors.rest_address()).transpose()?;
-    let services = listening::services(&node.shared.config, http_address, rest_address);
+    let (console, queries) = NodeConsole::new(&node.shared, node.clock);
+    let addresses = (rest.is_some().then(|| doors.rest_address()).transpose()?, doors.console_address()?);
+    let services = listening::services(&node.shared.config, http_address, addresses);
     operator_status::announce(&node, &services);
     let certificates = Certificates::begin(&node)?;
     cli::greeting::greet(&node.shared.config, &services);
@@ -83,6 +85,7 @@ async fn operate(config: Config, logging: Logging) -> Result<()> {
         node: RefCell::new(node),
         farm_traces,
         logging,
+        console,
         services,
         certificates,
         manager: ServiceManager::from_environment(),
@@ -95,6 +98,10 @@ async fn operate(config: Config, logging: Logging) -> Result<()> {
     operator.serve_traces(of_others);
     let (status, watching) = control::watch(operator.clone());
     spawn_local(watching);
+    if let Some(queries) = queries {
+        spawn_local(queries.serve(operator.clone(), status.clone()));
+    }
+    let pages = operator.console.router();
     super::farm_files::begin(&operator.node.borrow());
     farm_requests::begin(&operator, operator.node.borrow().shared.farm.as_ref(), &status);
     operator.begin_to_follow_plan();
@@ -104,7 +111,7 @@ async fn operate(config: Config, logging: Logging) -> Result<()> {
     }
     operator.manager.ready();
     tokio::select! {
-        () = doors.serve(operator.clone(), status, (web, rest)) => {}
+        () = doors.serve(operator.clone(), status, (web, rest, pages)) => {}
         () = operator.until_the_end() => {}
     }
     let chat = operator.node.borrow().chat();
@@ -118,6 +125,7 @@ async fn operate(config: Config, logging: Logging) -> Result<()> {
 pub(super) struct Operator {
     pub(super) node: RefCell<Node>,
     logging: Logging,
+    console: NodeConsole,
     /// All that the node listens at.
     services: Vec<Listening>,
     certificates: Certificates,
@@ -431,6 +439,7 @@ impl Control for Operator {
         self.logging.reload(&new.log).map_err(|error| error.to_string())?;
         node.reconfigure(new).map_err(|error| format!("{error:#}"))?;
         self.certificates.handle_config(&node.shared.config);
+        self.console.reconfigure(&node.shared.config);
         Ok(Reloaded { needs_restart })
     }
 
@@ -497,7 +506,7 @@ impl Control for Operator {
         if let Some(rest) = &node.rest {
             blocks.extend(rest.blocks().into_iter().map(|block| (Service::Rest.name(), block)));
         }
-        BlockList::new(blocks)
+        BlockList::new(blocks.into_iter().chain(self.console.blocks()))
     }
 
     async fn lift_block(&self, subject: &str) -> u64 {
@@ -512,7 +521,7 @@ impl Control for Operator {
         if let Some(rest) = &node.rest {
             lifted += rest.lift_block(&of_rest);
         }
-        lifted as u64
+        (lifted + self.console.lift_block(&subject)) as u64
     }
 
     async fn end_call(&self, call: &str) -> Result<(), Failure> {

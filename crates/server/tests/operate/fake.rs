@@ -227,7 +227,7 @@ impl FakeNode {
                 let (status, watching) = control::watch(fake.clone());
                 tokio::task::spawn_local(watching);
                 tokio::select! {
-                    () = doors.serve(fake, status, (Web::default(), None)) => {}
+                    () = doors.serve(fake, status, (Web::default(), None, None)) => {}
                     _ = stopped => {}
                 }
             });

@@ -31,9 +31,11 @@ pub enum Kind {
     Rest,
     /// Chat: BOSH, WebSocket, uploads, where to connect.
     Chat,
+    /// The operators' console.
+    Console,
 }
 
-pub const KINDS: [Kind; 2] = [Kind::Rest, Kind::Chat];
+pub const KINDS: [Kind; 3] = [Kind::Rest, Kind::Chat, Kind::Console];
 
 /// Longer than any client may be silent, and a second for each timer's rounding: at most `[limits]` of the two kinds.
 const GONE_WITHIN: Duration = Duration::from_secs(200);
@@ -71,6 +73,7 @@ pub struct Cost {
 pub struct World {
     runtime: Runtime,
     state: Arc<admin::State>,
+    console: web_console::Console,
     folder: TempDir,
     cases: Cell<u32>,
 }
@@ -83,9 +86,19 @@ impl World {
         let sid = "AC00000000000000000000000000000001";
         let _ = admin::first::ensure_account(&*repository, &Nothing, sid, Some("a-token-of-the-tests"));
         let state = admin::State::new(repository, Arc::new(Nothing), "a.test", |_| Arc::new([]));
+        let settings = web_console::Settings {
+            listen: SocketAddr::from(([127, 0, 0, 1], 5380)),
+            origin: None,
+            roles: web_console::Roles::default(),
+            default_domain: "a.test".into(),
+            idle: Duration::from_secs(60),
+            lifetime: Duration::from_secs(600),
+        };
+        // The node's end of its queue is gone, so that what gets so far is answered 503.
+        let (console, _) = web_console::Console::new(&settings, Arc::new(Nothing), Nothing);
         let runtime =
             Builder::new_current_thread().enable_all().start_paused(true).build().expect("a runtime");
-        World { runtime, state, folder, cases: Cell::new(0) }
+        World { runtime, state, console, folder, cases: Cell::new(0) }
     }
 
     /// One connection that sends these pieces. `reads`: the client takes what it is sent.
@@ -108,11 +121,11 @@ impl World {
         let (near, far) = duplex(4 << 10);
         let chat = (kind == Kind::Chat)
             .then(|| Rc::new(WebConnections::new(&self.folder.path().join("files")).expect("a folder")));
-        let rest = http::connections(
-            StatusSource::silent(),
-            Some(admin::router(Arc::clone(&self.state))),
-            &Web::default(),
-        );
+        let routes = match kind {
+            Kind::Console => self.console.router(),
+            Kind::Rest | Kind::Chat => admin::router(Arc::clone(&self.state)),
+        };
+        let rest = http::connections(StatusSource::silent(), Some(routes), &Web::default());
         let of_chat = chat.clone();
         let mut serving = spawn_local(async move {
             match of_chat {
@@ -185,6 +198,12 @@ impl Source for Nothing {
     fn fill_random(&self, bytes: &mut [u8]) {
         bytes.fill(7);
     }
+}
+
+impl web_console::ConsoleLog for Nothing {
+    fn sign_in_failed(&self, _: &web_console::FailedSignIn<'_>) {}
+
+    fn audit(&self, _: &web_console::AuditLine<'_>) {}
 }
 
 type Refused<T = ()> = Result<T, ControlError>;

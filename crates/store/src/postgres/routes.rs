@@ -163,7 +163,8 @@ fn cut(text: &str) -> &str {
 pub(super) fn calls(connection: &mut Connection, filter: &CallFilter) -> Result<Vec<CallRecord>, Failure> {
     let sql = "SELECT call_id, from_uri, to_uri, started_at, answered_at, ended_at, code, reason, account, callee \
                FROM call_record WHERE ($1::text IS NULL OR account = $1 OR callee = $1) \
-               AND ($2::text IS NULL OR call_id = $2) ORDER BY id DESC LIMIT $3";
+               AND ($2::text IS NULL OR call_id = $2) \
+               AND ($4::bigint IS NULL OR ended_at <= $4) ORDER BY id DESC LIMIT $3";
     let limit = i64::from(filter.limit.min(limits::MAX_PAGE));
     let call = |row: Row| {
         Ok(CallRecord {
@@ -179,7 +180,9 @@ pub(super) fn calls(connection: &mut Connection, filter: &CallFilter) -> Result<
             callee: row.try_get(9)?,
         })
     };
-    connection.query(sql, values![filter.account, filter.call_id, limit])?.into_iter().map(call).collect()
+    let until = filter.ended_until.map(micros);
+    let rows = connection.query(sql, values![filter.account, filter.call_id, limit, until])?;
+    rows.into_iter().map(call).collect()
 }
 
 pub(super) fn keep(connection: &mut Connection, message: &WaitingMessage) -> Result<WriteDone, Failure> {

@@ -125,10 +125,11 @@ fn cut(text: &str) -> &str {
 pub(super) fn calls(conn: &Connection, filter: &CallFilter) -> Result<Vec<CallRecord>, Failure> {
     let sql = "SELECT call_id, from_uri, to_uri, started_at, answered_at, ended_at, code, reason, account, callee \
                FROM call_record WHERE (?1 IS NULL OR account = ?1 OR callee = ?1) AND (?2 IS NULL OR call_id = ?2) \
-               ORDER BY id DESC LIMIT ?3";
+               AND (?4 IS NULL OR ended_at <= ?4) ORDER BY id DESC LIMIT ?3";
     let mut statement = conn.prepare_cached(sql)?;
     let limit = filter.limit.min(limits::MAX_PAGE);
-    let calls = statement.query_map(params![filter.account, filter.call_id, limit], |row| {
+    let until = filter.ended_until.map(micros);
+    let calls = statement.query_map(params![filter.account, filter.call_id, limit, until], |row| {
         Ok(CallRecord {
             call_id: row.get(0)?,
             from: row.get(1)?,

@@ -265,6 +265,11 @@ fn calls_are_listed_newest_first_and_forgotten() {
     assert_eq!(admin.calls(all.clone()).unwrap(), [call("3", 30), other, call("1", 10)]);
     let of_account = CallFilter { account: Some("a@example.org".into()), ..all.clone() };
     assert_eq!(admin.calls(of_account).unwrap().len(), 2);
+    let third = call("3", 30);
+    let page = |until| CallFilter { ended_until: Some(until), ..all.clone() };
+    assert_eq!(admin.calls(page(third.ended_at)).unwrap().len(), 3);
+    let just_before = Instant::from_micros(third.ended_at.as_micros() - 1);
+    assert_eq!(admin.calls(page(just_before)).unwrap().len(), 2, "the page behind the newest call");
     admin.write(&Write::ForgetCalls { before: at(30) }).unwrap();
     assert_eq!(admin.calls(all).unwrap(), [call("3", 30)]);
 }

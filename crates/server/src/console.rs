@@ -1,0 +1,113 @@
+//! The operators' console of the running node: its settings, made of the configuration, and its failed sign-ins in the log.
+
+use std::sync::Arc;
+
+use axum::Router;
+use cli::first_account::Chance;
+use config::Config;
+use logging::Identity;
+use logging::sign_in_failures::{Failure, Service, SignInFailures};
+use net::clock::Clock;
+use stdx::attempts::{Block, Subject};
+use tokio::net::TcpListener;
+use web_console::{AuditLine, Console, ConsoleLog, FailedSignIn, NodeQueries, Role, Roles, Settings};
+
+use crate::http::{Web, serve_rest};
+use crate::node::Shared;
+
+/// The console of a node; empty where the configuration names no address for it.
+#[derive(Clone, Default)]
+pub(crate) struct NodeConsole(Option<Console>);
+
+impl NodeConsole {
+    /// And the questions that it asks the node.
+    pub(crate) fn new(shared: &Shared, clock: Clock) -> (NodeConsole, Option<NodeQueries>) {
+        let Some(settings) = settings(&shared.config) else { return (NodeConsole(None), None) };
+        let log = NodeLog { failures: Arc::clone(&shared.failures), clock };
+        let (console, queries) = Console::new(&settings, Arc::new(Chance::new(clock)), log);
+        (NodeConsole(Some(console)), Some(queries))
+    }
+
+    pub(crate) fn router(&self) -> Option<Router> {
+        self.0.as_ref().map(Console::router)
+    }
+
+    /// Takes over what a reload may change.
+    pub(crate) fn reconfigure(&self, config: &Config) {
+        if let (Some(console), Some(settings)) = (&self.0, settings(config)) {
+            console.set_settings(&settings);
+        }
+    }
+
+    /// Addresses and accounts whose sign-ins are paced.
+    pub(crate) fn blocks(&self) -> impl Iterator<Item = (&'static str, Block)> {
+        let blocks = self.0.as_ref().map(Console::blocks).unwrap_or_default();
+        blocks.into_iter().map(|block| (Service::Console.name(), block))
+    }
+
+    /// The blocks that were in force.
+    pub(crate) fn lift_block(&self, subject: &Subject) -> usize {
+        self.0.as_ref().map_or(0, |console| console.lift_block(subject))
+    }
+}
+
+/// The console's lines in the log of the node.
+struct NodeLog {
+    failures: Arc<SignInFailures>,
+    clock: Clock,
+}
+
+impl ConsoleLog for NodeLog {
+    fn sign_in_failed(&self, failed: &FailedSignIn<'_>) {
+        let FailedSignIn { from, account, cause } = *failed;
+        let service = Service::Console;
+        let failure = Failure { service, transport: "http", address: from, account, cause };
+        self.failures.note(self.clock.now(), &failure);
+    }
+
+    fn audit(&self, line: &AuditLine<'_>) {
+        let AuditLine { account, role, from, action, subject, refused } = *line;
+        tracing::info!(
+            target: "belfry::audit",
+            account = %Identity(account),
+            role = role.map(Role::name),
+            %from,
+            action,
+            // A string, so that it is quoted and escaped.
+            subject = &*Identity(subject).to_string(),
+            refused,
+            "console"
+        );
+    }
+}
+
+/// None: there is no console.
+fn settings(config: &Config) -> Option<Settings> {
+    let console = &config.console;
+    let named = |role: Role, accounts: &[Box<str>]| -> Vec<(Role, Box<str>)> {
+        accounts.iter().map(|account| (role, account.clone())).collect()
+    };
+    let roles = [
+        named(Role::ReadOnly, &console.readers),
+        named(Role::Operator, &console.operators),
+        named(Role::Admin, &console.admins),
+    ]
+    .concat();
+    Some(Settings {
+        listen: console.listen?,
+        origin: console.origin.clone(),
+        roles: Roles::new(roles.iter().map(|(role, account)| (*role, &**account))),
+        default_domain: config.sip.default_domain.clone(),
+        idle: console.idle,
+        lifetime: console.lifetime,
+    })
+}
+
+/// Serves the console until dropped, on a `LocalSet`. Returns where there is none.
+pub(crate) async fn serve(listener: Option<TcpListener>, routes: Option<Router>, web: &Web) {
+    if let (Some(listener), Some(routes)) = (listener, routes)
+        && let Err(error) = serve_rest(listener, routes, web).await
+    {
+        tracing::error!(%error, "the console is not served any more");
+    }
+}

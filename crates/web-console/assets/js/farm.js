@@ -1,0 +1,76 @@
+// The farm, and the configuration of this node.
+
+import { post, watch } from "./api.js";
+import { ask, el, notice, table } from "./dom.js";
+import { number, t } from "./text.js";
+
+export function farm(place, around) {
+    const result = el("div", {});
+    const reload = el("button", { type: "button", onclick: takeOver }, t("farm.reload"));
+    place.append(result, el("h2", {}, t("farm.configuration")), el("p", { class: "faint" }, t("farm.reload_text")),
+        around.may("admin") ? el("p", {}, reload) : "");
+    let timer;
+    let isLeft = false;
+
+    async function update() {
+        try {
+            const answer = await watch("/farm");
+            if (isLeft) return;
+            show(answer.farm);
+        } catch (failure) {
+            if (!isLeft) result.replaceChildren(el("p", { class: "warning", role: "alert" }, failure.message));
+        }
+        if (!isLeft) timer = setTimeout(update, 3000);
+    }
+
+    function show(farm) {
+        // A button that has the focus is not replaced under the user's hands.
+        if (result.contains(document.activeElement) && document.activeElement.tagName === "BUTTON") return;
+        if (!farm) {
+            result.replaceChildren(el("p", {}, t("farm.alone")));
+            return;
+        }
+        const columns = [
+            { title: t("farm.node"), of: (node) => `${node.name}${node.life === farm.life ? ` (${t("farm.this")})` : ""}` },
+            { title: t("farm.role"), of: (node) => node.role },
+            { title: t("farm.state"), of: (node) => el("span", { class: node.suspected ? "bad-text" : "good" }, node.suspected ? t("farm.suspected") : node.state) },
+            { title: t("farm.slots"), number: true, of: (node) => number(node.call_slots) },
+            { title: t("farm.buckets"), number: true, of: (node) => number(node.buckets) },
+            { title: t("graph.calls"), number: true, of: (node) => number(node.figures.calls) },
+            { title: t("graph.contacts"), number: true, of: (node) => number(node.figures.bindings) },
+            { title: t("graph.sessions"), number: true, of: (node) => number(node.figures.sessions) },
+            { title: t("graph.cpu"), number: true, of: (node) => (node.figures.cpu_permille === null ? "–" : `${number(node.figures.cpu_permille / 10, 1)} %`) },
+            { title: t("farm.delay"), number: true, of: (node) => (node.figures.link_delay_micros === null ? "–" : `${number(node.figures.link_delay_micros / 1000, 1)} ms`) },
+            { title: t("overview.version"), of: (node) => node.version },
+        ];
+        if (around.may("admin")) {
+            columns.push({ title: t("table.actions"), actions: true, of: (node) => el("button", { type: "button", class: "bad", "aria-label": t("farm.drain", { node: node.name }), onclick: () => drain(node) }, t("farm.drain_button")) });
+        }
+        const council = farm.council_away ? el("p", { class: "warning" }, t("overview.council_away", { reason: farm.council_away })) : "";
+        result.replaceChildren(council, table(t("farm.caption", { farm: farm.farm, version: farm.map_version }), columns, farm.nodes));
+    }
+
+    function drain(node) {
+        ask(t("farm.drain", { node: node.name }), el("p", {}, t("farm.drain_text")), t("farm.drain_button"), async () => {
+            await post("/farm/drain", { node: node.name });
+            notice(t("farm.drains", { node: node.name }));
+        }, true);
+    }
+
+    async function takeOver() {
+        reload.disabled = true;
+        try {
+            const { needs_restart } = await post("/reload");
+            notice(needs_restart.length ? t("farm.restart", { keys: needs_restart.join(", ") }) : t("farm.reloaded"));
+        } catch (failure) {
+            notice(failure.message, true);
+        }
+        reload.disabled = false;
+    }
+
+    update();
+    return () => {
+        isLeft = true;
+        clearTimeout(timer);
+    };
+}

@@ -1,0 +1,117 @@
+// The console: signs in, shows one page at a time by the fragment of the address.
+
+import * as api from "./api.js";
+import { el, notice, values } from "./dom.js";
+import { load, t } from "./text.js";
+import { accounts } from "./accounts.js";
+import { calls } from "./calls.js";
+import { farm } from "./farm.js";
+import { overview } from "./overview.js";
+import { routes } from "./routes.js";
+import { security } from "./security.js";
+import { sessions } from "./sessions.js";
+
+const PAGES = { overview, calls, accounts, sessions, routes, security, farm };
+const RANKS = ["read-only", "operator", "admin"];
+
+const root = document.getElementById("root");
+let session = null;
+/** Ends what the page before does by itself. */
+let leave = () => {};
+
+/** What a page may use: the user's rank, and a way to other pages. */
+function surroundings() {
+    return {
+        account: session.account,
+        may: (role) => RANKS.indexOf(session.role) >= RANKS.indexOf(role),
+        go: (page, rest = "") => {
+            location.hash = `#/${page}${rest ? `/${encodeURIComponent(rest)}` : ""}`;
+        },
+    };
+}
+
+function signIn(message) {
+    leave();
+    leave = () => {};
+    session = null;
+    api.setSession(null);
+    const error = el("p", { class: "bad-text", role: "alert" }, message || "");
+    const form = el("form", { class: "sign-in" },
+        el("h1", {}, t("sign_in.title")),
+        el("label", {}, t("sign_in.account"), el("input", { name: "account", autocomplete: "username", required: true, autocapitalize: "none", spellcheck: "false" })),
+        el("label", {}, t("sign_in.password"), el("input", { name: "password", type: "password", autocomplete: "current-password", required: true })),
+        error, el("button", { class: "main", type: "submit" }, t("sign_in.button")));
+    form.addEventListener("submit", async (event) => {
+        event.preventDefault();
+        error.textContent = "";
+        try {
+            begin(await api.post("/session", values(form)));
+        } catch (failure) {
+            error.textContent = failure.message;
+            form.elements.password.value = "";
+            form.elements.password.focus();
+        }
+    });
+    document.title = `${t("sign_in.title")} – Belfry`;
+    root.replaceChildren(el("main", {}, form));
+    form.elements.account.focus();
+}
+
+function begin(signedIn) {
+    session = signedIn;
+    api.setSession(signedIn);
+    const links = Object.keys(PAGES).map((name) => el("li", {}, el("a", { href: `#/${name}`, "data-page": name }, t(`nav.${name}`))));
+    const out = el("button", { type: "button", onclick: signOut }, t("button.sign_out"));
+    const side = el("div", { class: "side" },
+        el("div", { class: "brand" }, "Belfry"),
+        el("nav", { "aria-label": t("nav.label") }, el("ul", {}, links)),
+        el("div", { class: "who" }, el("div", {}, session.account), el("div", {}, t(`role.${session.role}`)), el("p", {}, out)));
+    const skip = el("a", { class: "skip", href: "#main" }, t("nav.skip"));
+    skip.addEventListener("click", (event) => {
+        event.preventDefault();
+        document.querySelector("main h1").focus();
+    });
+    root.replaceChildren(skip, el("div", { class: "shell" }, side, el("main", { id: "main" })));
+    show();
+}
+
+async function signOut() {
+    try {
+        await api.remove("/session");
+        signIn(t("sign_in.out"));
+    } catch (failure) {
+        notice(failure.message, true);
+    }
+}
+
+function show() {
+    if (!session) return;
+    leave();
+    const [, name = "overview", rest = ""] = location.hash.split("/");
+    const page = PAGES[name] ? name : "overview";
+    for (const link of document.querySelectorAll("nav a")) {
+        if (link.dataset.page === page) link.setAttribute("aria-current", "page");
+        else link.removeAttribute("aria-current");
+    }
+    const heading = el("h1", { tabindex: "-1" }, t(`nav.${page}`));
+    const place = el("div", { "data-page": page });
+    document.querySelector("main").replaceChildren(heading, place);
+    document.title = `${t(`nav.${page}`)} – Belfry`;
+    heading.focus();
+    let argument = "";
+    try {
+        argument = decodeURIComponent(rest);
+    } catch {
+        // A fragment that somebody typed.
+    }
+    leave = PAGES[page](place, surroundings(), argument) || (() => {});
+}
+
+window.addEventListener("hashchange", show);
+api.whenSignedOut(() => signIn(t("sign_in.over")));
+await load();
+try {
+    begin(await api.get("/session"));
+} catch {
+    signIn();
+}

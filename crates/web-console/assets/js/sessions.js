@@ -1,0 +1,55 @@
+// Sessions of chat, and registrations of phones.
+
+import { get, query, remove } from "./api.js";
+import { ask, el, field, notice, table, values } from "./dom.js";
+import { number, t, time } from "./text.js";
+
+export function sessionTable(rows, around, changed) {
+    const columns = [
+        { title: t("sessions.address"), of: (row) => row.address },
+        { title: t("sessions.client"), of: (row) => row.client || "–" },
+        { title: t("sessions.from"), of: (row) => (row.from ? `${row.from} ${row.transport}` : t("sessions.away")) },
+        { title: t("sessions.presence"), of: (row) => (row.priority === null ? t("sessions.unavailable") : row.show || t("sessions.available")) },
+        { title: t("sessions.since"), of: (row) => time(row.since * 1e6) },
+    ];
+    if (around.may("operator")) {
+        columns.push({ title: t("table.actions"), actions: true, of: (row) => el("button", { type: "button", class: "bad", "aria-label": t("sessions.end", { address: row.address }), onclick: () => ask(t("sessions.end", { address: row.address }), [], t("button.end"), async () => {
+            await remove(`/sessions/${encodeURIComponent(row.address)}`);
+            notice(t("sessions.ended", { address: row.address }));
+            await changed();
+        }, true) }, t("button.end")) });
+    }
+    return table(t("sessions.title"), columns, rows);
+}
+
+export function sessions(place, around) {
+    const result = el("div", {});
+    const form = el("form", { class: "bar", role: "search" },
+        field("address", t("sessions.of"), { autocapitalize: "none" }),
+        el("button", { class: "main", type: "submit" }, t("button.search")));
+    form.addEventListener("submit", (event) => {
+        event.preventDefault();
+        load();
+    });
+    const phones = el("form", { class: "bar" },
+        field("account", t("registrations.of"), { required: true, autocapitalize: "none" }),
+        el("button", { type: "submit" }, t("button.show")));
+    phones.addEventListener("submit", (event) => {
+        event.preventDefault();
+        around.go("accounts", values(phones).account);
+    });
+    place.append(form, result, el("h2", {}, t("registrations.title")), el("p", { class: "faint" }, t("registrations.where")), phones);
+
+    async function load() {
+        try {
+            const answer = await get(query("/sessions", values(form)));
+            result.replaceChildren(
+                el("p", { class: "faint" }, t("sessions.total", { shown: number(answer.sessions.length), total: number(answer.total) })),
+                sessionTable(answer.sessions, around, load));
+        } catch (failure) {
+            result.replaceChildren(el("p", { class: "warning", role: "alert" }, failure.message));
+        }
+    }
+
+    load();
+}

@@ -1,0 +1,144 @@
+//! What each request of the table does: questions and changes of the node, as commands ask for them.
+
+mod accounts;
+mod calls;
+mod chat;
+mod farm;
+mod overview;
+mod routing;
+mod security;
+
+use std::net::IpAddr;
+
+use control::{Ask, Change, Listing, Request, Response};
+use serde_json::{Value, json};
+use store::Address;
+
+use crate::fault::Fault;
+use crate::role::Role;
+use crate::routes::{Operation, Route, Values};
+use crate::sign_in::{User, describe};
+use crate::state::{ActiveSettings, AuditLine, State};
+
+/// A request that may be performed.
+pub(crate) struct Context<'a> {
+    pub(crate) state: &'a State,
+    pub(crate) settings: &'a ActiveSettings,
+    pub(crate) route: &'static Route,
+    pub(crate) variables: Vec<String>,
+    pub(crate) values: Values,
+    pub(crate) user: User,
+    pub(crate) from: IpAddr,
+}
+
+/// The answer of a handler.
+pub(crate) enum Answer {
+    Json(Value),
+    /// A file of comma-separated values.
+    Csv(String),
+}
+
+impl Context<'_> {
+    /// The variable of the path.
+    fn variable(&self) -> &str {
+        self.variables.first().map(String::as_str).unwrap_or_default()
+    }
+
+    /// An address as the user wrote it.
+    fn address(&self, text: &str) -> Result<Address, Fault> {
+        let text = text.trim().trim_start_matches("sip:");
+        Address::parse(text, Some(&self.settings.settings.default_domain))
+            .map_err(|error| Fault::invalid(error.to_string()))
+    }
+
+    async fn listing(&self, ask: Ask) -> Result<Listing, Fault> {
+        match self.state.node.ask_one(Request::Ask(ask)).await? {
+            Response::Listing(listing) => Ok(listing),
+            _ => Err(Fault::unexpected()),
+        }
+    }
+
+    async fn change(&self, change: Change, subject: &str) -> Result<Answer, Fault> {
+        self.perform(Request::Change(change), subject).await
+    }
+
+    /// A change of anything, and its line in the log.
+    async fn perform(&self, request: Request, subject: &str) -> Result<Answer, Fault> {
+        let result = self.state.node.ask(request).await;
+        self.audit(subject, result.as_ref().err());
+        match result?.0 {
+            Response::Done { rows } => Ok(Answer::Json(json!({ "rows": rows }))),
+            Response::Draining => Ok(Answer::Json(json!({ "rows": 1 }))),
+            Response::Chat(admin::chat::Answer::Count(rows)) => Ok(Answer::Json(json!({ "rows": rows }))),
+            Response::Chat(admin::chat::Answer::Done) => Ok(Answer::Json(json!({ "rows": 1 }))),
+            Response::Reloaded(reloaded) => Ok(Answer::Json(json!(reloaded))),
+            _ => Err(Fault::unexpected()),
+        }
+    }
+
+    /// Who changed what, from where. Nothing of the request but its subject is written: it may have a password.
+    fn audit(&self, subject: &str, fault: Option<&Fault>) {
+        self.state.log.audit(&AuditLine {
+            account: &self.user.session.account.to_string(),
+            role: Some(self.user.role),
+            from: self.from,
+            action: &format!("{:?}", self.route.operation),
+            subject,
+            refused: fault.map(|fault| fault.status.as_u16()),
+        });
+    }
+
+    /// An operator changes accounts of users only: with the password of an account that has a role it would have that role.
+    fn check_may_change(&self, account: &Address) -> Result<(), Fault> {
+        let has_role = self.settings.settings.roles.of(account).is_some();
+        if has_role && self.user.role < Role::Admin {
+            let message = format!("{account} has a role at the console: only an admin may change it");
+            return Err(Fault::forbidden(message));
+        }
+        Ok(())
+    }
+}
+
+/// Performs a request whose user may do it.
+pub(crate) async fn perform(context: &Context<'_>) -> Result<Answer, Fault> {
+    match context.route.operation {
+        Operation::Session => Ok(Answer::Json(describe(&context.user.session, context.user.role))),
+        Operation::SignOut => {
+            context.state.sessions().end(&context.user.token);
+            context.audit("session", None);
+            Ok(Answer::Json(json!({ "rows": 1 })))
+        }
+        Operation::OpenApi => Ok(Answer::Json(crate::openapi::value())),
+        // Answered without a session, before.
+        Operation::SignIn => Err(Fault::not_found()),
+        Operation::Overview => overview::overview(context).await,
+        Operation::Calls => calls::list(context).await,
+        Operation::CallsAsCsv => calls::csv(context).await,
+        Operation::EndCall => calls::end(context).await,
+        Operation::Accounts => accounts::list(context).await,
+        Operation::Account => accounts::show(context).await,
+        Operation::AddAccount => accounts::add(context).await,
+        Operation::SetPassword => accounts::set_password(context).await,
+        Operation::SetDisabled => accounts::set_disabled(context).await,
+        Operation::SetDisplayName => accounts::set_display_name(context).await,
+        Operation::SetLimits => accounts::set_limits(context).await,
+        Operation::RemoveAccount => accounts::remove(context).await,
+        Operation::Aliases => accounts::aliases(context).await,
+        Operation::AddAlias => accounts::add_alias(context).await,
+        Operation::RemoveAlias => accounts::remove_alias(context).await,
+        Operation::Domains => accounts::domains(context).await,
+        Operation::AddDomain => accounts::add_domain(context).await,
+        Operation::RemoveDomain => accounts::remove_domain(context).await,
+        Operation::Sessions => chat::sessions(context).await,
+        Operation::EndSessions => chat::end(context).await,
+        Operation::Routes => routing::list(context).await,
+        Operation::AddRoute => routing::add(context).await,
+        Operation::RemoveRoute => routing::remove(context).await,
+        Operation::TestRoute => routing::test(context).await,
+        Operation::Blocks => security::blocks(context).await,
+        Operation::LiftBlock => security::lift(context).await,
+        Operation::Farm => farm::farm(context).await,
+        Operation::DrainFarmNode => farm::drain(context).await,
+        Operation::Reload => farm::reload(context).await,
+    }
+}

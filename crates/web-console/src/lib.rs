@@ -1,0 +1,29 @@
+//! The operators' console: pages for browsers, and the REST interface under `/v1/admin` that they use.
+//!
+//! A [`Console`] has the routes of HTTP; its handlers run wherever those are served. What they ask of the node goes through a bounded
+//! queue to [`NodeQueries`], which answers on the thread of the node's operator, as commands are answered. Nothing of the pages comes
+//! from another host, and nothing but their own files is run by them.
+
+#![warn(missing_docs)]
+
+mod assets;
+mod csv;
+mod fault;
+mod guard;
+mod handlers;
+mod history;
+mod http;
+pub mod limits;
+mod node;
+pub mod openapi;
+mod role;
+mod routes;
+mod sessions;
+mod sign_in;
+mod state;
+#[cfg(test)]
+mod tests;
+
+pub use node::NodeQueries;
+pub use role::{Role, Roles};
+pub use state::{AuditLine, Console, ConsoleLog, FailedSignIn, Settings};

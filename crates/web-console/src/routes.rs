@@ -1,0 +1,597 @@
+//! The table of requests: method and path, the role that they need, their parameters. The OpenAPI document is made of it, and no
+//! parameter that is not in it is taken.
+
+use std::collections::HashMap;
+
+use serde_json::{Map, Value as Json};
+
+use crate::fault::Fault;
+use crate::limits;
+use crate::role::Role;
+
+/// The path before all of them.
+pub(crate) const BASE: &str = "/v1/admin";
+
+/// A request of the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Operation {
+    Session,
+    SignIn,
+    SignOut,
+    Overview,
+    Calls,
+    CallsAsCsv,
+    EndCall,
+    Accounts,
+    Account,
+    AddAccount,
+    SetPassword,
+    SetDisabled,
+    SetDisplayName,
+    SetLimits,
+    RemoveAccount,
+    Aliases,
+    AddAlias,
+    RemoveAlias,
+    Domains,
+    AddDomain,
+    RemoveDomain,
+    Sessions,
+    EndSessions,
+    Routes,
+    AddRoute,
+    RemoveRoute,
+    TestRoute,
+    Blocks,
+    LiftBlock,
+    Farm,
+    DrainFarmNode,
+    Reload,
+    OpenApi,
+}
+
+/// The kind of a parameter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Text,
+    Number {
+        max: u64,
+    },
+    Flag,
+    /// An array of texts.
+    Texts,
+}
+
+/// A parameter: in the query of a GET, in the JSON object of other requests.
+#[derive(Debug)]
+pub(crate) struct Parameter {
+    pub(crate) name: &'static str,
+    pub(crate) kind: Kind,
+    pub(crate) is_required: bool,
+    pub(crate) doc: &'static str,
+}
+
+/// One row of the table.
+#[derive(Debug)]
+pub(crate) struct Route {
+    pub(crate) method: &'static str,
+    /// Below [`BASE`]; `{name}` is a variable.
+    pub(crate) path: &'static str,
+    /// None: without a session.
+    pub(crate) role: Option<Role>,
+    pub(crate) operation: Operation,
+    pub(crate) summary: &'static str,
+    pub(crate) parameters: &'static [Parameter],
+}
+
+impl Route {
+    pub(crate) fn is_change(&self) -> bool {
+        self.method != "GET"
+    }
+}
+
+const fn required(name: &'static str, doc: &'static str) -> Parameter {
+    Parameter { name, kind: Kind::Text, is_required: true, doc }
+}
+
+const fn text(name: &'static str, doc: &'static str) -> Parameter {
+    Parameter { name, kind: Kind::Text, is_required: false, doc }
+}
+
+const fn number(name: &'static str, max: u64, doc: &'static str) -> Parameter {
+    Parameter { name, kind: Kind::Number { max }, is_required: false, doc }
+}
+
+const fn flag(name: &'static str, doc: &'static str) -> Parameter {
+    Parameter { name, kind: Kind::Flag, is_required: false, doc }
+}
+
+const fn texts(name: &'static str, doc: &'static str) -> Parameter {
+    Parameter { name, kind: Kind::Texts, is_required: false, doc }
+}
+
+const fn route(
+    method: &'static str,
+    path: &'static str,
+    (role, operation): (Option<Role>, Operation),
+    summary: &'static str,
+    parameters: &'static [Parameter],
+) -> Route {
+    Route { method, path, role, operation, summary, parameters }
+}
+
+/// JSON's numbers are exact up to here (RFC 8259 §6).
+const ANY: u64 = (1 << 53) - 1;
+
+const LIMIT: Parameter = number("limit", limits::MAX_PAGE as u64, "Rows at most");
+
+const ACCOUNT_LIMITS: [Parameter; 4] = [
+    number("max_contacts", u32::MAX as u64, "Registered contacts at once; the configuration's when missing"),
+    number("max_calls", u32::MAX as u64, "Calls at once; the configuration's when missing"),
+    number("max_rate", u32::MAX as u64, "New calls a second; the configuration's when missing"),
+    texts("deny", "Patterns of destinations that the account may not call"),
+];
+
+static LIMITS: [Parameter; 4] = ACCOUNT_LIMITS;
+
+static NEW_ACCOUNT: [Parameter; 3] = [
+    required("address", "The address of the account, user@domain; without a domain of the default domain"),
+    required("password", "Its password; only verifiers of it are stored"),
+    text("display_name", "The name for people"),
+];
+
+static CALLS: [Parameter; 4] = [
+    text("account", "Calls that this account placed or was called by"),
+    text("call_id", "The call with this Call-ID"),
+    number(
+        "until",
+        ANY,
+        "Calls that ended then or earlier, in microseconds since 1970: the `ended_at` of the last row of the page before",
+    ),
+    LIMIT,
+];
+
+static NEW_ROUTE: [Parameter; 12] = [
+    required("name", "The name of the route; unique"),
+    required("pattern", "number:, prefix:, user:, regex: or domain: and a value"),
+    Parameter {
+        name: "targets",
+        kind: Kind::Texts,
+        is_required: true,
+        doc: "Targets in their order: sip:HOST or account:user@domain, with ,weight=N and ,priority=N where needed",
+    },
+    flag("open", "Strangers may use it"),
+    flag("probe", "Its targets are watched with OPTIONS"),
+    number("strip", 255, "Characters taken off the front of the number"),
+    text("prefix", "Digits put in front of the number then"),
+    flag("trusted", "Its targets are in the trust domain (RFC 3325)"),
+    flag("trust_udp_address", "An address of UDP alone proves its targets"),
+    number("max_rate", u32::MAX as u64, "New calls a second"),
+    texts("deny", "Patterns of numbers that it does not carry"),
+    flag("replace", "Replaces a route of that name; else that is an error"),
+];
+
+use Operation as O;
+
+const READ: Option<Role> = Some(Role::ReadOnly);
+const OPERATE: Option<Role> = Some(Role::Operator);
+const ADMIN: Option<Role> = Some(Role::Admin);
+
+/// All requests.
+pub(crate) static ROUTES: [Route; 33] = [
+    route(
+        "GET",
+        "/session",
+        (READ, O::Session),
+        "The signed-in account, its role and the token of changes",
+        &[],
+    ),
+    route(
+        "POST",
+        "/session",
+        (None, O::SignIn),
+        "Signs in and sets the cookie of a session",
+        &[required("account", "The address of an account with a role"), required("password", "Its password")],
+    ),
+    route("DELETE", "/session", (READ, O::SignOut), "Ends the session", &[]),
+    route(
+        "GET",
+        "/overview",
+        (READ, O::Overview),
+        "The state of the node now, and figures of each second",
+        &[number("since", ANY, "Figures behind this point; all of the last ten minutes when missing")],
+    ),
+    route("GET", "/calls", (READ, O::Calls), "Records of calls, newest first", &CALLS),
+    route(
+        "GET",
+        "/calls.csv",
+        (READ, O::CallsAsCsv),
+        "The newest thousand of them as comma-separated values",
+        &CALLS,
+    ),
+    route(
+        "POST",
+        "/calls/end",
+        (OPERATE, O::EndCall),
+        "Ends a call of an application",
+        &[required("call", "The call's SID, as the REST interface has it")],
+    ),
+    route(
+        "GET",
+        "/accounts",
+        (READ, O::Accounts),
+        "Accounts in the order of their addresses",
+        &[
+            text("domain", "Those of this domain"),
+            text("prefix", "Those whose names start so"),
+            text("after", "The last address of the page before"),
+            LIMIT,
+        ],
+    ),
+    route("POST", "/accounts", (OPERATE, O::AddAccount), "Adds an account", &NEW_ACCOUNT),
+    route(
+        "GET",
+        "/accounts/{address}",
+        (READ, O::Account),
+        "An account with its aliases, registrations and sessions",
+        &[],
+    ),
+    route(
+        "DELETE",
+        "/accounts/{address}",
+        (ADMIN, O::RemoveAccount),
+        "Removes an account and all that is its",
+        &[],
+    ),
+    route(
+        "PUT",
+        "/accounts/{address}/password",
+        (OPERATE, O::SetPassword),
+        "Replaces the password",
+        &[required("password", "The new password")],
+    ),
+    route(
+        "PUT",
+        "/accounts/{address}/disabled",
+        (OPERATE, O::SetDisabled),
+        "Disables the account, or enables it again",
+        &[Parameter { name: "disabled", kind: Kind::Flag, is_required: true, doc: "True: disabled" }],
+    ),
+    route(
+        "PUT",
+        "/accounts/{address}/name",
+        (OPERATE, O::SetDisplayName),
+        "Replaces the name for people",
+        &[text("display_name", "The new name; none when missing")],
+    ),
+    route(
+        "PUT",
+        "/accounts/{address}/limits",
+        (OPERATE, O::SetLimits),
+        "Replaces all limits of the account",
+        &LIMITS,
+    ),
+    route(
+        "GET",
+        "/aliases",
+        (READ, O::Aliases),
+        "Further addresses of accounts",
+        &[text("account", "Those of this account")],
+    ),
+    route(
+        "POST",
+        "/aliases",
+        (OPERATE, O::AddAlias),
+        "Adds a further address of an account",
+        &[required("alias", "The further address"), required("account", "The address of the account")],
+    ),
+    route(
+        "DELETE",
+        "/aliases/{alias}",
+        (OPERATE, O::RemoveAlias),
+        "Removes a further address; the account stays",
+        &[],
+    ),
+    route("GET", "/domains", (READ, O::Domains), "Domains with the number of their accounts", &[]),
+    route("POST", "/domains", (ADMIN, O::AddDomain), "Adds a domain", &[required("name", "A host name")]),
+    route("DELETE", "/domains/{name}", (ADMIN, O::RemoveDomain), "Removes a domain without accounts", &[]),
+    route(
+        "GET",
+        "/sessions",
+        (READ, O::Sessions),
+        "Sessions of chat",
+        &[text("address", "Those of an account, or one by its full address")],
+    ),
+    route(
+        "DELETE",
+        "/sessions/{address}",
+        (OPERATE, O::EndSessions),
+        "Ends the sessions of an account, or one by its full address",
+        &[],
+    ),
+    route("GET", "/routes", (READ, O::Routes), "Routes, and the health of probed targets", &[]),
+    route("POST", "/routes", (ADMIN, O::AddRoute), "Adds a route", &NEW_ROUTE),
+    route("DELETE", "/routes/{name}", (ADMIN, O::RemoveRoute), "Removes a route", &[]),
+    route(
+        "GET",
+        "/route-test",
+        (READ, O::TestRoute),
+        "Where a call of an account to this number or address would go",
+        &[required("to", "A number, a user, or user@domain")],
+    ),
+    route("GET", "/blocks", (READ, O::Blocks), "Addresses and accounts whose sign-ins are slowed down", &[]),
+    route(
+        "POST",
+        "/blocks/lift",
+        (OPERATE, O::LiftBlock),
+        "Forgets the failures of an address or for an account",
+        &[required("subject", "The address or account, as the list has it")],
+    ),
+    route("GET", "/farm", (READ, O::Farm), "The farm as the node sees it; null if the node is alone", &[]),
+    route(
+        "POST",
+        "/farm/drain",
+        (ADMIN, O::DrainFarmNode),
+        "Asks a node of the farm to drain",
+        &[required("node", "The name of the node")],
+    ),
+    route("POST", "/reload", (ADMIN, O::Reload), "Checks the configuration's file and takes it over", &[]),
+    route("GET", "/openapi.json", (READ, O::OpenApi), "This document", &[]),
+];
+
+/// A request that is in the table.
+pub(crate) struct Found {
+    pub(crate) route: &'static Route,
+    /// The values of the path's variables, decoded.
+    pub(crate) variables: Vec<String>,
+}
+
+/// Finds the row of a request; a path that is there with other methods is told by them.
+pub(crate) fn find(method: &str, path: &str) -> Result<Found, Option<Vec<&'static str>>> {
+    let segments: Vec<&str> = path.split('/').skip(1).take(limits::MAX_SEGMENTS + 1).collect();
+    let mut methods = Vec::new();
+    for route in &ROUTES {
+        let Some(variables) = matched(route.path, &segments) else { continue };
+        if route.method == method {
+            return Ok(Found { route, variables });
+        }
+        methods.push(route.method);
+    }
+    Err((!methods.is_empty()).then_some(methods))
+}
+
+fn matched(pattern: &str, segments: &[&str]) -> Option<Vec<String>> {
+    let mut variables = Vec::new();
+    let mut parts = pattern.split('/').skip(1);
+    for segment in segments {
+        let part = parts.next()?;
+        if part.starts_with('{') {
+            variables.push(decode(segment, false).filter(|text| !text.is_empty())?);
+        } else if part != *segment {
+            return None;
+        }
+    }
+    parts.next().is_none().then_some(variables)
+}
+
+/// Percent-decoding (RFC 3986 §2.1); `is_form`: a plus sign is a space. None: no UTF-8, or longer than a text may be.
+fn decode(text: &str, is_form: bool) -> Option<String> {
+    if text.len() > 3 * limits::MAX_TEXT {
+        return None;
+    }
+    let mut out = Vec::with_capacity(text.len());
+    let mut bytes = text.bytes();
+    while let Some(byte) = bytes.next() {
+        out.push(match byte {
+            b'%' => {
+                let (high, low) = (bytes.next()?, bytes.next()?);
+                stdx::hex::decode_array::<1>([high, low])?[0]
+            }
+            b'+' if is_form => b' ',
+            other => other,
+        });
+    }
+    String::from_utf8(out).ok().filter(|text| text.len() <= limits::MAX_TEXT)
+}
+
+/// A parameter's value.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Value {
+    Text(String),
+    Number(u64),
+    Flag(bool),
+    Texts(Vec<String>),
+}
+
+/// The parameters of a request, checked against the table.
+#[derive(Debug, Default)]
+pub(crate) struct Values(HashMap<&'static str, Value>);
+
+impl Values {
+    /// Reads the query of a GET.
+    pub(crate) fn of_query(route: &Route, query: &str) -> Result<Values, Fault> {
+        let mut map = Map::new();
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            let both = decode(name, true).zip(decode(value, true));
+            let (name, value) =
+                both.ok_or_else(|| Fault::invalid("the query is not percent-encoded UTF-8"))?;
+            // An empty field of a form is a parameter that is not given.
+            if value.is_empty() {
+                continue;
+            }
+            let kind = route.parameters.iter().find(|one| one.name == name).map(|one| one.kind);
+            let value = match kind {
+                Some(Kind::Number { .. }) => value.parse::<u64>().map_or(Json::String(value), Json::from),
+                _ => Json::String(value),
+            };
+            map.insert(name, value);
+        }
+        Values::of_map(route, map)
+    }
+
+    /// Reads the JSON object of a change; an empty body is an empty object.
+    pub(crate) fn of_body(route: &Route, body: &[u8]) -> Result<Values, Fault> {
+        if body.is_empty() {
+            return Values::of_map(route, Map::new());
+        }
+        match serde_json::from_slice(body) {
+            Ok(Json::Object(map)) => Values::of_map(route, map),
+            Ok(_) | Err(_) => Err(Fault::invalid("the body must be a JSON object")),
+        }
+    }
+
+    fn of_map(route: &Route, map: Map<String, Json>) -> Result<Values, Fault> {
+        let mut values = HashMap::new();
+        for (name, value) in map.into_iter().filter(|(_, value)| !value.is_null()) {
+            let Some(parameter) = route.parameters.iter().find(|one| one.name == name) else {
+                let known: Vec<&str> = route.parameters.iter().map(|one| one.name).collect();
+                let message = match known.is_empty() {
+                    true => "expected no parameter here".to_owned(),
+                    false => format!("unknown parameter; expected {}", known.join(", ")),
+                };
+                return Err(Fault::invalid(message));
+            };
+            let value = read(parameter, value)
+                .ok_or_else(|| Fault::invalid(format!("{name}: expected {}", form(parameter.kind))))?;
+            values.insert(parameter.name, value);
+        }
+        match route.parameters.iter().find(|one| one.is_required && !values.contains_key(one.name)) {
+            Some(missing) => Err(Fault::invalid(format!("{} is missing: {}", missing.name, missing.doc))),
+            None => Ok(Values(values)),
+        }
+    }
+
+    /// A text; empty when it is missing.
+    pub(crate) fn text(&self, name: &str) -> &str {
+        self.some_text(name).unwrap_or_default()
+    }
+
+    pub(crate) fn some_text(&self, name: &str) -> Option<&str> {
+        match self.0.get(name) {
+            Some(Value::Text(text)) => Some(text),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn number(&self, name: &str) -> Option<u64> {
+        match self.0.get(name) {
+            Some(Value::Number(number)) => Some(*number),
+            _ => None,
+        }
+    }
+
+    /// A number whose maximum in the table is that of the type.
+    pub(crate) fn small(&self, name: &str) -> Option<u32> {
+        self.number(name).and_then(|number| u32::try_from(number).ok())
+    }
+
+    pub(crate) fn flag(&self, name: &str) -> bool {
+        matches!(self.0.get(name), Some(Value::Flag(true)))
+    }
+
+    pub(crate) fn texts(&self, name: &str) -> &[String] {
+        match self.0.get(name) {
+            Some(Value::Texts(texts)) => texts,
+            _ => &[],
+        }
+    }
+
+    /// The rows of a page.
+    pub(crate) fn limit(&self) -> u32 {
+        self.small("limit").unwrap_or(limits::PAGE).clamp(1, limits::MAX_PAGE)
+    }
+}
+
+fn read(parameter: &Parameter, value: Json) -> Option<Value> {
+    let bounded = |text: String| (text.len() <= limits::MAX_TEXT).then_some(text);
+    match (parameter.kind, value) {
+        (Kind::Text, Json::String(text)) => {
+            let text = bounded(text)?;
+            (!(parameter.is_required && text.is_empty())).then_some(Value::Text(text))
+        }
+        (Kind::Number { max }, Json::Number(number)) => {
+            number.as_u64().filter(|number| *number <= max).map(Value::Number)
+        }
+        (Kind::Flag, Json::Bool(flag)) => Some(Value::Flag(flag)),
+        (Kind::Texts, Json::Array(values)) => {
+            let read = |value| match value {
+                Json::String(text) => bounded(text),
+                _ => None,
+            };
+            values.into_iter().map(read).collect::<Option<Vec<_>>>().map(Value::Texts)
+        }
+        _ => None,
+    }
+}
+
+fn form(kind: Kind) -> String {
+    match kind {
+        Kind::Text => format!("a text of at most {} bytes", limits::MAX_TEXT),
+        Kind::Number { max } => format!("a whole number up to {max}"),
+        Kind::Flag => "true or false".into(),
+        Kind::Texts => "an array of texts".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_found_by_method_and_path_with_their_variables() {
+        let found = find("PUT", "/accounts/alice%40example.test/password").ok().unwrap();
+        assert_eq!(
+            (found.route.operation, found.variables),
+            (O::SetPassword, vec!["alice@example.test".to_owned()])
+        );
+        assert_eq!(find("PUT", "/accounts/a/b/c/d").err(), Some(None));
+        assert_eq!(find("PATCH", "/accounts").err(), Some(Some(vec!["GET", "POST"])));
+        for nowhere in ["", "/", "/nothing", "/accounts/", "/accounts/%zz", "/accounts/%ff", "/session/"] {
+            assert_eq!(find("GET", nowhere).err(), Some(None), "{nowhere}");
+        }
+    }
+
+    #[test]
+    fn no_two_rows_are_of_one_request_and_only_sign_in_needs_no_session() {
+        for (index, row) in ROUTES.iter().enumerate() {
+            let is_same = |other: &Route| (other.method, other.path) == (row.method, row.path);
+            assert!(!ROUTES[..index].iter().any(is_same), "{} {}", row.method, row.path);
+            assert_eq!(row.role.is_none(), row.operation == O::SignIn, "{} {}", row.method, row.path);
+            let is_of_readers = row.role == READ;
+            let is_harmless = !row.is_change() || matches!(row.operation, O::SignIn | O::SignOut);
+            assert_eq!(is_of_readers || row.role.is_none(), is_harmless, "{} {}", row.method, row.path);
+        }
+    }
+
+    #[test]
+    fn parameters_are_those_of_the_table_and_of_its_kinds() {
+        let accounts = find("GET", "/accounts").ok().unwrap().route;
+        let values = Values::of_query(accounts, "prefix=a+%2Bb&limit=7&after=").unwrap();
+        assert_eq!((values.text("prefix"), values.limit(), values.some_text("after")), ("a +b", 7, None));
+        for (query, problem) in [
+            ("limit=501", "limit: expected a whole number up to 500"),
+            ("limit=x", "limit: expected"),
+            ("colour=red", "unknown parameter; expected domain, prefix, after, limit"),
+            ("prefix=%ff", "percent-encoded"),
+        ] {
+            let fault = Values::of_query(accounts, query).unwrap_err();
+            assert!(fault.message.contains(problem), "{}", fault.message);
+        }
+        let add = find("POST", "/accounts").ok().unwrap().route;
+        let values = Values::of_body(add, br#"{"address":"a","password":"b","display_name":null}"#).unwrap();
+        assert_eq!(values.text("password"), "b");
+        let long = format!(r#"{{"address":"{}","password":"b"}}"#, "a".repeat(limits::MAX_TEXT + 1));
+        for (body, problem) in [
+            ("[]", "JSON object"),
+            ("{", "JSON object"),
+            (r#"{"address":"a"}"#, "password is missing"),
+            (r#"{"address":"","password":"b"}"#, "address: expected"),
+            (r#"{"address":1,"password":"b"}"#, "address: expected a text"),
+            (&long, "address: expected a text of at most"),
+        ] {
+            let fault = Values::of_body(add, body.as_bytes()).unwrap_err();
+            assert!(fault.message.contains(problem), "{}", fault.message);
+        }
+    }
+}

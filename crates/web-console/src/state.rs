@@ -1,0 +1,186 @@
+//! The state that all requests share, and the handle that the node has of the console.
+
+use std::hash::{BuildHasher as _, RandomState};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::Duration;
+
+use admin::Source;
+use axum::Router;
+use stdx::Instant;
+use stdx::attempts::{Attempts, Block, Cause, Subject};
+use stdx::hash::Keyed;
+use tokio::sync::Semaphore;
+
+use crate::guard::Hosts;
+use crate::history::History;
+use crate::http;
+use crate::limits;
+use crate::node::{NodeHandle, NodeQueries, queue};
+use crate::role::{Role, Roles};
+use crate::sessions::{Lifetimes, Sessions, Token};
+
+/// The settings of the console.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The address that it listens at.
+    pub listen: SocketAddr,
+    /// Its address in browsers, where a proxy stands before it.
+    pub origin: Option<Box<str>>,
+    /// The accounts that may use it.
+    pub roles: Roles,
+    /// The domain of accounts that are named without one.
+    pub default_domain: Box<str>,
+    /// The time without an action of the user after which a session ends.
+    pub idle: Duration,
+    /// The longest time of a session.
+    pub lifetime: Duration,
+}
+
+/// A sign-in that failed.
+#[derive(Clone, Copy, Debug)]
+pub struct FailedSignIn<'a> {
+    /// The client's address.
+    pub from: IpAddr,
+    /// The name as it was given.
+    pub account: &'a str,
+    /// The reason.
+    pub cause: Cause,
+}
+
+/// A sign-in or a change, for the log.
+#[derive(Clone, Copy, Debug)]
+pub struct AuditLine<'a> {
+    /// The account that has signed in.
+    pub account: &'a str,
+    /// Its role; none: it has no role, and was sent away.
+    pub role: Option<Role>,
+    /// The client's address.
+    pub from: IpAddr,
+    /// The name of the request, as the OpenAPI document has it.
+    pub action: &'a str,
+    /// The account, address, domain or route that was changed; empty for a sign-in.
+    pub subject: &'a str,
+    /// The status of the answer if the change was refused.
+    pub refused: Option<u16>,
+}
+
+/// The log of the node.
+pub trait ConsoleLog: Send + Sync {
+    /// A sign-in failed.
+    fn sign_in_failed(&self, failed: &FailedSignIn<'_>);
+    /// An account has signed in, or changed something.
+    fn audit(&self, line: &AuditLine<'_>);
+}
+
+/// Settings as requests use them.
+pub(crate) struct ActiveSettings {
+    pub(crate) settings: Settings,
+    pub(crate) hosts: Hosts,
+}
+
+impl ActiveSettings {
+    fn new(settings: &Settings) -> Arc<ActiveSettings> {
+        let hosts = Hosts::new(settings.listen, settings.origin.as_deref());
+        Arc::new(ActiveSettings { settings: settings.clone(), hosts })
+    }
+
+    pub(crate) fn lifetimes(&self) -> Lifetimes {
+        Lifetimes { idle: self.settings.idle, absolute: self.settings.lifetime }
+    }
+}
+
+pub(crate) struct State {
+    settings: RwLock<Arc<ActiveSettings>>,
+    pub(crate) node: NodeHandle,
+    source: Arc<dyn Source>,
+    pub(crate) log: Box<dyn ConsoleLog>,
+    attempts: Mutex<Attempts>,
+    sessions: Mutex<Sessions>,
+    history: Mutex<History>,
+    /// Passwords being checked.
+    pub(crate) checks: Semaphore,
+}
+
+impl State {
+    pub(crate) fn now(&self) -> Instant {
+        self.source.now()
+    }
+
+    pub(crate) fn random(&self) -> Token {
+        let mut token = [0; limits::TOKEN];
+        self.source.fill_random(&mut token);
+        token
+    }
+
+    pub(crate) fn settings(&self) -> Arc<ActiveSettings> {
+        Arc::clone(&self.settings.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(crate) fn attempts(&self) -> MutexGuard<'_, Attempts> {
+        self.attempts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn sessions(&self) -> MutexGuard<'_, Sessions> {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn history(&self) -> MutexGuard<'_, History> {
+        self.history.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The console of a node. Cheap to clone.
+#[derive(Clone)]
+pub struct Console(Arc<State>);
+
+impl Console {
+    /// Makes the console and the node's end of its queue.
+    pub fn new(
+        settings: &Settings,
+        source: Arc<dyn Source>,
+        log: impl ConsoleLog + 'static,
+    ) -> (Console, NodeQueries) {
+        let (node, queries) = queue();
+        let state = Arc::new(State {
+            settings: RwLock::new(ActiveSettings::new(settings)),
+            node,
+            source,
+            log: Box::new(log),
+            attempts: Mutex::new(Attempts::new(Keyed::new(table_key()), &admin::limits::SIGN_IN)),
+            sessions: Mutex::default(),
+            history: Mutex::default(),
+            checks: Semaphore::new(limits::CHECKS_AT_WORK),
+        });
+        (Console(Arc::clone(&state)), NodeQueries::new(queries, state))
+    }
+
+    /// The routes of HTTP. Requests have the client's address in `ConnectInfo<SocketAddr>`.
+    pub fn router(&self) -> Router {
+        http::router(Arc::clone(&self.0))
+    }
+
+    /// Takes other settings over, for sessions that are there as well: an account that has no role any more may do nothing.
+    pub fn set_settings(&self, settings: &Settings) {
+        *self.0.settings.write().unwrap_or_else(PoisonError::into_inner) = ActiveSettings::new(settings);
+    }
+
+    /// Addresses and accounts whose sign-ins are paced.
+    pub fn blocks(&self) -> Vec<Block> {
+        self.0.attempts().blocks(self.0.now())
+    }
+
+    /// Forgets the failures of an address or for an account. The blocks that were in force.
+    pub fn lift_block(&self, subject: &Subject) -> usize {
+        self.0.attempts().lift(self.0.now(), subject)
+    }
+}
+
+/// The key of the hashes in the table of attempts.
+fn table_key() -> [u8; 16] {
+    let random = RandomState::new();
+    let mut key = [0; 16];
+    key[..8].copy_from_slice(&random.hash_one(1_u8).to_be_bytes());
+    key[8..].copy_from_slice(&random.hash_one(2_u8).to_be_bytes());
+    key
+}

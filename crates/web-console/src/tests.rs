@@ -1,0 +1,426 @@
+//! Requests to the console, with a node that the test plays.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use admin::Source;
+use axum::body::{Body, to_bytes};
+use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, RETRY_AFTER, SET_COOKIE};
+use axum::http::{HeaderMap, Request as HttpRequest, StatusCode};
+use control::{AccountRow, Ask, Change, Failure, FailureKind, Listing, Request, Response, Status};
+use serde_json::{Value, json};
+use stdx::Instant;
+use stdx::attempts::Cause;
+use store::{Account, AccountLimits, Address, Verifiers};
+use tower::ServiceExt as _;
+
+use crate::node::Query;
+use crate::role::Role;
+use crate::routes::{ROUTES, Route};
+use crate::{AuditLine, Console, ConsoleLog, FailedSignIn, NodeQueries, Roles, Settings};
+
+/// Time that the test moves, and numbers instead of chance.
+struct Clock {
+    seconds: AtomicU64,
+    drawn: AtomicU64,
+}
+
+impl Source for Clock {
+    fn now(&self) -> Instant {
+        Instant::from_unix_seconds(self.seconds.load(Ordering::Relaxed))
+    }
+
+    fn fill_random(&self, bytes: &mut [u8]) {
+        let number = self.drawn.fetch_add(1, Ordering::Relaxed);
+        bytes[..8].copy_from_slice(&number.to_be_bytes());
+    }
+}
+
+/// Keeps what would be in the log.
+struct Noted {
+    failures: Arc<Mutex<Vec<Cause>>>,
+    audited: Arc<Mutex<Vec<String>>>,
+}
+
+impl ConsoleLog for Noted {
+    fn sign_in_failed(&self, failed: &FailedSignIn<'_>) {
+        self.failures.lock().unwrap().push(failed.cause);
+    }
+
+    fn audit(&self, line: &AuditLine<'_>) {
+        let AuditLine { account, role, action, subject, refused, .. } = line;
+        let role = role.map_or("none", Role::name);
+        self.audited.lock().unwrap().push(format!("{account} {role} {action} {subject} {refused:?}"));
+    }
+}
+
+struct World {
+    console: Console,
+    queries: NodeQueries,
+    clock: Arc<Clock>,
+    failures: Arc<Mutex<Vec<Cause>>>,
+    audited: Arc<Mutex<Vec<String>>>,
+    accounts: HashMap<String, Account>,
+    /// The database does not answer.
+    is_away: bool,
+    /// What the node was asked, in Rust's debug form.
+    requests: Vec<String>,
+}
+
+struct Reply {
+    status: StatusCode,
+    headers: HeaderMap,
+    body: Value,
+}
+
+/// A signed-in browser.
+#[derive(Clone, Default)]
+struct Browser {
+    cookie: String,
+    csrf: String,
+}
+
+fn settings() -> Settings {
+    let roles = [
+        (Role::Admin, "root@example.test"),
+        (Role::Operator, "op@example.test"),
+        (Role::ReadOnly, "eye@example.test"),
+        (Role::Admin, "future@example.test"),
+    ];
+    Settings {
+        listen: SocketAddr::from(([127, 0, 0, 1], 5380)),
+        origin: None,
+        roles: Roles::new(roles),
+        default_domain: "example.test".into(),
+        idle: Duration::from_secs(600),
+        lifetime: Duration::from_secs(3_600),
+    }
+}
+
+fn account(user: &str, password: &str) -> Account {
+    Account {
+        id: 1,
+        name: user.into(),
+        domain: "example.test".into(),
+        display_name: "".into(),
+        verifiers: Verifiers::from_password(user, "example.test", password),
+        disabled: false,
+        limits: AccountLimits::default(),
+        created_at: Instant::default(),
+    }
+}
+
+fn world() -> World {
+    let clock = Arc::new(Clock { seconds: AtomicU64::new(1_800_000_000), drawn: AtomicU64::new(1) });
+    let (failures, audited) = (Arc::default(), Arc::default());
+    let log = Noted { failures: Arc::clone(&failures), audited: Arc::clone(&audited) };
+    let (console, queries) = Console::new(&settings(), Arc::clone(&clock) as _, log);
+    let users = ["root", "op", "eye", "user"];
+    let accounts = users.map(|user| (format!("{user}@example.test"), account(user, "secret")));
+    World {
+        console,
+        queries,
+        clock,
+        failures,
+        audited,
+        accounts: accounts.into(),
+        is_away: false,
+        requests: Vec::new(),
+    }
+}
+
+impl World {
+    fn pass(&self, seconds: u64) {
+        self.clock.seconds.fetch_add(seconds, Ordering::Relaxed);
+    }
+
+    /// Sends a request, and answers what the console asks the node meanwhile.
+    async fn send(&mut self, request: HttpRequest<Body>) -> Reply {
+        let World { console, queries, accounts, is_away, requests, .. } = self;
+        let mut response = pin!(console.router().oneshot(request));
+        let response = loop {
+            tokio::select! {
+                response = &mut response => break response.unwrap(),
+                Some(query) = queries.next() => answer(query, accounts, *is_away, requests),
+            }
+        };
+        let (parts, body) = response.into_parts();
+        let bytes = to_bytes(body, 1 << 20).await.unwrap();
+        let body = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
+        Reply { status: parts.status, headers: parts.headers, body }
+    }
+
+    async fn ask(&mut self, browser: &Browser, method: &str, path: &str, body: Option<Value>) -> Reply {
+        let request = HttpRequest::builder().method(method).uri(format!("/v1/admin{path}"));
+        let request = request.header("host", "127.0.0.1:5380").header("cookie", &browser.cookie);
+        let request =
+            request.header("x-csrf-token", &browser.csrf).header("content-type", "application/json");
+        let body = body.map_or_else(Body::empty, |body| Body::from(body.to_string()));
+        self.send(request.body(body).unwrap()).await
+    }
+
+    async fn try_sign_in(&mut self, user: &str, password: &str) -> Reply {
+        let body = json!({ "account": user, "password": password });
+        self.ask(&Browser::default(), "POST", "/session", Some(body)).await
+    }
+
+    async fn sign_in(&mut self, user: &str) -> Browser {
+        let reply = self.try_sign_in(user, "secret").await;
+        assert_eq!(reply.status, StatusCode::OK, "{}", reply.body);
+        let cookie = reply.headers[SET_COOKIE].to_str().unwrap();
+        let cookie = cookie.split(';').next().unwrap().to_owned();
+        Browser { cookie, csrf: reply.body["csrf"].as_str().unwrap().to_owned() }
+    }
+
+    async fn status_of(&mut self, browser: &Browser) -> StatusCode {
+        self.ask(browser, "GET", "/session", None).await.status
+    }
+}
+
+fn answer(query: Query, accounts: &HashMap<String, Account>, is_away: bool, requests: &mut Vec<String>) {
+    let away = || Failure::new(FailureKind::Store, "the database is away");
+    let find = |address: &Address| accounts.get(&address.to_string()).cloned();
+    match query {
+        Query::Account(address, answer) => {
+            let _ = answer.send(if is_away { Err(away()) } else { Ok(find(&address)) });
+        }
+        Query::Request(request, answer) => {
+            requests.push(format!("{request:?}"));
+            let response = match request {
+                Request::Status => Response::Status(Box::new(Status::default())),
+                Request::Ask(Ask::Account { address }) => {
+                    Response::Listing(Listing::Account(find(&address).map(AccountRow::from)))
+                }
+                Request::Ask(Ask::Domains) => Response::Listing(Listing::Domains(Vec::new())),
+                _ => Response::Done { rows: 1 },
+            };
+            let _ = answer.send(Ok(response));
+        }
+    }
+}
+
+fn change_of(world: &World) -> &str {
+    world.requests.last().map(String::as_str).unwrap_or_default()
+}
+
+/// A body with all that the row requires.
+fn body_of(route: &Route) -> Option<Value> {
+    let value = |kind| match kind {
+        crate::routes::Kind::Text => json!("prefix:1"),
+        crate::routes::Kind::Number { .. } => json!(1),
+        crate::routes::Kind::Flag => json!(true),
+        crate::routes::Kind::Texts => json!(["sip:192.0.2.7"]),
+    };
+    let required = route.parameters.iter().filter(|one| one.is_required);
+    let fields: serde_json::Map<_, _> = required.map(|one| (one.name.to_owned(), value(one.kind))).collect();
+    route.is_change().then_some(Value::Object(fields))
+}
+
+fn path_of(route: &Route) -> String {
+    route.path.replace("{address}", "user@example.test").replace("{alias}", "user").replace("{name}", "x")
+}
+
+#[tokio::test]
+async fn a_session_is_needed_and_ends_with_a_sign_out() {
+    let mut world = world();
+    for route in ROUTES.iter().filter(|route| route.role.is_some()) {
+        let reply = world.ask(&Browser::default(), route.method, &path_of(route), body_of(route)).await;
+        assert_eq!(reply.status, StatusCode::UNAUTHORIZED, "{} {}", route.method, route.path);
+    }
+    assert!(world.requests.is_empty(), "the node was asked nothing");
+    let browser = world.sign_in("eye").await;
+    let session = world.ask(&browser, "GET", "/session", None).await;
+    assert_eq!(
+        (&session.body["account"], &session.body["role"]),
+        (&json!("eye@example.test"), &json!("read-only"))
+    );
+    let reply = world.ask(&browser, "DELETE", "/session", None).await;
+    assert!(reply.headers[SET_COOKIE].to_str().unwrap().contains("Max-Age=0"));
+    assert_eq!(world.status_of(&browser).await, StatusCode::UNAUTHORIZED);
+}
+
+#[tokio::test]
+async fn each_role_may_do_what_the_table_says_and_no_more() {
+    let mut world = world();
+    for (user, role) in [("eye", Role::ReadOnly), ("op", Role::Operator), ("root", Role::Admin)] {
+        let browser = world.sign_in(user).await;
+        for route in ROUTES.iter().filter(|route| route.is_change() && route.path != "/session") {
+            let may = route.role.is_some_and(|least| role >= least);
+            let reply = world.ask(&browser, route.method, &path_of(route), body_of(route)).await;
+            let is_refused = reply.status == StatusCode::FORBIDDEN;
+            assert_eq!(
+                is_refused, !may,
+                "{user} {} {}: {} {}",
+                route.method, route.path, reply.status, reply.body
+            );
+        }
+        assert_eq!(world.ask(&browser, "GET", "/overview", None).await.status, StatusCode::OK);
+    }
+}
+
+#[tokio::test]
+async fn a_change_without_the_token_or_of_another_origin_is_refused() {
+    let mut world = world();
+    let browser = world.sign_in("root").await;
+    let without = Browser { csrf: String::new(), ..browser.clone() };
+    let wrong = Browser { csrf: "0".repeat(64), ..browser.clone() };
+    for browser in [&without, &wrong] {
+        let reply = world.ask(browser, "POST", "/domains", Some(json!({ "name": "b.test" }))).await;
+        assert_eq!(reply.status, StatusCode::FORBIDDEN);
+    }
+    let other = |name: &str, value: &str, kind: &str| {
+        let request = HttpRequest::post("/v1/admin/domains").header("host", "127.0.0.1:5380");
+        let request = request.header("cookie", &browser.cookie).header("x-csrf-token", &browser.csrf);
+        let body = Body::from("{\"name\":\"b.test\"}");
+        request.header(name, value).header("content-type", kind).body(body).unwrap()
+    };
+    let json = "application/json";
+    assert_eq!(world.send(other("origin", "http://evil.test", json)).await.status, StatusCode::FORBIDDEN);
+    assert_eq!(world.send(other("sec-fetch-site", "cross-site", json)).await.status, StatusCode::FORBIDDEN);
+    let form = world.send(other("origin", "http://127.0.0.1:5380", "text/plain")).await;
+    assert_eq!(form.status, StatusCode::UNSUPPORTED_MEDIA_TYPE, "a form of another site can send this");
+    assert!(world.requests.is_empty());
+    assert_eq!(world.send(other("origin", "http://127.0.0.1:5380", json)).await.status, StatusCode::OK);
+    assert!(change_of(&world).contains("AddDomain"), "{}", change_of(&world));
+}
+
+#[tokio::test]
+async fn an_operator_does_not_become_an_admin_by_an_admins_account() {
+    let mut world = world();
+    let browser = world.sign_in("op").await;
+    let password = || Some(json!({ "password": "mine" }));
+    let refused = world.ask(&browser, "PUT", "/accounts/root@example.test/password", password()).await;
+    assert_eq!(refused.status, StatusCode::FORBIDDEN);
+    let add = json!({ "address": "future", "password": "mine" });
+    assert_eq!(world.ask(&browser, "POST", "/accounts", Some(add)).await.status, StatusCode::FORBIDDEN);
+    let alias = json!({ "alias": "future", "account": "user" });
+    assert_eq!(world.ask(&browser, "POST", "/aliases", Some(alias)).await.status, StatusCode::FORBIDDEN);
+    let disabled = Some(json!({ "disabled": true }));
+    let refused = world.ask(&browser, "PUT", "/accounts/root@example.test/disabled", disabled).await;
+    assert_eq!(refused.status, StatusCode::FORBIDDEN);
+    let done = world.ask(&browser, "PUT", "/accounts/user@example.test/password", password()).await;
+    assert_eq!(done.status, StatusCode::OK, "{}", done.body);
+    assert!(change_of(&world).contains("SetPassword") && !change_of(&world).contains("mine"));
+    let audited = world.audited.lock().unwrap().clone();
+    assert_eq!(
+        audited,
+        [
+            "op@example.test operator SignIn  None",
+            "op@example.test operator SetPassword user@example.test None"
+        ],
+        "who changed what, and no password"
+    );
+    let change: fn(Address) -> Change = |account| Change::RemoveAccount { account };
+    let own = world.sign_in("root").await;
+    let reply = world.ask(&own, "DELETE", "/accounts/root@example.test", None).await;
+    assert_eq!(reply.status, StatusCode::BAD_REQUEST, "one's own account");
+    let removal = format!("{:?}", change(Address::new("root", "example.test").unwrap()));
+    assert!(!change_of(&world).contains(&removal));
+}
+
+#[tokio::test]
+async fn wrong_passwords_are_paced_and_the_right_one_gets_in_within_two_seconds() {
+    let mut world = world();
+    for _ in 0..11 {
+        let reply = world.try_sign_in("root", "wrong").await;
+        assert_eq!(reply.status, StatusCode::UNAUTHORIZED);
+    }
+    let paced = world.try_sign_in("root", "secret").await;
+    assert_eq!(paced.status, StatusCode::TOO_MANY_REQUESTS);
+    assert!(paced.headers.contains_key(RETRY_AFTER));
+    {
+        let noted = world.failures.lock().unwrap();
+        assert_eq!(noted.iter().filter(|cause| **cause == Cause::WrongPassword).count(), 11);
+        assert_eq!(noted.last(), Some(&Cause::TooManyAttempts));
+    }
+    assert!(!world.console.blocks().is_empty());
+    world.pass(2);
+    assert_eq!(world.try_sign_in("root", "secret").await.status, StatusCode::OK);
+}
+
+#[tokio::test]
+async fn unknown_disabled_and_unnamed_accounts_do_not_sign_in() {
+    let mut world = world();
+    world.accounts.get_mut("op@example.test").unwrap().disabled = true;
+    let unknown = world.try_sign_in("ghost", "secret").await;
+    let disabled = world.try_sign_in("op", "secret").await;
+    let wrong = world.try_sign_in("root", "wrong").await;
+    for reply in [&unknown, &disabled, &wrong] {
+        assert_eq!((reply.status, &reply.body), (StatusCode::UNAUTHORIZED, &wrong.body));
+        assert!(!reply.headers.contains_key(SET_COOKIE));
+    }
+    let unnamed = world.try_sign_in("user@example.test", "secret").await;
+    assert_eq!(unnamed.status, StatusCode::FORBIDDEN);
+    assert!(!unnamed.headers.contains_key(SET_COOKIE));
+    assert_eq!(world.try_sign_in("a b", "secret").await.status, StatusCode::UNAUTHORIZED);
+}
+
+#[tokio::test]
+async fn a_session_ends_with_its_password_its_account_and_its_role() {
+    let mut world = world();
+    let browser = world.sign_in("root").await;
+    world.accounts.insert("root@example.test".into(), account("root", "other"));
+    assert_eq!(world.status_of(&browser).await, StatusCode::OK, "checked a moment ago");
+    world.pass(5);
+    assert_eq!(world.status_of(&browser).await, StatusCode::UNAUTHORIZED);
+
+    let browser = world.sign_in("op").await;
+    world.accounts.get_mut("op@example.test").unwrap().disabled = true;
+    let reply = world.ask(&browser, "POST", "/blocks/lift", Some(json!({ "subject": "192.0.2.1" }))).await;
+    assert_eq!(reply.status, StatusCode::UNAUTHORIZED, "before a change it is checked at once");
+
+    let browser = world.sign_in("eye").await;
+    world.console.set_settings(&Settings { roles: Roles::default(), ..settings() });
+    assert_eq!(world.status_of(&browser).await, StatusCode::UNAUTHORIZED);
+}
+
+#[tokio::test]
+async fn while_the_database_is_away_the_node_is_watched_and_nothing_is_changed() {
+    let mut world = world();
+    let browser = world.sign_in("root").await;
+    world.is_away = true;
+    world.pass(60);
+    assert_eq!(world.ask(&browser, "GET", "/overview", None).await.status, StatusCode::OK);
+    let reply = world.ask(&browser, "POST", "/domains", Some(json!({ "name": "b.test" }))).await;
+    assert_eq!(reply.status, StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(world.try_sign_in("root", "secret").await.status, StatusCode::SERVICE_UNAVAILABLE);
+}
+
+#[tokio::test]
+async fn an_untended_page_is_signed_out_though_it_asks_each_second() {
+    let mut world = world();
+    let browser = world.sign_in("root").await;
+    for _ in 0..11 {
+        world.pass(60);
+        let request = HttpRequest::get("/v1/admin/overview").header("host", "localhost:5380");
+        let request = request.header("cookie", &browser.cookie).header("x-console-automatic", "1");
+        world.send(request.body(Body::empty()).unwrap()).await;
+    }
+    assert_eq!(world.status_of(&browser).await, StatusCode::UNAUTHORIZED);
+}
+
+#[tokio::test]
+async fn other_hosts_are_refused_and_every_answer_binds_the_browser() {
+    let mut world = world();
+    for (path, host, expected) in [
+        ("/", "evil.test", StatusCode::MISDIRECTED_REQUEST),
+        ("/v1/admin/session", "evil.test:5380", StatusCode::MISDIRECTED_REQUEST),
+        ("/", "localhost:5380", StatusCode::OK),
+        ("/js/main.js", "127.0.0.1:5380", StatusCode::OK),
+        ("/v1/admin/session", "127.0.0.1:5380", StatusCode::UNAUTHORIZED),
+        ("/v1/admin/nothing", "127.0.0.1:5380", StatusCode::NOT_FOUND),
+        ("/v1/administrator", "127.0.0.1:5380", StatusCode::NOT_FOUND),
+    ] {
+        let request = HttpRequest::get(path).header("host", host).body(Body::empty()).unwrap();
+        let reply = world.send(request).await;
+        assert_eq!(reply.status, expected, "{path} {host}");
+        let policy = reply.headers[CONTENT_SECURITY_POLICY].to_str().unwrap();
+        assert!(policy.starts_with("default-src 'none'; script-src 'self'") && !policy.contains("unsafe"));
+        let cache = reply.headers[CACHE_CONTROL].to_str().unwrap();
+        assert!(cache == "no-store" || expected == StatusCode::OK && cache == "no-cache", "{path}: {cache}");
+    }
+}

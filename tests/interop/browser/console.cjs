@@ -1,0 +1,311 @@
+// The console in a real browser: console.cjs MODULES URL FACTS PROFILE [PICTURES]. Fails with a stack trace.
+"use strict";
+
+const assert = require("node:assert/strict");
+const fs = require("node:fs");
+const path = require("node:path");
+const { createRequire } = require("node:module");
+
+const [modules, url, given, profile, pictures] = process.argv.slice(2);
+const puppeteer = createRequire(modules + "/")("puppeteer-core");
+const facts = JSON.parse(given);
+const origin = new URL(url).origin;
+const PATIENCE = 60_000;
+/** Bytes of a picture at most. */
+const PICTURE = 150 * 1024;
+
+const foreign = [];
+const errors = [];
+
+async function main() {
+    const browser = await puppeteer.launch({
+        executablePath: "/usr/bin/chromium",
+        headless: true,
+        userDataDir: profile,
+        args: ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--lang=en-US"],
+        protocolTimeout: 2 * PATIENCE,
+    });
+    try {
+        const page = await browser.newPage();
+        page.setDefaultTimeout(PATIENCE);
+        await page.setViewport({ width: 1100, height: 720 });
+        await page.emulateMediaFeatures([{ name: "prefers-color-scheme", value: "light" }]);
+        page.on("request", (request) => {
+            if (!request.url().startsWith(`${origin}/`) && !request.url().startsWith("data:")) foreign.push(request.url());
+        });
+        page.on("pageerror", (error) => errors.push(String(error)));
+        page.on("console", (message) => {
+            // Refusals that the script provokes are no errors of the page.
+            const isRefusal = /status of 40[13]/.test(message.text());
+            if (message.type() === "error" && !isRefusal) errors.push(message.text());
+        });
+        await run(page);
+    } finally {
+        await browser.close();
+    }
+    assert.deepEqual(foreign, [], "requests to other hosts");
+    assert.deepEqual(errors, [], "errors of the pages");
+}
+
+async function run(page) {
+    await page.goto(url);
+    await page.waitForSelector("form.sign-in");
+    await refuseWrongPassword(page);
+    await picture(page, "sign-in");
+    await signInByKeyboard(page, facts.admin);
+    await seeOverview(page);
+    await searchCalls(page);
+    await makeAccount(page);
+    await seeSessions(page);
+    await testRoutes(page);
+    await liftBlock(page);
+    await seeFarm(page);
+    await signOut(page);
+    await readOnly(page);
+}
+
+/** Waits until the page shows the text. */
+function shows(page, text) {
+    return page.waitForFunction((wanted) => document.body.innerText.includes(wanted), {}, text);
+}
+
+async function open(page, name) {
+    await page.evaluate((hash) => {
+        location.hash = hash;
+    }, `#/${name}`);
+    await page.waitForSelector(`div[data-page="${name.split("/")[0]}"]`);
+}
+
+/** Clicks the button of that name, as soon as it is there. */
+async function press(page, name, within = "body") {
+    const find = (wanted, place) => [...document.querySelectorAll(`${place} button`)].find((one) => (one.getAttribute("aria-label") || one.textContent) === wanted && !one.hidden && !one.disabled);
+    const handle = await page.waitForFunction(find, {}, name, within);
+    await handle.asElement().click();
+}
+
+async function fill(page, selector, text) {
+    await page.waitForSelector(selector);
+    await page.$eval(selector, (input) => {
+        input.value = "";
+    });
+    await page.type(selector, text);
+}
+
+async function dialogIsClosed(page) {
+    await page.waitForFunction(() => !document.querySelector("dialog"));
+}
+
+async function picture(page, name) {
+    await checkNames(page, name);
+    if (!pictures) return;
+    fs.mkdirSync(pictures, { recursive: true });
+    const bytes = await page.screenshot({ type: "png" });
+    assert.ok(bytes.length < PICTURE, `${name}: ${bytes.length} bytes`);
+    fs.writeFileSync(path.join(pictures, `${name}.png`), bytes);
+}
+
+/** Whatever can be used has a name that a screen reader says; each page has one heading and its language. */
+async function checkNames(page, name) {
+    const nameless = await page.evaluate(() => {
+        const all = [...document.querySelectorAll("input, select, textarea, button, a, svg[role=img]")];
+        const hasName = (one) => one.getAttribute("aria-label") || (one.labels && one.labels.length > 0 && one.labels[0].textContent.trim()) || (["BUTTON", "A"].includes(one.tagName) && one.textContent.trim());
+        const tables = [...document.querySelectorAll("table")].filter((table) => !table.caption || table.querySelector("th:not([scope])"));
+        return all.concat(tables).filter((one) => one.tagName === "TABLE" || !hasName(one)).map((one) => one.outerHTML.slice(0, 200));
+    });
+    assert.deepEqual(nameless, [], name);
+    assert.equal(await page.$$eval("h1", (all) => all.length), 1, name);
+    assert.equal(await page.$eval("html", (html) => html.lang), "en");
+}
+
+async function refuseWrongPassword(page) {
+    await page.type("input[name=account]", facts.admin);
+    await page.type("input[name=password]", "wrong");
+    await press(page, "Sign in");
+    await shows(page, "the account or the password is wrong");
+    await page.reload();
+    await page.waitForSelector("form.sign-in");
+}
+
+/** Without a mouse: the first field has the focus. */
+async function signInByKeyboard(page, account) {
+    await page.waitForFunction(() => document.activeElement && document.activeElement.name === "account");
+    await page.keyboard.type(account);
+    await page.keyboard.press("Tab");
+    await page.keyboard.type(facts.password);
+    await page.keyboard.press("Enter");
+    await page.waitForSelector("nav a[aria-current=page]");
+    const cookies = await page.cookies();
+    assert.equal(cookies.length, 1);
+    assert.ok(cookies[0].httpOnly && cookies[0].sameSite === "Strict", JSON.stringify(cookies));
+    assert.equal(await page.evaluate(() => document.cookie), "", "no script reads the cookie");
+}
+
+async function seeOverview(page) {
+    await open(page, "overview");
+    // Graphs are of seconds: some points are there, and the figures are those of the node.
+    await page.waitForFunction(() => {
+        const line = document.querySelector("figure path.line");
+        return line && (line.getAttribute("d") || "").split("L").length > 3;
+    });
+    await shows(page, "of these 3 answered");
+    await shows(page, facts.domain);
+    await picture(page, "overview");
+    await page.emulateMediaFeatures([{ name: "prefers-color-scheme", value: "dark" }]);
+    const dark = await page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+    await picture(page, "overview-dark");
+    await page.emulateMediaFeatures([{ name: "prefers-color-scheme", value: "light" }]);
+    const light = await page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+    assert.notEqual(dark, light);
+}
+
+async function searchCalls(page) {
+    await open(page, "calls");
+    const rows = () => page.waitForFunction(() => document.querySelectorAll("main tbody tr").length === 3);
+    await rows();
+    await shows(page, "service");
+    await picture(page, "calls");
+    const id = await page.$eval("main tbody tr:last-child td:last-child", (cell) => cell.textContent);
+    await fill(page, "input[name=call_id]", id);
+    await press(page, "Search");
+    await page.waitForFunction((wanted) => {
+        const cells = [...document.querySelectorAll("main tbody tr td:last-child")];
+        return cells.length === 1 && cells[0].textContent === wanted;
+    }, {}, id);
+    const file = await page.evaluate(async () => {
+        const answer = await fetch(document.querySelector("a[download]").href);
+        return [answer.headers.get("content-type"), await answer.text()];
+    });
+    assert.equal(file[0], "text/csv; charset=utf-8");
+    assert.equal(file[1].trim().split("\r\n").length, 2, file[1]);
+    assert.ok(file[1].includes(id));
+}
+
+async function makeAccount(page) {
+    await open(page, "accounts");
+    await shows(page, facts.admin);
+    // A name of a stranger is a text, whatever it looks like.
+    await shows(page, facts.markup);
+    assert.equal(await page.$("img"), null);
+    assert.notEqual(await page.title(), "broken");
+    await press(page, "Add an account");
+    await fill(page, "dialog input[name=address]", `new@${facts.domain}`);
+    await fill(page, "dialog input[name=display_name]", "New");
+    await fill(page, "dialog input[name=password]", "a password");
+    await picture(page, "account-add");
+    await press(page, "Add an account", "dialog");
+    await dialogIsClosed(page);
+    await page.waitForSelector(`a[href="#/accounts/${encodeURIComponent(`new@${facts.domain}`)}"]`);
+    await picture(page, "accounts");
+    // Once more: the dialog says why not, and stays.
+    await press(page, "Add an account");
+    await fill(page, "dialog input[name=address]", `new@${facts.domain}`);
+    await fill(page, "dialog input[name=password]", "a password");
+    errors.length = 0;
+    await press(page, "Add an account", "dialog");
+    await page.waitForFunction(() => document.querySelector("dialog [role=alert]").textContent.length > 5);
+    errors.length = 0;
+    await page.keyboard.press("Escape");
+    await dialogIsClosed(page);
+    await open(page, `accounts/${encodeURIComponent(`new@${facts.domain}`)}`);
+    await press(page, "Disable");
+    await shows(page, "disabled");
+    await press(page, "Add an address");
+    await fill(page, "dialog input[name=alias]", "4711");
+    await press(page, "Add an address", "dialog");
+    await dialogIsClosed(page);
+    await shows(page, `4711@${facts.domain}`);
+    await picture(page, "account");
+    await press(page, "Remove");
+    await press(page, "Remove", "dialog");
+    await dialogIsClosed(page);
+    await page.waitForFunction((gone) => location.hash === "#/accounts" && document.querySelector("main table") && ![...document.querySelectorAll("main td")].some((cell) => cell.textContent === gone), {}, `new@${facts.domain}`);
+}
+
+async function seeSessions(page) {
+    await open(page, "sessions");
+    await shows(page, "0 of 0 sessions");
+    await picture(page, "sessions");
+}
+
+async function testRoutes(page) {
+    await open(page, "routes");
+    await shows(page, "trunk");
+    await fill(page, "input[name=to]", "+4930123");
+    await press(page, "Where would this call go?");
+    await shows(page, "By the route trunk, as +4930123");
+    await shows(page, "192.0.2.7:5060");
+    await picture(page, "routes");
+    await fill(page, "input[name=to]", "nobody");
+    await press(page, "Where would this call go?");
+    await shows(page, "There is no such account");
+    await press(page, "Add a route");
+    await fill(page, "dialog input[name=name]", "spare");
+    await fill(page, "dialog input[name=pattern]", "prefix:+33");
+    await fill(page, "dialog textarea", "sip:192.0.2.8:5060\nsip:192.0.2.9,priority=2");
+    await press(page, "Add a route", "dialog");
+    await dialogIsClosed(page);
+    await shows(page, "prefix:+33");
+    await press(page, "Remove the route spare");
+    await press(page, "Remove", "dialog");
+    await dialogIsClosed(page);
+    await page.waitForFunction(() => !document.querySelector("main table").innerText.includes("prefix:+33"));
+}
+
+async function liftBlock(page) {
+    const target = `mallory@${facts.domain}`;
+    for (let tries = 0; tries < 11; tries += 1) {
+        await fetch(`${url}v1/admin/session`, {
+            method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify({ account: target, password: "guess" }),
+        });
+    }
+    await open(page, "security");
+    await shows(page, target);
+    await picture(page, "security");
+    await press(page, `Lift ${target}`);
+    await press(page, "Lift", "dialog");
+    await dialogIsClosed(page);
+    await page.waitForFunction((gone) => {
+        const table = document.querySelector("main table");
+        return table && !table.innerText.includes(gone);
+    }, {}, target);
+}
+
+async function seeFarm(page) {
+    await open(page, "farm");
+    await shows(page, "This node is in no farm");
+    await press(page, "Check and take over the configuration");
+    await shows(page, "The configuration is taken over.");
+    await picture(page, "farm");
+}
+
+async function signOut(page) {
+    await press(page, "Sign out");
+    await page.waitForSelector("form.sign-in");
+    const status = await page.evaluate(async () => (await fetch("/v1/admin/overview")).status);
+    assert.equal(status, 401);
+}
+
+/** It sees the pages, has no buttons that change, and is refused when it asks all the same. */
+async function readOnly(page) {
+    await signInByKeyboard(page, facts.reader);
+    await open(page, "accounts");
+    await shows(page, facts.admin);
+    const names = await page.$$eval("main button", (all) => all.filter((one) => !one.hidden).map((one) => one.textContent));
+    assert.deepEqual(names, ["Search"]);
+    const [status, error] = await page.evaluate(async (domain) => {
+        const session = await (await fetch("/v1/admin/session")).json();
+        const answer = await fetch("/v1/admin/accounts", {
+            method: "POST", headers: { "content-type": "application/json", "x-csrf-token": session.csrf },
+            body: JSON.stringify({ address: `evil@${domain}`, password: "a password" }),
+        });
+        return [answer.status, (await answer.json()).error];
+    }, facts.domain);
+    assert.equal(status, 403);
+    assert.equal(error, "this needs the role operator; yours is read-only");
+}
+
+main().catch((error) => {
+    console.error(error.stack);
+    console.error("errors of the pages:", errors, "requests to other hosts:", foreign);
+    process.exitCode = 1;
+});
