@@ -371,7 +371,7 @@ mod tests {
 
     #[test]
     fn a_call_in_a_database_that_nodes_share_is_listed_once() {
-        let request = Request::Ask(Ask::Calls(CallFilter { account: None, call_id: None, limit: 3 }));
+        let request = Request::Ask(Ask::Calls(CallFilter { limit: 3, ..CallFilter::default() }));
         let shared = [("d", 40), ("c", 40), ("b", 20)];
         let others = others([Some(calls(&shared)), Some(calls(&[("a", 30)]))]);
         let merged = merge(&request, Ok(calls(&shared)), others).unwrap();

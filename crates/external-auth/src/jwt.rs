@@ -162,7 +162,7 @@ fn read(token: &str) -> Option<Unverified<'_>> {
     Some(Unverified {
         algorithm: Algorithm::parse(header.get("alg")?.as_str()?)?,
         key_id,
-        message: token[..token.len() - signature.len() - 1].as_bytes(),
+        message: &token.as_bytes()[..token.len() - signature.len() - 1],
         signature: URL_SAFE_NO_PAD.decode(signature).ok()?,
         claims,
     })

@@ -176,7 +176,7 @@ fn each_claim_is_checked() {
         ("over, within the leeway", |claims| drop(claims.insert("exp".into(), json!(1_699_999_971)))),
         ("begun, within the leeway", |claims| drop(claims.insert("nbf".into(), json!(1_700_000_030)))),
         ("an address of this domain", |claims| {
-            drop(claims.insert("name".into(), json!("alice@Example.test")))
+            drop(claims.insert("name".into(), json!("alice@Example.test")));
         }),
     ];
     for (what, change) in right {

@@ -46,7 +46,7 @@ enum Material {
     /// An uncompressed point.
     P256(Vec<u8>),
     Ed25519(Vec<u8>),
-    Secret(hmac::Key),
+    Secret(Box<hmac::Key>),
 }
 
 /// The members of a key that matter here; RFC 7517 §4, RFC 7518 §6.
@@ -103,7 +103,7 @@ impl VerifyingKey {
             ("oct", _) => {
                 // RFC 7518 §3.2: not shorter than the hash.
                 let secret = bytes(&jwk.k).filter(|secret| secret.len() >= 32)?;
-                Material::Secret(hmac::Key::new(hmac::HMAC_SHA256, &secret))
+                Material::Secret(Box::new(hmac::Key::new(hmac::HMAC_SHA256, &secret)))
             }
             _ => return None,
         };

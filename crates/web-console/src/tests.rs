@@ -11,7 +11,7 @@ use admin::Source;
 use axum::body::{Body, to_bytes};
 use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, RETRY_AFTER, SET_COOKIE};
 use axum::http::{HeaderMap, Request as HttpRequest, StatusCode};
-use control::{AccountRow, Ask, Change, Failure, FailureKind, Listing, Request, Response, Status};
+use control::{AccountRow, Ask, Change, Failure, FailureKind, Listing, Request, Response};
 use serde_json::{Value, json};
 use stdx::Instant;
 use stdx::attempts::Cause;
@@ -191,7 +191,7 @@ fn answer(query: Query, accounts: &HashMap<String, Account>, is_away: bool, requ
         Query::Request(request, answer) => {
             requests.push(format!("{request:?}"));
             let response = match request {
-                Request::Status => Response::Status(Box::new(Status::default())),
+                Request::Status => Response::Status(Box::default()),
                 Request::Ask(Ask::Account { address }) => {
                     Response::Listing(Listing::Account(find(&address).map(AccountRow::from)))
                 }

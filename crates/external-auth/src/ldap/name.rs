@@ -64,7 +64,7 @@ fn escape(value: &str, out: &mut String) {
     for character in value.chars() {
         match character {
             c if c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | '@') || !c.is_ascii() => {
-                out.push(c)
+                out.push(c);
             }
             c => {
                 // Writing to a text does not fail.

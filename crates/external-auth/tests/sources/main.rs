@@ -1,5 +1,7 @@
 //! The authenticator against real sources on loopback: OpenLDAP's server, and services of HTTP.
 
+#![expect(clippy::unwrap_used, reason = "a test helper that panics is a failed test")]
+
 mod http;
 mod ldap;
 
