@@ -60,6 +60,8 @@ fn a_user_of_the_directory_signs_in_and_has_an_account_from_then_on() {
     alice.open();
     alice.bind("desk");
     assert!(operate(&place, &["account", "list"]).contains("alice"), "it was made");
+    alice.say("<presence/>");
+    assert!(alice.hear().is("presence", ns::CLIENT), "her own, so that messages come to her");
     let (mut bob, _) = opened(&place);
     assert!(bob.plain("bob", "builder").is("success", ns::SASL));
     bob.open();
@@ -148,7 +150,7 @@ fn a_token_of_the_provider_signs_its_user_in() {
     ));
     let keys = format!("{{\"keys\":[{{\"kty\":\"oct\",\"k\":\"{}\"}}]}}", URL_SAFE_NO_PAD.encode(SECRET));
     std::fs::write(place.path("keys.json"), keys).unwrap();
-    let mut node = place.start();
+    let _node = place.spawn();
     let (mut client, features) = opened(&place);
     assert_eq!(mechanisms(&features), ["OAUTHBEARER"], "{features}");
     let challenge = bearer(&mut client, &token("alice", "another service"));
@@ -173,5 +175,4 @@ fn a_token_of_the_provider_signs_its_user_in() {
         };
         (counted("accepted") && counted("refused")).then_some(())
     });
-    node.stop();
 }
