@@ -41,7 +41,8 @@ pub(crate) async fn sign_in(
     let Ok(_permit) = state.checks.try_acquire() else {
         return Err(Fault::too_many(1));
     };
-    let account = account.filter(|account| !account.disabled);
+    let may_be = |account: &Account| !account.disabled && !account.verifiers.are_expired(state.now());
+    let account = account.filter(may_be);
     let (of, user) = (account.clone(), address.clone());
     let check = tokio::task::spawn_blocking(move || is_password(of.as_ref(), &user, password));
     let is_right = check.await.unwrap_or(false);
@@ -122,6 +123,7 @@ pub(crate) async fn user_of(
             Ok(account) => {
                 let is_same = |account: &Account| {
                     !account.disabled
+                        && !account.verifiers.are_expired(now)
                         && account.address() == session.account
                         && account.verifiers.sha256 == session.verifier
                 };

@@ -379,6 +379,19 @@ async fn a_session_ends_with_its_password_its_account_and_its_role() {
 }
 
 #[tokio::test]
+async fn digests_that_a_directory_has_let_be_kept_sign_nobody_in_after_their_end() {
+    let mut world = world();
+    let root = world.accounts.get_mut("root@example.test").unwrap();
+    root.verifiers = root.verifiers.clone().expiring_at(Instant::from_unix_seconds(1_800_000_060));
+    let browser = world.sign_in("root").await;
+    world.pass(59);
+    assert_eq!(world.status_of(&browser).await, StatusCode::OK);
+    world.pass(5);
+    assert_eq!(world.status_of(&browser).await, StatusCode::UNAUTHORIZED, "the session ends with them");
+    assert_eq!(world.try_sign_in("root", "secret").await.status, StatusCode::UNAUTHORIZED);
+}
+
+#[tokio::test]
 async fn while_the_database_is_away_the_node_is_watched_and_nothing_is_changed() {
     let mut world = world();
     let browser = world.sign_in("root").await;
