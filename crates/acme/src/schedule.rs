@@ -1,4 +1,4 @@
-//! When the next order is due: a function of the certificate in use, the orders of the last hour and their failures. Time and
+//! The time of the next order: a function of the certificate in use, the orders of the last hour and their failures. Time and
 //! chance are arguments.
 
 use std::collections::VecDeque;
@@ -107,7 +107,7 @@ impl Schedule {
         self.begun.iter().copied()
     }
 
-    /// When a third of the life is left, or a thirtieth of the life earlier.
+    /// The time at which a third of the life is left, or up to a thirtieth of the life earlier.
     fn renewal(&self, validity: Validity) -> Instant {
         let life = validity.lifetime();
         let elapsed = life / 3 * 2;

@@ -273,7 +273,7 @@ fn tls_lines(files: Option<&(PathBuf, PathBuf)>) -> String {
     }
 }
 
-/// The console is on where somebody can sign in to it.
+/// The console is on where an account can sign in to it.
 fn console_lines(answers: &Answers) -> String {
     let about = "# The operators' pages for browsers, http://127.0.0.1:5380/; accounts in `admins` may do everything there (docs/console.md).\n";
     let (mark, account) = match &answers.account {
@@ -395,7 +395,7 @@ mod tests {
             assert_eq!(console.admins, ["alice@a.test".into()]);
             assert_eq!(console.listen, Some(([127, 0, 0, 1], 5380).into()));
         }
-        assert_eq!(read(&answers(None)).listen, None, "nobody could sign in");
+        assert_eq!(read(&answers(None)).listen, None, "no account could sign in");
     }
 
     #[test]

@@ -230,7 +230,7 @@ impl Config {
     }
 }
 
-/// As certificates have it. None: an address, a name without a dot, a wildcard.
+/// The name in the form that certificates have. None: an address, a name without a dot, a wildcard.
 fn certifiable(name: &str) -> Option<Box<str>> {
     let ascii = xmpp::domain::to_ascii(name)?.to_ascii_lowercase();
     let is_label = |label: &str| {

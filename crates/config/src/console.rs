@@ -81,7 +81,7 @@ impl Console {
         let listen = self.listen?;
         if !self.has_users() {
             return Some(
-                "nobody can sign in to the console: name an account in [console] admins, operators or readers".into(),
+                "no account can sign in to the console: name an account in [console] admins, operators or readers".into(),
             );
         }
         let is_encrypted = self.origin.as_deref().is_some_and(|origin| origin.starts_with("https://"));

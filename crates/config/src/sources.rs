@@ -132,7 +132,7 @@ impl SourceKeys<'_> {
         Ok(Some(url))
     }
 
-    /// As [`url`](Self::url), of HTTP. Without TLS to this machine only: passwords and keys go by it.
+    /// The same as [`url`](Self::url), for HTTP. Without TLS to this machine only: passwords and keys go by it.
     fn http_url(&self, name: &str) -> Result<Option<Box<str>>, Fault> {
         let Some(url) = self.url(name, ["https", "http"])? else { return Ok(None) };
         if url.scheme() == "http" && !url.host_str().is_some_and(is_loopback) {

@@ -404,7 +404,7 @@ fn a_console_without_users_or_in_the_clear_is_warned_of() {
     let users = "admins = [\"alice@example.net\"]\n";
     assert_eq!(warnings(&format!("[console]\nlisten = \"127.0.0.1:5380\"\n{users}")), [""; 0]);
     for (text, expected) in [
-        ("[console]\nlisten = \"127.0.0.1:5380\"\n".to_owned(), "nobody can sign in"),
+        ("[console]\nlisten = \"127.0.0.1:5380\"\n".to_owned(), "no account can sign in"),
         (format!("[console]\nlisten = \"192.0.2.2:5380\"\n{users}"), "plain HTTP at 192.0.2.2:5380"),
     ] {
         let [warning] = &warnings(&text)[..] else { panic!("one warning of {text}") };

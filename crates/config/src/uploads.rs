@@ -19,7 +19,7 @@ pub struct Web {
     pub public_url: Option<Box<str>>,
     /// The page of users is served. Off by default.
     pub app: bool,
-    /// Where its phone connects. `None`: at the node's own listeners.
+    /// The URL that its phone connects to. `None`: at the node's own listeners.
     pub sip_url: Option<Box<str>>,
     /// Proxies whose `X-Forwarded-For` is believed.
     pub trusted_proxies: Vec<Network>,

@@ -19,7 +19,7 @@ use crate::remembered::RememberedPasswords;
 use crate::settings::{Hidden, SourceKind, SourceSettings};
 use crate::{SourceFailure, limits};
 
-/// What a client proves itself with.
+/// The name and the proof that a client sends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Credential {
     /// A name and a password.
@@ -233,7 +233,7 @@ impl Worker {
         let verdict = match asked {
             Ok(Ok(verdict)) => verdict,
             Ok(Err(failure)) => {
-                tracing::warn!(domain = &*query.domain, %failure, "nobody can sign in by this source");
+                tracing::warn!(domain = &*query.domain, %failure, "no user can sign in by this source");
                 Verdict::Unavailable
             }
             Err(_) => {

@@ -1,10 +1,13 @@
-//! What a proxied call costs the endpoint, without sockets: nanoseconds by message, and bytes allocated.
+//! The cost of a proxied call at the endpoint, without sockets: nanoseconds by message, and bytes allocated.
 //! `cargo run --release -p sip --example call_bench`; a number of calls instead of 80,000 warms up less, for a slow look at it
 //! (`valgrind --tool=callgrind`).
 //!
 //! INVITE, 180, 200, ACK, BYE, 200 of SIPp's built-in scenario, whose ACK and BYE carry no Route, as `bench/sip/run` sends them.
 
 #![expect(clippy::unwrap_used, reason = "a benchmark that panics has measured nothing")]
+
+#[path = "../tests/proxied_call/mod.rs"]
+mod proxied_call;
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -14,20 +17,17 @@ use router::{Life, ShardAddress};
 use sim::Counting;
 use sip::endpoint::{Decision, Endpoint, EndpointEffect};
 use sip::transport::{Packet, Source, Transport};
-use sip::wire::{Header, Message};
 use stdx::Instant;
+
+use proxied_call::{ALICE, BOB, BODY, START, US, answer, request};
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting::new();
 
-const US: &str = "192.0.2.1:5060";
-const ALICE: &str = "192.0.2.10:5060";
-const BOB: &str = "192.0.2.20:5060";
-const START: Instant = Instant::from_unix_seconds(1_800_000_000);
 const STEPS: [&str; 7] = ["INVITE", "180", "200", "ACK", "BYE", "200 to BYE", "timers"];
-/// At 2,000 calls a second.
+/// The time between two calls at 2,000 a second.
 const PAUSE: Duration = Duration::from_micros(500);
-/// More than a transaction lingers, so that as many end as begin.
+/// Calls before the first measurement: for longer than a transaction lingers, so that as many end as begin.
 const WARM_UP: u64 = 80_000;
 const BATCHES: usize = 15;
 const CALLS: u64 = 4_000;
@@ -78,15 +78,14 @@ fn main() {
 
 impl Shard {
     fn call(&mut self, number: u64) {
-        let body = "v=0\r\no=user1 53655765 2353687637 IN IP4 192.0.2.10\r\ns=-\r\nc=IN IP4 192.0.2.10\r\nt=0 0\r\n\
-                    m=audio 6000 RTP/AVP 0\r\na=rtpmap:0 PCMU/8000\r\n";
-        self.receive(0, ALICE, request("INVITE", number, body));
+        let service = format!("service@{US}");
+        self.receive(0, ALICE, request("INVITE", &service, number, "", BODY));
         let invite = self.sent.remove(0);
         self.receive(1, BOB, answer(&invite, 180, ""));
-        self.receive(2, BOB, answer(&invite, 200, body));
-        self.receive(3, ALICE, request("ACK", number, ""));
+        self.receive(2, BOB, answer(&invite, 200, BODY));
+        self.receive(3, ALICE, request("ACK", &service, number, "", ""));
         assert_eq!(self.sent.len(), 1);
-        self.receive(4, ALICE, request("BYE", number, ""));
+        self.receive(4, ALICE, request("BYE", &service, number, "", ""));
         let bye = self.sent.remove(0);
         self.receive(5, BOB, answer(&bye, 200, ""));
         assert_eq!(self.sent.len(), 1);
@@ -130,30 +129,4 @@ impl Shard {
         self.call(number);
         ALLOCATOR.total() - before
     }
-}
-
-fn request(method: &str, number: u64, body: &str) -> String {
-    let tag = if method == "INVITE" { "" } else { ";tag=4711SIPpTag01" };
-    let cseq = if method == "BYE" { 2 } else { 1 };
-    format!(
-        "{method} sip:service@{US} SIP/2.0\r\nVia: SIP/2.0/UDP {ALICE};branch=z9hG4bK-4711-{number}-{method}\r\n\
-         From: sipp <sip:sipp@{ALICE}>;tag=4711SIPpTag00{number}\r\nTo: service <sip:service@{US}>{tag}\r\n\
-         Call-ID: {number}-4711@192.0.2.10\r\nCSeq: {cseq} {method}\r\nContact: sip:sipp@{ALICE}\r\nMax-Forwards: 70\r\n\
-         Subject: Performance Test\r\nContent-Type: application/sdp\r\nContent-Length: {}\r\n\r\n{body}",
-        body.len()
-    )
-}
-
-fn answer(request: &Bytes, status: u16, body: &str) -> String {
-    let request = Message::parse(request.clone()).unwrap();
-    let mut text = format!("SIP/2.0 {status} Said\r\n");
-    let copied = [Header::Via, Header::RecordRoute, Header::From, Header::To, Header::CallId, Header::CSeq];
-    for header in copied {
-        for value in request.header_lines(header) {
-            text += &format!("{}: {}", header.as_str(), String::from_utf8_lossy(value));
-            let tag = header == Header::To && request.to_tag().is_none();
-            text += if tag { ";tag=4711SIPpTag01\r\n" } else { "\r\n" };
-        }
-    }
-    text + &format!("Contact: <sip:{BOB};transport=UDP>\r\nContent-Length: {}\r\n\r\n{body}", body.len())
 }

@@ -24,8 +24,8 @@ const STANZAS = ["message", "presence", "iq"];
 
 const REFUSALS = {
     "not-authorized": "The address or the password is wrong.",
-    "account-disabled": "This account is disabled. Ask whoever runs the server.",
-    "credentials-expired": "The password has expired. Ask whoever runs the server for a new one.",
+    "account-disabled": "This account is disabled. Ask the server's operator.",
+    "credentials-expired": "The password has expired. Ask the server's operator for a new one.",
     "temporary-auth-failure": "The server cannot check the password now. Try again in a moment.",
     "policy-violation": "Too many tries. Wait a minute, then try again.",
 };
@@ -77,7 +77,7 @@ export class Stream extends EventTarget {
         this.lastHeard = Date.now();
         const socket = new WebSocket(this.url, "xmpp");
         this.socket = socket;
-        // What an old socket still says concerns nobody.
+        // Late messages of an old socket are passed over.
         const ifCurrent = (handle) => (event) => this.socket === socket && handle(event);
         // One after the other: signing in waits for the browser's cryptography.
         let turn = Promise.resolve();

@@ -118,7 +118,7 @@ mod tests {
         named.iter().for_each(|name| assert!(find(name).is_some(), "{name}"));
     }
 
-    /// What others write is shown as text: there is no way from a string to HTML, code or a style.
+    /// Text of other users is shown as text: there is no way from a string to HTML, code or a style.
     #[test]
     fn no_string_becomes_html_or_code() {
         let ways = [

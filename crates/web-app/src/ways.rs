@@ -1,4 +1,4 @@
-//! Where the page connects: at its own address for chat, at a listener of SIP for calls.
+//! The addresses that the page connects to: its own address for chat, a listener of SIP for calls.
 
 use std::net::IpAddr;
 
@@ -42,7 +42,7 @@ impl Ways {
         Ways { domain: domain.to_owned(), xmpp, sip: sip_url(base, sip) }
     }
 
-    /// As [`new`](Self::new), of a request. `public_url` is what is configured, which counts before the header `Host`; without
+    /// The same as [`new`](Self::new), for a request. `public_url` is the configured one, which counts before the header `Host`; without
     /// either, `fallback`. `domains`: those served; a page that was found by the name of one is for that one.
     pub fn of_request(
         (host, is_secure): (Option<&str>, bool),

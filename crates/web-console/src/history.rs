@@ -32,7 +32,7 @@ pub(crate) const NAMES: [&str; 16] = [
     "writes_waiting",
 ];
 
-/// What is known of one second.
+/// The state of the node in one second.
 pub(crate) struct Sample<'a> {
     pub(crate) at: Instant,
     pub(crate) status: &'a Status,

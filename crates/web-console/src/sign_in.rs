@@ -31,9 +31,9 @@ pub(crate) async fn sign_in(
 ) -> Result<(Token, Value), Fault> {
     let domain = &settings.settings.default_domain;
     let Ok(address) = Address::parse(name.trim().trim_start_matches("sip:"), Some(domain)) else {
-        let nobody = Attempt { source: without_port(from), user: "", domain: "" };
-        pace(state, &nobody, from, name)?;
-        return Err(refuse(state, &nobody, from, name, Cause::Malformed));
+        let unnamed = Attempt { source: without_port(from), user: "", domain: "" };
+        pace(state, &unnamed, from, name)?;
+        return Err(refuse(state, &unnamed, from, name, Cause::Malformed));
     };
     let attempt = Attempt { source: without_port(from), user: &address.user, domain: &address.domain };
     pace(state, &attempt, from, name)?;
@@ -76,7 +76,7 @@ pub(crate) async fn sign_in(
     Ok((random[0], describe(&session, role)))
 }
 
-/// Who is signed in, and the token of changes.
+/// The signed-in account, its role, and the token of changes.
 pub(crate) fn describe(session: &Session, role: Role) -> Value {
     json!({ "account": session.account.to_string(), "role": role.name(), "csrf": session.csrf })
 }

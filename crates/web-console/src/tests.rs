@@ -67,7 +67,7 @@ struct World {
     accounts: HashMap<String, Account>,
     /// The database does not answer.
     is_away: bool,
-    /// What the node was asked, in Rust's debug form.
+    /// The requests to the node, in Rust's debug form.
     requests: Vec<String>,
 }
 

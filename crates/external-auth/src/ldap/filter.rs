@@ -255,7 +255,7 @@ mod tests {
         out
     }
 
-    /// Of one comparison.
+    /// The encoded filter of one comparison.
     fn equality(attribute: &str, value: &[u8]) -> Vec<u8> {
         let mut out = Vec::new();
         ber::put_with(&mut out, EQUAL, |out| {

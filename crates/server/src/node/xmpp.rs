@@ -256,7 +256,7 @@ fn access(shared: &Shared) -> Arc<Access> {
     Arc::clone(shared.access.get_or_init(made))
 }
 
-/// What the sources of sign-ins take, by domain.
+/// The kind of credential that the source of each domain takes.
 fn external_of(config: &Config) -> BTreeMap<Box<str>, c2s::ExternalCredential> {
     let credential = |kind: &external_auth::SourceKind| match kind.is_by_token() {
         true => c2s::ExternalCredential::Token,
@@ -305,7 +305,7 @@ fn web_address(config: &Config) -> Option<Box<str>> {
     Some(format!("{scheme}://{host}").into())
 }
 
-/// Where the page of users connects for calls.
+/// The listeners that the page of users may connect to for calls.
 fn sip_ways(config: &Config) -> web_app::SipWays {
     let way = |transport| {
         let is_it = |listener: &&Listener| listener.transport == transport;

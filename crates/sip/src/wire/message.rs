@@ -212,7 +212,7 @@ impl Message {
     /// The Request-URI, parsed; malformed for a response.
     ///
     /// # Errors
-    /// As [`Uri::parse`] has them.
+    /// The same as those of [`Uri::parse`].
     pub fn request_uri(&self) -> Result<Uri<'_>, UriError> {
         self.uri.map(|places| places.uri(self.uri(), &self.bytes))
     }

@@ -1,4 +1,4 @@
-//! What nearly every layer asks of a message, found once when it is indexed: places in its buffer.
+//! Parts of a message that nearly every layer asks for, found once when it is indexed and kept as places in its buffer.
 
 use super::address::Address;
 use super::params::Params;

@@ -126,7 +126,7 @@ impl<'a> Uri<'a> {
     }
 }
 
-/// What may not stand in a URI, and the bytes that part it.
+/// The kinds of bytes that matter in a URI: those that may not stand there, and those that separate its parts.
 const FORBIDDEN: u8 = 1;
 const COLON: u8 = 2;
 const AT: u8 = 4;

@@ -102,7 +102,7 @@ function show() {
     try {
         argument = decodeURIComponent(rest);
     } catch {
-        // A fragment that somebody typed.
+        // The user may have typed the fragment.
     }
     leave = PAGES[page](place, surroundings(), argument) || (() => {});
 }

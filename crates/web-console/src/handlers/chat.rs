@@ -12,7 +12,7 @@ use crate::limits;
 /// Sessions that were asked for.
 pub(super) struct ListedSessions {
     pub(super) sessions: Vec<Session>,
-    /// Of all that match.
+    /// The number of all that match.
     total: u64,
     nodes: Option<NodesAnswered>,
 }

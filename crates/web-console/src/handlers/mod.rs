@@ -1,4 +1,4 @@
-//! What each request of the table does: questions and changes of the node, as commands ask for them.
+//! The handlers of the table's requests: questions and changes of the node, as commands ask for them.
 
 mod accounts;
 mod calls;
@@ -76,7 +76,7 @@ impl Context<'_> {
         }
     }
 
-    /// Who changed what, from where. Nothing of the request but its subject is written: it may have a password.
+    /// Writes the account, its address and the change to the log. Of the request only the subject is written: it may have a password.
     fn audit(&self, subject: &str, fault: Option<&Fault>) {
         self.state.log.audit(&AuditLine {
             account: &self.user.session.account.to_string(),

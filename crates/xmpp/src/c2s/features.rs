@@ -32,7 +32,7 @@ pub(super) fn mechanisms(writer: &StreamWriter, sign_in: &SignIn) -> Vec<Mechani
     sasl::ALL.into_iter().filter(is_offered).collect()
 }
 
-/// What the service takes that knows the users of the stream's domain. `None`: the database knows them.
+/// The credential that the source of the stream's domain takes. `None`: the database knows them.
 pub(super) fn external(writer: &StreamWriter) -> Option<ExternalCredential> {
     writer.settings.external.get(&writer.domain).copied()
 }

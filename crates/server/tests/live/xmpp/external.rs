@@ -90,7 +90,7 @@ fn a_password_that_the_directory_refuses_is_not_authorized_and_one_that_it_canno
     assert!(client.plain("bob", "builder").is("success", ns::SASL));
     operate(&place, &["account", "disable", &format!("bob@{DOMAIN}")]);
     let (mut client, _) = opened(&place);
-    assert_eq!(condition(&client.plain("bob", "builder")), "not-authorized", "he is disabled here");
+    assert_eq!(condition(&client.plain("bob", "builder")), "not-authorized", "the account is disabled here");
     slapd.stop();
     let (mut client, _) = opened(&place);
     assert_eq!(condition(&client.plain("alice", "wonderland")), "temporary-auth-failure");
@@ -108,7 +108,7 @@ fn a_phone_signs_in_by_the_last_right_password_where_its_digests_are_kept() {
     phone.register();
     let mut phone = place.phone("bob", Udp);
     let ask = phone.registration("");
-    assert_ne!(phone.request(ask).status(), 200, "his password has never been right here");
+    assert_ne!(phone.request(ask).status(), 200, "no right password of this user has been seen here");
     node.stop();
 }
 
