@@ -29,7 +29,6 @@ fn main() -> ExitCode {
         ["house", ref options @ ..] => house(options),
         ["gate"] => gate::run(workspace()),
         ["gate", "--fast"] => gate::run_fast(workspace()),
-        ["run-test", program, ref arguments @ ..] => gate::run_test(program, arguments),
         _ => {
             eprintln!("{USAGE}");
             return ExitCode::from(2);

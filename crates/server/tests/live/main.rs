@@ -30,7 +30,7 @@ use std::time::Duration;
 pub(crate) use wait::{Deadline, within};
 
 /// For anything that must happen; a busy machine is slow, a broken server silent.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The first answer of `ask`; panics when none comes in [`PATIENCE`].
 #[track_caller]

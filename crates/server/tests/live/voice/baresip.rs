@@ -13,7 +13,7 @@ use crate::place::Place;
 use crate::until;
 
 /// By its name in SDP, its rate and its channels.
-const CODECS: [(&str, u32, u16); 4] = [
+const CODECS: [Codec; 4] = [
     ("PCMU/8000/1", 8_000, 1),
     ("PCMA/8000/1", 8_000, 1),
     ("G722/16000/1", 16_000, 1),
@@ -27,57 +27,73 @@ fn write(path: &Path, wav: &Wav) {
     std::fs::write(path, wav.to_bytes()).unwrap();
 }
 
-/// 440 Hz for a second, then 1 kHz for a second, to within a tenth: on a busy machine packets come too late to be heard.
-#[track_caller]
-fn is_what_was_sent(codec: &str, phone: &Baresip) {
+/// Whether it is 440 Hz for a second, then 1 kHz for a second, to within a tenth; else an account of what was heard.
+fn is_what_was_sent(codec: &str, phone: &Baresip) -> Result<(), String> {
     let files = phone.heard();
     assert_eq!(files.len(), 1, "{codec}: {files:?}");
     let received = runs(&Wav::parse(&std::fs::read(&files[0]).unwrap()).unwrap(), &[440, 1_000]);
-    let [(440, first), (1_000, second)] = received[..] else { panic!("{codec}: heard {received:?}") };
-    for length in [first, second] {
-        assert!((900..=1_100).contains(&length), "{codec}: heard {received:?}");
+    match received[..] {
+        [(440, first), (1_000, second)] if [first, second].iter().all(|it| (900..=1_100).contains(it)) => {
+            Ok(())
+        }
+        _ => Err(format!("{codec}: heard {received:?}")),
     }
+}
+
+type Codec = (&'static str, u32, u16);
+
+/// Baresip passes over packets that come too late, as some do on a busy machine: one call of three must be whole.
+#[track_caller]
+fn one_of_three_is_whole(call: impl Fn() -> Result<(), String>) {
+    let failed: Vec<_> = (0..3).map_while(|_| call().err()).collect();
+    assert!(failed.len() < 3, "{failed:?}");
 }
 
 #[test]
 fn baresip_hears_what_is_played_in_every_codec() {
-    for (codec, rate, channels) in CODECS {
-        let app = App::new(&[("/", "<Response><Play>file:tones.wav</Play></Response>")]);
-        let folder = tempfile::tempdir().unwrap();
-        write(&folder.path().join("tones.wav"), &tones(8_000, 1, &PARTS));
-        let silence = folder.path().join("silence.wav");
-        write(&silence, &tones(rate, channels, &[(0, 5_000)]));
-        let place = Place::new(&app.voice("/", &format!("prompts = \"{}\"\n", folder.path().display())));
-        let mut node = place.start();
-        let mut phone = Baresip::with_files("caller", place.at(Transport::Udp).port(), codec, &silence);
-        phone.command("dial", "sip:1234@example.test");
-        phone.expect("CALL_ESTABLISHED");
-        phone.expect("CALL_CLOSED");
-        is_what_was_sent(codec, &phone);
-        nothing_left(&node, 1);
-        node.stop();
-    }
+    CODECS.into_iter().for_each(|codec| one_of_three_is_whole(|| hear_what_is_played(codec)));
+}
+
+fn hear_what_is_played((codec, rate, channels): Codec) -> Result<(), String> {
+    let app = App::new(&[("/", "<Response><Play>file:tones.wav</Play></Response>")]);
+    let folder = tempfile::tempdir().unwrap();
+    write(&folder.path().join("tones.wav"), &tones(8_000, 1, &PARTS));
+    let silence = folder.path().join("silence.wav");
+    write(&silence, &tones(rate, channels, &[(0, 5_000)]));
+    let place = Place::new(&app.voice("/", &format!("prompts = \"{}\"\n", folder.path().display())));
+    let mut node = place.start();
+    let mut phone = Baresip::with_files("caller", place.at(Transport::Udp).port(), codec, &silence);
+    phone.command("dial", "sip:1234@example.test");
+    phone.expect("CALL_ESTABLISHED");
+    phone.expect("CALL_CLOSED");
+    let outcome = is_what_was_sent(codec, &phone);
+    nothing_left(&node, 1);
+    node.stop();
+    outcome
 }
 
 #[test]
 fn audio_of_baresip_is_echoed_in_every_codec() {
-    for (codec, rate, channels) in CODECS {
-        let app = App::new(&[("/", "<Response><Echo/></Response>")]);
-        let folder = tempfile::tempdir().unwrap();
-        let says = folder.path().join("says.wav");
-        write(&says, &tones(rate, channels, &PARTS));
-        let place = Place::new(&app.voice("/", ""));
-        let mut node = place.start();
-        let mut phone = Baresip::with_files("caller", place.at(Transport::Udp).port(), codec, &says);
-        phone.command("dial", "sip:1234@example.test");
-        phone.expect("CALL_ESTABLISHED");
-        // All but the last of the silence.
-        until("the file is said", || (sum(&node, |shard| shard.voice.packets_in) >= 135).then_some(()));
-        until("it has come back", || (sum(&node, |shard| shard.voice.packets_out) >= 135).then_some(()));
-        phone.command("hangup", "");
-        phone.expect("CALL_CLOSED");
-        is_what_was_sent(codec, &phone);
-        nothing_left(&node, 1);
-        node.stop();
-    }
+    CODECS.into_iter().for_each(|codec| one_of_three_is_whole(|| hear_the_echo(codec)));
+}
+
+fn hear_the_echo((codec, rate, channels): Codec) -> Result<(), String> {
+    let app = App::new(&[("/", "<Response><Echo/></Response>")]);
+    let folder = tempfile::tempdir().unwrap();
+    let says = folder.path().join("says.wav");
+    write(&says, &tones(rate, channels, &PARTS));
+    let place = Place::new(&app.voice("/", ""));
+    let mut node = place.start();
+    let mut phone = Baresip::with_files("caller", place.at(Transport::Udp).port(), codec, &says);
+    phone.command("dial", "sip:1234@example.test");
+    phone.expect("CALL_ESTABLISHED");
+    // All but the last of the silence.
+    until("the file is said", || (sum(&node, |shard| shard.voice.packets_in) >= 135).then_some(()));
+    until("it has come back", || (sum(&node, |shard| shard.voice.packets_out) >= 135).then_some(()));
+    phone.command("hangup", "");
+    phone.expect("CALL_CLOSED");
+    let outcome = is_what_was_sent(codec, &phone);
+    nothing_left(&node, 1);
+    node.stop();
+    outcome
 }

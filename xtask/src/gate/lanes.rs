@@ -1,0 +1,76 @@
+//! Test programs, several at once. Those with real peers mostly wait for them and for time to pass: they have
+//! [`REAL_LANES`] lanes, and the pure ones, which keep the processors busy, one beside them. What a program prints is
+//! shown whole when it ends, so that the lines of two never mix.
+
+use std::sync::Mutex;
+
+use anyhow::{Context as _, Result};
+
+use super::executable::Executable;
+use super::outcome::Outcome;
+
+/// Programs with real peers that run at once.
+const REAL_LANES: usize = 2;
+
+/// One run of a test program.
+#[derive(Debug)]
+pub(super) struct Run {
+    pub(super) output: String,
+    pub(super) succeeded: bool,
+}
+
+impl Run {
+    pub(super) fn outcome(&self) -> Outcome {
+        Outcome::read(&self.output)
+    }
+}
+
+/// A test program that has run.
+#[derive(Debug)]
+pub(super) struct Finished<'a> {
+    pub(super) executable: &'a Executable,
+    pub(super) run: Run,
+}
+
+/// Runs each program once, with all of its tests.
+pub(super) fn run<'a>(executables: &'a [Executable]) -> Result<Vec<Finished<'a>>> {
+    let (mut real, pure): (Vec<_>, Vec<_>) = executables.iter().partition(|it| it.real_tests().is_some());
+    // In the order of the list: the longest first, so that no lane works alone at the end.
+    real.sort_by_key(|it| {
+        super::REAL.iter().position(|entry| it.real_tests().is_some_and(|ours| std::ptr::eq(ours, entry)))
+    });
+    let queues = [Queue::new(real), Queue::new(pure)];
+    let finished = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        let lanes = (0..REAL_LANES).map(|_| &queues[0]).chain([&queues[1]]);
+        let lanes: Vec<_> = lanes.map(|queue| scope.spawn(|| run_lane(queue, &finished))).collect();
+        lanes.into_iter().try_for_each(|lane| lane.join().expect("a lane does not panic"))
+    })?;
+    finished.into_inner().ok().context("a lane panicked")
+}
+
+/// Programs that wait for a lane.
+struct Queue<'a>(Mutex<std::vec::IntoIter<&'a Executable>>);
+
+impl<'a> Queue<'a> {
+    fn new(executables: Vec<&'a Executable>) -> Queue<'a> {
+        Queue(Mutex::new(executables.into_iter()))
+    }
+
+    fn next(&self) -> Option<&'a Executable> {
+        self.0.lock().ok()?.next()
+    }
+}
+
+fn run_lane<'a>(queue: &Queue<'a>, finished: &Mutex<Vec<Finished<'a>>>) -> Result<()> {
+    while let Some(executable) = queue.next() {
+        let name = &executable.target.name;
+        eprintln!("gate: {name} begins ({})", executable.target.source);
+        let run = executable.run_captured(&[])?;
+        let mut finished = finished.lock().map_err(|_| anyhow::anyhow!("another lane panicked"))?;
+        println!("     Running {} ({name})", executable.target.source);
+        println!("{}", run.output);
+        finished.push(Finished { executable, run });
+    }
+    Ok(())
+}
