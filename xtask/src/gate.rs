@@ -11,6 +11,7 @@ mod executable;
 mod fast;
 mod lanes;
 mod outcome;
+mod repeat;
 
 use std::path::Path;
 use std::process::Command;
@@ -20,6 +21,7 @@ use anyhow::{Context as _, Result};
 use executable::Executable;
 pub(crate) use fast::run as run_fast;
 use lanes::Finished;
+pub(crate) use repeat::run as repeat;
 
 /// A target of which some or all tests have real peers, sockets or time.
 struct RealTests {
@@ -132,7 +134,7 @@ impl RealTests {
 pub(crate) fn run(root: &Path) -> Result<bool> {
     disk::expect_space(root)?;
     let executables = executable::build(root, &[])?;
-    let finished = lanes::run(&executables)?;
+    let finished = lanes::run(&executables, |_| &[])?;
     let documentation = run_documentation_tests(root)?;
     let is_passed = judge(&finished, |test| test.passes_alone())? && documentation;
     if !is_passed {
@@ -152,7 +154,7 @@ fn judge(finished: &[Finished<'_>], passes_alone: impl Fn(&FailedTest<'_>) -> Re
     for Finished { executable, run } in finished {
         let outcome = run.outcome();
         passed += outcome.passed;
-        if !outcome.has_result || (outcome.failed.is_empty() && !run.succeeded) {
+        if run.is_unfinished(&outcome) {
             fail(format!("{} ended without a result", executable.target.name));
         }
         for test in outcome.failed {

@@ -14,11 +14,12 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
 
-const USAGE: &str = "usage: cargo xtask tidy [--shrink] | house [--json | --list KIND] | gate [--fast]
+const USAGE: &str = "usage: cargo xtask tidy [--shrink] | house [--json | --list KIND] | gate [--fast | --repeat N [PROGRAM…]]
   tidy           checks the house rules; --shrink first drops exceptions that are no longer needed, lowers their
                  numbers and follows moved files
   house          figures of how the code reads; KIND: headless, persons, he, undocumented
-  gate           runs all tests; --fast leaves out those with real peers, sockets or time";
+  gate           runs all tests; --fast leaves out those with real peers, sockets or time, --repeat runs only those,
+                 N times, of all programs or of the named ones, and says which have failed how often";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -29,6 +30,7 @@ fn main() -> ExitCode {
         ["house", ref options @ ..] => house(options),
         ["gate"] => gate::run(workspace()),
         ["gate", "--fast"] => gate::run_fast(workspace()),
+        ["gate", "--repeat", rounds, ref names @ ..] => gate::repeat(workspace(), rounds, names),
         _ => {
             eprintln!("{USAGE}");
             return ExitCode::from(2);

@@ -82,6 +82,11 @@ impl Executable {
         REAL.iter().find(is_ours)
     }
 
+    /// The arguments with which it runs its real tests alone.
+    pub(super) fn filters(&self) -> &'static [&'static str] {
+        self.real_tests().map_or(&[], |real| real.modules)
+    }
+
     pub(super) fn command(&self) -> Command {
         self.prepare(Command::new(&self.path))
     }

@@ -23,6 +23,11 @@ impl Run {
     pub(super) fn outcome(&self) -> Outcome {
         Outcome::read(&self.output)
     }
+
+    /// It ended otherwise than a program of tests does, such as by a signal.
+    pub(super) fn is_unfinished(&self, outcome: &Outcome) -> bool {
+        !outcome.has_result || (outcome.failed.is_empty() && !self.succeeded)
+    }
 }
 
 /// A test program that has run.
@@ -32,8 +37,20 @@ pub(super) struct Finished<'a> {
     pub(super) run: Run,
 }
 
-/// Runs each program once, with all of its tests.
-pub(super) fn run<'a>(executables: &'a [Executable]) -> Result<Vec<Finished<'a>>> {
+impl Finished<'_> {
+    /// Failed tests with their program, or the program alone where it has not come to its end.
+    pub(super) fn failures(&self) -> Vec<String> {
+        let (name, outcome) = (&self.executable.target.name, self.run.outcome());
+        let unfinished = self.run.is_unfinished(&outcome).then(|| format!("{name} (ended without a result)"));
+        outcome.failed.iter().map(|test| format!("{name} {test}")).chain(unfinished).collect()
+    }
+}
+
+/// Runs each program once, with the `arguments` for it.
+pub(super) fn run<'a>(
+    executables: &'a [Executable],
+    arguments: fn(&Executable) -> &'static [&'static str],
+) -> Result<Vec<Finished<'a>>> {
     let (mut real, pure): (Vec<_>, Vec<_>) = executables.iter().partition(|it| it.real_tests().is_some());
     // In the order of the list: the longest first, so that no lane works alone at the end.
     real.sort_by_key(|it| {
@@ -43,7 +60,8 @@ pub(super) fn run<'a>(executables: &'a [Executable]) -> Result<Vec<Finished<'a>>
     let finished = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
         let lanes = (0..REAL_LANES).map(|_| &queues[0]).chain([&queues[1]]);
-        let lanes: Vec<_> = lanes.map(|queue| scope.spawn(|| run_lane(queue, &finished))).collect();
+        let lanes: Vec<_> =
+            lanes.map(|queue| scope.spawn(|| run_lane(queue, arguments, &finished))).collect();
         lanes.into_iter().try_for_each(|lane| lane.join().expect("a lane does not panic"))
     })?;
     finished.into_inner().ok().context("a lane panicked")
@@ -62,11 +80,15 @@ impl<'a> Queue<'a> {
     }
 }
 
-fn run_lane<'a>(queue: &Queue<'a>, finished: &Mutex<Vec<Finished<'a>>>) -> Result<()> {
+fn run_lane<'a>(
+    queue: &Queue<'a>,
+    arguments: fn(&Executable) -> &'static [&'static str],
+    finished: &Mutex<Vec<Finished<'a>>>,
+) -> Result<()> {
     while let Some(executable) = queue.next() {
         let name = &executable.target.name;
         eprintln!("gate: {name} begins ({})", executable.target.source);
-        let run = executable.run_captured(&[])?;
+        let run = executable.run_captured(arguments(executable))?;
         let mut finished = finished.lock().map_err(|_| anyhow::anyhow!("another lane panicked"))?;
         println!("     Running {} ({name})", executable.target.source);
         println!("{}", run.output);
