@@ -14,7 +14,7 @@ use super::iq_effect::IqEffect;
 use super::session::Session;
 use super::{Host, Outbox};
 use crate::account_memory::AccountMemory;
-use crate::{change_queue, connection, limits, presence, roster};
+use crate::{change_queue, connection, limits, presence, reports, roster};
 
 pub(super) const FEATURE: Feature = Feature {
     specifications: &[Specification {
@@ -281,6 +281,7 @@ pub(super) fn change_blocked(
             }
             host.answer(&iq, Ok(None), out);
             perform(host, now, &user, &change, out);
+            reports::forward(host, &user, &iq, out);
         });
     });
     has_turn.map_err(|_| too_many())

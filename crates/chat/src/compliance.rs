@@ -244,6 +244,7 @@ const TESTS: &[(&str, &[&str])] = &[
     ("XEP-0359", &["archive.rs"]),
     ("XEP-0363", &["upload.rs", "crates/server/tests/live/xmpp/uploads.rs", INTEROP]),
     ("XEP-0368", &[SIGN_IN, SERVERS, FEDERATION]),
+    ("XEP-0377", &["reports.rs"]),
     ("XEP-0379", &["register.rs"]),
     ("XEP-0386", &["crates/xmpp/src/c2s/tests.rs", "bind2.rs"]),
     ("XEP-0388", &["crates/xmpp/src/c2s/tests.rs"]),
@@ -262,6 +263,7 @@ const TESTS: &[(&str, &[&str])] = &[
     ("XEP-0474", &["crates/xmpp/src/sasl/tests.rs"]),
     ("XEP-0478", &["crates/xmpp/src/c2s/tests.rs"]),
     ("XEP-0484", &["crates/xmpp/src/c2s/access_tests.rs", "crates/server/tests/live/xmpp/fast.rs"]),
+    ("XEP-0486", &["muc/avatar.rs"]),
 ];
 
 /// Files of tests of that specification, from the repository's root.

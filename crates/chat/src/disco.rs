@@ -67,7 +67,7 @@ pub(super) fn server_info(settings: &HostSettings) -> Element {
     let is_offered = |var: &&&str| match **var {
         ns::UPLOAD => settings.uploads.is_some(),
         ns::EXTDISCO => !settings.services.is_empty(),
-        ns::COMMANDS => !settings.admins.is_empty(),
+        ns::COMMANDS | ns::REPORTING => !settings.admins.is_empty(),
         _ => true,
     };
     let features = FEATURES.iter().flat_map(|feature| feature.server).filter(is_offered);

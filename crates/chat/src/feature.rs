@@ -101,6 +101,7 @@ pub(super) const FEATURES: &[&Feature] = &[
     &super::pubsub::FEATURE,
     &super::push::FEATURE,
     &super::register::FEATURE,
+    &super::reports::FEATURE,
     &super::retract::FEATURE,
     &super::roster::FEATURE,
     &super::sm::FEATURE,

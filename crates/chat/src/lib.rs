@@ -85,6 +85,7 @@ mod pubsub;
 mod push;
 mod read_queues;
 pub mod register;
+mod reports;
 mod resume;
 mod retract;
 mod roster;

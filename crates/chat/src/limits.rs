@@ -3,7 +3,7 @@
 // Limits of rooms that their service and its users keep too.
 pub use ::muc::limits::{
     AFFILIATIONS, HISTORY, HISTORY_BYTES, HISTORY_UNASKED, NICK, OCCUPANTS, ROOM_CONTACTS, ROOM_DESCRIPTION,
-    ROOM_SUBJECT, ROOM_TEXT, SESSIONS_OF_OCCUPANT,
+    ROOM_SUBJECT, ROOM_TEXT, ROOM_VCARD, SESSIONS_OF_OCCUPANT,
 };
 // Limits of stanzas that features keep too.
 pub use xmpp::limits::{DEPTH, JID_PART, STANZA};
@@ -50,6 +50,19 @@ pub const CONTACT_GROUPS: usize = 64;
 
 /// Blocked addresses of one account. Beyond: `policy-violation`. Every stanza is compared with all.
 pub const BLOCKED: usize = 1_000;
+
+/// Reports of spam that one request to block may have: each is a message to each administrator. Beyond: not passed on; the addresses
+/// are blocked all the same.
+pub const REPORTS_OF_REQUEST: usize = 10;
+
+/// Bytes of the reason of a report, and of the ids in it. Beyond: the reason is cut, the id left out.
+pub const REPORT_REASON: usize = 128;
+
+/// Bytes of what a user writes to a report. Beyond: cut.
+pub const REPORT_TEXT: usize = 1_024;
+
+/// Messages that a report names. Beyond: left out.
+pub const REPORT_MESSAGES: usize = 10;
 
 /// Changes of one account, and the work that depends on them, that wait for the one before. Beyond:
 /// `resource-constraint`.

@@ -18,7 +18,7 @@ const OWN_ITEM: &str = "x-roomuser-item";
 const TRAFFIC: &str = "http://jabber.org/protocol/muc#traffic";
 
 /// The features of each room; `RoomConfig::features` adds those of its type.
-const FEATURES: [&str; 11] = [
+const FEATURES: [&str; 12] = [
     ns::DISCO_INFO,
     ns::DISCO_ITEMS,
     ns::MUC,
@@ -26,6 +26,7 @@ const FEATURES: [&str; 11] = [
     ns::PING,
     ns::SID,
     ns::OCCUPANT_ID,
+    ns::VCARD,
     ns::MODERATE,
     ns::RETRACT,
     "http://jabber.org/protocol/muc#stable_id",
@@ -96,6 +97,10 @@ impl Room {
             if !value.is_empty() {
                 about.push(text(var, value));
             }
+        }
+        // XEP-0486 §3: of several pictures a vCard shows one.
+        if let Some(hash) = self.vcard.hash() {
+            about.push(field("muc#roominfo_avatarhash", "text-multi", "", [hash]));
         }
         answer.push(about);
         answer

@@ -37,6 +37,7 @@ mod subject;
 #[cfg(test)]
 mod tests;
 mod users;
+mod vcard;
 mod voices;
 
 use stdx::Instant;
@@ -50,6 +51,7 @@ pub use retraction::{Retraction, Tombstone};
 pub use stored::{RoomListing, stored_listing, stored_name};
 use subject::Subject;
 use users::RoomUsers;
+use vcard::RoomVcard;
 
 /// An effect of a room. The effects of one stanza are performed in their order.
 #[derive(Debug)]
@@ -68,17 +70,23 @@ pub enum RoomEffect {
     Retract(Box<Retraction>),
 }
 
-/// A room: its users, the subject and the recent messages.
+/// A room: its users, the subject, the vCard and the recent messages.
 #[derive(Clone)]
 pub struct Room {
     users: RoomUsers,
     subject: Subject,
+    vcard: RoomVcard,
     history: History,
 }
 
 impl Room {
     fn new(address: RoomAddress) -> Room {
-        Room { users: RoomUsers::new(address), subject: Subject::default(), history: History::default() }
+        Room {
+            users: RoomUsers::new(address),
+            subject: Subject::default(),
+            vcard: RoomVcard::default(),
+            history: History::default(),
+        }
     }
 
     /// Gives an administrator of the server all rights for one request; `None` takes them back.

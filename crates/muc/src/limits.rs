@@ -34,3 +34,7 @@ pub const HISTORY_BYTES: usize = 128 << 10;
 
 /// Messages that a new occupant gets unless it asks for another number: a screen or two.
 pub const HISTORY_UNASKED: usize = 20;
+
+/// Bytes of a room's vCard, with its picture: it is stored with the room and in memory with it, as [`HISTORY_BYTES`] are.
+/// Beyond: `not-acceptable`.
+pub const ROOM_VCARD: usize = 128 << 10;

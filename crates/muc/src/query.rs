@@ -1,5 +1,5 @@
 //! Requests (iq): to the room itself, which it answers, and from one occupant to another, which it passes on under their
-//! nicknames (XEP-0045 §6, §17.4, XEP-0410, XEP-0425).
+//! nicknames (XEP-0045 §6, §17.4, XEP-0410, XEP-0425, XEP-0486).
 //!
 //! A request that is passed on leaves no state in the room. The id of the copy has keyed hashes of the asking session and of
 //! the nickname that was asked, and the answer is led back by them: so requests without an answer cost the room nothing, and a
@@ -44,6 +44,8 @@ impl Room {
             ("query", ns::MUC_OWNER, true) => self.owner_set(from, payload, iq, out),
             ("query", ns::REGISTER, false) => self.users.register_get(from, iq, out),
             ("query", ns::REGISTER, true) => self.users.register_set(from, payload, iq, out),
+            ("vCard", ns::VCARD, false) => self.vcard_get(from, iq, out),
+            ("vCard", ns::VCARD, true) => self.vcard_set(from, payload, iq, out),
             ("query", ns::MAM, _) | ("metadata", ns::MAM, false) => self.archive(from, iq, out),
             ("ping", ns::PING, false) => out.push(RoomEffect::Send(stanza::result(iq, None))),
             ("moderate", ns::MODERATE, true) => self.moderate(now, from, payload, iq, out),

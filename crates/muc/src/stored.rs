@@ -1,4 +1,4 @@
-//! A room as the store keeps it: configuration, subject, affiliations and reserved nicknames, in one element `<room/>` in the
+//! A room as the store keeps it: configuration, subject, vCard, affiliations and reserved nicknames, in one element `<room/>` in the
 //! namespace of owners. The directories of a service read the same form for rooms that are in no memory.
 
 use xmpp::stanza::{self, StanzaKind};
@@ -10,6 +10,7 @@ use super::affiliations::RoomUser;
 use super::config::RoomConfig;
 use super::rules::Affiliation;
 use super::subject::Subject;
+use super::vcard::RoomVcard;
 
 /// A room as a directory has it (XEP-0433 §6.2).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -35,7 +36,9 @@ impl Room {
         let room = Element::new("room", ns::MUC_OWNER)
             .with("secret", hex(&self.users.address.secret))
             .child(self.users.config.to_form("submit"));
-        room.children(self.subject.stored()).children(self.users.affiliations.stored_items())
+        room.children(self.subject.stored())
+            .children(self.vcard.stored())
+            .children(self.users.affiliations.stored_items())
     }
 
     /// True if that stanza can change what the store has: then the host keeps the room as it was until the change is
@@ -47,6 +50,7 @@ impl Room {
             Some(StanzaKind::Iq) if stanza.attr("type") == Some("set") => {
                 match stanza.first().map(Element::ns) {
                     Some(ns::MUC_OWNER) => affiliation == Affiliation::Owner,
+                    Some(ns::VCARD) => is_kept && affiliation == Affiliation::Owner,
                     Some(ns::MUC_ADMIN) => is_kept && affiliation >= Affiliation::Admin,
                     Some(ns::REGISTER) => is_kept && affiliation > Affiliation::Outcast,
                     _ => false,
@@ -69,6 +73,7 @@ impl Room {
         if let Some(set) = stored.get("set", ns::MUC_OWNER) {
             room.subject = Subject::from_stored(set);
         }
+        room.vcard = RoomVcard::from_stored(stored);
         for item in stored.elements().filter(|child| child.is("item", ns::MUC_OWNER)) {
             let user = Bare::parse(item.attr("jid")?).ok()?;
             let entry = RoomUser {

@@ -58,6 +58,8 @@ namespaces! {
     HINTS = "urn:xmpp:hints";
     BLOCKING = "urn:xmpp:blocking";
     BLOCKING_ERRORS = "urn:xmpp:blocking:errors";
+    REPORTING = "urn:xmpp:reporting:1";
+    REPORTING_REASON = "urn:xmpp:reporting";
     MAM = "urn:xmpp:mam:2";
     SID = "urn:xmpp:sid:0";
     RSM = "http://jabber.org/protocol/rsm";

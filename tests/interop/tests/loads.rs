@@ -95,23 +95,44 @@ fn accounts_move_from_ejabberd_to_belfry() {
 /// Users make their accounts in band before the load and remove them after it; beside it the published test's monitors,
 /// ordered pairs of users, sign out and in, write to each other and change their presence.
 fn registered_and_watched(server: &ChatServer) {
+    // On a machine with much else to do a server may still be at the sign-ins when the short load ends.
+    let missing = missing_of_monitors(server, "6");
+    if !missing.is_empty() {
+        let missing = missing_of_monitors(server, "45");
+        assert!(missing.is_empty(), "{missing:?} were not measured");
+    }
+}
+
+/// The figures of a load of so many seconds that were measured less than three times.
+fn missing_of_monitors(server: &ChatServer, seconds: &str) -> Vec<&'static str> {
     let (users, monitors) = (12, 4);
     let (target, pid) = (format!("127.0.0.1:{}", server.client), server.pid.to_string());
     let folder = TempDir::new().expect("a temporary folder");
     let report = folder.path().join("report.json");
     let words = "--users 12 --monitors 2 --monitor-every 200ms --register yes --unregister yes --registrations 20 --logins 20 \
-                 --befriend yes --contacts 5 --think 500ms --for 6 --tls starttls --mix message=60,presence=40 --domain";
+                 --befriend yes --contacts 5 --think 500ms --tls starttls --mix message=60,presence=40 --domain";
     let json = report.display().to_string();
-    let mut all = vec!["xmpp", &target, "--watch", &pid, "--json", &json, "--threshold", "failed == 0"];
+    let mut all = vec![
+        "xmpp",
+        &target,
+        "--watch",
+        &pid,
+        "--json",
+        &json,
+        "--for",
+        seconds,
+        "--threshold",
+        "failed == 0",
+    ];
     all.extend(words.split_whitespace().chain([DOMAIN]));
     let report = is_even(&ringer(&all), &report, server, "");
     let chat = report.chat.expect("of users");
     let accounts = users + monitors;
     assert_eq!((chat.registered, chat.already_registered, chat.unregistered), (accounts, 0, accounts));
-    for name in ["registration", "monitor.message", "monitor.presence", "monitor.authentication"] {
-        let timed = report.response_from_due.iter().find(|times| times.name == name);
-        assert!(timed.is_some_and(|times| times.n > 2), "{name}: {timed:?}");
-    }
+    let is_measured =
+        |name: &&str| report.response_from_due.iter().any(|times| times.name == **name && times.n > 2);
+    let all = ["registration", "monitor.message", "monitor.presence", "monitor.authentication"];
+    all.into_iter().filter(|name| !is_measured(name)).collect()
 }
 
 #[test]

@@ -67,6 +67,13 @@ pub(super) const FEATURE: Feature = Feature {
             file: "crates/chat/src/muc/search.rs",
             note: "of the rooms of this server",
         },
+        specification(
+            "XEP-0486",
+            "MUC Avatars",
+            "0.1.0",
+            "crates/muc/src/vcard.rs",
+            "one picture; rooms for members and hidden ones show it to those who may be there",
+        ),
         specification("XEP-0425", "Moderated Message Retraction", "0.3.0", "crates/muc/src/query.rs", ""),
     ],
     account: &[],

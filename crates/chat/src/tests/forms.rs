@@ -68,6 +68,8 @@ const REGISTRIES: &[Registry] = &[
             (TEXT, &["muc#maxhistoryfetch", "muc#roominfo_description", "muc#roominfo_lang"]),
             (TEXT, &["muc#roominfo_ldapgroup", "muc#roominfo_logs", "muc#roominfo_occupants"]),
             (TEXT, &["muc#roominfo_subject", "muc#roominfo_pubsub"]),
+            // XEP-0486 §5.
+            (TEXTS, &["muc#roominfo_avatarhash"]),
             (JIDS, &["muc#roominfo_contactjid"]),
             (BOOLEAN, &["muc#roominfo_subjectmod"]),
         ],

@@ -29,6 +29,7 @@ mod pubsub_service;
 mod push;
 mod read_queues;
 mod register;
+mod reports;
 mod retract;
 mod roster;
 mod rosters;

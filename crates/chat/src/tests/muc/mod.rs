@@ -1,6 +1,7 @@
 //! Rooms: plays of XEP-0045. The cast is its own: Crone1 owns `coven`, Wiccarocks is a local friend, Hag66 comes from
 //! another server.
 
+mod avatar;
 mod clients;
 mod departed;
 mod discover;

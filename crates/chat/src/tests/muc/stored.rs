@@ -8,7 +8,7 @@ use crate::limits;
 const PERSISTENT: &[(&str, &str)] = &[("persistentroom", "1")];
 
 /// A new process with the bytes that the last one wrote.
-fn restart(mut hall: Hall) -> Hall {
+pub(super) fn restart(mut hall: Hall) -> Hall {
     let through_bytes = |(room, config): (Bare, Element)| (room, parse_stored(&config.to_bytes("")).unwrap());
     let rooms = std::mem::take(&mut hall.rooms).into_iter().map(through_bytes).collect();
     Hall { rooms, ..Hall::new() }

@@ -1,0 +1,121 @@
+//! The vCard of a room and the avatar in it, which owners set (XEP-0054, XEP-0486). Its hash is in the room's disco#info and in
+//! presence of the room itself (XEP-0153), so that clients ask for the picture only when it has changed.
+
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use sha1::{Digest as _, Sha1};
+use stdx::hex;
+use xmpp::stanza::{self, Condition, StanzaError};
+use xmpp::{Element, Jid, ns};
+
+use super::rules::Affiliation;
+use super::{Room, RoomEffect, refuse};
+use crate::limits;
+
+/// The vCard of a room.
+#[derive(Clone, Default)]
+pub(super) struct RoomVcard {
+    /// `None`: it was never set, or was removed.
+    vcard: Option<Arc<Element>>,
+    /// SHA-1 of the picture in hexadecimal digits.
+    hash: Option<Box<str>>,
+}
+
+impl RoomVcard {
+    /// From a `<vCard/>`; an empty one removes what was there.
+    fn parse(vcard: &Element) -> Result<RoomVcard, StanzaError> {
+        if vcard.elements().next().is_none() {
+            return Ok(RoomVcard::default());
+        }
+        if vcard.to_bytes(ns::CLIENT).len() > limits::ROOM_VCARD {
+            return Err(StanzaError::new(
+                Condition::NotAcceptable,
+                "the vCard is too big: use a smaller photo",
+            ));
+        }
+        let hash = match photo(vcard) {
+            Some(Ok(bytes)) => Some(hex::encode(&Sha1::digest(&bytes)).into()),
+            Some(Err(())) => return Err(StanzaError::new(Condition::BadRequest, "the photo is not base64")),
+            None => None,
+        };
+        Ok(RoomVcard { vcard: Some(Arc::new(vcard.clone())), hash })
+    }
+
+    /// The child of the stored room.
+    pub(super) fn stored(&self) -> Option<Element> {
+        self.vcard.as_deref().cloned()
+    }
+
+    pub(super) fn from_stored(room: &Element) -> RoomVcard {
+        let vcard = room.get("vCard", ns::VCARD).map(RoomVcard::parse);
+        vcard.and_then(Result::ok).unwrap_or_default()
+    }
+
+    pub(super) fn hash(&self) -> Option<&str> {
+        self.hash.as_deref()
+    }
+}
+
+/// The bytes of the picture; `None`: there is none.
+fn photo(vcard: &Element) -> Option<Result<Vec<u8>, ()>> {
+    let data = vcard.get("PHOTO", ns::VCARD)?.content_of("BINVAL", ns::VCARD)?;
+    let data: String = data.split_ascii_whitespace().collect();
+    (!data.is_empty()).then(|| BASE64_STANDARD.decode(&data).map_err(|_| ()))
+}
+
+impl Room {
+    /// A room that strangers may not enter shows them no picture either.
+    pub(super) fn vcard_get(&self, from: &Jid, iq: &Element, out: &mut Vec<RoomEffect>) {
+        let config = &self.users.config;
+        let affiliation = self.users.affiliation(&from.bare());
+        let is_open = config.is_public && !config.is_members_only && !self.users.is_locked;
+        let may = affiliation != Affiliation::Outcast
+            && (is_open
+                || affiliation >= Affiliation::Member
+                || self.users.occupants.of_session(from).is_some());
+        if !may {
+            return refuse(iq, Condition::Forbidden, out);
+        }
+        match self.vcard.stored() {
+            Some(vcard) => out.push(RoomEffect::Send(stanza::result(iq, Some(vcard)))),
+            None => refuse(iq, Condition::ItemNotFound, out),
+        }
+    }
+
+    /// All occupants learn by code 104 that the room has changed, and the hash by presence.
+    pub(super) fn vcard_set(&mut self, from: &Jid, vcard: &Element, iq: &Element, out: &mut Vec<RoomEffect>) {
+        if self.users.affiliation(&from.bare()) != Affiliation::Owner {
+            return refuse(iq, Condition::Forbidden, out);
+        }
+        let vcard = match RoomVcard::parse(vcard) {
+            Ok(vcard) => vcard,
+            Err(error) => return refuse(iq, error, out),
+        };
+        let old = std::mem::replace(&mut self.vcard, vcard);
+        if self.is_persistent() {
+            out.push(RoomEffect::Save);
+        }
+        self.users.tell_codes(&[104], out);
+        if old.hash != self.vcard.hash {
+            let sessions = self.users.occupants.values().flat_map(|occupant| &occupant.sessions);
+            out.extend(sessions.map(|session| RoomEffect::Send(self.avatar_presence(session))));
+        }
+        out.push(RoomEffect::Send(stanza::result(iq, None)));
+    }
+
+    /// For an occupant that enters; a room without an avatar sends none.
+    pub(super) fn tell_avatar(&self, session: &Jid, out: &mut Vec<RoomEffect>) {
+        out.extend(self.vcard.hash().map(|_| RoomEffect::Send(self.avatar_presence(session))));
+    }
+
+    /// XEP-0153 §3: an empty `<photo/>` says that there is no picture.
+    fn avatar_presence(&self, session: &Jid) -> Element {
+        let photo = Element::new("photo", ns::VCARD_UPDATE).text(self.vcard.hash().unwrap_or_default());
+        Element::new("presence", ns::CLIENT)
+            .with("from", self.users.address.as_str())
+            .with("to", session.as_str())
+            .child(Element::new("x", ns::VCARD_UPDATE).child(photo))
+    }
+}
