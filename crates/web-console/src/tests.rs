@@ -95,6 +95,7 @@ fn settings() -> Settings {
         listen: SocketAddr::from(([127, 0, 0, 1], 5380)),
         origin: None,
         roles: Roles::new(roles),
+        chat_admins: vec![Address::new("chief", "example.test").unwrap()],
         default_domain: "example.test".into(),
         idle: Duration::from_secs(600),
         lifetime: Duration::from_secs(3_600),
@@ -119,7 +120,7 @@ fn world() -> World {
     let (failures, audited) = (Arc::default(), Arc::default());
     let log = Noted { failures: Arc::clone(&failures), audited: Arc::clone(&audited) };
     let (console, queries) = Console::new(&settings(), Arc::clone(&clock) as _, log);
-    let users = ["root", "op", "eye", "user"];
+    let users = ["root", "op", "eye", "user", "chief"];
     let accounts = users.map(|user| (format!("{user}@example.test"), account(user, "secret")));
     World {
         console,
@@ -320,6 +321,26 @@ async fn an_operator_does_not_become_an_admin_by_an_admins_account() {
     assert_eq!(reply.status, StatusCode::BAD_REQUEST, "one's own account");
     let removal = format!("{:?}", change(Address::new("root", "example.test").unwrap()));
     assert!(!change_of(&world).contains(&removal));
+}
+
+/// XEP-0133 §4.6: an administrator of chat sets the password of any account, so also of one that has a role.
+#[tokio::test]
+async fn an_operator_does_not_become_an_admin_by_an_administrator_of_chat() {
+    let mut world = world();
+    let operator = world.sign_in("op").await;
+    let password = || Some(json!({ "password": "mine" }));
+    let path = "/accounts/chief@example.test/password";
+    let refused = world.ask(&operator, "PUT", path, password()).await;
+    assert_eq!(refused.status, StatusCode::FORBIDDEN, "{}", refused.body);
+    assert!(refused.body["error"].as_str().unwrap().contains("administrator of chat"), "{}", refused.body);
+    // Nor where the account is not there yet.
+    world.accounts.remove("chief@example.test");
+    let add = json!({ "address": "chief", "password": "mine" });
+    assert_eq!(world.ask(&operator, "POST", "/accounts", Some(add)).await.status, StatusCode::FORBIDDEN);
+    world.accounts.insert("chief@example.test".into(), account("chief", "secret"));
+    let admin = world.sign_in("root").await;
+    let done = world.ask(&admin, "PUT", path, password()).await;
+    assert_eq!(done.status, StatusCode::OK, "{}", done.body);
 }
 
 #[tokio::test]
