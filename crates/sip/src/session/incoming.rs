@@ -49,6 +49,22 @@ struct ReliableProvisional {
     has_sdp: bool,
 }
 
+/// The response that a PRACK acknowledges (RFC 3262 §7.2); its method is INVITE.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct RAck {
+    rseq: u32,
+    cseq: u32,
+}
+
+impl RAck {
+    fn of(prack: &Message) -> Option<RAck> {
+        let value = std::str::from_utf8(prack.header_named("RAck")?).ok()?;
+        let mut words = value.split_ascii_whitespace();
+        let rack = RAck { rseq: words.next()?.parse().ok()?, cseq: words.next()?.parse().ok()? };
+        (words.next() == Some("INVITE")).then_some(rack)
+    }
+}
+
 /// A 2xx of ours that still has no ACK: RFC 3261 §13.3.1.4.
 pub(super) struct UnacknowledgedOk {
     pub(super) transaction: TxRef,
@@ -86,6 +102,12 @@ impl UnacknowledgedOk {
 impl IncomingInvite {
     pub(super) fn deadline(&self) -> Instant {
         self.provisional.as_ref().map_or(self.until, |sent| sent.repeated.deadline().min(self.until))
+    }
+
+    /// The RAck of the PRACK that is still to come.
+    fn acknowledgement(&self) -> Option<RAck> {
+        let rseq = self.provisional.as_ref()?.rseq;
+        Some(RAck { rseq, cseq: self.request.cseq()?.0 })
     }
 
     fn wants_reliable(&self, has_sdp: bool) -> bool {
@@ -312,6 +334,7 @@ impl Session {
         let SessionStage::Invited(incoming) = std::mem::replace(&mut self.stage, SessionStage::Up) else {
             return;
         };
+        self.overtaken = incoming.acknowledgement();
         let mut reply = response(&self.dialog, &incoming, 200);
         self.refresh = refresh::grant(now, rules, &incoming.request, &mut reply);
         for (name, value) in headers {
@@ -336,16 +359,15 @@ impl Session {
         arrived: &ReceivedRequest<'_>,
         out: &mut SessionEffects,
     ) {
+        let rack = RAck::of(arrived.request);
         let SessionStage::Invited(incoming) = &mut self.stage else {
-            return self.dialog.reply(arrived, 481, "No Such Provisional Response", out);
+            // §3: after a final response, PRACKs of earlier provisional ones are still taken.
+            let is_late =
+                rack.is_some() && self.overtaken.take_if(|overtaken| Some(*overtaken) == rack).is_some();
+            let (status, reason) = if is_late { (200, "OK") } else { (481, "No Such Provisional Response") };
+            return self.dialog.reply(arrived, status, reason, out);
         };
-        let rack = arrived.request.header_named("RAck").and_then(|value| std::str::from_utf8(value).ok());
-        let mut words = rack.unwrap_or_default().split_ascii_whitespace();
-        let rseq = words.next().and_then(|word| word.parse::<u32>().ok());
-        let cseq = words.next().and_then(|word| word.parse::<u32>().ok());
-        let fits = cseq == incoming.request.cseq().map(|(number, _)| number)
-            && incoming.provisional.as_ref().is_some_and(|sent| Some(sent.rseq) == rseq);
-        if !fits {
+        if rack.is_none() || incoming.acknowledgement() != rack {
             return self.dialog.reply(arrived, 481, "No Such Provisional Response", out);
         }
         incoming.has_answered_offer |= incoming.provisional.take().is_some_and(|sent| sent.has_sdp);
