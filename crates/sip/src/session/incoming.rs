@@ -412,19 +412,22 @@ fn check_invite(
         let wait = Some(("Retry-After", limits::EVENTS_RETRY_AFTER.to_string()));
         return Err((503, "Service Unavailable", wait));
     }
-    let unknown: Vec<String> = request
-        .values(Header::Require)
-        .filter(|tag| !REQUIRE_KNOWN.iter().any(|known| tag.eq_ignore_ascii_case(known.as_bytes())))
-        .map(|tag| String::from_utf8_lossy(tag).into_owned())
-        .collect();
-    if !unknown.is_empty() {
-        return Err((420, "Bad Extension", Some(("Unsupported", unknown.join(", ")))));
+    if let Some(unknown) = unknown_extensions(request) {
+        return Err((420, "Bad Extension", Some(("Unsupported", unknown))));
     }
     check_body(request)?;
     if refresh::is_too_short(request) {
         return Err((422, "Session Interval Too Small", Some(("Min-SE", refresh::MIN_SE.to_string()))));
     }
     Dialog::of_request(request, arrived.source, tag.into()).ok_or((400, "Missing Contact", None))
+}
+
+/// The option tags of Require that we do not support; `None`: we support all.
+pub(super) fn unknown_extensions(request: &Message) -> Option<String> {
+    let is_known = |tag: &&[u8]| REQUIRE_KNOWN.iter().any(|known| tag.eq_ignore_ascii_case(known.as_bytes()));
+    let unknown = request.values(Header::Require).filter(|tag| !is_known(tag));
+    let unknown: Vec<_> = unknown.map(String::from_utf8_lossy).collect();
+    (!unknown.is_empty()).then(|| unknown.join(", "))
 }
 
 /// A response within the dialog, up to its body.
@@ -459,7 +462,14 @@ pub(super) fn check_body(
 ) -> Result<(), (u16, &'static str, Option<(&'static str, String)>)> {
     let content_type = request.header(Header::ContentType).unwrap_or_default();
     let kind = content_type.split(|&b| b == b';').next().unwrap_or_default().trim_ascii();
-    if request.body().is_empty() || kind.eq_ignore_ascii_case(SDP.as_bytes()) {
+    if request.body().is_empty() {
+        return Ok(());
+    }
+    // RFC 3261 §8.2.3.
+    if request.values(Header::ContentEncoding).any(|coding| !coding.eq_ignore_ascii_case(b"identity")) {
+        return Err((415, "Unsupported Media Type", Some(("Accept-Encoding", "identity".to_owned()))));
+    }
+    if kind.eq_ignore_ascii_case(SDP.as_bytes()) {
         return Ok(());
     }
     Err((415, "Unsupported Media Type", Some(("Accept", SDP.to_owned()))))
