@@ -260,6 +260,13 @@ async fn each_role_may_do_what_the_table_says_and_no_more() {
             );
         }
         assert_eq!(world.ask(&browser, "GET", "/overview", None).await.status, StatusCode::OK);
+        let audited = std::mem::take(&mut *world.audited.lock().unwrap());
+        let changes = ROUTES.iter().filter(|route| route.is_change() && route.path != "/session");
+        let refused = changes.filter(|route| route.role.is_none_or(|least| role < least));
+        for operation in refused.map(|route| route.operation) {
+            let line = format!("{user}@example.test {} {operation:?}  Some(403)", role.name());
+            assert!(audited.contains(&line), "no {line:?} in {audited:#?}");
+        }
     }
 }
 
@@ -311,6 +318,10 @@ async fn an_operator_does_not_become_an_admin_by_an_admins_account() {
         audited,
         [
             "op@example.test operator SignIn  None",
+            "op@example.test operator SetPassword root@example.test Some(403)",
+            "op@example.test operator AddAccount future@example.test Some(403)",
+            "op@example.test operator AddAlias future@example.test Some(403)",
+            "op@example.test operator SetDisabled root@example.test Some(403)",
             "op@example.test operator SetPassword user@example.test None"
         ],
         "who changed what, and no password"

@@ -102,7 +102,9 @@ impl Context<'_> {
         } else {
             return Ok(());
         };
-        Err(Fault::forbidden(format!("{account} {what}: only an admin may change it")))
+        let fault = Fault::forbidden(format!("{account} {what}: only an admin may change it"));
+        self.audit(&account.to_string(), Some(&fault));
+        Err(fault)
     }
 }
 
