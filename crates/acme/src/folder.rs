@@ -50,9 +50,17 @@ impl CertificateFolder {
         self.path.join("orders")
     }
 
-    /// The account as it was written; none: there is no account yet.
-    pub(crate) fn read_account(&self) -> Option<String> {
-        fs::read_to_string(self.account()).ok()
+    /// The account as it was written; none: there is no account yet. One that is there and cannot be read is no reason to make
+    /// another at the authority.
+    pub(crate) fn read_account(&self) -> io::Result<Option<String>> {
+        match fs::read_to_string(self.account()) {
+            Ok(text) => Ok(Some(text)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => {
+                let what = format!("{} cannot be read: {error}", self.account().display());
+                Err(io::Error::new(error.kind(), what))
+            }
+        }
     }
 
     pub(crate) fn write_account(&self, text: &str) -> io::Result<()> {
@@ -63,7 +71,7 @@ impl CertificateFolder {
     pub(crate) fn forget_account(&self) {
         let kept = fs::rename(self.account(), self.account().with_extension("unknown"));
         if let Err(error) = kept {
-            tracing::warn!(%error, "the account that the authority does not know cannot be put aside");
+            tracing::warn!(%error, "an account of ACME that is of no use cannot be put aside");
         }
     }
 
@@ -157,7 +165,21 @@ mod tests {
         assert_eq!(mode(&folder.path), 0o700);
         assert_eq!((mode(&folder.account()), mode(&folder.certificate())), (0o600, 0o600));
         assert_eq!(fs::read_to_string(folder.certificate()).unwrap(), "chain\nkey");
-        assert_eq!(folder.read_account().as_deref(), Some("{}"));
+        assert_eq!(folder.read_account().unwrap().as_deref(), Some("{}"));
+    }
+
+    #[test]
+    fn an_account_that_cannot_be_read_is_not_one_that_is_not_there() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = CertificateFolder::of(root.path(), "https://a.test/");
+        folder.make().unwrap();
+        assert_eq!(folder.read_account().unwrap(), None);
+        fs::write(folder.account(), [0xff, 0xfe]).unwrap();
+        let error = folder.read_account().unwrap_err();
+        assert!(error.to_string().contains("account.json cannot be read"), "{error}");
+        folder.forget_account();
+        assert_eq!(folder.read_account().unwrap(), None);
+        assert_eq!(fs::read(folder.account().with_extension("unknown")).unwrap(), [0xff, 0xfe], "put aside");
     }
 
     #[test]

@@ -21,6 +21,9 @@ pub const RETRY_REFUSED_MOST: Duration = Duration::from_hours(6);
 /// The longest pause that a `Retry-After` of the authority causes: an error of its clock must not cost the certificate.
 pub const RETRY_AFTER_MOST: Duration = Duration::from_hours(48);
 
+/// Longer than every pause, with what chance adds to it: a retry that is further away was set by a clock that was ahead.
+pub const RETRY_LONGEST: Duration = Duration::from_hours(50);
+
 /// Names of one certificate: Let's Encrypt's limit. The configuration refuses more.
 pub const NAMES: usize = 100;
 

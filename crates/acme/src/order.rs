@@ -48,10 +48,13 @@ pub(crate) async fn account(
 ) -> Result<Account, OrderError> {
     let builder = Account::builder_with_http(Box::new(client.clone()));
     let away = |error: Error| OrderError::here(format!("{}: {}", settings.directory, words(&error)));
-    if let Some(text) = folder.read_account() {
+    if let Some(text) = folder.read_account().map_err(OrderError::here)? {
         match serde_json::from_str::<AccountCredentials>(&text) {
             Ok(credentials) => return builder.from_credentials(credentials).await.map_err(away),
-            Err(error) => tracing::warn!(%error, "the account of ACME cannot be read; a new one is made"),
+            Err(error) => {
+                tracing::warn!(%error, "the account of ACME is no account; it is put aside, and a new one is made");
+                folder.forget_account();
+            }
         }
     }
     let contact = settings.contact.as_ref().map(|address| format!("mailto:{address}"));

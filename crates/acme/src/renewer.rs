@@ -77,7 +77,9 @@ impl CertificateRenewer {
     pub async fn run(&self) {
         let mut schedule = Schedule::new(self.folder.read_orders(), random());
         loop {
-            let (due, now) = (schedule.deadline(self.held()), self.clock.now());
+            let now = self.clock.now();
+            schedule.handle_clock(now);
+            let due = schedule.deadline(self.held());
             self.status.borrow_mut().next = (due > now).then_some(due);
             if due > now {
                 tokio::select! {

@@ -96,6 +96,13 @@ impl Schedule {
         self.jitter = per_mille(random);
     }
 
+    /// The time now, before each look at the deadline. What a clock that was ahead has noted, before it was set back, does not count:
+    /// such times could keep the node from its renewal for years.
+    pub fn handle_clock(&mut self, now: Instant) {
+        self.begun.retain(|at| *at <= now);
+        self.retry_at = self.retry_at.min(now + limits::RETRY_LONGEST);
+    }
+
     /// The names have changed: an order that failed for the names of before may succeed now.
     pub fn handle_names_changed(&mut self) {
         self.failures = 0;
@@ -185,6 +192,22 @@ mod tests {
         assert_eq!(schedule.deadline(None), START + limits::RETRY_AFTER_MOST);
         schedule.handle_names_changed();
         assert!(schedule.deadline(None) <= START, "the fault may have been one of the names");
+    }
+
+    #[test]
+    fn a_clock_that_was_ahead_and_is_set_back_keeps_no_order_from_beginning() {
+        let ahead = START + DAY * 4_000;
+        let mut schedule = Schedule::new([ahead; limits::ORDERS_PER_HOUR], 0);
+        schedule.handle_failed(ahead, FailureKind::Refused, None, 0);
+        schedule.handle_clock(START);
+        assert!(schedule.deadline(None) <= START + limits::RETRY_LONGEST, "{:?}", schedule.deadline(None));
+        // A pause and orders by the right clock count as before.
+        let mut schedule = Schedule::new([START; limits::ORDERS_PER_HOUR], 0);
+        schedule.handle_failed(START, FailureKind::Refused, Some(limits::RETRY_AFTER_MOST), 999);
+        let deadline = schedule.deadline(None);
+        schedule.handle_clock(START);
+        assert_eq!(schedule.deadline(None), deadline);
+        assert_eq!(schedule.begun().count(), limits::ORDERS_PER_HOUR);
     }
 
     #[test]

@@ -9,6 +9,7 @@ use logging::Identity;
 use logging::sign_in_failures::{Failure, Service, SignInFailures};
 use net::clock::Clock;
 use stdx::attempts::{Block, Subject};
+use store::Address;
 use tokio::net::TcpListener;
 use web_console::{AuditLine, Console, ConsoleLog, FailedSignIn, NodeQueries, Role, Roles, Settings};
 
@@ -97,10 +98,20 @@ fn settings(config: &Config) -> Option<Settings> {
         listen: console.listen?,
         origin: console.origin.clone(),
         roles: Roles::new(roles.iter().map(|(role, account)| (*role, &**account))),
+        chat_admins: chat_admins(&config.xmpp.operating.admins),
         default_domain: config.sip.default_domain.clone(),
         idle: console.idle,
         lifetime: console.lifetime,
     })
+}
+
+/// As chat reads the names: all spellings of one are one account (RFC 7622 §3.3).
+fn chat_admins(named: &[Box<str>]) -> Vec<Address> {
+    let address = |named: &str| {
+        let bare = xmpp::Bare::parse(named).ok()?;
+        Address::new(bare.local()?, bare.domain()).ok()
+    };
+    named.iter().filter_map(|named| address(named)).collect()
 }
 
 /// Serves the console until dropped, on a `LocalSet`. Returns where there is none.

@@ -21,8 +21,8 @@ use crate::guard::{self, AUTOMATIC, CSRF};
 use crate::handlers::{Answer, Context, perform};
 use crate::role::Role;
 use crate::routes::{self, BASE, Found, Operation, Values};
-use crate::sign_in;
-use crate::state::{ActiveSettings, State};
+use crate::sign_in::{self, User};
+use crate::state::{ActiveSettings, AuditLine, State};
 
 /// Nothing of a page comes from another host, no script and no style stands in it, and no other page shows it in a frame.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; \
@@ -100,6 +100,9 @@ async fn interface(
         return Err(Fault::forbidden("the token of changes is missing or wrong: load the page again"));
     }
     if found.route.role.is_none_or(|least| user.role < least) {
+        if is_change {
+            note_refusal(state, &user, from, found.route.operation);
+        }
         let least = found.route.role.map_or("", Role::name);
         return Err(Fault::forbidden(format!("this needs the role {least}; yours is {}", user.role.name())));
     }
@@ -116,6 +119,18 @@ async fn interface(
         response.headers_mut().insert(SET_COOKIE, HeaderValue::from_static(CLEAR));
     }
     Ok(response)
+}
+
+/// A change that the role does not permit is a line of the log, as one that was made.
+fn note_refusal(state: &State, user: &User, from: IpAddr, operation: Operation) {
+    state.log.audit(&AuditLine {
+        account: &user.session.account.to_string(),
+        role: Some(user.role),
+        from,
+        action: &format!("{operation:?}"),
+        subject: "",
+        refused: Some(StatusCode::FORBIDDEN.as_u16()),
+    });
 }
 
 /// Takes the cookie away.

@@ -1,12 +1,13 @@
 //! Sign-in by an account's address and password, and the check of a session with each request.
 
 use std::net::IpAddr;
+use std::sync::LazyLock;
 
 use axum::http::StatusCode;
 use chat_store::keys;
 use serde_json::{Value, json};
 use stdx::attempts::{Attempt, Cause, retry_after, without_port};
-use store::{Account, Address, Verifiers};
+use store::{Account, Address, ScramHash, ScramKeys, Verifiers};
 use subtle::ConstantTimeEq as _;
 use xmpp::sasl::Secret;
 
@@ -93,18 +94,31 @@ fn refuse(state: &State, attempt: &Attempt<'_>, from: IpAddr, name: &str, cause:
     Fault::new(StatusCode::UNAUTHORIZED, "the account or the password is wrong")
 }
 
-/// Takes milliseconds where an account has keys of SCRAM only. An unknown account costs what one with digests does.
+/// Takes milliseconds: as much is done for every account, known or unknown, with digests or with keys of SCRAM only, so that the
+/// time tells nothing.
 fn is_password(account: Option<&Account>, address: &Address, password: String) -> bool {
-    let Some(account) = account else {
-        let _ = std::hint::black_box(Verifiers::from_password(&address.user, &address.domain, &password));
-        return false;
+    let (name, domain) = match account {
+        Some(account) => (&account.name, &account.domain),
+        None => (&address.user, &address.domain),
     };
-    if !account.verifiers.are_of_password() {
-        return keys::are_of(&account.verifiers, &Secret(password.into()));
+    let given = Verifiers::from_password(name, domain, &password);
+    let known = account.map(|account| &account.verifiers);
+    let digests = known.filter(|known| known.are_of_password());
+    let keyed = known.filter(|known| !known.are_of_password() && !keys::all_known(known).is_empty());
+    let are_keys = keys::are_of(keyed.unwrap_or(&STAND_IN), &Secret(password.into()));
+    match digests {
+        Some(digests) => given.sha256.ct_eq(&digests.sha256).into(),
+        None => are_keys && keyed.is_some(),
     }
-    let given = Verifiers::from_password(&account.name, &account.domain, &password);
-    given.sha256.ct_eq(&account.verifiers.sha256).into()
 }
+
+/// Keys of no password.
+static STAND_IN: LazyLock<Verifiers> = LazyLock::new(|| {
+    let (stored, server) = ([0; 20].into(), [0; 20].into());
+    let iterations = xmpp::limits::SCRAM_ITERATIONS;
+    let keys = ScramKeys { salt: [0; 16].into(), iterations, stored, server };
+    Verifiers::without_password(&[0; 32]).with_scram(&[(ScramHash::Sha1, keys)])
+});
 
 /// The session of a token. `is_change`: the account is read from the database before; else it is read after some seconds, and a
 /// database that is away ends no session, so that the state of the node can be watched meanwhile.
@@ -139,4 +153,66 @@ pub(crate) async fn user_of(
     }
     let role = settings.settings.roles.of(&session.account).ok_or_else(Fault::signed_out)?;
     Ok(User { token, session, role })
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::time::{ClockId, clock_gettime};
+    use store::AccountLimits;
+
+    use super::*;
+
+    fn account(verifiers: Verifiers) -> Account {
+        Account {
+            id: 1,
+            name: "alice".into(),
+            domain: "example.test".into(),
+            display_name: "".into(),
+            verifiers,
+            disabled: false,
+            limits: AccountLimits::default(),
+            created_at: stdx::Instant::default(),
+        }
+    }
+
+    /// The least processor time of some checks, in nanoseconds.
+    fn cost(account: Option<&Account>) -> u64 {
+        let address = Address::new("alice", "example.test").unwrap();
+        let one = || {
+            let before = clock_gettime(ClockId::ThreadCPUTime);
+            assert!(!is_password(account, &address, "wrong".into()));
+            let after = clock_gettime(ClockId::ThreadCPUTime);
+            (after.tv_sec - before.tv_sec) * 1_000_000_000 + (after.tv_nsec - before.tv_nsec)
+        };
+        (0..5).map(|_| one()).min().unwrap().unsigned_abs()
+    }
+
+    #[test]
+    fn an_unknown_account_and_every_kind_of_known_one_cost_the_same() {
+        let digests = Verifiers::from_password("alice", "example.test", "secret");
+        let keys_only = Verifiers::without_password(&[7; 32]).with_scram(&keys::make("secret"));
+        let of_directory = Verifiers::without_password(&[7; 32]);
+        let least = cost(None);
+        for verifiers in [digests, keys_only, of_directory] {
+            let known = cost(Some(&account(verifiers)));
+            assert!(known < 3 * least && least < 3 * known, "{known} ns, and {least} ns when unknown");
+        }
+    }
+
+    #[test]
+    fn the_right_password_is_right_by_digests_and_by_keys() {
+        let address = Address::new("alice", "example.test").unwrap();
+        let digests = Verifiers::from_password("alice", "example.test", "secret");
+        let keys_only = Verifiers::without_password(&[7; 32]).with_scram(&keys::make("secret"));
+        let both = digests.clone().with_scram(&keys::make("secret"));
+        for verifiers in [digests, keys_only, both] {
+            let alice = account(verifiers);
+            assert!(is_password(Some(&alice), &address, "secret".into()));
+            for wrong in ["", "Secret", "secret "] {
+                assert!(!is_password(Some(&alice), &address, wrong.into()), "{wrong:?}");
+            }
+        }
+        assert!(!is_password(None, &address, "secret".into()));
+        assert!(!is_password(Some(&account(Verifiers::without_password(&[7; 32]))), &address, "".into()));
+    }
 }

@@ -10,6 +10,7 @@ use axum::Router;
 use stdx::Instant;
 use stdx::attempts::{Attempts, Block, Cause, Subject};
 use stdx::hash::Keyed;
+use store::Address;
 use tokio::sync::Semaphore;
 
 use crate::guard::Hosts;
@@ -29,6 +30,8 @@ pub struct Settings {
     pub origin: Option<Box<str>>,
     /// The accounts that may use it.
     pub roles: Roles,
+    /// The administrators of chat (XEP-0133): with the password of one, the password of every account can be set.
+    pub chat_admins: Vec<Address>,
     /// The domain of accounts that are named without one.
     pub default_domain: Box<str>,
     /// The time without an action of the user after which a session ends.

@@ -95,6 +95,7 @@ fn settings() -> Settings {
         listen: SocketAddr::from(([127, 0, 0, 1], 5380)),
         origin: None,
         roles: Roles::new(roles),
+        chat_admins: vec![Address::new("chief", "example.test").unwrap()],
         default_domain: "example.test".into(),
         idle: Duration::from_secs(600),
         lifetime: Duration::from_secs(3_600),
@@ -119,7 +120,7 @@ fn world() -> World {
     let (failures, audited) = (Arc::default(), Arc::default());
     let log = Noted { failures: Arc::clone(&failures), audited: Arc::clone(&audited) };
     let (console, queries) = Console::new(&settings(), Arc::clone(&clock) as _, log);
-    let users = ["root", "op", "eye", "user"];
+    let users = ["root", "op", "eye", "user", "chief"];
     let accounts = users.map(|user| (format!("{user}@example.test"), account(user, "secret")));
     World {
         console,
@@ -259,6 +260,13 @@ async fn each_role_may_do_what_the_table_says_and_no_more() {
             );
         }
         assert_eq!(world.ask(&browser, "GET", "/overview", None).await.status, StatusCode::OK);
+        let audited = std::mem::take(&mut *world.audited.lock().unwrap());
+        let changes = ROUTES.iter().filter(|route| route.is_change() && route.path != "/session");
+        let refused = changes.filter(|route| route.role.is_none_or(|least| role < least));
+        for operation in refused.map(|route| route.operation) {
+            let line = format!("{user}@example.test {} {operation:?}  Some(403)", role.name());
+            assert!(audited.contains(&line), "no {line:?} in {audited:#?}");
+        }
     }
 }
 
@@ -310,6 +318,10 @@ async fn an_operator_does_not_become_an_admin_by_an_admins_account() {
         audited,
         [
             "op@example.test operator SignIn  None",
+            "op@example.test operator SetPassword root@example.test Some(403)",
+            "op@example.test operator AddAccount future@example.test Some(403)",
+            "op@example.test operator AddAlias future@example.test Some(403)",
+            "op@example.test operator SetDisabled root@example.test Some(403)",
             "op@example.test operator SetPassword user@example.test None"
         ],
         "who changed what, and no password"
@@ -320,6 +332,26 @@ async fn an_operator_does_not_become_an_admin_by_an_admins_account() {
     assert_eq!(reply.status, StatusCode::BAD_REQUEST, "one's own account");
     let removal = format!("{:?}", change(Address::new("root", "example.test").unwrap()));
     assert!(!change_of(&world).contains(&removal));
+}
+
+/// XEP-0133 §4.6: an administrator of chat sets the password of any account, so also of one that has a role.
+#[tokio::test]
+async fn an_operator_does_not_become_an_admin_by_an_administrator_of_chat() {
+    let mut world = world();
+    let operator = world.sign_in("op").await;
+    let password = || Some(json!({ "password": "mine" }));
+    let path = "/accounts/chief@example.test/password";
+    let refused = world.ask(&operator, "PUT", path, password()).await;
+    assert_eq!(refused.status, StatusCode::FORBIDDEN, "{}", refused.body);
+    assert!(refused.body["error"].as_str().unwrap().contains("administrator of chat"), "{}", refused.body);
+    // Nor where the account is not there yet.
+    world.accounts.remove("chief@example.test");
+    let add = json!({ "address": "chief", "password": "mine" });
+    assert_eq!(world.ask(&operator, "POST", "/accounts", Some(add)).await.status, StatusCode::FORBIDDEN);
+    world.accounts.insert("chief@example.test".into(), account("chief", "secret"));
+    let admin = world.sign_in("root").await;
+    let done = world.ask(&admin, "PUT", path, password()).await;
+    assert_eq!(done.status, StatusCode::OK, "{}", done.body);
 }
 
 #[tokio::test]

@@ -50,9 +50,7 @@ impl LdapSource {
             LdapSecurity::Clear => None,
             LdapSecurity::StartTls | LdapSecurity::Tls => {
                 let client = tls::client(settings.authorities.as_deref())?;
-                let name = ServerName::try_from(String::from(&*settings.host));
-                let name = name.with_context(|| format!("{} is no host of a certificate", settings.host))?;
-                Some((TlsConnector::from(Arc::new(client)), name))
+                Some((TlsConnector::from(Arc::new(client)), certificate_name(&settings.host)?))
             }
         };
         let seconds = u32::try_from(timeout.as_secs()).unwrap_or(u32::MAX).max(1);
@@ -76,8 +74,9 @@ impl LdapSource {
     }
 
     async fn ask(&self, names: Names<'_>, password: &str) -> Result<bool> {
-        let host = self.settings.host.trim_start_matches('[').trim_end_matches(']');
-        let stream = TcpStream::connect((host, self.settings.port)).await.context("no connection")?;
+        let stream = TcpStream::connect((bare(&self.settings.host), self.settings.port))
+            .await
+            .context("no connection")?;
         // Each message waits for the answer to the one before.
         stream.set_nodelay(true)?;
         let Some((connector, name)) = &self.tls else {
@@ -127,6 +126,17 @@ impl LdapSource {
             code => bail!("a bind is answered with result code {}", code.0),
         }
     }
+}
+
+/// An address of IPv6 stands in brackets in a URL (RFC 3986 §3.2.2), and nowhere else.
+fn bare(host: &str) -> &str {
+    host.trim_start_matches('[').trim_end_matches(']')
+}
+
+/// The name or address that the directory's certificate has to be for.
+fn certificate_name(host: &str) -> Result<ServerName<'static>> {
+    let name = ServerName::try_from(String::from(bare(host)));
+    name.with_context(|| format!("{host} is no host of a certificate"))
 }
 
 /// A connection with a directory: one request at a time.
@@ -230,5 +240,20 @@ impl<S: AsyncRead + AsyncWrite + Unpin> LdapConnection<S> {
             }
         }
         bail!("a search has more than {} answers", limits::LDAP_MESSAGES)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn certificates_are_compared_with_names_and_with_addresses_of_both_families() {
+        for (host, name) in
+            [("ldap.a.test", "ldap.a.test"), ("192.0.2.1", "192.0.2.1"), ("[2001:db8::1]", "2001:db8::1")]
+        {
+            assert_eq!(certificate_name(host).unwrap().to_str(), name);
+        }
+        assert!(certificate_name("a b").is_err());
     }
 }

@@ -90,6 +90,7 @@ impl World {
             listen: SocketAddr::from(([127, 0, 0, 1], 5380)),
             origin: None,
             roles: web_console::Roles::default(),
+            chat_admins: Vec::new(),
             default_domain: "a.test".into(),
             idle: Duration::from_secs(60),
             lifetime: Duration::from_secs(600),

@@ -43,16 +43,28 @@ impl Peer {
     /// Sends the request and lets half a second pass.
     pub(crate) fn send_to(&mut self, scene: &mut Scene, server: SocketAddr, raw: Raw<'_>) {
         self.requests += 1;
-        self.send_numbered(scene, server, raw, self.requests);
+        self.send_numbered(scene, server, raw, (self.requests, ""));
+    }
+
+    /// As [`send`](Self::send), with a body.
+    pub(crate) fn send_body(&mut self, scene: &mut Scene, raw: Raw<'_>, body: &str) {
+        self.requests += 1;
+        self.send_numbered(scene, SERVER, raw, (self.requests, body));
     }
 
     /// Copies of one request have one number and come by different ways.
     pub(crate) fn send_copy(&mut self, scene: &mut Scene, raw: Raw<'_>) {
         self.requests += 1;
-        self.send_numbered(scene, SERVER, raw, 1_000);
+        self.send_numbered(scene, SERVER, raw, (1_000, ""));
     }
 
-    fn send_numbered(&mut self, scene: &mut Scene, server: SocketAddr, raw: Raw<'_>, number: u32) {
+    fn send_numbered(
+        &mut self,
+        scene: &mut Scene,
+        server: SocketAddr,
+        raw: Raw<'_>,
+        (number, body): (u32, &str),
+    ) {
         let transport = if server.port() == 5060 { "UDP" } else { "TCP" };
         let optional = |name: &str, value: &str| match value {
             "" => String::new(),
@@ -60,7 +72,7 @@ impl Peer {
         };
         let text = format!(
             "{} {} SIP/2.0\r\nVia: SIP/2.0/{transport} {};branch=z9hG4bK-{}-{};rport\r\nMax-Forwards: 70\r\n{}From: {}\r\n\
-             To: {}\r\nCall-ID: {}\r\nCSeq: {} {}\r\n{}{}Content-Length: 0\r\n\r\n",
+             To: {}\r\nCall-ID: {}\r\nCSeq: {} {}\r\n{}{}Content-Length: {}\r\n\r\n{body}",
             raw.method,
             raw.uri,
             self.addr,
@@ -74,6 +86,7 @@ impl Peer {
             raw.method,
             optional("Contact", raw.contact),
             raw.lines,
+            body.len(),
         );
         scene.world.send(self.id, self.addr, server, text);
         scene.run(500);

@@ -7,7 +7,7 @@ use insta::assert_snapshot;
 use sip::session::{Cause, Invite, Login, SessionEvent, SessionId};
 
 use crate::phone::Phone;
-use crate::raw::{Peer, Raw};
+use crate::raw::{Peer, Raw, header};
 use crate::server::{self, Server};
 use crate::session_world::{ANSWER, NO_HEADERS, Pair, agent, answers, assert_at_rest, heard, invite_to};
 use crate::{Scene, address, bob, carol, targets};
@@ -327,6 +327,41 @@ fn early_media_is_acknowledged() {
     assert_eq!(pair.ours(), "ringing 183, answered");
     pair.hang_up();
     pair.rest();
+}
+
+/// RFC 3262 §3: a 2xx may overtake the PRACK of a provisional response without SDP, and the PRACK is answered 200 then, too: 481
+/// would end the dialog at the caller (RFC 5057 §5.1).
+#[test]
+fn a_prack_that_the_answer_has_overtaken_is_taken() {
+    let mut scene = Scene::build(1, agent(1).with_app(answers), vec![]);
+    let mut peer = Peer::new(&mut scene, 8);
+    let invite = Raw {
+        method: "INVITE",
+        uri: "sip:100@10.0.0.1",
+        from: "<sip:x@elsewhere.test>;tag=x",
+        to: "<sip:100@10.0.0.1>",
+        call_id: "c",
+        contact: "<sip:x@10.0.0.8>",
+        lines: "Require: 100rel\r\n",
+        ..Raw::default()
+    };
+    peer.send(&mut scene, invite);
+    let ringing = peer.last(&scene, "SIP/2.0 180 ");
+    let to = header(&peer.last(&scene, "SIP/2.0 200 "), "To");
+    let rseq: u32 = header(&ringing, "RSeq").parse().unwrap();
+    for (rack, status) in [
+        (format!("{} 1 INVITE", rseq + 1), "481"),
+        (format!("{rseq} 2 INVITE"), "481"),
+        (format!("{rseq} 1 UPDATE"), "481"),
+        (format!("{rseq} 1 INVITE"), "200"),
+        (format!("{rseq} 1 INVITE"), "481"),
+    ] {
+        let lines = format!("RAck: {rack}\r\n");
+        peer.send(&mut scene, Raw { method: "PRACK", to: &to, lines: &lines, ..invite });
+        let answer = peer.last(&scene, &format!("SIP/2.0 {status} "));
+        let last = peer.received(&scene).into_iter().rfind(|text| text.contains("PRACK\r\n")).unwrap();
+        assert_eq!(answer, last, "{rack}");
+    }
 }
 
 #[test]

@@ -49,6 +49,22 @@ struct ReliableProvisional {
     has_sdp: bool,
 }
 
+/// The response that a PRACK acknowledges (RFC 3262 §7.2); its method is INVITE.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct RAck {
+    rseq: u32,
+    cseq: u32,
+}
+
+impl RAck {
+    fn of(prack: &Message) -> Option<RAck> {
+        let value = std::str::from_utf8(prack.header_named("RAck")?).ok()?;
+        let mut words = value.split_ascii_whitespace();
+        let rack = RAck { rseq: words.next()?.parse().ok()?, cseq: words.next()?.parse().ok()? };
+        (words.next() == Some("INVITE")).then_some(rack)
+    }
+}
+
 /// A 2xx of ours that still has no ACK: RFC 3261 §13.3.1.4.
 pub(super) struct UnacknowledgedOk {
     pub(super) transaction: TxRef,
@@ -86,6 +102,12 @@ impl UnacknowledgedOk {
 impl IncomingInvite {
     pub(super) fn deadline(&self) -> Instant {
         self.provisional.as_ref().map_or(self.until, |sent| sent.repeated.deadline().min(self.until))
+    }
+
+    /// The RAck of the PRACK that is still to come.
+    fn acknowledgement(&self) -> Option<RAck> {
+        let rseq = self.provisional.as_ref()?.rseq;
+        Some(RAck { rseq, cseq: self.request.cseq()?.0 })
     }
 
     fn wants_reliable(&self, has_sdp: bool) -> bool {
@@ -312,6 +334,7 @@ impl Session {
         let SessionStage::Invited(incoming) = std::mem::replace(&mut self.stage, SessionStage::Up) else {
             return;
         };
+        self.overtaken = incoming.acknowledgement();
         let mut reply = response(&self.dialog, &incoming, 200);
         self.refresh = refresh::grant(now, rules, &incoming.request, &mut reply);
         for (name, value) in headers {
@@ -336,16 +359,15 @@ impl Session {
         arrived: &ReceivedRequest<'_>,
         out: &mut SessionEffects,
     ) {
+        let rack = RAck::of(arrived.request);
         let SessionStage::Invited(incoming) = &mut self.stage else {
-            return self.dialog.reply(arrived, 481, "No Such Provisional Response", out);
+            // §3: after a final response, PRACKs of earlier provisional ones are still taken.
+            let is_late =
+                rack.is_some() && self.overtaken.take_if(|overtaken| Some(*overtaken) == rack).is_some();
+            let (status, reason) = if is_late { (200, "OK") } else { (481, "No Such Provisional Response") };
+            return self.dialog.reply(arrived, status, reason, out);
         };
-        let rack = arrived.request.header_named("RAck").and_then(|value| std::str::from_utf8(value).ok());
-        let mut words = rack.unwrap_or_default().split_ascii_whitespace();
-        let rseq = words.next().and_then(|word| word.parse::<u32>().ok());
-        let cseq = words.next().and_then(|word| word.parse::<u32>().ok());
-        let fits = cseq == incoming.request.cseq().map(|(number, _)| number)
-            && incoming.provisional.as_ref().is_some_and(|sent| Some(sent.rseq) == rseq);
-        if !fits {
+        if rack.is_none() || incoming.acknowledgement() != rack {
             return self.dialog.reply(arrived, 481, "No Such Provisional Response", out);
         }
         incoming.has_answered_offer |= incoming.provisional.take().is_some_and(|sent| sent.has_sdp);
@@ -390,19 +412,22 @@ fn check_invite(
         let wait = Some(("Retry-After", limits::EVENTS_RETRY_AFTER.to_string()));
         return Err((503, "Service Unavailable", wait));
     }
-    let unknown: Vec<String> = request
-        .values(Header::Require)
-        .filter(|tag| !REQUIRE_KNOWN.iter().any(|known| tag.eq_ignore_ascii_case(known.as_bytes())))
-        .map(|tag| String::from_utf8_lossy(tag).into_owned())
-        .collect();
-    if !unknown.is_empty() {
-        return Err((420, "Bad Extension", Some(("Unsupported", unknown.join(", ")))));
+    if let Some(unknown) = unknown_extensions(request) {
+        return Err((420, "Bad Extension", Some(("Unsupported", unknown))));
     }
     check_body(request)?;
     if refresh::is_too_short(request) {
         return Err((422, "Session Interval Too Small", Some(("Min-SE", refresh::MIN_SE.to_string()))));
     }
     Dialog::of_request(request, arrived.source, tag.into()).ok_or((400, "Missing Contact", None))
+}
+
+/// The option tags of Require that we do not support; `None`: we support all.
+pub(super) fn unknown_extensions(request: &Message) -> Option<String> {
+    let is_known = |tag: &&[u8]| REQUIRE_KNOWN.iter().any(|known| tag.eq_ignore_ascii_case(known.as_bytes()));
+    let unknown = request.values(Header::Require).filter(|tag| !is_known(tag));
+    let unknown: Vec<_> = unknown.map(String::from_utf8_lossy).collect();
+    (!unknown.is_empty()).then(|| unknown.join(", "))
 }
 
 /// A response within the dialog, up to its body.
@@ -437,7 +462,14 @@ pub(super) fn check_body(
 ) -> Result<(), (u16, &'static str, Option<(&'static str, String)>)> {
     let content_type = request.header(Header::ContentType).unwrap_or_default();
     let kind = content_type.split(|&b| b == b';').next().unwrap_or_default().trim_ascii();
-    if request.body().is_empty() || kind.eq_ignore_ascii_case(SDP.as_bytes()) {
+    if request.body().is_empty() {
+        return Ok(());
+    }
+    // RFC 3261 §8.2.3.
+    if request.values(Header::ContentEncoding).any(|coding| !coding.eq_ignore_ascii_case(b"identity")) {
+        return Err((415, "Unsupported Media Type", Some(("Accept-Encoding", "identity".to_owned()))));
+    }
+    if kind.eq_ignore_ascii_case(SDP.as_bytes()) {
         return Ok(());
     }
     Err((415, "Unsupported Media Type", Some(("Accept", SDP.to_owned()))))

@@ -42,7 +42,7 @@ pub use event::{
     Cause, CommandError, Invite, Invited, Login, MessageId, OfferId, ReferId, SessionEffect, SessionEvent,
     SessionId, body_of, sipfrag_status,
 };
-use incoming::{IncomingInvite, UnacknowledgedOk};
+use incoming::{IncomingInvite, RAck, UnacknowledgedOk};
 pub use message::MessageOut;
 use message::PendingMessages;
 use offer::OfferExchange;
@@ -112,6 +112,8 @@ pub(crate) struct Session {
     last_token: u32,
     /// Our 2xx to an INVITE that still has no ACK.
     unacked: Option<Box<UnacknowledgedOk>>,
+    /// Our 2xx overtook the PRACK of a provisional response (RFC 3262 §3).
+    overtaken: Option<RAck>,
     refresh: SessionRefresh,
     refers: Refers,
     /// Requests of ours without a final response.
@@ -443,6 +445,7 @@ impl Session {
             exchange: OfferExchange::Idle,
             last_token: 0,
             unacked: None,
+            overtaken: None,
             refresh: SessionRefresh::Never,
             refers: Refers::default(),
             requests: SmallVec::new(),

@@ -6,7 +6,7 @@ use stdx::slab::Key;
 
 use super::dialog::DialogFault;
 use super::event::content_type_of;
-use super::incoming::reply_effect;
+use super::incoming::{reply_effect, unknown_extensions};
 use super::{
     ALLOW, Cause, CommandError, ReceivedRequest, RequestPurpose, SDP, Session, SessionContext,
     SessionEffects, SessionEvent, SessionStage, Sessions, describe,
@@ -32,6 +32,11 @@ impl Sessions {
         };
         if let Some(Err(DialogFault(status, reason))) = dialog.map(|dialog| dialog.accept(request)) {
             return session.dialog.reply(arrived, status, reason, out);
+        }
+        // RFC 3261 §8.2.2.3, which §12.2.2 has for requests within a dialog as well.
+        if let Some(unknown) = unknown_extensions(request) {
+            let header = Some(("Unsupported", &*unknown));
+            return session.dialog.reply_with(arrived, (420, "Bad Extension"), header, out);
         }
         match request.method() {
             Method::Invite | Method::Update => {

@@ -88,14 +88,23 @@ impl Context<'_> {
         });
     }
 
-    /// An operator changes accounts of users only: with the password of an account that has a role it would have that role.
+    /// An operator changes accounts of users only: with the password of an account that has a role it would have that role,
+    /// and with that of an administrator of chat it could set the password of an account that has one.
     fn check_may_change(&self, account: &Address) -> Result<(), Fault> {
-        let has_role = self.settings.settings.roles.of(account).is_some();
-        if has_role && self.user.role < Role::Admin {
-            let message = format!("{account} has a role at the console: only an admin may change it");
-            return Err(Fault::forbidden(message));
+        if self.user.role >= Role::Admin {
+            return Ok(());
         }
-        Ok(())
+        let settings = &self.settings.settings;
+        let what = if settings.roles.of(account).is_some() {
+            "has a role at the console"
+        } else if settings.chat_admins.contains(account) {
+            "is an administrator of chat"
+        } else {
+            return Ok(());
+        };
+        let fault = Fault::forbidden(format!("{account} {what}: only an admin may change it"));
+        self.audit(&account.to_string(), Some(&fault));
+        Err(fault)
     }
 }
 

@@ -8,7 +8,7 @@ use stdx::Instant;
 use super::{Row, body, test};
 use crate::raw::{Peer, Raw, header};
 use crate::server::{self, Server};
-use crate::session_world::{ANSWER, NO_HEADERS, agent};
+use crate::session_world::{ANSWER, NO_HEADERS, agent, answers};
 use crate::{SERVER, Scene, address, bob, to_bob};
 
 pub(super) const ROWS: &[Row] = &[
@@ -29,11 +29,17 @@ pub(super) const ROWS: &[Row] = &[
         "An unknown option tag in Require is answered 420, with Unsupported",
         "sim/tests/calls/waits.rs::the_server_answers_for_itself",
     ),
+    body("8.2.2.3", "Within a dialog, too", require_in_dialog),
     body("8.2.2.3", "Require in a CANCEL is ignored", require_in_cancel),
     test(
         "8.2.3",
         "A body of a type or encoding that is not understood is answered 415, with Accept",
         "sip/src/events/tests/publish.rs::bad_publications_get_their_answer",
+    ),
+    body(
+        "8.2.3",
+        "An INVITE with an encoded body is answered 415, with Accept-Encoding, also within a dialog",
+        encoded_body,
     ),
     body(
         "8.2.4",
@@ -155,6 +161,44 @@ fn added_to_tag() {
     let (_, received) = asked(OPTIONS);
     let to = header(&received[0], "To");
     assert!(to.strip_prefix("<sip:10.0.0.1>;tag=").is_some_and(|tag| tag.len() >= 4), "{to}");
+}
+
+const INVITE: Raw<'_> =
+    Raw { method: "INVITE", uri: "sip:100@10.0.0.1", contact: "<sip:x@10.0.0.8>", ..OPTIONS };
+
+/// A peer whose INVITE an application has answered, and the To of the dialog.
+fn answered() -> (Scene, Peer, String) {
+    let mut scene = Scene::build(1, agent(1).with_app(answers), vec![]);
+    let mut peer = Peer::new(&mut scene, 8);
+    peer.send(&mut scene, INVITE);
+    let to = header(&peer.last(&scene, "SIP/2.0 200 "), "To");
+    (scene, peer, to)
+}
+
+fn require_in_dialog() {
+    let (mut scene, mut peer, to) = answered();
+    for method in ["INVITE", "UPDATE", "INFO", "BYE"] {
+        peer.send(&mut scene, Raw { method, to: &to, lines: "Require: timer, wings\r\n", ..INVITE });
+        let refused = peer.last(&scene, "SIP/2.0 420 ");
+        assert_eq!(header(&refused, "Unsupported"), "wings", "{refused}");
+        assert!(header(&refused, "CSeq").ends_with(method), "{refused}");
+    }
+    peer.send(&mut scene, Raw { method: "BYE", to: &to, ..INVITE });
+    assert!(
+        header(&peer.last(&scene, "SIP/2.0 200 "), "CSeq").ends_with("BYE"),
+        "the session was still there"
+    );
+}
+
+fn encoded_body() {
+    let (mut scene, mut peer, to) = answered();
+    let lines = "Content-Type: application/sdp\r\nContent-Encoding: gzip\r\n";
+    for raw in [Raw { lines, call_id: "other", ..INVITE }, Raw { lines, to: &to, ..INVITE }] {
+        peer.send_body(&mut scene, raw, "\u{1f}x");
+        let refused = peer.last(&scene, "SIP/2.0 415 ");
+        assert_eq!(header(&refused, "Accept-Encoding"), "identity", "{refused}");
+        assert_eq!(header(&refused, "Call-ID"), raw.call_id);
+    }
 }
 
 /// The responses of an application that sends early media and then answers, to an INVITE with these lines.
