@@ -135,32 +135,43 @@ fn blocks(file: &[u8], each: &mut PacketSink<'_>) -> Result<(), CaptureError> {
                 return Err(reader.fault("expected at most 4096 interfaces".to_owned()));
             }
             1 => interfaces.push(interface(&mut inner)?),
-            6 => {
-                let number = inner.u32("a packet's interface")? as usize;
-                let known = interfaces.get(number);
-                let known =
-                    known.ok_or_else(|| inner.fault(format!("interface {number} is not described")))?;
-                let high = u64::from(inner.u32("a packet's time")?);
-                let low = u64::from(inner.u32("a packet's time")?);
-                let captured = inner.length(MAX_FRAME)?;
-                inner.u32("a packet's length")?;
-                latest = known.time(high << 32 | low);
-                give(
-                    known.link_type,
-                    latest,
-                    inner.take(captured, "a packet as long as its block says")?,
-                    each,
-                );
-            }
-            3 => {
-                let known = interfaces.first();
-                let known = known.ok_or_else(|| inner.fault("no interface is described".to_owned()))?;
-                let length = inner.length(MAX_FRAME)?.min(inner.file.len() - inner.position - 4);
-                give(known.link_type, latest, inner.take(length, "a packet")?, each);
-            }
+            6 => latest = enhanced(&mut inner, &interfaces, each)?,
+            3 => simple(&mut inner, &interfaces, latest, each)?,
             _ => {}
         }
     }
+    Ok(())
+}
+
+/// Hands over the packet of an Enhanced Packet Block and gives its time.
+fn enhanced(
+    block: &mut FileReader<'_>,
+    interfaces: &[Interface],
+    each: &mut PacketSink<'_>,
+) -> Result<Duration, CaptureError> {
+    let number = block.u32("a packet's interface")? as usize;
+    let known = interfaces.get(number);
+    let known = known.ok_or_else(|| block.fault(format!("interface {number} is not described")))?;
+    let high = u64::from(block.u32("a packet's time")?);
+    let low = u64::from(block.u32("a packet's time")?);
+    let captured = block.length(MAX_FRAME)?;
+    block.u32("a packet's length")?;
+    let at = known.time(high << 32 | low);
+    give(known.link_type, at, block.take(captured, "a packet as long as its block says")?, each);
+    Ok(at)
+}
+
+/// Hands over the packet of a Simple Packet Block, which has no time of its own.
+fn simple(
+    block: &mut FileReader<'_>,
+    interfaces: &[Interface],
+    latest: Duration,
+    each: &mut PacketSink<'_>,
+) -> Result<(), CaptureError> {
+    let known = interfaces.first();
+    let known = known.ok_or_else(|| block.fault("no interface is described".to_owned()))?;
+    let length = block.length(MAX_FRAME)?.min(block.file.len() - block.position);
+    give(known.link_type, latest, block.take(length, "a packet")?, each);
     Ok(())
 }
 
