@@ -284,7 +284,10 @@ impl<'a> FileReader<'a> {
 mod tests {
     use super::*;
 
-    fn read(file: &[u8]) -> (Vec<(u128, Vec<u8>)>, Result<(), CaptureError>) {
+    /// Milliseconds, and the packet.
+    type TimedPacket = (u128, Vec<u8>);
+
+    fn read(file: &[u8]) -> (Vec<TimedPacket>, Result<(), CaptureError>) {
         let mut found = Vec::new();
         let result = ip_packets(file, &mut |at, packet| found.push((at.as_millis(), packet.to_vec())));
         (found, result)

@@ -127,7 +127,7 @@ pub(super) fn escape(out: &mut String, character: char) {
         // `]]>` would end the CDATA section.
         '>' if out.ends_with("]]") => out.push_str("\\x3E"),
         character if character.is_ascii_control() => {
-            out.push_str(&format!("\\x{:02X}", u32::from(character)))
+            out.push_str(&format!("\\x{:02X}", u32::from(character)));
         }
         character => out.push(character),
     }
@@ -140,9 +140,9 @@ pub(super) fn body_line(line: &[u8]) -> String {
         Ok(text) => text.chars().for_each(|character| escape(&mut out, character)),
         Err(_) => line.iter().for_each(|byte| {
             if byte.is_ascii() {
-                escape(&mut out, char::from(*byte))
+                escape(&mut out, char::from(*byte));
             } else {
-                out.push_str(&format!("\\x{byte:02X}"))
+                out.push_str(&format!("\\x{byte:02X}"));
             }
         }),
     }

@@ -149,6 +149,9 @@ fn signed(value: f64) -> String {
     if value > 0.0 && text != "0" { format!("+{text}") } else { text }
 }
 
+/// One figure of a time.
+type TimeFigure = fn(&TimeSummary) -> f64;
+
 /// The figures while they are gathered.
 struct FigureList {
     figures: Vec<ComparedFigure>,
@@ -228,7 +231,7 @@ impl FigureList {
         for name in before.iter().chain(added).map(|times| &times.name) {
             let find = |list: &[TimeSummary]| list.iter().find(|times| times.name == *name).cloned();
             let both = [find(before), find(after)];
-            let figures: [(&str, fn(&TimeSummary) -> f64); 5] = [
+            let figures: [(&str, TimeFigure); 5] = [
                 ("mean", |times| times.mean),
                 ("p50", |times| times.p50),
                 ("p90", |times| times.p90),
@@ -432,7 +435,8 @@ mod tests {
             change(&mut second);
             compare(&first, &second, 0.05).not_comparable.join("; ")
         };
-        let cases: [(fn(&mut Report), &str); 7] = [
+        type ReportChange = fn(&mut Report);
+        let cases: [(ReportChange, &str); 7] = [
             (|second| second.scenario.text = "<scenario/>".to_owned(), "the scenarios differ"),
             (
                 |second| second.samples.iter_mut().for_each(|it| it.due = 60.0),

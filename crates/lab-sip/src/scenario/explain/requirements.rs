@@ -112,7 +112,7 @@ impl FoundRequirements {
                 self.add(&format!("-key {name} VALUE"), &format!("the value of [{name}]"), true, line);
             }
             Keyword::Service => {
-                self.add("-s NAME", "[service], the number or user that is called", false, line)
+                self.add("-s NAME", "[service], the number or user that is called", false, line);
             }
             Keyword::Authentication(params) => {
                 if params.username.is_none() {

@@ -166,10 +166,10 @@ fn it_has_every_word_of_the_language_and_refuses_others() {
     for word in words() {
         match word.kind {
             WordKind::Element => {
-                assert!(rules["scenario"].children.iter().any(|it| it == word.name), "{word:?}")
+                assert!(rules["scenario"].children.iter().any(|it| it == word.name), "{word:?}");
             }
             WordKind::Action => {
-                assert!(rules["action"].children.iter().any(|it| it == word.name), "{word:?}")
+                assert!(rules["action"].children.iter().any(|it| it == word.name), "{word:?}");
             }
             WordKind::Attribute if word.of.is_empty() => {
                 assert!(rules["send"].attributes.contains_key(word.name), "{word:?}");
