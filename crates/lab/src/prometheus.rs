@@ -166,6 +166,51 @@ mod tests {
     use lab_sip::stats::TimerDurations;
     use std::io::Read;
 
+    /// The words of every query below this value that begin as our metrics do.
+    fn queried(value: &serde_json::Value, names: &mut std::collections::BTreeSet<String>) {
+        match value {
+            serde_json::Value::Array(values) => values.iter().for_each(|value| queried(value, names)),
+            serde_json::Value::Object(fields) => {
+                for (name, value) in fields {
+                    let query =
+                        value.as_str().filter(|_| ["expr", "query", "definition"].contains(&name.as_str()));
+                    let words =
+                        query.unwrap_or_default().split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+                    names.extend(words.filter(|word| word.starts_with("ringer_")).map(str::to_owned));
+                    queried(value, names);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    #[test]
+    fn the_dashboard_queries_the_metrics_that_there_are_and_all_of_them() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/grafana/ringer.json");
+        let text = std::fs::read_to_string(path).expect("the dashboard is there");
+        let dashboard: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+        let mut names = std::collections::BTreeSet::new();
+        queried(&dashboard, &mut names);
+        let mut progress = Progress::default();
+        progress.total.rtds.push(TimerDurations::default());
+        progress.total.rtds[0].service.record(Duration::from_millis(20));
+        progress.total.rtds[0].response.record(Duration::from_millis(20));
+        progress.total.start_delay.record(Duration::from_millis(1));
+        let served = page(&progress, &["1".to_owned()]);
+        let metrics: std::collections::BTreeSet<String> = served
+            .lines()
+            .filter(|line| !line.starts_with('#'))
+            .filter_map(|line| line.split(['{', ' ']).next())
+            .map(str::to_owned)
+            .collect();
+        let unknown: Vec<&String> = names.difference(&metrics).collect();
+        assert!(unknown.is_empty(), "the dashboard queries what Ringer does not have: {unknown:?}");
+        // Sums and numbers belong to the quantiles above them.
+        let is_part = |name: &&String| name.ends_with("_sum") || name.ends_with("_count");
+        let unused: Vec<&String> = metrics.difference(&names).filter(|name| !is_part(name)).collect();
+        assert!(unused.is_empty(), "the dashboard does not show {unused:?}");
+    }
+
     #[test]
     fn a_scraper_gets_counters_and_quantiles() {
         let mut progress = Progress::default();

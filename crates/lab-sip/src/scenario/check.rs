@@ -42,12 +42,7 @@ impl fmt::Display for CheckReport {
 
 /// `client, 9 steps, 2 variables`: what a scenario that is right consists of.
 pub fn summary(scenario: &Scenario) -> String {
-    let role = match scenario.role {
-        Role::Client => "client",
-        Role::Server => "server",
-        Role::ControllerA => "3PCC controller A",
-        Role::ControllerB => "3PCC controller B",
-    };
+    let role = role_name(scenario.role);
     let variables = &scenario.variables;
     let variables = variables.call.len() + variables.user.len() + variables.global.len();
     let mut text = format!("{role}, {}", counted(scenario.steps.len(), "step"));
@@ -65,6 +60,16 @@ pub fn summary(scenario: &Scenario) -> String {
         text.push_str(", with media");
     }
     text
+}
+
+/// The role in words.
+pub(super) fn role_name(role: Role) -> &'static str {
+    match role {
+        Role::Client => "client",
+        Role::Server => "server",
+        Role::ControllerA => "3PCC controller A",
+        Role::ControllerB => "3PCC controller B",
+    }
 }
 
 /// `1 mistake`, `2 mistakes`.

@@ -27,7 +27,8 @@ pub(super) fn sip(program: &str) -> String {
          Runs a SIPp scenario. Times are numbers with ms, s, m or h behind them, or hh:mm:ss.\n\n\
          \x20 {program} -sn uas                       answer calls\n\
          \x20 {program} -sn uac 127.0.0.1 -r 50       make 50 calls a second\n\
-         \x20 {program} --check -sf scenario.xml      only say whether the scenario is right\n"
+         \x20 {program} --check -sf scenario.xml      only say whether the scenario is right\n\
+         \x20 {program} --explain scenario.xml        say in words what it does\n"
     );
     for group in FlagGroup::ALL {
         let _ = writeln!(text, "\n{}:", group.title());

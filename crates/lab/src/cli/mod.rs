@@ -4,6 +4,7 @@ mod background;
 mod check;
 mod detach;
 mod exit;
+mod explain;
 pub mod flags;
 mod help;
 mod parse;
@@ -54,8 +55,13 @@ pub const COMMANDS: &[Subcommand] = &[
     },
     Subcommand {
         name: "report",
-        about: "make the page of a run, or of several, from their JSON",
+        about: "make the page of a run, or of several, from their JSON; compare two runs",
         run: command::report,
+    },
+    Subcommand {
+        name: "record",
+        about: "make scenarios of the calls in a capture (pcap, pcapng)",
+        run: command::record,
     },
 ];
 

@@ -46,7 +46,8 @@ pub fn parse(program: &str, arguments: &[String]) -> Result<ParsedArguments, Usa
                 asked.action = FlagAction::HelpStat;
                 return Ok(asked);
             }
-            FlagAction::Run | FlagAction::Check => {}
+            // `--json` may stand behind it.
+            FlagAction::Run | FlagAction::Check | FlagAction::Explain(_) => {}
             _ => return Ok(asked),
         }
     }

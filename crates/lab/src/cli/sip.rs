@@ -2,9 +2,10 @@
 
 use std::io::IsTerminal as _;
 
-use lab_sip::scenario::built_in;
+use lab_sip::scenario::{built_in, scenario_schema};
 
 use super::check::check;
+use super::explain::explain;
 use super::flags::{FlagAction, LiveView, Outputs, ParsedArguments};
 use super::progress_lines::ProgressLines;
 use super::setup::{BuiltSetup, build, no_built_in, unknown_global};
@@ -46,6 +47,11 @@ fn act(program: &str, asked: ParsedArguments) -> ExitCode {
             return ExitCode::Success;
         }
         FlagAction::Dump(name) => return dump(name),
+        FlagAction::Explain(name) => return explain(name, asked.outputs.json.as_deref()),
+        FlagAction::Schema => {
+            print!("{}", scenario_schema());
+            return ExitCode::Success;
+        }
         FlagAction::Check | FlagAction::Run => return prepared(asked),
     }
     ExitCode::Printed

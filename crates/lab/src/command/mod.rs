@@ -1,8 +1,10 @@
-//! `ringer report`, `ringer find`, `ringer run`: what stands beside `ringer sip`. Each takes the name it was called by
+//! `ringer report`, `ringer find`, `ringer run`, `ringer record`: what stands beside `ringer sip`. Each takes the name it was called by
 //! and the words after it.
 
+mod compare;
 mod find;
 mod output;
+mod record;
 mod report;
 mod run;
 
@@ -11,6 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 pub use find::find;
 pub use output::{ReportFiles, write_reports};
+pub use record::record;
 pub use report::report;
 pub use run::run;
 

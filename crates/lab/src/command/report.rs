@@ -3,20 +3,28 @@
 use std::fs;
 use std::path::Path;
 
+use super::compare;
 use super::output::{ReportFiles, write_reports};
 use crate::cli::ExitCode;
 use crate::report::Report;
 
 const USAGE: &str = "usage: ringer report RUN.json [MORE.json …] [--report PAGE.html] [--junit FILE.xml]
+       ringer report --compare FIRST.json SECOND.json [--tolerance 5%] [--html PAGE.html] [--json FILE]
 Makes the page (default: the first file's name with .html) from what `ringer sip --json`, `ringer find --json` or
-`ringer run --json` wrote. Several runs are compared in one table above their charts.";
+`ringer run --json` wrote. Several runs are compared in one table above their charts. `ringer report --compare --help` says more
+of comparisons.";
 
 /// Runs `ringer report`.
 pub fn report(program: &str, words: &[String]) -> ExitCode {
-    match work(words) {
-        Ok(lines) => {
+    let done = match words.iter().any(|word| word == "--compare") {
+        true if is_for_help(words) => Ok((vec![compare::USAGE.to_owned()], ExitCode::Success)),
+        true => compare::compared(words),
+        false => work(words).map(|lines| (lines, ExitCode::Success)),
+    };
+    match done {
+        Ok((lines, code)) => {
             lines.iter().for_each(|line| println!("{line}"));
-            ExitCode::Success
+            code
         }
         Err(message) => {
             eprintln!("{program}: {message}");
@@ -25,8 +33,12 @@ pub fn report(program: &str, words: &[String]) -> ExitCode {
     }
 }
 
+fn is_for_help(words: &[String]) -> bool {
+    words.iter().any(|word| word == "--help" || word == "-h")
+}
+
 fn work(words: &[String]) -> Result<Vec<String>, String> {
-    if words.iter().any(|word| word == "--help" || word == "-h") {
+    if is_for_help(words) {
         return Ok(vec![USAGE.to_owned()]);
     }
     let (mut files, inputs) = ReportFiles::take(words)?;
@@ -47,7 +59,7 @@ fn work(words: &[String]) -> Result<Vec<String>, String> {
     Ok(written.iter().map(|path| path.display().to_string()).collect())
 }
 
-fn read(input: &str) -> Result<Vec<Report>, String> {
+pub(super) fn read(input: &str) -> Result<Vec<Report>, String> {
     let text = fs::read_to_string(input).map_err(|error| format!("{input}: {error}"))?;
     let fault =
         |error: serde_json::Error| format!("{input}:{}: not a report of Ringer: {error}", error.line());

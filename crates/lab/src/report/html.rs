@@ -7,7 +7,7 @@ use super::model::{MemoryGrowth, Report, ReportSample, TimeSummary};
 use super::tables;
 use crate::shell;
 
-const STYLE: &str = include_str!("report.css");
+pub(super) const STYLE: &str = include_str!("report.css");
 
 /// One run, or several: those are compared in a table above their sections.
 pub fn page(title: &str, reports: &[Report]) -> String {

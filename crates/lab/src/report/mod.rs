@@ -1,8 +1,11 @@
 //! Reports: JSON that holds everything, and a page and JUnit made from it.
 
 mod chart;
+pub mod compare;
+mod compare_page;
 mod html;
 mod junit;
+mod machine;
 pub mod model;
 mod record;
 mod stages;
@@ -11,6 +14,7 @@ pub mod tables;
 #[cfg(test)]
 mod tests;
 
+pub use compare_page::comparison_page;
 pub use html::page;
 pub use junit::document as junit;
 pub use model::Report;

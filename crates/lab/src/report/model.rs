@@ -13,6 +13,9 @@ pub struct Report {
     pub title: String,
     /// The arguments of the run; for a load of users `ringer xmpp` stands before them.
     pub command_line: Vec<String>,
+    /// The machine that Ringer ran on: processors and kernel; empty in reports of older versions.
+    #[serde(default)]
+    pub machine: String,
     /// The main scenario.
     pub scenario: ScenarioText,
     /// RFC 3339, UTC.
@@ -124,6 +127,9 @@ pub struct TimeSummary {
     pub mean: f64,
     /// The standard deviation.
     pub deviation: f64,
+    /// The smallest value; 0 in reports of older versions.
+    #[serde(default)]
+    pub min: f64,
     /// The median.
     pub p50: f64,
     /// The 90th percentile.

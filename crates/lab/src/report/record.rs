@@ -14,7 +14,7 @@ use crate::threshold::Threshold;
 
 use super::model::{self, NamedTimes, Report, ReportSample, ReportTotals, TimeSummary};
 use super::stages::StageReader;
-use super::tables;
+use super::{machine, tables};
 
 /// A page stays a page: a run of days is thinned to this many samples.
 const MAX_SAMPLES: usize = 1_200;
@@ -169,6 +169,7 @@ fn finish(report: &mut Report, setup: &Setup, outcome: &RunOutcome) {
     report.scenario = scenario_text(&setup.scenario);
     report.started = rfc3339(progress.started.unix_seconds());
     report.seconds = progress.now.since(progress.started).as_secs_f64();
+    report.machine = machine::description();
     report.threads = progress.gauges.threads;
     report.end = match outcome.end {
         RunEnd::Normal => "normal",
@@ -240,6 +241,7 @@ fn times(name: &str, durations: &Durations) -> TimeSummary {
         n: durations.n,
         mean: millis(durations.mean()),
         deviation: millis(durations.deviation()),
+        min: millis(durations.quantile(0.0)),
         p50: millis(durations.quantile(0.5)),
         p90: millis(durations.quantile(0.9)),
         p95: millis(durations.quantile(0.95)),

@@ -9,7 +9,7 @@ const ERROR_CHARS: usize = 160;
 
 /// A line each. Users of chat have their times on their screen.
 pub fn of(report: &Report) -> Vec<String> {
-    let mut lines = Vec::new();
+    let mut lines: Vec<String> = totals(report).collect();
     if let Some(table) = times(report).filter(|_| !report.is_of_users()) {
         lines.extend(tables::text(&table).lines().map(str::to_owned));
     }
@@ -26,17 +26,39 @@ pub fn of(report: &Report) -> Vec<String> {
     lines
 }
 
+/// What was done and at which rate; of calls the messages as well. Nothing for a run in which nothing was due.
+fn totals(report: &Report) -> impl Iterator<Item = String> {
+    let totals = &report.totals;
+    let ended = totals.successful + totals.failed;
+    let all = ended + totals.blocked;
+    #[expect(clippy::cast_precision_loss, reason = "calls of a run")]
+    let share = 100.0 * totals.successful as f64 / all.max(1) as f64;
+    let noun = if report.is_of_users() { "sign-ins and actions" } else { "calls" };
+    let done = format!(
+        "{noun}: {} ok of {all} ({share:.2} %), {} failed, {} blocked, {:.1} a second",
+        totals.successful, totals.failed, totals.blocked, totals.rate
+    );
+    let messages = format!(
+        "messages: {} sent, {} received, {} retransmissions",
+        totals.messages_sent, totals.messages_received, totals.retransmissions
+    );
+    let messages = Some(messages).filter(|_| !report.is_of_users());
+    std::iter::once(done).chain(messages).take_while(move |_| all > 0)
+}
+
 fn times(report: &Report) -> Option<ReportTable> {
     let response = report.response_times.iter().map(|times| (format!("response {}", times.name), times));
     let all = response.chain([("call length".to_owned(), &report.call_length)]);
     let row = |(name, times): (String, &TimeSummary)| {
-        let figures = [times.mean, times.p50, times.p90, times.p99, times.max];
+        let figures = [times.mean, times.min, times.p50, times.p90, times.p95, times.p99, times.max];
         let figures = figures.into_iter().map(|figure| format!("{figure:.3}"));
         [name, times.n.to_string()].into_iter().chain(figures).collect()
     };
     let rows: Vec<Vec<String>> = all.filter(|(_, times)| times.n > 0).map(row).collect();
     (!rows.is_empty()).then(|| ReportTable {
-        head: ["milliseconds", "number", "mean", "p50", "p90", "p99", "max"].map(str::to_owned).to_vec(),
+        head: ["milliseconds", "number", "mean", "min", "p50", "p90", "p95", "p99", "max"]
+            .map(str::to_owned)
+            .to_vec(),
         measured: rows,
         ..ReportTable::default()
     })
@@ -65,8 +87,10 @@ mod tests {
             name: name.to_owned(),
             n: 10,
             mean: 2.0,
+            min: 0.5,
             p50: 1.5,
             p90: 3.0,
+            p95: 3.5,
             p99,
             max: 9.0,
             ..TimeSummary::default()
@@ -83,9 +107,9 @@ mod tests {
         assert_eq!(
             of(&report),
             [
-                "milliseconds  number   mean    p50    p90       p99    max",
-                "response 1        10  2.000  1.500  3.000     4.250  9.000",
-                "call length       10  2.000  1.500  3.000  5000.000  9.000",
+                "milliseconds  number   mean    min    p50    p90    p95       p99    max",
+                "response 1        10  2.000  0.500  1.500  3.000  3.500     4.250  9.000",
+                "call length       10  2.000  0.500  1.500  3.000  3.500  5000.000  9.000",
             ]
         );
         assert!(of(&Report::default()).is_empty());
@@ -101,7 +125,11 @@ mod tests {
             ..Report::default()
         };
         report.totals.failed = 50;
+        report.totals.successful = 150;
         let lines = of(&report);
+        assert_eq!(lines[0], "calls: 150 ok of 200 (75.00 %), 50 failed, 0 blocked, 0.0 a second");
+        assert_eq!(lines[1], "messages: 0 sent, 0 received, 0 retransmissions");
+        let lines = &lines[2..];
         assert_eq!(lines[0], "50 failed: UnexpectedMessage 48, TimeoutOnRecv 2");
         assert_eq!(lines[1], "answers that were not expected: 404 48");
         assert_eq!((lines[2].as_str(), lines[4].as_str()), ("error: last", "error: second"));

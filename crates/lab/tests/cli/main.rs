@@ -2,9 +2,11 @@
 
 mod control;
 mod disk;
+mod explain;
 mod find;
 mod jabber;
 mod program;
+mod record;
 mod sipp;
 mod summary;
 mod workers;

@@ -12,11 +12,15 @@ fn a_run_of_calls_ends_with_its_percentiles() {
         address()
     ));
     assert_eq!(said.code, Some(0), "{said:?}");
-    let head = "milliseconds number mean p50 p90 p99 max";
+    let head = "milliseconds number mean min p50 p90 p95 p99 max";
     let lines: Vec<String> =
         said.err.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
     let at = lines.iter().position(|line| line == head);
     let at = at.unwrap_or_else(|| panic!("no {head:?}: {said:?}"));
+    assert!(
+        lines.iter().any(|line| line.starts_with("calls: 3 ok of 3 (100.00 %), 0 failed, 0 blocked, ")),
+        "{said:?}"
+    );
     assert!(lines[at + 1].starts_with("response 1 3 "), "{said:?}");
     assert!(lines[at + 2].starts_with("call length 3 "), "{said:?}");
     let page = place.read("run.html");

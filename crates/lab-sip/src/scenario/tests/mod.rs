@@ -8,6 +8,7 @@ mod keywords;
 mod mistakes;
 mod never_panics;
 mod pages;
+mod schema;
 mod xml;
 
 use std::path::PathBuf;

@@ -37,6 +37,10 @@ pub enum FlagAction {
     Run,
     /// `--check`: compile everything and say so.
     Check,
+    /// `--explain FILE|NAME`: the scenario in words.
+    Explain(String),
+    /// `--schema`: the XML Schema of scenarios.
+    Schema,
     /// `-sd NAME`.
     Dump(String),
     /// `-v`.

@@ -10,6 +10,8 @@ use crate::cli::value::{DefaultUnit, address, integer, ip, time};
 #[rustfmt::skip]
 pub(super) const FLAGS: &[Flag] = &[
     flag("check", Ringer, Nothing, "Compile the scenario, injection and media files, say what is wrong, and make no call.", |a, _| done(&mut a.action, FlagAction::Check)),
+    flag("explain", Ringer, One("FILE|NAME"), "Say in words what a scenario, or one that comes with Ringer, does step by step and what it needs; with --json FILE (- for standard output) as JSON. No call is made.", |a, v| done(&mut a.action, FlagAction::Explain(v[0].to_owned()))),
+    flag("schema", Ringer, Nothing, "Print the XML Schema of the scenario language, for editors.", |a, _| done(&mut a.action, FlagAction::Schema)),
     flag("threads", Ringer, One("N"), "Shards, each on a thread of its own. Default: one a core.", |a, v| {
         let threads = integer::<usize>(v[0])?;
         if threads == 0 { return Err("at least one thread is needed".to_owned()); }
