@@ -62,8 +62,9 @@ pub fn restore(
     };
     // The last record says that the file is the one that was checked.
     let Some(mut folders) = FreshFolders::read(&mut source, options)? else { return Ok(None) };
+    target.finish()?;
     begin()?;
-    kept.extend(folders.commit(keep_as)?);
     target.commit()?;
+    kept.extend(folders.commit(keep_as)?);
     Ok(Some(Restored { tables, folders: contents.folders.clone(), kept }))
 }

@@ -99,6 +99,11 @@ impl CopyTarget for Target {
         Ok(())
     }
 
+    /// Files of users come behind the rows, and `commit` ends both.
+    fn finish(&mut self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
     fn commit(&mut self) -> Result<(), StoreError> {
         let Some(records) = self.records.take() else { return Ok(()) };
         let end = End { tables: self.tables, rows: self.rows, folders: self.folders.clone() };

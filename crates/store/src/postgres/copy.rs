@@ -259,7 +259,7 @@ impl CopyTarget for Target {
         answer(&mut self.connection, |connection| connection.batch(&sql))
     }
 
-    fn commit(&mut self) -> Result<(), StoreError> {
+    fn finish(&mut self) -> Result<(), StoreError> {
         answer(&mut self.connection, |connection| {
             for (sequence, table) in [("binding_seq", BINDING), ("xmpp_item_seq", "xmpp_item")] {
                 let sql = format!(
@@ -270,7 +270,11 @@ impl CopyTarget for Target {
             for Table { name, .. } in TABLES {
                 connection.batch(&format!("ANALYZE {name}"))?;
             }
-            connection.batch("COMMIT")
+            Ok(())
         })
+    }
+
+    fn commit(&mut self) -> Result<(), StoreError> {
+        answer(&mut self.connection, |connection| connection.batch("COMMIT"))
     }
 }

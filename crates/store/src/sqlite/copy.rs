@@ -263,7 +263,7 @@ impl Target {
     }
 
     /// On disk, and as a node opens it.
-    fn finish(&mut self) -> rusqlite::Result<()> {
+    fn close(&mut self) -> rusqlite::Result<()> {
         let Some(conn) = self.conn.take() else { return Ok(()) };
         conn.execute_batch("COMMIT")?;
         conn.pragma_update(None, "synchronous", "full")?;
@@ -312,13 +312,15 @@ impl CopyTarget for Target {
         set().map_err(|error| self.failed(&error))
     }
 
+    fn finish(&mut self) -> Result<(), StoreError> {
+        self.close().map_err(|error| self.failed(&error))?;
+        let synced = File::open(&self.part).and_then(|file| file.sync_all());
+        synced.map_err(|error| StoreError::Io { path: self.path.clone(), detail: error.to_string() })?;
+        self.old.as_ref().map_or(Ok(()), |old| old.fold().map_err(|error| self.failed(&error)))
+    }
+
     fn commit(&mut self) -> Result<(), StoreError> {
-        self.finish().map_err(|error| self.failed(&error))?;
-        if let Some(old) = &self.old {
-            old.fold().map_err(|error| self.failed(&error))?;
-        }
         let moved = || {
-            File::open(&self.part)?.sync_all()?;
             match &self.old {
                 Some(old) => old.replace_by(&self.part)?,
                 // Fails where a file got the name meanwhile; a rename would replace it.
