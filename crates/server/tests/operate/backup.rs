@@ -1,7 +1,9 @@
 //! Backups and restores by the built program: beside a node, into the other engine, on a full disk, ended half-way.
 
+use std::fs::Permissions;
 use std::io::{BufRead as _, BufReader, Read as _};
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -139,7 +141,7 @@ fn many(place: &Place) {
 }
 
 #[test]
-fn a_full_disk_and_a_folder_that_is_read_only_leave_nothing() {
+fn a_full_disk_leaves_nothing() {
     let place = place();
     many(&place);
     let before = accounts(&place);
@@ -147,18 +149,47 @@ fn a_full_disk_and_a_folder_that_is_read_only_leave_nothing() {
     let there = files(&place);
     assert!(!there.iter().any(|name| name.contains("kept")), "{there:?}");
     place.belfry(&BACKUP).good();
-    limited(&place, 300, &[&RESTORE[..], &["--replace"]].concat()).failed(1, "data/belfry.db: ");
+    limited(&place, 300, &[&RESTORE[..], &["--replace"]].concat()).failed(1, "data/belfry.db");
     assert_eq!(accounts(&place), before);
     let there = files(&place);
     assert!(!there.iter().any(|name| name.contains("part") || name.contains("before")), "{there:?}");
-    let other = Place::new();
-    std::fs::create_dir(other.path("closed")).unwrap();
-    other.write("closed/data", "a file in the place of a folder");
-    let config = "[server]\ndata = \"closed/data\"\n[sip]\ndomains = [\"example.test\"]\n";
-    other.write("closed.toml", config);
-    std::fs::copy(place.path("kept.backup"), other.path("kept.backup")).unwrap();
-    other.belfry(&["--config", "closed.toml", "restore", "kept.backup"]).failed(1, "cannot read or write");
     place.belfry(&[&RESTORE[..], &["--replace"]].concat()).good();
+    assert_eq!(accounts(&place), before);
+}
+
+#[test]
+fn a_folder_that_is_read_only_is_an_error_of_both_commands() {
+    let place = place();
+    place.belfry(&BACKUP).good();
+    let before = accounts(&place);
+    let run = |args: &[&str]| {
+        let mut command = place.command(args);
+        // Root may write everywhere.
+        if place.path(".").metadata().unwrap().uid() == 0 {
+            command.uid(65_534).gid(65_534);
+        }
+        let output = command.stdin(Stdio::null()).output().unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        ProgramOutput {
+            code: output.status.code().unwrap_or(-1),
+            out: text(output.stdout),
+            err: text(output.stderr),
+        }
+    };
+    let set = |name: &str, mode: u32| {
+        std::fs::set_permissions(place.path(name), Permissions::from_mode(mode)).unwrap();
+    };
+    for (name, mode) in [("kept.backup", 0o644), ("data/belfry.db", 0o666), ("data", 0o777), (".", 0o555)] {
+        set(name, mode);
+    }
+    run(&["backup", "new.backup"]).failed(1, "new.backup: cannot read or write");
+    set("data", 0o555);
+    let words = "check the disk, the directory and its owner";
+    run(&[&RESTORE[..], &["--replace"]].concat()).failed(1, words);
+    for name in [".", "data"] {
+        set(name, 0o700);
+    }
+    assert!(!files(&place).iter().any(|name| name.contains("new") || name.contains("before")));
     assert_eq!(accounts(&place), before);
 }
 
