@@ -67,8 +67,10 @@ impl DatabasePlace {
         self.folder.join("restore.unfinished")
     }
 
+    /// Refuses data that a restore has begun to replace and not ended to.
+    ///
     /// # Errors
-    /// `Invalid`: a restore has begun and not ended, so a part of the data may be of before it.
+    /// `Invalid`: a part of the data may be of before the restore.
     pub fn refuse_unfinished(&self) -> Result<(), StoreError> {
         let mark = self.restore_mark();
         if !mark.exists() {
