@@ -1,6 +1,6 @@
 //! The database's file: it holds verifiers of passwords, so only its owner may read it.
 
-use std::fs::{DirBuilder, OpenOptions};
+use std::fs::{DirBuilder, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
@@ -34,25 +34,88 @@ impl DatabasePlace {
     /// # Errors
     /// The same.
     pub fn open_with(&self, mut options: store::sqlite::Options) -> Result<Database, StoreError> {
-        let DatabasePlace { folder, file, url } = self;
-        let failed =
-            |path: &Path, error: io::Error| StoreError::Io { path: path.into(), detail: error.to_string() };
-        make_private_folder(folder).map_err(|error| failed(folder, error))?;
+        let DatabasePlace { folder: _, file, url } = self;
+        self.make_folder()?;
+        let mark = self.restore_mark();
+        if mark.exists() {
+            let what = format!("{}: a restore was interrupted", mark.display());
+            let expected =
+                "a whole database: run it again, with belfry restore --replace and the backup's name";
+            return Err(StoreError::Invalid { what, expected: expected.into() });
+        }
         if let Some(url) = url {
             let postgres = Postgres::open(url)?.with_without_user(without_user);
             return Ok(Database::Postgres(Box::new(postgres)));
         }
         // SQLite gives its other files the mode of this one.
         let made = OpenOptions::new().create(true).append(true).mode(0o600).open(file);
-        made.map_err(|error| failed(file, error))?;
+        made.map_err(|error| failed(file, &error))?;
         options.without_user = without_user;
         Ok(Database::Sqlite(Sqlite::open_with(file, options)?))
+    }
+
+    /// Makes the folder of the node's data, if it is not there.
+    ///
+    /// # Errors
+    /// `Io` for the folder.
+    pub fn make_folder(&self) -> Result<(), StoreError> {
+        make_private_folder(&self.folder).map_err(|error| failed(&self.folder, &error))
+    }
+
+    /// Its file says that a restore has begun to replace the database and the files of users.
+    fn restore_mark(&self) -> PathBuf {
+        self.folder.join("restore.unfinished")
+    }
+
+    /// Refuses data that a restore has begun to replace and not ended to.
+    ///
+    /// # Errors
+    /// `Invalid`: a part of the data may be of before the restore.
+    pub fn refuse_unfinished(&self) -> Result<(), StoreError> {
+        let mark = self.restore_mark();
+        if !mark.exists() {
+            return Ok(());
+        }
+        let what = format!("{}: a restore was interrupted", mark.display());
+        let expected = "a whole database: run it again, with belfry restore --replace and the backup's name";
+        Err(StoreError::Invalid { what, expected: expected.into() })
+    }
+
+    /// From now on the database is not opened, until [`unmark_restore`](DatabasePlace::unmark_restore): a part of it may be of before the
+    /// restore.
+    ///
+    /// # Errors
+    /// `Io` for the folder.
+    pub fn mark_restore(&self) -> Result<(), StoreError> {
+        let mark = self.restore_mark();
+        let make = || {
+            File::create(&mark)?.sync_all()?;
+            File::open(&self.folder)?.sync_all()
+        };
+        make().map_err(|error| failed(&mark, &error))
+    }
+
+    /// The database is whole again.
+    ///
+    /// # Errors
+    /// `Io` for the folder.
+    pub fn unmark_restore(&self) -> Result<(), StoreError> {
+        let mark = self.restore_mark();
+        let remove = || {
+            std::fs::remove_file(&mark)?;
+            File::open(&self.folder)?.sync_all()
+        };
+        remove().map_err(|error| failed(&mark, &error))
     }
 
     /// True if the database is there: its file, or a server, which says by itself if it has no such database.
     pub fn is_there(&self) -> bool {
         self.url.is_some() || self.file.exists()
     }
+}
+
+fn failed(path: &Path, error: &io::Error) -> StoreError {
+    StoreError::Io { path: path.into(), detail: error.to_string() }
 }
 
 /// Tells the operator of a schema that a later version has left behind.

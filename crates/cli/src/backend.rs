@@ -109,7 +109,7 @@ pub(super) fn make_database(config: &Config) -> Result<Database, CliError> {
 }
 
 /// The message for a missing database: its file, the origin of the file's name, and the remedy.
-fn no_database(config: &Config, file: &Path) -> String {
+pub(super) fn no_database(config: &Config, file: &Path) -> String {
     let file = absolute(file);
     let origin = match &config.file {
         Some(config) => format!("`data` of {} leads there", absolute(config)),

@@ -16,6 +16,7 @@ macro_rules! say {
 mod account;
 mod alias;
 mod backend;
+mod backup;
 mod blocks;
 mod calls;
 mod check;
@@ -37,6 +38,7 @@ mod node;
 mod nodes;
 mod password;
 mod rest;
+mod restore;
 mod route;
 mod serve;
 pub mod service_manager;
@@ -96,6 +98,10 @@ enum Command {
     /// The REST interface's accounts and tokens
     #[command(subcommand)]
     Rest(rest::RestCommand),
+    /// Write the database to one file, while the node runs; or check such a file
+    Backup(backup::BackupArgs),
+    /// Make the database of a backup, in SQLite or PostgreSQL, while no node runs
+    Restore(restore::RestoreArgs),
     /// The database as a whole
     #[command(subcommand)]
     Store(store::StoreCommand),
@@ -150,6 +156,8 @@ fn run(cli: Cli, serve: impl FnOnce(Config) -> anyhow::Result<()>) -> Result<(),
         Command::Domain(command) => command.run(&config),
         Command::Route(command) => command.run(&config),
         Command::Rest(command) => command.run(&config),
+        Command::Backup(args) => args.run(&config),
+        Command::Restore(args) => args.run(&config),
         Command::Store(command) => command.run(),
         Command::Xmpp(command) => command.run(&config),
         Command::Trace(args) => args.run(&config),

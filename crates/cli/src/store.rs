@@ -95,12 +95,13 @@ fn end(option: &str, text: &str) -> Result<CopyEnd, CliError> {
     Err(CliError::Usage(format!("{option}: not the name of a database; expected {expected}")))
 }
 
-fn binding_owner(record: &[u8]) -> Option<BindingOwner> {
+pub(super) fn binding_owner(record: &[u8]) -> Option<BindingOwner> {
     let (aor, bindings) = router::decode_record(record).ok()?;
     Some(BindingOwner { aor, is_empty: bindings.is_empty() })
 }
 
-fn line(progress: CopyProgress, took: Duration) -> String {
+/// Progress in words.
+pub(super) fn line(progress: CopyProgress, took: Duration) -> String {
     let CopyProgress { table, rows, total } = progress;
     let done = rows as f64 / total.max(1) as f64;
     let rate = rows as f64 / took.as_secs_f64().max(0.001);

@@ -236,7 +236,7 @@ impl Chunk {
 /// Takes the chunks of a table.
 pub(crate) type ChunkHandler<'a> = &'a mut dyn FnMut(Chunk) -> Result<(), StoreError>;
 
-/// The database that is copied. No other process uses it.
+/// The database that is copied, as it was at one moment.
 pub(crate) trait CopySource {
     /// Counts the rows of a table; of bindings, those of SQLite's log.
     fn count(&mut self, table: &Table) -> Result<u64, StoreError>;
@@ -252,8 +252,10 @@ pub(crate) trait CopyTarget {
     fn write(&mut self, table: &Table, chunk: Chunk) -> Result<(), StoreError>;
     /// Counts the rows of a table.
     fn count(&mut self, table: &Table) -> Result<u64, StoreError>;
-    /// The table gives higher ids than this from now on.
-    fn set_last_id(&mut self, table: &Table, id: i64) -> Result<(), StoreError>;
+    /// All rows of the table are there. If it has ids, it gives higher ones than `last_id` from now on.
+    fn end_table(&mut self, table: &Table, last_id: i64) -> Result<(), StoreError>;
+    /// All rows are there. What takes time or space is done; what is left to do is [`commit`](CopyTarget::commit).
+    fn finish(&mut self) -> Result<(), StoreError>;
     /// The copy is complete. When it returns, it is on disk.
     fn commit(&mut self) -> Result<(), StoreError>;
 }
@@ -278,6 +280,19 @@ pub fn copy(
         CopyEnd::Sqlite(path) => Box::new(sqlite::copy::Target::open(path)?),
         CopyEnd::Postgres(url) => Box::new(postgres::copy::Target::open(url)?),
     };
+    let Some(tables) = copy_rows(&mut *source, &mut *target, options, progress)? else { return Ok(None) };
+    target.finish()?;
+    target.commit()?;
+    Ok(Some(tables))
+}
+
+/// Copies all tables, and leaves it to the caller to commit. `None`: it was told to stop.
+pub(crate) fn copy_rows(
+    source: &mut dyn CopySource,
+    target: &mut dyn CopyTarget,
+    options: &CopyOptions,
+    progress: &mut dyn FnMut(CopyProgress),
+) -> Result<Option<Vec<CopiedTable>>, StoreError> {
     let mut total = 0;
     for table in TABLES {
         total += source.count(table)?;
@@ -285,7 +300,7 @@ pub fn copy(
     let mut done = Vec::with_capacity(TABLES.len());
     let mut rows = 0;
     for table in TABLES {
-        let Some(copied) = copy_table(&mut *source, &mut *target, table, options, &mut |count| {
+        let Some(copied) = copy_table(source, target, table, options, &mut |count| {
             progress(CopyProgress { table: table.name, rows: rows + count, total });
         })?
         else {
@@ -294,11 +309,7 @@ pub fn copy(
         rows += copied;
         done.push(CopiedTable { name: table.name, rows: copied });
     }
-    if options.stop.load(Ordering::Relaxed) {
-        return Ok(None);
-    }
-    target.commit()?;
-    Ok(Some(done))
+    Ok((!options.stop.load(Ordering::Relaxed)).then_some(done))
 }
 
 /// `None`: it was told to stop.
@@ -324,9 +335,8 @@ fn copy_table(
         return Ok(None);
     }
     read?;
-    if table.has_ids() {
-        target.set_last_id(table, source.last_id(table)?)?;
-    }
+    let last_id = if table.has_ids() { source.last_id(table)? } else { 0 };
+    target.end_table(table, last_id)?;
     let there = target.count(table)?;
     // Of the log of bindings not all rows are copied.
     let expected = if table.is_of_bindings() { copied } else { source.count(table)? };

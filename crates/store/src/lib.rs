@@ -12,6 +12,7 @@
 
 pub mod access;
 pub mod admin;
+pub mod backup;
 pub mod copy;
 mod database;
 pub mod error;

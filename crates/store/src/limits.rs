@@ -134,6 +134,12 @@ pub const COPY_ROWS: usize = 10_000;
 /// Bytes of such rows; one row or one message of the server may exceed them.
 pub const COPY_BYTES: usize = 4 << 20;
 
+/// Bytes of one record of a backup: the rows of `COPY_BYTES` and one that is as large as SQLite takes are below. A larger one is not
+/// written, and what says that it is larger counts as damaged.
+pub const BACKUP_RECORD: u32 = 1 << 30;
+/// Bytes of a file of users that one record of a backup has.
+pub const BACKUP_DATA: usize = 1 << 20;
+
 /// Denied destinations of one route or account. Each is tried for each of its calls; the world's premium-rate prefixes
 /// are some hundred.
 pub const MAX_DENY: usize = 256;

@@ -1,5 +1,7 @@
 //! A server's database as an end of a copy.
 
+use std::path::PathBuf;
+
 use cluster::Bucket;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::Type;
@@ -8,9 +10,9 @@ use crate::copy::{BINDING, Chunk, ChunkHandler, CopySource, CopyTarget, KEPT_MES
 use crate::error::StoreError;
 use crate::value::Value;
 
-use super::Postgres;
 use super::connection::Connection;
 use super::failure::Failure;
+use super::{Postgres, migrations};
 
 /// The name of a copy's connections among those of the server.
 const APPLICATION: &str = "copy of belfry";
@@ -70,8 +72,18 @@ pub(crate) struct Source {
 impl Source {
     pub(crate) fn open(url: &str) -> Result<Source, StoreError> {
         let mut connection = connect(url)?;
+        answer(&mut connection, refuse_if_used)?;
+        Source::begin(connection)
+    }
+
+    /// Nodes use the database meanwhile. What they write is not read.
+    pub(crate) fn open_shared(url: &str) -> Result<Source, StoreError> {
+        Source::begin(connect(url)?)
+    }
+
+    /// The first read of the transaction takes the moment.
+    fn begin(mut connection: Connection) -> Result<Source, StoreError> {
         answer(&mut connection, |connection| {
-            refuse_if_used(connection)?;
             connection.batch("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
         })?;
         Ok(Source { connection })
@@ -129,10 +141,48 @@ impl Target {
         answer(&mut connection, |connection| {
             connection.batch("BEGIN")?;
             lock(connection)?;
-            refuse_if_filled(connection)
+            let filled = filled(connection)?;
+            let expected = "an empty database: make one with createdb, or drop the old one first";
+            refuse_if_filled(connection, &filled, expected)
         })?;
         Ok(Target { connection })
     }
+
+    /// As `open`, in the place of a database that no node uses. Its tables, if they have rows, are kept in a schema of this name, which is
+    /// returned.
+    pub(crate) fn open_over(url: &str, keep_as: Option<&str>) -> Result<(Target, Vec<PathBuf>), StoreError> {
+        let mut connection = connect(url)?;
+        let kept = answer(&mut connection, |connection| {
+            refuse_if_used(connection)?;
+            connection.batch("BEGIN")?;
+            lock(connection)?;
+            let filled = filled(connection)?;
+            let Some(name) = keep_as.filter(|_| !filled.is_empty()) else {
+                let expected =
+                    "an empty database, or --replace, which keeps the old tables in another schema";
+                refuse_if_filled(connection, &filled, expected)?;
+                return Ok(Vec::new());
+            };
+            let schema = format!("belfry {name}");
+            set_aside(connection, &schema)?;
+            Ok(vec![PathBuf::from(schema)])
+        })?;
+        Ok((Target { connection }, kept))
+    }
+}
+
+/// Tables of the schema besides those that are copied, and sequences that belong to no table.
+const OTHER_TABLES: [&str; 4] = ["probe", "member", "bucket", "schema_version"];
+const SEQUENCES: [&str; 2] = ["binding_seq", "xmpp_item_seq"];
+
+/// Moves all tables into a schema of that name, and makes new ones, within the transaction.
+fn set_aside(connection: &mut Connection, schema: &str) -> Result<(), Failure> {
+    connection.batch(&format!("CREATE SCHEMA \"{schema}\""))?;
+    let tables = TABLES.iter().map(|table| table.name).chain(OTHER_TABLES).map(|name| ("TABLE", name));
+    for (kind, name) in tables.chain(SEQUENCES.map(|name| ("SEQUENCE", name))) {
+        connection.batch(&format!("ALTER {kind} {name} SET SCHEMA \"{schema}\""))?;
+    }
+    migrations::make(connection)
 }
 
 /// Nodes and commands that write wait for the end of the copy.
@@ -148,19 +198,23 @@ fn lock(connection: &mut Connection) -> Result<(), Failure> {
     }
 }
 
-fn refuse_if_filled(connection: &mut Connection) -> Result<(), Failure> {
+/// The tables that have rows.
+fn filled(connection: &mut Connection) -> Result<Vec<&'static str>, Failure> {
     let mut filled = Vec::new();
     for Table { name, .. } in TABLES {
         if connection.exists(&format!("SELECT 1 FROM {name} LIMIT 1"), &[])? {
             filled.push(*name);
         }
     }
+    Ok(filled)
+}
+
+fn refuse_if_filled(connection: &Connection, filled: &[&str], expected: &str) -> Result<(), Failure> {
     if filled.is_empty() {
         return Ok(());
     }
     let found = format!("{}: it has rows in {}", connection.name(), filled.join(", "));
-    Err(StoreError::invalid(found, "an empty database: make one with createdb, or drop the old one first")
-        .into())
+    Err(StoreError::invalid(found, expected).into())
 }
 
 /// The columns of a table with their types. Messages that are kept have the bucket of their address besides, which a file does not
@@ -193,16 +247,19 @@ impl CopyTarget for Target {
         answer(&mut self.connection, |connection| count(connection, table))
     }
 
-    fn set_last_id(&mut self, table: &Table, id: i64) -> Result<(), StoreError> {
+    fn end_table(&mut self, table: &Table, last_id: i64) -> Result<(), StoreError> {
+        if !table.has_ids() {
+            return Ok(());
+        }
         // The first id of a sequence that was never used is 1.
         let sql = format!(
-            "SELECT setval(pg_get_serial_sequence('{}', 'id'), greatest({id}, 1), {id} > 0)",
+            "SELECT setval(pg_get_serial_sequence('{}', 'id'), greatest({last_id}, 1), {last_id} > 0)",
             table.name
         );
         answer(&mut self.connection, |connection| connection.batch(&sql))
     }
 
-    fn commit(&mut self) -> Result<(), StoreError> {
+    fn finish(&mut self) -> Result<(), StoreError> {
         answer(&mut self.connection, |connection| {
             for (sequence, table) in [("binding_seq", BINDING), ("xmpp_item_seq", "xmpp_item")] {
                 let sql = format!(
@@ -213,7 +270,11 @@ impl CopyTarget for Target {
             for Table { name, .. } in TABLES {
                 connection.batch(&format!("ANALYZE {name}"))?;
             }
-            connection.batch("COMMIT")
+            Ok(())
         })
+    }
+
+    fn commit(&mut self) -> Result<(), StoreError> {
+        answer(&mut self.connection, |connection| connection.batch("COMMIT"))
     }
 }

@@ -40,6 +40,12 @@ pub(super) fn run(connection: &mut Connection) -> Result<Option<LaterSchema>, St
     apply(connection, &name, MIGRATIONS).map_err(|failure| failure.into_store(&name))
 }
 
+/// Makes the tables within the transaction of a caller that has moved the old ones away.
+pub(super) fn make(connection: &mut Connection) -> Result<(), Failure> {
+    let name = connection.name().to_owned();
+    step(connection, &name, MIGRATIONS).map(drop)
+}
+
 fn apply(
     connection: &mut Connection,
     name: &str,

@@ -14,6 +14,7 @@ use crate::error::StoreError;
 use crate::limits;
 use crate::value::Value;
 
+use super::replaced_file::ReplacedFile;
 use super::{Sqlite, migrations};
 
 /// The newest row of each address, where something is bound in it. Next to `max()`, SQLite takes the other columns from the
@@ -33,28 +34,35 @@ impl ToSql for Value<'_> {
     }
 }
 
-/// A file that is read. It is locked for other processes as long as it is open.
+/// A file that is read, as it was at one moment.
 pub(crate) struct Source {
     conn: Connection,
     path: PathBuf,
 }
 
 impl Source {
+    /// The file is locked for other processes as long as it is open.
     pub(crate) fn open(path: &Path, options: &CopyOptions) -> Result<Source, StoreError> {
-        let failed = |error: rusqlite::Error| match StoreError::from_sqlite(&error, path) {
-            StoreError::Locked { path } => StoreError::invalid(
-                format!("{}: a node or another command uses it", path.display()),
-                "a database that is not in use: end the node, and give the same command again",
-            ),
-            error => error,
+        let conn = connect(path)?;
+        lock(&conn).map_err(|error| used_or(path, &error))?;
+        Source::of(conn, path, options)
+    }
+
+    /// Other processes use the file meanwhile. What they write is not read; their write-ahead log grows by it until this ends.
+    pub(crate) fn open_shared(path: &Path, options: &CopyOptions) -> Result<Source, StoreError> {
+        let conn = connect(path)?;
+        let source = Source::of(conn, path, options)?;
+        // The first read of a transaction takes the moment.
+        let begin = || {
+            source.conn.execute_batch("BEGIN")?;
+            source.conn.query_row("SELECT count(*) FROM sqlite_master", [], |row| row.get::<_, i64>(0))
         };
-        if !path.is_file() {
-            return Err(StoreError::not_found(format!("database {}", path.display())));
-        }
-        // A file that is not there is not made.
-        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let mut conn = Connection::open_with_flags(path, flags).map_err(failed)?;
-        prepare(&conn, options).map_err(failed)?;
+        begin().map_err(|error| source.failed(&error))?;
+        Ok(source)
+    }
+
+    fn of(mut conn: Connection, path: &Path, options: &CopyOptions) -> Result<Source, StoreError> {
+        add_functions(&conn, options).map_err(|error| StoreError::from_sqlite(&error, path))?;
         // A copy has the tables and columns that this program knows: it would lose what a later version has added.
         if let Some(later) = migrations::run(&mut conn, path)? {
             return Err(later.refused(path));
@@ -97,12 +105,39 @@ impl Source {
     }
 }
 
+/// Opens a file that is there.
+pub(super) fn connect(path: &Path) -> Result<Connection, StoreError> {
+    if !path.is_file() {
+        return Err(StoreError::not_found(format!("database {}", path.display())));
+    }
+    // A file that is not there is not made.
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let open = || {
+        let conn = Connection::open_with_flags(path, flags)?;
+        conn.busy_timeout(limits::BUSY_TIMEOUT)?;
+        Ok(conn)
+    };
+    open().map_err(|error: rusqlite::Error| StoreError::from_sqlite(&error, path))
+}
+
 /// In exclusive locking mode a connection locks the file when it first reads it, and fails while another has it open.
-fn prepare(conn: &Connection, options: &CopyOptions) -> rusqlite::Result<()> {
-    conn.busy_timeout(limits::BUSY_TIMEOUT)?;
+pub(super) fn lock(conn: &Connection) -> rusqlite::Result<()> {
     conn.pragma_update(None, "locking_mode", "exclusive")?;
     conn.pragma_update(None, "journal_mode", "wal")?;
-    conn.query_row("SELECT count(*) FROM sqlite_master", [], |row| row.get::<_, i64>(0))?;
+    conn.query_row("SELECT count(*) FROM sqlite_master", [], |row| row.get::<_, i64>(0)).map(drop)
+}
+
+pub(super) fn used_or(path: &Path, error: &rusqlite::Error) -> StoreError {
+    match StoreError::from_sqlite(error, path) {
+        StoreError::Locked { path } => StoreError::invalid(
+            format!("{}: a node or another command uses it", path.display()),
+            "a database that is not in use: end the node, and give the same command again",
+        ),
+        error => error,
+    }
+}
+
+fn add_functions(conn: &Connection, options: &CopyOptions) -> rusqlite::Result<()> {
     let owner = options.binding_owner;
     let pure = FunctionFlags::SQLITE_DETERMINISTIC | FunctionFlags::SQLITE_UTF8;
     conn.create_scalar_function("binding_aor", 1, pure, move |given| {
@@ -117,7 +152,7 @@ fn prepare(conn: &Connection, options: &CopyOptions) -> rusqlite::Result<()> {
 }
 
 /// The name of a table in the file.
-fn name(table: &Table) -> &'static str {
+pub(super) fn name(table: &Table) -> &'static str {
     if table.is_of_bindings() { "binding_log" } else { table.name }
 }
 
@@ -161,6 +196,8 @@ pub(crate) struct Target {
     conn: Option<Connection>,
     path: PathBuf,
     part: PathBuf,
+    /// The file that it replaces.
+    old: Option<ReplacedFile>,
 }
 
 impl Target {
@@ -169,11 +206,28 @@ impl Target {
             let expected = "a name that no file has: move the old one away, with its -wal and -shm";
             return Err(StoreError::invalid(format!("{}: it is there already", path.display()), expected));
         }
+        Target::make(path)
+    }
+
+    /// As `open`, in the place of a file that has no rows, or that is kept with this behind its name. Returns the names of what
+    /// is kept.
+    pub(crate) fn open_over(
+        path: &Path,
+        keep_as: Option<&str>,
+    ) -> Result<(Target, Vec<PathBuf>), StoreError> {
+        let old = ReplacedFile::lock(path, keep_as)?;
+        let kept = old.as_ref().and_then(|old| old.keep_as.clone()).into_iter().collect();
+        let mut target = Target::make(path)?;
+        target.old = old;
+        Ok((target, kept))
+    }
+
+    fn make(path: &Path) -> Result<Target, StoreError> {
         let mut part = path.as_os_str().to_owned();
         part.push(".part");
         let part = PathBuf::from(part);
         remove(&part);
-        let mut target = Target { conn: None, path: path.into(), part };
+        let mut target = Target { conn: None, path: path.into(), part, old: None };
         // From here on the file is removed by `drop`.
         let conn = Sqlite::open(&target.part)?.for_import().connect()?;
         // A crash leaves a file of another name: nothing of it has to survive.
@@ -209,7 +263,7 @@ impl Target {
     }
 
     /// On disk, and as a node opens it.
-    fn finish(&mut self) -> rusqlite::Result<()> {
+    fn close(&mut self) -> rusqlite::Result<()> {
         let Some(conn) = self.conn.take() else { return Ok(()) };
         conn.execute_batch("COMMIT")?;
         conn.pragma_update(None, "synchronous", "full")?;
@@ -244,7 +298,7 @@ impl CopyTarget for Target {
         count(self.conn()?, table).map_err(|error| self.failed(&error))
     }
 
-    fn set_last_id(&mut self, table: &Table, id: i64) -> Result<(), StoreError> {
+    fn end_table(&mut self, table: &Table, last_id: i64) -> Result<(), StoreError> {
         let conn = self.conn()?;
         let set = || {
             let sql = "SELECT 1 FROM sqlite_master WHERE name = ?1 AND sql LIKE '% AUTOINCREMENT%'";
@@ -252,18 +306,26 @@ impl CopyTarget for Target {
                 return Ok(());
             }
             conn.execute("DELETE FROM sqlite_sequence WHERE name = ?1", [table.name])?;
-            conn.execute("INSERT INTO sqlite_sequence (name, seq) VALUES (?1, ?2)", (table.name, id))?;
+            conn.execute("INSERT INTO sqlite_sequence (name, seq) VALUES (?1, ?2)", (table.name, last_id))?;
             Ok(())
         };
         set().map_err(|error| self.failed(&error))
     }
 
+    fn finish(&mut self) -> Result<(), StoreError> {
+        self.close().map_err(|error| self.failed(&error))?;
+        let synced = File::open(&self.part).and_then(|file| file.sync_all());
+        synced.map_err(|error| StoreError::Io { path: self.path.clone(), detail: error.to_string() })?;
+        self.old.as_ref().map_or(Ok(()), |old| old.fold().map_err(|error| self.failed(&error)))
+    }
+
     fn commit(&mut self) -> Result<(), StoreError> {
-        self.finish().map_err(|error| self.failed(&error))?;
         let moved = || {
-            File::open(&self.part)?.sync_all()?;
-            // Fails where a file got the name meanwhile; a rename would replace it.
-            std::fs::hard_link(&self.part, &self.path)?;
+            match &self.old {
+                Some(old) => old.replace_by(&self.part)?,
+                // Fails where a file got the name meanwhile; a rename would replace it.
+                None => std::fs::hard_link(&self.part, &self.path)?,
+            }
             let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
             File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
         };

@@ -7,6 +7,7 @@ pub(crate) mod copy;
 mod import;
 mod migrations;
 mod reader;
+mod replaced_file;
 mod rest;
 mod routes;
 mod writer;

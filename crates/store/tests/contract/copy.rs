@@ -30,7 +30,7 @@ fn address(text: &str) -> Address {
 }
 
 /// A record of these tests is the address, with a `!` before it where nothing is bound.
-fn options() -> CopyOptions {
+pub(crate) fn options() -> CopyOptions {
     CopyOptions {
         binding_owner: |record| {
             let text = std::str::from_utf8(record).ok()?;
@@ -45,7 +45,7 @@ pub(crate) fn copied(from: &CopyEnd, to: &CopyEnd) -> Result<Vec<CopiedTable>, S
     copy(from, to, &options(), &mut |_| ()).map(|tables| tables.expect("it was not told to stop"))
 }
 
-fn postgres() -> (CopyEnd, String) {
+pub(crate) fn postgres() -> (CopyEnd, String) {
     let url = server::new_postgres_database();
     (CopyEnd::Postgres(url.clone().into()), url)
 }
@@ -66,7 +66,7 @@ impl Files {
     }
 
     /// The names of all files, of the companions of databases, too.
-    fn names(&self) -> Vec<String> {
+    pub(crate) fn names(&self) -> Vec<String> {
         let files = std::fs::read_dir(self.0.path()).unwrap();
         let mut names: Vec<String> =
             files.map(|file| file.unwrap().file_name().into_string().unwrap()).collect();

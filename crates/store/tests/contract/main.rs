@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod away;
+mod backup;
 mod copy;
 mod encrypted;
 mod kept;

@@ -1,0 +1,256 @@
+//! Files of users in a backup: uploads and recordings.
+
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{self, Read, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Component, Path, PathBuf};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, SystemTime};
+
+use crate::error::StoreError;
+use crate::limits;
+
+use super::stream::{End, FileHeader, Kind};
+use super::target::Target;
+use super::{BackupOptions, FolderCounts, RestoreOptions, io_failed, source};
+
+/// A folder whose files are written once and not changed afterwards.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileFolder {
+    /// The name in the backup.
+    pub name: &'static str,
+    /// The folder, which need not be there.
+    pub path: PathBuf,
+    /// A folder in it whose files are not whole yet, and the ending of names of such files.
+    pub unfinished: (&'static str, &'static str),
+}
+
+impl FileFolder {
+    /// `None`: files with that name are not whole yet.
+    fn paths(&self) -> Result<Vec<PathBuf>, StoreError> {
+        let mut found = Vec::new();
+        let mut folders = vec![PathBuf::new()];
+        let (folder_on_its_way, ending) = self.unfinished;
+        while let Some(inner) = folders.pop() {
+            let folder = self.path.join(&inner);
+            let entries = match folder.read_dir() {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                entries => entries.map_err(|error| io_failed(&folder, &error))?,
+            };
+            for entry in entries {
+                let failed = |error: io::Error| io_failed(&folder, &error);
+                let entry = entry.map_err(failed)?;
+                let (kind, path) = (entry.file_type().map_err(failed)?, inner.join(entry.file_name()));
+                let name = entry.file_name();
+                if kind.is_dir() && name != folder_on_its_way {
+                    folders.push(path);
+                } else if kind.is_file() && !name.as_encoded_bytes().ends_with(ending.as_bytes()) {
+                    found.push(path);
+                }
+            }
+        }
+        found.sort();
+        Ok(found)
+    }
+}
+
+/// `None`: it was told to stop.
+pub(super) fn write_all(
+    target: &mut Target,
+    options: &BackupOptions,
+) -> Result<Option<Vec<FolderCounts>>, StoreError> {
+    let mut all = Vec::new();
+    for folder in &options.folders {
+        let mut counts = FolderCounts { name: folder.name.into(), files: 0, bytes: 0 };
+        for path in folder.paths()? {
+            if options.copy.stop.load(Ordering::Relaxed) {
+                return Ok(None);
+            }
+            let whole = folder.path.join(&path);
+            let file = match File::open(&whole) {
+                // It was removed meanwhile.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                file => file.map_err(|error| io_failed(&whole, &error))?,
+            };
+            counts.bytes += write(target, folder.name, &path, file)?;
+            counts.files += 1;
+        }
+        all.push(counts);
+    }
+    Ok(Some(all))
+}
+
+fn write(target: &mut Target, folder: &str, path: &Path, file: File) -> Result<u64, StoreError> {
+    let failed = |error: io::Error| io_failed(path, &error);
+    let name = path.to_str().ok_or_else(|| {
+        StoreError::invalid(
+            format!("{}: a name that is not UTF-8", path.display()),
+            "another name, or no file",
+        )
+    })?;
+    let metadata = file.metadata().map_err(failed)?;
+    let modified = metadata.modified().map_err(failed)?.duration_since(SystemTime::UNIX_EPOCH);
+    let bytes = metadata.len();
+    target.file(&FileHeader {
+        folder: folder.into(),
+        path: name.into(),
+        bytes,
+        modified_at: modified.map_or(0, |time| time.as_secs()),
+    })?;
+    let mut input = file.take(bytes);
+    let (mut left, mut buffer) = (bytes, vec![0; limits::BACKUP_DATA]);
+    while left > 0 {
+        let read = input.read(&mut buffer).map_err(failed)?;
+        if read == 0 {
+            let found = format!("{}: it became shorter while it was read", path.display());
+            return Err(StoreError::invalid(
+                found,
+                "files that are written once: give the same command again",
+            ));
+        }
+        target.data(&buffer[..read])?;
+        left -= read as u64;
+    }
+    Ok(bytes)
+}
+
+/// True if the path stays in its folder.
+pub(super) fn is_inside(path: &str) -> bool {
+    let is_plain = Path::new(path).components().all(|part| matches!(part, Component::Normal(_)));
+    is_plain && !path.is_empty()
+}
+
+/// Files of a backup that were written beside the folders that they are for.
+#[derive(Default)]
+pub(super) struct FreshFolders {
+    /// The folder, and the one that takes its place.
+    made: Vec<(PathBuf, PathBuf)>,
+}
+
+impl FreshFolders {
+    /// Reads the files behind the tables, to the end of the backup. `None`: it was told to stop.
+    pub(super) fn read(
+        source: &mut source::Source<'_>,
+        options: &RestoreOptions,
+    ) -> Result<Option<FreshFolders>, StoreError> {
+        let mut fresh = FreshFolders::default();
+        let mut open: Option<(File, PathBuf, u64)> = None;
+        loop {
+            if options.copy.stop.load(Ordering::Relaxed) {
+                return Ok(None);
+            }
+            let record = source.next()?;
+            match record.kind {
+                Kind::File => {
+                    finish(open.take())?;
+                    let header: FileHeader = source.reader.parse(&record, Kind::File)?;
+                    if !is_inside(&header.path) {
+                        return Err(source.reader.bad("it has changed"));
+                    }
+                    let path = fresh.folder(&header.folder, options)?.join(&*header.path);
+                    open = Some((create(&path)?, path, header.modified_at));
+                }
+                Kind::Data => {
+                    let Some((file, path, _)) = &mut open else {
+                        return Err(source.reader.bad("it has changed"));
+                    };
+                    file.write_all(&record.bytes).map_err(|error| io_failed(path.clone(), &error))?;
+                }
+                _ => {
+                    finish(open.take())?;
+                    let end: End = source.reader.parse(&record, Kind::End)?;
+                    for folder in end.folders {
+                        fresh.folder(&folder.name, options)?;
+                    }
+                    return Ok(Some(fresh));
+                }
+            }
+        }
+    }
+
+    /// The new folder for that name.
+    fn folder(&mut self, name: &str, options: &RestoreOptions) -> Result<PathBuf, StoreError> {
+        let Some(folder) = options.folders.iter().find(|folder| folder.name == name) else {
+            let found = format!("files of {name}, for which there is no folder");
+            return Err(StoreError::invalid(found, "a backup of this version, or one without files"));
+        };
+        if let Some((_, made)) = self.made.iter().find(|(path, _)| *path == folder.path) {
+            return Ok(made.clone());
+        }
+        let is_filled = folder.path.read_dir().is_ok_and(|mut entries| entries.next().is_some());
+        if is_filled && options.keep_as.is_none() {
+            let found = format!("{}: it has files", folder.path.display());
+            return Err(StoreError::invalid(
+                found,
+                "an empty folder, or --replace, which keeps the old one beside it",
+            ));
+        }
+        let made = with_ending(&folder.path, "restore");
+        // Left by a restore that was killed.
+        if made.exists() {
+            std::fs::remove_dir_all(&made).map_err(|error| io_failed(&made, &error))?;
+        }
+        make_folder(&made)?;
+        self.made.push((folder.path.clone(), made.clone()));
+        Ok(made)
+    }
+
+    /// Puts the new folders in the places of the old ones, which are kept. Returns the names of those.
+    pub(super) fn commit(&mut self, keep_as: Option<&str>) -> Result<Vec<PathBuf>, StoreError> {
+        let mut kept = Vec::new();
+        for (path, made) in std::mem::take(&mut self.made) {
+            let moved = || {
+                if let Some(keep_as) = keep_as.filter(|_| path.exists()) {
+                    let old = with_ending(&path, keep_as);
+                    std::fs::rename(&path, &old)?;
+                    kept.push(old);
+                }
+                // An empty folder is replaced.
+                std::fs::rename(&made, &path)?;
+                path.parent().map_or(Ok(()), |parent| File::open(parent)?.sync_all())
+            };
+            let mut moved = moved;
+            moved().map_err(|error: io::Error| io_failed(&path, &error))?;
+        }
+        Ok(kept)
+    }
+}
+
+impl Drop for FreshFolders {
+    fn drop(&mut self) {
+        for (_, made) in &self.made {
+            let _ = std::fs::remove_dir_all(made);
+        }
+    }
+}
+
+/// `name.ending`, beside the folder.
+pub(super) fn with_ending(path: &Path, ending: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".");
+    name.push(ending);
+    name.into()
+}
+
+fn make_folder(path: &Path) -> Result<(), StoreError> {
+    DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(|error| io_failed(path, &error))
+}
+
+fn create(path: &Path) -> Result<File, StoreError> {
+    if let Some(folder) = path.parent() {
+        make_folder(folder)?;
+    }
+    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+    file.map_err(|error| io_failed(path, &error))
+}
+
+/// On disk, and as old as it was: old files of users are removed by their age.
+fn finish(open: Option<(File, PathBuf, u64)>) -> Result<(), StoreError> {
+    let Some((file, path, modified_at)) = open else { return Ok(()) };
+    let time = SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(modified_at));
+    let finish = || {
+        file.set_modified(time.unwrap_or(SystemTime::UNIX_EPOCH))?;
+        file.sync_all()
+    };
+    finish().map_err(|error| io_failed(&path, &error))
+}
