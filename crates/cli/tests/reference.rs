@@ -30,8 +30,7 @@ fn text(help: &str) -> String {
 fn write(command: &clap::Command, path: &str, page: &mut String) {
     let Some(about) = command.get_about() else { return };
     let _ = writeln!(page, "\n## {path}\n\n{}.", text(&about.to_string()));
-    let mut usage = command.clone().bin_name(path).disable_help_flag(true);
-    let usage = usage.render_usage().to_string();
+    let usage = command.clone().render_usage().to_string();
     let _ = writeln!(page, "\n```\n{}\n```", usage.trim_start_matches("Usage: "));
     let is_own = |argument: &&clap::Arg| argument.get_id() != "config" && argument.get_id() != "help";
     let arguments: Vec<_> = command.get_arguments().filter(is_own).collect();
@@ -54,7 +53,8 @@ fn write(command: &clap::Command, path: &str, page: &mut String) {
 #[test]
 fn the_page_is_what_the_command_line_says() {
     let mut page = HEAD.to_owned();
-    let command = cli::command();
+    let mut command = cli::command();
+    command.build();
     for inner in command.get_subcommands() {
         write(inner, &format!("belfry {}", inner.get_name()), &mut page);
     }

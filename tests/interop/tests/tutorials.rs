@@ -40,6 +40,7 @@ fn small_office() {
 fn web_application() {
     // The page has it installed with pip, which needs a network.
     follow("web-application", |folder| {
+        copy("tools", folder);
         // A link would not find the library.
         let python = format!("#!/bin/sh\nexec {} \"$@\"\n", interop::python("twilio").display());
         write_program(&folder.join("bin/python3"), &python);
