@@ -11,8 +11,8 @@ This page is made of what the program says; `BLESS=1 cargo test -p lab@0.1.0 --t
 ";
 
 fn help(words: &[&str]) -> String {
-    let output = Command::new(env!("CARGO_BIN_EXE_ringer")).args(words).output().unwrap();
-    String::from_utf8(output.stdout).unwrap()
+    let output = Command::new(env!("CARGO_BIN_EXE_ringer")).args(words).output().expect("ringer runs");
+    String::from_utf8(output.stdout).expect("UTF-8")
 }
 
 #[test]
