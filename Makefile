@@ -5,7 +5,7 @@ CONFIG ?= belfry.toml
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo demo-farm test test-fast check tidy deny bench-sip bench-ringer bench-ivr bench-memory bench-store bench-import bench-xmpp bench-xmpp-idle bench-farm bench-start bench-all chaos abuse fuzz-short package
+.PHONY: help setup run demo demo-farm test test-fast check tidy deny bench-sip bench-ringer bench-ivr bench-memory bench-store bench-import bench-xmpp bench-xmpp-idle bench-farm bench-start bench-all chaos abuse fuzz-short package docs
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -116,11 +116,15 @@ abuse: ## two minutes of floods against a node that serves calls and chats meanw
 	$(CARGO) build --release --bin ringer --locked
 	@bench/abuse/run $(ARGS)
 
-package: ## a Debian package with service, manual pages and completions, and a tarball, in target/package; ARGS="--version 0.2.0"
+docs: ## the documentation as a site, in target/docs; installs mdBook into target/peers when it is missing
+	@tools/docs
+
+package: ## a Debian package with service, manual pages, completions and, after make docs, the documentation, and a tarball, in target/package; ARGS="--version 0.2.0"
 	@tools/setup build
 	$(CARGO) build --release --package server --bin belfry --locked
 	$(CARGO) build --release --bin ringer --locked
 	$(CARGO) build --release --package cli --example pages --locked
+	@tools/docs --if-there
 	@tools/package $(ARGS)
 
 fuzz-short: ## every fuzz target for a minute (needs nightly and cargo-fuzz)

@@ -4,6 +4,8 @@
 mod comments;
 mod gate;
 mod house;
+#[cfg(test)]
+mod interfaces;
 mod source;
 mod syntax;
 mod tidy;

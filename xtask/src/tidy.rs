@@ -9,6 +9,7 @@ mod licences;
 mod methods;
 mod references;
 mod security;
+mod site;
 mod words;
 
 use std::path::Path;
@@ -28,6 +29,7 @@ pub(crate) fn findings(root: &Path) -> Result<Vec<String>> {
     findings.extend(lengths::findings(root, &sources)?);
     findings.extend(licences::findings(root)?);
     findings.extend(security::findings(root)?);
+    findings.extend(site::findings(root)?);
     let lists = Lists::read(root, &sources)?;
     findings.extend(lists.findings);
     for (exceptions, found) in &lists.all {

@@ -20,7 +20,7 @@ fn word(level: Level) -> &'static str {
 const HEAD: &str = "# XMPP: what is built
 
 Made by the code (`crates/chat/src/compliance.rs` and each feature's own file). A level is of the server's side; a version is
-that of the text that was built from. [`belfry.doap`](../belfry.doap) says the same to machines.
+that of the text that was built from. `belfry.doap`, at the root of the repository, says the same to machines.
 
 | specification | title | version | level | file | test | note |
 |---|---|---|---|---|---|---|

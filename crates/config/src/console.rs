@@ -1,6 +1,7 @@
 //! `[console]`: the operators' pages in a browser.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use super::reader::{Reader, Section};
@@ -12,6 +13,8 @@ pub struct Console {
     pub listen: Option<SocketAddr>,
     /// The address in browsers where a proxy with TLS stands before the console, without a slash at its end.
     pub origin: Option<Box<str>>,
+    /// The folder of the documentation as a site. `None`: where the package puts it.
+    pub docs: Option<PathBuf>,
     /// Accounts that may do everything, as `alice@example.net`.
     pub admins: Vec<Box<str>>,
     /// Accounts that see everything, change accounts of users, end sessions and lift blocks.
@@ -35,9 +38,14 @@ impl Console {
             "origin",
             "The address of the console in browsers when a proxy stands before it, as `https://console.example.net`. Requests for other host names than this, the one of `listen` and `localhost` are refused. With `https` the cookie of a session is sent over TLS only.",
         );
+        let docs = section.optional(
+            "docs",
+            "Folder of the documentation as a site, which the console serves at `/docs/`, to anyone who reaches it. `/usr/share/doc/belfry/html` when not given, where the package puts it.",
+        );
         let console = Console {
             listen,
             origin,
+            docs,
             admins: accounts(
                 &mut section,
                 "admins",

@@ -291,6 +291,7 @@ impl Config {
             &mut self.voice.documents,
             &mut self.voice.prompts,
             &mut self.voice.recordings,
+            &mut self.console.docs,
             &mut self.uploads.folder,
         ];
         let secrets = self.xmpp.components.files();

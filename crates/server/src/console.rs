@@ -1,5 +1,6 @@
 //! The operators' console of the running node: its settings, made of the configuration, and its failed sign-ins in the log.
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use axum::Router;
@@ -97,6 +98,7 @@ fn settings(config: &Config) -> Option<Settings> {
     Some(Settings {
         listen: console.listen?,
         origin: console.origin.clone(),
+        docs: console.docs.clone().or_else(packaged_docs),
         roles: Roles::new(roles.iter().map(|(role, account)| (*role, &**account))),
         chat_admins: chat_admins(&config.xmpp.operating.admins),
         default_domain: config.sip.default_domain.clone(),
@@ -112,6 +114,12 @@ fn chat_admins(named: &[Box<str>]) -> Vec<Address> {
         Address::new(bare.local()?, bare.domain()).ok()
     };
     named.iter().filter_map(|named| address(named)).collect()
+}
+
+/// The folder that `tools/package` puts the documentation into.
+fn packaged_docs() -> Option<PathBuf> {
+    let folder = Path::new("/usr/share/doc/belfry/html");
+    folder.is_dir().then(|| folder.to_owned())
 }
 
 /// Serves the console until dropped, on a `LocalSet`. Returns where there is none.

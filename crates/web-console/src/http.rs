@@ -16,6 +16,7 @@ use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 
 use crate::assets;
+use crate::docs;
 use crate::fault::Fault;
 use crate::guard::{self, AUTOMATIC, CSRF};
 use crate::handlers::{Answer, Context, perform};
@@ -40,7 +41,10 @@ async fn answer(Shared(state): Shared<Arc<State>>, request: HttpRequest) -> Resp
             Some(path) if path.is_empty() || path.starts_with('/') => {
                 interface(&state, &settings, &parts, path, body).await
             }
-            _ => assets::answer(parts.method.as_str(), parts.uri.path(), &parts.headers),
+            _ => match docs::path(parts.uri.path()) {
+                Some(path) => docs::answer(&state, &settings, &parts, path).await,
+                None => assets::answer(parts.method.as_str(), parts.uri.path(), &parts.headers),
+            },
         };
         result.unwrap_or_else(Fault::response)
     } else {

@@ -8,6 +8,7 @@
 
 mod assets;
 mod csv;
+mod docs;
 mod fault;
 mod guard;
 mod handlers;

@@ -44,5 +44,14 @@ pub const MAX_SEGMENTS: usize = 4;
 /// Passwords checked at once, each for some milliseconds of processor time. More: 429.
 pub const CHECKS_AT_WORK: usize = 4;
 
+/// Files of the documentation read at once. More: 503.
+pub const DOCS_READS: usize = 8;
+
+/// Bytes of a file of the documentation. The largest is the index of its search, 3.3 MB. 404.
+pub const DOCS_FILE: u64 = 16 << 20;
+
+/// Bytes of a path below `/docs/`. 404.
+pub const DOCS_PATH: usize = 256;
+
 /// Seconds after which a client asks again when the node does not answer.
 pub const RETRY_AFTER: u64 = 2;

@@ -2,6 +2,7 @@
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -28,6 +29,8 @@ pub struct Settings {
     pub listen: SocketAddr,
     /// Its address in browsers, where a proxy stands before it.
     pub origin: Option<Box<str>>,
+    /// The folder of the documentation, served at `/docs/`.
+    pub docs: Option<PathBuf>,
     /// The accounts that may use it.
     pub roles: Roles,
     /// The administrators of chat (XEP-0133): with the password of one, the password of every account can be set.
@@ -103,6 +106,8 @@ pub(crate) struct State {
     history: Mutex<History>,
     /// Passwords being checked.
     pub(crate) checks: Semaphore,
+    /// Files of the documentation being read.
+    pub(crate) reads: Arc<Semaphore>,
 }
 
 impl State {
@@ -154,6 +159,7 @@ impl Console {
             sessions: Mutex::default(),
             history: Mutex::default(),
             checks: Semaphore::new(limits::CHECKS_AT_WORK),
+            reads: Arc::new(Semaphore::new(limits::DOCS_READS)),
         });
         (Console(Arc::clone(&state)), NodeQueries::new(queries, state))
     }

@@ -94,6 +94,7 @@ fn settings() -> Settings {
     Settings {
         listen: SocketAddr::from(([127, 0, 0, 1], 5380)),
         origin: None,
+        docs: None,
         roles: Roles::new(roles),
         chat_admins: vec![Address::new("chief", "example.test").unwrap()],
         default_domain: "example.test".into(),
@@ -468,4 +469,38 @@ async fn other_hosts_are_refused_and_every_answer_binds_the_browser() {
         let cache = reply.headers[CACHE_CONTROL].to_str().unwrap();
         assert!(cache == "no-store" || expected == StatusCode::OK && cache == "no-cache", "{path}: {cache}");
     }
+}
+
+#[tokio::test]
+async fn the_documentation_is_served_to_all_and_runs_only_its_own_files() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("index.html"), "<h1>Pages</h1>").unwrap();
+    let world = world();
+    let docs = Some(folder.path().to_owned());
+    let get = |console: &Console, path: &str| {
+        let request = HttpRequest::builder().uri(path).header("host", "127.0.0.1:5380");
+        console.router().oneshot(request.body(Body::empty()).unwrap())
+    };
+    let absent = get(&world.console, "/docs/").await.unwrap();
+    assert_eq!(absent.status(), StatusCode::NOT_FOUND);
+    let absent = to_bytes(absent.into_body(), 10_000).await.unwrap();
+    let absent = String::from_utf8_lossy(&absent);
+    assert!(absent.contains("No documentation here") && !absent.contains("<a "), "{absent}");
+    world.console.set_settings(&Settings { docs, ..settings() });
+    for path in ["/docs/", "/docs/index.html"] {
+        let page = get(&world.console, path).await.unwrap();
+        assert_eq!(page.status(), StatusCode::OK, "{path}");
+        let policy = page.headers()[CONTENT_SECURITY_POLICY].to_str().unwrap().to_owned();
+        assert!(policy.contains("script-src 'self';") && !policy.contains("unsafe"), "{policy}");
+        assert_eq!(&to_bytes(page.into_body(), 10_000).await.unwrap()[..], b"<h1>Pages</h1>");
+    }
+    let moved = get(&world.console, "/docs").await.unwrap();
+    assert_eq!(
+        (moved.status(), &moved.headers()["location"]),
+        (StatusCode::PERMANENT_REDIRECT, &"/docs/".parse().unwrap())
+    );
+    for path in ["/docs/../index.html", "/docs/gone.html", "/docs/%2e%2e/a.html"] {
+        assert_eq!(get(&world.console, path).await.unwrap().status(), StatusCode::NOT_FOUND, "{path}");
+    }
+    assert!(world.requests.is_empty(), "the node is not asked");
 }

@@ -27,11 +27,13 @@ mod ports;
 mod postgres;
 mod prosody;
 mod ringer;
+mod shell;
 mod sipp;
 mod slapd;
 mod slixmpp;
 mod strophe;
 mod tls;
+pub mod tutorial;
 mod twilio;
 mod wait;
 mod way;
@@ -61,6 +63,7 @@ pub use postgres::{
 };
 pub use prosody::Prosody;
 pub use ringer::{Said, Tool, ringer};
+pub use shell::{Ended, Shell, link_programs, write_program};
 pub use sipp::{Account, Sipp};
 pub use slapd::Slapd;
 pub use slixmpp::{

@@ -74,7 +74,11 @@ impl Root {
     fn package(&self, version: &str) -> PathBuf {
         let mut command = Command::new(repository().join("tools/package"));
         command.arg("--programs").arg(programs()).args(["--version", version, "--fast", "--deb-only"]);
-        let made = run(command.arg("--to").arg(self.beside("packages")));
+        // In the place of what `make docs` builds.
+        let docs = self.beside("docs");
+        std::fs::create_dir_all(&docs).unwrap();
+        std::fs::write(docs.join("index.html"), "the documentation").unwrap();
+        let made = run(command.arg("--docs").arg(docs).arg("--to").arg(self.beside("packages")));
         PathBuf::from(made.trim())
     }
 
@@ -236,6 +240,7 @@ fn the_package_is_installed_started_upgraded_removed_and_purged() {
     let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!((mode(&config), mode(&root.path("var/lib/belfry"))), (0o640, 0o700));
     assert!(root.path("usr/share/man/man1/belfry-doctor.1.gz").is_file());
+    assert_eq!(text(&root.path("usr/share/doc/belfry/html/index.html")), "the documentation");
     assert!(text(&root.path("usr/share/bash-completion/completions/belfry")).contains("doctor"));
     assert!(root.belfry(&["check-config"], "").contains("/etc/belfry/belfry.toml: good"));
 

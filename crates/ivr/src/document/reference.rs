@@ -40,7 +40,7 @@ pub fn reference_page() -> String {
     page.push_str("\n## Passed over\n\nThese verbs are known and need what this server has not; a note says so and the next verb follows.\n\n");
     page.push_str("| Verb | Why |\n|---|---|\n");
     for (name, reason) in ELSEWHERE {
-        let _ = writeln!(page, "| `<{name}>` | {reason} |");
+        let _ = writeln!(page, "| `<{name}>` | {} |", reason.replace('<', "\\<"));
     }
     limits(&mut page);
     page

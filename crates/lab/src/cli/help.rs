@@ -103,6 +103,16 @@ pub(super) fn stat() -> String {
     )
 }
 
+/// A text in a table of Markdown: outside of code, a word such as `<pid>` would be taken for markup.
+#[cfg(test)]
+fn as_text(help: &str) -> String {
+    let part = |(index, part): (usize, &str)| match index % 2 {
+        0 => part.replace('<', "\\<"),
+        _ => part.to_owned(),
+    };
+    help.replace('|', "\\|").split('`').enumerate().map(part).collect::<Vec<_>>().join("`")
+}
+
 /// `docs/ringer-options.md`.
 #[cfg(test)]
 pub(super) fn page() -> String {
@@ -115,12 +125,7 @@ pub(super) fn page() -> String {
     for group in FlagGroup::ALL {
         let _ = write!(page, "\n## {}\n\n| flag | meaning |\n|---|---|\n", group.title());
         for flag in flags::all().filter(|flag| flag.group == group) {
-            let _ = writeln!(
-                page,
-                "| `{}` | {} |",
-                flag.usage().replace('|', "\\|"),
-                flag.help.replace('|', "\\|")
-            );
+            let _ = writeln!(page, "| `{}` | {} |", flag.usage().replace('|', "\\|"), as_text(flag.help));
         }
     }
     let units = super::xmpp::UNITS;
@@ -129,7 +134,7 @@ pub(super) fn page() -> String {
         "\n## `ringer xmpp`\n\nEach is followed by its value. {units}\n\n| flag | meaning |\n|---|---|\n"
     );
     for flag in super::xmpp::FLAGS {
-        let (value, about) = (flag.value.replace('|', "\\|"), flag.about.replace('|', "\\|"));
+        let (value, about) = (flag.value.replace('|', "\\|"), as_text(flag.about));
         let _ = writeln!(page, "| `{} {value}` | {about} |", flag.name);
     }
     let _ = write!(page, "\n## Exit codes and control\n\n```\n{CODES}\n{CONTROL}```\n");

@@ -89,6 +89,7 @@ impl World {
         let settings = web_console::Settings {
             listen: SocketAddr::from(([127, 0, 0, 1], 5380)),
             origin: None,
+            docs: None,
             roles: web_console::Roles::default(),
             chat_admins: Vec::new(),
             default_domain: "a.test".into(),
