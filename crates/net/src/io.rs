@@ -12,6 +12,7 @@ use sip::transport::{Packet, Target, Transmit, Transport};
 use socket2::Type;
 use tokio::task::{JoinHandle, spawn_local};
 
+use super::capture::{Capture, CaptureCounters, CaptureSettings, Way};
 use super::counters::NetCounters;
 use super::dns::Questions;
 use super::flow::{Flow, IDLE_TICKS, PeerKey, Queued, Shared};
@@ -31,6 +32,7 @@ pub struct Io {
     questions: Questions,
     accepting: Vec<JoinHandle<()>>,
     sweeper: JoinHandle<()>,
+    captured: CaptureCounters,
     /// Turns since the other tasks of the thread had theirs.
     turns: u32,
 }
@@ -51,6 +53,7 @@ impl Io {
             questions: Questions::new(),
             accepting: Vec::new(),
             sweeper,
+            captured: CaptureCounters::default(),
             turns: 0,
         }
     }
@@ -121,14 +124,49 @@ impl Io {
     }
 
     fn receive_looking(&mut self, look: ReadTrigger, sink: &mut Vec<Packet>) -> usize {
-        let mut count = 0;
+        let (mut count, before) = (0, sink.len());
         let mut counters = self.shared.counters.borrow_mut();
         let mut events = self.shared.events.borrow_mut();
         for socket in &mut self.udp {
             count += socket.receive(&mut self.receiver, look, &mut counters, &mut events, sink);
         }
         drop((counters, events));
-        count + self.shared.take_messages(sink)
+        count += self.shared.take_messages(sink);
+        self.capture_received(&sink[before..]);
+        count
+    }
+
+    fn capture_received(&self, packets: &[Packet]) {
+        if let Some(capture) = &mut *self.shared.capture.borrow_mut() {
+            for Packet { bytes, source } in packets {
+                let (transport, source, destination) = (source.transport, source.remote, source.local);
+                capture.note(Way { transport, source, destination }, bytes);
+            }
+        }
+    }
+
+    /// Captures messages from now on, or no longer.
+    ///
+    /// # Errors
+    /// When the system gives no socket for it; nothing is captured then.
+    pub fn set_capture(&mut self, settings: Option<CaptureSettings>) -> std::io::Result<()> {
+        self.flush_capture();
+        self.shared.capture.replace(None);
+        if let Some(settings) = settings {
+            self.shared.capture.replace(Some(Box::new(Capture::new(settings)?)));
+        }
+        Ok(())
+    }
+
+    /// Returns the counters of captured messages so far.
+    pub fn capture_counters(&self) -> CaptureCounters {
+        self.captured
+    }
+
+    fn flush_capture(&mut self) {
+        if let Some(capture) = &mut *self.shared.capture.borrow_mut() {
+            capture.flush(&mut self.sender, &mut self.captured);
+        }
     }
 
     /// Queues one message. Datagrams leave with `flush`; a connection is made if need be.
@@ -147,6 +185,9 @@ impl Io {
         let socket = &mut self.udp[index];
         let from = target.local.map(|local| local.ip());
         let from = from.filter(|ip| socket.is_wildcard() && !ip.is_unspecified());
+        let source = from.map_or(socket.local, |ip| SocketAddr::new(ip, socket.local.port()));
+        let (transport, destination) = (Transport::Udp, target.remote);
+        self.shared.capture(|| Way { transport, source, destination }, &bytes);
         let message = Outgoing { bytes, remote: target.remote, from, report };
         if socket.queue(message, self.shared.settings.udp_send_queue).is_err() {
             self.shared.send_failed(report, SendFault::Overflow);
@@ -203,6 +244,8 @@ impl Io {
         for socket in &mut self.udp {
             socket.flush(&mut self.sender, &mut counters, &mut events);
         }
+        drop((counters, events));
+        self.flush_capture();
     }
 
     /// Moves out what happened since the last call.
