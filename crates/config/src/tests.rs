@@ -439,3 +439,16 @@ fn the_reference_is_what_is_committed() {
         "docs/configuration.md is not what the code makes; write it anew: BLESS=1 cargo test -p config"
     );
 }
+
+#[test]
+fn a_capture_server_is_reached_by_udp_and_its_password_is_not_shown() {
+    let text = "[hep]\nserver = \"udp:192.0.2.9:9060\"\npassword = \"hush\"\npercent = 10\n";
+    let config = Config::parse(text, Path::new("belfry.toml")).unwrap();
+    assert_eq!(config.hep.server, Some("192.0.2.9:9060".parse().unwrap()));
+    assert_eq!((config.hep.capture_id, config.hep.percent), (2_001, 10));
+    assert!(!format!("{config:?}").contains("hush"));
+    let [warning] = &config.warnings()[..] else { panic!("one warning") };
+    assert!(warning.contains("192.0.2.9:9060 in the clear"), "{warning}");
+    let expected = "belfry.toml:2:10: `server` is \"tcp:192.0.2.9:9060\"; expected udp: and an address";
+    assert_eq!(mistakes("[hep]\nserver = \"tcp:192.0.2.9:9060\"\n"), [expected]);
+}

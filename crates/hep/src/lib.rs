@@ -102,7 +102,8 @@ pub fn write_packet(agent: &CaptureAgent, captured: &CapturedMessage<'_>, out: &
 
 /// Both addresses are of one family in the packet. An IPv4 address beside an IPv6 one is written as a mapped one (RFC 4291 §2.5.5.2).
 fn write_addresses(captured: &CapturedMessage<'_>, out: &mut Vec<u8>) {
-    let (source, destination) = (captured.source.ip().to_canonical(), captured.destination.ip().to_canonical());
+    let (source, destination) =
+        (captured.source.ip().to_canonical(), captured.destination.ip().to_canonical());
     let protocol = captured.protocol.number();
     if let (IpAddr::V4(source), IpAddr::V4(destination)) = (source, destination) {
         // The numbers of the families are those of Linux.
@@ -145,9 +146,9 @@ pub fn is_sampled(correlation: &[u8], percent: u32) -> bool {
     if percent >= 100 {
         return true;
     }
-    let hash = correlation
-        .iter()
-        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3));
+    let hash = correlation.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3)
+    });
     // The upper half depends on all bytes.
     ((hash >> 32) * 100) >> 32 < u64::from(percent)
 }

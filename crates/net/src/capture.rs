@@ -15,6 +15,7 @@ use sip::transport::Transport;
 use sip::wire::raw_call_id;
 
 use crate::clock::Clock;
+use crate::counters::NetCounters;
 use crate::limits;
 
 /// The capture server, and the messages that it is sent.
@@ -28,15 +29,6 @@ pub struct CaptureSettings {
     pub percent: u32,
     /// The clock of the time stamps.
     pub clock: Clock,
-}
-
-/// Packets so far.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CaptureCounters {
-    /// Packets handed to the kernel.
-    pub sent: u64,
-    /// Packets dropped because the buffer was full or the kernel did not take them.
-    pub dropped: u64,
 }
 
 /// The addresses of a message on its way.
@@ -98,20 +90,23 @@ impl Capture {
     }
 
     /// Sends the packets that wait, as far as the kernel takes them now, and drops the others.
-    pub(super) fn flush(&mut self, sender: &mut Sender, counters: &mut CaptureCounters) {
+    pub(super) fn flush(&mut self, sender: &mut Sender, counters: &mut NetCounters) {
         let (mut next, remote) = (0, self.settings.server);
         while next < self.ends.len() {
             let begin = |index: usize| index.checked_sub(1).map_or(0, |before| self.ends[before]);
-            let packets = (next..self.ends.len())
-                .map(|index| Message { bytes: &self.packets[begin(index)..self.ends[index]], remote, from: None });
+            let packets = (next..self.ends.len()).map(|index| Message {
+                bytes: &self.packets[begin(index)..self.ends[index]],
+                remote,
+                from: None,
+            });
             match sender.send(self.socket.as_fd(), packets) {
                 Ok(sent) => next += sent,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(_) => break,
             }
         }
-        counters.sent += next as u64;
-        counters.dropped += (self.ends.len() - next) as u64 + std::mem::take(&mut self.dropped);
+        counters.captures_sent += next as u64;
+        counters.captures_dropped += (self.ends.len() - next) as u64 + std::mem::take(&mut self.dropped);
         self.packets.clear();
         self.ends.clear();
         // The memory of one large burst is not kept.

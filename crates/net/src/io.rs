@@ -12,7 +12,7 @@ use sip::transport::{Packet, Target, Transmit, Transport};
 use socket2::Type;
 use tokio::task::{JoinHandle, spawn_local};
 
-use super::capture::{Capture, CaptureCounters, CaptureSettings, Way};
+use super::capture::{Capture, CaptureSettings, Way};
 use super::counters::NetCounters;
 use super::dns::Questions;
 use super::flow::{Flow, IDLE_TICKS, PeerKey, Queued, Shared};
@@ -32,7 +32,6 @@ pub struct Io {
     questions: Questions,
     accepting: Vec<JoinHandle<()>>,
     sweeper: JoinHandle<()>,
-    captured: CaptureCounters,
     /// Turns since the other tasks of the thread had theirs.
     turns: u32,
 }
@@ -53,7 +52,6 @@ impl Io {
             questions: Questions::new(),
             accepting: Vec::new(),
             sweeper,
-            captured: CaptureCounters::default(),
             turns: 0,
         }
     }
@@ -145,27 +143,19 @@ impl Io {
         }
     }
 
-    /// Captures messages from now on, or no longer.
-    ///
-    /// # Errors
-    /// When the system gives no socket for it; nothing is captured then.
-    pub fn set_capture(&mut self, settings: Option<CaptureSettings>) -> std::io::Result<()> {
+    /// Captures messages from now on, or no longer. If the system gives no socket for it, messages pass uncaptured.
+    pub fn set_capture(&mut self, settings: Option<CaptureSettings>) {
         self.flush_capture();
-        self.shared.capture.replace(None);
-        if let Some(settings) = settings {
-            self.shared.capture.replace(Some(Box::new(Capture::new(settings)?)));
-        }
-        Ok(())
-    }
-
-    /// Returns the counters of captured messages so far.
-    pub fn capture_counters(&self) -> CaptureCounters {
-        self.captured
+        let capture = settings.map(Capture::new).transpose().unwrap_or_else(|error| {
+            tracing::warn!(%error, "SIP messages are not captured: there is no socket for it");
+            None
+        });
+        self.shared.capture.replace(capture.map(Box::new));
     }
 
     fn flush_capture(&mut self) {
         if let Some(capture) = &mut *self.shared.capture.borrow_mut() {
-            capture.flush(&mut self.sender, &mut self.captured);
+            capture.flush(&mut self.sender, &mut self.shared.counters.borrow_mut());
         }
     }
 

@@ -30,7 +30,7 @@ mod watched_io;
 mod wire;
 pub mod ws;
 
-pub use capture::{CaptureCounters, CaptureSettings};
+pub use capture::CaptureSettings;
 pub use counters::NetCounters;
 pub use dns::DnsAnswer;
 pub use io::Io;

@@ -83,6 +83,8 @@ pub struct Reload {
     /// Call records are stored.
     pub records: bool,
     pub(crate) xmpp: Option<crate::xmpp::Reload>,
+    /// `None`: SIP messages are not captured.
+    pub capture: Option<net::CaptureSettings>,
 }
 
 /// The cores and handles that the parts of a shard share.

@@ -433,6 +433,7 @@ impl Shard {
                 self.planner.set_proof(reload.proof);
                 self.parts.default_max_contacts = reload.default_max_contacts;
                 self.records.set_on(reload.records);
+                self.io.set_capture(reload.capture);
                 if let (Some(adapter), Some(reload)) = (&mut self.xmpp, reload.xmpp) {
                     adapter.xmpp.reload(reload);
                 }
