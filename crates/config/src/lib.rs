@@ -228,6 +228,7 @@ impl Config {
             ("rest.listen", self.rest != new.rest),
             ("console.listen", self.console.listen != new.console.listen),
             ("log.format", self.log.format != new.log.format),
+            ("calls.csv_folder", self.calls.csv_folder != new.calls.csv_folder),
             ("accounts", self.accounts != new.accounts),
             ("routes", self.routes != new.routes),
             ("limits", self.limits != new.limits),
@@ -266,6 +267,7 @@ impl Config {
             rest: old.rest,
             console: Console { listen: old.console.listen, ..self.console },
             log: Log { format: old.log.format, ..self.log },
+            calls: Calls { csv_folder: old.calls.csv_folder, ..self.calls },
             accounts: old.accounts,
             routes: old.routes,
             limits: old.limits,
@@ -297,6 +299,7 @@ impl Config {
             &mut self.voice.prompts,
             &mut self.voice.recordings,
             &mut self.uploads.folder,
+            &mut self.calls.csv_folder,
         ];
         let secrets = self.xmpp.components.files();
         let sources = self.accounts.sources.iter_mut().flat_map(|source| source.kind.files());

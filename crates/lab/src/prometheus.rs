@@ -193,4 +193,24 @@ mod tests {
         }
         assert!(get("/").starts_with("HTTP/1.1 404"));
     }
+
+    #[test]
+    fn the_dashboard_queries_metrics_that_there_are() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/grafana/ringer.json");
+        let dashboard = std::fs::read_to_string(path).expect("it is in the repository");
+        let mut progress = Progress::default();
+        progress.total.rtds.push(TimerDurations::default());
+        let second = Duration::from_secs(1);
+        progress.total.rtds[0].service.record(second);
+        progress.total.rtds[0].response.record(second);
+        progress.total.start_delay.record(second);
+        let page = page(&progress, &["setup".to_owned()]);
+        let words = dashboard.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        let names: std::collections::BTreeSet<_> = words.filter(|word| word.starts_with("ringer_")).collect();
+        assert!(names.len() > 15, "{names:?}");
+        for name in names {
+            let is_it = |line: &str| line.strip_prefix(name).is_some_and(|rest| rest.starts_with(['{', ' ']));
+            assert!(page.lines().any(is_it), "{name} is missing in\n{page}");
+        }
+    }
 }

@@ -10,7 +10,7 @@ use crate::wait::wait_for_sip;
 
 pub struct Kamailio {
     pub port: u16,
-    _peer: Peer,
+    peer: Peer,
     _folder: TempDir,
 }
 
@@ -26,6 +26,17 @@ impl Kamailio {
     pub fn office() -> Kamailio {
         let config = Path::new(env!("CARGO_MANIFEST_DIR")).join("kamailio/office.cfg");
         Kamailio::start(&config, &["OFFICE"])
+    }
+
+    /// A capture server: it prints a line for each message that it is sent a copy of.
+    pub fn capture() -> Kamailio {
+        let config = Path::new(env!("CARGO_MANIFEST_DIR")).join("kamailio/capture.cfg");
+        Kamailio::start(&config, &[])
+    }
+
+    /// The lines that it has printed.
+    pub fn lines(&self) -> Vec<String> {
+        self.peer.lines()
     }
 
     fn start(config: &Path, defines: &[&str]) -> Kamailio {
@@ -44,9 +55,11 @@ impl Kamailio {
             "-P".to_owned(),
             format!("{place}/kamailio.pid"),
         ];
+        let own = [format!("PORT={port}"), format!("FOLDER={place}")];
+        arguments.extend(own.iter().flat_map(|define| ["-A".to_owned(), define.clone()]));
         arguments.extend(defines.iter().flat_map(|define| ["-A".to_owned(), (*define).to_owned()]));
         let peer = Peer::start("kamailio", "kamailio", &arguments, folder.path());
         wait_for_sip(port, || peer.tail());
-        Kamailio { port, _peer: peer, _folder: folder }
+        Kamailio { port, peer, _folder: folder }
     }
 }

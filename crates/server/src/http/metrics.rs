@@ -164,9 +164,11 @@ const SHARD: &[ShardMetric] = &[
     counter("belfry_letters_lost_total", "Messages between shards that found an inbox full", |s| {
         s.letters_lost
     }),
-    counter("belfry_records_lost_total", "Call records that found the store's queue full", |s| {
-        s.records_lost
-    }),
+    counter(
+        "belfry_records_lost_total",
+        "Call records that found the store's queue full or were not written to files",
+        |s| s.records_lost,
+    ),
     counter("belfry_panics_total", "Defects met and survived; each is in the log", |s| s.panics),
     counter("belfry_farm_messages_received_total", "Messages that other nodes sent by links", |s| {
         s.farm_messages_in
