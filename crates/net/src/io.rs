@@ -42,9 +42,10 @@ const TURNS: u32 = 4;
 impl Io {
     /// Starts the network layer of one shard. Call it in a local task set.
     pub fn new(edge: ShardAddress, settings: NetSettings) -> Self {
+        let capture = settings.capture.clone();
         let shared = Shared::new(edge, settings);
         let sweeper = spawn_local(sweep(Rc::clone(&shared)));
-        Io {
+        let mut io = Io {
             shared,
             udp: Vec::new(),
             receiver: Receiver::new(),
@@ -53,7 +54,9 @@ impl Io {
             accepting: Vec::new(),
             sweeper,
             turns: 0,
-        }
+        };
+        io.set_capture(capture);
+        io
     }
 
     /// Listens at one address, beside the other shards.

@@ -408,6 +408,7 @@ fn net_settings(shared: &Shared, tls: Option<Arc<Tls>>) -> NetSettings {
         client_certificates: config.tls.client_certificates,
         ws_origins: config.sip.websocket_origins.clone(),
         proxies: config.sip.websocket_proxies.clone(),
+        capture: capture(shared),
         nameservers: config.sip.nameservers.clone(),
         ..NetSettings::default()
     }
@@ -453,9 +454,7 @@ pub(crate) fn start_shard(
         failures: Arc::clone(&shared.failures),
     };
     let net = net_settings(shared, node.tls.clone());
-    let capture = capture(shared);
-    let receive_buffer = net.udp_receive_buffer;
-    let listen = shared.config.sip.listen.clone();
+    let (receive_buffer, listen) = (net.udp_receive_buffer, shared.config.sip.listen.clone());
     let (ready, is_ready) = std::sync::mpsc::sync_channel::<Result<()>>(1);
     let thread = Builder::new().name(format!("shard-{number}")).spawn(move || {
         let build = || -> Result<Shard> {
@@ -463,7 +462,6 @@ pub(crate) fn start_shard(
             for listener in &listen {
                 bind(&mut io, listener, receive_buffer, parts.edge.shard)?;
             }
-            io.set_capture(capture);
             Shard::new(parts, io)
         };
         let run = || {

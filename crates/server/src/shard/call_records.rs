@@ -29,13 +29,14 @@ pub(super) struct CallRecords {
 
 impl CallRecords {
     pub(super) fn new(
-        ledger: Ledger,
+        (ledger, files): (Ledger, Option<Arc<CallFiles>>),
         is_on: bool,
-        (store, files): (Arc<Service>, Option<Arc<CallFiles>>),
+        store: &Arc<Service>,
         board: &Arc<StatusBoard>,
     ) -> CallRecords {
         let accounts = AccountCalls::new(limits::ACCOUNT_CALLS);
-        CallRecords { ledger, accounts, ended: Vec::new(), is_on, store, files, board: Arc::clone(board) }
+        let (store, board) = (Arc::clone(store), Arc::clone(board));
+        CallRecords { ledger, accounts, ended: Vec::new(), is_on, store, files, board }
     }
 
     /// Records are kept from now on, or not.

@@ -141,12 +141,7 @@ impl Shard {
             workers: ShardSelector::new(map),
             reports: ReportMarks::default(),
             reads: StoreReads::new(Arc::clone(&store), edge.shard, deps.accounts),
-            records: CallRecords::new(
-                deps.ledger,
-                deps.records,
-                (Arc::clone(&store), deps.call_files),
-                &board,
-            ),
+            records: CallRecords::new((deps.ledger, deps.call_files), deps.records, &store, &board),
             planner: RoutePlanner::new(deps.plan, deps.proof),
             probes: RouteProbes::new(deps.health),
             post: (0..shards).map(|_| Vec::new()).collect(),
