@@ -39,7 +39,7 @@ impl Hep {
                 1..=u32::MAX,
                 "The number of this node at the capture server.",
             ),
-            password: password.map(|password| Secret(password.into())),
+            password: password.map(Secret),
             percent: section.key_in(
                 "percent",
                 100,
