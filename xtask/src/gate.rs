@@ -76,6 +76,7 @@ static REAL: &[RealTests] = &[
     real("interop", "tests/federation.rs", "federation", &[]),
     real("interop", "tests/loads.rs", "loads", &[]),
     real("interop", "tests/membership.rs", "membership", &[]),
+    real("interop", "tests/observe.rs", "observe", &[]),
     real("interop", "tests/older.rs", "older", &[]),
     real("interop", "tests/package.rs", "package", &[]),
     real("interop", "tests/processes.rs", "processes", &[]),

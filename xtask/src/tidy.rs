@@ -6,6 +6,7 @@ mod exceptions;
 mod glossary;
 mod lengths;
 mod licences;
+mod log_fields;
 mod methods;
 mod references;
 mod security;
@@ -30,6 +31,7 @@ pub(crate) fn findings(root: &Path) -> Result<Vec<String>> {
     findings.extend(licences::findings(root)?);
     findings.extend(security::findings(root)?);
     findings.extend(site::findings(root)?);
+    findings.extend(log_fields::findings(root, &sources)?);
     let lists = Lists::read(root, &sources)?;
     findings.extend(lists.findings);
     for (exceptions, found) in &lists.all {

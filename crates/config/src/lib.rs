@@ -10,6 +10,7 @@ mod components;
 mod console;
 mod farm;
 mod federation;
+mod hep;
 mod log;
 mod mistake;
 mod operating;
@@ -40,6 +41,7 @@ pub use components::{Component, ComponentSecret, Components};
 pub use console::Console;
 pub use farm::Farm;
 pub use federation::{Federation, ServerRoute};
+pub use hep::Hep;
 pub use log::{Log, LogFormat};
 pub use mistake::{ConfigError, Mistake};
 pub use operating::Operating;
@@ -80,6 +82,8 @@ pub struct Config {
     pub console: Console,
     /// `[log]`: the level and form of log lines.
     pub log: Log,
+    /// `[hep]`: copies of SIP messages for a capture server.
+    pub hep: Hep,
     /// `[calls]`: call records.
     pub calls: Calls,
     /// `[accounts]`: the credentials that are kept.
@@ -194,6 +198,7 @@ impl Config {
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings: Vec<String> = self.accounts.warning().map(str::to_owned).into_iter().collect();
         warnings.extend(self.console.warning());
+        warnings.extend(self.hep.warning());
         let rest = self.rest.listen.unwrap_or(self.http.listen);
         if self.has_rest() && !rest.ip().is_loopback() {
             warnings.push(format!(
@@ -223,6 +228,7 @@ impl Config {
             ("rest.listen", self.rest != new.rest),
             ("console.listen", self.console.listen != new.console.listen),
             ("log.format", self.log.format != new.log.format),
+            ("calls.csv_folder", self.calls.csv_folder != new.calls.csv_folder),
             ("accounts", self.accounts != new.accounts),
             ("routes", self.routes != new.routes),
             ("limits", self.limits != new.limits),
@@ -261,6 +267,7 @@ impl Config {
             rest: old.rest,
             console: Console { listen: old.console.listen, ..self.console },
             log: Log { format: old.log.format, ..self.log },
+            calls: Calls { csv_folder: old.calls.csv_folder, ..self.calls },
             accounts: old.accounts,
             routes: old.routes,
             limits: old.limits,
@@ -293,6 +300,7 @@ impl Config {
             &mut self.voice.recordings,
             &mut self.console.docs,
             &mut self.uploads.folder,
+            &mut self.calls.csv_folder,
         ];
         let secrets = self.xmpp.components.files();
         let sources = self.accounts.sources.iter_mut().flat_map(|source| source.kind.files());
@@ -329,6 +337,7 @@ fn read_all(text: &str, folder: Option<&Path>) -> (Config, Vec<Mistake>, Vec<Key
         rest: Rest::read(&mut reader),
         console: Console::read(&mut reader),
         log: Log::read(&mut reader),
+        hep: Hep::read(&mut reader),
         calls: Calls::read(&mut reader),
         accounts: Accounts::read(&mut reader),
         routes: Routes::read(&mut reader),

@@ -455,6 +455,8 @@ pub struct Calls {
     pub records: bool,
     /// The age at which call records are deleted; 90 days by default.
     pub keep: Duration,
+    /// The folder of files of comma-separated values; `None`: there are none.
+    pub csv_folder: Option<PathBuf>,
 }
 
 impl Calls {
@@ -467,6 +469,10 @@ impl Calls {
                 90 * DAY,
                 MINUTE..=3_660 * DAY,
                 "Records older than this are deleted.",
+            ),
+            csv_folder: section.optional(
+                "csv_folder",
+                "A folder for call records as comma-separated values, too (RFC 4180): a file for each day (UTC), as `calls-2026-11-24.csv`, with a line for each call that ended on it. The node never deletes them.",
             ),
         };
         section.finish();

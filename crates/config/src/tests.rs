@@ -51,7 +51,7 @@ const MISTAKES: &[(&str, &str)] = &[
     (
         "colour = 1\n",
         "1:1: unknown key outside of a section `colour`; \
-             expected one of server, store, sip, tls, http, rest, console, log, calls, accounts, routes, limits, voice, xmpp, farm, acme",
+             expected one of server, store, sip, tls, http, rest, console, log, hep, calls, accounts, routes, limits, voice, xmpp, farm, acme",
     ),
     ("server = 3\n", "1:10: `server` is a value; expected a section, [server]"),
     (
@@ -438,4 +438,17 @@ fn the_reference_is_what_is_committed() {
         std::fs::read_to_string(&file).unwrap_or_default() == made,
         "docs/configuration.md is not what the code makes; write it anew: BLESS=1 cargo test -p config"
     );
+}
+
+#[test]
+fn a_capture_server_is_reached_by_udp_and_its_password_is_not_shown() {
+    let text = "[hep]\nserver = \"udp:192.0.2.9:9060\"\npassword = \"hush\"\npercent = 10\n";
+    let config = Config::parse(text, Path::new("belfry.toml")).unwrap();
+    assert_eq!(config.hep.server, Some("192.0.2.9:9060".parse().unwrap()));
+    assert_eq!((config.hep.capture_id, config.hep.percent), (2_001, 10));
+    assert!(!format!("{config:?}").contains("hush"));
+    let [warning] = &config.warnings()[..] else { panic!("one warning") };
+    assert!(warning.contains("192.0.2.9:9060 in the clear"), "{warning}");
+    let expected = "belfry.toml:2:10: `server` is \"tcp:192.0.2.9:9060\"; expected udp: and an address";
+    assert_eq!(mistakes("[hep]\nserver = \"tcp:192.0.2.9:9060\"\n"), [expected]);
 }

@@ -48,4 +48,8 @@ pub struct NetCounters {
     pub send_failures: u64,
     /// Those of them for which a queue was full.
     pub queue_overflows: u64,
+    /// Copies of messages handed to the kernel for the capture server.
+    pub captures_sent: u64,
+    /// Copies dropped because too many waited or the kernel did not take them.
+    pub captures_dropped: u64,
 }

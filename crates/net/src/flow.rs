@@ -13,6 +13,7 @@ use sip::transport::{Packet, Source, TlsNames, TransmitId, Transport};
 use tokio::sync::Semaphore;
 
 use super::admission::Admitted;
+use super::capture::{Capture, Way};
 use super::counters::NetCounters;
 use super::settings::{Certified, CloseReason, NetEvent, NetSettings, SendFault};
 use crate::limits;
@@ -82,6 +83,11 @@ impl Flow {
         self.client.get().or(self.accepted.as_ref())
     }
 
+    /// The way of a message that is sent on it.
+    fn way_out(&self) -> Way {
+        Way { transport: self.transport, source: self.local.get(), destination: self.remote.get() }
+    }
+
     pub(super) fn wake(&self) {
         if let Some(waker) = self.waker.borrow().as_ref() {
             waker.wake_by_ref();
@@ -109,6 +115,8 @@ pub(super) struct Shared {
     pub(super) edge: ShardAddress,
     pub(super) settings: NetSettings,
     pub(super) counters: RefCell<NetCounters>,
+    /// `None`: messages are not captured.
+    pub(super) capture: RefCell<Option<Box<Capture>>>,
     pub(super) events: RefCell<Vec<NetEvent>>,
     /// To be told before the messages of these connections are.
     pub(super) certified: RefCell<Vec<Certified>>,
@@ -147,6 +155,7 @@ impl Shared {
             handshakes,
             settings,
             counters: RefCell::default(),
+            capture: RefCell::default(),
             events: RefCell::default(),
             certified: RefCell::default(),
             inbox: RefCell::default(),
@@ -205,6 +214,18 @@ impl Shared {
             self.starved.borrow_mut().drain(..).for_each(Waker::wake);
         }
         count
+    }
+
+    /// Captures a message, where that is on.
+    pub(super) fn capture(&self, way: impl FnOnce() -> Way, message: &[u8]) {
+        if let Some(capture) = &mut *self.capture.borrow_mut() {
+            capture.note(way(), message);
+        }
+    }
+
+    /// Captures a message that is handed to the kernel.
+    pub(super) fn capture_sent(&self, flow: &Flow, message: &[u8]) {
+        self.capture(|| flow.way_out(), message);
     }
 
     pub(super) fn event(&self, event: NetEvent) {

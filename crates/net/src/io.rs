@@ -12,6 +12,7 @@ use sip::transport::{Packet, Target, Transmit, Transport};
 use socket2::Type;
 use tokio::task::{JoinHandle, spawn_local};
 
+use super::capture::{Capture, CaptureSettings, Way};
 use super::counters::NetCounters;
 use super::dns::Questions;
 use super::flow::{Flow, IDLE_TICKS, PeerKey, Queued, Shared};
@@ -41,9 +42,10 @@ const TURNS: u32 = 4;
 impl Io {
     /// Starts the network layer of one shard. Call it in a local task set.
     pub fn new(edge: ShardAddress, settings: NetSettings) -> Self {
+        let capture = settings.capture.clone();
         let shared = Shared::new(edge, settings);
         let sweeper = spawn_local(sweep(Rc::clone(&shared)));
-        Io {
+        let mut io = Io {
             shared,
             udp: Vec::new(),
             receiver: Receiver::new(),
@@ -52,7 +54,9 @@ impl Io {
             accepting: Vec::new(),
             sweeper,
             turns: 0,
-        }
+        };
+        io.set_capture(capture);
+        io
     }
 
     /// Listens at one address, beside the other shards.
@@ -121,14 +125,41 @@ impl Io {
     }
 
     fn receive_looking(&mut self, look: ReadTrigger, sink: &mut Vec<Packet>) -> usize {
-        let mut count = 0;
+        let (mut count, before) = (0, sink.len());
         let mut counters = self.shared.counters.borrow_mut();
         let mut events = self.shared.events.borrow_mut();
         for socket in &mut self.udp {
             count += socket.receive(&mut self.receiver, look, &mut counters, &mut events, sink);
         }
         drop((counters, events));
-        count + self.shared.take_messages(sink)
+        count += self.shared.take_messages(sink);
+        self.capture_received(&sink[before..]);
+        count
+    }
+
+    fn capture_received(&self, packets: &[Packet]) {
+        if let Some(capture) = &mut *self.shared.capture.borrow_mut() {
+            for Packet { bytes, source } in packets {
+                let (transport, source, destination) = (source.transport, source.remote, source.local);
+                capture.note(Way { transport, source, destination }, bytes);
+            }
+        }
+    }
+
+    /// Captures messages from now on, or no longer. If the system gives no socket for it, messages pass uncaptured.
+    pub fn set_capture(&mut self, settings: Option<CaptureSettings>) {
+        self.flush_capture();
+        let capture = settings.map(Capture::new).transpose().unwrap_or_else(|error| {
+            tracing::warn!(%error, "SIP messages are not captured: there is no socket for it");
+            None
+        });
+        self.shared.capture.replace(capture.map(Box::new));
+    }
+
+    fn flush_capture(&mut self) {
+        if let Some(capture) = &mut *self.shared.capture.borrow_mut() {
+            capture.flush(&mut self.sender, &mut self.shared.counters.borrow_mut());
+        }
     }
 
     /// Queues one message. Datagrams leave with `flush`; a connection is made if need be.
@@ -147,6 +178,9 @@ impl Io {
         let socket = &mut self.udp[index];
         let from = target.local.map(|local| local.ip());
         let from = from.filter(|ip| socket.is_wildcard() && !ip.is_unspecified());
+        let source = from.map_or(socket.local, |ip| SocketAddr::new(ip, socket.local.port()));
+        let (transport, destination) = (Transport::Udp, target.remote);
+        self.shared.capture(|| Way { transport, source, destination }, &bytes);
         let message = Outgoing { bytes, remote: target.remote, from, report };
         if socket.queue(message, self.shared.settings.udp_send_queue).is_err() {
             self.shared.send_failed(report, SendFault::Overflow);
@@ -203,6 +237,8 @@ impl Io {
         for socket in &mut self.udp {
             socket.flush(&mut self.sender, &mut counters, &mut events);
         }
+        drop((counters, events));
+        self.flush_capture();
     }
 
     /// Moves out what happened since the last call.

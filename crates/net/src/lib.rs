@@ -4,6 +4,7 @@
 #![warn(missing_docs)]
 
 pub mod admission;
+mod capture;
 pub mod certificate;
 pub mod certified;
 pub mod clock;
@@ -29,6 +30,7 @@ mod watched_io;
 mod wire;
 pub mod ws;
 
+pub use capture::CaptureSettings;
 pub use counters::NetCounters;
 pub use dns::DnsAnswer;
 pub use io::Io;

@@ -16,6 +16,16 @@ pub const UDP_SEND_QUEUE: usize = 4096;
 /// second at 10,000 a second. An older one is only missed by its timers.
 pub const UDP_SENT: usize = 1024;
 
+/// Packets for the capture server that wait for the end of a turn: more than the messages of a turn of a busy shard. More: dropped,
+/// and counted.
+pub const CAPTURE_PACKETS: usize = 4_096;
+
+/// Bytes of these packets, and of their socket's send buffer asked for. More: as above.
+pub const CAPTURE_BYTES: usize = 4 * 1024 * 1024;
+
+/// Bytes of memory for these packets that are kept between turns.
+pub const CAPTURE_KEPT: usize = 256 * 1024;
+
 /// Messages from streams waiting for the shard. More: connections are not read from, so TCP slows the peers.
 pub const STREAM_INBOX: usize = 1024;
 

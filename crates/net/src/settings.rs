@@ -9,6 +9,7 @@ use bytes::Bytes;
 use sip::transport::{FlowId, Source, TlsNames, TransmitId, Transport, via_token};
 
 use super::admission::{Admission, Bounds};
+use super::capture::CaptureSettings;
 use super::dns::DnsAnswer;
 use super::proxies::Proxies;
 use super::tls::Tls;
@@ -74,6 +75,8 @@ pub struct NetSettings {
     pub ws_origins: Vec<Box<str>>,
     /// Reverse proxies before the WebSocket listeners.
     pub proxies: Proxies,
+    /// The capture server, and what it is sent; `None`: messages are not captured.
+    pub capture: Option<CaptureSettings>,
     /// DNS servers; empty: those of the system.
     pub nameservers: Vec<SocketAddr>,
     /// For a DNS question with all its retries.
@@ -104,6 +107,7 @@ impl Default for NetSettings {
             tls: None,
             ws_origins: Vec::new(),
             proxies: Proxies::default(),
+            capture: None,
             nameservers: Vec::new(),
             dns_timeout: limits::DNS_TIMEOUT,
             max_dns_questions: limits::DNS_QUESTIONS,

@@ -71,11 +71,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> StreamWire<S> {
 }
 
 /// Takes `written` bytes off the front of the queue; the number of messages that are through.
-fn advance(flow: &Flow, written: &mut usize, count: usize) -> u64 {
+fn advance(shared: &Shared, flow: &Flow, written: &mut usize, count: usize) -> u64 {
     *written += count;
     let mut done = 0;
     while flow.queue.borrow().front().is_some_and(|first| first.bytes.len() <= *written) {
-        *written -= flow.pop().map_or(0, |queued| queued.bytes.len());
+        let Some(queued) = flow.pop() else { break };
+        shared.capture_sent(flow, &queued.bytes);
+        *written -= queued.bytes.len();
         done += 1;
     }
     let mut queue = flow.queue.borrow_mut();
@@ -117,7 +119,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire for StreamWire<S> {
             let Ok(count) = ready!(self.poll_write_some(cx, flow)) else {
                 return Poll::Ready(Err(CloseReason::Broken));
             };
-            let done = advance(flow, &mut self.written, count);
+            let done = advance(shared, flow, &mut self.written, count);
             shared.count(|counters| counters.stream_messages_out += done);
         }
         let flushed = ready!(Pin::new(&mut self.io).poll_flush(cx));

@@ -185,6 +185,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire for WsWire<S> {
                 return Poll::Ready(Err(end(&error)));
             }
             let Some(queued) = flow.pop() else { break };
+            shared.capture_sent(flow, &queued.bytes);
             if let Err(error) = Pin::new(&mut self.stream).start_send(message(queued.bytes)) {
                 shared.send_failed(queued.report, super::SendFault::Closed(end(&error)));
                 return Poll::Ready(Err(end(&error)));

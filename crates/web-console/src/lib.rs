@@ -7,7 +7,6 @@
 #![warn(missing_docs)]
 
 mod assets;
-mod csv;
 mod docs;
 mod fault;
 mod guard;

@@ -1,16 +1,17 @@
 //! Kamailio, as a peer on either side of a node, or in a node's place.
 
 use std::path::Path;
+use std::time::Duration;
 
 use tempfile::TempDir;
 
 use crate::peer::Peer;
 use crate::ports::free_port;
-use crate::wait::wait_for_sip;
+use crate::wait::{wait_for_sip, wait_until};
 
 pub struct Kamailio {
     pub port: u16,
-    _peer: Peer,
+    peer: Peer,
     _folder: TempDir,
 }
 
@@ -28,7 +29,29 @@ impl Kamailio {
         Kamailio::start(&config, &["OFFICE"])
     }
 
+    /// A capture server: it prints a line for each message that it is sent a copy of.
+    pub fn capture() -> Kamailio {
+        let config = Path::new(env!("CARGO_MANIFEST_DIR")).join("kamailio/capture.cfg");
+        let kamailio = Kamailio::launch(&config, &[]);
+        // It answers nothing. What comes before its processes have started waits in the socket.
+        let (peer, port) = (&kamailio.peer, kamailio.port);
+        let is_bound = || peer.is_bound("udp", port);
+        wait_until("Kamailio's socket", Duration::from_secs(20), is_bound, || peer.tail());
+        kamailio
+    }
+
+    /// The lines that it has printed.
+    pub fn lines(&self) -> Vec<String> {
+        self.peer.lines()
+    }
+
     fn start(config: &Path, defines: &[&str]) -> Kamailio {
+        let kamailio = Kamailio::launch(config, defines);
+        wait_for_sip(kamailio.port, || kamailio.peer.tail());
+        kamailio
+    }
+
+    fn launch(config: &Path, defines: &[&str]) -> Kamailio {
         let folder = TempDir::new().expect("a temporary folder");
         let port = free_port();
         let place = folder.path().display();
@@ -44,9 +67,9 @@ impl Kamailio {
             "-P".to_owned(),
             format!("{place}/kamailio.pid"),
         ];
+        arguments.extend(["-A".to_owned(), format!("DATABASE=\"text://{place}\"")]);
         arguments.extend(defines.iter().flat_map(|define| ["-A".to_owned(), (*define).to_owned()]));
         let peer = Peer::start("kamailio", "kamailio", &arguments, folder.path());
-        wait_for_sip(port, || peer.tail());
-        Kamailio { port, _peer: peer, _folder: folder }
+        Kamailio { port, peer, _folder: folder }
     }
 }

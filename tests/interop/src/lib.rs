@@ -25,6 +25,7 @@ mod peer;
 pub mod play;
 mod ports;
 mod postgres;
+mod promtool;
 mod prosody;
 mod ringer;
 mod shell;
@@ -61,6 +62,7 @@ pub use postgres::{
     PostgresRelease, PostgresServer, dump_postgres_database, new_postgres_18_database, new_postgres_database,
     run_sql, run_sql_script, try_sql,
 };
+pub use promtool::promtool;
 pub use prosody::Prosody;
 pub use ringer::{Said, Tool, ringer};
 pub use shell::{Ended, Shell, link_programs, write_program};

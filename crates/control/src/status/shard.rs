@@ -185,6 +185,10 @@ pub struct ShardCounters {
     pub send_failures: u64,
     /// Messages among the unsent ones that a full queue refused.
     pub queue_overflows: u64,
+    /// Copies of SIP messages sent to the capture server.
+    pub captures_sent: u64,
+    /// Copies that were dropped: too many waited, or the kernel did not take them.
+    pub captures_dropped: u64,
     /// Calls of applications since the start.
     pub voice_calls_started: u64,
     /// Digits that callers have sent to applications, as events, tones or INFO.

@@ -29,7 +29,7 @@ fn shard(settings: NetSettings) -> (Shard, SocketAddr) {
     (shard, address)
 }
 
-async fn open_plain(shard: &mut Shard, address: SocketAddr) -> WebSocketStream<TcpStream> {
+pub(super) async fn open_plain(shard: &mut Shard, address: SocketAddr) -> WebSocketStream<TcpStream> {
     let socket = TcpStream::connect(address).await.unwrap();
     shard.during(open(socket, "sip", "https://phone.example")).await.unwrap()
 }

@@ -164,9 +164,11 @@ const SHARD: &[ShardMetric] = &[
     counter("belfry_letters_lost_total", "Messages between shards that found an inbox full", |s| {
         s.letters_lost
     }),
-    counter("belfry_records_lost_total", "Call records that found the store's queue full", |s| {
-        s.records_lost
-    }),
+    counter(
+        "belfry_records_lost_total",
+        "Call records that found the store's queue full or were not written to files",
+        |s| s.records_lost,
+    ),
     counter("belfry_panics_total", "Defects met and survived; each is in the log", |s| s.panics),
     counter("belfry_farm_messages_received_total", "Messages that other nodes sent by links", |s| {
         s.farm_messages_in
@@ -217,6 +219,14 @@ const SHARD: &[ShardMetric] = &[
     counter("belfry_connect_failures_total", "Connections that could not be made", |s| s.connect_failures),
     counter("belfry_send_failures_total", "Messages that certainly were not sent", |s| s.send_failures),
     counter("belfry_queue_overflows_total", "Of these, because a queue was full", |s| s.queue_overflows),
+    counter("belfry_hep_sent_total", "Copies of SIP messages sent to the capture server", |s| {
+        s.captures_sent
+    }),
+    counter(
+        "belfry_hep_dropped_total",
+        "Copies not sent: too many waited, or the kernel did not take them",
+        |s| s.captures_dropped,
+    ),
     counter("belfry_voice_calls_started_total", "Calls given to applications", |s| s.voice_calls_started),
     counter("belfry_voice_digits_total", "Keys heard in them, as events, tones or INFO", |s| s.voice_digits),
     counter("belfry_media_packets_received_total", "RTP and RTCP packets received", |s| s.media_packets_in),

@@ -9,12 +9,13 @@ use call::{Health, HealthSettings, Ledger, LedgerSettings, Plan, PlanSettings};
 use cluster::{Bucket, Inbox, Life, Outlet, ShardAddress, ShardMap};
 use config::Config;
 use external_auth::Authenticator;
+use hep::CaptureAgent;
 use logging::sign_in_failures::SignInFailures;
 use net::admission::Admissions;
 use net::clock::Clock;
 use net::tickets::TicketKeys;
 use net::tls::{self, Tls, TlsFiles};
-use net::{Io, Listener, NetSettings};
+use net::{CaptureSettings, Io, Listener, NetSettings};
 use router::{Router, RouterSettings};
 use sip::endpoint::{Endpoint, EndpointSettings};
 use sip::events::WatchPolicy;
@@ -378,7 +379,16 @@ pub(crate) fn reload_of(shared: &Shared, shard: usize) -> Reload {
         default_max_contacts: shared.config.sip.max_contacts as usize,
         records: shared.config.calls.records,
         xmpp: xmpp::reload_of(shared),
+        capture: capture(shared),
     }
+}
+
+/// The capture server, and what it is sent; `None`: nothing.
+fn capture(shared: &Shared) -> Option<CaptureSettings> {
+    let hep = &shared.config.hep;
+    let password = hep.password.as_ref().map(|password| password.0.clone()).unwrap_or_default();
+    let agent = Arc::new(CaptureAgent { id: hep.capture_id, password });
+    hep.server.map(|server| CaptureSettings { server, agent, percent: hep.percent, clock: shared.clock })
 }
 
 fn proof(config: &Config) -> CallerProof {
@@ -398,6 +408,7 @@ fn net_settings(shared: &Shared, tls: Option<Arc<Tls>>) -> NetSettings {
         client_certificates: config.tls.client_certificates,
         ws_origins: config.sip.websocket_origins.clone(),
         proxies: config.sip.websocket_proxies.clone(),
+        capture: capture(shared),
         nameservers: config.sip.nameservers.clone(),
         ..NetSettings::default()
     }
@@ -429,6 +440,7 @@ pub(crate) fn start_shard(
         proof: proof(&shared.config),
         default_max_contacts: shared.config.sip.max_contacts as usize,
         records: shared.config.calls.records,
+        call_files: node.call_files.clone(),
         store: Arc::clone(&node.store),
         accounts: shared.account_source(),
         inbox,
@@ -442,8 +454,7 @@ pub(crate) fn start_shard(
         failures: Arc::clone(&shared.failures),
     };
     let net = net_settings(shared, node.tls.clone());
-    let receive_buffer = net.udp_receive_buffer;
-    let listen = shared.config.sip.listen.clone();
+    let (receive_buffer, listen) = (net.udp_receive_buffer, shared.config.sip.listen.clone());
     let (ready, is_ready) = std::sync::mpsc::sync_channel::<Result<()>>(1);
     let thread = Builder::new().name(format!("shard-{number}")).spawn(move || {
         let build = || -> Result<Shard> {

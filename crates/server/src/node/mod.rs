@@ -24,7 +24,8 @@ use std::sync::mpsc::sync_channel;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
+use call_files::CallFiles;
 use cli::database;
 use cluster::Outlet;
 use control::FarmStatus;
@@ -50,6 +51,8 @@ pub struct Node {
     database: Database,
     pub(crate) desk: Arc<StoreCompletions>,
     pub(crate) board: Arc<StatusBoard>,
+    /// `None`: call records are not written to files.
+    call_files: Option<Arc<CallFiles>>,
     pub(crate) outlets: Vec<Outlet<InboxMessage>>,
     pub(crate) traces: tokio::sync::broadcast::Sender<Arc<sip::endpoint::TraceEvent>>,
     pub(crate) chat_traces: tokio::sync::broadcast::Sender<Arc<control::ChatTrace>>,
@@ -90,6 +93,7 @@ impl Node {
         let completions: Arc<dyn store::Completions> = desk.clone();
         let store = Arc::new(Service::start(&database, &completions, &store::ServiceOptions::default())?);
         let board = Arc::new(StatusBoard::new(shards));
+        let call_files = call_files(&shared.config, &board)?;
         let (traces, _) = tokio::sync::broadcast::channel(control::limits::TRACE_QUEUE);
         let (chat_traces, _) = tokio::sync::broadcast::channel(control::limits::TRACE_QUEUE);
         let routers = build::routers(&shared, &mut *database.reader()?, &store, clock.now())?;
@@ -106,6 +110,7 @@ impl Node {
             database,
             desk,
             board,
+            call_files,
             outlets,
             traces,
             chat_traces,
@@ -264,7 +269,18 @@ impl Node {
             // A panic there has been printed.
             let _ = thread.join();
         }
+        // Writes what waits: no shard has the files any more.
+        self.call_files = None;
     }
+}
+
+/// The files of call records, where they are configured.
+fn call_files(config: &Config, board: &Arc<StatusBoard>) -> Result<Option<Arc<CallFiles>>> {
+    let Some(folder) = &config.calls.csv_folder else { return Ok(None) };
+    let board = Arc::clone(board);
+    let files = CallFiles::start(folder, move |count| board.count_lost_records(count));
+    let what = || format!("[calls] csv_folder {}: a folder that this user may write", folder.display());
+    files.map(|files| Some(Arc::new(files))).with_context(what)
 }
 
 /// The time that shards have to empty their sockets at the end.

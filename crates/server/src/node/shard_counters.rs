@@ -54,6 +54,8 @@ fn set_net(figures: &mut ShardCounters, net: &NetCounters) {
     figures.connect_failures = net.connect_failures;
     figures.send_failures = net.send_failures;
     figures.queue_overflows = net.queue_overflows;
+    figures.captures_sent = net.captures_sent;
+    figures.captures_dropped = net.captures_dropped;
 }
 
 /// Sets the counters of the SIP endpoint.

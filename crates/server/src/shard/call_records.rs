@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use call::{CallRecord, Ledger, LedgerCounts};
+use call_files::CallFiles;
 use router::{Aor, Query, ShardAddress};
 use sip::endpoint::{AccountCalls, CallEvent};
 use stdx::Instant;
@@ -21,18 +22,21 @@ pub(super) struct CallRecords {
     /// Records are kept in the store.
     is_on: bool,
     store: Arc<Service>,
+    /// `None`: no files are written.
+    files: Option<Arc<CallFiles>>,
     board: Arc<StatusBoard>,
 }
 
 impl CallRecords {
     pub(super) fn new(
-        ledger: Ledger,
+        (ledger, files): (Ledger, Option<Arc<CallFiles>>),
         is_on: bool,
-        store: Arc<Service>,
-        board: Arc<StatusBoard>,
+        store: &Arc<Service>,
+        board: &Arc<StatusBoard>,
     ) -> CallRecords {
         let accounts = AccountCalls::new(limits::ACCOUNT_CALLS);
-        CallRecords { ledger, accounts, ended: Vec::new(), is_on, store, board }
+        let (store, board) = (Arc::clone(store), Arc::clone(board));
+        CallRecords { ledger, accounts, ended: Vec::new(), is_on, store, files, board }
     }
 
     /// Records are kept from now on, or not.
@@ -89,12 +93,17 @@ impl CallRecords {
         self.ledger.drain(now, &mut self.ended);
     }
 
-    /// Writes the records of ended calls.
+    /// Writes the records of ended calls to the store and to files.
     pub(super) fn write(&mut self) {
         for record in self.ended.drain(..) {
-            let write = Write::Call(Box::new(calls::for_store(record)));
-            if self.is_on && self.store.write(write, None).is_err() {
-                self.board.count_lost_record();
+            let record = calls::for_store(record);
+            if let Some(files) = &self.files
+                && files.write(record.clone()).is_err()
+            {
+                self.board.count_lost_records(1);
+            }
+            if self.is_on && self.store.write(Write::Call(Box::new(record)), None).is_err() {
+                self.board.count_lost_records(1);
             }
         }
     }

@@ -3,6 +3,7 @@
 use std::sync::{Arc, LazyLock};
 
 use call::{Health, Ledger, Plan};
+use call_files::CallFiles;
 use cluster::{Inbox, Outlet, ShardMap};
 use logging::sign_in_failures::SignInFailures;
 use net::clock::Clock;
@@ -28,6 +29,8 @@ pub struct ShardDeps {
     pub router: Router,
     /// The calls that get call records.
     pub ledger: Ledger,
+    /// The files of call records; `None`: there are none.
+    pub call_files: Option<Arc<CallFiles>>,
     /// Only one shard of a node probes.
     pub health: Option<Health>,
     /// Domains, routes and groups.
@@ -83,6 +86,8 @@ pub struct Reload {
     /// Call records are stored.
     pub records: bool,
     pub(crate) xmpp: Option<crate::xmpp::Reload>,
+    /// `None`: SIP messages are not captured.
+    pub capture: Option<net::CaptureSettings>,
 }
 
 /// The cores and handles that the parts of a shard share.

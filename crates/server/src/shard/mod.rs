@@ -141,7 +141,7 @@ impl Shard {
             workers: ShardSelector::new(map),
             reports: ReportMarks::default(),
             reads: StoreReads::new(Arc::clone(&store), edge.shard, deps.accounts),
-            records: CallRecords::new(deps.ledger, deps.records, Arc::clone(&store), Arc::clone(&board)),
+            records: CallRecords::new((deps.ledger, deps.call_files), deps.records, &store, &board),
             planner: RoutePlanner::new(deps.plan, deps.proof),
             probes: RouteProbes::new(deps.health),
             post: (0..shards).map(|_| Vec::new()).collect(),
@@ -433,6 +433,7 @@ impl Shard {
                 self.planner.set_proof(reload.proof);
                 self.parts.default_max_contacts = reload.default_max_contacts;
                 self.records.set_on(reload.records);
+                self.io.set_capture(reload.capture);
                 if let (Some(adapter), Some(reload)) = (&mut self.xmpp, reload.xmpp) {
                     adapter.xmpp.reload(reload);
                 }

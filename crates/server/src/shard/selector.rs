@@ -10,6 +10,7 @@
 
 use cluster::{CallSlot, Life, ShardAddress, ShardMap};
 use farm::view::FarmView;
+use sip::wire::{raw_call_id, raw_header_value};
 
 /// The same in all shards.
 pub(crate) struct ShardSelector {
@@ -37,7 +38,7 @@ impl ShardSelector {
                 return Some(named);
             }
         }
-        Some(self.of_call(call_id(message)?))
+        Some(self.of_call(raw_call_id(message)?))
     }
 
     fn of_farm(&self, message: &[u8], view: &FarmView) -> Option<ShardAddress> {
@@ -52,7 +53,7 @@ impl ShardSelector {
             return Some(named);
         }
         // A node that has just joined has no map yet, or the farm has no edge: it works on what comes.
-        view.worker(CallSlot::of(call_id(message)?).number())
+        view.worker(CallSlot::of(raw_call_id(message)?).number())
             .filter(|worker| self.map.has(*worker) || view.has(*worker))
     }
 
@@ -73,7 +74,7 @@ fn via_token(message: &[u8]) -> Option<ShardAddress> {
 /// The token `.nlife.shard` at the end of the To tag of a dialog that ends at a shard: an application's call, or a
 /// subscription. Its state is there, wherever its call slot is now.
 fn tag_token(message: &[u8]) -> Option<ShardAddress> {
-    let to = header_value(message, b"to", b't')?;
+    let to = raw_header_value(message, b"to", b't')?;
     let tag = &to[memchr::memmem::find(to, b";tag=")? + 5..];
     let end = tag.iter().position(|byte| !byte.is_ascii_alphanumeric() && *byte != b'.').unwrap_or(tag.len());
     let tag = &tag[..end];
@@ -85,40 +86,6 @@ fn address(text: &[u8]) -> Option<ShardAddress> {
     let (life, shard) = std::str::from_utf8(text).ok()?.split_once('.')?;
     let life = Life(u32::from_str_radix(life, 16).ok()?);
     Some(ShardAddress::new(life, u16::from_str_radix(shard, 16).ok()?))
-}
-
-/// The value of the first Call-ID line, long or compact.
-fn call_id(message: &[u8]) -> Option<&[u8]> {
-    header_value(message, b"call-id", b'i')
-}
-
-/// The value of the first line with this name, in lower case, or its compact form.
-#[inline]
-fn header_value<'m>(message: &'m [u8], name: &[u8], compact: u8) -> Option<&'m [u8]> {
-    for end in memchr::memchr_iter(b'\n', message) {
-        let line = &message[end + 1..];
-        let name_length = match line {
-            [first, b':' | b' ' | b'\t', ..] if first.eq_ignore_ascii_case(&compact) => 1,
-            [first, ..]
-                if first.eq_ignore_ascii_case(&name[0])
-                    && line.len() > name.len()
-                    && line[..name.len()].eq_ignore_ascii_case(name) =>
-            {
-                name.len()
-            }
-            // The empty line: no header after it.
-            [b'\r' | b'\n', ..] => return None,
-            _ => continue,
-        };
-        let rest = &line[name_length..];
-        let colon = rest.iter().position(|&byte| byte == b':')?;
-        if !rest[..colon].iter().all(|byte| matches!(byte, b' ' | b'\t')) {
-            continue;
-        }
-        let value_end = memchr::memchr(b'\n', rest)?;
-        return Some(rest[colon + 1..value_end].trim_ascii());
-    }
-    None
 }
 
 #[cfg(test)]

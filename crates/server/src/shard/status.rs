@@ -64,7 +64,7 @@ impl StatusBoard {
     }
 
     /// Messages that made a core panic, messages that found an inbox full, call records that found the
-    /// store's queue full. All three are 0 on a healthy node.
+    /// store's queue full or were not written to files. All three are 0 on a healthy node.
     pub fn faults(&self) -> (u64, u64, u64) {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         (read(&self.panics), read(&self.lost_letters), read(&self.lost_records))
@@ -78,8 +78,8 @@ impl StatusBoard {
         self.lost_letters.fetch_add(count as u64, Ordering::Relaxed);
     }
 
-    pub(super) fn count_lost_record(&self) {
-        self.lost_records.fetch_add(1, Ordering::Relaxed);
+    pub(crate) fn count_lost_records(&self, count: usize) {
+        self.lost_records.fetch_add(count as u64, Ordering::Relaxed);
     }
 
     pub(super) fn set_down(&self, down: Vec<String>) {

@@ -54,7 +54,7 @@ impl Shard {
             }
             VoiceEffect::Write(write) => {
                 if self.parts.store.write(write, None).is_err() {
-                    self.parts.board.count_lost_record();
+                    self.parts.board.count_lost_records(1);
                 }
             }
             VoiceEffect::Keep { ticket, message } => {

@@ -7,7 +7,6 @@ use stdx::Instant;
 use store::{CallFilter, CallRecord};
 
 use super::{Answer, Context};
-use crate::csv;
 use crate::fault::Fault;
 use crate::limits;
 
@@ -20,7 +19,7 @@ pub(super) async fn list(context: &Context<'_>) -> Result<Answer, Fault> {
 
 pub(super) async fn csv(context: &Context<'_>) -> Result<Answer, Fault> {
     let (calls, _) = read(context, limits::CSV_ROWS).await?;
-    Ok(Answer::Csv(csv::calls(&calls)))
+    Ok(Answer::Csv(call_files::csv::calls(&calls)))
 }
 
 async fn read(context: &Context<'_>, limit: u32) -> Result<(Vec<CallRecord>, Option<NodesAnswered>), Fault> {

@@ -90,14 +90,38 @@ fn queried(value: &serde_json::Value, names: &mut std::collections::BTreeSet<Str
     }
 }
 
-#[test]
-fn the_dashboard_queries_metrics_that_there_are() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/grafana/belfry-farm.json");
-    let dashboard: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
-    let mut names = std::collections::BTreeSet::new();
-    queried(&dashboard, &mut names);
-    assert!(names.len() > 30, "{names:?}");
+/// Fails with the names that no node has.
+#[track_caller]
+fn assert_known(what: &str, names: &std::collections::BTreeSet<String>) {
     let reference = reference();
     let unknown: Vec<_> = names.iter().filter(|name| !reference.contains(&format!("| `{name}` |"))).collect();
-    assert!(unknown.is_empty(), "{unknown:?}");
+    assert!(unknown.is_empty(), "{what}: {unknown:?}");
+}
+
+#[test]
+fn the_dashboards_query_metrics_that_there_are() {
+    for (file, least) in [("belfry-farm", 30), ("belfry-node", 50), ("belfry-chat", 40), ("belfry-voice", 15)]
+    {
+        let path = format!("{}/../../docs/grafana/{file}.json", env!("CARGO_MANIFEST_DIR"));
+        let dashboard: serde_json::Value =
+            serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+        let mut names = std::collections::BTreeSet::new();
+        queried(&dashboard, &mut names);
+        assert!(names.len() > least, "{file}: {names:?}");
+        assert_known(file, &names);
+    }
+}
+
+/// The names in the whole text, not only in the queries: what an alert says to look at is there, too.
+#[test]
+fn alerts_are_about_metrics_that_there_are() {
+    for (file, least) in [("belfry.rules.yml", 25), ("belfry.rules.test.yml", 15)] {
+        let path = format!("{}/../../docs/prometheus/{file}", env!("CARGO_MANIFEST_DIR"));
+        let text = std::fs::read_to_string(path).unwrap();
+        let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        let is_ours = |word: &&str| ["belfry_", "process_"].iter().any(|start| word.starts_with(start));
+        let names: std::collections::BTreeSet<_> = words.filter(is_ours).map(str::to_owned).collect();
+        assert!(names.len() > least, "{file}: {names:?}");
+        assert_known(file, &names);
+    }
 }

@@ -4,26 +4,30 @@ use std::fmt::Write as _;
 
 use store::CallRecord;
 
-const HEAD: &str = "started,answered,ended,account,callee,from,to,code,reason,call_id\r\n";
+/// The first line.
+pub const HEAD: &str = "started,answered,ended,account,callee,from,to,code,reason,call_id\r\n";
 
-/// A line for each call. Times are milliseconds since 1970.
-pub(crate) fn calls(calls: &[CallRecord]) -> String {
+/// The first line, and a line for each call.
+pub fn calls(calls: &[CallRecord]) -> String {
     let mut out = String::from(HEAD);
-    for call in calls {
-        let answered = call.answered_at.map(|at| at.as_millis().to_string()).unwrap_or_default();
-        let _ = write!(out, "{},{answered},{}", call.started_at.as_millis(), call.ended_at.as_millis());
-        let account = call.account.as_deref().unwrap_or_default();
-        let callee = call.callee.as_deref().unwrap_or_default();
-        for text in [account, callee, &call.from, &call.to] {
-            field(text, &mut out);
-        }
-        let _ = write!(out, ",{}", call.code);
-        for text in [&call.reason, &call.call_id] {
-            field(text, &mut out);
-        }
-        out.push_str("\r\n");
-    }
+    calls.iter().for_each(|call| write_line(call, &mut out));
     out
+}
+
+/// Appends the line of a call. Times are milliseconds since 1970.
+pub fn write_line(call: &CallRecord, out: &mut String) {
+    let answered = call.answered_at.map(|at| at.as_millis().to_string()).unwrap_or_default();
+    let _ = write!(out, "{},{answered},{}", call.started_at.as_millis(), call.ended_at.as_millis());
+    let account = call.account.as_deref().unwrap_or_default();
+    let callee = call.callee.as_deref().unwrap_or_default();
+    for text in [account, callee, &call.from, &call.to] {
+        field(text, out);
+    }
+    let _ = write!(out, ",{}", call.code);
+    for text in [&call.reason, &call.call_id] {
+        field(text, out);
+    }
+    out.push_str("\r\n");
 }
 
 /// Quoted. A text of a stranger that a spreadsheet would take for a formula gets an apostrophe in front.
