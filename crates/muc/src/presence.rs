@@ -90,7 +90,7 @@ impl Room {
             let seen = Notice::of(users, other).build(users, with_address, false);
             out.push(RoomEffect::Send(seen.with("to", from.as_str())));
         }
-        self.tell_avatar(from, out);
+        out.extend(self.vcard.presence_for(&users.address, from).map(RoomEffect::Send));
         let mut all = Vec::new();
         // §7.2.3: the user is warned that all occupants see the address.
         if users.config.is_whois_anyone {

@@ -10,8 +10,10 @@ use stdx::hex;
 use xmpp::stanza::{self, Condition, StanzaError};
 use xmpp::{Element, Jid, ns};
 
+use super::address::RoomAddress;
 use super::rules::Affiliation;
-use super::{Room, RoomEffect, refuse};
+use super::users::RoomUsers;
+use super::{RoomEffect, refuse};
 use crate::limits;
 
 /// The vCard of a room.
@@ -56,6 +58,62 @@ impl RoomVcard {
     pub(super) fn hash(&self) -> Option<&str> {
         self.hash.as_deref()
     }
+
+    /// Answers with the vCard. A room that strangers may not enter shows them no picture either.
+    pub(super) fn answer(&self, users: &RoomUsers, from: &Jid, iq: &Element, out: &mut Vec<RoomEffect>) {
+        let affiliation = users.affiliation(&from.bare());
+        let is_open = users.config.is_public && !users.config.is_members_only && !users.is_locked;
+        let is_insider = affiliation >= Affiliation::Member || users.occupants.of_session(from).is_some();
+        if affiliation == Affiliation::Outcast || !(is_open || is_insider) {
+            return refuse(iq, Condition::Forbidden, out);
+        }
+        match self.stored() {
+            Some(vcard) => out.push(RoomEffect::Send(stanza::result(iq, Some(vcard)))),
+            None => refuse(iq, Condition::ItemNotFound, out),
+        }
+    }
+
+    /// All occupants learn by code 104 that the room has changed, and the hash by presence.
+    pub(super) fn change(
+        &mut self,
+        users: &RoomUsers,
+        from: &Jid,
+        vcard: &Element,
+        iq: &Element,
+        out: &mut Vec<RoomEffect>,
+    ) {
+        if users.affiliation(&from.bare()) != Affiliation::Owner {
+            return refuse(iq, Condition::Forbidden, out);
+        }
+        let vcard = match RoomVcard::parse(vcard) {
+            Ok(vcard) => vcard,
+            Err(error) => return refuse(iq, error, out),
+        };
+        let old = std::mem::replace(self, vcard);
+        if users.config.is_persistent {
+            out.push(RoomEffect::Save);
+        }
+        users.tell_codes(&[104], out);
+        if old.hash != self.hash {
+            let sessions = users.occupants.values().flat_map(|occupant| &occupant.sessions);
+            out.extend(sessions.map(|session| RoomEffect::Send(self.presence(&users.address, session))));
+        }
+        out.push(RoomEffect::Send(stanza::result(iq, None)));
+    }
+
+    /// For an occupant that enters; a room without an avatar sends none.
+    pub(super) fn presence_for(&self, room: &RoomAddress, session: &Jid) -> Option<Element> {
+        self.hash.as_ref().map(|_| self.presence(room, session))
+    }
+
+    /// XEP-0153 §3: an empty `<photo/>` says that there is no picture.
+    fn presence(&self, room: &RoomAddress, session: &Jid) -> Element {
+        let photo = Element::new("photo", ns::VCARD_UPDATE).text(self.hash().unwrap_or_default());
+        Element::new("presence", ns::CLIENT)
+            .with("from", room.as_str())
+            .with("to", session.as_str())
+            .child(Element::new("x", ns::VCARD_UPDATE).child(photo))
+    }
 }
 
 /// The bytes of the picture; `None`: there is none.
@@ -63,59 +121,4 @@ fn photo(vcard: &Element) -> Option<Result<Vec<u8>, ()>> {
     let data = vcard.get("PHOTO", ns::VCARD)?.content_of("BINVAL", ns::VCARD)?;
     let data: String = data.split_ascii_whitespace().collect();
     (!data.is_empty()).then(|| BASE64_STANDARD.decode(&data).map_err(|_| ()))
-}
-
-impl Room {
-    /// A room that strangers may not enter shows them no picture either.
-    pub(super) fn vcard_get(&self, from: &Jid, iq: &Element, out: &mut Vec<RoomEffect>) {
-        let config = &self.users.config;
-        let affiliation = self.users.affiliation(&from.bare());
-        let is_open = config.is_public && !config.is_members_only && !self.users.is_locked;
-        let may = affiliation != Affiliation::Outcast
-            && (is_open
-                || affiliation >= Affiliation::Member
-                || self.users.occupants.of_session(from).is_some());
-        if !may {
-            return refuse(iq, Condition::Forbidden, out);
-        }
-        match self.vcard.stored() {
-            Some(vcard) => out.push(RoomEffect::Send(stanza::result(iq, Some(vcard)))),
-            None => refuse(iq, Condition::ItemNotFound, out),
-        }
-    }
-
-    /// All occupants learn by code 104 that the room has changed, and the hash by presence.
-    pub(super) fn vcard_set(&mut self, from: &Jid, vcard: &Element, iq: &Element, out: &mut Vec<RoomEffect>) {
-        if self.users.affiliation(&from.bare()) != Affiliation::Owner {
-            return refuse(iq, Condition::Forbidden, out);
-        }
-        let vcard = match RoomVcard::parse(vcard) {
-            Ok(vcard) => vcard,
-            Err(error) => return refuse(iq, error, out),
-        };
-        let old = std::mem::replace(&mut self.vcard, vcard);
-        if self.is_persistent() {
-            out.push(RoomEffect::Save);
-        }
-        self.users.tell_codes(&[104], out);
-        if old.hash != self.vcard.hash {
-            let sessions = self.users.occupants.values().flat_map(|occupant| &occupant.sessions);
-            out.extend(sessions.map(|session| RoomEffect::Send(self.avatar_presence(session))));
-        }
-        out.push(RoomEffect::Send(stanza::result(iq, None)));
-    }
-
-    /// For an occupant that enters; a room without an avatar sends none.
-    pub(super) fn tell_avatar(&self, session: &Jid, out: &mut Vec<RoomEffect>) {
-        out.extend(self.vcard.hash().map(|_| RoomEffect::Send(self.avatar_presence(session))));
-    }
-
-    /// XEP-0153 §3: an empty `<photo/>` says that there is no picture.
-    fn avatar_presence(&self, session: &Jid) -> Element {
-        let photo = Element::new("photo", ns::VCARD_UPDATE).text(self.vcard.hash().unwrap_or_default());
-        Element::new("presence", ns::CLIENT)
-            .with("from", self.users.address.as_str())
-            .with("to", session.as_str())
-            .child(Element::new("x", ns::VCARD_UPDATE).child(photo))
-    }
 }
