@@ -62,9 +62,10 @@ pub(crate) async fn account(
     let new = NewAccount { contact: &contact, terms_of_service_agreed: true, only_return_existing: false };
     let made = builder.create(&new, settings.directory.clone(), None).await;
     let (account, credentials) = made.map_err(|error| match &error {
-        Error::Api(problem) => {
-            OrderError::refused(format!("{} makes no account: {}", settings.directory, reason(problem)))
-        }
+        Error::Api(problem) => OrderError {
+            kind: failure_kind(problem),
+            text: format!("{} makes no account: {}", settings.directory, reason(problem)),
+        },
         _ => away(error),
     })?;
     let text = serde_json::to_string(&credentials).map_err(OrderError::here)?;
@@ -194,7 +195,20 @@ async fn explain(order: &mut Order, status: &Result<OrderStatus, Error>) -> Orde
 }
 
 fn refusal(error: &Error) -> OrderError {
-    OrderError::refused(words(error))
+    let kind = match error {
+        Error::Api(problem) => failure_kind(problem),
+        _ => FailureKind::Refused,
+    };
+    OrderError { kind, text: words(error) }
+}
+
+/// A nonce that the authority does not take says nothing about the order (RFC 8555 §6.5). The library tries three, and authorities
+/// that have forgotten theirs after a restart, or refuse some to try their clients, may refuse all of them.
+fn failure_kind(problem: &Problem) -> FailureKind {
+    match problem.r#type.as_deref() {
+        Some("urn:ietf:params:acme:error:badNonce") => FailureKind::Unreachable,
+        _ => FailureKind::Refused,
+    }
 }
 
 /// The cause, not only that there was one.
@@ -214,4 +228,24 @@ fn reason(problem: &Problem) -> String {
 /// True if the authority does not know the account any more.
 pub(crate) fn is_account_unknown(error: &OrderError) -> bool {
     error.text.contains("accountDoesNotExist")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn problem(kind: &str) -> Error {
+        let text = format!(
+            "{{\"type\": \"urn:ietf:params:acme:error:{kind}\", \"detail\": \"no\", \"status\": 400}}"
+        );
+        Error::Api(serde_json::from_str(&text).expect("a problem document"))
+    }
+
+    #[test]
+    fn a_refused_nonce_is_tried_again_soon_and_a_refused_name_is_not() {
+        assert_eq!(refusal(&problem("badNonce")).kind, FailureKind::Unreachable);
+        for kind in ["rejectedIdentifier", "rateLimited", "caa"] {
+            assert_eq!(refusal(&problem(kind)).kind, FailureKind::Refused, "{kind}");
+        }
+    }
 }
