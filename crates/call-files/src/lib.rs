@@ -46,7 +46,7 @@ impl CallFiles {
     /// Hands a record over. Never waits.
     ///
     /// # Errors
-    /// When too many records wait: this one is not written.
+    /// Too many records wait: this one is not written.
     pub fn write(&self, record: CallRecord) -> Result<(), QueueFull> {
         let queue = self.queue.as_ref().ok_or(QueueFull)?;
         queue.try_send(record).map_err(|_| QueueFull)

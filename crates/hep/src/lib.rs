@@ -67,7 +67,7 @@ pub struct CapturedMessage<'a> {
     pub destination: SocketAddr,
     /// The transport.
     pub protocol: IpProtocol,
-    /// When the message was received or sent.
+    /// The time at which the message was received or sent.
     pub at: Instant,
     /// The Call-ID, which joins the messages of a call; empty: unknown.
     pub correlation: &'a [u8],

@@ -38,7 +38,7 @@ pub struct CapturedMessage {
 pub struct CapturedSip {
     /// The messages in the order of the file.
     pub messages: Vec<CapturedMessage>,
-    /// What was left out and why.
+    /// Notes on packets that were left out, with the reasons.
     pub notes: Vec<String>,
 }
 

@@ -13,7 +13,7 @@ const IPV6_FRAGMENT: u8 = 44;
 /// Flags of a TCP segment (RFC 9293 §3.1).
 const SYN: u8 = 2;
 
-/// What a packet carries.
+/// The payload of a packet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Payload<'a> {
     /// A datagram's payload.

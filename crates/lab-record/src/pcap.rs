@@ -10,7 +10,7 @@ use std::time::Duration;
 pub struct CaptureError {
     /// The place in the file, in bytes.
     pub position: usize,
-    /// What a capture has there, and what the file has.
+    /// The part that a capture has in this place, and the part that the file has.
     pub message: String,
 }
 

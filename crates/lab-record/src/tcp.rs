@@ -129,7 +129,7 @@ impl TcpStream {
         }
     }
 
-    /// What is in the buffer is no SIP; the next segment may begin a message.
+    /// Drops the buffer, which holds no SIP; the next segment may begin a message.
     fn fault(&mut self) {
         self.faults += 1;
         self.buffer = Vec::new();

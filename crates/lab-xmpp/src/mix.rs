@@ -72,7 +72,7 @@ pub const ACTIONS: &[(&str, UserAction, &str)] = &[
     (
         "message-offline",
         UserAction::MessageOffline,
-        "to a contact who has signed out: it must wait for him, and come",
+        "to a contact who has signed out: it must wait there, and come",
     ),
     ("presence", UserAction::Presence, "another show and status, to all contacts"),
     ("presence-directed", UserAction::PresenceDirected, "to one user who is there, contact or stranger"),
@@ -94,7 +94,7 @@ pub const ACTIONS: &[(&str, UserAction, &str)] = &[
     ("pep-publish", UserAction::PepPublish, "publishes a tune (XEP-0163)"),
     ("pep-get", UserAction::PepGet, "reads the tune that the user published"),
     ("block", UserAction::Block, "blocks an address that is no user of the load (XEP-0191)"),
-    ("unblock", UserAction::Unblock, "lets him again"),
+    ("unblock", UserAction::Unblock, "lifts the block"),
     (
         "pubsub-publish",
         UserAction::PubsubPublish,

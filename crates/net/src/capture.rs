@@ -44,7 +44,7 @@ pub(super) struct Capture {
     settings: CaptureSettings,
     socket: UdpSocket,
     packets: Vec<u8>,
-    /// Where each packet ends.
+    /// The end of each packet in the buffer.
     ends: Vec<usize>,
     dropped: u64,
 }

@@ -107,7 +107,7 @@ fn settings(config: &Config) -> Option<Settings> {
     })
 }
 
-/// As chat reads the names: all spellings of one are one account (RFC 7622 §3.3).
+/// The administrators of chat, prepared as chat prepares names: all spellings of one are one account (RFC 7622 §3.3).
 fn chat_admins(named: &[Box<str>]) -> Vec<Address> {
     let address = |named: &str| {
         let bare = xmpp::Bare::parse(named).ok()?;

@@ -34,7 +34,7 @@ pub struct Shell {
     number: usize,
 }
 
-/// What a command line did.
+/// The outcome of a command line.
 pub struct Ended {
     /// Its exit code.
     pub code: i32,

@@ -83,7 +83,7 @@ pub fn steps(page: &str) -> Result<Vec<Step>, String> {
 
 /// A fenced block.
 struct Block<'a> {
-    /// Of its fence.
+    /// The number of its fence's line.
     line: usize,
     info: &'a str,
     lines: Vec<(usize, &'a str)>,

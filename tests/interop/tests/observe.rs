@@ -1,4 +1,4 @@
-//! What operators watch a node by: alert rules, metrics, copies of messages for a capture server, files of call records.
+//! The means by which operators watch a node: alert rules, metrics, copies of messages for a capture server, files of call records.
 
 use std::path::Path;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The fields of log lines are those that `docs/logging.md` describes: whoever collects lines by a field finds it there.
+//! The fields of log lines are those that `docs/logging.md` describes: an operator who collects lines by a field finds it there.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

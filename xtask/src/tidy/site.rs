@@ -140,7 +140,7 @@ impl Page {
         page
     }
 
-    /// As mdBook makes them: a second heading of the same words has `-1` behind it.
+    /// Adds an anchor as mdBook makes it: a second heading of the same words has `-1` behind it.
     fn add_anchor(&mut self, heading: &str) {
         let anchor = slug(heading);
         let mut unique = anchor.clone();

@@ -51,7 +51,7 @@ pub(crate) const ROUTES: &[Route] = &[
     Route {
         method: "POST",
         path: "/xmpp/messages",
-        summary: "Send an account a message from the server; it waits when nobody is there",
+        summary: "Send an account a message from the server; it waits when no session is there",
         parameters: &[TO, WORDS],
         answer: Shape::Nothing,
         handler: |context| {
@@ -156,7 +156,7 @@ pub(crate) const ROUTES: &[Route] = &[
     Route {
         method: "DELETE",
         path: "/xmpp/rooms/{Room}/occupants/{Nick}",
-        summary: "Put somebody out, who may come back",
+        summary: "Put an occupant out, who may come back",
         parameters: &[REASON],
         answer: Shape::Nothing,
         handler: |context| {

@@ -88,7 +88,7 @@ pub(crate) const ROUTES: &[Route] = &[
     Route {
         method: "POST",
         path: "/Accounts/{AccountSid}/Conferences/{ConferenceSid}/Participants",
-        summary: "Call somebody into a conference",
+        summary: "Call a participant into a conference",
         parameters: &[calls::CREATE, calls::RECORD, CREATE, calls::UNSUPPORTED, UNSUPPORTED],
         answer: Shape::Item(201, "Participant", example),
         handler: create,

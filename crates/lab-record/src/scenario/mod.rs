@@ -11,7 +11,7 @@ use crate::media_streams;
 use steps::{Step, StepKind, steps};
 use text::AddressTexts;
 
-/// What is written of a call.
+/// The parts of a call that are written, and the names of the files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RecordOptions {
     /// The beginning of the names of all files.
@@ -40,7 +40,7 @@ pub struct RecordedScenarios {
     pub callee: RecordedFile,
     /// Captures that the scenarios play.
     pub media: Vec<RecordedFile>,
-    /// What the scenarios do not have of the call, and what they need.
+    /// Parts of the call that the scenarios lack, and files and flags that they need.
     pub notes: Vec<String>,
 }
 

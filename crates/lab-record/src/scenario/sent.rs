@@ -5,7 +5,7 @@ use super::text::{body_line, host_of_uri};
 use crate::media_streams::is_sdp;
 use crate::message::{SipMessage, StartLine, parameter};
 
-/// What the steps around a message say of it.
+/// Facts about a message that the steps around it tell.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct SentFacts {
     /// The request belongs to a dialog that a message received before has made.

@@ -52,7 +52,7 @@ pub(super) struct RecvStep {
 /// Provisional responses that may come whether they were recorded or not.
 const PROVISIONAL: [u16; 3] = [100, 180, 183];
 
-/// What an end does at a time of the recording.
+/// An event of one end at a time of the recording.
 enum Event<'a> {
     Message(usize, &'a RecordedMessage),
     Media(&'a PlayedMedia),

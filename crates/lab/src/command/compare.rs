@@ -27,7 +27,7 @@ struct CompareArguments {
     json: Option<PathBuf>,
 }
 
-/// What is printed, and the exit code.
+/// The lines to print, and the exit code.
 pub(super) fn compared(words: &[String]) -> Result<(Vec<String>, ExitCode), String> {
     let arguments = CompareArguments::parse(words)?;
     let [first, second] = &arguments.inputs[..] else {

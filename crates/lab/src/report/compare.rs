@@ -123,7 +123,7 @@ impl Comparison {
         }
     }
 
-    /// What to think of it, in one sentence.
+    /// The verdict in one sentence.
     pub fn verdict(&self) -> String {
         let tolerance = format!("{:.1} %", self.tolerance * 100.0).replace(".0 %", " %");
         match self.worse().count() {

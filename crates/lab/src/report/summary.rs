@@ -26,7 +26,7 @@ pub fn of(report: &Report) -> Vec<String> {
     lines
 }
 
-/// What was done and at which rate; of calls the messages as well. Nothing for a run in which nothing was due.
+/// The totals with their rates; for calls the messages as well. Empty for a run in which nothing was due.
 fn totals(report: &Report) -> impl Iterator<Item = String> {
     let totals = &report.totals;
     let ended = totals.successful + totals.failed;

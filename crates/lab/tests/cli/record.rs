@@ -58,7 +58,7 @@ impl Relay {
                 let to = if from == server { caller } else { Some(server) };
                 caller = if from == server { caller } else { Some(from) };
                 let Some(to) = to else { continue };
-                let mut seen = kept.lock().expect("nobody panicked");
+                let mut seen = kept.lock().expect("no thread panicked");
                 // Times are of no matter here: a datagram each 20 ms.
                 let at = 20 * seen.len() as u64;
                 // The caller speaks to the relay, and the recording is of the server.
@@ -77,7 +77,7 @@ impl Relay {
         let socket = UdpSocket::bind((address(), 0)).expect("a port");
         socket.send_to(&[], self.address).expect("sent");
         self.thread.join().expect("it ended well");
-        std::mem::take(&mut self.seen.lock().expect("nobody panicked"))
+        std::mem::take(&mut self.seen.lock().expect("no thread panicked"))
     }
 }
 

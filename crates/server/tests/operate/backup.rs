@@ -36,7 +36,7 @@ fn accounts(place: &Place) -> String {
     place.belfry(&["account", "list", "--json"]).good() + &place.belfry(&["account", "show", "boss"]).good()
 }
 
-/// What is in the place besides the configuration.
+/// The files in the place besides the configuration.
 fn files(place: &Place) -> Vec<String> {
     let names = |folder: &str| -> Vec<String> {
         let files = std::fs::read_dir(place.path(folder)).unwrap();

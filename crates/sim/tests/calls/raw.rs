@@ -46,7 +46,7 @@ impl Peer {
         self.send_numbered(scene, server, raw, (self.requests, ""));
     }
 
-    /// As [`send`](Self::send), with a body.
+    /// The same as [`send`](Self::send), with a body.
     pub(crate) fn send_body(&mut self, scene: &mut Scene, raw: Raw<'_>, body: &str) {
         self.requests += 1;
         self.send_numbered(scene, SERVER, raw, (self.requests, body));

@@ -53,7 +53,7 @@ fn read_to_end(reader: &mut RecordReader) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// What has been read so far.
+/// The contents that have been read so far.
 #[derive(Default)]
 struct Found {
     tables: Vec<CopiedTable>,

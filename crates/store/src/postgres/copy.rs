@@ -148,7 +148,7 @@ impl Target {
         Ok(Target { connection })
     }
 
-    /// As `open`, in the place of a database that no node uses. Its tables, if they have rows, are kept in a schema of this name, which is
+    /// The same as `open`, in the place of a database that no node uses. Its tables, if they have rows, are kept in a schema of this name, which is
     /// returned.
     pub(crate) fn open_over(url: &str, keep_as: Option<&str>) -> Result<(Target, Vec<PathBuf>), StoreError> {
         let mut connection = connect(url)?;

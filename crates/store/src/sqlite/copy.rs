@@ -209,8 +209,8 @@ impl Target {
         Target::make(path)
     }
 
-    /// As `open`, in the place of a file that has no rows, or that is kept with this behind its name. Returns the names of what
-    /// is kept.
+    /// The same as `open`, in the place of a file that has no rows, or that is kept with this behind its name. Returns the names of the files that
+    /// are kept.
     pub(crate) fn open_over(
         path: &Path,
         keep_as: Option<&str>,

@@ -75,7 +75,7 @@ pub struct Requirement {
 pub struct LineNote {
     /// The line from 1; 0 for the whole file.
     pub line: u32,
-    /// What was found, and what was expected.
+    /// The text that was found, and the text that was expected.
     pub text: String,
 }
 

@@ -1,4 +1,4 @@
-//! What a scenario takes from outside: flags, injection files, keys, media files.
+//! The parts that a scenario takes from outside: flags, injection files, keys, media files.
 
 use super::super::action::{ActionKind, RtpStream};
 use super::super::model::{Pause, Role, Scenario, ScenarioStep, StepKind};

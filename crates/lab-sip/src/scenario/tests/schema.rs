@@ -30,7 +30,7 @@ fn the_schema_is_what_the_code_makes() {
 /// An attribute's values, or `None` for any.
 type Values = Option<Vec<String>>;
 
-/// What the schema says of one element.
+/// The schema's rule for one element.
 #[derive(Debug, Default)]
 struct Rule {
     children: Vec<String>,
