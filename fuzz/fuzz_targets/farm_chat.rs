@@ -2,9 +2,9 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use server::farm::wire::{Decoded, encode, read};
+use shard_message::wire::{Decoded, encode, read};
 
-#[path = "../../crates/server/src/farm/wire/any_bytes.rs"]
+#[path = "../../crates/shard-message/src/wire/any_bytes.rs"]
 mod any_bytes;
 
 fuzz_target!(|data: &[u8]| {

@@ -2,9 +2,9 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use server::farm::wire::RequestMessage;
+use shard_message::wire::RequestMessage;
 
-#[path = "../../crates/server/src/farm/wire/any_request.rs"]
+#[path = "../../crates/shard-message/src/wire/any_request.rs"]
 mod any_request;
 
 fuzz_target!(|data: &[u8]| {

@@ -2,9 +2,9 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use server::farm::wire::TraceMessage;
+use shard_message::wire::TraceMessage;
 
-#[path = "../../crates/server/src/farm/wire/any_trace.rs"]
+#[path = "../../crates/shard-message/src/wire/any_trace.rs"]
 mod any_trace;
 
 fuzz_target!(|data: &[u8]| {

@@ -46,16 +46,9 @@ pub(crate) const FARM_TRACE_SILENCE: Duration = Duration::from_secs(6);
 /// is later is named. Shorter than REST clients and Prometheus wait.
 pub(crate) const FARM_REQUEST_PATIENCE: Duration = Duration::from_secs(2);
 
-/// Bytes of an operator's request to other nodes: an announcement with the longest text that the REST interface takes, as JSON. A longer
-/// one stays at the asked node, and the others are named as missing.
-pub const FARM_REQUEST_BYTES: usize = 128 * 1_024;
-
 /// Bytes of one node's answer to an operator at another: some 8,000 sessions, and half of what may wait for a link
 /// (`Class::Bulk`). Longer lists lose their oldest rows.
 pub const FARM_ANSWER_BYTES: usize = 2 * 1_024 * 1_024;
-
-/// Bytes of one part of an answer: other messages of the class pass between two parts.
-pub const FARM_ANSWER_PART: usize = 64 * 1_024;
 
 /// Bytes of all nodes' answers to one request. A node whose answer does not fit any more counts as missing: 12 nodes with the longest
 /// lists fit, and 256 with lists of 400 rows.
@@ -86,9 +79,6 @@ pub(crate) const FARM_PLAN_FAILURES: usize = 4;
 /// Requests of this node's operators that wait for other nodes at once. More are answered by this node alone.
 pub(crate) const FARM_REQUESTS_WAITING: usize = 64;
 
-/// Bytes of a file that one node reads from another at once.
-pub const FILE_PIECE: usize = xmpp_io::limits::UPLOAD_PIECE;
-
 /// Pieces of files that are on their way to a node: 1 MiB, less than the class has room for (`Class::Bulk`), so that none is lost. More
 /// wait for their turn.
 pub(crate) const FILE_PIECES: usize = 16;
@@ -101,13 +91,6 @@ pub(crate) const FILE_READS: usize = 256;
 
 /// Questions of other nodes about files that wait for the operator's thread. More are lost, and their readers get 503.
 pub(crate) const FILE_REQUESTS_WAITING: usize = 256;
-
-/// Bytes of a text of a line between nodes, such as an address or a Call-ID. A longer one is shortened.
-pub const TRACE_TEXT_BYTES: usize = 1_024;
-
-/// Bytes of a whole message in a line between nodes: of 16 KiB, of which each byte that is not UTF-8 is shown by three. A longer one
-/// is shortened.
-pub const TRACE_MESSAGE_BYTES: usize = 48 * 1_024;
 
 /// Accounts traced at once: every message of a shard is compared with each. More: the command is told so.
 pub const TRACES: usize = 16;

@@ -1,5 +1,5 @@
 //! A node of the version before in a farm with a real node of this one. The test plays it: it announces itself as that version does, and
-//! sends the messages that it wrote (`crates/server/src/farm/wire/golden`).
+//! sends the messages that it wrote (`crates/shard-message/src/wire/golden`).
 
 use std::collections::BTreeSet;
 use std::future::poll_fn;
@@ -253,8 +253,8 @@ impl PlayedNode {
 
 /// A message as the version before writes it, with other values of these fields; fields without a value are left out.
 fn message_of_version_before(name: &str, values: &[(u64, Option<Vec<u8>>)]) -> Message {
-    let server = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../crates/server");
-    let kept = Golden::new(&server.display().to_string(), "src/farm/wire/golden", WIRE.0);
+    let messages_crate = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../crates/shard-message");
+    let kept = Golden::new(&messages_crate.display().to_string(), "src/wire/golden", WIRE.0);
     let files = kept.files(WIRE.0);
     let (kind, hex) =
         files[&format!("{name}.hex")].split_once('\n').expect("the kind is in a line of its own");

@@ -7,10 +7,11 @@ use cluster::link::Message;
 use cluster::{Bucket, Life, Outlet};
 use farm::order::BucketOrder;
 use farm::view::FarmView;
+use shard_message::wire;
 use stdx::Instant;
 
 use super::traffic::{LinkTraffic, Renewal};
-use super::{files, plan, requests, traces, wire};
+use super::{files, plan, requests, traces};
 use crate::message::{InboxMessage, LocalMessage};
 use crate::shard::StatusBoard;
 

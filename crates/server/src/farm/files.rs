@@ -12,9 +12,9 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::time::timeout;
 
 use super::FarmBoard;
-use super::wire::{FILES_SINCE, FileBody, FileFault, FileKind, FileMessage, FileName, FilePiece};
 use crate::limits;
 use crate::message::LocalMessage;
+use shard_message::wire::{FILES_SINCE, FileBody, FileFault, FileKind, FileMessage, FileName, FilePiece};
 
 /// A question of another node about a file of this one.
 #[derive(Debug, PartialEq, Eq)]
@@ -143,7 +143,7 @@ impl NodeFiles {
         }
     }
 
-    /// Reads at most [`limits::FILE_PIECE`] bytes of the file at that node.
+    /// Reads at most [`shard_message::limits::FILE_PIECE`] bytes of the file at that node.
     pub(crate) async fn read(
         &self,
         node: &str,
@@ -156,7 +156,7 @@ impl NodeFiles {
             FileKind::RecordingAsMp3 => limits::FILE_PATIENCE + voice_io::limits::ENCODE_TIME * 2,
             FileKind::Upload | FileKind::Recording => limits::FILE_PATIENCE,
         };
-        let length = u32::try_from(length.min(limits::FILE_PIECE)).unwrap_or(u32::MAX);
+        let length = u32::try_from(length.min(shard_message::limits::FILE_PIECE)).unwrap_or(u32::MAX);
         match self.ask(node, FileBody::Read { file: file.clone(), start, length }, patience).await? {
             FileBody::Piece(piece) if piece.bytes.len() <= length as usize => Ok(piece),
             _ => Err(FileFault::Failed),

@@ -6,11 +6,9 @@ mod database;
 pub(crate) mod files;
 mod link_socket;
 pub(crate) mod plan;
-pub(crate) mod probe;
 pub(crate) mod requests;
 pub(crate) mod traces;
 pub(crate) mod traffic;
-pub mod wire;
 
 use std::net::TcpListener;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -472,7 +470,7 @@ fn member(config: &Config, name: &str) -> Result<Member> {
         address: farm.advertise.unwrap_or(farm.listen).to_string().into(),
         shards: config.server.shards,
         build: env!("CARGO_PKG_VERSION").into(),
-        wire: wire::WIRE,
+        wire: cluster::link::WIRE,
         state: MemberState::Joining,
         renewal: 0,
     })

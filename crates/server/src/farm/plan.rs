@@ -10,9 +10,9 @@ use store::{Database, Loaded, Read, Route, Store, StoreError};
 use tokio::sync::Notify;
 
 use super::FarmBoard;
-use super::wire::{REQUESTS_SINCE, RequestBody, RequestMessage};
 use crate::limits;
 use crate::message::LocalMessage;
+use shard_message::wire::{REQUESTS_SINCE, RequestBody, RequestMessage};
 
 /// The number of a request that wants no answer. Requests with answers count from 1.
 const UNANSWERED: u64 = 0;

@@ -11,9 +11,9 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
 use super::FarmBoard;
-use super::wire::{REQUESTS_SINCE, RequestBody, RequestMessage};
 use crate::limits;
 use crate::message::LocalMessage;
+use shard_message::wire::{REQUESTS_SINCE, RequestBody, RequestMessage};
 
 /// A request of another node's operator.
 #[derive(Debug, PartialEq, Eq)]
@@ -200,7 +200,7 @@ impl FarmRequester {
         let this_node = nodes.remove(&self.own).unwrap_or_default();
         let is_for_one_node = request.is_for_one_node();
         let request = serde_json::to_vec(request).ok().filter(|request| {
-            view.map.level() >= REQUESTS_SINCE && request.len() <= limits::FARM_REQUEST_BYTES
+            view.map.level() >= REQUESTS_SINCE && request.len() <= shard_message::limits::FARM_REQUEST_BYTES
         });
         let responses = match request {
             Some(request) if !nodes.is_empty() => self.ask_nodes(nodes, &request, is_for_one_node).await,
@@ -335,7 +335,7 @@ mod tests {
     fn answers_and_open_requests_are_bounded() {
         let mut requests = OpenRequests::default();
         let (number, _) = requests.begin(nodes(), false).unwrap();
-        let bytes = vec![b'x'; limits::FARM_ANSWER_PART];
+        let bytes = vec![b'x'; shard_message::limits::FARM_ANSWER_PART];
         for place in 0..100 {
             requests.handle_part(number, Life(2), place, false, &bytes);
         }

@@ -9,8 +9,8 @@ use cluster::Life;
 use stdx::Instant;
 use tokio::sync::mpsc;
 
-use super::wire::TraceMessage;
 use crate::limits;
+use shard_message::wire::TraceMessage;
 
 /// Messages about traces that other nodes sent, each with its sender. The operator's thread reads them.
 pub(crate) type TraceMessages = mpsc::Receiver<(Life, TraceMessage)>;
@@ -74,7 +74,7 @@ impl LineMeter {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::farm::wire::TraceBody;
+    use shard_message::wire::TraceBody;
 
     #[test]
     fn lines_of_a_second_are_bounded_by_number_and_bytes() {

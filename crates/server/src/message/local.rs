@@ -15,7 +15,7 @@ use voice_io::VoiceShardMessage;
 use xmpp_io::streams::http::bosh::Call;
 
 use crate::shard::Reload;
-use crate::xmpp::shard_requests::ActAnswer;
+use shard_message::ActAnswer;
 
 /// A message to a shard from its own process.
 #[derive(Debug)]

@@ -15,10 +15,10 @@ use tokio::time::{sleep, timeout};
 use super::Node;
 use super::operator::Operator;
 use crate::farm::plan::{CopyStep, PlanCopy, StoredPlan};
-use crate::farm::wire::REQUESTS_SINCE;
 use crate::farm::{FarmBoard, FarmMembership};
 use crate::limits;
 use crate::message::{Command, LocalMessage};
+use shard_message::wire::REQUESTS_SINCE;
 
 /// The pause before the database is read again.
 const READ_AGAIN: Duration = Duration::from_secs(1);

@@ -18,8 +18,8 @@ use xmpp_io::uploads::{FarmAnswer, FarmFiles, ReadFault, RegisterFault, UploadPi
 
 use super::{Node, StoreCompletions};
 use crate::farm::files::{NodeFileRequest, NodeFiles};
-use crate::farm::wire::{FileBody, FileFault, FileKind, FileName, FilePiece};
 use crate::limits;
+use shard_message::wire::{FileBody, FileFault, FileKind, FileName, FilePiece};
 
 /// Makes the uploads of all nodes available at this one, where the nodes share a database.
 pub(super) fn join(node: &Node) {
@@ -143,7 +143,8 @@ impl OwnFiles {
     async fn perform(self, question: FileBody) -> Result<FileBody, FileFault> {
         match question {
             FileBody::Read { file: FileName { kind, id }, start, length } => {
-                let end = start.saturating_add(u64::from(length).min(limits::FILE_PIECE as u64));
+                let end =
+                    start.saturating_add(u64::from(length).min(shard_message::limits::FILE_PIECE as u64));
                 self.read(kind, id, start..end).await.map(FileBody::Piece)
             }
             FileBody::Delete(FileName { kind: FileKind::Recording, id }) => {

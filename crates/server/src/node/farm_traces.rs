@@ -16,10 +16,10 @@ use tokio::task::spawn_local;
 use tokio::time::{interval, sleep_until};
 
 use crate::farm::traces::{LineMeter, TraceMessages};
-use crate::farm::wire::{TraceBody, TraceMessage};
 use crate::farm::{FarmBoard, FarmMembership};
 use crate::limits;
 use crate::message::{InboxMessage, LocalMessage};
+use shard_message::wire::{TraceBody, TraceMessage};
 
 /// The traces that this node collects from others, and those that it contributes to.
 pub(super) struct FarmTraces {

@@ -26,9 +26,9 @@ use super::Record;
 use super::live::{CALL_EVENTS, LiveObjects, background, callback};
 use crate::farm::files::{NodeFiles, RemoteContent};
 use crate::farm::requests::FarmRequester;
-use crate::farm::wire::{FileFault, FileKind, FileName};
 use crate::node::Node;
 use crate::xmpp::operator::nodes;
+use shard_message::wire::{FileFault, FileKind, FileName};
 
 pub(super) struct Plane {
     chance: Chance,

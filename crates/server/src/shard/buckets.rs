@@ -18,8 +18,8 @@ use store::{Loaded, Read, StoreError, Write};
 
 use super::request_origin::RequestOrigin;
 use super::{Shard, chat_farm, edge_accounts, farm as links};
-use crate::farm::wire;
 use crate::message::{BucketOrder, ShardMessage};
+use shard_message::wire;
 
 /// The buckets and questions of a shard.
 pub(super) struct BucketAdapter {

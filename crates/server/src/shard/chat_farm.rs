@@ -10,9 +10,9 @@ use router::BucketSet;
 use stdx::Instant;
 
 use super::{Shard, buckets, farm as links};
-use crate::farm::wire::{self, Decoded};
 use crate::message::{InboxMessage, LocalMessage, LocalXmppMessage, ShardMessage};
 use crate::xmpp::farm as chat;
+use shard_message::wire::{self, Decoded};
 
 /// True if the shard has chat, on buckets of a farm.
 fn is_on(shard: &Shard) -> bool {

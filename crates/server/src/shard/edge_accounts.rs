@@ -13,8 +13,8 @@ use stdx::Instant;
 
 use super::request_origin::of_account;
 use super::{Shard, buckets};
-use crate::farm::wire::ACCOUNTS_SINCE;
 use crate::limits;
+use shard_message::wire::ACCOUNTS_SINCE;
 
 /// The questions of edges without a database to this shard.
 #[derive(Default)]

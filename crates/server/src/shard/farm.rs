@@ -23,12 +23,13 @@ use super::Shard;
 use super::buckets::{self, BucketAdapter};
 use super::chat_farm;
 use super::edge_accounts::AccountQuestions;
-use crate::farm::probe::Probe;
 use crate::farm::traffic::LinkTraffic;
-use crate::farm::wire::Decoded;
-use crate::farm::{FarmBoard, ShardFarm, wire};
+use crate::farm::{FarmBoard, ShardFarm};
 use crate::limits;
 use crate::message::{LocalMessage, ShardMessage};
+use shard_message::wire;
+use shard_message::wire::Decoded;
+use shard_message::wire::Probe;
 
 /// A shard's part in the farm.
 pub(super) struct FarmAdapter {

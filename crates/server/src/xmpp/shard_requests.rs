@@ -6,23 +6,14 @@
 
 use std::collections::HashMap;
 
-use chat::effect::HostActionResult;
 use chat::{StoreReply, Ticket};
 use cluster::{Life, ShardAddress};
+use shard_message::ActAnswer;
 use tokio::sync::oneshot;
 use xmpp::{Element, Jid};
-use xmpp_io::streams::SessionConnection;
 
 use super::host_requests::HostReply;
 use crate::limits;
-
-/// The results of a host action, over all shards.
-#[derive(Debug, Default)]
-pub struct ActAnswer {
-    pub acted: HostActionResult,
-    /// The connections of the described sessions.
-    pub connections: Vec<SessionConnection>,
-}
 
 /// The receiver of an answer.
 #[derive(Debug)]

@@ -23,10 +23,11 @@ use super::host_requests::HostReply;
 use super::operator::nodes;
 use super::phones::{self, ChatAccounts, OfferedMessage, Offering, PendingWatch, SentCopy};
 use super::shard_queues::{MessageTarget, Way};
-use super::shard_requests::{ActAnswer, Requester};
+use super::shard_requests::Requester;
 use super::stanza_router::AddressedMessage;
 use super::{Xmpp, XmppEffect};
 use crate::message::{Ended, LocalXmppMessage, StreamCondition, XmppShardMessage};
+use shard_message::ActAnswer;
 
 impl Xmpp {
     pub(super) fn handle_event(&mut self, now: Instant, event: C2sEvent, outbox: &mut Vec<XmppEffect>) {

@@ -29,10 +29,10 @@ use xmpp::{Bare, Element, Jid, ns};
 use xmpp_io::kinds::name_of;
 use xmpp_io::streams::SessionConnection;
 
-use super::shard_requests::ActAnswer;
 use crate::farm::requests::FarmRequester;
 use crate::message::{InboxMessage, LocalMessage, LocalXmppMessage, ShardMessage, XmppShardMessage};
 use crate::node::StoreCompletions;
+use shard_message::ActAnswer;
 
 const OFF: ControlError =
     ControlError::Unsupported(Cow::Borrowed("Chat without [xmpp] listen in the configuration"));

@@ -178,7 +178,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::farm::wire::{any_trace, class_of};
+    use crate::wire::{any_trace, class_of};
     use cluster::link::Class;
 
     fn line() -> TraceLine {

@@ -12,7 +12,7 @@ use super::values::{absent, fields, flag};
 use crate::limits::{FARM_ANSWER_PART, FARM_REQUEST_BYTES};
 
 /// The level of the map from which all nodes know these messages.
-pub(crate) const REQUESTS_SINCE: u16 = 2;
+pub const REQUESTS_SINCE: u16 = 2;
 
 /// Kinds of messages between nodes: 40 to 49 are for operating a farm.
 const REQUEST: u16 = 47;
@@ -129,7 +129,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::farm::wire::{any_request, class_of};
+    use crate::wire::{any_request, class_of};
 
     fn examples() -> [(&'static str, RequestBody); 2] {
         let bytes = br#"{"done":{"rows":1}}"#.as_slice().into();

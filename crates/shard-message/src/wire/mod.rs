@@ -17,6 +17,7 @@ mod chat;
 #[cfg(test)]
 mod enumeration_tests;
 mod file;
+mod probe;
 mod questions;
 mod request;
 #[cfg(test)]
@@ -33,14 +34,15 @@ use cluster::{Epoch, Life, ShardAddress};
 use router::{AskId, FlowId, Transport};
 use sip::transport::{Packet, Source, Target, Transmit, TransmitId};
 
-use crate::message::ShardMessage;
+use crate::ShardMessage;
 
 pub use self::accounts::ACCOUNTS_SINCE;
 pub use self::chat::{CHAT_SINCE, chat_message, chat_sender};
-pub(crate) use file::FILES_SINCE;
+pub use file::FILES_SINCE;
 pub use file::{FileBody, FileFault, FileKind, FileMessage, FileName, FilePiece};
+pub use probe::Probe;
 pub use questions::{WATCHED_SINCE, answer, ask, not_understood, push};
-pub(crate) use request::REQUESTS_SINCE;
+pub use request::REQUESTS_SINCE;
 pub use request::{RequestBody, RequestMessage};
 pub use trace::{TraceBody, TraceMessage};
 
@@ -49,7 +51,8 @@ use values::{TRANSPORTS, absent, at_place, fields, place_of};
 
 pub use cluster::link::WIRE;
 
-pub(crate) const PACKET: u16 = 1;
+/// The kind of a packet that its node hands over to another, as [`packet`] writes it.
+pub const PACKET: u16 = 1;
 const TRANSMIT: u16 = 2;
 const SEND_FAILED: u16 = 3;
 const ASK: u16 = 4;

@@ -18,7 +18,7 @@ use super::values::{
     read_publish, read_published, read_register, read_registered, read_state, read_waiting, required, text,
 };
 use super::{ANSWER, ASK, Decoded, FROM_LIFE, FROM_SHARD, NOT_UNDERSTOOD, PUSH, message};
-use crate::message::ShardMessage;
+use crate::ShardMessage;
 
 const ASK_ID: u64 = 13;
 const QUERY: u64 = 14;

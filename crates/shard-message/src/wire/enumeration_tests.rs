@@ -34,7 +34,7 @@ fn the_numbers_of_enumerations_are_as_in_their_file() {
         line("file-kind", &FILE_KINDS),
         line("file-fault", &FILE_FAULTS),
     ];
-    let kept = Golden::new(env!("CARGO_MANIFEST_DIR"), "src/farm/wire/enumerations", WIRE.1);
+    let kept = Golden::new(env!("CARGO_MANIFEST_DIR"), "src/wire/enumerations", WIRE.1);
     kept.check("lists.txt", &lists.concat());
     kept.assert_released_are_closed();
     let (before, now) = (kept.files(WIRE.0), kept.files(WIRE.1));

@@ -13,7 +13,7 @@ use super::values::{absent, at_place, fields, place_of, put_text, required, text
 use crate::limits::FILE_PIECE;
 
 /// The level of the map from which all nodes know these messages.
-pub(crate) const FILES_SINCE: u16 = 2;
+pub const FILES_SINCE: u16 = 2;
 
 /// Kinds of messages between nodes: 60 to 69 are for files.
 const READ: u16 = 60;
@@ -213,7 +213,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::farm::wire::class_of;
+    use crate::wire::class_of;
 
     fn examples() -> [(&'static str, FileBody); 5] {
         let file = |kind, id: &str| FileName { kind, id: id.into() };

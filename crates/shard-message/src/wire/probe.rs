@@ -18,7 +18,7 @@ const FROM: u64 = 2;
 
 /// A message about the delay of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Probe {
+pub enum Probe {
     /// To be answered.
     Asked {
         /// The time at the asking node, in microseconds.
@@ -37,12 +37,12 @@ pub(crate) enum Probe {
 
 impl Probe {
     /// A probe of this node.
-    pub(crate) fn new(now: Instant, from: Life) -> Probe {
+    pub fn new(now: Instant, from: Life) -> Probe {
         Probe::Asked { sent_at: now.as_micros(), from }
     }
 
     /// The message; the shard with the links handles it.
-    pub(crate) fn message(self) -> Message {
+    pub fn message(self) -> Message {
         let (kind, sent_at, from) = match self {
             Probe::Asked { sent_at, from } => (PROBE, sent_at, from),
             Probe::Answered { sent_at, from } => (PROBE_ANSWER, sent_at, from),
@@ -54,7 +54,7 @@ impl Probe {
     }
 
     /// Reads a message. None: it is of another kind, or cannot be read.
-    pub(crate) fn read(message: &Message) -> Option<Probe> {
+    pub fn read(message: &Message) -> Option<Probe> {
         if !matches!(message.kind, PROBE | PROBE_ANSWER) {
             return None;
         }

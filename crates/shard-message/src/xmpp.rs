@@ -3,14 +3,13 @@
 
 use std::sync::Arc;
 
-use chat::effect::HostAction;
+use chat::effect::{HostAction, HostActionResult};
 use chat::phones::MessageBody;
 use cluster::ShardAddress;
 use xmpp::ConnectionId;
 use xmpp::c2s::{BindRequest, Bound};
 use xmpp::{Bare, Element, Jid};
-
-use crate::xmpp::shard_requests::ActAnswer;
+use xmpp_io::streams::SessionConnection;
 
 /// One of a batch.
 #[derive(Debug)]
@@ -223,4 +222,13 @@ mod tests {
         }
         assert_eq!(StreamCondition::named("no-such").name(), "undefined-condition");
     }
+}
+
+/// The results of a host action, over all shards.
+#[derive(Debug, Default)]
+pub struct ActAnswer {
+    /// The results of the hosts.
+    pub acted: HostActionResult,
+    /// The connections of the described sessions.
+    pub connections: Vec<SessionConnection>,
 }

@@ -14,7 +14,7 @@ use xmpp::{Bare, ConnectionId, Element, Jid};
 
 use super::values::{absent, at_place, fields, flag, place_of, put_flag, put_value, required, text};
 use super::{Decoded, message};
-use crate::message::{ShardMessage, StreamCondition, XmppShardMessage};
+use crate::{ShardMessage, StreamCondition, XmppShardMessage};
 
 pub(super) const CHAT: u16 = 50;
 
@@ -472,7 +472,7 @@ pub(super) mod tests {
     use xmpp::ns;
 
     use super::*;
-    use crate::farm::wire::class_of;
+    use crate::wire::class_of;
 
     const TO: ShardAddress = ShardAddress { life: Life(7), shard: 3 };
 

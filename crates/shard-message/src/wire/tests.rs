@@ -16,7 +16,6 @@ use stdx::Instant;
 use super::chat::tests as chat;
 use super::values::TOPICS;
 use super::*;
-use crate::farm::probe::Probe;
 
 const TO: ShardAddress = ShardAddress { life: Life(7), shard: 3 };
 const FROM: ShardAddress = ShardAddress { life: Life(9), shard: 1 };
@@ -346,7 +345,7 @@ fn probes() -> [(&'static str, Probe); 2] {
 }
 
 fn kept() -> Golden {
-    Golden::new(env!("CARGO_MANIFEST_DIR"), "src/farm/wire/golden", WIRE.1)
+    Golden::new(env!("CARGO_MANIFEST_DIR"), "src/wire/golden", WIRE.1)
 }
 
 /// Compares a message with its file: the kind, and the fields.
