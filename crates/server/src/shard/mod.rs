@@ -48,7 +48,6 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use router::{AdmitRefused, Answer, Offered, Query, RegisterRefused};
-use shard_message::wire;
 use sip::endpoint::{Endpoint, EndpointEffect, Intake};
 use sip::transport::{Packet, Transmit};
 use stdx::Instant;
@@ -472,7 +471,7 @@ impl Shard {
                     }
                     (Some(from), report) if farm::is_at_other_node(self, from) => {
                         // A report that is lost is replaced by a timer.
-                        let failed = wire::send_failed(from, report);
+                        let failed = shard_message::wire::send_failed(from, report);
                         let _ = farm::send_to_node(self, now, from, failed);
                     }
                     (Some(_), _) => {}
