@@ -1,4 +1,8 @@
 //! Connections of one shard: made, accepted, written once a turn.
+//!
+//! A connection's life: `Waiting` (a lost shared one that is not made again yet), `Connecting`, `Up` (the transport may still be in a TLS or
+//! WebSocket handshake), `Down`. Messages are queued by [`StreamConnections::write`] and leave with one write at the end of the turn. The shard
+//! reads `ended`, `late` and `exhausted` after each turn and tells the calls.
 
 use std::collections::VecDeque;
 use std::io;
@@ -21,10 +25,14 @@ use super::stream_transport::{ConnectOptions, StreamTransport};
 use super::tls::Tls;
 use super::token::{self, TokenKind};
 
+/// One connection, made or accepted.
 struct Connection {
+    /// Its state, with the socket.
     wire: ConnectionState,
+    /// The peer, also while nothing is connected.
     remote: SocketAddr,
     local: SocketAddr,
+    /// That of the transport option, or of `<setdest>`.
     protocol: Protocol,
     /// Messages that wait, and where each ends.
     out: Vec<u8>,
@@ -33,6 +41,7 @@ struct Connection {
     queued: u64,
     /// Those that may not wait for ever, by number.
     waiting: VecDeque<DelayedMessage>,
+    /// Calls of this shard that use it.
     calls: u32,
     /// Calls of other shards use it too.
     far: bool,
@@ -58,11 +67,15 @@ impl Drop for Connection {
 enum ConnectionState {
     /// A lost one that is made again, but not before this time (`-reconnect_sleep`).
     Waiting(Socket, Instant),
+    /// The kernel's handshake has begun.
     Connecting(TcpStream),
+    /// TCP stands; messages pass once the transport's own handshakes are over.
     Up(Box<StreamTransport>),
+    /// Between two states, or after a failed attempt.
     Down,
 }
 
+/// The connections and listeners of one shard.
 pub(super) struct StreamConnections {
     options: Arc<Options>,
     tls: Option<Tls>,
@@ -70,10 +83,15 @@ pub(super) struct StreamConnections {
     listeners: Slab<TcpListener>,
     /// Those that calls share, by target.
     shared: Vec<(SocketAddr, Protocol, Key)>,
+    /// Connections of single calls; beyond `-max_socket` more calls share them.
     own: Vec<Key>,
+    /// Connections with something to write, or to close.
     dirty: Vec<Key>,
+    /// Memory for one read, made with the first.
     scratch: Vec<u8>,
+    /// The place used last in `own` and among our addresses; both are used in turn.
     next: usize,
+    /// Connections left of `-max_reconnect`.
     reconnects: u32,
     /// The turn in hand.
     pub(super) now: Instant,
@@ -95,8 +113,10 @@ pub(super) struct StreamConnections {
 /// The call that sends a message, by its shard, and how long the message may wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Sender {
+    /// The number of the call's shard.
     pub(super) shard: u16,
     pub(super) call: Key,
+    /// `None`: the message may wait for as long as the connection lives.
     pub(super) patience: Option<Duration>,
 }
 
@@ -166,6 +186,7 @@ impl StreamConnections {
             };
             let local = tcp.local_addr()?;
             let protocol = self.options.network.transport.protocol;
+            // An accepted connection is shared: a server's calls come and go on it.
             let key = self.insert(ConnectionState::Connecting(tcp), remote, local, protocol, false);
             self.watch(key, registry)?;
             let host = remote.ip().to_string();
@@ -208,6 +229,7 @@ impl StreamConnections {
             self.share(key);
             return Ok(key);
         }
+        // A first connection is made at once; one that replaces a lost one counts under `-max_reconnect` and waits `-reconnect_sleep`.
         let key = match self.lost {
             Some(lost) => {
                 self.spend()?;
@@ -270,6 +292,7 @@ impl StreamConnections {
         }
         for (handshake, key) in self.handshakes.expire(now) {
             let wire = self.connections.get(key).map(|connection| &connection.wire);
+            // A key of the queue may name a connection that is long open or gone.
             if matches!(wire, Some(ConnectionState::Up(wire)) if wire.is_in(handshake)) {
                 self.fail(key, TransportFault::ConnectFailed);
             }
@@ -312,6 +335,7 @@ impl StreamConnections {
         Ok(key)
     }
 
+    /// A new connection with a socket of its own; the shard is told by an event when it is up.
     fn connect(
         &mut self,
         protocol: Protocol,
@@ -336,6 +360,7 @@ impl StreamConnections {
         }
         let sources: Vec<&IpAddr> =
             self.options.network.local.iter().filter(|ip| ip.is_ipv4() == remote.is_ipv4()).collect();
+        // Our addresses of the peer's family in turn, so that ports of all of them are used.
         if let Some(ip) = sources.get(self.next % sources.len().max(1)) {
             socket.bind(&SocketAddr::new(**ip, 0).into())?;
         }
@@ -343,6 +368,7 @@ impl StreamConnections {
         Ok(socket)
     }
 
+    /// `own`: made for one call and closed with it.
     fn insert(
         &mut self,
         wire: ConnectionState,
@@ -368,6 +394,7 @@ impl StreamConnections {
         })
     }
 
+    /// Registers the socket for both directions once: `mio` reports edges, so nothing is registered again when a write blocks.
     fn watch(&mut self, key: Key, registry: &Registry) -> io::Result<()> {
         let Some(Connection { wire: ConnectionState::Connecting(tcp), .. }) = self.connections.get_mut(key)
         else {
@@ -392,6 +419,7 @@ impl StreamConnections {
         let Some(connection) = self.connections.get_mut(key) else { return true };
         connection.calls = connection.calls.saturating_sub(1);
         if connection.calls == 0 && connection.own {
+            // Closed by the flush, after what is queued has left.
             self.dirty.push(key);
         }
         connection.own
@@ -461,10 +489,12 @@ impl StreamConnections {
                     *end = end.saturating_sub(done);
                     stays
                 });
+                // The number of messages that the kernel has taken: those are no longer waited for.
                 let left = connection.queued - connection.ends.len() as u64;
                 while connection.waiting.front().is_some_and(|waiting| waiting.number <= left) {
                     connection.waiting.pop_front();
                 }
+                // The last call of its own connection has ended, and everything is sent.
                 if connection.out.is_empty() && connection.own && connection.calls == 0 {
                     self.remove(key);
                 }
@@ -485,6 +515,7 @@ impl StreamConnections {
             if matches!(tcp.take_error(), Ok(Some(_)) | Err(_)) || event.is_error() {
                 return self.fail(key, TransportFault::ConnectFailed);
             }
+            // No error and no peer yet: the handshake of the kernel goes on.
             if tcp.peer_addr().is_err() {
                 return;
             }
@@ -492,6 +523,7 @@ impl StreamConnections {
             self.open(key, &host, true);
         }
         self.read(key, each);
+        // Reading may have ended a handshake, after which queued messages can leave.
         self.flush_one(key);
     }
 
@@ -509,6 +541,7 @@ impl StreamConnections {
         }
     }
 
+    /// TCP stands: begins TLS and WebSocket where the protocol has them. `ours`: we connected, so we are the client in both.
     fn open(&mut self, key: Key, host: &str, ours: bool) {
         let Some(connection) = self.connections.get_mut(key) else { return };
         let protocol = connection.protocol;
@@ -543,6 +576,7 @@ impl StreamConnections {
         }
     }
 
+    /// Reads until the kernel has nothing more. A peer that closed, and an error, end the connection.
     fn read(&mut self, key: Key, each: impl FnMut(&[u8], Option<Duration>)) {
         self.scratch.resize(SCRATCH, 0);
         let Some(connection) = self.connections.get_mut(key) else { return };
@@ -553,6 +587,7 @@ impl StreamConnections {
         }
     }
 
+    /// Ends a connection and keeps note of it for its calls.
     fn fail(&mut self, key: Key, fault: TransportFault) {
         let Some(gone) = self.connections.get(key) else { return };
         let shared = self.shared.iter().any(|shared| shared.2 == key);
@@ -569,12 +604,13 @@ impl StreamConnections {
             }
         } else if let Some(at) = self.shared.iter().position(|shared| shared.2 == key) {
             self.shared.swap_remove(at);
+            // The next shared connection is a reconnection.
             self.lost = Some(self.now);
         }
     }
 }
 
-/// The rest comes with an event.
+/// Begins to connect; success or failure comes with an event.
 pub(super) fn start_connecting(socket: Socket, remote: SocketAddr) -> io::Result<TcpStream> {
     match socket.connect(&remote.into()) {
         Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => {}
