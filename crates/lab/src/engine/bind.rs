@@ -80,7 +80,7 @@ fn listen(options: &Options, address: SocketAddr, beside: bool) -> io::Result<Tc
     if let Some(device) = options.network.bind_to_device.as_deref() {
         socket.bind_device(Some(device.as_bytes()))?;
     }
-    // An IPv6 socket takes IPv6 alone, so that `-i` with both families binds both.
+    // Without this a socket at the unspecified IPv6 address would take IPv4 too.
     if address.is_ipv6() {
         socket.set_only_v6(true)?;
     }

@@ -125,18 +125,9 @@ impl Schedule {
 #[derive(Debug)]
 pub(super) enum ShardArrivals {
     /// Calls `next`, `next + of`, …: the shards of a run take them in turn.
-    Even {
-        schedule: Schedule,
-        next: u64,
-        of: u64,
-    },
+    Even { schedule: Schedule, next: u64, of: u64 },
     /// The sum of independent processes is one again, at the sum of their rates.
-    Poisson {
-        schedule: Schedule,
-        next: Instant,
-        of: u64,
-        rng: Rng,
-    },
+    Poisson { schedule: Schedule, next: Instant, of: u64, rng: Rng },
 }
 
 impl ShardArrivals {
