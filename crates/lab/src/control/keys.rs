@@ -23,7 +23,7 @@ const PER_TURN: usize = 256;
 
 /// The only reader of the terminal.
 pub struct Terminal {
-    /// What the keys mean.
+    /// Turns keys into commands.
     keys: Keys,
     /// Watched beside the events: a terminal that is gone looks like one without keys.
     hangup: HangupDetector,

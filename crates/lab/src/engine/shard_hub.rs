@@ -293,7 +293,7 @@ pub(super) struct InboxContent {
     pub(super) faults: Vec<(Key, TransportFault)>,
     /// Connections that other shards had and lost.
     pub(super) gone: Vec<(CallLink, TransportFault)>,
-    /// Of the operator, over the run.
+    /// Commands of the operator, by way of the run.
     pub(super) commands: Vec<ShardCommand>,
     /// Ends of `<exec verify>` commands, for the calls of the receiving shard.
     pub(super) verdicts: Vec<(Key, Result<(), String>)>,

@@ -18,7 +18,7 @@ pub(super) struct ChartLine<'a> {
 /// One diagram; all lines share both axes.
 pub(super) struct Chart<'a> {
     pub(super) title: &'a str,
-    /// Of the vertical axis, which begins at 0.
+    /// The unit of the vertical axis, which begins at 0.
     pub(super) unit: &'a str,
     /// Seconds, by sample.
     pub(super) at: &'a [f64],

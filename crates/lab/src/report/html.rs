@@ -335,7 +335,7 @@ fn steps(out: &mut String, report: &Report) {
     out.push_str("</table>\n");
 }
 
-/// What it takes to repeat the run.
+/// The command line and the scenario: enough to repeat the run.
 fn sources(out: &mut String, report: &Report) {
     let _ = write!(
         out,

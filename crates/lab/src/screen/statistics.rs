@@ -1,6 +1,4 @@
 //! The statistics screen: counts of the interval and of the run, side by side.
-//!
-//! The periodic column is that of the last interval, where SIPp has that since the last line of the statistics file.
 
 use std::fmt::Write as _;
 use std::time::Duration;

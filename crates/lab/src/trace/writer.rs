@@ -27,7 +27,7 @@ pub(super) struct TraceWriter {
     rfc3339: bool,
     /// `-trace_rtt` counts from here.
     started: Option<Instant>,
-    /// What is on now.
+    /// The traces that are on now.
     switches: Arc<TraceSwitches>,
     /// `-trace_msg`.
     messages: LogFile,

@@ -76,7 +76,7 @@ pub(super) struct CallDispatcher {
     pub(super) calls: Calls,
     /// One entry for the earliest time of each call; late entries are ignored by `wake_calls`.
     pub(super) timers: Wheel<Key, TICK_MICROS>,
-    /// What calls rendered and asked for in this turn; the bytes are kept until the kernel has taken them.
+    /// Messages that calls rendered and effects that they asked for in this turn; the bytes stay until the kernel has taken them.
     pub(super) out: CallOutbox,
     pub(super) rng: Rng,
     /// Counts since the last report.
