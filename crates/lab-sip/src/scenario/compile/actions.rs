@@ -1,4 +1,7 @@
 //! The elements of `<action>`.
+//!
+//! One function an action or group of actions. Each reads its attributes by [`CompileContext`], which notes mistakes; `None` means that a mistake
+//! was noted. Attributes that an action does not have only warn, as SIPp ignores them.
 
 use std::time::Duration;
 
@@ -16,6 +19,7 @@ use crate::regex::Regex;
 /// The payload type that SIPp's `play_dtmf` sends events with.
 const DTMF_TYPE: u8 = 96;
 
+/// One child of `<action>`.
 pub(super) fn action(context: &mut CompileContext, element: &Element) -> Option<Action> {
     let Some(doc) = ACTIONS.iter().find(|doc| doc.name == element.name) else {
         let names = || ACTIONS.iter().map(|doc| doc.name);
@@ -32,6 +36,7 @@ pub(super) fn action(context: &mut CompileContext, element: &Element) -> Option<
     kind(context, node, doc.id).map(|kind| Action { line: element.line, kind })
 }
 
+/// The action by its name in the lexicon.
 fn kind(context: &mut CompileContext, node: ElementNode<'_>, name: ActionName) -> Option<ActionKind> {
     Some(match name {
         ActionName::Ereg => ActionKind::Ereg(Box::new(ereg(context, node)?)),
@@ -57,6 +62,7 @@ fn kind(context: &mut CompileContext, node: ElementNode<'_>, name: ActionName) -
         ActionName::RtpStats => rtp_stats(context, node)?,
         ActionName::RtpDtmf => rtp_dtmf(context, node)?,
         ActionName::RtpCheck => ActionKind::RtpCheck(Box::new(rtpcheck(context, node)?)),
+        // Ringer's own `<index assign_to=>` gives the number of the step; SIPp's has a file.
         ActionName::Index if node.get("file").is_none() => {
             ActionKind::StepNumber { to: context.required_variable(node, "assign_to")? }
         }
@@ -106,6 +112,7 @@ fn on_variables(context: &mut CompileContext, node: ElementNode<'_>, name: Actio
     })
 }
 
+/// Actions on injection files.
 fn injection(context: &mut CompileContext, node: ElementNode<'_>, name: ActionName) -> Option<ActionKind> {
     let file = context.required_template(node, "file");
     Some(match name {
@@ -131,6 +138,7 @@ fn injection(context: &mut CompileContext, node: ElementNode<'_>, name: ActionNa
     })
 }
 
+/// `assign_to="a,b"`: each name, declared or new.
 fn variables(context: &mut CompileContext, value: AttributeValue<'_>) -> Vec<VarRef> {
     let mut list = Vec::new();
     for name in value.text().split(',') {
@@ -142,6 +150,7 @@ fn variables(context: &mut CompileContext, value: AttributeValue<'_>) -> Vec<Var
     list
 }
 
+/// `value=` or `variable=`, exactly one of them.
 fn operand(context: &mut CompileContext, node: ElementNode<'_>) -> Option<Operand> {
     match (node.get("value"), node.get("variable")) {
         (Some(_), None) => context.double(node, "value").map(Operand::Value),
@@ -161,6 +170,7 @@ fn target_and_operand(context: &mut CompileContext, node: ElementNode<'_>) -> Op
     Some((to?, value?))
 }
 
+/// A division by a written 0 is a mistake now; one by a variable warns at run time.
 fn arithmetic(
     context: &mut CompileContext,
     node: ElementNode<'_>,
@@ -181,6 +191,7 @@ fn sample(context: &mut CompileContext, node: ElementNode<'_>) -> Option<ActionK
     Some(ActionKind::Sample { to: to?, distribution })
 }
 
+/// `check_it` and `check_it_inverse`, of which one may be true.
 fn check(context: &mut CompileContext, node: ElementNode<'_>) -> ActionCheck {
     let must = context.boolean(node, "check_it");
     let must_not = context.boolean(node, "check_it_inverse");
@@ -208,6 +219,7 @@ fn target_unless_checked(
     }
 }
 
+/// The expression is compiled here, so that a mistake is told before the run.
 fn ereg(context: &mut CompileContext, node: ElementNode<'_>) -> Option<Ereg> {
     let check = check(context, node);
     let search_in = search_in(context, node);
@@ -231,6 +243,7 @@ fn ereg(context: &mut CompileContext, node: ElementNode<'_>) -> Option<Ereg> {
     Some(Ereg { regex, search_in: search_in?, check, assign_to })
 }
 
+/// The part of the message that is searched; the whole message without `search_in=`.
 fn search_in(context: &mut CompileContext, node: ElementNode<'_>) -> Option<SearchIn> {
     let case_independent = context.boolean(node, "case_indep").unwrap_or(false);
     // A header begins its line, said or not.
@@ -249,6 +262,7 @@ fn search_in(context: &mut CompileContext, node: ElementNode<'_>) -> Option<Sear
                 );
                 return None;
             }
+            // SIPp's spelling has one r; both are taken.
             let written = if node.get("occurrence").is_some() { "occurrence" } else { "occurence" };
             let occurrence = context.integer(node, written).unwrap_or(1);
             let occurrence = u32::try_from(occurrence.max(1)).unwrap_or(u32::MAX);
@@ -261,6 +275,7 @@ fn search_in(context: &mut CompileContext, node: ElementNode<'_>) -> Option<Sear
     }
 }
 
+/// A comparison of numbers.
 fn test(context: &mut CompileContext, node: ElementNode<'_>) -> Option<VariableTest> {
     let check = check(context, node);
     let assign_to = target_unless_checked(context, node, check);
@@ -294,6 +309,7 @@ fn test(context: &mut CompileContext, node: ElementNode<'_>) -> Option<VariableT
     Some(VariableTest { variable: variable?, compare, value: value?, assign_to, check })
 }
 
+/// A comparison of texts.
 fn strcmp(context: &mut CompileContext, node: ElementNode<'_>) -> Option<StrCmp> {
     let check = check(context, node);
     let assign_to = target_unless_checked(context, node, check);
@@ -309,6 +325,7 @@ fn strcmp(context: &mut CompileContext, node: ElementNode<'_>) -> Option<StrCmp>
     Some(StrCmp { variable: variable?, with: with?, assign_to, check })
 }
 
+/// The attribute says what is executed; of several attributes the first in this order counts.
 fn exec(context: &mut CompileContext, node: ElementNode<'_>) -> Option<ActionKind> {
     if let Some(value) = node.get("command") {
         return context.template_of(value).map(ActionKind::Command);
@@ -351,6 +368,7 @@ fn exec(context: &mut CompileContext, node: ElementNode<'_>) -> Option<ActionKin
     None
 }
 
+/// SIPp takes an unknown word for `stop_call`.
 fn internal(context: &mut CompileContext, value: AttributeValue<'_>) -> InternalCommand {
     match value.bytes {
         b"stop_now" => InternalCommand::StopNow,
@@ -367,6 +385,7 @@ fn internal(context: &mut CompileContext, value: AttributeValue<'_>) -> Internal
     }
 }
 
+/// `pause`, `resume`, a pattern, or a file.
 fn rtp_stream(context: &mut CompileContext, value: AttributeValue<'_>) -> Option<RtpStream> {
     let pattern = |rest: &'static [u8]| value.bytes.strip_prefix(rest);
     Some(match value.bytes {
@@ -392,6 +411,7 @@ fn after_comma(rest: &[u8]) -> &[u8] {
     rest.strip_prefix(b",").unwrap_or(rest)
 }
 
+/// `rtp_echo="startaudio,…"`.
 fn echo_control(context: &mut CompileContext, value: AttributeValue<'_>) -> Option<EchoControl> {
     let verbs: [(&[u8], EchoVerb, bool); 6] = [
         (b"startaudio", EchoVerb::Start, false),
@@ -414,6 +434,7 @@ fn echo_control(context: &mut CompileContext, value: AttributeValue<'_>) -> Opti
     None
 }
 
+/// One to three variables: packets, the first payload type, the first payload.
 fn rtp_stats(context: &mut CompileContext, node: ElementNode<'_>) -> Option<ActionKind> {
     let video = match node.get("media") {
         None => false,
@@ -443,6 +464,7 @@ fn rtp_stats(context: &mut CompileContext, node: ElementNode<'_>) -> Option<Acti
     Some(ActionKind::RtpStats { video, packets, payload_type, payload })
 }
 
+/// The digits received as events of one payload type.
 fn rtp_dtmf(context: &mut CompileContext, node: ElementNode<'_>) -> Option<ActionKind> {
     let to = context.required_variable(node, "assign_to");
     let payload_type = match node.get("payload_type") {
@@ -462,8 +484,10 @@ fn rtp_dtmf(context: &mut CompileContext, node: ElementNode<'_>) -> Option<Actio
     Some(ActionKind::RtpDtmf { to: to?, payload_type })
 }
 
+/// Without any requirement it would always succeed, which is a mistake.
 fn rtpcheck(context: &mut CompileContext, node: ElementNode<'_>) -> Option<RtpCheck> {
     let audio = context.boolean(node, "audio");
+    // `audio="false"` alone means video.
     let video = context.boolean(node, "video").unwrap_or(audio == Some(false));
     if video && audio == Some(true) {
         context.error(

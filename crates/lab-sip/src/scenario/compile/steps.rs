@@ -1,4 +1,7 @@
 //! Commands: `send`, `recv`, `pause`, `timewait`, `nop`, `sendCmd`, `recvCmd`, and what all of them have.
+//!
+//! [`step`] makes one step of one element: its kind with the attributes of that kind, and then the attributes that every step may have
+//! (timing, screen, flow) and its actions.
 
 use std::time::Duration;
 
@@ -41,11 +44,13 @@ pub(super) fn step(
     ScenarioStep { line: element.line, kind: kind.unwrap_or(StepKind::Nop), flow, timing, screen, actions }
 }
 
+/// The element with the tables of its attributes.
 fn node<'a>(element: &'a Element, doc: &ElementDoc) -> ElementNode<'a> {
     let distributed = if doc.id == ElementName::Pause { DISTRIBUTION_ATTRIBUTES } else { &[] };
     ElementNode::new(element, [doc.attributes, COMMON, distributed])
 }
 
+/// The message is cut at its keywords; its first word decides whether it is a request or a response.
 fn send(context: &mut CompileContext, node: ElementNode<'_>) -> Option<StepKind> {
     let retrans = duration(context, node, "retrans");
     let timeout = duration(context, node, "timeout");
@@ -112,6 +117,7 @@ fn sent_transactions(
     (None, None)
 }
 
+/// The slot of a transaction, with a note of this use.
 fn transaction(
     context: &mut CompileContext,
     name: &str,
@@ -157,6 +163,7 @@ fn sent_kind(message: &Template) -> Result<SentKind, String> {
     }
 }
 
+/// Attributes are all read before the first mistake returns, so that each is reported.
 fn recv(context: &mut CompileContext, node: ElementNode<'_>) -> Option<StepKind> {
     let optional = optional(context, node);
     let advance_state = context.boolean(node, "advance_state").unwrap_or(true);
@@ -203,6 +210,7 @@ fn recv(context: &mut CompileContext, node: ElementNode<'_>) -> Option<StepKind>
     }))
 }
 
+/// `request=` or `response=`, with `regexp_match` a pattern.
 fn expect(context: &mut CompileContext, node: ElementNode<'_>) -> Option<Expect> {
     let pattern = context.boolean(node, "regexp_match").unwrap_or(false);
     let value = match (node.get("response"), node.get("request")) {
@@ -245,6 +253,7 @@ fn expect(context: &mut CompileContext, node: ElementNode<'_>) -> Option<Expect>
     }
 }
 
+/// `global`: the message may come at any later time.
 fn optional(context: &mut CompileContext, node: ElementNode<'_>) -> Optional {
     let Some(value) = node.get("optional") else { return Optional::No };
     match value.text().as_str() {
@@ -258,6 +267,7 @@ fn optional(context: &mut CompileContext, node: ElementNode<'_>) -> Optional {
     }
 }
 
+/// In this order: a variable, a distribution by name, a distribution by its attribute, `min` and `max`, `milliseconds`; else `-d`.
 fn pause(context: &mut CompileContext, node: ElementNode<'_>) -> Option<StepKind> {
     context.boolean(node, "sanity_check");
     if node.get("variable").is_some() {
@@ -313,6 +323,7 @@ pub(super) fn distribution(
     })
 }
 
+/// `<timewait>`: the last step.
 fn time_wait(context: &mut CompileContext, node: ElementNode<'_>) -> StepKind {
     if node.get("milliseconds").is_none() {
         context.warn(node.line(), "<timewait> without milliseconds= waits for nothing (SIPp takes -d)");
@@ -337,6 +348,7 @@ fn duration(context: &mut CompileContext, node: ElementNode<'_>, name: &'static 
     context.unsigned(node, name).filter(|&milliseconds| milliseconds > 0).map(Duration::from_millis)
 }
 
+/// Response-time counters that the step starts and stops, and a counter that it adds to.
 fn timing(context: &mut CompileContext, node: ElementNode<'_>) -> Timing {
     let stop = rtds(context, node, "rtd");
     let start = rtds(context, node, "start_rtd");
@@ -355,6 +367,7 @@ fn timing(context: &mut CompileContext, node: ElementNode<'_>) -> Timing {
     Timing { start, stop, repeat, counter }
 }
 
+/// Names by commas; `true` is SIPp's name of the first counter.
 fn rtds(context: &mut CompileContext, node: ElementNode<'_>, name: &'static str) -> Vec<u16> {
     let Some(value) = node.get(name) else { return Vec::new() };
     let written = value.text();
@@ -363,6 +376,7 @@ fn rtds(context: &mut CompileContext, node: ElementNode<'_>, name: &'static str)
     names.filter_map(|name| context.rtds.slot(name)).collect()
 }
 
+/// How the scenario screen shows the step. `hiderest` lasts until the next one.
 fn screen(context: &mut CompileContext, node: ElementNode<'_>) -> ScreenHints {
     if let Some(hide) = context.boolean(node, "hiderest") {
         context.hide = hide;
@@ -374,6 +388,7 @@ fn screen(context: &mut CompileContext, node: ElementNode<'_>) -> ScreenHints {
     }
 }
 
+/// Conditions and jumps. `test` and `chance` need a `next` to act on.
 fn flow(
     context: &mut CompileContext,
     node: ElementNode<'_>,
