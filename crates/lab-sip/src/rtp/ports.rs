@@ -1,8 +1,8 @@
 //! The UDP ports of a run's media. One table for all shards: a port that several calls name (`-mp`, or
+//! `[auto_media_port]` once its numbers come round) is one socket, and it closes when the last of them lets go.
 //!
 //! Three kinds: fixed ports (`[media_port]`) that all calls share, ports by call number (`[auto_media_port]`), and ports of a range for one call
 //! alone (`[rtpstream_audio_port]`). A call that shares a port is found by `PortRoutes`.
-//! `[auto_media_port]` once its numbers come round) is one socket, and it closes when the last of them lets go.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};

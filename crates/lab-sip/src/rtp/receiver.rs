@@ -1,8 +1,8 @@
 //! Received packets of one medium of a call: measured, decoded, compared with a pattern, sent back. The shard that
+//! reads the socket calls this under the lock; the call's own shard queries it under the same lock.
 //!
 //! The order for each packet: SRTP is taken off, then it is measured (loss, jitter), taken for an event or compared with the pattern, perhaps
 //! listened to for digits, and sent back where an echo is on.
-//! reads the socket calls this under the lock; the call's own shard queries it under the same lock.
 
 use media::codec::{Codec, Decoder, PayloadType};
 use media::events::{Digit, EventReceiver};

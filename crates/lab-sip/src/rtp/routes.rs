@@ -1,7 +1,7 @@
 //! The receivers of packets at a port. Calls that share a port are told apart by the source address of a packet
+//! (their SDP named it) and by its SSRC.
 //!
 //! A port with one call needs no look: everything is that call's. With several a source is assigned once and remembered by address and SSRC.
-//! (their SDP named it) and by its SSRC.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! The counters of a run. A shard fills a [`Stats`] and hands it over at each interval; everything in it adds up,
+//! so the whole of a run is the sum of its intervals over all shards.
 //!
 //! Counters are an array by [`Count`], so that adding them up is one loop; times are histograms, which add up too.
-//! so the whole of a run is the sum of its intervals over all shards.
 
 mod histogram;
 

@@ -1,7 +1,7 @@
 //! From the target as written to its addresses. A name without a port is looked up by NAPTR and SRV records for the
+//! transport of `-t` (RFC 3263 §4), as SIPp does since 3.8; where DNS has none of them, the system's resolver is asked.
 //!
 //! `cli::parse` calls [`TargetLookup::addresses`] once, before the run; with `-round_robin` calls use all the addresses, otherwise the first.
-//! transport of `-t` (RFC 3263 §4), as SIPp does since 3.8; where DNS has none of them, the system's resolver is asked.
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs, UdpSocket};

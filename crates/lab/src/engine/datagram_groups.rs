@@ -1,8 +1,8 @@
 //! Groups of a turn's messages that leave together: messages of one length to one destination, as the kernel takes
+//! them in one call. The messages of one call keep their order.
 //!
 //! `UdpSockets` numbers the messages of a turn with [`DatagramGroups::place`] and sends them sorted by group. A run of equal datagrams is one
 //! system call (UDP segmentation offload), several times cheaper than as many single ones.
-//! them in one call. The messages of one call keep their order.
 
 use std::net::SocketAddr;
 

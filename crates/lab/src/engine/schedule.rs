@@ -1,8 +1,8 @@
 //! When calls are due. Integers all the way: call `n` is due at a time computed from `n`, so nothing adds up
+//! over days.
 //!
 //! [`Schedule`] is the whole run's and answers when call `n` is due; [`ShardArrivals`] takes one shard's part of it. A change of the rate makes
 //! a new schedule that begins at the call that is due next.
-//! over days.
 
 use std::time::Duration;
 
