@@ -1,4 +1,6 @@
 //! Accounts, aliases and domains.
+//!
+//! Functions that change something run in the transaction of a group and make all their checks before their first change.
 
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Row, named_params, params};
 
@@ -24,10 +26,12 @@ macro_rules! select_account {
     };
 }
 
+/// An account by its own address.
 pub(super) const DIRECT: &str = select_account!(
     "account JOIN domain ON domain.id = domain_id WHERE domain.name = ?1 AND account.name = ?2"
 );
 
+/// The account that an alias leads to.
 const BY_ALIAS: &str = select_account!(
     "alias JOIN domain AS of ON of.id = alias.domain_id \
      JOIN account ON account.id = account_id JOIN domain ON domain.id = account.domain_id \
@@ -43,6 +47,7 @@ const PAGE: &str = select_account!(
      ORDER BY account.name LIMIT :limit"
 );
 
+/// An empty display name is NULL, so that an import can tell whether there is one.
 pub(super) const INSERT: &str = "INSERT INTO account \
     (domain_id, name, verifiers, display_name, disabled, max_contacts, max_calls, created_at, max_rate, deny) \
     VALUES (?1, ?2, ?3, nullif(?4, ''), 0, ?5, ?6, ?7, ?8, ?9)";
@@ -63,6 +68,7 @@ pub(super) fn account_id(conn: &Connection, account: &Address) -> Result<i64, Fa
         .ok_or_else(|| StoreError::not_found(format!("account {account}")).into())
 }
 
+/// Refused when the address is an alias: an address has one meaning.
 pub(super) fn add(conn: &Connection, account: &NewAccount) -> Result<WriteDone, Failure> {
     let address = &account.address;
     check_length("display name", account.display_name.len(), limits::MAX_DISPLAY_NAME)?;
@@ -160,6 +166,7 @@ pub(super) fn keep_digests(conn: &Connection, keep: bool) -> Result<WriteDone, F
     }
 }
 
+/// Nothing changes when the password is another one by now: the keys are of the old one.
 pub(super) fn add_scram(
     conn: &Connection,
     account: &Address,
@@ -172,6 +179,7 @@ pub(super) fn add_scram(
     }
 }
 
+/// The same for an account that had no password: `of` are the random verifiers that it had.
 pub(super) fn learn_password(
     conn: &Connection,
     account: &Address,
@@ -230,6 +238,7 @@ pub(super) fn set_limits(
     ])?)
 }
 
+/// The aliases go by the foreign key. Returns the contacts, which are told of it.
 pub(super) fn remove(conn: &Connection, account: &Address) -> Result<WriteDone, Failure> {
     let id = account_id(conn, account)?;
     conn.prepare_cached("DELETE FROM account WHERE id = ?1")?.execute([id])?;
@@ -249,6 +258,7 @@ pub(super) fn add_domain(conn: &Connection, name: &str, created_at: i64) -> Resu
     Ok(WriteDone::Added { id: conn.last_insert_rowid() })
 }
 
+/// The foreign keys of accounts and aliases refuse it while there are any.
 pub(super) fn remove_domain(conn: &Connection, name: &str) -> Result<WriteDone, Failure> {
     let id = domain_id(conn, &check_domain(name)?)?;
     let removed = conn.prepare_cached("DELETE FROM domain WHERE id = ?1")?.execute([id]);
@@ -261,6 +271,7 @@ pub(super) fn remove_domain(conn: &Connection, name: &str) -> Result<WriteDone, 
     }
 }
 
+/// Refused when the address is an account's. Returns the account's id.
 pub(super) fn add_alias(conn: &Connection, alias: &Address, account: &Address) -> Result<WriteDone, Failure> {
     let id = account_id(conn, account)?;
     let domain = domain_id(conn, &alias.domain)?;
@@ -294,12 +305,14 @@ pub(super) fn load(conn: &Connection, user: &str, domain: &str) -> Result<Option
     }
 }
 
+/// The first row of a query with `DIRECT` or `BY_ALIAS`.
 fn one(conn: &Connection, sql: &str, user: &str, domain: &str) -> Result<Option<Account>, Failure> {
     let mut statement = conn.prepare_cached(sql)?;
     let mut rows = statement.query([domain, user])?;
     rows.next()?.map(account).transpose()
 }
 
+/// A row with the columns of `select_account`.
 fn account(row: &Row<'_>) -> Result<Account, Failure> {
     let deny = row.get::<_, Option<String>>(10)?.map(|deny| serde_json::from_str(&deny)).transpose();
     let damaged =
@@ -344,6 +357,7 @@ pub(super) fn list(conn: &Connection, filter: &AccountFilter) -> Result<Vec<Acco
     Ok(found)
 }
 
+/// The domains of a page: from the one of `after` on, or the one that is asked for.
 fn domain_names(conn: &Connection, filter: &AccountFilter) -> Result<Vec<Box<str>>, Failure> {
     let after = filter.after.as_ref().map_or("", |after| &after.domain);
     let sql = "SELECT name FROM domain WHERE name >= ?1 AND name = coalesce(?2, name) ORDER BY name";
