@@ -29,7 +29,7 @@ type Account = u64;
 pub(crate) struct TakenRead {
     pub(crate) read: Read,
     pub(crate) ticket: Ticket,
-    /// Whose turn it is; `None`: a read that is of no account.
+    /// The account whose turn it is; `None`: a read that is of no account.
     account: Option<Account>,
 }
 

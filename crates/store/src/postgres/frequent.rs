@@ -59,7 +59,7 @@ pub(super) enum Around {
 /// The frequent writes of a group, with their places in it.
 #[derive(Default)]
 pub(super) struct Frequent<'a> {
-    /// Of each the place in the group.
+    /// With the place of each in the group.
     bindings: Vec<(usize, &'a BindingWrite)>,
     calls: Vec<(usize, &'a CallRecord)>,
     /// The writes that need no statement: they are at fault, or change nothing.

@@ -93,7 +93,7 @@ struct Open {
     inbox: Inbox,
 }
 
-/// What the server has sent unasked.
+/// Messages that the server has sent unasked.
 #[derive(Default)]
 struct Inbox {
     /// Each with the number of the server's process that sent it.
