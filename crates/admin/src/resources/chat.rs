@@ -1,5 +1,7 @@
 //! Chat, under a prefix of its own: sessions, rooms, announcements, and chat's data of accounts. These
 //! resources belong to the node, so only an account without a parent may use them.
+//!
+//! Each handler makes one [`Ask`] of its parameters, and an answer of the node's. Rooms and users are named in the path by their addresses.
 
 use crate::chat::{
     Affiliated, Answer as Told, Ask, Contact, Occupant, Room, RoomDetails, Session, Text, User,
@@ -13,6 +15,7 @@ use crate::value::Value;
 
 use super::{NONE, PAGE, choice, date_value, last, text};
 
+// The parameters of the operations, which share them.
 const DOMAIN: &[Parameter] = &[text("Domain")];
 const WORDS: &[Parameter] = &[text("Subject"), text("Body")];
 const OF_USER: &[Parameter] = &[text("User")];
@@ -248,14 +251,17 @@ fn defect() -> Fault {
     Fault::new(500, 20500, "Internal Server Error")
 }
 
+/// The first variable of the path.
 fn first(context: &Context<'_>) -> String {
     context.variables.first().copied().unwrap_or_default().into()
 }
 
+/// The value of a parameter; empty without one.
 fn given(context: &Context<'_>, name: &str) -> String {
     context.text(name).unwrap_or_default().into()
 }
 
+/// The value of a parameter that must be given.
 fn required(context: &Context<'_>, name: &str) -> Result<String, Fault> {
     context.text(name).map(str::to_owned).ok_or_else(|| Fault::invalid(20400, format!("{name} is missing")))
 }
@@ -265,10 +271,12 @@ fn domain(context: &Context<'_>) -> String {
     context.text("Domain").unwrap_or(&context.state.domain).into()
 }
 
+/// A message of the parameters; its text must be given.
 fn words(context: &Context<'_>) -> Result<Text, Fault> {
     Ok(Text { subject: given(context, "Subject"), body: required(context, "Body")? })
 }
 
+/// Sessions of all nodes, cut into pages here.
 fn list_sessions(context: &Context<'_>) -> Result<Answer, Fault> {
     let who = context.text("User").map(str::to_owned);
     let FarmAnswer { answer: Told::Sessions { sessions, .. }, nodes } =
@@ -314,6 +322,7 @@ fn list_rooms(context: &Context<'_>) -> Result<Answer, Fault> {
     }
 }
 
+/// A room with its configuration, affiliations and occupants.
 fn show_room(context: &Context<'_>, room: String) -> Result<Box<RoomDetails>, Fault> {
     match ask(context, Ask::Room { room })? {
         Told::Room(room) => Ok(room),
@@ -341,6 +350,7 @@ fn seconds(at: u64) -> Value {
     date_value(Some(stdx::Instant::from_unix_seconds(at)))
 }
 
+// How each object of the node's answers is written. `seconds` since 1970 become dates.
 fn session(session: &Session) -> Value {
     Value::Object(vec![
         ("address", Value::text(&session.address)),
