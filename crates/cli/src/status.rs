@@ -73,6 +73,7 @@ fn pause(client: &mut Client) -> Result<(), CliError> {
     Ok(client.set_patience(Some(control::limits::CONTROL_PATIENCE))?)
 }
 
+/// Counters are read at different moments, so more calls may be up than there are.
 fn print(status: &Status, out: &mut impl Write) -> Result<(), CliError> {
     let state = match status.node.state {
         NodeState::Running => "running",
@@ -87,7 +88,6 @@ fn print(status: &Status, out: &mut impl Write) -> Result<(), CliError> {
         out,
         "calls          {} up, {} being set up",
         sum(|s| s.calls_up),
-        // The two counters are read at different moments: more may be up than there are calls.
         sum(|s| s.calls - s.calls_up.min(s.calls))
     )?;
     let voice = status.sum(|s| s.voice_calls_started + s.voice_calls);

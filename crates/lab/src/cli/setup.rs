@@ -74,7 +74,6 @@ pub fn build(options: Options) -> Result<BuiltSetup, Vec<SetupError>> {
 pub(super) fn load(mut options: Options) -> Result<BuiltSetup, Vec<SetupError>> {
     let mut mistakes = Vec::new();
     let mut warnings = Vec::new();
-    // One closure for the three scenarios, so that mistakes of all of them are collected.
     let mut compiled = |name: Option<&ScenarioName>, mistakes: &mut Vec<SetupError>| {
         name.and_then(|name| match compile(name) {
             Ok(compiled) => {

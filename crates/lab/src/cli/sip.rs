@@ -125,7 +125,6 @@ fn to_background() -> ExitCode {
 
 /// Everything is opened before the first call: trace files, control socket, the run's own sockets.
 pub(super) fn run(mut setup: Setup, outputs: &Outputs) -> ExitCode {
-    // A report that cannot be written must not be noticed after an hour of load.
     let files = ReportFiles::of(outputs);
     let started = files
         .check()
@@ -140,7 +139,6 @@ pub(super) fn run(mut setup: Setup, outputs: &Outputs) -> ExitCode {
             return code;
         }
     };
-    // For the title of the report.
     let unit = if setup.chat.is_some() { "sign-ins/s" } else { "calls/s" };
     let title = format!("{} at {} {unit}", setup.scenario.name, setup.options.rate.calls);
     let recorder = Recorder::new(&title, thresholds, ProcessWatch::new(&outputs.watch));
@@ -157,7 +155,6 @@ pub(super) fn run(mut setup: Setup, outputs: &Outputs) -> ExitCode {
     // The terminal is given back before anything else is said.
     drop(observers);
     drop(controls);
-    // The figures of such a run say nothing: only the remedy is told.
     if let Some(chat) = setup.chat.as_ref().filter(|_| outcome.end == RunEnd::NoAccounts) {
         eprintln!("{}", no_accounts(chat, outcome.progress.total.counts[Count::FailedNotAuthorized]));
         return ExitCode::Fatal;

@@ -27,12 +27,9 @@ use super::token::{self, TokenKind};
 
 /// One connection, made or accepted.
 struct Connection {
-    /// Its state, with the socket.
     wire: ConnectionState,
-    /// The peer, also while nothing is connected.
     remote: SocketAddr,
     local: SocketAddr,
-    /// That of the transport option, or of `<setdest>`.
     protocol: Protocol,
     /// Messages that wait, and where each ends.
     out: Vec<u8>,
@@ -41,7 +38,6 @@ struct Connection {
     queued: u64,
     /// Those that may not wait for ever, by number.
     waiting: VecDeque<DelayedMessage>,
-    /// Calls of this shard that use it.
     calls: u32,
     /// Calls of other shards use it too.
     far: bool,
@@ -67,11 +63,9 @@ impl Drop for Connection {
 enum ConnectionState {
     /// A lost one that is made again, but not before this time (`-reconnect_sleep`).
     Waiting(Socket, Instant),
-    /// The kernel's handshake has begun.
     Connecting(TcpStream),
     /// TCP stands; messages pass once the transport's own handshakes are over.
     Up(Box<StreamTransport>),
-    /// Between two states, or after a failed attempt.
     Down,
 }
 
@@ -85,9 +79,7 @@ pub(super) struct StreamConnections {
     shared: Vec<(SocketAddr, Protocol, Key)>,
     /// Connections of single calls; beyond `-max_socket` more calls share them.
     own: Vec<Key>,
-    /// Connections with something to write, or to close.
     dirty: Vec<Key>,
-    /// Memory for one read, made with the first.
     scratch: Vec<u8>,
     /// The place used last in `own` and among our addresses; both are used in turn.
     next: usize,
@@ -113,7 +105,6 @@ pub(super) struct StreamConnections {
 /// The call that sends a message, by its shard, and how long the message may wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Sender {
-    /// The number of the call's shard.
     pub(super) shard: u16,
     pub(super) call: Key,
     /// `None`: the message may wait for as long as the connection lives.
@@ -186,7 +177,6 @@ impl StreamConnections {
             };
             let local = tcp.local_addr()?;
             let protocol = self.options.network.transport.protocol;
-            // An accepted connection is shared: a server's calls come and go on it.
             let key = self.insert(ConnectionState::Connecting(tcp), remote, local, protocol, false);
             self.watch(key, registry)?;
             let host = remote.ip().to_string();
@@ -292,7 +282,6 @@ impl StreamConnections {
         }
         for (handshake, key) in self.handshakes.expire(now) {
             let wire = self.connections.get(key).map(|connection| &connection.wire);
-            // A key of the queue may name a connection that is long open or gone.
             if matches!(wire, Some(ConnectionState::Up(wire)) if wire.is_in(handshake)) {
                 self.fail(key, TransportFault::ConnectFailed);
             }
@@ -335,7 +324,6 @@ impl StreamConnections {
         Ok(key)
     }
 
-    /// A new connection with a socket of its own; the shard is told by an event when it is up.
     fn connect(
         &mut self,
         protocol: Protocol,
@@ -360,7 +348,6 @@ impl StreamConnections {
         }
         let sources: Vec<&IpAddr> =
             self.options.network.local.iter().filter(|ip| ip.is_ipv4() == remote.is_ipv4()).collect();
-        // Our addresses of the peer's family in turn, so that ports of all of them are used.
         if let Some(ip) = sources.get(self.next % sources.len().max(1)) {
             socket.bind(&SocketAddr::new(**ip, 0).into())?;
         }
@@ -368,7 +355,6 @@ impl StreamConnections {
         Ok(socket)
     }
 
-    /// `own`: made for one call and closed with it.
     fn insert(
         &mut self,
         wire: ConnectionState,
@@ -494,7 +480,6 @@ impl StreamConnections {
                 while connection.waiting.front().is_some_and(|waiting| waiting.number <= left) {
                     connection.waiting.pop_front();
                 }
-                // The last call of its own connection has ended, and everything is sent.
                 if connection.out.is_empty() && connection.own && connection.calls == 0 {
                     self.remove(key);
                 }
@@ -515,7 +500,6 @@ impl StreamConnections {
             if matches!(tcp.take_error(), Ok(Some(_)) | Err(_)) || event.is_error() {
                 return self.fail(key, TransportFault::ConnectFailed);
             }
-            // No error and no peer yet: the handshake of the kernel goes on.
             if tcp.peer_addr().is_err() {
                 return;
             }
@@ -523,7 +507,6 @@ impl StreamConnections {
             self.open(key, &host, true);
         }
         self.read(key, each);
-        // Reading may have ended a handshake, after which queued messages can leave.
         self.flush_one(key);
     }
 
@@ -576,7 +559,6 @@ impl StreamConnections {
         }
     }
 
-    /// Reads until the kernel has nothing more. A peer that closed, and an error, end the connection.
     fn read(&mut self, key: Key, each: impl FnMut(&[u8], Option<Duration>)) {
         self.scratch.resize(SCRATCH, 0);
         let Some(connection) = self.connections.get_mut(key) else { return };
@@ -587,7 +569,6 @@ impl StreamConnections {
         }
     }
 
-    /// Ends a connection and keeps note of it for its calls.
     fn fail(&mut self, key: Key, fault: TransportFault) {
         let Some(gone) = self.connections.get(key) else { return };
         let shared = self.shared.iter().any(|shared| shared.2 == key);
@@ -604,7 +585,6 @@ impl StreamConnections {
             }
         } else if let Some(at) = self.shared.iter().position(|shared| shared.2 == key) {
             self.shared.swap_remove(at);
-            // The next shared connection is a reconnection.
             self.lost = Some(self.now);
         }
     }
