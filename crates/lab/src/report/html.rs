@@ -46,6 +46,7 @@ struct LoadNouns {
     peak: &'static str,
     /// Titles of charts.
     rates: &'static str,
+    /// That of the chart of calls (or users) at a time.
     open: &'static str,
     /// The line of the second.
     gauge: &'static str,
@@ -129,6 +130,7 @@ fn head(out: &mut String, report: &Report) {
     thresholds(out, report);
 }
 
+/// Each threshold as the user wrote it, with the measured value. One that was not judged is neither kept nor missed.
 fn thresholds(out: &mut String, report: &Report) {
     if report.thresholds.is_empty() {
         return;
@@ -150,6 +152,7 @@ fn thresholds(out: &mut String, report: &Report) {
     out.push_str("</table>\n");
 }
 
+/// A section of plain texts; nothing when there are none.
 fn list(out: &mut String, title: &str, items: &[String]) {
     if items.is_empty() {
         return;
@@ -255,6 +258,7 @@ fn times(out: &mut String, report: &Report) {
     out.push_str("</table>\n");
 }
 
+/// One distribution of times in milliseconds, with three decimals.
 fn row(out: &mut String, name: &str, times: &TimeSummary) {
     if times.n == 0 {
         return;
@@ -294,6 +298,7 @@ fn failures(out: &mut String, report: &Report) {
     list(out, "Last errors", &report.errors);
 }
 
+/// The totals of all streams of the run.
 fn media(out: &mut String, report: &Report) {
     let Some(media) = &report.media else { return };
     out.push_str("<h2>Media</h2><table>");
@@ -314,6 +319,7 @@ fn media(out: &mut String, report: &Report) {
     out.push_str("</table>\n");
 }
 
+/// One row a step of the scenario, in its order, summed over all calls.
 fn steps(out: &mut String, report: &Report) {
     if report.steps.is_empty() {
         return;

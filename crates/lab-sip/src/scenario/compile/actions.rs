@@ -30,6 +30,7 @@ pub(super) fn action(context: &mut CompileContext, element: &Element) -> Option<
         context.error(element.line, format!("<{}> is no action: {hint}", element.name));
         return None;
     };
+    // `<sample>` may have the attributes of all distributions; the named one decides which are required.
     let distributed = if doc.id == ActionName::Sample { DISTRIBUTION_ATTRIBUTES } else { &[] };
     let node = ElementNode::new(element, [doc.attributes, distributed, &[]]);
     context.warn_unknown_attributes(node);
@@ -114,9 +115,11 @@ fn on_variables(context: &mut CompileContext, node: ElementNode<'_>, name: Actio
 
 /// Actions on injection files.
 fn injection(context: &mut CompileContext, node: ElementNode<'_>, name: ActionName) -> Option<ActionKind> {
+    // Asked for with `?` only after the others are read, so that mistakes in several attributes are all reported.
     let file = context.required_template(node, "file");
     Some(match name {
         ActionName::Index => {
+            // `unsigned` says nothing about an attribute that is missing.
             context.required(node, "field")?;
             let field = context.unsigned(node, "field")?;
             let field = u32::try_from(field).map_err(|_| context.error(node.line(), "field= is too large"));
@@ -130,6 +133,7 @@ fn injection(context: &mut CompileContext, node: ElementNode<'_>, name: ActionNa
         ActionName::Insert => {
             ActionKind::Insert { value: context.required_template(node, "value")?, file: file? }
         }
+        // `<replace>`.
         _ => {
             let line = context.required_template(node, "line");
             let value = context.required_template(node, "value");
@@ -164,6 +168,7 @@ fn operand(context: &mut CompileContext, node: ElementNode<'_>) -> Option<Operan
     }
 }
 
+/// `assign_to=` with `value=` or `variable=`. Both are read before either returns, so that both mistakes are told.
 fn target_and_operand(context: &mut CompileContext, node: ElementNode<'_>) -> Option<(VarRef, Operand)> {
     let to = context.required_variable(node, "assign_to");
     let value = operand(context, node);
@@ -184,6 +189,7 @@ fn arithmetic(
     Some(ActionKind::Arithmetic { to, operation, value })
 }
 
+/// A random number into a variable, by the distributions that `<pause>` has too.
 fn sample(context: &mut CompileContext, node: ElementNode<'_>) -> Option<ActionKind> {
     let to = context.required_variable(node, "assign_to");
     let name = context.required(node, "distribution")?.text();
@@ -199,6 +205,7 @@ fn check(context: &mut CompileContext, node: ElementNode<'_>) -> ActionCheck {
         context
             .error(node.line(), format!("<{}> with both check_it= and check_it_inverse=", node.element.name));
     }
+    // For the outcome, `false` is as if the attribute were not written.
     match (must, must_not) {
         (Some(true), _) => ActionCheck::MustMatch,
         (_, Some(true)) => ActionCheck::MustNotMatch,
@@ -265,6 +272,7 @@ fn search_in(context: &mut CompileContext, node: ElementNode<'_>) -> Option<Sear
             // SIPp's spelling has one r; both are taken.
             let written = if node.get("occurrence").is_some() { "occurrence" } else { "occurence" };
             let occurrence = context.integer(node, written).unwrap_or(1);
+            // 0 and less mean the first header, as 1 does.
             let occurrence = u32::try_from(occurrence.max(1)).unwrap_or(u32::MAX);
             Some(SearchIn::Header { name, occurrence, case_independent })
         }
@@ -407,6 +415,7 @@ fn rtp_stream(context: &mut CompileContext, value: AttributeValue<'_>) -> Option
     })
 }
 
+/// The parameters after the word, if there are any. They may hold keywords, so they stay a template until the call runs.
 fn after_comma(rest: &[u8]) -> &[u8] {
     rest.strip_prefix(b",").unwrap_or(rest)
 }
@@ -514,6 +523,7 @@ fn rtpcheck(context: &mut CompileContext, node: ElementNode<'_>) -> Option<RtpCh
         two_way: context.boolean(node, "two_way"),
         assign_to: context.variable_of(node, "assign_to"),
     };
+    // Attributes that choose the stream or take the verdict require nothing of it.
     let demands = node
         .element
         .attributes

@@ -124,6 +124,7 @@ fn transaction(
     line: u32,
     note: impl FnOnce(&mut TransactionUsage),
 ) -> Option<u16> {
+    // `$` and `,` are the signs of a variable and of a list.
     if name.is_empty() || name.contains(['$', ',']) {
         context.error(line, format!("`{name}` is no name of a transaction: expected one without $ and ,"));
         return None;
@@ -133,6 +134,7 @@ fn transaction(
         return None;
     };
     let uses = &mut context.transaction_uses;
+    // A new slot is always the next one, so one entry more is enough; its line is that of the first use.
     if uses.len() <= usize::from(slot) {
         uses.push(TransactionUsage { line, ..TransactionUsage::default() });
     }
@@ -144,6 +146,7 @@ fn transaction(
 fn sent_kind(message: &Template) -> Result<SentKind, String> {
     const EXPECTED: &str = "a message must begin with a method (`INVITE sip:…`) or `SIP/2.0 CODE`, written out and \
                             not as a keyword";
+    // A keyword at the start would leave open until the call whether it is a request.
     let Some(TemplatePart::Text(literal)) = message.parts.first() else { return Err(EXPECTED.to_owned()) };
     let Some(space) = memchr::memchr(b' ', literal) else { return Err(EXPECTED.to_owned()) };
     let first = super::super::xml::text(&literal[..space]);
@@ -225,6 +228,7 @@ fn expect(context: &mut CompileContext, node: ElementNode<'_>) -> Option<Expect>
         }
     };
     let written = value.text();
+    // A plain code stays a code with `regexp_match` too.
     let code = written.trim().parse::<u16>().ok().filter(|code| (100..=699).contains(code));
     match (value.name, code) {
         ("response", Some(code)) => return Some(Expect::Response(code)),
@@ -269,12 +273,14 @@ fn optional(context: &mut CompileContext, node: ElementNode<'_>) -> Optional {
 
 /// In this order: a variable, a distribution by name, a distribution by its attribute, `min` and `max`, `milliseconds`; else `-d`.
 fn pause(context: &mut CompileContext, node: ElementNode<'_>) -> Option<StepKind> {
+    // Accepted without effect; only its spelling is checked.
     context.boolean(node, "sanity_check");
     if node.get("variable").is_some() {
         return context
             .variable_of(node, "variable")
             .map(|variable| StepKind::Pause(Pause::Variable(variable)));
     }
+    // The distribution's name as an attribute, such as `normal="true"`; its parameters are the same.
     const SHORT: [&str; 6] = ["normal", "exponential", "lognormal", "weibull", "pareto", "gamma"];
     let pause = if let Some(value) = node.get("distribution") {
         Pause::For(distribution(context, node, &value.text())?)
@@ -301,6 +307,7 @@ pub(super) fn distribution(
         context.error(node.line(), format!("distribution `{name}` is not known: expected one of {names}"));
         return None;
     };
+    // No distribution has more than three parameters; their order is that of the lexicon's table.
     let mut values = [0.0; 3];
     let mut complete = true;
     for (value, parameter) in values.iter_mut().zip(doc.parameters) {
@@ -332,12 +339,14 @@ fn time_wait(context: &mut CompileContext, node: ElementNode<'_>) -> StepKind {
     StepKind::TimeWait(Duration::try_from_secs_f64(milliseconds / 1000.0).unwrap_or_default())
 }
 
+/// A command to another instance (third-party call control). Unlike that of `<send>`, its first line may be anything.
 fn send_cmd(context: &mut CompileContext, node: ElementNode<'_>) -> Option<StepKind> {
     let (trimmed, line) = context.cdata(node.element)?;
     let message = context.cut(&trimmed.bytes, line)?;
     Some(StepKind::SendCmd { message, dest: node.get("dest").map(|value| value.text()) })
 }
 
+/// `optional="global"` means the same as `true` here.
 fn recv_cmd(context: &mut CompileContext, node: ElementNode<'_>) -> Option<StepKind> {
     let optional = optional(context, node) != Optional::No;
     Some(StepKind::RecvCmd { src: node.get("src").map(|value| value.text()), optional })
@@ -373,6 +382,7 @@ fn rtds(context: &mut CompileContext, node: ElementNode<'_>, name: &'static str)
     let written = value.text();
     let names = written.split(',').map(str::trim).filter(|name| !name.is_empty() && *name != "false");
     let names = names.map(|name| if name == "true" { "1" } else { name });
+    // Names that are new get the next slot; too many of them are left out.
     names.filter_map(|name| context.rtds.slot(name)).collect()
 }
 
@@ -401,6 +411,7 @@ fn flow(
         let inverse = context.boolean(node, "condexec_inverse").unwrap_or(false);
         flow.condition = Some((variable, if inverse { ConditionSense::NotSet } else { ConditionSense::Set }));
     }
+    // Labels may come later in the file: they are looked up when all steps are there.
     for name in ["next", "ontimeout"] {
         match node.get(name) {
             Some(value) if last => {
@@ -410,6 +421,7 @@ fn flow(
             None => {}
         }
     }
+    // Without `next` neither has a place to go, and both are ignored.
     if node.get("next").is_some() {
         flow.test = context.variable_of(node, "test");
         flow.chance = context.double(node, "chance");
@@ -429,6 +441,7 @@ fn actions_of(context: &mut CompileContext, element: &Element) -> Vec<super::sup
         let line = child.line;
         if child.name == "action" && position == 0 {
             list.extend(child.children.iter().filter_map(|child| actions::action(context, child)));
+        // SIPp looks at the first child alone; everything else only warns, with the likely intention.
         } else if child.name == "action" {
             context.warn(
                 line,
