@@ -22,10 +22,12 @@ const OF_USER: &[Parameter] = &[text("User")];
 const TO: &[Parameter] = &[text("To")];
 const REASON: &[Parameter] = &[text("Reason")];
 const ROOM: &[Parameter] = &[text("Room"), text("Name"), text("Owner")];
+/// The affiliations of XEP-0045, which are lasting; roles such as moderator end with the stay.
 const AFFILIATION: &[Parameter] =
     &[text("User"), choice("Affiliation", &["owner", "admin", "member", "none", "outcast"])];
 const CONTACT: &[Parameter] = &[text("Contact"), text("Name"), text("Group")];
 
+/// One entry for each operation. Handlers without a result go through `done`, so that only those with an answer have a function of their own.
 pub(crate) const ROUTES: &[Route] = &[
     Route {
         method: "GET",
@@ -296,6 +298,7 @@ fn of_nodes(mut answer: Answer, nodes: Option<NodesAnswered>) -> Answer {
     answer
 }
 
+/// The number counts sessions at all nodes that answered; in a farm the result says how many did.
 fn announce(context: &Context<'_>) -> Result<Answer, Fault> {
     match ask_farm(context, Ask::Announce { domain: domain(context), text: words(context)? })? {
         FarmAnswer { answer: Told::Count(count), nodes } => {
@@ -305,6 +308,7 @@ fn announce(context: &Context<'_>) -> Result<Answer, Fault> {
     }
 }
 
+/// A domain without one gives empty texts, not 404.
 fn show_motd(context: &Context<'_>) -> Result<Answer, Fault> {
     match ask(context, Ask::Motd { domain: domain(context) })? {
         Told::Motd(text) => Ok(Answer::Item(200, "Motd", motd(&text.unwrap_or_default()))),
@@ -312,6 +316,7 @@ fn show_motd(context: &Context<'_>) -> Result<Answer, Fault> {
     }
 }
 
+/// The node returns all rooms; they are cut into pages here.
 fn list_rooms(context: &Context<'_>) -> Result<Answer, Fault> {
     match ask_farm(context, Ask::Rooms { domain: domain(context) })? {
         FarmAnswer { answer: Told::Rooms(rooms), nodes } => {
@@ -330,6 +335,7 @@ fn show_room(context: &Context<'_>, room: String) -> Result<Box<RoomDetails>, Fa
     }
 }
 
+/// The room that the path names.
 fn the_room(context: &Context<'_>) -> Result<Box<RoomDetails>, Fault> {
     show_room(context, first(context))
 }
@@ -346,6 +352,7 @@ fn number(number: u64) -> Value {
     Value::Int(i64::try_from(number).unwrap_or(i64::MAX))
 }
 
+/// Seconds since 1970 as a date.
 fn seconds(at: u64) -> Value {
     date_value(Some(stdx::Instant::from_unix_seconds(at)))
 }
@@ -365,6 +372,7 @@ fn session(session: &Session) -> Value {
     ])
 }
 
+/// How many sessions got it, and in a farm how many nodes answered.
 fn announcement(sessions: u64, nodes: Option<&NodesAnswered>) -> Value {
     let mut fields = vec![("sessions", number(sessions))];
     fields.extend(nodes.into_iter().flat_map(paging::nodes_of));
@@ -375,6 +383,7 @@ fn motd(text: &Text) -> Value {
     Value::Object(vec![("subject", Value::text(&text.subject)), ("body", Value::text(&text.body))])
 }
 
+/// The short form, for lists; `details` is that of one room.
 fn room(room: &Room) -> Value {
     Value::Object(vec![
         ("address", Value::text(&room.address)),
@@ -421,6 +430,7 @@ fn occupant(occupant: &Occupant) -> Value {
     ])
 }
 
+/// Numbers only: contacts and waiting messages themselves have operations of their own.
 fn user(user: &User) -> Value {
     Value::Object(vec![
         ("address", Value::text(&user.address)),

@@ -32,6 +32,7 @@ pub(super) fn check(facts: &MediumFacts, requirement: &Requirement) -> Result<()
     Err(format!("{medium}: {}", missed.join("; ")))
 }
 
+/// Numbers of packets and their order, and whether media flowed both ways.
 fn count(facts: &MediumFacts, requirement: &Requirement, missed: &mut Vec<String>) {
     let packets = facts.summary.packets;
     if let Some(min) = requirement.min_packets.filter(|min| packets < *min) {
@@ -59,6 +60,7 @@ fn count(facts: &MediumFacts, requirement: &Requirement, missed: &mut Vec<String
     }
 }
 
+/// Loss in per cent, the largest jitter in milliseconds, and MOS.
 #[expect(clippy::cast_precision_loss, reason = "microseconds of jitter are far below 2^53")]
 fn quality(facts: &MediumFacts, requirement: &Requirement, missed: &mut Vec<String>) {
     let summary = &facts.summary;
@@ -90,6 +92,7 @@ fn quality(facts: &MediumFacts, requirement: &Requirement, missed: &mut Vec<Stri
     }
 }
 
+/// Digits must be equal as a whole; sound and silence are measured in milliseconds.
 fn content(facts: &MediumFacts, requirement: &Requirement, missed: &mut Vec<String>) {
     if let Some(digits) = requirement.dtmf.as_ref().filter(|digits| **digits != facts.digits) {
         missed.push(format!("digits \"{}\" heard, \"{digits}\" wanted", facts.digits));

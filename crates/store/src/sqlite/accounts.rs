@@ -52,6 +52,7 @@ pub(super) const INSERT: &str = "INSERT INTO account \
     (domain_id, name, verifiers, display_name, disabled, max_contacts, max_calls, created_at, max_rate, deny) \
     VALUES (?1, ?2, ?3, nullif(?4, ''), 0, ?5, ?6, ?7, ?8, ?9)";
 
+/// The row of a domain; fails when there is none.
 pub(super) fn domain_id(conn: &Connection, domain: &str) -> Result<i64, Failure> {
     conn.prepare_cached("SELECT id FROM domain WHERE name = ?1")?
         .query_row([domain], |row| row.get(0))
@@ -59,6 +60,7 @@ pub(super) fn domain_id(conn: &Connection, domain: &str) -> Result<i64, Failure>
         .ok_or_else(|| StoreError::not_found(format!("domain {domain}")).into())
 }
 
+/// The row of an account by its own address: aliases are not followed.
 pub(super) fn account_id(conn: &Connection, account: &Address) -> Result<i64, Failure> {
     let sql = "SELECT account.id FROM account JOIN domain ON domain.id = domain_id \
                WHERE domain.name = ?1 AND account.name = ?2";
@@ -84,6 +86,7 @@ pub(super) fn add(conn: &Connection, account: &NewAccount) -> Result<WriteDone, 
     Ok(WriteDone::Added { id: conn.last_insert_rowid() })
 }
 
+/// With a prepared statement, so that an import prepares it once. `verifiers` come from [`kept`].
 pub(super) fn insert(
     statement: &mut CachedStatement<'_>,
     domain: i64,
@@ -103,6 +106,7 @@ pub(super) fn insert(
     ])
 }
 
+/// Replaces all verifiers, also those that only a later version knows.
 pub(super) fn set_verifiers(
     conn: &Connection,
     account: &Address,
@@ -147,6 +151,7 @@ pub(super) fn keep_digests(conn: &Connection, keep: bool) -> Result<WriteDone, F
         "SELECT id, verifiers FROM account WHERE id > ?1 AND {} ORDER BY id LIMIT ?2",
         Verifiers::HAS_DIGESTS
     );
+    // A chunk at a time, so that not all verifiers are in memory at once.
     let (mut select, mut last, mut left) = (conn.prepare(&select)?, i64::MIN, 0);
     loop {
         let rows =
@@ -192,6 +197,7 @@ pub(super) fn learn_password(
     }
 }
 
+/// Those of an account as they are kept.
 fn verifiers(conn: &Connection, account: &Address) -> Result<Verifiers, Failure> {
     let id = account_id(conn, account)?;
     let sql = "SELECT verifiers FROM account WHERE id = ?1";
@@ -199,6 +205,7 @@ fn verifiers(conn: &Connection, account: &Address) -> Result<Verifiers, Failure>
     Ok(Verifiers::decode(&bytes)?)
 }
 
+/// An empty name is stored as NULL, as at the account's creation.
 pub(super) fn set_display_name(
     conn: &Connection,
     account: &Address,
@@ -220,6 +227,7 @@ pub(super) fn set_disabled(
     changed(conn.prepare_cached(sql)?.execute(params![id, disabled])?)
 }
 
+/// All limits at once: there is no way to keep one as it is.
 pub(super) fn set_limits(
     conn: &Connection,
     account: &Address,
@@ -250,6 +258,7 @@ pub(super) fn remove(conn: &Connection, account: &Address) -> Result<WriteDone, 
     Ok(WriteDone::Removed { roster })
 }
 
+/// In the spelling that `check_domain` returns.
 pub(super) fn add_domain(conn: &Connection, name: &str, created_at: i64) -> Result<WriteDone, Failure> {
     let name = check_domain(name)?;
     conn.prepare_cached("INSERT INTO domain (name, created_at) VALUES (?1, ?2)")?
@@ -340,6 +349,7 @@ pub(super) fn list(conn: &Connection, filter: &AccountFilter) -> Result<Vec<Acco
     let limit = filter.limit.min(limits::MAX_PAGE) as usize;
     let mut found = Vec::new();
     for domain in domain_names(conn, filter)? {
+        // The name of the last page's end counts in its own domain only; later domains begin at their first account.
         let after = filter.after.as_ref().filter(|after| after.domain == domain);
         let after = after.map_or("", |after| &after.user);
         let left = i64::try_from(limit - found.len()).unwrap_or(0);
@@ -376,6 +386,7 @@ pub(super) fn domains(conn: &Connection) -> Result<Vec<Domain>, Failure> {
     Ok(domains.collect::<rusqlite::Result<_>>()?)
 }
 
+/// All aliases, or those of one account; an account that is not there is an error.
 pub(super) fn aliases(conn: &Connection, of: Option<&Address>) -> Result<Vec<Alias>, Failure> {
     let id = of.map(|account| account_id(conn, account)).transpose()?;
     let sql = "SELECT alias.name, of.name, account.name, domain.name \
