@@ -1,6 +1,8 @@
 //! The requests that the interface makes of the running node. The node implements it; tests have an
 //! implementation of their own.
 //!
+//! In a farm the node passes a request on to the node that has the call, conference or recording ([`crate::live`]).
+//!
 //! Calls, conferences and recordings are rows of the record: the node writes them as they go on
 //! (`store::rest::types`), the interface reads them. Only what lives in the node's memory is asked for here.
 

@@ -5,8 +5,10 @@ use stdx::calendar::Date;
 
 /// The first day of 1970 was a Thursday.
 const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
+/// As RFC 2822 has them, in any language of the client.
 const MONTHS: [&str; 12] =
     ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+/// Seconds.
 pub(crate) const DAY: u64 = 86_400;
 
 /// `Sat, 21 Nov 2026 12:37:01 +0000`

@@ -1,4 +1,6 @@
 //! The content of an error answer: HTTP's status, Twilio's code, and a sentence.
+//!
+//! Errors of the store and of the node become faults here, by `From`, so that handlers pass them on with `?`.
 
 use store::StoreError;
 
@@ -42,6 +44,7 @@ impl Fault {
         Fault::new(429, 20429, "Too Many Requests")
     }
 
+    /// The fields of Twilio's errors.
     pub(crate) fn value(&self) -> Value {
         Value::Object(vec![
             ("code", Value::Int(i64::from(self.code))),

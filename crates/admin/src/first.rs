@@ -1,4 +1,7 @@
 //! The account that a new server has, and new tokens for accounts: what a command of the operator does.
+//!
+//! Used by the node at its start ([`ensure_account`]) and by `belfry rest token` ([`renew_token`]); `resources::accounts` shares the making of
+//! accounts.
 
 use store::rest::token::TokenVerifier;
 use store::rest::types::{Common, RestAccount};
@@ -65,6 +68,7 @@ pub fn ensure_account(
     Ok(Some(Credentials { sid: sid.to_owned(), token, signing_key: account.signing_key }))
 }
 
+/// The account of a sid.
 fn account(repository: &dyn Repository, sid: &str) -> Result<Option<RestAccount>, StoreError> {
     match repository.read(Read::Rest(RestRead::Sid { kind: Kind::Account, sid: sid.into() }))? {
         Loaded::Rest(RestLoaded::Row(Some(row))) => RestAccount::from_row(&row).map(Some),

@@ -1,4 +1,7 @@
 //! The edge: reads a request, runs its handler on the blocking pool, writes the answer in the form asked for.
+//!
+//! Bodies are read before anything else, within a limit of size and time; then at most `MAX_AT_WORK` requests are at work, and further ones are
+//! refused.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -29,6 +32,7 @@ use crate::table::{Answer, Context, Found, find};
 #[derive(Clone)]
 struct Edge {
     state: Arc<State>,
+    /// The places of requests that are at work.
     at_work: Arc<Semaphore>,
 }
 
@@ -39,6 +43,7 @@ pub fn router(state: Arc<State>) -> Router {
     Router::new().fallback(answer).with_state(Edge { state, at_work })
 }
 
+/// Every request comes here.
 async fn answer(Shared(edge): Shared<Edge>, request: HttpRequest) -> Response {
     let (parts, body) = request.into_parts();
     let accept = header(&parts.headers, ACCEPT.as_str());
@@ -114,6 +119,7 @@ async fn read(request: &mut Request, parts: &Parts, body: Body) -> Result<(), Fa
 /// A fault with what HTTP says beside it.
 struct Refusal {
     fault: Fault,
+    /// A header field of the answer.
     header: Option<(axum::http::HeaderName, String)>,
 }
 
@@ -131,6 +137,7 @@ impl From<Fault> for Refusal {
 }
 
 impl Refusal {
+    /// The fault in the form that was asked for, with the header field.
     fn response(self, request: &Request) -> Response {
         let mut response = refuse(request, &self.fault);
         if let Some((name, value)) = self.header
@@ -188,6 +195,7 @@ fn sign_in(state: &State, from: IpAddr, authorization: &str) -> Result<RestAccou
     }
 }
 
+/// The answer of a handler, in the form that was asked for.
 fn write(request: &Request, answer: Answer) -> Response {
     match answer {
         Answer::Nothing => StatusCode::NO_CONTENT.into_response(),

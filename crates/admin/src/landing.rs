@@ -16,6 +16,7 @@ use crate::request::Base;
 /// The path of the OpenAPI document.
 const OPENAPI: &str = "/openapi.json";
 
+/// The page for people.
 const HTML: &str = r#"<!DOCTYPE html>
 <html lang="en">
 <head><meta charset="utf-8"><title>Belfry's REST interface</title></head>
@@ -34,6 +35,7 @@ const HTML: &str = r#"<!DOCTYPE html>
 </html>
 "#;
 
+/// The page for programs.
 const JSON: &str = r#"{"title":"Belfry's REST interface","openapi":"/openapi.json","accounts":"/2010-04-01/Accounts.json","restcomm_accounts":"/restcomm/2012-04-24/Accounts.json","chat":"/v1/xmpp","documentation":["docs/applications.md","docs/operating.md"]}
 "#;
 

@@ -1,6 +1,10 @@
 //! The REST interface of RestComm and Twilio: accounts, numbers, calls and what comes of them, under
 //! `/restcomm/2012-04-24/` and `/2010-04-01/` from one table of handlers ([`table`]); and chat's, under `/v1/xmpp`.
 //!
+//! The way of a request: `http` reads it, `sign_in` finds the account that asks, `table` finds the route and checks the parameters, the route's
+//! handler in `resources` reads or writes rows ([`store::rest`]) or asks the node, and its answer becomes JSON or XML (`value`, `paging`). A new
+//! operation is a [`table::Route`] in a file of `resources`.
+//!
 //! Handlers are plain functions from a request to an answer; they know the record through [`Repository`] and the
 //! running node through [`ControlPlane`], and open no socket. [`router`] is the edge: it reads a body, runs a
 //! handler on the blocking pool and writes what it says. [`openapi`] describes the same table.

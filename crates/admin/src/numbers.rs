@@ -1,5 +1,7 @@
 //! Finds the binding of a called number: an exact one, else the longest pattern that matches the whole
 //! number.
+//!
+//! The crate `voice` has the [`Numbers`] of all accounts in memory, and gets them anew with each change of a binding.
 
 use std::collections::HashMap;
 
@@ -54,6 +56,7 @@ fn compile(pattern: &str) -> Result<Regex, regex::Error> {
 /// All bindings, ready to be asked. Made anew when one changes.
 #[derive(Debug, Default)]
 pub struct Numbers {
+    /// By the number with its plus, or by the name.
     exact: HashMap<String, IncomingNumber>,
     /// The longest pattern first.
     patterns: Vec<(Regex, IncomingNumber)>,

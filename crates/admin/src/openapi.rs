@@ -1,4 +1,7 @@
 //! The OpenAPI 3.1 document of the table: paths, parameters, and answers from each resource's own writing.
+//!
+//! A test compares [`document`] with `docs/openapi.json`. Schemas are made of the examples in the table: the types of their fields are those of the
+//! answers.
 
 use std::collections::BTreeMap;
 
@@ -19,6 +22,7 @@ pub(crate) fn compact() -> String {
     value().to_string()
 }
 
+/// The document is put together as text and parsed at the end, which proves that it is JSON.
 fn value() -> serde_json::Value {
     let mut paths: BTreeMap<&str, Vec<&Route>> = BTreeMap::new();
     let mut schemas: BTreeMap<String, String> = BTreeMap::new();
@@ -152,6 +156,7 @@ fn responses(route: &Route) -> String {
     object([good, ("default".to_owned(), fault)])
 }
 
+/// The schema of a whole number.
 const INT: &str = r#"{"type":"integer"}"#;
 // Any text of an answer may be null: Twilio writes missing values so.
 const TEXT: &str = r#"{"type":["string","null"]}"#;

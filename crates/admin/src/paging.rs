@@ -1,4 +1,7 @@
 //! Lists: which page was asked for, and the fields around the items in both forms.
+//!
+//! [`rows`] is for lists of the database, which pages by itself, and [`slice`] for lists that are in memory. Both give an [`Answer::List`], which
+//! `http` writes with the links to other pages.
 
 use store::rest::{Kind, Resource, RestFilter, Row, SortBy};
 
@@ -10,6 +13,7 @@ use crate::table::{Answer, Context, List};
 use crate::table::{Kind as Of, Parameter};
 use crate::value::{Value, camel, escape_xml};
 
+/// The parameters of every list.
 pub(crate) const PAGING: &[Parameter] = &[
     Parameter { name: "Page", kind: Of::Int { min: 0, max: limits::MAX_PAGE } },
     Parameter { name: "PageSize", kind: Of::Int { min: 1, max: u32::MAX } },
@@ -132,6 +136,7 @@ impl List {
         link
     }
 
+    /// The fields of paging, and the items under their key.
     pub(crate) fn json(&self, request: &Request, out: &mut String) {
         Value::Object(self.fields(request)).json(out);
         // The list goes into the object that was just closed.

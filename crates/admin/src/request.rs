@@ -1,4 +1,6 @@
 //! A request taken apart: which of the interfaces, what path, in which form to answer, and the parameters.
+//!
+//! Paths are the same under both names of the interface; only the base tells them apart, and with it the version and the root element of XML.
 
 use crate::fault::Fault;
 use crate::limits;
@@ -48,9 +50,13 @@ impl Base {
 /// The form of an answer: by the suffix of the path, else by `Accept`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Format {
+    /// The default for chat, and where `Accept` has it.
     Json,
+    /// Twilio's default.
     Xml,
+    /// The sound of a recording.
     Wav,
+    /// The same, encoded by the operator's program.
     Mp3,
 }
 

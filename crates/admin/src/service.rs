@@ -1,4 +1,7 @@
 //! The surroundings of handlers: the database, the node, and a request with its account.
+//!
+//! [`State`] is made once and shared; a `Context` (`table`) is made for each request. Handlers run on threads that may wait, so nothing here is
+//! asynchronous.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::net::IpAddr;
@@ -52,6 +55,7 @@ pub struct State {
     pub(crate) domain: Box<str>,
     /// Derives SCRAM keys of clients' passwords.
     pub(crate) keys: MakeKeys,
+    /// Failed sign-ins by address and name, which slow further ones down.
     attempts: Mutex<Attempts>,
 }
 
@@ -68,6 +72,7 @@ impl State {
         Arc::new(State { repository, control, domain: domain.into(), keys, attempts })
     }
 
+    /// The node's time, which tests set.
     pub(crate) fn now(&self) -> Instant {
         self.control.now()
     }
@@ -106,6 +111,7 @@ impl State {
         self.attempts().lift(self.now(), subject)
     }
 
+    /// Reads from the table of resources.
     fn rest(&self, read: RestRead) -> Result<RestLoaded, Fault> {
         match self.repository.read(Read::Rest(read))? {
             Loaded::Rest(loaded) => Ok(loaded),
@@ -128,6 +134,7 @@ impl State {
         self.one(RestRead::Name { kind, account: account.map(Box::from), name: name.into() })
     }
 
+    /// The resource of a row, if there is one.
     fn one<T: Resource>(&self, read: RestRead) -> Result<Option<T>, Fault> {
         match self.rest(read)? {
             RestLoaded::Row(Some(row)) => Ok(Some(T::from_row(&row)?)),

@@ -1,4 +1,6 @@
 //! Authenticates requests: Basic authentication with sid (or e-mail address) and token.
+//!
+//! [`signer`] is the account whose token was shown; [`target`] is the account that the path names, which must be the same or below it.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -31,6 +33,7 @@ pub(crate) fn claimed(authorization: &str) -> String {
 
 /// The reason why a sign-in failed.
 pub(crate) enum SignInError {
+    /// Counts as a failed attempt.
     Failed(Cause),
     /// The record cannot be asked, or the account may do nothing.
     Fault(Fault),

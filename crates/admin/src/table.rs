@@ -1,4 +1,7 @@
 //! The table of handlers: what is routed, what its parameters are, and what the OpenAPI document says.
+//!
+//! A [`Route`] is the one place where an operation is described: routing (`find`), the check of parameters ([`Route`]'s `check`) and the OpenAPI
+//! document all read it. The examples of [`Shape`] are written by the same functions as the answers, so that their fields cannot differ.
 
 use store::rest::types::RestAccount;
 
@@ -62,6 +65,7 @@ pub struct Route {
     pub parameters: &'static [&'static [Parameter]],
     /// The shape of the answer when the operation succeeds.
     pub answer: Shape,
+    /// Runs after the sign-in and the check of the parameters.
     pub(crate) handler: fn(&Context<'_>) -> Result<Answer, Fault>,
 }
 
@@ -78,11 +82,15 @@ pub enum Shape {
     Nothing,
 }
 
+/// The result of a handler.
 pub(crate) enum Answer {
     /// In XML the element's name.
     Item(u16, &'static str, Value),
+    /// A page of a list.
     List(Box<List>),
+    /// 204.
     Nothing,
+    /// A file of sound.
     Audio(Audio),
     /// Sound that is ready once the future is.
     Encoding(Encoding),
@@ -109,6 +117,7 @@ pub(crate) struct Context<'a> {
     pub(crate) variables: Vec<&'a str>,
     /// The account that the path names, or the signer where the path names none.
     pub(crate) account: RestAccount,
+    /// The account that has signed in.
     pub(crate) signer: RestAccount,
 }
 
@@ -164,6 +173,7 @@ impl<'a> Context<'a> {
 }
 
 impl Route {
+    /// True if the route has the parameter.
     fn knows(&self, name: &str) -> bool {
         self.parameters.iter().copied().flatten().any(|parameter| parameter.name == name)
     }
@@ -196,6 +206,7 @@ impl Route {
 }
 
 impl Parameter {
+    /// Checks one value by its kind.
     fn check(&self, value: &str) -> Result<(), Fault> {
         let name = self.name;
         if let Kind::Unsupported(harmless) = self.kind {
@@ -263,12 +274,15 @@ pub fn own_routes() -> impl Iterator<Item = &'static Route> {
 
 /// The result of looking a path and method up.
 pub(crate) enum Found<'a> {
+    /// The operation, and the values of the path's variables.
     Route(&'static Route, Vec<&'a str>),
     /// The path is known with other methods: these.
     Methods(Vec<&'static str>),
+    /// The path is not known.
     Nothing,
 }
 
+/// The first route of the table whose path fits.
 pub(crate) fn find(request: &Request) -> Found<'_> {
     let mut methods = Vec::new();
     let own = (request.base == Base::Belfry).then(own_routes).into_iter().flatten();

@@ -1,4 +1,6 @@
 //! The content of an answer, before it is JSON or XML. Names are in snake_case; XML writes them in CamelCase.
+//!
+//! Handlers make a [`Value`] and do not know in which form it is written.
 
 /// Nulls are `null` in JSON and an empty element in XML.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,4 +1,6 @@
 //! `belfry account`.
+//!
+//! Every command takes addresses with or without a domain ([`address`]), and aliases where an account is wanted (`find`), and works with a node or without.
 
 use std::io::{self, Write as _};
 
@@ -64,6 +66,7 @@ pub(super) struct AddArgs {
     details: Details,
 }
 
+// All optional: `add` takes a missing one as none, `set` leaves it as it is.
 #[derive(Debug, Args)]
 struct Details {
     /// Name shown to people [default: none]
@@ -166,6 +169,7 @@ impl AccountCommand {
 }
 
 impl AddArgs {
+    // The domain must be served: first one of the configuration is added, then all are asked, so that the error comes before the password is asked for.
     fn run(self, config: &Config) -> Result<(), CliError> {
         let address = address(&self.account, config)?;
         let mut backend = Backend::open_or_make(config)?;
@@ -199,6 +203,7 @@ impl AddArgs {
 }
 
 impl SetArgs {
+    // Limits that are not named keep their values; `--deny` replaces the whole list. Name and limits are two changes, and equal limits are not written.
     fn run(self, config: &Config) -> Result<(), CliError> {
         let account = address(&self.account, config)?;
         let mut backend = Backend::open(config)?;
@@ -251,6 +256,7 @@ fn remove(accounts: &[String], config: &Config) -> Result<(), CliError> {
 }
 
 impl ListArgs {
+    // By pages, each after the last account of the page before: a list of a million accounts is never in memory at once.
     fn run(self, config: &Config) -> Result<(), CliError> {
         let after = self.after.map(|after| address(&after, config)).transpose()?;
         let mut backend = Backend::open(config)?;
@@ -298,6 +304,7 @@ fn print_json(page: &[AccountRow], out: &mut impl io::Write) -> Result<(), CliEr
     Ok(())
 }
 
+/// Aliases and bindings only with `show`.
 fn json(account: &AccountRow, aliases: &[String], bindings: Option<&[BindingRow]>) -> serde_json::Value {
     let mut object = serde_json::json!({
         "account": account.address.to_string(),

@@ -1,4 +1,6 @@
 //! `belfry account alias`.
+//!
+//! An alias is a second address of an account: calls and messages to it reach the account, but nothing signs in with it.
 
 use std::io;
 

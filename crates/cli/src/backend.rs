@@ -1,4 +1,7 @@
 //! Access of commands to the record: through the running node, or in the file when none runs.
+//!
+//! [`Backend::open`] tries the control socket first: a running node holds accounts in memory, and a change behind its back would go unseen. Only when nothing
+//! listens there is the database opened by the command itself. Both ways take the same [`Ask`] and [`Change`].
 
 use std::path::Path;
 
@@ -12,7 +15,9 @@ use store::{Admin, Database};
 use super::database::place;
 use super::error::CliError;
 
+/// The place where a command asks and changes.
 pub(super) enum Backend {
+    /// A node runs: it answers and writes.
     Node(Client),
     /// Boxed: the other is a socket.
     Record(Box<Admin>),
@@ -32,6 +37,7 @@ impl Backend {
         Backend::connect(config, || make_database(config))
     }
 
+    /// `open` is called only when no node runs.
     fn connect(config: &Config, open: impl FnOnce() -> Result<Database, CliError>) -> Result<Self, CliError> {
         match Client::connect(&config.server.control) {
             Ok(client) => Ok(Backend::Node(client)),
@@ -40,6 +46,7 @@ impl Backend {
         }
     }
 
+    /// Reads from the record, one answer to each question; the caller matches the kind of [`Listing`].
     pub(super) fn ask(&mut self, ask: Ask) -> Result<Listing, CliError> {
         match self {
             Backend::Record(admin) => Ok(Listing::try_from(admin.read(&ask.into())?)?),
@@ -65,6 +72,7 @@ impl Backend {
         }
     }
 
+    /// Makes one change. With a node it takes effect at once.
     pub(super) fn change(&mut self, change: Change) -> Result<(), CliError> {
         match self {
             Backend::Record(admin) => {

@@ -1,4 +1,7 @@
 //! `belfry backup`: the database in one file, while the node runs, and `--check` of such a file.
+//!
+//! A node may run: the database gives a consistent view of one moment while it is written to. `restore` uses the same functions to check a file before it
+//! changes anything.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -34,6 +37,7 @@ pub(super) struct BackupArgs {
 }
 
 impl BackupArgs {
+    // With `--check` only the file is read. Else: the folders to take along, the database as it is named, the output, and the copy with progress once a second.
     pub(super) fn run(self, config: &Config) -> Result<(), CliError> {
         let clock = Clock::new();
         let flag = Arc::default();
@@ -131,6 +135,7 @@ pub(super) fn folders(config: &Config) -> Vec<FileFolder> {
     let of = |name: &'static str, path: &Option<PathBuf>| FileFolder {
         name,
         path: path.clone().unwrap_or_else(|| config.server.data.join(name)),
+        // A folder, and an ending of names, of files that are still being written: they are left out.
         unfinished: ("coming", ".part"),
     };
     vec![of("uploads", &config.uploads.folder), of("recordings", &config.voice.recordings)]

@@ -1,4 +1,6 @@
 //! `belfry blocks`.
+//!
+//! Blocks are in the memory of each node, so only running nodes are asked; `lift` goes to all nodes of the farm.
 
 use std::io;
 use std::time::Duration;
@@ -61,6 +63,7 @@ impl BlocksArgs {
         }
         table(&list.blocks, Clock::new().now()).print(&mut io::stdout().lock())?;
         let shown = list.blocks.len() as u64;
+        // A node sends the most recent ones only.
         if list.total > shown {
             say!("the last {shown} of {}", list.total);
         }
@@ -84,6 +87,7 @@ fn lift(client: &mut Client, subject: Box<str>) -> Result<(), CliError> {
     }
 }
 
+/// `all` stands for a block that names no address or no account.
 fn table(blocks: &[BlockRow], now: Instant) -> Table {
     let headings = ["service", "address", "account", "why", "last (UTC)", "refused for", "forgiven (UTC)"];
     let mut table = Table::new(&headings, &[5]);

@@ -1,4 +1,6 @@
 //! `belfry calls`.
+//!
+//! Records of calls come from the database; `calls end` is for calls of applications, which live at a node.
 
 use std::io;
 
@@ -96,6 +98,7 @@ fn account_of(text: &str, config: &Config) -> Result<Box<str>, CliError> {
     Ok(address(text, config)?.to_string().into())
 }
 
+/// A call rings until it is answered, or until it ends.
 fn table(calls: &[CallRecord]) -> Table {
     let mut table =
         Table::new(&["start (UTC)", "rang", "talked", "account", "from", "to", "code", "reason"], &[1, 2, 6]);

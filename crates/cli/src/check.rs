@@ -1,4 +1,6 @@
 //! `belfry check-config`.
+//!
+//! Mistakes are the error of `Config::load`; warnings are of a configuration that is valid, and leave the exit code at 0.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,6 @@
 //! `belfry domain`.
+//!
+//! Domains of the configuration are added by the node at its start; those added here are served besides.
 
 use std::io;
 

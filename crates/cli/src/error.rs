@@ -1,4 +1,6 @@
 //! Error messages of commands, and their exit codes.
+//!
+//! Failures of the node and of the record come with their own text; here they get the next command to give, which only the command line knows.
 
 use std::fmt;
 use std::io;
@@ -9,13 +11,16 @@ use store::StoreError;
 
 #[derive(Debug)]
 pub(super) enum CliError {
+    /// The configuration cannot be read or has mistakes.
     Config(ConfigError),
+    /// The control socket: no node runs, or it does not answer.
     Client(ClientError),
     /// The record or the node said no.
     Failure(Failure),
     /// The cause and the remedy.
     Other(String),
     /// Another process of the program has said why it ended with this code.
+    // `serve` with several processes: the one that watches them passes a code on.
     Said(u8),
     /// Asked wrongly, where clap cannot see it.
     Usage(String),
@@ -27,7 +32,9 @@ impl CliError {
     /// From `sysexits.h` where one fits.
     pub(super) fn exit_code(&self) -> u8 {
         match self {
+            // EX_CONFIG.
             CliError::Config(_) => 78,
+            // EX_UNAVAILABLE.
             CliError::Client(ClientError::NotRunning { .. }) => 69,
             CliError::Usage(_) => 2,
             CliError::Said(code) => *code,

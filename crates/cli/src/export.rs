@@ -1,4 +1,7 @@
 //! `belfry account export`: for another server, a file of XEP-0227.
+//!
+//! For each domain and each page of its accounts: contacts, blocked addresses, messages that wait and private data are read account by account and
+//! written at once, so that memory does not grow with the number of accounts. The file has a name of its own until it is whole.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Write as _};
@@ -31,7 +34,9 @@ pub(super) struct ExportArgs {
 /// The numbers of exported items.
 #[derive(Default)]
 struct Counts {
+    /// Accounts written.
     accounts: u64,
+    /// Accounts that have no keys of SCRAM: nothing in the file lets them sign in.
     without_keys: u64,
     /// They have no address of XMPP's: one with capital messages.
     unnamed: u64,
@@ -93,6 +98,7 @@ fn cannot_write(path: &Path, error: &io::Error) -> CliError {
     CliError::Other(format!("{}: cannot be written: {error}; {next}", path.display()))
 }
 
+/// The document: one `host` for each domain, with its accounts in order of name.
 fn write_all(
     admin: &mut Admin,
     domains: &[Box<str>],
@@ -129,6 +135,7 @@ fn write_all(
     Ok(counts)
 }
 
+/// All that is exported of one account. `None`: its name is no address of XMPP's.
 fn kept(
     admin: &mut Admin,
     account: &Account,
@@ -155,6 +162,7 @@ fn kept(
     {
         add(&mut kept, admin.read(&Read::Xmpp(read))?);
     }
+    // Messages and nodes come in pages, each after the last id or name of the page before.
     let mut next = Some(0);
     while let Some(after) = next {
         let loaded =
@@ -181,6 +189,7 @@ fn kept(
     Ok(Some(kept))
 }
 
+/// Rows that are not readable as XML are left out.
 fn add(kept: &mut ExportedAccount, loaded: Loaded) {
     let Loaded::Xmpp(loaded) = loaded else { return };
     match loaded {
@@ -200,6 +209,7 @@ fn add(kept: &mut ExportedAccount, loaded: Loaded) {
             let item = |(node, id, text): (_, _, Box<str>)| Some((node, id, element(&text)?));
             kept.items = rows.into_iter().filter_map(item).collect();
         }
+        // None of the reads above returns these.
         XmppLoaded::Items(_) | XmppLoaded::Page(_) | XmppLoaded::Room(_) | XmppLoaded::Users(_) => {}
     }
 }

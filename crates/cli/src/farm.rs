@@ -1,4 +1,7 @@
 //! `belfry farm`.
+//!
+//! All of it asks the local node, which knows the farm by the council. Call slots and buckets are the two ways in which work is divided: calls by
+//! slot, accounts by bucket; each is held by one life of a node.
 
 use std::io;
 use std::path::PathBuf;
@@ -157,6 +160,7 @@ fn map(config: &Config, json: bool) -> Result<(), CliError> {
     Ok(())
 }
 
+/// Two rows for each life that holds anything, and `none` for numbers that no node holds.
 fn map_table(map: &FarmMapStatus) -> Table {
     let mut table = Table::new(&["node", "what", "count", "numbers"], &[2]);
     let mut holders: Vec<_> = map.call_slots.iter().chain(&map.buckets).map(|range| range.life).collect();

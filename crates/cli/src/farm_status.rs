@@ -1,4 +1,6 @@
 //! The table of `belfry farm status`: a row for each live node.
+//!
+//! Figures come with the announcements of the nodes; one that has not announced any shows a dash.
 
 use control::{FarmNodeRow, FarmStatus};
 
@@ -33,6 +35,7 @@ pub(super) fn table(status: &FarmStatus) -> Table {
 fn row(node: &FarmNodeRow, is_own: bool) -> [String; 14] {
     let figures = &node.figures;
     let count = |number: Option<u32>| number.map_or(UNKNOWN.to_owned(), |number| grouped(u64::from(number)));
+    // One decimal, cut off.
     let seconds = |millis: u64| format!("{}.{} s", millis / 1_000, millis / 100 % 10);
     let millis = |micros: u64| format!("{}.{} ms", micros / 1_000, micros / 100 % 10);
     [

@@ -1,4 +1,6 @@
 //! `belfry status --farm`: sums of all nodes, and a line for each.
+//!
+//! Each node answers with its whole status, and the sums are made here. Nodes that did not answer are named, as the sums lack them.
 
 use std::io::{self, Write};
 

@@ -1,5 +1,8 @@
 //! The account with which everything begins: made at the first start, told once, kept in a file that only the operator
 //! can read.
+//!
+//! It is an account of the REST interface, not of a phone. The node calls [`ensure_account`] at each start; `belfry rest token --renew` changes its
+//! token.
 
 use std::fs::OpenOptions;
 use std::io::{self, IsTerminal as _, Write as _};

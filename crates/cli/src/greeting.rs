@@ -1,4 +1,6 @@
 //! Tells the operator at a terminal, once the node is up, how to sign in with a chat client and with a phone.
+//!
+//! `sign_in` is also printed by `belfry account add`. Each line is made only of listeners that the configuration has.
 
 use std::io::{self, IsTerminal as _, Write as _};
 
@@ -89,6 +91,7 @@ fn web(config: &Config) -> Option<String> {
     Some(format!("{scheme}://{}:{}/", host_of(config, listener), listener.address.port()))
 }
 
+/// The first listener of chat with this transport.
 fn chat(config: &Config, transport: Transport) -> Option<&Listener> {
     config.xmpp.listen.iter().find(|listener| listener.transport == transport)
 }

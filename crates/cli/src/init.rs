@@ -1,5 +1,8 @@
 //! `belfry init`: writes a configuration with comments, and makes the first account. It answers by flags, and at a terminal asks for
 //! what the flags leave open.
+//!
+//! The order: the answers (`Answers`), a look at the certificate, the text of the file (`render`), the same text read back as a configuration, so
+//! that every answer is judged by the rules of the configuration, then the file, and last the account.
 
 use std::fs::OpenOptions;
 use std::io::{self, IsTerminal as _, Write as _};
@@ -51,7 +54,9 @@ struct Answers {
     listen: IpAddr,
     /// Certificate and key, absolute.
     tls: Option<(PathBuf, PathBuf)>,
+    /// `user`, or `user@domain`; `None`: no account is made.
     account: Option<String>,
+    /// `[server] data`: the package's folder where the file is the package's, else `data` beside it.
     data: PathBuf,
 }
 
@@ -134,6 +139,7 @@ impl InitArgs {
         })
     }
 
+    /// Asks at the terminal, on standard error: standard output is for the commands to give next.
     fn ask(&self) -> Result<Answers, CliError> {
         if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
             return Err(CliError::Usage(
@@ -162,6 +168,7 @@ fn refused(mistakes: &str) -> CliError {
     CliError::Usage(format!("nothing was written, because an answer cannot be used:\n{mistakes}"))
 }
 
+/// A certificate that cannot be read is an error; one for other names is only warned of.
 fn check_certificate(certificate: &Path, key: &Path, domain: &str) -> Result<(), CliError> {
     let facts = net::certificate::examine(certificate, key, &[net::dns::ascii(domain)])
         .map_err(|error| CliError::Other(format!("{error}; nothing was written")))?;
@@ -237,6 +244,7 @@ fn give_to_owner(data: &Path) -> Result<(), CliError> {
     Ok(())
 }
 
+/// The package's service runs under systemd; elsewhere the node is started by hand.
 fn next_commands(file: &Path) -> [String; 2] {
     if file == Path::new(PACKAGED.0).join(USUAL_FILE) {
         return ["belfry doctor".into(), "systemctl restart belfry".into()];
@@ -258,6 +266,7 @@ fn quoted(text: &str) -> String {
     out + "\""
 }
 
+/// The two keys, or the two ways of getting a certificate as comments.
 fn tls_lines(files: Option<&(PathBuf, PathBuf)>) -> String {
     match files {
         Some((certificate, key)) => format!(
@@ -289,6 +298,7 @@ fn console_lines(answers: &Answers) -> String {
     about.to_owned() + &lines.map(|line| format!("{mark}{line}\n")).concat()
 }
 
+/// The whole file. Keys that an operator is likely to need next stand in it as comments.
 fn render(answers: &Answers) -> String {
     let Answers { domain, listen, tls, data, .. } = answers;
     let at =

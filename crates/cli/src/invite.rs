@@ -1,4 +1,7 @@
 //! `belfry xmpp invite` (XEP-0401).
+//!
+//! The token is made here and stored by the record; the link has it in the form of `chat::invite::uri`. Domain or name, and the inviter if one is
+//! named, are checked first.
 
 use std::io::Write as _;
 use std::time::Duration;
@@ -50,6 +53,7 @@ impl InviteArgs {
         let mut backend = Backend::open_or_make(config)?;
         let (name, domain) = self.account(&mut backend, config)?;
         let from = self.from.as_deref().map(|from| inviter(&mut backend, config, from)).transpose()?;
+        // 128 bits: the link is all that its holder needs.
         let mut secret = [0; 16];
         getrandom::fill(&mut secret)
             .map_err(|error| CliError::Other(format!("the system gives no randomness: {error}")))?;
@@ -77,6 +81,7 @@ impl InviteArgs {
         Ok(())
     }
 
+    /// Name and domain of the invitation: no name for a domain alone. A name must be free, and fit for chat.
     fn account(
         &self,
         backend: &mut Backend,
@@ -123,6 +128,7 @@ impl InviteArgs {
     }
 }
 
+/// The inviting account, of which an alias may be given.
 fn inviter(backend: &mut Backend, config: &Config, text: &str) -> Result<Bare, CliError> {
     let address = address(text, config)?;
     match backend.ask(Ask::Account { address: address.clone() })? {

@@ -2,6 +2,10 @@
 //!
 //! A command speaks to the running node by the control socket (`control`), or to its database when no node runs; only `serve` needs the
 //! node, and [`main`] is given it.
+//!
+//! The way of a command: clap reads the line ([`Cli`]), `run` loads the configuration, and the command's own `run` asks a `Backend` (accounts, domains, routes,
+//! records of calls: with or without a node) or a `control::Client` (all that only a running node knows). Each returns a `CliError`, whose exit code and text
+//! [`main`] gives. Doc comments of the arguments are the text of `--help` and of the manual pages: notes for readers of the code stand in `//` there.
 
 #![warn(missing_docs)]
 
@@ -140,6 +144,7 @@ pub fn main(serve: impl FnOnce(Config) -> anyhow::Result<()>) -> ExitCode {
     }
 }
 
+/// Three commands do without a good configuration: two find out what is wrong with it, and one writes it.
 fn run(cli: Cli, serve: impl FnOnce(Config) -> anyhow::Result<()>) -> Result<(), CliError> {
     match &cli.command {
         Command::CheckConfig(check) => return check.run(cli.config.as_deref()),

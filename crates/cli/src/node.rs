@@ -1,4 +1,6 @@
 //! `belfry reload` and `belfry drain`: what only a running node can do.
+//!
+//! Both need no record, so they go to the control socket directly; without a node they end with exit code 69.
 
 use std::time::Duration;
 
@@ -8,6 +10,7 @@ use control::{Client, ClientError, Request, Response};
 
 use super::error::CliError;
 
+/// The node reads its files again and answers with the settings that a restart only can change.
 pub(super) fn reload(config: &Config) -> Result<(), CliError> {
     let mut client = Client::connect(&config.server.control)?;
     match client.ask(&Request::Reload)? {
@@ -50,6 +53,7 @@ impl DrainArgs {
             }
             match client.ask(&Request::Status) {
                 Ok(_) => {}
+                // The node has ended, and its socket with it.
                 Err(ClientError::Io { .. }) => return Ok(()),
                 Err(error) => return Err(error.into()),
             }

@@ -1,4 +1,6 @@
 //! Passwords: asked for without echo, from standard input, or (with a warning) from the command line.
+//!
+//! Used by `account add`, `account passwd` and `init`. A program gives a password by `--password-stdin`; a terminal is asked twice.
 
 use std::io::{self, BufRead as _, IsTerminal as _};
 
@@ -19,6 +21,7 @@ pub(super) struct PasswordArgs {
 }
 
 impl PasswordArgs {
+    /// The password by one of the three ways; `account` is named in the question.
     pub(super) fn read(self, account: &store::Address) -> Result<Secret, CliError> {
         if let Some(password) = self.password {
             eprintln!(

@@ -1,4 +1,6 @@
 //! `belfry rest`: accounts of the REST interface.
+//!
+//! Works in the database itself, beside a running node, which is told afterwards so that it reads its accounts again.
 
 use std::io;
 
@@ -75,6 +77,7 @@ fn accounts(repository: &admin::Blocking, json: bool) -> Result<(), CliError> {
     Ok(table.print(&mut io::stdout().lock())?)
 }
 
+/// Makes a token, shows it once, and brings the file of the first account up to date. A token that the configuration gives cannot be changed here.
 fn renew(config: &Config, repository: &admin::Blocking, sid: &str) -> Result<(), CliError> {
     if config.voice.auth_token.is_some() && *config.voice.account == *sid {
         let text = format!("the token of {sid} is [voice] auth_token of the configuration; change it there");

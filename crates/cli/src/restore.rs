@@ -1,4 +1,7 @@
 //! `belfry restore`: the database of the configuration is made of a backup.
+//!
+//! The order: no node runs, the whole file is checked, the folder is made, the restore is marked so that a node does not start on half of it,
+//! rows and files are written, and the mark is taken away.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -42,6 +45,7 @@ impl RestoreArgs {
             CliError::Other("interrupted; nothing was changed; the same command begins anew".into())
         };
         let contents = checked(&self.file, &copy, clock)?.ok_or_else(interrupted)?;
+        // As 20261121-090000: part of the name of a schema or a file.
         let stamp = date(clock.now().unix_seconds()).replace(['-', ':'], "").replace(' ', "-");
         let options = RestoreOptions {
             copy,
@@ -78,6 +82,7 @@ impl RestoreArgs {
         let rows: u64 = restored.tables.iter().map(|table| table.rows).sum();
         say!("restored: {} rows as of {} UTC", grouped(rows), date(contents.made_at.unix_seconds()));
         for name in kept {
+            // Kept folders are paths; a kept schema of PostgreSQL has no slash in its name.
             let is_schema = matches!(to, CopyEnd::Postgres(_)) && !name.contains('/');
             let (what, end) = if is_schema { ("the schema ", "DROP SCHEMA … CASCADE") } else { ("", "rm") };
             say!(
@@ -88,6 +93,7 @@ impl RestoreArgs {
     }
 }
 
+/// A node has the database in memory and would go on with the old rows.
 fn refuse_beside_node(config: &Config) -> Result<(), CliError> {
     match Client::connect(&config.server.control) {
         Err(ClientError::NotRunning { .. }) => Ok(()),

@@ -1,4 +1,6 @@
 //! `belfry route`.
+//!
+//! Patterns and targets are parsed by `control::routes`, as the web console and the REST interface do it.
 
 use std::io;
 
@@ -117,6 +119,7 @@ impl AddArgs {
         };
         let targets = self.targets.iter().map(|text| parse_target(text).map_err(CliError::Usage));
         let route = Route {
+            // The store numbers routes and stamps them itself.
             id: 0,
             name: self.name.into(),
             pattern,
@@ -134,6 +137,7 @@ impl AddArgs {
             },
             created_at: stdx::Instant::default(),
         };
+        // Only a warning: certificate authorities may be added to the configuration afterwards.
         let warning = unverifiable(&route, config.unverifiable_certificates());
         Backend::open_or_make(config)?.change(Change::AddRoute { route, replace: self.replace })?;
         if let Some(warning) = warning {
@@ -200,6 +204,7 @@ fn policy(policy: &RoutePolicy) -> String {
     if words.is_empty() { "none".into() } else { words.join(" ") }
 }
 
+/// The digits that are put before, and how many are taken off.
 fn rewrite(route: &Route) -> String {
     match (route.strip, &*route.prefix) {
         (0, "") => "as it is".into(),

@@ -1,4 +1,8 @@
 //! `belfry serve`: one node, or several processes of one configuration, each a node of its own, under this one as their supervisor.
+//!
+//! With `--processes N` the command becomes a supervisor: it starts itself N times with `--process I/N`, the first alone until it serves, and then
+//! the others. Signals go on to all of them, and a process that fails is started again after a pause, except when another start would fail the same
+//! way.
 
 use std::path::PathBuf;
 use std::process::ExitStatus;
@@ -64,6 +68,7 @@ impl ServeArgs {
 
 /// Runs the processes until all have ended.
 fn supervise(config: &Config, count: u16) -> Result<(), CliError> {
+    // A configuration that does not fit so many processes is refused before the first one starts.
     for process in ProcessNumber::all(count) {
         config.clone().for_process(process).map_err(CliError::Config)?;
     }
@@ -73,9 +78,13 @@ fn supervise(config: &Config, count: u16) -> Result<(), CliError> {
 
 /// Starts processes, passes signals on to them, and starts those again that fail.
 struct Supervisor {
+    /// This program itself.
     program: PathBuf,
+    /// The file of `--config`, for the processes.
     file: Option<PathBuf>,
+    /// Signals for the processes.
     orders: broadcast::Sender<Signal>,
+    /// One task a process, which ends when the process is not to be started again.
     processes: JoinSet<Result<(), CliError>>,
 }
 
@@ -87,6 +96,7 @@ impl Supervisor {
         Ok(Supervisor { program, file: config.file.clone(), orders, processes: JoinSet::new() })
     }
 
+    /// Ends when all processes have: with an error if one of them cannot be mended by another start, which ends the others, too.
     async fn run(mut self, config: &Config, count: u16) -> Result<(), CliError> {
         let mut hangup = signal(SignalKind::hangup())?;
         let mut terminate = signal(SignalKind::terminate())?;
@@ -104,6 +114,7 @@ impl Supervisor {
                     manager.alive();
                     continue;
                 }
+                // SIGHUP: all read their configuration again.
                 _ = hangup.recv() => Signal::HUP,
                 _ = terminate.recv() => Signal::TERM,
                 _ = interrupt.recv() => Signal::TERM,
@@ -130,6 +141,7 @@ impl Supervisor {
         }
     }
 
+    /// The processes are told nothing of the service manager: the supervisor speaks to it for all.
     fn start(&mut self, process: ProcessNumber) {
         let mut command = Command::new(&self.program);
         command.args(["serve", "--process", &process.to_string()]);
@@ -211,6 +223,7 @@ impl Next {
     }
 }
 
+/// Sends a signal to the process, if it still runs.
 fn pass_on(id: Option<u32>, order: Signal) {
     let pid = id.and_then(|id| Pid::from_raw(id.cast_signed()));
     // It may have ended meanwhile, which its status says.

@@ -14,7 +14,9 @@ pub const VARIABLES: [&str; 3] = ["NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PI
 /// The service manager that has started this process, if it wants to know the state of its services.
 #[derive(Debug, Default)]
 pub struct ServiceManager {
+    /// `None`: there is no manager, or its socket cannot be used.
     to: Option<(UnixDatagram, SocketAddr)>,
+    /// The time without a sign of life after which the manager counts the service as hung.
     watchdog: Option<Duration>,
 }
 
@@ -71,6 +73,7 @@ impl ServiceManager {
         self.watchdog.map(|after| after / 2)
     }
 
+    /// A failure is logged and no more: the service runs without its manager.
     fn tell(&self, state: &str) {
         let Some((socket, address)) = &self.to else { return };
         if let Err(error) = socket.send_to_addr(state.as_bytes(), address) {

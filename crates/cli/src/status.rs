@@ -1,4 +1,7 @@
 //! `belfry status`.
+//!
+//! One request brings all figures of the node, a set for each shard; sums are made here. Lines about services that were never used are left out, and so are
+//! troubles that there are not.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -12,6 +15,7 @@ use super::error::CliError;
 use super::farm_sums;
 use super::table::{Table, date, elapsed, grouped, printable};
 
+/// Attempts that were refused without a look at the password.
 const TOO_MANY: &str = Cause::TooManyAttempts.name();
 
 #[derive(Debug, Args)]
@@ -69,6 +73,7 @@ fn pause(client: &mut Client) -> Result<(), CliError> {
     Ok(client.set_patience(Some(control::limits::CONTROL_PATIENCE))?)
 }
 
+/// Counters are read at different moments, so more calls may be up than there are.
 fn print(status: &Status, out: &mut impl Write) -> Result<(), CliError> {
     let state = match status.node.state {
         NodeState::Running => "running",
@@ -242,6 +247,7 @@ fn print_targets(status: &Status, out: &mut impl Write) -> io::Result<()> {
     }
 }
 
+/// Calls, registrations and messages in a second, over three windows, and since the start.
 fn rate_table(status: &Status) -> Table {
     let mut table = Table::new(&["a second", "last 1 s", "10 s", "60 s", "total"], &[1, 2, 3, 4]);
     let total = |name: &str| match name {
@@ -250,6 +256,7 @@ fn rate_table(status: &Status) -> Table {
         "calls_failed" => status.sum(|s| s.calls_failed),
         "registrations" => status.sum(|s| s.registrations),
         "messages_in" => status.sum(|s| s.datagrams_in + s.stream_messages_in),
+        // `messages_out`.
         _ => status.sum(|s| s.datagrams_out + s.stream_messages_out),
     };
     for rate in &status.rates {
@@ -264,6 +271,7 @@ fn rate_table(status: &Status) -> Table {
     table
 }
 
+/// A shard that differs much from the others shows an uneven load.
 fn shard_table(status: &Status) -> Table {
     let headings = ["shard", "calls up", "transactions", "contacts", "connections", "messages in", "drops"];
     let mut table = Table::new(&headings, &[0, 1, 2, 3, 4, 5, 6]);

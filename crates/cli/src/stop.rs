@@ -10,7 +10,9 @@ use crate::error::CliError;
 /// reading of the input, too.
 #[derive(Clone)]
 pub(super) struct Stop {
+    /// Set for any reason; what reads and writes looks at it.
     stop: Arc<AtomicBool>,
+    /// Set by Ctrl-C only, so that the command can say why it ended.
     interrupted: Arc<AtomicBool>,
 }
 
@@ -32,6 +34,7 @@ impl Stop {
                 flags.stop.store(true, Ordering::Relaxed);
                 eprintln!("\nstopping after this batch; Ctrl-C again stops at once");
                 interrupts.recv().await;
+                // 128 and the number of SIGINT, as shells have it.
                 std::process::exit(130);
             });
         };
@@ -47,6 +50,7 @@ impl Stop {
         self.interrupted.load(Ordering::Relaxed)
     }
 
+    /// The input of an import, which ends with an error once [`Stop`] is set.
     pub(super) fn guard<'a>(&self, input: impl Read + Send + 'a) -> Box<dyn Read + Send + 'a> {
         Box::new(Stoppable { input, stop: self.clone() })
     }

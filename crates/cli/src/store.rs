@@ -1,4 +1,6 @@
 //! `belfry store`: the database as a whole.
+//!
+//! `copy` reads and writes databases by their names and asks neither the configuration nor a node: the node that uses one of them must have ended.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -49,6 +51,7 @@ impl CopyArgs {
         let stop = Stop::on_interrupt(Arc::clone(&flag))?;
         let options = CopyOptions { binding_owner, stop: flag };
         let started = clock.now();
+        // Progress is told once a second, on standard error.
         let mut told = started;
         let copied = copy(&from, &to, &options, &mut |progress| {
             let now = clock.now();
@@ -83,6 +86,7 @@ impl CopyArgs {
     }
 }
 
+/// The database that an option names.
 fn end(option: &str, text: &str) -> Result<CopyEnd, CliError> {
     if let Some(path) = text.strip_prefix("sqlite:").filter(|path| !path.is_empty()) {
         return Ok(CopyEnd::Sqlite(PathBuf::from(path)));
@@ -95,12 +99,14 @@ fn end(option: &str, text: &str) -> Result<CopyEnd, CliError> {
     Err(CliError::Usage(format!("{option}: not the name of a database; expected {expected}")))
 }
 
+/// The account that a record of bindings belongs to. The store keeps such records as bytes; their format is the router's.
 pub(super) fn binding_owner(record: &[u8]) -> Option<BindingOwner> {
     let (aor, bindings) = router::decode_record(record).ok()?;
     Some(BindingOwner { aor, is_empty: bindings.is_empty() })
 }
 
 /// Progress in words.
+/// The time left is an estimate from the rate so far.
 pub(super) fn line(progress: CopyProgress, took: Duration) -> String {
     let CopyProgress { table, rows, total } = progress;
     let done = rows as f64 / total.max(1) as f64;

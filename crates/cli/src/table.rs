@@ -1,4 +1,6 @@
 //! Columns for people.
+//!
+//! All tables of the commands are printed by [`Table`]; the functions below write figures and times in the one way that the commands share.
 
 use std::io::{self, Write};
 
@@ -6,7 +8,9 @@ use stdx::calendar::Date;
 
 /// Rows under headings, columns as wide as their widest cell. Numbers stand right.
 pub(super) struct Table {
+    /// The first row is the headings.
     rows: Vec<Vec<String>>,
+    /// Columns that hold numbers.
     right: &'static [usize],
 }
 
@@ -17,12 +21,14 @@ impl Table {
         Table { rows: vec![headings], right }
     }
 
+    /// Control characters become dots (`printable`).
     pub(super) fn row(&mut self, cells: impl IntoIterator<Item = impl Into<String>>) {
         self.rows.push(cells.into_iter().map(|cell| printable(&cell.into())).collect());
     }
 
     pub(super) fn print(&self, out: &mut impl Write) -> io::Result<()> {
         let width = |column: usize| {
+            // Columns of the terminal, not characters: names may be in wide scripts.
             let cells = self.rows.iter().filter_map(|row| row.get(column));
             cells.map(|cell| console::measure_text_width(cell)).max().unwrap_or(0)
         };

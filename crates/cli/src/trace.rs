@@ -1,4 +1,6 @@
 //! `belfry trace`: a ladder that is drawn as it happens.
+//!
+//! The node sends each message that concerns the account as a line, its own and those of other nodes. A `Drawing` gives each party a place and draws arrows.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -43,6 +45,7 @@ fn duration(text: &str) -> Result<Duration, String> {
 }
 
 impl TraceArgs {
+    // Three ends: Ctrl-C, `--count` lines, and the time of `--for`, which bounds each wait for a line.
     pub(super) fn run(self, config: &Config) -> Result<(), CliError> {
         let account = address(&self.account, config)?;
         let mut client = Client::connect(&config.server.control)?;
@@ -111,8 +114,11 @@ fn find(client: &mut Client, account: &Address) -> Result<(), CliError> {
 /// Arrows, one below the other, as wide as the widest so far. The party seen first stands left.
 #[derive(Default)]
 struct Drawing {
+    /// Parties in the order in which they were seen: the place of one decides the direction of its arrows.
     names: Vec<Box<str>>,
+    /// The time of the first line; the lines show the milliseconds since.
     started: Option<Instant>,
+    /// Columns of the widest name, label and node so far.
     name_width: usize,
     label_width: usize,
     node_width: usize,
@@ -161,6 +167,7 @@ impl Drawing {
         Ok(())
     }
 
+    /// The place of a party; a new one gets the next.
     fn place(&mut self, name: &str) -> usize {
         /// Names kept; beyond, new ones stand right.
         const NAMES: usize = 64;

@@ -1,4 +1,7 @@
 //! `belfry xmpp`: what a running node has of chat.
+//!
+//! Each command becomes one question of `admin::chat` ([`ChatCommand`]'s `ask`), which the node answers from its memory and the record, and each
+//! answer has a printer here. Questions that concern all nodes of a farm (`Request::concerns_all_nodes`) go to all unless `--this-node` is given.
 
 use std::io::{self, Write as _};
 
@@ -240,7 +243,9 @@ pub(super) enum RosterCommand {
 /// The form in which an answer is shown.
 #[derive(Clone, Copy)]
 enum Form {
+    /// For people.
     Table,
+    /// For programs: one object a line.
     Json,
 }
 
@@ -283,6 +288,7 @@ impl ChatCommand {
         }
     }
 
+    /// The question, and the form of its answer.
     fn ask(self, config: &Config) -> Result<(Ask, Form), CliError> {
         let user = |text: &str| account(text, config);
         let domain = |domain: Option<String>| domain.unwrap_or_else(|| config.sip.default_domain.to_string());
@@ -364,6 +370,7 @@ impl From<TextArgs> for Text {
     }
 }
 
+/// An account's address as chat writes it.
 fn account(text: &str, config: &Config) -> Result<String, CliError> {
     address(text, config).map(|address| address.to_string())
 }
@@ -376,11 +383,13 @@ fn session(text: &str, config: &Config) -> Result<String, CliError> {
     }
 }
 
+/// A room without a domain is one of the default domain's rooms service.
 fn room_address(text: &str, config: &Config) -> String {
     let (rooms, domain) = (&config.xmpp.rooms, &config.sip.default_domain);
     if text.contains('@') { text.to_owned() } else { format!("{text}@{rooms}.{domain}") }
 }
 
+/// Control characters of answers become dots in tables; JSON escapes them by itself.
 fn show(answer: &Answer, form: Form) -> Result<(), CliError> {
     let mut out = io::BufWriter::new(io::stdout().lock());
     if matches!(form, Form::Json) {
@@ -419,6 +428,7 @@ fn show(answer: &Answer, form: Form) -> Result<(), CliError> {
     Ok(out.flush()?)
 }
 
+/// `total`: of all sessions, more of which there may be than the node sends.
 fn show_sessions(sessions: &[Session], total: u64, out: &mut impl io::Write) -> io::Result<()> {
     if sessions.is_empty() {
         return writeln!(out, "nobody is signed in");
@@ -428,12 +438,14 @@ fn show_sessions(sessions: &[Session], total: u64, out: &mut impl io::Write) -> 
         Table::new(&["session", "prio", "shows", "for", "from", "by", "client", "resumes"], &[1, 3]);
     for session in sessions {
         let or = |text: &str, other: &str| if text.is_empty() { other.to_owned() } else { text.to_owned() };
+        // A session without a priority has sent no presence yet: contacts do not see it.
         let shows = if session.priority.is_some() { or(&session.show, "here") } else { "not here".into() };
         table.row([
             session.address.clone(),
             session.priority.map_or("-".into(), |priority| priority.to_string()),
             shows,
             elapsed(now.saturating_sub(session.since)),
+            // A session without a connection waits to be resumed (XEP-0198).
             or(&session.from, "lost"),
             or(&session.transport, "-"),
             or(&session.client, "-"),
@@ -487,6 +499,7 @@ fn show_room(room: &RoomDetails, out: &mut impl io::Write) -> io::Result<()> {
     occupants.print(out)
 }
 
+/// The time of the last sign-out counts only while no session is there.
 fn show_user(user: &User, out: &mut impl io::Write) -> io::Result<()> {
     let seen = match (user.sessions, user.last_seen) {
         (0, None) => "never".into(),

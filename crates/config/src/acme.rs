@@ -1,4 +1,7 @@
 //! `[acme]`: certificates that the node orders by itself.
+//!
+//! Only the wishes of the operator; the orders themselves are made by the crate `acme` and the node. It is read after all other sections, because the
+//! names of the certificate come from them.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -155,6 +158,7 @@ impl Acme {
         self
     }
 
+    /// A node in a farm cannot order: the authority's request may come to any of the nodes.
     fn check(&self, section: &mut Section<'_, '_>, config: &Config) {
         let is_meant = self.contact.is_some() || !self.names.is_empty() || self.profile.is_some();
         if !self.is_on {
@@ -195,6 +199,7 @@ impl Acme {
         }
     }
 
+    /// The names that are given, or else those of the configuration that an authority can certify, each once.
     fn names_or(&self, config: &Config) -> Vec<Box<str>> {
         let mut names: Vec<Box<str>> = Vec::new();
         let mut add = |name: &str| {

@@ -1,4 +1,6 @@
 //! `[[xmpp.components]]`: external components (XEP-0114), and where they connect.
+//!
+//! Secrets are read when the node starts ([`Component::secret`]); here their files only have to be there.
 
 use std::path::{Path, PathBuf};
 
@@ -43,6 +45,7 @@ pub enum ComponentSecret {
     File(PathBuf),
 }
 
+/// The form of an entry, for messages.
 const FORM: &str =
     "{ domain = \"irc.example.net\", secret = \"…\" }, or with `secret_file`, a file whose first line it is";
 
@@ -76,6 +79,7 @@ impl Components {
         components
     }
 
+    /// Rules that need several keys.
     fn check(&self, section: &mut Section<'_, '_>) {
         let is_known = |listener: &Listener| matches!(listener.transport, Transport::Tcp | Transport::Tls);
         if let Some(listener) = self.listen.iter().find(|listener| !is_known(listener)) {
@@ -104,6 +108,7 @@ impl Components {
 }
 
 impl Component {
+    /// One entry. Its text is never shown, for it may hold the secret.
     fn read(table: &DeTable<'_>, folder: Option<&Path>) -> Result<Self, (String, String)> {
         let keys = ["domain", "secret", "secret_file"];
         if let Some(key) = table.keys().find(|key| !keys.contains(&&**key.get_ref())) {

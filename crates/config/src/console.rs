@@ -1,4 +1,6 @@
 //! `[console]`: the operators' pages in a browser.
+//!
+//! Three lists of accounts are the roles of the console; an account in none of them cannot sign in there.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -101,6 +103,7 @@ impl Console {
     }
 }
 
+/// A key with a list of accounts.
 fn accounts(section: &mut Section<'_, '_>, name: &'static str, doc: &'static str) -> Vec<Box<str>> {
     let accounts: Vec<Box<str>> = section.list(name, Vec::new(), doc);
     let is_account = |text: &str| {

@@ -1,4 +1,6 @@
 //! `[farm]`: the farm that the node belongs to, if any.
+//!
+//! Most keys are for `farm` and `cluster`; a node alone reads none of them. Processes of one configuration change some (`processes`).
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -97,6 +99,7 @@ impl Farm {
         farm
     }
 
+    /// A name makes the node one of a farm, and then the council, a secret and an address that others reach are needed.
     fn check(&self, section: &mut Section<'_, '_>, has_store: bool) {
         let Some(name) = &self.name else { return };
         if !has_store && !self.roles.is_edge {

@@ -1,4 +1,7 @@
 //! `[xmpp.federation]`: other servers.
+//!
+//! Lists of domains take `*.` for all below a domain. `require_tls` and `require_certificate` each have a list of exceptions, to which the opposite
+//! applies.
 
 use std::time::Duration;
 
@@ -123,6 +126,7 @@ impl Federation {
         federation
     }
 
+    /// An allow list without a domain would be `closed` by another name.
     fn check(&self, section: &mut Section<'_, '_>) {
         let is_known = |listener: &Listener| matches!(listener.transport, Transport::Tcp | Transport::Tls);
         if let Some(listener) = self.listen.iter().find(|listener| !is_known(listener)) {
@@ -151,6 +155,7 @@ fn allowance(section: &mut Section<'_, '_>) -> (u32, usize) {
     (stanzas, bytes)
 }
 
+/// A key with a list of domains.
 fn domains(section: &mut Section<'_, '_>, name: &'static str, doc: &'static str) -> Domains {
     let list = section.list::<Pattern>(name, Vec::new(), doc);
     Domains(list.into_iter().map(|pattern| pattern.0).collect())

@@ -1,4 +1,6 @@
 //! `[hep]`: copies of SIP messages for a capture server.
+//!
+//! The copies are made by the node; only Call-ID and `percent` decide which calls, so that a call is captured with all of its messages at every node.
 
 use std::net::SocketAddr;
 

@@ -1,5 +1,9 @@
 //! `belfry.toml`: parsed whole into small typed structs, before any port is bound. Mistakes name file, line,
 //! column and what was expected, all of them at once. Users, numbers and routes are data and not here.
+//!
+//! The order: [`Config::load`] finds the file, `Reader` parses the text, each section's `read` takes its keys out of it and checks them, what is left
+//! over is an unknown key, and at last the paths are made to count from the file's folder. The defaults are the same reading of an empty text. A new
+//! key is one call in a section's `read`; the page `docs/configuration.md` is made of the same calls ([`reference()`]).
 
 #![warn(missing_docs)]
 
@@ -283,6 +287,7 @@ impl Config {
         }
     }
 
+    /// Makes relative paths count from the folder of the file. Every key with a path has to be named here.
     fn resolve_paths(&mut self, folder: &Path) {
         let tls = [
             &mut self.tls.certificate,
@@ -322,6 +327,7 @@ impl Default for Config {
     }
 }
 
+/// Reads all sections. Inner sections are taken out before their outer ones, and `acme` comes last, as it looks at the others.
 fn read_all(text: &str, folder: Option<&Path>) -> (Config, Vec<Mistake>, Vec<KeyDoc>) {
     let mut reader = Reader::new(text, folder);
     let server = Server::read(&mut reader);

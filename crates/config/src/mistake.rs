@@ -18,12 +18,14 @@ pub struct Mistake {
 }
 
 impl Mistake {
+    /// At the beginning of a span of bytes.
     pub(super) fn at(text: &str, span: &Range<usize>, what: String, expected: String) -> Self {
         let (line, column) = place(text, span.start);
         Mistake { line, column, what, expected }
     }
 }
 
+/// Line and column of a byte.
 pub(super) fn place(text: &str, offset: usize) -> (usize, usize) {
     let before = &text[..text.floor_char_boundary(offset)];
     let line_start = before.rfind('\n').map_or(0, |at| at + 1);

@@ -1,5 +1,7 @@
 //! One configuration for several processes of a machine (`belfry serve --processes`): each is a node of its own, at the same addresses of SIP
 //! and chat.
+//!
+//! The supervisor (`cli::serve`) checks that all of them fit, and each process takes its own part with [`Config::for_process`].
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -15,6 +17,7 @@ pub const PROCESSES: u16 = 64;
 /// The number of a process, from 1, and the count of them. As text `2/4`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProcessNumber {
+    /// From 1.
     number: u16,
     count: u16,
 }
@@ -111,6 +114,7 @@ fn share(ports: &RangeInclusive<u16>, process: ProcessNumber) -> Option<RangeInc
     (pairs > 0).then(|| first..=first + 2 * pairs - 1)
 }
 
+/// The path with the number behind it.
 fn numbered(path: &std::path::Path, process: ProcessNumber) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(format!(".{}", process.number));

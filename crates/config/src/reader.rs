@@ -1,5 +1,9 @@
 //! Reads a file's tables key by key. One call per key says its name, default, meaning; the same calls
 //! make the reference in `docs/configuration.md`, so the two cannot differ.
+//!
+//! A [`Reader`] has the whole file as a table; [`Reader::section`] takes one section out of it, and the methods of [`Section`] one key each: `key`
+//! with a default, `optional`, `list`, `tables` for tables with secrets, `file` for files that must be there. [`Section::finish`] reports what was
+//! not asked for. A mistake never ends the reading: the default goes on in the place of the value, and all mistakes are reported together.
 
 use std::fmt::Write as _;
 use std::ops::{Range, RangeInclusive};
@@ -11,15 +15,20 @@ use toml::de::{DeTable, DeValue};
 use super::mistake::{Mistake, place};
 use super::value::Value;
 
+/// One reading of a text.
 pub(super) struct Reader<'a> {
     text: &'a str,
     /// The folder that relative paths start from; `Some` when files have to exist.
     folder: Option<&'a Path>,
+    /// Sections and keys that have not been taken out yet.
     root: DeTable<'a>,
+    /// The sections that were asked for, for the names of unknown ones.
     sections: Vec<&'static str>,
     /// The number of syntax mistakes, which come first. Any other mistake may follow from them.
     unreadable: usize,
+    /// In any order; sorted by their places at the end.
     pub(super) mistakes: Vec<Mistake>,
+    /// All keys in the order of the calls.
     pub(super) reference: Vec<KeyDoc>,
 }
 
@@ -40,6 +49,7 @@ pub struct KeyDoc {
 
 impl<'a> Reader<'a> {
     pub(super) fn new(text: &'a str, folder: Option<&'a Path>) -> Self {
+        // Keys with a mistake of syntax are left out, and the others can still be read.
         let (root, errors) = DeTable::parse_recoverable(text);
         let mistakes: Vec<_> = errors.iter().map(|error| syntax(text, error)).collect();
         Reader {
@@ -99,14 +109,18 @@ impl<'a> Reader<'a> {
 pub(super) struct Section<'r, 'a> {
     reader: &'r mut Reader<'a>,
     name: &'static str,
+    /// The place of the section, for mistakes that are of no key.
     span: Range<usize>,
+    /// Keys that have not been taken out yet.
     table: DeTable<'a>,
+    /// The keys that were asked for, for the names of unknown ones.
     keys: Vec<&'static str>,
     /// The positions of the values that were taken out.
     spans: Vec<(&'static str, Range<usize>)>,
 }
 
 impl<'a> Section<'_, 'a> {
+    /// A key with a default, which also stands in for a value that cannot be read.
     pub(super) fn key<T: Value>(&mut self, name: &'static str, default: T, doc: &'static str) -> T {
         self.document(name, T::EXPECTED.into(), Some(default.show()), doc);
         self.take(name).unwrap_or(default)
@@ -132,6 +146,7 @@ impl<'a> Section<'_, 'a> {
         }
     }
 
+    /// A key without a default. `None`: it is not there, or cannot be read.
     pub(super) fn optional<T: Value>(&mut self, name: &'static str, doc: &'static str) -> Option<T> {
         self.document(name, T::EXPECTED.into(), None, doc);
         self.take(name)
@@ -217,17 +232,20 @@ impl<'a> Section<'_, 'a> {
         }
     }
 
+    /// Notes the key for the reference; also one that the file does not have.
     fn document(&mut self, name: &'static str, form: String, default: Option<String>, doc: &'static str) {
         self.keys.push(name);
         self.reader.reference.push(KeyDoc { section: self.name, name, form, default, doc });
     }
 
+    /// Takes the value out and keeps its place, for mistakes that are found later.
     fn remove(&mut self, name: &'static str) -> Option<Spanned<DeValue<'a>>> {
         let value = self.table.remove(name)?;
         self.spans.push((name, value.span()));
         Some(value)
     }
 
+    /// Takes the value out and reads it; a value of another kind is a mistake.
     fn take<T: Value>(&mut self, name: &'static str) -> Option<T> {
         let value = self.remove(name)?;
         self.read(name, &value)
@@ -241,6 +259,7 @@ impl<'a> Section<'_, 'a> {
         read
     }
 
+    /// The mistake of a value of another kind, with the first 60 characters of it.
     fn not(&mut self, name: &str, value: &Spanned<DeValue<'_>>, expected: &str) {
         let written: String = self.reader.text[value.span()].chars().take(60).collect();
         let what = format!("`{name}` is {written}");
@@ -248,6 +267,7 @@ impl<'a> Section<'_, 'a> {
     }
 }
 
+/// The parser's error as a mistake.
 fn syntax(text: &str, error: &toml::de::Error) -> Mistake {
     let at = error.span().unwrap_or(text.len()..text.len());
     // The parser says what it met in the first line and, where it knows, what it expected in the second.

@@ -1,10 +1,13 @@
 //! `docs/configuration.md`, made from the code that reads the keys.
+//!
+//! A test compares the page with the file; `server::limits_table` uses [`keys`], too.
 
 use std::fmt::Write as _;
 
 use super::read_all;
 use super::reader::KeyDoc;
 
+/// The beginning of the page.
 const HEAD: &str = "\
 # Configuration
 
@@ -39,6 +42,7 @@ pub fn reference() -> String {
     page
 }
 
+/// With a capital at its beginning.
 fn capital(text: &str) -> String {
     let mut messages = text.chars();
     messages.next().map_or(String::new(), |first| first.to_uppercase().chain(messages).collect())

@@ -1,4 +1,6 @@
 //! `[xmpp.registration]`: accounts that people make for themselves.
+//!
+//! Two ways: open registration (XEP-0077), limited by source, and invitations.
 
 use std::time::Duration;
 
@@ -107,6 +109,7 @@ impl Registration {
     }
 }
 
+/// A word that is not known invites nobody.
 fn read_inviting(section: &mut Section<'_, '_>) -> Inviting {
     let inviting: Box<str> = section.key(
         "invitations",

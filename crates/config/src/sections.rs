@@ -1,4 +1,6 @@
 //! The sections of `belfry.toml`: each a small struct and the one function that reads it.
+//!
+//! Sections with more to check have files of their own.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -172,6 +174,7 @@ impl Sip {
         sip
     }
 
+    /// Rules that need several keys, or more than the kind of a value.
     fn check(&self, section: &mut Section<'_, '_>) {
         if self.listen.is_empty() {
             section.mistake("listen", "`listen` is empty", "at least one address to listen at");
@@ -204,6 +207,7 @@ fn read_failover_on_redirect(section: &mut Section<'_, '_>) -> bool {
     )
 }
 
+/// The usual ports of SIP on loopback; 5080 and 5443 are for browsers.
 fn default_listeners() -> Vec<Listener> {
     let at = |transport, port| Listener { transport, address: ([127, 0, 0, 1], port).into() };
     vec![
@@ -215,6 +219,7 @@ fn default_listeners() -> Vec<Listener> {
     ]
 }
 
+/// The domains, and the default one. Names are kept in Unicode, however the file spells them.
 fn read_domains(section: &mut Section<'_, '_>) -> (Vec<Box<str>>, Box<str>) {
     let given: Vec<Box<str>> = section.list(
         "domains",
@@ -287,7 +292,7 @@ fn read_nameservers(section: &mut Section<'_, '_>) -> Vec<SocketAddr> {
     servers.into_iter().map(|Nameserver(address)| address).collect()
 }
 
-/// Least, default and most.
+/// The least is the default: RFC 3261 asks for more than three minutes.
 fn read_timer_c(section: &mut Section<'_, '_>) -> Duration {
     section.key_in(
         "timer_c",
@@ -297,6 +302,7 @@ fn read_timer_c(section: &mut Section<'_, '_>) -> Duration {
     )
 }
 
+/// Least, default and most.
 fn read_expires(section: &mut Section<'_, '_>) -> (Duration, Duration, Duration) {
     let second = Duration::from_secs(1);
     let min = section.key_in(

@@ -1,4 +1,6 @@
 //! `[xmpp.contacts]` and `[[xmpp.services]]`: contact addresses for users, and relays for their calls.
+//!
+//! Both are told to clients as they are; the node uses neither itself.
 
 use std::path::Path;
 use std::time::Duration;
@@ -32,6 +34,7 @@ const CONTACTS: &[(&str, &str, &str)] = &[
     ("support", "support-addresses", "Whom to ask for help."),
 ];
 
+/// A URI of any scheme.
 struct Address(Box<str>);
 
 impl Value for Address {
@@ -50,6 +53,7 @@ impl Value for Address {
     }
 }
 
+/// The form of an entry, for messages.
 const FORM: &str = "{ type = \"turn\", host = \"turn.example.net\" }, and perhaps `port`, `transport` (\"udp\" or \"tcp\"), `secret` and `lifetime`";
 
 /// XEP-0215.
@@ -62,6 +66,7 @@ pub(super) fn read_external_services(section: &mut Section<'_, '_>) -> Vec<Exter
     )
 }
 
+/// One entry. Its text is never shown, for it may hold the secret.
 fn read_service(table: &DeTable<'_>, _folder: Option<&Path>) -> Result<ExternalService, (String, String)> {
     const KEYS: [&str; 6] = ["type", "host", "port", "transport", "secret", "lifetime"];
     let wrong = |what: &str, expected: &str| (what.to_owned(), expected.to_owned());

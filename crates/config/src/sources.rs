@@ -1,4 +1,8 @@
 //! `[[accounts.sources]]`: sign-in by a directory, an HTTP service or tokens, for the domains that have such a source.
+//!
+//! Each source is a table of its own with keys by its `type`, so they are read by [`SourceKeys`] and not by `Section`. Texts of these tables are
+//! shown in messages only where they can be no secrets. Rules that protect passwords are checked here: TLS except to this machine, no password in a
+//! URL.
 
 use std::fmt;
 use std::fs::File;
@@ -16,12 +20,15 @@ use xmpp::Bare;
 use super::reader::Section;
 use super::value::{Value, duration_text};
 
+/// The form of an entry, for messages.
 const FORM: &str = "{ domain = \"example.net\", type = \"ldap\", \"http\" or \"jwt\", … }";
 
+/// The text of the reference.
 const DOC: &str = "Sources of sign-ins outside the database, at most one for a domain: chat clients of that domain sign in by the source alone, and an account is made at the first time. As `[[accounts.sources]]` each is a table of its own; operating.md has the keys, with examples.";
 
 const MINUTE: Duration = Duration::from_secs(60);
 const DAY: Duration = Duration::from_hours(24);
+/// Keys of every source.
 const COMMON: [&str; 5] = ["domain", "type", "timeout", "remember", "keep_digests"];
 
 /// A mistake, and what was expected.
@@ -38,6 +45,7 @@ pub(super) fn read(section: &mut Section<'_, '_>) -> Vec<SourceSettings> {
     sources
 }
 
+/// One entry. The first mistake of it is reported.
 fn read_source(table: &DeTable<'_>, folder: Option<&Path>) -> Result<SourceSettings, Fault> {
     let keys = SourceKeys { table, folder };
     let domain = keys.needed::<Box<str>>("domain")?;
@@ -67,6 +75,7 @@ fn read_source(table: &DeTable<'_>, folder: Option<&Path>) -> Result<SourceSetti
     })
 }
 
+/// Keys of a source by its type.
 const LDAP: [&str; 8] =
     ["url", "starttls", "ca", "bind_dn", "bind_password_file", "base", "filter", "bind_as"];
 const HTTP: [&str; 4] = ["url", "body", "token_file", "ca"];
@@ -78,21 +87,25 @@ fn fault(what: impl fmt::Display, expected: impl fmt::Display) -> Fault {
 
 /// The keys of one source.
 struct SourceKeys<'t> {
+    /// All keys of the entry.
     table: &'t DeTable<'t>,
     folder: Option<&'t Path>,
 }
 
 impl SourceKeys<'_> {
+    /// A key that may be left out.
     fn get<T: Value>(&self, name: &str) -> Result<Option<T>, Fault> {
         let Some(value) = self.table.get(name) else { return Ok(None) };
         let read = T::read(value.get_ref());
         read.map(Some).ok_or_else(|| fault(format!("`{name}` cannot be read"), T::EXPECTED))
     }
 
+    /// A key that must be there.
     fn needed<T: Value>(&self, name: &str) -> Result<T, Fault> {
         self.get(name)?.ok_or_else(|| fault(format!("no `{name}`"), T::EXPECTED))
     }
 
+    /// A duration with a default and limits.
     fn duration(
         &self,
         name: &str,
@@ -142,6 +155,7 @@ impl SourceKeys<'_> {
         Ok(Some(url.as_str().into()))
     }
 
+    /// The server, and how an entry is found. 636 and 389 are the ports of LDAP with and without TLS.
     fn ldap(&self) -> Result<LdapSettings, Fault> {
         let expected = "ldaps://host or ldap://host";
         let url = self.url("url", ["ldaps", "ldap"])?.ok_or_else(|| fault("no `url`", expected))?;
@@ -165,6 +179,7 @@ impl SourceKeys<'_> {
         Ok(LdapSettings { host, port, security, authorities, lookup })
     }
 
+    /// Two ways: a search for the entry, as another user or anonymously, or a name that the user's own name is put into.
     fn lookup(&self) -> Result<LdapLookup, Fault> {
         let (base, filter) = (self.get::<Box<str>>("base")?, self.get::<Box<str>>("filter")?);
         let bind = match (self.get("bind_dn")?, self.file("bind_password_file")?) {
@@ -198,6 +213,7 @@ impl SourceKeys<'_> {
         }
     }
 
+    /// A service that is asked for each sign-in.
     fn http(&self) -> Result<HttpSettings, Fault> {
         let url = self.http_url("url")?.ok_or_else(|| fault("no `url`", "an https: URL"))?;
         let form = match self.get::<Box<str>>("body")?.as_deref() {
@@ -209,6 +225,7 @@ impl SourceKeys<'_> {
         Ok(HttpSettings { url, form, token_file, authorities })
     }
 
+    /// The keys, and the claims that a token must have.
     fn jwt(&self) -> Result<JwtSettings, Fault> {
         let keys = match (self.file("keys_file")?, self.http_url("keys_url")?) {
             (Some(file), None) => KeySource::File(file),

@@ -1,4 +1,6 @@
 //! `[sip] trusted`: systems whose word on identities, Path and Contact is taken. And what TLS peers are asked for.
+//!
+//! A network proves itself by its address, a name by a certificate of TLS. Routes have the same for their targets.
 
 use net::{ClientCertificates, Network};
 use sip::endpoint::Trust;
@@ -10,6 +12,7 @@ use super::value::Value;
 /// One entry of `trusted`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Trusted {
+    /// All addresses of it, over any transport.
     Network(Network),
     /// In lower case.
     TlsName(Box<str>),
@@ -56,6 +59,7 @@ impl Value for ClientCertificates {
     }
 }
 
+/// `trusted`, and `contacts`, which belongs to the same struct of the endpoint.
 pub(super) fn read(section: &mut Section<'_, '_>) -> Trust {
     let entries = section.list(
         "trusted",

@@ -114,6 +114,7 @@ impl Uploads {
     }
 }
 
+/// A URL without a slash at its end, to which paths are added.
 struct Base(Box<str>);
 
 impl Value for Base {

@@ -1,4 +1,7 @@
 //! Kinds of value: how each is written, read and shown.
+//!
+//! A kind is a type with [`Value`]: it says for messages and for the reference what it accepts, reads a value of TOML, and shows a default as the
+//! file would have it. Kinds of one section only are beside that section.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -146,6 +149,7 @@ pub fn listener_text(listener: &Listener) -> String {
     format!("{transport}:{}", listener.address)
 }
 
+/// Units of durations in milliseconds, the smallest first.
 const UNITS: [(&str, u64); 5] = [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
 
 impl Value for Duration {
@@ -179,6 +183,7 @@ pub fn duration_text(duration: Duration) -> String {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd)]
 pub(super) struct Size(pub(super) usize);
 
+/// Units of sizes in bytes, the smallest first.
 const SIZES: [(&str, u64); 4] = [("B", 1), ("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30)];
 
 impl Value for Size {
@@ -198,11 +203,13 @@ impl Value for Size {
     }
 }
 
+/// A number and what stands behind it. `None`: it begins with no digit, or has no unit.
 fn split_unit(text: &str) -> Option<(u64, &str)> {
     let end = text.find(|c: char| !c.is_ascii_digit())?;
     Some((text[..end].parse().ok()?, text[end..].trim_start()))
 }
 
+/// A string as TOML writes it.
 fn quoted(text: &str) -> String {
     toml::Value::String(text.to_owned()).to_string()
 }

@@ -1,4 +1,7 @@
 //! `[voice]`: calls that reach an application.
+//!
+//! [`Voice::call_settings`] and [`Voice::number_settings`] give the parts that the crate `voice` reads; media, mail, speech and recordings are for
+//! `voice-io`.
 
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
@@ -297,6 +300,7 @@ fn read_mail(section: &mut Section<'_, '_>) -> Option<MailRelay> {
     Some(MailRelay { host, port, security, login: user.zip(password), sender })
 }
 
+/// Host and port of a mail relay.
 struct Relay(Box<str>, u16);
 
 impl Value for Relay {
@@ -314,6 +318,7 @@ impl Value for Relay {
     }
 }
 
+/// The envelope sender of mail.
 struct MailAddress(Option<Box<str>>);
 
 impl Value for MailAddress {
@@ -351,6 +356,7 @@ impl Value for MailSecurity {
     }
 }
 
+/// The numbers, for which media is needed.
 fn numbers(section: &mut Section<'_, '_>, has_media: bool) -> Vec<ConfiguredNumber> {
     let numbers: Vec<ConfiguredNumber> = section.list(
         "numbers",
@@ -363,6 +369,7 @@ fn numbers(section: &mut Section<'_, '_>, has_media: bool) -> Vec<ConfiguredNumb
     numbers
 }
 
+/// The folder, which must be there if a number names a file of it.
 fn documents(section: &mut Section<'_, '_>, numbers: &[ConfiguredNumber]) -> Option<PathBuf> {
     let documents = section.file(
         "documents",
@@ -380,6 +387,7 @@ fn documents(section: &mut Section<'_, '_>, numbers: &[ConfiguredNumber]) -> Opt
     documents
 }
 
+/// An IP address without a port.
 struct Address(IpAddr);
 
 impl Value for Address {
@@ -394,6 +402,7 @@ impl Value for Address {
     }
 }
 
+/// A URL without a slash at its end, to which paths are added.
 struct Base(Box<str>);
 
 impl Value for Base {
@@ -409,6 +418,7 @@ impl Value for Base {
     }
 }
 
+/// A range of ports.
 struct Ports(RangeInclusive<u16>);
 
 impl Value for Ports {
@@ -439,6 +449,7 @@ impl Value for ConfiguredNumber {
             Some(given) => ivr::request::resolve(None, given?, &["http", "https", "file"]).map(Some),
         };
         let number = text("number")??;
+        // Numbers are compared without the plus.
         let number = number.strip_prefix('+').unwrap_or(number);
         let method = match text("method") {
             None => Method::Post,

@@ -1,4 +1,6 @@
 //! `[xmpp]`: chat clients.
+//!
+//! The sections `[xmpp.…]` have files of their own: components, federation, uploads and web, access, registration, contacts and services.
 
 use std::time::Duration;
 
@@ -30,6 +32,7 @@ pub struct Xmpp {
     /// The first label of the rooms' domains.
     pub rooms: Box<str>,
     /// And of the service that has nodes.
+    /// The first label of the domains of the service for nodes (XEP-0060).
     pub pubsub: Box<str>,
     /// The time that a session which lost its connection waits for its client (XEP-0198).
     pub resume_for: Duration,
@@ -133,6 +136,7 @@ impl Xmpp {
         xmpp
     }
 
+    /// Rooms and nodes have a domain each, so their names must differ.
     fn check(&self, section: &mut Section<'_, '_>) {
         let is_known = |listener: &Listener| listener.transport != Transport::Udp;
         if let Some(listener) = self.listen.iter().find(|listener| !is_known(listener)) {
@@ -177,6 +181,7 @@ fn read_max_stanza(section: &mut Section<'_, '_>) -> usize {
     size.0
 }
 
+/// A cache: the database has all rosters.
 fn read_rosters(section: &mut Section<'_, '_>) -> RosterMemory {
     let size = section.key_in(
         "rosters",

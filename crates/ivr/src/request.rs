@@ -1,4 +1,6 @@
 //! Requests to applications: methods, URLs and forms.
+//!
+//! A script makes [`Request`]s; the driver turns each into a [`Wire`] with the account's token and sends that.
 
 use url::Url;
 

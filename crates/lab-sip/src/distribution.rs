@@ -1,4 +1,6 @@
 //! Numbers drawn from the distributions of `<pause>` and `<sample>`.
+//!
+//! Parameters are checked by the compiler of scenarios; the draw itself never fails.
 
 use stdx::rng::Rng;
 
@@ -12,6 +14,7 @@ impl Distribution {
             Distribution::Uniform { min, max } => min + (max - min) * unit(rng),
             Distribution::Normal { mean, stdev } => mean + stdev * normal(rng),
             Distribution::LogNormal { mean, stdev } => (mean + stdev * normal(rng)).exp(),
+            // By the inverse of the distribution, as the next three.
             Distribution::Exponential { mean } => -mean * unit(rng).ln(),
             Distribution::Weibull { lambda, k } => lambda * (-unit(rng).ln()).powf(1.0 / k),
             Distribution::Pareto { k, x_m } => x_m * unit(rng).powf(-1.0 / k),
@@ -46,6 +49,7 @@ fn gamma(rng: &mut Rng, shape: f64) -> f64 {
         return 0.0;
     }
     if shape < 1.0 {
+        // Shapes below 1 by the next higher one (the same paper).
         return gamma(rng, shape + 1.0) * unit(rng).powf(1.0 / shape);
     }
     let d = shape - 1.0 / 3.0;
@@ -64,6 +68,7 @@ fn poisson(rng: &mut Rng, mean: f64) -> f64 {
     if !(mean > 0.0 && mean.is_finite()) {
         return 0.0;
     }
+    // The normal is then off by far less than a histogram shows.
     if mean > 1000.0 {
         return (mean + mean.sqrt() * normal(rng)).round().max(0.0);
     }

@@ -74,6 +74,7 @@ impl CompiledRegex {
 impl Regex {
     /// `Err` is the C library's own explanation.
     pub fn new(text: &str) -> Result<Regex, String> {
+        // No character with a meaning: a substring search is faster and gives the same.
         let plain = !text.is_empty() && !text.bytes().any(|byte| b"\\^$.[]|()*+?{}\0".contains(&byte));
         let compiled = if plain { None } else { Some(CompiledRegex::new(text)?) };
         Ok(Regex { inner: Arc::new(RegexInner { text: text.into(), compiled }) })
@@ -93,6 +94,7 @@ impl Regex {
             groups[0] = Some((start, start + self.inner.text.len()));
             return Some(groups);
         };
+        // Most subjects are headers and short messages.
         let mut stack = [0_u8; ON_STACK];
         if let Some(subject) = stack.get_mut(..=bytes.len()) {
             subject[..bytes.len()].copy_from_slice(bytes);

@@ -28,11 +28,15 @@ pub struct Tracer(Option<Arc<TracerState>>);
 
 #[derive(Debug)]
 struct TracerState {
+    /// Shared with the writer.
     switches: Arc<TraceSwitches>,
+    /// To the writer; a full queue blocks.
     queue: SyncSender<TraceLine>,
+    /// The last errors, for the screens.
     recent: Mutex<VecDeque<String>>,
     /// Codes since the last line of `-trace_error_codes`, oldest first.
     codes: Mutex<VecDeque<u16>>,
+    /// The thread to wait for at the end.
     writer: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -186,6 +190,7 @@ impl Tracer {
         }
     }
 
+    /// Waits while the queue is full.
     fn send(&self, line: TraceLine) {
         if let Some(state) = &self.0 {
             // The writer is gone only when the run is over; what comes after has nowhere to go.

@@ -1,4 +1,6 @@
 //! Accounts of a file, one per line: the users of a load that has no name pattern.
+//!
+//! A file may have millions of lines, and every worker process reads it: names and passwords stand in one text, and an account is 12 bytes of places in it.
 
 use std::collections::HashMap;
 
@@ -9,6 +11,7 @@ use xmpp::Bare;
 pub struct AccountFile {
     /// Name, password and nick of one after another.
     text: String,
+    /// In the order of the file; an account's place is the number of its user less `--first`.
     accounts: Vec<AccountSpan>,
     /// Places of the accounts by their names.
     by_name: Vec<u32>,
@@ -17,6 +20,7 @@ pub struct AccountFile {
 /// Bytes of [`AccountFile::text`]: where it begins, and the lengths of its parts.
 #[derive(Debug, Clone, Copy)]
 struct AccountSpan {
+    /// The first byte of the name; password and nick follow without a separator.
     start: u32,
     name: u16,
     password: u16,
@@ -69,6 +73,7 @@ impl AccountFile {
         Ok(AccountFile { by_name, ..roll })
     }
 
+    /// Lengths have 16 bits and places 32: longer parts and larger files are refused.
     fn push(&mut self, name: &str, password: &str, nick: &str) -> Result<(), String> {
         let length = |what: &str, text: &str| {
             u16::try_from(text.len())
@@ -119,12 +124,14 @@ impl AccountFile {
         }
     }
 
+    /// The place of an account by its name.
     pub(super) fn place(&self, name: &str) -> Option<u32> {
         let found = self.by_name.binary_search_by(|place| self.name(*place).cmp(name)).ok()?;
         self.by_name.get(found).copied()
     }
 }
 
+/// A first line of `account,password` or the like is no account.
 fn are_headings(fields: &[String]) -> bool {
     let is =
         |place: usize, word: &str| fields.get(place).is_some_and(|field| field.eq_ignore_ascii_case(word));

@@ -1,4 +1,6 @@
 //! Accounts and rosters of a load, as the import of a server takes them.
+//!
+//! Used by `ringer xmpp accounts`. Rosters are those of the ring that [`UserDirectory`] describes, so that the users find their contacts at once.
 
 use std::io::{self, Write};
 

@@ -1,4 +1,7 @@
 //! The actions of users: messages, presences, rooms and requests.
+//!
+//! [`UserActions::start_action`] draws an action from the mix and writes its stanza. Messages and presences are done when they are sent and are accounted
+//! for where they arrive (`receive`); requests are done with their response. An action that cannot be performed counts as blocked.
 
 use std::time::Duration;
 
@@ -26,9 +29,12 @@ const SHOWS: [&str; 4] = ["away", "", "dnd", "chat"];
 
 /// One user while it performs an action. The driver gets stanzas; the user's state and timers change.
 pub(super) struct UserActions<'a> {
+    /// The place of the user in the shard.
     pub(super) slot: u32,
     pub(super) user: &'a mut User,
+    /// The options of the load.
     pub(super) load: &'a XmppLoad,
+    /// Presence of all users, the stage, sums.
     pub(super) state: &'a LoadState,
     pub(super) rng: &'a mut Rng,
     pub(super) timers: &'a mut UserTimers,
@@ -67,6 +73,7 @@ impl UserActions<'_> {
                 true
             }
             UserAction::PresenceDirected => self.send_directed_presence(due, ctx),
+            // No stanza is expected to be seen by the user from now on; it signs out when the stanzas under way must have arrived.
             UserAction::Logout => {
                 let user = &mut *self.user;
                 user.phase = UserState::Leaving;
@@ -105,6 +112,7 @@ impl UserActions<'_> {
             return None;
         }
         let first = u32::try_from(self.rng.below(u64::from(places))).unwrap_or_default();
+        // Starts at a random place and goes around, so that each contact that satisfies the condition may be drawn.
         (first..first + places).map(|place| place % places).find(|place| {
             let contact = self.load.people.contact(user.number, *place);
             match action {
@@ -162,6 +170,7 @@ impl UserActions<'_> {
         let mut seen_by = 0_u64;
         for (place, contact) in (0_u32..).zip(&user.contacts) {
             let other = people.contact(user.number, place);
+            // Only presences that a contact accounts for are expected: with many users they are a sample.
             let is_looked_for = place < PRESENCE_PLACES && people.looks_for_presence(other);
             if contact.is_friend && is_looked_for && self.state.sees(other, ctx.now) {
                 seen_by |= 1 << place;
@@ -174,12 +183,14 @@ impl UserActions<'_> {
         ctx.stats.count(Count::MessagesSent);
     }
 
+    /// The user's room; `None` when the load has no rooms or no actions in them.
     fn room(&self, number: u32) -> Option<String> {
         let rooms = self.load.rooms;
         let is_wanted = rooms > 0 && self.load.mix.has(UserAction::Room);
         is_wanted.then(|| format!("ringer{}@{}", number % rooms, self.load.rooms_domain))
     }
 
+    /// Enters the user's room after each sign-in.
     pub(super) fn join_room(&mut self, ctx: &mut PoolContext<'_>) {
         let number = self.user.number;
         if let Some(room) = self.room(number) {
@@ -189,6 +200,7 @@ impl UserActions<'_> {
         }
     }
 
+    /// Timed by its own reflection from the room.
     fn send_room_message(&mut self, due: Instant, ctx: &mut PoolContext<'_>) -> bool {
         let number = self.user.number;
         let Some(room) = self.room(number) else { return false };
@@ -218,6 +230,7 @@ impl UserActions<'_> {
         let timed = match action {
             UserAction::PubsubPublish | UserAction::PubsubGet => {
                 let may_ask = self.state.has_node() || self.state.may_make_node(ctx.now, self.load.patience);
+                // The node is created by one user at a time; others cannot ask before it exists.
                 then = may_ask.then(|| self.write_node_request(action, id, ctx)).flatten();
                 may_ask.then_some(TimerName::Pubsub)
             }
@@ -318,11 +331,13 @@ impl UserActions<'_> {
         ctx.write(self.slot, |out| stanzas::blocking(out, id, wanted, &stranger));
     }
 
+    /// Sets the user's next due time.
     fn schedule(&mut self, due: Instant) {
         self.user.due = due;
         self.timers.insert(due, UserTimer::Due(self.slot));
     }
 
+    /// The user fails when nothing has come by then.
     pub(super) fn set_response_deadline(&mut self, patience: Instant) {
         self.user.patience = patience;
         self.timers.insert(patience, UserTimer::Response(self.slot));

@@ -21,9 +21,13 @@ const WAIT: u32 = 60;
 /// The kind of the next body; all but `Payload` go before the waiting documents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum NextBody {
+    /// Waiting documents, or an empty body that the server may hold.
     Payload,
+    /// The first request, which has no session id yet.
     Creation,
+    /// The stream begins anew after authentication (XEP-0206).
     Restart,
+    /// The user signs out.
     Termination,
     /// It has been terminated.
     Nothing,
@@ -32,6 +36,7 @@ enum NextBody {
 /// The client's side of one BOSH session.
 #[derive(Debug)]
 pub struct BoshSession {
+    /// The session id that the server gave; `None` before its first answer.
     sid: Option<Box<str>>,
     /// The id of the next request.
     rid: u64,
@@ -112,12 +117,14 @@ impl BoshSession {
 
     /// The next request and its connection; the caller repeats this until it returns `None`.
     pub fn request(&mut self, domain: &str) -> Option<(usize, Vec<u8>)> {
+        // The connection that was not used last, if it is free.
         let other = CONNECTIONS - 1 - self.last;
         let connection = [other, self.last].into_iter().find(|free| self.under_way[*free].is_none())?;
         let is_idle = self.under_way.iter().all(Option::is_none);
         let is_wanted = match self.next {
             NextBody::Creation => true,
             NextBody::Restart | NextBody::Termination => self.sid.is_some(),
+            // An empty request is made only when none is under way: the server shall always hold one.
             NextBody::Payload => self.sid.is_some() && (is_idle || !self.waiting.is_empty()),
             NextBody::Nothing => false,
         };
@@ -132,6 +139,7 @@ impl BoshSession {
         Some((connection, body))
     }
 
+    /// The next body; it takes the waiting documents.
     fn body(&mut self, domain: &str) -> Vec<u8> {
         let sid = self.sid.as_deref().map_or_else(String::new, |sid| format!(" sid='{}'", escape(sid)));
         let mut body = format!("<body rid='{}'{sid} xmlns='{}'", self.rid, ns::BOSH);
@@ -170,6 +178,7 @@ impl BoshSession {
                 return ReceivedPayload { elements: Vec::new(), end: Some(BoshEnd::of_status(status)) };
             }
         };
+        // Requests are answered in their order, but the two connections may deliver the answers in the other.
         let is_early = self.under_way.iter().flatten().any(|rid| self.under_way[connection] > Some(*rid));
         if is_early {
             self.early = Some((connection, body));
@@ -183,6 +192,7 @@ impl BoshSession {
         said
     }
 
+    /// One body in its order: the session id with the first, the end, and the stanzas.
     fn take(&mut self, connection: usize, mut body: Element, said: &mut ReceivedPayload) {
         self.under_way[connection] = None;
         if said.end.is_some() {
@@ -236,6 +246,7 @@ impl BoshEnd {
         }
     }
 
+    /// The cause that the failure of the user counts under.
     fn cause(&self) -> FailureCause {
         match self {
             BoshEnd::Closed => FailureCause::Closed,

@@ -1,4 +1,7 @@
 //! Failures of users: their causes, and the time of the next attempt.
+//!
+//! [`UserSessions::fail`] is the one end of a session that failed: it counts the cause, closes the connection, and plans the next sign-in, later with each
+//! failure in a row.
 
 use std::fmt;
 use std::time::Duration;
@@ -45,6 +48,7 @@ pub enum FailureCause {
 const THROTTLES: [&str; 2] = ["policy-violation", "resource-constraint"];
 
 impl FailureCause {
+    /// The counter of the cause.
     pub(super) fn count(self) -> Count {
         match self {
             FailureCause::Connect => Count::FailedTcpConnect,
@@ -61,6 +65,7 @@ impl FailureCause {
         }
     }
 
+    /// A stream error that throttles is told apart from all others.
     pub(super) fn of_stream_error(error: &Element) -> FailureCause {
         let is_throttle = THROTTLES.iter().any(|name| error.get(name, ns::STREAM_ERRORS).is_some());
         if is_throttle { FailureCause::Throttled } else { FailureCause::StreamError }
@@ -98,11 +103,13 @@ impl Retry {
     /// `failures`: in a row, from 1. The random part keeps users that failed together from signing in together.
     pub(super) fn wait(self, failures: u8, rng: &mut Rng) -> Duration {
         let most = RETRY_MOST.max(self.first);
+        // 1, 2, 4, … times the first wait.
         let doubled = 1_u32.checked_shl(u32::from(failures.saturating_sub(1))).unwrap_or(u32::MAX);
         let wait = self.first.saturating_mul(doubled).min(most);
         wait + Duration::from_micros(rng.below(u64::try_from(wait.as_micros()).unwrap_or(u64::MAX).max(1)))
     }
 
+    /// The user gives up.
     fn is_enough(self, failures: u8) -> bool {
         self.give_up > 0 && u32::from(failures) >= self.give_up
     }
@@ -158,6 +165,7 @@ impl fmt::Display for MaxFailures {
 }
 
 impl PoolContext<'_> {
+    /// Counts a failure under its cause.
     pub(super) fn fail(&mut self, cause: FailureCause) {
         self.stats.count(Count::FailedCall);
         self.stats.count(cause.count());
@@ -188,11 +196,13 @@ impl UserSessions {
         if matches!(user.phase, UserState::Gone | UserState::Away) {
             return;
         }
+        // A user that has signed out already has not failed.
         if matches!(user.phase, UserState::Parting) {
             return self.finish_sign_out(slot, ctx);
         }
         ctx.fail(cause);
         user.failures = user.failures.saturating_add(1);
+        // The next attempt begins at the target of the load again.
         user.elsewhere = None;
         user.hops = 0;
         let failures = user.failures;
@@ -220,6 +230,7 @@ impl UserSessions {
         self.stop_friend_requests(slot, ctx);
     }
 
+    /// Plans the next sign-in after so many failures in a row.
     pub(super) fn schedule_retry(&mut self, slot: u32, failures: u8, ctx: &mut PoolContext<'_>) {
         let wait = self.chat.retry.wait(failures, &mut self.rng);
         self.schedule_user(slot, ctx.now + wait);

@@ -1,4 +1,6 @@
 //! Rosters that users build themselves before the load: the order of subscription requests, and their number at once.
+//!
+//! A user asks one contact at a time and goes on when that contact is mutual. At most `ASKING` users of a shard ask at once.
 
 use std::collections::VecDeque;
 
@@ -13,11 +15,14 @@ use super::user_sessions::UserSessions;
 /// than it can answer soon, however many users there are.
 #[derive(Debug, Default)]
 pub(super) struct FriendRequestQueue {
+    /// Users that ask now.
     now: usize,
+    /// Slots of users that wait.
     later: VecDeque<u32>,
 }
 
 impl UserSessions {
+    /// The stage begins: all users of the shard queue.
     pub(super) fn begin_friend_requests(&mut self, ctx: &mut PoolContext<'_>) {
         if self.chat.befriend {
             self.asking.later = self.slots().collect();
@@ -33,6 +38,7 @@ impl UserSessions {
         }
     }
 
+    /// Lets users of the queue start while there is room; one that is not signed in or has nothing to ask is passed over.
     fn start_friend_requests(&mut self, ctx: &mut PoolContext<'_>) {
         while self.asking.now < ASKING
             && let Some(slot) = self.asking.later.pop_front()

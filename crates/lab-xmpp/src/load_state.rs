@@ -27,6 +27,7 @@ pub enum LoadStage {
     Leaving,
 }
 
+/// In the order of their numbers.
 const STAGES: [LoadStage; 8] = [
     LoadStage::Registering,
     LoadStage::SigningIn,
@@ -125,6 +126,7 @@ impl LoadState {
         &self.words.words()[place]
     }
 
+    /// The word of a user's presence; `None` for a number beyond the load.
     fn there(&self, user: u32) -> Option<&AtomicU64> {
         self.words.words().get(THERE + user as usize)
     }
@@ -142,6 +144,7 @@ impl LoadState {
 
     /// Stages never go back.
     pub fn advance(&self, now: Instant, stage: LoadStage) {
+        // The time first: a shard that sees the new stage must not see the old beginning.
         if self.stage() < stage {
             self.begin(now);
             self.word(STAGE).fetch_max(stage as u64, Ordering::AcqRel);

@@ -1,4 +1,7 @@
 //! From a connection to a signed-in user.
+//!
+//! The order: features, STARTTLS where the load asks for it, features again, SASL, a new stream, bind, the old session where a server still wants it, the
+//! roster. A login for an account ends after the registration. `sign_in` performs each [`LoginProgress`].
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -10,32 +13,46 @@ use super::model::{SaslMechanism, StreamSecurity, XmppLoad};
 use super::register::RegistrationResult;
 use super::stanzas;
 
+/// The result of one element.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum LoginProgress {
+    /// The next element is awaited.
     Nothing,
     /// TLS begins after the bytes written so far.
     StartTls,
     /// The stream begins anew.
     Authenticated,
+    /// All steps are done; the roster.
     SignedIn(Element),
+    /// The registration was answered.
     Registered(RegistrationResult),
+    /// The login is over.
     Failed(FailureCause),
 }
 
+/// The element that is awaited.
 #[derive(Debug, PartialEq, Eq)]
 enum LoginState {
+    /// `<stream:features/>`.
     Features,
+    /// The answer to STARTTLS.
     Proceed,
+    /// The answer to the registration.
     Register,
+    /// A SASL challenge, success or failure.
     Proof,
+    /// The answer to the resource binding.
     Bind,
+    /// The answer to the session request of RFC 3921.
     Session,
+    /// The roster.
     Roster,
 }
 
 /// The purpose of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LoginPurpose {
+    /// A session.
     SignIn,
     /// An account, and no more.
     Register,
@@ -46,10 +63,13 @@ pub(super) enum LoginPurpose {
 pub(super) struct Login {
     purpose: LoginPurpose,
     step: LoginState,
+    /// TLS is up.
     is_secured: bool,
+    /// SASL has succeeded: the features that come are those of the new stream.
     is_authenticated: bool,
     /// RFC 3921: some servers still want it.
     wants_session: bool,
+    /// The exchange under way.
     scram: Option<ScramClient>,
 }
 
@@ -57,7 +77,9 @@ pub(super) struct Login {
 pub(super) struct LoginIdentity<'a> {
     pub(super) name: &'a str,
     pub(super) password: &'a str,
+    /// The client's nonce of SCRAM.
     pub(super) nonce: String,
+    /// Keys of an earlier sign-in, which spare the iterations of the hash.
     pub(super) kept: &'a mut Option<ClientKeys>,
 }
 
@@ -73,6 +95,7 @@ impl Login {
         }
     }
 
+    /// TLS is up: features come again.
     pub(super) fn secured(&mut self) {
         self.is_secured = true;
         self.step = LoginState::Features;
@@ -104,6 +127,7 @@ impl Login {
         }
     }
 
+    /// The next step from the features that the server offers.
     fn choose(
         &mut self,
         chat: &XmppLoad,
@@ -153,6 +177,7 @@ impl Login {
         LoginProgress::Nothing
     }
 
+    /// SASL: answers challenges, and checks the server's own proof.
     fn prove(&mut self, who: &mut LoginIdentity<'_>, element: &Element, out: &mut Vec<u8>) -> LoginProgress {
         let content = || STANDARD.decode(element.content().trim()).unwrap_or_default();
         match (element.name(), element.ns(), &mut self.scram) {
@@ -181,6 +206,7 @@ impl Login {
         }
     }
 
+    /// The answers to bind, session and roster, one after the other.
     fn settle(&mut self, element: &Element, out: &mut Vec<u8>) -> LoginProgress {
         let wanted = match self.step {
             LoginState::Bind => "bind",

@@ -1,4 +1,6 @@
 //! The mark in each message and presence of the users, by which it is accounted for.
+//!
+//! Every message and presence of the load carries its sender, its number and its times, so that a receiver in another shard or process needs no other word.
 
 use std::fmt::Write as _;
 
@@ -14,15 +16,20 @@ pub(super) const DIRECTED: u32 = 0;
 /// Sender, number (among the messages to this contact, or among all presences), due time and sending time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct MessageMark {
+    /// The number of the sending user.
     pub from: u32,
+    /// From 1, or `DIRECTED`.
     pub number: u32,
+    /// When the action was due.
     pub due: Instant,
+    /// When the stanza was written.
     pub sent: Instant,
     /// In a presence: the places of the sender's contacts that must see it, a bit each.
     pub seen_by: u64,
 }
 
 impl MessageMark {
+    /// Attributes of one letter: the mark is in every stanza.
     pub(super) fn write(&self, out: &mut Vec<u8>) {
         let mut text = String::new();
         let (due, sent) = (self.due.as_micros(), self.sent.as_micros());
@@ -35,6 +42,7 @@ impl MessageMark {
         out.extend_from_slice(text.as_bytes());
     }
 
+    /// The mark of a received stanza; `None` for a stanza of another origin.
     pub(super) fn of(stanza: &Element) -> Option<MessageMark> {
         let note = stanza.get("n", NS)?;
         let number = |name: &str| note.attr(name)?.parse::<u64>().ok();

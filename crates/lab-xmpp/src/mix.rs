@@ -1,4 +1,6 @@
 //! The probabilities of the users' actions.
+//!
+//! Weights are kept as running sums in millionths; one random number below the last sum draws an action.
 
 use stdx::rng::Rng;
 
@@ -109,9 +111,11 @@ pub const ACTIONS: &[(&str, UserAction, &str)] = &[
 pub struct ActionMix {
     /// With the sum of all weights up to it, in millionths.
     steps: Vec<(u64, UserAction)>,
+    /// As written, for the report.
     text: String,
 }
 
+/// Parts of a weight of 1: shares such as 83.5 stay exact.
 const PARTS: f64 = 1e6;
 
 impl ActionMix {

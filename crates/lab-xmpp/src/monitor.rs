@@ -1,5 +1,8 @@
 //! Pairs of users beside the load that repeat the same steps at a fixed pace, so that their times can be compared
 //! from run to run: the published tests' monitors.
+//!
+//! A pair sits in one shard. Its steps: sign out and in, a message and its reply, a presence; one step every `MonitorOptions::every`. A step is timed from
+//! its due time, and one that cannot begin is left out.
 
 use std::time::Duration;
 
@@ -43,6 +46,7 @@ pub(super) struct MonitorPair {
     pub(super) slot: u32,
     /// The next step, or the one under way.
     step: MonitorStep,
+    /// The step is under way.
     is_busy: bool,
     /// The due time of `step`.
     due: Instant,
@@ -72,10 +76,12 @@ impl MonitorPair {
 }
 
 impl UserSessions {
+    /// Monitors have the last slots of a shard.
     pub(super) fn is_monitor(&self, slot: u32) -> bool {
         self.pairs.first().is_some_and(|pair| slot >= pair.slot)
     }
 
+    /// The index of the pair that the slot belongs to.
     fn pair_of(&self, slot: u32) -> Option<usize> {
         let first = self.pairs.first()?.slot;
         slot.checked_sub(first).map(|place| place as usize / 2)
@@ -144,6 +150,7 @@ impl UserSessions {
         }
     }
 
+    /// The step counts as begun; the partner has as long as any answer may take.
     fn wait_for_partner(&mut self, slot: u32, due: Instant, ctx: &mut PoolContext<'_>) {
         ctx.stats.count(Count::Due);
         ctx.stats.count(Count::OutgoingCall);
@@ -151,6 +158,7 @@ impl UserSessions {
         self.set_response_deadline(slot, ctx.now + self.chat.patience);
     }
 
+    /// Without the wait of an ordinary sign-out: the time of the sign-in is measured.
     fn sign_out_and_in(&mut self, slot: u32, due: Instant, ctx: &mut PoolContext<'_>) {
         self.write_sign_out(slot, ctx);
         self.end_session(slot, ctx);
@@ -158,6 +166,7 @@ impl UserSessions {
         self.handle_due(slot, ctx);
     }
 
+    /// The step has succeeded: the next one is due by the fixed pace.
     fn complete_pair_step(&mut self, index: usize, ctx: &mut PoolContext<'_>) {
         let pair = &mut self.pairs[index];
         pair.is_busy = false;

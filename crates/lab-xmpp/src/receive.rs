@@ -1,4 +1,7 @@
 //! The stanzas that users receive in a session.
+//!
+//! Messages and presences are accounted for by their marks, requests by their ids. Everything that is not of the load is answered as a client must and
+//! otherwise ignored.
 
 use lab_sip::stats::Count;
 use stdx::time::Instant;
@@ -25,6 +28,7 @@ impl UserSessions {
         let user = &mut self.users[slot as usize];
         let contact = &mut user.contacts[place as usize];
         let is_friend = item.attr("subscription") == Some("both");
+        // Counts in both directions: a server may take a subscription back.
         match (contact.is_friend, is_friend) {
             (false, true) => {
                 user.friends += 1;
@@ -43,6 +47,7 @@ impl UserSessions {
 }
 
 impl UserPool {
+    /// One stanza of a session.
     pub(super) fn handle_stanza(&mut self, slot: u32, stanza: &Element, ctx: &mut PoolContext<'_>) {
         match stanza.name() {
             "message" => self.handle_chat_message(slot, stanza, ctx),
@@ -52,6 +57,7 @@ impl UserPool {
         }
     }
 
+    /// An error for a message of ours, the reflection of a room message, or a message to account for.
     fn handle_chat_message(&mut self, slot: u32, message: &Element, ctx: &mut PoolContext<'_>) {
         let id = message.attr("id").and_then(|id| id.strip_prefix('m'));
         let is_mine = id.is_some_and(|number| number.parse::<u32>().is_ok());
@@ -109,6 +115,7 @@ impl UserPool {
         }
     }
 
+    /// A room's presence, a subscription request, or a contact's presence to account for.
     fn handle_presence(&mut self, slot: u32, presence: &Element, ctx: &mut PoolContext<'_>) {
         let from = presence.attr("from").unwrap_or_default();
         let Some(from) = self.sessions.chat.people.number(from) else {
@@ -176,6 +183,7 @@ impl UserPool {
         }
     }
 
+    /// The user has entered the room, or has its new nick.
     fn handle_self_presence(&mut self, slot: u32, ctx: &mut PoolContext<'_>) {
         if let Some(asked) = self.sessions.users[slot as usize].take_join() {
             ctx.stats.count(Count::SuccessfulCall);
@@ -189,11 +197,13 @@ impl UserPool {
         let me = self.sessions.users[slot as usize].number;
         let to = people.address(from);
         ctx.write(slot, |out| stanzas::subscription(out, "subscribed", &to));
+        // The user with the lower number asked first; the other one asks back, so that both become mutual.
         if from < me {
             ctx.write(slot, |out| stanzas::subscription(out, "subscribe", &to));
         }
     }
 
+    /// Responses, roster pushes, and requests of others: pings and block lists are answered, all else is refused.
     fn handle_iq(&mut self, slot: u32, iq: &Element, ctx: &mut PoolContext<'_>) {
         let id = iq.attr("id").unwrap_or_default();
         match iq.attr("type") {
@@ -219,6 +229,7 @@ impl UserPool {
         }
     }
 
+    /// The response to the user's request; others are late or of an earlier session.
     fn handle_iq_response(&mut self, slot: u32, iq: &Element, id: &str, ctx: &mut PoolContext<'_>) {
         let user = &mut self.sessions.users[slot as usize];
         let number = id.strip_prefix('i').and_then(|id| id.parse::<u32>().ok());

@@ -1,4 +1,6 @@
 //! Another host that a server names (RFC 6120 §4.9.3.19, RFC 7395 §3.6.2).
+//!
+//! A user follows at most `HOPS` redirects in a row; the next failure brings it back to the target of the load.
 
 use std::net::Ipv6Addr;
 

@@ -1,4 +1,6 @@
 //! Accounts that the load makes before it begins, and removes when it is over (XEP-0077).
+//!
+//! Each registration has a connection of its own, at the rate of `--registrations`, and ends with it. Removals take place in the sessions of the users.
 
 use std::time::Duration;
 
@@ -17,6 +19,7 @@ use super::user_sessions::UserSessions;
 /// The outcome of a registration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RegistrationResult {
+    /// The account was made.
     New,
     /// The account exists, most likely from an earlier run.
     Existed,
@@ -54,6 +57,7 @@ impl UserSessions {
         }
     }
 
+    /// All users that are signed in remove their accounts, at the rate of registrations.
     pub(super) fn begin_unregistering(&mut self) {
         let gap = self.chat.registration_gap();
         let began = self.shared.began();

@@ -1,4 +1,6 @@
 //! From the first element of a stream to a signed-in user.
+//!
+//! While a user signs in, elements go to its `Login`; afterwards to `receive`. Here each result of the login becomes timers, counters and commands.
 
 use std::sync::Arc;
 
@@ -15,6 +17,7 @@ use super::user::UserState;
 use super::user_pool::{ConnectionCommand, PoolContext, UserPool};
 
 impl UserPool {
+    /// One element of a user's stream.
     pub(super) fn handle_element(&mut self, slot: u32, element: &Element, ctx: &mut PoolContext<'_>) {
         ctx.stats.count(Count::MessagesReceived);
         if element.is("error", ns::STREAM) {
@@ -68,6 +71,7 @@ impl UserPool {
         }
     }
 
+    /// The user is in: counted, visible to others, with its contacts, its first presence and its room; the stage decides what it does next.
     fn signed_in(&mut self, slot: u32, roster: &Element, ctx: &mut PoolContext<'_>) {
         let user = &mut self.sessions.users[slot as usize];
         user.phase = UserState::In;

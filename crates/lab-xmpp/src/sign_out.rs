@@ -16,6 +16,7 @@ use super::user_sessions::UserSessions;
 const PARTING: Duration = Duration::from_secs(5);
 
 impl UserSessions {
+    /// Says goodbye and waits for the server to close.
     pub(super) fn begin_sign_out(&mut self, slot: u32, ctx: &mut PoolContext<'_>) {
         let user = &mut self.users[slot as usize];
         self.shared.mark_absent(user.number);

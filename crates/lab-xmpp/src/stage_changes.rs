@@ -1,4 +1,6 @@
 //! The changes of a load from one stage to the next, which the first shard decides for all.
+//!
+//! Only the leader decides; every shard sees the new stage in [`LoadState`] and enters it by itself (`UserPool::expire`).
 
 use std::time::Duration;
 

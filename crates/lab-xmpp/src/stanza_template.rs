@@ -1,4 +1,6 @@
 //! Stanzas of a file, sent as they stand there.
+//!
+//! Read and checked when the load is set up: a stanza that would disturb the accounting of the load is refused. Placeholders are filled in when it is sent.
 
 use lab_sip::stats::Count;
 use stdx::time::Instant;
@@ -15,25 +17,35 @@ use super::user_pool::PoolContext;
 /// One of them, checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StanzaTemplate {
+    /// Text and placeholders in turn.
     parts: Vec<TemplatePart>,
     /// An iq of type get or set, which has an answer.
     is_question: bool,
 }
 
+/// A part of a stanza.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum TemplatePart {
+    /// Text as it stands.
     Text(Box<str>),
+    /// A placeholder, filled in for each stanza.
     Place(Placeholder),
 }
 
 /// A placeholder in a template.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Placeholder {
+    /// The name of the account.
     User,
+    /// The users' domain.
     Domain,
+    /// The user's bare address.
     Jid,
+    /// The bare address of a contact that is signed in.
     Contact,
+    /// A new id, by which an answer is known.
     Id,
+    /// The number of the user, as in patterns.
     Number,
 }
 
@@ -93,6 +105,7 @@ impl StanzaTemplate {
         Ok(stanzas)
     }
 
+    /// One stanza, checked by its kind.
     fn of(mut element: Element) -> Result<StanzaTemplate, String> {
         let kind = element.attr("type").unwrap_or_default().to_owned();
         let mut is_question = false;
@@ -143,6 +156,7 @@ fn accept_presence(presence: &Element, kind: &str) -> Result<(), String> {
     Ok(())
 }
 
+/// Cuts a text at its placeholders.
 fn parts(text: &str) -> Vec<TemplatePart> {
     let mut parts = Vec::new();
     let (mut plain, mut rest) = (String::new(), text);

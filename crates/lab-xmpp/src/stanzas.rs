@@ -18,6 +18,7 @@ pub(super) fn open(out: &mut Vec<u8>, domain: &str) {
     put!(out, "<open xmlns='{}' to='{domain}' version='1.0'/>", ns::FRAMING);
 }
 
+/// RFC 6120 §4.2; XML declaration included.
 pub(super) fn header(out: &mut Vec<u8>, domain: &str) {
     put!(
         out,
@@ -174,6 +175,7 @@ pub(super) fn archive(out: &mut Vec<u8>, id: u32) {
     );
 }
 
+/// A message with its mark; the id names its number.
 pub(super) fn message(out: &mut Vec<u8>, (to, kind): (&str, &str), body: &str, note: &MessageMark) {
     // Errors come back by the id: those of the room are of another kind.
     let prefix = if kind == "groupchat" { 'g' } else { 'm' };
@@ -199,6 +201,7 @@ pub(super) fn directed(out: &mut Vec<u8>, to: &str, note: &MessageMark) {
     put!(out, "</presence>");
 }
 
+/// `kind`: subscribe, subscribed and the like (RFC 6121 §3).
 pub(super) fn subscription(out: &mut Vec<u8>, kind: &str, to: &str) {
     put!(out, "<presence type='{kind}' to='{to}'/>");
 }
@@ -249,6 +252,7 @@ pub(super) fn unavailable(out: &mut Vec<u8>) {
     put!(out, "<presence type='unavailable'/>");
 }
 
+/// The end of the stream; a document ends a WebSocket (RFC 7395) or BOSH session.
 pub(super) fn close(out: &mut Vec<u8>, is_document: bool) {
     if is_document {
         put!(out, "<close xmlns='{}'/>", ns::FRAMING);

@@ -1,4 +1,6 @@
 //! One user.
+//!
+//! A plain record: `UserSessions`, `UserActions` and `UserPool` change it. It is kept small, as a load may have a million of them.
 
 use std::sync::Arc;
 
@@ -12,12 +14,16 @@ use super::model::TimerName;
 use super::redirect::RedirectTarget;
 use super::user_directory::UserDirectory;
 
+/// Where a user stands.
 #[derive(Debug)]
 pub(super) enum UserState {
     /// Signs in when due.
     Away,
+    /// A connection was asked for.
     Connecting,
+    /// The stream has begun.
     SigningIn(Box<Login>),
+    /// Signed in.
     In,
     /// Signs out when due; no stanza is expected to be seen by this user any more.
     Leaving,
@@ -30,9 +36,13 @@ pub(super) enum UserState {
 /// A question that has no answer yet.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct PendingRequest {
+    /// The number in the id of the request.
     pub(super) id: u32,
+    /// The timer of the response.
     pub(super) timed: TimerName,
+    /// When the action was due.
     pub(super) due: Instant,
+    /// When the request was written.
     pub(super) sent: Instant,
     /// The action after the response, within the same time.
     pub(super) then: Option<UserAction>,
@@ -45,6 +55,7 @@ pub(super) struct Contact {
     pub(super) sent: u32,
     /// The highest number received from this contact.
     pub(super) came: u32,
+    /// Both have subscribed.
     pub(super) is_friend: bool,
     /// A subscription request was sent to this contact.
     pub(super) is_asked: bool,
@@ -53,11 +64,14 @@ pub(super) struct Contact {
 /// Some 340 bytes with seven contacts; a roster of the server's is not kept.
 #[derive(Debug)]
 pub(super) struct User {
+    /// Among all users of the load.
     pub(super) number: u32,
     pub(super) phase: UserState,
+    /// Cuts the stream into elements.
     pub(super) framer: Framer,
     /// Prefixes of the server's stream; users of a shard share equal ones.
     pub(super) prefixes: Option<Arc<Prefixes>>,
+    /// Keys of SCRAM from an earlier sign-in.
     pub(super) kept: Option<Box<ClientKeys>>,
     /// The due time of the next sign-in, action or sign-out.
     pub(super) due: Instant,
@@ -65,15 +79,23 @@ pub(super) struct User {
     pub(super) sign_in: (Instant, Instant),
     /// Until then an answer must be here.
     pub(super) patience: Instant,
+    /// One request at a time.
     pub(super) asked: Option<PendingRequest>,
+    /// By place, as `UserDirectory` numbers them.
     pub(super) contacts: Box<[Contact]>,
     /// The highest number of each contact's presences, by place; empty when this user's are not accounted for.
     pub(super) seen: Box<[u32]>,
+    /// Contacts that are mutual.
     pub(super) friends: u32,
+    /// The last id of a request.
     pub(super) ids: u32,
+    /// Presences sent so far: the number of the next one's mark.
     pub(super) presences: u32,
+    /// The same of messages to the room.
     pub(super) room_messages: u32,
+    /// The extra entry is in the roster.
     pub(super) has_extra: bool,
+    /// The stranger is blocked.
     pub(super) has_blocked: bool,
     /// The first sign-in of this user has been counted.
     pub(super) has_been_in: bool,
@@ -119,10 +141,12 @@ impl User {
         }
     }
 
+    /// Signed in, signing out included.
     pub(super) fn is_in(&self) -> bool {
         matches!(self.phase, UserState::In | UserState::Leaving)
     }
 
+    /// A connection is wanted or there.
     pub(super) fn has_connection(&self) -> bool {
         !matches!(self.phase, UserState::Away | UserState::Gone)
     }
@@ -139,6 +163,7 @@ impl User {
         Some(request)
     }
 
+    /// A new id for a request.
     pub(super) fn next_id(&mut self) -> u32 {
         self.ids += 1;
         self.ids

@@ -20,7 +20,9 @@ enum AccountSource {
 /// The users of one load.
 #[derive(Debug, Clone)]
 pub struct UserDirectory {
+    /// Users without monitors.
     count: u32,
+    /// Contacts of each user.
     contacts: u32,
     /// Pairs of monitors, whose numbers follow the others'. The users of a pair have each other as only contact.
     pairs: u32,
@@ -164,6 +166,7 @@ impl UserDirectory {
         let (user, count) = (u64::from(user), u64::from(self.count));
         let place = u64::from(place);
         let sides = u64::from(self.contacts / 2) * 2;
+        // Even places go forward, odd ones backward, and the last one of an odd number is opposite.
         let distance = if place >= sides {
             count / 2
         } else if place % 2 == 0 {
@@ -221,6 +224,7 @@ impl UserDirectory {
         }
     }
 
+    /// The pattern with the user's number.
     fn numbered(&self, pattern: &str, user: u32) -> String {
         pattern.replace("{n}", &self.shown(user).to_string())
     }

@@ -1,5 +1,8 @@
 //! The inputs of one shard's users: connections, received bytes, timers, the stages of the load. The users themselves are in
 //! [`UserSessions`].
+//!
+//! The driver (`lab::engine::xmpp_load`) calls `handle_*` with what a connection brought and `expire` when something is due, and performs the commands in the
+//! [`Outbox`]. No call blocks.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -77,10 +80,12 @@ pub struct PoolContext<'a> {
 }
 
 impl PoolContext<'_> {
+    /// Adds a command.
     pub(super) fn want(&mut self, slot: u32, wanted: ConnectionCommand) {
         self.out.wants.push((slot, wanted));
     }
 
+    /// Writes bytes for a user and the command that sends them; nothing written is no command.
     pub(super) fn write(&mut self, slot: u32, write: impl FnOnce(&mut Vec<u8>)) {
         let start = self.out.bytes.len();
         write(&mut self.out.bytes);
@@ -104,7 +109,9 @@ impl PoolContext<'_> {
 
 /// The users of one shard as the driver sees them: connections, received bytes and stanzas, the stages of the load.
 pub struct UserPool {
+    /// The users and what they do of their own accord.
     pub(super) sessions: UserSessions,
+    /// Messages that were skipped or refused.
     pub(super) ledger: MessageLedger,
     /// Stanzas sent before this time belong to another run.
     pub(super) began: Instant,
@@ -112,6 +119,7 @@ pub struct UserPool {
     leader: Option<StageLeader>,
     /// The time of the next look at the stage of the load.
     look_at: Instant,
+    /// Those of the last stream header: a server's are the same in every stream.
     prefixes: Option<Arc<Prefixes>>,
 }
 
@@ -220,6 +228,7 @@ impl UserPool {
         }
     }
 
+    /// Everything that a shard does when it sees a new stage.
     fn enter_stage(&mut self, stage: LoadStage, ctx: &mut PoolContext<'_>) {
         match stage {
             LoadStage::SigningIn => self.sessions.begin_signing_in(),
@@ -253,6 +262,7 @@ impl UserPool {
         }
     }
 
+    /// Signs out without waiting for the server.
     fn leave_for_good(&mut self, slot: u32, ctx: &mut PoolContext<'_>) {
         let user = &self.sessions.users[slot as usize];
         if user.is_in() {
@@ -268,6 +278,7 @@ impl UserPool {
         user.framer = Framer::new();
     }
 
+    /// An answer did not come in time: the meaning depends on what the user waits for.
     fn handle_response_timeout(&mut self, slot: u32, ctx: &mut PoolContext<'_>) {
         let is_monitoring = self.sessions.is_monitor(slot) && self.sessions.stage == LoadStage::Load;
         let user = &mut self.sessions.users[slot as usize];
@@ -383,6 +394,7 @@ impl UserPool {
         }
     }
 
+    /// Shares equal prefixes between users.
     fn keep_prefixes(&mut self, slot: u32, prefixes: Prefixes) {
         let shared = match &self.prefixes {
             Some(known) if **known == prefixes => Arc::clone(known),

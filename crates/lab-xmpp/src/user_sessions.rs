@@ -19,7 +19,9 @@ use super::user_timers::{UserTimer, UserTimers};
 
 /// The users of one shard: those whose number, modulo the number of shards, is the shard's.
 pub(super) struct UserSessions {
+    /// The options of the load.
     pub(super) chat: Arc<XmppLoad>,
+    /// The state of all shards.
     pub(super) shared: Arc<LoadState>,
     /// By slot.
     pub(super) users: Vec<User>,
@@ -29,15 +31,18 @@ pub(super) struct UserSessions {
     pub(super) rng: Rng,
     /// The stage that this shard has entered.
     pub(super) stage: LoadStage,
+    /// Users that send subscription requests.
     pub(super) asking: FriendRequestQueue,
 }
 
 impl UserSessions {
+    /// Sets a user's due time. An earlier timer fires and is ignored.
     pub(super) fn schedule_user(&mut self, slot: u32, due: Instant) {
         self.users[slot as usize].due = due;
         self.timers.insert(due, UserTimer::Due(slot));
     }
 
+    /// Sets the time until which an answer must be here.
     pub(super) fn set_response_deadline(&mut self, slot: u32, patience: Instant) {
         self.users[slot as usize].patience = patience;
         self.timers.insert(patience, UserTimer::Response(slot));
@@ -47,6 +52,7 @@ impl UserSessions {
         self.timers.insert(due, UserTimer::Pair(u32::try_from(pair).unwrap_or(u32::MAX)));
     }
 
+    /// All slots of the shard.
     pub(super) fn slots(&self) -> Range<u32> {
         0..u32::try_from(self.users.len()).unwrap_or_default()
     }
@@ -95,6 +101,7 @@ impl UserSessions {
         });
     }
 
+    /// Unavailable presence and the end of the stream.
     pub(super) fn write_sign_out(&self, slot: u32, ctx: &mut PoolContext<'_>) {
         ctx.write(slot, stanzas::unavailable);
         ctx.write(slot, |out| stanzas::close(out, self.chat.web.is_some()));

@@ -1,4 +1,6 @@
 //! The timers of one shard's users.
+//!
+//! A timer is one number in the wheel: the slot of its user and its kind. A due time that moves gets another timer; the old one is ignored when it fires.
 
 use stdx::time::Instant;
 use stdx::wheel::Wheel;
@@ -20,6 +22,7 @@ pub(super) enum UserTimer {
 const KIND_BITS: u32 = 2;
 
 impl UserTimer {
+    /// The timer as a number of the wheel.
     fn token(self) -> u64 {
         let (slot, kind) = match self {
             UserTimer::Due(slot) => (slot, 0),
@@ -29,6 +32,7 @@ impl UserTimer {
         u64::from(slot) << KIND_BITS | kind
     }
 
+    /// The timer of a number.
     fn of_token(token: u64) -> UserTimer {
         let slot = u32::try_from(token >> KIND_BITS).unwrap_or_default();
         match token & ((1 << KIND_BITS) - 1) {
@@ -41,7 +45,9 @@ impl UserTimer {
 
 /// A timer wheel of [`UserTimer`]s. Timers are never removed.
 pub(super) struct UserTimers {
+    /// One tick is `TICK_MICROS`.
     wheel: Wheel<u64, TICK_MICROS>,
+    /// Timers that fired, the next one last.
     fired: Vec<u64>,
 }
 

@@ -1,4 +1,6 @@
 //! The limit on open files: raised as far as it goes, and what it allows.
+//!
+//! Called before a run binds its sockets: `engine::bind` for calls with a socket each, and the workers of a load of users.
 #![expect(unsafe_code, reason = "getrlimit(2) and setrlimit(2) have no wrapper in std")]
 
 use std::mem::MaybeUninit;

@@ -1,5 +1,8 @@
 //! Whether a process under load grows: a line through its memory, and how sure its slope is.
 //!
+//! `report::record` feeds a [`Series`] for each watched process, a sample an interval; at the end the report has its [`MemoryGrowth`], and
+//! thresholds `growth < …` are judged by the lower end of the interval of confidence: only sure growth is a failure.
+//!
 //! Memory comes in steps, so one sample says little that the one before did not say; the error of the slope is that of
 //! independent samples, widened by how much neighbours resemble each other.
 
@@ -22,6 +25,7 @@ const HOUR: f64 = 3_600.0;
 pub struct Series {
     /// Seconds from the start of the run, bytes: means of `width` samples.
     points: Vec<(f64, f64)>,
+    /// Samples a point; doubles when the series is full.
     width: u32,
     /// Samples of the next point, and their sums.
     count: u32,
@@ -50,6 +54,7 @@ impl Series {
         let width = f64::from(self.width);
         self.points.push((self.sum.0 / width, self.sum.1 / width));
         (self.count, self.sum) = (0, (0.0, 0.0));
+        // Full: neighbours are merged in pairs, so the series covers twice the time with as many points.
         if self.points.len() == 2 * POINTS {
             let middle = |pair: &[(f64, f64)]| ((pair[0].0 + pair[1].0) / 2.0, (pair[0].1 + pair[1].1) / 2.0);
             self.points = self.points.chunks_exact(2).map(middle).collect();
@@ -80,13 +85,16 @@ impl Series {
 
 /// Least squares.
 struct FittedLine {
+    /// The means of time and bytes, through which the line goes.
     middle: (f64, f64),
+    /// Bytes a second.
     slope: f64,
     /// Half of the 95 % interval of the slope.
     margin: f64,
 }
 
 impl FittedLine {
+    /// The line, with the error of its slope from the autocorrelation of what is left beside it.
     fn through(points: &[(f64, f64)]) -> Option<FittedLine> {
         if points.len() < FEWEST {
             return None;
@@ -98,6 +106,7 @@ impl FittedLine {
             points.iter().map(|point| point.1).sum::<f64>() / n,
         );
         let spread: f64 = points.iter().map(|point| (point.0 - middle.0).powi(2)).sum();
+        // All samples at one time.
         if spread <= 0.0 {
             return None;
         }
@@ -106,10 +115,12 @@ impl FittedLine {
         let off: Vec<f64> = points.iter().map(|point| point.1 - line.at(point.0)).collect();
         let squares: f64 = off.iter().map(|off| off * off).sum();
         if squares > 0.0 {
+            // Autocorrelation at distance one. A negative one would make the error too small and is not believed.
             let beside: f64 = off.windows(2).map(|pair| pair[0] * pair[1]).sum();
             let likeness = (beside / squares).clamp(0.0, 0.99);
             // As many independent samples say as much.
             let worth = (n * (1.0 - likeness) / (1.0 + likeness)).max(4.0);
+            // Two degrees of freedom go into the line itself.
             let variance = squares / n * worth / (worth - 2.0);
             line.margin = student(worth - 2.0) * (variance / (spread / n) / worth).sqrt();
         }
@@ -139,6 +150,7 @@ pub enum GrowthLimit {
     Bytes(f64),
 }
 
+/// Longer names first: "KiB" ends in "B".
 const UNITS: [(&str, f64); 4] = [("KiB", 1024.0), ("MiB", 1_048_576.0), ("GiB", 1_073_741_824.0), ("B", 1.0)];
 
 impl GrowthLimit {
@@ -162,6 +174,7 @@ impl GrowthLimit {
     /// cannot be judged, because the load was too short or no process was watched.
     pub fn judge(self, growth: &[MemoryGrowth]) -> (String, Option<bool>) {
         let told: Vec<&MemoryGrowth> = growth.iter().filter(|growth| !growth.is_too_short).collect();
+        // The lower end of the interval less the limit: above 0 the growth is sure to be too much.
         let excess = |growth: &MemoryGrowth| match self {
             GrowthLimit::Share(share) => growth.low - share * growth.memory,
             GrowthLimit::Bytes(bytes) => growth.low - bytes,

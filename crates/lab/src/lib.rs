@@ -1,5 +1,9 @@
 //! The load lab: the engine that runs calls (`lab_sip`) and users (`lab_xmpp`) on all cores, observers, reports, search, plans and the
 //! command line of `ringer`.
+//!
+//! A run in the order of its parts: `cli` or `plan` read what is wanted and build an [`engine::Setup`]; [`engine::Run`] binds the
+//! sockets and starts one thread a shard; [`session::drive`] takes an interval from the run each second and gives it to the observers
+//! (`screen`, `live`, `trace`, `prometheus`, `watch`, `report`), and lets the controllers (`control`, `find`) change the run.
 
 #![warn(missing_docs)]
 

@@ -1,4 +1,7 @@
 //! `--prometheus ADDRESS`: the run's counters for a scraper, text format 0.0.4.
+//!
+//! The page is made with each interval and kept as text, so that a scrape costs the run nothing. Names follow the conventions of Prometheus:
+//! `ringer_` before all, `_total` behind counters, seconds as the unit of times.
 
 use std::fmt::Write as _;
 use std::io::{self, BufRead, BufReader, Write};
@@ -22,7 +25,9 @@ const MAX_REQUEST: u64 = 8_192;
 
 /// Serves until the process ends; what it serves is the last interval told.
 pub struct Exporter {
+    /// The page of the last interval; empty before the first.
     page: Arc<RwLock<String>>,
+    /// The bound address, with the port that the system chose for port 0.
     address: SocketAddr,
 }
 
@@ -59,6 +64,7 @@ impl Observer for Exporter {
     }
 }
 
+/// Reads the request to the end of its head and answers: the page for `/metrics`, otherwise 404. Every connection is closed.
 fn answer(stream: &TcpStream, page: &str) -> io::Result<()> {
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
@@ -66,6 +72,7 @@ fn answer(stream: &TcpStream, page: &str) -> io::Result<()> {
     let mut first = String::new();
     request.read_line(&mut first)?;
     let mut line = String::new();
+    // A line of two bytes is the empty one at the end of the head.
     while request.read_line(&mut line)? > 2 {
         line.clear();
     }
@@ -82,6 +89,7 @@ fn answer(stream: &TcpStream, page: &str) -> io::Result<()> {
     )
 }
 
+/// All figures of the run so far.
 fn page(progress: &Progress, rtds: &[String]) -> String {
     let counts = &progress.total.counts;
     let gauges = &progress.gauges;
@@ -118,6 +126,7 @@ fn page(progress: &Progress, rtds: &[String]) -> String {
     gauge(&mut out, "ringer_calls_open", "Calls open now", gauges.open_calls);
     gauge(&mut out, "ringer_calls_limit", "Most calls open at once", gauges.limit);
     gauge(&mut out, "ringer_rate_wanted", "Calls a second asked for", gauges.target_rate);
+    // From the sending of a request (`service`), and from when its call was due (`response`), which includes the delay of a late start.
     for (timer, name) in progress.total.rtds.iter().zip(rtds) {
         summary(
             &mut out,
@@ -136,14 +145,17 @@ fn page(progress: &Progress, rtds: &[String]) -> String {
     out
 }
 
+/// A counter with its help and type.
 fn counter(out: &mut String, name: &str, help: &str, value: u64) {
     let _ = write!(out, "# HELP {name} {help}\n# TYPE {name} counter\n{name} {value}\n");
 }
 
+/// A gauge with its help and type.
 fn gauge(out: &mut String, name: &str, help: &str, value: impl std::fmt::Display) {
     let _ = write!(out, "# HELP {name} {help}\n# TYPE {name} gauge\n{name} {value}\n");
 }
 
+/// Quantiles, sum and number of a distribution, in seconds. `labels` ends with a comma, or is empty.
 fn summary(out: &mut String, name: &str, labels: &str, durations: &Durations) {
     for quantile in [0.5, 0.9, 0.99, 0.999] {
         if let Some(time) = durations.quantile(quantile) {
@@ -156,6 +168,7 @@ fn summary(out: &mut String, name: &str, labels: &str, durations: &Durations) {
         writeln!(out, "{name}_sum{braces} {:.6}\n{name}_count{braces} {}", durations.sum / 1e6, durations.n);
 }
 
+/// A label's value with what the format has to escape.
 fn label(text: &str) -> String {
     text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }

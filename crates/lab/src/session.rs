@@ -1,4 +1,6 @@
 //! A run and its observers: the live view, progress lines, trace files of statistics, reports.
+//!
+//! [`drive`] is the loop of the main thread. The shards never wait for an observer: a slow one only makes the intervals arrive late.
 
 use crate::engine::{Progress, Run, RunOutcome, Setup};
 
@@ -18,6 +20,7 @@ pub trait RunController {
     fn poll(&mut self, run: &Run);
 }
 
+/// Every turn lets the controllers act first, so that a key is obeyed before the next line is drawn.
 /// Runs to the end.
 pub fn drive(
     setup: &Setup,
@@ -35,6 +38,7 @@ pub fn drive(
         for observer in &mut *observers {
             observer.turn(setup);
         }
+        // 100 ms is the longest that a key waits for its effect.
         match run.next(Duration::from_millis(100)) {
             Event::Nothing => {}
             Event::Progress(progress) => {

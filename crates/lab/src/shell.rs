@@ -1,4 +1,5 @@
 //! Command lines as a shell reads them.
+//! The line that `report` and `find` print so that an operator can run the same load again.
 
 /// The words as one line that a POSIX shell splits into the same words again.
 pub fn join(words: &[String]) -> String {
@@ -10,6 +11,7 @@ pub fn join(words: &[String]) -> String {
 /// special in bash; `=` makes an assignment of a first word only, which is a program's name here.
 const PLAIN: &[u8] = b"%+,-./:=@_";
 
+/// One word in single quotes where it needs them. A quote inside ends the quoted part, stands escaped, and begins the next part (`'\''`).
 fn quote(word: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || PLAIN.contains(&byte);
     if !word.is_empty() && word.bytes().all(is_plain) {

@@ -1,4 +1,7 @@
 //! Thresholds of a run: `failed == 0`, `response.p99 < 200ms`, `rate >= 781.6`, `retransmissions < 0.2%`.
+//!
+//! `Recorder` judges them at the end of a run by the totals. Parsing checks figure, comparison and bound, so that a mistake is told before the
+//! run; a figure of which nothing was measured is missed.
 
 use std::time::Duration;
 
@@ -11,12 +14,15 @@ use crate::report::model::{MemoryGrowth, ThresholdResult};
 /// `figure comparison bound`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Threshold {
+    /// As written, for reports.
     text: String,
     rule: ThresholdRule,
 }
 
+/// The two kinds of rules.
 #[derive(Debug, Clone, PartialEq)]
 enum ThresholdRule {
+    /// A figure of the run against a number.
     Figure {
         figure: ThresholdFigure,
         compare: Comparison,
@@ -27,50 +33,62 @@ enum ThresholdRule {
     Growth(GrowthLimit),
 }
 
+/// The figures that a threshold may name; `FIGURES` has their words.
 #[derive(Debug, Clone, PartialEq)]
 enum ThresholdFigure {
     /// Share of calls that failed of those that ended, or their number.
     Failed,
+    /// The same as a share of the calls that ended.
     FailedShare,
+    /// Arrivals that could not start.
     Blocked,
     /// Successful calls a second of the time in which calls were placed.
     Rate,
     /// Retransmissions per message sent.
     Retransmissions,
+    /// The same as a share of the messages sent.
     RetransmissionShare,
     /// A quantile of a response-time counter (`response`, `response.<name>`), of call length or media.
-    Time {
-        of: ThresholdTimer,
-        quantile: Quantile,
-    },
+    Time { of: ThresholdTimer, quantile: Quantile },
     /// MOS of received media at the 1st percentile, and loss of all received packets.
     Mos,
+    /// Share of packets that did not arrive, of those that were expected.
     MediaLoss,
+    /// Calls in which only one side received media.
     OneWay,
     /// For users: messages that did not arrive, and those that arrived in another order, twice or at the wrong user.
     Lost,
+    /// Presences that a contact who was there did not see.
     Unseen,
+    /// Another count of a load of users.
     Chat(Count),
 }
 
+/// The distribution that a quantile is taken of.
 #[derive(Debug, Clone, PartialEq)]
 enum ThresholdTimer {
     /// The counter's name; the first one without.
     Response(Option<String>),
     /// The worst of all counters that counted.
     EveryResponse,
+    /// Length of calls.
     CallLength,
+    /// Lateness of media packets that left.
     MediaDelay,
+    /// Jitter of received streams.
     Jitter,
 }
 
+/// The figure of a distribution.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Quantile {
     Mean,
+    /// Between 0 and 1: 0.99 for `p99`.
     At(f64),
     Max,
 }
 
+/// The sign between figure and bound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Comparison {
     Equal,
@@ -149,6 +167,7 @@ impl Threshold {
     }
 }
 
+/// Figure, comparison and bound; both texts without blanks.
 fn split(text: &str) -> Result<(&str, Comparison, &str), String> {
     // Two-character signs first, or `<=` would be read as `<`.
     let signs = [
@@ -169,6 +188,7 @@ fn split(text: &str) -> Result<(&str, Comparison, &str), String> {
 
 /// The bound in its base unit and whether it was a percentage.
 fn bound(text: &str) -> Result<(f64, bool), String> {
+    // "s" comes last, as all others but "%" end with it.
     let units = [("ms", 1e-3), ("us", 1e-6), ("µs", 1e-6), ("%", 1e-2), ("s", 1.0)];
     let (digits, scale, share) = units
         .into_iter()
@@ -184,6 +204,7 @@ fn bound(text: &str) -> Result<(f64, bool), String> {
     Ok((value * scale, share))
 }
 
+/// The figure of a name; with `share` the bound is a percentage, which some figures count differently.
 fn figure(text: &str, share: bool) -> Result<ThresholdFigure, String> {
     let mut words = text.split('.');
     let name = words.next().unwrap_or_default();
@@ -223,6 +244,7 @@ fn figure(text: &str, share: bool) -> Result<ThresholdFigure, String> {
     }
 }
 
+/// `mean`, `max`, or `p` and digits.
 fn quantile(word: Option<&str>) -> Result<Quantile, String> {
     let word = word.unwrap_or_default();
     match word {
@@ -256,11 +278,13 @@ fn number(count: u64) -> f64 {
     count as f64
 }
 
+/// `None` when the whole is 0: nothing was measured.
 fn ratio(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| number(part) / number(whole))
 }
 
 impl ThresholdFigure {
+    /// The value in the base unit of its bound; `None`: nothing was measured.
     fn measure(&self, progress: &Progress, rtds: &[String]) -> Option<f64> {
         let stats = &progress.total;
         let counts = &stats.counts;
@@ -278,6 +302,7 @@ impl ThresholdFigure {
                 ratio(counts[Count::Retransmissions], counts[Count::MessagesSent])
             }
             ThresholdFigure::Time { of, quantile } => quantile.of(of, stats, rtds),
+            // The histogram has thousandths of MOS.
             ThresholdFigure::Mos => stats.media.mos.value_at(0.01).map(|mos| number(mos) / 1e3),
             ThresholdFigure::MediaLoss => ratio(stats.media.lost, stats.media.packets + stats.media.lost),
             ThresholdFigure::OneWay => Some(number(stats.media.one_way)),
@@ -287,6 +312,7 @@ impl ThresholdFigure {
         }
     }
 
+    /// The value with its unit, for reports.
     fn show(&self, value: f64) -> String {
         match self {
             ThresholdFigure::Time { .. } => format!("{:.3} ms", value * 1e3),
@@ -309,6 +335,7 @@ impl ThresholdFigure {
 }
 
 impl Quantile {
+    /// Seconds.
     fn of(self, of: &ThresholdTimer, stats: &lab_sip::stats::Stats, rtds: &[String]) -> Option<f64> {
         let durations = match of {
             ThresholdTimer::Response(name) => {
@@ -337,6 +364,7 @@ impl Quantile {
     }
 
     fn of_histogram(self, histogram: &lab_sip::stats::Histogram) -> Option<f64> {
+        // Histograms of times have microseconds.
         let micros = match self {
             Quantile::Max => histogram.max(),
             Quantile::At(quantile) => histogram.value_at(quantile),

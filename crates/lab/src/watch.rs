@@ -1,4 +1,7 @@
 //! `--watch`: processor time and resident memory of other processes, from `/proc`.
+//!
+//! `Recorder` takes a sample at each interval by [`ProcessMeter`]. Several processes of one name count as one; a process that ends drops out, and
+//! one that starts is found by the next sample.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -13,12 +16,16 @@ const MICROS_A_TICK: u64 = 10_000;
 /// Measures the processes that the specifications name, each given as its process id or its name.
 #[derive(Debug)]
 pub struct ProcessWatch {
+    /// `/proc`, or a folder in tests.
     proc: PathBuf,
+    /// In the order of the flags, which is the order of the samples.
     specs: Vec<ProcessSpec>,
 }
 
+/// One `--watch`.
 #[derive(Debug)]
 struct ProcessSpec {
+    /// As written.
     text: String,
     /// The name in reports: `belfry (8745)` for a process id.
     label: String,
@@ -28,9 +35,11 @@ struct ProcessSpec {
     seen: HashMap<ProcessInstance, u64>,
     /// The process that a process id meant when it was first seen.
     meant: Option<ProcessInstance>,
+    /// The notice that there is no such process was written.
     told: bool,
 }
 
+/// A process, told from a later one with the same id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct ProcessInstance {
     pid: u32,
@@ -41,8 +50,11 @@ struct ProcessInstance {
 /// The fields of `/proc/PID/stat` that are of use.
 #[derive(Debug, PartialEq, Eq)]
 struct ProcStat<'a> {
+    /// The short name, at most 15 bytes.
     name: &'a [u8],
+    /// Processor time so far, user and system.
     ticks: u64,
+    /// When the process started, in ticks since the system did.
     started: u64,
 }
 
@@ -50,7 +62,9 @@ struct ProcStat<'a> {
 #[derive(Debug, Clone, Copy)]
 struct ProcessReading {
     process: ProcessInstance,
+    /// Processor time so far.
     micros: u64,
+    /// Bytes.
     resident: u64,
 }
 
@@ -78,6 +92,7 @@ impl ProcessWatch {
 
     /// Readings of each specification's processes, in order; notes them for the next time.
     fn read(&mut self) -> Vec<(u64, u64)> {
+        // The list of all processes is read only when a name is watched.
         let named = self.specs.iter().any(|spec| spec.pid.is_none());
         let all = if named { pids(&self.proc) } else { Vec::new() };
         self.specs.iter_mut().map(|spec| spec.read(&self.proc, &all)).collect()
@@ -120,12 +135,14 @@ impl ProcessSpec {
     }
 }
 
+/// A process id with the name of its program; a name stands for itself.
 fn label(proc: &Path, text: &str) -> String {
     let name =
         text.parse::<u32>().ok().and_then(|_| std::fs::read_to_string(proc.join(text).join("comm")).ok());
     name.map_or_else(|| text.to_owned(), |name| format!("{} ({text})", name.trim_end()))
 }
 
+/// The ids of all processes now.
 fn pids(proc: &Path) -> Vec<u32> {
     let Ok(entries) = std::fs::read_dir(proc) else {
         return Vec::new();
@@ -163,9 +180,11 @@ fn parse_stat(bytes: &[u8]) -> Option<ProcStat<'_>> {
     // From the third of proc(5)'s fields on, the state.
     let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
     let number = |index: usize| fields.get(index)?.parse::<u64>().ok();
+    // A zombie keeps its times and has no memory any more.
     if matches!(*fields.first()?, "Z" | "X") {
         return None;
     }
+    // utime and stime, the fields 14 and 15, and starttime, the field 22; the state is the field 3.
     Some(ProcStat { name, ticks: number(11)? + number(12)?, started: number(19)? })
 }
 

@@ -54,6 +54,7 @@ fn place_of(path: &Path) -> Option<PathBuf> {
     }
 }
 
+/// The name under which the file is written, in the same folder, as a rename works only within a file system.
 fn part_of(place: &Path) -> PathBuf {
     let mut name = place.as_os_str().to_owned();
     name.push(".part");

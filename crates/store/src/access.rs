@@ -1,5 +1,8 @@
 //! Rows of authentication other than by password and of registration: tokens that clients sign in by
 //! (XEP-0484), accounts made in band (XEP-0077) and invitations (XEP-0401, XEP-0445).
+//!
+//! Tokens, invitations and reserved names, for `chat`: the record checks that each is used once, in the transaction of the use, because several nodes
+//! may try the same one at once.
 
 use stdx::Instant;
 

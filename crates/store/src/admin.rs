@@ -1,5 +1,7 @@
 //! The record for the command line: blocking calls on an opened store, used when no server runs.
 //!
+//! Used by the commands that change accounts, by imports, and by a node while it starts.
+//!
 //! While one runs, the same [`Write`] and [`Read`] go through its [`Service`](crate::Service), whose caches
 //! then know of the change.
 
@@ -179,6 +181,7 @@ impl Admin {
     }
 }
 
+/// A database that answers a read with another kind of answer is a defect of it.
 fn unexpected(answer: &dyn std::fmt::Debug) -> StoreError {
     StoreError::Internal { detail: format!("an answer of another kind: {answer:?}") }
 }

@@ -1,5 +1,8 @@
 //! All rows of one database into another that is empty: from the file to a server, and back (`belfry store copy`).
 //!
+//! For each table: count, read by chunks, write, set the next id, and count again in the target. [`backup`](crate::backup) uses the same sources,
+//! targets and tables.
+//!
 //! The copy is there as a whole or not at all: a server has it in one transaction, a file gets its name when it is complete.
 //! Rows keep their ids, and what is added later gets ids that were never used. Not copied: the row of probes, the
 //! version of the schema, and what the nodes of a farm have agreed on.
@@ -77,6 +80,7 @@ pub(crate) type Row = Vec<Value<'static>>;
 /// A table of both databases.
 pub(crate) struct Table {
     pub(crate) name: &'static str,
+    /// In the order of the values of a [`Row`].
     pub(crate) columns: &'static [&'static str],
     /// The names of the same columns in SQLite, where they differ.
     sqlite: Option<&'static [&'static str]>,
@@ -85,10 +89,12 @@ pub(crate) struct Table {
 }
 
 impl Table {
+    /// `columns` are those of PostgreSQL.
     const fn new(name: &'static str, key: &'static str, columns: &'static [&'static str]) -> Table {
         Table { name, columns, sqlite: None, key }
     }
 
+    /// As many columns, in the same order.
     const fn with_sqlite(self, sqlite: &'static [&'static str]) -> Table {
         Table { sqlite: Some(sqlite), ..self }
     }
@@ -108,7 +114,9 @@ impl Table {
     }
 }
 
+/// The table of bindings.
 pub(crate) const BINDING: &str = "binding";
+/// The table of SIP messages that wait for their recipients.
 pub(crate) const KEPT_MESSAGE: &str = "kept_message";
 
 /// In this order a row comes after those that it refers to.
@@ -214,6 +222,7 @@ pub(crate) const TABLES: &[Table] = &[
 #[derive(Default)]
 pub(crate) struct Chunk {
     pub(crate) rows: Vec<Row>,
+    /// About: numbers count as 8.
     bytes: usize,
 }
 

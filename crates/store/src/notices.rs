@@ -53,6 +53,7 @@ const CHANGES: [(AccountChange, &str); 4] = [
     (AccountChange::Removed, "removed"),
 ];
 
+// The other notices as they are spelled.
 const PLAN: &str = "plan";
 const NUMBERS: &str = "numbers";
 const EVERYTHING: &str = "everything";

@@ -1,11 +1,17 @@
 //! A bounded queue that hands over everything waiting at once: one lock and one wake-up a group, not a message.
+//!
+//! Used for writes. Items that are waited for ([`push`](Queue::push) with `urgent`) are handed over at once, or after a short window in which others
+//! may join them; items that nothing waits for ride along with those, or go alone when their patience is over.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+/// Many push, and one or more take.
 pub(crate) struct Queue<T> {
     state: Mutex<State<T>>,
+    /// Wakes a taker.
     ready: Condvar,
+    /// Items that may wait.
     capacity: usize,
     /// Items in one `take`.
     group: usize,
@@ -16,14 +22,17 @@ pub(crate) struct Queue<T> {
 }
 
 struct State<T> {
+    /// In the order in which they came.
     items: Vec<T>,
     /// At least one of the items is waited for.
     urgent: bool,
     closed: bool,
 }
 
+/// The outcome of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Taken {
+    /// At least one item.
     Group,
     /// Nothing came for as long as the taker wanted to wait.
     Idle,
@@ -31,6 +40,7 @@ pub(crate) enum Taken {
     Closed,
 }
 
+/// Why an item was not taken in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refused {
     Full,
@@ -43,6 +53,7 @@ impl<T> Queue<T> {
         Queue { state: Mutex::new(state), ready: Condvar::new(), capacity, group, window, patience }
     }
 
+    /// Adds an item; never waits. `urgent`: an answer is waited for.
     pub(crate) fn push(&self, item: T, urgent: bool) -> Result<(), Refused> {
         let mut state = self.lock();
         if state.closed {

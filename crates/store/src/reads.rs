@@ -25,12 +25,15 @@ pub(crate) enum Lane {
 /// The hash of what a read is about: two that share one take turns as one.
 type Account = u64;
 
+/// A read under way.
 pub(crate) struct TakenRead {
     pub(crate) read: Read,
     pub(crate) ticket: Ticket,
+    /// The account whose turn it is; `None`: a read that is of no account.
     account: Option<Account>,
 }
 
+/// The reads of one lane that wait.
 #[derive(Default)]
 struct LaneQueue {
     /// Accounts of which a read waits and none is under way. `None`: a read that is of no account.
@@ -41,20 +44,25 @@ struct LaneQueue {
     others: VecDeque<(Read, Ticket)>,
 }
 
+/// The reads of one account.
 #[derive(Default)]
 struct Waiting {
+    /// In the order in which they came, without the one under way.
     reads: VecDeque<(Read, Ticket)>,
     is_under_way: bool,
 }
 
+/// All that the threads share, under one lock.
 #[derive(Default)]
 struct State {
     quick: LaneQueue,
     large: LaneQueue,
+    /// Reads in both lanes.
     waiting: usize,
     /// The last read of a thread of both lanes was quick.
     was_quick: bool,
     is_closed: bool,
+    /// The thread of quick reads.
     quick_thread: ThreadState,
     /// Threads of both lanes that sleep. The last to fall asleep is the first to be woken: its caches are warm.
     asleep: Vec<usize>,
@@ -62,6 +70,7 @@ struct State {
     is_other_waking: bool,
 }
 
+/// The state of the thread of quick reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum ThreadState {
     /// Also before its first read.
@@ -72,11 +81,14 @@ enum ThreadState {
     Waking,
 }
 
+/// The reads that wait, and the threads that wait for reads.
 pub(crate) struct Reads {
     state: Mutex<State>,
     /// One for each thread. A read wakes one thread, and a thread that leaves reads behind wakes the next.
     wakers: Vec<Condvar>,
+    /// Reads that may wait.
     capacity: usize,
+    /// Seeded by chance, so that a peer cannot choose accounts whose reads take turns as one.
     hasher: RandomState,
 }
 
@@ -84,6 +96,7 @@ pub(crate) struct Reads {
 pub(crate) const QUICK_THREAD: usize = 0;
 
 impl LaneQueue {
+    /// Refused when the account has too many waiting already, whatever room there is.
     fn push(&mut self, account: Option<Account>, read: (Read, Ticket)) -> Result<(), Refused> {
         let Some(account) = account else {
             self.others.push_back(read);
@@ -101,6 +114,7 @@ impl LaneQueue {
         Ok(())
     }
 
+    /// The next read of the account whose turn it is. The account has no further turn until [`done`](Self::done).
     fn take(&mut self) -> Option<TakenRead> {
         let account = self.ready.pop_front()?;
         let (read, ticket) = match account {
@@ -114,6 +128,7 @@ impl LaneQueue {
         Some(TakenRead { read, ticket, account })
     }
 
+    /// The account's read is answered: its next one queues for a turn.
     fn done(&mut self, account: Account) {
         let Some(of) = self.of.get_mut(&account) else { return };
         of.is_under_way = false;
@@ -133,6 +148,7 @@ impl Reads {
         Reads { state: Mutex::default(), wakers, capacity, hasher: RandomState::new() }
     }
 
+    /// Queues a read and wakes a thread, if one is needed.
     pub(crate) fn push(&self, read: Read, ticket: Ticket) -> Result<(), Refused> {
         let (lane, account) = (lane_of(&read), about(&read).map(|about| self.hasher.hash_one(about)));
         let mut state = self.lock();
@@ -183,11 +199,13 @@ impl Reads {
         }
     }
 
+    /// Nothing more comes in; reads that wait are still handed out.
     pub(crate) fn close(&self) {
         self.lock().is_closed = true;
         self.wakers.iter().for_each(Condvar::notify_one);
     }
 
+    /// Wakes outside the lock, which the woken thread wants at once.
     fn wake_one(&self, mut state: MutexGuard<'_, State>) {
         let thread = state.thread_to_wake();
         drop(state);
@@ -249,6 +267,7 @@ impl State {
         Some(thread)
     }
 
+    /// One large read when it is the turn of large ones, or quick ones up to the weight of a batch.
     fn take(&mut self, is_quick_only: bool, out: &mut Vec<TakenRead>) -> bool {
         let is_large_due = !is_quick_only && (self.was_quick || self.quick.ready.is_empty());
         if is_large_due && let Some(read) = self.large.take() {
@@ -269,6 +288,7 @@ impl State {
     }
 }
 
+/// Reads without a bound on their rows are never quick, except the roster of a user who signs in.
 fn lane_of(read: &Read) -> Lane {
     match read {
         Read::Account { .. } | Read::Aliases { .. } | Read::Access(_) | Read::Domains | Read::Routes => {

@@ -1,4 +1,7 @@
 //! The record's contract: what can be written and read. SQLite and PostgreSQL are behind it.
+//!
+//! [`Write`] and [`Read`] are all that the rest of the program can do with the database. A [`Store`] opens [`Writer`]s and [`Reader`]s; a [`Write`]
+//! is answered by a [`WriteDone`], and a [`Read`] by a [`Loaded`]. Both databases pass the same tests.
 
 use std::sync::Arc;
 

@@ -21,8 +21,11 @@ type Answers = Vec<(Ticket, Result<WriteDone, StoreError>)>;
 /// The writes that wait for the database.
 #[derive(Debug)]
 pub(crate) struct RetryQueue {
+    /// The oldest first.
     writes: VecDeque<(Write, Ticket)>,
+    /// The sum of [`size`] over all of them.
     bytes: usize,
+    /// Above either, further writes fail at once.
     most: Bounds,
     /// The number of writes in the next attempt. It shrinks while the database takes other writes and not these, down to the one at
     /// fault.
@@ -112,6 +115,7 @@ impl RetryQueue {
         }
     }
 
+    /// Adds a write at the end, if there is room.
     fn insert(&mut self, write: Write, ticket: Ticket) -> Result<(), StoreError> {
         let bytes = size(&write);
         if self.writes.len() >= self.most.writes || self.bytes + bytes > self.most.bytes {
@@ -195,6 +199,7 @@ fn repeated(mut write: Write) -> Write {
 
 /// The bytes of a write, about.
 fn size(write: &Write) -> usize {
+    /// About the space of a write without its texts.
     const ROW: usize = 256;
     let text = match write {
         Write::Xmpp(XmppWrite::Archive(row)) => row.stanza.len() + row.owner.len() + row.bare.len(),
@@ -204,6 +209,7 @@ fn size(write: &Write) -> usize {
     ROW + text
 }
 
+/// The error of a write that has no room, or must not overtake: to the asker it is as if the database had not answered.
 fn away(detail: &str) -> StoreError {
     StoreError::Unreachable { server: "the database".into(), detail: detail.into() }
 }

@@ -1,5 +1,8 @@
 //! The record beside running shards: one writer thread with group commit, reader threads, bounded queues.
 //!
+//! The writer's turn (`run_writer`): take a group from the queue, set apart the writes that must wait behind others, add cleaning that is due, write
+//! the group in one transaction, try those that waited, and answer. A reader's turn (`run_reader`): take a batch, load each, answer.
+//!
 //! A shard never waits: it puts a write or read into a queue with a [`Ticket`] and gets the answer through
 //! [`Completions`], in batches, from one of the service's threads. Answers to one sink's writes come in the
 //! order of the writes, those apart that wait for a database that is away ([`retry_queue`](crate::retry_queue)); reads of one account and lane
@@ -74,6 +77,7 @@ impl Default for ServiceOptions {
     }
 }
 
+/// Writes with the tickets of their answers; without a ticket nothing waits for the write.
 type Writes = Queue<(Write, Option<Ticket>)>;
 
 /// Shared by all shards behind an `Arc`. Dropping it, or `shutdown`, writes what is queued and joins the threads.
@@ -114,6 +118,7 @@ impl Service {
         Ok(service)
     }
 
+    /// A thread that `stop` joins.
     fn spawn(&mut self, name: String, work: impl FnOnce() + Send + 'static) -> Result<(), StoreError> {
         let thread = Builder::new()
             .name(name)
@@ -167,9 +172,12 @@ impl From<Refused> for Busy {
     }
 }
 
+/// The writer's thread, until the queue is closed and empty.
 fn run_writer(mut writer: Box<dyn Writer>, queue: &Writes, waiting: &AtomicUsize, sinks: &dyn Completions) {
     let (mut taken, mut group, mut tickets) = (Vec::new(), Vec::new(), Vec::new());
+    // Cleaning writes that found more to delete.
     let mut again = VecDeque::new();
+    // Messages that wait for a database that is away.
     let (mut kept, mut attempt) = (RetryQueue::new(limits::MAX_GROUP), Attempt::Done);
     let mut is_last = false;
     loop {
@@ -247,6 +255,7 @@ fn worth_telling<'a>(
     })
 }
 
+/// A reader's thread, until the reads are closed and empty.
 fn run_reader(mut reader: Box<dyn Reader>, thread: usize, queue: &Reads, sinks: &dyn Completions) {
     let mut taken: Vec<TakenRead> = Vec::new();
     while queue.take(thread, &mut taken) {

@@ -1,4 +1,6 @@
 //! A value of a row, whichever database it is in.
+//!
+//! Rows that are copied, backed up or built by `rest` and `xmpp` pass as these, so that one piece of code serves both databases.
 
 use std::borrow::Cow;
 use std::fmt;

@@ -11,6 +11,7 @@ use stdx::Instant;
 use crate::error::StoreError;
 use crate::limits;
 
+// Kinds of entries, as they stand in the record.
 const MD5: u8 = 1;
 const SHA256: u8 = 2;
 const SHA512_256: u8 = 3;
@@ -34,6 +35,7 @@ pub struct Verifiers {
     pub sha256: [u8; 32],
     /// The same with SHA-512/256.
     pub sha512_256: [u8; 32],
+    /// Entries of all other kinds, encoded as in the record.
     other: Box<[u8]>,
 }
 
@@ -127,6 +129,7 @@ impl Verifiers {
         self.find(hash.kind()).and_then(ScramKeys::decode)
     }
 
+    /// The value of the first entry of a kind among `other`. Damaged entries end the search.
     fn find(&self, wanted: u8) -> Option<&[u8]> {
         let mut bytes = &self.other[..];
         while let [kind, length, rest @ ..] = bytes {
@@ -144,6 +147,7 @@ impl Verifiers {
         self.set(hash.kind(), &keys.encode());
     }
 
+    /// Drops entries of the kind and adds the new one at the end.
     fn set(&mut self, wanted: u8, new: &[u8]) {
         let mut other = Vec::with_capacity(self.other.len() + 160);
         let mut bytes = &self.other[..];
@@ -170,6 +174,7 @@ impl Verifiers {
     /// In SQL: verifiers that have digests of a password. The three digests stand before [`NO_PASSWORD`].
     pub(crate) const HAS_DIGESTS: &str = "substr(verifiers, 87, 2) <> x'0700'";
 
+    /// Digests first, in this order: 18, 34 and 34 bytes with their heads, which is the 86 that `HAS_DIGESTS` counts on.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(86 + self.other.len());
         push(&mut out, MD5, &self.md5);
@@ -179,6 +184,7 @@ impl Verifiers {
         out
     }
 
+    /// All three digests must be there and nothing may be left over; then unknown kinds are no damage.
     pub(crate) fn decode(mut bytes: &[u8]) -> Result<Self, StoreError> {
         let damaged = || StoreError::Internal { detail: "verifiers of an account are damaged".into() };
         let (mut md5, mut sha256, mut sha512_256) = (None, None, None);
@@ -219,6 +225,7 @@ pub enum ScramHash {
 }
 
 impl ScramHash {
+    /// The kind of entry that its keys are kept in.
     fn kind(self) -> u8 {
         match self {
             ScramHash::Sha1 => SCRAM_SHA1,
@@ -253,6 +260,7 @@ impl ScramKeys {
         out
     }
 
+    /// `None` for anything that cannot be keys. The hash's length is not checked here.
     fn decode(bytes: &[u8]) -> Option<Self> {
         let (iterations, rest) = bytes.split_first_chunk::<4>()?;
         let (length, rest) = rest.split_first()?;
@@ -274,6 +282,7 @@ impl fmt::Debug for ScramKeys {
     }
 }
 
+/// One entry: kind, length, value.
 fn push(out: &mut Vec<u8>, kind: u8, value: &[u8]) {
     // Values come from this file or were read with a one-byte length.
     let length = u8::try_from(value.len()).expect("a verifier is shorter than 256 bytes");

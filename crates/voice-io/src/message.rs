@@ -1,4 +1,6 @@
 //! Messages to the calls of one shard.
+//!
+//! They come from the helpers' thread, from other shards and from the REST interface, and wait in the shard's queue.
 
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;

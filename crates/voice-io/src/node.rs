@@ -1,4 +1,6 @@
 //! Programmable voice of a node: what its shards share, and one shard's calls with the sockets of their media.
+//!
+//! The node makes one [`NodeVoice`] at its start; each shard makes its [`ShardVoice`] of it.
 
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
@@ -13,10 +15,12 @@ use super::recordings::Files;
 
 /// The parts of programmable voice that all shards share.
 pub struct NodeVoice {
+    /// Settings, numbers and services, as `voice` shares them.
     common: Common,
     files: Arc<Files>,
     /// The address at which media is received.
     media: IpAddr,
+    /// The UDP ports of media, for all shards.
     ports: RangeInclusive<u16>,
 }
 

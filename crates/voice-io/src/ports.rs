@@ -1,5 +1,8 @@
 //! The sockets of a shard's calls: two ports each, RTP's even one and RTCP's above it, and one epoll that says which
 //! have something to read.
+//!
+//! Ports are bound when a call needs them and closed with it. The ports of a range are dealt out to the shards at the start, so no shard asks
+//! another. Sockets are read in the tick of the calls, many datagrams with one system call, and not when a packet comes.
 
 use std::collections::VecDeque;
 use std::io;
@@ -17,6 +20,7 @@ use super::limits;
 
 /// A call's two sockets.
 struct Pair {
+    /// The leg that the datagrams are for.
     leg: Key,
     rtp: UdpSocket,
     rtcp: UdpSocket,
@@ -43,13 +47,16 @@ impl MediaSender for OpenPairs {
 
 /// The media ports of a shard.
 pub struct Ports {
+    /// The address of `[voice] media`.
     ip: IpAddr,
     /// Even ports. Taken from the front and given back at the end, so that late packets reach no new call.
     free: VecDeque<u16>,
+    /// Apart from the rest, so that it can send while the sockets are read.
     pairs: OpenPairs,
     poll: Poll,
     events: Events,
     receiver: mmsg::Receiver,
+    /// Sockets of one report, kept for its memory.
     ready: Vec<(Key, PortKind)>,
 }
 
@@ -85,6 +92,7 @@ impl Ports {
         self.pairs.0.len()
     }
 
+    /// Binds both ports of a pair, or none.
     fn bind(&mut self, port: u16, leg: Key) -> io::Result<PortPair> {
         let rtp = UdpSocket::bind(SocketAddr::new(self.ip, port))?;
         let rtcp = UdpSocket::bind(SocketAddr::new(self.ip, port + 1))?;
@@ -96,6 +104,7 @@ impl Ports {
         registered.map(|()| PortPair { port, sockets: key })
     }
 
+    /// The epoll tells of both sockets from now on.
     fn register(&mut self, key: Key) -> io::Result<()> {
         let Some(Pair { rtp, rtcp, .. }) = self.pairs.0.get_mut(key) else { return Ok(()) };
         let registry = self.poll.registry();
@@ -160,6 +169,7 @@ impl MediaSockets for Ports {
 /// A key never has the highest bit before its place was used two thousand million times.
 const RTCP: usize = 1 << (usize::BITS - 1);
 
+/// The key of the pair, and which of its sockets it is.
 fn token(pair: Key, kind: PortKind) -> Token {
     let key = pair.to_u64() as usize;
     Token(if kind == PortKind::Rtcp { key | RTCP } else { key })

@@ -1,4 +1,7 @@
 //! Accounts and sub-accounts. A token is shown once: when the account is made, or given a new one.
+//!
+//! A tree: each account is made by the one above it, which also changes its status. The account of the signer can be read and renamed, but not
+//! suspended, by itself.
 
 use store::rest::types::{Common, RestAccount};
 use store::rest::{Kind, RestFilter};
@@ -13,6 +16,7 @@ use crate::value::Value;
 
 use super::{NONE, choice, created, last, text, updated};
 
+/// Twilio's words.
 const STATUS: &[&str] = &["active", "suspended", "closed"];
 
 /// COMPAT(RestComm): `Password` and `Auth_Token` belong to its own accounts; a new token is asked for by `RenewToken`.
@@ -187,6 +191,7 @@ fn close(context: &Context<'_>) -> Result<Answer, Fault> {
     Ok(Answer::Nothing)
 }
 
+/// The answer with one account.
 fn item(context: &Context<'_>, status: u16, account: &RestAccount, token: Option<&str>) -> Answer {
     Answer::Item(status, "Account", render(Some(context), account, token))
 }

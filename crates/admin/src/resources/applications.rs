@@ -1,4 +1,7 @@
 //! Applications: hooks under a name, for numbers and calls to share.
+//!
+//! A hook with an application's sid takes its URLs from there when a call or message comes, so a change of the application counts for all its
+//! numbers.
 
 use store::rest::types::Application;
 use store::rest::{Kind, RestFilter};
@@ -129,6 +132,7 @@ fn item(context: &Context<'_>, status: u16, application: &Application) -> Answer
     Answer::Item(status, "Application", render(Some(context), application))
 }
 
+/// The fields of Twilio's Application, and RestComm's.
 fn render(context: Option<&Context<'_>>, application: &Application) -> Value {
     let Application { common, voice, sms, ussd, .. } = application;
     Value::Object(vec![

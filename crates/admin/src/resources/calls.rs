@@ -1,4 +1,7 @@
 //! Calls: placed, listed, changed while they are up, deleted when they are over.
+//!
+//! A call has a row that the node keeps up to date; `place` makes it and hands the call to the node. A change of a live call goes to the node, and
+//! the answer is the row afterwards. `participants` places its calls with the same functions.
 
 use store::rest::types::{Application, RestCall};
 use store::rest::{Kind, RestFilter};
@@ -18,6 +21,7 @@ use super::{
 /// Seconds a call rings, when nothing is said.
 const TIMEOUT: u32 = 60;
 
+/// The document of a call.
 const DOCUMENT: &[Parameter] = &[
     url("Url"),
     method("Method"),
@@ -26,12 +30,14 @@ const DOCUMENT: &[Parameter] = &[
     Parameter { name: "Twiml", kind: Of::Document },
     text("ApplicationSid"),
 ];
+/// The callback of a call's events, and the limit of its time.
 const CALLBACK: &[Parameter] = &[
     url("StatusCallback"),
     method("StatusCallbackMethod"),
     text("StatusCallbackEvent"),
     int("TimeLimit", 1, 86_400),
 ];
+/// The parameters of a call that is placed.
 pub(super) const CREATE: &[Parameter] = &[
     text("To"),
     text("From"),
@@ -128,6 +134,7 @@ pub(crate) const ROUTES: &[Route] = &[
     },
 ];
 
+/// Filters are columns of the row, so that pages come from the database.
 fn list(context: &Context<'_>) -> Result<Answer, Fault> {
     let text = |name| context.text(name).map(Box::from);
     let mut filter = RestFilter {
@@ -192,9 +199,11 @@ fn callback(
     })
 }
 
+/// The parameters of a call's callback.
 const CALL: [&str; 3] = ["StatusCallback", "StatusCallbackMethod", "StatusCallbackEvent"];
 /// The values of `StatusCallbackEvent` (Twilio's Call resource).
 const CALL_EVENTS: &[&str] = &["initiated", "ringing", "answered", "completed"];
+/// The parameters of a recording's callback.
 const RECORDING: [&str; 3] =
     ["RecordingStatusCallback", "RecordingStatusCallbackMethod", "RecordingStatusCallbackEvent"];
 /// The values of `RecordingStatusCallbackEvent` (Twilio's Recording resource).
@@ -333,6 +342,7 @@ fn delete(context: &Context<'_>) -> Result<Answer, Fault> {
     Ok(Answer::Nothing)
 }
 
+/// The answer with one call.
 pub(super) fn item(context: &Context<'_>, status: u16, call: &RestCall) -> Answer {
     Answer::Item(status, "Call", render(Some(context), call))
 }

@@ -1,5 +1,7 @@
 //! Chat, under a prefix of its own: sessions, rooms, announcements, and chat's data of accounts. These
 //! resources belong to the node, so only an account without a parent may use them.
+//!
+//! Each handler makes one [`Ask`] of its parameters, and an answer of the node's. Rooms and users are named in the path by their addresses.
 
 use crate::chat::{
     Affiliated, Answer as Told, Ask, Contact, Occupant, Room, RoomDetails, Session, Text, User,
@@ -13,16 +15,19 @@ use crate::value::Value;
 
 use super::{NONE, PAGE, choice, date_value, last, text};
 
+// The parameters of the operations, which share them.
 const DOMAIN: &[Parameter] = &[text("Domain")];
 const WORDS: &[Parameter] = &[text("Subject"), text("Body")];
 const OF_USER: &[Parameter] = &[text("User")];
 const TO: &[Parameter] = &[text("To")];
 const REASON: &[Parameter] = &[text("Reason")];
 const ROOM: &[Parameter] = &[text("Room"), text("Name"), text("Owner")];
+/// The affiliations of XEP-0045, which are lasting; roles such as moderator end with the stay.
 const AFFILIATION: &[Parameter] =
     &[text("User"), choice("Affiliation", &["owner", "admin", "member", "none", "outcast"])];
 const CONTACT: &[Parameter] = &[text("Contact"), text("Name"), text("Group")];
 
+/// One entry for each operation. Handlers without a result go through `done`, so that only those with an answer have a function of their own.
 pub(crate) const ROUTES: &[Route] = &[
     Route {
         method: "GET",
@@ -248,14 +253,17 @@ fn defect() -> Fault {
     Fault::new(500, 20500, "Internal Server Error")
 }
 
+/// The first variable of the path.
 fn first(context: &Context<'_>) -> String {
     context.variables.first().copied().unwrap_or_default().into()
 }
 
+/// The value of a parameter; empty without one.
 fn given(context: &Context<'_>, name: &str) -> String {
     context.text(name).unwrap_or_default().into()
 }
 
+/// The value of a parameter that must be given.
 fn required(context: &Context<'_>, name: &str) -> Result<String, Fault> {
     context.text(name).map(str::to_owned).ok_or_else(|| Fault::invalid(20400, format!("{name} is missing")))
 }
@@ -265,10 +273,12 @@ fn domain(context: &Context<'_>) -> String {
     context.text("Domain").unwrap_or(&context.state.domain).into()
 }
 
+/// A message of the parameters; its text must be given.
 fn words(context: &Context<'_>) -> Result<Text, Fault> {
     Ok(Text { subject: given(context, "Subject"), body: required(context, "Body")? })
 }
 
+/// Sessions of all nodes, cut into pages here.
 fn list_sessions(context: &Context<'_>) -> Result<Answer, Fault> {
     let who = context.text("User").map(str::to_owned);
     let FarmAnswer { answer: Told::Sessions { sessions, .. }, nodes } =
@@ -288,6 +298,7 @@ fn of_nodes(mut answer: Answer, nodes: Option<NodesAnswered>) -> Answer {
     answer
 }
 
+/// The number counts sessions at all nodes that answered; in a farm the result says how many did.
 fn announce(context: &Context<'_>) -> Result<Answer, Fault> {
     match ask_farm(context, Ask::Announce { domain: domain(context), text: words(context)? })? {
         FarmAnswer { answer: Told::Count(count), nodes } => {
@@ -297,6 +308,7 @@ fn announce(context: &Context<'_>) -> Result<Answer, Fault> {
     }
 }
 
+/// A domain without one gives empty texts, not 404.
 fn show_motd(context: &Context<'_>) -> Result<Answer, Fault> {
     match ask(context, Ask::Motd { domain: domain(context) })? {
         Told::Motd(text) => Ok(Answer::Item(200, "Motd", motd(&text.unwrap_or_default()))),
@@ -304,6 +316,7 @@ fn show_motd(context: &Context<'_>) -> Result<Answer, Fault> {
     }
 }
 
+/// The node returns all rooms; they are cut into pages here.
 fn list_rooms(context: &Context<'_>) -> Result<Answer, Fault> {
     match ask_farm(context, Ask::Rooms { domain: domain(context) })? {
         FarmAnswer { answer: Told::Rooms(rooms), nodes } => {
@@ -314,6 +327,7 @@ fn list_rooms(context: &Context<'_>) -> Result<Answer, Fault> {
     }
 }
 
+/// A room with its configuration, affiliations and occupants.
 fn show_room(context: &Context<'_>, room: String) -> Result<Box<RoomDetails>, Fault> {
     match ask(context, Ask::Room { room })? {
         Told::Room(room) => Ok(room),
@@ -321,6 +335,7 @@ fn show_room(context: &Context<'_>, room: String) -> Result<Box<RoomDetails>, Fa
     }
 }
 
+/// The room that the path names.
 fn the_room(context: &Context<'_>) -> Result<Box<RoomDetails>, Fault> {
     show_room(context, first(context))
 }
@@ -337,10 +352,12 @@ fn number(number: u64) -> Value {
     Value::Int(i64::try_from(number).unwrap_or(i64::MAX))
 }
 
+/// Seconds since 1970 as a date.
 fn seconds(at: u64) -> Value {
     date_value(Some(stdx::Instant::from_unix_seconds(at)))
 }
 
+// How each object of the node's answers is written. `seconds` since 1970 become dates.
 fn session(session: &Session) -> Value {
     Value::Object(vec![
         ("address", Value::text(&session.address)),
@@ -355,6 +372,7 @@ fn session(session: &Session) -> Value {
     ])
 }
 
+/// How many sessions got it, and in a farm how many nodes answered.
 fn announcement(sessions: u64, nodes: Option<&NodesAnswered>) -> Value {
     let mut fields = vec![("sessions", number(sessions))];
     fields.extend(nodes.into_iter().flat_map(paging::nodes_of));
@@ -365,6 +383,7 @@ fn motd(text: &Text) -> Value {
     Value::Object(vec![("subject", Value::text(&text.subject)), ("body", Value::text(&text.body))])
 }
 
+/// The short form, for lists; `details` is that of one room.
 fn room(room: &Room) -> Value {
     Value::Object(vec![
         ("address", Value::text(&room.address)),
@@ -411,6 +430,7 @@ fn occupant(occupant: &Occupant) -> Value {
     ])
 }
 
+/// Numbers only: contacts and waiting messages themselves have operations of their own.
 fn user(user: &User) -> Value {
     Value::Object(vec![
         ("address", Value::text(&user.address)),

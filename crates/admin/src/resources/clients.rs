@@ -1,4 +1,7 @@
 //! Clients: phones of an account. Each is an account of the record, which signs in with its login.
+//!
+//! A client is two rows of two tables that no transaction joins. Each handler writes them in the order that leaves the better state if the second
+//! write fails; the comments say which.
 
 use store::rest::types::Client;
 use store::rest::{Kind, RestFilter};
@@ -93,10 +96,12 @@ fn list(context: &Context<'_>) -> Result<Answer, Fault> {
     paging::rows(context, filter, ("clients", "Client"), |context, client| render(Some(context), client))
 }
 
+/// The address of the client's SIP account.
 fn address(client: &Client) -> Result<Address, Fault> {
     Ok(Address::new(&client.login, &client.domain)?)
 }
 
+/// Writes to the accounts, and not to the resources.
 fn write(context: &Context<'_>, write: Write) -> Result<(), Fault> {
     Ok(context.state.repository.write(write).map(drop)?)
 }
@@ -230,6 +235,7 @@ fn limits_item(context: &Context<'_>, client: &Client, limits: &AccountLimits) -
     Ok(Answer::Item(200, "Limits", render_limits(Some(context), client, limits)))
 }
 
+/// No limit is null.
 fn render_limits(context: Option<&Context<'_>>, client: &Client, limits: &AccountLimits) -> Value {
     let number = |limit: Option<u32>| limit.map_or(Value::Null, |limit| Value::Text(limit.to_string()));
     Value::Object(vec![

@@ -1,4 +1,6 @@
 //! Conferences: what is and was, and an end or announcement for all of one.
+//!
+//! Rows are written by the node that has the conference; a change goes there.
 
 use store::rest::types::Conference;
 use store::rest::{Kind, RestFilter};

@@ -1,4 +1,6 @@
 //! Text messages, as Twilio's `Messages` and RestComm's `SMS/Messages`.
+//!
+//! The row is made here, the message is sent by the node, and the node writes the row's further states.
 
 use store::rest::types::TextMessage;
 use store::rest::{Kind, RestFilter};

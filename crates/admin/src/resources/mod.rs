@@ -1,4 +1,7 @@
 //! The resources, one file each: parameters, handlers, and how a resource is written.
+//!
+//! Every file has the same parts: parameters (`const … : &[Parameter]`), `ROUTES`, handlers, `change` for what a POST may set, `item` and `render`
+//! for the answer, and `example` for the OpenAPI document. `COMPAT(RestComm)` marks a behaviour that only RestComm has.
 
 pub(crate) mod accounts;
 pub(crate) mod applications;
@@ -46,7 +49,9 @@ pub(crate) const TABLES: &[&[Route]] = &[
     transcriptions::ROUTES,
 ];
 
+/// No parameters.
 pub(crate) const NONE: &[&[Parameter]] = &[];
+/// Only those of paging.
 pub(crate) const PAGE: &[&[Parameter]] = &[paging::PAGING];
 
 // The parameters of the tables, one function for each kind of value.
@@ -128,10 +133,12 @@ pub(crate) fn date_value(at: Option<Instant>) -> Value {
     at.map_or(Value::Null, |at| Value::Text(date::rfc2822(at)))
 }
 
+/// Twilio's field for the time of creation.
 pub(crate) fn created(common: &Common) -> (&'static str, Value) {
     ("date_created", date_value(Some(common.created_at)))
 }
 
+/// Twilio's field for the time of the last write.
 pub(crate) fn updated(common: &Common) -> (&'static str, Value) {
     ("date_updated", date_value(Some(common.updated_at)))
 }
@@ -187,6 +194,7 @@ pub(crate) fn version(context: Option<&Context<'_>>) -> (&'static str, Value) {
     )
 }
 
+/// The path of the resource itself.
 pub(crate) fn uri(context: Option<&Context<'_>>, rest: &str) -> (&'static str, Value) {
     ("uri", context.map_or(Value::Text(String::new()), |context| Value::Text(context.uri(rest))))
 }

@@ -1,4 +1,6 @@
 //! Notifications: what went wrong with calls and requests to applications.
+//!
+//! They are written by the node (`voice`) as a call goes on: errors and warnings about documents and requests. Here they are only read and deleted.
 
 use store::rest::types::{Notification, RestCall};
 use store::rest::{Kind, RestFilter};

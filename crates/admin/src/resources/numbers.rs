@@ -1,4 +1,7 @@
 //! Incoming phone numbers: what answers when a number is called. And the numbers one could buy: none.
+//!
+//! A number is a row with hooks; the node reads all of them again when one changes (`admin::numbers`). Only the first account binds numbers, because
+//! a binding takes calls from whatever else would have answered.
 
 use store::rest::types::IncomingNumber;
 use store::rest::{Kind, RestFilter};
@@ -25,6 +28,7 @@ const FIELDS: &[Parameter] = &[
     method("StatusCallbackMethod"),
     flag("isSIP"),
 ];
+/// The account that the number is given to.
 const OWNER: &[Parameter] = &[text("AccountSid")];
 const VOICE: &[Parameter] = hook!("Voice");
 const SMS: &[Parameter] = hook!("Sms");
@@ -40,7 +44,9 @@ const UNSUPPORTED: &[Parameter] = &[
     unsupported("AddressSid"),
     unsupported("BundleSid"),
 ];
+/// The parameters of a new binding.
 const ALL: &[&[Parameter]] = &[FIELDS, VOICE, SMS, USSD, REFER, UNSUPPORTED];
+/// The parameters of a change.
 const CHANGED: &[&[Parameter]] = &[FIELDS, OWNER, VOICE, SMS, USSD, REFER, UNSUPPORTED];
 const LIST: &[Parameter] = &[text("PhoneNumber"), text("FriendlyName")];
 

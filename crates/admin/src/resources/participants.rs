@@ -1,4 +1,7 @@
 //! Participants of a live conference: listed, called in, muted, held, put out.
+//!
+//! They are in the memory of the node that has the conference, so nothing here is a row of the database, except the conference and the call that is
+//! placed.
 
 use stdx::Instant;
 use store::rest::types::Conference;
@@ -119,6 +122,7 @@ pub(crate) const ROUTES: &[Route] = &[
     },
 ];
 
+/// The conference of the path.
 fn conference(context: &Context<'_>) -> Result<Conference, Fault> {
     own(context, context.variables[1])
 }
@@ -165,6 +169,7 @@ pub(super) fn attributes(context: &Context<'_>) -> Vec<(&'static str, String)> {
     ATTRIBUTES.iter().filter_map(given).collect()
 }
 
+/// The change goes to the node, and the answer is the participant afterwards.
 fn update(context: &Context<'_>) -> Result<Answer, Fault> {
     let conference = conference(context)?;
     let change = ParticipantChange {
@@ -197,6 +202,7 @@ fn find(context: &Context<'_>, conference: &Conference, name: &str) -> Result<Pa
     all.into_iter().find(is).ok_or_else(|| Fault::not_found(name))
 }
 
+/// The answer with one participant, as the node has it now.
 fn item(context: &Context<'_>, conference: &Conference, name: &str) -> Result<Answer, Fault> {
     let participant = find(context, conference, name)?;
     Ok(Answer::Item(200, "Participant", render(Some(context), conference, &participant)))

@@ -1,4 +1,7 @@
 //! Queues and their waiting calls.
+//!
+//! A queue is a row with a name and a size; the calls in it are in the memory of the nodes. In a farm the callers of one queue may wait at several
+//! nodes.
 
 use store::rest::Kind;
 use store::rest::types::Queue;
@@ -121,6 +124,7 @@ fn delete(context: &Context<'_>) -> Result<Answer, Fault> {
     Ok(Answer::Nothing)
 }
 
+/// The calls in the order of the line.
 fn members(context: &Context<'_>) -> Result<Answer, Fault> {
     let queue: Queue = own(context, last(context))?;
     let all = context.state.control.queue_members(&queue.common.sid);
@@ -162,6 +166,7 @@ fn item(context: &Context<'_>, status: u16, queue: &Queue) -> Answer {
     Answer::Item(status, "Queue", render(Some(context), queue))
 }
 
+/// Size and waiting time are those of the moment.
 fn render(context: Option<&Context<'_>>, queue: &Queue) -> Value {
     let path = format!("/Queues/{}", queue.common.sid);
     let members =
@@ -184,6 +189,7 @@ fn render(context: Option<&Context<'_>>, queue: &Queue) -> Value {
     ])
 }
 
+/// `index`: the place in line, from 0.
 fn render_member(context: Option<&Context<'_>>, queue: &str, index: usize, one: &QueueMember) -> Value {
     let now = context.map_or(one.enqueued_at, |context| context.state.now());
     let seconds = |figure| Value::Int(i64::try_from(figure).unwrap_or(i64::MAX));

@@ -1,4 +1,6 @@
 //! Recordings: what is known of them, their sound, and recording a live call.
+//!
+//! A recording is a row here and a file at the node that made it. The suffix of the path decides between the row and the sound.
 
 use store::rest::types::{Conference, Recording, RestCall};
 use store::rest::{Kind, Resource as _, RestFilter};
@@ -17,6 +19,7 @@ use super::{
 
 const LIST: &[Parameter] =
     &[text("CallSid"), text("ConferenceSid"), day("DateCreated"), day("DateCreated<"), day("DateCreated>")];
+/// The change of a recording under way.
 const UPDATE: &[Parameter] = &[
     choice("Status", &["paused", "in-progress", "stopped"]),
     // Twilio's default is silence.
@@ -120,6 +123,7 @@ fn list(context: &Context<'_>) -> Result<Answer, Fault> {
     page(context, filter)
 }
 
+/// A page of recordings.
 fn page(context: &Context<'_>, filter: RestFilter) -> Result<Answer, Fault> {
     paging::rows(context, filter, ("recordings", "Recording"), |context, found| render(Some(context), found))
 }
@@ -175,6 +179,7 @@ fn is_under_way(recording: &Recording) -> bool {
     matches!(recording.status.as_str(), "in-progress" | "paused")
 }
 
+/// The row, or the sound of its node.
 fn get(context: &Context<'_>) -> Result<Answer, Fault> {
     let recording = recording(context)?;
     match context.request.format {

@@ -13,11 +13,17 @@ use super::{choice, date_value, day, version};
 
 /// Category, its row's kind and direction (all when empty), what is counted, and what is added up.
 struct Category {
+    /// The name in `Category`.
     name: &'static str,
+    /// Rows of this kind are added up.
     kind: Kind,
+    /// `inbound`, `outbound`, or empty for both.
     direction: &'static str,
+    /// The description in the answer.
     about: &'static str,
+    /// The unit of `count`.
     count_unit: &'static str,
+    /// The unit of `usage`.
     usage_unit: &'static str,
 }
 
@@ -41,6 +47,7 @@ const CATEGORIES: &[Category] = &[
     category("sms-outbound", Kind::Message, "outbound", "Outbound text messages", ("segments", "messages")),
     category("transcriptions", Kind::Transcription, "", "Transcribed minutes", ("transcriptions", "minutes")),
 ];
+/// The names again, since a parameter's values are a constant list.
 const NAMES: &[&str] = &[
     "calls",
     "calls-inbound",
@@ -59,6 +66,7 @@ const LIST: &[Parameter] = &[
     super::unsupported_flag("IncludeSubaccounts"),
 ];
 
+/// All have the same parameters and handler; the last word of the path decides about the time.
 const fn route(path: &'static str, summary: &'static str) -> Route {
     Route {
         method: "GET",
@@ -86,8 +94,10 @@ pub(crate) const ROUTES: &[Route] = &[
 fn span(context: &Context<'_>) -> (u64, u64, Period) {
     let today = context.state.now().unix_seconds() / DAY;
     let (year, month, date) = civil(today);
+    // `date` counts from 1.
     let this_month = today + 1 - date;
     let last_month = if month == 1 { days(year - 1, 12, 1) } else { days(year, month - 1, 1) };
+    // Nothing can be older than the account itself.
     let since = context.account.common.created_at.unix_seconds() / DAY;
     let day = |name| context.text(name).and_then(date::parse).map(|(start, _)| start.unix_seconds() / DAY);
     let given = (day("StartDate").unwrap_or(since), day("EndDate").unwrap_or(today));
@@ -95,6 +105,7 @@ fn span(context: &Context<'_>) -> (u64, u64, Period) {
         "Daily" => (given.0, given.1, Period::Day),
         "Monthly" => (given.0, given.1, Period::Month),
         "Yearly" => (given.0, given.1, Period::Year),
+        // Fixed times ignore `StartDate` and `EndDate`.
         "Today" => (today, today, Period::All),
         "Yesterday" => (today.saturating_sub(1), today.saturating_sub(1), Period::All),
         "ThisMonth" => (this_month, today, Period::All),
@@ -104,16 +115,19 @@ fn span(context: &Context<'_>) -> (u64, u64, Period) {
     }
 }
 
+/// One record for each period that had any usage and each category.
 fn list(context: &Context<'_>) -> Result<Answer, Fault> {
     let (first, last, by) = span(context);
     if first > last {
         return Err(Fault::invalid(20400, "StartDate is later than EndDate"));
     }
     let start = Instant::from_unix_seconds(first * DAY);
+    // The last day counts as a whole.
     let end = Instant::from_unix_seconds((last + 1) * DAY);
     let account = context.account.common.sid.as_str().into();
     let sums = context.state.usage(UsageFilter { account, from: Some(start), to: Some(end), by })?;
     let mut periods: Vec<&str> = sums.iter().map(|sum| &*sum.period).collect();
+    // The store returns the rows by period, the latest first, so equal ones stand together.
     periods.dedup();
     // One record without usage rather than an empty list: Twilio lists every category.
     if periods.is_empty() && by == Period::All {
@@ -135,6 +149,7 @@ fn list(context: &Context<'_>) -> Result<Answer, Fault> {
 /// First and last day of a period, within what was asked for.
 fn bounds(period: &str, first: u64, last: u64) -> (u64, u64) {
     let mut parts = period.split('-').map_while(|part| part.parse::<u64>().ok());
+    // An empty period is the whole time.
     let Some(year) = parts.next() else { return (first, last) };
     let (from, to) = match (parts.next(), parts.next()) {
         (Some(month), Some(date)) => (days(year, month, date), days(year, month, date)),
@@ -153,10 +168,14 @@ impl Category {
     }
 }
 
+/// The sum over the rows of a category.
 #[derive(Clone, Copy, Default)]
 struct Total {
+    /// Rows: calls, messages, recordings, transcriptions.
     count: u64,
+    /// Seconds, or segments of messages.
     amount: u64,
+    /// Seconds in whole minutes, each row rounded up.
     minutes: u64,
 }
 
@@ -201,6 +220,7 @@ fn render(context: Option<&Context<'_>>, category: &Category, total: Total, firs
     ])
 }
 
+/// For the description of the interface: the fields, without values.
 fn example() -> Value {
     render(None, &CATEGORIES[0], Total::default(), 0, 0)
 }

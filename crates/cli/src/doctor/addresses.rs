@@ -1,4 +1,7 @@
 //! The addresses that peers are told: behind NAT a private one leads nowhere.
+//!
+//! Two are compared: the one in signalling (`[sip] advertise`, or else the addresses of the listeners) and the one of sound (`[voice]
+//! media_advertise`). A public one for calls and a private one for sound is the usual cause of calls without sound.
 
 use std::net::IpAddr;
 
@@ -20,6 +23,7 @@ pub(super) fn check(config: &Config, own: &[IpAddr]) -> Vec<Finding> {
     findings
 }
 
+/// A private address is only a warning: phones may all be in the same network.
 fn signalling(config: &Config, own: &[IpAddr]) -> Finding {
     let mend = "where phones come from the Internet, set [sip] advertise to the public name or address, and forward the ports";
     if let Some(host) = &config.sip.advertise {

@@ -1,4 +1,7 @@
 //! The certificate of the configuration: readable, with its key, for the names that clients connect to, and not near its end.
+//!
+//! Three cases: the node orders it (`[acme]`), files are named (`[tls]`), or neither, which is a warning only where a listener that uses TLS is
+//! reached by others.
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -83,10 +86,12 @@ fn check_ordered(
     }
 }
 
+/// The file of the ordered certificate: chain and key in one.
 fn ordered_file(config: &Config) -> PathBuf {
     CertificateFolder::of(&config.acme_folder(), acme::directory_url(&config.acme.directory)).certificate()
 }
 
+/// Names that are missing, and the end. `renew`: the advice for a certificate that ends.
 fn judge(file: &Path, facts: &CertificateFacts, now: Instant, renew: &str) -> Vec<Finding> {
     let file = file.display();
     let mut findings = Vec::new();

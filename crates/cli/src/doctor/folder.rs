@@ -1,4 +1,6 @@
 //! The folder of the node's data: there, closed to others, writable, with room.
+//!
+//! The trial file is written as the user of this command, which need not be that of the node; the advice says so.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
@@ -34,6 +36,7 @@ pub(super) fn check(folder: &Path) -> Vec<Finding> {
         }
     };
     let mut findings = Vec::new();
+    // Any permission for users that are neither owner nor of the group.
     if metadata.permissions().mode() & 0o007 != 0 {
         let mend = format!("chmod o= {shown}");
         findings.push(Finding::warning(
@@ -59,6 +62,7 @@ pub(super) fn check(folder: &Path) -> Vec<Finding> {
     findings
 }
 
+/// Makes a file and removes it.
 fn trial(folder: &Path) -> io::Result<()> {
     let path = folder.join(TRIAL);
     let made = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&path);
@@ -68,6 +72,7 @@ fn trial(folder: &Path) -> io::Result<()> {
     written
 }
 
+/// `free`: bytes that a user without privileges can write.
 fn room(folder: &Path, free: u64) -> Finding {
     let what = format!("{}: {} MiB are free", folder.display(), grouped(free >> 20));
     let mend = "make room, or move [server] data to a larger disk";

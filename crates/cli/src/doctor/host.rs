@@ -1,4 +1,6 @@
 //! The state of the host that the checks look at: the running node, the addresses of this machine, DNS, the kernel.
+//!
+//! This is the only file that asks the machine; the checks take its answers as arguments, so that their tests need no machine in a certain state.
 
 use std::net::IpAddr;
 
@@ -32,6 +34,7 @@ pub(super) fn running_node(config: &Config) -> RunningNode {
             let listens_at = status.node.services.into_iter().flat_map(|service| service.at).collect();
             RunningNode { is_up: true, listens_at, process: Some(status.pid) }
         }
+        // A node of another version, perhaps: it is there, but nothing is known of it.
         _ => RunningNode { is_up: true, ..RunningNode::default() },
     }
 }
@@ -49,7 +52,9 @@ pub(super) fn now() -> Instant {
 
 /// The DNS servers of the configuration, or of the system.
 pub(super) struct Dns {
+    /// The resolver is asynchronous, and the command is not.
     runtime: Runtime,
+    /// An error is the answer to every question.
     resolver: Result<TokioResolver, DnsFault>,
 }
 

@@ -1,4 +1,6 @@
 //! Receive buffers, open files and the clock.
+//!
+//! Limits are those of the running node where there is one, read from `/proc`, and else those of this shell, under which a node would be started.
 #![expect(unsafe_code, reason = "adjtimex(2) has no wrapper in std and rustix")]
 
 use std::mem::MaybeUninit;
@@ -13,6 +15,7 @@ pub(super) fn check(config: &Config, kernel: &Kernel) -> Vec<Finding> {
     vec![buffers(config, kernel), files(config, kernel), clock(kernel)]
 }
 
+/// The kernel cuts a receive buffer to `net.core.rmem_max` without an error.
 fn buffers(config: &Config, kernel: &Kernel) -> Finding {
     const CHECK: &str = "receive buffers";
     let wanted = config.sip.udp_receive_buffer;
@@ -42,6 +45,7 @@ fn bytes(bytes: usize) -> String {
 /// Files besides connections: the database with its readers, logs, sockets that listen, pipes.
 const OTHER_FILES: u64 = 1_000;
 
+/// Needed at most: all connections that the limits allow, all ports of media, and [`OTHER_FILES`].
 fn files(config: &Config, kernel: &Kernel) -> Finding {
     const CHECK: &str = "open files";
     let Some(limit) = kernel.open_files else {

@@ -1,4 +1,7 @@
 //! The records of the domains in DNS: clients and servers find this machine by them (RFC 3263, RFC 6120 §3.2).
+//!
+//! For each domain and each service that is reached from outside: its SRV record, and the addresses of the record's target, which must be of this
+//! machine. Without a record the address of the domain and the usual port count, where the protocol falls back to them.
 
 use std::net::IpAddr;
 
@@ -24,6 +27,7 @@ struct Service {
 
 /// The facts of this machine.
 struct Place<'a> {
+    /// The addresses of this machine.
     own: &'a [IpAddr],
     /// The address behind NAT, by `[sip] advertise`.
     advertised: Vec<IpAddr>,
@@ -112,11 +116,13 @@ fn of_service(
     let name = format!("{}.{domain}", service.label);
     match ask(&DnsQuery::Srv(name.as_str().into())) {
         Ok(records) => of_records(&name, &records, service, place, ask),
+        // The other faults are answers: there is no such name or record.
         Err(DnsFault::Failed | DnsFault::Busy) => Err(()),
         Err(_) => without_record(domain, &name, service, place, ask),
     }
 }
 
+/// One record that leads to a port where the node listens is enough; others may lead to other nodes.
 fn of_records(
     name: &str,
     records: &[DnsRecord],
@@ -173,6 +179,7 @@ fn without_record(
     Ok(Finding::warning(CHECK, format!("no {name}: clients do not find the service by the domain"), mend))
 }
 
+/// Behind NAT nothing is known, so it is only a warning.
 fn elsewhere(what: &str, place: &Place<'_>) -> Finding {
     if place.is_behind_nat() {
         let mend = "set [sip] advertise to the public name or address that is forwarded to this machine, and ask again";

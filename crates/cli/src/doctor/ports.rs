@@ -1,4 +1,6 @@
 //! Each address of the configuration is free, or the node has it.
+//!
+//! An address that the running node tells of is good; every other one is bound and let go, which shows whether a node could listen there.
 
 use std::io;
 use std::net::SocketAddr;
@@ -79,6 +81,7 @@ pub(super) fn check(
         .collect()
 }
 
+/// The causes that an operator can mend have advice of their own.
 fn fault(socket: &WantedSocket, error: &io::Error) -> Finding {
     let WantedSocket { key, text, address, .. } = socket;
     match error.kind() {

@@ -1,4 +1,6 @@
 //! The servers that the configuration names: PostgreSQL and NATS.
+//!
+//! Each is contacted once, with a limit of `DOCTOR_PATIENCE`. NATS servers are looked at only where the node is in a farm.
 
 use std::io::{self, BufRead as _, BufReader, Read as _};
 use std::net::{TcpStream, ToSocketAddrs as _};

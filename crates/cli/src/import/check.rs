@@ -1,4 +1,6 @@
 //! `belfry account import --check`: all that an import would refuse, and nothing written, not even an empty record.
+//!
+//! Reads all of the input as the import does and goes on after each mistake, which an import does not. The result is an error if there is any.
 
 use std::collections::BTreeSet;
 
@@ -14,6 +16,7 @@ use crate::error::CliError;
 use crate::limits;
 use crate::table::{grouped, printable};
 
+/// `source` is read to its end. Domains are looked up only for files of XEP-0227: lines may name any domain.
 pub(super) fn run(
     source: Source,
     options: &ImportOptions,
@@ -32,8 +35,10 @@ pub(super) fn run(
     failure.map_or(Ok(()), |text| Err(CliError::Other(text)))
 }
 
+/// The good accounts, and the mistakes in words, if any.
 type Checked = Result<(u64, Option<String>), CliError>;
 
+/// Lines of accounts. The first mistakes are named and the rest counted.
 fn lines(input: impl std::io::Read + Send, options: &ImportOptions) -> Checked {
     let (mut bad, mut first) = (0, Vec::new());
     let good = store::import::check(input, options, &mut |error| {
@@ -50,6 +55,7 @@ fn lines(input: impl std::io::Read + Send, options: &ImportOptions) -> Checked {
     Ok((good, Some(format!("bad: {}\n{}{rest}", grouped(bad), first.join("\n")))))
 }
 
+/// Files of XEP-0227. A mistake in one user is passed over; one in the XML ends the check.
 fn people(files: Files, options: &ImportOptions, served: BTreeSet<Box<str>>) -> Checked {
     let mut people = People::new(files, options, served, limits::IMPORT_CHECKED);
     let mut good = 0;

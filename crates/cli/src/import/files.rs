@@ -1,4 +1,8 @@
 //! Files of XEP-0227 and those that they include, one after the other.
+//!
+//! Open files are a stack: an include opens another on top, and the pieces of that come before the rest of the file below. What is included must lie
+//! in the folder of the first file or below, also after links are followed, so that a file from elsewhere cannot make the import read other files of
+//! this machine.
 
 use std::collections::{HashSet, VecDeque};
 use std::fs::File;
@@ -20,14 +24,18 @@ pub(super) struct Files {
     stop: Stop,
     /// `None`: standard input, which includes nothing.
     folder: Option<PathBuf>,
+    /// The files of a folder that were not opened yet.
     waiting: VecDeque<PathBuf>,
+    /// The last one is read.
     open: Vec<Open>,
+    /// Files that were opened, without links and dots: none is read twice.
     seen: HashSet<PathBuf>,
     /// Bytes of files that are done with, and of all that are known of.
     done: u64,
     total: Arc<AtomicU64>,
 }
 
+/// A file that is being read.
 struct Open {
     /// The name for messages.
     name: PathBuf,
@@ -89,11 +97,13 @@ impl Files {
         }
     }
 
+    /// Adds the size of a file to the total, for the bar.
     fn count(&self, path: &Path) {
         let size = path.metadata().map_or(0, |metadata| metadata.len());
         self.total.fetch_add(size, Ordering::Relaxed);
     }
 
+    /// `host`: the domain of the including file's `host`, for a file that has users only.
     fn push(&mut self, name: PathBuf, path: PathBuf, input: Input, host: Option<Box<str>>) {
         let document = Document::new(self.stop.guard(input), host);
         self.open.push(Open { name, path, document });
@@ -104,6 +114,7 @@ impl Files {
         self.total.clone()
     }
 
+    /// Bytes that were read so far.
     pub(super) fn bytes(&self) -> u64 {
         self.done + self.open.iter().map(|open| open.document.bytes()).sum::<u64>()
     }
@@ -145,6 +156,7 @@ impl Files {
         }
     }
 
+    /// Opens the named file on top of the one that includes it. One that was read before is passed over.
     fn include(&mut self, line: u64, host: Option<Box<str>>, href: &str) -> Result<(), CliError> {
         let bad = |files: &Files, found: &str, expected: &str| {
             let place = files.place(line);
@@ -193,6 +205,7 @@ pub(super) fn cannot_read(path: &Path, error: &std::io::Error) -> CliError {
     CliError::Other(format!("{}: cannot be read: {error}; check its name and its owner", path.display()))
 }
 
+/// Without links and dots; the file must be there.
 fn real(path: &Path) -> Result<PathBuf, CliError> {
     path.canonicalize().map_err(|error| cannot_read(path, &error))
 }

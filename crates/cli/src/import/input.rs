@@ -13,8 +13,11 @@ const CHUNK: usize = 64 << 10;
 /// The interval at which a waiting input looks whether the import has stopped.
 const LOOK: Duration = Duration::from_millis(50);
 
+/// The reader's end: chunks come from the thread, and a wait for one is cut into waits of [`LOOK`].
 struct Waiting {
+    /// An empty chunk is the end of the input.
     chunks: Receiver<io::Result<Vec<u8>>>,
+    /// The chunk that is being used.
     chunk: io::Cursor<Vec<u8>>,
     stop: Stop,
 }
@@ -33,6 +36,7 @@ pub(super) fn waiting(
     Ok(Box::new(Waiting { chunks, chunk: io::Cursor::default(), stop: stop.clone() }))
 }
 
+/// Until the end, an error, or a reader that is gone.
 fn read_all(mut input: impl Read, chunks: &SyncSender<io::Result<Vec<u8>>>) {
     loop {
         let mut chunk = vec![0; CHUNK];

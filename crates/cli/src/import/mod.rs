@@ -1,6 +1,9 @@
 //! `belfry account import`: a million accounts in minutes, with a bar; and accounts with all that belongs to them, from
 //! files of XEP-0227.
 //!
+//! The order: the input is opened and looked into (`source`), a running node is looked for, the database is opened for an import (a larger cache, fewer
+//! checkpoints), and accounts are written in batches. Each batch is whole, so the same command takes up an import that was interrupted.
+//!
 //! It writes to the record itself. Accounts alone come in beside a running node too, which is told afterwards; rosters do
 //! not, because the node has them in memory.
 
@@ -51,14 +54,19 @@ pub(super) struct ImportArgs {
 }
 
 /// The input of an import.
+/// Told apart by the first character (`look_into`), or by being a folder.
 enum Source {
+    /// Lines of accounts, and the size of the file for the bar.
     Lines(Box<dyn Read + Send>, Option<Arc<AtomicU64>>),
+    /// Files of XEP-0227.
     Files(Files),
 }
 
 /// One import under way.
 struct Import {
+    /// The database, opened by this command.
     admin: Admin,
+    /// The running node, which is to be told.
     node: Option<Client>,
     options: ImportOptions,
     clock: Clock,
@@ -111,6 +119,7 @@ impl ImportArgs {
 }
 
 impl Import {
+    /// Accounts only, beside a node or without one. A node reads the accounts again, and ends sessions of accounts whose password is another now.
     fn lines(mut self, input: Box<dyn Read + Send>, size: Option<Arc<AtomicU64>>) -> Result<(), CliError> {
         if self.node.is_some() {
             self.options.batch = limits::IMPORT_BATCH_BESIDE_NODE;
@@ -135,6 +144,7 @@ impl Import {
         conclude(result, is_of_file, &report, &self.stop)
     }
 
+    /// Accounts with rosters, messages and the like: only without a node.
     fn files(mut self, files: Files, config: &Config) -> Result<(), CliError> {
         if self.node.is_some() {
             let text = "a node runs, and has rosters in memory, so they cannot be imported beside it: end it, give the \
@@ -177,11 +187,14 @@ fn running(config: &Config) -> Result<Option<Client>, CliError> {
     }
 }
 
+/// Domains of the configuration and of the record: users of others are not imported.
 fn served(admin: &mut Admin, config: &Config) -> Result<BTreeSet<Box<str>>, CliError> {
     let known = admin.domains()?.into_iter().map(|domain| domain.name);
     Ok(config.sip.domains.iter().cloned().chain(known).collect())
 }
 
+/// The end in words: an error says how many are in, and that the same command goes on from there. `is_of_file`: the input is at fault, and not the
+/// database.
 fn conclude<E: Display>(
     result: Result<Imported, E>,
     is_of_file: impl Fn(&E) -> bool,

@@ -1,4 +1,7 @@
 //! Users of XEP-0227 as the record takes them, and what there is to say of those that it does not.
+//!
+//! [`People`] is the source of `Admin::import_users`: the store pulls one user after the other, derives the verifiers of passwords on several
+//! threads, and writes. Users that cannot be taken are noted in [`ImportSummary`] and passed over.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -12,10 +15,13 @@ use crate::error::CliError;
 use crate::limits;
 use crate::table::{grouped, printable};
 
+/// The users of all files, one after the other.
 pub(super) struct People<'a> {
     files: Files,
     options: &'a ImportOptions,
+    /// Domains whose users are taken.
     served: BTreeSet<Box<str>>,
+    /// All that there is to say at the end.
     pub(super) told: ImportSummary,
 }
 
@@ -32,6 +38,7 @@ pub(super) struct ImportSummary {
     /// Accounts without a password, and the first of them.
     keys_only: u64,
     first_keys_only: Vec<String>,
+    /// Elements that have no place in the record, by name.
     passed: SkippedElements,
 }
 
@@ -45,6 +52,7 @@ impl<'a> People<'a> {
         People { files, options, served, told: ImportSummary { named, ..ImportSummary::default() } }
     }
 
+    /// One user. `None`: it is not taken, and the summary says why.
     fn read(&mut self, line: u64, host: &str, element: &xmpp::Element) -> Option<SourceUser> {
         let taken = read_user(element, host, self.options.now).and_then(|user| {
             if !self.served.contains(user.address.domain()) {
@@ -64,6 +72,7 @@ impl<'a> People<'a> {
         }
     }
 
+    /// The account of a user, whose password or keys it takes.
     fn account(&self, user: &User) -> Result<NewAccount, Fault> {
         let of_store = |error| match error {
             StoreError::Invalid { what, expected } => Fault { found: what.into(), expected: expected.into() },
@@ -90,6 +99,7 @@ impl<'a> People<'a> {
         })
     }
 
+    /// Counts what is to be told of the user, and makes the rows of its roster and messages.
     fn take(&mut self, account: NewAccount, user: User) -> SourceUser {
         if user.credentials.password.is_none() {
             self.told.keys_only += 1;
@@ -106,6 +116,7 @@ impl<'a> People<'a> {
         SourceUser { user: NewUser { account, chat }, password }
     }
 
+    /// Notes a user that is not taken, with file and line.
     fn bad(&mut self, line: u64, what: &str) {
         self.told.bad += 1;
         if self.told.first.len() < self.told.named {
@@ -195,6 +206,7 @@ impl ImportSummary {
     }
 }
 
+/// The first ones, and how many more there are.
 fn named(first: &[String], all: u64, between: &str) -> String {
     let more = all - first.len() as u64;
     let mut text = first.join(between);

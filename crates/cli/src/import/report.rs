@@ -13,12 +13,15 @@ use crate::table::{elapsed, grouped};
 
 /// A bar on a terminal, else a line a second on standard error.
 pub(super) struct Report {
+    /// `None`: standard error is no terminal.
     bar: Option<ProgressBar>,
     /// Bytes of all that is to be read, as far as it is known.
     size: Option<Arc<AtomicU64>>,
     clock: Clock,
     started: stdx::Instant,
+    /// The time of the last line.
     told: stdx::Instant,
+    /// The newest figures, which the end of the import needs, too.
     pub(super) last: Progress,
 }
 
@@ -59,6 +62,7 @@ impl Report {
         format!("{} accounts, {:.0}/s", grouped(total), total as f64 / self.seconds().max(0.001))
     }
 
+    /// Time left by the share of bytes; without a size there is none.
     fn line(&self) -> String {
         let size = self.size.as_ref().map(|size| size.load(Ordering::Relaxed));
         match size {
@@ -72,6 +76,7 @@ impl Report {
     }
 }
 
+/// Input without a size has a spinner in place of the bar.
 fn bar(has_size: bool) -> ProgressBar {
     let (bar, template) = if has_size {
         (ProgressBar::new(0), "{wide_bar} {percent:>3} %  {msg}, {eta} left")

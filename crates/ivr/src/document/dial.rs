@@ -1,4 +1,6 @@
 //! Dial and its nouns.
+//!
+//! A Dial names parties, or one conference, or one queue. Mixtures are noted and cut down to one of these.
 
 use roxmltree::Node;
 use url::form_urlencoded;

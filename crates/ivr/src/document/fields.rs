@@ -1,4 +1,7 @@
 //! One element's attributes, held against its table entry; errors become notes.
+//!
+//! The functions of [`Fields`] return what is given and good, or else the default of the table. To ask for a name that the table does not have is a
+//! defect of this crate: `attribute` panics.
 
 use std::time::Duration;
 

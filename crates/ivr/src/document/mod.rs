@@ -1,5 +1,8 @@
 //! Documents: RCML and TwiML, one language with two names. Bytes to typed verbs, every mistake at once.
 //!
+//! The order of [`Document::parse`]: bytes to text (`xml::decode`), text to a tree (`xml::read`), elements to verbs (`read`), attributes by the
+//! tables (`fields`). Only a text that is no XML, or has no `<Response>`, is refused; every other mistake is a [`Note`].
+//!
 //! The reader works by the tables of `lexicon`, of which `docs/rcml.md` is made.
 
 mod dial;
@@ -127,6 +130,7 @@ struct Notes {
 }
 
 impl Notes {
+    /// Finds the beginnings of lines once, for all notes.
     fn new(text: &str) -> Notes {
         let ends = text.bytes().enumerate().filter(|&(_, byte)| byte == b'\n').map(|(at, _)| at + 1);
         Notes { list: Vec::new(), lines: std::iter::once(0).chain(ends).collect() }
@@ -137,20 +141,24 @@ impl Notes {
         u32::try_from(self.lines.partition_point(|&start| start <= offset)).unwrap_or(u32::MAX)
     }
 
+    /// Beyond the limit, notes are dropped.
     fn add(&mut self, line: u32, severity: Severity, code: u32, text: String) {
         if self.list.len() < limits::DOCUMENT_NOTES {
             self.list.push(Note { line, severity, code, text });
         }
     }
 
+    /// The element has no effect here, which its author should know.
     fn info(&mut self, line: u32, text: String) {
         self.add(line, Severity::Info, code::INVALID, text);
     }
 
+    /// Something was ignored or replaced.
     fn warn(&mut self, line: u32, text: String) {
         self.add(line, Severity::Warning, code::INVALID, text);
     }
 
+    /// A verb is left out.
     fn error(&mut self, line: u32, code: u32, text: String) {
         self.add(line, Severity::Error, code, text);
     }

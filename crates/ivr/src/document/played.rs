@@ -1,4 +1,6 @@
 //! Checks that every verb and attribute of the language occurs in a play, so that each is tested.
+//!
+//! A play is a test of `tests/plays` that performs a document with a script.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

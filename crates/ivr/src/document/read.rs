@@ -1,4 +1,7 @@
 //! Elements to typed verbs. Elements that cannot be performed are ignored with a note.
+//!
+//! Each verb has one function that makes its struct of the element's [`Fields`], its text and its children. A new verb needs a row in `lexicon`, a
+//! function here, and an arm in `verb`.
 
 use std::time::Duration;
 

@@ -5,6 +5,7 @@ use std::fmt::Write;
 use super::lexicon::{Attribute, ELSEWHERE, ElementEntry, NOUNS, SPOKEN, VERBS, ValueKind};
 use crate::limits;
 
+/// The beginning of the page.
 const INTRODUCTION: &str = "\
 # Documents: RCML and TwiML
 

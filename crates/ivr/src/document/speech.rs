@@ -1,4 +1,7 @@
 //! The content of Say: SSML (W3C SSML 1.1) reduced to plain text in one voice and language, and pauses.
+//!
+//! Engines of speech differ in the SSML that they know, so only what all of them can do is left: text, pauses, language. `walk` goes through the tree
+//! in the order of the text.
 
 use std::time::Duration;
 
@@ -47,9 +50,11 @@ pub(super) fn spoken(
 
 /// The items so far, and the text that is not yet one.
 struct Spoken {
+    /// Finished texts and pauses.
     items: Vec<Item>,
     /// Text since the last item, with single blanks.
     text: String,
+    /// The voice of the whole Say.
     voice: Voice,
     /// The `language` of the Say, or of the innermost `<lang>`.
     language: String,

@@ -1,4 +1,7 @@
 //! The facts of a script's call that all verbs share: parameters of requests, callbacks, notifications, URLs.
+//!
+//! Machines get it by reference: they take ids from it, ask for the answer, resolve URLs of documents, and send callbacks with the parameters of the
+//! call.
 
 use stdx::Instant;
 

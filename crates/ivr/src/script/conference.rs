@@ -1,4 +1,7 @@
 //! Dial with a Conference, from the side of one participant.
+//!
+//! The order: join, `Joined`, and then one of `timeLimit`, `*`, the end of the conference, or the end of the call. Whatever ends it, `Left` brings the
+//! recording, so it is awaited before the `action` is requested, except when the call itself is over.
 
 use stdx::Instant;
 

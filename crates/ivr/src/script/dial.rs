@@ -1,4 +1,7 @@
 //! Dial: legs that ring, one that is connected, and their callbacks.
+//!
+//! A leg's way: `Started`, `Ringing`, `Answered`, perhaps a document of its own (`Screen`), and the connection; or `Failed`. The first leg that is
+//! accepted is connected, and all others are hung up. Without any, the failure that says most about the callee becomes `DialCallStatus`.
 
 use std::collections::VecDeque;
 use std::time::Duration;

@@ -1,4 +1,6 @@
 //! Everything a script can cause.
+//!
+//! The comments say which input answers an effect. Effects of one input are performed in their order before the next input is given.
 
 use std::time::Duration;
 

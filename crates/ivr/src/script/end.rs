@@ -1,5 +1,8 @@
 //! Commands to a live script, and its end by either side: every running operation is stopped once, the application
 //! is told once, nothing follows.
+//!
+//! Commands come from the REST interface (`redirect`, `hang_up`, `cancel` and the setters); `handle_hangup` is the call's own end. All ends go
+//! through `end`.
 
 use std::time::Duration;
 

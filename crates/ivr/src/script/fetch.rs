@@ -1,4 +1,7 @@
 //! The loading of documents: requests, fallbacks, and the end of circles.
+//!
+//! The order: the first document (`load_first`) or the next (`load`), the response or its absence, and, once, the fallback of the account or number.
+//! Two counters end circles: all documents of a call, and those in a row that took no time.
 
 use stdx::Instant;
 

@@ -1,4 +1,7 @@
 //! Gather: keys and speech, while a prompt plays.
+//!
+//! Input ends by the number of digits, by a key of `finishOnKey`, by a final result of the recogniser, or by a `timeout` that begins with the end of
+//! the prompt and anew with each input. Keys and speech are taken at the same time; if there are both, keys are the result.
 
 use stdx::Instant;
 

@@ -1,4 +1,6 @@
 //! The inputs of a script.
+//!
+//! [`Call`] and [`Plan`] are given once; the others are results and events, for the `handle_*` of the same name.
 
 use std::time::Duration;
 

@@ -1,4 +1,6 @@
 //! The begin of each verb: its first effects, and the state or the continuation that follows.
+//!
+//! `Script::advance` calls `is_allowed`, `needs_answer` and `begin_verb` for each verb, in this order.
 
 use stdx::Instant;
 

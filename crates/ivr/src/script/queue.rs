@@ -1,4 +1,7 @@
 //! Enqueue: the call's wait in a queue until another call's Dial connects to it.
+//!
+//! The document of `waitUrl` is a script of its own ([`super::Role::Waiting`]), which the caller of both scripts runs; `Left` ends the wait, whatever
+//! caused it.
 
 use stdx::Instant;
 

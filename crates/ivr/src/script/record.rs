@@ -1,4 +1,7 @@
 //! Record: the caller's voice to a file, ended by silence, a key, time, or a hang-up.
+//!
+//! The media end a recording by silence and by its length; keys and hang-ups come through here. Each way ends with one result, and a recording
+//! without voice leads to the next verb.
 
 use stdx::Instant;
 

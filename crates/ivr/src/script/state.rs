@@ -1,4 +1,7 @@
 //! The states of a script: the verb under way, or the event that the script waits for.
+//!
+//! A state has the machine of its verb, its deadline (`deadline`), and two ways of leaving it early: `stop` when another document follows, `close`
+//! when the call is over.
 
 use stdx::Instant;
 
@@ -27,6 +30,7 @@ pub(super) enum ScriptState {
     Fetching(Box<Fetching>),
     /// The caller's ACK is awaited (RFC 3261 §13.3.1.4).
     Answering {
+        /// Without the ACK until then the call is over.
         until: Instant,
         /// Keys of the caller, for whom the call is answered already: they overtook the ACK.
         keys: String,

@@ -1,4 +1,6 @@
 //! Start, Stop and Connect: the call's audio over a WebSocket.
+//!
+//! Streams of Start run beside the verbs until they are stopped or the call ends; the stream of Connect is a state of the script, too.
 
 use stdx::Instant;
 
@@ -18,6 +20,7 @@ pub(super) struct Streams {
 /// A stream from `Effect::StartStream` to its end.
 #[derive(Debug)]
 pub(super) struct RunningStream {
+    /// The id of `Effect::StartStream`.
     id: Id,
     /// The `name`, by which Stop finds the stream.
     name: Option<String>,

@@ -1,4 +1,7 @@
 //! The response of RFC 7616 §3.4.1 and of the RFCs before it.
+//!
+//! Used for answers to challenges and for checking a peer's answer. RFC 2069 without `qop`, RFC 2617 with it and with `-sess`, RFC 7616 with
+//! SHA-2; the formulas are the same, only the hash differs.
 
 use md5::{Digest, Md5};
 use sha2::{Sha256, Sha512_256};
@@ -14,6 +17,7 @@ pub(super) enum Hash {
 /// The `algorithm` of a challenge: the hash function, and `-sess` (RFC 7616 §3.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Algorithm {
+    /// The hash function of all steps.
     pub(super) hash: Hash,
     /// A `-sess` variant.
     pub(super) session: bool,
@@ -24,6 +28,7 @@ pub(super) struct Algorithm {
 impl Algorithm {
     pub(super) const MD5: Algorithm = Algorithm { hash: Hash::Md5, session: false, aka: false };
 
+    /// `None` for an algorithm that is not implemented.
     pub(super) fn from_bytes(name: &[u8]) -> Option<Algorithm> {
         let known: [(&str, Hash, bool, bool); 7] = [
             ("MD5", Hash::Md5, false, false),
@@ -44,8 +49,11 @@ impl Algorithm {
 /// The quality of protection that a challenge offers and an answer names (RFC 7616 §3.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Qop {
+    /// No `qop`: the answer of RFC 2069, without counter and cnonce.
     None,
+    /// The request line is protected.
     Auth,
+    /// The body is protected too.
     AuthInt,
 }
 
@@ -75,16 +83,22 @@ impl Qop {
 
 /// Everything a response is computed from.
 pub(super) struct Response<'a> {
+    /// Chosen by the challenge.
     pub(super) algorithm: Algorithm,
     pub(super) username: &'a [u8],
     pub(super) realm: &'a [u8],
+    /// The plain password, or RES of AKA.
     pub(super) password: &'a [u8],
     pub(super) nonce: &'a [u8],
     pub(super) method: &'a [u8],
+    /// As it stands in the answer, which need not be the Request-URI.
     pub(super) uri: &'a [u8],
     pub(super) qop: Qop,
+    /// Empty without `qop`.
     pub(super) cnonce: &'a [u8],
+    /// Eight hexadecimal digits: how often the nonce was used.
     pub(super) nc: &'a [u8],
+    /// Hashed with `auth-int` only.
     pub(super) body: &'a [u8],
 }
 
@@ -99,6 +113,7 @@ impl Response<'_> {
     }
 
     fn compute_with<D: Digest>(&self) -> Vec<u8> {
+        // HA1, with `-sess` hashed again with both nonces; HA2; and the response over both (RFC 7616 §3.4.1 to §3.4.3).
         let mut ha1 = hex_of::<D>(&[self.username, self.realm, self.password]);
         if self.algorithm.session {
             ha1 = hex_of::<D>(&[&ha1, self.nonce, self.cnonce]);

@@ -1,4 +1,7 @@
 //! Milenage (3GPP TS 35.206) as far as a subscriber needs it to answer AKAv1-MD5: f1, f2 and f5.
+//!
+//! The network sends RAND and AUTN in the nonce. f5 gives the key that hides the sequence number in AUTN, f1 proves that the network knows
+//! the subscriber's key, and f2 gives RES, the password of the digest. The other functions (keys for encryption) are not needed.
 
 use aes::Aes128;
 use aes::cipher::{BlockCipherEncrypt, KeyInit};
@@ -14,6 +17,7 @@ pub(super) struct Milenage {
 }
 
 impl Milenage {
+    /// `operator` is OP; OPc is made of it here.
     pub(super) fn new(key: &Block, operator: &Block) -> Milenage {
         let cipher = Aes128::new(&(*key).into());
         let operator = xor(encrypt(&cipher, *operator), operator);
@@ -31,6 +35,7 @@ impl Milenage {
         (mac == token[8..]).then_some(result)
     }
 
+    /// The network's proof, over the sequence number and the AMF (`field`).
     /// MAC-A.
     fn f1(&self, random: &Block, sequence: &[u8; 6], field: [u8; 2]) -> [u8; 8] {
         let mut input = [0; 16];
@@ -55,6 +60,7 @@ impl Milenage {
         )
     }
 
+    /// The block that all functions begin with: RAND under the key.
     fn temp(&self, random: &Block) -> Block {
         encrypt(&self.cipher, xor(*random, &self.operator))
     }

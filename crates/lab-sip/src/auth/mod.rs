@@ -1,4 +1,7 @@
 //! `[authentication]` and `verifyauth`: digest answers (RFC 2617, RFC 7616, RFC 3310) as SIPp writes them.
+//!
+//! [`answer`] makes the header value for a challenge kept by `auth="true"`; [`verify`] checks one that a peer sent. Challenges are read
+//! leniently (`parse`); the arithmetic is in `digest` and `milenage`.
 
 mod digest;
 mod milenage;
@@ -109,6 +112,7 @@ pub fn verify(username: &[u8], password: &[u8], method: &[u8], authorization: &[
     let get = |name| credentials.get(name).unwrap_or_default();
     let qop = Qop::offered(get("qop"));
     let cnonce = get("cnonce");
+    // `-sess` and `qop` need a cnonce (RFC 7616 §3.4): without one nothing is proved.
     if cnonce.is_empty() && (algorithm.session || qop != Qop::None) {
         return false;
     }
@@ -139,6 +143,7 @@ fn header_value(response: &Response<'_>, challenge: &Parameters<'_>) -> Vec<u8> 
         put(&[b",cnonce=\"", response.cnonce, b"\",nc=", response.nc, b",qop=", qop]);
     }
     put(&[b",uri=\"", response.uri, b"\",nonce=\"", response.nonce, b"\""]);
+    // The name goes back as the server spells it.
     let algorithm = challenge.get("algorithm").filter(|name| !name.is_empty()).unwrap_or(b"MD5");
     put(&[b",response=\"", &response.compute(), b"\",algorithm=", algorithm]);
     if let Some(opaque) = challenge.get("opaque").filter(|opaque| !opaque.is_empty()) {
@@ -147,6 +152,7 @@ fn header_value(response: &Response<'_>, challenge: &Parameters<'_>) -> Vec<u8> 
     out
 }
 
+/// A challenge without an algorithm means MD5 (RFC 7616 §3.3); `None`: one that we do not have.
 fn algorithm_of(challenge: &Parameters<'_>) -> Option<Algorithm> {
     match challenge.get("algorithm") {
         None | Some(b"") => Some(Algorithm::MD5),
@@ -174,6 +180,7 @@ fn aka_result(secrets: &Secrets, password: &[u8], nonce: &[u8]) -> Result<[u8; 8
     use base64::engine::DecodePaddingMode;
     use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
 
+    // Servers send the nonce with and without padding.
     let lenient = GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
     let engine = GeneralPurpose::new(&base64::alphabet::STANDARD, lenient);
     let bytes = engine.decode(nonce).map_err(|error| format!("AKA nonce is not base64: {error}"))?;
@@ -206,6 +213,7 @@ fn aka_key(text: &[u8]) -> [u8; 16] {
     key
 }
 
+/// The challenges for an error message.
 fn shown(values: &[Vec<u8>]) -> String {
     values.iter().map(|value| String::from_utf8_lossy(value)).collect::<Vec<_>>().join(" | ")
 }

@@ -1,11 +1,15 @@
 //! Challenges and credentials read as leniently as they are written.
+//!
+//! Nothing is rejected: a parameter without a scheme before it is dropped, and of two with one name the first counts.
 
 use super::Secrets;
 
 /// One challenge, or credentials: a scheme and its parameters, quotes off, escapes as they stand.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Parameters<'a> {
+    /// As written: `Digest`, `Basic`.
     scheme: &'a [u8],
+    /// Names and values in order.
     named: Vec<(&'a [u8], &'a [u8])>,
 }
 
@@ -69,6 +73,7 @@ fn items(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     .filter(|item| !item.is_empty())
 }
 
+/// Without the quotes; a missing closing quote is forgiven.
 fn unquoted(value: &[u8]) -> &[u8] {
     let Some(inner) = value.strip_prefix(b"\"") else { return value };
     inner.strip_suffix(b"\"").unwrap_or(inner)
@@ -88,6 +93,7 @@ pub fn parse_keyword(text: &[u8]) -> Secrets {
 
 /// `None` when absent or empty.
 fn keyword_parameter(text: &[u8], name: &[u8]) -> Option<Vec<u8>> {
+    // The first place of the name in the text, as SIPp searches.
     let start = memchr::memmem::find(text, name)? + name.len();
     let value = &text[start..];
     let value = if let Some(hex) = value.strip_prefix(b"0x") {
@@ -99,6 +105,7 @@ fn keyword_parameter(text: &[u8], name: &[u8]) -> Option<Vec<u8>> {
     } else if let Some(quoted) = value.strip_prefix(b"\"") {
         unescape(quoted)
     } else {
+        // A bare value ends with white space or with the bracket of the keyword.
         value.iter().copied().take_while(|byte| matches!(byte, 33..=126) && *byte != b']').collect()
     };
     Some(value).filter(|value: &Vec<u8>| !value.is_empty())

@@ -1,4 +1,7 @@
 //! `<action>`: what a step does beside its message.
+//!
+//! `flow::step::act` performs the actions of a step in order and follows the [`ActionResult`]. An action changes variables and media at once;
+//! everything outside the call becomes an effect in `ctx.out`.
 
 mod files;
 mod media;
@@ -82,6 +85,7 @@ impl From<String> for ActionError {
     }
 }
 
+/// One action. An error is told by [`perform`] with the line of the action.
 fn attempt(
     call: &mut Call,
     ctx: &mut CallContext<'_>,
@@ -197,6 +201,7 @@ fn wall_clock() -> std::time::SystemTime {
     std::time::SystemTime::now()
 }
 
+/// Replaces the text of a variable.
 fn change_text(call: &mut Call, ctx: &mut CallContext<'_>, variable: VarRef, change: fn(&[u8]) -> Vec<u8>) {
     let text = value::with(call, ctx, variable, |value| change(value.as_text()));
     value::set(call, ctx, variable, VariableValue::Text(text.into_boxed_slice()));
@@ -216,6 +221,7 @@ fn jump(call: &Call, ctx: &CallContext<'_>, to: Operand) -> Result<ActionResult,
     Ok(ActionResult::Jump(step))
 }
 
+/// `pauserestore`: the operand is a time of `[clock_tick]`, as `_unexp.pausedaddr` has it.
 fn restored_pause(call: &Call, ctx: &CallContext<'_>, until: Operand) -> ActionResult {
     let milliseconds = value::operand(call, ctx, until);
     ActionResult::PauseUntil(pause_end(ctx.env.started, milliseconds))
@@ -262,6 +268,7 @@ fn verify(
     Ok(())
 }
 
+/// The protocol must be the run's: its sockets are bound before the first call.
 fn set_destination(
     call: &mut Call,
     ctx: &mut CallContext<'_>,
@@ -298,6 +305,7 @@ fn resolve(host: &str, port: u16) -> Result<SocketAddr, String> {
     found.ok_or_else(|| format!("setdest: {host} has no address"))
 }
 
+/// A mistake of the scenario that every call would meet: the run stops.
 fn fatal(ctx: &mut CallContext<'_>, text: &str) -> ActionResult {
     ctx.env.tracer.error(ctx.now, text);
     ctx.stats.count(Count::FatalErrors);
@@ -305,6 +313,7 @@ fn fatal(ctx: &mut CallContext<'_>, text: &str) -> ActionResult {
     ActionResult::StopCall
 }
 
+/// Counted, and a line of the error log.
 fn warn(ctx: &mut CallContext<'_>, text: &str) {
     ctx.stats.count(Count::Warnings);
     ctx.env.tracer.error(ctx.now, text);
@@ -316,6 +325,7 @@ fn rendered(call: &mut Call, ctx: &mut CallContext<'_>, template: &Template) -> 
     Ok(text)
 }
 
+/// `int_cmd`: the end of the call, or of the run softly or at once.
 fn stop(ctx: &mut CallContext<'_>, internal: InternalCommand) -> ActionResult {
     match internal {
         InternalCommand::StopCall => ActionResult::StopCall,
@@ -330,6 +340,7 @@ fn stop(ctx: &mut CallContext<'_>, internal: InternalCommand) -> ActionResult {
     }
 }
 
+/// A division by zero leaves the variable as it is and warns, as in SIPp.
 fn arithmetic(
     call: &mut Call,
     ctx: &mut CallContext<'_>,
@@ -407,6 +418,7 @@ fn compare_text(call: &mut Call, ctx: &mut CallContext<'_>, strcmp: &StrCmp) -> 
     Ok(())
 }
 
+/// `check_it` and `check_it_inverse`: which counter a failed check has.
 fn checked(
     check: ActionCheck,
     outcome: bool,

@@ -1,4 +1,7 @@
 //! A received message, read as leniently as SIPp reads it: what matching needs is found in one pass, the rest when asked for.
+//!
+//! [`Incoming::parse`] finds the start line, five headers and the body; other headers are searched when a step asks for them. Nothing is checked
+//! beyond what the scenario needs: a lab must accept what a server under test sends.
 
 use memchr::{memchr, memchr_iter, memmem};
 
@@ -98,6 +101,7 @@ impl<'a> Incoming<'a> {
                     body = newline + 1;
                     break;
                 }
+                // Only lines that may be one of the five headers are looked at.
                 b'c' | b'C' | b'v' | b'V' | b'i' | b'I' | b'f' | b'F' | b't' | b'T' => {
                     found.header(bytes, line, newline);
                 }
@@ -220,7 +224,9 @@ pub fn own_call_id(call_id: &[u8], ignore_slashes: bool) -> &[u8] {
 
 /// The name of a header in full, and its compact form.
 struct HeaderName {
+    /// As the caller wrote it, or the full form of a compact one.
     long: Box<str>,
+    /// The compact letter, 0 without one.
     compact: u8,
 }
 
@@ -237,6 +243,7 @@ impl HeaderName {
         }
     }
 
+    /// Names are compared without case (RFC 3261 §7.3.1).
     fn is(&self, name: &[u8]) -> bool {
         match name {
             [letter] => letter.eq_ignore_ascii_case(&self.compact) || self.long.as_bytes() == name,
@@ -259,6 +266,7 @@ impl<'a> FoundHeaders<'a> {
     /// Takes the line if it is one of the five, the first of each.
     fn header(&mut self, bytes: &'a [u8], line: usize, end: usize) {
         let text = &bytes[line..end];
+        // The length of the name and the place of its value. Byte patterns, as this runs for most lines of every message.
         let slot = match text {
             [b'c' | b'C', b'a' | b'A', b'l' | b'L', b'l' | b'L', b'-', b'i' | b'I', b'd' | b'D', ..] => {
                 (7, &mut self.call_id)
@@ -276,6 +284,7 @@ impl<'a> FoundHeaders<'a> {
         let (name_len, slot) = slot;
         let blanks = text[name_len..].iter().take_while(|byte| matches!(byte, b' ' | b'\t')).count();
         let colon = name_len + blanks;
+        // The first header of a name counts.
         if slot.is_none() && text.get(colon) == Some(&b':') {
             let end = folded_end(bytes, end);
             *slot = Some(trim(&bytes[line + colon + 1..end]));
@@ -303,17 +312,20 @@ fn next_header<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
     Some(line.strip_suffix(b"\r").unwrap_or(line))
 }
 
+/// The start line; line ends before it are skipped (RFC 3261 §7.5).
 fn start_text(bytes: &[u8]) -> &[u8] {
     let first = bytes.iter().position(|byte| !matches!(byte, b'\r' | b'\n')).unwrap_or(bytes.len());
     let end = memchr(b'\n', &bytes[first..]).map_or(bytes.len(), |at| first + at);
     trim(&bytes[first..end])
 }
 
+/// Everything behind the start line.
 fn after_start_line(bytes: &[u8]) -> &[u8] {
     let first = bytes.iter().position(|byte| !matches!(byte, b'\r' | b'\n')).unwrap_or(bytes.len());
     memchr(b'\n', &bytes[first..]).map_or(&[][..], |at| &bytes[first + at + 1..])
 }
 
+/// A status line or a request line.
 fn start_line(line: &[u8]) -> Option<StartLine<'_>> {
     let space = memchr(b' ', line)?;
     if line.starts_with(b"SIP/2.0") {
@@ -331,6 +343,7 @@ fn start_line(line: &[u8]) -> Option<StartLine<'_>> {
     Some(StartLine::Request { method: &line[..space], uri })
 }
 
+/// Number and method. A number that is too large saturates.
 fn cseq(value: &[u8]) -> Option<(u32, &[u8])> {
     let digits = value.iter().take_while(|byte| byte.is_ascii_digit()).count();
     if digits == 0 {
@@ -344,6 +357,7 @@ fn cseq(value: &[u8]) -> Option<(u32, &[u8])> {
     Some((number, &method[..end]))
 }
 
+/// The branch of the first of several Vias in one header.
 fn branch(via: &[u8]) -> &[u8] {
     parameter(&via[..memchr(b',', via).unwrap_or(via.len())], b"branch").unwrap_or_default()
 }

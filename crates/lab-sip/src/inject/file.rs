@@ -1,4 +1,7 @@
 //! One injection file: a buffer, where its lines are in it, and an index over one field.
+//!
+//! All calls of all shards read one file, so its lines are behind a lock that many may hold to read. The text stands once in one buffer; lines are
+//! ranges of it, as a file may have millions of them.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -12,29 +15,39 @@ use super::{FileError, NO_LINE, PAST_END};
 /// One injection file, its lines, and the order in which calls take them.
 #[derive(Debug)]
 pub(super) struct InjectionFile {
+    /// The name by which scenarios and messages name the file.
     pub(super) path: PathBuf,
+    /// How calls take lines.
     order: LineOrder,
+    /// `None`: lines are what they are.
     printf: Option<Printf>,
     /// SEQUENTIAL: the line of the next call.
     next: AtomicU32,
+    /// Text and lines; written by `<insert>`, `<replace>` and `<index>`.
     data: RwLock<FileData>,
 }
 
 /// The order in which calls take lines: the first line of the file names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum LineOrder {
+    /// One line after the other, from the first again after the last.
     Sequential,
+    /// Any line, each as likely as the other.
     Random,
+    /// The line of the call's user (`-users`).
     User,
 }
 
 /// The lines of a file, which `<insert>` and `<replace>` change.
 #[derive(Debug, Default)]
 struct FileData {
+    /// The text of all lines, one behind the other, without line ends.
     text: Vec<u8>,
+    /// In the order of the file; a line's number is its place.
     lines: Vec<LineSpan>,
     /// Bytes of `text` no line refers to, left by `replace`.
     garbage: usize,
+    /// `None`: no index was asked for, and `<lookup>` fails.
     index: Option<FieldIndex>,
 }
 
@@ -48,16 +61,20 @@ struct LineSpan {
 /// Lines by the value of one field, for `<lookup>`.
 #[derive(Debug)]
 struct FieldIndex {
+    /// The column, from 0.
     field: u32,
+    /// The last line counts where several have one value.
     lines: HashMap<Box<[u8]>, u32>,
 }
 
 impl InjectionFile {
+    /// Reads the order from the first line and a row from each other one.
     pub(super) fn parse(path: &Path, bytes: &[u8]) -> Result<InjectionFile, FileError> {
         let fail = |line, message| FileError { file: path.to_owned(), line, message };
         if u32::try_from(bytes.len()).is_err() {
             return Err(fail(0, "larger than 4 GiB: split it".to_owned()));
         }
+        // A byte order mark, as some spreadsheets write it.
         let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
         let mut rows = bytes.split(|byte| *byte == b'\n').map(|row| row.strip_suffix(b"\r").unwrap_or(row));
         let header = String::from_utf8_lossy(rows.next().unwrap_or_default()).into_owned();
@@ -68,6 +85,7 @@ impl InjectionFile {
         let mut data = FileData::default();
         // As in SIPp a blank line ends the file.
         for (number, row) in (2..).zip(rows.take_while(|row| !row.is_empty())) {
+            // A comment.
             if row[0] == b'#' {
                 continue;
             }
@@ -96,10 +114,12 @@ impl InjectionFile {
         self.order == LineOrder::User
     }
 
+    /// The number of lines that calls see: a PRINTF file has as many as it says.
     fn count(&self, data: &FileData) -> u32 {
         self.printf.as_ref().map_or(data.lines.len() as u32, |printf| printf.lines)
     }
 
+    /// The line of a new call; `NO_LINE` without a user in a USER file, `PAST_END` for more users than lines.
     pub(super) fn next_line(&self, user: u32, random: u64) -> u32 {
         let count = self.line_count();
         match self.order {
@@ -117,6 +137,7 @@ impl InjectionFile {
         }
     }
 
+    /// Appends a field. A line or field that is not there gives nothing.
     pub(super) fn write_field(&self, line: u32, field: u32, out: &mut Vec<u8>) -> Result<(), String> {
         let data = self.data.read();
         let count = self.count(&data);
@@ -126,6 +147,7 @@ impl InjectionFile {
         if line >= count {
             return Ok(());
         }
+        // A PRINTF file repeats its few lines.
         let real = line as usize % data.lines.len();
         let Some(text) = data.field(real, field) else { return Ok(()) };
         match &self.printf {
@@ -135,6 +157,7 @@ impl InjectionFile {
         Ok(())
     }
 
+    /// `-infindex` and the action `<index>`: builds the index anew.
     pub(super) fn index(&self, field: u32) {
         let mut data = self.data.write();
         let count = self.count(&data);
@@ -158,6 +181,7 @@ impl InjectionFile {
         }
     }
 
+    /// The line with this value in the indexed field.
     pub(super) fn lookup(&self, key: &[u8]) -> Result<Option<u32>, String> {
         let data = self.data.read();
         match &data.index {
@@ -169,6 +193,7 @@ impl InjectionFile {
         }
     }
 
+    /// A new last line.
     pub(super) fn insert(&self, value: &[u8]) -> Result<(), String> {
         self.refuse_printf()?;
         let mut data = self.data.write();
@@ -179,6 +204,7 @@ impl InjectionFile {
         Ok(())
     }
 
+    /// Another text for a line; the index follows.
     pub(super) fn replace(&self, line: u32, value: &[u8]) -> Result<(), String> {
         self.refuse_printf()?;
         let mut data = self.data.write();
@@ -191,6 +217,7 @@ impl InjectionFile {
         if let Some(field) = data.index.as_ref().map(|index| index.field) {
             let key = self.key(&data, line, field);
             let index = data.index.as_mut().expect("it was there above");
+            // Another line may have taken the key since.
             if index.lines.get(&key) == Some(&line) {
                 index.lines.remove(&key);
             }
@@ -213,6 +240,7 @@ impl InjectionFile {
         self.data.read().text.len()
     }
 
+    /// Lines of a PRINTF file stand for many, so none can be changed alone.
     fn refuse_printf(&self) -> Result<(), String> {
         match self.printf {
             None => Ok(()),
@@ -220,6 +248,7 @@ impl InjectionFile {
         }
     }
 
+    /// Offsets have 32 bits.
     fn check_room(&self, data: &FileData, value: &[u8]) -> Result<(), String> {
         // The two highest line numbers say something else.
         let lines = data.lines.len() < PAST_END as usize - 1;
@@ -237,6 +266,7 @@ impl FileData {
         self.lines.push(span);
     }
 
+    /// Adds text to the buffer and gives its place.
     fn append(&mut self, row: &[u8]) -> LineSpan {
         // Callers have checked that offsets fit.
         let span = LineSpan { start: self.text.len() as u32, length: row.len() as u32 };
@@ -254,6 +284,7 @@ impl FileData {
         self.line(line).split(|byte| *byte == b';').nth(field as usize)
     }
 
+    /// In place where the new text fits, otherwise at the end; what is left over is garbage.
     fn replace(&mut self, line: usize, value: &[u8]) {
         let LineSpan { start, length } = self.lines[line];
         if value.len() <= length as usize {
@@ -264,6 +295,7 @@ impl FileData {
             self.lines[line] = self.append(value);
             self.garbage += length as usize;
         }
+        // Compacted when half is garbage, and not for a few kilobytes.
         if self.garbage > self.text.len() / 2 && self.garbage > 4_096 {
             self.compact();
         }

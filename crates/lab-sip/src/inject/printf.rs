@@ -1,12 +1,17 @@
 //! PRINTF files: few lines that stand for many, with the line's number in their fields.
+//!
+//! `SEQUENTIAL,PRINTF=1000` makes a thousand lines of those that follow; `%d` in a field becomes the number of the line.
 
 use std::io::Write as _;
 
 /// `PRINTF=lines, PRINTFOFFSET=offset, PRINTFMULTIPLE=multiple`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Printf {
+    /// The number of lines that the file stands for.
     pub(super) lines: u32,
+    /// The number of the first line.
     offset: i64,
+    /// The step from one line to the next.
     multiple: i64,
 }
 
@@ -18,6 +23,7 @@ pub(super) fn parse_header(header: &str) -> Result<Option<Printf>, String> {
             Some(_) => Err("expected PRINTF=LINES beside PRINTFOFFSET and PRINTFMULTIPLE".to_owned()),
         };
     };
+    // The two highest numbers are `NO_LINE` and `PAST_END`.
     let lines = u32::try_from(lines).ok().filter(|lines| (1..u32::MAX - 1).contains(lines));
     let Some(lines) = lines else {
         return Err("expected at least one line in PRINTF=".to_owned());
@@ -32,6 +38,7 @@ fn setting(header: &str, name: &str) -> Result<Option<i64>, String> {
     for part in header.split(',') {
         let part = part.trim();
         let Some(rest) = part.strip_prefix(name) else { continue };
+        // `PRINTF` is also the beginning of the other two names.
         if rest.starts_with(|character: char| character.is_ascii_alphabetic()) {
             continue;
         }
@@ -69,18 +76,26 @@ impl Printf {
     }
 }
 
+/// A part of a field.
 enum PrintfPiece<'a> {
+    /// Text as it stands, `%%` made one.
     Text(&'a [u8]),
+    /// A format for the line's number.
     Number(PrintfFormat),
+    /// A `%` that begins no format that is known.
     Bad(&'a [u8]),
 }
 
 /// The flags and width between `%` and `d`.
 #[derive(Debug, Clone, Copy)]
 struct PrintfFormat {
+    /// `-`: blanks to the right.
     left: bool,
+    /// `0`: zeros to the left.
     zeroes: bool,
+    /// The least number of characters.
     width: usize,
+    /// The least number of digits.
     precision: Option<usize>,
 }
 
@@ -126,6 +141,7 @@ impl PrintfFormat {
     }
 }
 
+/// Calls `take` for each part of a row, in order.
 fn each_piece<'a, E>(row: &'a [u8], mut take: impl FnMut(PrintfPiece<'a>) -> Result<(), E>) -> Result<(), E> {
     let mut rest = row;
     while let Some(at) = memchr::memchr(b'%', rest) {

@@ -1,4 +1,6 @@
 //! The packets of one turn: side by side in one buffer, one system call for each run of the same socket.
+//!
+//! Players and echoes write packets behind each other into one buffer; [`PacketBatch::flush`] sends them at the end of the turn.
 
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
@@ -13,8 +15,11 @@ use crate::stats::{Count, Stats};
 
 /// Packets to send together, one `sendmmsg` for each socket.
 pub(super) struct PacketBatch {
+    /// The packets, one behind the other.
     bytes: Vec<u8>,
+    /// Where each begins, and where it goes.
     items: Vec<QueuedPacket>,
+    /// Memory of the system call.
     sender: Sender,
     /// One packet on its way through SRTP.
     scratch: Vec<u8>,
@@ -22,7 +27,9 @@ pub(super) struct PacketBatch {
 
 /// One packet of a batch: its bytes stand in the batch's buffer.
 struct QueuedPacket {
+    /// The socket that it leaves by.
     port: Arc<MediaPort>,
+    /// The peer's address.
     to: SocketAddr,
     start: usize,
     end: usize,
@@ -44,6 +51,7 @@ impl PacketBatch {
     pub(super) fn protect(&mut self, start: usize, sink: &MediaReceiver) -> bool {
         let PacketBatch { bytes, scratch, .. } = self;
         sink.with(|received| {
+            // Without SRTP the packet stays as it is.
             let Some(session) = &mut received.session else { return true };
             scratch.clear();
             scratch.extend_from_slice(&bytes[start..]);

@@ -1,4 +1,6 @@
 //! The media of one call: its ports, the addresses of the other side, the players and the receivers.
+//!
+//! The shard of the call changes this; the packets themselves are handled where their socket is read, under the lock of `MediaReceiver`.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -19,10 +21,14 @@ const UNDER_WAY: u64 = 5;
 /// The audio and the video of one call.
 #[derive(Default)]
 pub(super) struct CallMedia {
+    /// Audio, digits included.
     pub(super) audio: CallMedium,
     pub(super) video: CallMedium,
+    /// Where T.38 goes; it is only played.
     pub(super) image: Option<SocketAddr>,
+    /// Where text goes; it is only played.
     pub(super) text: Option<SocketAddr>,
+    /// One player a slot, `None` when nothing plays there.
     pub(super) players: [Option<Key>; PlayerSlot::N],
 }
 
@@ -33,9 +39,13 @@ pub(super) struct CallMedium {
     pub(super) port: Option<Arc<MediaPort>>,
     /// The port of `[rtpstream_…_port]`.
     pub(super) stream_port: Option<Arc<MediaPort>>,
+    /// Where the other side wants its packets; `None` before its SDP, and on hold.
     pub(super) remote: Option<SocketAddr>,
+    /// Measures what arrives, and has the keys of SRTP.
     pub(super) sink: Arc<MediaReceiver>,
+    /// The lines of SRTP that this side has named.
     pub(super) offer: CryptoOffer,
+    /// The lines that the other side has named.
     pub(super) peer_lines: Vec<CallCryptoLine>,
     /// By players that ended.
     sent: u64,
@@ -59,6 +69,7 @@ impl CallMedia {
     /// The port it leaves from, of those the call has named so far.
     pub(super) fn source(&self, slot: PlayerSlot) -> Option<Arc<MediaPort>> {
         let (audio, video) = (&self.audio, &self.video);
+        // The port of the same kind first, then any port of the call.
         let order = match slot {
             PlayerSlot::PlayAudio | PlayerSlot::PlayImage | PlayerSlot::PlayText | PlayerSlot::Digits => {
                 [&audio.port, &audio.stream_port, &None]
@@ -105,6 +116,7 @@ impl CallMedia {
         }
     }
 
+    /// The end of the call: its streams are counted and it leaves its ports.
     pub(super) fn close(self, call: u64, stats: &mut Stats) {
         for medium in [self.audio, self.video] {
             medium.count(stats);
@@ -116,6 +128,7 @@ impl CallMedia {
 }
 
 impl CallMedium {
+    /// The other side has named an address and perhaps keys.
     fn expect(&mut self, call: u64, remote: Option<SocketAddr>, crypto: &[String]) {
         let Some(remote) = remote else { return };
         if remote.ip().is_unspecified() || remote.port() == 0 {
@@ -160,6 +173,7 @@ impl CallMedium {
         })
     }
 
+    /// Adds the received stream to the totals of the run.
     fn count(&self, stats: &mut Stats) {
         let MediumFacts { summary, sent, .. } = self.facts(0, false);
         let totals = &mut stats.media;

@@ -1,4 +1,6 @@
 //! `<rtpcheck>`: what was received so far against what the scenario requires; each miss in words.
+//!
+//! Three groups: numbers of packets, quality, and content (digits, sound). All misses are told, not only the first.
 
 use media::quality::Summary;
 
@@ -7,9 +9,11 @@ use super::Requirement;
 /// The measurements of a medium when it is checked.
 #[derive(Debug, Clone, Default)]
 pub(super) struct MediumFacts {
+    /// Counts, loss, jitter and MOS so far.
     pub(super) summary: Summary,
     /// Heard since the last check.
     pub(super) digits: String,
+    /// Packets sent, echoes included.
     pub(super) sent: u64,
     /// Packets SRTP did not let through.
     pub(super) refused: u64,
@@ -28,6 +32,7 @@ pub(super) fn check(facts: &MediumFacts, requirement: &Requirement) -> Result<()
     Err(format!("{medium}: {}", missed.join("; ")))
 }
 
+/// Numbers of packets and their order, and whether media flowed both ways.
 fn count(facts: &MediumFacts, requirement: &Requirement, missed: &mut Vec<String>) {
     let packets = facts.summary.packets;
     if let Some(min) = requirement.min_packets.filter(|min| packets < *min) {
@@ -55,9 +60,11 @@ fn count(facts: &MediumFacts, requirement: &Requirement, missed: &mut Vec<String
     }
 }
 
+/// Loss in per cent, the largest jitter in milliseconds, and MOS.
 #[expect(clippy::cast_precision_loss, reason = "microseconds of jitter are far below 2^53")]
 fn quality(facts: &MediumFacts, requirement: &Requirement, missed: &mut Vec<String>) {
     let summary = &facts.summary;
+    // Without a packet there is no quality: every requirement is missed.
     let silent = summary.packets == 0;
     if let Some(max) = requirement.max_loss {
         if silent {
@@ -85,6 +92,7 @@ fn quality(facts: &MediumFacts, requirement: &Requirement, missed: &mut Vec<Stri
     }
 }
 
+/// Digits must be equal as a whole; sound and silence are measured in milliseconds.
 fn content(facts: &MediumFacts, requirement: &Requirement, missed: &mut Vec<String>) {
     if let Some(digits) = requirement.dtmf.as_ref().filter(|digits| **digits != facts.digits) {
         missed.push(format!("digits \"{}\" heard, \"{digits}\" wanted", facts.digits));

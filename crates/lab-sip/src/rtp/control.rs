@@ -1,4 +1,7 @@
 //! The media commands of calls: [`CallMediaControl`], implemented by the shard's [`MediaStreams`].
+//!
+//! A command finds the call's port and medium, makes a [`Player`] for it and puts it into the schedule; the turn of the shard's media then plays
+//! it. Nothing is sent from here.
 
 use std::sync::Arc;
 
@@ -41,6 +44,7 @@ impl CallMediaControl for MediaStreams {
         }
         let media = self.calls.entry(call).or_default();
         media.hear_of(call, description);
+        // What plays already goes to the new address.
         for key in media.players.into_iter().flatten() {
             if let Some(player) = self.players.get_mut(key) {
                 player.to = media.destination(player.slot);
@@ -50,6 +54,7 @@ impl CallMediaControl for MediaStreams {
 
     fn streams_end(&self, call: u64) -> Option<Instant> {
         let media = self.calls.get(&call)?;
+        // Only `rtp_stream`: captures and digits are not waited for.
         let players =
             [PlayerSlot::StreamAudio, PlayerSlot::StreamVideo].map(|slot| media.players[slot as usize]);
         let ends = players.into_iter().flatten().filter_map(|key| self.players.get(key));
@@ -66,6 +71,7 @@ impl CallMediaControl for MediaStreams {
             MediaCommand::Pattern { video, spec } => self.pattern(now, call, *video, spec),
             MediaCommand::PausePattern { video } => self.pause(call, stream_slot(*video)),
             MediaCommand::ResumePattern { video } => self.resume(now, call, stream_slot(*video)),
+            // SIPp's echo has parameters of codecs; here everything is sent back as it came, so start and update are one.
             MediaCommand::EchoStart { video, .. } | MediaCommand::EchoUpdate { video, .. } => {
                 self.echo(call, *video, true)
             }
@@ -189,6 +195,7 @@ impl MediaStreams {
         self.open(call, which, 0)
     }
 
+    /// Puts a new player into its slot. `distances`: ports beside the main one that the source sends from.
     fn start(
         &mut self,
         call: u64,
@@ -217,6 +224,7 @@ impl MediaStreams {
         Ok(())
     }
 
+    /// `play_pcap_audio` and its kin. With `--rewrite-rtp` the numbers of the packets are made anew.
     fn play_file(&mut self, now: Instant, call: u64, kind: PlayKind, file: &str) -> Result<(), String> {
         let recording = self.shared.files.recording(file)?;
         let slot = match kind {
@@ -230,10 +238,12 @@ impl MediaStreams {
         self.start(call, slot, source, &recording.distances)
     }
 
+    /// `play_dtmf`: digits become a capture of RTP events (RFC 4733).
     fn play_digits(&mut self, now: Instant, call: u64, spec: &str) -> Result<(), String> {
         let spec = DtmfSpec::parse(spec)?;
         let media = self.calls.entry(call).or_default();
         let peer_type = media.audio.sink.with(|received| received.event_type);
+        // The scenario's number, else that of the other side's SDP.
         let payload_type = spec.payload_type.or(peer_type).unwrap_or(EVENT_TYPE);
         let recording = Arc::new(digits(&spec, payload_type, &mut self.rng));
         self.start(
@@ -244,6 +254,7 @@ impl MediaStreams {
         )
     }
 
+    /// `rtp_stream="FILE…"`.
     fn stream(&mut self, now: Instant, call: u64, spec: &str) -> Result<(), String> {
         let spec = StreamSpec::parse(spec, self.shared.options.payload_type)?;
         let sound = self.shared.files.sound(&spec)?;
@@ -257,6 +268,7 @@ impl MediaStreams {
         self.start(call, slot, PlayerSource::Paced(paced), &[])
     }
 
+    /// `rtp_stream="apattern…"`: sent without end, and compared with what comes back.
     fn pattern(&mut self, now: Instant, call: u64, video: bool, spec: &str) -> Result<(), String> {
         let spec = PatternSpec::parse(spec, self.shared.options.payload_type)?;
         let sound = Arc::new(Encoded::pattern(spec.fill, &spec.coding));
@@ -269,6 +281,7 @@ impl MediaStreams {
         Ok(())
     }
 
+    /// Only sound pauses: captures and digits play to their end.
     fn pause(&mut self, call: u64, slot: PlayerSlot) -> Result<(), String> {
         if let Some(player) = self.player(call, slot)
             && let PlayerSource::Paced(paced) = &mut player.source
@@ -278,6 +291,7 @@ impl MediaStreams {
         Ok(())
     }
 
+    /// Goes on where it was paused.
     fn resume(&mut self, now: Instant, call: u64, slot: PlayerSlot) -> Result<(), String> {
         let Some(player) = self.player(call, slot) else { return Ok(()) };
         if let PlayerSource::Paced(paced) = &mut player.source {
@@ -295,11 +309,13 @@ impl MediaStreams {
         Ok(())
     }
 
+    /// The player in a slot of the call.
     fn player(&mut self, call: u64, slot: PlayerSlot) -> Option<&mut Player> {
         let key = self.calls.get(&call)?.players[slot as usize]?;
         self.players.get_mut(key)
     }
 
+    /// `rtp_echo="start…"`: a call that named no port gets one, as otherwise nothing arrives.
     fn echo(&mut self, call: u64, video: bool, on: bool) -> Result<(), String> {
         if on {
             self.source(call, stream_slot(video))?;

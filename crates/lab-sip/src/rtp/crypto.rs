@@ -1,4 +1,7 @@
 //! SRTP of a call: the keys it offers (RFC 4568), and the pair that its offer and the other side's agree on.
+//!
+//! A scenario writes `[cryptotag1audio]` and its kin into its SDP: [`CryptoOffer`] makes a tag, a suite and a key of them. The other side's
+//! lines come by its SDP. When both have a suite in common a [`CryptoSession`] encrypts and decrypts.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -30,10 +33,13 @@ pub(super) struct CryptoOffer {
 /// A line of ours that keywords fill in part by part.
 #[derive(Debug, Clone, Default)]
 struct DraftCryptoLine {
+    /// A keyword of this line was used.
     named: bool,
+    /// Named by `[cryptosuite…]`.
     suite: Option<Suite>,
     /// The key: the suite takes as many bytes of it as it needs.
     key: Option<[u8; MAX_KEY_LEN]>,
+    /// `UNENCRYPTED_SRTP`: authenticated alone.
     unencrypted: bool,
 }
 
@@ -41,22 +47,29 @@ struct DraftCryptoLine {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct CryptoKeyword {
     pub(super) video: bool,
+    /// 0 or 1.
     line: usize,
+    /// The part of the line that it gives.
     part: CryptoPart,
 }
 
 /// The part of an `a=crypto` line that a keyword names (RFC 4568 §4.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum CryptoPart {
+    /// The number of the line.
     Tag,
+    /// The key and salt, in base64.
     Key,
+    /// The name of the suite.
     Suite(Suite),
+    /// The session parameter that turns encryption off.
     Unencrypted(Suite),
 }
 
 impl CryptoKeyword {
     /// `cryptotag1audio`, `cryptosuiteaescm128sha1801audio`, `cryptokeyparams2video`, `ueaescm128sha1321video`, …
     pub(super) fn parse(keyword: &str) -> Option<CryptoKeyword> {
+        // Read from the end: medium, then the number of the line, then the part.
         let (rest, video) = match keyword.strip_suffix("audio") {
             Some(rest) => (rest, false),
             None => (keyword.strip_suffix("video")?, true),
@@ -108,6 +121,7 @@ impl CryptoOffer {
         }
     }
 
+    /// Lines that have a suite and a key.
     fn lines(&self) -> impl Iterator<Item = CallCryptoLine> {
         self.lines.iter().zip(1..).filter(|(line, _)| line.named).filter_map(|(line, tag)| {
             let suite = line.suite?;
@@ -130,8 +144,11 @@ impl CryptoOffer {
 
 /// Both directions of a medium, agreed. All that is sent under one key goes through one context.
 pub(super) struct CryptoSession {
+    /// Our line and the peer's, by which a repeated offer is recognised.
     lines: (CallCryptoLine, CallCryptoLine),
+    /// Packets of ours, under our key.
     outbound: Context,
+    /// Packets of the peer, under its key.
     inbound: Context,
 }
 
@@ -145,10 +162,12 @@ impl CryptoSession {
         self.lines == *lines
     }
 
+    /// Encrypts a packet in place; RTCP has its own keys and index.
     pub(super) fn protect(&mut self, packet: &mut Vec<u8>) -> Result<(), Error> {
         if is_rtcp(packet) { self.outbound.protect_rtcp(packet) } else { self.outbound.protect_rtp(packet) }
     }
 
+    /// Decrypts a packet in place. An error: it is forged, repeated or under another key.
     pub(super) fn unprotect(&mut self, packet: &mut Vec<u8>) -> Result<(), Error> {
         if is_rtcp(packet) { self.inbound.unprotect_rtcp(packet) } else { self.inbound.unprotect_rtp(packet) }
     }

@@ -1,4 +1,6 @@
 //! Files that scenarios play: found, read and checked before the first call, and shared by all shards.
+//!
+//! A name is looked up as it stands, then beside the scenario file; captures that come with SIPp are in the program.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,7 +18,9 @@ const CACHE: usize = 4_096;
 /// A capture with the lowest port its packets went to: the others keep their distance from it (RTCP).
 #[derive(Debug, Default)]
 pub(super) struct Recording {
+    /// Packets with their times.
     pub(super) capture: Capture,
+    /// The lowest destination port.
     pub(super) base: u16,
     /// Distances above `base` that occur, 0 left out.
     pub(super) distances: Vec<u16>,
@@ -27,7 +31,9 @@ pub(super) struct Recording {
 pub(super) struct MediaFiles {
     /// The folders of the scenario files.
     beside: Vec<PathBuf>,
+    /// Captures by the name that the scenario has for them.
     recordings: RwLock<HashMap<String, Arc<Recording>>>,
+    /// Sounds by name and coding: one file may be sent in several codecs.
     sounds: RwLock<HashMap<(String, Coding), Arc<Encoded>>>,
 }
 
@@ -53,6 +59,7 @@ impl MediaFiles {
             return Ok(Arc::clone(known));
         }
         let path = expand(name);
+        // A bundled capture is used only when there is no such file.
         let (place, bytes) = self.read(&path).or_else(|error| {
             let bundled = media::pcap::built_in(&path);
             bundled.map(|bytes| (format!("{name} (bundled)"), bytes)).ok_or(error)
@@ -95,6 +102,7 @@ impl MediaFiles {
     }
 }
 
+/// Keeps a value unless the cache is full.
 fn keep<K: std::hash::Hash + Eq, V>(cache: &RwLock<HashMap<K, Arc<V>>>, key: K, value: &Arc<V>) {
     let mut cache = cache.write();
     if cache.len() < CACHE {

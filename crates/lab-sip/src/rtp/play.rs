@@ -1,4 +1,7 @@
 //! Players: one for each thing that a call plays, paced from its own origin, so that a late packet delays no other.
+//!
+//! A player is due at times that its source computes from its origin, never from the packet before. [`Player::emit`] puts one packet into the
+//! batch. A capture keeps the distances of its packets; a sound sends frames at an even pace.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -20,16 +23,24 @@ use super::spec::DtmfSpec;
 /// The slots of simultaneous players; a second player in the same slot replaces the first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PlayerSlot {
+    /// `play_pcap_audio`.
     PlayAudio,
+    /// `play_pcap_video`.
     PlayVideo,
+    /// `play_pcap_image`.
     PlayImage,
+    /// `play_pcap_text`.
     PlayText,
+    /// `play_dtmf`.
     Digits,
+    /// `rtp_stream`, audio.
     StreamAudio,
+    /// `rtp_stream`, video.
     StreamVideo,
 }
 
 impl PlayerSlot {
+    /// The number of slots.
     pub(super) const N: usize = PlayerSlot::StreamVideo as usize + 1;
 
     pub(super) fn is_video(self) -> bool {
@@ -39,8 +50,10 @@ impl PlayerSlot {
 
 /// One thing that is being played.
 pub(super) struct Player {
+    /// The number of the call.
     pub(super) call: u64,
     pub(super) slot: PlayerSlot,
+    /// The socket that its packets leave by.
     pub(super) port: Arc<MediaPort>,
     /// Ports beside it, by distance: where the RTCP of a capture leaves.
     pub(super) beside: Vec<(u16, Arc<MediaPort>)>,
@@ -48,6 +61,7 @@ pub(super) struct Player {
     pub(super) to: Option<SocketAddr>,
     /// The receiver of the other side's media; it also has the keys of ours.
     pub(super) sink: Arc<MediaReceiver>,
+    /// Packets sent so far.
     pub(super) sent: u64,
     /// In the schedule.
     pub(super) armed: bool,
@@ -73,24 +87,32 @@ impl Player {
     }
 }
 
+/// The packets of a player.
 #[derive(Debug)]
 pub(super) enum PlayerSource {
+    /// A capture, or digits.
     Recorded(CapturePlayback),
+    /// A sound file, or a pattern.
     Paced(SoundPlayback),
 }
 
 /// A capture, or digits made into one.
 #[derive(Debug)]
 pub(super) struct CapturePlayback {
+    /// The packets with their times.
     recording: Arc<Recording>,
+    /// The time of the first packet.
     origin: Instant,
+    /// The index of the next packet.
     next: usize,
+    /// `None`: packets are sent as they were recorded.
     rewrite: Option<RtpRewrite>,
 }
 
 /// Offsets that one play adds to the numbers of its capture.
 #[derive(Debug, Clone, Copy)]
 struct RtpRewrite {
+    /// Combined by exclusive or, so that several SSRCs of a capture stay different.
     ssrc: u32,
     sequence: u16,
     timestamp: u32,
@@ -99,15 +121,21 @@ struct RtpRewrite {
 /// A sound file or a pattern.
 #[derive(Debug)]
 pub(super) struct SoundPlayback {
+    /// The payloads.
     sound: Arc<Encoded>,
+    /// The time of the first packet.
     origin: Instant,
     /// Intervals since the origin, those paused included.
     slot: u64,
+    /// The next payload.
     frame: usize,
     /// Passes to go; `None`: for ever.
     loops: Option<u32>,
+    /// Nothing is due until it goes on.
     paused: bool,
+    /// The header of the next packet.
     header: Header,
+    /// The RTP timestamp at the origin.
     first_timestamp: u32,
 }
 
@@ -240,6 +268,7 @@ impl SoundPlayback {
         Some(self.at(self.slot))
     }
 
+    /// The time of an interval, computed from the origin, so that nothing adds up.
     fn at(&self, slot: u64) -> Instant {
         let micros = u64::try_from(self.sound.interval.as_micros()).unwrap_or(u64::MAX);
         self.origin + Duration::from_micros(slot.saturating_mul(micros))
@@ -267,6 +296,7 @@ impl SoundPlayback {
         self.slot = self.slot.max(passed);
     }
 
+    /// The timestamp follows the time, pauses included; the sequence number the packets.
     fn emit(&mut self, out: &mut Vec<u8>) -> u16 {
         let Some(frame) = self.sound.frames.get(self.frame) else { return 0 };
         self.header.timestamp =

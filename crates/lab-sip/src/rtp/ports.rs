@@ -1,5 +1,8 @@
 //! The UDP ports of a run's media. One table for all shards: a port that several calls name (`-mp`, or
 //! `[auto_media_port]` once its numbers come round) is one socket, and it closes when the last of them lets go.
+//!
+//! Three kinds: fixed ports (`[media_port]`) that all calls share, ports by call number (`[auto_media_port]`), and ports of a range for one call
+//! alone (`[rtpstream_audio_port]`). A call that shares a port is found by `PortRoutes`.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -36,15 +39,22 @@ pub(super) struct MediaPort {
 
 /// All ports of a run.
 pub(super) struct MediaPorts {
+    /// The address of media (`-mi`).
     ip: IpAddr,
+    /// `-mp`.
     base: u16,
+    /// `-min_rtp_port` and `-max_rtp_port`.
     range: (u16, u16),
+    /// `-rtp_echo`: the first two fixed ports send everything back.
     echo: bool,
+    /// The sockets; locked only while a port is opened.
     table: Mutex<PortTable>,
 }
 
+/// The open ports by number.
 #[derive(Default)]
 struct PortTable {
+    /// Weak: a port lives as long as a call holds it.
     open: HashMap<u16, Weak<MediaPort>>,
     /// `-mp`, or the next pair after it that was free, settled when the first of them is bound.
     base: Option<u16>,
@@ -134,6 +144,7 @@ impl MediaPorts {
     pub(super) fn own(&self) -> Result<(Arc<MediaPort>, bool), String> {
         let (min, max) = self.range;
         let mut table = self.table.lock();
+        // Once around the range, every other number.
         for _ in 0..usize::from(max.saturating_sub(min)) / 2 + 1 {
             let number = table.next;
             // The pair is for RTP and RTCP, so the last number that fits is one below the end.
@@ -168,18 +179,21 @@ impl MediaPorts {
         self.table.lock().open.values().filter(|port| port.strong_count() > 0).count()
     }
 
+    /// The open port of this number, or a new one; true when it was bound now.
     fn take(&self, table: &mut PortTable, number: u16) -> io::Result<(Arc<MediaPort>, bool)> {
         if let Some(port) = table.open.get(&number).and_then(Weak::upgrade) {
             return Ok((port, false));
         }
         let socket = self.bind(number)?;
         let base = table.base.unwrap_or(self.base);
+        // SIPp echoes at -mp and at the port two above.
         let echo = self.echo && (number == base || Some(number) == base.checked_add(2));
         let port = Arc::new(MediaPort { socket, number, routes: Mutex::default(), echo });
         table.open.insert(number, Arc::downgrade(&port));
         Ok((port, true))
     }
 
+    /// Without sharing: a port of another program is noticed.
     fn bind(&self, number: u16) -> io::Result<UdpSocket> {
         let domain = if self.ip.is_ipv4() { Domain::IPV4 } else { Domain::IPV6 };
         let socket = Socket::new(domain, Type::DGRAM, Some(Protocol::UDP))?;
@@ -213,6 +227,7 @@ impl MediaPorts {
     }
 }
 
+/// Four ports a call, around after `AUTO_SPAN`.
 fn auto_number(base: u16, call: u64) -> Result<u16, String> {
     let above = AUTO_STEP * call.saturating_sub(1) % AUTO_SPAN;
     u16::try_from(u64::from(base) + above).map_err(|_| {

@@ -1,5 +1,8 @@
 //! Received packets of one medium of a call: measured, decoded, compared with a pattern, sent back. The shard that
 //! reads the socket calls this under the lock; the call's own shard queries it under the same lock.
+//!
+//! The order for each packet: SRTP is taken off, then it is measured (loss, jitter), taken for an event or compared with the pattern, perhaps
+//! listened to for digits, and sent back where an echo is on.
 
 use media::codec::{Codec, Decoder, PayloadType};
 use media::events::{Digit, EventReceiver};
@@ -38,50 +41,65 @@ pub(super) struct ReceivedStream {
     pub(super) mapped: Vec<(u8, Codec)>,
     /// From the other side's SDP.
     pub(super) event_type: Option<u8>,
+    /// Puts the packets of an event together to one digit.
     events: EventReceiver,
+    /// The sender uses events; its sound is not listened to any more.
     events_heard: bool,
     /// Since the last check.
     pub(super) digits: String,
     /// Since the call began, each with the payload type of its event.
     event_digits: Vec<(u8, char)>,
+    /// Digits since the call began, for the report.
     pub(super) digits_total: u64,
     /// Digits as sound are listened for; it costs more than all else, so only where a scenario asks for digits.
     pub(super) wants_tones: bool,
+    /// Made with the first sound that is listened to.
     tones: Option<Box<Tones>>,
     /// `None`: as the port does (`-rtp_echo`).
     pub(super) echo: Option<bool>,
+    /// Packets sent back.
     pub(super) echoed: u64,
     pub(super) pattern: Option<EchoedPattern>,
     /// SRTP, once both sides named their keys.
     pub(super) session: Option<Box<CryptoSession>>,
     /// Packets that SRTP refused.
     pub(super) refused: u64,
+    /// One packet on its way out of SRTP.
     scratch: Vec<u8>,
 }
 
 /// Listens for digits in sound.
 struct Tones {
+    /// For the codec of the first packet.
     decoder: Decoder,
+    /// Finds the two tones of a digit in samples.
     detector: DtmfDetector,
+    /// The samples of one packet.
     samples: Vec<i16>,
 }
 
 /// The pattern this call sends and expects back.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct EchoedPattern {
+    /// The byte that every payload consists of.
     pub(super) fill: u8,
+    /// Packets that came back unchanged.
     pub(super) matched: u64,
+    /// Packets that came back changed.
     pub(super) mismatched: u64,
 }
 
 /// The action of the socket's reader for a received datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ReceiveAction {
+    /// The datagram is done with.
     Nothing,
+    /// The bytes in `out` go back to the sender.
     SendBack,
 }
 
 impl MediaReceiver {
+    /// Runs `act` under the lock. Kept short: the socket's reader waits for it.
     pub(super) fn with<T>(&self, act: impl FnOnce(&mut ReceivedStream) -> T) -> T {
         act(&mut self.state.lock())
     }
@@ -108,6 +126,7 @@ impl ReceivedStream {
         let mut then = ReceiveAction::Nothing;
         if session.unprotect(&mut plain).is_ok() {
             self.measure(at, &plain);
+            // An echo is encrypted under our own key, not sent back as it came.
             if echo && session.protect(&mut plain).is_ok() {
                 then = self.send_back(true, &plain, out);
             }
@@ -119,6 +138,7 @@ impl ReceivedStream {
         then
     }
 
+    /// RTCP is sent back too, and not counted as media.
     fn send_back(&mut self, echo: bool, bytes: &[u8], out: &mut Vec<u8>) -> ReceiveAction {
         if !echo {
             return ReceiveAction::Nothing;
@@ -128,6 +148,7 @@ impl ReceivedStream {
         ReceiveAction::SendBack
     }
 
+    /// Counts and measures one packet in the clear.
     fn measure(&mut self, at: Instant, bytes: &[u8]) {
         if is_rtcp(bytes) {
             return;
@@ -163,6 +184,7 @@ impl ReceivedStream {
         }
     }
 
+    /// An event: a digit is told once, however many packets its event has.
     fn hear(&mut self, packet: &Packet<'_>) {
         if let Some(digit) = self.events.handle(packet) {
             self.events_heard = true;
@@ -195,6 +217,7 @@ impl ReceivedStream {
         self.tones = Some(tones);
     }
 
+    /// A digit, as an event or as sound.
     fn note(&mut self, digit: Digit) {
         self.digits_total += 1;
         if self.digits.len() < DIGITS {
@@ -202,6 +225,7 @@ impl ReceivedStream {
         }
     }
 
+    /// Compares a payload with the pattern, if the call sends one.
     fn compare(&mut self, packet: &Packet<'_>) {
         let Some(pattern) = &mut self.pattern else { return };
         if packet.payload().iter().all(|byte| *byte == pattern.fill) {
@@ -211,6 +235,7 @@ impl ReceivedStream {
         }
     }
 
+    /// The codec of a payload type: as this call has sent it, as the SDP maps it, or by its fixed number (RFC 3551 §6).
     fn codec_of(&self, packet: &Packet<'_>) -> Codec {
         let number = packet.payload_type();
         let agreed = self.agreed.filter(|(known, _)| *known == number).map(|(_, codec)| codec);
@@ -228,6 +253,7 @@ impl ReceivedStream {
 }
 
 impl Tones {
+    /// `None` for a codec that cannot be decoded.
     fn new(codec: Codec) -> Option<Tones> {
         let decoder = Decoder::new(codec).ok()?;
         Some(Tones { decoder, detector: DtmfDetector::new(codec.sample_rate()), samples: Vec::new() })

@@ -1,5 +1,7 @@
 //! The receivers of packets at a port. Calls that share a port are told apart by the source address of a packet
 //! (their SDP named it) and by its SSRC.
+//!
+//! A port with one call needs no look: everything is that call's. With several a source is assigned once and remembered by address and SSRC.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -12,6 +14,7 @@ use super::receiver::MediaReceiver;
 /// The receivers at one port.
 #[derive(Default)]
 pub(super) struct PortRoutes {
+    /// By number.
     calls: HashMap<u64, PortListener>,
     /// Calls by where their media comes from, in the order in which they said so.
     by_remote: HashMap<SocketAddr, SmallVec<[u64; 1]>>,
@@ -21,12 +24,16 @@ pub(super) struct PortRoutes {
 
 /// A call that receives at a port.
 struct PortListener {
+    /// The medium that gets the packets.
     sink: Arc<MediaReceiver>,
+    /// The address that the call's SDP named.
     remote: Option<SocketAddr>,
+    /// Sources that were assigned to the call, to be forgotten with it.
     sources: SmallVec<[(SocketAddr, u32); 1]>,
 }
 
 impl PortRoutes {
+    /// A call receives at this port from now on.
     pub(super) fn listen(&mut self, call: u64, sink: Arc<MediaReceiver>) {
         self.calls.insert(call, PortListener { sink, remote: None, sources: SmallVec::new() });
     }
@@ -42,6 +49,7 @@ impl PortRoutes {
         self.by_remote.entry(remote).or_default().push(call);
     }
 
+    /// A call ends: nothing leads to it any more.
     pub(super) fn leave(&mut self, call: u64) {
         let Some(listener) = self.calls.remove(&call) else { return };
         self.forget_remote(call, listener.remote);
@@ -77,6 +85,7 @@ impl PortRoutes {
         }
     }
 
+    /// Takes a call from the list of an address.
     fn forget_remote(&mut self, call: u64, remote: Option<SocketAddr>) {
         let Some(remote) = remote else { return };
         if let Some(calls) = self.by_remote.get_mut(&remote) {

@@ -1,4 +1,6 @@
 //! The media of a run, before its first call: files read and checked, and the ports that all shards share.
+//!
+//! [`RunMedia::load`] is called twice: by the check of the command line, whose result is dropped, and by the start of the run.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -20,8 +22,11 @@ const BASE_SSRC: u32 = 0xCA11_0000;
 
 /// One for all shards of a run.
 pub struct RunMedia {
+    /// `-mi`, `-mp`, the range of ports, tolerances.
     pub(super) options: MediaOptions,
+    /// Captures and sounds, shared by all shards.
     pub(super) files: MediaFiles,
+    /// Sockets, shared by all shards.
     pub(super) ports: MediaPorts,
     /// Calls have media of their own: something is played, echoed, checked or measured. Else ports are only mentioned.
     pub(super) active: bool,
@@ -31,6 +36,7 @@ pub struct RunMedia {
     pub(super) wants_first: bool,
     /// The payload types that an `<rtp_dtmf>` names, a bit each.
     pub(super) event_types: u128,
+    /// The SSRC of the next stream.
     ssrc: AtomicU32,
 }
 
@@ -65,6 +71,7 @@ impl RunMedia {
         if mistakes.is_empty() { Ok(Arc::new(shared)) } else { Err(mistakes) }
     }
 
+    /// Looks at the media actions of a scenario: which features are needed, and whether their arguments are right.
     fn read(&mut self, scenario: &Scenario, keys: &[(String, String)], mistakes: &mut Vec<String>) {
         let steps = scenario.init.iter().chain(&scenario.steps);
         for action in steps.flat_map(|step| &step.actions) {
@@ -110,6 +117,7 @@ impl RunMedia {
         })
     }
 
+    /// Streams of one run have different SSRCs.
     pub(super) fn next_ssrc(&self) -> u32 {
         self.ssrc.fetch_add(1, Ordering::Relaxed)
     }

@@ -1,4 +1,6 @@
 //! A sound file cut into the payloads that are sent: encoded once, shared by every call that plays it.
+//!
+//! Raw files hold payload already; WAV files are mixed to mono, resampled to the codec's rate and encoded.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -11,15 +13,20 @@ use super::spec::Coding;
 /// Payloads at an even pace.
 #[derive(Debug)]
 pub(super) struct Encoded {
+    /// All payloads, one behind the other.
     pub(super) bytes: Vec<u8>,
+    /// The place of each.
     pub(super) frames: Vec<Range<usize>>,
+    /// The time between two packets.
     pub(super) interval: Duration,
     /// Units of the RTP timestamp per payload.
     pub(super) ticks: u32,
+    /// The RTP payload type.
     pub(super) payload_type: u8,
 }
 
 impl Encoded {
+    /// Without payloads yet.
     fn new(coding: &Coding) -> Encoded {
         Encoded {
             bytes: Vec::new(),
@@ -53,6 +60,7 @@ pub(super) fn encode(file: &[u8], coding: &Coding) -> Result<Encoded, String> {
     }
 }
 
+/// Each frame has the samples of one interval; the last one is filled with silence.
 fn encode_wav(file: &[u8], codec: Codec, coding: &Coding) -> Result<Encoded, String> {
     let wav = Wav::parse(file).map_err(|error| format!("is not a WAV file that can be read: {error}"))?;
     let rate = codec.sample_rate();
@@ -77,6 +85,7 @@ fn encode_wav(file: &[u8], codec: Codec, coding: &Coding) -> Result<Encoded, Str
     Ok(encoded)
 }
 
+/// Cuts raw payload into packets; the last one is filled with the codec's silence.
 fn cut(file: &[u8], coding: &Coding) -> Encoded {
     let mut encoded = Encoded::new(coding);
     encoded.bytes = file.to_vec();

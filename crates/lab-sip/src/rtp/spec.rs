@@ -1,4 +1,6 @@
 //! The texts of media actions, read: `rtp_stream`, patterns, `rtp_echo`, `play_dtmf`.
+//!
+//! Parsed when the run is prepared where the text is the same in every call, otherwise when the action runs. Formats, defaults and ranges are SIPp's.
 
 use std::time::Duration;
 
@@ -8,9 +10,11 @@ use media::events::Digit;
 /// How the payload of a stream is cut: SIPp's table.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Coding {
+    /// The RTP payload type, 0 to 127.
     pub(super) payload_type: u8,
     /// The codec that this program encodes with; `None`: the file's bytes are sent as they are.
     pub(super) codec: Option<Codec>,
+    /// The time between two packets.
     pub(super) interval: Duration,
     /// Bytes a packet, for files that are sent as they are.
     pub(super) bytes: usize,
@@ -18,12 +22,14 @@ pub(super) struct Coding {
     pub(super) ticks: u32,
     /// The byte that fills a short last packet.
     pub(super) filler: u8,
+    /// It is sent by the video stream.
     pub(super) video: bool,
 }
 
 /// `file[,loops[,payload type[,codec/rate]]]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct StreamSpec {
+    /// As written: looked up later.
     pub(super) file: String,
     /// The number of repetitions; `None`: without end.
     pub(super) loops: Option<u32>,
@@ -41,7 +47,9 @@ pub(super) struct PatternSpec {
 /// `digits[,milliseconds[,payload type]]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct DtmfSpec {
+    /// In order.
     pub(super) digits: Vec<Digit>,
+    /// The length of a tone, and of the pause behind it.
     pub(super) tone_ms: u32,
     /// `None`: what the other side's SDP says, else 101... SIPp's number is 96.
     pub(super) payload_type: Option<u8>,
@@ -142,6 +150,7 @@ fn coding(number: Option<&str>, name: Option<&str>, default_payload: u8) -> Resu
         _ => "",
     };
     let name = name.filter(|name| !name.is_empty()).unwrap_or(static_name);
+    // Codec, milliseconds, bytes a packet, timestamp units a packet, filler of a short packet, video.
     let (codec, interval, bytes, ticks, filler, video) = match name.to_ascii_uppercase().as_str() {
         "PCMU/8000" => (Some(Codec::Pcmu), 20, 160, 160, 0xff, false),
         "PCMA/8000" => (Some(Codec::Pcma), 20, 160, 160, 0xd5, false),

@@ -1,4 +1,7 @@
 //! The media of one shard's calls: turned by the shard's loop, it sends what is due and reads what came.
+//!
+//! `CallMediaControl` (in `control`) is the calls' side; the shard's loop calls [`MediaStreams::turn`] when something is due and
+//! [`MediaStreams::handle_ready`] for each readable socket. Packets that both produce leave in one batch.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
@@ -33,19 +36,29 @@ const READ_ROUNDS: usize = 16;
 
 /// All media of a shard.
 pub struct MediaStreams {
+    /// Files, ports and options of the run.
     pub(super) shared: Arc<RunMedia>,
+    /// The registry of the shard's poll.
     registry: Registry,
+    /// The first token of media; a socket's is this and its place in `watched`.
     token_base: usize,
     /// Sockets this shard reads, by token. Calls own them; one that is gone leaves its place.
     watched: Vec<Weak<MediaPort>>,
+    /// Places of `watched` whose socket is closed.
     free: Vec<usize>,
     /// Sockets whose reading was cut short.
     unread: Vec<usize>,
+    /// Calls with media, by number.
     pub(super) calls: HashMap<u64, Box<CallMedia>>,
+    /// Everything that is being played.
     pub(super) players: Slab<Player>,
+    /// The players by their next packet.
     pub(super) schedule: Wheel<Key, TICK_MICROS>,
+    /// Memory for the players that are due in a turn.
     due: Vec<Key>,
+    /// Packets of the turn.
     batch: PacketBatch,
+    /// For SSRCs, sequence numbers and keys.
     pub(super) rng: Rng,
     /// Ports that are only mentioned, by offset.
     pub(super) mentioned: Vec<(i32, u16)>,
@@ -241,6 +254,7 @@ fn arrive(
     }
 }
 
+/// The SSRC field of an RTP header; 0 for what is too short.
 fn ssrc(bytes: &[u8]) -> u32 {
     bytes.get(8..12).and_then(|field| field.try_into().ok()).map_or(0, u32::from_be_bytes)
 }

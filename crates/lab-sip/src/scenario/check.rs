@@ -9,7 +9,9 @@ use super::model::{Role, Scenario};
 /// Prints as one line for a good scenario, then its warnings; or as one line a mistake.
 #[derive(Debug)]
 pub struct CheckReport {
+    /// The path as the caller wrote it.
     file: String,
+    /// The scenario with its warnings, or all mistakes.
     outcome: Result<CompiledScenario, Vec<CompileError>>,
 }
 

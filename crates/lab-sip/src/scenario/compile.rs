@@ -1,4 +1,8 @@
 //! From XML text to a [`Scenario`].
+//!
+//! The order: `xml::read` makes a tree; each child of `<scenario>` is a command, which becomes a step (`steps`, `actions`), or a declaration;
+//! then labels are resolved, transactions and variables checked, and `needs` finds the parts of messages that calls must keep. Mistakes are
+//! collected in the [`CompileContext`], and the scenario is made only without any.
 
 mod actions;
 mod context;
@@ -104,14 +108,23 @@ fn find_or_add(variables: &mut Variables, name: &str) -> Result<VarRef, String> 
 /// The state of one compilation: steps and variables so far.
 #[derive(Default)]
 struct Compiler {
+    /// Mistakes, warnings and tables of names.
     context: CompileContext,
+    /// `name=` of `<scenario>`.
     name: String,
+    /// Commands so far.
     steps: Vec<ScenarioStep>,
+    /// Steps of `<init>`, with labels of their own.
     init: Vec<ScenarioStep>,
+    /// Labels of the steps.
     labels: Labels,
+    /// Labels within `<init>`.
     init_labels: Labels,
+    /// Bounds of `<ResponseTimeRepartition>`, milliseconds.
     response_times: Vec<u32>,
+    /// Bounds of `<CallLengthRepartition>`, milliseconds.
     call_lengths: Vec<u32>,
+    /// Messages of `<DefaultMessage>`.
     defaults: DefaultMessages,
     /// Line of a `<timewait>`, which must be last.
     time_wait: Option<u32>,
@@ -124,6 +137,7 @@ impl Compiler {
         Compiler { context: CompileContext::new(file), ..Compiler::default() }
     }
 
+    /// The whole document. A wrong root ends the compilation: everything below would be a mistake.
     fn document(&mut self, document: &xml::Document) {
         let root = &document.root;
         if root.name != "scenario" {
@@ -145,6 +159,7 @@ impl Compiler {
                 None => self.unknown(child),
             }
         }
+        // Labels may stand behind their use, so these checks need all steps.
         self.resolve_labels();
         self.check_transactions();
         self.context.warn_variables_used_once();
@@ -154,6 +169,7 @@ impl Compiler {
         }
     }
 
+    /// SIPp stops at an unknown element, and so do we: it may be a misspelt command.
     fn unknown(&mut self, element: &Element) {
         let names = || ELEMENTS.iter().map(|doc| doc.name);
         let hint = nearest(&element.name, names()).map_or_else(
@@ -163,6 +179,7 @@ impl Compiler {
         self.context.error(element.line, format!("<{}> is no element of a scenario: {hint}", element.name));
     }
 
+    /// A step. An optional `<recv>` must be followed by a mandatory one before anything else happens, as in SIPp.
     fn command(&mut self, element: &Element, doc: &ElementDoc) {
         let line = element.line;
         if let Some(last) = self.time_wait {
@@ -188,6 +205,7 @@ impl Compiler {
         self.steps.push(step);
     }
 
+    /// An element that is no step.
     fn declaration(&mut self, element: &Element, doc: &ElementDoc) {
         let node = ElementNode::new(element, [doc.attributes, &[], &[]]);
         self.context.warn_unknown_attributes(node);
@@ -208,12 +226,14 @@ impl Compiler {
         }
     }
 
+    /// `<Global>` and `<User>`.
     fn declare(&mut self, node: ElementNode<'_>, scope: Scope) {
         for name in names(&mut self.context, node) {
             self.context.declare(scope, &name, node.line());
         }
     }
 
+    /// `<init>` has actions only: no call exists yet.
     fn init(&mut self, element: &Element) {
         for child in &element.children {
             let doc = ELEMENTS.iter().find(|doc| doc.name == child.name);
@@ -235,6 +255,7 @@ impl Compiler {
         }
     }
 
+    /// A message that a call sends on its own account.
     fn default_message(&mut self, node: ElementNode<'_>) {
         let Some(id) = self.context.required(node, "id") else { return };
         let Some((trimmed, line)) = self.context.cdata(node.element) else { return };
@@ -314,6 +335,7 @@ impl Compiler {
         }
     }
 
+    /// The scenario, or all mistakes in the order of their lines.
     fn finish(mut self, source: ScenarioSource, text: String) -> Result<CompiledScenario, Vec<CompileError>> {
         let role = role(&self.steps);
         if role.is_none() && self.context.errors.is_empty() {
@@ -356,6 +378,7 @@ fn is_optional(kind: &StepKind) -> bool {
     }
 }
 
+/// A label names the step that follows it.
 fn label(context: &mut CompileContext, node: ElementNode<'_>, at: usize, labels: &mut Labels) {
     let Some(value) = context.required(node, "id") else { return };
     let name = value.text();
@@ -364,6 +387,7 @@ fn label(context: &mut CompileContext, node: ElementNode<'_>, at: usize, labels:
     }
 }
 
+/// Enters the steps that labels name; a label that is not there is a mistake.
 fn resolve(context: &mut CompileContext, labels: &mut Labels, steps: &mut [ScenarioStep]) {
     for required_label in labels.take_wanted() {
         let Some(target) = labels.find(&required_label.name) else {
@@ -391,6 +415,7 @@ fn names(context: &mut CompileContext, node: ElementNode<'_>) -> Vec<String> {
     written.split(',').map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect()
 }
 
+/// `value="10, 20, 50"`: milliseconds.
 fn bounds(context: &mut CompileContext, node: ElementNode<'_>) -> Option<Vec<u32>> {
     let value = context.required(node, "value")?;
     let written = value.text();

@@ -1,4 +1,7 @@
 //! Cuts messages and arguments at their keywords, and trims messages as SIPp does, so that rendering only concatenates.
+//!
+//! Two callers: the compiler for messages and arguments, and `compile_template` for texts that come later. The order for a message is
+//! [`trim_cdata`], then [`cut`]; the result has literals and keywords in turn.
 
 use super::lexicon::{self, KeywordForm};
 use super::model::VarRef;
@@ -20,13 +23,17 @@ pub(super) type VariableResolver<'a> = dyn FnMut(&str) -> Result<VarRef, String>
 /// A mistake inside a text, by lines below its first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct TemplateError {
+    /// Lines below the first line of the text.
     pub(super) line: u32,
+    /// The text that was found and what was expected.
     pub(super) message: String,
 }
 
 /// A message out of CDATA, trimmed, with the number of lines cut off before it.
 pub(super) struct TrimmedMessage {
+    /// The message.
     pub(super) bytes: Vec<u8>,
+    /// For the lines of mistakes.
     pub(super) lines_before: u32,
     /// Line ends cut off behind it.
     newlines_after: u32,
@@ -59,6 +66,7 @@ pub(super) fn trim_cdata(cdata: &[u8]) -> TrimmedMessage {
     TrimmedMessage { bytes, lines_before: newlines(&cdata[..start]), newlines_after: newlines(&cdata[end..]) }
 }
 
+/// Removes blanks at the beginning of lines.
 fn without_after_newline(bytes: &[u8], blank: u8) -> Vec<u8> {
     let mut out = Vec::with_capacity(bytes.len());
     for &byte in bytes {
@@ -70,6 +78,7 @@ fn without_after_newline(bytes: &[u8], blank: u8) -> Vec<u8> {
     out
 }
 
+/// Removes blanks at the end of lines.
 fn without_before_newline(bytes: &[u8], blank: u8) -> Vec<u8> {
     let mut out = Vec::with_capacity(bytes.len());
     for &byte in bytes {
@@ -91,6 +100,7 @@ pub(super) fn cut(
     cut_nested(source, variables, 0)
 }
 
+/// `depth`: how many keywords this text is nested in.
 fn cut_nested(
     source: &[u8],
     variables: &mut VariableResolver<'_>,
@@ -111,10 +121,14 @@ fn cut_nested(
 
 /// The parser of one text, and the template so far.
 struct TemplateParser<'a, 'b> {
+    /// The text.
     source: &'a [u8],
+    /// The next byte to read.
     at: usize,
+    /// Gives slots to names.
     variables: &'a mut VariableResolver<'b>,
     depth: usize,
+    /// Text since the last keyword.
     literal: Vec<u8>,
     template: Template,
     errors: Vec<TemplateError>,
@@ -159,6 +173,7 @@ impl TemplateParser<'_, '_> {
         let inside = self.at + 1;
         match unquoted_bracket(&self.source[inside..]) {
             Some((b'[', length)) => {
+                // A bracket before the closing one: what stood so far is text.
                 self.literal.extend_from_slice(&to_crlf(&self.source[self.at..inside + length]));
                 self.at = inside + length;
             }
@@ -195,6 +210,7 @@ impl TemplateParser<'_, '_> {
             let variable = split_offset(variable).0;
             return (self.variables)(variable).map(|variable| Some(Keyword::Var(variable)));
         }
+        // `[last_Request_URI]` and others that the lexicon has are not headers.
         if let Some(header) = name.strip_prefix("last_")
             && lexicon::keyword(split_offset(name).0).is_none()
         {
@@ -211,6 +227,7 @@ impl TemplateParser<'_, '_> {
             Some(KeywordForm::Plain(keyword)) => Ok(Some(keyword())),
             Some(KeywordForm::Offset(keyword)) => Ok(Some(keyword(offset))),
             Some(KeywordForm::Crypto) => Ok(Some(Keyword::Crypto(bare.into()))),
+            // A word that is no keyword may be given by `-key`; whether it is, is known only with the options.
             Some(KeywordForm::Parametric) | None if could_be_key(name, bare) && parameters.is_empty() => {
                 Ok(Some(Keyword::Key(bare.into())))
             }
@@ -218,6 +235,7 @@ impl TemplateParser<'_, '_> {
         }
     }
 
+    /// Keywords with parameters: fields, credentials, files, fill.
     fn parametric(&mut self, name: &str, parameters: &[u8]) -> Result<Option<Keyword>, String> {
         if let Some(number) = name.strip_prefix("field")
             && number.bytes().all(|byte| byte.is_ascii_digit())
@@ -257,6 +275,7 @@ impl TemplateParser<'_, '_> {
         }
     }
 
+    /// A parameter that is a template itself.
     fn nested(&mut self, parameters: &[u8], name: &str) -> Result<Option<Template>, String> {
         let Some(value) = parameter(parameters, name) else { return Ok(None) };
         if self.depth >= MAX_NESTING {
@@ -273,6 +292,7 @@ impl TemplateParser<'_, '_> {
         self.template.parts.push(TemplatePart::Keyword(keyword));
     }
 
+    /// Text so far becomes a part.
     fn flush(&mut self) {
         if !self.literal.is_empty() {
             let literal = std::mem::take(&mut self.literal);
@@ -280,6 +300,7 @@ impl TemplateParser<'_, '_> {
         }
     }
 
+    /// Notes a mistake with its line.
     fn error(&mut self, message: String) {
         self.errors.push(TemplateError { line: newlines(&self.source[..self.at]), message });
     }
@@ -298,6 +319,7 @@ fn unquoted_bracket(bytes: &[u8]) -> Option<(u8, usize)> {
     None
 }
 
+/// Line ends as SIP has them.
 fn to_crlf(bytes: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(bytes.len());
     for &byte in bytes {
@@ -309,12 +331,14 @@ fn to_crlf(bytes: &[u8]) -> Vec<u8> {
     out
 }
 
+/// The line that has this byte.
 fn line_at(bytes: &[u8], at: usize) -> &[u8] {
     let start = memchr::memrchr(b'\n', &bytes[..at]).map_or(0, |newline| newline + 1);
     let end = memchr::memchr(b'\n', &bytes[at..]).map_or(bytes.len(), |newline| at + newline);
     &bytes[start..end]
 }
 
+/// The keyword and the text behind its first blank.
 fn split_name(word: &[u8]) -> (&[u8], &[u8]) {
     match word.iter().position(|byte| matches!(byte, b' ' | b'\t')) {
         Some(blank) => (&word[..blank], &word[blank + 1..]),
@@ -337,6 +361,7 @@ fn split_offset(name: &str) -> (&str, i32) {
 /// Whether `-key` could name it; an address or a range of characters in brackets is text.
 fn could_be_key(name: &str, bare: &str) -> bool {
     let word = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-');
+    // `[a-z]` is a range of a regular expression.
     let range = matches!(name.as_bytes(), [_, b'-', _]);
     !range && bare.bytes().all(word) && bare.bytes().any(|byte| byte.is_ascii_alphabetic())
 }

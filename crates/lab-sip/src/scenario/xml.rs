@@ -1,6 +1,9 @@
 //! A lenient reader of the XML that scenarios are written in: what pugixml and SIPp's own parser forgive, this forgives.
 //!
 //! Bytes stay as they are (ISO-8859-1 or UTF-8); nothing is expanded but the five named entities and `&#N;`.
+//!
+//! `read` drops carriage returns, then goes from one `<` to the next. Open elements are a stack; a closed one moves into its parent's children, or
+//! becomes the root. What the elements mean is the compiler's business: names and attributes are not looked at here.
 
 /// Elements inside elements; a scenario has four levels.
 const MAX_DEPTH: usize = 32;
@@ -8,6 +11,7 @@ const MAX_DEPTH: usize = 32;
 /// One element with what a scenario needs of it.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Element {
+    /// As written, with the case of its letters.
     pub(super) name: String,
     /// The line of the start tag, counted from 1.
     pub(super) line: u32,
@@ -27,6 +31,7 @@ pub(super) struct Attribute {
     pub(super) line: u32,
 }
 
+/// The text of a CDATA section, which is the message of a `<send>`, with the place where its lines begin to count.
 #[derive(Debug, Clone)]
 pub(super) struct XmlChunk {
     pub(super) bytes: Vec<u8>,
@@ -50,6 +55,7 @@ pub(super) struct Document {
     pub(super) root_is_open: bool,
 }
 
+/// Reads a whole file; ends at the first mistake.
 pub(super) fn read(bytes: &[u8]) -> Result<Document, XmlError> {
     // Carriage returns carry nothing here: SIPp drops them on reading.
     let bytes: Vec<u8> = bytes.iter().copied().filter(|&byte| byte != b'\r').collect();
@@ -59,14 +65,20 @@ pub(super) fn read(bytes: &[u8]) -> Result<Document, XmlError> {
 /// The position in the text of a scenario.
 struct Reader<'a> {
     bytes: &'a [u8],
+    /// Offset in bytes of the part that is not read yet.
     pos: usize,
+    /// The line at `pos`, from 1; `skip` keeps it in step.
     line: u32,
+    /// Elements whose end tag has not come, the outermost first.
     open: Vec<Element>,
+    /// The first element that closed with no other around it.
     root: Option<Element>,
+    /// The line of a further one, which the compiler reports as a mistake.
     second_root: Option<u32>,
 }
 
 impl Reader<'_> {
+    /// Text between two tags, then the markup, until no `<` is left.
     fn run(mut self) -> Result<Document, XmlError> {
         while let Some(offset) = memchr::memchr(b'<', self.rest()) {
             self.note_text(offset);
@@ -91,6 +103,7 @@ impl Reader<'_> {
         }
     }
 
+    /// Decides by the bytes after the `<`, the longer openings first, since `<!` begins three of them.
     /// At a `<`.
     fn markup(&mut self) -> Result<(), XmlError> {
         let rest = self.rest();
@@ -112,11 +125,13 @@ impl Reader<'_> {
         }
     }
 
+    /// Also called within a start tag, between attributes.
     fn comment(&mut self) -> Result<(), XmlError> {
         // From the third byte on: SIPp takes `<!-->` for a whole comment.
         self.skip_past(b"-->", 2, "`<!--` is never closed: expected `-->`")
     }
 
+    /// Sections after an element's first are read over. A section outside all elements is dropped.
     fn cdata(&mut self) -> Result<(), XmlError> {
         const OPEN: usize = b"<![CDATA[".len();
         let Some(length) = memchr::memmem::find(&self.rest()[OPEN..], b"]]>") else {
@@ -150,6 +165,7 @@ impl Reader<'_> {
         }
     }
 
+    /// Must name the innermost open element: nothing is closed by guessing.
     fn end_tag(&mut self) -> Result<(), XmlError> {
         let line = self.line;
         self.skip(2);
@@ -182,6 +198,7 @@ impl Reader<'_> {
         Ok(())
     }
 
+    /// Reads the attributes up to `>` or `/>`. A `<` before that is a forgotten `>`, unless it begins a comment.
     fn start_tag(&mut self) -> Result<(), XmlError> {
         if self.open.len() >= MAX_DEPTH {
             return Err(self.mistake(&format!("more than {MAX_DEPTH} elements inside each other")));
@@ -257,6 +274,7 @@ impl Reader<'_> {
         Ok(Some(Attribute { name, value, line }))
     }
 
+    /// Hands a complete element to the one around it, or makes it the root.
     fn close(&mut self, element: Element) {
         if let Some(parent) = self.open.last_mut() {
             parent.children.push(element);
@@ -267,6 +285,7 @@ impl Reader<'_> {
         }
     }
 
+    /// Notes where text stands outside CDATA, for the message about a missing section; `length` bytes from here, up to the next tag.
     fn note_text(&mut self, length: usize) {
         let text = &self.bytes[self.pos..self.pos + length];
         let Some(first) = text.iter().position(|byte| !byte.is_ascii_whitespace()) else { return };
@@ -276,6 +295,7 @@ impl Reader<'_> {
         }
     }
 
+    /// Reads up to a blank, one of `/ > = < " '`, or a typographic quote, which is reported later as what it is.
     fn name(&mut self) -> String {
         let rest = self.rest();
         let ends = |byte: &u8| byte.is_ascii_whitespace() || b"/>=<\"'".contains(byte);
@@ -292,6 +312,7 @@ impl Reader<'_> {
         &self.bytes[self.pos..]
     }
 
+    /// The only way forward, so that lines are counted everywhere.
     fn skip(&mut self, length: usize) {
         let end = (self.pos + length).min(self.bytes.len());
         self.line += newlines(&self.bytes[self.pos..end]);
@@ -316,6 +337,7 @@ impl Reader<'_> {
         }
     }
 
+    /// A mistake at the line of `pos`.
     fn mistake(&self, message: &str) -> XmlError {
         XmlError { line: self.line, message: message.to_owned() }
     }
@@ -334,10 +356,12 @@ pub(super) fn text(bytes: &[u8]) -> String {
     }
 }
 
+/// As many lines as a piece of text adds to the line it begins in.
 pub(super) fn newlines(bytes: &[u8]) -> u32 {
     u32::try_from(memchr::memchr_iter(b'\n', bytes).count()).unwrap_or(u32::MAX)
 }
 
+/// Every byte beyond ASCII may begin a name: files come in UTF-8 and in ISO-8859-1.
 fn is_name_start(byte: u8) -> bool {
     byte.is_ascii_alphabetic() || byte == b'_' || byte == b':' || byte >= 0x80
 }
@@ -369,6 +393,7 @@ fn value_length(bytes: &[u8], quote: u8) -> Option<usize> {
 }
 
 /// SIPp's backslash escapes and XML's entities.
+/// Both in one pass, so that the result of one is never taken for the other.
 fn unescape(raw: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(raw.len());
     let mut at = 0;
@@ -400,6 +425,8 @@ impl CharacterBytes {
     }
 }
 
+/// The bytes that a backslash and the next byte mean, and how many bytes of the text they take. An unknown escape keeps its backslash, as regular
+/// expressions in attributes need it.
 fn backslash(next: Option<u8>) -> (CharacterBytes, usize) {
     match next {
         Some(byte @ (b'\\' | b'"')) => (CharacterBytes::one(byte), 2),
@@ -412,6 +439,7 @@ fn backslash(next: Option<u8>) -> (CharacterBytes, usize) {
 }
 
 /// An unknown entity stands for itself.
+/// With the number of bytes that it takes, as for a backslash.
 fn entity(raw: &[u8]) -> (CharacterBytes, usize) {
     /// `&#1114111;` is the longest that means a character.
     const LONGEST: usize = 10;
@@ -436,6 +464,7 @@ fn entity(raw: &[u8]) -> (CharacterBytes, usize) {
     (CharacterBytes::one(byte), end + 1)
 }
 
+/// The `N` of `&#N;`, or `xN` in hexadecimal; nothing for numbers that are no Unicode character.
 fn character(number: &[u8]) -> Option<char> {
     let number = std::str::from_utf8(number).ok()?;
     let code = match number.strip_prefix(['x', 'X']) {

@@ -1,4 +1,6 @@
 //! Times: SIPp's mean, deviation and buckets, and HdrHistogram's percentiles beside them.
+//!
+//! SIPp keeps a sum and a sum of squares, from which mean and deviation follow; percentiles need the histogram. Both are kept for every set.
 
 use std::time::Duration;
 

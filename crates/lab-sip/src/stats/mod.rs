@@ -1,5 +1,7 @@
 //! The counters of a run. A shard fills a [`Stats`] and hands it over at each interval; everything in it adds up,
 //! so the whole of a run is the sum of its intervals over all shards.
+//!
+//! Counters are an array by [`Count`], so that adding them up is one loop; times are histograms, which add up too.
 
 mod histogram;
 
@@ -418,6 +420,7 @@ impl MediaTotals {
     }
 }
 
+/// Lists of another shard may be longer, as secondary scenarios grow theirs with use.
 fn grow<T: Default + Clone>(list: &mut Vec<T>, len: usize) {
     if list.len() < len {
         list.resize(len, T::default());

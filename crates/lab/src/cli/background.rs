@@ -12,12 +12,14 @@ pub(super) fn is_child() -> bool {
 
 /// Starts the same command without standard streams and gives its process id. It leaves the session itself, by
 /// [`detach`]: for that it must not lead a process group.
+// Everything of the command line passes through, so that parent and child read the same flags.
 pub(super) fn start() -> std::io::Result<u32> {
     use std::os::unix::process::CommandExt as _;
 
     let mut arguments = std::env::args_os();
     let name = arguments.next().unwrap_or_else(|| "ringer".into());
     let child = Command::new(std::env::current_exe()?)
+        // The name that the operator typed stays in the list of processes.
         .arg0(name)
         .args(arguments)
         .env(MARK, "1")

@@ -1,4 +1,7 @@
 //! `ringer sip --check`: everything a run would read, and every mistake in it; no call is made.
+//!
+//! The same steps as before a run (`setup::load`), except that no target is asked for and nothing is bound. Mistakes go to standard error and
+//! are counted; warnings go to standard output and leave the exit code 0.
 
 use lab_sip::options::{Options, ScenarioName};
 use lab_sip::scenario::model::ScenarioSource;
@@ -8,10 +11,12 @@ use super::ExitCode;
 use super::setup::{BuiltSetup, load, unknown_global};
 use crate::engine::Setup;
 
+/// Prints the result; the exit code is 0 without mistakes, 255 with any.
 pub(super) fn check(options: Options) -> ExitCode {
     let name = match &options.scenario.main {
         Some(ScenarioName::File(path)) => path.display().to_string(),
         Some(ScenarioName::BuiltIn(name)) => name.clone(),
+        // The default of a run too, as with SIPp.
         None => "uac".to_owned(),
     };
     let loaded = load(options).and_then(|built| match unknown_global(&built.setup) {
@@ -57,6 +62,7 @@ fn told(setup: &Setup) -> Vec<String> {
     lines
 }
 
+/// A scenario's name as the operator gave it.
 fn written(scenario: &Scenario) -> String {
     match &scenario.source {
         ScenarioSource::File(path) => path.display().to_string(),

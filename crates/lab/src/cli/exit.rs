@@ -1,4 +1,6 @@
 //! The exit codes of the program.
+//!
+//! [`ExitCode::of_run`] is the one place that ranks the outcomes of a run; `cli::sip` lets a missed threshold come before failed calls.
 
 use lab_sip::stats::Count;
 
@@ -52,6 +54,7 @@ impl ExitCode {
     }
 
     /// The code of a run. Failed calls come before all lesser outcomes, as in SIPp; thresholds are judged by the caller.
+    // In the order of the ranks: a fault, RTP checks, failed calls, our own limit, and only then the reason of the end.
     pub fn of_run(outcome: &RunOutcome, timeout_is_error: bool) -> ExitCode {
         let counts = &outcome.progress.total.counts;
         let timed_out = outcome.end == RunEnd::Timeout;
@@ -75,8 +78,10 @@ impl ExitCode {
             RunEnd::Internal => ExitCode::Internal,
             // As with SIPp, whose open calls have not failed then.
             RunEnd::Terminated => ExitCode::Success,
+            // `-timeout` with some success is a good run; without any it is an end by force.
             RunEnd::Timeout if !succeeded => ExitCode::Internal,
             _ if succeeded => ExitCode::Success,
+            // As with SIPp: a server that was never called has not succeeded.
             _ => ExitCode::NoCalls,
         }
     }

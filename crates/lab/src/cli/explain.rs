@@ -32,6 +32,7 @@ pub(super) fn explain(name: &str, json: Option<&Path>) -> ExitCode {
     if explanation.valid { ExitCode::Success } else { ExitCode::Fatal }
 }
 
+/// Reads and explains, or says why the scenario cannot be read.
 /// A file is taken before a scenario of the same name that comes with Ringer.
 fn explained(name: &str) -> Explanation {
     let path = Path::new(name);
@@ -39,6 +40,7 @@ fn explained(name: &str) -> Explanation {
     if let Some((known, text)) = known.and_then(|known| Some((*known, built_in(known)?))) {
         return in_words(text.as_bytes(), ScenarioSource::BuiltIn(known));
     }
+    // Mistakes of reading take the form of an explanation, so that `--json` has one form for both.
     let unreadable = |why: String| Explanation::unreadable(path.display().to_string(), why);
     match std::fs::metadata(path).map(|metadata| metadata.len()) {
         Err(error) => unreadable(format!(

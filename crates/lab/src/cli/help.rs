@@ -1,10 +1,15 @@
 //! `--help`, and the reference page made of the same table.
+//!
+//! The texts are laid out here; their words stand in the tables of `flags` and of `xmpp::flags`. A flag that is added there appears in the
+//! help, in the reference page and in the parser at once.
 
 use std::fmt::Write as _;
 
 use super::flags::{self, FlagGroup};
 
+/// Columns of a line of the help.
 const WIDTH: usize = 100;
+/// The column in which the texts of flags begin.
 const COLUMN: usize = 34;
 
 /// The output of `ringer` without a command.
@@ -43,12 +48,14 @@ pub(super) fn sip(program: &str) -> String {
 /// One flag: its usage in a column, its text beside it.
 fn entry(text: &mut String, usage: &str, help: &str) {
     let mut line = format!("  {usage:<width$}", width = COLUMN - 2);
+    // A usage that is too long has a line of its own.
     if usage.len() >= COLUMN - 2 {
         text.push_str(line.trim_end());
         text.push('\n');
         line = " ".repeat(COLUMN);
     }
     let mut used = 0;
+    // Words are filled up to the width; lengths are counted in characters, for the text has dashes and arrows.
     for word in help.split(' ') {
         if used > 0 && used + 1 + word.chars().count() > WIDTH - COLUMN {
             text.push_str(&line);
@@ -67,6 +74,7 @@ fn entry(text: &mut String, usage: &str, help: &str) {
     text.push('\n');
 }
 
+/// Also part of the reference page.
 const CODES: &str = "\
 Exit codes:
     0  every call succeeded
@@ -79,6 +87,7 @@ Exit codes:
   255  a mistake in flags or files, users without accounts, or a fatal fault
 ";
 
+/// Also part of the reference page.
 const CONTROL: &str = "\
 While it runs:
   keys      + - rate by -rate_scale, * / by ten times it, p pause, q quit when the calls are done (twice: now),
@@ -108,6 +117,7 @@ pub(super) fn stat() -> String {
 fn as_text(help: &str) -> String {
     let part = |(index, part): (usize, &str)| match index % 2 {
         0 => part.replace('<', "\\<"),
+        // Parts with odd numbers are code, between backticks.
         _ => part.to_owned(),
     };
     help.replace('|', "\\|").split('`').enumerate().map(part).collect::<Vec<_>>().join("`")

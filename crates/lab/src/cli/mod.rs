@@ -1,4 +1,8 @@
 //! The command line of `ringer`, and of `sipp-ringer`, which is `ringer sip` under another name.
+//!
+//! [`ringer`] finds the sub-command; `sip::main` reads SIPp's flags (`parse`, `flags`, `value`), resolves the target (`target`), compiles
+//! scenarios and loads files (`setup`) and drives the run with its observers; `exit` turns the outcome into the code. `xmpp` has flags of its own
+//! and the same run.
 
 mod background;
 mod check;
@@ -98,6 +102,7 @@ pub fn sipp(arguments: &[String]) -> ExitCode {
     sip::main("sipp-ringer", arguments)
 }
 
+/// A flag in place of a command is a frequent slip of SIPp's users, hence the advice.
 fn no_command(word: &str) -> String {
     if word.starts_with('-') && flags::find(word).is_some() {
         return format!("'{word}' is a flag of `ringer sip`: ringer sip {word} …");

@@ -23,6 +23,7 @@ pub fn parse(program: &str, arguments: &[String]) -> Result<ParsedArguments, Usa
     asked.options.command_line =
         program.split(' ').map(str::to_owned).chain(arguments.iter().cloned()).collect();
     let mut rest = arguments.iter().map(String::as_str).peekable();
+    // Flags and the target may stand in any order, as with SIPp.
     while let Some(word) = rest.next() {
         if !word.starts_with('-') || word == "-" {
             take_target(&mut asked, word)?;
@@ -42,6 +43,7 @@ pub fn parse(program: &str, arguments: &[String]) -> Result<ParsedArguments, Usa
         }
         (flag.apply)(&mut asked, &values).map_err(|why| UsageError(format!("{name}, {why}")))?;
         match asked.action {
+            // `-h stat` is the only flag with an optional value.
             FlagAction::Help if rest.peek() == Some(&"stat") => {
                 asked.action = FlagAction::HelpStat;
                 return Ok(asked);
@@ -64,6 +66,7 @@ fn split_inline(word: &str) -> (&str, Option<&str>) {
     (word, None)
 }
 
+/// A second bare word is nearly always the value of a misspelt flag, hence the hint.
 fn take_target(asked: &mut ParsedArguments, word: &str) -> Result<(), UsageError> {
     match &asked.remote {
         Some(first) => Err(UsageError(format!(
@@ -76,6 +79,7 @@ fn take_target(asked: &mut ParsedArguments, word: &str) -> Result<(), UsageError
     }
 }
 
+/// SIPp's sentence, with the nearest flag added.
 fn unknown(program: &str, word: &str) -> UsageError {
     let hint = flags::nearest(word).map_or_else(String::new, |near| format!(" Did you mean '{near}'?"));
     UsageError(format!("Invalid argument: '{word}'.{hint}\nUse '{program} -h' for details"))
@@ -86,6 +90,7 @@ fn finish(mut asked: ParsedArguments) -> Result<ParsedArguments, UsageError> {
     let network = &mut asked.options.network;
     let like = network.local.first().copied();
     let port = default_port(network.transport.protocol);
+    // The target is resolved only now, as the transport, `-i` and `--dns` may stand behind it.
     if let Some(text) = &asked.remote {
         let (host, _) = value::host_port(text).map_err(UsageError)?;
         let protocol = network.transport.protocol;
@@ -99,11 +104,13 @@ fn finish(mut asked: ParsedArguments) -> Result<ParsedArguments, UsageError> {
     if let Some(text) = &asked.rsa {
         network.remote_sending = Some(value::address(text, port, like).map_err(UsageError)?);
     }
+    // SIPp raises the rate at the period of its statistics unless told otherwise.
     if !asked.rate_interval_given {
         asked.options.rate.interval = asked.options.files.stat_period;
     }
     check(&asked).map_err(UsageError)?;
     let Options { network, injection, .. } = &mut asked.options;
+    // `-t ui` with at most one address takes source addresses from the first field of the injection file.
     if network.transport.sockets == Sockets::PerAddress && network.local.len() < 2 {
         injection.ip_field.get_or_insert(0);
     }
@@ -146,6 +153,7 @@ fn check(asked: &ParsedArguments) -> Result<(), String> {
     if per_address && options.injection.files.is_empty() && options.network.local.len() < 2 {
         return Err("-t ui needs -inf, a file with a source address a line, or --source".to_owned());
     }
+    // A file is known by its name as written or by the last part of it, so that `-inf ./a.csv` goes with `-infindex a.csv`.
     for (file, _) in &options.injection.indexes {
         let known = options
             .injection

@@ -1,4 +1,7 @@
 //! Without a terminal: one line a second to standard error.
+//!
+//! The lines go to standard error, so that standard output stays free for what a script reads. At the end one line more has the totals; the
+//! causes of failures then follow in the summary.
 
 use std::io::{IsTerminal as _, Write as _};
 use std::time::Duration;
@@ -40,11 +43,15 @@ const CAUSES: &[(Count, &str)] = &[
     (Count::FailedTls, "tls"),
 ];
 
+/// The observer that writes the lines.
 pub(super) struct ProgressLines {
+    /// No lines; the notice is still written.
     quiet: bool,
     /// The notice that nothing has answered yet was written.
     noticed: bool,
+    /// The time between two lines (`-f`).
     period: Duration,
+    /// No line before this time.
     next: Instant,
 }
 
@@ -109,6 +116,7 @@ fn line_without_causes(progress: &Progress) -> String {
     written(progress, &[])
 }
 
+/// A line with these causes; without any the parentheses are left out.
 fn written(progress: &Progress, causes: &[String]) -> String {
     let counts = &progress.total.counts;
     let interval = &progress.interval.counts;
@@ -131,6 +139,7 @@ fn written(progress: &Progress, causes: &[String]) -> String {
     if !progress.gauges.stage.is_empty() {
         text.push_str(&format!("  {}", progress.gauges.stage_told()));
     }
+    // The first timer of the scenario; the others are in the report.
     let first = progress.total.rtds.first().map(|timer| &timer.service);
     for (name, quantile) in [("p50", 0.5), ("p99", 0.99)] {
         if let Some(value) = first.and_then(|times| times.quantile(quantile)) {

@@ -1,4 +1,7 @@
 //! Everything a run needs, compiled and loaded before anything is bound; every mistake is told, not only the first.
+//!
+//! The order: scenarios, injection files, media files, then the checks that need all of them together (`-m_csv`, `-users`, keywords and fields).
+//! The second group is skipped when the first has mistakes, as its messages would only repeat them.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
@@ -32,6 +35,7 @@ impl fmt::Display for SetupError {
 impl From<CompileError> for SetupError {
     fn from(error: CompileError) -> Self {
         match error.line {
+            // A mistake of the file as a whole: it cannot be read, or is too large.
             0 => SetupError(format!("{}: {}", error.file, error.message)),
             _ => SetupError(error.to_string()),
         }
@@ -165,10 +169,12 @@ fn users_without_line(options: &Options, files: &InjectionFiles) -> Vec<SetupErr
     (0..files.len()).filter(short).map(told).collect()
 }
 
+/// A file without indexes, as `-infindex` speaks of `-inf` alone.
 fn files_of(paths: &[PathBuf], mistakes: &mut Vec<SetupError>) -> InjectionFiles {
     files(paths, &[], mistakes)
 }
 
+/// The injection files with the indexes of `-infindex`. With a mistake none are loaded, and the run does not begin.
 fn files(paths: &[PathBuf], indexes: &[(PathBuf, u32)], mistakes: &mut Vec<SetupError>) -> InjectionFiles {
     // A file that cannot be read is told here, whatever the loader says of it.
     let unreadable: Vec<SetupError> = paths.iter().filter_map(|path| readable(path)).collect();
@@ -182,12 +188,14 @@ fn files(paths: &[PathBuf], indexes: &[(PathBuf, u32)], mistakes: &mut Vec<Setup
     })
 }
 
+/// The mistake, if the file cannot be opened.
 fn readable(path: &Path) -> Option<SetupError> {
     std::fs::File::open(path)
         .err()
         .map(|error| SetupError(format!("{}: cannot be read: {error}", path.display())))
 }
 
+/// A scenario of a file, or one that comes with the program.
 fn compile(name: &ScenarioName) -> Result<CompiledScenario, Vec<SetupError>> {
     let compiled = match name {
         ScenarioName::File(path) => {

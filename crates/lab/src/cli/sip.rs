@@ -1,4 +1,7 @@
 //! `ringer sip`: flags, setup, run, exit code.
+//!
+//! [`run`] is also the way of `ringer xmpp`: from a compiled setup to the exit code. The order: thresholds and report files are checked, traces
+//! and sockets opened, the run begun; observers are made; `drive` returns at the end; then the reasons, the report and the verdicts are told.
 
 use std::io::IsTerminal as _;
 
@@ -23,6 +26,7 @@ use crate::{control, live};
 use lab_sip::stats::Count;
 use lab_xmpp::XmppLoad;
 
+/// `program` is the name it was called by, for messages.
 pub(super) fn main(program: &str, arguments: &[String]) -> ExitCode {
     if arguments.is_empty() {
         eprint!("{}", help::sip(program));
@@ -37,6 +41,7 @@ pub(super) fn main(program: &str, arguments: &[String]) -> ExitCode {
     }
 }
 
+/// A run, or the action that takes its place. SIPp exits with 99 after it only printed.
 fn act(program: &str, asked: ParsedArguments) -> ExitCode {
     match &asked.action {
         FlagAction::Help => print!("{}", help::sip(program)),
@@ -57,6 +62,7 @@ fn act(program: &str, asked: ParsedArguments) -> ExitCode {
     ExitCode::Printed
 }
 
+/// `-sd`: the XML of a scenario that comes with the program.
 fn dump(name: &str) -> ExitCode {
     match built_in(name) {
         Some(text) => {
@@ -70,6 +76,7 @@ fn dump(name: &str) -> ExitCode {
     }
 }
 
+/// `--check`, or the run: in the background, if asked for, once nothing of the setup can fail any more.
 fn prepared(asked: ParsedArguments) -> ExitCode {
     let ParsedArguments { options, action, outputs, .. } = asked;
     if action == FlagAction::Check {
@@ -193,10 +200,12 @@ fn no_accounts(chat: &XmppLoad, refused: u64) -> String {
     )
 }
 
+/// `-timeout_error` turned the time-out into a failure.
 fn failed_by_time(setup: &Setup, outcome: &RunOutcome) -> bool {
     outcome.end == RunEnd::Timeout && setup.options.timers.global_is_error
 }
 
+/// Parses all thresholds. One about growth needs a process that is watched.
 fn thresholds(outputs: &Outputs) -> Result<Vec<Threshold>, String> {
     let thresholds: Vec<Threshold> =
         outputs.thresholds.iter().map(|text| Threshold::parse(text)).collect::<Result<_, _>>()?;
@@ -221,13 +230,17 @@ fn conclude(files: &ReportFiles, report: &Report) -> Result<bool, String> {
     Ok(!report.thresholds.iter().any(model::ThresholdResult::is_missed))
 }
 
+/// Opens the trace files that the flags ask for.
 fn traced(setup: &mut Setup) -> Result<(), String> {
     setup.tracer = trace::start(&setup.options, &setup.scenario)?;
     Ok(())
 }
 
+/// The run, its controllers, and the screens, which the controllers change.
 type StartedRun = (Run, Vec<Box<dyn RunController>>, ScreenObserver);
 
+/// Signals and the control socket come before the run, so that a script may use them from the first call on; keys come last, as they change the
+/// terminal.
 fn begin(setup: &Setup) -> Result<StartedRun, (String, ExitCode)> {
     let screens = ScreenObserver::new(setup);
     let signals = control::signals::install(screens.remote())
@@ -259,6 +272,7 @@ fn observers(
         observers.push(Box::new(exporter));
     }
     let background = setup.options.behaviour.background;
+    // The view needs a terminal that is watched.
     let live = outputs.live == LiveView::Auto && !background && std::io::stdout().is_terminal();
     match live.then(|| live::LiveScreen::start(screens.remote().shown().clone(), sipp_screen)).transpose() {
         Ok(Some(live)) => observers.push(Box::new(live)),

@@ -1,5 +1,7 @@
 //! From the target as written to its addresses. A name without a port is looked up by NAPTR and SRV records for the
 //! transport of `-t` (RFC 3263 §4), as SIPp does since 3.8; where DNS has none of them, the system's resolver is asked.
+//!
+//! `cli::parse` calls [`TargetLookup::addresses`] once, before the run; with `-round_robin` calls use all the addresses, otherwise the first.
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs, UdpSocket};
@@ -67,6 +69,7 @@ impl TargetLookup {
             Protocol::Ws | Protocol::Wss => return Ok(None),
         };
         let mut client = DnsClient::new(self.server);
+        // A name of the hosts file is a choice of the operator, which no SRV record may override.
         if client.knows_without_asking(host) {
             return Ok(None);
         }
@@ -75,6 +78,7 @@ impl TargetLookup {
             NextHop { host: host.into(), port: None, transport: None, secure: transport == Transport::Tls };
         let (result, has_service) = resolve(&mut client, settings, &hop);
         match result {
+            // A name without SRV records is looked up as a host, with the port of the transport.
             _ if !has_service => Ok(None),
             Ok(hops) => Ok(Some(reachable(hops))),
             Err(ResolveFault::NoSuchHost) => Err(format!(
@@ -98,6 +102,7 @@ fn resolve(
     // Records live for this one resolution: the time does not matter.
     let now = Instant::default();
     resolver.resolve(now, 0, hop, RandomState::new().hash_one(&hop.host), &mut effects);
+    // `Resolver` is a machine: it says what to ask, and is given the answers one after the other.
     while let Some(effect) = effects.pop() {
         match effect {
             ResolveEffect::Query { dns_id, query } => {
@@ -112,6 +117,7 @@ fn resolve(
             }
         }
     }
+    // The resolver always ends with a result; this is for the type alone.
     (Err(ResolveFault::Failed), has_service)
 }
 
@@ -126,6 +132,7 @@ fn reachable(all: Vec<SocketAddr>) -> Vec<SocketAddr> {
     if routed.is_empty() { all } else { routed }
 }
 
+/// As the C library resolves names: hosts file, DNS, and whatever else the machine uses.
 fn system_addresses(host: &str, port: u16) -> Result<Vec<SocketAddr>, String> {
     let found = (host, port)
         .to_socket_addrs()

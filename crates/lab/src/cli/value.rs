@@ -1,4 +1,7 @@
 //! The forms values take on the command line: times, numbers, addresses, transports.
+//!
+//! Every parser returns what is wrong and what is expected, as half a sentence; the caller puts the flag's name before it. Where SIPp has words
+//! for a mistake they are kept.
 
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::str::FromStr;
@@ -45,8 +48,10 @@ fn clock(text: &str) -> Option<Duration> {
     let (last, rest) = parts.split_last()?;
     let mut minutes = 0_u32;
     for part in rest {
+        // Hours and minutes: each part is worth sixty of the next.
         minutes = minutes.checked_mul(60)?.checked_add(part.parse().ok()?)?;
     }
+    // `parse` would also take "inf", "nan" and a sign.
     if !last.starts_with(|c: char| c.is_ascii_digit()) {
         return None;
     }
@@ -128,6 +133,7 @@ pub fn host_port(text: &str) -> Result<(String, Option<u16>), String> {
             let (host, digits) = text.split_once(':').unwrap_or((text, ""));
             Ok((host.to_owned(), port(digits)?))
         }
+        // No colon, or several: a name, or an IPv6 address without brackets, which cannot have a port.
         _ => Ok((text.to_owned(), None)),
     }
 }
@@ -171,6 +177,7 @@ pub fn transport(text: &str) -> Result<Transport, String> {
         "wn" | "wsn" => made(Protocol::Ws, Sockets::PerCall),
         "x1" | "wss" => made(Protocol::Wss, Sockets::Shared),
         "xn" | "wssn" => made(Protocol::Wss, Sockets::PerCall),
+        // Modes of SIPp that are refused with a reason instead of "invalid argument".
         "s1" | "sn" => Err("SCTP is not built into Ringer; u, t, l, w and x are".to_owned()),
         "c1" | "cn" => Err("No compression plugin available".to_owned()),
         "ti" | "li" => Err("You can only use a perip socket with UDP!".to_owned()),
@@ -195,6 +202,7 @@ pub fn call_id_type(text: &str) -> Result<CallIdType, String> {
 
 /// `all`, `none`, or names with `-` before those to turn off, by commas.
 pub fn behaviours(text: &str, mut now: DefaultBehaviours) -> Result<DefaultBehaviours, String> {
+    // In order: "none,bye" turns one on again.
     for word in text.split(',').map(str::trim) {
         let (on, name) = word.strip_prefix('-').map_or((true, word), |name| (false, name));
         match name {
@@ -231,6 +239,7 @@ pub fn peers(file: &str) -> Result<Vec<(String, SocketAddr)>, String> {
         let at = |why: &str| format!("{file}:{}: {why}", index + 1);
         let (name, target) =
             line.split_once(';').ok_or_else(|| at("a name, a semicolon and host:port are expected"))?;
+        // A semicolon at the end of the line is taken too.
         let target = target.trim_end_matches(';').trim();
         peers.push((name.trim().to_owned(), address(target, 0, None).map_err(|why| at(&why))?));
     }

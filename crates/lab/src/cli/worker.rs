@@ -3,6 +3,7 @@
 use super::{ExitCode, xmpp};
 use crate::engine::WorkerProcess;
 
+/// Serves one run and ends with it. A setup that cannot be built is told to the run, which prints it.
 pub(super) fn main(program: &str) -> ExitCode {
     let worker = match WorkerProcess::from_stdin() {
         Ok(worker) => worker,

@@ -1,4 +1,7 @@
 //! `ringer xmpp`: users from flags, the rest as `ringer sip`.
+//!
+//! Flags are read into `XmppFlags` (`flags`), checked together, and become a [`Setup`] whose `chat` is the load; the scenario in it only names
+//! the timers. `ringer find`, plans and worker processes call `build` too.
 
 mod accounts;
 mod files;
@@ -27,6 +30,7 @@ use crate::shell;
 const ALWAYS: [&str; 5] =
     ["lost == 0", "duplicated == 0", "reordered == 0", "misdelivered == 0", "unseen == 0"];
 
+/// `accounts` and `--actions` take the place of a load.
 pub(super) fn main(program: &str, arguments: &[String]) -> ExitCode {
     match arguments.first().map(String::as_str) {
         None => {
@@ -69,6 +73,7 @@ fn asks_for_help(words: &[String]) -> bool {
     false
 }
 
+/// `ringer xmpp accounts`.
 fn make_accounts(program: &str, words: &[String]) -> ExitCode {
     if words.is_empty() || words.iter().any(|word| word == "--help" || word == "-h") {
         print!("{}", accounts::help(program));
@@ -89,6 +94,7 @@ fn make_accounts(program: &str, words: &[String]) -> ExitCode {
 /// The units of the flags, and where their defaults stand.
 pub(super) const UNITS: &str = "TIME is a number with ms, s, m or h behind it; without, seconds. RATE is a number a second. The default is in parentheses.";
 
+/// The help, from the table of flags.
 fn help(program: &str) -> String {
     let mut text = format!(
         "usage: {program} HOST[:PORT] [FLAG VALUE ...]\n       {program} accounts ...    write accounts and rosters for a server to import\n       {program} --actions       what users can do\n\nUsers sign in, talk, and account for every message and presence.\n{UNITS}\n\n"
@@ -126,7 +132,7 @@ pub(crate) fn build(words: &[String]) -> Result<(Setup, Outputs), String> {
     setup(told)
 }
 
-/// Also of `ringer xmpp accounts`.
+/// The users by a pattern of names, or of a file, with the monitors numbered behind them. Also for `ringer xmpp accounts`.
 fn people(told: &XmppFlags, domain: &str) -> Result<UserDirectory, String> {
     let people = match &told.users_file {
         Some(file) => listed(told, file, domain)?,
@@ -139,12 +145,14 @@ fn people(told: &XmppFlags, domain: &str) -> Result<UserDirectory, String> {
     people.with_monitors(told.monitors.pairs)
 }
 
+/// Values that are each valid and do not go together, or are out of range.
 fn check(told: &XmppFlags) -> Result<(), String> {
     for (name, rate) in [("--logins", told.logins), ("--registrations", told.registrations)] {
         if rate.is_nan() || rate <= 0.0 {
             return Err(format!("{name} {rate}: expected more than 0"));
         }
     }
+    // A pair would not end a step before the next is due.
     if told.monitors.every < Duration::from_millis(10) {
         return Err("--monitor-every: expected 10ms at least".to_owned());
     }
@@ -165,6 +173,7 @@ fn check(told: &XmppFlags) -> Result<(), String> {
 /// The port of the server when the flags name none.
 fn port(told: &XmppFlags, web: Option<&HttpTransport>) -> u16 {
     match (told.security, web) {
+        // 5222 is the port of RFC 6120, 5223 that of direct TLS by custom; 5280 and 5443 are those of HTTP and HTTPS at ejabberd.
         (StreamSecurity::Tls, Some(_)) => 5443,
         (_, Some(_)) => 5280,
         (StreamSecurity::Tls, None) => 5223,
@@ -172,6 +181,7 @@ fn port(told: &XmppFlags, web: Option<&HttpTransport>) -> u16 {
     }
 }
 
+/// WebSocket or BOSH: TLS is then HTTPS, and STARTTLS has no place.
 fn web(told: &XmppFlags) -> Result<Option<HttpTransport>, String> {
     let (flag, path, web): (_, _, fn(String) -> HttpTransport) = match (&told.websocket, &told.bosh) {
         (None, None) => return Ok(None),
@@ -188,6 +198,7 @@ fn web(told: &XmppFlags) -> Result<Option<HttpTransport>, String> {
     Ok(Some(web(path.clone())))
 }
 
+/// The load, with defaults that depend on other flags: services stand below the users' domain.
 fn setup(told: XmppFlags) -> Result<(Setup, Outputs), String> {
     check(&told)?;
     let target = told.target.as_deref().ok_or("no target: expected HOST or HOST:PORT")?;

@@ -1,4 +1,7 @@
 //! `ringer report --compare FIRST.json SECOND.json`: each figure of two runs with its difference.
+//!
+//! The order: the output files are checked, both reports read, their runs paired by position, each pair compared (`report::compare`), then
+//! lines, page and JSON are written. Without `--tolerance` the exit code is 0, as nothing was asked to be judged.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -21,9 +24,13 @@ const TOLERANCE: f64 = 0.05;
 /// The words behind `ringer report --compare`, understood.
 #[derive(Debug, Default, PartialEq)]
 struct CompareArguments {
+    /// Two files, the earlier run first.
     inputs: Vec<String>,
+    /// A share, 0.05 for 5 %; `None`: figures are marked by `TOLERANCE` and nothing is judged.
     tolerance: Option<f64>,
+    /// The page to write.
     html: Option<PathBuf>,
+    /// The comparison as data.
     json: Option<PathBuf>,
 }
 
@@ -37,6 +44,7 @@ pub(super) fn compared(words: &[String]) -> Result<(Vec<String>, ExitCode), Stri
         whole_file::check(path).map_err(|error| format!("{}: {error}", path.display()))?;
     }
     let (before, after) = (super::report::read(first)?, super::report::read(second)?);
+    // `ringer find` and `ringer run` write lists: the runs of two lists belong together by their place.
     if before.len() != after.len() || before.is_empty() {
         let (count, other) = (before.len(), after.len());
         return Err(format!(
@@ -69,6 +77,7 @@ pub(super) fn compared(words: &[String]) -> Result<(Vec<String>, ExitCode), Stri
     Ok((lines, code))
 }
 
+/// The titles, the reasons not to compare, the table and the verdict of one pair.
 fn told(comparison: &Comparison, lines: &mut Vec<String>) {
     lines.push(format!("first: {}", comparison.titles[0]));
     lines.push(format!("second: {}", comparison.titles[1]));
@@ -82,6 +91,7 @@ fn write(path: &Path, text: &str) -> Result<(), String> {
         .map_err(|error| format!("{}: {error}; nothing of it was kept", path.display()))
 }
 
+/// A figure that got worse counts more than runs that cannot be compared.
 fn code(comparisons: &[&Comparison]) -> ExitCode {
     if comparisons.iter().any(|comparison| comparison.worse().next().is_some()) {
         ExitCode::ThresholdMissed
@@ -99,6 +109,7 @@ impl CompareArguments {
         while let Some(word) = words.next() {
             let mut value = || words.next().ok_or_else(|| format!("{word}: expected a value"));
             match word.as_str() {
+                // The word that chose this command; it may stand anywhere.
                 "--compare" => {}
                 "--tolerance" => arguments.tolerance = Some(share(value()?)?),
                 "--html" | "--report" => arguments.html = Some(PathBuf::from(value()?)),
@@ -119,6 +130,7 @@ fn share(text: &str) -> Result<f64, String> {
     };
     parsed
         .ok()
+        // Up to ten times as much: a larger tolerance would judge nothing.
         .filter(|share| (0.0..=10.0).contains(share))
         .ok_or_else(|| format!("--tolerance {text}: expected a share such as 5%, at most 1000%"))
 }

@@ -1,4 +1,7 @@
 //! `ringer find`: the search on the command line.
+//!
+//! Three ways lead to a [`SearchRequest`]: flags of `ringer sip`, of `ringer xmpp`, or a plan with `[find]`. The search then runs in
+//! `find::Searcher`, which prints its table as it goes; here are the verdict in words and the exit code.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -48,14 +51,19 @@ fn usage() -> String {
 
 /// The search, from flags or from a plan.
 struct SearchRequest {
+    /// The setting to vary, its range and the method.
     arguments: FindArguments,
+    /// The load; each run changes the varied setting.
     setup: Setup,
+    /// Reports, thresholds and watched processes.
     outputs: Outputs,
+    /// Published cases to print above the search's own.
     seed: Option<crate::plan::model::PublishedTest>,
     /// The plan's files stay while it is searched.
     _plan: Option<crate::plan::PreparedPlan>,
 }
 
+/// Reads the words, checks everything that can be checked, searches, and writes the reports of all runs.
 fn work(words: &[String]) -> Result<ExitCode, String> {
     let wanted = match words.split_first() {
         Some((first, words)) if first == "xmpp" => of_users(words)?,
@@ -73,6 +81,7 @@ fn work(words: &[String]) -> Result<ExitCode, String> {
         seed.case.iter().for_each(|case| println!("{}", table::seed(case)));
         println!();
     }
+    // A meter for each run: its processor time counts from the start of the run.
     let meter = || ProcessWatch::new(&wanted.outputs.watch);
     let mut searcher = Searcher {
         setup: &wanted.setup,
@@ -94,18 +103,21 @@ fn work(words: &[String]) -> Result<ExitCode, String> {
     Ok(code)
 }
 
+/// `ringer find` with the flags of `ringer sip`.
 fn of_flags(words: &[String]) -> Result<SearchRequest, String> {
     let arguments = FindArguments::split(words)?;
     let (setup, outputs) = parse_sip(&arguments.rest)?;
     Ok(SearchRequest { arguments, setup, outputs, seed: None, _plan: None })
 }
 
+/// `ringer find xmpp` with the flags of `ringer xmpp`.
 fn of_users(words: &[String]) -> Result<SearchRequest, String> {
     let arguments = FindArguments::split_xmpp(words)?;
     let (setup, outputs) = crate::cli::build_xmpp(&arguments.rest)?;
     Ok(SearchRequest { arguments, setup, outputs, seed: None, _plan: None })
 }
 
+/// `ringer find --plan`: range and load come from the plan, the method from the flags.
 fn of_plan(words: &[String]) -> Result<SearchRequest, String> {
     // The search's own options may stand among the plan's words.
     let mut arguments = FindArguments::split(words)?;
@@ -119,6 +131,7 @@ fn of_plan(words: &[String]) -> Result<SearchRequest, String> {
     let load = prepared.loads.iter().find(|load| load.generator.name == find.generator);
     let load = load.ok_or_else(|| format!("no generator is called {:?}", find.generator))?;
     let mut setup = load.setup.clone();
+    // A rate a second, whatever period the load's own `-rp` has.
     if let Some(rate) = find.rate {
         let mut options = (*setup.options).clone();
         options.rate.calls = rate * options.rate.period.as_secs_f64();
@@ -127,6 +140,7 @@ fn of_plan(words: &[String]) -> Result<SearchRequest, String> {
     let outputs = Outputs { thresholds: load.generator.thresholds.clone(), ..words.outputs() };
     arguments.vary = find.vary;
     (arguments.search.from, arguments.search.to) = (find.from, find.to);
+    // Whole calls; an even number of users, as contacts are mutual; rates have no unit.
     arguments.search.unit = match find.vary {
         VariedSetting::Open => 1.0,
         VariedSetting::Users => 2.0,
@@ -143,6 +157,7 @@ fn of_plan(words: &[String]) -> Result<SearchRequest, String> {
     Ok(SearchRequest { arguments, setup, outputs, seed, _plan: Some(prepared) })
 }
 
+/// The result in one sentence. A search that Ringer itself ended is told apart from one that the server ended.
 fn conclusion(searched: &SearchResult, vary: VariedSetting) -> (String, ExitCode) {
     let unit = match vary {
         VariedSetting::Rate => "calls a second",
@@ -152,6 +167,7 @@ fn conclusion(searched: &SearchResult, vary: VariedSetting) -> (String, ExitCode
         VariedSetting::Logins => "sign-ins a second",
     };
     let what = if vary.is_of_users() { "actions" } else { "calls" };
+    // The last good run is the confirming one when something was found.
     let confirmed = searched.runs.iter().rev().find(|(_, verdict, _)| *verdict == TrialVerdict::Good);
     let calls = confirmed.map_or(0, |(_, _, report)| report.totals.successful);
     match searched.found {

@@ -48,6 +48,7 @@ fn stop_on_interrupt() -> Result<Arc<AtomicBool>, String> {
     let flag = Arc::clone(&stop);
     ctrlc::set_handler(move || {
         if flag.swap(true, Ordering::Relaxed) {
+            // 128 and the number of SIGINT, as shells have it.
             std::process::exit(130);
         }
         eprintln!("ending; once more to end at once");

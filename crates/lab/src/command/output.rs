@@ -1,4 +1,6 @@
 //! The files of reports: `--report`, `--json`, `--junit`.
+//!
+//! Checked before a run and written after it, each as a whole (`whole_file`).
 
 use std::fs;
 use std::io::Write as _;
@@ -30,6 +32,7 @@ impl ReportFiles {
                 "--report" => &mut files.html,
                 "--json" => &mut files.json,
                 "--junit" => &mut files.junit,
+                // Not ours: left for the command's own parser.
                 _ => {
                     rest.push(word.clone());
                     continue;
@@ -64,6 +67,7 @@ impl ReportFiles {
 /// that cannot be written keeps none of the others from being written.
 pub fn write_reports(files: &ReportFiles, title: &str, reports: &[Report]) -> Result<Vec<PathBuf>, String> {
     let (mut written, mut failed) = (Vec::new(), Vec::new());
+    // The text is made only for a file that was asked for.
     let mut write = |path: &Option<PathBuf>, text: &dyn Fn() -> String| {
         let Some(path) = path else { return };
         match whole_file::write(path, 0o666, |out| out.write_all(text().as_bytes())) {

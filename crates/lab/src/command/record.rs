@@ -1,4 +1,7 @@
 //! `ringer record CAPTURE`: scenarios of the calls in a pcap or pcapng file.
+//!
+//! The order: the capture is read whole, its SIP messages are found and grouped into calls (`lab_record`), one or several are chosen, and each
+//! becomes two scenarios and its media. Every scenario is compiled before anything is written.
 
 use std::fs;
 use std::io::Write as _;
@@ -47,19 +50,29 @@ enum ChosenCall {
     /// The only one of the capture.
     #[default]
     Only,
+    /// From 1, as `--list` counts.
     Number(usize),
+    /// By its Call-ID.
     Id(String),
+    /// Each call, with its number in the names of its files.
     All,
 }
 
+/// The words behind `ringer record`, understood.
 #[derive(Debug, Default, PartialEq)]
 struct RecordArguments {
+    /// The file to read.
     capture: Option<PathBuf>,
+    /// Only the list of calls is wanted.
     lists: bool,
     chosen: ChosenCall,
+    /// Empty: the working directory.
     folder: PathBuf,
+    /// `None`: made of the capture's name.
     name: Option<String>,
+    /// The times between messages are left out.
     without_pauses: bool,
+    /// RTP is left out.
     without_media: bool,
 }
 
@@ -102,6 +115,7 @@ fn name(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
+/// The lines to print, or the mistake.
 fn work(words: &[String]) -> Result<Vec<String>, String> {
     if words.iter().any(|word| word == "--help" || word == "-h") {
         return Ok(vec![USAGE.to_owned()]);
@@ -136,6 +150,7 @@ fn work(words: &[String]) -> Result<Vec<String>, String> {
     Ok(lines)
 }
 
+/// The whole capture, up to `MAX_FILE` bytes.
 fn read(path: &Path) -> Result<Vec<u8>, String> {
     let size = fs::metadata(path).map_err(|error| format!("{}: {error}", path.display()))?.len();
     if size > MAX_FILE {
@@ -155,6 +170,7 @@ fn plain_stem(path: &Path) -> String {
     if plain.is_empty() { "call".to_owned() } else { plain }
 }
 
+/// The calls to write with their numbers from 0. Several calls and no choice: the mistake shows the list.
 fn chosen<'a>(
     choice: &ChosenCall,
     calls: &'a [RecordedCall],
@@ -181,6 +197,7 @@ fn chosen<'a>(
     }
 }
 
+/// A row for each call: number, method, final answer, length, messages, addresses and Call-ID.
 fn list(calls: &[RecordedCall]) -> ReportTable {
     let row = |(index, call): (usize, &RecordedCall)| {
         let transport = match call.transport {

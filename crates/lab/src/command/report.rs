@@ -1,4 +1,6 @@
 //! `ringer report FILE.json…`: the page of one run, or several runs side by side, from their JSON.
+//!
+//! Nothing is measured here: reports are read as `ringer sip --json` and others wrote them, and the page is made anew.
 
 use std::fs;
 use std::path::Path;
@@ -37,6 +39,7 @@ fn is_for_help(words: &[String]) -> bool {
     words.iter().any(|word| word == "--help" || word == "-h")
 }
 
+/// The paths written, a line each.
 fn work(words: &[String]) -> Result<Vec<String>, String> {
     if is_for_help(words) {
         return Ok(vec![USAGE.to_owned()]);
@@ -59,6 +62,7 @@ fn work(words: &[String]) -> Result<Vec<String>, String> {
     Ok(written.iter().map(|path| path.display().to_string()).collect())
 }
 
+/// One report, or a list of them, from a JSON file; a mistake has its line.
 pub(super) fn read(input: &str) -> Result<Vec<Report>, String> {
     let text = fs::read_to_string(input).map_err(|error| format!("{input}: {error}"))?;
     let fault =

@@ -1,4 +1,7 @@
 //! `ringer run`: a plan on the command line.
+//!
+//! The order: the plan is read and scaled, its values are filled in and its loads compiled (`PreparedPlan`), the loads run stage by stage
+//! (`plan::run`) with a line a second for each, and then tables, verdicts and reports are written.
 
 use std::fs;
 use std::path::Path;
@@ -37,13 +40,20 @@ pub fn run(program: &str, words: &[String]) -> ExitCode {
 /// The words of `ringer run` and `ringer find --plan`.
 #[derive(Debug, Default)]
 pub(super) struct PlanArguments {
+    /// A shipped plan or a file.
     name: Option<String>,
+    /// The server under test, `{target}` in the plan.
     target: Option<String>,
+    /// `--set name=value`.
     sets: Vec<(String, String)>,
+    /// Processes whose time and memory are measured.
     watch: Vec<String>,
     files: ReportFiles,
+    /// Print the names of the shipped plans.
     list: bool,
+    /// Print the plan's text.
     show: bool,
+    /// The factor of the plan's scaled values.
     scale: Option<f64>,
 }
 
@@ -82,6 +92,7 @@ impl PlanArguments {
     /// Name or path, and text.
     fn text(&self) -> Result<(String, String), String> {
         let name = self.name.clone().ok_or_else(|| format!("no plan given\n{USAGE}"))?;
+        // A shipped plan wins over a file of the same name; a path with a folder names the file.
         if let Some((_, text)) = SHIPPED.iter().find(|(shipped, _)| *shipped == name) {
             return Ok((name, (*text).to_owned()));
         }
@@ -96,6 +107,7 @@ impl PlanArguments {
         Ok((name, text))
     }
 
+    /// The plan, scaled.
     pub(super) fn plan(&self) -> Result<Plan, String> {
         let (name, text) = self.text()?;
         let mut plan = Plan::parse(&text, &name).map_err(|error| error.to_string())?;
@@ -105,11 +117,13 @@ impl PlanArguments {
         Ok(plan)
     }
 
+    /// The plan with its values filled in and its loads compiled.
     pub(super) fn prepare(&self, plan: Plan) -> Result<PreparedPlan, String> {
         let target = self.target.as_deref().ok_or_else(|| "no --target HOST:PORT given".to_owned())?;
         PreparedPlan::new(plan, target, &self.sets, &parse_load)
     }
 
+    /// The same as the flags of `ringer sip` would have named them.
     pub(super) fn outputs(&self) -> Outputs {
         Outputs {
             report: self.files.html.clone(),
@@ -121,6 +135,7 @@ impl PlanArguments {
     }
 }
 
+/// Lists, shows or runs.
 fn work(words: &[String]) -> Result<ExitCode, String> {
     let words = PlanArguments::parse(words)?;
     if words.list {
@@ -154,6 +169,7 @@ fn work(words: &[String]) -> Result<ExitCode, String> {
     Ok(code(&finished))
 }
 
+/// Ringer's own limit comes first: its figures judge nothing.
 fn code(finished: &PlanOutcome) -> ExitCode {
     if finished.limited_by_ringer() {
         ExitCode::RingerWasTheLimit
@@ -164,6 +180,7 @@ fn code(finished: &PlanOutcome) -> ExitCode {
     }
 }
 
+/// One interval of one load.
 fn line(name: &str, setup: &Setup, progress: &Progress) {
     let (now, all) = (&progress.interval.counts, &progress.total.counts);
     let p99 = progress.interval.rtds.first().and_then(|timer| timer.service.quantile(0.99));
@@ -178,11 +195,13 @@ fn line(name: &str, setup: &Setup, progress: &Progress) {
         all[Count::FailedCall],
         progress.gauges.open_calls,
     );
+    // Errors of calls stand in the error log of their load.
     if let Some(error) = progress.errors.last().filter(|_| setup.chat.is_some()) {
         eprintln!("        {error}");
     }
 }
 
+/// The tables of published figures, then the verdicts of each load.
 fn print_results(finished: &PlanOutcome, seed: Option<&PublishedTest>) {
     // The loads of a plan watch the same processes: once is enough.
     let shown = |name: &str| seed.is_none_or(|seed| seed.generator == name);

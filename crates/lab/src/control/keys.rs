@@ -1,4 +1,7 @@
 //! Keys, when standard input is a terminal. In raw mode, which is given back when this is dropped.
+//!
+//! [`Terminal`] reads the terminal and gives keys to [`Keys`], which knows whether a command is being typed and has no terminal itself, so that
+//! tests can press keys.
 
 use std::io::{self, IsTerminal as _};
 use std::os::fd::AsRawFd as _;
@@ -20,7 +23,9 @@ const PER_TURN: usize = 256;
 
 /// The only reader of the terminal.
 pub struct Terminal {
+    /// Turns keys into commands.
     keys: Keys,
+    /// Watched beside the events: a terminal that is gone looks like one without keys.
     hangup: HangupDetector,
 }
 
@@ -53,10 +58,12 @@ impl RunController for Terminal {
                 return;
             }
             match event::read() {
+                // Terminals that report releases would do everything twice.
                 Ok(Event::Key(pressed)) if pressed.kind != KeyEventKind::Release => {
                     let control = pressed.modifiers.contains(KeyModifiers::CONTROL);
                     self.keys.press(run, pressed.code, control);
                 }
+                // The page is drawn anew with the next turn.
                 Ok(Event::Resize(..)) => self.keys.remote.shown().touch(),
                 Ok(_) => {}
                 Err(_) => return,
@@ -79,8 +86,10 @@ fn restore_on_panic() {
 
 /// Tells whether the terminal went away: reading one that did never ends.
 struct HangupDetector {
+    /// Watches standard input for its end alone.
     poll: Poll,
     events: Events,
+    /// Stays true: a terminal does not come back.
     happened: bool,
 }
 
@@ -101,7 +110,9 @@ impl HangupDetector {
 
 /// The keyboard: single keys, and after `c` a line.
 pub struct Keys {
+    /// State that keys, datagrams and signals change together.
     remote: RunHandle,
+    /// The command typed after `c`; `None` between commands.
     line: Option<String>,
 }
 
@@ -139,11 +150,13 @@ impl Keys {
                 obey_text(target, &self.remote, &line);
                 return;
             }
+            // Other keys, and characters beyond the longest line, change nothing.
             _ => return,
         }
         self.show();
     }
 
+    /// One key outside a command line.
     fn single(&mut self, target: &dyn CommandTarget, pressed: char) {
         if pressed == 'c' {
             self.line = Some(String::new());
@@ -162,5 +175,5 @@ impl Keys {
     }
 }
 
-/// No command is near it.
+/// Bytes of a typed line; no command is near it.
 const LONGEST_LINE: usize = 200;

@@ -1,4 +1,7 @@
 //! The commands of operators while calls run: keys, control datagrams, signals. All end in [`OperatorCommand`]s.
+//!
+//! Three readers (`keys`, `udp`, `signals`) make commands of keys and words; [`obey`] carries them out: changes of the run go to the engine as
+//! [`RunChange`], everything else to the screens and traces.
 
 pub mod keys;
 pub mod signals;
@@ -84,6 +87,7 @@ pub fn key(key: char) -> Option<OperatorCommand> {
 
 /// `set rate 100` and its kin: what follows the key `c`.
 pub fn command(text: &str) -> Result<OperatorCommand, String> {
+    // The words are SIPp's; what it has no words for is answered as its unknown commands are.
     let words: Vec<&str> = text.split_whitespace().collect();
     match words[..] {
         ["set", what, value] => set(what, value),
@@ -99,6 +103,7 @@ pub fn command(text: &str) -> Result<OperatorCommand, String> {
     }
 }
 
+/// `set NAME VALUE`.
 fn set(what: &str, value: &str) -> Result<OperatorCommand, String> {
     let wrong = |kind: &str| format!("Invalid {what} value: \"{value}\" is not {kind}");
     let number = || {
@@ -128,6 +133,7 @@ fn set(what: &str, value: &str) -> Result<OperatorCommand, String> {
     }
 }
 
+/// `trace NAME on|off`, with SIPp's names of the logs.
 fn trace(what: &str, value: &str) -> Result<OperatorCommand, String> {
     let trace = match what {
         "error" => Trace::Errors,
@@ -149,6 +155,7 @@ pub fn obey(target: &dyn CommandTarget, remote: &RunHandle, command: &OperatorCo
     match command {
         OperatorCommand::Step(steps) => {
             let rate = remote.with(|state| {
+                // The rate of the last command, not the one that `-rate_increase` has reached meanwhile.
                 state.rate = (state.rate + steps * state.scale).max(0.0);
                 state.rate
             });
@@ -172,6 +179,7 @@ pub fn obey(target: &dyn CommandTarget, remote: &RunHandle, command: &OperatorCo
             target.change(RunChange::Pause(paused));
         }
         OperatorCommand::Quit => {
+            // The second `q` ends the open calls, as in SIPp.
             let before = remote.with(|state| std::mem::replace(&mut state.quitting, true));
             target.change(if before { RunChange::HardQuit } else { RunChange::SoftQuit });
         }

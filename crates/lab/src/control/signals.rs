@@ -9,8 +9,11 @@ use crate::screen::RunHandle;
 use crate::session::RunController;
 
 /// How often each arrived and was not yet acted on.
+/// SIGUSR1.
 static QUIT: AtomicU32 = AtomicU32::new(0);
+/// SIGUSR2.
 static DUMP: AtomicU32 = AtomicU32::new(0);
+/// SIGINT and SIGTERM.
 static TERMINATE: AtomicU32 = AtomicU32::new(0);
 
 /// Counts only: nothing else is safe inside a handler.
@@ -43,6 +46,7 @@ pub fn listen() -> std::io::Result<()> {
             let mut action: libc::sigaction = std::mem::zeroed();
             let handler: extern "C" fn(libc::c_int) = count;
             action.sa_sigaction = handler as libc::sighandler_t;
+            // System calls go on after a signal; the counters are looked at a few times a second.
             action.sa_flags = libc::SA_RESTART;
             libc::sigemptyset(&raw mut action.sa_mask);
             libc::sigaction(signal, &raw const action, std::ptr::null_mut()) != 0

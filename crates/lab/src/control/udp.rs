@@ -25,6 +25,7 @@ pub struct ControlSocket {
     socket: UdpSocket,
     /// The same port on loopback, where `-i` names another address.
     loopback: Option<UdpSocket>,
+    /// State that keys, datagrams and signals change together.
     remote: RunHandle,
 }
 
@@ -38,7 +39,9 @@ impl ControlSocket {
             Some(port) => port..=port,
             None => FIRST_PORT..=FIRST_PORT + TRIES,
         };
+        // `-ci` is taken at its word, and an unspecified address includes loopback.
         let wants_loopback = network.control_ip.is_none() && ip != LOOPBACK && !ip.is_unspecified();
+        // The first port that is free at the address but taken on loopback: used when no port is free at both.
         let mut fallback = None;
         let mut last = None;
         for port in ports.clone() {
@@ -79,6 +82,7 @@ impl ControlSocket {
         }
     }
 
+    /// At most `PER_TURN` datagrams of one socket.
     fn read(&self, socket: &UdpSocket, target: &dyn CommandTarget) {
         let mut buffer = [0; LONGEST];
         for _ in 0..PER_TURN {
@@ -91,6 +95,7 @@ impl ControlSocket {
         }
     }
 
+    /// SIPp's form: the first character is the key, and `c` begins a command. Nothing is answered; mistakes go to the screen.
     fn datagram(&self, target: &dyn CommandTarget, bytes: &[u8]) {
         let text = String::from_utf8_lossy(bytes);
         let text = text.trim_end_matches(['\n', '\r', '\0']);
@@ -105,6 +110,7 @@ impl ControlSocket {
     }
 }
 
+/// A socket that never blocks the run.
 fn bound(ip: IpAddr, port: u16) -> std::io::Result<UdpSocket> {
     let socket = UdpSocket::bind(SocketAddr::new(ip, port))?;
     socket.set_nonblocking(true)?;

@@ -1,4 +1,7 @@
 //! DNS messages (RFC 1035 §4): one question, and the records of its answer.
+//!
+//! Only what the lookup of a target needs: questions for A, AAAA, SRV and NAPTR, and the answer section. A message from the network is read with
+//! bounds on records, names and pointers.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -34,6 +37,7 @@ pub(super) fn question(id: u16, query: &DnsQuery) -> Option<Vec<u8>> {
     let mut bytes = vec![0; HEADER];
     bytes[..2].copy_from_slice(&id.to_be_bytes());
     bytes[2] = RD;
+    // The number of questions.
     bytes[5] = 1;
     for label in query.name().trim_end_matches('.').split('.') {
         let length =
@@ -59,6 +63,7 @@ pub(super) fn reply(question: &[u8], query: &DnsQuery, bytes: &[u8]) -> Option<D
     if !is_ours || flags[0] & QR == 0 {
         return None;
     }
+    // The response code: 0 is success, 3 says that the name does not exist; all others are failures of the server.
     match flags[1] & 0x0f {
         _ if flags[0] & TC != 0 => return Some(DnsReply::Truncated),
         0 => {}
@@ -66,6 +71,7 @@ pub(super) fn reply(question: &[u8], query: &DnsQuery, bytes: &[u8]) -> Option<D
         _ => return Some(DnsReply::Answer(Err(DnsFault::Failed))),
     }
     let count = usize::from(u16::from_be_bytes([bytes[6], bytes[7]]));
+    // A server repeats the question, so the answers begin behind it.
     let mut reader = Reader { bytes, at: question.len() };
     let mut found = Vec::new();
     for _ in 0..count.min(RECORDS) {
@@ -88,6 +94,7 @@ fn kind(query: &DnsQuery) -> u16 {
     }
 }
 
+/// The bytes of a message and the place of the next field.
 struct Reader<'a> {
     bytes: &'a [u8],
     at: usize,
@@ -100,11 +107,14 @@ impl Reader<'_> {
         let (kind, class, ttl) = (self.u16()?, self.u16()?, self.u32()?);
         let length = usize::from(self.u16()?);
         let end = self.at.checked_add(length).filter(|end| *end <= self.bytes.len())?;
+        // Records of other types in the answer are CNAMEs on the way to it.
         let data = if (kind, class) == (wanted, CLASS_IN) { Some(self.data(kind)?) } else { None };
+        // By the length of the record: data that is read short or not at all does not shift the rest.
         self.at = end;
         Some(data.map(|data| DnsRecord { ttl, data }))
     }
 
+    /// The data of a record of a type that was asked for.
     fn data(&mut self, kind: u16) -> Option<DnsData> {
         Some(match kind {
             1 => DnsData::Address(Ipv4Addr::from(self.u32()?).into()),
@@ -118,6 +128,7 @@ impl Reader<'_> {
                 port: self.u16()?,
                 target: self.name()?,
             },
+            // NAPTR (RFC 3403 §4.1). SIP uses no regular expressions in it (RFC 3263 §4.1).
             _ => {
                 let (order, preference) = (self.u16()?, self.u16()?);
                 let (flags, service, _regexp) = (self.string()?, self.string()?, self.string()?);
@@ -126,6 +137,7 @@ impl Reader<'_> {
         })
     }
 
+    /// The next bytes; `None` behind the end of the message.
     fn take(&mut self, count: usize) -> Option<&[u8]> {
         let taken = self.bytes.get(self.at..self.at.checked_add(count)?)?;
         self.at += count;
@@ -157,6 +169,7 @@ impl Reader<'_> {
                 0 => break,
                 0xc0.. => {
                     let low = usize::from(*self.bytes.get(at + 1)?);
+                    // Reading goes on behind the first pointer of a name.
                     behind.get_or_insert(at + 2);
                     let to = (length & 0x3f) << 8 | low;
                     if to >= at {

@@ -28,7 +28,9 @@ const HOSTS_TTL: u32 = 60;
 /// The name servers to ask, and the names that need none.
 #[derive(Debug)]
 pub(crate) struct DnsClient {
+    /// In the order to ask; each is asked `TRIES` times.
     servers: Vec<SocketAddr>,
+    /// Names of `/etc/hosts` in lower case.
     hosts: Vec<(String, IpAddr)>,
     /// No server has answered a question: none is asked again.
     silent: bool,
@@ -61,11 +63,14 @@ impl DnsClient {
         if self.silent {
             return Err(DnsFault::Failed);
         }
+        // Random, so that an answer cannot be forged without seeing the question (RFC 5452 §4).
         let id = RandomState::new().hash_one(query) as u16;
         let question = message::question(id, query).ok_or(DnsFault::BadName)?;
         let mut fault = None;
+        // Round and round: a server that lost a datagram is asked again after the others.
         for server in self.servers.iter().cycle().take(self.servers.len() * TRIES) {
             match ask_one(*server, &question, query) {
+                // A server that fails (SERVFAIL, REFUSED) leaves the question to the next; NXDOMAIN and no data are answers.
                 Ok(Err(DnsFault::Failed)) => fault = Some(DnsFault::Failed),
                 Ok(answer) => return answer,
                 Err(_) => {}
@@ -88,6 +93,7 @@ impl DnsClient {
             Err(_) => {
                 let known: Vec<IpAddr> =
                     self.hosts.iter().filter(|(known, _)| **known == **name).map(|(_, ip)| *ip).collect();
+                // `localhost` needs no entry.
                 if known.is_empty() {
                     vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()]
                 } else {

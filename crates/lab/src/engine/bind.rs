@@ -1,4 +1,8 @@
 //! Ports and addresses, bound before the first call; and what to do when that fails.
+//!
+//! The steps of [`bind`]: our address (`-i`, or the one that the kernel uses towards the target), the port (`-p`, or the first free one), a
+//! test that nothing else has the port, and then one socket or listener a shard and address. Several shards share a port (SO_REUSEPORT), and
+//! such sockets would also bind beside those of another Ringer: hence the test before.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs, UdpSocket};
@@ -12,14 +16,18 @@ use super::udp::{self, SocketUse};
 use crate::fd;
 
 /// SIPp's exit codes.
+/// Every mistake that stops a run except a failed bind.
 const FATAL: i32 = 255;
+/// The address or port could not be bound.
 const BIND: i32 = 254;
 
 /// Sockets of all shards, by shard.
 pub(super) struct BoundSockets {
     /// The address and port that messages name as ours.
     pub(super) local: SocketAddr,
+    /// Datagram sockets, by shard and then by address; empty lists with a connection-oriented transport.
     pub(super) udp: Vec<Vec<UdpSocket>>,
+    /// Listeners, by shard and then by address; empty lists with UDP.
     pub(super) listeners: Vec<Vec<TcpListener>>,
 }
 
@@ -39,6 +47,7 @@ pub(super) fn bind(options: &Options, shards: usize) -> Result<BoundSockets, Sta
             let address = SocketAddr::new(*ip, bound.local.port());
             let explained = |error: io::Error| explain_bind(options, address, &error);
             if options.network.transport.protocol == Protocol::Udp {
+                // Port 0 is filled in by the first bind, and all others take the same port.
                 let socket = bind_udp(options, address, shards > 1).map_err(explained)?;
                 let taken = socket.local_addr().map_err(explained)?.port();
                 bound.local.set_port(taken);
@@ -56,6 +65,7 @@ pub(super) fn bind(options: &Options, shards: usize) -> Result<BoundSockets, Sta
     Ok(bound)
 }
 
+/// `beside`: other sockets of this run share the port.
 fn bind_udp(options: &Options, address: SocketAddr, beside: bool) -> io::Result<UdpSocket> {
     let device = options.network.bind_to_device.as_deref();
     udp::bind(address, SocketUse::Shared { beside }, options.behaviour.buffer_size, device)
@@ -63,16 +73,19 @@ fn bind_udp(options: &Options, address: SocketAddr, beside: bool) -> io::Result<
 
 fn listen(options: &Options, address: SocketAddr, beside: bool) -> io::Result<TcpListener> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
+    // A listener takes its port back while connections of an earlier run are in TIME_WAIT.
     socket.set_nonblocking(true)?;
     socket.set_reuse_address(true)?;
     socket.set_reuse_port(beside)?;
     if let Some(device) = options.network.bind_to_device.as_deref() {
         socket.bind_device(Some(device.as_bytes()))?;
     }
+    // Without this a socket at the unspecified IPv6 address would take IPv4 too.
     if address.is_ipv6() {
         socket.set_only_v6(true)?;
     }
     socket.bind(&address.into())?;
+    // The kernel lowers the backlog to net.core.somaxconn.
     socket.listen(1_024)?;
     Ok(socket.into())
 }
@@ -82,6 +95,7 @@ fn check_free(options: &Options, address: SocketAddr) -> Result<(), StartError> 
     try_port(options, address).map_err(|error| explain_bind(options, address, &error))
 }
 
+/// Binds alone, without sharing, and lets go at once.
 fn try_port(options: &Options, address: SocketAddr) -> io::Result<()> {
     if options.network.transport.protocol == Protocol::Udp {
         bind_udp(options, address, false).map(drop)
@@ -131,6 +145,7 @@ fn own_address(options: &Options) -> Result<IpAddr, StartError> {
     }
 }
 
+/// A connected UDP socket sends nothing, but the kernel chooses the source address for it.
 fn route(target: SocketAddr) -> io::Result<IpAddr> {
     let any: IpAddr =
         if target.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
@@ -139,12 +154,14 @@ fn route(target: SocketAddr) -> io::Result<IpAddr> {
     Ok(socket.local_addr()?.ip())
 }
 
+/// The first address of the host's own name, as SIPp; loopback when the name has none.
 fn host_address() -> IpAddr {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let found = (name.trim(), 0).to_socket_addrs().ok().and_then(|mut addresses| addresses.next());
     found.map_or(Ipv4Addr::LOCALHOST.into(), |address| address.ip())
 }
 
+/// The two frequent mistakes are named with the option that mends them; the exit code is always that of a failed bind.
 fn explain_bind(options: &Options, address: SocketAddr, error: &io::Error) -> StartError {
     let protocol = if options.network.transport.protocol == Protocol::Udp { "UDP" } else { "TCP" };
     let (ip, port) = (address.ip(), address.port());
@@ -182,6 +199,7 @@ pub(super) fn explain_socket(error: &io::Error) -> String {
 /// With a socket for each call, the limit on open files must allow `open` of them.
 pub(super) fn check_descriptors(options: &Options, open: u64, shards: usize) -> Result<(), StartError> {
     let per_call = options.network.transport.sockets == Sockets::PerCall;
+    // A shard has a poll, a waker and a shared socket or listener besides the sockets of its calls.
     let own = SPARE_DESCRIPTORS + 4 * shards as u64;
     let sockets = if per_call { open.min(options.network.max_sockets as u64) } else { 0 };
     let limit = fd::raise(options.behaviour.skip_rlimit);

@@ -1,4 +1,7 @@
 //! The calls of one shard: by key, by Call-ID, by time.
+//!
+//! A call moves from open to lingering (it still answers retransmissions) to dead (only its hash is left, so that late messages are counted as
+//! such and not taken for a new call) to forgotten. The dispatcher decides when.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -11,23 +14,30 @@ use stdx::time::Instant;
 /// A call and what the engine knows of it.
 pub(super) struct CallEntry {
     pub(super) call: Call,
+    /// The scenario that it runs.
     pub(super) which: ScenarioRole,
+    /// Keyed hash of the Call-ID, the same in every shard of the run.
     pub(super) hash: u64,
     /// The destination of the call's messages.
     pub(super) peer: SocketAddr,
+    /// The way to the peer; changes with `<setdest>`, a lost connection, and a server's request on another connection.
     pub(super) link: CallLink,
     /// The earliest wheel entry that will look at it.
     pub(super) armed: Instant,
     /// Counted open.
+    /// It holds a place under `-l` and a share of its socket. False while it lingers.
     pub(super) open: bool,
 }
 
 /// The socket or connection of a call's messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CallLink {
+    /// A datagram socket of this shard.
     Udp(Key),
+    /// A connection of this shard.
     Stream(Key),
     /// A connection of another shard.
+    /// The number of the shard that has it, and its key there. A server's call may belong to another shard than its connection.
     Far(u16, Key),
     /// The one connection to the target that all calls share, which the first shard has.
     Shared,
@@ -35,6 +45,7 @@ pub(super) enum CallLink {
     None,
 }
 
+/// Entry of the table by Call-ID: the call itself stays in the slab, so that a table entry is small.
 #[derive(Clone, Copy)]
 struct CallPlace {
     hash: u64,
@@ -42,10 +53,13 @@ struct CallPlace {
 }
 
 pub(super) struct Calls {
+    /// The calls; a key is never used twice, so a late timer cannot meet another call.
     slab: Slab<CallEntry>,
+    /// By the hash of the Call-ID; the text is compared, as hashes may collide.
     by_id: HashTable<CallPlace>,
     /// Hashes of those that are over and have nothing more to say, and until when, in order.
     dead: HashTable<u64>,
+    /// All calls linger equally long, so the order of burial is the order of the deadlines.
     burials: VecDeque<(Instant, u64)>,
 }
 
@@ -54,6 +68,7 @@ impl Calls {
         Calls { slab: Slab::new(), by_id: HashTable::new(), dead: HashTable::new(), burials: VecDeque::new() }
     }
 
+    /// The call of a Call-ID, compared byte by byte (RFC 3261 §20.8).
     pub(super) fn find(&self, hash: u64, call_id: &[u8]) -> Option<Key> {
         let same = |place: &CallPlace| {
             place.hash == hash
@@ -112,6 +127,7 @@ impl Calls {
         self.slab.iter().map(|(key, _)| key).collect()
     }
 
+    /// Walks all calls: needed only when a connection is lost.
     pub(super) fn with_link(&self, link: CallLink) -> Vec<Key> {
         self.slab.iter().filter(|(_, entry)| entry.link == link).map(|(key, _)| key).collect()
     }

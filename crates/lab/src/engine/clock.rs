@@ -1,4 +1,6 @@
 //! The lab's only reader of the clock.
+//!
+//! All times of a run are this clock's. The wall clock is read once at the start; a clock that is set during a run does not move the run.
 
 use std::time::{Duration, SystemTime};
 
@@ -13,6 +15,7 @@ use super::kernel;
 pub struct Clock {
     /// The wall clock's time, since the Unix epoch, when the monotonic clock stood at `origin`.
     started: Duration,
+    /// The monotonic clock's time at the start.
     origin: Duration,
 }
 
@@ -26,6 +29,7 @@ impl Clock {
 
     /// The present time.
     pub fn now(&self) -> Instant {
+        // An `Instant` counts from the Unix epoch here, so that the kernel's stamps and traces need no conversion.
         Instant::default() + (self.started + kernel::monotonic().saturating_sub(self.origin))
     }
 

@@ -1,4 +1,7 @@
 //! Adds up what the shards counted.
+//!
+//! Each shard sends one report a second over a bounded channel. Reports of the same second form an interval, which is complete when all shards
+//! have reported it, or when a later one shows that a shard is behind. The collector also judges whether Ringer itself was the limit.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -14,26 +17,39 @@ use super::{Gauges, Progress};
 /// An interval that not all shards have reported.
 #[derive(Default)]
 struct OpenInterval {
+    /// The sum of the reports so far.
     stats: Stats,
+    /// The number of shards that have reported.
     shards: usize,
     /// The most that one shard's thread was on a processor.
     busiest: u64,
 }
 
 pub(super) struct Collector {
+    /// `None` once the run is dropped: shards that still send then fail at once.
     reports: Option<Receiver<ShardReport>>,
     shards: usize,
+    /// Shards whose last report has come.
     ended: usize,
+    /// Intervals that are not complete, by the second since the start.
     open: BTreeMap<u64, OpenInterval>,
+    /// Open sockets by shard, of its latest report.
     sockets: Vec<u64>,
+    /// Counts since the start, or since the last reset.
     total: Stats,
+    /// Errors that no interval has shown yet, at most `ERRORS_KEPT`.
     errors: VecDeque<String>,
     /// Interval last told.
     told: u64,
+    /// The end of the interval last told; the next begins here.
     told_at: Option<Instant>,
+    /// Sum of the intervals in which calls were placed or arrived.
     placing: Duration,
+    /// The first limit of the system that a shard met, in words.
     limit: Option<String>,
+    /// Intervals in which calls started late while a thread was busy.
     overloaded: u64,
+    /// The same for packets of media.
     media_overloaded: u64,
 }
 
@@ -70,10 +86,12 @@ impl Collector {
         }
     }
 
+    /// A report counts for its second, or for the next that was not told: figures are never lost, only late.
     fn take(&mut self, report: ShardReport) {
         let shard = usize::from(report.shard);
         self.sockets[shard] = report.open_sockets;
         self.ended += usize::from(report.last);
+        // The first limit explains the others, so it is kept.
         self.limit = self.limit.take().or(report.limit);
         self.errors.extend(report.errors);
         while self.errors.len() > ERRORS_KEPT {
@@ -99,6 +117,7 @@ impl Collector {
         self.reports = None;
     }
 
+    /// Counters start from zero, in tables of the same size.
     pub(super) fn reset(&mut self) {
         let fresh = Stats::sized(
             self.total.steps.len(),
@@ -113,6 +132,7 @@ impl Collector {
     /// The oldest interval that all shards have told of, or have passed.
     pub(super) fn progress(&mut self, gauges: Gauges, started: Instant) -> Option<Progress> {
         let (tick, open) = self.open.first_key_value()?;
+        // A shard that is two intervals behind is not waited for: its thread may be stuck, and the operator wants to see the rest.
         let passed = self.open.range(tick + 2..).next().is_some();
         if open.shards < self.shards && !passed {
             return None;
@@ -132,6 +152,7 @@ impl Collector {
         self.tell(rest, gauges, started, now)
     }
 
+    /// Adds the interval to the totals and judges it.
     fn tell(&mut self, open: OpenInterval, gauges: Gauges, started: Instant, now: Instant) -> Progress {
         let span = now.since(self.told_at.unwrap_or(started));
         self.told_at = Some(now);

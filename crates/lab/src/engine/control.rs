@@ -1,4 +1,6 @@
 //! The state of a run that may change while it goes on: rate, limit, users, the end.
+//!
+//! `Run` has the one copy and changes it under a lock; the shards follow by the hub (limits, phase) and by commands (schedule, users).
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -14,6 +16,7 @@ use super::{RunChange, Setup};
 
 /// The run's own copy of what its shards follow.
 pub(super) struct RunControl {
+    /// The options of the rate, with all changes so far.
     rate: RateOptions,
     /// Milliseconds that a call of the scenario lasts, by its pauses.
     call_length: u64,
@@ -21,9 +24,13 @@ pub(super) struct RunControl {
     limit_is_set: bool,
     /// A load of users, which account for every message before they leave.
     has_users_of_chat: bool,
+    /// Nothing is placed; the rate is kept for the end of the pause.
     pub(super) paused: bool,
+    /// The schedule that the shards follow.
     schedule: Schedule,
+    /// The time of the next step of `-rate_increase`.
     next_increase: Instant,
+    /// The counters are to be cleared: the run takes this with its next turn.
     pub(super) reset: bool,
 }
 
@@ -61,6 +68,7 @@ impl RunControl {
         if let Some(users) = self.rate.users {
             return u64::from(users);
         }
+        // A period of 0 would divide by zero; a nanosecond makes the limit huge instead.
         let period = self.rate.period.as_secs_f64().max(1e-9);
         #[expect(clippy::cast_precision_loss, reason = "milliseconds of one call")]
         let open = 3.0 * self.rate.calls * self.rate.scale * (self.call_length as f64 / 1e3) / period;
@@ -69,10 +77,12 @@ impl RunControl {
         open.max(1)
     }
 
+    /// 0 without `-users`.
     pub(super) fn users(&self) -> u32 {
         self.rate.users.unwrap_or(0)
     }
 
+    /// Changes the numbers here, then tells the shards.
     pub(super) fn apply(&mut self, change: &RunChange, now: Instant, hub: &ShardHub) {
         match *change {
             RunChange::Rate(calls) => {
@@ -95,6 +105,7 @@ impl RunControl {
             RunChange::Users(users) => {
                 self.rate.users = Some(users);
                 hub.users.store(users, Ordering::Relaxed);
+                // The number of users is the limit of open calls unless `-l` was given.
                 hub.limit.store(self.limit(), Ordering::Relaxed);
                 hub.command(ShardCommand::Users(users));
             }
@@ -108,6 +119,7 @@ impl RunControl {
         }
     }
 
+    /// Gives shards the schedule for the rate of now. The limit follows too, as it depends on the rate without `-l`.
     fn follow(&mut self, now: Instant, hub: &ShardHub) {
         let pace = if self.paused { CallRate::STOPPED } else { pace(&self.rate) };
         self.schedule.change(now, pace);
@@ -118,6 +130,7 @@ impl RunControl {
     /// `-rate_increase` at every `-rate_interval`, up to `-rate_max`.
     pub(super) fn tick(&mut self, now: Instant, hub: &ShardHub) {
         let Some(increase) = self.rate.increase else { return };
+        // Several steps at once after a long wait, so that the rate is what the time says.
         while now >= self.next_increase {
             self.next_increase = self.next_increase + self.rate.interval.max(Duration::from_millis(1));
             let (wanted, most) = (self.rate.calls + increase, self.rate.max.unwrap_or(f64::INFINITY));
@@ -137,6 +150,8 @@ fn pace(rate: &RateOptions) -> CallRate {
 /// By its pauses, at least a second.
 fn call_length(scenario: &Scenario, default_pause: Duration) -> u64 {
     let default_pause = u64::try_from(default_pause.as_millis()).unwrap_or(u64::MAX);
+    // Of a distribution the length that 99 of 100 pauses do not exceed: 2.326 standard deviations above the mean of a normal distribution,
+    // and 4.605 (ln 100) times the mean of an exponential one.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
     let pause = |step: &StepKind| match step {
         StepKind::Pause(Pause::Default) => default_pause,

@@ -1,5 +1,8 @@
 //! Groups of a turn's messages that leave together: messages of one length to one destination, as the kernel takes
 //! them in one call. The messages of one call keep their order.
+//!
+//! `UdpSockets` numbers the messages of a turn with [`DatagramGroups::place`] and sends them sorted by group. A run of equal datagrams is one
+//! system call (UDP segmentation offload), several times cheaper than as many single ones.
 
 use std::net::SocketAddr;
 
@@ -14,6 +17,7 @@ const SLOTS: usize = 256;
 pub(super) struct DatagramGroups {
     /// The last [`OPEN`] groups, by number modulo that.
     open: [DatagramGroup; OPEN],
+    /// Groups made so far.
     count: u32,
     /// The last group a call of each slot is in.
     reached: [u32; SLOTS],
@@ -21,8 +25,10 @@ pub(super) struct DatagramGroups {
 
 #[derive(Clone, Copy)]
 struct DatagramGroup {
+    /// Bytes of each message.
     length: usize,
     to: SocketAddr,
+    /// Messages in it; the kernel bounds a run in number and in bytes.
     members: usize,
 }
 
@@ -35,6 +41,7 @@ impl DatagramGroups {
     /// The number of the group that the next message goes into.
     pub(super) fn place(&mut self, length: usize, to: SocketAddr, call: Key) -> u32 {
         let slot = call.index() as usize % SLOTS;
+        // A message may join neither a group before the last one of its own call nor one that is no longer in the ring.
         let first = self.count.saturating_sub(OPEN as u32).max(self.reached[slot]);
         let joined = (first..self.count).find(|number| {
             let group = &self.open[*number as usize % OPEN];

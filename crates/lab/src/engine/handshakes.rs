@@ -19,7 +19,9 @@ pub(super) enum Handshake {
 /// The limits in force. Those of one kind are equally long, so each queue is in the order of its ends.
 #[derive(Debug, Default)]
 pub(super) struct HandshakeLimits {
+    /// The end of the time of each TLS handshake, and its connection.
     tls: VecDeque<(Instant, Key)>,
+    /// The same for WebSocket.
     web: VecDeque<(Instant, Key)>,
 }
 
@@ -30,6 +32,7 @@ impl HandshakeLimits {
             Handshake::Tls => (&mut self.tls, network.tls_handshake),
             Handshake::WebSocket => (&mut self.web, network.ws_handshake),
         };
+        // Without the option a handshake may take as long as the peer likes.
         if let Some(limit) = limit {
             queue.push_back((now + limit, key));
         }

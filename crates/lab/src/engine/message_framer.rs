@@ -7,11 +7,14 @@ use super::limits::STREAM_MESSAGE;
 /// Bytes that were read and are no complete message yet.
 #[derive(Debug, Default)]
 pub(super) struct MessageFramer {
+    /// All bytes read and not yet dropped.
     buffer: Vec<u8>,
+    /// The first byte that belongs to no message yet; bytes before it are dropped when that is cheap.
     start: usize,
 }
 
 impl MessageFramer {
+    /// Adds what was read. A buffer that is used up is cleared, and a long used part is dropped, so that memory does not grow with the stream.
     pub(super) fn push(&mut self, bytes: &[u8]) {
         if self.start == self.buffer.len() {
             self.buffer.clear();
@@ -26,6 +29,7 @@ impl MessageFramer {
     /// The next whole message. `Err`: it is longer than any should be, the connection is of no more use.
     pub(super) fn cut(&mut self) -> Result<Option<&[u8]>, ()> {
         let rest = &self.buffer[self.start..];
+        // Line ends before a message are keep-alives (RFC 5626 §3.5.1) or the remains of a body with a wrong length.
         self.start += rest.iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
         let rest = &self.buffer[self.start..];
         let Some(head) = memmem::find(rest, b"\r\n\r\n") else {
@@ -44,6 +48,7 @@ impl MessageFramer {
     }
 }
 
+/// The value of Content-Length or `l`; 0 without one, and for one that is not a number.
 fn content_length(head: &[u8]) -> usize {
     for line in head.split(|byte| *byte == b'\n').skip(1) {
         let Some(colon) = memchr::memchr(b':', line) else { continue };

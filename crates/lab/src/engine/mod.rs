@@ -2,6 +2,11 @@
 //!
 //! Calls are placed by an integer schedule, from index to due time, exact for days. Received messages have the kernel's time.
 //! `ringer sip`, `find` and `run` build the same [`Setup`]: a plan is several, a search one after another.
+//!
+//! The main steps: [`Run::start`] binds sockets and starts the shards (`start`); each [`shard`] waits, reads and starts calls that are due
+//! (`schedule`), and gives messages to its `call_dispatcher`, whose calls (`lab_sip`) answer with effects; every second it sends its counts
+//! (`report`) to the `collector`, and [`Run::next`] returns their sum. `shard_hub` holds the few numbers that all shards share.
+//! A load of users (`xmpp_load`) has threads of its own and the same collector and run.
 
 mod bind;
 mod call_dispatcher;
@@ -214,13 +219,18 @@ struct EarlyEnd {
 
 /// A running load.
 pub struct Run {
+    /// Numbers and inboxes that the shards share; the run writes the phase and the limits there.
     hub: Arc<ShardHub>,
     clock: Clock,
     setup: Setup,
+    /// The start of the clock of the run (calls: `start_after` later): the times of a report count from here.
     started: Instant,
+    /// Address and port that the run listens on or sends from, as the operator is shown them.
     local: SocketAddr,
+    /// Behind a lock because the control port and signals change the run from other threads.
     control: Mutex<RunControl>,
     collector: Collector,
+    /// One a shard; joined by `end`, or by the drop of a run that is left early.
     threads: Vec<JoinHandle<()>>,
     early: EarlyEnd,
     /// The state of a load of users.
@@ -238,6 +248,7 @@ impl std::fmt::Debug for Run {
 impl Run {
     /// Binds everything before the first call is placed.
     pub fn start(setup: Setup) -> Result<Run, StartError> {
+        // Calls and users differ only here: both make the same `Run`.
         match setup.chat.clone() {
             Some(chat) => xmpp_load::start::start(setup, &chat),
             None => start::start(setup),
@@ -251,6 +262,7 @@ impl Run {
     }
 
     /// Blocks up to `at_most` and gives the next interval (every second), or the end.
+    /// Ends that depend on time or on the counts so far are decided here, so that a run needs a caller that keeps calling.
     pub fn next(&mut self, at_most: Duration) -> Event {
         let until = self.clock.now() + at_most;
         loop {
@@ -299,6 +311,7 @@ impl Run {
             self.hub.advance(RunPhase::Soft);
         }
         if let (Some(crew), Some(users)) = (&mut self.workers, &self.users) {
+            // Worker processes do not see the hub: they are told the phase, and report how many users are signed in.
             crew.follow(self.hub.phase(), now);
             self.hub.tell_open(u64::from(users.signed_in()), now);
         }
@@ -342,6 +355,7 @@ impl Run {
         self.hub.advance(RunPhase::Soft);
     }
 
+    /// Relaxed loads: the numbers are for display and need not belong to the same instant.
     fn gauges(&self) -> Gauges {
         let control = self.control.lock();
         let load = |of: &std::sync::atomic::AtomicU64| of.load(Ordering::Relaxed);
@@ -363,12 +377,14 @@ impl Run {
         }
     }
 
+    /// Contacts made and wanted, only in the stage that makes them.
     fn friends(&self, users: &LoadState) -> Option<(u64, u64)> {
         let people = &self.setup.chat.as_ref()?.people;
         let all = u64::from(people.count()) * u64::from(people.contacts());
         (users.stage() == LoadStage::Befriending).then(|| (users.friends(), all))
     }
 
+    /// Joins the shards, takes their last reports and decides the reason of the end.
     fn end(&mut self, now: Instant) -> Event {
         let mut fatal = self.hub.fatal.load(Ordering::Acquire);
         for thread in self.threads.drain(..) {
@@ -377,6 +393,7 @@ impl Run {
         self.setup.tracer.finish();
         let gauges = self.gauges();
         let progress = self.collector.last_progress(gauges, self.started, now);
+        // The strongest reason wins: a broken run is not called timed out, and a signal not an ordinary end.
         let end = if fatal {
             RunEnd::Fatal
         } else if self.hub.is_terminated() {

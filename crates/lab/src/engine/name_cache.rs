@@ -11,6 +11,7 @@ use super::limits::NAMES_KEPT;
 /// The names of one shard. The resolver blocks, so each name costs the shard one wait at most.
 #[derive(Debug, Default)]
 pub(super) struct NameCache {
+    /// A host without an address is kept too (`None`), so that it is asked for once.
     known: HashMap<Box<str>, Option<IpAddr>>,
 }
 
@@ -26,6 +27,7 @@ impl NameCache {
         Ok(SocketAddr::new(ip, named.port.unwrap_or(like.port())))
     }
 
+    /// The address of the host, from the cache or the resolver.
     fn ask(&mut self, host: &str, like: SocketAddr) -> io::Result<Option<IpAddr>> {
         if let Some(known) = self.known.get(host) {
             return Ok(*known);

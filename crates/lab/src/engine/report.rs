@@ -12,16 +12,21 @@ use super::kernel;
 use super::limits::ERRORS_KEPT;
 use super::shard::Shard;
 
+/// The unit of all figures over time: screens, CSV and charts have one value a second.
 const INTERVAL: Duration = Duration::from_secs(1);
 
 /// One interval of one shard.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct ShardReport {
+    /// The number of the shard.
     pub(super) shard: u16,
     /// Intervals since the start.
     pub(super) tick: u64,
+    /// Counted since its last report.
     pub(super) stats: Stats,
+    /// At the time of the report.
     pub(super) open_sockets: u64,
+    /// The last errors since the report before.
     pub(super) errors: VecDeque<String>,
     /// Its thread has ended.
     pub(super) last: bool,
@@ -29,13 +34,20 @@ pub(super) struct ShardReport {
     pub(super) limit: Option<String>,
 }
 
+/// The clock of a shard's reports, and what it keeps between them besides the counters.
 #[derive(Debug)]
 pub(super) struct Reporter {
+    /// When the next report is due.
     next: Instant,
+    /// Seconds since the start that are reported.
     tick: u64,
+    /// Processor time of the thread up to the last report.
     cpu: Duration,
+    /// Counters of the right sizes, which replace those handed over.
     empty: Stats,
+    /// The last errors since the last report.
     errors: VecDeque<String>,
+    /// The limit of the system that this shard met first; it stays for the whole run.
     pub(super) limit: Option<String>,
 }
 
@@ -69,6 +81,7 @@ pub(super) struct ShardCounts<'a> {
 impl Reporter {
     /// Hands over what was counted since the last time. A collector that is behind gets it with the next.
     pub(super) fn hand_over(&mut self, counted: &mut ShardCounts<'_>, now: Instant, last: bool) {
+        // A shard that was late skips seconds: its report counts for the second that has just ended.
         while self.next <= now {
             self.next = self.next + INTERVAL;
             self.tick += 1;
@@ -85,6 +98,7 @@ impl Reporter {
             last,
             limit: self.limit.clone(),
         };
+        // The last report waits for room, as nothing can follow it.
         if last {
             // The run was dropped: no collector reads the report.
             let _ = counted.reports.send(report);

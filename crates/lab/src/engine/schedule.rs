@@ -1,11 +1,15 @@
 //! When calls are due. Integers all the way: call `n` is due at a time computed from `n`, so nothing adds up
 //! over days.
+//!
+//! [`Schedule`] is the whole run's and answers when call `n` is due; [`ShardArrivals`] takes one shard's part of it. A change of the rate makes
+//! a new schedule that begins at the call that is due next.
 
 use std::time::Duration;
 
 use stdx::rng::Rng;
 use stdx::time::Instant;
 
+/// Nanoseconds of a microsecond, the unit of `Instant`.
 const NANOS: u128 = 1_000;
 /// A rate is kept in millionths of a call: `-r 0.000001` is the slowest.
 const PARTS: u128 = 1_000_000;
@@ -20,6 +24,7 @@ pub(super) struct CallRate {
 }
 
 impl CallRate {
+    /// No calls at all: paused, or a rate of zero.
     pub(super) const STOPPED: CallRate = CallRate { parts: 0, period: 1 };
 
     pub(super) fn new(calls: f64, scale: f64, period: Duration) -> CallRate {
@@ -46,6 +51,7 @@ impl CallRate {
 
     /// Calls that begin within `nanos`, the one at its start not counted.
     fn calls_in(self, nanos: u128) -> u64 {
+        // Multiplied before it is divided: exact, and far from the end of 128 bits.
         let calls = nanos.saturating_mul(u128::from(self.parts)) / (u128::from(self.period) * PARTS);
         u64::try_from(calls).unwrap_or(u64::MAX)
     }
@@ -54,6 +60,7 @@ impl CallRate {
 /// Evenly spaced arrivals, from one of them on.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Schedule {
+    /// The rate from `anchor` on.
     pace: CallRate,
     /// This call is due at `anchor`, nanoseconds since the Unix epoch.
     first: u64,
@@ -88,6 +95,7 @@ impl Schedule {
             Some(span) => Some(self.anchor + span),
             None => self.last,
         };
+        // After a rate of zero the next call follows the last one by the new distance, however long ago that was: then it is due at once.
         let follows = match (last, pace.span(1)) {
             (Some(last), Some(gap)) => last + gap,
             // The first of all has not been due yet.
@@ -116,18 +124,10 @@ impl Schedule {
 /// The arrivals of one of several shards: every `of`-th call, or its share of a Poisson process.
 #[derive(Debug)]
 pub(super) enum ShardArrivals {
-    Even {
-        schedule: Schedule,
-        next: u64,
-        of: u64,
-    },
+    /// Calls `next`, `next + of`, …: the shards of a run take them in turn.
+    Even { schedule: Schedule, next: u64, of: u64 },
     /// The sum of independent processes is one again, at the sum of their rates.
-    Poisson {
-        schedule: Schedule,
-        next: Instant,
-        of: u64,
-        rng: Rng,
-    },
+    Poisson { schedule: Schedule, next: Instant, of: u64, rng: Rng },
 }
 
 impl ShardArrivals {
@@ -169,6 +169,7 @@ impl ShardArrivals {
     }
 }
 
+/// An exponential gap by the inverse of its distribution. The uniform number is in (0, 1], as the logarithm of 0 has no value.
 fn gap(schedule: &Schedule, of: u64, rng: &mut Rng) -> Duration {
     #[expect(clippy::cast_precision_loss, reason = "53 random bits")]
     let uniform = ((rng.next_u64() >> 11) as f64 + 1.0) / (1u64 << 53) as f64;

@@ -1,4 +1,8 @@
 //! One shard: its loop, and what it does between two naps.
+//!
+//! The order of a turn: wait, read events of sockets, take the inbox, wake calls whose timers are due, receive datagrams, media, connections,
+//! start calls that are due, then send everything that the turn produced and report once a second. A busy shard naps between turns, so that
+//! the kernel collects messages and one system call fetches many. Times stay exact, as messages have the kernel's time of arrival.
 
 use std::net::SocketAddr;
 use std::sync::mpsc::SyncSender;
@@ -24,24 +28,31 @@ use super::token::{self, TokenKind};
 /// The loop of one shard: it waits, reads its sockets and its inbox, starts calls when they are due, and reports. Calls and
 /// their messages are its dispatcher's.
 pub(super) struct Shard {
+    /// The calls, sockets and counters of this shard.
     pub(super) dispatcher: CallDispatcher,
     pub(super) clock: Clock,
     /// Open arrivals; `None` for a server and in users mode.
     pub(super) arrivals: Option<ShardArrivals>,
     /// No arrivals from here on (`--for`).
     pub(super) arrivals_end: Instant,
+    /// Swapped with the content of the shared inbox, so that its memory is used again.
     pub(super) inbox: InboxContent,
     /// Messages just cut from a connection.
     pub(super) frames: InboxContent,
+    /// Decides between a nap, an empty wait and a wait for the next deadline.
     pub(super) rhythm: LoopPacing,
+    /// To the collector of the run.
     pub(super) reports: SyncSender<ShardReport>,
 }
 
 /// When to look again.
 #[derive(Debug, Default)]
 pub(super) struct LoopPacing {
+    /// The start of the present window of `WINDOW`, in which messages are counted.
     window_began: Instant,
+    /// Messages received in the present window.
     in_window: u64,
+    /// The last whole window had at least `BUSY` messages.
     busy: bool,
     /// The turn left work behind.
     pub(super) more: bool,
@@ -59,6 +70,7 @@ impl LoopPacing {
         }
     }
 
+    /// A nap pays only under load: a quiet shard waits in the kernel and answers at once.
     fn naps(&self, messages: u64) -> bool {
         self.busy && messages > 0 && !self.more
     }
@@ -67,12 +79,14 @@ impl LoopPacing {
 impl Shard {
     /// Turns until the run is over; what is left is reported.
     pub(super) fn run(mut self) {
+        // 1,024 events fit one call of epoll; sockets beyond that are reported by the next turn.
         let mut events = Events::with_capacity(1_024);
         let mut receiver = Receiver::new();
         let mut fired = Vec::new();
         loop {
             self.rest(&mut events);
             let now = self.clock.now();
+            // The machine did not let this thread run in time: figures of the run are then limited by Ringer, and the report says so.
             if now.since(self.rhythm.planned) > LATE {
                 self.dispatcher.stats.count(Count::LateTurns);
             }
@@ -131,6 +145,7 @@ impl Shard {
         }
     }
 
+    /// The earliest of: the next report, a timer of a call, the next arrival, media, a connection. While the run ends, arrivals do not count.
     fn deadline(&self) -> Instant {
         let mut deadline = self.dispatcher.reporter.next();
         if let Some(timer) = self.dispatcher.timers.deadline() {
@@ -148,9 +163,11 @@ impl Shard {
         deadline
     }
 
+    /// Datagram sockets are only noted here and read later in the turn, as reading one may need several batches.
     fn take_events(&mut self, events: &Events, now: Instant) {
         for event in events {
             match token::read(event.token()) {
+                // The inbox is taken in every turn, and media sockets are read in `turn_media`.
                 (TokenKind::Waker | TokenKind::Media, _) => {}
                 (TokenKind::Udp, key) => self.dispatcher.net.unread.push(key),
                 (TokenKind::Listener, key) => self.accept(key, now),
@@ -160,6 +177,7 @@ impl Shard {
         }
     }
 
+    /// Messages of other shards, in the order commands, messages, writes, verdicts. The inbox is swapped out, so that its lock is held for moments.
     fn take_inbox(&mut self, now: Instant) {
         let mut inbox = std::mem::take(&mut self.inbox);
         self.dispatcher.hub.doors[usize::from(self.dispatcher.index)].take(&mut inbox);
@@ -209,6 +227,8 @@ impl Shard {
         }
     }
 
+    /// Forgets dead calls whose time is over, then wakes the calls whose timers fired. A timer that fired early is armed again: a call moves its
+    /// deadline freely, and the wheel keeps the old entry.
     fn wake_calls(&mut self, now: Instant, fired: &mut Vec<Key>) {
         while let Some(hash) = self.dispatcher.calls.forget(now) {
             if let Some(directory) = &self.dispatcher.hub.directory {
@@ -227,6 +247,7 @@ impl Shard {
         }
     }
 
+    /// A socket that has more than a turn's share stays in the list, and the next turn begins without a wait.
     fn receive(&mut self, receiver: &mut Receiver, now: Instant) {
         let wall = Clock::wall();
         let mut unread = std::mem::take(&mut self.dispatcher.net.unread);
@@ -236,6 +257,7 @@ impl Shard {
         self.dispatcher.net.unread = unread;
     }
 
+    /// Incoming packets first, so that an echo leaves with the packets that are due in this turn.
     fn turn_media(&mut self, events: &Events, receiver: &mut Receiver, now: Instant) {
         for event in events.iter().filter(|event| token::is_media(event.token())) {
             // The kernel stamps packets as it does messages: a peer that sends to a napping shard need
@@ -248,6 +270,7 @@ impl Shard {
         }
     }
 
+    /// At most `STARTS_A_TURN` calls, so that answers of open calls are not delayed by a burst of new ones.
     fn start_due(&mut self, now: Instant) {
         for _ in 0..STARTS_A_TURN {
             // The last of `-m` may just have begun.
@@ -265,6 +288,7 @@ impl Shard {
         self.rhythm.more = true;
     }
 
+    /// `-users`: each free user starts its next call at once. A user without a socket is put back and tried again in the next turn.
     fn start_users(&mut self, now: Instant) {
         for _ in 0..STARTS_A_TURN {
             let Some(user) = self.dispatcher.users.take_free() else { return };
@@ -275,6 +299,8 @@ impl Shard {
         self.rhythm.more = true;
     }
 
+    /// Sends what the turn produced: to the network, then to the inboxes of other shards. Calls whose message found a full inbox are told of
+    /// congestion in the next turn.
     fn finish_turn(&mut self, now: Instant) {
         self.flush(now);
         for index in 0..self.dispatcher.outgoing.len() {
@@ -311,6 +337,7 @@ impl Shard {
         }
     }
 
+    /// A failed accept (descriptors used up) is an error of the run's log, not of a call: no call exists yet.
     fn accept(&mut self, listener: Key, now: Instant) {
         if let Err(error) = self.dispatcher.net.streams.accept(listener, self.dispatcher.poll.registry()) {
             self.dispatcher.error(now, super::bind::explain_socket(&error));
@@ -321,9 +348,11 @@ impl Shard {
     fn stream_event(&mut self, key: Key, event: &mio::event::Event, now: Instant) {
         let mut read = std::mem::take(&mut self.frames);
         let from = self.dispatcher.net.streams.remote(key);
+        // A connection that is gone already has no address; its messages are still delivered to their calls.
         let address = from.unwrap_or_else(|| SocketAddr::from(([0, 0, 0, 0], 0)));
         let wall = Clock::wall();
         self.dispatcher.net.streams.event(key, event, |message, stamp| {
+            // The stamp is wall-clock time: its age is taken off the run's own clock.
             let received = stamp.map_or(now, |stamp| now - wall.saturating_sub(stamp));
             read.put(message, address, received, None);
         });
@@ -350,6 +379,7 @@ impl Shard {
             if !ended.far {
                 continue;
             }
+            // Calls of other shards know the connection by its owner and key, or as the one shared connection.
             let link =
                 if ended.shared { CallLink::Shared } else { CallLink::Far(self.dispatcher.index, ended.key) };
             for (index, out) in self.dispatcher.outgoing.iter_mut().enumerate() {
@@ -414,6 +444,7 @@ impl Shard {
         }
     }
 
+    /// No call is open at any shard, and nothing is left to send at this one.
     fn nothing_open(&self) -> bool {
         self.dispatcher.hub.open.load(std::sync::atomic::Ordering::Acquire) == 0
             && self.dispatcher.out.bytes.is_empty()

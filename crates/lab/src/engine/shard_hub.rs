@@ -1,4 +1,8 @@
 //! State that shards share: numbers of calls, the shard of each Call-ID, and inboxes for messages.
+//!
+//! Two kinds of state: atomic counters that decide together (`-m`, `-l`, the phase of the end), and inboxes, one a shard, for everything that
+//! one shard must give another. A shard collects what is for another in an `InboxContent` of its own during the turn and delivers it once at
+//! the end, so that a lock is taken once a turn and not once a message.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -19,9 +23,11 @@ use super::shell;
 use super::stream::Sender;
 
 /// The progress of the run's end.
+/// Phases only advance; the numbers are those of the atomic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub(super) enum RunPhase {
+    /// Calls are placed and accepted.
     Running,
     /// No new calls.
     Soft,
@@ -46,12 +52,15 @@ impl RunPhase {
 /// A command of the run to its shards.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum ShardCommand {
+    /// Another rate, or a pause (a rate of zero).
     Schedule(Schedule),
+    /// Another number of users that call in a loop, over all shards.
     Users(u32),
 }
 
 /// One for all shards of a run.
 pub(super) struct ShardHub {
+    /// The hash of Call-IDs, with a key of this run.
     pub(super) keyed: Keyed,
     /// Calls started: the last `[call_number]`.
     pub(super) started: AtomicU64,
@@ -59,13 +68,18 @@ pub(super) struct ShardHub {
     commands: AtomicU64,
     /// Calls that took an address of the target in turn (`-round_robin`), those that did not start included.
     turns: AtomicU64,
+    /// `u64::MAX` without it.
     /// `-m`.
     pub(super) total: u64,
+    /// Calls open now; those of the out-of-call scenario are not counted.
     pub(super) open: AtomicU64,
+    /// The most that were open at once.
     pub(super) peak: AtomicU64,
     /// When the peak was, microseconds.
     pub(super) peak_at: AtomicU64,
+    /// `-l`; the control of the run changes it.
     pub(super) limit: AtomicU64,
+    /// `-users`, over all shards; 0 without it.
     pub(super) users: AtomicU32,
     phase: AtomicU8,
     /// `stop_now` was asked for by a scenario.
@@ -76,6 +90,7 @@ pub(super) struct ShardHub {
     pub(super) fatal: AtomicBool,
     /// Only with several shards.
     pub(super) directory: Option<CallDirectory>,
+    /// The inboxes, by the number of the shard.
     pub(super) doors: Vec<ShardInbox>,
 }
 
@@ -150,6 +165,7 @@ impl ShardHub {
     }
 
     /// The one of these addresses whose turn it is (`-round_robin`); `None` without any.
+    // Counts before it looks: without addresses the remainder has no divisor and the count does not matter.
     pub(super) fn take_turn(&self, addresses: &[SocketAddr]) -> Option<SocketAddr> {
         let turn = self.turns.fetch_add(1, Ordering::Relaxed);
         let place = turn.checked_rem(addresses.len() as u64)?;
@@ -157,6 +173,7 @@ impl ShardHub {
     }
 
     /// The number of a call that starts now, from 1; `None` when `-m` are reached.
+    // A plain `fetch_add` would run past `-m` and need a correction that other shards could see.
     pub(super) fn take_number(&self) -> Option<u64> {
         let taken = self
             .started
@@ -171,11 +188,13 @@ impl ShardHub {
 
     /// One more open call, unless `limit` says no.
     pub(super) fn try_open(&self, now: Instant, limit: u64) -> bool {
+        // Adds first and takes back, so that two shards cannot both take the last place.
         let before = self.open.fetch_add(1, Ordering::Relaxed);
         if before >= limit {
             self.open.fetch_sub(1, Ordering::Relaxed);
             return false;
         }
+        // The plain load spares the write of a shared line for most calls; the maximum decides between two shards.
         if before + 1 > self.peak.load(Ordering::Relaxed) {
             self.peak.fetch_max(before + 1, Ordering::Relaxed);
             self.peak_at.store(now.as_micros(), Ordering::Relaxed);
@@ -198,6 +217,7 @@ impl ShardHub {
         }
     }
 
+    /// Commands are few (an operator's), so they go past the collected content straight into each inbox.
     pub(super) fn command(&self, command: ShardCommand) {
         for door in &self.doors {
             door.inbox.lock().commands.push(command);
@@ -211,8 +231,10 @@ pub(super) struct CallDirectory {
     parts: Box<[DirectoryPart]>,
 }
 
+/// Hash of the Call-ID and the number of its shard.
 type DirectoryPart = Mutex<HashTable<(u64, u16)>>;
 
+/// So many that 255 shards rarely meet in one; a power of two keeps the modulo cheap.
 const PARTS: usize = 64;
 
 impl CallDirectory {
@@ -220,6 +242,7 @@ impl CallDirectory {
         CallDirectory { parts: (0..PARTS).map(|_| Mutex::new(HashTable::new())).collect() }
     }
 
+    /// By the upper half of the hash: the table within the part uses the lower bits.
     fn part(&self, hash: u64) -> &DirectoryPart {
         &self.parts[(hash >> 32) as usize % PARTS]
     }
@@ -236,10 +259,12 @@ impl CallDirectory {
         }
     }
 
+    /// The shard that has the call.
     pub(super) fn find(&self, hash: u64) -> Option<u16> {
         self.part(hash).lock().find(hash, |entry| entry.0 == hash).map(|entry| entry.1)
     }
 
+    /// The call is forgotten: its Call-ID may begin a new one, at any shard.
     pub(super) fn remove(&self, hash: u64) {
         if let Ok(entry) = self.part(hash).lock().find_entry(hash, |entry| entry.0 == hash) {
             entry.remove();
@@ -258,7 +283,9 @@ pub(super) struct ShardInbox {
 /// Messages handed over, and commands.
 #[derive(Default)]
 pub(super) struct InboxContent {
+    /// The text of all messages and writes, one behind the other; they hold ranges of it.
     pub(super) bytes: Vec<u8>,
+    /// Messages that came in at another shard and belong to calls of this one.
     pub(super) parcels: Vec<ForwardedMessage>,
     /// Messages for connections of the shard that gets this.
     pub(super) writes: Vec<ForwardedWrite>,
@@ -266,6 +293,7 @@ pub(super) struct InboxContent {
     pub(super) faults: Vec<(Key, TransportFault)>,
     /// Connections that other shards had and lost.
     pub(super) gone: Vec<(CallLink, TransportFault)>,
+    /// Commands of the operator, by way of the run.
     pub(super) commands: Vec<ShardCommand>,
     /// Ends of `<exec verify>` commands, for the calls of the receiving shard.
     pub(super) verdicts: Vec<(Key, Result<(), String>)>,
@@ -274,9 +302,12 @@ pub(super) struct InboxContent {
 /// One message in an [`InboxContent`].
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ForwardedMessage {
+    /// The place of the text in `bytes`, from `start` to before `end`.
     pub(super) start: usize,
     pub(super) end: usize,
+    /// The peer's address.
     pub(super) from: SocketAddr,
+    /// The kernel's time where it gave one.
     pub(super) received: Instant,
     /// The connection it came on, as the shard that gets it names it.
     pub(super) link: Option<CallLink>,
@@ -285,6 +316,7 @@ pub(super) struct ForwardedMessage {
 /// One message for a connection of another shard.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ForwardedWrite {
+    /// The place of the text in `bytes`, from `start` to before `end`.
     pub(super) start: usize,
     pub(super) end: usize,
     pub(super) to: ForwardedConnection,
@@ -295,6 +327,7 @@ pub(super) struct ForwardedWrite {
 /// The connection that a message is for.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum ForwardedConnection {
+    /// A connection by its key at the shard that has it.
     Connection(Key),
     /// The shared one to this target.
     Target(SocketAddr),
@@ -307,6 +340,7 @@ impl InboxContent {
         self.parcels.push(ForwardedMessage { start, end: self.bytes.len(), from, received, link });
     }
 
+    /// Adds a message that another shard shall write to one of its connections.
     pub(super) fn put_write(&mut self, bytes: &[u8], to: ForwardedConnection, sender: Sender) {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(bytes);
@@ -344,6 +378,7 @@ impl ShardInbox {
         self.wake();
     }
 
+    /// Wakes the shard, at most once until it looks.
     pub(super) fn wake(&self) {
         if !self.rung.swap(true, Ordering::AcqRel) {
             // The pipe behind it can only be full of wake-ups.
@@ -358,6 +393,7 @@ impl ShardInbox {
         {
             let mut inbox = self.inbox.lock();
             for parcel in parcels.parcels.drain(..) {
+                // Checked before each message, so the last one may pass the bound by its own length.
                 if inbox.bytes.len() > HANDOVER_BYTES {
                     refused += 1;
                     continue;
@@ -385,6 +421,7 @@ impl ShardInbox {
 
     /// Takes all that waits; `mine` is empty, and its memory is left behind for the next messages.
     pub(super) fn take(&self, mine: &mut InboxContent) {
+        // The flag is cleared before the lock is taken: what is put in after the swap sets it again and is found in the next turn.
         if self.rung.swap(false, Ordering::AcqRel) {
             std::mem::swap(mine, &mut *self.inbox.lock());
         }

@@ -1,4 +1,8 @@
 //! Sockets of one shard, and which of them a call's messages leave by.
+//!
+//! The transport option decides: one socket for all calls (`-t u1`, `t1`), one a call (`un`, `tn`), or one for each of our addresses (`ui`).
+//! A datagram socket shared by all calls exists once a shard, at the same port; a shared connection exists once in the whole run, at shard 0,
+//! and the other shards hand their messages to it (`CallLink::Shared`).
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -19,6 +23,7 @@ use super::udp::{self, SocketUse, UdpSockets};
 
 pub(super) struct ShardSockets {
     pub(super) udp: UdpSockets,
+    /// TCP, TLS and WebSocket connections and listeners.
     pub(super) streams: StreamConnections,
     /// Sockets with something to read.
     pub(super) unread: Vec<Key>,
@@ -33,6 +38,7 @@ pub(super) struct ShardSockets {
     shared: Vec<Key>,
     /// One call each; shared once `-max_socket` are open.
     per_call: Vec<Key>,
+    /// The place in `shared`, `per_call` or our addresses that was used last; they are used in turn.
     next: usize,
 }
 
@@ -58,17 +64,20 @@ impl ShardSockets {
         }
     }
 
+    /// Watches a socket that was bound before the shards started.
     pub(super) fn add_shared(&mut self, socket: std::net::UdpSocket, poll: &Poll) -> io::Result<()> {
         let key = self.udp.add(socket, poll.registry(), |key| token::token(TokenKind::Udp, key))?;
         self.shared.push(key);
         Ok(())
     }
 
+    /// Open sockets and connections, for the report.
     pub(super) fn len(&self) -> usize {
         self.udp.len() + self.streams.len()
     }
 
     /// The link of a call whose message came another way.
+    // Streams have no default: the call connects when it first sends.
     pub(super) fn default_link(&self) -> CallLink {
         self.shared.first().map_or(CallLink::None, |key| CallLink::Udp(*key))
     }
@@ -77,6 +86,7 @@ impl ShardSockets {
     pub(super) fn link_for_call(&mut self, named: Option<SocketAddr>, poll: &Poll) -> io::Result<CallLink> {
         let transport = self.options.network.transport;
         match (transport.protocol, transport.sockets) {
+            // The arms: a socket of its own; the next of our addresses; the connection of shard 0; a connection of this shard.
             (Protocol::Udp, Sockets::PerCall) => self.udp_of_its_own(poll),
             (Protocol::Udp, _) => {
                 self.next = (self.next + 1) % self.shared.len().max(1);
@@ -94,6 +104,7 @@ impl ShardSockets {
         }
     }
 
+    /// Publishes our end of the shared connection, the `[local_port]` of calls at all shards.
     fn note_shared(&self, key: Key, sockets: Sockets) {
         if sockets != Sockets::PerCall {
             *self.shared_local.lock() = self.streams.local(key);
@@ -118,6 +129,7 @@ impl ShardSockets {
             .ok_or_else(|| io::Error::other(format!("no socket is bound to {ip} (-ip_field)")))
     }
 
+    /// Beyond `-max_socket` calls share the sockets there are, in turn, as in SIPp.
     fn udp_of_its_own(&mut self, poll: &Poll) -> io::Result<CallLink> {
         if self.udp.len() >= self.options.network.max_sockets && !self.per_call.is_empty() {
             self.next = (self.next + 1) % self.per_call.len();
@@ -130,6 +142,7 @@ impl ShardSockets {
         let socket =
             udp::bind(SocketAddr::new(ip, 0), SocketUse::Call, self.options.behaviour.buffer_size, device)?;
         let key = self.udp.add(socket, poll.registry(), |key| token::token(TokenKind::Udp, key))?;
+        // Its place lets `release` remove it from the list without a search.
         if let Some(socket) = self.udp.get_mut(key) {
             socket.place = self.per_call.len();
         }
@@ -171,10 +184,12 @@ impl ShardSockets {
                 if socket.users == 0 && self.per_call.get(place) == Some(&key) {
                     self.udp.close(key);
                     self.per_call.swap_remove(place);
+                    // `swap_remove` moved the last one here.
                     if let Some(moved) = self.per_call.get(place).and_then(|moved| self.udp.get_mut(*moved)) {
                         moved.place = place;
                     }
                 }
+                // Also true for a socket that other calls still use: this call has left it.
                 !self.shared.contains(&key)
             }
             CallLink::Stream(key) => self.streams.release(key),
@@ -204,6 +219,7 @@ impl ShardSockets {
         protocol: Protocol,
         poll: &Poll,
     ) -> io::Result<CallLink> {
+        // A datagram socket reaches every address: the caller changes the destination only.
         if protocol == Protocol::Udp && matches!(link, CallLink::Udp(_)) {
             return Ok(link);
         }
@@ -216,6 +232,8 @@ impl ShardSockets {
         Ok(new)
     }
 
+    /// A new connection for a call whose connection was lost. Connections of single calls use up `-max_reconnect`; the shared one is
+    /// counted where it is made.
     pub(super) fn reconnect(&mut self, target: SocketAddr, poll: &Poll) -> Result<CallLink, TransportFault> {
         if self.options.network.transport.protocol == Protocol::Udp {
             return Ok(self.default_link());
@@ -240,8 +258,10 @@ impl ShardSockets {
         sender: Sender,
     ) -> Result<(), TransportFault> {
         match link {
+            // The kernel has taken nothing for a while: a message more would only wait and be late.
             CallLink::Udp(_) if bytes.len() > BACKLOG_BYTES => Err(TransportFault::Congestion),
             CallLink::Udp(key) if self.udp.queue(key, range.start, range.end, to, sender.call) => Ok(()),
+            // Far and shared links are written by their own shards (see `effects`), and a call without a link cannot send.
             CallLink::Udp(_) | CallLink::Far(..) | CallLink::Shared | CallLink::None => {
                 Err(TransportFault::CannotSend)
             }
@@ -249,6 +269,7 @@ impl ShardSockets {
         }
     }
 
+    /// Hands what waits to the kernel; refused datagrams are reported with their calls.
     /// True: nothing refers to `bytes` any more.
     pub(super) fn flush(&mut self, bytes: &[u8], faults: &mut Vec<(Key, TransportFault)>) -> bool {
         self.streams.flush();

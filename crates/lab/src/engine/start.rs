@@ -1,4 +1,8 @@
 //! Everything a run needs before its first call: ports, shards, threads.
+//!
+//! The order matters. Cheap checks of the options come first, then the limits of the system (descriptors, certificates, ports), so that a
+//! mistake is reported before anything is bound; then the slow preparation (media files); only then the clock of the run starts. Threads are
+//! started last, when every shard is built: a failure until then leaves no thread behind.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -39,6 +43,7 @@ use super::twin::Twins;
 use super::user_variables::UserVariables;
 use super::{EarlyEnd, Run, Setup, StartError};
 
+/// Starts a run of calls. An error names the limit, port or file, and nothing goes on running.
 pub(super) fn start(mut setup: Setup) -> Result<Run, StartError> {
     name_sources(&mut setup)?;
     answer_outside_calls(&mut setup);
@@ -100,6 +105,7 @@ pub(super) fn start(mut setup: Setup) -> Result<Run, StartError> {
     Ok(run)
 }
 
+/// A scenario that begins with `<send>` needs a target, of the command line or by `-rsa`.
 fn check_target(setup: &Setup) -> Result<(), StartError> {
     let named = setup.options.remote.is_some() || setup.options.network.remote_sending.is_some();
     if setup.scenario.starts_calls() && !named {
@@ -173,6 +179,7 @@ fn run_id() -> u32 {
     std::process::id() + earlier * (1 << 22)
 }
 
+/// SIPp exits with 255 (-1) for every error that stops it before or during the run, except a failed bind.
 pub(super) fn fatal(message: String) -> StartError {
     StartError { message, exit: 255 }
 }
@@ -187,6 +194,7 @@ pub(super) fn threads(options: &Options) -> usize {
     options.threads.unwrap_or_else(cores).clamp(1, usize::from(u8::MAX))
 }
 
+/// A poll and an inbox for each shard. They exist before the shards, as each shard must know the inboxes of all.
 pub(super) fn polls(shards: usize) -> std::io::Result<(Vec<Poll>, Vec<ShardInbox>)> {
     let mut polls = Vec::new();
     let mut doors = Vec::new();
@@ -208,6 +216,7 @@ pub(super) fn seed() -> [u8; 32] {
     seed
 }
 
+/// A key for the hash of Call-IDs: a peer must not be able to choose Call-IDs that all fall into one place.
 pub(super) fn key(rng: &mut Rng) -> [u8; 16] {
     let mut key = [0; 16];
     rng.fill(&mut key);
@@ -219,6 +228,7 @@ fn globals(setup: &Setup) -> Arc<RwLock<Vec<VariableValue>>> {
     let names = &setup.scenario.variables.global;
     let set = &setup.options.behaviour.set;
     let first = |name: &String| {
+        // The last `-set` of a name counts.
         let given = set.iter().rfind(|(known, _)| known == name);
         given.map_or(VariableValue::Unset, |(_, value)| VariableValue::Text(value.as_bytes().into()))
     };
@@ -227,19 +237,25 @@ fn globals(setup: &Setup) -> Arc<RwLock<Vec<VariableValue>>> {
 
 /// The parts of a run that its shards are made of.
 struct ShardParts<'a> {
+    /// Shared by all shards as it is; not changed after the start.
     setup: &'a Setup,
     hub: &'a Arc<ShardHub>,
     clock: Clock,
+    /// The start of the run; the first arrival is due `start_after` later.
     started: Instant,
     control: &'a RunControl,
+    /// Variables of `<Global>`, in the order of the scenario's names; all calls of all shards see the same values.
     globals: Arc<RwLock<Vec<VariableValue>>>,
     tls: Option<Tls>,
     media: Arc<rtp::RunMedia>,
+    /// Values that messages can be rendered with in advance; the others are filled in per call.
     addresses: Addresses,
+    /// Our end of the one shared connection. The first shard makes the connection and writes this, the others read it for `[local_port]`.
     shared_local: Arc<Mutex<Option<SocketAddr>>>,
 }
 
 impl ShardParts<'_> {
+    /// Builds shard `index` with its share of the bound sockets; its thread does not run yet.
     fn shard(
         &self,
         index: usize,
@@ -314,6 +330,7 @@ impl ShardParts<'_> {
         }
     }
 
+    /// A scenario of incoming calls without injection files of its own reads those of the main scenario, as in SIPp.
     fn envs(&self) -> Result<CallEnvs, StartError> {
         let setup = self.setup;
         setup.tracer.begin(self.started);
@@ -348,15 +365,19 @@ impl ShardParts<'_> {
         })
     }
 
+    /// A server has no users: `-users` speaks of calls that are started.
     fn users(&self) -> u32 {
         if self.setup.scenario.starts_calls() { self.control.users() } else { 0 }
     }
 
+    /// `None` where calls are not started by time: servers, and `-users`, where the end of one call starts the next.
     fn arrivals(&self, index: usize, rng: Rng) -> Option<ShardArrivals> {
         if !self.setup.scenario.starts_calls() || self.control.users() > 0 {
             return None;
         }
         let (schedule, shards) = (self.control.schedule(), self.hub.doors.len());
+        // Even arrivals are dealt out by index, every nth to this shard. Poisson needs no dealing: the sum of independent Poisson streams of
+        // a fraction of the rate is a Poisson stream of the whole rate.
         Some(match self.setup.options.rate.arrivals {
             options::ArrivalPattern::Even => ShardArrivals::even(schedule, index, shards),
             options::ArrivalPattern::Poisson => {
@@ -365,12 +386,14 @@ impl ShardParts<'_> {
         })
     }
 
+    /// The length (`--for`) counts from the first call that is due, not from the start of the process.
     fn arrivals_end(&self) -> Instant {
         let options = &self.setup.options;
         let length = options.rate.duration;
         length.map_or(Instant::FAR_FUTURE, |length| self.started + options.behaviour.start_after + length)
     }
 
+    /// Counters with a place for each step of each scenario; reports are added place by place, so all shards need the same sizes.
     fn empty_stats(&self) -> Stats {
         let steps = |scenario: &Option<Arc<Scenario>>| scenario.as_ref().map_or(0, |known| known.steps.len());
         let (main, receive, out_of_call) =

@@ -1,4 +1,8 @@
 //! Connections of one shard: made, accepted, written once a turn.
+//!
+//! A connection's life: `Waiting` (a lost shared one that is not made again yet), `Connecting`, `Up` (the transport may still be in a TLS or
+//! WebSocket handshake), `Down`. Messages are queued by [`StreamConnections::write`] and leave with one write at the end of the turn. The shard
+//! reads `ended`, `late` and `exhausted` after each turn and tells the calls.
 
 use std::collections::VecDeque;
 use std::io;
@@ -21,6 +25,7 @@ use super::stream_transport::{ConnectOptions, StreamTransport};
 use super::tls::Tls;
 use super::token::{self, TokenKind};
 
+/// One connection, made or accepted.
 struct Connection {
     wire: ConnectionState,
     remote: SocketAddr,
@@ -59,10 +64,12 @@ enum ConnectionState {
     /// A lost one that is made again, but not before this time (`-reconnect_sleep`).
     Waiting(Socket, Instant),
     Connecting(TcpStream),
+    /// TCP stands; messages pass once the transport's own handshakes are over.
     Up(Box<StreamTransport>),
     Down,
 }
 
+/// The connections and listeners of one shard.
 pub(super) struct StreamConnections {
     options: Arc<Options>,
     tls: Option<Tls>,
@@ -70,10 +77,13 @@ pub(super) struct StreamConnections {
     listeners: Slab<TcpListener>,
     /// Those that calls share, by target.
     shared: Vec<(SocketAddr, Protocol, Key)>,
+    /// Connections of single calls; beyond `-max_socket` more calls share them.
     own: Vec<Key>,
     dirty: Vec<Key>,
     scratch: Vec<u8>,
+    /// The place used last in `own` and among our addresses; both are used in turn.
     next: usize,
+    /// Connections left of `-max_reconnect`.
     reconnects: u32,
     /// The turn in hand.
     pub(super) now: Instant,
@@ -97,6 +107,7 @@ pub(super) struct StreamConnections {
 pub(super) struct Sender {
     pub(super) shard: u16,
     pub(super) call: Key,
+    /// `None`: the message may wait for as long as the connection lives.
     pub(super) patience: Option<Duration>,
 }
 
@@ -208,6 +219,7 @@ impl StreamConnections {
             self.share(key);
             return Ok(key);
         }
+        // A first connection is made at once; one that replaces a lost one counts under `-max_reconnect` and waits `-reconnect_sleep`.
         let key = match self.lost {
             Some(lost) => {
                 self.spend()?;
@@ -368,6 +380,7 @@ impl StreamConnections {
         })
     }
 
+    /// Registers the socket for both directions once: `mio` reports edges, so nothing is registered again when a write blocks.
     fn watch(&mut self, key: Key, registry: &Registry) -> io::Result<()> {
         let Some(Connection { wire: ConnectionState::Connecting(tcp), .. }) = self.connections.get_mut(key)
         else {
@@ -392,6 +405,7 @@ impl StreamConnections {
         let Some(connection) = self.connections.get_mut(key) else { return true };
         connection.calls = connection.calls.saturating_sub(1);
         if connection.calls == 0 && connection.own {
+            // Closed by the flush, after what is queued has left.
             self.dirty.push(key);
         }
         connection.own
@@ -461,6 +475,7 @@ impl StreamConnections {
                     *end = end.saturating_sub(done);
                     stays
                 });
+                // The number of messages that the kernel has taken: those are no longer waited for.
                 let left = connection.queued - connection.ends.len() as u64;
                 while connection.waiting.front().is_some_and(|waiting| waiting.number <= left) {
                     connection.waiting.pop_front();
@@ -509,6 +524,7 @@ impl StreamConnections {
         }
     }
 
+    /// TCP stands: begins TLS and WebSocket where the protocol has them. `ours`: we connected, so we are the client in both.
     fn open(&mut self, key: Key, host: &str, ours: bool) {
         let Some(connection) = self.connections.get_mut(key) else { return };
         let protocol = connection.protocol;
@@ -574,7 +590,7 @@ impl StreamConnections {
     }
 }
 
-/// The rest comes with an event.
+/// Begins to connect; success or failure comes with an event.
 pub(super) fn start_connecting(socket: Socket, remote: SocketAddr) -> io::Result<TcpStream> {
     match socket.connect(&remote.into()) {
         Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => {}

@@ -1,4 +1,6 @@
 //! The bytes of one connection: plain, TLS, and WebSocket (RFC 7118) over either. Nothing here blocks.
+//!
+//! `StreamConnections` gives sockets and bytes and receives whole messages. Handshakes go on by themselves with each read.
 
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
@@ -21,14 +23,19 @@ use super::tls::Tls;
 
 /// The transport of a connection's messages.
 pub(super) enum StreamTransport {
+    /// TCP or TLS; SIP messages are cut by their Content-Length.
     Raw(StreamIo, MessageFramer),
+    /// A WebSocket handshake as client, not over.
     Client(MidHandshake<ClientHandshake<StreamIo>>),
+    /// The same as server.
     Server(MidHandshake<ServerHandshake<StreamIo, Callback>>),
+    /// A WebSocket: each SIP message is one WebSocket message (RFC 7118).
     Web(Box<WebSocket<StreamIo>>),
     /// Broken, or in between.
     Gone,
 }
 
+/// Chooses the sub-protocol of an accepted WebSocket.
 type Callback = fn(&Request, Response) -> Result<Response, ErrorResponse>;
 
 /// Bytes of a TCP connection, or through TLS.
@@ -37,6 +44,7 @@ pub(super) enum StreamIo {
     Tls(TlsStream),
 }
 
+/// The socket and the state of TLS, which `rustls` keeps apart.
 pub(super) struct TlsStream {
     pub(super) tls: Box<Connection>,
     pub(super) tcp: TcpStream,
@@ -44,6 +52,7 @@ pub(super) struct TlsStream {
 
 /// The options of a new connection.
 pub(super) struct ConnectOptions<'a> {
+    /// `None`: without TLS.
     pub(super) tls: Option<&'a Tls>,
     /// The WebSocket URL's path, and the sub-protocol.
     pub(super) web: Option<(&'a str, &'static str)>,
@@ -52,9 +61,11 @@ pub(super) struct ConnectOptions<'a> {
 }
 
 impl StreamTransport {
+    /// A connection that we made: we speak first.
     pub(super) fn connected(tcp: TcpStream, opening: &ConnectOptions<'_>) -> io::Result<StreamTransport> {
         let io = match opening.tls {
             Some(tls) => {
+                // The name is sent as server name, and compared with the certificate when that is checked.
                 let name = ServerName::try_from(opening.host.to_owned()).map_err(io::Error::other)?;
                 let tls = ClientConnection::new(Arc::clone(&tls.client), name).map_err(io::Error::other)?;
                 StreamIo::Tls(TlsStream { tls: Box::new(tls.into()), tcp })
@@ -74,6 +85,7 @@ impl StreamTransport {
         Ok(wire)
     }
 
+    /// A connection that a peer made to us.
     pub(super) fn accepted(tcp: TcpStream, opening: &ConnectOptions<'_>) -> io::Result<StreamTransport> {
         let io = match opening.tls {
             Some(tls) => {
@@ -149,6 +161,7 @@ impl StreamTransport {
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                     Err(error) => return Err(error),
                 };
+                // All messages of one read have the stamp of that read.
                 while let Some(message) = cutter.cut().map_err(|()| io::Error::other("message too long"))? {
                     each(message, stamp);
                 }
@@ -157,6 +170,7 @@ impl StreamTransport {
                 match web.read() {
                     Ok(Message::Text(text)) => each(text.as_bytes(), None),
                     Ok(Message::Binary(bytes)) => each(&bytes, None),
+                    // Pings, pongs and closes: `tungstenite` answers them with the next write.
                     Ok(_) => {}
                     Err(tungstenite::Error::Io(error)) if error.kind() == io::ErrorKind::WouldBlock => {
                         return Ok(false);
@@ -167,6 +181,7 @@ impl StreamTransport {
                     Err(error) => return Err(io::Error::other(error)),
                 }
             },
+            // `advance` above has gone as far as it can.
             StreamTransport::Client(_) | StreamTransport::Server(_) => Ok(false),
             StreamTransport::Gone => Ok(true),
         }
@@ -179,6 +194,7 @@ impl StreamTransport {
             StreamTransport::Web(web) => {
                 let mut done = 0;
                 for end in ends {
+                    // Text frames unless a body is binary: peers must take both (RFC 7118 §4.2).
                     let message = match std::str::from_utf8(&bytes[done..*end]) {
                         Ok(text) => Message::text(text),
                         Err(_) => Message::binary(bytes[done..*end].to_vec()),
@@ -199,6 +215,7 @@ impl StreamTransport {
                     Err(error) => Err(io::Error::other(error)),
                 }
             }
+            // Nothing may be sent before the handshake is over; the queue stays.
             StreamTransport::Client(_) | StreamTransport::Server(_) => Ok(0),
             StreamTransport::Gone => Err(io::ErrorKind::NotConnected.into()),
         }
@@ -252,6 +269,7 @@ impl StreamIo {
         }
     }
 
+    /// TLS hides when the bytes came: only plain TCP has the kernel's stamp.
     fn read_stamped(&mut self, buffer: &mut [u8]) -> io::Result<(usize, Option<Duration>)> {
         match self {
             StreamIo::Plain(tcp) => mmsg::receive_stamped(tcp.as_fd(), buffer),
@@ -277,6 +295,7 @@ impl Read for StreamIo {
                 return Ok(0);
             }
             let state = tls.process_new_packets();
+            // Alerts and handshake messages must leave before an error is reported, so that the peer learns the reason.
             push(tls, tcp)?;
             state.map_err(io::Error::other)?;
         }
@@ -291,6 +310,7 @@ impl Write for StreamIo {
                 let count = tls.writer().write(bytes)?;
                 push(tls, tcp)?;
                 if count == 0 && !bytes.is_empty() {
+                    // `rustls` takes no more plain text until the kernel has taken what it has encrypted.
                     Err(io::ErrorKind::WouldBlock.into())
                 } else {
                     Ok(count)

@@ -1,4 +1,7 @@
 //! Certificates as SIPp has them: a server needs its own, a client looks at the server's only with `-tls_ca`.
+//!
+//! [`Tls::load`] reads files and checks options once for a run; each shard makes connections from copies of it. A mistake names the file and
+//! the option.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -17,10 +20,13 @@ use rustls_pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyD
 const CERTIFICATE: &str = "cacert.pem";
 const KEY: &str = "cakey.pem";
 
+/// The advice for a server certificate that is not trusted, and for a file of authorities that cannot be read.
 const AUTHORITY: &str = "name the authority of the server's certificate with --tls-ca FILE (ringer sip: -tls_ca; PEM), or leave it out to take any";
 
+/// The TLS settings of a run, shared by all its connections.
 #[derive(Clone)]
 pub(super) struct Tls {
+    /// With a certificate of our own when one is set, for servers that ask for it.
     pub(super) client: Arc<ClientConfig>,
     /// `None`: without a certificate no TLS connection is accepted.
     pub(super) server: Option<Arc<ServerConfig>>,
@@ -50,12 +56,14 @@ impl Tls {
     }
 }
 
+/// A certificate with its chain, and its key.
 type CertifiedIdentity = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
 
 fn certificate(options: &TlsOptions) -> PathBuf {
     options.cert.clone().unwrap_or_else(|| CERTIFICATE.into())
 }
 
+/// The certificate and key of the options, or of SIPp's default files in the working directory.
 fn identity(options: &TlsOptions) -> Result<CertifiedIdentity, String> {
     let chain = certificates(&certificate(options), "set the certificate with -tls_cert")?;
     let file = options.key.clone().unwrap_or_else(|| KEY.into());
@@ -64,6 +72,7 @@ fn identity(options: &TlsOptions) -> Result<CertifiedIdentity, String> {
     Ok((chain, key))
 }
 
+/// Both versions unless one is asked for; older ones are not implemented by the TLS library.
 fn versions(wanted: Option<&str>) -> Result<Vec<&'static SupportedProtocolVersion>, String> {
     match wanted {
         None => Ok(vec![&version::TLS13, &version::TLS12]),
@@ -73,6 +82,7 @@ fn versions(wanted: Option<&str>) -> Result<Vec<&'static SupportedProtocolVersio
     }
 }
 
+/// With `-tls_ca` the server's certificate is checked; without, any is taken.
 fn client(
     options: &TlsOptions,
     provider: &Arc<CryptoProvider>,
@@ -96,6 +106,7 @@ fn client(
     }
 }
 
+/// Checks against the authorities of `file`, and against the revocation list of `-tls_crl`.
 fn verifier(
     options: &TlsOptions,
     file: &Path,
@@ -157,6 +168,7 @@ impl ServerCertVerifier for AcceptAnyCertificate {
         _: &[u8],
         _: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
+        // Signatures are still checked below, so that a broken TLS implementation is noticed.
         Ok(ServerCertVerified::assertion())
     }
 

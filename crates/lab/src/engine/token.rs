@@ -1,18 +1,26 @@
 //! Tokens of poll events: a kind in the upper bits, a slab key below.
+//!
+//! `mio` gives back the number that a socket was registered with; from it the shard knows what to do without a table.
 
 use mio::Token;
 use stdx::slab::Key;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TokenKind {
+    /// Another shard, or the run, has put something into the inbox.
     Waker,
+    /// A datagram socket of calls.
     Udp,
     Listener,
+    /// A connection of calls.
     Stream,
+    /// An RTP socket; `lab_sip::rtp` numbers its own tokens above `MEDIA`.
     Media,
+    /// A connection to another instance, or its listener.
     Twin,
 }
 
+/// 4 bits for the kind, 60 for the key.
 const SHIFT: u32 = 60;
 const KEY: u64 = (1 << SHIFT) - 1;
 
@@ -26,6 +34,7 @@ pub(super) fn token(kind: TokenKind, key: Key) -> Token {
     Token(((kind as u64) << SHIFT | key.to_u64() & KEY) as usize)
 }
 
+/// The numbers are those of the order of the kinds.
 pub(super) fn read(token: Token) -> (TokenKind, Key) {
     let kind = match token.0 as u64 >> SHIFT {
         1 => TokenKind::Udp,

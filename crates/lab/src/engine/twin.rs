@@ -14,23 +14,29 @@ use stdx::slab::{Key, Slab};
 use super::limits::{STREAM_BACKLOG, STREAM_MESSAGE};
 use super::token::{self, TokenKind};
 
+/// SIPp's end of a command.
 const ESC: u8 = 27;
 
 /// Connections to the other instances.
 #[derive(Default)]
 pub(super) struct Twins {
+    /// `None` for controller A and without 3PCC.
     listener: Option<TcpListener>,
     links: Slab<Twin>,
     /// The other instance of the classic pair.
     partner: Option<Key>,
     /// Connections we made, by the peer's name.
     named: Vec<(String, Key)>,
+    /// Names and addresses of `-slave_cfg`.
     peers: Vec<(String, SocketAddr)>,
 }
 
+/// One connection.
 struct Twin {
     stream: TcpStream,
+    /// Bytes that are no whole command yet.
     read: Vec<u8>,
+    /// Bytes that the kernel has not taken.
     out: Vec<u8>,
 }
 
@@ -82,6 +88,7 @@ impl Twins {
         loop {
             let Some(listener) = &self.listener else { return Ok(()) };
             match listener.accept() {
+                // Each connection that is accepted becomes the partner: a twin that was restarted takes its own place.
                 Ok((stream, _)) => self.partner = Some(self.add(stream, registry)?),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
                 Err(error) => return Err(error),
@@ -89,6 +96,7 @@ impl Twins {
         }
     }
 
+    /// Sends a command to the named peer, which is connected to at the first, or to the partner.
     pub(super) fn send(&mut self, bytes: &[u8], peer: Option<&str>, registry: &Registry) -> io::Result<()> {
         let missing = || io::Error::from(io::ErrorKind::NotConnected);
         let key = match peer {
@@ -121,6 +129,7 @@ impl Twins {
         Some((std::iter::from_fn(|| twin.cut()).collect(), is_alive))
     }
 
+    /// The other instance is gone; the next command to it connects again.
     pub(super) fn remove(&mut self, key: Key) {
         self.links.remove(key);
         self.named.retain(|named| named.1 != key);
@@ -154,6 +163,7 @@ impl Twin {
         }
     }
 
+    /// The next whole command, without its ESC.
     fn cut(&mut self) -> Option<Vec<u8>> {
         let end = memchr::memchr(ESC, &self.read)?;
         let mut command: Vec<u8> = self.read.drain(..=end).collect();

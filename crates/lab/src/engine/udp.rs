@@ -1,4 +1,7 @@
 //! UDP sockets of one shard, and the messages of a turn that wait to leave by them.
+//!
+//! Messages are queued during a turn and sent at its end, several with one system call. Sockets ask the kernel for stamps of arrival, counts of
+//! dropped datagrams and runs of equal datagrams.
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
@@ -22,6 +25,7 @@ pub(super) struct Udp {
     queue: Vec<QueuedDatagram>,
     /// The kernel takes runs of datagrams here.
     runs: bool,
+    /// The kernel's count of dropped datagrams when it was last read.
     drops: u32,
     /// To be closed once its queue is empty.
     closing: bool,
@@ -31,11 +35,13 @@ pub(super) struct Udp {
     pub(super) users: u32,
 }
 
+/// One message that waits: its text is `start..end` of the turn's bytes.
 #[derive(Clone, Copy)]
 struct QueuedDatagram {
     start: usize,
     end: usize,
     to: SocketAddr,
+    /// Told when the kernel refuses the message.
     call: Key,
     /// Place in the order to send in: datagrams of one length and destination follow each other.
     order: u64,
@@ -43,7 +49,9 @@ struct QueuedDatagram {
 
 /// All of one shard.
 pub(super) struct UdpSockets {
+    /// By key; the key is in the socket's poll token.
     sockets: Slab<Udp>,
+    /// Memory of the system call, shared by all sockets.
     sender: Sender,
     /// With something in their queue or about to close.
     dirty: Vec<Key>,
@@ -58,6 +66,7 @@ pub(super) enum SocketUse {
     Call,
 }
 
+/// `buffer` is `-buff_size`; a larger one than ours wins.
 pub(super) fn bind(
     address: SocketAddr,
     usage: SocketUse,
@@ -68,6 +77,7 @@ pub(super) fn bind(
     socket.set_nonblocking(true)?;
     if let SocketUse::Shared { beside } = usage {
         socket.set_reuse_port(beside)?;
+        // Forcing the size needs CAP_NET_ADMIN; without it the kernel cuts the size to net.core.rmem_max.
         if mmsg::force_receive_buffer(socket.as_fd(), RECEIVE_BUFFER).is_err() {
             socket.set_recv_buffer_size(RECEIVE_BUFFER.max(buffer))?;
         }
@@ -135,6 +145,7 @@ impl UdpSockets {
     pub(super) fn close(&mut self, key: Key) {
         if let Some(socket) = self.sockets.get_mut(key) {
             socket.closing = true;
+            // A socket with a queue is in the list already, and is closed when that is empty.
             if socket.queue.is_empty() {
                 self.dirty.push(key);
             }
@@ -206,13 +217,16 @@ impl Udp {
                     if error.kind() == io::ErrorKind::WouldBlock
                         || error.raw_os_error() == Some(libc::ENOBUFS) =>
                 {
+                    // The socket or the device is full: the rest waits for the next turn.
                     break;
                 }
                 Err(error) if !alone => {
                     alone = true;
+                    // EINVAL and EIO: this kernel or device takes no runs at this socket, so none are tried again.
                     self.runs = !matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EIO));
                 }
                 Err(error) => {
+                    // Refused alone: the fault is the message's own, such as a destination without a route.
                     refused.push((self.queue[done].call, error));
                     done += 1;
                 }
@@ -226,6 +240,7 @@ impl Udp {
         let mut groups = DatagramGroups::new();
         for (index, queued) in self.queue.iter_mut().enumerate() {
             let group = groups.place(queued.end - queued.start, queued.to, queued.call);
+            // Within a group the order of the queue.
             queued.order = (group as u64) << 32 | index as u64;
         }
         self.queue.sort_unstable_by_key(|queued| queued.order);

@@ -1,4 +1,5 @@
-//! `-users`: a fixed crowd, each starting again when the last call ended.
+//! `-users`: a fixed number of users, each of which starts its next call when its last one ended. Their numbers are dealt out to the shards in
+//! turn, and so are the variables of `<User>`, which outlive the calls.
 
 use std::collections::VecDeque;
 
@@ -8,13 +9,17 @@ use lab_sip::call::VariableValue;
 #[derive(Debug, Default)]
 pub(super) struct UserVariables {
     shard: u32,
+    /// The number of shards.
     of: u32,
     /// All shards' together.
     asked: u32,
+    /// Numbers of users without a call, from 1; the one that waited longest is first.
     free: VecDeque<u32>,
     /// Users that ever were; one that is retired keeps its place and variables.
     known: u32,
+    /// The user variables of each, by its place in this shard.
     variables: Vec<Vec<VariableValue>>,
+    /// The number of user variables of the scenario.
     slots: usize,
 }
 
@@ -41,11 +46,13 @@ impl UserVariables {
         }
     }
 
+    /// The user that waited longest and is not retired.
     pub(super) fn take_free(&mut self) -> Option<u32> {
         let at = self.free.iter().position(|user| *user <= self.asked)?;
         self.free.remove(at)
     }
 
+    /// The call of a user ended. User 0 is a call without one.
     pub(super) fn free(&mut self, user: u32) {
         if user > 0 {
             self.free.push_back(user);

@@ -4,6 +4,9 @@
 //! A load of users is a run as any other: the same `Setup`, `Progress`, observers, thresholds and plans; its sign-ins and
 //! actions are the calls. A user of BOSH writes the documents of a WebSocket: `lab_xmpp::bosh` chooses the connection of each request,
 //! HTTP and sockets are here.
+//!
+//! A turn: wait until something is due, handle events (each input goes to [`UserPool`], which answers with commands in an [`Outbox`]), let due
+//! users act, perform the commands, and report once a second. `UserConnections` has the sockets by the slot of the user.
 
 mod bosh;
 mod http;
@@ -46,14 +49,20 @@ use super::token::WAKER;
 
 /// One shard of a load of users.
 pub(super) struct ChatShard {
+    /// Among the shards of the whole load, those of other processes included.
     pub(super) index: u16,
+    /// The phase of the run's end; in a worker process it follows what the run announces.
     pub(super) hub: Arc<ShardHub>,
     pub(super) clock: Clock,
+    /// The stage of the load and its sums, the same in all shards and processes.
     pub(super) shared: Arc<LoadState>,
+    /// The users, as machines without sockets.
     pub(super) pool: UserPool,
+    /// Their connections.
     pub(super) lines: UserConnections,
     pub(super) names: NameCache,
     pub(super) stats: Stats,
+    /// Gives the counts to the collector, in a worker process by way of the run's socket.
     pub(super) reporter: Reporter,
     pub(super) reports: SyncSender<ShardReport>,
 }
@@ -61,20 +70,27 @@ pub(super) struct ChatShard {
 /// A user's connection, by the user's slot.
 #[derive(Default)]
 struct UserConnection {
+    /// `None`: the user is not connected.
     link: Option<UserLink>,
+    /// The kernel's handshake is not over.
     is_connecting: bool,
     /// Bytes that the kernel did not take.
     waiting: Vec<u8>,
 }
 
+/// The connections of a shard's users and the poll that watches them.
 pub(super) struct UserConnections {
+    /// By slot, the number of the user within the shard.
     lines: Vec<UserConnection>,
     /// The shard, and how many there are: the user of a line is every `.1`-th, from `.0`.
     place: (u32, u32),
     chat: Arc<XmppLoad>,
+    /// `None` for a load without TLS.
     tls: Option<Tls>,
     poll: Poll,
+    /// Memory for one read.
     scratch: Box<[u8]>,
+    /// Open sockets, for the report.
     open: u64,
     rng: Rng,
     /// Users of BOSH that may have something to send.
@@ -83,19 +99,27 @@ pub(super) struct UserConnections {
 
 /// A stream of bytes, a WebSocket, or requests.
 enum UserLink {
+    /// XMPP over TCP (RFC 6120), with TLS or without.
     Bytes(StreamIo),
+    /// XMPP over WebSocket (RFC 7395).
     Web(Box<StreamTransport>),
+    /// Two HTTP connections (XEP-0124).
     Bosh(Box<BoshConnections>),
 }
 
 /// Input of a connection.
 enum ConnectionInput {
+    /// The connection stands, with TLS and WebSocket where they come first.
     Connected,
+    /// So many bytes of the shard's scratch memory.
     Bytes(usize),
+    /// Frames of a WebSocket.
     Messages(Vec<Vec<u8>>),
     /// An answer, of so many bytes.
     Said(ReceivedPayload, usize),
+    /// Nothing more to read for now.
     Nothing,
+    /// The server has closed the connection.
     Closed,
     /// The TCP connection could not be made, and why.
     Unreachable(String),
@@ -104,6 +128,7 @@ enum ConnectionInput {
 }
 
 impl ConnectionInput {
+    /// The end of a connection by an error: failures of TLS are told apart, as users must not try again with them.
     fn end(error: &io::Error) -> ConnectionInput {
         tls::explain(error).map_or(ConnectionInput::Closed, ConnectionInput::Untrusted)
     }
@@ -124,6 +149,7 @@ impl ChatShard {
     /// Turns until all users have left.
     pub(super) fn run(mut self) {
         let mut events = Events::with_capacity(1_024);
+        // WebSocket and BOSH carry whole documents instead of a stream (RFC 7395, XEP-0124).
         let is_documents = self.lines.chat.web.is_some();
         let mut out = Outbox { is_documents, ..Outbox::default() };
         let mut hard_since = None;
@@ -150,6 +176,7 @@ impl ChatShard {
             if now >= self.reporter.next() {
                 self.report(now, false);
             }
+            // A hard end gives users `LAST_WORDS` to sign out, counted from when this shard saw it.
             let is_late = *hard_since.get_or_insert(now) + LAST_WORDS <= now;
             if self.hub.phase() < RunPhase::Hard {
                 hard_since = None;
@@ -179,6 +206,7 @@ impl ChatShard {
         if event.is_writable() && self.lines.flush(slot, which).is_err() {
             return self.close(slot, out);
         }
+        // Until the connection has nothing more: `mio` reports edges.
         loop {
             let heard = self.lines.hear(slot, which);
             let mut turn = PoolContext { now: self.clock.now(), stats: &mut self.stats, out };
@@ -200,6 +228,7 @@ impl ChatShard {
                 ConnectionInput::Said(said, count) => {
                     turn.stats.add(Count::BytesReceived, count as u64);
                     self.pool.handle_payload(slot, &said, &mut turn);
+                    // The answer has set a connection free for the next request.
                     self.lines.unsent.push(slot);
                 }
                 ConnectionInput::Nothing => break,
@@ -209,6 +238,7 @@ impl ChatShard {
                     return self.close(slot, out);
                 }
                 ConnectionInput::Untrusted(why) => {
+                    // A certificate that is refused now is refused the next time, so the user gives up.
                     self.pool.handle_untrusted(slot, &mut turn);
                     self.lines.drop(slot);
                     self.reporter.keep_error(format!("user {slot} of shard {}: {why}", self.index));
@@ -219,12 +249,14 @@ impl ChatShard {
         }
     }
 
+    /// Drops the connection and tells its user, whose commands the caller performs.
     fn close(&mut self, slot: u32, out: &mut Outbox) {
         self.lines.drop(slot);
         let mut turn = PoolContext { now: self.clock.now(), stats: &mut self.stats, out };
         self.pool.handle_closed(slot, &mut turn);
     }
 
+    /// Performs commands until none are left: a failure produces new ones.
     fn perform(&mut self, out: &mut Outbox) {
         loop {
             self.perform_wants(out);
@@ -237,10 +269,12 @@ impl ChatShard {
         }
     }
 
+    /// The commands of a turn in order. A command that fails closes the user's connection.
     fn perform_wants(&mut self, out: &mut Outbox) {
         out.errors.drain(..).for_each(|error| self.reporter.keep_error(error));
         while !out.wants.is_empty() {
             let is_documents = out.is_documents;
+            // Swapped out, as handlers called from here write new commands.
             let mut done = std::mem::replace(out, Outbox { is_documents, ..Outbox::default() });
             for (slot, wanted) in done.wants.drain(..) {
                 let result = match wanted {
@@ -259,6 +293,7 @@ impl ChatShard {
                         self.pool.handle_secured(slot, &mut turn);
                     }),
                     ConnectionCommand::Close => {
+                        // The request that ends a BOSH session is written before the sockets go.
                         self.lines.send_last_words(slot);
                         self.lines.drop(slot);
                         Ok(())
@@ -277,6 +312,7 @@ impl ChatShard {
         }
     }
 
+    /// The number of users signed in stands in for the open calls.
     fn tell_gauges(&self, now: Instant) {
         self.hub.tell_open(u64::from(self.shared.signed_in()), now);
     }
@@ -344,9 +380,11 @@ impl UserConnections {
         let number = self.place.0 + slot * self.place.1;
         let sockets = self.chat.sockets();
         let all = self.chat.people.all().saturating_mul(sockets);
+        // BOSH has two sockets a user, and each must have a source port: users are counted by sockets here.
         let number = number.saturating_mul(sockets).saturating_add(u32::from(which > 0));
         let mut tcp = source_addresses::connect(target, all, number)
             .map_err(|error| io::Error::other(explain(&error, target)))?;
+        // Token 0 is the waker. Both connections of a user follow: first all first ones, then all second ones.
         let token = Token(1 + which * self.lines.len() + slot as usize);
         self.poll.registry().register(&mut tcp, token, Interest::READABLE | Interest::WRITABLE)?;
         tcp.set_nodelay(true)?;
@@ -377,6 +415,7 @@ impl UserConnections {
         Ok(())
     }
 
+    /// The certificate must name the domain of the users, not the host that was connected to.
     fn secured(&self, tcp: TcpStream) -> io::Result<StreamIo> {
         let tls = self.tls.as_ref().ok_or_else(|| io::Error::other("no TLS was prepared"))?;
         let name = ServerName::try_from(self.chat.people.domain().to_owned()).map_err(io::Error::other)?;
@@ -384,6 +423,7 @@ impl UserConnections {
         Ok(StreamIo::Tls(TlsStream { tls: Box::new(connection.into()), tcp }))
     }
 
+    /// Writes, or keeps what the kernel does not take. A user without a connection writes into the void: its pool learns of the end by itself.
     fn write(&mut self, slot: u32, bytes: &[u8]) -> io::Result<()> {
         let line = &mut self.lines[slot as usize];
         let io = match &mut line.link {
@@ -391,6 +431,7 @@ impl UserConnections {
             // It keeps what the kernel does not take.
             Some(UserLink::Web(wire)) => return wire.write(bytes, &[bytes.len()]).map(drop),
             Some(UserLink::Bosh(bosh)) => {
+                // Requests are made at the end of the turn, so that one carries all that was written.
                 bosh.put(bytes);
                 if self.unsent.last() != Some(&slot) {
                     self.unsent.push(slot);
@@ -399,11 +440,13 @@ impl UserConnections {
             }
             None => return Ok(()),
         };
+        // Nothing may overtake what waits.
         let done = if line.waiting.is_empty() { io.put(bytes)? } else { 0 };
         line.waiting.extend_from_slice(&bytes[done..]);
         Ok(())
     }
 
+    /// The socket is writable: sends what waits. A connection that is not up has nothing to send.
     fn flush(&mut self, slot: u32, which: usize) -> io::Result<()> {
         let line = &mut self.lines[slot as usize];
         let io = match &mut line.link {
@@ -415,6 +458,7 @@ impl UserConnections {
         };
         let done = io.put(&line.waiting)?;
         if done == line.waiting.len() {
+            // The memory is given back: with many users it would add up.
             line.waiting = Vec::new();
         } else {
             line.waiting.drain(..done);
@@ -422,6 +466,7 @@ impl UserConnections {
         Ok(())
     }
 
+    /// One input of a connection; called until it says `Nothing`.
     fn hear(&mut self, slot: u32, which: usize) -> ConnectionInput {
         if self.lines[slot as usize].is_connecting {
             return self.finish_connecting(slot);
@@ -465,6 +510,7 @@ impl UserConnections {
             Err(error) => return ConnectionInput::unreachable(&error),
         }
         line.is_connecting = false;
+        // Without WebSocket the stream begins now, after TLS when that comes first (direct TLS).
         let Some(HttpTransport::WebSocket(path)) = &self.chat.web else {
             let is_secured = self.chat.security != StreamSecurity::Tls || self.secure(slot).is_ok();
             return if is_secured { ConnectionInput::Connected } else { ConnectionInput::Closed };
@@ -491,6 +537,7 @@ impl UserConnections {
         }
     }
 
+    /// Closes the user's sockets.
     fn drop(&mut self, slot: u32) {
         let line = std::mem::take(&mut self.lines[slot as usize]);
         self.open -= match &line.link {

@@ -1,4 +1,7 @@
 //! The arguments of `ringer find` beside `ringer sip`'s flags and the ranges of `-r` and `-l`, or beside `ringer xmpp`'s.
+//!
+//! The search takes its own flags out of the words and leaves the rest to the parser of the load. `-r` and `-l` are its own only as ranges:
+//! a single value stays with the load.
 
 use std::time::Duration;
 
@@ -113,6 +116,7 @@ impl FindArguments {
                 factor: 2.0,
                 precision: 0.02,
                 repeats: 2,
+                // Ten steps down by a tenth each leave a third of the value (0.9^10 = 0.35).
                 confirmations: 10,
                 unit: 0.0,
             },
@@ -131,6 +135,7 @@ impl FindArguments {
         )
     }
 
+    /// A flag of the search with its value.
     fn set(&mut self, word: &str, value: &str) -> Result<(), String> {
         match word {
             "--step" => self.step = Some(seconds(word, value)?),
@@ -143,6 +148,7 @@ impl FindArguments {
         Ok(())
     }
 
+    /// `FROM..TO` makes the flag the varied setting; a single value belongs to the load.
     fn range(&mut self, flag: &str, value: &str) -> Result<(), String> {
         let Some((from, to)) = value.split_once("..") else {
             self.rest.extend([flag.to_owned(), value.to_owned()]);
@@ -163,6 +169,7 @@ impl FindArguments {
     }
 }
 
+/// A number of at least `least`; underscores may group its digits.
 fn number(flag: &str, text: &str, least: f64) -> Result<f64, String> {
     text.replace('_', "")
         .parse()

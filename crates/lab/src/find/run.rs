@@ -16,6 +16,7 @@ use crate::session::{self, Observer, RunController};
 use crate::threshold::Threshold;
 
 /// Open calls are no bound of a search for the rate unless `-l` says so.
+/// SIPp's own default, three times what the rate needs, would be a bound.
 const NO_LIMIT: u64 = 10_000_000;
 
 /// The outcome of a search, with every run's report.
@@ -60,6 +61,7 @@ impl<M: ProcessMeter + 'static> Searcher<'_, M> {
         }
         let mut runs = Vec::new();
         (self.print)(&table::head(self.arguments.vary));
+        // A trial is made whole before it is judged: figures of a run cut short say nothing.
         while let Some(trial) = search.next() {
             let (setup, rate, limit) = match &self.setup.chat {
                 Some(chat) => self.users_of(chat, trial)?,
@@ -83,6 +85,7 @@ impl<M: ProcessMeter + 'static> Searcher<'_, M> {
         let rate = &mut options.rate;
         match self.arguments.vary {
             VariedSetting::Rate => {
+                // The search counts in calls a second, `-r` in calls a period.
                 rate.calls = trial.value * rate.period.as_secs_f64();
                 rate.limit = Some(rate.limit.unwrap_or(NO_LIMIT));
             }
@@ -91,6 +94,7 @@ impl<M: ProcessMeter + 'static> Searcher<'_, M> {
         }
         let per_second = rate.calls / rate.period.as_secs_f64().max(1e-9);
         if trial.phase == SearchPhase::Confirm {
+            // The confirming run ends by its number of calls or its time, whatever comes first.
             rate.total = Some(self.arguments.confirm_calls);
             rate.duration = Some(self.arguments.confirm_at_most);
         } else {
@@ -108,6 +112,7 @@ impl<M: ProcessMeter + 'static> Searcher<'_, M> {
         Ok(((self.parse_xmpp)(&words)?, rate, users))
     }
 
+    /// One run to its end, with sockets and a report of its own.
     fn trial(&self, setup: &Setup, trial: TrialRun) -> Result<Report, String> {
         let title = format!("{:?} at {:.1}", trial.phase, trial.value);
         let recorder = Recorder::new(&title, self.thresholds.to_vec(), (self.meter)());
@@ -129,12 +134,14 @@ impl<M: ProcessMeter + 'static> Searcher<'_, M> {
 fn never_open(report: &Report, wanted: f64) -> Option<String> {
     #[expect(clippy::cast_precision_loss, reason = "open calls")]
     let peak = report.totals.peak_open as f64;
+    // 5 % below are allowed: calls end while others begin.
     (report.totals.failed == 0 && peak < wanted * 0.95)
         .then(|| format!("only {peak} of {wanted} calls were ever open: raise -r or --step"))
 }
 
 /// A run is good when no session failed (RFC 7502 §6.1) and no threshold was missed.
 fn verdict(report: &Report) -> TrialVerdict {
+    // Before all else: with Ringer as the limit neither success nor failure is the server's.
     if !report.limited_by_ringer.is_empty() {
         return TrialVerdict::LimitedByRinger;
     }

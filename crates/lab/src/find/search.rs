@@ -74,18 +74,27 @@ pub enum SearchOutcome {
 /// A search: it chooses the load of each run from the verdicts on earlier ones.
 #[derive(Debug)]
 pub struct Search {
+    /// The range and the method, rounded to the unit.
     settings: SearchSettings,
     state: SearchState,
+    /// The highest value that was good.
     good: Option<f64>,
+    /// The lowest value that was bad.
     bad: Option<f64>,
+    /// Good runs with the present value.
     goods_in_a_row: u32,
+    /// Confirmations that failed.
     confirmations: u32,
 }
 
+/// The progress of a search.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum SearchState {
+    /// Ramp, bisection, or a repetition of either.
     Trying { value: f64, phase: SearchPhase },
+    /// The longer run with the value found.
     Confirming { value: f64 },
+    /// The search has its result.
     Done(SearchOutcome),
 }
 
@@ -121,10 +130,12 @@ impl Search {
     /// Takes the verdict on the run that was made last.
     pub fn handle_verdict(&mut self, verdict: TrialVerdict) {
         self.state = match (self.state, verdict) {
+            // A verdict after the end changes nothing.
             (SearchState::Done(found), _) => SearchState::Done(found),
             (_, TrialVerdict::LimitedByRinger) => SearchState::Done(SearchOutcome::RingerEndedAt(self.good)),
             (SearchState::Trying { value, phase }, TrialVerdict::Good) => self.good_try(value, phase),
             (SearchState::Trying { value, .. }, TrialVerdict::Bad) => self.bad_try(value),
+            // The range ended before the server did.
             (SearchState::Confirming { value }, TrialVerdict::Good) if value >= self.settings.to => {
                 SearchState::Done(SearchOutcome::AtLeast(value))
             }
@@ -135,6 +146,7 @@ impl Search {
         };
     }
 
+    /// A good run: again with the same value until there were enough, then on.
     fn good_try(&mut self, value: f64, phase: SearchPhase) -> SearchState {
         self.goods_in_a_row += 1;
         // On the way up one good run is enough: the bisection comes back to the edge.
@@ -146,6 +158,7 @@ impl Search {
         self.after()
     }
 
+    /// One bad run is enough: the value is not carried without failure.
     fn bad_try(&mut self, value: f64) -> SearchState {
         self.bad = Some(value);
         self.after()
@@ -161,6 +174,7 @@ impl Search {
         SearchState::Confirming { value: lower }
     }
 
+    /// The next value, from the highest good and the lowest bad one.
     fn after(&mut self) -> SearchState {
         self.goods_in_a_row = 0;
         match (self.good, self.bad) {
@@ -175,6 +189,7 @@ impl Search {
         }
     }
 
+    /// Bisection ends when the gap is small enough, or no multiple of the unit lies in it.
     fn between(&self, good: f64, bad: f64) -> SearchState {
         let middle = self.settings.fit(f64::midpoint(good, bad));
         if bad - good <= good * self.settings.precision || middle <= good || middle >= bad {
@@ -186,11 +201,13 @@ impl Search {
 }
 
 impl SearchSettings {
+    /// The value within the range, rounded down to the unit.
     fn fit(&self, value: f64) -> f64 {
         let value = value.min(self.to);
         if self.unit > 0.0 { (value / self.unit).floor() * self.unit } else { value }
     }
 
+    /// The next step of the ramp: larger by at least one unit, so that a small factor cannot stand still.
     fn above(&self, value: f64, factor: f64) -> f64 {
         let next = self.fit(value * factor);
         if next > value { next } else { self.fit(value + self.unit.max(1.0)).max(value) }

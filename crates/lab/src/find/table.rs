@@ -1,4 +1,6 @@
 //! The tutorial's table of cases, a line a run, printed as the search goes.
+//!
+//! A published case has the same columns as a run, so that both stand under one heading.
 
 use super::search::{SearchPhase, TrialVerdict};
 use crate::plan::model::{PublishedCase, VariedSetting};
@@ -100,6 +102,7 @@ fn why(report: &Report) -> String {
     cause.or(missed).unwrap_or_else(|| "nothing was measured".to_owned())
 }
 
+/// The cells in their columns.
 fn line(cells: impl IntoIterator<Item = String>) -> String {
     let mut out = String::new();
     for (index, (cell, (_, width))) in cells.into_iter().zip(COLUMNS).enumerate() {

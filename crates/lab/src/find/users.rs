@@ -1,4 +1,7 @@
 //! One run of a search among users: what `ringer xmpp` is asked besides its own words.
+//!
+//! The value of the search becomes flags of `ringer xmpp` that stand behind those of the operator: users as `--users`, actions as the
+//! time to think, sign-ins as a mix of nothing but signing out and in.
 
 use std::time::Duration;
 
@@ -15,6 +18,7 @@ pub(super) struct UserSearch {
     pub(super) words: Vec<String>,
     /// Actions, or sign-ins, a second that all users together are to do.
     pub(super) rate: f64,
+    /// Shown in the table.
     pub(super) users: u64,
 }
 
@@ -38,6 +42,7 @@ pub(super) fn asked(
     let (users, rate, mut words) = match arguments.vary {
         VariedSetting::Users => {
             let words = vec!["--users".to_owned(), format!("{value:.0}")];
+            // Each user acts once in its time to think.
             (value, value / think.as_secs_f64().max(1e-3), words)
         }
         VariedSetting::Logins => {
@@ -52,9 +57,11 @@ pub(super) fn asked(
             let words = ["--logins", &value.to_string(), "--mix", "logout=1", flag, &millis(pause)];
             (fixed, value, words.map(str::to_owned).to_vec())
         }
+        // Actions a second of all users: the time to think is that of a fixed number of users.
         _ => (fixed, value, vec![flag.to_owned(), millis(fixed / value)]),
     };
     let seconds = if trial.phase == SearchPhase::Confirm {
+        // A confirming run lasts as long as its actions need, at most as long as it may.
         #[expect(clippy::cast_precision_loss, reason = "a number of actions")]
         let seconds = arguments.confirm_calls as f64 / rate.max(1e-3);
         Duration::from_secs_f64(seconds.min(arguments.confirm_at_most.as_secs_f64()))

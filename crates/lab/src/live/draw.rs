@@ -1,4 +1,7 @@
 //! Drawing, from what is known to cells; no terminal, no state.
+//!
+//! `LiveScreen` calls [`overview`] for the live view and [`text`] for one of SIPp's screens. From top to bottom: a head line, three tables
+//! (calls, causes of failures, times), four sparklines, the last errors, and the line of keys or of a message.
 
 use std::time::Duration;
 
@@ -15,8 +18,11 @@ use crate::unanswered;
 
 /// The values of the set-up that the screen shows.
 pub(super) struct SetupNames<'a> {
+    /// The scenario's name, or the title of a load of users.
     pub(super) scenario: &'a str,
+    /// Address and port of the target; a dash for a server.
     pub(super) remote: &'a str,
+    /// The name of the first response-time counter.
     pub(super) rtd: &'a str,
     /// Sign-ins and actions of users are counted as calls.
     pub(super) is_of_users: bool,
@@ -27,6 +33,7 @@ type PointFigure = fn(&HistoryPoint) -> u64;
 
 const KEYS: &str = " + - * / rate   p pause   q stop   1-9 SIPp's screens   0 this   s dump   c command ";
 
+/// The live view. `line` is a command being typed or the answer to one; without it the notice of a silent peer stands there.
 pub(super) fn overview(
     frame: &mut Frame<'_>,
     setup: &Setup,
@@ -61,6 +68,7 @@ pub(super) fn text(frame: &mut Frame<'_>, text: &str, line: &str) {
     frame.render_widget(Paragraph::new(line).bold(), foot);
 }
 
+/// The view from plain values, so that tests can draw it without a set-up.
 pub(super) fn panels(
     frame: &mut Frame<'_>,
     names: &SetupNames<'_>,
@@ -94,6 +102,7 @@ pub(super) fn panels(
     frame.render_widget(line, foot);
 }
 
+/// State, scenario, target, time since the start, and the rate that is asked for.
 fn head(frame: &mut Frame<'_>, area: Rect, names: &SetupNames<'_>, progress: &Progress) {
     let gauges = &progress.gauges;
     let state = match (gauges.quitting, gauges.paused) {
@@ -111,6 +120,7 @@ fn head(frame: &mut Frame<'_>, area: Rect, names: &SetupNames<'_>, progress: &Pr
     frame.render_widget(Paragraph::new(line).block(Block::bordered().title("ringer")), area);
 }
 
+/// Counts of the last second and of the whole run; failed and blocked calls are red. Below them the open calls as a share of the limit.
 fn calls(frame: &mut Frame<'_>, area: Rect, names: &SetupNames<'_>, progress: &Progress) {
     let title = if names.is_of_users { "sign-ins and actions" } else { "calls" };
     let block = Block::bordered().title(title);
@@ -142,6 +152,7 @@ fn calls(frame: &mut Frame<'_>, area: Rect, names: &SetupNames<'_>, progress: &P
     frame.render_widget(Gauge::default().ratio(share).label(label).gauge_style(Color::Blue), gauge);
 }
 
+/// Causes of failures, the most frequent first.
 fn causes(frame: &mut Frame<'_>, area: Rect, progress: &Progress) {
     let all = &progress.total.counts;
     let mut causes: Vec<(String, u64)> = Count::FAILURES
@@ -156,6 +167,7 @@ fn causes(frame: &mut Frame<'_>, area: Rect, progress: &Progress) {
     frame.render_widget(table, area);
 }
 
+/// Quantiles of the first counter: of the last second, of the run, and of the run counted from when calls were due.
 fn times(frame: &mut Frame<'_>, area: Rect, rtd: &str, progress: &Progress) {
     let none = Durations::default();
     let of = |stats: &lab_sip::stats::Stats, due: bool| {
@@ -180,6 +192,7 @@ fn times(frame: &mut Frame<'_>, area: Rect, rtd: &str, progress: &Progress) {
     frame.render_widget(table, area);
 }
 
+/// As many seconds as the panels are wide.
 fn sparks(frame: &mut Frame<'_>, area: Rect, names: &SetupNames<'_>, history: &History) {
     let open = if names.is_of_users { "signed in" } else { "open calls" };
     let panels: [(&str, PointFigure, Color); 4] = [
@@ -190,6 +203,7 @@ fn sparks(frame: &mut Frame<'_>, area: Rect, names: &SetupNames<'_>, history: &H
     ];
     let areas: [Rect; 4] = Layout::horizontal([Constraint::Ratio(1, 4); 4]).areas(area);
     for ((name, get, colour), area) in panels.into_iter().zip(areas) {
+        // Without the two columns of the border.
         let values = history.last(usize::from(area.width.saturating_sub(2)), get);
         let peak = values.iter().max().copied().unwrap_or(0);
         let block = Block::bordered().title(format!("{name} (peak {peak})"));

@@ -9,15 +9,20 @@ use crate::engine::Progress;
 /// Seconds kept: more than any terminal is wide.
 pub(super) const KEPT: usize = 600;
 
+/// The points of the last seconds, the oldest first.
 #[derive(Debug, Default)]
 pub(super) struct History {
     points: VecDeque<HistoryPoint>,
 }
 
+/// One interval.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct HistoryPoint {
+    /// Successful calls of the interval.
     pub(super) completed: u64,
+    /// Failed calls of the interval.
     pub(super) failed: u64,
+    /// Open calls at its end.
     pub(super) open: u64,
     /// Microseconds.
     pub(super) p99: u64,

@@ -1,4 +1,7 @@
 //! The live view: one ratatui screen with what an operator looks for, and SIPp's own screens under its keys.
+//!
+//! [`LiveScreen`] is an observer: it draws after each interval, and between two when [`ShownPage`] says that something changed. Keys never come
+//! here: they change the `ShownPage`, which this reads.
 
 mod draw;
 mod history;
@@ -23,12 +26,17 @@ pub type SippScreen = fn(&Setup, &Progress, u8) -> String;
 pub struct LiveScreen {
     /// Never dropped: its own way of giving the cursor back panics when the terminal is gone.
     terminal: ManuallyDrop<DefaultTerminal>,
+    /// Values for the sparklines.
     history: History,
+    /// The page that keys have chosen, and the lowest line.
     shown: ShownPage,
+    /// Makes the text of SIPp's screens.
     sipp: SippScreen,
+    /// The interval that is drawn.
     last: Progress,
     /// The version of [`ShownPage`] that is on the screen.
     drawn: u64,
+    /// The terminal was restored.
     given_back: bool,
 }
 
@@ -59,6 +67,7 @@ impl LiveScreen {
         }
     }
 
+    /// Draws the chosen page: 0 is the live view, 1 to 9 are SIPp's screens.
     fn draw(&mut self, setup: &Setup) {
         self.drawn = self.shown.version();
         let (history, progress, screen) = (&self.history, &self.last, self.shown.get());

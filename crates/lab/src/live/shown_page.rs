@@ -19,10 +19,13 @@ struct ShownState {
     attached: AtomicBool,
     /// Goes up with every change.
     version: AtomicU64,
+    /// The lowest line.
     line: Mutex<String>,
+    /// The scenario that SIPp's screens show.
     view: Mutex<ScreenView>,
 }
 
+/// No screen was chosen: without a live view none is drawn then.
 const UNASKED: u8 = u8::MAX;
 
 impl Default for ShownState {
@@ -81,6 +84,7 @@ impl ShownPage {
         self.0.version.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// The number of changes so far: a screen that was drawn at another number is out of date.
     pub(crate) fn version(&self) -> u64 {
         self.0.version.load(Ordering::Relaxed)
     }
@@ -90,6 +94,7 @@ impl ShownPage {
         self.0.attached.load(Ordering::Relaxed)
     }
 
+    /// A live view takes the screen, or gives it back.
     pub(super) fn attach(&self, attached: bool) {
         self.0.attached.store(attached, Ordering::Relaxed);
     }

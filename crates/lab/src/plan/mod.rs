@@ -1,4 +1,7 @@
 //! Plans: several loads against one server, with thresholds and the figures of the test they repeat.
+//!
+//! The way of a plan: its TOML is read and checked (`model`), names are filled in and files written (`values`, `prepare`), the loads run stage by
+//! stage (`run`), and published figures are put beside the measured ones (`published`).
 
 pub mod model;
 mod prepare;

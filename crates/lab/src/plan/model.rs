@@ -1,4 +1,7 @@
 //! A plan as it is written: TOML, every key known, every mistake with its line.
+//!
+//! `Plan::parse` reads the text twice: once for the values and once for the places of arguments, so that a mistake that the parser of a command
+//! finds later still has its line.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -95,6 +98,7 @@ pub struct Generator {
 }
 
 impl Generator {
+    /// The command that makes the load, and its arguments.
     pub(super) fn words(&self) -> (LoadCommand, &[String]) {
         if self.xmpp.is_empty() { (LoadCommand::Sip, &self.sip) } else { (LoadCommand::Xmpp, &self.xmpp) }
     }
@@ -297,9 +301,11 @@ pub struct PublishedCase {
 /// A plan's arguments with their places.
 #[derive(Deserialize)]
 struct SpannedArguments {
+    /// In the order of the plan's generators.
     generator: Vec<ArgumentPlaces>,
 }
 
+/// The arguments of one generator; one of the two lists is empty.
 #[derive(Deserialize)]
 struct ArgumentPlaces {
     #[serde(default)]
@@ -371,6 +377,7 @@ impl Plan {
         }
         for name in &self.scaled {
             if let Some(SettingValue::Whole(value)) = self.set.get_mut(name) {
+                // Scaled as halves and doubled: the numbers stay even, and at least 2.
                 #[expect(clippy::cast_precision_loss, reason = "numbers of users and rates")]
                 let scaled = *value as f64 * scale / 2.0;
                 #[expect(clippy::cast_possible_truncation, reason = "at most a thousand times what it was")]
@@ -384,6 +391,7 @@ impl Plan {
     /// Checks that TOML's types cannot express.
     fn check(&self, text: &str, file: &str) -> Result<(), PlanError> {
         let fault = |needle: &str, message: String| {
+            // TOML's own errors have places; these are found by the words that the mistake is about.
             let line = text.lines().position(|line| line.contains(needle)).map_or(0, |index| index + 1);
             Err(PlanError { file: file.to_owned(), line, message })
         };
@@ -420,6 +428,7 @@ impl Plan {
                 );
             }
         }
+        // A cell for each column, or the table would shift.
         for table in self.seed.iter().flat_map(|seed| &seed.table) {
             let width = table.head.len();
             if table.measured.len() != width || table.rows.iter().any(|row| row.len() != width) {

@@ -1,4 +1,7 @@
 //! A plan made ready: names filled in, its files written, every load compiled. Nothing is bound yet.
+//!
+//! The order: a temporary folder, the values, the files of the plan in that folder, and each load by the parser of its command. Everything that
+//! can be wrong is found here, before a load runs.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -83,6 +86,7 @@ fn compile(
     parse(command, &words).map_err(|message| (generator.line_of(&message), message))
 }
 
+/// The plan's own values, those of `--set`, and the names that every plan has: `target`, `n`, `dir`.
 fn values(plan: &Plan, target: &str, sets: &[(String, String)], folder: &Path) -> Result<PlanValues, String> {
     let mut values = PlanValues::default();
     for (name, setting) in &plan.set {
@@ -105,8 +109,10 @@ fn values(plan: &Plan, target: &str, sets: &[(String, String)], folder: &Path) -
     Ok(values)
 }
 
+/// The shipped files, and injection files of `[data]`, row by row.
 fn write_files(plan: &Plan, values: &PlanValues, folder: &Path) -> Result<(), String> {
     let write = |name: &str, text: &[u8]| {
+        // A name must not lead out of the folder.
         if name.contains('/') || name.starts_with('.') {
             return Err(format!("data {name:?}: expected a plain file name"));
         }
@@ -125,6 +131,7 @@ fn write_files(plan: &Plan, values: &PlanValues, folder: &Path) -> Result<(), St
         let mut values = values.clone();
         for row in 0..rows {
             values.set("n", row.to_string());
+            // The row half the file away: pairs of users who call each other.
             values.set("other", ((row + rows / 2) % rows).to_string());
             let _ = writeln!(text, "{}", values.fill(&data.line)?);
         }

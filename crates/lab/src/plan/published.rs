@@ -1,4 +1,7 @@
 //! Published figures beside measured ones: the tables of a plan's published test.
+//!
+//! A published table keeps its columns; our figures follow below it, a row for each watched process. A figure that the run did not measure
+//! is a dash.
 
 use super::model::{PublishedFigure, PublishedTable, PublishedTest};
 use crate::report::Report;
@@ -28,6 +31,7 @@ pub(super) fn tables(seed: &PublishedTest, report: &Report) -> Vec<ReportTable> 
 /// A row of ours for each watched process, or one for the run, below the published ones.
 fn filled(table: &PublishedTable, report: &Report) -> ReportTable {
     let mut processes: Vec<&str> = report.watched.iter().map(|watched| watched.name.as_str()).collect();
+    // Tables without a column for the process have one row for the whole run.
     if processes.is_empty() || !table.measured.contains(&PublishedFigure::Process) {
         processes = vec!["nothing (--watch)"];
     }
@@ -40,6 +44,7 @@ fn filled(table: &PublishedTable, report: &Report) -> ReportTable {
     }
 }
 
+/// The figure of one process where it is a process's own, otherwise that of the run.
 fn of_process(report: &Report, what: PublishedFigure, process: &str) -> String {
     let at = |stage: &str, cell: fn(&crate::report::model::StageProcess) -> String| {
         reading(report, stage, process).map_or_else(dash, cell)
@@ -75,6 +80,7 @@ fn measured(report: &Report, what: PublishedFigure) -> String {
             report.response_times.first().map_or_else(dash, |times| format!("{:.2} ms", times.mean))
         }
         PublishedFigure::PeakOpenCalls => totals.peak_open.to_string(),
+        // Without a watched process a sum would be 0, which is not what was measured.
         _ if report.watched.is_empty() && what.is_of_processes() => dash(),
         PublishedFigure::Cpu => {
             let seconds: f64 = report.watched.iter().map(|watched| watched.cpu_seconds).sum();
@@ -107,15 +113,18 @@ fn measured(report: &Report, what: PublishedFigure) -> String {
     }
 }
 
+/// A reading of the watched processes at a stage, if there was any.
 fn stage<'a>(report: &'a Report, name: &str) -> Option<&'a StageReading> {
     report.stages.iter().find(|stage| stage.name == name && !stage.processes.is_empty())
 }
 
+/// Sum over the watched processes, KB.
 fn memory_at(report: &Report, name: &str) -> String {
     let sum = |stage: &StageReading| stage.processes.iter().map(|process| process.memory).sum::<u64>();
     stage(report, name).map_or_else(dash, |stage| format!("{} KB", sum(stage) / 1024))
 }
 
+/// Sum over the watched processes, per cent of one core.
 fn cpu_at(report: &Report, name: &str) -> String {
     let sum = |stage: &StageReading| stage.processes.iter().map(|process| process.cpu).sum::<f64>();
     stage(report, name).map_or_else(dash, |stage| format!("{:.1} %", sum(stage) * 100.0))

@@ -1,4 +1,7 @@
 //! Runs a prepared plan: stage by stage, the loads of a stage together.
+//!
+//! One thread drives all loads in turn; each has its own shards. A stage ends when its loads in the foreground have; those in the background go
+//! on and are ended last.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,6 +15,7 @@ use crate::report::{ProcessMeter, Recorder, Report};
 use crate::session::Observer;
 use crate::threshold::Threshold;
 
+/// Turns of about `LOOK` a load: five seconds with one.
 /// How long open calls may take to end once a load was told to stop.
 const GRACE: u32 = 100;
 /// How often each load is looked at.
@@ -26,13 +30,19 @@ pub struct PlanOutcome {
 /// Told of every interval of every load, with its name.
 pub type ProgressCallback<'a> = &'a mut dyn FnMut(&str, &Setup, &Progress);
 
+/// One load that runs, or has ended.
 struct RunningPlan {
+    /// The generator's name.
     name: String,
+    /// It does not keep its stage from ending.
     background: bool,
     setup: Setup,
     run: Run,
+    /// Writes the report.
     recorder: Box<dyn Observer>,
+    /// Read at the end; the recorder fills it.
     report: Arc<std::sync::Mutex<Report>>,
+    /// The run is over; it is not turned any more.
     ended: bool,
 }
 
@@ -73,10 +83,12 @@ pub fn run<M: ProcessMeter + 'static>(
             (load.name, report)
         })
         .collect();
+    // Loads in the background were started first; reports have the order of the plan.
     reports.sort_by_key(|(name, _)| order(name));
     Ok(PlanOutcome { reports })
 }
 
+/// Starts one load with its recorder.
 fn start<M: ProcessMeter + 'static>(load: &PreparedLoad, meter: M) -> Result<RunningPlan, String> {
     let Generator { name, background, thresholds, .. } = &load.generator;
     let parsed: Result<Vec<Threshold>, String> =
@@ -96,6 +108,7 @@ fn start<M: ProcessMeter + 'static>(load: &PreparedLoad, meter: M) -> Result<Run
     })
 }
 
+/// Turns all loads until those that count are done. The first sight of `stop` ends the loads in the foreground softly.
 fn turn_until(
     running: &mut [RunningPlan],
     stop: &AtomicBool,
@@ -129,6 +142,7 @@ fn end(running: &mut [RunningPlan], watcher: ProgressCallback<'_>) {
 }
 
 impl RunningPlan {
+    /// Waits up to `LOOK` for the load's next interval.
     fn turn(&mut self, watcher: ProgressCallback<'_>) {
         if self.ended {
             return;

@@ -25,6 +25,7 @@ impl PlanValues {
         while let Some(open) = rest.find('{') {
             out.push_str(&rest[..open]);
             rest = &rest[open..];
+            // A lone brace is text.
             let Some(name) = name_at(rest) else {
                 out.push('{');
                 rest = &rest[1..];

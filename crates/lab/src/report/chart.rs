@@ -1,9 +1,13 @@
 //! Line charts as SVG: what a report needs and no more. No script, no font, nothing fetched.
+//!
+//! A chart is a `<figure>`: caption, grid, one path a line, and a legend with the last value of each. Coordinates are those of the view box; the
+//! page scales it to its width.
 
 use std::fmt::Write;
 
 /// One line.
 pub(super) struct ChartLine<'a> {
+    /// Shown in the legend and as the path's tooltip.
     pub(super) name: &'a str,
     /// A class of the page's style sheet: `a` to `f`.
     pub(super) class: &'a str,
@@ -11,14 +15,17 @@ pub(super) struct ChartLine<'a> {
     pub(super) values: Vec<Option<f64>>,
 }
 
+/// One diagram; all lines share both axes.
 pub(super) struct Chart<'a> {
     pub(super) title: &'a str,
+    /// The unit of the vertical axis, which begins at 0.
     pub(super) unit: &'a str,
     /// Seconds, by sample.
     pub(super) at: &'a [f64],
     pub(super) lines: Vec<ChartLine<'a>>,
 }
 
+/// The view box, in units of SVG.
 const WIDTH: f64 = 760.0;
 const HEIGHT: f64 = 220.0;
 /// Room for the numbers of the axes.
@@ -29,6 +36,7 @@ const TOP: f64 = 8.0;
 const HALF_LABEL: f64 = 24.0;
 
 impl Chart<'_> {
+    /// The figure as HTML.
     pub(super) fn render(&self) -> String {
         let peak =
             self.lines.iter().flat_map(|line| line.values.iter().flatten()).copied().fold(0.0, f64::max);
@@ -54,6 +62,7 @@ impl Chart<'_> {
         out
     }
 
+    /// One line; a sample without a value interrupts it.
     fn path(&self, out: &mut String, line: &ChartLine<'_>, top: f64, end: f64) {
         let mut data = String::new();
         let mut drawing = false;
@@ -76,6 +85,7 @@ impl Chart<'_> {
     }
 }
 
+/// Five horizontal lines with their values, and the ticks of the time axis.
 fn grid(out: &mut String, top: f64, end: f64) {
     for step in 0..=4 {
         let share = f64::from(step) / 4.0;
@@ -143,6 +153,7 @@ pub(super) fn number(value: f64) -> String {
         _ => (value, ""),
     };
     let text = match value.abs() {
+        // Three digits: whole numbers from 100 on, one decimal from 10 on.
         v if v >= 100.0 || v.fract() == 0.0 => format!("{value:.0}"),
         v if v >= 10.0 => format!("{value:.1}"),
         v if v >= 0.01 => format!("{value:.2}"),
@@ -156,6 +167,7 @@ fn clock(seconds: f64, end: f64) -> String {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a run's length")]
     let whole = seconds.round() as u64;
     match end {
+        // Ticks closer than a second need their tenths.
         end if end < SPACES => format!("{seconds:.1} s"),
         end if end <= 120.0 => format!("{whole} s"),
         end if end < 7_200.0 => format!("{}:{:02}", whole / 60, whole % 60),

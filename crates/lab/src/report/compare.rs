@@ -1,4 +1,7 @@
 //! Two runs of the same load beside each other: each figure with its difference, and whether it got worse.
+//!
+//! The order: [`compare`] gathers figures by kind (totals, times, media, users, processes), each with the direction that is better; then reasons
+//! are collected why the runs may not be compared. Both are told: figures of runs that are not comparable are still shown.
 
 use serde::Serialize;
 
@@ -155,10 +158,12 @@ type TimeFigure = fn(&TimeSummary) -> f64;
 /// The figures while they are gathered.
 struct FigureList {
     figures: Vec<ComparedFigure>,
+    /// The share up to which a figure counts as unchanged.
     tolerance: f64,
 }
 
 impl FigureList {
+    /// Adds a figure unless neither run has it. Times have a floor below which a difference is noise.
     fn add(&mut self, name: &str, unit: &'static str, better: BetterWhen, values: [Option<f64>; 2]) {
         let [before, after] = values;
         if before.is_none() && after.is_none() {
@@ -183,6 +188,7 @@ impl FigureList {
         });
     }
 
+    /// A change must exceed both the tolerance and the floor.
     fn change(&self, before: f64, after: f64, better: BetterWhen, floor: f64) -> Change {
         let difference = after - before;
         if better == BetterWhen::Neutral || difference.abs() <= (before.abs() * self.tolerance).max(floor) {
@@ -192,6 +198,7 @@ impl FigureList {
         if is_better { Change::Better } else { Change::Worse }
     }
 
+    /// Rates are judged, loads are not: the offered rate and the peak are properties of the load.
     fn totals(&mut self, before: &Report, after: &Report) {
         let both = |get: &dyn Fn(&Report) -> f64| [Some(get(before)), Some(get(after))];
         let unit = if before.is_of_users() { "done/s" } else { "calls/s" };
@@ -247,6 +254,7 @@ impl FigureList {
         }
     }
 
+    /// Only of runs that received media.
     fn media(&mut self, before: &Report, after: &Report) {
         let both = |get: fn(&super::model::MediaReport) -> f64| {
             [before, after].map(|report| report.media.as_ref().filter(|media| media.streams > 0).map(get))
@@ -261,6 +269,7 @@ impl FigureList {
         self.add("mos, worst of a hundred", "", BetterWhen::Higher, both(|media| media.mos_p1));
     }
 
+    /// The accounting of a load of users.
     fn users(&mut self, before: &Report, after: &Report) {
         #[expect(clippy::cast_precision_loss, reason = "messages of a run")]
         let both = |get: fn(&super::model::XmppReport) -> u64| {
@@ -279,6 +288,7 @@ impl FigureList {
         for (index, first) in before.watched.iter().enumerate() {
             let second = after.watched.get(index);
             let name = first.name.split(" (").next().unwrap_or(&first.name);
+            // By the successful calls, so that runs of different length compare.
             let cpu = |report: &Report, process: &super::model::WatchedProcess| {
                 let done = report.totals.successful;
                 (done > 0).then(|| 1e6 * process.cpu_seconds / done as f64)
@@ -291,6 +301,7 @@ impl FigureList {
     }
 }
 
+/// Per cent of all calls of the run, in whichever direction they went.
 #[expect(clippy::cast_precision_loss, reason = "calls")]
 fn share(report: &Report, count: u64) -> f64 {
     let all = report.totals.started.max(report.totals.due).max(report.totals.incoming).max(1);
@@ -307,6 +318,7 @@ fn offered(report: &Report) -> f64 {
     if seconds > 0.0 { due / seconds } else { 0.0 }
 }
 
+/// Every reason in words. The texts of the scenarios are compared, not their names.
 fn not_comparable(before: &Report, after: &Report) -> Vec<String> {
     let mut reasons = Vec::new();
     if before.is_of_users() != after.is_of_users() {
@@ -353,6 +365,7 @@ fn not_comparable(before: &Report, after: &Report) -> Vec<String> {
     reasons
 }
 
+/// The best name that the report has.
 fn scenario(report: &Report) -> String {
     let named = [&report.scenario.name, &report.scenario.source, &report.title];
     named.into_iter().find(|text| !text.is_empty()).cloned().unwrap_or_default()

@@ -1,4 +1,6 @@
 //! The page of a comparison: verdict, figures, and both runs in each plot.
+//!
+//! Made of the same tables and charts as a report's page. The time axis is that of the longer run.
 
 use std::fmt::Write;
 
@@ -22,6 +24,7 @@ pub fn comparison_page(pairs: &[(Comparison, &Report, &Report)]) -> String {
     out
 }
 
+/// Titles, verdict, and when, with what and where each run took place.
 fn head(out: &mut String, comparison: &Comparison, before: &Report, after: &Report) {
     let class = if comparison.worse().next().is_some() { "missed" } else { "passed" };
     let _ = write!(
@@ -50,6 +53,7 @@ fn head(out: &mut String, comparison: &Comparison, before: &Report, after: &Repo
     }
 }
 
+/// The table; only the cell of the verdict is coloured.
 fn figures(out: &mut String, comparison: &Comparison) {
     let table = comparison.table();
     out.push_str("<table><tr>");
@@ -74,8 +78,10 @@ fn figures(out: &mut String, comparison: &Comparison) {
     out.push_str("</table>\n");
 }
 
+/// The value of a sample that a chart shows.
 type SampleValue = fn(&ReportSample) -> Option<f64>;
 
+/// Both runs in each chart; a chart without any value is left out.
 fn charts(out: &mut String, before: &Report, after: &Report) {
     let longer = if before.samples.len() >= after.samples.len() { before } else { after };
     let at: Vec<f64> = longer.samples.iter().map(|sample| sample.at).collect();

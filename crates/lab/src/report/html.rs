@@ -1,4 +1,7 @@
 //! The report as one HTML file that needs nothing beside it.
+//!
+//! Sections in order: head with verdict and tiles, thresholds, charts, tables, times, failures, media, steps, command line and scenario. A
+//! section without content is left out. All text from outside (names, errors, messages) goes through `escape`.
 
 use std::fmt::Write;
 
@@ -7,6 +10,7 @@ use super::model::{MemoryGrowth, Report, ReportSample, TimeSummary};
 use super::tables;
 use crate::shell;
 
+/// The style sheet, also of the page of a comparison.
 pub(super) const STYLE: &str = include_str!("report.css");
 
 /// One run, or several: those are compared in a table above their sections.
@@ -36,10 +40,13 @@ pub fn page(title: &str, reports: &[Report]) -> String {
 
 /// The names of what a load is made of: sign-ins and actions of users are counted as calls are.
 struct LoadNouns {
+    /// The tile of the rate.
     completed: &'static str,
+    /// The tile of the peak.
     peak: &'static str,
     /// Titles of charts.
     rates: &'static str,
+    /// That of the chart of calls (or users) at a time.
     open: &'static str,
     /// The line of the second.
     gauge: &'static str,
@@ -74,6 +81,7 @@ impl LoadNouns {
     }
 }
 
+/// Ringer's own limit comes before the verdict: such a run neither passed nor missed.
 fn head(out: &mut String, report: &Report) {
     let totals = &report.totals;
     let verdict = if !report.limited_by_ringer.is_empty() {
@@ -122,6 +130,7 @@ fn head(out: &mut String, report: &Report) {
     thresholds(out, report);
 }
 
+/// Each threshold as the user wrote it, with the measured value. One that was not judged is neither kept nor missed.
 fn thresholds(out: &mut String, report: &Report) {
     if report.thresholds.is_empty() {
         return;
@@ -143,6 +152,7 @@ fn thresholds(out: &mut String, report: &Report) {
     out.push_str("</table>\n");
 }
 
+/// A section of plain texts; nothing when there are none.
 fn list(out: &mut String, title: &str, items: &[String]) {
     if items.is_empty() {
         return;
@@ -154,6 +164,7 @@ fn list(out: &mut String, title: &str, items: &[String]) {
     out.push_str("</ul>\n");
 }
 
+/// Every chart has the samples of the report; one without any value is left out.
 fn charts(out: &mut String, report: &Report) {
     let at: Vec<f64> = report.samples.iter().map(|sample| sample.at).collect();
     if at.is_empty() {
@@ -201,6 +212,7 @@ fn charts(out: &mut String, report: &Report) {
     watched(out, report, &at);
 }
 
+/// Two charts for each watched process: its share of a core, and its memory with the fitted line.
 #[expect(clippy::cast_precision_loss, reason = "bytes for a chart")]
 fn watched(out: &mut String, report: &Report, at: &[f64]) {
     for process in &report.watched {
@@ -227,6 +239,7 @@ fn trend<'a>(growth: &MemoryGrowth, at: &[f64]) -> ChartLine<'a> {
     ChartLine { name: "trend", class: "d", values: at.iter().map(value).collect() }
 }
 
+/// All distributions; those without values have no row.
 fn times(out: &mut String, report: &Report) {
     out.push_str(
         "<h2>Times</h2><table><tr><th>ms</th><th>n</th><th>mean</th><th>stdev</th><th>p50</th><th>p90</th><th>p95</th>\
@@ -245,6 +258,7 @@ fn times(out: &mut String, report: &Report) {
     out.push_str("</table>\n");
 }
 
+/// One distribution of times in milliseconds, with three decimals.
 fn row(out: &mut String, name: &str, times: &TimeSummary) {
     if times.n == 0 {
         return;
@@ -258,6 +272,7 @@ fn row(out: &mut String, name: &str, times: &TimeSummary) {
     out.push_str("</tr>");
 }
 
+/// Causes with bars relative to the largest, then unexpected answers and the last errors.
 fn failures(out: &mut String, report: &Report) {
     let largest = report.failures.iter().map(|named| named.count).max().unwrap_or(0).max(1);
     if !report.failures.is_empty() {
@@ -283,6 +298,7 @@ fn failures(out: &mut String, report: &Report) {
     list(out, "Last errors", &report.errors);
 }
 
+/// The totals of all streams of the run.
 fn media(out: &mut String, report: &Report) {
     let Some(media) = &report.media else { return };
     out.push_str("<h2>Media</h2><table>");
@@ -303,6 +319,7 @@ fn media(out: &mut String, report: &Report) {
     out.push_str("</table>\n");
 }
 
+/// One row a step of the scenario, in its order, summed over all calls.
 fn steps(out: &mut String, report: &Report) {
     if report.steps.is_empty() {
         return;
@@ -324,6 +341,7 @@ fn steps(out: &mut String, report: &Report) {
     out.push_str("</table>\n");
 }
 
+/// The command line and the scenario: enough to repeat the run.
 fn sources(out: &mut String, report: &Report) {
     let _ = write!(
         out,
@@ -335,6 +353,7 @@ fn sources(out: &mut String, report: &Report) {
     );
 }
 
+/// One row a run, for pages of several.
 fn comparison(out: &mut String, reports: &[Report]) {
     let rate = if reports.iter().all(Report::is_of_users) { "done/s" } else { "calls/s" };
     let _ = write!(

@@ -1,4 +1,6 @@
 //! The report as JUnit XML, for pipelines: a test case a threshold, one for failed calls, one for Ringer's own limit.
+//!
+//! A run is a test suite. The case "ringer kept up" fails when Ringer was the limit, as all other results say nothing then.
 
 use std::fmt::Write;
 
@@ -17,7 +19,9 @@ pub fn document(reports: &[Report]) -> String {
 
 /// The outcome of one test case, with the reason in words.
 enum CaseOutcome {
+    /// As expected.
     Passed,
+    /// Not as expected, and why.
     Failed(String),
     /// The run allowed no conclusion.
     Skipped(String),
@@ -29,8 +33,10 @@ impl CaseOutcome {
     }
 }
 
+/// Name and outcome.
 type TestCase = (String, CaseOutcome);
 
+/// Without thresholds a run must have no failed call; with them they alone decide.
 fn cases(report: &Report) -> Vec<TestCase> {
     let limits = &report.limited_by_ringer;
     let mut cases =
@@ -55,6 +61,7 @@ fn cases(report: &Report) -> Vec<TestCase> {
     cases
 }
 
+/// One suite; its time is that of the run, as single cases have none.
 fn suite(out: &mut String, report: &Report) {
     let cases = cases(report);
     let count = |of: fn(&CaseOutcome) -> bool| cases.iter().filter(|(_, outcome)| of(outcome)).count();

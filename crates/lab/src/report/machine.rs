@@ -10,6 +10,7 @@ pub(super) fn description() -> String {
     described(processors, &info, release.trim())
 }
 
+/// From the texts of /proc, so that tests can have other machines.
 fn described(processors: usize, info: &str, release: &str) -> String {
     let model = info.lines().find(|line| line.starts_with("model name"));
     let model = model.and_then(|line| line.split_once(':')).map(|(_, name)| name.trim());

@@ -1,4 +1,7 @@
 //! Reports: JSON that holds everything, and a page and JUnit made from it.
+//!
+//! `record::Recorder` watches a run and fills a [`Report`] (`model`), with the readings of a load of users (`stages`). From it are made the page
+//! (`html`, `chart`), JUnit (`junit`), tables and summary on the terminal (`tables`, `summary`), and comparisons (`compare`, `compare_page`).
 
 mod chart;
 pub mod compare;

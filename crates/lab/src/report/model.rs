@@ -418,6 +418,7 @@ impl Report {
     }
 
     /// Joins neighbouring samples so that a run of days stays a page: sums of counts as rates, the worst of the times.
+    // Halved until it is short enough, so that all samples stay equally long.
     pub fn thin(&mut self, at_most: usize) {
         while self.samples.len() > at_most.max(1) {
             self.samples = self.samples.chunks(2).map(join).collect();
@@ -432,6 +433,7 @@ impl Report {
     }
 }
 
+/// Rates are weighted by the length of the intervals; of gauges and times the larger one stays, so that a peak is not lost.
 fn join(pair: &[ReportSample]) -> ReportSample {
     let [first, second] = pair else { return pair.first().cloned().unwrap_or_default() };
     let span = first.span + second.span;

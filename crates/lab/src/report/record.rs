@@ -1,4 +1,7 @@
 //! Watches a run and makes its [`Report`].
+//!
+//! An observer: it takes a sample each interval and finishes the report at the end. The report is shared, as observers are dropped by the thread
+//! that drives the run before the report is written.
 
 use std::sync::{Arc, Mutex};
 
@@ -34,9 +37,13 @@ impl ProcessMeter for () {
 
 /// An observer whose report can be taken when the run has ended.
 pub struct Recorder<M> {
+    /// Shared with the caller, which reads it after the run.
     report: Arc<Mutex<Report>>,
+    /// Measures the watched processes.
     meter: M,
+    /// Judged at the end.
     thresholds: Vec<Threshold>,
+    /// Readings at the stages of a load of users.
     stages: StageReader,
     /// Memory of each watched process, while there is load.
     memory: Vec<(String, Series)>,
@@ -63,6 +70,7 @@ impl<M: ProcessMeter> Recorder<M> {
         change(&mut self.report.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
     }
 
+    /// One interval: the watched processes first, so that their figures belong to the interval that has just ended.
     fn record(&mut self, progress: &Progress) {
         let watched = self.meter.sample(progress.now);
         let stages = self.stages.read(progress, &watched);
@@ -86,6 +94,7 @@ impl<M: ProcessMeter> Recorder<M> {
                 entry.cpu_seconds += seconds;
                 entry.peak_memory = entry.peak_memory.max(memory);
             }
+            // Thinned at twice the number: each sample is joined once in a while and not at each interval.
             if report.samples.len() > 2 * MAX_SAMPLES {
                 report.thin(MAX_SAMPLES);
             }
@@ -114,6 +123,7 @@ impl<M: ProcessMeter> Observer for Recorder<M> {
     }
 
     fn ended(&mut self, setup: &Setup, outcome: &RunOutcome) {
+        // A last interval without length would be a sample of nothing.
         if !outcome.progress.span.is_zero() {
             self.record(&outcome.progress);
         }
@@ -131,6 +141,7 @@ impl<M: ProcessMeter> Observer for Recorder<M> {
     }
 }
 
+/// The interval as rates per second and times in milliseconds.
 #[expect(clippy::cast_precision_loss, reason = "counts of one interval")]
 pub(super) fn sample(progress: &Progress) -> ReportSample {
     let stats = &progress.interval;
@@ -159,6 +170,7 @@ pub(super) fn sample(progress: &Progress) -> ReportSample {
     }
 }
 
+/// Everything that is known only at the end.
 fn finish(report: &mut Report, setup: &Setup, outcome: &RunOutcome) {
     let progress = &outcome.progress;
     let stats = &progress.total;
@@ -203,6 +215,7 @@ fn finish(report: &mut Report, setup: &Setup, outcome: &RunOutcome) {
     report.errors.clone_from(&progress.errors);
 }
 
+/// The scenario as it was read, so that a report can be repeated without its files.
 fn scenario_text(scenario: &Scenario) -> model::ScenarioText {
     let source = match &scenario.source {
         ScenarioSource::File(path) => path.display().to_string(),
@@ -211,6 +224,7 @@ fn scenario_text(scenario: &Scenario) -> model::ScenarioText {
     model::ScenarioText { name: scenario.name.clone(), source, text: scenario.text.clone() }
 }
 
+/// The rate is that of the time in which calls were placed, not of the whole run.
 #[expect(clippy::cast_precision_loss, reason = "counts stay far below 2^53")]
 pub(super) fn totals(progress: &Progress) -> ReportTotals {
     let placing = progress.placing.as_secs_f64();
@@ -234,6 +248,7 @@ pub(super) fn totals(progress: &Progress) -> ReportTotals {
     }
 }
 
+/// A distribution in milliseconds; without values all are 0.
 fn times(name: &str, durations: &Durations) -> TimeSummary {
     let millis = |time: Option<std::time::Duration>| time.map_or(0.0, |time| time.as_secs_f64() * 1e3);
     TimeSummary {
@@ -251,6 +266,7 @@ fn times(name: &str, durations: &Durations) -> TimeSummary {
     }
 }
 
+/// Causes that occurred, the most frequent first.
 pub(super) fn failures(stats: &Stats) -> Vec<NamedTimes> {
     let mut failures: Vec<NamedTimes> = Count::FAILURES
         .iter()
@@ -261,6 +277,7 @@ pub(super) fn failures(stats: &Stats) -> Vec<NamedTimes> {
     failures
 }
 
+/// The accounting of a load of users. What is lost, waiting and unseen follows from the other counts.
 fn chat(stats: &Stats, presence_share: f64, certificate: String) -> model::XmppReport {
     let counts = &stats.counts;
     model::XmppReport {
@@ -286,6 +303,7 @@ fn chat(stats: &Stats, presence_share: f64, certificate: String) -> model::XmppR
     }
 }
 
+/// In words, because a run with an unverified server should say so.
 fn certificate(setup: &Setup, load: &lab_xmpp::XmppLoad) -> String {
     match &setup.options.network.tls.ca {
         _ if load.security == lab_xmpp::StreamSecurity::None => "not asked for: no TLS".to_owned(),
@@ -294,6 +312,7 @@ fn certificate(setup: &Setup, load: &lab_xmpp::XmppLoad) -> String {
     }
 }
 
+/// `None` without RTP. Jitter is kept in microseconds and MOS in thousandths.
 #[expect(clippy::cast_precision_loss, reason = "microseconds and thousandths")]
 fn media(stats: &Stats) -> Option<model::MediaReport> {
     let media = &stats.media;
@@ -315,6 +334,7 @@ fn media(stats: &Stats) -> Option<model::MediaReport> {
     })
 }
 
+/// The steps that the scenario screen shows.
 fn steps(scenario: &Scenario, stats: &Stats) -> Vec<model::StepReport> {
     let steps = scenario.steps.iter().zip(&stats.steps).filter(|(step, _)| !step.screen.hide);
     steps
@@ -328,6 +348,7 @@ fn steps(scenario: &Scenario, stats: &Stats) -> Vec<model::StepReport> {
         .collect()
 }
 
+/// The kind of a step with an arrow for its direction.
 fn step_name(kind: &StepKind) -> String {
     match kind {
         StepKind::Send(send) => match &send.what {

@@ -1,4 +1,6 @@
 //! The readings of the published tests of chat: before the first sign-in, when all users are signed in, at the end.
+//!
+//! A [`StageReader`] sees each interval and gives a reading once a stage has passed; runs of calls have no stages and no readings.
 
 use std::collections::HashMap;
 
@@ -14,6 +16,7 @@ pub(super) struct StageReader {
     before: Vec<(String, u64)>,
     /// Readings there are.
     taken: usize,
+    /// The time of the last reading; processor time counts from there.
     last: Option<Instant>,
     /// Microseconds of processor time since the last reading.
     used: HashMap<String, u64>,
@@ -40,6 +43,7 @@ impl StageReader {
             stages.push(self.initial());
         }
         let (name, is_due) = match (self.taken, progress.gauges.stage) {
+            // "login" is due when users no longer sign in or make contacts, "final" when the load is over.
             (1, stage) => ("login", stage != "signing in" && stage != "making friends"),
             (2, stage) => ("final", stage != "load"),
             _ => return stages,
@@ -51,6 +55,7 @@ impl StageReader {
         stages
     }
 
+    /// Memory before the first sign-in; processor time counts from there, so it is 0.
     fn initial(&self) -> StageReading {
         let processes = self.before.iter().map(|(name, memory)| StageProcess {
             name: name.clone(),
@@ -60,6 +65,7 @@ impl StageReader {
         StageReading { name: "initial".to_owned(), processes: processes.collect(), ..StageReading::default() }
     }
 
+    /// A reading of now, with the processor time since the one before.
     fn reading(&mut self, name: &str, progress: &Progress, watched: &[(String, u64, u64)]) -> StageReading {
         let since = self.last.replace(progress.now).unwrap_or(progress.started);
         let seconds = progress.now.since(since).as_secs_f64().max(1e-3);

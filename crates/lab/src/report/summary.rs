@@ -1,10 +1,14 @@
 //! The last lines on the terminal: how long it took, what failed and why, before the verdicts on thresholds.
+//!
+//! Written to standard error by `ringer sip` and `ringer xmpp`, and for each load of a plan to standard output.
 
 use super::model::{NamedTimes, Report, ReportTable, TimeSummary};
 use super::tables;
 
 /// Errors shown, and how much of each fits a line or two.
+/// Errors shown: the newest.
 const ERRORS: usize = 3;
+/// Characters of each, a line or two of a terminal.
 const ERROR_CHARS: usize = 160;
 
 /// A line each. Users of chat have their times on their screen.
@@ -21,6 +25,7 @@ pub fn of(report: &Report) -> Vec<String> {
         let codes = listed(&report.error_codes, |name| name);
         lines.push(format!("answers that were not expected: {codes}"));
     }
+    // A run without failures may have had harmless errors: they stay in the log.
     let errors = report.errors.iter().filter(|_| report.totals.failed > 0).rev().take(ERRORS);
     lines.extend(errors.map(|error| format!("error: {}", first_line(error))));
     lines
@@ -46,6 +51,7 @@ fn totals(report: &Report) -> impl Iterator<Item = String> {
     std::iter::once(done).chain(messages).take_while(move |_| all > 0)
 }
 
+/// The response times that have values, and the call length.
 fn times(report: &Report) -> Option<ReportTable> {
     let response = report.response_times.iter().map(|times| (format!("response {}", times.name), times));
     let all = response.chain([("call length".to_owned(), &report.call_length)]);
@@ -64,12 +70,14 @@ fn times(report: &Report) -> Option<ReportTable> {
     })
 }
 
+/// `486 12, 503 3`: names and numbers by commas.
 fn listed(named: &[NamedTimes], show: fn(&str) -> &str) -> String {
     let each: Vec<String> =
         named.iter().map(|named| format!("{} {}", show(&named.name), named.count)).collect();
     each.join(", ")
 }
 
+/// The first line of an error, cut at a whole character.
 fn first_line(error: &str) -> String {
     let first = error.lines().next().unwrap_or_default();
     match first.char_indices().nth(ERROR_CHARS) {

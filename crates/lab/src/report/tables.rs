@@ -1,4 +1,7 @@
 //! Tables for people: what watched processes used at the stages of a load, and how they grew; on the terminal and on the page.
+//!
+//! A [`ReportTable`] is text cells; [`text`] lays it out for the terminal and [`html`] for the page. Rows of published figures and rows of the
+//! run are kept apart, so that the page can tell them by colour.
 
 use std::fmt::Write as _;
 
@@ -91,6 +94,7 @@ fn stages(report: &Report) -> Vec<ReportTable> {
     ]
 }
 
+/// A row for each watched process; nothing without any.
 pub(crate) fn growth(report: &Report) -> Option<ReportTable> {
     let row = |growth: &super::model::MemoryGrowth| {
         let over = format!("{:.0} s", growth.seconds);
@@ -117,6 +121,7 @@ pub(crate) fn memory(reading: &StageProcess) -> String {
     format!("{} KB", reading.memory / 1024)
 }
 
+/// Per cent of one core.
 pub(crate) fn cpu(reading: &StageProcess) -> String {
     format!("{:.1} %", reading.cpu * 100.0)
 }
@@ -127,6 +132,7 @@ pub(crate) fn footprint(report: &Report, process: &str) -> String {
     bytes.map_or_else(dash, |bytes| format!("{:.3} KB", bytes / 1024.0))
 }
 
+/// The cell of a figure that was not measured.
 pub(crate) fn dash() -> String {
     "–".to_owned()
 }

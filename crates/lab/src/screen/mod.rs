@@ -1,4 +1,7 @@
 //! SIPp's text screens: pure functions from a run's figures to text, and (in `show`) their output to terminal and files.
+//!
+//! [`page`] makes one screen, [`dump`] all of them for the file. The layout is SIPp's, as scripts read it: columns, words and even the spelling
+//! of some titles must stay.
 
 mod remote;
 mod repartition;
@@ -61,6 +64,7 @@ impl ScreenPage {
             ScreenPage::Repartition(0) => 3,
             ScreenPage::Variables => 4,
             ScreenPage::Tdm => 5,
+            // Counters beyond the fifth have no key of their own.
             ScreenPage::Repartition(index) => u8::try_from(index).map_or(9, |index| (5 + index).min(9)),
         }
     }
@@ -82,6 +86,7 @@ pub enum ScreenFooter {
 /// One screen, its header and footer included.
 pub fn page(setup: &Setup, progress: &Progress, page: ScreenPage, footer: ScreenFooter) -> String {
     let mut text = match page {
+        // A load of users has one screen, whatever key is pressed.
         _ if setup.chat.is_some() => users::screen(setup, progress),
         ScreenPage::Scenario => scenario::screen(setup, progress),
         ScreenPage::Statistics => statistics::screen(setup, progress),
@@ -104,6 +109,7 @@ pub fn dump(setup: &Setup, progress: &Progress, footer: ScreenFooter) -> String 
         return text;
     }
     text.push_str(&page(setup, progress, ScreenPage::Statistics, footer));
+    // At least one, as the first has the call lengths beneath it.
     let counters = u16::try_from(setup.scenario.rtds.len().clamp(1, 5)).unwrap_or(1);
     for index in 0..counters {
         text.push_str(&page(setup, progress, ScreenPage::Repartition(index), footer));
@@ -114,6 +120,7 @@ pub fn dump(setup: &Setup, progress: &Progress, footer: ScreenFooter) -> String 
 /// How much of an error fits a line, as in SIPp.
 const ERROR_WIDTH: usize = 60;
 
+/// The first line of the last error, cut to the width.
 fn last_error(error: &str) -> String {
     let first = error.lines().next().unwrap_or_default();
     if first.chars().count() > ERROR_WIDTH {
@@ -123,6 +130,7 @@ fn last_error(error: &str) -> String {
     format!("Last Error: {first}\n")
 }
 
+/// SIPp's last line: 79 characters.
 fn footer_line(setup: &Setup, footer: ScreenFooter) -> &'static str {
     match footer {
         ScreenFooter::Running if setup.scenario.starts_calls() => {

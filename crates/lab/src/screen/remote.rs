@@ -1,4 +1,6 @@
 //! State that controllers and observers of a run share.
+//!
+//! Keys, the control port and signals write it; the screens read it with the next interval. Clones share one state.
 
 use std::sync::Arc;
 
@@ -11,8 +13,11 @@ use crate::live::ShownPage;
 /// A handle; cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub struct RunHandle {
+    /// Flags and messages, under one lock.
     state: Arc<Mutex<RemoteState>>,
+    /// The page on the terminal.
     shown: ShownPage,
+    /// Switched on and off by `trace NAME on|off`.
     tracer: Tracer,
 }
 

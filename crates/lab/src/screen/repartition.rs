@@ -1,4 +1,6 @@
 //! The repartition screens: response times and call lengths by bucket.
+//!
+//! SIPp counts times into buckets as they come. Here every time is in a histogram, and buckets are read from it, to the histogram's precision.
 
 use std::fmt::Write as _;
 
@@ -35,6 +37,7 @@ pub(super) fn screen(setup: &Setup, progress: &Progress, index: u16) -> String {
     text
 }
 
+/// A line a bucket; the words without bounds are SIPp's, with its spelling.
 fn table(text: &mut String, bounds: &[u32], histogram: &Histogram) {
     let Some(last) = bounds.last() else {
         text.push_str("  <No repartion defined>\n");
@@ -55,6 +58,7 @@ pub(crate) fn buckets(bounds: &[u32], histogram: &Histogram) -> Vec<u64> {
     let mut counts: Vec<u64> = bounds
         .iter()
         .map(|bound| {
+            // A histogram rounds: never fewer below a higher bound.
             let now = histogram.count_below(u64::from(*bound) * 1000).max(below);
             let count = now - below;
             below = now;

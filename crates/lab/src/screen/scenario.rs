@@ -1,4 +1,6 @@
 //! The scenario screen: each step and how many calls were there.
+//!
+//! A client's messages go from left to right, a server's from right to left, so that both sides of a call look alike.
 
 use std::fmt::Write as _;
 
@@ -8,6 +10,7 @@ use lab_sip::stats::{Count, StepCounts};
 
 use crate::engine::{Progress, Setup};
 
+/// The head, then a line for each step that is not hidden.
 pub(super) fn screen(setup: &Setup, progress: &Progress) -> String {
     let mut text =
         String::from("------------------------------ Scenario Screen -------- [1-9]: Change Screen --\n");
@@ -28,6 +31,7 @@ pub(super) fn screen(setup: &Setup, progress: &Progress) -> String {
     text
 }
 
+/// Rates, times and counts above the steps. Places of SIPp's scheduler figures have threads, blocked arrivals and drops.
 fn head(text: &mut String, setup: &Setup, progress: &Progress) {
     let options = &setup.options;
     let gauges = &progress.gauges;
@@ -91,6 +95,7 @@ fn line(setup: &Setup, step: &ScenarioStep, counts: StepCounts, client: bool) ->
                 SentKind::Response(code) => shown(&code.to_string()),
             };
             let arrow = if client { "---------->" } else { "<----------" };
+            // Only a message that is retransmitted can time out.
             let timeout = send.retrans.map(|_| counts.timeouts);
             columns(&side(&name, arrow, client), step, counts, timeout, None)
         }
@@ -121,6 +126,7 @@ fn line(setup: &Setup, step: &ScenarioStep, counts: StepCounts, client: bool) ->
     }
 }
 
+/// The method, code or pattern of a `<recv>`, as it is shown.
 pub(crate) fn expected(expect: &Expect) -> String {
     match expect {
         Expect::Request(method) => method.to_string(),
@@ -129,10 +135,12 @@ pub(crate) fn expected(expect: &Expect) -> String {
     }
 }
 
+/// Name and arrow, mirrored for a server.
 fn side(name: &str, arrow: &str, client: bool) -> String {
     if client { format!("{name:>12} {arrow}") } else { format!("  {arrow} {name:<10}") }
 }
 
+/// The counts of a step in SIPp's columns, padded to 79 characters.
 fn columns(
     left: &str,
     step: &ScenarioStep,
@@ -152,6 +160,7 @@ fn columns(
     format!("{line:<79}")
 }
 
+/// Begin or end of a response-time counter, numbered from 1. A step has room for one.
 fn rtd(step: &ScenarioStep) -> String {
     if let Some(index) = step.timing.start.first() {
         return format!("B-RTD{}", index + 1);
@@ -159,6 +168,7 @@ fn rtd(step: &ScenarioStep) -> String {
     step.timing.stop.first().map_or_else(String::new, |index| format!("E-RTD{}", index + 1))
 }
 
+/// A pause as its distribution is written in SIPp's screens.
 fn pause_text(setup: &Setup, pause: &Pause) -> String {
     match pause {
         Pause::Default => format!("{}ms", setup.options.call.pause.as_millis()),
@@ -180,6 +190,7 @@ fn pause_text(setup: &Setup, pause: &Pause) -> String {
     }
 }
 
+/// The name of a variable in its scope.
 fn variable_name(scenario: &Scenario, variable: lab_sip::scenario::model::VarRef) -> &str {
     use lab_sip::scenario::model::Scope;
 

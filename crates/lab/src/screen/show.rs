@@ -1,4 +1,7 @@
 //! Prints pages asked for by key, files screens when asked and at the end, prints the last ones.
+//!
+//! The observer draws only while no live view does. It carries out what the shared state asks for (`dump`, `dump tasks`, `dump variables`) at the
+//! next interval, and at the end prints scenario and statistics as SIPp does.
 
 use std::io::{IsTerminal as _, Write as _};
 use std::path::PathBuf;
@@ -17,9 +20,13 @@ const LINE: &str = "\r\x1b[K";
 
 /// Prints the screens and writes them to their file.
 pub struct ScreenObserver {
+    /// The shared state.
     remote: RunHandle,
+    /// The screen file, named with the first dump.
     file: Option<PathBuf>,
+    /// The figures that are drawn again when a key asks for another page.
     last: Option<Progress>,
+    /// The version of the shown page that is on the terminal.
     drawn: u64,
 }
 
@@ -34,6 +41,7 @@ impl ScreenObserver {
         self.remote.clone()
     }
 
+    /// Writes screens to their file: the first begins it anew unless `-screen_overwrite false`, later ones append.
     fn file(&mut self, setup: &Setup, text: &str) {
         let traces = &setup.options.files;
         let fresh = self.file.is_none();
@@ -97,6 +105,7 @@ impl ScreenObserver {
     }
 }
 
+/// The end comes before a pause.
 fn footer(state: &RemoteState) -> ScreenFooter {
     match state {
         RemoteState { quitting: true, .. } => ScreenFooter::Quitting,
@@ -114,6 +123,7 @@ fn show(text: &str, raw: bool) {
 
 impl Observer for ScreenObserver {
     fn progress(&mut self, setup: &Setup, progress: &Progress) {
+        // Requests are taken with one lock, so that none is carried out twice.
         let state = self.remote.with(|state| {
             state.quitting |= progress.gauges.quitting;
             let now = state.clone();

@@ -10,6 +10,7 @@ use crate::trace::time::{Timestamp, clock_micros};
 
 const RULE: &str = "-------------------------+---------------------------+--------------------------\n";
 
+/// Times, rates and counts in SIPp's order.
 pub(super) fn screen(setup: &Setup, progress: &Progress) -> String {
     let rfc3339 = setup.options.files.rfc3339;
     let mut text =
@@ -53,6 +54,7 @@ pub(super) fn screen(setup: &Setup, progress: &Progress) -> String {
     text
 }
 
+/// Means of all counters and of the call length.
 fn times(text: &mut String, setup: &Setup, progress: &Progress) {
     let mean =
         |durations: Option<&Durations>| clock_micros(durations.and_then(Durations::mean).unwrap_or_default());
@@ -64,6 +66,7 @@ fn times(text: &mut String, setup: &Setup, progress: &Progress) {
     row(text, "Call Length", &mean(Some(now)), &mean(Some(all)));
 }
 
+/// Name and two columns of 25 characters.
 fn row(text: &mut String, name: &str, periodic: &str, cumulative: &str) {
     let _ = writeln!(text, "  {name:<22} | {periodic:<25} | {cumulative:<25}");
 }

@@ -1,4 +1,6 @@
 //! `-tdmmap`: circuits `{first-last}{fixed}{first-last}{first-last}`.
+//!
+//! A circuit names a line of a TDM trunk; `[tdmmap]` gives each call the next one. Here only the form is checked and the number counted.
 
 /// The four parts of a circuit's name, ranges inclusive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,6 +23,7 @@ impl TdmMap {
         let inner = text.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')).ok_or_else(wrong)?;
         let parts: Vec<&str> = inner.split("}{").collect();
         let [slots, fixed, trunks, channels] = parts[..] else { return Err(wrong()) };
+        // The first of a range may not be above its last.
         let range = |part: &str| {
             let (first, last) = part.split_once('-')?;
             let range: (u32, u32) = (first.parse().ok()?, last.parse().ok()?);

@@ -1,4 +1,6 @@
 //! The scenario of a run that the screens show: `set display` and `set hide`.
+//!
+//! A view is a changed copy of set-up and figures, so that the screens need not know of it.
 
 use std::sync::Arc;
 
@@ -32,6 +34,7 @@ impl ScreenView {
         let total = &mut progress.total;
         let other = match self.which {
             ScenarioRole::Main => None,
+            // A scenario that the run does not have leaves the main one.
             ScenarioRole::Receive => setup.receive.clone().map(|other| (other, &total.receive_steps)),
             ScenarioRole::OutOfCall => {
                 setup.out_of_call.clone().map(|other| (other, &total.out_of_call_steps))

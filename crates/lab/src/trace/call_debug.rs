@@ -1,25 +1,33 @@
 //! `-trace_calldebug`: what each open call did, kept until it is known whether it failed.
+//!
+//! The writer thread has it: a line is added as it comes, and the end of a call either writes its block or forgets it.
 
 use hashbrown::HashMap;
 
 /// Kept of one call; what comes after it is left out and said to be.
+/// Bytes.
 const A_CALL: usize = 256 * 1024;
 /// Kept of all calls together. Calls that begin when it is full are not collected.
 const ALL: usize = 256 * 1024 * 1024;
 
 #[derive(Default)]
 pub(super) struct CallDebug {
+    /// By Call-ID.
     calls: HashMap<Box<[u8]>, CallDebugText>,
+    /// Bytes of all calls together.
     size: usize,
 }
 
+/// The lines of one call.
 #[derive(Default)]
 struct CallDebugText {
     text: Vec<u8>,
+    /// The call has reached its bound; further lines are left out.
     full: bool,
 }
 
 impl CallDebug {
+    /// Adds a line to a call. Beyond the bound of all calls nothing is added, to calls that have begun neither.
     pub(super) fn add(&mut self, call_id: Box<[u8]>, line: &str) {
         if self.size > ALL {
             return;

@@ -1,4 +1,6 @@
 //! The files that get a line every `-fd`: statistics, counts of steps, unexpected codes.
+//!
+//! One [`StatisticsFile`] a kind, each an observer. A line is due when `-fd` has passed since the last one, and one more is written at the end.
 
 use std::fmt::Write as _;
 
@@ -16,19 +18,25 @@ use crate::engine::{Progress, RunOutcome, Setup};
 use crate::screen::expected;
 use crate::session::Observer;
 
+/// The kind of a file, with its columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TableKind {
+    /// `-trace_stat`.
     Stat,
+    /// `-trace_counts`.
     Counts,
+    /// `-trace_error_codes`.
     ErrorCodes,
 }
 
+/// A file with a line every `-fd`.
 pub(super) struct StatisticsFile {
     kind: TableKind,
     log: LogFile,
     /// The counters since the last line, which began at `since`.
     period: Stats,
     since: Option<Instant>,
+    /// At least one line was written.
     told: bool,
 }
 
@@ -50,6 +58,7 @@ impl StatisticsFile {
         StatisticsFile { kind, log, period: Stats::default(), since: None, told: false }
     }
 
+    /// Writes a line and begins the next period.
     fn line(&mut self, setup: &Setup, progress: &Progress) {
         let since = self.since.unwrap_or(progress.started);
         let line = match self.kind {
@@ -82,6 +91,7 @@ impl Observer for StatisticsFile {
     }
 }
 
+/// The first two columns of counts and codes.
 fn head(options: &Options, progress: &Progress) -> String {
     let between = &options.files.stat_delimiter;
     let at = Timestamp::csv(progress.now, options.files.rfc3339);
@@ -102,6 +112,7 @@ pub(super) fn counts_header(options: &Options, scenario: &Scenario) -> String {
     text
 }
 
+/// The name of a step and its columns.
 fn columns(kind: &StepKind) -> (String, &'static [&'static str]) {
     match kind {
         StepKind::Send(send) => {
@@ -124,6 +135,7 @@ fn columns(kind: &StepKind) -> (String, &'static [&'static str]) {
     }
 }
 
+/// A line of counts since the start of the run.
 fn counts_line(setup: &Setup, progress: &Progress) -> String {
     let between = &setup.options.files.stat_delimiter;
     let mut text = head(&setup.options, progress);

@@ -1,4 +1,6 @@
 //! One log file: opened when first written (or at once), rotated by `-ringbuffer_*`, ended by `-max_log_size`.
+//!
+//! A file that cannot be written is told once and given up; the run goes on and ends with 255, as its traces are not whole.
 
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
@@ -19,17 +21,24 @@ pub(crate) fn is_incomplete() -> bool {
 /// Limits of a file and of its older siblings.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct LogLimits {
+    /// `-ringbuffer_files`: full files that are kept; all without it.
     pub(super) ring_files: Option<u32>,
+    /// `-ringbuffer_size`, bytes.
     pub(super) ring_size: Option<u64>,
+    /// `-max_log_size`, bytes: the file is not written beyond it.
     pub(super) max_size: Option<u64>,
 }
 
 #[derive(Debug)]
 pub(super) struct LogFile {
+    /// The name of the file in use.
     path: PathBuf,
+    /// An existing file is added to, not replaced.
     append: bool,
     limits: LogLimits,
+    /// `None` before the first write.
     file: Option<BufWriter<File>>,
+    /// Bytes written to the file in use by this run.
     size: u64,
     /// Older siblings, oldest first.
     kept: VecDeque<PathBuf>,
@@ -71,10 +80,12 @@ impl LogFile {
         Ok(())
     }
 
+    /// Nothing was written yet.
     pub(super) fn is_new(&self) -> bool {
         self.file.is_none()
     }
 
+    /// Adds bytes, opening and rotating the file as needed.
     pub(super) fn write(&mut self, bytes: &[u8]) {
         if self.stopped {
             return;
@@ -99,6 +110,7 @@ impl LogFile {
         }
     }
 
+    /// Hands the buffer to the system.
     pub(super) fn flush(&mut self) {
         if let Some(file) = self.file.as_mut().filter(|_| !self.stopped)
             && let Err(error) = file.flush()
@@ -145,6 +157,7 @@ impl LogFile {
     }
 }
 
+/// `NAME_SECOND[.NUMBER].ENDING`.
 fn aside(path: &Path, second: u64, number: u32) -> PathBuf {
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
     let ending = path.extension().map_or_else(String::new, |ending| format!(".{}", ending.to_string_lossy()));

@@ -1,4 +1,7 @@
 //! SIPp's trace files: the writer thread of [`lab_sip::trace::Tracer`], and the files of statistics.
+//!
+//! Shards give lines to a bounded queue by [`Tracer`]; the thread of `writer` takes them and writes files (`log`, `call_debug`). Files with a line
+//! every `-fd` (`counts`, `stat`) are observers of the run's thread.
 
 mod call_debug;
 mod counts;
@@ -39,6 +42,7 @@ pub fn file_name(setup: &Setup, file: &TraceFile, suffix: &str) -> PathBuf {
     name(&setup.scenario.source.stem(), file, suffix)
 }
 
+/// The process's id keeps runs of one folder apart.
 fn name(stem: &str, file: &TraceFile, suffix: &str) -> PathBuf {
     file.file.clone().unwrap_or_else(|| PathBuf::from(format!("{stem}_{}_{suffix}", std::process::id())))
 }

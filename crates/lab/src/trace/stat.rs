@@ -1,4 +1,6 @@
 //! The statistics file: columns and their positions are SIPp 3.6's.
+//!
+//! Scripts read columns by their position, so none may be added, moved or renamed; figures that SIPp does not have are in the report.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -43,6 +45,7 @@ const PAIRS: &[(&str, Count)] = &[
     ("WatchdogMinor", Count::WatchdogMinor),
 ];
 
+/// The names of the columns. Counters, response times and buckets are the scenario's.
 pub(super) fn header(options: &Options, scenario: &Scenario) -> String {
     let mut columns: Vec<String> = Vec::new();
     let fixed = "StartTime LastResetTime CurrentTime ElapsedTime(P) ElapsedTime(C) TargetRate CallRate(P) \
@@ -72,6 +75,7 @@ pub(super) fn header(options: &Options, scenario: &Scenario) -> String {
     joined(options, &columns)
 }
 
+/// A column of the name alone, then one a bucket.
 fn bucket_names(columns: &mut Vec<String>, name: &str, bounds: &[u32]) {
     let Some(last) = bounds.last() else { return };
     columns.push(name.to_owned());
@@ -79,6 +83,7 @@ fn bucket_names(columns: &mut Vec<String>, name: &str, bounds: &[u32]) {
     columns.push(format!("{name}_>={last}"));
 }
 
+/// Every column is followed by the delimiter, the last one too, as in SIPp.
 fn joined(options: &Options, columns: &[String]) -> String {
     let mut text = String::new();
     for column in columns {
@@ -88,6 +93,7 @@ fn joined(options: &Options, columns: &[String]) -> String {
     text
 }
 
+/// A line: `period` are the counts since the last line, which was at `since`.
 pub(super) fn line(setup: &Setup, progress: &Progress, period: &Stats, since: Instant) -> String {
     let options = &setup.options;
     let scenario = &setup.scenario;
@@ -119,12 +125,14 @@ pub(super) fn line(setup: &Setup, progress: &Progress, period: &Stats, since: In
     joined(options, &columns)
 }
 
+/// The columns before the pairs.
 fn first_columns(options: &Options, progress: &Progress, period: &Stats, since: Instant) -> Vec<String> {
     let created = |stats: &Stats| stats.counts[Count::IncomingCall] + stats.counts[Count::OutgoingCall];
     let stamp = |at: Instant| Timestamp::csv(at, options.files.rfc3339).to_string();
     let (span, elapsed) = (progress.now.since(since), progress.now.since(progress.started));
     let total = &progress.total;
     let gauges = &progress.gauges;
+    // With `-users` SIPp's TargetRate is the number of users.
     let target = if options.rate.users.is_some() { f64::from(gauges.users) } else { gauges.target_rate };
     let count = |stats: &Stats, count: Count| stats.counts[count].to_string();
     vec![
@@ -163,6 +171,7 @@ fn significant(value: f64) -> String {
     text
 }
 
+/// Means and standard deviations, of the period and of the run.
 fn durations(columns: &mut Vec<String>, period: &Durations, total: &Durations) {
     let of = |value: Option<Duration>| clock_micros(value.unwrap_or_default());
     columns.push(of(period.mean()));
@@ -171,6 +180,7 @@ fn durations(columns: &mut Vec<String>, period: &Durations, total: &Durations) {
     columns.push(of(total.deviation()));
 }
 
+/// An empty cell under the name, then the counts.
 fn bucket_values(columns: &mut Vec<String>, bounds: &[u32], histogram: &Histogram) {
     if bounds.is_empty() {
         return;

@@ -9,16 +9,19 @@ use stdx::time::Instant;
 /// A moment, and how it is written.
 #[derive(Debug, Clone, Copy)]
 pub struct Timestamp {
+    /// Since the Unix epoch.
     at: Instant,
     form: TimestampFormat,
 }
 
+/// The forms that SIPp has.
 #[derive(Debug, Clone, Copy)]
 enum TimestampFormat {
     /// Date, time and seconds since 1970, by tabs.
     Csv,
     /// Date and time, by a blank.
     Message,
+    /// `-rfc3339`.
     Rfc3339,
 }
 

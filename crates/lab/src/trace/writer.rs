@@ -1,4 +1,7 @@
 //! The writer thread: lines in, files out, in SIPp's forms.
+//!
+//! [`TraceWriter::open`] opens what is on before the run; `run` then takes lines until the end. A switch may change while it runs, so each line
+//! looks at it again.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -18,21 +21,33 @@ use crate::engine::clock::Clock;
 /// How long a line may sit in a buffer before it is on disk.
 const FLUSH: Duration = Duration::from_millis(200);
 
+/// The open files and what is kept between lines.
 pub(super) struct TraceWriter {
+    /// The form of all times.
     rfc3339: bool,
     /// `-trace_rtt` counts from here.
     started: Option<Instant>,
+    /// The traces that are on now.
     switches: Arc<TraceSwitches>,
+    /// `-trace_msg`.
     messages: LogFile,
+    /// `-trace_shortmsg`.
     short: LogFile,
+    /// `-trace_err`.
     errors: LogFile,
+    /// `-trace_logs`.
     logs: LogFile,
+    /// `-trace_calldebug`.
     call_debug: LogFile,
+    /// Lines of calls that have not ended.
     calls: CallDebug,
+    /// `-trace_rtt`; `None` without it.
     rtt: Option<LogFile>,
     /// Response times come in lots of `-rtt_freq`.
     rtt_lot: Vec<u8>,
+    /// Response times so far.
     rtt_count: u64,
+    /// `-rtt_freq`, at least 1.
     rtt_frequency: u64,
 }
 
@@ -82,6 +97,7 @@ impl TraceWriter {
         Ok(writer)
     }
 
+    /// Writes lines until the end of the run. The buffers are flushed at most `FLUSH` after a line.
     pub(super) fn run(mut self, lines: &Receiver<TraceLine>) {
         let mut clean = true;
         let clock = Clock::new();
@@ -119,6 +135,7 @@ impl TraceWriter {
         }
     }
 
+    /// One line into the files that it belongs to.
     fn write(&mut self, line: TraceLine) {
         match line {
             TraceLine::Message { at, direction, transport, call_id, bytes } => {
@@ -146,6 +163,7 @@ impl TraceWriter {
             }
             TraceLine::EndCallDebug { call_id, failed } => {
                 if let Some(text) = self.calls.end(&call_id).filter(|_| failed) {
+                    // A call that succeeded is forgotten.
                     self.call_debug.write(&text);
                 }
             }
@@ -155,6 +173,7 @@ impl TraceWriter {
         }
     }
 
+    /// `Date_ms;response_time_ms;rtd_no`: times since the start, counters from 1. Lines wait for a lot of `-rtt_freq`.
     fn response_time(&mut self, at: Instant, micros: u64, rtd: u16) {
         use std::io::Write as _;
 
@@ -214,6 +233,7 @@ pub(super) fn short_message(
     line
 }
 
+/// The start line of a message.
 fn first_line(bytes: &[u8]) -> &[u8] {
     let end = memchr::memchr2(b'\r', b'\n', bytes).unwrap_or(bytes.len());
     &bytes[..end]

@@ -1,4 +1,6 @@
 //! Tokens and invitations.
+//!
+//! As `sqlite::access`, with locks in place of the one writer: other nodes may write the same rows at the same time.
 
 use stdx::Instant;
 use tokio_postgres::Row;
@@ -33,6 +35,7 @@ fn changed(rows: u64) -> Result<WriteDone, Failure> {
     Ok(WriteDone::Changed { rows })
 }
 
+/// First the token that was used, whose count may be too low, and only then a fresh one.
 fn write_tokens(connection: &mut Connection, write: &TokenWrite) -> Result<WriteDone, Failure> {
     let (user, agent) = (&*write.user, &*write.agent);
     if let Some(used) = &write.used {
@@ -64,6 +67,7 @@ fn use_token(connection: &mut Connection, user: &str, agent: &str, used: &UsedTo
     Ok(())
 }
 
+/// A fresh token takes the place of those that were never used. Of an account's tokens the newest `limits::MAX_TOKENS` stay.
 fn add_token(
     connection: &mut Connection,
     user: &str,
@@ -84,6 +88,7 @@ fn add_token(
     Ok(())
 }
 
+/// Two nodes that invite at once may exceed the limit by one: it keeps a table small, and no more.
 fn invite(connection: &mut Connection, invitation: &Invitation) -> Result<WriteDone, Failure> {
     let sql = "INSERT INTO xmpp_invitation (hash, domain, name, inviter, registers, expires_at) \
                SELECT $1, $2, $3, $4, $5, $6 WHERE $4::text IS NULL OR \
@@ -121,6 +126,7 @@ fn use_invitation(
     }
 }
 
+/// Makes an account, if its name is not reserved for an invitation, or if this is the invitation. It is then used up.
 fn register(
     connection: &mut Connection,
     account: &NewAccount,
@@ -146,6 +152,7 @@ fn register(
     Ok(done)
 }
 
+/// Tokens and invitations that have ended, the oldest first, a chunk of each.
 fn clean(connection: &mut Connection, before: Instant) -> Result<WriteDone, Failure> {
     let mut rows = 0;
     for sql in [

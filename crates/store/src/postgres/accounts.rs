@@ -1,4 +1,7 @@
 //! Accounts, aliases and domains.
+//!
+//! As `sqlite::accounts`. A statement that fails would end the transaction of the whole group, so rules of uniqueness are met by `ON CONFLICT DO
+//! NOTHING`, and a row that does not come back is the answer.
 
 use tokio_postgres::Row;
 
@@ -41,6 +44,7 @@ const PAGE: &str = select_account!(
      AND account.name < $3 || chr(1114111) ORDER BY account.name LIMIT $4"
 );
 
+/// An empty display name is NULL. No row comes back if the address is taken.
 const INSERT: &str = "INSERT INTO account \
     (domain_id, name, verifiers, display_name, max_contacts, max_calls, created_at, max_rate, deny) \
     VALUES ($1, $2, $3, nullif($4, ''), $5, $6, $7, $8, $9) ON CONFLICT DO NOTHING RETURNING id";
@@ -59,6 +63,7 @@ pub(super) fn account_id(connection: &mut Connection, account: &Address) -> Resu
     Ok(row.try_get(0)?)
 }
 
+/// Refused when the address is an alias: an address has one meaning.
 pub(super) fn add(connection: &mut Connection, account: &NewAccount) -> Result<WriteDone, Failure> {
     let address = &account.address;
     check_length("display name", account.display_name.len(), limits::MAX_DISPLAY_NAME)?;
@@ -112,6 +117,7 @@ fn kept(connection: &mut Connection, verifiers: &Verifiers) -> Result<Vec<u8>, F
     Ok(encoded(verifiers, has_none)?)
 }
 
+/// As the bytes of the column. Where no digests are kept, a password of which no keys of SCRAM are made leaves nothing to keep.
 pub(super) fn encoded(verifiers: &Verifiers, has_no_digests: bool) -> Result<Vec<u8>, StoreError> {
     if !has_no_digests {
         return Ok(verifiers.encode());
@@ -151,6 +157,7 @@ pub(super) fn keep_digests(connection: &mut Connection, keep: bool) -> Result<Wr
     }
 }
 
+/// Nothing changes when the password is another one by now: the keys are of the old one.
 pub(super) fn add_scram(
     connection: &mut Connection,
     account: &Address,
@@ -163,6 +170,7 @@ pub(super) fn add_scram(
     }
 }
 
+/// The same for an account that had no password: `of` are the random verifiers that it had.
 pub(super) fn learn_password(
     connection: &mut Connection,
     account: &Address,
@@ -226,6 +234,7 @@ pub(super) fn set_limits(
     changed(rows)
 }
 
+/// The aliases go by the foreign key. Returns the contacts, which are told of it.
 pub(super) fn remove(connection: &mut Connection, account: &Address) -> Result<WriteDone, Failure> {
     let id = account_id(connection, account)?;
     connection.execute("DELETE FROM account WHERE id = $1", values![id])?;
@@ -263,6 +272,7 @@ pub(super) fn remove_domain(connection: &mut Connection, name: &str) -> Result<W
     }
 }
 
+/// Refused when the address is an account's. Returns the account's id.
 pub(super) fn add_alias(
     connection: &mut Connection,
     alias: &Address,
@@ -302,6 +312,7 @@ pub(super) fn load(
     connection.query_first(BY_ADDRESS, values![domain, user])?.as_ref().map(account).transpose()
 }
 
+/// A row with the columns of `select_account`.
 fn account(row: &Row) -> Result<Account, Failure> {
     let deny = row.try_get::<_, Option<String>>(10)?.map(|deny| serde_json::from_str(&deny)).transpose();
     let damaged =

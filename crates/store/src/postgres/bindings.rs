@@ -1,4 +1,7 @@
 //! Bindings: the latest set of each address.
+//!
+//! Unlike SQLite's log, the table has one row for each address. A farm reads it by bucket, and the epoch of a row's owner decides between two nodes
+//! that both believe to own the address.
 
 use tokio_postgres::Row;
 
@@ -34,6 +37,7 @@ const LATER: &str = "SELECT binding.bucket, binding.aor \
 /// A bucket and an address in it.
 pub(super) type InBucket = (u16, Box<str>);
 
+/// A row of [`DELETE`] or [`LATER`].
 pub(super) fn in_bucket(row: &Row) -> Result<InBucket, Failure> {
     Ok((row.try_get::<_, i16>(0)?.cast_unsigned(), row.try_get(1)?))
 }
@@ -42,6 +46,7 @@ pub(super) fn in_bucket(row: &Row) -> Result<InBucket, Failure> {
 /// instead of deadlocking.
 #[derive(Default)]
 pub(super) struct Columns<'a> {
+    /// Numbers without a sign, kept as they are in the signed type of the column.
     pub(super) buckets: Vec<i16>,
     pub(super) aors: Vec<&'a str>,
     pub(super) seqs: Vec<i64>,
@@ -94,6 +99,7 @@ pub(super) fn of_buckets(
     read_rows(connection, PAGE, values![numbers, after, i64::from(limits::BINDINGS_LOADED)])
 }
 
+/// The row of one address, which is needed before those of its bucket have all been read.
 pub(super) fn of_address(
     connection: &mut Connection,
     bucket: u16,

@@ -1,4 +1,8 @@
 //! One connection, used on the calling thread.
+//!
+//! A layer over `tokio-postgres`, whose calls are asynchronous: [`Driver`] runs them on the calling thread. Statements are prepared once in each
+//! connection. Several of them can be sent at once ([`Connection::pipeline`]), since each round trip to the server costs its delay. An answer that
+//! does not come in time closes the connection.
 
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
@@ -37,9 +41,12 @@ pub(super) use values;
 
 /// A connection with its prepared statements. The thread that calls drives it.
 pub(super) struct Connection {
+    /// The runtime that moves the connection.
     driver: Driver,
     client: Client,
+    /// By their text. Empty again with a new connection.
     statements: HashMap<Box<str>, Statement>,
+    /// The database, for connecting again.
     postgres: Postgres,
     /// The time that a statement may take; zero: any.
     limit: Duration,
@@ -142,6 +149,7 @@ impl Connection {
         self.ensure().map(drop)
     }
 
+    /// The error of a life that may write nothing any more.
     pub(super) fn fenced(&self) -> StoreError {
         StoreError::Fenced { server: self.name().into() }
     }
@@ -228,6 +236,7 @@ impl Connection {
         Ok(outcomes)
     }
 
+    /// Counts the round trips for tests.
     fn count(&mut self) {
         #[cfg(test)]
         {
@@ -285,6 +294,7 @@ impl Connection {
         visited
     }
 
+    /// Pages through a portal within one transaction, which shows the rows of one moment.
     fn visit_all(
         &mut self,
         sql: &str,
@@ -334,6 +344,7 @@ impl Connection {
         Ok(statement.columns().iter().map(|column| column.type_().clone()).collect())
     }
 
+    /// The prepared statement; the first use in a connection prepares it.
     fn statement(&mut self, sql: &str) -> Result<Statement, Failure> {
         if let Some(statement) = self.statements.get(sql) {
             return Ok(statement.clone());
@@ -347,10 +358,13 @@ impl Connection {
 
 /// A statement that was sent with others, and its answer when it has come.
 enum Answer<'a> {
+    /// Sent, or about to be sent.
     Waiting(Pin<Box<dyn Future<Output = Result<Outcome, tokio_postgres::Error>> + Send + 'a>>),
+    /// The answer is here.
     Came(Result<Outcome, tokio_postgres::Error>),
 }
 
+/// Sends one step.
 async fn perform(
     client: &Client,
     step: Step<'_>,
@@ -388,6 +402,7 @@ async fn all(answers: &mut [Answer<'_>]) {
 pub(super) type Wire =
     tokio_postgres::Connection<Socket, <MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream>;
 
+/// Connects, and sets what every session of ours needs.
 fn connect(driver: &Driver, postgres: &Postgres, limit: Duration) -> Result<Client, StoreError> {
     let (client, wire) = driver.connect(postgres)?;
     // Its end is seen by the client.
@@ -441,6 +456,7 @@ impl Driver {
         Err(failed.unwrap_or_else(|| StoreError::invalid("the URL of the store", "one with a host")))
     }
 
+    /// Waits with the patience of the connection. After silence the connection is closed.
     pub(super) fn wait<T: Send>(
         &self,
         work: impl Future<Output = Result<T, tokio_postgres::Error>> + Send,
@@ -452,6 +468,7 @@ impl Driver {
         done
     }
 
+    /// Waits at most so long.
     pub(super) fn wait_within<T: Send>(
         &self,
         patience: Option<Duration>,
@@ -478,10 +495,12 @@ impl Driver {
         }
     }
 
+    /// Starts the task that moves the connection; it runs while a call drives the runtime.
     fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
         *self.task.borrow_mut() = Some(self.runtime().spawn(work));
     }
 
+    /// On this thread, or on a second one if this one drives a runtime already.
     fn block_on<T: Send>(&self, work: impl Future<Output = T> + Send) -> T {
         let runtime = self.runtime();
         if Handle::try_current().is_err() {
@@ -518,6 +537,7 @@ pub(super) fn micros(at: Instant) -> i64 {
     i64::try_from(at.as_micros()).unwrap_or(i64::MAX)
 }
 
+// Accounts, domains and routes have their times in seconds, everything else in microseconds.
 pub(super) fn seconds(at: Instant) -> i64 {
     i64::try_from(at.unix_seconds()).unwrap_or(i64::MAX)
 }

@@ -1,4 +1,7 @@
 //! A server's database as an end of a copy.
+//!
+//! [`Source`] reads in one transaction that sees one moment; [`Target`] fills an empty database in one transaction, so that a copy that fails leaves
+//! nothing.
 
 use std::path::PathBuf;
 
@@ -26,6 +29,7 @@ const LOOKS: usize = 20;
 /// The copy waits for the other database as long as that takes.
 const NO_TIMEOUTS: &str = "SET idle_in_transaction_session_timeout = 0; SET statement_timeout = 0";
 
+/// A connection that waits for any time, to a database with exactly this program's schema.
 fn connect(url: &str) -> Result<Connection, StoreError> {
     let postgres = Postgres::open(url)?.with_session_name(APPLICATION).with_patience(None);
     // A copy has the tables and columns that this program knows: it would lose what a later version has added.
@@ -37,6 +41,7 @@ fn connect(url: &str) -> Result<Connection, StoreError> {
     Ok(connection)
 }
 
+/// Runs work whose failures name the database.
 fn answer<T>(
     connection: &mut Connection,
     work: impl FnOnce(&mut Connection) -> Result<T, Failure>,
@@ -95,6 +100,7 @@ impl CopySource for Source {
         answer(&mut self.connection, |connection| count(connection, table))
     }
 
+    // A cursor: the server sends `FETCHED` rows at a time.
     fn read(&mut self, table: &Table, take: ChunkHandler<'_>) -> Result<(), StoreError> {
         let Table { name, columns, key, .. } = table;
         let columns = columns.join(", ");
@@ -121,6 +127,7 @@ impl CopySource for Source {
         })
     }
 
+    // The sequence of the ids, which also knows ids of rows that were deleted.
     fn last_id(&mut self, table: &Table) -> Result<i64, StoreError> {
         let sql = format!(
             "SELECT coalesce(pg_sequence_last_value(pg_get_serial_sequence('{}', 'id')::regclass), 0)",
@@ -209,6 +216,7 @@ fn filled(connection: &mut Connection) -> Result<Vec<&'static str>, Failure> {
     Ok(filled)
 }
 
+/// The error names the tables that have rows.
 fn refuse_if_filled(connection: &Connection, filled: &[&str], expected: &str) -> Result<(), Failure> {
     if filled.is_empty() {
         return Ok(());
@@ -267,6 +275,7 @@ impl CopyTarget for Target {
                 );
                 connection.batch(&sql)?;
             }
+            // Without statistics the planner would take every table for empty until the server looks at it by itself.
             for Table { name, .. } in TABLES {
                 connection.batch(&format!("ANALYZE {name}"))?;
             }

@@ -55,6 +55,7 @@ impl FromSql<'_> for Value<'static> {
     }
 }
 
+/// The tables of the two databases differ: a defect of ours.
 fn misfit(ty: &Type) -> Box<dyn Error + Sync + Send> {
     format!("a value that does not fit a column of type {ty}").into()
 }

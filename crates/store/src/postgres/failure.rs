@@ -1,4 +1,7 @@
 //! The errors of statements.
+//!
+//! The SQLSTATE of an error decides: what is at fault (a value, the moment, the connection, the server), and so whether the work is done again, and
+//! where. `writer` and `reader` ask the `is_of_…` functions and give what is left to [`Failure::into_store`].
 
 use std::time::Duration;
 
@@ -9,7 +12,9 @@ use crate::error::StoreError;
 /// An error of a statement: the database's, or one of ours about the item.
 #[derive(Debug)]
 pub(super) enum Failure {
+    /// An error of the server or of the connection.
     Postgres(tokio_postgres::Error),
+    /// An error that our own checks have found.
     Store(StoreError),
     /// The server has not answered for so long. The connection is closed.
     Silent(Duration),
@@ -73,6 +78,7 @@ impl Failure {
         }
     }
 
+    /// `name`: the database, for messages.
     pub(super) fn into_store(self, name: &str) -> StoreError {
         match self {
             Failure::Postgres(error) => from_postgres(&error, name),
@@ -90,6 +96,7 @@ fn is_of_connection(error: &tokio_postgres::Error) -> bool {
     error.is_closed() || std::error::Error::source(error).is_some_and(is_io)
 }
 
+/// The error for the rest of the program, which knows no SQLSTATE.
 fn from_postgres(error: &tokio_postgres::Error, name: &str) -> StoreError {
     let unreachable = |detail: String| StoreError::Unreachable { server: name.into(), detail };
     let Some(fault) = error.as_db_error() else {

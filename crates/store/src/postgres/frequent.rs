@@ -1,5 +1,8 @@
 //! The frequent writes of a group, bindings and records of calls: one statement of a kind, sent together with the bounds of the
 //! transaction, so that the group costs one round trip.
+//!
+//! Others (`writer::apply_others`) cost a round trip for each statement. Bindings of a group are one array a column, of which the last row of each
+//! address counts.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -19,7 +22,9 @@ pub(super) type Written = BTreeMap<usize, Result<WriteDone, StoreError>>;
 /// Numbers of bindings that were taken from the database and not given to a row yet.
 #[derive(Debug, Default)]
 pub(super) struct Numbers {
+    /// The next one to give.
     next: i64,
+    /// The first one that was not taken: they are equal when all have been given.
     end: i64,
 }
 
@@ -54,6 +59,7 @@ pub(super) enum Around {
 /// The frequent writes of a group, with their places in it.
 #[derive(Default)]
 pub(super) struct Frequent<'a> {
+    /// With the place of each in the group.
     bindings: Vec<(usize, &'a BindingWrite)>,
     calls: Vec<(usize, &'a CallRecord)>,
     /// The writes that need no statement: they are at fault, or change nothing.
@@ -61,6 +67,7 @@ pub(super) struct Frequent<'a> {
 }
 
 impl<'a> Frequent<'a> {
+    /// Picks the frequent writes out of a group; the others are the caller's.
     pub(super) fn of(group: &'a [Write]) -> Self {
         let mut frequent = Frequent::default();
         for (place, write) in group.iter().enumerate() {
@@ -119,6 +126,7 @@ impl<'a> Frequent<'a> {
             Around::Nothing => connection.pipeline(&steps)?,
         };
         let mut outcomes = outcomes.iter();
+        // Outcomes come in the order of the steps, of which some may be missing.
         let mut next = |is_there: bool| if is_there { outcomes.next() } else { None };
         let changed = next(set.len() > 0).map_or(0, Outcome::changed);
         let later = next(deleted.len() > 0).map_or(&[][..], Outcome::rows);

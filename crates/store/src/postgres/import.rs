@@ -1,4 +1,7 @@
 //! Many users at once: their accounts by COPY into a table of the connection's own, and by one statement from there.
+//!
+//! The order for a batch: rounds (an account may be in it twice), the domains, COPY into the temporary table, one INSERT of those that are new, and
+//! pages of those that were there. Rosters and messages follow user by user.
 
 use std::collections::HashSet;
 
@@ -21,6 +24,7 @@ const STAGING: &str = "CREATE TEMPORARY TABLE import_account (line integer PRIMA
     name text COLLATE \"C\" NOT NULL, verifiers bytea NOT NULL, display_name text, max_contacts bigint, \
     max_calls bigint, created_at bigint NOT NULL, max_rate bigint, deny text) ON COMMIT DELETE ROWS";
 
+/// The order of the columns is that of [`STAGING`].
 const COPY: &str = "COPY import_account FROM STDIN BINARY";
 
 const COLUMNS: [Type; 10] = [
@@ -36,6 +40,7 @@ const COLUMNS: [Type; 10] = [
     Type::TEXT,
 ];
 
+/// Adds the accounts that are not there yet.
 const MERGE: &str = "INSERT INTO account \
     (domain_id, name, verifiers, display_name, max_contacts, max_calls, created_at, max_rate, deny) \
     SELECT domain_id, name, verifiers, display_name, max_contacts, max_calls, created_at, max_rate, deny \
@@ -121,20 +126,26 @@ fn with_domains<'a>(
     Ok(staged)
 }
 
+/// Users whose accounts differ from each other.
 struct Round<'a> {
+    /// Accounts that were there before the transaction are told apart by `xmin`, in the first round only.
     is_first: bool,
     /// By line.
     staged: Vec<(i64, &'a NewUser)>,
 }
 
+/// The state of one batch.
 struct Importer {
     has_no_digests: bool,
     existing: Existing,
+    /// The counts so far.
     imported: Imported,
+    /// Accounts that had another password.
     changed: Vec<Address>,
 }
 
 impl Importer {
+    /// Adds or updates the accounts of a round, and writes the rows of chat of those that were not skipped.
     fn import_round(&mut self, connection: &mut Connection, round: &Round<'_>) -> Result<(), Failure> {
         if !round.is_first {
             connection.batch("TRUNCATE import_account")?;
@@ -156,6 +167,7 @@ impl Importer {
         Ok(())
     }
 
+    /// Fills the temporary table. An account whose verifiers cannot be kept fails the batch.
     fn copy(&self, connection: &mut Connection, round: &Round<'_>) -> Result<(), Failure> {
         let mut refused = None;
         let rows = round.staged.iter().enumerate().map_while(|(line, (domain, NewUser { account, .. }))| {
@@ -217,6 +229,7 @@ impl Importer {
     }
 }
 
+/// An import makes the domains that it meets.
 fn domain_or_new(connection: &mut Connection, account: &NewAccount) -> Result<i64, Failure> {
     let sql = "INSERT INTO domain (name, created_at) VALUES ($1, $2) ON CONFLICT DO NOTHING";
     connection.execute(sql, values![account.address.domain, seconds(account.created_at)])?;
@@ -257,6 +270,7 @@ fn is_waiting(connection: &mut Connection, user: &str, stanza: &str) -> Result<b
     connection.exists("SELECT 1 FROM xmpp_offline WHERE owner = $1 AND stanza = $2", values![user, stanza])
 }
 
+/// As `xmpp::keep` decides it, asked before: an import counts such messages and goes on.
 fn is_full(connection: &mut Connection, user: &str) -> Result<bool, Failure> {
     let count = connection.number("SELECT count(*) FROM xmpp_offline WHERE owner = $1", values![user])?;
     Ok(narrow::<u32>(count) >= limits::MAX_XMPP_OFFLINE)

@@ -46,6 +46,7 @@ pub(super) fn make(connection: &mut Connection) -> Result<(), Failure> {
     step(connection, &name, MIGRATIONS).map(drop)
 }
 
+/// Refuses a database of another encoding than UTF-8, which could not keep every name, and performs the step in a transaction.
 fn apply(
     connection: &mut Connection,
     name: &str,
@@ -66,6 +67,7 @@ fn apply(
     applied
 }
 
+/// Applies the migrations that are missing, within a transaction. The lock ends with it.
 fn step(
     connection: &mut Connection,
     name: &str,

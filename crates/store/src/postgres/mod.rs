@@ -1,5 +1,8 @@
 //! The record in PostgreSQL, for nodes that share it. A commit is on disk when it returns (`synchronous_commit`).
 //!
+//! A node has one writer, several readers, a listener for notices and, in a farm, a connection for the hold on buckets. Each finds out by itself that
+//! its server is gone. The other modules are the statements, by kind of row; those of SQLite are in `sqlite` under the same names.
+//!
 //! Connections are made when they are first needed and again when they break; what was under way then fails, and its
 //! outcome is known to the database alone, so nothing of it was acknowledged.
 
@@ -57,6 +60,7 @@ pub struct Postgres {
     patience: Option<Duration>,
     /// The number of the server's process that sent the last notice of a writer of ours.
     notifier: Arc<AtomicI32>,
+    /// See `Options::without_user` of SQLite.
     without_user: fn(&str, &str) -> Option<String>,
     /// The life whose fence stops the writers.
     life: Option<u32>,
@@ -97,6 +101,7 @@ impl Postgres {
         Ok(postgres.name().to_owned())
     }
 
+    /// Without a connection. `sslmode` and `sslrootcert` are taken out of the URL first.
     fn of_url(url: &str) -> Result<Self, StoreError> {
         let (url, tls) = tls::Parameters::take(url);
         let mut config = Config::from_str(&url).map_err(|error| {
@@ -178,6 +183,7 @@ impl Postgres {
         self.switches.fetch_add(1, Ordering::AcqRel).wrapping_add(1)
     }
 
+    /// A connection whose statements may take any time.
     fn connect(&self) -> Result<connection::Connection, StoreError> {
         connection::Connection::open(self, Duration::ZERO)
     }
@@ -191,6 +197,7 @@ fn session_name(life: i64) -> String {
     session_name_of(&life.to_string())
 }
 
+/// `life` may be empty: the beginning of all such names.
 fn session_name_of(life: &str) -> String {
     format!("{SESSION_NAME}.{life}")
 }
@@ -244,6 +251,7 @@ fn servers(config: &Config) -> Arc<[Config]> {
     (0..count).map(server).collect()
 }
 
+/// The hosts and the database, for messages.
 fn name_of(config: &Config) -> String {
     let host = |host: &Host| match host {
         Host::Tcp(name) => name.clone(),

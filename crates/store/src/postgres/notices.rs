@@ -1,4 +1,6 @@
 //! Notices of changes: `NOTIFY` in the transaction that makes them, and the connection that hears them.
+//!
+//! The server gives each notice to all listeners, its sender included; the number of the sender's process tells the own ones apart.
 
 use std::future::{Future, pending, poll_fn};
 use std::pin::pin;
@@ -46,6 +48,7 @@ impl Pending {
         Ok(Some(Pending(std::iter::once(notice).chain(aliases).collect())))
     }
 
+    /// Only a write that has changed something is told of.
     pub(super) fn send(self, connection: &mut Connection, done: &WriteDone) -> Result<(), Failure> {
         if has_changed(done) { send(connection, &self.0) } else { Ok(()) }
     }
@@ -56,6 +59,7 @@ pub(super) fn send_everything(connection: &mut Connection) -> Result<(), Failure
     send(connection, &[Notice::Everything])
 }
 
+/// Within the transaction: the server sends them with the commit.
 fn send(connection: &mut Connection, notices: &[Notice]) -> Result<(), Failure> {
     let payloads: Vec<String> = notices.iter().map(Notice::payload).collect();
     let sql = "SELECT pg_backend_pid(), pg_notify('belfry', payload) FROM unnest($1::text[]) AS payload";
@@ -79,14 +83,17 @@ pub(crate) struct PostgresListener {
     open: Option<Open>,
 }
 
+/// A connection that listens.
 struct Open {
     /// The count of switches when it was made.
     switches: u32,
     client: Client,
     wire: Wire,
+    /// Notices that came while something else was waited for are kept here.
     inbox: Inbox,
 }
 
+/// Messages that the server has sent unasked.
 #[derive(Default)]
 struct Inbox {
     /// Each with the number of the server's process that sent it.
@@ -101,6 +108,7 @@ const NO_PROCESS: i32 = -1;
 const NO_NOTIFIER: i32 = 0;
 
 impl Inbox {
+    /// More than the limit are replaced by one that is about everything.
     fn push(&mut self, sender: i32, notice: Notice) {
         if self.notices.len() >= limits::NOTICES_WAITING {
             self.notices.clear();
@@ -139,6 +147,7 @@ impl PostgresListener {
     }
 }
 
+/// Connects and listens. Changes before this are not heard of, so the caller takes everything as changed.
 fn connect(driver: &Driver, postgres: &Postgres) -> Result<Open, StoreError> {
     let switches = postgres.switches();
     let (client, wire) = driver.connect(postgres)?;
@@ -157,12 +166,14 @@ impl Open {
         moving(wire, inbox, Until::Heard, pending()).await
     }
 
+    /// Sends a statement and waits for its end; notices that come meanwhile are kept.
     async fn ask(&mut self, sql: &str) -> Result<(), Error> {
         let Open { client, wire, inbox, .. } = self;
         moving(wire, inbox, Until::Done, client.batch_execute(sql)).await
     }
 }
 
+/// The event that ends a wait.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Until {
     /// A notice has come.

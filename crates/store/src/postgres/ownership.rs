@@ -1,5 +1,9 @@
 //! The hold of one life of a node on buckets: the tables `member` and `bucket`.
 //!
+//! A claim names the epoch that the bucket must still have, so that of two shards that claim it one is refused. Fencing a life is an update of its
+//! row in `member`, which every transaction of that life has locked at its beginning (`own_fence`): it waits for the transaction that is under way,
+//! and all later ones fail.
+//!
 //! Locks are taken in one order by all: rows of `member` by life, then rows of `bucket` by number. Each transaction is sent as a whole,
 //! so a process that is stopped holds no lock of these tables, except that of a group of its writer.
 
@@ -22,11 +26,13 @@ const TAKE: &str = "UPDATE bucket SET epoch = bucket.epoch + 1, life = $4, shard
     WHERE bucket.bucket = claim.bucket AND bucket.epoch = claim.after \
     AND (bucket.life IS NULL OR EXISTS (SELECT FROM member WHERE member.life = bucket.life AND fenced))";
 
+/// Gives back what the shard still holds with this epoch.
 const GIVE: &str = "UPDATE bucket SET life = NULL, shard = NULL \
     FROM unnest($1::smallint[], $2::int[], $3::bigint[]) AS given (bucket, shard, epoch) \
     WHERE bucket.bucket = given.bucket AND bucket.epoch = given.epoch AND bucket.shard = given.shard \
     AND bucket.life = $4";
 
+/// The state of the buckets after [`TAKE`]: the answer to each claim.
 const HOLDERS: &str = "SELECT bucket, epoch, life, shard FROM bucket WHERE bucket = ANY($1)";
 
 /// The last life of a node by this name enters. A number below one that began long ago is not that of a fresh start: it belongs to a
@@ -52,6 +58,7 @@ const DEAD_HOLDERS: &str = "SELECT DISTINCT bucket.life \
     WHERE bucket.life = ANY($3) AND bucket.life <> $4 \
     AND EXISTS (SELECT FROM member WHERE member.life = $4 AND NOT fenced) ORDER BY bucket.life";
 
+/// The hold of a node's life.
 pub(super) struct PostgresOwnership {
     pub(super) connection: Connection,
     life: u32,
@@ -139,6 +146,7 @@ impl Ownership for PostgresOwnership {
 /// Claims of a life, as the statements take them.
 struct Claims<'a> {
     life: u32,
+    /// The claims, in the order of the answers.
     all: &'a [BucketClaim],
     buckets: Vec<i16>,
     shards: Vec<i32>,
@@ -194,6 +202,7 @@ fn is_of_lock(failure: &Failure) -> bool {
     is_timeout || failure.is_of_moment()
 }
 
+/// Everything in one transaction, sent at once.
 fn fence_and_take(
     connection: &mut Connection,
     claims: &Claims<'_>,

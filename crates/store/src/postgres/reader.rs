@@ -1,4 +1,6 @@
 //! A reading connection.
+//!
+//! A read may be sent again, so one that fails because the connection broke is tried once more on a new one.
 
 use std::time::Duration;
 
@@ -11,6 +13,7 @@ use super::connection::{Connection, from_micros};
 use super::failure::Failure;
 use super::{Postgres, access, accounts, bindings, rest, routes, xmpp_read};
 
+/// One thread's reader.
 pub(super) struct PostgresReader {
     connection: Connection,
     /// The limit of the session's reads is a client's.
@@ -42,6 +45,7 @@ impl PostgresReader {
         Ok(())
     }
 
+    /// A read of a client has a limit for the statement at the server, and every read one for the answer.
     fn try_load(&mut self, read: &Read) -> Result<Loaded, Failure> {
         let is_clients =
             matches!(read, Read::Xmpp(read) if !matches!(read, XmppRead::Waiting | XmppRead::Kept { .. }));
@@ -56,6 +60,7 @@ impl PostgresReader {
         }
     }
 
+    /// All rows of bindings; only a page of them is in memory at a time.
     fn try_replay(&mut self, visit: &mut dyn FnMut(LoggedBinding<'_>)) -> Result<u64, Failure> {
         self.limit(false)?;
         self.connection.visit("SELECT seq, written_at, record FROM binding", &mut |row| {
@@ -91,6 +96,7 @@ fn patience(read: &Read) -> Duration {
     }
 }
 
+/// Each kind of read to its module.
 fn load(connection: &mut Connection, read: &Read) -> Result<Loaded, Failure> {
     Ok(match read {
         Read::Account { user, domain } => {

@@ -1,4 +1,6 @@
 //! The REST interface's rows: one table for all kinds.
+//!
+//! As `sqlite::rest`, with the same columns.
 
 use tokio_postgres::Row as DatabaseRow;
 use tokio_postgres::types::ToSql;
@@ -11,9 +13,11 @@ use crate::rest::{Kind, Period, RestFilter, RestLoaded, RestRead, RestWrite, Row
 use super::connection::{Connection, Values, from_micros, micros, narrow, values};
 use super::failure::Failure;
 
+/// In the order in which [`row`] reads them.
 const COLUMNS: &str = "kind, sid, account, parent, name, status, from_uri, to_uri, direction, amount, created_at, \
                        updated_at, ended_at, body";
 
+/// A kind as its column has it.
 fn number(kind: Kind) -> i16 {
     i16::from(kind as u8)
 }
@@ -67,6 +71,7 @@ fn add(connection: &mut Connection, row: &Row) -> Result<Option<i64>, Failure> {
     Ok(found.map(|row| row.try_get(0)).transpose()?)
 }
 
+/// The time of creation stays. A row that is not there is an error.
 fn replace(connection: &mut Connection, row: &Row) -> Result<WriteDone, Failure> {
     let sql = "UPDATE rest SET account = $3, parent = $4, name = $5, status = $6, from_uri = $7, to_uri = $8, \
                direction = $9, amount = $10, updated_at = $11, ended_at = $12, body = $13 \
@@ -167,6 +172,7 @@ fn borrowed(values: &[Box<dyn ToSql + Sync>]) -> Vec<&(dyn ToSql + Sync)> {
     values.iter().map(|value| &**value).collect()
 }
 
+/// A page, and the number of rows on all pages. Rows of equal values are in the order of their ids, so that pages do not overlap.
 fn list(connection: &mut Connection, filter: &RestFilter) -> Result<RestLoaded, Failure> {
     let (conditions, mut values) = conditions(filter);
     let sql = format!("SELECT count(*) FROM rest WHERE {conditions}");
@@ -193,6 +199,7 @@ fn list(connection: &mut Connection, filter: &RestFilter) -> Result<RestLoaded, 
     Ok(RestLoaded::Page { rows: rows.iter().map(row).collect::<Result<_, _>>()?, total: narrow(total) })
 }
 
+/// Sums of calls, recordings, messages and transcriptions (kinds 4, 6, 8 and 11).
 fn usage(connection: &mut Connection, filter: &UsageFilter) -> Result<Vec<Sum>, Failure> {
     let format = match filter.by {
         Period::All => "",
@@ -239,6 +246,7 @@ fn row(row: &DatabaseRow) -> Result<Row, Failure> {
     })
 }
 
+/// A row of a kind that only a later version knows is an error.
 fn kind(number: i16) -> Result<Kind, Failure> {
     let kind = u8::try_from(number).ok().and_then(Kind::from_number);
     kind.ok_or_else(|| StoreError::Internal { detail: format!("a resource of the kind {number}") }.into())

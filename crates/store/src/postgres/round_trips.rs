@@ -1,4 +1,6 @@
 //! The round trips to the server that writes cost.
+//!
+//! Tests with a server: a statement more for each write of a group would be seen in the rate of a farm, and in no other test.
 
 #[path = "../../../../tests/interop/src/postgres.rs"]
 #[expect(dead_code, unreachable_pub, reason = "the tests with peers use it as a module of a library")]

@@ -1,4 +1,6 @@
 //! Routes, call records and kept messages.
+//!
+//! Each function runs one statement. Calls come in groups: the writer runs [`ADD_CALLS`] once for all of a group.
 
 use cluster::Bucket;
 use tokio_postgres::Row;
@@ -12,6 +14,7 @@ use crate::types::{CallFilter, CallRecord, Pattern, Route, WaitingMessage, check
 use super::connection::{Connection, from_micros, from_seconds, micros, narrow, seconds, values};
 use super::failure::Failure;
 
+/// An existing route of that name stays, and the caller gets an error.
 pub(super) fn add(connection: &mut Connection, route: &Route) -> Result<WriteDone, Failure> {
     route.check()?;
     let sql = "INSERT INTO route \
@@ -58,11 +61,13 @@ pub(super) fn replace(connection: &mut Connection, route: &Route) -> Result<Writ
     changed_one(rows, || format!("route {}", route.name))
 }
 
+/// Fails when there is none of that name, unlike [`forget`].
 pub(super) fn remove(connection: &mut Connection, name: &str) -> Result<WriteDone, Failure> {
     let rows = connection.execute("DELETE FROM route WHERE name = $1", values![name])?;
     changed_one(rows, || format!("route {name}"))
 }
 
+/// `what` is only made for an error.
 fn changed_one(rows: u64, what: impl FnOnce() -> String) -> Result<WriteDone, Failure> {
     match rows {
         0 => Err(StoreError::not_found(what()).into()),
@@ -70,16 +75,19 @@ fn changed_one(rows: u64, what: impl FnOnce() -> String) -> Result<WriteDone, Fa
     }
 }
 
+/// Targets and policy are kept as JSON in one column each; no statement looks into them.
 fn json<T: serde::Serialize + ?Sized>(value: &T) -> Result<String, Failure> {
     serde_json::to_string(value).map_err(|error| StoreError::Internal { detail: error.to_string() }.into())
 }
 
+/// In the order of their making.
 pub(super) fn list(connection: &mut Connection) -> Result<Vec<Route>, Failure> {
     let sql = "SELECT id, name, pattern_kind, pattern, targets, open, probe, strip, prefix, created_at, policy \
                FROM route ORDER BY id";
     connection.query(sql, &[])?.iter().map(route).collect()
 }
 
+/// A row of [`list`]. A pattern of an unknown kind, as a later version may have written, is an error and not left out.
 fn route(row: &Row) -> Result<Route, Failure> {
     let name: Box<str> = row.try_get(1)?;
     let damaged = |detail: String| StoreError::Internal { detail: format!("route {name}: {detail}") };
@@ -123,6 +131,7 @@ pub(super) struct CallColumns<'a> {
 
 impl<'a> CallColumns<'a> {
     pub(super) fn of(calls: &[&'a CallRecord]) -> Self {
+        // A NUL would make the statement fail, and with it all calls of the group.
         let texts = |of: fn(&CallRecord) -> &str| calls.iter().map(|call| cut(of(call))).collect::<Vec<_>>();
         CallColumns {
             ids: texts(|call| &call.call_id),
@@ -138,6 +147,7 @@ impl<'a> CallColumns<'a> {
         }
     }
 
+    /// In the order of the parameters of [`ADD_CALLS`].
     pub(super) fn values(&self) -> [&(dyn ToSql + Sync); 10] {
         [
             &self.ids,
@@ -160,6 +170,7 @@ fn cut(text: &str) -> &str {
     &text[..text.floor_char_boundary(limits::MAX_CALL_TEXT)]
 }
 
+/// The newest first. Without a value a filter lets everything through; an account's calls are those it made and those it received.
 pub(super) fn calls(connection: &mut Connection, filter: &CallFilter) -> Result<Vec<CallRecord>, Failure> {
     let sql = "SELECT call_id, from_uri, to_uri, started_at, answered_at, ended_at, code, reason, account, callee \
                FROM call_record WHERE ($1::text IS NULL OR account = $1 OR callee = $1) \
@@ -185,6 +196,7 @@ pub(super) fn calls(connection: &mut Connection, filter: &CallFilter) -> Result<
     rows.into_iter().map(call).collect()
 }
 
+/// The bucket is stored with the message, so that a node of a farm can count those of its own buckets.
 pub(super) fn keep(connection: &mut Connection, message: &WaitingMessage) -> Result<WriteDone, Failure> {
     check_length("kept message", message.body.len(), limits::MAX_MESSAGE_BODY)?;
     let sql = "INSERT INTO kept_message (aor, from_uri, content_type, body, sent_at, bucket) \
@@ -208,6 +220,7 @@ pub(super) fn forget(connection: &mut Connection, aor: &str, id: u64) -> Result<
     Ok(WriteDone::Changed { rows })
 }
 
+/// The oldest first, at most [`limits::MAX_KEPT_LOADED`] of them.
 pub(super) fn kept(connection: &mut Connection, aor: &str) -> Result<Vec<WaitingMessage>, Failure> {
     let sql = "SELECT id, from_uri, content_type, body, sent_at FROM kept_message \
                WHERE aor = $1 ORDER BY id LIMIT $2";
@@ -225,11 +238,13 @@ pub(super) fn kept(connection: &mut Connection, aor: &str) -> Result<Vec<Waiting
     connection.query(sql, values![aor, limit])?.into_iter().map(message).collect()
 }
 
+/// How many messages wait, for each address that has any.
 pub(super) fn kept_counts(connection: &mut Connection) -> Result<Vec<(Box<str>, u32)>, Failure> {
     let rows = connection.query("SELECT aor, count(*) FROM kept_message GROUP BY aor", &[])?;
     rows.iter().map(|row| Ok((row.try_get(0)?, narrow(row.try_get(1)?)))).collect()
 }
 
+/// The same for some buckets of a farm.
 pub(super) fn kept_counts_of_buckets(
     connection: &mut Connection,
     buckets: &[u16],

@@ -1,4 +1,7 @@
 //! TLS to the server, by the parameters `sslmode` and `sslrootcert` of libpq's connection strings.
+//!
+//! `tokio-postgres` refuses values of `sslmode` that it does not know and has no `sslrootcert`, so both are taken out of the URL
+//! ([`Parameters::take`]) and become a configuration of rustls ([`Parameters::connector`]).
 
 use std::path::Path;
 use std::sync::Arc;
@@ -21,6 +24,7 @@ const SYSTEM_BUNDLES: [&str; 3] =
 /// The protection of a connection: `sslmode`, with libpq's names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
+    /// No TLS.
     Disable,
     /// TLS if the server has it.
     Prefer,
@@ -35,7 +39,9 @@ enum Mode {
 /// The parameters of TLS of a connection string, which `tokio-postgres` does not know all.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Parameters {
+    /// `sslmode` as written.
     mode: Option<String>,
+    /// `sslrootcert`: a file, or `system`.
     authorities: Option<String>,
 }
 
@@ -54,6 +60,7 @@ impl Parameters {
         (format!("{place}{mark}{}", rest.join("&")), taken)
     }
 
+    /// True if the parameter is one of ours.
     fn set(&mut self, name: &str, value: String) -> bool {
         let place = match name {
             "sslmode" => &mut self.mode,
@@ -111,6 +118,7 @@ impl Parameters {
         Ok(MakeRustlsConnect::new(self.client(mode)?))
     }
 
+    /// The configuration of rustls for a mode.
     fn client(&self, mode: Mode) -> Result<ClientConfig, StoreError> {
         let provider = Arc::new(aws_lc_rs::default_provider());
         let builder = ClientConfig::builder_with_provider(provider.clone())
@@ -146,6 +154,7 @@ impl Parameters {
         Ok(roots)
     }
 
+    /// The authorities cannot be read.
     fn fault(&self, detail: &str) -> StoreError {
         let name = self.authorities.as_deref().unwrap_or("system");
         let expected = format!("a file with the certificates of authorities ({detail})");
@@ -190,6 +199,7 @@ fn setting_end(text: &str) -> usize {
     text.len()
 }
 
+/// Values of a URL's query. A percent sign that begins no code stands for itself.
 fn percent_decoded(text: &str) -> String {
     let bytes = text.as_bytes();
     let mut decoded = Vec::with_capacity(bytes.len());
@@ -208,6 +218,7 @@ fn percent_decoded(text: &str) -> String {
 /// Verifies a certificate without its name, or only that the server has the key of the one it shows.
 #[derive(Debug)]
 struct AnyName {
+    /// `None`: any certificate will do.
     authorities: Option<Arc<WebPkiServerVerifier>>,
     algorithms: WebPkiSupportedAlgorithms,
 }

@@ -1,4 +1,8 @@
 //! The writing connection: groups in one transaction.
+//!
+//! A group takes the fast way first (`write_side_by_side`). If the database finds a value at fault, all of it is rolled back and written again with a
+//! savepoint for each write (`apply_apart`), so that only the write at fault fails. Another transaction in the way, or a server that takes no writes
+//! any more, makes it begin again (`tried`).
 
 use std::time::Duration;
 
@@ -17,8 +21,10 @@ use super::{Postgres, access, accounts, bindings, import, notices, rest, routes,
 /// Times that a group is tried which another transaction's changes stopped.
 const TRIES: usize = 5;
 
+/// One writer of a node, or of a command.
 pub(super) struct PostgresWriter {
     pub(super) connection: Connection,
+    /// Numbers for rows of bindings.
     numbers: Numbers,
 }
 
@@ -99,6 +105,7 @@ impl PostgresWriter {
         result
     }
 
+    /// A write that the server has cancelled for its time may succeed later: it is as if the server had not answered.
     fn store_error(&self, failure: Failure) -> StoreError {
         if failure.is_of_time() {
             let detail = format!("a write took longer than {} s", limits::WRITE_TIME.as_secs());
@@ -108,6 +115,7 @@ impl PostgresWriter {
     }
 }
 
+/// One for each write of a group, in order.
 type Results = Vec<Result<WriteDone, StoreError>>;
 
 /// Writes the group's writes of kinds that are not frequent, each after the other. `written` has the results of the frequent ones.
@@ -204,6 +212,7 @@ fn apply(connection: &mut Connection, numbers: &mut Numbers, write: &Write) -> R
     Ok(done)
 }
 
+/// Each write to its module.
 fn change(connection: &mut Connection, numbers: &mut Numbers, write: &Write) -> Result<WriteDone, Failure> {
     match write {
         Write::Binding(_) | Write::Call(_) => frequent::write_one(connection, numbers, write),

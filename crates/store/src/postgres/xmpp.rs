@@ -1,4 +1,6 @@
 //! Writing XMPP's tables.
+//!
+//! As `sqlite::xmpp`; columns called `user` there are `owner` here, because `user` is a word of PostgreSQL's.
 
 use stdx::Instant;
 
@@ -75,9 +77,11 @@ fn changed_one(rows: u64, what: &str) -> Result<WriteDone, Failure> {
     if rows == 0 { Err(StoreError::not_found(what).into()) } else { changed(rows) }
 }
 
+/// Also used by the import.
 pub(super) const SET_CONTACT: &str = "INSERT INTO xmpp_roster (owner, contact, item) VALUES ($1, $2, $3) \
     ON CONFLICT (owner, contact) DO UPDATE SET item = excluded.item";
 
+/// The version of a roster only grows, in whatever order its changes come.
 fn roster(
     connection: &mut Connection,
     user: &str,
@@ -112,6 +116,7 @@ fn find_kept(
     row.map(|row| Ok(WriteDone::Added { id: row.try_get(0)? })).transpose()
 }
 
+/// The statement that adds the message also counts those that wait.
 fn keep(connection: &mut Connection, user: &str, at: Instant, stanza: &str) -> Result<WriteDone, Failure> {
     check_length("stanza", stanza.len(), limits::MAX_XMPP_XML)?;
     let sql = "INSERT INTO xmpp_offline (owner, at, stanza) SELECT $1, $2, $3 \
@@ -124,6 +129,7 @@ fn keep(connection: &mut Connection, user: &str, at: Instant, stanza: &str) -> R
     Ok(WriteDone::Added { id: row.try_get(0)? })
 }
 
+/// Without ids all of the user's.
 fn forget_offline(connection: &mut Connection, user: &str, ids: &[u64]) -> Result<WriteDone, Failure> {
     if ids.is_empty() {
         let sql = "DELETE FROM xmpp_offline WHERE owner = $1";
@@ -134,6 +140,7 @@ fn forget_offline(connection: &mut Connection, user: &str, ids: &[u64]) -> Resul
     changed(connection.execute(sql, values![user, ids])?)
 }
 
+/// An entry that is there gets the new stanza: a write may be tried twice (`retry_queue`).
 fn archive(connection: &mut Connection, row: &ArchiveRow) -> Result<WriteDone, Failure> {
     check_length("stanza", row.stanza.len(), limits::MAX_XMPP_XML)?;
     let sql = "INSERT INTO xmpp_archive (owner, id, at, bare, resource, stanza) VALUES ($1, $2, $3, $4, $5, $6) \
@@ -142,6 +149,7 @@ fn archive(connection: &mut Connection, row: &ArchiveRow) -> Result<WriteDone, F
     changed(connection.execute(sql, values)?)
 }
 
+/// Adds or replaces an item as the newest of its node, and deletes the oldest beyond `keep`.
 fn publish(
     connection: &mut Connection,
     (owner, node, id): (&str, &str, &str),
@@ -160,6 +168,7 @@ fn publish(
     changed(1)
 }
 
+/// Without a configuration the room and its archive are deleted. `charged`: the user whose number of rooms is limited; `None`: the operator made it.
 fn room_changed(
     connection: &mut Connection,
     room: &str,
@@ -185,6 +194,7 @@ fn room_changed(
     changed(rows)
 }
 
+/// All rows of a user, and its traces in rooms and nodes of others. Its tokens and invitations end with it.
 pub(super) fn forget_user(connection: &mut Connection, user: &str) -> Result<WriteDone, Failure> {
     let mut rows = 0;
     for sql in [

@@ -1,4 +1,6 @@
 //! Reads of XMPP's tables: every read is bounded by rows, by bytes and, in `reader`, by time. Further rows are another page.
+//!
+//! As `sqlite::xmpp_read`, except that the database itself cuts a page by its bytes ([`take`]), so that rows beyond it are not sent.
 
 use stdx::Instant;
 use tokio_postgres::Row;
@@ -53,6 +55,7 @@ pub(super) fn load(connection: &mut Connection, read: &XmppRead) -> Result<XmppL
     })
 }
 
+/// Id or name, time, and XML.
 type Item = (Box<str>, Instant, Box<str>);
 
 /// Rows in the order of a statement, as far as the bytes go.
@@ -96,6 +99,7 @@ fn item(row: &Row) -> Result<Item, Failure> {
     Ok((row.try_get(0)?, from_micros(row.try_get(1)?), row.try_get(2)?))
 }
 
+/// A page of nodes or rooms, behind the name `after`.
 fn row_page(
     connection: &mut Connection,
     sql: &str,
@@ -109,6 +113,7 @@ fn row_page(
     Ok(RowPage { rows: taken.rows, is_complete })
 }
 
+/// The messages that wait, behind the id `after`, or those of `ids`.
 fn offline_page(
     connection: &mut Connection,
     user: &str,
@@ -148,6 +153,7 @@ struct Range {
     above: i64,
 }
 
+/// A page of items (XEP-0059). An id that the query names and that is not there makes the page `is_unknown`.
 fn item_page(
     connection: &mut Connection,
     place: (&str, &str),
@@ -177,6 +183,7 @@ fn item_page(
     items_in(connection, place, query, &range)
 }
 
+/// The page and its place: `index` items are newer than its first one, of `total`.
 fn items_in(
     connection: &mut Connection,
     (owner, node): (&str, &str),
@@ -213,6 +220,7 @@ fn items_in(
     Ok(ItemPage { items, index, total, is_cut: taken.is_cut, is_unknown: false })
 }
 
+/// An item with its `seq`.
 fn numbered(row: &Row) -> Result<(Item, i64), Failure> {
     Ok((item(row)?, row.try_get("seq")?))
 }
@@ -254,6 +262,7 @@ pub(super) fn roster_of(
     connection.query(sql, values![user])?.iter().map(contact).collect()
 }
 
+/// All that chat needs of a user who signs in.
 fn user_row(connection: &mut Connection, user: &str, nodes: &[&str]) -> Result<UserRow, Failure> {
     let sql = "SELECT coalesce(roster_version, 0), coalesce(blocked, '[]'), last_at, last_status, \
                (SELECT count(*) FROM xmpp_offline WHERE owner = $1) \
@@ -278,11 +287,13 @@ fn user_row(connection: &mut Connection, user: &str, nodes: &[&str]) -> Result<U
 
 /// The conditions of a question, and their values.
 struct Conditions {
+    /// The conditions, with `$1` and so on.
     sql: String,
     values: Vec<Box<dyn ToSql + Sync>>,
 }
 
 impl Conditions {
+    /// `?` in the condition stands for the value.
     fn add(&mut self, condition: &str, value: impl ToSql + Sync + 'static) {
         self.values.push(Box::new(value));
         self.sql.push_str(&condition.replace('?', &format!("${}", self.values.len())));
@@ -318,6 +329,7 @@ impl Conditions {
     }
 }
 
+/// A page of an archive (XEP-0313). Counting stops at `limits::MAX_COUNTED`; beyond, there is no total.
 fn page(connection: &mut Connection, owner: &str, query: &ArchiveQuery) -> Result<ArchivePage, Failure> {
     let named: Vec<&str> =
         query.ids.iter().chain(&query.after).chain(&query.before).map(|id| &**id).collect();

@@ -44,6 +44,7 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// `None`: a kind of a later version.
     pub(crate) fn from_number(number: u8) -> Option<Kind> {
         const KINDS: [Kind; 13] = [
             Kind::Account,
@@ -121,6 +122,7 @@ pub struct Row {
 }
 
 impl Row {
+    /// A row without the columns that only some kinds have, and without its body.
     pub(crate) fn new(
         kind: Kind,
         sid: &str,
@@ -335,6 +337,7 @@ pub struct Sum {
     pub minutes: u64,
 }
 
+/// A fixed key: the sids must be the same at every start and at every node.
 const QUEUES: Keyed = Keyed::new(*b"belfry's queues!");
 
 /// A queue is known by its name, in documents and to the REST interface: its sid follows from the name, so

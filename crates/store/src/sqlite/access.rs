@@ -1,4 +1,6 @@
 //! Tokens and invitations.
+//!
+//! Called by `writer` within the transaction of a group, and by `reader`.
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use stdx::Instant;
@@ -31,6 +33,7 @@ fn changed(rows: usize) -> Result<WriteDone, Failure> {
     Ok(WriteDone::Changed { rows: rows as u64 })
 }
 
+/// First the token that was used, whose count may be too low, and only then a fresh one.
 fn write_tokens(conn: &Connection, write: &TokenWrite) -> Result<WriteDone, Failure> {
     let (user, agent) = (&write.user, &write.agent);
     if let Some(used) = &write.used {
@@ -61,6 +64,7 @@ fn use_token(conn: &Connection, user: &str, agent: &str, used: &UsedToken) -> Re
     Ok(())
 }
 
+/// A fresh token takes the place of those that were never used. Of an account's tokens the newest `limits::MAX_TOKENS` stay.
 fn add_token(conn: &Connection, user: &str, agent: &str, fresh: &FreshToken) -> Result<(), Failure> {
     conn.prepare_cached("DELETE FROM xmpp_token WHERE user = ?1 AND agent = ?2 AND used = 0")?
         .execute([user, agent])?;
@@ -74,6 +78,7 @@ fn add_token(conn: &Connection, user: &str, agent: &str, fresh: &FreshToken) -> 
     Ok(())
 }
 
+/// The number of an inviter's invitations is checked by the statement that adds one. Invitations of the operator have no inviter and no limit.
 fn invite(conn: &Connection, invitation: &Invitation) -> Result<WriteDone, Failure> {
     let sql = "INSERT INTO xmpp_invitation (hash, domain, name, inviter, registers, expires_at) \
                SELECT ?1, ?2, ?3, ?4, ?5, ?6 WHERE ?4 IS NULL OR \
@@ -108,6 +113,7 @@ fn use_invitation(
     }
 }
 
+/// Makes an account, if its name is not reserved for an invitation, or if this is the invitation. It is then used up.
 fn register(
     conn: &Connection,
     account: &NewAccount,
@@ -132,6 +138,7 @@ fn register(
     Ok(done)
 }
 
+/// Tokens and invitations that have ended, the oldest first, a chunk of each.
 fn clean(conn: &Connection, before: Instant) -> Result<WriteDone, Failure> {
     let mut rows = 0;
     for sql in [

@@ -1,4 +1,6 @@
 //! Accounts, aliases and domains.
+//!
+//! Functions that change something run in the transaction of a group and make all their checks before their first change.
 
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Row, named_params, params};
 
@@ -24,10 +26,12 @@ macro_rules! select_account {
     };
 }
 
+/// An account by its own address.
 pub(super) const DIRECT: &str = select_account!(
     "account JOIN domain ON domain.id = domain_id WHERE domain.name = ?1 AND account.name = ?2"
 );
 
+/// The account that an alias leads to.
 const BY_ALIAS: &str = select_account!(
     "alias JOIN domain AS of ON of.id = alias.domain_id \
      JOIN account ON account.id = account_id JOIN domain ON domain.id = account.domain_id \
@@ -43,10 +47,12 @@ const PAGE: &str = select_account!(
      ORDER BY account.name LIMIT :limit"
 );
 
+/// An empty display name is NULL, so that an import can tell whether there is one.
 pub(super) const INSERT: &str = "INSERT INTO account \
     (domain_id, name, verifiers, display_name, disabled, max_contacts, max_calls, created_at, max_rate, deny) \
     VALUES (?1, ?2, ?3, nullif(?4, ''), 0, ?5, ?6, ?7, ?8, ?9)";
 
+/// The row of a domain; fails when there is none.
 pub(super) fn domain_id(conn: &Connection, domain: &str) -> Result<i64, Failure> {
     conn.prepare_cached("SELECT id FROM domain WHERE name = ?1")?
         .query_row([domain], |row| row.get(0))
@@ -54,6 +60,7 @@ pub(super) fn domain_id(conn: &Connection, domain: &str) -> Result<i64, Failure>
         .ok_or_else(|| StoreError::not_found(format!("domain {domain}")).into())
 }
 
+/// The row of an account by its own address: aliases are not followed.
 pub(super) fn account_id(conn: &Connection, account: &Address) -> Result<i64, Failure> {
     let sql = "SELECT account.id FROM account JOIN domain ON domain.id = domain_id \
                WHERE domain.name = ?1 AND account.name = ?2";
@@ -63,6 +70,7 @@ pub(super) fn account_id(conn: &Connection, account: &Address) -> Result<i64, Fa
         .ok_or_else(|| StoreError::not_found(format!("account {account}")).into())
 }
 
+/// Refused when the address is an alias: an address has one meaning.
 pub(super) fn add(conn: &Connection, account: &NewAccount) -> Result<WriteDone, Failure> {
     let address = &account.address;
     check_length("display name", account.display_name.len(), limits::MAX_DISPLAY_NAME)?;
@@ -78,6 +86,7 @@ pub(super) fn add(conn: &Connection, account: &NewAccount) -> Result<WriteDone, 
     Ok(WriteDone::Added { id: conn.last_insert_rowid() })
 }
 
+/// With a prepared statement, so that an import prepares it once. `verifiers` come from [`kept`].
 pub(super) fn insert(
     statement: &mut CachedStatement<'_>,
     domain: i64,
@@ -97,6 +106,7 @@ pub(super) fn insert(
     ])
 }
 
+/// Replaces all verifiers, also those that only a later version knows.
 pub(super) fn set_verifiers(
     conn: &Connection,
     account: &Address,
@@ -141,6 +151,7 @@ pub(super) fn keep_digests(conn: &Connection, keep: bool) -> Result<WriteDone, F
         "SELECT id, verifiers FROM account WHERE id > ?1 AND {} ORDER BY id LIMIT ?2",
         Verifiers::HAS_DIGESTS
     );
+    // A chunk at a time, so that not all verifiers are in memory at once.
     let (mut select, mut last, mut left) = (conn.prepare(&select)?, i64::MIN, 0);
     loop {
         let rows =
@@ -160,6 +171,7 @@ pub(super) fn keep_digests(conn: &Connection, keep: bool) -> Result<WriteDone, F
     }
 }
 
+/// Nothing changes when the password is another one by now: the keys are of the old one.
 pub(super) fn add_scram(
     conn: &Connection,
     account: &Address,
@@ -172,6 +184,7 @@ pub(super) fn add_scram(
     }
 }
 
+/// The same for an account that had no password: `of` are the random verifiers that it had.
 pub(super) fn learn_password(
     conn: &Connection,
     account: &Address,
@@ -184,6 +197,7 @@ pub(super) fn learn_password(
     }
 }
 
+/// Those of an account as they are kept.
 fn verifiers(conn: &Connection, account: &Address) -> Result<Verifiers, Failure> {
     let id = account_id(conn, account)?;
     let sql = "SELECT verifiers FROM account WHERE id = ?1";
@@ -191,6 +205,7 @@ fn verifiers(conn: &Connection, account: &Address) -> Result<Verifiers, Failure>
     Ok(Verifiers::decode(&bytes)?)
 }
 
+/// An empty name is stored as NULL, as at the account's creation.
 pub(super) fn set_display_name(
     conn: &Connection,
     account: &Address,
@@ -212,6 +227,7 @@ pub(super) fn set_disabled(
     changed(conn.prepare_cached(sql)?.execute(params![id, disabled])?)
 }
 
+/// All limits at once: there is no way to keep one as it is.
 pub(super) fn set_limits(
     conn: &Connection,
     account: &Address,
@@ -230,6 +246,7 @@ pub(super) fn set_limits(
     ])?)
 }
 
+/// The aliases go by the foreign key. Returns the contacts, which are told of it.
 pub(super) fn remove(conn: &Connection, account: &Address) -> Result<WriteDone, Failure> {
     let id = account_id(conn, account)?;
     conn.prepare_cached("DELETE FROM account WHERE id = ?1")?.execute([id])?;
@@ -241,6 +258,7 @@ pub(super) fn remove(conn: &Connection, account: &Address) -> Result<WriteDone, 
     Ok(WriteDone::Removed { roster })
 }
 
+/// In the spelling that `check_domain` returns.
 pub(super) fn add_domain(conn: &Connection, name: &str, created_at: i64) -> Result<WriteDone, Failure> {
     let name = check_domain(name)?;
     conn.prepare_cached("INSERT INTO domain (name, created_at) VALUES (?1, ?2)")?
@@ -249,6 +267,7 @@ pub(super) fn add_domain(conn: &Connection, name: &str, created_at: i64) -> Resu
     Ok(WriteDone::Added { id: conn.last_insert_rowid() })
 }
 
+/// The foreign keys of accounts and aliases refuse it while there are any.
 pub(super) fn remove_domain(conn: &Connection, name: &str) -> Result<WriteDone, Failure> {
     let id = domain_id(conn, &check_domain(name)?)?;
     let removed = conn.prepare_cached("DELETE FROM domain WHERE id = ?1")?.execute([id]);
@@ -261,6 +280,7 @@ pub(super) fn remove_domain(conn: &Connection, name: &str) -> Result<WriteDone, 
     }
 }
 
+/// Refused when the address is an account's. Returns the account's id.
 pub(super) fn add_alias(conn: &Connection, alias: &Address, account: &Address) -> Result<WriteDone, Failure> {
     let id = account_id(conn, account)?;
     let domain = domain_id(conn, &alias.domain)?;
@@ -294,12 +314,14 @@ pub(super) fn load(conn: &Connection, user: &str, domain: &str) -> Result<Option
     }
 }
 
+/// The first row of a query with `DIRECT` or `BY_ALIAS`.
 fn one(conn: &Connection, sql: &str, user: &str, domain: &str) -> Result<Option<Account>, Failure> {
     let mut statement = conn.prepare_cached(sql)?;
     let mut rows = statement.query([domain, user])?;
     rows.next()?.map(account).transpose()
 }
 
+/// A row with the columns of `select_account`.
 fn account(row: &Row<'_>) -> Result<Account, Failure> {
     let deny = row.get::<_, Option<String>>(10)?.map(|deny| serde_json::from_str(&deny)).transpose();
     let damaged =
@@ -327,6 +349,7 @@ pub(super) fn list(conn: &Connection, filter: &AccountFilter) -> Result<Vec<Acco
     let limit = filter.limit.min(limits::MAX_PAGE) as usize;
     let mut found = Vec::new();
     for domain in domain_names(conn, filter)? {
+        // The name of the last page's end counts in its own domain only; later domains begin at their first account.
         let after = filter.after.as_ref().filter(|after| after.domain == domain);
         let after = after.map_or("", |after| &after.user);
         let left = i64::try_from(limit - found.len()).unwrap_or(0);
@@ -344,6 +367,7 @@ pub(super) fn list(conn: &Connection, filter: &AccountFilter) -> Result<Vec<Acco
     Ok(found)
 }
 
+/// The domains of a page: from the one of `after` on, or the one that is asked for.
 fn domain_names(conn: &Connection, filter: &AccountFilter) -> Result<Vec<Box<str>>, Failure> {
     let after = filter.after.as_ref().map_or("", |after| &after.domain);
     let sql = "SELECT name FROM domain WHERE name >= ?1 AND name = coalesce(?2, name) ORDER BY name";
@@ -362,6 +386,7 @@ pub(super) fn domains(conn: &Connection) -> Result<Vec<Domain>, Failure> {
     Ok(domains.collect::<rusqlite::Result<_>>()?)
 }
 
+/// All aliases, or those of one account; an account that is not there is an error.
 pub(super) fn aliases(conn: &Connection, of: Option<&Address>) -> Result<Vec<Alias>, Failure> {
     let id = of.map(|account| account_id(conn, account)).transpose()?;
     let sql = "SELECT alias.name, of.name, account.name, domain.name \

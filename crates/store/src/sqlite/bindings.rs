@@ -36,6 +36,7 @@ pub(super) struct DeadRows {
     last: i64,
     /// The sweep has passed all entries below: what dies there is deleted as soon as the budget allows.
     swept: i64,
+    /// Bitmaps of [`WORD`] rows by their entry: row `n` is bit `n % WORD` of entry `n / WORD`.
     dead: BTreeMap<i64, u64>,
     /// Dead rows that the sweep has not reached.
     ahead: u64,
@@ -50,8 +51,11 @@ pub(super) struct DeadRows {
 /// The deletions of one transaction.
 #[derive(Debug, Default)]
 pub(super) struct Sweep {
+    /// Entries and the rows of them to delete.
     words: Vec<(i64, u64)>,
+    /// The place of the sweep after them.
     swept: i64,
+    /// The number of rows.
     rows: i64,
 }
 
@@ -60,9 +64,13 @@ pub(super) struct Sweep {
 pub(super) struct Pending {
     /// The number of the newest row before the group; `None`: the group has not asked for one yet.
     start: Option<i64>,
+    /// The number of the newest row so far.
     last: i64,
+    /// Rows that died by the group.
     dead: Vec<i64>,
+    /// Rows that the group has added.
     rows: usize,
+    /// The time of a `Write::CleanBindings` in the group, in microseconds.
     before: Option<i64>,
 }
 
@@ -73,6 +81,7 @@ impl DeadRows {
         DeadRows { last: newest, swept, ..DeadRows::default() }
     }
 
+    /// The changes of a group that begins.
     pub(super) fn begin(&self) -> Pending {
         Pending { start: None, last: self.last, dead: Vec::new(), rows: 0, before: None }
     }
@@ -138,6 +147,7 @@ impl DeadRows {
         (start + 1..=pending.last).for_each(|row| self.mark(row));
     }
 
+    /// The row is dead. Numbers that were never given are ignored: they come from outside.
     fn mark(&mut self, row: i64) {
         let (word, bit) = (row.div_euclid(WORD), 1 << row.rem_euclid(WORD));
         if row > self.last || row < 0 {
@@ -158,6 +168,7 @@ impl DeadRows {
             self.aged = (last + 1).div_euclid(WORD);
         }
         self.credit = self.credit.max(CHUNK * WORD);
+        // In microseconds: one entry of `ages` a minute is enough.
         let minute = 60_000_000;
         if self.ages.back().is_none_or(|(at, _)| before >= at.saturating_add(minute)) {
             self.ages.push_back((before, self.last));
@@ -166,6 +177,7 @@ impl DeadRows {
 }
 
 impl Sweep {
+    /// Plans the deletion of the rows of one entry.
     fn take(&mut self, word: i64, bits: u64) {
         self.words.push((word, bits));
         self.rows += i64::from(bits.count_ones());
@@ -196,6 +208,7 @@ impl Sweep {
     }
 }
 
+/// The numbers of the rows whose bits are set.
 fn rows_of(word: i64, mut bits: u64) -> impl Iterator<Item = i64> {
     std::iter::from_fn(move || {
         let bit = (bits != 0).then(|| bits.trailing_zeros())?;
@@ -234,12 +247,14 @@ impl Pending {
         Ok(WriteDone::Changed { rows })
     }
 
+    /// The router says that these rows are dead. They are deleted with later groups.
     pub(super) fn forget(&mut self, rows: &[i64]) -> WriteDone {
         self.dead.extend_from_slice(rows);
         WriteDone::Changed { rows: rows.len() as u64 }
     }
 }
 
+/// The number of the newest row; 0: the log is empty.
 pub(super) fn newest(conn: &Connection) -> Result<i64, Failure> {
     let sql = "SELECT coalesce(max(seq), 0) FROM binding_log";
     Ok(conn.prepare_cached(sql)?.query_row([], |row| row.get(0))?)

@@ -1,4 +1,8 @@
 //! A file as an end of a copy.
+//!
+//! [`Source`] reads a file for `copy` (alone) or for a backup (beside a node). [`Target`] writes a new file without a journal under another name,
+//! which is moved into its place when it is complete. Bindings are a log in SQLite and a table in PostgreSQL: SQL functions made of
+//! `CopyOptions::binding_owner` turn one into the other.
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -74,6 +78,7 @@ impl Source {
         StoreError::from_sqlite(error, &self.path)
     }
 
+    /// Hands over the rows of a query by chunks, so that a table is never in memory as a whole.
     fn read_rows(&self, sql: &str, take: ChunkHandler<'_>) -> Result<(), StoreError> {
         let failed = |error: rusqlite::Error| self.failed(&error);
         let mut statement = self.conn.prepare(sql).map_err(failed)?;
@@ -90,6 +95,7 @@ impl Source {
         if chunk.rows.is_empty() { Ok(()) } else { take(chunk) }
     }
 
+    /// The tables have no fractions: one is damage.
     fn value(&self, value: ValueRef<'_>) -> Result<Value<'static>, StoreError> {
         let damaged = |detail: String| StoreError::Corrupt { path: self.path.clone(), detail };
         Ok(match value {
@@ -127,6 +133,7 @@ pub(super) fn lock(conn: &Connection) -> rusqlite::Result<()> {
     conn.query_row("SELECT count(*) FROM sqlite_master", [], |row| row.get::<_, i64>(0)).map(drop)
 }
 
+/// The advice for a file that is in use.
 pub(super) fn used_or(path: &Path, error: &rusqlite::Error) -> StoreError {
     match StoreError::from_sqlite(error, path) {
         StoreError::Locked { path } => StoreError::invalid(
@@ -137,6 +144,7 @@ pub(super) fn used_or(path: &Path, error: &rusqlite::Error) -> StoreError {
     }
 }
 
+/// The functions of [`BINDINGS`]; a record that cannot be read has no owner, and is left out.
 fn add_functions(conn: &Connection, options: &CopyOptions) -> rusqlite::Result<()> {
     let owner = options.binding_owner;
     let pure = FunctionFlags::SQLITE_DETERMINISTIC | FunctionFlags::SQLITE_UTF8;
@@ -186,6 +194,7 @@ impl CopySource for Source {
     }
 }
 
+/// The columns for SQL: `count` and `user` are words of the language.
 fn quoted(table: &Table) -> String {
     let columns: Vec<String> = table.sqlite_columns().iter().map(|column| format!("\"{column}\"")).collect();
     columns.join(", ")
@@ -193,8 +202,11 @@ fn quoted(table: &Table) -> String {
 
 /// A file that is made. It has another name until it is complete.
 pub(crate) struct Target {
+    /// `None` when the file is closed.
     conn: Option<Connection>,
+    /// The name that it will have.
     path: PathBuf,
+    /// The name while it is written.
     part: PathBuf,
     /// The file that it replaces.
     old: Option<ReplacedFile>,
@@ -222,6 +234,7 @@ impl Target {
         Ok((target, kept))
     }
 
+    /// An empty file of this schema, with a transaction begun that has all rows.
     fn make(path: &Path) -> Result<Target, StoreError> {
         let mut part = path.as_os_str().to_owned();
         part.push(".part");
@@ -249,6 +262,7 @@ impl Target {
         StoreError::from_sqlite(error, &self.path)
     }
 
+    /// The first two columns of bindings are PostgreSQL's alone.
     fn write_rows(&self, table: &Table, rows: &[Row]) -> rusqlite::Result<()> {
         let Some(conn) = &self.conn else { return Ok(()) };
         let (columns, skipped) =
@@ -299,6 +313,7 @@ impl CopyTarget for Target {
     }
 
     fn end_table(&mut self, table: &Table, last_id: i64) -> Result<(), StoreError> {
+        // The next id of a table that never gives one twice stands in `sqlite_sequence`.
         let conn = self.conn()?;
         let set = || {
             let sql = "SELECT 1 FROM sqlite_master WHERE name = ?1 AND sql LIKE '% AUTOINCREMENT%'";

@@ -1,4 +1,6 @@
 //! Many users at once.
+//!
+//! Called once a batch by the import; the service's writer is not involved. Rows that are already as they shall be are not written again.
 
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -66,6 +68,7 @@ fn update(conn: &Connection, domain: i64, account: &NewAccount) -> Result<bool, 
     Ok(is_new)
 }
 
+/// An import makes the domains that it meets.
 fn domain_or_new(conn: &Connection, account: &NewAccount) -> Result<i64, Failure> {
     let sql = "INSERT OR IGNORE INTO domain (name, created_at) VALUES (?1, ?2)";
     conn.prepare_cached(sql)?.execute(params![account.address.domain, seconds(account.created_at)])?;
@@ -101,6 +104,7 @@ fn next_version(conn: &Connection, user: &str) -> Result<u64, Failure> {
     Ok(version.unsigned_abs())
 }
 
+/// The contact with the version that all of this import have.
 fn write_contact(
     conn: &Connection,
     (user, contact): (&str, &str),
@@ -122,6 +126,7 @@ fn is_waiting(conn: &Connection, user: &str, stanza: &str) -> Result<bool, Failu
     Ok(conn.prepare_cached(sql)?.query_row(params![user, stanza], |_| Ok(())).optional()?.is_some())
 }
 
+/// As `xmpp::keep` decides it, asked before: an import counts such messages and goes on.
 fn is_full(conn: &Connection, user: &str) -> Result<bool, Failure> {
     let sql = "SELECT count(*) FROM xmpp_offline WHERE user = ?1";
     let count: u32 = conn.prepare_cached(sql)?.query_row([user], |row| row.get(0))?;

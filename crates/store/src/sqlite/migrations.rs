@@ -32,7 +32,9 @@ const MIGRATIONS: &[Migration] = &[
 /// The two numbers of a file's schema.
 #[derive(Clone, Copy)]
 struct Schema {
+    /// The migrations that were applied.
     version: u16,
+    /// The oldest version whose programs may use it.
     oldest: u16,
 }
 
@@ -90,6 +92,7 @@ fn step(conn: &mut Connection, migration: Migration, number: u16) -> rusqlite::R
     transaction.commit()
 }
 
+/// Reads the two numbers.
 fn schema(conn: &Connection, path: &Path) -> Result<Schema, StoreError> {
     let found: u32 = conn
         .pragma_query_value(None, "user_version", |row| row.get(0))

@@ -1,4 +1,7 @@
 //! The record in one SQLite file: WAL, and `synchronous=FULL`, so a commit is on disk when it returns.
+//!
+//! [`Sqlite`] opens the file; each [`reader`](Store::reader) and the [`writer`](Store::writer) has a connection of its own. The other modules are the
+//! statements, by kind of row; those of PostgreSQL are in `postgres` under the same names.
 
 mod access;
 mod accounts;
@@ -124,6 +127,7 @@ impl Sqlite {
         }
     }
 
+    /// A connection with all settings. They belong to the connection, not to the file, except the journal's mode.
     fn connect(&self) -> Result<Connection, StoreError> {
         let open = || -> rusqlite::Result<Connection> {
             let conn = Connection::open(&self.path)?;
@@ -174,6 +178,7 @@ fn micros(at: Instant) -> i64 {
     i64::try_from(at.as_micros()).unwrap_or(i64::MAX)
 }
 
+// Accounts, domains and routes have their times in seconds, everything else in microseconds.
 fn seconds(at: Instant) -> i64 {
     i64::try_from(at.unix_seconds()).unwrap_or(i64::MAX)
 }
@@ -205,6 +210,7 @@ impl From<StoreError> for Failure {
 }
 
 impl Failure {
+    /// `path` is named in errors of the file.
     fn into_store(self, path: &Path) -> StoreError {
         match self {
             Failure::Sqlite(error) => StoreError::from_sqlite(&error, path),
@@ -212,6 +218,7 @@ impl Failure {
         }
     }
 
+    /// A rule of the schema is broken: a name is taken, or rows still refer to the row.
     fn is_constraint(&self) -> bool {
         let Failure::Sqlite(error) = self else { return false };
         error.sqlite_error_code() == Some(rusqlite::ErrorCode::ConstraintViolation)

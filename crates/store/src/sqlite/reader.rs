@@ -1,4 +1,7 @@
 //! A reading connection. WAL: it never waits for the writer, nor the writer for it.
+//!
+//! Reads that clients cause have a budget of SQLite's steps (`limits::READ_STEPS`): one that asks for too much ends with an error, so that others are
+//! not delayed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,6 +15,7 @@ use crate::xmpp::XmppRead;
 
 use super::{Failure, Sqlite, access, accounts, from_micros, rest, routes, xmpp_read};
 
+/// One thread's reader.
 pub(super) struct SqliteReader {
     sqlite: Sqlite,
     conn: Connection,
@@ -55,6 +59,7 @@ impl Reader for SqliteReader {
     }
 }
 
+/// Each kind of read to its module. A file is one node's, so there are no reads by bucket.
 fn load(conn: &Connection, read: &Read) -> Result<Loaded, Failure> {
     Ok(match read {
         Read::Account { user, domain } => Loaded::Account(accounts::load(conn, user, domain)?.map(Box::new)),
@@ -74,6 +79,7 @@ fn load(conn: &Connection, read: &Read) -> Result<Loaded, Failure> {
     })
 }
 
+/// All rows of the log, the oldest first; only one is in memory at a time.
 fn replay(conn: &Connection, visit: &mut dyn FnMut(LoggedBinding<'_>)) -> Result<u64, Failure> {
     let mut statement = conn.prepare("SELECT seq, written_at, record FROM binding_log ORDER BY seq")?;
     let mut rows = statement.query([])?;

@@ -1,4 +1,6 @@
 //! The file of a database in whose place another one is put.
+//!
+//! Used by a restore. The order: `lock` before anything is written, `fold` when the new file is complete, and `replace_by` as the last step.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -20,6 +22,7 @@ pub(super) struct ReplacedFile {
     pub(super) keep_as: Option<PathBuf>,
 }
 
+/// Endings of the write-ahead log and of its index.
 const COMPANIONS: [&str; 2] = ["-wal", "-shm"];
 
 impl ReplacedFile {
@@ -89,6 +92,7 @@ fn refused(path: &Path, found: &str) -> StoreError {
     StoreError::invalid(found, "an empty database, or --replace, which keeps the old one beside it")
 }
 
+/// The path with this behind it.
 fn with_end(path: &Path, end: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(end);

@@ -1,4 +1,7 @@
 //! The REST interface's rows: one table for all kinds.
+//!
+//! Columns are what lists are filtered and sorted by; the resource itself is JSON in `body`. The same statements for PostgreSQL are in
+//! `postgres::rest`.
 
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, named_params, params, params_from_iter};
@@ -11,6 +14,7 @@ use crate::rest::{Kind, Period, RestFilter, RestLoaded, RestRead, RestWrite, Row
 
 use super::{Failure, from_micros, micros};
 
+/// In the order in which [`row`] reads them.
 const COLUMNS: &str = "kind, sid, account, parent, name, status, from_uri, to_uri, direction, amount, created_at, \
                        updated_at, ended_at, body";
 
@@ -58,6 +62,7 @@ fn add(conn: &Connection, row: &Row, clause: &str) -> Result<usize, Failure> {
         .map_err(|error| Failure::from(error).or_exists(|| what(row)))
 }
 
+/// The time of creation stays. A row that is not there is an error.
 fn replace(conn: &Connection, row: &Row) -> Result<WriteDone, Failure> {
     let sql = "UPDATE rest SET account = :account, parent = :parent, name = :name, status = :status, \
                from_uri = :from, to_uri = :to, direction = :direction, amount = :amount, updated_at = :updated, \
@@ -140,6 +145,7 @@ fn conditions(filter: &RestFilter) -> (String, Vec<Value>) {
     (sql, values)
 }
 
+/// A page, and the number of rows on all pages. Rows of equal values are in the order of their ids, so that pages do not overlap.
 fn list(conn: &Connection, filter: &RestFilter) -> Result<RestLoaded, Failure> {
     let (conditions, mut values) = conditions(filter);
     let sql = format!("SELECT count(*) FROM rest WHERE {conditions}");
@@ -168,6 +174,7 @@ fn list(conn: &Connection, filter: &RestFilter) -> Result<RestLoaded, Failure> {
     })
 }
 
+/// Sums of calls, recordings, messages and transcriptions (kinds 4, 6, 8 and 11).
 fn usage(conn: &Connection, filter: &UsageFilter) -> Result<Vec<Sum>, Failure> {
     let format = match filter.by {
         Period::All => "",
@@ -216,6 +223,7 @@ fn row(row: &rusqlite::Row<'_>) -> rusqlite::Result<Row> {
     })
 }
 
+/// A row of a kind that only a later version knows is an error.
 fn kind(number: u8) -> rusqlite::Result<Kind> {
     Kind::from_number(number).ok_or(rusqlite::Error::IntegralValueOutOfRange(0, number.into()))
 }

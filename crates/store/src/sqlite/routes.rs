@@ -1,4 +1,6 @@
 //! Routes, call records and kept messages.
+//!
+//! Targets and policies of routes are JSON in their columns; the other columns are plain.
 
 use rusqlite::{Connection, Row, named_params, params};
 
@@ -55,6 +57,7 @@ pub(super) fn remove(conn: &Connection, name: &str) -> Result<WriteDone, Failure
     changed_one(rows, || format!("route {name}"))
 }
 
+/// No row: what was to be changed is not there.
 fn changed_one(rows: usize, what: impl FnOnce() -> String) -> Result<WriteDone, Failure> {
     match rows {
         0 => Err(StoreError::not_found(what()).into()),
@@ -78,6 +81,7 @@ pub(super) fn list(conn: &Connection) -> Result<Vec<Route>, Failure> {
     Ok(routes)
 }
 
+/// A row with the columns of `list`.
 fn route(row: &Row<'_>) -> Result<Route, Failure> {
     let name: Box<str> = row.get(1)?;
     let damaged = |detail: String| StoreError::Internal { detail: format!("route {name}: {detail}") };
@@ -118,10 +122,12 @@ pub(super) fn add_call(conn: &Connection, call: &CallRecord) -> Result<WriteDone
     Ok(WriteDone::Added { id: conn.last_insert_rowid() })
 }
 
+/// Texts of a call come from peers: a longer one loses its end, and the record stands.
 fn cut(text: &str) -> &str {
     &text[..text.floor_char_boundary(limits::MAX_CALL_TEXT)]
 }
 
+/// An account's calls are those that it placed and those that it received.
 pub(super) fn calls(conn: &Connection, filter: &CallFilter) -> Result<Vec<CallRecord>, Failure> {
     let sql = "SELECT call_id, from_uri, to_uri, started_at, answered_at, ended_at, code, reason, account, callee \
                FROM call_record WHERE (?1 IS NULL OR account = ?1 OR callee = ?1) AND (?2 IS NULL OR call_id = ?2) \
@@ -168,6 +174,7 @@ pub(super) fn forget(conn: &Connection, aor: &str, id: u64) -> Result<WriteDone,
     Ok(WriteDone::Changed { rows })
 }
 
+/// The oldest first, up to `limits::MAX_KEPT_LOADED`.
 pub(super) fn kept(conn: &Connection, aor: &str) -> Result<Vec<WaitingMessage>, Failure> {
     let sql = "SELECT id, from_uri, content_type, body, sent_at FROM kept_message \
                WHERE aor = ?1 ORDER BY id LIMIT ?2";

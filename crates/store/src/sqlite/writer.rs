@@ -1,4 +1,7 @@
 //! The writing connection: groups in one transaction.
+//!
+//! The order for a group: begin, apply each write, delete dead rows of the log of bindings, commit. A write at fault has an error of its own; any
+//! other error rolls back the group.
 
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -11,11 +14,13 @@ use super::bindings::{self, DeadRows, Pending};
 use super::routes::Old;
 use super::{Failure, Sqlite, access, accounts, import, micros, rest, routes, seconds, xmpp};
 
+/// The one writer of a node.
 pub(super) struct SqliteWriter {
     sqlite: Sqlite,
     conn: Connection,
     /// The disk failed under the connection; what it has cached may not be what is in the file.
     suspect: bool,
+    /// Rows of the log of bindings that may be deleted.
     dead: DeadRows,
 }
 
@@ -42,6 +47,7 @@ impl SqliteWriter {
         result
     }
 
+    /// A new connection reads the file anew.
     fn renew_if_suspect(&mut self) -> Result<(), StoreError> {
         if self.suspect {
             self.conn = self.sqlite.connect()?;
@@ -71,7 +77,7 @@ impl Writer for SqliteWriter {
         let written = self.in_transaction(|conn| {
             let mut results = Vec::with_capacity(group.len());
             for write in group {
-                // Every write is one changing statement, which undoes itself when it fails: a write that is at
+                // Every write makes its checks before its first change, and a statement that fails undoes itself: a write that is at
                 // fault leaves no trace, and the others of its group stand.
                 match apply(conn, write, &mut pending) {
                     Ok(done) => results.push(Ok(done)),
@@ -124,6 +130,7 @@ impl Writer for SqliteWriter {
     }
 }
 
+/// Each write to its module.
 fn apply(conn: &Connection, write: &Write, pending: &mut Pending) -> Result<WriteDone, Failure> {
     match write {
         Write::Binding(row) => pending.append(conn, row),
@@ -161,6 +168,7 @@ fn apply(conn: &Connection, write: &Write, pending: &mut Pending) -> Result<Writ
     }
 }
 
+/// Changes the one row of the table of probes: a write that needs the disk.
 fn probe(conn: &Connection, at: i64) -> Result<WriteDone, Failure> {
     let sql = "INSERT INTO probe (id, at) VALUES (1, ?1) ON CONFLICT (id) DO UPDATE SET at = ?1";
     let rows = conn.prepare_cached(sql)?.execute([at])? as u64;

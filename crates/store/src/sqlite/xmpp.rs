@@ -1,4 +1,6 @@
 //! Writing XMPP's tables.
+//!
+//! Called by `writer` in the transaction of a group. What is XML or JSON for chat is text here, with a limit on its length.
 
 use rusqlite::{Connection, OptionalExtension as _, params};
 use stdx::Instant;
@@ -75,9 +77,11 @@ fn changed_one(rows: usize, what: &str) -> Result<WriteDone, Failure> {
     if rows == 0 { Err(StoreError::not_found(what).into()) } else { changed(rows) }
 }
 
+/// Also used by the import.
 pub(super) const SET_CONTACT: &str = "INSERT INTO xmpp_roster (user, contact, item) VALUES (?1, ?2, ?3) \
     ON CONFLICT (user, contact) DO UPDATE SET item = excluded.item";
 
+/// The version of a roster only grows, in whatever order its changes come.
 fn roster(
     conn: &Connection,
     user: &str,
@@ -107,6 +111,7 @@ fn find_kept(conn: &Connection, user: &str, at: Instant, stanza: &str) -> Result
     Ok(id.map(|id| WriteDone::Added { id }))
 }
 
+/// The statement that adds the message also counts those that wait.
 fn keep(conn: &Connection, user: &str, at: Instant, stanza: &str) -> Result<WriteDone, Failure> {
     check_length("stanza", stanza.len(), limits::MAX_XMPP_XML)?;
     let sql = "INSERT INTO xmpp_offline (user, at, stanza) SELECT ?1, ?2, ?3 \
@@ -120,6 +125,7 @@ fn keep(conn: &Connection, user: &str, at: Instant, stanza: &str) -> Result<Writ
     Ok(WriteDone::Added { id: conn.last_insert_rowid() })
 }
 
+/// Without ids all of the user's.
 fn forget_offline(conn: &Connection, user: &str, ids: &[u64]) -> Result<WriteDone, Failure> {
     if ids.is_empty() {
         let sql = "DELETE FROM xmpp_offline WHERE user = ?1";
@@ -133,6 +139,7 @@ fn forget_offline(conn: &Connection, user: &str, ids: &[u64]) -> Result<WriteDon
     changed(rows)
 }
 
+/// An entry that is there gets the new stanza: a write may be tried twice (`retry_queue`).
 fn archive(conn: &Connection, row: &ArchiveRow) -> Result<WriteDone, Failure> {
     check_length("stanza", row.stanza.len(), limits::MAX_XMPP_XML)?;
     let sql = "INSERT INTO xmpp_archive (owner, id, at, bare, resource, stanza) VALUES (?1, ?2, ?3, ?4, ?5, ?6) \
@@ -147,6 +154,7 @@ fn archive(conn: &Connection, row: &ArchiveRow) -> Result<WriteDone, Failure> {
     ])?)
 }
 
+/// Adds or replaces an item as the newest of its node, and deletes the oldest beyond `keep`.
 fn publish(
     conn: &Connection,
     (owner, node, id): (&str, &str, &str),
@@ -166,6 +174,7 @@ fn publish(
     changed(1)
 }
 
+/// Without a configuration the room and its archive are deleted. `charged`: the user whose number of rooms is limited; `None`: the operator made it.
 fn room_changed(
     conn: &Connection,
     room: &str,
@@ -191,6 +200,7 @@ fn room_changed(
     changed(rows)
 }
 
+/// All rows of a user, and its traces in rooms and nodes of others. Its tokens and invitations end with it.
 pub(super) fn forget_user(conn: &Connection, user: &str) -> Result<WriteDone, Failure> {
     let mut rows = 0;
     for sql in [

@@ -48,6 +48,7 @@ pub(super) fn load(conn: &Connection, read: &XmppRead) -> Result<XmppLoaded, Fai
     })
 }
 
+/// Id or name, time, and XML.
 type Item = (Box<str>, Instant, Box<str>);
 
 /// Rows in the order of a statement, as far as the bytes go.
@@ -85,6 +86,7 @@ fn item(row: &Row<'_>) -> rusqlite::Result<Item> {
     Ok((row.get::<_, String>(0)?.into(), from_micros(row.get(1)?), row.get::<_, String>(2)?.into()))
 }
 
+/// A page of nodes or rooms, behind the name `after`.
 fn row_page(conn: &Connection, sql: &str, (of, after): (&str, Option<&str>)) -> Result<RowPage, Failure> {
     // One more tells whether there are more.
     let given = params![of, after.unwrap_or(""), limits::LISTED_ROWS + 1];
@@ -94,6 +96,7 @@ fn row_page(conn: &Connection, sql: &str, (of, after): (&str, Option<&str>)) -> 
     Ok(RowPage { rows: taken.rows, is_complete })
 }
 
+/// The messages that wait, behind the id `after`, or those of `ids`.
 fn offline_page(conn: &Connection, user: &str, after: u64, ids: &[u64]) -> Result<StanzaPage, Failure> {
     let stanza = |row: &Row<'_>| {
         let id: i64 = row.get(0)?;
@@ -133,6 +136,7 @@ struct Range {
     above: i64,
 }
 
+/// A page of items (XEP-0059). An id that the query names and that is not there makes the page `is_unknown`.
 fn item_page(conn: &Connection, place: (&str, &str), query: &ItemQuery) -> Result<ItemPage, Failure> {
     if !query.ids.is_empty() {
         return items_of_ids(conn, place, query);
@@ -161,6 +165,7 @@ fn item_page(conn: &Connection, place: (&str, &str), query: &ItemQuery) -> Resul
     items_in(conn, place, query, &range)
 }
 
+/// The page and its place: `index` items are newer than its first one, of `total`.
 fn items_in(
     conn: &Connection,
     (owner, node): (&str, &str),
@@ -241,6 +246,7 @@ pub(super) fn roster_of(conn: &Connection, user: &str) -> Result<Vec<(Box<str>, 
     Ok(roster)
 }
 
+/// All that chat needs of a user who signs in.
 fn user_row(conn: &Connection, user: &str, nodes: &[&str]) -> Result<UserRow, Failure> {
     let sql = "SELECT roster_version, blocked, last_at, last_status FROM xmpp_user WHERE user = ?1";
     let head: Option<(i64, String, Option<i64>, Option<String>)> = conn
@@ -296,6 +302,7 @@ fn conditions(owner: &str, query: &ArchiveQuery) -> (String, Vec<Value>) {
     (sql, values)
 }
 
+/// A page of an archive (XEP-0313). Counting stops at `limits::MAX_COUNTED`; beyond, there is no total.
 fn page(conn: &Connection, owner: &str, query: &ArchiveQuery) -> Result<ArchivePage, Failure> {
     let mut known = conn.prepare_cached("SELECT 1 FROM xmpp_archive WHERE owner = ?1 AND id = ?2")?;
     for id in query.ids.iter().chain(&query.after).chain(&query.before) {

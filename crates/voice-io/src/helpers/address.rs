@@ -1,5 +1,8 @@
 //! Addresses of our own network, which documents written by others must not reach. A name is looked up first, and the
 //! connection is made to the address that was checked.
+//!
+//! Documents, sounds and streams are named by applications. Without the check one of them could have the node ask servers that only the node reaches.
+//! `http` and `websocket` both use it.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -12,6 +15,7 @@ pub(super) struct Checked {
     pub(super) allow_private: bool,
 }
 
+/// The error of a name that leads only to private addresses.
 #[derive(Debug)]
 pub(super) struct Private {
     pub(super) host: String,

@@ -1,4 +1,7 @@
 //! Audio files: fetched over HTTP or read from the operator's folder, decoded to 8 kHz mono.
+//!
+//! `Worker::sound` gets a file by [`get`] or [`read`] and gives it to [`decode`]; a [`Check`] is kept with the samples, by which the next use asks
+//! only if the file has changed.
 
 use std::io::Cursor;
 use std::path::Path;
@@ -21,14 +24,18 @@ use super::{folder, limits};
 /// Until when it is played without a question, and what then tells whether it changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Check {
+    /// The time until which nothing is asked.
     pub(super) until: Instant,
+    /// The server's tags for the version of the file.
     etag: Option<HeaderValue>,
     modified: Option<HeaderValue>,
 }
 
 /// A file that has to be decoded, or that is as it was.
 pub(super) enum FetchedAudio {
+    /// The file; without a check it is not kept.
     File(Vec<u8>, Option<Check>),
+    /// The server says that it has not changed.
     Same(Check),
 }
 
@@ -113,6 +120,7 @@ pub(super) fn decode(file: Vec<u8>) -> Result<Samples, String> {
     Ok(samples.into())
 }
 
+/// MP3, FLAC and OGG Vorbis, as one channel.
 fn decode_packed(file: Vec<u8>) -> Result<Wav, Error> {
     let stream = MediaSourceStream::new(Box::new(Cursor::new(file)), Default::default());
     let (hint, options) = (Hint::new(), FormatOptions::default());

@@ -1,23 +1,32 @@
 //! Samples that were spoken or decoded, bounded in bytes, and who waits for those that are being made: each is made
 //! once however many ask.
+//!
+//! Two caches use it: spoken texts and decoded files. `about` is what is kept beside the samples, `W` the one who waits.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::Arc;
 
+/// 8 kHz, one channel.
 pub(super) type Samples = Arc<[i16]>;
 
+/// Samples by key, and who waits for those that are being made.
 pub(super) struct Cache<K, V, W> {
     kept: HashMap<K, CacheEntry<V>>,
     waiting: HashMap<K, Vec<W>>,
+    /// Bytes of all samples that are kept.
     bytes: usize,
+    /// The bound of `bytes`.
     most: usize,
+    /// Counts uses: an entry with a lower number was used earlier.
     uses: u64,
 }
 
+/// One sound as it is kept.
 struct CacheEntry<V> {
     samples: Samples,
     about: V,
+    /// The number of its last use.
     used: u64,
 }
 
@@ -27,6 +36,7 @@ impl<K: Hash + Eq + Clone, V: Clone, W> Cache<K, V, W> {
         Cache { kept: HashMap::new(), waiting: HashMap::new(), bytes: 0, most, uses: 0 }
     }
 
+    /// The kept sound, if there is one; this counts as a use.
     pub(super) fn get(&mut self, key: &K) -> Option<(Samples, V)> {
         self.uses += 1;
         let kept = self.kept.get_mut(key)?;
@@ -49,6 +59,7 @@ impl<K: Hash + Eq + Clone, V: Clone, W> Cache<K, V, W> {
         self.waiting.remove(key).unwrap_or_default()
     }
 
+    /// Keeps a sound; those that were not used for the longest time make room. One that is too large alone is not kept.
     pub(super) fn keep(&mut self, key: K, samples: Samples, about: V) {
         self.forget(&key);
         let bytes = size_of_val(&*samples);

@@ -17,6 +17,7 @@ pub(super) fn is_one(url: &str) -> bool {
     url.starts_with("file:")
 }
 
+/// The file that the caller's choice names, or the document itself, filled in.
 pub(super) fn read(folder: Option<&Path>, wire: &Wire) -> Result<FetchResponse, EffectFailure> {
     let failed = |code: u32, text: &str| EffectFailure { code, text: format!("{}: {text}", wire.url) };
     let Some(folder) = folder else {
@@ -58,6 +59,7 @@ fn form_of(url: &Url, body: &str) -> Vec<(String, String)> {
     both.query_pairs().into_owned().collect()
 }
 
+/// The value of a parameter.
 fn value<'f>(form: &'f [(String, String)], name: &str) -> Option<&'f str> {
     form.iter().rev().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
 }
@@ -98,6 +100,7 @@ fn fill(text: &str, form: &[(String, String)]) -> Option<String> {
     Some(filled)
 }
 
+/// A name of a parameter.
 fn is_name(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }

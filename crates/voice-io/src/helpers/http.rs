@@ -1,4 +1,7 @@
 //! Requests to applications and for prompts: one pooled client, bounded in time, size and redirects.
+//!
+//! `Helpers` has one [`Http`] for documents and sounds. Redirects are followed here and not by the library, since each new address is checked, the
+//! method may change, and the signature is of the first URL only.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -16,12 +19,15 @@ use super::address::{Checked, Private};
 use super::limits;
 use super::settings::Settings;
 
+/// The header with Twilio's signature of the request.
 pub(super) const SIGNATURE: HeaderName = HeaderName::from_static("x-twilio-signature");
 const FORM: HeaderValue = HeaderValue::from_static("application/x-www-form-urlencoded; charset=utf-8");
 
+/// The client, and the bounds that it does not have itself.
 pub(super) struct Http {
     client: Client,
     allow_private: bool,
+    /// For the whole of a request.
     timeout: Duration,
 }
 
@@ -36,6 +42,7 @@ pub(super) struct Ask {
     pub(super) wants_sound: bool,
 }
 
+/// The answer after all redirects.
 pub(super) struct Reply {
     pub(super) status: StatusCode,
     pub(super) headers: HeaderMap,
@@ -75,6 +82,7 @@ impl Http {
         Ok(FetchResponse { status: reply.status.as_u16(), content_type, body: reply.body, url: reply.url })
     }
 
+    /// One request within the time for all of it.
     pub(super) async fn ask(&self, ask: Ask) -> Result<Reply, EffectFailure> {
         let first = ask.url.clone();
         timeout(self.timeout, self.follow(ask)).await.unwrap_or_else(|_| {
@@ -83,6 +91,7 @@ impl Http {
         })
     }
 
+    /// Follows redirects up to the limit.
     async fn follow(&self, mut ask: Ask) -> Result<Reply, EffectFailure> {
         let first = ask.url.clone();
         for hop in 0..=limits::REDIRECTS {
@@ -112,6 +121,7 @@ impl Http {
         )
     }
 
+    /// Sends one request and waits for the beginning of its answer.
     async fn send(&self, ask: &Ask) -> Result<Response, EffectFailure> {
         let url = self.checked(&ask.url)?;
         let request = match &ask.body {
@@ -142,11 +152,13 @@ pub(super) fn text<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Option<&'h 
     headers.get(name)?.to_str().ok()
 }
 
+/// The new place, if the answer is a redirect that is followed.
 fn redirected(response: &Response) -> Option<&str> {
     let follows = matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308);
     text(response.headers(), &header::LOCATION).filter(|_| follows)
 }
 
+/// The body, up to the limit.
 async fn read(mut response: Response, ask: &Ask) -> Result<Reply, EffectFailure> {
     let mut body = Vec::new();
     let kind = text(response.headers(), &header::CONTENT_TYPE).unwrap_or_default();

@@ -1,4 +1,6 @@
 //! Mail of documents, handed to the configured relay: SMTP (RFC 5321), with TLS as configured.
+//!
+//! The `<Email>` of a document is handed over once: the relay queues it, and a failure is told to the application.
 
 use config::{MailRelay, MailSecurity};
 use ivr::document::Email;
@@ -11,8 +13,10 @@ use tokio::time::timeout;
 
 use super::limits;
 
+/// The way to the relay.
 pub(super) struct Mailer {
     transport: AsyncSmtpTransport<Tokio1Executor>,
+    /// Host and port, for messages.
     relay: String,
     /// The envelope sender, whatever sender a document names.
     sender: Option<Address>,
@@ -25,6 +29,7 @@ impl Mailer {
             MailSecurity::StartTls => Tls::Required(TlsParameters::new(relay.host.to_string())?),
             MailSecurity::Tls => Tls::Wrapper(TlsParameters::new(relay.host.to_string())?),
         };
+        // "Dangerous" without TLS, which is set below.
         let mut transport = AsyncSmtpTransport::<Tokio1Executor>::builder_dangerous(&*relay.host)
             .port(relay.port)
             .tls(tls)
@@ -49,6 +54,8 @@ impl Mailer {
         }
     }
 
+    /// The mail, checked against the limits. With a sender of the configuration the envelope is made here, since the library would take it from the
+    /// headers.
     fn message(&self, mail: &Email) -> Result<Message, String> {
         let Email { to, from, cc, bcc, subject, body } = mail;
         if body.len() > limits::MAIL_BYTES || subject.len() > limits::MAIL_SUBJECT {
@@ -78,6 +85,7 @@ impl Mailer {
     }
 }
 
+/// An address with or without a name.
 fn mailbox(address: &str) -> Result<Mailbox, String> {
     address.parse().map_err(|error| format!("`{address}` is no mail address: {error}"))
 }

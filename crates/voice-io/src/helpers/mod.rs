@@ -1,5 +1,9 @@
 //! The slow work of programmable voice, away from the shards: requests to applications, speech synthesis, fetching and
 //! decoding of files. One thread with a runtime of its own; every queue has a bound, and every request an answer.
+//!
+//! The way of a request: a method of [`HelperService`] takes one of the places of its kind, or answers at once that there is none; the job goes
+//! through a queue to the thread (`work`); a task does it; the place is given back; and the result goes to [`Deliver`] with the ticket of the
+//! request. Bounds by kind are semaphores, so a flood of one kind leaves room for the others.
 
 mod address;
 mod audio;
@@ -52,7 +56,9 @@ pub trait Deliver: Send + Sync {
 
 /// Ends, with all that it does, when it is dropped.
 pub struct Helpers {
+    /// `None` while it ends.
     jobs: Option<mpsc::Sender<Job>>,
+    /// Places of each kind of request.
     fetches: Arc<Semaphore>,
     prompts: Arc<Semaphore>,
     mails: Arc<Semaphore>,
@@ -72,14 +78,23 @@ struct Job {
     what: JobKind,
 }
 
+/// The work of a job.
 enum JobKind {
+    /// A document.
     Fetch(Wire),
+    /// A text to speak.
     Speech(Words),
+    /// The URL of a sound.
     Audio(String),
+    /// The file of a recording, to be played.
     Recording(PathBuf),
+    /// A mail of a document.
     Mail(Box<Email>),
+    /// A media stream, and the messages for it.
     Stream(Box<Opening>, mpsc::Receiver<StreamOrder>),
+    /// Words of a caller to recognise.
     Speak(Utterance),
+    /// The file of a recording, to be written down.
     Transcribe(PathBuf),
 }
 
@@ -130,12 +145,14 @@ impl Helpers {
         })
     }
 
+    /// A job whose answer are samples.
     fn prompt(&self, ticket: Ticket, what: JobKind) {
         if !self.ask(&self.prompts, ticket, what) {
             self.deliver.deliver(ticket, Done::Samples(Err("too many prompts are being made".to_owned())));
         }
     }
 
+    /// False: there is no place for it.
     fn ask(&self, places: &Arc<Semaphore>, ticket: Ticket, what: JobKind) -> bool {
         let Ok(place) = Arc::clone(places).try_acquire_owned() else { return false };
         let jobs = self.jobs.as_ref();
@@ -227,10 +244,13 @@ impl Drop for Helpers {
     }
 }
 
+/// The error of a request that needs `[voice] recogniser`.
 const NO_RECOGNISER: &str = "nobody is there to understand speech: set `recogniser` in [voice]";
 
+/// The ticket of a request, and its place among those that are open.
 type Waiter = (Ticket, OwnedSemaphorePermit);
 
+/// The state of the thread. All tasks run on it, so nothing is locked.
 struct Worker {
     settings: Settings,
     http: Http,
@@ -239,13 +259,19 @@ struct Worker {
     recogniser: Option<Recogniser>,
     deliver: Arc<dyn Deliver>,
     clock: Clock,
+    /// Spoken texts.
     spoken: RefCell<Cache<Words, (), Waiter>>,
+    /// Decoded files, by URL.
     sounds: RefCell<Cache<String, Check, Waiter>>,
+    /// Speech engines that run.
     processes: Semaphore,
+    /// Files that are being decoded.
     decoders: Semaphore,
+    /// Recordings that are being transcribed.
     transcribers: Semaphore,
 }
 
+/// Starts a task for each job, until the helpers end.
 async fn work(worker: Rc<Worker>, mut todo: mpsc::Receiver<Job>) {
     while let Some(Job { ticket, place, what }) = todo.recv().await {
         match what {
@@ -338,6 +364,7 @@ impl Worker {
         read.unwrap_or_else(|error| Err(EffectFailure { code: code::UNREACHABLE, text: error.to_string() }))
     }
 
+    /// A text that is kept is answered at once, one that is being spoken is waited for, and any other is spoken now.
     fn speech(self: &Rc<Self>, who: Waiter, words: Words) {
         let mut spoken = self.spoken.borrow_mut();
         if let Some((samples, ())) = spoken.get(&words) {
@@ -356,6 +383,7 @@ impl Worker {
         }
     }
 
+    /// The same for a file. One that is kept and no longer fresh is asked for again.
     fn audio(self: &Rc<Self>, who: Waiter, url: String) {
         let mut sounds = self.sounds.borrow_mut();
         let old = sounds.get(&url);
@@ -381,6 +409,7 @@ impl Worker {
         }
     }
 
+    /// Fetches or reads a file and decodes it; one that has not changed is taken from `old`.
     async fn sound(
         &self,
         url: &str,
@@ -410,6 +439,7 @@ impl Worker {
         Ok((samples, check))
     }
 
+    /// A recording is not kept: it may be deleted.
     fn recording(self: &Rc<Self>, who: Waiter, file: PathBuf) {
         let worker = Rc::clone(self);
         spawn_local(async move {
@@ -420,6 +450,7 @@ impl Worker {
         });
     }
 
+    /// Gives the places back first: a waiter may ask again at once.
     fn tell(&self, waited: Vec<Waiter>, result: &Result<Samples, String>) {
         for (ticket, place) in waited {
             drop(place);

@@ -1,5 +1,8 @@
 //! Speech to text by the operator's program, one process per utterance, or web service, one request per utterance.
 //!
+//! [`utterance`] makes both ends: the call puts samples into the [`Listener`], and [`Recogniser::hear`] takes them from the [`Utterance`] and tells
+//! of results as they come. A whole recording goes through [`Recogniser::transcribe`].
+//!
 //! The program reads 16-bit samples of 8 kHz, little-endian, as they come, and writes a line whenever it knows more:
 //! JSON (`{"text": "…", "final": true, "confidence": 0.9}`), or the text itself, which is then final. The service gets
 //! a WAV file when the speech is over, and answers with one such line.
@@ -27,6 +30,7 @@ const RATE: u32 = 8_000;
 
 /// The sending end of an utterance. Once it is dropped, no results follow.
 pub(super) struct Listener {
+    /// `None`: the speech is over, and results are awaited.
     samples: Option<mpsc::Sender<Vec<i16>>>,
     /// Tells by being dropped.
     _wanted: oneshot::Sender<()>,
@@ -48,11 +52,15 @@ impl SpeechListener for Listener {
 pub(super) struct Utterance {
     language: String,
     hints: String,
+    /// Samples per second of the call.
     rate: u32,
+    /// Pieces of 200 ms.
     samples: mpsc::Receiver<Vec<i16>>,
+    /// Ends when the listener is dropped.
     unwanted: oneshot::Receiver<()>,
 }
 
+/// The two ends of an utterance.
 pub(super) fn utterance(language: &str, hints: &[String], rate: u32) -> (Listener, Utterance) {
     let (sender, samples) = mpsc::channel(limits::RECOGNISED_PIECES);
     let (wanted, unwanted) = oneshot::channel();
@@ -63,8 +71,11 @@ pub(super) fn utterance(language: &str, hints: &[String], rate: u32) -> (Listene
     (Listener { samples: Some(sender), _wanted: wanted }, utterance)
 }
 
+/// The operator's recogniser, of `[voice] recogniser`.
 pub(super) enum Recogniser {
+    /// A program, one process an utterance.
     Command { program: String, arguments: Vec<String> },
+    /// A web service, one request an utterance.
     Service { client: Client, url: Url },
 }
 
@@ -146,6 +157,7 @@ impl Recogniser {
         };
         let (mut text, mut last) = (String::new(), String::new());
         let words = |speech: Speech| {
+            // The last line may be no final one: it counts when nothing follows.
             last = speech.text;
             if speech.is_final {
                 let gap = if text.is_empty() { "" } else { " " };
@@ -221,6 +233,7 @@ async fn run(
 /// For a program to end that has said all it had to say.
 const LAST: Duration = Duration::from_secs(1);
 
+/// Writes the samples to the program's input, and closes it at their end.
 async fn feed(mut input: ChildStdin, source: Source<'_>) {
     while let Some(piece) = source.samples.recv().await {
         let samples = resample(&piece, source.rate, RATE);
@@ -230,6 +243,7 @@ async fn feed(mut input: ChildStdin, source: Source<'_>) {
     }
 }
 
+/// Reads the program's lines until the end of its output.
 async fn listen(output: ChildStdout, mut told: impl FnMut(Speech)) -> std::io::Result<()> {
     let mut lines = BufReader::new(output.take(limits::RECOGNISED_BYTES)).lines();
     while let Some(line) = lines.next_line().await? {
@@ -240,6 +254,7 @@ async fn listen(output: ChildStdout, mut told: impl FnMut(Speech)) -> std::io::R
     Ok(())
 }
 
+/// Sends a WAV file, and waits for the answer at most so long. An answer without words is one of silence.
 async fn post(
     client: &Client,
     url: &Url,
@@ -274,6 +289,7 @@ async fn post(
     Ok(parse(&text).unwrap_or(Speech { text: String::new(), is_final: true, confidence: None }))
 }
 
+/// A line in JSON.
 #[derive(Deserialize)]
 struct Line {
     text: String,
@@ -282,6 +298,7 @@ struct Line {
     confidence: Option<f64>,
 }
 
+/// A line as the program wrote it; an empty one says nothing.
 fn parse(line: &str) -> Option<Speech> {
     let line = line.trim();
     if line.starts_with('{')

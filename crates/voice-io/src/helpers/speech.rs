@@ -77,6 +77,7 @@ const LANGUAGES: &str = " af am ar as az be bg bn bs ca cs cy da de el eo es et 
     ja ka kk kn ko ku ky la lb lt lv mi mk ml mr ms mt my nb ne nl or pa pl pt ro ru sd si sk sl sq sr sv sw ta te th tr \
     tt ug uk ur uz ";
 
+/// The sound of a text; nothing for a text of blanks.
 pub(super) async fn speak(settings: &Settings, words: &Words) -> Result<Samples, String> {
     if words.text.trim().is_empty() {
         return Ok(Samples::default());
@@ -94,6 +95,7 @@ pub(super) async fn speak(settings: &Settings, words: &Words) -> Result<Samples,
     Ok(samples.into())
 }
 
+/// The program of a text: the operator's for every language, or else one by the language.
 fn engine(settings: &Settings, words: &Words) -> Result<Engine, String> {
     let voice = if words.is_man { "man" } else { "woman" };
     // It may stand in an argument: nothing but what tags are made of.
@@ -134,6 +136,7 @@ fn engine(settings: &Settings, words: &Words) -> Result<Engine, String> {
     Ok(Engine { program: settings.espeak.clone(), arguments, input, package: Some("espeak-ng") })
 }
 
+/// By the whole tag first, and then by its language without a region.
 fn espeak_name(language: &str) -> Option<&str> {
     let primary = language.split('-').next().unwrap_or_default();
     let named = |tag: &str| NAMES.iter().find(|(name, _)| *name == tag).map(|(_, name)| *name);
@@ -167,6 +170,7 @@ async fn run(engine: &Engine, settings: &Settings) -> Result<Vec<u8>, String> {
     }
 }
 
+/// An engine that is not there is told with the package that has it.
 fn start(engine: &Engine) -> Result<Child, String> {
     let name = engine.program.display();
     let input = if engine.input.is_some() { Stdio::piped() } else { Stdio::null() };
@@ -186,8 +190,10 @@ fn start(engine: &Engine) -> Result<Child, String> {
         })
 }
 
+/// Status, standard output, and the beginning of the errors.
 type ProcessOutput = (std::process::ExitStatus, Vec<u8>, Vec<u8>);
 
+/// Writes and reads at the same time: with full pipes neither side would go on.
 async fn converse(child: &mut Child, text: Option<&str>) -> std::io::Result<ProcessOutput> {
     let (input, output, errors) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     let write = async {

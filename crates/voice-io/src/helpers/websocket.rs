@@ -1,4 +1,7 @@
 //! Media streams of calls: Twilio's protocol of messages over WebSocket (RFC 6455), a task a stream.
+//!
+//! The order of a stream: connect, `connected`, `start`, then `media` and `dtmf` of the call as they come, and messages of the application every 20
+//! ms in one batch; `stop` and a close at the end. The call ends a stream by dropping its end of the queue.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -26,6 +29,7 @@ use tokio_tungstenite::{WebSocketStream, client_async_with_config};
 
 use super::{address, limits};
 
+/// TCP or TLS.
 trait Io: AsyncRead + AsyncWrite + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Unpin> Io for T {}
@@ -59,10 +63,12 @@ pub(super) async fn run(
     tell(MediaStreamEvent::Over(result));
 }
 
+/// Returns when the call has dropped its end.
 async fn over(orders: &mut Receiver<StreamOrder>) {
     while orders.recv().await.is_some() {}
 }
 
+/// Connects to an address that was checked, with TLS for `wss:`, and shakes hands.
 async fn connect(opening: &Opening, allow_private: bool) -> Result<Socket, String> {
     let named = |problem: &dyn std::fmt::Display| format!("{}: {problem}", opening.url);
     let url = Url::parse(&opening.url).map_err(|error| named(&error))?;
@@ -98,19 +104,25 @@ async fn connect(opening: &Opening, allow_private: bool) -> Result<Socket, Strin
 /// Messages of the application since the call was last told.
 #[derive(Default)]
 struct Batch {
+    /// In the order in which they came.
     said: Vec<StreamMessage>,
+    /// Bytes of their texts.
     bytes: usize,
+    /// The call has been told of a message that cannot be read; once is enough.
     had_nonsense: bool,
 }
 
+/// A stream that is open.
 struct Line<'a> {
     socket: Socket,
     opening: &'a Opening,
+    /// The number of the last message, from 1.
     sequence: u64,
     said: Batch,
 }
 
 impl Line<'_> {
+    /// Until either side ends it.
     async fn serve(
         &mut self,
         orders: &mut Receiver<StreamOrder>,
@@ -154,6 +166,7 @@ impl Line<'_> {
         }
     }
 
+    /// The message that describes the stream.
     fn start(&mut self) -> String {
         let Opening { account, call, tracks, parameters, sid, .. } = self.opening;
         let parameters: BTreeMap<_, _> = parameters.iter().cloned().collect();
@@ -168,6 +181,7 @@ impl Line<'_> {
         self.event("start", start)
     }
 
+    /// A message with its number.
     fn event(&mut self, name: &str, what: Value) -> String {
         self.sequence += 1;
         let mut event = json!({
@@ -179,6 +193,7 @@ impl Line<'_> {
         event.to_string()
     }
 
+    /// The message of an order.
     fn text(&mut self, order: &StreamOrder) -> String {
         match order {
             StreamOrder::Media { track, chunk, at_ms, payload } => {
@@ -196,6 +211,7 @@ impl Line<'_> {
         }
     }
 
+    /// Queues a message; it is sent by a flush.
     async fn write(&mut self, text: String) -> Result<(), String> {
         in_time(limits::STREAM_WRITE, self.socket.feed(Message::text(text))).await
     }
@@ -204,6 +220,7 @@ impl Line<'_> {
         in_time(limits::STREAM_WRITE, self.socket.flush()).await
     }
 
+    /// Our end of the stream: the message, the close, and a short wait for the answer.
     async fn stop(&mut self) -> Result<(), String> {
         let Opening { account, call, .. } = self.opening;
         let stop = self.event("stop", json!({ "accountSid": account, "callSid": call }));
@@ -231,6 +248,7 @@ impl Line<'_> {
         None
     }
 
+    /// Messages of the application count only in a stream of both directions (`<Connect>`).
     fn understand(&mut self, text: &str) {
         if !self.opening.two_way {
             return;
@@ -243,6 +261,7 @@ impl Line<'_> {
         }
     }
 
+    /// Tells the call of the first message that cannot be read; the others are ignored.
     fn nonsense(&mut self, problem: &str) {
         if !std::mem::replace(&mut self.said.had_nonsense, true) {
             let text = format!("{} sent what is no message of a media stream: {problem}", self.opening.url);
@@ -251,6 +270,7 @@ impl Line<'_> {
     }
 }
 
+/// An application that does not read ends its stream.
 async fn in_time(limit: Duration, act: impl Future<Output = Result<(), Error>>) -> Result<(), String> {
     match timeout(limit, act).await {
         Ok(result) => result.map_err(|error| error.to_string()),
@@ -269,6 +289,7 @@ fn reason_of(frame: Option<&CloseFrame>) -> Result<(), String> {
     }
 }
 
+/// A message of the application.
 #[derive(Deserialize)]
 struct Event<'a> {
     #[serde(borrow)]
@@ -278,12 +299,14 @@ struct Event<'a> {
     mark: Option<Mark>,
 }
 
+/// Sound, in Base64.
 #[derive(Deserialize)]
 struct Media<'a> {
     #[serde(borrow)]
     payload: Cow<'a, str>,
 }
 
+/// A name that the call sends back when the sound before it was played.
 #[derive(Deserialize)]
 struct Mark {
     name: Box<str>,

@@ -25,6 +25,7 @@ use crate::{helpers, limits};
 /// The encoder of the node, and its bounds.
 pub(super) struct Encoder {
     folder: Arc<Folder>,
+    /// The program of `[voice] mp3`, found by PATH if it has no folder.
     program: PathBuf,
     arguments: Vec<String>,
     /// The time limit of each conversion, and of the wait for its turn.
@@ -39,6 +40,7 @@ pub(super) struct Encoder {
 
 /// Why a conversion made no file.
 enum Problem {
+    /// It does not exist, or was deleted meanwhile.
     NoRecording,
     /// For the log.
     Failed(String),
@@ -92,6 +94,7 @@ impl Encoder {
         }
     }
 
+    /// One conversion: both outputs are read until their ends, and only then the status counts.
     async fn convert(&self, sid: &str) -> Result<Sound, Problem> {
         let wav = self.folder.open(sid).ok_or(Problem::NoRecording)?;
         let most = wav.len.saturating_mul(2).saturating_add(limits::ENCODED_EXTRA);
@@ -114,6 +117,7 @@ impl Encoder {
         blocking(move || complete(&folder, &file, part, &sid)).await?
     }
 
+    /// The process has the file itself as its input, so nothing has to be copied to it.
     fn start(&self, wav: fs::File) -> Result<Child, Problem> {
         let mut command = Command::new(&self.program);
         command.args(&self.arguments).stdin(Stdio::from(wav)).stdout(Stdio::piped()).stderr(Stdio::piped());

@@ -1,4 +1,7 @@
 //! The folder of recordings: names, repair after a crash, and reading of finished files.
+//!
+//! Names: `<sid>.wav` and `<sid>.mp3` are whole; `<sid>[.<node>].wav.part` grows, and `<sid>.<number>[.<node>].mp3.part` is a conversion under way.
+//! Sids of other forms are never put into a path.
 
 use std::fs;
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -7,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use media::record::HEADER_LEN;
 
+/// Where recordings are, and what its files are called.
 pub(super) struct Folder {
     path: PathBuf,
     /// The node's name in its farm, whose other nodes may use the same folder: unfinished files are named for their node.
@@ -22,12 +26,15 @@ pub struct Sound {
     pub file: fs::File,
 }
 
+/// The ending of a recording that grows.
 const PART: &str = ".wav.part";
+/// The ending of an unfinished conversion.
 const MP3_PART: &str = ".mp3.part";
 
 /// Characters of a recording's sid.
 const SID: usize = 34;
 
+/// Opens a file for reading; `None`: there is none.
 fn open(path: &Path) -> Option<Sound> {
     let file = fs::File::open(path).ok()?;
     let len = file.metadata().ok().filter(fs::Metadata::is_file)?.len();
@@ -60,6 +67,7 @@ impl Folder {
         is_sid(sid).then(|| self.path.join(format!("{sid}.wav")))
     }
 
+    /// The path of a recording that grows.
     pub(super) fn part(&self, sid: &str) -> Option<PathBuf> {
         is_sid(sid).then(|| self.path.join(format!("{sid}{}", self.of_node(PART))))
     }
@@ -136,6 +144,7 @@ impl Folder {
         let mut header = [0; HEADER_LEN];
         let whole = file.read_exact(&mut header).is_ok() && header.starts_with(b"RIFF");
         let sound = file.metadata()?.len().saturating_sub(HEADER_LEN as u64);
+        // Bytes of a sample of all channels (block align of the header): half a sample is cut off.
         let width = u64::from(u16::from_le_bytes([header[32], header[33]])).max(1);
         let sound = u32::try_from(sound / width * width).unwrap_or(u32::MAX - 64);
         if !whole || sound == 0 {
@@ -143,6 +152,7 @@ impl Folder {
             return Ok(0);
         }
         file.set_len(HEADER_LEN as u64 + u64::from(sound))?;
+        // The two lengths of the header, of the whole and of the sound.
         for (position, size) in [(4, sound + 36), (40, sound)] {
             file.seek(SeekFrom::Start(position))?;
             file.write_all(&size.to_le_bytes())?;

@@ -29,8 +29,11 @@ pub use folder::Sound;
 
 /// All recordings of the node. Ends, once all that was said is written, when it is dropped.
 pub struct Files {
+    /// Names and repair.
     folder: Arc<Folder>,
+    /// Work for the thread that appends.
     jobs: mpsc::Sender<Job>,
+    /// Recordings that may be open.
     places: Arc<Semaphore>,
     /// The word that ends the writer always has its place.
     stop: Option<OwnedPermit<Job>>,
@@ -52,6 +55,7 @@ impl Files {
     fn with(folder: Folder, deliver: Arc<dyn Deliver>, most: usize) -> std::io::Result<Files> {
         let folder = Arc::new(folder);
         folder.repair();
+        // Room for the end of each recording, for waiting pieces, and for the end of the writer: no end of a recording is ever refused.
         let (jobs, todo) = mpsc::channel(most + limits::RECORDED_PIECES + 1);
         let stop = jobs.clone().try_reserve_owned().ok();
         let writer = writer::Writer::new(Arc::clone(&folder), deliver);
@@ -116,11 +120,13 @@ impl Drop for Files {
 
 /// A file that a shard writes: what is done to it is collected, and sent in one piece.
 struct OpenFile {
+    /// The shard and the number of the recording, for the answer.
     ticket: Ticket,
     folder: Arc<Folder>,
     jobs: mpsc::Sender<Job>,
     /// Its last job always has a place.
     close: Option<OwnedPermit<Job>>,
+    /// Operations since the last flush.
     ops: Vec<Op>,
     _place: OwnedSemaphorePermit,
 }
@@ -151,6 +157,7 @@ impl RecordingFile for OpenFile {
 }
 
 impl OpenFile {
+    /// Sends the last job, once.
     fn end(&mut self, keep: bool) {
         if let Some(place) = self.close.take() {
             place.send(Job::Close { ticket: self.ticket, ops: std::mem::take(&mut self.ops), keep });

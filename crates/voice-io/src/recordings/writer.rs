@@ -1,5 +1,8 @@
 //! The threads that write. Appended sound waits for no other recording to reach the disk: a second thread waits for the
 //! disk.
+//!
+//! The order for a recording: `Open` makes the file, `Write` appends or corrects its header, `Close` gives it to the second thread, which waits for
+//! the disk, gives the file its name and tells the shard. An error removes the file and is told at once.
 
 use std::collections::HashMap;
 use std::fs;
@@ -15,17 +18,25 @@ use super::folder::Folder;
 use crate::helpers::Deliver;
 use crate::limits;
 
+/// Work for the first thread.
 pub(super) enum Job {
+    /// A recording begins.
     Open { ticket: Ticket, sid: Box<str> },
+    /// Operations on its file, in order.
     Write { ticket: Ticket, ops: Vec<Op> },
+    /// The last operations. `keep`: the recording stays; otherwise its file is removed.
     Close { ticket: Ticket, ops: Vec<Op>, keep: bool },
+    /// The node ends.
     Stop,
 }
 
 /// An operation on a file.
 pub(super) enum Op {
+    /// Bytes at the end.
     Append(Vec<u8>),
+    /// Bytes in the place of others: a corrected header.
     WriteAt(u32, Box<[u8]>),
+    /// The new length of the file.
     Truncate(u32),
 }
 
@@ -37,6 +48,7 @@ struct Part {
     file: fs::File,
 }
 
+/// The first thread.
 pub(super) struct Writer {
     folder: Arc<Folder>,
     deliver: Arc<dyn Deliver>,
@@ -49,6 +61,7 @@ impl Writer {
         Writer { folder, deliver, parts: HashMap::new() }
     }
 
+    /// Works until the stop, and then completes what is open.
     pub(super) fn run(mut self, mut todo: mpsc::Receiver<Job>) {
         // When so many wait for a slow disk, what is to be appended waits, too.
         let (closed, complete) = sync_channel(limits::RECORDINGS);
@@ -109,6 +122,7 @@ impl Writer {
         }
     }
 
+    /// The shard's answer: the recording is on the disk, removed, or failed.
     fn tell(&self, ticket: Ticket, result: Result<(), String>) {
         self.deliver.deliver(ticket, Done::Written(result));
     }

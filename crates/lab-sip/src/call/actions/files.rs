@@ -22,6 +22,7 @@ pub(super) fn perform(
             let file = find(call, ctx, file)?;
             let key = rendered(call, ctx, key)?;
             let line = ctx.env.files.lookup(file, &key).map_err(ActionError::Fatal)?;
+            // -1 says that there is no such key: a field of that line is empty.
             value::set(call, ctx, *to, VariableValue::Number(line.map_or(-1.0, f64::from)));
             Ok(())
         }
@@ -40,6 +41,7 @@ pub(super) fn perform(
     }
 }
 
+/// The file by its name, which may be rendered from variables.
 fn find(call: &mut Call, ctx: &mut CallContext<'_>, file: &Template) -> Result<usize, ActionError> {
     let name = rendered(call, ctx, file)?;
     let name = String::from_utf8_lossy(&name);

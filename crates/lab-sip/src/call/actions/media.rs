@@ -1,4 +1,6 @@
 //! Actions that speak to the call's media.
+//!
+//! Texts are rendered here; files, codecs and streams are the media's own (`crate::rtp`).
 
 use std::time::Duration;
 
@@ -20,6 +22,7 @@ pub(super) fn perform(
     let command = match kind {
         ActionKind::Play { kind, file } => MediaCommand::Play { kind: *kind, file: text(call, ctx, file)? },
         ActionKind::PlayDtmf(digits) => MediaCommand::PlayDtmf(text(call, ctx, digits)?),
+        // Any number but 0 turns it on.
         ActionKind::RtpEcho(on) => MediaCommand::EchoCall(value::operand(call, ctx, *on) != 0.0),
         ActionKind::RtpStream(stream) => match stream {
             RtpStream::File(spec) => MediaCommand::Stream(text(call, ctx, spec)?),
@@ -30,6 +33,7 @@ pub(super) fn perform(
             }
             RtpStream::PausePattern { video } => MediaCommand::PausePattern { video: *video },
             RtpStream::ResumePattern { video } => MediaCommand::ResumePattern { video: *video },
+            // Not the media's: it holds the call (`wait`).
             RtpStream::Wait { .. } => return Ok(()),
         },
         ActionKind::EchoControl(control) => {
@@ -94,6 +98,7 @@ pub(super) fn assign(call: &mut Call, ctx: &mut CallContext<'_>, kind: &ActionKi
             let received = ctx.media.received(call.identity.number, *video);
             #[expect(clippy::cast_precision_loss, reason = "packets of a call are far below 2^53")]
             let count = received.packets as f64;
+            // -1 without a packet: no payload type is negative.
             let (number, bytes) =
                 received.first.map_or((-1.0, Box::default()), |(number, bytes)| (number.into(), bytes));
             value::set(call, ctx, *packets, VariableValue::Number(count));
@@ -118,6 +123,7 @@ fn hexadecimal(bytes: &[u8]) -> Box<[u8]> {
     bytes.iter().flat_map(|byte| [byte >> 4, byte & 0xf].map(|half| DIGITS[usize::from(half)])).collect()
 }
 
+/// The rendered text of a template.
 fn text(call: &mut Call, ctx: &mut CallContext<'_>, template: &Template) -> Result<String, ActionError> {
     Ok(String::from_utf8_lossy(&rendered(call, ctx, template)?).into_owned())
 }

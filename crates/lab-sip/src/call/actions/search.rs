@@ -1,4 +1,7 @@
 //! `<ereg>`: what is searched, and where the matches go.
+//!
+//! The subject is found first, then the expression is tried, then its groups are assigned, and last the check is made: variables are set even
+//! when the check fails the call.
 
 use super::{ActionError, checked, value};
 use crate::call::message::Incoming;
@@ -6,6 +9,7 @@ use crate::call::{Call, CallContext, VariableValue};
 use crate::scenario::action::{ActionCheck, Ereg, SearchIn};
 use crate::stats::Count;
 
+/// `message` is the one of the step; a step without one searches empty text.
 pub(super) fn ereg(
     call: &mut Call,
     ctx: &mut CallContext<'_>,
@@ -64,12 +68,14 @@ fn header<'a>(bytes: &'a [u8], name: &[u8], occurrence: u32, case_independent: b
         });
         same && (at == 0 || bytes[at - 1] == b'\n')
     });
+    // `occurrence` counts from 1, and 0 means the first too.
     let at = candidates.nth(occurrence.max(1) as usize - 1)?;
     let content = &bytes[at + name.len()..];
     let end = memchr::memchr2(b'\r', b'\n', content).unwrap_or(content.len());
     Some(&content[..end])
 }
 
+/// The other case of a letter: bit 5 tells upper from lower case in ASCII.
 fn swap_case(letter: u8) -> u8 {
     if letter.is_ascii_alphabetic() { letter ^ 0x20 } else { letter }
 }

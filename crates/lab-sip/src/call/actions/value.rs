@@ -1,4 +1,6 @@
 //! Variables: where they are kept, what counts as set, and how they turn into numbers and text.
+//!
+//! SIPp's rules, which differ by purpose: text is always set, a number only when it is not 0; as an operand text counts when it is a number.
 
 use std::io::Write;
 
@@ -62,6 +64,7 @@ fn number(text: &[u8]) -> Option<f64> {
     if text.is_empty() {
         return Some(0.0);
     }
+    // `trim_start_matches` with the blanks of C's `isspace`.
     let text = std::str::from_utf8(text).ok()?.trim_start_matches([' ', '\t', '\n', '\x0b', '\x0c', '\r']);
     let (sign, digits) = match text.strip_prefix('-') {
         Some(rest) => (-1.0, rest),
@@ -99,6 +102,7 @@ pub fn set(call: &mut Call, ctx: &mut CallContext<'_>, variable: VarRef, value: 
     let slot = usize::from(variable.slot);
     match variable.scope {
         Scope::Call => {
+            // A slot that the scenario does not have is ignored: the compiler gives none.
             if let Some(place) = call.variables.get_mut(slot) {
                 *place = value;
             }

@@ -1,4 +1,7 @@
 //! 3PCC: commands to and from the twin, or from named peers.
+//!
+//! [`send`] is a step; [`received`] is called with each command that comes for the call. A command is text with header lines, found by its Call-ID,
+//! and actions look into it as into a SIP message.
 
 use stdx::time::Instant;
 
@@ -8,6 +11,7 @@ use crate::call::message::{Incoming, StartLine};
 use crate::call::render;
 use crate::scenario::model::{Optional, ScenarioStep, StepIndex, StepKind};
 
+/// `<sendCmd>`: the twin, or the peer `dest` of extended 3PCC.
 pub(super) fn send(
     call: &mut Call,
     ctx: &mut CallContext<'_>,
@@ -36,6 +40,7 @@ pub(super) fn send(
     act(call, ctx, step, None)
 }
 
+/// A command for this call: the next `<recvCmd>` takes it. `internal-cmd: abort_call` is the other side's end.
 pub(super) fn received(call: &mut Call, ctx: &mut CallContext<'_>, bytes: &[u8], peer: Option<&str>) {
     let env = ctx.env;
     if value(bytes, b"internal-cmd") == Some(b"abort_call") {
@@ -83,6 +88,7 @@ pub(super) fn received(call: &mut Call, ctx: &mut CallContext<'_>, bytes: &[u8],
         StepProgress::Waits => {}
         StepProgress::Moved => run(call, ctx),
         StepProgress::Done => {
+            // A command ends a pause that the call was in, as a message does.
             call.flow.paused_until = Instant::FAR_FUTURE;
             if call.position != at {
                 go(call, ctx, at);
@@ -107,6 +113,7 @@ fn place<'a>(call: &Call, ctx: &CallContext<'a>) -> Option<(StepIndex, Option<&'
     None
 }
 
+/// A command that no step waits for fails the call.
 fn reject(call: &mut Call, ctx: &mut CallContext<'_>, text: &str) {
     count_step(ctx, call.position, |counts| counts.unexpected += 1);
     complain(call, ctx, text);

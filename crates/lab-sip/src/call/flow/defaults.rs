@@ -1,4 +1,7 @@
 //! Messages a call sends on its own account: the scenario's `<DefaultMessage>`, or SIPp's.
+//!
+//! The texts are templates as a scenario's, so that a scenario's `<DefaultMessage>` takes their place. Lines end with a bare newline here;
+//! `unexpected::append_with_crlf` makes them SIP's.
 
 use std::borrow::Cow;
 
@@ -9,10 +12,15 @@ use crate::scenario::template::{Keyword, Template, TemplatePart};
 /// A message that a call sends without a step of its scenario (`-default_behaviors`, `<DefaultMessage>`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum DefaultAnswer {
+    /// The command that ends the other leg.
     ThreePccAbort,
+    /// Acknowledges the last response.
     Ack,
+    /// Ends an established dialog.
     Bye,
+    /// Ends an INVITE that has no final response.
     Cancel,
+    /// Answers the last request.
     Ok,
 }
 
@@ -32,6 +40,7 @@ pub(super) fn template(
     own.as_ref().map_or_else(|| Cow::Owned(built_in(which, dialog)), Cow::Borrowed)
 }
 
+/// The BYE of a known dialog is made of that dialog; everything else out of the last message.
 fn built_in(which: DefaultAnswer, dialog: Option<ByeParts>) -> Template {
     let parts = match (which, dialog) {
         (DefaultAnswer::Bye, Some(dialog)) => bye(dialog),
@@ -74,6 +83,7 @@ fn bye(dialog: ByeParts) -> Vec<TemplatePart> {
     parts
 }
 
+/// A new branch: the request begins a transaction of its own.
 fn own_via() -> [TemplatePart; 9] {
     [
         text("Via: SIP/2.0/"),
@@ -122,6 +132,7 @@ fn request(method: &str, same_via: bool, cseq: i32) -> Vec<TemplatePart> {
     parts
 }
 
+/// A 200 with the headers of the request (RFC 3261 §8.2.6.2).
 fn ok() -> Vec<TemplatePart> {
     let mut parts = vec![text("SIP/2.0 200 OK\n")];
     for name in ["Via:", "From:", "To:", "Call-ID:", "CSeq:"] {
@@ -132,6 +143,7 @@ fn ok() -> Vec<TemplatePart> {
     parts
 }
 
+/// A Contact with our address; `user` stands before it.
 fn contact(user: &str) -> [TemplatePart; 7] {
     [
         text(&format!("Contact: <{user}")),
@@ -148,6 +160,7 @@ fn text(text: &str) -> TemplatePart {
     TemplatePart::Text(text.as_bytes().into())
 }
 
+/// `[last_NAME]`.
 fn last(name: &str) -> TemplatePart {
     TemplatePart::Keyword(Keyword::Last(name.into()))
 }

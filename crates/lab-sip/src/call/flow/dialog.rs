@@ -1,4 +1,6 @@
 //! The parts of received messages that a call keeps: the peer's tag, routes, challenges, the last message.
+//!
+//! Called for each message by `receive`. A call keeps as little as its scenario needs: most keep a tag and nothing else.
 
 use super::{Call, CallContext, DialogParts, complain};
 use crate::call::message::{Incoming, StartLine, header_values, tag, uri};
@@ -63,18 +65,21 @@ pub(super) fn keep_dialog(call: &mut Call, message: &Incoming<'_>) {
         return;
     }
     let code = message.code();
+    // RFC 3261 §12.2.1.1 and RFC 3311: a request or 2xx of INVITE or UPDATE names a new remote target.
     let refreshes = match message.start {
         StartLine::Request { method, .. } => matches!(method, b"INVITE" | b"UPDATE"),
         StartLine::Response { .. } => {
             (200..300).contains(&code) && matches!(message.cseq_method, b"INVITE" | b"UPDATE")
         }
     };
+    // A 2xx to an INVITE: it makes the dialog.
     let is_answer = refreshes && code != 0 && message.cseq_method == b"INVITE";
     if let Some(dialog) = &mut call.flow.dialog {
         if code != 0 {
             dialog.cseq = dialog.cseq.max(message.cseq_number);
         }
         let tag = header_values(&dialog.answer, "To").next().and_then(tag);
+        // A 2xx with the To tag of the kept dialog answers an INVITE within it.
         if !is_answer || tag == message.to_tag() {
             if let Some(contact) = message.header_values("Contact").next().filter(|_| refreshes) {
                 dialog.refreshed = Some(contact.into());
@@ -105,14 +110,19 @@ fn answer_of(message: &Incoming<'_>) -> Box<[u8]> {
 
 /// The parts of a BYE in the dialog that this end's INVITE made.
 pub(super) struct ByeParts {
+    /// The Request-URI: the remote target, or the first strict router.
     pub(super) target: Vec<u8>,
     /// The Route header, or empty.
     pub(super) route: Vec<u8>,
+    /// Our own From, tag included.
     pub(super) from: Vec<u8>,
+    /// The peer's To, tag included.
     pub(super) to: Vec<u8>,
+    /// One more than every request of ours before.
     pub(super) cseq: u32,
 }
 
+/// `None` without a dialog of our own.
 pub(super) fn bye(call: &Call) -> Option<ByeParts> {
     let dialog = call.flow.dialog.as_deref()?;
     let value = |name| header_values(&dialog.answer, name).next();
@@ -210,5 +220,6 @@ pub(super) fn keep_challenge(
         complain(call, ctx, &format!("the {code} has neither Proxy-Authenticate nor WWW-Authenticate"));
         return;
     }
+    // Each new challenge has a new nonce, whose count begins at 1.
     call.challenge = Some(Box::new(Challenge { proxy: code == 407, values, count: 1 }));
 }

@@ -1,5 +1,9 @@
 //! The run of a scenario: where a call stands, what it waits for, and how it ends.
 //!
+//! The parts: `step` goes from step to step until one waits; `send` and `receive` are the steps with messages; `unexpected` handles messages
+//! without a step and tells the peer of an early end (`defaults`); `dialog` keeps parts of messages; `command` is 3PCC; `sdp` tells the media.
+//! Every entry point ends with `settle`, which computes the next wake-up.
+//!
 //! A call asks for one wake-up at a time, and keeps of a message only the parts that its scenario reads.
 
 mod command;
@@ -43,9 +47,11 @@ pub(super) struct CallProgress {
     receive_by: Instant,
     /// When the unanswered message goes out again.
     retransmit_at: Instant,
+    /// The message that is sent again until something answers it.
     unanswered: Option<Box<PendingRetransmission>>,
     /// Hash of the last message consumed, 0 for none: the same again is a retransmission.
     consumed: u64,
+    /// The step that consumed it.
     consumed_step: u32,
     /// The send that followed it: what a retransmission of it is answered with.
     answer_step: u32,
@@ -57,9 +63,11 @@ pub(super) struct CallProgress {
     last_code: u16,
     /// The confirmed dialog that this end's INVITE made, for the BYE of a call that is aborted.
     dialog: Option<Box<DialogParts>>,
+    /// Facts of the call that need a bit each.
     flags: CallFlags,
     /// A check failed: the scenario goes on, and the call counts as failed when it ends (as in SIPp).
     failure: Option<Count>,
+    /// Response-time counters, by index of `Scenario::rtds`.
     timers: SmallVec<[RunningTimer; 1]>,
     /// Commands of `<exec verify>` that have not ended: the call stays in its step.
     commands: u32,
@@ -82,12 +90,17 @@ struct DialogParts {
 /// A message that is sent again until something answers it.
 #[derive(Debug)]
 struct PendingRetransmission {
+    /// As it was sent: a retransmission is the same, byte by byte.
     bytes: Box<[u8]>,
+    /// Until the next one; it doubles.
     delay: Duration,
+    /// Retransmissions so far.
     count: u32,
+    /// INVITE and other requests differ in the longest delay and the number of retransmissions.
     is_invite: bool,
 }
 
+/// Facts of a call, false at first.
 #[derive(Debug, Clone, Copy, Default)]
 struct CallFlags {
     /// An ACK was sent or received.
@@ -103,12 +116,15 @@ struct CallFlags {
 /// A response-time counter of one call.
 #[derive(Debug, Clone, Copy)]
 struct RunningTimer {
+    /// When it began to count.
     start: Instant,
     /// Started with the call, so the time it was late counts as the peer sees it.
     from_due: bool,
+    /// It has its value and does not repeat.
     done: bool,
 }
 
+/// Begins a call and runs it up to its first wait.
 pub(super) fn start(ctx: &mut CallContext<'_>, identity: CallIdentity) -> Call {
     let mut call = fresh(ctx, identity);
     count_step(ctx, 0, |step| step.entered += 1);
@@ -124,6 +140,7 @@ pub(super) fn handle_message(
     message: &Incoming<'_>,
     from: SocketAddr,
 ) {
+    // After the end only retransmissions are answered.
     if call.over {
         receive::after_the_end(call, ctx, message, from);
         return;
@@ -150,6 +167,7 @@ pub(super) fn handle_wake(call: &mut Call, ctx: &mut CallContext<'_>) {
         call.deadline = Instant::FAR_FUTURE;
         return;
     }
+    // The retransmission first: it may be the last, and then ends the call or moves it.
     if call.flow.retransmit_at <= ctx.now {
         send::retransmit(call, ctx);
     }
@@ -221,6 +239,7 @@ pub(super) fn run_init(ctx: &mut CallContext<'_>) -> Result<(), String> {
     if env.scenario.init.is_empty() {
         return Ok(());
     }
+    // `<init>` runs before any call: it has no peer, no number and no Call-ID.
     let nowhere = SocketAddr::from(([0, 0, 0, 0], 0));
     let identity = CallIdentity {
         number: 0,
@@ -246,6 +265,7 @@ pub(super) fn run_init(ctx: &mut CallContext<'_>) -> Result<(), String> {
                 ActionResult::Continue | ActionResult::PauseUntil(_) | ActionResult::HoldUntil(_) => {}
                 ActionResult::Jump(to) => at = to,
                 ActionResult::HoldForCommand => {
+                    // The command was asked for already: it must not run.
                     ctx.out.effects.pop();
                     let line = action.line;
                     return Err(format!(
@@ -437,6 +457,7 @@ pub(super) fn is_mute(call: &Call) -> bool {
     call.over && call.flow.answer_step == NONE
 }
 
+/// Changes the counts of a step, of the scenario that this call runs.
 fn count_step(ctx: &mut CallContext<'_>, step: StepIndex, change: impl FnOnce(&mut StepCounts)) {
     let steps = match ctx.env.which {
         ScenarioRole::Main => &mut ctx.stats.steps,
@@ -470,6 +491,7 @@ fn debug(call: &Call, ctx: &CallContext<'_>, what: &str, bytes: &[u8]) {
     }
 }
 
+/// The fault in words, for the error log.
 fn fault_text(fault: TransportFault) -> &'static str {
     match fault {
         TransportFault::ConnectFailed => "the connection was refused or timed out",
@@ -483,6 +505,7 @@ fn fault_text(fault: TransportFault) -> &'static str {
     }
 }
 
+/// A variable as a number; 0 when it holds none.
 fn number_of(call: &Call, ctx: &CallContext<'_>, variable: VarRef) -> f64 {
     let number = |value: Option<&VariableValue>| match value {
         Some(VariableValue::Number(number)) => *number,

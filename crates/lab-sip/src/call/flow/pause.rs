@@ -1,4 +1,6 @@
 //! The duration of a `<pause>`.
+//!
+//! A negative or tiny draw is no pause at all; the longest is SIPp's.
 
 use super::{Call, CallContext, Duration, number_of};
 use crate::scenario::model::Pause;

@@ -1,4 +1,8 @@
 //! Received messages: the step that a message is for, and the parts of it that the step keeps.
+//!
+//! The order for each message: ignored in a pause (`-pause_msg_ign`); the ACK's CSeq checked; a retransmission of the last message answered
+//! again; a kept request answered again; then a step is searched (`place`), forwards over optional steps and backwards over old ones; the
+//! step consumes it, or it is unexpected.
 
 use std::net::SocketAddr;
 
@@ -19,11 +23,13 @@ use crate::scenario::model::{Expect, Optional, RecvStep, ScenarioStep, SentKind,
 /// The match of a message with the scenario.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum MessageMatch {
+    /// This step consumes it.
     Step(StepIndex),
     /// The final answer to an INVITE again: the ACK of this step goes out again.
     AcknowledgeAgain(StepIndex),
     /// An old provisional, or a final answer again: nothing to do.
     Ignored,
+    /// No step expects it.
     Nowhere,
 }
 
@@ -36,6 +42,7 @@ pub(super) fn queued(call: &mut Call, ctx: &mut CallContext<'_>, message: &Incom
     receive(call, ctx, message, false);
 }
 
+/// `may_jump`: an unexpected message may enter `_unexp.main`.
 fn receive(call: &mut Call, ctx: &mut CallContext<'_>, message: &Incoming<'_>, may_jump: bool) {
     let env = ctx.env;
     let in_pause =
@@ -50,6 +57,7 @@ fn receive(call: &mut Call, ctx: &mut CallContext<'_>, message: &Incoming<'_>, m
         end(call, ctx, CallOutcome::Failure(Count::FailedCall));
         return;
     }
+    // Without To nothing can be answered or matched.
     if message.to.is_none() {
         unexpected::handle(call, ctx, message, false);
         return;
@@ -132,6 +140,7 @@ fn answered_before(call: &mut Call, ctx: &mut CallContext<'_>, hash: u64) -> boo
     true
 }
 
+/// RFC 3261 §17.1.1.3: the ACK has the CSeq number of its INVITE. Checked unless `-default_behaviors -cseq`.
 fn acknowledges_right_invite(call: &Call, ctx: &CallContext<'_>, message: &Incoming<'_>) -> bool {
     !ctx.env.options.call.defaults.check_cseq
         || message.method() != b"ACK"
@@ -167,6 +176,8 @@ fn place(call: &Call, scenario: &Scenario, message: &Incoming<'_>, hash: u64) ->
             break;
         }
     }
+    // Backwards: optional steps without a mandatory one between may still take it, global ones always; a mandatory step that has passed knows the
+    // message as an old one.
     let mut contiguous = true;
     for (at, step) in scenario.steps.iter().enumerate().take(call.position).rev() {
         let optional = optional(step);
@@ -190,12 +201,14 @@ fn is_late_provisional(call: &Call, scenario: &Scenario, message: &Incoming<'_>)
     if !matches!(message.code(), 100..200) {
         return false;
     }
+    // An older transaction, which is over.
     if message.cseq_number < call.cseq {
         return true;
     }
     for step in scenario.steps.iter().take(call.position).rev() {
         match &step.kind {
             StepKind::Send(send) => match &send.what {
+                // The request of the transaction in hand, and no final response since: the provisional is not late.
                 SentKind::Request(method) if !matches!(&**method, "ACK" | "CANCEL") => return false,
                 _ => {}
             },
@@ -230,6 +243,7 @@ fn old(
             _ => (transaction.completed && transaction.answer == hash).then_some(MessageMatch::Ignored),
         };
     }
+    // The final answer of an INVITE that was acknowledged: the ACK was lost (RFC 3261 §13.2.2.4).
     let next_is_ack = scenario.steps.get(at + 1).is_some_and(|next| {
         matches!(&next.kind, StepKind::Send(send) if matches!(&send.what, SentKind::Request(method) if &**method == "ACK"))
     });
@@ -237,6 +251,7 @@ fn old(
         .then_some(MessageMatch::AcknowledgeAgain(at + 1))
 }
 
+/// Whether the search may go on past this step.
 fn optional(step: &ScenarioStep) -> Optional {
     match &step.kind {
         StepKind::Recv(recv) => recv.optional,
@@ -272,6 +287,7 @@ fn matches(
     }
 }
 
+/// The response belongs to a request of this scenario: by its transaction where the step names one, else by its method.
 fn answers(call: &Call, scenario: &Scenario, at: StepIndex, recv: &RecvStep, message: &Incoming<'_>) -> bool {
     if let Some(name) = recv.response_txn {
         return call.transactions.get(usize::from(name)).is_some_and(|transaction| {
@@ -294,6 +310,7 @@ fn consume(call: &mut Call, ctx: &mut CallContext<'_>, message: &Incoming<'_>, a
     let StepKind::Recv(recv) = &step.kind else {
         return;
     };
+    // Lost on purpose: as if the network had dropped it.
     if loses(ctx, at) {
         return;
     }
@@ -301,6 +318,7 @@ fn consume(call: &mut Call, ctx: &mut CallContext<'_>, message: &Incoming<'_>, a
     note_answer(call, recv, message, hash);
     keep_books(call, ctx, step);
     count_step(ctx, at, |counts| counts.messages += 1);
+    // `advance_state="false"`: the message is looked into, and the call stays as it was.
     let before = if recv.advance_state { None } else { Some(call.last_received.take()) };
     dialog::keep_message(call, ctx, message);
     // `rrs` and `auth` come first, so that an action may already use what they keep.
@@ -361,12 +379,14 @@ fn keep_request(call: &mut Call, recv: &RecvStep, message: &Incoming<'_>, hash: 
     }
 }
 
+/// The message is the one whose retransmission is answered from now on.
 fn remember(call: &mut Call, at: StepIndex, hash: u64) {
     call.flow.consumed = hash;
     call.flow.consumed_step = note(at);
     call.flow.answer_step = NONE;
 }
 
+/// The state of the transaction and of the CSeq after a message.
 fn note_answer(call: &mut Call, recv: &RecvStep, message: &Incoming<'_>, hash: u64) {
     let transaction = recv.response_txn.and_then(|name| call.transactions.get_mut(usize::from(name)));
     if let Some(transaction) = transaction {
@@ -383,6 +403,7 @@ fn note_answer(call: &mut Call, recv: &RecvStep, message: &Incoming<'_>, hash: u
 
 /// The received message may answer the one that is being retransmitted.
 fn quench(call: &mut Call, ctx: &mut CallContext<'_>, message: &Incoming<'_>, at: StepIndex) {
+    // Only a message that the scenario expects after the one that was sent can answer it.
     let later = call.flow.sent_step == NONE || at > call.flow.sent_step as usize;
     let Some(unanswered) = call.flow.unanswered.as_mut().filter(|_| later) else {
         return;
@@ -407,6 +428,7 @@ fn fingerprint(ctx: &CallContext<'_>, message: &Incoming<'_>) -> u64 {
         return 0;
     }
     let hash = match options.timers.retransmission_check {
+        // The whole message, so that one changed byte makes it a new message, as SIPp does by default.
         RetransmissionCheck::Full => mix(0, message.bytes),
         RetransmissionCheck::Loose => {
             let mut hash = mix(0, message.call_id);
@@ -444,6 +466,7 @@ fn mix(seed: u64, bytes: &[u8]) -> u64 {
     for chunk in &mut chunks {
         hash = fold(hash, word(chunk));
     }
+    // The rest is filled with zeros; the length is part of the hash.
     let mut last = [0; 8];
     let rest = chunks.remainder();
     last[..rest.len()].copy_from_slice(rest);

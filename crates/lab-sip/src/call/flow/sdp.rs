@@ -1,4 +1,6 @@
 //! The little of SDP (RFC 8866) that media needs to know of the other side.
+//!
+//! Addresses, ports, codecs and keys; everything else of a description is ignored. A scenario decides what is answered.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -26,6 +28,7 @@ const CODECS: usize = 32;
 /// The media section that a line of SDP belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SdpSection {
+    /// Before the first `m=`: its `c=` counts for all media.
     Session,
     Audio,
     Video,
@@ -81,6 +84,7 @@ fn open(media: &str, session: Option<IpAddr>, found: &mut RemoteMedia) -> SdpSec
     section
 }
 
+/// The address of a section, where it is kept.
 fn target(section: SdpSection, found: &mut RemoteMedia) -> Option<&mut Option<SocketAddr>> {
     match section {
         SdpSection::Audio => Some(&mut found.audio),
@@ -97,6 +101,7 @@ fn address(connection: &str) -> Option<IpAddr> {
     address.split('/').next()?.parse().ok()
 }
 
+/// `rtpmap` and `crypto` of the sections that we know.
 fn take(attribute: &str, section: SdpSection, found: &mut RemoteMedia) {
     let crypto = attribute.starts_with("crypto:");
     match section {

@@ -1,4 +1,7 @@
 //! Sent messages: those of the scenario, and their retransmissions until an answer comes.
+//!
+//! A message is rendered into the outbox, remembered if it is to be sent again, and becomes an effect. [`retransmit`] is called when its time is
+//! over, [`again`] when the peer repeats its question.
 
 use super::step::{StepProgress, act, go, keep_books, loses, note};
 use super::{
@@ -12,6 +15,7 @@ use crate::scenario::model::{ScenarioStep, SendStep, SentKind, StepIndex, StepKi
 /// RFC 3261 §17.1.1.2: the interval doubles.
 const BACKOFF: u32 = 2;
 
+/// A `<send>` step. It waits while the message before it is unanswered.
 pub(super) fn scenario_message(
     call: &mut Call,
     ctx: &mut CallContext<'_>,
@@ -28,6 +32,7 @@ pub(super) fn scenario_message(
         SentKind::Request(method) => &**method,
         SentKind::Response(_) => "",
     };
+    // A new request has the next CSeq; ACK and CANCEL have that of their INVITE (RFC 3261 §17.1.1.3, §9.1).
     if !matches!(method, "" | "ACK" | "CANCEL") {
         call.cseq = call.cseq.wrapping_add(1);
     }
@@ -84,6 +89,7 @@ fn after_sending(
     }
     let timers = &ctx.env.options.timers;
     if let Some(delay) = message.retrans
+        // Over TCP and TLS the transport repeats.
         && !ctx.env.options.network.transport.is_reliable()
         && !timers.no_retransmission
     {
@@ -126,6 +132,7 @@ fn in_transaction<T>(
         _ => None,
     };
     let Some(slot) = answered else { return render(call, ctx) };
+    // Swapped for the rendering: no copy of the message is made.
     let Some(request) = kept_request(call, slot).map(|kept| std::mem::take(&mut kept.bytes)) else {
         return render(call, ctx);
     };
@@ -165,6 +172,7 @@ pub(super) fn retransmit(call: &mut Call, ctx: &mut CallContext<'_>) {
         return;
     }
     unanswered.delay = unanswered.delay.saturating_mul(BACKOFF);
+    // RFC 3261 §17.1.2.2: T2 bounds all but INVITE.
     if !unanswered.is_invite {
         unanswered.delay = unanswered.delay.min(timers.t2);
     }
@@ -186,6 +194,7 @@ pub(super) fn retransmit(call: &mut Call, ctx: &mut CallContext<'_>) {
     ctx.stats.count(Count::Retransmissions);
 }
 
+/// The last retransmission has no answer either: to the label of `ontimeout`, or the end.
 fn give_up(call: &mut Call, ctx: &mut CallContext<'_>) {
     let env = ctx.env;
     let at = call.flow.sent_step as usize;

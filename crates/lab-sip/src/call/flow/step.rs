@@ -1,4 +1,7 @@
 //! Steps one after the other, until one of them waits.
+//!
+//! [`run`] is the loop: skip what a condition excludes, perform the step, and go on by `next` (`advance`) unless the step waits. Pauses, messages
+//! and commands wait; everything else passes at once.
 
 use stdx::time::Instant;
 
@@ -26,6 +29,7 @@ pub(super) enum StepProgress {
     Waits,
 }
 
+/// Runs the scenario until a step waits or the call is over.
 pub(super) fn run(call: &mut Call, ctx: &mut CallContext<'_>) {
     let env = ctx.env;
     for _ in 0..MAX_STEPS_A_TURN {
@@ -43,9 +47,11 @@ pub(super) fn run(call: &mut Call, ctx: &mut CallContext<'_>) {
             StepProgress::Waits => return,
         }
     }
+    // So many steps without a wait: the call is woken again after the others.
     call.flow.receive_by = call.flow.receive_by.min(ctx.now + YIELD);
 }
 
+/// One step. The hold of commands comes first, then that of a pause, then the step itself.
 fn one(call: &mut Call, ctx: &mut CallContext<'_>, step: &ScenarioStep) -> StepProgress {
     if call.flow.commands > 0 {
         return StepProgress::Waits;
@@ -79,12 +85,14 @@ fn one(call: &mut Call, ctx: &mut CallContext<'_>, step: &ScenarioStep) -> StepP
     }
 }
 
+/// `condexec` and `condexec_inverse`.
 fn skipped(call: &Call, ctx: &CallContext<'_>, step: &ScenarioStep) -> bool {
     step.flow
         .condition
         .is_some_and(|(variable, sense)| is_set(call, ctx, variable) != (sense == ConditionSense::Set))
 }
 
+/// The actions of a pause run when it begins.
 fn enter_pause(
     call: &mut Call,
     ctx: &mut CallContext<'_>,
@@ -233,6 +241,7 @@ pub(super) fn advance(call: &mut Call, ctx: &mut CallContext<'_>) {
     go(call, ctx, to);
 }
 
+/// The next step: `next` only if its `test` is set and its `chance` comes true.
 pub(super) fn following(
     call: &Call,
     ctx: &mut CallContext<'_>,
@@ -251,6 +260,7 @@ pub(super) fn following(
     next
 }
 
+/// Enters a step; the time to wait for a message begins anew.
 pub(super) fn go(call: &mut Call, ctx: &mut CallContext<'_>, to: StepIndex) {
     count_step(ctx, call.position, |counts| counts.left += 1);
     count_step(ctx, to, |counts| counts.entered += 1);
@@ -296,6 +306,7 @@ pub(super) fn keep_books(call: &mut Call, ctx: &mut CallContext<'_>, step: &Scen
             continue;
         }
         timer.done = !timing.repeat;
+        // The service time counts from the sending; the response time from when the call was due, so that a late start of ours counts against us.
         let service = ctx.received.since(timer.start);
         let response = if timer.from_due { ctx.received.since(call.identity.due) } else { service };
         let slot = slot(ctx.stats.rtds_of(ctx.env.which), *rtd);
@@ -308,6 +319,7 @@ pub(super) fn keep_books(call: &mut Call, ctx: &mut CallContext<'_>, step: &Scen
     }
 }
 
+/// The place of a counter, made when a run's tables are shorter.
 fn slot<T: Clone + Default>(slots: &mut Vec<T>, at: u16) -> &mut T {
     let at = usize::from(at);
     if slots.len() <= at {

@@ -1,4 +1,7 @@
 //! Messages the scenario has no step for, and the end of a call before its time.
+//!
+//! The order in [`handle`]: the scenario's own label, then default behaviours (BYE, CANCEL, PING, `-aa`), then the failure of the call. Default
+//! answers depend on `-default_behaviors`; [`tell_peer`] ends the dialog when a call fails.
 
 use stdx::time::Instant;
 
@@ -45,6 +48,7 @@ pub(super) fn handle(call: &mut Call, ctx: &mut CallContext<'_>, message: &Incom
 /// To `_unexp.main`; `false` when the call is there already.
 fn jump(call: &mut Call, ctx: &mut CallContext<'_>, message: &Incoming<'_>, label: usize) -> bool {
     if let Some(variable) = variable(ctx, RETURN) {
+        // The label has been entered and has not returned.
         if super::number_of(call, ctx, variable) != 0.0 {
             return false;
         }
@@ -64,6 +68,7 @@ fn jump(call: &mut Call, ctx: &mut CallContext<'_>, message: &Incoming<'_>, labe
     run(call, ctx);
     let waits =
         ctx.env.scenario.steps.get(call.position).is_some_and(|step| matches!(step.kind, StepKind::Recv(_)));
+    // The message goes to the label's first `<recv>`, at once or when it is reached.
     if call.over {
     } else if waits {
         receive::queued(call, ctx, message);
@@ -79,6 +84,7 @@ fn variable(ctx: &CallContext<'_>, name: &str) -> Option<VarRef> {
     Some(VarRef { scope: Scope::Call, slot: u16::try_from(slot).ok()? })
 }
 
+/// A number into a variable of the call.
 fn set(call: &mut Call, variable: VarRef, number: f64) {
     if let Some(value) = call.variables.get_mut(usize::from(variable.slot)) {
         *value = VariableValue::Number(number);
@@ -110,6 +116,7 @@ fn ping(call: &mut Call, ctx: &mut CallContext<'_>, message: &Incoming<'_>) {
     end(call, ctx, CallOutcome::Success);
 }
 
+/// The message fails the call, unless `-default_behaviors -abortunexp`.
 fn spoil(call: &mut Call, ctx: &mut CallContext<'_>, message: &Incoming<'_>) {
     note_unexpected(call, ctx, message);
     if !ctx.env.options.call.defaults.abort_unexpected {
@@ -120,6 +127,7 @@ fn spoil(call: &mut Call, ctx: &mut CallContext<'_>, message: &Incoming<'_>) {
     fail(call, ctx, Count::FailedUnexpectedMessage);
 }
 
+/// Counted at the step, in the error log, and for a response by its code.
 fn note_unexpected(call: &mut Call, ctx: &mut CallContext<'_>, message: &Incoming<'_>) {
     count_step(ctx, call.position, |counts| counts.unexpected += 1);
     let expectation =
@@ -152,8 +160,10 @@ pub(super) fn tell_peer(call: &mut Call, ctx: &mut CallContext<'_>) {
     {
         return;
     }
+    // BYE for an established dialog, and where the last request was no INVITE.
     if call.flow.flags.established || !send::last_was_invite(call, ctx) {
         own_message(call, ctx, DefaultAnswer::Bye);
+    // A refusal was received and not acknowledged.
     } else if call.flow.last_code >= 400 {
         own_message(call, ctx, DefaultAnswer::Ack);
     } else if call.flow.flags.ack_pending {
@@ -193,6 +203,7 @@ fn tell_twin(call: &mut Call, ctx: &mut CallContext<'_>) {
     }
 }
 
+/// Sends a default message.
 fn own_message(call: &mut Call, ctx: &mut CallContext<'_>, which: DefaultAnswer) {
     if let Some((start, end)) = made(call, ctx, which, true) {
         debug(call, ctx, "sends on its own", &ctx.out.bytes[start..end]);
@@ -201,6 +212,7 @@ fn own_message(call: &mut Call, ctx: &mut CallContext<'_>, which: DefaultAnswer)
     }
 }
 
+/// Renders a default message into the outbox; `crlf`: SIP's line ends.
 fn made(
     call: &mut Call,
     ctx: &mut CallContext<'_>,

@@ -1,4 +1,6 @@
 //! `[last_…]`: headers of the last received message, found and joined as SIPp does.
+//!
+//! Names are matched without case and with their compact forms; several headers of one name are joined by commas.
 
 use smallvec::SmallVec;
 
@@ -24,6 +26,7 @@ pub(super) struct HeaderIndex {
 }
 
 impl HeaderIndex {
+    /// Finds all header lines of a message, up to the blank line.
     pub(super) fn of(message: &[u8]) -> HeaderIndex {
         let first = skip_line(message);
         let mut at = message.len() - first.len();
@@ -124,6 +127,7 @@ impl<'m> Iterator for HeaderLines<'m> {
     }
 }
 
+/// Everything behind the first line.
 fn skip_line(message: &[u8]) -> &[u8] {
     memchr::memchr(b'\n', message).map_or(&[], |at| &message[at + 1..])
 }

@@ -1,4 +1,6 @@
 //! The keywords that differ from call to call or from message to message.
+//!
+//! Keywords that are the same in every call were written by `prepare`; those here need the call, the message that it received last or the clock.
 
 use super::number::{write_i64, write_u64};
 use super::prepare::{self, write_constant, write_ip};
@@ -13,6 +15,7 @@ use crate::scenario::model::VarRef;
 use crate::scenario::template::{AuthParams, Keyword, Template};
 
 impl Renderer<'_, '_> {
+    /// Appends the value of a keyword. An error fails the message.
     pub(super) fn keyword(&mut self, keyword: &Keyword) -> Result<(), String> {
         match keyword {
             Keyword::CallId => self.out.extend_from_slice(&self.call.identity.call_id),
@@ -20,6 +23,7 @@ impl Renderer<'_, '_> {
             Keyword::CallNumber(_) => write_u64(self.out, self.call.identity.number),
             Keyword::Cseq(offset) => write_i64(self.out, i64::from(self.call.cseq) + i64::from(*offset)),
             Keyword::Len(offset) => {
+                // Blanks now; the number is put over them when the body is there.
                 self.len = Some((self.out.len(), *offset));
                 self.out.extend_from_slice(&[b' '; LEN_WIDTH]);
             }
@@ -103,6 +107,7 @@ impl Renderer<'_, '_> {
         Ok(())
     }
 
+    /// RFC 3261 §8.1.1.7: the cookie, then process, call and step, so that a branch is unique and a retransmission has the same.
     fn branch(&mut self, offset: i32) {
         let index = match self.index {
             IN_ACTION => self.call.position as i64 - 1,
@@ -116,6 +121,7 @@ impl Renderer<'_, '_> {
         write_i64(self.out, index + i64::from(offset));
     }
 
+    /// The keywords of the last received message; nothing before one was received.
     fn last(&mut self, keyword: &Keyword) {
         let message = self.call.last_received.as_deref().unwrap_or_default();
         if matches!(keyword, Keyword::LastMessage) {
@@ -139,6 +145,7 @@ impl Renderer<'_, '_> {
         }
     }
 
+    /// The Route header kept by `rrs`.
     fn routes(&mut self) {
         if let Some(routes) = &self.call.routes {
             self.out.extend_from_slice(&routes.header);
@@ -146,11 +153,13 @@ impl Renderer<'_, '_> {
         self.swallow_if_line_start();
     }
 
+    /// `[$name]`.
     fn variable(&mut self, variable: VarRef) {
         value::with(self.call, self.ctx, variable, |value| value.write_to(self.out));
         self.swallow_if_line_start();
     }
 
+    /// `[fill variable= text=]`: the text repeated up to as many characters as the variable says.
     fn fill(&mut self, text: &[u8], variable: VarRef) {
         // More than a datagram or a frame carries serves nothing.
         let length = value::with(self.call, self.ctx, variable, VariableValue::as_operand)
@@ -159,6 +168,7 @@ impl Renderer<'_, '_> {
         self.out.extend(text.iter().cycle().take(length));
     }
 
+    /// The port is opened by the media at its first use.
     fn media_port(&mut self, keyword: &Keyword) -> Result<(), String> {
         let (kind, offset) = match keyword {
             Keyword::AutoMediaPort(offset) => (PortKind::Auto, *offset),
@@ -214,6 +224,7 @@ impl Renderer<'_, '_> {
         self.credentials_at(start, secrets)
     }
 
+    /// The credentials are computed when the whole message is there, as they may cover its body.
     fn authentication(&mut self, params: &AuthParams) -> Result<(), String> {
         let mut secrets = Secrets::default();
         for (template, value) in [
@@ -259,6 +270,7 @@ impl Renderer<'_, '_> {
             Some(uri) => format!("sip:{uri}"),
             None => format!("sip:{remote}"),
         };
+        // The method is the first word of the message in hand.
         let request = auth::SignedRequest {
             method: message.split(|byte| *byte == b' ').next().unwrap_or_default(),
             uri: uri.as_bytes(),
@@ -292,6 +304,7 @@ pub(super) fn tdm_map(options: &Options, number: u64) -> Result<String, String> 
     };
     let width = |low: u64, high: u64| high.saturating_sub(low).saturating_add(1);
     let (a, b, c) = (width(x, x_end), width(y, y_end), width(z, z_end));
+    // The last part counts fastest, then the one before it.
     let circuit = number.saturating_sub(1);
     Ok(format!("{}.{h}.{}/{}", x + circuit / b.saturating_mul(c) % a, y + circuit / c % b, z + circuit % c))
 }

@@ -88,10 +88,13 @@ pub fn text(
 
 /// One rendering: where it started, and what can only be written when the rest is there.
 struct Renderer<'r, 'c> {
+    /// The call whose message it is.
     call: &'r mut Call,
     ctx: &'r mut CallContext<'c>,
     out: &'r mut Vec<u8>,
+    /// The place in `out` where this message begins.
     start: usize,
+    /// The step for `[branch]` and `[msg_index]`, or one of the two constants.
     index: i64,
     /// The index of the last message, once one of its headers was looked up.
     last: Option<header::HeaderIndex>,
@@ -109,6 +112,7 @@ impl<'r, 'c> Renderer<'r, 'c> {
         Renderer { call, ctx, out, start, index, last: None, swallow: false, len: None, credentials: None }
     }
 
+    /// One operation of a prepared message.
     fn op(&mut self, op: &RenderOp) -> Result<(), String> {
         match op {
             RenderOp::Text(text) => self.literal(text),
@@ -127,6 +131,7 @@ impl<'r, 'c> Renderer<'r, 'c> {
         Ok(())
     }
 
+    /// A template that was not prepared.
     fn template(&mut self, template: &Template) -> Result<(), String> {
         for part in &template.parts {
             match part {
@@ -137,6 +142,7 @@ impl<'r, 'c> Renderer<'r, 'c> {
         Ok(())
     }
 
+    /// The author's text; after a keyword without a value it loses its leading white space.
     fn literal(&mut self, text: &[u8]) {
         if !self.swallow {
             self.out.extend_from_slice(text);
@@ -153,6 +159,7 @@ impl<'r, 'c> Renderer<'r, 'c> {
         self.out.extend_from_slice(&text[kept..]);
     }
 
+    /// The blank line was written: white space is now the body's own.
     fn has_body(&self) -> bool {
         memmem::find(&self.out[self.start..], b"\r\n\r\n").is_some()
     }

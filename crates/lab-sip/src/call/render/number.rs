@@ -1,4 +1,6 @@
 //! Decimal numbers without a formatter in between.
+//!
+//! A message has many numbers, and a formatter would be called for each of them.
 
 /// Appends the digits of a number.
 pub(super) fn write_u64(out: &mut Vec<u8>, number: u64) {
@@ -7,6 +9,7 @@ pub(super) fn write_u64(out: &mut Vec<u8>, number: u64) {
     out.extend_from_slice(&digits[start..]);
 }
 
+/// With a minus sign where it is negative.
 pub(super) fn write_i64(out: &mut Vec<u8>, number: i64) {
     if number < 0 {
         out.push(b'-');
@@ -31,6 +34,7 @@ pub(super) fn write_padded(out: &mut Vec<u8>, at: usize, width: usize, number: i
     }
 }
 
+/// Writes the digits to the end of the buffer and gives the place of the first.
 fn digits_of(digits: &mut [u8; 20], mut number: u64) -> usize {
     let mut at = digits.len();
     loop {

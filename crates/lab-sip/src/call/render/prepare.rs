@@ -1,4 +1,7 @@
 //! Templates specialised for a run: constants become literals, literals become one, names become indexes.
+//!
+//! Once a run and scenario: every template is folded into operations, and every mistake that a message would make is found here, with the line of
+//! its step, before the first call.
 
 use std::io::Write as _;
 use std::net::IpAddr;
@@ -40,37 +43,51 @@ pub struct PreparedMessages {
     inner: Arc<PreparedInner>,
 }
 
+/// Shared by all shards that have the same addresses.
 #[derive(Debug, Default)]
 struct PreparedInner {
+    /// By step; `None` for a step that sends nothing.
     messages: Vec<Option<PreparedMessage>>,
+    /// Also for texts that are not prepared, such as those of actions.
     addresses: Addresses,
 }
 
+/// One message, ready to be rendered.
 #[derive(Debug)]
 pub(super) struct PreparedMessage {
     pub(super) ops: Vec<RenderOp>,
+    /// The step for `[branch]`, or `NO_STEP` for a command.
     pub(super) index: i64,
 }
 
+/// One operation of a message.
 #[derive(Debug, PartialEq)]
 pub(super) enum RenderOp {
     /// The author's text, with adjacent constants merged into it.
     Text(Box<[u8]>),
     /// A constant behind a keyword that may give nothing: it does not lose its white space, what follows does.
     Fixed(Box<[u8]>),
+    /// A value that differs from call to call.
     Keyword(Keyword),
+    /// `[fieldN]`, with the file already found.
     Field {
+        /// Index of the injection file.
         file: usize,
+        /// The column, from 0.
         field: u32,
+        /// `None`: the line that the file gave the call.
         line: Option<LineSelector>,
     },
     /// `[file name=]` with a name known beforehand: its content.
     File(Box<[u8]>),
 }
 
+/// `line=` of a field.
 #[derive(Debug, PartialEq)]
 pub(super) enum LineSelector {
+    /// Known beforehand.
     Number(u32),
+    /// Rendered for each message, as it depends on a variable.
     Template(Template),
 }
 
@@ -133,6 +150,7 @@ fn name_of(source: &ScenarioSource) -> String {
     }
 }
 
+/// The parts of a run that folding needs.
 struct MessageFolder<'a> {
     options: &'a Options,
     addresses: &'a Addresses,
@@ -140,6 +158,7 @@ struct MessageFolder<'a> {
 }
 
 impl MessageFolder<'_> {
+    /// The operations of one template.
     fn fold(&self, template: &Template, index: i64) -> Result<Vec<RenderOp>, String> {
         let mut folded = OpBuilder::default();
         for part in &template.parts {
@@ -151,6 +170,7 @@ impl MessageFolder<'_> {
         Ok(folded.finish())
     }
 
+    /// Constants become text; a branch becomes text with the call's number in it; fields and files are resolved; the rest is checked and kept.
     fn keyword(&self, keyword: &Keyword, index: i64, folded: &mut OpBuilder) -> Result<(), String> {
         let mut constant = Vec::new();
         if write_constant(keyword, self.options, self.addresses, &mut constant) {
@@ -197,6 +217,7 @@ impl MessageFolder<'_> {
         Ok(())
     }
 
+    /// Checks the templates of actions, which are rendered as they are.
     fn check_actions(
         &self,
         actions: &[crate::scenario::action::Action],
@@ -268,6 +289,7 @@ pub(super) fn write_constant(
     true
 }
 
+/// Addresses and ports that are the same in all calls, and the process id.
 fn write_constant_address(keyword: &Keyword, addresses: &Addresses, out: &mut Vec<u8>) -> bool {
     let media = addresses.media_ip.or(addresses.local_ip);
     let ip = match keyword {
@@ -309,10 +331,12 @@ fn branch_index(index: i64) -> Option<i64> {
     (index != IN_ACTION).then_some(index)
 }
 
+/// The value of `-key NAME`.
 pub(super) fn key<'o>(options: &'o Options, name: &str) -> Option<&'o str> {
     options.behaviour.keys.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
 }
 
+/// The message for a keyword that SIPp does not have.
 pub(super) fn unknown(name: &str) -> String {
     format!("unknown keyword [{name}]: neither one of SIPp's nor given with -key {name} VALUE")
 }
@@ -330,6 +354,7 @@ pub(super) fn find_file(files: &InjectionFiles, name: Option<&str>) -> Result<us
     }
 }
 
+/// Read once, when the name is known; otherwise for each message.
 pub(super) fn read_file(name: &[u8]) -> Result<Box<[u8]>, String> {
     let name = String::from_utf8_lossy(name);
     let bytes =
@@ -337,6 +362,7 @@ pub(super) fn read_file(name: &[u8]) -> Result<Box<[u8]>, String> {
     Ok(bytes.into_boxed_slice())
 }
 
+/// The text of operations that are nothing else.
 fn constant_text(ops: &[RenderOp]) -> Option<Box<[u8]>> {
     match ops {
         [RenderOp::Text(text)] => Some(text.clone()),
@@ -354,18 +380,22 @@ fn constant_number(template: &Template) -> Option<u32> {
 /// Puts ops together, merging what is known.
 #[derive(Default)]
 struct OpBuilder {
+    /// Finished operations.
     ops: Vec<RenderOp>,
+    /// Text that is still being collected.
     text: Vec<u8>,
     /// A keyword that may swallow white space came after the last literal.
     may_swallow: bool,
 }
 
 impl OpBuilder {
+    /// Text of the author: it may lose its white space to a keyword before it.
     fn literal(&mut self, text: &[u8]) {
         self.text.extend_from_slice(text);
         self.may_swallow = false;
     }
 
+    /// A value: behind a keyword that may swallow it must stay apart from the author's text.
     fn constant(&mut self, bytes: &[u8]) {
         if self.may_swallow {
             self.flush();

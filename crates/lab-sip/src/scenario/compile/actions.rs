@@ -1,4 +1,7 @@
 //! The elements of `<action>`.
+//!
+//! One function an action or group of actions. Each reads its attributes by [`CompileContext`], which notes mistakes; `None` means that a mistake
+//! was noted. Attributes that an action does not have only warn, as SIPp ignores them.
 
 use std::time::Duration;
 
@@ -16,6 +19,7 @@ use crate::regex::Regex;
 /// The payload type that SIPp's `play_dtmf` sends events with.
 const DTMF_TYPE: u8 = 96;
 
+/// One child of `<action>`.
 pub(super) fn action(context: &mut CompileContext, element: &Element) -> Option<Action> {
     let Some(doc) = ACTIONS.iter().find(|doc| doc.name == element.name) else {
         let names = || ACTIONS.iter().map(|doc| doc.name);
@@ -26,12 +30,14 @@ pub(super) fn action(context: &mut CompileContext, element: &Element) -> Option<
         context.error(element.line, format!("<{}> is no action: {hint}", element.name));
         return None;
     };
+    // `<sample>` may have the attributes of all distributions; the named one decides which are required.
     let distributed = if doc.id == ActionName::Sample { DISTRIBUTION_ATTRIBUTES } else { &[] };
     let node = ElementNode::new(element, [doc.attributes, distributed, &[]]);
     context.warn_unknown_attributes(node);
     kind(context, node, doc.id).map(|kind| Action { line: element.line, kind })
 }
 
+/// The action by its name in the lexicon.
 fn kind(context: &mut CompileContext, node: ElementNode<'_>, name: ActionName) -> Option<ActionKind> {
     Some(match name {
         ActionName::Ereg => ActionKind::Ereg(Box::new(ereg(context, node)?)),
@@ -57,6 +63,7 @@ fn kind(context: &mut CompileContext, node: ElementNode<'_>, name: ActionName) -
         ActionName::RtpStats => rtp_stats(context, node)?,
         ActionName::RtpDtmf => rtp_dtmf(context, node)?,
         ActionName::RtpCheck => ActionKind::RtpCheck(Box::new(rtpcheck(context, node)?)),
+        // Ringer's own `<index assign_to=>` gives the number of the step; SIPp's has a file.
         ActionName::Index if node.get("file").is_none() => {
             ActionKind::StepNumber { to: context.required_variable(node, "assign_to")? }
         }
@@ -106,10 +113,13 @@ fn on_variables(context: &mut CompileContext, node: ElementNode<'_>, name: Actio
     })
 }
 
+/// Actions on injection files.
 fn injection(context: &mut CompileContext, node: ElementNode<'_>, name: ActionName) -> Option<ActionKind> {
+    // Asked for with `?` only after the others are read, so that mistakes in several attributes are all reported.
     let file = context.required_template(node, "file");
     Some(match name {
         ActionName::Index => {
+            // `unsigned` says nothing about an attribute that is missing.
             context.required(node, "field")?;
             let field = context.unsigned(node, "field")?;
             let field = u32::try_from(field).map_err(|_| context.error(node.line(), "field= is too large"));
@@ -123,6 +133,7 @@ fn injection(context: &mut CompileContext, node: ElementNode<'_>, name: ActionNa
         ActionName::Insert => {
             ActionKind::Insert { value: context.required_template(node, "value")?, file: file? }
         }
+        // `<replace>`.
         _ => {
             let line = context.required_template(node, "line");
             let value = context.required_template(node, "value");
@@ -131,6 +142,7 @@ fn injection(context: &mut CompileContext, node: ElementNode<'_>, name: ActionNa
     })
 }
 
+/// `assign_to="a,b"`: each name, declared or new.
 fn variables(context: &mut CompileContext, value: AttributeValue<'_>) -> Vec<VarRef> {
     let mut list = Vec::new();
     for name in value.text().split(',') {
@@ -142,6 +154,7 @@ fn variables(context: &mut CompileContext, value: AttributeValue<'_>) -> Vec<Var
     list
 }
 
+/// `value=` or `variable=`, exactly one of them.
 fn operand(context: &mut CompileContext, node: ElementNode<'_>) -> Option<Operand> {
     match (node.get("value"), node.get("variable")) {
         (Some(_), None) => context.double(node, "value").map(Operand::Value),
@@ -155,12 +168,14 @@ fn operand(context: &mut CompileContext, node: ElementNode<'_>) -> Option<Operan
     }
 }
 
+/// `assign_to=` with `value=` or `variable=`. Both are read before either returns, so that both mistakes are told.
 fn target_and_operand(context: &mut CompileContext, node: ElementNode<'_>) -> Option<(VarRef, Operand)> {
     let to = context.required_variable(node, "assign_to");
     let value = operand(context, node);
     Some((to?, value?))
 }
 
+/// A division by a written 0 is a mistake now; one by a variable warns at run time.
 fn arithmetic(
     context: &mut CompileContext,
     node: ElementNode<'_>,
@@ -174,6 +189,7 @@ fn arithmetic(
     Some(ActionKind::Arithmetic { to, operation, value })
 }
 
+/// A random number into a variable, by the distributions that `<pause>` has too.
 fn sample(context: &mut CompileContext, node: ElementNode<'_>) -> Option<ActionKind> {
     let to = context.required_variable(node, "assign_to");
     let name = context.required(node, "distribution")?.text();
@@ -181,6 +197,7 @@ fn sample(context: &mut CompileContext, node: ElementNode<'_>) -> Option<ActionK
     Some(ActionKind::Sample { to: to?, distribution })
 }
 
+/// `check_it` and `check_it_inverse`, of which one may be true.
 fn check(context: &mut CompileContext, node: ElementNode<'_>) -> ActionCheck {
     let must = context.boolean(node, "check_it");
     let must_not = context.boolean(node, "check_it_inverse");
@@ -188,6 +205,7 @@ fn check(context: &mut CompileContext, node: ElementNode<'_>) -> ActionCheck {
         context
             .error(node.line(), format!("<{}> with both check_it= and check_it_inverse=", node.element.name));
     }
+    // For the outcome, `false` is as if the attribute were not written.
     match (must, must_not) {
         (Some(true), _) => ActionCheck::MustMatch,
         (_, Some(true)) => ActionCheck::MustNotMatch,
@@ -208,6 +226,7 @@ fn target_unless_checked(
     }
 }
 
+/// The expression is compiled here, so that a mistake is told before the run.
 fn ereg(context: &mut CompileContext, node: ElementNode<'_>) -> Option<Ereg> {
     let check = check(context, node);
     let search_in = search_in(context, node);
@@ -231,6 +250,7 @@ fn ereg(context: &mut CompileContext, node: ElementNode<'_>) -> Option<Ereg> {
     Some(Ereg { regex, search_in: search_in?, check, assign_to })
 }
 
+/// The part of the message that is searched; the whole message without `search_in=`.
 fn search_in(context: &mut CompileContext, node: ElementNode<'_>) -> Option<SearchIn> {
     let case_independent = context.boolean(node, "case_indep").unwrap_or(false);
     // A header begins its line, said or not.
@@ -249,8 +269,10 @@ fn search_in(context: &mut CompileContext, node: ElementNode<'_>) -> Option<Sear
                 );
                 return None;
             }
+            // SIPp's spelling has one r; both are taken.
             let written = if node.get("occurrence").is_some() { "occurrence" } else { "occurence" };
             let occurrence = context.integer(node, written).unwrap_or(1);
+            // 0 and less mean the first header, as 1 does.
             let occurrence = u32::try_from(occurrence.max(1)).unwrap_or(u32::MAX);
             Some(SearchIn::Header { name, occurrence, case_independent })
         }
@@ -261,6 +283,7 @@ fn search_in(context: &mut CompileContext, node: ElementNode<'_>) -> Option<Sear
     }
 }
 
+/// A comparison of numbers.
 fn test(context: &mut CompileContext, node: ElementNode<'_>) -> Option<VariableTest> {
     let check = check(context, node);
     let assign_to = target_unless_checked(context, node, check);
@@ -294,6 +317,7 @@ fn test(context: &mut CompileContext, node: ElementNode<'_>) -> Option<VariableT
     Some(VariableTest { variable: variable?, compare, value: value?, assign_to, check })
 }
 
+/// A comparison of texts.
 fn strcmp(context: &mut CompileContext, node: ElementNode<'_>) -> Option<StrCmp> {
     let check = check(context, node);
     let assign_to = target_unless_checked(context, node, check);
@@ -309,6 +333,7 @@ fn strcmp(context: &mut CompileContext, node: ElementNode<'_>) -> Option<StrCmp>
     Some(StrCmp { variable: variable?, with: with?, assign_to, check })
 }
 
+/// The attribute says what is executed; of several attributes the first in this order counts.
 fn exec(context: &mut CompileContext, node: ElementNode<'_>) -> Option<ActionKind> {
     if let Some(value) = node.get("command") {
         return context.template_of(value).map(ActionKind::Command);
@@ -351,6 +376,7 @@ fn exec(context: &mut CompileContext, node: ElementNode<'_>) -> Option<ActionKin
     None
 }
 
+/// SIPp takes an unknown word for `stop_call`.
 fn internal(context: &mut CompileContext, value: AttributeValue<'_>) -> InternalCommand {
     match value.bytes {
         b"stop_now" => InternalCommand::StopNow,
@@ -367,6 +393,7 @@ fn internal(context: &mut CompileContext, value: AttributeValue<'_>) -> Internal
     }
 }
 
+/// `pause`, `resume`, a pattern, or a file.
 fn rtp_stream(context: &mut CompileContext, value: AttributeValue<'_>) -> Option<RtpStream> {
     let pattern = |rest: &'static [u8]| value.bytes.strip_prefix(rest);
     Some(match value.bytes {
@@ -388,10 +415,12 @@ fn rtp_stream(context: &mut CompileContext, value: AttributeValue<'_>) -> Option
     })
 }
 
+/// The parameters after the word, if there are any. They may hold keywords, so they stay a template until the call runs.
 fn after_comma(rest: &[u8]) -> &[u8] {
     rest.strip_prefix(b",").unwrap_or(rest)
 }
 
+/// `rtp_echo="startaudio,…"`.
 fn echo_control(context: &mut CompileContext, value: AttributeValue<'_>) -> Option<EchoControl> {
     let verbs: [(&[u8], EchoVerb, bool); 6] = [
         (b"startaudio", EchoVerb::Start, false),
@@ -414,6 +443,7 @@ fn echo_control(context: &mut CompileContext, value: AttributeValue<'_>) -> Opti
     None
 }
 
+/// One to three variables: packets, the first payload type, the first payload.
 fn rtp_stats(context: &mut CompileContext, node: ElementNode<'_>) -> Option<ActionKind> {
     let video = match node.get("media") {
         None => false,
@@ -443,6 +473,7 @@ fn rtp_stats(context: &mut CompileContext, node: ElementNode<'_>) -> Option<Acti
     Some(ActionKind::RtpStats { video, packets, payload_type, payload })
 }
 
+/// The digits received as events of one payload type.
 fn rtp_dtmf(context: &mut CompileContext, node: ElementNode<'_>) -> Option<ActionKind> {
     let to = context.required_variable(node, "assign_to");
     let payload_type = match node.get("payload_type") {
@@ -462,8 +493,10 @@ fn rtp_dtmf(context: &mut CompileContext, node: ElementNode<'_>) -> Option<Actio
     Some(ActionKind::RtpDtmf { to: to?, payload_type })
 }
 
+/// Without any requirement it would always succeed, which is a mistake.
 fn rtpcheck(context: &mut CompileContext, node: ElementNode<'_>) -> Option<RtpCheck> {
     let audio = context.boolean(node, "audio");
+    // `audio="false"` alone means video.
     let video = context.boolean(node, "video").unwrap_or(audio == Some(false));
     if video && audio == Some(true) {
         context.error(
@@ -490,6 +523,7 @@ fn rtpcheck(context: &mut CompileContext, node: ElementNode<'_>) -> Option<RtpCh
         two_way: context.boolean(node, "two_way"),
         assign_to: context.variable_of(node, "assign_to"),
     };
+    // Attributes that choose the stream or take the verdict require nothing of it.
     let demands = node
         .element
         .attributes

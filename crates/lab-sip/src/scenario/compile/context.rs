@@ -15,15 +15,20 @@ const MAX_REPORTED: usize = 1000;
 /// A node of the document with the attributes it may have.
 #[derive(Clone, Copy)]
 pub(super) struct ElementNode<'a> {
+    /// As the XML has it.
     pub(super) element: &'a Element,
+    /// The tables of attributes that it may have.
     known: [&'static [AttributeDoc]; 3],
 }
 
 /// An attribute as written.
 #[derive(Clone, Copy)]
 pub(super) struct AttributeValue<'a> {
+    /// The attribute.
     pub(super) name: &'static str,
+    /// The value as written, which may be ISO-8859-1.
     pub(super) bytes: &'a [u8],
+    /// The line of the attribute.
     pub(super) line: u32,
 }
 
@@ -61,10 +66,15 @@ impl<'a> ElementNode<'a> {
 /// A transaction's uses, to tell one that can never work.
 #[derive(Debug, Default)]
 pub(super) struct TransactionUsage {
+    /// The line of the first use.
     pub(super) line: u32,
+    /// `start_txn` of a `<send>`.
     pub(super) started: u32,
+    /// `response_txn` of a `<recv>`.
     pub(super) responses: u32,
+    /// `ack_txn`.
     pub(super) acks: u32,
+    /// Its request is an INVITE.
     pub(super) invite: bool,
     /// `start_txn` of a `<recv>`.
     pub(super) kept: u32,
@@ -75,15 +85,20 @@ pub(super) struct TransactionUsage {
 /// Labels that are defined, and uses whose label may come later.
 #[derive(Debug, Default)]
 pub(super) struct Labels {
+    /// In the order of the document.
     pub(super) defined: Vec<(String, StepIndex)>,
+    /// The same by name.
     index: HashMap<String, StepIndex>,
+    /// Uses, to be resolved at the end.
     wanted: Vec<WantedLabel>,
 }
 
 /// A `next` or `ontimeout` whose label may stand further down.
 #[derive(Debug)]
 pub(super) struct WantedLabel {
+    /// The step that uses it.
     pub(super) step: StepIndex,
+    /// `next` or `ontimeout`.
     pub(super) attribute: &'static str,
     pub(super) name: String,
     pub(super) line: u32,
@@ -117,8 +132,10 @@ impl Labels {
 /// The uses of a variable: one that is used once is probably a typing error.
 #[derive(Debug, Clone, Copy)]
 struct VariableUsage {
+    /// Its scope and slot.
     variable: VarRef,
     uses: u32,
+    /// The line of its first use.
     line: u32,
 }
 
@@ -126,13 +143,19 @@ struct VariableUsage {
 #[derive(Default)]
 pub(super) struct CompileContext {
     pub(super) file: String,
+    /// At most `MAX_REPORTED`, as the warnings.
     pub(super) errors: Vec<CompileError>,
     pub(super) warnings: Vec<CompileError>,
     pub(super) variables: Variables,
+    /// Variables by name.
     usages: HashMap<String, VariableUsage>,
+    /// Response-time counters.
     pub(super) rtds: NameTable,
+    /// `counter=`.
     pub(super) counters: NameTable,
+    /// Names of transactions, the peer's among them.
     pub(super) transactions: NameTable,
+    /// By slot of `transactions`.
     pub(super) transaction_uses: Vec<TransactionUsage>,
     /// `hiderest` so far.
     pub(super) hide: bool,
@@ -202,6 +225,7 @@ impl CompileContext {
         self.allocate(Scope::Call, name, line)
     }
 
+    /// The variable by its name, counted as used once more; a new one gets a slot of this scope.
     fn allocate(&mut self, scope: Scope, name: &str, line: u32) -> Result<VarRef, String> {
         check_variable_name(name)?;
         if let Some(usage) = self.usages.get_mut(name) {
@@ -225,6 +249,7 @@ impl CompileContext {
         let mut once: Vec<(u32, String)> = self
             .usages
             .iter()
+            // Variables of `_unexp.main` are used by the flow itself.
             .filter(|(name, usage)| usage.uses < 2 && !name.starts_with("_unexp."))
             .map(|(name, usage)| (usage.line, name.clone()))
             .collect();
@@ -357,6 +382,7 @@ impl CompileContext {
     }
 }
 
+/// `$` and `,` are the signs of a variable and of a list.
 pub(super) fn check_variable_name(name: &str) -> Result<(), String> {
     if name.is_empty() {
         return Err("the name of a variable is empty".to_owned());
@@ -367,6 +393,7 @@ pub(super) fn check_variable_name(name: &str) -> Result<(), String> {
     Ok(())
 }
 
+/// A slot in the scope; more than 65,536 cannot be numbered.
 pub(super) fn add_variable(variables: &mut Variables, scope: Scope, name: &str) -> Result<VarRef, String> {
     let names = match scope {
         Scope::Call => &mut variables.call,
@@ -385,6 +412,7 @@ fn parse_integer(written: &str) -> Option<i64> {
         Some(rest) => (true, rest),
         None => (false, text.strip_prefix('+').unwrap_or(text)),
     };
+    // A sign without digits is no number, an empty text is 0.
     if digits.is_empty() {
         return (digits.len() == text.len()).then_some(0);
     }
@@ -401,6 +429,7 @@ fn parse_integer(written: &str) -> Option<i64> {
     Some(if negative { -number } else { number })
 }
 
+/// An empty text is 0, as C reads it.
 fn parse_double(written: &str) -> Option<f64> {
     let text = written.trim_start();
     if text.is_empty() {

@@ -1,9 +1,13 @@
 //! The parts of messages that a scenario's calls must keep, found by looking at every step, action and template.
+//!
+//! A call keeps the last message, routes and challenges only if a step, an action or a keyword of its scenario uses them, as calls may be open by the
+//! hundred thousand.
 
 use super::super::action::{Action, ActionKind, RtpStream, SearchIn, StrOperand};
 use super::super::model::{DefaultMessages, Needs, ScenarioStep, StepKind};
 use super::super::template::{Keyword, Template, TemplatePart};
 
+/// The needs of all steps, actions and default messages.
 pub(super) fn of(steps: &[ScenarioStep], init: &[ScenarioStep], defaults: &DefaultMessages) -> Needs {
     let mut needs = Needs::default();
     for step in steps.iter().chain(init) {
@@ -61,6 +65,7 @@ fn of_action(needs: &mut Needs, action: &Action) {
     }
 }
 
+/// Actions of media, and the texts in them.
 fn of_media(needs: &mut Needs, kind: &ActionKind) {
     let text = match kind {
         ActionKind::Play { file: text, .. }
@@ -92,6 +97,7 @@ fn of_template(needs: &mut Needs, template: &Template) {
     }
 }
 
+/// Keywords that read what a call has kept.
 fn of_keyword(needs: &mut Needs, keyword: &Keyword) {
     match keyword {
         Keyword::Last(_)

@@ -1,4 +1,7 @@
 //! Commands: `send`, `recv`, `pause`, `timewait`, `nop`, `sendCmd`, `recvCmd`, and what all of them have.
+//!
+//! [`step`] makes one step of one element: its kind with the attributes of that kind, and then the attributes that every step may have
+//! (timing, screen, flow) and its actions.
 
 use std::time::Duration;
 
@@ -41,11 +44,13 @@ pub(super) fn step(
     ScenarioStep { line: element.line, kind: kind.unwrap_or(StepKind::Nop), flow, timing, screen, actions }
 }
 
+/// The element with the tables of its attributes.
 fn node<'a>(element: &'a Element, doc: &ElementDoc) -> ElementNode<'a> {
     let distributed = if doc.id == ElementName::Pause { DISTRIBUTION_ATTRIBUTES } else { &[] };
     ElementNode::new(element, [doc.attributes, COMMON, distributed])
 }
 
+/// The message is cut at its keywords; its first word decides whether it is a request or a response.
 fn send(context: &mut CompileContext, node: ElementNode<'_>) -> Option<StepKind> {
     let retrans = duration(context, node, "retrans");
     let timeout = duration(context, node, "timeout");
@@ -112,12 +117,14 @@ fn sent_transactions(
     (None, None)
 }
 
+/// The slot of a transaction, with a note of this use.
 fn transaction(
     context: &mut CompileContext,
     name: &str,
     line: u32,
     note: impl FnOnce(&mut TransactionUsage),
 ) -> Option<u16> {
+    // `$` and `,` are the signs of a variable and of a list.
     if name.is_empty() || name.contains(['$', ',']) {
         context.error(line, format!("`{name}` is no name of a transaction: expected one without $ and ,"));
         return None;
@@ -127,6 +134,7 @@ fn transaction(
         return None;
     };
     let uses = &mut context.transaction_uses;
+    // A new slot is always the next one, so one entry more is enough; its line is that of the first use.
     if uses.len() <= usize::from(slot) {
         uses.push(TransactionUsage { line, ..TransactionUsage::default() });
     }
@@ -138,6 +146,7 @@ fn transaction(
 fn sent_kind(message: &Template) -> Result<SentKind, String> {
     const EXPECTED: &str = "a message must begin with a method (`INVITE sip:…`) or `SIP/2.0 CODE`, written out and \
                             not as a keyword";
+    // A keyword at the start would leave open until the call whether it is a request.
     let Some(TemplatePart::Text(literal)) = message.parts.first() else { return Err(EXPECTED.to_owned()) };
     let Some(space) = memchr::memchr(b' ', literal) else { return Err(EXPECTED.to_owned()) };
     let first = super::super::xml::text(&literal[..space]);
@@ -157,6 +166,7 @@ fn sent_kind(message: &Template) -> Result<SentKind, String> {
     }
 }
 
+/// Attributes are all read before the first mistake returns, so that each is reported.
 fn recv(context: &mut CompileContext, node: ElementNode<'_>) -> Option<StepKind> {
     let optional = optional(context, node);
     let advance_state = context.boolean(node, "advance_state").unwrap_or(true);
@@ -203,6 +213,7 @@ fn recv(context: &mut CompileContext, node: ElementNode<'_>) -> Option<StepKind>
     }))
 }
 
+/// `request=` or `response=`, with `regexp_match` a pattern.
 fn expect(context: &mut CompileContext, node: ElementNode<'_>) -> Option<Expect> {
     let pattern = context.boolean(node, "regexp_match").unwrap_or(false);
     let value = match (node.get("response"), node.get("request")) {
@@ -217,6 +228,7 @@ fn expect(context: &mut CompileContext, node: ElementNode<'_>) -> Option<Expect>
         }
     };
     let written = value.text();
+    // A plain code stays a code with `regexp_match` too.
     let code = written.trim().parse::<u16>().ok().filter(|code| (100..=699).contains(code));
     match (value.name, code) {
         ("response", Some(code)) => return Some(Expect::Response(code)),
@@ -245,6 +257,7 @@ fn expect(context: &mut CompileContext, node: ElementNode<'_>) -> Option<Expect>
     }
 }
 
+/// `global`: the message may come at any later time.
 fn optional(context: &mut CompileContext, node: ElementNode<'_>) -> Optional {
     let Some(value) = node.get("optional") else { return Optional::No };
     match value.text().as_str() {
@@ -258,13 +271,16 @@ fn optional(context: &mut CompileContext, node: ElementNode<'_>) -> Optional {
     }
 }
 
+/// In this order: a variable, a distribution by name, a distribution by its attribute, `min` and `max`, `milliseconds`; else `-d`.
 fn pause(context: &mut CompileContext, node: ElementNode<'_>) -> Option<StepKind> {
+    // Accepted without effect; only its spelling is checked.
     context.boolean(node, "sanity_check");
     if node.get("variable").is_some() {
         return context
             .variable_of(node, "variable")
             .map(|variable| StepKind::Pause(Pause::Variable(variable)));
     }
+    // The distribution's name as an attribute, such as `normal="true"`; its parameters are the same.
     const SHORT: [&str; 6] = ["normal", "exponential", "lognormal", "weibull", "pareto", "gamma"];
     let pause = if let Some(value) = node.get("distribution") {
         Pause::For(distribution(context, node, &value.text())?)
@@ -291,6 +307,7 @@ pub(super) fn distribution(
         context.error(node.line(), format!("distribution `{name}` is not known: expected one of {names}"));
         return None;
     };
+    // No distribution has more than three parameters; their order is that of the lexicon's table.
     let mut values = [0.0; 3];
     let mut complete = true;
     for (value, parameter) in values.iter_mut().zip(doc.parameters) {
@@ -313,6 +330,7 @@ pub(super) fn distribution(
     })
 }
 
+/// `<timewait>`: the last step.
 fn time_wait(context: &mut CompileContext, node: ElementNode<'_>) -> StepKind {
     if node.get("milliseconds").is_none() {
         context.warn(node.line(), "<timewait> without milliseconds= waits for nothing (SIPp takes -d)");
@@ -321,12 +339,14 @@ fn time_wait(context: &mut CompileContext, node: ElementNode<'_>) -> StepKind {
     StepKind::TimeWait(Duration::try_from_secs_f64(milliseconds / 1000.0).unwrap_or_default())
 }
 
+/// A command to another instance (third-party call control). Unlike that of `<send>`, its first line may be anything.
 fn send_cmd(context: &mut CompileContext, node: ElementNode<'_>) -> Option<StepKind> {
     let (trimmed, line) = context.cdata(node.element)?;
     let message = context.cut(&trimmed.bytes, line)?;
     Some(StepKind::SendCmd { message, dest: node.get("dest").map(|value| value.text()) })
 }
 
+/// `optional="global"` means the same as `true` here.
 fn recv_cmd(context: &mut CompileContext, node: ElementNode<'_>) -> Option<StepKind> {
     let optional = optional(context, node) != Optional::No;
     Some(StepKind::RecvCmd { src: node.get("src").map(|value| value.text()), optional })
@@ -337,6 +357,7 @@ fn duration(context: &mut CompileContext, node: ElementNode<'_>, name: &'static 
     context.unsigned(node, name).filter(|&milliseconds| milliseconds > 0).map(Duration::from_millis)
 }
 
+/// Response-time counters that the step starts and stops, and a counter that it adds to.
 fn timing(context: &mut CompileContext, node: ElementNode<'_>) -> Timing {
     let stop = rtds(context, node, "rtd");
     let start = rtds(context, node, "start_rtd");
@@ -355,14 +376,17 @@ fn timing(context: &mut CompileContext, node: ElementNode<'_>) -> Timing {
     Timing { start, stop, repeat, counter }
 }
 
+/// Names by commas; `true` is SIPp's name of the first counter.
 fn rtds(context: &mut CompileContext, node: ElementNode<'_>, name: &'static str) -> Vec<u16> {
     let Some(value) = node.get(name) else { return Vec::new() };
     let written = value.text();
     let names = written.split(',').map(str::trim).filter(|name| !name.is_empty() && *name != "false");
     let names = names.map(|name| if name == "true" { "1" } else { name });
+    // Names that are new get the next slot; too many of them are left out.
     names.filter_map(|name| context.rtds.slot(name)).collect()
 }
 
+/// How the scenario screen shows the step. `hiderest` lasts until the next one.
 fn screen(context: &mut CompileContext, node: ElementNode<'_>) -> ScreenHints {
     if let Some(hide) = context.boolean(node, "hiderest") {
         context.hide = hide;
@@ -374,6 +398,7 @@ fn screen(context: &mut CompileContext, node: ElementNode<'_>) -> ScreenHints {
     }
 }
 
+/// Conditions and jumps. `test` and `chance` need a `next` to act on.
 fn flow(
     context: &mut CompileContext,
     node: ElementNode<'_>,
@@ -386,6 +411,7 @@ fn flow(
         let inverse = context.boolean(node, "condexec_inverse").unwrap_or(false);
         flow.condition = Some((variable, if inverse { ConditionSense::NotSet } else { ConditionSense::Set }));
     }
+    // Labels may come later in the file: they are looked up when all steps are there.
     for name in ["next", "ontimeout"] {
         match node.get(name) {
             Some(value) if last => {
@@ -395,6 +421,7 @@ fn flow(
             None => {}
         }
     }
+    // Without `next` neither has a place to go, and both are ignored.
     if node.get("next").is_some() {
         flow.test = context.variable_of(node, "test");
         flow.chance = context.double(node, "chance");
@@ -414,6 +441,7 @@ fn actions_of(context: &mut CompileContext, element: &Element) -> Vec<super::sup
         let line = child.line;
         if child.name == "action" && position == 0 {
             list.extend(child.children.iter().filter_map(|child| actions::action(context, child)));
+        // SIPp looks at the first child alone; everything else only warns, with the likely intention.
         } else if child.name == "action" {
             context.warn(
                 line,

@@ -1,4 +1,7 @@
 //! Actions in words.
+//!
+//! One phrase per action, in the third person with the step as its subject. The match over the kinds is spread over three functions for its length
+//! alone; each hands kinds that it does not know to the next.
 
 use super::super::action::{
     Action, ActionCheck, ActionKind, Arithmetic, CompareOperator, EchoVerb, Ereg, InternalCommand, Operand,
@@ -8,6 +11,7 @@ use super::super::model::{VarRef, Variables};
 use super::steps::{drawn, millis};
 use super::template_text::{shown, variable};
 
+/// Values, texts and the flow; called for each action of a step.
 pub(super) fn text(action: &Action, variables: &Variables) -> String {
     let name = |of: &VarRef| variable(variables, *of);
     let operand = |of: &Operand| match of {
@@ -47,6 +51,7 @@ pub(super) fn text(action: &Action, variables: &Variables) -> String {
     }
 }
 
+/// Files of values, the peer's address, commands of the shell, the end of a call or a run.
 fn of_files_and_media(kind: &ActionKind, variables: &Variables) -> String {
     let name = |of: &VarRef| variable(variables, *of);
     match kind {
@@ -95,6 +100,7 @@ fn of_files_and_media(kind: &ActionKind, variables: &Variables) -> String {
     }
 }
 
+/// Media that are sent, echoed or checked.
 fn of_media(kind: &ActionKind, variables: &Variables) -> String {
     let name = |of: &VarRef| variable(variables, *of);
     match kind {
@@ -126,6 +132,7 @@ fn of_media(kind: &ActionKind, variables: &Variables) -> String {
     }
 }
 
+/// `<ereg>`: the place, the variables for the match and its groups, and the consequence. The expression itself is not shown.
 fn searched(ereg: &Ereg, variables: &Variables) -> String {
     let place = match &ereg.search_in {
         SearchIn::Message => "the message".to_owned(),
@@ -139,6 +146,7 @@ fn searched(ereg: &Ereg, variables: &Variables) -> String {
     format!("looks for a regular expression in {place}{into}{}", checked(ereg.check, "it matches"))
 }
 
+/// The consequence of a comparison for the call; `holds` is the outcome as a clause.
 fn checked(check: ActionCheck, holds: &str) -> String {
     match check {
         ActionCheck::No => String::new(),
@@ -181,6 +189,7 @@ fn texts_compared(strcmp: &StrCmp, variables: &Variables) -> String {
     )
 }
 
+/// `<exec rtp_stream=…>` in its forms.
 fn streamed(stream: &RtpStream, variables: &Variables) -> String {
     let medium = |video: &bool| if *video { "video" } else { "audio" };
     match stream {
@@ -199,6 +208,7 @@ fn streamed(stream: &RtpStream, variables: &Variables) -> String {
     }
 }
 
+/// `<rtpcheck>`: only limits that are given are told; `#` in the words stands for the limit.
 fn media_checked(check: &RtpCheck) -> String {
     let mut wanted = Vec::new();
     let mut want = |value: Option<String>, words: &str| {

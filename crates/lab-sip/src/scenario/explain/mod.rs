@@ -1,4 +1,8 @@
 //! `ringer sip --explain FILE`: a scenario in words, step by step, for people and (as JSON) for programs.
+//!
+//! `explain` compiles the text as a run would. Of a scenario that compiles it makes the steps (`steps`, with `actions` and `template_text` for
+//! their parts), then the list of things that the scenario needs from outside (`requirements`). `Display` writes the result for people, serde for
+//! programs.
 
 mod actions;
 mod requirements;
@@ -98,6 +102,7 @@ impl Explanation {
     }
 }
 
+/// For a scenario that compiled. Warnings of the compiler and notes on parts that are not SIPp's go in one list by line.
 fn explained(file: String, scenario: &Scenario, mut warnings: Vec<LineNote>) -> Explanation {
     steps::not_of_sipp(scenario, &mut warnings);
     warnings.sort_by_key(|note| note.line);
@@ -128,6 +133,7 @@ fn purpose(role: &str) -> &'static str {
     }
 }
 
+/// Mistakes in the form `FILE:LINE: TEXT`, which editors turn into links; otherwise the parts that are not empty.
 impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let at = |line: u32| if line == 0 { self.file.clone() } else { format!("{}:{line}", self.file) };

@@ -1,4 +1,7 @@
 //! The parts that a scenario takes from outside: flags, injection files, keys, media files.
+//!
+//! The scenario is gone through once, from its role to the keywords in its texts. Nothing is opened or looked up: a file is listed whether or not it
+//! is there.
 
 use super::super::action::{ActionKind, RtpStream};
 use super::super::model::{Pause, Role, Scenario, ScenarioStep, StepKind};
@@ -35,18 +38,21 @@ pub(super) fn of(scenario: &Scenario) -> Vec<Requirement> {
     found.list
 }
 
+/// The list while it grows.
 #[derive(Default)]
 struct FoundRequirements {
     list: Vec<Requirement>,
 }
 
 impl FoundRequirements {
+    /// Adds a thing unless the same use of it is listed; so the line is that of the first use.
     fn add(&mut self, what: &str, why: &str, required: bool, line: u32) {
         if self.list.iter().all(|known| known.what != what || known.why != why) {
             self.list.push(Requirement { what: what.to_owned(), why: why.to_owned(), required, line });
         }
     }
 
+    /// Texts of the step itself, then those of its actions.
     fn step(&mut self, scenario: &Scenario, step: &ScenarioStep) {
         match &step.kind {
             StepKind::Send(send) => self.template(&send.message, step.line),
@@ -59,6 +65,7 @@ impl FoundRequirements {
         }
     }
 
+    /// Actions that use a file, a command or a text with keywords; others need nothing from outside.
     fn action(&mut self, scenario: &Scenario, kind: &ActionKind, line: u32) {
         let variables = &scenario.variables;
         match kind {
@@ -85,6 +92,7 @@ impl FoundRequirements {
         }
     }
 
+    /// The texts between keywords need nothing.
     fn template(&mut self, template: &Template, line: u32) {
         for part in &template.parts {
             if let TemplatePart::Keyword(keyword) = part {
@@ -93,6 +101,8 @@ impl FoundRequirements {
         }
     }
 
+    /// Keywords whose value comes from the command line or from an injection file. The line number of `[fieldN]` and the name of `[file]` are
+    /// templates themselves.
     fn keyword(&mut self, keyword: &Keyword, line: u32) {
         match keyword {
             Keyword::Field { field, file, line: of_line } => {

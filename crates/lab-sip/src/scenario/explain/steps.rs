@@ -1,4 +1,7 @@
 //! Steps in words: what is sent or expected, timers, conditions and branches.
+//!
+//! Each step gets one sentence, then details in a fixed order: what belongs to its kind, the flow, the counters, its actions. Attributes at their
+//! defaults are not mentioned.
 
 use std::time::Duration;
 
@@ -39,6 +42,7 @@ pub(super) fn not_of_sipp(scenario: &Scenario, notes: &mut Vec<LineNote>) {
     }
 }
 
+/// As the element is spelt in a file.
 fn element(kind: &StepKind) -> &'static str {
     match kind {
         StepKind::Send(_) => "send",
@@ -51,6 +55,7 @@ fn element(kind: &StepKind) -> &'static str {
     }
 }
 
+/// The sentence. Of a request its first line is shown, of a response the code and the reason phrase without `SIP/2.0`.
 fn text(scenario: &Scenario, step: &ScenarioStep) -> String {
     let variables = &scenario.variables;
     match &step.kind {
@@ -90,6 +95,7 @@ fn text(scenario: &Scenario, step: &ScenarioStep) -> String {
     }
 }
 
+/// The message that a `<recv>` is for, and whether the call may go on without it.
 fn received(recv: &RecvStep) -> String {
     let what = match &recv.expect {
         Expect::Request(method) => format!("a request {method}"),
@@ -104,6 +110,7 @@ fn received(recv: &RecvStep) -> String {
     }
 }
 
+/// Attributes that only one kind of step has.
 fn kind_details(scenario: &Scenario, step: &ScenarioStep) -> Vec<String> {
     match &step.kind {
         StepKind::Send(send) => sent_details(scenario, send),
@@ -112,6 +119,7 @@ fn kind_details(scenario: &Scenario, step: &ScenarioStep) -> Vec<String> {
     }
 }
 
+/// Retransmission, timeout and transactions of a `<send>`.
 fn sent_details(scenario: &Scenario, send: &SendStep) -> Vec<String> {
     let mut details = Vec::new();
     if let Some(t1) = send.retrans {
@@ -131,6 +139,7 @@ fn sent_details(scenario: &Scenario, send: &SendStep) -> Vec<String> {
     details
 }
 
+/// Timeout, transactions and switches of a `<recv>`. A timeout in milliseconds goes before one in a variable.
 fn received_details(scenario: &Scenario, recv: &RecvStep) -> Vec<String> {
     let mut details = Vec::new();
     match (recv.timeout, recv.timeout_variable) {
@@ -160,6 +169,7 @@ fn received_details(scenario: &Scenario, recv: &RecvStep) -> Vec<String> {
     details
 }
 
+/// Condition, intended loss and branches, which all kinds of steps can have.
 fn flow_details(scenario: &Scenario, step: &ScenarioStep) -> Vec<String> {
     let flow = &step.flow;
     let mut details = Vec::new();
@@ -191,6 +201,7 @@ fn flow_details(scenario: &Scenario, step: &ScenarioStep) -> Vec<String> {
     details
 }
 
+/// Response-time counters and plain counters. Slots are looked up, so a reader sees the names of the file.
 fn timing_details(scenario: &Scenario, step: &ScenarioStep) -> Vec<String> {
     let timing = &step.timing;
     let names = |slots: &[u16]| -> String {
@@ -217,6 +228,7 @@ fn place(scenario: &Scenario, at: StepIndex) -> String {
     if at >= scenario.steps.len() { format!("the end{label}") } else { format!("step {at}{label}") }
 }
 
+/// The name behind a slot; `?` cannot appear for a scenario that compiled.
 fn transaction(scenario: &Scenario, slot: u16) -> &str {
     scenario.transactions.get(usize::from(slot)).map_or("?", String::as_str)
 }
@@ -262,6 +274,7 @@ pub(super) fn drawn(distribution: &Distribution, unit: &str) -> String {
     }
 }
 
+/// ` in ms` for a unit with its leading blank; nothing for a number without one.
 fn of(unit: &str) -> String {
     if unit.is_empty() { String::new() } else { format!(" in{unit}") }
 }

@@ -21,6 +21,7 @@ pub(super) fn first_line(template: &Template, variables: &Variables) -> String {
     shortened(text.lines().next().unwrap_or_default())
 }
 
+/// Counts characters, not bytes, so that none is cut in two.
 fn shortened(text: &str) -> String {
     match text.char_indices().nth(SHOWN) {
         Some((cut, _)) => format!("{}…", &text[..cut]),
@@ -28,6 +29,7 @@ fn shortened(text: &str) -> String {
     }
 }
 
+/// The template as its author wrote it, but without the line of a field and the parameters of `[authentication]` and `[fill]`.
 fn written(template: &Template, variables: &Variables) -> String {
     let part = |part: &TemplatePart| match part {
         TemplatePart::Text(text) => xml::text(text),
@@ -78,6 +80,7 @@ fn named(keyword: &Keyword) -> String {
     }
 }
 
+/// The `+N` or `-N` of keywords that take one.
 fn offset(keyword: &Keyword) -> i32 {
     match keyword {
         Keyword::RemotePort(offset)

@@ -1,4 +1,7 @@
 //! The flags of `ringer sip`, one table: what is parsed, helped and documented is one and the same.
+//!
+//! A flag is a row: name, group, arguments, help, and a function that applies its values to [`ParsedArguments`]. Rows stand in the order of the
+//! help, in four files by subject. Names are SIPp's, and so are the meanings and defaults, except in `ours`.
 
 mod ours;
 mod sipp_calls;
@@ -20,6 +23,7 @@ pub struct ParsedArguments {
     pub outputs: Outputs,
     /// The target as written; resolved when all flags are known.
     pub(super) remote: Option<String>,
+    /// `-rsa` as written; resolved with the target.
     pub(super) rsa: Option<String>,
     /// `-round_robin`: calls take the target's addresses in turn.
     pub(super) round_robin: bool,
@@ -124,6 +128,7 @@ pub enum FlagArgument {
     Two(&'static str, &'static str),
 }
 
+/// Takes the flag's values, as many as it has arguments; an error says what is wrong with them, without the flag's name.
 type ApplyFlag = fn(&mut ParsedArguments, &[&str]) -> Result<(), String>;
 
 /// One flag.
@@ -136,6 +141,7 @@ pub struct Flag {
     pub takes: FlagArgument,
     /// One sentence for the help.
     pub help: &'static str,
+    /// Applies the values to the arguments read so far.
     pub(super) apply: ApplyFlag,
 }
 
@@ -227,9 +233,11 @@ pub fn nearest_of<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> 
         .filter(|(distance, candidate)| *distance <= candidate.len().max(word.len()).div_ceil(3))
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, candidate)| candidate)
+        // Nothing is near to a single letter: each is one slip from all others.
         .filter(|_| word.len() > 1)
 }
 
+/// One row of the table is kept: `diagonal` is the cell before the last of the row above.
 /// Levenshtein's, by bytes.
 fn distance(a: &str, b: &str) -> usize {
     let mut row: Vec<usize> = (0..=b.len()).collect();
@@ -245,6 +253,7 @@ fn distance(a: &str, b: &str) -> usize {
     row[b.len()]
 }
 
+/// A row of a table, short enough for one line.
 const fn flag(
     name: &'static str,
     group: FlagGroup,

@@ -1,4 +1,6 @@
 //! Long options: what SIPp has no flag for.
+//!
+//! The help shows them with two dashes, but the parser takes one or two before every flag: a name here must be none of SIPp's.
 
 use lab_sip::options::ArrivalPattern;
 
@@ -21,6 +23,7 @@ pub(super) const FLAGS: &[Flag] = &[
     flag("json", Ringer, One("FILE"), "Write the report's figures as JSON.", |a, v| done(&mut a.outputs.json, Some(v[0].into()))),
     flag("junit", Ringer, One("FILE"), "Write thresholds and failures as JUnit XML.", |a, v| done(&mut a.outputs.junit, Some(v[0].into()))),
     flag("prometheus", Ringer, One("ADDR"), "Serve metrics for Prometheus at this address while the run lasts.", |a, v| {
+        // Checked now and resolved again when the exporter starts: a mistake is to be told with the flag's name.
         address(v[0], crate::prometheus::DEFAULT_PORT, None)?;
         done(&mut a.outputs.prometheus, Some(v[0].to_owned()))
     }),

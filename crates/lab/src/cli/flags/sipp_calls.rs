@@ -1,4 +1,7 @@
 //! SIPp's flags of calls, injection, media, rate, time-outs and 3PCC.
+//!
+//! The defaults in the texts are those of `lab_sip::options`. Flags that SIPp has and that mean nothing here are accepted (`IGNORED`), so that
+//! command lines of scripts run unchanged; those that cannot be obeyed are refused.
 
 use lab_sip::options::{MediaOptions, RetransmissionCheck};
 
@@ -130,6 +133,7 @@ pub(super) const FLAGS: &[Flag] = &[
     flag("watchdog_minor_maxtriggers", Performance, One("N"), "Accepted, see -watchdog_interval.", IGNORED),
 ];
 
+/// `-master` and its other name `-primary`: an instance has one role.
 fn master(a: &mut ParsedArguments, values: &[&str]) -> Result<(), String> {
     if a.options.three_pcc.slave.is_some() {
         return Err("-slave and -master options are not compatible".to_owned());
@@ -137,6 +141,7 @@ fn master(a: &mut ParsedArguments, values: &[&str]) -> Result<(), String> {
     done(&mut a.options.three_pcc.master, Some(values[0].to_owned()))
 }
 
+/// `-slave` and its other name `-secondary`.
 fn slave(a: &mut ParsedArguments, values: &[&str]) -> Result<(), String> {
     if a.options.three_pcc.master.is_some() {
         return Err("-slave and -master options are not compatible".to_owned());

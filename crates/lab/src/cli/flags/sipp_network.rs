@@ -1,4 +1,6 @@
 //! SIPp's flags of scenario, network and overall behaviour.
+//!
+//! Names, files and addresses are only stored here; they are read and resolved when all flags are known (`parse`, `setup`).
 
 use std::time::Duration;
 
@@ -9,10 +11,11 @@ use super::FlagGroup::{Behaviour, Network, Scenario};
 use super::{ApplyFlag, Flag, FlagAction, done, flag, put, some};
 use crate::cli::value::{DefaultUnit, boolean, integer, ip, positive, time, transport};
 
+/// SCTP is a build option of SIPp; a run that asks for it would measure something else over TCP.
 const NO_SCTP: ApplyFlag =
     |_, _| Err("SCTP support is required for it, and is not built into Ringer".to_owned());
 
-/// 0 is no limit.
+/// A limit in milliseconds; 0 stands for no limit.
 fn limit(text: &str) -> Result<Option<Duration>, String> {
     time(text, DefaultUnit::Milliseconds).map(|limit| Some(limit).filter(|limit| !limit.is_zero()))
 }

@@ -1,4 +1,6 @@
 //! SIPp's flags of traces and statistics.
+//!
+//! Each log has a switch (`-trace_…`), a name (`…_file`) and whether it begins anew (`…_overwrite`, stored as its opposite, `append`).
 
 use super::FlagArgument::{Nothing, One};
 use super::FlagGroup::Traces;

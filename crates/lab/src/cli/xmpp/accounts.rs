@@ -1,4 +1,6 @@
 //! `ringer xmpp accounts`: files from which a server makes the accounts and rosters of a load.
+//!
+//! The same flags as of the load describe the users, so that the accounts made are exactly those that sign in later.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter};
@@ -14,6 +16,7 @@ use crate::whole_file;
 const OF_PEOPLE: [&str; 8] =
     ["--users", "--domain", "--name", "--password", "--users-file", "--first", "--contacts", "--monitors"];
 
+/// The formats with what to do with each, and the flags that describe users.
 pub(super) fn help(program: &str) -> String {
     let mut text = format!(
         "usage: {program} accounts --domain NAME --format belfry|ejabberd|prosody|csv --out FILE|FOLDER [FLAG VALUE ...]\n\n\
@@ -70,6 +73,7 @@ pub(super) fn write(words: &[String]) -> Result<String, String> {
     Ok(format!("{} accounts of {domain} in {shown}\nnext: {next}", people.all()))
 }
 
+/// One file, or for Prosody one file a user, each written whole or not at all.
 fn write_files(people: &UserDirectory, format: ImportFormat, place: &Path) -> io::Result<()> {
     let whole = |path: &Path, write: &dyn Fn(&mut BufWriter<File>) -> io::Result<()>| {
         // Passwords stand in it.

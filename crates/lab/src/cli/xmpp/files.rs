@@ -1,4 +1,6 @@
 //! The files of a load: accounts of its users, and stanzas to send.
+//!
+//! Read once, before the run; worker processes read them again.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,6 +20,7 @@ pub(super) fn listed(told: &XmppFlags, file: &Path, domain: &str) -> Result<User
     let text = std::fs::read_to_string(file).map_err(|error| format!("--users-file {shown}: {error}"))?;
     let roll = AccountFile::parse(&text, &shown, domain)?;
     let monitors = told.monitors.pairs.saturating_mul(2);
+    // Monitors are the last accounts of the file, two a pair.
     let rest = roll.len().saturating_sub(told.first).saturating_sub(monitors);
     let people =
         UserDirectory::listed(told.users.unwrap_or(rest), told.contacts, told.first, Arc::new(roll), domain);

@@ -1,4 +1,7 @@
 //! The flags of `ringer xmpp`, and what they say.
+//!
+//! One table (`FLAGS`) has name, value, text and effect of each flag; the parser, the help and the reference page read it. Every flag has exactly
+//! one value.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -12,49 +15,76 @@ use super::super::flags::Outputs;
 
 /// One flag: its name, what it is given, what it is for.
 pub(in crate::cli) struct Flag {
+    /// With its dashes.
     pub(in crate::cli) name: &'static str,
+    /// The form of the value, for the help and for messages.
     pub(in crate::cli) value: &'static str,
+    /// One line of help; the default stands in parentheses at its end.
     pub(in crate::cli) about: &'static str,
+    /// Stores the value; an error says what was expected.
     pub(super) set: fn(&mut XmppFlags, String) -> Result<(), String>,
 }
 
 /// The values of the flags; the defaults are those of the published tests where these give one.
 pub(super) struct XmppFlags {
+    /// The title of the report.
     pub(super) title: String,
+    /// HOST or HOST:PORT.
     pub(super) target: Option<String>,
+    /// `None`: the target's name.
     pub(super) domain: Option<String>,
     /// `None`: a hundred, or all of a file.
     pub(super) users: Option<u32>,
+    /// The number of the first user, or the accounts of the file to pass over.
     pub(super) first: u32,
     /// Patterns, or a file in place of both.
     pub(super) name: Option<String>,
+    /// The pattern of passwords; `{n}` is the number of the user.
     pub(super) password: Option<String>,
+    /// Names and passwords, a line each.
     pub(super) users_file: Option<PathBuf>,
+    /// Sign-ins a second.
     pub(super) logins: f64,
     pub(super) mechanism: SaslMechanism,
     pub(super) security: StreamSecurity,
+    /// The path of WebSocket; not together with `bosh`.
     pub(super) websocket: Option<String>,
+    /// The path of BOSH.
     pub(super) bosh: Option<String>,
+    /// Contacts of each user.
     pub(super) contacts: u32,
+    /// The users make the rosters themselves, before the load.
     pub(super) befriend: bool,
+    /// Shares of the actions.
     pub(super) mix: ActionMix,
+    /// The time between two actions of a user.
     pub(super) think: ThinkTime,
+    /// Bytes of a message's text.
     pub(super) body: usize,
+    /// Rooms of the whole load; each user is in one.
     pub(super) rooms: u32,
+    /// `None`: below the users' domain, as the next.
     pub(super) rooms_domain: Option<String>,
     pub(super) pubsub_domain: Option<String>,
     /// Files.
     pub(super) stanzas: Vec<PathBuf>,
+    /// The load's length once all users have signed in.
     pub(super) length: Duration,
+    /// The longest time at the end for messages on their way.
     pub(super) settle: Duration,
+    /// The longest wait of a user for an answer.
     pub(super) patience: Duration,
+    /// Accounts are made before the load.
     pub(super) register: bool,
+    /// Accounts are removed after the load.
     pub(super) unregister: bool,
+    /// Accounts made or removed a second.
     pub(super) registrations: f64,
     pub(super) monitors: MonitorOptions,
     pub(super) redirect: RedirectPolicy,
     pub(super) retry: Retry,
     pub(super) max_failures: Option<MaxFailures>,
+    /// Options that the engine shares with loads of calls: rate, threads, TLS.
     pub(super) options: Options,
     pub(super) outputs: Outputs,
 }
@@ -106,10 +136,12 @@ impl XmppFlags {
     }
 }
 
+/// A number of the type that is wanted.
 fn number<T: std::str::FromStr>(text: &str) -> Result<T, String> {
     text.parse().map_err(|_| format!("{text:?}: expected a number"))
 }
 
+/// For counts of processes, where 0 would mean nothing.
 fn at_least_one(text: &str) -> Result<usize, String> {
     let number = number(text)?;
     if number == 0 { Err(format!("{text}: expected at least 1")) } else { Ok(number) }
@@ -117,16 +149,19 @@ fn at_least_one(text: &str) -> Result<usize, String> {
 
 /// `90`, `1.5s`, `500ms`, `30m`, `2h`.
 fn time(text: &str) -> Result<Duration, String> {
+    // "ms" comes before "s", whose suffix it has.
     let units = [("ms", 1e-3), ("s", 1.0), ("m", 60.0), ("h", 3_600.0)];
     let found = units.into_iter().find_map(|(unit, scale)| Some((text.strip_suffix(unit)?, scale)));
     let (digits, scale) = found.unwrap_or((text, 1.0));
     let seconds: Option<f64> = digits.trim().parse().ok();
+    // 1e8 seconds, three years, is beyond any load and within `Duration`.
     let seconds = seconds.map(|seconds| seconds * scale).filter(|seconds| (0.0..=1e8).contains(seconds));
     seconds
         .map(Duration::from_secs_f64)
         .ok_or_else(|| format!("{text:?}: expected a time, as 90, 500ms or 30m"))
 }
 
+/// A row is name, value, help and a statement that stores the value; the macro makes each statement a function.
 macro_rules! flags {
     ($($name:literal $value:literal $about:literal |$words:ident, $given:ident| $set:expr;)*) => {
         /// In the order of the help.

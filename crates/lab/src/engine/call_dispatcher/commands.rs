@@ -12,6 +12,7 @@ use crate::engine::twin;
 
 impl CallDispatcher {
     /// `<sendCmd>`.
+    /// Bytes `start..end` of the turn's output, to `peer` or, without a name, to the other half of the pair.
     pub(in crate::engine) fn command(&mut self, key: Key, start: usize, end: usize, peer: Option<&str>) {
         let sent = self.twins.send(&self.out.bytes[start..end], peer, self.poll.registry());
         if sent.is_err() {
@@ -21,12 +22,15 @@ impl CallDispatcher {
 
     /// A connection to another instance is readable or writable.
     pub(in crate::engine) fn handle_twin_event(&mut self, key: Key, event: &Event, now: Instant) {
+        // Key 0 is the listener: the slab never gives it to a connection.
         if key == Key::from_u64(0) {
+            // An accept that fails leaves the instance without a twin: said in the log, and the run goes on.
             if let Err(error) = self.twins.accept(self.poll.registry()) {
                 self.error(now, format!("a twin could not connect: {error}"));
             }
             return;
         }
+        // Commands that came before the end are still carried out.
         let Some((commands, is_alive)) = self.twins.handle_ready(key, event.is_writable()) else { return };
         for command in commands {
             self.handle_command(&command, now);
@@ -46,6 +50,7 @@ impl CallDispatcher {
         let peer = twin::line(command, b"from:").and_then(|name| std::str::from_utf8(name).ok());
         let hash = self.hub.keyed.hash(call_id);
         let known = self.calls.find(hash, call_id);
+        // Controller B starts its calls when A commands it; every other instance has started them itself.
         let waits = self.envs.main.scenario.role == Role::ControllerB;
         let key = match known {
             Some(key) => Some(key),

@@ -1,4 +1,6 @@
 //! The effects of calls: messages to send, destinations, the ends of calls and of the run.
+//!
+//! A call only says what it wants (`CallEffect`). `settle` performs it after each entry into the call, then decides what becomes of the call.
 
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -32,10 +34,12 @@ impl CallDispatcher {
             if let (Some(entry), Some(directory)) = (self.calls.remove(key), &self.hub.directory) {
                 directory.remove(entry.hash);
             }
+        // Over, but late messages may still come: they are to count as such and not to begin a new call.
         } else if entry.call.is_mute() {
             self.close_call(key);
             self.calls.bury(key);
         } else {
+            // The call goes on, or lingers until its deadline.
             self.arm(key);
         }
     }
@@ -44,6 +48,7 @@ impl CallDispatcher {
     pub(in crate::engine) fn close_call(&mut self, key: Key) {
         let Some(entry) = self.calls.get_mut(key) else { return };
         if std::mem::take(&mut entry.open) {
+            // True for a socket that was its own: a retransmission that it answers leaves by the default socket.
             if self.net.release(entry.link) {
                 entry.link = CallLink::None;
             }
@@ -60,6 +65,7 @@ impl CallDispatcher {
             CallEffect::Command { start, end, peer } => self.command(key, start, end, peer.as_deref()),
             CallEffect::SetDestination { address, protocol } => {
                 let Some(entry) = self.calls.get_mut(key) else { return };
+                // The destination changes also when the connection fails: the call is told and may name another.
                 entry.peer = address;
                 match self.net.redirect(entry.link, address, protocol, &self.poll) {
                     Ok(link) => entry.link = link,
@@ -68,6 +74,7 @@ impl CallDispatcher {
             }
             CallEffect::CloseConnection => {
                 let Some(entry) = self.calls.get_mut(key) else { return };
+                // The next message of the call connects again.
                 let link = std::mem::replace(&mut entry.link, CallLink::None);
                 self.net.release(link);
             }
@@ -91,9 +98,11 @@ impl CallDispatcher {
     fn send(&mut self, key: Key, bytes: Range<usize>, to: SendTo, patience: Option<Duration>, now: Instant) {
         let Some(entry) = self.calls.get(key) else { return };
         let target = match to {
+            // `Flow` is the call's destination; `Source` is where a request came from, which `-rsa` overrides.
             SendTo::Flow => entry.peer,
             SendTo::Source(address) => self.envs.main.options.network.remote_sending.unwrap_or(address),
         };
+        // Counted when the call sends, not when the kernel takes it: what is refused is a fault besides.
         self.stats.count(Count::MessagesSent);
         self.stats.add(Count::BytesSent, bytes.len() as u64);
         let tracer = &self.envs.main.tracer;
@@ -103,6 +112,7 @@ impl CallDispatcher {
             tracer.message(now, Direction::Sent, transport, call_id, &self.out.bytes[bytes.clone()]);
         }
         let link = match entry.link {
+            // An open call without a connection makes a new one. A closed one that repeats an answer gets no connection for that.
             CallLink::None if entry.open => self.reconnect(key, target),
             CallLink::None => Ok(self.net.default_link()),
             link => Ok(link),

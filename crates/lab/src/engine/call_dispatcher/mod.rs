@@ -41,9 +41,13 @@ pub(super) enum MessageOrigin {
 }
 
 /// Scenarios of a run.
+/// Each with its options, prepared messages and injection files.
 pub(super) struct CallEnvs {
+    /// `-sf` or `-sn`: calls that are started, or a server's.
     pub(super) main: CallEnv,
+    /// Incoming calls beside a main scenario that starts calls.
     pub(super) receive: Option<CallEnv>,
+    /// Messages of no call (`-oocsf`, `-aa`).
     pub(super) out_of_call: Option<CallEnv>,
 }
 
@@ -54,6 +58,7 @@ impl CallEnvs {
             ScenarioRole::Receive => self.receive.as_ref(),
             ScenarioRole::OutOfCall => self.out_of_call.as_ref(),
         };
+        // A role without a scenario never gets a call, so the fallback is not reached.
         wanted.unwrap_or(&self.main)
     }
 }
@@ -63,17 +68,24 @@ impl CallEnvs {
 pub(super) struct CallDispatcher {
     /// The shard's place in `ShardHub::doors`.
     pub(super) index: u16,
+    /// State that all shards share.
     pub(super) hub: Arc<ShardHub>,
     pub(super) poll: Poll,
     pub(super) envs: CallEnvs,
+    /// By key and by Call-ID, those that linger and the dead ones included.
     pub(super) calls: Calls,
+    /// One entry for the earliest time of each call; late entries are ignored by `wake_calls`.
     pub(super) timers: Wheel<Key, TICK_MICROS>,
+    /// Messages that calls rendered and effects that they asked for in this turn; the bytes stay until the kernel has taken them.
     pub(super) out: CallOutbox,
     pub(super) rng: Rng,
+    /// Counts since the last report.
     pub(super) stats: Stats,
     pub(super) media: MediaStreams,
     pub(super) net: ShardSockets,
+    /// Connections to other instances (3PCC).
     pub(super) twins: Twins,
+    /// `-users`: those of this shard and their variables.
     pub(super) users: UserVariables,
     /// The start of the present turn.
     pub(super) turn: Instant,
@@ -85,6 +97,7 @@ pub(super) struct CallDispatcher {
     pub(super) outgoing: Vec<InboxContent>,
     /// Faults of the transport, which calls are told of at the end of the turn.
     pub(super) faults: Vec<(Key, TransportFault)>,
+    /// Gives the counts to the collector once a second.
     pub(super) reporter: Reporter,
 }
 
@@ -104,6 +117,7 @@ impl CallDispatcher {
                     let drops = self.net.udp.note_drops(key, total);
                     self.stats.add(Count::ReceiveDrops, drops);
                 }
+                // The stamp is wall-clock time: its age, by the wall clock read once a turn, is taken off the run's clock.
                 let received = datagram.received.map_or(now, |stamp| now - wall.saturating_sub(stamp));
                 self.handle(
                     datagram.bytes,
@@ -113,6 +127,7 @@ impl CallDispatcher {
                 );
             });
             match count {
+                // A full batch: more may wait. Fewer: the socket is empty.
                 Ok(BATCH) => {}
                 Ok(_) => return false,
                 // An ICMP error of an earlier datagram, or nothing there.
@@ -122,6 +137,7 @@ impl CallDispatcher {
         true
     }
 
+    /// A message that another shard read. That shard has counted it.
     pub(super) fn handle_handed_over(
         &mut self,
         bytes: &[u8],
@@ -146,6 +162,7 @@ impl CallDispatcher {
         self.dispatch(bytes, from, received, origin);
     }
 
+    /// The order of the search: own calls, dead calls, calls of other shards, and only then a new call.
     fn dispatch(&mut self, bytes: &[u8], from: SocketAddr, received: Instant, origin: MessageOrigin) {
         let message = match Incoming::parse(bytes) {
             Ok(message) => message,
@@ -191,6 +208,7 @@ impl CallDispatcher {
         self.net.share(new);
     }
 
+    /// Gives a message to the shard of its call. A connection it came by is named as ours there, and is kept open for that shard's answers.
     fn hand_over(
         &mut self,
         to: u16,
@@ -218,6 +236,7 @@ impl CallDispatcher {
         memchr::memmem::find(call_id, b"///").map_or(call_id, |at| &call_id[at + 3..])
     }
 
+    /// A message that was handed over is not handed over again: a call that ended meanwhile would send it in circles.
     fn other_shard(&self, hash: u64, origin: MessageOrigin) -> Option<u16> {
         if matches!(origin, MessageOrigin::Shard(_)) {
             return None;
@@ -236,6 +255,7 @@ impl CallDispatcher {
         received: Instant,
         origin: MessageOrigin,
     ) {
+        // A server answers with its main scenario, a client with the one for incoming calls, and everything else as `-oocsf` or `-aa` say.
         let which = if self.envs.main.scenario.role == Role::Server {
             Some(ScenarioRole::Main)
         } else if self.envs.receive.is_some() {
@@ -247,6 +267,7 @@ impl CallDispatcher {
         };
         let phase = self.hub.phase();
         let Some(which) =
+            // A run that ends takes no new calls, yet still answers outside calls.
             which.filter(|which| phase == RunPhase::Running || *which == ScenarioRole::OutOfCall)
         else {
             return self.out_of_call(message, received);
@@ -268,6 +289,7 @@ impl CallDispatcher {
         }
     }
 
+    /// `-aa` means INFO, NOTIFY, OPTIONS and UPDATE. A response never begins a call.
     /// `-oocsf` takes every request, `-aa` those it answers within calls too.
     fn answers_outside_calls(&self, message: &Incoming<'_>) -> bool {
         let StartLine::Request { method, .. } = message.start else { return false };
@@ -275,6 +297,7 @@ impl CallDispatcher {
         self.envs.out_of_call.is_some() && (self.answers_all || usual)
     }
 
+    /// The words of SIPp, which scripts look for in its error files.
     fn out_of_call(&mut self, message: &Incoming<'_>, received: Instant) {
         self.stats.count(Count::OutOfCallMsgs);
         let text = format!(
@@ -309,6 +332,7 @@ impl CallDispatcher {
         let Some(entry) = self.calls.get_mut(key) else { return };
         let user = entry.call.identity.user;
         let users = self.users.asked();
+        // The message came before the turn began, but the call acts in the turn: its clock never goes back.
         let now = received.max(self.turn);
         let mut ctx = CallContext {
             now,
@@ -350,6 +374,7 @@ impl CallDispatcher {
         }
     }
 
+    /// Into the error trace, and among the last errors that the next interval shows.
     pub(super) fn error(&mut self, now: Instant, text: String) {
         self.envs.main.tracer.error(now, &text);
         self.reporter.keep_error(text);

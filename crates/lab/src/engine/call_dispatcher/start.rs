@@ -15,6 +15,7 @@ use crate::engine::calls::{CallEntry, CallLink};
 use crate::engine::shard_hub::RunPhase;
 
 impl CallDispatcher {
+    /// A call that a message of the network begins. `-l` does not hold back incoming calls; `-m` does: `None` once it is reached.
     pub(super) fn open_incoming(
         &mut self,
         which: ScenarioRole,
@@ -28,6 +29,7 @@ impl CallDispatcher {
         if which != ScenarioRole::OutOfCall && !self.hub.try_open(received, u64::MAX) {
             return None;
         }
+        // Answers outside calls have no number: they use up none of `-m`.
         let number = match which {
             ScenarioRole::OutOfCall => 0,
             _ => match self.hub.take_number() {
@@ -43,6 +45,7 @@ impl CallDispatcher {
             number,
             call_id: call_id.into(),
             due: received,
+            // The port that the peer reached us by.
             local: self.net.local_of(link),
             remote: from,
             user: 0,
@@ -67,6 +70,7 @@ impl CallDispatcher {
         }
     }
 
+    /// Makes the call, runs its first steps (a client sends its first request here) and performs their effects.
     fn open(
         &mut self,
         which: ScenarioRole,
@@ -115,6 +119,7 @@ impl CallDispatcher {
         started
     }
 
+    /// `due` may lie before `now`: the difference is the start delay of the report.
     fn start_call(&mut self, now: Instant, due: Instant, user: u32) -> bool {
         self.start_named(now, due, user, None).is_some()
     }
@@ -124,6 +129,8 @@ impl CallDispatcher {
         self.start_named(now, now, 0, Some(call_id))
     }
 
+    /// Takes a place under `-l`, a target, a socket and a number, in this order, and gives back what it has when a later step fails. `None`
+    /// counts as blocked.
     fn start_named(&mut self, now: Instant, due: Instant, user: u32, given: Option<&[u8]>) -> Option<Key> {
         let limit = self.hub.limit.load(std::sync::atomic::Ordering::Relaxed);
         if !self.hub.try_open(now, limit) {
@@ -150,6 +157,7 @@ impl CallDispatcher {
         };
         let local = self.net.local_of(link);
         let options = &self.envs.main.options;
+        // 3PCC instances may have no target of their own: commands and received messages name it later.
         let remote = named.unwrap_or(local);
         let peer = options.network.remote_sending.unwrap_or(remote);
         let call_id = match given {
@@ -160,6 +168,7 @@ impl CallDispatcher {
             }
         };
         let hash = self.hub.keyed.hash(&call_id);
+        // The answers may arrive at another shard, which looks here for the owner.
         if let Some(directory) = &self.hub.directory {
             directory.claim(hash, self.index);
         }

@@ -1,4 +1,7 @@
 //! The two connections of a user of BOSH: which request goes where is [`BoshSession`]'s; here are sockets and HTTP.
+//!
+//! XEP-0124: one request waits at the server for news while the other connection carries what the user sends. A request that finds its
+//! connection closed opens it again, as HTTP connections may be closed when idle.
 
 use std::io::{self, Read as _};
 use std::net::SocketAddr;
@@ -9,7 +12,9 @@ use super::http::{ResponseReader, write_request};
 use super::{ConnectionInput, UserConnections, UserLink};
 use crate::engine::stream_transport::StreamIo;
 
+/// The connections of one user.
 pub(super) struct BoshConnections {
+    /// Numbers requests and knows which connection waits for an answer.
     session: BoshSession,
     /// The address of both connections.
     target: SocketAddr,
@@ -25,10 +30,12 @@ struct BoshConnection {
     is_connecting: bool,
     /// Bytes that the kernel did not take, or that wait for the connection.
     waiting: Vec<u8>,
+    /// Bytes of answers that are not whole.
     answers: ResponseReader,
 }
 
 impl BoshConnection {
+    /// Sends what waits, once the connection stands.
     fn flush(&mut self) -> io::Result<()> {
         let Some(io) = self.io.as_mut().filter(|_| !self.is_connecting) else { return Ok(()) };
         let done = io.put(&self.waiting)?;
@@ -42,6 +49,7 @@ impl BoshConnection {
 }
 
 impl BoshConnections {
+    /// Queues a document for the next request.
     pub(super) fn put(&mut self, document: &[u8]) {
         self.session.put(document);
     }
@@ -60,6 +68,7 @@ impl BoshConnections {
 impl UserConnections {
     /// Both at once: the second is there when the first waits for the server, and takes what is to be said.
     pub(super) fn connect_bosh(&mut self, slot: u32, target: SocketAddr) -> io::Result<()> {
+        // XEP-0124 §14.1: the first request identifier is random.
         let session = BoshSession::new(1 + self.rng.below(1 << 32));
         let bosh = BoshConnections { session, target, wires: Default::default(), has_begun: false };
         self.lines[slot as usize].link = Some(UserLink::Bosh(Box::new(bosh)));
@@ -73,6 +82,7 @@ impl UserConnections {
         }
     }
 
+    /// Begins one of the connections; what was read from an earlier one is dropped.
     fn connect_wire(&mut self, slot: u32, which: usize) -> io::Result<()> {
         let Some(target) = self.bosh(slot).map(|bosh| bosh.target) else { return Ok(()) };
         let tcp = self.socket(slot, which, target)?;
@@ -113,6 +123,7 @@ impl UserConnections {
         self.bosh(slot).map_or(Ok(()), |bosh| bosh.wires[which].flush())
     }
 
+    /// A connection that is lost while it waits for an answer ends the session; an idle one is only dropped.
     pub(super) fn hear_wire(&mut self, slot: u32, which: usize) -> ConnectionInput {
         match self.read_wire(slot, which) {
             Ok(heard) => heard,
@@ -130,6 +141,7 @@ impl UserConnections {
         }
     }
 
+    /// Closes one of the connections; the session goes on.
     fn drop_wire(&mut self, slot: u32, which: usize) {
         let Some(bosh) = self.bosh(slot) else { return };
         let gone = std::mem::take(&mut bosh.wires[which]);
@@ -164,12 +176,14 @@ impl UserConnections {
             }
             match wire.answers.next() {
                 Ok(None) => {}
+                // An answer that no request waits for, or nonsense on an idle connection.
                 Ok(Some(_)) | Err(_) if !bosh.session.waits_at(which) => {
                     // RFC 9110 §15.5.9: that it was idle for too long.
                     return Err(io::ErrorKind::ConnectionAborted.into());
                 }
                 Ok(Some(answer)) => {
                     let said = bosh.session.answer(which, answer.status, &answer.body);
+                    // The next request opens the connection again.
                     if answer.is_last {
                         self.drop_wire(slot, which);
                     }

@@ -1,7 +1,10 @@
 //! HTTP/1.1 (RFC 9112) as far as BOSH needs it: POST of a body, and its answer.
+//!
+//! Requests are never pipelined: one connection has at most one request without an answer, so answers need no matching.
 
 use super::super::limits::{HTTP_BODY, HTTP_HEAD};
 
+/// Appends a request with its body. `host` is the domain of the users.
 pub(super) fn write_request(path: &str, host: &str, body: &[u8], out: &mut Vec<u8>) {
     let head = format!(
         "POST {path} HTTP/1.1\r\nHost: {host}\r\nContent-Type: text/xml; charset=utf-8\r\nContent-Length: {}\r\n\r\n",
@@ -17,6 +20,7 @@ pub(super) struct ResponseReader {
     bytes: Vec<u8>,
 }
 
+/// One answer.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct HttpResponse {
     pub(super) status: u16,
@@ -30,10 +34,13 @@ type HttpError = &'static str;
 
 /// The length of a body, from the head.
 enum BodyLength {
+    /// Content-Length, or 0 without any length.
     Bytes(usize),
+    /// Transfer-Encoding: chunked.
     Chunked,
 }
 
+/// The fields of a head that matter here.
 struct ResponseHead {
     status: u16,
     length: BodyLength,
@@ -46,6 +53,7 @@ impl ResponseReader {
     }
 
     /// The next whole one.
+    // Loops over interim answers (1xx), which have no body.
     pub(super) fn next(&mut self) -> Result<Option<HttpResponse>, HttpError> {
         loop {
             let Some(end) = find(&self.bytes, b"\r\n\r\n") else {
@@ -70,6 +78,7 @@ impl ResponseReader {
         }
     }
 
+    /// Drops bytes that are used; the memory goes with the last of them.
     fn forget(&mut self, count: usize) {
         if count == self.bytes.len() {
             self.bytes = Vec::new();
@@ -83,11 +92,13 @@ impl ResponseHead {
     fn parse(bytes: &[u8]) -> Result<ResponseHead, HttpError> {
         let text = std::str::from_utf8(bytes).map_err(|_| "a head that is no text")?;
         let mut lines = text.split("\r\n");
+        // A status line is `HTTP/1.1 200 OK`; the reason phrase is not looked at.
         let (version, rest) = lines.next().and_then(|line| line.split_once(' ')).unwrap_or_default();
         let status = rest.get(..3).and_then(|digits| digits.parse().ok());
         let (true, Some(status)) = (version.starts_with("HTTP/1."), status) else {
             return Err("no answer of HTTP/1.1");
         };
+        // HTTP/1.0 closes unless it says keep-alive (RFC 9112 §9.3).
         let mut head = ResponseHead { status, length: BodyLength::Bytes(0), is_last: version == "HTTP/1.0" };
         for (name, value) in lines.filter_map(|line| line.split_once(':')) {
             let value = value.trim();
@@ -124,6 +135,7 @@ fn dechunk(bytes: &[u8]) -> Result<Option<(Vec<u8>, usize)>, HttpError> {
         if size == 0 {
             break;
         }
+        // A chunk is followed by a line end, which counts to its length here.
         let Some(chunk) = bytes.get(at..at + size + 2) else { return Ok(None) };
         body.extend_from_slice(&chunk[..size]);
         at += size + 2;

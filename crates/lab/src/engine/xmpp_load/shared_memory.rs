@@ -1,4 +1,7 @@
 //! Memory that a run and its worker processes share.
+//!
+//! The words of [`LoadState`](lab_xmpp::LoadState) lie here, so that users of all processes see one stage and one set of sums.
+//! A run creates the memory before it starts its worker processes, which inherit the file.
 #![expect(unsafe_code, reason = "memfd_create(2) and mmap(2) have no wrapper in std")]
 
 use std::fs::File;
@@ -11,7 +14,9 @@ use lab_xmpp::SharedWords;
 
 /// Words of a file that is nowhere but in memory, zeros at first.
 pub(super) struct SharedMapping {
+    /// The first word; the mapping begins at a page.
     start: NonNull<AtomicU64>,
+    /// The number of words, of 8 bytes each.
     words: usize,
 }
 
@@ -45,6 +50,7 @@ impl SharedMapping {
         SharedMapping::of(&file, words)
     }
 
+    /// Maps the file, after a check that it is long enough.
     fn of(file: &File, words: usize) -> io::Result<SharedMapping> {
         let bytes = words * size_of::<AtomicU64>();
         // To touch memory behind the file's end is fatal (SIGBUS).

@@ -13,11 +13,13 @@ use super::super::stream::start_connecting;
 
 /// The address of a user, `None`: the kernel's choice.
 fn source(target: SocketAddr, users: u32, number: u32) -> Option<Ipv4Addr> {
+    // Only loopback has more addresses than one for free.
     let is_near = matches!(target.ip(), IpAddr::V4(ip) if ip.is_loopback());
     if !is_near || users <= USERS_AN_ADDRESS {
         return None;
     }
     let first = u32::from(Ipv4Addr::LOCALHOST);
+    // 127.0.0.1 for the first users, 127.0.0.2 for the next, and so on.
     Some(Ipv4Addr::from(first + number / USERS_AN_ADDRESS))
 }
 

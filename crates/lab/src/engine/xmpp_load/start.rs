@@ -1,4 +1,7 @@
 //! The start of a load of users: on threads of this process, or in worker processes.
+//!
+//! One process when its limit on open files is enough, otherwise worker processes with a share of the users each. Both ways end in the same
+//! `Run`. Worker processes are started and ready before the clock of the load begins.
 
 use std::net::TcpStream;
 use std::sync::Arc;
@@ -35,10 +38,12 @@ pub(in crate::engine) fn start(setup: Setup, chat: &Arc<XmppLoad>) -> Result<Run
     kernel::use_small_pages();
     let options = &setup.options;
     let users = chat.people.all();
+    // No more threads than users.
     let threads = start::threads(options).min(users as usize);
     let parts = parts((users, chat.sockets()), threads, options.workers, fd::raise(false)).map_err(fatal)?;
     match &parts[..] {
         [part] if options.workers.is_none() => start_here(setup, chat, part),
+        // `--workers 1` asks for a worker process even where none is needed.
         parts => start_workers(setup, chat, parts),
     }
 }
@@ -59,6 +64,7 @@ pub fn check_reachable(setup: &Setup) -> Result<(), StartError> {
     }
 }
 
+/// All shards are threads of this process.
 fn start_here(setup: Setup, chat: &Arc<XmppLoad>, part: &WorkerShare) -> Result<Run, StartError> {
     let tls = tls(&setup, chat)?;
     let (polls, doors) =
@@ -84,6 +90,7 @@ fn start_here(setup: Setup, chat: &Arc<XmppLoad>, part: &WorkerShare) -> Result<
     Ok(run)
 }
 
+/// The run itself has no shard: its hub has no inboxes, and the phase goes to the workers by their sockets.
 fn start_workers(setup: Setup, chat: &Arc<XmppLoad>, parts: &[WorkerShare]) -> Result<Run, StartError> {
     // A mistake in them is told here, once.
     tls(&setup, chat)?;
@@ -131,23 +138,28 @@ pub(super) fn tls(setup: &Setup, chat: &XmppLoad) -> Result<Option<Tls>, StartEr
 
 /// The parts that the shards of one process are made of.
 pub(super) struct LoadParts {
+    /// The shards of this process among all.
     pub(super) part: WorkerShare,
     pub(super) hub: Arc<ShardHub>,
     pub(super) clock: Clock,
+    /// The stage of the load and its sums.
     pub(super) shared: Arc<LoadState>,
     pub(super) chat: Arc<XmppLoad>,
     pub(super) tls: Option<Tls>,
     pub(super) started: Instant,
+    /// Counters of the right sizes.
     pub(super) empty: Stats,
 }
 
 impl LoadParts {
+    /// A load of users has timers but no steps of scenarios.
     pub(super) fn empty(setup: &Setup) -> Stats {
         Stats::sized(0, 0, 0, setup.scenario.rtds.len(), 0)
     }
 
     /// The run that its observers see.
     fn run(&self, setup: Setup, collector: Collector, workers: Option<WorkerPool>) -> Run {
+        // The display shows the number of users as the limit.
         self.hub.limit.store(u64::from(self.chat.people.all()), Ordering::Relaxed);
         Run {
             hub: Arc::clone(&self.hub),
@@ -175,6 +187,7 @@ impl LoadParts {
         for (index, poll) in (self.part.first_shard..).zip(polls) {
             let place = (u32::from(index), u32::from(self.part.all_shards));
             let (chat, shared) = (Arc::clone(&self.chat), Arc::clone(&self.shared));
+            // A shard has every n-th user, so that the load is even when only some of them sign in.
             let pool = UserPool::new(chat, shared, place, self.started, rng.fork());
             let shard = ChatShard {
                 index,

@@ -2,6 +2,9 @@
 //! users than one process may have connections, several worker processes of this program share the users. The run
 //! itself has no connections: it receives the reports of their shards as it does from threads, and forwards the
 //! progress of the end.
+//!
+//! The order: `parts` decides how many processes are needed, `start_processes` starts them and waits until each has said that it is ready,
+//! `start` tells all of them the same time of the first sign-in, `follow` passes on the phases of the end, and the drop kills what is left.
 
 use std::io::{self, BufReader};
 use std::os::fd::{AsRawFd as _, OwnedFd};
@@ -26,8 +29,10 @@ use super::super::start::fatal;
 use super::worker_protocol::{WorkerCommand, WorkerMessage, WorkerSetup, WorkerShare, hear, say};
 use crate::fd;
 
+/// The worker processes of a run.
 pub(in crate::engine) struct WorkerPool {
     workers: Vec<Worker>,
+    /// The phase that the workers were told last.
     told: RunPhase,
     /// When they were told to end at once.
     hard_since: Option<Instant>,
@@ -37,16 +42,23 @@ pub(in crate::engine) struct WorkerPool {
 struct Worker {
     /// `worker 2 of 5 (process 4711)`.
     name: String,
+    /// Its shards.
     part: WorkerShare,
+    /// Behind a lock, as its reader waits for the process and the run may kill it.
     child: Arc<Mutex<Child>>,
+    /// Commands to the worker.
     to: UnixStream,
+    /// Messages of the worker, until its reader thread takes them.
     from: Option<BufReader<UnixStream>>,
 }
 
 /// The arguments of all workers.
 pub(super) struct WorkerArgs<'a> {
+    /// The workers read the monotonic clock of the machine, which is the same in all processes.
     pub(super) clock: Clock,
+    /// The file of the shared memory.
     pub(super) memory: &'a OwnedFd,
+    /// The arguments of `ringer xmpp`: each worker parses them as the run did.
     pub(super) words: &'a [String],
 }
 
@@ -67,11 +79,13 @@ struct WorkerReader {
 /// The parts of the run that all readers share.
 #[derive(Clone)]
 pub(super) struct ReaderContext {
+    /// Where a lost worker makes the run fail.
     pub(super) hub: Arc<ShardHub>,
     pub(super) shared: Arc<LoadState>,
     pub(super) clock: Clock,
     /// The number of users of the whole load.
     pub(super) users: u32,
+    /// Counters of the right sizes, for the report of a lost worker.
     pub(super) empty: Stats,
 }
 
@@ -87,6 +101,7 @@ impl WorkerPool {
             let worker = Worker::spawn(&name, part, args);
             pool.workers.push(worker.map_err(|error| fatal(format!("{name} cannot be started: {error}")))?);
         }
+        // All are started before the first is waited for, so that they prepare at the same time.
         for worker in &mut pool.workers {
             worker.await_ready().map_err(fatal)?;
         }
@@ -146,16 +161,19 @@ impl WorkerPool {
 }
 
 impl Worker {
+    /// Starts this program again as `ringer worker`, with a socket as its standard input, and sends it the setup.
     fn spawn(name: &str, part: &WorkerShare, args: &WorkerArgs<'_>) -> io::Result<Worker> {
         let (mut mine, theirs) = UnixStream::pair()?;
         let child = Command::new(std::env::current_exe()?)
             // The name is for the list of processes.
             .args(["worker", name])
             .stdin(Stdio::from(OwnedFd::from(theirs)))
+            // Only the run prints; errors still reach the terminal.
             .stdout(Stdio::null())
             .spawn()?;
         let name = format!("{name} (process {})", child.id());
         let from = mine.try_clone()?;
+        // The time-out holds until the worker is ready: under load it may be silent for long.
         from.set_read_timeout(Some(WORKER_START))?;
         let worker = Worker {
             name,
@@ -175,6 +193,7 @@ impl Worker {
         Ok(worker)
     }
 
+    /// Waits at most `WORKER_START` for the worker's first message.
     fn await_ready(&mut self) -> Result<(), String> {
         let from = self.from.as_mut().ok_or("a worker is ready once")?;
         match hear::<WorkerMessage>(from) {
@@ -218,7 +237,9 @@ impl WorkerReader {
                         let _ = self.reports.send(*report);
                     }
                 }
+                // Said once, before the load; a repetition means nothing.
                 Ok(Some(WorkerMessage::Ready | WorkerMessage::Refused(_))) => {}
+                // The socket closed before the last report: the process has died.
                 Ok(None) => {
                     let status = self.child.lock().wait();
                     let how = status.map_or_else(|error| error.to_string(), |status| status.to_string());
@@ -243,6 +264,7 @@ impl WorkerReader {
             }
             let mut stats = self.base.empty.clone();
             let errors = error.take();
+            // The loss counts once, in the first shard that had not ended; the others only say that they are over.
             if errors.is_some() {
                 stats.add(Count::FailedCall, u64::from(lost));
                 stats.add(Count::FailedWorker, u64::from(lost));
@@ -284,9 +306,11 @@ pub(super) fn parts(
             limit.soft
         ));
     }
+    // No more workers than users, and no more shards than users in each.
     let workers = workers.clamp(1, u64::from(users.max(1)));
     let of_users = usize::try_from(u64::from(users) / workers).unwrap_or(usize::MAX);
     let shards = threads.div_ceil(usize::try_from(workers).unwrap_or(1)).min(of_users).max(1);
+    // Shards are numbered in 16 bits.
     let count = |number: u64| u16::try_from(number).map_err(|_| format!("{number} threads are too many"));
     let (shards, workers) = (count(shards as u64)?, count(workers)?);
     let all_shards = count(u64::from(shards) * u64::from(workers))?;

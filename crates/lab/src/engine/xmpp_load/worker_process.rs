@@ -1,5 +1,8 @@
 //! One worker process: the shards of its part of a load, on threads as in a single process. Its reports go to the
 //! run that started it, line by line; the state of the load is in memory that all workers share.
+//!
+//! The order: the setup comes through standard input, everything that can fail is prepared, the run is told (`Ready`, or `Refused` with the
+//! reason), the start comes with the time of the first sign-in, and the shards run until the end is announced or the run is gone.
 
 use std::io::{self, BufReader};
 use std::os::fd::AsFd as _;
@@ -25,8 +28,11 @@ use crate::fd;
 
 /// A worker process that a run has started.
 pub struct WorkerProcess {
+    /// The setup as the run sent it.
     prepare: WorkerSetup,
+    /// Commands of the run.
     from: BufReader<UnixStream>,
+    /// Reports to the run; the same socket.
     to: UnixStream,
 }
 
@@ -80,6 +86,7 @@ impl WorkerProcess {
         self.run(ready, Instant::from_micros(at))
     }
 
+    /// Everything that may fail, before the worker says that it is ready.
     fn prepare(&self, setup: Setup) -> Result<WorkerLoad, String> {
         let chat = setup.chat.clone().ok_or("a load without users")?;
         let part = &self.prepare.part;
@@ -95,6 +102,7 @@ impl WorkerProcess {
         Ok(WorkerLoad { setup, chat, tls, hub, polls, shared: LoadState::over(Box::new(memory)) })
     }
 
+    /// Starts the shards and forwards their reports until the last one has ended.
     fn run(mut self, ready: WorkerLoad, started: Instant) -> io::Result<()> {
         let shards = usize::from(self.prepare.part.shards);
         let (sender, receiver) = sync_channel(REPORTS_A_SHARD * shards);
@@ -111,6 +119,7 @@ impl WorkerProcess {
         let mut rng = Rng::from_seed(start::seed());
         let threads = load.spawn(ready.polls, &sender, &mut rng);
         let threads = threads.map_err(|error| io::Error::other(error.message))?;
+        // So that the queue ends with the last shard.
         drop(sender);
         follow(self.from, &ready.hub)?;
         for report in receiver {
@@ -145,6 +154,7 @@ fn end_with_panics() {
     let tell = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         tell(panic);
+        // The exit code of a Rust program that panics.
         std::process::exit(101);
     }));
 }

@@ -1,4 +1,6 @@
 //! The protocol between a run and its worker processes: lines of JSON on a pair of sockets, the worker's standard input.
+//!
+//! In order: `Prepare`, then `Ready` or `Refused`, then `Start`, then reports, with `End` whenever the phase of the run advances.
 
 use std::io::{self, BufRead, Read as _, Write};
 use std::os::fd::RawFd;
@@ -15,7 +17,9 @@ use crate::engine::limits::WORKER_LINE;
 pub(super) struct WorkerShare {
     /// The first of the worker's shards among all of the load, and their number.
     pub(super) first_shard: u16,
+    /// The number of its shards.
     pub(super) shards: u16,
+    /// The number of shards of the whole load, over all workers.
     pub(super) all_shards: u16,
 }
 
@@ -31,6 +35,7 @@ impl WorkerShare {
 /// To a worker.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum WorkerCommand {
+    /// First of all: the part and the arguments.
     Prepare(WorkerSetup),
     /// Microseconds of the run's clock.
     Start(u64),
@@ -38,9 +43,12 @@ pub(super) enum WorkerCommand {
     End(u8),
 }
 
+/// Everything that a worker needs to prepare its part.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct WorkerSetup {
+    /// The shards of this worker.
     pub(super) part: WorkerShare,
+    /// The run's clock, so that times of all processes agree.
     pub(super) clock: Clock,
     /// The file of the shared memory, as it is inherited.
     pub(super) memory: RawFd,
@@ -53,13 +61,15 @@ pub(super) struct WorkerSetup {
 /// From a worker.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum WorkerMessage {
+    /// Everything is prepared; the worker waits for the start.
     Ready,
     /// It cannot start, and why.
     Refused(String),
+    /// One interval of one shard, as from a thread.
     Report(Box<ShardReport>),
 }
 
-/// One line.
+/// Writes one line of JSON.
 pub(super) fn say<T: Serialize>(to: &mut impl Write, what: &T) -> io::Result<()> {
     let mut line = serde_json::to_vec(what).map_err(io::Error::other)?;
     line.push(b'\n');
