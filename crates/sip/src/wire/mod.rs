@@ -37,5 +37,4 @@ pub use scan::{eq_ignore_case, parse_number, trim};
 pub(crate) use uri::escape_at;
 pub use uri::{Scheme, Uri, UriError, escape_user, parse_ip, unescape};
 pub use values::Values;
-pub(crate) use via::method_and_branch;
 pub use via::{MAGIC_COOKIE, Via};

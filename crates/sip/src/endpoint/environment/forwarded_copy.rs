@@ -18,8 +18,8 @@ pub(crate) struct ForwardedCopy<'a> {
     pub(crate) own_routes: usize,
     pub(crate) record_route: Option<&'a RequestToken>,
     pub(crate) within: Option<&'a DialogProof>,
-    pub(crate) branch: usize,
-    pub(crate) attempt: u8,
+    /// The branch parameter of its Via.
+    pub(crate) branch: &'a [u8],
     /// Max-Breadth of the copy; an ACK has none.
     pub(crate) breadth: Option<usize>,
     pub(crate) listener: usize,
@@ -64,15 +64,9 @@ impl Environment {
         copy: &ForwardedCopy<'_>,
     ) {
         rewrite.push_front(Header::Via, |text| {
-            let mut branch = 0..0;
-            self.write_via(text, copy.listener, |text| {
-                let start = text.len();
-                self.write_branch(text, request, copy.branch, copy.attempt);
-                branch = start..text.len();
-            });
+            self.write_via(text, copy.listener, copy.branch);
             if let Some(route) = &copy.response_route {
-                let branch = text[branch].to_vec();
-                write_response_route(self, text, &branch, route);
+                write_response_route(self, text, copy.branch, route);
             }
         });
         if let Some((value, via)) = request.top_via_value().zip(request.top_via()) {
