@@ -19,13 +19,21 @@ pub(crate) struct Listeners {
 pub(crate) struct ListenerText {
     pub(crate) sent_protocol: Vec<u8>,
     pub(crate) uri: Vec<u8>,
+    /// Its advertised name and port.
+    name: Vec<u8>,
+    port: u16,
 }
 
 impl Listeners {
     pub(crate) fn new(all: Vec<Listener>) -> Self {
-        let text = |listener: &Listener| ListenerText {
-            sent_protocol: listener.sent_protocol().into_bytes(),
-            uri: listener.uri().into_bytes(),
+        let text = |listener: &Listener| {
+            let (name, port) = name_and_port(&listener.advertised);
+            ListenerText {
+                sent_protocol: listener.sent_protocol().into_bytes(),
+                uri: listener.uri().into_bytes(),
+                name: name.as_bytes().to_vec(),
+                port,
+            }
         };
         Listeners { texts: all.iter().map(text).collect(), all }
     }
@@ -51,9 +59,9 @@ impl Listeners {
 
     pub(crate) fn is_own_host(&self, host: &[u8], port: u16) -> bool {
         let ip = parse_ip(host);
-        self.all.iter().any(|listener| {
+        self.all.iter().zip(&self.texts).any(|(listener, text)| {
             let by_address = ip == Some(listener.addr.ip()) && listener.addr.port() == port;
-            by_address || is_advertised(&listener.advertised, host, port)
+            by_address || text.port == port && text.name.eq_ignore_ascii_case(host)
         })
     }
 
@@ -77,10 +85,9 @@ impl Listeners {
     }
 }
 
-fn is_advertised(advertised: &str, host: &[u8], port: u16) -> bool {
-    let (name, own_port) = match advertised.rsplit_once(':') {
+fn name_and_port(advertised: &str) -> (&str, u16) {
+    match advertised.rsplit_once(':') {
         Some((name, text)) if !text.ends_with(']') => (name, text.parse().unwrap_or(5060)),
         _ => (advertised, 5060),
-    };
-    own_port == port && name.as_bytes().eq_ignore_ascii_case(host)
+    }
 }
