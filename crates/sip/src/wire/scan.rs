@@ -56,12 +56,11 @@ static TOKEN_BYTE: [bool; 256] = {
     bytes
 };
 
-fn position_of_three(any: [u8; 3], text: &[u8]) -> Option<usize> {
-    let [a, b, c] = any;
+fn position_of_two(a: u8, b: u8, text: &[u8]) -> Option<usize> {
     if text.len() > SHORT {
-        memchr::memchr3(a, b, c, text)
+        memchr::memchr2(a, b, text)
     } else {
-        text.iter().position(|&byte| byte == a || byte == b || byte == c)
+        text.iter().position(|&byte| byte == a || byte == b)
     }
 }
 
@@ -126,28 +125,17 @@ pub(crate) fn quoted_end(bytes: &[u8]) -> Option<usize> {
 
 /// The first `needle` outside quotes and angle brackets.
 pub(crate) fn find_outside(bytes: &[u8], needle: u8) -> Option<usize> {
-    let mut at = position_of_three([needle, b'"', b'<'], bytes)?;
-    if bytes[at] == needle {
-        return Some(at);
-    }
-    let mut in_angle = false;
-    while at < bytes.len() {
-        match bytes[at] {
-            byte if byte == needle && !in_angle => return Some(at),
-            b'"' if !in_angle => match quoted_end(&bytes[at..]) {
-                Some(length) => {
-                    at += length;
-                    continue;
-                }
-                None => return None,
-            },
-            b'<' => in_angle = true,
-            b'>' => in_angle = false,
-            _ => {}
+    // Most texts have none, and most of the others nothing before it that opens.
+    let mut found = position(needle, bytes)?;
+    let mut from = 0;
+    while let Some(open) = position_of_two(b'"', b'<', &bytes[from..found]) {
+        let rest = &bytes[from + open..];
+        from += open + if rest[0] == b'"' { quoted_end(rest)? } else { position(b'>', rest)? + 1 };
+        if found < from {
+            found = from + position(needle, &bytes[from..])?;
         }
-        at += 1;
     }
-    None
+    Some(found)
 }
 
 #[cfg(test)]
