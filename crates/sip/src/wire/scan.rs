@@ -1,14 +1,18 @@
 //! Byte-level helpers shared by the parsers.
 
 /// Without leading and trailing linear white space, folded line ends included.
-pub fn trim(mut value: &[u8]) -> &[u8] {
+pub fn trim(value: &[u8]) -> &[u8] {
+    trim_end(trim_start(value))
+}
+
+pub(crate) fn trim_start(mut value: &[u8]) -> &[u8] {
     while let [first, rest @ ..] = value {
         if !is_lws(*first) {
             break;
         }
         value = rest;
     }
-    trim_end(value)
+    value
 }
 
 pub(crate) fn trim_end(mut value: &[u8]) -> &[u8] {
