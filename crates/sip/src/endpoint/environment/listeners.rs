@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use router::Received;
+use router::{Received, ShardAddress};
 
 use crate::endpoint::Listener;
 use crate::transport::{Source, Transport};
@@ -17,7 +17,10 @@ pub(crate) struct Listeners {
 
 /// Texts made once, copied into messages.
 pub(crate) struct ListenerText {
-    pub(crate) sent_protocol: Vec<u8>,
+    /// A Via value up to its branch.
+    pub(crate) via_start: Vec<u8>,
+    /// A Via value after its branch.
+    pub(crate) via_end: Vec<u8>,
     pub(crate) uri: Vec<u8>,
     /// Its advertised name and port.
     name: Vec<u8>,
@@ -25,11 +28,13 @@ pub(crate) struct ListenerText {
 }
 
 impl Listeners {
-    pub(crate) fn new(all: Vec<Listener>) -> Self {
+    /// `edge`: the member of a farm that is named in each Via.
+    pub(crate) fn new(all: Vec<Listener>, edge: ShardAddress) -> Self {
         let text = |listener: &Listener| {
             let (name, port) = name_and_port(&listener.advertised);
             ListenerText {
-                sent_protocol: listener.sent_protocol().into_bytes(),
+                via_start: format!("{};branch=", listener.sent_protocol()).into_bytes(),
+                via_end: via_end(listener, edge).into_bytes(),
                 uri: listener.uri().into_bytes(),
                 name: name.as_bytes().to_vec(),
                 port,
@@ -83,6 +88,12 @@ impl Listeners {
         let rank = |index: &usize| (!reaches(index), !is_preferred(index));
         all.filter(fits).min_by_key(rank)
     }
+}
+
+/// The member that holds the transaction: a response that lands elsewhere is handed over unparsed.
+fn via_end(listener: &Listener, edge: ShardAddress) -> String {
+    let rport = if listener.transport == Transport::Udp { ";rport" } else { "" };
+    format!(";n={:x}.{:x}{rport}", edge.life.0, edge.shard)
 }
 
 fn name_and_port(advertised: &str) -> (&str, u16) {

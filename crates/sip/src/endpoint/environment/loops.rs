@@ -6,7 +6,7 @@ use super::Environment;
 use super::dialog_route::RequestToken;
 use super::route_token::FlowText;
 use crate::token;
-use crate::transport::{Source, Transport, address_bytes};
+use crate::transport::{Source, address_bytes};
 use crate::wire::{Address, Header, MAGIC_COOKIE, Message, Rewrite, Values, Via};
 
 /// A branch parameter of ours: the magic cookie and two tokens, 33 bytes.
@@ -89,15 +89,10 @@ impl Environment {
     }
 
     pub(crate) fn write_via(&self, out: &mut Vec<u8>, listener: usize, branch: &[u8]) {
-        out.extend_from_slice(&self.listeners.texts[listener].sent_protocol);
-        out.extend_from_slice(b";branch=");
+        let text = &self.listeners.texts[listener];
+        out.extend_from_slice(&text.via_start);
         out.extend_from_slice(branch);
-        let edge = self.settings.edge;
-        // The member that holds the transaction: a response that lands elsewhere is handed over unparsed.
-        out.extend_from_slice(format!(";n={:x}.{:x}", edge.life.0, edge.shard).as_bytes());
-        if self.listeners.all[listener].transport == Transport::Udp {
-            out.extend_from_slice(b";rport");
-        }
+        out.extend_from_slice(&text.via_end);
     }
 
     /// Adds our Record-Route: one when both sides are alike, two when they differ in transport or address

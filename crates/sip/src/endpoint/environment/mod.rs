@@ -57,7 +57,7 @@ pub(crate) struct ClaimedSender {
 impl Environment {
     pub(crate) fn new(mut settings: EndpointSettings) -> Self {
         let keys = Keys::new(&settings.secret);
-        let listeners = Listeners::new(std::mem::take(&mut settings.listeners));
+        let listeners = Listeners::new(std::mem::take(&mut settings.listeners), settings.edge);
         Environment {
             settings,
             listeners,
