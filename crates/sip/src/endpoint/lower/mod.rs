@@ -39,7 +39,7 @@ pub(crate) struct LowerLayers {
     pub(crate) context_timers: Wheel<Key>,
     pub(crate) resolutions: Resolutions,
     /// Dialogs of calls that were answered and have not ended.
-    pub(crate) answered: Cache<u64, ()>,
+    pub(crate) answered: Cache<u64, (), HashedKeys>,
     /// Server transactions of requests that we answer as a user agent, by From tag, Call-ID and CSeq.
     pub(crate) merging: Cache<u64, Key, HashedKeys>,
     pub(crate) counters: Counters,
@@ -54,7 +54,7 @@ pub(crate) struct LowerView<'a> {
     pub(crate) contexts: &'a mut Slab<RequestContext>,
     context_timers: &'a mut Wheel<Key>,
     pub(crate) resolutions: &'a mut Resolutions,
-    answered: &'a mut Cache<u64, ()>,
+    answered: &'a mut Cache<u64, (), HashedKeys>,
     merging: &'a mut Cache<u64, Key, HashedKeys>,
     pub(crate) counters: &'a mut Counters,
 }
