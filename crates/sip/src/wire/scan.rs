@@ -60,20 +60,39 @@ static TOKEN_BYTE: [bool; 256] = {
     bytes
 };
 
-fn position_of_two(a: u8, b: u8, text: &[u8]) -> Option<usize> {
-    if text.len() > SHORT {
-        memchr::memchr2(a, b, text)
-    } else {
-        text.iter().position(|&byte| byte == a || byte == b)
-    }
-}
-
-/// Below, a loop is done before `memchr` has begun.
-const SHORT: usize = 16;
+/// Below, eight bytes at a time are done before `memchr` has begun.
+const SHORT: usize = 32;
 
 /// The first place of a byte in a text of some words.
 pub(crate) fn position(byte: u8, text: &[u8]) -> Option<usize> {
-    if text.len() > SHORT { memchr::memchr(byte, text) } else { text.iter().position(|&b| b == byte) }
+    if text.len() > SHORT { memchr::memchr(byte, text) } else { early_position([byte], text) }
+}
+
+/// The first place of either byte in a text of some words.
+pub(crate) fn position_of_two(a: u8, b: u8, text: &[u8]) -> Option<usize> {
+    if text.len() > SHORT { memchr::memchr2(a, b, text) } else { early_position([a, b], text) }
+}
+
+/// The first place of any of these bytes, which is near the beginning of the text, or the text is short.
+pub(crate) fn early_position<const N: usize>(bytes: [u8; N], text: &[u8]) -> Option<usize> {
+    let (words, rest) = text.as_chunks::<8>();
+    for (index, word) in words.iter().enumerate() {
+        let word = u64::from_le_bytes(*word);
+        let found = bytes.iter().fold(0, |found, &byte| found | marks_of(byte, word));
+        if found != 0 {
+            return Some(8 * index + found.trailing_zeros() as usize / 8);
+        }
+    }
+    let at = rest.iter().position(|byte| bytes.contains(byte))?;
+    Some(text.len() - rest.len() + at)
+}
+
+/// The highest bit of the first byte of `word` that is `byte`; bytes behind it may have theirs too.
+fn marks_of(byte: u8, word: u64) -> u64 {
+    const LOW: u64 = u64::from_le_bytes([1; 8]);
+    const HIGH: u64 = u64::from_le_bytes([0x80; 8]);
+    let zero_where_equal = word ^ (LOW * u64::from(byte));
+    zero_where_equal.wrapping_sub(LOW) & !zero_where_equal & HIGH
 }
 
 const fn is_token_byte(byte: u8) -> bool {
@@ -144,7 +163,20 @@ pub(crate) fn find_outside(bytes: &[u8], needle: u8) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    proptest! {
+        #[test]
+        fn a_byte_is_found_where_it_stands(text in "[:;a-c\\x00\\x7f\\u{80}-\\u{bf}]{0,60}") {
+            let text = text.as_bytes();
+            let first = |wanted: &[u8]| text.iter().position(|byte| wanted.contains(byte));
+            prop_assert_eq!(position(b':', text), first(b":"));
+            prop_assert_eq!(position_of_two(b':', b';', text), first(b":;"));
+            prop_assert_eq!(early_position([b';'], text), first(b";"));
+        }
+    }
 
     #[test]
     fn a_value_cannot_end_its_line() {

@@ -1,7 +1,7 @@
 //! URIs: sip, sips (RFC 3261 §19.1) and tel (RFC 3966).
 
 use super::params::Params;
-use super::scan::{eq_ignore_case, parse_number, position, trim};
+use super::scan::{eq_ignore_case, parse_number, position, position_of_two, trim};
 
 /// The scheme of a URI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -277,7 +277,7 @@ fn escapes_are_whole(text: &[u8]) -> bool {
 fn split_userinfo(rest: &[u8]) -> Result<(Option<&[u8]>, &[u8]), UriError> {
     let Some(at) = position(b'@', rest) else { return Ok((None, rest)) };
     let hostpart = &rest[at + 1..];
-    match memchr::memchr2(b'@', b'?', hostpart) {
+    match position_of_two(b'@', b'?', hostpart) {
         Some(second) if hostpart[second] == b'@' => Err(UriError::Malformed),
         _ => Ok((Some(&rest[..at]), hostpart)),
     }
