@@ -7,7 +7,7 @@ use bytes::Bytes;
 use super::address::Address;
 use super::header::Header;
 use super::method::Method;
-use super::places::{TagPlace, UriPlaces, ViaPlaces};
+use super::places::{Place, TagPlace, UriPlaces, ViaPlaces};
 use super::scan::{early_position, is_lws, is_token, parse_number, trim, trim_end, trim_start};
 use super::uri::{Uri, UriError};
 use super::values::Values;
@@ -34,6 +34,7 @@ pub struct Message {
     /// `None`: it is missing or malformed.
     from: Option<TagPlace>,
     to: Option<TagPlace>,
+    cseq: Option<(u32, Place)>,
 }
 
 /// A request with its method or a response with its status.
@@ -134,9 +135,9 @@ impl Message {
         let lines = index.lines;
         let start = StartLine::of(start_line);
         let uri = Err(UriError::Malformed);
-        let (top_via, from, to) = (None, None, None);
+        let (top_via, from, to, cseq) = (None, None, None, None);
         let mut message =
-            Message { bytes, kind, lines, start, body, present, blemished, repeated, uri, top_via, from, to };
+            Message { bytes, kind, lines, start, body, present, blemished, repeated, uri, top_via, from, to, cseq };
         message.drop_what_follows();
         message.find_places();
         Ok(message)
@@ -157,7 +158,9 @@ impl Message {
         let top = self.header(Header::Via).and_then(|line| Values::new(line).next());
         let top_via = top.and_then(|value| ViaPlaces::of(value, bytes));
         let uri = if self.is_request() { UriPlaces::of(self.uri(), bytes) } else { self.uri };
-        (self.from, self.to, self.top_via, self.uri) = (from, to, top_via, uri);
+        let cseq = self.header(Header::CSeq).and_then(parse_cseq);
+        let cseq = cseq.map(|(number, name)| (number, Place::of(name, bytes)));
+        (self.from, self.to, self.cseq, self.top_via, self.uri) = (from, to, cseq, top_via, uri);
     }
 
     /// The message as it came.
@@ -359,11 +362,7 @@ impl Message {
 
     /// Sequence number and method name.
     pub fn cseq(&self) -> Option<(u32, &[u8])> {
-        let value = self.header(Header::CSeq)?;
-        let space = value.iter().position(|&b| is_lws(b))?;
-        // RFC 3261 §8.1.1.5: less than 2**31.
-        let number = parse_number(&value[..space]).filter(|&n| n < 1 << 31)?;
-        Some((number, trim(&value[space..])))
+        self.cseq.map(|(number, name)| (number, name.part(&self.bytes)))
     }
 
     /// `Some(None)` when it stands there but is not a number from 0 to 255.
@@ -382,6 +381,13 @@ impl Message {
     pub fn lists(&self, header: Header, token: &str) -> bool {
         self.values(header).any(|value| value.eq_ignore_ascii_case(token.as_bytes()))
     }
+}
+
+fn parse_cseq(value: &[u8]) -> Option<(u32, &[u8])> {
+    let space = value.iter().position(|&b| is_lws(b))?;
+    // RFC 3261 §8.1.1.5: less than 2**31.
+    let number = parse_number(&value[..space]).filter(|&n| n < 1 << 31)?;
+    Some((number, trim(&value[space..])))
 }
 
 fn trim_line(line: &[u8]) -> &[u8] {

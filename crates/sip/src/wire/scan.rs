@@ -39,10 +39,15 @@ pub fn parse_number(digits: &[u8]) -> Option<u32> {
     if digits.is_empty() {
         return None;
     }
-    digits.iter().try_fold(0u32, |value, digit| {
-        let digit = digit.is_ascii_digit().then(|| u32::from(digit - b'0'))?;
-        value.checked_mul(10)?.checked_add(digit)
-    })
+    let mut value = 0u64;
+    for digit in digits {
+        let digit = digit.wrapping_sub(b'0');
+        value = value * 10 + u64::from(digit);
+        if digit > 9 || value > u64::from(u32::MAX) {
+            return None;
+        }
+    }
+    u32::try_from(value).ok()
 }
 
 /// RFC 3261 §25.1 `token`.
