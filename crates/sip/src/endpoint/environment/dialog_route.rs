@@ -169,7 +169,7 @@ impl Environment {
     /// A GRUU is the only remote target that is looked up: any other Contact, in a domain of ours too, is where the
     /// user agent listens (RFC 3261 §12.2.1.1).
     pub(crate) fn is_own_gruu(&self, uri: &Uri<'_>) -> bool {
-        uri.is_sip() && uri.params.has("gr") && self.settings.serves(&uri.host_lower())
+        uri.is_sip() && uri.params.has("gr") && self.settings.serves(uri.host)
     }
 
     /// Certifies the Contact of a request within a dialog, when it may be news to the addressee (§12.2).
