@@ -3,29 +3,34 @@
 /// Letters and digits that survive every case-folding peer.
 const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
 
-/// Thirteen characters for 64 bits.
-pub fn write(out: &mut Vec<u8>, mut value: u64) {
-    for _ in 0..13 {
-        out.push(ALPHABET[(value & 31) as usize]);
-        value >>= 5;
-    }
+/// Characters of a token: five bits each.
+pub const LENGTH: usize = 13;
+
+/// The token of a number.
+pub fn text(value: u64) -> [u8; LENGTH] {
+    std::array::from_fn(|index| ALPHABET[(value >> (5 * index) & 31) as usize])
+}
+
+/// Appends the token of a number.
+pub fn write(out: &mut Vec<u8>, value: u64) {
+    out.extend_from_slice(&text(value));
 }
 
 /// The token of a number, as a string.
 pub fn to_string(value: u64) -> String {
-    let mut out = Vec::with_capacity(13);
-    write(&mut out, value);
-    out.into_iter().map(char::from).collect()
+    text(value).map(char::from).iter().collect()
 }
 
 /// `None` for anything [`write`] does not write.
 pub fn parse(text: &[u8]) -> Option<u64> {
-    if text.len() != 13 {
-        return None;
-    }
+    let text: &[u8; LENGTH] = text.try_into().ok()?;
     let mut value = 0u64;
     for (index, letter) in text.iter().enumerate() {
-        let digit = ALPHABET.iter().position(|known| known == letter)? as u64;
+        let digit = u64::from(match letter {
+            b'a'..=b'z' => letter - b'a',
+            b'2'..=b'7' => letter - b'2' + 26,
+            _ => return None,
+        });
         // The thirteenth character carries four bits.
         if index == 12 && digit > 15 {
             return None;

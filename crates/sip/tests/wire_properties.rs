@@ -184,6 +184,24 @@ fn sip_uri() -> impl Strategy<Value = (String, [String; 5], Option<u16>)> {
 }
 
 proptest! {
+    #[test]
+    fn a_parameter_is_found_by_name_as_in_the_list(
+        text in "([aA]?[bB]?[ \t]?(=[ ]?(\"[a;\\\\]?\"|[a=<>]{0,2})?)?[ \r\n]{0,2};?){0,4}",
+        name in "[ab]{1,2}",
+    ) {
+        let params = Params(text.as_bytes());
+        let listed = params.iter().find(|param| eq_ignore_case(param.name, &name));
+        prop_assert_eq!(params.get(&name), listed.map(|param| param.value.unwrap_or_default()));
+    }
+
+    #[test]
+    fn an_ipv4_address_is_what_the_standard_library_takes_for_one(text in "(([0-9]{1,3}|25[0-9])\\.){0,4}[0-9.x]{0,4}") {
+        let address = text.parse::<std::net::Ipv4Addr>().ok().map(std::net::IpAddr::from);
+        prop_assert_eq!(parse_ip(text.as_bytes()), address);
+    }
+}
+
+proptest! {
     #![proptest_config(ProptestConfig::with_cases(1_500))]
 
     #[test]

@@ -119,7 +119,7 @@ impl Endpoint {
                 contexts: Slab::new(),
                 context_timers: Wheel::new(now),
                 resolutions,
-                answered: Cache::new(limits::ANSWERED_CALLS),
+                answered: Cache::of_hashes(limits::ANSWERED_CALLS),
                 merging: Cache::of_hashes(limits::MERGING),
                 counters: Counters::default(),
             },

@@ -234,13 +234,13 @@ impl<'a, 'l> ProxyCore<'a, 'l> {
             edit: ResponseEdit::of(&branch.destination, token, purpose.within),
             is_only: proxied.is_only_branch(index),
         });
+        let branch_text = self.lower.env.branch_of(&context.request, index, branch.attempt);
         let copy = ForwardedCopy {
             destination: &branch.destination,
             own_routes: purpose.own_routes,
             record_route: made.as_ref(),
             within: purpose.within.as_ref(),
-            branch: index,
-            attempt: branch.attempt,
+            branch: &branch_text,
             breadth: Some(branch.breadth),
             listener,
             response_route,
@@ -252,8 +252,9 @@ impl<'a, 'l> ProxyCore<'a, 'l> {
             asserted: context.asserted(),
         };
         let bytes = self.lower.env.build_copy(&context.request, &context.source, &copy);
-        let is_invite = context.request.method() == Method::Invite;
-        let client = self.lower.start_client(bytes, target, is_invite, TransactionUser::Context(key))?;
+        let method = context.request.method_name();
+        let request = self.lower.transactions.ready(bytes, &branch_text, method);
+        let client = self.lower.start_client(request, target, TransactionUser::Context(key))?;
         Some((client, token))
     }
 
@@ -354,8 +355,7 @@ impl<'a, 'l> ProxyCore<'a, 'l> {
             own_routes: *own_routes,
             record_route: None,
             within: None,
-            branch: 0,
-            attempt: 0,
+            branch: &self.lower.env.branch_of(ack, 0, 0),
             breadth: None,
             listener,
             response_route: None,

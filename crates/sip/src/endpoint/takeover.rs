@@ -14,7 +14,7 @@
 //! of a request are cancelled together (§16.10), or after another one's 2xx, which has ended the caller's transaction (§16.7 step 10).
 //!
 //! A CANCEL without its INVITE is forwarded as the INVITE was (§16.10): to the targets that it names now, with the branches that
-//! [`write_branch`](super::environment::Environment::write_branch) derives alike on any node.
+//! [`branch_of`](super::environment::Environment::branch_of) derives alike on any node.
 
 use bytes::Bytes;
 use router::Received;

@@ -1,7 +1,7 @@
 //! name-addr and addr-spec: From, To, Contact, Route, Record-Route, Path (RFC 3261 §20.10).
 
 use super::params::Params;
-use super::scan::{find_outside, position, trim};
+use super::scan::{early_position, find_outside, position, trim};
 use super::uri::{Uri, UriError};
 
 /// One value of an address header.
@@ -21,7 +21,7 @@ impl<'a> Address<'a> {
     pub fn parse(value: &'a [u8]) -> Option<Address<'a>> {
         let value = trim(value);
         // A display name may hold '<', but only in quotes; quotes may stand behind the URI too.
-        let open = match memchr::memchr2(b'<', b'"', value) {
+        let open = match early_position([b'<', b'"'], value) {
             None => return Address::parse_bare(value),
             Some(at) if value[at] == b'<' => at,
             Some(_) => match find_outside(value, b'<') {

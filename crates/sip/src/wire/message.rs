@@ -7,8 +7,8 @@ use bytes::Bytes;
 use super::address::Address;
 use super::header::Header;
 use super::method::Method;
-use super::places::{TagPlace, UriPlaces, ViaPlaces};
-use super::scan::{is_lws, is_token, parse_number, trim, trim_end};
+use super::places::{Place, TagPlace, UriPlaces, ViaPlaces};
+use super::scan::{early_position, is_lws, is_token, parse_number, trim, trim_end, trim_start};
 use super::uri::{Uri, UriError};
 use super::values::Values;
 use super::via::Via;
@@ -27,11 +27,14 @@ pub struct Message {
     present: u64,
     /// Some line of the header has no name, or a CR stands without its LF.
     blemished: bool,
+    /// A header that must stand once stands twice.
+    repeated: bool,
     uri: Result<UriPlaces, UriError>,
     top_via: Option<ViaPlaces>,
     /// `None`: it is missing or malformed.
     from: Option<TagPlace>,
     to: Option<TagPlace>,
+    cseq: Option<(u32, Place)>,
 }
 
 /// A request with its method or a response with its status.
@@ -128,12 +131,26 @@ impl Message {
         let crlfs = index.crlfs + first_end - start_line.len();
         let has_stray_cr = memchr::memchr_iter(b'\r', &bytes[..index.body]).count() != crlfs;
         let blemished = index.nameless || has_stray_cr;
-        let (lines, body, present) = (index.lines, offset(index.body), index.present);
+        let (body, present, repeated) = (offset(index.body), index.present, index.repeated);
+        let lines = index.lines;
         let start = StartLine::of(start_line);
         let uri = Err(UriError::Malformed);
-        let (top_via, from, to) = (None, None, None);
-        let mut message =
-            Message { bytes, kind, lines, start, body, present, blemished, uri, top_via, from, to };
+        let (top_via, from, to, cseq) = (None, None, None, None);
+        let mut message = Message {
+            bytes,
+            kind,
+            lines,
+            start,
+            body,
+            present,
+            blemished,
+            repeated,
+            uri,
+            top_via,
+            from,
+            to,
+            cseq,
+        };
         message.drop_what_follows();
         message.find_places();
         Ok(message)
@@ -154,7 +171,9 @@ impl Message {
         let top = self.header(Header::Via).and_then(|line| Values::new(line).next());
         let top_via = top.and_then(|value| ViaPlaces::of(value, bytes));
         let uri = if self.is_request() { UriPlaces::of(self.uri(), bytes) } else { self.uri };
-        (self.from, self.to, self.top_via, self.uri) = (from, to, top_via, uri);
+        let cseq = self.header(Header::CSeq).and_then(parse_cseq);
+        let cseq = cseq.map(|(number, name)| (number, Place::of(name, bytes)));
+        (self.from, self.to, self.cseq, self.top_via, self.uri) = (from, to, cseq, top_via, uri);
     }
 
     /// The message as it came.
@@ -356,11 +375,7 @@ impl Message {
 
     /// Sequence number and method name.
     pub fn cseq(&self) -> Option<(u32, &[u8])> {
-        let value = self.header(Header::CSeq)?;
-        let space = value.iter().position(|&b| is_lws(b))?;
-        // RFC 3261 §8.1.1.5: less than 2**31.
-        let number = parse_number(&value[..space]).filter(|&n| n < 1 << 31)?;
-        Some((number, trim(&value[space..])))
+        self.cseq.map(|(number, name)| (number, name.part(&self.bytes)))
     }
 
     /// `Some(None)` when it stands there but is not a number from 0 to 255.
@@ -372,19 +387,20 @@ impl Message {
     /// True if a header that must stand once (RFC 3261 §7.3.1, table 2) stands twice, so that two readers
     /// could take different ones for true.
     pub(crate) fn has_repeated_line(&self) -> bool {
-        let mut seen = 0u64;
-        self.lines.iter().any(|line| {
-            let bit = line.header.bit();
-            let is_repeated = line.header.is_single() && seen & bit != 0;
-            seen |= bit;
-            is_repeated
-        })
+        self.repeated
     }
 
     /// True if a comma-separated header of tokens (Require, Supported, ...) names `token`.
     pub fn lists(&self, header: Header, token: &str) -> bool {
         self.values(header).any(|value| value.eq_ignore_ascii_case(token.as_bytes()))
     }
+}
+
+fn parse_cseq(value: &[u8]) -> Option<(u32, &[u8])> {
+    let space = value.iter().position(|&b| is_lws(b))?;
+    // RFC 3261 §8.1.1.5: less than 2**31.
+    let number = parse_number(&value[..space]).filter(|&n| n < 1 << 31)?;
+    Some((number, trim(&value[space..])))
 }
 
 fn trim_line(line: &[u8]) -> &[u8] {
@@ -420,6 +436,7 @@ struct HeaderIndex {
     present: u64,
     body: usize,
     nameless: bool,
+    repeated: bool,
     /// Line ends with a CR.
     crlfs: usize,
 }
@@ -429,50 +446,54 @@ const USUAL_LINES: usize = 20;
 
 fn index_lines(bytes: &[u8], mut at: usize) -> Result<HeaderIndex, ParseError> {
     let lines = Vec::with_capacity(USUAL_LINES);
-    let mut index = HeaderIndex { lines, present: 0, body: 0, nameless: false, crlfs: 0 };
+    let mut index = HeaderIndex { lines, present: 0, body: 0, nameless: false, repeated: false, crlfs: 0 };
     loop {
-        let end = line_end(bytes, at, &mut index.crlfs)?;
-        let length = trim_line(&bytes[at..end - 1]).len();
-        if length == 0 {
-            return Ok(HeaderIndex { body: end, ..index });
+        match &bytes[at..] {
+            [b'\n', ..] => return Ok(HeaderIndex { body: at + 1, ..index }),
+            [b'\r', b'\n', ..] => {
+                return Ok(HeaderIndex { body: at + 2, crlfs: index.crlfs + 1, ..index });
+            }
+            _ => {}
         }
+        let end = line_end(bytes, at, &mut index.crlfs)?;
         if index.lines.len() == limits::HEADER_LINES {
             return Err(ParseError::TooManyHeaders);
         }
-        let (line, is_named) = index_line(bytes, at, length, end);
+        let (line, is_named) = index_line(bytes, at, end);
+        let bit = line.header.bit();
         index.nameless |= !is_named;
-        index.present |= line.header.bit();
+        index.repeated |= index.present & bit != 0 && line.header.is_single();
+        index.present |= bit;
         index.lines.push(line);
         at = end;
     }
 }
 
-/// After the line end, continuation lines included (RFC 3261 §7.3.1).
-fn line_end(bytes: &[u8], start: usize, crlfs: &mut usize) -> Result<usize, ParseError> {
-    let mut at = start;
+/// After the end of a line that is not empty, continuation lines included (RFC 3261 §7.3.1).
+fn line_end(bytes: &[u8], mut at: usize, crlfs: &mut usize) -> Result<usize, ParseError> {
     loop {
         at += memchr::memchr(b'\n', &bytes[at..]).ok_or(ParseError::Unfinished)? + 1;
-        *crlfs += usize::from(at - start >= 2 && bytes[at - 2] == b'\r');
-        let is_empty_line = at - start <= 2 && trim_line(&bytes[start..at - 1]).is_empty();
-        if is_empty_line || !matches!(bytes.get(at), Some(b' ' | b'\t')) {
+        *crlfs += usize::from(bytes[..at].ends_with(b"\r\n"));
+        if !matches!(bytes.get(at), Some(b' ' | b'\t')) {
             return Ok(at);
         }
     }
 }
 
 /// The line, and whether it has a name that every reader takes for one.
-fn index_line(bytes: &[u8], start: usize, length: usize, end: usize) -> (HeaderLine, bool) {
-    let line = &bytes[start..start + length];
-    let colon = memchr::memchr(b':', line);
+fn index_line(bytes: &[u8], start: usize, end: usize) -> (HeaderLine, bool) {
+    let line = &bytes[start..end];
+    let colon = early_position([b':'], line);
     let name = trim_end(&line[..colon.unwrap_or(0)]);
     let header = Header::from_bytes(name);
-    let value = trim(&line[colon.map_or(0, |at| at + 1)..]);
-    let value_start = value.as_ptr() as usize - bytes.as_ptr() as usize;
+    let after_colon = colon.map_or(0, |at| at + 1);
+    let until_end = trim_end(&line[after_colon..]);
+    let value_end = start + after_colon + until_end.len();
     let line = HeaderLine {
         header,
         start: offset(start),
-        value_start: offset(value_start),
-        value_end: offset(value_start + value.len()),
+        value_start: offset(value_end - trim_start(until_end).len()),
+        value_end: offset(value_end),
         end: offset(end),
     };
     (line, header != Header::Other || is_token(name))

@@ -1,6 +1,6 @@
 //! `;name=value` lists of headers and URIs.
 
-use super::scan::{eq_ignore_case, find_outside, position, trim};
+use super::scan::{eq_ignore_case, find_outside, position, trim, trim_start};
 
 /// The text after the first `;`, not yet looked at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -36,13 +36,19 @@ impl<'a> Params<'a> {
 
     /// The parameter's value; an empty slice for a flag without one.
     pub fn get(self, name: &str) -> Option<&'a [u8]> {
-        // Cheap rejection: most look-ups find nothing.
-        if self.0.len() < name.len() {
-            return None;
+        let mut rest = self.0;
+        // Most look-ups find nothing: only the value of a parameter with this name is looked at.
+        while rest.len() >= name.len() {
+            rest = trim_start(rest);
+            match without_name(rest, name) {
+                Some([b'=', value @ ..]) => {
+                    return Some(trim(&value[..find_outside(value, b';').unwrap_or(value.len())]));
+                }
+                Some([] | [b';', ..]) => return Some(b""),
+                _ => rest = &rest[find_outside(rest, b';')? + 1..],
+            }
         }
-        self.iter()
-            .find(|param| eq_ignore_case(param.name, name))
-            .map(|param| param.value.unwrap_or_default())
+        None
     }
 
     /// As [`get`](Self::get), without surrounding quotes.
@@ -63,6 +69,12 @@ impl<'a> Param<'a> {
             None => Param { name: piece, value: None },
         }
     }
+}
+
+/// The text after a name and the white space behind it.
+fn without_name<'a>(text: &'a [u8], name: &str) -> Option<&'a [u8]> {
+    let (start, rest) = text.split_at_checked(name.len())?;
+    eq_ignore_case(start, name).then(|| trim_start(rest))
 }
 
 fn unquote(value: &[u8]) -> &[u8] {

@@ -1,7 +1,7 @@
 //! URIs: sip, sips (RFC 3261 §19.1) and tel (RFC 3966).
 
 use super::params::Params;
-use super::scan::{eq_ignore_case, parse_number, position, trim};
+use super::scan::{eq_ignore_case, parse_number, position, position_of_two, trim};
 
 /// The scheme of a URI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -185,16 +185,35 @@ const EMPTY: Uri<'static> = Uri {
 
 /// An IPv4 address, or an IPv6 one with or without brackets.
 pub fn parse_ip(host: &[u8]) -> Option<std::net::IpAddr> {
+    if let Some(address) = parse_ipv4(host) {
+        return Some(address.into());
+    }
     let inner = match host {
         [b'[', inner @ .., b']'] => inner,
         _ => host,
     };
-    if memchr::memchr(b':', inner).is_some() {
-        return parse_ipv6(inner).map(Into::into);
+    position(b':', inner)?;
+    parse_ipv6(inner).map(Into::into)
+}
+
+/// Four numbers up to 255 without leading zeros, as the standard library reads them, at a third of its instructions: a call has
+/// some twenty addresses looked at.
+fn parse_ipv4(text: &[u8]) -> Option<std::net::Ipv4Addr> {
+    let (mut address, mut dots, mut octet) = (0u32, 0, None);
+    for &byte in text {
+        octet = match (byte, octet) {
+            (b'0'..=b'9', None) => Some(u32::from(byte - b'0')),
+            (b'0'..=b'9', Some(value @ 1..=25)) => Some(value * 10 + u32::from(byte - b'0')),
+            (b'.', Some(value @ ..=255)) => {
+                address = address << 8 | value;
+                dots += 1;
+                None
+            }
+            _ => return None,
+        };
     }
-    let is_bare = inner.len() == host.len();
-    let text = std::str::from_utf8(inner).ok().filter(|_| is_bare)?;
-    text.parse::<std::net::Ipv4Addr>().ok().map(Into::into)
+    let last = octet.filter(|&value| dots == 3 && value <= 255)?;
+    Some((address << 8 | last).into())
 }
 
 /// COMPAT(RFC 3261 grammar): its IPv6address allows `:::` before an IPv4 part; RFC 5118 §4.10 asks to read
@@ -258,7 +277,7 @@ fn escapes_are_whole(text: &[u8]) -> bool {
 fn split_userinfo(rest: &[u8]) -> Result<(Option<&[u8]>, &[u8]), UriError> {
     let Some(at) = position(b'@', rest) else { return Ok((None, rest)) };
     let hostpart = &rest[at + 1..];
-    match memchr::memchr2(b'@', b'?', hostpart) {
+    match position_of_two(b'@', b'?', hostpart) {
         Some(second) if hostpart[second] == b'@' => Err(UriError::Malformed),
         _ => Ok((Some(&rest[..at]), hostpart)),
     }

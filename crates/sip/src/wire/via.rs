@@ -1,10 +1,8 @@
 //! Via (RFC 3261 §20.42, RFC 3581 rport).
 
-use super::header::Header;
 use super::params::Params;
 use super::scan::{eq_ignore_case, is_lws, is_token, parse_number, position, trim};
 use super::uri::{is_host, split_host_port};
-use super::values::Values;
 
 /// One Via value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,17 +59,6 @@ impl<'a> Via<'a> {
         let value = self.params.get("rport")?;
         Some(parse_number(value).and_then(|port| u16::try_from(port).ok()))
     }
-}
-
-/// Method and branch of a request that is written here, so that its topmost Via is the first line of that name and not folded.
-pub(crate) fn method_and_branch(request: &[u8]) -> Option<(&[u8], &[u8])> {
-    let method = &request[..position(b' ', request)?];
-    let mut lines = request.split(|&byte| byte == b'\n').skip(1);
-    let via = lines.find_map(|line| {
-        let (name, value) = line.split_at(memchr::memchr(b':', line)?);
-        (Header::from_bytes(trim(name)) == Header::Via).then(|| &value[1..])
-    })?;
-    Some((method, Via::parse(Values::new(trim(via)).next()?)?.branch()?))
 }
 
 fn split_slash(bytes: &[u8]) -> Option<(&[u8], &[u8])> {

@@ -109,7 +109,8 @@ impl Environment {
 
     /// The way back to the sender of a request, for its addressee.
     pub(crate) fn request_token(&self, request: &Message, source: &Source) -> RequestToken {
-        let flow = self.sender_flow(request, source);
+        let contact = contact_of(request);
+        let flow = self.sender_flow(request, contact, source);
         let text = flow.as_ref().map_or(&b""[..], FlowText::as_bytes);
         let dialog = DialogId {
             call_id: request.call_id().unwrap_or_default(),
@@ -118,13 +119,13 @@ impl Environment {
         };
         let routes = request.values(Header::RecordRoute);
         let kind = TokenKind::Request;
-        let token = Token::new(&self.keys.route, kind, &dialog, text, routes, contact_of(request));
+        let token = Token::new(&self.keys.route, kind, &dialog, text, routes, contact);
         RequestToken { token, flow, call_stamp: None }
     }
 
     /// The flow by which later requests reach the sender of a request: always on a connection, and on UDP when what
     /// it says of itself is not where it sends from, because of a NAT or of malice.
-    fn sender_flow(&self, request: &Message, source: &Source) -> Option<FlowText> {
+    fn sender_flow(&self, request: &Message, contact: &[u8], source: &Source) -> Option<FlowText> {
         let received = Received {
             transport: source.transport,
             local: source.local,
@@ -132,7 +133,6 @@ impl Environment {
             flow: source.flow,
         };
         let nearest = request.values(Header::RecordRoute).next();
-        let contact = contact_of(request);
         // A trusted gateway may answer at another address than it calls from.
         let may_follow = self.trust().trusts_source(source) && !self.leads_back(nearest, contact)
             || self.leads_to(nearest, contact, source.remote.ip());
@@ -145,11 +145,11 @@ impl Environment {
     /// True if a request that goes by `route`, or else to `contact`, goes to this host. Another port of it is fine:
     /// not all user agents send from where they listen. A GRUU of ours is looked up each time (RFC 5627 §6.1).
     fn leads_to(&self, route: Option<&[u8]>, contact: &[u8], ip: IpAddr) -> bool {
-        if self.leads_back(route, contact) {
-            return false;
-        }
         let next = route.map_or(contact, |value| Address::parse(value).map_or(value, |address| address.uri));
         let Ok(uri) = Uri::parse(next) else { return false };
+        if route.is_none() && self.names_us_alone(&uri) {
+            return false;
+        }
         let maddr = uri.params.get("maddr").filter(|host| !host.is_empty());
         match parse_ip(maddr.unwrap_or(uri.host)) {
             Some(host) => uri.is_sip() && host.to_canonical() == ip.to_canonical(),
@@ -159,14 +159,17 @@ impl Environment {
 
     /// True if a request without a route goes to `contact`, and this is an address of ours: it would come back here.
     fn leads_back(&self, route: Option<&[u8]>, contact: &[u8]) -> bool {
-        route.is_none()
-            && Uri::parse(contact).is_ok_and(|uri| self.listeners.is_us(&uri) && !self.is_own_gruu(&uri))
+        route.is_none() && Uri::parse(contact).is_ok_and(|uri| self.names_us_alone(&uri))
+    }
+
+    fn names_us_alone(&self, uri: &Uri<'_>) -> bool {
+        self.listeners.is_us(uri) && !self.is_own_gruu(uri)
     }
 
     /// A GRUU is the only remote target that is looked up: any other Contact, in a domain of ours too, is where the
     /// user agent listens (RFC 3261 §12.2.1.1).
     pub(crate) fn is_own_gruu(&self, uri: &Uri<'_>) -> bool {
-        uri.is_sip() && uri.params.has("gr") && self.settings.serves(&uri.host_lower())
+        uri.is_sip() && uri.params.has("gr") && self.settings.serves(uri.host)
     }
 
     /// Certifies the Contact of a request within a dialog, when it may be news to the addressee (§12.2).
@@ -180,7 +183,7 @@ impl Environment {
         if !refreshes_target(request) {
             return;
         }
-        let flow = self.sender_flow(request, source);
+        let flow = self.sender_flow(request, contact_of(request), source);
         let dialog = DialogId {
             call_id: request.call_id().unwrap_or_default(),
             remote_tag: request.from_tag().unwrap_or_default(),

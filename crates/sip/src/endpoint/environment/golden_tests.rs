@@ -109,9 +109,9 @@ fn released_forms_are_closed() {
 fn each_text_is_written_as_in_its_file() {
     let env = environment(WRITER);
     for (name, route) in response_routes() {
-        let (mut via, mut branch) = (Vec::new(), Vec::new());
-        env.write_branch(&mut branch, &invite(), 0, 0);
-        env.write_via(&mut via, 0, |text| text.extend_from_slice(&branch));
+        let mut via = Vec::new();
+        let branch = env.branch_of(&invite(), 0, 0);
+        env.write_via(&mut via, 0, &branch);
         write_response_route(&env, &mut via, &branch, &route);
         check(name, &via);
     }

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use router::Received;
+use router::{Received, ShardAddress};
 
 use crate::endpoint::Listener;
 use crate::transport::{Source, Transport};
@@ -17,15 +17,28 @@ pub(crate) struct Listeners {
 
 /// Texts made once, copied into messages.
 pub(crate) struct ListenerText {
-    pub(crate) sent_protocol: Vec<u8>,
+    /// A Via value up to its branch.
+    pub(crate) via_start: Vec<u8>,
+    /// A Via value after its branch.
+    pub(crate) via_end: Vec<u8>,
     pub(crate) uri: Vec<u8>,
+    /// Its advertised name and port.
+    name: Vec<u8>,
+    port: u16,
 }
 
 impl Listeners {
-    pub(crate) fn new(all: Vec<Listener>) -> Self {
-        let text = |listener: &Listener| ListenerText {
-            sent_protocol: listener.sent_protocol().into_bytes(),
-            uri: listener.uri().into_bytes(),
+    /// `edge`: the member of a farm that is named in each Via.
+    pub(crate) fn new(all: Vec<Listener>, edge: ShardAddress) -> Self {
+        let text = |listener: &Listener| {
+            let (name, port) = name_and_port(&listener.advertised);
+            ListenerText {
+                via_start: format!("{};branch=", listener.sent_protocol()).into_bytes(),
+                via_end: via_end(listener, edge).into_bytes(),
+                uri: listener.uri().into_bytes(),
+                name: name.as_bytes().to_vec(),
+                port,
+            }
         };
         Listeners { texts: all.iter().map(text).collect(), all }
     }
@@ -51,9 +64,9 @@ impl Listeners {
 
     pub(crate) fn is_own_host(&self, host: &[u8], port: u16) -> bool {
         let ip = parse_ip(host);
-        self.all.iter().any(|listener| {
+        self.all.iter().zip(&self.texts).any(|(listener, text)| {
             let by_address = ip == Some(listener.addr.ip()) && listener.addr.port() == port;
-            by_address || is_advertised(&listener.advertised, host, port)
+            by_address || text.port == port && text.name.eq_ignore_ascii_case(host)
         })
     }
 
@@ -77,10 +90,15 @@ impl Listeners {
     }
 }
 
-fn is_advertised(advertised: &str, host: &[u8], port: u16) -> bool {
-    let (name, own_port) = match advertised.rsplit_once(':') {
+/// The member that holds the transaction: a response that lands elsewhere is handed over unparsed.
+fn via_end(listener: &Listener, edge: ShardAddress) -> String {
+    let rport = if listener.transport == Transport::Udp { ";rport" } else { "" };
+    format!(";n={:x}.{:x}{rport}", edge.life.0, edge.shard)
+}
+
+fn name_and_port(advertised: &str) -> (&str, u16) {
+    match advertised.rsplit_once(':') {
         Some((name, text)) if !text.ends_with(']') => (name, text.parse().unwrap_or(5060)),
         _ => (advertised, 5060),
-    };
-    own_port == port && name.as_bytes().eq_ignore_ascii_case(host)
+    }
 }

@@ -6,8 +6,11 @@ use super::Environment;
 use super::dialog_route::RequestToken;
 use super::route_token::FlowText;
 use crate::token;
-use crate::transport::{Source, Transport, address_bytes};
+use crate::transport::{Source, address_bytes};
 use crate::wire::{Address, Header, MAGIC_COOKIE, Message, Rewrite, Values, Via};
+
+/// A branch parameter of ours: the magic cookie and two tokens, 33 bytes.
+pub(crate) type Branch = SmallVec<[u8; 36]>;
 
 impl Environment {
     /// §16.4 first paragraph: a strict router before us put our Record-Route into the Request-URI, and the true
@@ -32,7 +35,7 @@ impl Environment {
 
     /// The branch parameter of a forwarded request (§16.6 step 8): derived from the incoming one, so that
     /// a retransmission gets the same one on any shard; its second half tells loops from spirals.
-    pub(crate) fn write_branch(&self, out: &mut Vec<u8>, request: &Message, branch: usize, attempt: u8) {
+    pub(crate) fn branch_of(&self, request: &Message, branch: usize, attempt: u8) -> Branch {
         let via = request.top_via();
         let incoming = via.as_ref().and_then(Via::branch).unwrap_or_default();
         let host = via.as_ref().map_or(&b""[..], |via| via.host);
@@ -45,11 +48,14 @@ impl Environment {
             &number.to_be_bytes(),
             &[index, attempt],
         ]);
-        out.extend_from_slice(MAGIC_COOKIE);
-        token::write(out, unique);
+        let loop_hash = self.loop_hash(request);
         // One of our own has been nowhere yet: when it first comes to us it is no loop.
         let is_own = via.is_none();
-        token::write(out, if is_own { !self.loop_hash(request) } else { self.loop_hash(request) });
+        let mut text = Branch::new();
+        text.extend_from_slice(MAGIC_COOKIE);
+        text.extend_from_slice(&token::text(unique));
+        text.extend_from_slice(&token::text(if is_own { !loop_hash } else { loop_hash }));
+        text
     }
 
     /// RFC 5393 §4.2.1: everything that decides where a request goes.
@@ -78,26 +84,15 @@ impl Environment {
         if own_vias.peek().is_none() {
             return false;
         }
-        let mut expected = Vec::with_capacity(13);
-        token::write(&mut expected, self.loop_hash(request));
+        let expected = token::text(self.loop_hash(request));
         own_vias.any(|via| via.branch().is_some_and(|branch| branch.ends_with(&expected)))
     }
 
-    pub(crate) fn write_via(
-        &self,
-        out: &mut Vec<u8>,
-        listener: usize,
-        write_branch: impl FnOnce(&mut Vec<u8>),
-    ) {
-        out.extend_from_slice(&self.listeners.texts[listener].sent_protocol);
-        out.extend_from_slice(b";branch=");
-        write_branch(out);
-        let edge = self.settings.edge;
-        // The member that holds the transaction: a response that lands elsewhere is handed over unparsed.
-        out.extend_from_slice(format!(";n={:x}.{:x}", edge.life.0, edge.shard).as_bytes());
-        if self.listeners.all[listener].transport == Transport::Udp {
-            out.extend_from_slice(b";rport");
-        }
+    pub(crate) fn write_via(&self, out: &mut Vec<u8>, listener: usize, branch: &[u8]) {
+        let text = &self.listeners.texts[listener];
+        out.extend_from_slice(&text.via_start);
+        out.extend_from_slice(branch);
+        out.extend_from_slice(&text.via_end);
     }
 
     /// Adds our Record-Route: one when both sides are alike, two when they differ in transport or address

@@ -57,7 +57,7 @@ pub(crate) struct ClaimedSender {
 impl Environment {
     pub(crate) fn new(mut settings: EndpointSettings) -> Self {
         let keys = Keys::new(&settings.secret);
-        let listeners = Listeners::new(std::mem::take(&mut settings.listeners));
+        let listeners = Listeners::new(std::mem::take(&mut settings.listeners), settings.edge);
         Environment {
             settings,
             listeners,
@@ -84,20 +84,16 @@ impl Environment {
         let is_register = request.method() == Method::Register;
         let address: Address<'_> = if is_register { request.to()? } else { request.from()? };
         let uri = address.parsed_uri().ok()?;
-        let user: Box<str> = uri.user_decoded()?.into();
-        let host = uri.host_lower();
-        if let Some(domain) = self.settings.served(&host) {
-            return Some(ClaimedSender { user, domain: domain.into() });
-        }
         // A phone that was told only our address registers in the first domain.
-        let default = self.settings.domains.first().filter(|_| is_register && self.listeners.is_us(&uri))?;
-        Some(ClaimedSender { user, domain: default.clone() })
+        let default = || self.settings.domains.first().filter(|_| is_register && self.listeners.is_us(&uri));
+        let domain = self.settings.served(uri.host).or_else(|| default().map(|domain| &**domain))?;
+        Some(ClaimedSender { user: uri.user_decoded()?.into(), domain: domain.into() })
     }
 
     /// The Request-URI's domain must be ours (RFC 3261 §10.3 step 1).
     pub(crate) fn is_for_us(&self, request: &Message) -> bool {
         let Ok(uri) = request.request_uri() else { return false };
-        self.listeners.is_us(&uri) || self.settings.serves(&uri.host_lower())
+        self.listeners.is_us(&uri) || self.settings.serves(uri.host)
     }
 }
 

@@ -191,6 +191,7 @@ impl<'e> TrustDomain<'e> {
             || is_planned
                 && destination.received.is_none()
                 && destination.path.is_empty()
+                && !self.route_peers.trusted_hosts.is_empty()
                 && is_trusted_host()
     }
 

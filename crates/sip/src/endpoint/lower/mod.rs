@@ -19,7 +19,7 @@ pub(crate) use self::resolution::{ResolutionOwner, Resolutions, UnresolvedMessag
 pub(crate) use self::respond::unsupported;
 use super::context::{call_id_of, caller_tag_of};
 use super::environment::Environment;
-use super::transactions::{Transactions, reply_target};
+use super::transactions::{ReadyRequest, Transactions, reply_target};
 use super::{
     Caller, Counters, EndpointEffect, EndpointOutbox, RequestContext, RequestStage, TransactionUser,
 };
@@ -39,7 +39,7 @@ pub(crate) struct LowerLayers {
     pub(crate) context_timers: Wheel<Key>,
     pub(crate) resolutions: Resolutions,
     /// Dialogs of calls that were answered and have not ended.
-    pub(crate) answered: Cache<u64, ()>,
+    pub(crate) answered: Cache<u64, (), HashedKeys>,
     /// Server transactions of requests that we answer as a user agent, by From tag, Call-ID and CSeq.
     pub(crate) merging: Cache<u64, Key, HashedKeys>,
     pub(crate) counters: Counters,
@@ -54,7 +54,7 @@ pub(crate) struct LowerView<'a> {
     pub(crate) contexts: &'a mut Slab<RequestContext>,
     context_timers: &'a mut Wheel<Key>,
     pub(crate) resolutions: &'a mut Resolutions,
-    answered: &'a mut Cache<u64, ()>,
+    answered: &'a mut Cache<u64, (), HashedKeys>,
     merging: &'a mut Cache<u64, Key, HashedKeys>,
     pub(crate) counters: &'a mut Counters,
 }
@@ -99,12 +99,11 @@ impl LowerView<'_> {
     /// A client transaction for a request that is ready to go.
     pub(crate) fn start_client(
         &mut self,
-        bytes: Bytes,
+        request: ReadyRequest,
         target: Target,
-        is_invite: bool,
         user: TransactionUser,
     ) -> Option<Key> {
-        self.transactions.start_client(self.now, bytes, target, is_invite, user, self.out)
+        self.transactions.start_client(self.now, request, target, user, self.out)
     }
 
     /// CANCEL for the INVITE of this client transaction.
@@ -217,9 +216,8 @@ impl LowerView<'_> {
         let preferred = received.map(|received| received.local);
         let listener = self.env.listeners.listener_for(hop.transport, hop.addr, preferred)?;
         let mut rewrite = Rewrite::new(request);
-        rewrite.push_front(Header::Via, |text| {
-            self.env.write_via(text, listener, |text| self.env.write_branch(text, request, 0, 0));
-        });
+        let branch = self.env.branch_of(request, 0, 0);
+        rewrite.push_front(Header::Via, |text| self.env.write_via(text, listener, &branch));
         let bytes = rewrite.finish();
         let flow = received.and_then(|received| received.flow);
         let target = Target {
@@ -230,6 +228,7 @@ impl LowerView<'_> {
             tls_name: hop.tls_name,
             reconnect: flow.is_none(),
         };
-        self.start_client(bytes, target, false, user).map(drop)
+        let request = self.transactions.ready(bytes, &branch, request.method_name());
+        self.start_client(request, target, user).map(drop)
     }
 }

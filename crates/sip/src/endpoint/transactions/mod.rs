@@ -18,7 +18,7 @@ use crate::transaction::{
     ClientInvite, ClientOther, TransactionEvent, TransactionMachine, TransactionOutput, TransactionTable,
 };
 use crate::transport::{Source, Target, Transmit, TransmitId, Transport, is_reliable};
-use crate::wire::{self, Header, Message, RequestBuilder, method_and_branch};
+use crate::wire::{self, Header, Message, Method, RequestBuilder};
 
 /// All transactions of one endpoint, and the sources over UDP that they were proved by.
 pub(crate) struct Transactions {
@@ -27,6 +27,14 @@ pub(crate) struct Transactions {
     wheel: Wheel<Key>,
     /// Accounts whose messages are traced.
     pub(crate) traced: Vec<Box<str>>,
+}
+
+/// A request that is written, and the key of its client transaction.
+pub(crate) struct ReadyRequest {
+    bytes: Bytes,
+    /// Of the branch of its topmost Via and its method, by which responses find the transaction (RFC 3261 §17.1.3).
+    hash: u64,
+    is_invite: bool,
 }
 
 impl Transactions {
@@ -43,21 +51,25 @@ impl Transactions {
         self.wheel.deadline()
     }
 
+    /// A request that is written, with the branch of its topmost Via and its method.
+    pub(crate) fn ready(&self, bytes: Bytes, branch: &[u8], method: &[u8]) -> ReadyRequest {
+        let is_invite = Method::from_bytes(method) == Method::Invite;
+        ReadyRequest { bytes, hash: self.table.client_hash(branch, method), is_invite }
+    }
+
     /// A client transaction for a request that is ready to go.
     pub(crate) fn start_client(
         &mut self,
         now: Instant,
-        bytes: Bytes,
+        request: ReadyRequest,
         target: Target,
-        is_invite: bool,
         user: TransactionUser,
         out: &mut EndpointOutbox,
     ) -> Option<Key> {
+        let ReadyRequest { bytes, hash, is_invite } = request;
         if bytes.len() > limits::MESSAGE_BYTES {
             return None;
         }
-        let (method, branch) = method_and_branch(&bytes)?;
-        let hash = self.table.client_hash(branch, method);
         let reliable = is_reliable(target.transport);
         let (machine, turn) = if is_invite {
             let (machine, turn) = ClientInvite::start(now, bytes, reliable);
@@ -77,10 +89,13 @@ impl Transactions {
         let Some(invite) = machine.request().and_then(|bytes| Message::parse(bytes.clone()).ok()) else {
             return;
         };
-        let to = invite.header(Header::To).unwrap_or_default().to_vec();
-        let cancel = RequestBuilder::from_invite("CANCEL", &invite, &to);
+        // RFC 3261 §9.1: its branch is the INVITE's.
+        let Some(branch) = invite.top_via().and_then(|via| via.branch()) else { return };
+        let to = invite.header(Header::To).unwrap_or_default();
+        let bytes = RequestBuilder::from_invite("CANCEL", &invite, to);
+        let cancel = self.ready(bytes, branch, Method::Cancel.as_str().as_bytes());
         let target = transaction.target.clone();
-        self.start_client(now, cancel, target, false, TransactionUser::None, out);
+        self.start_client(now, cancel, target, TransactionUser::None, out);
     }
 
     /// Sends a response without a transaction.

@@ -23,8 +23,8 @@ use crate::wire::{Message, Via};
 /// The proofs of UDP sources, in bounded memory.
 pub(crate) struct SourceProofs {
     keyed: Keyed,
-    /// Addresses that answers reached, and when that was last seen.
-    proved: Cache<SocketAddr, Instant>,
+    /// Hashes of addresses that answers reached, and when that was last seen.
+    proved: Cache<u64, Instant, HashedKeys>,
     /// Networks with at least one such address.
     networks: Cache<SourcePrefix, ()>,
     /// Dialog identifiers in responses to unproved sources, hashed with the address they went to.
@@ -95,7 +95,7 @@ impl SourceProofs {
     pub(crate) fn new(keyed: Keyed, new_requests: Rate) -> Self {
         SourceProofs {
             keyed,
-            proved: Cache::new(limits::PROVED_SOURCES),
+            proved: Cache::of_hashes(limits::PROVED_SOURCES),
             networks: Cache::new(limits::PROVED_SOURCES),
             shown: Cache::of_hashes(limits::SHOWN_TAGS),
             new_requests: limiter(new_requests),
@@ -111,12 +111,12 @@ impl SourceProofs {
     }
 
     pub(crate) fn is_proved(&self, now: Instant, address: SocketAddr) -> bool {
-        self.proved.get_at(now, &address).is_some()
+        self.proved.get_at(now, &self.hash_of(address)).is_some()
     }
 
     /// As [`is_proved`](Self::is_proved), for a transaction that was opened when it was not.
     fn is_proved_since(&self, address: SocketAddr) -> bool {
-        self.proved.get(&address).is_some()
+        self.proved.get(&self.hash_of(address)).is_some()
     }
 
     pub(crate) fn is_network_proved(&self, now: Instant, address: IpAddr) -> bool {
@@ -125,19 +125,29 @@ impl SourceProofs {
 
     /// True if proof is to be looked for: none is known, or it will soon be forgotten.
     fn wants(&self, now: Instant, address: SocketAddr) -> bool {
-        self.proved.get_at(now, &address).is_none_or(|at| now.since(*at) >= limits::PROOF_LIFETIME / 2)
+        self.proved
+            .get_at(now, &self.hash_of(address))
+            .is_none_or(|at| now.since(*at) >= limits::PROOF_LIFETIME / 2)
     }
 
     pub(crate) fn prove(&mut self, now: Instant, address: SocketAddr) {
         let until = now + limits::PROOF_LIFETIME;
-        self.proved.insert_until(until, address, now);
+        self.proved.insert_until(until, self.hash_of(address), now);
         self.networks.insert_until(until, SourcePrefix::of(address.ip()), ());
     }
 
     fn forget_expired(&mut self, now: Instant, address: SocketAddr) {
-        if self.proved.get_at(now, &address).is_none() {
-            self.proved.remove(&address);
+        let hash = self.hash_of(address);
+        if self.proved.get_at(now, &hash).is_none() {
+            self.proved.remove(&hash);
         }
+    }
+
+    fn hash_of(&self, address: SocketAddr) -> u64 {
+        let mut bytes = [0; 18];
+        bytes[..16].copy_from_slice(&address_bytes(address.ip()));
+        bytes[16..].copy_from_slice(&address.port().to_be_bytes());
+        self.keyed.hash(&bytes)
     }
 
     /// One more request of an unproved source: whether it is looked at.

@@ -291,12 +291,12 @@ impl UserAgent {
             own.attempt = own.attempt.saturating_add(1);
             let (attempt, onward) = (own.attempt, own.onward.clone());
             let message = own.message.clone();
-            let Some((bytes, target)) = with_own_headers(lower.env, &message, &hop, &onward, attempt) else {
+            let branch = lower.env.branch_of(&message, 0, attempt);
+            let Some((bytes, target)) = with_own_headers(lower.env, &message, &hop, &onward, &branch) else {
                 continue;
             };
-            let is_invite = message.method() == Method::Invite;
-            let Some(client) = lower.start_client(bytes, target, is_invite, TransactionUser::Session(id))
-            else {
+            let request = lower.transactions.ready(bytes, &branch, message.method_name());
+            let Some(client) = lower.start_client(request, target, TransactionUser::Session(id)) else {
                 continue;
             };
             if let Some(own) = self.own.get_mut(&id) {
@@ -384,7 +384,7 @@ fn with_own_headers(
     message: &Message,
     hop: &Hop,
     onward: &OutgoingRoute,
-    attempt: u8,
+    branch: &[u8],
 ) -> Option<(Bytes, Target)> {
     let received = onward.received;
     let listener =
@@ -393,11 +393,7 @@ fn with_own_headers(
     if message.has_any(IDENTITIES) && !env.trust().trusts_own_hop(onward, hop) {
         remove_identities(&mut rewrite);
     }
-    // The ACK of a 2xx has its INVITE's number and must not have its branch (RFC 3261 §17.1.1.3).
-    let index = usize::from(message.method() == Method::Ack);
-    rewrite.push_front(Header::Via, |text| {
-        env.write_via(text, listener, |text| env.write_branch(text, message, index, attempt));
-    });
+    rewrite.push_front(Header::Via, |text| env.write_via(text, listener, branch));
     // RFC 3261 table 2; RFC 3428 §4 forbids it in a MESSAGE.
     let has_none = [Method::Ack, Method::Bye, Method::Prack, Method::Info, Method::Message];
     if !has_none.contains(&message.method()) {
@@ -432,7 +428,9 @@ fn transmit_session_ack(lower: &mut LowerView<'_>, ack: &Message, hop: &Hop, onw
     if onward.received.is_none() && !onward.may_reach(hop.addr.ip()) {
         return;
     }
-    if let Some((bytes, target)) = with_own_headers(lower.env, ack, hop, onward, 0) {
+    // It has its INVITE's number and must not have its branch (RFC 3261 §17.1.1.3).
+    let branch = lower.env.branch_of(ack, 1, 0);
+    if let Some((bytes, target)) = with_own_headers(lower.env, ack, hop, onward, &branch) {
         lower.transmit(target, bytes, None);
     }
 }
