@@ -2,8 +2,8 @@
 
 // Limits of rooms that their service and its users keep too.
 pub use ::muc::limits::{
-    AFFILIATIONS, HISTORY, HISTORY_BYTES, HISTORY_UNASKED, NICK, OCCUPANTS, ROOM_CONTACTS, ROOM_DESCRIPTION,
-    ROOM_SUBJECT, ROOM_TEXT, ROOM_VCARD, SESSIONS_OF_OCCUPANT,
+    AFFILIATIONS, HAT_TITLE, HAT_URI, HATS_OF_USER, HISTORY, HISTORY_BYTES, HISTORY_UNASKED, NICK, OCCUPANTS,
+    ROOM_CONTACTS, ROOM_DESCRIPTION, ROOM_HATS, ROOM_SUBJECT, ROOM_TEXT, ROOM_VCARD, SESSIONS_OF_OCCUPANT,
 };
 // Limits of stanzas that features keep too.
 pub use xmpp::limits::{DEPTH, JID_PART, STANZA};
@@ -189,6 +189,11 @@ pub const ARCHIVE_PAGE_BYTES: usize = 1 << 20;
 pub const ARCHIVE_PAGE: u32 = 50;
 /// Messages of one page of an archive, at most, whatever number the client names.
 pub const ARCHIVE_PAGE_MAX: u32 = 250;
+
+/// Bytes of the words of one search in an archive (XEP-0431): more than are typed. Beyond: `policy-violation`.
+pub const SEARCH_BYTES: usize = 256;
+/// Words of one search: each is looked for in each body. Beyond: `policy-violation`.
+pub const SEARCH_WORDS: usize = 16;
 
 /// Messages that one question asks for by their ids. Beyond: `policy-violation`.
 pub const ARCHIVE_IDS: usize = 100;

@@ -7,7 +7,7 @@ use xmpp::{Element, Jid, ns};
 
 use super::form::{field, form};
 use super::rules::Affiliation;
-use super::{Room, RoomEffect, refuse};
+use super::{Room, RoomEffect, hats, refuse};
 use crate::limits::HISTORY;
 
 /// `FORM_TYPE` of the form in an answer about the room (§15.5.4).
@@ -18,7 +18,7 @@ const OWN_ITEM: &str = "x-roomuser-item";
 const TRAFFIC: &str = "http://jabber.org/protocol/muc#traffic";
 
 /// The features of each room; `RoomConfig::features` adds those of its type.
-const FEATURES: [&str; 12] = [
+const FEATURES: [&str; 14] = [
     ns::DISCO_INFO,
     ns::DISCO_ITEMS,
     ns::MUC,
@@ -29,6 +29,8 @@ const FEATURES: [&str; 12] = [
     ns::VCARD,
     ns::MODERATE,
     ns::RETRACT,
+    ns::COMMANDS,
+    ns::HATS,
     "http://jabber.org/protocol/muc#stable_id",
     "http://jabber.org/protocol/muc#self-ping-optimization",
 ];
@@ -54,12 +56,26 @@ impl Room {
                 let nick = self.users.affiliations.nick_of(&from.bare());
                 answer.children(nick.map(|nick| identity("conference", "text", nick)))
             }
+            // XEP-0050 §2.2: the commands, for users that may give them.
+            Some(ns::COMMANDS) => answer.child(identity("automation", "command-list", "Commands")),
+            Some(node) if self.commands_of(from).any(|(known, _)| known == node) => {
+                let name =
+                    self.commands_of(from).find(|(known, _)| *known == node).map_or("", |(_, name)| name);
+                answer
+                    .child(identity("automation", "command-node", name))
+                    .child(feature(ns::COMMANDS))
+                    .child(feature(ns::DATA))
+            }
             // §17.1.1: everything may be said here, so there is no list of it.
             Some(TRAFFIC) => return refuse(iq, Condition::FeatureNotImplemented, out),
             // XEP-0030 §7: "item-not-found" for a node that is not there.
             Some(_) => return refuse(iq, Condition::ItemNotFound, out),
         };
         out.push(RoomEffect::Send(stanza::result(iq, Some(answer))));
+    }
+
+    fn commands_of(&self, from: &Jid) -> impl Iterator<Item = (&'static str, &'static str)> {
+        hats::commands_of(self.users.affiliation(&from.bare())).iter().copied()
     }
 
     fn info(&self, answer: Element) -> Element {
@@ -71,6 +87,7 @@ impl Room {
         // XEP-0313 §6.1.2: a room announces its archive itself.
         if self.is_archived() {
             answer.push(feature(ns::MAM));
+            answer.push(feature(ns::FULL_TEXT));
             answer.push(feature(ns::RETRACT_TOMBSTONE));
         }
         let text = |var: &'static str, value: &str| field(var, "text-single", "", [value]);
@@ -108,8 +125,21 @@ impl Room {
 
     /// Occupants of a hidden room are visible to its members only.
     pub(super) fn disco_items(&self, from: &Jid, query: &Element, iq: &Element, out: &mut Vec<RoomEffect>) {
-        if query.attr("node").is_some() {
-            return refuse(iq, Condition::ItemNotFound, out);
+        match query.attr("node") {
+            None => {}
+            Some(ns::COMMANDS) => {
+                let item = |(node, name)| {
+                    Element::new("item", ns::DISCO_ITEMS)
+                        .with("jid", self.users.address.as_str())
+                        .with("node", node)
+                        .with("name", name)
+                };
+                let items = self.commands_of(from).map(item);
+                let answer =
+                    Element::new("query", ns::DISCO_ITEMS).with("node", ns::COMMANDS).children(items);
+                return out.push(RoomEffect::Send(stanza::result(iq, Some(answer))));
+            }
+            Some(_) => return refuse(iq, Condition::ItemNotFound, out),
         }
         let affiliation = self.users.affiliation(&from.bare());
         let is_insider =
