@@ -254,6 +254,12 @@ pub async fn answer<C: Control>(
             Response::Draining
         }
         Request::Bindings { account } => Response::Bindings(control.bindings(&account).await),
+        Request::OpenCalls { account } => Response::OpenCalls(control.open_calls(account.as_deref()).await),
+        Request::Registrations(query) => Response::Registrations(control.registrations(&query).await),
+        Request::EndRegistration { account, contact } => {
+            control.end_registration(&account, &contact).await?;
+            Response::Done { rows: 1 }
+        }
         Request::Farm => Response::Farm(control.farm()),
         Request::FarmMap => Response::FarmMap(control.farm_map()),
         Request::DrainFarmNode { name } => {

@@ -18,7 +18,9 @@ use cluster::ShardAddress;
 use router::{Answer, AskId, Push, Query};
 use sip::transport::{Packet, Transmit, TransmitId};
 
-pub use local::{BucketOrder, Command, Ended, LocalMessage, LocalXmppMessage};
+pub use local::{
+    BucketOrder, Command, Ended, LocalMessage, LocalXmppMessage, OperatorQuestion, RegisteredAddresses,
+};
 pub use xmpp::{StreamCondition, XmppShardMessage};
 
 use ::voice::RoomMessage;

@@ -9,12 +9,12 @@ use admin::live::{LiveAnswer, LiveRequest};
 use anyhow::Result;
 use chat::SessionEndReason;
 use cli::service_manager::ServiceManager;
-use cluster::Bucket;
 use config::{Config, listener_text};
 use control::ChatTrace;
 use control::{
     BindingRow, BlockList, Control, Failure, FailureKind, FarmMapStatus, FarmStatus, Listening, NodeState,
-    Observed, Reloaded, StoreStatus, TargetStatus, TraceSink, subjects,
+    Observed, OpenCallList, RegistrationPage, RegistrationQuery, Reloaded, StoreStatus, TargetStatus,
+    TraceSink, subjects,
 };
 use logging::Logging;
 use logging::sign_in_failures::Service;
@@ -39,7 +39,7 @@ use crate::farm::FarmMembership;
 use crate::farm::traces::TraceMessages;
 use crate::http;
 use crate::limits;
-use crate::message::{Command, Ended, LocalMessage};
+use crate::message::{Command, Ended, LocalMessage, OperatorQuestion};
 use crate::operate::AdminListeners;
 use crate::rest;
 
@@ -259,7 +259,7 @@ impl Operator {
     }
 
     /// The answers of all shards; one that ends gives none.
-    async fn ask_shards<T>(&self, command: impl Fn(oneshot::Sender<T>) -> Command) -> Vec<T> {
+    pub(super) async fn ask_shards<T>(&self, command: impl Fn(oneshot::Sender<T>) -> Command) -> Vec<T> {
         let mut asked = Vec::new();
         for outlet in &self.node.borrow().outlets {
             let (answer, answered) = oneshot::channel();
@@ -271,33 +271,6 @@ impl Operator {
             answers.extend(answered.await.ok());
         }
         answers
-    }
-
-    /// The registrations of an address of this node alone.
-    async fn own_bindings(&self, aor: Box<str>) -> Vec<router::Binding> {
-        let (answer, bindings) = oneshot::channel();
-        {
-            let node = self.node.borrow();
-            let owner = node.shared.map().owner(Bucket::of(&aor));
-            let message = LocalMessage::Command(Command::Bindings { aor, answer });
-            node.outlets[usize::from(owner.shard)].answer_all(&mut vec![message.into()]);
-        }
-        bindings.await.unwrap_or_default()
-    }
-
-    /// The registrations of an address that any node of the farm may own, as the database has them.
-    async fn shared_bindings(&self, now: Instant, aor: Box<str>) -> Vec<router::Binding> {
-        let bucket = Bucket::of(&aor).number();
-        let rows = match self.read(Read::Bindings { bucket, aor }).await {
-            Ok(Loaded::Bindings(rows)) => rows,
-            Ok(_) => Vec::new(),
-            Err(error) => {
-                tracing::warn!(%error, "registrations could not be read");
-                Vec::new()
-            }
-        };
-        let read = |row: store::BindingRow| router::bindings_of_record(now, &row.record, &[]);
-        rows.into_iter().filter_map(|row| read(row).ok()).flatten().collect()
     }
 
     /// Takes part in the traces of other nodes of the farm.
@@ -466,11 +439,8 @@ impl Control for Operator {
     }
 
     async fn bindings(&self, account: &Address) -> Vec<BindingRow> {
-        let aor: Box<str> = account.to_string().into();
         let now = self.now();
-        let is_shared = self.node.borrow().shared.config.shares_database();
-        let bindings =
-            if is_shared { self.shared_bindings(now, aor).await } else { self.own_bindings(aor).await };
+        let bindings = self.bindings_of(account).await;
         bindings.into_iter().map(|binding| operator_status::binding_row(binding, now)).collect()
     }
 
@@ -493,8 +463,22 @@ impl Control for Operator {
         }
     }
 
+    async fn open_calls(&self, account: Option<&str>) -> OpenCallList {
+        let ask =
+            |answer| Command::Ask(OperatorQuestion::OpenCalls { account: account.map(Into::into), answer });
+        OpenCallList::joined(self.ask_shards(ask).await)
+    }
+
+    async fn registrations(&self, query: &RegistrationQuery) -> RegistrationPage {
+        self.registrations_of_shards(query).await
+    }
+
+    async fn end_registration(&self, account: &Address, contact: &str) -> Result<(), Failure> {
+        self.remove_binding(account, contact).await
+    }
+
     async fn blocks(&self) -> BlockList {
-        let shards = self.ask_shards(|answer| Command::Blocks { answer }).await;
+        let shards = self.ask_shards(|answer| Command::Ask(OperatorQuestion::Blocks { answer })).await;
         let (node, now) = (self.node.borrow(), self.now());
         let mut blocks: Vec<_> =
             shards.into_iter().flatten().map(|block| (Service::Sip.name(), block)).collect();
@@ -512,7 +496,7 @@ impl Control for Operator {
     async fn lift_block(&self, subject: &str) -> u64 {
         let domain = self.node.borrow().shared.config.sip.default_domain.clone();
         let (subject, of_rest) = subjects(subject, &domain);
-        let lift = |answer| Command::LiftBlock { subject: subject.clone(), answer };
+        let lift = |answer| Command::Ask(OperatorQuestion::LiftBlock { subject: subject.clone(), answer });
         let mut lifted: usize = self.ask_shards(lift).await.into_iter().sum();
         let (node, now) = (self.node.borrow(), self.now());
         if let Some(access) = node.shared.access.get() {
