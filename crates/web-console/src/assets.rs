@@ -27,7 +27,7 @@ macro_rules! asset {
     };
 }
 
-pub(crate) static ASSETS: [Asset; 20] = [
+pub(crate) static ASSETS: [Asset; 21] = [
     asset!("index.html", HTML),
     asset!("console.css", "text/css; charset=utf-8"),
     asset!("icon.svg", "image/svg+xml"),
@@ -45,6 +45,7 @@ pub(crate) static ASSETS: [Asset; 20] = [
     asset!("js/registrations.js", SCRIPT),
     asset!("js/trace.js", SCRIPT),
     asset!("js/ladder.js", SCRIPT),
+    asset!("js/qr.js", SCRIPT),
     asset!("js/routes.js", SCRIPT),
     asset!("js/security.js", SCRIPT),
     asset!("js/farm.js", SCRIPT),

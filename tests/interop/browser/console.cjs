@@ -269,11 +269,28 @@ async function makeAccount(page) {
     await press(page, "Add an address", "dialog");
     await dialogIsClosed(page);
     await shows(page, `4711@${facts.domain}`);
+    await seeQrCodes(page, `new@${facts.domain}`);
     await picture(page, "account");
     await press(page, "Remove");
     await press(page, "Remove", "dialog");
     await dialogIsClosed(page);
     await page.waitForFunction((gone) => location.hash === "#/accounts" && document.querySelector("main table") && ![...document.querySelectorAll("main td")].some((cell) => cell.textContent === gone), {}, `new@${facts.domain}`);
+}
+
+/** The modules of this text's code, as the Python package qrcode makes them with the same mask. */
+const QR_TEXT = "xmpp:alice@example.net";
+const QR_SHA256 = "f26e954b790b18f3f26034b359ff6538d5d5e70ac734b8af5eae800af42ea4f7";
+
+async function seeQrCodes(page, address) {
+    const names = await page.$$eval("svg.qr", (all) => all.map((one) => one.getAttribute("aria-label")));
+    assert.deepEqual(names, [`QR code of sip:${address}`, `QR code of xmpp:${address}`]);
+    const rows = await page.evaluate(async (text) => {
+        const { modules } = await import("/js/qr.js");
+        return modules(text).map((row) => row.map(Number).join(""));
+    }, QR_TEXT);
+    const digest = require("node:crypto").createHash("sha256").update(rows.join("\n")).digest("hex");
+    assert.equal(digest, QR_SHA256);
+    assert.equal(await page.evaluate(async () => (await import("/js/qr.js")).modules("x".repeat(214))), null);
 }
 
 async function seeSessions(page) {
