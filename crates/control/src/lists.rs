@@ -18,7 +18,7 @@ pub struct OpenCall {
     pub account: Option<Box<str>>,
     /// The account that is called, when it is one of ours.
     pub callee: Option<Box<str>>,
-    /// `calling`, `ringing` or `answered`.
+    /// `calling` or `answered`.
     pub state: Box<str>,
     /// The time of the INVITE.
     pub started_at: u64,

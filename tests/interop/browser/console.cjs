@@ -201,6 +201,7 @@ async function traceAccount(page) {
     });
     // The picture has an arrow for each, and says what it is.
     assert.equal(await page.$$eval(".ladder .arrow", (all) => all.length), 2);
+    assert.equal(await page.$$eval(".ladder text.party", (all) => all[1].textContent), "belfry");
     assert.equal(await page.$eval(".ladder svg", (svg) => svg.getAttribute("aria-label")), "2 messages between 2 parties, as the table below has them");
     await page.click("main details summary");
     await shows(page, "CSeq: 1 REGISTER");
@@ -367,7 +368,11 @@ async function liftBlock(page) {
 async function seeFarm(page) {
     await open(page, "farm");
     await shows(page, "This node is in no farm");
-    await shows(page, "No listener of this node has a certificate.");
+    // The node has made its certificate, which lasts.
+    await page.waitForFunction(() => {
+        const facts = document.querySelector("dl.facts");
+        return facts && facts.innerText.includes("the node itself") && facts.querySelector(".good");
+    });
     await press(page, "Check and take over the configuration");
     await shows(page, "The configuration is taken over.");
     await picture(page, "farm");

@@ -73,11 +73,7 @@ fn open_calls(shard: &Shard, account: Option<&str>) -> OpenCallList {
     let voice = shard.voice.as_ref();
     let sids: HashMap<&str, &str> = voice.iter().flat_map(|voice| voice.calls.live_calls()).collect();
     let row = |call: call::OpenCall| {
-        let state = match (call.answer, call.ringing) {
-            (Some(_), _) => "answered",
-            (None, Some(_)) => "ringing",
-            (None, None) => "calling",
-        };
+        let state = if call.answer.is_some() { "answered" } else { "calling" };
         OpenCall {
             sid: sids.get(&*call.call_id).map(|sid| (*sid).into()),
             call_id: call.call_id,

@@ -114,7 +114,7 @@ fn an_operator_lists_registrations_and_calls_and_ends_a_registration() {
     };
     let open = calls(&mut operator, Some("bob@example.test"));
     let [call] = &open.calls[..] else { panic!("{open:?}") };
-    assert_eq!((&*call.state, call.account.as_deref(), open.total), ("ringing", Some("alice@example.test"), 1));
+    assert_eq!((&*call.state, call.account.as_deref(), open.total), ("calling", Some("alice@example.test"), 1));
     assert_eq!((call.sid.as_deref(), call.node.as_deref()), (None, None));
     bob.reply(&ringing, "486 Busy Here", "d", "");
     assert_eq!(alice.outcome(&invite).status(), 486);

@@ -22,7 +22,7 @@ function picture(lines, parties) {
     const width = Math.max(1, parties.length) * COLUMN;
     const height = HEAD + lines.length * ROW + 10;
     const x = (party) => parties.indexOf(party) * COLUMN + COLUMN / 2;
-    const heads = parties.map((party) => [
+    const heads = parties.flatMap((party) => [
         svg("text", { x: x(party), y: 20, class: "party" }, party.length > 30 ? `${party.slice(0, 29)}…` : party),
         svg("line", { x1: x(party), x2: x(party), y1: HEAD - 8, y2: height, class: "axis" }),
     ]);
@@ -50,10 +50,10 @@ function failed(line) {
 function messages(lines, first) {
     const columns = [
         { title: t("trace.after"), number: true, of: (line) => `${number((line.at_micros - first) / 1000)} ms` },
-        { title: t("calls.from"), of: (line) => line.from },
-        { title: t("calls.to"), of: (line) => line.to },
+        { title: t("calls.from"), breaks: true, of: (line) => line.from },
+        { title: t("calls.to"), breaks: true, of: (line) => line.to },
         { title: t("trace.message"), of: (line) => (line.message ? el("details", {}, el("summary", {}, line.label), el("pre", {}, line.message)) : line.label) },
-        { title: t("trace.of"), of: (line) => line.session || line.call_id },
+        { title: t("trace.of"), breaks: true, of: (line) => line.session || line.call_id },
         { title: t("farm.node"), of: (line) => line.node || "–" },
     ];
     return table(t("trace.messages", { count: number(lines.length) }), columns, lines);

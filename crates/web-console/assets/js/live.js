@@ -43,11 +43,11 @@ export function live(place, around, argument) {
             { title: t("calls.started"), of: (call) => time(call.started_at) },
             { title: t("live.state"), of: (call) => el("span", { class: call.state === "answered" ? "good" : undefined }, t(`live.${call.state}`)) },
             { title: t("live.lasts"), number: true, of: (call) => elapsed((now - (call.answered_at ?? call.started_at)) / 1e6) },
-            { title: t("calls.account"), of: (call) => call.account || "–" },
-            { title: t("calls.from"), of: (call) => call.from },
-            { title: t("calls.to"), of: (call) => call.to },
+            { title: t("calls.account"), breaks: true, of: (call) => call.account || "–" },
+            { title: t("calls.from"), breaks: true, of: (call) => call.from },
+            { title: t("calls.to"), breaks: true, of: (call) => call.to },
             { title: t("farm.node"), of: (call) => call.node || "–" },
-            { title: t("calls.call_id"), of: (call) => call.call_id },
+            { title: t("calls.call_id"), breaks: true, of: (call) => call.call_id },
         ];
         if (around.may("operator")) {
             columns.push({ title: t("table.actions"), actions: true, of: (call) => buttons(call) });

@@ -5,9 +5,8 @@ import { ask, el, field, notice, table, values } from "./dom.js";
 import { elapsed, number, t } from "./text.js";
 import { nodesWarning } from "./live.js";
 
-/** Where requests go back to, or else what the contact says (RFC 3261 §19.1.1, RFC 7118 §5). */
-export function transport(row) {
-    if (row.received) return row.received.split(":")[0];
+/** The transport that the contact asks for (RFC 3261 §19.1.1, RFC 7118 §5). */
+function transport(row) {
     const named = /;transport=([a-z]+)/i.exec(row.contact);
     return named ? named[1].toLowerCase() : row.contact.startsWith("sips:") ? "tls" : "udp";
 }
@@ -40,11 +39,10 @@ export function registrations(place, around) {
     function show({ total, nodes }) {
         const rows = all.flatMap(({ address, contacts }) => contacts.map((contact) => ({ address, ...contact })));
         const columns = [
-            { title: t("registrations.address"), of: (row) => el("a", { href: `#/accounts/${encodeURIComponent(row.address)}` }, row.address) },
-            { title: t("registrations.contact"), of: (row) => row.contact },
-            { title: t("registrations.transport"), of: (row) => transport(row) },
+            { title: t("registrations.address"), breaks: true, of: (row) => el("a", { href: `#/accounts/${encodeURIComponent(row.address)}` }, row.address) },
+            { title: t("registrations.contact"), breaks: true, of: (row) => row.contact },
+            { title: t("registrations.transport"), of: (row) => (row.received ? row.received.replace(":", " ") : transport(row)) },
             { title: t("registrations.agent"), of: (row) => row.user_agent || "–" },
-            { title: t("registrations.from"), of: (row) => row.received || "–" },
             { title: t("registrations.expires"), number: true, of: (row) => elapsed(row.expires_in_seconds) },
         ];
         if (around.may("operator")) {
