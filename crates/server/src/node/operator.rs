@@ -30,6 +30,7 @@ use super::certificates::Certificates;
 use super::changes::{NoticeStream, tell_shards};
 use super::completions::Unwritable;
 use super::farm_traces::FarmTraces;
+use super::registrations::Registrations;
 use super::{
     DRAIN_PATIENCE, Node, build, farm_requests, farm_status, listening, lost_calls, operator_status, room,
     shard_counters,
@@ -143,14 +144,6 @@ pub(super) struct Operator {
 }
 
 impl Operator {
-    /// Drains if another node of the farm asks for it.
-    fn drain_when_asked(&self) {
-        let is_asked = self.node.borrow().shared.farm.as_ref().is_some_and(FarmMembership::is_asked_to_drain);
-        if is_asked {
-            self.drain();
-        }
-    }
-
     async fn until_the_end(self: &Rc<Self>) {
         let mut kept_house = self.now();
         let mut busy = self.now();
@@ -170,7 +163,12 @@ impl Operator {
                 self.node.borrow().keep_house();
                 self.certificates.warn_when_due(&self.node.borrow());
             }
-            self.drain_when_asked();
+            // Another node of the farm may have asked for it.
+            let asked = FarmMembership::is_asked_to_drain;
+            let is_asked = self.node.borrow().shared.farm.as_ref().is_some_and(asked);
+            if is_asked {
+                self.drain();
+            }
             let Some(since) = self.draining.get() else {
                 busy = now;
                 continue;
@@ -440,7 +438,7 @@ impl Control for Operator {
 
     async fn bindings(&self, account: &Address) -> Vec<BindingRow> {
         let now = self.now();
-        let bindings = self.bindings_of(account).await;
+        let bindings = Registrations(self).of(account).await;
         bindings.into_iter().map(|binding| operator_status::binding_row(binding, now)).collect()
     }
 
@@ -470,11 +468,11 @@ impl Control for Operator {
     }
 
     async fn registrations(&self, query: &RegistrationQuery) -> RegistrationPage {
-        self.registrations_of_shards(query).await
+        Registrations(self).page(query).await
     }
 
     async fn end_registration(&self, account: &Address, contact: &str) -> Result<(), Failure> {
-        self.remove_binding(account, contact).await
+        Registrations(self).end(account, contact).await
     }
 
     async fn blocks(&self) -> BlockList {

@@ -11,19 +11,22 @@ use super::operator::Operator;
 use super::operator_status::binding_row;
 use crate::message::{Command, LocalMessage, OperatorQuestion, RegisteredAddresses};
 
-impl Operator {
+/// The registrations that this node knows, or reads from the database that it shares.
+pub(super) struct Registrations<'a>(pub(super) &'a Operator);
+
+impl Registrations<'_> {
     /// The registrations of an address that this node or another of its farm owns.
-    pub(super) async fn bindings_of(&self, account: &Address) -> Vec<router::Binding> {
+    pub(super) async fn of(&self, account: &Address) -> Vec<router::Binding> {
         let aor: Box<str> = account.to_string().into();
-        let is_shared = self.node.borrow().shared.config.shares_database();
-        if is_shared { self.shared_bindings(self.now(), aor).await } else { self.own_bindings(aor).await }
+        let is_shared = self.0.node.borrow().shared.config.shares_database();
+        if is_shared { self.shared_bindings(self.0.now(), aor).await } else { self.own_bindings(aor).await }
     }
 
     /// The registrations of an address of this node alone.
     async fn own_bindings(&self, aor: Box<str>) -> Vec<router::Binding> {
         let (answer, bindings) = oneshot::channel();
         {
-            let node = self.node.borrow();
+            let node = self.0.node.borrow();
             let owner = node.shared.map().owner(Bucket::of(&aor));
             let message = LocalMessage::Command(Command::Ask(OperatorQuestion::Bindings { aor, answer }));
             node.outlets[usize::from(owner.shard)].answer_all(&mut vec![message.into()]);
@@ -34,7 +37,7 @@ impl Operator {
     /// The registrations of an address that any node of the farm may own, as the database has them.
     async fn shared_bindings(&self, now: Instant, aor: Box<str>) -> Vec<router::Binding> {
         let bucket = Bucket::of(&aor).number();
-        let rows = match self.read(Read::Bindings { bucket, aor }).await {
+        let rows = match self.0.read(Read::Bindings { bucket, aor }).await {
             Ok(Loaded::Bindings(rows)) => rows,
             Ok(_) => Vec::new(),
             Err(error) => {
@@ -46,9 +49,10 @@ impl Operator {
         rows.into_iter().filter_map(|row| read(row).ok()).flatten().collect()
     }
 
-    pub(super) async fn registrations_of_shards(&self, query: &RegistrationQuery) -> RegistrationPage {
+    /// A page of the registered addresses that the shards of this node own.
+    pub(super) async fn page(&self, query: &RegistrationQuery) -> RegistrationPage {
         let ask = |answer| Command::Ask(OperatorQuestion::Registrations { query: query.clone(), answer });
-        let now = self.now();
+        let now = self.0.now();
         let page = |RegisteredAddresses { addresses, total }| RegistrationPage {
             addresses: addresses
                 .into_iter()
@@ -59,12 +63,12 @@ impl Operator {
                 .collect(),
             total: total as u64,
         };
-        RegistrationPage::joined(self.ask_shards(ask).await.into_iter().map(page), query.limit)
+        RegistrationPage::joined(self.0.ask_shards(ask).await.into_iter().map(page), query.limit)
     }
 
     /// Removes a binding at its owner, which answers once that is in the database.
-    pub(super) async fn remove_binding(&self, account: &Address, contact: &str) -> Result<(), Failure> {
-        let bound = self.bindings_of(account).await;
+    pub(super) async fn end(&self, account: &Address, contact: &str) -> Result<(), Failure> {
+        let bound = self.of(account).await;
         let Some(bound) = bound.into_iter().find(|binding| *binding.contact.uri == *contact) else {
             let message = format!("{account} has no registration of {contact}; it may have ended by itself");
             return Err(Failure::new(FailureKind::NotFound, message));
@@ -76,7 +80,7 @@ impl Operator {
             answer,
         };
         {
-            let node = self.node.borrow();
+            let node = self.0.node.borrow();
             // Any shard finds the owner.
             let Some(outlet) = node.outlets.first() else { return Err(unavailable()) };
             outlet.answer_all(&mut vec![LocalMessage::Command(Command::Ask(question)).into()]);

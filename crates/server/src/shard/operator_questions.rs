@@ -71,7 +71,8 @@ fn removal(aor: Box<str>, contact: Contact) -> Register {
 fn open_calls(shard: &Shard, account: Option<&str>) -> OpenCallList {
     let (calls, total) = shard.records.open_calls(account, control::limits::OPEN_CALLS);
     let voice = shard.voice.as_ref();
-    let sids: HashMap<&str, &str> = voice.iter().flat_map(|voice| voice.calls.live_calls()).collect();
+    let sids: HashMap<&str, &str> =
+        voice.iter().flat_map(|voice| ::voice::control::live_calls(&voice.calls)).collect();
     let row = |call: call::OpenCall| {
         let state = if call.answer.is_some() { "answered" } else { "calling" };
         OpenCall {

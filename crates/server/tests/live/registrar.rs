@@ -106,15 +106,19 @@ fn an_operator_lists_registrations_and_calls_and_ends_a_registration() {
     let ringing = bob.expect_request("INVITE");
     bob.reply(&ringing, "180 Ringing", "d", "");
     alice.expect("180", |message| !message.is_request() && message.status() == 180);
-    let calls = |operator: &mut control::Client, account: Option<&str>| {
-        match operator.ask(&Request::OpenCalls { account: account.map(Into::into) }).unwrap() {
-            Response::OpenCalls(list) => list,
-            other => panic!("{other:?}"),
-        }
+    let calls = |operator: &mut control::Client, account: Option<&str>| match operator
+        .ask(&Request::OpenCalls { account: account.map(Into::into) })
+        .unwrap()
+    {
+        Response::OpenCalls(list) => list,
+        other => panic!("{other:?}"),
     };
     let open = calls(&mut operator, Some("bob@example.test"));
     let [call] = &open.calls[..] else { panic!("{open:?}") };
-    assert_eq!((&*call.state, call.account.as_deref(), open.total), ("calling", Some("alice@example.test"), 1));
+    assert_eq!(
+        (&*call.state, call.account.as_deref(), open.total),
+        ("calling", Some("alice@example.test"), 1)
+    );
     assert_eq!((call.sid.as_deref(), call.node.as_deref()), (None, None));
     bob.reply(&ringing, "486 Busy Here", "d", "");
     assert_eq!(alice.outcome(&invite).status(), 486);
