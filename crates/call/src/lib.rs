@@ -12,7 +12,9 @@ pub mod target;
 
 pub use allowance::Denied;
 pub use health::{Health, HealthEffect, HealthSettings};
-pub use ledger::{CallEvent, CallEventKind, CallRecord, EndedBy, Ledger, LedgerCounts, LedgerSettings};
+pub use ledger::{
+    CallEvent, CallEventKind, CallRecord, EndedBy, Ledger, LedgerCounts, LedgerSettings, OpenCall,
+};
 pub use plan::{
     Caller, DENIED, Decision, Plan, PlanError, PlanRequest, PlanSettings, Route, SourceProof, TargetGroup,
 };

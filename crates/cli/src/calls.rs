@@ -41,15 +41,26 @@ pub(super) struct CallsArgs {
 enum CallsCommand {
     /// End a call of an application, at whichever node of the farm it is
     End {
-        /// The call's SID, as the REST interface lists it
+        /// The call's SID, as the REST interface and `belfry calls open` list it
         sid: Box<str>,
+    },
+    /// The calls that have not ended, of all nodes of the farm: the newest 200, and the number of all
+    Open {
+        /// Only calls that this account places or is called by
+        #[arg(long, value_name = "ACCOUNT")]
+        account: Option<String>,
+        /// One JSON object a line; times are microseconds since 1970
+        #[arg(long)]
+        json: bool,
     },
 }
 
 impl CallsArgs {
     pub(super) fn run(self, config: &Config) -> Result<(), CliError> {
-        if let Some(CallsCommand::End { sid }) = self.command {
-            return end(config, sid);
+        match self.command {
+            Some(CallsCommand::End { sid }) => return end(config, sid),
+            Some(CallsCommand::Open { account, json }) => return open(config, account.as_deref(), json),
+            None => {}
         }
         let account = self.account.map(|text| account_of(&text, config)).transpose()?;
         let filter = CallFilter {
@@ -88,6 +99,41 @@ fn end(config: &Config, call: Box<str>) -> Result<(), CliError> {
         }
         (other, _) => Err(client.unexpected(&other).into()),
     }
+}
+
+fn open(config: &Config, account: Option<&str>, json: bool) -> Result<(), CliError> {
+    let account = account.map(|text| address(text, config)).transpose()?;
+    let request = Request::OpenCalls { account: account.map(|account| account.to_string().into()) };
+    let mut client = Client::connect(&config.server.control)?;
+    let (list, nodes) = match client.ask_all_nodes(&request)? {
+        (Response::OpenCalls(list), nodes) => (list, nodes),
+        (other, _) => return Err(client.unexpected(&other).into()),
+    };
+    if json {
+        for call in &list.calls {
+            say!("{}", serde_json::to_string(call)?);
+        }
+        warn_of_missing(nodes.as_ref());
+        return Ok(());
+    }
+    let mut table = Table::new(&["start (UTC)", "state", "account", "from", "to", "node", "SID"], &[]);
+    for call in &list.calls {
+        let or_none = |text: &Option<Box<str>>| text.as_deref().unwrap_or("-").to_owned();
+        table.row([
+            date(call.started_at / 1_000_000),
+            call.state.to_string(),
+            or_none(&call.account),
+            call.from.to_string(),
+            call.to.to_string(),
+            or_none(&call.node),
+            or_none(&call.sid),
+        ]);
+    }
+    if list.total > 0 {
+        table.print(&mut io::stdout().lock())?;
+    }
+    say!("{} of {} open calls", list.calls.len(), list.total);
+    say_nodes(nodes.as_ref())
 }
 
 /// As records have it: a SID is no name of an account that signs in.

@@ -19,7 +19,7 @@ pub struct Console {
     pub docs: Option<PathBuf>,
     /// Accounts that may do everything, as `alice@example.net`.
     pub admins: Vec<Box<str>>,
-    /// Accounts that see everything, change accounts of users, end sessions and lift blocks.
+    /// Accounts that see everything, change accounts of users, trace, end sessions and registrations, and lift blocks.
     pub operators: Vec<Box<str>>,
     /// Accounts that see everything and change nothing.
     pub readers: Vec<Box<str>>,
@@ -56,12 +56,12 @@ impl Console {
             operators: accounts(
                 &mut section,
                 "operators",
-                "Accounts that see everything at the console, change accounts of users, end sessions and lift blocks.",
+                "Accounts that see everything at the console, change accounts of users, trace them, end sessions and registrations, and lift blocks.",
             ),
             readers: accounts(
                 &mut section,
                 "readers",
-                "Accounts that see everything at the console and change nothing.",
+                "Accounts that see everything at the console but traces, and change nothing.",
             ),
             idle: section.key_in(
                 "idle",

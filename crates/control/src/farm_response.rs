@@ -57,6 +57,7 @@ impl Request {
         match self {
             Request::Status | Request::Blocks | Request::LiftBlock { .. } => true,
             Request::EndCall { .. } | Request::Live(_) => true,
+            Request::OpenCalls { .. } | Request::Registrations(_) => true,
             Request::Ask(ask) => matches!(ask, Ask::Calls(_)),
             Request::Chat(ask) => matches!(
                 ask,
@@ -96,6 +97,8 @@ impl Response {
             Response::Chat(Answer::Rooms(rooms)) => rooms.len(),
             Response::Chat(Answer::Users { users, .. }) => users.len(),
             Response::Blocks(list) => list.blocks.len(),
+            Response::OpenCalls(list) => list.calls.len(),
+            Response::Registrations(page) => page.addresses.len(),
             _ => 0,
         }
     }
@@ -119,6 +122,8 @@ impl Response {
             }
             Response::Chat(Answer::Users { users, .. }) => users.truncate(rows),
             Response::Blocks(list) => list.blocks.truncate(rows),
+            Response::OpenCalls(list) => list.calls.truncate(rows),
+            Response::Registrations(page) => page.addresses.truncate(rows),
             _ => return false,
         }
         true
@@ -182,7 +187,10 @@ fn failure_of(not_found: Option<Failure>, refusal: Option<Failure>, nodes: &Node
 }
 
 /// Adds one node's answer to the others'. False: it is of another kind than they are.
-fn add(sum: &mut Option<Response>, node: &str, response: Response) -> bool {
+fn add(sum: &mut Option<Response>, node: &str, mut response: Response) -> bool {
+    if let Response::OpenCalls(list) = &mut response {
+        list.set_node(node);
+    }
     let Some(sum) = sum else {
         *sum = Some(match response {
             Response::Status(status) => Response::Statuses(vec![NodeStatus { node: node.into(), status }]),
@@ -201,6 +209,8 @@ fn add(sum: &mut Option<Response>, node: &str, response: Response) -> bool {
             all.blocks.extend(blocks);
             all.total += total;
         }
+        (Response::OpenCalls(all), Response::OpenCalls(list)) => all.add(list),
+        (Response::Registrations(all), Response::Registrations(page)) => all.add(page),
         (Response::Done { rows: all }, Response::Done { rows }) => *all += rows,
         (Response::Chat(all), Response::Chat(answer)) => return add_chat(all, answer),
         (Response::Live(all), Response::Live(answer)) => return all.join(*answer),
@@ -254,6 +264,14 @@ fn finish(request: &Request, response: &mut Response) {
             list.blocks.sort_by_key(|block| std::cmp::Reverse(block.failed_at));
             list.blocks.truncate(limits::BLOCKS);
         }
+        Response::OpenCalls(list) => list.finish(),
+        Response::Registrations(page) => {
+            let limit = match request {
+                Request::Registrations(query) => query.limit,
+                _ => limits::LIST_PAGE,
+            };
+            page.finish(limit);
+        }
         Response::Chat(Answer::Sessions { sessions, connections, .. }) => {
             connect(sessions, std::mem::take(connections));
             sessions.sort_by(|a, b| a.address.cmp(&b.address));
@@ -305,6 +323,7 @@ mod tests {
     use store::CallFilter;
 
     use super::*;
+    use crate::{OpenCall, OpenCallList, RegisteredAddress, RegistrationPage, RegistrationQuery};
 
     fn others(responses: [Option<Response>; 2]) -> OtherNodes {
         let names = ["n2", "n3"].map(Box::from);
@@ -378,6 +397,40 @@ mod tests {
         let Response::Listing(Listing::Calls(listed)) = merged.response else { panic!("{merged:?}") };
         let ids: Vec<_> = listed.iter().map(|call| &*call.call_id).collect();
         assert_eq!(ids, ["c", "d", "a"]);
+    }
+
+    #[test]
+    fn open_calls_name_their_nodes_and_registered_addresses_are_listed_once() {
+        let open = |calls: &[(&str, u64)]| {
+            let call = |(call_id, at): &(&str, u64)| OpenCall {
+                call_id: (*call_id).into(),
+                started_at: *at,
+                ..OpenCall::default()
+            };
+            Response::OpenCalls(OpenCallList { calls: calls.iter().map(call).collect(), total: 300 })
+        };
+        let request = Request::OpenCalls { account: None };
+        let others_open = others([Some(open(&[("b", 7), ("d", 5)])), None]);
+        let merged = merge(&request, Ok(open(&[("a", 9), ("c", 6)])), others_open).unwrap();
+        assert_eq!(merged.nodes.to_string(), "2 of 3 nodes answered (n3 did not)");
+        let Response::OpenCalls(list) = merged.response else { panic!("{merged:?}") };
+        let rows: Vec<_> = list.calls.iter().map(|call| (&*call.call_id, call.node.as_deref())).collect();
+        assert_eq!(rows, [("a", Some("n1")), ("b", Some("n2")), ("c", Some("n1")), ("d", Some("n2"))]);
+        assert_eq!(list.total, 600);
+
+        let page = |addresses: &[&str]| {
+            let of = |address: &&str| RegisteredAddress { address: (*address).into(), contacts: Vec::new() };
+            Response::Registrations(RegistrationPage {
+                addresses: addresses.iter().map(of).collect(),
+                total: 9,
+            })
+        };
+        let request = Request::Registrations(RegistrationQuery { limit: 3, ..RegistrationQuery::default() });
+        let all = others([Some(page(&["a@x", "d@x"])), Some(page(&["c@x", "e@x"]))]);
+        let merged = merge(&request, Ok(page(&["c@x", "f@x"])), all).unwrap();
+        let Response::Registrations(page) = merged.response else { panic!("{merged:?}") };
+        let names: Vec<_> = page.addresses.iter().map(|one| &*one.address).collect();
+        assert_eq!((names, page.total), (vec!["a@x", "c@x", "d@x"], 27));
     }
 
     #[test]

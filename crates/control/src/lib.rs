@@ -10,6 +10,7 @@ mod farm;
 mod farm_figures;
 mod farm_response;
 pub mod limits;
+mod lists;
 mod plan;
 mod protocol;
 mod rates;
@@ -26,6 +27,7 @@ pub use client::{Client, ClientError};
 pub use farm::{FarmMapStatus, FarmNodeRow, FarmStatus, HolderRange};
 pub use farm_figures::{FarmLinkClass, FarmLinkFigures, FarmNodeFigures};
 pub use farm_response::{FarmResponse, NodeResponse, NodeStatus, OtherNodes, merge};
+pub use lists::{OpenCall, OpenCallList, RegisteredAddress, RegistrationPage, RegistrationQuery};
 pub use plan::{PlanPage, PlanQuery};
 pub use protocol::{Failure, FailureKind, Hello, PROTOCOL, Request, Response};
 pub use rates::{Rate, Rates, Totals};
@@ -71,6 +73,18 @@ pub trait Control {
 
     /// The registrations of the account.
     async fn bindings(&self, account: &Address) -> Vec<BindingRow>;
+
+    /// The open calls of this node: the newest ones, of an account or of all.
+    async fn open_calls(&self, account: Option<&str>) -> OpenCallList;
+
+    /// A page of the registered addresses that this node owns.
+    async fn registrations(&self, query: &RegistrationQuery) -> RegistrationPage;
+
+    /// Removes a registration, as if it had expired. Returns once that is in the database.
+    ///
+    /// # Errors
+    /// There is no such registration, or it could not be written.
+    async fn end_registration(&self, account: &Address, contact: &str) -> Result<(), Failure>;
 
     /// Addresses and accounts whose sign-ins are paced, the last failure first.
     async fn blocks(&self) -> BlockList;

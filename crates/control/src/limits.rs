@@ -40,5 +40,8 @@ pub const BLOCKS: usize = 1_000;
 /// Accounts a command asks for at once.
 pub const LIST_PAGE: u32 = 1_000;
 
+/// Open calls in one list, the newest ones; it tells how many there are. An operator who looks for one names an account.
+pub const OPEN_CALLS: usize = 200;
+
 /// Rows of one list of all nodes of a farm. More are cut off; sums count them.
 pub const FARM_LISTED: usize = 10_000;

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use store::{Address, StoreError};
 
 use super::farm_response::{FarmResponse, NodeStatus};
+use super::lists::{OpenCallList, RegistrationPage, RegistrationQuery};
 use super::plan::{PlanPage, PlanQuery};
 use super::records::{Ask, Change, Listing};
 use super::status::Status;
@@ -59,6 +60,20 @@ pub enum Request {
     Bindings {
         /// The address of the account.
         account: Address,
+    },
+    /// The calls that have not ended; answered by [`Response::OpenCalls`].
+    OpenCalls {
+        /// Those that this account places or is called by; none: all.
+        account: Option<Box<str>>,
+    },
+    /// A page of registered addresses; answered by [`Response::Registrations`].
+    Registrations(RegistrationQuery),
+    /// Removes a registration, as if it had expired. Answered by `Done` once that is in the database.
+    EndRegistration {
+        /// The address of the account.
+        account: Address,
+        /// The URI of the contact, as the lists have it.
+        contact: Box<str>,
     },
     /// Addresses and accounts whose sign-ins are paced.
     Blocks,
@@ -133,6 +148,10 @@ pub enum Response {
     Missed(u64),
     /// The answer to [`Request::Bindings`].
     Bindings(Vec<BindingRow>),
+    /// The answer to [`Request::OpenCalls`].
+    OpenCalls(OpenCallList),
+    /// The answer to [`Request::Registrations`].
+    Registrations(RegistrationPage),
     /// The answer to [`Request::Blocks`].
     Blocks(BlockList),
     /// None: the node is alone.

@@ -254,12 +254,14 @@ pub async fn answer<C: Control>(
             Response::Draining
         }
         Request::Bindings { account } => Response::Bindings(control.bindings(&account).await),
+        Request::OpenCalls { account } => Response::OpenCalls(control.open_calls(account.as_deref()).await),
+        Request::Registrations(query) => Response::Registrations(control.registrations(&query).await),
+        Request::EndRegistration { account, contact } => {
+            done(control.end_registration(&account, &contact).await)?
+        }
         Request::Farm => Response::Farm(control.farm()),
         Request::FarmMap => Response::FarmMap(control.farm_map()),
-        Request::DrainFarmNode { name } => {
-            control.drain_farm_node(&name)?;
-            Response::Draining
-        }
+        Request::DrainFarmNode { name } => control.drain_farm_node(&name).map(|()| Response::Draining)?,
         Request::Blocks => Response::Blocks(control.blocks().await),
         Request::LiftBlock { subject } => Response::Done { rows: control.lift_block(&subject).await },
         Request::Ask(ask) => Response::Listing(Listing::try_from(control.read(ask.into()).await?)?),
@@ -277,10 +279,7 @@ pub async fn answer<C: Control>(
             control.passwords_changed(accounts);
             Response::Done { rows }
         }
-        Request::EndCall { call } => {
-            control.end_call(&call).await?;
-            Response::Done { rows: 1 }
-        }
+        Request::EndCall { call } => done(control.end_call(&call).await)?,
         Request::Live(request) => live(control, *request).await?,
         Request::Plan(_) | Request::PlanChanged { .. } => {
             return Err(Failure::new(FailureKind::Protocol, "only nodes ask for the plan"));
@@ -292,6 +291,10 @@ pub async fn answer<C: Control>(
             return Err(Failure::new(FailureKind::Protocol, "a request to all nodes is not passed on"));
         }
     })
+}
+
+fn done(result: Result<(), Failure>) -> Result<Response, Failure> {
+    result.map(|()| Response::Done { rows: 1 })
 }
 
 async fn live<C: Control>(control: &C, request: LiveRequest) -> Result<Response, Failure> {

@@ -8,6 +8,8 @@
 //!
 //! In memory an address is its record again, one allocation, decoded when asked for.
 
+use std::collections::BinaryHeap;
+
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 use stdx::Instant;
@@ -78,6 +80,13 @@ impl BindingSlot {
         record::decode(self.record()).expect("only records of encode() get into slots")
     }
 
+    /// True if a binding has not ended: `armed` is the end of the first one at the latest.
+    fn is_bound(&self, now: Instant) -> bool {
+        self.count() > 0
+            && (Instant::from_unix_seconds(self.armed().into()) > now
+                || self.bindings().1.iter().any(|binding| binding.expires_at > now))
+    }
+
     fn count(&self) -> usize {
         record::count(self.record()).expect("only records of encode() get into slots")
     }
@@ -104,6 +113,25 @@ impl Location {
         let (_, mut bindings) = slot.bindings();
         bindings.retain(|binding| binding.expires_at > now);
         bindings
+    }
+
+    /// The first addresses behind `after` that begin with `prefix` and have a live binding, `most` of them, in their order; and the
+    /// number of all that begin so. One pass over the table.
+    pub(crate) fn page(&self, now: Instant, prefix: &str, after: &str, most: usize) -> (Vec<Aor>, usize) {
+        let mut first: BinaryHeap<&str> = BinaryHeap::new();
+        let mut total = 0;
+        for slot in self.table.iter().filter(|slot| slot.aor().starts_with(prefix) && slot.is_bound(now)) {
+            total += 1;
+            let aor = slot.aor();
+            let is_early = first.len() < most || first.peek().is_some_and(|last| aor < *last);
+            if aor > after && is_early {
+                first.push(aor);
+                if first.len() > most {
+                    first.pop();
+                }
+            }
+        }
+        (first.into_sorted_vec().into_iter().map(Aor::from).collect(), total)
     }
 
     /// The row of the log that holds the set of this address.

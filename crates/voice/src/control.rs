@@ -205,6 +205,13 @@ impl Voice {
     }
 }
 
+/// Call-ID and SID of each live call of a shard that has a row in the record.
+pub fn live_calls(voice: &Voice) -> impl Iterator<Item = (&str, &str)> {
+    let is_live = |leg: &&Leg| leg.main.is_some() || !leg.is_gone;
+    let legs = voice.calls.legs.iter().map(|(_, leg)| leg).filter(is_live);
+    legs.filter_map(|leg| Some((leg.row.as_deref()?.call_id(), leg.sid.as_str())))
+}
+
 impl Calls {
     /// The leg of a call that is live.
     fn live(&self, sid: &str) -> Result<Key, ControlError> {

@@ -84,6 +84,11 @@ impl Row {
         self.write(now)
     }
 
+    /// The Call-ID; empty before there is a dialog.
+    pub(super) fn call_id(&self) -> &str {
+        &self.call.sip_call_id
+    }
+
     pub(super) fn has_call_id(&mut self, call_id: &str) {
         call_id.clone_into(&mut self.call.sip_call_id);
     }

@@ -27,7 +27,7 @@ macro_rules! asset {
     };
 }
 
-pub(crate) static ASSETS: [Asset; 16] = [
+pub(crate) static ASSETS: [Asset; 21] = [
     asset!("index.html", HTML),
     asset!("console.css", "text/css; charset=utf-8"),
     asset!("icon.svg", "image/svg+xml"),
@@ -39,8 +39,13 @@ pub(crate) static ASSETS: [Asset; 16] = [
     asset!("js/text.js", SCRIPT),
     asset!("js/overview.js", SCRIPT),
     asset!("js/calls.js", SCRIPT),
+    asset!("js/live.js", SCRIPT),
     asset!("js/accounts.js", SCRIPT),
     asset!("js/sessions.js", SCRIPT),
+    asset!("js/registrations.js", SCRIPT),
+    asset!("js/trace.js", SCRIPT),
+    asset!("js/ladder.js", SCRIPT),
+    asset!("js/qr.js", SCRIPT),
     asset!("js/routes.js", SCRIPT),
     asset!("js/security.js", SCRIPT),
     asset!("js/farm.js", SCRIPT),

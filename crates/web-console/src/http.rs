@@ -20,8 +20,9 @@ use crate::docs;
 use crate::fault::Fault;
 use crate::guard::{self, AUTOMATIC, CSRF};
 use crate::handlers::{Answer, Context, perform};
+use crate::parameters::Values;
 use crate::role::Role;
-use crate::routes::{self, BASE, Found, Operation, Values};
+use crate::routes::{self, BASE, Found, Operation};
 use crate::sign_in::{self, User};
 use crate::state::{ActiveSettings, AuditLine, State};
 

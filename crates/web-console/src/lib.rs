@@ -16,6 +16,7 @@ mod http;
 pub mod limits;
 mod node;
 pub mod openapi;
+mod parameters;
 mod role;
 mod routes;
 mod sessions;
@@ -23,6 +24,7 @@ mod sign_in;
 mod state;
 #[cfg(test)]
 mod tests;
+mod traces;
 
 pub use node::NodeQueries;
 pub use role::{Role, Roles};

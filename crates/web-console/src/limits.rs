@@ -23,6 +23,31 @@ pub const QUERIES_AT_WORK: usize = 32;
 /// Seconds of which the graphs are kept: ten minutes, of some hundred bytes each.
 pub const HISTORY: usize = 600;
 
+/// Traces at once that operators have begun here, of the sixteen that a node performs. More: 429.
+pub const TRACES: usize = 4;
+
+/// Traces that are kept, with those under way: an operator looks at one after its end. One more takes the place of the oldest that
+/// is over.
+pub const TRACES_KEPT: usize = 8;
+
+/// The time that the messages of a trace that is over are kept.
+pub const TRACE_KEPT: Duration = Duration::from_secs(1_800);
+
+/// Seconds of a trace when the request does not say.
+pub const TRACE_SECONDS: u64 = 300;
+
+/// Seconds of a trace at most: long enough for a call to be repeated, and a forgotten one ends.
+pub const MAX_TRACE_SECONDS: u64 = 600;
+
+/// Messages of a trace: more than a person reads. The trace ends with the last of them.
+pub const TRACE_LINES: usize = 2_000;
+
+/// Bytes of the messages of a trace: two thousand of a kilobyte. The trace ends at them.
+pub const TRACE_BYTES: usize = 2 << 20;
+
+/// Messages of a trace in one answer.
+pub const TRACE_PAGE: usize = 200;
+
 /// Rows of a page when the request does not say.
 pub const PAGE: u32 = 50;
 

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use admin::NodesAnswered;
-use control::{Control, Failure, FailureKind, Request, Response, StatusSource, respond};
+use control::{
+    Control, Failure, FailureKind, Request, Response, StatusSource, TraceLines, TraceSink, respond,
+};
 use stdx::Instant;
 use store::{Account, Address, Loaded, Read};
 use tokio::sync::{mpsc, oneshot};
@@ -21,6 +23,8 @@ use crate::state::State;
 pub(crate) enum Query {
     Request(Request, oneshot::Sender<Result<Response, Failure>>),
     Account(Address, oneshot::Sender<Result<Option<Account>, Failure>>),
+    /// The messages of an account from now on, whole or not; none: too many traces are on.
+    Trace(Address, bool, oneshot::Sender<Option<TraceLines>>),
 }
 
 /// The handlers' end of the queue.
@@ -42,6 +46,13 @@ impl NodeHandle {
             Response::OfNodes(all) => Ok((all.response, Some(all.nodes))),
             response => Ok((response, None)),
         }
+    }
+
+    /// Traces an account at all nodes, until the lines are dropped; none: too many traces are on.
+    pub(crate) async fn trace(&self, account: Address, full: bool) -> Result<Option<TraceLines>, Fault> {
+        let (answer, answered) = oneshot::channel();
+        self.0.try_send(Query::Trace(account, full, answer)).map_err(|_| Fault::busy())?;
+        answered.await.map_err(|_| Fault::busy())
     }
 
     /// The account of an address, also by an alias, with its verifiers.
@@ -100,6 +111,10 @@ async fn answer<C: Control>(control: Rc<C>, status: StatusSource, query: Query) 
     match query {
         Query::Request(request, answer) => {
             let _ = answer.send(respond(&*control, &status, request).await);
+        }
+        Query::Trace(account, full, answer) => {
+            let (sink, lines) = TraceSink::new(full);
+            let _ = answer.send(control.trace(&account, sink, true).then_some(lines));
         }
         Query::Account(address, answer) => {
             let read = control.read(Read::Account { user: address.user, domain: address.domain });

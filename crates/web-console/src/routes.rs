@@ -1,12 +1,8 @@
 //! The table of requests: method and path, the role that they need, their parameters. The OpenAPI document is made of it, and no
 //! parameter that is not in it is taken.
 
-use std::collections::HashMap;
-
-use serde_json::{Map, Value as Json};
-
-use crate::fault::Fault;
 use crate::limits;
+use crate::parameters::decode;
 use crate::role::Role;
 
 /// The path before all of them.
@@ -22,6 +18,12 @@ pub(crate) enum Operation {
     Calls,
     CallsAsCsv,
     EndCall,
+    OpenCalls,
+    Registrations,
+    EndRegistration,
+    BeginTrace,
+    Trace,
+    EndTrace,
     Accounts,
     Account,
     AddAccount,
@@ -45,6 +47,7 @@ pub(crate) enum Operation {
     Blocks,
     LiftBlock,
     Farm,
+    FarmMap,
     DrainFarmNode,
     Reload,
     OpenApi,
@@ -151,6 +154,17 @@ static CALLS: [Parameter; 4] = [
     LIMIT,
 ];
 
+static NEW_TRACE: [Parameter; 5] = [
+    required(
+        "account",
+        "The account whose messages are shown; a number or a caller of another domain with `any`",
+    ),
+    text("call_id", "Only messages with this Call-ID"),
+    number("seconds", limits::MAX_TRACE_SECONDS, "The trace ends by itself then; 300 when missing"),
+    flag("full", "Whole messages, too; what a password could be guessed from is masked"),
+    flag("any", "Also where there is no such account"),
+];
+
 static NEW_ROUTE: [Parameter; 12] = [
     required("name", "The name of the route; unique"),
     required("pattern", "number:, prefix:, user:, regex: or domain: and a value"),
@@ -178,7 +192,7 @@ const OPERATE: Option<Role> = Some(Role::Operator);
 const ADMIN: Option<Role> = Some(Role::Admin);
 
 /// All requests.
-pub(crate) static ROUTES: [Route; 33] = [
+pub(crate) static ROUTES: [Route; 40] = [
     route(
         "GET",
         "/session",
@@ -215,6 +229,55 @@ pub(crate) static ROUTES: [Route; 33] = [
         (OPERATE, O::EndCall),
         "Ends a call of an application",
         &[required("call", "The call's SID, as the REST interface has it")],
+    ),
+    route(
+        "GET",
+        "/calls/open",
+        (READ, O::OpenCalls),
+        "The newest 200 calls that have not ended, of all nodes, and the number of all",
+        &[text("account", "Calls that this account places or is called by")],
+    ),
+    route(
+        "GET",
+        "/registrations",
+        (READ, O::Registrations),
+        "Registered addresses in their order, with their contacts",
+        &[
+            text("prefix", "Addresses that begin so"),
+            text("after", "The last address of the page before"),
+            LIMIT,
+        ],
+    ),
+    route(
+        "POST",
+        "/registrations/end",
+        (OPERATE, O::EndRegistration),
+        "Removes a registration as if it had expired; answered once that is in the database",
+        &[
+            required("address", "The registered address"),
+            required("contact", "The URI of the contact, as the list has it"),
+        ],
+    ),
+    route(
+        "POST",
+        "/traces",
+        (OPERATE, O::BeginTrace),
+        "Begins to collect the messages of an account, at all nodes",
+        &NEW_TRACE,
+    ),
+    route(
+        "GET",
+        "/traces/{trace}",
+        (OPERATE, O::Trace),
+        "Messages of a trace that the same account has begun",
+        &[number("since", ANY, "Messages behind this point: the `next` of the answer before")],
+    ),
+    route(
+        "DELETE",
+        "/traces/{trace}",
+        (OPERATE, O::EndTrace),
+        "Ends a trace; its messages stay for a while",
+        &[],
     ),
     route(
         "GET",
@@ -327,7 +390,20 @@ pub(crate) static ROUTES: [Route; 33] = [
         "Forgets the failures of an address or for an account",
         &[required("subject", "The address or account, as the list has it")],
     ),
-    route("GET", "/farm", (READ, O::Farm), "The farm as the node sees it; null if the node is alone", &[]),
+    route(
+        "GET",
+        "/farm",
+        (READ, O::Farm),
+        "The farm as the node sees it, null if the node is alone; and the certificate of the node's listeners",
+        &[],
+    ),
+    route(
+        "GET",
+        "/farm/map",
+        (READ, O::FarmMap),
+        "The holders of call slots and buckets; null if the node is alone",
+        &[],
+    ),
     route(
         "POST",
         "/farm/drain",
@@ -374,166 +450,6 @@ fn matched(pattern: &str, segments: &[&str]) -> Option<Vec<String>> {
     parts.next().is_none().then_some(variables)
 }
 
-/// Percent-decoding (RFC 3986 §2.1); `is_form`: a plus sign is a space. None: no UTF-8, or longer than a text may be.
-fn decode(text: &str, is_form: bool) -> Option<String> {
-    if text.len() > 3 * limits::MAX_TEXT {
-        return None;
-    }
-    let mut out = Vec::with_capacity(text.len());
-    let mut bytes = text.bytes();
-    while let Some(byte) = bytes.next() {
-        out.push(match byte {
-            b'%' => {
-                let (high, low) = (bytes.next()?, bytes.next()?);
-                stdx::hex::decode_array::<1>([high, low])?[0]
-            }
-            b'+' if is_form => b' ',
-            other => other,
-        });
-    }
-    String::from_utf8(out).ok().filter(|text| text.len() <= limits::MAX_TEXT)
-}
-
-/// A parameter's value.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Value {
-    Text(String),
-    Number(u64),
-    Flag(bool),
-    Texts(Vec<String>),
-}
-
-/// The parameters of a request, checked against the table.
-#[derive(Debug, Default)]
-pub(crate) struct Values(HashMap<&'static str, Value>);
-
-impl Values {
-    /// Reads the query of a GET.
-    pub(crate) fn of_query(route: &Route, query: &str) -> Result<Values, Fault> {
-        let mut map = Map::new();
-        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            let both = decode(name, true).zip(decode(value, true));
-            let (name, value) =
-                both.ok_or_else(|| Fault::invalid("the query is not percent-encoded UTF-8"))?;
-            // An empty field of a form is a parameter that is not given.
-            if value.is_empty() {
-                continue;
-            }
-            let kind = route.parameters.iter().find(|one| one.name == name).map(|one| one.kind);
-            let value = match kind {
-                Some(Kind::Number { .. }) => value.parse::<u64>().map_or(Json::String(value), Json::from),
-                _ => Json::String(value),
-            };
-            map.insert(name, value);
-        }
-        Values::of_map(route, map)
-    }
-
-    /// Reads the JSON object of a change; an empty body is an empty object.
-    pub(crate) fn of_body(route: &Route, body: &[u8]) -> Result<Values, Fault> {
-        if body.is_empty() {
-            return Values::of_map(route, Map::new());
-        }
-        match serde_json::from_slice(body) {
-            Ok(Json::Object(map)) => Values::of_map(route, map),
-            Ok(_) | Err(_) => Err(Fault::invalid("the body must be a JSON object")),
-        }
-    }
-
-    fn of_map(route: &Route, map: Map<String, Json>) -> Result<Values, Fault> {
-        let mut values = HashMap::new();
-        for (name, value) in map.into_iter().filter(|(_, value)| !value.is_null()) {
-            let Some(parameter) = route.parameters.iter().find(|one| one.name == name) else {
-                let known: Vec<&str> = route.parameters.iter().map(|one| one.name).collect();
-                let message = match known.is_empty() {
-                    true => "expected no parameter here".to_owned(),
-                    false => format!("unknown parameter; expected {}", known.join(", ")),
-                };
-                return Err(Fault::invalid(message));
-            };
-            let value = read(parameter, value)
-                .ok_or_else(|| Fault::invalid(format!("{name}: expected {}", form(parameter.kind))))?;
-            values.insert(parameter.name, value);
-        }
-        match route.parameters.iter().find(|one| one.is_required && !values.contains_key(one.name)) {
-            Some(missing) => Err(Fault::invalid(format!("{} is missing: {}", missing.name, missing.doc))),
-            None => Ok(Values(values)),
-        }
-    }
-
-    /// A text; empty when it is missing.
-    pub(crate) fn text(&self, name: &str) -> &str {
-        self.some_text(name).unwrap_or_default()
-    }
-
-    pub(crate) fn some_text(&self, name: &str) -> Option<&str> {
-        match self.0.get(name) {
-            Some(Value::Text(text)) => Some(text),
-            _ => None,
-        }
-    }
-
-    pub(crate) fn number(&self, name: &str) -> Option<u64> {
-        match self.0.get(name) {
-            Some(Value::Number(number)) => Some(*number),
-            _ => None,
-        }
-    }
-
-    /// A number whose maximum in the table is that of the type.
-    pub(crate) fn small(&self, name: &str) -> Option<u32> {
-        self.number(name).and_then(|number| u32::try_from(number).ok())
-    }
-
-    pub(crate) fn flag(&self, name: &str) -> bool {
-        matches!(self.0.get(name), Some(Value::Flag(true)))
-    }
-
-    pub(crate) fn texts(&self, name: &str) -> &[String] {
-        match self.0.get(name) {
-            Some(Value::Texts(texts)) => texts,
-            _ => &[],
-        }
-    }
-
-    /// The rows of a page.
-    pub(crate) fn limit(&self) -> u32 {
-        self.small("limit").unwrap_or(limits::PAGE).clamp(1, limits::MAX_PAGE)
-    }
-}
-
-fn read(parameter: &Parameter, value: Json) -> Option<Value> {
-    let bounded = |text: String| (text.len() <= limits::MAX_TEXT).then_some(text);
-    match (parameter.kind, value) {
-        (Kind::Text, Json::String(text)) => {
-            let text = bounded(text)?;
-            (!(parameter.is_required && text.is_empty())).then_some(Value::Text(text))
-        }
-        (Kind::Number { max }, Json::Number(number)) => {
-            number.as_u64().filter(|number| *number <= max).map(Value::Number)
-        }
-        (Kind::Flag, Json::Bool(flag)) => Some(Value::Flag(flag)),
-        (Kind::Texts, Json::Array(values)) => {
-            let read = |value| match value {
-                Json::String(text) => bounded(text),
-                _ => None,
-            };
-            values.into_iter().map(read).collect::<Option<Vec<_>>>().map(Value::Texts)
-        }
-        _ => None,
-    }
-}
-
-fn form(kind: Kind) -> String {
-    match kind {
-        Kind::Text => format!("a text of at most {} bytes", limits::MAX_TEXT),
-        Kind::Number { max } => format!("a whole number up to {max}"),
-        Kind::Flag => "true or false".into(),
-        Kind::Texts => "an array of texts".into(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -560,38 +476,11 @@ mod tests {
             assert_eq!(row.role.is_none(), row.operation == O::SignIn, "{} {}", row.method, row.path);
             let is_of_readers = row.role == READ;
             let is_harmless = !row.is_change() || matches!(row.operation, O::SignIn | O::SignOut);
-            assert_eq!(is_of_readers || row.role.is_none(), is_harmless, "{} {}", row.method, row.path);
-        }
-    }
-
-    #[test]
-    fn parameters_are_those_of_the_table_and_of_its_kinds() {
-        let accounts = find("GET", "/accounts").ok().unwrap().route;
-        let values = Values::of_query(accounts, "prefix=a+%2Bb&limit=7&after=").unwrap();
-        assert_eq!((values.text("prefix"), values.limit(), values.some_text("after")), ("a +b", 7, None));
-        for (query, problem) in [
-            ("limit=501", "limit: expected a whole number up to 500"),
-            ("limit=x", "limit: expected"),
-            ("colour=red", "unknown parameter; expected domain, prefix, after, limit"),
-            ("prefix=%ff", "percent-encoded"),
-        ] {
-            let fault = Values::of_query(accounts, query).unwrap_err();
-            assert!(fault.message.contains(problem), "{}", fault.message);
-        }
-        let add = find("POST", "/accounts").ok().unwrap().route;
-        let values = Values::of_body(add, br#"{"address":"a","password":"b","display_name":null}"#).unwrap();
-        assert_eq!(values.text("password"), "b");
-        let long = format!(r#"{{"address":"{}","password":"b"}}"#, "a".repeat(limits::MAX_TEXT + 1));
-        for (body, problem) in [
-            ("[]", "JSON object"),
-            ("{", "JSON object"),
-            (r#"{"address":"a"}"#, "password is missing"),
-            (r#"{"address":"","password":"b"}"#, "address: expected"),
-            (r#"{"address":1,"password":"b"}"#, "address: expected a text"),
-            (&long, "address: expected a text of at most"),
-        ] {
-            let fault = Values::of_body(add, body.as_bytes()).unwrap_err();
-            assert!(fault.message.contains(problem), "{}", fault.message);
+            // A trace shows what is said: readers do not see it.
+            let is_of_trace = row.operation == O::Trace;
+            let is_open = is_of_readers || row.role.is_none() || is_of_trace;
+            assert_eq!(is_open, is_harmless, "{} {}", row.method, row.path);
+            assert!(!(is_of_readers && is_of_trace));
         }
     }
 }

@@ -21,6 +21,7 @@ use crate::limits;
 use crate::node::{NodeHandle, NodeQueries, queue};
 use crate::role::{Role, Roles};
 use crate::sessions::{Lifetimes, Sessions, Token};
+use crate::traces::Traces;
 
 /// The settings of the console.
 #[derive(Clone, Debug)]
@@ -104,6 +105,7 @@ pub(crate) struct State {
     attempts: Mutex<Attempts>,
     sessions: Mutex<Sessions>,
     history: Mutex<History>,
+    pub(crate) traces: Traces,
     /// Passwords being checked.
     pub(crate) checks: Semaphore,
     /// Files of the documentation being read.
@@ -158,6 +160,7 @@ impl Console {
             attempts: Mutex::new(Attempts::new(Keyed::new(table_key()), &admin::limits::SIGN_IN)),
             sessions: Mutex::default(),
             history: Mutex::default(),
+            traces: Traces::default(),
             checks: Semaphore::new(limits::CHECKS_AT_WORK),
             reads: Arc::new(Semaphore::new(limits::DOCS_READS)),
         });

@@ -11,7 +11,7 @@ use admin::Source;
 use axum::body::{Body, to_bytes};
 use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, RETRY_AFTER, SET_COOKIE};
 use axum::http::{HeaderMap, Request as HttpRequest, StatusCode};
-use control::{AccountRow, Ask, Change, Failure, FailureKind, Listing, Request, Response};
+use control::{AccountRow, Ask, Change, Failure, FailureKind, Listing, Request, Response, TraceSink};
 use serde_json::{Value, json};
 use stdx::Instant;
 use stdx::attempts::Cause;
@@ -69,6 +69,8 @@ struct World {
     is_away: bool,
     /// The requests to the node, in Rust's debug form.
     requests: Vec<String>,
+    /// The sinks of traces that the node performs.
+    traces: Vec<TraceSink>,
 }
 
 struct Reply {
@@ -132,6 +134,7 @@ fn world() -> World {
         accounts: accounts.into(),
         is_away: false,
         requests: Vec::new(),
+        traces: Vec::new(),
     }
 }
 
@@ -142,12 +145,12 @@ impl World {
 
     /// Sends a request, and answers what the console asks the node meanwhile.
     async fn send(&mut self, request: HttpRequest<Body>) -> Reply {
-        let World { console, queries, accounts, is_away, requests, .. } = self;
+        let World { console, queries, accounts, is_away, requests, traces, .. } = self;
         let mut response = pin!(console.router().oneshot(request));
         let response = loop {
             tokio::select! {
                 response = &mut response => break response.unwrap(),
-                Some(query) = queries.next() => answer(query, accounts, *is_away, requests),
+                Some(query) = queries.next() => answer(query, accounts, *is_away, (requests, traces)),
             }
         };
         let (parts, body) = response.into_parts();
@@ -183,12 +186,23 @@ impl World {
     }
 }
 
-fn answer(query: Query, accounts: &HashMap<String, Account>, is_away: bool, requests: &mut Vec<String>) {
+fn answer(
+    query: Query,
+    accounts: &HashMap<String, Account>,
+    is_away: bool,
+    (requests, traces): (&mut Vec<String>, &mut Vec<TraceSink>),
+) {
     let away = || Failure::new(FailureKind::Store, "the database is away");
     let find = |address: &Address| accounts.get(&address.to_string()).cloned();
     match query {
         Query::Account(address, answer) => {
             let _ = answer.send(if is_away { Err(away()) } else { Ok(find(&address)) });
+        }
+        Query::Trace(account, full, answer) => {
+            requests.push(format!("trace {account} {full}"));
+            let (sink, lines) = TraceSink::new(full);
+            traces.push(sink);
+            let _ = answer.send(Some(lines));
         }
         Query::Request(request, answer) => {
             requests.push(format!("{request:?}"));
@@ -197,12 +211,35 @@ fn answer(query: Query, accounts: &HashMap<String, Account>, is_away: bool, requ
                 Request::Ask(Ask::Account { address }) => {
                     Response::Listing(Listing::Account(find(&address).map(AccountRow::from)))
                 }
+                Request::AllNodes(request) => match *request {
+                    Request::OpenCalls { .. } => of_nodes(Response::OpenCalls(open_calls())),
+                    Request::Registrations(query) => of_nodes(Response::Registrations(registrations(&query))),
+                    _ => Response::Done { rows: 1 },
+                },
                 Request::Ask(Ask::Domains) => Response::Listing(Listing::Domains(Vec::new())),
                 _ => Response::Done { rows: 1 },
             };
             let _ = answer.send(Ok(response));
         }
     }
+}
+
+/// Half of the farm answers.
+fn of_nodes(response: Response) -> Response {
+    let missing = vec![control::MissingNode { name: "n2".into(), reason: None }];
+    let nodes = control::NodesAnswered { answered: vec!["n1".into()], missing };
+    Response::OfNodes(Box::new(control::FarmResponse { nodes, response }))
+}
+
+fn open_calls() -> control::OpenCallList {
+    let call = control::OpenCall { sid: Some("CA1".into()), node: Some("n1".into()), ..Default::default() };
+    control::OpenCallList { calls: vec![call], total: 7 }
+}
+
+fn registrations(query: &control::RegistrationQuery) -> control::RegistrationPage {
+    let address = format!("{}last@example.test", query.prefix).into();
+    let row = control::RegisteredAddress { address, contacts: Vec::new() };
+    control::RegistrationPage { addresses: vec![row], total: 3 }
 }
 
 fn change_of(world: &World) -> &str {
@@ -223,7 +260,12 @@ fn body_of(route: &Route) -> Option<Value> {
 }
 
 fn path_of(route: &Route) -> String {
-    route.path.replace("{address}", "user@example.test").replace("{alias}", "user").replace("{name}", "x")
+    route
+        .path
+        .replace("{address}", "user@example.test")
+        .replace("{alias}", "user")
+        .replace("{name}", "x")
+        .replace("{trace}", "x")
 }
 
 #[tokio::test]
@@ -503,4 +545,117 @@ async fn the_documentation_is_served_to_all_and_runs_only_its_own_files() {
         assert_eq!(get(&world.console, path).await.unwrap().status(), StatusCode::NOT_FOUND, "{path}");
     }
     assert!(world.requests.is_empty(), "the node is not asked");
+}
+
+#[tokio::test]
+async fn open_calls_and_registrations_are_those_of_all_nodes_and_say_which_answered() {
+    let mut world = world();
+    let reader = world.sign_in("eye").await;
+    let calls = world.ask(&reader, "GET", "/calls/open?account=user", None).await;
+    assert_eq!((&calls.body["total"], &calls.body["calls"][0]["sid"]), (&json!(7), &json!("CA1")));
+    assert_eq!(calls.body["nodes"]["missing"][0]["name"], "n2");
+    assert!(change_of(&world).contains("user@example.test"), "{}", change_of(&world));
+    let page = world.ask(&reader, "GET", "/registrations?prefix=sip%3Aa&after=b&limit=1", None).await;
+    assert_eq!(page.body["addresses"][0]["address"], "alast@example.test");
+    assert_eq!((&page.body["has_more"], &page.body["total"]), (&json!(true), &json!(3)));
+    let asked = change_of(&world);
+    assert!(asked.contains("after: \"b\", limit: 1"), "{asked}");
+
+    let body = || Some(json!({ "address": "user", "contact": "sip:user@192.0.2.7" }));
+    let refused = world.ask(&reader, "POST", "/registrations/end", body()).await;
+    assert_eq!(refused.status, StatusCode::FORBIDDEN);
+    let operator = world.sign_in("op").await;
+    let done = world.ask(&operator, "POST", "/registrations/end", body()).await;
+    assert_eq!(done.status, StatusCode::OK, "{}", done.body);
+    assert!(change_of(&world).contains("EndRegistration"), "{}", change_of(&world));
+    let audited = world.audited.lock().unwrap().clone();
+    assert_eq!(audited.last().unwrap(), "op@example.test operator EndRegistration user@example.test None");
+}
+
+const INVITE: &[u8] = b"INVITE sip:bob@example.test SIP/2.0\r\nCall-ID: a@b\r\nCSeq: 1 INVITE\r\n\
+    Authorization: Digest username=\"user\", response=\"feed\"\r\n\r\n";
+
+/// The trace's page, once it has so many messages or is over.
+async fn trace_page(world: &mut World, browser: &Browser, path: &str, lines: usize) -> Value {
+    loop {
+        let reply = world.ask(browser, "GET", path, None).await;
+        assert_eq!(reply.status, StatusCode::OK, "{}", reply.body);
+        if reply.body["lines"].as_array().unwrap().len() >= lines || !reply.body["ended"].is_null() {
+            return reply.body;
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn a_trace_is_collected_for_the_operator_that_began_it_and_ends() {
+    let mut world = world();
+    let (reader, operator, admin) =
+        (world.sign_in("eye").await, world.sign_in("op").await, world.sign_in("root").await);
+    let begin = |call_id: Option<&str>| {
+        Some(json!({ "account": "user", "call_id": call_id, "full": true, "seconds": 60 }))
+    };
+    let unknown = Some(json!({ "account": "ghost" }));
+    assert_eq!(world.ask(&operator, "POST", "/traces", unknown).await.status, StatusCode::NOT_FOUND);
+    let any = Some(json!({ "account": "ghost", "any": true, "seconds": 601 }));
+    assert_eq!(world.ask(&operator, "POST", "/traces", any).await.status, StatusCode::BAD_REQUEST);
+    let begun = world.ask(&operator, "POST", "/traces", begin(Some("a@b"))).await;
+    assert_eq!(change_of(&world), "trace user@example.test true", "{}", begun.body);
+    let path = format!("/traces/{}", begun.body["trace"].as_str().unwrap());
+
+    let now = world.clock.now();
+    let sink = world.traces[0].clone();
+    sink.message(now, "udp:192.0.2.7:5060", "belfry", INVITE);
+    sink.message(now, "belfry", "udp:192.0.2.8:5060", b"BYE sip:b SIP/2.0\r\nCall-ID: other\r\n\r\n");
+    sink.node("n2", false);
+    sink.message(now, "belfry", "udp:192.0.2.8:5060", INVITE);
+    let page = trace_page(&mut world, &operator, &path, 2).await;
+    assert_eq!(page["lines"].as_array().unwrap().len(), 2, "one Call-ID: {page}");
+    assert_eq!((&page["next"], &page["missing_nodes"]), (&json!(2), &json!(["n2"])));
+    assert!(!page.to_string().contains("feed"), "masked: {page}");
+    let rest = world.ask(&operator, "GET", &format!("{path}?since=1"), None).await;
+    assert_eq!(rest.body["lines"].as_array().unwrap().len(), 1);
+
+    // Neither a reader nor another account sees or ends it.
+    assert_eq!(world.ask(&reader, "GET", &path, None).await.status, StatusCode::FORBIDDEN);
+    for method in ["GET", "DELETE"] {
+        assert_eq!(world.ask(&admin, method, &path, None).await.status, StatusCode::NOT_FOUND);
+    }
+    assert!(!sink.is_closed());
+    assert_eq!(world.ask(&operator, "DELETE", &path, None).await.status, StatusCode::OK);
+    let page = trace_page(&mut world, &operator, &path, usize::MAX).await;
+    assert_eq!(page["ended"], "operator");
+    sink.closed().await;
+    let audited = world.audited.lock().unwrap().clone();
+    let ended = "op@example.test operator EndTrace user@example.test None";
+    assert!(audited.contains(&"op@example.test operator BeginTrace user None".to_owned()), "{audited:?}");
+    assert_eq!(audited.last().unwrap(), ended);
+}
+
+#[tokio::test]
+async fn a_trace_ends_by_itself_and_few_are_on_at_once() {
+    let mut world = world();
+    let operator = world.sign_in("op").await;
+    let begin = |seconds: u64| Some(json!({ "account": "user", "seconds": seconds }));
+    let mut paths = Vec::new();
+    for seconds in [60, 1, 60, 60] {
+        let begun = world.ask(&operator, "POST", "/traces", begin(seconds)).await;
+        paths.push(format!("/traces/{}", begun.body["trace"].as_str().unwrap()));
+    }
+    let refused = world.ask(&operator, "POST", "/traces", begin(60)).await;
+    assert_eq!(refused.status, StatusCode::TOO_MANY_REQUESTS);
+    // A second of real time.
+    world.traces[1].closed().await;
+    let over = trace_page(&mut world, &operator, &paths[1], usize::MAX).await;
+    assert_eq!(over["ended"], "time");
+    assert!(world.traces[1].is_closed() && !world.traces[0].is_closed());
+
+    let sink = world.traces[0].clone();
+    for _ in 0..crate::limits::TRACE_LINES {
+        sink.message(world.clock.now(), "a", "b", INVITE);
+    }
+    sink.closed().await;
+    let full = trace_page(&mut world, &operator, &paths[0], usize::MAX).await;
+    assert_eq!((&full["ended"], &full["has_more"]), (&json!("full"), &json!(true)));
+    assert_eq!(full["lines"].as_array().unwrap().len(), crate::limits::TRACE_PAGE);
 }

@@ -54,9 +54,12 @@ async function run(page) {
     await picture(page, "sign-in");
     await signInByKeyboard(page, facts.admin);
     await seeOverview(page);
+    await seeLiveCall(page);
     await searchCalls(page);
+    await traceAccount(page);
     await makeAccount(page);
     await seeSessions(page);
+    await endRegistration(page);
     await testRoutes(page);
     await liftBlock(page);
     await seeFarm(page);
@@ -147,7 +150,7 @@ async function seeOverview(page) {
         const line = document.querySelector("figure path.line");
         return line && (line.getAttribute("d") || "").split("L").length > 3;
     });
-    await shows(page, "of these 3 answered");
+    await shows(page, "of these 4 answered");
     await shows(page, facts.domain);
     await picture(page, "overview");
     await page.emulateMediaFeatures([{ name: "prefers-color-scheme", value: "dark" }]);
@@ -156,6 +159,59 @@ async function seeOverview(page) {
     await page.emulateMediaFeatures([{ name: "prefers-color-scheme", value: "light" }]);
     const light = await page.evaluate(() => getComputedStyle(document.body).backgroundColor);
     assert.notEqual(dark, light);
+}
+
+async function seeLiveCall(page) {
+    await open(page, "live");
+    await shows(page, "Open calls: 1 of 1");
+    await shows(page, "answered");
+    await picture(page, "live");
+    // A call between phones has no end here, and no account to trace.
+    assert.deepEqual(await page.$$eval("main td button", (all) => all.length), 0);
+    await fill(page, "input[name=account]", facts.admin);
+    await press(page, "Search");
+    await shows(page, "Open calls: 0 of 0");
+}
+
+/** Sends a request as a phone of the account, which is asked for credentials. */
+function register(user) {
+    const socket = require("node:dgram").createSocket("udp4");
+    socket.on("message", () => socket.close());
+    socket.bind(0, "127.0.0.1", () => {
+        const at = `127.0.0.1:${socket.address().port}`;
+        const lines = [
+            `REGISTER sip:${facts.domain} SIP/2.0`, `Via: SIP/2.0/UDP ${at};branch=z9hG4bK${Date.now()}`,
+            `From: <sip:${user}>;tag=1`, `To: <sip:${user}>`, `Call-ID: traced-${at}`, "CSeq: 1 REGISTER",
+            `Contact: <sip:${at}>`, "Max-Forwards: 70", "Content-Length: 0", "", "",
+        ];
+        socket.send(lines.join("\r\n"), facts.sip, "127.0.0.1");
+    });
+}
+
+async function traceAccount(page) {
+    await open(page, `trace/${encodeURIComponent(facts.admin)}`);
+    assert.equal(await page.$eval("input[name=account]", (input) => input.value), facts.admin);
+    await page.click("input[name=full]");
+    await press(page, "Begin the trace");
+    await shows(page, `Tracing ${facts.admin} until`);
+    register(facts.admin);
+    await page.waitForFunction(() => {
+        const rows = [...document.querySelectorAll("main tbody tr")].map((row) => row.innerText);
+        return rows.length === 2 && rows[0].includes("REGISTER") && rows[1].includes("401 (REGISTER)");
+    });
+    // The picture has an arrow for each, and says what it is.
+    assert.equal(await page.$$eval(".ladder .arrow", (all) => all.length), 2);
+    assert.equal(await page.$$eval(".ladder text.party", (all) => all[1].textContent), "belfry");
+    assert.equal(await page.$eval(".ladder svg", (svg) => svg.getAttribute("aria-label")), "2 messages between 2 parties, as the table below has them");
+    await page.click("main details summary");
+    await shows(page, "CSeq: 1 REGISTER");
+    await page.click("main details summary");
+    await picture(page, "trace");
+    await press(page, "End the trace");
+    await shows(page, "The trace is ended.");
+    await page.emulateMediaFeatures([{ name: "prefers-color-scheme", value: "dark" }]);
+    await picture(page, "trace-dark");
+    await page.emulateMediaFeatures([{ name: "prefers-color-scheme", value: "light" }]);
 }
 
 async function searchCalls(page) {
@@ -214,6 +270,7 @@ async function makeAccount(page) {
     await press(page, "Add an address", "dialog");
     await dialogIsClosed(page);
     await shows(page, `4711@${facts.domain}`);
+    await seeQrCodes(page, `new@${facts.domain}`);
     await picture(page, "account");
     await press(page, "Remove");
     await press(page, "Remove", "dialog");
@@ -221,10 +278,48 @@ async function makeAccount(page) {
     await page.waitForFunction((gone) => location.hash === "#/accounts" && document.querySelector("main table") && ![...document.querySelectorAll("main td")].some((cell) => cell.textContent === gone), {}, `new@${facts.domain}`);
 }
 
+/** The modules of this text's code, as the Python package qrcode makes them with the same mask. */
+const QR_TEXT = "xmpp:alice@example.net";
+const QR_SHA256 = "f26e954b790b18f3f26034b359ff6538d5d5e70ac734b8af5eae800af42ea4f7";
+
+async function seeQrCodes(page, address) {
+    const names = await page.$$eval("svg.qr", (all) => all.map((one) => one.getAttribute("aria-label")));
+    assert.deepEqual(names, [`QR code of sip:${address}`, `QR code of xmpp:${address}`]);
+    const rows = await page.evaluate(async (text) => {
+        const { modules } = await import("/js/qr.js");
+        return modules(text).map((row) => row.map(Number).join(""));
+    }, QR_TEXT);
+    const digest = require("node:crypto").createHash("sha256").update(rows.join("\n")).digest("hex");
+    assert.equal(digest, QR_SHA256);
+    assert.equal(await page.evaluate(async () => (await import("/js/qr.js")).modules("x".repeat(214))), null);
+}
+
 async function seeSessions(page) {
     await open(page, "sessions");
     await shows(page, "0 of 0 sessions");
+    await shows(page, "Registered addresses: 1 of 1");
     await picture(page, "sessions");
+}
+
+async function endRegistration(page) {
+    const phone = `marked@${facts.domain}`;
+    await shows(page, "Registered addresses: 1 of 1");
+    await shows(page, "SIPp");
+    await fill(page, "input[name=prefix]", "nothing");
+    await press(page, "Search registrations");
+    await shows(page, "Registered addresses: 0 of 0");
+    await fill(page, "input[name=prefix]", "mark");
+    await press(page, "Search registrations");
+    const row = await page.waitForFunction((wanted) => [...document.querySelectorAll("main td")].find((cell) => cell.textContent === wanted), {}, phone);
+    const name = await row.evaluate((cell) => cell.parentElement.querySelector("button").getAttribute("aria-label"));
+    assert.ok(name.startsWith(`End the registration of ${phone} at sip:`), name);
+    await press(page, name);
+    await press(page, "End", "dialog");
+    await dialogIsClosed(page);
+    await shows(page, "Registered addresses: 0 of 0");
+    await open(page, `accounts/${encodeURIComponent(phone)}`);
+    await shows(page, facts.markup);
+    assert.ok(!(await page.$eval("main", (main) => main.innerText)).includes("SIPp"));
 }
 
 async function testRoutes(page) {
@@ -273,6 +368,11 @@ async function liftBlock(page) {
 async function seeFarm(page) {
     await open(page, "farm");
     await shows(page, "This node is in no farm");
+    // The node has made its certificate, which lasts.
+    await page.waitForFunction(() => {
+        const facts = document.querySelector("dl.facts");
+        return facts && facts.innerText.includes("the node itself") && facts.querySelector(".good");
+    });
     await press(page, "Check and take over the configuration");
     await shows(page, "The configuration is taken over.");
     await picture(page, "farm");
@@ -292,6 +392,10 @@ async function readOnly(page) {
     await shows(page, facts.admin);
     const names = await page.$$eval("main button", (all) => all.filter((one) => !one.hidden).map((one) => one.textContent));
     assert.deepEqual(names, ["Search"]);
+    const links = await page.$$eval("nav a[data-page]", (all) => all.map((one) => one.dataset.page));
+    assert.ok(links.includes("live") && !links.includes("trace"), "readers do not see what is said");
+    await open(page, "sessions");
+    await shows(page, "Registered addresses: 0 of 0");
     const [status, error] = await page.evaluate(async (domain) => {
         const session = await (await fetch("/v1/admin/session")).json();
         const answer = await fetch("/v1/admin/accounts", {

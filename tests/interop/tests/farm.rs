@@ -273,6 +273,17 @@ fn a_call_of_an_application_is_ended_from_any_node() {
     let (owner, other) = (&farm.nodes[number], &farm.nodes[1 - number]);
     let (_, error) = other.fails(&["calls", "end", "CA00000000000000000000000000000000"]);
     assert!(error.contains("there is no such call"), "{error}");
+    // The other node lists it with its node and the name by which it is ended.
+    let open = other.run(&["calls", "open", "--json"]);
+    let open: serde_json::Value = serde_json::from_str(&open).expect("one call");
+    assert_eq!(
+        (&open["sid"], &open["node"]),
+        (&call.as_str().into(), &format!("n{number}").into()),
+        "{open}"
+    );
+    assert_eq!(open["state"], "answered");
+    let table = other.run(&["calls", "open"]);
+    assert!(table.ends_with("1 of 1 open calls\n2 of 2 nodes answered\n"), "{table}");
     assert_eq!(other.run(&["calls", "end", &call]), "ended\n");
     let has_ended = || calls_of(owner).is_some_and(|(_, status)| status == "completed");
     interop::wait_until("the end of the call", Duration::from_secs(20), has_ended, || owner.tail());

@@ -54,6 +54,29 @@ fn ended() -> CallEventKind {
 }
 
 #[test]
+fn the_newest_open_calls_are_listed_and_all_are_counted() {
+    let mut world = World::new();
+    for key in 1..=6 {
+        world.tell(key, started(key));
+        world.pass(1_000);
+    }
+    world.tell(5, CallEventKind::Ringing);
+    world.tell(6, CallEventKind::Answered);
+    world.tell(4, failed(486));
+    let (calls, total) = world.ledger.open_calls(None, 3);
+    let rows: Vec<_> = calls.iter().map(|call| (&*call.call_id, call.ringing, call.answer)).collect();
+    let at = Some(START + Duration::from_secs(6));
+    let expected = [("6@192.0.2.1", None, at), ("5@192.0.2.1", at, None), ("3@192.0.2.1", None, None)];
+    assert_eq!((rows, total), (expected.to_vec(), 5));
+    for account in ["alice@example.com", "bob@example.com"] {
+        let (calls, total) = world.ledger.open_calls(Some(account), 3);
+        let ids: Vec<_> = calls.iter().map(|call| &*call.call_id).collect();
+        assert_eq!((ids, total), (vec!["6@192.0.2.1", "2@192.0.2.1"], 2), "{account}");
+    }
+    assert_eq!(world.ledger.open_calls(Some(""), 3).1, 0, "an empty name is no account's");
+}
+
+#[test]
 fn an_answered_call_has_its_times() {
     let mut world = World::new();
     world.tell(2, started(2));

@@ -259,3 +259,30 @@ fn a_write_names_the_row_that_it_replaces_and_an_end_its_last_row() {
     world.router.expire(world.now, &mut out);
     assert_eq!(out, [Effect::ForgetBinding { row: 14 }]);
 }
+
+#[test]
+fn registered_addresses_are_listed_page_by_page_in_their_order() {
+    let mut world = World::new();
+    for (at, user) in ["dave", "bob", "alice", "carol", "bert"].into_iter().enumerate() {
+        let aor = format!("{user}@example.com");
+        let seconds = if user == "carol" { 30 } else { 60 + u32::try_from(at).unwrap() };
+        world.register(update(&aor, user, 1, "sip:a@192.0.2.7", seconds)).unwrap();
+    }
+    // Renewed: its entry for the end of the first time is still there.
+    world.register(update("alice@example.com", "alice", 2, "sip:a@192.0.2.7", 600)).unwrap();
+    world.register(update("bob@example.com", "bob", 2, "sip:b@192.0.2.8", 600)).unwrap();
+    let page = |world: &World, prefix: &str, after: &str, most: usize| {
+        let (page, total) = world.router.registrations(world.now, (prefix, after), most);
+        let names: Vec<_> =
+            page.iter().map(|(aor, bindings)| format!("{} {}", &aor[..4], bindings.len())).collect();
+        (names.join(","), total)
+    };
+    assert_eq!(page(&world, "", "", 2), ("alic 1,bert 1".to_owned(), 5));
+    assert_eq!(page(&world, "", "bert@example.com", 2), ("bob@ 2,caro 1".to_owned(), 5));
+    assert_eq!(page(&world, "", "carol@example.com", 9), ("dave 1".to_owned(), 5));
+    assert_eq!(page(&world, "b", "", 9), ("bert 1,bob@ 2".to_owned(), 2));
+    assert_eq!(page(&world, "", "", 0), (String::new(), 5));
+    // Ended, though no timer has fired yet.
+    world.now = world.now + std::time::Duration::from_secs(62);
+    assert_eq!(page(&world, "", "", 9), ("alic 1,bert 1,bob@ 1".to_owned(), 3));
+}

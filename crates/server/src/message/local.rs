@@ -118,6 +118,15 @@ pub enum Command {
     Leave,
     /// The configuration was read again.
     Settings(Box<Reload>),
+    /// Copy out the messages of these accounts, and of no others.
+    Trace(Vec<Box<str>>),
+    /// Lists or changes what the shard has now.
+    Ask(OperatorQuestion),
+}
+
+/// The operator's question about calls, registrations and sign-ins.
+#[derive(Debug)]
+pub enum OperatorQuestion {
     /// Asks for the registrations of this address, whose bucket the shard owns.
     Bindings {
         /// The address.
@@ -137,6 +146,36 @@ pub enum Command {
         /// Gets the number of the blocks that were in force.
         answer: oneshot::Sender<usize>,
     },
-    /// Copy out the messages of these accounts, and of no others.
-    Trace(Vec<Box<str>>),
+    /// The newest open calls of this shard.
+    OpenCalls {
+        /// Those of this account; none: of all.
+        account: Option<Box<str>>,
+        /// Gets them.
+        answer: oneshot::Sender<control::OpenCallList>,
+    },
+    /// The first registered addresses that this shard owns.
+    Registrations {
+        /// The page.
+        query: control::RegistrationQuery,
+        /// Gets them, and the number of all.
+        answer: oneshot::Sender<RegisteredAddresses>,
+    },
+    /// Removes a binding at its owner, which any shard asks.
+    EndRegistration {
+        /// The address of record.
+        aor: Box<str>,
+        /// The contact as it is bound.
+        contact: Box<router::Contact>,
+        /// Gets the owner's answer.
+        answer: oneshot::Sender<router::Answer>,
+    },
+}
+
+/// Addresses with their bindings.
+#[derive(Debug, Default)]
+pub struct RegisteredAddresses {
+    /// The page, in the order of the addresses.
+    pub addresses: Vec<(Box<str>, Vec<router::Binding>)>,
+    /// The number of all that were asked for.
+    pub total: usize,
 }

@@ -3,7 +3,9 @@
 
 mod local;
 
-pub use local::{BucketOrder, Command, Ended, LocalMessage, LocalXmppMessage};
+pub use local::{
+    BucketOrder, Command, Ended, LocalMessage, LocalXmppMessage, OperatorQuestion, RegisteredAddresses,
+};
 pub use shard_message::{ShardMessage, StreamCondition, XmppShardMessage};
 
 /// One message in a shard's inbox.

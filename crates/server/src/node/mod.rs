@@ -15,6 +15,7 @@ mod looks;
 mod lost_calls;
 mod operator;
 mod operator_status;
+mod registrations;
 mod room;
 pub(crate) mod shard_counters;
 mod xmpp;

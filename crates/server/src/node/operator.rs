@@ -9,12 +9,12 @@ use admin::live::{LiveAnswer, LiveRequest};
 use anyhow::Result;
 use chat::SessionEndReason;
 use cli::service_manager::ServiceManager;
-use cluster::Bucket;
 use config::{Config, listener_text};
 use control::ChatTrace;
 use control::{
     BindingRow, BlockList, Control, Failure, FailureKind, FarmMapStatus, FarmStatus, Listening, NodeState,
-    Observed, Reloaded, StoreStatus, TargetStatus, TraceSink, subjects,
+    Observed, OpenCallList, RegistrationPage, RegistrationQuery, Reloaded, StoreStatus, TargetStatus,
+    TraceSink, subjects,
 };
 use logging::Logging;
 use logging::sign_in_failures::Service;
@@ -30,6 +30,7 @@ use super::certificates::Certificates;
 use super::changes::{NoticeStream, tell_shards};
 use super::completions::Unwritable;
 use super::farm_traces::FarmTraces;
+use super::registrations::Registrations;
 use super::{
     DRAIN_PATIENCE, Node, build, farm_requests, farm_status, listening, lost_calls, operator_status, room,
     shard_counters,
@@ -39,7 +40,7 @@ use crate::farm::FarmMembership;
 use crate::farm::traces::TraceMessages;
 use crate::http;
 use crate::limits;
-use crate::message::{Command, Ended, LocalMessage};
+use crate::message::{Command, Ended, LocalMessage, OperatorQuestion};
 use crate::operate::AdminListeners;
 use crate::rest;
 
@@ -143,14 +144,6 @@ pub(super) struct Operator {
 }
 
 impl Operator {
-    /// Drains if another node of the farm asks for it.
-    fn drain_when_asked(&self) {
-        let is_asked = self.node.borrow().shared.farm.as_ref().is_some_and(FarmMembership::is_asked_to_drain);
-        if is_asked {
-            self.drain();
-        }
-    }
-
     async fn until_the_end(self: &Rc<Self>) {
         let mut kept_house = self.now();
         let mut busy = self.now();
@@ -170,7 +163,12 @@ impl Operator {
                 self.node.borrow().keep_house();
                 self.certificates.warn_when_due(&self.node.borrow());
             }
-            self.drain_when_asked();
+            // Another node of the farm may have asked for it.
+            let asked = FarmMembership::is_asked_to_drain;
+            let is_asked = self.node.borrow().shared.farm.as_ref().is_some_and(asked);
+            if is_asked {
+                self.drain();
+            }
             let Some(since) = self.draining.get() else {
                 busy = now;
                 continue;
@@ -259,7 +257,7 @@ impl Operator {
     }
 
     /// The answers of all shards; one that ends gives none.
-    async fn ask_shards<T>(&self, command: impl Fn(oneshot::Sender<T>) -> Command) -> Vec<T> {
+    pub(super) async fn ask_shards<T>(&self, command: impl Fn(oneshot::Sender<T>) -> Command) -> Vec<T> {
         let mut asked = Vec::new();
         for outlet in &self.node.borrow().outlets {
             let (answer, answered) = oneshot::channel();
@@ -271,33 +269,6 @@ impl Operator {
             answers.extend(answered.await.ok());
         }
         answers
-    }
-
-    /// The registrations of an address of this node alone.
-    async fn own_bindings(&self, aor: Box<str>) -> Vec<router::Binding> {
-        let (answer, bindings) = oneshot::channel();
-        {
-            let node = self.node.borrow();
-            let owner = node.shared.map().owner(Bucket::of(&aor));
-            let message = LocalMessage::Command(Command::Bindings { aor, answer });
-            node.outlets[usize::from(owner.shard)].answer_all(&mut vec![message.into()]);
-        }
-        bindings.await.unwrap_or_default()
-    }
-
-    /// The registrations of an address that any node of the farm may own, as the database has them.
-    async fn shared_bindings(&self, now: Instant, aor: Box<str>) -> Vec<router::Binding> {
-        let bucket = Bucket::of(&aor).number();
-        let rows = match self.read(Read::Bindings { bucket, aor }).await {
-            Ok(Loaded::Bindings(rows)) => rows,
-            Ok(_) => Vec::new(),
-            Err(error) => {
-                tracing::warn!(%error, "registrations could not be read");
-                Vec::new()
-            }
-        };
-        let read = |row: store::BindingRow| router::bindings_of_record(now, &row.record, &[]);
-        rows.into_iter().filter_map(|row| read(row).ok()).flatten().collect()
     }
 
     /// Takes part in the traces of other nodes of the farm.
@@ -466,11 +437,8 @@ impl Control for Operator {
     }
 
     async fn bindings(&self, account: &Address) -> Vec<BindingRow> {
-        let aor: Box<str> = account.to_string().into();
         let now = self.now();
-        let is_shared = self.node.borrow().shared.config.shares_database();
-        let bindings =
-            if is_shared { self.shared_bindings(now, aor).await } else { self.own_bindings(aor).await };
+        let bindings = Registrations(self).of(account).await;
         bindings.into_iter().map(|binding| operator_status::binding_row(binding, now)).collect()
     }
 
@@ -493,8 +461,22 @@ impl Control for Operator {
         }
     }
 
+    async fn open_calls(&self, account: Option<&str>) -> OpenCallList {
+        let ask =
+            |answer| Command::Ask(OperatorQuestion::OpenCalls { account: account.map(Into::into), answer });
+        OpenCallList::joined(self.ask_shards(ask).await)
+    }
+
+    async fn registrations(&self, query: &RegistrationQuery) -> RegistrationPage {
+        Registrations(self).page(query).await
+    }
+
+    async fn end_registration(&self, account: &Address, contact: &str) -> Result<(), Failure> {
+        Registrations(self).end(account, contact).await
+    }
+
     async fn blocks(&self) -> BlockList {
-        let shards = self.ask_shards(|answer| Command::Blocks { answer }).await;
+        let shards = self.ask_shards(|answer| Command::Ask(OperatorQuestion::Blocks { answer })).await;
         let (node, now) = (self.node.borrow(), self.now());
         let mut blocks: Vec<_> =
             shards.into_iter().flatten().map(|block| (Service::Sip.name(), block)).collect();
@@ -512,7 +494,7 @@ impl Control for Operator {
     async fn lift_block(&self, subject: &str) -> u64 {
         let domain = self.node.borrow().shared.config.sip.default_domain.clone();
         let (subject, of_rest) = subjects(subject, &domain);
-        let lift = |answer| Command::LiftBlock { subject: subject.clone(), answer };
+        let lift = |answer| Command::Ask(OperatorQuestion::LiftBlock { subject: subject.clone(), answer });
         let mut lifted: usize = self.ask_shards(lift).await.into_iter().sum();
         let (node, now) = (self.node.borrow(), self.now());
         if let Some(access) = node.shared.access.get() {

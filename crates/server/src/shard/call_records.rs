@@ -52,6 +52,11 @@ impl CallRecords {
         self.ledger.counts()
     }
 
+    /// The newest open calls, of an account or of all, and the number of all of them.
+    pub(super) fn open_calls(&self, account: Option<&str>, most: usize) -> (Vec<call::OpenCall>, usize) {
+        self.ledger.open_calls(account, most)
+    }
+
     pub(super) fn expire(&mut self, now: Instant) {
         self.ledger.expire(now, &mut self.ended);
     }

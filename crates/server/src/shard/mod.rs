@@ -26,6 +26,7 @@ mod edge_accounts;
 mod farm;
 mod key_writer;
 mod load;
+mod operator_questions;
 mod pace;
 mod perform;
 mod phones;
@@ -84,6 +85,7 @@ pub struct Shard {
     reports: ReportMarks,
     reads: StoreReads,
     records: CallRecords,
+    operator_changes: operator_questions::OperatorChanges,
     planner: RoutePlanner,
     probes: RouteProbes,
     /// Messages for other shards at the end of the turn, by number.
@@ -148,6 +150,7 @@ impl Shard {
             handover: (0..shards).map(|_| Vec::new()).collect(),
             load: Load::default(),
             pace: Pace::default(),
+            operator_changes: operator_questions::OperatorChanges::default(),
             leaving: false,
             closing: None,
             last_report: Instant::default(),
@@ -438,16 +441,7 @@ impl Shard {
                     adapter.xmpp.reload(reload);
                 }
             }
-            Command::Bindings { aor, answer } => {
-                // The asker may have hung up.
-                let _ = answer.send(self.parts.bindings(aor));
-            }
-            Command::Blocks { answer } => {
-                let _ = answer.send(self.parts.endpoint.blocks(self.parts.clock.now()));
-            }
-            Command::LiftBlock { subject, answer } => {
-                let _ = answer.send(self.parts.endpoint.lift_block(self.parts.clock.now(), &subject));
-            }
+            Command::Ask(question) => operator_questions::handle(self, question),
             Command::Trace(accounts) => {
                 if let Some(adapter) = &self.xmpp {
                     adapter.xmpp.streams.set_traced(accounts.clone());

@@ -10,6 +10,8 @@ pub(super) enum RequestOrigin {
     Xmpp(u64),
     /// Questions about accounts between an edge without a database and an owner (`edge_accounts`).
     Account(u64),
+    /// Changes that an operator asks for (`operator_questions`).
+    Operator(u64),
 }
 
 /// The endpoint tells its events' questions from its own by it.
@@ -17,6 +19,7 @@ const EVENTS: u64 = sip::events::ASK_BIT;
 const VOICE: u64 = EVENTS >> 1;
 const XMPP: u64 = EVENTS >> 2;
 const ACCOUNT: u64 = EVENTS >> 3;
+const OPERATOR: u64 = EVENTS >> 4;
 
 impl RequestOrigin {
     pub(super) fn of(id: u64) -> RequestOrigin {
@@ -28,6 +31,8 @@ impl RequestOrigin {
             RequestOrigin::Xmpp(id & !XMPP)
         } else if id & ACCOUNT != 0 {
             RequestOrigin::Account(id & !ACCOUNT)
+        } else if id & OPERATOR != 0 {
+            RequestOrigin::Operator(id & !OPERATOR)
         } else {
             RequestOrigin::Core
         }
@@ -46,6 +51,10 @@ pub(super) fn of_account(number: u64) -> u64 {
     number | ACCOUNT
 }
 
+pub(super) fn of_operator(number: u64) -> u64 {
+    number | OPERATOR
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -56,6 +65,7 @@ mod tests {
             assert_eq!(RequestOrigin::of(of_voice(id)), RequestOrigin::Voice(id));
             assert_eq!(RequestOrigin::of(of_xmpp(id)), RequestOrigin::Xmpp(id));
             assert_eq!(RequestOrigin::of(of_account(id)), RequestOrigin::Account(id));
+            assert_eq!(RequestOrigin::of(of_operator(id)), RequestOrigin::Operator(id));
             assert_eq!(RequestOrigin::of(id), RequestOrigin::Core);
             assert_eq!(RequestOrigin::of(sip::events::ASK_BIT | id), RequestOrigin::Core);
         }

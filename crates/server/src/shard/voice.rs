@@ -149,6 +149,7 @@ impl Shard {
     pub(super) fn give_answer(&mut self, now: Instant, id: AskId, answer: Answer) {
         let ticket = match RequestOrigin::of(id.0) {
             RequestOrigin::Voice(ticket) => ticket,
+            RequestOrigin::Operator(number) => return self.operator_changes.handle_answer(number, answer),
             RequestOrigin::Account(ticket) => return edge_accounts::handle_answer(self, now, ticket, answer),
             _ => return self.parts.endpoint.handle_answer(now, id, answer, &mut self.scratch.effects),
         };

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use control::{RegistrationQuery, Request, Response};
 use sip::transport::Transport::{Tcp, Udp};
 use sip::wire::Header;
 
@@ -68,6 +69,65 @@ fn one_contact_is_removed_or_all() {
     assert_eq!(register_as(&mut bob, "*", "Expires: 0\r\n"), 200);
     assert!(bob.bindings().is_empty());
     node.stop();
+}
+
+/// A registration that an operator ends is removed as one that the phone ends: for good, and answered when it is written.
+#[test]
+fn an_operator_lists_registrations_and_calls_and_ends_a_registration() {
+    let place = place();
+    let process = place.spawn();
+    let mut bob = place.udp("bob");
+    let two = format!("<sip:one@127.0.0.1:9>, <{}>", bob.contact());
+    assert_eq!(register_as(&mut bob, &two, "Expires: 600\r\n"), 200);
+    let socket = place.path(".").join(&place.config().server.control);
+    let mut operator = control::Client::connect(&socket).unwrap();
+    let page = |operator: &mut control::Client, prefix: &str| {
+        let query = RegistrationQuery { prefix: prefix.into(), limit: 9, ..RegistrationQuery::default() };
+        match operator.ask(&Request::Registrations(query)).unwrap() {
+            Response::Registrations(page) => page,
+            other => panic!("{other:?}"),
+        }
+    };
+    let listed = page(&mut operator, "bo");
+    assert_eq!((listed.total, &*listed.addresses[0].address), (1, "bob@example.test"));
+    assert_eq!(listed.addresses[0].contacts.len(), 2);
+    assert_eq!(page(&mut operator, "alice").total, 0);
+
+    let account = store::Address::new("bob", "example.test").unwrap();
+    let end = |contact: &str| Request::EndRegistration { account: account.clone(), contact: contact.into() };
+    assert_eq!(operator.ask(&end("sip:one@127.0.0.1:9")).unwrap(), Response::Done { rows: 1 });
+    let left = bob.bindings();
+    assert!(left.len() == 1 && !left[0].contains("sip:one@"), "{left:?}");
+    let again = operator.ask(&end("sip:one@127.0.0.1:9")).unwrap_err().to_string();
+    assert!(again.contains("no registration of sip:one@127.0.0.1:9"), "{again}");
+
+    let mut alice = place.udp("alice");
+    let invite = alice.invite("bob@example.test");
+    let ringing = bob.expect_request("INVITE");
+    bob.reply(&ringing, "180 Ringing", "d", "");
+    alice.expect("180", |message| !message.is_request() && message.status() == 180);
+    let calls = |operator: &mut control::Client, account: Option<&str>| match operator
+        .ask(&Request::OpenCalls { account: account.map(Into::into) })
+        .unwrap()
+    {
+        Response::OpenCalls(list) => list,
+        other => panic!("{other:?}"),
+    };
+    let open = calls(&mut operator, Some("bob@example.test"));
+    let [call] = &open.calls[..] else { panic!("{open:?}") };
+    assert_eq!(
+        (&*call.state, call.account.as_deref(), open.total),
+        ("calling", Some("alice@example.test"), 1)
+    );
+    assert_eq!((call.sid.as_deref(), call.node.as_deref()), (None, None));
+    bob.reply(&ringing, "486 Busy Here", "d", "");
+    assert_eq!(alice.outcome(&invite).status(), 486);
+    assert_eq!(calls(&mut operator, None).total, 0);
+    process.kill();
+
+    let process = place.spawn();
+    assert_eq!(bob.bindings().len(), 1, "what was ended stays ended");
+    process.kill();
 }
 
 #[test]

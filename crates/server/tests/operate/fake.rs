@@ -106,6 +106,18 @@ impl Control for Fake {
         Ok(())
     }
 
+    async fn open_calls(&self, _: Option<&str>) -> control::OpenCallList {
+        control::OpenCallList::default()
+    }
+
+    async fn registrations(&self, _: &control::RegistrationQuery) -> control::RegistrationPage {
+        control::RegistrationPage::default()
+    }
+
+    async fn end_registration(&self, _: &Address, _: &str) -> Result<(), control::Failure> {
+        Err(control::Failure::new(control::FailureKind::NotFound, "there is no such registration"))
+    }
+
     async fn blocks(&self) -> BlockList {
         let block = BlockRow {
             service: "sip".into(),

@@ -2,6 +2,7 @@
 
 import { get, post, put, query, remove } from "./api.js";
 import { ask, el, field, notice, table, values } from "./dom.js";
+import { qrCode } from "./qr.js";
 import { elapsed, number, t, time } from "./text.js";
 import { sessionTable } from "./sessions.js";
 
@@ -99,6 +100,17 @@ function state(account) {
         : el("span", { class: "good" }, t("accounts.enabled"));
 }
 
+/** The account's addresses for phones and chat as pictures: to be scanned instead of typed. */
+function qrCodes(address) {
+    const at = address.lastIndexOf("@");
+    const uri = (scheme) => `${scheme}:${encodeURIComponent(address.slice(0, at))}${address.slice(at)}`;
+    const code = (scheme) => {
+        const picture = qrCode(uri(scheme), t("qr.code", { uri: uri(scheme) }));
+        return el("figure", { class: "card" }, el("figcaption", {}, t(`qr.${scheme}`)), picture || el("p", {}, t("qr.too_long")), el("code", {}, uri(scheme)));
+    };
+    return el("div", { class: "cards" }, code("sip"), code("xmpp"));
+}
+
 /** One account. */
 function one(place, around, address) {
     const path = `/accounts/${encodeURIComponent(address)}`;
@@ -142,6 +154,7 @@ function one(place, around, address) {
             ], registrations),
             el("h2", {}, t("sessions.title")),
             sessionTable(sessions, around, load),
+            el("h2", {}, t("qr.title")), el("p", { class: "faint" }, t("qr.what")), qrCodes(account.address),
             el("p", {}, el("a", { href: `#/calls/${encodeURIComponent(account.address)}` }, t("accounts.calls"))));
     }
 

@@ -30,13 +30,13 @@ function add(element, children) {
 }
 
 /**
- * A table. Columns: { title, of: row => text or node, number: true }. What a screen reader says first is the caption.
+ * A table. Columns: { title, of: row => text or node, number: true, breaks: true }; `breaks`: long words are broken. What a screen reader says first is the caption.
  */
 export function table(caption, columns, rows) {
     const head = columns.map((column) =>
         el("th", { scope: "col", class: column.number ? "number" : undefined }, column.title || el("span", { class: "faint" }, "")));
     const body = rows.map((row) => el("tr", {}, columns.map((column) =>
-        el("td", { class: column.actions ? "actions" : column.number ? "number" : undefined }, column.of(row)))));
+        el("td", { class: column.actions ? "actions" : column.number ? "number" : column.breaks ? "breaks" : undefined }, column.of(row)))));
     if (rows.length === 0) {
         body.push(el("tr", {}, el("td", { colspan: columns.length, class: "faint" }, t("table.empty"))));
     }

@@ -1,13 +1,16 @@
 // The farm, and the configuration of this node.
 
-import { post, watch } from "./api.js";
+import { get, post, watch } from "./api.js";
 import { ask, el, notice, table } from "./dom.js";
-import { number, t } from "./text.js";
+import { elapsed, number, t, time } from "./text.js";
 
 export function farm(place, around) {
     const result = el("div", {});
     const reload = el("button", { type: "button", onclick: takeOver }, t("farm.reload"));
-    place.append(result, el("h2", {}, t("farm.configuration")), el("p", { class: "faint" }, t("farm.reload_text")),
+    const certificate = el("div", {});
+    const map = el("div", {});
+    const showMap = el("button", { type: "button", hidden: true, onclick: loadMap }, t("farm.map_button"));
+    place.append(result, el("p", {}, showMap), map, el("h2", {}, t("certificate.title")), certificate, el("h2", {}, t("farm.configuration")), el("p", { class: "faint" }, t("farm.reload_text")),
         around.may("admin") ? el("p", {}, reload) : "");
     let timer;
     let isLeft = false;
@@ -17,6 +20,8 @@ export function farm(place, around) {
             const answer = await watch("/farm");
             if (isLeft) return;
             show(answer.farm);
+            showMap.hidden = !answer.farm;
+            certificate.replaceChildren(certificateFacts(answer.certificate));
         } catch (failure) {
             if (!isLeft) result.replaceChildren(el("p", { class: "warning", role: "alert" }, failure.message));
         }
@@ -50,6 +55,15 @@ export function farm(place, around) {
         result.replaceChildren(council, table(t("farm.caption", { farm: farm.farm, version: farm.map_version }), columns, farm.nodes));
     }
 
+    async function loadMap() {
+        try {
+            const answer = await get("/farm/map");
+            if (!isLeft) map.replaceChildren(...(answer.map ? mapTables(answer.map) : []));
+        } catch (failure) {
+            notice(failure.message, true);
+        }
+    }
+
     function drain(node) {
         ask(t("farm.drain", { node: node.name }), el("p", {}, t("farm.drain_text")), t("farm.drain_button"), async () => {
             await post("/farm/drain", { node: node.name });
@@ -73,4 +87,33 @@ export function farm(place, around) {
         isLeft = true;
         clearTimeout(timer);
     };
+}
+
+/** The certificate of the node's listeners, and how its orders go. */
+function certificateFacts(certificate) {
+    if (!certificate) return el("p", {}, t("certificate.none"));
+    const left = certificate.ends_in_seconds;
+    const ends = certificate.ends_at === null ? t("certificate.unreadable") : `${time(certificate.ends_at * 1e6)} (${left ? elapsed(left) : t("certificate.over")})`;
+    const facts = [
+        [t("certificate.name"), certificate.name],
+        [t("certificate.source"), t(`certificate.${certificate.source}`)],
+        [t("certificate.ends"), el("span", { class: certificate.ends_soon || left === 0 ? "bad-text" : "good" }, ends)],
+        [t("certificate.order_failure"), certificate.order_failure],
+        [t("certificate.next_order"), certificate.next_order_seconds === null ? null : elapsed(certificate.next_order_seconds)],
+    ].filter(([, value]) => value !== null && value !== undefined);
+    return el("dl", { class: "facts card" }, facts.flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, value)]));
+}
+
+/** The map in two tables: neighbouring numbers of one shard are one row. */
+function mapTables({ map_version, buckets, call_slots }) {
+    const columns = [
+        { title: t("farm.numbers"), of: (range) => (range.first === range.last ? String(range.first) : `${range.first} – ${range.last}`) },
+        { title: t("farm.count"), number: true, of: (range) => number(range.last - range.first + 1) },
+        { title: t("farm.node"), of: (range) => (range.life === null ? el("span", { class: "bad-text" }, t("farm.no_holder")) : range.node || t("farm.gone", { life: range.life })) },
+        { title: t("farm.shard"), number: true, of: (range) => (range.shard === null ? "–" : String(range.shard)) },
+    ];
+    return [
+        table(t("farm.map_buckets", { version: map_version }), columns, buckets),
+        table(t("farm.map_slots", { version: map_version }), columns, call_slots),
+    ];
 }

@@ -6,12 +6,16 @@ import { load, t } from "./text.js";
 import { accounts } from "./accounts.js";
 import { calls } from "./calls.js";
 import { farm } from "./farm.js";
+import { live } from "./live.js";
 import { overview } from "./overview.js";
 import { routes } from "./routes.js";
 import { security } from "./security.js";
 import { sessions } from "./sessions.js";
+import { trace } from "./trace.js";
 
-const PAGES = { overview, calls, accounts, sessions, routes, security, farm };
+const PAGES = { overview, live, calls, trace, accounts, sessions, routes, security, farm };
+/** Pages that show what is said: not for readers. */
+const OF_OPERATORS = ["trace"];
 const RANKS = ["read-only", "operator", "admin"];
 
 const root = document.getElementById("root");
@@ -60,7 +64,8 @@ function signIn(message) {
 function begin(signedIn) {
     session = signedIn;
     api.setSession(signedIn);
-    const links = Object.keys(PAGES).map((name) => el("li", {}, el("a", { href: `#/${name}`, "data-page": name }, t(`nav.${name}`))));
+    const names = Object.keys(PAGES).filter((name) => !OF_OPERATORS.includes(name) || surroundings().may("operator"));
+    const links = names.map((name) => el("li", {}, el("a", { href: `#/${name}`, "data-page": name }, t(`nav.${name}`))));
     const out = el("button", { type: "button", onclick: signOut }, t("button.sign_out"));
     const side = el("div", { class: "side" },
         el("div", { class: "brand" }, "Belfry"),

@@ -2,6 +2,7 @@
 
 import { get, query, remove } from "./api.js";
 import { ask, el, field, notice, table, values } from "./dom.js";
+import { registrations } from "./registrations.js";
 import { number, t, time } from "./text.js";
 
 export function sessionTable(rows, around, changed) {
@@ -31,14 +32,9 @@ export function sessions(place, around) {
         event.preventDefault();
         load();
     });
-    const phones = el("form", { class: "bar" },
-        field("account", t("registrations.of"), { required: true, autocapitalize: "none" }),
-        el("button", { type: "submit" }, t("button.show")));
-    phones.addEventListener("submit", (event) => {
-        event.preventDefault();
-        around.go("accounts", values(phones).account);
-    });
-    place.append(form, result, el("h2", {}, t("registrations.title")), el("p", { class: "faint" }, t("registrations.where")), phones);
+    const phones = el("section", {});
+    place.append(form, result, phones);
+    registrations(phones, around);
 
     async function load() {
         try {

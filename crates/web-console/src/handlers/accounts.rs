@@ -38,7 +38,7 @@ fn row(context: &Context<'_>, account: &AccountRow) -> serde_json::Value {
 }
 
 /// The account of an address of it, or of an alias.
-async fn find(context: &Context<'_>, text: &str) -> Result<AccountRow, Fault> {
+pub(super) async fn find(context: &Context<'_>, text: &str) -> Result<AccountRow, Fault> {
     let address = context.address(text)?;
     match context.listing(Ask::Account { address }).await? {
         Listing::Account(Some(account)) => Ok(account),

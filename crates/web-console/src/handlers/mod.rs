@@ -4,9 +4,11 @@ mod accounts;
 mod calls;
 mod chat;
 mod farm;
+mod live;
 mod overview;
 mod routing;
 mod security;
+mod traces;
 
 use std::net::IpAddr;
 
@@ -15,8 +17,9 @@ use serde_json::{Value, json};
 use store::Address;
 
 use crate::fault::Fault;
+use crate::parameters::Values;
 use crate::role::Role;
-use crate::routes::{Operation, Route, Values};
+use crate::routes::{Operation, Route};
 use crate::sign_in::{User, describe};
 use crate::state::{ActiveSettings, AuditLine, State};
 
@@ -124,6 +127,12 @@ pub(crate) async fn perform(context: &Context<'_>) -> Result<Answer, Fault> {
         Operation::Calls => calls::list(context).await,
         Operation::CallsAsCsv => calls::csv(context).await,
         Operation::EndCall => calls::end(context).await,
+        Operation::OpenCalls => live::calls(context).await,
+        Operation::Registrations => live::registrations(context).await,
+        Operation::EndRegistration => live::end_registration(context).await,
+        Operation::BeginTrace => traces::begin(context).await,
+        Operation::Trace => traces::show(context),
+        Operation::EndTrace => traces::end(context),
         Operation::Accounts => accounts::list(context).await,
         Operation::Account => accounts::show(context).await,
         Operation::AddAccount => accounts::add(context).await,
@@ -147,6 +156,7 @@ pub(crate) async fn perform(context: &Context<'_>) -> Result<Answer, Fault> {
         Operation::Blocks => security::blocks(context).await,
         Operation::LiftBlock => security::lift(context).await,
         Operation::Farm => farm::farm(context).await,
+        Operation::FarmMap => farm::map(context).await,
         Operation::DrainFarmNode => farm::drain(context).await,
         Operation::Reload => farm::reload(context).await,
     }

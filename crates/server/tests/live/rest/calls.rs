@@ -38,7 +38,7 @@ struct Live {
     remote: SocketAddr,
     form: Form,
     _node: Process,
-    _place: Place,
+    place: Place,
 }
 
 impl Live {
@@ -50,7 +50,7 @@ impl Live {
         let mut caller = Caller::new(&place);
         let (dialog, remote) = caller.call();
         let form = until("the application is asked", || app.asked_for("/"));
-        Live { rest, caller, dialog, remote, form, _node: node, _place: place }
+        Live { rest, caller, dialog, remote, form, _node: node, place }
     }
 
     /// The call's resource.
@@ -112,6 +112,27 @@ fn a_call_to_a_bound_number_is_answered_and_listed() {
         let page = live.rest.get(&format!("/Calls.json{query}"));
         assert_eq!(page["calls"].as_array().unwrap().len(), count, "{query}: {page}");
     }
+    live.until_nothing_is_left();
+}
+
+/// The console lists it so, and ends it by the SID.
+#[test]
+fn an_operators_list_of_open_calls_names_a_call_of_an_application_by_its_sid() {
+    let app = App::new(&[("/", WAIT)]);
+    let mut live = Live::new(&app);
+    live.until_status("in-progress");
+    let control = live.place.path(".").join(&live.place.config().server.control);
+    let mut operator = control::Client::connect(&control).unwrap();
+    let listed = operator.ask(&control::Request::OpenCalls { account: None }).unwrap();
+    let control::Response::OpenCalls(list) = listed else { panic!("{listed:?}") };
+    let [call] = &list.calls[..] else { panic!("{list:?}") };
+    assert_eq!(call.sid.as_deref(), Some(&*live.form["CallSid"]));
+    assert_eq!((&*call.call_id, &*call.state), (&*live.dialog.call_id, "answered"));
+    let end = control::Request::EndCall { call: call.sid.clone().unwrap() };
+    assert_eq!(operator.ask(&end).unwrap(), control::Response::Done { rows: 1 });
+    let bye = live.caller.phone.expect_request("BYE");
+    live.caller.phone.reply(&bye, "200 OK", "", "");
+    live.until_status("completed");
     live.until_nothing_is_left();
 }
 

@@ -1,0 +1,55 @@
+//! Traces of accounts: begun, read and ended by one operator each.
+
+use std::time::Duration;
+
+use axum::http::StatusCode;
+use serde_json::json;
+
+use super::accounts::find;
+use super::{Answer, Context};
+use crate::fault::Fault;
+use crate::limits;
+use crate::traces::{TooMany, TraceOrder};
+
+pub(super) async fn begin(context: &Context<'_>) -> Result<Answer, Fault> {
+    let result = try_begin(context).await;
+    context.audit(context.values.text("account"), result.as_ref().err());
+    result
+}
+
+async fn try_begin(context: &Context<'_>) -> Result<Answer, Fault> {
+    let (state, values) = (context.state, &context.values);
+    let mut account = context.address(values.text("account"))?;
+    if !values.flag("any") {
+        // By its own address: messages are traced of accounts, not of their further addresses.
+        account = find(context, values.text("account")).await?.address;
+    }
+    let too_many = || Fault::new(StatusCode::TOO_MANY_REQUESTS, "too many traces are on; end one of them");
+    if !state.traces.have_room() {
+        return Err(too_many());
+    }
+    let seconds = values.number("seconds").unwrap_or(limits::TRACE_SECONDS).max(1);
+    let order = TraceOrder {
+        by: context.user.session.account.clone(),
+        account: account.clone(),
+        call_id: values.some_text("call_id").map(|id| id.trim().into()),
+        time: Duration::from_secs(seconds),
+    };
+    let lines = state.node.trace(account, values.flag("full")).await?.ok_or_else(too_many)?;
+    let name = stdx::hex::encode(&state.random()[..16]);
+    state.traces.begin(state.now(), &name, order, lines).map_err(|TooMany| too_many())?;
+    Ok(Answer::Json(json!({ "trace": name })))
+}
+
+pub(super) fn show(context: &Context<'_>) -> Result<Answer, Fault> {
+    let since = context.values.number("since").unwrap_or(0);
+    let by = &context.user.session.account;
+    context.state.traces.page(context.variable(), by, since).map(Answer::Json).ok_or_else(Fault::not_found)
+}
+
+pub(super) fn end(context: &Context<'_>) -> Result<Answer, Fault> {
+    let ended = context.state.traces.end(context.variable(), &context.user.session.account);
+    let account = ended.ok_or_else(Fault::not_found)?;
+    context.audit(&account.to_string(), None);
+    Ok(Answer::Json(json!({ "rows": 1 })))
+}

@@ -1,0 +1,189 @@
+//! The traces that operators have begun at the console. Each is collected by a task of its own, ends by itself, and is shown only to
+//! the account that began it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use control::{TraceLine, TraceLines, TraceNews};
+use serde_json::{Value, json};
+use stdx::Instant;
+use store::Address;
+use tokio::sync::Notify;
+use tokio::time::sleep;
+
+use crate::limits;
+
+/// The reason why a trace is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    /// Its time is over.
+    Time,
+    /// It has as many messages as a trace may have.
+    Full,
+    /// The operator ended it.
+    Operator,
+    /// The node ended it.
+    Node,
+}
+
+impl End {
+    fn name(self) -> &'static str {
+        match self {
+            End::Time => "time",
+            End::Full => "full",
+            End::Operator => "operator",
+            End::Node => "node",
+        }
+    }
+}
+
+/// What an operator asked for.
+#[derive(Clone, Debug)]
+pub(crate) struct TraceOrder {
+    /// The account that has signed in.
+    pub(crate) by: Address,
+    /// The account that is traced.
+    pub(crate) account: Address,
+    /// Only messages with this Call-ID.
+    pub(crate) call_id: Option<Box<str>>,
+    /// The time that it lasts.
+    pub(crate) time: Duration,
+}
+
+struct Trace {
+    order: TraceOrder,
+    ends_at: Instant,
+    lines: Vec<TraceLine>,
+    bytes: usize,
+    missed: u64,
+    /// Nodes that do not answer.
+    missing: BTreeSet<Box<str>>,
+    end: Option<End>,
+    /// Told when the operator ends it.
+    stop: Arc<Notify>,
+}
+
+/// All traces, by their names. Cheap to clone.
+#[derive(Clone, Default)]
+pub(crate) struct Traces(Arc<Mutex<BTreeMap<String, Trace>>>);
+
+/// Too many traces are under way.
+#[derive(Debug)]
+pub(crate) struct TooMany;
+
+impl Traces {
+    fn all(&self) -> MutexGuard<'_, BTreeMap<String, Trace>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// True if one more may begin.
+    pub(crate) fn have_room(&self) -> bool {
+        self.all().values().filter(|trace| trace.end.is_none()).count() < limits::TRACES
+    }
+
+    /// Collects the lines until the trace is over.
+    pub(crate) fn begin(
+        &self,
+        now: Instant,
+        name: &str,
+        order: TraceOrder,
+        lines: TraceLines,
+    ) -> Result<(), TooMany> {
+        if !self.have_room() {
+            return Err(TooMany);
+        }
+        let (time, stop) = (order.time, Arc::new(Notify::new()));
+        let trace = Trace {
+            ends_at: now + time,
+            order,
+            lines: Vec::new(),
+            bytes: 0,
+            missed: 0,
+            missing: BTreeSet::new(),
+            end: None,
+            stop: Arc::clone(&stop),
+        };
+        let mut all = self.all();
+        all.retain(|_, trace| trace.end.is_none() || now.since(trace.ends_at) < limits::TRACE_KEPT);
+        if all.len() >= limits::TRACES_KEPT {
+            let over = all.iter().filter(|(_, trace)| trace.end.is_some());
+            let oldest = over.min_by_key(|(_, trace)| trace.ends_at).map(|(name, _)| name.clone());
+            oldest.map(|name| all.remove(&name));
+        }
+        all.insert(name.to_owned(), trace);
+        tokio::spawn(self.clone().collect(name.to_owned(), lines, (time, stop)));
+        Ok(())
+    }
+
+    async fn collect(self, name: String, mut lines: TraceLines, (time, stop): (Duration, Arc<Notify>)) {
+        let mut over = pin!(sleep(time));
+        let end = loop {
+            tokio::select! {
+                news = lines.next() => {
+                    let Some(news) = news else { break End::Node };
+                    let missed = lines.missed();
+                    let mut all = self.all();
+                    let Some(trace) = all.get_mut(&name) else { return };
+                    trace.missed += missed;
+                    if !trace.add(news) {
+                        break End::Full;
+                    }
+                }
+                () = &mut over => break End::Time,
+                () = stop.notified() => break End::Operator,
+            }
+        };
+        if let Some(trace) = self.all().get_mut(&name) {
+            trace.end = Some(end);
+        }
+    }
+
+    /// The messages of a trace that the account has begun, behind a point. None: there is no such trace.
+    pub(crate) fn page(&self, name: &str, by: &Address, since: u64) -> Option<Value> {
+        let all = self.all();
+        let trace = all.get(name).filter(|trace| trace.order.by == *by)?;
+        let since = usize::try_from(since).unwrap_or(usize::MAX).min(trace.lines.len());
+        let page = &trace.lines[since..trace.lines.len().min(since + limits::TRACE_PAGE)];
+        let next = since + page.len();
+        Some(json!({
+            "account": trace.order.account.to_string(),
+            "call_id": trace.order.call_id,
+            "lines": page,
+            "next": next,
+            "has_more": next < trace.lines.len(),
+            "missed": trace.missed,
+            "missing_nodes": trace.missing,
+            "ends_at": trace.ends_at.as_micros(),
+            "ended": trace.end.map(End::name),
+        }))
+    }
+
+    /// Ends a trace that the account has begun. None: there is no such trace.
+    pub(crate) fn end(&self, name: &str, by: &Address) -> Option<Address> {
+        let all = self.all();
+        let trace = all.get(name).filter(|trace| trace.order.by == *by)?;
+        trace.stop.notify_one();
+        Some(trace.order.account.clone())
+    }
+}
+
+impl Trace {
+    /// False: it has as much as it may have.
+    fn add(&mut self, news: TraceNews) -> bool {
+        match news {
+            TraceNews::Node { name, takes_part: true } => drop(self.missing.remove(&name)),
+            TraceNews::Node { name, takes_part: false } => drop(self.missing.insert(name)),
+            TraceNews::Line(line) => {
+                if self.order.call_id.as_ref().is_some_and(|wanted| *wanted != line.call_id) {
+                    return true;
+                }
+                self.bytes +=
+                    size_of::<TraceLine>() + line.message.as_ref().map_or(0, |message| message.len());
+                self.lines.push(line);
+            }
+        }
+        self.lines.len() < limits::TRACE_LINES && self.bytes < limits::TRACE_BYTES
+    }
+}
