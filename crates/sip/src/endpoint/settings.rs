@@ -112,14 +112,15 @@ impl EndpointSettings {
     }
 
     /// True if the domain is one of ours.
-    pub fn serves(&self, domain: &str) -> bool {
+    pub fn serves(&self, domain: &[u8]) -> bool {
         self.served(domain).is_some()
     }
 
-    /// The domain of ours that a host names, in whichever of its spellings.
-    pub fn served(&self, host: &str) -> Option<&str> {
-        let spelled = self.spellings.iter().find(|(spelling, _)| **spelling == *host);
-        let name = spelled.map_or(host, |(_, domain)| domain);
-        self.domains.iter().find(|served| ***served == *name).map(|served| &**served)
+    /// The domain of ours that a host names, in whichever of its spellings and in any case.
+    pub fn served(&self, host: &[u8]) -> Option<&str> {
+        let is_name = |known: &str, name: &[u8]| known.as_bytes().eq_ignore_ascii_case(name);
+        let spelled = self.spellings.iter().find(|(spelling, _)| is_name(spelling, host));
+        let name = spelled.map_or(host, |(_, domain)| domain.as_bytes());
+        self.domains.iter().find(|served| is_name(served, name)).map(|served| &**served)
     }
 }

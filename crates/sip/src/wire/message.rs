@@ -136,8 +136,21 @@ impl Message {
         let start = StartLine::of(start_line);
         let uri = Err(UriError::Malformed);
         let (top_via, from, to, cseq) = (None, None, None, None);
-        let mut message =
-            Message { bytes, kind, lines, start, body, present, blemished, repeated, uri, top_via, from, to, cseq };
+        let mut message = Message {
+            bytes,
+            kind,
+            lines,
+            start,
+            body,
+            present,
+            blemished,
+            repeated,
+            uri,
+            top_via,
+            from,
+            to,
+            cseq,
+        };
         message.drop_what_follows();
         message.find_places();
         Ok(message)
@@ -433,8 +446,7 @@ const USUAL_LINES: usize = 20;
 
 fn index_lines(bytes: &[u8], mut at: usize) -> Result<HeaderIndex, ParseError> {
     let lines = Vec::with_capacity(USUAL_LINES);
-    let mut index =
-        HeaderIndex { lines, present: 0, body: 0, nameless: false, repeated: false, crlfs: 0 };
+    let mut index = HeaderIndex { lines, present: 0, body: 0, nameless: false, repeated: false, crlfs: 0 };
     loop {
         match &bytes[at..] {
             [b'\n', ..] => return Ok(HeaderIndex { body: at + 1, ..index }),

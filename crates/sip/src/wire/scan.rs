@@ -138,6 +138,19 @@ pub(crate) fn write_uri(out: &mut Vec<u8>, uri: &[u8]) {
     }
 }
 
+/// Appends a number in decimal digits.
+pub(crate) fn write_number(out: &mut Vec<u8>, number: usize) {
+    let (mut digits, mut start, mut rest) = ([0; 20], 20, number);
+    loop {
+        start -= 1;
+        digits[start] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+        if rest == 0 {
+            return out.extend_from_slice(&digits[start..]);
+        }
+    }
+}
+
 /// The end of a quoted string that starts at `bytes[0] == '"'`: index after the closing quote.
 pub(crate) fn quoted_end(bytes: &[u8]) -> Option<usize> {
     let mut at = 1;
@@ -180,6 +193,16 @@ mod tests {
             prop_assert_eq!(position(b':', text), first(b":"));
             prop_assert_eq!(position_of_two(b':', b';', text), first(b":;"));
             prop_assert_eq!(early_position([b';'], text), first(b";"));
+        }
+
+        #[test]
+        fn a_number_is_written_and_read(number: u32) {
+            let mut text = Vec::new();
+            write_number(&mut text, number as usize);
+            prop_assert_eq!(String::from_utf8_lossy(&text), number.to_string());
+            prop_assert_eq!(parse_number(&text), Some(number));
+            text.push(b'0');
+            prop_assert_eq!(parse_number(&text), number.checked_mul(10));
         }
     }
 

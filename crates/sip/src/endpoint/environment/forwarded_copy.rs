@@ -10,7 +10,7 @@ use crate::limits;
 use crate::proxy::{Destination, DialogProof};
 use crate::resolve::{Hop, NextHop};
 use crate::transport::{Source, Target, Transport};
-use crate::wire::{Header, Message, Rewrite, Scheme, Uri, write_via_with_source};
+use crate::wire::{Header, Message, Rewrite, Scheme, Uri, write_number, write_via_with_source};
 
 /// The changes that one copy of a request needs.
 pub(crate) struct ForwardedCopy<'a> {
@@ -38,7 +38,7 @@ impl Environment {
         self.write_top_via(&mut rewrite, request, source, copy);
         set_max_forwards(&mut rewrite, request);
         if let Some(breadth) = copy.breadth {
-            rewrite.set(Header::MaxBreadth, |text| text.extend_from_slice(breadth.to_string().as_bytes()));
+            rewrite.set(Header::MaxBreadth, |text| write_number(text, breadth));
         }
         self.rewrite_routes(&mut rewrite, request, copy);
         if let Some(made) = copy.record_route {
@@ -155,7 +155,7 @@ fn set_max_forwards(rewrite: &mut Rewrite<'_>, request: &Message) {
         Some(Some(hops)) => hops.saturating_sub(1),
         _ => limits::MAX_FORWARDS,
     };
-    rewrite.set(Header::MaxForwards, |text| text.extend_from_slice(hops.to_string().as_bytes()));
+    rewrite.set(Header::MaxForwards, |text| write_number(text, hops.into()));
 }
 
 /// RFC 5393 §5.3.3. A value that is not a number is ignored.

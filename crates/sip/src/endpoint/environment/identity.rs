@@ -104,12 +104,7 @@ impl Environment {
     /// RFC 3261 §22.3: credentials of another realm are for others on the way; those of ours have done their work, and
     /// any receiver could guess the password by them.
     fn remove_own_credentials(&self, rewrite: &mut Rewrite<'_>) {
-        let is_ours = |line: &[u8]| {
-            names_realm(line, |realm| {
-                std::str::from_utf8(realm)
-                    .is_ok_and(|realm| self.settings.serves(&realm.to_ascii_lowercase()))
-            })
-        };
+        let is_ours = |line: &[u8]| names_realm(line, |realm| self.settings.serves(realm));
         rewrite.remove_lines(Header::Authorization, is_ours);
         rewrite.remove_lines(Header::ProxyAuthorization, is_ours);
     }

@@ -86,14 +86,14 @@ impl Environment {
         let uri = address.parsed_uri().ok()?;
         // A phone that was told only our address registers in the first domain.
         let default = || self.settings.domains.first().filter(|_| is_register && self.listeners.is_us(&uri));
-        let domain = self.settings.served(&uri.host_lower()).or_else(|| default().map(|domain| &**domain))?;
+        let domain = self.settings.served(uri.host).or_else(|| default().map(|domain| &**domain))?;
         Some(ClaimedSender { user: uri.user_decoded()?.into(), domain: domain.into() })
     }
 
     /// The Request-URI's domain must be ours (RFC 3261 §10.3 step 1).
     pub(crate) fn is_for_us(&self, request: &Message) -> bool {
         let Ok(uri) = request.request_uri() else { return false };
-        self.listeners.is_us(&uri) || self.settings.serves(&uri.host_lower())
+        self.listeners.is_us(&uri) || self.settings.serves(uri.host)
     }
 }
 

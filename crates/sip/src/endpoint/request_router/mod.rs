@@ -93,7 +93,7 @@ impl RequestRouter {
         if let Some(within) = own.within.filter(|_| is_elsewhere) {
             return ProxyCore::new(lower).forward_in_dialog(key, own.count, &within);
         }
-        let names_us = uri.user.is_none() && (to_us || lower.env.settings.serves(&uri.host_lower()));
+        let names_us = uri.user.is_none() && (to_us || lower.env.settings.serves(uri.host));
         if names_us && method == Method::Options {
             return lower.answer_options(key);
         }

@@ -125,7 +125,9 @@ impl SourceProofs {
 
     /// True if proof is to be looked for: none is known, or it will soon be forgotten.
     fn wants(&self, now: Instant, address: SocketAddr) -> bool {
-        self.proved.get_at(now, &self.hash_of(address)).is_none_or(|at| now.since(*at) >= limits::PROOF_LIFETIME / 2)
+        self.proved
+            .get_at(now, &self.hash_of(address))
+            .is_none_or(|at| now.since(*at) >= limits::PROOF_LIFETIME / 2)
     }
 
     pub(crate) fn prove(&mut self, now: Instant, address: SocketAddr) {
