@@ -147,7 +147,7 @@ impl Environment {
     fn leads_to(&self, route: Option<&[u8]>, contact: &[u8], ip: IpAddr) -> bool {
         let next = route.map_or(contact, |value| Address::parse(value).map_or(value, |address| address.uri));
         let Ok(uri) = Uri::parse(next) else { return false };
-        if route.is_none() && self.names_us_alone(&uri) {
+        if route.is_none() && names_us_alone(self, &uri) {
             return false;
         }
         let maddr = uri.params.get("maddr").filter(|host| !host.is_empty());
@@ -159,11 +159,7 @@ impl Environment {
 
     /// True if a request without a route goes to `contact`, and this is an address of ours: it would come back here.
     fn leads_back(&self, route: Option<&[u8]>, contact: &[u8]) -> bool {
-        route.is_none() && Uri::parse(contact).is_ok_and(|uri| self.names_us_alone(&uri))
-    }
-
-    fn names_us_alone(&self, uri: &Uri<'_>) -> bool {
-        self.listeners.is_us(uri) && !self.is_own_gruu(uri)
+        route.is_none() && Uri::parse(contact).is_ok_and(|uri| names_us_alone(self, &uri))
     }
 
     /// A GRUU is the only remote target that is looked up: any other Contact, in a domain of ours too, is where the
@@ -360,6 +356,11 @@ fn refreshes_target(message: &Message) -> bool {
         message.method(),
         Method::Invite | Method::Update | Method::Subscribe | Method::Notify | Method::Refer
     )
+}
+
+/// True if the URI is an address of ours and no GRUU.
+fn names_us_alone(env: &Environment, uri: &Uri<'_>) -> bool {
+    env.listeners.is_us(uri) && !env.is_own_gruu(uri)
 }
 
 /// The URI of the first Contact; empty where there is none.
