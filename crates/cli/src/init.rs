@@ -50,6 +50,7 @@ pub(super) struct InitArgs {
 /// The answers of which the configuration is made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Answers {
+    /// Becomes `[sip] domains`; checked only when the file is read back.
     domain: String,
     /// The address of all listeners but those of HTTP and the console, which stay on loopback.
     listen: IpAddr,
