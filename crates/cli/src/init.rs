@@ -242,7 +242,7 @@ fn password() -> Result<String, CliError> {
 fn give_to_owner(data: &Path) -> Result<(), CliError> {
     let of_folder = |error: io::Error| CliError::Other(format!("{}: {error}", data.display()));
     let folder = std::fs::metadata(data).map_err(of_folder)?;
-    // Others make files of their own; where root owns the folder there is nobody to give them to.
+    // Others make files of their own; where root owns the folder they stay with root.
     if !rustix::process::geteuid().is_root() || folder.uid() == 0 {
         return Ok(());
     }
