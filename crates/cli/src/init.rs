@@ -1,4 +1,4 @@
-//! `belfry init`: writes a configuration with comments, and makes the first account. It answers by flags, and at a terminal asks for
+//! `belfry init`: writes a configuration with comments, and makes the first account. The answers come from flags; at a terminal it asks for
 //! what the flags leave open.
 //!
 //! The order: the answers (`Answers`), a look at the certificate, the text of the file (`render`), the same text read back as a configuration, so
@@ -50,7 +50,9 @@ pub(super) struct InitArgs {
 /// The answers of which the configuration is made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Answers {
+    /// Becomes `[sip] domains`; checked only when the file is read back.
     domain: String,
+    /// The address of all listeners but those of HTTP and the console, which stay on loopback.
     listen: IpAddr,
     /// Certificate and key, absolute.
     tls: Option<(PathBuf, PathBuf)>,
@@ -70,6 +72,7 @@ impl InitArgs {
         if let Some((certificate, key)) = &answers.tls {
             check_certificate(certificate, key, &answers.domain)?;
         }
+        // The file's own reader judges the answers, so that `init` has no rules of its own.
         let text = render(&answers);
         let config = Config::parse(&text, &file).map_err(|error| refused(&error.to_string()))?;
         // Before the file is there: a wrong name leaves nothing behind.
@@ -124,11 +127,13 @@ impl InitArgs {
                 certificate => Some((certificate.into(), ask("File of its private key", "")?.into())),
             },
         };
+        // The node may be started in another folder.
         let absolute = |path: PathBuf| std::path::absolute(&path).unwrap_or(path);
         let account = match &self.account {
             Some(account) => account.clone(),
             None => ask("First account, as alice; empty: none", "")?,
         };
+        // `data` is relative to the file.
         let data = if absolute(self.dir.clone()) == Path::new(PACKAGED.0) { PACKAGED.1 } else { "data" };
         Ok(Answers {
             domain,
@@ -156,6 +161,7 @@ impl InitArgs {
     }
 }
 
+/// `init` never writes over a file.
 fn there_is_one(file: &Path) -> CliError {
     CliError::Other(format!(
         "{}: there is one already, and nothing was changed; move it away, or name another folder with --dir",
@@ -187,6 +193,7 @@ fn write(file: &Path, text: &str) -> Result<(), CliError> {
     if let Some(folder) = file.parent() {
         std::fs::create_dir_all(folder).map_err(cannot)?;
     }
+    // `create_new`: also when another process has made the file in the meantime.
     let mut out = OpenOptions::new().write(true).create_new(true).mode(0o640).open(file).map_err(cannot)?;
     out.write_all(text.as_bytes()).and_then(|()| out.sync_all()).map_err(cannot)?;
     // The service's group reads the folder that the package has made.
@@ -222,6 +229,7 @@ fn make_account(config: &Config, account: &Address) -> Result<(), CliError> {
 
 /// Letters and digits that are not taken for each other.
 fn password() -> Result<String, CliError> {
+    // Without l, o, 0 and 1.
     const LETTERS: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
     let mut bytes = [0; limits::FIRST_PASSWORD];
     getrandom::fill(&mut bytes)
@@ -234,11 +242,13 @@ fn password() -> Result<String, CliError> {
 fn give_to_owner(data: &Path) -> Result<(), CliError> {
     let of_folder = |error: io::Error| CliError::Other(format!("{}: {error}", data.display()));
     let folder = std::fs::metadata(data).map_err(of_folder)?;
+    // Others make files of their own; where root owns the folder they stay with root.
     if !rustix::process::geteuid().is_root() || folder.uid() == 0 {
         return Ok(());
     }
     for entry in std::fs::read_dir(data).map_err(of_folder)? {
         let path = entry.map_err(of_folder)?.path();
+        // A link is given away itself, not the file that it leads to.
         std::os::unix::fs::lchown(&path, Some(folder.uid()), Some(folder.gid())).map_err(of_folder)?;
     }
     Ok(())
@@ -257,6 +267,7 @@ fn next_commands(file: &Path) -> [String; 2] {
 fn quoted(text: &str) -> String {
     let mut out = String::from('"');
     for c in text.chars() {
+        // Control characters must be escaped in TOML's basic strings.
         match c {
             '"' | '\\' => out.extend(['\\', c]),
             c if c.is_control() => out.push_str(&format!("\\u{:04X}", u32::from(c))),
@@ -288,6 +299,7 @@ fn console_lines(answers: &Answers) -> String {
     let (mark, account) = match &answers.account {
         Some(account) if account.contains('@') => ("", account.clone()),
         Some(account) => ("", format!("{account}@{}", answers.domain)),
+        // As comments, with an example.
         None => ("# ", format!("alice@{}", answers.domain)),
     };
     let lines = [

@@ -52,6 +52,7 @@ impl StatusArgs {
             if self.json {
                 writeln!(out, "{}", serde_json::to_string(&status)?)?;
             } else {
+                // Into a pipe or file each second is appended.
                 if self.watch && screen.is_term() {
                     screen.clear_screen()?;
                 }
@@ -69,11 +70,13 @@ impl StatusArgs {
 /// Waits a second, and ends at once when the node does: nothing comes unasked.
 fn pause(client: &mut Client) -> Result<(), CliError> {
     client.set_patience(Some(Duration::from_secs(1)))?;
+    // Nothing is asked, so nothing comes: the patience or the end of the node ends this.
     client.next_line()?;
     Ok(client.set_patience(Some(control::limits::CONTROL_PATIENCE))?)
 }
 
-/// Counters are read at different moments, so more calls may be up than there are.
+/// One screen of text: the node as a whole first, then rates, then a row for each shard. Counters are read at different moments, so more calls may
+/// be up than there are.
 fn print(status: &Status, out: &mut impl Write) -> Result<(), CliError> {
     let state = match status.node.state {
         NodeState::Running => "running",
@@ -147,6 +150,7 @@ fn print_listeners(status: &Status, out: &mut impl Write) -> io::Result<()> {
 
 /// Failed sign-ins, when there are any.
 fn print_sign_ins(status: &Status, out: &mut impl Write) -> io::Result<()> {
+    // The node counts by service and cause; here the causes of a service are summed.
     let mut services: Vec<(&str, u64)> = Vec::new();
     for failures in &status.node.sign_in_failures {
         match services.iter_mut().find(|(service, _)| *service == &*failures.service) {
@@ -157,6 +161,7 @@ fn print_sign_ins(status: &Status, out: &mut impl Write) -> io::Result<()> {
     if services.is_empty() {
         return Ok(());
     }
+    // Named apart from the rest: their passwords were not looked at.
     let refused = status.node.sign_in_failures.iter().filter(|row| *row.cause == *TOO_MANY);
     let refused: u64 = refused.map(|row| row.count).sum();
     let all: u64 = services.iter().map(|(_, count)| count).sum();
@@ -213,6 +218,7 @@ fn print_trouble(status: &Status, out: &mut impl Write) -> io::Result<()> {
         )?,
         None => writeln!(out, "record         {waiting}")?,
     }
+    // Always shown, for a zero is good news; the four below only when there are any.
     let drops = status.sum(|shard| shard.kernel_drops);
     let advice = if drops > 0 { ": raise [sip] udp_receive_buffer and net.core.rmem_max" } else { "" };
     writeln!(out, "drops          {} datagrams by the kernel{advice}", grouped(drops))?;
@@ -229,6 +235,7 @@ fn print_trouble(status: &Status, out: &mut impl Write) -> io::Result<()> {
     Ok(())
 }
 
+/// Targets of routes that are probed; only those that do not answer are named.
 fn print_targets(status: &Status, out: &mut impl Write) -> io::Result<()> {
     let targets = &status.node.targets;
     if targets.is_empty() {
@@ -249,6 +256,7 @@ fn print_targets(status: &Status, out: &mut impl Write) -> io::Result<()> {
 
 /// Calls, registrations and messages in a second, over three windows, and since the start.
 fn rate_table(status: &Status) -> Table {
+    // The second list has the columns that stand to the right.
     let mut table = Table::new(&["a second", "last 1 s", "10 s", "60 s", "total"], &[1, 2, 3, 4]);
     let total = |name: &str| match name {
         "calls" => status.sum(|s| s.calls_started),

@@ -34,6 +34,7 @@ const COMMON: [&str; 5] = ["domain", "type", "timeout", "remember", "keep_digest
 /// A mistake, and what was expected.
 type Fault = (String, String);
 
+/// The sources of `[accounts]`, at most one for a domain.
 pub(super) fn read(section: &mut Section<'_, '_>) -> Vec<SourceSettings> {
     let sources: Vec<SourceSettings> = section.tables("sources", FORM, DOC, read_source);
     let twice = |(index, source): &(usize, &SourceSettings)| {
@@ -58,11 +59,13 @@ fn read_source(table: &DeTable<'_>, folder: Option<&Path>) -> Result<SourceSetti
         "jwt" => (SourceKind::Jwt(Box::new(keys.jwt()?)), &JWT),
         other => return Err(fault(format!("`type` is {other:?}"), "\"ldap\", \"http\" or \"jwt\"")),
     };
+    // Keys of another type are unknown here, too.
     let known: Vec<&str> = COMMON.iter().chain(own).copied().collect();
     if let Some(key) = table.keys().find(|key| !known.contains(&&**key.get_ref())) {
         return Err(fault(format!("unknown key `{}`", key.get_ref()), known.join(", ")));
     }
     let keep_digests = keys.duration("keep_digests", Duration::ZERO, (Duration::ZERO, 90 * DAY))?;
+    // Digests are made of a password, which a token is not.
     if kind.is_by_token() && !keep_digests.is_zero() {
         return Err(fault("`keep_digests` of tokens", "none: there is no password to keep digests of"));
     }
@@ -81,6 +84,7 @@ const LDAP: [&str; 8] =
 const HTTP: [&str; 4] = ["url", "body", "token_file", "ca"];
 const JWT: [&str; 7] = ["keys_file", "keys_url", "ca", "issuer", "audience", "user_claim", "leeway"];
 
+/// The text found, and the text expected.
 fn fault(what: impl fmt::Display, expected: impl fmt::Display) -> Fault {
     (what.to_string(), expected.to_string())
 }
@@ -89,6 +93,7 @@ fn fault(what: impl fmt::Display, expected: impl fmt::Display) -> Fault {
 struct SourceKeys<'t> {
     /// All keys of the entry.
     table: &'t DeTable<'t>,
+    /// The folder that paths count from; unknown when the configuration is no file.
     folder: Option<&'t Path>,
 }
 
@@ -171,6 +176,7 @@ impl SourceKeys<'_> {
                 return Err(fault(what, "ldaps:, or `starttls = true`"));
             }
         };
+        // An LDAP URL may carry a search of its own (RFC 4516), which is not read.
         if !matches!(url.path(), "" | "/") || url.query().is_some() {
             return Err(fault("`url` has more than host and port", "`base` and `filter` for the rest"));
         }

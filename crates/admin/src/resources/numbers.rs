@@ -30,6 +30,7 @@ const FIELDS: &[Parameter] = &[
 ];
 /// The account that the number is given to.
 const OWNER: &[Parameter] = &[text("AccountSid")];
+// The four hooks: calls, text messages, USSD, and REFER during a call.
 const VOICE: &[Parameter] = hook!("Voice");
 const SMS: &[Parameter] = hook!("Sms");
 const USSD: &[Parameter] = hook!("Ussd");
@@ -50,6 +51,7 @@ const ALL: &[&[Parameter]] = &[FIELDS, VOICE, SMS, USSD, REFER, UNSUPPORTED];
 const CHANGED: &[&[Parameter]] = &[FIELDS, OWNER, VOICE, SMS, USSD, REFER, UNSUPPORTED];
 const LIST: &[Parameter] = &[text("PhoneNumber"), text("FriendlyName")];
 
+/// `Local`, `TollFree` and `Mobile` list the bindings that were made under that path; the plain path lists all.
 const fn list_route(path: &'static str) -> Route {
     Route {
         method: "GET",
@@ -176,6 +178,7 @@ fn create(context: &Context<'_>) -> Result<Answer, Fault> {
         // Twilio's default is the number, formatted.
         number.friendly_name.clone_from(&number.phone_number);
     }
+    // Counted after the text was checked; a change into a pattern is not counted.
     if number.is_pattern {
         check_patterns(context)?;
     }
@@ -227,6 +230,7 @@ fn update(context: &Context<'_>) -> Result<Answer, Fault> {
     Ok(item(context, 200, &number))
 }
 
+/// Only the binding goes; the application that answered stays.
 fn delete(context: &Context<'_>) -> Result<Answer, Fault> {
     let number: IncomingNumber = own(context, last(context))?;
     context.state.remove(Kind::IncomingNumber, &number.common.sid)?;
@@ -307,6 +311,7 @@ fn render(context: Option<&Context<'_>>, number: &IncomingNumber) -> Value {
     ])
 }
 
+/// For the description of the interface.
 fn example() -> Value {
     render(None, &IncomingNumber::default())
 }

@@ -17,6 +17,7 @@ use super::{
     version,
 };
 
+/// `<` and `>` belong to the names, as Twilio has them: up to a day and from a day on.
 const LIST: &[Parameter] =
     &[text("CallSid"), text("ConferenceSid"), day("DateCreated"), day("DateCreated<"), day("DateCreated>")];
 /// The change of a recording under way.
@@ -111,6 +112,7 @@ pub(crate) const ROUTES: &[Route] = &[
     ),
 ];
 
+/// The filters of the query; without one, all recordings of the account.
 fn list(context: &Context<'_>) -> Result<Answer, Fault> {
     let (created_from, created_to) = paging::range(context, "DateCreated");
     let filter = RestFilter {
@@ -128,6 +130,7 @@ fn page(context: &Context<'_>, filter: RestFilter) -> Result<Answer, Fault> {
     paging::rows(context, filter, ("recordings", "Recording"), |context, found| render(Some(context), found))
 }
 
+/// The call's sid is in the column `parent`.
 fn of_call(context: &Context<'_>) -> Result<Answer, Fault> {
     let call: RestCall = own(context, last(context))?;
     let parent = Some(call.common.sid.into());
@@ -143,6 +146,7 @@ fn of_conference(context: &Context<'_>) -> Result<Answer, Fault> {
 
 /// The recording of the path, which is its call's or conference's where the path names one.
 fn recording(context: &Context<'_>) -> Result<Recording, Fault> {
+    // Paths with two variables name the recording alone.
     let [_, parent, sid] = context.variables[..] else { return own(context, last(context)) };
     let is_of_conference = context.request.segments.get(2).is_some_and(|segment| segment == "Conferences");
     if sid == CURRENT {
@@ -156,6 +160,7 @@ fn recording(context: &Context<'_>) -> Result<Recording, Fault> {
 /// The newest one of a call or conference that is under way, paused or not.
 fn current(context: &Context<'_>, parent: &str, is_of_conference: bool) -> Result<Recording, Fault> {
     let mut newest: Option<Recording> = None;
+    // A filter has one status, so there are two reads.
     for status in ["in-progress", "paused"] {
         let (call, conference) = if is_of_conference { (None, Some(parent)) } else { (Some(parent), None) };
         let filter = RestFilter {
@@ -175,6 +180,7 @@ fn current(context: &Context<'_>, parent: &str, is_of_conference: bool) -> Resul
     newest.ok_or_else(|| Fault::new(404, 20404, format!("No recording of {parent} is under way")))
 }
 
+/// Its file is still written: neither completed nor failed.
 fn is_under_way(recording: &Recording) -> bool {
     matches!(recording.status.as_str(), "in-progress" | "paused")
 }
@@ -228,6 +234,7 @@ fn start(context: &Context<'_>) -> Result<Answer, Fault> {
     Ok(item(context, 201, &recording))
 }
 
+/// Pause, resume or stop. The node that records makes the change; the row follows with the node's own write.
 fn update(context: &Context<'_>) -> Result<Answer, Fault> {
     let recording = recording(context)?;
     let Some(status) = context.text("Status") else {
@@ -236,6 +243,7 @@ fn update(context: &Context<'_>) -> Result<Answer, Fault> {
     let change = match status {
         "paused" => RecordingChange::Pause { is_silent: context.text("PauseBehavior") != Some("skip") },
         "in-progress" => RecordingChange::Resume,
+        // `stopped`: the table of parameters lets no other word through.
         _ => RecordingChange::Stop,
     };
     let sid = &recording.common.sid;

@@ -24,6 +24,7 @@ const EVENT_TYPE: u8 = 101;
 
 impl CallMediaControl for MediaStreams {
     fn port(&mut self, call: u64, which: PortKind, offset: i32) -> Result<u16, String> {
+        // A scenario without media: ports are only written into its messages.
         if !self.shared.active {
             return self.mention(call, which, offset);
         }
@@ -76,6 +77,7 @@ impl CallMediaControl for MediaStreams {
                 self.echo(call, *video, true)
             }
             MediaCommand::EchoStop { video } => self.echo(call, *video, false),
+            // The action `<rtp_echo>`: all media of the call.
             MediaCommand::EchoCall(on) => {
                 let media = self.calls.entry(call).or_default();
                 for medium in [&media.audio, &media.video] {
@@ -102,9 +104,11 @@ impl CallMediaControl for MediaStreams {
     }
 
     fn verdict(&mut self, call: u64, report: &mut Vec<String>) -> Result<(), String> {
+        // Players that still play have not yet added their packets to the medium.
         let playing = [self.playing(call, false), self.playing(call, true)];
         let Some(media) = self.calls.get(&call) else { return Ok(()) };
         let options = &self.shared.options;
+        // Both are judged, so that the report has both; the first that failed is returned.
         let audio = media.audio.judge("audio", playing[0], options.audio_tolerance, report);
         audio.and(media.video.judge("video", playing[1], options.video_tolerance, report))
     }
@@ -142,6 +146,7 @@ impl MediaStreams {
                 return offset_port(port.number, offset);
             }
         };
+        // Each offset is asked for once: later calls get the same number.
         if let Some((_, number)) = self.mentioned.iter().find(|(known, _)| *known == offset) {
             return Ok(*number);
         }
@@ -160,7 +165,9 @@ impl MediaStreams {
         }
         let ports = &self.shared.ports;
         let taken = match which {
+            // Shared by all calls.
             PortKind::Fixed => ports.fixed(offset)?,
+            // By the number of the call; a second medium stands beside it.
             PortKind::Auto if offset == 0 => ports.auto(call)?,
             PortKind::Auto => {
                 let base = ports.auto(call)?.0;
@@ -171,6 +178,7 @@ impl MediaStreams {
         let port = self.watch_new(taken)?;
         let media = self.calls.entry(call).or_default();
         *media.place(which, offset) = Some(Arc::clone(&port));
+        // An offset means the port of a second medium, which is video.
         let is_video = matches!(which, PortKind::StreamVideo) || offset != 0;
         let medium = media.medium(is_video);
         medium.listen(call, &port);
@@ -212,9 +220,11 @@ impl MediaStreams {
         }
         let media = self.calls.entry(call).or_default();
         let (before, to) = (media.players[slot as usize], media.destination(slot));
+        // A slot plays one thing: the new one takes the place of the old one.
         if let Some(before) = before {
             self.stop(before);
         }
+        // A source without a first packet has nothing to play.
         let Some(due) = source.due() else { return Ok(()) };
         let sink = Arc::clone(&self.calls.entry(call).or_default().medium(slot.is_video()).sink);
         let key =
@@ -233,6 +243,7 @@ impl MediaStreams {
             PlayKind::Image => PlayerSlot::PlayImage,
             PlayKind::Text => PlayerSlot::PlayText,
         };
+        // Otherwise the packets leave with the numbers of the capture.
         let fresh = self.shared.options.rewrite.then_some(&mut self.rng);
         let source = PlayerSource::Recorded(CapturePlayback::new(Arc::clone(&recording), now, fresh));
         self.start(call, slot, source, &recording.distances)
@@ -333,6 +344,7 @@ impl MediaStreams {
     }
 }
 
+/// Streams and patterns share a slot for each medium, so that one replaces the other.
 fn stream_slot(video: bool) -> PlayerSlot {
     if video { PlayerSlot::StreamVideo } else { PlayerSlot::StreamAudio }
 }

@@ -27,6 +27,7 @@ use crate::engine::Setup;
 use crate::shell;
 
 /// Thresholds of every run: nothing lost, nothing twice.
+/// They hold beside those that flags give.
 const ALWAYS: [&str; 5] =
     ["lost == 0", "duplicated == 0", "reordered == 0", "misdelivered == 0", "unseen == 0"];
 
@@ -66,6 +67,7 @@ fn asks_for_help(words: &[String]) -> bool {
         if word == "--help" || word == "-h" {
             return true;
         }
+        // Every flag has a value, which may look like a request for help.
         if FLAGS.iter().any(|flag| flag.name == word) {
             words.next();
         }
@@ -76,6 +78,7 @@ fn asks_for_help(words: &[String]) -> bool {
 /// `ringer xmpp accounts`.
 fn make_accounts(program: &str, words: &[String]) -> ExitCode {
     if words.is_empty() || words.iter().any(|word| word == "--help" || word == "-h") {
+        // Without a word it is a mistake, yet the help says what is expected.
         print!("{}", accounts::help(program));
         return if words.is_empty() { ExitCode::Fatal } else { ExitCode::Success };
     }
@@ -120,6 +123,7 @@ pub(crate) fn build(words: &[String]) -> Result<(Setup, Outputs), String> {
             Some(flag) => {
                 let given =
                     words.next().cloned().ok_or_else(|| format!("{word}: expected {}", flag.value))?;
+                // A flag that is given twice counts as it was given last, unless its setter collects values.
                 (flag.set)(&mut told, given).map_err(|error| format!("{word} {error}"))?;
             }
             None if word.starts_with('-') => {
@@ -137,6 +141,7 @@ fn people(told: &XmppFlags, domain: &str) -> Result<UserDirectory, String> {
     let people = match &told.users_file {
         Some(file) => listed(told, file, domain)?,
         None => {
+            // Without `--name` and `--password`: user1 to userN, all with one password.
             let name = told.name.as_deref().unwrap_or("user{n}");
             let names = (name, told.password.as_deref().unwrap_or("secret"));
             UserDirectory::new(told.users.unwrap_or(USERS), told.contacts, told.first, names, domain)?
@@ -148,6 +153,7 @@ fn people(told: &XmppFlags, domain: &str) -> Result<UserDirectory, String> {
 /// Values that are each valid and do not go together, or are out of range.
 fn check(told: &XmppFlags) -> Result<(), String> {
     for (name, rate) in [("--logins", told.logins), ("--registrations", told.registrations)] {
+        // NaN compares with nothing, so it is asked for by name.
         if rate.is_nan() || rate <= 0.0 {
             return Err(format!("{name} {rate}: expected more than 0"));
         }
@@ -262,6 +268,7 @@ fn setup(told: XmppFlags) -> Result<(Setup, Outputs), String> {
 /// The scenario that stands for a load in screens and reports: a name, and the names of the timers.
 fn scenario(title: &str, command_line: &[String]) -> Result<Scenario, String> {
     let compiled =
+        // Compiled for the parts that any scenario has; its steps are taken out again, since users follow a mix of actions.
         compile_text(b"<scenario><recv request=\"INVITE\"/></scenario>", ScenarioSource::BuiltIn("users"));
     let scenario = compiled.map_err(|errors| format!("{errors:?}"))?.scenario;
     Ok(Scenario {

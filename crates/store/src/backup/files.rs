@@ -1,4 +1,7 @@
 //! Files of users in a backup: uploads and recordings.
+//!
+//! A backup has the tables first, then for each folder its files: a header, then the bytes in pieces. A restore writes them beside the folders in use
+//! ([`FreshFolders`]) and exchanges the folders only when everything was read.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write as _};
@@ -26,13 +29,14 @@ pub struct FileFolder {
 }
 
 impl FileFolder {
-    /// `None`: files with that name are not whole yet.
+    /// The paths of all whole files, relative to the folder and sorted. Links are not followed.
     fn paths(&self) -> Result<Vec<PathBuf>, StoreError> {
         let mut found = Vec::new();
         let mut folders = vec![PathBuf::new()];
         let (folder_on_its_way, ending) = self.unfinished;
         while let Some(inner) = folders.pop() {
             let folder = self.path.join(&inner);
+            // The folder was never made, or was removed while the others were read.
             let entries = match folder.read_dir() {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 entries => entries.map_err(|error| io_failed(&folder, &error))?,
@@ -80,8 +84,10 @@ pub(super) fn write_all(
     Ok(Some(all))
 }
 
+/// One file with as many bytes as its header tells; bytes that are added meanwhile are left out.
 fn write(target: &mut Target, folder: &str, path: &Path, file: File) -> Result<u64, StoreError> {
     let failed = |error: io::Error| io_failed(path, &error);
+    // Headers are JSON, which has no other texts.
     let name = path.to_str().ok_or_else(|| {
         StoreError::invalid(
             format!("{}: a name that is not UTF-8", path.display()),
@@ -134,6 +140,7 @@ impl FreshFolders {
         options: &RestoreOptions,
     ) -> Result<Option<FreshFolders>, StoreError> {
         let mut fresh = FreshFolders::default();
+        // The file that is being written, with its path and its time.
         let mut open: Option<(File, PathBuf, u64)> = None;
         loop {
             if options.copy.stop.load(Ordering::Relaxed) {
@@ -144,6 +151,7 @@ impl FreshFolders {
                 Kind::File => {
                     finish(open.take())?;
                     let header: FileHeader = source.reader.parse(&record, Kind::File)?;
+                    // A path that leaves the folder can only come from a changed backup.
                     if !is_inside(&header.path) {
                         return Err(source.reader.bad("it has changed"));
                     }
@@ -159,6 +167,7 @@ impl FreshFolders {
                 _ => {
                     finish(open.take())?;
                     let end: End = source.reader.parse(&record, Kind::End)?;
+                    // Folders without a file must be emptied, too.
                     for folder in end.folders {
                         fresh.folder(&folder.name, options)?;
                     }
@@ -207,6 +216,7 @@ impl FreshFolders {
                 }
                 // An empty folder is replaced.
                 std::fs::rename(&made, &path)?;
+                // The names are on disk only when their folder is.
                 path.parent().map_or(Ok(()), |parent| File::open(parent)?.sync_all())
             };
             let mut moved = moved;
@@ -216,6 +226,7 @@ impl FreshFolders {
     }
 }
 
+// After `commit` the list is empty; otherwise the restore has failed or was told to stop.
 impl Drop for FreshFolders {
     fn drop(&mut self) {
         for (_, made) in &self.made {
@@ -232,10 +243,12 @@ pub(super) fn with_ending(path: &Path, ending: &str) -> PathBuf {
     name.into()
 }
 
+/// For the owner alone.
 fn make_folder(path: &Path) -> Result<(), StoreError> {
     DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(|error| io_failed(path, &error))
 }
 
+/// With the folders that its path needs.
 fn create(path: &Path) -> Result<File, StoreError> {
     if let Some(folder) = path.parent() {
         make_folder(folder)?;

@@ -22,6 +22,7 @@ fn number(kind: Kind) -> i16 {
     i16::from(kind as u8)
 }
 
+/// One change of one row. `Ensure` adds a row only where none is, which is no error; `Forget` deletes the oldest of a kind, a chunk at a time.
 pub(super) fn write(connection: &mut Connection, write: &RestWrite) -> Result<WriteDone, Failure> {
     match write {
         RestWrite::Insert(row) => match add(connection, row)? {
@@ -77,6 +78,7 @@ fn replace(connection: &mut Connection, row: &Row) -> Result<WriteDone, Failure>
                direction = $9, amount = $10, updated_at = $11, ended_at = $12, body = $13 \
                WHERE sid = $2 AND kind = $1";
     // A name that is taken would end the whole transaction: it is looked for first, and the index is the last word.
+    // Kinds whose names are unique: accounts, numbers and clients (0, 2, 3) in the whole record, queues and caller ids (9, 10) in their account.
     let taken = "SELECT 1 FROM rest WHERE kind = $1 AND name = $2 AND sid <> $3 \
                  AND (kind IN (0, 2, 3) OR (kind IN (9, 10) AND account = $4))";
     if connection.exists(taken, values![number(row.kind), row.name, row.sid, row.account])? {
@@ -115,6 +117,7 @@ fn changed_one(rows: u64, sid: &str) -> Result<WriteDone, Failure> {
     }
 }
 
+/// A single row by sid or name, a page of a list, or sums.
 pub(super) fn load(connection: &mut Connection, read: &RestRead) -> Result<RestLoaded, Failure> {
     Ok(match read {
         RestRead::Sid { kind, sid } => {
@@ -130,6 +133,7 @@ pub(super) fn load(connection: &mut Connection, read: &RestRead) -> Result<RestL
     })
 }
 
+/// The first row that meets a condition, whose values are `$1` and on.
 fn one(
     connection: &mut Connection,
     condition: &str,
@@ -168,6 +172,7 @@ fn conditions(filter: &RestFilter) -> (String, Vec<Box<dyn ToSql + Sync>>) {
     (sql, values)
 }
 
+/// As the driver takes them.
 fn borrowed(values: &[Box<dyn ToSql + Sync>]) -> Vec<&(dyn ToSql + Sync)> {
     values.iter().map(|value| &**value).collect()
 }
@@ -202,11 +207,13 @@ fn list(connection: &mut Connection, filter: &RestFilter) -> Result<RestLoaded, 
 /// Sums of calls, recordings, messages and transcriptions (kinds 4, 6, 8 and 11).
 fn usage(connection: &mut Connection, filter: &UsageFilter) -> Result<Vec<Sum>, Failure> {
     let format = match filter.by {
+        // An empty pattern gives an empty text, the same for all rows.
         Period::All => "",
         Period::Day => "YYYY-MM-DD",
         Period::Month => "YYYY-MM",
         Period::Year => "YYYY",
     };
+    // `amount` is in seconds for all kinds but messages: 59 more make whole minutes, rounded up.
     let sql = "SELECT kind, direction, to_char(to_timestamp(created_at / 1000000) AT TIME ZONE 'UTC', $4::text) AS period, \
                count(*), coalesce(sum(amount), 0)::bigint, coalesce(sum((amount + 59) / 60), 0)::bigint FROM rest \
                WHERE account = $1 AND created_at >= $2 AND created_at < $3 AND kind IN (4, 6, 8, 11) \
@@ -226,6 +233,7 @@ fn usage(connection: &mut Connection, filter: &UsageFilter) -> Result<Vec<Sum>, 
     rows.iter().map(sum).collect()
 }
 
+/// The columns by their places in [`COLUMNS`].
 fn row(row: &DatabaseRow) -> Result<Row, Failure> {
     let at = |index| row.try_get::<_, i64>(index).map(from_micros);
     Ok(Row {

@@ -13,6 +13,7 @@ use crate::xmpp::{ArchiveRow, RosterRow, XmppWrite, contact_text, damaged};
 use super::connection::{Connection, micros, values};
 use super::failure::Failure;
 
+/// One change of chat's data. `item`, `config` or the like without a value means that the row is deleted.
 pub(super) fn write(connection: &mut Connection, write: &XmppWrite) -> Result<WriteDone, Failure> {
     match write {
         XmppWrite::Roster { user, contact, item, version } => {
@@ -31,6 +32,7 @@ pub(super) fn write(connection: &mut Connection, write: &XmppWrite) -> Result<Wr
             changed(connection.execute(sql, values![user, micros(*at), status])?)
         }
         XmppWrite::Offline { user, at, stanza, is_repeated } => {
+            // A message that is written again must not wait twice.
             let found = if *is_repeated { find_kept(connection, user, *at, stanza)? } else { None };
             found.map_or_else(|| keep(connection, user, *at, stanza), Ok)
         }
@@ -180,6 +182,7 @@ fn room_changed(
         return changed(connection.execute("DELETE FROM xmpp_room WHERE room = $1", values![room])?);
     };
     check_length("configuration of a room", config.len(), limits::MAX_XMPP_XML)?;
+    // A room is named `room@domain`; lists are by domain.
     let domain = room.split_once('@').map_or(room, |(_, domain)| domain);
     let sql = "INSERT INTO xmpp_room (room, domain, config, creator) SELECT $1, $2, $3, $4 \
                WHERE $4::text IS NULL OR EXISTS (SELECT FROM xmpp_room WHERE room = $1) \

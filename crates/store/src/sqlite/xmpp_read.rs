@@ -15,10 +15,12 @@ use crate::xmpp::{
 
 use super::{Failure, from_micros, micros};
 
+/// One read with its result. Reads of one user or one room have no pages.
 pub(super) fn load(conn: &Connection, read: &XmppRead) -> Result<XmppLoaded, Failure> {
     Ok(match read {
         XmppRead::User { user, nodes } => XmppLoaded::User(Box::new(user_row(conn, user, nodes)?)),
         XmppRead::Items { owner, node, query } => XmppLoaded::Items(item_page(conn, (owner, node), query)?),
+        // Every item of an owner, without pages.
         XmppRead::Kept { owner } => {
             let sql = "SELECT node, id, item FROM xmpp_item WHERE owner = ?1 ORDER BY node, seq";
             let mut statement = conn.prepare_cached(sql)?;
@@ -85,6 +87,7 @@ fn take<T>(
     Ok(taken)
 }
 
+/// Columns in the order of [`Item`].
 fn item(row: &Row<'_>) -> rusqlite::Result<Item> {
     Ok((row.get::<_, String>(0)?.into(), from_micros(row.get(1)?), row.get::<_, String>(2)?.into()))
 }
@@ -112,6 +115,7 @@ fn offline_page(conn: &Connection, user: &str, after: u64, ids: &[u64]) -> Resul
         let taken = take(conn, sql, given, limits::READ_BYTES, stanza)?;
         return Ok(StanzaPage { stanzas: taken.rows, is_complete: !taken.is_cut });
     }
+    // One query for each id: a missing one is passed over.
     let mut page = StanzaPage { stanzas: Vec::new(), is_complete: true };
     let mut left = limits::READ_BYTES;
     let sql = "SELECT id, at, stanza FROM xmpp_offline WHERE user = ?1 AND id = ?2";
@@ -152,10 +156,12 @@ fn item_page(conn: &Connection, place: (&str, &str), query: &ItemQuery) -> Resul
         let last = newest.saturating_sub(1);
         let found: Option<i64> =
             conn.prepare_cached(sql)?.query_row(params![owner, node, last], |row| row.get(0)).optional()?;
+        // Of none nothing exists; with fewer items than `newest` all of them do.
         range.floor = if newest == 0 { i64::MAX } else { found.unwrap_or(i64::MIN) };
     }
     let sql = "SELECT seq FROM xmpp_item WHERE owner = ?1 AND node = ?2 AND id = ?3 AND seq >= ?4";
     let mut place_of = conn.prepare_cached(sql)?;
+    // The list goes from the newest to the oldest, so `after` an item means older.
     for (id, bound) in [(&query.after, &mut range.below), (&query.before, &mut range.above)] {
         let Some(id) = id else { continue };
         let seq: Option<i64> =
@@ -181,6 +187,7 @@ fn items_in(
         count.query_row(params![owner, node, range.floor, seq], |row| row.get(0))
     };
     let total = newer(i64::MIN)?;
+    // An empty text in the place of the item: `take` expects three columns, and ids alone are asked for.
     let (columns, order) = match (query.is_ids_only, query.from_end) {
         (false, false) => ("id, at, item, seq", "DESC"),
         (false, true) => ("id, at, item, seq", "ASC"),
@@ -194,6 +201,7 @@ fn items_in(
     let max = query.max.min(limits::MAX_PAGE);
     let given = params![owner, node, range.floor, range.below, range.above, max, query.index];
     let mut taken = take(conn, &sql, given, query.bytes, |row| Ok((item(row)?, row.get::<_, i64>(3)?)))?;
+    // The last page is read from the oldest item on and returned in the usual order.
     if query.from_end {
         taken.rows.reverse();
     }
@@ -225,6 +233,7 @@ fn items_of_ids(
         found.extend(rows);
     }
     found.sort_by_key(|(_, seq)| std::cmp::Reverse(*seq));
+    // An id may be named twice.
     found.dedup_by_key(|(_, seq)| *seq);
     let items: Vec<Item> = found.into_iter().map(|(item, _)| item).collect();
     let total = u32::try_from(items.len()).unwrap_or(u32::MAX);
@@ -267,6 +276,7 @@ fn user_row(conn: &Connection, user: &str, nodes: &[&str]) -> Result<UserRow, Fa
     found.offline = conn.prepare_cached(sql)?.query_row([user], |row| row.get(0))?;
     let sql = "SELECT item FROM xmpp_item WHERE owner = ?1 AND node = ?2 ORDER BY seq DESC LIMIT 1";
     let mut newest = conn.prepare_cached(sql)?;
+    // Only the newest item of each.
     for node in nodes {
         let item: Option<String> = newest.query_row([user, node], |row| row.get(0)).optional()?;
         found.items.extend(item.map(|item| ((*node).into(), item.into())));
@@ -307,6 +317,7 @@ fn conditions(owner: &str, query: &ArchiveQuery) -> (String, Vec<Value>) {
 
 /// A page of an archive (XEP-0313). Counting stops at `limits::MAX_COUNTED`; beyond, there is no total.
 fn page(conn: &Connection, owner: &str, query: &ArchiveQuery) -> Result<ArchivePage, Failure> {
+    // An id that is not in the archive is an answer of its own, not an empty page.
     let mut known = conn.prepare_cached("SELECT 1 FROM xmpp_archive WHERE owner = ?1 AND id = ?2")?;
     for id in query.ids.iter().chain(&query.after).chain(&query.before) {
         if !known.exists(params![owner, id])? {
@@ -314,7 +325,8 @@ fn page(conn: &Connection, owner: &str, query: &ArchiveQuery) -> Result<ArchiveP
         }
     }
     let (mut sql, mut values) = conditions(owner, query);
-    // A search for words is not counted: that would read the whole archive.
+    // The total counts all pages, so it comes before the bounds of this one. A search for words is not counted: that would read the
+    // whole archive.
     let total = if query.text.is_none() { count(conn, &sql, &values)? } else { None };
     if let Some(after) = &query.after {
         sql.push_str(" AND id > ?");

@@ -34,6 +34,7 @@ trait Io: AsyncRead + AsyncWrite + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Unpin> Io for T {}
 
+/// Both kinds of connection under one type.
 type Socket = WebSocketStream<Box<dyn Io>>;
 
 /// Opens the stream and keeps it until it is over, on either side.
@@ -72,6 +73,7 @@ async fn over(orders: &mut Receiver<StreamOrder>) {
 async fn connect(opening: &Opening, allow_private: bool) -> Result<Socket, String> {
     let named = |problem: &dyn std::fmt::Display| format!("{}: {problem}", opening.url);
     let url = Url::parse(&opening.url).map_err(|error| named(&error))?;
+    // A URL has IPv6 addresses in brackets; resolver and TLS want them without.
     let host = url.host_str().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
     let port = url.port_or_known_default().unwrap_or(80);
     let found = address::allowed(host, port, allow_private).await.map_err(|error| named(&error))?;
@@ -89,6 +91,7 @@ async fn connect(opening: &Opening, allow_private: bool) -> Result<Socket, Strin
     request
         .headers_mut()
         .insert(USER_AGENT, HeaderValue::from_static(concat!("Belfry/", env!("CARGO_PKG_VERSION"))));
+    // It is empty where there is no secret to sign with.
     if let Ok(signature) = HeaderValue::from_str(&opening.signature)
         && !signature.is_empty()
     {
@@ -134,6 +137,7 @@ impl Line<'_> {
         self.write(start).await?;
         self.flush().await?;
         tell(MediaStreamEvent::Opened);
+        // After a delay the turns go on from then, instead of making up for those that were missed.
         let mut turn = interval(limits::STREAM_TURN);
         turn.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut next = Vec::new();
@@ -143,6 +147,7 @@ impl Line<'_> {
                 && self.said.bytes < limits::STREAM_TURN_BYTES;
             tokio::select! {
                 count = orders.recv_many(&mut next, limits::STREAM_FRAMES) => {
+                    // The call has dropped its end.
                     if count == 0 {
                         return self.stop().await;
                     }
@@ -216,6 +221,7 @@ impl Line<'_> {
         in_time(limits::STREAM_WRITE, self.socket.feed(Message::text(text))).await
     }
 
+    /// Sends what was queued; one system call for several messages.
     async fn flush(&mut self) -> Result<(), String> {
         in_time(limits::STREAM_WRITE, self.socket.flush()).await
     }
@@ -240,6 +246,7 @@ impl Line<'_> {
             Some(Ok(Message::Text(text))) => self.understand(&text),
             Some(Ok(Message::Binary(_))) => self.nonsense("a binary message"),
             Some(Ok(Message::Close(frame))) => return Some(reason_of(frame.as_ref())),
+            // Pings are answered by the library, pongs ask for nothing.
             Some(Ok(_)) => {}
             Some(Err(Error::ConnectionClosed)) => return Some(Ok(())),
             Some(Err(error)) => return Some(Err(error.to_string())),
@@ -326,6 +333,7 @@ fn understood(text: &str) -> Result<Option<StreamMessage>, String> {
         }
         ("clear", ..) => StreamMessage::Clear,
         (name @ ("media" | "mark"), ..) => return Err(format!("`{name}` without its `{name}`")),
+        // Twilio's protocol may grow: an unknown event is no mistake.
         _ => return Ok(None),
     }))
 }
