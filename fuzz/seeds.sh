@@ -42,14 +42,14 @@ for frames in ../crates/cluster/tests/wire/golden/v1/*.hex; do
     { printf '\020'; unhex < "$frames"; } > "$corpus/link_prompt/$name"
     cp "$corpus/link_prompt/$name" "$corpus/link_acknowledged/$name"
 done
-for message in ../crates/shard-message/src/wire/golden/v1/*.hex ../crates/shard-message/src/wire/golden/v2/re*.hex; do
+for message in ../crates/shard-message/src/wire/golden/v1/*.hex ../crates/shard-message/src/wire/golden/v2/{re,shared-}*.hex; do
     name="$(basename "$message" .hex)"
     case "$name" in
         # The kind counts from that of the first, 2a (see fuzz_targets/farm_trace.rs).
         trace-*) sed '1s/^002a/0000/;1s/^002b/0001/;1s/^002c/0002/;1s/^002d/0003/;1s/^002e/0004/' "$message" | unhex > "$corpus/farm_trace/$name" ;;
         request | response) sed '1s/^002f/0000/;1s/^0030/0001/' "$message" | unhex > "$corpus/farm_request/$name" ;;
         chat-*) sed 1d "$message" | unhex > "$corpus/farm_chat/$name" ;;
-        packet | transmit | send-failed) unhex < "$message" > "$corpus/farm_call/$name" ;;
+        packet | transmit | send-failed | shared-* | relayed-*) unhex < "$message" > "$corpus/farm_call/$name" ;;
         *) unhex < "$message" > "$corpus/farm_ask/$name" ;;
     esac
 done

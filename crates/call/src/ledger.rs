@@ -81,6 +81,8 @@ pub enum CallEventKind {
         /// Its reason phrase.
         reason: Box<str>,
     },
+    /// The call is another ledger's: it has no record here.
+    Withdrawn,
     /// A call that a ledger of another node had, which has died. `Ended` follows.
     TakenOver {
         /// Call-ID of the INVITE.
@@ -277,6 +279,9 @@ impl Ledger {
                     out.push(live.close(now, code, &reason, EndedBy::Callee));
                 }
             }
+            // An answered call is this ledger's.
+            CallEventKind::Withdrawn if self.find(key).is_some_and(|live| live.answer != 0) => {}
+            CallEventKind::Withdrawn => drop(self.take(key)),
             CallEventKind::Ended { by, reason } => {
                 // The end of another dialog, or of none.
                 let is_answered = |live: &&mut LiveCall| live.answer != 0 && live.leg == leg;

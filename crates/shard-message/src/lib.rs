@@ -20,6 +20,7 @@ use call::DownTargets;
 use cluster::ShardAddress;
 use net::Certified;
 use router::{Answer, AskId, Push, Query};
+use sip::endpoint::SharedResponse;
 use sip::transport::{Packet, Transmit, TransmitId};
 
 pub use self::xmpp::{ActAnswer, StreamCondition, XmppShardMessage};
@@ -58,6 +59,8 @@ pub enum ShardMessage {
     },
     /// News of a router for this shard's connections.
     Push(Push),
+    /// A response to a request that another life forwarded, for all shards.
+    SharedResponse(SharedResponse),
     /// These targets do not answer their probes.
     Down(Arc<DownTargets>),
     /// Between a conference or queue and its members.

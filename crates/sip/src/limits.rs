@@ -311,6 +311,11 @@ pub const OFFERED_FOR: Duration = Duration::from_secs(64);
 /// looked at for long are forgotten: a copy that is late is answered like a request of its own.
 pub const MERGING: usize = 65_536;
 
+/// Branches of INVITEs of one shard whose callers have a final response from another node (`endpoint::shared_response`), about 40 bytes
+/// each. They are noted for 32 s after the responses to what a dead node has forwarded; beyond it those not looked at for long are
+/// forgotten, and an INVITE that is repeated after its response gets a 408 that its caller drops.
+pub const SETTLED_BRANCHES: usize = 65_536;
+
 /// Certificates of a Request-URI that are looked at: ours, and those of other nodes that the Contact passed. More are
 /// not, because each costs a keyed hash over the whole URI; the request is then judged without our Route.
 pub const CERTIFICATES: usize = 4;

@@ -15,6 +15,7 @@ pub(crate) fn for_ledger(event: CallEvent) -> call::CallEvent {
         }
         CallEventKind::Answered => LedgerKind::Answered,
         CallEventKind::Failed { status, reason } => LedgerKind::Failed { code: status, reason },
+        CallEventKind::Withdrawn => LedgerKind::Withdrawn,
         CallEventKind::TakenOver { call_id, from, to, start, answer } => {
             LedgerKind::TakenOver { call_id, from, to, start, answer }
         }

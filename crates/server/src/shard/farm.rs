@@ -3,7 +3,8 @@
 //!
 //! The first shard of a node has the links; the others send through its inbox. A packet that comes over a link is worked
 //! on here, whatever the map says: it is passed on once at most, so two nodes that see different maps cannot send
-//! it to and fro.
+//! it to and fro. A node without a link to the worker gives the packet to a third node, which passes it on and does not do the same
+//! (`docs/decisions/0088`).
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -16,6 +17,7 @@ use farm::links::{LinkCounters, LinkEvent, LinkSettings, Links};
 use farm::view::FarmView;
 use net::clock::Clock;
 use router::Answer;
+use sip::endpoint::{SharedResponse, handle_packet_off_slot, has_ended};
 use sip::transport::{Packet, Transmit};
 use stdx::Instant;
 
@@ -23,6 +25,7 @@ use super::Shard;
 use super::buckets::{self, BucketAdapter};
 use super::chat_farm;
 use super::edge_accounts::AccountQuestions;
+use super::perform::survive_panic;
 use crate::farm::traffic::LinkTraffic;
 use crate::farm::{FarmBoard, ShardFarm};
 use crate::limits;
@@ -239,11 +242,72 @@ fn set_lives(shard: &mut Shard, view: &FarmView) {
     endpoint.set_peer_lives(view.peers.keys().copied().filter(|life| *life != view.own));
 }
 
-/// Gives a packet to the worker of its call at another node. Without a link to it the packet is worked on here: a
-/// request that is repeated there is forwarded with the same branch.
+/// Gives a packet to the worker of its call at another node. Without a link to it a third node passes the packet on. A packet that no
+/// node can take is worked on here: a request that is repeated there is forwarded with the same branch.
 pub(super) fn relay(shard: &mut Shard, now: Instant, to: ShardAddress, packet: Packet) {
-    if send_to_node(shard, now, to, wire::packet(to, &packet)).is_err() {
-        shard.work(now, packet);
+    if let Err(SendError { message, .. }) = send_to_node(shard, now, to, wire::packet(to, &packet))
+        && !relay_by_third(shard, now, to.life, &message)
+    {
+        work_off_slot(shard, now, packet);
+    }
+}
+
+/// The packet is for a worker that cannot be reached.
+fn work_off_slot(shard: &mut Shard, now: Instant, packet: Packet) {
+    survive_panic(shard, |endpoint, effects| handle_packet_off_slot(endpoint, now, packet, effects));
+}
+
+/// Sends a message to a node that this one has no link to, by way of a third one. False if no node can pass it on, or the receiver's process
+/// has ended: what it had is worked on by those that are left.
+fn relay_by_third(shard: &mut Shard, now: Instant, to: cluster::Life, message: &Message) -> bool {
+    let Some(adapter) = &mut shard.farm else { return false };
+    let Some((links, view)) = adapter.links.as_ref().zip(adapter.view.as_ref()) else { return false };
+    if !wire::is_relayed(message.kind)
+        || view.map.level() < wire::SHARED_SINCE
+        || !view.peers.contains_key(&to)
+        || has_ended(&shard.parts.endpoint, to)
+    {
+        return false;
+    }
+    // The same one for all messages, so that they keep their order.
+    let third = links.connected().into_iter().filter(|life| *life != to).min();
+    third.is_some_and(|third| adapter.send(now, third, wire::relayed(to, message)).is_ok())
+}
+
+/// Passes a message on to the node that it is for, which its sender has no link to. Where there is none from here either, a packet is worked
+/// on here.
+fn pass_on(shard: &mut Shard, now: Instant, to: cluster::Life, message: Message) {
+    let to = ShardAddress::new(to, u16::from(message.shard));
+    if let Err(SendError { message, .. }) = send_to_node(shard, now, to, message)
+        && let Ok(Decoded::Message(ShardMessage::Packets(packets))) = wire::read(&message)
+    {
+        packets.into_iter().for_each(|packet| work_off_slot(shard, now, packet));
+    }
+}
+
+/// Gives a response to all other shards of this node, and to all other nodes.
+pub(super) fn share_response(shard: &mut Shard, now: Instant, shared: &SharedResponse) {
+    give_to_shards(shard, shared);
+    let Some(view) = shard.farm.as_ref().and_then(|farm| farm.view.clone()) else { return };
+    if view.map.level() < wire::SHARED_SINCE {
+        return;
+    }
+    for life in view.peers.keys().copied().filter(|life| *life != view.own) {
+        let to = ShardAddress::new(life, 0);
+        // Without a way to a node the response is lost there: it times out, if it has the request.
+        if let Err(SendError { message, .. }) =
+            send_to_node(shard, now, to, wire::shared_response(to, shared))
+        {
+            relay_by_third(shard, now, life, &message);
+        }
+    }
+}
+
+/// Gives a response to the other shards of this node.
+fn give_to_shards(shard: &mut Shard, shared: &SharedResponse) {
+    let own = usize::from(shard.parts.edge.shard);
+    for (_, post) in shard.post.iter_mut().enumerate().filter(|(number, _)| *number != own) {
+        post.push(ShardMessage::SharedResponse(shared.clone()).into());
     }
 }
 
@@ -279,7 +343,7 @@ pub(super) fn pass_to_node(shard: &mut Shard, now: Instant, life: cluster::Life,
     if let Err(SendError { message, .. }) = send_to_node(shard, now, to, message)
         && !chat_farm::handle_returned(shard, now, life, &message)
     {
-        take_back_from_node(shard, now, &message, true);
+        take_back_from_node(shard, now, life, &message, true);
     }
 }
 
@@ -308,7 +372,7 @@ pub(super) fn read_links(shard: &mut Shard, now: Instant) -> usize {
             LinkEvent::Received { from, message, .. } => handle_from_node(shard, now, from, &message),
             LinkEvent::Returned { to, message, .. } => {
                 if !chat_farm::handle_returned(shard, now, to, &message) {
-                    take_back_from_node(shard, now, &message, false);
+                    take_back_from_node(shard, now, to, &message, false);
                 }
             }
             LinkEvent::Lost { life, is_refused } => handle_link_lost(shard, life, is_refused),
@@ -354,6 +418,12 @@ fn handle_from_node(shard: &mut Shard, now: Instant, sender: cluster::Life, mess
         {
             tracing::warn!(%sender, %from, "a question of another node names a third one; it is passed over");
         }
+        // To the first shard: it has the links.
+        Ok(Decoded::Message(ShardMessage::SharedResponse(shared))) => {
+            give_to_shards(shard, &shared);
+            shard.handle_message(now, ShardMessage::SharedResponse(shared));
+        }
+        Ok(Decoded::Relayed { to, message }) => pass_on(shard, now, to, message),
         Ok(Decoded::Message(read)) if number == usize::from(shard.parts.edge.shard) => {
             shard.handle_message(now, read);
         }
@@ -381,8 +451,17 @@ fn handle_from_node(shard: &mut Shard, now: Instant, sender: cluster::Life, mess
     }
 }
 
-/// A message that another node did not take. `is_unsent`: no part of it has left.
-fn take_back_from_node(shard: &mut Shard, now: Instant, message: &Message, is_unsent: bool) {
+/// A message that the node of a life did not take. `is_unsent`: no part of it has left.
+fn take_back_from_node(
+    shard: &mut Shard,
+    now: Instant,
+    to: cluster::Life,
+    message: &Message,
+    is_unsent: bool,
+) {
+    if is_unsent && relay_by_third(shard, now, to, message) {
+        return;
+    }
     match wire::read(message) {
         Ok(Decoded::Message(ShardMessage::Ask { from, id, query })) if is_unsent || query.is_repeatable() => {
             if from == shard.parts.edge {
@@ -392,8 +471,9 @@ fn take_back_from_node(shard: &mut Shard, now: Instant, message: &Message, is_un
             }
         }
         Ok(Decoded::Message(ShardMessage::Packets(packets))) => {
-            packets.into_iter().for_each(|packet| shard.work(now, packet));
+            packets.into_iter().for_each(|packet| work_off_slot(shard, now, packet));
         }
+        Ok(Decoded::Relayed { to, message }) => pass_on(shard, now, to, message),
         Ok(Decoded::Message(ShardMessage::Transmit {
             transmit: Transmit { report: Some(report), .. },
             from,

@@ -49,7 +49,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use router::{AdmitRefused, Answer, Offered, Query, RegisterRefused};
-use sip::endpoint::{Endpoint, EndpointEffect, Intake};
+use sip::endpoint::{Endpoint, EndpointEffect, Intake, handle_shared_response};
 use sip::transport::{Packet, Transmit};
 use stdx::Instant;
 use voice_io::ShardVoice;
@@ -326,13 +326,7 @@ impl Shard {
 
     /// One message through the endpoint. A panic there is our bug; it costs that message, not the shard.
     fn work(&mut self, now: Instant, packet: Packet) {
-        let endpoint = &mut self.parts.endpoint;
-        let effects = &mut self.scratch.effects;
-        let handle = std::panic::AssertUnwindSafe(|| endpoint.handle_packet(now, packet, effects));
-        if std::panic::catch_unwind(handle).is_err() {
-            self.parts.board.count_panic();
-            tracing::error!("a message made the SIP core panic: it was dropped; please report what is above");
-        }
+        perform::survive_panic(self, |endpoint, effects| endpoint.handle_packet(now, packet, effects));
     }
 
     fn read_messages(&mut self, now: Instant) -> usize {
@@ -373,6 +367,9 @@ impl Shard {
             }
             ShardMessage::Answer { id, answer } => self.give_answer(now, id, answer),
             ShardMessage::Push(push) => perform::handle_push(self, now, push),
+            ShardMessage::SharedResponse(shared) => {
+                handle_shared_response(&mut self.parts.endpoint, now, shared, effects);
+            }
             ShardMessage::Down(down) => self.planner.set_down(down),
             ShardMessage::Room(message) => {
                 self.with_voice(now, |voice, world| voice.handle_room_message(now, message, world));

@@ -3,7 +3,7 @@
 use cluster::{Bucket, Epoch};
 use logging::sign_in_failures::{Failure, Service};
 use router::{AskId, Push, Query, ShardAddress};
-use sip::endpoint::{EndpointEffect, StoreUnavailable};
+use sip::endpoint::{Endpoint, EndpointEffect, EndpointOutbox, StoreUnavailable};
 use sip::transport::Transmit;
 use stdx::Instant;
 use stdx::attempts::account_name;
@@ -14,6 +14,17 @@ use super::request_origin::RequestOrigin;
 use super::{Shard, buckets, edge_accounts, farm};
 use crate::message::ShardMessage;
 use crate::xmpp::Unavailable;
+
+/// Gives the endpoint a message. A panic there is our bug; it costs that message, not the shard.
+pub(super) fn survive_panic(shard: &mut Shard, act: impl FnOnce(&mut Endpoint, &mut EndpointOutbox)) {
+    let endpoint = &mut shard.parts.endpoint;
+    let effects = &mut shard.scratch.effects;
+    let handle = std::panic::AssertUnwindSafe(|| act(endpoint, effects));
+    if std::panic::catch_unwind(handle).is_err() {
+        shard.parts.board.count_panic();
+        tracing::error!("a message made the SIP core panic: it was dropped; please report what is above");
+    }
+}
 
 impl Shard {
     /// Performs effects until none are left: an answer at hand is given at once and may ask more.
@@ -55,6 +66,7 @@ impl Shard {
                 self.records.note_query(&query);
                 self.ask(now, id, query);
             }
+            EndpointEffect::ShareResponse(shared) => farm::share_response(self, now, &shared),
             EndpointEffect::Dns { id, query } => self.io.lookup(id, &query),
             EndpointEffect::Call(event) => {
                 let lister = buckets::lister(self.farm.as_ref(), self.parts.edge.life);

@@ -123,6 +123,8 @@ pub(super) fn reply_of(element: &Element, to: &Jid) -> Option<(ShardAddress, Box
 
 #[cfg(test)]
 mod tests {
+    use chat::effect::HostActionResult;
+
     use super::*;
     use ::xmpp::ns;
 

@@ -7,6 +7,7 @@ use golden::Golden;
 use super::WIRE;
 use super::chat::{CONDITIONS, ERROR_KINDS};
 use super::file::{FILE_FAULTS, FILE_KINDS};
+use super::shared::HANDLINGS;
 use super::values::{
     ADMIT_REFUSED, KEEP_REFUSED, OFFERED, PHASES, PUBLISH_REFUSED, REGISTER_REFUSED, SHOWS, TOPICS,
     TRANSPORTS,
@@ -33,6 +34,7 @@ fn the_numbers_of_enumerations_are_as_in_their_file() {
         line("chat-error-kind", &ERROR_KINDS),
         line("file-kind", &FILE_KINDS),
         line("file-fault", &FILE_FAULTS),
+        line("response-handling", &HANDLINGS),
     ];
     let kept = Golden::new(env!("CARGO_MANIFEST_DIR"), "src/wire/enumerations", WIRE.1);
     kept.check("lists.txt", &lists.concat());

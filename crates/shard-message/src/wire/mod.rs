@@ -20,6 +20,7 @@ mod file;
 mod probe;
 mod questions;
 mod request;
+mod shared;
 #[cfg(test)]
 mod tests;
 mod trace;
@@ -44,6 +45,8 @@ pub use probe::Probe;
 pub use questions::{WATCHED_SINCE, answer, ask, not_understood, push};
 pub use request::REQUESTS_SINCE;
 pub use request::{RequestBody, RequestMessage};
+pub use shared::is_relayed;
+pub use shared::{SHARED_SINCE, relayed, shared_response};
 pub use trace::{TraceBody, TraceMessage};
 
 use address::{address_of, put_address};
@@ -135,6 +138,13 @@ pub fn class_of(message: &Message) -> Class {
 pub enum Decoded {
     /// A message for a shard of this node.
     Message(ShardMessage),
+    /// A message for another node, which this node passes on. It comes over a link of its own.
+    Relayed {
+        /// The node that it is for.
+        to: Life,
+        /// The message.
+        message: Message,
+    },
     /// A kind of message that a later version has added: it is passed over.
     LaterKind,
     /// A question of a kind that a later version has added: it is answered with [`not_understood`].
@@ -155,6 +165,12 @@ pub enum Decoded {
 pub fn read(message: &Message) -> Result<Decoded, Corrupt> {
     match message.kind {
         PACKET | TRANSMIT | SEND_FAILED => read_sip(message).map(Decoded::Message),
+        shared::SHARED_RESPONSE => {
+            shared::read_shared(message).map(|shared| Decoded::Message(ShardMessage::SharedResponse(shared)))
+        }
+        shared::RELAYED => {
+            shared::read_relayed(message).map(|(to, message)| Decoded::Relayed { to, message })
+        }
         ASK | ANSWER | PUSH | NOT_UNDERSTOOD => questions::read(message),
         self::chat::CHAT => self::chat::read(message),
         _ => Ok(Decoded::LaterKind),
@@ -170,6 +186,7 @@ pub fn encode(to: ShardAddress, message: &ShardMessage) -> Vec<Message> {
         ShardMessage::Ask { from, id, query } => vec![ask(to, *from, *id, query)],
         ShardMessage::Answer { id, answer: one } => vec![answer(to, *id, one)],
         ShardMessage::Push(one) => vec![push(to, one)],
+        ShardMessage::SharedResponse(shared) => vec![shared_response(to, shared)],
         ShardMessage::Xmpp(messages) => messages.iter().filter_map(|one| chat_message(to, 0, one)).collect(),
         ShardMessage::Certified(_) | ShardMessage::Down(_) | ShardMessage::Room(_) => Vec::new(),
     }

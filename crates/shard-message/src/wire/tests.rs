@@ -11,9 +11,11 @@ use router::{
     KeepRefused, Offer, Offered, PhoneAccount, Presence, Publish, PublishRefused, Published, Push, Query,
     Received, Register, RegisterRefused, Show, State, Topic, WaitingMessage, WatchId,
 };
+use sip::endpoint::SharedResponse;
 use stdx::Instant;
 
 use super::chat::tests as chat;
+use super::shared::HANDLINGS;
 use super::values::TOPICS;
 use super::*;
 
@@ -125,6 +127,12 @@ fn examples() -> Vec<(String, ShardMessage)> {
     let transmit = ShardMessage::Transmit { transmit: example_of_transmit(), from: FROM };
     named.push(("transmit".into(), transmit));
     named.push(("send-failed".into(), ShardMessage::SendFailed(TransmitId(5))));
+    for (name, handling) in
+        [("unhandled", HANDLINGS[0]), ("forwarded", HANDLINGS[1]), ("in-context", HANDLINGS[2])]
+    {
+        let shared = SharedResponse { bytes: Bytes::from_static(b"SIP/2.0 200 OK\r\n\r\n"), handling };
+        named.push((format!("shared-{name}"), ShardMessage::SharedResponse(shared)));
+    }
     for (name, query) in queries() {
         named.push((format!("ask-{name}"), ShardMessage::Ask { from: FROM, id: AskId(300), query }));
     }
@@ -145,6 +153,30 @@ fn examples() -> Vec<(String, ShardMessage)> {
         named.push((format!("chat-{name}"), ShardMessage::Xmpp(vec![message])));
     }
     named
+}
+
+/// The kinds that a third node passes on.
+fn relayed_messages() -> Vec<(&'static str, Message)> {
+    let examples = examples();
+    let encoded =
+        |name: &str| encode(TO, &examples.iter().find(|(known, _)| known == name).unwrap().1).remove(0);
+    let relayed = |name| relayed(FROM.life, &encoded(name));
+    vec![("relayed-packet", relayed("packet")), ("relayed-shared", relayed("shared-forwarded"))]
+}
+
+#[test]
+fn a_relayed_message_comes_back() {
+    for (name, sent) in relayed_messages() {
+        assert_eq!((sent.shard, class_of(&sent)), (3, Class::Call));
+        let Ok(Decoded::Relayed { to, message }) = read(&sent) else { panic!("{name}") };
+        assert_eq!((to, message.shard), (FROM.life, 3));
+        assert!(is_relayed(message.kind));
+        assert_eq!(relayed(to, &message), sent, "{name}");
+        // Twice: two nodes could send it to and fro.
+        assert!(read(&relayed(to, &sent)).is_err(), "{name}");
+    }
+    let question = encode(TO, &ShardMessage::Ask { from: FROM, id: AskId(1), query: queries().remove(0).1 });
+    assert!(read(&relayed(FROM.life, &question[0])).is_err());
 }
 
 const ALICE: &str = "alice@example.net";
@@ -302,6 +334,9 @@ fn answers() -> Vec<(&'static str, Answer)> {
 /// `BLESS=1` writes a file that does not exist.
 #[test]
 fn each_kind_of_message_is_written_as_in_its_file() {
+    for (name, message) in relayed_messages() {
+        is_as_in_file(name, &message);
+    }
     let name_of_last = ("not-understood".to_owned(), not_understood(TO, AskId(300)));
     let messages = examples().into_iter().flat_map(|(name, message)| {
         encode(TO, &message).into_iter().map(move |message| (name.clone(), message))
@@ -652,7 +687,7 @@ fn a_push() -> impl Strategy<Value = Push> {
 
 proptest! {
     #[test]
-    fn any_bytes_are_a_message_or_a_fault(kind in 0_u16..9, body: Vec<u8>) {
+    fn any_bytes_are_a_message_or_a_fault(kind in 0_u16..10, body: Vec<u8>) {
         any_bytes::check(kind, &body);
     }
 

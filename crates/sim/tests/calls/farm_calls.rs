@@ -8,9 +8,10 @@ use bytes::Bytes;
 use insta::assert_snapshot;
 use router::{Life, ShardAddress};
 use sim::{Datagram, Node, NodeId, World};
-use sip::endpoint::{Decision, EndpointSettings, PlanRequest};
+use sip::endpoint::{Decision, EndpointSettings, PlanRequest, handle_shared_response};
 use sip::wire::Message;
 use stdx::Instant;
+use stdx::rng::Rng;
 
 use crate::phone::Phone;
 use crate::server::{self, Server};
@@ -29,8 +30,12 @@ struct Nodes {
     /// The times at which the first node dies, and at which the others know.
     died: Option<Instant>,
     arrivals: usize,
+    /// The seed of the ways of packets to the nodes that live; without one they go to each in turn.
+    ways: Option<u64>,
     /// No node reaches another; the seed of the packets' ways.
     cut: Option<u64>,
+    /// The first and the second node do not reach each other, but share responses by the third; the seed of the packets' ways.
+    apart: Option<u64>,
 }
 
 impl Nodes {
@@ -41,7 +46,14 @@ impl Nodes {
             server.endpoint.set_peer_lives((1..=3).filter(|other| *other != number).map(|n| Life(n.into())));
             server
         };
-        Nodes { nodes: (1..=3).map(node).collect(), died: None, arrivals: 0, cut: None }
+        Nodes {
+            nodes: (1..=3).map(node).collect(),
+            died: None,
+            arrivals: 0,
+            ways: None,
+            cut: None,
+            apart: None,
+        }
     }
 
     fn kill(&mut self, now: Instant) {
@@ -62,25 +74,43 @@ impl Nodes {
         self.died = self.died.map(|died| died - Duration::from_secs(3_600));
     }
 
-    /// As `server::shard::selector` and `server::shard::farm::relay` have it.
-    fn worker(&mut self, now: Instant, bytes: &[u8]) -> usize {
+    /// As `server::shard::selector` and `server::shard::farm::relay` have it. True: the packet is for a node that cannot be reached.
+    fn worker(&mut self, now: Instant, bytes: &[u8]) -> (usize, bool) {
         self.arrivals += 1;
+        let number = self.arrivals as u64;
+        let any = |seed: u64, nodes: u64| (Rng::seeded(seed * 1_000 + number).next_u64() % nodes) as usize;
         if let Some(seed) = self.cut {
             // A packet is worked on where it arrives.
-            return (stdx::rng::Rng::seeded(seed * 1_000 + self.arrivals as u64).next_u64() % 3) as usize;
+            return (any(seed, 3), true);
         }
-        let Some(died) = self.died else { return 0 };
-        let arrival = 1 + self.arrivals % 2;
-        let message = Message::parse(Bytes::copy_from_slice(bytes)).unwrap();
-        let named = message.top_via().filter(|_| !message.is_request()).and_then(|via| {
-            let text = std::str::from_utf8(via.params.get("n")?).unwrap();
-            usize::from_str_radix(text.split_once('.')?.0, 16).ok()
-        });
+        let Some(died) = self.died else {
+            let named = named_life(bytes).map_or(0, |life| life - 1);
+            // The first packet arrives at the second node.
+            return match self.apart.map(|seed| if number == 1 { 1 } else { any(seed, 3) }) {
+                Some(arrival) if arrival + named == 1 => (arrival, true),
+                _ => (named, false),
+            };
+        };
+        let arrival = 1 + self.ways.map_or(self.arrivals % 2, |seed| any(seed, 2));
         let is_known = now >= died + DETECTION;
-        match named {
-            Some(life @ 2..) => life - 1,
-            _ if is_known => 1,
-            _ => arrival,
+        match named_life(bytes) {
+            Some(life @ 2..) => (life - 1, false),
+            _ if is_known => (1, false),
+            _ => (arrival, true),
+        }
+    }
+
+    /// Gives the responses that a node shares to the others, in no time. One that handles such a response shares it in turn.
+    fn share(&mut self, now: Instant, sender: usize, out: &mut Vec<Datagram>) {
+        let first = if self.cut.is_some() { 3 } else { usize::from(self.died.is_some()) };
+        for shared in std::mem::take(&mut self.nodes[sender].shared) {
+            for node in (first..3).filter(|node| *node != sender) {
+                let shared = shared.clone();
+                self.nodes[node].command(now, out, |endpoint, effects| {
+                    handle_shared_response(endpoint, now, shared, effects);
+                });
+                self.share(now, node, out);
+            }
         }
     }
 
@@ -104,8 +134,10 @@ impl Node for Nodes {
         bytes: &[u8],
         out: &mut Vec<Datagram>,
     ) {
-        let worker = self.worker(now, bytes);
+        let (worker, is_off_slot) = self.worker(now, bytes);
+        self.nodes[worker].is_off_slot = is_off_slot;
         self.nodes[worker].handle(now, from, to, bytes, out);
+        self.share(now, worker, out);
     }
 
     fn wake(&mut self, now: Instant, out: &mut Vec<Datagram>) {
@@ -116,6 +148,14 @@ impl Node for Nodes {
     fn deadline(&self) -> Option<Instant> {
         self.live().filter_map(Node::deadline).min()
     }
+}
+
+/// The life that the top Via of a response names.
+fn named_life(bytes: &[u8]) -> Option<usize> {
+    let message = Message::parse(Bytes::copy_from_slice(bytes)).unwrap();
+    let via = message.top_via().filter(|_| !message.is_request())?;
+    let text = std::str::from_utf8(via.params.get("n")?).unwrap();
+    usize::from_str_radix(text.split_once('.')?.0, 16).ok()
 }
 
 struct Farm {
@@ -151,10 +191,34 @@ impl Farm {
         self
     }
 
+    /// Packets arrive at any of the nodes that live.
+    fn by(mut self, seed: u64) -> Farm {
+        self.world.act(self.nodes, |nodes: &mut Nodes, _, _| nodes.ways = Some(seed));
+        self
+    }
+
     /// The links between the nodes are cut from now on; all nodes live.
     fn cut_off(mut self, seed: u64) -> Farm {
         self.world.act(self.nodes, |nodes: &mut Nodes, _, _| nodes.cut = Some(seed));
         self
+    }
+
+    /// The links between two nodes are cut from now on; all nodes live.
+    fn apart(mut self, seed: u64) -> Farm {
+        self.world.act(self.nodes, |nodes: &mut Nodes, _, _| nodes.apart = Some(seed));
+        self
+    }
+
+    /// The caller repeats its first INVITE so long after the beginning, if it has no final response.
+    fn repeat_invite(&mut self, millis: u64) {
+        let (alice, at) = (self.alice, self.world.now() + Duration::from_millis(millis));
+        self.world.at(at, move |world| {
+            let call = &world.node::<Phone>(alice).calls[0];
+            let invite = call.invite.bytes().clone();
+            if call.status == 0 {
+                world.send(alice, address(2), SERVER, invite);
+            }
+        });
     }
 
     fn call(&mut self) {
@@ -492,5 +556,143 @@ fn the_record_of_a_call_survives_its_node() {
         assert_eq!(answered, if by_caller { 1_020 } else { 0 }, "by the caller: {by_caller}");
         assert_eq!(record.end.since(record.start).as_millis(), 10_020);
         farm.rest();
+    }
+}
+
+/// The final statuses that the caller has been sent for its INVITE, each once.
+fn final_statuses(ladder: &str) -> Vec<u16> {
+    let statuses = ladder.lines().filter_map(|line| {
+        let (_, message) = line.split_once("alice ◀──")?;
+        message.split_once(" INVITE").and_then(|(status, _)| status.parse().ok())
+    });
+    let mut finals: Vec<u16> = statuses.filter(|status| *status >= 200).collect();
+    finals.sort_unstable();
+    finals.dedup();
+    finals
+}
+
+/// Until a death is agreed on, a repeated INVITE and the callee's responses to the dead node's copy of it arrive at different nodes. The
+/// node that has the repeated INVITE must not answer 408, after 32 s, in the middle of the call; nor 100 when the caller has the answer.
+#[test]
+fn a_repeated_invite_makes_no_second_answer() {
+    for (seed, answered) in (0..80).map(|seed| (seed, 100 + seed * 37)) {
+        for at in [15, 25, 450, 495] {
+            let mut farm = Farm::new(to_bob, vec![bob().answering(&[(answered, 200)])]).dies_at(at).by(seed);
+            farm.call();
+            farm.repeat_invite(530);
+            farm.repeat_invite(560);
+            farm.run(100_000);
+            let ladder = farm.world.ladder();
+            assert_eq!(final_statuses(&ladder), [200], "the node died at {at} ms, seed {seed}\n{ladder}");
+            let after = &ladder[ladder.find("alice ◀──200").unwrap()..];
+            assert!(
+                !after.contains("◀──100 INVITE── nodes"),
+                "the node died at {at} ms, seed {seed}\n{ladder}"
+            );
+            farm.then(0, "BYE");
+            farm.run(1_000);
+            assert!(farm.alice().calls[0].ended && farm.callee(0).calls[0].ended, "{ladder}");
+            let nodes = farm.world.node::<Nodes>(farm.nodes);
+            let records: Vec<_> =
+                nodes.live().flat_map(|node| &node.records).map(|record| record.code).collect();
+            assert_eq!(records, [200], "the node died at {at} ms, seed {seed}\n{ladder}");
+            farm.rest();
+        }
+    }
+}
+
+/// As above, for the failure of the call: it ends once, and the callee rings no longer.
+#[test]
+fn a_repeated_invite_is_refused_once() {
+    for seed in 0..80 {
+        let refused = 600 + seed * 21;
+        let phone = bob().answering(&[(550, 180), (refused, 486)]);
+        let mut farm = Farm::new(to_bob, vec![phone]).dies_at(15).by(seed);
+        farm.call();
+        farm.repeat_invite(530);
+        farm.repeat_invite(560);
+        farm.run(100_000);
+        let ladder = farm.world.ladder();
+        assert_eq!(final_statuses(&ladder), [486], "seed {seed}\n{ladder}");
+        farm.rest();
+    }
+}
+
+/// RFC 3261 §9.1: a CANCEL waits for a provisional response, which has come to another node.
+#[test]
+fn a_repeated_invite_is_cancelled() {
+    for seed in 0..80 {
+        let phone = bob().answering(&[(550, 180), (60_000, 200)]);
+        let mut farm = Farm::new(to_bob, vec![phone]).dies_at(15).by(seed);
+        farm.call();
+        farm.repeat_invite(530);
+        farm.repeat_invite(560);
+        farm.then(800 + seed * 30, "CANCEL");
+        farm.run(100_000);
+        let ladder = farm.world.ladder();
+        assert_eq!(farm.callee(0).calls[0].status, 487, "seed {seed}\n{ladder}");
+        assert_eq!(final_statuses(&ladder), [487], "seed {seed}\n{ladder}");
+        farm.rest();
+    }
+}
+
+/// The failure of one of two branches is no final response of the request: the node that has the repeated INVITE handles it.
+#[test]
+fn a_repeated_invite_to_two_callees_has_the_response_of_the_one_that_answers() {
+    fn both(_: &PlanRequest) -> Decision {
+        targets(&[&["sip:bob@10.0.0.3", "sip:carol@10.0.0.4"]])
+    }
+    for seed in 0..80 {
+        for (last, expected) in [(200, 200), (603, 603)] {
+            let phones =
+                [bob().answering(&[(600, 486)]), carol().answering(&[(550, 180), (700 + seed * 30, last)])];
+            let mut farm = Farm::new(both, phones.into()).dies_at(15).by(seed);
+            farm.call();
+            farm.repeat_invite(530);
+            farm.repeat_invite(560);
+            farm.run(100_000);
+            let ladder = farm.world.ladder();
+            assert_eq!(final_statuses(&ladder), [expected], "seed {seed}\n{ladder}");
+            farm.rest();
+        }
+    }
+}
+
+/// A callee that is silent at all is the nodes' to answer for (RFC 3261 §16.8).
+#[test]
+fn a_repeated_invite_to_a_silent_callee_fails() {
+    fn nowhere(_: &PlanRequest) -> Decision {
+        targets(&[&["sip:bob@10.0.0.77"]])
+    }
+    for seed in 0..20 {
+        let mut farm = Farm::new(nowhere, Vec::new()).dies_at(15).by(seed);
+        farm.call();
+        farm.run(100_000);
+        assert_eq!(final_statuses(&farm.world.ladder()), [408], "seed {seed}\n{}", farm.world.ladder());
+        farm.rest();
+    }
+}
+
+/// The network is cut between the worker of a call and the node that has its INVITE; the repeated one comes to the worker by a third node.
+/// RFC 3261 §16.7: one final response, from whichever node; and the dialog goes on.
+#[test]
+fn an_invite_at_two_nodes_that_cannot_reach_each_other_has_one_answer() {
+    for seed in 0..60 {
+        for script in [&[(100, 180), (300 + seed * 30, 200)][..], &[(300 + seed * 30, 200)], &[(20, 200)]] {
+            let mut farm = Farm::new(to_bob, vec![bob().answering(script)]).apart(seed);
+            farm.call();
+            farm.repeat_invite(30);
+            farm.repeat_invite(60);
+            farm.run(300_000);
+            let ladder = farm.world.ladder();
+            assert_eq!(final_statuses(&ladder), [200], "seed {seed}\n{ladder}");
+            assert_eq!(farm.callee(0).calls.len(), 1);
+            assert!(farm.callee(0).calls[0].acknowledged, "seed {seed}\n{ladder}");
+            farm.then(0, "BYE");
+            farm.run(40_000);
+            assert!(farm.alice().calls[0].ended && farm.callee(0).calls[0].ended, "seed {seed}\n{ladder}");
+            assert_eq!(farm.alice().finals.iter().map(|(status, _)| *status).collect::<Vec<_>>(), [200]);
+            farm.rest();
+        }
     }
 }

@@ -12,7 +12,7 @@ use sip::digest::Ha1s;
 use sip::dns::{DnsData, DnsFault, DnsQuery, DnsRecord};
 use sip::endpoint::{
     Account, CallEventKind, Decision, Endpoint, EndpointEffect, EndpointOutbox, EndpointSettings, Listener,
-    PlanRequest, TraceEvent,
+    PlanRequest, SharedResponse, TraceEvent, handle_packet_off_slot,
 };
 use sip::events::{EventRules, WatchPolicy};
 use sip::session::SessionEvent;
@@ -47,6 +47,10 @@ pub struct Server {
     pub is_dns_slow: bool,
     pub traces: Vec<TraceEvent>,
     pub probed: Vec<u16>,
+    /// Responses that other nodes have not got yet.
+    pub shared: Vec<SharedResponse>,
+    /// The next packet is for a worker at another node that cannot be reached.
+    pub is_off_slot: bool,
     asked: EndpointOutbox,
     listeners: Vec<Listener>,
     store: Vec<WaitingMessage>,
@@ -89,6 +93,8 @@ impl Server {
             is_dns_slow: false,
             traces: Vec::new(),
             probed: Vec::new(),
+            shared: Vec::new(),
+            is_off_slot: false,
             asked: Vec::new(),
             store: Vec::new(),
             flows: Vec::new(),
@@ -178,6 +184,7 @@ impl Server {
                 let answer = self.dns.get(&query).cloned().ok_or(DnsFault::NoName);
                 self.endpoint.handle_dns(now, id, answer, more);
             }
+            EndpointEffect::ShareResponse(shared) => self.shared.push(shared),
             EndpointEffect::Call(event) => {
                 let kind = for_ledger(event.kind.clone());
                 let ledgers = call::CallEvent { key: event.call, leg: event.leg, kind };
@@ -274,6 +281,7 @@ fn for_ledger(kind: CallEventKind) -> call::CallEventKind {
         }
         CallEventKind::Answered => call::CallEventKind::Answered,
         CallEventKind::Failed { status: code, reason } => call::CallEventKind::Failed { code, reason },
+        CallEventKind::Withdrawn => call::CallEventKind::Withdrawn,
         CallEventKind::TakenOver { call_id, from, to, start, answer } => {
             call::CallEventKind::TakenOver { call_id, from, to, start, answer }
         }
@@ -292,7 +300,10 @@ impl Node for Server {
     ) {
         let packet = Packet { bytes: Bytes::copy_from_slice(bytes), source: self.source(from, to) };
         let mut effects = Vec::new();
-        self.endpoint.handle_packet(now, packet, &mut effects);
+        match self.is_off_slot {
+            true => handle_packet_off_slot(&mut self.endpoint, now, packet, &mut effects),
+            false => self.endpoint.handle_packet(now, packet, &mut effects),
+        }
         self.settle(now, effects, out);
     }
 

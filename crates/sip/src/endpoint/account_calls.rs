@@ -114,7 +114,9 @@ impl AccountCalls {
                 parties.answered.get_or_insert(event.leg);
                 parties.changed(CallPhase::Confirmed).collect()
             }
-            CallEventKind::Failed { .. } => self.remove_if(event.call, |answered| answered.is_none()),
+            CallEventKind::Failed { .. } | CallEventKind::Withdrawn => {
+                self.remove_if(event.call, |answered| answered.is_none())
+            }
             CallEventKind::Ended => self.remove_if(event.call, |answered| answered == Some(event.leg)),
         }
     }

@@ -145,7 +145,9 @@ impl World {
             }
             CallEventKind::Refused { .. } | CallEventKind::TakenOver { .. } => return,
             CallEventKind::Answered => router::CallPhase::Confirmed,
-            CallEventKind::Failed { .. } | CallEventKind::Ended => router::CallPhase::Terminated,
+            CallEventKind::Failed { .. } | CallEventKind::Withdrawn | CallEventKind::Ended => {
+                router::CallPhase::Terminated
+            }
         };
         for party in self.parties.clone().into_iter().filter(|party| party.call == event.call) {
             let Party { aor, initiator, call_id, caller_tag, .. } = party;

@@ -30,6 +30,8 @@ pub(crate) struct RequestContext {
     /// The one phone that its GRUU names, while the account is looked up.
     pub(crate) gruu: Option<Instance>,
     pub(crate) stage: RequestStage,
+    /// It was worked on here since its worker could not be reached: the responses to it are shared with the other nodes of the farm.
+    pub(crate) is_off_slot: bool,
     /// The plan was asked without the domain that the sender claims.
     pub(crate) claim_withheld: bool,
     /// The earliest wheel entry that is outstanding for it.
@@ -114,6 +116,7 @@ impl RequestContext {
             callee: None,
             gruu: None,
             stage,
+            is_off_slot: false,
             claim_withheld: false,
             armed: Instant::FAR_FUTURE,
         }

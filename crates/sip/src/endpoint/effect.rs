@@ -8,7 +8,7 @@ use router::{Aor, AskId, Query};
 use stdx::Instant;
 use stdx::attempts::Cause;
 
-use super::CallLimits;
+use super::{CallLimits, SharedResponse};
 use crate::digest::Ha1s;
 use crate::dns::DnsQuery;
 use crate::events::TextOutcome;
@@ -50,6 +50,8 @@ pub enum EndpointEffect {
         /// The question.
         query: DnsQuery,
     },
+    /// For all other shards of all nodes of the farm, each by `handle_shared_response`.
+    ShareResponse(SharedResponse),
     /// For the application that has the session.
     Session(SessionEvent),
     /// For the ledger.
@@ -240,6 +242,8 @@ pub enum CallEventKind {
         /// The reason phrase that the caller got.
         reason: Box<str>,
     },
+    /// The call goes on at another node, whose copy of the INVITE was answered: it is none of this node's, and has no record here.
+    Withdrawn,
     /// An answered call that a life began which has died since, before its `Ended`: its ledger died with it.
     TakenOver {
         /// The Call-ID.

@@ -30,6 +30,7 @@ mod receive;
 mod registrar_front;
 mod request_router;
 mod settings;
+mod shared_response;
 mod takeover;
 #[cfg(test)]
 mod tests;
@@ -67,6 +68,9 @@ use self::registrar_front::RegistrarFront;
 use self::request_router::RequestRouter;
 pub use self::request_router::{CallLimits, StoreUnavailable};
 pub use self::settings::{EndpointSettings, Listener};
+pub use self::shared_response::{
+    ResponseHandling, SharedResponse, handle_packet_off_slot, handle_shared_response, has_ended,
+};
 pub(crate) use self::transactions::SourceCredit;
 use self::transactions::{SourceProofs, Transactions};
 use self::user_agent::UserAgent;
@@ -121,7 +125,9 @@ impl Endpoint {
                 resolutions,
                 answered: Cache::of_hashes(limits::ANSWERED_CALLS),
                 merging: Cache::of_hashes(limits::MERGING),
+                settled: Cache::of_hashes(limits::SETTLED_BRANCHES),
                 counters: Counters::default(),
+                is_off_slot: false,
             },
             cores: Cores {
                 router: RequestRouter::new(authentication, RegistrarFront::new(Gruus::new(&secret))),

@@ -1,10 +1,12 @@
 //! Performs the effects of response contexts ([`crate::proxy`]): next hops are resolved, copies are made and sent,
 //! responses go upstream.
 
+use bytes::Bytes;
 use router::Received;
 use stdx::Instant;
 use stdx::slab::Key;
 
+use super::CallEventKind;
 use super::context::{RequestStage, TransactionUser};
 use super::environment::call_stamp::{CallStamp, call_stamp_text};
 use super::environment::dialog_route::{DialogRequest, destination_within};
@@ -14,6 +16,7 @@ use super::environment::forwarded_copy::{
 use super::environment::response_route::ResponseRoute;
 use super::lower::{LowerView, ResolutionOwner, UnresolvedMessage};
 use super::receive::FailedTransaction;
+use super::shared_response::is_settled;
 use super::transactions::reply_target;
 use crate::proxy::{
     Destination, FinalResponse, ForwardedRequest, ForwardingPurpose, ProxyEffect, ProxyEffects,
@@ -202,6 +205,30 @@ impl<'a, 'l> ProxyCore<'a, 'l> {
             Some((client, token)) => proxied.handle_sent(index, client, token),
             None => proxied.handle_not_sent(now, index, effects),
         });
+        if sent.is_some_and(|(client, _)| is_settled(self.lower, client)) {
+            self.stand_down(key);
+        }
+    }
+
+    /// Another node answers the caller: the context ends without a response, and its server transaction absorbs the request's
+    /// repetitions. No branch is cancelled: they are the other node's, too.
+    pub(crate) fn stand_down(&mut self, key: Key) {
+        let Some(context) = self.lower.contexts.get(key) else { return };
+        let RequestStage::Proxying(proxied) = &context.stage else { return };
+        let (server, is_invite) = (context.server, context.request.method() == Method::Invite);
+        for client in proxied.clients() {
+            self.lower.transactions.table.remove(client);
+        }
+        if proxied.purpose().starts_call {
+            self.lower.note_call(key, CallEventKind::Withdrawn);
+        }
+        if is_invite {
+            // RFC 6026 §7.1: Accepted absorbs the INVITE.
+            self.lower.transactions.note_sent(self.lower.now, server, 200, Bytes::new(), self.lower.out);
+        } else {
+            self.lower.transactions.table.remove(server);
+        }
+        self.lower.close(key);
     }
 
     /// The client transaction of the copy, and the token in its Record-Route. `None`: no listener of ours

@@ -11,6 +11,7 @@ use super::environment::Environment;
 use super::environment::loops::route_after;
 use super::lower::LowerView;
 use super::proxy_core::{BranchResponse, ForwardedAck, ProxyCore};
+use super::shared_response::share_of_context;
 use super::takeover::{forward_cancel, handle_response_of_other_life};
 use super::transactions::reply_target;
 use super::{Caller, Endpoint, EndpointOutbox, Intake, RequestContext};
@@ -30,6 +31,17 @@ pub(super) struct FailedTransaction {
     pub(super) client: Key,
     pub(super) hop: (SocketAddr, Transport),
     pub(super) status: u16,
+}
+
+/// The way by which a response came to its transaction.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum ResponseOrigin<'a> {
+    /// From the network.
+    Network(&'a Source),
+    /// Another node has got it, and has no transaction for it.
+    Shared,
+    /// Another node has got it, and has forwarded it to the caller.
+    Forwarded,
 }
 
 impl Endpoint {
@@ -207,37 +219,16 @@ impl Endpoint {
             return;
         }
         let branch = response.top_via().and_then(|via| via.branch()).unwrap_or_default();
-        let transactions = &mut self.lower.transactions;
-        let hash = transactions.table.client_hash(branch, response.method_name());
-        let Some(key) = transactions.table.find(hash) else {
+        let table = &self.lower.transactions.table;
+        let hash = table.client_hash(branch, response.method_name());
+        let Some(key) = table.find(hash) else {
             // RFC 6026 §8.9: a proxy must not forward a stray response. One to a request of another life is none.
-            if !handle_response_of_other_life(&mut self.lower.at(now, out), response) {
+            if !handle_response_of_other_life(&mut self.lower.at(now, out), response, hash) {
                 self.lower.counters.stray_responses += 1;
             }
             return;
         };
-        let Some(transaction) = transactions.table.get_mut(key) else { return };
-        if transaction.user.forwards() && response.values(Header::Via).nth(1).is_none() {
-            // §16.7 step 3: a response without a second Via has no receiver.
-            self.lower.counters.stray_responses += 1;
-            return;
-        }
-        let turn = match &mut transaction.machine {
-            TransactionMachine::ClientInvite(machine) => machine.handle_response(now, response),
-            TransactionMachine::ClientOther(machine) => machine.handle_response(now, response.status()),
-            TransactionMachine::ServerInvite(_) | TransactionMachine::ServerOther(_) => return,
-        };
-        let user = transaction.user;
-        // The transaction may be gone after its turn.
-        let from = transaction.target.received();
-        if source.transport == Transport::Udp && source.remote == transaction.target.remote {
-            transactions.note_receipt(now, source.remote);
-        }
-        self.cores.user_agent.begin_proved_calls(&mut self.lower.at(now, out));
-        if let Some(TransactionEvent::Response) = self.lower.at(now, out).perform(key, turn) {
-            let branch_response = BranchResponse { client: key, from, message: response };
-            self.cores.handle_response(&mut self.lower.at(now, out), user, &branch_response);
-        }
+        give_response(self, now, key, response, ResponseOrigin::Network(source), out);
     }
 
     pub(super) fn handle_transaction_timer(&mut self, now: Instant, key: Key, out: &mut EndpointOutbox) {
@@ -299,6 +290,49 @@ impl Endpoint {
             let tag = self.lower.env.tag_of(&request, &source);
             let bytes = Reply::new(&request, source.remote, status, reason, Some(&tag)).finish();
             self.lower.transactions.transmit(reply_target(&request, &source), bytes, None, out);
+        }
+    }
+}
+
+/// Gives a response to its client transaction, and to the user of that.
+pub(super) fn give_response(
+    endpoint: &mut Endpoint,
+    now: Instant,
+    key: Key,
+    response: &Message,
+    origin: ResponseOrigin<'_>,
+    out: &mut EndpointOutbox,
+) {
+    let transactions = &mut endpoint.lower.transactions;
+    let Some(transaction) = transactions.table.get_mut(key) else { return };
+    if transaction.user.forwards() && response.values(Header::Via).nth(1).is_none() {
+        // §16.7 step 3: a response without a second Via has no receiver.
+        endpoint.lower.counters.stray_responses += 1;
+        return;
+    }
+    let turn = match &mut transaction.machine {
+        TransactionMachine::ClientInvite(machine) => machine.handle_response(now, response),
+        TransactionMachine::ClientOther(machine) => machine.handle_response(now, response.status()),
+        TransactionMachine::ServerInvite(_) | TransactionMachine::ServerOther(_) => return,
+    };
+    let user = transaction.user;
+    // The transaction may be gone after its turn.
+    let from = transaction.target.received();
+    if let ResponseOrigin::Network(source) = origin
+        && source.transport == Transport::Udp
+        && source.remote == transaction.target.remote
+    {
+        transactions.note_receipt(now, source.remote);
+    }
+    endpoint.cores.user_agent.begin_proved_calls(&mut endpoint.lower.at(now, out));
+    let is_off_slot = endpoint.lower.is_of_off_slot(user);
+    let lower = &mut endpoint.lower.at(now, out);
+    if let Some(TransactionEvent::Response) = lower.perform(key, turn) {
+        lower.is_sent_elsewhere = matches!(origin, ResponseOrigin::Forwarded);
+        let branch_response = BranchResponse { client: key, from, message: response };
+        endpoint.cores.handle_response(lower, user, &branch_response);
+        if !matches!(origin, ResponseOrigin::Forwarded) && user.forwards() {
+            share_of_context(lower, response, is_off_slot);
         }
     }
 }

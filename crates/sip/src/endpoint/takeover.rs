@@ -24,7 +24,8 @@ use super::environment::response_route::{
     ResponseRoute, is_of_ended_life, response_route_of_other_life, target_by,
 };
 use super::lower::LowerView;
-use super::{Endpoint, EndpointOutbox, TransactionUser};
+use super::shared_response::{note_settled, share_response};
+use super::{Endpoint, EndpointOutbox, ResponseHandling, TransactionUser};
 use crate::limits;
 use crate::transaction::{ServerInvite, TransactionMachine};
 use crate::transport::{Source, Transport, is_reliable};
@@ -83,8 +84,13 @@ pub(super) fn forward_cancel(
     endpoint.cores.dispatch_cancel(lower, context);
 }
 
-/// A response that matches no transaction. True if it was to a request of another life, and was handled.
-pub(super) fn handle_response_of_other_life(lower: &mut LowerView<'_>, response: &Message) -> bool {
+/// A response that matches no transaction; `client_hash` is the key of the one that it would match. True if it was to a request of
+/// another life, and was forwarded. Other nodes may have forwarded the request, too: it is shared with them.
+pub(super) fn handle_response_of_other_life(
+    lower: &mut LowerView<'_>,
+    response: &Message,
+    client_hash: u64,
+) -> bool {
     let env = &*lower.env;
     if !env.is_in_farm() {
         return false;
@@ -96,7 +102,7 @@ pub(super) fn handle_response_of_other_life(lower: &mut LowerView<'_>, response:
     // RFC 3261 §16.7 step 3: a response without a second Via has no receiver.
     let Some(next) = response.values(Header::Via).nth(1).and_then(Via::parse) else { return false };
     let is_invite = response.method() == Method::Invite;
-    match response.status() {
+    let is_forwarded = match response.status() {
         // RFC 4320 §4.1: no provisional response to other requests is forwarded.
         ..=100 => false,
         _ if is_invite && !is_ended => false,
@@ -105,7 +111,13 @@ pub(super) fn handle_response_of_other_life(lower: &mut LowerView<'_>, response:
         _ if !is_final => false,
         _ if is_invite => fail_invite_of_other_life(lower, response, &next, &route),
         _ => forward_stateless(lower, response, &route),
+    };
+    if is_forwarded && is_invite && response.status() >= 200 {
+        note_settled(lower, client_hash);
     }
+    let handling = if is_forwarded { ResponseHandling::Forwarded } else { ResponseHandling::Unhandled };
+    share_response(lower, response, handling);
+    is_forwarded
 }
 
 fn forward_stateless(lower: &mut LowerView<'_>, response: &Message, route: &ResponseRoute) -> bool {

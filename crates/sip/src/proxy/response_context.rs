@@ -377,6 +377,15 @@ impl ResponseContext {
         self.all_done() && (self.closed || self.waiting.is_empty())
     }
 
+    /// The client transactions of the branches that have no final response yet.
+    pub(crate) fn clients(&self) -> SmallVec<[Key; 1]> {
+        let clients = self.branches.iter().filter_map(|branch| match branch.state {
+            BranchState::Trying { client, .. } | BranchState::Proceeding { client, .. } => Some(client),
+            BranchState::Resolving | BranchState::Done => None,
+        });
+        clients.collect()
+    }
+
     /// The branch that this client transaction serves.
     fn branch_of(&self, client: Key) -> Option<usize> {
         self.branches.iter().position(|branch| match branch.state {

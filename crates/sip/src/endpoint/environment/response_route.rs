@@ -37,6 +37,12 @@ impl Environment {
     }
 }
 
+/// True if the farm counts the life as dead, or its host refuses connections.
+pub(crate) fn has_ended(env: &Environment, life: Life) -> bool {
+    let dead = env.dead_lives.as_deref().unwrap_or_default();
+    dead.contains(&life) || env.refused_lives.contains(&life)
+}
+
 /// `;p=...`, to stand behind `branch` and `n`. Nothing for a way that no listener has.
 pub(crate) fn write_response_route(
     env: &Environment,
@@ -95,8 +101,7 @@ pub(crate) fn response_route_of_other_life(env: &Environment, via: &Via<'_>) -> 
 /// True if the Via says that a life wrote it which the farm counts as dead, or whose host refuses connections.
 /// [`response_route_of_other_life`] proves it.
 pub(crate) fn is_of_ended_life(env: &Environment, via: &Via<'_>) -> bool {
-    let dead = env.dead_lives.as_deref().unwrap_or_default();
-    writer_of(via).is_some_and(|edge| dead.contains(&edge.life) || env.refused_lives.contains(&edge.life))
+    writer_of(via).is_some_and(|edge| has_ended(env, edge.life))
 }
 
 /// `n=life.shard`, in hexadecimal.

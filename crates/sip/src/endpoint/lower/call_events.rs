@@ -62,9 +62,13 @@ impl LowerView<'_> {
 
     /// The first 2xx to the INVITE that starts a call.
     pub(crate) fn note_answered(&mut self, response: &Message) {
-        self.counters.answered += 1;
         let (Some(call_id), Some(caller)) = (response.call_id(), response.from_tag()) else { return };
         let call = self.env.keys.call_of(call_id, caller);
+        if self.is_sent_elsewhere {
+            let event = CallEvent { call, leg: 0, kind: CallEventKind::Withdrawn };
+            return self.out.push(EndpointEffect::Call(event));
+        }
+        self.counters.answered += 1;
         let leg = self.env.keys.leg_of(call_id, response.to_tag().unwrap_or_default());
         self.answered.insert(call ^ leg, ());
         self.out.push(EndpointEffect::Call(CallEvent { call, leg, kind: CallEventKind::Answered }));

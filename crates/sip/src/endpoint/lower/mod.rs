@@ -42,7 +42,11 @@ pub(crate) struct LowerLayers {
     pub(crate) answered: Cache<u64, (), HashedKeys>,
     /// Server transactions of requests that we answer as a user agent, by From tag, Call-ID and CSeq.
     pub(crate) merging: Cache<u64, Key, HashedKeys>,
+    /// Branches of INVITEs whose callers have a final response from another node, or got it without state.
+    pub(crate) settled: Cache<u64, (), HashedKeys>,
     pub(crate) counters: Counters,
+    /// The message under way is for a worker that cannot be reached: another node may forward it, too.
+    pub(crate) is_off_slot: bool,
 }
 
 /// The lower layers while one event is handled: the time and the outbox go with them.
@@ -56,7 +60,11 @@ pub(crate) struct LowerView<'a> {
     pub(crate) resolutions: &'a mut Resolutions,
     answered: &'a mut Cache<u64, (), HashedKeys>,
     merging: &'a mut Cache<u64, Key, HashedKeys>,
+    pub(crate) settled: &'a mut Cache<u64, (), HashedKeys>,
     pub(crate) counters: &'a mut Counters,
+    /// Another node has sent the caller the responses that this event causes: server transactions note them, and send nothing.
+    pub(crate) is_sent_elsewhere: bool,
+    is_off_slot: bool,
 }
 
 impl LowerLayers {
@@ -71,7 +79,10 @@ impl LowerLayers {
             resolutions: &mut self.resolutions,
             answered: &mut self.answered,
             merging: &mut self.merging,
+            settled: &mut self.settled,
             counters: &mut self.counters,
+            is_sent_elsewhere: false,
+            is_off_slot: self.is_off_slot,
         }
     }
 
@@ -113,7 +124,11 @@ impl LowerView<'_> {
 
     /// Hands a response to a server transaction.
     pub(crate) fn respond(&mut self, server: Key, status: u16, response: Bytes) {
-        self.transactions.respond(self.now, server, status, response, self.out);
+        if self.is_sent_elsewhere {
+            self.transactions.note_sent(self.now, server, status, response, self.out);
+        } else {
+            self.transactions.respond(self.now, server, status, response, self.out);
+        }
     }
 
     /// Carries out a transaction's output, but for the event of its user.
@@ -134,7 +149,9 @@ impl LowerView<'_> {
             TransactionMachine::ServerOther(ServerOther::start(self.now, reliable))
         };
         let server = self.transactions.table.insert(hash, machine, target, TransactionUser::None);
-        let context = self.contexts.insert(RequestContext::new(server, request, source, 0));
+        let mut opened = RequestContext::new(server, request, source, 0);
+        opened.is_off_slot = self.is_off_slot;
+        let context = self.contexts.insert(opened);
         self.arm_context(context, self.now + limits::CONTEXT_PATIENCE);
         if let Some(transaction) = self.transactions.table.get_mut(server) {
             transaction.user = TransactionUser::Context(context);

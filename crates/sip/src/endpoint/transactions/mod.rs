@@ -127,15 +127,31 @@ impl Transactions {
             let address = transaction.target.remote;
             self.note_shown(now, &response, address);
         }
-        let Some(transaction) = self.table.get_mut(server) else { return };
-        let turn = match &mut transaction.machine {
-            TransactionMachine::ServerInvite(machine) => machine.respond(now, status, response),
-            TransactionMachine::ServerOther(machine) => machine.respond(now, status, response),
-            TransactionMachine::ClientInvite(_) | TransactionMachine::ClientOther(_) => {
+        let turn = self.respond_by(now, server, status, response);
+        self.perform(server, turn, out);
+    }
+
+    /// The client has got this response of a server transaction by another way: the transaction goes on as if it had sent it.
+    pub(crate) fn note_sent(
+        &mut self,
+        now: Instant,
+        server: Key,
+        status: u16,
+        response: Bytes,
+        out: &mut EndpointOutbox,
+    ) {
+        self.respond_by(now, server, status, response);
+        self.perform(server, TransactionOutput::default(), out);
+    }
+
+    fn respond_by(&mut self, now: Instant, server: Key, status: u16, response: Bytes) -> TransactionOutput {
+        match self.table.get_mut(server).map(|transaction| &mut transaction.machine) {
+            Some(TransactionMachine::ServerInvite(machine)) => machine.respond(now, status, response),
+            Some(TransactionMachine::ServerOther(machine)) => machine.respond(now, status, response),
+            Some(TransactionMachine::ClientInvite(_) | TransactionMachine::ClientOther(_)) | None => {
                 TransactionOutput::default()
             }
-        };
-        self.perform(server, turn, out);
+        }
     }
 
     /// Performs a transaction's output, except its event.
