@@ -40,7 +40,7 @@ impl End {
     }
 }
 
-/// What an operator asked for.
+/// The order of an operator.
 #[derive(Clone, Debug)]
 pub(crate) struct TraceOrder {
     /// The account that has signed in.
