@@ -476,7 +476,7 @@ mod tests {
             assert_eq!(row.role.is_none(), row.operation == O::SignIn, "{} {}", row.method, row.path);
             let is_of_readers = row.role == READ;
             let is_harmless = !row.is_change() || matches!(row.operation, O::SignIn | O::SignOut);
-            // A trace shows what is said: readers do not see it.
+            // A trace shows the contents of messages: readers do not see it.
             let is_of_trace = row.operation == O::Trace;
             let is_open = is_of_readers || row.role.is_none() || is_of_trace;
             assert_eq!(is_open, is_harmless, "{} {}", row.method, row.path);

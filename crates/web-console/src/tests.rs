@@ -597,6 +597,13 @@ async fn a_trace_is_collected_for_the_operator_that_began_it_and_ends() {
     };
     let unknown = Some(json!({ "account": "ghost" }));
     assert_eq!(world.ask(&operator, "POST", "/traces", unknown).await.status, StatusCode::NOT_FOUND);
+    // What an administrator sends may have passwords; one that is not there yet is no exception.
+    for account in ["root", "chief", "future"] {
+        let order = Some(json!({ "account": account, "any": true }));
+        let refused = world.ask(&operator, "POST", "/traces", order).await;
+        assert_eq!(refused.status, StatusCode::FORBIDDEN, "{account}");
+    }
+    assert!(world.traces.is_empty());
     let any = Some(json!({ "account": "ghost", "any": true, "seconds": 601 }));
     assert_eq!(world.ask(&operator, "POST", "/traces", any).await.status, StatusCode::BAD_REQUEST);
     let begun = world.ask(&operator, "POST", "/traces", begin(Some("a@b"))).await;
@@ -628,7 +635,10 @@ async fn a_trace_is_collected_for_the_operator_that_began_it_and_ends() {
     sink.closed().await;
     let audited = world.audited.lock().unwrap().clone();
     let ended = "op@example.test operator EndTrace user@example.test None";
-    assert!(audited.contains(&"op@example.test operator BeginTrace user None".to_owned()), "{audited:?}");
+    assert!(
+        audited.contains(&"op@example.test operator BeginTrace user@example.test None".to_owned()),
+        "{audited:?}"
+    );
     assert_eq!(audited.last().unwrap(), ended);
 }
 

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use stdx::Instant;
 use store::Address;
 use tokio::sync::Notify;
+use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use crate::limits;
@@ -39,7 +40,7 @@ impl End {
     }
 }
 
-/// What an operator asked for.
+/// The order of an operator.
 #[derive(Clone, Debug)]
 pub(crate) struct TraceOrder {
     /// The account that has signed in.
@@ -65,22 +66,31 @@ struct Trace {
     stop: Arc<Notify>,
 }
 
-/// All traces, by their names. Cheap to clone.
-#[derive(Clone, Default)]
-pub(crate) struct Traces(Arc<Mutex<BTreeMap<String, Trace>>>);
+/// All traces, by their names.
+#[derive(Default)]
+pub(crate) struct Traces {
+    all: Arc<NamedTraces>,
+    /// One for each trace that is under way; they end with the console.
+    tasks: Mutex<JoinSet<()>>,
+}
+
+#[derive(Default)]
+struct NamedTraces(Mutex<BTreeMap<String, Trace>>);
+
+impl NamedTraces {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Trace>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 /// Too many traces are under way.
 #[derive(Debug)]
 pub(crate) struct TooMany;
 
 impl Traces {
-    fn all(&self) -> MutexGuard<'_, BTreeMap<String, Trace>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// True if one more may begin.
     pub(crate) fn have_room(&self) -> bool {
-        self.all().values().filter(|trace| trace.end.is_none()).count() < limits::TRACES
+        self.all.lock().values().filter(|trace| trace.end.is_none()).count() < limits::TRACES
     }
 
     /// Collects the lines until the trace is over.
@@ -105,7 +115,7 @@ impl Traces {
             end: None,
             stop: Arc::clone(&stop),
         };
-        let mut all = self.all();
+        let mut all = self.all.lock();
         all.retain(|_, trace| trace.end.is_none() || now.since(trace.ends_at) < limits::TRACE_KEPT);
         if all.len() >= limits::TRACES_KEPT {
             let over = all.iter().filter(|(_, trace)| trace.end.is_some());
@@ -113,36 +123,15 @@ impl Traces {
             oldest.map(|name| all.remove(&name));
         }
         all.insert(name.to_owned(), trace);
-        tokio::spawn(self.clone().collect(name.to_owned(), lines, (time, stop)));
+        let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        while tasks.try_join_next().is_some() {}
+        tasks.spawn(collect(Arc::clone(&self.all), name.to_owned(), lines, (time, stop)));
         Ok(())
-    }
-
-    async fn collect(self, name: String, mut lines: TraceLines, (time, stop): (Duration, Arc<Notify>)) {
-        let mut over = pin!(sleep(time));
-        let end = loop {
-            tokio::select! {
-                news = lines.next() => {
-                    let Some(news) = news else { break End::Node };
-                    let missed = lines.missed();
-                    let mut all = self.all();
-                    let Some(trace) = all.get_mut(&name) else { return };
-                    trace.missed += missed;
-                    if !trace.add(news) {
-                        break End::Full;
-                    }
-                }
-                () = &mut over => break End::Time,
-                () = stop.notified() => break End::Operator,
-            }
-        };
-        if let Some(trace) = self.all().get_mut(&name) {
-            trace.end = Some(end);
-        }
     }
 
     /// The messages of a trace that the account has begun, behind a point. None: there is no such trace.
     pub(crate) fn page(&self, name: &str, by: &Address, since: u64) -> Option<Value> {
-        let all = self.all();
+        let all = self.all.lock();
         let trace = all.get(name).filter(|trace| trace.order.by == *by)?;
         let since = usize::try_from(since).unwrap_or(usize::MAX).min(trace.lines.len());
         let page = &trace.lines[since..trace.lines.len().min(since + limits::TRACE_PAGE)];
@@ -162,10 +151,39 @@ impl Traces {
 
     /// Ends a trace that the account has begun. None: there is no such trace.
     pub(crate) fn end(&self, name: &str, by: &Address) -> Option<Address> {
-        let all = self.all();
+        let all = self.all.lock();
         let trace = all.get(name).filter(|trace| trace.order.by == *by)?;
         trace.stop.notify_one();
         Some(trace.order.account.clone())
+    }
+}
+
+/// Puts the lines into the trace of that name until it is over.
+async fn collect(
+    traces: Arc<NamedTraces>,
+    name: String,
+    mut lines: TraceLines,
+    (time, stop): (Duration, Arc<Notify>),
+) {
+    let mut over = pin!(sleep(time));
+    let end = loop {
+        tokio::select! {
+            news = lines.next() => {
+                let Some(news) = news else { break End::Node };
+                let missed = lines.missed();
+                let mut all = traces.lock();
+                let Some(trace) = all.get_mut(&name) else { return };
+                trace.missed += missed;
+                if !trace.add(news) {
+                    break End::Full;
+                }
+            }
+            () = &mut over => break End::Time,
+            () = stop.notified() => break End::Operator,
+        }
+    };
+    if let Some(trace) = traces.lock().get_mut(&name) {
+        trace.end = Some(end);
     }
 }
 

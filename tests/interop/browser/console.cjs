@@ -393,7 +393,7 @@ async function readOnly(page) {
     const names = await page.$$eval("main button", (all) => all.filter((one) => !one.hidden).map((one) => one.textContent));
     assert.deepEqual(names, ["Search"]);
     const links = await page.$$eval("nav a[data-page]", (all) => all.map((one) => one.dataset.page));
-    assert.ok(links.includes("live") && !links.includes("trace"), "readers do not see what is said");
+    assert.ok(links.includes("live") && !links.includes("trace"), "readers see no traces");
     await open(page, "sessions");
     await shows(page, "Registered addresses: 0 of 0");
     const [status, error] = await page.evaluate(async (domain) => {

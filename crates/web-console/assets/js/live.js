@@ -4,7 +4,7 @@ import { get, post, query, watch } from "./api.js";
 import { ask, el, field, notice, table, values } from "./dom.js";
 import { elapsed, number, t, time } from "./text.js";
 
-/** Says that some nodes have not answered: what they have is not shown. */
+/** Says which nodes have not answered: their rows are missing. */
 export function nodesWarning(nodes) {
     if (!nodes || nodes.missing.length === 0) return "";
     const missing = nodes.missing.map((node) => (node.reason ? `${node.name}: ${node.reason}` : node.name)).join("; ");
@@ -30,7 +30,7 @@ export function live(place, around, argument) {
         try {
             const answer = await by(query("/calls/open", values(form)));
             if (isLeft) return;
-            // What has the focus is not replaced under the user's hands.
+            // A button that has the focus is not replaced under the user's hands.
             if (!result.contains(document.activeElement)) show(answer);
         } catch (failure) {
             if (!isLeft) result.replaceChildren(el("p", { class: "warning", role: "alert" }, failure.message));

@@ -14,7 +14,7 @@ import { sessions } from "./sessions.js";
 import { trace } from "./trace.js";
 
 const PAGES = { overview, live, calls, trace, accounts, sessions, routes, security, farm };
-/** Pages that show what is said: not for readers. */
+/** Pages that show the contents of messages: not for readers. */
 const OF_OPERATORS = ["trace"];
 const RANKS = ["read-only", "operator", "admin"];
 

@@ -68,7 +68,7 @@ export function trace(place, around, argument) {
         if (answer.missing_nodes.length) words.push(t("trace.missing_nodes", { nodes: answer.missing_nodes.join(", ") }));
         const text = words.join(" ");
         if (state.textContent !== text) state.replaceChildren(text);
-        // What has the focus, and a message that is read, are not replaced under the user's hands.
+        // A row that has the focus, and a message that is open, are not replaced under the user's hands.
         const isBusy = result.contains(document.activeElement) || result.querySelector("details[open]");
         if (answer.ended || !isBusy) result.replaceChildren(ladder(lines));
     }

@@ -105,7 +105,7 @@ impl Context<'_> {
         } else {
             return Ok(());
         };
-        let fault = Fault::forbidden(format!("{account} {what}: only an admin may change it"));
+        let fault = Fault::forbidden(format!("{account} {what}: only an admin may change or trace it"));
         self.audit(&account.to_string(), Some(&fault));
         Err(fault)
     }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use axum::http::StatusCode;
 use serde_json::json;
+use store::Address;
 
 use super::accounts::find;
 use super::{Answer, Context};
@@ -12,18 +13,34 @@ use crate::limits;
 use crate::traces::{TooMany, TraceOrder};
 
 pub(super) async fn begin(context: &Context<'_>) -> Result<Answer, Fault> {
-    let result = try_begin(context).await;
-    context.audit(context.values.text("account"), result.as_ref().err());
+    let account = match traced_account(context).await {
+        Ok(account) => account,
+        Err(fault) => {
+            context.audit(context.values.text("account"), Some(&fault));
+            return Err(fault);
+        }
+    };
+    // Whole messages of an administrator of chat have the passwords that it sets (XEP-0133 §4.6).
+    context.check_may_change(&account)?;
+    let result = try_begin(context, &account).await;
+    context.audit(&account.to_string(), result.as_ref().err());
     result
 }
 
-async fn try_begin(context: &Context<'_>) -> Result<Answer, Fault> {
-    let (state, values) = (context.state, &context.values);
-    let mut account = context.address(values.text("account"))?;
-    if !values.flag("any") {
-        // By its own address: messages are traced of accounts, not of their further addresses.
-        account = find(context, values.text("account")).await?.address;
+/// The account by its own address, also where an alias is given: messages are traced of accounts.
+async fn traced_account(context: &Context<'_>) -> Result<Address, Fault> {
+    let text = context.values.text("account");
+    match find(context, text).await {
+        Ok(account) => Ok(account.address),
+        Err(fault) if fault.status == StatusCode::NOT_FOUND && context.values.flag("any") => {
+            context.address(text)
+        }
+        Err(fault) => Err(fault),
     }
+}
+
+async fn try_begin(context: &Context<'_>, account: &Address) -> Result<Answer, Fault> {
+    let (state, values) = (context.state, &context.values);
     let too_many = || Fault::new(StatusCode::TOO_MANY_REQUESTS, "too many traces are on; end one of them");
     if !state.traces.have_room() {
         return Err(too_many());
@@ -35,7 +52,7 @@ async fn try_begin(context: &Context<'_>) -> Result<Answer, Fault> {
         call_id: values.some_text("call_id").map(|id| id.trim().into()),
         time: Duration::from_secs(seconds),
     };
-    let lines = state.node.trace(account, values.flag("full")).await?.ok_or_else(too_many)?;
+    let lines = state.node.trace(account.clone(), values.flag("full")).await?.ok_or_else(too_many)?;
     let name = stdx::hex::encode(&state.random()[..16]);
     state.traces.begin(state.now(), &name, order, lines).map_err(|TooMany| too_many())?;
     Ok(Answer::Json(json!({ "trace": name })))
