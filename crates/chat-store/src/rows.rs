@@ -87,6 +87,7 @@ fn query_of(query: MamQuery) -> ArchiveQuery {
         before: query.before,
         from_end: query.from_end,
         ids: query.ids,
+        text: query.text,
         max: query.max,
         bytes: query.bytes,
     }
@@ -236,6 +237,7 @@ fn page_of(page: ArchivePage) -> MamPage {
         is_complete: page.is_complete,
         total: page.total,
         is_unknown: page.is_unknown,
+        searched_to: page.searched_to,
     }
 }
 

@@ -255,6 +255,7 @@ const TESTS: &[(&str, &[&str])] = &[
     ("XEP-0421", &["muc/enter.rs"]),
     ("XEP-0424", &["retract.rs", "muc/talk.rs"]),
     ("XEP-0425", &["muc/talk.rs"]),
+    ("XEP-0431", &["archive.rs", "muc/discover.rs"]),
     ("XEP-0433", &["muc/discover.rs"]),
     ("XEP-0440", &["crates/xmpp/src/c2s/tests.rs", SIGN_IN]),
     ("XEP-0441", &["archive.rs"]),

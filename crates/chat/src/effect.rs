@@ -271,6 +271,8 @@ pub struct MamQuery {
     pub from_end: bool,
     /// Only messages of these ids.
     pub ids: Vec<Box<str>>,
+    /// Only messages whose body has each of these words (XEP-0431).
+    pub text: Option<Box<str>>,
     /// The most messages of the page.
     pub max: u32,
     /// Bytes of stanzas, unless one alone has more. None: as many as the store reads at once.
@@ -566,6 +568,8 @@ pub struct MamPage {
     pub total: Option<u64>,
     /// An id in the query is not in the archive: `item-not-found`.
     pub is_unknown: bool,
+    /// The last message that a search for words looked at, when it ended before the archive did.
+    pub searched_to: Option<Box<str>>,
 }
 
 /// The store could not be read or written, or the change is not possible.

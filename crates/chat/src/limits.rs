@@ -190,6 +190,11 @@ pub const ARCHIVE_PAGE: u32 = 50;
 /// Messages of one page of an archive, at most, whatever number the client names.
 pub const ARCHIVE_PAGE_MAX: u32 = 250;
 
+/// Bytes of the words of one search in an archive (XEP-0431): more than are typed. Beyond: `policy-violation`.
+pub const SEARCH_BYTES: usize = 256;
+/// Words of one search: each is looked for in each body. Beyond: `policy-violation`.
+pub const SEARCH_WORDS: usize = 16;
+
 /// Messages that one question asks for by their ids. Beyond: `policy-violation`.
 pub const ARCHIVE_IDS: usize = 100;
 

@@ -27,6 +27,7 @@ pub mod record;
 pub mod rest;
 mod retry_queue;
 mod scram_text;
+mod search;
 pub mod service;
 pub mod sqlite;
 pub mod types;

@@ -106,6 +106,14 @@ pub const LISTED_ROWS: u32 = 1_000;
 pub const MAX_ROSTER_BYTES: usize = 16 << 20;
 /// Messages of an archive that are counted for a page. Beyond: the page has no total (XEP-0059 §2.6 makes it optional).
 pub const MAX_COUNTED: u32 = 10_000;
+/// Messages of an archive that one search for words looks at: with `SEARCHED_BYTES` some ten milliseconds of a reader thread. Beyond:
+/// the page ends there, says that it is not the last, and names the place where the next one goes on.
+pub const SEARCHED_ROWS: usize = 10_000;
+/// Bytes of such messages. Beyond: the same.
+pub const SEARCHED_BYTES: usize = 4 << 20;
+/// Messages that a search takes from the database at once: few statements for the whole search, and not many messages in vain when the
+/// first of them fill the page.
+pub const SEARCHED_CHUNK: u32 = 1_000;
 /// Instructions of SQLite's virtual machine that one read may take: a fraction of a second. Beyond:
 /// `StoreError::Invalid`. Every honest read is far below; what is above visits more rows than it returns.
 pub const READ_STEPS: u64 = 10_000_000;

@@ -1,5 +1,5 @@
 //! The rows of XMPP: rosters, messages that wait, archives, items of nodes, rooms. XML is stored as it is,
-//! not parsed.
+//! not parsed; a search for words looks for the bodies in it.
 
 use serde::{Deserialize, Serialize};
 use stdx::Instant;
@@ -323,6 +323,8 @@ pub struct ArchiveQuery {
     pub from_end: bool,
     /// These and no others; all of them must be there.
     pub ids: Vec<Box<str>>,
+    /// Only messages whose body has each of these words, which white space separates.
+    pub text: Option<Box<str>>,
     /// Cut to `limits::MAX_PAGE`.
     pub max: u32,
     /// Bytes of stanzas, unless one alone has more. Cut to `limits::READ_BYTES`.
@@ -336,10 +338,12 @@ pub struct ArchivePage {
     pub stanzas: Vec<(Box<str>, Instant, Box<str>)>,
     /// Nothing is beyond it, in the direction that was asked.
     pub is_complete: bool,
-    /// All that fit the question, whatever the page. `None`: more than `limits::MAX_COUNTED`.
+    /// All that fit the question, whatever the page. `None`: more than `limits::MAX_COUNTED`, or a search for words.
     pub total: Option<u64>,
     /// An id of the question is not in the archive.
     pub is_unknown: bool,
+    /// The last message that a search for words looked at, if further ones are there: the next page goes on beyond it.
+    pub searched_to: Option<Box<str>>,
 }
 
 pub(crate) fn damaged(error: &serde_json::Error) -> StoreError {

@@ -52,6 +52,14 @@ pub(super) const FEATURE: Feature = Feature {
             note: "pages by index (§2.6, optional) of nodes only",
         },
         Specification {
+            name: "XEP-0431",
+            title: "Full Text Search in MAM",
+            version: "0.2.0",
+            level: Level::Complete,
+            file: "crates/chat/src/archive/query.rs",
+            note: "messages whose body has each word, as a part of a longer one too; of accounts and rooms",
+        },
+        Specification {
             name: "XEP-0441",
             title: "Message Archive Management Preferences",
             version: "0.2.0",
@@ -60,7 +68,7 @@ pub(super) const FEATURE: Feature = Feature {
             note: "",
         },
     ],
-    account: &[ns::MAM, ns::MAM_EXTENDED, ns::SID],
+    account: &[ns::MAM, ns::MAM_EXTENDED, ns::FULL_TEXT, ns::SID],
     server: &[],
     handles: &[
         IqHandler { at: IqTarget::Own, name: "query", ns: ns::MAM, run: IqHandlerFn::View(own_archive) },

@@ -15,6 +15,9 @@ use super::super::store_requests::StoreRequests;
 use super::super::{Host, Outbox, change_queue, sm};
 use crate::{connection, limits};
 
+/// The field of a form that has the words of a search (XEP-0431 §3.1).
+const FULL_TEXT: &str = "{urn:xmpp:fulltext:0}fulltext";
+
 /// A query of an archive, and the form of its answer.
 struct ArchiveRequest {
     query: MamQuery,
@@ -91,6 +94,7 @@ fn read_form(form: &Element, query: &mut MamQuery) -> Result<bool, StanzaError> 
             Some("with") => query.with = Some(Jid::parse(&value).map_err(|_| Condition::JidMalformed)?),
             Some("start") => query.since = Some(when(&value)?),
             Some("end") => query.until = Some(when(&value)?),
+            Some(FULL_TEXT) => query.text = read_words(&value)?,
             // Ids sort by time: of two bounds the narrower holds.
             Some("after-id") => query.after = query.after.take().max(Some((&*value).into())),
             Some("before-id") => {
@@ -107,6 +111,15 @@ fn read_form(form: &Element, query: &mut MamQuery) -> Result<bool, StanzaError> 
     Ok(has_bounds)
 }
 
+/// XEP-0431 §2.2: a text that is empty is no filter.
+fn read_words(value: &str) -> Result<Option<Box<str>>, StanzaError> {
+    let is_beyond = value.len() > limits::SEARCH_BYTES;
+    if is_beyond || value.split_whitespace().count() > limits::SEARCH_WORDS {
+        return Err(StanzaError::new(Condition::PolicyViolation, "too many words in one search"));
+    }
+    Ok(Some(value.trim()).filter(|text| !text.is_empty()).map(Into::into))
+}
+
 /// XEP-0122 §3.2.1: values of a list that has no options may be any. XEP-0313 §4.1.4 has it so.
 fn any_value() -> Element {
     Element::new("validate", ns::VALIDATE)
@@ -120,7 +133,7 @@ fn form() -> Element {
         Element::new("field", ns::DATA).with("var", var).with("type", kind)
     };
     let form_type = field("FORM_TYPE", "hidden").child(Element::new("value", ns::DATA).text(ns::MAM));
-    let texts = ["start", "end", "before-id", "after-id"].map(|var| field(var, "text-single"));
+    let texts = ["start", "end", "before-id", "after-id", FULL_TEXT].map(|var| field(var, "text-single"));
     let form = Element::new("x", ns::DATA)
         .with("type", "form")
         .child(form_type)
@@ -146,11 +159,20 @@ fn told(
         .child(result.child(forwarded))
 }
 
-/// `<fin/>`: the end of a page (XEP-0313 §4.3), with the ids by which the client asks for the next one.
-fn fin(page: &MamPage) -> Element {
+/// `<fin/>`: the end of a page (XEP-0313 §4.3), with the ids by which the client asks for the next one. A search for words that ended at
+/// its bounds goes on beyond the last message that it looked at, whether that one is in the page or not.
+fn fin(page: &MamPage, from_end: bool) -> Element {
     let text = |name: &'static str, text: &str| Element::new(name, ns::RSM).text(text);
-    let first = page.stanzas.first().map(|(id, ..)| text("first", id));
-    let last = page.stanzas.last().map(|(id, ..)| text("last", id));
+    let (mut first, mut last) =
+        (page.stanzas.first().map(|(id, ..)| id), page.stanzas.last().map(|(id, ..)| id));
+    if let Some(place) = &page.searched_to {
+        let (end, other) = if from_end { (&mut first, &mut last) } else { (&mut last, &mut first) };
+        *end = Some(place);
+        // XEP-0059 §2.2: a page has both.
+        other.get_or_insert(place);
+    }
+    let first = first.map(|id| text("first", id));
+    let last = last.map(|id| text("last", id));
     let count = page.total.map(|total| text("count", &total.to_string()));
     let set = Element::new("set", ns::RSM).children(first).children(last).children(count);
     let fin = Element::new("fin", ns::MAM).with_opt("complete", page.is_complete.then_some("true"));
@@ -177,6 +199,7 @@ fn shorten(page: &mut MamPage, from_end: bool) {
     let count = count.max(1).min(all);
     if count < all {
         page.is_complete = false;
+        page.searched_to = None;
         if from_end {
             stanzas.drain(..all - count);
         } else {
@@ -234,7 +257,7 @@ fn ask(
                 shorten(&mut page, from_end);
                 // XEP-0059 §2.6: a count is of the whole result. The store counts without regard to ids.
                 page.total = page.total.filter(|_| !has_bounds);
-                let fin = fin(&page);
+                let fin = fin(&page, from_end);
                 // The page is flipped once it is complete: first and last are those of the page before (XEP-0313
                 // §4.3.4).
                 if is_flipped {

@@ -164,6 +164,62 @@ fn questions_that_make_no_sense_are_refused() {
     assert!(world.hear(alice)[0].contains("resource-constraint"));
 }
 
+const FULL_TEXT: &str = "{urn:xmpp:fulltext:0}fulltext";
+
+/// XEP-0431 §2.1 and §2.2.
+#[test]
+fn messages_are_found_by_their_words() {
+    let (mut world, alice) = world();
+    world.say(alice, "<iq type='get' id='d' to='alice@example.org'><query xmlns='http://jabber.org/protocol/disco#info'/></iq>");
+    assert!(world.hear(alice)[0].contains("<feature var='urn:xmpp:fulltext:0'/>"));
+    for body in ["The river", "a tree", "River and tree", "stone"] {
+        arrive(&mut world, "eve@x.org/1", body);
+    }
+    arrive(&mut world, "bob@example.org/x", "river");
+    for (fields, expected) in [
+        (&[(FULL_TEXT, "river")][..], &["The river", "River and tree", "river"][..]),
+        (&[(FULL_TEXT, "tree RIVER")], &["River and tree"]),
+        (&[(FULL_TEXT, "river"), ("with", "bob@example.org")], &["river"]),
+        (&[(FULL_TEXT, "sand")], &[]),
+        // "if non-empty".
+        (&[(FULL_TEXT, " "), ("with", "bob@example.org")], &["river"]),
+    ] {
+        assert_eq!(ask(&mut world, alice, &form(fields)).0, expected, "{fields:?}");
+    }
+    let last = format!("{}{}", form(&[(FULL_TEXT, "river")]), page("<max>1</max><before/>"));
+    let (found, fin) = ask(&mut world, alice, &last);
+    assert_eq!(found, ["river"]);
+    assert!(!fin.contains("count") && !fin.contains("complete"), "{fin}");
+}
+
+/// A search that has ended before the archive says where it goes on, though it has found nothing.
+#[test]
+fn a_search_that_finds_nothing_yet_goes_on() {
+    let (mut world, alice) = world();
+    let ids = ten(&mut world);
+    world.store.messages.searched = Some(4);
+    let search = |place: &str| format!("{}{}", form(&[(FULL_TEXT, "9")]), page(place));
+    let (found, fin) = ask(&mut world, alice, &search(""));
+    assert!(found.is_empty() && !fin.contains("complete"), "{fin}");
+    assert_eq!((text(&fin, "first"), text(&fin, "last")), (&*ids[3], &*ids[3]));
+    let (_, fin) = ask(&mut world, alice, &search(&format!("<after>{}</after>", text(&fin, "last"))));
+    assert_eq!(text(&fin, "last"), ids[7]);
+    let (found, fin) = ask(&mut world, alice, &search(&format!("<after>{}</after>", text(&fin, "last"))));
+    assert_eq!(found, ["9"]);
+    assert!(fin.contains("complete='true'"), "{fin}");
+    let (found, fin) = ask(&mut world, alice, &search("<before/>"));
+    assert_eq!((&*found, text(&fin, "first"), text(&fin, "last")), (&["9".into()][..], &*ids[6], &*ids[9]));
+}
+
+#[test]
+fn too_many_words_are_refused() {
+    let (mut world, alice) = world();
+    for words in ["x ".repeat(crate::limits::SEARCH_WORDS + 1), "x".repeat(crate::limits::SEARCH_BYTES + 1)] {
+        let (_, answer) = ask(&mut world, alice, &form(&[(FULL_TEXT, &words)]));
+        assert!(answer.contains("policy-violation"), "{answer}");
+    }
+}
+
 const INNERS: [&str; 3] = ["query", "metadata", "prefs"];
 
 #[test]
@@ -203,7 +259,7 @@ fn the_form_and_the_ends_are_told() {
     );
     assert!(told.contains(&format!("<end id='{}' timestamp='2027-01-15T08:00:10.000Z'/>", ids[9])), "{told}");
     let form = ask(&mut world, "query");
-    for var in ["with", "start", "end", "before-id", "after-id", "ids"] {
+    for var in ["with", "start", "end", "before-id", "after-id", "ids", FULL_TEXT] {
         assert!(form.contains(&format!("<field var='{var}'")), "{form}");
     }
 }

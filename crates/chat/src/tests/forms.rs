@@ -129,7 +129,13 @@ const REGISTRIES: &[Registry] = &[
     Registry {
         form: ns::MAM,
         source: "XEP-0313 §4.1",
-        fields: &[(JID, &["with"]), (TEXT, &["start", "end", "before-id", "after-id"]), (CHOICES, &["ids"])],
+        fields: &[
+            (JID, &["with"]),
+            (TEXT, &["start", "end", "before-id", "after-id"]),
+            (CHOICES, &["ids"]),
+            // XEP-0431 §3.1.
+            (TEXT, &["{urn:xmpp:fulltext:0}fulltext"]),
+        ],
     },
     Registry {
         form: ns::PUSH_SUMMARY,

@@ -12,6 +12,8 @@ type Item = (Bare, Box<str>, Box<str>, Instant, Element);
 
 #[derive(Default)]
 pub(in super::super) struct Messages {
+    /// Messages that one search for words looks at; without a number all.
+    pub(in super::super) searched: Option<usize>,
     pub(in super::super) offline: Vec<(Bare, u64, Instant, Element)>,
     pub(in super::super) archive: Vec<(Bare, Archived)>,
     pub(in super::super) items: Vec<Item>,
@@ -96,19 +98,41 @@ impl Messages {
             })
             .collect();
         fitting.sort_by(|one, other| one.0.cmp(&other.0));
-        let total = Some(fitting.len() as u64);
+        let total = Some(fitting.len() as u64).filter(|_| query.text.is_none());
         fitting.retain(|(id, ..)| {
             query.after.as_ref().is_none_or(|after| id > after)
                 && query.before.as_ref().is_none_or(|before| id < before)
         });
+        let searched_to =
+            query.text.as_ref().and_then(|text| self.search(text, query.from_end, &mut fitting));
         let max = query.max as usize;
-        let is_complete = fitting.len() <= max;
+        let is_complete = fitting.len() <= max && searched_to.is_none();
         if query.from_end {
             fitting.drain(..fitting.len().saturating_sub(max));
         } else {
             fitting.truncate(max);
         }
         let stanzas = fitting.into_iter().map(|(id, _, at, stanza)| (id.clone(), *at, stanza.clone()));
-        MamPage { stanzas: stanzas.collect(), is_complete, total, is_unknown: false }
+        MamPage { stanzas: stanzas.collect(), is_complete, total, is_unknown: false, searched_to }
     }
+
+    /// Leaves the messages that have the words, and says where the search ended if it was before the end.
+    fn search(&self, text: &str, from_end: bool, among: &mut Vec<&Archived>) -> Option<Box<str>> {
+        let beyond = among.len().saturating_sub(self.searched.unwrap_or(usize::MAX));
+        let mut place = None;
+        if beyond > 0 && from_end {
+            among.drain(..beyond);
+            place = among.first().map(|(id, ..)| id.clone());
+        } else if beyond > 0 {
+            among.truncate(among.len() - beyond);
+            place = among.last().map(|(id, ..)| id.clone());
+        }
+        among.retain(|(.., stanza)| has_words(stanza, text));
+        place
+    }
+}
+
+fn has_words(stanza: &Element, text: &str) -> bool {
+    let body = stanza.content_of("body", ns::CLIENT).unwrap_or_default().to_lowercase();
+    text.split_whitespace().all(|word| body.contains(&word.to_lowercase()))
 }

@@ -6,6 +6,7 @@ use tokio_postgres::types::ToSql;
 
 use crate::error::StoreError;
 use crate::limits;
+use crate::search;
 use crate::xmpp::{
     ArchivePage, ArchiveQuery, ItemPage, ItemQuery, RosterRow, RowPage, StanzaPage, UserRow, XmppLoaded,
     XmppRead, damaged, read_budget,
@@ -39,7 +40,9 @@ pub(super) fn load(connection: &mut Connection, read: &XmppRead) -> Result<XmppL
             let users = rows.iter().map(|row| Ok(row.try_get(0)?)).collect::<Result<_, Failure>>()?;
             XmppLoaded::Users(users)
         }
-        XmppRead::Archive { owner, query } => XmppLoaded::Page(page(connection, owner, query)?),
+        XmppRead::Archive { owner, query } => {
+            XmppLoaded::Page(search::page(query, |query| page(connection, owner, query))?)
+        }
         XmppRead::Room { room } => {
             let row =
                 connection.query_first("SELECT config FROM xmpp_room WHERE room = $1", values![room])?;
@@ -329,13 +332,8 @@ fn page(connection: &mut Connection, owner: &str, query: &ArchiveQuery) -> Resul
         }
     }
     let mut conditions = Conditions::of(owner, query);
-    let most = limits::MAX_COUNTED;
-    let count = format!(
-        "SELECT count(*) FROM (SELECT FROM xmpp_archive WHERE {} LIMIT {}) AS counted",
-        conditions.sql,
-        u64::from(most) + 1
-    );
-    let total: u32 = narrow(connection.number(&count, &conditions.values())?);
+    // A search for words is not counted: that would read the whole archive.
+    let total = if query.text.is_none() { count(connection, &conditions)? } else { None };
     if let Some(after) = &query.after {
         conditions.add(" AND id > ?", after.clone());
     }
@@ -357,6 +355,17 @@ fn page(connection: &mut Connection, owner: &str, query: &ArchiveQuery) -> Resul
     if query.from_end {
         stanzas.reverse();
     }
-    let total = (total <= most).then_some(u64::from(total));
-    Ok(ArchivePage { stanzas, is_complete, total, is_unknown: false })
+    Ok(ArchivePage { stanzas, is_complete, total, ..ArchivePage::default() })
+}
+
+/// The messages of these conditions; `None`: more than are counted.
+fn count(connection: &mut Connection, conditions: &Conditions) -> Result<Option<u64>, Failure> {
+    let most = u64::from(limits::MAX_COUNTED);
+    let sql = format!(
+        "SELECT count(*) FROM (SELECT FROM xmpp_archive WHERE {} LIMIT {}) AS counted",
+        conditions.sql,
+        most + 1
+    );
+    let total: u32 = narrow(connection.number(&sql, &conditions.values())?);
+    Ok(Some(u64::from(total)).filter(|total| *total <= most))
 }

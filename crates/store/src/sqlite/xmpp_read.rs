@@ -7,6 +7,7 @@ use stdx::Instant;
 
 use crate::error::StoreError;
 use crate::limits;
+use crate::search;
 use crate::xmpp::{
     ArchivePage, ArchiveQuery, ItemPage, ItemQuery, RosterRow, RowPage, StanzaPage, UserRow, XmppLoaded,
     XmppRead, damaged, read_budget,
@@ -34,7 +35,9 @@ pub(super) fn load(conn: &Connection, read: &XmppRead) -> Result<XmppLoaded, Fai
             let rows = statement.query_map([], |row| Ok(row.get::<_, String>(0)?.into()))?;
             XmppLoaded::Users(rows.collect::<Result<_, _>>()?)
         }
-        XmppRead::Archive { owner, query } => XmppLoaded::Page(page(conn, owner, query)?),
+        XmppRead::Archive { owner, query } => {
+            XmppLoaded::Page(search::page(query, |query| page(conn, owner, query))?)
+        }
         XmppRead::Room { room } => {
             let sql = "SELECT config FROM xmpp_room WHERE room = ?1";
             let config: Option<String> =
@@ -304,13 +307,8 @@ fn page(conn: &Connection, owner: &str, query: &ArchiveQuery) -> Result<ArchiveP
         }
     }
     let (mut sql, mut values) = conditions(owner, query);
-    let most = limits::MAX_COUNTED;
-    let count = format!(
-        "SELECT count(*) FROM (SELECT 1 FROM xmpp_archive WHERE {sql} LIMIT {})",
-        u64::from(most) + 1
-    );
-    let total: u32 =
-        conn.prepare_cached(&count)?.query_row(params_from_iter(values.iter()), |row| row.get(0))?;
+    // A search for words is not counted: that would read the whole archive.
+    let total = if query.text.is_none() { count(conn, &sql, &values)? } else { None };
     if let Some(after) = &query.after {
         sql.push_str(" AND id > ?");
         values.push(Value::Text(after.to_string()));
@@ -331,6 +329,13 @@ fn page(conn: &Connection, owner: &str, query: &ArchiveQuery) -> Result<ArchiveP
     if query.from_end {
         stanzas.reverse();
     }
-    let total = (total <= most).then_some(u64::from(total));
-    Ok(ArchivePage { stanzas, is_complete, total, is_unknown: false })
+    Ok(ArchivePage { stanzas, is_complete, total, ..ArchivePage::default() })
+}
+
+/// The messages of these conditions; `None`: more than are counted.
+fn count(conn: &Connection, sql: &str, values: &[Value]) -> Result<Option<u64>, Failure> {
+    let most = u64::from(limits::MAX_COUNTED);
+    let sql = format!("SELECT count(*) FROM (SELECT 1 FROM xmpp_archive WHERE {sql} LIMIT {})", most + 1);
+    let total: u32 = conn.prepare_cached(&sql)?.query_row(params_from_iter(values), |row| row.get(0))?;
+    Ok(Some(u64::from(total)).filter(|total| *total <= most))
 }

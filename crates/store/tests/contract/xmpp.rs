@@ -305,3 +305,94 @@ fn a_removed_user_is_taken_out_of_rooms_and_nodes_of_others_in_the_same_transact
     }
     assert_eq!(world.items(XmppRead::Nodes { owner: "alice@x".into(), after: None }), [""; 0]);
 }
+
+fn said(number: usize, stanza: &str) -> XmppWrite {
+    XmppWrite::Archive(Box::new(ArchiveRow {
+        owner: "alice@x".into(),
+        id: format!("{number:06}").into(),
+        at: at(number as u64),
+        bare: "bob@x".into(),
+        resource: None,
+        stanza: stanza.into(),
+    }))
+}
+
+/// The ids that were found, whether the page is the last one, and the place where the search goes on.
+fn search(world: &mut World, text: &str, query: ArchiveQuery) -> (Vec<String>, bool, Option<String>) {
+    let query = Box::new(ArchiveQuery { text: Some(text.into()), ..query });
+    let read = XmppRead::Archive { owner: "alice@x".into(), query };
+    let XmppLoaded::Page(page) = world.read(read) else { panic!() };
+    assert_eq!((page.is_unknown, page.total), (false, None));
+    let ids = page.stanzas.iter().map(|(id, ..)| id.to_string()).collect();
+    (ids, page.is_complete, page.searched_to.map(Into::into))
+}
+
+/// XEP-0431 §2.2: the words are those of bodies, whatever their case and their order, and no character of them is special.
+#[test]
+fn messages_are_found_by_the_words_of_their_bodies() {
+    let mut world = World::new();
+    let bodies =
+        ["Grüße from the RIVER", "a river, 100%", "&lt;river_1&gt; &amp; it's", "body", "nothing", "river 7"];
+    for (number, body) in bodies.iter().enumerate() {
+        world.write(said(number, &format!("<message from='river@x'><body>{body}</body></message>"))).unwrap();
+    }
+    let query = || ArchiveQuery { max: 9, ..ArchiveQuery::default() };
+    for (text, expected) in [
+        ("River", &["000000", "000001", "000002", "000005"][..]),
+        ("river GRÜSSE", &[]),
+        (" river\tgrüße ", &["000000"]),
+        ("100%", &["000001"]),
+        ("%", &["000001"]),
+        ("r_v", &[]),
+        ("<river_1> & it's", &["000002"]),
+        ("body", &["000003"]),
+        ("message", &[]),
+        ("'; DROP TABLE xmpp_archive; --", &[]),
+        ("\\", &[]),
+    ] {
+        assert_eq!(
+            search(&mut world, text, query()),
+            (expected.iter().map(ToString::to_string).collect(), true, None),
+            "{text}"
+        );
+    }
+    let two = || ArchiveQuery { max: 2, ..ArchiveQuery::default() };
+    let ids = |ids: &[&str]| ids.iter().map(ToString::to_string).collect::<Vec<_>>();
+    assert_eq!(
+        search(&mut world, "river", two()),
+        (ids(&["000000", "000001"]), false, Some("000001".into()))
+    );
+    let next = ArchiveQuery { after: Some("000001".into()), ..two() };
+    assert_eq!(search(&mut world, "river", next), (ids(&["000002", "000005"]), true, None));
+    let last = ArchiveQuery { from_end: true, ..two() };
+    assert_eq!(
+        search(&mut world, "river", last.clone()),
+        (ids(&["000002", "000005"]), false, Some("000002".into()))
+    );
+    let before = ArchiveQuery { before: Some("000002".into()), ..last };
+    assert_eq!(search(&mut world, "river", before), (ids(&["000000", "000001"]), true, None));
+    let late = ArchiveQuery { since: Some(at(3)), ..query() };
+    assert_eq!(search(&mut world, "river", late), (ids(&["000005"]), true, None));
+}
+
+/// One search looks at so many messages and bytes, and the next page goes on where it ended.
+#[test]
+fn a_search_ends_at_its_bounds_and_goes_on_with_the_next_page() {
+    let mut world = World::new();
+    let large = format!("<message><body>{}</body></message>", "x".repeat(300 << 10));
+    let most = limits::SEARCHED_BYTES / large.len();
+    let count = most + 5;
+    for number in 0..count {
+        world.write(said(number, &large)).unwrap();
+    }
+    world.write(said(count, "<message><body>river</body></message>")).unwrap();
+    let query = || ArchiveQuery { max: 9, ..ArchiveQuery::default() };
+    let place = format!("{:06}", most - 1);
+    assert_eq!(search(&mut world, "river", query()), (vec![], false, Some(place.clone())));
+    let next = ArchiveQuery { after: Some((&*place).into()), ..query() };
+    assert_eq!(search(&mut world, "river", next), (vec![format!("{count:06}")], true, None));
+    let last = ArchiveQuery { from_end: true, ..query() };
+    let (found, is_complete, place) = search(&mut world, "river", last);
+    assert_eq!((found, is_complete), (vec![format!("{count:06}")], false));
+    assert!(place.unwrap() < format!("{count:06}"));
+}

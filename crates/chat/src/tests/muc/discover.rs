@@ -91,6 +91,8 @@ fn a_room_says_how_it_is_configured() {
         "muc_semianonymous",
         "The place",
         ns::MAM,
+        // XEP-0431 §2.1.
+        ns::FULL_TEXT,
     ] {
         assert!(info.contains(var), "{var}: {info}");
     }

@@ -224,7 +224,7 @@ fn the_form() {
         row("4.1.5", "the form has all fields, none is required, `ids` takes any value")
             .when("desk", get("query"))
             .comes(&[
-                "desk: result > alice/desk [query [x type=form [field var=FORM_TYPE type=hidden [value urn:xmpp:mam:2], field var=with type=jid-single, field var=start type=text-single, field var=end type=text-single, field var=before-id type=text-single, field var=after-id type=text-single, field var=ids type=list-multi [validate datatype=xs:string [open]]]]]",
+                "desk: result > alice/desk [query [x type=form [field var=FORM_TYPE type=hidden [value urn:xmpp:mam:2], field var=with type=jid-single, field var=start type=text-single, field var=end type=text-single, field var=before-id type=text-single, field var=after-id type=text-single, field var={urn:xmpp:fulltext:0}fulltext type=text-single, field var=ids type=list-multi [validate datatype=xs:string [open]]]]]",
             ]),
         five(row("4.1.5", "a field that the server does not know: `feature-not-implemented`"))
             .when("desk", query(&form(&[("{urn:x}words", "a")])))
