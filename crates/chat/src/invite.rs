@@ -27,7 +27,7 @@ pub(super) const FEATURE: Feature = Feature {
             version: "0.5.0",
             level: Level::Complete,
             file: FILE,
-            note: "without a landing page; also by belfry xmpp invite",
+            note: "with a page for browsers; also by belfry xmpp invite",
         },
         Specification {
             name: "XEP-0379",
@@ -53,6 +53,8 @@ pub struct InvitationSettings {
     pub by_admins: bool,
     /// The time for which an invitation is good.
     pub good_for: Duration,
+    /// The URL of the server's HTTP, where each invitation has a page; `None`: there are no pages.
+    pub pages: Option<Box<str>>,
 }
 
 /// A link, as XEP-0401 §5 writes it.
@@ -64,6 +66,11 @@ pub fn uri(token: &str, invitation: &Invitation) -> String {
         (Some(inviter), None) => format!("xmpp:{inviter}?roster;preauth={token}"),
         (None, None) => format!("xmpp:{domain}?register;preauth={token}"),
     }
+}
+
+/// The address of an invitation's page; `base`: the URL of the server's HTTP.
+pub fn page_address(base: &str, token: &str) -> String {
+    format!("{}/invite/{token}", base.trim_end_matches('/'))
 }
 
 /// The token that XEP-0379 puts into a subscription request.
@@ -180,12 +187,14 @@ fn ask(iq: &IqRequest<'_>) -> Element {
         .child(form)
 }
 
-fn done(command: Element, token: &str, invitation: &Invitation) -> Element {
+fn done(command: Element, token: &str, invitation: &Invitation, pages: Option<&str>) -> Element {
     let value = |text: String| Element::new("value", ns::DATA).text(text);
+    let page = |base| field("landing-url", "text-single").child(value(page_address(base, token)));
     let form = Element::new("x", ns::DATA)
         .with("type", "result")
         .child(field("FORM_TYPE", "hidden").child(value(ns::INVITATION.into())))
         .child(field("uri", "text-single").child(value(uri(token, invitation))))
+        .children(pages.map(page))
         .child(field("expire", "text-single").child(value(time::stamp(invitation.expires_at))));
     command.child(form)
 }
@@ -246,7 +255,10 @@ fn write_invitation(
     let token: Box<str> = token(rng).into();
     let access = Access::Invite { token: token.clone(), invitation: Box::new(invitation.clone()) };
     store.access(access, out, move |host, _, result, out| match result {
-        Ok(_) => host.answer(&iq, Ok(Some(done(command, &token, &invitation))), out),
+        Ok(_) => {
+            let pages = host.settings.invitations.pages.clone();
+            host.answer(&iq, Ok(Some(done(command, &token, &invitation, pages.as_deref()))), out);
+        }
         Err(_) => {
             let text = "too many invitations that nobody has used, or they cannot be stored now";
             host.refuse(&iq, &StanzaError::new(Condition::ResourceConstraint, text), out);

@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::time::Duration;
 
 use chat::effect::Invitation;
-use chat::invite::uri;
+use chat::invite::{page_address, uri};
 use clap::Args;
 use config::{Config, Inviting, parse_duration};
 use control::{Ask, Change, Listing, Secret};
@@ -74,6 +74,10 @@ impl InviteArgs {
         let mut out = std::io::stdout().lock();
         writeln!(out, "{link}")?;
         writeln!(out, "good once, until {until} UTC")?;
+        // Without a URL that is configured, the address by which browsers find the node is not known here.
+        if let Some(base) = config.web.public_url.as_deref().filter(|_| config.registration.invitation_page) {
+            writeln!(out, "for browsers: {}", page_address(base, &token))?;
+        }
         Ok(())
     }
 

@@ -27,6 +27,8 @@ pub struct Registration {
     pub invitations: Inviting,
     /// The time that an invitation is valid; a week by default.
     pub invitation_for: Duration,
+    /// Each invitation has a page for browsers. On by default.
+    pub invitation_page: bool,
     /// Accounts an hour, of one source.
     pub per_hour: u32,
     /// Names that cannot be registered.
@@ -73,6 +75,11 @@ impl Registration {
                 7 * DAY,
                 HOUR..=365 * DAY,
                 "How long an invitation is good.",
+            ),
+            invitation_page: section.key(
+                "invitation_page",
+                true,
+                "Whether each invitation has a page for browsers, with its link and names of chat apps: `/invite/TOKEN` at the `ws:` and `wss:` addresses of `listen`, or below `public_url` in `[xmpp.web]`. Clients get its address with the invitation.",
             ),
             per_hour: section.key_in(
                 "per_hour",

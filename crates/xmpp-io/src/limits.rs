@@ -107,3 +107,11 @@ pub const XMPP_FLOOD: Duration = Duration::from_secs(600);
 pub const XMPP_UNDECIDED: usize = 256;
 /// Elements kept of each such stream.
 pub const XMPP_UNDECIDED_EACH: usize = 32;
+
+/// Bytes of the token in the address of an invitation's page: several times what this server makes. Longer: no invitation has it, and
+/// the database is not asked.
+pub const INVITATION_TOKEN: usize = 128;
+
+/// Questions of one shard about invitations for pages that are under way: each is one read of the database by its key, which
+/// everybody may cause. More: 503.
+pub const INVITATION_LOOKUPS: usize = 32;

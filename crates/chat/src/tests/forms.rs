@@ -161,7 +161,11 @@ const REGISTRIES: &[Registry] = &[
             (CHOICE, &["key"]),
         ],
     },
-    Registry { form: ns::INVITATION, source: "XEP-0401 §5", fields: &[(TEXT, &["uri", "expire"])] },
+    Registry {
+        form: ns::INVITATION,
+        source: "XEP-0401 §5",
+        fields: &[(TEXT, &["uri", "landing-url", "expire"])],
+    },
     // §4.2 shows it without a FORM_TYPE.
     Registry {
         form: "",
@@ -352,8 +356,12 @@ fn play() -> (Play, u64, u64) {
     let kinds = ["abuse", "admin", "feedback", "sales", "security", "status", "support"];
     settings.contacts =
         kinds.map(|kind| (format!("{kind}-addresses").into(), "mailto:a@example.org".into())).into();
-    settings.invitations =
-        InvitationSettings { by_users: true, by_admins: true, ..InvitationSettings::default() };
+    settings.invitations = InvitationSettings {
+        by_users: true,
+        by_admins: true,
+        pages: Some("https://x".into()),
+        ..InvitationSettings::default()
+    };
     world.host = Host::new(Arc::new(settings), ShardAddress::default(), [1; 32]);
     let (admin, bob) = (world.sign_in("admin@example.org/desk"), world.sign_in("bob@example.org/phone"));
     let mut play = Play { world, found: Vec::new() };

@@ -50,6 +50,7 @@ fn world(change: impl FnOnce(&mut HostSettings)) -> HostWorld {
         by_users: false,
         by_admins: true,
         good_for: Duration::from_secs(1_000),
+        pages: None,
     };
     settings.admins = vec![Bare::parse(USERS[2]).unwrap()];
     change(&mut settings);
@@ -252,6 +253,19 @@ fn a_user_invites_and_whoever_asks_with_the_token_becomes_a_contact() {
     world.arrive(&ask("eve@elsewhere.org"));
     assert!(world.sent_abroad().iter().all(|sent| !sent.contains("subscribed")));
     assert!(world.hear(alice).join("").contains("type='subscribe'"), "the user decides");
+}
+
+/// XEP-0401 §5: "the server SHOULD provide the landing-url field".
+#[test]
+fn an_invitation_names_its_page() {
+    let mut world = world(|settings| settings.invitations.pages = Some("https://chat.example.org/".into()));
+    let alice = world.sign_in("alice@example.org/desk");
+    let answer = command(&mut world, alice, "invite", "");
+    let page = format!(
+        "<field var='landing-url' type='text-single'><value>https://chat.example.org/invite/{}</value></field>",
+        token(&answer)
+    );
+    assert!(answer.contains(&page), "{answer}");
 }
 
 #[test]

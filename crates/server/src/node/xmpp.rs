@@ -58,6 +58,7 @@ pub(super) fn settings(
             public_url: config.web.public_url.clone(),
             fallback_url: web_address(config).unwrap_or_default(),
             app: config.web.app.then(|| sip_ways(config)),
+            invitations: has_invitation_page(&config.registration),
             uploads: shared.uploads.clone(),
             // A client that takes longer cannot sign in.
             head_within: xmpp_io::limits::XMPP_HTTP_HEAD.min(config.xmpp.sign_in),
@@ -151,7 +152,7 @@ pub(super) fn reload_of(shared: &Shared) -> Option<Reload> {
         },
         rosters: xmpp.rosters,
         accounts: accounts_of(config),
-        invitations: invitations_of(&config.registration),
+        invitations: invitations_of(config),
     };
     let stream = c2s::C2sSettings {
         domains: shared.domains.clone(),
@@ -275,12 +276,20 @@ fn accounts_of(config: &Config) -> chat::register::AccountSettings {
     }
 }
 
-fn invitations_of(config: &Registration) -> chat::invite::InvitationSettings {
+fn invitations_of(config: &Config) -> chat::invite::InvitationSettings {
+    let registration = &config.registration;
     chat::invite::InvitationSettings {
-        by_users: config.invitations == Inviting::Users,
-        by_admins: config.invitations != Inviting::Nobody,
-        good_for: config.invitation_for,
+        by_users: registration.invitations == Inviting::Users,
+        by_admins: registration.invitations != Inviting::Nobody,
+        good_for: registration.invitation_for,
+        // XEP-0401 §5: an address with TLS.
+        pages: web_address(config)
+            .filter(|url| url.starts_with("https:") && has_invitation_page(registration)),
     }
+}
+
+fn has_invitation_page(config: &Registration) -> bool {
+    config.invitation_page && config.invitations != Inviting::Nobody
 }
 
 /// The URL of the HTTP services for clients; `None`: there is none.

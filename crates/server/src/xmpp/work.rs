@@ -45,6 +45,9 @@ impl Xmpp {
             C2sEvent::Invited { stream, token, domain } => {
                 self.with_clients(now, outbox, |clients, cx| clients.invited(cx, stream, &token, domain));
             }
+            C2sEvent::Invitation(query) => {
+                self.with_clients(now, outbox, |clients, cx| clients.invitation_shown(cx, query));
+            }
             C2sEvent::Register { stream, registration } => {
                 self.with_clients(now, outbox, |clients, cx| clients.register(cx, stream, registration));
             }

@@ -249,6 +249,11 @@ impl Streams {
         settings.looks.only_keys(&settings.secret, user, domain)
     }
 
+    /// True if accounts of that domain are served.
+    pub fn serves(&self, domain: &str) -> bool {
+        self.shared.stream_settings.borrow().domains.iter().any(|own| **own == *domain)
+    }
+
     /// Changes the settings of streams that begin from now on.
     pub fn reload(&mut self, settings: Arc<c2s::C2sSettings>) {
         *self.shared.stream_settings.borrow_mut() = settings;

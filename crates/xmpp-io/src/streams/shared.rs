@@ -18,6 +18,7 @@ use xmpp::{Element, Jid, ns, sasl, stanza};
 use super::congestion::Congestion;
 use super::counts::StreamCounts;
 use super::http::bosh;
+use super::http::invitation::InvitationQuery;
 use super::pace::Pauses;
 use super::ticks::{Ticks, Wait};
 use super::trace::Tracing;
@@ -53,6 +54,8 @@ pub enum C2sEvent {
         /// The domain of the stream.
         domain: Box<str>,
     },
+    /// A browser asks for the page of an invitation (XEP-0401).
+    Invitation(Box<InvitationQuery>),
     /// A client makes an account (XEP-0077).
     Register {
         /// The stream's number.
@@ -139,6 +142,8 @@ pub(super) struct C2sConnections {
     streams: RefCell<HashMap<u64, Rc<Stream>>>,
     next: Cell<u64>,
     pub(super) handshakes: Arc<Semaphore>,
+    /// Questions about invitations that may be under way.
+    pub(super) lookups: Semaphore,
     pub(super) ticks: Ticks,
     /// Every stream reads into this, one at a time.
     pub(super) scratch: RefCell<Box<[u8]>>,
@@ -173,6 +178,7 @@ impl C2sConnections {
             streams: RefCell::default(),
             next: Cell::new(1),
             handshakes: Arc::new(Semaphore::new(net::limits::HANDSHAKES)),
+            lookups: Semaphore::new(limits::INVITATION_LOOKUPS),
             scratch: RefCell::new(vec![0; SCRATCH].into_boxed_slice()),
             outbox: RefCell::default(),
         })

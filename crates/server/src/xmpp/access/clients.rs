@@ -13,6 +13,7 @@ use xmpp::c2s::{C2s, FailedAttempt, NewToken, Outbox, Registration, TokenWork};
 use xmpp::sasl::{CredentialAnswer, CredentialQuery};
 use xmpp::{Bare, Jid};
 use xmpp_io::streams::Streams;
+use xmpp_io::streams::http::invitation::InvitationQuery;
 
 use super::super::pending::{Asker, PendingRequests};
 use super::super::{Unavailable, XmppEffect, sign_in};
@@ -59,6 +60,8 @@ pub(in crate::xmpp) enum ClientRequest {
         stream: u64,
         domain: Box<str>,
     },
+    /// The page of an invitation.
+    InvitationPage(Box<InvitationQuery>),
     /// A sign-in by a source outside the database.
     External(Box<ExternalSignIn>),
     Registering {
@@ -235,6 +238,10 @@ impl ClientAccess {
             ClientRequest::Invited { stream, domain } => {
                 super::registration::invitation_read(cx, stream, &domain, loaded);
             }
+            ClientRequest::InvitationPage(query) => {
+                let answer = super::invitation_page::answer(cx, query.token(), loaded);
+                query.answer(answer);
+            }
             ClientRequest::Registering { stream, registration } => {
                 self.registration_checked(cx, stream, *registration, loaded);
             }
@@ -259,6 +266,7 @@ impl ClientAccess {
             Some(
                 request @ (ClientRequest::Tokens { .. }
                 | ClientRequest::Invited { .. }
+                | ClientRequest::InvitationPage(_)
                 | ClientRequest::Registering { .. }),
             ) => self.loaded(cx, request, None),
             Some(request) => {

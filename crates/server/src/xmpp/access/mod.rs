@@ -3,6 +3,7 @@
 
 mod clients;
 mod external;
+mod invitation_page;
 mod registration;
 mod tokens;
 

@@ -1,9 +1,10 @@
 //! Invitations (XEP-0401, XEP-0445), by users and by the operator.
 
-use sip::transport::Transport::Tls;
+use sip::transport::Transport::{Tls, Ws, Wss};
 use xmpp::ns;
 
 use super::client::Client;
+use super::http::Http;
 use super::registration::{ask, is_done, is_refused, operate, wanted};
 use crate::phone::{DOMAIN, PASSWORD};
 use crate::place::Place;
@@ -111,11 +112,10 @@ fn a_client_that_guesses_invitations_is_refused() {
     node.stop();
 }
 
-#[test]
-fn an_expired_invitation_is_refused() {
-    let place = Place::new("").with_xmpp("");
+/// Writes an invitation that is too old.
+fn write_old(place: &Place, token: &str) {
     let now = net::clock::Clock::new().now();
-    let hash = <sha2::Sha256 as sha2::Digest>::digest(b"old").into();
+    let hash = <sha2::Sha256 as sha2::Digest>::digest(token.as_bytes()).into();
     let invitation = store::access::Invitation {
         hash,
         domain: DOMAIN.into(),
@@ -126,6 +126,65 @@ fn an_expired_invitation_is_refused() {
     };
     let write = store::access::AccessWrite::Invite(Box::new(invitation));
     place.admin().write(&store::Write::Access(write)).unwrap();
+}
+
+/// XEP-0401 §5.2: the page has the link. To look at it does not use the invitation up; after its use there is no page.
+#[test]
+fn an_invitation_has_a_page_while_it_is_good() {
+    let place = Place::new("")
+        .with_accounts(&["alice"])
+        .with_xmpp("[xmpp.registration]\ninvitations = \"users\"\nmin_password = 6");
+    write_old(&place, "old");
+    let mut node = place.start();
+    let mut alice = Client::sign_in(&place, Tls, "alice", "x");
+    let command = "<command xmlns='http://jabber.org/protocol/commands' node='urn:xmpp:invite#invite' action='execute'/>";
+    let link = ask(&mut alice, "set", DOMAIN, command).to_string();
+    let token = token(&link);
+    assert!(link.contains(&format!("https://{}/invite/{token}<", place.xmpp_at(Wss))), "{link}");
+    let path = format!("/invite/{token}");
+    for transport in [Wss, Ws] {
+        let page = Http::connect(&place, transport).ask("GET", &path, "", b"");
+        assert_eq!((page.status, page.header("content-type")), (200, Some("text/html; charset=utf-8")));
+        let opens = format!("href=\"xmpp:alice@{DOMAIN}?roster;preauth={token};ibr=y\"");
+        assert!(page.text().contains(&opens) && page.text().contains("alice@"), "{}", page.text());
+        assert_eq!(page.header("cache-control"), Some("no-store"));
+        assert_eq!(page.header("referrer-policy"), Some("no-referrer"));
+        let policy = page.header("content-security-policy").unwrap();
+        assert!(policy.starts_with("default-src 'none'; style-src 'sha256-"), "{policy}");
+    }
+    let mut http = Http::connect(&place, Ws);
+    let unknown = http.ask("GET", "/invite/0123456789abcdef", "", b"");
+    assert_eq!(unknown.status, 404);
+    for path in ["/invite/old", "/invite/", "/invite/a/b", "/invite/%2e%2e"] {
+        let answer = http.ask("GET", path, "", b"");
+        assert_eq!((answer.status, answer.text()), (404, unknown.text()), "{path}");
+    }
+    assert_eq!(http.ask("POST", &path, "", b"").status, 405);
+    let head = http.ask("HEAD", &path, "", b"");
+    assert_eq!((head.status, head.body.len()), (200, 0));
+    let mut juliet = stranger(&place);
+    is_done(&ask(&mut juliet, "set", DOMAIN, &preauth(token)));
+    is_done(&ask(&mut juliet, "set", DOMAIN, &wanted("juliet", PASSWORD)));
+    let used = http.ask("GET", &path, "", b"");
+    assert_eq!((used.status, used.text()), (404, unknown.text()));
+    node.stop();
+}
+
+#[test]
+fn invitations_have_no_page_where_it_is_off() {
+    let place = Place::new("").with_xmpp("[xmpp.registration]\ninvitation_page = false\n");
+    let node = place.spawn();
+    let link = operate(&place, &["xmpp", "invite", DOMAIN]);
+    let path = format!("/invite/{}", token(&link));
+    let answer = Http::connect(&place, Ws).ask("GET", &path, "", b"");
+    assert_eq!((answer.status, answer.header("content-type")), (404, Some("text/plain; charset=utf-8")));
+    node.kill();
+}
+
+#[test]
+fn an_expired_invitation_is_refused() {
+    let place = Place::new("").with_xmpp("");
+    write_old(&place, "old");
     let mut node = place.start();
     let mut client = stranger(&place);
     is_refused(&ask(&mut client, "set", DOMAIN, &preauth("old")), "item-not-found");

@@ -1,11 +1,12 @@
 //! HTTP at the `ws:` and `wss:` addresses: WebSocket (RFC 7395), BOSH (XEP-0124), where to connect (XEP-0156), files
-//! (XEP-0363) and the page of users.
+//! (XEP-0363), the page of users and the page of an invitation (XEP-0401).
 //!
 //! A connection speaks HTTP until it becomes a WebSocket; from then on nothing of HTTP is kept of it.
 
 mod app;
 pub mod bosh;
 mod files;
+pub mod invitation;
 mod route;
 
 use std::cell::Cell;
@@ -46,6 +47,8 @@ pub struct HttpServiceSettings {
     pub fallback_url: Box<str>,
     /// The page of users, and where its phone connects; `None`: there is no page.
     pub app: Option<web_app::SipWays>,
+    /// Invitations have a page.
+    pub invitations: bool,
     /// Files that users share; `None`: uploads are off.
     pub uploads: Option<Arc<Uploads>>,
     /// For a head, and between two requests; for a body of BOSH.

@@ -19,7 +19,7 @@ use net::admission::Handle;
 use net::ws;
 use tokio::time::timeout;
 
-use super::{Front, app, bosh, files};
+use super::{Front, app, bosh, files, invitation};
 
 pub(super) type Body = Either<Full<Bytes>, UnsyncBoxBody<Bytes, io::Error>>;
 
@@ -110,15 +110,17 @@ async fn serve(front: &Rc<Front>, request: Request<Incoming>) -> Response<Body> 
             }
             _ => not_allowed("POST, OPTIONS"),
         },
-        _ => match path.strip_prefix(files::PREFIX) {
-            Some(name) => files::serve(front, name, request).await,
-            None => app::answer(front, &request).unwrap_or_else(|| {
-                text(
-                    StatusCode::NOT_FOUND,
-                    "Nothing is here. Chat clients connect with WebSocket, or at /bosh.",
-                )
-            }),
-        },
+        _ => {
+            if let Some(name) = path.strip_prefix(files::PREFIX) {
+                return files::serve(front, name, request).await;
+            }
+            let has_page = front.shared.settings.http.invitations;
+            if let Some(token) = path.strip_prefix(invitation::PREFIX).filter(|_| has_page) {
+                return invitation::serve(front, request.method(), token).await;
+            }
+            let nothing = "Nothing is here. Chat clients connect with WebSocket, or at /bosh.";
+            app::answer(front, &request).unwrap_or_else(|| text(StatusCode::NOT_FOUND, nothing))
+        }
     }
 }
 
