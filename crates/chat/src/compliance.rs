@@ -237,6 +237,7 @@ const TESTS: &[(&str, &[&str])] = &[
     ("XEP-0292", &["vcard.rs"]),
     ("XEP-0297", &["archive.rs", "carbons.rs"]),
     ("XEP-0313", &["table/xep_0313.rs", "archive.rs"]),
+    ("XEP-0317", &["muc/hats.rs"]),
     ("XEP-0334", &["archive.rs", "offline.rs"]),
     ("XEP-0344", &["crates/xmpp/src/s2s/tests/bad.rs"]),
     ("XEP-0352", &["csi.rs"]),

@@ -15,6 +15,7 @@ use super::store_requests::StoreRequests;
 pub fn without_user(config: &Element, user: &Bare) -> Option<Element> {
     let is_of = |child: &Element| {
         let is_right = child.is("item", ns::MUC_OWNER)
+            || child.is("hats", ns::HATS)
             || child.is("affiliation", ns::PUBSUB_OWNER)
             || child.is("subscription", ns::PUBSUB_OWNER);
         is_right

@@ -67,6 +67,7 @@ impl RoomAddress {
         child.is("x", ns::MUC)
             || child.is("x", ns::MUC_USER)
             || child.is("occupant-id", ns::OCCUPANT_ID)
+            || child.is("hats", ns::HATS)
             || (child.is("stanza-id", ns::SID) && child.attr("by") == Some(self.as_str()))
             || (child.is("delay", ns::DELAY) && child.attr("from") == Some(self.as_str()))
     }

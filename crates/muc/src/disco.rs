@@ -7,7 +7,7 @@ use xmpp::{Element, Jid, ns};
 
 use super::form::{field, form};
 use super::rules::Affiliation;
-use super::{Room, RoomEffect, refuse};
+use super::{Room, RoomEffect, hats, refuse};
 use crate::limits::HISTORY;
 
 /// `FORM_TYPE` of the form in an answer about the room (§15.5.4).
@@ -18,7 +18,7 @@ const OWN_ITEM: &str = "x-roomuser-item";
 const TRAFFIC: &str = "http://jabber.org/protocol/muc#traffic";
 
 /// The features of each room; `RoomConfig::features` adds those of its type.
-const FEATURES: [&str; 12] = [
+const FEATURES: [&str; 14] = [
     ns::DISCO_INFO,
     ns::DISCO_ITEMS,
     ns::MUC,
@@ -29,6 +29,8 @@ const FEATURES: [&str; 12] = [
     ns::VCARD,
     ns::MODERATE,
     ns::RETRACT,
+    ns::COMMANDS,
+    ns::HATS,
     "http://jabber.org/protocol/muc#stable_id",
     "http://jabber.org/protocol/muc#self-ping-optimization",
 ];
@@ -53,6 +55,17 @@ impl Room {
             Some(OWN_ITEM) => {
                 let nick = self.users.affiliations.nick_of(&from.bare());
                 answer.children(nick.map(|nick| identity("conference", "text", nick)))
+            }
+            // XEP-0050 §2.2: the commands, for users that may give them.
+            Some(ns::COMMANDS) => answer.child(identity("automation", "command-list", "Commands")),
+            Some(node) if hats::commands_of(&self.users, from).any(|(known, _)| known == node) => {
+                let name = hats::commands_of(&self.users, from)
+                    .find(|(known, _)| *known == node)
+                    .map_or("", |(_, name)| name);
+                answer
+                    .child(identity("automation", "command-node", name))
+                    .child(feature(ns::COMMANDS))
+                    .child(feature(ns::DATA))
             }
             // §17.1.1: everything may be said here, so there is no list of it.
             Some(TRAFFIC) => return refuse(iq, Condition::FeatureNotImplemented, out),
@@ -109,8 +122,21 @@ impl Room {
 
     /// Occupants of a hidden room are visible to its members only.
     pub(super) fn disco_items(&self, from: &Jid, query: &Element, iq: &Element, out: &mut Vec<RoomEffect>) {
-        if query.attr("node").is_some() {
-            return refuse(iq, Condition::ItemNotFound, out);
+        match query.attr("node") {
+            None => {}
+            Some(ns::COMMANDS) => {
+                let item = |(node, name)| {
+                    Element::new("item", ns::DISCO_ITEMS)
+                        .with("jid", self.users.address.as_str())
+                        .with("node", node)
+                        .with("name", name)
+                };
+                let items = hats::commands_of(&self.users, from).map(item);
+                let answer =
+                    Element::new("query", ns::DISCO_ITEMS).with("node", ns::COMMANDS).children(items);
+                return out.push(RoomEffect::Send(stanza::result(iq, Some(answer))));
+            }
+            Some(_) => return refuse(iq, Condition::ItemNotFound, out),
         }
         let affiliation = self.users.affiliation(&from.bare());
         let is_insider =

@@ -23,6 +23,7 @@ mod affiliations;
 mod config;
 mod disco;
 mod form;
+mod hats;
 mod history;
 pub mod limits;
 mod message;

@@ -38,3 +38,13 @@ pub const HISTORY_UNASKED: usize = 20;
 /// Bytes of a room's vCard, with its picture: it is stored with the room and in memory with it, as [`HISTORY_BYTES`] are.
 /// Beyond: `not-acceptable`.
 pub const ROOM_VCARD: usize = 128 << 10;
+
+/// Hats of one user (XEP-0317): each is in every presence of the user's occupants. Beyond: `resource-constraint`.
+pub const HATS_OF_USER: usize = 8;
+/// Hats of all users of a room: they are in one entry of the store with its affiliations, of which they take a tenth at most. Beyond:
+/// `resource-constraint`.
+pub const ROOM_HATS: usize = 200;
+/// Bytes of the URI of a hat. Beyond: `not-acceptable`.
+pub const HAT_URI: usize = 128;
+/// Bytes of the title of a hat, which clients show beside a nickname. Beyond: `not-acceptable`.
+pub const HAT_TITLE: usize = 64;

@@ -8,6 +8,7 @@ use super::Room;
 use super::address::{RoomAddress, hex};
 use super::affiliations::RoomUser;
 use super::config::RoomConfig;
+use super::hats::Hats;
 use super::rules::Affiliation;
 use super::subject::Subject;
 use super::vcard::RoomVcard;
@@ -39,6 +40,7 @@ impl Room {
         room.children(self.subject.stored())
             .children(self.vcard.stored())
             .children(self.users.affiliations.stored_items())
+            .children(self.users.hats.stored())
     }
 
     /// True if that stanza can change what the store has: then the host keeps the room as it was until the change is
@@ -51,7 +53,7 @@ impl Room {
                 match stanza.first().map(Element::ns) {
                     Some(ns::MUC_OWNER) => affiliation == Affiliation::Owner,
                     Some(ns::VCARD) => is_kept && affiliation == Affiliation::Owner,
-                    Some(ns::MUC_ADMIN) => is_kept && affiliation >= Affiliation::Admin,
+                    Some(ns::MUC_ADMIN | ns::COMMANDS) => is_kept && affiliation >= Affiliation::Admin,
                     Some(ns::REGISTER) => is_kept && affiliation > Affiliation::Outcast,
                     _ => false,
                 }
@@ -74,6 +76,7 @@ impl Room {
             room.subject = Subject::from_stored(set);
         }
         room.vcard = RoomVcard::from_stored(stored);
+        room.users.hats = Hats::from_stored(stored);
         for item in stored.elements().filter(|child| child.is("item", ns::MUC_OWNER)) {
             let user = Bare::parse(item.attr("jid")?).ok()?;
             let entry = RoomUser {
@@ -89,7 +92,8 @@ impl Room {
     /// A removed account loses what it is here, unless that is to be banned. True: it was something.
     pub fn remove_user(&mut self, user: &Bare) -> bool {
         self.users.voices.remove(user);
-        self.users.affiliations.remove_user(user)
+        let had_hats = self.users.hats.remove_user(user);
+        self.users.affiliations.remove_user(user) || had_hats
     }
 
     /// The listing of the room in directories; `None`: lists do not show it.

@@ -110,6 +110,7 @@ namespaces! {
     PUSH_SUMMARY = "urn:xmpp:push:summary";
     MAM_EXTENDED = "urn:xmpp:mam:2#extended";
     FULL_TEXT = "urn:xmpp:fulltext:0";
+    HATS = "urn:xmpp:hats:0";
     PARS = "urn:xmpp:pars:0";
     IBR_TOKEN = "urn:xmpp:ibr-token:0";
     INVITE = "urn:xmpp:invite#invite";

@@ -68,6 +68,13 @@ pub(super) const FEATURE: Feature = Feature {
             note: "of the rooms of this server",
         },
         specification(
+            "XEP-0317",
+            "Hats",
+            "0.2.0",
+            "crates/muc/src/hats.rs",
+            "those that users of the room have can be chosen, and new ones typed; without language and payloads",
+        ),
+        specification(
             "XEP-0486",
             "MUC Avatars",
             "0.1.0",

@@ -18,6 +18,7 @@ use super::config::RoomConfig;
 use super::occupants::{Occupant, Occupants};
 use super::rules::{Affiliation, Privileges, Role};
 use super::voices::Voices;
+use crate::hats::Hats;
 use crate::limits::NICK;
 pub(super) use enter::is_for;
 pub(super) use notice::{Notice, listed, to};
@@ -32,6 +33,7 @@ pub(super) struct RoomUsers {
     pub(super) affiliations: Affiliations,
     pub(super) occupants: Occupants,
     pub(super) voices: Voices,
+    pub(super) hats: Hats,
 }
 
 /// A cause of a change of privileges, as occupants learn it.
@@ -52,6 +54,7 @@ impl RoomUsers {
             affiliations: Affiliations::default(),
             occupants: Occupants::default(),
             voices: Voices::default(),
+            hats: Hats::default(),
         }
     }
 

@@ -76,6 +76,9 @@ impl<'a> Notice<'a> {
         let id = Element::new("occupant-id", ns::OCCUPANT_ID).with("id", &*self.occupant.id);
         presence.push(id);
         presence.push(x);
+        // XEP-0317 §3.1: with each presence, as each replaces the one before.
+        let hats = users.hats.shown(&self.occupant.user).filter(|_| self.presence.is_some());
+        hats.into_iter().for_each(|hats| presence.push(hats));
         presence
     }
 

@@ -6,6 +6,7 @@ mod clients;
 mod departed;
 mod discover;
 mod enter;
+mod hats;
 mod keep;
 mod operate;
 mod own;
