@@ -58,9 +58,10 @@ impl Room {
             }
             // XEP-0050 §2.2: the commands, for users that may give them.
             Some(ns::COMMANDS) => answer.child(identity("automation", "command-list", "Commands")),
-            Some(node) if self.commands_of(from).any(|(known, _)| known == node) => {
-                let name =
-                    self.commands_of(from).find(|(known, _)| *known == node).map_or("", |(_, name)| name);
+            Some(node) if hats::commands_of(&self.users, from).any(|(known, _)| known == node) => {
+                let name = hats::commands_of(&self.users, from)
+                    .find(|(known, _)| *known == node)
+                    .map_or("", |(_, name)| name);
                 answer
                     .child(identity("automation", "command-node", name))
                     .child(feature(ns::COMMANDS))
@@ -72,10 +73,6 @@ impl Room {
             Some(_) => return refuse(iq, Condition::ItemNotFound, out),
         };
         out.push(RoomEffect::Send(stanza::result(iq, Some(answer))));
-    }
-
-    fn commands_of(&self, from: &Jid) -> impl Iterator<Item = (&'static str, &'static str)> {
-        hats::commands_of(self.users.affiliation(&from.bare())).iter().copied()
     }
 
     fn info(&self, answer: Element) -> Element {
@@ -134,7 +131,7 @@ impl Room {
                         .with("node", node)
                         .with("name", name)
                 };
-                let items = self.commands_of(from).map(item);
+                let items = hats::commands_of(&self.users, from).map(item);
                 let answer =
                     Element::new("query", ns::DISCO_ITEMS).with("node", ns::COMMANDS).children(items);
                 return out.push(RoomEffect::Send(stanza::result(iq, Some(answer))));

@@ -10,8 +10,8 @@ use xmpp::{Bare, Element, Jid, ns};
 
 use super::form::{field, form, type_of, value};
 use super::rules::Affiliation;
-use super::users::ChangeCause;
-use super::{FULL, Room, RoomEffect, refuse};
+use super::users::{ChangeCause, RoomUsers};
+use super::{FULL, RoomEffect, refuse};
 use crate::limits::{HAT_TITLE, HAT_URI, HATS_OF_USER, ROOM_HATS};
 
 /// `FORM_TYPE` of the forms (§3.2).
@@ -173,97 +173,99 @@ fn is_uri(uri: &str) -> bool {
         && !uri.chars().any(|c| c.is_whitespace() || c.is_control())
 }
 
-/// The commands that a user of that affiliation may give, for disco.
-pub(super) fn commands_of(affiliation: Affiliation) -> &'static [(&'static str, &'static str)] {
-    if affiliation >= Affiliation::Admin { &COMMANDS } else { &[] }
+/// The commands that a user may give, for disco.
+pub(super) fn commands_of(
+    users: &RoomUsers,
+    from: &Jid,
+) -> impl Iterator<Item = (&'static str, &'static str)> + use<> {
+    let may = users.affiliation(&from.bare()) >= Affiliation::Admin;
+    COMMANDS.into_iter().filter(move |_| may)
 }
 
-impl Room {
-    /// A command (XEP-0050) about hats, of an administrator or owner of the room.
-    pub(super) fn hats_command(
-        &mut self,
-        from: &Jid,
-        command: &Element,
-        iq: &Element,
-        out: &mut Vec<RoomEffect>,
-    ) {
-        let node = command.attr("node").unwrap_or_default();
-        let Some((node, name)) = COMMANDS.into_iter().find(|(known, _)| *known == node) else {
-            return refuse(iq, Condition::ItemNotFound, out);
-        };
-        if self.users.affiliation(&from.bare()) < Affiliation::Admin {
-            return refuse(iq, Condition::Forbidden, out);
+/// Handles a command (XEP-0050) about hats, which administrators and owners of the room may give.
+pub(super) fn handle_command(
+    users: &mut RoomUsers,
+    from: &Jid,
+    command: &Element,
+    iq: &Element,
+    out: &mut Vec<RoomEffect>,
+) {
+    let node = command.attr("node").unwrap_or_default();
+    let Some((node, name)) = COMMANDS.into_iter().find(|(known, _)| *known == node) else {
+        return refuse(iq, Condition::ItemNotFound, out);
+    };
+    if users.affiliation(&from.bare()) < Affiliation::Admin {
+        return refuse(iq, Condition::Forbidden, out);
+    }
+    let submitted = command.get("x", ns::DATA).filter(|form| form.attr("type") != Some("cancel"));
+    let status = match (command.attr("action").unwrap_or("execute"), submitted) {
+        ("cancel", _) => "canceled",
+        ("execute" | "next" | "complete", None) => {
+            let actions = Element::new("actions", ns::COMMANDS)
+                .with("execute", "complete")
+                .child(Element::new("complete", ns::COMMANDS));
+            let reply = reply(node, "executing").child(actions).child(form_of(&users.hats, node, name));
+            return out.push(RoomEffect::Send(stanza::result(iq, Some(reply))));
         }
-        let submitted = command.get("x", ns::DATA).filter(|form| form.attr("type") != Some("cancel"));
-        let status = match (command.attr("action").unwrap_or("execute"), submitted) {
-            ("cancel", _) => "canceled",
-            ("execute" | "next" | "complete", None) => {
-                let actions = Element::new("actions", ns::COMMANDS)
-                    .with("execute", "complete")
-                    .child(Element::new("complete", ns::COMMANDS));
-                let reply = reply(node, "executing").child(actions).child(self.hat_form(node, name));
-                return out.push(RoomEffect::Send(stanza::result(iq, Some(reply))));
+        ("execute" | "next" | "complete", Some(form)) => {
+            if let Err(error) = change(users, from, node, form, out) {
+                return refuse(iq, error, out);
             }
-            ("execute" | "next" | "complete", Some(form)) => {
-                if let Err(error) = self.change_hats(from, node, form, out) {
-                    return refuse(iq, error, out);
-                }
-                "completed"
-            }
-            _ => return refuse(iq, Condition::BadRequest, out),
-        };
-        out.push(RoomEffect::Send(stanza::result(iq, Some(reply(node, status)))));
-    }
+            "completed"
+        }
+        _ => return refuse(iq, Condition::BadRequest, out),
+    };
+    out.push(RoomEffect::Send(stanza::result(iq, Some(reply(node, status)))));
+}
 
-    /// §3.2: the user, and one hat of those that there are. COMPAT(ejabberd): fields for a new one.
-    fn hat_form(&self, node: &str, name: &'static str) -> Element {
-        let options = self.users.hats.known().into_iter().map(|(uri, title)| {
-            let value = Element::new("value", ns::DATA).text(uri);
-            Element::new("option", ns::DATA).with("label", title).child(value)
-        });
-        let user = field("accountjid", "jid-single", "User", []).child(Element::new("required", ns::DATA));
-        let new = [("hat_uri", "URI of a new hat"), ("hat_title", "Title of a new hat")];
-        let new = new.into_iter().filter(|_| node == DON);
-        let form = form("form", FORM);
-        form.child(Element::new("title", ns::DATA).text(name))
-            .child(user)
-            .child(field("hat", "list-single", "Hat", []).children(options))
-            .children(new.map(|(var, label)| field(var, "text-single", label, [])))
-    }
+/// §3.2: the user, and one hat of those that there are. COMPAT(ejabberd): fields for a new one.
+fn form_of(hats: &Hats, node: &str, name: &'static str) -> Element {
+    let options = hats.known().into_iter().map(|(uri, title)| {
+        let value = Element::new("value", ns::DATA).text(uri);
+        Element::new("option", ns::DATA).with("label", title).child(value)
+    });
+    let user = field("accountjid", "jid-single", "User", []).child(Element::new("required", ns::DATA));
+    let new = [("hat_uri", "URI of a new hat"), ("hat_title", "Title of a new hat")];
+    let new = new.into_iter().filter(|_| node == DON);
+    form("form", FORM)
+        .child(Element::new("title", ns::DATA).text(name))
+        .child(user)
+        .child(field("hat", "list-single", "Hat", []).children(options))
+        .children(new.map(|(var, label)| field(var, "text-single", label, [])))
+}
 
-    /// A change is in the presence of each occupant of the user.
-    fn change_hats(
-        &mut self,
-        from: &Jid,
-        node: &str,
-        form: &Element,
-        out: &mut Vec<RoomEffect>,
-    ) -> Result<(), StanzaError> {
-        let HatRequest { user, uri, title } = HatRequest::parse(form)?;
-        let hats = &mut self.users.hats;
-        let has_changed = if node == DON {
-            let title = title.or_else(|| hats.title_of(&uri).map(Box::from));
-            let text = "this hat is not known here: give it a title";
-            let title = title.ok_or_else(|| StanzaError::new(Condition::NotAcceptable, text))?;
-            hats.add(&user, Hat { uri, title })?
-        } else if hats.remove(&user, &uri) {
-            true
-        } else {
-            return Err(Condition::ItemNotFound.into());
-        };
-        if !has_changed {
-            return Ok(());
-        }
-        if self.is_persistent() {
-            out.push(RoomEffect::Save);
-        }
-        let actor = self.users.occupants.of_session(from).map(|actor| actor.nick.clone());
-        let cause = ChangeCause { by: actor.as_deref(), reason: None };
-        for key in self.users.occupants.keys_of_user(&user) {
-            self.users.announce(*key, cause, out);
-        }
-        Ok(())
+/// Performs a command. The change is in the presence of each occupant of the user.
+fn change(
+    users: &mut RoomUsers,
+    from: &Jid,
+    node: &str,
+    form: &Element,
+    out: &mut Vec<RoomEffect>,
+) -> Result<(), StanzaError> {
+    let HatRequest { user, uri, title } = HatRequest::parse(form)?;
+    let hats = &mut users.hats;
+    let has_changed = if node == DON {
+        let title = title.or_else(|| hats.title_of(&uri).map(Box::from));
+        let text = "this hat is not known here: give it a title";
+        let title = title.ok_or_else(|| StanzaError::new(Condition::NotAcceptable, text))?;
+        hats.add(&user, Hat { uri, title })?
+    } else if hats.remove(&user, &uri) {
+        true
+    } else {
+        return Err(Condition::ItemNotFound.into());
+    };
+    if !has_changed {
+        return Ok(());
     }
+    if users.config.is_persistent {
+        out.push(RoomEffect::Save);
+    }
+    let actor = users.occupants.of_session(from).map(|actor| actor.nick.clone());
+    let cause = ChangeCause { by: actor.as_deref(), reason: None };
+    for key in users.occupants.keys_of_user(&user) {
+        users.announce(*key, cause, out);
+    }
+    Ok(())
 }
 
 fn reply(node: &'static str, status: &'static str) -> Element {

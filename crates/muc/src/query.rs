@@ -13,7 +13,7 @@ use super::address::TAG;
 use super::admin::{self, AdminRequest};
 use super::occupants::Occupant;
 use super::rules::{Affiliation, Role};
-use super::{Retraction, Room, RoomEffect, Tombstone, refuse};
+use super::{Retraction, Room, RoomEffect, Tombstone, hats, refuse};
 use xmpp::retraction::retracted;
 
 impl Room {
@@ -47,7 +47,7 @@ impl Room {
             ("vCard", ns::VCARD, false) => self.vcard.answer(&self.users, from, iq, out),
             ("vCard", ns::VCARD, true) => self.vcard.change(&self.users, from, payload, iq, out),
             ("query", ns::MAM, _) | ("metadata", ns::MAM, false) => self.archive(from, iq, out),
-            ("command", ns::COMMANDS, true) => self.hats_command(from, payload, iq, out),
+            ("command", ns::COMMANDS, true) => hats::handle_command(&mut self.users, from, payload, iq, out),
             ("ping", ns::PING, false) => out.push(RoomEffect::Send(stanza::result(iq, None))),
             ("moderate", ns::MODERATE, true) => self.moderate(now, from, payload, iq, out),
             _ => refuse(iq, Condition::ServiceUnavailable, out),

@@ -126,6 +126,15 @@ fn archives_items_and_rooms_come_back_as_they_were() {
         assert_eq!((page.stanzas.len(), page.total, page.is_complete), (count, Some(count as u64), true));
         assert!(page.stanzas.iter().all(|(id, at, stanza)| (&**id, *at, stanza) == ("1", NOW, &message())));
     }
+    for (text, count) in [("A < \"C\"", 1), ("elsewhere", 0)] {
+        let query = MamQuery { text: Some(text.into()), max: 10, ..MamQuery::default() };
+        match world.load(Load::Archive { owner: owner.clone(), query: Box::new(query) }) {
+            StoreReply::Page(page) => {
+                assert_eq!((page.stanzas.len(), page.is_complete), (count, true), "{text}")
+            }
+            other => panic!("{other:?}"),
+        }
+    }
     let node: Box<str> = "urn:xmpp:bookmarks:1".into();
     let config = Some(Box::new(Element::new("x", ns::DATA)));
     world.change(Change::Node { owner: owner.clone(), node: node.clone(), config: config.clone() });

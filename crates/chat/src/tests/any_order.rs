@@ -15,7 +15,7 @@ const ROOM: &str = "coven@conference.example.org";
 
 /// The stanzas of the client `from`; `U` is another user's address, `R` the resource of one, `N` a number
 /// that is never the same.
-const SAID: [&str; 39] = [
+const SAID: [&str; 40] = [
     "<presence/>",
     "<presence><priority>-1</priority><status>away</status></presence>",
     "<presence type='unavailable'/>",
@@ -48,6 +48,8 @@ const SAID: [&str; 39] = [
     "<iq type='set' id='N'><query xmlns='jabber:iq:private'><x xmlns='urn:y'/></query></iq>",
     "<iq type='set' id='N'><vCard xmlns='vcard-temp'><FN>N</FN></vCard></iq>",
     "<iq type='set' id='N'><query xmlns='urn:xmpp:mam:2'/></iq>",
+    "<iq type='set' id='N'><query xmlns='urn:xmpp:mam:2'><x xmlns='jabber:x:data' type='submit'>\
+     <field var='{urn:xmpp:fulltext:0}fulltext'><value>x</value></field></x></query></iq>",
     "<iq type='set' id='N'><enable xmlns='urn:xmpp:carbons:2'/></iq>",
     "<iq type='set' id='N'><block xmlns='urn:xmpp:blocking'><item jid='U'/></block></iq>",
     "<iq type='set' id='N'><unblock xmlns='urn:xmpp:blocking'/></iq>",
