@@ -8,7 +8,7 @@ use xmpp::{Bare, ConnectionId, Element, Jid, ShardAddress, ns};
 use super::connection::{close_session, perform_deliveries};
 use super::session::Session;
 use super::{Host, Outbox, muc, presence};
-use crate::effect::RosterItem;
+use crate::effect::{Effect, RosterItem};
 
 /// The connections of these shards are gone: their process has ended. Their sessions may be resumed on others (XEP-0198 §5).
 pub fn handle_shards_gone(
@@ -49,12 +49,13 @@ pub fn forget_unused(host: &mut Host) {
     host.avatars.forget_all();
 }
 
-/// These addresses have other hosts than before, and no session or occupant there. Sessions of this host ask for the presence of
-/// contacts among them again, and are told that they have left rooms among them.
+/// These addresses have other hosts than before. Sessions of this host ask for the presence of contacts among them again. Rooms among
+/// them have no occupants: sessions enter those of which `is_lost` is true again, and are told that they have left the others.
 pub fn handle_owners_changed(
     host: &mut Host,
     now: Instant,
     has_moved: impl Fn(&str) -> bool,
+    is_lost: impl Fn(&str) -> bool,
     out: &mut Outbox,
 ) {
     let signed_in = host.accounts.users.iter().filter(|(_, user)| !user.sessions.is_empty());
@@ -68,13 +69,30 @@ pub fn handle_owners_changed(
             presence::send_probes(&host.accounts, &user, contact.as_str(), out);
         }
         for key in host.accounts.keys_of(&user, |session: &Session| !session.directed.is_empty()) {
-            leave_rooms(host, now, key, &has_moved, out);
+            enter_rooms(host, key, &is_lost, out);
+            leave_rooms(host, now, key, |room| has_moved(room) && !is_lost(room), out);
+        }
+    }
+}
+
+/// A session enters the rooms with these addresses again, as the occupant that it was. Its client has seen the history.
+pub(super) fn enter_rooms(host: &mut Host, key: Key, is_meant: &impl Fn(&str) -> bool, out: &mut Outbox) {
+    let settings = &host.settings;
+    let Some(session) = host.accounts.sessions.get(key) else { return };
+    let presence = session.presence().unwrap_or_else(|| Element::new("presence", ns::CLIENT));
+    for to in &session.directed {
+        let is_room = to.resource().is_some() && settings.rooms_of(to.domain()).is_some();
+        if is_room && is_meant(to.bare_str()) {
+            let history = Element::new("history", ns::MUC).with("maxstanzas", "0");
+            let request = Element::new("x", ns::MUC).child(history);
+            let presence = presence.copy_to(to.as_str()).with("from", session.jid.as_str()).child(request);
+            out.push(Effect::Route(Box::new(presence)));
         }
     }
 }
 
 /// Tells a session that it has left the rooms with these addresses (XEP-0045 §17.3, status 332).
-fn leave_rooms(host: &mut Host, now: Instant, key: Key, has_moved: &impl Fn(&str) -> bool, out: &mut Outbox) {
+fn leave_rooms(host: &mut Host, now: Instant, key: Key, has_moved: impl Fn(&str) -> bool, out: &mut Outbox) {
     let settings = &host.settings;
     let Some(session) = host.accounts.sessions.get_mut(key) else { return };
     let is_left = |to: &Jid| settings.rooms_of(to.domain()).is_some() && has_moved(to.bare_str());

@@ -156,6 +156,10 @@ pub const XMPP_UNHANDLED_BYTES: usize = 24 * 1024 * 1024;
 /// next owner, and a restart of the database take together.
 pub const XMPP_UNHANDLED_FOR: Duration = Duration::from_secs(120);
 
+/// The time after which the node of a stream asks the session's host at another node how many of the client's stanzas it has handled, if
+/// its client does not: stanzas that are not acknowledged are sent again when the host dies.
+pub const XMPP_FOLLOWED_ASK: Duration = Duration::from_secs(3);
+
 /// Streams that one node closes in a second because their sessions are lost: their clients sign in again, which costs the other nodes
 /// about a millisecond each.
 pub const XMPP_MOVED_CLOSINGS: u32 = 2_000;

@@ -181,6 +181,18 @@ pub(super) fn available_from(
     }
 }
 
+/// A session that another host has had is available as before: its contacts have seen its presence.
+pub(super) fn restore(host: &mut Host, now: Instant, key: Key, mut presence: Element, out: &mut Outbox) {
+    let Ok(Some((jid, _))) = begin(&mut host.accounts, &host.avatars, key, &mut presence) else { return };
+    let user = jid.bare();
+    let question = host.caps.handle_presence(now, &host.accounts, (&jid, &user), &presence, &mut host.rng);
+    if let Some(iq) = question {
+        host.route(iq, out);
+    }
+    phones::show_to_phones(&host.accounts, &user, out);
+    host.phones.ask(&host.accounts, &user, out);
+}
+
 /// The session is available with this presence from now on. Returns its address, and true if it was not available before.
 ///
 /// # Errors

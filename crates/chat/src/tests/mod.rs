@@ -30,6 +30,7 @@ mod push;
 mod read_queues;
 mod register;
 mod reports;
+mod restore;
 mod retract;
 mod roster;
 mod rosters;

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use chat::AnnouncedSession;
 use chat::effect::HostAction;
 use chat::phones::MessageBody;
 use cluster::ShardAddress;
@@ -33,6 +34,13 @@ pub enum XmppShardMessage {
         id: Box<str>,
         /// The number of stanzas that the client has received, `h`.
         seen: u32,
+    },
+    /// A session whose host is dead, for the next host; answered by `Bound`.
+    Restore {
+        /// The client's connection.
+        edge: ConnectionId,
+        /// The session.
+        session: Box<AnnouncedSession>,
     },
     /// A stanza that the client sent.
     Stanza {
@@ -68,6 +76,13 @@ pub enum XmppShardMessage {
         edge: ConnectionId,
         /// The address of the session, or the refusal.
         bound: Box<Bound>,
+    },
+    /// The session that the client resumes, before `Bound`: the connection's node announces it to the next host if this one dies.
+    Announced {
+        /// The client's connection.
+        edge: ConnectionId,
+        /// The session.
+        session: Box<AnnouncedSession>,
     },
     /// An element for the client.
     Deliver {

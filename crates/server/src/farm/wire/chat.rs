@@ -3,6 +3,7 @@
 //!
 //! Questions to all hosts, components and streams between servers stay within their node: [`chat_message`] gives nothing for them.
 
+use chat::AnnouncedSession;
 use chat::phones::MessageBody;
 use cluster::fields::{Corrupt, Field, put_bytes, put_number};
 use cluster::link::Message;
@@ -13,7 +14,7 @@ use xmpp::xml::parse_stored;
 use xmpp::{Bare, ConnectionId, Element, Jid};
 
 use super::values::{absent, at_place, fields, flag, place_of, put_flag, put_value, required, text};
-use super::{Decoded, message};
+use super::{Decoded, announced, message, user_agent};
 use crate::message::{ShardMessage, StreamCondition, XmppShardMessage};
 
 pub(super) const CHAT: u16 = 50;
@@ -45,6 +46,8 @@ const TEXT: u64 = 18;
 const TYPING: u64 = 19;
 const CONDITION: u64 = 20;
 const ERROR_KIND: u64 = 21;
+/// An announced session.
+const ANNOUNCEMENT: u64 = 22;
 
 // Kinds of messages.
 const BIND: u64 = 1;
@@ -62,6 +65,8 @@ const BEFRIEND: u64 = 12;
 const ROUTED: u64 = 13;
 const SAID: u64 = 14;
 const REPLY: u64 = 15;
+const RESTORE: u64 = 16;
+const ANNOUNCED: u64 = 17;
 
 // Outcomes of a request for a session.
 const SESSION: u64 = 1;
@@ -69,11 +74,6 @@ const RESUMED: u64 = 2;
 const NOT_RESUMED: u64 = 3;
 const REFUSED: u64 = 4;
 const SEE_OTHER_HOST: u64 = 5;
-
-// Fields of a user agent.
-const AGENT_ID: u64 = 1;
-const SOFTWARE: u64 = 2;
-const DEVICE: u64 = 3;
 
 pub(super) const CONDITIONS: [Condition; 22] = [
     Condition::BadRequest,
@@ -136,6 +136,10 @@ fn put_chat_message(out: &mut Vec<u8>, message: &XmppShardMessage) -> bool {
             put_bytes(out, NAME, id.as_bytes());
             put_number(out, SEEN, u64::from(*seen));
         }
+        XmppShardMessage::Restore { edge, session } => {
+            put_of_edge(out, RESTORE, *edge);
+            put_value(out, ANNOUNCEMENT, |out| announced::put(out, session));
+        }
         XmppShardMessage::Stanza { edge, element } => {
             put_of_edge(out, STANZA, *edge);
             put_element(out, element);
@@ -150,6 +154,7 @@ fn put_chat_message(out: &mut Vec<u8>, message: &XmppShardMessage) -> bool {
         }
         XmppShardMessage::Drained { edge } => put_of_edge(out, DRAINED, *edge),
         XmppShardMessage::Bound { .. }
+        | XmppShardMessage::Announced { .. }
         | XmppShardMessage::Deliver { .. }
         | XmppShardMessage::Flush { .. }
         | XmppShardMessage::Close { .. }
@@ -174,6 +179,10 @@ fn put_of_host(out: &mut Vec<u8>, message: &XmppShardMessage) {
         XmppShardMessage::Bound { edge, bound } => {
             put_of_edge(out, BOUND, *edge);
             put_bound(out, bound);
+        }
+        XmppShardMessage::Announced { edge, session } => {
+            put_of_edge(out, ANNOUNCED, *edge);
+            put_value(out, ANNOUNCEMENT, |out| announced::put(out, session));
         }
         XmppShardMessage::Deliver { edge, element } => {
             put_of_edge(out, DELIVER, *edge);
@@ -231,17 +240,12 @@ fn put_bind(out: &mut Vec<u8>, request: &BindRequest) {
     put_optional(out, NAME, resource.as_deref());
     put_optional(out, TAG, tag.as_deref());
     if let Some(agent) = agent {
-        put_value(out, AGENT, |out| {
-            let UserAgent { id, software, device } = &**agent;
-            put_optional(out, AGENT_ID, id.as_deref());
-            put_optional(out, SOFTWARE, software.as_deref());
-            put_optional(out, DEVICE, device.as_deref());
-        });
+        put_value(out, AGENT, |out| user_agent::put(out, agent));
     }
     inline.iter().for_each(|request| put_element(out, request));
 }
 
-fn put_optional(out: &mut Vec<u8>, number: u64, text: Option<&str>) {
+pub(super) fn put_optional(out: &mut Vec<u8>, number: u64, text: Option<&str>) {
     if let Some(text) = text {
         put_bytes(out, number, text.as_bytes());
     }
@@ -322,6 +326,7 @@ struct ChatFields {
     typing: Option<bool>,
     condition: Option<Condition>,
     error_kind: Option<&'static str>,
+    announcement: Option<Box<AnnouncedSession>>,
 }
 
 impl ChatFields {
@@ -339,7 +344,7 @@ impl ChatFields {
             OTHER_ADDRESS => self.other_address = Some(text(field)?),
             NAME => self.name = Some(text(field)?),
             TAG => self.tag = Some(text(field)?),
-            AGENT => self.agent = Some(Box::new(read_agent(field.bytes)?)),
+            AGENT => self.agent = Some(Box::new(user_agent::read(field.bytes)?)),
             SEEN => self.seen = field.value()?,
             IS_ANONYMOUS => self.is_anonymous = flag(field)?,
             IS_BIND2 => self.is_bind2 = flag(field)?,
@@ -349,6 +354,7 @@ impl ChatFields {
             TEXT => self.text = Some(text(field)?),
             TYPING => self.typing = Some(flag(field)?),
             CONDITION => self.condition = at_place(&CONDITIONS, field.value()?),
+            ANNOUNCEMENT => self.announcement = Some(Box::new(announced::read(field.bytes)?)),
             ERROR_KIND => self.error_kind = at_place(&ERROR_KINDS, field.value()?),
             _ => {}
         }
@@ -369,6 +375,8 @@ impl ChatFields {
                 id: required(self.name, "a session has no identifier")?,
                 seen: self.seen,
             },
+            RESTORE => XmppShardMessage::Restore { edge, session: self.announcement()? },
+            ANNOUNCED => XmppShardMessage::Announced { edge, session: self.announcement()? },
             STANZA => XmppShardMessage::Stanza { edge, element: self.element()? },
             NONZA => XmppShardMessage::Nonza { edge, element: self.element()? },
             GONE => XmppShardMessage::Gone { edge, in_order: self.in_order },
@@ -404,6 +412,10 @@ impl ChatFields {
             }
             _ => return Ok(None),
         }))
+    }
+
+    fn announcement(self) -> Result<Box<AnnouncedSession>, Corrupt> {
+        self.announcement.ok_or(absent("a message of chat has no session"))
     }
 
     fn element(&mut self) -> Result<Element, Corrupt> {
@@ -450,20 +462,6 @@ impl ChatFields {
             }),
         })
     }
-}
-
-fn read_agent(bytes: &[u8]) -> Result<UserAgent, Corrupt> {
-    let mut agent = UserAgent::default();
-    let mut fields = fields(bytes)?;
-    while let Some(field) = fields.next()? {
-        match field.number {
-            AGENT_ID => agent.id = Some(text(&field)?),
-            SOFTWARE => agent.software = Some(text(&field)?),
-            DEVICE => agent.device = Some(text(&field)?),
-            _ => {}
-        }
-    }
-    Ok(agent)
 }
 
 #[cfg(test)]
@@ -535,6 +533,11 @@ pub(super) mod tests {
                     id: "previd".into(),
                     seen: u32::MAX,
                 },
+            ),
+            ("restore", XmppShardMessage::Restore { edge: edge(), session: Box::new(announced::example()) }),
+            (
+                "announced",
+                XmppShardMessage::Announced { edge: edge(), session: Box::new(announced::example()) },
             ),
             ("stanza", XmppShardMessage::Stanza { edge: edge(), element: stanza() }),
             ("nonza", XmppShardMessage::Nonza { edge: edge(), element: enable.clone() }),

@@ -7,6 +7,7 @@
 
 mod accounts;
 mod address;
+mod announced;
 #[cfg(test)]
 mod any_bytes;
 #[cfg(test)]
@@ -22,6 +23,7 @@ mod request;
 #[cfg(test)]
 mod tests;
 mod trace;
+mod user_agent;
 mod values;
 
 use std::net::SocketAddr;
