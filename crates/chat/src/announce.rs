@@ -20,7 +20,7 @@ use crate::limits;
 pub struct AnnouncedSession {
     /// The full address.
     pub jid: Jid,
-    /// The identifier by which it can be resumed.
+    /// The identifier by which it can be resumed; empty: it is made again only to end, so that all that saw its presence are told.
     pub id: Box<str>,
     /// The time for which it may be without a connection, in whole seconds.
     pub resumable_for: Duration,
@@ -34,6 +34,9 @@ pub struct AnnouncedSession {
     pub presence: Option<Element>,
     /// Addresses that got directed presence.
     pub directed: Vec<Jid>,
+    /// Occupants' addresses, of rooms whose last answer said that the session is not there: it has been removed, was refused, or has
+    /// another nickname.
+    pub left_rooms: Vec<Jid>,
     /// It is told of changes of the roster.
     pub is_interested: bool,
     /// It is told of changes of the block list.
@@ -60,6 +63,7 @@ impl AnnouncedSession {
             unacknowledged: Vec::new(),
             presence: None,
             directed: Vec::new(),
+            left_rooms: Vec::new(),
             is_interested: false,
             wants_blocklist: false,
             has_carbons: false,
@@ -67,6 +71,11 @@ impl AnnouncedSession {
             takes_offline: false,
             agent: None,
         }
+    }
+
+    /// True for a session that is made again only to end.
+    pub fn is_ending(&self) -> bool {
+        self.id.is_empty()
     }
 
     /// The effect of a stanza of the client on the session.
@@ -87,6 +96,7 @@ impl AnnouncedSession {
             (Some("unavailable"), None) => {
                 self.presence = None;
                 self.directed.clear();
+                self.left_rooms.clear();
             }
             (None, Some(to)) => {
                 let is_known = self.directed.contains(&to) || to.bare() == self.jid.bare();
@@ -94,7 +104,10 @@ impl AnnouncedSession {
                     self.directed.push(to);
                 }
             }
-            (Some("unavailable"), Some(to)) => self.directed.retain(|known| *known != to),
+            (Some("unavailable"), Some(to)) => {
+                self.directed.retain(|known| *known != to);
+                self.left_rooms.retain(|known| *known != to);
+            }
             _ => {}
         }
     }
@@ -114,16 +127,28 @@ impl AnnouncedSession {
         }
     }
 
-    /// A room has told its occupant that it is not there any more (XEP-0045 §7.14, §8.2).
-    fn apply_left_room(&mut self, presence: &Element) {
-        let is_self = |x: &Element| {
-            x.elements().any(|status| status.name() == "status" && status.attr("code") == Some("110"))
-        };
-        let has_left = presence.attr("type") == Some("unavailable")
-            && presence.get("x", ns::MUC_USER).is_some_and(is_self);
-        if has_left && let Ok(Some(from)) = stanza::from(presence) {
-            self.directed.retain(|known| *known != from);
+    /// A client asks a room for entry, or a room has answered. What the client asks decides which addresses have its presence; the
+    /// answers, which come in the order of the requests, decide only if a room is entered again: a late one does no harm.
+    fn note_room(&mut self, occupant: Jid, is_there: bool) {
+        self.left_rooms.retain(|known| *known != occupant);
+        if !is_there && self.left_rooms.len() < limits::DIRECTED {
+            self.left_rooms.push(occupant);
         }
+    }
+}
+
+/// The answer of a room in a presence for the session that is, was or wants to be its occupant: true if the session is there (XEP-0045
+/// §7.1, §7.14, §8.2). None: the presence says nothing about that.
+pub(super) fn room_answer(presence: &Element) -> Option<bool> {
+    let is_self = |x: &Element| {
+        x.elements().any(|status| status.name() == "status" && status.attr("code") == Some("110"))
+    };
+    match presence.attr("type") {
+        Some("error") => Some(false),
+        kind @ (None | Some("unavailable")) => {
+            presence.get("x", ns::MUC_USER).filter(|x| is_self(x)).map(|_| kind.is_none())
+        }
+        _ => None,
     }
 }
 
@@ -235,6 +260,12 @@ impl FollowedSession {
 
     /// A stanza of the client. True: it waits for an acknowledgement, as the first.
     pub fn handle_stanza(&mut self, stanza: &Element) -> bool {
+        if stanza::kind_of(stanza) == Some(StanzaKind::Presence)
+            && stanza.attr("type").is_none()
+            && let Ok(Some(to)) = stanza::to(stanza)
+        {
+            self.session.note_room(to, true);
+        }
         if !self.is_counting {
             self.session.apply(stanza);
             return false;
@@ -265,8 +296,12 @@ impl FollowedSession {
         match stanza::kind_of(&element) {
             None => self.handle_management(&element),
             Some(kind) => {
-                if kind == StanzaKind::Presence {
-                    self.session.apply_left_room(&element);
+                if kind == StanzaKind::Presence
+                    && let Some(is_there) = room_answer(&element)
+                    && let Ok(Some(from)) = stanza::from(&element)
+                    && from.resource().is_some()
+                {
+                    self.session.note_room(from, is_there);
                 }
                 if self.is_counting {
                     self.to_client.push(element);
@@ -291,6 +326,11 @@ impl FollowedSession {
                     self.session.apply(&stanza);
                 }
                 self.is_asked &= self.from_client.count > 0;
+                if self.from_client.count == 0 {
+                    // Answers to the client's leaving.
+                    let AnnouncedSession { left_rooms, directed, .. } = &mut self.session;
+                    left_rooms.retain(|room| directed.contains(room));
+                }
             }
             _ => {}
         }
@@ -306,17 +346,22 @@ impl FollowedSession {
         self.from_client.count > 0
     }
 
-    /// The session for the next host. None: it cannot be resumed, or too many stanzas are not acknowledged.
+    /// The session for the next host. One that cannot go on there, because it cannot be resumed or too many stanzas are not acknowledged,
+    /// is announced to end. None: it need not be announced, as its presence was not seen.
     pub fn announce(&self) -> Option<AnnouncedSession> {
-        self.can_be_announced().then(|| AnnouncedSession {
-            received: self.from_client.acknowledged,
-            acknowledged: self.to_client.acknowledged,
-            unacknowledged: self.to_client.stanzas.iter().cloned().collect(),
-            ..self.session.clone()
-        })
+        if self.can_be_announced() {
+            return Some(AnnouncedSession {
+                received: self.from_client.acknowledged,
+                acknowledged: self.to_client.acknowledged,
+                unacknowledged: self.to_client.stanzas.iter().cloned().collect(),
+                ..self.session.clone()
+            });
+        }
+        let was_seen = self.session.presence.is_some() || !self.session.directed.is_empty();
+        was_seen.then(|| AnnouncedSession { id: "".into(), ..self.session.clone() })
     }
 
-    /// True if [`Self::announce`] has the session.
+    /// True if the session goes on at the next host.
     pub fn can_be_announced(&self) -> bool {
         self.is_counting && !self.from_client.is_over && !self.to_client.is_over
     }
@@ -370,7 +415,7 @@ mod tests {
         };
         let mut session = FollowedSession::new(&request);
         session.handle_bound(&user.with_resource("desk").expect("a resource"), &[]);
-        assert_eq!(session.announce(), None, "it cannot be resumed");
+        assert_eq!(session.announce(), None, "it cannot be resumed, and its presence was not seen");
         let enabled =
             Element::new("enabled", ns::SM).with("id", "x").with("resume", "true").with("max", "300");
         session.handle_delivered(enabled);
@@ -430,7 +475,8 @@ mod tests {
         for id in 0..limits::FOLLOWED {
             session.handle_stanza(&stanza("iq", id));
         }
-        assert_eq!(session.announce(), None);
+        let announced = session.announce().expect("its presence was seen");
+        assert!(announced.is_ending() && announced.presence.is_some() && !session.can_be_announced());
         assert!(session.from_client.stanzas.is_empty(), "nothing of them is kept");
         session.handle_stanza(&stanza("iq", 0));
         session.handle_delivered(management("a", limits::FOLLOWED as u32 + 2));
@@ -440,28 +486,68 @@ mod tests {
             stanza("message", 1)
                 .child(Element::new("b", ns::CLIENT).text("x".repeat(limits::FOLLOWED_BYTES))),
         );
-        assert_eq!(session.announce(), None);
+        assert!(!session.can_be_announced());
         session.handle_nonza(&management("a", 1));
-        assert!(session.announce().is_some());
+        assert!(session.can_be_announced());
+    }
+
+    fn room_presence(nick: &str, kind: Option<&'static str>) -> Element {
+        let status = Element::new("status", ns::MUC_USER).with("code", "110");
+        let presence = Element::new("presence", ns::CLIENT).with("from", format!("{HALL}/{nick}"));
+        presence.with_opt("type", kind).child(Element::new("x", ns::MUC_USER).child(status))
+    }
+
+    fn to_room(nick: &str, kind: Option<&'static str>) -> Element {
+        Element::new("presence", ns::CLIENT).with("to", format!("{HALL}/{nick}")).with_opt("type", kind)
+    }
+
+    const HALL: &str = "hall@rooms.example.org";
+
+    /// The nicknames with which a session would enter the hall again.
+    fn entered(session: &FollowedSession) -> Vec<String> {
+        let announced = session.announce().expect("it can be resumed");
+        let is_there = |to: &&Jid| !announced.left_rooms.contains(to);
+        let nick = |to: &Jid| to.resource().unwrap_or_default().to_owned();
+        announced.directed.iter().filter(is_there).map(nick).collect()
     }
 
     #[test]
-    fn the_rooms_that_a_client_has_left_are_not_announced() {
+    fn a_session_enters_only_the_rooms_again_in_which_it_is() {
         let mut session = counting();
         for nick in ["one", "two", "three"] {
-            session
-                .handle_stanza(&stanza("presence", 0).with("to", format!("hall@rooms.example.org/{nick}")));
+            session.handle_stanza(&to_room(nick, None));
         }
         session.handle_delivered(management("a", 3));
-        let status = Element::new("status", ns::MUC_USER).with("code", "110");
-        let gone =
-            stanza("presence", 0).with("type", "unavailable").with("from", "hall@rooms.example.org/one");
-        session.handle_delivered(gone.child(Element::new("x", ns::MUC_USER).child(status)));
-        session.handle_stanza(
-            &stanza("presence", 0).with("type", "unavailable").with("to", "hall@rooms.example.org/two"),
-        );
+        // Removed from the first, refused in the third, left the second.
+        session.handle_delivered(room_presence("one", Some("unavailable")));
+        session.handle_delivered(room_presence("three", Some("error")));
+        session.handle_stanza(&to_room("two", Some("unavailable")));
+        assert_eq!(entered(&session), ["two"], "the leaving is sent again, if need be");
         session.handle_delivered(management("a", 4));
-        let directed = session.announce().expect("it can be resumed").directed;
-        assert_eq!(directed.iter().map(Jid::as_str).collect::<Vec<_>>(), ["hall@rooms.example.org/three"]);
+        assert!(entered(&session).is_empty());
+        session.handle_stanza(&to_room("one", None));
+        session.handle_delivered(management("a", 5));
+        assert_eq!(entered(&session), ["one"], "it has asked again");
+    }
+
+    #[test]
+    fn a_late_answer_of_a_room_does_not_outlast_the_next() {
+        let mut session = counting();
+        session.handle_stanza(&to_room("one", None));
+        session.handle_stanza(&to_room("one", Some("unavailable")));
+        session.handle_stanza(&to_room("one", None));
+        session.handle_delivered(room_presence("one", None));
+        session.handle_delivered(room_presence("one", Some("unavailable")));
+        session.handle_delivered(room_presence("one", None));
+        session.handle_delivered(management("a", 3));
+        assert_eq!(entered(&session), ["one"]);
+        // The answer to a leaving that was acknowledged before it comes.
+        session.handle_stanza(&to_room("one", Some("unavailable")));
+        session.handle_delivered(management("a", 4));
+        session.handle_delivered(room_presence("one", Some("unavailable")));
+        assert!(entered(&session).is_empty());
+        session.handle_stanza(&stanza("iq", 0));
+        session.handle_delivered(management("a", 5));
+        assert!(session.session.left_rooms.is_empty(), "nothing stays");
     }
 }

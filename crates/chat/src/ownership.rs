@@ -5,6 +5,7 @@ use stdx::Instant;
 use stdx::slab::Key;
 use xmpp::{Bare, ConnectionId, Element, Jid, ShardAddress, ns};
 
+use super::announce::room_answer;
 use super::connection::{close_session, perform_deliveries};
 use super::session::Session;
 use super::{Host, Outbox, muc, presence};
@@ -82,13 +83,37 @@ pub(super) fn enter_rooms(host: &mut Host, key: Key, is_meant: &impl Fn(&str) ->
     let presence = session.presence().unwrap_or_else(|| Element::new("presence", ns::CLIENT));
     for to in &session.directed {
         let is_room = to.resource().is_some() && settings.rooms_of(to.domain()).is_some();
-        if is_room && is_meant(to.bare_str()) {
-            let history = Element::new("history", ns::MUC).with("maxstanzas", "0");
-            let request = Element::new("x", ns::MUC).child(history);
-            let presence = presence.copy_to(to.as_str()).with("from", session.jid.as_str()).child(request);
-            out.push(Effect::Route(Box::new(presence)));
+        if is_room && is_meant(to.bare_str()) && !session.left_rooms.contains(to) {
+            let mut presence = presence.copy_to(to.as_str()).with("from", session.jid.as_str());
+            presence.set("id", ENTER_AGAIN);
+            out.push(Effect::Route(Box::new(presence.child(::muc::again()))));
         }
     }
+}
+
+/// The id of the presence with which a session enters a room again; the answer has it, too. One from a client does no harm: it changes only
+/// the form of a refusal to this client.
+const ENTER_AGAIN: &str = "belfry-enter-again";
+
+/// Notes what a room answers a session that is, was or wants to be its occupant. Returns the presence for the client: one that has
+/// not asked for entry itself is not refused, but has left the room.
+pub(super) fn note_room_answer(host: &mut Host, key: Key, from: &Jid, presence: Element) -> Element {
+    let Some(is_there) = room_answer(&presence) else { return presence };
+    if host.settings.rooms_of(from.domain()).is_none() {
+        return presence;
+    }
+    let Some(session) = host.accounts.sessions.get_mut(key) else { return presence };
+    if !session.directed.contains(from) {
+        return presence;
+    }
+    // The address stays among those with directed presence: if this is the late answer to an earlier request, the room has an
+    // occupant, and must learn that it goes.
+    session.left_rooms.retain(|known| known != from);
+    if !is_there {
+        session.left_rooms.push(from.clone());
+    }
+    let is_own = presence.attr("type") == Some("error") && presence.attr("id") == Some(ENTER_AGAIN);
+    if is_own { left_room(from, &session.jid) } else { presence }
 }
 
 /// Tells a session that it has left the rooms with these addresses (XEP-0045 §17.3, status 332).
@@ -97,6 +122,7 @@ fn leave_rooms(host: &mut Host, now: Instant, key: Key, has_moved: impl Fn(&str)
     let Some(session) = host.accounts.sessions.get_mut(key) else { return };
     let is_left = |to: &Jid| settings.rooms_of(to.domain()).is_some() && has_moved(to.bare_str());
     let left: Vec<Jid> = session.directed.extract_if(.., |to| is_left(to)).collect();
+    session.left_rooms.retain(|room| !left.contains(room));
     let to = session.jid.clone();
     for occupant in left {
         host.accounts.deliver(now, key, left_room(&occupant, &to), out);

@@ -23,14 +23,13 @@ pub struct RestoreManner {
     pub is_late: bool,
 }
 
-/// A session that the node of its connection announces; answered by [`Effect::Bound`]. `is_lost`: a room with this bare address has
-/// lost its occupants, too.
+/// A session that the node of its connection announces; answered by [`Effect::Bound`], or by [`Effect::Close`] if it is announced only
+/// to end.
 pub fn handle_restore(
     host: &mut Host,
     now: Instant,
     (edge, mut announced): (ConnectionId, AnnouncedSession),
     manner: RestoreManner,
-    is_lost: impl Fn(&str) -> bool + 'static,
     out: &mut Outbox,
 ) {
     if host.accounts.by_edge.contains_key(&edge) {
@@ -40,7 +39,8 @@ pub fn handle_restore(
     if let Some(error) = refusal(host, &announced) {
         return out.push(Effect::Bound { edge, bound: Bound::Refused(error) });
     }
-    let (jid, presence) = (announced.jid.clone(), announced.presence.take());
+    let (jid, presence, is_ending) =
+        (announced.jid.clone(), announced.presence.take(), announced.is_ending());
     let bare = jid.bare();
     let mut session = Session::restore(now, edge, announced);
     // The connection takes nothing before the answer.
@@ -53,7 +53,10 @@ pub fn handle_restore(
         vcard::load_avatar(&mut host.store, (&host.avatars, &host.accounts), &bare, out);
     }
     user::when_loaded(host, now, &bare, out, move |host, now, out| {
-        begin(host, now, (edge, key), presence, manner, is_lost, out);
+        if is_ending {
+            return end(host, now, key, presence, out);
+        }
+        begin(host, now, (edge, key), presence, manner, out);
     });
 }
 
@@ -64,7 +67,6 @@ fn begin(
     (edge, key): (ConnectionId, Key),
     presence: Option<Element>,
     manner: RestoreManner,
-    is_lost: impl Fn(&str) -> bool,
     out: &mut Outbox,
 ) {
     let Some(session) = host.accounts.sessions.get_mut(key) else { return };
@@ -82,9 +84,18 @@ fn begin(
         Some(presence) => presence::restore(host, now, key, presence, out),
         None => {}
     }
-    ownership::enter_rooms(host, key, &|room| manner.is_late || is_lost(room), out);
+    // All of them: what a room has sent to the host that is dead may be lost.
+    ownership::enter_rooms(host, key, &|_| true, out);
     // Messages that came before are stored.
     send_backlog(host, now, key, out);
+}
+
+/// The account is read: the session ends, and all that have seen its presence are told.
+fn end(host: &mut Host, now: Instant, key: Key, presence: Option<Element>, out: &mut Outbox) {
+    if let Some(presence) = presence {
+        presence::restore(host, now, key, presence, out);
+    }
+    close_session(host, now, key, "reset", out);
 }
 
 fn refusal(host: &Host, announced: &AnnouncedSession) -> Option<StanzaError> {

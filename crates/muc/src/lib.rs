@@ -104,6 +104,14 @@ impl Room {
         room
     }
 
+    /// A temporary room whose host is dead, as its first occupant enters it again ([`again`]): it was open before, so it is open at
+    /// once, with the usual configuration.
+    pub fn created_again(address: Bare, secret: [u8; 32], owner: Bare) -> Room {
+        let mut room = Room::created(address, secret, owner);
+        room.users.is_locked = false;
+        room
+    }
+
     /// True if no occupant is in the room.
     pub fn is_empty(&self) -> bool {
         self.users.occupants.is_empty()
@@ -149,6 +157,21 @@ impl Room {
 }
 
 /// Refuses a stanza, if it may be.
+/// The request of an occupant whose session enters a room again by itself, since the room's host or the session's is dead: it gets no
+/// history, the others see no change, and a room that is not there any more is open at once.
+pub fn again() -> Element {
+    let history = Element::new("history", ns::MUC).with("maxstanzas", "0");
+    Element::new("x", ns::MUC).child(history).child(Element::new("again", AGAIN))
+}
+
+/// True for presence with the request [`again`]. It gives no right: a client may make an instant room itself (XEP-0045 §10.1.2).
+pub fn is_again(presence: &Element) -> bool {
+    presence.get("x", ns::MUC).is_some_and(|request| request.get("again", AGAIN).is_some())
+}
+
+/// The namespace of the mark in the request [`again`].
+const AGAIN: &str = "urn:belfry:rooms";
+
 fn refuse(stanza: &Element, error: impl Into<StanzaError>, out: &mut Vec<RoomEffect>) {
     out.extend(refusal(stanza, error).map(RoomEffect::Send));
 }

@@ -16,7 +16,7 @@ use super::pubsub::PubSubEvent;
 use super::session::Session;
 use super::store_requests::StoreRequests;
 use super::vcard::Avatars;
-use super::{Host, Outbox, phones};
+use super::{Host, Outbox, ownership, phones};
 use crate::account_memory::AccountMemory;
 use crate::{blocking, change_queue, commands, connection, limits, roster, user};
 use subscription::SubscriptionAction;
@@ -128,6 +128,7 @@ fn arrived(host: &mut Host, now: Instant, from: &Jid, to: &Jid, presence: Elemen
     host.tell_pubsub(now, event, out);
     if !to.is_bare() {
         if let Some(key) = host.accounts.session_of(to) {
+            let presence = ownership::note_room_answer(host, key, from, presence);
             host.deliver(now, key, presence, out);
         }
         return;
@@ -277,6 +278,7 @@ pub(super) fn unavailable_from(host: &mut Host, now: Instant, key: Key, presence
     let was_available = session.presence.take().is_some();
     session.priority = 0;
     let (jid, directed) = (session.jid.clone(), std::mem::take(&mut session.directed));
+    session.left_rooms.clear();
     let user = jid.bare();
     // First those that are in no roster: the session may have been available to them alone.
     out.extend(directed.iter().map(|to| addressed(&presence, to.as_str())));
@@ -334,6 +336,7 @@ fn direct(accounts: &mut AccountMemory, key: Key, to: Jid, presence: &Element) -
             .is_some_and(|item| item.subscription.has_from());
     let Some(session) = accounts.sessions.get_mut(key) else { return Ok(()) };
     let known = session.directed.iter().position(|known| *known == to);
+    session.left_rooms.retain(|left| *left != to);
     if presence.attr("type").is_some() {
         if let Some(at) = known {
             session.directed.swap_remove(at);
@@ -364,6 +367,7 @@ fn undirect(accounts: &mut AccountMemory, to: &Jid, from: &Jid, presence: &Eleme
     let session = accounts.session_of(to).and_then(|key| accounts.sessions.get_mut(key));
     if let Some(session) = session {
         session.directed.retain(|known| known != from);
+        session.left_rooms.retain(|known| known != from);
     }
 }
 

@@ -38,6 +38,8 @@ pub struct Session {
     pub(super) client_state: ClientState,
     /// Addresses that got directed presence (RFC 6121 §4.6).
     pub(super) directed: Vec<Jid>,
+    /// Those of them that are rooms whose last answer said that the session is not there: the session does not enter them again by itself.
+    pub(super) left_rooms: Vec<Jid>,
     pub(super) sm: Option<Box<Sm>>,
     flow: Flow,
     pub(super) is_anonymous: bool,
@@ -65,6 +67,7 @@ impl Session {
             has_carbons: false,
             client_state: ClientState::default(),
             directed: Vec::new(),
+            left_rooms: Vec::new(),
             sm: None,
             flow: Flow::default(),
             is_anonymous,
@@ -78,8 +81,9 @@ impl Session {
     /// A session that another host has had, without its presence.
     pub(super) fn restore(now: Instant, edge: ConnectionId, mut announced: AnnouncedSession) -> Session {
         let mut session = Session::new(now, announced.jid.clone(), edge, false);
-        session.sm = Some(Box::new(Sm::restore(now, &mut announced)));
+        session.sm = (!announced.is_ending()).then(|| Box::new(Sm::restore(now, &mut announced)));
         session.directed = announced.directed;
+        session.left_rooms = announced.left_rooms;
         session.is_interested = announced.is_interested;
         session.wants_blocklist = announced.wants_blocklist;
         session.has_carbons = announced.has_carbons;
@@ -100,6 +104,7 @@ impl Session {
         Some(AnnouncedSession {
             presence: self.presence(),
             directed: self.directed.clone(),
+            left_rooms: self.left_rooms.clone(),
             is_interested: self.is_interested,
             wants_blocklist: self.wants_blocklist,
             has_carbons: self.has_carbons,

@@ -29,7 +29,7 @@ fn announced() -> AnnouncedSession {
 fn restore(world: &mut HostWorld, session: AnnouncedSession, is_late: bool) {
     world.tell(|host, now, out| {
         let manner = RestoreManner { is_late };
-        handle_restore(host, now, (edge(CLIENT), session), manner, |_| false, out);
+        handle_restore(host, now, (edge(CLIENT), session), manner, out);
     });
 }
 
@@ -103,5 +103,110 @@ fn the_session_of_an_account_that_was_removed_ends() {
     let mut world = HostWorld::new(&[]);
     restore(&mut world, announced(), false);
     assert_eq!(world.closed, [(CLIENT, "not-authorized")]);
+    assert_eq!(world.host.accounts().session_count(), 0);
+}
+
+const ROOM: &str = "hall@conference.example.org";
+const JOIN: &str =
+    "<presence to='hall@conference.example.org/N'><x xmlns='http://jabber.org/protocol/muc'/></presence>";
+
+fn occupant(name: &str) -> AnnouncedSession {
+    AnnouncedSession {
+        id: name.into(),
+        resumable_for: Duration::from_secs(300),
+        presence: Some(Element::new("presence", ns::CLIENT)),
+        directed: vec![Jid::parse(&format!("{ROOM}/{name}")).unwrap()],
+        ..AnnouncedSession::new(Jid::parse(&format!("{name}@example.org/desk")).unwrap())
+    }
+}
+
+fn sees(heard: &[String], nick: &str) -> bool {
+    heard.iter().any(|xml| xml.contains(&format!("from='{ROOM}/{nick}'")) && !xml.contains("type="))
+}
+
+/// The temporary room had no row, and its host is dead.
+#[test]
+fn occupants_of_a_lost_room_enter_it_again_and_see_each_other_and_those_that_come_later() {
+    let names: Vec<String> = (0..8).map(|number| format!("user{number}")).collect();
+    let users: Vec<String> = names.iter().map(|name| format!("{name}@example.org")).collect();
+    let mut world = HostWorld::new(&users.iter().map(String::as_str).collect::<Vec<_>>());
+    for (number, name) in names.iter().enumerate().take(6) {
+        let (session, edge) = (occupant(name), edge(CLIENT + number as u64));
+        world.tell(|host, now, out| {
+            handle_restore(host, now, (edge, session), RestoreManner { is_late: number % 2 == 0 }, out);
+        });
+    }
+    for name in &names[6..] {
+        let client = world.sign_in(&format!("{name}@example.org/desk"));
+        world.say(client, &JOIN.replace("/N", &format!("/{name}")));
+    }
+    for client in 0..6 {
+        let heard = world.hear(CLIENT + client);
+        assert!(names.iter().all(|name| sees(&heard, name)), "{client}: {heard:?}");
+        assert!(!has(&heard, "type='error'") && !has(&heard, "code='201'"), "it is open: {heard:?}");
+    }
+}
+
+#[test]
+fn a_session_that_is_not_let_in_again_learns_that_it_has_left_the_room() {
+    let mut world = HostWorld::new(&["alice@example.org", "bob@example.org"]);
+    let bob = world.sign_in("bob@example.org/desk");
+    world.say(bob, &JOIN.replace("/N", "/alice"));
+    restore(&mut world, occupant("alice"), false);
+    let heard = world.hear(CLIENT);
+    assert!(has(&heard, "code='332'") && has(&heard, "type='unavailable'"), "{heard:?}");
+    assert!(!has(&heard, "type='error'"), "its client has asked for nothing: {heard:?}");
+}
+
+#[test]
+fn an_occupant_that_enters_a_living_room_again_sees_all_and_the_others_see_no_change() {
+    let mut world = HostWorld::new(&["alice@example.org", "bob@example.org"]);
+    let bob = world.sign_in("bob@example.org/desk");
+    world.say(bob, &JOIN.replace("/N", "/bob"));
+    world.say(bob, "<iq type='set' id='1' to='hall@conference.example.org'><query xmlns='http://jabber.org/protocol/muc#owner'><x xmlns='jabber:x:data' type='submit'/></query></iq>");
+    let alice = world.sign_in("alice@example.org/desk");
+    world.say(alice, &JOIN.replace("/N", "/alice"));
+    let [heard, _] = [bob, alice].map(|client| world.hear(client));
+    assert!(sees(&heard, "alice"), "{heard:?}");
+    world.tell(|host, now, out| {
+        crate::ownership::handle_owners_changed(host, now, |_| false, |_| true, out);
+    });
+    assert!(sees(&world.hear(alice), "bob"));
+    let heard = world.hear(bob);
+    assert!(sees(&heard, "alice") && !has(&heard, "code='201'"), "as its own entry has told it: {heard:?}");
+    let of_alice = heard.iter().filter(|xml| xml.contains(&format!("from='{ROOM}/alice'")));
+    assert_eq!(of_alice.count(), 1, "{heard:?}");
+}
+
+#[test]
+fn a_removed_occupant_does_not_enter_again() {
+    let mut world = HostWorld::new(&["alice@example.org", "bob@example.org"]);
+    let bob = world.sign_in("bob@example.org/desk");
+    world.say(bob, &JOIN.replace("/N", "/bob"));
+    world.say(bob, "<iq type='set' id='1' to='hall@conference.example.org'><query xmlns='http://jabber.org/protocol/muc#owner'><x xmlns='jabber:x:data' type='submit'/></query></iq>");
+    let alice = world.sign_in("alice@example.org/desk");
+    world.say(alice, &JOIN.replace("/N", "/alice"));
+    world.say(bob, "<iq type='set' id='2' to='hall@conference.example.org'><query xmlns='http://jabber.org/protocol/muc#admin'><item nick='alice' role='none'/></query></iq>");
+    assert!(has(&world.hear(alice), "code='307'"));
+    world.hear(bob);
+    world.tell(|host, now, out| {
+        crate::ownership::handle_owners_changed(host, now, |_| false, |_| true, out);
+    });
+    assert!(!sees(&world.hear(bob), "alice"));
+    assert!(world.hear(alice).is_empty());
+}
+
+/// One that its node cannot announce to go on: without stream management, or with too much that was not acknowledged.
+#[test]
+fn contacts_and_rooms_learn_of_the_end_of_a_session_that_does_not_go_on() {
+    let mut world = world();
+    let mut session = announced();
+    (session.id, session.directed) = ("".into(), vec![Jid::parse("eve@x.org/1").unwrap()]);
+    restore(&mut world, session, false);
+    assert_eq!(world.closed, [(CLIENT, "reset")]);
+    let sent = world.sent_abroad();
+    assert_eq!(sent.len(), 2, "{sent:?}");
+    assert!(sent.iter().all(|xml| xml.contains("type='unavailable'")), "{sent:?}");
+    assert!(has(&sent, "to='bob@x.org'") && has(&sent, "to='eve@x.org/1'"), "{sent:?}");
     assert_eq!(world.host.accounts().session_count(), 0);
 }

@@ -7,6 +7,7 @@ use chat::AnnouncedSession;
 use chat::effect::HostAction;
 use chat::phones::MessageBody;
 use cluster::ShardAddress;
+use router::BucketSet;
 use xmpp::ConnectionId;
 use xmpp::c2s::{BindRequest, Bound};
 use xmpp::{Bare, Element, Jid};
@@ -41,6 +42,14 @@ pub enum XmppShardMessage {
         edge: ConnectionId,
         /// The session.
         session: Box<AnnouncedSession>,
+    },
+    /// A shard has announced all its sessions of buckets whose owner is dead. It says so to the next owner, and with no buckets to shards
+    /// that are new, so that these know of it.
+    AllAnnounced {
+        /// The shard with the connections.
+        edge: ShardAddress,
+        /// The buckets.
+        buckets: Box<BucketSet>,
     },
     /// A stanza that the client sent.
     Stanza {

@@ -3,12 +3,12 @@
 //! the next owner when the owner is dead; that one makes it again.
 
 use chat::{AnnouncedSession, RestoreManner, announced_session, handle_restore};
-use cluster::Bucket;
+use cluster::{Bucket, ShardAddress};
 use stdx::Instant;
 use xmpp::c2s::{BindRequest, Bound};
 use xmpp::{ConnectionId, Element, ns, stanza};
 
-use super::farm::MOVED;
+use super::farm::{self, MOVED};
 use super::followed_sessions::{BoundStep, ElementStep};
 use super::shard_queues::Way;
 use super::streams::C2sEvent;
@@ -63,7 +63,11 @@ fn announce_or_close(xmpp: &mut Xmpp, now: Instant, stream: u64, outbox: &mut Ve
         return xmpp.streams.fail(stream, MOVED);
     };
     let edge = ConnectionId { shard: xmpp.queues.own(), connection: stream };
+    let is_ending = session.is_ending();
     xmpp.send(now, bucket, XmppShardMessage::Restore { edge, session: Box::new(session) }, outbox);
+    if is_ending {
+        xmpp.streams.fail(stream, MOVED);
+    }
 }
 
 /// Handles a message of an owner for a connection. An element of a dead owner is dropped: the next one sends what the client has not
@@ -80,6 +84,11 @@ pub(super) fn handle_message(
             xmpp.followed.handle_resumed(edge.connection, *session);
         }
         XmppShardMessage::Restore { edge, session } => restore(xmpp, now, edge, *session, outbox),
+        XmppShardMessage::AllAnnounced { edge, buckets } => {
+            let Some(shared) = xmpp.queues.shared_mut() else { return };
+            shared.barrier().handle_announced(edge, &buckets);
+            farm::begin_open(xmpp, now, outbox);
+        }
         XmppShardMessage::Close { edge, condition } => {
             xmpp.followed.remove(edge.connection);
             xmpp.streams.fail(edge.connection, condition.name());
@@ -145,11 +154,10 @@ fn restore(
     outbox: &mut Vec<XmppEffect>,
 ) {
     let Some(shared) = xmpp.queues.shared() else { return };
-    let (manner, lost) = (RestoreManner { is_late: !shared.is_beginning() }, shared.lost().clone());
-    let is_lost = move |room: &str| lost.contains(Bucket::of(room));
+    let manner = RestoreManner { is_late: !shared.is_beginning() };
     let is_connected = shared.has(edge.shard);
     xmpp.tell_host(now, outbox, |host, out| {
-        handle_restore(host, now, (edge, session), manner, is_lost, out);
+        handle_restore(host, now, (edge, session), manner, out);
         if !is_connected {
             // The node of the connection has died since; the client may resume the session elsewhere.
             host.handle_gone(now, edge, false, out);
@@ -166,6 +174,29 @@ pub(super) fn expire(xmpp: &mut Xmpp, now: Instant, outbox: &mut Vec<XmppEffect>
     }
     for stream in xmpp.moved.take_due(now) {
         announce_or_close(xmpp, now, stream, outbox);
+    }
+}
+
+/// Tells the next owners of lost buckets that all sessions of this shard are announced, once they are.
+pub(super) fn report(xmpp: &mut Xmpp, now: Instant, outbox: &mut Vec<XmppEffect>) {
+    let Some(shared) = xmpp.queues.shared() else { return };
+    if !xmpp.moved.is_empty() {
+        return;
+    }
+    let reports = xmpp.followed.take_reports(|bucket| shared.informed_owner(bucket));
+    let edge = xmpp.queues.own();
+    for (owner, buckets) in reports {
+        let buckets = Box::new(buckets);
+        xmpp.send(now, owner, XmppShardMessage::AllAnnounced { edge, buckets }, outbox);
+    }
+}
+
+/// Tells new shards that this one has chat, so that they wait for its sessions if an owner dies.
+pub(super) fn greet(xmpp: &mut Xmpp, now: Instant, shards: &[ShardAddress], outbox: &mut Vec<XmppEffect>) {
+    let edge = xmpp.queues.own();
+    for shard in shards {
+        let buckets = Box::default();
+        xmpp.send(now, *shard, XmppShardMessage::AllAnnounced { edge, buckets }, outbox);
     }
 }
 

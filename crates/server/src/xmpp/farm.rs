@@ -41,7 +41,7 @@ pub(crate) fn set_may_act(xmpp: &mut Xmpp, may_act: bool) {
 /// that contacts and rooms have other owners.
 pub(crate) fn handle_view(xmpp: &mut Xmpp, now: Instant, view: &Arc<FarmView>, outbox: &mut Vec<XmppEffect>) {
     let Some(shared) = xmpp.queues.shared_mut() else { return };
-    let OwnerChange { moved, lost, has_lost_nodes } = shared.set_view(view);
+    let OwnerChange { moved, lost, new_shards, has_lost_nodes } = shared.set_view(view);
     if has_lost_nodes {
         xmpp.tell_host(now, outbox, |host, out| {
             ownership::handle_shards_gone(host, now, |shard| !view.has(shard), out);
@@ -64,6 +64,10 @@ pub(crate) fn handle_view(xmpp: &mut Xmpp, now: Instant, view: &Arc<FarmView>, o
     }
     send_again(xmpp, now, view);
     retry(xmpp, now, outbox);
+    announcing::greet(xmpp, now, &new_shards, outbox);
+    announcing::report(xmpp, now, outbox);
+    // The nodes that have gone are not waited for.
+    begin_open(xmpp, now, outbox);
 }
 
 /// Messages that a dead node had and has not reported as handled go to the next owners of their addresses.
@@ -77,9 +81,22 @@ fn send_again(xmpp: &mut Xmpp, now: Instant, view: &FarmView) {
     }
 }
 
-/// The shard serves these buckets from now on.
+/// The shard can serve these buckets from now on. Chat of those that a dead owner had begins when their sessions are announced.
 pub(crate) fn serve(xmpp: &mut Xmpp, now: Instant, buckets: &BucketSet, outbox: &mut Vec<XmppEffect>) {
     let Some(shared) = xmpp.queues.shared_mut() else { return };
+    let begins = shared.barrier().hold(now, buckets);
+    begin_buckets(xmpp, now, &begins, outbox);
+}
+
+/// Begins chat of the buckets whose sessions are announced.
+pub(super) fn begin_open(xmpp: &mut Xmpp, now: Instant, outbox: &mut Vec<XmppEffect>) {
+    let Some(shared) = xmpp.queues.shared_mut() else { return };
+    let begins = shared.barrier().take_open(now);
+    begin_buckets(xmpp, now, &begins, outbox);
+}
+
+fn begin_buckets(xmpp: &mut Xmpp, now: Instant, buckets: &BucketSet, outbox: &mut Vec<XmppEffect>) {
+    let Some(shared) = xmpp.queues.shared_mut().filter(|_| !buckets.is_empty()) else { return };
     shared.serve(now, buckets);
     // Another owner may have changed what memory had of them before.
     ownership::forget_unused(xmpp.host.get_mut());
@@ -277,6 +294,8 @@ fn lose_connection(
 pub(super) fn expire(xmpp: &mut Xmpp, now: Instant, outbox: &mut Vec<XmppEffect>) {
     xmpp.unhandled.expire(now);
     announcing::expire(xmpp, now, outbox);
+    announcing::report(xmpp, now, outbox);
+    begin_open(xmpp, now, outbox);
     let Some(shared) = xmpp.queues.shared_mut() else { return };
     let (begins, is_retry_due) = (shared.take_begin(now), shared.is_retry_due(now));
     if is_retry_due {

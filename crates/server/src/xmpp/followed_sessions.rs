@@ -7,7 +7,7 @@
 use std::collections::{HashMap, VecDeque};
 
 use chat::{AnnouncedSession, FollowedSession};
-use cluster::Bucket;
+use cluster::{Bucket, ShardAddress};
 use router::BucketSet;
 use stdx::Instant;
 use xmpp::Element;
@@ -43,6 +43,8 @@ pub(super) struct FollowedSessions {
     sessions: HashMap<u64, Followed>,
     /// Streams whose clients have unacknowledged stanzas, and when the host is asked about them.
     questions: VecDeque<(Instant, u64)>,
+    /// Buckets of dead owners, of which the next owner does not know yet that all sessions are announced.
+    unreported: BucketSet,
 }
 
 /// The next step for an element of a client.
@@ -171,6 +173,7 @@ impl FollowedSessions {
 
     /// The hosts of these buckets are dead. Returns the streams of their sessions.
     pub(super) fn lose(&mut self, buckets: &BucketSet) -> Vec<u64> {
+        buckets.iter().for_each(|bucket| self.unreported.insert(bucket));
         let lost = self.sessions.iter_mut().filter(|(_, followed)| buckets.contains(followed.bucket));
         lost.map(|(stream, followed)| {
             followed.phase = Phase::Lost;
@@ -179,15 +182,34 @@ impl FollowedSessions {
         .collect()
     }
 
-    /// The announcement of a lost session, with its bucket; none: its stream is to be closed.
+    /// The announcement of a lost session, with its bucket. With none, and with one of a session that is to end, the stream is to be closed.
     pub(super) fn announce(&mut self, stream: u64) -> Option<(Bucket, AnnouncedSession)> {
         let followed = self.sessions.get_mut(&stream).filter(|followed| followed.phase == Phase::Lost)?;
-        let Some(announced) = followed.session.announce() else {
-            self.sessions.remove(&stream);
-            return None;
-        };
-        followed.phase = Phase::Announced;
-        Some((followed.bucket, announced))
+        let (bucket, announced) = (followed.bucket, followed.session.announce());
+        match &announced {
+            Some(announced) if !announced.is_ending() => followed.phase = Phase::Announced,
+            _ => drop(self.sessions.remove(&stream)),
+        }
+        announced.map(|announced| (bucket, announced))
+    }
+
+    /// The lost buckets by their next owners. All sessions of them are announced; those without an owner yet are kept.
+    pub(super) fn take_reports(
+        &mut self,
+        owner_of: impl Fn(Bucket) -> Option<ShardAddress>,
+    ) -> HashMap<ShardAddress, BucketSet> {
+        let mut reports: HashMap<ShardAddress, BucketSet> = HashMap::new();
+        if self.unreported.is_empty() {
+            return reports;
+        }
+        let buckets = std::mem::take(&mut self.unreported);
+        for bucket in buckets.iter() {
+            match owner_of(bucket) {
+                Some(owner) => reports.entry(owner).or_default().insert(bucket),
+                None => self.unreported.insert(bucket),
+            }
+        }
+        reports
     }
 
     /// Forgets sessions without a host whose accounts are meant. Returns their streams.

@@ -32,6 +32,7 @@ mod moved_streams;
 pub(crate) mod operator;
 mod pending;
 mod phones;
+mod restore_barrier;
 mod shard_queues;
 pub(crate) mod shard_requests;
 mod shared_owners;

@@ -55,6 +55,11 @@ impl MovedStreams {
         self.waiting.remove(&stream)
     }
 
+    /// True if no stream waits for its turn.
+    pub(super) fn is_empty(&self) -> bool {
+        self.order.is_empty()
+    }
+
     /// The time at which [`MovedStreams::take_due`] has streams.
     pub(super) fn deadline(&self) -> Option<Instant> {
         self.next

@@ -14,6 +14,7 @@ use router::BucketSet;
 use stdx::Instant;
 use xmpp::{Bare, Jid, stanza};
 
+use super::restore_barrier::RestoreBarrier;
 use super::shard_queues::{MessageTarget, Way};
 use crate::limits::{XMPP_OWNER_PATIENCE, XMPP_OWNER_WAITING, XMPP_OWNER_WAITING_BYTES};
 use crate::message::XmppShardMessage;
@@ -61,8 +62,8 @@ pub(super) struct SharedOwners {
     bytes: usize,
     next_try: Option<Instant>,
     draining: Vec<DrainingBuckets>,
-    /// Buckets of the owner that has died last.
-    lost: BucketSet,
+    /// Buckets of dead owners whose sessions are being announced.
+    barrier: RestoreBarrier,
     /// Messages for the buckets that the shard begins to serve are handled now, for the first time.
     is_beginning: bool,
     /// The time to look for accounts of new buckets whose messages wait for phones.
@@ -76,6 +77,8 @@ pub(super) struct OwnerChange {
     pub(super) moved: BucketSet,
     /// Those of them whose earlier owner is dead.
     pub(super) lost: BucketSet,
+    /// Shards that were not there before.
+    pub(super) new_shards: Vec<ShardAddress>,
     /// Nodes have gone, and their connections with them.
     pub(super) has_lost_nodes: bool,
 }
@@ -92,7 +95,7 @@ impl SharedOwners {
             bytes: 0,
             next_try: None,
             draining: Vec::new(),
-            lost: BucketSet::default(),
+            barrier: RestoreBarrier::default(),
             is_beginning: false,
             begin_at: None,
         }
@@ -258,7 +261,9 @@ impl SharedOwners {
 
     /// The farm is now so.
     pub(super) fn set_view(&mut self, view: &Arc<FarmView>) -> OwnerChange {
-        let Some(before) = self.view.replace(Arc::clone(view)) else { return OwnerChange::default() };
+        let Some(before) = self.view.replace(Arc::clone(view)) else {
+            return OwnerChange { new_shards: view.shards().collect(), ..OwnerChange::default() };
+        };
         let is_lost = |bucket: &Bucket| {
             before.owner(*bucket).is_some_and(|earlier| !view.peers.contains_key(&earlier.life))
         };
@@ -268,19 +273,26 @@ impl SharedOwners {
         };
         let moved: BucketSet = (0..).map_while(Bucket::with_number).filter(has_moved).collect();
         let lost: BucketSet = moved.iter().filter(is_lost).collect();
-        if !lost.is_empty() {
-            self.lost.clone_from(&lost);
-        }
+        let own = self.own;
+        let may_be_next = |bucket| view.owner(bucket).is_none_or(|owner| owner == own);
+        self.barrier.handle_view(&lost, |shard| view.has(shard), may_be_next);
         OwnerChange {
             moved,
             lost,
+            new_shards: view.shards().filter(|shard| !before.has(*shard)).collect(),
             has_lost_nodes: before.peers.keys().any(|life| !view.peers.contains_key(life)),
         }
     }
 
-    /// Buckets of the owner that has died last.
-    pub(super) fn lost(&self) -> &BucketSet {
-        &self.lost
+    /// The buckets whose sessions are being announced.
+    pub(super) fn barrier(&mut self) -> &mut RestoreBarrier {
+        &mut self.barrier
+    }
+
+    /// The owner to which all messages of this bucket that have waited here are sent. None: it is not known, or some wait.
+    pub(super) fn informed_owner(&self, bucket: Bucket) -> Option<ShardAddress> {
+        let owner = self.view.as_ref()?.owner(bucket).filter(|owner| self.has(*owner))?;
+        (owner == self.own || !self.waiting_of.contains_key(&bucket)).then_some(owner)
     }
 
     /// True while the messages are handled that have waited for buckets which the shard begins to serve: nothing of these buckets was
@@ -306,6 +318,7 @@ impl SharedOwners {
 
     /// The shard serves these buckets no longer. Returns those that it served.
     pub(super) fn stop(&mut self, buckets: &BucketSet) -> BucketSet {
+        self.barrier.remove(buckets);
         buckets.iter().filter(|bucket| self.served.remove(*bucket)).collect()
     }
 
@@ -345,7 +358,7 @@ impl SharedOwners {
     }
 
     pub(super) fn deadline(&self) -> Option<Instant> {
-        self.next_try.into_iter().chain(self.begin_at).min()
+        self.next_try.into_iter().chain(self.begin_at).chain(self.barrier.deadline()).min()
     }
 }
 

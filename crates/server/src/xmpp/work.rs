@@ -161,6 +161,7 @@ impl Xmpp {
             message @ (XmppShardMessage::Bound { .. }
             | XmppShardMessage::Restore { .. }
             | XmppShardMessage::Announced { .. }
+            | XmppShardMessage::AllAnnounced { .. }
             | XmppShardMessage::Deliver { .. }
             | XmppShardMessage::Close { .. }
             | XmppShardMessage::Flush { .. }) => {

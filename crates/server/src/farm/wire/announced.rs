@@ -26,6 +26,8 @@ const HAS_CARBONS: u64 = 11;
 const IS_INACTIVE: u64 = 12;
 const TAKES_OFFLINE: u64 = 13;
 const AGENT: u64 = 14;
+/// One of several.
+const LEFT_ROOM: u64 = 15;
 
 pub(super) fn put(out: &mut Vec<u8>, session: &AnnouncedSession) {
     put_bytes(out, ADDRESS, session.jid.as_str().as_bytes());
@@ -41,6 +43,9 @@ pub(super) fn put(out: &mut Vec<u8>, session: &AnnouncedSession) {
     }
     for address in &session.directed {
         put_bytes(out, DIRECTED, address.as_str().as_bytes());
+    }
+    for address in &session.left_rooms {
+        put_bytes(out, LEFT_ROOM, address.as_str().as_bytes());
     }
     put_flag(out, IS_INTERESTED, session.is_interested);
     put_flag(out, WANTS_BLOCKLIST, session.wants_blocklist);
@@ -72,6 +77,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<AnnouncedSession, Corrupt> {
             UNACKNOWLEDGED => announced.unacknowledged.push(element(field.bytes)?),
             PRESENCE => announced.presence = Some(element(field.bytes)?),
             DIRECTED => announced.directed.push(address(field.bytes)?),
+            LEFT_ROOM => announced.left_rooms.push(address(field.bytes)?),
             IS_INTERESTED => announced.is_interested = flag(&field)?,
             WANTS_BLOCKLIST => announced.wants_blocklist = flag(&field)?,
             HAS_CARBONS => announced.has_carbons = flag(&field)?,
@@ -106,6 +112,7 @@ pub(super) fn example() -> AnnouncedSession {
         unacknowledged: vec![stanza("message").with("id", "8"), stanza("iq").with("id", "9")],
         presence: Some(stanza("presence")),
         directed: vec![address("talk@conference.example.net/alice"), address("bob@example.net")],
+        left_rooms: vec![address("talk@conference.example.net/alice")],
         is_interested: true,
         wants_blocklist: true,
         has_carbons: true,
