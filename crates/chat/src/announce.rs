@@ -6,6 +6,9 @@
 //! What is announced is the state after the client's last acknowledged stanza. The connection's node then sends the later ones
 //! again, as a client does that resumes (XEP-0198 §5): each of them has its effect once at least.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -204,8 +207,10 @@ impl UnacknowledgedStanzas {
 pub struct FollowedSession {
     /// The session after the client's last acknowledged stanza; its counts and stanzas are in the other fields.
     session: AnnouncedSession,
-    /// Stream management is on, and the session can be resumed.
-    is_counting: bool,
+    /// The client has asked for stream management: its stanzas are counted from there (XEP-0198 §3).
+    counts_client: bool,
+    /// The host has enabled it, and the session can be resumed: stanzas to the client are counted from there.
+    counts_host: bool,
     from_client: UnacknowledgedStanzas,
     to_client: UnacknowledgedStanzas,
     /// The client has asked for an acknowledgement and had none.
@@ -225,13 +230,16 @@ impl FollowedSession {
                 _ => {}
             }
         }
-        FollowedSession::of(session)
+        let mut followed = FollowedSession::of(session);
+        followed.counts_client = request.inline.iter().any(|inline| inline.is("enable", ns::SM));
+        followed
     }
 
     fn of(session: AnnouncedSession) -> FollowedSession {
         FollowedSession {
             session,
-            is_counting: false,
+            counts_client: false,
+            counts_host: false,
             from_client: UnacknowledgedStanzas::default(),
             to_client: UnacknowledgedStanzas::default(),
             is_asked: false,
@@ -243,7 +251,7 @@ impl FollowedSession {
         let (received, acknowledged) = (announced.received, announced.acknowledged);
         let unacknowledged = std::mem::take(&mut announced.unacknowledged);
         let mut followed = FollowedSession::of(announced);
-        followed.is_counting = true;
+        (followed.counts_client, followed.counts_host) = (true, true);
         followed.from_client.acknowledged = received;
         followed.to_client.acknowledged = acknowledged;
         for stanza in unacknowledged {
@@ -266,7 +274,7 @@ impl FollowedSession {
         {
             self.session.note_room(to, true);
         }
-        if !self.is_counting {
+        if !self.counts_client {
             self.session.apply(stanza);
             return false;
         }
@@ -286,6 +294,7 @@ impl FollowedSession {
                 }
             }
             (ns::SM, "r") => self.is_asked = true,
+            (ns::SM, "enable") => self.counts_client = true,
             (ns::CSI, name) => self.session.is_inactive = name == "inactive",
             _ => {}
         }
@@ -303,7 +312,7 @@ impl FollowedSession {
                 {
                     self.session.note_room(from, is_there);
                 }
-                if self.is_counting {
+                if self.counts_host {
                     self.to_client.push(element);
                 }
             }
@@ -317,9 +326,12 @@ impl FollowedSession {
                 if let Some((id, seconds)) = element.attr("id").zip(seconds) {
                     self.session.id = id.into();
                     self.session.resumable_for = Duration::from_secs(seconds);
-                    self.is_counting = true;
+                    self.counts_host = true;
+                } else {
+                    self.stop_counting();
                 }
             }
+            (ns::SM, "failed") if !self.counts_host => self.stop_counting(),
             (ns::SM, "a") => {
                 let Some(h) = number_of(element) else { return };
                 for stanza in self.from_client.acknowledge(h) {
@@ -333,6 +345,14 @@ impl FollowedSession {
                 }
             }
             _ => {}
+        }
+    }
+
+    /// The session cannot be resumed, so it is enough to know the effect of the client's stanzas.
+    fn stop_counting(&mut self) {
+        self.counts_client = false;
+        for stanza in std::mem::take(&mut self.from_client).stanzas {
+            self.session.apply(&stanza);
         }
     }
 
@@ -363,7 +383,7 @@ impl FollowedSession {
 
     /// True if the session goes on at the next host.
     pub fn can_be_announced(&self) -> bool {
-        self.is_counting && !self.from_client.is_over && !self.to_client.is_over
+        self.counts_host && !self.from_client.is_over && !self.to_client.is_over
     }
 
     /// The elements of the client that the next host has to get after the announcement, in their order: stanzas that the dead host has
@@ -387,167 +407,4 @@ impl FollowedSession {
 
 fn number_of(element: &Element) -> Option<u32> {
     element.attr("h")?.parse().ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn stanza(name: &'static str, id: usize) -> Element {
-        Element::new(name, ns::CLIENT).with("id", id.to_string())
-    }
-
-    fn management(name: &'static str, h: u32) -> Element {
-        Element::new(name, ns::SM).with("h", h.to_string())
-    }
-
-    /// A session whose client has enabled stream management.
-    fn counting() -> FollowedSession {
-        let user = Jid::parse("alice@example.org").expect("an address");
-        let request = BindRequest {
-            user: user.clone(),
-            is_anonymous: false,
-            resource: None,
-            tag: None,
-            agent: None,
-            is_bind2: false,
-            inline: Vec::new(),
-        };
-        let mut session = FollowedSession::new(&request);
-        session.handle_bound(&user.with_resource("desk").expect("a resource"), &[]);
-        assert_eq!(session.announce(), None, "it cannot be resumed, and its presence was not seen");
-        let enabled =
-            Element::new("enabled", ns::SM).with("id", "x").with("resume", "true").with("max", "300");
-        session.handle_delivered(enabled);
-        session
-    }
-
-    fn ids(stanzas: &[Element]) -> Vec<&str> {
-        stanzas.iter().filter_map(|stanza| stanza.attr("id")).collect()
-    }
-
-    #[test]
-    fn what_the_owner_has_acknowledged_is_announced_and_the_rest_is_sent_again() {
-        let mut session = counting();
-        let carbons = stanza("iq", 1).with("type", "set").child(Element::new("enable", ns::CARBONS));
-        assert!(session.handle_stanza(&carbons), "the first that waits");
-        assert!(!session.handle_stanza(&stanza("presence", 2)));
-        assert!(!session.announce().expect("it can be resumed").has_carbons, "it is not acknowledged");
-        session.handle_delivered(management("a", 1));
-        let announced = session.announce().expect("it can be resumed");
-        assert!(announced.has_carbons && announced.presence.is_none());
-        assert_eq!((announced.received, &*announced.id), (1, "x"));
-        let repeated = session.repeat();
-        assert_eq!(ids(&repeated), ["2"]);
-        assert!(repeated.last().is_some_and(|last| last.is("r", ns::SM)));
-        session.handle_delivered(management("a", 2));
-        assert!(session.announce().is_some_and(|announced| announced.presence.is_some()));
-        assert!(ids(&session.repeat()).is_empty() && !session.has_unacknowledged());
-    }
-
-    #[test]
-    fn stanzas_that_the_client_has_not_acknowledged_are_announced() {
-        let mut session = counting();
-        (1..6).for_each(|id| session.handle_delivered(stanza("message", id)));
-        session.handle_delivered(Element::new("r", ns::SM));
-        session.handle_nonza(&management("a", 3));
-        let announced = session.announce().expect("it can be resumed");
-        assert_eq!((announced.acknowledged, ids(&announced.unacknowledged)), (3, vec!["4", "5"]));
-        // The next owner has announced it to the node where the client has resumed it.
-        let resumed = FollowedSession::resumed(announced.clone());
-        assert_eq!(resumed.announce(), Some(announced));
-    }
-
-    #[test]
-    fn counts_go_round() {
-        let mut stanzas =
-            UnacknowledgedStanzas { acknowledged: u32::MAX, ..UnacknowledgedStanzas::default() };
-        (0..3).for_each(|id| drop(stanzas.push(stanza("iq", id))));
-        assert_eq!(stanzas.acknowledge(1).len(), 2);
-        assert!(stanzas.acknowledge(7).is_empty(), "there were not so many");
-        assert_eq!((stanzas.acknowledged, stanzas.count, stanzas.stanzas.len()), (1, 1, 1));
-    }
-
-    #[test]
-    fn a_session_with_too_many_stanzas_is_announced_once_they_are_acknowledged() {
-        let mut session = counting();
-        session.handle_stanza(&stanza("presence", 0));
-        for id in 0..limits::FOLLOWED {
-            session.handle_stanza(&stanza("iq", id));
-        }
-        let announced = session.announce().expect("its presence was seen");
-        assert!(announced.is_ending() && announced.presence.is_some() && !session.can_be_announced());
-        assert!(session.from_client.stanzas.is_empty(), "nothing of them is kept");
-        session.handle_stanza(&stanza("iq", 0));
-        session.handle_delivered(management("a", limits::FOLLOWED as u32 + 2));
-        let announced = session.announce().expect("nothing waits");
-        assert!(announced.presence.is_some() && announced.received == limits::FOLLOWED as u32 + 2);
-        session.handle_delivered(
-            stanza("message", 1)
-                .child(Element::new("b", ns::CLIENT).text("x".repeat(limits::FOLLOWED_BYTES))),
-        );
-        assert!(!session.can_be_announced());
-        session.handle_nonza(&management("a", 1));
-        assert!(session.can_be_announced());
-    }
-
-    fn room_presence(nick: &str, kind: Option<&'static str>) -> Element {
-        let status = Element::new("status", ns::MUC_USER).with("code", "110");
-        let presence = Element::new("presence", ns::CLIENT).with("from", format!("{HALL}/{nick}"));
-        presence.with_opt("type", kind).child(Element::new("x", ns::MUC_USER).child(status))
-    }
-
-    fn to_room(nick: &str, kind: Option<&'static str>) -> Element {
-        Element::new("presence", ns::CLIENT).with("to", format!("{HALL}/{nick}")).with_opt("type", kind)
-    }
-
-    const HALL: &str = "hall@rooms.example.org";
-
-    /// The nicknames with which a session would enter the hall again.
-    fn entered(session: &FollowedSession) -> Vec<String> {
-        let announced = session.announce().expect("it can be resumed");
-        let is_there = |to: &&Jid| !announced.left_rooms.contains(to);
-        let nick = |to: &Jid| to.resource().unwrap_or_default().to_owned();
-        announced.directed.iter().filter(is_there).map(nick).collect()
-    }
-
-    #[test]
-    fn a_session_enters_only_the_rooms_again_in_which_it_is() {
-        let mut session = counting();
-        for nick in ["one", "two", "three"] {
-            session.handle_stanza(&to_room(nick, None));
-        }
-        session.handle_delivered(management("a", 3));
-        // Removed from the first, refused in the third, left the second.
-        session.handle_delivered(room_presence("one", Some("unavailable")));
-        session.handle_delivered(room_presence("three", Some("error")));
-        session.handle_stanza(&to_room("two", Some("unavailable")));
-        assert_eq!(entered(&session), ["two"], "the leaving is sent again, if need be");
-        session.handle_delivered(management("a", 4));
-        assert!(entered(&session).is_empty());
-        session.handle_stanza(&to_room("one", None));
-        session.handle_delivered(management("a", 5));
-        assert_eq!(entered(&session), ["one"], "it has asked again");
-    }
-
-    #[test]
-    fn a_late_answer_of_a_room_does_not_outlast_the_next() {
-        let mut session = counting();
-        session.handle_stanza(&to_room("one", None));
-        session.handle_stanza(&to_room("one", Some("unavailable")));
-        session.handle_stanza(&to_room("one", None));
-        session.handle_delivered(room_presence("one", None));
-        session.handle_delivered(room_presence("one", Some("unavailable")));
-        session.handle_delivered(room_presence("one", None));
-        session.handle_delivered(management("a", 3));
-        assert_eq!(entered(&session), ["one"]);
-        // The answer to a leaving that was acknowledged before it comes.
-        session.handle_stanza(&to_room("one", Some("unavailable")));
-        session.handle_delivered(management("a", 4));
-        session.handle_delivered(room_presence("one", Some("unavailable")));
-        assert!(entered(&session).is_empty());
-        session.handle_stanza(&stanza("iq", 0));
-        session.handle_delivered(management("a", 5));
-        assert!(session.session.left_rooms.is_empty(), "nothing stays");
-    }
 }

@@ -85,7 +85,7 @@ impl RestoreBarrier {
         }
         let all = self.announced.values_mut().chain(self.held.iter_mut().map(|(_, held)| held));
         for set in all.chain([&mut self.lost]) {
-            buckets.iter().for_each(|bucket| drop(set.remove(bucket)));
+            buckets.iter().for_each(|bucket| _ = set.remove(bucket));
         }
         self.held.retain(|(_, held)| !held.is_empty());
     }

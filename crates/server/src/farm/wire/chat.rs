@@ -3,6 +3,9 @@
 //!
 //! Questions to all hosts, components and streams between servers stay within their node: [`chat_message`] gives nothing for them.
 
+#[cfg(test)]
+pub(super) mod tests;
+
 use chat::AnnouncedSession;
 use chat::phones::MessageBody;
 use cluster::fields::{Corrupt, Field, put_bytes, put_number};
@@ -481,7 +484,3 @@ fn buckets_of(bytes: &[u8]) -> BucketSet {
     let numbers = bytes.as_chunks::<2>().0.iter().map(|bytes| u16::from_be_bytes(*bytes));
     numbers.filter_map(Bucket::with_number).collect()
 }
-
-#[cfg(test)]
-#[path = "chat_tests.rs"]
-pub(super) mod tests;
