@@ -24,12 +24,13 @@ pub struct RestoreManner {
 }
 
 /// A session that the node of its connection announces; answered by [`Effect::Bound`], or by [`Effect::Close`] if it is announced only
-/// to end.
+/// to end. `is_lost`: the sessions of a contact with this bare address have lost their host, too, and may not all be announced.
 pub fn handle_restore(
     host: &mut Host,
     now: Instant,
     (edge, mut announced): (ConnectionId, AnnouncedSession),
     manner: RestoreManner,
+    is_lost: impl Fn(&str) -> bool + 'static,
     out: &mut Outbox,
 ) {
     if host.accounts.by_edge.contains_key(&edge) {
@@ -56,7 +57,7 @@ pub fn handle_restore(
         if is_ending {
             return end(host, now, key, presence, out);
         }
-        begin(host, now, (edge, key), presence, manner, out);
+        begin(host, now, (edge, key), presence, manner, is_lost, out);
     });
 }
 
@@ -67,6 +68,7 @@ fn begin(
     (edge, key): (ConnectionId, Key),
     presence: Option<Element>,
     manner: RestoreManner,
+    is_lost: impl Fn(&str) -> bool,
     out: &mut Outbox,
 ) {
     let Some(session) = host.accounts.sessions.get_mut(key) else { return };
@@ -81,7 +83,10 @@ fn begin(
     }
     match presence {
         Some(presence) if manner.is_late => presence::available_from(host, now, key, presence, out),
-        Some(presence) => presence::restore(host, now, key, presence, out),
+        Some(presence) => {
+            presence::restore(host, now, key, presence, out);
+            presence::probe_lost_contacts(&host.accounts, key, is_lost, out);
+        }
         None => {}
     }
     // All of them: what a room has sent to the host that is dead may be lost.

@@ -438,6 +438,24 @@ pub(super) fn answer_without_account(from: &Jid, to: &Jid, presence: &Element, o
     }
 }
 
+/// Asks for the presence of the contacts of one session whose hosts are dead: their sessions may have ended with it.
+pub(super) fn probe_lost_contacts(
+    accounts: &AccountMemory,
+    key: Key,
+    is_lost: impl Fn(&str) -> bool,
+    out: &mut Outbox,
+) {
+    let Some(session) = accounts.sessions.get(key) else { return };
+    let Some(data) = accounts.data(&session.jid.bare()) else { return };
+    let blocked = Blocklist::new(&data.blocked);
+    let probe = probe(&session.jid);
+    for (contact, item) in &data.roster {
+        if item.subscription.has_to() && is_lost(contact.as_str()) && !blocked.has(contact.as_jid()) {
+            out.push(addressed(&probe, contact.as_str()));
+        }
+    }
+}
+
 /// Asks for a contact's presence for each session of the account.
 pub(super) fn send_probes(accounts: &AccountMemory, user: &Bare, to: &str, out: &mut Outbox) {
     for key in accounts.keys_of(user, Session::is_available) {

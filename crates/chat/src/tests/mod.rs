@@ -18,6 +18,7 @@ mod last;
 mod messages;
 mod muc;
 mod offline;
+mod owner_death;
 mod ownership;
 mod pep;
 mod phones;

@@ -29,7 +29,7 @@ fn announced() -> AnnouncedSession {
 fn restore(world: &mut HostWorld, session: AnnouncedSession, is_late: bool) {
     world.tell(|host, now, out| {
         let manner = RestoreManner { is_late };
-        handle_restore(host, now, (edge(CLIENT), session), manner, out);
+        handle_restore(host, now, (edge(CLIENT), session), manner, |_| false, out);
     });
 }
 
@@ -133,7 +133,8 @@ fn occupants_of_a_lost_room_enter_it_again_and_see_each_other_and_those_that_com
     for (number, name) in names.iter().enumerate().take(6) {
         let (session, edge) = (occupant(name), edge(CLIENT + number as u64));
         world.tell(|host, now, out| {
-            handle_restore(host, now, (edge, session), RestoreManner { is_late: number % 2 == 0 }, out);
+            let manner = RestoreManner { is_late: number % 2 == 0 };
+            handle_restore(host, now, (edge, session), manner, |_| false, out);
         });
     }
     for name in &names[6..] {
@@ -209,4 +210,16 @@ fn contacts_and_rooms_learn_of_the_end_of_a_session_that_does_not_go_on() {
     assert!(sent.iter().all(|xml| xml.contains("type='unavailable'")), "{sent:?}");
     assert!(has(&sent, "to='bob@x.org'") && has(&sent, "to='eve@x.org/1'"), "{sent:?}");
     assert_eq!(world.host.accounts().session_count(), 0);
+}
+
+/// Bob's session had its connection at the node that has died.
+#[test]
+fn a_restored_session_asks_for_contacts_whose_host_is_dead_too() {
+    let mut world = world();
+    let manner = RestoreManner { is_late: false };
+    world.tell(|host, now, out| {
+        handle_restore(host, now, (edge(CLIENT), announced()), manner, |bare| bare == "bob@x.org", out);
+    });
+    let sent = world.sent_abroad();
+    assert!(sent.len() == 1 && has(&sent, "type='probe'") && has(&sent, "to='bob@x.org'"), "{sent:?}");
 }

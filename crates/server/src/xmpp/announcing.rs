@@ -154,10 +154,11 @@ fn restore(
     outbox: &mut Vec<XmppEffect>,
 ) {
     let Some(shared) = xmpp.queues.shared() else { return };
-    let manner = RestoreManner { is_late: !shared.is_beginning() };
+    let (manner, lost) = (RestoreManner { is_late: !shared.is_beginning() }, shared.lost().clone());
+    let is_lost = move |bare: &str| lost.contains(Bucket::of(bare));
     let is_connected = shared.has(edge.shard);
     xmpp.tell_host(now, outbox, |host, out| {
-        handle_restore(host, now, (edge, session), manner, out);
+        handle_restore(host, now, (edge, session), manner, is_lost, out);
         if !is_connected {
             // The node of the connection has died since; the client may resume the session elsewhere.
             host.handle_gone(now, edge, false, out);

@@ -62,6 +62,8 @@ pub(super) struct SharedOwners {
     bytes: usize,
     next_try: Option<Instant>,
     draining: Vec<DrainingBuckets>,
+    /// Buckets of the owner that has died last.
+    lost: BucketSet,
     /// Buckets of dead owners whose sessions are being announced.
     barrier: RestoreBarrier,
     /// Messages for the buckets that the shard begins to serve are handled now, for the first time.
@@ -95,6 +97,7 @@ impl SharedOwners {
             bytes: 0,
             next_try: None,
             draining: Vec::new(),
+            lost: BucketSet::default(),
             barrier: RestoreBarrier::default(),
             is_beginning: false,
             begin_at: None,
@@ -273,6 +276,9 @@ impl SharedOwners {
         };
         let moved: BucketSet = (0..).map_while(Bucket::with_number).filter(has_moved).collect();
         let lost: BucketSet = moved.iter().filter(is_lost).collect();
+        if !lost.is_empty() {
+            self.lost.clone_from(&lost);
+        }
         let own = self.own;
         let may_be_next = |bucket| view.owner(bucket).is_none_or(|owner| owner == own);
         self.barrier.handle_view(&lost, |shard| view.has(shard), may_be_next);
@@ -282,6 +288,11 @@ impl SharedOwners {
             new_shards: view.shards().filter(|shard| !before.has(*shard)).collect(),
             has_lost_nodes: before.peers.keys().any(|life| !view.peers.contains_key(life)),
         }
+    }
+
+    /// Buckets of the owner that has died last.
+    pub(super) fn lost(&self) -> &BucketSet {
+        &self.lost
     }
 
     /// The buckets whose sessions are being announced.
