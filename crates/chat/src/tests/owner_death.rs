@@ -53,7 +53,9 @@ impl Play {
 
     fn step(&mut self, (what, nth, other): (u8, u8, u8)) {
         let (nth, other) = (usize::from(nth), usize::from(other) % USERS);
-        let is_settled = self.clients.values().all(|client| !client.is_waiting);
+        let is_settled = self.clients.values().all(|client| !client.is_waiting)
+            && self.world.unread.is_empty()
+            && self.world.unwritten.is_empty();
         let key = self.clients.keys().copied().nth(nth % self.clients.len().max(1));
         match (what % 24, key) {
             (0..=2, _) => self.come(other),
@@ -62,7 +64,7 @@ impl Play {
             (7, _) => self.die(nth % 2 == 0),
             (_, None) => {}
             (8, Some(key)) if is_settled => self.part(key),
-            // An occupant that leaves while others wait may be shown to them: docs/farm.md names that limit.
+            // An occupant that leaves before all others have entered again may be shown to them: docs/farm.md names that limit.
             (9, Some(key)) if is_settled => self.say(key, "<presence type='unavailable'/>"),
             (10 | 11, Some(key)) => self.say(key, "<presence/>"),
             (12..=14, Some(key)) => {
