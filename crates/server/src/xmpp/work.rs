@@ -158,15 +158,6 @@ impl Xmpp {
         outbox: &mut Vec<XmppEffect>,
     ) {
         match message {
-            message @ (XmppShardMessage::Bound { .. }
-            | XmppShardMessage::Restore { .. }
-            | XmppShardMessage::Announced { .. }
-            | XmppShardMessage::AllAnnounced { .. }
-            | XmppShardMessage::Deliver { .. }
-            | XmppShardMessage::Close { .. }
-            | XmppShardMessage::Flush { .. }) => {
-                announcing::handle_message(self, now, message, outbox);
-            }
             XmppShardMessage::Bind { edge, request } => {
                 self.tell_host(now, outbox, |host, out| host.handle_bind(now, edge, &request, out));
             }
@@ -212,6 +203,8 @@ impl Xmpp {
                 self.tell_host(now, outbox, |host, out| host.befriend(now, &user, &contact, out));
             }
             XmppShardMessage::Servers(message) => self.router.handle_server_message(*message),
+            // For connections, and about their sessions.
+            message => announcing::handle_message(self, now, message, outbox),
         }
     }
 
