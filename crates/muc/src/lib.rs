@@ -95,20 +95,13 @@ impl Room {
     }
 
     /// A new room with its first owner, locked until the owner has configured it (§10.1). `secret` keys the ids of its occupants,
-    /// so it has to be unpredictable; it is stored with the room, and the ids last as long as the room.
-    pub fn created(address: Bare, secret: [u8; 32], owner: Bare) -> Room {
+    /// so it has to be unpredictable; it is stored with the room, and the ids last as long as the room. `request`: the stanza that
+    /// creates it. A temporary room whose host is dead, and which an occupant enters [`again`], was open before and is open at once.
+    pub fn created(address: Bare, secret: [u8; 32], owner: Bare, request: &Element) -> Room {
         let mut room = Room::new(RoomAddress { bare: address, secret });
         // §10.1.1: until the owner accepts a configuration, the room is locked and admits no other user.
-        room.users.is_locked = true;
+        room.users.is_locked = !is_again(request);
         room.users.affiliations = Affiliations::with_owner(owner);
-        room
-    }
-
-    /// A temporary room whose host is dead, as its first occupant enters it again ([`again`]): it was open before, so it is open at
-    /// once, with the usual configuration.
-    pub fn created_again(address: Bare, secret: [u8; 32], owner: Bare) -> Room {
-        let mut room = Room::created(address, secret, owner);
-        room.users.is_locked = false;
         room
     }
 

@@ -408,8 +408,7 @@ impl Rooms {
             let mut secret = [0; 32];
             context.rng.fill(&mut secret);
             let slot = self.slots.get_mut(address)?;
-            let create = if muc::is_again(&stanza) { Room::created_again } else { Room::created };
-            slot.room = Some(Box::new(create(address.clone(), secret, from.bare())));
+            slot.room = Some(Box::new(Room::created(address.clone(), secret, from.bare(), &stanza)));
         }
         let room = self.room(address)?;
         room.set_above(has_all_rights.then(|| from.bare()));
