@@ -52,6 +52,7 @@ mod tests_without_rosters;
 pub mod user;
 
 mod ack;
+mod announce;
 pub mod archive;
 mod bind2;
 pub mod blocking;
@@ -86,6 +87,7 @@ mod push;
 mod read_queues;
 pub mod register;
 mod reports;
+mod restore;
 mod resume;
 mod retract;
 mod roster;
@@ -109,11 +111,13 @@ use xmpp::{Bare, Element, ShardAddress};
 pub use self::muc::{RoomCreation, stored_room};
 pub use account_memory::AccountMemory;
 pub use ack::{MessageNumber, report_of_refused};
+pub use announce::{AnnouncedSession, FollowedSession};
 pub use departed::without_user;
 pub use effect::{Access, Change, Effect, Load, StoreFailure, StoreReply, Ticket};
 pub use feature::specifications;
 pub use page::{ItemPage, ItemQuery, ItemRow, RowPage, StanzaPage};
 pub use register::SessionEndReason;
+pub use restore::{RestoreManner, announced_session, handle_restore};
 pub use rosters::RosterMemory;
 
 /// The same for all hosts of a server.

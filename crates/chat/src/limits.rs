@@ -152,6 +152,13 @@ pub const SM_RESUME_PATIENCE: std::time::Duration = std::time::Duration::from_se
 /// Clients of one host that wait so; each write looks at them. More: their sessions are resumed at once.
 pub const SM_RESUMES: usize = 1_000;
 
+/// Unacknowledged stanzas of each direction that a node keeps of a client whose session is at another node. More: if that node dies before
+/// the other side has acknowledged all of them, the client's stream is closed and the client signs in again.
+pub const FOLLOWED: usize = 500;
+
+/// Bytes of these stanzas. With them the announcement of the session fits a message between nodes, of 256 KiB. More: the same.
+pub const FOLLOWED_BYTES: usize = 96 << 10;
+
 /// Ended sessions of a host whose count of handled stanzas is remembered. Beyond: the oldest is forgotten, and its client
 /// learns only that it cannot be resumed.
 pub const SM_REMEMBERED: usize = 4_096;

@@ -5,10 +5,11 @@ use stdx::Instant;
 use stdx::slab::Key;
 use xmpp::{Bare, ConnectionId, Element, Jid, ShardAddress, ns};
 
+use super::announce::room_answer;
 use super::connection::{close_session, perform_deliveries};
 use super::session::Session;
 use super::{Host, Outbox, muc, presence};
-use crate::effect::RosterItem;
+use crate::effect::{Effect, RosterItem};
 
 /// The connections of these shards are gone: their process has ended. Their sessions may be resumed on others (XEP-0198 §5).
 pub fn handle_shards_gone(
@@ -49,12 +50,13 @@ pub fn forget_unused(host: &mut Host) {
     host.avatars.forget_all();
 }
 
-/// These addresses have other hosts than before, and no session or occupant there. Sessions of this host ask for the presence of
-/// contacts among them again, and are told that they have left rooms among them.
+/// These addresses have other hosts than before. Sessions of this host ask for the presence of contacts among them again. Rooms among
+/// them have no occupants: sessions enter those of which `is_lost` is true again, and are told that they have left the others.
 pub fn handle_owners_changed(
     host: &mut Host,
     now: Instant,
     has_moved: impl Fn(&str) -> bool,
+    is_lost: impl Fn(&str) -> bool,
     out: &mut Outbox,
 ) {
     let signed_in = host.accounts.users.iter().filter(|(_, user)| !user.sessions.is_empty());
@@ -68,17 +70,59 @@ pub fn handle_owners_changed(
             presence::send_probes(&host.accounts, &user, contact.as_str(), out);
         }
         for key in host.accounts.keys_of(&user, |session: &Session| !session.directed.is_empty()) {
-            leave_rooms(host, now, key, &has_moved, out);
+            enter_rooms(host, key, &is_lost, out);
+            leave_rooms(host, now, key, |room| has_moved(room) && !is_lost(room), out);
         }
     }
 }
 
+/// A session enters the rooms with these addresses again, as the occupant that it was. Its client has seen the history.
+pub(super) fn enter_rooms(host: &mut Host, key: Key, is_meant: &impl Fn(&str) -> bool, out: &mut Outbox) {
+    let settings = &host.settings;
+    let Some(session) = host.accounts.sessions.get(key) else { return };
+    let presence = session.presence().unwrap_or_else(|| Element::new("presence", ns::CLIENT));
+    for to in &session.directed {
+        let is_room = to.resource().is_some() && settings.rooms_of(to.domain()).is_some();
+        if is_room && is_meant(to.bare_str()) && !session.left_rooms.contains(to) {
+            let mut presence = presence.copy_to(to.as_str()).with("from", session.jid.as_str());
+            presence.set("id", ENTER_AGAIN);
+            out.push(Effect::Route(Box::new(presence.child(::muc::again()))));
+        }
+    }
+}
+
+/// The id of the presence with which a session enters a room again; the answer has it, too. One from a client does no harm: it changes only
+/// the form of a refusal to this client.
+const ENTER_AGAIN: &str = "belfry-enter-again";
+
+/// Notes what a room answers a session that is, was or wants to be its occupant. Returns the presence for the client: one that has
+/// not asked for entry itself is not refused, but has left the room.
+pub(super) fn note_room_answer(host: &mut Host, key: Key, from: &Jid, presence: Element) -> Element {
+    let Some(is_there) = room_answer(&presence) else { return presence };
+    if host.settings.rooms_of(from.domain()).is_none() {
+        return presence;
+    }
+    let Some(session) = host.accounts.sessions.get_mut(key) else { return presence };
+    if !session.directed.contains(from) {
+        return presence;
+    }
+    // The address stays among those with directed presence: if this is the late answer to an earlier request, the room has an
+    // occupant, and must learn that it goes.
+    session.left_rooms.retain(|known| known != from);
+    if !is_there {
+        session.left_rooms.push(from.clone());
+    }
+    let is_own = presence.attr("type") == Some("error") && presence.attr("id") == Some(ENTER_AGAIN);
+    if is_own { left_room(from, &session.jid) } else { presence }
+}
+
 /// Tells a session that it has left the rooms with these addresses (XEP-0045 §17.3, status 332).
-fn leave_rooms(host: &mut Host, now: Instant, key: Key, has_moved: &impl Fn(&str) -> bool, out: &mut Outbox) {
+fn leave_rooms(host: &mut Host, now: Instant, key: Key, has_moved: impl Fn(&str) -> bool, out: &mut Outbox) {
     let settings = &host.settings;
     let Some(session) = host.accounts.sessions.get_mut(key) else { return };
     let is_left = |to: &Jid| settings.rooms_of(to.domain()).is_some() && has_moved(to.bare_str());
     let left: Vec<Jid> = session.directed.extract_if(.., |to| is_left(to)).collect();
+    session.left_rooms.retain(|room| !left.contains(room));
     let to = session.jid.clone();
     for occupant in left {
         host.accounts.deliver(now, key, left_room(&occupant, &to), out);

@@ -8,6 +8,7 @@ use xmpp::stanza::{self, Condition, StanzaKind};
 use xmpp::xml::Node;
 use xmpp::{Bare, Element, Level, Specification, ns};
 
+use super::announce::AnnouncedSession;
 use super::feature::Feature;
 use super::session::Session;
 use crate::limits;
@@ -82,6 +83,27 @@ impl Sm {
         let enabled =
             enabled.with("id", id.clone()).with("resume", "true").with("max", max.as_secs().to_string());
         (Sm::new(Some((id, max))), enabled)
+    }
+
+    /// The stream management of a session that another host has had.
+    pub(super) fn restore(now: Instant, announced: &mut AnnouncedSession) -> Sm {
+        let mut sm = Sm::new(Some((announced.id.clone(), announced.resumable_for)));
+        sm.received = u64::from(announced.received);
+        sm.sent = u64::from(announced.acknowledged);
+        for stanza in std::mem::take(&mut announced.unacknowledged) {
+            let weight = weight(&stanza);
+            sm.push(now, now, &stanza, weight);
+        }
+        sm
+    }
+
+    /// Puts the identifier and the counts of a session whose unacknowledged stanzas are sent again into its announcement.
+    pub(super) fn describe(&self, announced: &mut AnnouncedSession) -> bool {
+        let Some((id, longest)) = &self.resume else { return false };
+        (announced.id, announced.resumable_for) = (id.clone(), *longest);
+        announced.received = wrapped(self.handled());
+        announced.acknowledged = wrapped(self.sent - self.queue.len() as u64);
+        true
     }
 
     /// Counts a stanza of the client, and returns the number of a message.

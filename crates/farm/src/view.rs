@@ -57,6 +57,15 @@ impl FarmView {
         self.peers.get(&address.life).is_some_and(|peer| address.shard < peer.shards)
     }
 
+    /// All shards that messages can be sent to.
+    pub fn shards(&self) -> impl Iterator<Item = ShardAddress> + '_ {
+        let of = |(life, peer): (&Life, &FarmPeer)| {
+            let life = *life;
+            (0..peer.shards).map(move |shard| ShardAddress::new(life, shard))
+        };
+        self.peers.iter().flat_map(of)
+    }
+
     /// True if the farm has agreed that the life is over.
     pub fn is_dead(&self, life: Life) -> bool {
         self.map.is_dead(life)

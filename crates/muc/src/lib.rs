@@ -96,11 +96,12 @@ impl Room {
     }
 
     /// A new room with its first owner, locked until the owner has configured it (§10.1). `secret` keys the ids of its occupants,
-    /// so it has to be unpredictable; it is stored with the room, and the ids last as long as the room.
-    pub fn created(address: Bare, secret: [u8; 32], owner: Bare) -> Room {
+    /// so it has to be unpredictable; it is stored with the room, and the ids last as long as the room. `request`: the stanza that
+    /// creates it. A temporary room whose host is dead, and which an occupant enters [`again`], was open before and is open at once.
+    pub fn created(address: Bare, secret: [u8; 32], owner: Bare, request: &Element) -> Room {
         let mut room = Room::new(RoomAddress { bare: address, secret });
         // §10.1.1: until the owner accepts a configuration, the room is locked and admits no other user.
-        room.users.is_locked = true;
+        room.users.is_locked = !is_again(request);
         room.users.affiliations = Affiliations::with_owner(owner);
         room
     }
@@ -150,6 +151,21 @@ impl Room {
 }
 
 /// Refuses a stanza, if it may be.
+/// The request of an occupant whose session enters a room again by itself, since the room's host or the session's is dead: it gets no
+/// history, the others see no change, and a room that is not there any more is open at once.
+pub fn again() -> Element {
+    let history = Element::new("history", ns::MUC).with("maxstanzas", "0");
+    Element::new("x", ns::MUC).child(history).child(Element::new("again", AGAIN))
+}
+
+/// True for presence with the request [`again`]. It gives no right: a client may make an instant room itself (XEP-0045 §10.1.2).
+pub fn is_again(presence: &Element) -> bool {
+    presence.get("x", ns::MUC).is_some_and(|request| request.get("again", AGAIN).is_some())
+}
+
+/// The namespace of the mark in the request [`again`].
+const AGAIN: &str = "urn:belfry:rooms";
+
 fn refuse(stanza: &Element, error: impl Into<StanzaError>, out: &mut Vec<RoomEffect>) {
     out.extend(refusal(stanza, error).map(RoomEffect::Send));
 }

@@ -6,7 +6,7 @@ use xmpp::{Element, Jid, ns};
 
 use super::history::HistoryRequest;
 use super::users::{Notice, is_for, to};
-use super::{Room, RoomEffect, refuse};
+use super::{Room, RoomEffect, is_again, refuse};
 
 impl Room {
     pub(super) fn presence(
@@ -46,11 +46,14 @@ impl Room {
         match (is_here, request) {
             // Its client has forgotten that it is here, and wants to see everything again.
             (Some(true), Some(request)) => {
-                // Its own presence comes in the place that it has among those of all (§7.1).
-                let mut told = Vec::new();
-                self.users.update(from, stanza, &mut told);
-                told.retain(|out| !is_for(out, from));
-                out.append(&mut told);
+                // An occupant whose session enters again by itself is as the others have seen it.
+                if !is_again(stanza) {
+                    // Its own presence comes in the place that it has among those of all (§7.1).
+                    let mut told = Vec::new();
+                    self.users.update(from, stanza, &mut told);
+                    told.retain(|out| !is_for(out, from));
+                    out.append(&mut told);
+                }
                 self.welcome(now, from, stanza, Some(request), &[], out);
             }
             (Some(true), None) => {

@@ -195,9 +195,14 @@ fn check(room: &Room, views: &Views) {
     }
 }
 
+/// The request of a client that creates a room.
+fn entry() -> Element {
+    Element::new("presence", ns::CLIENT).child(Element::new("x", ns::MUC))
+}
+
 fn opened(views: &mut Views) -> Room {
     let owner = Jid::parse(OWNER).unwrap();
-    let mut room = Room::created(Bare::parse(ROOM).unwrap(), [3; 32], owner.bare());
+    let mut room = Room::created(Bare::parse(ROOM).unwrap(), [3; 32], owner.bare(), &entry());
     room.users.is_locked = false;
     apply(&mut room, &stanza(&Step::Enter { who: 0, nick: 0 }, ""), views);
     room
@@ -227,7 +232,8 @@ proptest! {
 /// As many as a big meeting: the cost of a message is its copies, and finding the speaker is cheap.
 #[test]
 fn a_thousand_occupants_get_one_copy_each() {
-    let mut room = Room::created(Bare::parse(ROOM).unwrap(), [3; 32], Bare::parse("u0@example.org").unwrap());
+    let mut room =
+        Room::created(Bare::parse(ROOM).unwrap(), [3; 32], Bare::parse("u0@example.org").unwrap(), &entry());
     let presence = Arc::new(Element::new("presence", ns::CLIENT));
     for number in 0..1_000 {
         let session = Jid::parse(&format!("p{number}@example.org/x")).unwrap();

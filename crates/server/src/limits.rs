@@ -139,8 +139,18 @@ pub const XMPP_UNHANDLED_BYTES: usize = 24 * 1024 * 1024;
 /// next owner, and a restart of the database take together.
 pub const XMPP_UNHANDLED_FOR: Duration = Duration::from_secs(120);
 
-/// Streams that one node closes in a second because their sessions are lost: their clients sign in again, which costs the other nodes
-/// about a millisecond each.
+/// The time after which the node of a stream asks the session's host at another node how many of the client's stanzas it has handled, if
+/// its client does not: stanzas that are not acknowledged are sent again when the host dies.
+pub const XMPP_FOLLOWED_ASK: Duration = Duration::from_secs(3);
+
+/// The time for which chat of a dead owner's buckets waits at the next owner until all nodes have announced their sessions of these
+/// buckets. At [`XMPP_MOVED_CLOSINGS`] a second, 10,000 sessions of a node are announced by then. Longer: the chat begins, and later
+/// sessions are restored as ones that begin. It leaves a message that has waited since the death, at most 5 s, the half of
+/// [`XMPP_OWNER_PATIENCE`].
+pub const XMPP_RESTORE_PATIENCE: Duration = Duration::from_secs(5);
+
+/// Sessions that one node announces, or whose streams it closes, in a second because their owner is dead: each costs the other nodes
+/// about a millisecond.
 pub const XMPP_MOVED_CLOSINGS: u32 = 2_000;
 
 /// The longest time for which the closing of such streams is spread. With more streams, more are closed in a second.

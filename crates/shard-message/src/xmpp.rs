@@ -3,9 +3,11 @@
 
 use std::sync::Arc;
 
+use chat::AnnouncedSession;
 use chat::effect::{HostAction, HostActionResult};
 use chat::phones::MessageBody;
 use cluster::ShardAddress;
+use router::BucketSet;
 use xmpp::ConnectionId;
 use xmpp::c2s::{BindRequest, Bound};
 use xmpp::{Bare, Element, Jid};
@@ -32,6 +34,21 @@ pub enum XmppShardMessage {
         id: Box<str>,
         /// The number of stanzas that the client has received, `h`.
         seen: u32,
+    },
+    /// A session whose host is dead, for the next host; answered by `Bound`.
+    Restore {
+        /// The client's connection.
+        edge: ConnectionId,
+        /// The session.
+        session: Box<AnnouncedSession>,
+    },
+    /// A shard has announced all its sessions of buckets whose owner is dead. It says so to the next owner, and with no buckets to shards
+    /// that are new, so that these know of it.
+    AllAnnounced {
+        /// The shard with the connections.
+        edge: ShardAddress,
+        /// The buckets.
+        buckets: Box<BucketSet>,
     },
     /// A stanza that the client sent.
     Stanza {
@@ -67,6 +84,13 @@ pub enum XmppShardMessage {
         edge: ConnectionId,
         /// The address of the session, or the refusal.
         bound: Box<Bound>,
+    },
+    /// The session that the client resumes, before `Bound`: the connection's node announces it to the next host if this one dies.
+    Announced {
+        /// The client's connection.
+        edge: ConnectionId,
+        /// The session.
+        session: Box<AnnouncedSession>,
     },
     /// An element for the client.
     Deliver {

@@ -3,7 +3,9 @@ standard output, a line of JSON each. The client signs in again by itself only w
 
 import asyncio
 import json
+import logging
 import sys
+from xml.etree import ElementTree as ET
 
 from slixmpp import ClientXMPP
 
@@ -47,7 +49,7 @@ class Client(ClientXMPP):
             self.acknowledged.append([stanza["to"].bare, stanza["body"]])
 
     def see(self, kind, presence):
-        tell("presence", bare=presence["from"].bare, kind=kind)
+        tell("presence", bare=presence["from"].bare, resource=presence["from"].resource, kind=kind)
 
     def see_occupant(self, presence):
         self.see("unavailable" if presence["type"] == "unavailable" else "available", presence)
@@ -66,10 +68,12 @@ class Client(ClientXMPP):
         elif order == "enter":
             self.plugin["xep_0045"].join_muc(words[0], words[1])
         elif order == "configure":
-            # XEP-0045 §10.1.2: an instant room.
-            form = "<x xmlns='jabber:x:data' type='submit'/>"
+            # XEP-0045 §10.1.2: an instant room, and §10.1.3 with the word `persistent`.
+            field = "<field var='muc#roomconfig_persistentroom'><value>1</value></field>" if words[1:] else ""
+            form = f"<x xmlns='jabber:x:data' type='submit'>{field}</x>"
             query = f"<query xmlns='http://jabber.org/protocol/muc#owner'>{form}</query>"
-            self.send_raw(f"<iq type='set' id='instant' to='{words[0]}'>{query}</iq>")
+            # Not as raw bytes, which the library does not count (XEP-0198).
+            self.send(self.make_iq_set(sub=ET.fromstring(query), ito=words[0]))
         elif order == "say-in":
             self.send_message(mto=words[0], mbody=" ".join(words[1:]), mtype="groupchat")
         elif order == "archive":
@@ -84,7 +88,15 @@ class Client(ClientXMPP):
             tell("pong")
 
 
+class Faults(logging.Handler):
+    """Reports what the library finds wrong in the server's acknowledgements (XEP-0198)."""
+
+    def emit(self, record):
+        tell("fault", order="none", text=record.getMessage())
+
+
 async def main(certificate, user, password):
+    logging.getLogger("slixmpp.plugins.xep_0198").addHandler(Faults(logging.ERROR))
     client = Client(user, password, certificate)
     lines = asyncio.StreamReader()
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)

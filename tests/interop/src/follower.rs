@@ -98,6 +98,32 @@ impl Follower {
         });
     }
 
+    /// Waits for the presence of an occupant with this nickname.
+    pub fn sees_occupant(&mut self, room: &str, nick: &str) {
+        self.expect(&format!("{nick} in {room}"), |event| {
+            event["event"] == "presence"
+                && event["bare"] == room
+                && event["resource"] == nick
+                && event["kind"] == "available"
+        });
+    }
+
+    /// True if an occupant of a room, the client itself or another one, has left it for this client.
+    pub fn has_seen_leave(&mut self, room: &str) -> bool {
+        self.read();
+        let mut events = self.waiting.iter();
+        events.any(|event| {
+            event["event"] == "presence" && event["bare"] == room && event["kind"] == "unavailable"
+        })
+    }
+
+    /// The texts of faults that the client has found, as in the server's acknowledgements.
+    pub fn faults(&mut self) -> Vec<String> {
+        self.read();
+        let faults = self.waiting.iter().filter(|event| event["event"] == "fault");
+        faults.map(|event| event["text"].to_string()).collect()
+    }
+
     /// The texts in the user's archive.
     pub fn archive(&mut self) -> Vec<String> {
         self.order("archive");

@@ -217,6 +217,108 @@ fn clients_elsewhere_come_again_when_an_owner_is_killed_or_drains() {
     are_archived(&mut clients, &["first", "second", "third", "fourth"]);
 }
 
+/// Clients whose owner is killed stay connected: the next owner goes on with their sessions.
+#[test]
+fn clients_elsewhere_notice_nothing_of_the_death_of_their_owner() {
+    let _alone = alone();
+    let nats = Nats::start(NatsRelease::Current);
+    let (mut farm, ports) = start(&nats);
+    let mut clients = sign_in(&farm, 0..USERS, &[ports[0], ports[2]]);
+    talk(&mut clients, "first");
+    let [alice, bob] = [0, 1].map(|user| clients[user].address.clone());
+    clients[0].order(&format!("subscribe {bob}"));
+    clients[0].sees(&bob, "available");
+    clients[1].sees(&alice, "available");
+    for (number, client) in clients.iter_mut().enumerate() {
+        client.order(&format!("enter {ROOM} occupant{number}"));
+        client.sees(ROOM, "available");
+        if number == 0 {
+            client.order(&format!("configure {ROOM}"));
+            assert!(client.is_connected(), "the room is open");
+        }
+    }
+    clients[2].order(&format!("say-in {ROOM} before"));
+    clients.iter_mut().for_each(|client| client.hears("before"));
+    farm.nodes[1].kill();
+    talk(&mut clients, "second");
+    assert!(clients.iter_mut().all(Follower::is_connected), "the streams go on");
+    farm.wait_for_shares_at(2, &[0, 2]);
+    talk(&mut clients, "third");
+    assert!(clients.iter_mut().all(Follower::is_connected), "the streams go on");
+    clients[2].order(&format!("say-in {ROOM} after"));
+    clients.iter_mut().for_each(|client| client.hears("after"));
+    are_archived(&mut clients, &["first", "second", "third"]);
+    for client in &mut clients {
+        let archive = client.archive();
+        let twice: Vec<_> = archive.iter().filter(|text| text.starts_with("third")).collect();
+        assert_eq!(twice.len(), 2, "one said and one heard, once: {archive:?}");
+    }
+
+    for client in &mut clients {
+        assert!(client.faults().is_empty(), "counts are right: {:?}", client.faults());
+    }
+
+    // The next owner dies as well: the session goes on once more, or its client has lost its connection with that node.
+    farm.nodes[1].start();
+    farm.wait_for_shares(3);
+    come_back(&mut clients, ports[0]);
+    farm.nodes[1].kill();
+    farm.wait_for_shares_at(2, &[0, 2]);
+    assert!(clients.iter_mut().all(Follower::is_connected), "the streams go on");
+    talk(&mut clients, "fourth");
+    are_archived(&mut clients, &["fourth"]);
+}
+
+/// Occupants of rooms whose owner is killed, and of rooms whose occupants' owner is: all stay, and each sees who comes later.
+#[test]
+fn occupants_stay_in_their_rooms_when_an_owner_is_killed() {
+    const OCCUPANTS: usize = USERS - 1;
+    let _alone = alone();
+    let nats = Nats::start(NatsRelease::Current);
+    let (mut farm, ports) = start(&nats);
+    let living = [ports[0], ports[2]];
+    let mut clients = sign_in(&farm, 0..OCCUPANTS, &living);
+    // So many that each node owns some of both kinds.
+    let rooms: Vec<String> = (0..12).map(|number| format!("hall{number}@conference.example.test")).collect();
+    for (number, room) in rooms.iter().enumerate() {
+        let kind = if number % 2 == 0 { "" } else { " persistent" };
+        for occupant in 0..OCCUPANTS {
+            clients[occupant].order(&format!("enter {room} occupant{occupant}"));
+            clients[occupant].sees_occupant(room, &format!("occupant{occupant}"));
+            if occupant == 0 {
+                clients[0].order(&format!("configure {room}{kind}"));
+                assert!(clients[0].is_connected(), "the room is open");
+            }
+        }
+        for (occupant, client) in clients.iter_mut().enumerate() {
+            (occupant + 1..OCCUPANTS)
+                .for_each(|later| client.sees_occupant(room, &format!("occupant{later}")));
+        }
+    }
+    farm.nodes[1].kill();
+    farm.wait_for_shares_at(2, &[0, 2]);
+
+    let late = format!("user{OCCUPANTS}");
+    let mut late = Follower::new(&late, "secret", &farm.nodes[0].certificate());
+    late.sign_in(ports[0]);
+    for room in &rooms {
+        late.order(&format!("enter {room} late"));
+        (0..OCCUPANTS).for_each(|occupant| late.sees_occupant(room, &format!("occupant{occupant}")));
+        clients.iter_mut().for_each(|client| client.sees_occupant(room, "late"));
+    }
+    for (number, room) in rooms.iter().enumerate() {
+        clients[number % OCCUPANTS].order(&format!("say-in {room} after-{number}"));
+        for client in clients.iter_mut().chain([&mut late]) {
+            client.hears(&format!("after-{number}"));
+        }
+    }
+    for client in &mut clients {
+        assert!(client.is_connected(), "the streams go on");
+        assert!(client.faults().is_empty(), "{:?}", client.faults());
+        assert!(!rooms.iter().any(|room| client.has_seen_leave(room)), "{} has lost a room", client.address);
+    }
+}
+
 #[test]
 fn messages_on_their_way_to_an_owner_that_is_killed_reach_the_next_one() {
     let _alone = alone();
@@ -234,10 +336,10 @@ fn messages_on_their_way_to_an_owner_that_is_killed_reach_the_next_one() {
     farm.nodes[1].kill();
     farm.wait_for_shares_at(2, &[0, 2]);
 
-    // The sessions of these have a living owner: all that they have sent arrives. The others sign in again, and know which of their
-    // messages were acknowledged.
+    // All that these have sent arrives. The others, who had too much that was not acknowledged, sign in again, and know which of their
+    // messages were.
     let living: Vec<usize> = (0..USERS).filter(|number| clients[*number].is_connected()).collect();
-    assert!((1..USERS).contains(&living.len()), "owners of some sessions live: {living:?}");
+    assert!(!living.is_empty(), "owners of some sessions live, and others are announced: {living:?}");
     let acknowledged: Vec<_> = clients.iter_mut().flat_map(Follower::acknowledged).collect();
     assert!(!acknowledged.is_empty(), "none of the messages before was acknowledged");
     come_back(&mut clients, ports[2]);

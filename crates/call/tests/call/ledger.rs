@@ -294,6 +294,10 @@ fn naive_step(calls: &mut Naive, now: Instant, key: u64, kind: &CallEventKind) -
             calls.get(&key).filter(|call| call.1.is_none())?;
             return calls.remove(&key).map(|call| (call.0, *code));
         }
+        CallEventKind::Withdrawn => {
+            calls.get(&key).filter(|call| call.1.is_none())?;
+            calls.remove(&key);
+        }
         CallEventKind::Ended { .. } => {
             calls.get(&key).filter(|call| call.1.is_some())?;
             return calls.remove(&key).map(|call| (call.0, 200));
@@ -310,12 +314,13 @@ fn the_ledger_matches_a_naive_model() {
         let mut dice = seed;
         for step in 0..2_000 {
             dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            let (key, kind) = ((dice >> 40) % 20, (dice >> 50) % 8);
+            let (key, kind) = ((dice >> 40) % 20, (dice >> 50) % 9);
             let kind = match kind {
                 0..=2 => started(key),
                 3 => CallEventKind::Ringing,
                 4 | 5 => CallEventKind::Answered,
                 6 => failed(486),
+                7 => CallEventKind::Withdrawn,
                 _ => ended(),
             };
             let expected = naive_step(&mut calls, world.now, key, &kind);

@@ -408,7 +408,7 @@ impl Rooms {
             let mut secret = [0; 32];
             context.rng.fill(&mut secret);
             let slot = self.slots.get_mut(address)?;
-            slot.room = Some(Box::new(Room::created(address.clone(), secret, from.bare())));
+            slot.room = Some(Box::new(Room::created(address.clone(), secret, from.bare(), &stanza)));
         }
         let room = self.room(address)?;
         room.set_above(has_all_rights.then(|| from.bare()));

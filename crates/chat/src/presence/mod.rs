@@ -16,7 +16,7 @@ use super::pubsub::PubSubEvent;
 use super::session::Session;
 use super::store_requests::StoreRequests;
 use super::vcard::Avatars;
-use super::{Host, Outbox, phones};
+use super::{Host, Outbox, ownership, phones};
 use crate::account_memory::AccountMemory;
 use crate::{blocking, change_queue, commands, connection, limits, roster, user};
 use subscription::SubscriptionAction;
@@ -128,6 +128,7 @@ fn arrived(host: &mut Host, now: Instant, from: &Jid, to: &Jid, presence: Elemen
     host.tell_pubsub(now, event, out);
     if !to.is_bare() {
         if let Some(key) = host.accounts.session_of(to) {
+            let presence = ownership::note_room_answer(host, key, from, presence);
             host.deliver(now, key, presence, out);
         }
         return;
@@ -179,6 +180,18 @@ pub(super) fn available_from(
         commands::send_motd((&host.commands, &mut host.accounts, &mut host.store), now, key, out);
         connection::perform_deliveries(host, now, out);
     }
+}
+
+/// A session that another host has had is available as before: its contacts have seen its presence.
+pub(super) fn restore(host: &mut Host, now: Instant, key: Key, mut presence: Element, out: &mut Outbox) {
+    let Ok(Some((jid, _))) = begin(&mut host.accounts, &host.avatars, key, &mut presence) else { return };
+    let user = jid.bare();
+    let question = host.caps.handle_presence(now, &host.accounts, (&jid, &user), &presence, &mut host.rng);
+    if let Some(iq) = question {
+        host.route(iq, out);
+    }
+    phones::show_to_phones(&host.accounts, &user, out);
+    host.phones.ask(&host.accounts, &user, out);
 }
 
 /// The session is available with this presence from now on. Returns its address, and true if it was not available before.
@@ -265,6 +278,7 @@ pub(super) fn unavailable_from(host: &mut Host, now: Instant, key: Key, presence
     let was_available = session.presence.take().is_some();
     session.priority = 0;
     let (jid, directed) = (session.jid.clone(), std::mem::take(&mut session.directed));
+    session.left_rooms.clear();
     let user = jid.bare();
     // First those that are in no roster: the session may have been available to them alone.
     out.extend(directed.iter().map(|to| addressed(&presence, to.as_str())));
@@ -322,6 +336,7 @@ fn direct(accounts: &mut AccountMemory, key: Key, to: Jid, presence: &Element) -
             .is_some_and(|item| item.subscription.has_from());
     let Some(session) = accounts.sessions.get_mut(key) else { return Ok(()) };
     let known = session.directed.iter().position(|known| *known == to);
+    session.left_rooms.retain(|left| *left != to);
     if presence.attr("type").is_some() {
         if let Some(at) = known {
             session.directed.swap_remove(at);
@@ -352,6 +367,7 @@ fn undirect(accounts: &mut AccountMemory, to: &Jid, from: &Jid, presence: &Eleme
     let session = accounts.session_of(to).and_then(|key| accounts.sessions.get_mut(key));
     if let Some(session) = session {
         session.directed.retain(|known| known != from);
+        session.left_rooms.retain(|known| known != from);
     }
 }
 
@@ -419,6 +435,24 @@ fn last_presence(accounts: &AccountMemory, now: Instant, user: &Bare, to: &Jid) 
 pub(super) fn answer_without_account(from: &Jid, to: &Jid, presence: &Element, out: &mut Outbox) {
     if matches!(presence.attr("type"), Some("probe" | "subscribe")) {
         out.push(Effect::Route(Box::new(typed(&to.bare(), from, "unsubscribed"))));
+    }
+}
+
+/// Asks for the presence of the contacts of one session whose hosts are dead: their sessions may have ended with it.
+pub(super) fn probe_lost_contacts(
+    accounts: &AccountMemory,
+    key: Key,
+    is_lost: impl Fn(&str) -> bool,
+    out: &mut Outbox,
+) {
+    let Some(session) = accounts.sessions.get(key) else { return };
+    let Some(data) = accounts.data(&session.jid.bare()) else { return };
+    let blocked = Blocklist::new(&data.blocked);
+    let probe = probe(&session.jid);
+    for (contact, item) in &data.roster {
+        if item.subscription.has_to() && is_lost(contact.as_str()) && !blocked.has(contact.as_jid()) {
+            out.push(addressed(&probe, contact.as_str()));
+        }
     }
 }
 

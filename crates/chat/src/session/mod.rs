@@ -12,6 +12,7 @@ use xmpp::{ConnectionId, Element, Jid, ShardAddress};
 
 use self::flow::Flow;
 pub(super) use self::flow::{BacklogProgress, DeliveryEffect, TooManyQuestions};
+use super::announce::AnnouncedSession;
 use super::csi::ClientState;
 use super::effect::Effect;
 use super::sm::{Sm, TooManyUnhandled};
@@ -37,6 +38,8 @@ pub struct Session {
     pub(super) client_state: ClientState,
     /// Addresses that got directed presence (RFC 6121 §4.6).
     pub(super) directed: Vec<Jid>,
+    /// Those of them that are rooms whose last answer said that the session is not there: the session does not enter them again by itself.
+    pub(super) left_rooms: Vec<Jid>,
     pub(super) sm: Option<Box<Sm>>,
     flow: Flow,
     pub(super) is_anonymous: bool,
@@ -64,6 +67,7 @@ impl Session {
             has_carbons: false,
             client_state: ClientState::default(),
             directed: Vec::new(),
+            left_rooms: Vec::new(),
             sm: None,
             flow: Flow::default(),
             is_anonymous,
@@ -72,6 +76,43 @@ impl Session {
             waits: None,
             takes_offline: false,
         }
+    }
+
+    /// A session that another host has had, without its presence.
+    pub(super) fn restore(now: Instant, edge: ConnectionId, mut announced: AnnouncedSession) -> Session {
+        let mut session = Session::new(now, announced.jid.clone(), edge, false);
+        session.sm = (!announced.is_ending()).then(|| Box::new(Sm::restore(now, &mut announced)));
+        session.directed = announced.directed;
+        session.left_rooms = announced.left_rooms;
+        session.is_interested = announced.is_interested;
+        session.wants_blocklist = announced.wants_blocklist;
+        session.has_carbons = announced.has_carbons;
+        session.takes_offline = announced.takes_offline;
+        session.agent = announced.agent;
+        if announced.is_inactive {
+            session.client_state.handle_inactive();
+        }
+        session
+    }
+
+    /// The session as a node announces it to the next host if this one dies. None: it cannot be resumed.
+    pub(super) fn announced(&self) -> Option<AnnouncedSession> {
+        let mut announced = AnnouncedSession::new(self.jid.clone());
+        if !self.sm.as_ref()?.describe(&mut announced) {
+            return None;
+        }
+        Some(AnnouncedSession {
+            presence: self.presence(),
+            directed: self.directed.clone(),
+            left_rooms: self.left_rooms.clone(),
+            is_interested: self.is_interested,
+            wants_blocklist: self.wants_blocklist,
+            has_carbons: self.has_carbons,
+            is_inactive: self.client_state.is_inactive(),
+            takes_offline: self.takes_offline,
+            agent: self.agent.clone(),
+            ..announced
+        })
     }
 
     /// Its last broadcast presence.

@@ -80,7 +80,9 @@ fn a_contact_whose_host_has_changed_is_asked_for_its_presence_again() {
     let client = world.sign_in("alice@example.org/desk");
     world.say(client, "<presence/>");
     world.sent_abroad();
-    world.tell(|host, now, out| ownership::handle_owners_changed(host, now, |bare| bare == "bob@x.org", out));
+    world.tell(|host, now, out| {
+        ownership::handle_owners_changed(host, now, |bare| bare == "bob@x.org", |_| false, out);
+    });
     let sent = world.sent_abroad();
     assert!(
         matches!(&sent[..], [one] if one.contains("type='probe'") && one.contains("bob@x.org")),
@@ -96,11 +98,15 @@ fn occupants_learn_that_a_room_has_another_host() {
     world.say(client, &enter);
     world.hear(client);
     // The session's host hears of it by the map, ...
-    world.tell(|host, now, out| ownership::handle_owners_changed(host, now, |bare| bare == ROOM, out));
+    world.tell(|host, now, out| {
+        ownership::handle_owners_changed(host, now, |bare| bare == ROOM, |_| false, out);
+    });
     let heard = world.hear(client);
     let is_told = |xml: &String| xml.contains("type='unavailable'") && xml.contains("332");
     assert!(matches!(&heard[..], [one] if is_told(one) && one.contains("110")), "{heard:?}");
-    world.tell(|host, now, out| ownership::handle_owners_changed(host, now, |bare| bare == ROOM, out));
+    world.tell(|host, now, out| {
+        ownership::handle_owners_changed(host, now, |bare| bare == ROOM, |_| false, out);
+    });
     assert!(world.hear(client).is_empty(), "it is told once");
     // ... and the room's old host, which lives, tells its occupants.
     world.tell(|host, now, out| ownership::end_addresses(host, now, |bare| bare == ROOM, "reset", out));

@@ -14,16 +14,16 @@ use router::BucketSet;
 use stdx::Instant;
 use xmpp::{ConnectionId, Element, stanza};
 
+use super::announcing;
 use super::shard_queues::{MessageTarget, Way};
 use super::shared_owners::{OwnerChange, bucket_of};
-use super::streams::C2sEvent;
 use super::unhandled::SentMessage;
 use super::{Xmpp, XmppEffect};
 use crate::message::{StreamCondition, XmppShardMessage};
 
 /// The stream error for clients whose session has ended because its owner is another now (RFC 6120 §4.9.3.16): the client opens a
 /// new stream and signs in again.
-const MOVED: &str = "reset";
+pub(super) const MOVED: &str = "reset";
 
 /// Buckets are those of a farm whose nodes share a database, and none is served yet.
 pub(crate) fn share_buckets(xmpp: &mut Xmpp) {
@@ -41,7 +41,7 @@ pub(crate) fn set_may_act(xmpp: &mut Xmpp, may_act: bool) {
 /// that contacts and rooms have other owners.
 pub(crate) fn handle_view(xmpp: &mut Xmpp, now: Instant, view: &Arc<FarmView>, outbox: &mut Vec<XmppEffect>) {
     let Some(shared) = xmpp.queues.shared_mut() else { return };
-    let OwnerChange { moved, has_lost_nodes } = shared.set_view(view);
+    let OwnerChange { moved, lost, new_shards, has_lost_nodes } = shared.set_view(view);
     if has_lost_nodes {
         xmpp.tell_host(now, outbox, |host, out| {
             ownership::handle_shards_gone(host, now, |shard| !view.has(shard), out);
@@ -49,12 +49,25 @@ pub(crate) fn handle_view(xmpp: &mut Xmpp, now: Instant, view: &Arc<FarmView>, o
     }
     if !moved.is_empty() {
         let streams = xmpp.streams.close_unbound(|bucket| moved.contains(bucket), MOVED);
-        xmpp.moved.insert(now, streams, xmpp.queues.map().shards());
+        let announced = xmpp.followed.lose(&lost);
+        if let Some(shared) = xmpp.queues.shared_mut() {
+            shared.drop_elements(|stream| !xmpp.followed.is_hosted(stream));
+        }
+        xmpp.moved.insert(now, announced.into_iter().chain(streams), xmpp.queues.map().shards());
+        // Before messages for these sessions, as far as their turn is now.
+        announcing::expire(xmpp, now, outbox);
         let has_moved = |bare: &str| moved.contains(Bucket::of(bare));
-        xmpp.tell_host(now, outbox, |host, out| ownership::handle_owners_changed(host, now, has_moved, out));
+        let is_lost = |bare: &str| lost.contains(Bucket::of(bare));
+        xmpp.tell_host(now, outbox, |host, out| {
+            ownership::handle_owners_changed(host, now, has_moved, is_lost, out);
+        });
     }
     send_again(xmpp, now, view);
     retry(xmpp, now, outbox);
+    announcing::greet(xmpp, now, &new_shards, outbox);
+    announcing::report(xmpp, now, outbox);
+    // The nodes that have gone are not waited for.
+    begin_open(xmpp, now, outbox);
 }
 
 /// Messages that a dead node had and has not reported as handled go to the next owners of their addresses.
@@ -68,13 +81,30 @@ fn send_again(xmpp: &mut Xmpp, now: Instant, view: &FarmView) {
     }
 }
 
-/// The shard serves these buckets from now on.
+/// The shard can serve these buckets from now on. Chat of those that a dead owner had begins when their sessions are announced.
 pub(crate) fn serve(xmpp: &mut Xmpp, now: Instant, buckets: &BucketSet, outbox: &mut Vec<XmppEffect>) {
     let Some(shared) = xmpp.queues.shared_mut() else { return };
+    let begins = shared.barrier().hold(now, buckets);
+    begin_buckets(xmpp, now, &begins, outbox);
+}
+
+/// Begins chat of the buckets whose sessions are announced.
+pub(super) fn begin_open(xmpp: &mut Xmpp, now: Instant, outbox: &mut Vec<XmppEffect>) {
+    let Some(shared) = xmpp.queues.shared_mut() else { return };
+    let begins = shared.barrier().take_open(now);
+    begin_buckets(xmpp, now, &begins, outbox);
+}
+
+fn begin_buckets(xmpp: &mut Xmpp, now: Instant, buckets: &BucketSet, outbox: &mut Vec<XmppEffect>) {
+    let Some(shared) = xmpp.queues.shared_mut().filter(|_| !buckets.is_empty()) else { return };
     shared.serve(now, buckets);
     // Another owner may have changed what memory had of them before.
     ownership::forget_unused(xmpp.host.get_mut());
+    shared.set_beginning(true);
     retry(xmpp, now, outbox);
+    if let Some(shared) = xmpp.queues.shared_mut() {
+        shared.set_beginning(false);
+    }
 }
 
 /// The shard serves these buckets no longer: their sessions and rooms end. Unacknowledged messages are stored.
@@ -154,17 +184,6 @@ pub(super) fn send_to_node(
     xmpp.queues.push_for_node(to, message);
 }
 
-/// Closes the stream of a client that has sent something, if its session is lost: nothing would take the stanza, and nothing would
-/// count it (XEP-0198 §4). True: the stream was closed.
-pub(super) fn close_moved(xmpp: &mut Xmpp, event: &C2sEvent) -> bool {
-    let (C2sEvent::Stanza { stream, .. } | C2sEvent::Nonza { stream, .. }) = event else { return false };
-    let is_closed = xmpp.moved.take(*stream);
-    if is_closed {
-        xmpp.streams.fail(*stream, MOVED);
-    }
-    is_closed
-}
-
 /// Handles a message of another shard, of this node or another one.
 pub(crate) fn handle_message(
     xmpp: &mut Xmpp,
@@ -229,12 +248,18 @@ pub(crate) fn handle_unsent(
     let Some(shared) = xmpp.queues.shared() else { return };
     let is_alive = shared.has(to);
     match message {
+        // It goes to the next owner with the session.
+        XmppShardMessage::Stanza { edge, .. }
+        | XmppShardMessage::Nonza { edge, .. }
+        | XmppShardMessage::Drained { edge }
+            if announcing::keeps(xmpp, edge, is_alive) => {}
         XmppShardMessage::Stanza { edge, .. }
         | XmppShardMessage::Nonza { edge, .. }
         | XmppShardMessage::Drained { edge } => {
             xmpp.streams.fail(edge.connection, "resource-constraint");
         }
         XmppShardMessage::Bound { edge, .. }
+        | XmppShardMessage::Announced { edge, .. }
         | XmppShardMessage::Deliver { edge, .. }
         | XmppShardMessage::Flush { edge } => lose_connection(xmpp, now, edge, is_alive, outbox),
         XmppShardMessage::Gone { .. } | XmppShardMessage::Close { .. } | XmppShardMessage::Reply { .. }
@@ -268,9 +293,9 @@ fn lose_connection(
 /// Does what is due.
 pub(super) fn expire(xmpp: &mut Xmpp, now: Instant, outbox: &mut Vec<XmppEffect>) {
     xmpp.unhandled.expire(now);
-    for stream in xmpp.moved.take_due(now) {
-        xmpp.streams.fail(stream, MOVED);
-    }
+    announcing::expire(xmpp, now, outbox);
+    announcing::report(xmpp, now, outbox);
+    begin_open(xmpp, now, outbox);
     let Some(shared) = xmpp.queues.shared_mut() else { return };
     let (begins, is_retry_due) = (shared.take_begin(now), shared.is_retry_due(now));
     if is_retry_due {

@@ -18,17 +18,21 @@
 //! | `shard_queues::ShardQueues` | the ways of messages to other shards |
 //! | `shared_owners::SharedOwners` | the owners of addresses where nodes of a farm share a database, and messages that wait for them |
 //! | `unhandled::UnhandledMessages` | messages that other nodes have and that are not handled, to be sent again if these nodes die |
-//! | `moved_streams::MovedStreams` | clients' streams whose sessions are lost, until they are closed in turn |
+//! | `followed_sessions::FollowedSessions` | sessions whose hosts are at other nodes, to be announced to the next host if that node dies |
+//! | `moved_streams::MovedStreams` | clients' streams whose sessions are lost, until their turn to be announced or closed comes |
 
 pub(crate) mod access;
+mod announcing;
 mod counts;
 pub(crate) mod farm;
+mod followed_sessions;
 mod host_driver;
 mod host_requests;
 mod moved_streams;
 pub(crate) mod operator;
 mod pending;
 mod phones;
+mod restore_barrier;
 mod shard_queues;
 pub(crate) mod shard_requests;
 mod shared_owners;
@@ -57,6 +61,7 @@ use crate::message::XmppShardMessage;
 use access::{Access, ClientAccess, NewContacts};
 use counts::Counted;
 pub use counts::XmppCounts;
+use followed_sessions::FollowedSessions;
 use host_driver::HostDriver;
 use host_requests::HostRequests;
 use moved_streams::MovedStreams;
@@ -191,6 +196,7 @@ pub(crate) struct Xmpp {
     queues: ShardQueues,
     unhandled: UnhandledMessages,
     moved: MovedStreams,
+    followed: FollowedSessions,
     events: Vec<C2sEvent>,
     counted: Counted,
 }
@@ -231,6 +237,7 @@ impl Xmpp {
             queues: ShardQueues::new(shard, map),
             unhandled: UnhandledMessages::default(),
             moved: MovedStreams::default(),
+            followed: FollowedSessions::default(),
             events: Vec::new(),
             counted: Counted::default(),
         })
@@ -252,8 +259,9 @@ impl Xmpp {
 
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let shared = self.queues.shared().and_then(SharedOwners::deadline);
-        let moved = self.moved.deadline();
-        [self.host.get().deadline(), self.router.deadline(), shared, moved].into_iter().flatten().min()
+        let (moved, followed) = (self.moved.deadline(), self.followed.deadline());
+        let all = [self.host.get().deadline(), self.router.deadline(), shared, moved, followed];
+        all.into_iter().flatten().min()
     }
 
     /// Ready when a connection has something for the shard.

@@ -1,6 +1,6 @@
-//! Streams whose sessions are lost because their accounts have another owner. Their clients sign in again when the streams are closed,
-//! so these are closed one after the other, and not thousands at once when a node dies. A client that sends something has its stream
-//! closed at once: no session would take it.
+//! Streams whose sessions are lost because their accounts have another owner. Their sessions are announced to that owner, or the streams
+//! are closed and their clients sign in again ([`announcing`](super::announcing)): one after the other, and not thousands at once when a
+//! node dies. A client that sends something has its turn at once.
 
 use std::collections::{HashSet, VecDeque};
 use std::time::Duration;
@@ -12,12 +12,12 @@ use crate::limits::{XMPP_MOVED_CLOSINGS, XMPP_MOVED_SPREAD};
 /// The pause between two closings of several streams.
 const STEP: Duration = Duration::from_millis(50);
 
-/// The streams of one shard that wait to be closed.
+/// The streams of one shard that wait for their turn.
 #[derive(Debug, Default)]
 pub(super) struct MovedStreams {
     order: VecDeque<u64>,
     waiting: HashSet<u64>,
-    /// Streams that are closed at a time.
+    /// Streams that have their turn at a time.
     per_step: usize,
     next: Option<Instant>,
 }
@@ -37,22 +37,27 @@ impl MovedStreams {
         self.next.get_or_insert(now);
     }
 
-    /// The streams to close now.
+    /// The streams that have their turn now.
     pub(super) fn take_due(&mut self, now: Instant) -> Vec<u64> {
         if self.next.is_none_or(|next| next > now) {
             return Vec::new();
         }
         let count = self.per_step.min(self.order.len());
         let due: Vec<u64> = self.order.drain(..count).collect();
-        // Those that have sent something are closed already.
+        // Those that have sent something had their turn.
         let due = due.into_iter().filter(|stream| self.waiting.remove(stream)).collect();
         self.next = (!self.order.is_empty()).then_some(now + STEP);
         due
     }
 
-    /// A client has sent something. True: its stream waits to be closed, and the caller closes it.
+    /// A client has sent something. True: its stream has waited, and has its turn.
     pub(super) fn take(&mut self, stream: u64) -> bool {
         self.waiting.remove(&stream)
+    }
+
+    /// True if no stream waits for its turn.
+    pub(super) fn is_empty(&self) -> bool {
+        self.order.is_empty()
     }
 
     /// The time at which [`MovedStreams::take_due`] has streams.

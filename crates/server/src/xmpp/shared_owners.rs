@@ -12,8 +12,9 @@ use cluster::{Bucket, ShardAddress, ShardMap};
 use farm::view::FarmView;
 use router::BucketSet;
 use stdx::Instant;
-use xmpp::{Bare, stanza};
+use xmpp::{Bare, Jid, stanza};
 
+use super::restore_barrier::RestoreBarrier;
 use super::shard_queues::{MessageTarget, Way};
 use crate::limits::{XMPP_OWNER_PATIENCE, XMPP_OWNER_WAITING, XMPP_OWNER_WAITING_BYTES};
 use crate::message::XmppShardMessage;
@@ -61,6 +62,12 @@ pub(super) struct SharedOwners {
     bytes: usize,
     next_try: Option<Instant>,
     draining: Vec<DrainingBuckets>,
+    /// Buckets of the owner that has died last.
+    lost: BucketSet,
+    /// Buckets of dead owners whose sessions are being announced.
+    barrier: RestoreBarrier,
+    /// Messages for the buckets that the shard begins to serve are handled now, for the first time.
+    is_beginning: bool,
     /// The time to look for accounts of new buckets whose messages wait for phones.
     begin_at: Option<Instant>,
 }
@@ -70,6 +77,10 @@ pub(super) struct SharedOwners {
 pub(super) struct OwnerChange {
     /// Buckets that have another owner than before.
     pub(super) moved: BucketSet,
+    /// Those of them whose earlier owner is dead.
+    pub(super) lost: BucketSet,
+    /// Shards that were not there before.
+    pub(super) new_shards: Vec<ShardAddress>,
     /// Nodes have gone, and their connections with them.
     pub(super) has_lost_nodes: bool,
 }
@@ -86,6 +97,9 @@ impl SharedOwners {
             bytes: 0,
             next_try: None,
             draining: Vec::new(),
+            lost: BucketSet::default(),
+            barrier: RestoreBarrier::default(),
+            is_beginning: false,
             begin_at: None,
         }
     }
@@ -161,7 +175,14 @@ impl SharedOwners {
         if let MessageTarget::Owner(bucket) = target {
             *self.waiting_of.entry(bucket).or_default() += 1;
         }
-        self.waiting.push_back(WaitingMessage { target, message, until: now + XMPP_OWNER_PATIENCE, bytes });
+        // A session comes before what is for it.
+        let is_first = matches!(message, XmppShardMessage::Restore { .. });
+        let message = WaitingMessage { target, message, until: now + XMPP_OWNER_PATIENCE, bytes };
+        if is_first {
+            self.waiting.push_front(message);
+        } else {
+            self.waiting.push_back(message);
+        }
         self.next_try.get_or_insert(now + RETRY);
         Ok(())
     }
@@ -182,6 +203,21 @@ impl SharedOwners {
             });
         }
         self.keep(now, first);
+    }
+
+    /// Drops the waiting elements of these streams of this shard: they go to the next owner with their sessions.
+    pub(super) fn drop_elements(&mut self, is_meant: impl Fn(u64) -> bool) {
+        let own = self.own;
+        let is_dropped = |waiting: &WaitingMessage| match &waiting.message {
+            XmppShardMessage::Stanza { edge, .. } | XmppShardMessage::Nonza { edge, .. } => {
+                edge.shard == own && is_meant(edge.connection)
+            }
+            _ => false,
+        };
+        let all = std::mem::take(&mut self.waiting);
+        let (dropped, kept) = all.into_iter().partition::<VecDeque<_>, _>(is_dropped);
+        self.waiting = kept;
+        dropped.iter().for_each(|message| self.release(message));
     }
 
     /// Moves out the messages that wait; each goes back by [`SharedOwners::keep`] or to [`SharedOwners::release`].
@@ -228,15 +264,56 @@ impl SharedOwners {
 
     /// The farm is now so.
     pub(super) fn set_view(&mut self, view: &Arc<FarmView>) -> OwnerChange {
-        let Some(before) = self.view.replace(Arc::clone(view)) else { return OwnerChange::default() };
+        let Some(before) = self.view.replace(Arc::clone(view)) else {
+            return OwnerChange { new_shards: view.shards().collect(), ..OwnerChange::default() };
+        };
+        let is_lost = |bucket: &Bucket| {
+            before.owner(*bucket).is_some_and(|earlier| !view.peers.contains_key(&earlier.life))
+        };
         let has_moved = |bucket: &Bucket| {
             let earlier = before.owner(*bucket);
             earlier.is_some() && earlier != view.owner(*bucket)
         };
+        let moved: BucketSet = (0..).map_while(Bucket::with_number).filter(has_moved).collect();
+        let lost: BucketSet = moved.iter().filter(is_lost).collect();
+        if !lost.is_empty() {
+            self.lost.clone_from(&lost);
+        }
+        let own = self.own;
+        let may_be_next = |bucket| view.owner(bucket).is_none_or(|owner| owner == own);
+        self.barrier.handle_view(&lost, |shard| view.has(shard), may_be_next);
         OwnerChange {
-            moved: (0..).map_while(Bucket::with_number).filter(has_moved).collect(),
+            moved,
+            lost,
+            new_shards: view.shards().filter(|shard| !before.has(*shard)).collect(),
             has_lost_nodes: before.peers.keys().any(|life| !view.peers.contains_key(life)),
         }
+    }
+
+    /// Buckets of the owner that has died last.
+    pub(super) fn lost(&self) -> &BucketSet {
+        &self.lost
+    }
+
+    /// The buckets whose sessions are being announced.
+    pub(super) fn barrier(&mut self) -> &mut RestoreBarrier {
+        &mut self.barrier
+    }
+
+    /// The owner to which all messages of this bucket that have waited here are sent. None: it is not known, or some wait.
+    pub(super) fn informed_owner(&self, bucket: Bucket) -> Option<ShardAddress> {
+        let owner = self.view.as_ref()?.owner(bucket).filter(|owner| self.has(*owner))?;
+        (owner == self.own || !self.waiting_of.contains_key(&bucket)).then_some(owner)
+    }
+
+    /// True while the messages are handled that have waited for buckets which the shard begins to serve: nothing of these buckets was
+    /// answered before.
+    pub(super) fn is_beginning(&self) -> bool {
+        self.is_beginning
+    }
+
+    pub(super) fn set_beginning(&mut self, is_beginning: bool) {
+        self.is_beginning = is_beginning;
     }
 
     pub(super) fn set_may_act(&mut self, may_act: bool) {
@@ -252,6 +329,7 @@ impl SharedOwners {
 
     /// The shard serves these buckets no longer. Returns those that it served.
     pub(super) fn stop(&mut self, buckets: &BucketSet) -> BucketSet {
+        self.barrier.remove(buckets);
         buckets.iter().filter(|bucket| self.served.remove(*bucket)).collect()
     }
 
@@ -291,7 +369,7 @@ impl SharedOwners {
     }
 
     pub(super) fn deadline(&self) -> Option<Instant> {
-        self.next_try.into_iter().chain(self.begin_at).min()
+        self.next_try.into_iter().chain(self.begin_at).chain(self.barrier.deadline()).min()
     }
 }
 
@@ -305,9 +383,11 @@ impl WaitingMessage {
 /// The bucket whose owner a message is for. None: it is for a connection, or for the host that has the session of one.
 pub(super) fn bucket_of(message: &XmppShardMessage) -> Option<Bucket> {
     let of = |bare: &Bare| Bucket::of(bare.as_str());
+    let of_jid = |jid: &Jid| Bucket::of(jid.bare_str());
     match message {
         XmppShardMessage::Bind { request, .. } => Some(Bucket::of(request.user.bare_str())),
         XmppShardMessage::Resume { user, .. } => Some(Bucket::of(user.bare_str())),
+        XmppShardMessage::Restore { session, .. } => Some(of_jid(&session.jid)),
         XmppShardMessage::Routed(element) => Some(Bucket::of(stanza::to(element).ok().flatten()?.bare_str())),
         XmppShardMessage::Said { from, .. } => Some(of(from)),
         XmppShardMessage::Invited { invited, .. } => Some(of(invited)),
@@ -323,6 +403,11 @@ fn bytes_of(message: &XmppShardMessage) -> usize {
         | XmppShardMessage::Deliver { element, .. } => element.written_len(""),
         XmppShardMessage::Routed(element) => element.written_len(""),
         XmppShardMessage::Reply { answer, .. } => answer.written_len(""),
+        XmppShardMessage::Restore { session, .. } => {
+            let stanzas = session.unacknowledged.iter().chain(&session.presence);
+            let directed: usize = session.directed.iter().map(|address| address.as_str().len()).sum();
+            directed + stanzas.map(|stanza| stanza.written_len("")).sum::<usize>()
+        }
         XmppShardMessage::Bind { request, .. } => {
             request.inline.iter().map(|element| element.written_len("")).sum()
         }

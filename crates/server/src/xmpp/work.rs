@@ -18,6 +18,7 @@ use xmpp_io::components::ComponentUpdate;
 use xmpp_io::streams::C2sEvent;
 
 use super::access::{AccessContext, ClientAccess};
+use super::announcing;
 use super::farm;
 use super::host_requests::HostReply;
 use super::operator::nodes;
@@ -31,7 +32,7 @@ use shard_message::ActAnswer;
 
 impl Xmpp {
     pub(super) fn handle_event(&mut self, now: Instant, event: C2sEvent, outbox: &mut Vec<XmppEffect>) {
-        if farm::close_moved(self, &event) {
+        if announcing::handle_event(self, now, &event, outbox) {
             return;
         }
         let shard = self.queues.own();
@@ -55,6 +56,7 @@ impl Xmpp {
             C2sEvent::Bind { stream, request } => {
                 let edge = edge_of(stream);
                 let Some(bucket) = self.host_of(now, stream, &request.user, outbox) else { return };
+                announcing::handle_bind(self, stream, bucket, &request);
                 self.send(now, bucket, XmppShardMessage::Bind { edge, request }, outbox);
             }
             C2sEvent::Resume { stream, user, id, seen } => {
@@ -160,12 +162,6 @@ impl Xmpp {
         outbox: &mut Vec<XmppEffect>,
     ) {
         match message {
-            XmppShardMessage::Bound { edge, bound } => self.streams.handle_bound(edge.connection, *bound),
-            XmppShardMessage::Deliver { edge, element } => self.streams.deliver(edge.connection, &element),
-            XmppShardMessage::Close { edge, condition } => {
-                self.streams.fail(edge.connection, condition.name());
-            }
-            XmppShardMessage::Flush { edge } => self.streams.flush(edge.connection),
             XmppShardMessage::Bind { edge, request } => {
                 self.tell_host(now, outbox, |host, out| host.handle_bind(now, edge, &request, out));
             }
@@ -211,6 +207,8 @@ impl Xmpp {
                 self.tell_host(now, outbox, |host, out| host.befriend(now, &user, &contact, out));
             }
             XmppShardMessage::Servers(message) => self.router.handle_server_message(*message),
+            // For connections, and about their sessions.
+            message => announcing::handle_message(self, now, message, outbox),
         }
     }
 
@@ -272,6 +270,9 @@ impl Xmpp {
     fn perform(&mut self, now: Instant, effect: Effect, outbox: &mut Vec<XmppEffect>) {
         match effect {
             Effect::Bound { edge, bound } => {
+                if matches!(bound, c2s::Bound::Resumed { .. }) {
+                    announcing::announce_resumed(self, now, edge, outbox);
+                }
                 self.send(now, edge.shard, XmppShardMessage::Bound { edge, bound: Box::new(bound) }, outbox);
             }
             Effect::Deliver { edge, element } => {
@@ -407,6 +408,10 @@ impl Xmpp {
                     let bound = Box::new(c2s::Bound::NotResumed { failed });
                     self.send(now, edge.shard, XmppShardMessage::Bound { edge, bound }, outbox);
                 }
+                XmppShardMessage::Restore { edge, .. } => {
+                    let condition = StreamCondition::named(farm::MOVED);
+                    self.send(now, edge.shard, XmppShardMessage::Close { edge, condition }, outbox);
+                }
                 // The host has not counted it (XEP-0198): the stream of another node's client ends.
                 XmppShardMessage::Stanza { edge, .. } if edge.shard.life != self.queues.own().life => {
                     let condition = StreamCondition::named("resource-constraint");
@@ -460,6 +465,7 @@ impl Xmpp {
         // Those that have signed in and have no session yet, at whichever shard.
         let accounts: HashSet<&str> = ended.accounts.iter().map(|account| &**account).collect();
         self.streams.close_where(|jid| accounts.contains(jid.bare_str()), ended.ending.condition());
+        announcing::end(self, |bare| accounts.contains(bare), ended.ending.condition());
     }
 
     /// A message of a phone for an account of this shard.

@@ -3,17 +3,22 @@
 //!
 //! Questions to all hosts, components and streams between servers stay within their node: [`chat_message`] gives nothing for them.
 
+#[cfg(test)]
+pub(super) mod tests;
+
+use chat::AnnouncedSession;
 use chat::phones::MessageBody;
 use cluster::fields::{Corrupt, Field, put_bytes, put_number};
 use cluster::link::Message;
-use cluster::{Life, ShardAddress};
+use cluster::{Bucket, Life, ShardAddress};
+use router::BucketSet;
 use xmpp::c2s::{BindRequest, Bound, UserAgent};
 use xmpp::stanza::{Condition, StanzaError};
 use xmpp::xml::parse_stored;
 use xmpp::{Bare, ConnectionId, Element, Jid};
 
 use super::values::{absent, at_place, fields, flag, place_of, put_flag, put_value, required, text};
-use super::{Decoded, message};
+use super::{Decoded, announced, message, user_agent};
 use crate::{ShardMessage, StreamCondition, XmppShardMessage};
 
 pub(super) const CHAT: u16 = 50;
@@ -45,6 +50,10 @@ const TEXT: u64 = 18;
 const TYPING: u64 = 19;
 const CONDITION: u64 = 20;
 const ERROR_KIND: u64 = 21;
+/// An announced session.
+const ANNOUNCEMENT: u64 = 22;
+/// The numbers of buckets, two bytes each.
+const BUCKETS: u64 = 23;
 
 // Kinds of messages.
 const BIND: u64 = 1;
@@ -62,6 +71,9 @@ const BEFRIEND: u64 = 12;
 const ROUTED: u64 = 13;
 const SAID: u64 = 14;
 const REPLY: u64 = 15;
+const RESTORE: u64 = 16;
+const ANNOUNCED: u64 = 17;
+const ALL_ANNOUNCED: u64 = 18;
 
 // Outcomes of a request for a session.
 const SESSION: u64 = 1;
@@ -69,11 +81,6 @@ const RESUMED: u64 = 2;
 const NOT_RESUMED: u64 = 3;
 const REFUSED: u64 = 4;
 const SEE_OTHER_HOST: u64 = 5;
-
-// Fields of a user agent.
-const AGENT_ID: u64 = 1;
-const SOFTWARE: u64 = 2;
-const DEVICE: u64 = 3;
 
 pub(super) const CONDITIONS: [Condition; 22] = [
     Condition::BadRequest,
@@ -136,6 +143,15 @@ fn put_chat_message(out: &mut Vec<u8>, message: &XmppShardMessage) -> bool {
             put_bytes(out, NAME, id.as_bytes());
             put_number(out, SEEN, u64::from(*seen));
         }
+        XmppShardMessage::Restore { edge, session } => {
+            put_of_edge(out, RESTORE, *edge);
+            put_value(out, ANNOUNCEMENT, |out| announced::put(out, session));
+        }
+        XmppShardMessage::AllAnnounced { edge, buckets } => {
+            put_of_edge(out, ALL_ANNOUNCED, ConnectionId { shard: *edge, connection: 0 });
+            let numbers: Vec<u8> = buckets.iter().flat_map(|bucket| bucket.number().to_be_bytes()).collect();
+            put_bytes(out, BUCKETS, &numbers);
+        }
         XmppShardMessage::Stanza { edge, element } => {
             put_of_edge(out, STANZA, *edge);
             put_element(out, element);
@@ -150,6 +166,7 @@ fn put_chat_message(out: &mut Vec<u8>, message: &XmppShardMessage) -> bool {
         }
         XmppShardMessage::Drained { edge } => put_of_edge(out, DRAINED, *edge),
         XmppShardMessage::Bound { .. }
+        | XmppShardMessage::Announced { .. }
         | XmppShardMessage::Deliver { .. }
         | XmppShardMessage::Flush { .. }
         | XmppShardMessage::Close { .. }
@@ -174,6 +191,10 @@ fn put_of_host(out: &mut Vec<u8>, message: &XmppShardMessage) {
         XmppShardMessage::Bound { edge, bound } => {
             put_of_edge(out, BOUND, *edge);
             put_bound(out, bound);
+        }
+        XmppShardMessage::Announced { edge, session } => {
+            put_of_edge(out, ANNOUNCED, *edge);
+            put_value(out, ANNOUNCEMENT, |out| announced::put(out, session));
         }
         XmppShardMessage::Deliver { edge, element } => {
             put_of_edge(out, DELIVER, *edge);
@@ -231,17 +252,12 @@ fn put_bind(out: &mut Vec<u8>, request: &BindRequest) {
     put_optional(out, NAME, resource.as_deref());
     put_optional(out, TAG, tag.as_deref());
     if let Some(agent) = agent {
-        put_value(out, AGENT, |out| {
-            let UserAgent { id, software, device } = &**agent;
-            put_optional(out, AGENT_ID, id.as_deref());
-            put_optional(out, SOFTWARE, software.as_deref());
-            put_optional(out, DEVICE, device.as_deref());
-        });
+        put_value(out, AGENT, |out| user_agent::put(out, agent));
     }
     inline.iter().for_each(|request| put_element(out, request));
 }
 
-fn put_optional(out: &mut Vec<u8>, number: u64, text: Option<&str>) {
+pub(super) fn put_optional(out: &mut Vec<u8>, number: u64, text: Option<&str>) {
     if let Some(text) = text {
         put_bytes(out, number, text.as_bytes());
     }
@@ -322,6 +338,8 @@ struct ChatFields {
     typing: Option<bool>,
     condition: Option<Condition>,
     error_kind: Option<&'static str>,
+    announcement: Option<Box<AnnouncedSession>>,
+    buckets: Box<BucketSet>,
 }
 
 impl ChatFields {
@@ -339,7 +357,7 @@ impl ChatFields {
             OTHER_ADDRESS => self.other_address = Some(text(field)?),
             NAME => self.name = Some(text(field)?),
             TAG => self.tag = Some(text(field)?),
-            AGENT => self.agent = Some(Box::new(read_agent(field.bytes)?)),
+            AGENT => self.agent = Some(Box::new(user_agent::read(field.bytes)?)),
             SEEN => self.seen = field.value()?,
             IS_ANONYMOUS => self.is_anonymous = flag(field)?,
             IS_BIND2 => self.is_bind2 = flag(field)?,
@@ -349,6 +367,8 @@ impl ChatFields {
             TEXT => self.text = Some(text(field)?),
             TYPING => self.typing = Some(flag(field)?),
             CONDITION => self.condition = at_place(&CONDITIONS, field.value()?),
+            ANNOUNCEMENT => self.announcement = Some(Box::new(announced::read(field.bytes)?)),
+            BUCKETS => self.buckets = Box::new(buckets_of(field.bytes)),
             ERROR_KIND => self.error_kind = at_place(&ERROR_KINDS, field.value()?),
             _ => {}
         }
@@ -369,6 +389,9 @@ impl ChatFields {
                 id: required(self.name, "a session has no identifier")?,
                 seen: self.seen,
             },
+            RESTORE => XmppShardMessage::Restore { edge, session: self.announcement()? },
+            ANNOUNCED => XmppShardMessage::Announced { edge, session: self.announcement()? },
+            ALL_ANNOUNCED => XmppShardMessage::AllAnnounced { edge: edge.shard, buckets: self.buckets },
             STANZA => XmppShardMessage::Stanza { edge, element: self.element()? },
             NONZA => XmppShardMessage::Nonza { edge, element: self.element()? },
             GONE => XmppShardMessage::Gone { edge, in_order: self.in_order },
@@ -404,6 +427,10 @@ impl ChatFields {
             }
             _ => return Ok(None),
         }))
+    }
+
+    fn announcement(self) -> Result<Box<AnnouncedSession>, Corrupt> {
+        self.announcement.ok_or(absent("a message of chat has no session"))
     }
 
     fn element(&mut self) -> Result<Element, Corrupt> {
@@ -452,143 +479,8 @@ impl ChatFields {
     }
 }
 
-fn read_agent(bytes: &[u8]) -> Result<UserAgent, Corrupt> {
-    let mut agent = UserAgent::default();
-    let mut fields = fields(bytes)?;
-    while let Some(field) = fields.next()? {
-        match field.number {
-            AGENT_ID => agent.id = Some(text(&field)?),
-            SOFTWARE => agent.software = Some(text(&field)?),
-            DEVICE => agent.device = Some(text(&field)?),
-            _ => {}
-        }
-    }
-    Ok(agent)
-}
-
-#[cfg(test)]
-pub(super) mod tests {
-    use cluster::link::Class;
-    use xmpp::ns;
-
-    use super::*;
-    use crate::wire::class_of;
-
-    const TO: ShardAddress = ShardAddress { life: Life(7), shard: 3 };
-
-    fn edge() -> ConnectionId {
-        ConnectionId { shard: ShardAddress::new(Life(9), 1), connection: 1 << 40 }
-    }
-
-    fn jid(text: &str) -> Jid {
-        Jid::parse(text).unwrap()
-    }
-
-    fn bare(text: &str) -> Bare {
-        Bare::parse(text).unwrap()
-    }
-
-    fn stanza() -> Element {
-        let mut message = Element::new("message", ns::CLIENT)
-            .with("from", "alice@example.net/desk")
-            .with("to", "bob@example.net")
-            .with("type", "chat")
-            .child(Element::new("body", ns::CLIENT).text("a < b & \"c\" \u{e9}"))
-            .child(Element::new("active", "http://jabber.org/protocol/chatstates"));
-        message.set_ns("mark", "urn:belfry:handled", "9.1.5.77");
-        message
-    }
-
-    fn refusal() -> Bound {
-        let error = StanzaError {
-            condition: Condition::ResourceConstraint,
-            kind: Some("cancel"),
-            text: Some("too many sessions".into()),
-            detail: Some(Box::new(Element::new("detail", "urn:example"))),
-        };
-        Bound::Refused(error)
-    }
-
-    /// One message of each kind that crosses nodes, and of each outcome of a request for a session.
-    pub(in super::super) fn examples() -> Vec<(&'static str, XmppShardMessage)> {
-        let enable = Element::new("enable", ns::SM).with("resume", "true");
-        let agent = UserAgent { id: Some("uuid".into()), software: Some("S".into()), device: None };
-        let request = BindRequest {
-            user: jid("alice@example.net"),
-            is_anonymous: true,
-            resource: Some("desk".into()),
-            tag: Some("tag".into()),
-            agent: Some(Box::new(agent)),
-            is_bind2: true,
-            inline: vec![enable.clone(), Element::new("enable", ns::CARBONS)],
-        };
-        let bound = |bound| XmppShardMessage::Bound { edge: edge(), bound: Box::new(bound) };
-        let (alice, bob) = (bare("alice@example.net"), bare("bob@example.net"));
-        let said = |words| XmppShardMessage::Said { from: alice.clone(), to: bob.clone(), words };
-        vec![
-            ("bind", XmppShardMessage::Bind { edge: edge(), request: Box::new(request) }),
-            (
-                "resume",
-                XmppShardMessage::Resume {
-                    edge: edge(),
-                    user: jid("alice@example.net"),
-                    id: "previd".into(),
-                    seen: u32::MAX,
-                },
-            ),
-            ("stanza", XmppShardMessage::Stanza { edge: edge(), element: stanza() }),
-            ("nonza", XmppShardMessage::Nonza { edge: edge(), element: enable.clone() }),
-            ("gone", XmppShardMessage::Gone { edge: edge(), in_order: true }),
-            ("drained", XmppShardMessage::Drained { edge: edge() }),
-            (
-                "bound",
-                bound(Bound::Session { jid: jid("alice@example.net/desk"), inline: vec![enable.clone()] }),
-            ),
-            (
-                "resumed",
-                bound(Bound::Resumed { jid: jid("alice@example.net/desk"), resumed: enable.clone() }),
-            ),
-            ("not-resumed", bound(Bound::NotResumed { failed: enable })),
-            ("refused", bound(refusal())),
-            ("see-other-host", bound(Bound::SeeOtherHost("b.example.net".into()))),
-            ("deliver", XmppShardMessage::Deliver { edge: edge(), element: stanza() }),
-            ("flush", XmppShardMessage::Flush { edge: edge() }),
-            (
-                "close",
-                XmppShardMessage::Close { edge: edge(), condition: StreamCondition::named("conflict") },
-            ),
-            ("invited", XmppShardMessage::Invited { invited: alice.clone(), inviter: bob.clone() }),
-            ("befriend", XmppShardMessage::Befriend { user: alice.clone(), contact: bob.clone() }),
-            ("routed", XmppShardMessage::Routed(Box::new(stanza()))),
-            ("said", said(MessageBody::Text("hello".into()))),
-            ("typing", said(MessageBody::Typing(false))),
-            ("reply", XmppShardMessage::Reply { token: "00ff".into(), answer: Box::new(stanza()) }),
-        ]
-    }
-
-    #[test]
-    fn each_condition_has_a_place() {
-        for condition in CONDITIONS {
-            assert_eq!(at_place(&CONDITIONS, place_of(&CONDITIONS, &condition)), Some(condition));
-        }
-    }
-
-    #[test]
-    fn a_message_of_chat_names_its_sender_and_its_class() {
-        let message = chat_message(TO, 5, &XmppShardMessage::Flush { edge: edge() }).unwrap();
-        assert_eq!((class_of(&message), message.shard, chat_sender(&message)), (Class::Chat, 3, Some(5)));
-    }
-
-    #[test]
-    fn messages_about_components_stay_within_their_node() {
-        let detached = XmppShardMessage::Detached { edge: edge(), domain: "echo.example.net".into() };
-        assert!(chat_message(TO, 0, &detached).is_none());
-    }
-
-    #[test]
-    fn a_kind_of_a_later_version_is_passed_over() {
-        let mut body = Vec::new();
-        put_number(&mut body, KIND, 4_000);
-        assert!(matches!(read(&message(CHAT, TO, body)), Ok(Decoded::LaterKind)));
-    }
+/// A number of no bucket is ignored.
+fn buckets_of(bytes: &[u8]) -> BucketSet {
+    let numbers = bytes.as_chunks::<2>().0.iter().map(|bytes| u16::from_be_bytes(*bytes));
+    numbers.filter_map(Bucket::with_number).collect()
 }

@@ -7,6 +7,7 @@
 
 mod accounts;
 mod address;
+mod announced;
 #[cfg(test)]
 mod any_bytes;
 #[cfg(test)]
@@ -24,6 +25,7 @@ mod shared;
 #[cfg(test)]
 mod tests;
 mod trace;
+mod user_agent;
 mod values;
 
 use std::net::SocketAddr;

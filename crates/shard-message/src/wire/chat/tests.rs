@@ -1,0 +1,121 @@
+//! Messages of chat, one of each kind.
+
+use cluster::Bucket;
+use cluster::link::Class;
+use xmpp::ns;
+
+use super::*;
+use crate::wire::class_of;
+
+const TO: ShardAddress = ShardAddress { life: Life(7), shard: 3 };
+
+fn edge() -> ConnectionId {
+    ConnectionId { shard: ShardAddress::new(Life(9), 1), connection: 1 << 40 }
+}
+
+fn jid(text: &str) -> Jid {
+    Jid::parse(text).unwrap()
+}
+
+fn bare(text: &str) -> Bare {
+    Bare::parse(text).unwrap()
+}
+
+fn stanza() -> Element {
+    let mut message = Element::new("message", ns::CLIENT)
+        .with("from", "alice@example.net/desk")
+        .with("to", "bob@example.net")
+        .with("type", "chat")
+        .child(Element::new("body", ns::CLIENT).text("a < b & \"c\" \u{e9}"))
+        .child(Element::new("active", "http://jabber.org/protocol/chatstates"));
+    message.set_ns("mark", "urn:belfry:handled", "9.1.5.77");
+    message
+}
+
+fn refusal() -> Bound {
+    let error = StanzaError {
+        condition: Condition::ResourceConstraint,
+        kind: Some("cancel"),
+        text: Some("too many sessions".into()),
+        detail: Some(Box::new(Element::new("detail", "urn:example"))),
+    };
+    Bound::Refused(error)
+}
+
+/// One message of each kind that crosses nodes, and of each outcome of a request for a session.
+pub(in super::super) fn examples() -> Vec<(&'static str, XmppShardMessage)> {
+    let enable = Element::new("enable", ns::SM).with("resume", "true");
+    let agent = UserAgent { id: Some("uuid".into()), software: Some("S".into()), device: None };
+    let request = BindRequest {
+        user: jid("alice@example.net"),
+        is_anonymous: true,
+        resource: Some("desk".into()),
+        tag: Some("tag".into()),
+        agent: Some(Box::new(agent)),
+        is_bind2: true,
+        inline: vec![enable.clone(), Element::new("enable", ns::CARBONS)],
+    };
+    let bound = |bound| XmppShardMessage::Bound { edge: edge(), bound: Box::new(bound) };
+    let (alice, bob) = (bare("alice@example.net"), bare("bob@example.net"));
+    let buckets = [1, 4_095].into_iter().filter_map(Bucket::with_number).collect();
+    let said = |words| XmppShardMessage::Said { from: alice.clone(), to: bob.clone(), words };
+    vec![
+        ("bind", XmppShardMessage::Bind { edge: edge(), request: Box::new(request) }),
+        (
+            "resume",
+            XmppShardMessage::Resume {
+                edge: edge(),
+                user: jid("alice@example.net"),
+                id: "previd".into(),
+                seen: u32::MAX,
+            },
+        ),
+        ("restore", XmppShardMessage::Restore { edge: edge(), session: Box::new(announced::example()) }),
+        ("announced", XmppShardMessage::Announced { edge: edge(), session: Box::new(announced::example()) }),
+        ("all-announced", XmppShardMessage::AllAnnounced { edge: edge().shard, buckets: Box::new(buckets) }),
+        ("stanza", XmppShardMessage::Stanza { edge: edge(), element: stanza() }),
+        ("nonza", XmppShardMessage::Nonza { edge: edge(), element: enable.clone() }),
+        ("gone", XmppShardMessage::Gone { edge: edge(), in_order: true }),
+        ("drained", XmppShardMessage::Drained { edge: edge() }),
+        ("bound", bound(Bound::Session { jid: jid("alice@example.net/desk"), inline: vec![enable.clone()] })),
+        ("resumed", bound(Bound::Resumed { jid: jid("alice@example.net/desk"), resumed: enable.clone() })),
+        ("not-resumed", bound(Bound::NotResumed { failed: enable })),
+        ("refused", bound(refusal())),
+        ("see-other-host", bound(Bound::SeeOtherHost("b.example.net".into()))),
+        ("deliver", XmppShardMessage::Deliver { edge: edge(), element: stanza() }),
+        ("flush", XmppShardMessage::Flush { edge: edge() }),
+        ("close", XmppShardMessage::Close { edge: edge(), condition: StreamCondition::named("conflict") }),
+        ("invited", XmppShardMessage::Invited { invited: alice.clone(), inviter: bob.clone() }),
+        ("befriend", XmppShardMessage::Befriend { user: alice.clone(), contact: bob.clone() }),
+        ("routed", XmppShardMessage::Routed(Box::new(stanza()))),
+        ("said", said(MessageBody::Text("hello".into()))),
+        ("typing", said(MessageBody::Typing(false))),
+        ("reply", XmppShardMessage::Reply { token: "00ff".into(), answer: Box::new(stanza()) }),
+    ]
+}
+
+#[test]
+fn each_condition_has_a_place() {
+    for condition in CONDITIONS {
+        assert_eq!(at_place(&CONDITIONS, place_of(&CONDITIONS, &condition)), Some(condition));
+    }
+}
+
+#[test]
+fn a_message_of_chat_names_its_sender_and_its_class() {
+    let message = chat_message(TO, 5, &XmppShardMessage::Flush { edge: edge() }).unwrap();
+    assert_eq!((class_of(&message), message.shard, chat_sender(&message)), (Class::Chat, 3, Some(5)));
+}
+
+#[test]
+fn messages_about_components_stay_within_their_node() {
+    let detached = XmppShardMessage::Detached { edge: edge(), domain: "echo.example.net".into() };
+    assert!(chat_message(TO, 0, &detached).is_none());
+}
+
+#[test]
+fn a_kind_of_a_later_version_is_passed_over() {
+    let mut body = Vec::new();
+    put_number(&mut body, KIND, 4_000);
+    assert!(matches!(read(&message(CHAT, TO, body)), Ok(Decoded::LaterKind)));
+}
