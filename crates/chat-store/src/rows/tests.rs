@@ -130,7 +130,7 @@ fn archives_items_and_rooms_come_back_as_they_were() {
         let query = MamQuery { text: Some(text.into()), max: 10, ..MamQuery::default() };
         match world.load(Load::Archive { owner: owner.clone(), query: Box::new(query) }) {
             StoreReply::Page(page) => {
-                assert_eq!((page.stanzas.len(), page.is_complete), (count, true), "{text}")
+                assert_eq!((page.stanzas.len(), page.is_complete), (count, true), "{text}");
             }
             other => panic!("{other:?}"),
         }

@@ -368,7 +368,7 @@ impl ChatFields {
             TYPING => self.typing = Some(flag(field)?),
             CONDITION => self.condition = at_place(&CONDITIONS, field.value()?),
             ANNOUNCEMENT => self.announcement = Some(Box::new(announced::read(field.bytes)?)),
-            BUCKETS => self.buckets = Box::new(buckets_of(field.bytes)),
+            BUCKETS => *self.buckets = buckets_of(field.bytes),
             ERROR_KIND => self.error_kind = at_place(&ERROR_KINDS, field.value()?),
             _ => {}
         }
