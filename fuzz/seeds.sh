@@ -42,7 +42,8 @@ for frames in ../crates/cluster/tests/wire/golden/v1/*.hex; do
     { printf '\020'; unhex < "$frames"; } > "$corpus/link_prompt/$name"
     cp "$corpus/link_prompt/$name" "$corpus/link_acknowledged/$name"
 done
-for message in ../crates/shard-message/src/wire/golden/v1/*.hex ../crates/shard-message/src/wire/golden/v2/{re,shared-}*.hex; do
+messages=../crates/shard-message/src/wire/golden
+for message in $messages/v1/*.hex $messages/v2/re*.hex $messages/v2/shared-*.hex $messages/v2/chat-*.hex; do
     name="$(basename "$message" .hex)"
     case "$name" in
         # The kind counts from that of the first, 2a (see fuzz_targets/farm_trace.rs).
