@@ -121,7 +121,8 @@ fn unescape(content: &str, text: &mut String) {
     let mut rest = content;
     while let Some((before, after)) = rest.split_once('&') {
         text.push_str(before);
-        let Some((entity, after)) = after.split_once(';') else { break };
+        // A reference without an end: no text follows that could be trusted.
+        let Some((entity, after)) = after.split_once(';') else { return };
         text.push(match entity {
             "lt" => '<',
             "gt" => '>',
