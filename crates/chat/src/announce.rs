@@ -308,7 +308,7 @@ impl FollowedSession {
                 if kind == StanzaKind::Presence
                     && let Some(is_there) = room_answer(&element)
                     && let Ok(Some(from)) = stanza::from(&element)
-                    && from.resource().is_some()
+                    && self.has_presence_of(&from)
                 {
                     self.session.note_room(from, is_there);
                 }
@@ -377,13 +377,39 @@ impl FollowedSession {
                 ..self.session.clone()
             });
         }
+        self.announce_end()
+    }
+
+    /// The session for the next host, to end there. None: its presence was not seen. Of very many addresses with its presence the first
+    /// ones are told.
+    pub fn announce_end(&self) -> Option<AnnouncedSession> {
         let was_seen = self.session.presence.is_some() || !self.session.directed.is_empty();
-        was_seen.then(|| AnnouncedSession { id: "".into(), ..self.session.clone() })
+        was_seen.then(|| {
+            let mut session =
+                AnnouncedSession { id: "".into(), left_rooms: Vec::new(), ..self.session.clone() };
+            let mut bytes = 0;
+            session.directed.retain(|to| {
+                bytes += length_of(to);
+                bytes <= limits::FOLLOWED_BYTES
+            });
+            session
+        })
+    }
+
+    /// True if this address has the client's presence, or is about to have it.
+    fn has_presence_of(&self, address: &Jid) -> bool {
+        let is_for = |stanza: &Element| stanza::to(stanza).is_ok_and(|to| to.as_ref() == Some(address));
+        address.resource().is_some()
+            && (self.session.directed.contains(address) || self.from_client.stanzas.iter().any(is_for))
     }
 
     /// True if the session goes on at the next host.
     pub fn can_be_announced(&self) -> bool {
-        self.counts_host && !self.from_client.is_over && !self.to_client.is_over
+        let AnnouncedSession { directed, left_rooms, .. } = &self.session;
+        let addresses: usize = directed.iter().chain(left_rooms).map(length_of).sum();
+        let is_over =
+            self.from_client.is_over || self.to_client.is_over || addresses > limits::FOLLOWED_BYTES;
+        self.counts_host && !is_over
     }
 
     /// The elements of the client that the next host has to get after the announcement, in their order: stanzas that the dead host has
@@ -403,6 +429,11 @@ impl FollowedSession {
     pub fn jid(&self) -> &Jid {
         &self.session.jid
     }
+}
+
+/// Bytes of an address, and of its field in an announcement.
+fn length_of(address: &Jid) -> usize {
+    address.as_str().len() + 8
 }
 
 fn number_of(element: &Element) -> Option<u32> {

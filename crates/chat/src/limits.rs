@@ -156,7 +156,7 @@ pub const SM_RESUMES: usize = 1_000;
 /// the other side has acknowledged all of them, the client's stream is closed and the client signs in again.
 pub const FOLLOWED: usize = 500;
 
-/// Bytes of these stanzas. With them the announcement of the session fits a message between nodes, of 256 KiB. More: the same.
+/// Bytes of these stanzas, and of the addresses that have the client's presence. With them the announcement of the session fits a message between nodes, of 256 KiB. More: the same.
 pub const FOLLOWED_BYTES: usize = 96 << 10;
 
 /// Ended sessions of a host whose count of handled stanzas is remembered. Beyond: the oldest is forgotten, and its client

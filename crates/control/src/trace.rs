@@ -14,6 +14,9 @@ use crate::limits;
 /// Bytes of a message that a full trace shows.
 const SHOWN: usize = 16 * 1024;
 
+/// Characters of a label or a Call-ID in a line. Identifiers that phones make have some 60; longer ones are a stranger's.
+const SHOWN_TEXT: usize = 256;
+
 /// One message of a trace.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TraceLine {
@@ -68,8 +71,13 @@ impl TraceLine {
             at_micros: at.as_micros(),
             from: from.into(),
             to: to.into(),
-            label: label.into(),
-            call_id: header(message, b"call-id", b"i").unwrap_or_default().into(),
+            label: label.chars().take(SHOWN_TEXT).collect::<String>().into(),
+            call_id: header(message, b"call-id", b"i")
+                .unwrap_or_default()
+                .chars()
+                .take(SHOWN_TEXT)
+                .collect::<String>()
+                .into(),
             message: full.then(|| mask_credentials(&message[..message.len().min(SHOWN)]).into()),
             session: None,
             node: None,
@@ -284,6 +292,14 @@ mod tests {
         Proxy-Authorization: Digest response=\"feed\"\r\n\
         Authorization : Basic YWxpY2U6c2VjcmV0\r\n\
         \r\nresponse=\"body\"";
+
+    #[test]
+    fn what_a_stranger_makes_long_is_cut() {
+        let call_id = "é".repeat(30_000);
+        let message = format!("SIP/2.0 200 OK\r\nCall-ID: {call_id}\r\nCSeq: 1 {call_id}\r\n\r\n");
+        let line = TraceLine::of(Instant::from_unix_seconds(1), "a", "b", message.as_bytes(), false);
+        assert_eq!((line.call_id.chars().count(), line.label.chars().count()), (SHOWN_TEXT, SHOWN_TEXT));
+    }
 
     #[test]
     fn labels_say_what_the_message_is() {

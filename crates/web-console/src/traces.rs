@@ -197,8 +197,10 @@ impl Trace {
                 if self.order.call_id.as_ref().is_some_and(|wanted| *wanted != line.call_id) {
                     return true;
                 }
-                self.bytes +=
-                    size_of::<TraceLine>() + line.message.as_ref().map_or(0, |message| message.len());
+                let TraceLine { from, to, label, call_id, .. } = &line;
+                let texts = from.len() + to.len() + label.len() + call_id.len();
+                let message = line.message.as_ref().map_or(0, |message| message.len());
+                self.bytes += size_of::<TraceLine>() + texts + message;
                 self.lines.push(line);
             }
         }

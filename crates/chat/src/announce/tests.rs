@@ -190,3 +190,29 @@ fn a_late_answer_of_a_room_does_not_outlast_the_next() {
     session.handle_delivered(management("a", 5));
     assert!(session.session.left_rooms.is_empty(), "nothing stays");
 }
+
+/// Anyone may send a presence with an error, or with status 110, from any number of addresses.
+#[test]
+fn answers_of_rooms_that_were_not_asked_change_nothing() {
+    let mut session = counting();
+    for number in 0..50 {
+        let from = format!("x@evil.example/{number}");
+        session.handle_delivered(stanza("presence", number).with("type", "error").with("from", from));
+    }
+    assert!(session.announce().is_some_and(|announced| announced.left_rooms.is_empty()));
+}
+
+/// A message between nodes has 256 KiB.
+#[test]
+fn a_session_with_the_longest_addresses_is_announced_to_end() {
+    let mut session = counting();
+    for number in 0..limits::DIRECTED {
+        let to = format!("{}@rooms.example/{number}", "r".repeat(1_000));
+        session.handle_stanza(&stanza("presence", number).with("to", to));
+        session.handle_delivered(management("a", 1 + number as u32));
+    }
+    assert!(!session.can_be_announced());
+    let announced = session.announce().expect("its presence was seen");
+    let bytes: usize = announced.directed.iter().map(|to| to.as_str().len()).sum();
+    assert!(announced.is_ending() && bytes > 50_000 && bytes <= limits::FOLLOWED_BYTES, "{bytes}");
+}

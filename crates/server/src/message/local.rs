@@ -70,6 +70,8 @@ pub enum LocalXmppMessage {
     Returned {
         /// The shard that it was for.
         to: cluster::ShardAddress,
+        /// The node is dead. The shard that has the links knows it first: this message may overtake the farm's new state.
+        is_dead: bool,
         /// The message.
         message: Box<super::XmppShardMessage>,
     },

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use cluster::link::Message;
+use cluster::link::{Message, SendFailure};
 use cluster::{Bucket, Life, ShardAddress};
 use farm::view::FarmView;
 use router::BucketSet;
@@ -88,13 +88,18 @@ pub(super) fn post(shard: &mut Shard, now: Instant) {
     let is_understood = view.is_some_and(|view| view.map.level() >= wire::CHAT_SINCE);
     for (to, message) in messages {
         let encoded = wire::chat_message(to, own, &message).filter(|_| is_understood);
-        let sent = encoded.and_then(|encoded| {
+        let sent = encoded.map(|encoded| {
             let bytes = encoded.wire_bytes();
-            links::send_to_node(shard, now, to, encoded).ok().map(|()| bytes)
+            links::send_to_node(shard, now, to, encoded).map(|()| bytes).map_err(|error| error.reason)
         });
         shard.with_xmpp(now, |xmpp, outbox| match sent {
-            Some(bytes) => chat::handle_sent(xmpp, now, to, message, bytes),
-            None => chat::handle_unsent(xmpp, now, to, message, outbox),
+            Some(Ok(bytes)) => chat::handle_sent(xmpp, now, to, message, bytes),
+            // It would be as long the next time.
+            Some(Err(SendFailure::TooLong)) => drop(xmpp.take_back(now, vec![message], outbox)),
+            failed => {
+                let is_dead = failed == Some(Err(SendFailure::Dead));
+                chat::handle_unsent(xmpp, now, (to, is_dead), message, outbox);
+            }
         });
     }
 }
@@ -105,7 +110,7 @@ pub(super) fn take_back(shard: &mut Shard, now: Instant, message: InboxMessage) 
     match message {
         InboxMessage::Shard(message) => Some(message),
         InboxMessage::Local(LocalMessage::ToNode { life, message }) => {
-            handle_returned(shard, now, life, &message);
+            handle_returned(shard, now, (life, false), &message);
             None
         }
         // The process's own messages that may be dropped end with an answer to their asker.
@@ -113,14 +118,19 @@ pub(super) fn take_back(shard: &mut Shard, now: Instant, message: InboxMessage) 
     }
 }
 
-/// A message that another node did not take, or has not received before its death. True if it is one of chat: it goes to the
+/// A message that another node did not take, or, with true beside its life, has not received before its death. True if it is one of chat: it goes to the
 /// shard that has sent it.
-pub(super) fn handle_returned(shard: &mut Shard, now: Instant, to: Life, message: &Message) -> bool {
+pub(super) fn handle_returned(
+    shard: &mut Shard,
+    now: Instant,
+    (to, is_dead): (Life, bool),
+    message: &Message,
+) -> bool {
     let Some(sender) = wire::chat_sender(message) else { return false };
     let Ok(Decoded::Message(ShardMessage::Xmpp(messages))) = wire::read(message) else { return true };
     let to = ShardAddress::new(to, u16::from(message.shard));
     for message in messages {
-        let returned = LocalXmppMessage::Returned { to, message: Box::new(message) };
+        let returned = LocalXmppMessage::Returned { to, is_dead, message: Box::new(message) };
         if sender == shard.parts.edge.shard {
             shard.with_xmpp(now, |xmpp, outbox| xmpp.handle_local_message(now, returned, outbox));
         } else if let Some(outlet) = shard.parts.outlets.get(usize::from(sender)) {

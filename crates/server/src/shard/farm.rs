@@ -340,8 +340,8 @@ pub(super) fn send_to_node(
 /// A message of another shard of this node for another node.
 pub(super) fn pass_to_node(shard: &mut Shard, now: Instant, life: cluster::Life, message: Message) {
     let to = ShardAddress::new(life, u16::from(message.shard));
-    if let Err(SendError { message, .. }) = send_to_node(shard, now, to, message)
-        && !chat_farm::handle_returned(shard, now, life, &message)
+    if let Err(SendError { message, reason }) = send_to_node(shard, now, to, message)
+        && !chat_farm::handle_returned(shard, now, (life, reason == SendFailure::Dead), &message)
     {
         take_back_from_node(shard, now, life, &message, true);
     }
@@ -371,7 +371,8 @@ pub(super) fn read_links(shard: &mut Shard, now: Instant) -> usize {
         match event {
             LinkEvent::Received { from, message, .. } => handle_from_node(shard, now, from, &message),
             LinkEvent::Returned { to, message, .. } => {
-                if !chat_farm::handle_returned(shard, now, to, &message) {
+                // Messages of chat wait for a connection as long as the node lives.
+                if !chat_farm::handle_returned(shard, now, (to, true), &message) {
                     take_back_from_node(shard, now, to, &message, false);
                 }
             }

@@ -21,6 +21,7 @@ pub(super) fn survive_panic(shard: &mut Shard, act: impl FnOnce(&mut Endpoint, &
     let effects = &mut shard.scratch.effects;
     let handle = std::panic::AssertUnwindSafe(|| act(endpoint, effects));
     if std::panic::catch_unwind(handle).is_err() {
+        sip::endpoint::forget_off_slot(&mut shard.parts.endpoint);
         shard.parts.board.count_panic();
         tracing::error!("a message made the SIP core panic: it was dropped; please report what is above");
     }

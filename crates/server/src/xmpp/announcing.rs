@@ -80,6 +80,8 @@ pub(super) fn handle_message(
 ) {
     match message {
         XmppShardMessage::Bound { edge, bound } => handle_bound(xmpp, now, edge.connection, *bound, outbox),
+        // A client that is gone already has ended its session there, or left it to be resumed.
+        XmppShardMessage::Announced { edge, .. } if xmpp.streams.get(edge.connection).is_none() => {}
         XmppShardMessage::Announced { edge, session } => {
             xmpp.followed.handle_resumed(edge.connection, *session);
         }

@@ -219,11 +219,12 @@ pub(super) fn wait(
     }
 }
 
-/// A message of this shard that the link to another node gives back: it may have arrived there.
+/// A message of this shard that the link to another node gives back: it may have arrived there. True beside the address: the node is
+/// dead, whatever this shard has been told of the farm.
 pub(super) fn handle_returned(
     xmpp: &mut Xmpp,
     now: Instant,
-    to: ShardAddress,
+    (to, is_dead): (ShardAddress, bool),
     message: XmppShardMessage,
     outbox: &mut Vec<XmppEffect>,
 ) {
@@ -233,20 +234,20 @@ pub(super) fn handle_returned(
     {
         return;
     }
-    handle_unsent(xmpp, now, to, message, outbox);
+    handle_unsent(xmpp, now, (to, is_dead), message, outbox);
 }
 
-/// A message of this shard that another node has not received. What is for an address goes to the next owner; a session or a
+/// A message of this shard that another node has not received; true: because it is dead. What is for an address goes to the next owner; a session or a
 /// connection that has missed something goes on by XEP-0198 on another stream.
 pub(crate) fn handle_unsent(
     xmpp: &mut Xmpp,
     now: Instant,
-    to: ShardAddress,
+    (to, is_dead): (ShardAddress, bool),
     message: XmppShardMessage,
     outbox: &mut Vec<XmppEffect>,
 ) {
     let Some(shared) = xmpp.queues.shared() else { return };
-    let is_alive = shared.has(to);
+    let is_alive = !is_dead && shared.has(to);
     match message {
         // It goes to the next owner with the session.
         XmppShardMessage::Stanza { edge, .. }

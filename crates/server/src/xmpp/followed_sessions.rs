@@ -33,6 +33,8 @@ struct Followed {
     phase: Phase,
     /// `questions` has it.
     is_queued: bool,
+    /// The session's account may not sign in any more. Its host ends it, but for a host that is dead.
+    must_end: bool,
     /// The stream is gone, while the session had no host. True: its client has closed it.
     end: Option<bool>,
 }
@@ -82,8 +84,10 @@ impl FollowedSessions {
     }
 
     fn insert(&mut self, stream: u64, bucket: Bucket, session: FollowedSession) {
-        self.sessions
-            .insert(stream, Followed { session, bucket, phase: Phase::Hosted, is_queued: false, end: None });
+        self.sessions.insert(
+            stream,
+            Followed { session, bucket, phase: Phase::Hosted, is_queued: false, must_end: false, end: None },
+        );
     }
 
     /// A stanza of a client, or another element of it.
@@ -185,7 +189,11 @@ impl FollowedSessions {
     /// The announcement of a lost session, with its bucket. With none, and with one of a session that is to end, the stream is to be closed.
     pub(super) fn announce(&mut self, stream: u64) -> Option<(Bucket, AnnouncedSession)> {
         let followed = self.sessions.get_mut(&stream).filter(|followed| followed.phase == Phase::Lost)?;
-        let (bucket, announced) = (followed.bucket, followed.session.announce());
+        let announced = match followed.must_end {
+            true => followed.session.announce_end(),
+            false => followed.session.announce(),
+        };
+        let bucket = followed.bucket;
         match &announced {
             Some(announced) if !announced.is_ending() => followed.phase = Phase::Announced,
             _ => drop(self.sessions.remove(&stream)),
@@ -212,8 +220,13 @@ impl FollowedSessions {
         reports
     }
 
-    /// Forgets sessions without a host whose accounts are meant. Returns their streams.
+    /// Forgets sessions without a host whose accounts are meant. Returns their streams. Others of these accounts are not announced if
+    /// their host turns out to be dead.
     pub(super) fn end(&mut self, is_meant: impl Fn(&str) -> bool) -> Vec<u64> {
+        let hosted = self.sessions.values_mut().filter(|followed| followed.phase == Phase::Hosted);
+        for followed in hosted.filter(|followed| is_meant(followed.session.jid().bare_str())) {
+            followed.must_end = true;
+        }
         let ended = self.sessions.extract_if(|_, followed| {
             followed.phase != Phase::Hosted && is_meant(followed.session.jid().bare_str())
         });

@@ -228,8 +228,8 @@ impl Xmpp {
                     self.route(now, Box::new(iq), outbox);
                 }
             }
-            LocalXmppMessage::Returned { to, message } => {
-                farm::handle_returned(self, now, to, *message, outbox);
+            LocalXmppMessage::Returned { to, is_dead, message } => {
+                farm::handle_returned(self, now, (to, is_dead), *message, outbox);
             }
             LocalXmppMessage::Authenticated { id, verdict } => {
                 self.with_clients(now, outbox, |clients, cx| clients.handle_verdict(cx, id, verdict));

@@ -658,6 +658,25 @@ fn a_repeated_invite_to_two_callees_has_the_response_of_the_one_that_answers() {
     }
 }
 
+/// As above: the first refusal ends neither the request at the node that hears of it, nor what a CANCEL does there.
+#[test]
+fn a_repeated_invite_to_two_callees_is_cancelled_after_one_has_refused() {
+    fn both(_: &PlanRequest) -> Decision {
+        targets(&[&["sip:bob@10.0.0.3", "sip:carol@10.0.0.4"]])
+    }
+    for seed in 0..80 {
+        let phones = [bob().answering(&[(600, 486)]), carol().answering(&[(550, 180), (60_000, 200)])];
+        let mut farm = Farm::new(both, phones.into()).dies_at(15).by(seed);
+        farm.call();
+        farm.then(900 + seed * 30, "CANCEL");
+        farm.run(100_000);
+        let ladder = farm.world.ladder();
+        assert_eq!(farm.callee(1).calls[0].status, 487, "seed {seed}\n{ladder}");
+        assert_eq!(final_statuses(&ladder).len(), 1, "seed {seed}\n{ladder}");
+        farm.rest();
+    }
+}
+
 /// A callee that is silent at all is the nodes' to answer for (RFC 3261 §16.8).
 #[test]
 fn a_repeated_invite_to_a_silent_callee_fails() {

@@ -69,7 +69,8 @@ use self::request_router::RequestRouter;
 pub use self::request_router::{CallLimits, StoreUnavailable};
 pub use self::settings::{EndpointSettings, Listener};
 pub use self::shared_response::{
-    ResponseHandling, SharedResponse, handle_packet_off_slot, handle_shared_response, has_ended,
+    ResponseHandling, SharedResponse, forget_off_slot, handle_packet_off_slot, handle_shared_response,
+    has_ended,
 };
 pub(crate) use self::transactions::SourceCredit;
 use self::transactions::{SourceProofs, Transactions};

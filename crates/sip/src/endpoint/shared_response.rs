@@ -21,7 +21,7 @@ use super::lower::{LowerLayers, LowerView};
 use super::proxy_core::ProxyCore;
 use super::receive::{ResponseOrigin, give_response};
 use super::{Endpoint, EndpointEffect, EndpointOutbox, RequestStage, TransactionUser};
-use crate::transaction::TIMEOUT;
+use crate::transaction::{T1, TIMEOUT};
 use crate::transport::Packet;
 use crate::wire::{self, Message, Method};
 
@@ -69,6 +69,14 @@ impl LowerLayers {
 /// other than INVITE change nothing.
 pub(super) fn share_response(lower: &mut LowerView<'_>, response: &Message, handling: ResponseHandling) {
     if response.status() >= 200 || response.method() == Method::Invite {
+        let branch = response.top_via().and_then(|via| via.branch()).unwrap_or_default();
+        let hash = lower.transactions.table.client_hash(branch, response.method_name());
+        // A callee that repeats its response without pause costs the farm two messages a second.
+        let shared = hash.rotate_left(u32::from(response.status()) % 63 + 1);
+        if lower.settled.get_at(lower.now, &shared).is_some() {
+            return;
+        }
+        lower.settled.insert_until(lower.now + T1, shared, ());
         let bytes = response.bytes().clone();
         lower.out.push(EndpointEffect::ShareResponse(SharedResponse { bytes, handling }));
     }
@@ -109,6 +117,11 @@ pub fn handle_packet_off_slot(
 ) {
     endpoint.lower.is_off_slot = true;
     endpoint.handle_packet(now, packet, out);
+    forget_off_slot(endpoint);
+}
+
+/// After a packet that made the endpoint panic: the next one is its worker's.
+pub fn forget_off_slot(endpoint: &mut Endpoint) {
     endpoint.lower.is_off_slot = false;
 }
 
@@ -129,7 +142,12 @@ pub fn handle_shared_response(
     let hash = table.client_hash(branch, response.method_name());
     let is_unhandled = shared.handling == ResponseHandling::Unhandled;
     let is_invite = response.method() == Method::Invite;
-    if !is_unhandled && is_invite && response.status() >= 200 {
+    let route = response.top_via().and_then(|via| response_route_of_other_life(&endpoint.lower.env, &via));
+    // RFC 3261 §16.7 step 5: other failures end one branch.
+    let ends_request = matches!(response.status(), 200..300 | 600..)
+        || response.status() >= 300
+            && (shared.handling == ResponseHandling::Forwarded || route.is_some_and(|route| route.is_only));
+    if !is_unhandled && is_invite && ends_request {
         note_settled(&mut endpoint.lower.at(now, out), hash);
     }
     let table = &endpoint.lower.transactions.table;
@@ -146,7 +164,11 @@ pub fn handle_shared_response(
         (TransactionUser::Context(_), _, 200..300) if !is_invite => {
             give_response(endpoint, now, key, &response, ResponseOrigin::Forwarded, out);
         }
-        // The other node ends the request, or goes on with its other branches, which are the same as those here.
+        // The other node goes on with its other branches, which are the same as those here.
+        (TransactionUser::Context(_), ..) if !ends_request => {
+            give_response(endpoint, now, key, &response, ResponseOrigin::Forwarded, out);
+        }
+        // The other node ends the request.
         (TransactionUser::Context(context), ..) if endpoint.lower.awaits(context, key) => {
             ProxyCore::new(&mut endpoint.lower.at(now, out)).stand_down(context);
         }

@@ -5,7 +5,7 @@
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
@@ -194,6 +194,14 @@ impl FreshFolders {
                 "an empty folder, or --replace, which keeps the old one beside it",
             ));
         }
+        // Such a folder cannot be renamed, which would be found when the database is restored already.
+        if is_a_place_of_its_own(&folder.path) {
+            let found = format!("{}: it is a symbolic link or a volume of its own", folder.path.display());
+            return Err(StoreError::invalid(
+                found,
+                "a folder that can be replaced: name one inside it, or the one that the link names",
+            ));
+        }
         let made = with_ending(&folder.path, "restore");
         // Left by a restore that was killed.
         if made.exists() {
@@ -235,9 +243,18 @@ impl Drop for FreshFolders {
     }
 }
 
+/// True for a symbolic link, and for a folder on another volume than the one that has it.
+fn is_a_place_of_its_own(path: &Path) -> bool {
+    let path: PathBuf = path.components().collect();
+    let Ok(own) = std::fs::symlink_metadata(&path) else { return false };
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    own.is_symlink() || std::fs::metadata(parent).is_ok_and(|parent| parent.dev() != own.dev())
+}
+
 /// `name.ending`, beside the folder.
 pub(super) fn with_ending(path: &Path, ending: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
+    // Without a slash at the end, behind which the name would be that of an entry of the folder.
+    let mut name = path.components().collect::<PathBuf>().into_os_string();
     name.push(".");
     name.push(ending);
     name.into()
@@ -266,4 +283,30 @@ fn finish(open: Option<(File, PathBuf, u64)>) -> Result<(), StoreError> {
         file.sync_all()
     };
     finish().map_err(|error| io_failed(&path, &error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_beside_a_folder_are_beside_it_however_it_is_written() {
+        for path in ["/srv/uploads", "/srv/uploads/", "/srv/uploads//."] {
+            assert_eq!(with_ending(Path::new(path), "restore"), Path::new("/srv/uploads.restore"), "{path}");
+        }
+    }
+
+    #[test]
+    fn a_symbolic_link_is_no_folder_that_can_be_replaced() {
+        let home = tempfile::tempdir().unwrap();
+        let (folder, link) = (home.path().join("files"), home.path().join("link"));
+        std::fs::create_dir(&folder).unwrap();
+        std::os::unix::fs::symlink(&folder, &link).unwrap();
+        assert!(is_a_place_of_its_own(&link) && !is_a_place_of_its_own(&folder));
+        assert!(
+            is_a_place_of_its_own(&home.path().join("link/"))
+                && !is_a_place_of_its_own(&home.path().join("none"))
+        );
+        assert!(is_a_place_of_its_own(Path::new("/proc")), "a volume of its own");
+    }
 }
