@@ -216,6 +216,7 @@ pub type Outbox = Vec<Effect>;
 
 /// The accounts, rooms and services of one shard.
 pub struct Host {
+    /// Replaced as a whole by [`Host::reload`].
     settings: Arc<HostSettings>,
     rng: Rng,
     accounts: account_memory::AccountMemory,
@@ -225,6 +226,7 @@ pub struct Host {
     pending_acks: ack::PendingAcks,
     /// Clients that come back and wait for their messages.
     resumes: resume::ResumeRequests,
+    /// Ended sessions that could have been resumed: a client that comes back too late learns how much was handled.
     remembered: sm::EndedSessions,
     offline: offline::OfflineMessages,
     roster: roster::Roster,
@@ -308,6 +310,7 @@ impl Host {
         resume::answer_waiting(self, now, out);
         while let Some((until, key)) = self.sleeping.front().copied().filter(|(until, _)| *until <= now) {
             self.sleeping.pop_front();
+            // A session that was resumed has left its entry here: its own deadline is another one by now, or none.
             let is_over =
                 self.accounts.sessions.get(key).is_some_and(|session| session.sleeps_until == Some(until));
             if is_over {
