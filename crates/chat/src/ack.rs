@@ -25,7 +25,7 @@ use super::{Host, HostSettings, Outbox, hints};
 pub(super) struct PendingAcks {
     /// The address of this host, which is in the marks of its sessions.
     host: ShardAddress,
-    /// The one that is being looked at.
+    /// The number of the message that is being looked at: a write that begins now is one of its writes.
     current: Option<u64>,
     waiting: HashMap<u64, PendingAck>,
     last: u64,
@@ -33,7 +33,7 @@ pub(super) struct PendingAcks {
 
 struct PendingAck {
     message: HandledMessage,
-    /// Writes on their way, and the looking at it.
+    /// The number of things that have to end before it is handled: its writes, and the looking at it.
     left: u32,
 }
 

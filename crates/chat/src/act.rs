@@ -1,4 +1,5 @@
-//! Actions that all hosts of a server perform at once, for administrators' commands and the operator.
+//! Actions that all hosts of a server perform at once, for administrators' commands and the operator. One host asks for an action
+//! (`Load::Act`), the driver has every host perform it, and the sum of their results is the answer.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

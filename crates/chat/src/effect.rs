@@ -1,4 +1,7 @@
 //! Everything a host can ask of the world.
+//!
+//! The driver performs effects in their order, and calls the host with the answers. A ticket joins an answer to its
+//! request (`store_requests`).
 
 mod operate;
 

@@ -1,4 +1,5 @@
-//! The table of features: the features that each announces and the requests that it answers.
+//! The table of features: the features that each announces and the requests that it answers. `route::ask` finds the handler of an iq here,
+//! `disco` the features, and the compliance page the specifications. A new feature with requests needs its line in [`FEATURES`].
 
 use stdx::Instant;
 use stdx::slab::Key;
@@ -20,9 +21,10 @@ pub(super) enum IqTarget {
     Server,
 }
 
-/// A question.
+/// A request (an iq of type `get` or `set`), for its handler.
 pub(super) struct IqRequest<'a> {
     pub(super) iq: &'a Element,
+    /// Its only child, by whose name and namespace the handler was found.
     pub(super) payload: &'a Element,
     pub(super) from: &'a Jid,
     /// The address that was asked; the account of the session when the iq has none.
@@ -70,6 +72,7 @@ pub(super) struct IqHandler {
     pub(super) run: IqHandlerFn,
 }
 
+/// The announcement of one feature.
 pub(super) struct Feature {
     pub(super) specifications: &'static [Specification],
     /// Announced by accounts and by the server (XEP-0030).

@@ -23,13 +23,16 @@ pub(super) struct ReadQueues {
     of: HashMap<Requester, RequesterReads>,
 }
 
+/// The large reads of one address.
 #[derive(Default)]
 struct RequesterReads {
+    /// Reads that the store has not answered; refused ones (`Load::TooMany`) count until their answer.
     count: usize,
     waiting: VecDeque<(Ticket, Load)>,
 }
 
 impl ReadQueues {
+    /// The account or server that is charged for a stanza: all resources of an address share one bound.
     pub(super) fn requester_of(&self, who: &Jid) -> Requester {
         self.hasher.hash_one(who.bare_str())
     }

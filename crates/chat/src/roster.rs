@@ -1,4 +1,9 @@
 //! Contacts (RFC 6121 §2) with versions (§2.6).
+//!
+//! Every change of a contact is a [`RosterAction`]: by a client's roster set, by a subscription stanza that `presence` passes on, or by another
+//! feature. It waits for its turn among the account's changes (`change_queue`), is written to the store, then into memory, and has its
+//! consequences after that: the push to interested sessions, the answer, the stanza to the contact, presence (`handle_written`). `approval` has
+//! the part of subscriptions.
 
 mod approval;
 
@@ -86,6 +91,8 @@ pub(super) fn sets_roster(iq: &Element) -> bool {
     iq.attr("type") == Some("set") && iq.get("query", ns::ROSTER).is_some()
 }
 
+/// Answers the account's own roster get, and checks a roster set. The result goes to the session past the router, as
+/// pushes do.
 fn roster(view: &mut IqView<'_>, iq: &IqRequest<'_>) -> IqReply {
     if !iq.is_set {
         return match get(view.accounts, iq) {
@@ -175,6 +182,7 @@ fn read(iq: &IqRequest<'_>) -> Result<(Bare, RosterAction), StanzaError> {
 /// A roster set that waits for its answer.
 pub(super) struct PendingRosterSet {
     iq: Element,
+    /// The session that asks; None: the iq came by the router, and the answer goes by it.
     session: Option<Key>,
 }
 

@@ -2,6 +2,9 @@
 //!
 //! Reads keep the bounds of [`read_queues`](super::read_queues) and
 //! the order of [`write_order`](super::write_order). An account stays in memory while an answer that concerns it is awaited.
+//!
+//! A feature calls `load`, `change` or `access` with the continuation; the host gives it the answer
+//! (`Host::handle_store_reply`): `take`, the continuation, then `end`, which begins reads that waited for this request.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,8 @@
 //! All public rooms of a service: those of the store, and those that hosts have in memory, which know more.
+//!
+//! A request is answered in two steps: the public rooms in the store are read page by page (or are known from a moment
+//! ago), and then all hosts of the server name those that they have in memory (`HostAction::Rooms`), whose names and
+//! numbers of occupants replace the stored ones.
 
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
@@ -26,6 +30,7 @@ pub(super) struct Directories {
 /// The stored rooms of one service.
 pub(in super::super) type StoredRooms = Rc<Directory>;
 
+/// One read serves all requests that come while it is under way; its result serves those of the next `DIRECTORY_FOR`.
 enum StoredDirectory {
     Loading(Vec<DirectoryRequest>),
     Ready { rooms: StoredRooms, until: Instant },

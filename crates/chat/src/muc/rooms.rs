@@ -21,6 +21,7 @@ use crate::limits::{HISTORY, HISTORY_BYTES, ROOM_IDLE, ROOM_WAITING, ROOMS, ROOM
 /// The rooms of this host.
 #[derive(Default)]
 pub(in super::super) struct Rooms {
+    /// The rooms in memory, and those that are being read.
     slots: HashMap<Bare, RoomEntry>,
     /// Rooms without occupants, and until when they stay in memory.
     idle: BTreeSet<(Instant, Bare)>,
@@ -37,7 +38,7 @@ struct RoomEntry {
     waiting: VecDeque<Box<Element>>,
     /// Accounts that were removed, while it was being read or written.
     departed: Vec<Bare>,
-    /// As in `Rooms::idle`.
+    /// As in `Rooms::idle`; None: it has occupants, or is not idle yet.
     idle_until: Option<Instant>,
 }
 
@@ -99,6 +100,7 @@ pub(super) enum WaitingEvent {
 /// A retraction, while the archive replaces the message.
 pub(super) struct PendingRetraction {
     stanza: Box<Element>,
+    /// The room's history had the message: it exists, even if the archive does not know it yet.
     is_known: bool,
     effects: Vec<RoomEffect>,
 }
@@ -237,7 +239,7 @@ impl Rooms {
         self.slots.remove(address)
     }
 
-    /// A place for one more, if need be that of the one that was left longest ago.
+    /// Makes a place for one more room, if need be that of the one that was left longest ago. False: no place, as all have occupants or are busy.
     fn make_place(&mut self) -> bool {
         while self.slots.len() >= ROOMS {
             let is_free = |address: &Bare| self.slots.get(address).is_some_and(|slot| !slot.is_busy);
@@ -310,6 +312,8 @@ impl Rooms {
         }
     }
 
+    /// The room is there, and a waiting stanza may create it if it is not. An archived one stays busy until its history is
+    /// read.
     fn handle_room(&mut self, address: &Bare, result: Result<StoreReply, StoreFailure>) -> Vec<RoomsEffect> {
         let room = match result {
             Ok(StoreReply::Room(None)) => None,

@@ -1,4 +1,5 @@
-//! Looking for rooms by words (XEP-0433).
+//! Looking for rooms by words (XEP-0433). `service` parses the request and answers one without a form; `directory` has the rooms and calls
+//! [`result`] once it has read them.
 
 use muc::RoomListing;
 use xmpp::stanza::{Condition, StanzaError};
@@ -23,6 +24,7 @@ pub(super) struct SearchRequest {
     in_description: bool,
     in_address: bool,
     min_users: u32,
+    /// Sorted by address; else by the number of occupants, the most first.
     is_by_address: bool,
     /// False for services without rooms here.
     has_rooms: bool,

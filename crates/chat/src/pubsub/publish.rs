@@ -74,7 +74,7 @@ pub(crate) struct ItemWrite {
 
 /// The purpose of an [`ItemWrite`].
 pub(super) enum WriteGoal {
-    /// Answer the request. `is_new`: the node was made for the item.
+    /// Answer the request. `is_new`: the node was made for the item. `payload` and `name` are for the copy of bookmarks, `answer` for the client.
     Reply {
         asked: Rc<PendingRequest>,
         answer: Element,
@@ -129,6 +129,7 @@ impl ItemWrite {
         NodeWrite { owner, name, node, goal: NodeGoal::Publish(Box::new(self)) }.begin()
     }
 
+    /// The item is on disk (or needs not be), or could not be written.
     pub(super) fn handle_written(self, result: Result<(), StanzaError>, effects: &mut Vec<PubSubEffect>) {
         let ItemWrite { owner, name, node, item, goal, .. } = self;
         if result.is_ok() {
@@ -212,7 +213,8 @@ impl ItemRemoval {
     }
 }
 
-/// §7.1.
+/// Publishes one item (XEP-0060 §7.1), in an order that tells a stranger nothing: right, options, id, payload. A node that is not there is
+/// made for its owner.
 pub(super) fn publish(
     context: &mut PubSubContext<'_>,
     asked: &Rc<PendingRequest>,
@@ -257,7 +259,7 @@ pub(super) fn publish(
     Ok(if is_new { vec![item.begin_with_node()] } else { item.begin(context.now) })
 }
 
-/// §7.2.
+/// Retracts one item (XEP-0060 §7.2).
 pub(super) fn retract(asked: &Rc<PendingRequest>, part: &Element, nodes: &Nodes) -> PubSubResult {
     let name = asked.node_name(part)?;
     let node = Rc::clone(node_of(nodes, &name)?);
@@ -281,7 +283,7 @@ pub(super) fn retract(asked: &Rc<PendingRequest>, part: &Element, nodes: &Nodes)
     Ok(vec![ItemRemoval { owner, name, node, id, is_told, goal }.begin()])
 }
 
-/// §6.5.
+/// Reads items of a node (XEP-0060 §6.5).
 pub(super) fn items(asked: &Rc<PendingRequest>, part: &Element, nodes: &Nodes) -> PubSubResult {
     let name = asked.node_name(part)?;
     let node = node_of(nodes, &name)?;
@@ -305,7 +307,7 @@ fn retracted(id: &str) -> Element {
     Element::new("retract", ns::PUBSUB_EVENT).with("id", id)
 }
 
-/// As it is told.
+/// The item as a notification has it: without payload if the node is configured so.
 pub(super) fn event_item(item: &Element, config: &NodeConfig) -> Element {
     let payload = item.elements().filter(|_| config.with_payload).cloned();
     Element::new("item", ns::PUBSUB_EVENT)
@@ -327,7 +329,7 @@ fn submit(fields: &[(&'static str, &'static str)]) -> Element {
     }))
 }
 
-/// §7.1.5: the publisher relies on the node's having these options.
+/// Checks the options that a publisher relies on (§7.1.5): the node must be configured so already, as publishing never changes it.
 fn meets(node: &Node, options: Option<&Element>) -> Result<(), StanzaError> {
     let Some(form) = options else { return Ok(()) };
     match node.config.with_form(form, "publish-options", true) {

@@ -14,7 +14,7 @@ use super::{FEATURE, node_of};
 use crate::limits;
 use crate::{ItemPage, ItemQuery, ItemRow, Load};
 
-/// Access models that depend on presence or a roster are for accounts only.
+/// Features of XEP-0060 that the service does not announce: they depend on presence or a roster, and are for accounts only.
 const OF_ACCOUNTS: [&str; 7] = [
     "access-presence",
     "access-roster",

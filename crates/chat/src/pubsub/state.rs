@@ -1,5 +1,10 @@
 //! Publish-subscribe as a machine: the nodes of owners while they are in use, and the jobs that wait for them. Events and the
 //! store's replies come in, [`PubSubEffect`]s go out; the host performs them.
+//!
+//! An owner is an account or a service. Its nodes are in `nodes` while they are in use, and in `busy` are the owners whose
+//! nodes are being read or changed: jobs for these wait. Steps of an event: `handle` makes it a job, `begin` waits for the
+//! owner's nodes, `run` performs it, and `handle_written` applies a change to the nodes in memory and goes on with the
+//! waiting jobs.
 
 use std::cell::Cell;
 use std::collections::{HashMap, VecDeque};
@@ -28,6 +33,7 @@ pub(in super::super) struct PubSub {
     /// Owners whose nodes are read or changed, and the jobs that wait for that: each is judged by the
     /// current state.
     busy: HashMap<Bare, VecDeque<NodeJob>>,
+    /// Clients that have been sent the newest items, or whose features are still asked for.
     pub(super) clients: NotifiedClients,
 }
 
@@ -96,7 +102,7 @@ pub(crate) enum PubSubEffect {
     Send(Element),
     /// Send an event to the audience of a node, when the owner's roster is in memory.
     Notify(Notification),
-    /// An account has published this payload.
+    /// An account has published this payload: the avatar may be for the vCard, too (XEP-0398).
     Published { owner: Bare, node: Box<str>, payload: Element },
     /// Mirror bookmarks that were published or retracted (XEP-0402 §5), then answer.
     MirrorBookmarks {
@@ -131,7 +137,7 @@ pub(crate) enum PubSubWrite {
     Node(NodeWrite),
     Item(ItemWrite),
     Removal(ItemRemoval),
-    /// A node was removed, to be written again without items. The failure, for that write.
+    /// A node was removed, to be written again without items. The failure is for that write, which is already under way: it reports both.
     Purged(Rc<Cell<Option<StoreFailure>>>),
 }
 
@@ -510,6 +516,7 @@ impl PubSub {
     }
 }
 
+/// Reads the next page of an owner's nodes; `nodes`: those of the pages before, in the order of their names.
 fn read_nodes(owner: Bare, nodes: Nodes) -> PubSubEffect {
     let after = nodes.last_key_value().map(|(name, _)| name.clone());
     PubSubEffect::Load(Load::Nodes { owner: owner.clone(), after }, PubSubRead::Nodes(owner, nodes))
@@ -533,6 +540,8 @@ fn newest_for(owner: &Bare, name: &str, nodes: &Nodes, by: &Requester, client: &
         .then(|| super::notify::send_newest(owner, name, node, client))
 }
 
+/// Retracts items for another feature. `then` runs after all removals are answered; `own` stands for the request itself,
+/// so that it runs without any removal, too.
 fn retract(
     owner: &Bare,
     (name, ids): (&'static str, Vec<Box<str>>),

@@ -18,7 +18,8 @@ use crate::limits;
 /// `FORM_TYPE` of the form by which an owner decides (§8.6).
 const AUTHORIZATION: &str = "http://jabber.org/protocol/pubsub#subscribe_authorization";
 
-/// §6.1.
+/// Subscribes the requester to a node (XEP-0060 §6.1). In a node that is open on request (`authorize`) the subscription waits for an owner, who
+/// gets a form.
 pub(super) fn subscribe(asked: &Rc<PendingRequest>, part: &Element, nodes: &Nodes) -> PubSubResult {
     let jid = own_jid(asked, part)?;
     let name = asked.node_name(part)?;
@@ -63,7 +64,7 @@ pub(super) fn subscribe(asked: &Rc<PendingRequest>, part: &Element, nodes: &Node
     asked.write(name, Some(node), effects, Some(payload))
 }
 
-/// §6.2.
+/// Ends a subscription of the requester (XEP-0060 §6.2).
 pub(super) fn unsubscribe(asked: &Rc<PendingRequest>, part: &Element, nodes: &Nodes) -> PubSubResult {
     let name = asked.node_name(part)?;
     let node = node_of(nodes, &name)?;
@@ -172,7 +173,7 @@ fn told(name: &str, jid: &Jid, state: NodeSubscription) -> Element {
     Element::new("pubsub", ns::PUBSUB).child(subscription(name, jid, state))
 }
 
-/// §5.6.
+/// Lists the requester's subscriptions, of one node or of all (XEP-0060 §5.6).
 pub(super) fn own_subscriptions(asked: &Rc<PendingRequest>, part: &Element, nodes: &Nodes) -> PubSubResult {
     let of = part.attr("node");
     if let Some(name) = of {
@@ -187,7 +188,7 @@ pub(super) fn own_subscriptions(asked: &Rc<PendingRequest>, part: &Element, node
     asked.reply(Some(Element::new("pubsub", ns::PUBSUB).child(list)))
 }
 
-/// §5.7.
+/// Lists the requester's affiliations, of one node or of all (XEP-0060 §5.7).
 pub(super) fn own_affiliations(asked: &Rc<PendingRequest>, part: &Element, nodes: &Nodes) -> PubSubResult {
     let of = part.attr("node");
     if let Some(name) = of {
