@@ -109,7 +109,9 @@ const CURRENT: &str = "current";
 
 /// Forms that are being filled in, and messages of the day by domain.
 pub(super) struct Commands {
+    /// By the id of the command's session: its opener and the command.
     open: Cache<Box<str>, (Jid, &'static str)>,
+    /// `None` inside: it was read, and there is none.
     motd: HashMap<Box<str>, Option<Element>>,
 }
 
@@ -277,6 +279,7 @@ impl Command {
         status(node, session, "executing").child(actions).child(form)
     }
 
+    /// The values of the submitted form, whose required fields have one.
     fn read(&self, payload: &Element) -> Result<Values, StanzaError> {
         let bad = || fault(Condition::BadRequest, "bad-payload");
         let form = payload.get("x", ns::DATA).filter(|form| form.attr("type") == Some("submit"));

@@ -1,5 +1,8 @@
 //! Discovery (XEP-0030): the identities, features and items of an address; with the operator's contacts
 //! (XEP-0157).
+//!
+//! Each feature announces itself in the table of `feature`; here the announcements become the answers of the server and of
+//! accounts. Accounts answer only entities that see their presence; nodes of accounts answer for themselves (`pubsub`).
 
 use xmpp::stanza::Condition;
 use xmpp::{Bare, Element, Jid, Level, Specification, ns};
@@ -163,7 +166,7 @@ fn items_of_server(view: &mut IqView<'_>, iq: &IqRequest<'_>) -> IqReply {
     IqReply::Result(Some(query))
 }
 
-/// Components are named at the domain that they are below of; those below of none at each.
+/// The components that a domain lists: those whose domain is below it, and those that are below none of our domains.
 fn components_of<'a>(settings: &'a HostSettings, domain: &str) -> impl Iterator<Item = &'a str> {
     let is_below = |component: &str, domain: &str| {
         component.strip_suffix(domain).is_some_and(|rest| rest.ends_with('.'))

@@ -176,6 +176,8 @@ impl PrivateRequest {
         PrivateEffect::Answer(self, answer)
     }
 
+    /// The native bookmarks were read. A client sets all of its old ones at once, so rooms that are missing there are
+    /// taken back.
     fn handle_known(
         self,
         now: Instant,
@@ -249,7 +251,7 @@ pub(crate) fn imported(owner: &Bare, data: &Element, at: Instant) -> Result<Vec<
     Ok(changes)
 }
 
-/// As the store has it: data of one namespace and name.
+/// The node and the item of private data in the store: one item for each namespace and name.
 fn place(data: &Element) -> (Box<str>, Box<str>) {
     (format!("private:{}", data.ns()).into(), data.name().into())
 }
@@ -460,7 +462,7 @@ fn to_native(old: &Element, before: Option<&Element>) -> Element {
         .children(extensions)
 }
 
-/// And back.
+/// XEP-0048 from XEP-0402; `None`: the item is no bookmark of a room.
 fn to_old(room: &str, native: &Element) -> Option<Element> {
     if !native.is("conference", ns::BOOKMARKS) || Jid::parse(room).is_err() {
         return None;

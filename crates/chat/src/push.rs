@@ -1,4 +1,9 @@
 //! Push notifications (XEP-0357): a client that is not here is told through its maker's service that something waits.
+//!
+//! A client registers a push service of its maker (`<enable/>`), which is stored. When a message comes that clients should
+//! hear of while they are away (`route`, `offline`), or a session loses its connection with messages unacknowledged
+//! (`connection`), a notification goes to the service. A service that answers with an error that will last is removed from
+//! the list.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -38,7 +43,7 @@ const NODE: &str = "private:urn:xmpp:push:0";
 /// A client that wants to be told.
 #[derive(Clone)]
 pub(super) struct PushClient {
-    /// In the store.
+    /// The id of its item in the store: made of service and node, so a client that registers again replaces its entry.
     id: Box<str>,
     service: Jid,
     node: Option<Box<str>>,
@@ -65,7 +70,7 @@ impl PushClient {
             .children(self.options.clone())
     }
 
-    /// XEP-0357 §7.
+    /// The notification for the push service (XEP-0357 §7), with a number and nothing of the messages.
     fn notification(&self, user: &Bare, id: &str, messages: usize) -> Element {
         let field = |var: &'static str, value: &str| {
             let value = Element::new("value", ns::DATA).text(value);
@@ -159,7 +164,7 @@ impl Push {
         self.known.remove(user);
     }
 
-    /// XEP-0357 §5.
+    /// Writes a client into the list (XEP-0357 §5).
     fn enable(now: Instant, iq: &IqRequest<'_>) -> Result<PushEffect, StanzaError> {
         let user = iq.to.bare();
         let client = PushClient::parse(iq.payload)?;

@@ -1,4 +1,7 @@
 //! Slots for files (XEP-0363): the rights and quotas of users. The files themselves belong to the driver.
+//!
+//! A request is checked by its form (`request`), then against the user's bytes of the day, which are read from the store
+//! at the first request; the driver makes the slot (`Load::Slot`), and the usage is written with the answer.
 
 use stdx::Instant;
 use stdx::cache::Cache;
@@ -39,6 +42,7 @@ pub struct UploadSettings {
     pub per_day: u64,
 }
 
+/// Seconds of a day.
 const DAY: u64 = 86_400;
 
 /// The node of a user's item of usage. Users cannot publish to it.
@@ -94,6 +98,7 @@ pub(super) struct UploadRequest {
     user: Bare,
     name: Box<str>,
     size: u64,
+    /// The media type.
     kind: Box<str>,
 }
 
@@ -301,6 +306,7 @@ impl Upload {
         (change, Ok(element(slot)))
     }
 
+    /// Counts a file against the user's day, in UTC: at midnight the count begins anew.
     fn take(&mut self, now: Instant, user: &Bare, cost: u64, per_day: u64) -> Result<(), StanzaError> {
         let today = now.unix_seconds() / DAY;
         let used = self.used.get(user).filter(|used| used.day == today).map_or(0, |used| used.bytes);

@@ -290,13 +290,14 @@ impl Avatars {
         (!is_known).then(|| AvatarEffect::ReadData(user.clone(), avatar))
     }
 
-    /// `item`: of the node of avatars' data.
+    /// The data of a published avatar were read. `item`: of the node of avatars' data.
     fn handle_data(&self, user: &Bare, avatar: &PublishedAvatar, item: &Element) -> Option<AvatarEffect> {
         let photo = Photo::new(&avatar.kind, &item.content_of("data", ns::AVATAR_DATA)?)?;
         // An id that is not the hash of the data would show another picture than it says.
         if photo.hash == avatar.id { self.set_photo(user, Some(photo)) } else { None }
     }
 
+    /// Begins to put a photo into the vCard, or to take it out, unless it is known that there is none.
     fn set_photo(&self, user: &Bare, photo: Option<Photo>) -> Option<AvatarEffect> {
         let is_known = photo.is_none() && self.hashes.get(user) == Some(&None);
         (!is_known).then(|| AvatarEffect::ReadVcard(user.clone(), photo))
@@ -359,7 +360,7 @@ fn handle_vcard(now: Instant, user: &Bare, vcard: Option<Element>, photo: Option
     write(now, user, vcard, photo, None)
 }
 
-/// XEP-0398: to the nodes of XEP-0084.
+/// Publishes the photo of a vCard in the nodes of XEP-0084, as XEP-0398 asks for: first the data, then the metadata that name them.
 fn publish(user: Bare, photo: Option<&Photo>) -> AvatarEffect {
     let publication = |node: &'static str, id: &str, payload: Element| {
         Box::new(Publication { node, id: id.into(), payload, options: OPEN })

@@ -42,7 +42,7 @@ impl RoomAddress {
         tag
     }
 
-    /// The message as all occupants get it, but for its id and addressee.
+    /// The message as all occupants get it, without addressee and the id of the archive: from the nickname, with the sender's occupant id.
     pub(super) fn message_of(&self, speaker: &Occupant, stanza: &Element) -> Element {
         let mut message = stanza.clone();
         message.unset("to");

@@ -53,6 +53,7 @@ pub(super) fn list(users: &RoomUsers, from: &Jid, query: &Element) -> Result<Ele
     Ok(Element::new("query", ns::MUC_ADMIN).children(items))
 }
 
+/// The occupants of a role, with their real addresses: only moderators, administrators and owners get such a list.
 fn with_role(users: &RoomUsers, from: &Jid, role: Role) -> Result<Vec<Element>, Condition> {
     if !may_list_role(users.standing(from), role) {
         return Err(Condition::Forbidden);
@@ -153,6 +154,7 @@ impl AdminRequest {
 }
 
 impl AdminChange {
+    /// One item: a role of an occupant by its nickname, or an affiliation of a user by address or nickname.
     fn parse(users: &RoomUsers, from: &Jid, item: &Element) -> Result<AdminChange, Condition> {
         let reason = item.content_of("reason", ns::MUC_ADMIN).map(|reason| head(&reason));
         let nick = item.attr("nick");

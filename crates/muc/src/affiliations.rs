@@ -12,7 +12,9 @@ use crate::limits::AFFILIATIONS;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct RoomUser {
     pub(super) affiliation: Affiliation,
+    /// The reserved nickname (§7.10), in the form that it has in an address.
     pub(super) nick: Option<Box<str>>,
+    /// The reason of a ban.
     pub(super) reason: Option<Box<str>>,
 }
 

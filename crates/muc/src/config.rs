@@ -48,6 +48,7 @@ pub(super) struct RoomConfig {
     /// A node of pubsub that belongs to the room.
     pub(super) pubsub: Box<str>,
     pub(super) is_persistent: bool,
+    /// Directories list it.
     pub(super) is_public: bool,
     pub(super) is_moderated: bool,
     pub(super) is_members_only: bool,
@@ -57,10 +58,12 @@ pub(super) struct RoomConfig {
     pub(super) max_users: usize,
     /// All occupants see real addresses, not moderators only.
     pub(super) is_whois_anyone: bool,
+    /// Participants may, not only moderators.
     pub(super) may_change_subject: bool,
+    /// Occupants with voice may invite, not only moderators and administrators.
     pub(super) may_invite: bool,
     pub(super) allow_pm: AllowPm,
-    /// Once it is persistent.
+    /// The owner wants the messages archived; it counts once the room is persistent ([`RoomConfig::is_archived`]).
     pub(super) is_logged: bool,
 }
 
@@ -303,7 +306,7 @@ fn refused(text: &str) -> StanzaError {
     StanzaError::new(Condition::NotAcceptable, text)
 }
 
-/// The form in a question, and whether it was cancelled.
+/// The form in a request, and whether it was cancelled.
 pub(super) fn submitted(query: &Element) -> Option<(&Element, bool)> {
     let form = query.get("x", ns::DATA)?;
     match form.attr("type") {

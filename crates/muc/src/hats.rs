@@ -2,6 +2,10 @@
 //!
 //! A hat is a URI with a title. A room has no list of hats of its own: the hats that its users have are those that can be chosen, and
 //! a new one is made by naming its URI and title. Hats carry no rights.
+//!
+//! An administrator gives and takes hats by two commands (XEP-0050), each with one form. `query` passes a command to
+//! [`handle_command`]; it asks for the form, or performs the submitted one, and every occupant sees the change in the
+//! user's presence.
 
 use std::collections::BTreeMap;
 

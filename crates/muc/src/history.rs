@@ -32,11 +32,14 @@ pub(super) struct History {
 pub(super) struct HistoryRequest {
     max_chars: usize,
     max_stanzas: usize,
+    /// Only messages of the last so many seconds.
     seconds: Option<u64>,
     since: Option<Instant>,
 }
 
 impl HistoryRequest {
+    /// From `<history/>` of a request to enter (§7.2.14). Without `maxstanzas` the limit is `HISTORY_UNASKED`, or
+    /// `HISTORY` if a time is named.
     pub(super) fn of(history: Option<&Element>) -> HistoryRequest {
         let attr = |name| history.and_then(|history| history.attr(name));
         let number = |name| attr(name).and_then(|text| text.parse::<u64>().ok());

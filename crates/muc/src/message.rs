@@ -1,4 +1,8 @@
 //! Messages to all occupants, private messages, invitations and the subject (XEP-0045 §7.4, §7.5, §7.8, §8.1).
+//!
+//! `Room::handle` calls `message`. A message to all occupants has its way in two steps: here it is judged and becomes a
+//! `RoomEffect::Broadcast`; the owner of the room archives it in the form of `archived` and calls `publish` with its id,
+//! which puts it into the history and makes the copies.
 
 use stdx::Instant;
 use xmpp::stanza::{Condition, StanzaError};
@@ -41,6 +45,8 @@ impl Room {
         }
     }
 
+    /// A message to all occupants: a change of the subject, a retraction, or the discussion. The sender has to be an
+    /// occupant with voice; the subject has a right of its own.
     fn groupchat(&mut self, now: Instant, from: &Jid, stanza: &Element, out: &mut Vec<RoomEffect>) {
         // §7.4: "not-acceptable" for a sender that is no occupant.
         let Some(speaker) = self.users.occupants.of_session(from) else {

@@ -73,7 +73,7 @@ impl RoomVcard {
         }
     }
 
-    /// All occupants learn by code 104 that the room has changed, and the hash by presence.
+    /// Sets the vCard, as an owner may. All occupants learn by code 104 that the room has changed, and the hash by presence.
     pub(super) fn change(
         &mut self,
         users: &RoomUsers,

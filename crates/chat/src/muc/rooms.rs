@@ -312,8 +312,8 @@ impl Rooms {
         }
     }
 
-    /// The room is there, and a waiting stanza may create it if it is not. An archived one stays busy until its history is
-    /// read.
+    /// The store's answer about a room. If there is none, a waiting stanza may create it. An archived room stays busy
+    /// until its history is read.
     fn handle_room(&mut self, address: &Bare, result: Result<StoreReply, StoreFailure>) -> Vec<RoomsEffect> {
         let room = match result {
             Ok(StoreReply::Room(None)) => None,

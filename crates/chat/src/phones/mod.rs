@@ -4,6 +4,10 @@
 //! of `Host::handle_phone`. It takes text messages ([`texts`]) and sends some ([`messages`]); other requests are
 //! refused, Jingle's `session-initiate` among them: code that connects such calls to phones takes them in
 //! `describe_phone`'s place and adds their features.
+//!
+//! The driver reports phones by `Host::handle_phone`, and asks for an account's chat when `Effect::Show` says that it may
+//! have changed. Of an account's phones only the sum is known here: whether one is there, whether one is in a call, and
+//! the newest document that one has published.
 
 mod body;
 mod consent;
@@ -184,12 +188,15 @@ impl Show {
     }
 }
 
+/// The feature: the state of accounts' phones, and the messages and queries between phones and chat.
 #[derive(Default)]
 pub(super) struct Phones {
     /// Accounts with a phone, and watched accounts without sessions. Signed-in accounts without a phone, the
     /// most of a chat server, need no entry.
     watched: HashMap<Bare, WatchedPhone>,
+    /// Texts on their way to phones.
     texts: texts::Texts,
+    /// Messages of phones whose outcome is not yet reported.
     heard: messages::PendingPhoneMessages,
     consents: consent::PendingConsents,
 }
@@ -203,6 +210,7 @@ enum PhoneChange {
     Other,
 }
 
+/// An account whose phones' state is known.
 #[derive(Default)]
 struct WatchedPhone {
     phone: Phone,

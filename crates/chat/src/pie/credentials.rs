@@ -71,7 +71,7 @@ fn read_keys(element: &Element) -> Option<(Hash, Keys)> {
     Some((hash, keys(hash, (&text("iter-count")?, &text("salt")?), (&stored, &server))?))
 }
 
-/// `[sha256,|sha512,]STORED,SERVER,SALT,ITERATIONS`
+/// Keys as old versions of ejabberd write them: `[sha256,|sha512,]STORED,SERVER,SALT,ITERATIONS`.
 fn old_keys(text: &str) -> Option<(Hash, Keys)> {
     let (hash, rest) = match text.split_once(',')? {
         ("sha256", rest) => (Hash::Sha256, rest),

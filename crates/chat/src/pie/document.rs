@@ -43,7 +43,7 @@ pub enum Piece {
     Other(Box<str>),
 }
 
-/// Why a file cannot be read to its end.
+/// The reason for which a file cannot be read to its end.
 #[derive(Debug)]
 pub enum PieError {
     /// The file cannot be read.
@@ -92,7 +92,9 @@ pub struct Document<R> {
     at: usize,
     /// The line number at `at`.
     line: u64,
+    /// Bytes of the file before `at`.
     bytes: u64,
+    /// The elements that are open at `at`, the outermost first.
     around: Vec<EnclosingElement>,
     /// The host of a file that another one includes.
     host: Option<Box<str>>,

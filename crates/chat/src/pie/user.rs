@@ -27,7 +27,7 @@ pub struct User {
 /// The kinds of elements that were ignored, in the plural, with their counts.
 pub type SkippedElements = BTreeMap<Box<str>, u64>;
 
-/// Why a user is not taken.
+/// The reason for which a user is not imported.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
     /// The text that stands there.
@@ -63,6 +63,8 @@ pub fn read_user(element: &Element, host: &str, now: Instant) -> Result<User, Fa
     Ok(reading.end(element, credentials))
 }
 
+/// The data of one user, while its element is read. Contacts and blocked addresses are collected: several parts of the
+/// file name them.
 struct UserReader {
     address: Bare,
     now: Instant,
@@ -80,6 +82,7 @@ impl UserReader {
         }
     }
 
+    /// Takes the writes that a feature has made of an element, or counts the element as ignored.
     fn take(&mut self, found: Result<Vec<Change>, &'static str>) {
         match found {
             Ok(mut changes) => self.changes.append(&mut changes),
@@ -117,7 +120,7 @@ impl UserReader {
         Ok(())
     }
 
-    /// RFC 6121 §2.1.2.
+    /// An item of the roster (RFC 6121 §2.1.2). Names and groups beyond the limits are left out; an unknown subscription is a fault.
     fn contact(&mut self, item: &Element) -> Result<(), Fault> {
         const EXPECTED: &str = "none, to, from or both";
         let subscription = match item.attr("subscription") {
@@ -221,6 +224,7 @@ impl UserReader {
         }
     }
 
+    /// All parts are read: the writes of nodes, blocked addresses and contacts follow those of the parts.
     fn end(mut self, element: &Element, credentials: Credentials) -> User {
         let (nodes, passed) = imported::nodes(&self.address, element, self.now);
         self.changes.extend(nodes);

@@ -11,7 +11,8 @@ use crate::{FULL, RoomEffect, refuse};
 const REGISTER_FORM: &str = "http://jabber.org/protocol/muc#register";
 
 impl RoomUsers {
-    /// Into a room for members one is made a member, one does not become it.
+    /// Checks that a user may reserve a nickname. It makes a member, so strangers cannot have one in a room for members: they would let
+    /// themselves in.
     fn may_register(&self, affiliation: Affiliation) -> Result<(), Condition> {
         match affiliation {
             // §7.10: a banned user is refused before anything is said of the form.
