@@ -27,7 +27,9 @@ pub(super) struct PendingAcks {
     host: ShardAddress,
     /// The number of the message that is being looked at: a write that begins now is one of its writes.
     current: Option<u64>,
+    /// Messages whose way has ended here and that are not handled yet, by a number that this host gives them.
     waiting: HashMap<u64, PendingAck>,
+    /// The number that was given last.
     last: u64,
 }
 

@@ -1,5 +1,8 @@
 //! Commands of administrators about accounts (XEP-0133 §4.1 to §4.10, §4.13 to §4.22). Those that change one do it as the
 //! operator's commands do; sessions of a removed account end.
+//!
+//! The table [`COMMANDS`] has a function for each; `commands` has the forms and runs the function with the submitted one.
+//! A function checks the form and returns the first step, whose continuation gets the store's reply.
 
 use stdx::Instant;
 use xmpp::sasl::Secret;
@@ -82,6 +85,7 @@ fn one(form: &Form) -> Result<Bare, StanzaError> {
     account(form, form.of("accountjid").first().map(|text| &**text).unwrap_or_default())
 }
 
+/// The accounts of a form that changes several.
 fn many(form: &Form) -> Result<Vec<Bare>, StanzaError> {
     let mut accounts =
         form.of("accountjids").iter().map(|text| account(form, text)).collect::<Result<Vec<_>, _>>()?;

@@ -426,7 +426,7 @@ pub(super) fn list_users(form: &Form, who: OnlineFilter, var: &'static str) -> C
     }))
 }
 
-/// §4.15 to §4.17.
+/// The number of users (§4.15 to §4.17).
 pub(super) fn count_users(form: &Form, who: OnlineFilter, var: &'static str) -> CommandResult {
     let action = HostAction::Online { domain: form.domain.domain().into(), who, max: 0 };
     Ok(CommandEffect::act(action, move |form, acted| {

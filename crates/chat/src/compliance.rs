@@ -302,7 +302,7 @@ pub struct Need {
     pub is_advanced: bool,
     /// The feature, in the words of the suites.
     pub feature: &'static str,
-    /// All of them.
+    /// The specifications that meet it, all of them together.
     pub by: &'static [&'static str],
 }
 

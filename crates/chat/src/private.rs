@@ -411,7 +411,7 @@ struct PublishedBookmarks {
     is_new: bool,
 }
 
-/// And back. A client that finds no old node knows nothing of the rooms that there are: it takes none of them away.
+/// From the item of the old node to items. A client that finds no old node knows nothing of the rooms that there are: it takes none of them away.
 fn old_bookmarks_published(
     store: &mut StoreRequests,
     user: &Bare,

@@ -404,7 +404,7 @@ pub(super) fn perform(host: &mut Host, effects: Vec<PushEffect>, out: &mut Outbo
     }
 }
 
-/// `None`: the client is awake.
+/// The number of messages for a notification; `None`: the client has a session that is awake, and needs none.
 fn count_messages(
     accounts: &AccountMemory,
     user: &Bare,

@@ -1,5 +1,9 @@
 //! vCards (XEP-0054, XEP-0292), and one avatar however it is set: in the vCard, as items (XEP-0084), in presence
 //! (XEP-0153, XEP-0398).
+//!
+//! A client sets its avatar in the vCard (`vcard`) or publishes it (`Avatars::handle_publication`); the other place
+//! follows, and the hash of the picture is written apart from it. The hash is added to the presence of every session
+//! (`Avatars::stamp`), and when it changes the presence is sent again.
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -49,12 +53,14 @@ const OPEN: &[(&str, &str)] = &[("pubsub#access_model", "open")];
 
 const CURRENT: &str = "current";
 
-/// As it is in a vCard.
+/// The picture of a vCard.
 pub(super) struct Photo {
+    /// SHA-1 of the picture's bytes, in hexadecimal digits: the name of the avatar in presence and in nodes.
     hash: Box<str>,
     kind: Box<str>,
     /// Base64 without white space.
     data: Box<str>,
+    /// The size of the picture.
     bytes: usize,
 }
 

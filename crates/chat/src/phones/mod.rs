@@ -413,7 +413,8 @@ fn phone_of(user: &Bare) -> Option<Jid> {
     user.with_resource(RESOURCE).ok()
 }
 
-/// RFC 7248 §5.3. Its priority is negative: messages for the account go to its sessions first.
+/// The presence of an account's phones (RFC 7248 §5.3); `None`: none is there. A call goes before a published document. The priority is negative:
+/// messages for the account go to its sessions first.
 fn presence_of(user: &Bare, phone: &Phone) -> Option<Element> {
     let published = phone.published.as_deref().and_then(pidf::read).unwrap_or_default();
     if !phone.is_there || published.is_closed {

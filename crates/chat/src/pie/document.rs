@@ -165,7 +165,7 @@ impl<R: Read> Document<R> {
         }
     }
 
-    /// The next one, whole. `None`: the file has ended.
+    /// The kind and length of the next token, which begins at `at`; the buffer has the whole of it. `None`: the file has ended.
     fn token(&mut self) -> Result<Option<(Token, usize)>, PieError> {
         loop {
             match token(&self.buffer[self.at..]) {
@@ -184,7 +184,7 @@ impl<R: Read> Document<R> {
         }
     }
 
-    /// As much again as waits already, so that what is long is not looked through too often.
+    /// Reads as much again as waits already: a long element is then looked through a number of times that grows with the logarithm of its length.
     fn fill(&mut self) -> Result<(), PieError> {
         self.buffer.drain(..self.at);
         self.at = 0;
@@ -212,6 +212,7 @@ impl<R: Read> Document<R> {
         mark.unwrap_or(bytes).iter().all(u8::is_ascii_whitespace)
     }
 
+    /// The XML declaration may name only an encoding that is read as UTF-8.
     fn check_encoding(&self, length: usize) -> Result<(), PieError> {
         let text = String::from_utf8_lossy(self.bytes_of(length)).to_ascii_lowercase();
         let encoding =
@@ -261,6 +262,8 @@ impl<R: Read> Document<R> {
         self.enter(&element, prefixes, is_empty, length)
     }
 
+    /// An element that is neither user nor include: hosts stand in the data, and others are told once by their name, at
+    /// the outermost.
     fn enter(
         &mut self,
         element: &Element,

@@ -182,7 +182,7 @@ const PREFIX: &str = "http://jabber.org/protocol/pubsub#";
 const META_DATA: [&str; 5] =
     ["pubsub#title", "pubsub#type", "pubsub#access_model", "pubsub#publish_model", "pubsub#max_items"];
 
-/// Why a form is not taken.
+/// The reason for which a form is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FormFault {
     Malformed,
@@ -403,7 +403,7 @@ impl Node {
         self.subscriptions.retain(|(jid, _)| jid.bare() != *user);
     }
 
-    /// Subscriptions of one address, which has a resource each.
+    /// The number of subscriptions of an account: each of its resources may have one.
     pub(super) fn subscriptions_of(&self, who: &Bare) -> usize {
         self.subscriptions.iter().filter(|(jid, _)| jid.bare() == *who).count()
     }

@@ -131,7 +131,8 @@ pub(super) enum ServiceStanza<'a> {
 }
 
 impl<'a> ServiceStanza<'a> {
-    /// For a service, which has the address of its domain and no other.
+    /// Reads a stanza for a service, which has the address of its domain and no other. Requests for nodes are events of the machine; others are
+    /// answered here.
     pub(super) fn parse(stanza: &'a Element, from: &'a Jid, to: &'a Jid) -> ServiceStanza<'a> {
         let is_service = to.local().is_none() && to.resource().is_none();
         let refuse = |condition: Condition| ServiceStanza::Answer(Err(condition.into()));
@@ -172,7 +173,7 @@ impl<'a> ServiceStanza<'a> {
     }
 }
 
-/// §5.1.
+/// The description of the service (§5.1).
 fn service_info() -> Element {
     let identity = Element::new("identity", ns::DISCO_INFO)
         .with("category", "pubsub")

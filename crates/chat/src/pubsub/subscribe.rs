@@ -115,7 +115,7 @@ impl Approval {
         Some(Approval { subscription: jid.zip(of("pubsub#node")), is_approved })
     }
 
-    /// A subscription that is no longer pending needs no decision.
+    /// The write that follows from the decision; `None`: the sender may not decide, or the subscription is no longer pending.
     pub(super) fn decide(self, owner: &Bare, by: &Requester, nodes: &Nodes) -> Option<PubSubEffect> {
         let (jid, name) = self.subscription?;
         let node = nodes.get(&*name)?;
