@@ -73,7 +73,7 @@ impl PendingAcks {
         AckGuard(self.current)
     }
 
-    /// For a write: until it is done, the message that is being looked at is not handled.
+    /// A guard for a write: until it is released, the message that is being looked at is not handled.
     pub(super) fn guard(&mut self) -> AckGuard {
         if let Some(waiting) = self.current.and_then(|number| self.waiting.get_mut(&number)) {
             waiting.left += 1;
@@ -220,7 +220,7 @@ impl Acks<'_> {
         }
     }
 
-    /// It went no further: a refusal is an end too.
+    /// A stanza was refused: that ends its way, and a message counts as handled.
     pub(super) fn handle_refusal(&mut self, stanza: &Element, out: &mut Outbox) {
         let Some(mark) = stanza.attr_ns("mark", NS) else { return };
         if let Ok(Some(sender)) = xmpp::stanza::from(stanza) {
@@ -261,8 +261,8 @@ impl Acks<'_> {
         }
     }
 
-    /// For other servers marks mean nothing: stanzas given to the streams between servers cannot be followed
-    /// further.
+    /// Takes the mark off a stanza for another server and reports it as handled: a stanza that is given to the streams between servers cannot be
+    /// followed further.
     pub(super) fn take_foreign_token(&mut self, stanza: &mut Element, out: &mut Outbox) {
         if stanza.attr_ns("mark", NS).is_none() {
             return;

@@ -27,7 +27,7 @@ impl HostActionResult {
 }
 
 impl Host {
-    /// This host's part: run by the driver on all.
+    /// Performs this host's part of an action; the driver calls it on all hosts.
     pub fn act(&mut self, now: Instant, act: &HostAction, out: &mut Outbox) -> HostActionResult {
         match act {
             HostAction::Online { domain, who, max } => {

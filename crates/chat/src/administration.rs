@@ -178,7 +178,7 @@ fn list_idle(form: &Form) -> CommandResult {
     commands::list_users(form, OnlineFilter::Idle, "activeuserjids")
 }
 
-/// §4.9. An account with a session was last active now.
+/// The time at which an account was here last (§4.9): now, if it has a session.
 fn last_here(form: &Form) -> CommandResult {
     look_at_account(form, |now, data, sessions| {
         let last = match (data.last_seen.as_ref(), sessions.is_empty()) {
@@ -190,7 +190,7 @@ fn last_here(form: &Form) -> CommandResult {
     })
 }
 
-/// §4.8.
+/// The contacts of an account (§4.8).
 fn roster(form: &Form) -> CommandResult {
     look_at_account(form, |_, data, _| {
         let listed = data.roster.iter().filter(|(_, item)| item.is_listed);
@@ -199,7 +199,7 @@ fn roster(form: &Form) -> CommandResult {
     })
 }
 
-/// §4.10.
+/// The figures of an account: contacts, sessions, messages that wait (§4.10).
 fn figures(form: &Form) -> CommandResult {
     look_at_account(form, |_, data, sessions| {
         let listed = data.roster.iter().filter(|(_, item)| item.is_listed).count();
@@ -213,7 +213,7 @@ fn figures(form: &Form) -> CommandResult {
     })
 }
 
-/// In no form of XEP-0133: as XEP-0068 §3.3 has it, the name says so.
+/// A field that no form of XEP-0133 has: its name says so, as XEP-0068 §3.3 has it.
 const WAITING: &str = "{urn:belfry:admin}offlinemessages";
 
 fn form_of(first: Element) -> Element {

@@ -55,7 +55,7 @@ pub(super) struct Caps {
     clients: Cache<Bare, Vec<(Jid, Ver)>>,
     /// Requests that are not answered: one for each hash.
     asked: HashMap<Ver, CapsQuery>,
-    /// By the id of the request.
+    /// The hashes of these requests by the ids of their iqs.
     ids: HashMap<Box<str>, Ver>,
 }
 

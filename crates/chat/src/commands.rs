@@ -92,13 +92,13 @@ const COMMANDS: &[Command] = &[
     Command { node: "set-motd", name: "Set the message of the day, and send it", fields: DAY, run: set_motd },
 ];
 
-/// In none of the forms of XEP-0133: as XEP-0068 §3.3 has it, the name says so.
+/// A field that no form of XEP-0133 has: its name says so, as XEP-0068 §3.3 has it.
 const SUBJECT: Field = ("{urn:belfry:admin}subject", "text-single", "Subject", false);
 
-/// §4.24 and §4.25.
+/// The fields of a message of the day (§4.24 and §4.25).
 const DAY: &[Field] = &[SUBJECT, ("motd", "text-multi", "Text", true)];
 
-/// §4.18 to §4.22. `none` is as many as one answer may have.
+/// The field of lists (§4.18 to §4.22). Its value `none` is as many as one answer may have.
 pub(super) const MAX: &[Field] = &[("max_items", "list-single", "How many at most", false)];
 
 const MAX_ITEMS: [&str; 7] = ["25", "50", "75", "100", "150", "200", "none"];
@@ -413,7 +413,7 @@ pub(super) fn describe_command(settings: &HostSettings, from: &Jid, node: &str) 
     Some(query.child(feature(ns::COMMANDS)).child(feature(ns::DATA)))
 }
 
-/// §4.20 to §4.22: users, whatever the number of their sessions.
+/// The list of users with an available session (§4.20 to §4.22), each once whatever the number of its sessions.
 pub(super) fn list_users(form: &Form, who: OnlineFilter, var: &'static str) -> CommandResult {
     let max = form.max_items()?;
     let action = HostAction::Online { domain: form.domain.domain().into(), who, max };

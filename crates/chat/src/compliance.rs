@@ -124,7 +124,7 @@ const STREAMS: &[Specification] = &[
     ),
 ];
 
-/// All that is built, by name.
+/// All implemented specifications, by name.
 pub fn all() -> Vec<&'static Specification> {
     let streams = STREAMS.iter().chain(c2s::SPECIFICATIONS).chain(s2s::SPECIFICATIONS);
     let streams =

@@ -122,7 +122,7 @@ impl Host {
         send_backlog(self, now, key, out);
     }
 
-    /// To one session, unconditionally.
+    /// Delivers a stanza to one session, whatever its priority and the account's block list are.
     pub(super) fn deliver(&mut self, now: Instant, key: Key, stanza: Element, out: &mut Outbox) {
         self.accounts.deliver(now, key, stanza, out);
         perform_deliveries(self, now, out);

@@ -311,7 +311,7 @@ fn ask_user(host: &mut Host, now: Instant, user: Bare, contact: Bare, presence: 
     });
 }
 
-/// §3.5: the request is granted in the user's name, and answered by a request to the contact.
+/// Grants a request in the user's name, and answers it by a request to the contact (XEP-0379 §3.5).
 fn let_in(host: &mut Host, now: Instant, user: Bare, contact: Bare, presence: Element, out: &mut Outbox) {
     let owner = user.clone();
     host.with_account_data(now, &owner, out, move |host, now, out| {

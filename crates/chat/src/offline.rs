@@ -103,7 +103,7 @@ pub(super) enum OfflineEffect {
 
 /// The origin of a message that is to be kept: it learns of a failure.
 pub(super) enum MessageOrigin {
-    /// This stanza. Its sender gets the error.
+    /// A stanza: its sender gets the error.
     Stanza(Element),
     /// A phone: the outcome of its message with this id depends on it.
     Phone(u64),
@@ -121,9 +121,9 @@ pub(super) enum OfflineRead {
 
 /// The request that needs the senders of all messages that wait.
 pub(super) enum SendersGoal {
-    /// XEP-0013 §2.1.
+    /// The number of messages (XEP-0013 §2.1).
     Count(Element),
-    /// XEP-0013 §2.2.
+    /// The list of messages with their senders (XEP-0013 §2.2).
     Headers(Element),
     /// Remove these messages, if all of them are there.
     Remove(Element, Vec<u64>),

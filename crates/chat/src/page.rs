@@ -135,7 +135,7 @@ pub struct ItemPage {
     pub items: Vec<ItemRow>,
     /// The place of the first among all.
     pub index: u32,
-    /// All that there are, whatever the page.
+    /// The number of all items that the query matches, whatever the page.
     pub total: u32,
     /// The limit of bytes has shortened the page.
     pub is_cut: bool,

@@ -74,7 +74,7 @@ const OLD_NODE: &[(&str, &str)] = &[("pubsub#persist_items", "true"), ("pubsub#a
 /// The id, time and item of a native bookmark.
 type KnownRoom = (Box<str>, Instant, Element);
 
-/// By their addresses.
+/// The rooms of old bookmarks by their addresses: elements `<conference/>`.
 type LegacyBookmarks = BTreeMap<Box<str>, Element>;
 
 /// The rooms of old bookmarks by their addresses. One without an address is refused: it would vanish on its way through the
@@ -386,7 +386,7 @@ pub(super) fn mirror_publication(
     Ok(())
 }
 
-/// From items to the one of the old node, which keeps what is no room.
+/// Writes the rooms of the items into the item of the old node, which keeps what is no room.
 fn mirror_bookmarks(store: &mut StoreRequests, user: &Bare, out: &mut Outbox, then: WriteContinuation) {
     let items = |node: &str| all_items(user, node);
     let (rooms, old, user) = (items(ns::BOOKMARKS), items(ns::OLD_BOOKMARKS), user.clone());
@@ -411,7 +411,8 @@ struct PublishedBookmarks {
     is_new: bool,
 }
 
-/// From the item of the old node to items. A client that finds no old node knows nothing of the rooms that there are: it takes none of them away.
+/// Writes the rooms of the item of the old node into items. A client that finds no old node knows nothing of the rooms that there are: it takes
+/// none of them away.
 fn old_bookmarks_published(
     store: &mut StoreRequests,
     user: &Bare,

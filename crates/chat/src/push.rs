@@ -112,7 +112,7 @@ pub(super) enum PushEffect {
     Write(Change, Box<PushWrite>),
     /// Answer the request.
     Answer(Element, Result<(), StoreFailure>),
-    /// This client is the session's from now on.
+    /// Note at the session that this client is its own.
     Enabled(Key, Box<str>),
     /// Tell the client, by `notify`, of that many messages.
     Notify(Bare, PushClient, PushCount),

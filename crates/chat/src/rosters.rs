@@ -26,7 +26,7 @@ impl Default for RosterMemory {
 pub(super) struct Rosters {
     /// The sum of `User::weight`.
     pub(super) bytes: usize,
-    /// Where the search for one that is not used goes on: a place among the sessions.
+    /// The place among the sessions at which the search for a roster to evict goes on.
     pub(super) hand: u32,
     /// The number of rosters that were evicted since the start.
     pub(super) dropped: u64,

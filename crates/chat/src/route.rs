@@ -9,9 +9,9 @@
 //! itself goes to `ask`, other iqs to the host of their address; presence to `presence::handle_outbound`; a message to
 //! `message_from`.
 //!
-//! A stanza for an address of this host: `routed` chooses by the domain (rooms, publish-subscribe, phones of callers from
-//! outside, accounts). For an account `to_account` takes the mark of the acknowledgement off, `arrived` asks if the
-//! account exists and blocks the sender, and `message_to` or `ask` ends the way.
+//! A stanza for an address of this host: `routed` chooses by the domain (rooms, publish-subscribe, callers from
+//! outside, accounts). For an account `to_account` takes the mark of the acknowledgement off, `arrived` asks whether
+//! the account exists and whether it blocks the sender, and `message_to` or `ask` ends the way.
 
 use stdx::Instant;
 use stdx::slab::Key;
@@ -31,7 +31,7 @@ use crate::{
 };
 
 impl Host {
-    /// From another host or server, or from a service of ours: `to` is an address of this host's.
+    /// Takes a stanza from another host or server, or from a service of ours: `to` is an address of this host's.
     pub fn handle_routed(&mut self, now: Instant, element: Element, out: &mut Outbox) {
         let Ok(Some(to)) = stanza::to(&element) else { return };
         if self.acks().handle_report(&element, &to, out) {

@@ -48,7 +48,7 @@ pub(super) struct Sm {
     queue: VecDeque<(Instant, Element)>,
     /// The size of the queue.
     bytes: usize,
-    /// When the client acknowledged something last, or was first sent something to acknowledge.
+    /// The time at which the client acknowledged something last, or was first sent something to acknowledge.
     heard: Instant,
     /// A `<r/>` of ours is not answered.
     is_asking: bool,
@@ -223,7 +223,7 @@ impl Sm {
         self.queue.iter().filter(|(_, stanza)| which(stanza)).count()
     }
 
-    /// All up to this one are handled.
+    /// The number of stanzas of the client that are handled, without a gap.
     fn handled(&self) -> u64 {
         // Those beyond `received` came before a resumption, and the client sends them again.
         self.unhandled.front().map_or(self.received, |(number, _)| self.received.min(number - 1))
@@ -255,12 +255,12 @@ impl Sm {
         self.queue.len() >= limits::SM_QUEUE || self.bytes >= limits::SM_QUEUE_BYTES
     }
 
-    /// It is full, and the client has acknowledged nothing for long.
+    /// True if the queue is full and the client has acknowledged nothing for long.
     pub(super) fn is_abandoned(&self, now: Instant) -> bool {
         self.is_full() && now.since(self.heard) > limits::SM_PATIENCE
     }
 
-    /// All that was sent and not acknowledged: it is to be sent again.
+    /// Takes the stanzas that were sent and not acknowledged: they are to be sent again, and are counted again then.
     pub(super) fn take_unacknowledged(&mut self) -> VecDeque<(Instant, Element)> {
         self.sent -= self.queue.len() as u64;
         (self.bytes, self.is_asking) = (0, false);

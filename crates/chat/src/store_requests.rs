@@ -29,7 +29,7 @@ pub(super) struct PendingReply {
     requester: Option<Requester>,
     /// It counts as one of the reads of that address.
     is_large: bool,
-    /// It is a write of that place.
+    /// The place that it writes; reads of the same place wait for it (`write_order`).
     writes: Option<WriteTarget>,
     then: Continuation,
 }

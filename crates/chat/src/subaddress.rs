@@ -7,10 +7,10 @@ use xmpp::{Element, Jid};
 use super::account_memory::AccountMemory;
 use super::{Effect, Outbox};
 
-/// XEP-0033: how it was addressed, for clients that sort by it.
+/// The namespace of XEP-0033: a redirected message says in it how it was addressed, for clients that sort by that.
 const ADDRESS: &str = "http://jabber.org/protocol/address";
 
-/// The same resource of the account before the separator.
+/// The address before the separator `+`, with the same resource; `None`: the address has no detail.
 fn whole(to: &Jid) -> Option<Jid> {
     let (user, detail) = to.local()?.split_once('+')?;
     if user.is_empty() || detail.is_empty() {

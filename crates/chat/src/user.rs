@@ -25,7 +25,7 @@ pub struct User {
     /// In the order they came.
     pub(super) sessions: Vec<Key>,
     pub(super) state: AccountState,
-    /// It is an account's, not that of an anonymous session.
+    /// The store has the account: it is not that of an anonymous session.
     pub(super) is_stored: bool,
     /// It was used since the search for a roster to evict came by (`AccountMemory::evict_rosters`).
     pub(super) is_used: bool,

@@ -190,7 +190,7 @@ pub(crate) fn imported(owner: &Bare, vcard: &Element, at: Instant) -> Result<Vec
     ])
 }
 
-/// XEP-0153 §3.
+/// The element of presence with the hash of the avatar (XEP-0153 §3); without a hash it says that there is none.
 fn update(hash: Option<&str>) -> Element {
     let photo = Element::new("photo", ns::VCARD_UPDATE).text(hash.unwrap_or_default());
     Element::new("x", ns::VCARD_UPDATE).child(photo)

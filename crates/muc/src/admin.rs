@@ -80,7 +80,7 @@ fn with_affiliation(
 }
 
 impl AdminRequest {
-    /// All items are possible, or the request is refused.
+    /// Reads and judges all items. One that is not possible makes the whole request fail.
     pub(super) fn parse(users: &RoomUsers, from: &Jid, query: &Element) -> Result<AdminRequest, Condition> {
         let items = query.elements().filter(|child| child.is("item", ns::MUC_ADMIN));
         let changes: Vec<AdminChange> =
@@ -199,7 +199,7 @@ impl AdminChange {
     }
 }
 
-/// As much of a reason as is kept.
+/// The beginning of a reason, as much as is kept.
 fn head(text: &str) -> Box<str> {
     let end = (0..=text.len().min(ROOM_TEXT)).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
     text[..end].into()

@@ -36,7 +36,7 @@ pub(super) struct Affiliations {
 }
 
 impl Affiliations {
-    /// Those of a new room.
+    /// The affiliations of a new room.
     pub(super) fn with_owner(owner: Bare) -> Affiliations {
         let entry = RoomUser { affiliation: Affiliation::Owner, ..RoomUser::default() };
         Affiliations { entries: BTreeMap::from([(owner, entry)]), above: None }
@@ -108,7 +108,7 @@ impl Affiliations {
         }
     }
 
-    /// As the store has it.
+    /// Puts in an entry of the stored room.
     pub(super) fn restore(&mut self, user: Bare, entry: RoomUser) {
         self.entries.insert(user, entry);
     }

@@ -192,7 +192,7 @@ impl RoomConfig {
         Ok(config)
     }
 
-    /// As it was stored, whatever the limits are now. `None`: it has fields that this server does not write.
+    /// The configuration as it was stored, whatever the limits are now. `None`: it has fields that this server does not write.
     pub(super) fn stored(form: &Element) -> Option<RoomConfig> {
         RoomConfig::default().changed(form, |_, _| true).ok()
     }

@@ -222,7 +222,7 @@ pub(super) fn handle_command(
     out.push(RoomEffect::Send(stanza::result(iq, Some(reply(node, status)))));
 }
 
-/// §3.2: the user, and one hat of those that there are. COMPAT(ejabberd): fields for a new one.
+/// The form of a command (§3.2): a user, and one hat of those that there are. COMPAT(ejabberd): fields for a new one.
 fn form_of(hats: &Hats, node: &str, name: &'static str) -> Element {
     let options = hats.known().into_iter().map(|(uri, title)| {
         let value = Element::new("value", ns::DATA).text(uri);

@@ -13,7 +13,7 @@ use crate::limits::{HISTORY, HISTORY_BYTES, HISTORY_UNASKED};
 #[derive(Clone)]
 struct HistoryEntry {
     at: Instant,
-    /// With its id and the time it came.
+    /// The message with its id and its delay, as occupants get it.
     message: Arc<Element>,
     bytes: usize,
     /// Characters of the whole stanza, as `maxchars` counts them (§7.2.13).

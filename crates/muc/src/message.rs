@@ -142,7 +142,7 @@ impl Room {
         self.history.add(at, self.users.address.as_str(), &message);
     }
 
-    /// §7.5: to one occupant.
+    /// Passes a private message on to the sessions of one occupant (§7.5).
     fn whisper(&mut self, from: &Jid, nick: &str, stanza: &Element, out: &mut Vec<RoomEffect>) {
         let Some(speaker) = self.users.occupants.of_session(from) else {
             return refuse(stanza, Condition::NotAcceptable, out);
@@ -170,14 +170,14 @@ impl Room {
     }
 }
 
-/// It is part of the discussion (§7.2.13): with a body, or with a subject that is no change of the room's, as it has a thread
+/// True if the message is part of the discussion (§7.2.13): with a body, or with a subject that is no change of the room's, as it has a thread
 /// (§8.1).
 fn is_said(message: &Element) -> bool {
     let has = |name: &'static str| message.get(name, ns::CLIENT).is_some();
     has("body") || (has("subject") && has("thread"))
 }
 
-/// §8.1: a subject and nothing that is said.
+/// True if the message changes the subject: it has one, and neither words nor a thread (§8.1).
 fn is_subject(message: &Element) -> bool {
     message.get("subject", ns::CLIENT).is_some()
         && message.get("body", ns::CLIENT).is_none()

@@ -147,7 +147,7 @@ impl Occupants {
         Some(occupant)
     }
 
-    /// All leave.
+    /// Removes all occupants.
     pub(super) fn clear(&mut self) {
         self.all.clear();
         self.by_nick.clear();

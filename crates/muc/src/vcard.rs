@@ -101,7 +101,7 @@ impl RoomVcard {
         out.push(RoomEffect::Send(stanza::result(iq, None)));
     }
 
-    /// For an occupant that enters; a room without an avatar sends none.
+    /// The presence of the room for an occupant that enters; a room without an avatar sends none.
     pub(super) fn presence_for(&self, room: &RoomAddress, session: &Jid) -> Option<Element> {
         self.hash.as_ref().map(|_| self.presence(room, session))
     }

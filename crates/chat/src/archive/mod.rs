@@ -184,7 +184,7 @@ impl Archive {
     }
 }
 
-/// With its stable id (XEP-0359).
+/// The message with the id that the owner's archive has given it (XEP-0359).
 pub(super) fn with_id(message: Element, owner: &Bare, id: Box<str>) -> Element {
     message.child(Element::new("stanza-id", ns::SID).with("by", owner.as_str()).with("id", id))
 }
@@ -291,8 +291,8 @@ impl<'a> ArchiveWriter<'a> {
     }
 }
 
-/// In place of an archived message (XEP-0424 §4, XEP-0425 §5): `tombstone` makes what is in the message's stead, unless
-/// that one is not to be replaced. `then` learns whether it was there.
+/// Replaces an archived message (XEP-0424 §4, XEP-0425 §5) by the stanza that `tombstone` makes of it; `None`: the message stays, as if it were
+/// not there. `then` learns whether it was there.
 pub(super) fn replace(
     store: &mut StoreRequests,
     owner: &Bare,

@@ -113,7 +113,7 @@ pub enum HostAction {
         /// The domain of the service.
         domain: Box<str>,
     },
-    /// This account was removed: it loses what it is in rooms and nodes.
+    /// Takes an account that was removed out of the rooms and nodes in memory.
     Departed {
         /// The account that was removed.
         user: Bare,
@@ -140,7 +140,7 @@ pub struct HostActionResult {
     pub users: Vec<Bare>,
     /// Users or sessions that it is about.
     pub count: u64,
-    /// By address; `None`: the room is hidden.
+    /// Rooms in memory by their addresses; `None`: the room is hidden, and taken out of the list.
     pub rooms: Vec<(Box<str>, Option<RoomListing>)>,
     /// The sessions that are described.
     pub described: Vec<SessionState>,

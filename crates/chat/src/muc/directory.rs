@@ -18,7 +18,7 @@ use super::service::listed;
 use crate::effect::{HostAction, HostActionResult, Load, StoreFailure, StoreReply};
 use crate::limits::{DIRECTORY_FOR, ROOM_WAITING};
 
-/// By address.
+/// Public rooms by their addresses.
 pub(in super::super) type Directory = BTreeMap<Box<str>, RoomListing>;
 
 /// The stored rooms of each service: read page by page, once for all requests that come meanwhile, and cached for a moment.
@@ -52,12 +52,12 @@ pub(in super::super) struct DirectoryPage {
 }
 
 impl DirectoryRequest {
-    /// XEP-0045 §6.2.
+    /// A request for the list of rooms (XEP-0045 §6.2).
     pub(super) fn list(iq: &Element, payload: &Element) -> DirectoryRequest {
         DirectoryRequest { iq: iq.clone(), set: payload.get("set", ns::RSM).cloned(), search: None }
     }
 
-    /// XEP-0433 §4.2.
+    /// A search among the rooms (XEP-0433 §4.2).
     pub(super) fn search(iq: &Element, payload: &Element, search: SearchRequest) -> DirectoryRequest {
         DirectoryRequest { search: Some(search), ..DirectoryRequest::list(iq, payload) }
     }
@@ -157,7 +157,7 @@ impl DirectoryPage {
     }
 }
 
-/// All hosts are asked for the rooms that they have in memory.
+/// The second step of a request: all hosts are asked for the rooms that they have in memory.
 fn read_memory(domain: &str, stored: &StoredRooms, request: DirectoryRequest) -> RoomsEffect {
     let act = HostAction::Rooms { domain: domain.into() };
     RoomsEffect::Load(Load::Act(Box::new(act)), RoomsRead::InMemory(Rc::clone(stored), request))

@@ -132,7 +132,7 @@ impl Host {
         }
     }
 
-    /// For a room, an occupant or the service.
+    /// Takes a stanza for a room, an occupant or the service.
     pub(super) fn routed_to_room(
         &mut self,
         now: Instant,

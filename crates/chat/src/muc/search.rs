@@ -162,7 +162,7 @@ fn form() -> Element {
         )
 }
 
-/// XEP-0433 §6.2.
+/// A room that was found (XEP-0433 §6.2).
 fn item(address: &str, room: &RoomListing) -> Element {
     let text = |name: &'static str, text: &str| {
         (!text.is_empty()).then(|| Element::new(name, ns::CHANNEL_SEARCH).text(text))

@@ -51,7 +51,7 @@ pub enum PhoneMessageOutcome {
     NoSession,
     /// The account takes nothing from this sender.
     Refused,
-    /// Not now.
+    /// Too much is under way, or the store cannot be reached: the sender may try again.
     Busy,
 }
 

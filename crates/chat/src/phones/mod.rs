@@ -154,7 +154,8 @@ pub struct ChatPresence {
     pub status: Box<str>,
 }
 
-/// RFC 6121 §4.7.2.1.
+/// The availability that presence shows (RFC 6121 §4.7.2.1), the lowest first: of two sessions with one
+/// priority, phones see the higher one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Show {
     /// `xa`: away for an extended period.
@@ -370,7 +371,7 @@ impl Host {
         }
     }
 
-    /// At the start: accounts with messages that wait, whose phones may come before their clients.
+    /// Looks at the start for accounts with messages that wait: their phones may come before their clients.
     pub fn begin(&mut self, out: &mut Outbox) {
         if self.settings.texts_to_phones == TextsToPhones::Never {
             return;

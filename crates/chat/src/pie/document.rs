@@ -75,7 +75,7 @@ const ROOT: &str = "<server-data xmlns='urn:xmpp:pie:0'>, or a <host> or <user> 
 /// An element that others stand in: `<server-data>` or `<host>`.
 #[derive(Debug)]
 struct EnclosingElement {
-    /// As it is written.
+    /// The name as it is written, with its prefix: the end tag has to be the same.
     name: Box<[u8]>,
     prefixes: Prefixes,
     /// The address of the host.
@@ -379,7 +379,7 @@ fn found_in(error: XmlError) -> String {
     }
 }
 
-/// With its namespace where that says more.
+/// The name of an element, with its namespace unless that is the one of XEP-0227.
 pub(super) fn name_of(element: &Element) -> Box<str> {
     match element.ns() {
         ns::PIE | "" => format!("<{}>", element.name()).into(),

@@ -9,7 +9,7 @@ use super::credentials::{Credentials, MECHANISMS};
 use crate::effect::RosterItem;
 use crate::imported::{delayed, is_private};
 
-/// All of one account that goes into a file. Archives do not.
+/// The data of one account that go into a file: all but its archive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExportedAccount {
     /// The address.

@@ -40,7 +40,7 @@ pub(super) const FEATURE: Feature = Feature {
     handles: &[],
 };
 
-/// From a session of ours: its own presence, directed presence, or a subscription stanza.
+/// Takes presence from a session of ours: its own presence, directed presence, or a subscription stanza.
 pub(super) fn handle_outbound(
     host: &mut Host,
     now: Instant,
@@ -88,7 +88,7 @@ pub(super) fn handle_outbound(
     }
 }
 
-/// For an account of ours or one of its sessions. The sender is not blocked (`route::arrived` has asked).
+/// Takes presence for an account of ours or one of its sessions. The sender is not blocked (`route::arrived` has asked).
 pub(super) fn handle_inbound(
     host: &mut Host,
     now: Instant,
@@ -246,7 +246,7 @@ fn tell_of_others(
     }
 }
 
-/// To all subscribers: one copy each.
+/// Sends presence to all subscribers that are not blocked, one copy each. The roster has to be in memory.
 fn broadcast(accounts: &AccountMemory, user: &Bare, presence: &Element, out: &mut Outbox) {
     let Some(data) = accounts.data(user) else { return };
     let blocked = Blocklist::new(&data.blocked);
@@ -496,7 +496,7 @@ pub(super) fn send_presences(
     out.extend(phones.presence(user).map(|presence| addressed(presence, to)));
 }
 
-/// As if each of them had ended.
+/// Sends unavailable presence of each session of the account and of its phones to one address, as if they had ended.
 pub(super) fn send_unavailable(
     accounts: &AccountMemory,
     phones: &Phones,

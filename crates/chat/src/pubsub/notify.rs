@@ -154,7 +154,7 @@ pub(super) fn notify(owner: &Bare, name: &str, node: &Rc<Node>, event: Element) 
     })
 }
 
-/// As [`notify`], of one item that was published or retracted.
+/// The effect that tells the audience of one item that was published or retracted, if the node notifies.
 pub(super) fn notify_item(owner: &Bare, name: &str, node: &Rc<Node>, item: Element) -> Option<PubSubEffect> {
     let items = Element::new("items", ns::PUBSUB_EVENT).with("node", name).child(item);
     notify(owner, name, node, items)

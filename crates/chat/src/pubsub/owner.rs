@@ -158,7 +158,7 @@ pub(super) fn set_affiliations(asked: &Rc<PendingRequest>, part: &Element, nodes
     asked.write(name, Some(node), Vec::new(), None)
 }
 
-/// §8.8.2; by this the owner also approves a pending subscription (§8.6).
+/// Changes subscriptions of others (XEP-0060 §8.8.2); by this the owner also approves a pending one (§8.6).
 pub(super) fn set_subscriptions(asked: &Rc<PendingRequest>, part: &Element, nodes: &Nodes) -> PubSubResult {
     let (name, node) = asked.own_node(part, nodes)?;
     let mut node = Node::clone(node);
@@ -187,7 +187,7 @@ pub(super) fn set_subscriptions(asked: &Rc<PendingRequest>, part: &Element, node
     asked.write(name, Some(node), told, None)
 }
 
-/// §8.8.4: a subscriber learns that its subscription began or ended.
+/// The event by which a subscriber learns that its subscription began or ended (§8.8.4).
 pub(super) fn tell_state(owner: &Bare, node: &str, jid: &Jid, state: NodeSubscription) -> PubSubEffect {
     let subscription = Element::new("subscription", ns::PUBSUB_EVENT)
         .with("node", node)

@@ -129,7 +129,7 @@ impl ItemWrite {
         NodeWrite { owner, name, node, goal: NodeGoal::Publish(Box::new(self)) }.begin()
     }
 
-    /// The item is on disk (or needs not be), or could not be written.
+    /// The item is on disk (or need not be), or could not be written.
     pub(super) fn handle_written(self, result: Result<(), StanzaError>, effects: &mut Vec<PubSubEffect>) {
         let ItemWrite { owner, name, node, item, goal, .. } = self;
         if result.is_ok() {
@@ -145,7 +145,7 @@ impl ItemWrite {
 }
 
 impl Publication {
-    /// For the account itself, by another feature of it.
+    /// Begins a publication for the account itself, by another feature of it.
     pub(super) fn begin(
         self,
         now: Instant,
@@ -339,7 +339,8 @@ fn meets(node: &Node, options: Option<&Element>) -> Result<(), StanzaError> {
     }
 }
 
-/// Only owners make nodes by publishing (XEP-0163 §3).
+/// The node that is made for an item, with the publish options as its configuration. Only owners of accounts make nodes by publishing
+/// (XEP-0163 §3).
 fn new_node(
     asked: &PendingRequest,
     name: &str,
@@ -378,7 +379,7 @@ fn checked_id(item: Option<&Element>) -> Result<Option<&str>, StanzaError> {
     Ok(id)
 }
 
-/// §7.1.3: with exactly what the node wants.
+/// The item as it is stored and told: it has to have exactly the parts that the node wants (§7.1.3).
 fn item_to_keep(
     item: Option<&Element>,
     id: &str,
@@ -479,7 +480,7 @@ impl ItemsPage {
     }
 }
 
-/// To as much of a page as an answer may have, at least one item: on the wire an item may be larger than it is stored.
+/// Shortens a page to as much as an answer may have, at least one item: on the wire an item may be larger than it is stored.
 fn shorten(page: &mut ItemPage, is_from_end: bool) {
     let mut bytes = 0;
     let mut fits = |row: &&(Box<str>, Instant, Element)| {

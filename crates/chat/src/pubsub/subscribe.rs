@@ -135,7 +135,7 @@ impl Approval {
     }
 }
 
-/// §8.6: a form for the owner, who fills it in, or manages the subscriptions.
+/// The form by which an owner decides on a pending subscription (§8.6); the owner may change the list of subscriptions instead.
 fn approval_form(service: &Bare, owner: &Bare, (node, jid): (&str, &Jid)) -> Element {
     let field = |var: &'static str, kind: &'static str, value: &str| {
         let value = Element::new("value", ns::DATA).text(value);
@@ -154,7 +154,7 @@ fn approval_form(service: &Bare, owner: &Bare, (node, jid): (&str, &Jid)) -> Ele
         .child(form)
 }
 
-/// §6.1.3.1: an entity subscribes itself only.
+/// The address that is to be subscribed: one of the requester's own (§6.1.3.1).
 fn own_jid(asked: &PendingRequest, part: &Element) -> Result<Jid, StanzaError> {
     let jid = part.attr("jid").and_then(|jid| Jid::parse(jid).ok());
     let jid = jid.filter(|jid| jid.bare() == asked.by.who);

@@ -170,7 +170,7 @@ impl Roster {
         self.effects.extend([RosterEffect::Send(granted), RosterEffect::SendPresences]);
     }
 
-    /// §2.5.2: the subscriptions end on the other side as well.
+    /// A contact was removed: the subscriptions end on its side as well (§2.5.2).
     pub(in super::super) fn end_subscriptions(
         &mut self,
         accounts: &AccountMemory,
@@ -243,7 +243,8 @@ pub(in super::super) fn subscription_from(
     }
 }
 
-/// For an account of ours (RFC 6121 §3.1.3, §3.1.6, §3.2.3, §3.3.3).
+/// Takes a subscription stanza for an account of ours (RFC 6121 §3.1.3, §3.1.6, §3.2.3, §3.3.3). A request with the token of an invitation is
+/// looked into first.
 pub(in super::super) fn subscription_to(
     host: &mut Host,
     now: Instant,

@@ -26,7 +26,7 @@ use crate::limits;
 pub struct Session {
     /// The full address.
     pub jid: Jid,
-    /// When it was bound, or made again at this host ([`Session::restore`]).
+    /// The time at which it was bound, or made again at this host ([`Session::restore`]).
     pub(super) began: Instant,
     /// `None`: the connection is lost, and the session waits to be resumed.
     pub(super) edge: Option<ConnectionId>,
@@ -43,7 +43,7 @@ pub struct Session {
     pub(super) wants_blocklist: bool,
     /// It gets copies of the other sessions' messages (XEP-0280).
     pub(super) has_carbons: bool,
-    /// XEP-0352.
+    /// The state that its client has said (XEP-0352), and the stanzas that are held back meanwhile.
     pub(super) client_state: ClientState,
     /// Addresses that got directed presence (RFC 6121 §4.6).
     pub(super) directed: Vec<Jid>,

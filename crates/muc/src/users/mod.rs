@@ -143,8 +143,8 @@ impl RoomUsers {
         self.announce(key, cause, out);
     }
 
-    /// §5.1: roles outlast visits of a moderated room, so that a silenced user has no voice after entering
-    /// again.
+    /// Keeps a role that differs from that of the affiliation: in a moderated room it outlasts the visit (§5.1), so that a silenced user has no
+    /// voice after entering again.
     fn keep_voice(&mut self, key: u64, role: Role) {
         // A kick does not give a voice back.
         let Some(occupant) = self.occupants.get(key).filter(|_| role != Role::None) else { return };
@@ -209,7 +209,8 @@ impl RoomUsers {
         }
     }
 
-    /// §5.1.2: administrators and owners are moderators; a demoted one is not. A new member gets voice.
+    /// Gives an occupant the role of its new affiliation (§5.1.2): administrators and owners are moderators, a demoted one is not; a new member
+    /// gets voice. A moderator stays one if neither affiliation is an administrator's.
     fn role_follows(&mut self, key: u64, old: Affiliation, new: Affiliation) {
         let is_moderated = self.config.is_moderated;
         let Some(occupant) = self.occupants.get_mut(key) else { return };

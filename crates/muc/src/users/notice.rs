@@ -24,7 +24,7 @@ pub(crate) struct Notice<'a> {
     /// The nickname of the occupant that caused the change (§8.2).
     pub(crate) actor: Option<&'a str>,
     pub(crate) reason: Option<&'a str>,
-    /// Status codes beside 110 (XEP-0045 §15.6.2).
+    /// Status codes beside 110.
     pub(crate) codes: &'a [u16],
     /// `<destroy/>`, when the room ends (§10.9).
     pub(crate) destroy: Option<&'a Element>,
@@ -185,7 +185,7 @@ impl RoomUsers {
         out.push(RoomEffect::Send(message));
     }
 
-    /// §9.3: occupants that see addresses learn of the new affiliation of a user who is not in the room.
+    /// Tells the occupants that see addresses of the new affiliation of a user that is not in the room (§9.3).
     pub(crate) fn tell_of_absent(
         &self,
         user: &Bare,
