@@ -33,6 +33,7 @@ pub(super) struct PendingAcks {
     last: u64,
 }
 
+/// A message whose way has ended here, until its writes are done.
 struct PendingAck {
     message: HandledMessage,
     /// The number of things that have to end before it is handled: its writes, and the looking at it.
@@ -228,6 +229,8 @@ impl Acks<'_> {
         }
     }
 
+    /// Reports a message as handled: to the phone that sent it, to its session if that is here, else to the host of its
+    /// sender.
     fn report(&mut self, mark: &str, sender: &Jid, out: &mut Outbox) {
         if self.phone_messages.handle_handled(mark, out) {
             return;

@@ -48,6 +48,7 @@ type Ver = Rc<str>;
 /// Features of a kind of client.
 pub(super) type ClientFeatures = Rc<HashSet<Box<str>>>;
 
+/// The feature: the kinds of clients and their features. It is told of presence and of responses, and returns requests.
 pub(super) struct Caps {
     /// Features whose hash was checked.
     known: Cache<Ver, ClientFeatures>,
@@ -338,6 +339,7 @@ fn sorted(mut all: Vec<String>) -> Option<Vec<String>> {
     (all.len() == given).then_some(all)
 }
 
+/// The identities in the form of XEP-0115 §5.1: category, type, language and name, with slashes between them.
 fn identities(info: &Element) -> Option<Vec<String>> {
     let mut all = Vec::new();
     for identity in info.elements().filter(|child| child.is("identity", ns::DISCO_INFO)) {

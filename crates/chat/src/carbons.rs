@@ -128,6 +128,7 @@ pub(super) fn copy_received(
     }
 }
 
+/// Delivers copies to the account's sessions that want them, but for those in `except`.
 fn copy_to_sessions(
     accounts: &mut AccountMemory,
     now: Instant,

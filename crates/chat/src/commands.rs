@@ -146,6 +146,7 @@ fn fault(condition: Condition, detail: &'static str) -> StanzaError {
     StanzaError::from(condition).with(Element::new(detail, ns::COMMANDS))
 }
 
+/// The handler of commands to a domain: an invitation, or an administrator's command, which may have its answer later.
 fn command(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) -> IqReply {
     // Invitations are commands of all users, so they come before the check for administrators.
     let view = IqView { now, settings: &host.settings, accounts: &mut host.accounts };

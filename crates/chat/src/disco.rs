@@ -112,6 +112,7 @@ pub(super) fn feature(var: &str) -> Element {
     Element::new("feature", ns::DISCO_INFO).with("var", var)
 }
 
+/// The server itself, or one of its nodes: a command, or the hash that it announces. Another node is `item-not-found`.
 fn of_server(view: &mut IqView<'_>, iq: &IqRequest<'_>) -> IqReply {
     if iq.is_set {
         return IqReply::Error(Condition::BadRequest.into());
@@ -187,6 +188,8 @@ pub(super) fn is_seen_by(accounts: &AccountMemory, user: &Bare, from: &Jid) -> b
     contact == *user || accounts.data(user).is_some_and(is_subscribed)
 }
 
+/// The account itself, or one of its nodes. The waiting messages are a node for the account alone; others are those of
+/// publish-subscribe.
 fn of_account(view: &mut IqView<'_>, iq: &IqRequest<'_>) -> IqReply {
     let user = iq.to.bare();
     if iq.payload.attr("node") == Some(ns::OFFLINE) && iq.from.bare() == user {

@@ -157,6 +157,7 @@ impl PrivateRequest {
         Change::Item { owner: self.user.clone(), node, id, item, at: now, keep: limits::PRIVATE_NAMES }
     }
 
+    /// The stored data were read. Old bookmarks are completed by the rooms of the native ones first.
     fn handle_data(self, result: Result<ItemPage, StanzaError>) -> PrivateEffect {
         let row = match result {
             Ok(page) => page.items.into_iter().next(),

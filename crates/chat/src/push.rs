@@ -236,6 +236,7 @@ impl Push {
         act(now, user, task, clients)
     }
 
+    /// The list of clients has changed in the store, or not. It is read again when it is needed.
     fn handle_written(
         &mut self,
         now: Instant,

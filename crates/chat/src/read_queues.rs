@@ -15,6 +15,7 @@ use crate::{limits, route};
 /// The hash of an address: two that share one share the bound, and no address has to be copied for a stanza.
 pub(super) type Requester = u64;
 
+/// The large reads of a host, by the addresses that they are charged to.
 #[derive(Default)]
 pub(super) struct ReadQueues {
     hasher: RandomState,

@@ -376,6 +376,7 @@ impl Roster {
         }
     }
 
+    /// The push comes before the answer, so the client has the new state when it reads the answer.
     fn finish_set(
         &mut self,
         accounts: &AccountMemory,
@@ -389,6 +390,7 @@ impl Roster {
         self.answer(asked, result);
     }
 
+    /// Answers a roster set past the router when the session is here: the push before it went that way.
     fn answer(&mut self, asked: &PendingRosterSet, result: Result<(), StanzaError>) {
         let answer = match result {
             Ok(()) => stanza::result(&asked.iq, None),

@@ -118,6 +118,7 @@ impl UploadRequest {
         self.size.max(limits::FILE_COST)
     }
 
+    /// Reads a request. Name and media type become parts of an address and a header of HTTP, so they are checked.
     fn read(iq: &IqRequest<'_>, user: Bare) -> Result<UploadRequest, StanzaError> {
         let request = iq.payload;
         let wrong = |text: &str| StanzaError::new(Condition::BadRequest, text);
@@ -267,6 +268,7 @@ impl Upload {
         self.grant(now, request, settings)
     }
 
+    /// Counts the file against the user's day and asks for a slot, or refuses it.
     fn grant(
         &mut self,
         now: Instant,

@@ -103,6 +103,7 @@ impl Photo {
     }
 }
 
+/// The handler of `<vCard/>`: reads it for any sender, and writes that of the account itself.
 fn vcard(view: &mut IqView<'_>, iq: &IqRequest<'_>) -> IqReply {
     if !iq.is_set {
         return IqReply::Perform(IqEffect::ReadVcard);
@@ -139,6 +140,7 @@ pub(super) fn sets_vcard(iq: &Element) -> bool {
         && (iq.get("vCard", ns::VCARD).is_some() || iq.get("vcard", ns::VCARD4).is_some())
 }
 
+/// Checks that the sender may set the vCard of the account, and its size.
 fn may_set(accounts: &AccountMemory, iq: &IqRequest<'_>) -> Result<(), StanzaError> {
     if iq.from.bare() != iq.to.bare() {
         return Err(Condition::Forbidden.into());

@@ -15,6 +15,7 @@ pub(super) type WriteContinuation = Box<dyn FnOnce(&mut Host, Instant, Result<()
 #[derive(Clone)]
 pub(super) struct WriteGroup(Rc<RefCell<OpenWrites>>);
 
+/// The state that the closures of a group share.
 struct OpenWrites {
     left: usize,
     result: Result<(), StanzaError>,

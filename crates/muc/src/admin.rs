@@ -67,6 +67,7 @@ fn with_role(users: &RoomUsers, from: &Jid, role: Role) -> Result<Vec<Element>, 
     Ok(those.map(item).collect())
 }
 
+/// The users with an affiliation, in the room or not.
 fn with_affiliation(
     users: &RoomUsers,
     from: &Jid,

@@ -51,6 +51,8 @@ impl Affiliations {
         self.above.as_ref() == Some(user)
     }
 
+    /// The affiliation that counts: of an administrator of the server during a request, else of the user, else the ban of
+    /// its domain.
     pub(super) fn of(&self, user: &Bare) -> Affiliation {
         if self.is_above(user) {
             return Affiliation::Owner;

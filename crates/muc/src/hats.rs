@@ -132,6 +132,7 @@ struct HatRequest {
 }
 
 impl HatRequest {
+    /// Reads the submitted form of either command. A typed URI goes before a chosen one.
     fn parse(form: &Element) -> Result<HatRequest, StanzaError> {
         if type_of(form).is_some_and(|kind| kind != FORM) {
             return Err(Condition::BadRequest.into());

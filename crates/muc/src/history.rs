@@ -60,6 +60,7 @@ impl HistoryRequest {
 }
 
 impl History {
+    /// Adds a message that has its id, and drops the oldest ones beyond the limits.
     pub(super) fn add(&mut self, now: Instant, room: &str, message: &Element) {
         let mut message = message.clone();
         // §7.2.13: the delay is the room's, so that a client tells the past from the present.

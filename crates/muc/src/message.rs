@@ -17,6 +17,7 @@ use crate::limits::ROOM_SUBJECT;
 use xmpp::retraction::retracted;
 
 impl Room {
+    /// Dispatches a message by its addressee and type: to all occupants, to one, or to the room itself. Errors come first.
     pub(super) fn message(
         &mut self,
         now: Instant,

@@ -20,6 +20,7 @@ impl Room {
         out.push(RoomEffect::Send(stanza::result(iq, Some(query))));
     }
 
+    /// A request of an owner: to destroy the room, to configure it, or to cancel that.
     pub(super) fn owner_set(&mut self, from: &Jid, query: &Element, iq: &Element, out: &mut Vec<RoomEffect>) {
         if self.users.affiliation(&from.bare()) != Affiliation::Owner {
             return refuse(iq, Condition::Forbidden, out);

@@ -111,6 +111,7 @@ impl Preferences {
     }
 }
 
+/// The addresses of the list `always` or `never`; one that is no address makes the whole request fail.
 fn jids(prefs: &Element, name: &str) -> Result<Vec<Jid>, StanzaError> {
     let list = prefs.get(name, ns::MAM);
     let jids = list.into_iter().flat_map(Element::elements).filter(|child| child.is("jid", ns::MAM));

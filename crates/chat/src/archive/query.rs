@@ -35,6 +35,8 @@ fn bad(text: &str) -> StanzaError {
 }
 
 impl ArchiveRequest {
+    /// Reads a `<query/>` of type `set`: the page, then the filters of its form, which may name the bounds of the page
+    /// once more.
     fn parse(payload: &Element) -> Result<ArchiveRequest, StanzaError> {
         let mut query =
             MamQuery { max: limits::ARCHIVE_PAGE, bytes: limits::ARCHIVE_PAGE_BYTES, ..MamQuery::default() };

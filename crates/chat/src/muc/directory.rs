@@ -92,6 +92,8 @@ impl Directories {
         }
     }
 
+    /// Begins to answer a request: at once from the last read if that is recent, with the read that is under way, or by a
+    /// new one.
     pub(super) fn handle_request(
         &mut self,
         now: Instant,

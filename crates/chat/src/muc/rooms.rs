@@ -223,6 +223,7 @@ impl Rooms {
         self.slots.get_mut(address)?.room.as_deref_mut()
     }
 
+    /// Notes until when a room without occupants stays in memory; `None`: it has one. Both indexes change together.
     fn set_idle(&mut self, address: &Bare, until: Option<Instant>) {
         let Some(slot) = self.slots.get_mut(address) else { return };
         let old = std::mem::replace(&mut slot.idle_until, until);

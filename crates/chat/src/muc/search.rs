@@ -37,6 +37,7 @@ fn fault(condition: Condition, detail: &'static str, text: &str) -> StanzaError 
 }
 
 impl SearchRequest {
+    /// Reads the submitted form. Fields that it lacks have the defaults of the form that the service sends.
     pub(super) fn parse(form: &Element) -> Result<SearchRequest, StanzaError> {
         let values = |var: &str| {
             let mut fields = form.elements().filter(|field| field.is("field", ns::DATA));

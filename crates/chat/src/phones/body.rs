@@ -65,6 +65,7 @@ fn unwrap(body: &[u8]) -> Result<MessageBody, UnsupportedBody> {
     }
 }
 
+/// The headers and the rest after the first empty line; a sender may end lines by LF alone.
 fn split_headers(body: &[u8]) -> Option<(&[u8], &[u8])> {
     let ends = [&b"\r\n\r\n"[..], b"\n\n"];
     let found = ends.into_iter().filter_map(|end| {

@@ -301,6 +301,7 @@ impl<R: Read> Document<R> {
         Ok(piece)
     }
 
+    /// An XInclude. It names a file with users of the same host; the caller opens the file, or refuses to.
     fn include(&mut self, element: &Element, is_empty: bool, length: usize) -> Result<Piece, PieError> {
         let line = self.line;
         let plain =
@@ -314,11 +315,13 @@ impl<R: Read> Document<R> {
         Ok(Piece::Include { line, host: self.host_here(), href })
     }
 
+    /// The host of users that stand here: that of the innermost `<host>`, else of the element that includes the file.
     fn host_here(&self) -> Option<Box<str>> {
         let within = self.around.iter().rev().find_map(|around| around.host.clone());
         within.or_else(|| self.host.clone())
     }
 
+    /// A user is read to its end even if it is too large or faulty, so that the next one can be read.
     fn user(&mut self, is_empty: bool, length: usize) -> Result<Piece, PieError> {
         let line = self.line;
         let host = self.host_here();

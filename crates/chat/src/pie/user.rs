@@ -90,6 +90,7 @@ impl UserReader {
         }
     }
 
+    /// Takes one element of a user. An unknown one is counted, not refused.
     fn part(&mut self, part: &Element) -> Result<(), Fault> {
         match (part.name(), part.ns()) {
             ("query", ns::ROSTER) => return part.elements().try_for_each(|item| self.contact(item)),
@@ -186,6 +187,8 @@ impl UserReader {
         self.contacts.entry(from).or_default().asked = Some(Box::new(asked));
     }
 
+    /// Messages that waited, with the time that the old server noted: a `<delay/>` of the account's domain goes before
+    /// others.
     fn messages(&mut self, messages: &Element) {
         for (count, message) in messages.elements().enumerate() {
             let mut message = message.clone();

@@ -63,6 +63,7 @@ fn configured(user: &Element) -> BTreeMap<Box<str>, Element> {
     nodes
 }
 
+/// A node from its parts. Subscriptions and affiliations beyond the limit are dropped.
 fn read(parts: &Element, passed: &mut Vec<&'static str>) -> Node {
     let form = parts.get("configure", ns::PUBSUB_OWNER).and_then(|configure| configure.get("x", ns::DATA));
     let config = form.and_then(|form| NodeConfig::default().with_form(form, "node_config", false).ok());

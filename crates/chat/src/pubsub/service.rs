@@ -89,6 +89,7 @@ enum ServiceQuery {
 }
 
 impl ServiceRequest {
+    /// Answers from the owner's nodes. The items of a node are read from the store first, if the sender may read them.
     pub(super) fn answer(self, context: &PubSubContext<'_>, owner: &Bare, nodes: &Rc<Nodes>) -> PubSubEffect {
         let view = NodesView { nodes: Rc::clone(nodes), by: context.requester(owner, &self.from) };
         let answer = match self.query {

@@ -196,6 +196,7 @@ impl PubSub {
         self.busy.len()
     }
 
+    /// An event. One that needs nodes becomes a job of their owner; one about clients is handled at once.
     pub(super) fn handle(
         &mut self,
         context: &mut PubSubContext<'_>,
@@ -386,6 +387,8 @@ impl PubSub {
         }
     }
 
+    /// A page of an owner's nodes was read: the next one, or the jobs that waited. A node that cannot be parsed is there,
+    /// and closed.
     fn handle_nodes(
         &mut self,
         context: &mut PubSubContext<'_>,
@@ -429,6 +432,8 @@ impl PubSub {
         effects
     }
 
+    /// A node was written, or could not be: memory follows the store, then the purpose of the write, then the jobs that
+    /// waited.
     fn handle_node_written(
         &mut self,
         context: &mut PubSubContext<'_>,

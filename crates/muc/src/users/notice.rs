@@ -86,6 +86,7 @@ impl<'a> Notice<'a> {
         presence
     }
 
+    /// The `<item/>` of a presence. With several clients of one nickname the address is that of the latest.
     fn item(&self, with_address: bool) -> Element {
         let address = self.occupant.sessions.last().filter(|_| with_address);
         let mut item = Element::new("item", ns::MUC_USER)

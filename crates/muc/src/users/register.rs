@@ -24,6 +24,7 @@ impl RoomUsers {
         }
     }
 
+    /// The reserved nickname, or the form for one.
     pub(crate) fn register_get(&self, from: &Jid, iq: &Element, out: &mut Vec<RoomEffect>) {
         let user = from.bare();
         if let Err(condition) = self.may_register(self.affiliation(&user)) {
@@ -45,6 +46,7 @@ impl RoomUsers {
         out.push(RoomEffect::Send(stanza::result(iq, Some(query))));
     }
 
+    /// Reserves the nickname of a form, or gives the reservation up.
     pub(crate) fn register_set(
         &mut self,
         from: &Jid,
