@@ -22,6 +22,7 @@ use crate::limits;
 /// The accounts of a host that are in memory, and their sessions.
 #[derive(Default)]
 pub struct AccountMemory {
+    /// All sessions, connected or waiting to be resumed.
     pub(super) sessions: Slab<Session>,
     /// The session of each connection. A session that waits to be resumed is not in it.
     pub(super) by_edge: HashMap<ConnectionId, Key>,
@@ -29,8 +30,10 @@ pub struct AccountMemory {
     pub(super) users: HashMap<Bare, User>,
     /// Accounts whose data have just been read and whose queued work is being done: at most one inside another.
     pub(super) being_loaded: Vec<Bare>,
+    /// Accounts without a session whose data may be needed again.
     pub(super) idle: IdleAccountCache,
     pub(super) rosters: Rosters,
+    /// Changes of accounts on their way, and the work that waits for them.
     pub(super) changes: ChangeQueues,
     /// Effects of sessions to which stanzas were delivered. The host performs them before it goes on.
     deliveries: Vec<(Key, DeliveryEffect)>,

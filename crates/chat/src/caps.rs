@@ -70,6 +70,7 @@ struct CapsQuery {
     asker: Bare,
     others: Vec<(Jid, Bare)>,
     node: Box<str>,
+    /// The time until which a response counts as coming; later the next presence asks again.
     until: Instant,
 }
 

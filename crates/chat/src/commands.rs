@@ -64,8 +64,10 @@ pub(super) type Field = (&'static str, &'static str, &'static str, bool);
 
 /// A node's rest, its name, and the fields of its form.
 pub(super) struct Command {
+    /// The node without the prefix of XEP-0133.
     pub(super) node: &'static str,
     pub(super) name: &'static str,
+    /// None: the command runs at the first request, without a form.
     pub(super) fields: &'static [Field],
     /// The first step, from the submitted form.
     pub(super) run: fn(&Form) -> CommandResult,
@@ -135,8 +137,10 @@ type Values = Vec<(Box<str>, Vec<Box<str>>)>;
 #[derive(Clone)]
 pub(super) struct Form {
     pub(super) iq: Element,
+    /// The domain that the command was sent to, and whose accounts it is about.
     pub(super) domain: Bare,
     node: Box<str>,
+    /// The `sessionid` of the command (XEP-0050).
     session: Box<str>,
     values: Values,
 }

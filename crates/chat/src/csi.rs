@@ -30,6 +30,7 @@ pub(super) const FEATURE: Feature = Feature {
 enum Urgency {
     /// With all that was held back before it, so that the order stays.
     Now,
+    /// With the next urgent stanza.
     Later,
     /// Later, and only the last of its sender.
     Last,

@@ -31,6 +31,7 @@ pub(super) struct IqRequest<'a> {
     pub(super) to: &'a Jid,
     /// The session that asks, when it is one of ours.
     pub(super) session: Option<Key>,
+    /// Its type is `set`, else `get`.
     pub(super) is_set: bool,
 }
 
@@ -40,6 +41,7 @@ pub(super) struct IqRequest<'a> {
     reason = "a reply lives on the stack for one call, where a box would cost an allocation"
 )]
 pub(super) enum IqReply {
+    /// The answer, with its payload if it has one.
     Result(Option<Element>),
     Error(StanzaError),
     /// The host performs the effect, and the reply follows from it.

@@ -23,6 +23,7 @@ struct IdleAccount {
 #[derive(Default)]
 pub(super) struct IdleAccountCache {
     records: HashMap<Bare, IdleAccount>,
+    /// The accounts by their numbers: the one that was put in first is evicted first.
     order: BTreeMap<u64, Bare>,
     /// The contacts of all rosters in the cache, which have a bound of their own: accounts differ in size.
     contacts: usize,

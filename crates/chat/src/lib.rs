@@ -218,8 +218,10 @@ pub type Outbox = Vec<Effect>;
 pub struct Host {
     /// Replaced as a whole by [`Host::reload`].
     settings: Arc<HostSettings>,
+    /// Names of stanzas, sessions and resources, tokens, secrets of rooms.
     rng: Rng,
     accounts: account_memory::AccountMemory,
+    /// Requests to the store that are not answered.
     store: store_requests::StoreRequests,
     /// Sessions that wait to be resumed, the earliest deadline first.
     sleeping: VecDeque<(Instant, Key)>,

@@ -123,6 +123,7 @@ fn private(view: &mut IqView<'_>, iq: &IqRequest<'_>) -> IqReply {
 pub(super) struct PrivateRequest {
     user: Bare,
     iq: Element,
+    /// The only child of the `<query/>`: the data to set, or an empty element that names those to read.
     data: Element,
 }
 
@@ -198,6 +199,7 @@ impl PrivateRequest {
 /// XEP-0402 §5: changed rooms are published, missing ones retracted.
 pub(super) struct BookmarksChange {
     changed: Vec<Publication>,
+    /// Rooms whose native bookmarks are retracted.
     gone: Vec<Box<str>>,
 }
 

@@ -45,7 +45,9 @@ const NODE: &str = "private:urn:xmpp:push:0";
 pub(super) struct PushClient {
     /// The id of its item in the store: made of service and node, so a client that registers again replaces its entry.
     id: Box<str>,
+    /// The address of the push service.
     service: Jid,
+    /// The node at the service, by which the service knows the client.
     node: Option<Box<str>>,
     /// Sent along, as the client said them.
     options: Option<Element>,

@@ -18,6 +18,7 @@ pub(super) type Requester = u64;
 /// The large reads of a host, by the addresses that they are charged to.
 #[derive(Default)]
 pub(super) struct ReadQueues {
+    /// With a random key, so that no sender can choose an address with another one's hash.
     hasher: RandomState,
     /// The client or server for which the host acts now.
     requester: Option<Requester>,
@@ -29,6 +30,7 @@ pub(super) struct ReadQueues {
 struct RequesterReads {
     /// Reads that the store has not answered; refused ones (`Load::TooMany`) count until their answer.
     count: usize,
+    /// Reads that begin when one of the address is answered.
     waiting: VecDeque<(Ticket, Load)>,
 }
 

@@ -221,6 +221,7 @@ pub(super) struct PendingContact {
 
 /// The cause of a [`PendingContact`], which decides about its consequences.
 enum ContactCause {
+    /// A client has set the contact.
     Set(PendingRosterSet),
     /// With the contact as it was.
     Removal(PendingRosterSet, RosterItem),

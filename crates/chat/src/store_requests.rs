@@ -45,8 +45,11 @@ pub(super) struct EndingRequest {
 #[derive(Default)]
 pub(super) struct StoreRequests {
     pub(super) pending: HashMap<Ticket, PendingReply>,
+    /// The limit on the reads of one address.
     pub(super) reads: ReadQueues,
+    /// The order of reads behind writes.
     pub(super) writes: WriteOrder,
+    /// The limit on writes of messages.
     pub(super) message_writes: MessageWrites,
     /// The number of awaited answers by the account that they concern.
     awaited: HashMap<Bare, u32>,

@@ -68,6 +68,7 @@ impl UploadUsage {
 
 /// The feature: how much each user has requested today. It is told of requests and replies and returns effects.
 pub(super) struct Upload {
+    /// The usage of users that have asked lately. It counts slots when they are granted; the store follows.
     used: Cache<Bare, UploadUsage>,
 }
 

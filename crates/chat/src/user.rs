@@ -37,6 +37,7 @@ pub struct User {
 pub(super) enum AccountState {
     /// Asked for; the work that waits for it, in order.
     Loading(Vec<QueuedWork>),
+    /// In memory.
     Ready(Box<AccountData>),
     /// Evicted while sessions exist: `Host::user` reads the data again.
     Evicted,

@@ -17,6 +17,7 @@ pub(super) struct WriteGroup(Rc<RefCell<OpenWrites>>);
 
 /// The state that the closures of a group share.
 struct OpenWrites {
+    /// Writes that are not answered.
     left: usize,
     result: Result<(), StanzaError>,
     then: Option<WriteContinuation>,

@@ -61,12 +61,14 @@ impl WriteTarget {
 /// Writes that are not answered, and the reads that wait for them.
 #[derive(Default)]
 pub(super) struct WriteOrder {
+    /// Only places with a write under way.
     places: HashMap<WriteTarget, PendingWrites>,
 }
 
 /// The writes of one place.
 #[derive(Default)]
 struct PendingWrites {
+    /// Writes that the store has not answered.
     under_way: BTreeSet<Ticket>,
     /// Reads that the store has not been given.
     held: Vec<(Ticket, Load)>,

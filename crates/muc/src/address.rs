@@ -15,6 +15,7 @@ pub(super) const TAG: usize = 12;
 #[derive(Clone)]
 pub(super) struct RoomAddress {
     pub(super) bare: Bare,
+    /// The key of the ids; it is stored with the room, and a room that is made anew has another one.
     pub(super) secret: [u8; 32],
 }
 

@@ -34,6 +34,7 @@ enum AdminChange {
 /// A request to change roles and affiliations: all of its items are possible.
 pub(super) struct AdminRequest {
     changes: Vec<AdminChange>,
+    /// The actor, in the room or not.
     from: Bare,
     /// The nickname of the actor, if it is in the room.
     by: Option<Box<str>>,

@@ -29,6 +29,7 @@ impl RoomUser {
 /// The users of a room that have an affiliation or a reserved nickname.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Affiliations {
+    /// By user; a domain stands for all its users, and can only be banned.
     entries: BTreeMap<Bare, RoomUser>,
     /// An administrator of the server, who has all rights in this room during a request, whatever the
     /// affiliation.

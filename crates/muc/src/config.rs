@@ -47,9 +47,11 @@ pub(super) struct RoomConfig {
     pub(super) contacts: Vec<Box<str>>,
     /// A node of pubsub that belongs to the room.
     pub(super) pubsub: Box<str>,
+    /// It stays without occupants, and is stored.
     pub(super) is_persistent: bool,
     /// Directories list it.
     pub(super) is_public: bool,
+    /// Users without affiliation enter without voice.
     pub(super) is_moderated: bool,
     pub(super) is_members_only: bool,
     /// Empty: none.

@@ -12,6 +12,7 @@ use crate::limits::{HISTORY, HISTORY_BYTES, HISTORY_UNASKED};
 /// One message of the past, shared by all copies of the room.
 #[derive(Clone)]
 struct HistoryEntry {
+    /// The time it came, for `seconds` and `since` of a request.
     at: Instant,
     /// The message with its id and its delay, as occupants get it.
     message: Arc<Element>,
@@ -31,6 +32,7 @@ pub(super) struct History {
 /// The part of the history that a client asks for.
 pub(super) struct HistoryRequest {
     max_chars: usize,
+    /// The most messages; the newest count.
     max_stanzas: usize,
     /// Only messages of the last so many seconds.
     seconds: Option<u64>,

@@ -8,7 +8,9 @@ use xmpp::stanza::Condition;
 pub(super) enum Role {
     /// Not here.
     None,
+    /// Without voice: sees all, and sends no message to all.
     Visitor,
+    /// With voice.
     Participant,
     Moderator,
 }
@@ -16,9 +18,11 @@ pub(super) enum Role {
 /// The lasting association of a user with the room.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Affiliation {
+    /// Banned.
     Outcast,
     #[default]
     None,
+    /// May enter a room for members.
     Member,
     Admin,
     Owner,

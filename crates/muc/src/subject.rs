@@ -13,6 +13,7 @@ use crate::limits;
 pub(super) struct Subject {
     /// The message that set it, without addressee.
     message: Option<Arc<Element>>,
+    /// The time at which it was set.
     at: Instant,
 }
 

@@ -60,6 +60,7 @@ impl ArchiveDefault {
 /// The preferences of one account. `never` goes before `always`, and both before `otherwise`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Preferences {
+    /// The `default` attribute: it decides where no list does.
     otherwise: ArchiveDefault,
     always: Vec<Jid>,
     never: Vec<Jid>,

@@ -47,7 +47,9 @@ pub(in super::super) struct DirectoryRequest {
 
 /// A page of stored rooms that is being read, with those of the pages before it.
 pub(in super::super) struct DirectoryPage {
+    /// The domain of the service.
     domain: Box<str>,
+    /// Rooms of the pages before.
     known: Directory,
 }
 

@@ -35,6 +35,7 @@ struct RoomEntry {
     room: Option<Box<Room>>,
     /// It is being read or written: stanzas wait, so that what is undone undoes nothing else.
     is_busy: bool,
+    /// Stanzas that have come while it is busy, the oldest first.
     waiting: VecDeque<Box<Element>>,
     /// Accounts that were removed, while it was being read or written.
     departed: Vec<Bare>,

@@ -20,9 +20,11 @@ const MUC: &str = "xep-0045";
 pub(super) struct SearchRequest {
     /// In lower case; none: all rooms.
     words: Vec<String>,
+    /// The words are looked for in names; likewise below.
     in_name: bool,
     in_description: bool,
     in_address: bool,
+    /// The fewest occupants of a room that is found.
     min_users: u32,
     /// Sorted by address; else by the number of occupants, the most first.
     is_by_address: bool,

@@ -199,6 +199,7 @@ pub(super) struct Phones {
     texts: texts::Texts,
     /// Messages of phones whose outcome is not yet reported.
     heard: messages::PendingPhoneMessages,
+    /// Watchers from phones that wait for an answer.
     consents: consent::PendingConsents,
 }
 

@@ -83,6 +83,7 @@ pub(crate) enum TextTask {
 
 /// A message that waits: the parts that phones have not taken.
 pub(crate) struct PhoneText {
+    /// Its id among the offline messages.
     id: u64,
     from: Jid,
     at: Instant,

@@ -80,6 +80,7 @@ struct EnclosingElement {
     prefixes: Prefixes,
     /// The address of the host.
     host: Option<Box<str>>,
+    /// It stands in its place and is looked into for hosts; others are passed over, but for users and includes in them.
     is_known: bool,
 }
 
@@ -98,6 +99,7 @@ pub struct Document<R> {
     around: Vec<EnclosingElement>,
     /// The host of a file that another one includes.
     host: Option<Box<str>>,
+    /// The input has no more bytes.
     is_at_end: bool,
     /// The outermost element has ended.
     is_whole: bool,

@@ -67,6 +67,7 @@ pub fn read_user(element: &Element, host: &str, now: Instant) -> Result<User, Fa
 /// file name them.
 struct UserReader {
     address: Bare,
+    /// The time of data for which the file has none.
     now: Instant,
     changes: Vec<Change>,
     contacts: BTreeMap<Bare, RosterItem>,

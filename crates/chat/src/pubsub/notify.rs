@@ -95,7 +95,9 @@ impl NotifiedClients {
 /// An event of a node, for its audience.
 pub(crate) struct Notification {
     pub(super) owner: Bare,
+    /// The name of the node.
     pub(super) name: Box<str>,
+    /// The node whose subscribers and access model give the audience: after a change of its configuration, the new one.
     pub(super) node: Rc<Node>,
     pub(super) event: Element,
 }

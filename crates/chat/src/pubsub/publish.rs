@@ -35,7 +35,9 @@ pub(super) fn name_is_free(name: &str) -> Result<(), StanzaError> {
 
 /// Something of the server's own that is published for an account.
 pub(crate) struct Publication {
+    /// The name of the node.
     pub(crate) node: &'static str,
+    /// The id of the item.
     pub(crate) id: Box<str>,
     pub(crate) payload: Element,
     /// The fields of the form that configures a node created by publishing.
@@ -180,6 +182,7 @@ pub(crate) struct ItemRemoval {
 
 /// The purpose of an [`ItemRemoval`].
 pub(super) enum RemovalGoal {
+    /// Answer the request.
     Reply(Rc<PendingRequest>),
     Feature(WriteContinuation),
 }

@@ -126,7 +126,9 @@ pub(super) fn item_list(owner: &Bare, name: Box<str>, page: ItemPage) -> Element
 
 /// The consequence of a stanza to a service.
 pub(super) enum ServiceStanza<'a> {
+    /// It needs nodes.
     Event(PubSubEvent<'a>),
+    /// It is answered without nodes.
     Answer(Result<Option<Element>, StanzaError>),
     Ignore,
 }

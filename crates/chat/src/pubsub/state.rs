@@ -29,6 +29,7 @@ use crate::limits;
 
 /// The nodes of owners that are in use.
 pub(in super::super) struct PubSub {
+    /// The nodes of an owner, all or none of them: as the store has them.
     nodes: Cache<Bare, Rc<Nodes>>,
     /// Owners whose nodes are read or changed, and the jobs that wait for that: each is judged by the
     /// current state.
@@ -85,6 +86,7 @@ pub(super) enum NodeJob {
         ids: Vec<Box<str>>,
         then: WriteContinuation,
     },
+    /// Another feature reads the nodes.
     View(Requester, ViewContinuation),
 }
 

@@ -16,6 +16,7 @@ use crate::rules::{Affiliation, Privileges, Role};
 /// One presence of one occupant, for all occupants.
 pub(crate) struct Notice<'a> {
     pub(crate) occupant: &'a Occupant,
+    /// The role and affiliation that are shown; they may differ from the occupant's, as when it goes.
     pub(crate) standing: Privileges,
     /// The presence that is shown; `None`: the occupant goes.
     pub(crate) presence: Option<Arc<Element>>,
