@@ -3,7 +3,7 @@
 //! ([`FollowedSession`]): it sees every element of the stream. When the host is dead it announces the session ([`AnnouncedSession`]) to
 //! the next one, which makes it again ([`restore`](super::restore)), and the client notices nothing.
 //!
-//! What is announced is the state after the client's last acknowledged stanza. The connection's node then sends the later ones
+//! The announcement has the state after the client's last acknowledged stanza. The connection's node then sends the later ones
 //! again, as a client does that resumes (XEP-0198 §5): each of them has its effect once at least.
 //!
 //! Order matters: a stanza of the client has its effect on the announced state (`apply`) only once the host has

@@ -236,6 +236,7 @@ fn element(slot: &UploadSlot) -> Element {
 }
 
 impl Upload {
+    /// Grants the request at once if the user's usage is in memory.
     pub(super) fn handle_request(
         &mut self,
         now: Instant,

@@ -1,7 +1,7 @@
 //! Accounts in memory: their data are read from the store when they are needed, and queued work is done then.
 //!
 //! `Host::user` brings an account into memory and returns it in any state; work that comes while it is being read waits
-//! with it ([`QueuedWork`]) and is done in its order when the store has answered (`account_loaded`). An account without
+//! with it (`QueuedWork`) and is done in its order when the store has answered (`account_loaded`). An account without
 //! sessions and work goes into the cache of idle accounts (`Host::forget_user`).
 
 use stdx::Instant;

@@ -311,6 +311,8 @@ impl Avatars {
         (!is_known).then(|| AvatarEffect::ReadVcard(user.clone(), photo))
     }
 
+    /// The vCard or the hash was written. The order: vCard, hash, presence, answer, nodes; a vCard that a node has caused
+    /// is not published again.
     fn handle_written(
         &mut self,
         mut write: Box<VcardWrite>,

@@ -1,6 +1,6 @@
 //! Message archives (XEP-0313) of accounts and rooms, and the stable ids they give (XEP-0359).
 //!
-//! `route` writes a message into the archive of its sender and of its addressee, and `muc` into that of a room, each by an [`ArchiveWriter`]:
+//! `route` writes a message into the archive of its sender and of its addressee, and `muc` into that of a room, each by an `ArchiveWriter`:
 //! before the message is delivered, so that the copies have the id by which it is found again. `preferences` says which messages an account
 //! keeps; `query` reads. The store has the entries; in memory are the preferences only.
 

@@ -439,6 +439,7 @@ impl Rooms {
         if config.is_none() && !was_kept {
             return RoomsEffect::Perform(handled);
         }
+        // A room that was stored before counts already.
         let charged = if was_kept { None } else { charged(settings, &handled.stanza) };
         slot.is_busy = true;
         self.directories.forget(address.domain());
@@ -457,6 +458,7 @@ impl Rooms {
         if result.is_ok() {
             return Some(RoomsEffect::Perform(handled));
         }
+        // No effect has been performed: the room is as if the stanza had not come.
         if let Some(mut before) = handled.before {
             before.set_above(None);
             slot.room = Some(before);

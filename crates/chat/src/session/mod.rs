@@ -1,7 +1,7 @@
 //! One client that is signed in: its bound resource, as a machine. `connection` gives it the elements of its client and of the connection,
 //! `AccountMemory::deliver` the stanzas for it. A stanza for the client passes up to four stages, each of which may hold it back: `waits`
 //! (the client does not know its address yet), the client state (`csi`), the window of the connection (`flow`) and stream management (`sm`).
-//! A stanza that has no place comes back to the host as a [`DeliveryEffect`].
+//! A stanza that has no place comes back to the host as a `DeliveryEffect`.
 
 mod flow;
 
