@@ -22,13 +22,18 @@ use crate::limits;
 /// The accounts of a host that are in memory, and their sessions.
 #[derive(Default)]
 pub struct AccountMemory {
+    /// All sessions, connected or waiting to be resumed.
     pub(super) sessions: Slab<Session>,
+    /// The session of each connection. A session that waits to be resumed is not in it.
     pub(super) by_edge: HashMap<ConnectionId, Key>,
+    /// Accounts with a session or with work under way; others are in `idle`, or not in memory.
     pub(super) users: HashMap<Bare, User>,
     /// Accounts whose data have just been read and whose queued work is being done: at most one inside another.
     pub(super) being_loaded: Vec<Bare>,
+    /// Accounts without a session whose data may be needed again.
     pub(super) idle: IdleAccountCache,
     pub(super) rosters: Rosters,
+    /// Changes of accounts on their way, and the work that waits for them.
     pub(super) changes: ChangeQueues,
     /// Effects of sessions to which stanzas were delivered. The host performs them before it goes on.
     deliveries: Vec<(Key, DeliveryEffect)>,
@@ -117,7 +122,8 @@ impl AccountMemory {
         self.changes.has(user)
     }
 
-    /// Its data is here, for a session or since lately: features should remember its changes.
+    /// True if the account's data are in memory, in use or in the cache of idle accounts: a feature that keeps something of them has to keep
+    /// their changes.
     pub(super) fn is_in_memory(&self, user: &Bare) -> bool {
         self.users.contains_key(user) || self.idle.has(user)
     }
@@ -140,7 +146,7 @@ impl AccountMemory {
         Some(user)
     }
 
-    /// It was let go of, or is being read.
+    /// True if the account's data have been evicted or are being read: work that needs them has to wait.
     pub(super) fn is_elsewhere(&self, bare: &Bare) -> bool {
         let user = self.users.get(bare);
         user.is_some_and(|user| matches!(user.state, AccountState::Evicted | AccountState::Loading(_)))
@@ -235,6 +241,8 @@ impl AccountMemory {
         }
     }
 
+    /// One step of [`Self::evict_rosters`]: takes the account's second chance, or evicts its data. A host keeps data of
+    /// anonymous accounts, and those that a feature needs.
     fn examine_roster(&mut self, key: Key, is_held: impl Fn(&Bare) -> bool) {
         let Some(bare) = self.sessions.get(key).map(|session| session.jid.bare()) else { return };
         let is_held = is_held(&bare) || self.is_changing(&bare) || self.being_loaded.contains(&bare);

@@ -25,15 +25,18 @@ use super::{Host, HostSettings, Outbox, hints};
 pub(super) struct PendingAcks {
     /// The address of this host, which is in the marks of its sessions.
     host: ShardAddress,
-    /// The one that is being looked at.
+    /// The number of the message that is being looked at: a write that begins now is one of its writes.
     current: Option<u64>,
+    /// Messages whose way has ended here and that are not handled yet, by a number that this host gives them.
     waiting: HashMap<u64, PendingAck>,
+    /// The number that was given last.
     last: u64,
 }
 
+/// A message whose way has ended here, until its writes are done.
 struct PendingAck {
     message: HandledMessage,
-    /// Writes on their way, and the looking at it.
+    /// The number of things that have to end before it is handled: its writes, and the looking at it.
     left: u32,
 }
 
@@ -71,7 +74,7 @@ impl PendingAcks {
         AckGuard(self.current)
     }
 
-    /// For a write: until it is done, the message that is being looked at is not handled.
+    /// A guard for a write: until it is released, the message that is being looked at is not handled.
     pub(super) fn guard(&mut self) -> AckGuard {
         if let Some(waiting) = self.current.and_then(|number| self.waiting.get_mut(&number)) {
             waiting.left += 1;
@@ -218,7 +221,7 @@ impl Acks<'_> {
         }
     }
 
-    /// It went no further: a refusal is an end too.
+    /// A stanza was refused: that ends its way, and a message counts as handled.
     pub(super) fn handle_refusal(&mut self, stanza: &Element, out: &mut Outbox) {
         let Some(mark) = stanza.attr_ns("mark", NS) else { return };
         if let Ok(Some(sender)) = xmpp::stanza::from(stanza) {
@@ -226,6 +229,8 @@ impl Acks<'_> {
         }
     }
 
+    /// Reports a message as handled: to the phone that sent it, to its session if that is here, else to the host of its
+    /// sender.
     fn report(&mut self, mark: &str, sender: &Jid, out: &mut Outbox) {
         if self.phone_messages.handle_handled(mark, out) {
             return;
@@ -259,8 +264,8 @@ impl Acks<'_> {
         }
     }
 
-    /// For other servers marks mean nothing: stanzas given to the streams between servers cannot be followed
-    /// further.
+    /// Takes the mark off a stanza for another server and reports it as handled: a stanza that is given to the streams between servers cannot be
+    /// followed further.
     pub(super) fn take_foreign_token(&mut self, stanza: &mut Element, out: &mut Outbox) {
         if stanza.attr_ns("mark", NS).is_none() {
             return;

@@ -1,4 +1,5 @@
-//! Actions that all hosts of a server perform at once, for administrators' commands and the operator.
+//! Actions that all hosts of a server perform at once, for administrators' commands and the operator. One host asks for an action
+//! (`Load::Act`), the driver has every host perform it, and the sum of their results is the answer.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -26,7 +27,7 @@ impl HostActionResult {
 }
 
 impl Host {
-    /// This host's part: run by the driver on all.
+    /// Performs this host's part of an action; the driver calls it on all hosts.
     pub fn act(&mut self, now: Instant, act: &HostAction, out: &mut Outbox) -> HostActionResult {
         match act {
             HostAction::Online { domain, who, max } => {

@@ -1,5 +1,8 @@
 //! Commands of administrators about accounts (XEP-0133 §4.1 to §4.10, §4.13 to §4.22). Those that change one do it as the
 //! operator's commands do; sessions of a removed account end.
+//!
+//! The table [`COMMANDS`] has a function for each; `commands` has the forms and runs the function with the submitted one.
+//! A function checks the form and returns the first step, whose continuation gets the store's reply.
 
 use stdx::Instant;
 use xmpp::sasl::Secret;
@@ -82,6 +85,7 @@ fn one(form: &Form) -> Result<Bare, StanzaError> {
     account(form, form.of("accountjid").first().map(|text| &**text).unwrap_or_default())
 }
 
+/// The accounts of a form that changes several.
 fn many(form: &Form) -> Result<Vec<Bare>, StanzaError> {
     let mut accounts =
         form.of("accountjids").iter().map(|text| account(form, text)).collect::<Result<Vec<_>, _>>()?;
@@ -174,7 +178,7 @@ fn list_idle(form: &Form) -> CommandResult {
     commands::list_users(form, OnlineFilter::Idle, "activeuserjids")
 }
 
-/// §4.9. An account with a session was last active now.
+/// The time at which an account was here last (§4.9): now, if it has a session.
 fn last_here(form: &Form) -> CommandResult {
     look_at_account(form, |now, data, sessions| {
         let last = match (data.last_seen.as_ref(), sessions.is_empty()) {
@@ -186,7 +190,7 @@ fn last_here(form: &Form) -> CommandResult {
     })
 }
 
-/// §4.8.
+/// The contacts of an account (§4.8).
 fn roster(form: &Form) -> CommandResult {
     look_at_account(form, |_, data, _| {
         let listed = data.roster.iter().filter(|(_, item)| item.is_listed);
@@ -195,7 +199,7 @@ fn roster(form: &Form) -> CommandResult {
     })
 }
 
-/// §4.10.
+/// The figures of an account: contacts, sessions, messages that wait (§4.10).
 fn figures(form: &Form) -> CommandResult {
     look_at_account(form, |_, data, sessions| {
         let listed = data.roster.iter().filter(|(_, item)| item.is_listed).count();
@@ -209,7 +213,7 @@ fn figures(form: &Form) -> CommandResult {
     })
 }
 
-/// In no form of XEP-0133: as XEP-0068 §3.3 has it, the name says so.
+/// A field that no form of XEP-0133 has: its name says so, as XEP-0068 §3.3 has it.
 const WAITING: &str = "{urn:belfry:admin}offlinemessages";
 
 fn form_of(first: Element) -> Element {

@@ -3,8 +3,11 @@
 //! ([`FollowedSession`]): it sees every element of the stream. When the host is dead it announces the session ([`AnnouncedSession`]) to
 //! the next one, which makes it again ([`restore`](super::restore)), and the client notices nothing.
 //!
-//! What is announced is the state after the client's last acknowledged stanza. The connection's node then sends the later ones
+//! The announcement has the state after the client's last acknowledged stanza. The connection's node then sends the later ones
 //! again, as a client does that resumes (XEP-0198 §5): each of them has its effect once at least.
+//!
+//! Order matters: a stanza of the client has its effect on the announced state (`apply`) only once the host has
+//! acknowledged it, as the host then has performed it; until then it is kept, to be sent again.
 
 #[cfg(test)]
 mod tests;
@@ -81,7 +84,8 @@ impl AnnouncedSession {
         self.id.is_empty()
     }
 
-    /// The effect of a stanza of the client on the session.
+    /// The effect of a stanza of the client on the session: as that of the handlers of the host, which are elsewhere (`presence`, `roster`,
+    /// `blocking`, `carbons`, `offline`). A message has none.
     fn apply(&mut self, stanza: &Element) {
         match stanza::kind_of(stanza) {
             Some(StanzaKind::Presence) => self.apply_presence(stanza),
@@ -90,6 +94,8 @@ impl AnnouncedSession {
         }
     }
 
+    /// As `presence::handle_outbound`; but the roster is not known here, so contacts that get the end of a broadcast
+    /// anyway are noted too.
     fn apply_presence(&mut self, presence: &Element) {
         let Ok(to) = stanza::to(presence) else { return };
         match (presence.attr("type"), to) {
@@ -115,6 +121,7 @@ impl AnnouncedSession {
         }
     }
 
+    /// Requests to the client's own account by which a session is told of changes from then on.
     fn apply_iq(&mut self, iq: &Element) {
         let is_own = |to: Option<Jid>| to.is_none_or(|to| to.is_bare() && to.bare() == self.jid.bare());
         if !stanza::to(iq).is_ok_and(is_own) {
@@ -164,7 +171,9 @@ struct UnacknowledgedStanzas {
     count: u32,
     /// These stanzas; none of them once they were too many.
     stanzas: VecDeque<Element>,
+    /// The size of `stanzas` as they are written, for the limit.
     bytes: usize,
+    /// They were too many, and are kept no more until all are acknowledged: the session cannot go on at another host.
     is_over: bool,
 }
 
@@ -211,7 +220,9 @@ pub struct FollowedSession {
     counts_client: bool,
     /// The host has enabled it, and the session can be resumed: stanzas to the client are counted from there.
     counts_host: bool,
+    /// Stanzas of the client that the host has not acknowledged. They are sent to the next host after the announcement.
     from_client: UnacknowledgedStanzas,
+    /// Stanzas of the host that the client has not acknowledged. They are in the announcement.
     to_client: UnacknowledgedStanzas,
     /// The client has asked for an acknowledgement and had none.
     is_asked: bool,
@@ -319,6 +330,8 @@ impl FollowedSession {
         }
     }
 
+    /// The host's elements of stream management: they say from where stanzas are counted, and which of the client's have
+    /// had their effect.
     fn handle_management(&mut self, element: &Element) {
         match (element.ns(), element.name()) {
             (ns::SM, "enabled") => {
@@ -436,6 +449,7 @@ fn length_of(address: &Jid) -> usize {
     address.as_str().len() + 8
 }
 
+/// The `h` of an acknowledgement (XEP-0198 §4).
 fn number_of(element: &Element) -> Option<u32> {
     element.attr("h")?.parse().ok()
 }

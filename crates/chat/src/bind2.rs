@@ -1,4 +1,7 @@
 //! Bind 2 (XEP-0386) on the host's side: the further results of binding. The stream's side is `c2s::sasl2`.
+//!
+//! `connection` calls `begin` when it has made the session. The answer names the ends of the archive
+//! (`archive::read_ends`), so the store is read first, and stanzas that come meanwhile wait in `Session::waits`.
 
 use stdx::Instant;
 use stdx::slab::Key;

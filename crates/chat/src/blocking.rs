@@ -1,4 +1,8 @@
 //! Blocking (XEP-0191).
+//!
+//! `route` asks `blocks_outgoing` for each stanza of a session and `blocks_incoming` for each one to an account. A change of the list has its
+//! turn in the account's queue of changes (`change_queue`) and is written first; then the client has its answer, other clients the push, and
+//! contacts see the account go or come.
 
 use std::collections::HashSet;
 
@@ -126,6 +130,7 @@ pub(super) enum BlockingCommand {
 }
 
 impl BlockingCommand {
+    /// The list after the change. Entries that are there already, or are not there, are passed over.
     fn apply(&self, before: &[Jid]) -> Result<Vec<Jid>, StanzaError> {
         let mut after = before.to_vec();
         match self {
@@ -220,7 +225,7 @@ impl BlockingChange {
     }
 }
 
-/// Why the session may not send that.
+/// The error for a stanza to an address that its sender has blocked; `None`: it may be sent.
 pub(super) fn blocks_outgoing(accounts: &AccountMemory, key: Key, stanza: &Element) -> Option<StanzaError> {
     let user = accounts.sessions.get(key)?.jid.bare();
     // The fast path: nearly all accounts block no address.
@@ -312,6 +317,7 @@ fn perform(host: &mut Host, now: Instant, user: &Bare, change: &BlockingChange, 
     }
 }
 
+/// Ends the directed presence of the account's sessions to addresses that are hidden now: they need not be in the roster.
 fn end_directed(
     accounts: &mut AccountMemory,
     user: &Bare,

@@ -1,5 +1,9 @@
 //! Entity capabilities (XEP-0115): the features of contacts' clients, asked once for each kind of client and
 //! checked.
+//!
+//! `presence` calls `handle_presence` for each presence that an account sends or gets, and routes the request that it may
+//! return; `route` gives the response to `handle_response`. Features are believed once their hash fits the announced one,
+//! and then for all clients that announce it. `pubsub` asks which clients want the events of a node (`clients_with`).
 
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
@@ -35,7 +39,7 @@ pub(super) const FEATURE: Feature = Feature {
 /// Names the software, not a place (XEP-0115 §4).
 const NODE: &str = "urn:belfry:xmpp";
 
-/// After that an answer is not expected any more, and the next presence asks again.
+/// The time for which a response is expected; the next presence after it asks again.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A hash, as it is announced.
@@ -44,23 +48,29 @@ type Ver = Rc<str>;
 /// Features of a kind of client.
 pub(super) type ClientFeatures = Rc<HashSet<Box<str>>>;
 
+/// The feature: the kinds of clients and their features. It is told of presence and of responses, and returns requests.
 pub(super) struct Caps {
     /// Features whose hash was checked.
     known: Cache<Ver, ClientFeatures>,
     /// Clients that are here, by account: ours and contacts'.
     clients: Cache<Bare, Vec<(Jid, Ver)>>,
+    /// Requests that are not answered: one for each hash.
     asked: HashMap<Ver, CapsQuery>,
-    /// By the id of the request.
+    /// The hashes of these requests by the ids of their iqs.
     ids: HashMap<Box<str>, Ver>,
 }
 
+/// A request for the features of a kind of client.
 struct CapsQuery {
+    /// The id of the iq.
     id: Box<str>,
+    /// The client that is asked: only its response counts.
     of: Jid,
     /// The account that asks, and the clients that are asked when the response is wrong.
     asker: Bare,
     others: Vec<(Jid, Bare)>,
     node: Box<str>,
+    /// The time until which a response counts as coming; later the next presence asks again.
     until: Instant,
 }
 
@@ -279,6 +289,8 @@ impl Caps {
     }
 }
 
+/// Accounts and their contacts only: a stranger could otherwise make the server remember clients and send requests by mere
+/// presence.
 fn may_be_asked(accounts: &AccountMemory, user: &Bare, from: &Jid) -> bool {
     let contact = from.bare();
     contact == *user
@@ -328,6 +340,7 @@ fn sorted(mut all: Vec<String>) -> Option<Vec<String>> {
     (all.len() == given).then_some(all)
 }
 
+/// The identities in the form of XEP-0115 §5.1: category, type, language and name, with slashes between them.
 fn identities(info: &Element) -> Option<Vec<String>> {
     let mut all = Vec::new();
     for identity in info.elements().filter(|child| child.is("identity", ns::DISCO_INFO)) {

@@ -1,4 +1,5 @@
-//! Message carbons (XEP-0280): the messages of one session, copied to the others.
+//! Message carbons (XEP-0280): the messages of one session, copied to the others. `route` calls `copy_sent` before it sends a message on, and
+//! `copy_received` before it delivers one; both queue the copies at the sessions, and their caller performs the effects.
 
 use stdx::Instant;
 use stdx::slab::Key;
@@ -26,6 +27,7 @@ pub(super) const FEATURE: Feature = Feature {
     ],
 };
 
+/// `<enable/>` and `<disable/>`, of the session that asks.
 fn switch(view: &mut IqView<'_>, iq: &IqRequest<'_>) -> IqReply {
     if !iq.is_set {
         return IqReply::Error(Condition::BadRequest.into());
@@ -62,7 +64,7 @@ fn is_eligible(message: &Element, is_sent: bool) -> bool {
     }
 }
 
-/// XEP-0280 §7 and §8.
+/// One copy: `name` is `sent` or `received` (XEP-0280 §7 and §8).
 fn carbon(user: &Bare, to: &str, name: &'static str, message: &Element) -> Element {
     let forwarded = Element::new("forwarded", ns::FORWARD).child(message.clone());
     Element::new("message", ns::CLIENT)
@@ -72,7 +74,7 @@ fn carbon(user: &Bare, to: &str, name: &'static str, message: &Element) -> Eleme
         .child(Element::new(name, ns::CARBONS).child(forwarded))
 }
 
-/// `id`: which it has in the archive.
+/// Copies a message of a session to the account's other sessions. `id`: its id in the account's archive.
 pub(super) fn copy_sent(
     accounts: &mut AccountMemory,
     now: Instant,
@@ -110,7 +112,7 @@ pub(super) fn copy_of_phone(
     }
 }
 
-/// `except` get it anyway.
+/// Copies a message for the account or one of its sessions to the others; the sessions in `except` get the message itself.
 pub(super) fn copy_received(
     accounts: &mut AccountMemory,
     now: Instant,
@@ -126,6 +128,7 @@ pub(super) fn copy_received(
     }
 }
 
+/// Delivers copies to the account's sessions that want them, but for those in `except`.
 fn copy_to_sessions(
     accounts: &mut AccountMemory,
     now: Instant,

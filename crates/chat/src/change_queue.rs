@@ -11,6 +11,7 @@ use super::effect::{Change, StoreFailure};
 use super::{Host, Outbox};
 use crate::limits;
 
+/// A job that decides by the account's data as they are at its turn, and may [`write`] one change.
 type QueuedChange = Box<dyn FnOnce(&mut Host, Instant, &mut Outbox)>;
 
 /// Accounts with a change on its way, and the work that waits for it.
@@ -31,7 +32,7 @@ impl ChangeQueues {
     }
 }
 
-/// Now, or after what is on its way.
+/// Does a job that may change an account: now, or after the changes that are on their way.
 ///
 /// # Errors
 /// The job, undone: too much waits already.
@@ -69,6 +70,7 @@ pub(super) fn write(
         then(host, now, result, out);
         while let Some(job) = waiting.pop_front() {
             job(host, now, out);
+            // The job has begun a write of its own, and the others wait for that.
             if let Some(newer) = host.accounts.changes.busy.get_mut(&user) {
                 waiting.append(newer);
                 *newer = waiting;
@@ -94,7 +96,7 @@ pub(super) fn not_written(error: StoreFailure) -> StanzaError {
     }
 }
 
-/// When too much waits.
+/// The error when too much waits.
 pub(super) fn too_many() -> StanzaError {
     StanzaError::new(Condition::ResourceConstraint, "too many changes at once: wait for their answers")
 }

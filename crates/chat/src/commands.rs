@@ -64,8 +64,10 @@ pub(super) type Field = (&'static str, &'static str, &'static str, bool);
 
 /// A node's rest, its name, and the fields of its form.
 pub(super) struct Command {
+    /// The node without the prefix of XEP-0133.
     pub(super) node: &'static str,
     pub(super) name: &'static str,
+    /// None: the command runs at the first request, without a form.
     pub(super) fields: &'static [Field],
     /// The first step, from the submitted form.
     pub(super) run: fn(&Form) -> CommandResult,
@@ -92,13 +94,13 @@ const COMMANDS: &[Command] = &[
     Command { node: "set-motd", name: "Set the message of the day, and send it", fields: DAY, run: set_motd },
 ];
 
-/// In none of the forms of XEP-0133: as XEP-0068 §3.3 has it, the name says so.
+/// A field that no form of XEP-0133 has: its name says so, as XEP-0068 §3.3 has it.
 const SUBJECT: Field = ("{urn:belfry:admin}subject", "text-single", "Subject", false);
 
-/// §4.24 and §4.25.
+/// The fields of a message of the day (§4.24 and §4.25).
 const DAY: &[Field] = &[SUBJECT, ("motd", "text-multi", "Text", true)];
 
-/// §4.18 to §4.22. `none` is as many as one answer may have.
+/// The field of lists (§4.18 to §4.22). Its value `none` is as many as one answer may have.
 pub(super) const MAX: &[Field] = &[("max_items", "list-single", "How many at most", false)];
 
 const MAX_ITEMS: [&str; 7] = ["25", "50", "75", "100", "150", "200", "none"];
@@ -109,7 +111,9 @@ const CURRENT: &str = "current";
 
 /// Forms that are being filled in, and messages of the day by domain.
 pub(super) struct Commands {
+    /// By the id of the command's session: its opener and the command.
     open: Cache<Box<str>, (Jid, &'static str)>,
+    /// `None` inside: it was read, and there is none.
     motd: HashMap<Box<str>, Option<Element>>,
 }
 
@@ -133,8 +137,10 @@ type Values = Vec<(Box<str>, Vec<Box<str>>)>;
 #[derive(Clone)]
 pub(super) struct Form {
     pub(super) iq: Element,
+    /// The domain that the command was sent to, and whose accounts it is about.
     pub(super) domain: Bare,
     node: Box<str>,
+    /// The `sessionid` of the command (XEP-0050).
     session: Box<str>,
     values: Values,
 }
@@ -144,6 +150,7 @@ fn fault(condition: Condition, detail: &'static str) -> StanzaError {
     StanzaError::from(condition).with(Element::new(detail, ns::COMMANDS))
 }
 
+/// The handler of commands to a domain: an invitation, or an administrator's command, which may have its answer later.
 fn command(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) -> IqReply {
     // Invitations are commands of all users, so they come before the check for administrators.
     let view = IqView { now, settings: &host.settings, accounts: &mut host.accounts };
@@ -277,6 +284,7 @@ impl Command {
         status(node, session, "executing").child(actions).child(form)
     }
 
+    /// The values of the submitted form, whose required fields have one.
     fn read(&self, payload: &Element) -> Result<Values, StanzaError> {
         let bad = || fault(Condition::BadRequest, "bad-payload");
         let form = payload.get("x", ns::DATA).filter(|form| form.attr("type") == Some("submit"));
@@ -410,7 +418,7 @@ pub(super) fn describe_command(settings: &HostSettings, from: &Jid, node: &str) 
     Some(query.child(feature(ns::COMMANDS)).child(feature(ns::DATA)))
 }
 
-/// §4.20 to §4.22: users, whatever the number of their sessions.
+/// The list of users with an available session (§4.20 to §4.22), each once whatever the number of its sessions.
 pub(super) fn list_users(form: &Form, who: OnlineFilter, var: &'static str) -> CommandResult {
     let max = form.max_items()?;
     let action = HostAction::Online { domain: form.domain.domain().into(), who, max };
@@ -423,7 +431,7 @@ pub(super) fn list_users(form: &Form, who: OnlineFilter, var: &'static str) -> C
     }))
 }
 
-/// §4.15 to §4.17.
+/// The number of users (§4.15 to §4.17).
 pub(super) fn count_users(form: &Form, who: OnlineFilter, var: &'static str) -> CommandResult {
     let action = HostAction::Online { domain: form.domain.domain().into(), who, max: 0 };
     Ok(CommandEffect::act(action, move |form, acted| {

@@ -124,7 +124,7 @@ const STREAMS: &[Specification] = &[
     ),
 ];
 
-/// All that is built, by name.
+/// All implemented specifications, by name.
 pub fn all() -> Vec<&'static Specification> {
     let streams = STREAMS.iter().chain(c2s::SPECIFICATIONS).chain(s2s::SPECIFICATIONS);
     let streams =
@@ -302,7 +302,7 @@ pub struct Need {
     pub is_advanced: bool,
     /// The feature, in the words of the suites.
     pub feature: &'static str,
-    /// All of them.
+    /// The specifications that meet it, all of them together.
     pub by: &'static [&'static str],
 }
 

@@ -1,5 +1,9 @@
 //! The events of clients' connections: a client binds a resource, sends, reads, is lost and comes back. `route` has the ways of
 //! their stanzas; a [`Session`] decides on its own what it sends, queues and counts.
+//!
+//! The shard that drives the host calls the methods `handle_…`. Functions here join the machines on a session's behalf:
+//! they take effects of sessions (`perform_deliveries`) and of features, and end a session with all that follows from its
+//! end (`end_session`).
 
 use stdx::Instant;
 use stdx::rng::Rng;
@@ -118,7 +122,7 @@ impl Host {
         send_backlog(self, now, key, out);
     }
 
-    /// To one session, unconditionally.
+    /// Delivers a stanza to one session, whatever its priority and the account's block list are.
     pub(super) fn deliver(&mut self, now: Instant, key: Key, stanza: Element, out: &mut Outbox) {
         self.accounts.deliver(now, key, stanza, out);
         perform_deliveries(self, now, out);
@@ -149,7 +153,7 @@ fn sessions_to_end(accounts: &AccountMemory, limit: SessionLimit, user: &Bare) -
     sessions.get(..count).filter(|_| limit.ends_oldest).map(<[Key]>::to_vec)
 }
 
-/// A request that came with Bind 2.
+/// A request that came with Bind 2 (XEP-0386). Returns the answer that the client gets with its address: only stream management has one.
 fn inline(host: &mut Host, now: Instant, key: Key, child: &Element, out: &mut Outbox) -> Option<Element> {
     match child.ns() {
         ns::SM if child.name() == "enable" => {
@@ -166,6 +170,7 @@ fn inline(host: &mut Host, now: Instant, key: Key, child: &Element, out: &mut Ou
     None
 }
 
+/// Enables stream management, by an element of its own or with Bind 2, and returns the answer for the client.
 fn enable_sm(
     accounts: &mut AccountMemory,
     (settings, rng): (&HostSettings, &mut Rng),
@@ -179,6 +184,7 @@ fn enable_sm(
     }
 }
 
+/// `<active/>` and `<inactive/>` (XEP-0352). Stanzas that were held back go out when the client is active again.
 fn handle_client_state(host: &mut Host, now: Instant, key: Key, state: &Element, out: &mut Outbox) {
     let Some(session) = host.accounts.sessions.get_mut(key) else { return };
     let effects = session.handle_client_state(now, state, out);
@@ -242,6 +248,8 @@ pub(super) fn perform_deliveries(host: &mut Host, now: Instant, out: &mut Outbox
     }
 }
 
+/// Performs effects that a session has returned to its caller. Those of `AccountMemory::deliver` are for
+/// [`perform_deliveries`].
 pub(super) fn perform_session(
     host: &mut Host,
     now: Instant,
@@ -281,7 +289,8 @@ fn perform_delivery(host: &mut Host, now: Instant, key: Key, effect: DeliveryEff
     }
 }
 
-/// The session is over: all that saw it available learn that.
+/// Ends a session. All that saw it available are told first, while its addresses of directed presence are known. Stanzas that its client has
+/// not acknowledged find another way once the account's data are in memory, and the account may leave memory.
 pub(super) fn end_session(host: &mut Host, now: Instant, key: Key, out: &mut Outbox) {
     if let Some(session) = host.accounts.sessions.get(key) {
         let unavailable = presence::gone(&session.jid);
@@ -307,6 +316,8 @@ pub(super) fn end_session(host: &mut Host, now: Instant, key: Key, out: &mut Out
     host.forget_user(now, &bare);
 }
 
+/// A stanza that the client of an ended session has not acknowledged. `at`: when it came, for the delay of a stored
+/// message; `of`: the session's address.
 fn undelivered(host: &mut Host, now: Instant, at: Instant, of: &Jid, stanza: Element, out: &mut Outbox) {
     match stanza::kind_of(&stanza) {
         Some(StanzaKind::Message) => {
@@ -324,7 +335,8 @@ fn undelivered(host: &mut Host, now: Instant, at: Instant, of: &Jid, stanza: Ele
     }
 }
 
-/// Not requested by its client: another session has its address now, or an administrator ends it.
+/// Ends a session that its client has not ended, with a stream error of this condition: another session has its address now, an administrator
+/// ends it, or its account has another host.
 pub(super) fn close_session(
     host: &mut Host,
     now: Instant,

@@ -1,4 +1,7 @@
 //! Client state (XEP-0352): stanzas that an inactive client can do without are held back.
+//!
+//! A session asks here for each stanza while its client is inactive. The stanzas that are held back go out in their order,
+//! with the next urgent one, when they are too many, or when the client is active again.
 
 use xmpp::stanza::{self, StanzaKind};
 use xmpp::{Element, Level, Specification, ns};
@@ -25,13 +28,18 @@ pub(super) const FEATURE: Feature = Feature {
 /// The urgency of a stanza for an inactive client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Urgency {
+    /// With all that was held back before it, so that the order stays.
     Now,
+    /// With the next urgent stanza.
     Later,
     /// Later, and only the last of its sender.
     Last,
+    /// It is of no use later: a chat state without words.
     Never,
 }
 
+/// Answers and requests cannot wait, as their senders do. Presence can, but for the answer of a room to the session
+/// itself, and for subscriptions and errors.
 fn urgency(stanza: &Element) -> Urgency {
     match stanza::kind_of(stanza) {
         Some(StanzaKind::Presence) => match stanza.attr("type") {
@@ -48,6 +56,7 @@ pub(super) fn is_outdated_by_next(stanza: &Element) -> bool {
     stanza::kind_of(stanza) == Some(StanzaKind::Presence) && urgency(stanza) == Urgency::Last
 }
 
+/// The urgency of a message by its words and elements: one that is not known to be unimportant is urgent.
 fn of_message(message: &Element) -> Urgency {
     if hints::has_body(message) {
         return Urgency::Now;
@@ -74,7 +83,7 @@ fn copied(message: &Element) -> Option<&Element> {
     carbon.get("forwarded", ns::FORWARD)?.get("message", ns::CLIENT)
 }
 
-/// That one has entered or left a room oneself (XEP-0045 §7.2.2).
+/// True for the presence by which a room tells the session that it has entered or left itself (XEP-0045 §7.2.2).
 fn is_about_itself(presence: &Element) -> bool {
     let room = presence.get("x", ns::MUC_USER);
     room.is_some_and(|x| {

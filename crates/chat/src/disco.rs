@@ -1,5 +1,8 @@
 //! Discovery (XEP-0030): the identities, features and items of an address; with the operator's contacts
 //! (XEP-0157).
+//!
+//! Each feature announces itself in the table of `feature`; here the announcements become the answers of the server and of
+//! accounts. Accounts answer only entities that see their presence; nodes of accounts answer for themselves (`pubsub`).
 
 use xmpp::stanza::Condition;
 use xmpp::{Bare, Element, Jid, Level, Specification, ns};
@@ -109,6 +112,7 @@ pub(super) fn feature(var: &str) -> Element {
     Element::new("feature", ns::DISCO_INFO).with("var", var)
 }
 
+/// The server itself, or one of its nodes: a command, or the hash that it announces. Another node is `item-not-found`.
 fn of_server(view: &mut IqView<'_>, iq: &IqRequest<'_>) -> IqReply {
     if iq.is_set {
         return IqReply::Error(Condition::BadRequest.into());
@@ -163,7 +167,7 @@ fn items_of_server(view: &mut IqView<'_>, iq: &IqRequest<'_>) -> IqReply {
     IqReply::Result(Some(query))
 }
 
-/// Components are named at the domain that they are below of; those below of none at each.
+/// The components that a domain lists: those whose domain is below it, and those that are below none of our domains.
 fn components_of<'a>(settings: &'a HostSettings, domain: &str) -> impl Iterator<Item = &'a str> {
     let is_below = |component: &str, domain: &str| {
         component.strip_suffix(domain).is_some_and(|rest| rest.ends_with('.'))
@@ -184,6 +188,8 @@ pub(super) fn is_seen_by(accounts: &AccountMemory, user: &Bare, from: &Jid) -> b
     contact == *user || accounts.data(user).is_some_and(is_subscribed)
 }
 
+/// The account itself, or one of its nodes. The waiting messages are a node for the account alone; others are those of
+/// publish-subscribe.
 fn of_account(view: &mut IqView<'_>, iq: &IqRequest<'_>) -> IqReply {
     let user = iq.to.bare();
     if iq.payload.attr("node") == Some(ns::OFFLINE) && iq.from.bare() == user {

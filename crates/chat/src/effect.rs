@@ -1,4 +1,7 @@
 //! Everything a host can ask of the world.
+//!
+//! The driver performs effects in their order, and calls the host with the answers. A ticket joins an answer to its
+//! request (`store_requests`).
 
 mod operate;
 
@@ -289,7 +292,7 @@ impl MamQuery {
 /// A write to the store. A change is performed whole or not at all.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change {
-    /// `None` removes the contact. `version` is the roster's afterwards.
+    /// Writes a contact; `None` removes it. `version` is the roster's afterwards.
     Roster {
         /// The account.
         user: Bare,
@@ -300,14 +303,14 @@ pub enum Change {
         /// The version of the roster.
         version: u64,
     },
-    /// All of them.
+    /// Writes the blocking list as a whole.
     Blocked {
         /// The account.
         user: Bare,
         /// The blocked addresses.
         blocked: Vec<Jid>,
     },
-    /// When the last session ended, and its last words.
+    /// Writes the time at which the last session ended, and its last words.
     LastSeen {
         /// The account.
         user: Bare,
@@ -316,7 +319,7 @@ pub enum Change {
         /// The `<status/>` of its last presence.
         status: Box<str>,
     },
-    /// Kept until the user is back.
+    /// Stores a message until the user is back.
     Offline {
         /// The account.
         user: Bare,
@@ -325,14 +328,14 @@ pub enum Change {
         /// The message.
         stanza: Box<Element>,
     },
-    /// Those of these ids; all when there are none.
+    /// Removes messages that waited: those of these ids; all when there are none.
     ForgetOffline {
         /// The account.
         user: Bare,
         /// The ids of the messages.
         ids: Vec<u64>,
     },
-    /// `with` is the other party. Ids sort by time.
+    /// Writes a message into an archive, or another stanza in the place of the one with this id. `with` is the other party. Ids sort by time.
     Archive {
         /// The account or room.
         owner: Bare,
@@ -345,7 +348,7 @@ pub enum Change {
         /// The message.
         stanza: Box<Element>,
     },
-    /// A node's item: PEP, pubsub, private data (`private:NAMESPACE`), the vCard (`vcard-temp`). Keeps the newest
+    /// Writes a node's item: PEP, pubsub, private data (`private:NAMESPACE`), the vCard (`vcard-temp`). Keeps the newest
     /// `keep`; `None` removes.
     Item {
         /// The account or service.
@@ -361,7 +364,7 @@ pub enum Change {
         /// The number of items that the node keeps.
         keep: u32,
     },
-    /// A node with its configuration; `None` removes it with its items.
+    /// Writes a node's configuration; `None` removes the node with its items.
     Node {
         /// The account or service.
         owner: Bare,
@@ -370,7 +373,7 @@ pub enum Change {
         /// The configuration.
         config: Option<Box<Element>>,
     },
-    /// `None` removes it with its history. A new one counts as one of those that `charged` has made: an account of ours, or
+    /// Writes a room; `None` removes it with its history. A new one counts as one of those that `charged` has made: an account of ours, or
     /// a foreign domain. `StoreFailure::Beyond`: there are too many.
     Room {
         /// The address of the room.
@@ -385,31 +388,31 @@ pub enum Change {
 /// A change by users of credentials, accounts and invitations.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Access {
-    /// `StoreReply::Done`.
+    /// Sets the password: `StoreReply::Done`.
     Password {
         /// The account.
         user: Bare,
         /// The new password.
         password: Secret,
     },
-    /// The account and all that is its. `StoreReply::Done`.
+    /// Removes the account and all that is its: `StoreReply::Done`.
     Remove {
         /// The account.
         user: Bare,
     },
-    /// The token is good for one use. `StoreReply::Done`; `Unavailable` when there are too many of one user.
+    /// Stores an invitation, whose token is good for one use: `StoreReply::Done`; `Unavailable` when there are too many of one user.
     Invite {
         /// The token of the invitation.
         token: Box<str>,
         /// The invitation.
         invitation: Box<Invitation>,
     },
-    /// `StoreReply::Invitation`.
+    /// Reads an invitation: `StoreReply::Invitation`.
     Invitation {
         /// The token of the invitation.
         token: Box<str>,
     },
-    /// `StoreReply::Done`, or `NotFound` when it is used already.
+    /// Uses an invitation up: `StoreReply::Done`, or `NotFound` when it is used already.
     UseInvitation {
         /// The token of the invitation.
         token: Box<str>,
@@ -418,7 +421,7 @@ pub enum Access {
     },
 }
 
-/// XEP-0401.
+/// An invitation (XEP-0401): to make an account, to become a contact, or both.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Invitation {
     /// The domain of the account to be made.
@@ -440,13 +443,13 @@ pub struct RosterItem {
     pub name: Option<Box<str>>,
     /// The subscriptions between the user and the contact.
     pub subscription: Subscription,
-    /// We asked and have no answer.
+    /// The user has asked for the contact's presence and has no answer.
     pub ask: bool,
-    /// We approve before we are asked (RFC 6121 §3.4).
+    /// The user has approved the contact's request before it came (RFC 6121 §3.4).
     pub approved: bool,
-    /// They asked and have no answer: their stanza (RFC 6121 §3.1.3). Such a contact may be in no list of the user's.
+    /// The contact has asked for the user's presence and has no answer: its stanza (RFC 6121 §3.1.3). Such a contact need not be listed.
     pub asked: Option<Box<Element>>,
-    /// The user put it there, or answered it.
+    /// Clients see it in the roster: the user has put it there, or has answered its request. Others are only kept for `asked`.
     pub is_listed: bool,
     /// The groups of the contact.
     pub groups: Vec<Box<str>>,
@@ -460,9 +463,9 @@ pub enum Subscription {
     /// No subscription.
     #[default]
     None,
-    /// We get theirs.
+    /// The user sees the contact's presence.
     To,
-    /// They get ours.
+    /// The contact sees the user's presence.
     From,
     /// Each sees the presence of the other.
     Both,
@@ -546,7 +549,7 @@ pub enum StoreReply {
     Invitation(Option<Box<Invitation>>),
 }
 
-/// Where a file goes, and where it will be (XEP-0363).
+/// The addresses of a file to which a client uploads it, and from which others read it (XEP-0363).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UploadSlot {
     /// `https://…`, as `get`.

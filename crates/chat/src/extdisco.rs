@@ -41,7 +41,7 @@ pub(super) const FEATURE: Feature = Feature {
     ],
 };
 
-/// One of them.
+/// One service of the configuration.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ExternalService {
     /// `stun`, `turn`, `turns`.
@@ -64,6 +64,8 @@ impl fmt::Debug for ExternalService {
 }
 
 impl ExternalService {
+    /// The service with credentials that the account can use until they expire: the service checks the HMAC itself and
+    /// needs no list of users.
     fn element(&self, now: Instant, user: &Bare) -> Element {
         let service = Element::new("service", ns::EXTDISCO)
             .with("type", self.kind.clone())
@@ -96,7 +98,7 @@ fn may_ask(settings: &HostSettings, iq: &IqRequest<'_>) -> Result<Bare, StanzaEr
     if iq.is_set { Err(Condition::BadRequest.into()) } else { Ok(user) }
 }
 
-/// §3.1 and §3.2.
+/// The services, of one kind or all, with credentials for the sender (§3.1 and §3.2).
 fn services(view: &mut IqView<'_>, iq: &IqRequest<'_>) -> IqReply {
     let user = match may_ask(view.settings, iq) {
         Ok(user) => user,
@@ -109,7 +111,7 @@ fn services(view: &mut IqView<'_>, iq: &IqRequest<'_>) -> IqReply {
     IqReply::Result(Some(list.children(fitting.map(|service| service.element(view.now, &user)))))
 }
 
-/// §3.3.
+/// Credentials for the service that the sender names by host and kind (§3.3).
 fn credentials(view: &mut IqView<'_>, iq: &IqRequest<'_>) -> IqReply {
     let user = match may_ask(view.settings, iq) {
         Ok(user) => user,

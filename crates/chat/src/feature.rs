@@ -1,4 +1,5 @@
-//! The table of features: the features that each announces and the requests that it answers.
+//! The table of features: the features that each announces and the requests that it answers. `route::ask` finds the handler of an iq here,
+//! `disco` the features, and the compliance page the specifications. A new feature with requests needs its line in [`FEATURES`].
 
 use stdx::Instant;
 use stdx::slab::Key;
@@ -20,15 +21,17 @@ pub(super) enum IqTarget {
     Server,
 }
 
-/// A question.
+/// A request (an iq of type `get` or `set`), for its handler.
 pub(super) struct IqRequest<'a> {
     pub(super) iq: &'a Element,
+    /// Its only child, by whose name and namespace the handler was found.
     pub(super) payload: &'a Element,
     pub(super) from: &'a Jid,
     /// The address that was asked; the account of the session when the iq has none.
     pub(super) to: &'a Jid,
     /// The session that asks, when it is one of ours.
     pub(super) session: Option<Key>,
+    /// Its type is `set`, else `get`.
     pub(super) is_set: bool,
 }
 
@@ -38,6 +41,7 @@ pub(super) struct IqRequest<'a> {
     reason = "a reply lives on the stack for one call, where a box would cost an allocation"
 )]
 pub(super) enum IqReply {
+    /// The answer, with its payload if it has one.
     Result(Option<Element>),
     Error(StanzaError),
     /// The host performs the effect, and the reply follows from it.
@@ -70,6 +74,7 @@ pub(super) struct IqHandler {
     pub(super) run: IqHandlerFn,
 }
 
+/// The announcement of one feature.
 pub(super) struct Feature {
     pub(super) specifications: &'static [Specification],
     /// Announced by accounts and by the server (XEP-0030).

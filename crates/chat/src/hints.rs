@@ -60,7 +60,7 @@ pub(super) fn is_notable(message: &Element) -> bool {
     is_worth_keeping(message) && (has_body(message) || message.elements().any(is_call))
 }
 
-/// As [`is_worth_keeping`], for good.
+/// True if an archive keeps the message: it [`is_worth_keeping`], and its sender does not forbid to keep it for good.
 pub(super) fn is_worth_archiving(message: &Element) -> bool {
     is_worth_keeping(message) && !has(message, "no-permanent-store")
 }

@@ -1,5 +1,7 @@
 //! The cache of the data of accounts without sessions: a hundred messages to an account whose user is away
 //! read that account once. The features' own data of an account leave memory with it.
+//!
+//! `Host::user` takes an account out when it is needed, and `AccountMemory::release` puts it in.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -8,8 +10,11 @@ use crate::limits;
 use stdx::Instant;
 use xmpp::Bare;
 
+/// An account in the cache.
 struct IdleAccount {
+    /// Its place in the order of use: the key in `order`.
     number: u64,
+    /// The time until which its data may be used.
     until: Instant,
     data: Box<AccountData>,
 }
@@ -18,7 +23,9 @@ struct IdleAccount {
 #[derive(Default)]
 pub(super) struct IdleAccountCache {
     records: HashMap<Bare, IdleAccount>,
+    /// The accounts by their numbers: the one that was put in first is evicted first.
     order: BTreeMap<u64, Bare>,
+    /// The contacts of all rosters in the cache, which have a bound of their own: accounts differ in size.
     contacts: usize,
     last: u64,
 }

@@ -1,4 +1,7 @@
 //! Data that another server stored for an account, converted to the form in which the features here store them.
+//!
+//! `pie` calls these functions for the elements of a user's export. Each returns the writes that the feature itself would
+//! make, or names the kind of element that cannot be taken.
 
 use stdx::Instant;
 use xmpp::{Bare, Element, Jid, ns, time};
@@ -12,7 +15,7 @@ pub(crate) use super::private::is_private;
 pub(crate) use super::pubsub::imported as nodes;
 pub(crate) use super::vcard::imported as vcard;
 
-/// `<result>` of XEP-0313.
+/// A message of an exported archive, in `<result/>` of XEP-0313.
 ///
 /// # Errors
 /// The kind of element that is not imported, in the plural.
@@ -26,7 +29,8 @@ pub(crate) fn archived(owner: &Bare, result: &Element) -> Result<Vec<Change>, &'
         let jid = |name: &str| Jid::parse(message.attr(name)?).ok();
         let from = jid("from").filter(|from| from.bare() != *owner && fits);
         let with = if fits { from.or_else(|| jid("to"))? } else { return None };
-        // Ids sort by time here; and the same message gets the same one when it comes again.
+        // Ids sort by time here; and the same message gets the same one when it comes again: the number is a hash of its old id, FNV-1a with
+        // the offset basis and the prime for 32 bits.
         let number = result.attr("id").unwrap_or_default().bytes();
         let number =
             number.fold(0x811c_9dc5_u32, |sum, byte| (sum ^ u32::from(byte)).wrapping_mul(0x0100_0193));
@@ -36,6 +40,7 @@ pub(crate) fn archived(owner: &Bare, result: &Element) -> Result<Vec<Change>, &'
     read().map(|change| vec![change]).ok_or(WHAT)
 }
 
+/// The write of one item; `place`: node and id.
 pub(super) fn kept(owner: &Bare, place: (&str, &str), item: Element, at: Instant, keep: u32) -> Change {
     let (node, id) = place;
     let item = Some(Box::new(item));

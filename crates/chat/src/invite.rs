@@ -1,5 +1,9 @@
 //! Invitations (XEP-0401): a user or an administrator gets a link, and the user that follows it becomes a
 //! contact (XEP-0379), by an account made for it when there is none (XEP-0445, `c2s::register`).
+//!
+//! An invitation is made by a command of a user (`command`, called by `commands`) or by the operator. It is used in two
+//! ways: by a subscription request with its token (`preauthenticate`, called by `roster::approval`), which is granted and
+//! answered without asking the user; or by a new account, for which the driver calls `Host::befriend_both`.
 
 use std::time::Duration;
 
@@ -124,6 +128,8 @@ enum InvitationEffect {
     Write(Invitation),
 }
 
+/// Checks a command, and says what follows. An account's invitation may name the account and has a form; a user's
+/// invitation needs none.
 fn run(view: &IqView<'_>, iq: &IqRequest<'_>, is_account: bool) -> Result<InvitationEffect, StanzaError> {
     let user = iq.from.bare();
     let is_ours =
@@ -227,6 +233,7 @@ pub(super) fn describe_invitation(settings: &HostSettings, from: &Jid, node: &st
     Some(query.child(feature(ns::COMMANDS)).child(feature(ns::DATA)))
 }
 
+/// Writes an invitation for an account of a certain name, if no account has it yet.
 fn invite_by_name(
     store: &mut StoreRequests,
     iq: &IqRequest<'_>,
@@ -297,14 +304,14 @@ pub(super) fn preauthenticate(
     true
 }
 
-/// While the token was looked into, the account may have been let go of.
+/// The request goes its usual way. While the token was looked into, the account may have left memory.
 fn ask_user(host: &mut Host, now: Instant, user: Bare, contact: Bare, presence: Element, out: &mut Outbox) {
     host.with_account_data(now, &user.clone(), out, move |host, now, out| {
         roster::subscription_in(host, now, (&user, contact), SubscriptionAction::Subscribe, presence, out);
     });
 }
 
-/// §3.5: the request is granted in the user's name, and answered by a request to the contact.
+/// Grants a request in the user's name, and answers it by a request to the contact (XEP-0379 §3.5).
 fn let_in(host: &mut Host, now: Instant, user: Bare, contact: Bare, presence: Element, out: &mut Outbox) {
     let owner = user.clone();
     host.with_account_data(now, &owner, out, move |host, now, out| {
@@ -329,6 +336,7 @@ fn let_in(host: &mut Host, now: Instant, user: Bare, contact: Bare, presence: El
     });
 }
 
+/// Makes two accounts see each other, on the side of `user`; `after` follows once that is on disk.
 fn make_contact(
     host: &mut Host,
     now: Instant,

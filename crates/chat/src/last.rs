@@ -36,7 +36,8 @@ fn uptime(view: &mut IqView<'_>, iq: &IqRequest<'_>) -> IqReply {
     IqReply::Result(Some(seconds(view.settings.started, view.now)))
 }
 
-/// XEP-0012 §3: zero while a session is available.
+/// The time since the account's last session ended, with its last status; zero while a session is available (XEP-0012 §3). Only entities that may see
+/// the presence learn it.
 fn last(view: &mut IqView<'_>, iq: &IqRequest<'_>) -> IqReply {
     let user = iq.to.bare();
     if !disco::is_seen_by(view.accounts, &user, iq.from) {

@@ -123,11 +123,11 @@ pub use rosters::RosterMemory;
 /// The same for all hosts of a server.
 #[derive(Clone, Debug, Default)]
 pub struct HostSettings {
-    /// Where accounts are.
+    /// The domains of accounts.
     pub domains: Vec<Box<str>>,
-    /// `conference.` before each of them, unless told otherwise.
+    /// The label of the room service below each of them: `conference`, unless the configuration has another.
     pub rooms: Box<str>,
-    /// `pubsub.` before each of them likewise: the service that has nodes.
+    /// The label of the publish-subscribe service below each of them: `pubsub`, unless the configuration has another.
     pub pubsub: Box<str>,
     /// The name of the software (XEP-0092).
     pub software: Box<str>,
@@ -141,7 +141,7 @@ pub struct HostSettings {
     pub room_creation: RoomCreation,
     /// `None`: there are no uploads (XEP-0363).
     pub uploads: Option<upload::UploadSettings>,
-    /// XEP-0215.
+    /// STUN and TURN servers for clients (XEP-0215).
     pub services: Vec<extdisco::ExternalService>,
     /// Accounts that may run administrators' commands (XEP-0133).
     pub admins: Vec<Bare>,
@@ -216,15 +216,19 @@ pub type Outbox = Vec<Effect>;
 
 /// The accounts, rooms and services of one shard.
 pub struct Host {
+    /// Replaced as a whole by [`Host::reload`].
     settings: Arc<HostSettings>,
+    /// Names of stanzas, sessions and resources, tokens, secrets of rooms.
     rng: Rng,
     accounts: account_memory::AccountMemory,
+    /// Requests to the store that are not answered.
     store: store_requests::StoreRequests,
     /// Sessions that wait to be resumed, the earliest deadline first.
     sleeping: VecDeque<(Instant, Key)>,
     pending_acks: ack::PendingAcks,
     /// Clients that come back and wait for their messages.
     resumes: resume::ResumeRequests,
+    /// Ended sessions that could have been resumed: a client that comes back too late learns how much was handled.
     remembered: sm::EndedSessions,
     offline: offline::OfflineMessages,
     roster: roster::Roster,
@@ -275,12 +279,13 @@ impl Host {
         &self.accounts
     }
 
-    /// From now on these: a domain was added, or another key of the configuration changed.
+    /// Takes new settings: a domain was added, or another key of the configuration has changed.
     pub fn reload(&mut self, settings: Arc<HostSettings>) {
         self.settings = settings;
     }
 
-    /// The answer to `Load`, `Change` or `Access`.
+    /// Takes the answer to `Effect::Load`, `Change`, `Access` or `Text`: its continuation runs, then reads that waited for the request begin. Rosters
+    /// beyond the limit are evicted last, when the continuation needs none any more.
     pub fn handle_store_reply(
         &mut self,
         now: Instant,
@@ -308,6 +313,7 @@ impl Host {
         resume::answer_waiting(self, now, out);
         while let Some((until, key)) = self.sleeping.front().copied().filter(|(until, _)| *until <= now) {
             self.sleeping.pop_front();
+            // A session that was resumed has left its entry here: its own deadline is another one by now, or none.
             let is_over =
                 self.accounts.sessions.get(key).is_some_and(|session| session.sleeps_until == Some(until));
             if is_over {

@@ -3,6 +3,8 @@
 //! While the database is away the store keeps these writes (`store::limits::KEPT_WRITES`). Their messages are delivered and not
 //! acknowledged. New messages are refused before anything is delivered or written once too many wait, or the oldest has waited too
 //! long: so an error that a sender gets is true, and the memory of an outage is bounded.
+//!
+//! `StoreRequests::change` counts the writes here; `route` asks `is_refused` before it archives or delivers a message.
 
 use std::collections::BTreeMap;
 
@@ -17,10 +19,10 @@ use crate::limits::{MESSAGE_WRITE_PATIENCE, MESSAGE_WRITES, MESSAGE_WRITES_BYTES
 /// The writes of one host that are under way.
 #[derive(Default)]
 pub(super) struct MessageWrites {
-    /// Their bytes, about.
+    /// The writes and their bytes, about.
     pending: BTreeMap<Ticket, usize>,
     bytes: usize,
-    /// The oldest write when it was looked at, and when it was looked at first.
+    /// The oldest write, and the time at which it was first seen to be the oldest: no clock is read when a write begins.
     oldest: Option<(Ticket, Instant)>,
 }
 
@@ -68,7 +70,7 @@ pub(super) fn is_full(host: &mut Host, now: Instant) -> bool {
     host.store.message_writes.is_full(now)
 }
 
-/// The error of a message that is refused so: it was delivered to nobody.
+/// The error of a message that is refused so: no session has it.
 pub(super) fn refusal() -> StanzaError {
     StanzaError::new(Condition::ResourceConstraint, "the message cannot be stored now: try again later")
 }

@@ -1,4 +1,9 @@
 //! Messages for accounts without a session (XEP-0160), and their retrieval (XEP-0013).
+//!
+//! A message that no session takes is kept (`keep`), after its hints are asked. A session that becomes able to take
+//! messages gets them page by page: read, delivered, removed from the store, and the next page once its client has
+//! acknowledged (`deliver`, `handle_page`, `handle_removed`). If a step fails they stay in the store and come again. The
+//! number of waiting messages is with the account's data, so an account without any costs no read.
 
 mod retrieval;
 
@@ -98,7 +103,7 @@ pub(super) enum OfflineEffect {
 
 /// The origin of a message that is to be kept: it learns of a failure.
 pub(super) enum MessageOrigin {
-    /// This stanza. Its sender gets the error.
+    /// A stanza: its sender gets the error.
     Stanza(Element),
     /// A phone: the outcome of its message with this id depends on it.
     Phone(u64),
@@ -116,9 +121,9 @@ pub(super) enum OfflineRead {
 
 /// The request that needs the senders of all messages that wait.
 pub(super) enum SendersGoal {
-    /// XEP-0013 §2.1.
+    /// The number of messages (XEP-0013 §2.1).
     Count(Element),
-    /// XEP-0013 §2.2.
+    /// The list of messages with their senders (XEP-0013 §2.2).
     Headers(Element),
     /// Remove these messages, if all of them are there.
     Remove(Element, Vec<u64>),
@@ -256,6 +261,7 @@ impl OfflineMessages {
         }
     }
 
+    /// Delivers as many messages of a page as one turn may have, at least one.
     fn handle_page(
         &mut self,
         accounts: &AccountMemory,
@@ -296,6 +302,7 @@ impl OfflineMessages {
         OfflineEffect::Remove(change, removal)
     }
 
+    /// Marks the account as read until the removal is answered, so that no session gets the same messages meanwhile.
     fn begin_removal(&mut self, user: &Bare, ids: Vec<u64>, goal: RemovalGoal) -> (Change, OfflineRemoval) {
         self.reading.insert(user.clone());
         let count = (!ids.is_empty()).then_some(ids.len() as u32);
@@ -455,6 +462,7 @@ pub(super) fn handle_disco(view: &mut IqView<'_>, iq: &IqRequest<'_>) -> IqReply
     }
 }
 
+/// Requests of XEP-0013 need the store, so they are performed after the handler has returned.
 fn flexible(_view: &mut IqView<'_>, _iq: &IqRequest<'_>) -> IqReply {
     IqReply::Perform(IqEffect::RetrieveOffline)
 }
@@ -519,7 +527,7 @@ pub(super) fn perform(host: &mut Host, now: Instant, user: &Bare, effect: Offlin
     }
 }
 
-/// With the time it came, unless we said it already (XEP-0203).
+/// Adds the time at which the message came, unless this domain has added it already (XEP-0203).
 pub(crate) fn delayed(mut message: Element, at: Instant, domain: &str) -> Element {
     let is_ours = |child: &Element| child.is("delay", ns::DELAY) && child.attr("from") == Some(domain);
     if !message.elements().any(is_ours) {

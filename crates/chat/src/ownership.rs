@@ -1,5 +1,8 @@
 //! Addresses that get another host: in a farm whose nodes share a database, accounts, rooms and services move between the shards of its
 //! nodes. This host ends what it has of addresses that are no longer its own, and follows the moves of others that its sessions know.
+//!
+//! The driver of the host calls the public functions when the table of owners changes; `presence` calls `note_room_answer`, and `restore`
+//! calls `enter_rooms`.
 
 use stdx::Instant;
 use stdx::slab::Key;

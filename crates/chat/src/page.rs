@@ -8,9 +8,9 @@ use crate::limits;
 /// The items of a node that are read. The newest item is the first (XEP-0060 §6.5, XEP-0059).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ItemQuery {
-    /// These; then the rest but `bytes` does not count, and ids of no item are passed over.
+    /// Items of these ids, if there are any: then only `bytes` of the other fields counts, and ids of no item are passed over.
     pub ids: Vec<Box<str>>,
-    /// Only so many of the newest exist for this query.
+    /// The page is one of so many of the newest items, as if there were no others.
     pub newest: Option<u32>,
     /// Items that follow the one of this id.
     pub after: Option<Box<str>>,
@@ -24,7 +24,7 @@ pub struct ItemQuery {
     pub max: u32,
     /// Bytes of items, unless one alone has more.
     pub bytes: usize,
-    /// Ids and times; the items are empty elements.
+    /// Only ids and times are read; the items are empty elements.
     pub is_ids_only: bool,
 }
 
@@ -135,7 +135,7 @@ pub struct ItemPage {
     pub items: Vec<ItemRow>,
     /// The place of the first among all.
     pub index: u32,
-    /// All that there are, whatever the page.
+    /// The number of all items that the query matches, whatever the page.
     pub total: u32,
     /// The limit of bytes has shortened the page.
     pub is_cut: bool,

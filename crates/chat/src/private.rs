@@ -74,7 +74,7 @@ const OLD_NODE: &[(&str, &str)] = &[("pubsub#persist_items", "true"), ("pubsub#a
 /// The id, time and item of a native bookmark.
 type KnownRoom = (Box<str>, Instant, Element);
 
-/// By their addresses.
+/// The rooms of old bookmarks by their addresses: elements `<conference/>`.
 type LegacyBookmarks = BTreeMap<Box<str>, Element>;
 
 /// The rooms of old bookmarks by their addresses. One without an address is refused: it would vanish on its way through the
@@ -123,6 +123,7 @@ fn private(view: &mut IqView<'_>, iq: &IqRequest<'_>) -> IqReply {
 pub(super) struct PrivateRequest {
     user: Bare,
     iq: Element,
+    /// The only child of the `<query/>`: the data to set, or an empty element that names those to read.
     data: Element,
 }
 
@@ -157,6 +158,7 @@ impl PrivateRequest {
         Change::Item { owner: self.user.clone(), node, id, item, at: now, keep: limits::PRIVATE_NAMES }
     }
 
+    /// The stored data were read. Old bookmarks are completed by the rooms of the native ones first.
     fn handle_data(self, result: Result<ItemPage, StanzaError>) -> PrivateEffect {
         let row = match result {
             Ok(page) => page.items.into_iter().next(),
@@ -176,6 +178,8 @@ impl PrivateRequest {
         PrivateEffect::Answer(self, answer)
     }
 
+    /// The native bookmarks were read. A client sets all of its old ones at once, so rooms that are missing there are
+    /// taken back.
     fn handle_known(
         self,
         now: Instant,
@@ -195,6 +199,7 @@ impl PrivateRequest {
 /// XEP-0402 §5: changed rooms are published, missing ones retracted.
 pub(super) struct BookmarksChange {
     changed: Vec<Publication>,
+    /// Rooms whose native bookmarks are retracted.
     gone: Vec<Box<str>>,
 }
 
@@ -249,7 +254,7 @@ pub(crate) fn imported(owner: &Bare, data: &Element, at: Instant) -> Result<Vec<
     Ok(changes)
 }
 
-/// As the store has it: data of one namespace and name.
+/// The node and the item of private data in the store: one item for each namespace and name.
 fn place(data: &Element) -> (Box<str>, Box<str>) {
     (format!("private:{}", data.ns()).into(), data.name().into())
 }
@@ -384,7 +389,7 @@ pub(super) fn mirror_publication(
     Ok(())
 }
 
-/// From items to the one of the old node, which keeps what is no room.
+/// Writes the rooms of the items into the item of the old node, which keeps what is no room.
 fn mirror_bookmarks(store: &mut StoreRequests, user: &Bare, out: &mut Outbox, then: WriteContinuation) {
     let items = |node: &str| all_items(user, node);
     let (rooms, old, user) = (items(ns::BOOKMARKS), items(ns::OLD_BOOKMARKS), user.clone());
@@ -409,7 +414,8 @@ struct PublishedBookmarks {
     is_new: bool,
 }
 
-/// And back. A client that finds no old node knows nothing of the rooms that there are: it takes none of them away.
+/// Writes the rooms of the item of the old node into items. A client that finds no old node knows nothing of the rooms that there are: it takes
+/// none of them away.
 fn old_bookmarks_published(
     store: &mut StoreRequests,
     user: &Bare,
@@ -460,7 +466,7 @@ fn to_native(old: &Element, before: Option<&Element>) -> Element {
         .children(extensions)
 }
 
-/// And back.
+/// XEP-0048 from XEP-0402; `None`: the item is no bookmark of a room.
 fn to_old(room: &str, native: &Element) -> Option<Element> {
     if !native.is("conference", ns::BOOKMARKS) || Jid::parse(room).is_err() {
         return None;

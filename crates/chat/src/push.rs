@@ -1,4 +1,9 @@
 //! Push notifications (XEP-0357): a client that is not here is told through its maker's service that something waits.
+//!
+//! A client registers a push service of its maker (`<enable/>`), which is stored. When a message comes that clients should
+//! hear of while they are away (`route`, `offline`), or a session loses its connection with messages unacknowledged
+//! (`connection`), a notification goes to the service. A service that answers with an error that will last is removed from
+//! the list.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -38,9 +43,11 @@ const NODE: &str = "private:urn:xmpp:push:0";
 /// A client that wants to be told.
 #[derive(Clone)]
 pub(super) struct PushClient {
-    /// In the store.
+    /// The id of its item in the store: made of service and node, so a client that registers again replaces its entry.
     id: Box<str>,
+    /// The address of the push service.
     service: Jid,
+    /// The node at the service, by which the service knows the client.
     node: Option<Box<str>>,
     /// Sent along, as the client said them.
     options: Option<Element>,
@@ -65,7 +72,7 @@ impl PushClient {
             .children(self.options.clone())
     }
 
-    /// XEP-0357 §7.
+    /// The notification for the push service (XEP-0357 §7), with a number and nothing of the messages.
     fn notification(&self, user: &Bare, id: &str, messages: usize) -> Element {
         let field = |var: &'static str, value: &str| {
             let value = Element::new("value", ns::DATA).text(value);
@@ -107,7 +114,7 @@ pub(super) enum PushEffect {
     Write(Change, Box<PushWrite>),
     /// Answer the request.
     Answer(Element, Result<(), StoreFailure>),
-    /// This client is the session's from now on.
+    /// Note at the session that this client is its own.
     Enabled(Key, Box<str>),
     /// Tell the client, by `notify`, of that many messages.
     Notify(Bare, PushClient, PushCount),
@@ -159,7 +166,7 @@ impl Push {
         self.known.remove(user);
     }
 
-    /// XEP-0357 §5.
+    /// Writes a client into the list (XEP-0357 §5).
     fn enable(now: Instant, iq: &IqRequest<'_>) -> Result<PushEffect, StanzaError> {
         let user = iq.to.bare();
         let client = PushClient::parse(iq.payload)?;
@@ -231,6 +238,7 @@ impl Push {
         act(now, user, task, clients)
     }
 
+    /// The list of clients has changed in the store, or not. It is read again when it is needed.
     fn handle_written(
         &mut self,
         now: Instant,
@@ -399,7 +407,7 @@ pub(super) fn perform(host: &mut Host, effects: Vec<PushEffect>, out: &mut Outbo
     }
 }
 
-/// `None`: the client is awake.
+/// The number of messages for a notification; `None`: the client has a session that is awake, and needs none.
 fn count_messages(
     accounts: &AccountMemory,
     user: &Bare,

@@ -15,21 +15,27 @@ use crate::{limits, route};
 /// The hash of an address: two that share one share the bound, and no address has to be copied for a stanza.
 pub(super) type Requester = u64;
 
+/// The large reads of a host, by the addresses that they are charged to.
 #[derive(Default)]
 pub(super) struct ReadQueues {
+    /// With a random key, so that no sender can choose an address with another one's hash.
     hasher: RandomState,
     /// The client or server for which the host acts now.
     requester: Option<Requester>,
     of: HashMap<Requester, RequesterReads>,
 }
 
+/// The large reads of one address.
 #[derive(Default)]
 struct RequesterReads {
+    /// Reads that the store has not answered; refused ones (`Load::TooMany`) count until their answer.
     count: usize,
+    /// Reads that begin when one of the address is answered.
     waiting: VecDeque<(Ticket, Load)>,
 }
 
 impl ReadQueues {
+    /// The account or server that is charged for a stanza: all resources of an address share one bound.
     pub(super) fn requester_of(&self, who: &Jid) -> Requester {
         self.hasher.hash_one(who.bare_str())
     }

@@ -1,5 +1,9 @@
 //! Changes by users of their own accounts: a new password and the removal (XEP-0077 §3.2 and §3.3). The
 //! creation of accounts, before authentication, is in `c2s::register`.
+//!
+//! The requests come to the domain, as XEP-0077 has it, or to the account; `route` handles both at the host of the
+//! account. The store changes the credentials or removes the account with all its rows; then sessions end
+//! (`Host::end_account`, which the driver calls too when the operator has made the change).
 
 use stdx::Instant;
 use stdx::slab::Key;
@@ -42,7 +46,7 @@ pub struct AccountSettings {
     pub may_change_password: bool,
     /// Users may remove their accounts (XEP-0077 §3.2).
     pub may_remove: bool,
-    /// Bytes.
+    /// The fewest bytes of a new password.
     pub min_password: usize,
     /// Domains whose passwords another service has: they are changed there.
     pub external: Vec<Box<str>>,
@@ -81,6 +85,7 @@ fn register(view: &mut IqView<'_>, iq: &IqRequest<'_>) -> IqReply {
     check(view, iq).unwrap_or_else(IqReply::Error)
 }
 
+/// Checks a request against the settings: only a session of the account itself may make it.
 fn check(view: &IqView<'_>, iq: &IqRequest<'_>) -> Result<IqReply, StanzaError> {
     let refused = |condition, text| Err(StanzaError::new(condition, text));
     let user = iq.from.bare();
@@ -168,8 +173,8 @@ fn take_data(accounts: &mut AccountMemory, user: &Bare) -> Option<Box<AccountDat
 }
 
 impl Host {
-    /// Its sessions end, those that wait to be resumed too; the contacts of one that is no more are told: those it has
-    /// in memory, else `kept`, which the store had.
+    /// Ends the sessions of an account, those that wait to be resumed too. The contacts of a removed one are told: those that are in memory, else
+    /// `kept`, which the store had.
     pub fn end_account(
         &mut self,
         now: Instant,

@@ -32,6 +32,7 @@ struct Report {
 }
 
 impl Report {
+    /// The report in an item of a request to block; `None`: there is none. Texts are cut to their limits.
     fn parse(item: &Element) -> Option<Report> {
         let report = item.get("report", ns::REPORTING)?;
         let reported = Jid::parse(item.attr("jid")?).ok()?;

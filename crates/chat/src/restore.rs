@@ -1,5 +1,9 @@
 //! Sessions whose host is dead, at the next host of their accounts: each is made again as the node of its connection has announced it
 //! ([`AnnouncedSession`]), and its client notices nothing (`docs/decisions/0071-sessions-that-outlive-their-owner.md`).
+//!
+//! The order: the session is put beside its connection without presence (`handle_restore`), and what comes for it waits.
+//! Once the account's data are in memory, the connection gets its answer and the stanzas that waited, contacts are asked
+//! or told, rooms are entered again, and stored messages follow (`begin`).
 
 use stdx::Instant;
 use stdx::slab::Key;
@@ -103,6 +107,8 @@ fn end(host: &mut Host, now: Instant, key: Key, presence: Option<Element>, out: 
     close_session(host, now, key, "reset", out);
 }
 
+/// The reason for which an announced session cannot be made again. No session is ended for it, whatever the limit says of
+/// clients that sign in.
 fn refusal(host: &Host, announced: &AnnouncedSession) -> Option<StanzaError> {
     if host.accounts.session_of(&announced.jid).is_some() {
         let text = "another session has this address";

@@ -1,5 +1,8 @@
 //! Resumption of sessions (XEP-0198 §5). `<resumed/>` tells the client how many of its stanzas are handled, and the client forgets
 //! these; so a client whose messages are on their way to the store waits for its answer until they are written.
+//!
+//! `connection` passes requests on to `handle_request`. One that waits is looked at again after each answer of the store,
+//! each report of a handled message and at its deadline (`answer_waiting`).
 
 use stdx::Instant;
 use stdx::slab::Key;
@@ -27,6 +30,7 @@ pub(super) struct ResumeRequest {
 
 /// A request whose session has messages on their way.
 struct WaitingRequest {
+    /// The time at which it is answered in any case (`limits::SM_RESUME_PATIENCE`).
     until: Instant,
     key: Key,
     request: ResumeRequest,
@@ -84,6 +88,8 @@ fn has_unhandled(accounts: &AccountMemory, key: Key) -> bool {
     session.and_then(|session| session.sm.as_ref()).is_some_and(|sm| sm.has_unhandled())
 }
 
+/// Joins the session to the new connection. The answer comes first; unacknowledged stanzas and those that waited follow
+/// it.
 fn resume(host: &mut Host, now: Instant, request: &ResumeRequest, out: &mut Outbox) {
     let ResumeRequest { edge, user, id, seen } = request;
     let edge = *edge;

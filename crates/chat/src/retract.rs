@@ -1,4 +1,8 @@
 //! Messages that are taken back (XEP-0424): in an archive a tombstone replaces the message.
+//!
+//! `archive` calls `retract_archived` for each message that it writes for an account; rooms have their own way (`muc`).
+//! The retracted message is named by its sender's id, by which the store cannot search: it is looked for among the latest
+//! messages with that contact.
 
 use xmpp::retraction::{retracted, tombstone};
 use xmpp::{Bare, Element, Jid, Level, Specification, ns};

@@ -1,4 +1,9 @@
 //! Contacts (RFC 6121 §2) with versions (§2.6).
+//!
+//! Every change of a contact is a [`RosterAction`]: by a client's roster set, by a subscription stanza that `presence` passes on, or by another
+//! feature. It waits for its turn among the account's changes (`change_queue`), is written to the store, then into memory, and has its
+//! consequences after that: the push to interested sessions, the answer, the stanza to the contact, presence (`handle_written`). `approval` has
+//! the part of subscriptions.
 
 mod approval;
 
@@ -86,6 +91,8 @@ pub(super) fn sets_roster(iq: &Element) -> bool {
     iq.attr("type") == Some("set") && iq.get("query", ns::ROSTER).is_some()
 }
 
+/// Answers the account's own roster get, and checks a roster set. The result goes to the session past the router, as
+/// pushes do.
 fn roster(view: &mut IqView<'_>, iq: &IqRequest<'_>) -> IqReply {
     if !iq.is_set {
         return match get(view.accounts, iq) {
@@ -175,6 +182,7 @@ fn read(iq: &IqRequest<'_>) -> Result<(Bare, RosterAction), StanzaError> {
 /// A roster set that waits for its answer.
 pub(super) struct PendingRosterSet {
     iq: Element,
+    /// The session that asks; None: the iq came by the router, and the answer goes by it.
     session: Option<Key>,
 }
 
@@ -213,6 +221,7 @@ pub(super) struct PendingContact {
 
 /// The cause of a [`PendingContact`], which decides about its consequences.
 enum ContactCause {
+    /// A client has set the contact.
     Set(PendingRosterSet),
     /// With the contact as it was.
     Removal(PendingRosterSet, RosterItem),
@@ -368,6 +377,7 @@ impl Roster {
         }
     }
 
+    /// The push comes before the answer, so the client has the new state when it reads the answer.
     fn finish_set(
         &mut self,
         accounts: &AccountMemory,
@@ -381,6 +391,7 @@ impl Roster {
         self.answer(asked, result);
     }
 
+    /// Answers a roster set past the router when the session is here: the push before it went that way.
     fn answer(&mut self, asked: &PendingRosterSet, result: Result<(), StanzaError>) {
         let answer = match result {
             Ok(()) => stanza::result(&asked.iq, None),

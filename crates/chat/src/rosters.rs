@@ -2,6 +2,9 @@
 //! not used lately is evicted; the next stanza that needs it has it read again, and waits for it as for the first time.
 //!
 //! An account's sessions share one. Writes under way keep it in memory, so that their results find it.
+//!
+//! Sizes are estimates: they are counted anew after each change of an account (`AccountMemory::weigh`), and
+//! `AccountMemory::evict_rosters` evicts after each answer of the store.
 
 use xmpp::{Bare, Jid};
 
@@ -18,11 +21,14 @@ impl Default for RosterMemory {
     }
 }
 
+/// The bytes of the rosters in memory, and the state of the search for one to evict.
 #[derive(Default)]
 pub(super) struct Rosters {
+    /// The sum of `User::weight`.
     pub(super) bytes: usize,
-    /// Where the search for one that is not used goes on: a place among the sessions.
+    /// The place among the sessions at which the search for a roster to evict goes on.
     pub(super) hand: u32,
+    /// The number of rosters that were evicted since the start.
     pub(super) dropped: u64,
 }
 

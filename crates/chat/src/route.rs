@@ -4,6 +4,14 @@
 //! messages, and once at the host of its addressee, which chooses the sessions. Work that needs an account's data waits until
 //! they are in memory, in the order in which it came. Each message is acknowledged to its sender when its last write is done,
 //! so every branch ends its guard (`Acks::end`).
+//!
+//! A client's stanza: `handle_element_of_session` waits for the account and looks at the address. An iq for the account
+//! itself goes to `ask`, other iqs to the host of their address; presence to `presence::handle_outbound`; a message to
+//! `message_from`.
+//!
+//! A stanza for an address of this host: `routed` chooses by the domain (rooms, publish-subscribe, callers from
+//! outside, accounts). For an account `to_account` takes the mark of the acknowledgement off, `arrived` asks whether
+//! the account exists and whether it blocks the sender, and `message_to` or `ask` ends the way.
 
 use stdx::Instant;
 use stdx::slab::Key;
@@ -23,7 +31,7 @@ use crate::{
 };
 
 impl Host {
-    /// From another host or server, or from a service of ours: `to` is an address of this host's.
+    /// Takes a stanza from another host or server, or from a service of ours: `to` is an address of this host's.
     pub fn handle_routed(&mut self, now: Instant, element: Element, out: &mut Outbox) {
         let Ok(Some(to)) = stanza::to(&element) else { return };
         if self.acks().handle_report(&element, &to, out) {
@@ -35,7 +43,7 @@ impl Host {
         read_queues::with_requester(self, requester, |host| routed(host, now, element, &to, out));
     }
 
-    /// The answer to a question that was promised one.
+    /// Routes the answer to an iq: its result, with or without a payload, or its error.
     pub(super) fn answer(
         &mut self,
         iq: &Element,
@@ -51,6 +59,8 @@ impl Host {
         }
     }
 
+    /// Ends the way of a stanza here: its message counts as handled, and its sender gets the error. Presence gets none;
+    /// `presence::refuse` is for presence that must have one.
     pub(super) fn refuse(&mut self, stanza: &Element, error: &StanzaError, out: &mut Outbox) {
         self.acks().handle_refusal(stanza, out);
         let is_presence = stanza.name() == "presence";
@@ -61,11 +71,14 @@ impl Host {
 }
 
 /// True if the request concerns the account itself or its invitations.
+/// Clients send these requests to the domain, which may be of another host; the data are the account's, which are here.
 fn is_about_account(iq: &Element, to: &Jid, user: &Bare) -> bool {
     let is_own_domain = to.local().is_none() && to.resource().is_none() && to.domain() == user.domain();
     is_own_domain && (iq.get("query", ns::REGISTER).is_some() || super::invite::is_command(iq))
 }
 
+/// A stanza of a session of this host, with its full address as `from`. Reads of the store that follow count for the
+/// session's account (`read_queues::handle_session_element`, the caller).
 pub(super) fn handle_element_of_session(
     host: &mut Host,
     now: Instant,
@@ -114,6 +127,8 @@ pub(super) fn handle_element_of_session(
     }
 }
 
+/// A message of a session, on its way out. It may be refused (blocking list, no place for its writes) only before it is in
+/// the sender's archive, so that no archive has a message that was not sent.
 fn message_from(host: &mut Host, now: Instant, key: Key, mut element: Element, out: &mut Outbox) {
     let Some(jid) = host.accounts.sessions.get(key).map(|session| session.jid.clone()) else { return };
     if element.attr("to").is_none() {
@@ -142,6 +157,8 @@ fn message_from(host: &mut Host, now: Instant, key: Key, mut element: Element, o
     host.route(element, out);
 }
 
+/// A stanza for an address of this host. Each branch below takes the mark of the acknowledgement with it; only a stanza
+/// that waits for an account's data keeps it, until `to_account` takes it off.
 fn routed(host: &mut Host, now: Instant, mut element: Element, to: &Jid, out: &mut Outbox) {
     let from = match stanza::from(&element) {
         Ok(Some(from)) => from,
@@ -197,6 +214,8 @@ fn routed(host: &mut Host, now: Instant, mut element: Element, to: &Jid, out: &m
     to_account(host, now, element, out);
 }
 
+/// A stanza for a room, an occupant or the room service. The guard is held until the room has handled it, so that the
+/// writes of its archive delay the acknowledgement.
 fn to_room(host: &mut Host, now: Instant, mut element: Element, (from, to): (&Jid, &Jid), out: &mut Outbox) {
     let hold = host.pending_acks.begin(&mut element);
     let is_message = stanza::kind_of(&element) == Some(StanzaKind::Message);
@@ -208,6 +227,8 @@ fn to_room(host: &mut Host, now: Instant, mut element: Element, (from, to): (&Ji
     host.acks().end(hold, out);
 }
 
+/// A stanza for an account whose data were read: it exists, or it is known that it does not. A message for a subaddress
+/// goes on to the account (`subaddress::redirect_detail`), still with its mark, and does not end here.
 pub(super) fn to_account(host: &mut Host, now: Instant, element: Element, out: &mut Outbox) {
     let bare = stanza::to(&element).ok().flatten().map(|to| to.bare());
     let Some(mut element) = subaddress::redirect_detail(&host.accounts, element, out) else {
@@ -219,6 +240,8 @@ pub(super) fn to_account(host: &mut Host, now: Instant, element: Element, out: &
     host.acks().end(hold, out);
 }
 
+/// A stanza for an account or one of its resources. The account may be in memory for this stanza only, so each way out
+/// lets go of it (`Host::forget_user`).
 fn arrived(host: &mut Host, now: Instant, element: Element, out: &mut Outbox) {
     let (Ok(Some(to)), Ok(Some(from))) = (stanza::to(&element), stanza::from(&element)) else { return };
     let bare = to.bare();
@@ -297,7 +320,8 @@ fn message_to(host: &mut Host, now: Instant, from: &Jid, to: &Jid, mut element: 
     message_to_account(host, now, &bare, element, out);
 }
 
-/// RFC 6121 §8.5.2.
+/// A message for the bare address, or a chat message for a resource that is not there (RFC 6121 §8.5.2): to each session whose priority is
+/// not negative, and to the account's phones; stored if there is no such session.
 pub(super) fn message_to_account(
     host: &mut Host,
     now: Instant,
@@ -327,6 +351,7 @@ pub(super) fn message_to_account(
     deliver_message(host, now, bare, &able, element, out);
 }
 
+/// Delivers a message to sessions of its addressee, and tells the account's push services of it (XEP-0357).
 pub(super) fn deliver_message(
     host: &mut Host,
     now: Instant,
@@ -346,7 +371,8 @@ pub(super) fn deliver_message(
     }
 }
 
-/// A question for an account or a domain of ours.
+/// An iq for an account or a domain of ours: a request goes to the handler that a feature has in the table of `feature`, an answer to the
+/// feature that has sent a request itself (`push`, `caps`). `session`: that of the sender, if the caller knows it.
 fn ask(
     host: &mut Host,
     now: Instant,

@@ -1,4 +1,9 @@
 //! Stream management (XEP-0198): acknowledgements, and sessions that outlive their connection.
+//!
+//! Both directions are counted. Of the client's stanzas a message is handled later than it comes (`ack`), so an
+//! acknowledgement names the stanzas before the first message that is not handled. Of the host's stanzas a copy is kept
+//! until the client acknowledges it: `session::flow` stops at the limits of that queue, sends it again after a resumption,
+//! and gives it back when the session ends.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -31,21 +36,23 @@ pub(super) const FEATURE: Feature = Feature {
 pub(super) struct Sm {
     /// The id by which it can be resumed, and for how long.
     resume: Option<(Box<str>, Duration)>,
+    /// The client's stanzas that have come, handled or not.
     pub(super) received: u64,
     /// Messages that are not handled yet, by number, and how many writes and ways each waits for.
     unhandled: VecDeque<(u64, u8)>,
     /// The client asked when this many had been received, and had an answer that was less.
     asked_at: Option<u64>,
+    /// Stanzas sent to the client; the last `queue.len()` of them are not acknowledged.
     pub(super) sent: u64,
     /// Sent and not acknowledged, and when they came.
     queue: VecDeque<(Instant, Element)>,
     /// The size of the queue.
     bytes: usize,
-    /// When the client acknowledged something last, or was first sent something to acknowledge.
+    /// The time at which the client acknowledged something last, or was first sent something to acknowledge.
     heard: Instant,
     /// A `<r/>` of ours is not answered.
     is_asking: bool,
-    /// Since the last `<r/>`.
+    /// Stanzas sent since the last `<r/>`, and whether a message is among them: a message is worth a question at once.
     unasked: u32,
     unasked_message: bool,
 }
@@ -216,18 +223,18 @@ impl Sm {
         self.queue.iter().filter(|(_, stanza)| which(stanza)).count()
     }
 
-    /// All up to this one are handled.
+    /// The number of stanzas of the client that are handled, without a gap.
     fn handled(&self) -> u64 {
         // Those beyond `received` came before a resumption, and the client sends them again.
         self.unhandled.front().map_or(self.received, |(number, _)| self.received.min(number - 1))
     }
 
-    /// As the wire has it.
+    /// The number of handled stanzas as an attribute has it.
     fn h(&self) -> String {
         wrapped(self.handled()).to_string()
     }
 
-    /// It is sent, and came at `at`.
+    /// Keeps a stanza that is sent now until the client acknowledges it. `at`: when it came to the session, for the delay of a later delivery.
     pub(super) fn push(&mut self, now: Instant, at: Instant, stanza: &Element, weight: usize) {
         if self.queue.is_empty() {
             self.heard = now;
@@ -248,12 +255,12 @@ impl Sm {
         self.queue.len() >= limits::SM_QUEUE || self.bytes >= limits::SM_QUEUE_BYTES
     }
 
-    /// It is full, and the client has acknowledged nothing for long.
+    /// True if the queue is full and the client has acknowledged nothing for long.
     pub(super) fn is_abandoned(&self, now: Instant) -> bool {
         self.is_full() && now.since(self.heard) > limits::SM_PATIENCE
     }
 
-    /// All that was sent and not acknowledged: it is to be sent again.
+    /// Takes the stanzas that were sent and not acknowledged: they are to be sent again, and are counted again then.
     pub(super) fn take_unacknowledged(&mut self) -> VecDeque<(Instant, Element)> {
         self.sent -= self.queue.len() as u64;
         (self.bytes, self.is_asking) = (0, false);
@@ -297,6 +304,7 @@ struct HandledTooHigh;
 /// Ended sessions: how many of their stanzas were handled, for clients that come too late (XEP-0198 §5).
 #[derive(Default)]
 pub(super) struct EndedSessions {
+    /// Identifier, account and number of handled stanzas, the oldest first.
     sessions: VecDeque<(Box<str>, Bare, u64)>,
 }
 
@@ -333,12 +341,13 @@ impl EndedSessions {
     }
 }
 
-/// XEP-0198 §4: after 2^32 - 1 comes 0.
+/// A count as the wire has it (XEP-0198 §4): after 2^32 - 1 comes 0.
 fn wrapped(number: u64) -> u32 {
     (number & u64::from(u32::MAX)) as u32
 }
 
-/// The memory of an element, about.
+/// The memory of an element, about, for the limits of queues: 96, 64 and 32 bytes stand for an element, an attribute and a text without
+/// their characters.
 pub(super) fn weight(element: &Element) -> usize {
     let attributes = element.attributes().iter();
     let attributes: usize =

@@ -2,6 +2,9 @@
 //!
 //! Reads keep the bounds of [`read_queues`](super::read_queues) and
 //! the order of [`write_order`](super::write_order). An account stays in memory while an answer that concerns it is awaited.
+//!
+//! A feature calls `load`, `change` or `access` with the continuation; the host gives it the answer
+//! (`Host::handle_store_reply`): `take`, the continuation, then `end`, which begins reads that waited for this request.
 
 use std::collections::HashMap;
 
@@ -26,7 +29,7 @@ pub(super) struct PendingReply {
     requester: Option<Requester>,
     /// It counts as one of the reads of that address.
     is_large: bool,
-    /// It is a write of that place.
+    /// The place that it writes; reads of the same place wait for it (`write_order`).
     writes: Option<WriteTarget>,
     then: Continuation,
 }
@@ -42,8 +45,11 @@ pub(super) struct EndingRequest {
 #[derive(Default)]
 pub(super) struct StoreRequests {
     pub(super) pending: HashMap<Ticket, PendingReply>,
+    /// The limit on the reads of one address.
     pub(super) reads: ReadQueues,
+    /// The order of reads behind writes.
     pub(super) writes: WriteOrder,
+    /// The limit on writes of messages.
     pub(super) message_writes: MessageWrites,
     /// The number of awaited answers by the account that they concern.
     awaited: HashMap<Bare, u32>,

@@ -7,10 +7,10 @@ use xmpp::{Element, Jid};
 use super::account_memory::AccountMemory;
 use super::{Effect, Outbox};
 
-/// XEP-0033: how it was addressed, for clients that sort by it.
+/// The namespace of XEP-0033: a redirected message says in it how it was addressed, for clients that sort by that.
 const ADDRESS: &str = "http://jabber.org/protocol/address";
 
-/// The same resource of the account before the separator.
+/// The address before the separator `+`, with the same resource; `None`: the address has no detail.
 fn whole(to: &Jid) -> Option<Jid> {
     let (user, detail) = to.local()?.split_once('+')?;
     if user.is_empty() || detail.is_empty() {
@@ -29,6 +29,7 @@ pub(super) fn redirect_detail(
 ) -> Option<Element> {
     let is_message = stanza::kind_of(&stanza) == Some(StanzaKind::Message) && stanza::may_be_refused(&stanza);
     let Some(to) = stanza::to(&stanza).ok().flatten().filter(|_| is_message) else { return Some(stanza) };
+    // An account whose name has the separator in it goes before.
     let is_nobody = accounts.is_absent(&to.bare());
     let Some(whole) = whole(&to).filter(|_| is_nobody) else { return Some(stanza) };
     stanza.set("to", whole.as_str());

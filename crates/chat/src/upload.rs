@@ -1,4 +1,7 @@
 //! Slots for files (XEP-0363): the rights and quotas of users. The files themselves belong to the driver.
+//!
+//! A request is checked by its form (`request`), then against the user's bytes of the day, which are read from the store
+//! at the first request; the driver makes the slot (`Load::Slot`), and the usage is written with the answer.
 
 use stdx::Instant;
 use stdx::cache::Cache;
@@ -39,6 +42,7 @@ pub struct UploadSettings {
     pub per_day: u64,
 }
 
+/// Seconds of a day.
 const DAY: u64 = 86_400;
 
 /// The node of a user's item of usage. Users cannot publish to it.
@@ -64,6 +68,7 @@ impl UploadUsage {
 
 /// The feature: how much each user has requested today. It is told of requests and replies and returns effects.
 pub(super) struct Upload {
+    /// The usage of users that have asked lately. It counts slots when they are granted; the store follows.
     used: Cache<Bare, UploadUsage>,
 }
 
@@ -94,6 +99,7 @@ pub(super) struct UploadRequest {
     user: Bare,
     name: Box<str>,
     size: u64,
+    /// The media type.
     kind: Box<str>,
 }
 
@@ -113,6 +119,7 @@ impl UploadRequest {
         self.size.max(limits::FILE_COST)
     }
 
+    /// Reads a request. Name and media type become parts of an address and a header of HTTP, so they are checked.
     fn read(iq: &IqRequest<'_>, user: Bare) -> Result<UploadRequest, StanzaError> {
         let request = iq.payload;
         let wrong = |text: &str| StanzaError::new(Condition::BadRequest, text);
@@ -229,6 +236,7 @@ fn element(slot: &UploadSlot) -> Element {
 }
 
 impl Upload {
+    /// Grants the request at once if the user's usage is in memory.
     pub(super) fn handle_request(
         &mut self,
         now: Instant,
@@ -262,6 +270,7 @@ impl Upload {
         self.grant(now, request, settings)
     }
 
+    /// Counts the file against the user's day and asks for a slot, or refuses it.
     fn grant(
         &mut self,
         now: Instant,
@@ -301,6 +310,7 @@ impl Upload {
         (change, Ok(element(slot)))
     }
 
+    /// Counts a file against the user's day, in UTC: at midnight the count begins anew.
     fn take(&mut self, now: Instant, user: &Bare, cost: u64, per_day: u64) -> Result<(), StanzaError> {
         let today = now.unix_seconds() / DAY;
         let used = self.used.get(user).filter(|used| used.day == today).map_or(0, |used| used.bytes);

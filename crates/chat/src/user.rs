@@ -1,4 +1,8 @@
 //! Accounts in memory: their data are read from the store when they are needed, and queued work is done then.
+//!
+//! `Host::user` brings an account into memory and returns it in any state; work that comes while it is being read waits
+//! with it (`QueuedWork`) and is done in its order when the store has answered (`account_loaded`). An account without
+//! sessions and work goes into the cache of idle accounts (`Host::forget_user`).
 
 use stdx::Instant;
 use stdx::slab::Key;
@@ -21,9 +25,9 @@ pub struct User {
     /// In the order they came.
     pub(super) sessions: Vec<Key>,
     pub(super) state: AccountState,
-    /// It is an account's, not that of an anonymous session.
+    /// The store has the account: it is not that of an anonymous session.
     pub(super) is_stored: bool,
-    /// Since `rosters` came by.
+    /// It was used since the search for a roster to evict came by (`AccountMemory::evict_rosters`).
     pub(super) is_used: bool,
     /// The estimated size of its data in memory, as `rosters` counts it.
     pub(super) weight: u32,
@@ -33,6 +37,7 @@ pub struct User {
 pub(super) enum AccountState {
     /// Asked for; the work that waits for it, in order.
     Loading(Vec<QueuedWork>),
+    /// In memory.
     Ready(Box<AccountData>),
     /// Evicted while sessions exist: `Host::user` reads the data again.
     Evicted,
@@ -83,7 +88,7 @@ impl Host {
         user
     }
 
-    /// Once the account's data is in memory.
+    /// Does the job once the account's data are in memory, now if they are.
     pub(super) fn with_account_data(
         &mut self,
         now: Instant,
@@ -128,6 +133,8 @@ impl Host {
     }
 }
 
+/// The store has answered: the account is there, is not, or cannot be read. All work that waited is done now, also when
+/// there is no such account.
 fn account_loaded(host: &mut Host, now: Instant, bare: &Bare, loaded: Option<StoreReply>, out: &mut Outbox) {
     let Some(user) = host.accounts.users.get_mut(bare) else { return };
     let mut items = Vec::new();
@@ -212,6 +219,7 @@ fn account_unavailable(
     }
 }
 
+/// Features that keep something of an account's data lose it with the account, so that the next read fills them again.
 fn forget_features(archive: &mut Archive, push: &mut Push, user: &Bare) {
     archive.forget(user);
     push.forget(user);
@@ -241,6 +249,7 @@ pub(super) fn too_much_waits() -> StanzaError {
     StanzaError::new(Condition::ResourceConstraint, "too much waits for this account: try again later")
 }
 
+/// Answers work that will not be done, with this error to the sender of its stanza. A job has no sender.
 pub(super) fn refuse_waiting(
     host: &mut Host,
     now: Instant,

@@ -1,5 +1,9 @@
 //! vCards (XEP-0054, XEP-0292), and one avatar however it is set: in the vCard, as items (XEP-0084), in presence
 //! (XEP-0153, XEP-0398).
+//!
+//! A client sets its avatar in the vCard (`vcard`) or publishes it (`Avatars::handle_publication`); the other place
+//! follows, and the hash of the picture is written apart from it. The hash is added to the presence of every session
+//! (`Avatars::stamp`), and when it changes the presence is sent again.
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -49,12 +53,14 @@ const OPEN: &[(&str, &str)] = &[("pubsub#access_model", "open")];
 
 const CURRENT: &str = "current";
 
-/// As it is in a vCard.
+/// The picture of a vCard.
 pub(super) struct Photo {
+    /// SHA-1 of the picture's bytes, in hexadecimal digits: the name of the avatar in presence and in nodes.
     hash: Box<str>,
     kind: Box<str>,
     /// Base64 without white space.
     data: Box<str>,
+    /// The size of the picture.
     bytes: usize,
 }
 
@@ -97,6 +103,7 @@ impl Photo {
     }
 }
 
+/// The handler of `<vCard/>`: reads it for any sender, and writes that of the account itself.
 fn vcard(view: &mut IqView<'_>, iq: &IqRequest<'_>) -> IqReply {
     if !iq.is_set {
         return IqReply::Perform(IqEffect::ReadVcard);
@@ -133,6 +140,7 @@ pub(super) fn sets_vcard(iq: &Element) -> bool {
         && (iq.get("vCard", ns::VCARD).is_some() || iq.get("vcard", ns::VCARD4).is_some())
 }
 
+/// Checks that the sender may set the vCard of the account, and its size.
 fn may_set(accounts: &AccountMemory, iq: &IqRequest<'_>) -> Result<(), StanzaError> {
     if iq.from.bare() != iq.to.bare() {
         return Err(Condition::Forbidden.into());
@@ -184,7 +192,7 @@ pub(crate) fn imported(owner: &Bare, vcard: &Element, at: Instant) -> Result<Vec
     ])
 }
 
-/// XEP-0153 §3.
+/// The element of presence with the hash of the avatar (XEP-0153 §3); without a hash it says that there is none.
 fn update(hash: Option<&str>) -> Element {
     let photo = Element::new("photo", ns::VCARD_UPDATE).text(hash.unwrap_or_default());
     Element::new("x", ns::VCARD_UPDATE).child(photo)
@@ -290,18 +298,21 @@ impl Avatars {
         (!is_known).then(|| AvatarEffect::ReadData(user.clone(), avatar))
     }
 
-    /// `item`: of the node of avatars' data.
+    /// The data of a published avatar were read. `item`: of the node of avatars' data.
     fn handle_data(&self, user: &Bare, avatar: &PublishedAvatar, item: &Element) -> Option<AvatarEffect> {
         let photo = Photo::new(&avatar.kind, &item.content_of("data", ns::AVATAR_DATA)?)?;
         // An id that is not the hash of the data would show another picture than it says.
         if photo.hash == avatar.id { self.set_photo(user, Some(photo)) } else { None }
     }
 
+    /// Begins to put a photo into the vCard, or to take it out, unless it is known that there is none.
     fn set_photo(&self, user: &Bare, photo: Option<Photo>) -> Option<AvatarEffect> {
         let is_known = photo.is_none() && self.hashes.get(user) == Some(&None);
         (!is_known).then(|| AvatarEffect::ReadVcard(user.clone(), photo))
     }
 
+    /// The vCard or the hash was written. The order: vCard, hash, presence, answer, nodes; a vCard that a node has caused
+    /// is not published again.
     fn handle_written(
         &mut self,
         mut write: Box<VcardWrite>,
@@ -359,7 +370,7 @@ fn handle_vcard(now: Instant, user: &Bare, vcard: Option<Element>, photo: Option
     write(now, user, vcard, photo, None)
 }
 
-/// XEP-0398: to the nodes of XEP-0084.
+/// Publishes the photo of a vCard in the nodes of XEP-0084, as XEP-0398 asks for: first the data, then the metadata that name them.
 fn publish(user: Bare, photo: Option<&Photo>) -> AvatarEffect {
     let publication = |node: &'static str, id: &str, payload: Element| {
         Box::new(Publication { node, id: id.into(), payload, options: OPEN })

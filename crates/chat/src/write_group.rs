@@ -15,7 +15,9 @@ pub(super) type WriteContinuation = Box<dyn FnOnce(&mut Host, Instant, Result<()
 #[derive(Clone)]
 pub(super) struct WriteGroup(Rc<RefCell<OpenWrites>>);
 
+/// The state that the closures of a group share.
 struct OpenWrites {
+    /// Writes that are not answered.
     left: usize,
     result: Result<(), StanzaError>,
     then: Option<WriteContinuation>,

@@ -1,8 +1,9 @@
 //! A read begins once the writes that came before it are answered.
 //!
 //! The store reads in other threads than it writes in: a read that it gets beside a write of the same archive, node or list
-//! of waiting messages may miss what the write adds. `StoreRequests` notes each read and write here and passes the answers on. Tickets are given in order, so a read waits for the writes of its place that
-//! have a lower ticket, and for none that came later. A held read keeps its place in the bounds of [`read_queues`](super::read_queues).
+//! of waiting messages may miss what the write adds. `StoreRequests` notes each read and write here and passes the answers on. Tickets are
+//! given in order, so a read waits for the writes of its place that have a lower ticket, and for none that came later. A held read keeps
+//! its place in the bounds of [`read_queues`](super::read_queues).
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -60,12 +61,16 @@ impl WriteTarget {
 /// Writes that are not answered, and the reads that wait for them.
 #[derive(Default)]
 pub(super) struct WriteOrder {
+    /// Only places with a write under way.
     places: HashMap<WriteTarget, PendingWrites>,
 }
 
+/// The writes of one place.
 #[derive(Default)]
 struct PendingWrites {
+    /// Writes that the store has not answered.
     under_way: BTreeSet<Ticket>,
+    /// Reads that the store has not been given.
     held: Vec<(Ticket, Load)>,
 }
 

@@ -15,6 +15,7 @@ pub(super) const TAG: usize = 12;
 #[derive(Clone)]
 pub(super) struct RoomAddress {
     pub(super) bare: Bare,
+    /// The key of the ids; it is stored with the room, and a room that is made anew has another one.
     pub(super) secret: [u8; 32],
 }
 
@@ -42,7 +43,7 @@ impl RoomAddress {
         tag
     }
 
-    /// The message as all occupants get it, but for its id and addressee.
+    /// The message as all occupants get it, without addressee and the id of the archive: from the nickname, with the sender's occupant id.
     pub(super) fn message_of(&self, speaker: &Occupant, stanza: &Element) -> Element {
         let mut message = stanza.clone();
         message.unset("to");

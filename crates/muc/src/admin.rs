@@ -34,6 +34,7 @@ enum AdminChange {
 /// A request to change roles and affiliations: all of its items are possible.
 pub(super) struct AdminRequest {
     changes: Vec<AdminChange>,
+    /// The actor, in the room or not.
     from: Bare,
     /// The nickname of the actor, if it is in the room.
     by: Option<Box<str>>,
@@ -53,6 +54,7 @@ pub(super) fn list(users: &RoomUsers, from: &Jid, query: &Element) -> Result<Ele
     Ok(Element::new("query", ns::MUC_ADMIN).children(items))
 }
 
+/// The occupants of a role, with their real addresses: only moderators, administrators and owners get such a list.
 fn with_role(users: &RoomUsers, from: &Jid, role: Role) -> Result<Vec<Element>, Condition> {
     if !may_list_role(users.standing(from), role) {
         return Err(Condition::Forbidden);
@@ -66,6 +68,7 @@ fn with_role(users: &RoomUsers, from: &Jid, role: Role) -> Result<Vec<Element>, 
     Ok(those.map(item).collect())
 }
 
+/// The users with an affiliation, in the room or not.
 fn with_affiliation(
     users: &RoomUsers,
     from: &Jid,
@@ -79,7 +82,7 @@ fn with_affiliation(
 }
 
 impl AdminRequest {
-    /// All items are possible, or the request is refused.
+    /// Reads and judges all items. One that is not possible makes the whole request fail.
     pub(super) fn parse(users: &RoomUsers, from: &Jid, query: &Element) -> Result<AdminRequest, Condition> {
         let items = query.elements().filter(|child| child.is("item", ns::MUC_ADMIN));
         let changes: Vec<AdminChange> =
@@ -153,6 +156,7 @@ impl AdminRequest {
 }
 
 impl AdminChange {
+    /// One item: a role of an occupant by its nickname, or an affiliation of a user by address or nickname.
     fn parse(users: &RoomUsers, from: &Jid, item: &Element) -> Result<AdminChange, Condition> {
         let reason = item.content_of("reason", ns::MUC_ADMIN).map(|reason| head(&reason));
         let nick = item.attr("nick");
@@ -197,7 +201,7 @@ impl AdminChange {
     }
 }
 
-/// As much of a reason as is kept.
+/// The beginning of a reason, as much as is kept.
 fn head(text: &str) -> Box<str> {
     let end = (0..=text.len().min(ROOM_TEXT)).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
     text[..end].into()

@@ -12,7 +12,9 @@ use crate::limits::AFFILIATIONS;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct RoomUser {
     pub(super) affiliation: Affiliation,
+    /// The reserved nickname (§7.10), in the form that it has in an address.
     pub(super) nick: Option<Box<str>>,
+    /// The reason of a ban.
     pub(super) reason: Option<Box<str>>,
 }
 
@@ -27,6 +29,7 @@ impl RoomUser {
 /// The users of a room that have an affiliation or a reserved nickname.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Affiliations {
+    /// By user; a domain stands for all its users, and can only be banned.
     entries: BTreeMap<Bare, RoomUser>,
     /// An administrator of the server, who has all rights in this room during a request, whatever the
     /// affiliation.
@@ -34,7 +37,7 @@ pub(super) struct Affiliations {
 }
 
 impl Affiliations {
-    /// Those of a new room.
+    /// The affiliations of a new room.
     pub(super) fn with_owner(owner: Bare) -> Affiliations {
         let entry = RoomUser { affiliation: Affiliation::Owner, ..RoomUser::default() };
         Affiliations { entries: BTreeMap::from([(owner, entry)]), above: None }
@@ -49,6 +52,8 @@ impl Affiliations {
         self.above.as_ref() == Some(user)
     }
 
+    /// The affiliation that counts: of an administrator of the server during a request, else of the user, else the ban of
+    /// its domain.
     pub(super) fn of(&self, user: &Bare) -> Affiliation {
         if self.is_above(user) {
             return Affiliation::Owner;
@@ -106,7 +111,7 @@ impl Affiliations {
         }
     }
 
-    /// As the store has it.
+    /// Puts in an entry of the stored room.
     pub(super) fn restore(&mut self, user: Bare, entry: RoomUser) {
         self.entries.insert(user, entry);
     }

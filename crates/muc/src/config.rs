@@ -47,8 +47,11 @@ pub(super) struct RoomConfig {
     pub(super) contacts: Vec<Box<str>>,
     /// A node of pubsub that belongs to the room.
     pub(super) pubsub: Box<str>,
+    /// It stays without occupants, and is stored.
     pub(super) is_persistent: bool,
+    /// Directories list it.
     pub(super) is_public: bool,
+    /// Users without affiliation enter without voice.
     pub(super) is_moderated: bool,
     pub(super) is_members_only: bool,
     /// Empty: none.
@@ -57,10 +60,12 @@ pub(super) struct RoomConfig {
     pub(super) max_users: usize,
     /// All occupants see real addresses, not moderators only.
     pub(super) is_whois_anyone: bool,
+    /// Participants may, not only moderators.
     pub(super) may_change_subject: bool,
+    /// Occupants with voice may invite, not only moderators and administrators.
     pub(super) may_invite: bool,
     pub(super) allow_pm: AllowPm,
-    /// Once it is persistent.
+    /// The owner wants the messages archived; it counts once the room is persistent ([`RoomConfig::is_archived`]).
     pub(super) is_logged: bool,
 }
 
@@ -189,7 +194,7 @@ impl RoomConfig {
         Ok(config)
     }
 
-    /// As it was stored, whatever the limits are now. `None`: it has fields that this server does not write.
+    /// The configuration as it was stored, whatever the limits are now. `None`: it has fields that this server does not write.
     pub(super) fn stored(form: &Element) -> Option<RoomConfig> {
         RoomConfig::default().changed(form, |_, _| true).ok()
     }
@@ -303,7 +308,7 @@ fn refused(text: &str) -> StanzaError {
     StanzaError::new(Condition::NotAcceptable, text)
 }
 
-/// The form in a question, and whether it was cancelled.
+/// The form in a request, and whether it was cancelled.
 pub(super) fn submitted(query: &Element) -> Option<(&Element, bool)> {
     let form = query.get("x", ns::DATA)?;
     match form.attr("type") {

@@ -1,6 +1,8 @@
 //! The room's features and occupants (XEP-0045 §6.3 to §6.6, §15.5.4; §7.12 for one's reserved nickname). All that is shown
 //! here may be asked for by any user of any server, so it has no address of an occupant, and nicknames only where the room is
 //! open.
+//!
+//! `query` calls `disco_info` and `disco_items`.
 
 use xmpp::stanza::{self, Condition};
 use xmpp::{Element, Jid, ns};

@@ -2,6 +2,10 @@
 //!
 //! A hat is a URI with a title. A room has no list of hats of its own: the hats that its users have are those that can be chosen, and
 //! a new one is made by naming its URI and title. Hats carry no rights.
+//!
+//! An administrator gives and takes hats by two commands (XEP-0050), each with one form. `query` passes a command to
+//! [`handle_command`]; it asks for the form, or performs the submitted one, and every occupant sees the change in the
+//! user's presence.
 
 use std::collections::BTreeMap;
 
@@ -128,6 +132,7 @@ struct HatRequest {
 }
 
 impl HatRequest {
+    /// Reads the submitted form of either command. A typed URI goes before a chosen one.
     fn parse(form: &Element) -> Result<HatRequest, StanzaError> {
         if type_of(form).is_some_and(|kind| kind != FORM) {
             return Err(Condition::BadRequest.into());
@@ -218,7 +223,7 @@ pub(super) fn handle_command(
     out.push(RoomEffect::Send(stanza::result(iq, Some(reply(node, status)))));
 }
 
-/// §3.2: the user, and one hat of those that there are. COMPAT(ejabberd): fields for a new one.
+/// The form of a command (§3.2): a user, and one hat of those that there are. COMPAT(ejabberd): fields for a new one.
 fn form_of(hats: &Hats, node: &str, name: &'static str) -> Element {
     let options = hats.known().into_iter().map(|(uri, title)| {
         let value = Element::new("value", ns::DATA).text(uri);

@@ -12,8 +12,9 @@ use crate::limits::{HISTORY, HISTORY_BYTES, HISTORY_UNASKED};
 /// One message of the past, shared by all copies of the room.
 #[derive(Clone)]
 struct HistoryEntry {
+    /// The time it came, for `seconds` and `since` of a request.
     at: Instant,
-    /// With its id and the time it came.
+    /// The message with its id and its delay, as occupants get it.
     message: Arc<Element>,
     bytes: usize,
     /// Characters of the whole stanza, as `maxchars` counts them (§7.2.13).
@@ -31,12 +32,16 @@ pub(super) struct History {
 /// The part of the history that a client asks for.
 pub(super) struct HistoryRequest {
     max_chars: usize,
+    /// The most messages; the newest count.
     max_stanzas: usize,
+    /// Only messages of the last so many seconds.
     seconds: Option<u64>,
     since: Option<Instant>,
 }
 
 impl HistoryRequest {
+    /// From `<history/>` of a request to enter (§7.2.14). Without `maxstanzas` the limit is `HISTORY_UNASKED`, or
+    /// `HISTORY` if a time is named.
     pub(super) fn of(history: Option<&Element>) -> HistoryRequest {
         let attr = |name| history.and_then(|history| history.attr(name));
         let number = |name| attr(name).and_then(|text| text.parse::<u64>().ok());
@@ -57,6 +62,7 @@ impl HistoryRequest {
 }
 
 impl History {
+    /// Adds a message that has its id, and drops the oldest ones beyond the limits.
     pub(super) fn add(&mut self, now: Instant, room: &str, message: &Element) {
         let mut message = message.clone();
         // §7.2.13: the delay is the room's, so that a client tells the past from the present.

@@ -74,9 +74,11 @@ pub enum RoomEffect {
 /// A room: its users, the subject, the vCard and the recent messages.
 #[derive(Clone)]
 pub struct Room {
+    /// Occupants, affiliations, roles and the configuration.
     users: RoomUsers,
     subject: Subject,
     vcard: RoomVcard,
+    /// The newest messages, for occupants that enter.
     history: History,
 }
 
@@ -150,7 +152,6 @@ impl Room {
     }
 }
 
-/// Refuses a stanza, if it may be.
 /// The request of an occupant whose session enters a room again by itself, since the room's host or the session's is dead: it gets no
 /// history, the others see no change, and a room that is not there any more is open at once.
 pub fn again() -> Element {
@@ -166,6 +167,7 @@ pub fn is_again(presence: &Element) -> bool {
 /// The namespace of the mark in the request [`again`].
 const AGAIN: &str = "urn:belfry:rooms";
 
+/// Refuses a stanza, unless it is an error or an answer itself.
 fn refuse(stanza: &Element, error: impl Into<StanzaError>, out: &mut Vec<RoomEffect>) {
     out.extend(refusal(stanza, error).map(RoomEffect::Send));
 }

@@ -1,4 +1,8 @@
 //! Messages to all occupants, private messages, invitations and the subject (XEP-0045 §7.4, §7.5, §7.8, §8.1).
+//!
+//! `Room::handle` calls `message`. A message to all occupants has its way in two steps: here it is judged and becomes a
+//! `RoomEffect::Broadcast`; the owner of the room archives it in the form of `archived` and calls `publish` with its id,
+//! which puts it into the history and makes the copies.
 
 use stdx::Instant;
 use xmpp::stanza::{Condition, StanzaError};
@@ -13,6 +17,7 @@ use crate::limits::ROOM_SUBJECT;
 use xmpp::retraction::retracted;
 
 impl Room {
+    /// Dispatches a message by its addressee and type: to all occupants, to one, or to the room itself. Errors come first.
     pub(super) fn message(
         &mut self,
         now: Instant,
@@ -41,6 +46,8 @@ impl Room {
         }
     }
 
+    /// A message to all occupants: a change of the subject, a retraction, or the discussion. The sender has to be an
+    /// occupant with voice; the subject has a right of its own.
     fn groupchat(&mut self, now: Instant, from: &Jid, stanza: &Element, out: &mut Vec<RoomEffect>) {
         // §7.4: "not-acceptable" for a sender that is no occupant.
         let Some(speaker) = self.users.occupants.of_session(from) else {
@@ -136,7 +143,7 @@ impl Room {
         self.history.add(at, self.users.address.as_str(), &message);
     }
 
-    /// §7.5: to one occupant.
+    /// Passes a private message on to the sessions of one occupant (§7.5).
     fn whisper(&mut self, from: &Jid, nick: &str, stanza: &Element, out: &mut Vec<RoomEffect>) {
         let Some(speaker) = self.users.occupants.of_session(from) else {
             return refuse(stanza, Condition::NotAcceptable, out);
@@ -164,14 +171,14 @@ impl Room {
     }
 }
 
-/// It is part of the discussion (§7.2.13): with a body, or with a subject that is no change of the room's, as it has a thread
+/// True if the message is part of the discussion (§7.2.13): with a body, or with a subject that is no change of the room's, as it has a thread
 /// (§8.1).
 fn is_said(message: &Element) -> bool {
     let has = |name: &'static str| message.get(name, ns::CLIENT).is_some();
     has("body") || (has("subject") && has("thread"))
 }
 
-/// §8.1: a subject and nothing that is said.
+/// True if the message changes the subject: it has one, and neither words nor a thread (§8.1).
 fn is_subject(message: &Element) -> bool {
     message.get("subject", ns::CLIENT).is_some()
         && message.get("body", ns::CLIENT).is_none()

@@ -17,7 +17,7 @@ pub(super) struct Occupant {
     pub(super) nick: Box<str>,
     pub(super) user: Bare,
     pub(super) role: Role,
-    /// XEP-0421.
+    /// The occupant id (XEP-0421), by which messages are recognised as the same user's after a change of the nickname.
     pub(super) id: Box<str>,
     /// The latest is the last.
     pub(super) sessions: Vec<Jid>,
@@ -31,6 +31,7 @@ pub(super) struct Occupants {
     /// By the order they came.
     all: BTreeMap<u64, Occupant>,
     by_nick: HashMap<Box<str>, u64>,
+    /// A session is in one occupant at most.
     by_session: HashMap<Jid, u64>,
     /// A user may have several nicknames, one for each of its clients.
     by_user: HashMap<Bare, Vec<u64>>,
@@ -146,7 +147,7 @@ impl Occupants {
         Some(occupant)
     }
 
-    /// All leave.
+    /// Removes all occupants.
     pub(super) fn clear(&mut self) {
         self.all.clear();
         self.by_nick.clear();

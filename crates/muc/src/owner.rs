@@ -20,6 +20,7 @@ impl Room {
         out.push(RoomEffect::Send(stanza::result(iq, Some(query))));
     }
 
+    /// A request of an owner: to destroy the room, to configure it, or to cancel that.
     pub(super) fn owner_set(&mut self, from: &Jid, query: &Element, iq: &Element, out: &mut Vec<RoomEffect>) {
         if self.users.affiliation(&from.bare()) != Affiliation::Owner {
             return refuse(iq, Condition::Forbidden, out);
@@ -40,6 +41,7 @@ impl Room {
         }
     }
 
+    /// Applies a form of the owner: all of it or nothing. The room is open from then on.
     fn configure(&mut self, form: &Element, iq: &Element, out: &mut Vec<RoomEffect>) {
         // §10.1.2: an empty form is an instant room.
         if type_of(form).is_some_and(|kind| kind != FORM) {
@@ -70,6 +72,8 @@ impl Room {
         out.push(RoomEffect::Send(stanza::result(iq, None)));
     }
 
+    /// Ends the room as its owner wants it (§10.9), with the address of another room, a reason and the password of that
+    /// room.
     fn destroy(&mut self, asked: &Element, iq: &Element, out: &mut Vec<RoomEffect>) {
         let venue = match asked.attr("jid").map(Jid::parse) {
             None => None,
@@ -88,6 +92,7 @@ impl Room {
         out.push(RoomEffect::Send(stanza::result(iq, None)));
     }
 
+    /// The end of the room, for all occupants. `destroy`: the element that they get.
     fn end(&mut self, destroy: &Element, out: &mut Vec<RoomEffect>) {
         // The occupants leave with the last stanzas below. They are complete stanzas, so the room may be forgotten before they
         // are sent.

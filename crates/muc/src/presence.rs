@@ -1,4 +1,5 @@
-//! Presence to a room: entering, being seen, changing the nickname and leaving (XEP-0045 §7.1 to §7.7, §7.14).
+//! Presence to a room: entering, being seen, changing the nickname and leaving (XEP-0045 §7.1 to §7.7, §7.14). `Room::handle` calls
+//! `presence`; it decides by the presence and the sender's place in the room which of these is meant, and `users::enter` does it.
 
 use stdx::Instant;
 use xmpp::stanza::Condition;
@@ -33,6 +34,8 @@ impl Room {
         }
     }
 
+    /// Presence to a nickname. The request `<x/>` of XEP-0045 §7.2.1 tells a client that enters from one that only changes
+    /// its presence.
     fn available(
         &mut self,
         now: Instant,

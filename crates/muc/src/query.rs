@@ -4,6 +4,8 @@
 //! A request that is passed on leaves no state in the room. The id of the copy has keyed hashes of the asking session and of
 //! the nickname that was asked, and the answer is led back by them: so requests without an answer cost the room nothing, and a
 //! client can answer only sessions that have asked it.
+//!
+//! `Room::handle` calls `iq`: its table is the list of the requests that a room answers.
 
 use stdx::Instant;
 use xmpp::stanza::{self, Condition};
@@ -92,6 +94,8 @@ impl Room {
         out.push(RoomEffect::ReadArchive);
     }
 
+    /// Passes a request to an occupant's client. The asker has to be an occupant, too: else strangers would reach users by
+    /// their nicknames.
     fn pass_question(
         &self,
         from: &Jid,

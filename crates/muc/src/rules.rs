@@ -8,7 +8,9 @@ use xmpp::stanza::Condition;
 pub(super) enum Role {
     /// Not here.
     None,
+    /// Without voice: sees all, and sends no message to all.
     Visitor,
+    /// With voice.
     Participant,
     Moderator,
 }
@@ -16,9 +18,11 @@ pub(super) enum Role {
 /// The lasting association of a user with the room.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Affiliation {
+    /// Banned.
     Outcast,
     #[default]
     None,
+    /// May enter a room for members.
     Member,
     Admin,
     Owner,
@@ -82,7 +86,8 @@ pub(super) struct Privileges {
     pub(super) affiliation: Affiliation,
 }
 
-/// §5.1.3, §8.2 to §8.4, §9.6, §9.7.
+/// Decides if the actor may give the target this role (§5.1.3, §8.2 to §8.4, §9.6, §9.7). `forbidden`: the actor has no such right at all;
+/// `not-allowed`: not over this target.
 ///
 /// # Errors
 /// The condition that answers it.
@@ -116,7 +121,8 @@ pub(super) fn may_set_role(actor: Privileges, target: Privileges, role: Role) ->
     Ok(())
 }
 
-/// §5.2.2, §9.1 to §9.5, §10.3 to §10.8. That an owner remains is the room's to see.
+/// Decides if the actor may give the target this affiliation (§5.2.2, §9.1 to §9.5, §10.3 to §10.8). `admin` checks that an owner remains, as
+/// that depends on all items of a request.
 ///
 /// # Errors
 /// The condition that answers it.

@@ -119,7 +119,7 @@ pub fn stored_listing(stored: &Element) -> Option<RoomListing> {
     config.is_public.then(|| config.listing(0))
 }
 
-/// The same for clients that may know of all rooms.
+/// The name of a room that is not in memory, and whether it is public.
 pub fn stored_name(stored: &Element) -> Option<(Box<str>, bool)> {
     let config = RoomConfig::stored(stored.get("x", ns::DATA)?)?;
     Some((config.name, config.is_public))

@@ -13,6 +13,7 @@ use crate::limits;
 pub(super) struct Subject {
     /// The message that set it, without addressee.
     message: Option<Arc<Element>>,
+    /// The time at which it was set.
     at: Instant,
 }
 
@@ -27,7 +28,7 @@ impl Subject {
         self.message.as_ref()?.content_of("subject", ns::CLIENT)
     }
 
-    /// §7.2.15: always, also when there is none.
+    /// The message that tells an occupant the subject when it enters (§7.2.15): it is sent also when there is none.
     pub(super) fn message_for(&self, room: &RoomAddress, session: &Jid) -> Element {
         let mut message = match &self.message {
             Some(message) => Element::clone(message),

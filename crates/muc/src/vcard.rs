@@ -73,7 +73,7 @@ impl RoomVcard {
         }
     }
 
-    /// All occupants learn by code 104 that the room has changed, and the hash by presence.
+    /// Sets the vCard, as an owner may. All occupants learn by code 104 that the room has changed, and the hash by presence.
     pub(super) fn change(
         &mut self,
         users: &RoomUsers,
@@ -101,7 +101,7 @@ impl RoomVcard {
         out.push(RoomEffect::Send(stanza::result(iq, None)));
     }
 
-    /// For an occupant that enters; a room without an avatar sends none.
+    /// The presence of the room for an occupant that enters; a room without an avatar sends none.
     pub(super) fn presence_for(&self, room: &RoomAddress, session: &Jid) -> Option<Element> {
         self.hash.as_ref().map(|_| self.presence(room, session))
     }

@@ -1,4 +1,8 @@
 //! Message archives (XEP-0313) of accounts and rooms, and the stable ids they give (XEP-0359).
+//!
+//! `route` writes a message into the archive of its sender and of its addressee, and `muc` into that of a room, each by an `ArchiveWriter`:
+//! before the message is delivered, so that the copies have the id by which it is found again. `preferences` says which messages an account
+//! keeps; `query` reads. The store has the entries; in memory are the preferences only.
 
 mod preferences;
 mod query;
@@ -116,11 +120,12 @@ pub(super) fn asks_for_archive(iq: &Element) -> bool {
     })
 }
 
+/// The preferences of accounts, and the ids of new entries, for all archives of a host.
 #[derive(Default)]
 pub(super) struct Archive {
     /// The preferences of accounts in memory, where they differ from the default.
     preferences: HashMap<Bare, Preferences>,
-    /// The time and number of the last id.
+    /// The number of the last id: its time in microseconds, or one more than the id before if that is later.
     last: u64,
 }
 
@@ -163,6 +168,8 @@ impl Archive {
     }
 
     /// A new entry of an archive and its id. Ids sort by time and no two are equal, also after a clock was set back.
+    /// The id is hexadecimal, 14 digits of the number and 8 random ones, so that its text sorts by time
+    /// (`MamQuery::lowest_id` depends on it).
     fn new_entry(
         &mut self,
         (now, rng): (Instant, &mut Rng),
@@ -177,7 +184,7 @@ impl Archive {
     }
 }
 
-/// With its stable id (XEP-0359).
+/// The message with the id that the owner's archive has given it (XEP-0359).
 pub(super) fn with_id(message: Element, owner: &Bare, id: Box<str>) -> Element {
     message.child(Element::new("stanza-id", ns::SID).with("by", owner.as_str()).with("id", id))
 }
@@ -190,6 +197,7 @@ pub(super) fn remove_forged_ids(message: &mut Element, owner: &Bare) {
     });
 }
 
+/// A query needs the store, so it is performed after the handler has returned (`IqEffect::ReadArchive`).
 fn own_archive(_view: &mut IqView<'_>, _iq: &IqRequest<'_>) -> IqReply {
     IqReply::Perform(IqEffect::ReadArchive)
 }
@@ -283,8 +291,8 @@ impl<'a> ArchiveWriter<'a> {
     }
 }
 
-/// In place of an archived message (XEP-0424 §4, XEP-0425 §5): `tombstone` makes what is in the message's stead, unless
-/// that one is not to be replaced. `then` learns whether it was there.
+/// Replaces an archived message (XEP-0424 §4, XEP-0425 §5) by the stanza that `tombstone` makes of it; `None`: the message stays, as if it were
+/// not there. `then` learns whether it was there.
 pub(super) fn replace(
     store: &mut StoreRequests,
     owner: &Bare,

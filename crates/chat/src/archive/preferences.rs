@@ -1,4 +1,7 @@
 //! Preferences of archiving (XEP-0441, formerly XEP-0313 §6).
+//!
+//! They are an item of a private node, which is read with the account (`user::NODES`), so that each message is judged from
+//! memory.
 
 use stdx::Instant;
 use xmpp::stanza::{Condition, StanzaError};
@@ -54,8 +57,10 @@ impl ArchiveDefault {
     }
 }
 
+/// The preferences of one account. `never` goes before `always`, and both before `otherwise`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Preferences {
+    /// The `default` attribute: it decides where no list does.
     otherwise: ArchiveDefault,
     always: Vec<Jid>,
     never: Vec<Jid>,
@@ -86,6 +91,7 @@ impl Preferences {
         self.never.is_empty() && self.otherwise == ArchiveDefault::Always
     }
 
+    /// From `<prefs/>`, as a client sends it and as it is stored.
     fn parse(prefs: &Element) -> Result<Preferences, StanzaError> {
         let Some(otherwise) = prefs.attr("default").and_then(ArchiveDefault::parse) else {
             let text = "the default is always, never or roster";
@@ -106,6 +112,7 @@ impl Preferences {
     }
 }
 
+/// The addresses of the list `always` or `never`; one that is no address makes the whole request fail.
 fn jids(prefs: &Element, name: &str) -> Result<Vec<Jid>, StanzaError> {
     let list = prefs.get(name, ns::MAM);
     let jids = list.into_iter().flat_map(Element::elements).filter(|child| child.is("jid", ns::MAM));

@@ -21,7 +21,9 @@ const FULL_TEXT: &str = "{urn:xmpp:fulltext:0}fulltext";
 /// A query of an archive, and the form of its answer.
 struct ArchiveRequest {
     query: MamQuery,
+    /// The `queryid`, which the results repeat.
     id: Option<Box<str>>,
+    /// The page is sent with its newest message first (`<flip-page/>`, XEP-0313 §4.3.4).
     is_flipped: bool,
     /// `after-id` or `before-id` is among the filters.
     has_bounds: bool,
@@ -33,6 +35,8 @@ fn bad(text: &str) -> StanzaError {
 }
 
 impl ArchiveRequest {
+    /// Reads a `<query/>` of type `set`: the page, then the filters of its form, which may name the bounds of the page
+    /// once more.
     fn parse(payload: &Element) -> Result<ArchiveRequest, StanzaError> {
         let mut query =
             MamQuery { max: limits::ARCHIVE_PAGE, bytes: limits::ARCHIVE_PAGE_BYTES, ..MamQuery::default() };
@@ -50,7 +54,7 @@ impl ArchiveRequest {
     }
 }
 
-/// XEP-0059 §2.
+/// The page that the client asks for (XEP-0059 §2): its size, and the ids between which it lies.
 fn read_page(set: &Element, query: &mut MamQuery) -> Result<(), StanzaError> {
     if set.get("index", ns::RSM).is_some() {
         return Err(StanzaError::new(
@@ -72,7 +76,7 @@ fn read_page(set: &Element, query: &mut MamQuery) -> Result<(), StanzaError> {
     Ok(())
 }
 
-/// XEP-0313 §4.1.1 to §4.1.5. True: the result is bounded by ids.
+/// The filters of a query (XEP-0313 §4.1.1 to §4.1.5); a field that is not known is an error. True: the result is bounded by ids.
 fn read_form(form: &Element, query: &mut MamQuery) -> Result<bool, StanzaError> {
     let mut has_bounds = false;
     let when = |text: &str| xmpp::time::parse(text).ok_or_else(|| bad("not a time of XEP-0082"));
@@ -127,7 +131,7 @@ fn any_value() -> Element {
         .child(Element::new("open", ns::VALIDATE))
 }
 
-/// XEP-0313 §4.1.6.
+/// The answer to a query of type `get`: the filters that this archive has (XEP-0313 §4.1.6).
 fn form() -> Element {
     let field = |var: &'static str, kind: &'static str| {
         Element::new("field", ns::DATA).with("var", var).with("type", kind)
@@ -143,7 +147,7 @@ fn form() -> Element {
     Element::new("query", ns::MAM).child(form)
 }
 
-/// XEP-0313 §4.2 and XEP-0297.
+/// One result: the archived message, forwarded with its time (XEP-0313 §4.2 and XEP-0297).
 fn told(
     owner: &Bare,
     to: &str,
@@ -236,7 +240,8 @@ pub(crate) fn handle_query(host: &mut Host, owner: &Bare, iq: &Element, out: &mu
     }
 }
 
-/// `key`: of the session that asks, when it is one of this host's.
+/// Reads a page and sends it: the messages first, then the answer. Whatever the store replies, the session's page ends, so that the next query
+/// that waits begins. `key`: of the session that asks, when it is one of this host's.
 fn ask(
     store: &mut StoreRequests,
     (owner, key): (&Bare, Option<Key>),
@@ -297,6 +302,7 @@ fn messages_of<'a>(
     page.stanzas.iter().map(move |stanza| told(owner, to.as_str(), query, stanza))
 }
 
+/// Answers a request for the ends of the archive (`<metadata/>`).
 fn send_metadata(store: &mut StoreRequests, owner: &Bare, iq: Element, out: &mut Outbox) {
     read_ends(store, owner, out, move |host, _, metadata, out| match metadata {
         Ok(metadata) => host.answer(&iq, Ok(Some(metadata)), out),
@@ -304,7 +310,7 @@ fn send_metadata(store: &mut StoreRequests, owner: &Bare, iq: Element, out: &mut
     });
 }
 
-/// XEP-0313 §5: the first and the last.
+/// The ids and times of the first and the last message (XEP-0313 §5), by two reads of one message each.
 pub(crate) fn read_ends(
     store: &mut StoreRequests,
     owner: &Bare,

@@ -56,7 +56,7 @@ pub struct AccountList {
     pub accounts: Vec<Bare>,
 }
 
-/// Why an account was not changed.
+/// The reason for which an account was not changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AccountRefusal {
     /// The account exists already.
@@ -77,7 +77,7 @@ pub enum HostAction {
         /// The most users that are named.
         max: u32,
     },
-    /// To each of them.
+    /// Sends a message to each available session of a domain.
     Announce {
         /// The domain of the users.
         domain: Box<str>,
@@ -89,7 +89,7 @@ pub enum HostAction {
         /// Addresses of accounts or sessions.
         who: Vec<Jid>,
     },
-    /// It is in the store already.
+    /// Puts the message of the day into memory; it is in the store already.
     Motd {
         /// The domain of the users.
         domain: Box<str>,
@@ -113,7 +113,7 @@ pub enum HostAction {
         /// The domain of the service.
         domain: Box<str>,
     },
-    /// This account was removed: it loses what it is in rooms and nodes.
+    /// Takes an account that was removed out of the rooms and nodes in memory.
     Departed {
         /// The account that was removed.
         user: Bare,
@@ -122,7 +122,7 @@ pub enum HostAction {
     CloseRooms,
 }
 
-/// XEP-0133 §4.16: a user that is online is active or idle: idle, when all of its sessions say that they are away.
+/// The users that count as online. XEP-0133 §4.16 has active and idle ones: a user is idle when all of its sessions say that they are away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnlineFilter {
     /// All users with an available session.
@@ -140,7 +140,7 @@ pub struct HostActionResult {
     pub users: Vec<Bare>,
     /// Users or sessions that it is about.
     pub count: u64,
-    /// By address; `None`: the room is hidden.
+    /// Rooms in memory by their addresses; `None`: the room is hidden, and taken out of the list.
     pub rooms: Vec<(Box<str>, Option<RoomListing>)>,
     /// The sessions that are described.
     pub described: Vec<SessionState>,

@@ -1,4 +1,8 @@
 //! All public rooms of a service: those of the store, and those that hosts have in memory, which know more.
+//!
+//! A request is answered in two steps: the public rooms in the store are read page by page (or are known from a moment
+//! ago), and then all hosts of the server name those that they have in memory (`HostAction::Rooms`), whose names and
+//! numbers of occupants replace the stored ones.
 
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
@@ -14,7 +18,7 @@ use super::service::listed;
 use crate::effect::{HostAction, HostActionResult, Load, StoreFailure, StoreReply};
 use crate::limits::{DIRECTORY_FOR, ROOM_WAITING};
 
-/// By address.
+/// Public rooms by their addresses.
 pub(in super::super) type Directory = BTreeMap<Box<str>, RoomListing>;
 
 /// The stored rooms of each service: read page by page, once for all requests that come meanwhile, and cached for a moment.
@@ -26,6 +30,7 @@ pub(super) struct Directories {
 /// The stored rooms of one service.
 pub(in super::super) type StoredRooms = Rc<Directory>;
 
+/// One read serves all requests that come while it is under way; its result serves those of the next `DIRECTORY_FOR`.
 enum StoredDirectory {
     Loading(Vec<DirectoryRequest>),
     Ready { rooms: StoredRooms, until: Instant },
@@ -42,17 +47,19 @@ pub(in super::super) struct DirectoryRequest {
 
 /// A page of stored rooms that is being read, with those of the pages before it.
 pub(in super::super) struct DirectoryPage {
+    /// The domain of the service.
     domain: Box<str>,
+    /// Rooms of the pages before.
     known: Directory,
 }
 
 impl DirectoryRequest {
-    /// XEP-0045 §6.2.
+    /// A request for the list of rooms (XEP-0045 §6.2).
     pub(super) fn list(iq: &Element, payload: &Element) -> DirectoryRequest {
         DirectoryRequest { iq: iq.clone(), set: payload.get("set", ns::RSM).cloned(), search: None }
     }
 
-    /// XEP-0433 §4.2.
+    /// A search among the rooms (XEP-0433 §4.2).
     pub(super) fn search(iq: &Element, payload: &Element, search: SearchRequest) -> DirectoryRequest {
         DirectoryRequest { search: Some(search), ..DirectoryRequest::list(iq, payload) }
     }
@@ -87,6 +94,8 @@ impl Directories {
         }
     }
 
+    /// Begins to answer a request: at once from the last read if that is recent, with the read that is under way, or by a
+    /// new one.
     pub(super) fn handle_request(
         &mut self,
         now: Instant,
@@ -152,7 +161,7 @@ impl DirectoryPage {
     }
 }
 
-/// All hosts are asked for the rooms that they have in memory.
+/// The second step of a request: all hosts are asked for the rooms that they have in memory.
 fn read_memory(domain: &str, stored: &StoredRooms, request: DirectoryRequest) -> RoomsEffect {
     let act = HostAction::Rooms { domain: domain.into() };
     RoomsEffect::Load(Load::Act(Box::new(act)), RoomsRead::InMemory(Rc::clone(stored), request))

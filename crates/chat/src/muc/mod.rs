@@ -1,5 +1,10 @@
 //! Rooms (XEP-0045) among accounts. [`Rooms`] has those in memory and their service; the crate `muc` has the inside of one; the
 //! host performs the effects of both here.
+//!
+//! `route` passes each stanza for a room service's domain to `Host::routed_to_room`. The way of one for a room: [`Rooms`]
+//! reads the room if it is not in memory, lets it handle the stanza, and has a change written; then `perform_in_room`
+//! performs the room's effects in their order. Stanzas that come meanwhile wait in [`Rooms`] and are handled after each
+//! answer of the store (`RoomsEffect::HandleWaiting`).
 
 mod directory;
 mod rooms;
@@ -127,7 +132,7 @@ impl Host {
         }
     }
 
-    /// For a room, an occupant or the service.
+    /// Takes a stanza for a room, an occupant or the service.
     pub(super) fn routed_to_room(
         &mut self,
         now: Instant,
@@ -206,6 +211,8 @@ impl Host {
     }
 
     /// Performs one effect of the room on that stanza.
+    /// A broadcast is archived under a new id before its copies are made; a retraction changes the archive before it is
+    /// announced.
     fn perform_in_room(
         &mut self,
         now: Instant,

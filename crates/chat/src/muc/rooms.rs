@@ -21,6 +21,7 @@ use crate::limits::{HISTORY, HISTORY_BYTES, ROOM_IDLE, ROOM_WAITING, ROOMS, ROOM
 /// The rooms of this host.
 #[derive(Default)]
 pub(in super::super) struct Rooms {
+    /// The rooms in memory, and those that are being read.
     slots: HashMap<Bare, RoomEntry>,
     /// Rooms without occupants, and until when they stay in memory.
     idle: BTreeSet<(Instant, Bare)>,
@@ -34,10 +35,11 @@ struct RoomEntry {
     room: Option<Box<Room>>,
     /// It is being read or written: stanzas wait, so that what is undone undoes nothing else.
     is_busy: bool,
+    /// Stanzas that have come while it is busy, the oldest first.
     waiting: VecDeque<Box<Element>>,
     /// Accounts that were removed, while it was being read or written.
     departed: Vec<Bare>,
-    /// As in `Rooms::idle`.
+    /// As in `Rooms::idle`; None: it has occupants, or is not idle yet.
     idle_until: Option<Instant>,
 }
 
@@ -99,6 +101,7 @@ pub(super) enum WaitingEvent {
 /// A retraction, while the archive replaces the message.
 pub(super) struct PendingRetraction {
     stanza: Box<Element>,
+    /// The room's history had the message: it exists, even if the archive does not know it yet.
     is_known: bool,
     effects: Vec<RoomEffect>,
 }
@@ -221,6 +224,7 @@ impl Rooms {
         self.slots.get_mut(address)?.room.as_deref_mut()
     }
 
+    /// Notes until when a room without occupants stays in memory; `None`: it has one. Both indexes change together.
     fn set_idle(&mut self, address: &Bare, until: Option<Instant>) {
         let Some(slot) = self.slots.get_mut(address) else { return };
         let old = std::mem::replace(&mut slot.idle_until, until);
@@ -237,7 +241,7 @@ impl Rooms {
         self.slots.remove(address)
     }
 
-    /// A place for one more, if need be that of the one that was left longest ago.
+    /// Makes a place for one more room, if need be that of the one that was left longest ago. False: no place, as all have occupants or are busy.
     fn make_place(&mut self) -> bool {
         while self.slots.len() >= ROOMS {
             let is_free = |address: &Bare| self.slots.get(address).is_some_and(|slot| !slot.is_busy);
@@ -310,6 +314,8 @@ impl Rooms {
         }
     }
 
+    /// The store's answer about a room. If there is none, a waiting stanza may create it. An archived room stays busy
+    /// until its history is read.
     fn handle_room(&mut self, address: &Bare, result: Result<StoreReply, StoreFailure>) -> Vec<RoomsEffect> {
         let room = match result {
             Ok(StoreReply::Room(None)) => None,
@@ -433,6 +439,7 @@ impl Rooms {
         if config.is_none() && !was_kept {
             return RoomsEffect::Perform(handled);
         }
+        // A room that was stored before counts already.
         let charged = if was_kept { None } else { charged(settings, &handled.stanza) };
         slot.is_busy = true;
         self.directories.forget(address.domain());
@@ -451,6 +458,7 @@ impl Rooms {
         if result.is_ok() {
             return Some(RoomsEffect::Perform(handled));
         }
+        // No effect has been performed: the room is as if the stanza had not come.
         if let Some(mut before) = handled.before {
             before.set_above(None);
             slot.room = Some(before);

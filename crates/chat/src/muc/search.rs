@@ -1,4 +1,5 @@
-//! Looking for rooms by words (XEP-0433).
+//! Looking for rooms by words (XEP-0433). `service` parses the request and answers one without a form; `directory` has the rooms and calls
+//! [`result`] once it has read them.
 
 use muc::RoomListing;
 use xmpp::stanza::{Condition, StanzaError};
@@ -19,10 +20,13 @@ const MUC: &str = "xep-0045";
 pub(super) struct SearchRequest {
     /// In lower case; none: all rooms.
     words: Vec<String>,
+    /// The words are looked for in names; likewise below.
     in_name: bool,
     in_description: bool,
     in_address: bool,
+    /// The fewest occupants of a room that is found.
     min_users: u32,
+    /// Sorted by address; else by the number of occupants, the most first.
     is_by_address: bool,
     /// False for services without rooms here.
     has_rooms: bool,
@@ -35,6 +39,7 @@ fn fault(condition: Condition, detail: &'static str, text: &str) -> StanzaError 
 }
 
 impl SearchRequest {
+    /// Reads the submitted form. Fields that it lacks have the defaults of the form that the service sends.
     pub(super) fn parse(form: &Element) -> Result<SearchRequest, StanzaError> {
         let values = |var: &str| {
             let mut fields = form.elements().filter(|field| field.is("field", ns::DATA));
@@ -160,7 +165,7 @@ fn form() -> Element {
         )
 }
 
-/// XEP-0433 §6.2.
+/// A room that was found (XEP-0433 §6.2).
 fn item(address: &str, room: &RoomListing) -> Element {
     let text = |name: &'static str, text: &str| {
         (!text.is_empty()).then(|| Element::new(name, ns::CHANNEL_SEARCH).text(text))

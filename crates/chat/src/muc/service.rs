@@ -12,7 +12,7 @@ use crate::disco::{feature, identity};
 use crate::limits::ROOMS_PAGE;
 
 impl Rooms {
-    /// A stanza for the service itself.
+    /// A stanza for the service itself. Requests for rooms go on to the directory, which may have to read them; others are answered at once.
     pub(super) fn handle_service_stanza(
         &mut self,
         now: Instant,
@@ -72,7 +72,7 @@ fn service_info() -> Element {
     info.children(features.map(feature))
 }
 
-/// One page of them, and its position when a page was asked for.
+/// One page of the public rooms, as items of service discovery, and its position when a page was asked for.
 pub(super) fn listed(directory: &Directory, set: Option<&Element>) -> Result<Element, Condition> {
     let all: Vec<(&str, &str)> = directory.iter().map(|(address, room)| (&**address, &*room.name)).collect();
     let ids: Vec<&str> = all.iter().map(|(address, _)| *address).collect();

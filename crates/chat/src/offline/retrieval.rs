@@ -1,4 +1,5 @@
-//! The retrieval of single messages by clients (XEP-0013): the questions for them and their answers.
+//! The retrieval of single messages by clients (XEP-0013): the requests for them and their answers. `disco` calls [`describe`] for the number and
+//! the list of messages; `offline` has the requests that view and remove them.
 
 use stdx::slab::Key;
 use xmpp::stanza::{Condition, StanzaError};
@@ -35,12 +36,13 @@ pub(super) fn read_senders(user: &Bare, known: Vec<Sender>, goal: SendersGoal) -
     OfflineEffect::Read(page_after(user, after), OfflineRead::Senders { known, goal })
 }
 
-/// These, or all of them, as many as are sent at once.
+/// Reads the messages that a client wants to view; `wanted`: their ids, `None`: all.
 pub(super) fn read_for_view(user: &Bare, key: Key, iq: Element, wanted: Option<Vec<u64>>) -> OfflineEffect {
     let load = Load::Offline { user: user.clone(), after: 0, ids: wanted.clone().unwrap_or_default() };
     OfflineEffect::Read(load, OfflineRead::View { key, iq, wanted })
 }
 
+/// The messages that a client wants to view were read: the messages with their nodes, or an error for all.
 pub(super) fn view(
     user: &Bare,
     (key, iq, wanted): (Key, Element, Option<Vec<u64>>),

@@ -15,12 +15,14 @@ pub enum MessageBody {
     Typing(bool),
 }
 
-/// Chat has nothing that could carry it.
+/// The error for a body that chat cannot carry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnsupportedBody;
 
+/// Reads the body of a MESSAGE by its Content-Type.
+///
 /// # Errors
-/// Of another type than those, in an encoding that we do not know, or not what it says it is.
+/// The body has another type, an encoding that is not known here, or does not fit its type.
 pub fn read(content_type: &str, body: &[u8]) -> Result<MessageBody, UnsupportedBody> {
     let (kind, parameters) = content_type.split_once(';').unwrap_or((content_type, ""));
     match kind.trim().to_ascii_lowercase().as_str() {
@@ -63,6 +65,7 @@ fn unwrap(body: &[u8]) -> Result<MessageBody, UnsupportedBody> {
     }
 }
 
+/// The headers and the rest after the first empty line; a sender may end lines by LF alone.
 fn split_headers(body: &[u8]) -> Option<(&[u8], &[u8])> {
     let ends = [&b"\r\n\r\n"[..], b"\n\n"];
     let found = ends.into_iter().filter_map(|end| {
@@ -73,7 +76,7 @@ fn split_headers(body: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((&body[..at], &body[after..]))
 }
 
-/// RFC 3994 §3.
+/// Reads an indication of composing (RFC 3994 §3).
 fn typing(body: &[u8]) -> Result<MessageBody, UnsupportedBody> {
     let root = parse(without_declaration(body), &Prefixes::default()).map_err(|_| UnsupportedBody)?;
     let state = root.is("isComposing", COMPOSING).then(|| root.content_of("state", COMPOSING)).flatten();

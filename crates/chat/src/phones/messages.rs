@@ -51,7 +51,7 @@ pub enum PhoneMessageOutcome {
     NoSession,
     /// The account takes nothing from this sender.
     Refused,
-    /// Not now.
+    /// Too much is under way, or the store cannot be reached: the sender may try again.
     Busy,
 }
 
@@ -59,6 +59,8 @@ pub enum PhoneMessageOutcome {
 #[derive(Default)]
 pub(in super::super) struct PendingPhoneMessages(HashMap<u64, (Bare, PhoneMessageOutcome)>);
 
+/// A phone's message carries a mark of acknowledgement (`ack`) as a session's does. The prefix tells it from those, which
+/// begin with a number.
 const MARK: &str = "heard.";
 
 impl PendingPhoneMessages {
@@ -146,6 +148,8 @@ pub(super) fn hear(host: &mut Host, now: Instant, heard: PhoneMessage, out: &mut
     host.acks().end(hold, out);
 }
 
+/// Archives and delivers a message, or keeps it. Returns the outcome that holds if nothing else is known when the writes
+/// are done: a message that is to be kept is `Busy` until the store has it.
 fn hear_message(
     host: &mut Host,
     now: Instant,
@@ -181,7 +185,7 @@ fn message_of(rng: &mut Rng, from: &Jid, to: &Bare, words: &MessageBody) -> Elem
     }
 }
 
-/// The same words, as their sender's other clients see them.
+/// A phone has sent a message, which has its own way: the archive and the chat clients of its account get a copy. Typing is not copied.
 pub(super) fn handle_sent(
     host: &mut Host,
     now: Instant,

@@ -4,6 +4,10 @@
 //! of `Host::handle_phone`. It takes text messages ([`texts`]) and sends some ([`messages`]); other requests are
 //! refused, Jingle's `session-initiate` among them: code that connects such calls to phones takes them in
 //! `describe_phone`'s place and adds their features.
+//!
+//! The driver reports phones by `Host::handle_phone`, and asks for an account's chat when `Effect::Show` says that it may
+//! have changed. Of an account's phones only the sum is known here: whether one is there, whether one is in a call, and
+//! the newest document that one has published.
 
 mod body;
 mod consent;
@@ -150,7 +154,8 @@ pub struct ChatPresence {
     pub status: Box<str>,
 }
 
-/// RFC 6121 §4.7.2.1.
+/// The availability that presence shows (RFC 6121 §4.7.2.1), the lowest first: of two sessions with one
+/// priority, phones see the higher one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Show {
     /// `xa`: away for an extended period.
@@ -184,13 +189,17 @@ impl Show {
     }
 }
 
+/// The feature: the state of accounts' phones, and the messages and queries between phones and chat.
 #[derive(Default)]
 pub(super) struct Phones {
     /// Accounts with a phone, and watched accounts without sessions. Signed-in accounts without a phone, the
     /// most of a chat server, need no entry.
     watched: HashMap<Bare, WatchedPhone>,
+    /// Texts on their way to phones.
     texts: texts::Texts,
+    /// Messages of phones whose outcome is not yet reported.
     heard: messages::PendingPhoneMessages,
+    /// Watchers from phones that wait for an answer.
     consents: consent::PendingConsents,
 }
 
@@ -203,6 +212,7 @@ enum PhoneChange {
     Other,
 }
 
+/// An account whose phones' state is known.
 #[derive(Default)]
 struct WatchedPhone {
     phone: Phone,
@@ -362,7 +372,7 @@ impl Host {
         }
     }
 
-    /// At the start: accounts with messages that wait, whose phones may come before their clients.
+    /// Looks at the start for accounts with messages that wait: their phones may come before their clients.
     pub fn begin(&mut self, out: &mut Outbox) {
         if self.settings.texts_to_phones == TextsToPhones::Never {
             return;
@@ -405,7 +415,8 @@ fn phone_of(user: &Bare) -> Option<Jid> {
     user.with_resource(RESOURCE).ok()
 }
 
-/// RFC 7248 §5.3. Its priority is negative: messages for the account go to its sessions first.
+/// The presence of an account's phones (RFC 7248 §5.3); `None`: none is there. A call goes before a published document. The priority is negative:
+/// messages for the account go to its sessions first.
 fn presence_of(user: &Bare, phone: &Phone) -> Option<Element> {
     let published = phone.published.as_deref().and_then(pidf::read).unwrap_or_default();
     if !phone.is_there || published.is_closed {

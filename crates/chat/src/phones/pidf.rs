@@ -42,7 +42,7 @@ const ACTIVITIES: &[(&str, Show)] = &[
     ("vacation", Show::Xa),
 ];
 
-/// `None`: no document that we understand.
+/// Reads a document; `None`: it is not well-formed, or no PIDF.
 pub(super) fn read(document: &[u8]) -> Option<PublishedPresence> {
     let document = without_declaration(document);
     let presence = parse(document, &Prefixes::default()).ok().filter(|root| root.is("presence", PIDF))?;
@@ -72,7 +72,7 @@ pub(super) fn read(document: &[u8]) -> Option<PublishedPresence> {
     })
 }
 
-/// The reader is of streams, whose stanzas have no declaration.
+/// The document without byte order mark and XML declaration: the parser is that of streams, whose stanzas have none.
 pub(super) fn without_declaration(document: &[u8]) -> &[u8] {
     let document = document.strip_prefix(b"\xef\xbb\xbf").unwrap_or(document).trim_ascii();
     if !document.starts_with(b"<?xml ") {

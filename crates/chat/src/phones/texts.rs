@@ -3,6 +3,10 @@
 //!
 //! A message is stored first and then sent: whatever happens on the way to the phone, it is delivered or it waits. One
 //! at a time and in order, until the phone has all or does not answer.
+//!
+//! Steps of a waiting text: `texts_due` (a message waits, or a phone has come), read a page, send the parts of the first
+//! text, remove it from the offline messages, look for the next. A message to the phone's own address and copies are sent
+//! without the store; the first goes to the account after all if no phone takes it.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -79,6 +83,7 @@ pub(crate) enum TextTask {
 
 /// A message that waits: the parts that phones have not taken.
 pub(crate) struct PhoneText {
+    /// Its id among the offline messages.
     id: u64,
     from: Jid,
     at: Instant,

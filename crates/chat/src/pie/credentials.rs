@@ -33,6 +33,7 @@ fn length(hash: Hash) -> usize {
 }
 
 impl Credentials {
+    /// The credentials of a `<user>`. Of several keys for one hash the last counts; a user without credentials is refused.
     pub(super) fn read(user: &Element) -> Result<Credentials, Fault> {
         let mut credentials = Credentials { password: None, keys: Vec::new() };
         for element in user.elements().filter(|child| child.is("scram-credentials", ns::PIE_SCRAM)) {
@@ -71,7 +72,7 @@ fn read_keys(element: &Element) -> Option<(Hash, Keys)> {
     Some((hash, keys(hash, (&text("iter-count")?, &text("salt")?), (&stored, &server))?))
 }
 
-/// `[sha256,|sha512,]STORED,SERVER,SALT,ITERATIONS`
+/// Keys as old versions of ejabberd write them: `[sha256,|sha512,]STORED,SERVER,SALT,ITERATIONS`.
 fn old_keys(text: &str) -> Option<(Hash, Keys)> {
     let (hash, rest) = match text.split_once(',')? {
         ("sha256", rest) => (Hash::Sha256, rest),
@@ -83,6 +84,7 @@ fn old_keys(text: &str) -> Option<(Hash, Keys)> {
     Some((hash, keys(hash, (iterations, salt), (stored, server))?))
 }
 
+/// Keys from their texts, if all have the lengths of the hash and the limits of the store.
 fn keys(hash: Hash, (iterations, salt): (&str, &str), (stored, server): (&str, &str)) -> Option<Keys> {
     let decode = |text: &str| STANDARD.decode(text.split_ascii_whitespace().collect::<String>()).ok();
     let (mut salt, mut stored, mut server) = (decode(salt)?, decode(stored)?, decode(server)?);

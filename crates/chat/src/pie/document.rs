@@ -43,7 +43,7 @@ pub enum Piece {
     Other(Box<str>),
 }
 
-/// Why a file cannot be read to its end.
+/// The reason for which a file cannot be read to its end.
 #[derive(Debug)]
 pub enum PieError {
     /// The file cannot be read.
@@ -75,11 +75,12 @@ const ROOT: &str = "<server-data xmlns='urn:xmpp:pie:0'>, or a <host> or <user> 
 /// An element that others stand in: `<server-data>` or `<host>`.
 #[derive(Debug)]
 struct EnclosingElement {
-    /// As it is written.
+    /// The name as it is written, with its prefix: the end tag has to be the same.
     name: Box<[u8]>,
     prefixes: Prefixes,
     /// The address of the host.
     host: Option<Box<str>>,
+    /// It stands in its place and is looked into for hosts; others are passed over, but for users and includes in them.
     is_known: bool,
 }
 
@@ -92,10 +93,13 @@ pub struct Document<R> {
     at: usize,
     /// The line number at `at`.
     line: u64,
+    /// Bytes of the file before `at`.
     bytes: u64,
+    /// The elements that are open at `at`, the outermost first.
     around: Vec<EnclosingElement>,
     /// The host of a file that another one includes.
     host: Option<Box<str>>,
+    /// The input has no more bytes.
     is_at_end: bool,
     /// The outermost element has ended.
     is_whole: bool,
@@ -163,7 +167,7 @@ impl<R: Read> Document<R> {
         }
     }
 
-    /// The next one, whole. `None`: the file has ended.
+    /// The kind and length of the next token, which begins at `at`; the buffer has the whole of it. `None`: the file has ended.
     fn token(&mut self) -> Result<Option<(Token, usize)>, PieError> {
         loop {
             match token(&self.buffer[self.at..]) {
@@ -182,7 +186,7 @@ impl<R: Read> Document<R> {
         }
     }
 
-    /// As much again as waits already, so that what is long is not looked through too often.
+    /// Reads as much again as waits already: a long element is then looked through a number of times that grows with the logarithm of its length.
     fn fill(&mut self) -> Result<(), PieError> {
         self.buffer.drain(..self.at);
         self.at = 0;
@@ -210,6 +214,7 @@ impl<R: Read> Document<R> {
         mark.unwrap_or(bytes).iter().all(u8::is_ascii_whitespace)
     }
 
+    /// The XML declaration may name only an encoding that is read as UTF-8.
     fn check_encoding(&self, length: usize) -> Result<(), PieError> {
         let text = String::from_utf8_lossy(self.bytes_of(length)).to_ascii_lowercase();
         let encoding =
@@ -259,6 +264,8 @@ impl<R: Read> Document<R> {
         self.enter(&element, prefixes, is_empty, length)
     }
 
+    /// An element that is neither user nor include: hosts stand in the data, and others are told once by their name, at
+    /// the outermost.
     fn enter(
         &mut self,
         element: &Element,
@@ -296,6 +303,7 @@ impl<R: Read> Document<R> {
         Ok(piece)
     }
 
+    /// An XInclude. It names a file with users of the same host; the caller opens the file, or refuses to.
     fn include(&mut self, element: &Element, is_empty: bool, length: usize) -> Result<Piece, PieError> {
         let line = self.line;
         let plain =
@@ -309,11 +317,13 @@ impl<R: Read> Document<R> {
         Ok(Piece::Include { line, host: self.host_here(), href })
     }
 
+    /// The host of users that stand here: that of the innermost `<host>`, else of the element that includes the file.
     fn host_here(&self) -> Option<Box<str>> {
         let within = self.around.iter().rev().find_map(|around| around.host.clone());
         within.or_else(|| self.host.clone())
     }
 
+    /// A user is read to its end even if it is too large or faulty, so that the next one can be read.
     fn user(&mut self, is_empty: bool, length: usize) -> Result<Piece, PieError> {
         let line = self.line;
         let host = self.host_here();
@@ -374,7 +384,7 @@ fn found_in(error: XmlError) -> String {
     }
 }
 
-/// With its namespace where that says more.
+/// The name of an element, with its namespace unless that is the one of XEP-0227.
 pub(super) fn name_of(element: &Element) -> Box<str> {
     match element.ns() {
         ns::PIE | "" => format!("<{}>", element.name()).into(),

@@ -9,7 +9,7 @@ use super::credentials::{Credentials, MECHANISMS};
 use crate::effect::RosterItem;
 use crate::imported::{delayed, is_private};
 
-/// All of one account that goes into a file. Archives do not.
+/// The data of one account that go into a file: all but its archive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExportedAccount {
     /// The address.
@@ -20,7 +20,7 @@ pub struct ExportedAccount {
     pub roster: Vec<(Bare, RosterItem)>,
     /// The blocked addresses.
     pub blocked: Vec<Jid>,
-    /// When they came.
+    /// Messages that wait, and the times at which they came.
     pub messages: Vec<(Instant, Element)>,
     /// Nodes with their configuration, as they are kept.
     pub nodes: Vec<(Box<str>, Element)>,
@@ -58,6 +58,8 @@ impl ExportedAccount {
             .children(parts.into_iter().filter(|part| !part.nodes().is_empty()))
     }
 
+    /// Nodes with configuration, affiliations and subscriptions. Each part names its node, as XEP-0227 has all nodes in
+    /// one element.
     fn configurations(&self) -> Element {
         let parts = self.nodes.iter().flat_map(|(name, node)| {
             let parts = node.elements().filter(|part| !part.nodes().is_empty());
@@ -66,6 +68,7 @@ impl ExportedAccount {
         Element::new("pubsub", ns::PUBSUB_OWNER).children(parts)
     }
 
+    /// The items of nodes. Private data and vCards, which are stored as items of no node, go elsewhere.
     fn published(&self) -> Element {
         let mut lists: BTreeMap<&str, Element> = BTreeMap::new();
         for (node, _, item) in &self.items {

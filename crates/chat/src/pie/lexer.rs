@@ -18,7 +18,7 @@ pub(super) enum Token {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Declaration;
 
-/// It and its length in bytes. `None`: more is needed.
+/// The first token of the bytes and its length. `None`: its end is not there yet.
 pub(super) fn token(bytes: &[u8]) -> Result<Option<(Token, usize)>, Declaration> {
     let until = |from: usize, end: &[u8], token: Token| {
         let rest = bytes.get(from..)?;
@@ -41,7 +41,7 @@ pub(super) fn token(bytes: &[u8]) -> Result<Option<(Token, usize)>, Declaration>
     })
 }
 
-/// After `<!`.
+/// The token that begins with `<!`; `rest`: the bytes after that. The bytes so far may be the beginning of two of them.
 fn marked(
     rest: &[u8],
     until: impl Fn(usize, &[u8], Token) -> Option<(Token, usize)>,
@@ -57,7 +57,7 @@ fn marked(
     }
 }
 
-/// Where a tag ends, and whether nothing is in its element: a `>` in quotes is none.
+/// The length of a tag after its `<`, and true for an empty element (`/>`). A `>` in quotes does not end it.
 fn tag_end(bytes: &[u8]) -> Option<(usize, bool)> {
     let mut quote = None;
     for (at, byte) in bytes.iter().enumerate() {

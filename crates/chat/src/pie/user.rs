@@ -27,7 +27,7 @@ pub struct User {
 /// The kinds of elements that were ignored, in the plural, with their counts.
 pub type SkippedElements = BTreeMap<Box<str>, u64>;
 
-/// Why a user is not taken.
+/// The reason for which a user is not imported.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
     /// The text that stands there.
@@ -63,8 +63,11 @@ pub fn read_user(element: &Element, host: &str, now: Instant) -> Result<User, Fa
     Ok(reading.end(element, credentials))
 }
 
+/// The data of one user, while its element is read. Contacts and blocked addresses are collected: several parts of the
+/// file name them.
 struct UserReader {
     address: Bare,
+    /// The time of data for which the file has none.
     now: Instant,
     changes: Vec<Change>,
     contacts: BTreeMap<Bare, RosterItem>,
@@ -80,6 +83,7 @@ impl UserReader {
         }
     }
 
+    /// Takes the writes that a feature has made of an element, or counts the element as ignored.
     fn take(&mut self, found: Result<Vec<Change>, &'static str>) {
         match found {
             Ok(mut changes) => self.changes.append(&mut changes),
@@ -87,6 +91,7 @@ impl UserReader {
         }
     }
 
+    /// Takes one element of a user. An unknown one is counted, not refused.
     fn part(&mut self, part: &Element) -> Result<(), Fault> {
         match (part.name(), part.ns()) {
             ("query", ns::ROSTER) => return part.elements().try_for_each(|item| self.contact(item)),
@@ -117,7 +122,7 @@ impl UserReader {
         Ok(())
     }
 
-    /// RFC 6121 §2.1.2.
+    /// An item of the roster (RFC 6121 §2.1.2). Names and groups beyond the limits are left out; an unknown subscription is a fault.
     fn contact(&mut self, item: &Element) -> Result<(), Fault> {
         const EXPECTED: &str = "none, to, from or both";
         let subscription = match item.attr("subscription") {
@@ -183,6 +188,8 @@ impl UserReader {
         self.contacts.entry(from).or_default().asked = Some(Box::new(asked));
     }
 
+    /// Messages that waited, with the time that the old server noted: a `<delay/>` of the account's domain goes before
+    /// others.
     fn messages(&mut self, messages: &Element) {
         for (count, message) in messages.elements().enumerate() {
             let mut message = message.clone();
@@ -221,6 +228,7 @@ impl UserReader {
         }
     }
 
+    /// All parts are read: the writes of nodes, blocked addresses and contacts follow those of the parts.
     fn end(mut self, element: &Element, credentials: Credentials) -> User {
         let (nodes, passed) = imported::nodes(&self.address, element, self.now);
         self.changes.extend(nodes);

@@ -1,4 +1,9 @@
 //! Presence (RFC 6121 §4): the available sessions and their subscribers.
+//!
+//! `route` calls `handle_outbound` for presence of a session and `handle_inbound` for presence to an account, both with the account's data in
+//! memory. Subscription stanzas go on to `roster`, which writes the state that the table of `subscription` has. A session's own presence is
+//! kept with it (`begin`), sent to its subscribers (`broadcast`) and to the account's other sessions; the first one also asks for the presence
+//! of contacts. `caps`, `pubsub` and `phones` are told of all of it.
 
 pub(super) mod subscription;
 
@@ -35,7 +40,7 @@ pub(super) const FEATURE: Feature = Feature {
     handles: &[],
 };
 
-/// From a session of ours: its own presence, directed presence, or a subscription stanza.
+/// Takes presence from a session of ours: its own presence, directed presence, or a subscription stanza.
 pub(super) fn handle_outbound(
     host: &mut Host,
     now: Instant,
@@ -83,7 +88,7 @@ pub(super) fn handle_outbound(
     }
 }
 
-/// For an account of ours or one of its sessions.
+/// Takes presence for an account of ours or one of its sessions. The sender is not blocked (`route::arrived` has asked).
 pub(super) fn handle_inbound(
     host: &mut Host,
     now: Instant,
@@ -117,7 +122,8 @@ pub(super) fn handle_inbound(
     arrived(host, now, from, to, presence, out);
 }
 
-/// RFC 6121 §8.5.2.1.2 and §8.5.3.1.
+/// Presence that is no subscription stanza and no probe (RFC 6121 §8.5.2.1.2 and §8.5.3.1). Features learn of it before sessions do; to a
+/// resource that is not there it has no other effect.
 fn arrived(host: &mut Host, now: Instant, from: &Jid, to: &Jid, presence: Element, out: &mut Outbox) {
     let user = to.bare();
     let question = host.caps.handle_presence(now, &host.accounts, (from, &user), &presence, &mut host.rng);
@@ -141,7 +147,8 @@ fn arrived(host: &mut Host, now: Instant, from: &Jid, to: &Jid, presence: Elemen
     connection::deliver_to_all(host, now, &keys, presence, out);
 }
 
-/// A session's presence, new or sent again because an element that is added to it has changed (RFC 6121 §4.2 and §4.4).
+/// A session's presence, new or sent again because an element that is added to it has changed (RFC 6121 §4.2 and §4.4). The order of the
+/// steps is that in which the client sees them.
 pub(super) fn available_from(
     host: &mut Host,
     now: Instant,
@@ -182,7 +189,8 @@ pub(super) fn available_from(
     }
 }
 
-/// A session that another host has had is available as before: its contacts have seen its presence.
+/// A session that another host has had is available as before: its contacts have seen its presence, so they are told nothing. Only the memory
+/// of this host (capabilities, phones) is filled again.
 pub(super) fn restore(host: &mut Host, now: Instant, key: Key, mut presence: Element, out: &mut Outbox) {
     let Ok(Some((jid, _))) = begin(&mut host.accounts, &host.avatars, key, &mut presence) else { return };
     let user = jid.bare();
@@ -197,7 +205,7 @@ pub(super) fn restore(host: &mut Host, now: Instant, key: Key, mut presence: Ele
 /// The session is available with this presence from now on. Returns its address, and true if it was not available before.
 ///
 /// # Errors
-/// The priority is none.
+/// The priority is not a number from -128 to 127.
 fn begin(
     accounts: &mut AccountMemory,
     avatars: &Avatars,
@@ -238,7 +246,7 @@ fn tell_of_others(
     }
 }
 
-/// To all subscribers: one copy each.
+/// Sends presence to all subscribers that are not blocked, one copy each. The roster has to be in memory.
 fn broadcast(accounts: &AccountMemory, user: &Bare, presence: &Element, out: &mut Outbox) {
     let Some(data) = accounts.data(user) else { return };
     let blocked = Blocklist::new(&data.blocked);
@@ -249,7 +257,7 @@ fn broadcast(accounts: &AccountMemory, user: &Bare, presence: &Element, out: &mu
     }
 }
 
-/// RFC 6121 §4.3.1.
+/// Asks for the presence of each contact that shows it to the user, for a session that begins (RFC 6121 §4.3.1).
 fn probe_contacts(accounts: &AccountMemory, user: &Bare, jid: &Jid, out: &mut Outbox) {
     let Some(data) = accounts.data(user) else { return };
     let blocked = Blocklist::new(&data.blocked);
@@ -305,6 +313,7 @@ pub(super) fn unavailable_from(host: &mut Host, now: Instant, key: Key, presence
     connection::deliver_to_all(host, now, &others, presence, out);
 }
 
+/// Notes the end of the last session with the text of its last status, for probes and XEP-0012.
 fn note_last_seen(
     (accounts, store): (&mut AccountMemory, &mut StoreRequests),
     now: Instant,
@@ -322,7 +331,8 @@ fn note_last_seen(
     store.change(Change::LastSeen { user, at: now, status }, out, |_, _, _, _| {});
 }
 
-/// RFC 6121 §4.6: to one address, which will learn of the end.
+/// Notes presence to one address (RFC 6121 §4.6), which will learn of the end; unavailable presence takes the note back. The caller routes
+/// the presence.
 ///
 /// # Errors
 /// Too many addresses have directed presence of the session.
@@ -371,7 +381,8 @@ fn undirect(accounts: &mut AccountMemory, to: &Jid, from: &Jid, presence: &Eleme
     }
 }
 
-/// RFC 6121 §4.3.2.
+/// Answers a probe for the account (RFC 6121 §4.3.2): a subscriber gets the presence of the resource or of all, else the last one; the target of
+/// directed presence gets that one again; all others get `unsubscribed`.
 fn handle_probe(
     (accounts, phones): (&AccountMemory, &mut Phones),
     now: Instant,
@@ -485,7 +496,7 @@ pub(super) fn send_presences(
     out.extend(phones.presence(user).map(|presence| addressed(presence, to)));
 }
 
-/// As if each of them had ended.
+/// Sends unavailable presence of each session of the account and of its phones to one address, as if they had ended.
 pub(super) fn send_unavailable(
     accounts: &AccountMemory,
     phones: &Phones,

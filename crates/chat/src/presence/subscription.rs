@@ -46,8 +46,11 @@ pub(crate) struct SubscriptionState {
     pub(crate) to: bool,
     /// They get ours.
     pub(crate) from: bool,
+    /// The user has asked, and the contact has not answered.
     pub(crate) pending_out: bool,
+    /// The contact has asked, and the user has not answered.
     pub(crate) pending_in: bool,
+    /// The user approves a request that has not come yet (§3.4).
     pub(crate) approved: bool,
 }
 
@@ -73,7 +76,7 @@ impl SubscriptionState {
         }
     }
 
-    /// But for the pending request's own stanza.
+    /// Writes the state into a contact, without the stanza of a pending request: the caller has that.
     pub(crate) fn write(self, item: &mut RosterItem) {
         item.subscription = Subscription::new(self.to, self.from);
         item.ask = self.pending_out;
@@ -83,7 +86,7 @@ impl SubscriptionState {
         }
     }
 
-    /// Appendix A.2.
+    /// The step of a stanza that the user sends (Appendix A.2).
     pub(crate) fn outbound(mut self, act: SubscriptionAction) -> SubscriptionStep {
         let before = self;
         let passes = match act {
@@ -117,7 +120,7 @@ impl SubscriptionState {
         SubscriptionStep { state: self, passes, is_approved: false }
     }
 
-    /// Appendix A.3.
+    /// The step of a stanza that comes from the contact (Appendix A.3).
     pub(crate) fn inbound(mut self, act: SubscriptionAction) -> SubscriptionStep {
         let before = self;
         let mut is_approved = false;

@@ -1,4 +1,5 @@
-//! Nodes of an account as XEP-0227 §4.10 has them: how they are configured in one element, their items in another.
+//! Nodes of an account as XEP-0227 §4.10 has them: the configurations in one element, the items in another. A node whose configuration is missing
+//! or cannot be read is closed, so that an import never shows items to more entities than before.
 
 use std::collections::BTreeMap;
 
@@ -50,7 +51,7 @@ fn parts<'a>(user: &'a Element, ns: &'static str) -> impl Iterator<Item = &'a El
     user.elements().filter(move |child| child.is("pubsub", ns)).flat_map(Element::elements)
 }
 
-/// By name, in one element each: as a node itself is kept.
+/// The configured nodes by name, each in one element in the form that the store has.
 fn configured(user: &Element) -> BTreeMap<Box<str>, Element> {
     let mut nodes: BTreeMap<Box<str>, Element> = BTreeMap::new();
     for part in parts(user, ns::PUBSUB_OWNER) {
@@ -62,6 +63,7 @@ fn configured(user: &Element) -> BTreeMap<Box<str>, Element> {
     nodes
 }
 
+/// A node from its parts. Subscriptions and affiliations beyond the limit are dropped.
 fn read(parts: &Element, passed: &mut Vec<&'static str>) -> Node {
     let form = parts.get("configure", ns::PUBSUB_OWNER).and_then(|configure| configure.get("x", ns::DATA));
     let config = form.and_then(|form| NodeConfig::default().with_form(form, "node_config", false).ok());
@@ -82,6 +84,7 @@ fn closed() -> Node {
     Node { config, ..Node::default() }
 }
 
+/// The id and the item in the form that the store has; `None`: it has no payload or breaks a limit.
 fn item_of(item: &Element) -> Option<(Box<str>, Element)> {
     let id = item.attr("id").filter(|id| !id.is_empty() && id.len() <= limits::NODE_NAME)?;
     let payload = item.first().filter(|_| item.is("item", ns::PUBSUB))?.clone();

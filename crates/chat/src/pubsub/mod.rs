@@ -160,6 +160,7 @@ impl Host {
         with_requester(self, requester, |host| host.perform_pubsub(now, effects, out));
     }
 
+    /// Calls the machine with the parts of the host that it reads.
     fn with_pubsub<T>(
         &mut self,
         now: Instant,
@@ -280,6 +281,7 @@ pub(super) fn whole(result: Result<StoreReply, StoreFailure>) -> Result<Vec<Item
     Ok(page.items.into_iter().rev().collect())
 }
 
+/// The error of a request for which the store could not be read.
 fn not_read(error: StoreFailure) -> StanzaError {
     match error {
         StoreFailure::Unavailable => {

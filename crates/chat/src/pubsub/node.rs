@@ -59,7 +59,7 @@ const PUBLISH: [(&str, PublishModel); 3] = [
     ("open", PublishModel::Open),
 ];
 
-/// When the newest item is told again.
+/// The occasions at which the newest item is sent again (`pubsub#send_last_published_item`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum SendLast {
     Never,
@@ -137,7 +137,7 @@ impl NodeSubscription {
     }
 }
 
-/// §16.4.3, as far as it is known here. The default is that of XEP-0163 §2.
+/// The configuration of a node: the fields of §16.4.3 that are known here. The default is that of XEP-0163 §2.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct NodeConfig {
     pub(super) title: Box<str>,
@@ -182,7 +182,7 @@ const PREFIX: &str = "http://jabber.org/protocol/pubsub#";
 const META_DATA: [&str; 5] =
     ["pubsub#title", "pubsub#type", "pubsub#access_model", "pubsub#publish_model", "pubsub#max_items"];
 
-/// Why a form is not taken.
+/// The reason for which a form is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FormFault {
     Malformed,
@@ -366,7 +366,7 @@ fn put_text(place: &mut Box<str>, value: &str) -> bool {
     value.len() <= limits::NODE_NAME
 }
 
-/// §16.4.4: `max` is as many as there may be.
+/// The value of `pubsub#max_items`; `max` (§16.4.4) is as many as there may be.
 fn max_items(text: &str) -> Option<u32> {
     match text {
         "max" => Some(limits::NODE_ITEMS),
@@ -403,7 +403,7 @@ impl Node {
         self.subscriptions.retain(|(jid, _)| jid.bare() != *user);
     }
 
-    /// Subscriptions of one address, which has a resource each.
+    /// The number of subscriptions of an account: each of its resources may have one.
     pub(super) fn subscriptions_of(&self, who: &Bare) -> usize {
         self.subscriptions.iter().filter(|(jid, _)| jid.bare() == *who).count()
     }
@@ -461,7 +461,7 @@ impl Node {
         }
     }
 
-    /// As the store has it: in the protocol's own words.
+    /// The node as the store has it, in the elements of the protocol.
     pub(super) fn element(&self) -> Element {
         let affiliations = self.affiliations.iter().map(|(who, affiliation)| {
             Element::new("affiliation", ns::PUBSUB_OWNER)

@@ -1,5 +1,9 @@
 //! Notifications of the events of a node: to subscribers, and clients that ask for it by their abilities (XEP-0060 §7.1.2,
 //! XEP-0163 §4).
+//!
+//! A notification is made when its change is on disk; `mod.rs` asks for its audience once the owner's roster is in memory.
+//! Beside the notifications of changes there are those of the newest item, for clients that come ([`NotifiedClients`]) and
+//! for new subscribers.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::rc::Rc;
@@ -17,11 +21,12 @@ use super::publish::event_item;
 use super::state::{PubSubEffect, PubSubRead};
 use crate::limits;
 
-/// Others' and our own, that get the newest items when they come.
+/// Clients of contacts and of the owner itself, which get the newest items when they come, once for each set of features. Both caches are
+/// bounded: a client that has been dropped from one is told again, or not until its next presence.
 pub(super) struct NotifiedClients {
     /// By hash of owner and client: the hash of the abilities it had when it was told.
     told: Cache<u64, u64>,
-    /// By the hash of abilities that are still asked for.
+    /// By the hash of abilities that are still asked for (`caps`): owner and client.
     waiting: Cache<Box<str>, Vec<(Bare, Jid)>>,
 }
 
@@ -90,7 +95,9 @@ impl NotifiedClients {
 /// An event of a node, for its audience.
 pub(crate) struct Notification {
     pub(super) owner: Bare,
+    /// The name of the node.
     pub(super) name: Box<str>,
+    /// The node whose subscribers and access model give the audience: after a change of its configuration, the new one.
     pub(super) node: Rc<Node>,
     pub(super) event: Element,
 }
@@ -149,7 +156,7 @@ pub(super) fn notify(owner: &Bare, name: &str, node: &Rc<Node>, event: Element) 
     })
 }
 
-/// As [`notify`], of one item that was published or retracted.
+/// The effect that tells the audience of one item that was published or retracted, if the node notifies.
 pub(super) fn notify_item(owner: &Bare, name: &str, node: &Rc<Node>, item: Element) -> Option<PubSubEffect> {
     let items = Element::new("items", ns::PUBSUB_EVENT).with("node", name).child(item);
     notify(owner, name, node, items)

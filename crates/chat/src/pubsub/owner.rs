@@ -1,4 +1,8 @@
 //! The owner's use cases: create, configure, purge and delete nodes, and manage affiliations and subscriptions (XEP-0060 §8).
+//!
+//! `request` calls these functions with the nodes of one owner. Each checks the right of the requester and the request,
+//! and returns the write of the changed node with the notifications that follow it (`PendingRequest::write`), or the
+//! answer.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -26,7 +30,7 @@ fn wrong(form: FormFault) -> StanzaError {
     }
 }
 
-/// §8.1.
+/// Creates a node (XEP-0060 §8.1): the account itself, or at a service each account of this server, which becomes the owner.
 pub(super) fn create(
     context: &mut PubSubContext<'_>,
     asked: &Rc<PendingRequest>,
@@ -69,7 +73,7 @@ pub(super) fn create(
     asked.write(name, Some(node), Vec::new(), create)
 }
 
-/// §8.2.4.
+/// Configures a node by the form that the owner submits (XEP-0060 §8.2.4).
 pub(super) fn configure(asked: &Rc<PendingRequest>, part: &Element, nodes: &Nodes) -> PubSubResult {
     let (name, node) = asked.own_node(part, nodes)?;
     let Some(form) = part.get("x", ns::DATA) else { return Err(Condition::BadRequest.into()) };
@@ -92,7 +96,7 @@ pub(super) fn configure(asked: &Rc<PendingRequest>, part: &Element, nodes: &Node
     asked.write(name, Some(node), notification.into_iter().collect(), None)
 }
 
-/// §8.4.
+/// Deletes a node with its items (XEP-0060 §8.4).
 pub(super) fn delete(asked: &Rc<PendingRequest>, part: &Element, nodes: &Nodes) -> PubSubResult {
     let (name, node) = asked.own_node(part, nodes)?;
     let redirect = part.get("redirect", ns::PUBSUB_OWNER).and_then(|redirect| redirect.attr("uri"));
@@ -104,7 +108,7 @@ pub(super) fn delete(asked: &Rc<PendingRequest>, part: &Element, nodes: &Nodes) 
     asked.write(name, None, notification.into_iter().collect(), None)
 }
 
-/// §8.5: the store empties a node by removing it; it is written again at once.
+/// Removes all items of a node (XEP-0060 §8.5): the store empties a node by removing it; it is written again at once.
 pub(super) fn purge(asked: &Rc<PendingRequest>, part: &Element, nodes: &Nodes) -> PubSubResult {
     let (name, node) = asked.own_node(part, nodes)?;
     let node = Rc::clone(node);
@@ -121,7 +125,7 @@ pub(super) fn purge(asked: &Rc<PendingRequest>, part: &Element, nodes: &Nodes) -
     Ok(vec![remove, NodeWrite { owner, name, node, goal }.begin()])
 }
 
-/// §8.9.2.
+/// Changes affiliations (XEP-0060 §8.9.2): all that the request names, or none.
 pub(super) fn set_affiliations(asked: &Rc<PendingRequest>, part: &Element, nodes: &Nodes) -> PubSubResult {
     let (name, node) = asked.own_node(part, nodes)?;
     let mut node = Node::clone(node);
@@ -154,7 +158,7 @@ pub(super) fn set_affiliations(asked: &Rc<PendingRequest>, part: &Element, nodes
     asked.write(name, Some(node), Vec::new(), None)
 }
 
-/// §8.8.2; by this the owner also approves a pending subscription (§8.6).
+/// Changes subscriptions of others (XEP-0060 §8.8.2); by this the owner also approves a pending one (§8.6).
 pub(super) fn set_subscriptions(asked: &Rc<PendingRequest>, part: &Element, nodes: &Nodes) -> PubSubResult {
     let (name, node) = asked.own_node(part, nodes)?;
     let mut node = Node::clone(node);
@@ -183,7 +187,7 @@ pub(super) fn set_subscriptions(asked: &Rc<PendingRequest>, part: &Element, node
     asked.write(name, Some(node), told, None)
 }
 
-/// §8.8.4: a subscriber learns that its subscription began or ended.
+/// The event by which a subscriber learns that its subscription began or ended (§8.8.4).
 pub(super) fn tell_state(owner: &Bare, node: &str, jid: &Jid, state: NodeSubscription) -> PubSubEffect {
     let subscription = Element::new("subscription", ns::PUBSUB_EVENT)
         .with("node", node)
@@ -197,14 +201,14 @@ fn of_owner(asked: &Rc<PendingRequest>, part: Element) -> PubSubResult {
     asked.reply(Some(Element::new("pubsub", ns::PUBSUB_OWNER).child(part)))
 }
 
-/// §8.2.1.
+/// The form with the configuration of a node (XEP-0060 §8.2.1).
 pub(super) fn configuration(asked: &Rc<PendingRequest>, part: &Element, nodes: &Nodes) -> PubSubResult {
     let (name, node) = asked.own_node(part, nodes)?;
     let form = node.config.form("form");
     of_owner(asked, Element::new("configure", ns::PUBSUB_OWNER).with("node", name).child(form))
 }
 
-/// §8.3.
+/// The form with the configuration that a new node has (XEP-0060 §8.3).
 pub(super) fn default_configuration(asked: &Rc<PendingRequest>) -> PubSubResult {
     if !asked.by.relation.is_owner && !asked.is_of_service() {
         return Err(Condition::Forbidden.into());
@@ -212,7 +216,7 @@ pub(super) fn default_configuration(asked: &Rc<PendingRequest>) -> PubSubResult 
     of_owner(asked, Element::new("default", ns::PUBSUB_OWNER).child(asked.default_config().form("form")))
 }
 
-/// §8.9.1.
+/// The affiliations of a node (XEP-0060 §8.9.1). An account is in the list as the owner of its nodes, though it is not stored with them.
 pub(super) fn affiliations(asked: &Rc<PendingRequest>, part: &Element, nodes: &Nodes) -> PubSubResult {
     let (name, node) = asked.own_node(part, nodes)?;
     let item = |who: &Bare, affiliation: NodeAffiliation| {
@@ -229,7 +233,7 @@ pub(super) fn affiliations(asked: &Rc<PendingRequest>, part: &Element, nodes: &N
     )
 }
 
-/// §8.8.1.
+/// The subscriptions of a node (XEP-0060 §8.8.1).
 pub(super) fn subscriptions(asked: &Rc<PendingRequest>, part: &Element, nodes: &Nodes) -> PubSubResult {
     let (name, node) = asked.own_node(part, nodes)?;
     let item = |(jid, state): &(Jid, NodeSubscription)| {

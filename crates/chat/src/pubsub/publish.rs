@@ -35,7 +35,9 @@ pub(super) fn name_is_free(name: &str) -> Result<(), StanzaError> {
 
 /// Something of the server's own that is published for an account.
 pub(crate) struct Publication {
+    /// The name of the node.
     pub(crate) node: &'static str,
+    /// The id of the item.
     pub(crate) id: Box<str>,
     pub(crate) payload: Element,
     /// The fields of the form that configures a node created by publishing.
@@ -74,7 +76,7 @@ pub(crate) struct ItemWrite {
 
 /// The purpose of an [`ItemWrite`].
 pub(super) enum WriteGoal {
-    /// Answer the request. `is_new`: the node was made for the item.
+    /// Answer the request. `is_new`: the node was made for the item. `payload` and `name` are for the copy of bookmarks, `answer` for the client.
     Reply {
         asked: Rc<PendingRequest>,
         answer: Element,
@@ -129,6 +131,7 @@ impl ItemWrite {
         NodeWrite { owner, name, node, goal: NodeGoal::Publish(Box::new(self)) }.begin()
     }
 
+    /// The item is on disk (or need not be), or could not be written.
     pub(super) fn handle_written(self, result: Result<(), StanzaError>, effects: &mut Vec<PubSubEffect>) {
         let ItemWrite { owner, name, node, item, goal, .. } = self;
         if result.is_ok() {
@@ -144,7 +147,7 @@ impl ItemWrite {
 }
 
 impl Publication {
-    /// For the account itself, by another feature of it.
+    /// Begins a publication for the account itself, by another feature of it.
     pub(super) fn begin(
         self,
         now: Instant,
@@ -179,6 +182,7 @@ pub(crate) struct ItemRemoval {
 
 /// The purpose of an [`ItemRemoval`].
 pub(super) enum RemovalGoal {
+    /// Answer the request.
     Reply(Rc<PendingRequest>),
     Feature(WriteContinuation),
 }
@@ -212,7 +216,8 @@ impl ItemRemoval {
     }
 }
 
-/// §7.1.
+/// Publishes one item (XEP-0060 §7.1), in an order that tells a stranger nothing: right, options, id, payload. A node that is not there is
+/// made for its owner.
 pub(super) fn publish(
     context: &mut PubSubContext<'_>,
     asked: &Rc<PendingRequest>,
@@ -257,7 +262,7 @@ pub(super) fn publish(
     Ok(if is_new { vec![item.begin_with_node()] } else { item.begin(context.now) })
 }
 
-/// §7.2.
+/// Retracts one item (XEP-0060 §7.2).
 pub(super) fn retract(asked: &Rc<PendingRequest>, part: &Element, nodes: &Nodes) -> PubSubResult {
     let name = asked.node_name(part)?;
     let node = Rc::clone(node_of(nodes, &name)?);
@@ -281,7 +286,7 @@ pub(super) fn retract(asked: &Rc<PendingRequest>, part: &Element, nodes: &Nodes)
     Ok(vec![ItemRemoval { owner, name, node, id, is_told, goal }.begin()])
 }
 
-/// §6.5.
+/// Reads items of a node (XEP-0060 §6.5).
 pub(super) fn items(asked: &Rc<PendingRequest>, part: &Element, nodes: &Nodes) -> PubSubResult {
     let name = asked.node_name(part)?;
     let node = node_of(nodes, &name)?;
@@ -305,7 +310,7 @@ fn retracted(id: &str) -> Element {
     Element::new("retract", ns::PUBSUB_EVENT).with("id", id)
 }
 
-/// As it is told.
+/// The item as a notification has it: without payload if the node is configured so.
 pub(super) fn event_item(item: &Element, config: &NodeConfig) -> Element {
     let payload = item.elements().filter(|_| config.with_payload).cloned();
     Element::new("item", ns::PUBSUB_EVENT)
@@ -327,7 +332,7 @@ fn submit(fields: &[(&'static str, &'static str)]) -> Element {
     }))
 }
 
-/// §7.1.5: the publisher relies on the node's having these options.
+/// Checks the options that a publisher relies on (§7.1.5): the node must be configured so already, as publishing never changes it.
 fn meets(node: &Node, options: Option<&Element>) -> Result<(), StanzaError> {
     let Some(form) = options else { return Ok(()) };
     match node.config.with_form(form, "publish-options", true) {
@@ -337,7 +342,8 @@ fn meets(node: &Node, options: Option<&Element>) -> Result<(), StanzaError> {
     }
 }
 
-/// Only owners make nodes by publishing (XEP-0163 §3).
+/// The node that is made for an item, with the publish options as its configuration. Only owners of accounts make nodes by publishing
+/// (XEP-0163 §3).
 fn new_node(
     asked: &PendingRequest,
     name: &str,
@@ -376,7 +382,7 @@ fn checked_id(item: Option<&Element>) -> Result<Option<&str>, StanzaError> {
     Ok(id)
 }
 
-/// §7.1.3: with exactly what the node wants.
+/// The item as it is stored and told: it has to have exactly the parts that the node wants (§7.1.3).
 fn item_to_keep(
     item: Option<&Element>,
     id: &str,
@@ -477,7 +483,7 @@ impl ItemsPage {
     }
 }
 
-/// To as much of a page as an answer may have, at least one item: on the wire an item may be larger than it is stored.
+/// Shortens a page to as much as an answer may have, at least one item: on the wire an item may be larger than it is stored.
 fn shorten(page: &mut ItemPage, is_from_end: bool) {
     let mut bytes = 0;
     let mut fits = |row: &&(Box<str>, Instant, Element)| {

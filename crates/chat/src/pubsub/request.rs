@@ -1,4 +1,5 @@
-//! A request with `<pubsub/>` (XEP-0060): its effects on the nodes of an owner.
+//! A request with `<pubsub/>` (XEP-0060): its effects on the nodes of an owner. `state` calls [`PendingRequest::perform`] when the owner's
+//! nodes are in memory; `publish`, `subscribe` and `owner` have the requests of publishers, subscribers and owners.
 
 use std::rc::Rc;
 
@@ -21,7 +22,7 @@ pub(crate) struct PendingRequest {
 pub(super) type PubSubResult = Result<Vec<PubSubEffect>, StanzaError>;
 
 impl PendingRequest {
-    /// The first element that says what is wanted.
+    /// The child of `<pubsub/>` that names the action. Others, as `<configure/>` beside `<create/>`, belong to it and follow it.
     fn part(&self, ns: &'static str) -> Option<&Element> {
         self.iq.first()?.elements().find(|child| child.ns() == ns)
     }
@@ -50,6 +51,7 @@ impl PendingRequest {
         }
     }
 
+    /// Dispatches by the namespace (`#owner` or the other), by set or get, and by the name of the action.
     pub(super) fn perform(
         self: &Rc<Self>,
         context: &mut PubSubContext<'_>,

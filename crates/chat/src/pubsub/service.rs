@@ -14,7 +14,7 @@ use super::{FEATURE, node_of};
 use crate::limits;
 use crate::{ItemPage, ItemQuery, ItemRow, Load};
 
-/// Access models that depend on presence or a roster are for accounts only.
+/// Features of XEP-0060 that the service does not announce: they depend on presence or a roster, and are for accounts only.
 const OF_ACCOUNTS: [&str; 7] = [
     "access-presence",
     "access-roster",
@@ -89,6 +89,7 @@ enum ServiceQuery {
 }
 
 impl ServiceRequest {
+    /// Answers from the owner's nodes. The items of a node are read from the store first, if the sender may read them.
     pub(super) fn answer(self, context: &PubSubContext<'_>, owner: &Bare, nodes: &Rc<Nodes>) -> PubSubEffect {
         let view = NodesView { nodes: Rc::clone(nodes), by: context.requester(owner, &self.from) };
         let answer = match self.query {
@@ -125,13 +126,16 @@ pub(super) fn item_list(owner: &Bare, name: Box<str>, page: ItemPage) -> Element
 
 /// The consequence of a stanza to a service.
 pub(super) enum ServiceStanza<'a> {
+    /// It needs nodes.
     Event(PubSubEvent<'a>),
+    /// It is answered without nodes.
     Answer(Result<Option<Element>, StanzaError>),
     Ignore,
 }
 
 impl<'a> ServiceStanza<'a> {
-    /// For a service, which has the address of its domain and no other.
+    /// Reads a stanza for a service, which has the address of its domain and no other. Requests for nodes are events of the machine; others are
+    /// answered here.
     pub(super) fn parse(stanza: &'a Element, from: &'a Jid, to: &'a Jid) -> ServiceStanza<'a> {
         let is_service = to.local().is_none() && to.resource().is_none();
         let refuse = |condition: Condition| ServiceStanza::Answer(Err(condition.into()));
@@ -172,7 +176,7 @@ impl<'a> ServiceStanza<'a> {
     }
 }
 
-/// §5.1.
+/// The description of the service (§5.1).
 fn service_info() -> Element {
     let identity = Element::new("identity", ns::DISCO_INFO)
         .with("category", "pubsub")

@@ -1,5 +1,10 @@
 //! Publish-subscribe as a machine: the nodes of owners while they are in use, and the jobs that wait for them. Events and the
 //! store's replies come in, [`PubSubEffect`]s go out; the host performs them.
+//!
+//! An owner is an account or a service. Its nodes are in `nodes` while they are in use, and in `busy` are the owners whose
+//! nodes are being read or changed: jobs for these wait. Steps of an event: `handle` makes it a job, `begin` waits for the
+//! owner's nodes, `run` performs it, and `handle_written` applies a change to the nodes in memory and goes on with the
+//! waiting jobs.
 
 use std::cell::Cell;
 use std::collections::{HashMap, VecDeque};
@@ -24,10 +29,12 @@ use crate::limits;
 
 /// The nodes of owners that are in use.
 pub(in super::super) struct PubSub {
+    /// The nodes of an owner, all or none of them: as the store has them.
     nodes: Cache<Bare, Rc<Nodes>>,
     /// Owners whose nodes are read or changed, and the jobs that wait for that: each is judged by the
     /// current state.
     busy: HashMap<Bare, VecDeque<NodeJob>>,
+    /// Clients that have been sent the newest items, or whose features are still asked for.
     pub(super) clients: NotifiedClients,
 }
 
@@ -79,6 +86,7 @@ pub(super) enum NodeJob {
         ids: Vec<Box<str>>,
         then: WriteContinuation,
     },
+    /// Another feature reads the nodes.
     View(Requester, ViewContinuation),
 }
 
@@ -96,7 +104,7 @@ pub(crate) enum PubSubEffect {
     Send(Element),
     /// Send an event to the audience of a node, when the owner's roster is in memory.
     Notify(Notification),
-    /// An account has published this payload.
+    /// An account has published this payload: the avatar may be for the vCard, too (XEP-0398).
     Published { owner: Bare, node: Box<str>, payload: Element },
     /// Mirror bookmarks that were published or retracted (XEP-0402 §5), then answer.
     MirrorBookmarks {
@@ -131,7 +139,7 @@ pub(crate) enum PubSubWrite {
     Node(NodeWrite),
     Item(ItemWrite),
     Removal(ItemRemoval),
-    /// A node was removed, to be written again without items. The failure, for that write.
+    /// A node was removed, to be written again without items. The failure is for that write, which is already under way: it reports both.
     Purged(Rc<Cell<Option<StoreFailure>>>),
 }
 
@@ -190,6 +198,7 @@ impl PubSub {
         self.busy.len()
     }
 
+    /// An event. One that needs nodes becomes a job of their owner; one about clients is handled at once.
     pub(super) fn handle(
         &mut self,
         context: &mut PubSubContext<'_>,
@@ -380,6 +389,8 @@ impl PubSub {
         }
     }
 
+    /// A page of an owner's nodes was read: the next one, or the jobs that waited. A node that cannot be parsed is there,
+    /// and closed.
     fn handle_nodes(
         &mut self,
         context: &mut PubSubContext<'_>,
@@ -423,6 +434,8 @@ impl PubSub {
         effects
     }
 
+    /// A node was written, or could not be: memory follows the store, then the purpose of the write, then the jobs that
+    /// waited.
     fn handle_node_written(
         &mut self,
         context: &mut PubSubContext<'_>,
@@ -510,6 +523,7 @@ impl PubSub {
     }
 }
 
+/// Reads the next page of an owner's nodes; `nodes`: those of the pages before, in the order of their names.
 fn read_nodes(owner: Bare, nodes: Nodes) -> PubSubEffect {
     let after = nodes.last_key_value().map(|(name, _)| name.clone());
     PubSubEffect::Load(Load::Nodes { owner: owner.clone(), after }, PubSubRead::Nodes(owner, nodes))
@@ -533,6 +547,8 @@ fn newest_for(owner: &Bare, name: &str, nodes: &Nodes, by: &Requester, client: &
         .then(|| super::notify::send_newest(owner, name, node, client))
 }
 
+/// Retracts items for another feature. `then` runs after all removals are answered; `own` stands for the request itself,
+/// so that it runs without any removal, too.
 fn retract(
     owner: &Bare,
     (name, ids): (&'static str, Vec<Box<str>>),

@@ -18,7 +18,8 @@ use crate::limits;
 /// `FORM_TYPE` of the form by which an owner decides (§8.6).
 const AUTHORIZATION: &str = "http://jabber.org/protocol/pubsub#subscribe_authorization";
 
-/// §6.1.
+/// Subscribes the requester to a node (XEP-0060 §6.1). In a node that is open on request (`authorize`) the subscription waits for an owner, who
+/// gets a form.
 pub(super) fn subscribe(asked: &Rc<PendingRequest>, part: &Element, nodes: &Nodes) -> PubSubResult {
     let jid = own_jid(asked, part)?;
     let name = asked.node_name(part)?;
@@ -63,7 +64,7 @@ pub(super) fn subscribe(asked: &Rc<PendingRequest>, part: &Element, nodes: &Node
     asked.write(name, Some(node), effects, Some(payload))
 }
 
-/// §6.2.
+/// Ends a subscription of the requester (XEP-0060 §6.2).
 pub(super) fn unsubscribe(asked: &Rc<PendingRequest>, part: &Element, nodes: &Nodes) -> PubSubResult {
     let name = asked.node_name(part)?;
     let node = node_of(nodes, &name)?;
@@ -114,7 +115,7 @@ impl Approval {
         Some(Approval { subscription: jid.zip(of("pubsub#node")), is_approved })
     }
 
-    /// A subscription that is no longer pending needs no decision.
+    /// The write that follows from the decision; `None`: the sender may not decide, or the subscription is no longer pending.
     pub(super) fn decide(self, owner: &Bare, by: &Requester, nodes: &Nodes) -> Option<PubSubEffect> {
         let (jid, name) = self.subscription?;
         let node = nodes.get(&*name)?;
@@ -134,7 +135,7 @@ impl Approval {
     }
 }
 
-/// §8.6: a form for the owner, who fills it in, or manages the subscriptions.
+/// The form by which an owner decides on a pending subscription (§8.6); the owner may change the list of subscriptions instead.
 fn approval_form(service: &Bare, owner: &Bare, (node, jid): (&str, &Jid)) -> Element {
     let field = |var: &'static str, kind: &'static str, value: &str| {
         let value = Element::new("value", ns::DATA).text(value);
@@ -153,7 +154,7 @@ fn approval_form(service: &Bare, owner: &Bare, (node, jid): (&str, &Jid)) -> Ele
         .child(form)
 }
 
-/// §6.1.3.1: an entity subscribes itself only.
+/// The address that is to be subscribed: one of the requester's own (§6.1.3.1).
 fn own_jid(asked: &PendingRequest, part: &Element) -> Result<Jid, StanzaError> {
     let jid = part.attr("jid").and_then(|jid| Jid::parse(jid).ok());
     let jid = jid.filter(|jid| jid.bare() == asked.by.who);
@@ -172,7 +173,7 @@ fn told(name: &str, jid: &Jid, state: NodeSubscription) -> Element {
     Element::new("pubsub", ns::PUBSUB).child(subscription(name, jid, state))
 }
 
-/// §5.6.
+/// Lists the requester's subscriptions, of one node or of all (XEP-0060 §5.6).
 pub(super) fn own_subscriptions(asked: &Rc<PendingRequest>, part: &Element, nodes: &Nodes) -> PubSubResult {
     let of = part.attr("node");
     if let Some(name) = of {
@@ -187,7 +188,7 @@ pub(super) fn own_subscriptions(asked: &Rc<PendingRequest>, part: &Element, node
     asked.reply(Some(Element::new("pubsub", ns::PUBSUB).child(list)))
 }
 
-/// §5.7.
+/// Lists the requester's affiliations, of one node or of all (XEP-0060 §5.7).
 pub(super) fn own_affiliations(asked: &Rc<PendingRequest>, part: &Element, nodes: &Nodes) -> PubSubResult {
     let of = part.attr("node");
     if let Some(name) = of {

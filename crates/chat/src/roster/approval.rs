@@ -2,6 +2,10 @@
 //!
 //! Each stanza takes a turn in the account's queue of changes, so it is judged by the state that the one before left. The
 //! roster is written first; only then the stanza goes on, and roster pushes and presence follow from the new state.
+//!
+//! `presence` passes the stanzas on: `subscription_from` and `subscription_to` queue them, `Roster::send` and
+//! `Roster::receive` decide by the table of `presence::subscription` and write, `handle_sent` and `handle_received` follow
+//! the write.
 
 use stdx::Instant;
 use stdx::slab::Key;
@@ -48,7 +52,8 @@ pub(super) struct SubscriptionChange {
 }
 
 impl Roster {
-    /// RFC 6121 §3.1.2, §3.1.5, §3.2.2, §3.3.2, §3.4.2.
+    /// A subscription stanza that the account sends has its turn (RFC 6121 §3.1.2, §3.1.5, §3.2.2, §3.3.2, §3.4.2). One that changes nothing is
+    /// routed at once if the table passes it on; else the roster is written first.
     pub(super) fn send(
         &mut self,
         data: &AccountData,
@@ -96,7 +101,7 @@ impl Roster {
         true
     }
 
-    /// RFC 6121 §3.1.3, §3.1.6, §3.2.3, §3.3.3.
+    /// A subscription stanza for the account has its turn (RFC 6121 §3.1.3, §3.1.6, §3.2.3, §3.3.3).
     pub(super) fn receive(
         &mut self,
         accounts: &AccountMemory,
@@ -159,13 +164,13 @@ impl Roster {
         true
     }
 
-    /// §3.1.3: in the name of the user, who granted it before.
+    /// Answers a request in the name of the user, who has granted it before (§3.1.3), and shows the presence.
     pub(super) fn approve(&mut self, user: &Bare, contact: &Bare) {
         let granted = typed(user, contact.as_jid(), "subscribed");
         self.effects.extend([RosterEffect::Send(granted), RosterEffect::SendPresences]);
     }
 
-    /// §2.5.2: the subscriptions end on the other side as well.
+    /// A contact was removed: the subscriptions end on its side as well (§2.5.2).
     pub(in super::super) fn end_subscriptions(
         &mut self,
         accounts: &AccountMemory,
@@ -238,7 +243,8 @@ pub(in super::super) fn subscription_from(
     }
 }
 
-/// For an account of ours (RFC 6121 §3.1.3, §3.1.6, §3.2.3, §3.3.3).
+/// Takes a subscription stanza for an account of ours (RFC 6121 §3.1.3, §3.1.6, §3.2.3, §3.3.3). A request with the token of an invitation is
+/// looked into first.
 pub(in super::super) fn subscription_to(
     host: &mut Host,
     now: Instant,
@@ -299,7 +305,8 @@ fn moved(
     ((item.is_listed || item.asked.is_some()).then_some(item), is_visible)
 }
 
-/// As it is kept: whole when it is of a decent size.
+/// A request as it is kept: whole up to the limit of its size, else the addresses with the first words of its status. An eighth of the limit in
+/// characters leaves room for four bytes of each, and as many for the rest.
 fn bounded(presence: &Element, act: SubscriptionAction) -> Element {
     if presence.to_bytes(ns::CLIENT).len() <= limits::SUBSCRIPTION_REQUEST {
         return presence.clone();

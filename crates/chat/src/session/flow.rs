@@ -23,12 +23,13 @@ use crate::limits;
 pub(super) struct Flow {
     /// Weight of the stanzas sent since the last `Flush`.
     since: u32,
-    /// A `Flush` is not answered yet.
+    /// A `Flush` is not answered yet: the stanzas before it may still wait in the connection.
     is_flushing: bool,
     /// `None`: nothing waits, as nearly always.
     backlog: Option<Box<Backlog>>,
 }
 
+/// Work that waits for the client to read. It is freed when the last of it is done (`Session::end_backlog`).
 #[derive(Default)]
 struct Backlog {
     /// Stanzas that were not sent, and when they came.
@@ -60,6 +61,7 @@ impl Backlog {
         self.stanzas.is_empty() && self.questions.is_empty() && !self.is_paging
     }
 
+    /// `is_asleep`: the session has no connection and waits to be resumed.
     fn is_full(&self, is_asleep: bool) -> bool {
         let (stanzas, bytes) = match is_asleep {
             true => (limits::SM_QUEUE, limits::SM_QUEUE_BYTES),
@@ -83,7 +85,8 @@ impl Backlog {
         }
         self.stanzas = left;
         self.weight = self.stanzas.iter().map(|(_, stanza)| weight(stanza)).sum();
-        // Twice as many, so that each stanza is looked at a few times at most.
+        // Twice as many, so that each stanza is looked at a few times at most; at the limit all the same, so that outdated presence goes
+        // before a stanza finds no room.
         let left = self.stanzas.len();
         self.compact_at = (2 * left).min(limits::BACKLOG.max(left + limits::BACKLOG_COMPACTED));
     }
@@ -132,6 +135,8 @@ pub(in super::super) enum BacklogProgress {
 pub(in super::super) struct TooManyQuestions;
 
 impl Session {
+    /// One window may be under way while the connection writes the one before, so up to two are ahead of the client.
+    /// Stream management has a limit of its own on stanzas that are not acknowledged.
     fn has_window(&self) -> bool {
         let is_open = !self.flow.is_flushing || self.flow.since < limits::WINDOW;
         self.edge.is_some() && is_open && self.sm.as_ref().is_none_or(|sm| !sm.is_full())
@@ -163,6 +168,8 @@ impl Session {
         }
     }
 
+    /// Puts a stanza into the backlog, or hands it back. A client that is connected and has acknowledged nothing for long
+    /// is given up.
     fn queue(&mut self, now: Instant, stanza: Element, effects: &mut Vec<DeliveryEffect>) {
         if self.sm.as_ref().is_some_and(|sm| sm.is_abandoned(now)) && self.edge.is_some() {
             effects.extend([DeliveryEffect::Close("resource-constraint"), DeliveryEffect::Overflow(stanza)]);
@@ -277,7 +284,7 @@ impl Session {
     }
 }
 
-/// It goes to the connection, which has room. `at`: when it came.
+/// Sends a stanza to the connection, which has room, and keeps it until the client acknowledges it. `at`: when it came.
 fn transmit(
     session: &mut Session,
     edge: ConnectionId,
@@ -294,12 +301,13 @@ fn transmit(
     flush(session, edge, out);
 }
 
-/// For an acknowledgement, when that is due.
+/// Asks the client for an acknowledgement (XEP-0198 §4), when that is due.
 fn ask(session: &mut Session, edge: ConnectionId, out: &mut Outbox) {
     let question = session.sm.as_mut().filter(|sm| sm.wants_to_ask()).map(|sm| sm.ask());
     out.extend(question.map(|element| Effect::Deliver { edge, element }));
 }
 
+/// Asks the connection to report that it has written a whole window, one report at a time ([`Session::handle_drained`]).
 fn flush(session: &mut Session, edge: ConnectionId, out: &mut Outbox) {
     let flow = &mut session.flow;
     if flow.since >= limits::WINDOW && !flow.is_flushing {

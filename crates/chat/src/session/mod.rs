@@ -1,4 +1,7 @@
-//! One client that is signed in.
+//! One client that is signed in: its bound resource, as a machine. `connection` gives it the elements of its client and of the connection,
+//! `AccountMemory::deliver` the stanzas for it. A stanza for the client passes up to four stages, each of which may hold it back: `waits`
+//! (the client does not know its address yet), the client state (`csi`), the window of the connection (`flow`) and stream management (`sm`).
+//! A stanza that has no place comes back to the host as a `DeliveryEffect`.
 
 mod flow;
 
@@ -23,25 +26,34 @@ use crate::limits;
 pub struct Session {
     /// The full address.
     pub jid: Jid,
+    /// The time at which it was bound, or made again at this host ([`Session::restore`]).
     pub(super) began: Instant,
     /// `None`: the connection is lost, and the session waits to be resumed.
     pub(super) edge: Option<ConnectionId>,
+    /// The time at which it ends unless its client comes back. None while it has a connection.
     pub(super) sleeps_until: Option<Instant>,
     /// The last presence that it broadcast; `None`: it is not available.
     pub(super) presence: Option<Packed>,
+    /// That of `presence`; 0 without one. If it is negative, the session takes no messages for the account (RFC 6121
+    /// §4.7.2.3).
     pub(super) priority: i8,
     /// It asked for the roster and is told of changes.
     pub(super) is_interested: bool,
+    /// It asked for the blocking list and is told of changes (XEP-0191).
     pub(super) wants_blocklist: bool,
+    /// It gets copies of the other sessions' messages (XEP-0280).
     pub(super) has_carbons: bool,
-    /// XEP-0352.
+    /// The state that its client has said (XEP-0352), and the stanzas that are held back meanwhile.
     pub(super) client_state: ClientState,
     /// Addresses that got directed presence (RFC 6121 §4.6).
     pub(super) directed: Vec<Jid>,
     /// Those of them that are rooms whose last answer said that the session is not there: the session does not enter them again by itself.
     pub(super) left_rooms: Vec<Jid>,
+    /// Stream management (XEP-0198). None: the client has not enabled it.
     pub(super) sm: Option<Box<Sm>>,
+    /// Stanzas that are ahead of the client, and those that wait for it.
     flow: Flow,
+    /// It has an account for as long as it lasts: nothing is stored for it, and it cannot be resumed.
     pub(super) is_anonymous: bool,
     /// Its registration for notifications (XEP-0357).
     pub(super) push: Option<Box<str>>,
@@ -78,7 +90,8 @@ impl Session {
         }
     }
 
-    /// A session that another host has had, without its presence.
+    /// A session that another host has had, without its presence: the caller makes it available once the account's data are in memory.
+    /// One that is announced only to end has no stream management.
     pub(super) fn restore(now: Instant, edge: ConnectionId, mut announced: AnnouncedSession) -> Session {
         let mut session = Session::new(now, announced.jid.clone(), edge, false);
         session.sm = (!announced.is_ending()).then(|| Box::new(Sm::restore(now, &mut announced)));
@@ -125,7 +138,7 @@ impl Session {
         self.presence.is_some()
     }
 
-    /// Sends a stanza to the client, or queues it.
+    /// Sends a stanza to the client, or queues it. The effects are for the caller, which has the other machines.
     pub(super) fn deliver(&mut self, now: Instant, stanza: Element, out: &mut Outbox) -> Vec<DeliveryEffect> {
         let mut effects = Vec::new();
         match &mut self.waits {
@@ -165,7 +178,8 @@ impl Session {
         effects
     }
 
-    /// Counts a stanza of the client (XEP-0198 §4). False: too many messages are unhandled.
+    /// Counts a stanza of the client (XEP-0198 §4), and puts the mark of its acknowledgement on a message; a mark from the client itself is
+    /// taken off. False: too many messages are unhandled.
     pub(super) fn count(&mut self, (host, key): (ShardAddress, Key), stanza: &mut Element) -> bool {
         ack::take_ack_token(stanza);
         let Some(sm) = &mut self.sm else { return true };

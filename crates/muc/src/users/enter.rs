@@ -98,7 +98,8 @@ impl RoomUsers {
         self.broadcast(&notice, &occupant.sessions, out);
     }
 
-    /// §7.6. One of several clients that share a nickname takes the new one alone.
+    /// Changes the nickname of a session (§7.6). One of several clients that share a nickname takes the new one alone: the others see it come,
+    /// and the old occupant stays. A nickname that the same user has already is joined.
     pub(crate) fn rename(&mut self, from: &Jid, nick: &str, stanza: &Element, out: &mut Vec<RoomEffect>) {
         if let Err(condition) = self.may_be_called(&from.bare(), nick) {
             return refuse(stanza, condition, out);
@@ -144,7 +145,7 @@ impl RoomUsers {
         self.update(from, stanza, out);
     }
 
-    /// §7.14. The others see it go when its last session went.
+    /// Removes a session (§7.14). The others see the occupant go with its last session; until then only the session itself learns of it.
     pub(crate) fn leave(&mut self, from: &Jid, stanza: &Element, codes: &[u16], out: &mut Vec<RoomEffect>) {
         let Some(occupant) = self.occupants.of_session(from).cloned() else { return };
         let is_gone = self.occupants.remove_session(from);

@@ -34,7 +34,7 @@ impl RoomUsers {
         }
     }
 
-    /// All of them, or none.
+    /// Sends the invitations of one message: all of them, or none. In a room for members they make members.
     fn invite(&mut self, from: &Jid, invites: &[&Element], stanza: &Element, out: &mut Vec<RoomEffect>) {
         // §7.8.2: mediated invitations are for occupants; others would use the room to reach strangers.
         let Some(inviter) = self.occupants.of_session(from) else {
@@ -78,7 +78,7 @@ impl RoomUsers {
         }
     }
 
-    /// With that of XEP-0249, for clients that know only it.
+    /// One invitation (§7.8.2), with that of XEP-0249 for clients that know only it.
     fn invitation(&self, inviter: &Occupant, guest: &Jid, asked: &Element) -> Element {
         // §7.2.4: in a semi-anonymous room the guest is no moderator, and does not see the inviter's address.
         let by: Box<str> = if self.config.is_whois_anyone {
@@ -161,7 +161,7 @@ impl RoomUsers {
         out.extend(sessions.map(|session| RoomEffect::Send(addressed(&message, session))));
     }
 
-    /// A moderator's answer.
+    /// A moderator has filled in the form: it names the visitor by nickname and address (§8.6).
     fn voice_answered(&mut self, from: &Jid, form: &Element, stanza: &Element, out: &mut Vec<RoomEffect>) {
         let actor = self.standing(from);
         if actor.role != Role::Moderator {

@@ -1,5 +1,8 @@
 //! The users of a room: the occupants, the affiliations, and the roles that follow from them (XEP-0045 §5). A change here is
 //! announced to the occupants that may see it.
+//!
+//! The files: `enter` lets sessions in, renames and removes them; `notice` builds the presence by which occupants learn of
+//! it; `invite` has messages to the room itself; `register` has the reservation of nicknames.
 
 mod enter;
 mod invite;
@@ -32,6 +35,7 @@ pub(super) struct RoomUsers {
     pub(super) is_locked: bool,
     pub(super) affiliations: Affiliations,
     pub(super) occupants: Occupants,
+    /// Roles that outlast visits of a moderated room.
     pub(super) voices: Voices,
     pub(super) hats: Hats,
 }
@@ -41,6 +45,7 @@ pub(super) struct RoomUsers {
 pub(super) struct ChangeCause<'a> {
     /// The nickname of the actor.
     pub(super) by: Option<&'a str>,
+    /// The actor's words.
     pub(super) reason: Option<&'a str>,
 }
 
@@ -111,7 +116,7 @@ impl RoomUsers {
         Ok(())
     }
 
-    /// As the nickname will be in an address, if it is free.
+    /// The nickname in the form that it has in an address (prepared), if it is free for the user.
     pub(super) fn reservable(&self, user: &Bare, nick: &str) -> Result<Box<str>, Condition> {
         let address = self.address.bare.with_resource(nick).map_err(|_| Condition::JidMalformed)?;
         let nick = address.resource().unwrap_or_default();
@@ -138,8 +143,8 @@ impl RoomUsers {
         self.announce(key, cause, out);
     }
 
-    /// §5.1: roles outlast visits of a moderated room, so that a silenced user has no voice after entering
-    /// again.
+    /// Keeps a role that differs from that of the affiliation: in a moderated room it outlasts the visit (§5.1), so that a silenced user has no
+    /// voice after entering again.
     fn keep_voice(&mut self, key: u64, role: Role) {
         // A kick does not give a voice back.
         let Some(occupant) = self.occupants.get(key).filter(|_| role != Role::None) else { return };
@@ -152,7 +157,9 @@ impl RoomUsers {
         }
     }
 
-    /// Sets an affiliation and applies it to the occupants of that user.
+    /// Sets an affiliation and applies it to the occupants of that user: those that may not stay are removed, the role of
+    /// the others follows. An absent user is named to the occupants that see addresses. The caller has judged the right to
+    /// do so.
     pub(super) fn set_affiliation(
         &mut self,
         user: &Bare,
@@ -202,7 +209,8 @@ impl RoomUsers {
         }
     }
 
-    /// §5.1.2: administrators and owners are moderators; a demoted one is not. A new member gets voice.
+    /// Gives an occupant the role of its new affiliation (§5.1.2): administrators and owners are moderators, a demoted one is not; a new member
+    /// gets voice. A moderator stays one if neither affiliation is an administrator's.
     fn role_follows(&mut self, key: u64, old: Affiliation, new: Affiliation) {
         let is_moderated = self.config.is_moderated;
         let Some(occupant) = self.occupants.get_mut(key) else { return };

@@ -16,16 +16,20 @@ use crate::rules::{Affiliation, Privileges, Role};
 /// One presence of one occupant, for all occupants.
 pub(crate) struct Notice<'a> {
     pub(crate) occupant: &'a Occupant,
+    /// The role and affiliation that are shown; they may differ from the occupant's, as when it goes.
     pub(crate) standing: Privileges,
-    /// `None`: it goes.
+    /// The presence that is shown; `None`: the occupant goes.
     pub(crate) presence: Option<Arc<Element>>,
-    /// The nickname it goes to.
+    /// The new nickname, of an occupant that changes it (303).
     pub(crate) nick: Option<&'a str>,
+    /// The nickname of the occupant that caused the change (§8.2).
     pub(crate) actor: Option<&'a str>,
     pub(crate) reason: Option<&'a str>,
+    /// Status codes beside 110.
     pub(crate) codes: &'a [u16],
+    /// `<destroy/>`, when the room ends (§10.9).
     pub(crate) destroy: Option<&'a Element>,
-    /// Last words, and the id of the stanza that caused it.
+    /// The stanza of the occupant that caused it: its id comes back to the sender, and its content is shown if the occupant leaves by it.
     pub(crate) cause: Option<&'a Element>,
 }
 
@@ -44,14 +48,15 @@ impl<'a> Notice<'a> {
         }
     }
 
-    /// It goes.
+    /// The notice that the occupant goes; its role is `none`.
     pub(crate) fn gone(users: &RoomUsers, occupant: &'a Occupant) -> Notice<'a> {
         let affiliation = users.affiliation(&occupant.user);
         let standing = Privileges { role: Role::None, affiliation };
         Notice { standing, presence: None, ..Notice::of(users, occupant) }
     }
 
-    /// Without addressee. `is_self` has code 110 and the id of its cause.
+    /// The stanza without addressee. `is_self`: for the occupant's own sessions, with code 110 and the id of the cause. `with_address`: for
+    /// those that may see the real address.
     pub(crate) fn build(&self, users: &RoomUsers, with_address: bool, is_self: bool) -> Element {
         let mut presence = match (&self.presence, self.cause) {
             (Some(shown), _) => Element::clone(shown),
@@ -82,6 +87,7 @@ impl<'a> Notice<'a> {
         presence
     }
 
+    /// The `<item/>` of a presence. With several clients of one nickname the address is that of the latest.
     fn item(&self, with_address: bool) -> Element {
         let address = self.occupant.sessions.last().filter(|_| with_address);
         let mut item = Element::new("item", ns::MUC_USER)
@@ -100,7 +106,7 @@ impl<'a> Notice<'a> {
 }
 
 impl RoomUsers {
-    /// To all occupants; `own` are the occupant's own sessions, present or just gone.
+    /// Sends a notice to all occupants; `own`: the occupant's own sessions, present or just gone.
     pub(crate) fn broadcast(&self, notice: &Notice<'_>, own: &[Jid], out: &mut Vec<RoomEffect>) {
         let plain = notice.build(self, false, false);
         let whole = notice.build(self, true, false);
@@ -147,7 +153,7 @@ impl RoomUsers {
         self.to_all(&message, out);
     }
 
-    /// One body, a copy each.
+    /// Sends a message to all sessions; the copies share its children.
     pub(crate) fn to_all(&self, message: &Element, out: &mut Vec<RoomEffect>) {
         out.reserve(self.occupants.sessions());
         let sessions = self.occupants.values().flat_map(|occupant| &occupant.sessions);
@@ -181,7 +187,7 @@ impl RoomUsers {
         out.push(RoomEffect::Send(message));
     }
 
-    /// §9.3: occupants that see addresses learn of the new affiliation of a user who is not in the room.
+    /// Tells the occupants that see addresses of the new affiliation of a user that is not in the room (§9.3).
     pub(crate) fn tell_of_absent(
         &self,
         user: &Bare,

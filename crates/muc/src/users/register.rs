@@ -11,7 +11,8 @@ use crate::{FULL, RoomEffect, refuse};
 const REGISTER_FORM: &str = "http://jabber.org/protocol/muc#register";
 
 impl RoomUsers {
-    /// Into a room for members one is made a member, one does not become it.
+    /// Checks that a user may reserve a nickname. It makes a member, so strangers cannot have one in a room for members: they would let
+    /// themselves in.
     fn may_register(&self, affiliation: Affiliation) -> Result<(), Condition> {
         match affiliation {
             // §7.10: a banned user is refused before anything is said of the form.
@@ -23,6 +24,7 @@ impl RoomUsers {
         }
     }
 
+    /// The reserved nickname, or the form for one.
     pub(crate) fn register_get(&self, from: &Jid, iq: &Element, out: &mut Vec<RoomEffect>) {
         let user = from.bare();
         if let Err(condition) = self.may_register(self.affiliation(&user)) {
@@ -44,6 +46,7 @@ impl RoomUsers {
         out.push(RoomEffect::Send(stanza::result(iq, Some(query))));
     }
 
+    /// Reserves the nickname of a form, or gives the reservation up.
     pub(crate) fn register_set(
         &mut self,
         from: &Jid,
