@@ -86,6 +86,7 @@ struct OpenRequest {
 #[derive(Debug, Default)]
 struct NodeAnswer {
     name: Box<str>,
+    /// The number of the part that is expected, from 0.
     next_part: u32,
     bytes: Vec<u8>,
     is_complete: bool,
@@ -224,6 +225,8 @@ impl FarmRequester {
         }
     }
 
+    /// Sends a request to these nodes and waits for all, but no longer than [`limits::FARM_REQUEST_PATIENCE`]. One answer for each; none
+    /// from all of them if too many requests wait.
     async fn ask_nodes(
         &self,
         nodes: BTreeMap<Life, Box<str>>,

@@ -26,7 +26,7 @@ impl Kind {
     }
 }
 
-/// One number of each shard.
+/// One number of each shard, and the place of it in the counters.
 struct ShardMetric {
     name: &'static str,
     kind: Kind,

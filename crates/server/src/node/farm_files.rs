@@ -208,6 +208,7 @@ async fn blocking<T: Send + 'static>(
     spawn_blocking(work).await.map_err(|_| FileFault::Failed)?
 }
 
+/// Reads a part of a recording. A range behind the end of the file is an empty piece, which still tells the size.
 fn part_of(sound: Sound, range: Range<u64>) -> Result<FilePiece, FileFault> {
     let Sound { mut file, len } = sound;
     let read = |file: &mut File| {

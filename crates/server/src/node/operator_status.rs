@@ -8,6 +8,7 @@ use stdx::attempts::Cause;
 
 use super::{Node, listening};
 
+/// The line of the log that says that the node is up, and where.
 pub(super) fn announce(node: &Node, services: &[Listening]) {
     let config = &node.shared.config;
     let at = |service: &str| {
@@ -52,6 +53,7 @@ pub(super) fn sign_in_failures(node: &Node) -> Vec<SignInFailureCount> {
     node.shared.failures.counts().filter(|(_, _, count)| *count > 0).map(count).collect()
 }
 
+/// A binding as commands and REST list it. `received`: transport and address that its REGISTER came from.
 pub(super) fn binding_row(binding: router::Binding, now: Instant) -> BindingRow {
     let from = |received: router::Received| {
         let transport = sip::transport::via_token(received.transport).to_lowercase();

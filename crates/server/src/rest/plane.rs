@@ -30,6 +30,7 @@ use crate::node::Node;
 use crate::xmpp::operator::nodes;
 use shard_message::wire::{FileFault, FileKind, FileName};
 
+/// The `admin::ControlPlane` of the node. Its methods wait, on threads that may.
 pub(super) struct Plane {
     chance: Chance,
     live: LiveObjects,
@@ -78,7 +79,8 @@ impl Plane {
         }
     }
 
-    /// `own`: the answer of this node.
+    /// Asks the other nodes, and joins their answers to `own`, that of this node. Where no node has the object but one has not answered, the
+    /// object may be there: `Busy`, not `NotFound`.
     fn ask_farm(
         &self,
         farm: &FarmRequester,
