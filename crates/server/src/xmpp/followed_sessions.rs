@@ -26,12 +26,13 @@ enum Phase {
     Announced,
 }
 
+/// The session of one stream.
 #[derive(Debug)]
 struct Followed {
     session: FollowedSession,
     bucket: Bucket,
     phase: Phase,
-    /// `questions` has it.
+    /// `questions` has the stream.
     is_queued: bool,
     /// The stream is gone, while the session had no host. True: its client has closed it.
     end: Option<bool>,

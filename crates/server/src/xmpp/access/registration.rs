@@ -1,4 +1,8 @@
 //! Accounts that people make for themselves (XEP-0077, XEP-0445).
+//!
+//! The steps, each of which may refuse: `register` (reserved names, the password), `name_looked_up` (is the name free), `registration_checked`
+//! (the invitation, or whether the name is kept for an invited user; accounts of one source in an hour), `registered` (the write, which
+//! checks name and invitation again in its transaction).
 
 use chat_store::invitation::hash_of;
 use stdx::Instant;
@@ -18,6 +22,7 @@ use super::clients::{AccessContext, ClientAccess, ClientRequest};
 pub(crate) struct NewAccount {
     pub(crate) address: Address,
     pub(crate) password: Secret,
+    /// The hash of the token, which the write uses up.
     pub(crate) invitation: Option<[u8; 32]>,
 }
 
@@ -178,7 +183,7 @@ impl ClientAccess {
     }
 }
 
-/// Handles the record's answer about an invitation.
+/// Handles the database's answer about an invitation.
 pub(super) fn invitation_read(
     cx: &mut AccessContext<'_>,
     stream: u64,

@@ -23,6 +23,7 @@ impl std::fmt::Debug for TokenKey {
     }
 }
 
+/// A MAC of the parts, each with its length before it: no two lists of parts have one MAC.
 fn mac(key: &[u8; 32], parts: &[&[u8]]) -> [u8; 32] {
     let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("HMAC takes keys of any length");
     for part in parts {
@@ -56,6 +57,7 @@ impl TokenKey {
     }
 }
 
+/// The state of a token: of use, due to be replaced, or too old.
 fn state_of(now: Instant, row: &TokenRow) -> TokenState {
     if row.expires_at <= now {
         TokenState::TooOld

@@ -12,6 +12,7 @@ use crate::node::changes::tell_shards;
 use stdx::Instant;
 
 impl Operator {
+    /// Performs a request. `Ok(Err(…))` inside the reply: the request itself is refused, and the administrator reads why.
     pub(crate) async fn administer(
         &self,
         now: Instant,
@@ -47,6 +48,7 @@ impl Operator {
         done.map(|done| chat::StoreReply::Accounts(done.map(|()| AccountList::default())))
     }
 
+    /// Writes a change as a command would, and tells the shards.
     async fn change_account(
         &self,
         now: Instant,
