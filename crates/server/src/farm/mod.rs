@@ -3,7 +3,7 @@
 //!
 //! Three kinds of threads meet here. The agent's (`farm::agent`) speaks with the council and the shared database and calls `Listener`; the
 //! shards get its news by their inboxes, the first one has the links (`shard::farm`); the main thread serves operators. What they share is
-//! on the [`FarmBoard`].
+//! on the `FarmBoard`.
 
 mod board;
 mod database;
