@@ -100,7 +100,9 @@ pub struct Uploads {
     shelf: Arc<UploadFolder>,
     /// Dropped, the sweeper ends.
     _stop: SyncSender<()>,
+    /// Files that come at the same time, of all users.
     places: Arc<Semaphore>,
+    /// The turns of the files of each user.
     turns: UploadQueue,
     /// The files of the farm's other nodes; none if the node is alone, and before it serves.
     farm: OnceLock<Arc<dyn FarmFiles>>,
@@ -116,7 +118,7 @@ struct UploadFolder {
     sizes: Mutex<FolderSizes>,
 }
 
-/// Hexadecimal digits of a file's place.
+/// Hexadecimal digits of a file's place: 128 bits, which cannot be guessed. Knowing the address is the right to read the file.
 const ID: usize = 32;
 
 /// The folder of files while they arrive.

@@ -4,7 +4,7 @@
 //! The order: the input is opened and looked into (`source`), a running node is looked for, the database is opened for an import (a larger cache, fewer
 //! checkpoints), and accounts are written in batches. Each batch is whole, so the same command takes up an import that was interrupted.
 //!
-//! It writes to the record itself. Accounts alone come in beside a running node too, which is told afterwards; rosters do
+//! It writes to the database itself. Accounts alone come in beside a running node too, which is told afterwards; rosters do
 //! not, because the node has them in memory.
 
 mod check;

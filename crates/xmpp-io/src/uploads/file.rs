@@ -14,6 +14,7 @@ use stdx::Instant;
 
 use super::{Grant, Refusal, UploadFolder, sync_folder};
 
+/// The first line of a kept file, with the version of the head.
 const MAGIC: &str = "belfry-upload 1";
 
 /// More than the lines of any file take: names and types have at most 255 bytes, addresses 3,071.
@@ -24,10 +25,15 @@ const HEAD: usize = 4 << 10;
 pub(crate) struct Incoming {
     shelf: Arc<UploadFolder>,
     file: File,
+    /// The name of the file while it comes.
     coming: PathBuf,
+    /// Its name once it is whole.
     path: PathBuf,
+    /// Bytes of head and content, which are counted from the beginning.
     size: u64,
+    /// Bytes of the content that have not come.
     left: u64,
+    /// It is whole and has its name: dropping this removes nothing.
     is_kept: bool,
 }
 
