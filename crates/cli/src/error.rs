@@ -1,6 +1,6 @@
 //! Error messages of commands, and their exit codes.
 //!
-//! Failures of the node and of the record come with their own text; here they get the next command to give, which only the command line knows.
+//! Failures of the node and of the database come with their own text; here they get the next command to give, which only the command line knows.
 
 use std::fmt;
 use std::io;

@@ -187,7 +187,7 @@ fn running(config: &Config) -> Result<Option<Client>, CliError> {
     }
 }
 
-/// Domains of the configuration and of the record: users of others are not imported.
+/// Domains of the configuration and of the database: users of others are not imported.
 fn served(admin: &mut Admin, config: &Config) -> Result<BTreeSet<Box<str>>, CliError> {
     let known = admin.domains()?.into_iter().map(|domain| domain.name);
     Ok(config.sip.domains.iter().cloned().chain(known).collect())

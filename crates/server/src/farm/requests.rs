@@ -112,6 +112,8 @@ impl OpenRequests {
         Some((self.last, all_answered))
     }
 
+    /// Handles a part of a node's answer. An answer that misses a part, or is too long, counts as one that cannot be shown, and its bytes are
+    /// freed.
     fn handle_part(&mut self, number: u64, from: Life, part: u32, is_last: bool, bytes: &[u8]) {
         let Some(request) = self.open.get_mut(&number) else { return };
         let Some(node) = request.nodes.get_mut(&from).filter(|node| !node.is_complete) else { return };

@@ -531,6 +531,7 @@ pub(crate) fn voice_common(
     Ok(NodeVoice::new(voice, numbers, domain, (Arc::new(helpers), Arc::new(files)), &url))
 }
 
+/// Binds a listener. The first shard says if the kernel grants a smaller buffer.
 fn bind(io: &mut Io, listener: &Listener, wanted: usize, shard: u16) -> Result<()> {
     let bound = io.bind(listener)?;
     if let Some(granted) = bound.receive_buffer.filter(|granted| *granted < wanted && shard == 0) {

@@ -140,6 +140,7 @@ async fn serve(own: OwnFiles, files: NodeFiles, mut requests: mpsc::Receiver<Nod
 }
 
 impl OwnFiles {
+    /// Performs a question. The length of a piece is bounded here, too, whatever the asker wants.
     async fn perform(self, question: FileBody) -> Result<FileBody, FileFault> {
         match question {
             FileBody::Read { file: FileName { kind, id }, start, length } => {

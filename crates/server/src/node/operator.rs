@@ -71,7 +71,7 @@ pub fn run(config: Config) -> Result<()> {
 }
 
 async fn operate(config: Config, logging: Logging) -> Result<()> {
-    // First, so that a second node finds out before it opens the record.
+    // First, so that a second node finds out before it opens the database.
     let doors = AdminListeners::open(&config).await?;
     let http_address = doors.http_address()?;
     let node = Node::start(config)?;

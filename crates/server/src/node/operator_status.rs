@@ -32,6 +32,7 @@ pub(super) fn announce(node: &Node, services: &[Listening]) {
     );
 }
 
+/// The connections in progress and refused, by the kind of listener.
 pub(super) fn admissions(node: &Node) -> Vec<AdmissionStatus> {
     let status = |(service, admission): (&str, &Admission)| AdmissionStatus {
         service: service.into(),
@@ -44,6 +45,7 @@ pub(super) fn admissions(node: &Node) -> Vec<AdmissionStatus> {
     node.shared.admissions.all().into_iter().map(status).collect()
 }
 
+/// Failed sign-ins by service and cause, without those that there were none of.
 pub(super) fn sign_in_failures(node: &Node) -> Vec<SignInFailureCount> {
     let count = |(service, cause, count): (Service, Cause, u64)| SignInFailureCount {
         service: service.name().into(),

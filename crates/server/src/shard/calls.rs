@@ -25,7 +25,7 @@ pub(crate) fn for_ledger(event: CallEvent) -> call::CallEvent {
     call::CallEvent { key: event.call, leg: event.leg, kind }
 }
 
-/// One call in the record's words.
+/// An ended call as a row of the store.
 pub(crate) fn for_store(record: call::CallRecord) -> store::CallRecord {
     store::CallRecord {
         call_id: record.call_id,

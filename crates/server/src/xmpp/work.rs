@@ -161,6 +161,8 @@ impl Xmpp {
         }
     }
 
+    /// Handles a message as its receiver: as the owner of an address for its host, or as the shard of a connection. In a farm
+    /// `farm::handle_message` comes before it.
     pub(crate) fn handle_message(
         &mut self,
         now: Instant,
@@ -218,6 +220,7 @@ impl Xmpp {
         }
     }
 
+    /// Handles a message of this process: of operators, links and tasks beside the shard.
     pub(crate) fn handle_local_message(
         &mut self,
         now: Instant,

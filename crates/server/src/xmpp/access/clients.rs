@@ -338,7 +338,7 @@ impl ClientAccess {
     }
 }
 
-/// A password was compared with the keys of an account that has no other verifiers.
+/// Answers a sign-in whose password was compared, beside the shard, with the keys of an account that has no other verifiers, or of a stand-in.
 fn proved(
     cx: &mut AccessContext<'_>,
     stream: u64,

@@ -68,6 +68,7 @@ impl ClientAccess {
         cx.outbox.push(XmppEffect::Access { id, read: AccessRead::Invitation { hash: hash_of(token) } });
     }
 
+    /// A client asks for an account. The stream is answered once it is made or refused.
     pub(in crate::xmpp) fn register(
         &mut self,
         cx: &mut AccessContext<'_>,
@@ -88,6 +89,7 @@ impl ClientAccess {
         cx.outbox.push(XmppEffect::Account { id, user, domain });
     }
 
+    /// Handles the account of the name, which must not exist; then reads the invitation, or whether the name is kept for an invited user.
     pub(super) fn name_looked_up(
         &mut self,
         cx: &mut AccessContext<'_>,
@@ -112,6 +114,7 @@ impl ClientAccess {
         cx.outbox.push(XmppEffect::Access { id, read });
     }
 
+    /// Handles that read, and has the account made. Only accounts without invitation are limited by their source.
     pub(super) fn registration_checked(
         &mut self,
         cx: &mut AccessContext<'_>,
@@ -153,6 +156,7 @@ impl ClientAccess {
         cx.outbox.push(XmppEffect::MakeAccount { id, account });
     }
 
+    /// Handles the outcome of the write. Returns the contacts that an invitation makes.
     pub(super) fn registered(
         &mut self,
         cx: &mut AccessContext<'_>,

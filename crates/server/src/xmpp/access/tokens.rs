@@ -34,6 +34,7 @@ fn mac(key: &[u8; 32], parts: &[&[u8]]) -> [u8; 32] {
 }
 
 impl TokenKey {
+    /// The key of this account as it is now: its row and its password are part of it.
     pub(crate) fn of(secret: &[u8; 32], account: &Account) -> TokenKey {
         TokenKey(mac(secret, &[b"token", &account.id.to_be_bytes(), &account.verifiers.sha256]))
     }
@@ -94,6 +95,7 @@ impl ClientAccess {
         cx.outbox.push(XmppEffect::Account { id, user, domain });
     }
 
+    /// Writes the tokens of a sign-in: the one that was used is counted or revoked, and a new one is given where the client wants one.
     pub(super) fn token_work(
         &mut self,
         cx: &mut AccessContext<'_>,

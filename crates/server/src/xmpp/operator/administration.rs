@@ -121,6 +121,7 @@ impl Operator {
         Ok(chat::StoreReply::Accounts(Ok(listed)))
     }
 
+    /// The number of a domain's accounts, which the list of domains has.
     async fn count_accounts(&self, domain: &str) -> Result<u64, StoreFailure> {
         match self.read(Read::Domains).await {
             Ok(Loaded::Domains(domains)) => {
