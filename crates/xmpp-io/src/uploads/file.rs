@@ -99,7 +99,7 @@ impl Incoming {
         self.file.write_all(bytes).map_err(|error| broken(&error, &self.coming))
     }
 
-    /// It has come whole. Once this returns it is on disk.
+    /// Ends a file whose bytes have all come: syncs it, gives it its name, and syncs its folder. Once this returns it outlives a crash.
     pub(crate) fn finish(mut self) -> Result<(), Refusal> {
         if self.left > 0 {
             return Err(Refusal::WrongSize);
@@ -142,7 +142,7 @@ impl Drop for Incoming {
     }
 }
 
-/// A file that is there.
+/// A file that is kept, open for reading. Its head has been read.
 #[derive(Debug)]
 pub(crate) struct Stored {
     file: File,
@@ -165,6 +165,7 @@ impl Stored {
         Stored::read(file, &head).ok_or_else(|| broken(&io::ErrorKind::InvalidData.into(), path))
     }
 
+    /// Reads the head. `None`: it is not one of this version.
     fn read(file: File, head: &[u8]) -> Option<Stored> {
         let end = head.windows(2).position(|two| two == b"\n\n")?;
         let mut lines = std::str::from_utf8(&head[..end]).ok()?.split('\n');
