@@ -135,7 +135,8 @@ impl ShardResources {
         answer.unwrap_or_default()
     }
 
-    /// An account of the store as the endpoint has it. One without digests counts as disabled.
+    /// An account of the store as the endpoint has it. It counts as disabled if it needs random digests (`ha1s_of`) and the system gives no
+    /// randomness.
     pub(super) fn account(&self, found: &store::Account) -> Account {
         let limit = found.limits.max_contacts.map(|count| count as usize);
         let ha1s = ha1s_of(&found.verifiers, self.clock.now());

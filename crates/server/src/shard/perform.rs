@@ -119,7 +119,7 @@ impl Shard {
     }
 
     /// Puts a query to the owner of its address: performed at once if that is this shard, else sent with the turn's messages. The answer
-    /// comes by `give_answer`. Where nodes share a database, `OpenQuestions` numbers the query anew and asks again until it is answered.
+    /// comes by `give_answer`. Where nodes share a database, `OpenQuestions` numbers the query anew and asks again until its patience ends.
     pub(super) fn ask(&mut self, now: Instant, id: AskId, query: Query) {
         if buckets::is_shared(self) {
             return buckets::ask(self, now, id, query);

@@ -125,7 +125,7 @@ pub(crate) enum XmppEffect {
     Forget { address: Box<str> },
     /// The account's user has signed in here, so its cached entry will not be needed soon.
     LetGo { address: Box<str> },
-    /// For the router or the phones of an account of this shard.
+    /// For the router or the phones of an account of this shard (`shard::phones`).
     Phone(PhoneEffect),
     /// Answered by `handle_loaded`.
     Access { id: u64, read: AccessRead },

@@ -58,7 +58,7 @@ impl TokenKey {
     }
 }
 
-/// The state of a token: of use, due to be replaced, or too old.
+/// The state of a token. In the second half of its lifetime it is due to be replaced.
 fn state_of(now: Instant, row: &TokenRow) -> TokenState {
     if row.expires_at <= now {
         TokenState::TooOld

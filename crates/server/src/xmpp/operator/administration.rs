@@ -12,7 +12,7 @@ use crate::node::changes::tell_shards;
 use stdx::Instant;
 
 impl Operator {
-    /// Performs a request. `Ok(Err(…))` inside the reply: the request itself is refused, and the administrator reads why.
+    /// Performs a request. An error inside the reply: the request itself is refused, and the administrator reads why.
     pub(crate) async fn administer(
         &self,
         now: Instant,

@@ -18,7 +18,7 @@ use super::{Operator, invalid};
 // Each has a list of its own, and is asked for by a question of its own (XEP-0045 §9).
 const AFFILIATIONS: [&str; 4] = ["owner", "admin", "member", "outcast"];
 const ROLES: [&str; 3] = ["moderator", "participant", "visitor"];
-/// The beginning of the names of a room's settings in its form (XEP-0045 §16.5.3); operators see the rest.
+/// The beginning of the names of a room's settings in its form of configuration; operators see the rest.
 const CONFIG: &str = "muc#roomconfig_";
 
 impl Operator {
