@@ -1,4 +1,4 @@
-//! Access of commands to the record: through the running node, or in the file when none runs.
+//! Access of commands to the database: through the running node, or directly when none runs.
 //!
 //! [`Backend::open`] tries the control socket first: a running node holds accounts in memory, and a change behind its back would go unseen. Only when nothing
 //! listens there is the database opened by the command itself. Both ways take the same [`Ask`] and [`Change`].
@@ -19,7 +19,7 @@ use super::error::CliError;
 pub(super) enum Backend {
     /// A node runs: it answers and writes.
     Node(Client),
-    /// Boxed: the other is a socket.
+    /// No node runs: the command reads and writes the database itself. Boxed, as it is much larger than a socket.
     Record(Box<Admin>),
 }
 
@@ -46,7 +46,7 @@ impl Backend {
         }
     }
 
-    /// Reads from the record, one answer to each question; the caller matches the kind of [`Listing`].
+    /// Reads from the database, one answer to each question; the caller matches the kind of [`Listing`].
     pub(super) fn ask(&mut self, ask: Ask) -> Result<Listing, CliError> {
         match self {
             Backend::Record(admin) => Ok(Listing::try_from(admin.read(&ask.into())?)?),
@@ -86,7 +86,7 @@ impl Backend {
         }
     }
 
-    /// A domain of the configuration is served whether or not the record has heard of it.
+    /// Adds a domain of the configuration to the database, where accounts need it. It is served without that, too.
     pub(super) fn ensure_domain(&mut self, config: &Config, domain: &str) -> Result<(), CliError> {
         if !config.sip.domains.iter().any(|served| **served == *domain) {
             return Ok(());

@@ -71,6 +71,7 @@ impl BlocksArgs {
     }
 }
 
+/// Lifts blocks at all nodes: each node and service counts failures for itself.
 fn lift(client: &mut Client, subject: Box<str>) -> Result<(), CliError> {
     let name = printable(&subject);
     let (response, nodes) = client.ask_all_nodes(&Request::LiftBlock { subject })?;

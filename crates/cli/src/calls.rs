@@ -90,6 +90,7 @@ impl CallsArgs {
     }
 }
 
+/// Ends a call of an application, at whichever node it is.
 fn end(config: &Config, call: Box<str>) -> Result<(), CliError> {
     let mut client = Client::connect(&config.server.control)?;
     match client.ask_all_nodes(&Request::EndCall { call })? {

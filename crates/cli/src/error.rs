@@ -1,6 +1,6 @@
 //! Error messages of commands, and their exit codes.
 //!
-//! Failures of the node and of the record come with their own text; here they get the next command to give, which only the command line knows.
+//! Failures of the node and of the database come with their own text; here they get the next command to give, which only the command line knows.
 
 use std::fmt;
 use std::io;
@@ -9,20 +9,21 @@ use config::ConfigError;
 use control::{ClientError, Failure, FailureKind};
 use store::StoreError;
 
+/// The failure of a command. It is shown as one line.
 #[derive(Debug)]
 pub(super) enum CliError {
     /// The configuration cannot be read or has mistakes.
     Config(ConfigError),
     /// The control socket: no node runs, or it does not answer.
     Client(ClientError),
-    /// The record or the node said no.
+    /// The database or the node has refused.
     Failure(Failure),
     /// The cause and the remedy.
     Other(String),
     /// Another process of the program has said why it ended with this code.
     // `serve` with several processes: the one that watches them passes a code on.
     Said(u8),
-    /// Asked wrongly, where clap cannot see it.
+    /// A mistake in the command line that clap cannot see.
     Usage(String),
     /// The reader of standard output is gone, so no message is written.
     Broken,

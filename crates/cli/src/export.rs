@@ -38,7 +38,7 @@ struct Counts {
     accounts: u64,
     /// Accounts that have no keys of SCRAM: nothing in the file lets them sign in.
     without_keys: u64,
-    /// They have no address of XMPP's: one with capital messages.
+    /// Accounts whose names no XMPP address can have, as those with capital letters.
     unnamed: u64,
 }
 
@@ -135,7 +135,7 @@ fn write_all(
     Ok(counts)
 }
 
-/// All that is exported of one account. `None`: its name is no address of XMPP's.
+/// All that is exported of one account. `None`: its name cannot be in an XMPP address.
 fn kept(
     admin: &mut Admin,
     account: &Account,

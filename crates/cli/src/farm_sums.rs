@@ -35,6 +35,7 @@ pub(super) fn show(client: &mut Client, json: bool, clears: bool) -> Result<(), 
     Ok(out.flush()?)
 }
 
+/// The sums of the nodes that have answered, as lines of `belfry status` have them, and the table.
 fn print(statuses: &[NodeStatus], nodes: Option<&NodesAnswered>, out: &mut impl Write) -> io::Result<()> {
     let sum =
         |read: fn(&ShardCounters) -> u64| grouped(statuses.iter().map(|node| node.status.sum(read)).sum());
@@ -62,6 +63,7 @@ fn print(statuses: &[NodeStatus], nodes: Option<&NodesAnswered>, out: &mut impl 
     table(statuses).print(out)
 }
 
+/// One line for each node that has answered.
 fn table(statuses: &[NodeStatus]) -> Table {
     let headings =
         ["node", "state", "up", "calls", "contacts", "sessions", "connections", "memory", "version"];

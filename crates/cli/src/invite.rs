@@ -1,6 +1,6 @@
 //! `belfry xmpp invite` (XEP-0401).
 //!
-//! The token is made here and stored by the record; the link has it in the form of `chat::invite::uri`. Domain or name, and the inviter if one is
+//! The token is made here and stored in the database; the link has it in the form of `chat::invite::uri`. Domain or name, and the inviter if one is
 //! named, are checked first.
 
 use std::io::Write as _;
@@ -31,7 +31,7 @@ pub(super) struct InviteArgs {
     expires: Option<String>,
 }
 
-/// The longest that makes sense: what is forgotten for so long is in the wrong hands.
+/// The longest validity of an invitation: a link that has lain about for longer may be in the wrong hands.
 const LONGEST: Duration = Duration::from_hours(24 * 366);
 
 impl InviteArgs {

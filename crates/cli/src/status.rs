@@ -138,7 +138,7 @@ fn print(status: &Status, out: &mut impl Write) -> Result<(), CliError> {
     Ok(shard_table(status).print(out)?)
 }
 
-/// SIP's first.
+/// All listeners by service, those of SIP first.
 fn print_listeners(status: &Status, out: &mut impl Write) -> io::Result<()> {
     writeln!(out, "listening      {}", status.node.listeners.join(" "))?;
     for Listening { service, at } in status.node.services.iter().filter(|one| &*one.service != "SIP") {

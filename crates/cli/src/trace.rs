@@ -127,6 +127,7 @@ struct Drawing {
 }
 
 impl Drawing {
+    /// Draws one message as an arrow, below a heading where the call or session is another than that of the line before.
     fn draw(&mut self, line: &TraceLine, out: &mut impl Write) -> io::Result<()> {
         let at = line.at();
         let started = *self.started.get_or_insert(at);

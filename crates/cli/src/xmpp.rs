@@ -1,6 +1,6 @@
 //! `belfry xmpp`: what a running node has of chat.
 //!
-//! Each command becomes one question of `admin::chat` ([`ChatCommand`]'s `ask`), which the node answers from its memory and the record, and each
+//! Each command becomes one question of `admin::chat` ([`ChatCommand`]'s `ask`), which the node answers from its memory and the database, and each
 //! answer has a printer here. Questions that concern all nodes of a farm (`Request::concerns_all_nodes`) go to all unless `--this-node` is given.
 
 use std::io::{self, Write as _};

@@ -22,7 +22,7 @@ use crate::node::Shared;
 pub(crate) struct NodeConsole(Option<Console>);
 
 impl NodeConsole {
-    /// And the questions that it asks the node.
+    /// Makes the console, and the queue of its questions to the node, which the operator's thread serves.
     pub(crate) fn new(shared: &Shared, clock: Clock) -> (NodeConsole, Option<NodeQueries>) {
         let Some(settings) = settings(&shared.config) else { return (NodeConsole(None), None) };
         let log = NodeLog { failures: Arc::clone(&shared.failures), clock };

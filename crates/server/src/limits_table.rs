@@ -8,6 +8,7 @@ use config::{KeyDoc, duration_text};
 const BEGIN: &str = "<!-- Made by the code: BLESS=1 cargo test -p server writes it anew. -->";
 const END: &str = "<!-- The end of what the code makes. -->";
 
+/// The value of a limit, as the table shows it.
 enum Value {
     /// A key of the configuration, whose default is shown.
     Key(&'static str),

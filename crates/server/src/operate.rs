@@ -1,4 +1,7 @@
-//! Everything an operator touches, on one thread: control socket, HTTP, signals, rates.
+//! All interfaces of operators, on the main thread: the control socket, HTTP (metrics, health, REST, the console) and signals.
+//!
+//! `node::operator` opens the listeners before the node starts and serves them until the node ends. The requests go to a `control::Control`, which
+//! is the node's `Operator`, or another in tests.
 
 use std::fmt;
 use std::io;

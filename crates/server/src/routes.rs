@@ -1,4 +1,5 @@
-//! Routes of the database as the endpoints know them.
+//! Routes of the database as the endpoints know them: SIP needs their systems to tell trunks from strangers, by address or certificate. Where calls
+//! go is the plan's to decide (`call::Plan`), made from the same rows.
 
 use call::{RouteTarget, TargetTransport};
 use sip::endpoint::{RouteCertificate, RoutePeer};

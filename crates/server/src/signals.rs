@@ -21,6 +21,7 @@ pub struct Signals {
     hangup: Signal,
     terminate: Signal,
     interrupt: Signal,
+    /// SIGTERM or SIGINT has come once.
     draining: bool,
 }
 

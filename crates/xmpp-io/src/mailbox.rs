@@ -1,4 +1,7 @@
 //! Events from the tasks of connections to their shard. All on one thread.
+//!
+//! Its bound is kept by the readers: a task asks [`Mailbox::has_room`] before it reads from its socket, and what one read causes is always
+//! taken. So a shard that is behind is felt by peers as a full TCP window.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -11,6 +14,7 @@ pub struct Mailbox<E> {
     events: RefCell<VecDeque<E>>,
     /// Tasks that wait for room among the events.
     starved: RefCell<Vec<Waker>>,
+    /// The shard, once it waits for events.
     shard: RefCell<Option<Waker>>,
 }
 

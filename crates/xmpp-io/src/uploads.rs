@@ -64,7 +64,7 @@ pub struct UploadFolderSettings {
 /// True unless the account of that address certainly does not exist.
 pub type HasAccount = Box<dyn FnMut(&str) -> bool + Send>;
 
-/// The reason why a request for a place is refused.
+/// The reason why a request for a place is refused (`http::files` has the HTTP status of each).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
     /// There is no such place, or no such file.
@@ -73,22 +73,27 @@ pub(crate) enum Refusal {
     Ungranted,
     /// A grant for something else, or none of ours.
     Forged,
+    /// The grant was good until [`limits::UPLOAD_SLOT`] after it was given.
     Expired,
-    /// It was used already.
+    /// The slot was used already.
     Taken,
+    /// Fewer bytes than the grant is for.
     WrongSize,
+    /// More bytes than the grant is for.
     TooLarge,
     /// Without a size nothing is taken.
     NoSize,
+    /// Another media type than the grant is for.
     WrongType,
     /// Others of the same user come, or wait for their turn.
     Waiting,
-    /// It trickles.
+    /// The file comes more slowly than [`limits::UPLOAD_SPEED`].
     Slow,
     /// The server has as much as it may have.
     Full,
+    /// [`limits::UPLOADS_AT_ONCE`] files come.
     Busy,
-    /// The disk.
+    /// The disk cannot be read or written.
     Broken,
     /// The node that has the file does not answer, or the database does not.
     Away,
@@ -100,7 +105,9 @@ pub struct Uploads {
     shelf: Arc<UploadFolder>,
     /// Dropped, the sweeper ends.
     _stop: SyncSender<()>,
+    /// Files that come at the same time, of all users.
     places: Arc<Semaphore>,
+    /// The turns of the files of each user.
     turns: UploadQueue,
     /// The files of the farm's other nodes; none if the node is alone, and before it serves.
     farm: OnceLock<Arc<dyn FarmFiles>>,
@@ -116,7 +123,7 @@ struct UploadFolder {
     sizes: Mutex<FolderSizes>,
 }
 
-/// Hexadecimal digits of a file's place.
+/// Hexadecimal digits of a file's place: 128 bits, which cannot be guessed. Knowing the address is the right to read the file.
 const ID: usize = 32;
 
 /// The folder of files while they arrive.
@@ -244,6 +251,7 @@ impl Uploads {
     }
 }
 
+/// The type of a slot for which the client has named none (RFC 2046 §4.5.1): browsers save such a file and do not open it.
 const ANY_KIND: &str = "application/octet-stream";
 
 impl UploadFolder {
@@ -279,6 +287,7 @@ impl UploadFolder {
         }
     }
 
+    /// True if other nodes may use the same folder: its bytes are counted anew for each file, and names of arriving files have the node's.
     fn is_of_farm(&self) -> bool {
         self.settings.node.is_some()
     }
@@ -335,7 +344,7 @@ fn decode(text: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-/// The folder's own entries, on disk.
+/// Forces the entries of a folder to the disk: a renamed file is there after a crash only when its folder is synced.
 fn sync_folder(folder: &Path) -> io::Result<()> {
     fs::File::open(folder)?.sync_all()
 }

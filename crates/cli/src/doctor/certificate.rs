@@ -18,7 +18,8 @@ use super::Finding;
 use crate::table::date;
 
 const CHECK: &str = "certificate";
-/// Renewals of certificates of 90 days begin 30 days before the end; this one is late.
+/// The time before the end from which a certificate is warned of. Renewals of certificates of 90 days begin 30 days before the end, so that
+/// one with 14 days left is late.
 const SOON: Duration = Duration::from_hours(14 * 24);
 
 /// `examine` reads a certificate and its key, and compares it with names.

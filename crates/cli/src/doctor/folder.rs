@@ -11,9 +11,10 @@ use super::Finding;
 use crate::table::grouped;
 
 const CHECK: &str = "data";
-/// A day of a busy node's call records and archive; less is a warning. Less than the second: the database is refused writes soon.
+/// Bytes that should be free. Less than the first, a day of a busy node's call records and archive, is a warning; less than the second is a
+/// problem, as writes of the database are refused soon.
 const ROOM: (u64, u64) = (1 << 30, 64 << 20);
-/// Written and removed.
+/// The name of the trial file.
 const TRIAL: &str = "doctor.trial";
 
 /// `folder`: `[server] data`.

@@ -30,6 +30,7 @@ fn database(reached: Result<String, StoreError>) -> Finding {
     }
 }
 
+/// Only the greeting is read: user, password and TLS are not tried.
 fn nats(url: &str) -> Finding {
     const CHECK: &str = "NATS";
     let server = server_of(url);

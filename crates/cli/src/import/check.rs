@@ -72,7 +72,7 @@ fn people(files: Files, options: &ImportOptions, served: BTreeSet<Box<str>>) -> 
     Ok((good, (!lines.is_empty()).then(|| lines.join("\n"))))
 }
 
-/// The domains of the configuration, and those of the record where there is one.
+/// The domains of the configuration, and those of the database where there is one.
 fn served(config: &Config) -> Result<BTreeSet<Box<str>>, CliError> {
     let mut served: BTreeSet<Box<str>> = config.sip.domains.iter().cloned().collect();
     if crate::database::place(config).is_there() {

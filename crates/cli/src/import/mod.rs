@@ -4,7 +4,7 @@
 //! The order: the input is opened and looked into (`source`), a running node is looked for, the database is opened for an import (a larger cache, fewer
 //! checkpoints), and accounts are written in batches. Each batch is whole, so the same command takes up an import that was interrupted.
 //!
-//! It writes to the record itself. Accounts alone come in beside a running node too, which is told afterwards; rosters do
+//! It writes to the database itself. Accounts alone come in beside a running node too, which is told afterwards; rosters do
 //! not, because the node has them in memory.
 
 mod check;
@@ -187,7 +187,7 @@ fn running(config: &Config) -> Result<Option<Client>, CliError> {
     }
 }
 
-/// Domains of the configuration and of the record: users of others are not imported.
+/// Domains of the configuration and of the database: users of others are not imported.
 fn served(admin: &mut Admin, config: &Config) -> Result<BTreeSet<Box<str>>, CliError> {
     let known = admin.domains()?.into_iter().map(|domain| domain.name);
     Ok(config.sip.domains.iter().cloned().chain(known).collect())

@@ -1,4 +1,4 @@
-//! Users of XEP-0227 as the record takes them, and what there is to say of those that it does not.
+//! Users of XEP-0227 as the database takes them, and what there is to say of those that it does not.
 //!
 //! [`People`] is the source of `Admin::import_users`: the store pulls one user after the other, derives the verifiers of passwords on several
 //! threads, and writes. Users that cannot be taken are noted in [`ImportSummary`] and passed over.
@@ -38,7 +38,7 @@ pub(super) struct ImportSummary {
     /// Accounts without a password, and the first of them.
     keys_only: u64,
     first_keys_only: Vec<String>,
-    /// Elements that have no place in the record, by name.
+    /// Elements that have no place in the database, by name.
     passed: SkippedElements,
 }
 

@@ -57,6 +57,7 @@ impl Report {
         self.clock.now().since(self.started).as_secs_f64()
     }
 
+    /// Accounts so far, and their rate since the beginning.
     fn words(&self) -> String {
         let total = self.last.imported.total();
         format!("{} accounts, {:.0}/s", grouped(total), total as f64 / self.seconds().max(0.001))

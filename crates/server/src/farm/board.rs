@@ -35,8 +35,10 @@ impl std::fmt::Debug for FarmBoard {
     }
 }
 
+/// Written by the listener of the agent, but for `traffic` (the shard with the links) and `outlets` and `shards` (the start of the node).
 #[derive(Default)]
 pub(super) struct BoardState {
+    /// None before the node has joined.
     pub(super) view: Option<Arc<FarmView>>,
     /// The reason that the council is away.
     pub(super) away: Option<Box<str>>,
@@ -52,6 +54,7 @@ pub(super) struct BoardState {
     pub(super) renewals: BTreeMap<Life, Renewal>,
     /// The time at which the council has last answered a renewal of this node.
     pub(super) renewed_at: Option<Instant>,
+    /// As of the last half second.
     pub(super) traffic: LinkTraffic,
     /// The figures of the node's shards; none before they start.
     pub(super) shards: Option<Arc<StatusBoard>>,
@@ -101,7 +104,7 @@ impl FarmBoard {
         self.lock().view.clone()
     }
 
-    /// True for one node of those that share a database.
+    /// True for one node of those that share a database, the owner of the first bucket; and for a node with a database of its own.
     pub(crate) fn keeps_house(&self, shares_database: bool) -> bool {
         let owns_first = |view: Arc<FarmView>| {
             let owner = Bucket::with_number(0).and_then(|first| view.owner(first));

@@ -1,4 +1,6 @@
-//! The database that the nodes of a farm share, for the agent's claims of buckets.
+//! The database that the nodes of a farm share, for the agent's claims of buckets: the interface of `farm::database` by `store::Ownership`,
+//! on a thread of their own. Also the decision, at the start of an edge without that database, whether it uses the farm's accounts and
+//! routes or its own.
 
 use super::plan::StoredPlan;
 use cluster::farm::Claim;
@@ -118,6 +120,7 @@ fn result(answer: ClaimAnswer) -> Option<ClaimResult> {
     })
 }
 
+/// A fence means that the life is over: another node has taken its buckets. All other errors may pass.
 fn fault(error: StoreError) -> DatabaseFault {
     match error {
         StoreError::Fenced { .. } => DatabaseFault::Fenced,

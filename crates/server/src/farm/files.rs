@@ -41,6 +41,7 @@ impl Default for FileRequests {
     }
 }
 
+/// The questions of this node that wait for an answer, by number, each with the node that was asked.
 #[derive(Debug, Default)]
 struct OpenFileRequests {
     last: u64,

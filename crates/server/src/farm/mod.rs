@@ -1,5 +1,9 @@
 //! The node's part in a farm: joins it before the shards start, tells them of each new view of it, and gives one of them the
 //! links to other nodes. A node without `[farm]` has none of this.
+//!
+//! Three kinds of threads meet here. The agent's (`farm::agent`) speaks with the council and the shared database and calls `Listener`; the
+//! shards get its news by their inboxes, the first one has the links (`shard::farm`); the main thread serves operators. What they share is
+//! on the `FarmBoard`.
 
 mod board;
 mod database;
@@ -85,6 +89,7 @@ pub(crate) struct FarmMembership {
     board: Arc<FarmBoard>,
     /// The listener of links, until the shard that has them takes it.
     listener: Mutex<Option<TcpListener>>,
+    /// The agent's thread, until `leave` waits for it.
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -113,10 +118,12 @@ pub(crate) struct ShardLinks {
     pub(crate) listener: TcpListener,
 }
 
-/// The agent's listener.
+/// The agent's listener, on the agent's thread.
 struct Listener {
     board: Arc<FarmBoard>,
+    /// The outcome of the attempt to join, which `FarmMembership::join` waits for; used once.
     joined: SyncSender<Result<Life, FarmEnd>>,
+    /// Set by `joined`: the end of a member ends the process, that of an attempt only the start.
     is_member: bool,
     clock: Clock,
     /// The clock and the processor time of the process at the last renewal, in microseconds.
@@ -458,6 +465,7 @@ fn machine_name(config: &Config) -> Result<Box<str>> {
     Ok(name.into())
 }
 
+/// The node as it introduces itself to the council, which gives it its life.
 fn member(config: &Config, name: &str) -> Result<Member> {
     let farm = &config.farm;
     Ok(Member {

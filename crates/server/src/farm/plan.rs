@@ -22,6 +22,7 @@ const UNANSWERED: u64 = 0;
 pub(crate) struct StoredPlan {
     pub(crate) domains: Vec<Box<str>>,
     pub(crate) routes: Vec<Route>,
+    /// A hash of the rows.
     version: u64,
 }
 
@@ -83,6 +84,7 @@ impl StoredPlan {
     }
 }
 
+/// A row of a plan: domains are numbered first, then routes, from 0.
 enum PlanRow<'a> {
     Domain(&'a str),
     Route(&'a Route),
@@ -105,6 +107,7 @@ pub(crate) struct PlanCopy {
     version: u64,
     domains: Vec<Box<str>>,
     routes: Vec<Route>,
+    /// Pages that have come, also those before the plan changed and was begun anew.
     pages: usize,
 }
 

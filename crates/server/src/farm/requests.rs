@@ -86,6 +86,7 @@ struct OpenRequest {
 #[derive(Debug, Default)]
 struct NodeAnswer {
     name: Box<str>,
+    /// The number of the part that is expected, from 0.
     next_part: u32,
     bytes: Vec<u8>,
     is_complete: bool,
@@ -111,6 +112,8 @@ impl OpenRequests {
         Some((self.last, all_answered))
     }
 
+    /// Handles a part of a node's answer. An answer that misses a part, or is too long, counts as one that cannot be shown, and its bytes are
+    /// freed.
     fn handle_part(&mut self, number: u64, from: Life, part: u32, is_last: bool, bytes: &[u8]) {
         let Some(request) = self.open.get_mut(&number) else { return };
         let Some(node) = request.nodes.get_mut(&from).filter(|node| !node.is_complete) else { return };
@@ -224,6 +227,8 @@ impl FarmRequester {
         }
     }
 
+    /// Sends a request to these nodes and waits for all, but no longer than [`limits::FARM_REQUEST_PATIENCE`]. One answer for each; none
+    /// from all of them if too many requests wait.
     async fn ask_nodes(
         &self,
         nodes: BTreeMap<Life, Box<str>>,

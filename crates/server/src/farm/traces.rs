@@ -19,6 +19,7 @@ pub(crate) type TraceMessages = mpsc::Receiver<(Life, TraceMessage)>;
 #[derive(Debug, Default)]
 pub(crate) struct TraceInbox {
     sender: OnceLock<mpsc::Sender<(Life, TraceMessage)>>,
+    /// Messages without room, until `take_lost`.
     lost: AtomicU64,
 }
 

@@ -26,7 +26,7 @@ impl Kind {
     }
 }
 
-/// One number of each shard.
+/// One number of each shard, and the place of it in the counters.
 struct ShardMetric {
     name: &'static str,
     kind: Kind,
@@ -42,7 +42,7 @@ const fn gauge(name: &'static str, help: &'static str, read: fn(&ShardCounters) 
     ShardMetric { name, kind: Kind::Gauge, help, read }
 }
 
-/// With the label `shard`.
+/// The metrics of each shard, with the label `shard`, in the order of the page.
 const SHARD: &[ShardMetric] = &[
     gauge("belfry_calls", "Calls being set up or up", |s| s.calls),
     gauge("belfry_calls_up", "Calls answered and not yet over", |s| s.calls_up),
@@ -518,10 +518,12 @@ pub fn exposition(status: &Status) -> String {
     out
 }
 
+/// The two lines before the values of a metric.
 fn head(out: &mut String, name: &str, kind: Kind, help: &str) {
     let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {}", kind.name());
 }
 
+/// The value of a label as the text format wants it.
 fn escaped(label: &str) -> String {
     label.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }

@@ -1,4 +1,4 @@
-//! From configuration and record to the parts of a node.
+//! From configuration and database to the parts of a node. `Node::start_with` calls these functions in their order.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -43,7 +43,9 @@ pub(crate) struct Shared {
     pub(crate) route_peers: Arc<sip::endpoint::RoutePeers>,
     /// Configured and added ones.
     pub(crate) domains: Vec<Box<str>>,
+    /// The root of tags, branches and nonces: of the farm, else of the database, so that it outlives a restart.
     pub(super) secret: [u8; 32],
+    /// Drawn at each start: the keys of hash tables, so that peers cannot choose colliding keys.
     seed: [u8; 32],
     pub(super) started: Instant,
     pub(super) clock: Clock,
@@ -529,6 +531,7 @@ pub(crate) fn voice_common(
     Ok(NodeVoice::new(voice, numbers, domain, (Arc::new(helpers), Arc::new(files)), &url))
 }
 
+/// Binds a listener. The first shard says if the kernel grants a smaller buffer.
 fn bind(io: &mut Io, listener: &Listener, wanted: usize, shard: u16) -> Result<()> {
     let bound = io.bind(listener)?;
     if let Some(granted) = bound.receive_buffer.filter(|granted| *granted < wanted && shard == 0) {

@@ -92,6 +92,8 @@ impl NoticeStream {
     }
 }
 
+/// Waits for notices, on a thread of its own, until the stream is dropped. While the server cannot be reached changes are missed; the first
+/// notice after that is `Notice::Everything`.
 fn listen(
     mut listener: NoticeListener,
     sender: &mpsc::Sender<Vec<Notice>>,

@@ -1,4 +1,5 @@
-//! Routes the store's answers: to the shards' inboxes, or to the asker on the control socket.
+//! Routes the store's answers by the sink of their ticket: to the inbox of the shard of that number, or to a waiting task of the operator,
+//! of REST or of another part outside the shards (`CONTROL`). Keeps the failures of the database for status and health.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,7 +21,7 @@ use crate::message::{InboxMessage, LocalMessage};
 /// The sink of the control socket's questions: no shard has this number.
 const CONTROL: u16 = u16::MAX;
 
-/// Sorts the store's answers.
+/// The receiver of all results of the store's threads, which call it.
 pub(crate) struct StoreCompletions {
     outlets: Vec<Outlet<InboxMessage>>,
     waiting: Mutex<Waiting>,
@@ -32,8 +33,10 @@ pub(crate) struct StoreCompletions {
     is_ending: AtomicBool,
 }
 
+/// The failures of the database.
 #[derive(Default)]
 struct Failures {
+    /// Failed writes of the database since the start.
     count: u64,
     last: Option<Box<str>>,
     /// `None`: the database can be written.
@@ -50,6 +53,7 @@ pub(super) struct Unwritable {
     since: Instant,
 }
 
+/// The requests of parts outside the shards. One that is never answered ends with the node.
 #[derive(Default)]
 struct Waiting {
     last: u64,
@@ -125,6 +129,7 @@ impl StoreCompletions {
     pub(super) fn set_unwritable(&self, now: Option<Unwritable>) {
         let mut failures = self.lock_failures();
         let at = self.clock.now();
+        // A trial write needs no new space: its success does not show that the server's disk has room again.
         if now.is_none() && failures.full_at.is_some_and(|full| at.since(full) < limits::SERVER_FULL) {
             return;
         }

@@ -167,12 +167,12 @@ fn routers(board: &FarmBoard) -> Vec<Life> {
     peers.filter(|(_, peer)| peer.roles.is_router).map(|(life, _)| *life).collect()
 }
 
-/// An edge's questions for the plan.
+/// An edge's questions for the plan: a task of the main thread, until the node ends.
 struct PlanFollower {
     operator: Rc<Operator>,
     board: Arc<FarmBoard>,
     requester: crate::farm::requests::FarmRequester,
-    /// The node that has answered last: another one may have heard of a change later.
+    /// The node that has answered last. It is preferred: another one may hear of a change later, and would give the plan from before.
     source: Option<Life>,
     /// Counts failures, so that nodes are asked in turn.
     failures: usize,

@@ -140,6 +140,7 @@ async fn serve(own: OwnFiles, files: NodeFiles, mut requests: mpsc::Receiver<Nod
 }
 
 impl OwnFiles {
+    /// Performs a question. The length of a piece is bounded here, too, whatever the asker wants.
     async fn perform(self, question: FileBody) -> Result<FileBody, FileFault> {
         match question {
             FileBody::Read { file: FileName { kind, id }, start, length } => {
@@ -208,6 +209,7 @@ async fn blocking<T: Send + 'static>(
     spawn_blocking(work).await.map_err(|_| FileFault::Failed)?
 }
 
+/// Reads a part of a recording. A range behind the end of the file is an empty piece, which still tells the size.
 fn part_of(sound: Sound, range: Range<u64>) -> Result<FilePiece, FileFault> {
     let Sound { mut file, len } = sound;
     let read = |file: &mut File| {

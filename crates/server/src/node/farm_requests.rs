@@ -87,6 +87,7 @@ fn answer_at_once(board: &FarmBoard, from: Life, request: &[u8]) -> Result<Reque
     }))
 }
 
+/// Performs a request as one of this node's own operator, if another node may make it.
 async fn perform<C: Control>(control: &C, status: &StatusSource, request: Request) -> Response {
     // The domains with their accounts: an edge without a database has none of its own to show.
     if request.concerns_all_nodes() || request == Request::Ask(Ask::Domains) {

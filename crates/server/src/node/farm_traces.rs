@@ -112,6 +112,7 @@ impl FarmTraces {
         sink.of_node(&own.unwrap_or_default())
     }
 
+    /// Asks the other nodes for their lines, again and again, until the reader has gone.
     async fn follow(self: Rc<Self>, account: Box<str>, sink: TraceSink) {
         let trace = self.last_number.get() + 1;
         self.last_number.set(trace);
@@ -131,6 +132,7 @@ impl FarmTraces {
         }
     }
 
+    /// Repeats the request at all other nodes, which begins a trace at those that have joined and keeps it alive at the others.
     fn renew(&self, trace: u64, begin: &TraceBody) {
         let (now, others) = (self.clock.now(), self.others());
         for (life, _) in &others {

@@ -25,6 +25,7 @@ pub(super) fn read(reader: &mut dyn Reader, domains: &[Box<str>]) -> Result<Unkn
     Ok(UnknownAccounts::new(all))
 }
 
+/// The kinds of these accounts with the number of each. Beyond [`limits::LOOKS`] kinds, accounts of further ones are not counted.
 fn profiles<'a>(accounts: impl Iterator<Item = &'a Verifiers>) -> Vec<AccountProfile> {
     let mut profiles: Vec<AccountProfile> = Vec::new();
     for verifiers in accounts {

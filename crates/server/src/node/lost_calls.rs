@@ -1,4 +1,4 @@
-//! Calls of applications whose node has died end in the record, and their applications are told: by one living node, the owner of the
+//! Calls of applications whose node has died end in the database, and their applications are told: by one living node, the owner of the
 //! first bucket of the database that the nodes share. A node with a database of its own does so for its own earlier lives
 //! (`docs/decisions/0075-calls-of-applications-on-a-farm.md`).
 
@@ -31,10 +31,13 @@ const PASSES: [Duration; 3] = [Duration::ZERO, Duration::from_secs(5), Duration:
 
 /// A dead life whose calls are being ended.
 struct DeadLife {
+    /// The first look at a map that has the life as dead.
     seen_at: Instant,
+    /// Passes that have succeeded.
     passes: usize,
 }
 
+/// The task of one node. Each node has it, and acts while it keeps house.
 struct LostCalls {
     store: Arc<Service>,
     desk: Arc<StoreCompletions>,
@@ -46,7 +49,7 @@ struct LostCalls {
     dead: BTreeMap<Life, DeadLife>,
 }
 
-/// Begins to end the calls of dead nodes, if the node is in a farm and has calls of applications in its record.
+/// Begins to end the calls of dead nodes, if the node is in a farm and has calls of applications.
 pub(super) fn begin(node: &Node) {
     let Some(farm) = &node.shared.farm else { return };
     if !node.shared.config.voice.is_on() {
@@ -123,7 +126,7 @@ impl LostCalls {
         }
     }
 
-    /// First all are over in the record, then their applications are told, then the rows forget the life: if this node dies meanwhile,
+    /// First all are over in the database, then their applications are told, then the rows forget the life: if this node dies meanwhile,
     /// the next one tells them.
     async fn end_page(&self, rows: Vec<Row>) -> Result<(), StoreError> {
         let now = self.clock.now();
@@ -151,6 +154,7 @@ impl LostCalls {
         written(writes).await
     }
 
+    /// Gives the request that tells an application of the end of its call to a shard, which sends it.
     async fn tell(&self, now: Instant, call: &RestCall) -> Result<(), StoreError> {
         if call.end_callback.is_none() {
             return Ok(());

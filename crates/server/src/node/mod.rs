@@ -1,5 +1,9 @@
-//! The whole node: the record, the shards, and what is around them. The main thread is here: signals, the
+//! The whole node: the database, the shards, and what is around them. The main thread is here: signals, the
 //! control socket, metrics, housekeeping. Calls never pass through it.
+//!
+//! `operator::run` makes a [`Node`] and serves it until its end. The order of a start: the database, the farm (which gives the node its life),
+//! certificates, the store's threads, bindings back into the routers, the REST interface, one thread for each shard, which binds the
+//! addresses. An error in any of these ends the start.
 
 mod build;
 mod certificates;
@@ -49,12 +53,16 @@ pub use operator::run;
 pub struct Node {
     pub(crate) shared: Shared,
     pub(crate) store: Arc<Service>,
+    /// Opens further connections to the database, for reads beside the store's threads.
     database: Database,
+    /// Routes the results of the store.
     pub(crate) desk: Arc<StoreCompletions>,
     pub(crate) board: Arc<StatusBoard>,
     /// `None`: call records are not written to files.
     call_files: Option<Arc<CallFiles>>,
+    /// The inboxes of the shards, by number.
     pub(crate) outlets: Vec<Outlet<InboxMessage>>,
+    /// Copies of SIP messages and of chat's elements of traced accounts, from all shards to the readers of traces.
     pub(crate) traces: tokio::sync::broadcast::Sender<Arc<sip::endpoint::TraceEvent>>,
     pub(crate) chat_traces: tokio::sync::broadcast::Sender<Arc<control::ChatTrace>>,
     pub(crate) tls: Option<Arc<Tls>>,
@@ -67,7 +75,7 @@ pub struct Node {
 }
 
 impl Node {
-    /// Opens the record, reads back what it holds, binds every address and starts the shards.
+    /// Opens the database, reads back what it holds, binds every address and starts the shards.
     ///
     /// # Errors
     /// In words for the operator: which file or address, and what to do.
@@ -75,7 +83,7 @@ impl Node {
         Node::start_with(config, store::sqlite::Options::default())
     }
 
-    /// As [`start`](Self::start), with a record opened so.
+    /// As [`start`](Self::start), with a SQLite database opened with these options.
     ///
     /// # Errors
     /// As `start`.
@@ -213,7 +221,7 @@ impl Node {
         }
     }
 
-    /// Rows of the record that have had their time.
+    /// Deletes rows that have had their time: one node of a farm that shares a database does so for all.
     pub(crate) fn clean(&self) {
         if self.shared.farm.as_ref().is_some_and(|farm| !farm.keeps_house()) {
             return;
@@ -256,7 +264,7 @@ impl Node {
         }
     }
 
-    /// Ends the shards: open calls are written down, then the record is closed.
+    /// Leaves the farm and ends the shards: open calls are written down, then files of call records are completed.
     pub fn stop(&mut self) {
         if let Some(farm) = &self.shared.farm {
             // While the links are there: a packet of another node's call that came here would be lost without them.
@@ -287,5 +295,5 @@ fn call_files(config: &Config, board: &Arc<StatusBoard>) -> Result<Option<Arc<Ca
 /// The time that shards have to empty their sockets at the end.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(1);
 
-/// The time that a drain waits for transactions that do not end: Timer B and a little.
+/// The time that a drain waits for transactions that do not end: Timer B (32 s, RFC 3261 §17.1.1.2) and a little.
 pub const DRAIN_PATIENCE: Duration = Duration::from_secs(40);

@@ -1,4 +1,7 @@
 //! Serves the operator's requests of the node on the main thread: commands, signals, the end.
+//!
+//! [`run`] is the process: it opens the listeners of operators, starts the node, begins the tasks of the main thread, serves [`Operator`] as
+//! `control::Control` until a signal, a command or the end of a drain, and stops the node.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -52,8 +55,9 @@ const LOOK_UNDRAINED: Duration = Duration::from_secs(1);
 const QUIET: Duration = Duration::from_millis(1_200);
 /// The interval at which certificates are checked, and old rows deleted.
 const HOUSEKEEPING: Duration = Duration::from_secs(10);
-/// The interval of trial writes to the database, and the interval while they fail.
+/// The interval of trial writes to the database.
 const PROBE: Duration = Duration::from_secs(5);
+/// The interval while they fail.
 const PROBE_FAILED: Duration = Duration::from_secs(1);
 
 /// Runs a node until it is drained or stopped.
@@ -67,7 +71,7 @@ pub fn run(config: Config) -> Result<()> {
 }
 
 async fn operate(config: Config, logging: Logging) -> Result<()> {
-    // First, so that a second node finds out before it opens the record.
+    // First, so that a second node finds out before it opens the database.
     let doors = AdminListeners::open(&config).await?;
     let http_address = doors.http_address()?;
     let node = Node::start(config)?;
@@ -123,6 +127,7 @@ async fn operate(config: Config, logging: Logging) -> Result<()> {
     Ok(())
 }
 
+/// The node, as operators command it. All of its tasks are on the main thread; no borrow of `node` is held across an `await`.
 pub(super) struct Operator {
     pub(super) node: RefCell<Node>,
     logging: Logging,
@@ -131,11 +136,13 @@ pub(super) struct Operator {
     services: Vec<Listening>,
     certificates: Certificates,
     manager: ServiceManager,
-    /// Since when.
+    /// The time at which the drain began.
     draining: Cell<Option<Instant>>,
     /// The time of the last trial write to the database; in the future of the clock while one goes on.
     probed: Cell<Option<Instant>>,
+    /// A command or a signal ends the node.
     leave: Notify,
+    /// Wakes `until_the_end`, which then looks more often.
     drain_begins: Notify,
     /// One entry for each trace: two of one account are two.
     traced: RefCell<Vec<Box<str>>>,
@@ -144,6 +151,7 @@ pub(super) struct Operator {
 }
 
 impl Operator {
+    /// Does the housekeeping, and returns when the node is to stop: at once, when it is drained, or when a drain takes too long.
     async fn until_the_end(self: &Rc<Self>) {
         let mut kept_house = self.now();
         let mut busy = self.now();
@@ -213,7 +221,7 @@ impl Operator {
         let answer = {
             let node = self.node.borrow();
             let (ticket, answer) = node.desk.expect_write();
-            // A record that is too busy to be tried is written.
+            // A database that is too busy to be tried is being written.
             if node.store.write(Write::Probe { at: now }, ticket).is_err() {
                 return None;
             }

@@ -8,6 +8,7 @@ use stdx::attempts::Cause;
 
 use super::{Node, listening};
 
+/// The line of the log that says that the node is up, and where.
 pub(super) fn announce(node: &Node, services: &[Listening]) {
     let config = &node.shared.config;
     let at = |service: &str| {
@@ -31,6 +32,7 @@ pub(super) fn announce(node: &Node, services: &[Listening]) {
     );
 }
 
+/// The connections in progress and refused, by the kind of listener.
 pub(super) fn admissions(node: &Node) -> Vec<AdmissionStatus> {
     let status = |(service, admission): (&str, &Admission)| AdmissionStatus {
         service: service.into(),
@@ -43,6 +45,7 @@ pub(super) fn admissions(node: &Node) -> Vec<AdmissionStatus> {
     node.shared.admissions.all().into_iter().map(status).collect()
 }
 
+/// Failed sign-ins by service and cause, without those that there were none of.
 pub(super) fn sign_in_failures(node: &Node) -> Vec<SignInFailureCount> {
     let count = |(service, cause, count): (Service, Cause, u64)| SignInFailureCount {
         service: service.name().into(),
@@ -52,6 +55,7 @@ pub(super) fn sign_in_failures(node: &Node) -> Vec<SignInFailureCount> {
     node.shared.failures.counts().filter(|(_, _, count)| *count > 0).map(count).collect()
 }
 
+/// A binding as commands and REST list it. `received`: transport and address that its REGISTER came from.
 pub(super) fn binding_row(binding: router::Binding, now: Instant) -> BindingRow {
     let from = |received: router::Received| {
         let transport = sip::transport::via_token(received.transport).to_lowercase();

@@ -5,16 +5,14 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
-/// Bytes that must find room: a few groups of writes and their log. The record reuses space that it has, so a full disk is not
+/// Bytes that must find room: a few groups of writes and their log. The database reuses space that it has, so a full disk is not
 /// met at the first write.
 const ROOM: usize = 1 << 20;
-/// Written and removed.
+/// The name of the trial file.
 const FILE: &str = "room";
 
-/// Writes a file there and removes it. It is not forced to the disk: file systems refuse what they have no room for at once.
-///
-/// # Errors
-/// Writes and removes a file of trial size.
+/// Writes a file of [`ROOM`] bytes there and removes it. It is not forced to the disk: file systems refuse what they have no room for at
+/// once.
 ///
 /// # Errors
 /// The path and the system's message.

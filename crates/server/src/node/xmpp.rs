@@ -1,4 +1,5 @@
-//! From the configuration to the XMPP of a shard.
+//! From the configuration to the settings of the XMPP of a shard: of its streams, host, components and servers. `node::build` asks for them
+//! once for each shard, and for those that a reload changes (`reload_of`) at each change of domains, too.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -29,6 +29,7 @@ use super::Record;
 use crate::message::{InboxMessage, LocalMessage};
 use crate::node::Node;
 
+/// The refusal of a node without programmable voice.
 const OFF: ControlError =
     ControlError::Unsupported(Cow::Borrowed("Calling without [voice] media in the configuration"));
 
@@ -70,6 +71,7 @@ impl LiveObjects {
         self.ask(&self.outlets[shard..=shard], request).map(drop)
     }
 
+    /// The request in the words of the calls; documents and applications that it names are read from the database.
     fn request_of(&self, request: LiveRequest) -> Result<Request, ControlError> {
         Ok(match request {
             LiveRequest::ChangeCall { call, change } => {
@@ -122,6 +124,7 @@ impl LiveObjects {
         ask_shards(outlets, request)
     }
 
+    /// A resource of the database by its SID. `Busy`: the database does not answer.
     pub(super) fn get<T: Resource>(&self, sid: &str) -> Result<T, ControlError> {
         let read = RestRead::Sid { kind: T::KIND, sid: sid.into() };
         match self.record.read(Read::Rest(read)) {
@@ -160,7 +163,8 @@ impl LiveObjects {
     }
 }
 
-/// The first shard's answer that is not "not here".
+/// The first shard's answer that is not "not here". Waits until all shards have answered, and [`limits::CONTROL`] at most: the inbox of a
+/// shard that stands still keeps its copy of the request, so that `Busy` does not mean that nothing will be done.
 fn ask_shards(outlets: &[Outlet<InboxMessage>], request: &Request) -> Result<Reply, ControlError> {
     let (answer, answers) = sync_channel(outlets.len());
     for outlet in outlets {
@@ -187,6 +191,7 @@ fn not_absolute(name: &str, url: &str) -> ControlError {
     ControlError::Invalid(format!("{name} {url:?}: expected http:// or https:// and a host"))
 }
 
+/// The events of a call that a `StatusCallbackEvent` may name.
 pub(super) const CALL_EVENTS: &[&str] = &["initiated", "ringing", "answered", "completed"];
 const RECORDING_EVENTS: &[&str] = &["in-progress", "completed", "absent"];
 
@@ -209,7 +214,7 @@ pub(super) fn callback(
     Ok(Some(Callback { target, events }))
 }
 
-/// `of`: the recording's `source` in the record.
+/// A recording that the REST interface begins. `of`: the `source` of its row.
 pub(super) fn background(how: &StartRecording, of: &'static str) -> Result<Background, ControlError> {
     let source = match (how.track, how.channels) {
         (Track::Inbound, _) => RecordSource::Received,

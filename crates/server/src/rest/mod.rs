@@ -1,8 +1,8 @@
-//! The REST interface of the running node: the handlers of `admin` over the node's record and its shards.
+//! The REST interface of the running node: the handlers of `admin` over the node's database and its shards.
 //!
-//! Handlers run on threads of the runtime's blocking pool. `record` waits for the store and gives shards the bindings of numbers that
-//! changed; `plane` asks for live calls and rooms: `live` those of this node, all of whose shards are
-//! asked, and the other nodes of a farm.
+//! Handlers run on threads of the runtime's blocking pool, so that they may wait. `record` waits for the store and gives shards the bindings
+//! of numbers that changed; `plane` asks for live calls and rooms: `live` those of this node, all of whose shards are
+//! asked, and then the other nodes of a farm.
 
 mod live;
 mod plane;

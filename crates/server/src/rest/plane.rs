@@ -30,6 +30,7 @@ use crate::node::Node;
 use crate::xmpp::operator::nodes;
 use shard_message::wire::{FileFault, FileKind, FileName};
 
+/// The `admin::ControlPlane` of the node. Its methods wait, on threads that may.
 pub(super) struct Plane {
     chance: Chance,
     live: LiveObjects,
@@ -59,7 +60,7 @@ impl Plane {
         }
     }
 
-    /// The way to files of that node; none if it is this one.
+    /// The way to files of that node, as the row of a recording names it; none if it is this one, or the row names none.
     fn other_node(&self, node: &str) -> Option<&NodeFiles> {
         self.other_files.as_ref().filter(|files| !node.is_empty() && *files.node != *node)
     }
@@ -78,7 +79,8 @@ impl Plane {
         }
     }
 
-    /// `own`: the answer of this node.
+    /// Asks the other nodes, and joins their answers to `own`, that of this node. Where no node has the object but one has not answered, the
+    /// object may be there: `Busy`, not `NotFound`.
     fn ask_farm(
         &self,
         farm: &FarmRequester,
@@ -106,7 +108,7 @@ impl Plane {
         }
     }
 
-    /// A document that puts the call into the conference.
+    /// The RCML document that puts a call into the conference, with the attributes of `<Conference>` that a request for a participant names.
     fn conference_document(
         &self,
         sid: &str,
@@ -132,6 +134,7 @@ fn audio(media_type: &'static str) -> impl Fn(RemoteContent) -> Audio {
     move |content| Audio { media_type, length: content.size, read: Box::new(content) }
 }
 
+/// The failure at another node in the words of the REST interface.
 fn sound_error(fault: FileFault) -> EncodeError {
     match fault {
         FileFault::Unknown => EncodeError::NotFound,
@@ -142,6 +145,7 @@ fn sound_error(fault: FileFault) -> EncodeError {
     }
 }
 
+/// An empty parameter counts as absent.
 fn given(text: &str) -> Option<String> {
     (!text.is_empty()).then(|| text.to_owned())
 }

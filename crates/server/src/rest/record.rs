@@ -1,4 +1,5 @@
-//! The node's record, waited for; and what a change of it means for the shards.
+//! The node's database, as handlers of REST read and write it: each call waits for the store. A write tells the shards what it changes for
+//! them before it returns.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -11,6 +12,7 @@ use crate::message::{InboxMessage, LocalMessage};
 use crate::node::changes::tell_shards;
 use crate::node::{Node, StoreCompletions};
 
+/// The `admin::Repository` of the node. Not for threads that run tasks.
 pub(crate) struct Record {
     store: Arc<Service>,
     desk: Arc<StoreCompletions>,
@@ -31,7 +33,7 @@ impl Record {
         }
     }
 
-    /// Gives the shards the bindings that are in the record.
+    /// Gives the shards the bindings that are in the database.
     pub(super) fn refresh(&self) {
         if !self.config.is_on() {
             return;
@@ -50,6 +52,7 @@ impl Record {
         }
     }
 
+    /// Writes and waits. A store that takes nothing now counts as closed.
     fn put(&self, write: Write) -> Result<WriteDone, StoreError> {
         let (ticket, answer) = self.desk.expect_write();
         self.store.write(write, ticket).map_err(|store::Busy| StoreError::Closed)?;
@@ -73,7 +76,7 @@ impl Repository for Record {
         answer.blocking_recv().unwrap_or(Err(StoreError::Closed))
     }
 
-    /// The shards know of it before this returns: who binds a number may call it.
+    /// The shards know of it before this returns: a client that has bound a number may call it at once.
     fn write(&self, write: Write) -> Result<WriteDone, StoreError> {
         let (notice, aliases) = (Notice::of(&write), self.aliases(&write));
         let done = self.put(write)?;

@@ -1,4 +1,7 @@
-//! The accounts a shard has asked the store for, kept for a while.
+//! The accounts a shard has asked the store or an owner for, kept for a while. `store_reads` begins the reads that `wait` asks for.
+//!
+//! An entry is believed for a minute. Where the database is a server (or the owners have it), entries are kept for longer than they are
+//! believed, and are used while reads fail.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -12,13 +15,14 @@ use crate::limits;
 /// An account as it was read; `None` for an address without an account, so that guessing is cheap for us too.
 pub(crate) type CachedAccount = Option<Box<store::Account>>;
 
-/// The time that an entry is believed without asking again. Changes through this node void it at once; this
-/// is for changes by other processes.
+/// The time that an entry is believed without asking again. Changes that this node makes or is told of void it at once; this bounds the
+/// age of an entry whose change no notice came of.
 const LIFETIME: Duration = Duration::from_secs(60);
 
-/// Entries looked at at a time: a full cache in a minute and a half, and some 10 µs.
+/// Entries looked at in one sweep: two sweeps a second go through a full cache in a minute and a half, and one takes some 10 µs.
 const SWEEP: usize = 1_024;
 
+/// The cache of a shard, and the reads under way that fill it.
 pub(crate) struct Accounts {
     cache: Cache<Box<str>, Entry>,
     /// The time that an account stays in the cache after it was read.
@@ -65,6 +69,7 @@ impl Accounts {
         Accounts { cache, kept, is_away: false, generation: 0, waiting, reads }
     }
 
+    /// The entry of an address, if it is believed. Else the store is to be asked (`wait`).
     pub(crate) fn get(&mut self, now: Instant, address: &str) -> Option<&CachedAccount> {
         let entry = self.cache.get_at(now, address)?;
         let is_believed = entry.believed_until > now && entry.generation == self.generation;
@@ -99,7 +104,8 @@ impl Accounts {
         true
     }
 
-    /// Ends a read; `known` is the account's state now, or `None` if it could not be read.
+    /// Ends a read; `known` is the account's state now, or `None` if it could not be read. `None` is returned for a ticket that is not
+    /// of a read of an account, or has ended.
     pub(crate) fn loaded(
         &mut self,
         now: Instant,
@@ -118,6 +124,8 @@ impl Accounts {
         Some(EndedRead { waiting, outdated: before })
     }
 
+    /// Voids the entry of an address, or of all accounts. Reads under way are not cached: they may have seen the
+    /// account as it was before.
     pub(crate) fn forget(&mut self, address: Option<&str>) {
         let meant = |read: &&mut Read| address.is_none_or(|address| *read.address == *address);
         self.reads.values_mut().filter(meant).for_each(|read| read.outdated = true);

@@ -31,20 +31,16 @@ pub(super) struct BucketAdapter {
     question_effects: Vec<QuestionEffect>,
 }
 
-/// A read of the store, with the number that [`OwnedBuckets`] gave it.
+/// A read of the store, with the number that [`OwnedBuckets`] gave it. The store knows it by a ticket.
 #[derive(Clone, Copy)]
 enum BucketRead {
-    /// `first` is the first of the buckets.
-    Page {
-        number: u64,
-        first: Option<Bucket>,
-    },
-    Row {
-        number: u64,
-    },
+    /// Rows of buckets that are loaded: bindings, or the numbers of kept messages. `first` is the first of the buckets, for the log.
+    Page { number: u64, first: Option<Bucket> },
+    /// The bindings of one address, for a lookup while its bucket loads.
+    Row { number: u64 },
 }
 
-/// The adapter, and what it decides by.
+/// The adapter, with the view and the authority that its machines get as arguments.
 struct Driver<'a> {
     adapter: &'a mut BucketAdapter,
     view: Option<&'a FarmView>,
@@ -90,7 +86,7 @@ pub(super) fn is_shared(shard: &Shard) -> bool {
     shard.farm.as_ref().is_some_and(|farm| farm.buckets.is_some())
 }
 
-/// Gives an input to the machines and performs the effects.
+/// Gives an input to the machines and performs the effects. Does nothing on a shard without buckets of a farm.
 fn drive(shard: &mut Shard, now: Instant, act: impl FnOnce(&mut Driver<'_>)) {
     let Some(farm) = shard.farm.as_mut().filter(|farm| farm.buckets.is_some()) else { return };
     let may_act = farm.may_act(now);
@@ -99,6 +95,7 @@ fn drive(shard: &mut Shard, now: Instant, act: impl FnOnce(&mut Driver<'_>)) {
     perform_all(shard, now);
 }
 
+/// Performs effects until none is left: to perform one may cause others, as a read that is refused ends at once.
 fn perform_all(shard: &mut Shard, now: Instant) {
     loop {
         let Some(adapter) = shard.farm.as_mut().and_then(|farm| farm.buckets.as_mut()) else { return };
@@ -245,6 +242,7 @@ pub(super) fn may_push(shard: &Shard, now: Instant) -> bool {
     shard.farm.as_ref().is_none_or(|farm| farm.buckets.is_none() || farm.may_act(now))
 }
 
+/// Reports stopped buckets that have no write under way any more, neither of the router nor of chat: their next owner may then read them.
 fn report_drained(shard: &mut Shard, now: Instant) {
     let mut writing = shard.parts.router.writing_buckets();
     chat_farm::add_writing(shard, now, &mut writing);
@@ -254,6 +252,7 @@ fn report_drained(shard: &mut Shard, now: Instant) {
     });
 }
 
+/// Gives the result of a read to [`OwnedBuckets`], and rows of buckets that it still wants to the router and to chat.
 fn handle_read(shard: &mut Shard, now: Instant, read: BucketRead, result: Result<Loaded, StoreError>) {
     match read {
         BucketRead::Page { number, first } => {
@@ -307,7 +306,8 @@ fn lives(shard: &Shard) -> Vec<Life> {
     view.map(|view| view.peers.keys().copied().collect()).unwrap_or_default()
 }
 
-/// Puts rows of the addresses that `is_read` names into the router.
+/// Puts rows of the addresses that `is_read` names into the router: a bucket may have been given up while its rows were read. Rows that
+/// later ones replace, and those that have expired or whose connection has ended, are deleted from the store.
 fn replay(shard: &mut Shard, now: Instant, loaded: Loaded, is_read: impl Fn(&str) -> bool) {
     let lives = lives(shard);
     let router = &mut shard.parts.router;
@@ -380,6 +380,7 @@ fn numbers(buckets: &[Bucket]) -> Box<[u16]> {
     buckets.iter().map(|bucket| bucket.number()).collect()
 }
 
+/// Begins a read, whose result `take_loaded` finds by its ticket.
 fn begin_read(shard: &mut Shard, now: Instant, about: BucketRead, read: Read) {
     let ticket = shard.reads.next_ticket();
     match shard.parts.store.read(read, ticket) {

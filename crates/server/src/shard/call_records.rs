@@ -1,5 +1,8 @@
 //! The calls of one shard until their records are written: the ledger, the call states of accounts, and the way to the
 //! store.
+//!
+//! `Shard::perform` brings each `EndpointEffect::Call`. The states that change go to the owners of the accounts as queries; records of
+//! ended calls gather until `Shard::settle` ends and are written then. No call waits for its record.
 
 use std::sync::Arc;
 
@@ -16,10 +19,13 @@ use crate::limits;
 
 /// The calls under way, and the records of ended ones that wait to be written.
 pub(super) struct CallRecords {
+    /// The calls under way, and the record that each will leave.
     ledger: Ledger,
+    /// The calls whose states the owners of accounts are to know: for presence and for limits of calls.
     accounts: AccountCalls,
+    /// Written by the next `write`.
     ended: Vec<CallRecord>,
-    /// Records are kept in the store.
+    /// Records are kept in the store. Files are written all the same.
     is_on: bool,
     store: Arc<Service>,
     /// `None`: no files are written.
@@ -98,7 +104,7 @@ impl CallRecords {
         self.ledger.drain(now, &mut self.ended);
     }
 
-    /// Writes the records of ended calls to the store and to files.
+    /// Writes the records of ended calls to the store and to files. One that a full queue refuses is lost and counted.
     pub(super) fn write(&mut self) {
         for record in self.ended.drain(..) {
             let record = calls::for_store(record);

@@ -1,9 +1,9 @@
-//! Reports a call's beginning, answer and end to the ledger, and ended calls to the store.
+//! Events of calls, as the endpoint reports them, in the words of the ledger, and ended calls as rows of the store (`call_records`).
 
 use call::{CallEventKind as LedgerKind, EndedBy};
 use sip::endpoint::{CallEvent, CallEventKind};
 
-/// The same event in the ledger's words.
+/// The same event in the ledger's words. A call of an application has no caller or callee that counts, but is listed under accounts.
 pub(crate) fn for_ledger(event: CallEvent) -> call::CallEvent {
     let kind = match event.kind {
         CallEventKind::Started { call_id, from, to, caller, callee, listed, .. } => {
@@ -19,12 +19,13 @@ pub(crate) fn for_ledger(event: CallEvent) -> call::CallEvent {
         CallEventKind::TakenOver { call_id, from, to, start, answer } => {
             LedgerKind::TakenOver { call_id, from, to, start, answer }
         }
+        // The endpoint does not name the party that sent the BYE, and the stored record has no place for it.
         CallEventKind::Ended => LedgerKind::Ended { by: EndedBy::Caller, reason: "BYE".into() },
     };
     call::CallEvent { key: event.call, leg: event.leg, kind }
 }
 
-/// One call in the record's words.
+/// An ended call as a row of the store.
 pub(crate) fn for_store(record: call::CallRecord) -> store::CallRecord {
     store::CallRecord {
         call_id: record.call_id,

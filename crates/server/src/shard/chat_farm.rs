@@ -70,7 +70,7 @@ pub(super) fn set_served(
     });
 }
 
-/// Adds the buckets that have ended and whose writes are under way.
+/// Adds the buckets that have ended here and have writes of chat under way: they are not drained yet.
 pub(super) fn add_writing(shard: &mut Shard, now: Instant, writing: &mut BucketSet) {
     if is_on(shard) {
         shard.with_xmpp(now, |xmpp, _| chat::add_writing(xmpp, writing));

@@ -1,4 +1,4 @@
-//! The parts that a shard is made of, and those of them that all its machines use.
+//! The parts that a shard is made of (`ShardDeps`, from `node::build`), and those of them that all its machines use (`ShardResources`).
 
 use std::sync::{Arc, LazyLock};
 
@@ -55,11 +55,13 @@ pub struct ShardDeps {
     pub(crate) voice: Option<voice_io::ShardVoice>,
     /// `None`: no chat clients.
     pub(crate) xmpp: Option<crate::xmpp::XmppSettings>,
+    /// Performs administrators' commands that come by chat.
     pub(crate) chat: crate::xmpp::operator::Operator,
     /// `None`: the node is alone.
     pub(crate) farm: Option<crate::farm::ShardFarm>,
     /// Receives copies of the SIP messages of traced accounts.
     pub traces: tokio::sync::broadcast::Sender<Arc<sip::endpoint::TraceEvent>>,
+    /// The log of failed sign-ins, one for all shards.
     pub(crate) failures: Arc<SignInFailures>,
 }
 
@@ -90,7 +92,7 @@ pub struct Reload {
     pub capture: Option<net::CaptureSettings>,
 }
 
-/// The cores and handles that the parts of a shard share.
+/// The cores and handles that the parts of a shard share, each as in [`ShardDeps`].
 pub(super) struct ShardResources {
     pub(super) edge: ShardAddress,
     pub(super) map: ShardMap,
@@ -133,6 +135,8 @@ impl ShardResources {
         answer.unwrap_or_default()
     }
 
+    /// An account of the store as the endpoint has it. It counts as disabled if it needs random digests (`ha1s_of`) and the system gives no
+    /// randomness.
     pub(super) fn account(&self, found: &store::Account) -> Account {
         let limit = found.limits.max_contacts.map(|count| count as usize);
         let ha1s = ha1s_of(&found.verifiers, self.clock.now());

@@ -23,6 +23,7 @@ pub(super) struct AccountQuestions {
     edges: BTreeSet<ShardAddress>,
     /// The questions whose account is read, by a number of this shard.
     waiting: HashMap<u64, (ShardAddress, AskId)>,
+    /// Edges number their questions each for itself, so that this shard gives them numbers of its own.
     last_number: u64,
 }
 
@@ -79,6 +80,8 @@ pub(super) fn handle_changed(shard: &mut Shard, address: Option<&str>) {
     tell_edges(shard, address);
 }
 
+/// Tells the edges that have asked this shard. Each owner gets the news of every account, and only the one that serves the bucket passes
+/// it on; a change of all accounts every owner passes on.
 fn tell_edges(shard: &mut Shard, address: Option<&str>) {
     let Some(farm) = shard.farm.as_ref().filter(|farm| !farm.edges.edges.is_empty()) else { return };
     if address.is_some_and(|address| !buckets::is_served(shard, Bucket::of(address))) {
@@ -115,13 +118,14 @@ pub(super) fn handle_answer(shard: &mut Shard, now: Instant, ticket: u64, answer
     shard.give_account(now, ticket, known.as_ref());
 }
 
-/// Owners have changed.
+/// Owners have changed: the next owner does not know that this edge has asked for the accounts in its cache.
 pub(super) fn handle_moved(shard: &mut Shard) {
     if shard.reads.asks_owners() {
         shard.reads.accounts().forget(None);
     }
 }
 
+/// The account as it goes to an edge: what the SIP of a phone needs, and no keys of SCRAM.
 fn for_edge(account: Account) -> PhoneAccount {
     let Account { aor, ha1s, disabled, max_contacts, limits } = account;
     let limits = limits.as_deref().cloned().unwrap_or_default();

@@ -36,7 +36,9 @@ use shard_message::wire::Probe;
 
 /// A shard's part in the farm.
 pub(super) struct FarmAdapter {
+    /// Sends reports to the thread of the agent, and knows if the node has the authority of an owner.
     pub(super) agent: FarmAgent,
+    /// The farm as this shard knows it; none until the node has read a map.
     pub(super) view: Option<Arc<FarmView>>,
     /// Only where the node shares a database, or asks those that do.
     pub(super) buckets: Option<Box<BucketAdapter>>,
@@ -45,8 +47,10 @@ pub(super) struct FarmAdapter {
     /// The links to other nodes; only the first shard has them.
     links: Option<Links>,
     traffic: LinkTraffic,
+    /// Gets the figures of the links, and messages of other nodes for operators.
     board: Arc<FarmBoard>,
     last_probe: Instant,
+    /// The buffer of `read_links`.
     events: Vec<LinkEvent>,
 }
 
@@ -152,7 +156,8 @@ impl FarmAdapter {
         sent
     }
 
-    /// Counts what the links have brought; answers to probes and messages for operators end here.
+    /// Counts what the links have brought. Probes are answered here, and messages for operators go to the board; the rest is returned for
+    /// the shard.
     fn handle_event(&mut self, now: Instant, own: cluster::Life, event: LinkEvent) -> Option<LinkEvent> {
         match &event {
             LinkEvent::Received { from, class, message } => {
@@ -337,7 +342,8 @@ pub(super) fn send_to_node(
     }
 }
 
-/// A message of another shard of this node for another node.
+/// Sends a message that another shard of this node has put into this one's inbox, because the links are here. One that cannot be sent goes
+/// back to its shard as a failure.
 pub(super) fn pass_to_node(shard: &mut Shard, now: Instant, life: cluster::Life, message: Message) {
     let to = ShardAddress::new(life, u16::from(message.shard));
     if let Err(SendError { message, reason }) = send_to_node(shard, now, to, message)
@@ -347,7 +353,7 @@ pub(super) fn pass_to_node(shard: &mut Shard, now: Instant, life: cluster::Life,
     }
 }
 
-/// Puts up the figures of the links.
+/// Puts the figures of the links on the board. Called twice a second.
 pub(super) fn report(shard: &mut Shard, now: Instant) {
     let own = shard.parts.edge.life;
     if let Some(adapter) = &mut shard.farm {
@@ -410,6 +416,7 @@ pub(super) fn answer_at_node(shard: &mut Shard, now: Instant, to: ShardAddress, 
     }
 }
 
+/// Handles a message of another node for any shard of this one: its own are handled at once, those of other shards go to their inboxes.
 fn handle_from_node(shard: &mut Shard, now: Instant, sender: cluster::Life, message: &Message) {
     let number = usize::from(message.shard);
     match wire::read(message) {
@@ -452,7 +459,8 @@ fn handle_from_node(shard: &mut Shard, now: Instant, sender: cluster::Life, mess
     }
 }
 
-/// A message that the node of a life did not take. `is_unsent`: no part of it has left.
+/// A message that the node of a life did not take. `is_unsent`: no part of it has left. Else the node may have received it, so that a
+/// question which must not be performed twice does not fail: its asker waits for its deadline.
 fn take_back_from_node(
     shard: &mut Shard,
     now: Instant,

@@ -38,8 +38,8 @@ impl KeyWriter {
         }
     }
 
-    /// Performs a write that contains keys, which are made as in `derive`; but a client waits for it. If
-    /// there is nothing to write, the client is told the reason as well.
+    /// Performs a write that contains keys, which are made as in `derive`; but a client waits for it, so that it waits for a permit
+    /// instead of being refused. If there is nothing to write, the client is told the reason as well: as the result of the write.
     pub(super) fn write(
         &self,
         to: Ticket,

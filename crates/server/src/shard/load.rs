@@ -8,19 +8,22 @@ use stdx::Instant;
 
 /// A turn longer than this means that packets wait longer than the network takes.
 const LONG_TURN: Duration = Duration::from_millis(100);
-/// A turn over so many messages has left others in the kernel: one batch of one socket.
+/// A turn over so many messages has left others in the kernel: one batch of one socket (`mmsg::BATCH`).
 const FULL_TURN: usize = 64;
 /// The time that every turn must be long or full before new work is refused: longer than a burst.
 const PATIENCE: Duration = Duration::from_millis(500);
 
+/// The lag of one shard, from which `Shard::run` sets the intake of the endpoint after each turn.
 #[derive(Debug, Default)]
 pub(super) struct Load {
+    /// The beginning of the first of the last turns in a row that were long or full; `None` if the last one was neither.
     behind_since: Option<Instant>,
+    /// Set by `Command::Drain`, and never unset.
     draining: bool,
 }
 
 impl Load {
-    /// After a turn: what the shard's intake is from now on.
+    /// Handles the end of a turn. Returns the shard's intake from now on: one turn that is neither long nor full opens it again.
     pub(super) fn weigh(&mut self, began: Instant, ended: Instant, messages: usize) -> Intake {
         let behind = ended.since(began) >= LONG_TURN || messages >= FULL_TURN;
         let since = match behind {

@@ -1,4 +1,5 @@
-//! The operator's questions about the calls, registrations and sign-ins of a shard.
+//! The operator's questions about the calls, registrations and sign-ins of a shard (`Command::Ask`). They are answered at once from the
+//! shard's memory, but for the end of a registration: its owner is asked as by a REGISTER.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -38,6 +39,7 @@ impl OperatorChanges {
     }
 }
 
+/// Handles a question. Lists are cut to the longest that the control protocol sends, and give the number of all.
 pub(super) fn handle(shard: &mut Shard, question: OperatorQuestion) {
     let now = shard.parts.clock.now();
     match question {
@@ -63,11 +65,13 @@ pub(super) fn handle(shard: &mut Shard, question: OperatorQuestion) {
     }
 }
 
+/// The change of a REGISTER with `expires=0` for this contact (RFC 3261 §10.2.2). The limit of contacts is for additions only.
 fn removal(aor: Box<str>, contact: Contact) -> Register {
     let change = Change::Update(vec![Contact { expires: 0, ..contact }]);
     Register { aor, call_id: CALL_ID.into(), cseq: 0, change, max_contacts: usize::MAX }
 }
 
+/// The open calls of the ledger. Calls of applications have the SID by which REST names them.
 fn open_calls(shard: &Shard, account: Option<&str>) -> OpenCallList {
     let (calls, total) = shard.records.open_calls(account, control::limits::OPEN_CALLS);
     let voice = shard.voice.as_ref();

@@ -1,6 +1,8 @@
 //! The pauses of a shard between its turns (`docs/decisions/0004`, `0061`). Waking for every datagram costs more than the
 //! datagram: a busy shard sleeps a moment after each turn and then finds a batch, as network cards do with their interrupts.
 //! Nodes of a farm that share a machine nap longer, so that the wake-ups of the whole machine do not grow with their number.
+//!
+//! `Shard::run` calls [`Pace::rest`] after each turn, which sleeps or not, and then does as [`Pace::next`] says.
 
 use std::num::NonZero;
 use std::time::Duration;
@@ -41,6 +43,7 @@ pub(super) enum NextTurn {
 #[derive(Debug)]
 pub(super) struct Pace {
     window_began: Instant,
+    /// Messages since the window began.
     messages: u32,
     /// The nap after a turn with messages, by the last window; `None`: the shard wakes up for each message.
     nap: Option<Duration>,
@@ -101,6 +104,7 @@ impl Pace {
         (messages < BATCH_ENOUGH).then_some(nap)
     }
 
+    /// Adds a turn's messages. The first turn after the end of the window chooses the nap of the next one.
     fn count(&mut self, now: Instant, messages: usize) {
         self.messages = self.messages.saturating_add(u32::try_from(messages).unwrap_or(u32::MAX));
         let passed = now.since(self.window_began);

@@ -1,4 +1,8 @@
-//! Performs the effects of the cores: by the sockets, the store, the bus, or another core of this shard.
+//! Performs the effects of the cores: by the sockets, the store, the inboxes of other shards, the links to other nodes, or another core
+//! of this shard. Gives results of the store back to the core that asked (`handle_loaded`, `handle_written`).
+//!
+//! `Shard::turn` calls `Shard::settle` when all inputs of the turn are in, and again after the messages are handed over. Effects of the
+//! endpoint, the router and the probes gather until then; those of voice and chat are performed at once (`with_voice`, `with_xmpp`).
 
 use cluster::{Bucket, Epoch};
 use logging::sign_in_failures::{Failure, Service};
@@ -15,7 +19,8 @@ use super::{Shard, buckets, edge_accounts, farm};
 use crate::message::ShardMessage;
 use crate::xmpp::Unavailable;
 
-/// Gives the endpoint a message. A panic there is our bug; it costs that message, not the shard.
+/// Gives the endpoint a message. A panic there is our bug; it costs that message, not the shard. The endpoint goes on with the state
+/// that the panic left, and effects that it had pushed before are performed.
 pub(super) fn survive_panic(shard: &mut Shard, act: impl FnOnce(&mut Endpoint, &mut EndpointOutbox)) {
     let endpoint = &mut shard.parts.endpoint;
     let effects = &mut shard.scratch.effects;
@@ -94,6 +99,8 @@ impl Shard {
         }
     }
 
+    /// Sends a message by the shard that holds the connection of its target, or by this one's sockets. A failure is reported to the
+    /// endpoint if the message has a number for it.
     fn transmit(&mut self, now: Instant, transmit: Transmit) {
         match transmit.target.flow {
             // Another shard holds the connection.
@@ -112,6 +119,8 @@ impl Shard {
         }
     }
 
+    /// Puts a query to the owner of its address: performed at once if that is this shard, else sent with the turn's messages. The answer
+    /// comes by `give_answer`. Where nodes share a database, `OpenQuestions` numbers the query anew and asks again until its patience ends.
     pub(super) fn ask(&mut self, now: Instant, id: AskId, query: Query) {
         if buckets::is_shared(self) {
             return buckets::ask(self, now, id, query);
@@ -125,6 +134,9 @@ impl Shard {
         }
     }
 
+    /// Finds an account: in the cache, as it was read before while the database is away, or by a read that all askers of the address
+    /// share. `id` names the asker (`RequestOrigin`): `Xmpp::handle_account` for chat, `account_found` for the others. Both may be called
+    /// before this returns.
     pub(super) fn find_account(&mut self, now: Instant, id: AskId, user: Box<str>, domain: Box<str>) {
         let address = format!("{user}@{domain}");
         if let Some(known) = self.reads.accounts().get(now, &address) {
@@ -152,7 +164,8 @@ impl Shard {
         }
     }
 
-    /// Ends the wait for an account; `None` when it could not be read.
+    /// Ends the wait for an account; `None` when it could not be read. The endpoint and calls of applications then get the account as
+    /// it was read before, if it is still in the cache; chat and edges get an error (see `find_account`).
     pub(super) fn give_account(
         &mut self,
         now: Instant,
@@ -175,6 +188,8 @@ impl Shard {
         }
     }
 
+    /// Gives results of reads to the parts that asked. Tickets of chat are marked. The others come from one counter
+    /// (`StoreReads::next_ticket`): the part that began the read has the ticket in its table.
     pub(super) fn handle_loaded(&mut self, now: Instant, done: Vec<(u64, Result<Loaded, StoreError>)>) {
         for (ticket, result) in done {
             if let RequestOrigin::Xmpp(ask) = RequestOrigin::of(ticket) {
@@ -201,6 +216,7 @@ impl Shard {
         }
     }
 
+    /// Gives results of writes to chat, whose tickets are marked, or to the router, which counts its tickets itself.
     pub(super) fn handle_written(&mut self, now: Instant, done: Vec<(u64, Result<WriteDone, StoreError>)>) {
         for (ticket, result) in done {
             if let RequestOrigin::Xmpp(ask) = RequestOrigin::of(ticket) {
@@ -224,6 +240,7 @@ impl Shard {
             router::Effect::Answer { to, id, answer } => {
                 self.send_answer(now, to, ShardMessage::Answer { id, answer });
             }
+            // Dropped: another node may own the address by now, and its router tells the edges.
             router::Effect::Push { .. } if !buckets::may_push(self, now) => {}
             router::Effect::Push { to, push } if to == self.parts.edge => handle_push(self, now, push),
             router::Effect::Push { to, push } => self.send_answer(now, to, ShardMessage::Push(push)),
@@ -261,6 +278,7 @@ impl Shard {
         }
     }
 
+    /// Sends an answer or news of the router to another shard, past the bound of its inbox: the asker waits for it.
     fn send_answer(&mut self, now: Instant, to: ShardAddress, message: ShardMessage) {
         // A shard of a life that is over waits for nothing.
         if self.parts.map.has(to) {
@@ -275,6 +293,7 @@ impl Shard {
             ProbeEffect::Probe { id, uri } => {
                 self.parts.endpoint.probe(now, id, &uri, &mut self.scratch.effects);
             }
+            // Every shard plans by the same targets, this one too, which has no other way to learn them.
             ProbeEffect::Down(down) => {
                 self.parts.board.set_down(down.iter().map(ToString::to_string).collect());
                 for outlet in &self.parts.outlets {
@@ -304,7 +323,7 @@ fn report_calls(shard: &mut Shard, now: Instant, changed: Vec<Query>) {
     }
 }
 
-/// Puts a drained buffer back, unless new effects came meanwhile: then both are kept, in order.
+/// Puts a drained buffer back for its memory. Effects that came meanwhile move into it, in order.
 fn give_back<T>(place: &mut Vec<T>, mut empty: Vec<T>) {
     if place.is_empty() {
         *place = empty;
@@ -314,7 +333,8 @@ fn give_back<T>(place: &mut Vec<T>, mut empty: Vec<T>) {
     }
 }
 
-/// The number that the record gave to what it wrote for a router.
+/// The number that the store gave to a row of the router: its place in the log of bindings, or the id of a kept message. The other
+/// results answer writes that the router does not wait for.
 fn row_of(done: &WriteDone) -> i64 {
     match done {
         WriteDone::Logged { seq } => *seq,

@@ -8,7 +8,9 @@ use super::{Shard, edge_accounts};
 use crate::xmpp::{Offering, PendingWatch, PhoneEffect, kept_of};
 
 impl Shard {
-    /// A question for the owner of an address, which this shard is. Messages are chat's to take first.
+    /// Performs a query as the owner of its address, for the shard `from`, which gets the answer under `id`. Chat gets offered messages and
+    /// watches that need consent first, and answers by `PhoneEffect`; questions of edges about accounts go to `edge_accounts`; all others
+    /// are the router's.
     pub(super) fn query(&mut self, now: Instant, from: ShardAddress, id: AskId, query: Query) {
         let is_of_voice = matches!(RequestOrigin::of(id.0), RequestOrigin::Voice(_));
         let (to, offer) = match query {
@@ -45,6 +47,7 @@ impl Shard {
         self.with_xmpp(now, |xmpp, outbox| xmpp.handle_offer(now, to, &offer, outbox));
     }
 
+    /// Performs an effect of chat about the phones of its users.
     pub(super) fn grant_phone(&mut self, now: Instant, effect: PhoneEffect) {
         match effect {
             PhoneEffect::Ask { user } => {
@@ -74,6 +77,7 @@ impl Shard {
                 self.query(now, edge, id, query);
             }
             PhoneEffect::Watched { watch: PendingWatch { edge, id, query }, is_given: false } => {
+                // A watch of this number that was allowed before ends.
                 if let Query::Watch { aor, topic, watch, .. } = query {
                     let unwatch = Query::Unwatch { aor, topic, watch };
                     let effects = &mut self.scratch.router_effects;
@@ -93,6 +97,7 @@ impl Shard {
                     Some(kept) => {
                         effects.push(router::Effect::Answer { to: edge, id, answer: Answer::Kept(kept) });
                     }
+                    // Chat does not take it: the router keeps it for the phones of the address.
                     None => self.parts.router.handle_query(now, edge, id, Query::Keep(message), effects),
                 }
             }

@@ -1,4 +1,9 @@
-//! The routing plan's words and the endpoint's: same meaning, two crates that do not know each other.
+//! Where a request goes: puts the requests of the endpoint (`RoutePlanner::decide`) and of calls of applications
+//! (`RoutePlanner::resolve`) to `call::Plan`, and its decisions into the words of the asker. `sip`, `voice` and `call` do not know each
+//! other. All is decided inline, without the store.
+//!
+//! The order for a request of the endpoint: numbers of applications, whether the plan is known at all, whether the caller has to
+//! authenticate, the destinations that its account may not call, the plan, the rate of the route.
 
 use std::sync::Arc;
 
@@ -30,14 +35,13 @@ pub(super) struct RoutePlanner {
 #[derive(Debug)]
 pub(super) enum Resolution {
     /// An account of ours, whose bindings are to be looked up.
-    Account {
-        user: Box<str>,
-        domain: Box<str>,
-    },
+    Account { user: Box<str>, domain: Box<str> },
+    /// The destinations to try one after the other; none for an address elsewhere to which no route leads. Or the status of a refusal.
     Resolved(Resolved),
     /// A call that the route does not take.
     Refused {
         reason: &'static str,
+        /// By the route's denied destinations; else by its rate. The two have counters of their own.
         is_denied: bool,
     },
 }
@@ -71,6 +75,7 @@ impl RoutePlanner {
         request: &PlanRequest,
         voice: Option<&Voice>,
     ) -> Decision {
+        // The draw among weights: the same question is decided in the same way.
         let random = stdx::hash::Keyed::new(*b"weights of plans").hash(&id.0.to_le_bytes());
         let caller = CallerStanding {
             is_proof_required: self.proof == CallerProof::Required,
@@ -81,7 +86,8 @@ impl RoutePlanner {
             .unwrap_or_else(|| decide(now, &self.plan, request, self.proof, random, &self.down))
     }
 
-    /// Resolves the target of an application's call or message, as for an account's.
+    /// Resolves the target of an application's call or message, as for an account's. `ticket` draws among weights. Messages are not
+    /// counted by the rate of a route.
     pub(super) fn resolve(
         &self,
         now: Instant,

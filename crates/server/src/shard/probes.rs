@@ -1,4 +1,5 @@
-//! Probes of routes' targets: the numbers of those under way, between the health machine and the endpoint.
+//! Probes of routes' targets (OPTIONS): the numbers of those under way, between `call::Health`, which decides when a target is probed and
+//! whether it is down, and the endpoint, which sends the probes. `Shard::settle` performs the effects.
 
 use std::collections::HashMap;
 
@@ -50,7 +51,7 @@ impl RouteProbes {
     /// Handles the endpoint's outcome of a probe.
     pub(super) fn handle_outcome(&mut self, id: u64, status: u16) {
         let Some((target, probe)) = self.pending.remove(&id) else { return };
-        // Any answer is a sign of life, but for "overloaded" and our own "no answer".
+        // Any answer is a sign of life, but for "overloaded" (503) and our own "no answer" (408, RFC 3261 §8.1.3.1).
         let alive = !matches!(status, 408 | 503);
         if let Some(health) = &mut self.health {
             health.handle_probe_result(&target, probe, alive, &mut self.effects);

@@ -1,12 +1,15 @@
 //! The origin of a query. Each asker numbers its queries and store tickets for itself; their highest bits
-//! tell askers apart. All of these bits are here, so that no two askers take the same.
+//! tell askers apart. All of these bits are here, so that no two askers take the same. An answer is routed by them: the `of_…`
+//! functions mark a number when a query leaves, and `RequestOrigin::of` gives the mark and the number back.
 
 /// The parts of a shard that ask, besides the endpoint and the shard itself, whose numbers are passed on as they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RequestOrigin {
+    /// The endpoint or the shard itself.
     Core,
     /// Calls of applications, with their own number for it.
     Voice(u64),
+    /// Chat, with its own number.
     Xmpp(u64),
     /// Questions about accounts between an edge without a database and an owner (`edge_accounts`).
     Account(u64),

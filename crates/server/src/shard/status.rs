@@ -40,8 +40,11 @@ pub struct ShardStatus {
 /// The counters that shards write and status requests read.
 #[derive(Debug, Default)]
 pub struct StatusBoard {
+    /// By the number of the shard; as old as half a second.
     shards: Mutex<Vec<ShardStatus>>,
+    /// Of the one shard that probes.
     down: Mutex<Vec<String>>,
+    // Counters since the start, see `faults`.
     panics: AtomicU64,
     lost_letters: AtomicU64,
     lost_records: AtomicU64,

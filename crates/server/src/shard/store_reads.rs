@@ -1,5 +1,6 @@
 //! A shard's reads of the store for its endpoint and its router: accounts, which are cached, and kept messages. The router
-//! numbers its writes itself, in another table; chat has numbers of its own (`request_origin`).
+//! numbers its writes itself, in another table; chat has numbers of its own (`request_origin`). Results come by
+//! `LocalMessage::Loaded` to `Shard::handle_loaded`; the answers of owners, which an edge without a database asks, by `edge_accounts`.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,4 +1,8 @@
-//! The shard's calls of applications: their inputs, and the way back for what the helpers have done.
+//! The shard's calls of applications (`voice::Voice`): their inputs, their effects, and results of helper threads.
+//!
+//! A target that an application calls is resolved in steps, each of which may be the last: the application's own numbers, the plan,
+//! the account, its limit of calls, its bindings (`resolve` → `account_found` → `admitted` → `give_answer` → `resolved`). A refusal is the
+//! status that a caller by SIP would get.
 
 use ::voice::{
     Address, Destination, Done, HelperResult, Purpose, Resolved, Ticket, Voice, VoiceEffect, World,
@@ -28,7 +32,8 @@ impl Deliver for HelperResults {
 }
 
 impl Shard {
-    /// Nothing, where there is no programmable voice.
+    /// Gives the calls of applications an input and performs their effects at once, which may be inputs of them again. Does nothing where
+    /// there is no programmable voice.
     pub(super) fn with_voice(&mut self, now: Instant, act: impl FnOnce(&mut Voice, &mut World<'_>)) {
         let Some(ShardVoice { calls, ports }) = &mut self.voice else { return };
         let mut outbox = std::mem::take(&mut self.scratch.outbox);
@@ -110,11 +115,13 @@ impl Shard {
         }
     }
 
+    /// Ends what `resolve` began: destinations, or the status of a refusal.
     fn resolved(&mut self, now: Instant, ticket: u64, resolved: Resolved) {
         self.with_voice(now, |voice, world| voice.handle_resolved(now, ticket, resolved, world));
     }
 
-    /// An account that the endpoint or a call waits for.
+    /// Gives an account to the part that waits for it. The bindings of a call's target are looked up next, after the admission of one more
+    /// call if the account has a limit. A disabled account is answered as one that does not exist.
     pub(super) fn account_found(
         &mut self,
         now: Instant,
@@ -145,7 +152,7 @@ impl Shard {
         }
     }
 
-    /// A router's answer for the endpoint or a call.
+    /// Gives an owner's answer to the part that asked, which the number tells.
     pub(super) fn give_answer(&mut self, now: Instant, id: AskId, answer: Answer) {
         let ticket = match RequestOrigin::of(id.0) {
             RequestOrigin::Voice(ticket) => ticket,
@@ -170,6 +177,7 @@ impl Shard {
             is_binding: true,
         };
         let all: Vec<Destination> = bindings.into_iter().map(reach).collect();
+        // RFC 3261 §21.4.18: the account exists, but no phone is registered.
         self.resolved(now, ticket, if all.is_empty() { Err(480) } else { Ok(vec![all]) });
     }
 }

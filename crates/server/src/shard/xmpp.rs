@@ -1,4 +1,6 @@
-//! The shard's XMPP: its inputs, and what it asks of the record, the account cache and other shards.
+//! The shard's XMPP: gives inputs to the core (`with_xmpp`) and performs its effects at once (`grant_xmpp`): by the store, the account
+//! cache, the router, threads that make keys, the farm and other shards. The result of an effect with an `id` comes back as an input
+//! with the same `id`; one that is refused comes back at once (`Xmpp::refused`).
 
 use std::sync::Arc;
 
@@ -42,6 +44,7 @@ impl XmppAdapter {
         XmppAdapter { xmpp, keys: KeyWriter::new(Arc::clone(&store), outlet), store, sink }
     }
 
+    /// The mark of chat tells its tickets from those of the shard and the router.
     fn ticket(&self, id: u64) -> Ticket {
         Ticket { sink: self.sink, id: of_xmpp(id) }
     }
@@ -95,6 +98,7 @@ impl XmppAdapter {
     }
 }
 
+/// The write that registers an account. On a thread that makes keys: the digests and SCRAM keys of the password are computed here.
 fn make_account(
     now: Instant,
     address: store::Address,
@@ -108,7 +112,7 @@ fn make_account(
 }
 
 impl Shard {
-    /// Does nothing if no listener is for chat clients.
+    /// Gives chat an input and performs its effects, which may be inputs of chat again. Does nothing without chat.
     pub(super) fn with_xmpp<T>(
         &mut self,
         now: Instant,
@@ -151,6 +155,7 @@ impl Shard {
                     post.push(LocalMessage::Xmpp(LocalXmppMessage::Bosh(call)).into());
                 }
             }
+            // The session has the account from now on.
             XmppEffect::LetGo { address } => self.reads.accounts().let_go(&address),
             XmppEffect::Forget { address } => {
                 // Here at once: the next effect may ask for it.
@@ -187,7 +192,7 @@ fn act(id: u64, action: chat::effect::HostAction, operator: Operator, shard: clu
     });
 }
 
-/// The answer comes back as a message to the shard.
+/// Performs an administrator's request about accounts beside the shard. The answer comes back as a message to the shard.
 fn administer(
     now: Instant,
     id: u64,

@@ -95,6 +95,7 @@ pub(super) fn begin_open(xmpp: &mut Xmpp, now: Instant, outbox: &mut Vec<XmppEff
     begin_buckets(xmpp, now, &begins, outbox);
 }
 
+/// Serves these buckets: messages that have waited for them are handled now, in their order.
 fn begin_buckets(xmpp: &mut Xmpp, now: Instant, buckets: &BucketSet, outbox: &mut Vec<XmppEffect>) {
     let Some(shared) = xmpp.queues.shared_mut().filter(|_| !buckets.is_empty()) else { return };
     shared.serve(now, buckets);

@@ -26,12 +26,13 @@ enum Phase {
     Announced,
 }
 
+/// The session of one stream.
 #[derive(Debug)]
 struct Followed {
     session: FollowedSession,
     bucket: Bucket,
     phase: Phase,
-    /// `questions` has it.
+    /// `questions` has the stream.
     is_queued: bool,
     /// The session's account may not sign in any more. Its host ends it, but for a host that is dead.
     must_end: bool,

@@ -1,4 +1,7 @@
 //! Gives the host of a shard its inputs, and keeps its effects in their order until they are performed.
+//!
+//! To perform an effect may give the host another input. The effects of that input are performed after all that the host has ordered
+//! before, so that a client gets its stanzas in the order in which the host sent them.
 
 use std::collections::VecDeque;
 use std::panic::AssertUnwindSafe;
@@ -14,6 +17,7 @@ pub(super) struct HostDriver {
     is_performing: bool,
     /// The buffer of one input.
     scratch: Vec<Effect>,
+    /// Until `take_panics`.
     panics: u64,
 }
 

@@ -1,6 +1,8 @@
 //! The host's requests of the store and of the account cache, and the answers in the host's terms.
 //!
-//! The host numbers its requests with tickets; the shard performs each as an [`XmppEffect`] with a number of its own.
+//! The host numbers its requests with tickets; the shard performs each as an [`XmppEffect`] with a number of its own. The functions that
+//! begin a request return an answer if it is at hand; the `handle_…` functions return the answer to a request that has ended, which
+//! `Xmpp::answer_host` gives to the host.
 
 use chat::effect::Invitation;
 use chat::{Host, Load, StoreFailure, StoreReply, Ticket};
@@ -32,18 +34,11 @@ impl HostReply {
 #[derive(Debug)]
 enum HostRequest {
     /// Checks that the account exists, for a `Load::User`.
-    User {
-        ticket: Ticket,
-        user: Bare,
-    },
-    Record {
-        ticket: Ticket,
-    },
-    /// By its user.
-    AccountChanged {
-        ticket: Ticket,
-        address: Address,
-    },
+    User { ticket: Ticket, user: Bare },
+    /// A read, a write or a command whose result is the answer.
+    Record { ticket: Ticket },
+    /// The password of an account is changed, or the account removed, by its user.
+    AccountChanged { ticket: Ticket, address: Address },
     /// The account was changed: its aliases' cached entries are void.
     Aliases,
 }
@@ -67,7 +62,7 @@ impl HostRequests {
         (self.pending.last(), self.pending.earliest())
     }
 
-    /// Reads from the record. A request that is none of the record's is answered at once.
+    /// Reads from the database. A request that is none of the database's is answered at once.
     pub(super) fn load(
         &mut self,
         ticket: Ticket,
@@ -90,7 +85,7 @@ impl HostRequests {
         None
     }
 
-    /// Writes a change to the record.
+    /// Writes a change to the database.
     pub(super) fn change(
         &mut self,
         now: Instant,
@@ -161,7 +156,8 @@ impl HostRequests {
         None
     }
 
-    /// Handles the account of an address; `Ok(None)`: it has no account.
+    /// Handles the account of an address; `Ok(None)`: it has no account. If the address is the account's own, and no alias, the rest of it is
+    /// read next.
     pub(super) fn handle_account(
         &mut self,
         id: u64,
@@ -268,6 +264,7 @@ impl HostRequests {
     }
 }
 
+/// The answer without users whose owner is another shard: a read of all users gives those of all shards.
 fn own_of(loaded: StoreReply, is_own: impl Fn(&Bare) -> bool) -> StoreReply {
     match loaded {
         StoreReply::Users(mut users) => {

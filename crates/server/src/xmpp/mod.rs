@@ -82,6 +82,7 @@ pub(crate) struct XmppSettings {
     pub(crate) servers: Option<servers::S2sConnectionSettings>,
     pub(crate) components: components::ComponentConnectionSettings,
     pub(crate) host: Arc<chat::HostSettings>,
+    /// Drawn for each shard at its start: the host's source of numbers that peers must not guess.
     pub(crate) seed: [u8; 32],
     pub(crate) access: Arc<Access>,
 }
@@ -94,31 +95,18 @@ pub(crate) struct Reload {
     pub(crate) host: Arc<chat::HostSettings>,
 }
 
-/// An effect that the shard performs for XMPP.
+/// An effect that the shard performs for XMPP (`shard::xmpp`). Those with an `id` are answered by the input that is named, with that `id`;
+/// one that cannot be performed now, by `Xmpp::refused`.
 #[derive(Debug)]
 pub(crate) enum XmppEffect {
     /// Answered by `handle_account`.
-    Account {
-        id: u64,
-        user: Box<str>,
-        domain: Box<str>,
-    },
+    Account { id: u64, user: Box<str>, domain: Box<str> },
     /// Answered by `handle_loaded`.
-    Read {
-        id: u64,
-        read: XmppRead,
-    },
+    Read { id: u64, read: XmppRead },
     /// Answered by `handle_written`.
-    Write {
-        id: u64,
-        write: Write,
-    },
+    Write { id: u64, write: Write },
     /// Keys of SCRAM, made beside the shard and written. Answered by `handle_written`.
-    Derive {
-        id: u64,
-        account: Box<Account>,
-        password: Secret,
-    },
+    Derive { id: u64, account: Box<Account>, password: Secret },
     /// A request of a session of BOSH at another shard of this process. A request that cannot be delivered is dropped,
     /// which answers it "try again".
     Bosh {
@@ -127,49 +115,26 @@ pub(crate) enum XmppEffect {
         /// The request.
         call: Box<streams::http::bosh::Call>,
     },
-    /// Answered by `LocalXmppMessage::Administered`.
-    Accounts {
-        id: u64,
-        ask: Box<Accounts>,
-    },
+    /// An administrator's request about accounts. Answered by `LocalXmppMessage::Administered`.
+    Accounts { id: u64, ask: Box<Accounts> },
     /// An action of all hosts of the farm. Answered by `LocalXmppMessage::Administered`.
-    Act {
-        id: u64,
-        action: Box<HostAction>,
-    },
+    Act { id: u64, action: Box<HostAction> },
     /// A question to the source of sign-ins of a domain. Answered by `LocalXmppMessage::Authenticated`.
-    Authenticate {
-        id: u64,
-        query: Box<external_auth::Query>,
-    },
+    Authenticate { id: u64, query: Box<external_auth::Query> },
     /// Caches of this account are void.
-    Forget {
-        address: Box<str>,
-    },
+    Forget { address: Box<str> },
     /// The account's user has signed in here, so its cached entry will not be needed soon.
-    LetGo {
-        address: Box<str>,
-    },
+    LetGo { address: Box<str> },
+    /// For the router or the phones of an account of this shard (`shard::phones`).
     Phone(PhoneEffect),
     /// Answered by `handle_loaded`.
-    Access {
-        id: u64,
-        read: AccessRead,
-    },
-    Aliases {
-        id: u64,
-        account: Box<Address>,
-    },
-    /// Keys made beside the shard, and written. Answered by `handle_written`.
-    MakeAccount {
-        id: u64,
-        account: Box<access::NewAccount>,
-    },
-    SetPassword {
-        id: u64,
-        account: Box<Address>,
-        password: Secret,
-    },
+    Access { id: u64, read: AccessRead },
+    /// Reads the aliases of an account, whose cached entries are to be forgotten. Answered by `handle_loaded`.
+    Aliases { id: u64, account: Box<Address> },
+    /// An account with its keys, which are made beside the shard. Answered by `handle_written`.
+    MakeAccount { id: u64, account: Box<access::NewAccount> },
+    /// The same for a new password.
+    SetPassword { id: u64, account: Box<Address>, password: Secret },
     /// Checks a password against the account's keys, and writes it if it fits. Answered by `handle_written`.
     Prove {
         id: u64,
@@ -180,7 +145,7 @@ pub(crate) enum XmppEffect {
     },
 }
 
-/// The account cache could not ask the record.
+/// The account could not be read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Unavailable;
 
@@ -197,6 +162,7 @@ pub(crate) struct Xmpp {
     unhandled: UnhandledMessages,
     moved: MovedStreams,
     followed: FollowedSessions,
+    /// The buffer of `turn`.
     events: Vec<C2sEvent>,
     counted: Counted,
 }
@@ -374,7 +340,7 @@ impl Xmpp {
         }
     }
 
-    /// The record takes nothing now.
+    /// The store, or the threads that make keys, take nothing now: the request of this number ends.
     pub(crate) fn refused(&mut self, now: Instant, id: u64, outbox: &mut Vec<XmppEffect>) {
         match Asker::of(id) {
             Asker::Clients => self.with_clients(now, outbox, |clients, cx| clients.handle_refused(cx, id)),

@@ -15,10 +15,13 @@ const STEP: Duration = Duration::from_millis(50);
 /// The streams of one shard that wait for their turn.
 #[derive(Debug, Default)]
 pub(super) struct MovedStreams {
+    /// The order of their turns. A stream that has had its turn early is still here.
     order: VecDeque<u64>,
+    /// The streams of `order` that have not had their turn.
     waiting: HashSet<u64>,
     /// Streams that have their turn at a time.
     per_step: usize,
+    /// The next step; none while no stream waits.
     next: Option<Instant>,
 }
 

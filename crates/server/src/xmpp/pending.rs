@@ -15,6 +15,7 @@ pub(super) enum Asker {
 impl Asker {
     /// The part that has made the request of this number.
     pub(super) fn of(id: u64) -> Asker {
+        // Numbers grow by two from 0 or 1 (`PendingRequests::new`).
         if id & 1 == 0 { Asker::Host } else { Asker::Clients }
     }
 }

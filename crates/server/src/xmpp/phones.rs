@@ -1,5 +1,6 @@
-//! Chat and the phones of the same accounts: the host's words and the router's. The router of an account and its host are
-//! of one shard, so what they ask each other goes no way.
+//! Chat and the phones of the same accounts: puts the router's questions in the host's words, and the host's effects in the router's. The
+//! router of an account and its host are of one shard, so that a question and its answer leave it by no message. `shard::phones`
+//! performs the [`PhoneEffect`]s.
 
 use std::collections::HashMap;
 
@@ -18,11 +19,11 @@ use super::host_requests::HostReply;
 /// The host's requests of the phones of its accounts, and its answers to phones' senders.
 #[derive(Debug)]
 pub(crate) enum PhoneEffect {
-    /// Answered by `handle_presence`, as changes of all accounts are told.
+    /// Asks for the presence of the phones of an account. Answered by `handle_presence`, as a change is.
     Ask { user: Bare },
-    /// Its sessions look otherwise, perhaps.
+    /// The presence of its sessions may have changed.
     Show { user: Bare },
-    /// Answered by `handle_texted`.
+    /// A message to the phones of an account. Answered by `handle_texted`.
     Text { id: u64, words: Box<WaitingMessage> },
     /// The answer to `handle_offer`.
     Offered { to: Offering, offered: Offered },
@@ -68,8 +69,10 @@ pub(super) struct SentCopy {
 #[derive(Default)]
 pub(super) struct Phones {
     last: u64,
+    // By the number under which the host answers.
     offering: HashMap<u64, Offering>,
     watching: HashMap<u64, PendingWatch>,
+    // Counters since the start.
     pub(super) texts_in: u64,
     pub(super) texts_out: u64,
 }
@@ -99,7 +102,8 @@ impl Phones {
         }
     }
 
-    /// The message in the host's terms.
+    /// The message in the host's terms. A body that chat cannot show is refused only if a client would miss it; otherwise it is the phones'
+    /// or the router's.
     fn read_offer(
         &mut self,
         accounts: ChatAccounts<'_>,

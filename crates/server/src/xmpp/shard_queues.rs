@@ -48,7 +48,9 @@ pub(super) struct ShardQueues {
     map: ShardMap,
     /// Only where nodes of a farm share a database.
     shared: Option<Box<SharedOwners>>,
+    /// Taken at the end of the turn (`Xmpp::take_post`).
     queues: Vec<Vec<XmppShardMessage>>,
+    /// Taken at the end of the turn by `shard::chat_farm`.
     for_nodes: Vec<(ShardAddress, XmppShardMessage)>,
 }
 

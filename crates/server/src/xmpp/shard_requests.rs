@@ -22,6 +22,7 @@ pub(super) enum Requester {
     Operator(oneshot::Sender<ActAnswer>),
 }
 
+/// A question to all hosts of the node.
 #[derive(Debug)]
 struct OpenRequest {
     asker: Requester,
@@ -35,9 +36,11 @@ struct OpenRequest {
 pub(super) struct ShardRequests {
     last: u64,
     of_all: HashMap<u64, OpenRequest>,
+    /// By the token in the resource of the question's sender.
     of_one: HashMap<Box<str>, oneshot::Sender<Element>>,
 }
 
+/// The beginning of the resource of a question to one address: `belfry-LIFE.SHARD-TOKEN`.
 const PREFIX: &str = "belfry-";
 
 impl ShardRequests {

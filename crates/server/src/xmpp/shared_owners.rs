@@ -35,13 +35,14 @@ pub(super) struct WaitingMessage {
     bytes: usize,
 }
 
-/// The writes of buckets that this shard has stopped to serve.
+/// The writes of buckets that this shard has stopped to serve. The next owner reads them from the database, so that the buckets are not
+/// drained before the writes have ended.
 #[derive(Debug)]
 struct DrainingBuckets {
     buckets: BucketSet,
     /// Requests of the store up to this number have to be answered.
     mark: u64,
-    /// The answers may have caused more requests, so many times.
+    /// The answers may have caused more requests, so many times: the mark is then set to the last request as it is at that time.
     rounds: u8,
 }
 
@@ -57,9 +58,13 @@ pub(super) struct SharedOwners {
     served: BucketSet,
     /// The node has the authority of an owner.
     may_act: bool,
+    /// Those for one bucket in the order in which they came.
     waiting: VecDeque<WaitingMessage>,
+    /// The number of messages that wait for the owner of each bucket; none of them is 0.
     waiting_of: HashMap<Bucket, usize>,
+    /// Bytes of the messages that wait.
     bytes: usize,
+    /// The next look at them.
     next_try: Option<Instant>,
     draining: Vec<DrainingBuckets>,
     /// Buckets of the owner that has died last.
@@ -112,6 +117,7 @@ impl SharedOwners {
         }
     }
 
+    /// The way of a message as if none waited.
     fn direct_way(&self, target: MessageTarget, local: ShardMap) -> Way {
         let view = self.view.as_deref();
         let has = |address: &ShardAddress| view.is_some_and(|view| view.has(*address));
@@ -396,6 +402,7 @@ pub(super) fn bucket_of(message: &XmppShardMessage) -> Option<Bucket> {
     }
 }
 
+/// Bytes of the stanzas of a message, as [`XMPP_OWNER_WAITING_BYTES`] counts them. Messages without stanzas are small.
 fn bytes_of(message: &XmppShardMessage) -> usize {
     match message {
         XmppShardMessage::Stanza { element, .. }

@@ -29,6 +29,7 @@ pub(super) struct StanzaRouter {
     pub(super) components: Components,
     /// `None`: other servers are not spoken with.
     pub(super) servers: Option<Servers>,
+    /// The shards of this node: each other server is the responsibility of one of them.
     map: ShardMap,
 }
 

@@ -39,6 +39,7 @@ pub(super) struct SentMessage {
     pub(super) bytes: usize,
 }
 
+/// A message that another node has.
 #[derive(Debug)]
 struct UnhandledMessage {
     sent: SentMessage,

@@ -1,4 +1,8 @@
 //! Routes stanzas and effects: from clients to hosts, from hosts to clients, other hosts and the database.
+//!
+//! The way in: `Xmpp::turn` takes the events of clients' streams (`handle_event`), which become messages to the owner of the account
+//! (`send`). The shard that owns it handles them (`handle_message`) by its host (`tell_host`), whose effects `perform` turns into messages,
+//! reads, writes and routed stanzas. A message whose receiver is this shard takes the same way without a queue.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -31,6 +35,8 @@ use crate::message::{Ended, LocalXmppMessage, StreamCondition, XmppShardMessage}
 use shard_message::ActAnswer;
 
 impl Xmpp {
+    /// Handles an event of a client's stream of this shard: requests of sign-in go to [`ClientAccess`], those of a session to the owner of
+    /// its account.
     pub(super) fn handle_event(&mut self, now: Instant, event: C2sEvent, outbox: &mut Vec<XmppEffect>) {
         if announcing::handle_event(self, now, &event, outbox) {
             return;
@@ -155,6 +161,8 @@ impl Xmpp {
         }
     }
 
+    /// Handles a message as its receiver: as the owner of an address for its host, or as the shard of a connection. In a farm
+    /// `farm::handle_message` comes before it.
     pub(crate) fn handle_message(
         &mut self,
         now: Instant,
@@ -212,6 +220,7 @@ impl Xmpp {
         }
     }
 
+    /// Handles a message of this process: of operators, links and tasks beside the shard.
     pub(crate) fn handle_local_message(
         &mut self,
         now: Instant,
@@ -267,6 +276,8 @@ impl Xmpp {
         }
     }
 
+    /// Performs an effect of the host. Requests that are answered at once give the host an input, whose effects are performed after those
+    /// that wait already (`HostDriver`).
     fn perform(&mut self, now: Instant, effect: Effect, outbox: &mut Vec<XmppEffect>) {
         match effect {
             Effect::Bound { edge, bound } => {
@@ -319,6 +330,7 @@ impl Xmpp {
         }
     }
 
+    /// Sends a stanza on its way, which its `to` decides.
     fn route(&mut self, now: Instant, element: Box<Element>, outbox: &mut Vec<XmppEffect>) {
         let addressed = self.router.route(self.host.get().settings(), element);
         self.send_addressed(now, addressed, outbox);

@@ -1,4 +1,8 @@
 //! The life of a component's connection: accepted, secured where that is wanted, talking, closed.
+//!
+//! One task serves a connection (`serve`): it reads (`hear`), writes (`say`), waits for the end of the time for the handshake (`give_up`), and
+//! for an order to close, all at once; the first of them that ends, ends the others. What is queued then, a stream error among it, gets
+//! [`limits::XMPP_LINGER`].
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -23,7 +27,7 @@ use xmpp::component::Component;
 use super::ComponentConnections;
 use crate::limits;
 
-/// Read at once from one connection.
+/// Bytes that are read at once from one connection.
 const SCRATCH: usize = 16 * 1024;
 
 /// One connection, as its writers see it.
@@ -35,15 +39,19 @@ pub(super) struct ComponentConnection {
     pub(super) admitted: Admitted,
     pub(super) buckets: Buckets,
     pub(super) stream: RefCell<Component>,
+    /// The shard has attached it: it is counted, and its end is an event.
     pub(super) was_attached: Cell<bool>,
     /// To be written; what is being written is the task's.
     queue: RefCell<Vec<u8>>,
+    /// Bytes that the task has taken from `queue` and not yet written.
     in_flight: Cell<usize>,
     /// Once all is written the connection is closed.
     closing: Cell<bool>,
-    /// There is something to write; an answer is here; it is to be closed.
+    /// There is something to write.
     changed: Notify,
+    /// The shard has answered: the task may read on.
     answered: Notify,
+    /// `closing` is set.
     closed: Notify,
 }
 
@@ -266,6 +274,7 @@ async fn give_up(shared: &ComponentConnections, connection: &ComponentConnection
 struct Writing<S> {
     io: WriteHalf<S>,
     bytes: Vec<u8>,
+    /// Written bytes of them.
     at: usize,
 }
 

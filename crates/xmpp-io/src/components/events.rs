@@ -1,4 +1,4 @@
-//! Attaches the connections of components, and delivers stanzas to them.
+//! Attaches the connections of components, and delivers stanzas to them: the part of [`Components`] that the shard calls in its turn.
 
 use std::net::IpAddr;
 

@@ -113,8 +113,11 @@ struct ComponentConnections {
     open: Cell<usize>,
     /// One of them has ended.
     ended: Notify,
+    /// The number of the next connection.
     next: Cell<u64>,
+    /// Handshakes of TLS at the same time.
     handshakes: Arc<Semaphore>,
+    /// The zero of the time of `Buckets`.
     began: tokio::time::Instant,
 }
 
@@ -131,7 +134,8 @@ impl ComponentConnections {
         poll_fn(|cx| if self.mailbox.has_room(cx.waker()) { Poll::Ready(()) } else { Poll::Pending }).await;
     }
 
-    /// After so many bytes were read: how long nothing is to be read. Nothing of a component is lost.
+    /// Counts bytes that were read. Returns the time for which nothing more is to be read: a component that sends too much is slowed down, and
+    /// nothing of it is lost.
     fn pause(&self, connection: &ComponentConnection, bytes: usize) -> Duration {
         let now = nanos(self.began.elapsed());
         let wait = connection.buckets.take_bytes(now, bytes, self.settings.allowance);
@@ -145,7 +149,8 @@ impl ComponentConnections {
         self.connections.borrow().get(&number).cloned()
     }
 
-    /// Lets a connection's stream work and does what comes of it.
+    /// Lets a connection's stream work, queues the bytes that it writes and performs its effects. A component that does not read the
+    /// answers to its own stanzas is closed.
     fn tell(&self, connection: &ComponentConnection, act: impl FnOnce(&mut Component, &mut Outbox)) {
         let mut out = Outbox::default();
         let mut stream = connection.stream.borrow_mut();
@@ -195,7 +200,7 @@ impl ComponentConnections {
         tracing::warn!(component = stream.domain(), "does not read what it is sent: closed");
     }
 
-    /// It gets nothing more, and says nothing more.
+    /// The connection gets nothing more, and its events are over. Called for each end of it; the first one counts.
     fn remove(&self, connection: &ComponentConnection) {
         if self.connections.borrow_mut().remove(&connection.number).is_none() {
             return;

@@ -1,4 +1,7 @@
-//! To another server: its addresses, by configuration or DNS, one after the other until one answers.
+//! Makes a connection to another server: finds its addresses, by configuration or DNS, and tries one after the other until one answers.
+//!
+//! The machine orders a connection ([`Connect`]) and is told by `handle_connected` or `broken`. If the server at an address turns out to be of no use,
+//! the machine orders another one that begins behind that address (`Connect::tried`).
 
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
@@ -19,6 +22,7 @@ use super::shared::S2sConnections;
 /// A connection that is made.
 struct OpenedConnection {
     socket: TcpStream,
+    /// TLS begins at once (XEP-0368), not after STARTTLS.
     is_direct: bool,
     /// The number of addresses tried; `None`: there are no more.
     next: Option<usize>,
@@ -58,6 +62,7 @@ pub(super) async fn run(shared: Rc<S2sConnections>, own: Rc<S2sConnection>, want
     }
 }
 
+/// Tries the addresses behind those that were tried before. The failure names the last one.
 async fn make(shared: &S2sConnections, wanted: &Connect) -> Result<OpenedConnection, Failure> {
     let addresses = addresses(shared, wanted).await?;
     let mut last = None;

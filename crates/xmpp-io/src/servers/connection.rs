@@ -13,6 +13,7 @@ use tokio::time::{Sleep, sleep};
 
 use super::shared::S2sConnections;
 
+/// A connection, which its task, the machine and the shard share.
 #[derive(Default)]
 pub(super) struct S2sConnection {
     pub(super) number: u64,
@@ -20,6 +21,7 @@ pub(super) struct S2sConnection {
     pub(super) is_ours: bool,
     /// The domain that we connect to.
     pub(super) domain: Box<str>,
+    /// Parts to be written. The machine bounds them: it is told of each part that is written.
     queue: RefCell<VecDeque<Vec<u8>>>,
     /// Once all is written the connection is closed.
     pub(super) closing: Cell<bool>,
@@ -35,10 +37,14 @@ pub(super) struct S2sConnection {
     pub(super) buckets: Buckets,
 }
 
+/// The reason why a task moves no more bytes of a wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
+    /// We have closed the stream: all is written, and the peer may take its time to close, too.
     Closed,
+    /// The connection has ended, or is given up.
     Broken,
+    /// TLS begins on the same socket.
     Secure,
 }
 
@@ -66,6 +72,7 @@ impl S2sConnection {
         }
     }
 
+    /// Notes the task that `wake` wakes.
     pub(super) fn remember(&self, cx: &Context<'_>) {
         let mut waker = self.waker.borrow_mut();
         match waker.as_mut() {
@@ -89,6 +96,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
         Wire { io, written: 0, has_shut: false, pause: None }
     }
 
+    /// Moves bytes until the connection ends. It writes first: TLS begins, or the connection closes, only after all is written; and it reads
+    /// only while the shard has room for events.
     pub(super) fn poll(
         &mut self,
         cx: &mut Context<'_>,

@@ -178,7 +178,7 @@ impl Drop for Servers {
     }
 }
 
-/// While no other server is spoken with: an answer for the sender, or nothing.
+/// The answer to a stanza for another server, on a node without federation. Presence and errors have none.
 pub fn refuse(stanza: &Element) -> Option<Element> {
     tracing::debug!(to = stanza.attr("to"), "no way to other servers: [xmpp.federation] is not configured");
     let may_be_told =

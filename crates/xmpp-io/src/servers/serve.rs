@@ -76,7 +76,7 @@ impl Drop for ConnectionGuard<'_> {
     }
 }
 
-/// From the first byte in the clear.
+/// Serves a connection from its first byte in the clear, until its end or through STARTTLS.
 pub(super) async fn talk(shared: &Rc<S2sConnections>, own: &S2sConnection, socket: TcpStream) {
     let mut wire = Wire::new(socket);
     let end = {
@@ -143,6 +143,7 @@ async fn linger<S: AsyncRead + AsyncWrite + Unpin>(shared: &S2sConnections, wire
     let _ = timeout(limits::XMPP_LINGER, poll_fn(|cx| wire.poll_shutdown(cx, shared))).await;
 }
 
+/// The TLS handshake of a connection that the peer has made. It is asked for its certificate.
 async fn serve_tls(
     shared: &S2sConnections,
     handle: Option<&Handle>,
@@ -155,6 +156,8 @@ async fn serve_tls(
     Ok((tls, security))
 }
 
+/// The TLS handshake of a connection that we have made. The name goes into SNI; the machine decides whether the certificate is good
+/// enough, as dialback may do without (XEP-0220).
 pub(super) async fn call_tls(
     shared: &S2sConnections,
     domain: &str,
@@ -169,6 +172,7 @@ pub(super) async fn call_tls(
     Ok((tls, security))
 }
 
+/// The certificate counts only if a chain of trust leads to it; else the peer is as one without.
 fn security_of(shared: &S2sConnections, chain: Option<&[CertificateDer<'_>]>) -> Security {
     let now = shared.settings.clock.now();
     let tls = shared.settings.tls.as_ref();

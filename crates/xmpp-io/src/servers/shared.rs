@@ -25,6 +25,7 @@ use super::{Counters, Reload, S2sConnectionSettings, S2sEvent, connect};
 use crate::limits;
 use logging::sign_in_failures::{Failure as Failed, Service};
 
+/// All connections of one shard with other servers. The machine gives their bytes a meaning; it is lent to one task at a time.
 pub(super) struct S2sConnections {
     pub(super) settings: S2sConnectionSettings,
     pub(super) reload: RefCell<Reload>,
@@ -33,8 +34,9 @@ pub(super) struct S2sConnections {
     connections: RefCell<HashMap<u64, Rc<S2sConnection>>>,
     mailbox: Mailbox<S2sEvent>,
     pub(super) handshakes: Arc<Semaphore>,
+    /// The zero of the time of `Buckets`.
     began: tokio::time::Instant,
-    /// Stanzas of other servers that were passed on.
+    /// Stanzas of the bytes that are being handled: `heard` counts them against their connection.
     delivered: Cell<u32>,
     resolver: RefCell<Option<Rc<TokioResolver>>>,
     /// Every connection reads into this, one at a time.
@@ -43,10 +45,11 @@ pub(super) struct S2sConnections {
     effects: RefCell<Vec<Effect>>,
     /// Tasks of connections.
     live: Cell<usize>,
+    /// For tasks that effects begin.
     this: std::rc::Weak<S2sConnections>,
 }
 
-/// A task that has not ended.
+/// A task that has not ended; `close_all` waits until there is none.
 pub(super) struct Live(Rc<S2sConnections>);
 
 impl Drop for Live {
@@ -56,7 +59,7 @@ impl Drop for Live {
     }
 }
 
-/// Read at once from one connection.
+/// Bytes that are read at once from one connection.
 const SCRATCH: usize = 16 * 1024;
 
 impl S2sConnections {
@@ -154,7 +157,7 @@ impl S2sConnections {
         own
     }
 
-    /// Nothing of it is heard any more.
+    /// The connection has ended: the machine gets nothing more of it, and tells the senders of what waits, or has another one made.
     pub(super) fn broken(&self, own: &S2sConnection, failure: Failure) {
         self.connections.borrow_mut().remove(&own.number);
         self.tell(|servers, now, out| servers.handle_broken(now, own.number, failure, out));

@@ -16,6 +16,7 @@ pub(super) struct Congestion {
 }
 
 impl Congestion {
+    /// The stream has not read what it was sent. Noted again, the time of the first stays.
     pub(super) fn note(&self, stream: &Stream, now: u32) {
         self.streams.borrow_mut().entry(stream.number).or_insert(now);
     }
@@ -40,6 +41,7 @@ impl Congestion {
 }
 
 impl C2sConnections {
+    /// The host waits until the stream has drained. If it has already, the event comes at once.
     pub(super) fn flush(&self, stream: &Stream) {
         stream.flushing.set(true);
         self.note_drained(stream);

@@ -28,7 +28,7 @@ pub struct Allowance {
 pub struct Buckets {
     stanzas: Cell<u64>,
     bytes: Cell<u64>,
-    /// Since when it has had to wait again and again, without once having a full bucket.
+    /// The time since which the client has had to wait again and again, without once having a full bucket; 0: it has not.
     behind: Cell<u64>,
 }
 
@@ -53,7 +53,7 @@ impl Buckets {
         wait
     }
 
-    /// It has done nothing but flood for so long that it is no accident.
+    /// True if the client has had to wait for longer than [`limits::XMPP_FLOOD`], so that it is no accident.
     pub(super) fn is_abuse(&self, now: u64) -> bool {
         let behind = self.behind.get();
         behind > 0 && now.saturating_sub(behind) > nanos(limits::XMPP_FLOOD)
@@ -112,7 +112,7 @@ impl Pauses {
 }
 
 impl C2sConnections {
-    /// After so many bytes were heard, and what stanzas were in them.
+    /// Counts bytes that came, after the stanzas in them. A stream beyond its allowance is not read from until the end of its pause.
     pub(super) fn pace(&self, stream: &Stream, bytes: usize) {
         let now = self.pauses.now();
         let wait = stream.buckets.take_bytes(now, bytes, self.settings.allowance);

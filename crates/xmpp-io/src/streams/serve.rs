@@ -1,4 +1,8 @@
-//! The life of one connection: accepted, secured, talking, closed.
+//! The life of one connection of a client: accepted, secured, talking, closed.
+//!
+//! A connection waits nearly all of its life, so the task that waits is kept small ([`Conversation`], a future by hand), and larger tasks, as of a
+//! handshake, end before it begins. TCP: `serve_tcp`, and after STARTTLS `secure`; TLS from the start: `serve_tls`; WebSocket and other HTTP:
+//! `serve_ws`, `serve_wss`.
 
 use std::future::poll_fn;
 use std::io;
@@ -69,7 +73,7 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// `None`: there are too many.
+    /// Takes a place among all connections and those of its source. `None`: there are too many.
     pub(super) fn enter(shared: &Rc<C2sConnections>, remote: IpAddr, transport: Transport) -> Option<Place> {
         let admitted = Some(shared.enter(remote, transport)?);
         Some(Place { shared: Rc::clone(shared), remote, transport, stream: None, admitted })
@@ -97,6 +101,7 @@ impl Place {
         self.admitted.is_some()
     }
 
+    /// Begins the stream. Its place among the connections is the stream's from now on.
     pub(super) fn open(&mut self, framing: Framing, security: Security) -> Rc<Stream> {
         let admitted = self.admitted.take();
         let stream = self.shared.add((self.remote, self.transport), (framing, security), admitted);
@@ -186,6 +191,7 @@ async fn serve_wss(mut place: Place, socket: TcpStream) {
     drive(&shared, &stream, &mut *wire).await;
 }
 
+/// The handshake of TLS, and all that the stream has to know of it: channel bindings and the address in the client's certificate.
 async fn secured(
     shared: &C2sConnections,
     handle: Option<&Handle>,
@@ -242,10 +248,14 @@ async fn shake<T>(
     None
 }
 
+/// The reason why a conversation ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
+    /// The stream is closed and all is written; the connection lingers.
     Closed,
+    /// The connection has ended, or is given up.
     Broken,
+    /// All is written, and TLS begins (RFC 6120 §5).
     Secure,
 }
 
@@ -283,11 +293,13 @@ impl<W: Wire + Unpin> Future for Conversation<W> {
     }
 }
 
+/// Moves the bytes of a stream over its wire until it ends, for tasks that need not be small.
 pub(super) async fn drive<W: Wire>(shared: &C2sConnections, stream: &Stream, wire: &mut W) -> End {
     let mut leaving = None;
     poll_fn(|cx| poll_life(cx, (shared, stream), wire, &mut leaving)).await
 }
 
+/// The conversation, and then the goodbye, for [`limits::XMPP_LINGER`] at most.
 fn poll_life<W: Wire>(
     cx: &mut Context<'_>,
     (shared, stream): (&C2sConnections, &Stream),

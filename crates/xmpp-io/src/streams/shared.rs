@@ -138,9 +138,13 @@ pub(super) struct C2sConnections {
     pub(super) bosh: bosh::BoshSessions,
     pub(super) stream_settings: RefCell<Arc<c2s::C2sSettings>>,
     pub(super) counts: StreamCounts,
+    /// Events for the shard, of all streams.
     mailbox: Mailbox<C2sEvent>,
+    /// Streams that have not ended, by number.
     streams: RefCell<HashMap<u64, Rc<Stream>>>,
+    /// The number of the next stream.
     next: Cell<u64>,
+    /// Handshakes of TLS at the same time.
     pub(super) handshakes: Arc<Semaphore>,
     /// Questions about invitations that may be under way.
     pub(super) lookups: Semaphore,
@@ -154,7 +158,7 @@ pub(super) struct C2sConnections {
     pub(super) tracing: Tracing,
 }
 
-/// Read at once from one connection.
+/// Bytes that are read at once from one connection.
 const SCRATCH: usize = 16 * 1024;
 
 /// The id of our questions for a sign of life.
@@ -287,7 +291,8 @@ impl C2sConnections {
         self.mailbox.put(event);
     }
 
-    /// Bytes that came.
+    /// Handles bytes that came: the stream takes them, the clock of a stanza that has not come whole runs on, and the client's allowance
+    /// shrinks.
     pub(super) fn heard(&self, stream: &Stream, bytes: &[u8]) {
         stream.heard.set(self.ticks.now());
         stream.probed.set(false);
@@ -303,7 +308,8 @@ impl C2sConnections {
         self.pace(stream, bytes.len());
     }
 
-    /// Lets a stream work and does what comes of it.
+    /// Lets a stream work, queues the bytes that it writes and performs its effects. A client that does not read what it is sent is closed
+    /// with `resource-constraint`.
     pub(super) fn tell(&self, stream: &Stream, act: impl FnOnce(&mut C2s, &mut Outbox)) {
         let mut out = self.outbox.take();
         let mut c2s = stream.c2s.borrow_mut();
@@ -344,6 +350,7 @@ impl C2sConnections {
         }
     }
 
+    /// Performs an effect of a stream: most become events for the shard.
     fn perform(&self, stream: &Stream, c2s: &C2s, effect: c2s::Effect) {
         let number = stream.number;
         match effect {
@@ -379,6 +386,7 @@ impl C2sConnections {
         }
     }
 
+    /// Closes the connection once its queue is written; later it is given up (`sweep`).
     fn close(&self, stream: &Stream) {
         stream.closing.set(true);
         self.ticks.expect(Wait::Linger, limits::XMPP_LINGER, stream.number);
@@ -405,6 +413,7 @@ impl C2sConnections {
         }
     }
 
+    /// Probes streams that have been silent for `idle` ticks, and ends those that have not answered a probe in time.
     fn sweep_idle(&self, now: u32, idle: u32) {
         let probe = self.ticks.of(limits::XMPP_PROBE.min(self.settings.idle)).unwrap_or(u32::MAX);
         self.sweep_endless(now);
@@ -420,7 +429,8 @@ impl C2sConnections {
         }
     }
 
-    /// Bytes that trickle are a sign of life, but a stanza that never ends is not. A silent stream is asked for one first.
+    /// Ends streams with a stanza that does not end: bytes that trickle are a sign of life, but such a stanza is not. The time is three
+    /// idle times at most, so that a client that falls silent within a stanza is probed first.
     fn sweep_endless(&self, now: u32) {
         let most = self.ticks.of(limits::XMPP_STANZA.min(self.settings.idle * 3)).unwrap_or(u32::MAX);
         let is_endless = |stream: &&Rc<Stream>| {

@@ -41,7 +41,8 @@ impl Default for AccountBucket {
     }
 }
 
-/// Idle, it holds no buffer.
+/// A stream and the bytes that wait to be written to it. Its task, the shard and the sweeps share it; `wake` resumes the task. Idle, it holds no
+/// buffer.
 pub struct Stream {
     /// Its number, unique in the shard.
     pub number: u64,
@@ -52,6 +53,7 @@ pub struct Stream {
     pub(super) c2s: RefCell<C2s>,
     /// Bytes to be written; each entry a message of its own where messages are.
     queue: RefCell<VecDeque<Box<[u8]>>>,
+    /// Bytes of `queue`.
     queued: Cell<u32>,
     /// Once all is written the connection is closed.
     pub(super) closing: Cell<bool>,
@@ -171,7 +173,7 @@ impl Stream {
         self.queued.get() as usize
     }
 
-    /// `limits::XMPP_WRITE_QUEUE` and one turn's bytes, which is far less than fits.
+    /// Never more than `limits::XMPP_WRITE_QUEUE` and one turn's bytes, which is far less than 32 bits hold.
     fn set_queued(&self, bytes: usize) {
         self.queued.set(u32::try_from(bytes).unwrap_or(u32::MAX));
     }

@@ -17,8 +17,10 @@ use crate::limits;
 /// Elements of streams that have not signed in.
 type UnboundTraces = HashMap<u64, Vec<(Direction, Element)>>;
 
+/// The traced accounts of one shard's streams, and what is kept of streams whose account is not known.
 pub(super) struct Tracing {
     accounts: RefCell<Vec<Box<str>>>,
+    /// `accounts` is not empty.
     is_on: Cell<bool>,
     undecided: RefCell<UnboundTraces>,
     sink: broadcast::Sender<Arc<ChatTrace>>,
@@ -42,6 +44,8 @@ impl Tracing {
         c2s.set_traced(is_on && c2s.jid().is_none_or(|jid| self.is_traced(jid)));
     }
 
+    /// Called after a stream has handled input. Elements of a stream without an account yet are kept until the account is known, so that a trace
+    /// shows the sign-in, too.
     pub(super) fn after(&self, stream: &Stream, c2s: &C2s, out: &mut Outbox) {
         if out.traced.is_empty() {
             return;

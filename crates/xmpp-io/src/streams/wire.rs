@@ -1,4 +1,5 @@
-//! The ways to move bytes and messages over a connection.
+//! The ways to move bytes and messages over a connection: [`Bytes`] over TCP and TLS, [`Documents`] over WebSocket, and sessions of BOSH
+//! (`http::bosh`). `serve` polls a [`Wire`] and knows none of them.
 
 use std::io;
 use std::pin::Pin;
@@ -16,8 +17,9 @@ use super::stream::Stream;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ended;
 
+/// A way to move bytes or messages between a connection and its [`Stream`], whose queue it empties.
 pub(super) trait Wire {
-    /// Gives what came to the stream.
+    /// Gives what came to the stream (`C2sConnections::heard`). One read at a time: the caller asks for room before the next.
     fn poll_read(
         &mut self,
         cx: &mut Context<'_>,

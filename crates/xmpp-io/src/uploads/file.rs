@@ -14,6 +14,7 @@ use stdx::Instant;
 
 use super::{Grant, Refusal, UploadFolder, sync_folder};
 
+/// The first line of a kept file, with the version of the head.
 const MAGIC: &str = "belfry-upload 1";
 
 /// More than the lines of any file take: names and types have at most 255 bytes, addresses 3,071.
@@ -24,10 +25,15 @@ const HEAD: usize = 4 << 10;
 pub(crate) struct Incoming {
     shelf: Arc<UploadFolder>,
     file: File,
+    /// The name of the file while it comes.
     coming: PathBuf,
+    /// Its name once it is whole.
     path: PathBuf,
+    /// Bytes of head and content, which are counted from the beginning.
     size: u64,
+    /// Bytes of the content that have not come.
     left: u64,
+    /// It is whole and has its name: dropping this removes nothing.
     is_kept: bool,
 }
 
@@ -93,7 +99,7 @@ impl Incoming {
         self.file.write_all(bytes).map_err(|error| broken(&error, &self.coming))
     }
 
-    /// It has come whole. Once this returns it is on disk.
+    /// Ends a file whose bytes have all come: syncs it, gives it its name, and syncs its folder. Once this returns it outlives a crash.
     pub(crate) fn finish(mut self) -> Result<(), Refusal> {
         if self.left > 0 {
             return Err(Refusal::WrongSize);
@@ -136,7 +142,7 @@ impl Drop for Incoming {
     }
 }
 
-/// A file that is there.
+/// A file that is kept, open for reading. Its head has been read.
 #[derive(Debug)]
 pub(crate) struct Stored {
     file: File,
@@ -159,6 +165,7 @@ impl Stored {
         Stored::read(file, &head).ok_or_else(|| broken(&io::ErrorKind::InvalidData.into(), path))
     }
 
+    /// Reads the head. `None`: it is not one of this version.
     fn read(file: File, head: &[u8]) -> Option<Stored> {
         let end = head.windows(2).position(|two| two == b"\n\n")?;
         let mut lines = std::str::from_utf8(&head[..end]).ok()?.split('\n');

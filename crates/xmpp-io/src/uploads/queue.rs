@@ -13,8 +13,10 @@ use crate::limits;
 #[derive(Clone, Debug, Default)]
 pub(super) struct UploadQueue(Arc<Mutex<HashMap<Box<str>, UserUploads>>>);
 
+/// The files of one user that come or wait.
 #[derive(Debug)]
 struct UserUploads {
+    /// One permit: the turn.
     turn: Arc<Semaphore>,
     /// Those that wait, and the one whose turn it is.
     count: usize,

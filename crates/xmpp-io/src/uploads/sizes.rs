@@ -54,6 +54,7 @@ impl UploadFolder {
 }
 
 impl PartSize {
+    /// Reads the part's folder again if it has changed. The time of a folder changes with its entries, and a kept file does not change.
     fn count(&mut self, now: Instant, folder: &Path) {
         // Most are not there on a small server.
         let Ok(metadata) = fs::metadata(folder) else {

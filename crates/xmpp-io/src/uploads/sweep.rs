@@ -18,6 +18,7 @@ use crate::limits;
 /// Between two folders: all have their turn in less than an hour, and each much oftener than files grow old.
 const STEPS: std::ops::RangeInclusive<Duration> = Duration::from_millis(20)..=Duration::from_secs(10);
 
+/// Starts the thread that removes files, until the other end of `stopped` is dropped.
 pub(super) fn start(
     shelf: Arc<UploadFolder>,
     clock: Clock,

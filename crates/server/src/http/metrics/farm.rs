@@ -16,6 +16,7 @@ const LEASE_AGE: (&str, &str) =
 const DELAY: (&str, &str) =
     ("belfry_farm_link_delay_seconds", "From the last probe of the link to its answer");
 
+/// All states, so that a state without nodes is shown as 0.
 const STATES: [&str; 4] = ["joining", "serving", "draining", "left"];
 
 /// One number of the farm or of this node's part in it.

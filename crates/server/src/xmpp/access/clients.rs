@@ -1,5 +1,9 @@
 //! Signs clients in and makes their accounts: the requests of a shard's streams of the store, and the answers to the
 //! streams. Passwords and keys are here, tokens in `tokens`, other sources in `external`, accounts in `registration`.
+//!
+//! A sign-in by password: `find` (paced guesses are refused unseen) → `XmppEffect::Account` → `handle_account` → `sign_in`, which checks the
+//! credential here if that is cheap, and otherwise beside the shard (`XmppEffect::Prove` → `handle_written` → `proved`) → the stream asks for a
+//! session → `handle_signed_in`.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -24,14 +28,10 @@ use super::{Access, Claim, TokenKey};
 /// A stream's request under way.
 #[derive(Debug)]
 pub(in crate::xmpp) enum ClientRequest {
-    SignIn {
-        stream: u64,
-        find: CredentialQuery,
-        domain: Box<str>,
-    },
-    Keys {
-        address: Box<str>,
-    },
+    /// Reads the account of a name for its credentials.
+    SignIn { stream: u64, find: CredentialQuery, domain: Box<str> },
+    /// Keys of SCRAM that are made after a sign-in by password; the stream does not wait for them.
+    Keys { address: Box<str> },
     /// A password of an account that came with keys of SCRAM only.
     Proving {
         stream: u64,
@@ -40,39 +40,21 @@ pub(in crate::xmpp) enum ClientRequest {
         is_there: bool,
     },
     /// The tokens of a client of that account.
-    Tokens {
-        stream: u64,
-        name: Box<str>,
-        key: TokenKey,
-        agent: Box<str>,
-    },
+    Tokens { stream: u64, name: Box<str>, key: TokenKey, agent: Box<str> },
     /// The account whose tokens are to be changed.
-    TokenWork {
-        stream: u64,
-        work: Box<TokenWork>,
-    },
-    TokensWritten {
-        stream: u64,
-        new: Option<NewToken>,
-        was_used: bool,
-    },
-    Invited {
-        stream: u64,
-        domain: Box<str>,
-    },
+    TokenWork { stream: u64, work: Box<TokenWork> },
+    /// Tokens are written at the end of a sign-in, which waits for it.
+    TokensWritten { stream: u64, new: Option<NewToken>, was_used: bool },
+    /// An invitation that a client has named before it registers.
+    Invited { stream: u64, domain: Box<str> },
     /// The page of an invitation.
     InvitationPage(Box<InvitationQuery>),
     /// A sign-in by a source outside the database.
     External(Box<ExternalSignIn>),
-    Registering {
-        stream: u64,
-        registration: Box<Registration>,
-    },
-    Registered {
-        stream: u64,
-        user: Bare,
-        inviter: Option<Box<str>>,
-    },
+    /// First the account of the name, which must not exist, then the invitation or the reservation of the name is read.
+    Registering { stream: u64, registration: Box<Registration> },
+    /// The account is being made.
+    Registered { stream: u64, user: Bare, inviter: Option<Box<str>> },
 }
 
 /// Counters since the start of the shard.
@@ -226,6 +208,7 @@ impl ClientAccess {
         }
     }
 
+    /// Gives a read to the part that asked; `None`: the database is unavailable, or takes nothing now.
     fn loaded(&mut self, cx: &mut AccessContext<'_>, request: ClientRequest, loaded: Option<AccessLoaded>) {
         match request {
             ClientRequest::Tokens { stream, name, key, agent } => {
@@ -277,6 +260,7 @@ impl ClientAccess {
         }
     }
 
+    /// Gives the outcome of a write to the part that asked.
     fn written(
         &mut self,
         cx: &mut AccessContext<'_>,
@@ -302,6 +286,7 @@ impl ClientAccess {
         None
     }
 
+    /// Answers a stream's question for credentials with the account of the name, or with a stand-in that takes as long to check.
     fn sign_in(
         &mut self,
         cx: &mut AccessContext<'_>,
@@ -353,7 +338,7 @@ impl ClientAccess {
     }
 }
 
-/// A password was compared with the keys of an account that has no other verifiers.
+/// Answers a sign-in whose password was compared, beside the shard, with the keys of an account that has no other verifiers, or of a stand-in.
 fn proved(
     cx: &mut AccessContext<'_>,
     stream: u64,

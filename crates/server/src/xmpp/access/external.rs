@@ -22,7 +22,7 @@ pub(in crate::xmpp) struct ExternalSignIn {
     domain: Box<str>,
     /// `None`: by a token.
     password: Option<Secret>,
-    /// Another client of the user made the account meanwhile.
+    /// Another client of the user made the account meanwhile. It is looked up once more, and not made again if it is gone.
     was_made_by_other: bool,
 }
 
@@ -43,6 +43,7 @@ impl ExternalSignIn {
         }
     }
 
+    /// The source does not accept the credential, or the account may not sign in.
     fn refuse(&self, cx: &mut AccessContext<'_>) {
         match self.password {
             // Whether the user is unknown or the password is wrong, no source tells. For limits and logs it is a wrong one.
@@ -53,6 +54,7 @@ impl ExternalSignIn {
         }
     }
 
+    /// The source or the database could not answer: the client may try again.
     fn give_up(&self, cx: &mut AccessContext<'_>) {
         cx.tell(self.stream, |c2s, out| c2s.handle_found(CredentialAnswer::Unavailable, out));
     }
@@ -181,6 +183,8 @@ impl ClientAccess {
         }
     }
 
+    /// Makes the account of a user who signs in for the first time. Its password stays with the source: the account has digests of it for phones
+    /// if the configuration keeps them, and otherwise verifiers that no password fits.
     fn make_account(&mut self, cx: &mut AccessContext<'_>, sign_in: ExternalSignIn) {
         let keep =
             self.access.source_of(&sign_in.domain).map_or(Duration::ZERO, |source| source.keep_digests);

@@ -1,5 +1,8 @@
 //! Signs clients in (`clients`): by password and keys, by tokens (`tokens`, XEP-0484), by sources outside the database
 //! (`external`), and with accounts made in band (`registration`, XEP-0077, XEP-0445).
+//!
+//! The state machine of a stream (`xmpp::c2s`) asks by `C2sEvent`; `ClientAccess` of the shard answers it, after reads and writes of the
+//! store. All shards share [`Access`]: settings, and the failures by source and account, which pace guessing at whichever shard.
 
 mod clients;
 mod external;
@@ -34,14 +37,16 @@ use crate::limits;
 pub(crate) struct Access {
     /// The key that tokens are derived from.
     pub(crate) secret: [u8; 32],
+    /// The lifetime of a token; zero: tokens are off.
     pub(crate) tokens_for: Duration,
     pub(crate) registration: Registration,
     /// The database keeps the digests that phones prove passwords by.
     pub(crate) digests: bool,
     /// The hosts that clients are referred to while the node drains.
     pub(crate) other_hosts: Vec<Box<str>>,
-    /// Accounts made of late.
+    /// Accounts made of late, by source.
     made: SourceLimiter,
+    /// Failed sign-ins, by source and account.
     pub(crate) attempts: SharedAttempts,
     pub(crate) failures: Arc<SignInFailures>,
     /// Wrong secrets of components, by source.
@@ -97,6 +102,7 @@ impl Access {
         wait
     }
 
+    /// Counts a failed sign-in for the pace of the next ones, and notes it in the log.
     pub(crate) fn fail(&self, now: Instant, claim: &Claim<'_>, cause: Cause) {
         self.attempts.fail(now, &claim.attempt());
         self.note(now, claim, cause);

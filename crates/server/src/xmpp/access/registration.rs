@@ -1,4 +1,8 @@
 //! Accounts that people make for themselves (XEP-0077, XEP-0445).
+//!
+//! The steps, each of which may refuse: `register` (reserved names, the password), `name_looked_up` (is the name free), `registration_checked`
+//! (the invitation, or whether the name is kept for an invited user; accounts of one source in an hour), `registered` (the write, which
+//! checks name and invitation again in its transaction).
 
 use chat_store::invitation::hash_of;
 use stdx::Instant;
@@ -18,6 +22,7 @@ use super::clients::{AccessContext, ClientAccess, ClientRequest};
 pub(crate) struct NewAccount {
     pub(crate) address: Address,
     pub(crate) password: Secret,
+    /// The hash of the token, which the write uses up.
     pub(crate) invitation: Option<[u8; 32]>,
 }
 
@@ -63,6 +68,7 @@ impl ClientAccess {
         cx.outbox.push(XmppEffect::Access { id, read: AccessRead::Invitation { hash: hash_of(token) } });
     }
 
+    /// A client asks for an account. The stream is answered once it is made or refused.
     pub(in crate::xmpp) fn register(
         &mut self,
         cx: &mut AccessContext<'_>,
@@ -83,6 +89,7 @@ impl ClientAccess {
         cx.outbox.push(XmppEffect::Account { id, user, domain });
     }
 
+    /// Handles the account of the name, which must not exist; then reads the invitation, or whether the name is kept for an invited user.
     pub(super) fn name_looked_up(
         &mut self,
         cx: &mut AccessContext<'_>,
@@ -107,6 +114,7 @@ impl ClientAccess {
         cx.outbox.push(XmppEffect::Access { id, read });
     }
 
+    /// Handles that read, and has the account made. Only accounts without invitation are limited by their source.
     pub(super) fn registration_checked(
         &mut self,
         cx: &mut AccessContext<'_>,
@@ -148,6 +156,7 @@ impl ClientAccess {
         cx.outbox.push(XmppEffect::MakeAccount { id, account });
     }
 
+    /// Handles the outcome of the write. Returns the contacts that an invitation makes.
     pub(super) fn registered(
         &mut self,
         cx: &mut AccessContext<'_>,
@@ -178,7 +187,7 @@ impl ClientAccess {
     }
 }
 
-/// Handles the record's answer about an invitation.
+/// Handles the database's answer about an invitation.
 pub(super) fn invitation_read(
     cx: &mut AccessContext<'_>,
     stream: u64,

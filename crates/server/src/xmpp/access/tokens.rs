@@ -23,6 +23,7 @@ impl std::fmt::Debug for TokenKey {
     }
 }
 
+/// A MAC of the parts, each with its length before it: no two lists of parts have one MAC.
 fn mac(key: &[u8; 32], parts: &[&[u8]]) -> [u8; 32] {
     let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("HMAC takes keys of any length");
     for part in parts {
@@ -33,6 +34,7 @@ fn mac(key: &[u8; 32], parts: &[&[u8]]) -> [u8; 32] {
 }
 
 impl TokenKey {
+    /// The key of this account as it is now: its row and its password are part of it.
     pub(crate) fn of(secret: &[u8; 32], account: &Account) -> TokenKey {
         TokenKey(mac(secret, &[b"token", &account.id.to_be_bytes(), &account.verifiers.sha256]))
     }
@@ -56,6 +58,7 @@ impl TokenKey {
     }
 }
 
+/// The state of a token. In the second half of its lifetime it is due to be replaced.
 fn state_of(now: Instant, row: &TokenRow) -> TokenState {
     if row.expires_at <= now {
         TokenState::TooOld
@@ -92,6 +95,7 @@ impl ClientAccess {
         cx.outbox.push(XmppEffect::Account { id, user, domain });
     }
 
+    /// Writes the tokens of a sign-in: the one that was used is counted or revoked, and a new one is given where the client wants one.
     pub(super) fn token_work(
         &mut self,
         cx: &mut AccessContext<'_>,

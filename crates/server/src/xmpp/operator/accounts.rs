@@ -1,4 +1,5 @@
-//! Chat's data of accounts, for operators.
+//! Chat's data of accounts, for operators: read from the database, and changed as the account's own client would (`question`), so that its
+//! clients and contacts are told.
 
 use admin::ControlError;
 use admin::chat::{Answer, Contact, User};
@@ -30,6 +31,7 @@ impl Operator {
         }
     }
 
+    /// Shows the account's figures: from its row, its archive and the hosts. The time of the last session is shown when there is none now.
     pub(super) async fn show_user(&self, user: &str) -> Result<Answer, ControlError> {
         let user = self.account(user).await?;
         let row = self.user_row(&user).await?;

@@ -12,6 +12,7 @@ use crate::node::changes::tell_shards;
 use stdx::Instant;
 
 impl Operator {
+    /// Performs a request. An error inside the reply: the request itself is refused, and the administrator reads why.
     pub(crate) async fn administer(
         &self,
         now: Instant,
@@ -47,6 +48,7 @@ impl Operator {
         done.map(|done| chat::StoreReply::Accounts(done.map(|()| AccountList::default())))
     }
 
+    /// Writes a change as a command would, and tells the shards.
     async fn change_account(
         &self,
         now: Instant,
@@ -119,6 +121,7 @@ impl Operator {
         Ok(chat::StoreReply::Accounts(Ok(listed)))
     }
 
+    /// The number of a domain's accounts, which the list of domains has.
     async fn count_accounts(&self, domain: &str) -> Result<u64, StoreFailure> {
         match self.read(Read::Domains).await {
             Ok(Loaded::Domains(domains)) => {

@@ -34,6 +34,7 @@ use crate::message::{InboxMessage, LocalMessage, LocalXmppMessage, ShardMessage,
 use crate::node::StoreCompletions;
 use shard_message::ActAnswer;
 
+/// The refusal of a node without chat.
 const OFF: ControlError =
     ControlError::Unsupported(Cow::Borrowed("Chat without [xmpp] listen in the configuration"));
 
@@ -41,11 +42,12 @@ const OFF: ControlError =
 const MOTD: &str = "motd";
 const CURRENT: &str = "current";
 
-/// Asks for one operator. Cheap to make.
+/// Performs the requests of one operator. Cheap to make; usable on any thread, as it asks shards by their inboxes.
 #[derive(Clone)]
 pub(crate) struct Operator {
     map: ShardMap,
     outlets: Vec<Outlet<InboxMessage>>,
+    /// Routes the results of the store to the waiting request.
     desk: Arc<StoreCompletions>,
     store: Arc<Service>,
     /// The first label of the rooms' domains; `None`: there is no chat.
@@ -116,6 +118,7 @@ impl Operator {
         }
     }
 
+    /// Asks all hosts of this node. One shard begins, gathers the answers of all and gives the sum.
     async fn act(&self, act: HostAction) -> Result<ActAnswer, ControlError> {
         let (answer, answered) = oneshot::channel();
         self.post_local("", LocalXmppMessage::Operate { act: Arc::new(act), answer })?;
@@ -222,7 +225,7 @@ impl Operator {
         Ok(Answer::Motd(text))
     }
 
-    /// In the record first, then in the memory of all hosts.
+    /// In the database first, then in the memory of all hosts.
     async fn set_motd(&self, now: Instant, domain: &str, text: Option<Text>) -> Result<Answer, ControlError> {
         let message = text.map(|text| Box::new(headline(domain, &text)));
         let owner = Bare::parse(domain).map_err(|_| invalid("a domain", domain))?;

@@ -120,6 +120,7 @@ fn text_of(message: &Element) -> Text {
     Text { subject: of("subject"), body: of("body") }
 }
 
+/// Adds another node's part to the sum.
 fn add(sum: &mut HostActionResult, answer: Answer) {
     match answer {
         Answer::Users { users, total } => {

@@ -1,4 +1,7 @@
-//! Rooms, for operators: lists from all hosts and the record, the rest by questions to the room (XEP-0045 §9, §10).
+//! Rooms, for operators: lists from all hosts and the database, the rest by questions to the room (XEP-0045 §9, §10).
+//!
+//! A question comes from the domain whose rooms those are (`example.net` for `tea@rooms.example.net`), which a room obeys as it obeys an owner. So
+//! a change by an operator takes the same way as one by an owner's client: occupants are told, and it is saved.
 
 use std::collections::BTreeMap;
 
@@ -12,8 +15,10 @@ use xmpp::{Bare, Element, ns};
 
 use super::{Operator, invalid};
 
+// Each has a list of its own, and is asked for by a question of its own (XEP-0045 §9).
 const AFFILIATIONS: [&str; 4] = ["owner", "admin", "member", "outcast"];
 const ROLES: [&str; 3] = ["moderator", "participant", "visitor"];
+/// The beginning of the names of a room's settings in its form of configuration; operators see the rest.
 const CONFIG: &str = "muc#roomconfig_";
 
 impl Operator {
@@ -21,7 +26,7 @@ impl Operator {
         format!("{}.{domain}", self.rooms.as_deref().unwrap_or_default())
     }
 
-    /// Its address, and the operator's: the domain whose rooms those are.
+    /// The address of a room, and the address from which the operator asks it.
     fn room(&self, room: &str) -> Result<(Bare, String), ControlError> {
         let bare = Bare::parse(room).ok().filter(|bare| bare.local().is_some());
         let bare = bare.ok_or_else(|| invalid("a room's address", room))?;
@@ -41,6 +46,8 @@ impl Operator {
         self.question((domain, room), kind, payload).await
     }
 
+    /// Lists the rooms of a domain: those that are stored, page by page, and over them those in memory, which have occupants and may not be
+    /// stored.
     pub(super) async fn list_rooms(&self, domain: &str) -> Result<Answer, ControlError> {
         let domain: Box<str> = self.rooms_domain(domain).into();
         let (mut rooms, mut after) = (BTreeMap::new(), None);
@@ -74,6 +81,7 @@ impl Operator {
         Ok(Answer::Rooms(rooms.into_values().collect()))
     }
 
+    /// Shows a room: its form of configuration, then each list of affiliations and of roles.
     pub(super) async fn show_room(&self, room: &str) -> Result<Answer, ControlError> {
         let (bare, domain) = self.room(room)?;
         let at = (&bare, domain.as_str());
@@ -179,6 +187,7 @@ impl Operator {
         self.set_item(at, item, reason).await
     }
 
+    /// Removes an occupant: the role `none` (XEP-0045 §8.2).
     pub(super) async fn kick(&self, room: &str, nick: &str, reason: &str) -> Result<Answer, ControlError> {
         let (bare, domain) = self.room(room)?;
         let item = Element::new("item", ns::MUC_ADMIN).with("role", "none").with("nick", nick);

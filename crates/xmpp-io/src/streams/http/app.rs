@@ -31,6 +31,7 @@ pub(super) fn answer<B>(front: &Front, request: &Request<B>) -> Option<Response<
     Some(bounded(response, &ways))
 }
 
+/// An asset of the page, or 304 for a browser that has it (RFC 9110 §13.1.2).
 fn file(name: &str, headers: &HeaderMap) -> Option<Response<Body>> {
     let asset = web_app::find(name)?;
     let known = headers.get(IF_NONE_MATCH).and_then(|tags| tags.to_str().ok());
@@ -46,6 +47,7 @@ fn file(name: &str, headers: &HeaderMap) -> Option<Response<Body>> {
     Some(response)
 }
 
+/// The addresses by which the page reaches this server, as the request has found it.
 fn ways(front: &Front, headers: &HeaderMap, uri: &Uri, sip: &SipWays) -> Ways {
     let http = &front.shared.settings.http;
     let host = uri.authority().map(|authority| authority.as_str());

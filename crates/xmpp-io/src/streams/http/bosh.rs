@@ -1,5 +1,9 @@
-//! Sessions of BOSH. One is a small task of the shard that was asked for it, as a connection is; requests of it come to any
+//! Sessions of BOSH (XEP-0124, XEP-0206). One is a small task of the shard that was asked for it, as a connection is; requests of it come to any
 //! shard, and go to the session's by message. Its name says which.
+//!
+//! `post` handles a request at the shard of its HTTP connection: it begins a session, or gives the request as a [`Call`] to the session, and
+//! waits for the reply. The task of a session drives its stream by the wire [`Bodies`]; `xmpp::bosh::Session` has the rules: the order of
+//! requests, repetitions, and how long one is held.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
@@ -32,9 +36,10 @@ use crate::streams::wire::{Ended, Wire};
 
 /// One request on its way to its session. Dropped, it is answered "try again".
 pub struct Call {
+    /// The number of the session's stream at its shard.
     number: u64,
     request: Request,
-    /// Bytes.
+    /// Bytes of the body.
     size: usize,
     is_secure: bool,
     reply: oneshot::Sender<Reply>,
@@ -61,7 +66,9 @@ impl Call {
 
 /// The queue of a session's requests.
 pub(in crate::streams) struct Mailbox {
+    /// The name with the secret, which a request has to show.
     sid: Box<str>,
+    /// The session has begun over TLS: a request in the clear is not given to it.
     is_secure: bool,
     calls: RefCell<VecDeque<Call>>,
     stream: Rc<Stream>,
@@ -123,6 +130,10 @@ fn parse_sid(sid: &str) -> Option<(ShardAddress, u64)> {
     Some((ShardAddress::new(life, shard), u64::from_str_radix(parts.next()?, 16).ok()?))
 }
 
+/// Begins a session with its first request.
+///
+/// # Errors
+/// The condition of the refusal.
 fn begin(
     front: &Front,
     request: Request,
@@ -195,6 +206,7 @@ impl BoshSessions {
             bool::from(mailbox.sid.as_bytes().ct_eq(sid.as_bytes()))
         };
         match mailbox.filter(is_it) {
+            // Dropped, see `post`.
             Some(mailbox) if mailbox.is_secure && !call.is_secure => {}
             Some(mailbox) if call.request.is_for_known && mailbox.stream.c2s.borrow().jid().is_none() => {
                 call.refuse_as(Condition::PolicyViolation);
@@ -298,6 +310,7 @@ impl Bodies {
         Poll::Pending
     }
 
+    /// Ends the session with the condition of the stream's error and all documents that wait.
     fn finish(&mut self, stream: &Stream) {
         let condition = Condition::of_stream(stream.c2s.borrow().error());
         let documents = take_documents(stream, usize::MAX);

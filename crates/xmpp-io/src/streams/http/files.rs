@@ -1,4 +1,8 @@
 //! Files of users (XEP-0363): clients with a slot put them, clients with the address get them.
+//!
+//! A PUT: the slot's grant is checked (`Uploads::admit`), the place must be free, the user's turn comes, the file is written a chunk at a time, and
+//! in a farm its row is registered; only then it is answered 201. Every failure leaves nothing of the file. [`Uploads`] has the rules,
+//! and `Refusal` the answers.
 
 use std::io;
 use std::ops::Range;
@@ -26,6 +30,7 @@ use super::route::{Body, empty, not_allowed, preflight, text};
 use crate::limits;
 use crate::uploads::{FileInfo, Incoming, OpenFile, Refusal, Uploads, encode};
 
+/// The path of all files: the identifier and the name follow.
 pub(super) const PREFIX: &str = "/upload/";
 
 const METHODS: &str = "GET, HEAD, PUT, OPTIONS";
@@ -52,6 +57,7 @@ pub(super) async fn serve(front: &Rc<Front>, place: &str, request: Request<Conte
     response
 }
 
+/// The response for a refusal, in words that a user may be shown.
 fn refused(refusal: Refusal) -> Response<Body> {
     let (status, what) = match refusal {
         Refusal::Unknown => (StatusCode::NOT_FOUND, "there is no such file"),
@@ -169,6 +175,7 @@ async fn blocking<T: Send + 'static>(
     spawn_blocking(work).await.map_err(|_| Refusal::Broken)?
 }
 
+/// Answers GET and HEAD, with the whole file or one range of it. Several ranges get the whole (RFC 9110 §14.2).
 async fn get(
     uploads: Arc<Uploads>,
     place: &str,

@@ -2,6 +2,8 @@
 //! (XEP-0363), the page of users and the page of an invitation (XEP-0401).
 //!
 //! A connection speaks HTTP until it becomes a WebSocket; from then on nothing of HTTP is kept of it.
+//!
+//! `serve` calls [`documents`] for each connection; hyper parses its requests and calls `route::answer`, which chooses the service by path.
 
 mod app;
 pub mod bosh;
@@ -51,13 +53,13 @@ pub struct HttpServiceSettings {
     pub invitations: bool,
     /// Files that users share; `None`: uploads are off.
     pub uploads: Option<Arc<Uploads>>,
-    /// For a head, and between two requests; for a body of BOSH.
+    /// The time for the head of a request, and between two requests.
     pub head_within: Duration,
     /// The time for the body of a request of BOSH.
     pub body_within: Duration,
 }
 
-/// One connection.
+/// One connection, as its requests see it.
 struct Front {
     shared: Rc<C2sConnections>,
     remote: IpAddr,
@@ -66,12 +68,14 @@ struct Front {
     is_secure: bool,
     /// It is a WebSocket once the answer is out.
     is_upgraded: Cell<bool>,
+    /// A request has come. A connection that breaks before has failed its handshake.
     has_asked: Cell<bool>,
     /// While no request of it is at work, it makes room for other connections.
     handle: Option<Handle>,
 }
 
-/// Answers requests until the connection ends, or is a WebSocket: that one, on the heap, as what TLS makes, and whose it is.
+/// Answers requests until the connection ends or becomes a WebSocket. Returns the WebSocket, on the heap so that the task stays small, and the
+/// address of its client.
 pub(super) async fn documents<S>(place: &Place, io: S, is_secure: bool) -> Option<(Box<Documents<S>>, IpAddr)>
 where
     S: AsyncRead + AsyncWrite + Unpin + 'static,

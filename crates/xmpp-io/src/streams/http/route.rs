@@ -82,6 +82,7 @@ impl Front {
     }
 }
 
+/// Answers a request to become a WebSocket (RFC 7395). The connection leaves HTTP after the response.
 fn websocket(front: &Front, request: &Request<Incoming>) -> Response<Body> {
     let source = front.source.get();
     if source != front.remote && !front.shared.has_place_behind_proxy(source) {
@@ -96,6 +97,7 @@ fn websocket(front: &Front, request: &Request<Incoming>) -> Response<Body> {
     }
 }
 
+/// Answers a request that is no upgrade, by its path. Pages of origins that are not allowed get only the discovery document.
 async fn serve(front: &Rc<Front>, request: Request<Incoming>) -> Response<Body> {
     let path = request.uri().path().to_owned();
     let is_refused = request.headers().get(ORIGIN).is_some_and(|origin| !front.allows(origin));
@@ -158,6 +160,7 @@ fn host_meta(front: &Front, request: &Request<Incoming>) -> Response<Body> {
     response
 }
 
+/// Answers a request of BOSH: reads its body, of bounded size and in bounded time, and waits for the session.
 async fn post(front: &Rc<Front>, request: Request<Incoming>) -> Response<Body> {
     let largest = front.shared.stream_settings.borrow().max_stanza + xmpp::limits::BOSH_WRAPPER;
     let body = Limited::new(request.into_body(), largest).collect();
