@@ -40,6 +40,7 @@ use store::Database;
 
 use crate::message::{Command, InboxMessage, LocalMessage};
 use crate::shard::StatusBoard;
+use crate::signals::ExitOnSignal;
 pub(crate) use board::FarmBoard;
 use link_socket::LinkSocket;
 use traffic::Renewal;
@@ -187,6 +188,13 @@ impl FarmListener for Listener {
 
     fn council(&mut self, away: Option<&str>) {
         match away {
+            Some(reason) if !self.is_member => {
+                tracing::warn!(
+                    reason,
+                    "the farm's council does not answer: the node takes no calls until it has joined; check [farm] council, and that NATS \
+                     runs there"
+                );
+            }
             Some(reason) => {
                 tracing::warn!(
                     reason,
@@ -418,8 +426,9 @@ impl FarmMembership {
     }
 }
 
-/// Waits for the council's word. It may be away at first: the node says so and goes on trying.
+/// Waits for the council's word. It may be away at first: the node says so and goes on trying, until a signal ends it.
 fn wait(joined: &Receiver<Result<Life, FarmEnd>>, config: &Config) -> Result<Life> {
+    let _signals = ExitOnSignal::start("the farm's council").context("the thread of signals")?;
     match joined.recv() {
         Ok(Ok(life)) => Ok(life),
         Ok(Err(end)) => Err(anyhow!("the node cannot join the farm: {end}")),

@@ -25,11 +25,15 @@ struct Served {
 
 impl Served {
     fn start(place: &Place) -> Self {
-        let mut child = place.command(&["serve"]).spawn().unwrap();
-        let log = BufReader::new(child.stderr.take().unwrap()).lines();
-        let mut served = Served { child, log };
+        let mut served = Served::begin(place);
         served.wait_for("belfry is up");
         served
+    }
+
+    fn begin(place: &Place) -> Self {
+        let mut child = place.command(&["serve"]).spawn().unwrap();
+        let log = BufReader::new(child.stderr.take().unwrap()).lines();
+        Served { child, log }
     }
 
     fn wait_for(&mut self, words: &str) -> serde_json::Value {
@@ -111,5 +115,28 @@ fn a_port_in_use_is_named() {
         let output = place.belfry(&["serve"]);
         assert!(output.err.contains(&format!("127.0.0.1:{port}")), "{output:?}");
         output.failed(1, words);
+    }
+}
+
+/// A node of a farm waits for the council before it serves anything. A signal ends it then, too.
+#[test]
+fn a_node_that_waits_for_its_council_is_ended_by_a_signal() {
+    for signal in ["-TERM", "-INT"] {
+        let place = place();
+        let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let council = closed.local_addr().unwrap();
+        drop(closed);
+        place.write("secret", &"5".repeat(64));
+        let farm = format!(
+            "[farm]\nname = \"test\"\nnode = \"n\"\ncouncil = [\"nats://{council}\"]\nsecret = \"secret\"\n"
+        );
+        let own = std::fs::read_to_string(place.path("belfry.toml")).unwrap();
+        place.write("belfry.toml", &(own + &farm));
+        let mut node = Served::begin(&place);
+        node.wait_for("check [farm] council");
+        node.signal("-HUP");
+        node.signal(signal);
+        node.wait_for("stopped while the node waited for the farm's council");
+        assert_eq!(node.child.wait().unwrap().code(), Some(0), "{signal}");
     }
 }
