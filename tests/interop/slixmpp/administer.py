@@ -16,6 +16,7 @@ class Client(ClientXMPP):
         super().__init__(jid, password)
         self.ca_certs = certificate
         self.signed_in = asyncio.Event()
+        self.is_seen = asyncio.Event()
         self.refused = asyncio.Event()
         self.ended = asyncio.Event()
         self.messages = asyncio.Queue()
@@ -24,7 +25,12 @@ class Client(ClientXMPP):
         self.add_event_handler("session_start", lambda _: self.signed_in.set())
         self.add_event_handler("failed_all_auth", lambda _: self.refused.set())
         self.add_event_handler("disconnected", lambda _: self.ended.set())
+        self.add_event_handler("presence_available", self.handle_available)
         self.add_event_handler("message", self.messages.put_nowait)
+
+    def handle_available(self, presence):
+        if presence["from"] == self.boundjid:
+            self.is_seen.set()
 
     def call(self, port):
         self.enable_direct_tls = True
@@ -34,6 +40,8 @@ class Client(ClientXMPP):
         self.call(port)
         await asyncio.wait_for(self.signed_in.wait(), PATIENCE)
         self.send_presence()
+        # Its own presence comes back once the server has it (RFC 6121 §4.2.2).
+        await asyncio.wait_for(self.is_seen.wait(), PATIENCE)
 
     async def run(self, node, **fields):
         """The command's last answer."""
