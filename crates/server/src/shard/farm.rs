@@ -274,8 +274,13 @@ fn relay_by_third(shard: &mut Shard, now: Instant, to: cluster::Life, message: &
     {
         return false;
     }
-    // The same one for all messages, so that they keep their order.
-    let third = links.connected().into_iter().filter(|life| *life != to).min();
+    // A node with call slots, for it works on what it cannot pass on: others may have no routes for calls. The same one for all messages, so
+    // that they keep their order.
+    let works_on_calls = |life: &cluster::Life| {
+        let mut workers = view.map.workers();
+        *life != to && workers.any(|(_, slot)| slot.worker.is_some_and(|worker| worker.life == *life))
+    };
+    let third = links.connected().into_iter().filter(works_on_calls).min();
     third.is_some_and(|third| adapter.send(now, third, wire::relayed(to, message)).is_ok())
 }
 
