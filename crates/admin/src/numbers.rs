@@ -56,7 +56,7 @@ fn compile(pattern: &str) -> Result<Regex, regex::Error> {
 /// All bindings, ready to be asked. Made anew when one changes.
 #[derive(Debug, Default)]
 pub struct Numbers {
-    /// By the number with its plus, or by the name.
+    /// The key is the number with its plus, or the name.
     exact: HashMap<String, IncomingNumber>,
     /// The longest pattern first.
     patterns: Vec<(Regex, IncomingNumber)>,

@@ -111,7 +111,7 @@ const CURRENT: &str = "current";
 
 /// Forms that are being filled in, and messages of the day by domain.
 pub(super) struct Commands {
-    /// By the id of the command's session: its opener and the command.
+    /// The key is the id of the command's session; the value has its opener and the command.
     open: Cache<Box<str>, (Jid, &'static str)>,
     /// `None` inside: it was read, and there is none.
     motd: HashMap<Box<str>, Option<Element>>,

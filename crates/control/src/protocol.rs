@@ -63,7 +63,7 @@ pub enum Request {
     },
     /// The calls that have not ended; answered by [`Response::OpenCalls`].
     OpenCalls {
-        /// Those that this account places or is called by; none: all.
+        /// The calls that this account places or is called by; none: all.
         account: Option<Box<str>>,
     },
     /// A page of registered addresses; answered by [`Response::Registrations`].

@@ -26,7 +26,7 @@ use crate::limits;
 pub(super) struct NotifiedClients {
     /// By hash of owner and client: the hash of the abilities it had when it was told.
     told: Cache<u64, u64>,
-    /// By the hash of abilities that are still asked for (`caps`): owner and client.
+    /// The key is the hash of abilities that are still asked for (`caps`); the value names owner and client.
     waiting: Cache<Box<str>, Vec<(Bare, Jid)>>,
 }
 

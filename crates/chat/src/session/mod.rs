@@ -47,7 +47,7 @@ pub struct Session {
     pub(super) client_state: ClientState,
     /// Addresses that got directed presence (RFC 6121 §4.6).
     pub(super) directed: Vec<Jid>,
-    /// Those of them that are rooms whose last answer said that the session is not there: the session does not enter them again by itself.
+    /// Rooms among them whose last answer said that the session is not there: the session does not enter them again by itself.
     pub(super) left_rooms: Vec<Jid>,
     /// Stream management (XEP-0198). None: the client has not enabled it.
     pub(super) sm: Option<Box<Sm>>,
@@ -91,7 +91,7 @@ impl Session {
     }
 
     /// A session that another host has had, without its presence: the caller makes it available once the account's data are in memory.
-    /// One that is announced only to end has no stream management.
+    /// A session that is announced only to end has no stream management.
     pub(super) fn restore(now: Instant, edge: ConnectionId, mut announced: AnnouncedSession) -> Session {
         let mut session = Session::new(now, announced.jid.clone(), edge, false);
         session.sm = (!announced.is_ending()).then(|| Box::new(Sm::restore(now, &mut announced)));

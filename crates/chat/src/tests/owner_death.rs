@@ -190,7 +190,7 @@ impl Play {
         self.listen();
     }
 
-    /// What the host has not written and read is lost with it.
+    /// Writes and reads that the host has not finished are lost with it.
     fn die(&mut self, is_late: bool) {
         let settings = Arc::new(self.world.host.settings().clone());
         self.world.host = Host::new(settings, ShardAddress::default(), [2; 32]);

@@ -197,7 +197,7 @@ fn a_removed_occupant_does_not_enter_again() {
     assert!(world.hear(alice).is_empty());
 }
 
-/// One that its node cannot announce to go on: without stream management, or with too much that was not acknowledged.
+/// A session that its node cannot announce to go on: without stream management, or with too much that was not acknowledged.
 #[test]
 fn contacts_and_rooms_learn_of_the_end_of_a_session_that_does_not_go_on() {
     let mut world = world();

@@ -36,7 +36,7 @@ pub(super) fn waiting(
     Ok(Box::new(Waiting { chunks, chunk: io::Cursor::default(), stop: stop.clone() }))
 }
 
-/// Until the end, an error, or a reader that is gone.
+/// Runs until the end, an error, or a reader that is gone.
 fn read_all(mut input: impl Read, chunks: &SyncSender<io::Result<Vec<u8>>>) {
     loop {
         let mut chunk = vec![0; CHUNK];

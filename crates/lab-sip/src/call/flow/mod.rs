@@ -92,7 +92,7 @@ struct DialogParts {
 struct PendingRetransmission {
     /// As it was sent: a retransmission is the same, byte by byte.
     bytes: Box<[u8]>,
-    /// Until the next one; it doubles.
+    /// The time until the next attempt; it doubles.
     delay: Duration,
     /// Retransmissions so far.
     count: u32,
