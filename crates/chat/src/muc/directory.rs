@@ -32,7 +32,6 @@ pub(in super::super) type StoredRooms = Rc<Directory>;
 
 /// One read serves all requests that come while it is under way; its result serves those of the next `DIRECTORY_FOR`.
 enum StoredDirectory {
-    /// The requests that wait for the read.
     Loading(Vec<DirectoryRequest>),
     Ready { rooms: StoredRooms, until: Instant },
 }

@@ -77,6 +77,8 @@ impl RequestRouter {
         true
     }
 
+    /// The key by which a stranger's messages are counted: its network, and the account as the request names
+    /// it, whether or not it exists.
     fn stranger_and_account(&self, lower: &mut LowerView<'_>, key: Key) -> Option<(SourcePrefix, u64)> {
         let context = lower.contexts.get(key)?;
         let user = context.request.request_uri().ok()?.user_decoded().unwrap_or_default();
