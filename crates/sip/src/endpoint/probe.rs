@@ -1,8 +1,7 @@
 //! Probes of the targets of routes: an OPTIONS each (RFC 3261 §11), outside of any dialog.
 //!
-//! The health of routes (crate `server`) asks for them and counts outcomes; any final response, a refusal as
-//! well, shows that the target is alive. Here a probe is built, sent and reported, with nothing kept in
-//! between.
+//! The node decides which targets are probed and makes of the outcomes what it will. Here a probe is built,
+//! sent and reported with its final status, with nothing kept in between.
 
 use super::EndpointEffect;
 use super::context::TransactionUser;
