@@ -1,5 +1,10 @@
-//! Actions that all hosts of a server perform at once, for administrators' commands and the operator. One host asks for an action
-//! (`Load::Act`), the driver has every host perform it, and the sum of their results is the answer.
+//! Actions that all hosts of a server perform at once, for administrators' commands and the operator. One
+//! host asks for an action (`Load::Act`), the driver has every host perform it, and the sum of their results
+//! is the answer.
+//!
+//! Every account, room and node is at one host, so results of hosts never overlap and are added up
+//! ([`HostActionResult::merge`]). In a farm the hosts of all nodes take part; those that did not answer are
+//! named in the result (`missing`), which is then a part only.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -16,7 +21,7 @@ use super::{Host, Outbox};
 use crate::{commands, connection};
 
 impl HostActionResult {
-    /// Adds another host's result.
+    /// Adds another host's result. Lists are put together in no order.
     pub fn merge(&mut self, other: HostActionResult) {
         self.users.extend(other.users);
         self.count += other.count;
@@ -32,9 +37,12 @@ impl Host {
         match act {
             HostAction::Online { domain, who, max } => {
                 let users = users_online(&self.accounts, domain, *who);
+                // The count is of all, the list at most `max`: both commands, the list's and the count's, use
+                // this action.
                 let count = users.len();
                 HostActionResult { users: users.into_iter().take(*max as usize).collect(), ..counted(count) }
             }
+            // Each session gets its own copy, as each has its own address in `to`.
             HostAction::Announce { domain, message } => {
                 let keys = self.accounts.online(domain);
                 for key in &keys {
@@ -68,6 +76,7 @@ impl Host {
                 ..HostActionResult::default()
             },
             // On every host: each has other rooms and nodes in memory.
+            // The account is removed: rooms forget its affiliations, nodes its subscriptions.
             HostAction::Departed { user } => {
                 for (room, effect) in self.rooms.handle_departed(&self.settings, user) {
                     self.perform_rooms(now, &room, effect, out);
@@ -83,8 +92,9 @@ impl Host {
     }
 }
 
-/// The accounts with an available session. It is active if one of its sessions is neither `away` nor `xa`.
-/// An account's sessions are all of one host, so no two hosts count the same user.
+/// The accounts with an available session, in the order of their addresses. One is active if one of its
+/// sessions is neither `away` nor `xa`. An account's sessions are all of one host, so no two hosts count the
+/// same user.
 fn users_online(accounts: &AccountMemory, domain: &str, who: OnlineFilter) -> Vec<Bare> {
     let mut is_active: BTreeMap<Bare, bool> = BTreeMap::new();
     for session in accounts.online(domain).into_iter().filter_map(|key| accounts.sessions.get(key)) {
@@ -99,12 +109,14 @@ fn users_online(accounts: &AccountMemory, domain: &str, who: OnlineFilter) -> Ve
     is_active.into_iter().filter(|(_, active)| is_meant(*active)).map(|(user, _)| user).collect()
 }
 
+/// The sessions of an account or of all, at most `max` of them, with the number of all.
 fn describe_sessions(accounts: &AccountMemory, who: Option<&Jid>, max: usize) -> HostActionResult {
     let is_meant = |session: &Session| who.is_none_or(|who| is_of(who, &session.jid));
     let those = || accounts.sessions.iter().map(|(_, session)| session).filter(|session| is_meant(session));
     HostActionResult { described: those().take(max).map(state_of).collect(), ..counted(those().count()) }
 }
 
+/// The availability in a presence (RFC 6121 §4.7.2.1); empty for plain availability.
 fn show_of(presence: Option<&Element>) -> Cow<'_, str> {
     presence.and_then(|presence| presence.content_of("show", ns::CLIENT)).unwrap_or_default()
 }
@@ -119,6 +131,7 @@ fn counted(count: usize) -> HostActionResult {
     HostActionResult { count: count as u64, ..HostActionResult::default() }
 }
 
+/// A session as an operator sees it. The client's name is the node of its entity capabilities (XEP-0115).
 fn state_of(session: &Session) -> SessionState {
     let presence = session.presence();
     let client = presence.as_ref().and_then(|presence| presence.get("c", ns::CAPS)?.attr("node"));

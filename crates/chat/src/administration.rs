@@ -1,8 +1,10 @@
-//! Commands of administrators about accounts (XEP-0133 §4.1 to §4.10, §4.13 to §4.22). Those that change one do it as the
-//! operator's commands do; sessions of a removed account end.
+//! Commands of administrators about accounts (XEP-0133 §4.1 to §4.10, §4.13 to §4.22). Those that change one
+//! do it as the operator's commands do; sessions of a removed account end.
 //!
-//! The table [`COMMANDS`] has a function for each; `commands` has the forms and runs the function with the submitted one.
-//! A function checks the form and returns the first step, whose continuation gets the store's reply.
+//! The table [`COMMANDS`] has a function for each; `commands` has the forms and runs the function with the
+//! submitted one. A function checks the form and returns the first step, whose continuation gets the store's
+//! reply. The right to run commands was checked before (`HostSettings::admins`); that the accounts are of the
+//! command's domain is checked here, in every function by way of [`account`].
 
 use stdx::Instant;
 use xmpp::sasl::Secret;
@@ -13,11 +15,14 @@ use super::commands::{self, Command, CommandEffect, CommandResult, Field, Form, 
 use super::effect::{AccountData, AccountList, Accounts, HostAction, OnlineFilter, SessionState};
 use crate::limits;
 
-/// The fields that name accounts; the registry of XEP-0133 §8.2 has their names.
+/// The fields that name accounts; the registry of XEP-0133 §8.2 has their names. The last part says whether a
+/// field is required.
 const ONE: Field = ("accountjid", "jid-single", "The account's address", true);
 const MANY: Field = ("accountjids", "jid-multi", "The accounts' addresses", true);
 const PASSWORD: Field = ("password", "text-private", "Password", true);
 
+/// The commands in the order in which service discovery lists them. `node` is the end of the command's node
+/// (`http://jabber.org/protocol/admin#…`).
 pub(super) const COMMANDS: &[Command] = &[
     Command {
         node: "add-user",
@@ -81,11 +86,12 @@ fn account(form: &Form, text: &str) -> Result<Bare, StanzaError> {
     Ok(jid.bare())
 }
 
+/// The one account of a form. A form without it is `jid-malformed`.
 fn one(form: &Form) -> Result<Bare, StanzaError> {
     account(form, form.of("accountjid").first().map(|text| &**text).unwrap_or_default())
 }
 
-/// The accounts of a form that changes several.
+/// The accounts of a form that changes several, in its order, at most `limits::ACCOUNTS_AT_ONCE`.
 fn many(form: &Form) -> Result<Vec<Bare>, StanzaError> {
     let mut accounts =
         form.of("accountjids").iter().map(|text| account(form, text)).collect::<Result<Vec<_>, _>>()?;
@@ -107,6 +113,7 @@ fn looked_at(form: &Form) -> Result<(Bare, &'static str, &'static str), StanzaEr
     }
 }
 
+/// The first value of a field; empty without the field.
 fn text_of(form: &Form, var: &str) -> Box<str> {
     form.of(var).first().cloned().unwrap_or_default()
 }
@@ -116,6 +123,7 @@ fn change(change: Accounts) -> CommandEffect {
     CommandEffect::Accounts(change, Box::new(|form, _| Ok(CommandEffect::Complete(form.done()))))
 }
 
+/// §4.1. The password is typed twice, and compared here as no client has to.
 fn add(form: &Form) -> CommandResult {
     let user = one(form)?;
     let password = text_of(form, "password");
@@ -133,10 +141,12 @@ fn set_password(form: &Form) -> CommandResult {
     Ok(change(Accounts::Password { user, password: Secret(text_of(form, "password")) }))
 }
 
+/// §4.2: with their data; sessions end with the write.
 fn delete(form: &Form) -> CommandResult {
     Ok(change_accounts(form, many(form)?, 0, |user| Accounts::Remove { user }))
 }
 
+/// §4.3: they cannot sign in, and keep their data.
 fn disable(form: &Form) -> CommandResult {
     Ok(change_accounts(form, many(form)?, 0, |user| Accounts::Disable { user, disabled: true }))
 }
@@ -216,11 +226,13 @@ fn figures(form: &Form) -> CommandResult {
 /// A field that no form of XEP-0133 has: its name says so, as XEP-0068 §3.3 has it.
 const WAITING: &str = "{urn:belfry:admin}offlinemessages";
 
+/// A form of a result with a first field.
 fn form_of(first: Element) -> Element {
     form("result").child(first)
 }
 
-/// One after the other: the accounts after one that fails stay unchanged.
+/// Changes one account after the other, each by its own request: after one that fails the later ones stay
+/// unchanged, and the answer is that error.
 fn change_accounts(
     form: &Form,
     users: Vec<Bare>,
@@ -237,6 +249,7 @@ fn change_accounts(
     }
 }
 
+/// Counts the accounts of the domain. The store counts, so no list is read.
 fn count_accounts(form: &Form, is_disabled: bool, var: &'static str) -> CommandResult {
     // §4.13 to §4.15 have no `max_items`; a form with one that is no number is refused all the same.
     form.max_items()?;
@@ -248,6 +261,7 @@ fn count_accounts(form: &Form, is_disabled: bool, var: &'static str) -> CommandR
     Ok(CommandEffect::Accounts(ask, Box::new(count)))
 }
 
+/// Lists the accounts of the domain, as many as the form asks for.
 fn list_accounts(form: &Form, is_disabled: bool, var: &'static str) -> CommandResult {
     let ask = Accounts::List { domain: form.domain.domain().into(), is_disabled, max: form.max_items()? };
     let list = move |form: &Form, listed: AccountList| {
@@ -257,7 +271,8 @@ fn list_accounts(form: &Form, is_disabled: bool, var: &'static str) -> CommandRe
     Ok(CommandEffect::Accounts(ask, Box::new(list)))
 }
 
-/// Answers a command with a description of an account, its data and its sessions.
+/// Answers a command with a description of an account, its data and its sessions. Two steps: the store reads
+/// the account, then all hosts are asked for its sessions, as another host than this one may own it.
 fn look_at_account(
     form: &Form,
     describe: fn(Instant, &AccountData, &[SessionState]) -> Element,

@@ -49,7 +49,7 @@ fn matches(blocked: &Jid, jid: &Jid) -> bool {
     blocked == jid.as_str() || blocked == jid.bare_str() || blocked == jid.domain()
 }
 
-/// Many addresses compared with many.
+/// A blocking list for comparison with many addresses: each costs three look-ups, however long the list is.
 pub(super) struct Blocklist<'a> {
     blocked: HashSet<&'a str>,
 }
@@ -59,6 +59,7 @@ impl<'a> Blocklist<'a> {
         Blocklist { blocked: blocked.iter().map(Jid::as_str).collect() }
     }
 
+    /// True if the address, its bare address or its domain is in the list.
     pub(super) fn has(&self, jid: &Jid) -> bool {
         !self.blocked.is_empty()
             && [jid.as_str(), jid.bare_str(), jid.domain()].iter().any(|text| self.blocked.contains(text))
@@ -150,6 +151,7 @@ impl BlockingCommand {
         Ok(after)
     }
 
+    /// The push for the other clients: the request as it was made, also entries that changed nothing (§3.3).
     fn push(&self) -> Element {
         match self {
             BlockingCommand::Block(jids) => list("block", jids),
@@ -173,7 +175,9 @@ enum BlockingEffect {
     SendUnavailable(Bare),
     /// Addresses that are hidden now and got directed presence see the session become unavailable.
     EndDirected,
+    /// The contact sees the user's presence again.
     SendPresences(Bare),
+    /// The user sees the contact's presence again.
     SendProbes(Bare),
 }
 
@@ -284,6 +288,7 @@ pub(super) fn change_blocked(
             if let Err(error) = result {
                 return host.refuse(&iq, &not_written(error), out);
             }
+            // The answer before the push: the client that asked knows the change by its answer.
             host.answer(&iq, Ok(None), out);
             perform(host, now, &user, &change, out);
             reports::forward(host, &user, &iq, out);
@@ -295,6 +300,7 @@ pub(super) fn change_blocked(
 /// Puts a written change into memory and performs its effects.
 fn perform(host: &mut Host, now: Instant, user: &Bare, change: &BlockingChange, out: &mut Outbox) {
     let effects = change.handle_written(host.accounts.data_mut(user));
+    // The list counts as memory of the account.
     host.accounts.weigh(user);
     for effect in effects {
         match effect {

@@ -50,13 +50,14 @@ pub(super) type ClientFeatures = Rc<HashSet<Box<str>>>;
 
 /// The feature: the kinds of clients and their features. It is told of presence and of responses, and returns requests.
 pub(super) struct Caps {
-    /// Features whose hash was checked.
+    /// Features whose hash was checked. They are true for every client with that hash, of any account.
     known: Cache<Ver, ClientFeatures>,
     /// Clients that are here, by account: ours and contacts'.
     clients: Cache<Bare, Vec<(Jid, Ver)>>,
     /// Requests that are not answered: one for each hash.
     asked: HashMap<Ver, CapsQuery>,
-    /// The hashes of these requests by the ids of their iqs.
+    /// The hashes of these requests by the ids of their iqs, which are unpredictable: nothing else can
+    /// answer.
     ids: HashMap<Box<str>, Ver>,
 }
 
@@ -111,20 +112,23 @@ impl Caps {
         clients.iter().filter(move |(_, ver)| is_able(ver)).map(|(jid, _)| jid)
     }
 
+    /// The clients of an account that are here, with their hashes.
     pub(super) fn clients_of(&self, account: &Bare) -> Vec<(Jid, Ver)> {
         self.clients.get(account).cloned().unwrap_or_default()
     }
 
+    /// The features of a hash, if they were checked.
     pub(super) fn abilities_of(&self, ver: &str) -> Option<ClientFeatures> {
         self.known.get(ver).cloned()
     }
 
-    /// The shared string of a hash.
+    /// The shared string of a hash: thousands of clients announce the same.
     fn shared(&self, ver: &str) -> Ver {
         let asked = || self.asked.get_key_value(ver).map(|(ver, _)| ver.clone());
         self.known.get_key(ver).cloned().or_else(asked).unwrap_or_else(|| ver.into())
     }
 
+    /// True if nothing is to be learnt from a presence: client and features are known.
     fn is_noted(&self, jid: &Jid, ver: &str) -> bool {
         let clients = self.clients.get(&jid.bare());
         let is_it = |(known, its): &(Jid, Ver)| known == jid && **its == *ver;
@@ -300,6 +304,7 @@ fn may_be_asked(accounts: &AccountMemory, user: &Bare, from: &Jid) -> bool {
             .is_some_and(|item| item.subscription != super::effect::Subscription::None)
 }
 
+/// The features in an answer, in its order.
 fn features(info: &Element) -> impl Iterator<Item = &str> {
     info.elements().filter(|child| child.is("feature", ns::DISCO_INFO)).filter_map(|child| child.attr("var"))
 }
@@ -354,6 +359,7 @@ fn identities(info: &Element) -> Option<Vec<String>> {
     sorted(all)
 }
 
+/// The features in the form of XEP-0115 §5.1, at most `limits::CAPS_FEATURES`.
 fn vars(info: &Element) -> Option<Vec<String>> {
     let vars: Option<Vec<String>> = features(info).map(|var| plain(var).map(str::to_owned)).collect();
     sorted(vars.filter(|vars| vars.len() <= limits::CAPS_FEATURES)?)

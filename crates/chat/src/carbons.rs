@@ -1,5 +1,10 @@
-//! Message carbons (XEP-0280): the messages of one session, copied to the others. `route` calls `copy_sent` before it sends a message on, and
-//! `copy_received` before it delivers one; both queue the copies at the sessions, and their caller performs the effects.
+//! Message carbons (XEP-0280): the messages of one session, copied to the others. `route` calls `copy_sent`
+//! before it sends a message on, and `copy_received` before it delivers one; both queue the copies at the
+//! sessions, and their caller performs the effects.
+//!
+//! Copies are only for live sessions that have asked for them: they are not stored, and a client that was
+//! away reads the archive instead. So a copy has the id of the archived message, by which the client knows it
+//! again.
 
 use stdx::Instant;
 use stdx::slab::Key;
@@ -34,6 +39,7 @@ fn switch(view: &mut IqView<'_>, iq: &IqRequest<'_>) -> IqReply {
     }
     match iq.session.and_then(|key| view.accounts.sessions.get_mut(key)) {
         Some(session) => {
+            // Of the session alone, and not stored: a client enables them at each sign-in.
             session.has_carbons = iq.payload.name() == "enable";
             IqReply::Result(None)
         }
@@ -41,7 +47,8 @@ fn switch(view: &mut IqView<'_>, iq: &IqRequest<'_>) -> IqReply {
     }
 }
 
-/// XEP-0280 §6.1. `is_sent`: by one of our sessions.
+/// XEP-0280 §6.1. `is_sent`: by one of our sessions. `<private/>` and the hint `no-copy` are the sender's
+/// veto.
 fn is_eligible(message: &Element, is_sent: bool) -> bool {
     if message.get("private", ns::CARBONS).is_some() || hints::has(message, "no-copy") {
         return false;
@@ -58,13 +65,15 @@ fn is_eligible(message: &Element, is_sent: bool) -> bool {
         |child: &Element| matches!(child.ns(), ns::CHATSTATES | ns::RECEIPTS | ns::MARKERS | ns::CONFERENCE);
     match message.attr("type") {
         Some("groupchat" | "headline") => false,
+        // Also without text: chat states tell the other clients that the user is at another one.
         Some("chat") => true,
         Some("error") => hints::has_body(message),
         _ => hints::has_body(message) || message.elements().any(is_talk),
     }
 }
 
-/// One copy: `name` is `sent` or `received` (XEP-0280 §7 and §8).
+/// One copy: `name` is `sent` or `received` (XEP-0280 §7 and §8). It comes from the bare address of the
+/// account: clients ignore copies from any other address, which would be forged.
 fn carbon(user: &Bare, to: &str, name: &'static str, message: &Element) -> Element {
     let forwarded = Element::new("forwarded", ns::FORWARD).child(message.clone());
     Element::new("message", ns::CLIENT)
@@ -128,7 +137,8 @@ pub(super) fn copy_received(
     }
 }
 
-/// Delivers copies to the account's sessions that want them, but for those in `except`.
+/// Delivers copies to the account's sessions that want them, but for those in `except`. Each copy has the
+/// address of its session.
 fn copy_to_sessions(
     accounts: &mut AccountMemory,
     now: Instant,

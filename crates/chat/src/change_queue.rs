@@ -1,5 +1,10 @@
 //! One change of an account at a time: stanzas that depend on its roster or its blocking list wait until the
 //! change before is on disk, so that every stanza is judged by the current state.
+//!
+//! Without the queue two changes could be computed from one state, and the later write would undo the earlier
+//! one. A job runs with the account's data in memory and either finishes at once or begins one write; the
+//! jobs behind it run after that write and its consequences. The queues are one for each account, so accounts
+//! do not wait for each other.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -17,6 +22,7 @@ type QueuedChange = Box<dyn FnOnce(&mut Host, Instant, &mut Outbox)>;
 /// Accounts with a change on its way, and the work that waits for it.
 #[derive(Default)]
 pub(super) struct ChangeQueues {
+    /// Only accounts with a write under way, and the jobs behind it, at most `limits::CHANGES`.
     busy: HashMap<Bare, VecDeque<QueuedChange>>,
 }
 
@@ -72,6 +78,7 @@ pub(super) fn write(
             job(host, now, out);
             // The job has begun a write of its own, and the others wait for that.
             if let Some(newer) = host.accounts.changes.busy.get_mut(&user) {
+                // Jobs that came while this one ran are younger than those that waited already.
                 waiting.append(newer);
                 *newer = waiting;
                 return;

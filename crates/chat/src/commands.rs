@@ -54,9 +54,11 @@ pub(super) const FEATURE: Feature = Feature {
     }],
 };
 
-/// The time for which a form may stay unanswered.
+/// The time for which a form may stay unanswered. Later submissions get `session-expired`. Beyond
+/// `limits::COMMANDS` open forms one that was not used lately is forgotten earlier.
 const PATIENCE: Duration = Duration::from_secs(600);
 
+/// The beginning of all nodes of XEP-0133.
 const PREFIX: &str = "http://jabber.org/protocol/admin#";
 
 /// A field of a form: name, type, label, and whether a value is required.
@@ -73,7 +75,8 @@ pub(super) struct Command {
     pub(super) run: fn(&Form) -> CommandResult,
 }
 
-/// The commands that need no account's data; `administration` has those about accounts.
+/// The commands that need no account's data; `administration` has those about accounts. The order is that of
+/// service discovery.
 const COMMANDS: &[Command] = &[
     Command {
         node: "announce",
@@ -103,15 +106,18 @@ const DAY: &[Field] = &[SUBJECT, ("motd", "text-multi", "Text", true)];
 /// The field of lists (§4.18 to §4.22). Its value `none` is as many as one answer may have.
 pub(super) const MAX: &[Field] = &[("max_items", "list-single", "How many at most", false)];
 
+/// The options of `max_items` (§4.18).
 const MAX_ITEMS: [&str; 7] = ["25", "50", "75", "100", "150", "200", "none"];
 
+/// The node and the item of a domain's message of the day in the store.
 const MOTD: &str = "motd";
 const EDIT_MOTD: &str = "edit-motd";
 const CURRENT: &str = "current";
 
 /// Forms that are being filled in, and messages of the day by domain.
 pub(super) struct Commands {
-    /// The key is the id of the command's session; the value has its opener and the command.
+    /// Forms that wait, by the id of the command's session: its opener and the command. Bounded, as each
+    /// costs memory.
     open: Cache<Box<str>, (Jid, &'static str)>,
     /// `None` inside: it was read, and there is none.
     motd: HashMap<Box<str>, Option<Element>>,
@@ -133,9 +139,10 @@ impl Commands {
 /// The values of a form's fields.
 type Values = Vec<(Box<str>, Vec<Box<str>>)>;
 
-/// A command that is run, with the submitted values.
+/// A command that is run, with the submitted values. It travels through all steps of the command.
 #[derive(Clone)]
 pub(super) struct Form {
+    /// The request that the command's end answers.
     pub(super) iq: Element,
     /// The domain that the command was sent to, and whose accounts it is about.
     pub(super) domain: Bare,
@@ -239,27 +246,33 @@ impl Commands {
     }
 }
 
+/// The command of a node.
 fn find(node: &str) -> Option<&'static Command> {
     let rest = node.strip_prefix(PREFIX)?;
     all().find(|command| command.node == rest)
 }
 
+/// The commands of both tables.
 fn all() -> impl Iterator<Item = &'static Command> {
     COMMANDS.iter().chain(super::administration::COMMANDS)
 }
 
+/// A command in that state (XEP-0050 §3.4).
 fn status(node: &str, session: &str, status: &'static str) -> Element {
     Element::new("command", ns::COMMANDS).with("node", node).with("sessionid", session).with("status", status)
 }
 
+/// A field of a form of XEP-0133.
 pub(super) fn field(var: &str, kind: &str) -> Element {
     Element::new("field", ns::DATA).with("var", var).with("type", kind)
 }
 
+/// One value of a field.
 pub(super) fn value(text: &str) -> Element {
     Element::new("value", ns::DATA).text(text)
 }
 
+/// A form of XEP-0133 of that type, with its FORM_TYPE.
 pub(super) fn form(kind: &'static str) -> Element {
     let of_type = field("FORM_TYPE", "hidden").child(value(ns::ADMIN));
     Element::new("x", ns::DATA).with("type", kind).child(of_type)
@@ -284,7 +297,8 @@ impl Command {
         status(node, session, "executing").child(actions).child(form)
     }
 
-    /// The values of the submitted form, whose required fields have one.
+    /// The values of the submitted form, whose required fields have one. Fields that the command does not
+    /// know are kept and ignored.
     fn read(&self, payload: &Element) -> Result<Values, StanzaError> {
         let bad = || fault(Condition::BadRequest, "bad-payload");
         let form = payload.get("x", ns::DATA).filter(|form| form.attr("type") == Some("submit"));
@@ -319,15 +333,18 @@ impl Form {
         Form { iq: iq.iq.clone(), domain: iq.to.bare(), node: node.into(), session: session.into(), values }
     }
 
+    /// The values of a field, none if the form lacks it.
     pub(super) fn of(&self, var: &str) -> &[Box<str>] {
         let found = self.values.iter().find(|(known, _)| **known == *var);
         found.map(|(_, values)| &values[..]).unwrap_or_default()
     }
 
+    /// The answer of a completed command.
     pub(super) fn done(&self) -> Element {
         status(&self.node, &self.session, "completed")
     }
 
+    /// The same with a text for the administrator.
     fn note(&self, text: &str) -> Element {
         self.done().child(Element::new("note", ns::COMMANDS).with("type", "info").text(text))
     }
@@ -366,6 +383,7 @@ fn list_online(form: &Form) -> CommandResult {
     list_users(form, OnlineFilter::All, "onlineuserjids")
 }
 
+/// §4.23: to all that are signed in now, not stored for others.
 fn announce(form: &Form) -> CommandResult {
     let action = HostAction::Announce {
         domain: form.domain.domain().into(),
@@ -374,6 +392,7 @@ fn announce(form: &Form) -> CommandResult {
     Ok(CommandEffect::act(action, |form, acted| Ok(form.note(&format!("sent to {} sessions", acted.count)))))
 }
 
+/// §4.6. `item-not-found` when no session was meant, so that a mistyped address is noticed.
 fn end_sessions(form: &Form) -> CommandResult {
     let jids: Result<Vec<Jid>, _> = form.of("accountjids").iter().map(|jid| Jid::parse(jid)).collect();
     let Ok(jids) = jids else { return Err(Condition::JidMalformed.into()) };

@@ -21,7 +21,8 @@ use super::{Host, HostSettings, Outbox, SessionLimit, ack, phones, sm};
 use crate::{archive, bind2, offline, presence, push, read_queues, token, user, vcard};
 
 impl Host {
-    /// A client has signed in and wants a resource.
+    /// A client has signed in and wants a resource (RFC 6120 §7, XEP-0386). The session begins at once; what
+    /// needs the account's data waits for them. The answer is `Effect::Bound`, in either case.
     pub fn handle_bind(&mut self, now: Instant, edge: ConnectionId, request: &BindRequest, out: &mut Outbox) {
         let name = match (&request.resource, &request.tag) {
             (Some(resource), _) => resource.to_string(),
@@ -71,7 +72,8 @@ impl Host {
         out.push(Effect::Bound { edge, bound: Bound::Session { jid, inline } });
     }
 
-    /// A stanza of a client of ours. `from` is its full address already.
+    /// A stanza of a client of ours. `from` is its full address already. Counted for XEP-0198 before anything
+    /// else, so that counts on both sides agree also for stanzas that are refused.
     pub fn handle_stanza(
         &mut self,
         now: Instant,
@@ -92,7 +94,7 @@ impl Host {
         read_queues::handle_session_element(self, now, key, element, out);
     }
 
-    /// An element of a client that is no stanza.
+    /// An element of a client that is no stanza. Unknown ones are ignored.
     pub fn handle_nonza(&mut self, now: Instant, edge: ConnectionId, element: &Element, out: &mut Outbox) {
         let Some(&key) = self.accounts.by_edge.get(&edge) else { return };
         match element.ns() {
@@ -102,7 +104,7 @@ impl Host {
         }
     }
 
-    /// A client comes back (XEP-0198 §5).
+    /// A client comes back (XEP-0198 §5). `seen` is the number of stanzas that it has got.
     pub fn handle_resume(
         &mut self,
         now: Instant,
@@ -114,7 +116,8 @@ impl Host {
         resume::handle_request(self, now, request, out);
     }
 
-    /// The connection has written what it was given before the last `Flush`.
+    /// The connection has written what it was given before the last `Flush`: only now more may be sent, so a
+    /// client that does not read costs bounded memory.
     pub fn handle_drained(&mut self, now: Instant, edge: ConnectionId, out: &mut Outbox) {
         let Some(&key) = self.accounts.by_edge.get(&edge) else { return };
         let Some(session) = self.accounts.sessions.get_mut(key) else { return };
@@ -136,6 +139,7 @@ impl Host {
         let Some(until) = session.and_then(|session| session.sleep(now)) else {
             return end_session(self, now, key, out);
         };
+        // In order of their deadlines, which are nearly always later than all before.
         let at = self.sleeping.partition_point(|(other, _)| *other <= until);
         self.sleeping.insert(at, (until, key));
         let effects = self.push.handle_sleep(now, &self.accounts, key);
@@ -171,6 +175,7 @@ fn inline(host: &mut Host, now: Instant, key: Key, child: &Element, out: &mut Ou
 }
 
 /// Enables stream management, by an element of its own or with Bind 2, and returns the answer for the client.
+/// The id names the session when the client resumes, so it cannot be guessed.
 fn enable_sm(
     accounts: &mut AccountMemory,
     (settings, rng): (&HostSettings, &mut Rng),
@@ -222,7 +227,8 @@ fn handle_sm(host: &mut Host, now: Instant, key: Key, element: &Element, out: &m
     out.extend(edge.map(|edge| Effect::Deliver { edge, element: answer }));
 }
 
-/// Sends as much of a session's backlog as the window takes, then the next page of an archive, then offline messages.
+/// Sends as much of a session's backlog as the window takes, then the next page of an archive, then offline
+/// messages: one source at a time, so that the oldest stanzas go first.
 pub(super) fn send_backlog(host: &mut Host, now: Instant, key: Key, out: &mut Outbox) {
     let Some(session) = host.accounts.sessions.get_mut(key) else { return };
     let Some(BacklogProgress::Sent(question)) = session.send_backlog(now, out) else { return };
@@ -262,7 +268,8 @@ pub(super) fn perform_session(
     }
 }
 
-/// Performs an effect of a session. Stanzas that it has no room for are stored, answered or dropped by their kind.
+/// Performs an effect of a session. Stanzas that it has no room for are stored, answered or dropped by their
+/// kind: none is lost in silence that its sender counts on.
 fn perform_delivery(host: &mut Host, now: Instant, key: Key, effect: DeliveryEffect, out: &mut Outbox) {
     let stanza = match effect {
         DeliveryEffect::Close(condition) => return close_session(host, now, key, condition, out),

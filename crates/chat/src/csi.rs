@@ -1,7 +1,9 @@
 //! Client state (XEP-0352): stanzas that an inactive client can do without are held back.
 //!
-//! A session asks here for each stanza while its client is inactive. The stanzas that are held back go out in their order,
-//! with the next urgent one, when they are too many, or when the client is active again.
+//! A session asks here for each stanza while its client is inactive. The stanzas that are held back go out in
+//! their order, with the next urgent one, when they are too many, or when the client is active again. A phone
+//! in a pocket is so woken by messages and not by the presence of each contact. Only chat states and presence
+//! that a later one replaces are dropped, and no stanza overtakes another.
 
 use xmpp::stanza::{self, StanzaKind};
 use xmpp::{Element, Level, Specification, ns};
@@ -104,6 +106,7 @@ impl ClientState {
         self.is_inactive
     }
 
+    /// `<inactive/>`: from now on stanzas are judged.
     pub(super) fn handle_inactive(&mut self) {
         self.is_inactive = true;
     }
@@ -131,6 +134,7 @@ impl ClientState {
         Vec::new()
     }
 
+    /// Removes the presence of a sender that the next one replaces.
     fn drop_last(&mut self, from: Option<&str>) {
         self.held.retain(|other| urgency(other) != Urgency::Last || other.attr("from") != from);
     }

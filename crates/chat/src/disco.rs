@@ -93,6 +93,7 @@ fn contacts(settings: &HostSettings) -> Option<Element> {
     let mut form = Element::new("x", ns::DATA)
         .with("type", "result")
         .child(field("FORM_TYPE", "hidden").child(value("http://jabber.org/network/serverinfo")));
+    // Sorted: the hash of the server's features (XEP-0115) must not depend on the configuration's order.
     let mut kinds: Vec<&str> = settings.contacts.iter().map(|(kind, _)| &**kind).collect();
     kinds.sort_unstable();
     kinds.dedup();
@@ -104,10 +105,12 @@ fn contacts(settings: &HostSettings) -> Option<Element> {
     Some(form)
 }
 
+/// An identity of an address (XEP-0030 §3.1); the registry has the categories and types.
 pub(super) fn identity(category: &'static str, kind: &'static str) -> Element {
     Element::new("identity", ns::DISCO_INFO).with("category", category).with("type", kind)
 }
 
+/// A feature of an address.
 pub(super) fn feature(var: &str) -> Element {
     Element::new("feature", ns::DISCO_INFO).with("var", var)
 }
@@ -136,7 +139,7 @@ fn of_server(view: &mut IqView<'_>, iq: &IqRequest<'_>) -> IqReply {
     IqReply::Result(Some(info))
 }
 
-/// The services of a domain.
+/// The services of a domain, or the commands of its node for commands: those that the sender may run.
 fn items_of_server(view: &mut IqView<'_>, iq: &IqRequest<'_>) -> IqReply {
     if iq.is_set {
         return IqReply::Error(Condition::BadRequest.into());

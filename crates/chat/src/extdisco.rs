@@ -1,4 +1,8 @@
 //! Services of others (XEP-0215): STUN and TURN, with credentials that end (draft-uberti-behave-turn-rest).
+//!
+//! The services are in the configuration and run elsewhere. With a secret that such a service shares, the
+//! answer has a user name with its end in it and an HMAC of that name as the password: the service needs
+//! neither a database nor a connection to this server.
 
 use std::fmt;
 use std::time::Duration;
@@ -86,7 +90,8 @@ impl ExternalService {
     }
 }
 
-/// Relays cost money: for our own users.
+/// Relays cost money, so only accounts of this server may ask. Returns the account, which the credentials
+/// name.
 fn may_ask(settings: &HostSettings, iq: &IqRequest<'_>) -> Result<Bare, StanzaError> {
     if settings.services.is_empty() {
         return Err(Condition::ServiceUnavailable.into());
@@ -111,7 +116,8 @@ fn services(view: &mut IqView<'_>, iq: &IqRequest<'_>) -> IqReply {
     IqReply::Result(Some(list.children(fitting.map(|service| service.element(view.now, &user)))))
 }
 
-/// Credentials for the service that the sender names by host and kind (§3.3).
+/// Credentials for the service that the sender names by host and kind (§3.3). A service without a secret is
+/// returned without credentials.
 fn credentials(view: &mut IqView<'_>, iq: &IqRequest<'_>) -> IqReply {
     let user = match may_ask(view.settings, iq) {
         Ok(user) => user,

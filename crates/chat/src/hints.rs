@@ -1,4 +1,8 @@
-//! The treatment of a message, by its content and its sender's hints (XEP-0334).
+//! The treatment of a message, by its content and its sender's hints (XEP-0334): is it archived, kept for
+//! later, copied, worth a notification?
+//!
+//! Pure functions of a message, so that offline storage, archives, carbons and push decide alike. A hint of
+//! the sender goes before the content; a type that is never kept (`error`, `headline`) goes before both.
 
 use xmpp::{Element, Level, Specification, ns};
 
@@ -18,15 +22,18 @@ pub(super) const FEATURE: Feature = Feature {
     handles: &[],
 };
 
+/// True if the sender gave that hint.
 pub(super) fn has(message: &Element, hint: &str) -> bool {
     message.get(hint, ns::HINTS).is_some()
 }
 
+/// True if there is text. An empty `<body/>` is none.
 pub(super) fn has_body(message: &Element) -> bool {
     message.content_of("body", ns::CLIENT).is_some_and(|body| !body.is_empty())
 }
 
-/// Elements of a conversation besides its text.
+/// Elements of a conversation besides its text, by name and namespace. A signal of the moment, such as a chat
+/// state, is not among them.
 const CONTENT: &[(&str, &str)] = &[
     ("received", ns::RECEIPTS),
     ("displayed", ns::MARKERS),
@@ -51,7 +58,8 @@ pub(super) fn is_worth_keeping(message: &Element) -> bool {
     has(message, "store") || has_body(message) || message.elements().any(is_content)
 }
 
-/// True if it is worth a notification: text and calls, not the clients' signals to each other.
+/// True if it is worth a notification: text and calls, not the clients' signals to each other. An encrypted
+/// message may be a text, so it counts as one.
 pub(super) fn is_notable(message: &Element) -> bool {
     let is_call = |child: &Element| {
         let encrypted = child.name() == "encrypted" && matches!(child.ns(), ns::OMEMO | ns::OMEMO_OLD);

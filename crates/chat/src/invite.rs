@@ -48,7 +48,8 @@ pub(super) const FEATURE: Feature = Feature {
     handles: &[],
 };
 
-/// The rights to invite.
+/// The rights to invite. An invitation that is not good for an account still makes contacts of two accounts
+/// that exist.
 #[derive(Clone, Debug, Default)]
 pub struct InvitationSettings {
     /// Users' invitations are good for an account.
@@ -61,7 +62,8 @@ pub struct InvitationSettings {
     pub pages: Option<Box<str>>,
 }
 
-/// A link, as XEP-0401 §5 writes it.
+/// A link, as XEP-0401 §5 writes it: to a new account of a certain name, to a contact (with or without the
+/// right to register), or to any account of the domain.
 pub fn uri(token: &str, invitation: &Invitation) -> String {
     let Invitation { domain, name, inviter, registers, .. } = invitation;
     match (inviter, name) {
@@ -77,7 +79,7 @@ pub fn page_address(base: &str, token: &str) -> String {
     format!("{}/invite/{token}", base.trim_end_matches('/'))
 }
 
-/// The token that XEP-0379 puts into a subscription request.
+/// The token that XEP-0379 puts into a subscription request. An empty one counts as none.
 fn token_of(presence: &Element) -> Option<Box<str>> {
     let token = presence.get("preauth", ns::PARS)?.attr("token")?;
     (!token.is_empty()).then(|| token.into())
@@ -89,7 +91,7 @@ pub(super) fn is_command(iq: &Element) -> bool {
     matches!(node, Some(ns::INVITE | ns::INVITE_ACCOUNT))
 }
 
-/// `None`: it is another command.
+/// Runs an invitation command. `None`: it is another command, which goes on to `commands`.
 pub(super) fn command(
     view: &IqView<'_>,
     (store, rng): (&mut StoreRequests, &mut Rng),
@@ -153,6 +155,7 @@ fn run(view: &IqView<'_>, iq: &IqRequest<'_>, is_account: bool) -> Result<Invita
         registers: is_account || may_invite(view.settings, iq.from),
         expires_at: view.now + view.settings.invitations.good_for,
     };
+    // A user's invitation has nothing to choose.
     if !is_account {
         return Ok(InvitationEffect::Write(invitation));
     }
@@ -169,6 +172,8 @@ fn run(view: &IqView<'_>, iq: &IqRequest<'_>, is_account: bool) -> Result<Invita
     Ok(InvitationEffect::CheckName(wanted.bare(), invitation))
 }
 
+/// The answer of a command in that state. A client that gave no session id gets one, as XEP-0050 requires; it
+/// is not remembered, as the form has all that is needed.
 fn reply(iq: &IqRequest<'_>, status: &'static str) -> Element {
     let payload = iq.payload;
     Element::new("command", ns::COMMANDS)
@@ -177,10 +182,12 @@ fn reply(iq: &IqRequest<'_>, status: &'static str) -> Element {
         .with("status", status)
 }
 
+/// An empty field of a form.
 fn field(var: &'static str, kind: &'static str) -> Element {
     Element::new("field", ns::DATA).with("var", var).with("type", kind)
 }
 
+/// The form for an account's invitation.
 fn ask(iq: &IqRequest<'_>) -> Element {
     let complete = Element::new("complete", ns::COMMANDS);
     let form = Element::new("x", ns::DATA)
@@ -193,6 +200,7 @@ fn ask(iq: &IqRequest<'_>) -> Element {
         .child(form)
 }
 
+/// The result of a command: the link, its page and its end.
 fn done(command: Element, token: &str, invitation: &Invitation, pages: Option<&str>) -> Element {
     let value = |text: String| Element::new("value", ns::DATA).text(text);
     let page = |base| field("landing-url", "text-single").child(value(page_address(base, token)));
@@ -222,6 +230,7 @@ pub(super) fn list_invitations(
     std::iter::once(user).chain(account).filter(move |_| is_ours)
 }
 
+/// The identity of a command's node, for disco. `None`: not a command that this user may run.
 pub(super) fn describe_invitation(settings: &HostSettings, from: &Jid, node: &str) -> Option<Element> {
     let (_, name) = list_invitations(settings, from).find(|(known, _)| known == node)?;
     let identity = Element::new("identity", ns::DISCO_INFO)
@@ -246,6 +255,7 @@ fn invite_by_name(
         Ok(StoreReply::User(None)) => {
             write_invitation(&mut host.store, &mut host.rng, (iq, command), invitation, out);
         }
+        // Not checked again when the invitation is used: registration itself refuses a name that is taken.
         Ok(_) => host.refuse(&iq, &StanzaError::new(Condition::Conflict, "this name is taken"), out),
         Err(_) => host.refuse(&iq, &Condition::ResourceConstraint.into(), out),
     });
@@ -286,6 +296,7 @@ pub(super) fn preauthenticate(
     let (user, contact, presence) = (user.clone(), contact.clone(), presence.clone());
     let access = Access::Invitation { token: token.clone() };
     store.access(access, out, move |host, now, result, out| {
+        // The token has to be this user's: it opens no other account.
         let is_good = |found: &Invitation| found.inviter.as_ref() == Some(&user) && found.expires_at > now;
         let is_good = matches!(&result, Ok(StoreReply::Invitation(Some(found))) if is_good(found));
         if !is_good {
@@ -311,7 +322,8 @@ fn ask_user(host: &mut Host, now: Instant, user: Bare, contact: Bare, presence: 
     });
 }
 
-/// Grants a request in the user's name, and answers it by a request to the contact (XEP-0379 §3.5).
+/// Grants a request in the user's name, and answers it by a request to the contact (XEP-0379 §3.5), so that
+/// both see each other.
 fn let_in(host: &mut Host, now: Instant, user: Bare, contact: Bare, presence: Element, out: &mut Outbox) {
     let owner = user.clone();
     host.with_account_data(now, &owner, out, move |host, now, out| {
@@ -336,7 +348,8 @@ fn let_in(host: &mut Host, now: Instant, user: Bare, contact: Bare, presence: El
     });
 }
 
-/// Makes two accounts see each other, on the side of `user`; `after` follows once that is on disk.
+/// Makes two accounts see each other, on the side of `user`; `after` follows once that is on disk. Each side
+/// is written by its own host.
 fn make_contact(
     host: &mut Host,
     now: Instant,

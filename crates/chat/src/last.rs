@@ -1,4 +1,8 @@
 //! Last activity of accounts and the uptime of the server (XEP-0012).
+//!
+//! The time of an account is that of the end of its last session (`AccountData::last_seen`), which is
+//! presence information: all questions about it, to the account and to its clients, are answered only to
+//! entities that may see the account's presence.
 
 use stdx::Instant;
 use xmpp::stanza::{Condition, StanzaError};
@@ -25,10 +29,12 @@ pub(super) const FEATURE: Feature = Feature {
     ],
 };
 
+/// The answer: whole seconds between two times.
 fn seconds(from: Instant, to: Instant) -> Element {
     Element::new("query", ns::LAST).with("seconds", to.since(from).as_secs().to_string())
 }
 
+/// The time since the server began (§4). No secret: a restart is seen by every client.
 fn uptime(view: &mut IqView<'_>, iq: &IqRequest<'_>) -> IqReply {
     if iq.is_set {
         return IqReply::Error(Condition::BadRequest.into());
@@ -60,6 +66,7 @@ pub(super) fn hides_last(accounts: &AccountMemory, to: &Jid, from: &Jid, iq: &El
     iq.get("query", ns::LAST).is_some() && stanza_asks(iq) && !disco::is_seen_by(accounts, &to.bare(), from)
 }
 
+/// True for a request; answers of the client pass.
 fn stanza_asks(iq: &Element) -> bool {
     matches!(iq.attr("type"), Some("get" | "set"))
 }

@@ -67,9 +67,10 @@ pub(super) const FEATURE: Feature = Feature {
 /// them, and returns effects.
 #[derive(Default)]
 pub(super) struct OfflineMessages {
-    /// The number of messages of an account that are being written.
+    /// The number of messages of an account that are being written: they are counted once they are on disk.
     writing: HashMap<Bare, u32>,
-    /// Accounts whose messages are being read for a session, or removed.
+    /// Accounts whose messages are being read for a session, or removed: at most one at a time, so that no
+    /// message is delivered twice.
     reading: HashSet<Bare>,
     /// The time of the last message that was kept, and the number of those kept before that came at the same time.
     last: (Instant, u64),
@@ -165,6 +166,7 @@ impl OfflineMessages {
         user: &Bare,
         (message, origin): (Element, MessageOrigin),
     ) -> OfflineEffect {
+        // Without the account's data the number is not known, and the message is refused.
         let waiting = accounts.data(user).map(|data| data.offline);
         if accounts.is_anonymous(user) || waiting.is_none_or(|waiting| waiting >= limits::OFFLINE) {
             // XEP-0160 §2.
@@ -216,6 +218,7 @@ impl OfflineMessages {
         (session, user): (&Jid, &Bare),
         message: Element,
     ) -> Option<OfflineEffect> {
+        // Copies and results of archives are stored elsewhere.
         let is_told = |child: &Element| matches!(child.ns(), ns::CARBONS | ns::MAM);
         if !hints::is_worth_keeping(&message) || message.elements().any(is_told) {
             return None;
@@ -371,7 +374,8 @@ impl OfflineMessages {
         }
     }
 
-    /// The senders of the stored messages, page by page: all pages together are too large for memory.
+    /// The senders of the stored messages, page by page: all pages together are too large for memory, so only
+    /// ids and senders are kept.
     fn handle_senders(
         &mut self,
         user: &Bare,
@@ -415,6 +419,7 @@ fn takes_messages(accounts: &AccountMemory, key: Key) -> bool {
     accounts.sessions.get(key).is_some_and(is_able)
 }
 
+/// A page of the waiting messages behind that id, the oldest first.
 fn page_after(user: &Bare, after: u64) -> Load {
     Load::Offline { user: user.clone(), after, ids: Vec::new() }
 }

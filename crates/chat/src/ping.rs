@@ -1,4 +1,8 @@
-//! Pings, versions and times (XEP-0199, XEP-0092, XEP-0202).
+//! Pings, versions and times (XEP-0199, XEP-0092, XEP-0202): questions that the server answers by itself,
+//! from its settings and the time.
+//!
+//! All are reads: a `set` is `bad-request`. Pings between clients are not handled here; they go to the client
+//! as any iq for a resource.
 
 use xmpp::stanza::Condition;
 use xmpp::{Element, Level, Specification, ns};
@@ -44,7 +48,8 @@ pub(super) const FEATURE: Feature = Feature {
     ],
 };
 
-/// An account answers itself; to others it would tell that it exists.
+/// XEP-0199 §4.2. An account answers itself, for a client that tests its stream; to others an answer would
+/// tell that the account exists.
 fn ping(_view: &mut IqView<'_>, iq: &IqRequest<'_>) -> IqReply {
     if iq.to.local().is_some() && iq.from.bare() != iq.to.bare() {
         return IqReply::Error(Condition::ServiceUnavailable.into());
@@ -65,7 +70,7 @@ fn version(view: &mut IqView<'_>, iq: &IqRequest<'_>) -> IqReply {
     IqReply::Result(Some(query))
 }
 
-/// XEP-0202. The server is in UTC: its place is not the user's, who may be anywhere.
+/// XEP-0202. The server is in UTC: its place is not the user's, and an account has no time zone of its own.
 fn time(view: &mut IqView<'_>, iq: &IqRequest<'_>) -> IqReply {
     if iq.is_set {
         return IqReply::Error(Condition::BadRequest.into());

@@ -1,9 +1,12 @@
 //! Private data (XEP-0049), and bookmarks that are the same there (XEP-0048) and as items (XEP-0402).
 //!
-//! Private data are kept as items of nodes that no request of publish-subscribe reaches. Bookmarks have three forms: private
-//! data, one item with all of them, and an item for each room. The items for the rooms are what counts; the other two are
-//! written from them, and a change of either is written to the items (XEP-0402 §5), so that clients of any age see the same
-//! rooms.
+//! Private data are kept as items of nodes that no request of publish-subscribe reaches. Bookmarks have three
+//! forms: private data, one item with all of them, and an item for each room. The items for the rooms are
+//! what counts; the other two are written from them, and a change of either is written to the items (XEP-0402
+//! §5), so that clients of any age see the same rooms.
+//!
+//! A request is a chain of [`PrivateEffect`]s, each answered by the store, and ends with one answer. Rooms
+//! are compared by their bare addresses. Parts of bookmarks that only one form has stay in that form.
 
 use std::collections::BTreeMap;
 
@@ -152,6 +155,7 @@ impl PrivateRequest {
         Ok(PrivateEffect::Write(self, change, None))
     }
 
+    /// The write of the data under their namespace and name.
     fn change(&self, now: Instant) -> Change {
         let (node, id) = place(&self.data);
         let item = Some(Box::new(self.data.clone()));
@@ -225,7 +229,8 @@ fn with_rooms(mut storage: Element, rooms: &[KnownRoom]) -> Element {
     storage.children(rooms.iter().filter_map(|(room, _, item)| to_old(room, item.first()?)))
 }
 
-/// XEP-0049 §3: in a namespace that is no stanza's.
+/// XEP-0049 §3: in a namespace that is no stanza's. Those of XMPP itself (`jabber:`) are kept by their own
+/// features.
 fn is_possible(data: &Element) -> bool {
     let is_reserved = data.ns().is_empty() || data.ns().starts_with("jabber:") || data.ns() == ns::VCARD;
     !is_reserved && data.ns().len() <= limits::NODE_NAME
@@ -264,6 +269,7 @@ pub(crate) fn is_private(node: &str, id: &str, data: &Element) -> bool {
     is_possible(data) && place(data) == (node.into(), id.into())
 }
 
+/// All items of a node, at most as many as one read may load.
 fn all_items(owner: &Bare, node: &str) -> Load {
     Load::Items { owner: owner.clone(), node: node.into(), query: Box::new(ItemQuery::all()) }
 }
@@ -309,7 +315,8 @@ pub(super) fn perform(host: &mut Host, now: Instant, effect: PrivateEffect, out:
     }
 }
 
-/// The answer comes when all of it is on disk: a client that has it reads its bookmarks as it set them.
+/// Writes both public forms after the private data. The answer comes when all of it is on disk: a client that
+/// has it reads its bookmarks as it set them.
 fn write_bookmarks(
     host: &mut Host,
     now: Instant,
@@ -328,7 +335,8 @@ fn write_bookmarks(
     });
 }
 
-/// `then` runs when the rooms are on disk, or with the first error.
+/// Publishes and retracts the rooms of a change. `then` runs when all is on disk, or with the first error,
+/// and also when there is nothing to do.
 fn sync_bookmarks(
     host: &mut Host,
     now: Instant,
@@ -441,6 +449,7 @@ fn old_bookmarks_published(
                 }
             }
             if wanted.len() > before {
+                // The union of the client's rooms and those that it did not know goes back into the old node.
                 let mut whole = storage;
                 whole.remove_children(|child| child.is("conference", ns::OLD_BOOKMARKS));
                 let item = old_item(whole.children(wanted.values().cloned()));

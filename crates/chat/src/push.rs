@@ -65,6 +65,7 @@ impl PushClient {
         Ok(PushClient { id, service, node, options })
     }
 
+    /// The client as it is stored: the request as its user sent it.
     fn element(&self) -> Element {
         Element::new("enable", ns::PUSH)
             .with("jid", self.service.as_str())
@@ -99,10 +100,12 @@ impl PushClient {
 /// messages and returns effects.
 #[derive(Default)]
 pub(super) struct Push {
-    /// The clients of accounts in memory, once they were read.
+    /// The clients of accounts in memory, once they were read. A change drops the entry instead of changing
+    /// it: the store's list counts.
     known: HashMap<Bare, Vec<PushClient>>,
     /// Notifications whose answer is awaited, and their ids in the order they went out.
     asked: HashMap<Box<str>, (Bare, PushClient)>,
+    /// The ids of `asked` in the order they went out: the oldest is forgotten when there are too many.
     order: VecDeque<Box<str>>,
 }
 
@@ -162,6 +165,7 @@ pub(super) enum PushCount {
 }
 
 impl Push {
+    /// The account leaves memory, or its list has changed.
     pub(super) fn forget(&mut self, user: &Bare) {
         self.known.remove(user);
     }
@@ -214,7 +218,8 @@ impl Push {
         self.begin(now, user, PushTask::Sleep { id, waiting })
     }
 
-    /// `keeps`: the account is in memory, and its clients with it.
+    /// The clients were read, or could not be: then notifications are left out, and a request is answered by
+    /// an error. `keeps`: the account is in memory, and its clients with it.
     fn handle_clients(
         &mut self,
         now: Instant,
@@ -320,13 +325,14 @@ fn act(now: Instant, user: Bare, task: PushTask, clients: Vec<PushClient>) -> Ve
     }
 }
 
-/// Removes clients one after another.
+/// Removes clients one after another, and answers the request when none is left.
 fn remove(now: Instant, user: Bare, mut left: Vec<Box<str>>, iq: Option<Element>) -> Vec<PushEffect> {
     let Some(id) = left.pop() else { return answer(iq, Ok(())) };
     let change = write(now, &user, id, None);
     vec![PushEffect::Write(change, Box::new(PushWrite::Remove { user, left, iq }))]
 }
 
+/// The answer of a request, if there is one.
 fn answer(iq: Option<Element>, done: Result<(), StoreFailure>) -> Vec<PushEffect> {
     iq.map(|iq| PushEffect::Answer(iq, done)).into_iter().collect()
 }
@@ -337,6 +343,7 @@ fn write(now: Instant, user: &Bare, id: Box<str>, item: Option<Box<Element>>) ->
     Change::Item { owner, node, id, item, at: now, keep: limits::PUSH_CLIENTS }
 }
 
+/// `<enable/>` (XEP-0357 §5).
 fn enable(view: &mut IqView<'_>, iq: &IqRequest<'_>) -> IqReply {
     if !iq.is_set {
         return IqReply::Error(Condition::BadRequest.into());
@@ -350,6 +357,7 @@ fn enable(view: &mut IqView<'_>, iq: &IqRequest<'_>) -> IqReply {
     }
 }
 
+/// `<disable/>` (XEP-0357 §6): of one node, or of all of a service.
 fn disable(_view: &mut IqView<'_>, iq: &IqRequest<'_>) -> IqReply {
     if !iq.is_set {
         return IqReply::Error(Condition::BadRequest.into());

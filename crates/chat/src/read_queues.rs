@@ -1,5 +1,10 @@
 //! The limit on the concurrent reads of the store by one address. Each may load as much as a page has; more
-//! of them wait, and more than may wait are refused. `StoreRequests::load` asks here for every read that can be large.
+//! of them wait, and more than may wait are refused. `StoreRequests::load` asks here for every read that can
+//! be large.
+//!
+//! A read is charged to the address whose stanza caused it, also when a continuation begins it later: the
+//! requester is set while a stanza or a continuation runs (`with_requester`). Reads of the host's own have no
+//! requester and no limit.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
@@ -40,6 +45,7 @@ impl ReadQueues {
         self.hasher.hash_one(who.bare_str())
     }
 
+    /// The address that is charged now.
     pub(super) fn requester(&self) -> Option<Requester> {
         self.requester
     }

@@ -81,6 +81,7 @@ pub(super) enum AccountRequest {
     SetPassword(Secret),
 }
 
+/// The handler of a request, for the domain and for the account.
 fn register(view: &mut IqView<'_>, iq: &IqRequest<'_>) -> IqReply {
     check(view, iq).unwrap_or_else(IqReply::Error)
 }
@@ -118,6 +119,7 @@ fn check(view: &IqView<'_>, iq: &IqRequest<'_>) -> Result<IqReply, StanzaError> 
     if !view.settings.accounts.may_change_password {
         return refused(Condition::NotAllowed, "passwords are changed by the operator");
     }
+    // XEP-0077 §3.3 wants the name too: a client shows by it which account it means.
     let username = register_value(iq.payload, "username");
     let (Some(username), Some(password)) = (username, register_value(iq.payload, "password")) else {
         return refused(Condition::BadRequest, "username and password are needed");
@@ -131,7 +133,8 @@ fn check(view: &IqView<'_>, iq: &IqRequest<'_>) -> Result<IqReply, StanzaError> 
     Ok(IqReply::Perform(IqEffect::Register(key, AccountRequest::SetPassword(Secret(password)))))
 }
 
-/// Changes or removes the account of the session that asks, which gets the answer before it may end.
+/// Changes or removes the account of the session that asks, which gets the answer before it may end. Other
+/// sessions end in either case: they hold credentials that are void.
 pub(super) fn perform(
     store: &mut StoreRequests,
     key: Key,

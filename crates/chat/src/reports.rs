@@ -1,5 +1,8 @@
-//! Reports of spam and abuse (XEP-0377): a user sends one with the request to block an address, and the administrators of
-//! the server get it as a message.
+//! Reports of spam and abuse (XEP-0377): a user sends one with the request to block an address, and the
+//! administrators of the server get it as a message.
+//!
+//! `blocking` performs the request and calls [`forward`] afterwards. Everything in a report is one user's
+//! text about another: it is cut to the limits, and only its known elements are passed on.
 
 use xmpp::{Bare, Element, Jid, Level, Specification, ns};
 
@@ -52,7 +55,8 @@ impl Report {
         })
     }
 
-    /// The message for administrators, without an address.
+    /// The message for administrators, without an address. It comes from the reporter's domain, as the server
+    /// sends it.
     fn message(&self, reporter: &Bare) -> Element {
         let Report { reported, reason, text, messages } = self;
         let colon = if text.is_empty() { "" } else { ": " };
@@ -70,6 +74,7 @@ impl Report {
     }
 }
 
+/// The beginning of a text, of at most that many bytes, never within a character.
 fn cut(text: &str, most: usize) -> &str {
     &text[..text.floor_char_boundary(most)]
 }

@@ -32,6 +32,7 @@ pub(super) fn retracts(message: &Element) -> Option<&str> {
     message.get("retract", ns::RETRACT)?.attr("id").filter(|id| !id.is_empty())
 }
 
+/// True for a tombstone: what was retracted once is not retracted again.
 fn is_stone(message: &Element) -> bool {
     message.get("retracted", ns::RETRACT).is_some()
 }
@@ -53,6 +54,7 @@ pub(super) fn retract_archived(
     let Some(id) = retracts(message).map(Box::<str>::from) else { return };
     let Some(sender) = offline::sender(message).map(|from| from.bare()) else { return };
     let query = MamQuery {
+        // Among the latest with this contact only: the search reads at most `RETRACT_AMONG` messages.
         with: Some(with.bare().into_jid()),
         from_end: true,
         max: limits::RETRACT_AMONG,

@@ -49,10 +49,12 @@ pub(super) const FEATURE: Feature = Feature {
 };
 
 impl AccountData {
+    /// A contact, also one that is not listed because it only asks for presence.
     pub(super) fn contact(&self, contact: &Bare) -> Option<&RosterItem> {
         self.roster.iter().find(|(known, _)| known == contact).map(|(_, item)| item)
     }
 
+    /// Puts a written contact into memory; `None` removes it.
     fn set_contact(&mut self, contact: Bare, item: Option<RosterItem>, version: u64) {
         self.roster_version = version;
         let known = self.roster.iter().position(|(known, _)| *known == contact);
@@ -120,6 +122,7 @@ fn get(
     let Some(data) = accounts.data(&iq.from.bare()) else {
         return Err(Condition::InternalServerError.into());
     };
+    // Versions are numbers that only grow; to clients they are opaque.
     let version = data.roster_version.to_string();
     // §2.6.3: nothing to send, and later changes are pushed.
     let is_known = iq.payload.attr("ver") == Some(&*version);
@@ -187,6 +190,7 @@ pub(super) struct PendingRosterSet {
 }
 
 impl PendingRosterSet {
+    /// Keeps the request for its answer.
     fn new(iq: &IqRequest<'_>) -> PendingRosterSet {
         PendingRosterSet { iq: iq.iq.clone(), session: iq.session }
     }
@@ -303,7 +307,8 @@ impl Roster {
         }
     }
 
-    /// The store first, then memory, then the consequences. A contact that clients see gets a version of its own.
+    /// The store first, then memory, then the consequences. A contact that clients see gets a version of its
+    /// own; a change that none sees (a request that waits) leaves the version as it was.
     fn write(
         &mut self,
         data: &AccountData,
@@ -472,7 +477,8 @@ pub(super) fn perform(host: &mut Host, now: Instant, (user, contact): (&Bare, &B
     host.roster.effects = effects;
 }
 
-/// Sends a request of the server's own, whose answers are ignored, to these sessions.
+/// Sends a request of the server's own, whose answers are ignored, to these sessions. Each has an id of its
+/// own, as RFC 6120 §8.1.3 wants.
 pub(super) fn push_to_sessions(
     (accounts, rng): (&mut AccountMemory, &mut Rng),
     now: Instant,

@@ -58,10 +58,12 @@ pub(super) struct Sm {
 }
 
 impl Sm {
+    /// True if the client may come back after its connection was lost.
     pub(super) fn is_resumable(&self) -> bool {
         self.resume.is_some()
     }
 
+    /// The state of a session that has just enabled it.
     fn new(resume: Option<(Box<str>, Duration)>) -> Sm {
         Sm {
             resume,
@@ -246,6 +248,7 @@ impl Sm {
         self.queue.push_back((at, stanza.clone()));
     }
 
+    /// True if the client has acknowledged all that it was sent.
     pub(super) fn is_acknowledged(&self) -> bool {
         self.queue.is_empty()
     }
@@ -289,6 +292,7 @@ impl Sm {
         !self.is_asking && (self.unasked_message || self.unasked >= limits::SM_ASK_AFTER)
     }
 
+    /// The question to the client. One at a time: the next is asked when this one is answered.
     pub(super) fn ask(&mut self) -> Element {
         (self.is_asking, self.unasked, self.unasked_message) = (true, 0, false);
         Element::new("r", ns::SM)
@@ -309,6 +313,7 @@ pub(super) struct EndedSessions {
 }
 
 impl EndedSessions {
+    /// Remembers an ended session; the oldest is forgotten.
     fn push(&mut self, id: Box<str>, user: Bare, handled: u64) {
         if self.sessions.len() >= limits::SM_REMEMBERED {
             self.sessions.pop_front();
@@ -316,6 +321,7 @@ impl EndedSessions {
         self.sessions.push_back((id, user, handled));
     }
 
+    /// The number of handled stanzas of an ended session. Another account's id finds nothing.
     fn find(&self, user: &Bare, id: &str) -> Option<u64> {
         let mut known = self.sessions.iter();
         known.find(|(known, of, _)| **known == *id && of == user).map(|(_, _, handled)| *handled)

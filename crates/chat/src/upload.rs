@@ -56,10 +56,12 @@ struct UploadUsage {
 }
 
 impl UploadUsage {
+    /// The item that is stored.
     fn to_item(self) -> Element {
         Element::new("used", NODE).with("day", self.day.to_string()).with("bytes", self.bytes.to_string())
     }
 
+    /// The usage in a stored item. `None`: it is damaged.
     fn read(item: &Element) -> Option<UploadUsage> {
         let number = |name| item.attr(name)?.parse().ok();
         Some(UploadUsage { day: number("day")?, bytes: number("bytes")? })
@@ -68,7 +70,8 @@ impl UploadUsage {
 
 /// The feature: how much each user has requested today. It is told of requests and replies and returns effects.
 pub(super) struct Upload {
-    /// The usage of users that have asked lately. It counts slots when they are granted; the store follows.
+    /// The usage of users that have asked lately. It counts slots when they are granted; the store follows,
+    /// so a crash may forget some.
     used: Cache<Bare, UploadUsage>,
 }
 
@@ -114,7 +117,8 @@ pub(super) enum UploadEffect {
 }
 
 impl UploadRequest {
-    /// Bytes that count against the user's day. A file without content costs something too: it is a file.
+    /// Bytes that count against the user's day. A small file costs as much as `limits::FILE_COST`: each is a
+    /// file on disk and a request.
     fn cost(&self) -> u64 {
         self.size.max(limits::FILE_COST)
     }
@@ -170,6 +174,7 @@ fn request(view: &mut IqView<'_>, iq: &IqRequest<'_>) -> IqReply {
         return IqReply::Error(Condition::BadRequest.into());
     }
     match UploadRequest::read(iq, user) {
+        // Before the quota is read: the client can know this bound from disco.
         Ok(request) if request.size > uploads.max_size => IqReply::Error(too_large(uploads.max_size)),
         Ok(request) => IqReply::Perform(IqEffect::Upload(request)),
         Err(error) => IqReply::Error(error),

@@ -55,12 +55,14 @@ pub(super) enum QueuedWork {
     Job(AccountJob),
 }
 
+/// Work of a feature, without a stanza that could be answered.
 pub(super) type AccountJob = Box<dyn FnOnce(&mut Host, Instant, &mut Outbox)>;
 
 impl Host {
     /// The account, whose data are read from the store when they are not in memory.
     pub(super) fn user(&mut self, now: Instant, bare: &Bare, out: &mut Outbox) -> &mut User {
         let known = self.accounts.users.get(bare);
+        // Three ways into memory: it is there, it comes back from the cache of idle accounts, or it is read.
         let is_away = known.is_some_and(|user| matches!(user.state, AccountState::Evicted));
         let is_known = known.is_some();
         let idle = if is_known { None } else { self.accounts.idle.take(now, bare) };

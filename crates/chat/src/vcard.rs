@@ -1,9 +1,12 @@
-//! vCards (XEP-0054, XEP-0292), and one avatar however it is set: in the vCard, as items (XEP-0084), in presence
-//! (XEP-0153, XEP-0398).
+//! vCards (XEP-0054, XEP-0292), and one avatar however it is set: in the vCard, as items (XEP-0084), in
+//! presence (XEP-0153, XEP-0398).
 //!
-//! A client sets its avatar in the vCard (`vcard`) or publishes it (`Avatars::handle_publication`); the other place
-//! follows, and the hash of the picture is written apart from it. The hash is added to the presence of every session
-//! (`Avatars::stamp`), and when it changes the presence is sent again.
+//! A client sets its avatar in the vCard (`vcard`) or publishes it (`Avatars::handle_publication`); the other
+//! place follows, and the hash of the picture is written apart from it. The hash is added to the presence of
+//! every session (`Avatars::stamp`), and when it changes the presence is sent again.
+//!
+//! A change that one place causes in the other must not come back: a vCard that a node has caused is written
+//! without a request (`iq` is `None`) and is not published, and metadata whose hash is known cause nothing.
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -48,9 +51,10 @@ pub(super) const FEATURE: Feature = Feature {
     ],
 };
 
-/// Entities that may see a vCard may see its picture.
+/// Entities that may see a vCard may see its picture: all.
 const OPEN: &[(&str, &str)] = &[("pubsub#access_model", "open")];
 
+/// The id of the one item of a vCard and of its hash.
 const CURRENT: &str = "current";
 
 /// The picture of a vCard.
@@ -65,6 +69,7 @@ pub(super) struct Photo {
 }
 
 impl Photo {
+    /// A picture from its base64 text. `None`: it is not base64, or empty.
     fn new(kind: &str, data: &str) -> Option<Photo> {
         let data: String = data.split_ascii_whitespace().collect();
         let bytes = BASE64_STANDARD.decode(&data).ok().filter(|bytes| !bytes.is_empty())?;
@@ -89,11 +94,14 @@ impl Photo {
         Photo::new(kind.trim(), &data).map(Some).ok_or_else(wrong)
     }
 
+    /// The picture as a vCard has it.
     fn element(&self) -> Element {
         let text = |name: &'static str, text: &str| Element::new(name, ns::VCARD).text(text);
         Element::new("PHOTO", ns::VCARD).child(text("TYPE", &self.kind)).child(text("BINVAL", &self.data))
     }
 
+    /// The picture as the node of metadata names it (XEP-0084 §4.2). Width and height are optional and would
+    /// need a decoder.
     fn metadata(&self) -> Element {
         let info = Element::new("info", ns::AVATAR_METADATA)
             .with("id", self.hash.clone())
@@ -120,7 +128,7 @@ fn vcard(view: &mut IqView<'_>, iq: &IqRequest<'_>) -> IqReply {
     }
 }
 
-/// Reads the vCard of the account that is asked, and answers.
+/// Reads the vCard of the account that is asked, and answers. Any sender may read it (XEP-0054 §3).
 pub(super) fn read(store: &mut StoreRequests, iq: &IqRequest<'_>, out: &mut Outbox) {
     let (question, is_own) = (iq.iq.clone(), iq.from.bare() == iq.to.bare());
     load_newest(store, &iq.to.bare(), ns::VCARD, out, move |host, _, newest, out| {
@@ -200,7 +208,8 @@ fn update(hash: Option<&str>) -> Element {
 
 /// The feature: the hashes of accounts' avatars. It is told of writes and publications and returns effects.
 pub(super) struct Avatars {
-    /// `None` inside: the account has no avatar.
+    /// The hash of each account's avatar; `None` inside: the account has none. An account that is not in the
+    /// cache is read again when it signs in.
     hashes: Cache<Bare, Option<Box<str>>>,
 }
 

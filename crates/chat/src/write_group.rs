@@ -1,4 +1,8 @@
 //! One continuation for several writes: it runs when the last of them is answered.
+//!
+//! The store answers each write by a continuation of its own. A group counts them: each closure of
+//! [`WriteGroup::one`] is given to one write, and the last one to be called runs the continuation. Shared by
+//! `Rc`, as a host is of one thread.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -28,7 +32,8 @@ impl WriteGroup {
         WriteGroup(Rc::new(RefCell::new(OpenWrites { left: 0, result: Ok(()), then: Some(then) })))
     }
 
-    /// Counts one more write; its outcome goes into the closure. A caller holds one of its own until all are counted.
+    /// Counts one more write; its outcome goes into the closure. A caller holds one of its own until all are
+    /// counted: otherwise a write that is answered at once would be the last one.
     pub(super) fn one(
         &self,
     ) -> impl FnOnce(&mut Host, Instant, Result<(), StanzaError>, &mut Outbox) + 'static + use<> {

@@ -12,7 +12,8 @@ use xmpp::Bare;
 use super::Outbox;
 use super::effect::{Change, Effect, Load, Ticket};
 
-/// The part of the store that a read or write concerns.
+/// The part of the store that a read or write concerns: one archive, one node of items, or one account's
+/// waiting messages.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum WriteTarget {
     Archive(Bare),
@@ -21,6 +22,7 @@ pub(super) enum WriteTarget {
 }
 
 impl WriteTarget {
+    /// The place that a change writes. `None`: no read here depends on it.
     pub(super) fn of_change(change: &Change) -> Option<WriteTarget> {
         Some(match change {
             Change::Archive { owner, .. } => WriteTarget::Archive(owner.clone()),
@@ -39,6 +41,7 @@ impl WriteTarget {
         })
     }
 
+    /// The place that a read reads.
     fn of_load(load: &Load) -> Option<WriteTarget> {
         Some(match load {
             Load::Archive { owner, .. } => WriteTarget::Archive(owner.clone()),
@@ -75,12 +78,14 @@ struct PendingWrites {
 }
 
 impl PendingWrites {
+    /// True if a write that came before the read is not answered.
     fn must_wait(&self, read: Ticket) -> bool {
         self.under_way.first().is_some_and(|write| *write < read)
     }
 }
 
 impl WriteOrder {
+    /// Notes a write that is given to the store.
     pub(super) fn begin_write(&mut self, ticket: Ticket, place: WriteTarget) {
         self.places.entry(place).or_default().under_way.insert(ticket);
     }

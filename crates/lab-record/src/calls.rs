@@ -1,4 +1,8 @@
 //! Calls of a capture: the messages of one Call-ID between two addresses, without retransmissions.
+//!
+//! A capture at a proxy has each message twice, once on each side, under one Call-ID. A scenario plays one
+//! side, so the first request decides: its sender and receiver are the two ends, and messages between other
+//! addresses are only counted (`elsewhere`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -14,9 +18,9 @@ pub struct RecordedCall {
     pub call_id: String,
     /// The method of its first request.
     pub method: String,
-    /// From and To of the first request.
+    /// The From header field of the first request, with its parameters.
     pub from: String,
-    /// The To header field.
+    /// The To header field of the first request.
     pub to: String,
     /// The sender of the first request.
     pub caller: SocketAddr,
@@ -26,7 +30,7 @@ pub struct RecordedCall {
     pub transport: TransportName,
     /// The messages between the two, in order.
     pub messages: Vec<RecordedMessage>,
-    /// Retransmissions that are left out.
+    /// Messages that were left out as retransmissions of earlier ones.
     pub retransmissions: usize,
     /// Messages of the call between other addresses, which are left out.
     pub elsewhere: usize,
@@ -50,19 +54,23 @@ impl RecordedCall {
         first.zip(last).map_or(Duration::ZERO, |(first, last)| last.at.saturating_sub(first.at))
     }
 
-    /// The status code of the last final response to the first method.
+    /// The status code of the last final response to the first method: after a challenge that of the answered
+    /// repetition, after a refused re-INVITE that refusal. `None`: the capture has no final response.
     pub fn outcome(&self) -> Option<u16> {
         let of_method = self.messages.iter().filter(|it| it.message.method() == self.method);
         of_method.filter_map(|it| it.message.code()).rfind(|code| *code >= 200)
     }
 }
 
-/// The calls in the order of their first requests. Responses before the first request of a call are left out.
+/// The calls in the order of their first requests. Responses before the first request of a call are left out:
+/// the capture began within that call, and no scenario can send a response to a request that it does not
+/// know.
 pub fn recorded_calls(sip: &CapturedSip) -> Vec<RecordedCall> {
     let mut order: Vec<&str> = Vec::new();
     let mut by_id: BTreeMap<&str, Vec<&CapturedMessage>> = BTreeMap::new();
     for captured in &sip.messages {
         let messages = by_id.entry(captured.message.call_id()).or_default();
+        // The entry stays empty until a request comes, so that every call begins with one.
         if messages.is_empty() {
             if captured.message.code().is_some() {
                 continue;
@@ -92,6 +100,7 @@ fn call(captured: &[&CapturedMessage]) -> Option<RecordedCall> {
     };
     let mut seen = BTreeSet::new();
     for captured in captured {
+        // The same message on the other side of a proxy has other addresses and is counted here.
         let Some(is_from_caller) = direction(&call, captured) else {
             call.elsewhere += 1;
             continue;
@@ -122,7 +131,9 @@ fn direction(call: &RecordedCall, captured: &CapturedMessage) -> Option<bool> {
     }
 }
 
-/// Two messages with the same identity are one message and its retransmission (RFC 3261 §17.1.3, §17.2.3).
+/// Two messages with the same identity are one message and its retransmission. The branch tells requests
+/// apart (RFC 3261 §17.2.3), the branch and CSeq tell which request a response answers (§17.1.3); status, To
+/// tag and body tell the responses of one transaction apart, those of several branches of a fork as well.
 fn identity(is_from_caller: bool, message: &SipMessage) -> (bool, String, String, String, String, Vec<u8>) {
     let start = match &message.start {
         StartLine::Request { method, uri } => format!("{method} {uri}"),

@@ -10,7 +10,8 @@ pub const MAX_MESSAGE: usize = 65_535;
 pub const MAX_MESSAGE_BYTES: usize = 128 << 20;
 /// Datagrams of which fragments are missing, kept until they are whole; the oldest is dropped.
 pub const MAX_FRAGMENTED: usize = 64;
-/// Directions of TCP connections followed at once; later connections are left out.
+/// Directions of TCP connections that are followed in one capture; later ones are left out, and the notes say
+/// so. None is forgotten before the end of the file.
 pub const MAX_STREAMS: usize = 4_096;
 /// Segments kept beyond a gap of a TCP stream; then the gap counts as lost by the capture.
 pub const MAX_AHEAD: usize = 64;

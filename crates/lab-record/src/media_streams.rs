@@ -1,4 +1,8 @@
 //! RTP of a call: the packets to the addresses that its SDP names, as captures that scenarios play.
+//!
+//! In: a call whose SIP is known, and the bytes of the whole capture, which is read a second time: the
+//! addresses are known only after the SIP. Out: for each end and kind of medium at most one pcap file, with
+//! times from its first packet on. A re-INVITE that moves the port continues the same stream.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -14,27 +18,30 @@ use crate::pcap::ip_packets;
 /// One end's RTP of one medium.
 #[derive(Debug, Clone)]
 pub(crate) struct RecordedStream {
+    /// The caller sent it, to an address in the callee's SDP.
     pub(crate) is_from_caller: bool,
     /// `audio` or `video`.
     pub(crate) kind: &'static str,
     /// The time of the first packet since 1970.
     pub(crate) started: Duration,
-    /// The message whose SDP named the address: before it nothing can be sent there.
+    /// The index of the message whose SDP named the address: before it nothing can be sent there.
     pub(crate) named_by: usize,
     /// The packets as a pcap file.
     pub(crate) pcap: Vec<u8>,
 }
 
-/// An address for media, from the SDP of one end.
+/// An address for media, from the SDP of one end: that end receives there.
 struct MediaTarget {
+    /// The caller's SDP named it, so the stream to it is the callee's.
     is_of_caller: bool,
     kind: &'static str,
     address: SocketAddr,
+    /// SRTP (RFC 3711), which is noted and not extracted.
     is_secure: bool,
     message: usize,
 }
 
-/// The streams of both ends, and notes about those that cannot be played.
+/// The streams of both ends, and notes about those that cannot be played. `file`: the capture of the call.
 pub(crate) fn streams(call: &RecordedCall, file: &[u8]) -> (Vec<RecordedStream>, Vec<String>) {
     let targets: Vec<MediaTarget> = call
         .messages
@@ -48,6 +55,7 @@ pub(crate) fn streams(call: &RecordedCall, file: &[u8]) -> (Vec<RecordedStream>,
         notes.push("encrypted media (SRTP) is not played: its keys belong to the recorded call".to_owned());
     }
     let mut streams: Vec<(RecordedStream, Writer, usize)> = Vec::new();
+    // Packets before the call are of another one with the same ports. Those after it are not told apart.
     let from = call.messages.first().map_or(Duration::ZERO, |first| first.at);
     let mut reader = PacketReader::default();
     let mut each = |at: Duration, packet: &[u8]| {
@@ -57,7 +65,8 @@ pub(crate) fn streams(call: &RecordedCall, file: &[u8]) -> (Vec<RecordedStream>,
                 return;
             }
             let end = |is_of_caller: bool| if is_of_caller { call.caller.ip() } else { call.callee.ip() };
-            // Behind a NAT the SDP's address is not the packet's.
+            // Behind a NAT the SDP's address is not the packet's; the port usually is, so an end's SIP
+            // address counts as well.
             let target = targets.iter().filter(|target| !target.is_secure).find(|target| {
                 packet.destination.port() == target.address.port()
                     && [target.address.ip(), end(target.is_of_caller)].contains(&packet.destination.ip())
@@ -67,7 +76,7 @@ pub(crate) fn streams(call: &RecordedCall, file: &[u8]) -> (Vec<RecordedStream>,
             }
         });
     };
-    // The damage of a file was told when its SIP was read.
+    // The damage of a file was told when its SIP was read; the packets before it count.
     let _ = ip_packets(file, &mut each);
     if streams.iter().any(|(_, _, count)| *count >= MAX_RTP_PACKETS) {
         notes.push(format!("media is cut after {MAX_RTP_PACKETS} packets"));
@@ -77,6 +86,7 @@ pub(crate) fn streams(call: &RecordedCall, file: &[u8]) -> (Vec<RecordedStream>,
     (streams.collect(), notes)
 }
 
+/// Adds a packet to the stream of its sender and kind, which the first packet begins.
 fn take(
     streams: &mut Vec<(RecordedStream, Writer, usize)>,
     target: &MediaTarget,
@@ -84,6 +94,7 @@ fn take(
     (source, destination): (SocketAddr, SocketAddr),
     payload: &[u8],
 ) {
+    // The end that named the address receives there, so the other one sent this.
     let is_from_caller = !target.is_of_caller;
     let known = streams
         .iter()
@@ -101,23 +112,27 @@ fn take(
     });
     let (stream, writer, count) = &mut streams[at_index];
     if *count < MAX_RTP_PACKETS {
+        // The file begins with its first packet: the scenario says when it is played.
         *count += 1;
         writer.udp(at.saturating_sub(stream.started), source.port(), destination.port(), payload);
     }
 }
 
-/// Version 2, and a payload type that is not one of RTCP (RFC 5761 §4).
+/// Version 2, and a payload type that is not one of RTCP, which may share the port (RFC 5761 §4). Tells RTP
+/// from STUN and DTLS on the same port as well, whose first bytes are below 128 (RFC 7983 §7).
 fn is_rtp(payload: &[u8]) -> bool {
     payload.len() >= 12 && payload[0] >> 6 == 2 && !(192..=223).contains(&payload[1])
 }
 
-/// Whether the body is SDP alone.
+/// Whether the body is SDP alone. In a body of several parts SDP is neither read nor rewritten.
 pub(crate) fn is_sdp(message: &SipMessage) -> bool {
     message
         .header("Content-Type")
         .is_some_and(|kind| kind.trim().to_ascii_lowercase().starts_with("application/sdp"))
 }
 
+/// The addresses of audio and video in an SDP body (RFC 8866). A medium with port 0 is refused (RFC 3264 §6)
+/// and has none.
 fn targets_of(message: usize, is_of_caller: bool, body: &[u8]) -> Vec<MediaTarget> {
     let text = String::from_utf8_lossy(body);
     let mut session: Option<IpAddr> = None;

@@ -1,13 +1,18 @@
 //! SIP messages as a capture has them: start line, header fields in order, body.
+//!
+//! Crate `sip` has a parser for messages that it must route and answer. This one is for messages that others
+//! have exchanged already: it reads as much as it can, keeps the order of the fields and their values, and
+//! refuses only a message that belongs to no transaction (without Call-ID or CSeq).
 
 /// A message, parsed as far as scenarios need it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SipMessage {
     /// The first line.
     pub start: StartLine,
-    /// Header fields in order: long names, folded lines joined.
+    /// Header fields in order, one entry a line: long names, folded lines joined, values trimmed. Bytes that
+    /// are not UTF-8 are replaced.
     pub headers: Vec<(String, String)>,
-    /// The bytes behind the empty line.
+    /// The bytes behind the empty line, cut to Content-Length where there is one.
     pub body: Vec<u8>,
 }
 
@@ -30,7 +35,8 @@ pub enum StartLine {
     },
 }
 
-/// Compact forms (RFC 3261 §7.3.3 and the RFCs of the others).
+/// Compact forms (RFC 3261 §7.3.3, and the RFCs of the other fields, such as RFC 6665 for `o` and `u`, RFC
+/// 3515 for `r`). Scenarios are written with long names, so that later code compares one spelling.
 const COMPACT: &[(&str, &str)] = &[
     ("v", "Via"),
     ("f", "From"),
@@ -49,7 +55,8 @@ const COMPACT: &[(&str, &str)] = &[
     ("x", "Session-Expires"),
 ];
 
-/// Whether bytes begin as a SIP message does: a status line, or a request line that ends in the version.
+/// Whether bytes begin as a SIP message does: a status line, or a request line that ends in the version. Only
+/// the first line is read, as `tcp` asks this of a message that is not whole yet.
 pub(crate) fn is_sip(bytes: &[u8]) -> bool {
     let line = bytes.split(|byte| *byte == b'\n').next().unwrap_or_default();
     let line = line.strip_suffix(b"\r").unwrap_or(line);
@@ -65,12 +72,13 @@ pub(crate) fn is_sip(bytes: &[u8]) -> bool {
     is_status || is_request
 }
 
-/// The end of the header, behind its empty line.
+/// The length of the header with its empty line; `None` while the empty line is missing.
 pub(crate) fn header_end(bytes: &[u8]) -> Option<usize> {
     bytes.windows(4).position(|window| window == b"\r\n\r\n").map(|at| at + 4)
 }
 
-/// The number in Content-Length; 0 without the field, `None` for a value that is no number.
+/// The number in Content-Length or `l`. 0 without the field: over TCP a message without it has no body that
+/// could be told from the next message. `None` for a value that is no number.
 pub(crate) fn content_length(head: &[u8]) -> Option<usize> {
     let text = String::from_utf8_lossy(head);
     let field = text.split("\r\n").filter_map(|line| line.split_once(':')).find(|(name, _)| {
@@ -81,7 +89,8 @@ pub(crate) fn content_length(head: &[u8]) -> Option<usize> {
 }
 
 impl SipMessage {
-    /// `None` for bytes that are no SIP message, or one without Call-ID or CSeq.
+    /// A datagram, or the exact bytes of one message of a stream. `None` for bytes that are no SIP message,
+    /// or one without Call-ID or CSeq.
     pub fn parse(bytes: &[u8]) -> Option<SipMessage> {
         if !is_sip(bytes) {
             return None;
@@ -111,7 +120,7 @@ impl SipMessage {
         (message.header("Call-ID").is_some() && message.cseq().is_some()).then_some(message)
     }
 
-    /// The first value of a header field.
+    /// The first value of a header field. The name is compared without case, in its long form.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers
             .iter()
@@ -124,13 +133,14 @@ impl SipMessage {
         self.header("Call-ID").unwrap_or_default()
     }
 
-    /// Number and method of CSeq.
+    /// Number and method of CSeq. `None` if the field is missing or its number does not fit into 32 bits (RFC
+    /// 3261 §8.1.1.5).
     pub fn cseq(&self) -> Option<(u32, &str)> {
         let (number, method) = self.header("CSeq")?.split_once([' ', '\t'])?;
         Some((number.parse().ok()?, method.trim()))
     }
 
-    /// The method, of the request that a response answers.
+    /// The method; for a response that of the request it answers, from CSeq.
     pub fn method(&self) -> &str {
         match &self.start {
             StartLine::Request { method, .. } => method,
@@ -146,13 +156,13 @@ impl SipMessage {
         }
     }
 
-    /// The branch of the topmost Via.
+    /// The branch of the topmost Via, or an empty text (elements of RFC 2543 have none).
     pub fn branch(&self) -> &str {
         parameter(self.header("Via").unwrap_or_default().split(',').next().unwrap_or_default(), "branch")
             .unwrap_or_default()
     }
 
-    /// The tag of From or To.
+    /// The tag of From or To, whichever `header` names.
     pub fn tag(&self, header: &str) -> Option<&str> {
         let value = self.header(header)?;
         // A parameter inside <…> belongs to the address.
@@ -161,6 +171,7 @@ impl SipMessage {
     }
 }
 
+/// Reads a request line or a status line. Status codes outside 100 to 699 do not exist (RFC 3261 §7.2).
 fn start_line(line: &str) -> Option<StartLine> {
     if let Some(rest) = line.strip_prefix("SIP/2.0 ") {
         let code = rest.get(..3)?.parse().ok().filter(|code| (100..700).contains(code))?;
@@ -171,6 +182,8 @@ fn start_line(line: &str) -> Option<StartLine> {
     Some(StartLine::Request { method: method.to_owned(), uri: uri.trim().to_owned() })
 }
 
+/// The long form of a compact name, and the usual spelling of the names that scenarios treat apart; others
+/// keep the sender's spelling.
 fn long_name(name: &str) -> String {
     let long = COMPACT.iter().find(|(compact, _)| compact.eq_ignore_ascii_case(name));
     if let Some((_, long)) = long {
@@ -181,7 +194,8 @@ fn long_name(name: &str) -> String {
     known.unwrap_or(name).to_owned()
 }
 
-/// The value of `;name=value`.
+/// The value of `;name=value` in a text that begins with something else, such as an address. Names are
+/// compared without case (RFC 3261 §7.3.1).
 pub(crate) fn parameter<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     let found = text.split(';').skip(1).filter_map(|part| part.split_once('='));
     let mut found = found.filter(|(known, _)| known.trim().eq_ignore_ascii_case(name));

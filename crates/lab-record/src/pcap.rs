@@ -1,6 +1,12 @@
-//! Frames of a capture: classic pcap in both byte orders with microseconds or nanoseconds, and pcapng; link headers are taken off.
+//! Frames of a capture: classic pcap in both byte orders with microseconds or nanoseconds, and pcapng; link
+//! headers are taken off.
 //!
-//! `media::pcap` reads captures for playing: UDP payloads without addresses. Calls need addresses, TCP and fragments.
+//! `media::pcap` reads captures for playing: UDP payloads without addresses. Calls need addresses, TCP and
+//! fragments.
+//!
+//! In: the bytes of a file. Out: each IP packet with its time, in the order of the file. Every length in the
+//! file is checked against a bound and against the rest of the file before it is used; the formats are those
+//! of draft-ietf-opsawg-pcap and draft-ietf-opsawg-pcapng.
 
 use std::fmt;
 use std::time::Duration;
@@ -24,15 +30,18 @@ impl std::error::Error for CaptureError {}
 
 /// A frame longer than this is no frame: IP ends at 64 KiB, the rest is what offloading on a loopback may merge.
 const MAX_FRAME: usize = 0x4_0000;
-/// More bytes in a block are no block.
+/// A block longer than this (16 MiB) is damage: one packet and its options fit many times.
 const MAX_BLOCK: usize = 0x100_0000;
-/// More interfaces in a section are no capture.
+/// More interfaces in a section are damage. The bound keeps a file of empty descriptions from filling memory.
 const MAX_INTERFACES: usize = 4_096;
 
 /// Link types (the registry of tcpdump.org).
+/// BSD loopback: four bytes of address family in the host's byte order.
 const NULL: u32 = 0;
 const ETHERNET: u32 = 1;
+/// OpenBSD loopback: the same in network byte order.
 const LOOP: u32 = 108;
+/// Linux "cooked" headers, of captures on the interface `any`: 16 bytes, and 20 bytes in version 2.
 const LINUX_SLL: u32 = 113;
 const LINUX_SLL2: u32 = 276;
 /// Raw IP by its own number, by two that systems use for it, then IPv4 and IPv6 alone.
@@ -51,8 +60,10 @@ pub(crate) type PacketSink<'a> = dyn FnMut(Duration, &[u8]) + 'a;
 pub(crate) fn ip_packets(file: &[u8], each: &mut PacketSink<'_>) -> Result<(), CaptureError> {
     let mut reader = FileReader { file, position: 0, is_big: false };
     match reader.take(4, "the magic number of a capture")? {
+        // A Section Header Block, whose type reads the same in both byte orders.
         [0x0a, 0x0d, 0x0d, 0x0a] => blocks(file, each),
         [0xa1, 0xb2, 0xc3, 0xd4] => classic(FileReader { is_big: true, ..reader }, 1_000, each),
+        // The magic number with nanoseconds instead of microseconds.
         [0xa1, 0xb2, 0x3c, 0x4d] => classic(FileReader { is_big: true, ..reader }, 1, each),
         [0xd4, 0xc3, 0xb2, 0xa1] => classic(reader, 1_000, each),
         [0x4d, 0x3c, 0xb2, 0xa1] => classic(reader, 1, each),
@@ -63,13 +74,15 @@ pub(crate) fn ip_packets(file: &[u8], each: &mut PacketSink<'_>) -> Result<(), C
     }
 }
 
-/// `unit`: nanoseconds in one of the fraction's.
+/// Reads the rest of a classic file. `unit`: nanoseconds in one unit of the packets' fraction of a second.
 fn classic(mut reader: FileReader<'_>, unit: u64, each: &mut PacketSink<'_>) -> Result<(), CaptureError> {
     let version = reader.u16("the version")?;
     if version != 2 {
         return Err(reader.fault(format!("expected version 2, found {version}")));
     }
+    // Minor version, time zone, accuracy and snap length: nothing here depends on them.
     reader.take(14, "the file header")?;
+    // The upper bits hold the length of a frame check sequence, which the IP length cuts off anyway.
     let link_type = reader.u32("the link type")? & 0xffff;
     if !is_known(link_type) {
         return Err(reader.fault(unknown_link(link_type)));
@@ -78,6 +91,7 @@ fn classic(mut reader: FileReader<'_>, unit: u64, each: &mut PacketSink<'_>) -> 
         let seconds = u64::from(reader.u32("a packet's seconds")?);
         let fraction = u64::from(reader.u32("a packet's fraction of a second")?);
         let captured = reader.length(MAX_FRAME)?;
+        // The length on the wire; the captured length above says how many bytes follow.
         reader.u32("a packet's length")?;
         let frame = reader.take(captured, "a packet as long as its header says")?;
         give(link_type, Duration::from_nanos(seconds * 1_000_000_000 + fraction * unit), frame, each);
@@ -93,6 +107,7 @@ struct Interface {
 }
 
 impl Interface {
+    /// A timestamp of this interface since 1970. A resolution beyond the range gives 0, not an error.
     fn time(&self, ticks: u64) -> Duration {
         let base: u128 = if self.resolution & 0x80 == 0 { 10 } else { 2 };
         let unit = base.checked_pow(u32::from(self.resolution & 0x7f)).unwrap_or(u128::MAX);
@@ -101,6 +116,8 @@ impl Interface {
     }
 }
 
+/// Reads the blocks of a pcapng file. Interfaces are numbered anew in each section; `latest` is the time for
+/// blocks that have none.
 fn blocks(file: &[u8], each: &mut PacketSink<'_>) -> Result<(), CaptureError> {
     let mut reader = FileReader { file, position: 0, is_big: false };
     let mut interfaces: Vec<Interface> = Vec::new();
@@ -125,12 +142,18 @@ fn blocks(file: &[u8], each: &mut PacketSink<'_>) -> Result<(), CaptureError> {
         }
         let body = reader.position;
         reader.take(total - 12, "a block as long as its header says")?;
+        // The length stands at both ends of a block, for readers that go backwards; a difference means
+        // damage.
         if reader.u32("the block's length again")? as usize != total {
             return Err(reader.fault("expected the block's length again".to_owned()));
         }
+        // A reader that ends with the block's body: no length inside can lead beyond it. Positions stay those
+        // of the file.
         let mut inner =
             FileReader { file: &file[..body + total - 12], position: body, is_big: reader.is_big };
         match kind {
+            // 1: Interface Description, 6: Enhanced Packet, 3: Simple Packet. Statistics, names and others
+            // are skipped.
             1 if interfaces.len() >= MAX_INTERFACES => {
                 return Err(reader.fault("expected at most 4096 interfaces".to_owned()));
             }
@@ -179,11 +202,13 @@ fn simple(
 fn interface(body: &mut FileReader<'_>) -> Result<Interface, CaptureError> {
     let link_type = u32::from(body.u16("an interface's link type")?);
     body.take(6, "an interface's snap length")?;
+    // Microseconds unless the option says otherwise. An offset of the clock (`if_tsoffset`) is not read.
     let mut resolution = 6;
     while !body.is_at_end() {
         let code = body.u16("an option's code")?;
         let length = usize::from(body.u16("an option's length")?);
         let value = body.take(length, "an option's value")?;
+        // Options are padded to four bytes.
         body.take(length.wrapping_neg() % 4, "an option's padding")?;
         match (code, value) {
             (0, _) => break,
@@ -202,12 +227,14 @@ fn unknown_link(link_type: u32) -> String {
     format!("expected a link type of Ethernet, Linux cooked, raw IP or loopback, found {link_type}")
 }
 
+/// Hands over the IP packet of a frame; a frame of another protocol, such as ARP, is passed over.
 fn give(link_type: u32, at: Duration, frame: &[u8], each: &mut PacketSink<'_>) {
     if let Some(packet) = packet_of(link_type, frame) {
         each(at, packet);
     }
 }
 
+/// The frame behind its link header. `None`: it is too short, or carries no IP.
 fn packet_of(link_type: u32, frame: &[u8]) -> Option<&[u8]> {
     match link_type {
         ETHERNET => tagged(be16(frame, 12)?, frame.get(14..)?),
@@ -233,7 +260,7 @@ fn be16(bytes: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_be_bytes(bytes.get(at..at + 2)?.try_into().ok()?))
 }
 
-/// Walks a file and knows where it is.
+/// Walks a file and knows where it is: each fault names the byte, for a user with a hex editor.
 struct FileReader<'a> {
     file: &'a [u8],
     position: usize,
@@ -249,6 +276,7 @@ impl<'a> FileReader<'a> {
         CaptureError { position: self.position, message }
     }
 
+    /// The next bytes. `expected` names them in the error when the file ends before.
     fn take(&mut self, length: usize, expected: &str) -> Result<&'a [u8], CaptureError> {
         let rest = &self.file[self.position..];
         let bytes = rest.get(..length).ok_or_else(|| {
@@ -270,7 +298,7 @@ impl<'a> FileReader<'a> {
         Ok(if self.is_big { u32::from_be_bytes(bytes) } else { u32::from_le_bytes(bytes) })
     }
 
-    /// A length that has a bound.
+    /// A length that has a bound. Checked here, as a wrong one makes everything behind it nonsense.
     fn length(&mut self, most: usize) -> Result<usize, CaptureError> {
         let length = self.u32("a length")? as usize;
         if length > most {

@@ -1,4 +1,10 @@
-//! SIP over TCP: segments in the order of their numbers (RFC 9293 §3.4), messages by their Content-Length (RFC 3261 §18.3).
+//! SIP over TCP: segments in the order of their numbers (RFC 9293 §3.4), messages by their Content-Length
+//! (RFC 3261 §18.3).
+//!
+//! In: segments as the capture saw them, which may be repeated, out of order, or missing. Out: the bytes of
+//! whole messages, in order. A direction of a connection is one stream under its two addresses; a SYN begins
+//! it anew, as ports are used again. Connections that carry other protocols cost a few comparisons: after
+//! some faults nothing of them is kept.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -9,8 +15,10 @@ use crate::message::{content_length, header_end, is_sip};
 /// All connections of a capture, a direction each.
 #[derive(Debug, Default)]
 pub(crate) struct TcpStreams {
+    /// By source and destination. None is removed before the end of the file, so `MAX_STREAMS` bounds all
+    /// directions of one capture.
     streams: BTreeMap<(SocketAddr, SocketAddr), TcpStream>,
-    /// Directions left out because there were too many.
+    /// Segments left out because there were too many directions.
     pub(crate) left_out: usize,
     /// Gaps that the capture never filled.
     pub(crate) gaps: usize,
@@ -19,9 +27,10 @@ pub(crate) struct TcpStreams {
 /// One direction of a connection.
 #[derive(Debug, Default)]
 struct TcpStream {
-    /// The number of the next byte.
+    /// The number of the next byte. `None` before the first segment: a capture may begin within a connection,
+    /// and then its first segment counts as the beginning.
     next: Option<u32>,
-    /// Segments behind a gap.
+    /// Segments behind a gap, in any order, at most `MAX_AHEAD`.
     ahead: Vec<(u32, Vec<u8>)>,
     /// Bytes in order that are no whole message yet.
     buffer: Vec<u8>,
@@ -30,7 +39,8 @@ struct TcpStream {
 }
 
 impl TcpStreams {
-    /// Takes a segment and hands every message that it completes to `each`.
+    /// Takes a segment and hands every message that it completes to `each`. `sequence` is the number of the
+    /// first byte, or of the SYN itself.
     pub(crate) fn segment(
         &mut self,
         source: SocketAddr,
@@ -45,17 +55,21 @@ impl TcpStreams {
         }
         let stream = self.streams.entry(key).or_default();
         if is_first {
+            // The SYN takes one number of its own, and the data begins behind it (RFC 9293 §3.4).
             *stream = TcpStream { next: Some(sequence.wrapping_add(1)), ..TcpStream::default() };
         }
         if stream.faults > MAX_STREAM_FAULTS || data.is_empty() {
             return;
         }
         let sequence = if is_first { sequence.wrapping_add(1) } else { sequence };
+        // Not in order: kept until the segments before it come. Captures on several queues of a card turn
+        // them around.
         if !stream.take(sequence, data) {
             stream.ahead.push((sequence, data.to_vec()));
             if stream.ahead.len() <= MAX_AHEAD {
                 return;
             }
+            // The missing segment will not come any more: the capture lost it.
             self.gaps += 1;
             stream.skip_gap();
         }
@@ -64,14 +78,16 @@ impl TcpStreams {
     }
 }
 
-/// The distance from one sequence number to another, which wrap around.
+/// The signed distance from one sequence number to another. Numbers wrap around, so neither is greater by
+/// itself; segments of one window are far less than half the range apart.
 #[expect(clippy::cast_possible_wrap, reason = "numbers that wrap compare by their signed distance")]
 fn distance(from: u32, to: u32) -> i32 {
     to.wrapping_sub(from) as i32
 }
 
 impl TcpStream {
-    /// Appends what is new of a segment; `false` when bytes before it are missing.
+    /// Appends the new part of a segment; `false` when bytes before it are missing. Bytes that have come
+    /// before are skipped, so that a retransmission adds nothing.
     fn take(&mut self, sequence: u32, data: &[u8]) -> bool {
         let next = *self.next.get_or_insert(sequence);
         let ahead = distance(next, sequence);
@@ -87,6 +103,7 @@ impl TcpStream {
         true
     }
 
+    /// Appends the kept segments that follow now.
     fn take_ahead(&mut self) {
         while let Some(next) = self.next {
             let Some(at) = self.ahead.iter().position(|(sequence, _)| distance(next, *sequence) <= 0) else {
@@ -97,25 +114,29 @@ impl TcpStream {
         }
     }
 
-    /// Goes on behind a gap: the message that it cut is lost.
+    /// Goes on behind a gap with the earliest kept segment: the message that the gap cut is lost.
     fn skip_gap(&mut self) {
         self.buffer.clear();
         let next = self.next.unwrap_or_default();
         self.next = self.ahead.iter().map(|(sequence, _)| *sequence).min_by_key(|to| distance(next, *to));
     }
 
+    /// Cuts whole messages from the buffer.
     fn messages(&mut self, each: &mut dyn FnMut(&[u8])) {
         loop {
             // Empty lines between messages keep connections alive (RFC 5626 §3.5.1).
             let blank = self.buffer.iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
             self.buffer.drain(..blank);
             let Some(head) = header_end(&self.buffer) else {
+                // One whole line is enough to tell that the bytes are not SIP; less may become SIP yet.
                 let line = self.buffer.iter().position(|byte| *byte == b'\n');
                 if self.buffer.len() > MAX_MESSAGE || line.is_some_and(|_| !is_sip(&self.buffer)) {
                     self.fault();
                 }
                 return;
             };
+            // Over a stream only Content-Length tells where a message ends (RFC 3261 §18.3), so a wrong one
+            // is a fault.
             let length = content_length(&self.buffer[..head]).filter(|_| is_sip(&self.buffer));
             match length.map(|length| head + length) {
                 Some(end) if end > MAX_MESSAGE => return self.fault(),

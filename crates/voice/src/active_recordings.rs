@@ -1,4 +1,10 @@
-//! Recordings of one leg: its sound comes once, in pieces, and goes to every recording and to the speech recogniser.
+//! Recordings of one leg: its sound comes once, in pieces, and goes to every recording and to the speech
+//! recogniser.
+//!
+//! A media session records one source at one rate. When consumers differ (the caller alone for a Record, both
+//! ways for a call's recording) it gives both directions apart, and each consumer takes its part (`heard`).
+//! Whenever a consumer comes or goes, the sound so far goes to those present before (`flush`, `arrange`), so
+//! no recording has sound from before its beginning or lacks the last piece.
 
 use ivr::document::Callback;
 use ivr::script::{Id, Recorded};
@@ -11,30 +17,34 @@ use stdx::slab::Key;
 use super::recognise::SpeechCapture;
 use super::recording_files::RecordingFile;
 
-/// The consumers of a leg's sound. A leg keeps this value once it has one.
+/// The consumers of a leg's sound. A leg keeps this value once it has one, also while it has none.
 pub(super) struct Recording {
     /// The sound that the media gives now; `None`: nothing.
     source: Option<RecordSource>,
     /// Hz, of what is given.
     pub(super) rate: u32,
+    /// At most `limits::RECORDINGS_PER_LEG`.
     pub(super) takes: Vec<ActiveRecording>,
     pub(super) speech_capture: Option<Box<SpeechCapture>>,
     /// A background recording that ended with the leg's sound: its owner may ask for it later.
     pub(super) ended: Option<Recorded>,
+    /// The part of a piece for one consumer, made anew for each.
     scratch: Vec<i16>,
 }
 
 /// One recording under way.
 pub(super) struct ActiveRecording {
     pub(super) sid: String,
-    /// As `Source` in the record.
+    /// As `Source` in the record: Twilio's name of the request that began it.
     pub(super) of: &'static str,
     pub(super) conference: Option<String>,
     pub(super) source: RecordSource,
     /// Hz.
     pub(super) rate: u32,
+    /// Counts and trims the samples, and writes the bytes of the file.
     pub(super) recorder: Recorder,
     pub(super) file: Box<dyn RecordingFile>,
+    /// While it is paused.
     pub(super) pause: Option<Pause>,
     pub(super) observer: RecordingObserver,
     pub(super) started: Instant,
@@ -88,10 +98,13 @@ pub(super) enum RecordingObserver {
 }
 
 impl ActiveRecording {
+    /// Both directions in one, or each in its own.
     pub(super) fn channels(&self) -> u8 {
         if self.source == RecordSource::Dual { 2 } else { 1 }
     }
 
+    /// Writes samples, unless it is paused or over. The end is only noted in `over`: closing the file needs
+    /// more than the leg, and follows with the tick (`Recordings::mind_recordings`).
     fn put(&mut self, samples: &[i16]) {
         if self.pause == Some(Pause::Skip) || self.over.is_some() {
             return;
@@ -136,7 +149,8 @@ impl Recording {
         }
     }
 
-    /// The sound that the media has to give for all of them.
+    /// The sound that the media has to give for all of them: the source of all, or both directions apart when
+    /// they differ.
     fn wanted(&self) -> Option<RecordSource> {
         let capture = self.speech_capture.iter().map(|_| RecordSource::Received);
         let mut all = self.takes.iter().map(|take| take.source).chain(capture);
@@ -160,7 +174,8 @@ impl Recording {
         }
     }
 
-    /// Whether one more fits: the rate of those under way stays.
+    /// Whether one more fits: the rate of those under way stays, as a file has one. After a change of codecs
+    /// a new one has to wait until the others are over.
     pub(super) fn has_room(&self, media: &MediaSession) -> bool {
         self.wanted().is_none() || self.rate == media.rate()
     }

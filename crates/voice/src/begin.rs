@@ -1,4 +1,9 @@
 //! A call comes in: its number's application is asked what to do.
+//!
+//! In: `SessionEvent::Invited`, an INVITE that the plan gave to an application. Out: a leg with a script
+//! whose first effect is the request for a document. The leg has neither ports nor media yet; `offers` opens
+//! them with the answer, so a call that is rejected or never answered costs none. Legs that this side calls
+//! are made in `phone_leg` and `outgoing`, and use the same functions of [`Calls`].
 
 use ivr::script::{Call, Direction, Script};
 use sip::session::{Invited, SessionId};
@@ -14,13 +19,15 @@ use super::rows::{self, Row};
 use super::{API_VERSION, Voice, World, limits};
 
 impl Calls {
-    /// The first leg or room of some begins the ticks.
+    /// The first leg or room of some begins the ticks. To be called before the leg or the member is added:
+    /// with one there already, the ticks are running.
     pub(super) fn start_ticks(&mut self, now: Instant, rooms: &Rooms) {
         if self.legs.is_empty() && rooms.is_idle() {
             self.ticker.start(now);
         }
     }
 
+    /// Keeps a leg, gives it a phase of the tick, and finds it by its session from now on, if it has one.
     pub(super) fn add_leg(&mut self, leg: Leg) -> Key {
         let session = leg.session;
         let key = self.legs.insert(leg);
@@ -31,7 +38,8 @@ impl Calls {
         key
     }
 
-    /// A leg has its dialog.
+    /// A leg has its dialog. Legs that this side calls are made before their INVITE, as their offer needs
+    /// ports.
     pub(super) fn attach(&mut self, key: Key, session: SessionId) {
         if let Some(leg) = self.legs.get_mut(key).filter(|_| session != NO_SESSION) {
             leg.session = session;
@@ -55,13 +63,14 @@ impl Calls {
         key
     }
 
-    /// `messages` is one of [`ivr::sid`]'s.
+    /// A new sid of a kind of resource, one of [`ivr::sid`]'s.
     pub(super) fn new_sid(&mut self, messages: &str) -> String {
         ivr::sid::new(messages, self.random())
     }
 }
 
 impl Voice {
+    /// Makes the leg and the script of an INVITE, and starts the script.
     pub(super) fn begin(
         &mut self,
         now: Instant,
@@ -72,7 +81,8 @@ impl Voice {
         let request = &invited.request;
         let user = user_of(request.uri());
         let Some(answers) = self.numbers.get(&user).cloned() else {
-            // The number was there when the plan was asked; nothing else leads here.
+            // The number was there when the plan was asked and has been unbound since; nothing else leads
+            // here.
             let _ = world.endpoint.sessions(now, world.out).reject(session, 404, "Not Found", &[]);
             return;
         };
@@ -88,6 +98,8 @@ impl Voice {
         let trusted = invited.source.remote.ip();
         let owner = std::sync::Arc::clone(&answers.owner);
         let mut leg = Leg::new(session, sid, owner, trusted, &mut self.calls.rng);
+        // Over UDP the source of an INVITE may be forged: no media goes there before the ACK proves that it
+        // receives.
         leg.is_held = !invited.proved;
         leg.from = from;
         leg.caller_name = caller_name;
@@ -95,6 +107,8 @@ impl Voice {
             sip::endpoint::Caller::Account(aor) => Some(aor.clone()),
             sip::endpoint::Caller::Stranger => None,
         };
+        // Each Dial of the script has one less, so that numbers which dial each other come to an end (RFC
+        // 7332).
         leg.hops = request.max_forwards().flatten().unwrap_or(leg.hops);
         leg.row = row.map(Box::new);
         let is_sdp = request.header(Header::ContentType).is_some();
@@ -106,6 +120,7 @@ impl Voice {
     }
 }
 
+/// The call as its script knows it: the parameters of its requests.
 fn call_of(sid: &str, account: &str, to: String, invited: &Invited) -> Call {
     let request = &invited.request;
     let text = |bytes: Option<&[u8]>| String::from_utf8_lossy(bytes.unwrap_or_default()).into_owned();
@@ -129,7 +144,8 @@ fn call_of(sid: &str, account: &str, to: String, invited: &Invited) -> Call {
     }
 }
 
-/// `SipHeader_X-…` for each header of the INVITE that begins with `X-`.
+/// `SipHeader_X-…` for each header of the INVITE that begins with `X-`, as RestComm has it. Bounded, as the
+/// application pays for them with each request.
 fn told_headers(request: &Message) -> impl Iterator<Item = (String, String)> {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let is_told = |(name, value): &(&[u8], &[u8])| {
@@ -140,6 +156,7 @@ fn told_headers(request: &Message) -> impl Iterator<Item = (String, String)> {
     told.map(move |(name, value)| (format!("SipHeader_{}", text(name)), text(value)))
 }
 
+/// The user part of a URI without escapes, empty where there is none.
 fn user_of(uri: &[u8]) -> String {
     Uri::parse(uri).ok().and_then(|uri| uri.user_decoded()).unwrap_or_default()
 }

@@ -1,4 +1,8 @@
 //! Two legs of one shard that hear each other.
+//!
+//! A bridge is no value of its own: each leg names the other as its `partner`, and the tick copies what one
+//! received to the other ([`SentSound`]). Payloads pass unchanged where both have one codec. Both directions
+//! begin and end together: `join` and `Rooms::part` set both sides.
 
 use media::codec::Codec;
 use media::events::Digit;
@@ -10,7 +14,8 @@ use super::calls::Calls;
 use super::leg::{Leg, Partner};
 use super::rooms::{RoomParts, Rooms};
 
-/// The sound that a leg sends, copied from the leg that it hears.
+/// The sound that a leg sends in a tick, copied from the leg that it hears: both legs cannot be borrowed at
+/// once.
 #[derive(Default)]
 pub(super) struct SentSound {
     codec: Option<Codec>,
@@ -20,6 +25,7 @@ pub(super) struct SentSound {
 }
 
 impl SentSound {
+    /// The frame that another leg received in this tick; none, if none came.
     pub(super) fn take(&mut self, from: &MediaSession) {
         self.payload.clear();
         self.codec = None;
@@ -37,22 +43,27 @@ impl SentSound {
         self.is_streamed = true;
     }
 
+    /// It is an application's, which goes before any partner's.
     pub(super) fn is_streamed(&self) -> bool {
         self.is_streamed
     }
 
+    /// No sound. The memory is kept.
     pub(super) fn clear(&mut self) {
         self.codec = None;
         self.is_streamed = false;
     }
 
+    /// As a media session takes it.
     pub(super) fn feed(&self) -> FrameSource<'_> {
         self.codec.map_or(FrameSource::None, |codec| FrameSource::Payload { codec, payload: &self.payload })
     }
 }
 
 impl Calls {
-    /// From now on the two hear each other, whatever they heard before.
+    /// From now on the two hear each other, whatever they heard before. A third leg that either was joined
+    /// with has to be parted before: its `partner` would still name that leg, and parting it later would part
+    /// these two.
     pub(super) fn join(&mut self, a: Key, b: Key) {
         for (key, other) in [(a, b), (b, a)] {
             let Some(leg) = self.legs.get_mut(key) else { continue };
@@ -63,7 +74,8 @@ impl Calls {
         }
     }
 
-    /// Connects a caller that hears no other sound to a phone that has not answered yet.
+    /// Connects a caller that hears no other sound to a phone that has not answered yet. The first phone with
+    /// early media wins.
     pub(super) fn connect_early(&mut self, caller: Key, phone: Key) {
         let has_media = |leg: &Leg| leg.media.is_some();
         let is_free = |leg: &Leg| has_media(leg) && leg.partner == Partner::None;
@@ -76,7 +88,8 @@ impl Calls {
         self.join(caller, phone);
     }
 
-    /// Forwards a key that came beside the sound to the leg's partner.
+    /// Forwards a key that came beside the sound, as an event or an INFO, to the leg's partner. Digits in the
+    /// sound itself cross with it.
     pub(super) fn cross_digit(&mut self, leg: Key, digit: Digit) {
         let Some(Partner::Leg(other)) = self.legs.get(leg).map(|leg| leg.partner) else { return };
         if let Some(media) = self.legs.get_mut(other).and_then(|leg| leg.media.as_mut()) {
@@ -87,7 +100,8 @@ impl Calls {
 }
 
 impl Rooms {
-    /// Ends the connection between `leg` and its partner, in both directions.
+    /// Ends the connection between `leg` and its partner, in both directions, or its stay in a room. A leg
+    /// without either is left as it is, and one that hears itself hears silence.
     pub(super) fn part(&mut self, now: Instant, leg: Key, parts: &mut RoomParts<'_, '_>) {
         let Some(left) = parts.calls.legs.get_mut(leg) else { return };
         match std::mem::take(&mut left.partner) {

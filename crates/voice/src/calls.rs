@@ -1,4 +1,9 @@
 //! The legs and scripts of one shard: the state that the machines of calls share.
+//!
+//! [`Calls`] has no decisions of its own. `Recordings`, `Rooms` and `Texts` are beside it in `Voice` and get
+//! it as an argument, so that each can change legs and tell scripts while it owns its own state. Keys of legs
+//! and actors stay valid names when the thing is gone: a look-up finds nothing, and late events are dropped
+//! by that.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
@@ -20,11 +25,15 @@ use super::{VoiceCounts, World};
 /// The legs and scripts of a shard. A machine tells scripts what has happened ([`Calls::tell`]); the effects that they
 /// order wait in `queued_effects` until `Voice::perform_queued`.
 pub(super) struct Calls {
+    /// All legs, those before their dialog and after it among them.
     pub(super) legs: Slab<Leg>,
+    /// The scripts at work, one or two a leg.
     pub(super) actors: Slab<Actor>,
+    /// The leg of each dialog.
     pub(super) by_session: HashMap<SessionId, Key>,
     pub(super) helper_requests: HelperRequests,
     pub(super) ticker: MediaTicker,
+    /// For sids, SRTP keys and the numbers of streams.
     pub(super) rng: Rng,
     /// Effects of scripts that are not performed yet, in order.
     pub(super) queued_effects: VecDeque<(Key, Effect)>,
@@ -56,7 +65,8 @@ impl Calls {
         }
     }
 
-    /// Tells a script something. Its effects wait in `queued_effects`, after those that are there already.
+    /// Tells a script something. Its effects wait in `queued_effects`, after those that are there already:
+    /// performing them here could end the leg or room that the caller is working on.
     pub(super) fn tell(
         &mut self,
         now: Instant,
@@ -69,8 +79,10 @@ impl Calls {
         tell(&mut told.script, &mut effects);
         let (leg_key, is_up) = (told.leg, told.script.status() == CallStatus::InProgress);
         if let Some(leg) = self.legs.get_mut(leg_key) {
+            // Each input may have moved the script's deadline.
             self.ticker.arm(now, told.script.deadline(), leg_key, leg);
             if is_up {
+                // The row's first write; later calls find it written.
                 leg.call_answered(now, world);
             }
         }

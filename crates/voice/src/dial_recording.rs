@@ -1,4 +1,9 @@
-//! The recording of a Dial's connection. It is one of the caller's leg.
+//! The recording of a Dial's connection. It is one of the caller's leg, whose sound is the whole
+//! conversation, however often the callee's leg changes.
+//!
+//! A Dial plans it when it begins (`plan_dial_recording`), the connection or the ringing starts it
+//! (`record_dial`), and the end of the connection or of the last attempt ends it (`end_dial_recording`). It
+//! is one of the leg's background recordings (`record`), of which there is one at a time.
 
 use ivr::document::BridgeRecording;
 use ivr::script::Recorded;
@@ -13,6 +18,7 @@ use super::record::{Background, Recordings};
 /// The recording that the Dial of a leg asks for.
 #[derive(Default)]
 pub(super) struct DialRecording {
+    /// The options of the Dial under way; `None`: that Dial records nothing.
     wanted: Option<BridgeRecording>,
     /// It has begun.
     is_begun: bool,
@@ -38,7 +44,7 @@ impl Recordings {
         }
     }
 
-    /// `None`: it is not recorded.
+    /// Ends it. `None`: it is not recorded, or has not begun.
     pub(super) fn end_dial_recording(
         &mut self,
         now: Instant,
@@ -77,6 +83,7 @@ impl Recordings {
     }
 }
 
+/// Twilio's `record` and `recordingTrack` as the sound of the caller's leg.
 fn source_of(record: &BridgeRecording) -> RecordSource {
     match (record.dual, record.track.as_str()) {
         (true, _) => RecordSource::Dual,

@@ -1,4 +1,8 @@
 //! Requests of a shard to the helpers, and the scripts that wait for the answers.
+//!
+//! A request gets a ticket of this shard; the answer is a `HelperResult` with that ticket, which
+//! `Voice::handle_result` takes to the script. Nothing here blocks, and no request is withdrawn: an answer
+//! for a script that is gone is dropped. Sounds that several calls need at once are asked for once.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -14,13 +18,15 @@ use stdx::slab::Key;
 use super::helper_service::{HelperService, Opening, SpeechListener, StreamSender, Ticket};
 use super::prompts::{Frames, Sound};
 
-/// A part of a call's prompt.
+/// A part of a call's prompt that waits for a sound.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Waiter {
     /// The actor whose script waits.
     pub(super) actor: Key,
     pub(super) prompt: Id,
+    /// The piece and the part in it.
     pub(super) place: (usize, usize),
+    /// The codec of the leg: the same samples are encoded for each waiter.
     pub(super) codec: Codec,
 }
 
@@ -31,11 +37,14 @@ pub(super) enum TicketOutcome {
     Sound(Sound, Vec<Waiter>),
 }
 
+/// The open requests of one shard.
 pub(super) struct HelperRequests {
     shard: u16,
     helpers: Arc<dyn HelperService>,
     pub(super) frames: Frames,
+    /// Documents: the script that waits.
     documents: HashMap<u64, (Key, Id)>,
+    /// Sounds: all prompts that wait.
     sounds: HashMap<u64, (Sound, Vec<Waiter>)>,
     /// Mails: the script that waits for the outcome, and the sid.
     mails: HashMap<u64, ((Key, Id), String)>,
@@ -43,6 +52,7 @@ pub(super) struct HelperRequests {
     streams: HashMap<u64, Key>,
     /// The ticket of a sound that is on its way: calls that need the same sound share it.
     under_way: HashMap<Sound, u64>,
+    /// The ticket given last.
     last: u64,
 }
 
@@ -61,24 +71,27 @@ impl HelperRequests {
         }
     }
 
+    /// A ticket that no other request of this shard has had.
     pub(super) fn ticket(&mut self) -> Ticket {
         self.last += 1;
         Ticket { shard: self.shard, id: self.last }
     }
 
+    /// Requests a document for a script.
     pub(super) fn document(&mut self, actor: Key, id: Id, wire: Wire) {
         let ticket = self.ticket();
         self.documents.insert(ticket.id, (actor, id));
         self.helpers.fetch(ticket, wire);
     }
 
-    /// Sends a request whose answer is ignored.
+    /// Sends a request whose answer is ignored, such as a status callback: its ticket is not kept.
     pub(super) fn tell(&mut self, wire: Wire) {
         let ticket = self.ticket();
         self.helpers.fetch(ticket, wire);
     }
 
-    /// Words of a caller that are to be understood.
+    /// Begins to recognise a caller's words. Returns the ticket and the receiver of the samples, or why there
+    /// is no recogniser.
     pub(super) fn recognise(
         &mut self,
         how: &Recognition,
@@ -88,6 +101,7 @@ impl HelperRequests {
         (ticket.id, self.helpers.recognise(ticket, &how.language, &how.hints, rate))
     }
 
+    /// Requests the text of a file.
     pub(super) fn transcribe(&mut self, recording: PathBuf) -> u64 {
         let ticket = self.ticket();
         self.helpers.transcribe(ticket, recording);
@@ -117,6 +131,7 @@ impl HelperRequests {
         None
     }
 
+    /// Sends a mail for a script, which is told the outcome.
     pub(super) fn mail(&mut self, script: (Key, Id), sid: String, mail: Email) {
         let ticket = self.ticket();
         self.mails.insert(ticket.id, (script, sid));
@@ -146,6 +161,7 @@ impl HelperRequests {
         if is_last { self.streams.remove(&id) } else { self.streams.get(&id).copied() }
     }
 
+    /// Streams whose helper has not said its last word.
     pub(super) fn streams(&self) -> usize {
         self.streams.len()
     }
@@ -160,6 +176,7 @@ impl HelperRequests {
         Some(TicketOutcome::Sound(sound, waiters))
     }
 
+    /// Requests whose answer is awaited. Those without a script are not counted.
     pub(super) fn open(&self) -> usize {
         self.documents.len() + self.sounds.len() + self.mails.len()
     }

@@ -1,4 +1,9 @@
-//! One call of an application.
+//! One call of an application: a dialog, its media and ports, and the scripts at work on it.
+//!
+//! A leg is data; the machines around it (`offers`, `speak`, `record`, `tick`, `bridge`, `rows`) each have
+//! methods for their fields. Boxed fields are for what few legs have at a time, as a shard has thousands. A
+//! leg begins before its dialog (a phone that is called) or with it (a caller), and ends after it: the script
+//! may still send its last request.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -24,11 +29,14 @@ use super::sockets::PortPair;
 use super::stream::Streams;
 use super::{CountedCall, Owner};
 
+/// A call of an application. `is_gone` is false only while there is a dialog.
 pub(super) struct Leg {
     pub(super) session: SessionId,
     /// The dialog is over; the script may still have something to finish.
     pub(super) is_gone: bool,
+    /// `CallSid`. Empty on a phone's leg of a REST call, until the script's leg gives it its own.
     pub(super) sid: String,
+    /// The account, and the key that signs its requests.
     pub(super) owner: Arc<Owner>,
     /// The script that the call belongs to. `None`: it belongs to the Dial that made it.
     pub(super) main: Option<Key>,
@@ -40,13 +48,19 @@ pub(super) struct Leg {
     pub(super) trusted: IpAddr,
     /// The caller has not shown that it receives anything: its address may be another's, and no media goes there.
     pub(super) is_held: bool,
+    /// RTP and RTCP ports, from the first description to the end of the dialog.
     pub(super) pair: Option<PortPair>,
+    /// From the first negotiated description on.
     pub(super) media: Option<Box<MediaSession>>,
     /// Our last description that waits for its answer.
     pub(super) offered: Option<Box<Description>>,
+    /// The versions of our descriptions (RFC 3264 §8).
     pub(super) versions: Versions,
+    /// `sess-id` of our descriptions' o= line; the same for the whole call.
     pub(super) sdp_id: u64,
+    /// The SRTP key and salt of what this side sends (RFC 4568).
     pub(super) key: [u8; KEY_LEN],
+    /// The prompt under way.
     pub(super) speaking: Option<Box<Speaking>>,
     /// Digits that go out before anything is spoken.
     pub(super) first_digits: Option<Box<Speaking>>,
@@ -58,7 +72,9 @@ pub(super) struct Leg {
     pub(super) phase: u8,
     /// When its scripts are looked at next, at the latest.
     pub(super) wakes_at: Instant,
+    /// Recordings and speech input.
     pub(super) recording: Option<Box<Recording>>,
+    /// Media streams to applications.
     pub(super) streams: Option<Box<Streams>>,
     /// A Record that begins once it is out.
     pub(super) beep: Option<Box<Beep>>,
@@ -76,6 +92,7 @@ pub(super) struct Leg {
     pub(super) hops: u8,
     /// `From` as scripts know it.
     pub(super) from: Box<str>,
+    /// The display name of its From.
     pub(super) caller_name: Option<Box<str>>,
     /// Offered in this order.
     pub(super) codecs: &'static [Codec],
@@ -99,9 +116,11 @@ pub(super) enum Partner {
     Echo,
     /// A leg of the same shard.
     Leg(Key),
+    /// A conference or queue.
     Seat(RoomMembership),
 }
 
+/// The order in which codecs are offered unless the other leg decides: the better sound first.
 const CODECS: [Codec; 4] = [Codec::Opus, Codec::G722, Codec::Pcma, Codec::Pcmu];
 
 /// The session of a leg whose INVITE has not been sent: no session has this id.

@@ -1,5 +1,10 @@
-//! The end of calls whose node has died, as a living node of the farm writes it and tells the application: from the row of the call in
-//! the database that the nodes share. The media and the script are gone with the node.
+//! The end of calls whose node has died, as a living node of the farm writes it and tells the application:
+//! from the row of the call in the database that the nodes share. The media and the script are gone with the
+//! node.
+//!
+//! The order matters, as this node may die as well: the row is ended first and still names the dead life,
+//! then the application is told, then [`forget`] takes the life out of the row. A node that dies in between
+//! leaves a row that a third one finds; the application may then be told twice, never not at all.
 
 use ivr::request::{Request, Wire};
 use ivr::script::{Call, CallStatus, Direction, end_form};
@@ -14,7 +19,7 @@ pub fn end(now: Instant, call: &mut RestCall) {
     rows::end_lost(now, call);
 }
 
-/// Nothing is left to do about the end.
+/// Nothing is left to do about the end: the row is not found by the dead life any more.
 pub fn forget(call: &mut RestCall) {
     (call.node_life, call.end_callback) = (0, None);
 }
@@ -30,6 +35,7 @@ pub fn callback(now: Instant, row: &RestCall, owner: &Owner) -> Option<Wire> {
         from: row.from.clone(),
         to: row.to.clone(),
         direction: match row.direction.as_str() {
+            // As `Direction::as_str` wrote it into the row.
             "outbound-api" => Direction::OutboundApi,
             "outbound-dial" => Direction::OutboundDial,
             _ => Direction::Inbound,
@@ -46,7 +52,8 @@ pub fn callback(now: Instant, row: &RestCall, owner: &Owner) -> Option<Wire> {
     Some(Request { method: target.method, url: target.url, form }.to_wire(&owner.signing_key))
 }
 
-/// Sends the callback of a lost call, which no shard has; its answer is ignored.
+/// Sends the callback of a lost call, which no shard has; its answer is ignored. Any shard of the node may do
+/// it.
 pub fn send(voice: &mut Voice, callback: Wire) {
     voice.calls.helper_requests.tell(callback);
 }

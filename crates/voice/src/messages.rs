@@ -1,5 +1,10 @@
-//! Texts and mail that scripts, or the REST interface, send. A text is a MESSAGE (RFC 3428) to the destinations of its
-//! address, or is kept for an account that is not there.
+//! Texts and mail that scripts, or the REST interface, send. A text is a MESSAGE (RFC 3428) to the
+//! destinations of its address, or is kept for an account that is not there.
+//!
+//! A text's way: its row is in the record, its address is looked up (`VoiceEffect::Resolve`), each group of
+//! destinations gets a MESSAGE each at once, and the first 2xx ends it. If no phone is registered (480) and
+//! the address is an account's, the router keeps the text (`VoiceEffect::Keep`) until one is. Invariant: each
+//! text ends once, with its row, its callback and its script told (`end`).
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -33,7 +38,7 @@ pub(super) struct NewText {
     pub(super) script: Option<(Key, Id)>,
 }
 
-/// A text without an outcome yet.
+/// A text without an outcome yet. It is under the ticket of its look-up, which names it until the end.
 struct Text {
     new: NewText,
     /// The account whose phones these are, when it is one of ours.
@@ -42,6 +47,7 @@ struct Text {
     groups: VecDeque<Vec<Destination>>,
     /// MESSAGEs without an answer.
     open: usize,
+    /// The status of the last refusal, which is the text's if all fail. At first that of an absent user.
     last_status: u16,
 }
 
@@ -65,15 +71,18 @@ pub(super) struct TextParts<'a, 'w> {
 #[derive(Default)]
 pub(super) struct Texts {
     open: HashMap<u64, Text>,
+    /// The text that each open MESSAGE is of. A text may end before all its MESSAGEs have.
     messages: HashMap<MessageId, u64>,
 }
 
 impl Texts {
+    /// Texts without an outcome.
     pub(super) fn open(&self) -> usize {
         self.open.len()
     }
 
-    /// Keeps a text until its address is looked up. A status: it is refused, and to be ended with that.
+    /// Keeps a text until its address is looked up. A status: it is refused, and to be ended with that. It is
+    /// inserted all the same, as `end` has one way for all.
     fn insert(&mut self, ticket: u64, new: NewText) -> Option<u16> {
         let is_too_much = self.open() >= limits::TEXTS;
         let is_too_long = new.row.body.len() > limits::TEXT_BYTES;
@@ -107,6 +116,7 @@ impl Texts {
                 text.groups = groups.into();
                 self.send_next(now, ticket, parts)
             }
+            // The account exists and has no phone now: a text, unlike a call, can wait.
             (Err(480), Some(aor)) => {
                 let message = WaitingMessage {
                     id: 0,
@@ -150,6 +160,7 @@ impl Texts {
                         messages.insert(message, ticket);
                         text.open += 1;
                     }
+                    // No transaction could be started: the next destination may still take it.
                     Err(_) => text.last_status = 503,
                 }
             }
@@ -170,7 +181,7 @@ impl Texts {
         parts: &mut TextParts<'_, '_>,
     ) -> Option<TextOutcome> {
         let ticket = self.messages.remove(&message)?;
-        // Another phone has taken it.
+        // `None`: another phone has taken it, and the text is over.
         let text = self.open.get_mut(&ticket)?;
         text.open -= 1;
         text.last_status = status;
@@ -207,6 +218,7 @@ impl Texts {
             let write = store::Write::Rest(RestWrite::Replace(Box::new(row)));
             parts.world.outbox.push(VoiceEffect::Write(write));
         }
+        // The row and the callback are for every text, a waiting script only for one of a call.
         if let Some(url) = &new.status {
             parts.calls.helper_requests.tell(outcome(&new, url).to_wire(&new.owner.signing_key));
         }
@@ -227,7 +239,8 @@ const INVALID_SENDER: u32 = 14_102;
 const PLAIN: &str = "text/plain;charset=UTF-8";
 
 impl Texts {
-    /// Sends the text of a script, which is told the outcome.
+    /// Sends the text of a script, which is told the outcome. Its row is inserted before the look-up: the
+    /// REST interface shows it as sending.
     pub(super) fn send_message(
         &mut self,
         now: Instant,
@@ -239,6 +252,7 @@ impl Texts {
         let (leg, found) = parts.calls.leg_of(script.0)?;
         let owner = Arc::clone(&found.owner);
         let Message { from, to, body, status } = message;
+        // Otherwise an application could write under any bank's name.
         if !parts.origin.may_show(parts.numbers, &owner.account, &from) {
             let text =
                 format!("the text's sender {from:?} is neither a number nor a caller id of the account");
@@ -262,7 +276,7 @@ impl Texts {
         self.send(now, NewText { row, owner, status, script: Some(script) }, parts)
     }
 
-    /// Looks up the address of a text, and sends it there.
+    /// Looks up the address of a text, and sends it there. An outcome at once means that it was refused.
     pub(super) fn send(
         &mut self,
         now: Instant,

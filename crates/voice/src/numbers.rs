@@ -1,5 +1,9 @@
 //! The application that answers each number, and its account: bindings of the REST interface first, then the
 //! configuration's.
+//!
+//! [`Numbers`] is built whole from the record and the configuration, and shared by all shards; a change of a
+//! binding builds it anew. `decide` is asked for each INVITE before the routing plan, so a look-up must be
+//! cheap: names longer than `limits::NUMBER` are not tried on patterns.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,10 +24,14 @@ use super::{Owner, limits};
 /// The numbers of all shards; read-only once made, and made anew when a binding changes.
 #[derive(Debug, Default)]
 pub struct Numbers {
+    /// Bindings by number and pattern.
     bound: admin::numbers::Numbers,
-    /// By the binding's sid. One without an application has none: calls go on as if it was not bound.
+    /// The answer of each binding, by its sid. One without an application has none: calls go on as if it was
+    /// not bound.
     by_binding: HashMap<Box<str>, Arc<Answers>>,
+    /// `[voice]`'s numbers, without their plus.
     configured: HashMap<Box<str>, Arc<Answers>>,
+    /// Strangers may call numbers of applications.
     open: bool,
     pub(super) caller_ids: CallerIds,
 }
@@ -48,7 +56,7 @@ pub(super) struct Answers {
     is_suspended: bool,
 }
 
-/// Accounts and applications as the record has them.
+/// Accounts and applications as the record has them, by sid: only for the time of building.
 #[derive(Default)]
 struct Directory {
     accounts: HashMap<String, RestAccount>,
@@ -58,6 +66,7 @@ struct Directory {
 impl Directory {
     /// An account is as active as all above it. An account that is not in the record is not suspended.
     fn is_suspended(&self, sid: &str) -> bool {
+        // Bounded, as a damaged record could have a circle of parents.
         let mut above = Some(sid);
         for _ in 0..admin::limits::MAX_DEPTH {
             let Some(account) = above.and_then(|sid| self.accounts.get(sid)) else { break };
@@ -73,6 +82,7 @@ impl Directory {
     fn answers(&self, number: &IncomingNumber) -> Option<Answers> {
         let account = self.accounts.get(&number.common.account)?;
         let application = self.applications.get(&number.voice.application_sid);
+        // An application of another account is not used, even if a binding names it.
         let application = application.filter(|application| application.common.account == account.common.sid);
         let mut plan = application.and_then(plan_of_application).or_else(|| plan_of_hook(&number.voice))?;
         if let Some(status) = callback(&number.status_callback, &number.status_callback_method) {
@@ -87,12 +97,13 @@ impl Directory {
     }
 }
 
-/// The owner on whose behalf an account's applications are requested.
+/// The owner on whose behalf an account's applications are requested, with the key that signs their requests.
 pub fn owner_of(account: &RestAccount) -> Owner {
     Owner { account: account.common.sid.as_str().into(), signing_key: account.signing_key.as_str().into() }
 }
 
-/// The plan by which an application answers; `None`: it has no document.
+/// The plan by which an application answers: its voice URL, else RestComm's `RcmlUrl`; `None`: it has no
+/// document.
 pub fn plan_of_application(application: &Application) -> Option<Plan> {
     let document = Hook { url: application.rcml_url.clone(), ..Hook::default() };
     let mut plan = plan_of_hook(&application.voice).or_else(|| plan_of_hook(&document))?;
@@ -100,17 +111,18 @@ pub fn plan_of_application(application: &Application) -> Option<Plan> {
     Some(plan)
 }
 
+/// The plan of a URL with its fallback. Without a usable URL there is none, whatever the fallback is.
 fn plan_of_hook(hook: &Hook) -> Option<Plan> {
     let start = target(&hook.url, &hook.method)?;
     Some(Plan { fallback: target(&hook.fallback_url, &hook.fallback_method), ..plan_of(Start::Url(start)) })
 }
 
-/// A call of its own that begins so.
+/// The plan of a call of its own that begins so, with no fallback, callback or limit.
 pub fn plan_of(start: Start) -> Plan {
     Plan { role: Role::Call, start, fallback: None, status: None, answer_on_bridge: false, time_limit: None }
 }
 
-/// `None`: no absolute URL of HTTP.
+/// A target of HTTP. `None`: no absolute URL of HTTP. A method that is not known counts as POST.
 pub fn target(url: &str, method: &str) -> Option<Target> {
     let url = resolve(None, url, &["http", "https"])?;
     Some(Target { url, method: Method::parse(method).unwrap_or_default() })
@@ -121,10 +133,7 @@ fn callback(url: &str, method: &str) -> Option<Callback> {
     Some(Callback { target: target(url, method)?, events: vec!["completed"] })
 }
 
-/// All resources of a kind.
-///
-/// # Errors
-/// When the record cannot be read.
+/// All resources of a kind, read page by page.
 pub fn all<T: Resource>(repository: &dyn Repository) -> Result<Vec<T>, StoreError> {
     let mut found = Vec::new();
     loop {
@@ -157,7 +166,7 @@ impl Numbers {
         Ok(numbers)
     }
 
-    /// The first of two entries of the configuration for one number counts.
+    /// Builds the numbers. The first of two entries of the configuration for one number counts.
     fn new(settings: &NumberSettings, bound: Vec<IncomingNumber>, directory: &Directory) -> Numbers {
         // The account of the configuration is in the record, unless there is no REST interface.
         let of_record =
@@ -186,7 +195,8 @@ impl Numbers {
         }
     }
 
-    /// With or without a `+`.
+    /// The answer to a called number, with or without a `+`. A binding that has no application gives way to
+    /// the configuration.
     pub(super) fn get(&self, user: &str) -> Option<&Arc<Answers>> {
         // A longer name is no number; patterns are not tried on it.
         let bound =
@@ -195,7 +205,7 @@ impl Numbers {
         answers.or_else(|| self.configured.get(user.strip_prefix('+').unwrap_or(user)))
     }
 
-    /// The account whose number that is.
+    /// The account whose number that is, also where no application answers it: caller IDs depend on it.
     pub(super) fn owner_of_number(&self, user: &str) -> Option<&str> {
         let bound =
             Some(user).filter(|user| user.len() <= limits::NUMBER).and_then(|user| self.bound.find(user));
@@ -205,12 +215,14 @@ impl Numbers {
             .or_else(|| configured().map(|answers| &*answers.owner.account))
     }
 
-    /// Whether an application answers that address.
+    /// Whether an application answers that address: one of its numbers, in a domain of ours or at an address
+    /// of ours. An empty host is a number alone, as a Dial has it.
     pub(super) fn answers(&self, plan: &call::Plan, user: &str, host: &str, port: Option<u16>) -> bool {
         self.get(user).is_some() && (host.is_empty() || plan.domain_of(host, port).is_some())
     }
 
-    /// `None`: no number of an application; the routing plan decides.
+    /// The decision about an INVITE to a number of an application. `None`: no number of an application; the
+    /// routing plan decides.
     pub(super) fn decide(
         &self,
         plan: &call::Plan,
@@ -233,6 +245,7 @@ impl Numbers {
             && request.claims.is_some()
             && caller.is_proof_required;
         let refuse = |reason: &str| Decision::Refuse { status: 403, reason: reason.into() };
+        // Suspended comes first: no proof of the caller's changes it.
         Some(if answers.is_suspended {
             refuse("Account Suspended")
         } else if must_prove && !self.open {
@@ -245,6 +258,7 @@ impl Numbers {
     }
 }
 
+/// The plan of a number of the configuration.
 fn plan_of_number(number: &ConfiguredNumber) -> Plan {
     let target = |url: &str| Target { url: url.to_owned(), method: number.method };
     Plan { fallback: number.fallback.as_deref().map(target), ..plan_of(Start::Url(target(&number.url))) }

@@ -1,4 +1,9 @@
 //! Session descriptions: the caller's offer and our answer, or the other way round, and those that follow.
+//!
+//! The offer/answer model (RFC 3264) from the application's side: `sip::session` knows which message carries
+//! a description and whether one may be sent; `media::sdp` makes and matches the texts; this module joins
+//! them with a leg's ports and media session. Ports are opened with the first description and kept for the
+//! whole call, so a later offer changes codecs and addresses but not where the peer sends.
 
 use bytes::Bytes;
 use media::sdp::{self, Description, Negotiated};
@@ -13,7 +18,8 @@ use super::leg::{Leg, Partner};
 use super::media_rules::MediaRules;
 use super::{MediaSockets, Voice, World};
 
-/// Why a call gets no media: status, reason and a Warning (RFC 3261 §20.43).
+/// Why a call gets no media: status, reason and a Warning (RFC 3261 §20.43), which tells an operator more
+/// than the status does.
 pub(super) struct Refused {
     pub(super) status: u16,
     reason: &'static str,
@@ -21,10 +27,13 @@ pub(super) struct Refused {
 }
 
 impl Refused {
-    /// The call is over.
+    /// The leg is gone, or has no ports any more.
     const GONE: Refused = Refused { status: 500, reason: "Server Internal Error", warning: None };
+    /// All ports of the configured range are taken: the caller may try another node.
     const NO_PORTS: Refused = Refused { status: 503, reason: "Service Unavailable", warning: None };
 
+    /// The description does not fit. Characters that would break a quoted string are left out, as the text
+    /// may be the peer's.
     fn not_acceptable(code: u16, text: &str) -> Refused {
         let text: String = text.chars().filter(|c| !"\"\\\r\n".contains(*c)).collect();
         let warning = Some(format!("{code} belfry \"{text}\""));
@@ -34,7 +43,8 @@ impl Refused {
 
 /// The offer/answer model (RFC 3264) of one leg.
 impl Leg {
-    /// The answer to the peer's offer, or an offer when there is none.
+    /// The answer to the peer's offer, or an offer when there is none. An answer settles the media at once;
+    /// an offer is kept until its answer comes.
     fn describe(
         &mut self,
         key: Key,
@@ -61,6 +71,7 @@ impl Leg {
             .map_err(|error| Refused::not_acceptable(399, &error.to_string()))?;
         let answer = sdp::answer(&offer, &local)
             .map_err(|refusal| Refused::not_acceptable(refusal.warning(), &refusal.to_string()))?;
+        // Each description that differs from the last one has a higher version in its o= line (RFC 3264 §8).
         let mut description = answer.description;
         self.versions.stamp(&mut description);
         self.connect(answer.negotiated, rules, rng);
@@ -86,11 +97,13 @@ impl Leg {
             tracing::error!(%error, sid = self.sid, "cannot start the negotiated codec");
         }
         if let Some(media) = &mut self.media {
+            // Others get media only at an address from which some came, or which the signalling proves.
             media.trust_description(is_gateway);
         }
     }
 
-    /// An answer to our offer, which another may follow in early media.
+    /// An answer to our offer, which another may follow in early media: a fork's phones answer one by one.
+    /// One that does not match leaves the media as it was.
     fn take_answer(&mut self, sdp: &[u8], rules: &MediaRules, rng: &mut Rng) {
         let (Some(offer), Some(local)) = (&self.offered, self.local(rules.own())) else { return };
         let negotiated = Description::parse(sdp)
@@ -110,6 +123,7 @@ impl Calls {
         let Some(leg) = self.legs.get(key) else { return };
         let session = leg.session;
         // The caller may have gone: then the session's end is on its way here.
+        // An error means that the session has ended meanwhile.
         let _ = match sdp {
             Ok(sdp) => world.endpoint.sessions(now, world.out).answer(session, sdp, Vec::new()),
             Err(Refused { status, reason, warning }) => {
@@ -121,13 +135,13 @@ impl Calls {
         };
     }
 
-    /// This side's part of the next description of a leg.
+    /// This side's part of the next description of a leg. It opens the leg's ports if it has none.
     pub(super) fn describe(&mut self, key: Key, world: &mut World<'_>) -> Result<Bytes, Refused> {
         let leg = self.legs.get_mut(key).ok_or(Refused::GONE)?;
         leg.describe(key, &self.media_rules, &mut self.rng, world.sockets)
     }
 
-    /// The answer to an offer of ours.
+    /// The final answer to an offer of ours.
     pub(super) fn settled(&mut self, session: SessionId, sdp: &[u8]) {
         self.settled_early(session, sdp);
         let key = self.by_session.get(&session);
@@ -144,7 +158,8 @@ impl Calls {
         }
     }
 
-    /// A re-INVITE or UPDATE: hold, another codec, another address.
+    /// A re-INVITE or UPDATE: hold, another codec, another address. `sdp`: `None` asks for an offer of ours
+    /// (RFC 3261 §14.2).
     pub(super) fn offered(
         &mut self,
         now: Instant,
@@ -170,7 +185,8 @@ impl Calls {
 }
 
 impl Voice {
-    /// Our 200 was acknowledged; with the answer, when it was an offer.
+    /// Our 200 was acknowledged; with the answer, when the 200 had our offer. The caller has proved that it
+    /// receives, so media may go to it.
     pub(super) fn confirmed(
         &mut self,
         now: Instant,

@@ -1,4 +1,9 @@
-//! Performs the effects of scripts.
+//! Performs the effects of scripts: the table from `ivr::script::Effect` to the machines that do it.
+//!
+//! Called by `Voice::perform_queued` only, one effect after the other, so no effect is performed inside
+//! another. Every effect with an id is answered by an input with that id, at once or later; a script that
+//! waits for an id whose answer never comes would wait until its time limit. The split in three functions has
+//! no meaning but their length.
 
 use ivr::script::{Effect, Id, Refusal};
 use stdx::Instant;
@@ -9,6 +14,8 @@ use super::leg::{Leg, Partner};
 use super::{Voice, World};
 
 impl Voice {
+    /// Performs one effect. Effects of scripts that are gone are passed over, with the effects that they
+    /// still had in the queue.
     pub(super) fn perform(&mut self, now: Instant, actor: Key, effect: Effect, world: &mut World<'_>) {
         if effect == Effect::Hangup && self.rooms.is_announcement(actor, &self.calls) {
             // The hangup of an announcement's script does not end the call.
@@ -45,6 +52,7 @@ impl Voice {
             Effect::Echo { on } => leg.echo(on),
             Effect::Ended(status) => {
                 tracing::debug!(sid = leg.sid, status = status.as_str(), "a call of an application is over");
+                // A script beside the main one ends without the call.
                 if leg.main == Some(actor) {
                     leg.call_ended(now, Some(status), world);
                 }
@@ -72,6 +80,7 @@ impl Voice {
             }
             Effect::StartStream { id, stream } => self.calls.start_stream(now, actor, id, *stream, world),
             Effect::StopStream { id } => self.calls.stop_stream(now, actor, id, world),
+            // A queue's leg is one of the caller's Dial as well, but its room has it and `Dials` does not.
             Effect::HangupLeg { leg }
                 if self.with_rooms(now, world, |rooms, parts| {
                     rooms.hang_up_queue_leg(now, actor, leg, parts)
@@ -99,6 +108,7 @@ impl Voice {
                 let sid = self.calls.new_sid(ivr::sid::MAIL);
                 self.calls.helper_requests.mail((actor, id), sid, *mail);
             }
+            // Only `Part::Screening` has use for it: the callee may be connected.
             Effect::Done => {
                 if let Some(actor) = self.calls.actors.get_mut(actor) {
                     actor.complete();

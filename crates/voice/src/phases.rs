@@ -1,6 +1,10 @@
-//! Ticks of legs by phase: the 20 ms are cut into ten, so that a shard's turn is short and a request does not wait
-//! behind the media of all calls. A leg keeps its phase, with one exception: legs that hear each other are turned
-//! together, so that one sends what the other received in the same turn.
+//! Ticks of legs by phase: the 20 ms are cut into ten, so that a shard's turn is short and a request does not
+//! wait behind the media of all calls. A leg keeps its phase, with one exception: legs that hear each other
+//! are turned together, so that one sends what the other received in the same turn.
+//!
+//! Only the order and the times are here; `tick` moves the sound. Invariants: each leg has one tick in each
+//! round of ten phases, it is in one lane, and a leg's ticks are 20 ms apart unless its phase changes.
+//! `docs/decisions/0010` has the measurements.
 
 use std::time::Duration;
 
@@ -9,13 +13,17 @@ use stdx::slab::{Key, Slab};
 
 use super::leg::{Leg, Partner};
 
+/// The time between two ticks of a leg: one frame of sound.
 pub(super) const TICK: Duration = Duration::from_millis(media::limits::FRAME_MS as u64);
 
+/// Phases of a tick.
 const PHASES: usize = 10;
 
+/// The time between two phases: 2 ms.
 const SLOT: Duration = Duration::from_micros(TICK.as_micros() as u64 / PHASES as u64);
 
-/// All legs in rooms are turned at once: a mix needs the sound of all members. The phase also comes round without legs.
+/// The phase of all legs in rooms: a mix needs the sound of all members, so they are turned at once. The
+/// phase also comes round without legs, as rooms have members of other shards.
 pub(super) const ROOMS: u8 = 0;
 
 /// A phase with fewer legs takes the next one: each phase in use is a wake-up every 20 ms.
@@ -24,6 +32,7 @@ const FEW: usize = 32;
 /// The legs of one shard by phase, and which phase is next.
 #[derive(Default)]
 pub(super) struct Phases {
+    /// The legs of each phase. A leg that is gone stays until its phase is taken.
     lanes: [Vec<Key>; PHASES],
     next: usize,
     /// When that is.
@@ -33,12 +42,13 @@ pub(super) struct Phases {
 impl Phases {
     /// The first of some legs is here.
     pub(super) fn start(&mut self, now: Instant) {
+        // Keys of legs that are gone: nothing has taken them since the last leg ended.
         self.lanes.iter_mut().for_each(Vec::clear);
         self.next = 0;
         self.due = now + TICK;
     }
 
-    /// The phase of a new leg.
+    /// The phase of a new leg: the first with room below `FEW`, then the one with the fewest legs.
     pub(super) fn add(&mut self, leg: Key) -> u8 {
         let lens = || self.lanes.iter().map(Vec::len).enumerate();
         let first = lens().find(|(_, len)| *len < FEW);
@@ -53,11 +63,13 @@ impl Phases {
         self.due + SLOT * ahead as u32
     }
 
+    /// True if the phase has something to do.
     fn is_used(&self, phase: usize) -> bool {
         phase == usize::from(ROOMS) || !self.lanes[phase].is_empty()
     }
 
-    /// The next phase that is due and has legs.
+    /// The next phase that is due and has legs. Called until it returns `None`; one that is late gives its
+    /// phases one after the other.
     pub(super) fn due(&mut self, now: Instant) -> Option<u8> {
         while self.due <= now {
             let phase = self.next;
@@ -100,6 +112,7 @@ impl Phases {
         lane
     }
 
+    /// Ends [`Phases::take`]. No leg may be added to this phase in between: its place would be overwritten.
     pub(super) fn give_back(&mut self, phase: u8, lane: Vec<Key>) {
         self.lanes[usize::from(phase)] = lane;
     }

@@ -1,4 +1,9 @@
 //! Prompts of a call: their parts as they come, and the cache of frames that calls share.
+//!
+//! A prompt is a list of pieces, each with a number of loops and made of items: speech, audio, silence,
+//! digits. All sounds are requested when the prompt begins; a piece plays once all its parts are here, while
+//! later ones may still be on their way. Parts that cannot be had are left out, and the first piece after
+//! them plays all the same.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -18,6 +23,7 @@ use super::limits;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Sound {
     Speech {
+        /// To be spoken.
         text: String,
         is_man: bool,
         language: String,
@@ -32,6 +38,7 @@ pub(super) enum Sound {
 }
 
 impl Sound {
+    /// The sound of an item. `None`: it is made here, without a helper.
     pub(super) fn of(item: &Item) -> Option<Sound> {
         match item {
             Item::Speech { text, voice, language } => Some(Sound::Speech {
@@ -45,7 +52,7 @@ impl Sound {
     }
 }
 
-/// Samples of 8 kHz as frames of a codec.
+/// Samples of 8 kHz as frames of a codec. A prompt that a thousand calls hear is encoded once for each codec.
 pub(super) struct Frames {
     cache: Cache<(Sound, Codec), Encoded>,
 }
@@ -69,6 +76,8 @@ impl Frames {
         }
     }
 
+    /// The frames of samples. The same samples, by their address, give the same frames without work; others
+    /// replace them.
     pub(super) fn encode(
         &mut self,
         sound: &Sound,
@@ -82,6 +91,7 @@ impl Frames {
             return Ok(known.prompt.clone());
         }
         let prompt = Prompt::encode(codec, samples, 8_000).map_err(|error| error.to_string())?;
+        // A long one would push out many short ones that are played more often.
         if prompt.size() <= limits::PROMPT_CACHED {
             self.cache.insert(key, Encoded { samples: Arc::clone(samples), prompt: prompt.clone() });
         }
@@ -91,20 +101,23 @@ impl Frames {
 
 /// One part of a prompt.
 enum Part {
+    /// On its way.
     Waiting,
+    /// Frames to be played.
     Here(Prompt),
+    /// Keys to be sent as events.
     Digits(Vec<Digit>),
     /// Could not be had.
     Missing,
 }
 
-/// The prompt a call speaks, or waits for.
+/// The prompt a call speaks, or waits for. `next` gives one step at a time.
 pub(super) struct Speaking {
     /// The actor whose script speaks.
     pub(super) actor: Key,
     pub(super) id: Id,
     pieces: VecDeque<(Vec<Part>, u32)>,
-    /// Pieces that are over, so that parts keep their numbers.
+    /// The number of pieces that are over: parts on their way keep the numbers they were asked for with.
     over: usize,
     /// A piece plays now.
     pub(super) is_playing: bool,
@@ -133,6 +146,7 @@ impl Speaking {
         let mut speaking =
             Speaking { actor, id, pieces: VecDeque::new(), over: 0, is_playing: false, failed: None };
         for (at, piece) in pieces.iter().enumerate() {
+            // The choice is made for the piece: its sounds are joined to one prompt.
             let keys_only = piece.items.iter().all(|item| matches!(item, Item::Digits(_)));
             let part = |(index, item): (usize, &Item)| match (item, Sound::of(item)) {
                 (_, Some(sound)) => fetch((at, index), sound).map_or(Part::Waiting, Part::Here),
@@ -161,6 +175,7 @@ impl Speaking {
         }
     }
 
+    /// The next step. After `Play` and `Dial` the caller clears `is_playing` once that is over.
     pub(super) fn next(&mut self) -> Next {
         if self.is_playing {
             return Next::Wait;
@@ -188,12 +203,14 @@ impl Speaking {
     }
 }
 
+/// The content of a piece that is to be played.
 enum Taken {
     Sound(Prompt),
     Digits(Vec<Digit>),
     Nothing,
 }
 
+/// Joins the parts of a piece. Missing ones are left out.
 fn take(parts: &[Part]) -> Taken {
     let mut sounds = Vec::new();
     let mut keys = Vec::new();
@@ -211,7 +228,8 @@ fn take(parts: &[Part]) -> Taken {
     }
 }
 
-/// Keys alone go as events where the peer takes them; among sounds they are sounds.
+/// Keys alone go as events (RFC 4733) where the peer takes them; among sounds they are sounds, as both at a
+/// time would be heard twice.
 fn digits(keys: &str, alone: bool, codec: Codec) -> Part {
     let digits: Vec<Digit> = keys.chars().filter_map(Digit::from_char).collect();
     if alone {

@@ -1,5 +1,10 @@
-//! Speech input: a caller's words go to the recogniser, and what it makes of them to the script. And recordings, which
-//! become text.
+//! Speech input: a caller's words go to the recogniser, and what it makes of them to the script. And
+//! recordings, which become text.
+//!
+//! A Gather listens ([`Recordings::recognise`]); the media's speech detector tells when the caller begins and
+//! ceases to speak; each utterance is one request to a recogniser, which gets the samples while they come and
+//! answers with words, partial ones first. The sound comes by way of the leg's [`Recording`], as that of
+//! recordings does. One capture a leg: a new one replaces the old one, whose results are ignored.
 
 use std::sync::Arc;
 
@@ -17,16 +22,16 @@ use super::helper_service::{RecognitionResult, SpeechListener};
 use super::record::{Recording, Recordings, millis, write};
 use super::{Owner, World, limits};
 
-/// One who listens to what a caller says.
+/// The state of one listening script: the sound before an utterance, and the utterance under way.
 pub(super) struct SpeechCapture {
     actor: Key,
     how: Recognition,
     /// Hz, of what it is given.
     rate: u32,
-    /// Sound from before speech was noticed.
+    /// Sound from before speech was noticed, at most `limits::BEFORE_SPEECH_MS`.
     before: Vec<i16>,
     state: RecognitionState,
-    /// Words that are not final yet.
+    /// Words that are not final yet. They count as final if the recogniser ends without a last word.
     words: Option<Speech>,
 }
 
@@ -35,19 +40,21 @@ enum RecognitionState {
     Silence,
     Speech {
         ticket: u64,
+        /// The recogniser that is given the samples while the caller speaks.
         listener: Box<dyn SpeechListener>,
         since: Instant,
     },
     /// All was said, and the recogniser thinks.
     Deciding {
         ticket: u64,
+        /// Kept, as dropping it would end the results.
         _listener: Box<dyn SpeechListener>,
     },
-    /// No recogniser is available.
+    /// No recogniser is available: the script was warned once, and digits still work.
     Unavailable,
 }
 
-/// A recording whose text is awaited.
+/// A recording whose text is awaited. It outlives its call, so it has all that the callback needs.
 pub(super) struct Transcribing {
     row: Transcription,
     owner: Arc<Owner>,
@@ -58,6 +65,7 @@ pub(super) struct Transcribing {
 }
 
 impl SpeechCapture {
+    /// Takes samples at `rate`, of the caller alone.
     pub(super) fn put(&mut self, samples: &[i16]) {
         match &self.state {
             RecognitionState::Silence => {
@@ -70,6 +78,7 @@ impl SpeechCapture {
         }
     }
 
+    /// The ticket of the request under way.
     fn ticket(&self) -> Option<u64> {
         match &self.state {
             RecognitionState::Speech { ticket, .. } | RecognitionState::Deciding { ticket, .. } => {
@@ -79,7 +88,7 @@ impl SpeechCapture {
         }
     }
 
-    /// All was said.
+    /// The caller has said all: the recogniser decides. In other states nothing happens.
     fn end(&mut self) {
         match std::mem::replace(&mut self.state, RecognitionState::Silence) {
             RecognitionState::Speech { ticket, mut listener, .. } => {
@@ -98,7 +107,8 @@ impl Calls {
 }
 
 impl Recordings {
-    /// Speech input, besides digits.
+    /// Begins speech input, besides digits. Without it a Gather still takes digits, so a failure is only a
+    /// warning.
     pub(super) fn recognise(
         &mut self,
         now: Instant,
@@ -115,6 +125,7 @@ impl Recordings {
             return calls.warn(now, key, code::RECOGNITION, text, world);
         }
         let end_ms = millis(how.end_of_speech.unwrap_or(limits::END_OF_SPEECH));
+        // The pause that ends an utterance is the document's `speechTimeout`; the detector measures it.
         media.detect_speech(Some(SpeechOptions { silence_ms: 0, end_ms }));
         let rate = media.rate();
         let (before, state, words) = (Vec::new(), RecognitionState::Silence, None);
@@ -154,6 +165,7 @@ impl Recordings {
         }
     }
 
+    /// Asks a recogniser to listen, and gives it the sound since shortly before speech was noticed.
     fn begin_utterance(&mut self, now: Instant, key: Key, calls: &mut Calls, world: &mut World<'_>) {
         let Some(leg) = calls.legs.get_mut(key) else { return };
         let (Some(media), Some(recording)) = (&mut leg.media, &mut leg.recording) else { return };
@@ -201,6 +213,7 @@ impl Recordings {
         calls: &mut Calls,
         world: &mut World<'_>,
     ) {
+        // Tickets name requests, not legs: the leg that waits is found among the few that are listened to.
         let is_it = |key: &Key| {
             let recording = calls.legs.get(*key).and_then(|leg| leg.recording.as_ref());
             recording
@@ -216,6 +229,7 @@ impl Recordings {
                 capture.words = None;
                 Some(speech)
             }
+            // Kept in any case, passed on only if the document wants partial results.
             RecognitionResult::Words(speech) => {
                 capture.words = Some(speech.clone());
                 Some(speech).filter(|_| capture.how.partial)
@@ -236,7 +250,7 @@ impl Recordings {
         }
     }
 
-    /// A recording to text, which the record and the application get.
+    /// A recording to text, which the record and the application get. The row tells that it is under way.
     pub(super) fn transcribe(
         &mut self,
         now: Instant,
@@ -263,6 +277,7 @@ impl Recordings {
         self.transcribing.insert(ticket, Transcribing { row, owner, actor, call, callback });
     }
 
+    /// The text of a recording, or the reason why there is none. The callback is sent in either case.
     pub(super) fn transcribed(
         &mut self,
         now: Instant,
@@ -289,6 +304,7 @@ impl Recordings {
         }
         write(&row, RestWrite::Replace, world);
         if let Some(target) = callback {
+            // The call's parameters are those of when the transcription began, but for its status.
             let status = calls.actors.get(actor).map_or(CallStatus::Completed, |actor| actor.script.status());
             if let Some((_, told)) = call.iter_mut().find(|(name, _)| name == "CallStatus") {
                 status.as_str().clone_into(told);
@@ -300,6 +316,7 @@ impl Recordings {
         }
     }
 
+    /// Twilio's parameters of a transcription callback.
     fn of_transcription(&self, row: &Transcription, owner: &Owner) -> Form {
         let url = |kind: &str, sid: &str| self.url(&owner.account, kind, sid);
         let values = [

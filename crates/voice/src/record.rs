@@ -108,6 +108,7 @@ impl Recordings {
         Recorded { sid: sid.to_owned(), public_url: Some(url.clone()), url, duration }
     }
 
+    /// Looks at the leg on each tick from now on.
     pub(super) fn attend(&mut self, leg: Key) {
         if !self.legs.contains(&leg) {
             self.legs.push(leg);
@@ -325,6 +326,7 @@ impl Recordings {
         }
     }
 
+    /// Opens the file and adds the recording to its leg, or says why not.
     fn begin_take(&mut self, now: Instant, key: Key, begin: Begin, calls: &mut Calls) -> Result<(), String> {
         let Begin { sid, of, conference, source, trim, max, observer } = begin;
         let leg = calls.legs.get_mut(key).ok_or("the call is over")?;
@@ -471,6 +473,7 @@ impl Recordings {
         }
     }
 
+    /// The leg and place of a recording under way, by its file.
     fn take_of(&self, ticket: u64, calls: &Calls) -> Option<(Key, usize)> {
         self.legs.iter().find_map(|key| {
             let recording = calls.legs.get(*key)?.recording.as_ref()?;

@@ -1,4 +1,8 @@
 //! The ringing tone that a caller hears: ITU-T E.180 supplement 2, by country.
+//!
+//! A caller that an application has answered gets no 180 any more (RFC 3261 §13.3.1), so a Dial plays the
+//! tone as sound. It ends with the callee's early media, with the connection, or with the last attempt.
+//! Twilio's `ringTone` names the country.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -10,7 +14,7 @@ use media::tone;
 
 use super::leg::Leg;
 
-/// Hz, of one or two tones, and milliseconds of sound and silence in turn.
+/// A country's tone: Hz of one or two tones (0: none), and milliseconds of sound and silence in turn.
 struct Cadence {
     country: &'static str,
     tones: [f64; 2],
@@ -29,17 +33,19 @@ const CADENCES: [Cadence; 8] = [
     Cadence { country: "jp", tones: [400.0, 0.0], milliseconds: &[1_000, 2_000] },
 ];
 
-/// Peak of each tone: some -13 dBm0, as exchanges send it.
+/// Peak of each tone: some -13 dBm0, as exchanges send it. Two of them stay below the full scale.
 const LEVEL: i16 = 5_000;
 const RATE: u32 = 8_000;
 
-/// Encoded once for each country and codec.
+/// The tones, encoded once for each country and codec, and shared by all calls of the shard.
 #[derive(Default)]
 pub(super) struct RingTones {
     made: HashMap<(&'static str, Codec), Prompt>,
 }
 
 impl RingTones {
+    /// The tone of a country in a codec, by its two letters in either case. `None`: the codec cannot be
+    /// encoded here.
     fn get(&mut self, country: &str, codec: Codec) -> Option<Prompt> {
         let is_it = |cadence: &&Cadence| country.eq_ignore_ascii_case(cadence.country);
         let cadence = CADENCES.iter().find(is_it).unwrap_or(&CADENCES[0]);
@@ -52,6 +58,7 @@ impl RingTones {
     }
 }
 
+/// One round of a cadence, which the media repeats without end.
 fn samples(cadence: &Cadence) -> Vec<i16> {
     let mut all = Vec::new();
     for (index, &milliseconds) in cadence.milliseconds.iter().enumerate() {
@@ -70,6 +77,7 @@ impl Leg {
     /// Plays an answered caller the ringing tone of a country.
     pub(super) fn start_ringing(&mut self, tones: &mut RingTones, country: &str) {
         let Some(media) = &mut self.media else { return };
+        // Several parties of one Dial ask for it.
         if self.hears_ringing {
             return;
         }
@@ -80,10 +88,12 @@ impl Leg {
         }
     }
 
+    /// Ends the tone, if it plays.
     pub(super) fn stop_ringing(&mut self) {
         if std::mem::take(&mut self.hears_ringing)
             && let Some(media) = &mut self.media
         {
+            // The number of the stopped sound is used up, so that a late report of it ends no prompt.
             self.playing += 1;
             media.stop();
         }

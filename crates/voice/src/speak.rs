@@ -1,4 +1,9 @@
 //! Prompts: their parts are fetched at once and played in order.
+//!
+//! In: `Effect::Prompt` of a script, sounds from the helpers, the ends of pieces from the media. Out: pieces
+//! to the media session of the leg, and one `handle_prompt` to the script when all is over, with the failure
+//! of a part if there was one. [`Speaking`] (`prompts`) keeps the parts; one prompt plays at a time on a leg,
+//! and a new one replaces the old one.
 
 use ivr::document::{Item, Piece, code};
 use ivr::script::{EffectFailure, Id};
@@ -14,6 +19,7 @@ use super::prompts::{Next, Sound, Speaking};
 use super::record::Recordings;
 
 impl Calls {
+    /// Begins a prompt of a script on its leg.
     pub(super) fn speak(
         &mut self,
         now: Instant,
@@ -30,13 +36,16 @@ impl Calls {
             return self
                 .tell(now, actor, world, |script, out| script.handle_prompt(now, id, Some(failed), out));
         };
-        // One at a time: that of another script of the leg ends here.
+        // One at a time: the prompt of another script of the leg ends here. Digits of a Number come first,
+        // and go on.
         if leg.first_digits.is_none() {
             media.stop();
         }
         let codec = media.negotiated().audio.codec;
         let (helper_requests, recordings, owner) = (&mut self.helper_requests, recordings, &leg.owner);
         leg.speaking = Some(Box::new(Speaking::new(actor, id, pieces, codec, |place, sound| {
+            // A recording of the same account is read from its file: over HTTP it would ask for the account's
+            // token.
             let own = match &sound {
                 Sound::Audio { url } => recordings.file_at(&owner.account, url),
                 _ => None,
@@ -65,7 +74,8 @@ impl Calls {
         self.go_on(now, key, world);
     }
 
-    /// The next piece of the prompt, when it is here; its end, when there is none.
+    /// The next piece of the prompt, when it is here; its end, when there is none. Called after each event
+    /// that may make progress; while a piece plays it does nothing.
     pub(super) fn go_on(&mut self, now: Instant, key: Key, world: &mut World<'_>) {
         let Some(leg) = self.legs.get_mut(key) else { return };
         let is_first = leg.first_digits.is_some();
@@ -100,7 +110,8 @@ impl Calls {
         }
     }
 
-    /// A part of a prompt is here, or will not be.
+    /// A part of a prompt is here, or will not be. A sound for a prompt that was replaced or stopped is
+    /// dropped: requests to helpers are not cancelled.
     pub(super) fn sound_came(
         &mut self,
         now: Instant,
@@ -116,7 +127,7 @@ impl Calls {
         self.go_on(now, key, world);
     }
 
-    /// `playing`: which piece; none for keys.
+    /// A piece is over. `playing`: the number of its sound; `None`: it was digits, which have no number.
     pub(super) fn piece_ended(
         &mut self,
         now: Instant,
@@ -125,6 +136,7 @@ impl Calls {
         world: &mut World<'_>,
     ) {
         let Some(leg) = self.legs.get_mut(key) else { return };
+        // A report about a piece that was stopped meanwhile.
         if playing.is_some_and(|id| id != leg.playing) {
             return;
         }
@@ -134,6 +146,8 @@ impl Calls {
         self.go_on(now, key, world);
     }
 
+    /// Ends a prompt at the request of its script, such as at the first digit of a Gather. The script is told
+    /// of the end as of any other.
     pub(super) fn stop_prompt(&mut self, now: Instant, actor: Key, id: Id, world: &mut World<'_>) {
         let Some((_, leg)) = self.leg_of(actor) else { return };
         if leg.speaking.as_ref().is_none_or(|speaking| speaking.actor != actor || speaking.id != id) {

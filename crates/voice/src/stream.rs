@@ -1,7 +1,11 @@
 //! Media streams: a call's sound over WebSockets of applications, and theirs to the caller.
 //!
-//! A stream is a task of the helpers ([`StreamSender`]) and two bounded queues: an application that reads or writes too
-//! slowly loses sound, and the shard loses no time.
+//! A stream is a task of the helpers ([`StreamSender`]) and two bounded queues: an application that reads or
+//! writes too slowly loses sound, and the shard loses no time.
+//!
+//! The messages are Twilio's: `media` with µ-law of 8 kHz in base64, `mark`, `clear`, `dtmf`; the helpers
+//! write and read the JSON. All streams of a leg share the conversion of each direction. Sound of the
+//! application is played in place of the partner's (`tick`), one stream at a time.
 
 use std::collections::VecDeque;
 
@@ -23,21 +27,24 @@ use super::{World, limits};
 #[derive(Default)]
 pub(super) struct Streams {
     all: Vec<Stream>,
+    /// The conversions of received and of sent sound, for all streams of the leg.
     heard: Taken,
     said: Taken,
 }
 
-/// A stream that is open, or opening.
+/// A stream that is open, or opening. Nothing is sent before it is open.
 struct Stream {
     ticket: u64,
     /// The actor whose script started it.
     actor: Key,
     id: Id,
     sid: String,
+    /// The queue to the helper; dropping it ends the stream.
     orders: Box<dyn StreamSender>,
+    /// The directions that the application gets.
     track: Track,
     is_open: bool,
-    /// Since it is open.
+    /// Milliseconds since it is open: `timestamp` of its messages.
     at_ms: u64,
     /// Chunks of received and of sent sound.
     chunks: [u64; 2],
@@ -49,16 +56,19 @@ struct Stream {
 #[derive(Default)]
 struct Queue {
     sound: VecDeque<u8>,
-    /// Each with the number of played bytes after which the application is told.
+    /// Marks in order, each with the number of played bytes after which the application is told.
     marks: VecDeque<(u64, Box<str>)>,
+    /// Bytes that came and bytes that were played, or cleared, so far.
     put: u64,
     played: u64,
+    /// The application was told that it sends too much; once a stream.
     has_overflown: bool,
 }
 
 /// Frames of one direction on their way to G.711 µ-law.
 #[derive(Default)]
 struct Taken {
+    /// Hz of the frames so far. A leg's codec may change.
     rate: usize,
     resampler: Option<Resampler>,
     encoder: Option<Encoder>,
@@ -70,7 +80,7 @@ struct Taken {
 const FRAME: usize = 8 * media::limits::FRAME_MS as usize;
 
 impl Taken {
-    /// Nothing, when nothing was heard or said.
+    /// A frame of any rate as 20 ms of µ-law. `None`: nothing was heard or said.
     fn encode(&mut self, frame: &[i16]) -> Option<Bytes> {
         if frame.is_empty() {
             return None;
@@ -88,6 +98,7 @@ impl Taken {
             }
             None => frame,
         };
+        // Kept from frame to frame, as codecs and resamplers have a memory.
         if self.encoder.is_none() {
             self.encoder = Encoder::new(Codec::Pcmu).ok();
         }
@@ -115,7 +126,8 @@ impl Streams {
         }
     }
 
-    /// Plays a tick of the first application that has sound, unless other sound is played.
+    /// Plays a tick of the first application that has sound, unless a prompt plays. Marks are told even then:
+    /// their sound is over.
     pub(super) fn play(&mut self, is_free: bool, into: &mut SentSound) {
         let mut queues = self.all.iter_mut().filter_map(|stream| stream.queue.as_mut());
         let first = queues.find(|queue| !queue.sound.is_empty()).filter(|_| is_free);
@@ -128,7 +140,8 @@ impl Streams {
         self.tell_marks();
     }
 
-    /// One for which there is no room waits for the next tick.
+    /// Tells marks whose sound has been played. One for which the queue has no room waits for the next tick,
+    /// as an application may wait for it; frames are lost instead.
     fn tell_marks(&mut self) {
         for stream in &mut self.all {
             let Some(queue) = &mut stream.queue else { continue };
@@ -141,6 +154,7 @@ impl Streams {
         }
     }
 
+    /// The place of a stream in the list. Streams of a leg are few.
     fn position(&self, ticket: u64) -> Option<usize> {
         self.all.iter().position(|stream| stream.ticket == ticket)
     }
@@ -150,6 +164,8 @@ impl Streams {
 const SILENCE: u8 = 0xff;
 
 impl Stream {
+    /// Sends a tick of the wanted directions. Returns the number of frames for which the queue had no room.
+    /// The numbers of chunks go on, so the application sees what it lost.
     fn put(&mut self, heard: Option<&Bytes>, said: Option<&Bytes>) -> u64 {
         if !self.is_open {
             return 0;
@@ -188,6 +204,8 @@ impl Stream {
                 queue.sound.extend(sound);
             }
             StreamMessage::Mark(name) => queue.marks.push_back((queue.put, name)),
+            // All that came counts as played, so that the marks of the cleared sound are told (Twilio's
+            // `clear`).
             StreamMessage::Clear => {
                 queue.sound.clear();
                 queue.played = queue.put;
@@ -199,6 +217,7 @@ impl Stream {
 }
 
 impl Calls {
+    /// Starts a stream. A stream that cannot be opened does not end the call: the script is told.
     pub(super) fn start_stream(
         &mut self,
         now: Instant,
@@ -213,6 +232,7 @@ impl Calls {
         }
     }
 
+    /// Asks the helpers for a connection. The stream is in the list from now on, and open once they say so.
     fn open_stream(&mut self, actor: Key, id: Id, wanted: MediaStream) -> Result<(), String> {
         let random = self.random();
         let gone = || "the call is over".to_owned();
@@ -224,6 +244,7 @@ impl Calls {
             return Err(format!("a call has at most {} media streams", limits::STREAMS));
         }
         let key_of_signature = &*leg.owner.signing_key;
+        // As requests of HTTP are signed, with no parameters (Twilio's `X-Twilio-Signature`).
         let signature = match key_of_signature {
             "" => String::new(),
             secret => signature::sign(secret, &wanted.url, &[]),
@@ -271,6 +292,7 @@ impl Calls {
         }
     }
 
+    /// Forgets a stream and ends it. Returns the script's actor and its number for the stream.
     fn drop_stream(&mut self, key: Key, at: usize) -> Option<(Key, Id)> {
         let leg = self.legs.get_mut(key)?;
         let streams = leg.streams.as_mut()?;
@@ -278,12 +300,15 @@ impl Calls {
         if streams.all.is_empty() {
             leg.streams = None;
             if let Some(media) = &mut leg.media {
+                // The last one: frames are not handed out any more.
                 media.tap(false);
             }
         }
         Some((stream.actor, stream.id))
     }
 
+    /// An event of a stream's helper. One of a leg or stream that is gone is ignored; the last one frees the
+    /// ticket.
     pub(super) fn stream_news(
         &mut self,
         now: Instant,

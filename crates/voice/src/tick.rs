@@ -1,7 +1,12 @@
 //! Every 20 ms for each call, in phases: what came is heard, what is due is sent, scripts are woken.
 //!
-//! The edge gives the datagrams that have come, one wheel wakes the scripts. A tick is cut in ten phases (`phases`), so SIP waits behind a
-//! tenth of the media at most.
+//! The edge gives the datagrams that have come, one wheel wakes the scripts. A tick is cut in ten phases
+//! (`phases`), so SIP waits behind a tenth of the media at most.
+//!
+//! A turn has two passes. First every leg of the phase receives: its media session gives one frame. Then
+//! every leg that hears another sends, from the frames of the first pass, so sound crosses the server within
+//! one turn. Legs that hear no other send in the first pass already. Events of the media wait in `events`
+//! until the turn is over: performing them needs all of [`Voice`].
 
 use std::net::SocketAddr;
 
@@ -21,20 +26,24 @@ use super::sockets::{MediaSender, MediaSockets, PortKind, PortPair};
 use super::stream::Streams;
 use super::{Voice, VoiceCounts, World, limits};
 
-/// The tick, and the memory that all calls of the shard use in turn.
+/// The tick, and the memory that all calls of the shard use in turn, so that a tick allocates nothing.
 pub(super) struct MediaTicker {
     phases: Phases,
     /// Legs by the time of their next wake-up.
     wheel: Wheel<Key>,
+    /// Buffers of the codecs.
     work: TickWork,
+    /// Events of legs since the last `Voice::tell_events`.
     events: Vec<(Key, MediaEvent)>,
+    /// The list that `wake` works on; kept for its memory.
     due: Vec<Key>,
+    /// The frame that the leg in turn sends.
     heard: SentSound,
     /// Legs of a phase that hear others.
     joined: Vec<Key>,
 }
 
-/// A call's ports, as its media sees them.
+/// A call's ports, as its media sees them. Made for one step of one leg, of borrowed fields.
 struct Line<'a> {
     leg: Key,
     pair: PortPair,
@@ -60,12 +69,14 @@ impl MediaOutbox for Line<'_> {
         self.events.push((self.leg, event));
     }
 
+    // Sound for recordings and speech recognition comes in larger pieces than a tick.
     fn recorded(&mut self, samples: &[i16]) {
         if let Some(recording) = &mut self.recording {
             recording.put(samples);
         }
     }
 
+    // For media streams, in both directions, each tick.
     fn tapped(&mut self, received: &[i16], sent: &[i16]) {
         if let Some(streams) = &mut self.streams {
             self.counts.stream_frames_lost += streams.put(received, sent);
@@ -100,20 +111,22 @@ impl MediaTicker {
         }
     }
 
-    /// The first of some calls is here.
+    /// The first leg or room of some is here: the phases begin a tick from now.
     pub(super) fn start(&mut self, now: Instant) {
         self.phases.start(now);
     }
 
-    /// A new leg's phase.
+    /// Adds a new leg and returns its phase.
     pub(super) fn add(&mut self, leg: Key) -> u8 {
         self.phases.add(leg)
     }
 
-    /// A script of that leg is to be woken then. Mostly a wake-up that is early enough is on its way already.
+    /// A script of that leg is to be woken then. Mostly a wake-up that is early enough is on its way already:
+    /// deadlines of scripts move with every input, and a wheel entry for each would be waste.
     pub(super) fn arm(&mut self, now: Instant, deadline: Instant, key: Key, leg: &mut Leg) {
         // Entries stay in the wheel when the call is over, so none is put far ahead.
         let at = deadline.min(now + limits::WAKE_AHEAD);
+        // An entry that is too early costs one look at the script; one that is missing would lose a timeout.
         if at < leg.wakes_at {
             leg.wakes_at = at;
             self.wheel.insert(at, key);
@@ -130,7 +143,8 @@ impl MediaTicker {
         });
     }
 
-    /// RTCP's goodbye (RFC 3550 §6.6), and the leg's ports are free.
+    /// RTCP's goodbye (RFC 3550 §6.6), and the leg's ports are free. Called at the end of the dialog and
+    /// again at the end of the script: the second call finds nothing.
     pub(super) fn close(
         &mut self,
         now: Instant,
@@ -139,6 +153,7 @@ impl MediaTicker {
         sockets: &mut dyn MediaSockets,
     ) {
         let (media, pair) = (leg.media.take().filter(|_| !leg.is_held), leg.pair.take());
+        // The script is told of the hangup instead of the end of its prompt.
         (leg.speaking, leg.first_digits) = (None, None);
         let Some(pair) = pair else { return };
         if let Some(mut media) = media {
@@ -168,7 +183,7 @@ impl MediaTicker {
             u64::from(matches!(handled, DatagramOutcome::Stranger | DatagramOutcome::Malformed));
     }
 
-    /// One phase: all of it hear, then all say.
+    /// One phase: all legs of it receive, then all send.
     fn turn(
         &mut self,
         now: Instant,
@@ -183,6 +198,8 @@ impl MediaTicker {
         joined.clear();
         for &key in &lane {
             let Some(leg) = legs.get_mut(key) else { continue };
+            // A stream may play an application's sound in place of the partner's, which the second pass
+            // decides.
             let (partner, is_alone) = (leg.partner, leg.streams.is_none());
             let Some((media, mut line)) = parts(key, leg, sender, events, counts) else { continue };
             media.pull_frame(now, work, &mut line);
@@ -199,6 +216,7 @@ impl MediaTicker {
                 Partner::None | Partner::Echo | Partner::Leg(_) => joined.push(key),
             }
         }
+        // All members of this shard have been put in; the second pass takes the mix out.
         if phase == phases::ROOMS {
             rooms.mix(now);
         }
@@ -228,6 +246,7 @@ impl MediaTicker {
                 heard.take(media);
             }
             let Some(leg) = legs.get_mut(key) else { continue };
+            // An application's sound waits while a prompt plays.
             if let (Some(streams), Some(media)) = (&mut leg.streams, &leg.media) {
                 streams.play(!media.is_playing(), heard);
             }
@@ -242,7 +261,7 @@ impl MediaTicker {
     }
 }
 
-/// A leg's media, and what it speaks through.
+/// A leg's media, and the ports it sends by. `None`: it has no media yet, or none any more.
 fn parts<'a>(
     key: Key,
     leg: &'a mut Leg,
@@ -278,7 +297,8 @@ impl Voice {
         }
     }
 
-    /// Performs the ticks that are due, and wakes scripts.
+    /// Performs the ticks that are due, and wakes scripts. At most `limits::TURNS` phases at once: then the
+    /// shard reads SIP again.
     pub fn expire(&mut self, now: Instant, world: &mut World<'_>) {
         if self.deadline().is_none_or(|next| now < next) {
             return;
@@ -295,6 +315,8 @@ impl Voice {
                 &mut self.calls.counts,
             );
         }
+        // After a pause of the whole machine no burst of old sound is sent: it would only fill the peers'
+        // jitter buffers.
         self.calls.counts.ticks_missed += self.calls.ticker.phases.give_up(now, limits::LATE);
         self.tell_events(now, world);
         self.with_rooms(now, world, |rooms, parts| rooms.tick_rooms(now, parts));
@@ -304,6 +326,7 @@ impl Voice {
         self.ringing_rows.expire(now, rows.chain(self.dials.rows()), world.outbox);
     }
 
+    /// Performs the events of the media since the last call, in their order.
     fn tell_events(&mut self, now: Instant, world: &mut World<'_>) {
         let mut events = std::mem::take(&mut self.calls.ticker.events);
         for (key, event) in events.drain(..) {
@@ -329,6 +352,7 @@ impl Voice {
                     self.recordings.spoke(now, key, event, &mut self.calls, world);
                     self.perform_queued(now, world);
                 }
+                // The media session sends to the new address by itself.
                 MediaEvent::Latched(_) => {}
                 MediaEvent::NoMedia(silence) => self.calls.media_ended(now, key, silence, world),
             }
@@ -336,6 +360,8 @@ impl Voice {
         self.calls.ticker.events = events;
     }
 
+    /// Wakes the scripts whose deadline has come, and arms the wheel for the others of a leg that was woken
+    /// too early.
     fn wake(&mut self, now: Instant, world: &mut World<'_>) {
         let mut due = std::mem::take(&mut self.calls.ticker.due);
         self.calls.ticker.woken(now, &mut self.calls.legs, &mut due);

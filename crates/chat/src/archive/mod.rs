@@ -1,8 +1,13 @@
 //! Message archives (XEP-0313) of accounts and rooms, and the stable ids they give (XEP-0359).
 //!
-//! `route` writes a message into the archive of its sender and of its addressee, and `muc` into that of a room, each by an `ArchiveWriter`:
-//! before the message is delivered, so that the copies have the id by which it is found again. `preferences` says which messages an account
-//! keeps; `query` reads. The store has the entries; in memory are the preferences only.
+//! `route` writes a message into the archive of its sender and of its addressee, and `muc` into that of a
+//! room, each by an `ArchiveWriter`: before the message is delivered, so that the copies have the id by which
+//! it is found again. `preferences` says which messages an account keeps; `query` reads. The store has the
+//! entries; in memory are the preferences only.
+//!
+//! A message may be delivered before its entry is on disk, but its sender's acknowledgement waits for the
+//! entry (`ack`). A message between two accounts of this server has two entries with two ids, one in each
+//! archive.
 
 mod preferences;
 mod query;
@@ -130,11 +135,13 @@ pub(super) struct Archive {
 }
 
 impl Archive {
+    /// The account leaves memory.
     pub(super) fn forget(&mut self, user: &Bare) {
         self.preferences.remove(user);
     }
 
-    /// The account's data was read, and its preferences with it, before its first message.
+    /// The account's data was read, and its preferences with it, before its first message: no message is
+    /// judged by the default because the preferences were late.
     pub(super) fn handle_loaded(&mut self, user: &Bare, preferences: Option<&Element>) {
         if let Some(item) = preferences {
             self.preferences.insert(user.clone(), Preferences::of_stored(item));
@@ -149,6 +156,7 @@ impl Archive {
         (user, with): (&Bare, &Jid),
         message: &Element,
     ) -> bool {
+        // The sender's hint and the kind of message go before the user's preferences.
         if !hints::is_worth_archiving(message) || accounts.is_anonymous(user) {
             return false;
         }
@@ -189,7 +197,8 @@ pub(super) fn with_id(message: Element, owner: &Bare, id: Box<str>) -> Element {
     message.child(Element::new("stanza-id", ns::SID).with("by", owner.as_str()).with("id", id))
 }
 
-/// Takes out ids that only the owner's archive may give (XEP-0359 §6).
+/// Takes out ids that only the owner's archive may give (XEP-0359 §6): a sender could make a client believe
+/// that it has read what it has not.
 pub(super) fn remove_forged_ids(message: &mut Element, owner: &Bare) {
     message.remove_children(|child| {
         let by = child.attr("by").map(Jid::parse);
@@ -277,6 +286,7 @@ impl<'a> ArchiveWriter<'a> {
         received: &Element,
         out: &mut Outbox,
     ) -> Box<str> {
+        // Released with the store's answer, whatever it is.
         let hold = self.pending_acks.guard();
         let (id, change) = self.archive.new_entry((now, self.rng), owner, with, message);
         let received = received.clone();

@@ -62,6 +62,7 @@ impl ArchiveDefault {
 pub(super) struct Preferences {
     /// The `default` attribute: it decides where no list does.
     otherwise: ArchiveDefault,
+    /// Addresses whose messages are kept whatever the default says, and those whose messages never are.
     always: Vec<Jid>,
     never: Vec<Jid>,
 }
@@ -100,6 +101,7 @@ impl Preferences {
         Ok(Preferences { otherwise, always: jids(prefs, "always")?, never: jids(prefs, "never")? })
     }
 
+    /// `<prefs/>`, for the client and for the store.
     fn element(&self) -> Element {
         let list = |name: &'static str, jids: &[Jid]| {
             let jids = jids.iter().map(|jid| Element::new("jid", ns::MAM).text(jid.as_str()));

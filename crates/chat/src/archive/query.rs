@@ -117,6 +117,7 @@ fn read_form(form: &Element, query: &mut MamQuery) -> Result<bool, StanzaError> 
 
 /// XEP-0431 §2.2: a text that is empty is no filter.
 fn read_words(value: &str) -> Result<Option<Box<str>>, StanzaError> {
+    // Each word is one more comparison with every message of the archive.
     let is_beyond = value.len() > limits::SEARCH_BYTES;
     if is_beyond || value.split_whitespace().count() > limits::SEARCH_WORDS {
         return Err(StanzaError::new(Condition::PolicyViolation, "too many words in one search"));
@@ -131,7 +132,8 @@ fn any_value() -> Element {
         .child(Element::new("open", ns::VALIDATE))
 }
 
-/// The answer to a query of type `get`: the filters that this archive has (XEP-0313 §4.1.6).
+/// The answer to a query of type `get`: the filters that this archive has (XEP-0313 §4.1.6). `read_form`
+/// reads the same fields.
 fn form() -> Element {
     let field = |var: &'static str, kind: &'static str| {
         Element::new("field", ns::DATA).with("var", var).with("type", kind)
@@ -203,6 +205,7 @@ fn shorten(page: &mut MamPage, from_end: bool) {
     let count = count.max(1).min(all);
     if count < all {
         page.is_complete = false;
+        // The rest has to be asked for from the last message that is sent, not from where the search ended.
         page.searched_to = None;
         if from_end {
             stanzas.drain(..all - count);

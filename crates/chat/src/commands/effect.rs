@@ -1,5 +1,10 @@
-//! The effects of administrators' commands, and how a host performs them: an action of all hosts, a request to the store, the
-//! reply.
+//! The effects of administrators' commands, and how a host performs them: an action of all hosts, a request
+//! to the store, the reply.
+//!
+//! A command is a chain: each step is an effect with a continuation, which gets the reply and returns the
+//! next step. The form travels with it, so no command has state in memory between its steps. Each chain ends
+//! with one answer to the form's iq. The message of the day is an item of the domain in the store; every host
+//! has a copy of it, once it was read or written.
 
 use stdx::Instant;
 use stdx::slab::Key;
@@ -20,8 +25,11 @@ use super::{CURRENT, Command, Commands, Form, MOTD, PREFIX};
 /// The next step of a command, or the error that its client gets.
 pub(in super::super) type CommandResult = Result<CommandEffect, StanzaError>;
 
+/// Makes the result of what all hosts have done.
 type ActContinuation = Box<dyn FnOnce(&Form, HostActionResult) -> Result<Element, StanzaError>>;
+/// The next step after a change or a list of accounts.
 type AccountsContinuation = Box<dyn FnOnce(&Form, AccountList) -> CommandResult>;
+/// The next step after the data of an account were read.
 type AccountContinuation = Box<dyn FnOnce(Instant, Box<AccountData>) -> CommandResult>;
 
 /// The next step of a command. Replies go into the continuation that it has.
@@ -67,6 +75,7 @@ pub(super) fn perform(host: &mut Host, now: Instant, form: Form, result: Command
             host.store.load(Load::Act(Box::new(action)), out, move |host, now, result, out| {
                 let result = match result {
                     Ok(StoreReply::HostActionResult(mut acted)) => {
+                        // In a farm some nodes may not have answered: the result says so.
                         let missing = acted.missing.take();
                         then(&form, acted).map(|result| result.children(missing.map(|text| warning(&text))))
                     }
@@ -153,7 +162,8 @@ fn motd_written(
     })
 }
 
-/// Delivers the message of the day to a session that has become available. The caller performs the effects of the session.
+/// Delivers the message of the day to a session that has become available, from memory if it is there. The
+/// caller performs the effects of the session.
 pub(in super::super) fn send_motd(
     (commands, accounts, store): (&Commands, &mut AccountMemory, &mut StoreRequests),
     now: Instant,
@@ -188,7 +198,8 @@ pub(in super::super) fn from_domain(
     Some(message)
 }
 
-/// Reads the message of the day of a domain; what memory has of it meanwhile goes before.
+/// Reads the message of the day of a domain; what memory has of it meanwhile goes before, as it was written
+/// after the read began.
 fn read_motd(
     store: &mut StoreRequests,
     domain: Box<str>,
@@ -206,6 +217,7 @@ fn read_motd(
     });
 }
 
+/// The error of a change that was refused.
 fn error_of(not_done: &AccountRefusal) -> StanzaError {
     match not_done {
         AccountRefusal::Exists => {
@@ -215,6 +227,7 @@ fn error_of(not_done: &AccountRefusal) -> StanzaError {
     }
 }
 
+/// The error of a request for which the store failed.
 fn store_failure(error: StoreFailure) -> StanzaError {
     match error {
         StoreFailure::NotFound => Condition::ItemNotFound.into(),

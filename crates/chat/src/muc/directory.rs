@@ -38,6 +38,7 @@ enum StoredDirectory {
 
 /// A request of a client for rooms of a directory.
 pub(in super::super) struct DirectoryRequest {
+    /// The request, for its answer.
     iq: Element,
     /// The page that is asked for (XEP-0059).
     set: Option<Element>,
@@ -81,13 +82,15 @@ impl DirectoryRequest {
         RoomsEffect::Answer(self.iq, payload.map(Some))
     }
 
+    /// The rooms cannot be read now.
     fn refuse(self) -> RoomsEffect {
         RoomsEffect::Answer(self.iq, Err(Condition::ResourceConstraint.into()))
     }
 }
 
 impl Directories {
-    /// A room of this service was written.
+    /// A room of this service was written: the next request reads anew. A read under way goes on, and may
+    /// lack the change.
     pub(super) fn forget(&mut self, domain: &str) {
         if matches!(self.of.get(domain), Some(StoredDirectory::Ready { .. })) {
             self.of.remove(domain);
@@ -146,6 +149,7 @@ impl Directories {
         effects
     }
 
+    /// The requests that waited for the read of a service, which is over.
     fn take_waiting(&mut self, domain: &str) -> Option<Vec<DirectoryRequest>> {
         match self.of.remove(domain)? {
             StoredDirectory::Loading(waiting) => Some(waiting),
@@ -155,6 +159,7 @@ impl Directories {
 }
 
 impl DirectoryPage {
+    /// The effect that reads the page behind that address.
     fn read(self, after: Option<Box<str>>) -> RoomsEffect {
         let load = Load::Rooms { domain: self.domain.clone(), after };
         RoomsEffect::Load(load, RoomsRead::Directory(self))

@@ -132,7 +132,8 @@ impl Host {
         }
     }
 
-    /// Takes a stanza for a room, an occupant or the service.
+    /// Takes a stanza for a room, an occupant or the service. Its guard (`PendingAcks`) is the caller's:
+    /// writes that begin here hold it.
     pub(super) fn routed_to_room(
         &mut self,
         now: Instant,

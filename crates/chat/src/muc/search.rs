@@ -20,7 +20,7 @@ const MUC: &str = "xep-0045";
 pub(super) struct SearchRequest {
     /// In lower case; none: all rooms.
     words: Vec<String>,
-    /// The words are looked for in names; likewise below.
+    /// The words are looked for in names, in descriptions, and in addresses.
     in_name: bool,
     in_description: bool,
     in_address: bool,
@@ -79,6 +79,7 @@ impl SearchRequest {
         })
     }
 
+    /// True if the search finds the room. Words are compared in lower case, as parts of words.
     fn finds(&self, address: &str, room: &RoomListing) -> bool {
         let mut text = String::new();
         // All parts together: the words of one search may stand in different parts.

@@ -1,5 +1,9 @@
 //! The service that has the rooms: its identity, and its list of rooms (XEP-0045 §6.1, §6.2, paged by
 //! XEP-0059).
+//!
+//! The service is an address without a local part, as `conference.example.org`. All its requests are reads:
+//! rooms are made and configured at their own addresses. A host has only some rooms, so lists come from
+//! `directory`, which asks all hosts and the store.
 
 use stdx::Instant;
 use xmpp::stanza::{self, Condition, StanzaKind};
@@ -12,7 +16,8 @@ use crate::disco::{feature, identity};
 use crate::limits::ROOMS_PAGE;
 
 impl Rooms {
-    /// A stanza for the service itself. Requests for rooms go on to the directory, which may have to read them; others are answered at once.
+    /// A stanza for the service itself. Requests for rooms go on to the directory, which may have to read
+    /// them; others are answered at once. `None`: nothing is to be answered, as for presence and for answers.
     pub(super) fn handle_service_stanza(
         &mut self,
         now: Instant,

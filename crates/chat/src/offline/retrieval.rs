@@ -1,5 +1,9 @@
-//! The retrieval of single messages by clients (XEP-0013): the requests for them and their answers. `disco` calls [`describe`] for the number and
-//! the list of messages; `offline` has the requests that view and remove them.
+//! The retrieval of single messages by clients (XEP-0013): the requests for them and their answers. `disco`
+//! calls [`describe`] for the number and the list of messages; `offline` has the requests that view and
+//! remove them.
+//!
+//! Messages stay stored when they are viewed; only a removal takes them away. A client that has asked once is
+//! not sent the waiting messages unasked in that session.
 
 use stdx::slab::Key;
 use xmpp::stanza::{Condition, StanzaError};

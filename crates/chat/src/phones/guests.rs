@@ -79,8 +79,8 @@ fn name_of(uri: &str) -> Option<String> {
     }
 }
 
-/// The user part without its escapes (RFC 3261 §19.1.4): one user has one address, however its URI is written. `None`: it is no
-/// text.
+/// The user part without its escapes (RFC 3261 §19.1.4): one user has one address, however its URI is
+/// written. An escape that is not one stays as it is. `None`: it is no text.
 fn percent_decoded(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -100,7 +100,9 @@ fn percent_decoded(text: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-/// The address in chat of the caller with that URI, for accounts of `domain`.
+/// The address in chat of the caller with that URI, for accounts of `domain`. A URI without a usable name, or
+/// with one that is too long, has an address made of its hash: it shows that two messages are of one caller,
+/// and cannot be inverted.
 pub(crate) fn address_of(uri: &str, domain: &str) -> Option<Jid> {
     let domain = format!("{SUBDOMAIN}.{domain}");
     let local = name_of(uri).filter(|name| name.len() <= limits::STRANGER).map(|name| escape(&name));
@@ -113,6 +115,8 @@ pub(crate) fn address_of(uri: &str, domain: &str) -> Option<Jid> {
 }
 
 /// The inverse: the URI of the caller with that address. `None`: no caller has it, or it cannot be inverted.
+/// Parts that could change the meaning of a URI are escaped or refused: the address may come from a client
+/// and not from [`address_of`].
 pub fn uri_of(address: &Jid) -> Option<String> {
     address.domain().strip_prefix(SUBDOMAIN)?.strip_prefix('.')?;
     let name = unescape(address.local()?);
@@ -136,6 +140,7 @@ pub fn uri_of(address: &Jid) -> Option<String> {
         None => match name.strip_prefix("sip:") {
             Some(at) => Some(format!("sip:{}", host(at)?)),
             None => {
+                // A number has no host: the routing plan decides where it leads.
                 let is_number = name.chars().all(|c| c.is_ascii_digit() || "+-.()*#".contains(c));
                 is_number.then(|| format!("tel:{name}"))
             }

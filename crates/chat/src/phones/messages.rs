@@ -1,5 +1,9 @@
 //! Messages from phones: a MESSAGE for an account is a chat message for its sessions, its archive and, when
 //! no session takes it, its offline messages (RFC 7572 §5).
+//!
+//! The SIP side waits for the outcome before it answers the MESSAGE, so each has an id and exactly one
+//! outcome (`Effect::PhoneMessageOutcome`). The way is that of a session's message: the message has a mark of
+//! acknowledgement, and its outcome is reported when the last write that it has caused is answered.
 
 use std::collections::HashMap;
 
@@ -78,6 +82,7 @@ impl PendingPhoneMessages {
         true
     }
 
+    /// Notes the outcome that is reported when all writes are done.
     fn set_outcome(&mut self, id: u64, outcome: PhoneMessageOutcome) {
         if let Some((_, known)) = self.0.get_mut(&id) {
             *known = outcome;
@@ -89,6 +94,7 @@ impl PendingPhoneMessages {
         self.set_outcome(id, PhoneMessageOutcome::Kept);
     }
 
+    /// Reports an outcome, once: a message that was reported is forgotten.
     fn report(&mut self, id: u64, outcome: PhoneMessageOutcome, out: &mut Outbox) {
         if self.0.remove(&id).is_some() {
             out.push(Effect::PhoneMessageOutcome { id, outcome });
@@ -172,6 +178,7 @@ fn hear_message(
     PhoneMessageOutcome::Busy
 }
 
+/// The chat message: its text, or a chat state (XEP-0085).
 fn message_of(rng: &mut Rng, from: &Jid, to: &Bare, words: &MessageBody) -> Element {
     let message = Element::new("message", ns::CLIENT)
         .with("from", from.as_str())

@@ -170,6 +170,7 @@ pub enum Show {
 }
 
 impl Show {
+    /// That of a presence. Unknown words count as available (RFC 6121 §4.7.2.1 has four).
     pub(super) fn of(presence: &Element) -> Show {
         match presence.content_of("show", ns::CLIENT).as_deref() {
             Some("away") => Show::Away,
@@ -179,6 +180,7 @@ impl Show {
         }
     }
 
+    /// The content of `<show/>`; `None`: there is no such element.
     fn as_str(self) -> Option<&'static str> {
         match self {
             Show::Available => None,
@@ -221,6 +223,7 @@ struct WatchedPhone {
 }
 
 impl Phones {
+    /// The time at which texts are to be tried again.
     pub(super) fn deadline(&self) -> Option<Instant> {
         self.texts.deadline()
     }
@@ -308,6 +311,7 @@ impl Phones {
         self.watched.get(user)?.told.as_deref()
     }
 
+    /// True if a phone of the account is there. An account that is not watched counts as without one.
     pub(super) fn has_phone(&self, user: &Bare) -> bool {
         self.watched.get(user).is_some_and(|watched| watched.phone.is_there)
     }

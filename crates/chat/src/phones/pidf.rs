@@ -1,4 +1,8 @@
 //! The presence that a phone publishes: RFC 3863, with the activities of RFC 4480.
+//!
+//! In: the body of a PUBLISH, from a phone of the account. Out: availability and a text as contacts in chat
+//! see them. A document describes the user in several tuples and persons; one availability is made of all.
+//! Text is cleaned and cut, as it goes to every contact.
 
 use xmpp::Element;
 use xmpp::xml::{Prefixes, parse};
@@ -6,6 +10,7 @@ use xmpp::xml::{Prefixes, parse};
 use super::{Show, body};
 use crate::limits;
 
+// Namespaces: the document (RFC 3863 §4.1), persons (RFC 4479), activities (RFC 4480).
 const PIDF: &str = "urn:ietf:params:xml:ns:pidf";
 const DATA_MODEL: &str = "urn:ietf:params:xml:ns:pidf:data-model";
 const RPID: &str = "urn:ietf:params:xml:ns:pidf:rpid";
@@ -15,11 +20,14 @@ const RPID: &str = "urn:ietf:params:xml:ns:pidf:rpid";
 pub(super) struct PublishedPresence {
     /// It says that its user cannot be reached, in all of its tuples.
     pub(super) is_closed: bool,
+    /// Of the first known activity.
     pub(super) show: Show,
+    /// A text of the user; empty without one. At most `limits::PHONE_STATUS` characters.
     pub(super) note: Box<str>,
 }
 
-/// Activities that matter to a caller; others are ignored.
+/// Activities that matter to a caller, by the names of RFC 4480 §3.2; others are ignored. `Dnd`: a call would
+/// disturb; `Away`: back soon; `Xa`: away for long.
 const ACTIVITIES: &[(&str, Show)] = &[
     ("on-the-phone", Show::Dnd),
     ("busy", Show::Dnd),

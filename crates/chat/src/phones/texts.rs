@@ -98,11 +98,13 @@ pub(crate) struct AddressedText {
 }
 
 impl Texts {
+    /// The time at which the next account is tried again.
     pub(super) fn deadline(&self) -> Option<Instant> {
         self.again.front().map(|(at, _)| *at)
     }
 
-    /// The phone does not answer: the messages are tried again later.
+    /// The phone does not answer: the messages are tried again later. Beyond `limits::TEXTS_AGAIN` accounts
+    /// they wait for the next message or phone.
     fn pause(&mut self, now: Instant, user: &Bare) {
         self.sending.remove(user);
         if self.again.len() < limits::TEXTS_AGAIN {
@@ -110,6 +112,7 @@ impl Texts {
         }
     }
 
+    /// The accounts whose messages are to be tried again now.
     pub(super) fn due(&mut self, now: Instant) -> Vec<Bare> {
         let count = self.again.iter().take_while(|(at, _)| *at <= now).count();
         self.again.drain(..count).map(|(_, user)| user).collect()
@@ -122,7 +125,8 @@ impl Texts {
         is_begun.then_some(TextEffect::Read(0))
     }
 
-    /// Sends the oldest message of a page that is for a phone.
+    /// Sends the oldest message of a page that is for a phone. Pages without one are skipped, so a message
+    /// for clients does not hold up the texts behind it.
     fn handle_read(
         &mut self,
         accounts: &AccountMemory,
@@ -149,6 +153,7 @@ impl Texts {
         }
     }
 
+    /// Sends the next part of a waiting message, or removes the message when phones have taken all parts.
     fn send_next(
         &mut self,
         accounts: &AccountMemory,
@@ -347,7 +352,8 @@ pub(crate) fn is_for_phone(
         && parts_of(message).is_some()
 }
 
-/// The parts of a message that a phone can show. Encrypted text is for clients, as is text of many pages.
+/// The parts of a message that a phone can show. `None`: it is not for phones. Encrypted text is for clients,
+/// as is text of many pages.
 fn parts_of(message: &Element) -> Option<VecDeque<Box<str>>> {
     let is_encrypted =
         message.elements().any(|child| matches!(child.ns(), ns::OMEMO | ns::OMEMO_OLD | ns::ENCRYPTION));

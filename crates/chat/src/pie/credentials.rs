@@ -1,4 +1,6 @@
 //! Credentials in a file: the password, or keys of SCRAM (XEP-0227 §4.3).
+//!
+//! Keys are imported as they are, so users keep their passwords without the server ever knowing them.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -17,6 +19,7 @@ pub struct Credentials {
     pub keys: Vec<(Hash, Keys)>,
 }
 
+/// The mechanisms whose keys are read, by the names of the IANA registry.
 pub(super) const MECHANISMS: [(&str, Hash); 3] =
     [("SCRAM-SHA-1", Hash::Sha1), ("SCRAM-SHA-256", Hash::Sha256), ("SCRAM-SHA-512", Hash::Sha512)];
 
@@ -60,10 +63,12 @@ impl Credentials {
     }
 }
 
+/// The fault of keys that cannot be read.
 fn not_keys() -> Fault {
     fault("keys of SCRAM that are none", EXPECTED)
 }
 
+/// The keys of one `<scram-credentials/>`.
 fn read_keys(element: &Element) -> Option<(Hash, Keys)> {
     let hash = element.attr("mechanism")?;
     let (_, hash) = *MECHANISMS.iter().find(|(name, _)| *name == hash)?;

@@ -1,4 +1,10 @@
 //! One file: hosts, and in them users, each of which is in memory alone.
+//!
+//! In: the bytes of an export (XEP-0227), of any size. Out: [`Piece`]s, one at a time: users as elements,
+//! includes for the caller to open, and notes about the rest. Memory is bounded by `limits::PIE_USER` and
+//! `limits::DEPTH`. A user that is too large or faulty is a piece of its own and does not end the file; a
+//! mistake in the structure does, as what follows would have no meaning. Declarations are refused, so no
+//! entity can grow.
 
 use std::fmt;
 use std::io::{self, Read};
@@ -70,6 +76,7 @@ impl fmt::Display for PieError {
 
 impl std::error::Error for PieError {}
 
+/// The outermost elements that a file may have, for errors.
 const ROOT: &str = "<server-data xmlns='urn:xmpp:pie:0'>, or a <host> or <user> of that namespace";
 
 /// An element that others stand in: `<server-data>` or `<host>`.
@@ -153,10 +160,12 @@ impl<R: Read> Document<R> {
         }
     }
 
+    /// A mistake at the present line.
     fn bad(&self, found: String, expected: &'static str) -> PieError {
         PieError::At { line: self.line, found, expected }
     }
 
+    /// The error of a file that ends too early: within an element, or before the first.
     fn cut_short(&self) -> PieError {
         match self.around.last() {
             Some(around) => {
@@ -196,6 +205,7 @@ impl<R: Read> Document<R> {
         Ok(())
     }
 
+    /// Passes over a token, and counts its lines and bytes.
     fn done(&mut self, length: usize) {
         let bytes = &self.buffer[self.at..self.at + length];
         self.line += bytes.iter().filter(|byte| **byte == b'\n').count() as u64;
@@ -203,10 +213,12 @@ impl<R: Read> Document<R> {
         self.at += length;
     }
 
+    /// The bytes of the token at `at`.
     fn bytes_of(&self, length: usize) -> &[u8] {
         &self.buffer[self.at..self.at + length]
     }
 
+    /// True for white space, which may stand between elements.
     fn is_space(&self, length: usize) -> bool {
         let bytes = self.bytes_of(length);
         // A file of some editors begins with a mark.
@@ -223,6 +235,7 @@ impl<R: Read> Document<R> {
         if is_known { Ok(()) } else { Err(self.bad("another encoding".into(), "a file saved as UTF-8")) }
     }
 
+    /// An end tag: it has to be that of the innermost open element.
     fn close(&mut self, length: usize) -> Result<(), PieError> {
         let bytes = self.bytes_of(length);
         let name = bytes[2..length - 1].trim_ascii_end();
@@ -375,6 +388,7 @@ impl<R: Read> Document<R> {
     }
 }
 
+/// The mistake in a user, in words.
 fn found_in(error: XmlError) -> String {
     match error {
         XmlError::TooLarge(_) => {

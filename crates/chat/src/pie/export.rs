@@ -1,4 +1,8 @@
 //! An account of this server as a `<user>` that another server reads.
+//!
+//! The inverse of `user`: what [`ExportedAccount::element`] writes, `read_user` reads to the same data. The
+//! archive is not part of the element, as it may be larger than memory; the caller writes it in pieces.
+//! Private data and nodes are told apart by the names under which the store has them.
 
 use std::collections::BTreeMap;
 
@@ -81,6 +85,7 @@ impl ExportedAccount {
     }
 }
 
+/// Keys of SCRAM as XEP-0227 §4.3 has them.
 fn scram(hash: sasl::Hash, keys: &sasl::Keys) -> Element {
     let name = MECHANISMS.iter().find(|(_, known)| *known == hash).map_or("", |(name, _)| name);
     let text = |name: &'static str, text: String| Element::new(name, ns::PIE_SCRAM).text(text);

@@ -1,14 +1,23 @@
 //! A file's bytes to tags and the text between them, which is not parsed.
+//!
+//! An export may be larger than memory, so it is read in pieces and cut into parts of a bounded size; the
+//! parser of streams then reads each part. This lexer finds only where tags, comments and the like end. Other
+//! tokens than text are whole or not there yet, so the places at which the reading stops do not matter.
 
 /// The first piece of some bytes. A text may be a part of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Token {
+    /// Up to the next `<`, or to the end of the bytes.
     Text,
+    /// `<a>`, with its attributes.
     Open,
     /// `<a/>`
     Empty,
+    /// `</a>`
     Close,
+    /// `<![CDATA[…]]>`
     Cdata,
+    /// `<!--…-->`
     Comment,
     /// `<?…?>`
     Instruction,
@@ -20,6 +29,7 @@ pub(super) struct Declaration;
 
 /// The first token of the bytes and its length. `None`: its end is not there yet.
 pub(super) fn token(bytes: &[u8]) -> Result<Option<(Token, usize)>, Declaration> {
+    // A token from the beginning of the bytes to the first `end` at or after `from`.
     let until = |from: usize, end: &[u8], token: Token| {
         let rest = bytes.get(from..)?;
         let at = rest.windows(end.len()).position(|window| window == end)?;
@@ -27,6 +37,7 @@ pub(super) fn token(bytes: &[u8]) -> Result<Option<(Token, usize)>, Declaration>
     };
     Ok(match bytes {
         [] | [b'<'] => None,
+        // Which one it is may depend on bytes that are not there yet.
         [b'<', b'!', rest @ ..] => return marked(rest, until),
         [b'<', b'?', ..] => until(2, b"?>", Token::Instruction),
         [b'<', b'/', ..] => until(2, b">", Token::Close),

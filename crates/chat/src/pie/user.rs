@@ -1,4 +1,9 @@
 //! One user: the data that are kept here, and those that are ignored.
+//!
+//! In: the `<user>` element of a file (XEP-0227), in memory alone. Out: credentials and the list of
+//! [`Change`]s that make the account, in the form in which clients' requests would have written them. Data
+//! that this server has no place for, or that break a limit, are counted by kind and reported. A user is
+//! refused as a whole without address or credentials, or for a contact with an unknown value.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -36,6 +41,7 @@ pub struct Fault {
     pub expected: Box<str>,
 }
 
+/// A fault from its two texts.
 pub(super) fn fault(found: impl Into<Box<str>>, expected: impl Into<Box<str>>) -> Fault {
     Fault { found: found.into(), expected: expected.into() }
 }
@@ -76,6 +82,7 @@ struct UserReader {
 }
 
 impl UserReader {
+    /// Counts something that is not imported.
     fn pass(&mut self, what: &str) {
         match self.passed.get_mut(what) {
             Some(count) => *count += 1,
@@ -155,6 +162,7 @@ impl UserReader {
         let item = RosterItem {
             name: item.attr("name").filter(|name| fits(name)).map(Box::from),
             subscription,
+            // The request of the account that the contact has not answered.
             ask: item.attr("ask") == Some("subscribe"),
             approved: matches!(item.attr("approved"), Some("true" | "1")),
             groups: groups.into_iter().collect(),
@@ -208,6 +216,7 @@ impl UserReader {
         }
     }
 
+    /// Takes a blocked address.
     fn block(&mut self, jid: Option<&str>) {
         match jid.and_then(|jid| Jid::parse(jid).ok()) {
             Some(jid) if self.blocked.len() < limits::BLOCKED => self.blocked.push(jid),
@@ -251,7 +260,8 @@ impl UserReader {
     }
 }
 
-/// `None`: it is not a plain list of blocked addresses.
+/// The addresses that a privacy list blocks. `None`: it is not a plain list of blocked addresses, and to
+/// import a part of it would change its meaning.
 fn blocked_by(list: &Element) -> Option<Vec<&str>> {
     let mut items: Vec<(u32, &Element)> = Vec::new();
     for item in list.elements().filter(|child| child.is("item", ns::PRIVACY)) {

@@ -202,10 +202,9 @@ pub(super) fn restore(host: &mut Host, now: Instant, key: Key, mut presence: Ele
     host.phones.ask(&host.accounts, &user, out);
 }
 
-/// The session is available with this presence from now on. Returns its address, and true if it was not available before.
-///
-/// # Errors
-/// The priority is not a number from -128 to 127.
+/// The session is available with this presence from now on. Returns its address, and true if it was not
+/// available before. The presence gets the mark of the account's avatar first (XEP-0153), so that all copies
+/// have it.
 fn begin(
     accounts: &mut AccountMemory,
     avatars: &Avatars,
@@ -227,7 +226,8 @@ fn begin(
     Ok(Some((session.jid.clone(), is_initial)))
 }
 
-/// Sends the last presence of the account's other sessions and of its phones to a session.
+/// Sends the last presence of the account's other sessions and of its phones to a session. Blocking does not
+/// apply: they are the user's own.
 fn tell_of_others(
     accounts: &mut AccountMemory,
     phones: &Phones,
@@ -246,7 +246,8 @@ fn tell_of_others(
     }
 }
 
-/// Sends presence to all subscribers that are not blocked, one copy each. The roster has to be in memory.
+/// Sends presence to all subscribers that are not blocked, one copy each. The roster has to be in memory;
+/// copies share the children of the presence.
 fn broadcast(accounts: &AccountMemory, user: &Bare, presence: &Element, out: &mut Outbox) {
     let Some(data) = accounts.data(user) else { return };
     let blocked = Blocklist::new(&data.blocked);
@@ -269,7 +270,8 @@ fn probe_contacts(accounts: &AccountMemory, user: &Bare, jid: &Jid, out: &mut Ou
     }
 }
 
-/// RFC 6121 §3.1.3: a subscription request is repeated until it is answered.
+/// RFC 6121 §3.1.3: a subscription request is repeated until it is answered, so each session that becomes
+/// available gets those that wait.
 fn ask_again(accounts: &mut AccountMemory, now: Instant, (key, user): (Key, &Bare), out: &mut Outbox) {
     let Some(data) = accounts.data(user) else { return };
     let blocked = Blocklist::new(&data.blocked);
@@ -313,7 +315,8 @@ pub(super) fn unavailable_from(host: &mut Host, now: Instant, key: Key, presence
     connection::deliver_to_all(host, now, &others, presence, out);
 }
 
-/// Notes the end of the last session with the text of its last status, for probes and XEP-0012.
+/// Notes the end of the last session with the text of its last status, for probes and XEP-0012. Anonymous
+/// accounts store nothing.
 fn note_last_seen(
     (accounts, store): (&mut AccountMemory, &mut StoreRequests),
     now: Instant,
@@ -361,7 +364,8 @@ fn direct(accounts: &mut AccountMemory, key: Key, to: Jid, presence: &Element) -
     Ok(())
 }
 
-/// Forgets an address that refused directed presence: it need not get the end of that presence.
+/// Forgets an address that refused directed presence: it need not get the end of that presence. Only errors
+/// that mean that there is no such address count.
 fn undirect(accounts: &mut AccountMemory, to: &Jid, from: &Jid, presence: &Element) {
     // Other errors may be of an earlier presence than the one that was taken: a room whose nickname was not free has an
     // occupant a moment later, and must learn that it goes.
@@ -442,14 +446,16 @@ fn last_presence(accounts: &AccountMemory, now: Instant, user: &Bare, to: &Jid) 
     Effect::Route(Box::new(presence))
 }
 
-/// Answers a probe of an address without an account. An outsider's probe of an account gets the same answer.
+/// Answers a probe or a subscription request for an address without an account. An outsider's probe of an
+/// account gets the same answer, so that accounts cannot be found by probing.
 pub(super) fn answer_without_account(from: &Jid, to: &Jid, presence: &Element, out: &mut Outbox) {
     if matches!(presence.attr("type"), Some("probe" | "subscribe")) {
         out.push(Effect::Route(Box::new(typed(&to.bare(), from, "unsubscribed"))));
     }
 }
 
-/// Asks for the presence of the contacts of one session whose hosts are dead: their sessions may have ended with it.
+/// Asks for the presence of the contacts of one session whose hosts are dead: their sessions may have ended
+/// with it. `is_lost` tells by the contact's address.
 pub(super) fn probe_lost_contacts(
     accounts: &AccountMemory,
     key: Key,
@@ -474,7 +480,7 @@ pub(super) fn send_probes(accounts: &AccountMemory, user: &Bare, to: &str, out: 
     }
 }
 
-/// An error for presence, which is answered only when it cannot be right.
+/// An error for presence, if presence of its kind may be answered at all: an error never is.
 pub(super) fn refuse(presence: &Element, error: &StanzaError, out: &mut Outbox) {
     if stanza::may_be_refused(presence) && presence.attr("from").is_some() {
         out.push(Effect::Route(Box::new(stanza::refusal(presence, error))));
@@ -511,18 +517,22 @@ pub(super) fn send_unavailable(
     out.extend(phone.map(|jid| addressed(&gone(&jid), to)));
 }
 
+/// A copy of presence for one address, on its way.
 pub(super) fn addressed(presence: &Element, to: &str) -> Effect {
     Effect::Route(Box::new(presence.copy_to(to)))
 }
 
+/// Unavailable presence of a session.
 pub(super) fn gone(jid: &Jid) -> Element {
     Element::new("presence", ns::CLIENT).with("type", "unavailable").with("from", jid.as_str())
 }
 
+/// A probe for a session. The server sends it, on the client's behalf (RFC 6121 §4.3.1).
 fn probe(jid: &Jid) -> Element {
     Element::new("presence", ns::CLIENT).with("type", "probe").with("from", jid.as_str())
 }
 
+/// Presence of an account, without a resource, of that type.
 pub(super) fn typed(from: &Bare, to: &Jid, kind: &'static str) -> Element {
     Element::new("presence", ns::CLIENT)
         .with("type", kind)

@@ -11,9 +11,13 @@ use super::super::effect::{RosterItem, Subscription};
 /// A presence stanza that manages a subscription (RFC 6121 §3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SubscriptionAction {
+    /// The sender asks to see the receiver's presence.
     Subscribe,
+    /// The sender no longer wants to see it.
     Unsubscribe,
+    /// The sender lets the receiver see its presence.
     Subscribed,
+    /// The sender no longer lets the receiver see it, or declines a request.
     Unsubscribed,
 }
 
@@ -29,6 +33,7 @@ impl SubscriptionAction {
         })
     }
 
+    /// The `type` of the presence.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             SubscriptionAction::Subscribe => "subscribe",
@@ -40,6 +45,8 @@ impl SubscriptionAction {
 }
 
 /// The nine states of Appendix A.1: those of `to` and `from` with the pending requests. `approved` is §3.4's.
+/// The combinations of `to` with `pending_out` and of `from` with `pending_in` do not occur: a granted
+/// request waits no longer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SubscriptionState {
     /// We get their presence.
@@ -54,7 +61,7 @@ pub(crate) struct SubscriptionState {
     pub(crate) approved: bool,
 }
 
-/// The consequence of a stanza.
+/// The consequence of a stanza. The state is written before the stanza passes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SubscriptionStep {
     pub(crate) state: SubscriptionState,

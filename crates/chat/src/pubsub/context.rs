@@ -23,7 +23,7 @@ pub(in super::super) struct PubSubContext<'a> {
     pub(super) rng: &'a mut Rng,
 }
 
-/// The account that asks for something, and its relation to the owner of the nodes.
+/// The account that asks for something, and its relation to the owner of the nodes at that moment.
 pub(super) struct Requester {
     pub(super) who: Bare,
     pub(super) relation: Relation,
@@ -51,6 +51,7 @@ impl PubSubContext<'_> {
         }
     }
 
+    /// The sender of a request with its relation to the owner.
     pub(super) fn requester(&self, owner: &Bare, from: &Jid) -> Requester {
         Requester { who: from.bare(), relation: self.relation(owner, from) }
     }

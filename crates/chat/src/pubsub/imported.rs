@@ -1,5 +1,9 @@
-//! Nodes of an account as XEP-0227 §4.10 has them: the configurations in one element, the items in another. A node whose configuration is missing
-//! or cannot be read is closed, so that an import never shows items to more entities than before.
+//! Nodes of an account as XEP-0227 §4.10 has them: the configurations in one element, the items in another. A
+//! node whose configuration is missing or cannot be read is closed, so that an import never shows items to
+//! more entities than before.
+//!
+//! In: the `<user>` of an export, of this server or of another. Out: the changes that write its nodes and
+//! items, and the kinds of things that had to be left out, which the import reports.
 
 use std::collections::BTreeMap;
 
@@ -47,6 +51,7 @@ pub(crate) fn imported(owner: &Bare, user: &Element, at: Instant) -> (Vec<Change
     (nodes.chain(items).collect(), passed)
 }
 
+/// The parts of all `<pubsub/>` of a user in one namespace: items, or configurations.
 fn parts<'a>(user: &'a Element, ns: &'static str) -> impl Iterator<Item = &'a Element> {
     user.elements().filter(move |child| child.is("pubsub", ns)).flat_map(Element::elements)
 }

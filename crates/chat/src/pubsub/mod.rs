@@ -71,6 +71,7 @@ pub(super) const FEATURE: Feature = Feature {
             note: "",
         },
     ],
+    // The names are those of XEP-0060 §10.
     account: &[
         ns::PUBSUB,
         "http://jabber.org/protocol/pubsub#access-authorize",
@@ -124,7 +125,8 @@ pub(super) const FEATURE: Feature = Feature {
     ],
 };
 
-/// An error with the condition that XEP-0060 has for it.
+/// An error with the condition that XEP-0060 has for it, beside the general one: clients decide by the
+/// detail.
 fn fault(condition: Condition, detail: &'static str) -> StanzaError {
     StanzaError::from(condition).with(Element::new(detail, ns::PUBSUB_ERRORS))
 }
@@ -144,12 +146,14 @@ fn request(view: &mut IqView<'_>, iq: &IqRequest<'_>) -> IqReply {
     IqReply::Perform(IqEffect::PubSub)
 }
 
+/// A known node, or the error for an unknown one (§6.1.3.12 and others).
 fn node_of<'a>(nodes: &'a Nodes, name: &str) -> Result<&'a Rc<Node>, StanzaError> {
     nodes.get(name).ok_or_else(|| Condition::ItemNotFound.into())
 }
 
 impl Host {
-    /// Passes an event to [`PubSub`].
+    /// Passes an event to [`PubSub`] and performs its effects. Every way into the machine is here or in
+    /// `perform_pubsub`.
     pub(crate) fn tell_pubsub(&mut self, now: Instant, event: PubSubEvent<'_>, out: &mut Outbox) {
         // Reads for a request are those of its sender.
         let requester = match &event {
@@ -160,7 +164,7 @@ impl Host {
         with_requester(self, requester, |host| host.perform_pubsub(now, effects, out));
     }
 
-    /// Calls the machine with the parts of the host that it reads.
+    /// Calls the machine with the parts of the host that it reads: it changes nothing but itself.
     fn with_pubsub<T>(
         &mut self,
         now: Instant,
@@ -197,6 +201,7 @@ impl Host {
                 }
                 PubSubEffect::Answer(iq, result) => self.answer(&iq, result, out),
                 PubSubEffect::Reply(asked, result) => self.answer(&asked.iq, result, out),
+                // Ids are made here: the machine's effects are plain data without chance.
                 PubSubEffect::Send(stanza) => {
                     let stanza = with_id(stanza, token(&mut self.rng));
                     self.route(stanza, out);
@@ -226,13 +231,15 @@ impl Host {
                         });
                     }
                 }
+                // Continuations of other features, which may use the whole host.
                 PubSubEffect::Done(then, result) => then(self, now, result, out),
                 PubSubEffect::View(then, result) => then(self, result, out),
             }
         }
     }
 
-    /// Publishes something for an account, by another feature of it.
+    /// Publishes something for an account, by another feature of it, such as an avatar from a vCard. `then`
+    /// is called once, with the outcome on disk.
     pub(crate) fn publish_for(
         &mut self,
         now: Instant,
@@ -246,7 +253,7 @@ impl Host {
     }
 }
 
-/// Reads the newest item of a node.
+/// Reads the newest item of a node. A node that does not exist has none.
 pub(super) fn load_newest(
     store: &mut StoreRequests,
     owner: &Bare,
@@ -273,6 +280,7 @@ pub(super) fn items_of(result: Result<StoreReply, StoreFailure>) -> Result<ItemP
 
 /// All items of a node that is small by nature, the oldest first: a part of them is an error.
 pub(super) fn whole(result: Result<StoreReply, StoreFailure>) -> Result<Vec<ItemRow>, StanzaError> {
+    // A cut page would be taken for all, and written back without the rest.
     let page = items_of(result)?;
     if page.is_cut {
         let text = "the node has more than can be read at once: take items back";
@@ -295,6 +303,7 @@ fn not_read(error: StoreFailure) -> StanzaError {
 }
 
 /// Sends a notification to each of its audience, as the roster and the subscriptions are at that moment.
+/// Without the owner's roster it waits for it, so an audience is never computed from a part of the data.
 fn send_notification(host: &mut Host, now: Instant, notification: Notification, out: &mut Outbox) {
     let owner = notification.owner().clone();
     let send = move |host: &mut Host, now, out: &mut Outbox| {

@@ -39,6 +39,7 @@ impl Default for NotifiedClients {
     }
 }
 
+/// A short name for a pair of addresses: the cache needs only to tell them apart.
 fn hash(of: impl Hash) -> u64 {
     let mut hasher = DefaultHasher::new();
     of.hash(&mut hasher);
@@ -92,7 +93,7 @@ impl NotifiedClients {
     }
 }
 
-/// An event of a node, for its audience.
+/// An event of a node, for its audience, which is computed when it is sent.
 pub(crate) struct Notification {
     pub(super) owner: Bare,
     /// The name of the node.
@@ -113,7 +114,8 @@ impl Notification {
         message(&self.owner, to.as_str(), self.event.clone())
     }
 
-    /// The recipients: subscribers, and clients of contacts that ask for the node by their features.
+    /// The recipients, each once: subscribers, and clients of contacts that ask for the node by their
+    /// features. Subscribers that the access model shuts out by now are left out, as are blocked contacts.
     pub(super) fn audience(&self, context: &PubSubContext<'_>) -> Vec<Jid> {
         let (owner, node) = (&self.owner, &self.node);
         let subscribed = node.subscriptions.iter().filter(|(jid, state)| {
@@ -121,6 +123,7 @@ impl Notification {
             *state == NodeSubscription::Subscribed && is_allowed()
         });
         let mut audience: Vec<Jid> = subscribed.map(|(jid, _)| jid.clone()).collect();
+        // A client that has subscribed gets the event once, not also for its features.
         let explicit = audience.len();
         let feature = format!("{}+notify", self.name);
         let mut contacts = vec![owner];
@@ -189,6 +192,7 @@ pub(super) fn newest_message(
     message(owner, to.as_str(), items).child(delay)
 }
 
+/// An event as a message. A headline: it is neither stored for later nor archived.
 fn message(owner: &Bare, to: &str, event: Element) -> Element {
     Element::new("message", ns::CLIENT)
         .with("type", "headline")

@@ -38,6 +38,7 @@ pub(super) fn create(
     nodes: &Nodes,
 ) -> PubSubResult {
     let is_of_service = asked.is_of_service();
+    // At a service each account of this server may have nodes, up to a number of its own.
     let may =
         asked.by.relation.is_owner || (is_of_service && context.settings.is_local(asked.by.who.domain()));
     if !may {
@@ -55,6 +56,7 @@ pub(super) fn create(
     } else {
         there_is_room(nodes)?;
     }
+    // §8.1.3: creation and configuration in one request, which fails as a whole.
     let form = asked.iq.first().and_then(|pubsub| pubsub.get("configure", ns::PUBSUB));
     let config = match form.and_then(|configure| configure.get("x", ns::DATA)) {
         Some(form) => asked.default_config().with_form(form, "node_config", false).map_err(wrong)?,
@@ -96,7 +98,7 @@ pub(super) fn configure(asked: &Rc<PendingRequest>, part: &Element, nodes: &Node
     asked.write(name, Some(node), notification.into_iter().collect(), None)
 }
 
-/// Deletes a node with its items (XEP-0060 §8.4).
+/// Deletes a node with its items (XEP-0060 §8.4). `redirect` tells subscribers where to go on (§8.4.1).
 pub(super) fn delete(asked: &Rc<PendingRequest>, part: &Element, nodes: &Nodes) -> PubSubResult {
     let (name, node) = asked.own_node(part, nodes)?;
     let redirect = part.get("redirect", ns::PUBSUB_OWNER).and_then(|redirect| redirect.attr("uri"));
@@ -139,6 +141,7 @@ pub(super) fn set_affiliations(asked: &Rc<PendingRequest>, part: &Element, nodes
         if !asked.is_of_service() && (who == asked.owner || affiliation == NodeAffiliation::Owner) {
             return Err(Condition::NotAcceptable.into());
         }
+        // Replaced, not added: an account has one affiliation.
         node.affiliations.retain(|(known, _)| *known != who);
         // A banned account loses its subscriptions as well, else it would still be notified.
         if affiliation == NodeAffiliation::Outcast {
@@ -196,7 +199,7 @@ pub(super) fn tell_state(owner: &Bare, node: &str, jid: &Jid, state: NodeSubscri
     send_event(owner, jid, subscription)
 }
 
-/// An answer in the owner's namespace.
+/// An answer with one part in the owner's namespace.
 fn of_owner(asked: &Rc<PendingRequest>, part: Element) -> PubSubResult {
     asked.reply(Some(Element::new("pubsub", ns::PUBSUB_OWNER).child(part)))
 }

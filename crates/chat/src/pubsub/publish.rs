@@ -21,7 +21,8 @@ use super::state::{NodeGoal, NodeWrite, PubSubEffect, PubSubRead, PubSubWrite};
 use super::{fault, node_of, unsupported};
 use crate::limits;
 
-/// Nodes that are kept like items but are none of these: private data, the used part of a quota, and vCards.
+/// Nodes that are kept like items but are none of these: private data (XEP-0049), the used part of a quota,
+/// and vCards (XEP-0054). A client that could publish there would write into another feature's data.
 const RESERVED: [&str; 3] = ["private:", "quota:", "vcard-temp"];
 
 /// Checks the name of a new node: it does not reach data of features that the store keeps as items.
@@ -33,12 +34,13 @@ pub(super) fn name_is_free(name: &str) -> Result<(), StanzaError> {
     Ok(())
 }
 
-/// Something of the server's own that is published for an account.
+/// Something of the server's own that is published for an account: the copy of an avatar, of bookmarks.
 pub(crate) struct Publication {
     /// The name of the node.
     pub(crate) node: &'static str,
     /// The id of the item.
     pub(crate) id: Box<str>,
+    /// The one child of the item.
     pub(crate) payload: Element,
     /// The fields of the form that configures a node created by publishing.
     pub(crate) options: &'static [(&'static str, &'static str)],
@@ -51,11 +53,12 @@ impl Publication {
         Node { config: config.unwrap_or_default(), ..Node::default() }
     }
 
+    /// The item in the form that the store has.
     fn item(&self) -> Element {
         Element::new("item", ns::PUBSUB).with("id", self.id.clone()).child(self.payload.clone())
     }
 
-    /// The writes of the item into an account without such a node.
+    /// The writes of the item into an account without such a node, for an import.
     pub(crate) fn changes(&self, owner: &Bare, at: Instant) -> [Change; 2] {
         let node = self.node();
         let config = Some(Box::new(node.element()));
@@ -64,10 +67,13 @@ impl Publication {
     }
 }
 
-/// An item that is being published in a node.
+/// An item that is being published in a node. It carries all that follows the write, as the node may change
+/// or go meanwhile.
 pub(crate) struct ItemWrite {
     owner: Bare,
     name: Box<str>,
+    /// The node as it was when the request was checked: its audience and options are those that the publisher
+    /// saw.
     node: Rc<Node>,
     id: Box<str>,
     item: Element,
@@ -84,6 +90,7 @@ pub(super) enum WriteGoal {
         is_new: bool,
         name: Box<str>,
     },
+    /// Go on with the feature that published.
     Feature(WriteContinuation),
 }
 
@@ -105,7 +112,7 @@ impl WriteGoal {
 }
 
 impl ItemWrite {
-    /// Into a node that is written. Notifications are sent only after the item is stored.
+    /// Writes the item into a node that is there. Notifications are sent only after the item is stored.
     pub(super) fn begin(self, now: Instant) -> Vec<PubSubEffect> {
         // A node that keeps no items has nothing to write; it notifies only.
         if !self.node.config.persists {
@@ -184,6 +191,7 @@ pub(crate) struct ItemRemoval {
 pub(super) enum RemovalGoal {
     /// Answer the request.
     Reply(Rc<PendingRequest>),
+    /// Go on with the feature that retracted.
     Feature(WriteContinuation),
 }
 
@@ -193,6 +201,7 @@ impl ItemRemoval {
         PubSubEffect::Write(removal(&self.owner, &self.name, &self.id), Box::new(PubSubWrite::Removal(self)))
     }
 
+    /// The item is gone from the disk, or could not be removed. Only what was removed is told.
     pub(super) fn handle_written(self, result: Result<(), StoreFailure>, effects: &mut Vec<PubSubEffect>) {
         if result.is_ok() && self.is_told {
             effects.extend(notify_item(&self.owner, &self.name, &self.node, retracted(&self.id)));
@@ -300,12 +309,14 @@ pub(super) fn items(asked: &Rc<PendingRequest>, part: &Element, nodes: &Nodes) -
     Ok(vec![PubSubEffect::Load(load, PubSubRead::Items { asked: Rc::clone(asked), name, page })])
 }
 
+/// The change that removes an item.
 fn removal(owner: &Bare, node: &str, id: &str) -> Change {
     // The removal trims no other item, so `keep` is as large as it can be; the time is not used.
     let at = Instant::from_micros(0);
     Change::Item { owner: owner.clone(), node: node.into(), id: id.into(), item: None, at, keep: u32::MAX }
 }
 
+/// The event by which subscribers learn that an item is gone (§7.2.2.1).
 fn retracted(id: &str) -> Element {
     Element::new("retract", ns::PUBSUB_EVENT).with("id", id)
 }
@@ -319,12 +330,15 @@ pub(super) fn event_item(item: &Element, config: &NodeConfig) -> Element {
         .children(payload)
 }
 
+/// The answer to a publication: the node and the id, which the node may have chosen (§7.1.2).
 fn published(node: &str, id: &str) -> Element {
     let item = Element::new("item", ns::PUBSUB).with("id", id);
     let publish = Element::new("publish", ns::PUBSUB).with("node", node).child(item);
     Element::new("pubsub", ns::PUBSUB).child(publish)
 }
 
+/// A submitted form with these fields, as a client would send it: the server's own publications take the
+/// clients' way.
 fn submit(fields: &[(&'static str, &'static str)]) -> Element {
     Element::new("x", ns::DATA).with("type", "submit").children(fields.iter().map(|(var, value)| {
         let value = Element::new("value", ns::DATA).text(*value);
@@ -336,6 +350,7 @@ fn submit(fields: &[(&'static str, &'static str)]) -> Element {
 fn meets(node: &Node, options: Option<&Element>) -> Result<(), StanzaError> {
     let Some(form) = options else { return Ok(()) };
     match node.config.with_form(form, "publish-options", true) {
+        // Every field that the form has must be as it is; fields that it lacks do not matter.
         Ok(wanted) if wanted == node.config => Ok(()),
         Err(FormFault::Malformed) => Err(Condition::BadRequest.into()),
         _ => Err(fault(Condition::Conflict, "precondition-not-met")),
@@ -417,7 +432,8 @@ fn item_to_keep(
     Ok(item)
 }
 
-/// The items that a request names: by id, the newest, or a page (XEP-0059).
+/// The items that a request names: by id, the newest, or a page (XEP-0059). Kept until the store has them,
+/// for the form of the answer.
 #[derive(Debug)]
 pub(crate) struct ItemsPage {
     query: ItemQuery,
@@ -426,6 +442,7 @@ pub(crate) struct ItemsPage {
 }
 
 impl ItemsPage {
+    /// Reads the request. A number that is none is `bad-request`.
     fn read(part: &Element, pubsub: Option<&Element>) -> Result<ItemsPage, StanzaError> {
         let number = |text: &str| text.trim().parse::<u32>();
         let bad = |_| StanzaError::from(Condition::BadRequest);
@@ -468,6 +485,7 @@ impl ItemsPage {
         let items = Element::new("items", ns::PUBSUB).with("node", node);
         let answer = Element::new("pubsub", ns::PUBSUB)
             .child(items.children(shown.iter().map(|(_, _, item)| item.clone())));
+        // All of them: no page. Otherwise a client that asked for none learns that there is more (§6.5.4).
         if !self.is_paged && shown.len() == total as usize {
             return Ok(answer);
         }

@@ -1,5 +1,9 @@
-//! A request with `<pubsub/>` (XEP-0060): its effects on the nodes of an owner. `state` calls [`PendingRequest::perform`] when the owner's
-//! nodes are in memory; `publish`, `subscribe` and `owner` have the requests of publishers, subscribers and owners.
+//! A request with `<pubsub/>` (XEP-0060): its effects on the nodes of an owner. `state` calls
+//! [`PendingRequest::perform`] when the owner's nodes are in memory; `publish`, `subscribe` and `owner` have
+//! the requests of publishers, subscribers and owners.
+//!
+//! A request is answered exactly once: at once with `reply` or an error, or by the goal of the write that it
+//! begins.
 
 use std::rc::Rc;
 
@@ -11,10 +15,13 @@ use super::node::{Node, NodeAffiliation, Nodes};
 use super::state::{NodeGoal, NodeWrite, PubSubEffect};
 use super::{fault, node_of, owner, publish, subscribe, unsupported};
 
-/// A request while the store is asked.
+/// A request while the store is asked. Shared by its effects, the last of which answers it.
 pub(crate) struct PendingRequest {
+    /// The request as it came, for the answer.
     pub(super) iq: Element,
+    /// The account or service whose nodes it is about: its `to`.
     pub(super) owner: Bare,
+    /// The sender, and its relation to the owner when the request began.
     pub(super) by: Requester,
 }
 
@@ -52,6 +59,8 @@ impl PendingRequest {
     }
 
     /// Dispatches by the namespace (`#owner` or the other), by set or get, and by the name of the action.
+    /// What is not in the list is `bad-request`; the two optional parts that are known and missing here are
+    /// named in their error.
     pub(super) fn perform(
         self: &Rc<Self>,
         context: &mut PubSubContext<'_>,
@@ -90,7 +99,8 @@ impl PendingRequest {
         Ok(vec![PubSubEffect::Reply(Rc::clone(self), Ok(payload))])
     }
 
-    /// Writes one node. When it is on disk, the effects come, and then the answer.
+    /// Writes one node; `None` deletes it. When it is on disk, the effects come, and then the answer with
+    /// `payload`. A write that fails is answered by an error, without the effects.
     pub(super) fn write(
         self: &Rc<Self>,
         name: Box<str>,

@@ -44,7 +44,8 @@ pub(super) fn is_possible(config: &NodeConfig) -> Result<(), StanzaError> {
     Ok(())
 }
 
-/// Checks that an owner of so many nodes may create one more.
+/// Checks that an account that owns so many nodes may create one more: each account has a limit, and so has
+/// the service.
 pub(super) fn there_is_room(nodes: &Nodes, who: &Bare) -> Result<(), StanzaError> {
     let is_his = |node: &&Rc<Node>| {
         node.affiliations.iter().any(|(known, is)| known == who && *is == NodeAffiliation::Owner)
@@ -62,6 +63,7 @@ pub(super) fn owners(node: &Node) -> impl Iterator<Item = &Bare> {
 }
 
 impl PendingRequest {
+    /// True if the nodes are a service's, whose address is a domain.
     pub(super) fn is_of_service(&self) -> bool {
         self.owner.local().is_none()
     }
@@ -79,6 +81,7 @@ pub(crate) struct ServiceRequest {
     query: ServiceQuery,
 }
 
+/// The question of a request of service discovery.
 enum ServiceQuery {
     /// §5.2: the nodes.
     Nodes,

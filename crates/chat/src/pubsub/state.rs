@@ -256,6 +256,7 @@ impl PubSub {
         effects
     }
 
+    /// A stanza for a service: the events and answers that `service` makes of it.
     fn handle_service_stanza(
         &mut self,
         context: &mut PubSubContext<'_>,
@@ -355,6 +356,7 @@ impl PubSub {
                 Some(error) => refuse(job, error.clone(), effects),
                 None => self.begin(context, owner, job, effects),
             }
+            // The job has begun a change, and the others wait for that, behind it.
             if let Some(newer) = self.busy.get_mut(owner) {
                 newer.append(&mut waiting);
                 return;

@@ -1,5 +1,9 @@
 //! Subscribing to a node and ending that (XEP-0060 §6.1, §6.2), and the list of one's subscriptions (§5.6,
 //! §5.7).
+//!
+//! An address has one subscription of a node. Its states are `Subscribed` and `Pending`; a pending one gets
+//! no events until an owner has approved it, by the form that is sent here or by the list of subscriptions
+//! (`owner`).
 
 use std::rc::Rc;
 
@@ -161,6 +165,7 @@ fn own_jid(asked: &PendingRequest, part: &Element) -> Result<Jid, StanzaError> {
     jid.ok_or_else(|| fault(Condition::BadRequest, "invalid-jid"))
 }
 
+/// A subscription as lists and answers have it.
 fn subscription(name: &str, jid: &Jid, state: NodeSubscription) -> Element {
     Element::new("subscription", ns::PUBSUB)
         .with("node", name)

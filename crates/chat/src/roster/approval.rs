@@ -82,7 +82,8 @@ impl Roster {
         self.write(data, (user, contact), item, cause);
     }
 
-    /// The contact of a subscription stanza of the account is written. False: it is not.
+    /// The contact of a subscription stanza of the account is written, and the stanza goes on. False: it is
+    /// not written, and the sender gets the error.
     pub(super) fn handle_sent(
         &mut self,
         request: SentSubscription,
@@ -140,7 +141,8 @@ impl Roster {
         self.write(data, (user, contact), item, cause);
     }
 
-    /// The contact of a subscription stanza for the account is written. False: it is not.
+    /// The contact of a subscription stanza for the account is written, and clients get the stanza: a request
+    /// all that are available, other stanzas those that asked for the roster. False: it is not written.
     pub(super) fn handle_received(
         &mut self,
         accounts: &AccountMemory,
@@ -207,6 +209,7 @@ impl Roster {
         }
     }
 
+    /// Answers a stanza by an error, unless it may not be answered.
     fn refuse_presence(&mut self, presence: &Element, error: &StanzaError) {
         if stanza::may_be_refused(presence) && presence.attr("from").is_some() {
             self.effects.push(RosterEffect::Send(stanza::refusal(presence, error)));
@@ -286,7 +289,8 @@ pub(in super::super) fn subscription_in(
     }
 }
 
-/// The contact after a step; none, when nothing is left of it. And whether clients see a difference.
+/// The contact after a step; none, when nothing is left of it. And whether clients see a difference, which
+/// decides about a push and a new version.
 fn moved(
     known: Option<RosterItem>,
     step: SubscriptionStep,

@@ -1,4 +1,10 @@
 //! The two scenarios of a call: what one end sends the other expects.
+//!
+//! Each end is written on its own: `steps` makes its list of sends, receptions, pauses and media from the
+//! recorded messages, `sent` turns a recorded message into a template with keywords, `text` finds addresses
+//! in texts, and this module writes the XML. Tags, Call-ID, CSeq, branches and addresses become keywords, as
+//! each run has its own; everything else is sent as it was recorded. Either scenario can play against the
+//! other or against a real peer.
 
 mod sent;
 mod steps;
@@ -11,14 +17,15 @@ use crate::media_streams;
 use steps::{Step, StepKind, steps};
 use text::AddressTexts;
 
-/// The parts of a call that are written, and the names of the files.
+/// The parts of a call that are written, and the names of the files: options of `ringer record`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RecordOptions {
     /// The beginning of the names of all files.
     pub name: String,
-    /// Waits before messages are kept.
+    /// Waits before an end's own messages are kept as pauses (milliseconds); without them each message is
+    /// sent at once.
     pub pauses: bool,
-    /// RTP is extracted and played.
+    /// RTP is extracted to files beside the scenarios, and played.
     pub media: bool,
 }
 
@@ -34,11 +41,11 @@ pub struct RecordedFile {
 /// Both ends of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RecordedScenarios {
-    /// The scenario that starts the call.
+    /// The scenario that starts the call: `NAME.caller.xml`.
     pub caller: RecordedFile,
-    /// The scenario that answers it.
+    /// The scenario that answers it: `NAME.callee.xml`.
     pub callee: RecordedFile,
-    /// Captures that the scenarios play.
+    /// Captures that the scenarios play, `NAME.END.KIND.pcap`; the scenarios name them without a folder.
     pub media: Vec<RecordedFile>,
     /// Parts of the call that the scenarios lack, and files and flags that they need.
     pub notes: Vec<String>,
@@ -56,13 +63,15 @@ impl End<'_> {
         if self.is_caller { "caller" } else { "callee" }
     }
 
-    /// The tag of this end in From or To.
+    /// The tag of this end in From or To. The process and the number of the call make it unique (RFC 3261
+    /// §19.3); the end's name keeps the two ends apart when one process plays both.
     fn tag(&self) -> String {
         format!("[pid]{}[call_number]", self.word())
     }
 }
 
-/// Media that an end plays or sends back.
+/// Media that an end plays or sends back. `named_by` is the index of the message whose SDP names the
+/// receiver.
 #[derive(Debug, Clone)]
 enum PlayedMedia {
     /// A capture from the time it began, once the message of that index has gone by.
@@ -71,13 +80,15 @@ enum PlayedMedia {
     Echo { named_by: usize },
 }
 
-/// Writes both ends of a call. `file`: the capture, for its media.
+/// Writes both ends of a call. `file`: the capture, for its media. Never fails: parts that cannot be played
+/// are left out with a note.
 pub fn scenarios(call: &RecordedCall, file: &[u8], options: &RecordOptions) -> RecordedScenarios {
     let mut notes = Vec::new();
     let (streams, media_notes) =
         if options.media { media_streams::streams(call, file) } else { Default::default() };
     notes.extend(media_notes);
     let mut media = Vec::new();
+    // Index 0 is the caller's, 1 the callee's.
     let mut played: [Vec<PlayedMedia>; 2] = Default::default();
     for stream in &streams {
         let end = if stream.is_from_caller { "caller" } else { "callee" };
@@ -90,7 +101,7 @@ pub fn scenarios(call: &RecordedCall, file: &[u8], options: &RecordOptions) -> R
         });
         media.push(RecordedFile { name, bytes: stream.pcap.clone() });
     }
-    // An end of which the capture has no media sends back what it hears.
+    // An end of which the capture has no media sends back what it hears, so that the peer hears something.
     for (index, other) in [(0, 1), (1, 0)] {
         let named = streams.iter().filter(|stream| usize::from(!stream.is_from_caller) == other);
         let named_by = named.map(|stream| stream.named_by).min();
@@ -105,11 +116,13 @@ pub fn scenarios(call: &RecordedCall, file: &[u8], options: &RecordOptions) -> R
         RecordedFile { name, bytes: document(&end, &steps, options).into_bytes() }
     };
     let (caller, callee) = (write(true), write(false));
+    // Both ends may have the same note, one after the other.
     notes.extend(notes_of(call));
     notes.dedup();
     RecordedScenarios { caller, callee, media, notes }
 }
 
+/// Notes about the call as a whole.
 fn notes_of(call: &RecordedCall) -> Vec<String> {
     let mut notes = Vec::new();
     let has = |name: &str| call.messages.iter().any(|it| it.message.header(name).is_some());
@@ -136,6 +149,7 @@ fn has_ice(body: &[u8]) -> bool {
     body.split(|byte| *byte == b'\n').any(|line| line.starts_with(b"a=candidate:"))
 }
 
+/// The XML of one end, with a comment that says how to play it.
 fn document(end: &End<'_>, steps: &[Step], options: &RecordOptions) -> String {
     let mut out = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");
     let comment = format!(
@@ -162,18 +176,21 @@ fn document(end: &End<'_>, steps: &[Step], options: &RecordOptions) -> String {
     out
 }
 
-/// Text for an attribute of XML; what scenarios would read as an escape loses its backslash.
+/// Text for an attribute of XML. Control characters are left out, and so are backslashes, which scenarios
+/// would read as the beginning of an escape.
 fn attribute(text: &str) -> String {
     let text = text.replace('&', "&amp;").replace('<', "&lt;").replace('"', "&quot;");
     text.chars().filter(|character| !character.is_control() && *character != '\\').collect()
 }
 
 impl Step {
+    /// Appends the step as SIPp's XML. `docs/ringer-scenarios.md` has the elements and attributes.
     fn write(&self, out: &mut String) {
         let txn =
             |name: &str, of: Option<usize>| of.map_or_else(String::new, |of| format!(" {name}=\"t{of}\""));
         match &self.kind {
             StepKind::Send { lines, ends_with_line, retransmits, starts_clock, response_txn, .. } => {
+                // T1 of RFC 3261 §17.1.1.1; the player repeats only over UDP.
                 let retrans = if *retransmits { " retrans=\"500\"" } else { "" };
                 let clock = if *starts_clock { " start_rtd=\"1\"" } else { "" };
                 let _ = writeln!(
@@ -182,6 +199,8 @@ impl Step {
                     txn("response_txn", *response_txn)
                 );
                 for (index, line) in lines.iter().enumerate() {
+                    // A body that did not end with a line end is closed by the CDATA section itself: no byte
+                    // is added.
                     let end = if index + 1 == lines.len() && !*ends_with_line { "" } else { "\n" };
                     let indent = if line.is_empty() { "" } else { "    " };
                     let _ = write!(out, "{indent}{line}{end}");

@@ -1,4 +1,9 @@
 //! A recorded message as a message that a scenario sends.
+//!
+//! In: the message, and facts of the steps around it. Out: the lines of the CDATA section of a `<send>`.
+//! Fields that tie a message to its dialog and transaction become keywords, as recorded values would be
+//! refused by the peer; all other fields and the body are templates of the recorded text (`text`), in their
+//! order.
 
 use super::End;
 use super::text::{body_line, host_of_uri};
@@ -10,15 +15,15 @@ use crate::message::{SipMessage, StartLine, parameter};
 pub(super) struct SentFacts {
     /// The request belongs to a dialog that a message received before has made.
     pub(super) is_in_dialog: bool,
-    /// Steps back to the INVITE whose branch an ACK or CANCEL has.
+    /// Steps back to the INVITE whose branch an ACK or CANCEL has; 0 for a branch of its own.
     pub(super) branch: i64,
-    /// Transactions back to the one whose CSeq number it has.
+    /// Transactions back to the one whose CSeq number it has; 0 or negative.
     pub(super) cseq: i64,
-    /// The request that a response answers had no tag in To.
+    /// The request that a response answers had no tag in To, so this response adds one (RFC 3261 §8.2.6.2).
     pub(super) adds_tag: bool,
 }
 
-/// Header fields that are written once, however often the message has them.
+/// Header fields that are written once, however often the message has them: one keyword stands for all.
 #[derive(Default)]
 struct OnceOnly {
     written: Vec<&'static str>,
@@ -33,7 +38,8 @@ impl OnceOnly {
     }
 }
 
-/// The CDATA of a `<send>`, without indentation; whether it ends with a line end.
+/// The CDATA of a `<send>`, without indentation; whether it ends with a line end. The length of the body is
+/// left to the player, as keywords change it.
 pub(super) fn message(end: &End<'_>, message: &SipMessage, facts: SentFacts) -> (Vec<String>, bool) {
     let mut lines = match &message.start {
         StartLine::Request { method, uri } => request(end, message, (method, uri), facts),
@@ -50,6 +56,7 @@ pub(super) fn message(end: &End<'_>, message: &SipMessage, facts: SentFacts) -> 
     (lines, ends)
 }
 
+/// Start line and header fields of a request.
 fn request(
     end: &End<'_>,
     message: &SipMessage,
@@ -86,7 +93,8 @@ fn request(
             }
             "Route" if facts.is_in_dialog => once.line("Route", "[routes]".to_owned(), &mut lines),
             "RAck" => lines.push("RAck: [last_RSeq.value] [last_CSeq.value]".to_owned()),
-            // A proxy's, if this end was one: the scenario plays a phone.
+            // Record-Route is a proxy's, if this end was one: the scenario plays a phone. Content-Length is
+            // written anew.
             "Record-Route" | "Content-Length" => {}
             _ => lines.push(format!("{}: {}", texts.template(name), texts.template(value))),
         }
@@ -94,6 +102,8 @@ fn request(
     lines
 }
 
+/// Start line and header fields of a response. Via, From, To, Call-ID, CSeq and Record-Route are copied from
+/// the request as it came (RFC 3261 §8.2.6.2, §12.1.1).
 fn response(
     end: &End<'_>,
     message: &SipMessage,
@@ -115,9 +125,11 @@ fn response(
             "Call-ID" => lines.push("[last_Call-ID:]".to_owned()),
             "CSeq" => lines.push("[last_CSeq:]".to_owned()),
             "Record-Route" => once.line("Record-Route", "[last_Record-Route:]".to_owned(), &mut lines),
+            // A registrar returns the bindings (RFC 3261 §10.3): those of the player are the request's own.
             "Contact" if message.method() == "REGISTER" => {
                 once.line("Contact", "[last_Contact:]".to_owned(), &mut lines);
             }
+            // The Contacts of a redirection or refusal are other targets, not this end, and stay as recorded.
             "Contact" if code < 300 => lines.push(format!("Contact: {}", contact(end, value))),
             "Content-Length" => {}
             _ => lines.push(format!("{}: {}", texts.template(name), texts.template(value))),
@@ -140,7 +152,8 @@ fn without_tag(value: &str) -> String {
     format!("{address}{}", kept.join(";"))
 }
 
-/// A Contact at this end's own address.
+/// A Contact at this end's own address. User part, parameters and the rest of the value stay; the transport
+/// is the run's.
 fn contact(end: &End<'_>, value: &str) -> String {
     let Some((from, to)) = host_of_uri(value) else { return end.texts.template(value) };
     let rest = end.texts.template(&value[to..]);
@@ -155,16 +168,20 @@ fn contact(end: &End<'_>, value: &str) -> String {
     format!("{}[local_ip]:[local_port]{rest}", end.texts.template(&value[..from]))
 }
 
+/// The lines of a body, with either line end.
 fn lines_of(body: &[u8]) -> impl Iterator<Item = &[u8]> {
     let body = body.strip_suffix(b"\n").unwrap_or(body);
     body.split(|byte| *byte == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line))
 }
 
+/// A body that is not SDP: each line as it was, without keywords.
 fn body(body: &[u8]) -> Vec<String> {
     lines_of(body).map(body_line).collect()
 }
 
-/// Addresses and ports of media become this end's; what names the recorded machine's other addresses is left out.
+/// Addresses and ports of media become this end's; what names the recorded machine's other addresses is left
+/// out: ICE candidates and the RTCP port. The order of the lines and refused media (port 0) stay, as an
+/// answer must match the offer medium by medium (RFC 3264 §6).
 fn sdp(body: &[u8]) -> Vec<String> {
     let mut media = 0;
     let mut lines = Vec::new();
@@ -183,6 +200,7 @@ fn sdp(body: &[u8]) -> Vec<String> {
             (Some("m="), [kind, port, rest @ ..]) => {
                 let offset = signed(2 * media);
                 media += 1;
+                // Even offsets: RTCP has the port above (RFC 3550 §11).
                 let port = if *port == "0" { "0".to_owned() } else { format!("[auto_media_port{offset}]") };
                 let rest: Vec<String> = rest.iter().map(|word| body_line(word.as_bytes())).collect();
                 format!("{} {port} {}", body_line(kind.as_bytes()), rest.join(" "))

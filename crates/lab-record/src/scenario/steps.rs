@@ -1,4 +1,9 @@
 //! The steps of one end, in order: sends, receptions, pauses, media.
+//!
+//! In: the messages of a call and the media of one end, both with times. Out: a list of [`Step`]s, each one
+//! element of the scenario. The builder walks the messages once and keeps the facts that a template needs:
+//! how far back the INVITE of an ACK or CANCEL is, which request a response answers, whether a route is
+//! known.
 
 use std::time::Duration;
 
@@ -8,7 +13,7 @@ use crate::calls::RecordedMessage;
 use crate::limits::{MAX_STEPS, MIN_PAUSE};
 use crate::message::SipMessage;
 
-/// One step.
+/// One element of the scenario.
 #[derive(Debug, Clone)]
 pub(super) struct Step {
     pub(super) kind: StepKind,
@@ -17,21 +22,31 @@ pub(super) struct Step {
 /// The kind of a step.
 #[derive(Debug, Clone)]
 pub(super) enum StepKind {
+    /// A message of this end.
     Send {
+        /// The text, as `sent::message` returns it.
         lines: Vec<String>,
         ends_with_line: bool,
+        /// The player repeats it over UDP until an answer comes.
         retransmits: bool,
+        /// The response time is measured from here: the first message of the call.
         starts_clock: bool,
-        /// The number of the received request, where the last one received is another.
+        /// The index of the received request that it answers, where the last one received is another.
         response_txn: Option<usize>,
     },
+    /// A message of the peer.
     Recv(RecvStep),
+    /// Milliseconds.
     Pause(u128),
+    /// RTP from a file.
     Play {
+        /// `audio` or `video`.
         kind: &'static str,
         file: String,
     },
+    /// Received RTP is sent back from now on.
     Echo,
+    /// The call is kept for a while after its last message.
     TimeWait,
 }
 
@@ -40,16 +55,24 @@ pub(super) enum StepKind {
 pub(super) struct RecvStep {
     /// The method; `None` for a response.
     pub(super) request: Option<String>,
+    /// The status code of a response.
     pub(super) code: u16,
+    /// The call goes on without it.
     pub(super) is_optional: bool,
+    /// Its Record-Route and Contact are those of the dialog (RFC 3261 §12.1).
     pub(super) keeps_route: bool,
+    /// Its challenge is answered in a later request (RFC 3261 §22).
     pub(super) keeps_challenge: bool,
+    /// Its From, with the tag, is the To of later requests of this end.
     pub(super) keeps_caller: bool,
+    /// The response time is measured until here.
     pub(super) stops_clock: bool,
+    /// The index of this request, where a response to it is sent only after another message has come.
     pub(super) start_txn: Option<usize>,
 }
 
-/// Provisional responses that may come whether they were recorded or not.
+/// Provisional responses that may come whether they were recorded or not: another server than the recorded
+/// one may ring differently.
 const PROVISIONAL: [u16; 3] = [100, 180, 183];
 
 /// An event of one end at a time of the recording.
@@ -58,6 +81,8 @@ enum Event<'a> {
     Media(&'a PlayedMedia),
 }
 
+/// The steps of an end. `pauses`: waits are kept. `played`: the end's media. Parts that are left out add to
+/// `notes`.
 pub(super) fn steps(
     end: &End<'_>,
     pauses: bool,
@@ -78,6 +103,7 @@ pub(super) fn steps(
             notes.push(format!("the call is cut after {MAX_STEPS} steps"));
             break;
         }
+        // Only an end's own steps wait: a reception takes as long as the peer does.
         let is_own = match &event {
             Event::Message(_, recorded) => recorded.is_from_caller == end.is_caller,
             Event::Media(_) => true,
@@ -86,6 +112,7 @@ pub(super) fn steps(
         if pauses && is_own && waited >= MIN_PAUSE {
             builder.push(StepKind::Pause(waited));
         }
+        // Times of a capture may go backwards, when it was merged from several interfaces.
         clock = Some(clock.map_or(at, |clock| clock.max(at)));
         match event {
             Event::Message(index, recorded) if is_own => builder.send(index, &recorded.message, notes),
@@ -99,7 +126,9 @@ pub(super) fn steps(
     builder.finish()
 }
 
-/// Messages and media of this end by time. Media follows the message that names its address.
+/// Messages and media of this end by time. Messages keep the order of the file even where times disagree;
+/// media follows the message that names its address, also when its first packet was captured before that
+/// message.
 fn timeline<'a>(end: &End<'a>, played: &'a [PlayedMedia]) -> Vec<(Duration, Event<'a>)> {
     let messages = &end.call.messages;
     let at = |index: usize| messages.get(index).map_or(Duration::ZERO, |it| it.at);
@@ -113,6 +142,7 @@ fn timeline<'a>(end: &End<'a>, played: &'a [PlayedMedia]) -> Vec<(Duration, Even
             PlayedMedia::Capture { started, named_by, .. } => (*started, *named_by),
             PlayedMedia::Echo { named_by } => (at(*named_by), *named_by),
         };
+        // Messages have even places, and media stands at the odd place behind the later of two messages.
         let latest = messages.iter().rposition(|it| it.at <= started).unwrap_or(0);
         let behind = latest.max(named_by);
         events.push((2 * behind + 1, started.max(at(behind)), Event::Media(media)));
@@ -121,14 +151,15 @@ fn timeline<'a>(end: &End<'a>, played: &'a [PlayedMedia]) -> Vec<(Duration, Even
     events.into_iter().map(|(_, at, event)| (at, event)).collect()
 }
 
+/// The state of the walk over an end's messages. Messages are named by their index in the call.
 struct StepBuilder<'a> {
     end: &'a End<'a>,
     steps: Vec<Step>,
-    /// Messages that are requests of this end which begin a transaction, in order.
+    /// Messages that are requests of this end which begin a transaction, in order: all but ACK and CANCEL.
     requests: Vec<usize>,
-    /// Message to step.
+    /// Message to step. A list: it is searched a few times a call.
     step_of: Vec<(usize, usize)>,
-    /// The message received last.
+    /// The message received last: the one that the player's `[last_…]` keywords are of.
     last: Option<usize>,
     /// The number of `requests` so far.
     cseq: i64,
@@ -147,6 +178,8 @@ impl StepBuilder<'_> {
         self.step_of.iter().find(|(known, _)| *known == message).map(|(_, step)| *step)
     }
 
+    /// Adds the step of an own message. A response whose request is not in the capture is left out: the
+    /// player has nothing to answer.
     fn send(&mut self, index: usize, message: &SipMessage, notes: &mut Vec<String>) {
         let (facts, retransmits, response_txn) = match message.code() {
             None => (self.request_facts(index, message), message.method() != "ACK", None),
@@ -170,6 +203,7 @@ impl StepBuilder<'_> {
                 }
             },
         };
+        // The reception is already in the list; only now it is known that the player must keep its request.
         if let Some(step) = response_txn.and_then(|request| self.step_of(request))
             && let StepKind::Recv(recv) = &mut self.steps[step].kind
         {
@@ -184,7 +218,8 @@ impl StepBuilder<'_> {
         }
     }
 
-    /// Whether an ACK follows before this end sends a request, so that the response may wait for it.
+    /// Whether the next request of the call is the peer's ACK. Otherwise the repetition of the response would
+    /// wait for an ACK behind other steps.
     fn is_acknowledged(&self, index: usize) -> bool {
         let later = self.end.call.messages[index + 1..].iter();
         let mut later = later.filter(|it| it.message.code().is_none());
@@ -201,6 +236,7 @@ impl StepBuilder<'_> {
         })
     }
 
+    /// The facts about an own request, which is counted if it begins a transaction.
     fn request_facts(&mut self, index: usize, message: &SipMessage) -> SentFacts {
         let mut facts = SentFacts { is_in_dialog: message.tag("To").is_some(), ..SentFacts::default() };
         if !matches!(message.method(), "ACK" | "CANCEL") {
@@ -214,6 +250,8 @@ impl StepBuilder<'_> {
             let known = self.message(*request);
             known.method() == "INVITE" && known.cseq().map(|(number, _)| number) == number
         });
+        // `[cseq]` counts on with each transaction; an ACK or CANCEL goes back to the number of its INVITE
+        // (RFC 3261 §9.1, §13.2.2.4).
         if let Some(place) = invite {
             let request = self.requests[place];
             let (count, of) = (self.requests.len(), place + 1);
@@ -231,12 +269,14 @@ impl StepBuilder<'_> {
         facts
     }
 
-    /// A step before keeps the peer's Contact.
+    /// Whether a step before keeps the peer's Contact. Without it `[next_url]` would be empty, and the
+    /// recorded Request-URI is sent.
     fn has_route(&self) -> bool {
         self.steps.iter().any(|step| matches!(&step.kind, StepKind::Recv(recv) if recv.keeps_route))
     }
 
-    /// Optional receptions behind an INVITE. One may not stand before a step that is no reception.
+    /// Optional receptions behind an INVITE, of codes that were not recorded. An optional reception needs
+    /// another reception behind it, so none is added where the next step of this end is its own.
     fn expect_provisional(&mut self, invite: usize) {
         let messages = &self.end.call.messages;
         let is_received = messages.get(invite + 1).is_some_and(|it| it.is_from_caller != self.end.is_caller);
@@ -254,12 +294,14 @@ impl StepBuilder<'_> {
         }
     }
 
+    /// Adds the step of a message of the peer, with all that later steps need of it.
     fn receive(&mut self, index: usize, message: &SipMessage) {
         let mut recv = RecvStep::default();
         let has_contact = message.header("Contact").is_some();
         match message.code() {
             None => {
                 recv.request = Some(message.method().to_owned());
+                // Methods whose messages make a dialog: RFC 3261 §12, RFC 6665 §4.1, RFC 3515 §2.
                 let makes_dialog = matches!(message.method(), "INVITE" | "SUBSCRIBE" | "REFER");
                 recv.keeps_route = has_contact && makes_dialog && message.tag("To").is_none();
                 recv.keeps_caller = index == 0 && self.sends_requests();
@@ -287,7 +329,9 @@ impl StepBuilder<'_> {
         messages.iter().any(|it| it.is_from_caller == self.end.is_caller && it.message.code().is_none())
     }
 
-    /// Provisional responses are optional where another reception follows.
+    /// Provisional responses are optional where another reception follows: a peer may leave them out (RFC
+    /// 3261 §13.3.1.1). A provisional response before an own step is awaited, as that step, such as PRACK or
+    /// CANCEL, answers it.
     fn finish(mut self) -> Vec<Step> {
         let is_recv = |step: Option<&Step>| matches!(step.map(|step| &step.kind), Some(StepKind::Recv(_)));
         for at in 0..self.steps.len() {

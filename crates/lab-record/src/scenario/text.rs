@@ -1,11 +1,16 @@
 //! Recorded text as templates: addresses become keywords, and what would be read as a keyword is escaped.
+//!
+//! The recorded addresses stand in many places: Request-URI, From, To, Contact, Refer-To, SDP. A scenario
+//! that sent them would lead the peer to the recorded machines, so both ends' addresses are replaced wherever
+//! they stand as whole words. Host names stay: they are the domain of the users.
 
 use std::net::{IpAddr, SocketAddr};
 
 use crate::calls::RecordedCall;
 use crate::message::SipMessage;
 
-/// Texts that stand for an end of the call, longest first.
+/// Texts that stand for an end of the call with their keywords, longest first: the address with its port
+/// before the address alone.
 #[derive(Debug, Clone, Default)]
 pub(super) struct AddressTexts {
     known: Vec<(String, String)>,
@@ -29,6 +34,7 @@ impl AddressTexts {
         texts
     }
 
+    /// An address as a capture has it, with and without its port.
     fn socket(&mut self, address: SocketAddr, name: &str) {
         self.add(address.to_string(), format!("[{name}_ip]:[{name}_port]"));
         let ip = match address.ip() {
@@ -52,6 +58,7 @@ impl AddressTexts {
         }
     }
 
+    /// The first keyword for a text counts: the socket addresses come before what messages claim.
     fn add(&mut self, text: String, keyword: String) {
         if self.known.iter().all(|(known, _)| *known != text) {
             self.known.push((text, keyword));
@@ -68,6 +75,8 @@ impl AddressTexts {
                 self.known.iter().find(|(known, _)| stands_at(known, rest, before))
             {
                 out.push_str(keyword);
+                // The end of the replaced text counts, not that of the keyword: an address may not begin
+                // within a word.
                 before = known.chars().last();
                 rest = &rest[known.len()..];
             } else {
@@ -80,7 +89,8 @@ impl AddressTexts {
     }
 }
 
-/// Whether `rest` begins with the address, and not with a longer one.
+/// Whether `rest` begins with the address, and not with a longer one: `10.0.0.1` is no part of `10.0.0.12` or
+/// `10.0.0.1.5`, but stands before a full stop. A port that is not the known one stays behind the address.
 fn stands_at(known: &str, rest: &str, before: Option<char>) -> bool {
     let is_word = |character: char| character.is_ascii_alphanumeric() || character == '.' || character == '-';
     let Some(after) = rest.strip_prefix(known) else { return false };
@@ -102,7 +112,7 @@ fn own_hosts(message: &SipMessage) -> Vec<String> {
         let sent_by = via.split_whitespace().nth(1).unwrap_or_default();
         hosts.push(sent_by.split([';', ',']).next().unwrap_or_default().to_owned());
     }
-    // The Contacts of an answer to REGISTER are the caller's.
+    // The Contacts of a response to REGISTER are the caller's bindings, not the registrar's address.
     let contact =
         message.header("Contact").filter(|_| message.method() != "REGISTER" || message.code().is_none());
     if let Some((start, end)) = contact.and_then(host_of_uri) {
@@ -112,7 +122,8 @@ fn own_hosts(message: &SipMessage) -> Vec<String> {
     hosts
 }
 
-/// The place of host and port in a text with a SIP URI.
+/// The place of host and port in a text with a SIP URI, as a range of bytes: behind the user part, before
+/// parameters and headers.
 pub(super) fn host_of_uri(text: &str) -> Option<(usize, usize)> {
     let scheme = text.find("sip:").map(|at| at + 4).or_else(|| text.find("sips:").map(|at| at + 5))?;
     let end = text[scheme..].find([';', '>', '?', ',', ' ']).map_or(text.len(), |at| scheme + at);
@@ -120,7 +131,8 @@ pub(super) fn host_of_uri(text: &str) -> Option<(usize, usize)> {
     (start < end).then_some((start, end))
 }
 
-/// Appends a character so that the scenario's reader takes it for itself.
+/// Appends a character so that the scenario's reader takes it for itself: `[` begins a keyword there, `\` an
+/// escape.
 pub(super) fn escape(out: &mut String, character: char) {
     match character {
         '[' | '\\' => out.push_str(&format!("\\x{:02X}", u32::from(character))),

@@ -6,6 +6,8 @@ use cluster::fields::{Corrupt, Field, put_bytes};
 
 use super::values::THING;
 
+/// The length tells the family. The flow label and the scope of an IPv6 address are left out: another node
+/// has other interfaces.
 pub(super) fn put_address(body: &mut Vec<u8>, number: u64, address: SocketAddr) {
     let mut bytes = [0; 18];
     let length = match address {
@@ -22,6 +24,7 @@ pub(super) fn put_address(body: &mut Vec<u8>, number: u64, address: SocketAddr) 
     put_bytes(body, number, &bytes[..length + 2]);
 }
 
+/// Another length is a fault, even from a later version: an address that cannot be read has no default.
 pub(super) fn address_of(field: &Field<'_>) -> Result<SocketAddr, Corrupt> {
     let port = |bytes: &[u8]| u16::from_be_bytes([bytes[0], bytes[1]]);
     match field.bytes.len() {

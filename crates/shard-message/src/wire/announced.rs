@@ -9,9 +9,11 @@ use xmpp::{Element, Jid};
 
 use super::values::{absent, fields, flag, put_flag, text};
 
+// Numbers of the fields. A flag that is false is not written, so that one that a later version adds is false
+// where it is not known.
 const ADDRESS: u64 = 1;
 const ID: u64 = 2;
-/// Seconds.
+/// Seconds, whole ones: an announced session has no others.
 const RESUMABLE_FOR: u64 = 3;
 const RECEIVED: u64 = 4;
 const ACKNOWLEDGED: u64 = 5;
@@ -29,6 +31,7 @@ const AGENT: u64 = 14;
 /// One of several.
 const LEFT_ROOM: u64 = 15;
 
+/// Stanzas and addresses keep their order: the unacknowledged ones are sent again in it (XEP-0198 §5).
 pub(super) fn put(out: &mut Vec<u8>, session: &AnnouncedSession) {
     put_bytes(out, ADDRESS, session.jid.as_str().as_bytes());
     put_bytes(out, ID, session.id.as_bytes());
@@ -57,7 +60,9 @@ pub(super) fn put(out: &mut Vec<u8>, session: &AnnouncedSession) {
     }
 }
 
+/// Any field that cannot be read fails the session, and with it the message.
 pub(super) fn read(bytes: &[u8]) -> Result<AnnouncedSession, Corrupt> {
+    // Two passes: a session is made with its address, which need not be the first field.
     let mut jid = None;
     let mut session = Vec::new();
     let mut fields = fields(bytes)?;

@@ -26,6 +26,9 @@ pub(super) const CHAT: u16 = 50;
 /// The wire version that these messages belong to: they are sent when the map's level is this or a later one.
 pub const CHAT_SINCE: u16 = 2;
 
+// All kinds share one set of numbers, so that one pass can read a message before its kind is known: the order
+// of fields does not matter, except within a list. A number that is free in one kind is not free for a new
+// field.
 // Fields of a message. Its kind says which are needed.
 const KIND: u64 = 1;
 const FROM_SHARD: u64 = 2;
@@ -55,6 +58,8 @@ const ANNOUNCEMENT: u64 = 22;
 /// The numbers of buckets, two bytes each.
 const BUCKETS: u64 = 23;
 
+// The kind of chat message within the one kind of the link: a node that does not know a number passes the
+// message over.
 // Kinds of messages.
 const BIND: u64 = 1;
 const RESUME: u64 = 2;
@@ -75,6 +80,7 @@ const RESTORE: u64 = 16;
 const ANNOUNCED: u64 = 17;
 const ALL_ANNOUNCED: u64 = 18;
 
+// The numbers start from 1: 0 is an outcome that is not there, which is read as a refusal.
 // Outcomes of a request for a session.
 const SESSION: u64 = 1;
 const RESUMED: u64 = 2;
@@ -82,6 +88,8 @@ const NOT_RESUMED: u64 = 3;
 const REFUSED: u64 = 4;
 const SEE_OTHER_HOST: u64 = 5;
 
+/// The conditions of stanza errors (RFC 6120 §8.3.3) by their number on the wire. A new one goes to the end,
+/// whatever the alphabet says: a node of the version before would read another condition.
 pub(super) const CONDITIONS: [Condition; 22] = [
     Condition::BadRequest,
     Condition::Conflict,
@@ -106,7 +114,7 @@ pub(super) const CONDITIONS: [Condition; 22] = [
     Condition::UndefinedCondition,
     Condition::UnexpectedRequest,
 ];
-/// RFC 6120 §8.3.2.
+/// The types of stanza errors (RFC 6120 §8.3.2) by their number on the wire.
 pub(super) const ERROR_KINDS: [&str; 5] = ["auth", "cancel", "continue", "modify", "wait"];
 
 /// A message of chat for a shard of another node, from the shard of this number. None: it stays within its node.
@@ -130,6 +138,8 @@ pub fn chat_sender(message: &Message) -> Option<u16> {
     Some(0)
 }
 
+/// Messages of a connection to a host here, those of a host in [`put_of_host`]. Each variant is named, so
+/// that a new one is not forgotten but decided on.
 /// False: the message stays within its node.
 fn put_chat_message(out: &mut Vec<u8>, message: &XmppShardMessage) -> bool {
     match message {
@@ -148,6 +158,7 @@ fn put_chat_message(out: &mut Vec<u8>, message: &XmppShardMessage) -> bool {
             put_value(out, ANNOUNCEMENT, |out| announced::put(out, session));
         }
         XmppShardMessage::AllAnnounced { edge, buckets } => {
+            // The shard alone is meant, no connection of it.
             put_of_edge(out, ALL_ANNOUNCED, ConnectionId { shard: *edge, connection: 0 });
             let numbers: Vec<u8> = buckets.iter().flat_map(|bucket| bucket.number().to_be_bytes()).collect();
             put_bytes(out, BUCKETS, &numbers);
@@ -227,6 +238,8 @@ fn put_of_host(out: &mut Vec<u8>, message: &XmppShardMessage) {
     }
 }
 
+/// The kind, and the connection that the message comes from or goes to. It is written whole, life and shard
+/// too: a host and a connection of different nodes know each other by nothing else.
 fn put_of_edge(out: &mut Vec<u8>, kind: u64, edge: ConnectionId) {
     put_number(out, KIND, kind);
     put_number(out, EDGE_LIFE, u64::from(edge.shard.life.0));
@@ -234,16 +247,19 @@ fn put_of_edge(out: &mut Vec<u8>, kind: u64, edge: ConnectionId) {
     put_number(out, CONNECTION, edge.connection);
 }
 
+/// The kind, and two accounts in their roles: the order of the arguments is that of the fields.
 fn put_pair(out: &mut Vec<u8>, kind: u64, one: &Bare, other: &Bare) {
     put_number(out, KIND, kind);
     put_bytes(out, ADDRESS, one.as_str().as_bytes());
     put_bytes(out, OTHER_ADDRESS, other.as_str().as_bytes());
 }
 
+/// With no namespace around it, the element declares its own: it can be read by itself.
 fn put_element(out: &mut Vec<u8>, element: &Element) {
     put_bytes(out, ELEMENT, &element.to_bytes(""));
 }
 
+/// The requests within the bind (XEP-0386) keep their order.
 fn put_bind(out: &mut Vec<u8>, request: &BindRequest) {
     let BindRequest { user, is_anonymous, resource, tag, agent, is_bind2, inline } = request;
     put_bytes(out, ADDRESS, user.as_str().as_bytes());
@@ -257,12 +273,15 @@ fn put_bind(out: &mut Vec<u8>, request: &BindRequest) {
     inline.iter().for_each(|request| put_element(out, request));
 }
 
+/// None is a field that is not there; an empty text is one of no bytes, and stays a text.
 pub(super) fn put_optional(out: &mut Vec<u8>, number: u64, text: Option<&str>) {
     if let Some(text) = text {
         put_bytes(out, number, text.as_bytes());
     }
 }
 
+/// The outcome, and its own fields. A new outcome that an older node reads is a refusal there: see
+/// [`ChatFields::bound`].
 fn put_bound(out: &mut Vec<u8>, bound: &Bound) {
     match bound {
         Bound::Session { jid, inline } => {
@@ -290,6 +309,7 @@ fn put_bound(out: &mut Vec<u8>, bound: &Bound) {
     }
 }
 
+/// A condition always, and the type where it is not the condition's own.
 fn put_error(out: &mut Vec<u8>, error: &StanzaError) {
     let StanzaError { condition, kind, text, detail } = error;
     put_number(out, CONDITION, place_of(&CONDITIONS, condition));
@@ -343,6 +363,8 @@ struct ChatFields {
 }
 
 impl ChatFields {
+    /// A number that is not known is passed over. One that cannot be read fails the whole message, since half
+    /// of one would be a wrong one.
     fn take(&mut self, field: &Field<'_>) -> Result<(), Corrupt> {
         match field.number {
             KIND => self.kind = field.value()?,
@@ -366,6 +388,7 @@ impl ChatFields {
             OUTCOME => self.outcome = field.value()?,
             TEXT => self.text = Some(text(field)?),
             TYPING => self.typing = Some(flag(field)?),
+            // A value of a later version is none, and gets a default with the outcome.
             CONDITION => self.condition = at_place(&CONDITIONS, field.value()?),
             ANNOUNCEMENT => self.announcement = Some(Box::new(announced::read(field.bytes)?)),
             BUCKETS => *self.buckets = buckets_of(field.bytes),
@@ -433,15 +456,19 @@ impl ChatFields {
         self.announcement.ok_or(absent("a message of chat has no session"))
     }
 
+    /// The only element of a kind that has one. The kinds with a list take [`ChatFields::elements`] as it
+    /// came.
     fn element(&mut self) -> Result<Element, Corrupt> {
         self.elements.pop().ok_or(absent("a message of chat has no element"))
     }
 
+    /// An address of another node is checked as one of a client is: its version may have had other rules.
     fn jid(&self) -> Result<Jid, Corrupt> {
         let address = self.address.as_deref().ok_or(absent("a message of chat has no address"))?;
         Jid::parse(address).map_err(|_| absent("an address of chat is not valid"))
     }
 
+    /// Both accounts, in the order in which [`put_pair`] has them.
     fn pair(&self) -> Result<(Bare, Bare), Corrupt> {
         let bare = |address: &Option<Box<str>>| {
             let address = address.as_deref().ok_or(absent("a message of chat has no address"))?;

@@ -15,13 +15,16 @@ pub const SHARED_SINCE: u16 = 2;
 pub(super) const SHARED_RESPONSE: u16 = 8;
 pub(super) const RELAYED: u16 = 9;
 
+// Fields of a shared response.
 const BYTES: u64 = 1;
 const HANDLING: u64 = 2;
 
+// Fields of a relayed message. The shard it is for is that of the outer message, in the link's header.
 const TO_LIFE: u64 = 1;
 const KIND: u64 = 2;
 const BODY: u64 = 3;
 
+/// By their number on the wire; a new one goes to the end.
 pub(super) const HANDLINGS: [ResponseHandling; 3] =
     [ResponseHandling::Unhandled, ResponseHandling::Forwarded, ResponseHandling::InContext];
 
@@ -34,6 +37,8 @@ pub fn shared_response(to: ShardAddress, shared: &SharedResponse) -> Message {
     message(SHARED_RESPONSE, to, body)
 }
 
+/// A handling that a later version has added is a fault, not a default: each of the known ones would make
+/// this node do something else with the response.
 pub(super) fn read_shared(message: &Message) -> Result<SharedResponse, Corrupt> {
     let (mut bytes, mut handling) = (None, None);
     let mut fields = fields(&message.body)?;
@@ -67,6 +72,7 @@ pub(super) fn read_relayed(message: &Message) -> Result<(Life, Message), Corrupt
         match field.number {
             TO_LIFE => to = Some(Life(field.value()?)),
             KIND => kind = field.value()?,
+            // Without a copy, as of a message that came straight.
             BODY => body = Some(message.body.slice_ref(field.bytes)),
             _ => {}
         }

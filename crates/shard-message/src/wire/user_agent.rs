@@ -6,6 +6,7 @@ use xmpp::c2s::UserAgent;
 use super::chat::put_optional;
 use super::values::{fields, text};
 
+// Numbers of the fields; each is left out where the client has not said it.
 const ID: u64 = 1;
 const SOFTWARE: u64 = 2;
 const DEVICE: u64 = 3;

@@ -1,4 +1,10 @@
-//! Joins the event notifier ([`crate::events`]) to the lower layers: subscriptions, publications, messages kept for later.
+//! Joins the event notifier ([`crate::events`]) to the lower layers: subscriptions, publications, messages
+//! kept for later.
+//!
+//! The notifier is a machine that knows neither transactions nor transports. Each function here gives it one
+//! input and performs its effects: replies by the server transaction of the request, queries to the router,
+//! and requests of its own (NOTIFY, MESSAGE), which are resolved and sent as client transactions. The list of
+//! effects is kept between the calls for its memory.
 
 use bytes::Bytes;
 use router::{Answer, AskId, Binding, Push, WaitingMessage};
@@ -101,18 +107,21 @@ impl EventFront {
         self.perform_events(lower, effects);
     }
 
+    /// Timers of subscriptions and of waiting messages.
     pub(crate) fn expire_notifier(&mut self, lower: &mut LowerView<'_>) {
         let mut effects = std::mem::take(&mut self.effects);
         self.notifier.expire(lower.now, &mut effects);
         self.perform_events(lower, effects);
     }
 
+    /// The final status of a request of the notifier; 408 where it could not be sent.
     pub(crate) fn handle_notify_result(&mut self, lower: &mut LowerView<'_>, id: u64, status: u16) {
         let mut effects = std::mem::take(&mut self.effects);
         self.notifier.handle_result(lower.now, RequestId(id), status, &mut effects);
         self.perform_events(lower, effects);
     }
 
+    /// Performs effects in order.
     pub(crate) fn perform_events(&mut self, lower: &mut LowerView<'_>, mut effects: Vec<EventEffect>) {
         for effect in effects.drain(..) {
             match effect {
@@ -132,6 +141,7 @@ impl EventFront {
         self.effects = effects;
     }
 
+    /// Answers a request; its context ends.
     fn reply_for_notifier(&mut self, lower: &mut LowerView<'_>, transaction: TxRef, bytes: Bytes) {
         let key = Key::from_u64(transaction.0);
         let Some(server) = lower.contexts.get(key).map(|context| context.server) else { return };
@@ -140,6 +150,8 @@ impl EventFront {
         lower.close(key);
     }
 
+    /// Sends a request over the flow of its phone (RFC 5626 §5.3), or to the address that its next hop
+    /// resolves to.
     fn send_for_notifier(
         &mut self,
         lower: &mut LowerView<'_>,
@@ -159,6 +171,7 @@ impl EventFront {
         }
     }
 
+    /// Sends a request to a resolved hop. A hop that the operator forbids counts as unreachable.
     pub(crate) fn send_notifiers_request(
         &mut self,
         lower: &mut LowerView<'_>,

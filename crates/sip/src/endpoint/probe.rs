@@ -1,4 +1,7 @@
-//! Probes of the targets of routes: an OPTIONS each.
+//! Probes of the targets of routes: an OPTIONS each (RFC 3261 §11), outside of any dialog.
+//!
+//! The node decides which targets are probed and makes of the outcomes what it will. Here a probe is built,
+//! sent and reported with its final status, with nothing kept in between.
 
 use super::EndpointEffect;
 use super::context::TransactionUser;
@@ -17,6 +20,7 @@ pub(super) fn probe(lower: &mut LowerView<'_>, id: u64, target: &str) {
     }
 }
 
+/// Sends it to the resolved hop. Without one, or without a listener for its transport, the outcome is 503.
 pub(super) fn send_probe(lower: &mut LowerView<'_>, id: u64, target: &str, hop: Option<Hop>) {
     let sent = hop.and_then(|hop| try_probe(lower, id, target, hop));
     if sent.is_none() {
@@ -24,9 +28,11 @@ pub(super) fn send_probe(lower: &mut LowerView<'_>, id: u64, target: &str, hop: 
     }
 }
 
+/// Builds the request and begins its transaction. `None`: it cannot be sent.
 fn try_probe(lower: &mut LowerView<'_>, id: u64, target: &str, hop: Hop) -> Option<()> {
     let listener = lower.env.listeners.listener_for(hop.transport, hop.addr, None)?;
     let us = String::from_utf8_lossy(&lower.env.listeners.texts[listener].uri).into_owned();
+    // Call-ID and tag are made of the key, the probe and the time: unpredictable, and never twice the same.
     let unique =
         lower.env.keys.branch.mac(&[b"probe", &id.to_be_bytes(), &lower.now.as_micros().to_be_bytes()]);
     let mut request = RequestBuilder::new(b"OPTIONS", target.as_bytes());

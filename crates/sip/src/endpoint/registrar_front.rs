@@ -1,5 +1,8 @@
 //! REGISTER: RFC 3261 §10.3, from the request to the router's word and back. The rules of Contact are
 //! [`crate::registrar`]'s, the bindings the router's.
+//!
+//! In: a REGISTER whose sender has proved to be the account. Out: a `Query::Register`, and after its answer,
+//! which comes once the bindings are on disk, the 200 with all of them, or a refusal.
 
 use router::{Binding, Query, RegisterRefused};
 use stdx::slab::Key;
@@ -28,6 +31,8 @@ impl RegistrarFront {
         let mut rules = lower.env.settings.registrar;
         rules.max_contacts = account.max_contacts;
         let source = &context.source;
+        // A Contact must not lead to this server or into a network that the operator keeps closed: requests
+        // to the account would go there.
         let reach = ContactReach {
             networks: &lower.env.settings.trust.contacts,
             is_trusted: lower.env.trust().trusts_registrations(source),
@@ -45,6 +50,8 @@ impl RegistrarFront {
         }
     }
 
+    /// The router has answered: a 200 lists all bindings of the account, not only those of this request
+    /// (§10.3 step 8).
     pub(crate) fn finish_register(
         &mut self,
         lower: &mut LowerView<'_>,
@@ -72,6 +79,7 @@ impl RegistrarFront {
         lower.close(key);
     }
 
+    /// Refuses with the status and headers of the reason.
     fn refuse_register(&mut self, lower: &mut LowerView<'_>, key: Key, refusal: &RegisterRefusal) {
         let write = |reply: &mut Reply| refusal.write(reply);
         lower.finish_with(key, refusal.status, refusal.reason, write);

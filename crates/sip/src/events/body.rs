@@ -71,6 +71,7 @@ fn pidf(aor: &str, presence: &Presence) -> String {
     out
 }
 
+/// `id` is the same in all documents of the account, so that a watcher knows the tuple again.
 fn write_tuple(out: &mut String, id: &str, is_open: bool, contact: &str) {
     let basic = if is_open { "open" } else { "closed" };
     let _ = writeln!(
@@ -107,6 +108,7 @@ fn write_dialog(out: &mut String, call: &CallInfo) {
             let _ = write!(out, " {name}=\"{}\"", escaped(value));
         }
     }
+    // The part of the account that the document is about (RFC 4235 §4.1.1).
     let direction = if call.initiator { "initiator" } else { "recipient" };
     let state = match call.phase {
         CallPhase::Trying => "trying",
@@ -114,6 +116,7 @@ fn write_dialog(out: &mut String, call: &CallInfo) {
         CallPhase::Confirmed => "confirmed",
         CallPhase::Terminated => "terminated",
     };
+    // The router knows the other party's identity only: a watcher that calls the target calls this address.
     let remote = escaped(&call.remote);
     let _ = writeln!(
         out,
@@ -153,6 +156,8 @@ fn reginfo(now: Instant, aor: &str, bindings: &[Binding], version: u32) -> Strin
     out
 }
 
+/// The document is a full state, so a contact in it is active; one that is gone is not in it. The name is
+/// made of the URI too: a phone that comes with another one is another contact.
 fn write_contact(out: &mut String, now: Instant, binding: &Binding) {
     let contact = &binding.contact;
     let parts = [contact.uri.as_bytes(), contact.instance.as_bytes(), &contact.reg_id.to_le_bytes()];

@@ -1,4 +1,9 @@
-//! MESSAGE for an address without bindings (RFC 3428): kept, and sent when the address comes back.
+//! MESSAGE for an address without bindings (RFC 3428): kept, and sent when the address comes back. Texts of
+//! chat clients go to phones the same way.
+//!
+//! The router keeps the message until [`Query::Delivered`] says that a phone has taken it or refused it for
+//! good. After any other outcome it is offered again, so that a phone may get it twice but none is lost by a
+//! phone that was out of reach.
 
 use std::collections::HashMap;
 
@@ -47,6 +52,7 @@ impl MessageDeliveries {
         self.open.len()
     }
 
+    /// Sends a kept message.
     /// To every contact at once, as a proxy would fork it.
     pub(super) fn deliver(
         &mut self,
@@ -91,6 +97,8 @@ impl MessageDeliveries {
     ) {
         let bindings = &bindings[..bindings.len().min(limits::DELIVERY_CONTACTS)];
         let delivery = ids.next_id();
+        // One tag and one Call-ID for all contacts, as of a forked request: a phone that is behind two of
+        // them can refuse the second as merged (RFC 3261 §8.2.2.2).
         let [tag, call_id] = [(); 2].map(|()| ids.token());
         let call_id = match origin {
             MessageOrigin::Kept { .. } => call_id,
@@ -169,6 +177,8 @@ impl Notifier {
         }
     }
 
+    /// The router's answer to a MESSAGE that was to be kept. Only 202 says that the sender need not send it
+    /// again.
     pub(super) fn handle_kept(
         &mut self,
         waiting: &WaitingRequest,
@@ -226,16 +236,19 @@ fn check_keepable(request: &Message) -> Result<&str, EventRefusal> {
     sender_of(request).ok_or(EventRefusal::new(400, "Bad From"))
 }
 
+/// The URI of From, if it is one that a message of ours may repeat in its own From.
 fn sender_of(request: &Message) -> Option<&str> {
     let from = request.from().filter(|from| Uri::parse(from.uri).is_ok());
     from.and_then(|from| std::str::from_utf8(from.uri).ok())
 }
 
+/// A stranger's message counts towards a smaller limit, by the router.
 fn keep_query(now: Instant, incoming: &IncomingRequest<'_>, from: &str) -> Query {
     let message = Box::new(message_of(now, incoming.request, incoming.aor, from));
     if incoming.account.is_some() { Query::Keep(message) } else { Query::KeepOfStranger(message) }
 }
 
+/// The number is set where the message is kept.
 fn message_of(now: Instant, request: &Message, aor: &str, from: &str) -> WaitingMessage {
     let content_type = request.header(Header::ContentType).unwrap_or(b"text/plain");
     WaitingMessage {

@@ -1,4 +1,8 @@
-//! NOTIFY: RFC 6665 §4.2.2.
+//! NOTIFY (RFC 6665 §4.2.2): when a subscription sends one, and the last one that ends it.
+//!
+//! States come in from the router, statuses from the watcher; out go requests. A subscription has at most one
+//! NOTIFY without a final response, so that the watcher sees the states in their order. Changes within
+//! [`limits::NOTIFY_INTERVAL`] are told as one, the newest.
 
 use bytes::Bytes;
 use router::State;
@@ -55,9 +59,11 @@ impl Notifier {
         out: &mut Vec<EventEffect>,
     ) {
         let Some(subscription) = self.subscriptions.get_mut(key) else { return };
+        // The same state again is no news, but an answer to a SUBSCRIBE is always due.
         let is_news = subscription.latest.as_ref() != Some(&state);
         subscription.is_due |= is_answer || is_news;
         subscription.latest = Some(state);
+        // The NOTIFY after a SUBSCRIBE does not wait for the interval.
         if is_answer {
             subscription.not_before = now;
         }
@@ -67,6 +73,7 @@ impl Notifier {
     /// The watched account does not let this one see it: nothing of it is told, not even what was before.
     pub(super) fn handle_watch_refused(&mut self, now: Instant, key: Key, out: &mut Vec<EventEffect>) {
         let Some(subscription) = self.subscriptions.get_mut(key) else { return };
+        // The last NOTIFY has no body then.
         subscription.latest = None;
         self.counters.refused += 1;
         self.terminate(now, key, Reason::Rejected, out);
@@ -82,6 +89,7 @@ impl Notifier {
         self.advance(now, key, out);
     }
 
+    /// The final status of a NOTIFY, or 408 where none came.
     pub(super) fn handle_notified(
         &mut self,
         now: Instant,
@@ -115,6 +123,7 @@ impl Notifier {
 
     pub(super) fn handle_timer(&mut self, now: Instant, key: Key, out: &mut Vec<EventEffect>) {
         let Some(subscription) = self.subscriptions.get_mut(key) else { return };
+        // The entry in the wheel is used up; `arrange` sets the next.
         if subscription.wake_at <= now {
             subscription.wake_at = Instant::FAR_FUTURE;
         }
@@ -132,6 +141,8 @@ impl Notifier {
         }
     }
 
+    /// Sends the newest state with the time that is left. That is rounded up, so that it is 0 for no
+    /// subscription that is active.
     fn notify(&mut self, now: Instant, key: Key, out: &mut Vec<EventEffect>) {
         let id = RequestId(self.ids.next_id());
         let Some(subscription) = self.subscriptions.get_mut(key) else { return };
@@ -149,6 +160,7 @@ impl Notifier {
         let id = RequestId(self.ids.next_id());
         if let Some(mut subscription) = self.forget(now, key, out) {
             self.counters.notifies += 1;
+            // Nothing awaits its status any more.
             if let Some(open) = subscription.in_flight {
                 self.requests.remove(&open.0);
             }
@@ -158,6 +170,8 @@ impl Notifier {
 }
 
 impl Subscription {
+    /// The version counts the documents that were sent, so that the watcher sees their order (RFC 4235 §4.3).
+    /// A NOTIFY without a body, before the first state or after a refusal, does not count.
     fn notify(&mut self, now: Instant, id: RequestId, state: &str) -> EventEffect {
         let (mut request, onward) = self.dialog.request("NOTIFY");
         request.header("Event", self.event.to_header().as_bytes());

@@ -1,4 +1,8 @@
 //! PUBLISH: RFC 3903 §6, for presence only.
+//!
+//! The request is checked here in the order of §6, and becomes a query to the router, which has the published
+//! documents and their entity tags; its answer makes the reply. A document is passed on unread: its watchers,
+//! and chat, make of it what they can.
 
 use std::sync::Arc;
 
@@ -12,7 +16,7 @@ use crate::limits;
 use crate::wire::{Header, Message, eq_ignore_case};
 
 impl Notifier {
-    /// Leads to one `Reply`, with the router's answer when there was anything to ask.
+    /// A PUBLISH. Leads to one `Reply`, with the router's answer when there was anything to ask.
     pub fn handle_publish(
         &mut self,
         now: Instant,
@@ -26,7 +30,7 @@ impl Notifier {
         }
     }
 
-    /// Asks the router and keeps what the reply is made of.
+    /// Asks the router and keeps what the reply is made of. Refused when too many wait already.
     pub(super) fn ask_for(
         &mut self,
         now: Instant,
@@ -84,7 +88,7 @@ fn publish_query(incoming: &IncomingRequest<'_>, rules: &EventRules) -> Result<Q
     Ok(Query::Publish(Box::new(publish)))
 }
 
-/// RFC 3903 §6 step 2.
+/// RFC 3903 §6 step 2: an event package that may be published.
 fn check_event(request: &Message) -> Result<(), EventRefusal> {
     match EventHeader::of(request) {
         Ok(EventHeader { package: Package::Presence, .. }) => Ok(()),
@@ -92,7 +96,7 @@ fn check_event(request: &Message) -> Result<(), EventRefusal> {
     }
 }
 
-/// RFC 3903 §6 step 3: one tag or none.
+/// RFC 3903 §6 step 3: one tag or none. Without one the publication is an initial one.
 fn etag_of(request: &Message) -> Result<Option<Box<str>>, EventRefusal> {
     let mut values = request.values(Header::SipIfMatch);
     let first = values.next().map(|tag| std::str::from_utf8(tag).map(Box::from));
@@ -102,7 +106,7 @@ fn etag_of(request: &Message) -> Result<Option<Box<str>>, EventRefusal> {
     }
 }
 
-/// RFC 3903 §6 step 5.
+/// RFC 3903 §6 step 5: PIDF, uncoded, of a bounded size. `None`: a refresh or a removal.
 fn document_of(request: &Message) -> Result<Option<Arc<[u8]>>, EventRefusal> {
     let body = request.body();
     if body.is_empty() {

@@ -7,7 +7,8 @@ use crate::limits;
 use crate::transport::Source;
 use crate::wire::{Address, Header, Message, Params, Uri, parse_number};
 
-/// In the order they stand. Empty when the request has no Contact.
+/// In the order they stand. Empty when the request has no Contact. A fault in one refuses them all: a
+/// REGISTER changes all its bindings or none (RFC 3261 §10.3).
 pub(super) fn parse(
     request: &Message,
     source: &Source,
@@ -23,6 +24,7 @@ pub(super) fn parse(
         }
         contacts.push(registration.contact(value, aor)?);
     }
+    // A contact that is taken away needs no room.
     let added = contacts.iter().filter(|contact| contact.expires > 0);
     if added.clone().count() > rules.max_contacts {
         return Err(RegisterRefusal::too_many_contacts());
@@ -65,6 +67,7 @@ impl<'a> Registration<'a> {
     ) -> Result<Self, RegisterRefusal> {
         let expires = request.header(Header::Expires);
         let path = path(request)?;
+        // Path would lead calls of the account to any address that the client names.
         if !path.is_empty() && !reach.is_trusted {
             return Err(RegisterRefusal::path_of_untrusted());
         }
@@ -73,6 +76,7 @@ impl<'a> Registration<'a> {
             reach,
             source,
             request,
+            // A malformed value is as none; RFC 3261 §10.2.1.1 would take it for 3600.
             expires: expires.map(|value| parse_number(value).unwrap_or(rules.default_expires)),
             outbound: request.lists(Header::Supported, "outbound"),
             path,
@@ -80,6 +84,7 @@ impl<'a> Registration<'a> {
         })
     }
 
+    /// One value of Contact, checked and with its granted interval.
     fn contact(&self, value: &[u8], aor: &str) -> Result<Contact, RegisterRefusal> {
         let address = Address::parse(value).ok_or(RegisterRefusal::bad("Bad Contact"))?;
         let uri = address.parsed_uri().map_err(|_| RegisterRefusal::bad("Bad Contact"))?;
@@ -92,6 +97,7 @@ impl<'a> Registration<'a> {
         }
         let (expires, received) = (self.granted(address.params)?, self.received(&uri));
         let is_direct = received.is_none() && self.path.is_empty() && uri.is_sip();
+        // Taking away is always allowed, by whatever address it came in.
         if expires > 0 && is_direct && self.reach.leads_astray(&uri) {
             return Err(RegisterRefusal::contact_is_taken());
         }
@@ -185,6 +191,7 @@ fn path(request: &Message) -> Result<Box<str>, RegisterRefusal> {
     text(&joined, "Bad Path")
 }
 
+/// For people to see; cut at a limit, since its text is the client's.
 fn user_agent(request: &Message) -> Box<str> {
     let text = String::from_utf8_lossy(request.header(Header::UserAgent).unwrap_or_default());
     text.get(..text.floor_char_boundary(limits::USER_AGENT_BYTES)).unwrap_or_default().into()

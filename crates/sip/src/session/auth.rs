@@ -1,4 +1,7 @@
 //! The answer to a digest challenge of our own requests: RFC 3261 §22.2, RFC 7616 §3.4, RFC 8760.
+//!
+//! Nothing is kept between requests: each is challenged anew, so `nc` is always 1 and the cnonce fresh.
+//! `Session::prove` calls [`answer`] for a 401 or 407 and limits how often (`outgoing::CHALLENGES`).
 
 use bytes::Bytes;
 use stdx::rng::Rng;
@@ -7,7 +10,8 @@ use super::Login;
 use crate::digest::{Hash, hash_hex, quoted};
 use crate::wire::{Header, Message, Params, Rewrite};
 
-/// The request again, with credentials and the next CSeq. `None`: nothing in the challenge we can answer.
+/// The request again, with credentials and the next CSeq (RFC 3261 §22.2). `None`: nothing in the challenge
+/// we can answer, and the response stands.
 pub(super) fn answer(
     rng: &mut Rng,
     request: &Message,
@@ -27,11 +31,14 @@ pub(super) fn answer(
     let mut rewrite = Rewrite::new(request);
     rewrite.set(Header::CSeq, |text| text.extend_from_slice(format!("{cseq} {method}").as_bytes()));
     let own = if response.status() == 401 { Header::Authorization } else { Header::ProxyAuthorization };
+    // Credentials of the challenge before: a second answer to one server would be malformed.
     rewrite.remove_all(own);
     rewrite.append(answer_header, |text| text.extend_from_slice(value.as_bytes()));
     Some(rewrite.finish())
 }
 
+/// The value of the answer to one challenge. `None`: another scheme, an unknown algorithm, or a qop without
+/// `auth`.
 fn credentials(rng: &mut Rng, request: &Message, challenge: &[u8], login: &Login) -> Option<String> {
     let scheme = challenge.get(..7).filter(|scheme| scheme.eq_ignore_ascii_case(b"Digest "));
     let text: Vec<u8> = as_params(scheme.map(|_| &challenge[7..])?);
@@ -47,6 +54,7 @@ fn credentials(rng: &mut Rng, request: &Message, challenge: &[u8], login: &Login
     if qop.is_some() && !has_auth {
         return None;
     }
+    // RFC 7616 §3.4.2 and §3.4.3: without qop the response is that of RFC 2069.
     let ha1 = hash_hex(hash, &[login.user.as_bytes(), realm, login.password.as_bytes()]);
     let ha2 = hash_hex(hash, &[request.method_name(), request.uri()]);
     let cnonce = rng.token(16);

@@ -1,4 +1,8 @@
 //! A dialog of a user agent, of either side: RFC 3261 §12.
+//!
+//! Plain data: the numbers, tags, target and route set, and the requests and replies that are built of them.
+//! Via and Contact are not written here, as they depend on the listener by which a message leaves
+//! (`endpoint::user_agent`).
 
 use router::Received;
 
@@ -12,6 +16,7 @@ use crate::wire::{Address, Header, Message, Reply, RequestBuilder, Uri, Values};
 /// The dialog of a session (RFC 3261 §12).
 #[derive(Clone, Debug)]
 pub(super) struct Dialog {
+    /// The Call-ID, on either side.
     pub(super) call_id: Box<[u8]>,
     pub(super) local_tag: Box<str>,
     /// Empty until a response of the peer has one.
@@ -20,14 +25,19 @@ pub(super) struct Dialog {
     local: Box<[u8]>,
     /// The peer's name-addr, tag and all.
     remote: Box<[u8]>,
+    /// Record-Routes in the order in which requests of ours go through them.
     route_set: Box<[Box<[u8]>]>,
+    /// The peer's Contact: the Request-URI of our requests.
     remote_target: Box<[u8]>,
+    /// The flow to a phone behind a NAT; `None`: its target is reachable by itself.
     received: Option<Received>,
     /// See [`super::Invite::public_only`].
     public_only: bool,
     /// See [`super::Invite::is_binding`]; of the INVITE alone.
     is_binding: bool,
+    /// The number of the peer's last request; 0 before the first.
     remote_cseq: u32,
+    /// The number of our last request.
     pub(super) local_cseq: u32,
 }
 
@@ -117,7 +127,7 @@ impl Dialog {
         request.call_id() == Some(&*self.call_id) && request.from_tag() == Some(&*self.remote_tag)
     }
 
-    /// RFC 3261 §12.2.2.
+    /// RFC 3261 §12.2.2: numbers of requests only grow. A lower one is late or repeated.
     pub(super) fn accept(&mut self, request: &Message) -> Result<(), DialogFault> {
         let number = request.cseq().map_or(0, |(number, _)| number);
         if self.remote_cseq != 0 && number <= self.remote_cseq {
@@ -157,7 +167,7 @@ impl Dialog {
         out.push(reply_effect(arrived.transaction, status, reply.finish()));
     }
 
-    /// Target refresh (§12.2): by re-INVITE and UPDATE, and the 2xx to them.
+    /// Target refresh (§12.2): by re-INVITE and UPDATE, and the 2xx to them. The route set stays as it was.
     pub(super) fn refresh_target(&mut self, message: &Message, source: Option<&Source>) {
         let Some(target) = contact_of(message) else { return };
         self.remote_target = target.into();
@@ -191,7 +201,8 @@ impl Dialog {
         (request, OutgoingRoute { next_hop, received, public_only, is_binding })
     }
 
-    /// A first route without `lr` is a strict router: it gets the Request-URI.
+    /// The Request-URI and the Routes (§12.2.1.1). A first route without `lr` is a strict router: it gets the
+    /// Request-URI, and the target is the last Route.
     fn route(&self) -> (Box<[u8]>, Vec<Box<[u8]>>) {
         let first = self.route_set.first().and_then(|route| Address::parse(route)).map(|route| route.uri);
         match first {

@@ -1,4 +1,8 @@
 //! An INVITE of the peer's: rung, answered, refused, cancelled. RFC 3261 §13.3, §9.2; RFC 3262 §3.
+//!
+//! Two things are repeated here and not by a transaction: a reliable provisional response until its PRACK,
+//! and the 2xx until its ACK, both also over TCP, as a proxy in between may change to UDP. While a
+//! provisional response with SDP has no PRACK, a 200 has to wait for it (`parked`).
 
 use std::time::Duration;
 
@@ -20,7 +24,7 @@ use crate::transaction::T2;
 use crate::transport::Source;
 use crate::wire::{Header, Message, Reply};
 
-/// Option tags of Require that we support (RFC 3261 §8.2.2.3).
+/// Option tags of Require that we support (RFC 3261 §8.2.2.3). Others are answered 420.
 const REQUIRE_KNOWN: [&str; 2] = ["100rel", "timer"];
 
 /// The INVITE that waits for its final response.
@@ -29,6 +33,7 @@ pub(super) struct IncomingInvite {
     request: Message,
     source: Source,
     contact: Box<str>,
+    /// The last RSeq; the first is random (RFC 3262 §3).
     rseq: u32,
     /// A reliable provisional without its PRACK.
     provisional: Option<ReliableProvisional>,
@@ -40,6 +45,7 @@ pub(super) struct IncomingInvite {
     until: Instant,
 }
 
+/// SDP, and further headers.
 type HeldAnswer = (Bytes, Vec<(Box<str>, Box<str>)>);
 
 /// A provisional response that is repeated until its PRACK (RFC 3262 §3).
@@ -57,6 +63,7 @@ pub(super) struct RAck {
 }
 
 impl RAck {
+    /// Reads RAck. `None`: it is missing, malformed, or of another method.
     fn of(prack: &Message) -> Option<RAck> {
         let value = std::str::from_utf8(prack.header_named("RAck")?).ok()?;
         let mut words = value.split_ascii_whitespace();
@@ -110,6 +117,8 @@ impl IncomingInvite {
         Some(RAck { rseq, cseq: self.request.cseq()?.0 })
     }
 
+    /// RFC 3262 §3: must be reliable where the caller requires it; we also choose it for SDP, which may get
+    /// lost otherwise.
     fn wants_reliable(&self, has_sdp: bool) -> bool {
         let requires = self.request.lists(Header::Require, "100rel");
         requires || has_sdp && self.request.lists(Header::Supported, "100rel")
@@ -117,7 +126,8 @@ impl IncomingInvite {
 }
 
 impl Sessions {
-    /// An INVITE without To tag that the plan gave to an application. `None`: it was refused at once.
+    /// An INVITE without To tag that the plan gave to an application. `None`: it was refused at once, and the
+    /// call records have the refusal.
     pub(crate) fn handle_invite(
         &mut self,
         now: Instant,
@@ -190,6 +200,7 @@ impl Sessions {
         Ok(())
     }
 
+    /// Ends an INVITE that has no final response, with the reason for the application.
     pub(super) fn refuse_call(
         &mut self,
         key: Key,
@@ -224,13 +235,14 @@ impl Sessions {
         }
     }
 
-    /// RFC 3261 §13.3.1.4: the ACK of our 2xx.
+    /// RFC 3261 §13.3.1.4: the ACK of our 2xx. One of an older 2xx has another CSeq and is ignored.
     pub(crate) fn handle_ack(&mut self, ack: &Message, out: &mut SessionEffects) {
         let Some(key) = self.find(ack) else { return };
         let Some(session) = self.sessions.get_mut(key) else { return };
         session.proved = true;
         let number = ack.cseq().map(|(number, _)| number);
         let Some(unacked) = session.unacked.take_if(|unacked| Some(unacked.cseq) == number) else { return };
+        // Hung up before the ACK: the BYE had to wait for it (RFC 3261 §15).
         if matches!(session.stage, SessionStage::Ending) {
             if unacked.is_first {
                 session.send_bye(&mut self.requests, None, out);
@@ -245,6 +257,7 @@ impl Sessions {
         }
     }
 
+    /// The application has not answered in time, or a reliable provisional response is due again.
     pub(super) fn wake_incoming(&mut self, now: Instant, key: Key, out: &mut SessionEffects) {
         let Some(session) = self.sessions.get_mut(key) else { return };
         let SessionStage::Invited(incoming) = &mut session.stage else { return };
@@ -323,6 +336,7 @@ impl Session {
         Ok(())
     }
 
+    /// Sends the 200. Provisional responses that are still open are overtaken by it.
     fn answer_now(
         &mut self,
         now: Instant,
@@ -378,6 +392,7 @@ impl Session {
         }
     }
 
+    /// The 2xx is due again, or its ACK never came.
     pub(super) fn wake_unacked(
         &mut self,
         now: Instant,
@@ -401,6 +416,7 @@ impl Session {
     }
 }
 
+/// Checks an INVITE before there is a session: room, extensions, body, interval, dialog, in this order.
 #[expect(clippy::type_complexity, reason = "status, reason and a header of the one refusal")]
 fn check_invite(
     is_full: bool,
@@ -447,15 +463,17 @@ fn response(dialog: &Dialog, incoming: &IncomingInvite, status: u16) -> Reply {
     reply
 }
 
+/// The response with its description, if it has one.
 pub(super) fn finish(reply: Reply, sdp: &Bytes) -> Bytes {
     if sdp.is_empty() { reply.finish() } else { reply.finish_with(SDP, sdp) }
 }
 
+/// A response to a transaction of the peer's.
 pub(super) fn reply_effect(transaction: TxRef, status: u16, bytes: Bytes) -> SessionEffect {
     SessionEffect::Reply { transaction, status, bytes }
 }
 
-/// We offer and answer SDP alone.
+/// We offer and answer SDP alone: another body or a coded one is refused with what is accepted.
 #[expect(clippy::type_complexity, reason = "status, reason and a header of the one refusal")]
 pub(super) fn check_body(
     request: &Message,
@@ -475,6 +493,7 @@ pub(super) fn check_body(
     Err((415, "Unsupported Media Type", Some(("Accept", SDP.to_owned()))))
 }
 
+/// The call's beginning, for the ledger.
 fn started(request: &Message, caller: &Caller) -> CallEventKind {
     let text = |bytes: Option<&[u8]>| String::from_utf8_lossy(bytes.unwrap_or_default()).into();
     CallEventKind::Started {

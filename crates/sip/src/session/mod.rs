@@ -91,7 +91,9 @@ pub struct Sessions {
     by_tag: HashMap<Box<str>, Key>,
     requests: PendingRequests,
     messages: PendingMessages,
+    /// INVITEs whose 2xx was acknowledged, by the number of the request.
     acknowledged: HashMap<u64, AcknowledgedInvite>,
+    /// Wake-ups of sessions; entries of sessions that have ended find nothing.
     wheel: Wheel<SessionTimer>,
 }
 
@@ -101,6 +103,7 @@ pub(crate) struct Session {
     id: SessionId,
     dialog: Dialog,
     stage: SessionStage,
+    /// The credentials for challenges.
     login: Option<Box<Login>>,
     /// The call is ours (RFC 3261 §14.1 tells the two apart).
     owns_call_id: bool,
@@ -109,6 +112,7 @@ pub(crate) struct Session {
     /// Methods the peer's Allow names; none until it said so.
     peer_allows_update: bool,
     exchange: OfferExchange,
+    /// The number of the last offer or transfer, so that a late answer is told from a new one.
     last_token: u32,
     /// Our 2xx to an INVITE that still has no ACK.
     unacked: Option<Box<UnacknowledgedOk>>,
@@ -136,6 +140,7 @@ enum SessionStage {
     Invited(Box<IncomingInvite>),
     /// Our INVITE has none.
     Calling(Box<OutgoingInvite>),
+    /// There is a dialog, and media may flow.
     Up,
     /// Our BYE waits for the ACK of our 2xx (RFC 3261 §15), or for its own answer.
     Ending,
@@ -168,6 +173,7 @@ pub(crate) struct SessionContext<'a> {
 }
 
 impl Sessions {
+    /// No sessions yet; `rng` draws tags, Call-IDs and cnonces.
     pub(crate) fn new(rng: Rng, now: Instant) -> Self {
         Sessions {
             rules: SessionRules::default(),
@@ -182,10 +188,12 @@ impl Sessions {
         }
     }
 
+    /// Settings for sessions from now on.
     pub(crate) fn set_rules(&mut self, rules: SessionRules) {
         self.rules = rules;
     }
 
+    /// The numbers now.
     pub(crate) fn counts(&self) -> SessionCounts {
         SessionCounts {
             sessions: self.sessions.len(),
@@ -222,6 +230,7 @@ impl Sessions {
         self.wheel.deadline()
     }
 
+    /// Performs the timers that are due.
     pub(crate) fn expire(&mut self, now: Instant, out: &mut SessionEffects) {
         if self.wheel.is_empty() {
             return;

@@ -1,4 +1,9 @@
 //! Offers within a session: re-INVITE and UPDATE, theirs and ours, and glare. RFC 3261 §14, RFC 3311.
+//!
+//! A session has one offer open at a time, in either direction ([`OfferExchange`]); everything that could
+//! break that is refused here, ours by a [`CommandError`], the peer's by 491 or 500. An offer of the peer has
+//! a number ([`OfferId`]) that the application answers by, so an answer to an offer that was taken back finds
+//! nothing.
 
 use std::time::Duration;
 
@@ -21,7 +26,9 @@ use crate::wire::{Message, Method, Reply};
 
 /// The one offer that may be open (RFC 3264 §4).
 pub(super) enum OfferExchange {
+    /// No offer is open.
     Idle,
+    /// The application decides about it.
     Peer(Box<PeerOffer>),
     Ours {
         request: u64,
@@ -33,7 +40,7 @@ pub(super) enum OfferExchange {
     },
 }
 
-/// An offer of the peer that waits for the application's answer (RFC 3264).
+/// An offer of the peer that waits for the application's answer (RFC 3264), with all that the response needs.
 pub(super) struct PeerOffer {
     offer: OfferId,
     transaction: TxRef,
@@ -45,6 +52,7 @@ pub(super) struct PeerOffer {
 }
 
 impl OfferExchange {
+    /// When [`Session::wake_exchange`] has something to do.
     pub(super) fn deadline(&self) -> Instant {
         match self {
             OfferExchange::Peer(peer_offer) => peer_offer.until,
@@ -67,6 +75,7 @@ impl OfferExchange {
         }
     }
 
+    /// Takes the peer's offer of that number out.
     fn take_peer(&mut self, offer: OfferId) -> Result<Box<PeerOffer>, CommandError> {
         match std::mem::replace(self, OfferExchange::Idle) {
             OfferExchange::Peer(peer_offer) if peer_offer.offer == offer => Ok(peer_offer),
@@ -79,6 +88,7 @@ impl OfferExchange {
 }
 
 impl PeerOffer {
+    /// A response without a body.
     fn reply(&self, dialog: &Dialog, status: u16, reason: &str, out: &mut SessionEffects) {
         let tag = Some(&*dialog.local_tag);
         let reply = Reply::new(&self.request, self.source.remote, status, reason, tag);
@@ -87,7 +97,8 @@ impl PeerOffer {
 }
 
 impl Sessions {
-    /// The end of our re-INVITE or UPDATE.
+    /// The end of our re-INVITE or UPDATE. A success refreshes the target and the timer, and its description
+    /// is the answer; a failure leaves the session as it was (RFC 3261 §14.1).
     pub(super) fn handle_offer_final(
         &mut self,
         now: Instant,
@@ -126,6 +137,7 @@ impl Sessions {
             491 if matches!(session.exchange, OfferExchange::Idle) => {
                 session.exchange = OfferExchange::Crossed { until: now + wait, refresh };
             }
+            // RFC 4028 §7.3: the peer wants a longer interval.
             422 if refresh => session.refresh.lengthen(now, end.response),
             401.. if refresh => {}
             status => session.emit(|session| SessionEvent::OfferRefused { session, status }, out),
@@ -134,7 +146,8 @@ impl Sessions {
 }
 
 impl Session {
-    /// Offers new media by a re-INVITE.
+    /// Offers new media by a re-INVITE. `OfferOpen`: the application has to try again when the open one is
+    /// settled.
     pub(crate) fn offer(
         &mut self,
         sdp: &Bytes,
@@ -153,6 +166,7 @@ impl Session {
         if let Some(expires) = expires {
             request.header("Session-Expires", expires.as_bytes());
         }
+        // Kept even if the peer refuses it: a refresh by re-INVITE would repeat it.
         self.local_sdp = sdp.clone();
         let bytes = request.finish_with(SDP, sdp);
         let purpose = RequestPurpose::Offer { refresh: false };
@@ -190,7 +204,7 @@ impl Session {
         Ok(())
     }
 
-    /// 488 and the like: the session stays as it was.
+    /// 488 and the like: the session stays as it was (RFC 3261 §14.2).
     pub(crate) fn refuse_offer(
         &mut self,
         offer: OfferId,
@@ -203,7 +217,8 @@ impl Session {
         Ok(())
     }
 
-    /// A re-INVITE or an UPDATE of the peer's.
+    /// A re-INVITE or an UPDATE of the peer's. An INVITE without a body asks for an offer of ours, an UPDATE
+    /// without one only refreshes.
     pub(super) fn handle_offer(
         &mut self,
         now: Instant,
@@ -268,6 +283,8 @@ impl Session {
         by_stage.or(by_exchange)
     }
 
+    /// Refuses an offer that came at the wrong time. The random wait of a 500 keeps two sides from meeting
+    /// again (RFC 3261 §14.2).
     fn refuse_glare(
         &self,
         rng: &mut Rng,
@@ -324,6 +341,7 @@ impl Session {
         Duration::from_millis(units * 10)
     }
 
+    /// An offer has waited long enough: the application's for its answer, ours for another try.
     pub(super) fn wake_exchange(
         &mut self,
         now: Instant,

@@ -1,5 +1,11 @@
-//! An INVITE of ours: forks, early dialogs, answers, refusals, its end by CANCEL. RFC 3261 §13.2, §9.1;
-//! RFC 3262 §4.
+//! An INVITE of ours: forks, early dialogs, answers, refusals, its end by CANCEL. RFC 3261 §13.2, §9.1; RFC
+//! 3262 §4.
+//!
+//! One INVITE may be answered by several phones. Each provisional response with another To tag is an early
+//! dialog of its own, with its own PRACKs; the first 2xx makes the session, and a later one of another fork
+//! is acknowledged and ended by a BYE, for 64*T1. A challenged INVITE and one that is refused for its
+//! interval are sent again as new transactions of the same session. Also here: the ways of responses to all
+//! requests of sessions.
 
 use bytes::Bytes;
 use stdx::Instant;
@@ -22,10 +28,12 @@ use crate::wire::{Header, Message, Rewrite};
 /// ask as well.
 pub(super) const CHALLENGES: u8 = 2;
 
-/// Our INVITE that waits for its final response.
+/// Our INVITE that waits for its final response. Boxed in the stage, as sessions that are up have none.
 pub(super) struct OutgoingInvite {
     request: u64,
+    /// At most `limits::FORK_BRANCHES`.
     early: Vec<EarlyDialog>,
+    /// A CANCEL may be sent at once (RFC 3261 §9.1).
     had_response: bool,
     cancel: CancelState,
     /// When ringing, or the wait after CANCEL, has been long enough.
@@ -54,16 +62,21 @@ struct EarlyDialog {
 /// RFC 3261 §9.1: a CANCEL waits for a provisional response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CancelState {
+    /// The call is wanted.
     No,
     /// RFC 3261 §9.1: not before a provisional response.
     Wanted,
+    /// A final response is awaited, until `OutgoingInvite::deadline`.
     Sent,
 }
 
-/// An INVITE of ours whose 2xx may come again, or from further forks, for 64*T1 (RFC 3261 §13.2.2.4).
+/// An INVITE of ours whose 2xx may come again, or from further forks, for 64*T1 (RFC 3261 §13.2.2.4). It
+/// outlives its session.
 pub(super) struct AcknowledgedInvite {
+    /// The dialog before a response: those of further forks are made of it.
     base: Dialog,
     cseq: u32,
+    /// By To tag of the 2xx: the ACK, to be sent again as it is.
     acks: Vec<(Box<[u8]>, Bytes, OutgoingRoute)>,
 }
 
@@ -74,10 +87,12 @@ pub(super) struct RequestOutcome<'a> {
 }
 
 impl OutgoingInvite {
+    /// True if the request belongs to one of the early dialogs.
     pub(super) fn has_dialog(&self, request: &Message) -> bool {
         self.early.iter().any(|early| early.dialog.is_of(request))
     }
 
+    /// The early dialog that the request belongs to.
     pub(super) fn dialog_of(&mut self, request: &Message) -> Option<&mut Dialog> {
         self.early.iter_mut().map(|early| &mut early.dialog).find(|dialog| dialog.is_of(request))
     }
@@ -85,6 +100,9 @@ impl OutgoingInvite {
 
 impl Sessions {
     /// Places a call.
+    ///
+    /// # Errors
+    /// Too many sessions, no offer, or a target or headers that make no valid message.
     pub(crate) fn invite(
         &mut self,
         now: Instant,
@@ -120,6 +138,7 @@ impl Sessions {
             request.header(Header::PAssertedIdentity.as_str(), invite.asserted.as_bytes());
         }
         let mut bytes = request.finish_with(SDP, &invite.offer);
+        // Instead of the 70 that the builder writes: the hops that the application's call has left.
         if invite.hops > 0
             && let Ok(message) = Message::parse(bytes.clone())
         {
@@ -144,7 +163,8 @@ impl Sessions {
         Ok(SessionId(key.to_u64()))
     }
 
-    /// A response to a request of ours.
+    /// A response to a request of ours. One for a request that has ended, or a repetition, finds nothing and
+    /// is ignored.
     pub(crate) fn handle_response(
         &mut self,
         now: Instant,
@@ -196,6 +216,7 @@ impl Sessions {
         self.handle_final(now, id.0, &pending, &RequestOutcome { status, response: None }, out);
     }
 
+    /// The end of a request, by its purpose; also one that a challenge was not answered for.
     fn handle_final(
         &mut self,
         now: Instant,
@@ -237,6 +258,7 @@ impl Sessions {
         }
     }
 
+    /// The end of our INVITE: an answer, another try, or the end of the call.
     fn handle_invite_final(
         &mut self,
         now: Instant,
@@ -274,6 +296,7 @@ impl Sessions {
         };
         let base = std::mem::replace(&mut session.dialog, dialog);
         session.note_allow(response);
+        // Also when the call was given up: the BYE needs the dialog.
         session.stage = SessionStage::Up;
         let was_cancelled = session.has_ended;
         if !was_cancelled {
@@ -334,6 +357,7 @@ impl Sessions {
         out.push(SessionEffect::Request { id, bytes: request.finish(), onward });
     }
 
+    /// The call rang long enough, or no final response came after the CANCEL.
     pub(super) fn wake_calling(&mut self, now: Instant, key: Key, out: &mut SessionEffects) {
         let Some(session) = self.sessions.get_mut(key) else { return };
         let SessionStage::Calling(calling) = &mut session.stage else { return };
@@ -348,6 +372,7 @@ impl Sessions {
 }
 
 impl Session {
+    /// The number of the INVITE that is under way now.
     pub(super) fn note_request(&mut self, id: u64) {
         if let SessionStage::Calling(calling) = &mut self.stage {
             calling.request = id;
@@ -366,6 +391,7 @@ impl Session {
         let Some(login) = self.login.as_deref().filter(|_| pending.challenges < CHALLENGES) else {
             return Some(pending);
         };
+        // A cancelled call is not placed once more.
         if self.has_ended && pending.purpose == RequestPurpose::Invite {
             return Some(pending);
         }
@@ -379,6 +405,7 @@ impl Session {
         None
     }
 
+    /// A provisional response: a CANCEL that waited may go out, and the application learns that it rings.
     fn handle_provisional(
         &mut self,
         now: Instant,
@@ -492,6 +519,7 @@ impl Session {
     }
 }
 
+/// The call's beginning, for the ledger.
 fn started(dialog: &Dialog, from: &str, target: &str, listed: ListedUnder) -> SessionEffect {
     let uri = crate::wire::Address::parse(from.as_bytes()).map(|address| address.uri);
     dialog.call_effect(CallEventKind::Started {

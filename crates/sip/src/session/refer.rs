@@ -1,4 +1,8 @@
 //! Transfer: REFER and the NOTIFYs of its implicit subscription, within a session. RFC 3515, RFC 5589.
+//!
+//! A REFER of the peer waits for the application, is accepted with 202, and is followed by NOTIFYs until one
+//! is the last. Of ours only the fact is kept: the peer's NOTIFYs are passed on as they come. The
+//! subscription lives no longer than the session.
 
 use super::event::body_of;
 use super::incoming::reply_effect;
@@ -33,6 +37,7 @@ struct PendingRefer {
 /// The transfers of a session.
 #[derive(Default)]
 pub(super) struct Refers {
+    /// REFERs of the peer whose last NOTIFY has not been sent, at most `limits::REFERS`.
     open: Vec<Refer>,
     /// A REFER of ours went out: its NOTIFYs are awaited.
     is_referring: bool,
@@ -67,6 +72,7 @@ impl Refers {
 }
 
 impl PendingRefer {
+    /// Answers the REFER without a body.
     fn reply(&self, dialog: &Dialog, status: u16, reason: &str, out: &mut SessionEffects) {
         let tag = Some(&*dialog.local_tag);
         let reply = Reply::new(&self.request, self.source.remote, status, reason, tag);
@@ -90,6 +96,7 @@ impl Session {
         self.notify_refer(refer, 100, "Trying", false, context)
     }
 
+    /// A final refusal; nothing follows it.
     pub(crate) fn refuse_refer(
         &mut self,
         refer: ReferId,
@@ -135,7 +142,8 @@ impl Session {
         Ok(())
     }
 
-    /// Asks the peer to call `target`; RFC 3892's Referred-By when given.
+    /// Asks the peer to call `target`; RFC 3892's Referred-By when given. The peer's answer and progress come
+    /// as events.
     pub(crate) fn refer(
         &mut self,
         target: &str,
@@ -158,6 +166,7 @@ impl Session {
         Ok(())
     }
 
+    /// A REFER of the peer, for the application to decide.
     pub(super) fn handle_refer(&mut self, arrived: &ReceivedRequest<'_>, out: &mut SessionEffects) {
         let request = arrived.request;
         // RFC 3515 §2.4.2: exactly one Refer-To.
@@ -185,6 +194,7 @@ impl Session {
         self.emit(|session| SessionEvent::Referred { session, refer: id, request }, out);
     }
 
+    /// A NOTIFY of the peer about a REFER of ours; others are `489` (RFC 6665 §4.1.3).
     pub(super) fn handle_notify(&self, arrived: &ReceivedRequest<'_>, out: &mut SessionEffects) {
         let request = arrived.request;
         let event = request.header(Header::Event).unwrap_or_default();

@@ -1,4 +1,8 @@
 //! Session timers: RFC 4028.
+//!
+//! A call whose peer has vanished without a BYE would last for ever; so one side sends a refresh at half of
+//! an agreed interval, and both end the session when none came. [`SessionRefresh`] is the agreement, made
+//! anew by each 2xx to INVITE or UPDATE (`grant` for those of ours, `of_response` for the peer's).
 
 use std::time::Duration;
 
@@ -18,21 +22,27 @@ const LATER: Duration = Duration::from_secs(5);
 /// The side that refreshes the session, and when it has been too long (RFC 4028).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SessionRefresh {
+    /// No timer: the operator has switched it off, and the peer did not ask.
     Never,
+    /// We refresh at `at`; without success the session ends at `end`.
     Ours { interval: Duration, at: Instant, end: Instant },
+    /// The peer refreshes; otherwise the session ends at `end`.
     ByPeer { interval: Duration, end: Instant },
 }
 
 impl SessionRefresh {
+    /// We refresh.
     fn by_us(now: Instant, interval: Duration) -> Self {
         // §10: the refresher sends at half the interval.
         SessionRefresh::Ours { interval, at: now + interval / 2, end: end_of(now, interval) }
     }
 
+    /// The peer refreshes.
     fn by_peer(now: Instant, interval: Duration) -> Self {
         SessionRefresh::ByPeer { interval, end: end_of(now, interval) }
     }
 
+    /// When [`Session::wake_refresh`] has something to do.
     pub(super) fn deadline(&self) -> Instant {
         match self {
             SessionRefresh::Never => Instant::FAR_FUTURE,
@@ -67,7 +77,7 @@ fn end_of(now: Instant, interval: Duration) -> Instant {
     now + (interval - (interval / 3).min(Duration::from_secs(32)))
 }
 
-/// Seconds, and the refresher if it is named.
+/// Session-Expires (§4): seconds, and the refresher if it is named.
 pub(super) fn session_expires(message: &Message) -> Option<(u32, Option<&[u8]>)> {
     let value = message.header(Header::SessionExpires)?;
     let end = value.iter().position(|&b| b == b';').unwrap_or(value.len());
@@ -75,13 +85,15 @@ pub(super) fn session_expires(message: &Message) -> Option<(u32, Option<&[u8]>)>
     Some((parse_number(value[..end].trim_ascii())?, params.get("refresher")))
 }
 
+/// Min-SE (§5): the smallest interval that the peer takes, in seconds.
 pub(super) fn min_se(message: &Message) -> Option<u32> {
     let value = message.header_named("Min-SE")?;
     let end = value.iter().position(|&b| b == b';').unwrap_or(value.len());
     parse_number(value[..end].trim_ascii())
 }
 
-/// §9: answered 422 where the peer knows what that is.
+/// §9: an interval below ours is answered 422 where the peer knows what that is; other peers get a longer
+/// one.
 pub(super) fn is_too_short(request: &Message) -> bool {
     let requested = session_expires(request).map(|(seconds, _)| seconds);
     requested.is_some_and(|seconds| seconds < MIN_SE) && request.lists(Header::Supported, "timer")
@@ -102,6 +114,7 @@ pub(super) fn grant(
         Some((requested, _)) => requested.min(preferred),
         None => preferred,
     };
+    // Never below what the peer can take, nor below the minimum of the RFC.
     let seconds = seconds.max(min_se(request).unwrap_or(MIN_SE)).max(MIN_SE);
     let knows = request.lists(Header::Supported, "timer");
     let peer_refreshes =
@@ -136,6 +149,7 @@ pub(super) fn of_response(now: Instant, rules: SessionRules, response: &Message)
 }
 
 impl Session {
+    /// The timer: ends the session, sends the refresh, or puts it off while an offer is open.
     pub(super) fn wake_refresh(
         &mut self,
         now: Instant,
@@ -150,6 +164,7 @@ impl Session {
             }
             SessionRefresh::Ours { at, .. } if *at <= now && !is_idle => *at = now + LATER,
             SessionRefresh::Ours { at, .. } if *at <= now => {
+                // Set anew by the response; without one the session ends at `end`.
                 *at = Instant::FAR_FUTURE;
                 self.send_refresh(requests, out);
             }

@@ -1,5 +1,8 @@
-//! The requests of all sessions that wait for a final response: their numbers, their purpose, and their repetition
-//! with credentials.
+//! The requests of all sessions that wait for a final response: their numbers, their purpose, and their
+//! repetition with credentials.
+//!
+//! A number is of one transaction: a request that is sent again has another. The endpoint names responses and
+//! failures by it, and a number that is not here any more belongs to a request that has ended.
 
 use std::collections::HashMap;
 
@@ -13,11 +16,14 @@ use crate::wire::{Message, Method};
 /// The purpose of a request of ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RequestPurpose {
+    /// Makes the session.
     Invite,
     Offer {
         refresh: bool,
     },
+    /// Ends the session.
     Bye,
+    /// Asks the peer to call another.
     Refer,
     /// Its final response is told: INFO and MESSAGE.
     Told(Method),
@@ -27,10 +33,13 @@ pub(super) enum RequestPurpose {
 
 /// A request of ours that waits for its final response, kept to be sent again with credentials.
 pub(super) struct PendingRequest {
+    /// The session.
     pub(super) key: Key,
     pub(super) purpose: RequestPurpose,
+    /// The request as it was sent, but for its Via and Contact.
     pub(super) message: Message,
     pub(super) onward: OutgoingRoute,
+    /// How many challenges it has answered.
     pub(super) challenges: u8,
 }
 
@@ -43,6 +52,7 @@ pub(super) struct PendingRequests {
 }
 
 impl PendingRequests {
+    /// A number that no request here has had.
     pub(super) fn next_id(&mut self) -> u64 {
         self.last_id += 1;
         self.last_id
@@ -63,6 +73,8 @@ impl PendingRequests {
             let pending = PendingRequest { key, purpose, message, onward: onward.clone(), challenges: 0 };
             self.insert(session, id, pending);
         }
+        // Nothing but the responses goes to an address that may be another's: a session must not be a means
+        // to flood it.
         out.push(if session.proved {
             SessionEffect::Request { id: RequestId(id), bytes, onward }
         } else {

@@ -1,4 +1,8 @@
 //! Requests within a dialog: BYE, INFO, MESSAGE, OPTIONS and their order. RFC 3261 §12.2.2, §15.1.2.
+//!
+//! In: a request whose To tag is one of ours, once its server transaction is made. Each is checked in one
+//! order: the dialog's CSeq and target, then Require, then the method. Out: one reply each, at once or
+//! (offers) when the application has decided. ACK and CANCEL have no reply and their own ways (`incoming`).
 
 use bytes::Bytes;
 use stdx::Instant;
@@ -25,8 +29,10 @@ impl Sessions {
         let request = arrived.request;
         let Some(key) = self.find(request) else { return };
         let Some(session) = self.sessions.get_mut(key) else { return };
+        // The To tag is unpredictable, so the sender has received a response of ours.
         session.proved = true;
         let dialog = match &mut session.stage {
+            // Before the answer each fork has a dialog of its own, with its own numbers.
             SessionStage::Calling(calling) => calling.dialog_of(request),
             _ => Some(&mut session.dialog),
         };
@@ -44,6 +50,7 @@ impl Sessions {
             }
             Method::Bye => self.handle_bye(key, arrived, out),
             Method::Prack => session.handle_prack(now, self.rules, arrived, out),
+            // 200 at once: nothing that the application does with it changes the answer.
             Method::Info => {
                 session.dialog.reply(arrived, 200, "OK", out);
                 let (content_type, body) = content_of(arrived);
@@ -65,6 +72,7 @@ impl Sessions {
         self.arm(key);
     }
 
+    /// The peer ends the call (RFC 3261 §15.1.2).
     fn handle_bye(&mut self, key: Key, arrived: &ReceivedRequest<'_>, out: &mut SessionEffects) {
         let Some(session) = self.sessions.get(key) else { return };
         let cause = Cause::HungUp { request: Box::new(arrived.request.clone()) };
@@ -73,6 +81,7 @@ impl Sessions {
             SessionStage::Calling(_) => {
                 session.dialog.reply(arrived, 481, "Call/Transaction Does Not Exist", out);
             }
+            // The caller ends an early dialog; the INVITE is answered as after a CANCEL.
             SessionStage::Invited(_) => {
                 session.dialog.reply(arrived, 200, "OK", out);
                 self.refuse_call(key, 487, "Request Terminated", cause, &[], out);
@@ -86,7 +95,8 @@ impl Sessions {
 }
 
 impl Session {
-    /// INFO or MESSAGE; its final response is told.
+    /// Sends an INFO or MESSAGE within the session; its final response is told by `SessionEvent::Responded`.
+    /// A peer that does not answer cannot make them pile up (`limits::SESSION_REQUESTS`).
     pub(crate) fn tell_peer(
         &mut self,
         method: Method,
@@ -108,6 +118,7 @@ impl Session {
         Ok(())
     }
 
+    /// The abilities of the user agent, as in a 200 to INVITE (RFC 3261 §11.2).
     fn answer_options(&self, arrived: &ReceivedRequest<'_>, out: &mut SessionEffects) {
         let tag = Some(&*self.dialog.local_tag);
         let mut reply = Reply::new(arrived.request, arrived.source.remote, 200, "OK", tag);
@@ -117,6 +128,7 @@ impl Session {
     }
 }
 
+/// Content-Type and body of a request; the body shares the request's bytes.
 fn content_of(arrived: &ReceivedRequest<'_>) -> (Box<str>, Bytes) {
     let request = arrived.request;
     (content_type_of(request), request.bytes().slice_ref(request.body()))

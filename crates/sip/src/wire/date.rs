@@ -11,6 +11,7 @@ use super::scan::{eq_ignore_case, is_lws, parse_number};
 const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
 const MONTHS: [&str; 12] =
     ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+/// Seconds of a day.
 const DAY_SECONDS: u64 = 86_400;
 
 /// Reads `Sat, 13 Nov 2010 23:29:00 GMT`. `None` when it is anything else, another zone included, or

@@ -1,5 +1,10 @@
-//! Documents of the operator's own folder, by `file:NAME`: what the caller did chooses the file, and `{{Name}}` in it is
-//! what a request to an application would have carried. `docs/applications.md` is for who writes them.
+//! Documents of the operator's own folder, by `file:NAME`: what the caller did chooses the file, and
+//! `{{Name}}` in it is what a request to an application would have carried. `docs/applications.md` is for who
+//! writes them.
+//!
+//! So a menu works without a web server. The answer looks like that of an application, so scripts need not
+//! know the difference. Caller's words become parts of file names and of XML: names are checked to be plain,
+//! files are opened only within the folder (`folder`), values are escaped.
 
 use std::path::Path;
 
@@ -13,11 +18,12 @@ use super::{folder, limits};
 /// The first of these that a request carries chooses among files.
 const CHOICES: [&str; 3] = ["Digits", "DialCallStatus", "QueueResult"];
 
+/// True for the URL of such a document.
 pub(super) fn is_one(url: &str) -> bool {
     url.starts_with("file:")
 }
 
-/// The file that the caller's choice names, or the document itself, filled in.
+/// The file that the caller's choice names, or the document itself, filled in. Blocks on the disk.
 pub(super) fn read(folder: Option<&Path>, wire: &Wire) -> Result<FetchResponse, EffectFailure> {
     let failed = |code: u32, text: &str| EffectFailure { code, text: format!("{}: {text}", wire.url) };
     let Some(folder) = folder else {
@@ -64,7 +70,8 @@ fn value<'f>(form: &'f [(String, String)], name: &str) -> Option<&'f str> {
     form.iter().rev().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
 }
 
-/// `menu.xml` after the key 1: `menu.1.xml`.
+/// `menu.xml` after the key 1: `menu.1.xml`. `None`: the caller chose nothing, or something that no file has
+/// in its name.
 fn chosen(name: &str, form: &[(String, String)]) -> Option<String> {
     let choice = CHOICES.iter().find_map(|choice| value(form, choice))?;
     let choice = choice.replace('*', "star").replace('#', "pound");
@@ -76,7 +83,8 @@ fn chosen(name: &str, form: &[(String, String)]) -> Option<String> {
     Some(format!("{stem}.{choice}.{ending}"))
 }
 
-/// `{{Name}}` is the parameter, or nothing. `None`: too long.
+/// `{{Name}}` is the parameter, or nothing. One pass: braces in a value are not filled in again. `None`: too
+/// long.
 fn fill(text: &str, form: &[(String, String)]) -> Option<String> {
     let mut filled = String::with_capacity(text.len());
     let mut rest = text;

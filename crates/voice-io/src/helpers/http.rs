@@ -131,7 +131,8 @@ impl Http {
         request.headers(ask.headers.clone()).send().await.or_else(|error| unreachable(&ask.url, &error))
     }
 
-    /// A host that is an address is asked of no resolver.
+    /// The URL, if it may be asked. A host that is an address is asked of no resolver, so private addresses
+    /// are refused here; names are refused when they are resolved (`address`).
     fn checked(&self, written: &str) -> Result<Url, EffectFailure> {
         let Ok(url) = Url::parse(written) else { return fail(code::URL, format!("{written} is no URL")) };
         if !matches!(url.scheme(), "http" | "https") {
@@ -148,6 +149,7 @@ impl Http {
     }
 }
 
+/// The value of a header, if it is text.
 pub(super) fn text<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Option<&'h str> {
     headers.get(name)?.to_str().ok()
 }
@@ -189,6 +191,7 @@ fn unreachable<T>(url: &str, error: &reqwest::Error) -> Result<T, EffectFailure>
     fail(code::UNREACHABLE, format!("{url}: {cause}"))
 }
 
+/// A failure with a code of notifications.
 fn fail<T>(code: u32, text: String) -> Result<T, EffectFailure> {
     Err(EffectFailure { code, text })
 }

@@ -23,9 +23,11 @@ pub(super) struct Mailer {
 }
 
 impl Mailer {
+    /// Prepares the way to the relay; nothing is connected yet.
     pub(super) fn new(relay: &MailRelay) -> anyhow::Result<Mailer> {
         let tls = match relay.security {
             MailSecurity::None => Tls::None,
+            // Required: a relay that does not offer TLS gets neither login nor mail.
             MailSecurity::StartTls => Tls::Required(TlsParameters::new(relay.host.to_string())?),
             MailSecurity::Tls => Tls::Wrapper(TlsParameters::new(relay.host.to_string())?),
         };
@@ -90,7 +92,7 @@ fn mailbox(address: &str) -> Result<Mailbox, String> {
     address.parse().map_err(|error| format!("`{address}` is no mail address: {error}"))
 }
 
-/// It says what happened; what is around it says that something did.
+/// The innermost cause of an error: it says what happened, what is around it says only that something did.
 fn innermost(error: &lettre::transport::smtp::Error) -> String {
     let mut cause: &dyn std::error::Error = error;
     while let Some(inner) = cause.source() {

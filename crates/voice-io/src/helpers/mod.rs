@@ -54,7 +54,7 @@ pub trait Deliver: Send + Sync {
     fn deliver(&self, ticket: Ticket, done: Done);
 }
 
-/// Ends, with all that it does, when it is dropped.
+/// The shards' end of the thread of helpers. Ends, with all that it does, when it is dropped.
 pub struct Helpers {
     /// `None` while it ends.
     jobs: Option<mpsc::Sender<Job>>,
@@ -275,6 +275,7 @@ struct Worker {
 async fn work(worker: Rc<Worker>, mut todo: mpsc::Receiver<Job>) {
     while let Some(Job { ticket, place, what }) = todo.recv().await {
         match what {
+            // The place is given back before the answer: what follows from the answer may ask again at once.
             JobKind::Fetch(wire) => {
                 let worker = Rc::clone(&worker);
                 spawn_local(async move {
@@ -354,7 +355,7 @@ impl Worker {
         }
     }
 
-    /// An application's, or one of the operator's folder.
+    /// A document: an application's, or one of the operator's folder.
     async fn document(&self, wire: Wire) -> Result<FetchResponse, EffectFailure> {
         if !documents::is_one(&wire.url) {
             return self.http.fetch(wire).await;
@@ -383,7 +384,7 @@ impl Worker {
         }
     }
 
-    /// The same for a file. One that is kept and no longer fresh is asked for again.
+    /// The same for a file. One that is kept and no longer fresh is asked for again, once for all that wait.
     fn audio(self: &Rc<Self>, who: Waiter, url: String) {
         let mut sounds = self.sounds.borrow_mut();
         let old = sounds.get(&url);
@@ -439,7 +440,7 @@ impl Worker {
         Ok((samples, check))
     }
 
-    /// A recording is not kept: it may be deleted.
+    /// The sound of a recording. It is not kept: it may be deleted, and is seldom played twice.
     fn recording(self: &Rc<Self>, who: Waiter, file: PathBuf) {
         let worker = Rc::clone(self);
         spawn_local(async move {

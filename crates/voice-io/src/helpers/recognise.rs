@@ -37,6 +37,7 @@ pub(super) struct Listener {
 }
 
 impl SpeechListener for Listener {
+    // A slow recogniser loses sound: the tick of the call does not wait.
     fn put(&self, samples: &[i16]) {
         if let Some(sender) = &self.samples {
             let _ = sender.try_send(samples.to_vec());
@@ -48,7 +49,7 @@ impl SpeechListener for Listener {
     }
 }
 
-/// The hearing end.
+/// The hearing end: language, hints, and the samples while the caller speaks.
 pub(super) struct Utterance {
     language: String,
     hints: String,
@@ -80,6 +81,7 @@ pub(super) enum Recogniser {
 }
 
 impl Recogniser {
+    /// The recogniser of the configuration; `None`: there is none.
     pub(super) fn new(settings: &Settings) -> anyhow::Result<Option<Recogniser>> {
         let Some([program, arguments @ ..]) = settings.recogniser.as_deref() else { return Ok(None) };
         if !program.starts_with("http://") && !program.starts_with("https://") {
@@ -175,7 +177,7 @@ impl Recogniser {
     }
 }
 
-/// The sound for a program.
+/// The sound for a program, and its patience.
 struct Source<'a> {
     samples: &'a mut mpsc::Receiver<Vec<i16>>,
     rate: u32,

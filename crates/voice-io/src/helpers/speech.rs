@@ -1,7 +1,9 @@
-//! Texts to sound: flite for English, espeak-ng for other languages, or the operator's program; one process a text,
-//! never a shell. This module chooses the program of a text; it does not limit the number of processes.
+//! Texts to sound: flite for English, espeak-ng for other languages, or the operator's program; one process a
+//! text, never a shell. This module chooses the program of a text; it does not limit the number of processes.
 //!
-//! Speech engines are processes and never linked: espeak-ng is GPL.
+//! Speech engines are processes and never linked: espeak-ng is GPL. Texts and languages come from
+//! applications: a text is standard input or the value of an option, and a language is looked up in a table,
+//! so neither can become an option of a program.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};

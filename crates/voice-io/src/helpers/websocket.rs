@@ -255,7 +255,8 @@ impl Line<'_> {
         None
     }
 
-    /// Messages of the application count only in a stream of both directions (`<Connect>`).
+    /// Takes a message of the application. It counts only in a stream of both directions (`<Connect>`); in
+    /// others it is read and dropped.
     fn understand(&mut self, text: &str) {
         if !self.opening.two_way {
             return;
@@ -277,7 +278,7 @@ impl Line<'_> {
     }
 }
 
-/// An application that does not read ends its stream.
+/// A step of sending with its time limit: an application that does not read ends its stream.
 async fn in_time(limit: Duration, act: impl Future<Output = Result<(), Error>>) -> Result<(), String> {
     match timeout(limit, act).await {
         Ok(result) => result.map_err(|error| error.to_string()),
@@ -285,7 +286,8 @@ async fn in_time(limit: Duration, act: impl Future<Output = Result<(), Error>>) 
     }
 }
 
-/// RFC 6455 §7.4.1: normal, going away, or without a code.
+/// The outcome of a close by the application (RFC 6455 §7.4.1): normal, going away, or without a code is a
+/// plain end.
 fn reason_of(frame: Option<&CloseFrame>) -> Result<(), String> {
     match frame {
         None => Ok(()),
@@ -319,7 +321,8 @@ struct Mark {
     name: Box<str>,
 }
 
-/// `None`: an event that asks for nothing.
+/// Reads a message. `None`: an event that asks for nothing. Texts are borrowed from the message, as most are
+/// sound.
 fn understood(text: &str) -> Result<Option<StreamMessage>, String> {
     let event: Event<'_> = serde_json::from_str(text).map_err(|error| error.to_string())?;
     Ok(Some(match (&*event.event, event.media, event.mark) {

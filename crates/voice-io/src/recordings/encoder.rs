@@ -189,12 +189,14 @@ struct Part {
 }
 
 impl Part {
+    /// Creates the file under a name that only this conversion has.
     fn create(folder: &Folder, sid: &str, number: u64) -> io::Result<(Part, fs::File)> {
         let path = folder.mp3_part(sid, number).ok_or(io::ErrorKind::InvalidInput)?;
         let file = folder.create(&path)?;
         Ok((Part { path: Some(path) }, file))
     }
 
+    /// Gives the file its name, in one step: a reader sees a whole file or none.
     fn keep(mut self, folder: &Folder, sid: &str) -> io::Result<()> {
         let (Some(path), Some(name)) = (&self.path, folder.mp3(sid)) else { return Ok(()) };
         fs::rename(path, name)?;

@@ -1,4 +1,8 @@
 //! Status callbacks of a conference, and its row in the record.
+//!
+//! Pure functions of a room's state: they make signed requests and rows, which `RoomHome` returns as effects.
+//! Names of parameters and values are Twilio's, so that its applications work unchanged; the lines of a
+//! conference's life are numbered (`SequenceNumber`), as requests may overtake each other.
 
 use std::sync::Arc;
 
@@ -27,6 +31,7 @@ pub(super) struct ConferenceNotifier {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Event(pub(super) &'static str, pub(super) &'static str);
 
+// Twilio's `statusCallbackEvent` values, and the values of `StatusCallbackEvent` in the request.
 pub(super) const START: Event = Event("start", "conference-start");
 pub(super) const END: Event = Event("end", "conference-end");
 pub(super) const JOIN: Event = Event("join", "participant-join");
@@ -58,7 +63,8 @@ impl ConferenceNotifier {
         self.callback.as_ref().is_some_and(|callback| callback.events.contains(&event.0))
     }
 
-    /// The signed request for an event, when the callback asks for that event.
+    /// The signed request for an event, when the callback asks for that event. Only requests that are made
+    /// are numbered.
     pub(super) fn tell(
         &mut self,
         now: Instant,
@@ -83,6 +89,7 @@ impl ConferenceNotifier {
     }
 }
 
+/// The parameters about the participant of an event.
 fn of_member(member: &Member) -> Form {
     let mut form = vec![
         pair("CallSid", &*member.call_sid),
@@ -127,6 +134,7 @@ pub(super) fn queue_row(owner: &Owner, sid: &str, name: &str, max_size: u32, now
     queue.row().ok().map(|row| Write::Rest(RestWrite::Ensure(Box::new(row))))
 }
 
+/// The columns that all rows have.
 fn common(owner: &Owner, sid: &str, (created_at, updated_at): (Instant, Instant)) -> Common {
     Common { sid: sid.to_owned(), account: owner.account.to_string(), created_at, updated_at }
 }

@@ -1,4 +1,7 @@
 //! Requests of the REST interface to this shard's rooms. Sids that are not of this shard are `NotFound`.
+//!
+//! The node asks all shards, as a sid does not tell the home; one of them has the room. Each change is
+//! settled at once, so members of this shard are told before the answer.
 
 use admin::control::{ConferenceChange, ControlError, Participant, ParticipantChange, QueueMember};
 use ivr::script::Start;
@@ -7,11 +10,12 @@ use stdx::Instant;
 use super::{RoomParts, Rooms};
 
 impl Rooms {
-    /// In the order they came.
+    /// The members of a conference, in the order they came.
     pub(in super::super) fn participants(&self, conference: &str) -> Result<Vec<Participant>, ControlError> {
         self.home.participants(conference)
     }
 
+    /// An announcement to all, or the end of the conference.
     pub(in super::super) fn modify_conference(
         &mut self,
         now: Instant,
@@ -24,7 +28,7 @@ impl Rooms {
         result
     }
 
-    /// By the call's sid or the participant's label.
+    /// Changes a participant, by the call's sid or the participant's label.
     pub(in super::super) fn modify_participant(
         &mut self,
         now: Instant,
@@ -37,7 +41,7 @@ impl Rooms {
         result
     }
 
-    /// The first in line first. `queue` is a sid.
+    /// The callers of a queue, the first in line first. `queue` is a sid.
     pub(in super::super) fn queue_members(&self, queue: &str) -> Result<Vec<QueueMember>, ControlError> {
         self.home.queue_members(queue)
     }

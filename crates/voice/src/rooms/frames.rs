@@ -1,4 +1,7 @@
 //! Sound between shards: one message a tick for all members of one shard in the rooms of another.
+//!
+//! A message a member would be 50 a second for each; one for all costs the inbox a place a tick. The bytes
+//! are shared: a message is an `Arc`, and each member keeps the place of its frame in it until its tick.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -9,14 +12,18 @@ use media::session::FrameSource;
 
 use super::super::limits;
 
-/// A tick of many members.
+/// A tick of many members, in one direction: what they say, or what they hear.
 #[derive(Debug, Default)]
 pub(super) struct Sound {
+    /// Decoded frames, one behind the other.
     samples: Vec<i16>,
+    /// Encoded frames, one behind the other.
     payload: Vec<u8>,
+    /// The frames' members and places, in any order.
     frames: Vec<Frame>,
 }
 
+/// A member's frame.
 #[derive(Debug)]
 struct Frame {
     number: u64,
@@ -28,8 +35,10 @@ struct Frame {
 pub(super) struct Piece {
     /// The codec in which the member speaks and hears; that of the payload, when it is one.
     codec: Codec,
+    /// Hz of samples; 0 with a payload.
     rate: u32,
     is_payload: bool,
+    /// The place in `samples` or `payload`.
     at: Range<usize>,
 }
 
@@ -38,7 +47,7 @@ impl Sound {
         self.frames.is_empty()
     }
 
-    /// `codec`: what the member speaks.
+    /// Adds the sound that a member says. `codec`: its leg's, in which it is to hear.
     pub(super) fn put(&mut self, number: u64, codec: Codec, rate: u32, samples: &[i16]) {
         let at = self.samples.len();
         self.samples.extend_from_slice(samples);
@@ -65,6 +74,7 @@ impl Sound {
         Some(piece)
     }
 
+    /// Adds a member that hears the same as another.
     pub(super) fn put_again(&mut self, number: u64, piece: Piece) {
         self.frames.push(Frame { number, piece });
     }
@@ -84,7 +94,8 @@ pub(super) fn pieces(sound: &Arc<Sound>) -> impl Iterator<Item = (u64, Piece)> {
     sound.frames.iter().map(|frame| (frame.number, frame.piece.clone()))
 }
 
-/// Frames of one member on their way from its shard or to it: the two shards do not tick at the same time.
+/// Frames of one member on their way from its shard or to it: the two shards do not tick at the same time. A
+/// queue of `limits::ROOM_FRAMES` evens that out; a frame beyond it is dropped, so delay does not add up.
 #[derive(Debug, Default)]
 pub(super) struct Frames {
     waiting: VecDeque<(Arc<Sound>, Piece)>,
@@ -100,19 +111,20 @@ impl Frames {
         self.waiting.push_back((Arc::clone(sound), piece));
     }
 
-    /// The next; none when it is late or lost.
+    /// The frame of this tick. None when it is late or lost: the member hears nothing for 20 ms.
     pub(super) fn next(&mut self) -> FrameSource<'_> {
         self.current = self.waiting.pop_front();
         self.current.as_ref().map_or(FrameSource::None, |(sound, piece)| sound.feed(piece))
     }
 
-    /// The next, as what a member says.
+    /// The same, with the codec and rate in which the member says it.
     pub(super) fn next_said(&mut self) -> Option<(Codec, u32, &[i16])> {
         self.current = self.waiting.pop_front();
         let (sound, piece) = self.current.as_ref()?;
         Some((piece.codec, piece.rate, sound.samples.get(piece.at.clone()).unwrap_or_default()))
     }
 
+    /// Forgets all frames: sound from before a hold or a change of rooms is not played later.
     pub(super) fn clear(&mut self) {
         *self = Frames::default();
     }

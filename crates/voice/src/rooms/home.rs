@@ -1,5 +1,10 @@
-//! The rooms and queues of one shard, as a machine: its inputs are events of members and the time, its outputs are
-//! events for members. A member that is not heard of for a while is removed, whatever messages are lost.
+//! The rooms and queues of one shard, as a machine: its inputs are events of members and the time, its
+//! outputs are events for members. A member that is not heard of for a while is removed, whatever messages
+//! are lost.
+//!
+//! A conference is a [`Room`] for as long as it has members. A queue ([`Queue`]) holds those that wait; when
+//! a caller and a taker meet, both leave it for a room of two. Invariants: `members` has each member once, in
+//! the room or queue that `At` names; a room or queue without members does not stay.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -27,27 +32,32 @@ pub(super) enum Out {
     Tell(Name, RoomEvent),
     /// A status callback.
     Callback(Wire),
-    /// Into the record.
+    /// A row for the database.
     Write(Write),
 }
 
+/// Effects in the order in which they are to be performed.
 pub(super) type Outbox = Vec<Out>;
 
-/// An account and a name in it.
+/// An account and a name in it: names of different accounts do not meet.
 type Key = (Box<str>, Box<str>);
 
+/// The place of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum At {
     Room(u64),
     Queue(u64),
 }
 
+/// The rooms and queues, and the index of their members.
 pub(super) struct RoomHome {
     shard: u16,
     rng: Rng,
+    /// The number given last, of rooms and queues alike.
     last: u64,
     rooms: BTreeMap<u64, Room>,
     queues: BTreeMap<u64, Queue>,
+    /// Conferences only: a connection of a queue has no name.
     rooms_by_name: HashMap<Key, u64>,
     queues_by_name: HashMap<Key, u64>,
     /// The room or queue of each member, and the time when its shard last spoke of it.
@@ -87,6 +97,7 @@ impl RoomHome {
         self.queues.len()
     }
 
+    /// A number for a new room or queue, never used again.
     fn number(&mut self) -> u64 {
         self.last += 1;
         self.last
@@ -102,6 +113,8 @@ impl RoomHome {
             RoomEvent::Join(join) => self.join(now, *join, out),
             RoomEvent::Leave(name) => self.leave(now, name, false, out),
             RoomEvent::Alive { shard, numbers } => {
+                // A member that only its own shard knows: the Join was lost, or the room is over. It is told
+                // so, and leaves.
                 for number in numbers {
                     let name = Name { shard, number };
                     match self.members.get_mut(&name) {
@@ -123,7 +136,7 @@ impl RoomHome {
                     room.announcement_over(now, name, out);
                 }
             }
-            // These events are for members.
+            // These events are for members; `Rooms` delivers them there.
             RoomEvent::Standing { .. }
             | RoomEvent::Known { .. }
             | RoomEvent::Gone { .. }
@@ -139,11 +152,14 @@ impl RoomHome {
         }
     }
 
+    /// Puts a new member into the conference or queue that it names, or tells it why not.
     fn join(&mut self, now: Instant, join: Join, out: &mut Outbox) {
         let (name, number) = (join.name, join.name.number);
+        // A member joins once: its number is never used again.
         if self.members.contains_key(&name) {
             return;
         }
+        // Each member costs a tick and a share of a mix, so the sum is bounded, not the number of rooms.
         if self.members.len() >= limits::MEMBERS {
             let why = LeaveReason::Refused("there are too many in conferences and queues".to_owned());
             out.push(Out::Tell(name, RoomEvent::Gone { number, why }));
@@ -177,6 +193,7 @@ impl RoomHome {
         }
     }
 
+    /// The first member makes the conference; each later one may still be refused (`maxParticipants`).
     fn join_conference(
         &mut self,
         now: Instant,
@@ -212,6 +229,8 @@ impl RoomHome {
         }
     }
 
+    /// The number of the account's queue of that name, which is made where there is none. Its sid is derived
+    /// from the name, so the row in the record outlasts this queue and is found again.
     fn queue(&mut self, now: Instant, join: &Join, name: &str, max_size: u32, out: &mut Outbox) -> u64 {
         let key: Key = (join.owner.account.clone(), name.into());
         if let Some(number) = self.queues_by_name.get(&key) {
@@ -225,12 +244,14 @@ impl RoomHome {
         number
     }
 
-    /// Connects waiting callers with takers.
+    /// Connects waiting callers with takers, and tells all that still wait their new position. Removes the
+    /// queue when none does.
     fn serve(&mut self, now: Instant, at: u64, out: &mut Outbox) {
         while let Some(queue) = self.queues.get_mut(&at) {
             let sid = Arc::clone(&queue.sid);
             let Some((waited, took)) = queue.pair(now) else { break };
             let number = self.number();
+            // Both keep their numbers: their shards know them as the same members throughout.
             for name in [waited.name, took.name] {
                 if let Some((at, _)) = self.members.get_mut(&name) {
                     *at = At::Room(number);
@@ -246,6 +267,7 @@ impl RoomHome {
         self.drop_queue(at);
     }
 
+    /// Removes a queue in which none waits.
     fn drop_queue(&mut self, at: u64) {
         if self.queues.get(&at).is_some_and(Queue::is_empty) {
             self.queues.remove(&at);
@@ -253,7 +275,7 @@ impl RoomHome {
         }
     }
 
-    /// Removes a room that has ended, with all its memberships.
+    /// Removes a room that has ended, with all its memberships. Nothing happens while it has members.
     fn drop_room(&mut self, number: u64) {
         if self.rooms.get(&number).is_none_or(|room| !room.is_empty()) {
             return;
@@ -265,6 +287,8 @@ impl RoomHome {
         self.members.retain(|_, (at, _)| *at != At::Room(number));
     }
 
+    /// A member leaves. `kicked`: by a request of the REST interface, which is the reason that a callback
+    /// names.
     fn leave(&mut self, now: Instant, name: Name, kicked: bool, out: &mut Outbox) {
         match self.members.remove(&name) {
             Some((At::Room(number), _)) => {
@@ -283,7 +307,8 @@ impl RoomHome {
         }
     }
 
-    /// Removes members that were not heard of for too long, and tells the others their status.
+    /// Removes members that were not heard of for too long, and tells the others their status: one message
+    /// for each shard with members, once a second.
     pub(super) fn expire(&mut self, now: Instant, out: &mut Outbox) {
         if now < self.next {
             return;
@@ -296,6 +321,7 @@ impl RoomHome {
             self.leave(now, name, false, out);
             out.push(Out::Tell(name, RoomEvent::Gone { number: name.number, why: LeaveReason::Over }));
         }
+        // By shard, so that a conference of hundreds is a few messages a second.
         let mut shards: BTreeMap<u16, Vec<(Name, MemberStatus)>> = BTreeMap::new();
         let rooms = self.rooms.values().flat_map(Room::standings);
         for (name, standing) in rooms.chain(self.queues.values().flat_map(Queue::standings)) {
@@ -309,7 +335,8 @@ impl RoomHome {
         }
     }
 
-    /// Takes the sound of a member of this shard in this tick.
+    /// Takes the sound of a member of this shard in this tick. Sound of other shards comes as
+    /// `RoomEvent::Said`.
     pub(super) fn said(&mut self, number: u64, media: &MediaSession) {
         let name = Name { shard: self.shard, number };
         let codec = media.negotiated().audio.codec;
@@ -318,7 +345,7 @@ impl RoomHome {
         }
     }
 
-    /// A tick; `sounds`: for each shard what its members hear.
+    /// A tick of all rooms; `sounds`: for each shard what its members hear.
     pub(super) fn mix(&mut self, now: Instant, sounds: &mut [Sound], out: &mut Outbox) {
         for room in self.rooms.values_mut() {
             room.mix(now, self.shard, sounds, out);
@@ -333,16 +360,19 @@ impl RoomHome {
 
     // Requests of the REST interface.
 
+    /// The number of a conference; connections of queues share the sid of their queue and are not found.
     fn room_by_sid(&self, sid: &str) -> Result<u64, ControlError> {
         let found = self.rooms.iter().find(|(_, room)| **room.sid() == *sid && room.key().is_some());
         found.map(|(number, _)| *number).ok_or(ControlError::NotFound)
     }
 
+    /// The members of a conference, in the order they came.
     pub(super) fn participants(&self, sid: &str) -> Result<Vec<Participant>, ControlError> {
         let number = self.room_by_sid(sid)?;
         Ok(self.rooms.get(&number).map(Room::participants).unwrap_or_default())
     }
 
+    /// Announces a document to all members, ends the conference, or both.
     pub(super) fn modify_conference(
         &mut self,
         now: Instant,
@@ -363,6 +393,7 @@ impl RoomHome {
         Ok(())
     }
 
+    /// Changes one member, and removes it if the change says so.
     pub(super) fn modify_participant(
         &mut self,
         now: Instant,
@@ -379,16 +410,20 @@ impl RoomHome {
         Ok(())
     }
 
+    /// The number of a queue with callers or takers; a queue that is only a row is not found.
     fn queue_by_sid(&self, sid: &str) -> Result<u64, ControlError> {
         let found = self.queues.iter().find(|(_, queue)| *queue.sid == *sid);
         found.map(|(number, _)| *number).ok_or(ControlError::NotFound)
     }
 
+    /// The callers that wait, the first in line first.
     pub(super) fn queue_members(&self, sid: &str) -> Result<Vec<QueueMember>, ControlError> {
         let number = self.queue_by_sid(sid)?;
         Ok(self.queues.get(&number).map(Queue::members).unwrap_or_default())
     }
 
+    /// Takes a caller out of the queue; its script goes on with `to`. `call`: its sid; `None`: the first in
+    /// line.
     pub(super) fn dequeue(
         &mut self,
         now: Instant,

@@ -1,4 +1,9 @@
 //! A leg in a room or queue: what its script asks, and what becomes of that.
+//!
+//! The member's side of the protocol of [`super::message`]. A script's effect makes a [`RoomMemberLeg`] and a
+//! Join; the home answers with the member's status, from which the leg's sound, its recording and the events
+//! of its script follow. The home decides, so a status that repeats is harmless: only its differences from
+//! the last one have consequences.
 
 use std::sync::Arc;
 
@@ -15,23 +20,28 @@ use super::frames::Frames;
 use super::message::{Join, LeaveReason, MemberAudio, MemberStatus, QueuePosition, RoomEvent, RoomTarget};
 use super::{RoomMembership, RoomParts, Rooms, Source};
 
-/// A leg that is, or wants to be, in a room or queue.
+/// A leg that is, or wants to be, in a room or queue. It ends with `stand_up`, whichever side ends it.
 pub(crate) struct RoomMemberLeg {
     pub(super) leg: Key,
     /// The actor whose script asked for it, and the id of that request.
     pub(super) actor: Key,
     pub(super) id: Id,
+    /// The shard of its room.
     pub(super) home: u16,
     pub(super) kind: Kind,
     /// The document that it brought to wait with.
     pub(super) wait: Option<Target>,
     /// Until it begins.
     pub(super) recording: Option<RecordingRequest>,
+    /// Its recording has begun, and ends with the membership.
     pub(super) is_recorded: bool,
+    /// As its home said last; `None` before the first word: it is not in the room yet.
     pub(super) standing: Option<MemberStatus>,
     /// When its home last spoke of it.
     pub(super) known_at: Instant,
+    /// The sound that it hears now.
     pub(super) source: Source,
+    /// Sound of a room of another shard.
     pub(super) frames: Frames,
     /// A script that announces something: not what it waits with.
     pub(super) announcing: Option<Key>,
@@ -40,7 +50,9 @@ pub(crate) struct RoomMemberLeg {
 /// A recording that is to begin with the member's being in the room, or when the room is to be recorded from its leg:
 /// there the whole mix is heard and said.
 pub(super) struct RecordingRequest {
+    /// The Dial asked for it, not the conference.
     is_own: bool,
+    /// Its options.
     how: Background,
 }
 
@@ -54,20 +66,24 @@ pub(super) enum Kind {
 }
 
 impl RoomMemberLeg {
+    /// The sound that the room wants it to hear; `None` before the first status.
     pub(super) fn hears(&self) -> Option<&MemberAudio> {
         self.standing.as_ref().map(|standing| &standing.hears)
     }
 
+    /// Its place in a queue.
     pub(super) fn line(&self) -> Option<QueuePosition> {
         self.standing.as_ref().and_then(|standing| standing.line)
     }
 
+    /// It hears the other members.
     fn is_connected(&self) -> bool {
         self.hears() == Some(&MemberAudio::Room)
     }
 }
 
 impl Rooms {
+    /// A Dial's Conference. `record`: the Dial's own recording.
     pub(in super::super) fn join_conference(
         &mut self,
         now: Instant,
@@ -93,6 +109,7 @@ impl Rooms {
         self.sit(now, (actor, id, Kind::Conference), (wanted, &name), (wait, recording), parts);
     }
 
+    /// An Enqueue. `wait` is its `waitUrl`; `None`: the built-in music.
     pub(in super::super) fn enqueue(
         &mut self,
         now: Instant,
@@ -119,6 +136,7 @@ impl Rooms {
         self.sit(now, (actor, leg, Kind::Taker), (wanted, name), (None, None), parts);
     }
 
+    /// Makes the membership and asks its home to let it in.
     fn sit(
         &mut self,
         now: Instant,
@@ -133,6 +151,7 @@ impl Rooms {
         let home = self.home_of(of, &owner.account, name);
         self.last += 1;
         let number = self.last;
+        // A taker's leg hears its Dial until it is connected.
         if kind != Kind::Taker {
             self.part(now, key, parts);
             if let Some(leg) = parts.calls.legs.get_mut(key) {
@@ -171,6 +190,7 @@ impl Rooms {
     ) {
         let Some(seated) = self.seats.get_mut(&number) else { return };
         seated.known_at = now;
+        // Mostly the status is the same: the difference counts.
         let before = seated.standing.replace(standing);
         let Some(standing) = &seated.standing else { return };
         let is_new = before.is_none();
@@ -179,6 +199,7 @@ impl Rooms {
         let with = standing.with.as_deref().unwrap_or_default().to_owned();
         let (leg, actor, id, kind) = (seated.leg, seated.actor, seated.id, seated.kind);
         let is_due = |effect: &mut RecordingRequest| effect.is_own || standing.records;
+        // The conference's recording is made by one member; the home names another when that one leaves.
         if let Some(RecordingRequest { how, .. }) = seated.recording.take_if(is_due) {
             let how = Background { conference: Some(sid.clone()), ..how };
             let is_recorded =
@@ -192,6 +213,7 @@ impl Rooms {
             self.hear_source(now, number, parts);
         }
         match kind {
+            // After the sound is set: the script may end the membership at once.
             Kind::Conference if is_new => {
                 let joined = ConferenceEvent::Joined { sid };
                 parts.calls.tell(now, actor, parts.world, |script, out| {
@@ -207,6 +229,7 @@ impl Rooms {
                     });
                 }
             }
+            // For its script the taker's leg is one of a Dial, with the caller's sid.
             Kind::Taker if is_other && hears == MemberAudio::Room => {
                 parts.recordings.record_dial(now, leg, parts.calls, parts.world);
                 for event in [LegEvent::Started { sid: with }, LegEvent::Answered] {
@@ -219,7 +242,8 @@ impl Rooms {
         }
     }
 
-    /// The home's word of every second. A member of which we know nothing has left.
+    /// The home's word of every second. A member of which we know nothing has left, and its Leave was lost:
+    /// it is sent again.
     pub(super) fn is_known(
         &mut self,
         now: Instant,
@@ -234,7 +258,8 @@ impl Rooms {
         }
     }
 
-    /// Out of its room, by the room's word or because that is not heard of any more.
+    /// Out of its room, by the room's word or because that is not heard of any more. The script is told, as
+    /// it did not ask for it.
     pub(super) fn is_out(
         &mut self,
         now: Instant,
@@ -250,6 +275,7 @@ impl Rooms {
         match seated.kind {
             Kind::Conference => {
                 let event = match (&seated.standing, why) {
+                    // It was in the conference: this is its end for the script, for whatever reason.
                     (Some(_), _) => ConferenceEvent::Left { recording },
                     (None, LeaveReason::Refused(reason)) => ConferenceEvent::Refused { reason },
                     (None, _) => {
@@ -262,6 +288,7 @@ impl Rooms {
             }
             Kind::Caller => {
                 let result = match why {
+                    // The connection is over.
                     _ if seated.is_connected() => QueueResult::Bridged,
                     LeaveReason::Full => QueueResult::Full,
                     _ => QueueResult::Error,
@@ -275,6 +302,7 @@ impl Rooms {
         }
     }
 
+    /// The end of a Dial's queue leg: after a connection it has ended, before it has failed.
     fn taker_out(
         &mut self,
         now: Instant,
@@ -292,7 +320,8 @@ impl Rooms {
             .tell(now, seated.actor, parts.world, |script, out| script.handle_leg(now, id, event, out));
     }
 
-    /// Forgets that a leg was in a room. Its script is not told, nor the room.
+    /// Forgets that a leg was in a room. Its script is not told, nor the room. Returns the membership and its
+    /// recording.
     fn stand_up(
         &mut self,
         now: Instant,
@@ -301,6 +330,7 @@ impl Rooms {
     ) -> Option<(RoomMemberLeg, Option<Recorded>)> {
         let seated = self.seats.remove(&number)?;
         self.by_effect.remove(&(seated.actor, seated.id));
+        // A taker that waits has nothing of its own beside its script; another's document would be ended.
         if seated.kind != Kind::Taker || seated.is_connected() {
             parts.calls.drop_aside(seated.leg);
         }
@@ -310,6 +340,7 @@ impl Rooms {
             .flatten();
         let seat = RoomMembership { home: seated.home, number };
         if let Some(leg) = parts.calls.legs.get_mut(seated.leg) {
+            // Otherwise the leg has another partner by now.
             if leg.partner == Partner::Seat(seat) {
                 leg.partner = Partner::None;
             }
@@ -320,7 +351,8 @@ impl Rooms {
         Some((seated, recording))
     }
 
-    /// Takes a member out at its own wish. Returns its membership, and its recording. Its script is not told.
+    /// Takes a member out at its own wish. Returns its membership, and its recording. Its script is not told:
+    /// it asked for it, or has ended.
     pub(in super::super) fn leave_seat(
         &mut self,
         now: Instant,
@@ -333,6 +365,7 @@ impl Rooms {
         Some(left)
     }
 
+    /// The script of a conference's member wants to go on.
     pub(in super::super) fn leave_conference(
         &mut self,
         now: Instant,
@@ -346,7 +379,8 @@ impl Rooms {
         parts.calls.tell(now, actor, parts.world, |script, out| script.handle_conference(now, id, left, out));
     }
 
-    /// `None`: of an actor that waits for another.
+    /// A Leave verb. `id`: the queue; `None`: the verb stands in the wait document, and the actor that waits
+    /// is another.
     pub(in super::super) fn leave_queue(
         &mut self,
         now: Instant,

@@ -1,4 +1,8 @@
 //! Events between members and their rooms, across shards and within one.
+//!
+//! Messages may be lost when an inbox is full. So states are sent whole, and again each second, instead of
+//! changes; a Join that is lost ends with the member's being told that it is in no room. A member is named by
+//! its shard and number (`Name`), a room only by its home: the home knows which room a member is in.
 
 use std::sync::Arc;
 
@@ -21,17 +25,19 @@ pub(super) struct Name {
     pub(super) number: u64,
 }
 
+/// An event, to the home of a room or to a member. Numbers are those of members at their shard.
 #[derive(Debug)]
 pub(super) enum RoomEvent {
-    // To the room's shard.
+    // To the room's shard. A leg that wants to be in a conference or queue joins: answered by `Standing` or `Gone`.
     Join(Box<Join>),
+    /// A member has left. Its shard has forgotten it already.
     Leave(Name),
     /// Every second: all members of that shard that are, or want to be, in a room here.
     Alive {
         shard: u16,
         numbers: Vec<u64>,
     },
-    /// Every tick.
+    /// Every tick: the sound of all members of that shard which hear rooms here.
     Said {
         shard: u16,
         sound: Arc<Sound>,
@@ -40,6 +46,7 @@ pub(super) enum RoomEvent {
     Announced(Name),
 
     // To a member's shard.
+    /// The member's status has changed, or it has just joined.
     Standing {
         number: u64,
         standing: MemberStatus,
@@ -49,20 +56,23 @@ pub(super) enum RoomEvent {
         home: u16,
         standings: Vec<(u64, MemberStatus)>,
     },
+    /// The member is in no room any more, or never was.
     Gone {
         number: u64,
         why: LeaveReason,
     },
+    /// A document to play to the member; answered by `Announced`.
     Announce {
         number: u64,
         target: Target,
     },
-    /// Every tick.
+    /// Every tick: the sound for all members of one shard in rooms of another.
     Heard {
         sound: Arc<Sound>,
     },
 }
 
+/// A leg that wants to be a member.
 #[derive(Clone, Debug)]
 pub(super) struct Join {
     pub(super) name: Name,
@@ -99,22 +109,28 @@ pub(super) struct MemberStatus {
     pub(super) records: bool,
 }
 
+/// The source of a member's sound.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum MemberAudio {
-    /// The music or document that it brought to wait with.
+    /// The music or document that it brought to wait with: in a queue, or in a conference that has not
+    /// started.
     Wait,
+    /// The other members.
     Room,
     /// On hold: a document, or the built-in music.
     Hold(Option<Target>),
 }
 
-/// A place in a queue.
+/// A place in a queue, as a caller's wait document is told it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct QueuePosition {
     /// From 1.
     pub(super) position: usize,
+    /// Callers that wait.
     pub(super) size: usize,
+    /// The mean wait of callers that were taken so far.
     pub(super) average_seconds: u64,
+    /// When the caller came.
     pub(super) since: Instant,
 }
 
@@ -125,6 +141,7 @@ pub(super) enum LeaveReason {
     Refused(String),
     /// The queue is full.
     Full,
+    /// The room has ended, or the member was removed.
     Over,
     /// Out of a queue, to another document.
     Redirected(Start),

@@ -40,7 +40,8 @@ use member::RoomMemberLeg;
 pub use message::RoomMessage;
 use message::{LeaveReason, Name, RoomEvent};
 
-/// A leg's place in a room.
+/// A leg's place in a room. Its number is the member's number at this shard, so it names the membership, not
+/// the leg: a leg that leaves and comes back has another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RoomMembership {
     /// The shard of the room.
@@ -56,14 +57,18 @@ enum Source {
     Room,
 }
 
-/// The rooms of one shard, and what its legs send to and get from those of other shards.
+/// The rooms of one shard, and what its legs send to and get from those of other shards. Both halves exchange
+/// the same events whether they are on one shard or on two, so the code has one way.
 pub(super) struct Rooms {
     shard: u16,
     shards: u16,
+    /// The rooms whose names hash to this shard.
     home: RoomHome,
+    /// The legs of this shard in rooms of any shard, by number.
     seats: BTreeMap<u64, RoomMemberLeg>,
-    /// By the actor and what it asked for.
+    /// The number of a membership, by the actor and what it asked for.
     by_effect: HashMap<(Key, Id), u64>,
+    /// The number given last. Never used twice, so a late event about an old membership finds nothing.
     last: u64,
     /// For each shard: what its rooms get from us, and its members.
     said: Vec<Sound>,
@@ -71,7 +76,9 @@ pub(super) struct Rooms {
     /// Events between our own rooms and members; `is_settling` while a caller further up the stack delivers them.
     local: VecDeque<RoomEvent>,
     is_settling: bool,
+    /// Effects of `home` that `send_outs` has not sent yet.
     outs: Vec<Out>,
+    /// The built-in music and the place in it. All that wait hear the same place.
     music: Vec<i16>,
     music_at: usize,
     /// The next time when the homes are told which members are present.
@@ -104,13 +111,14 @@ impl Rooms {
         }
     }
 
-    /// The shard of an account's conference or queue.
+    /// The shard of an account's conference or queue. Every shard computes the same, so a name has one room;
+    /// accounts do not share names.
     fn home_of(&self, kind: &str, account: &str, name: &str) -> u16 {
         let hash = SHARDS.hash_parts(&[kind.as_bytes(), account.as_bytes(), name.as_bytes()]);
         u16::try_from(hash % u64::from(self.shards.max(1))).unwrap_or(0)
     }
 
-    /// Nothing that needs ticks.
+    /// Nothing that needs ticks: neither members here nor rooms with members of other shards.
     pub(super) fn is_idle(&self) -> bool {
         self.home.is_idle() && self.seats.is_empty()
     }
@@ -121,7 +129,8 @@ impl Rooms {
             .map(|count| count as u64)
     }
 
-    /// Takes the sound that one leg received in this tick.
+    /// Takes the sound that one leg received in this tick. A member that does not hear the room, such as one
+    /// on hold, is not heard there either.
     pub(super) fn put(&mut self, _leg: Key, seat: RoomMembership, media: &MediaSession) {
         if !self.seats.get(&seat.number).is_some_and(|seated| seated.source == Source::Room) {
             return;
@@ -140,7 +149,7 @@ impl Rooms {
         self.home.mix(now, &mut self.heard, &mut self.outs);
     }
 
-    /// The sound for a leg.
+    /// The sound for a leg. A member of another shard's room hears the oldest frame that waits.
     pub(super) fn feed(&mut self, _leg: Key, seat: RoomMembership) -> FrameSource<'_> {
         let Some(seated) = self.seats.get_mut(&seat.number) else { return FrameSource::None };
         match seated.source {
@@ -193,7 +202,8 @@ impl Voice {
 }
 
 impl Rooms {
-    /// Sends an event to a room or a member on any shard. [`Rooms::settle_rooms`] delivers those of this shard.
+    /// Sends an event to a room or a member on any shard. [`Rooms::settle_rooms`] delivers those of this
+    /// shard: never at once, as the sender is in the middle of its own change.
     fn post_note(&mut self, shard: u16, note: RoomEvent, parts: &mut RoomParts<'_, '_>) {
         if shard == self.shard {
             self.local.push_back(note);
@@ -208,7 +218,9 @@ impl Rooms {
         self.settle_rooms(now, parts);
     }
 
-    /// Delivers events between rooms and members of this shard, in order, until none is left.
+    /// Delivers events between rooms and members of this shard, in order, until none is left. A script that
+    /// is told of one may cause more; the call that this makes returns at once, and the loop further up the
+    /// stack goes on with them.
     fn settle_rooms(&mut self, now: Instant, parts: &mut RoomParts<'_, '_>) {
         if std::mem::replace(&mut self.is_settling, true) {
             return;
@@ -239,6 +251,7 @@ impl Rooms {
         self.is_settling = false;
     }
 
+    /// Sends the effects of `home`, in order.
     fn send_outs(&mut self, parts: &mut RoomParts<'_, '_>) {
         for out in std::mem::take(&mut self.outs) {
             match out {
@@ -249,7 +262,7 @@ impl Rooms {
         }
     }
 
-    /// After each tick: the sound of it, and once a second who is there.
+    /// After each tick: the sound of it, and once a second which members are there.
     pub(super) fn tick_rooms(&mut self, now: Instant, parts: &mut RoomParts<'_, '_>) {
         if self.is_idle() {
             return;
@@ -280,7 +293,8 @@ impl Rooms {
         self.settle_rooms(now, parts);
     }
 
-    /// Tells the homes which members are present. Members whose home has been silent for too long leave their room.
+    /// Tells the homes which members are present. Members whose home has been silent for too long leave their
+    /// room: the shard, or the messages to it, are overloaded, and the script goes on without the room.
     fn tell_homes(&mut self, now: Instant, parts: &mut RoomParts<'_, '_>) {
         let mut homes: BTreeMap<u16, Vec<u64>> = BTreeMap::new();
         let mut lost = Vec::new();

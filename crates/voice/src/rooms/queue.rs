@@ -1,4 +1,7 @@
 //! One queue: callers in the order they came, and those who take them.
+//!
+//! Only the order is here. `RoomHome` calls `pair` after each arrival, so that at most one of the two lists
+//! has entries afterwards, and makes a room of each pair.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -8,16 +11,20 @@ use stdx::Instant;
 
 use super::message::{Join, MemberAudio, MemberStatus, Name, QueuePosition};
 
+/// The callers and takers of a queue, and the sums for its mean wait.
 #[derive(Default)]
 pub(super) struct Queue {
     pub(super) sid: Arc<str>,
     callers: VecDeque<Waiting>,
+    /// Legs of Dials with a Queue.
     takers: VecDeque<Waiting>,
     /// The total wait of callers that were taken, in seconds.
     waited: u64,
+    /// The number of these callers.
     taken: u64,
 }
 
+/// A member in line.
 struct Waiting {
     join: Join,
     since: Instant,
@@ -32,7 +39,8 @@ impl Queue {
         self.callers.is_empty() && self.takers.is_empty()
     }
 
-    /// `false`: full.
+    /// Puts a caller at the end of the line. `false`: the queue is full. `max_size` is the caller's own, as
+    /// its Enqueue says.
     pub(super) fn enter(&mut self, now: Instant, join: Join, max_size: u32) -> bool {
         if self.callers.len() >= usize::try_from(max_size).unwrap_or(usize::MAX) {
             return false;
@@ -57,12 +65,13 @@ impl Queue {
         Some((caller.join, taker.join))
     }
 
+    /// Removes a member from either line.
     pub(super) fn leave(&mut self, name: Name) {
         self.callers.retain(|waiting| waiting.join.name != name);
         self.takers.retain(|waiting| waiting.join.name != name);
     }
 
-    /// `None`: the first in line.
+    /// Takes the caller with that call sid out of the line; `None`: the first in line.
     pub(super) fn remove(&mut self, call: Option<&str>) -> Option<(Join, QueueMember)> {
         let at = call.map_or(Some(0), |call| {
             self.callers.iter().position(|waiting| *waiting.join.call_sid == *call)
@@ -76,6 +85,7 @@ impl Queue {
         self.callers.iter().map(Waiting::member).collect()
     }
 
+    /// The status of all that wait. A taker has no place in line.
     pub(super) fn standings(&self) -> impl Iterator<Item = (Name, MemberStatus)> {
         let average_seconds = self.waited.checked_div(self.taken).unwrap_or(0);
         let standing = |line| MemberStatus {

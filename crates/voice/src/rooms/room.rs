@@ -1,5 +1,10 @@
-//! One room: its members, which of them hear each other, its beginning and end. A conference, or the two of a queue's
-//! connection.
+//! One room: its members, which of them hear each other, its beginning and end. A conference, or the two of a
+//! queue's connection.
+//!
+//! A conference starts when it has two members, one of them with `startConferenceOnEnter`; until then all
+//! wait. Hold, mute and coaching change who hears whom. Each change tells the members concerned their whole
+//! new status, and the application by a callback. Invariants: `places` indexes `members`; a member's place in
+//! the mixer is given back when it leaves.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,7 +23,9 @@ use super::frames::{Frames, Sound};
 use super::home::{Out, Outbox};
 use super::message::{Join, LeaveReason, MemberAudio, MemberStatus, Name, RoomEvent};
 
+/// A conference or a connection of a queue.
 pub(super) struct Room {
+    /// Its sid, name, account, and the callback for its events.
     teller: ConferenceNotifier,
     kind: Kind,
     /// All that are seated hear each other.
@@ -28,36 +35,45 @@ pub(super) struct Room {
     members: Vec<Member>,
     /// The index of each member.
     places: HashMap<Name, usize>,
+    /// Mixes the members' sound, each without its own.
     mixer: Mixer,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Conference,
-    /// With the one's end it is over.
+    /// The two of a queue's connection: when one leaves it is over.
     Pair,
 }
 
+/// A member, with its attributes of the document or of a later request.
 pub(super) struct Member {
     pub(super) name: Name,
     pub(super) call_sid: Arc<str>,
+    /// The name by which requests may call it, besides its call sid.
     pub(super) label: Option<Box<str>>,
     pub(super) is_muted: bool,
     /// While on hold: the document that it hears, or `None` for the built-in music.
     pub(super) hold: Option<Option<Target>>,
+    /// The call sid or label of the member that alone hears this one.
     pub(super) coach: Option<Box<str>>,
     pub(super) start_on_enter: bool,
     pub(super) end_on_exit: bool,
+    /// The beep when it comes and goes.
     beep: Beep,
+    /// It wants the conference to be recorded; the first such member is the recorder.
     records: bool,
     joined_at: Instant,
     announcing: Option<Announcing>,
-    // Sound.
+    /// In the mix, once some member's sound has come.
     place: Option<MemberId>,
+    /// The codec in which it speaks, and in which its frames are mixed for it.
     codec: Codec,
     rate: u32,
     frames: Frames,
+    /// Only for callbacks about speakers.
     detector: Option<Box<SpeechDetector>>,
+    /// It has begun (`true`) or ceased to speak since the last tick.
     spoke: Option<bool>,
 }
 
@@ -97,17 +113,19 @@ impl Member {
         }
     }
 
+    /// True if requests and coaches mean this member.
     fn is(&self, sid_or_label: &str) -> bool {
         *self.call_sid == *sid_or_label || self.label.as_deref() == Some(sid_or_label)
     }
 
-    /// Never heard by all, so the whole mix is what it hears.
+    /// Never heard by all, so the whole mix is what it hears: all such members share one frame of each codec.
     fn only_listens(&self) -> bool {
         self.is_muted && self.coach.is_none()
     }
 }
 
 impl Room {
+    /// A new conference, without members: the first one joins as all others do. Its row is inserted at once.
     pub(super) fn conference(
         now: Instant,
         join: &Join,
@@ -132,6 +150,7 @@ impl Room {
         room
     }
 
+    /// A room without members.
     fn new(now: Instant, teller: ConferenceNotifier, kind: Kind) -> Room {
         Room {
             teller,
@@ -148,7 +167,7 @@ impl Room {
         &self.teller.sid
     }
 
-    /// A pair has none.
+    /// The account and name of a conference. A pair has none.
     pub(super) fn key(&self) -> Option<(Box<str>, Box<str>)> {
         let is_conference = self.kind == Kind::Conference;
         is_conference.then(|| (self.teller.owner.account.clone(), self.teller.name.clone()))
@@ -158,6 +177,10 @@ impl Room {
         self.members.is_empty()
     }
 
+    /// Adds a member, and starts the conference if that was missing.
+    ///
+    /// # Errors
+    /// The conference is full: the text is for the application's record.
     pub(super) fn join(
         &mut self,
         now: Instant,
@@ -178,6 +201,7 @@ impl Room {
         }
         self.members.push(member);
         self.index();
+        // The first member that brings a callback decides, as at Twilio.
         if self.teller.callback.is_none() {
             self.teller.callback.clone_from(&conference.status);
         }
@@ -208,6 +232,7 @@ impl Room {
         if let Some(place) = left.place {
             self.mixer.leave(place);
         }
+        // An announcement to all is over with the last member that heard it.
         self.announced(now, left.announcing, None, out);
         let reason = match (self.kind, ends, self.members.is_empty(), kicked) {
             (Kind::Conference, true, _, false) => "participant-with-end-conference-on-exit-left",
@@ -215,11 +240,14 @@ impl Room {
             (Kind::Conference, _, true, false) => "last-participant-left",
             (Kind::Conference, _, true, true) => "last-participant-kicked",
             (Kind::Pair, ..) => "",
+            // The conference goes on without it.
             (Kind::Conference, ..) => {
                 if matches!(left.beep, Beep::Both | Beep::OnExit) {
                     self.beep();
                 }
+                // A coach whose pupil has left is heard by none.
                 self.aim();
+                // Another member is the recorder now, and is told so with its status.
                 if records {
                     self.tell_all(out);
                 }
@@ -246,6 +274,7 @@ impl Room {
             ));
         }
         self.index();
+        // A connection of a queue has neither callbacks nor a row.
         if self.kind == Kind::Pair {
             return;
         }
@@ -260,15 +289,18 @@ impl Room {
         out.extend(callbacks::conference_row(&self.teller, times, "completed", ended).map(Out::Write));
     }
 
+    /// The callback of an event, if the application asks for it. `call`: the participant it is about.
     fn tell(&mut self, now: Instant, event: Event, call: Option<&str>, more: Form, out: &mut Outbox) {
         let member = call.and_then(|call| self.members.iter().find(|member| *member.call_sid == *call));
         out.extend(self.teller.tell(now, event, member, more).map(Out::Callback));
     }
 
+    /// The member from whose leg the conference is recorded: there is one recording, of the whole mix.
     fn recorder(&self) -> Option<Name> {
         self.members.iter().find(|member| member.records).map(|member| member.name)
     }
 
+    /// The status of a member. Not started counts before on hold.
     fn standing(&self, member: &Member) -> MemberStatus {
         let hears = match &member.hold {
             _ if !self.is_started => MemberAudio::Wait,
@@ -298,6 +330,7 @@ impl Room {
         self.places.get(&name).and_then(|at| self.members.get_mut(*at))
     }
 
+    /// Computes `places` anew, for the few moments at which the list changes.
     fn index(&mut self) {
         self.places = self.members.iter().enumerate().map(|(at, member)| (member.name, at)).collect();
     }
@@ -368,13 +401,15 @@ impl Room {
         }
     }
 
-    /// A member heard what was announced.
+    /// A member has heard an announcement.
     pub(super) fn announcement_over(&mut self, now: Instant, name: Name, out: &mut Outbox) {
         let Some(member) = self.member(name) else { return };
         let (what, call) = (member.announcing.take(), Arc::clone(&member.call_sid));
         self.announced(now, what, Some(&call), out);
     }
 
+    /// Tells the application of the end of an announcement: of one to a single member at once, of one to all
+    /// when all have heard it.
     fn announced(&mut self, now: Instant, what: Option<Announcing>, call: Option<&str>, out: &mut Outbox) {
         match what {
             Some(Announcing::Alone) if call.is_some() => {
@@ -389,13 +424,14 @@ impl Room {
         }
     }
 
+    /// Mixes a beep, which all hear. Before the start none would.
     fn beep(&mut self) {
         if self.is_started {
             self.mixer.inject(media::tone::beep(self.mixer.rate()).into());
         }
     }
 
-    /// The member's place in the mix, as it is now.
+    /// The member's place in the mix, as it is now: taken anew when its rate or its attributes change.
     fn seat(&mut self, name: Name) {
         let Some(member) = self.member(name) else { return };
         let (place, rate) = (member.place.take(), member.rate);
@@ -404,6 +440,7 @@ impl Room {
         }
         if rate > self.mixer.rate() {
             // The room sounds as well as its best member does.
+            // All take their places anew. Rates only grow, so this is rare.
             self.mixer = Mixer::new(rate);
             self.members.iter_mut().for_each(|member| member.place = None);
         }
@@ -427,7 +464,7 @@ impl Room {
         }
     }
 
-    /// Takes the sound of a member in this tick.
+    /// Takes the sound of a member in this tick. Before the start it is dropped.
     pub(super) fn said(&mut self, name: Name, codec: Codec, rate: u32, samples: &[i16]) {
         let wants_speech = self.teller.wants(callbacks::SPEAKS);
         let is_started = self.is_started;
@@ -435,6 +472,7 @@ impl Room {
         let is_other = member.rate != rate || member.place.is_none();
         (member.codec, member.rate) = (codec, rate);
         if wants_speech && !member.is_muted {
+            // Events wait for the end of the tick, as the member is borrowed here.
             let new = || Box::new(SpeechDetector::new(SpeechOptions { silence_ms: 0, end_ms: PAUSE_MS }));
             match member.detector.get_or_insert_with(new).handle(samples) {
                 Some(SpeechEvent::Started) => member.spoke = Some(true),
@@ -492,7 +530,8 @@ impl Room {
         }
     }
 
-    /// Adds the sound for the members of one shard. Members that hear the same frame share it.
+    /// Adds the sound for the members of one shard. Members that hear the same frame share it: the mixer
+    /// returns one buffer for all listeners of a codec, so equal addresses are equal sound.
     fn fill(&mut self, shard: usize, sound: &mut Sound) {
         let mut shared: Vec<(*const u8, super::frames::Piece)> = Vec::new();
         for member in &self.members {

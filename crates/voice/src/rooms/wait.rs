@@ -1,4 +1,9 @@
 //! Sound of a member besides the room: the music or document it waits with, and announcements.
+//!
+//! Such a document is performed by a second script on the member's leg (`Leg::aside`), beside the main one
+//! that waits for the room. There is one at a time: an announcement replaces the wait document, which begins
+//! anew afterwards. Scripts that end by themselves come back as `aside_ended`; those that are replaced are
+//! dropped without a word.
 
 use std::sync::Arc;
 
@@ -31,7 +36,8 @@ impl Calls {
 }
 
 impl Rooms {
-    /// As the member's standing says: the room, music, silence, or a document.
+    /// Sets the member's sound as its standing says: the room, music, silence, or a document. Called when the
+    /// standing changes, and after an announcement.
     pub(super) fn hear_source(&mut self, now: Instant, number: u64, parts: &mut RoomParts<'_, '_>) {
         let Some(seated) = self.seats.get_mut(&number) else { return };
         let document = |wait: &Option<Target>| match wait {
@@ -48,6 +54,7 @@ impl Rooms {
             None => (Source::Silence, None),
         };
         seated.source = source;
+        // Sound of before is not played after a pause.
         seated.frames.clear();
         let is_cut_short = seated.announcing.take().is_some();
         let (leg_key, kind, seat) =
@@ -55,6 +62,8 @@ impl Rooms {
         if kind != Kind::Taker || source == Source::Room {
             parts.calls.drop_aside(leg_key);
         }
+        // The room waits for the end of every announcement, also of one that a hold or the start of the
+        // conference ended.
         if is_cut_short {
             self.announced(number, parts);
         }
@@ -63,6 +72,7 @@ impl Rooms {
             leg.partner = Partner::Seat(seat);
         }
         if let Some(media) = &mut leg.media {
+            // A mix needs samples; otherwise the leg is spared the decoding.
             media.listen_decoded(source == Source::Room);
         }
         if let Some(target) = target {
@@ -70,7 +80,7 @@ impl Rooms {
         }
     }
 
-    /// A document for the member's ears, instead of another.
+    /// Performs a document for the member's ears, instead of another. `None`: the member or its call is gone.
     fn perform_aside(
         &mut self,
         now: Instant,
@@ -85,6 +95,7 @@ impl Rooms {
         if parts.calls.legs.get(leg)?.is_gone {
             return None;
         }
+        // Members are answered calls, also where the main script has not been told of it yet.
         call.answered = true;
         call.extra.extend(parameters(now, seated));
         let plan = Plan {
@@ -119,6 +130,8 @@ impl Rooms {
         }
     }
 
+    /// Plays an announcement to the member. One that cannot be played counts as over, so that the room does
+    /// not wait for it.
     pub(super) fn announce(
         &mut self,
         now: Instant,
@@ -131,13 +144,15 @@ impl Rooms {
         }
     }
 
+    /// Tells the room that the member has heard its announcement.
     fn announced(&mut self, number: u64, parts: &mut RoomParts<'_, '_>) {
         if let Some(home) = self.seats.get(&number).map(|seated| seated.home) {
             self.post_note(home, RoomEvent::Announced(self.name(number)), parts);
         }
     }
 
-    /// Its hang-up is the end of the announcement and not of the call: a document that cannot be had.
+    /// True if the actor performs an announcement on a live call. Its hang-up is the end of the announcement
+    /// and not of the call: a document that cannot be had ends with one.
     pub(in super::super) fn is_announcement(&self, actor: Key, calls: &Calls) -> bool {
         let Some(Part::Waiting { main, id }) = calls.actors.get(actor).map(|actor| actor.part) else {
             return false;
@@ -162,6 +177,7 @@ impl Rooms {
             self.announced(number, parts);
             self.hear_source(now, number, parts);
             self.settle_rooms(now, parts);
+        // A wait document that is over, or could not be fetched: the member hears music instead of nothing.
         } else if seated.source == Source::Silence {
             seated.source = Source::Music;
         }

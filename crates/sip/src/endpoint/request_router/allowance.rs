@@ -1,6 +1,10 @@
-//! The calls that an account may place: how many at once and a second, and where to. Carriers call it fraud control.
+//! The calls that an account may place: how many at once and a second, and where to. Carriers call it fraud
+//! control.
 //!
-//! Accounts without limits, nearly all, are not asked for: a limit costs a question to the owner of the address.
+//! Accounts without limits, nearly all, are not asked for: a limit costs a question to the owner of the
+//! address, where the calls of all shards and nodes are counted. The order is caller first, then the plan,
+//! then the callee; each admission is noted in the context, so that the call gives it back when it ends or
+//! fails.
 
 use std::sync::Arc;
 
@@ -27,12 +31,15 @@ pub struct CallLimits {
 /// The side of the call that the admission is for.
 #[derive(Debug)]
 pub(crate) enum AdmissionSide {
+    /// The account that places it.
     Caller,
+    /// The account that is called.
     Callee(Aor),
 }
 
 impl RequestRouter {
-    /// The caller has proved to be this account.
+    /// The caller has proved to be this account: the plan decides, after its limits have admitted the call.
+    /// Only an INVITE that starts a call counts.
     pub(crate) fn plan_for(
         &mut self,
         lower: &mut LowerView<'_>,
@@ -89,6 +96,7 @@ impl RequestRouter {
         lower.out.push(EndpointEffect::Account { id: ask_id(key), user, domain });
     }
 
+    /// Asks the owner of the account.
     fn ask_admission(
         &mut self,
         lower: &mut LowerView<'_>,
@@ -111,6 +119,8 @@ impl RequestRouter {
         lower.out.push(EndpointEffect::Ask { id: ask_id(key), query: Query::Admit(Box::new(admission)) });
     }
 
+    /// The owner has answered: the call goes on where it waited, or is refused. A callee over its limit is
+    /// busy; its limits are not the caller's business.
     pub(crate) fn handle_admitted(
         &mut self,
         lower: &mut LowerView<'_>,

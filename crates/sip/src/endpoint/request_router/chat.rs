@@ -60,7 +60,9 @@ impl RequestRouter {
             offer_query(lower.now, &context.request, aor, sender.as_deref(), !bindings.is_empty())
         });
         let query = query.filter(|_| self.is_offered_first(lower, key));
+        // Without an offer the MESSAGE goes on as any request: to phones, or it is kept.
         let Some(query) = query else { return self.ring_bindings(lower, key, own_routes, bindings) };
+        // The bindings wait in the stage: they are not looked up again after the answer.
         lower.set_stage(key, RequestStage::Offering { own_routes, bindings });
         lower.out.push(EndpointEffect::Ask { id: ask_id(key), query });
     }
@@ -77,8 +79,11 @@ impl RequestRouter {
         true
     }
 
+    /// The key by which a stranger's messages are counted: its network, and the account as the request names
+    /// it, whether or not it exists.
     fn stranger_and_account(&self, lower: &mut LowerView<'_>, key: Key) -> Option<(SourcePrefix, u64)> {
         let context = lower.contexts.get(key)?;
+        // By the name in the request, since an account need not exist.
         let user = context.request.request_uri().ok()?.user_decoded().unwrap_or_default();
         Some((SourcePrefix::of(context.source.remote.ip()), lower.env.keys.call.hash(user.as_bytes())))
     }
@@ -95,6 +100,7 @@ impl RequestRouter {
         if self.chat.offered.get_at(lower.now, &message).is_some() {
             return false;
         }
+        // Before the answer comes, so that the copy of a loop is not offered meanwhile.
         self.chat.offered.insert_until(lower.now + crate::limits::OFFERED_FOR, message, ());
         true
     }

@@ -1,4 +1,9 @@
 //! Joins the user agent of [`crate::session`] to the lower layers. Applications command it by [`commands`].
+//!
+//! The sessions know dialogs and no transports. Here a request of the peer finds its session, and effects of
+//! sessions become responses of server transactions, requests that are resolved (RFC 3263) and sent hop by
+//! hop, ACKs, CANCELs, and events for the application. A request of a session is in `own` from its first try
+//! to its final response, over all hops; sessions name it by a number and never see a transaction.
 
 pub(super) mod commands;
 mod open_calls;
@@ -27,9 +32,13 @@ use crate::wire::{Header, Message, Method, Rewrite, Uri};
 pub(crate) struct SessionRequest {
     message: Message,
     onward: OutgoingRoute,
+    /// Still to be tried, in the order of RFC 3263 §4.3.
     hops: VecDeque<Hop>,
+    /// The number of the try, which makes its branch another (RFC 3261 §8.1.1.7).
     attempt: u8,
+    /// The client transaction of the hop that is tried.
     client: Option<Key>,
+    /// A hop has answered: no other is tried after a failure.
     had_response: bool,
 }
 
@@ -38,10 +47,12 @@ pub(crate) struct UserAgent {
     pub(crate) sessions: Sessions,
     /// Requests of sessions that have no final response.
     own: HashMap<u64, SessionRequest>,
+    /// Calls of networks that have not proved to receive anything.
     open_calls: OpenCalls,
 }
 
 impl UserAgent {
+    /// Without requests under way.
     pub(crate) fn new(sessions: Sessions) -> Self {
         UserAgent { sessions, own: HashMap::new(), open_calls: OpenCalls::default() }
     }
@@ -65,6 +76,7 @@ impl UserAgent {
         result
     }
 
+    /// Performs one effect of a session.
     fn perform_session(&mut self, lower: &mut LowerView<'_>, effect: SessionEffect) {
         match effect {
             SessionEffect::Event(event) => {
@@ -106,11 +118,13 @@ impl UserAgent {
         }
     }
 
+    /// Timers of sessions: retransmissions of 2xx and reliable provisional responses, refreshes, patience.
     pub(crate) fn expire_sessions(&mut self, lower: &mut LowerView<'_>) {
         self.with_sessions(lower, |sessions, now, effects| sessions.expire(now, effects));
     }
 
-    /// The plan gave a request to an application.
+    /// The plan gave a request to an application. Only an INVITE makes a session; requests within one do not
+    /// come by the plan.
     pub(crate) fn give_to_agent(&mut self, lower: &mut LowerView<'_>, key: Key) {
         let Some(context) = lower.contexts.get(key) else { return };
         let request = &context.request;
@@ -130,6 +144,7 @@ impl UserAgent {
         }
     }
 
+    /// Makes a session of an INVITE, whose transaction is answered by it from now on. `None`: it was refused.
     pub(crate) fn start_session(&mut self, lower: &mut LowerView<'_>, key: Key) -> Option<SessionId> {
         if lower.refuse_merged(key) {
             return None;
@@ -170,7 +185,7 @@ impl UserAgent {
         session
     }
 
-    /// A request within a session, if it is.
+    /// A request within a session: true if it is one, and then it is the session's.
     pub(crate) fn take_by_session(&mut self, lower: &mut LowerView<'_>, key: Key) -> bool {
         let Some(context) = lower.contexts.get(key) else { return false };
         let Some(session) = self.sessions.session_of(&context.request) else { return false };
@@ -188,7 +203,7 @@ impl UserAgent {
         true
     }
 
-    /// An ACK of a 2xx of ours, if it is.
+    /// An ACK of a 2xx of ours: true if it is one.
     pub(crate) fn take_ack(&mut self, lower: &mut LowerView<'_>, ack: &Message) -> bool {
         let is_ours = self.sessions.owns(ack);
         if is_ours {
@@ -197,6 +212,7 @@ impl UserAgent {
         is_ours
     }
 
+    /// A CANCEL for the INVITE of a session.
     pub(crate) fn cancel_session(&mut self, lower: &mut LowerView<'_>, key: Key, session: SessionId) {
         let Some(transaction) = lower.contexts.get(key).map(|context| TxRef(context.server.to_u64())) else {
             return;
@@ -206,6 +222,7 @@ impl UserAgent {
         });
     }
 
+    /// Sends a response by its server transaction. A final one ends the request's context.
     fn reply_for_session(
         &mut self,
         lower: &mut LowerView<'_>,
@@ -218,6 +235,7 @@ impl UserAgent {
             return;
         };
         lower.respond(server, status, bytes);
+        // The transaction may have ended before: then nothing is left to close.
         if status >= 200
             && let TransactionUser::Context(context) = user
         {
@@ -225,6 +243,8 @@ impl UserAgent {
         }
     }
 
+    /// Begins to send a request: over the flow of the phone if there is one, else to the hops of its next
+    /// hop.
     fn send_for_session(
         &mut self,
         lower: &mut LowerView<'_>,
@@ -251,6 +271,8 @@ impl UserAgent {
         }
     }
 
+    /// The next hop was resolved. Hops that the request must not reach (private networks, this server itself)
+    /// are left out; without another it fails with 403.
     pub(crate) fn handle_own_resolved(
         &mut self,
         lower: &mut LowerView<'_>,
@@ -274,6 +296,7 @@ impl UserAgent {
         }
     }
 
+    /// Adds hops and tries the first. A request too large for UDP tries TCP first (RFC 3261 §18.1.1).
     fn try_own_hops(&mut self, lower: &mut LowerView<'_>, id: u64, hops: Vec<Hop>) {
         let Some(own) = self.own.get(&id) else { return };
         let (bytes, is_flow) = (own.message.bytes().len(), own.onward.received.is_some());
@@ -284,6 +307,7 @@ impl UserAgent {
         self.try_own_hop(lower, id, 503);
     }
 
+    /// Tries the next hop that a listener can reach. Without one the request fails with `status`.
     fn try_own_hop(&mut self, lower: &mut LowerView<'_>, id: u64, status: u16) {
         loop {
             let Some(own) = self.own.get_mut(&id) else { return };
@@ -321,6 +345,8 @@ impl UserAgent {
         }
     }
 
+    /// A response to a request of a session. A 503 means the next hop, if there is one; all others are the
+    /// session's.
     pub(crate) fn handle_own_response(
         &mut self,
         lower: &mut LowerView<'_>,
@@ -351,6 +377,7 @@ impl UserAgent {
         });
     }
 
+    /// A hop did not answer or could not be reached: it is avoided for a while, and the next one is tried.
     pub(crate) fn handle_own_failure(
         &mut self,
         lower: &mut LowerView<'_>,
@@ -369,6 +396,7 @@ impl UserAgent {
         self.try_own_hop(lower, id, status);
     }
 
+    /// The request has failed here, with a status as if the peer had sent it (RFC 3261 §8.1.3.1).
     fn fail_own(&mut self, lower: &mut LowerView<'_>, id: u64, status: u16) {
         self.own.remove(&id);
         self.with_sessions(lower, |sessions, now, effects| {
@@ -424,6 +452,7 @@ pub(crate) fn transmit_resolved_ack(
     }
 }
 
+/// Sends an ACK, which has no transaction: a 2xx that comes again brings it again.
 fn transmit_session_ack(lower: &mut LowerView<'_>, ack: &Message, hop: &Hop, onward: &OutgoingRoute) {
     if onward.received.is_none() && !onward.may_reach(hop.addr.ip()) {
         return;

@@ -13,7 +13,8 @@ use crate::endpoint::lower::LowerView;
 use crate::limits;
 use crate::session::SessionId;
 
-/// Bounded by `limits::UNPROVED_CALLS`, the waiting of a network by `limits::WAITING_CALLS`.
+/// Calls are counted by network, since a forged source can be any address of it. Bounded by
+/// `limits::UNPROVED_CALLS`, the waiting of a network by `limits::WAITING_CALLS`.
 #[derive(Default)]
 pub(crate) struct OpenCalls {
     networks: HashMap<SourcePrefix, NetworkCalls>,
@@ -23,6 +24,7 @@ pub(crate) struct OpenCalls {
 
 #[derive(Default)]
 struct NetworkCalls {
+    /// Calls that have begun; at most `limits::UNPROVED_CALLS_OF_NETWORK`.
     sessions: u8,
     /// Contexts in the stage `Waiting`; those that were cancelled meanwhile are not found any more.
     waiting: VecDeque<Key>,
@@ -36,6 +38,7 @@ enum OpenCallDecision {
 }
 
 impl OpenCalls {
+    /// Counts the call if it may begin. The caller says with [`OpenCalls::begun`] what has become of it.
     fn admit(&mut self, network: SourcePrefix, key: Key) -> OpenCallDecision {
         let is_full = self.sessions.len() >= limits::UNPROVED_CALLS;
         let calls = self.networks.entry(network).or_default();
@@ -144,6 +147,7 @@ impl UserAgent {
         lower.finish_with(key, 503, "Service Unavailable", retry);
     }
 
+    /// The request ends without a session: cancelled, perhaps while it waited, or after its patience.
     pub(crate) fn give_up_waiting(&mut self, lower: &mut LowerView<'_>, key: Key) {
         let Some(context) = lower.contexts.get(key) else { return };
         let network = SourcePrefix::of(context.source.remote.ip());
@@ -151,12 +155,15 @@ impl UserAgent {
     }
 
     /// Calls of this network waited for a proof.
+    /// All waiting calls of the network begin, and count for no limit: its addresses are not forged.
     pub(crate) fn release_open_calls(&mut self, lower: &mut LowerView<'_>, network: SourcePrefix) {
         for key in self.open_calls.release(network) {
             let _ = self.start_session(lower, key);
         }
     }
 
+    /// A session is over, of a proved source or not: the call of its network that waited
+    /// longest takes its place.
     pub(crate) fn open_call_ended(&mut self, lower: &mut LowerView<'_>, session: SessionId) {
         if let Some(next) = self.open_calls.ended(session) {
             self.begin_open_call(lower, next);
