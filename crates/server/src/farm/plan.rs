@@ -192,7 +192,7 @@ impl PlanExchange {
     /// Gives this plan to edges from now on. True: it is another one than before, and they are to be told.
     pub(crate) fn give(&self, plan: &Arc<StoredPlan>) -> bool {
         let mut state = self.lock();
-        // What this node has read may be old by now; edges ask a node that hears of changes.
+        // The rows that this node has read may be old by now; edges ask a node that hears of changes.
         if state.is_missing_changes {
             return false;
         }
