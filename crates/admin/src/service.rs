@@ -19,7 +19,7 @@ use crate::control::{ControlPlane, Source};
 use crate::fault::Fault;
 use crate::limits;
 
-/// The record, waited for: called on threads of the blocking pool.
+/// The database, waited for: called on threads of the blocking pool.
 pub trait Repository: Send + Sync {
     /// Reads on the calling thread.
     fn read(&self, read: Read) -> Result<Loaded, StoreError>;
@@ -27,7 +27,7 @@ pub trait Repository: Send + Sync {
     fn write(&self, write: Write) -> Result<WriteDone, StoreError>;
 }
 
-/// A record of one's own, one request at a time: for the command line and tests.
+/// A database of one's own, one request at a time: for the command line and tests.
 pub struct Blocking(Mutex<store::Admin>);
 
 impl Blocking {

@@ -135,6 +135,7 @@ pub(super) struct ShowArgs {
 
 /// `user@domain`, or `user` in the default domain.
 pub(super) fn address(text: &str, config: &Config) -> Result<Address, CliError> {
+    // Addresses are often copied from a SIP client or a log.
     let bare = text.strip_prefix("sip:").unwrap_or(text);
     Ok(Address::parse(bare, Some(&config.sip.default_domain))?)
 }
@@ -209,6 +210,7 @@ impl SetArgs {
         let mut backend = Backend::open(config)?;
         let found = find(&mut backend, &account)?;
         let Details { name, max_contacts, max_calls, max_rate, deny } = self.details;
+        // Each change is a write of its own: if the second fails, the error says so and the first stays.
         if let Some(name) = name {
             let account = found.address.clone();
             backend.change(Change::SetDisplayName { account, display_name: name.into() })?;
@@ -220,6 +222,7 @@ impl SetArgs {
             max_rate: max_rate.or(had.max_rate),
             deny: if deny.is_empty() { had.deny } else { deny },
         };
+        // Excludes the single limits (clap), so there is nothing to merge.
         let limits = if self.no_limits { AccountLimits::default() } else { limits };
         if limits == found.limits {
             return Ok(());
@@ -241,6 +244,7 @@ fn find(backend: &mut Backend, account: &Address) -> Result<AccountRow, CliError
 
 /// All that can be; the first failure is the exit code.
 fn remove(accounts: &[String], config: &Config) -> Result<(), CliError> {
+    // All texts are parsed before the first account is removed.
     let accounts: Vec<_> = accounts.iter().map(|text| address(text, config)).collect::<Result<_, _>>()?;
     let mut backend = Backend::open(config)?;
     let mut first = None;
@@ -277,6 +281,7 @@ impl ListArgs {
             };
             let Some(last) = page.last() else { break };
             filter.after = Some(last.address.clone());
+            // A page that is not full is the last one, which saves one question.
             let full = page.len() as u64 == u64::from(filter.limit);
             if self.json {
                 print_json(&page, &mut out)?;

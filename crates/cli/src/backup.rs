@@ -53,13 +53,16 @@ impl BackupArgs {
         }
         let folders = if self.files { folders(config) } else { Vec::new() };
         let options = BackupOptions { copy, folders, now: clock.now() };
+        // The database as the node names it; the node is not asked, so a backup works while it hangs.
         let from = end(config);
+        // Half of a restore would make a backup that looks whole.
         place(config).refuse_unfinished()?;
         if let CopyEnd::Sqlite(file) = &from
             && !file.exists()
         {
             return Err(CliError::Other(no_database(config, file)));
         }
+        // A pipe cannot be renamed at the end, so a reader of it finds out by `--check` if it is whole.
         let is_pipe = self.file == Path::new("-");
         let output = if is_pipe { Output::pipe(io::stdout()) } else { Output::file(&self.file)? };
         let (started, mut told) = (clock.now(), clock.now());
@@ -110,6 +113,7 @@ impl BackupArgs {
 
 /// The contents of a backup, whose file is read to its end. `None`: Ctrl-C.
 pub(super) fn checked(file: &Path, copy: &CopyOptions, clock: Clock) -> Result<Option<Contents>, CliError> {
+    // For the progress only: what the file holds is counted by its checks.
     let size = file.metadata().map_or(0, |metadata| metadata.len());
     let mut told = clock.now();
     Ok(store::backup::check(file, &copy.stop, &mut |read| {

@@ -61,6 +61,8 @@ impl BlocksArgs {
             say!("nothing is blocked");
             return say_nodes(nodes.as_ref());
         }
+        // The clock of this machine: the times left are of the node's, which for a command over the control
+        // socket is the same one.
         table(&list.blocks, Clock::new().now()).print(&mut io::stdout().lock())?;
         let shown = list.blocks.len() as u64;
         // A node sends the most recent ones only.
@@ -76,6 +78,7 @@ fn lift(client: &mut Client, subject: Box<str>) -> Result<(), CliError> {
     let name = printable(&subject);
     let (response, nodes) = client.ask_all_nodes(&Request::LiftBlock { subject })?;
     match response {
+        // An error, so that a script notices a subject that was misspelt.
         Response::Done { rows: 0 } => {
             let message = format!("nothing of {name} is blocked; `belfry blocks` lists what is");
             Err(Failure::new(FailureKind::NotFound, message).into())

@@ -63,6 +63,7 @@ impl CallsArgs {
             None => {}
         }
         let account = self.account.map(|text| account_of(&text, config)).transpose()?;
+        // Filters are the database's, so a page is of the newest calls that match and not of the newest ones.
         let filter = CallFilter {
             account,
             call_id: self.call_id.map(Into::into),
@@ -130,6 +131,7 @@ fn open(config: &Config, account: Option<&str>, json: bool) -> Result<(), CliErr
             or_none(&call.sid),
         ]);
     }
+    // No head of a table without rows.
     if list.total > 0 {
         table.print(&mut io::stdout().lock())?;
     }
@@ -150,6 +152,7 @@ fn table(calls: &[CallRecord]) -> Table {
     let mut table =
         Table::new(&["start (UTC)", "rang", "talked", "account", "from", "to", "code", "reason"], &[1, 2, 6]);
     for call in calls {
+        // A call without an answer rang until it ended.
         let rang_until = call.answered_at.unwrap_or(call.ended_at);
         let talked = call.answered_at.map(|answered| elapsed(call.ended_at.since(answered).as_secs()));
         table.row([

@@ -44,6 +44,8 @@ struct Counts {
 
 impl ExportArgs {
     pub(super) fn run(self, config: &Config) -> Result<(), CliError> {
+        // The database itself, not the node: an export may take minutes and must not keep the node's readers
+        // busy.
         let mut admin = Admin::new(&open_database(config)?)?;
         let mut domains: Vec<Box<str>> = admin.domains()?.into_iter().map(|domain| domain.name).collect();
         if let Some(only) = self.domain.map(|domain| domain.to_lowercase()) {
@@ -53,6 +55,7 @@ impl ExportArgs {
                 return Err(CliError::Other(text));
             }
         }
+        // Also a link that leads nowhere, to which the rename would otherwise write.
         if self.file.symlink_metadata().is_ok() {
             return Err(cannot_write(&self.file, &io::Error::from_raw_os_error(libc::EEXIST)));
         }

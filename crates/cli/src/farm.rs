@@ -163,6 +163,7 @@ fn map(config: &Config, json: bool) -> Result<(), CliError> {
 /// Two rows for each life that holds anything, and `none` for numbers that no node holds.
 fn map_table(map: &FarmMapStatus) -> Table {
     let mut table = Table::new(&["node", "what", "count", "numbers"], &[2]);
+    // In the order of lives, those without a holder first.
     let mut holders: Vec<_> = map.call_slots.iter().chain(&map.buckets).map(|range| range.life).collect();
     holders.sort_unstable();
     holders.dedup();
@@ -176,6 +177,7 @@ fn map_table(map: &FarmMapStatus) -> Table {
                 (Some(life), Some(node)) if life == map.life => format!("{node} (this)"),
                 (Some(_), Some(node)) => node.to_string(),
             };
+            // Both ends belong to a range.
             let count: u64 = ranges.iter().map(|range| u64::from(range.last - range.first) + 1).sum();
             let mut rows = rows(&ranges).into_iter();
             table.row([name, what.to_owned(), grouped(count), rows.next().unwrap_or_default()]);
@@ -190,6 +192,7 @@ fn rows(ranges: &[&HolderRange]) -> Vec<String> {
     let mut joined: Vec<(u16, u16)> = Vec::new();
     for range in ranges {
         match joined.last_mut() {
+            // By node, not by shard: shards of one node are one line of work for an operator.
             Some((_, last)) if *last + 1 == range.first => *last = range.last,
             _ => joined.push((range.first, range.last)),
         }

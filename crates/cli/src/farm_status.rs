@@ -32,6 +32,7 @@ pub(super) fn table(status: &FarmStatus) -> Table {
     table
 }
 
+/// Each cell has its unit, as columns are read by people; programs take `--json`.
 fn row(node: &FarmNodeRow, is_own: bool) -> [String; 14] {
     let figures = &node.figures;
     let count = |number: Option<u32>| number.map_or(UNKNOWN.to_owned(), |number| grouped(u64::from(number)));
@@ -48,6 +49,7 @@ fn row(node: &FarmNodeRow, is_own: bool) -> [String; 14] {
         count(figures.calls),
         count(figures.bindings),
         count(figures.sessions),
+        // Of one processor: a node with several may have more than 100 %.
         figures.cpu_permille.map_or(UNKNOWN.to_owned(), |cpu| format!("{}.{} %", cpu / 10, cpu % 10)),
         figures.lease_age_millis.map_or(UNKNOWN.to_owned(), seconds),
         figures.link_delay_micros.map_or(UNKNOWN.to_owned(), millis),

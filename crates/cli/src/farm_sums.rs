@@ -15,12 +15,14 @@ pub(super) fn show(client: &mut Client, json: bool, clears: bool) -> Result<(), 
     let (response, nodes) = client.ask_all_nodes(&Request::Status)?;
     let statuses = match response {
         Response::Statuses(statuses) => statuses,
+        // A node alone answers a request to all nodes as one to itself.
         Response::Status(_) => {
             return Err(CliError::Other("this node is in no farm: belfry status shows it".into()));
         }
         other => return Err(client.unexpected(&other).into()),
     };
     let mut out = io::stdout().lock();
+    // Lines of objects alone: the note about missing nodes goes to standard error.
     if json {
         for status in &statuses {
             writeln!(out, "{}", serde_json::to_string(status)?)?;

@@ -55,6 +55,7 @@ pub fn ensure_account(config: &Config, database: &Database, clock: Clock) -> Res
     let made = admin::first::ensure_account(&repository, &Chance::new(clock), sid, given)
         .context("the first account of the REST interface cannot be made")?;
     let Some(made) = made else { return Ok(()) };
+    // The token stands in the configuration, so there is nothing to show or to keep.
     if given.is_some() {
         tracing::info!(sid = made.sid, "the first account of the REST interface has [voice] auth_token");
         return Ok(());
@@ -81,6 +82,7 @@ fn write(file: &Path, credentials: &Credentials) -> io::Result<()> {
     let _ = std::fs::remove_file(&fresh);
     let mut out = OpenOptions::new().create_new(true).write(true).mode(0o600).open(&fresh)?;
     writeln!(out, "{}:{}", credentials.sid, credentials.token)?;
+    // Before the name: after a crash the file has a whole token or is not there.
     out.sync_all()?;
     std::fs::rename(&fresh, file)
 }
@@ -88,6 +90,7 @@ fn write(file: &Path, credentials: &Credentials) -> io::Result<()> {
 /// After an account has another token: the file is as right as before.
 pub(crate) fn renewed(data: &Path, credentials: &Credentials) -> io::Result<()> {
     let file = data.join(CREDENTIALS);
+    // Another account's token is none of this file's business.
     let is_its = std::fs::read_to_string(&file).is_ok_and(|text| text.starts_with(&credentials.sid));
     if is_its { write(&file, credentials) } else { Ok(()) }
 }

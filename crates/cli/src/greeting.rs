@@ -12,6 +12,7 @@ use sip::transport::Transport;
 /// On standard error, as the log, and only if that is a terminal.
 pub fn greet(config: &Config, services: &[Listening]) {
     if io::stderr().is_terminal() {
+        // As it was called, so that the example can be typed as it stands.
         let program = std::env::args().next().unwrap_or_else(|| "belfry".into());
         let text = listening(services) + &text(config, &program);
         // The log goes to the same place: a write error means that the terminal is closed.
@@ -53,6 +54,7 @@ pub(super) fn sign_in(config: &Config, user: &str, domain: &str) -> String {
 
 /// The command to type there.
 fn profanity(config: &Config, user: &str, domain: &str) -> Option<String> {
+    // STARTTLS first: every client knows it.
     let (listener, is_direct) = match chat(config, Transport::Tcp) {
         Some(listener) => (listener, false),
         None => (chat(config, Transport::Tls)?, true),
@@ -75,6 +77,7 @@ pub(super) fn page(config: &Config) -> Option<String> {
     }
     let url = match &config.web.public_url {
         Some(url) => format!("{url}/"),
+        // `ws:` and `http:`, or `wss:` and `https:`: the page is at the listener of the WebSocket.
         None => web(config)?.replacen("ws", "http", 1),
     };
     Some(format!("{url}app/"))
@@ -108,6 +111,7 @@ fn phone(config: &Config) -> Option<(String, u16, &'static str)> {
 /// As another machine may write it: all addresses of this one are known by its name.
 fn host_of(config: &Config, listener: &Listener) -> String {
     match (listener.address.ip(), &config.sip.advertise) {
+        // Given to peers for the same reason: the address of the listener is none that can be written to.
         (ip, Some(host)) if ip.is_unspecified() => host.to_string(),
         (ip, None) if ip.is_unspecified() => config.sip.default_domain.to_string(),
         (std::net::IpAddr::V6(ip), _) => format!("[{ip}]"),

@@ -68,7 +68,9 @@ impl InitArgs {
         if file.exists() {
             return Err(there_is_one(&file));
         }
+        // With `--yes` each open question is answered by its default.
         let answers = if self.yes { self.answers(|_, default| Ok(default.into()))? } else { self.ask()? };
+        // Only a look: the files stay where they are, and the configuration names them.
         if let Some((certificate, key)) = &answers.tls {
             check_certificate(certificate, key, &answers.domain)?;
         }
@@ -86,6 +88,8 @@ impl InitArgs {
                 config.sip.default_domain
             )));
         }
+        // From here on the file stays, even if the account cannot be made: its error names the command that
+        // makes it.
         write(&file, &text)?;
         say!("wrote {}", file.display());
         if let Some(account) = account {
@@ -120,6 +124,7 @@ impl InitArgs {
                 text.parse().map_err(|_| CliError::Usage(format!("{text:?} is no IP address, as 0.0.0.0")))?
             }
         };
+        // One without the other is refused by clap.
         let certificate = match (&self.certificate, &self.key) {
             (Some(certificate), Some(key)) => Some((certificate.clone(), key.clone())),
             _ => match ask("File of the certificate; empty: the node makes one for itself", "")?.as_str() {
@@ -207,6 +212,7 @@ fn write(file: &Path, text: &str) -> Result<(), CliError> {
 /// Makes the account with a password by chance, and shows it this once.
 fn make_account(config: &Config, account: &Address) -> Result<(), CliError> {
     let password = password()?;
+    // By the node if one runs, else in the database itself, which is made.
     let made = Backend::open_or_make(config).and_then(|mut backend| {
         backend.ensure_domain(config, &account.domain)?;
         backend.change(Change::AddAccount {

@@ -50,6 +50,7 @@ impl InviteArgs {
             }
             None => config.registration.invitation_for,
         };
+        // The database is made if need be: an operator may invite before the first start.
         let mut backend = Backend::open_or_make(config)?;
         let (name, domain) = self.account(&mut backend, config)?;
         let from = self.from.as_deref().map(|from| inviter(&mut backend, config, from)).transpose()?;
@@ -58,6 +59,7 @@ impl InviteArgs {
         getrandom::fill(&mut secret)
             .map_err(|error| CliError::Other(format!("the system gives no randomness: {error}")))?;
         let token = stdx::hex::encode(&secret);
+        // For the text below only; the node or the database counts from its own clock.
         let expires_at = Clock::new().now() + good_for;
         let inviter = from.as_ref().map(ToString::to_string);
         let invitation = Invitation {
@@ -99,6 +101,8 @@ impl InviteArgs {
             other => return Err(unexpected(&other)),
         };
         let is_served = |name: &str| domains.iter().any(|domain| *domain.name == *name);
+        // A bare word that is a domain served here is the domain; other words are mistakes, as names need the
+        // `@`.
         if !self.who.contains('@') && is_served(&self.who.to_lowercase()) {
             return Ok((None, self.who.to_lowercase().into()));
         }
@@ -117,6 +121,7 @@ impl InviteArgs {
             );
             return Err(CliError::Other(text));
         }
+        // Prepared for XMPP the name must stay as it is: with capital letters the new user could not sign in.
         let bare = Bare::new(Some(&address.user), &address.domain).ok();
         if bare.as_ref().and_then(Bare::local) != Some(&*address.user) {
             let text = format!("{} is no name for chat; expected lower case, without spaces", address.user);

@@ -136,6 +136,7 @@ pub fn command() -> clap::Command {
 pub fn main(serve: impl FnOnce(Config) -> anyhow::Result<()>) -> ExitCode {
     match run(Cli::parse(), serve) {
         Ok(()) => ExitCode::SUCCESS,
+        // The reader of the output has ended, as `head` does: that is no failure of the command.
         Err(CliError::Broken) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("belfry: {error}");
@@ -152,6 +153,7 @@ fn run(cli: Cli, serve: impl FnOnce(Config) -> anyhow::Result<()>) -> Result<(),
         Command::Init(init) => return init.run(),
         _ => {}
     }
+    // Once for all commands: mistakes end each of them in the same way, with the code 78.
     let config = Config::load(cli.config.as_deref())?;
     match cli.command {
         Command::Serve(args) => args.run(config, serve),

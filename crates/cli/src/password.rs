@@ -33,6 +33,7 @@ impl PasswordArgs {
         if self.password_stdin {
             return from_stdin();
         }
+        // A script that forgot the option: to wait for input would look like a hang.
         if !io::stdin().is_terminal() {
             return Err(CliError::Usage(
                 "no terminal to ask for the password; give it with --password-stdin".into(),
@@ -48,10 +49,12 @@ fn from_stdin() -> Result<Secret, CliError> {
     read.map_err(|error| {
         CliError::Other(format!("cannot read the password: {error}; give it with --password-stdin"))
     })?;
+    // Only the line break: spaces may belong to the password.
     Ok(Secret::new(line.trim_end_matches(['\r', '\n'])))
 }
 
 fn ask(account: &store::Address) -> Result<Secret, CliError> {
+    // Standard output may be redirected to a file.
     let terminal = console::Term::stderr();
     let line = |prompt: &str| {
         terminal.write_str(prompt).and_then(|()| terminal.read_secure_line()).map_err(|error| {
@@ -59,6 +62,7 @@ fn ask(account: &store::Address) -> Result<Secret, CliError> {
         })
     };
     let password = line(&format!("Password of {account}: "))?;
+    // It was typed blindly; a slip would lock the user out.
     if line("Once more: ")? != password {
         return Err(CliError::Other(
             "the two passwords differ; nothing was changed: run the command again".into(),

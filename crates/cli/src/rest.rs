@@ -79,6 +79,7 @@ fn accounts(repository: &admin::Blocking, json: bool) -> Result<(), CliError> {
 
 /// Makes a token, shows it once, and brings the file of the first account up to date. A token that the configuration gives cannot be changed here.
 fn renew(config: &Config, repository: &admin::Blocking, sid: &str) -> Result<(), CliError> {
+    // The next start would put the configured token in place again.
     if config.voice.auth_token.is_some() && *config.voice.account == *sid {
         let text = format!("the token of {sid} is [voice] auth_token of the configuration; change it there");
         return Err(CliError::Other(text));
@@ -87,6 +88,7 @@ fn renew(config: &Config, repository: &admin::Blocking, sid: &str) -> Result<(),
     if let Err(error) = first_account::renewed(&config.server.data, &made) {
         eprintln!("belfry: warning: the file with the first account's token is out of date now: {error}");
     }
+    // The node keeps accounts and signing keys in memory.
     tell_node(config)?;
     Ok(first_account::show(&made, &mut io::stdout().lock())?)
 }

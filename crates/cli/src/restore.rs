@@ -35,6 +35,7 @@ pub(super) struct RestoreArgs {
 
 impl RestoreArgs {
     pub(super) fn run(self, config: &Config) -> Result<(), CliError> {
+        // By the control socket of this machine; nodes of a farm at other machines are not found here.
         refuse_beside_node(config)?;
         let clock = Clock::new();
         let flag = Arc::default();
@@ -44,12 +45,14 @@ impl RestoreArgs {
             debug_assert!(stop.is_interrupted(), "nothing else stops a restore");
             CliError::Other("interrupted; nothing was changed; the same command begins anew".into())
         };
+        // Before anything is changed: a file that was cut is found now and not in the middle of the rows.
         let contents = checked(&self.file, &copy, clock)?.ok_or_else(interrupted)?;
         // As 20261121-090000: part of the name of a schema or a file.
         let stamp = date(clock.now().unix_seconds()).replace(['-', ':'], "").replace(' ', "-");
         let options = RestoreOptions {
             copy,
             folders: folders(config),
+            // The old database goes on to exist under this name until the operator removes it.
             keep_as: self.replace.then(|| format!("before-{stamp}").into()),
         };
         let place = place(config);
@@ -64,6 +67,7 @@ impl RestoreArgs {
             }
         })?;
         let restored = restored.ok_or_else(interrupted)?;
+        // Last: until here a node refuses to start on this database.
         place.unmark_restore()?;
         self.report(&contents, &restored, &to)
     }

@@ -117,6 +117,7 @@ impl AddArgs {
                 self.pattern
             )));
         };
+        // All are parsed before anything is written: a route with half of its targets would be another route.
         let targets = self.targets.iter().map(|text| parse_target(text).map_err(CliError::Usage));
         let route = Route {
             // The store numbers routes and stamps them itself.

@@ -57,6 +57,8 @@ impl ServeArgs {
         let config = match self.process {
             Some(process) => {
                 // The supervisor may be killed.
+                // Without it the processes would go on without a supervisor, and a new one would find their
+                // ports taken.
                 let _ = set_parent_process_death_signal(Some(Signal::TERM));
                 config.for_process(process).map_err(CliError::Config)?
             }
@@ -104,6 +106,7 @@ impl Supervisor {
         let mut processes = ProcessNumber::all(count);
         // The first makes what all share: the certificate, the schema of the database.
         processes.next().into_iter().for_each(|first| self.start(first));
+        // The first process has the control socket that the configuration names (`Config::for_process`).
         let mut first_serves = std::pin::pin!(until_served(config.server.control.clone()));
         let (mut is_first_up, mut is_leaving, mut result) = (false, false, Ok(()));
         let manager = ServiceManager::from_environment();
@@ -126,6 +129,7 @@ impl Supervisor {
                 }
                 ended = self.processes.join_next() => match ended {
                     None => return result,
+                    // One process has ended in order, as after `belfry drain` at it; the others go on.
                     Some(Ok(Ok(()))) => continue,
                     Some(failed) => {
                         result = failed.unwrap_or_else(|error| Err(CliError::Other(error.to_string())));
@@ -177,6 +181,8 @@ async fn keep_running(
                 }
             }
         };
+        // A process that served for a while and failed then is not one whose start fails: it begins again, at
+        // the shortest pause.
         let was_up = began.elapsed() >= UP;
         match Next::after(status, is_leaving, is_first && !was_up) {
             Next::End => return Ok(()),
@@ -184,6 +190,7 @@ async fn keep_running(
             Next::Start => {}
         }
         (is_first, pause) = (false, if was_up { PAUSE.0 } else { pause });
+        // Its buckets are given away already; each second without it is lost.
         let wait = if status.code() == Some(DEAD) { Duration::ZERO } else { pause };
         eprintln!("belfry: process {process} has ended ({status}) and starts again in {} s", wait.as_secs());
         let end = sleep(wait);

@@ -1,5 +1,8 @@
 //! The protocol by which a service tells its manager that it is ready, alive and stopping (`sd_notify(3)`): a datagram of
 //! `NAME=VALUE` lines to the socket that `NOTIFY_SOCKET` names. Without that variable nothing is sent.
+//!
+//! Used by the node (`server::node::operator`) and by the supervisor of several processes (`serve`), of which
+//! only the supervisor speaks to the manager.
 
 use std::ffi::OsStr;
 use std::io;

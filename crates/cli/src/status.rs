@@ -36,6 +36,7 @@ impl StatusArgs {
         let mut client = Client::connect(&config.server.control)?;
         let screen = console::Term::stdout();
         loop {
+            // Another request, with another answer: sums of nodes have neither shards nor rates.
             if self.farm {
                 farm_sums::show(&mut client, self.json, self.watch && screen.is_term())?;
                 if !self.watch {

@@ -1,4 +1,7 @@
 //! Ctrl-C during an import or a copy: it ends after what is whole.
+//!
+//! A thread with a small runtime waits for the signals, so that code that reads and writes without a runtime
+//! only looks at a flag.
 
 use std::io::{self, Read};
 use std::sync::Arc;
@@ -22,6 +25,7 @@ impl Stop {
         let cannot = |error: io::Error| CliError::Other(format!("cannot catch Ctrl-C: {error}"));
         let stop = Stop { stop, interrupted: Arc::default() };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(cannot)?;
+        // Registered before the thread starts: from here on Ctrl-C does not end the process by itself.
         let mut interrupts = {
             let _inside = runtime.enter();
             tokio::signal::unix::signal(tokio::signal::unix::SignalKind::interrupt()).map_err(cannot)?

@@ -47,6 +47,7 @@ impl CopyArgs {
     fn run(self) -> Result<(), CliError> {
         let (from, to) = (end("--from", &self.from)?, end("--to", &self.to)?);
         let clock = Clock::new();
+        // One flag for both directions: Ctrl-C sets it, and the copy looks at it between batches.
         let flag = Arc::default();
         let stop = Stop::on_interrupt(Arc::clone(&flag))?;
         let options = CopyOptions { binding_owner, stop: flag };
@@ -60,6 +61,8 @@ impl CopyArgs {
                 eprintln!("{}", line(progress, now.since(started)));
             }
         })?;
+        // The target is written in one transaction, or under another name until it is whole; so nothing has to
+        // be cleaned up here.
         let Some(tables) = copied else {
             debug_assert!(stop.is_interrupted(), "nothing else stops a copy");
             return Err(CliError::Other(
@@ -91,6 +94,7 @@ fn end(option: &str, text: &str) -> Result<CopyEnd, CliError> {
     if let Some(path) = text.strip_prefix("sqlite:").filter(|path| !path.is_empty()) {
         return Ok(CopyEnd::Sqlite(PathBuf::from(path)));
     }
+    // Any form that the driver takes, a connection string among them.
     if config::is_postgres(text) {
         return Ok(CopyEnd::Postgres(text.into()));
     }
@@ -111,6 +115,7 @@ pub(super) fn line(progress: CopyProgress, took: Duration) -> String {
     let CopyProgress { table, rows, total } = progress;
     let done = rows as f64 / total.max(1) as f64;
     let rate = rows as f64 / took.as_secs_f64().max(0.001);
+    // At the very beginning the rate is not known: the floor keeps the estimate a number.
     let left = took.as_secs_f64() * (1.0 / done.max(0.001) - 1.0);
     format!(
         "{table}: {} rows in all, {rate:.0}/s, {:.0} %, {} left",

@@ -49,6 +49,7 @@ impl TraceArgs {
     pub(super) fn run(self, config: &Config) -> Result<(), CliError> {
         let account = address(&self.account, config)?;
         let mut client = Client::connect(&config.server.control)?;
+        // A slip in the name would otherwise show an empty trace, and look like silence.
         if !self.any {
             find(&mut client, &account)?;
         }
@@ -68,6 +69,7 @@ impl TraceArgs {
             if left == Some(Duration::ZERO) {
                 return Ok(());
             }
+            // Set for each line anew: the time that is left, or none for a trace without an end.
             client.set_patience(left)?;
             let mut out = io::stdout().lock();
             match client.next_line()? {
@@ -93,6 +95,7 @@ impl TraceArgs {
                     ));
                 }
             }
+            // Each line at once, also into a pipe: a trace is read while it goes on.
             out.flush()?;
         }
         Ok(())
@@ -139,10 +142,14 @@ impl Drawing {
             self.of = of.clone();
             writeln!(out, "{}  {kind} {}", date(at.unix_seconds()), printable(of))?;
         }
+        // Both are placed before they are compared, so that the sender of the first message stands left.
         let (from, to) = (self.place(&line.from), self.place(&line.to));
         let rightwards = from <= to;
         let (left, right) = if rightwards { (&line.from, &line.to) } else { (&line.to, &line.from) };
+        // Texts come from peers: control characters could drive the terminal.
         let (left, label) = (printable(left), printable(&line.label));
+        // Columns only grow, as lines that are printed cannot be moved; the picture settles after a few
+        // messages.
         self.name_width = self.name_width.max(width(&left));
         self.label_width = self.label_width.max(width(&label));
         let pad = "─".repeat(self.label_width - width(&label));

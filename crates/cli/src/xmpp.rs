@@ -261,6 +261,7 @@ impl ChatCommand {
         let (ask, form) = self.ask(config)?;
         let mut client = Client::connect(&config.server.control)?;
         let request = Request::Chat(ask);
+        // Others, as those about one room, are passed to the owner by the node itself.
         let (response, nodes) = if is_for_farm && request.concerns_all_nodes() {
             client.ask_all_nodes(&request)?
         } else {
@@ -378,6 +379,7 @@ fn account(text: &str, config: &Config) -> Result<String, CliError> {
 /// An account, or one of its sessions.
 fn session(text: &str, config: &Config) -> Result<String, CliError> {
     match text.split_once('/') {
+        // Only the address is prepared: a resource may have any case and character.
         Some((user, resource)) => Ok(format!("{}/{resource}", account(user, config)?)),
         None => account(text, config),
     }
@@ -386,12 +388,14 @@ fn session(text: &str, config: &Config) -> Result<String, CliError> {
 /// A room without a domain is one of the default domain's rooms service.
 fn room_address(text: &str, config: &Config) -> String {
     let (rooms, domain) = (&config.xmpp.rooms, &config.sip.default_domain);
+    // The node checks the domain, and says which one rooms have.
     if text.contains('@') { text.to_owned() } else { format!("{text}@{rooms}.{domain}") }
 }
 
 /// Control characters of answers become dots in tables; JSON escapes them by itself.
 fn show(answer: &Answer, form: Form) -> Result<(), CliError> {
     let mut out = io::BufWriter::new(io::stdout().lock());
+    // One line for each object, so that a program can read a long list as it comes.
     if matches!(form, Form::Json) {
         let lines: Vec<serde_json::Value> = match answer {
             Answer::Sessions { sessions, .. } => sessions.iter().map(|row| serde_json::json!(row)).collect(),

@@ -1,4 +1,7 @@
 //! `[xmpp.access]`: how chat clients prove who they are, and where they go when this node ends.
+//!
+//! `server::xmpp::access` issues and checks the tokens; the certificates go to the streams. Passwords are not
+//! configured: they are in the database, or with the sources of `[[accounts.sources]]`.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -12,8 +15,9 @@ const DAY: Duration = Duration::from_hours(24);
 #[derive(Clone, Debug, PartialEq)]
 pub struct Access {
     /// Clients get tokens (XEP-0484) that are good for so long; zero: none.
+    /// A new password makes all of an account's tokens invalid.
     pub tokens: Duration,
-    /// PEM: who may certify addresses of users.
+    /// PEM: the authorities that may certify addresses of users.
     pub client_authorities: Option<PathBuf>,
     /// Hosts to which clients are sent while this node drains.
     pub other_hosts: Vec<Box<str>>,
@@ -39,6 +43,8 @@ impl Access {
                 "Other nodes, as `chat2.example.net` or `[2001:db8::2]:5222`, to which chat clients are sent while this one drains. Empty: they are told that it ends.",
             ),
         };
+        // A token that ends before the client's next connection would only add a failed attempt to each
+        // sign-in.
         if !access.tokens.is_zero() && access.tokens < HOUR {
             let expected = "0s, or an hour at least";
             section.mistake("tokens", "`tokens` is too short to be of use", expected);

@@ -1,4 +1,7 @@
-//! `[accounts]`: what the record has of passwords.
+//! `[accounts]`: the digests of passwords that the database keeps, and sources of sign-ins outside of it.
+//!
+//! `server::node::build` tells the database at each start whether digests are kept (`Write::KeepDigests`),
+//! which removes those of before.
 
 use external_auth::SourceSettings;
 
@@ -9,6 +12,7 @@ use super::sources;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Accounts {
     /// The digests that phones prove passwords with are kept (RFC 7616).
+    /// Phones need them: SIP has no other kind of password proof here (RFC 3261 §22).
     pub digests: bool,
     /// The sources of sign-ins outside the database, one for each domain that has one.
     pub sources: Vec<SourceSettings>,
@@ -25,6 +29,8 @@ impl Accounts {
             ),
             sources: sources::read(&mut section),
         };
+        // The two contradict each other: phones of that domain would be promised a sign-in that the database
+        // may not store.
         if !accounts.digests && accounts.sources.iter().any(|source| !source.keep_digests.is_zero()) {
             let expected = "either `digests = true` or no `keep_digests`";
             section.mistake("sources", "`keep_digests` of a source beside `digests = false`", expected);

@@ -2,6 +2,10 @@
 //!
 //! Only the wishes of the operator; the orders themselves are made by the crate `acme` and the node. It is read after all other sections, because the
 //! names of the certificate come from them.
+//!
+//! Invariant: when `is_on`, at least one name can be certified, no certificate is configured in `[tls]`, and
+//! the node is in no farm; so the node can begin an order without checking again.
+//! `server/src/node/certificates.rs` takes the settings over.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -13,6 +17,7 @@ use super::reader::{Reader, Section};
 use super::value::Value;
 
 /// Names of one certificate: Let's Encrypt's limit.
+/// An order with more is refused by the authority, after the node has begun it.
 const NAMES: usize = 100;
 
 /// `[acme]`. Off unless `agree_to_terms` is set.
@@ -76,6 +81,7 @@ impl Value for Directory {
 
     fn read(value: &DeValue<'_>) -> Option<Self> {
         let text = value.as_str()?;
+        // RFC 8555 §6.1: ACME is spoken over HTTPS only.
         let has_host = |url: &str| url.strip_prefix("https://").is_some_and(|rest| !rest.is_empty());
         let is_one = matches!(text, "production" | "staging") || has_host(text);
         is_one.then(|| Directory(text.into()))
@@ -88,6 +94,8 @@ impl Value for Directory {
 
 impl Acme {
     /// The address for the authority's requests.
+    /// Authorities connect to exactly these ports (RFC 8555 §8.3, RFC 8737 §3); another one is of use only
+    /// behind a proxy that passes them on.
     pub fn listen(&self) -> SocketAddr {
         let port = match self.challenge {
             AcmeChallenge::Http01 => 80,
@@ -137,6 +145,8 @@ impl Acme {
             ),
             profile: section.optional("profile", "A kind of certificate that the authority offers, as `shortlived`."),
         };
+        // Spelled before they are checked: limits and comparisons are for the names as the certificate has
+        // them.
         let acme = acme.spelled(&mut section);
         acme.check(&mut section, config);
         section.finish();
@@ -144,6 +154,7 @@ impl Acme {
     }
 
     /// Names as certificates have them.
+    /// A name that cannot be certified stays as it is and is reported, so that the others are still checked.
     fn spelled(mut self, section: &mut Section<'_, '_>) -> Self {
         for name in &mut self.names {
             match certifiable(name) {
@@ -160,6 +171,8 @@ impl Acme {
 
     /// A node in a farm cannot order: the authority's request may come to any of the nodes.
     fn check(&self, section: &mut Section<'_, '_>, config: &Config) {
+        // These keys have no use of their own: their author expects a certificate, and would get none without a
+        // word.
         let is_meant = self.contact.is_some() || !self.names.is_empty() || self.profile.is_some();
         if !self.is_on {
             if is_meant {
@@ -168,6 +181,8 @@ impl Acme {
             }
             return;
         }
+        // The files in `[tls]` would win (`server::node::build::certificates`), and the ordered certificate
+        // never be used.
         if config.tls.certificate.is_some() {
             let what = "[tls] certificate names a file, and [acme] orders a certificate";
             section.mistake("agree_to_terms", what, "one of the two");
@@ -179,6 +194,8 @@ impl Acme {
                 "no [acme] here: put the files of the certificate on each node and name them in [tls]; a node reads them again when they change",
             );
         }
+        // The address becomes a `mailto:` URL (RFC 8555 §7.3), in which more than one address or header fields
+        // are not allowed.
         let plain = |c: char| c.is_ascii_graphic() && !"<>,;".contains(c);
         if let Some(contact) = &self.contact
             && !(contact.contains('@') && contact.chars().all(plain))
@@ -209,12 +226,16 @@ impl Acme {
                 names.push(name);
             }
         };
+        // Given names replace those of the configuration, so an operator can leave out a domain that does not
+        // lead here yet: one that fails, fails the whole order.
         if !self.names.is_empty() {
             self.names.iter().for_each(|name| add(name));
             return names;
         }
         config.sip.domains.iter().for_each(|domain| add(domain));
+        // Peers that use TLS compare the certificate with the host that they were told (RFC 5922 §7.2).
         config.sip.advertise.iter().for_each(|host| add(host));
+        // Other servers connect to the rooms' domain by itself and expect its name in the certificate.
         if config.federation.is_on() {
             let rooms = config.sip.domains.iter().map(|domain| format!("{}.{domain}", config.xmpp.rooms));
             rooms.for_each(|rooms| add(&rooms));
@@ -225,6 +246,7 @@ impl Acme {
 
 impl Config {
     /// The names that a certificate of this node is ordered for.
+    /// Domains that were added at run time are not among them.
     pub fn certificate_names(&self) -> Vec<Box<str>> {
         self.acme.names_or(self)
     }
@@ -236,6 +258,7 @@ impl Config {
 }
 
 /// The name in the form that certificates have. None: an address, a name without a dot, a wildcard.
+/// Domains in other letters become A-labels. Limits of lengths are those of DNS (RFC 1035 §2.3.4).
 fn certifiable(name: &str) -> Option<Box<str>> {
     let ascii = xmpp::domain::to_ascii(name)?.to_ascii_lowercase();
     let is_label = |label: &str| {

@@ -1,6 +1,10 @@
 //! `[[xmpp.components]]`: external components (XEP-0114), and where they connect.
 //!
 //! Secrets are read when the node starts ([`Component::secret`]); here their files only have to be there.
+//!
+//! [`Components`] is a part of `[xmpp]`, so it is read from that section. `server/src/node/xmpp.rs` makes the
+//! settings of `xmpp_io::components` of it. Invariant: each domain stands once, as the domain alone names the
+//! component that a connection speaks for.
 
 use std::path::{Path, PathBuf};
 
@@ -80,6 +84,7 @@ impl Components {
     }
 
     /// Rules that need several keys.
+    /// Only TCP and TLS: XEP-0114 has no STARTTLS and no WebSocket.
     fn check(&self, section: &mut Section<'_, '_>) {
         let is_known = |listener: &Listener| matches!(listener.transport, Transport::Tcp | Transport::Tls);
         if let Some(listener) = self.listen.iter().find(|listener| !is_known(listener)) {
@@ -92,6 +97,7 @@ impl Components {
         if let Some((_, component)) = self.known.iter().enumerate().find(twice) {
             section.mistake("components", format!("{} stands twice", component.domain), "each domain once");
         }
+        // The other way round is allowed: addresses without a component refuse every handshake.
         if self.listen.is_empty() && !self.known.is_empty() {
             let expected = "`component_listen`, where they connect";
             section.mistake("components", "`components` without `component_listen`", expected);
@@ -120,10 +126,12 @@ impl Component {
             Some(_) => Err((format!("`{name}` is no text"), "text in quotes".to_owned())),
         };
         let domain = text("domain")?.ok_or_else(|| ("no `domain`".to_owned(), FORM.to_owned()))?;
+        // Prepared as addresses of stanzas are, so that comparison with `to` and `from` is one of bytes.
         let bare = Bare::parse(domain).ok().filter(|bare| bare.local().is_none());
         let bare = bare.ok_or_else(|| {
             (format!("{domain:?} is no domain"), "a host name, as \"irc.example.net\"".into())
         })?;
+        // One place of the secret: with two it would be open which one counts after a change.
         let secret = match (text("secret")?, text("secret_file")?) {
             (Some(secret), None) => ComponentSecret::Text(Secret(secret.into())),
             (None, Some(file)) => ComponentSecret::File(readable(file, folder)?),
@@ -139,6 +147,9 @@ impl Component {
     ///
     /// # Errors
     /// A file that cannot be read, or has nothing in it.
+    /// The file is read each time that the settings are made, so one that has changed since `check-config`
+    /// counts.
+    ///
     pub fn secret(&self) -> Result<Secret> {
         let path = match &self.secret {
             ComponentSecret::Text(secret) => return Ok(secret.clone()),
@@ -146,6 +157,8 @@ impl Component {
         };
         let what = || format!("the secret of the component {}: {}", self.domain, path.display());
         let text = std::fs::read_to_string(path).with_context(what)?;
+        // The first line only: editors end a file with a line break, which is no part of the secret. An empty
+        // secret would be known to all.
         match text.lines().next().map(str::trim) {
             Some(line) if !line.is_empty() => Ok(Secret(line.into())),
             _ => bail!("{}: its first line is empty; expected the secret there", what()),

@@ -1,6 +1,9 @@
 //! `[console]`: the operators' pages in a browser.
 //!
 //! Three lists of accounts are the roles of the console; an account in none of them cannot sign in there.
+//!
+//! Invariant: an account is what it may do by its lists alone; the database has no roles.
+//! `server/src/console.rs` gives them to the crate `web_console`, at a reload again.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;

@@ -1,6 +1,10 @@
 //! `[farm]`: the farm that the node belongs to, if any.
 //!
 //! Most keys are for `farm` and `cluster`; a node alone reads none of them. Processes of one configuration change some (`processes`).
+//!
+//! Invariant: if `name` is set, there are a council, a secret, an address that others reach, and for a router a
+//! shared database. A missing `node` is filled with the host name when the node joins
+//! (`server/src/farm/mod.rs`).
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -32,10 +36,12 @@ pub struct Farm {
     /// The address of the links as other nodes reach it; none: `listen`.
     pub advertise: Option<SocketAddr>,
     /// The links that are encrypted.
+    /// Each node decides for the links that it opens.
     pub encryption: Encryption,
     /// The node's tasks.
     pub roles: Roles,
     /// The node's share in relation to others'.
+    /// The map gives a node of weight 200 twice the buckets and call slots of one of 100.
     pub weight: u32,
     /// Other nodes of this machine listen at the same addresses.
     pub shares_ports: bool,
@@ -102,6 +108,8 @@ impl Farm {
     /// A name makes the node one of a farm, and then the council, a secret and an address that others reach are needed.
     fn check(&self, section: &mut Section<'_, '_>, has_store: bool) {
         let Some(name) = &self.name else { return };
+        // A node of both roles may have a database of its own: then accounts and routes stay at it
+        // (ARCHITECTURE.md, "Choices that may surprise").
         if !has_store && !self.roles.is_edge {
             section.mistake(
                 "role",
@@ -109,6 +117,7 @@ impl Farm {
                 "both: a router keeps registrations for the other nodes in a database that all share",
             );
         }
+        // Both are parts of keys in the council's buckets and of paths in shared folders.
         let names = [("name", Some(name)), ("node", self.node.as_ref())];
         for (key, name) in names {
             if let Some(name) = name.filter(|name| !is_name(name)) {
@@ -135,6 +144,7 @@ impl Farm {
                 "nats://host:port or tls://host:port",
             );
         }
+        // The address goes into the node's announcement as it is, and other nodes connect to it.
         if self.advertise.unwrap_or(self.listen).ip().is_unspecified() {
             section.mistake(
                 "listen",

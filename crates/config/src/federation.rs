@@ -2,6 +2,10 @@
 //!
 //! Lists of domains take `*.` for all below a domain. `require_tls` and `require_certificate` each have a list of exceptions, to which the opposite
 //! applies.
+//!
+//! It has a listener to be on: without an address for incoming connections there are no outgoing ones either,
+//! as dialback (XEP-0220) needs both. `server/src/node/xmpp.rs` makes the settings of `xmpp::s2s` and
+//! `xmpp_io::servers` of it.
 
 use std::time::Duration;
 
@@ -47,6 +51,7 @@ pub struct Federation {
     /// The domains for which the opposite of `require_certificate` holds.
     pub certificate_exceptions: Domains,
     /// The domains whose servers are not looked up in DNS.
+    /// The first one that has the domain counts.
     pub routes: Vec<ServerRoute>,
     /// Time to find a server and to connect to it; 30 s by default.
     pub connect: Duration,
@@ -117,6 +122,7 @@ impl Federation {
                 SECOND..=24 * 60 * MINUTE,
                 "Connections on which nothing was said for so long are closed.",
             ),
+            // Set below: one function reads both keys, after those above, which is their order on the page.
             stanzas: 0,
             bytes: 0,
         };
@@ -139,6 +145,7 @@ impl Federation {
 }
 
 /// Stanzas and bytes a second of one connection.
+/// Beyond it a connection is paused, not closed: a server has the stanzas of many users in one stream.
 fn allowance(section: &mut Section<'_, '_>) -> (u32, usize) {
     let stanzas = section.key_in(
         "stanzas_per_second",
@@ -156,12 +163,14 @@ fn allowance(section: &mut Section<'_, '_>) -> (u32, usize) {
 }
 
 /// A key with a list of domains.
+/// Whether a domain is in such a list is decided by [`Domains::has`].
 fn domains(section: &mut Section<'_, '_>, name: &'static str, doc: &'static str) -> Domains {
     let list = section.list::<Pattern>(name, Vec::new(), doc);
     Domains(list.into_iter().map(|pattern| pattern.0).collect())
 }
 
 /// `example.net`, or `*.example.net`.
+/// The star stands for one label or more, and not for the domain itself.
 struct Pattern(Box<str>);
 
 impl Value for Pattern {
@@ -170,6 +179,7 @@ impl Value for Pattern {
     fn read(value: &DeValue<'_>) -> Option<Self> {
         let text = value.as_str()?;
         let (star, name) = text.strip_prefix("*.").map_or(("", text), |name| ("*.", name));
+        // Prepared as the domains of stanzas are; neither a user nor a resource may be in it.
         let jid = xmpp::Jid::parse(name).ok().filter(|jid| jid.as_str() == jid.domain())?;
         Some(Pattern(format!("{star}{jid}").into()))
     }
@@ -208,10 +218,12 @@ impl Value for ServerRoute {
         let (domain, place) = value.as_str()?.split_once('=')?;
         let (star, name) = domain.strip_prefix("*.").map_or(("", domain), |name| ("*.", name));
         let jid = xmpp::Jid::parse(name).ok().filter(|jid| jid.as_str() == jid.domain())?;
+        // `tls:` is TLS from the first byte (XEP-0368); otherwise STARTTLS follows (RFC 6120 §5).
         let (is_direct, place) = match place.strip_prefix("tls:") {
             Some(place) => (true, place),
             None => (false, place.strip_prefix("tcp:").unwrap_or(place)),
         };
+        // At the last colon, as an IPv6 address has others; its brackets are no part of the host.
         let (host, port) = place.rsplit_once(':')?;
         let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
         let port = port.parse().ok().filter(|port| *port != 0)?;

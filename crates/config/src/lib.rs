@@ -4,6 +4,12 @@
 //! The order: [`Config::load`] finds the file, `Reader` parses the text, each section's `read` takes its keys out of it and checks them, what is left
 //! over is an unknown key, and at last the paths are made to count from the file's folder. The defaults are the same reading of an empty text. A new
 //! key is one call in a section's `read`; the page `docs/configuration.md` is made of the same calls ([`reference()`]).
+//!
+//! Flow: `cli` calls [`Config::load`] before anything else and hands the value to `server`, which makes the
+//! settings of each part of it (`server/src/node/build.rs`, `server/src/node/xmpp.rs`). A reload reads the file
+//! again ([`Config::reload`]) and keeps the parts that the running node cannot change ([`Config::keeping`]).
+//! Invariants: a `Config` has passed all checks, so later code does not check again; reading opens no port and
+//! writes no file; a mistake never shows the content of a table that may hold a secret.
 
 #![warn(missing_docs)]
 
@@ -64,6 +70,9 @@ pub use xmpp::Xmpp;
 use reader::Reader;
 
 /// All of it. Defaults are right without a file: loopback only, the domain `localhost`.
+///
+/// One field a section, and the process that it is for. Sections have `PartialEq` so that
+/// [`needs_restart`](Config::needs_restart) can compare what runs with what was read.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     /// `None`: defaults.
@@ -121,6 +130,10 @@ pub const USUAL_FILE: &str = "belfry.toml";
 
 impl Config {
     /// The named file; else `belfry.toml` here when there is one; else the defaults.
+    ///
+    /// # Errors
+    /// The file cannot be read, or has mistakes. A file that was named and is not there is an error; only the
+    /// usual file may be absent.
     pub fn load(named: Option<&Path>) -> Result<Self, ConfigError> {
         let usual = Path::new(USUAL_FILE);
         match named {
@@ -130,7 +143,8 @@ impl Config {
         }
     }
 
-    /// Reads the file again, for the same process.
+    /// Reads the file again, for the same process. A node that was started without a file reads `belfry.toml`
+    /// if one is there by now.
     ///
     /// # Errors
     /// The errors of [`load`](Config::load) and [`for_process`](Config::for_process).
@@ -143,6 +157,10 @@ impl Config {
     }
 
     /// Paths in it count from the folder it is in.
+    /// Files that it names as existing (keys read by `Section::file`) have to be readable by this user.
+    ///
+    /// # Errors
+    /// The file cannot be read, or has mistakes.
     pub fn read(file: &Path) -> Result<Self, ConfigError> {
         let text = std::fs::read_to_string(file)
             .map_err(|error| ConfigError::Unreadable { file: file.into(), error })?;
@@ -150,6 +168,9 @@ impl Config {
     }
 
     /// `file` is for messages and relative paths; neither it nor what it names is opened.
+    ///
+    /// # Errors
+    /// All mistakes of the text, in the order of their places.
     pub fn parse(text: &str, file: &Path) -> Result<Self, ConfigError> {
         Config::from_text(text, file, None)
     }
@@ -160,6 +181,7 @@ impl Config {
         if !mistakes.is_empty() {
             return Err(ConfigError::Mistakes { file: file.into(), mistakes });
         }
+        // Only now: the checks above open files by `folder.join`, and a path must not be joined twice.
         config.file = Some(file.into());
         if let Some(folder) = file.parent() {
             config.resolve_paths(folder);
@@ -168,11 +190,14 @@ impl Config {
     }
 
     /// True if the node is of a farm whose nodes have their accounts, routes and registrations in one database.
+    /// Such a node takes its buckets from the database's ownership table instead of from a local grant
+    /// (`docs/decisions/0058-the-start-of-a-node-on-a-shared-database.md`).
     pub fn shares_database(&self) -> bool {
         self.farm.name.is_some() && self.store.url.is_some()
     }
 
     /// True if the node is an edge of a farm and no router, and has no database that nodes share.
+    /// It asks the owners at other nodes for accounts, and follows the farm's copy of domains and routes.
     pub fn is_edge_without_database(&self) -> bool {
         let roles = self.farm.roles;
         self.farm.name.is_some() && roles.is_edge && !roles.is_router && self.store.url.is_none()
@@ -186,6 +211,8 @@ impl Config {
     /// The reason why no certificate of a client can be verified, and a remedy. `None`: it can. A certificate proves its name on a TLS
     /// connection, by an authority (RFC 5922 §7.1).
     pub fn unverifiable_certificates(&self) -> Option<&'static str> {
+        // The authorities of the system certify any site of the web; for peers of SIP only those count that the
+        // operator has named.
         if self.tls.ca.is_none() {
             return Some(
                 "[tls] ca names no file of authorities, so no certificate can be verified: set it and restart the node",
@@ -203,6 +230,7 @@ impl Config {
         let mut warnings: Vec<String> = self.accounts.warning().map(str::to_owned).into_iter().collect();
         warnings.extend(self.console.warning());
         warnings.extend(self.hep.warning());
+        // The REST interface shares the address of the metrics unless it has one of its own.
         let rest = self.rest.listen.unwrap_or(self.http.listen);
         if self.has_rest() && !rest.ip().is_loopback() {
             warnings.push(format!(
@@ -213,6 +241,9 @@ impl Config {
     }
 
     /// Keys that differ and need a restart; all others are taken over by a reload.
+    /// Each entry has its counterpart in [`keeping`](Config::keeping): a key in one of the two alone would be
+    /// reported and yet change, or be ignored in silence. A whole section is named where all of it needs a
+    /// restart; `http.listen` stands for the proxies of `[http]`, too.
     pub fn needs_restart(&self, new: &Config) -> Vec<&'static str> {
         let differ = [
             ("server.data", self.server.data != new.server.data),
@@ -249,6 +280,8 @@ impl Config {
     }
 
     /// A new configuration without what counts only after a restart: as a node that runs takes it over.
+    /// The fields that are not named here are those that a reload changes: rules of SIP, roles of the console,
+    /// the log level, call records, the capture server and the policy towards other servers.
     #[must_use]
     pub fn keeping(self, running: &Config) -> Config {
         let old = running.clone();
@@ -288,6 +321,8 @@ impl Config {
     }
 
     /// Makes relative paths count from the folder of the file. Every key with a path has to be named here.
+    /// A key that is forgotten counts from the folder in which the node was started, which a service manager
+    /// chooses.
     fn resolve_paths(&mut self, folder: &Path) {
         let tls = [
             &mut self.tls.certificate,
@@ -316,6 +351,7 @@ impl Config {
             .chain(farm.into_iter().flatten())
             .chain(voice.into_iter().flatten())
         {
+            // `join` leaves absolute paths as they are.
             *path = folder.join(&*path);
         }
     }
@@ -328,11 +364,15 @@ impl Default for Config {
 }
 
 /// Reads all sections. Inner sections are taken out before their outer ones, and `acme` comes last, as it looks at the others.
+/// `farm` is told whether `[store] url` is given, since a router of a farm needs a shared database.
 fn read_all(text: &str, folder: Option<&Path>) -> (Config, Vec<Mistake>, Vec<KeyDoc>) {
     let mut reader = Reader::new(text, folder);
     let server = Server::read(&mut reader);
     let store = Store::read(&mut reader);
     let has_store = store.url.is_some();
+    // The order of the fields is the order of calls, and so that of the sections on the page. `xmpp.…` stand
+    // before `xmpp`: `Reader::section` takes an inner section out of the outer table, and what is left there is
+    // an unknown key.
     let mut config = Config {
         file: None,
         server,

@@ -1,4 +1,7 @@
 //! `[log]`: the level and form of log lines.
+//!
+//! The crate `logging` makes the subscriber of it. `level` and `hide_identities` change with a reload, `format`
+//! only with a restart.
 
 use super::reader::Reader;
 use super::value::Value;
@@ -71,6 +74,8 @@ impl Log {
 /// `EnvFilter` takes any word for the name of a part, which would let `level = "inof"` pass and log nothing.
 fn is_level(text: &str) -> bool {
     let known = |level: &str| level.parse::<tracing::level_filters::LevelFilter>().is_ok();
+    // Each directive is a level alone, or `target=level`; other forms of `EnvFilter` (spans, fields) are not
+    // offered.
     let good =
         |directive: &str| known(directive.rsplit_once('=').map_or(directive, |(_, level)| level).trim());
     text.split(',').all(good) && tracing_subscriber::EnvFilter::try_new(text).is_ok()

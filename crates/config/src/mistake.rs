@@ -1,4 +1,8 @@
 //! Mistakes in a configuration: the mistake, its position, and the expected value.
+//!
+//! [`Mistake`]s are made by the reader of the file only; [`ConfigError`] is all that callers of this crate see.
+//! Their text is the whole message for the operator: `belfry check-config` and a start that fails print it as
+//! it is.
 
 use std::fmt;
 use std::ops::Range;
@@ -26,6 +30,7 @@ impl Mistake {
 }
 
 /// Line and column of a byte.
+/// An offset within a character counts as the beginning of that character.
 pub(super) fn place(text: &str, offset: usize) -> (usize, usize) {
     let before = &text[..text.floor_char_boundary(offset)];
     let line_start = before.rfind('\n').map_or(0, |at| at + 1);

@@ -1,4 +1,7 @@
 //! Keys of `[xmpp]` for who operates chat, and for what one client and one account may do to it.
+//!
+//! These keys are read from `[xmpp]` itself. Administrators are accounts of the domains served; the limits hold
+//! for each client stream (`xmpp_io::streams`) and each account (`chat::SessionLimit`).
 
 use super::reader::Section;
 use super::value::Size;
@@ -45,6 +48,7 @@ impl Operating {
             ),
             bytes: read_bytes(section),
         };
+        // A resource would name one session of an account, and privileges belong to the account.
         let is_account =
             |admin: &str| xmpp::Jid::parse(admin).is_ok_and(|jid| jid.is_bare() && jid.local().is_some());
         if let Some(admin) = operating.admins.iter().find(|admin| !is_account(admin)) {

@@ -1,4 +1,5 @@
 //! `[xmpp]`: chat and the phones of the same accounts.
+//! Only one key: the rules of it are in `chat::phones`, which decides for each message.
 
 use chat::phones::TextsToPhones;
 use toml::de::DeValue;
@@ -28,6 +29,7 @@ impl Value for TextsToPhones {
     }
 }
 
+/// By default a text reaches a phone only if no client of the account takes it, so that nothing is shown twice.
 pub(super) fn read_texts(section: &mut Section<'_, '_>) -> TextsToPhones {
     section.key(
         "texts_to_phones",

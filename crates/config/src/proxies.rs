@@ -1,10 +1,14 @@
 //! Reverse proxies before the WebSocket listeners of `[sip]`, and the headers in which proxies name their clients.
+//!
+//! The same header names are used by `[http]`; chat (`[xmpp.web]`) knows `X-Forwarded-For` only. A header
+//! counts only on a connection from one of the proxies, as any client can write one (`net::proxies`).
 
 use net::{ForwardedHeader, Proxies};
 
 use super::reader::Section;
 use super::value::Value;
 
+/// A PROXY protocol is not read: proxies state the client in the HTTP request that opens the WebSocket.
 pub(super) fn read(section: &mut Section<'_, '_>) -> Proxies {
     let proxies = section.list(
         "websocket_proxies",

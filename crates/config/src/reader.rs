@@ -16,6 +16,8 @@ use super::mistake::{Mistake, place};
 use super::value::Value;
 
 /// One reading of a text.
+/// Invariant: `root` shrinks with each section that is taken, so an entry that is left at the end is one that
+/// no code asks for.
 pub(super) struct Reader<'a> {
     text: &'a str,
     /// The folder that relative paths start from; `Some` when files have to exist.
@@ -50,6 +52,7 @@ pub struct KeyDoc {
 impl<'a> Reader<'a> {
     pub(super) fn new(text: &'a str, folder: Option<&'a Path>) -> Self {
         // Keys with a mistake of syntax are left out, and the others can still be read.
+        // An operator who has three mistakes sees three, not one after each attempt.
         let (root, errors) = DeTable::parse_recoverable(text);
         let mistakes: Vec<_> = errors.iter().map(|error| syntax(text, error)).collect();
         Reader {
@@ -64,6 +67,8 @@ impl<'a> Reader<'a> {
     }
 
     /// One with a dot in its name is read before the one around it.
+    /// A section that is absent reads as an empty one, so that its keys get their defaults and stand in the
+    /// reference.
     pub(super) fn section<'r>(&'r mut self, name: &'static str) -> Section<'r, 'a> {
         self.sections.push(name);
         let found = match name.split_once('.') {
@@ -76,6 +81,7 @@ impl<'a> Reader<'a> {
         let span = found.as_ref().map_or(0..0, Spanned::span);
         let table = match found.map(Spanned::into_inner) {
             Some(DeValue::Table(table)) => table,
+            // Only two levels are known; `[a.b.c]` stays in the inner table and is an unknown key there.
             None => DeTable::default(),
             Some(_) => {
                 let (what, expected) = (format!("`{name}` is a value"), format!("a section, [{name}]"));
@@ -97,6 +103,8 @@ impl<'a> Reader<'a> {
             let what = format!("unknown {kind} `{name}`");
             self.mistakes.push(Mistake::at(self.text, &key.span(), what, expected));
         }
+        // The parser drops a broken key, so a required key may seem to be missing and a known one unknown.
+        // Those of syntax were put first in `new`, and are all that is certain.
         if self.unreadable > 0 {
             self.mistakes.truncate(self.unreadable);
         }
@@ -127,6 +135,8 @@ impl<'a> Section<'_, 'a> {
     }
 
     /// A key with limits.
+    /// A value outside of them is a mistake, and the default goes on in its place so that later checks meet a
+    /// value that is possible.
     pub(super) fn key_in<T: Value + PartialOrd>(
         &mut self,
         name: &'static str,
@@ -171,11 +181,14 @@ impl<'a> Section<'_, 'a> {
             self.not(name, &value, "an array: [ … ]");
             return default;
         };
+        // A bad entry is left out and reported; the others count, so that checks over the whole list still find
+        // their mistakes.
         entries.iter().filter_map(|entry| self.read(name, entry)).collect()
     }
 
     /// An array of tables. The content of a table is never shown, for it may hold secrets: `read` names the mistake and
     /// the expected form.
+    /// The folder is passed on for files that have to exist; `None`: the text is from no file.
     pub(super) fn tables<T>(
         &mut self,
         name: &'static str,
@@ -186,6 +199,7 @@ impl<'a> Section<'_, 'a> {
         self.document(name, format!("an array, each {form}"), Some("[]".into()), doc);
         let Some(value) = self.remove(name) else { return Vec::new() };
         let Some(entries) = value.get_ref().as_array() else {
+            // `not` would quote the value, with the secrets in it.
             self.mistake(name, format!("`{name}` is no array"), format!("an array, each {form}"));
             return Vec::new();
         };
@@ -205,6 +219,8 @@ impl<'a> Section<'_, 'a> {
     }
 
     /// A file that is only read, and has to be there.
+    /// It is opened and closed again: a file may exist and yet be closed to the user of the node. The path that
+    /// is returned is as written; `Config::resolve_paths` makes it count from the folder.
     pub(super) fn file(&mut self, name: &'static str, doc: &'static str) -> Option<PathBuf> {
         let path: PathBuf = self.optional(name, doc)?;
         if let Some(folder) = self.reader.folder
@@ -235,6 +251,7 @@ impl<'a> Section<'_, 'a> {
     /// Notes the key for the reference; also one that the file does not have.
     fn document(&mut self, name: &'static str, form: String, default: Option<String>, doc: &'static str) {
         self.keys.push(name);
+        // The calls are the same for an empty text, so the page needs no file (`reference::keys`).
         self.reader.reference.push(KeyDoc { section: self.name, name, form, default, doc });
     }
 
@@ -260,6 +277,8 @@ impl<'a> Section<'_, 'a> {
     }
 
     /// The mistake of a value of another kind, with the first 60 characters of it.
+    /// Not for keys of tables ([`tables`](Self::tables)); a secret that is the value of a simple key and no
+    /// text is shown.
     fn not(&mut self, name: &str, value: &Spanned<DeValue<'_>>, expected: &str) {
         let written: String = self.reader.text[value.span()].chars().take(60).collect();
         let what = format!("`{name}` is {written}");
@@ -269,6 +288,7 @@ impl<'a> Section<'_, 'a> {
 
 /// The parser's error as a mistake.
 fn syntax(text: &str, error: &toml::de::Error) -> Mistake {
+    // An error without a place, as of an unexpected end, is shown at the end of the text.
     let at = error.span().unwrap_or(text.len()..text.len());
     // The parser says what it met in the first line and, where it knows, what it expected in the second.
     let message = error.message();
@@ -281,6 +301,7 @@ fn syntax(text: &str, error: &toml::de::Error) -> Mistake {
 fn expected_name(found: &str, known: &[&str]) -> String {
     let nearest = known.iter().map(|name| (distance(found, name), *name)).min();
     match nearest {
+        // Two letters for short names, a third of the letters for long ones: more would guess at random.
         Some((distance, name)) if distance <= 2.max(name.len() / 3) => format!("perhaps `{name}`"),
         _ => {
             let mut all = String::from("one of ");

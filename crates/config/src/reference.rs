@@ -22,11 +22,15 @@ This page is made by the code that reads the file; `BLESS=1 cargo test -p config
 ";
 
 /// Every key of the file, in the order of the page.
+/// The calls that read an empty file name every key once, as no section reads a key depending on another one's
+/// value.
 pub fn keys() -> Vec<KeyDoc> {
     read_all("", None).2
 }
 
 /// The whole page.
+/// One heading a section, one paragraph a key. A key's section changes only where the next section begins,
+/// because each is read in one go.
 pub fn reference() -> String {
     let mut page = HEAD.to_owned();
     let mut section = "";

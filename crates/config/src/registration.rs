@@ -1,6 +1,9 @@
 //! `[xmpp.registration]`: accounts that people make for themselves.
 //!
 //! Two ways: open registration (XEP-0077), limited by source, and invitations.
+//!
+//! `server/src/node/xmpp.rs` takes the keys apart: the stream offers registration, the host answers changes and
+//! invitations, and `server/src/xmpp/access/registration.rs` makes the accounts and counts them by source.
 
 use std::time::Duration;
 
@@ -44,6 +47,7 @@ pub struct Registration {
 }
 
 /// RFC 2142's, and those that people would believe.
+/// An account `postmaster` or `security` gets mail and messages that were meant for the operator.
 const RESERVED: [&str; 14] = [
     "abuse",
     "admin",

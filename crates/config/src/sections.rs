@@ -1,6 +1,10 @@
 //! The sections of `belfry.toml`: each a small struct and the one function that reads it.
 //!
 //! Sections with more to check have files of their own.
+//!
+//! Each `read` takes its section out of the reader, reads its keys in the order in which the page shall have
+//! them, checks rules over several keys, and ends with `finish`. It always returns a value: mistakes are noted
+//! in the reader, and no section is used when there are any.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -43,6 +47,7 @@ impl Server {
             "Folder of everything the node keeps: the database, the certificate it made for itself. Made when missing.",
         );
         let control = section
+            // No default here, since it depends on `data`; it is filled in below.
             .optional("control", "The socket commands speak to. `control.sock` in `data` when not given.");
         let shards = section.key_in(
             "shards",
@@ -51,6 +56,8 @@ impl Server {
             "Threads that carry calls. 0: half as many as there are cores, at least one; the kernel's network work, the record and TLS handshakes need the others.",
         );
         section.finish();
+        // Counted when the file is read, so the page and `check-config` do not depend on the machine: they show
+        // the 0.
         let cores = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let shards = if shards == 0 { (cores() / 2).max(1) } else { shards as usize };
         Server {
@@ -76,7 +83,8 @@ pub struct Sip {
     pub authenticate_calls: bool,
     /// `None`: `contacts` where chat is on, else `accounts`.
     pub watching: Option<WatchPolicy>,
-    /// `min_expires` ≤ `default_expires` ≤ `max_expires`; whole seconds.
+    /// The shortest registration. `min_expires` ≤ `default_expires` ≤ `max_expires`; parts of a second are
+    /// dropped where they are used, as SIP counts in seconds.
     pub min_expires: Duration,
     /// The longest registration; longer ones are cut to it.
     pub max_expires: Duration,
@@ -125,6 +133,7 @@ impl Sip {
             "advertise",
             "Host name or address peers are told to reach us at, where it is not the one we listen at (behind NAT, or `0.0.0.0`).",
         );
+        // Read before the struct, in the order of the page; the fields of a struct may stand in any.
         let (domains, default_domain) = read_domains(&mut section);
         let authenticate_calls = section.key(
             "authenticate_calls",
@@ -179,6 +188,8 @@ impl Sip {
         if self.listen.is_empty() {
             section.mistake("listen", "`listen` is empty", "at least one address to listen at");
         }
+        // Sockets share their ports (SO_REUSEPORT), so the second bind would succeed, and the kernel would divide the datagrams between
+        // two sockets of one shard.
         let twice = |(index, listener): (usize, &Listener)| {
             self.listen[..index].iter().any(|earlier| earlier == listener)
         };
@@ -244,6 +255,7 @@ fn read_domains(section: &mut Section<'_, '_>) -> (Vec<Box<str>>, Box<str>) {
             ),
         }
     }
+    // A domain is needed to go on; the mistake keeps this one from being used.
     let Some(first) = domains.first().cloned() else {
         section.mistake("domains", "`domains` has none", "at least one, as [\"example.net\"]");
         return (vec!["localhost".into()], "localhost".into());
@@ -293,6 +305,7 @@ fn read_nameservers(section: &mut Section<'_, '_>) -> Vec<SocketAddr> {
 }
 
 /// The least is the default: RFC 3261 asks for more than three minutes.
+/// A shorter one would end calls that the RFC lets ring.
 fn read_timer_c(section: &mut Section<'_, '_>) -> Duration {
     section.key_in(
         "timer_c",
@@ -303,6 +316,7 @@ fn read_timer_c(section: &mut Section<'_, '_>) -> Duration {
 }
 
 /// Least, default and most.
+/// Only the first mistake is reported, as the second may follow from it.
 fn read_expires(section: &mut Section<'_, '_>) -> (Duration, Duration, Duration) {
     let second = Duration::from_secs(1);
     let min = section.key_in(
@@ -315,6 +329,8 @@ fn read_expires(section: &mut Section<'_, '_>) -> (Duration, Duration, Duration)
         section.key_in("default_expires", HOUR, second..=DAY, "Registration of a phone that asks for none.");
     let max =
         section.key_in("max_expires", HOUR, second..=DAY, "Longest registration. Longer ones are cut to it.");
+    // Without this check each answer would be wrong: REGISTER below the least is refused with 423, and one
+    // above is cut to the most.
     if min > max {
         let expected = format!("not less than `min_expires`, {}", min.show());
         section.mistake("max_expires", format!("`max_expires` is {}", max.show()), expected);
@@ -497,6 +513,7 @@ pub struct Routes {
 
 impl Routes {
     pub(super) fn read(reader: &mut Reader<'_>) -> Self {
+        // The owner of the probes has the defaults, so that its tests and the page agree.
         let defaults = call::HealthSettings::default();
         let mut section = reader.section("routes");
         let probe_interval = section.key_in(
@@ -527,6 +544,7 @@ pub struct Limits {
 
 impl Limits {
     pub(super) fn read(reader: &mut Reader<'_>) -> Self {
+        // The same for connections: `net` has the defaults with their reasons.
         let net = NetSettings::default();
         let number = |value: usize| u32::try_from(value).unwrap_or(u32::MAX);
         let mut section = reader.section("limits");

@@ -1,6 +1,10 @@
 //! `[xmpp.contacts]` and `[[xmpp.services]]`: contact addresses for users, and relays for their calls.
 //!
 //! Both are told to clients as they are; the node uses neither itself.
+//!
+//! Contacts are a form in the server's disco#info answer (XEP-0157); services are answered to
+//! `urn:xmpp:extdisco:2` (XEP-0215), with a password of their own for each user where the relay shares a secret
+//! with this server.
 
 use std::path::Path;
 use std::time::Duration;
@@ -42,6 +46,8 @@ impl Value for Address {
 
     fn read(value: &DeValue<'_>) -> Option<Self> {
         let text = value.as_str()?;
+        // Schemes differ by purpose (mailto, xmpp, https, tel), so any will do; the rest stands in XML as it
+        // is, without a space or control character.
         let (scheme, rest) = text.split_once(':')?;
         let is_scheme = !scheme.is_empty() && scheme.bytes().all(|byte| byte.is_ascii_alphanumeric());
         let is_plain = !rest.is_empty() && rest.chars().all(|c| !c.is_control() && !c.is_whitespace());
@@ -78,6 +84,8 @@ fn read_service(table: &DeTable<'_>, _folder: Option<&Path>) -> Result<ExternalS
         Some(Some(text)) if !text.is_empty() => Ok(Some(text)),
         Some(_) => Err((format!("`{name}` is no text"), "text in quotes".to_owned())),
     };
+    // The types that clients know; XEP-0215 §4.1 leaves the list open, but an unknown one is more likely a
+    // slip.
     let kinds = "\"stun\", \"stuns\", \"turn\" or \"turns\"";
     let kind = text("type")?.filter(|kind| ["stun", "stuns", "turn", "turns"].contains(kind));
     let kind = kind.ok_or_else(|| wrong("`type` is none of these", kinds))?;
@@ -85,6 +93,7 @@ fn read_service(table: &DeTable<'_>, _folder: Option<&Path>) -> Result<ExternalS
         |host: &&str| host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-:".contains(&byte));
     let host = text("host")?.filter(is_host);
     let host = host.ok_or_else(|| wrong("`host` is no name", "a name or an IP address, without a port"))?;
+    // Port 0 is none. Without a port clients use the one of the type (3478 or 5349).
     let port = table.get("port").map(|port| {
         let port = port.get_ref().as_integer().and_then(|port| port.as_str().parse().ok());
         port.filter(|port: &u16| *port != 0).ok_or_else(|| wrong("`port` is no port", "a number, as 3478"))
@@ -106,6 +115,7 @@ fn read_service(table: &DeTable<'_>, _folder: Option<&Path>) -> Result<ExternalS
         host: host.into(),
         port: port.transpose()?,
         transport: transport.map(Box::from),
+        // The lifetime goes with the secret: without one there is no password that could end.
         secret: text("secret")?.map(|secret| (secret.into(), lifetime)),
     })
 }

@@ -35,6 +35,8 @@ const COMMON: [&str; 5] = ["domain", "type", "timeout", "remember", "keep_digest
 type Fault = (String, String);
 
 /// The sources of `[accounts]`, at most one for a domain.
+/// `external_auth::Authenticator` chooses the source by the domain of the account, so a second one could never
+/// be asked.
 pub(super) fn read(section: &mut Section<'_, '_>) -> Vec<SourceSettings> {
     let sources: Vec<SourceSettings> = section.tables("sources", FORM, DOC, read_source);
     let twice = |(index, source): &(usize, &SourceSettings)| {
@@ -53,6 +55,8 @@ fn read_source(table: &DeTable<'_>, folder: Option<&Path>) -> Result<SourceSetti
     let bare = Bare::parse(&domain).ok().filter(|bare| bare.local().is_none());
     let bare =
         bare.ok_or_else(|| fault(format!("{domain:?} is no domain"), "a domain, as \"example.net\""))?;
+    // The type decides which keys are known; the settings of the type are read first, so a missing key is
+    // reported before an unknown one.
     let (kind, own): (_, &[&str]) = match &*keys.needed::<Box<str>>("type")? {
         "ldap" => (SourceKind::Ldap(Box::new(keys.ldap()?)), &LDAP),
         "http" => (SourceKind::Http(Box::new(keys.http()?)), &HTTP),
@@ -79,12 +83,18 @@ fn read_source(table: &DeTable<'_>, folder: Option<&Path>) -> Result<SourceSetti
 }
 
 /// Keys of a source by its type.
+/// `bind_as` excludes `base`, `filter` and the pair of `bind_dn` and its password file
+/// ([`SourceKeys::lookup`]).
 const LDAP: [&str; 8] =
     ["url", "starttls", "ca", "bind_dn", "bind_password_file", "base", "filter", "bind_as"];
+/// A form or JSON is posted to `url`; `token_file` has a token for the service.
 const HTTP: [&str; 4] = ["url", "body", "token_file", "ca"];
+/// Either `keys_file` or `keys_url`; `issuer` and `audience` are always required, since a signature alone does
+/// not say for which service a token was made.
 const JWT: [&str; 7] = ["keys_file", "keys_url", "ca", "issuer", "audience", "user_claim", "leeway"];
 
 /// The text found, and the text expected.
+/// `Section::tables` makes a mistake of the two, at the place of the entry.
 fn fault(what: impl fmt::Display, expected: impl fmt::Display) -> Fault {
     (what.to_string(), expected.to_string())
 }
@@ -102,6 +112,7 @@ impl SourceKeys<'_> {
     fn get<T: Value>(&self, name: &str) -> Result<Option<T>, Fault> {
         let Some(value) = self.table.get(name) else { return Ok(None) };
         let read = T::read(value.get_ref());
+        // The value is not shown: the key may be the wrong one for a password.
         read.map(Some).ok_or_else(|| fault(format!("`{name}` cannot be read"), T::EXPECTED))
     }
 
@@ -128,6 +139,7 @@ impl SourceKeys<'_> {
     /// A file that has to be there, when it is known from which folder paths count.
     fn file(&self, name: &str) -> Result<Option<PathBuf>, Fault> {
         let Some(path) = self.get::<PathBuf>(name)? else { return Ok(None) };
+        // Without a folder the text is from no file (`Config::parse`), and nothing is opened.
         if let Some(Err(error)) = self.folder.map(|folder| File::open(folder.join(&path))) {
             let what = format!("`{name}` names {}, which cannot be read ({error})", path.display());
             return Err(fault(what, "a file this user may read"));
@@ -141,9 +153,12 @@ impl SourceKeys<'_> {
         let expected = format!("{secure}://host or {secure}://host:port");
         // A URL that cannot be read may hold a password.
         let url = Url::parse(&text).map_err(|_| fault(format!("`{name}` is no URL"), &expected))?;
+        // Credentials stand in files of their own, which need not be readable for all who may read the
+        // configuration. The URL is not shown here, as it has them.
         if !url.username().is_empty() || url.password().is_some() {
             return Err(fault(format!("`{name}` has a user or a password in it"), &expected));
         }
+        // From here on the URL has no credentials in it and may be shown.
         if ![secure, clear].contains(&url.scheme()) || url.host_str().is_none_or(str::is_empty) {
             return Err(fault(format!("`{name}` is {text:?}"), &expected));
         }
@@ -151,6 +166,8 @@ impl SourceKeys<'_> {
     }
 
     /// The same as [`url`](Self::url), for HTTP. Without TLS to this machine only: passwords and keys go by it.
+    /// Without TLS a host between could read passwords, or give keys of its own by which any token would be
+    /// valid.
     fn http_url(&self, name: &str) -> Result<Option<Box<str>>, Fault> {
         let Some(url) = self.url(name, ["https", "http"])? else { return Ok(None) };
         if url.scheme() == "http" && !url.host_str().is_some_and(is_loopback) {
@@ -169,7 +186,9 @@ impl SourceKeys<'_> {
         let (security, port) = match (url.scheme(), starttls) {
             ("ldaps", false) => (LdapSecurity::Tls, 636),
             ("ldaps", true) => return Err(fault("`starttls` with ldaps", "one of them")),
+            // The upgrade is an extended operation on the port without TLS (RFC 4511 §4.14).
             (_, true) => (LdapSecurity::StartTls, 389),
+            // The clear is for this machine only: a simple bind has the password as it is (RFC 4513 §5.1.3).
             (_, false) if is_loopback(&host) => (LdapSecurity::Clear, 389),
             (_, false) => {
                 let what = format!("passwords would go to {host} in the clear");
@@ -188,6 +207,8 @@ impl SourceKeys<'_> {
     /// Two ways: a search for the entry, as another user or anonymously, or a name that the user's own name is put into.
     fn lookup(&self) -> Result<LdapLookup, Fault> {
         let (base, filter) = (self.get::<Box<str>>("base")?, self.get::<Box<str>>("filter")?);
+        // A name without a password would be an unauthenticated bind, which servers may answer with success
+        // (RFC 4513 §5.1.2).
         let bind = match (self.get("bind_dn")?, self.file("bind_password_file")?) {
             (Some(name), Some(file)) => Some((name, file)),
             (None, None) => None,
@@ -199,6 +220,8 @@ impl SourceKeys<'_> {
             }
         };
         match (self.get::<Box<str>>("bind_as")?, base, filter) {
+            // A search needs no template, and a template no search: with both it would be open which one
+            // decides.
             (Some(name), None, None) if bind.is_none() => {
                 let template = NameTemplate::parse(&name);
                 let expected = "a name with {user}, as \"{user}@corp.example.net\"";
@@ -241,9 +264,13 @@ impl SourceKeys<'_> {
         Ok(JwtSettings {
             keys,
             authorities: self.file("ca")?,
+            // Without these two, a token that the same keys signed for another service would sign its user in
+            // here.
             issuer: self.needed("issuer")?,
             audience: self.needed("audience")?,
             user_claim: self.get("user_claim")?.unwrap_or_else(|| "sub".into()),
+            // Difference of clocks that is tolerated in the times of a token (RFC 7519 §4.1.4 suggests a few
+            // minutes at most).
             leeway: self.duration("leeway", Duration::from_secs(30), (Duration::ZERO, 5 * MINUTE))?,
         })
     }

@@ -1,4 +1,7 @@
 //! `[store]`: the database.
+//!
+//! SQLite in the node's folder unless a URL is given. With `[farm] name` the URL means that all nodes share the
+//! database (`Config::shares_database`), and then each of their writes is fenced by the life of its node.
 
 use super::reader::Reader;
 
@@ -30,6 +33,7 @@ impl Store {
 }
 
 /// True if a text can be the URL of a PostgreSQL database, or a connection string.
+/// Both forms are those of PostgreSQL's clients (libpq); the driver finds further mistakes when it connects.
 pub fn is_postgres(url: &str) -> bool {
     url.starts_with("postgres://") || url.starts_with("postgresql://") || url.contains("host=")
 }

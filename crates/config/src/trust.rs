@@ -1,6 +1,9 @@
 //! `[sip] trusted`: systems whose word on identities, Path and Contact is taken. And what TLS peers are asked for.
 //!
 //! A network proves itself by its address, a name by a certificate of TLS. Routes have the same for their targets.
+//!
+//! [`Trust`] goes to the endpoint as a whole: `sip/src/endpoint/environment/trust.rs` decides by it what of a
+//! request is kept, and what is removed.
 
 use net::{ClientCertificates, Network};
 use sip::endpoint::Trust;
@@ -24,8 +27,10 @@ impl Value for Trusted {
     fn read(value: &DeValue<'_>) -> Option<Self> {
         let text = value.as_str()?;
         let Some(name) = text.strip_prefix("tls:") else { return text.parse().ok().map(Trusted::Network) };
+        // No wildcard: `tls:*.example.net` would trust each customer that has a certificate below the domain.
         let is_plain = |c: char| c.is_ascii_alphanumeric() || "-.".contains(c);
         let is_name = !name.is_empty() && name.chars().all(is_plain);
+        // Names of certificates are compared without regard to case (RFC 5922 §7.2).
         is_name.then(|| Trusted::TlsName(name.to_ascii_lowercase().into()))
     }
 

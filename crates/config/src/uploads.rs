@@ -1,4 +1,8 @@
 //! `[xmpp.web]`, `[xmpp.uploads]`: what chat clients do by HTTP, at the `ws:` and `wss:` addresses.
+//!
+//! [`Web`] has the address that clients are told; the listeners themselves are those of `[xmpp] listen`.
+//! [`Uploads`] limits the folder that `xmpp_io::uploads` writes and `server` empties by age.
+//! `server/src/node/xmpp.rs` makes the settings of both.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -30,9 +34,9 @@ pub struct Web {
 pub struct Uploads {
     /// Users may upload files. On by default.
     pub enabled: bool,
-    /// `None`: `uploads` beside the record.
+    /// `None`: `uploads` in the node's folder.
     pub folder: Option<PathBuf>,
-    /// Bytes of a file, of a user's files in a day, and of all.
+    /// Bytes of one file; at most `per_day`.
     pub max_size: u64,
     /// Bytes of a user's files in a day (UTC).
     pub per_day: u64,
@@ -75,6 +79,8 @@ impl Web {
 impl Uploads {
     pub(super) fn read(reader: &mut Reader<'_>) -> Self {
         let mut section = reader.section("xmpp.uploads");
+        // At least a KiB: a size that was meant in another unit shall be a mistake, not a service that refuses
+        // all files.
         let mut size = |name, default, most, doc| {
             let Size(size) = section.key_in(name, Size(default), Size(1 << 10)..=Size(most), doc);
             size as u64
@@ -102,6 +108,7 @@ impl Uploads {
             total,
             keep: section.key_in("keep", 30 * DAY, HOUR..=36_600 * DAY, "Files older than this are removed."),
         };
+        // Clients are told `max_size` (XEP-0363 §4) and would be refused a file of that size at each attempt.
         if max_size > per_day {
             section.mistake(
                 "max_size",
@@ -124,6 +131,8 @@ impl Value for Base {
         let url = value.as_str()?.trim_end_matches('/');
         // No character may need escaping in XML, a header or a document.
         let is_plain = url.bytes().all(|byte| byte.is_ascii_graphic() && !b"<>\"'&?#".contains(&byte));
+        // The same reading of URLs as that of applications' documents: a host is needed, and no other scheme is
+        // let through.
         let parsed = ivr::request::resolve(None, url, &["http", "https"]).filter(|_| is_plain);
         parsed.map(|_| Base(url.into()))
     }

@@ -2,6 +2,9 @@
 //!
 //! A kind is a type with [`Value`]: it says for messages and for the reference what it accepts, reads a value of TOML, and shows a default as the
 //! file would have it. Kinds of one section only are beside that section.
+//!
+//! Invariant: `read` of the text that `show` returns gives an equal value for all kinds here, as the defaults
+//! of the reference are meant to be copied into a file.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -13,6 +16,7 @@ use toml::de::DeValue;
 use net::{Listener, Network};
 
 /// One kind of value.
+/// A kind only says yes or no; the text of the mistake is made by `Section`, from `EXPECTED`.
 pub(super) trait Value: Sized {
     /// The accepted values, for messages and the reference.
     const EXPECTED: &'static str;
@@ -40,6 +44,8 @@ impl Value for u32 {
     const EXPECTED: &'static str = "a whole number";
 
     fn read(value: &DeValue<'_>) -> Option<Self> {
+        // TOML has numbers in other bases (`0x1f`); the parser keeps the digits as text and the base beside
+        // them. Negative numbers and those beyond 32 bits are no whole numbers of ours.
         let integer = value.as_integer()?;
         u32::from_str_radix(integer.as_str(), integer.radix()).ok()
     }
@@ -54,6 +60,8 @@ impl Value for Box<str> {
     const EXPECTED: &'static str = "text in quotes";
 
     fn read(value: &DeValue<'_>) -> Option<Self> {
+        // An empty text is a key that was left unfilled: nothing of ours may be empty, and "not set" is written
+        // by leaving the key out.
         value.as_str().filter(|text| !text.is_empty()).map(Into::into)
     }
 
@@ -95,6 +103,8 @@ impl Value for Nameserver {
 
     fn read(value: &DeValue<'_>) -> Option<Self> {
         let text = value.as_str()?;
+        // An address with a port is tried first; an IPv6 address without brackets is then read as an address
+        // alone. 53 is the port of DNS (RFC 1035 §4.2).
         let address = text.parse().or_else(|_| text.parse().map(|ip| SocketAddr::new(ip, 53)));
         address.ok().map(Nameserver)
     }
@@ -120,6 +130,7 @@ impl Value for Listener {
     const EXPECTED: &'static str = "udp:, tcp:, tls:, ws: or wss: with an address and port, as \"udp:127.0.0.1:5060\" or \"tls:[::]:5061\"";
 
     fn read(value: &DeValue<'_>) -> Option<Self> {
+        // At the first colon: an IPv6 address has more of them.
         let (transport, address) = value.as_str()?.split_once(':')?;
         let transport = match transport {
             "udp" => Transport::Udp,
@@ -138,6 +149,7 @@ impl Value for Listener {
 }
 
 /// `udp:127.0.0.1:5060`.
+/// The form in which listeners are written in the file, shown in the log and told by `belfry status`.
 pub fn listener_text(listener: &Listener) -> String {
     let transport = match listener.transport {
         Transport::Udp => "udp",
@@ -165,6 +177,8 @@ impl Value for Duration {
 }
 
 /// `30s`, `10m`: a whole number and one unit.
+/// `None`: no number, no unit or an unknown one, or more milliseconds than 64 bits have. Also used by the
+/// command line.
 pub fn parse_duration(text: &str) -> Option<Duration> {
     let (number, unit) = split_unit(text)?;
     let (_, millis) = UNITS.iter().find(|(name, _)| *name == unit)?;
@@ -172,6 +186,7 @@ pub fn parse_duration(text: &str) -> Option<Duration> {
 }
 
 /// In the largest unit that divides it.
+/// Zero is `0s`. Parts of a millisecond are dropped, as no key has them.
 pub fn duration_text(duration: Duration) -> String {
     let millis = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
     let fits = |(_, unit): &&(&str, u64)| millis.is_multiple_of(*unit) && millis > 0;
@@ -180,6 +195,7 @@ pub fn duration_text(duration: Duration) -> String {
 }
 
 /// Bytes.
+/// Written with a binary unit. `usize`, as most of them are lengths of buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd)]
 pub(super) struct Size(pub(super) usize);
 
@@ -206,6 +222,7 @@ impl Value for Size {
 /// A number and what stands behind it. `None`: it begins with no digit, or has no unit.
 fn split_unit(text: &str) -> Option<(u64, &str)> {
     let end = text.find(|c: char| !c.is_ascii_digit())?;
+    // More digits than a `u64` has are refused here; the multiplication by the unit is checked by the callers.
     Some((text[..end].parse().ok()?, text[end..].trim_start()))
 }
 

@@ -2,6 +2,9 @@
 //!
 //! [`Voice::call_settings`] and [`Voice::number_settings`] give the parts that the crate `voice` reads; media, mail, speech and recordings are for
 //! `voice-io`.
+//!
+//! Invariant: numbers need `media`, and a number with a `file:` URL needs `documents`; so a call that an
+//! application is to answer has an address for its sound, and its document a place.
 
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
@@ -32,6 +35,7 @@ pub struct Voice {
     /// Applications, and URLs and addresses in their documents, may be in private networks. Off by default.
     pub allow_private: bool,
     /// Sent media before they have sent any.
+    /// Gateways that wait for our media before they send theirs.
     pub media_networks: Vec<Network>,
     /// Without a packet of the peer's; zero: never.
     pub media_timeout: Duration,
@@ -96,6 +100,7 @@ pub enum MailSecurity {
 }
 
 /// The administrator's account in every installation of RestComm: its applications know it.
+/// A node that replaces a RestComm server is found under the same URLs of the REST interface.
 const ACCOUNT: &str = "ACae6e420f425248d6a26948c17a9e2acf";
 
 impl Voice {
@@ -105,6 +110,7 @@ impl Voice {
     }
 
     /// The part that calls read; `None`: programmable voice is off.
+    /// Callers are told `media_advertise` where it is given, else `media`.
     pub fn call_settings(&self) -> Option<Settings> {
         Some(Settings {
             ip: self.advertise.or(self.media)?,
@@ -194,6 +200,8 @@ fn sockets(section: &mut Section<'_, '_>) -> (Option<IpAddr>, Option<IpAddr>, Ra
     let media = section
         .optional("media", "Address at which media is received. Applications answer no calls without it.")
         .map(|Address(ip)| ip);
+    // The address stands in SDP (RFC 4566 §5.7), where 0.0.0.0 would mean that the call is on hold (RFC 2543
+    // §B.5).
     if media.is_some_and(|ip: IpAddr| ip.is_unspecified()) {
         section.mistake("media", "`media` is every address", "one address, which callers are told");
     }
@@ -276,12 +284,14 @@ fn read_mail(section: &mut Section<'_, '_>) -> Option<MailRelay> {
     );
     let user: Option<Box<str>> = section.optional("mail_user", "Name by which the relay knows this server.");
     let password: Option<Box<str>> = section.optional("mail_password", "Password of `mail_user`.");
+    // A wrapper around an option, so that a default of "none" has the same kind as a value.
     let MailAddress(sender) = section
         .optional(
             "mail_sender",
             "Address that mail which cannot be delivered goes back to, where it is not the document's `from`.",
         )
         .unwrap_or(MailAddress(None));
+    // Half of a login would be no login, and the relay's refusal of each mail would not say why.
     if user.is_some() != password.is_some() {
         section.mistake(
             "mail_user",
@@ -308,6 +318,7 @@ impl Value for Relay {
 
     fn read(value: &DeValue<'_>) -> Option<Self> {
         let (host, port) = value.as_str()?.rsplit_once(':')?;
+        // The brackets of an IPv6 address belong to the text, not to the host.
         let host = host.trim_start_matches('[').trim_end_matches(']');
         let port = port.parse().ok().filter(|port| *port != 0)?;
         (!host.is_empty()).then(|| Relay(host.into(), port))
@@ -427,6 +438,7 @@ impl Value for Ports {
     fn read(value: &DeValue<'_>) -> Option<Self> {
         let (first, last) = value.as_str()?.split_once('-')?;
         let (first, last): (u16, u16) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
+        // Two ports at least: RTP and RTCP of one leg (RFC 3550 §11).
         (first > 0 && first < last).then_some(Ports(first..=last))
     }
 
@@ -440,10 +452,13 @@ impl Value for ConfiguredNumber {
 
     fn read(value: &DeValue<'_>) -> Option<Self> {
         let table = value.as_table()?;
+        // An unknown key may be a misspelt one, and the number would be answered otherwise than its author
+        // expects.
         if table.keys().any(|key| !["number", "url", "method", "fallback"].contains(&&**key.get_ref())) {
             return None;
         }
         let text = |name: &str| table.get(name).map(|value| value.get_ref().as_str());
+        // The outer option is a mistake, the inner one a key that was left out.
         let url = |name: &str| match text(name) {
             None => Some(None),
             Some(given) => ivr::request::resolve(None, given?, &["http", "https", "file"]).map(Some),
@@ -455,6 +470,7 @@ impl Value for ConfiguredNumber {
             None => Method::Post,
             Some(given) => Method::parse(given?)?,
         };
+        // "+" alone is no number.
         (!number.is_empty()).then_some(())?;
         Some(ConfiguredNumber {
             number: number.into(),

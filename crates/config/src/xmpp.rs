@@ -1,6 +1,9 @@
 //! `[xmpp]`: chat clients.
 //!
 //! The sections `[xmpp.…]` have files of their own: components, federation, uploads and web, access, registration, contacts and services.
+//!
+//! Invariant: [`Xmpp::is_on`] decides if the node has chat at all. Domains and accounts are those of SIP, so
+//! they are not configured here.
 
 use std::time::Duration;
 
@@ -31,7 +34,7 @@ pub struct Xmpp {
     pub anonymous: bool,
     /// The first label of the rooms' domains.
     pub rooms: Box<str>,
-    /// And of the service that has nodes.
+    /// Not the same as `rooms`.
     /// The first label of the domains of the service for nodes (XEP-0060).
     pub pubsub: Box<str>,
     /// The time that a session which lost its connection waits for its client (XEP-0198).
@@ -76,11 +79,13 @@ impl Value for ArchiveDefault {
 
 impl Xmpp {
     /// XMPP is on when it has an address to listen at, for clients or components.
+    /// Other servers do not count: without clients or components there would be no address for their stanzas.
     pub fn is_on(&self) -> bool {
         !self.listen.is_empty() || !self.components.listen.is_empty()
     }
 
     pub(super) fn read(reader: &mut Reader<'_>) -> Self {
+        // `[xmpp.contacts]` is a section of its own, which is taken out before the one around it.
         let contacts = read_contacts(reader);
         let mut section = reader.section("xmpp");
         let listen = read_listen(&mut section);
@@ -138,10 +143,13 @@ impl Xmpp {
 
     /// Rooms and nodes have a domain each, so their names must differ.
     fn check(&self, section: &mut Section<'_, '_>) {
+        // XMPP is a stream (RFC 6120 §3); over UDP there is none.
         let is_known = |listener: &Listener| listener.transport != Transport::Udp;
         if let Some(listener) = self.listen.iter().find(|listener| !is_known(listener)) {
             section.mistake("listen", format!("`listen` has {}", listener.show()), "tcp:, tls:, ws: or wss:");
         }
+        // One label, as the name stands before the domain: a dot would make a deeper name that DNS and the
+        // certificate do not have.
         let is_label = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
         let is_name = |name: &str| !name.is_empty() && name.chars().all(is_label);
         if !is_name(&self.rooms) {
@@ -174,6 +182,7 @@ fn read_origins(section: &mut Section<'_, '_>) -> Vec<Box<str>> {
 fn read_max_stanza(section: &mut Section<'_, '_>) -> usize {
     let size = section.key_in(
         "max_stanza",
+        // RFC 6120 §13.12 demands a limit and allows none below 10,000 bytes.
         Size(xmpp::limits::STANZA),
         Size(16 << 10)..=Size(16 << 20),
         "Longest stanza of a client. The stream of one that sends a longer one ends.",
@@ -182,6 +191,7 @@ fn read_max_stanza(section: &mut Section<'_, '_>) -> usize {
 }
 
 /// A cache: the database has all rosters.
+/// Too small a cache costs reads and loses nothing.
 fn read_rosters(section: &mut Section<'_, '_>) -> RosterMemory {
     let size = section.key_in(
         "rosters",

@@ -1,5 +1,8 @@
 //! Clients that show a certificate: the authorities that may have signed it, and the names in it: XMPP addresses (RFC 6120
 //! §13.7.1.4, XEP-0178) and domains of SIP (RFC 5922 §7.1).
+//!
+//! The extensions are read by the small reader of `der`: rustls has verified the chain, and offers none of the
+//! names but DNS. Bytes are those of a stranger all the same, so nothing is trusted to be well-formed or short.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -30,6 +33,7 @@ impl ClientAuthorities {
         let fault = |problem: &dyn std::fmt::Display| format!("{}: {problem}", file.display());
         let read = CertificateDer::pem_file_iter(file).and_then(Iterator::collect::<Result<Vec<_>, _>>);
         let mut roots = RootCertStore::empty();
+        // One authority that cannot be parsed is left out; others of the file still count.
         roots.add_parsable_certificates(read.map_err(|problem| fault(&problem))?);
         let provider = Arc::new(aws_lc_rs::default_provider());
         let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
@@ -43,6 +47,7 @@ impl ClientAuthorities {
     /// The same, but asking for a certificate.
     pub fn asking(&self, config: &Arc<ServerConfig>) -> Arc<ServerConfig> {
         let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        // The same base by pointer: after a change of the certificate the base is a new one.
         if let Some((_, asking)) = made.as_ref().filter(|(of, _)| Arc::ptr_eq(of, config)) {
             return Arc::clone(asking);
         }
@@ -55,6 +60,8 @@ impl ClientAuthorities {
         // A session that is resumed shows no certificate, which may have ended meanwhile: all are new.
         asking.session_storage = Arc::new(rustls::server::NoServerSessionStorage {});
         asking.send_tls13_tickets = 0;
+        // Kept, as all connections share it: a configuration of TLS is costly to make, and the base changes
+        // only with the certificate.
         let asking = Arc::new(asking);
         *made = Some((Arc::clone(config), Arc::clone(&asking)));
         asking
@@ -90,6 +97,7 @@ pub(crate) fn sip_identities(certificate: &[u8]) -> Vec<Box<str>> {
         }
         rest = after;
     }
+    // RFC 5922 §7.1: with one SIP URI there, the DNS names must not be used.
     let mut names = if of_uris.is_empty() { of_dns } else { of_uris };
     names.truncate(limits::CERTIFICATE_NAMES);
     names
@@ -114,6 +122,7 @@ fn domain_of_uri(uri: &[u8]) -> Option<Box<str>> {
 }
 
 fn domain(name: &str) -> Option<Box<str>> {
+    // Without `*`: a wildcard is no domain (RFC 5922 §7.2).
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-.".contains(c);
     let is_name = !name.is_empty() && name.len() <= 253 && name.chars().all(is_plain);
     is_name.then(|| name.to_ascii_lowercase().into())
@@ -135,6 +144,7 @@ fn extensions(certificate: &[u8]) -> Option<&[u8]> {
     let certificate = first_value(certificate)?.content;
     let mut fields = first_value(certificate)?.content;
     loop {
+        // The fields before it are optional and of other tags; the search by the tag skips all of them.
         let field = first_value(fields)?;
         if field.tag == EXTENSIONS {
             return first_value(field.content).map(|list| list.content);

@@ -1,5 +1,9 @@
 //! DNS questions (RFC 3263 asks NAPTR, SRV, A and AAAA). The callers decide the questions and the order of
 //! the answers; here records are fetched.
+//!
+//! Invariant: every question has exactly one answer, in time: from the hosts file, from DNS, or a fault
+//! (`Busy`, `BadName`, `Failed`), so that a branch that waits for it always goes on. The system's own resolver
+//! is not used, as it blocks a thread for each question.
 
 use std::cell::Cell;
 use std::net::SocketAddr;
@@ -46,6 +50,7 @@ impl Questions {
 
     /// The answer comes as an event.
     pub(super) fn ask(&mut self, shared: &Rc<Shared>, id: u64, query: &DnsQuery) {
+        // The answer is an event in this case, too: the core that asks is not ready for it within the call.
         if let Some(result) = self.hosts.current().and_then(|hosts| answer_of(hosts, query)) {
             return shared.event(NetEvent::Dns(DnsAnswer { id, result }));
         }
@@ -53,6 +58,8 @@ impl Questions {
             Err(fault) => shared.event(NetEvent::Dns(DnsAnswer { id, result: Err(fault) })),
             Ok((resolver, name, kind)) => {
                 let (shared, open) = (Rc::clone(shared), Rc::clone(&self.open));
+                // One task a question, bounded by `max_dns_questions`; a stranger's URI causes questions, so
+                // the bound is a defence.
                 open.set(open.get() + 1);
                 spawn_local(async move {
                     let result = answer(&resolver, name, kind, shared.settings.dns_timeout).await;
@@ -72,6 +79,7 @@ impl Questions {
             return Err(DnsFault::Busy);
         }
         let mut name = Name::from_ascii(query.name()).map_err(|_| DnsFault::BadName)?;
+        // The root has neither addresses nor services.
         if name.num_labels() == 0 {
             return Err(DnsFault::BadName);
         }
@@ -102,6 +110,7 @@ struct HostsFile {
 impl HostsFile {
     /// `None`: there is no such file, or it cannot be read.
     fn current(&mut self) -> Option<&Hosts> {
+        // A look at the file's time for each question: cheaper than a watch, and an edit counts at once.
         let modified = std::fs::metadata("/etc/hosts").and_then(|file| file.modified()).ok();
         if modified != self.modified {
             self.modified = modified;
@@ -128,6 +137,7 @@ fn answer_of(hosts: &Hosts, query: &DnsQuery) -> Option<Result<Vec<DnsRecord>, D
     if ipv4.is_none() && ipv6.is_none() {
         return None;
     }
+    // `NoData` and not `NoName` for the services: the caller goes on with the addresses (RFC 3263 §4.2).
     let found = match query {
         DnsQuery::A(_) => ipv4,
         DnsQuery::Aaaa(_) => ipv6,
@@ -140,10 +150,14 @@ fn answer_of(hosts: &Hosts, query: &DnsQuery) -> Option<Result<Vec<DnsRecord>, D
 }
 
 /// Without servers, those of the system.
+///
+/// # Errors
+/// `/etc/resolv.conf` cannot be read, or names no server.
 pub fn resolver(nameservers: &[SocketAddr], limit: Duration) -> Result<TokioResolver, NetError> {
     let (config, mut options) = if nameservers.is_empty() {
         system_conf::read_system_conf()?
     } else {
+        // Only the servers are replaced; search lists do not matter, as all names are absolute.
         let servers = nameservers.iter().copied().map(name_server).collect();
         (ResolverConfig::from_name_servers(servers), ResolverOpts::default())
     };
@@ -161,6 +175,7 @@ fn name_server(address: SocketAddr) -> NameServerConfig {
         connection.port = address.port();
         connection
     };
+    // By UDP first; a truncated answer is asked for again by TCP (RFC 7766 §5).
     let connections = vec![at_port(ConnectionConfig::udp()), at_port(ConnectionConfig::tcp())];
     NameServerConfig::new(address.ip(), true, connections)
 }
@@ -175,6 +190,7 @@ fn record_type(query: &DnsQuery) -> RecordType {
 }
 
 /// As names are in DNS and TLS: with Punycode for what is not ASCII (RFC 5890).
+/// A name that has no such form stays as it is, and is then found nowhere.
 pub fn ascii(name: &str) -> String {
     if name.is_ascii() {
         return name.to_owned();
@@ -184,6 +200,8 @@ pub fn ascii(name: &str) -> String {
 }
 
 /// One question of a task of its own.
+/// For tasks beside a shard's `Io`, with a resolver of their own: connections to other XMPP servers, and
+/// `belfry doctor`.
 pub async fn ask(
     resolver: &TokioResolver,
     query: &DnsQuery,
@@ -201,6 +219,7 @@ async fn answer(
     limit: Duration,
 ) -> Result<Vec<DnsRecord>, DnsFault> {
     match timeout(limit, resolver.lookup(name, kind)).await {
+        // Silence is a failure of DNS and no statement about the name: callers may try again later.
         Err(_) => Err(DnsFault::Failed),
         Ok(Err(error)) => Err(fault(&error)),
         Ok(Ok(lookup)) => records(&lookup),
@@ -210,6 +229,8 @@ async fn answer(
 fn fault(error: &NetError) -> DnsFault {
     match error {
         NetError::Dns(DnsError::NoRecordsFound(none)) => match none.response_code {
+            // A name that is not there has no other records either (RFC 8020); `NoData` says nothing about
+            // other kinds.
             ResponseCode::NXDomain => DnsFault::NoName,
             ResponseCode::NoError => DnsFault::NoData,
             _ => DnsFault::Failed,
@@ -221,6 +242,8 @@ fn fault(error: &NetError) -> DnsFault {
 
 fn records(lookup: &Lookup) -> Result<Vec<DnsRecord>, DnsFault> {
     let kind = lookup.query().query_type();
+    // The aliases (CNAME) on the way are in the answer, too. Only so many records are used: a zone of a
+    // stranger decides how many there are.
     let of_kind = lookup.answers().iter().filter(|record| record.record_type() == kind);
     let records: Vec<DnsRecord> = of_kind.filter_map(convert).take(limits::DNS_RECORDS).collect();
     if records.is_empty() { Err(DnsFault::NoData) } else { Ok(records) }

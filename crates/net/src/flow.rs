@@ -1,4 +1,9 @@
 //! The connections of one shard: their identity, their queues, and their shared state.
+//!
+//! [`Flow`] is one connection as three parties see it: its task, the shard that queues messages, and the sweep
+//! of idle ones. [`Shared`] is what they have in common. No lock: all are on one thread, and no borrow of a
+//! cell is held across an `await`. Invariants: a flow is in `flows` from `add_flow` to `remove_flow`, which
+//! happens once; a message that is still queued then is reported as failed, if its sender asked for a report.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::{HashMap, VecDeque};
@@ -192,6 +197,7 @@ impl Shared {
 
     /// True if a connection may read on; if not, `waker` is woken when it may.
     pub(super) fn has_room(&self, waker: &Waker) -> bool {
+        // A shard that is late stops reading from all of its peers; TCP makes them wait, and nothing is lost.
         let room = self.inbox.borrow().len() < limits::STREAM_INBOX;
         if !room {
             self.starved.borrow_mut().push(waker.clone());
@@ -208,6 +214,7 @@ impl Shared {
     /// Moves one turn's share of messages out; the number.
     pub(super) fn take_messages(&self, sink: &mut Vec<Packet>) -> usize {
         let mut inbox = self.inbox.borrow_mut();
+        // Bounded, so that timers and datagrams have their turn in between.
         let count = inbox.len().min(limits::STREAM_BATCH);
         sink.extend(inbox.drain(..count));
         if inbox.len() < limits::STREAM_INBOX {
@@ -261,6 +268,7 @@ impl Shared {
     pub(super) fn admit(&self, remote: SocketAddr, transport: Transport) -> Option<Admitted> {
         let (admission, most) = (&self.settings.admission, self.settings.max_flows_per_source);
         // A proxy's connections are those of many clients.
+        // Only these begin with HTTP, in which a proxy can name its client.
         let is_web = matches!(transport, Transport::Ws | Transport::Wss);
         let is_proxy = is_web && self.settings.proxies.trust(remote.ip());
         let source = (!is_proxy).then(|| remote.ip().into());
@@ -280,6 +288,8 @@ impl Shared {
         if client == proxy.ip() {
             return true;
         }
+        // The port of the client is not known; the proxy's makes the address unlike those of the client's other
+        // connections.
         let client = SocketAddr::new(client, proxy.port());
         let Some(admitted) = self.admit(client, flow.transport) else { return false };
         // The place of the proxy's connection is not in the way of others any more.
@@ -292,6 +302,8 @@ impl Shared {
 
     /// So many bytes of a message wait for its rest. False: they are part of too many.
     pub(super) fn hold_partial(&self, flow: &Flow, bytes: usize) -> bool {
+        // Counted over all connections of the shard: many halves together are the attack, one large message is
+        // none.
         let all = self.partial.get() - flow.partial.replace(bytes) + bytes;
         self.partial.set(all);
         bytes <= limits::PARTIAL_FREE || all <= self.settings.max_partial

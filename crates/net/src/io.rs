@@ -1,4 +1,8 @@
 //! All sockets of one shard.
+//!
+//! [`Io`] is the only object of this crate that a shard holds. In: `send`, `lookup`, `close_flow`; out: packets
+//! (`receive_batch`) and events (`take_events`). A call never waits, so a shard's turn is bounded by its work;
+//! failures of a message with a report come as events, never as results, as most of them are known only later.
 
 use std::future::poll_fn;
 use std::net::SocketAddr;
@@ -55,6 +59,7 @@ impl Io {
             sweeper,
             turns: 0,
         };
+        // By the method, so that a failure is logged in the same way as at a reload.
         io.set_capture(capture);
         io
     }
@@ -75,6 +80,7 @@ impl Io {
         {
             return Err(std::io::Error::other("it needs a certificate, and none is configured"));
         }
+        // Each shard has its own socket at the address; the kernel divides the connections among them.
         let socket = stream::listen(listener.address)?;
         let address = socket.local_addr()?;
         self.accepting.push(stream::accept_all(Rc::clone(&self.shared), socket, listener.transport));
@@ -94,6 +100,7 @@ impl Io {
     /// Waits until there is a packet, an event, or room for what `flush` could not send. Dropping the
     /// future loses nothing.
     pub async fn ready(&mut self) {
+        // Under load `poll_ready` is ready at once each time, and tasks of connections would never be polled.
         self.turns += 1;
         if self.turns >= TURNS {
             // Also the only time the runtime asks the kernel about other sockets.
@@ -104,6 +111,7 @@ impl Io {
     }
 
     fn poll_ready(&self, cx: &mut Context<'_>) -> Poll<()> {
+        // Before the look: an event between look and registration would otherwise wake nothing.
         self.shared.listen(cx.waker());
         let mut ready = self.shared.has_something();
         for socket in &self.udp {
@@ -125,6 +133,7 @@ impl Io {
     }
 
     fn receive_looking(&mut self, look: ReadTrigger, sink: &mut Vec<Packet>) -> usize {
+        // Counters and events are borrowed once for the batch, not for each datagram.
         let (mut count, before) = (0, sink.len());
         let mut counters = self.shared.counters.borrow_mut();
         let mut events = self.shared.events.borrow_mut();
@@ -176,12 +185,18 @@ impl Io {
             return self.shared.send_failed(report, SendFault::NoSocket);
         };
         let socket = &mut self.udp[index];
+        // On a wildcard socket the kernel would choose the source by its routes, and a NAT or firewall that
+        // expects the address that was written to would drop the answer (RFC 3581 §4).
         let from = target.local.map(|local| local.ip());
         let from = from.filter(|ip| socket.is_wildcard() && !ip.is_unspecified());
         let source = from.map_or(socket.local, |ip| SocketAddr::new(ip, socket.local.port()));
         let (transport, destination) = (Transport::Udp, target.remote);
+        // Before it is queued: a copy of a datagram that then finds the queue full is harmless, a message
+        // without one is not found in a trace.
         self.shared.capture(|| Way { transport, source, destination }, &bytes);
         let message = Outgoing { bytes, remote: target.remote, from, report };
+        // A full queue means that the kernel takes nothing. The newest message is refused, as the others are in
+        // order.
         if socket.queue(message, self.shared.settings.udp_send_queue).is_err() {
             self.shared.send_failed(report, SendFault::Overflow);
         }
@@ -213,6 +228,8 @@ impl Io {
         if let Some(id) = target.flow {
             match self.shared.flow(id) {
                 Some(flow) => return Ok(flow),
+                // RFC 3261 §18.2.2: a response whose connection is gone goes to the address in the Via, by a
+                // new one.
                 None if target.reconnect => {}
                 None => return Err(SendFault::FlowGone),
             }
@@ -222,6 +239,8 @@ impl Io {
             // Browsers cannot be connected to (RFC 7118 §5).
             return Err(SendFault::FlowGone);
         }
+        // The name is part of the key: a connection whose certificate was verified for one domain is not used
+        // for another (RFC 5923 §9.3).
         let key = PeerKey { transport, remote, tls_name };
         match self.shared.peer(&key) {
             Some(flow) => Ok(flow),
@@ -298,6 +317,7 @@ impl Drop for Io {
 
 async fn sweep(shared: Rc<Shared>) {
     let mut interval = tokio::time::interval(shared.settings.flow_idle / IDLE_TICKS);
+    // After a stall one look is enough; several in a row would count idle time that has not passed.
     interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         interval.tick().await;

@@ -1,5 +1,12 @@
 //! Sockets: UDP in batches (RFC 3261 §18), TCP, TLS, WebSocket (RFC 7118), and DNS questions. Everything a
 //! shard has open hangs on its one `Io`.
+//!
+//! In: [`NetSettings`] and orders of the shard (`bind`, `send`, `lookup`, `close`). Out: batches of packets and
+//! [`NetEvent`]s. Nothing here knows a transaction or a dialog: a message is a sequence of bytes with the
+//! transport, the addresses and the connection that it came by. All of it runs on the shard's own thread (a
+//! `LocalSet`), so state is in `Rc` and `Cell`; only what all shards count together ([`admission`],
+//! [`source_limiter`]) is behind a lock. TLS, proxies and admission are also used by the servers of XMPP and
+//! HTTP.
 
 #![warn(missing_docs)]
 

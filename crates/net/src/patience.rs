@@ -1,5 +1,8 @@
 //! The time a peer has for one message on a stream: from its first byte to its last, and from the connection to the first
 //! message. Bytes that trickle do not prolong it.
+//!
+//! It is polled by the task of a connection, between reads: no task or channel of its own. Most connections are
+//! idle most of the time, so the state is behind a pointer that is null for them.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -27,6 +30,7 @@ impl MessageTimer {
     }
 
     /// A message is whole.
+    /// The alarm stays set; when it rings it finds no message and is dropped.
     pub(super) fn stop(&mut self) {
         if let Some(running) = &mut self.0 {
             running.until = None;
@@ -35,6 +39,7 @@ impl MessageTimer {
 
     /// `is_begun`: bytes of a message wait for its rest. Ready: it took longer than `within`.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>, is_begun: bool, within: Duration) -> Poll<()> {
+        // The first bytes of a message. Later ones find the time set and do not move it.
         if is_begun && self.0.as_ref().is_none_or(|running| running.until.is_none()) {
             let until = Instant::now() + within;
             match &mut self.0 {
@@ -43,6 +48,8 @@ impl MessageTimer {
             }
         }
         let Some(running) = &mut self.0 else { return Poll::Pending };
+        // It may have been set for an earlier message: then it is set again, for the rest of this one's time.
+        // The loop ends as the alarm is in the future then, and has stored the waker.
         while running.alarm.as_mut().poll(cx).is_ready() {
             match running.until {
                 Some(until) if until <= running.alarm.deadline() => return Poll::Ready(()),

@@ -1,6 +1,10 @@
 //! TLS between servers (RFC 6120 §13.7, XEP-0178): both sides show certificates, and the handshake completes
 //! with any certificate. Trust is evaluated afterwards, and the caller, which knows the domain and the
 //! policy, decides what follows: a server without a good certificate may still prove itself by dialback.
+//!
+//! [`Peers`] is made with the certificate of the listeners, and again when that changes. Both directions ask
+//! for a certificate, since either server may have to prove its domain; the pair for TLS from the first byte
+//! differs in ALPN only.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -48,6 +52,7 @@ impl Peers {
             .with_client_cert_verifier(anybody.clone())
             .with_single_cert(chain.clone(), key.clone_key())?;
         // Connections between servers are few and long.
+        // A resumed session would show no certificate, and the trust in the one of before may have ended.
         server.session_storage = Arc::new(NoServerSessionStorage {});
         server.send_tls13_tickets = 0;
         let client = ClientConfig::builder_with_provider(Arc::clone(provider))
@@ -84,8 +89,11 @@ impl Peers {
 
     /// True if an authority that we trust vouches for that chain now, whatever names are in it.
     pub fn is_trusted(&self, chain: &[CertificateDer<'_>], now: stdx::Instant) -> bool {
+        // The certificate of the peer comes first, the others are intermediate ones (RFC 8446 §4.4.2).
         let Some((own, others)) = chain.split_first() else { return false };
         let now = UnixTime::since_unix_epoch(Duration::from_secs(now.unix_seconds()));
+        // Either use will do: many servers connect with a certificate that is made for servers only, some with
+        // one for clients.
         let as_server = ParsedCertificate::try_from(own).and_then(|own| {
             verify_server_cert_signed_by_trust_anchor(&own, &self.roots, others, now, self.algorithms.all)
         });
@@ -141,10 +149,12 @@ impl ServerCertVerifier for AnyCertificate {
 }
 
 impl ClientCertVerifier for AnyCertificate {
+    // No hints: a peer would choose among its certificates by them, and any is taken.
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
         &[]
     }
 
+    // A server without a certificate may prove its domain by dialback (XEP-0220).
     fn client_auth_mandatory(&self) -> bool {
         false
     }

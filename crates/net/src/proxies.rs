@@ -43,6 +43,7 @@ impl Proxies {
     /// The client's address of a request that came from `remote`. Each proxy appends the address of its peer:
     /// entries before the first untrusted address are hearsay.
     pub fn source(&self, remote: IpAddr, headers: &HeaderMap) -> IpAddr {
+        // The usual case: no header is read.
         if self.networks.is_empty() {
             return remote;
         }
@@ -50,10 +51,13 @@ impl Proxies {
             ForwardedHeader::XForwardedFor => FORWARDED_FOR,
             ForwardedHeader::Forwarded => FORWARDED,
         };
+        // Several lines are one list, in their order (RFC 9110 §5.3).
         let lines = headers.get_all(name).iter().map(|line| line.to_str().unwrap_or_default());
         let hops: Vec<&str> = lines.flat_map(|line| line.split(',')).collect();
         let mut source = remote;
         for hop in hops.iter().rev() {
+            // From the end: the last entry was written by the proxy that connected, each one before it by the
+            // proxy named behind it.
             if !self.trust(source) {
                 break;
             }
@@ -61,6 +65,7 @@ impl Proxies {
                 ForwardedHeader::XForwardedFor => parse_hop(hop.trim()),
                 ForwardedHeader::Forwarded => forwarded_for(hop).and_then(parse_hop),
             };
+            // An entry that is no address ends the way: the last proxy that is known counts as the client.
             let Some(address) = address else { break };
             source = address;
         }

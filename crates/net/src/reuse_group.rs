@@ -55,6 +55,7 @@ impl Room {
     /// The lack of room after a connection was accepted with this descriptor.
     fn lack_after(&self, descriptor: usize) -> Option<&'static str> {
         // POSIX gives the lowest number that is free: so many files, and one more, are open.
+        // No call of the system for each connection.
         if self.file_marks.is_some_and(|marks| descriptor + 1 >= marks.leaves_at) {
             return Some("open files");
         }
@@ -95,6 +96,7 @@ pub fn accept_each(
         let mut listener = listener;
         loop {
             let lack = accept_until_full(&listener, &admission, &room, &take).await;
+            // Closing would reset what waits in the kernel's queue.
             accept_waiting(listener, &take);
             let closed = admission.close_listener();
             tracing::warn!(
@@ -128,6 +130,7 @@ async fn accept_until_full(
             Err(error) => {
                 tracing::warn!(local = ?listener.local_addr().ok(), %error, "cannot accept a connection");
                 (0..limits::SHED).for_each(|_| admission.shed());
+                // The process (or the system) has no descriptor: the next attempt would fail the same way.
                 if matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE)) {
                     return "open files";
                 }
@@ -150,6 +153,7 @@ fn accept_waiting(listener: TcpListener, take: &impl Fn(TcpStream, SocketAddr)) 
 
 async fn come_back(address: SocketAddr, room: &Room) -> TcpListener {
     loop {
+        // Looked at from time to time: connections that end do not wake this task.
         tokio::time::sleep(limits::ROOM_LOOK).await;
         if !room.is_free() {
             continue;

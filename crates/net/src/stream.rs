@@ -3,6 +3,11 @@
 //! Every shard listens for itself (`SO_REUSEPORT`) and keeps what it accepts: no hand-over, no shard that
 //! accepts for all and dies for all. An uneven spread of few connections does not matter: the Call-ID of a
 //! message decides its shard, not the connection.
+//!
+//! One task drives one connection: handshakes, then frames in and queued messages out, until either side ends
+//! it. The task and the rest of the shard share a [`Flow`]; whatever ends first, the flow is removed once
+//! ([`FlowGuard`]) and the shard hears of it by one event. Backpressure is by not reading: while the shard's
+//! inbox of messages is full ([`Shared::has_room`]), the kernel's buffers fill and TCP slows the peer.
 
 use std::future::poll_fn;
 use std::io;
@@ -57,6 +62,8 @@ pub fn accept_each(
         loop {
             match listener.accept().await {
                 Ok((socket, remote)) => take(socket, remote),
+                // Usually the process has no descriptor left. Idle connections make room, and the pause keeps
+                // the loop from spinning, as the connection still waits in the kernel.
                 Err(error) => {
                     let local = listener.local_addr().ok();
                     tracing::warn!(?local, %error, "cannot accept a connection");
@@ -81,6 +88,7 @@ pub(super) fn accept_all(shared: Rc<Shared>, listener: TcpListener, transport: T
 
 fn accept(shared: &Rc<Shared>, socket: TcpStream, remote: SocketAddr, transport: Transport) {
     let local = socket.local_addr().ok();
+    // Before any handshake: a refused connection costs an `accept` and a `close`.
     let Some((local, admitted)) = local.and_then(|local| Some((local, shared.admit(remote, transport)?)))
     else {
         return shared.count(|counters| counters.flows_refused += 1);
@@ -151,6 +159,7 @@ async fn shake<T>(shared: &Shared, flow: &Flow, handshake: impl Future<Output = 
             tracing::debug!(remote = %flow.remote.get(), "handshake took too long, or made room for another");
         }
     }
+    // To tell apart for the counters and the log: a peer's failure, or our want of room.
     let is_evicted = flow.admitted().is_some_and(|admitted| admitted.is_evicted());
     shared.count(|counters| counters.handshake_failures += 1);
     let reason = if is_evicted { CloseReason::Evicted } else { CloseReason::HandshakeFailed };
@@ -160,6 +169,8 @@ async fn shake<T>(shared: &Shared, flow: &Flow, handshake: impl Future<Output = 
 
 /// Connects in a task; messages may be queued on the flow at once.
 pub(super) fn connect(shared: &Rc<Shared>, key: &PeerKey) -> Rc<Flow> {
+    // The local address is known once the connection is made; until then it is the unspecified one of the same
+    // family.
     let unknown = match key.remote {
         SocketAddr::V4(_) => SocketAddr::from(([0; 4], 0)),
         SocketAddr::V6(_) => SocketAddr::from(([0; 16], 0)),
@@ -184,6 +195,7 @@ async fn connect_and_drive(shared: &Shared, flow: &Flow) {
     if flow.transport == Transport::Tcp {
         return drive(shared, flow, StreamWire::new(socket)).await;
     }
+    // The name that RFC 3263 began with, not the one of the record: RFC 5922 §7.2 compares that one.
     let name = flow.key.as_ref().and_then(|key| key.tls_name.as_deref());
     if let Some(tls) = shake(shared, flow, handshake::connect(shared, socket, flow.remote.get(), name)).await
     {
@@ -208,6 +220,8 @@ pub(super) async fn drive<W: Wire>(shared: &Shared, flow: &Flow, mut wire: W) {
     flow.open.set(true);
     flow.last_tick.set(shared.tick.get());
     shared.event(NetEvent::FlowOpened(flow.source()));
+    // Only a connection that a peer has made owes us a first message; one of ours may wait for its answer as
+    // long as the transaction does.
     let mut timer = match flow.admitted() {
         Some(_) => MessageTimer::of_first(shared.settings.first_message),
         None => MessageTimer::default(),
@@ -220,6 +234,7 @@ pub(super) async fn drive<W: Wire>(shared: &Shared, flow: &Flow, mut wire: W) {
         }
     };
     shared.remove_flow(flow, reason);
+    // These are closed without a farewell: the peer does not read, or is gone, or its place is needed now.
     let is_cut_off = matches!(reason, CloseReason::Broken | CloseReason::Overflow | CloseReason::Evicted);
     if !is_cut_off {
         // Late is as good as never: the socket closes anyway.
@@ -244,6 +259,7 @@ fn poll_conversation<W: Wire>(
     if let Some(reason) = flow.closing.get() {
         return Poll::Ready(End::Closed(reason));
     }
+    // `has_room` keeps the waker if there is none, and wakes the task once the shard has taken messages.
     while shared.has_room(cx.waker()) {
         let mut scratch = shared.scratch.borrow_mut();
         match wire.poll_frame(cx, &mut scratch) {
@@ -263,6 +279,8 @@ fn poll_patience<W: Wire>(
     (wire, timer): (&W, &mut MessageTimer),
 ) -> Poll<End> {
     let held = wire.partial();
+    // Two bounds: one of time, so that a trickle does not hold a connection, and one of bytes over all
+    // connections that have half a message.
     let is_over = timer.poll(cx, held > 0, shared.settings.message).is_ready();
     if is_over || !shared.hold_partial(flow, held) {
         tracing::debug!(remote = %flow.remote.get(), held, "closed: a message does not come whole");
@@ -286,12 +304,14 @@ fn handle_frame<W: Wire>(shared: &Shared, flow: &Flow, frame: Frame, timer: &mut
         Frame::Message(bytes) => {
             timer.stop();
             if let Some(admitted) = flow.admitted() {
+                // One whole message: the connection no longer makes room for newcomers.
                 admitted.establish();
             }
             shared.deliver(flow, bytes);
         }
         Frame::Ping => {
             shared.count(|counters| counters.stream_keepalives += 1);
+            // RFC 5626 §4.4.1: a double CRLF is answered with one. It is queued like a message, in its order.
             shared.write(flow, Queued { bytes: W::pong(), report: None });
         }
         Frame::Pong => {}
@@ -304,6 +324,8 @@ async fn answer_fault<W: Wire>(shared: &Shared, flow: &Flow, wire: &mut W, fault
     tracing::debug!(remote = %flow.remote.get(), kind = ?fault.kind, "stream cannot be cut into messages");
     let Some(reply) = fault.reply() else { return };
     shared.event(NetEvent::StreamFault { source: flow.source(), head: fault.head, reply });
+    // The core's answer comes into the queue at a later turn: until it was seen there, an empty queue does not
+    // mean that it is sent.
     let mut seen = false;
     let answered = poll_fn(|cx| {
         remember_waker(flow, cx);

@@ -3,8 +3,11 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+/// The magic cookie, RFC 5389 §6.
 const MAGIC: [u8; 4] = 0x2112_A442_u32.to_be_bytes();
+/// Type, length, cookie and transaction id: bytes.
 const HEADER: usize = 20;
+/// Types of messages and of the attribute, RFC 5389 §6 and §18.2.
 const BINDING_REQUEST: [u8; 2] = [0x00, 0x01];
 const BINDING_SUCCESS: [u8; 2] = [0x01, 0x01];
 const XOR_MAPPED_ADDRESS: [u8; 2] = [0x00, 0x20];
@@ -16,6 +19,8 @@ pub(super) fn is_stun(bytes: &[u8]) -> bool {
 
 /// The answer to a Binding request. Anything else, indications above all, gets none.
 pub(super) fn answer(request: &[u8], from: SocketAddr) -> Option<Vec<u8>> {
+    // Not an underflow: `is_stun` has seen a whole header. Attributes are not read; the length in the header
+    // must be theirs.
     let whole = request.len() - HEADER == usize::from(u16::from_be_bytes([request[2], request[3]]));
     if request[..2] != BINDING_REQUEST || !whole {
         return None;
@@ -39,6 +44,7 @@ fn xor_address(address: SocketAddr, key: &[u8]) -> Vec<u8> {
         IpAddr::V4(ip) => (1, ip.octets().to_vec()),
         IpAddr::V6(ip) => (2, ip.octets().to_vec()),
     };
+    // RFC 5389 §15.2: the port with the first half of the cookie, the address with cookie and transaction id.
     let [high, low] = address.port().to_be_bytes();
     let mut value = vec![0, family, high ^ key[0], low ^ key[1]];
     value.extend(octets.iter().zip(key).map(|(octet, key)| octet ^ key));

@@ -112,6 +112,7 @@ impl Tls {
     /// As `reload`, if a file was changed since it was read. Looks at three files: call it every few seconds,
     /// off the shards. True when there was something new.
     pub fn reload_if_changed(&self) -> Result<bool, TlsError> {
+        // By time and length: a tool that replaces a file changes at least one of the two.
         if stamps(&self.files()) == self.current().stamps {
             return Ok(false);
         }
@@ -162,6 +163,7 @@ fn stamps(files: &TlsFiles) -> Stamps {
         let metadata = fs::metadata(path).ok()?;
         Some((metadata.modified().ok()?, metadata.len()))
     };
+    // A file that is not there has no stamp, and appears as a change.
     [stamp(&files.certificate), stamp(&files.key), files.authorities.as_deref().and_then(stamp)]
 }
 
@@ -171,8 +173,11 @@ fn read(files: &TlsFiles, tickets: &TicketKeys) -> Result<Current, TlsError> {
     let provider = Arc::new(aws_lc_rs::default_provider());
     let server = server_config(files, &provider, tickets.ticketer("server"), None)?;
     let any_client = peers::any_client(&provider);
+    // With keys of tickets of its own: a session that began without a question for a certificate must not be
+    // resumed where one is asked for.
     let asking = server_config(files, &provider, tickets.ticketer("certificate asked"), Some(any_client))?;
     let mut xmpp = server.clone();
+    // XEP-0368 §3.
     xmpp.alpn_protocols = vec![b"xmpp-client".to_vec()];
     let own = certificates(&files.certificate)?;
     let roots = roots(files.authorities.as_deref())?;
@@ -218,6 +223,7 @@ fn roots(authorities: Option<&Path>) -> Result<RootCertStore, TlsError> {
     match authorities {
         Some(path) => {
             let (added, _) = roots.add_parsable_certificates(certificates(path)?);
+            // With no authority every connection would fail, and the log would name peers instead of the file.
             if added == 0 {
                 return Err(error(path, &"no usable certificate"));
             }
@@ -316,6 +322,7 @@ fn is_of_names(files: &TlsFiles, names: &[&str]) -> bool {
     let Ok(own) = certified.end_entity_cert().and_then(ParsedCertificate::try_from) else { return false };
     let has =
         |name: &&str| ServerName::try_from(*name).is_ok_and(|name| verify_server_name(&own, &name).is_ok());
+    // One that lacks a name is made anew: clients would refuse it for that name.
     names.iter().all(has)
 }
 
@@ -327,6 +334,7 @@ pub fn self_signed(directory: &Path, names: &[&str]) -> Result<TlsFiles, TlsErro
     let names: Vec<String> = names.iter().map(ToString::to_string).collect();
     let made = rcgen::generate_simple_self_signed(names).map_err(|problem| error(&certificate, &problem))?;
     fs::create_dir_all(directory).map_err(|problem| error(directory, &problem))?;
+    // The key first: a certificate without its key would be taken for a whole pair by its name.
     write_file(&key, &made.signing_key.serialize_pem(), 0o600).map_err(|problem| error(&key, &problem))?;
     write_file(&certificate, &made.cert.pem(), 0o644).map_err(|problem| error(&certificate, &problem))?;
     Ok(TlsFiles { certificate, key, authorities: None })

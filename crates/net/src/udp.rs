@@ -1,4 +1,9 @@
 //! One UDP socket of one shard. Received in batches, sent in batches, never blocking.
+//!
+//! Each shard has a socket of its own for each address, and the kernel divides datagrams by source. Datagrams
+//! are copied out of the batch's buffer at once, so the buffer is the same for all sockets and turns. In:
+//! datagrams and ICMP errors of the kernel; out: packets, answers to keep-alives, and failures of messages
+//! whose sender asked for a report.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -76,6 +81,8 @@ pub(super) fn bind_socket(address: SocketAddr, kind: Type, shared: bool) -> io::
     socket.set_nonblocking(true)?;
     socket.set_reuse_port(shared)?;
     if address.is_ipv6() {
+        // 0.0.0.0 and [::] are two listeners: a dual-stack socket would take the IPv4 address from the other
+        // one, and show its peers as mapped addresses.
         socket.set_only_v6(true)?;
     }
     if kind == Type::STREAM {
@@ -91,6 +98,7 @@ impl UdpListener {
         let receive_buffer = shared.settings.udp_receive_buffer;
         let socket = bind_socket(address, Type::DGRAM, true)?;
         mmsg::prepare(socket.as_fd(), address.is_ipv6(), address.ip().is_unspecified())?;
+        // With CAP_NET_ADMIN beyond `net.core.rmem_max`; without it, as much as that allows.
         if mmsg::force_receive_buffer(socket.as_fd(), receive_buffer).is_err() {
             socket.set_recv_buffer_size(receive_buffer)?;
         }
@@ -145,6 +153,7 @@ impl UdpListener {
             }
         });
         // The socket tells of an ICMP error before it gives the next datagram. It is still readable then.
+        // `WouldBlock` is the empty socket, no failure.
         let failed = result.is_err_and(|error| error.kind() != io::ErrorKind::WouldBlock);
         if self.refused.take() || failed {
             self.take_refusals(counters, events);
@@ -154,6 +163,7 @@ impl UdpListener {
 
     /// Queues, or reports that the queue is full.
     pub(super) fn queue(&mut self, message: Outgoing, limit: usize) -> Result<(), Outgoing> {
+        // The bound is in messages: a datagram has 64 KiB at most.
         if self.queue.len() >= limit {
             return Err(message);
         }
@@ -172,6 +182,7 @@ impl UdpListener {
             match sender.send(self.socket.as_fd(), self.queue.iter().map(Outgoing::message)) {
                 Ok(sent) => self.remember(sent, counters),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return self.await_room(),
+                // The device's queue is full, of which readiness says nothing: the next turn tries again.
                 Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => return,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 // The socket may tell of an earlier datagram's fate instead of sending this one.
@@ -185,6 +196,7 @@ impl UdpListener {
         counters.datagrams_out += sent as u64;
         for message in self.queue.drain(..sent) {
             counters.datagram_bytes_out += message.bytes.len() as u64;
+            // Only these are kept for a while: an ICMP error about another has no receiver.
             if message.report.is_some() {
                 if self.sent.len() == limits::UDP_SENT {
                     self.sent.pop_front();
@@ -201,6 +213,7 @@ impl UdpListener {
         let mut any = false;
         while let Some((remote, quote)) = mmsg::take_refusal(self.socket.as_fd()) {
             any = true;
+            // The last that fits, as retransmissions begin alike.
             let quoted = |sent: &Outgoing| sent.remote == remote && sent.bytes.starts_with(&quote);
             let Some(message) = self.sent.iter().rposition(quoted).and_then(|at| self.sent.remove(at)) else {
                 continue;
@@ -261,6 +274,7 @@ impl Intake<'_> {
         self.counters.datagrams_in += 1;
         self.counters.datagram_bytes_in += datagram.bytes.len() as u64;
         if let Some(total) = datagram.drops {
+            // The kernel counts since the socket was made, in 32 bits that wrap.
             self.counters.kernel_drops += u64::from(total.wrapping_sub(*self.drops));
             *self.drops = total;
         }
@@ -271,6 +285,7 @@ impl Intake<'_> {
         if stun::is_stun(datagram.bytes) {
             return self.answer_stun(datagram);
         }
+        // The address that the peer has written to, also on a wildcard socket: answers leave from it.
         let local = datagram.to.map_or(self.local, |ip| SocketAddr::new(ip, self.local.port()));
         let source = Source { transport: Transport::Udp, local, remote: datagram.remote, flow: None };
         // Exactly its size: a transaction may hold it for 32 s, and must not hold the whole batch with it.

@@ -1,5 +1,8 @@
 //! A connection that fails when nothing comes or goes for long: a client that sends a body, or reads an answer, byte by byte
 //! or not at all.
+//!
+//! It is for HTTP, where one connection has many requests and each of them bodies of any length: a time for the
+//! whole would cut off large uploads, a time of silence only those that stand still.
 
 use std::io;
 use std::pin::Pin;
@@ -30,6 +33,7 @@ impl<S> WatchedIo<S> {
     /// Bytes that trickle are no step.
     fn moved(&mut self, bytes: usize) {
         self.moved += bytes;
+        // `admission` closes the connection that is idle longest; one byte now and then must not keep a place.
         if self.moved >= limits::HTTP_STEP {
             self.moved = 0;
             if let Some(handle) = &self.handle {
@@ -45,6 +49,7 @@ impl<S> WatchedIo<S> {
 
     fn watch<T>(&mut self, cx: &mut Context<'_>, done: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if done.is_ready() {
+            // Any progress, in either direction, begins the silence anew.
             self.silence.set(sleep(limits::HTTP_IDLE));
             return done;
         }

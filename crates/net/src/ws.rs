@@ -1,4 +1,8 @@
 //! SIP over WebSocket (RFC 7118): one SIP message is one WebSocket message, text or binary.
+//!
+//! HTTP, the upgrade and the frames are those of `tungstenite`; here are the rules of the request (subprotocol,
+//! `Origin`, the client behind a proxy) and the translation to [`Wire`]. Chat uses the same rules for its
+//! WebSockets ([`answer`], [`allows`], [`config`]).
 
 use std::cell::Cell;
 use std::io;
@@ -42,6 +46,7 @@ where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let largest = MAX_STREAM_HEAD + MAX_STREAM_BODY;
+    // The callback of the handshake returns only a response, so the client is handed out by a cell.
     let client = Cell::new(flow.remote.get().ip());
     let upgrade = Upgrade { shared, client: &client };
     let io = Counted { io, read: 0 };
@@ -63,10 +68,12 @@ impl Callback for Upgrade<'_> {
         let gate = Gate { subprotocol: "sip", origins: &shared.settings.ws_origins };
         gate.check(request.headers()).map_err(|(status, why)| refuse(status, &why))?;
         self.client.set(shared.settings.proxies.source(peer, request.headers()));
+        // Refused here with an HTTP status that the page can show; `drive_upgraded` takes the place.
         if self.client.get() != peer && !shared.has_place_behind_proxy(self.client.get()) {
             let why = "too many connections from your address";
             return Err(refuse(StatusCode::SERVICE_UNAVAILABLE, why));
         }
+        // RFC 6455 §4.2.2: the one of the offered subprotocols that is used.
         response.headers_mut().insert(SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static("sip"));
         Ok(response)
     }
@@ -86,6 +93,7 @@ pub fn answer<B>(
 }
 
 /// True if pages of that site may ask: it is listed, or no site is.
+/// Schemes and hosts are compared without regard to case (RFC 6454 §4).
 pub fn allows(origins: &[Box<str>], origin: &[u8]) -> bool {
     origins.is_empty() || origins.iter().any(|allowed| allowed.as_bytes().eq_ignore_ascii_case(origin))
 }
@@ -131,6 +139,7 @@ fn refuse(status: StatusCode, why: &str) -> ErrorResponse {
 /// Keep-alives may also be CRLFs (RFC 7118 §6). Memory of exactly its size, as from a stream.
 fn frame(payload: &[u8]) -> Frame {
     match payload {
+        // RFC 5626 §4.4.1, as on a stream of TCP.
         b"\r\n\r\n" => Frame::Ping,
         _ if payload.iter().all(|byte| matches!(byte, b'\r' | b'\n')) => Frame::Pong,
         _ => Frame::Message(Bytes::copy_from_slice(payload)),
@@ -163,6 +172,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire for WsWire<S> {
                 Some(Err(error)) => return Poll::Ready(Err(End::Closed(end(&error)))),
                 Some(Ok(message)) => message,
             };
+            // A whole message has come; bytes of the next one that were read with it are not counted, which is
+            // less than one read.
             self.stream.get_mut().read = 0;
             return Poll::Ready(Ok(match next {
                 Message::Text(text) => frame(text.as_bytes()),
@@ -181,6 +192,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire for WsWire<S> {
         flow: &Flow,
     ) -> Poll<Result<(), CloseReason>> {
         while !flow.queue.borrow().is_empty() {
+            // Before a message is taken out of the queue: while the socket is full it stays there, where its
+            // bytes are counted.
             if let Err(error) = ready!(Pin::new(&mut self.stream).poll_ready(cx)) {
                 return Poll::Ready(Err(end(&error)));
             }

@@ -1,4 +1,7 @@
 //! The operators' console of the running node: its settings, made of the configuration, and its failed sign-ins in the log.
+//!
+//! The pages themselves are in the crate `web_console`, which knows no configuration and no log. Questions of
+//! the console go through a queue to the operator's thread, as commands do.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -90,6 +93,7 @@ fn settings(config: &Config) -> Option<Settings> {
         accounts.iter().map(|account| (role, account.clone())).collect()
     };
     let roles = [
+        // In rising order; an account in several lists has the highest role (`Roles`).
         named(Role::ReadOnly, &console.readers),
         named(Role::Operator, &console.operators),
         named(Role::Admin, &console.admins),

@@ -52,6 +52,7 @@ impl AdminListeners {
     /// Within a tokio runtime. Makes the folder of the socket when it is missing, closed to others.
     pub async fn open(config: &Config) -> Result<Self, AdminListenerError> {
         let path = &config.server.control;
+        // The folder of the socket is what protects it: each user that reaches the socket commands the node.
         if let Some(folder) = path.parent() {
             make_private_folder(folder).map_err(|error| AdminListenerError::Folder(folder.into(), error))?;
         }
@@ -60,6 +61,7 @@ impl AdminListeners {
         let address = config.http.listen;
         let http =
             TcpListener::bind(address).await.map_err(|error| AdminListenerError::Http(address, error))?;
+        // At the address of the metrics there is one socket for both.
         let rest = match config.rest.listen.filter(|rest| *rest != address) {
             Some(rest) => {
                 Some(TcpListener::bind(rest).await.map_err(|error| AdminListenerError::Rest(rest, error))?)
@@ -72,6 +74,7 @@ impl AdminListeners {
             }
             None => None,
         };
+        // Last: until here a signal ends the process at once, and there is nothing to end in order yet.
         let signals = Signals::new().map_err(AdminListenerError::Signals)?;
         Ok(AdminListeners { control, http, rest, console, signals })
     }
@@ -105,6 +108,7 @@ impl AdminListeners {
         (web, rest, pages): (http::Web, Option<Router>, Option<Router>),
     ) {
         let AdminListeners { control: socket, http, rest: own, console: listener, mut signals } = self;
+        // REST has one place: beside the metrics, or at its own listener.
         let (beside, own) = match own {
             Some(own) => (None, rest.map(|rest| (own, rest))),
             None => (rest, None),

@@ -12,6 +12,7 @@ pub fn peers(routes: &[Route]) -> Vec<RoutePeer> {
         let is_trusted = route.policy.trusted;
         let targets = route.targets.iter().filter_map(|target| match target.uri.parse() {
             Ok(RouteTarget::Peer(target)) => Some(target),
+            // Accounts of ours and other targets that are no system of their own.
             _ => None,
         });
         let peer = |target: call::Target| RoutePeer {

@@ -33,6 +33,7 @@ const USSD: &[Parameter] = hook!("Ussd");
 const UNSUPPORTED: &[Parameter] = &[unsupported_flag("PublicApplicationConnectEnabled")];
 const LIST: &[Parameter] = &[text("FriendlyName")];
 
+/// The operations, in the order of the description. POST to a resource changes it, as Twilio has no PUT.
 pub(crate) const ROUTES: &[Route] = &[
     Route {
         method: "GET",
@@ -128,6 +129,7 @@ fn change(context: &Context<'_>, application: &mut Application) {
     context.set("Kind", &mut application.application_kind);
 }
 
+/// The answer of all operations on one application.
 fn item(context: &Context<'_>, status: u16, application: &Application) -> Answer {
     Answer::Item(status, "Application", render(Some(context), application))
 }

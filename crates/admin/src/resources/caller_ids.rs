@@ -1,5 +1,8 @@
 //! Outgoing caller ids: numbers an account may show. The server does not verify them by a call: the operator
 //! vouches.
+//!
+//! Invariant: each row is one exact number, as a caller id is shown to peers. The name by which rows are found
+//! is that number.
 
 use store::rest::types::CallerId;
 use store::rest::{Kind, RestFilter};
@@ -22,6 +25,7 @@ const UNSUPPORTED: &[Parameter] = &[
 ];
 const UPDATE: &[Parameter] = &[text("FriendlyName")];
 
+/// The operations, in the order of the description.
 pub(crate) const ROUTES: &[Route] = &[
     Route {
         method: "GET",
@@ -92,6 +96,7 @@ fn create(context: &Context<'_>) -> Result<Answer, Fault> {
     // Twilio calls the number and asks for a code; here the operator of the node is the proof.
     super::check_operator(context, "Caller ids are vouched for by the first account")?;
     let found = CallerId {
+        // Twilio's prefix of numbers, bound ones and caller ids alike.
         common: context.state.common("PN", &context.account),
         friendly_name: context.text("FriendlyName").unwrap_or(&phone_number).to_owned(),
         phone_number,
@@ -102,6 +107,7 @@ fn create(context: &Context<'_>) -> Result<Answer, Fault> {
 
 fn update(context: &Context<'_>) -> Result<Answer, Fault> {
     let mut found: CallerId = own(context, last(context))?;
+    // The number cannot be changed: it is what was vouched for.
     context.set("FriendlyName", &mut found.friendly_name);
     found.common.updated_at = context.state.now();
     context.state.replace(&found)?;

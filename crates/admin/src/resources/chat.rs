@@ -233,6 +233,7 @@ fn ask(context: &Context<'_>, ask: Ask) -> Result<Told, Fault> {
 /// Does what [`ask`] does, and returns the nodes that answered. Only an account without a parent may: chat accounts belong to domains, not to REST
 /// accounts.
 fn ask_farm(context: &Context<'_>, ask: Ask) -> Result<FarmAnswer, Fault> {
+    // The signer counts and not the account of the path: these paths have none.
     if context.signer.parent.is_some() {
         return Err(Fault::new(
             403,
@@ -269,6 +270,7 @@ fn required(context: &Context<'_>, name: &str) -> Result<String, Fault> {
 }
 
 /// The domain of the parameter, else the first one that is served.
+/// The node refuses domains that are not served.
 fn domain(context: &Context<'_>) -> String {
     context.text("Domain").unwrap_or(&context.state.domain).into()
 }

@@ -29,6 +29,7 @@ const LIST: &[Parameter] = &[
 const UPDATE: &[Parameter] =
     &[choice("Status", &["completed"]), url("AnnounceUrl"), method("AnnounceMethod")];
 
+/// The operations, in the order of the description. Participants have a file of their own.
 pub(crate) const ROUTES: &[Route] = &[
     Route {
         method: "GET",
@@ -86,7 +87,9 @@ fn update(context: &Context<'_>) -> Result<Answer, Fault> {
     if conference.status == "completed" {
         return Err(Fault::invalid(20400, "The conference is over"));
     }
+    // Asks the node that has it, and all others if this one has not.
     context.state.control.modify_conference(&conference.common.sid, change)?;
+    // Read again: the node may have written the end already.
     Ok(item(context, &own(context, &conference.common.sid)?))
 }
 
@@ -94,7 +97,7 @@ fn item(context: &Context<'_>, conference: &Conference) -> Answer {
     Answer::Item(200, "Conference", render(Some(context), conference))
 }
 
-/// Twilio's Conference. `region` is a constant: a conference is on this node.
+/// Twilio's Conference. `region` is a constant: there are no regions here.
 fn render(context: Option<&Context<'_>>, conference: &Conference) -> Value {
     let path = format!("/Conferences/{}", conference.common.sid);
     Value::Object(vec![

@@ -92,6 +92,7 @@ const fn delete_route(path: &'static str) -> Route {
     }
 }
 
+/// The operations under both paths; the handlers tell them apart by [`family`].
 pub(crate) const ROUTES: &[Route] = &[
     list_route("/Accounts/{AccountSid}/Messages"),
     create_route("/Accounts/{AccountSid}/Messages"),
@@ -130,6 +131,7 @@ fn list(context: &Context<'_>) -> Result<Answer, Fault> {
 
 /// Twilio's `POST Messages`, with its codes for what is missing.
 fn create(context: &Context<'_>) -> Result<Answer, Fault> {
+    // A suspended account reads, and sends nothing.
     super::check_active(context)?;
     let required = |name, code, what: &str| context.text(name).ok_or_else(|| Fault::invalid(code, what));
     let to = required("To", 21604, "'To' phone number is required")?;
@@ -145,6 +147,7 @@ fn create(context: &Context<'_>) -> Result<Answer, Fault> {
         from: from.to_owned(),
         to: to.to_owned(),
         body: body.to_owned(),
+        // Twilio's first state; the request is answered before the message is sent.
         status: "queued".into(),
         direction: "outbound-api".into(),
         ..TextMessage::default()
@@ -156,6 +159,7 @@ fn create(context: &Context<'_>) -> Result<Answer, Fault> {
     if let Err(error) = context.state.control.send_message(&message, callback) {
         let mut failed = TextMessage { status: "failed".into(), ..message };
         failed.common.updated_at = context.state.now();
+        // The row stays, so that the failed attempt is in the list.
         context.state.replace(&failed)?;
         return Err(error.into());
     }

@@ -22,6 +22,7 @@ const LIST: &[Parameter] = &[
     day("EndTime"),
 ];
 
+/// The operations, in the order of the description.
 pub(crate) const ROUTES: &[Route] = &[
     Route {
         method: "GET",
@@ -38,6 +39,7 @@ pub(crate) const ROUTES: &[Route] = &[
         parameters: &[LIST, PAGING],
         answer: Shape::List("notifications", example),
         handler: |context| {
+            // A call of another account is not found, and so are its notifications.
             let call: RestCall = own(context, last(context))?;
             list(context, Some(call.common.sid.into()))
         },
@@ -69,6 +71,7 @@ pub(crate) const ROUTES: &[Route] = &[
 
 /// Log, ErrorCode and MessageDate are Twilio's filters.
 fn list(context: &Context<'_>, call: Option<Box<str>>) -> Result<Answer, Fault> {
+    // A notification is never sent later than it is made: its date is that of its creation.
     let (mut created_from, mut created_to) = paging::range(context, "MessageDate");
     let date = |name| context.text(name).and_then(crate::date::parse);
     // COMPAT(RestComm): StartTime and EndTime bound the list.
@@ -76,6 +79,7 @@ fn list(context: &Context<'_>, call: Option<Box<str>>) -> Result<Answer, Fault> 
     created_to = created_to.or(date("EndTime").map(|(_, end)| end));
     let filter = RestFilter {
         parent: call,
+        // The columns of rows are general; here `status` has the level and `name` the code.
         status: context.text("Log").map(Box::from),
         name: context.text("ErrorCode").map(Box::from),
         created_from,

@@ -18,6 +18,7 @@ use super::{NONE, PAGE, created, date_value, int, last, method, own, subresource
 const FIELDS: &[Parameter] = &[text("FriendlyName"), int("MaxSize", 1, limits::MAX_QUEUE)];
 const DEQUEUE: &[Parameter] = &[url("Url"), method("Method")];
 
+/// The operations, in the order of the description. `{CallSid}` may be `Front` in those on members.
 pub(crate) const ROUTES: &[Route] = &[
     Route {
         method: "GET",
@@ -117,6 +118,7 @@ fn update(context: &Context<'_>) -> Result<Answer, Fault> {
 /// Twilio deletes empty queues only.
 fn delete(context: &Context<'_>) -> Result<Answer, Fault> {
     let queue: Queue = own(context, last(context))?;
+    // The calls at the nodes are asked for, as the row has no count of them.
     if !context.state.control.queue_members(&queue.common.sid).is_empty() {
         return Err(Fault::new(409, 20409, "Somebody waits in the queue"));
     }
@@ -142,6 +144,7 @@ fn member(context: &Context<'_>) -> Result<Answer, Fault> {
     } else {
         all.iter().position(|one| one.call_sid == name).unwrap_or(all.len())
     };
+    // An empty queue has no front either.
     let one = all.get(index).ok_or_else(|| Fault::not_found(name))?;
     Ok(Answer::Item(200, "QueueMember", render_member(Some(context), &queue.common.sid, index, one)))
 }
@@ -169,6 +172,7 @@ fn item(context: &Context<'_>, status: u16, queue: &Queue) -> Answer {
 /// Size and waiting time are those of the moment.
 fn render(context: Option<&Context<'_>>, queue: &Queue) -> Value {
     let path = format!("/Queues/{}", queue.common.sid);
+    // One question to the nodes for each queue of a list: pages are short.
     let members =
         context.map_or(Vec::new(), |context| context.state.control.queue_members(&queue.common.sid));
     let now = context.map_or(stdx::Instant::default(), |context| context.state.now());

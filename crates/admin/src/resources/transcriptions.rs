@@ -1,4 +1,7 @@
 //! Transcriptions of recordings.
+//!
+//! Rows are written by the node once a recording has been understood; here they are only read and deleted. The
+//! parent of a row is its recording, so the list of one recording is a search by an index.
 
 use store::rest::types::{Recording, Transcription};
 use store::rest::{Kind, RestFilter};
@@ -10,6 +13,7 @@ use crate::value::Value;
 
 use super::{NONE, PAGE, created, last, own, price, updated, uri, version};
 
+/// The operations; `openapi` makes the description of the interface of the same entries.
 pub(crate) const ROUTES: &[Route] = &[
     Route {
         method: "GET",
@@ -26,6 +30,7 @@ pub(crate) const ROUTES: &[Route] = &[
         parameters: PAGE,
         answer: Shape::List("transcriptions", example),
         handler: |context| {
+            // The recording must be the account's own: else the list would show that a foreign one exists.
             let recording: Recording = own(context, last(context))?;
             list(context, Some(recording.common.sid.into()))
         },
@@ -49,6 +54,7 @@ pub(crate) const ROUTES: &[Route] = &[
         answer: Shape::Nothing,
         handler: |context| {
             let found: Transcription = own(context, last(context))?;
+            // The recording stays.
             context.state.remove(Kind::Transcription, &found.common.sid)?;
             Ok(Answer::Nothing)
         },
@@ -63,6 +69,7 @@ fn list(context: &Context<'_>, recording: Option<Box<str>>) -> Result<Answer, Fa
 
 /// Twilio's Transcription. `type` is a constant: there is one way to transcribe.
 fn render(context: Option<&Context<'_>>, found: &Transcription) -> Value {
+    // Present for Twilio's libraries; nothing is charged here.
     let [price, unit] = price();
     Value::Object(vec![
         ("sid", Value::text(&found.common.sid)),

@@ -35,6 +35,7 @@ fn signalling(config: &Config, own: &[IpAddr]) -> Finding {
         };
     }
     let listened: Vec<IpAddr> = config.sip.listen.iter().map(|listener| listener.address.ip()).collect();
+    // A listener at all addresses: each address of the machine may be told.
     let told: Vec<IpAddr> = if listened.iter().any(IpAddr::is_unspecified) { own.to_vec() } else { listened };
     match told.iter().find(|ip| !is_private(**ip)) {
         Some(public) => Finding::good(CHECK, format!("peers are told {public}")),
@@ -50,9 +51,11 @@ fn signalling(config: &Config, own: &[IpAddr]) -> Finding {
 fn media(config: &Config) -> Option<Finding> {
     let told = config.voice.advertise.or(config.voice.media)?;
     let mend = "set [voice] media_advertise to the address that phones send sound to, and forward the ports of media_ports";
+    // No peer can send there, unlike to a private address.
     if told.is_unspecified() || told.is_loopback() {
         return Some(Finding::problem(CHECK, format!("callers are told to send sound to {told}"), mend));
     }
+    // A name is not looked up here: then nothing can be said about the two.
     let signalling = config.sip.advertise.as_deref().and_then(|host| host.parse::<IpAddr>().ok());
     Some(match signalling {
         Some(public) if !is_private(public) && is_private(told) => Finding::problem(

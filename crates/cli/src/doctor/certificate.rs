@@ -36,9 +36,11 @@ pub(super) fn check(
         Transport::Tcp => chat,
         _ => false,
     };
+    // Index 0 is SIP, the others chat; the metrics and REST speak plain HTTP.
     let is_used = listeners.iter().enumerate().any(|(index, list)| {
         list.iter().any(|listener| is_public(listener) && uses(index > 0, listener.transport))
     });
+    // First, as files in `[tls]` beside it are refused by the configuration.
     if config.acme.is_on {
         return check_ordered(config, now, examine);
     }
@@ -70,6 +72,7 @@ fn check_ordered(
     now: Instant,
     examine: impl Fn(&Path, &Path, &[String]) -> Result<CertificateFacts, TlsError>,
 ) -> Vec<Finding> {
+    // The same path as the node uses (`server::node::certificates`).
     let file = ordered_file(config);
     let names: Vec<String> = config.certificate_names().iter().map(ToString::to_string).collect();
     match examine(&file, &file, &names) {
@@ -104,6 +107,7 @@ fn judge(file: &Path, facts: &CertificateFacts, now: Instant, renew: &str) -> Ve
             "get one that has all names",
         ));
     }
+    // Names and end are judged independently: both may be wrong at once.
     let Some(validity) = facts.validity else {
         findings.push(Finding::warning(CHECK, format!("{file}: its end cannot be read"), renew));
         return findings;

@@ -55,6 +55,7 @@ pub(super) fn check(folder: &Path) -> Vec<Finding> {
         ),
     });
     findings.push(match rustix::fs::statvfs(folder) {
+        // `f_bavail`: without the blocks that are reserved for root.
         Ok(disk) => room(folder, disk.f_bavail.saturating_mul(disk.f_frsize)),
         Err(error) => {
             Finding::warning(CHECK, format!("{shown}: its disk does not tell its room: {error}"), "see: df")

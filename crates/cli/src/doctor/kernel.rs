@@ -25,6 +25,7 @@ fn buffers(config: &Config, kernel: &Kernel) -> Finding {
             "the kernel does not tell net.core.rmem_max",
             "see the log of the node's start",
         ),
+        // The node tells the same at its start, once the socket exists; here it is found before.
         Some(largest) if largest < wanted => Finding::warning(
             CHECK,
             format!(
@@ -54,6 +55,7 @@ fn files(config: &Config, kernel: &Kernel) -> Finding {
     let whose = if kernel.is_of_node { "the node" } else { "a node of this shell" };
     let media = config.voice.ports.clone();
     let media = if config.voice.is_on() { u64::from(media.end() - media.start()) + 1 } else { 0 };
+    // The limit is of each shard.
     let connections = u64::from(config.limits.connections) * u64::from(config.server.shards);
     let needed = connections + media + OTHER_FILES;
     if limit >= needed {
@@ -62,6 +64,7 @@ fn files(config: &Config, kernel: &Kernel) -> Finding {
             format!("{whose} may have {}, at most {} are needed", grouped(limit), grouped(needed)),
         );
     }
+    // An estimate for a human: half of a small limit is left for the other files.
     let room = limit.saturating_sub(OTHER_FILES.min(limit / 2));
     Finding::warning(
         CHECK,

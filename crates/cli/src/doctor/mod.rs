@@ -2,6 +2,10 @@
 //!
 //! Each check is a function of what [`host`] has found, and returns [`Finding`]s. Nothing is contacted but the DNS servers, the database and the
 //! NATS servers that the configuration names, and the node itself.
+//!
+//! Invariant: nothing is changed. Ports are bound and let go, files are opened and closed; a check that cannot
+//! know says so as a warning, and only what keeps the node from its work is a problem, which makes the exit
+//! code.
 
 mod addresses;
 mod certificate;
@@ -107,8 +111,10 @@ fn examine(config: &Config) -> Result<Vec<Finding>, CliError> {
         Some(file) => Finding::good("configuration", format!("{} is good", file.display())),
         None => Finding::good("configuration", "no belfry.toml here: the defaults, which are good"),
     }];
+    // The same texts as the node logs at its start.
     let surprise = |text| Finding::warning("configuration", text, "see docs/configuration.md");
     findings.extend(config.warnings().into_iter().map(surprise));
+    // First of the facts: ports and limits are judged by the node that runs, if one does.
     let node = host::running_node(config);
     findings.extend(ports::check(&ports::wanted(config), &node, ports::bind));
     let own = host::addresses();

@@ -2,6 +2,9 @@
 //!
 //! For each domain and each service that is reached from outside: its SRV record, and the addresses of the record's target, which must be of this
 //! machine. Without a record the address of the domain and the usual port count, where the protocol falls back to them.
+//!
+//! DNS is asked by the function `ask`, so that tests need none. Invariant: after a silence of DNS no further
+//! question is asked for that domain, as each would wait for its whole patience.
 
 use std::net::IpAddr;
 
@@ -56,6 +59,7 @@ pub(super) fn check(
     if services.is_empty() {
         return vec![Finding::good(CHECK, "all listeners are on loopback: no record is needed")];
     }
+    // A name is looked up once; without an answer the machine's own addresses are all that is known.
     let advertised = config.sip.advertise.as_deref().map_or(Vec::new(), |host| match host.parse() {
         Ok(ip) => vec![ip],
         Err(_) => addresses(host, &mut ask).unwrap_or_default(),
@@ -64,6 +68,7 @@ pub(super) fn check(
     let mut findings = Vec::new();
     for domain in &config.sip.domains {
         let domain = net::dns::ascii(domain);
+        // Neither is ever looked up in DNS (RFC 6761 §6.3; RFC 3263 §4.2 for addresses).
         if domain == "localhost" || domain.parse::<IpAddr>().is_ok() {
             findings.push(Finding::good(CHECK, format!("{domain} needs no record")));
             continue;
@@ -84,6 +89,8 @@ pub(super) fn check(
 }
 
 /// The services that others than this machine reach.
+/// Ports are those of IANA; XMPP with TLS from the first byte (XEP-0368) has no usual one and is found by SRV
+/// alone.
 fn services(config: &Config) -> Vec<Service> {
     let service = |label, usual_port, listeners: &[Listener], transport| {
         let fits =
@@ -137,6 +144,7 @@ fn of_records(
         if leads_here && service.ports.contains(port) {
             return Ok(Finding::good(CHECK, format!("{name} leads here, {target}:{port}")));
         }
+        // The right machine and the wrong port: more likely a slip than another node.
         if leads_here {
             other_port = Some(*port);
         }
@@ -161,6 +169,7 @@ fn without_record(
 ) -> Result<Finding, ()> {
     let found = addresses(domain, ask)?;
     let usual = service.usual_port.filter(|port| service.ports.contains(port));
+    // Only if the node listens at the usual port does the address of the domain lead to it.
     if let Some(port) = usual
         && !found.is_empty()
     {
@@ -198,6 +207,7 @@ fn addresses(host: &str, ask: &mut impl FnMut(&DnsQuery) -> Answer) -> Result<Ve
                 DnsData::Address(ip) => Some(ip),
                 _ => None,
             })),
+            // A host with one kind of address only is usual, so "no such record" is no fault; silence is.
             Err(DnsFault::Failed | DnsFault::Busy) => return Err(()),
             Err(_) => {}
         }

@@ -46,7 +46,9 @@ pub(super) fn wanted(config: &Config) -> Vec<WantedSocket> {
     let tcp =
         |key, address: SocketAddr| WantedSocket { key, text: address.to_string(), is_udp: false, address };
     all.push(tcp("[http] listen", config.http.listen));
+    // At the same address REST and metrics share one socket.
     all.extend(config.rest.listen.filter(|at| *at != config.http.listen).map(|at| tcp("[rest] listen", at)));
+    // Open only while an order goes on, but it must be free then.
     all.extend(config.acme.is_on.then(|| tcp("[acme] listen", config.acme.listen())));
     all.extend(config.console.listen.map(|at| tcp("[console] listen", at)));
     all.extend(config.farm.name.is_some().then(|| tcp(FARM, config.farm.listen)));
@@ -63,6 +65,7 @@ pub(super) fn check(
     bind: impl Fn(&WantedSocket) -> io::Result<()>,
 ) -> Vec<Finding> {
     let url = |socket: &WantedSocket| format!("http://{}/", socket.address);
+    // A running node has its addresses, so a trial `bind` would only find the node itself.
     let has = |socket: &WantedSocket| {
         let is_told = |at: &str| at == socket.text || at.starts_with(&url(socket));
         node.is_up && (socket.key == FARM || node.listens_at.iter().any(|at| is_told(at)))
@@ -95,6 +98,7 @@ fn fault(socket: &WantedSocket, error: &io::Error) -> Finding {
             format!("{text}: no interface of this machine has the address {}", address.ip()),
             format!("take one that `ip address` shows in {key}, or 0.0.0.0 for all"),
         ),
+        // A warning: the service may be allowed what this user is not.
         io::ErrorKind::PermissionDenied => Finding::warning(
             CHECK,
             format!("{text}: this user may not listen there"),
@@ -110,6 +114,7 @@ pub(super) fn bind(socket: &WantedSocket) -> io::Result<()> {
         if socket.is_udp { (Type::DGRAM, Protocol::UDP) } else { (Type::STREAM, Protocol::TCP) };
     let trial = Socket::new(Domain::for_address(socket.address), kind, Some(protocol))?;
     if socket.address.is_ipv6() {
+        // As the node does, for which 0.0.0.0 and [::] are two listeners.
         trial.set_only_v6(true)?;
     }
     // Connections of an earlier process in TIME_WAIT do not keep a node out.

@@ -13,6 +13,8 @@ use crate::limits::{DOCTOR_NATS_LINE, DOCTOR_PATIENCE};
 
 pub(super) fn check(config: &Config) -> Vec<Finding> {
     let database = config.store.url.as_deref().map(|url| database(store::Postgres::reach(url)));
+    // Each server by itself: one of a cluster suffices for the node, and the operator wants to know of the
+    // others.
     let council = config.farm.name.iter().flat_map(|_| &config.farm.council);
     database.into_iter().chain(council.map(|url| nats(url))).collect()
 }
@@ -49,11 +51,13 @@ fn nats(url: &str) -> Finding {
 fn server_of(url: &str) -> &str {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     let rest = rest.split('/').next().unwrap_or_default();
+    // At the last @, as a password may have one. Findings are shown, and must not have it.
     rest.rsplit_once('@').map_or(rest, |(_, server)| server)
 }
 
 /// The first line of the server. Servers of NATS speak first, also those of `tls://`.
 fn greeting(server: &str) -> io::Result<String> {
+    // The port of NATS when the URL has none.
     let usual = format!("{server}:4222");
     let is_whole = server.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
     let mut last = io::Error::from(io::ErrorKind::NotFound);
@@ -63,6 +67,7 @@ fn greeting(server: &str) -> io::Result<String> {
             Ok(stream) => {
                 stream.set_read_timeout(Some(DOCTOR_PATIENCE))?;
                 let mut line = Vec::new();
+                // The server may be any program, and may send without an end.
                 BufReader::new(stream).take(DOCTOR_NATS_LINE as u64).read_until(b'\n', &mut line)?;
                 return Ok(String::from_utf8_lossy(&line).into_owned());
             }

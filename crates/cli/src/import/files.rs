@@ -78,6 +78,7 @@ impl Files {
                 folder.display()
             )));
         }
+        // By name, so that the same command reads in the same order when it takes up the rest.
         found.sort();
         let mut files = Files::new(Some(real(folder)?), stop);
         found.iter().for_each(|path| files.count(path));
@@ -165,6 +166,8 @@ impl Files {
         let (Some(folder), Some(open)) = (&self.folder, self.open.last()) else {
             return Err(bad(self, "in standard input", "the file's name instead of -"));
         };
+        // The file may come from another server's operator: an include must not read other files of this
+        // machine.
         let is_plain =
             Path::new(href).components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
         if !is_plain || href.is_empty() || href.contains("://") {
@@ -178,6 +181,7 @@ impl Files {
         let path = beside(&open.path).canonicalize();
         let path =
             path.map_err(|error| bad(self, &format!("cannot be read: {error}"), "a file that is there"))?;
+        // Compared after links were followed: a link in the folder may lead out of it.
         if !path.starts_with(folder) {
             return Err(bad(
                 self,
@@ -185,6 +189,7 @@ impl Files {
                 "a file in the same folder or below, not a link out of it",
             ));
         }
+        // A file that was read and closed is passed over below; one that is still open includes itself.
         if self.open.iter().any(|open| open.path == path) {
             return Err(bad(self, "goes in circles", "a file that does not include itself"));
         }
@@ -192,6 +197,7 @@ impl Files {
         let is_known = self.waiting.iter().any(|waiting| *waiting == name);
         if self.seen.insert(path.clone()) {
             let input = File::open(&path).map_err(|error| cannot_read(&name, &error))?;
+            // Files of the folder have been counted at the beginning.
             if !is_known {
                 self.count(&path);
             }

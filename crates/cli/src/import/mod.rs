@@ -77,13 +77,16 @@ impl ImportArgs {
     pub(super) fn run(self, config: &Config) -> Result<(), CliError> {
         let clock = Clock::new();
         let mut options = ImportOptions::new(Some(&config.sip.default_domain), clock.now());
+        // For accounts without a password: their verifiers derive from bytes that are not in the file.
         options.unknown = Some(random()?);
         let stop = Stop::on_interrupt(options.stop.clone())?;
+        // Opened before the database: a misspelt name changes nothing.
         let file = if self.file.is_dir() { None } else { Some(open(&self.file, &stop)?) };
         if self.check {
             let source = self.source(file, &stop)?;
             return check::run(source, &options, &stop, config);
         }
+        // Also decides the batch, and whether rosters may be imported at all.
         let node = running(config)?;
         let mut admin = Admin::new(&make_database(config)?.for_import())?;
         // A disk that is full or read-only is told now, not after the first batch.
@@ -122,6 +125,7 @@ impl Import {
     /// Accounts only, beside a node or without one. A node reads the accounts again, and ends sessions of accounts whose password is another now.
     fn lines(mut self, input: Box<dyn Read + Send>, size: Option<Arc<AtomicU64>>) -> Result<(), CliError> {
         if self.node.is_some() {
+            // Smaller transactions: the node waits for the database's lock meanwhile.
             self.options.batch = limits::IMPORT_BATCH_BESIDE_NODE;
         }
         let mut report = Report::new(size, self.clock);
@@ -164,6 +168,7 @@ impl Import {
         let is_of_file = |error: &CliError| matches!(error, CliError::Other(_));
         conclude(result, is_of_file, &report, &self.stop)?;
         io::stdout().lock().write_all(people.told.notes().as_bytes())?;
+        // A start cannot be prevented from here, so it is at least noticed.
         if running(config)?.is_some() {
             eprintln!("a node was started meanwhile: start it again, so that it knows of all");
         }
@@ -261,6 +266,7 @@ fn look_into(mut input: Box<dyn Read + Send>) -> io::Result<(Box<dyn Read + Send
         }
         seen.push(byte[0]);
         // A byte order mark is skipped, too.
+        // Bytes and not characters: the mark is three bytes of UTF-8.
         let is_before = byte[0].is_ascii_whitespace() || b"\xEF\xBB\xBF".contains(&byte[0]);
         if !is_before || seen.len() > limits::IMPORT_LOOK {
             break Some(byte[0]);

@@ -55,6 +55,7 @@ impl<'a> People<'a> {
     /// One user. `None`: it is not taken, and the summary says why.
     fn read(&mut self, line: u64, host: &str, element: &xmpp::Element) -> Option<SourceUser> {
         let taken = read_user(element, host, self.options.now).and_then(|user| {
+            // Counted by domain and passed over: the operator adds the domain and imports again.
             if !self.served.contains(user.address.domain()) {
                 *self.told.strangers.entry(user.address.domain().into()).or_default() += 1;
                 return Ok(None);
@@ -111,6 +112,7 @@ impl<'a> People<'a> {
             *self.told.passed.entry(what).or_default() += count;
         }
         let now = self.options.now;
+        // The same rows as a client's own changes would make, so that an imported account is like any other.
         let chat = user.changes.into_iter().map(|change| chat_store::rows::write_of(now, change)).collect();
         let password = user.credentials.password.map(|password| password.0);
         SourceUser { user: NewUser { account, chat }, password }
@@ -119,6 +121,7 @@ impl<'a> People<'a> {
     /// Notes a user that is not taken, with file and line.
     fn bad(&mut self, line: u64, what: &str) {
         self.told.bad += 1;
+        // A file with a million bad users must not fill the memory with a million lines.
         if self.told.first.len() < self.told.named {
             self.told.first.push(format!("{}: {}", self.files.place(line), printable(what)));
         }

@@ -1,4 +1,7 @@
 //! The farm as a node knows it now, on one board for all its threads.
+//!
+//! Written by the thread of the farm's agent, read by shards, operators and REST. Every lock is held for a copy
+//! or a pointer only. Messages to other nodes go by the first shard, which has the links.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -81,6 +84,8 @@ impl FarmBoard {
             let file = wire::FileMessage::read(message);
             file.map(|file| file.map(|file| self.files.handle(from, file)))
         };
+        // One kind after the other: each reader gives nothing for a message of another kind, and an error for a
+        // broken one of its own.
         let taken = trace.and_then(|taken| Ok(taken.or(request()?)));
         match taken.and_then(|taken| Ok(taken.or(file()?))) {
             Ok(taken) => taken.is_some(),
@@ -93,6 +98,7 @@ impl FarmBoard {
 
     /// Gives the shard with the links a message for another node. Dropped before the shards start.
     pub(crate) fn send(&self, message: LocalMessage) {
+        // The lock is not held while the inbox is locked.
         let outlet = self.lock().outlets.first().cloned();
         if let Some(outlet) = outlet {
             outlet.answer_all(&mut vec![message.into()]);
@@ -110,6 +116,7 @@ impl FarmBoard {
             let owner = Bucket::with_number(0).and_then(|first| view.owner(first));
             owner.is_some_and(|owner| owner.life == view.own)
         };
+        // The first bucket has exactly one owner that all nodes agree on, so no election is needed.
         !shares_database || self.view().is_some_and(owns_first)
     }
 

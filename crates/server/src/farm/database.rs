@@ -1,6 +1,9 @@
 //! The database that the nodes of a farm share, for the agent's claims of buckets: the interface of `farm::database` by `store::Ownership`,
 //! on a thread of their own. Also the decision, at the start of an edge without that database, whether it uses the farm's accounts and
 //! routes or its own.
+//!
+//! Only a translation: numbers of buckets, lives and epochs go in and out, and each error becomes one of two
+//! faults. The thread that calls it, its queue and its patience are in the crate `farm`.
 
 use super::plan::StoredPlan;
 use cluster::farm::Claim;
@@ -17,6 +20,7 @@ use store::{
 struct BucketConnection(Box<dyn Ownership>);
 
 /// Opens a connection for the node of this name, and enters its life.
+/// The function is called again after a lost connection, always with the same life.
 pub(super) fn open(database: Database, node: Box<str>) -> OpenDatabase {
     Box::new(move |life| {
         let ownership = join(&database, life, &node).map_err(fault)?;
@@ -33,10 +37,13 @@ pub(super) fn join(database: &Database, life: Life, node: &str) -> Result<Box<dy
 
 /// True if the node asks the owners of addresses for their accounts: it is an edge that has none, and the digests that come by its
 /// links cross no network in the clear.
+/// Decided once, at the start. An edge with accounts of its own keeps using them, so that a node that is moved
+/// into a farm does not lose them unnoticed.
 pub(super) fn asks_owners(config: &Config, database: &Database) -> Result<bool, StoreError> {
     if !config.is_edge_without_database() {
         return Ok(false);
     }
+    // One row is enough to know that there are any.
     let any = AccountFilter { limit: 1, ..AccountFilter::default() };
     let loaded = database.reader()?.load(&Read::Accounts(any))?;
     let has_accounts = matches!(loaded, Loaded::Accounts(accounts) if !accounts.is_empty());
@@ -71,9 +78,11 @@ fn obstacle(config: &Config, has_accounts: bool) -> Option<&'static str> {
     if has_accounts {
         return Some("it has accounts of its own in [server] data; remove them");
     }
+    // Chat keeps archives, rosters and rooms in the database, which owners do not give away.
     if config.xmpp.is_on() {
         return Some("it has [xmpp], which needs [store] url");
     }
+    // `auto` encrypts all links but those by loopback, where no network is crossed.
     let is_plain = config.farm.encryption == Encryption::Never;
     is_plain.then_some("[farm] encrypt is \"never\", and digests of passwords have to be encrypted")
 }

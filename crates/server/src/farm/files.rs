@@ -1,5 +1,10 @@
 //! Files of other nodes: a node asks the one that has a file for a piece of it. Any thread may ask; questions of other nodes wait in the
 //! inbox of the operator's thread (`node::farm_files`).
+//!
+//! In: a name, a place and a length; out: a piece of at most `shard_message::limits::FILE_PIECE` bytes. A whole
+//! file is read piece by piece ([`RemoteContent`]), so memory and links have one piece a reader. Invariant:
+//! every question ends, by an answer, a refusal or its patience, and its entry goes with the future that waits
+//! ([`Waiting`]).
 
 use std::collections::BTreeMap;
 use std::io::{self, Read};
@@ -50,6 +55,7 @@ struct OpenFileRequests {
 
 impl OpenFileRequests {
     fn begin(&mut self, to: Life) -> (u64, oneshot::Receiver<FileBody>) {
+        // Numbers are of this process; the node that answers sends them back as they are.
         self.last += 1;
         let (sender, answer) = oneshot::channel();
         self.open.insert(self.last, (to, sender));
@@ -77,6 +83,7 @@ impl FileRequests {
     /// Handles a message of another node. A question for which the inbox has no room is lost, and its reader gets 503.
     pub(crate) fn handle(&self, from: Life, message: FileMessage) {
         match message.body {
+            // `handle` is called by threads of links, which must not wait: a full inbox loses the question.
             FileBody::Read { .. } | FileBody::Delete(_) => {
                 if let Some(inbox) = self.inbox.get()
                     && inbox.try_send(NodeFileRequest { from, message }).is_err()
@@ -122,12 +129,16 @@ impl NodeFiles {
     /// Asks the node of that name, and waits for its answer.
     async fn ask(&self, node: &str, body: FileBody, patience: Duration) -> Result<FileBody, FileFault> {
         let view = self.board.view().ok_or(FileFault::Away)?;
+        // Rows have names of nodes, which outlive a restart; links are between lives.
         let life = view.peers.iter().find(|(_, peer)| *peer.name == *node).map(|(life, _)| *life);
         let life = life.filter(|life| *life != self.own).ok_or(FileFault::Away)?;
+        // A node of an older version would take the message for garbage and end the link.
         if view.map.level() < FILES_SINCE {
             return Err(FileFault::Away);
         }
         let requests = &self.board.files;
+        // The place in `room` is held until the answer is here: it bounds the bytes of pieces on their way to
+        // this node.
         let asked = async {
             // It is never closed.
             let _room = requests.room.acquire().await;
@@ -140,6 +151,7 @@ impl NodeFiles {
         match timeout(patience, asked).await {
             Ok(Ok(FileBody::Refused(fault))) => Err(fault),
             Ok(Ok(answer)) => Ok(answer),
+            // No answer in time, or the question was dropped: the node is away, busy, or has lost the message.
             Ok(Err(_)) | Err(_) => Err(FileFault::Away),
         }
     }
@@ -171,6 +183,8 @@ impl NodeFiles {
 
     /// Opens a file at that node, to be read on a thread that may wait.
     pub(crate) async fn open(&self, node: &str, file: FileName) -> Result<RemoteContent, FileFault> {
+        // An empty read: it shows that the file is there, and its size for the header, before the first byte is
+        // promised.
         let FilePiece { size, .. } = self.read(node, &file, 0, 0).await?;
         let (files, node, runtime) = (self.clone(), node.into(), Handle::current());
         Ok(RemoteContent { files, node, file, at: 0, size, runtime })

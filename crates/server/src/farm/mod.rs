@@ -140,6 +140,7 @@ impl FarmListener for Listener {
 
     fn view(&mut self, view: Arc<FarmView>) {
         let mut state = self.board.lock();
+        // The table has only live nodes, so it does not grow with restarts.
         state.renewals.retain(|life, _| view.peers.contains_key(life));
         state.view = Some(Arc::clone(&view));
         for outlet in &state.outlets {
@@ -149,6 +150,7 @@ impl FarmListener for Listener {
 
     fn buckets(&mut self, shard: u16, orders: Vec<BucketOrder>) {
         let mut state = self.board.lock();
+        // The shards are made after the node has joined; orders that come before wait for them.
         if state.outlets.is_empty() {
             state.orders.push((shard, orders));
         } else {
@@ -159,6 +161,7 @@ impl FarmListener for Listener {
     fn own_figures(&mut self) -> NodeFigures {
         let (now, used) = (self.clock.now().as_micros(), process_time());
         let (before, used_before) = std::mem::replace(&mut self.measured, (now, used));
+        // At least one: two renewals within a microsecond must not divide by zero.
         let passed = now.saturating_sub(before).max(1);
         let shards = self.board.lock().shards.clone();
         let shards = shards.map(|board| board.shards()).unwrap_or_default();
@@ -261,6 +264,8 @@ impl FarmMembership {
         let node = node_name(config)?;
         logging::set_node(&node, None);
         let explained = || format!("cannot listen at {} for links; check [farm] listen", config.farm.listen);
+        // Bound before the node joins, so that an address in use is found before others know the node; it
+        // listens only afterwards.
         let socket = LinkSocket::bind(config.farm.listen).with_context(explained)?;
         let shares_database = config.shares_database();
         let asks_owners = database::asks_owners(config, database)?;
@@ -277,6 +282,7 @@ impl FarmMembership {
         let measured = (clock.now().as_micros(), process_time());
         let events = Listener { board: Arc::clone(&board), joined, is_member: false, clock, measured };
         let (agent, thread) = FarmAgent::start(args, Box::new(events)).context("the farm's thread")?;
+        // Every later step needs the life: the fence, the addresses of shards, the keys of links.
         let life = wait(&receiver, config)?;
         if shares_database {
             database::join(database, life, &node)?;
@@ -303,6 +309,7 @@ impl FarmMembership {
 
     /// The parts of one shard; the first has the links.
     pub(crate) fn shard(&self, number: usize) -> ShardFarm {
+        // Links have one place: each node has one connection for each lane to every other one.
         let listener = self.listener.lock().unwrap_or_else(PoisonError::into_inner).take_if(|_| number == 0);
         let links = listener.map(|listener| ShardLinks {
             farm: self.name.clone(),
@@ -325,6 +332,7 @@ impl FarmMembership {
                 outlet.answer_all(&mut vec![LocalMessage::Farm(Arc::clone(view)).into()]);
             }
         }
+        // After the view, by which the shard understands them.
         for (shard, orders) in std::mem::take(&mut state.orders) {
             state.order(shard, orders);
         }

@@ -57,14 +57,17 @@ impl StoredPlan {
     /// into [`limits::FARM_PLAN_PAGE`] bytes, and one at least.
     fn page(&self, query: PlanQuery) -> PlanPage {
         let version = self.version;
+        // The edge has this version already: an empty page says so.
         if query == (PlanQuery { version, first: 0 }) {
             return PlanPage { version, ..PlanPage::default() };
         }
+        // Pages of two versions must not be mixed: after a change the copy begins anew.
         let first = if query.version == version { query.first } else { 0 };
         let mut page = PlanPage { version, first, ..PlanPage::default() };
         let (mut bytes, mut at) = (0, usize::try_from(first).unwrap_or(usize::MAX));
         while let Some(row) = self.row(at) {
             bytes += row.bytes();
+            // At least one row a page, else a long one would never be sent.
             if bytes > limits::FARM_PLAN_PAGE && at as u64 > first {
                 page.next = Some(at as u64);
                 break;
@@ -135,6 +138,8 @@ impl PlanCopy {
         if self.pages > limits::FARM_PLAN_PAGES {
             return CopyStep::Fault("it has too many pages");
         }
+        // Also in the middle of a copy, when the plan has changed; `pages` goes on, so that endless changes
+        // come to an end.
         if first == 0 {
             *self = PlanCopy { version, pages: self.pages, ..PlanCopy::default() };
         }
@@ -187,6 +192,7 @@ impl PlanExchange {
     /// Gives this plan to edges from now on. True: it is another one than before, and they are to be told.
     pub(crate) fn give(&self, plan: &Arc<StoredPlan>) -> bool {
         let mut state = self.lock();
+        // The rows that this node has read may be old by now; edges ask a node that hears of changes.
         if state.is_missing_changes {
             return false;
         }

@@ -101,6 +101,7 @@ impl OpenRequests {
         nodes: Vec<(Life, Box<str>)>,
         is_for_one_node: bool,
     ) -> Option<(u64, oneshot::Receiver<()>)> {
+        // Each open request may hold the answers of all nodes in memory.
         if self.open.len() >= limits::FARM_REQUESTS_WAITING {
             return None;
         }
@@ -122,6 +123,7 @@ impl OpenRequests {
         node.is_lost |= part != node.next_part
             || node.bytes.len() + bytes.len() > limits::FARM_ANSWER_BYTES
             || request.bytes > limits::FARM_ANSWERS_BYTES;
+        // Goes on after a loss, too: the end of the answer has to be noticed.
         node.next_part = part.wrapping_add(1);
         node.is_complete = is_last;
         if node.is_lost {
@@ -129,6 +131,7 @@ impl OpenRequests {
         } else {
             node.bytes.extend_from_slice(bytes);
         }
+        // The object is at one node: after its answer the silence of others does not matter.
         let has_it = is_last && request.is_for_one_node && node.performed();
         if (has_it || request.nodes.values().all(|node| node.is_complete))
             && let Some(done) = request.done.take()
@@ -240,6 +243,7 @@ impl FarmRequester {
         let Some((number, all_answered)) = requests.lock().begin(names.clone(), is_for_one_node) else {
             return names.into_iter().map(|(_, node)| NodeResponse { node, response: None }).collect();
         };
+        // Ends the request also if the future is dropped, as when an operator hangs up.
         let waiting = Waiting { requests, number };
         let message = RequestMessage { number, body: RequestBody::Request(request.into()) }.message();
         for (life, _) in names {

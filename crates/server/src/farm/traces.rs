@@ -33,6 +33,7 @@ impl TraceInbox {
     /// Puts a message in. One for which there is no room counts as lost.
     pub(crate) fn push(&self, from: Life, message: TraceMessage) {
         let Some(sender) = self.sender.get() else { return };
+        // The shard with the links must not wait for the operator's thread.
         if sender.try_send((from, message)).is_err() {
             self.lost.fetch_add(1, Ordering::Relaxed);
         }
@@ -64,6 +65,7 @@ impl LineMeter {
             *self = LineMeter::new(now);
         }
         let (lines, bytes) = (self.lines + 1, self.bytes + bytes as u64);
+        // A line that is left out does not count, so shorter ones of the same second still pass.
         let is_admitted = lines <= limits::FARM_TRACE_LINES && bytes <= limits::FARM_TRACE_BYTES;
         if is_admitted {
             (self.lines, self.bytes) = (lines, bytes);

@@ -1,5 +1,10 @@
 //! The metrics, once: name, kind, meaning and where the value is. `/metrics` and `docs/metrics.md` are both
 //! made from here.
+//!
+//! In: `control::Status`, which `operator` gathers when it is asked; out: text. Nothing is counted here. Names
+//! and labels are a contract with dashboards and alert rules (`interop/tests/observe.rs` compares them): a
+//! renamed metric breaks them. Labels are bounded: by shards, routes, services and fixed kinds, never by
+//! accounts or peers.
 
 mod certificate;
 mod farm;
@@ -471,7 +476,9 @@ const TARGET_UP: (&str, &str) =
 const BUILD: (&str, &str) = ("belfry_build_info", "Always 1; the version is in the label");
 
 /// Prometheus' text format 0.0.4.
+/// All samples of one metric follow its head without another in between, as the format demands.
 pub fn exposition(status: &Status) -> String {
+    // A scrape of a few shards fits without a second allocation.
     let mut out = String::with_capacity(16 * 1024);
     head(&mut out, BUILD.0, Kind::Gauge, BUILD.1);
     let _ = writeln!(out, "{}{{version=\"{}\"}} 1", BUILD.0, escaped(&status.version));
@@ -480,6 +487,7 @@ pub fn exposition(status: &Status) -> String {
         let _ = writeln!(out, "{} {}", metric.name, (metric.read)(status));
     }
     head(&mut out, TARGET_UP.0, Kind::Gauge, TARGET_UP.1);
+    // URIs of routes come from operators, and may have any character.
     for target in &status.node.targets {
         let (name, up) = (escaped(&target.target), u8::from(target.up));
         let _ = writeln!(out, "{}{{target=\"{name}\"}} {up}", TARGET_UP.0);
@@ -529,6 +537,7 @@ fn escaped(label: &str) -> String {
 }
 
 /// `docs/metrics.md`.
+/// The same tables as in [`exposition`], so that the page has each metric and no other.
 pub fn reference() -> String {
     let mut page = String::from(
         "# Metrics\n\n\

@@ -1,6 +1,10 @@
 //! `/metrics` for Prometheus and `/health` for load balancers: read only, without a password. The REST interface, which
 //! requires one, stands beside them or at an address of its own. Slow clients and a busy REST interface take no places
 //! of metrics and health.
+//!
+//! [`metrics`] makes the text; the sockets, limits and timeouts of HTTP are in the crate `web`. A request asks
+//! the operator's thread for the status (`StatusSource`) and gets 503 if that does not answer in time, so a
+//! scrape never touches a shard.
 
 pub mod metrics;
 
@@ -60,6 +64,7 @@ fn is_status(path: &str) -> bool {
     matches!(path, "/metrics" | "/health")
 }
 
+/// The content type names the version of Prometheus' text format.
 async fn metrics(State(status): State<StatusSource>) -> Response {
     match status.get().await {
         Some(status) => {

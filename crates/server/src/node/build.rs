@@ -1,4 +1,7 @@
 //! From configuration and database to the parts of a node. `Node::start_with` calls these functions in their order.
+//! In: `Config` and the database; out: settings of each crate that a shard drives. No function here keeps
+//! state: a reload calls the same ones again ([`reload_of`]), so a setting cannot differ between a start and a
+//! reload.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

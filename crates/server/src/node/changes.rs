@@ -33,11 +33,13 @@ pub(crate) fn tell_shards(
     done: Option<&WriteDone>,
 ) {
     let Notice::Account { address, change } = notice else { return };
+    // Caches have an account under each name by which it was asked for.
     for address in std::iter::once(address).chain(aliases) {
         let address: Box<str> = address.to_string().into();
         send(outlets, || Command::ForgetAccount(Some(address.clone())));
     }
     let ending = match change {
+        // Sessions go on: the next use of the account reads it again.
         AccountChange::Data => return,
         AccountChange::Password => SessionEndReason::Changed,
         AccountChange::Disabled => SessionEndReason::Disabled,
@@ -68,6 +70,7 @@ impl NoticeStream {
     pub(super) fn open(node: &Node) -> Result<Option<NoticeStream>> {
         let Some(listener) = node.database.listen()? else { return Ok(None) };
         let board = node.shared.farm.as_ref().map(FarmMembership::board_of_shards);
+        // While notices are missed the plan of this node may be old: edges that copy it are told so.
         let set_missing_changes = move |is_missing_changes| {
             if let Some(board) = &board {
                 board.plan.set_missing_changes(is_missing_changes);
@@ -85,6 +88,7 @@ impl NoticeStream {
     /// The notices that have come since the last time, at least one.
     pub(super) async fn next(&mut self) -> Option<Vec<Notice>> {
         let mut all = self.notices.recv().await?;
+        // Together, so that a burst of changes reads the plan and the numbers once.
         while let Ok(more) = self.notices.try_recv() {
             all.extend(more);
         }
@@ -117,6 +121,7 @@ fn listen(
                     set_missing_changes(true);
                     tracing::warn!(%error, "changes by other programs are not heard");
                 }
+                // Also the pause before the next attempt; it ends at once when the stream is dropped.
                 if stopped.recv_timeout(AGAIN) == Err(RecvTimeoutError::Disconnected) {
                     return;
                 }

@@ -1,5 +1,9 @@
 //! Routes the store's answers by the sink of their ticket: to the inbox of the shard of that number, or to a waiting task of the operator,
 //! of REST or of another part outside the shards (`CONTROL`). Keeps the failures of the database for status and health.
+//!
+//! In: `complete`, `loaded` and `failed`, on the threads of the store. Out: messages beyond the bound of an
+//! inbox (`answer_all`), as an answer that is lost would leave its asker waiting for ever; their number is
+//! bounded by the questions that are open.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -83,6 +87,8 @@ impl StoreCompletions {
     }
 
     /// A ticket for a write, and where its answer will be.
+    /// The entry is taken out by the answer only: a ticket that the store has refused stays until the node
+    /// ends.
     pub(crate) fn expect_write(&self) -> (Ticket, oneshot::Receiver<Result<WriteDone, StoreError>>) {
         let (sender, receiver) = oneshot::channel();
         let mut waiting = self.lock();
@@ -141,6 +147,7 @@ impl StoreCompletions {
         failures.set_unwritable(now);
     }
 
+    /// None for the sink of parts outside the shards.
     fn outlet(&self, sink: u16) -> Option<&Outlet<InboxMessage>> {
         self.outlets.get(usize::from(sink))
     }
@@ -149,6 +156,7 @@ impl StoreCompletions {
 impl Failures {
     /// Keeps the time since when it lasts.
     fn set_unwritable(&mut self, now: Option<Unwritable>) {
+        // Later failures have their own reason, but the outage began with the first.
         let since = self.unwritable.as_ref().map(|before| before.since);
         self.unwritable = now.map(|now| Unwritable { since: since.unwrap_or(now.since), ..now });
     }
@@ -191,9 +199,12 @@ impl Completions for StoreCompletions {
         if self.is_on_server && matches!(error, StoreError::Full { .. }) {
             failures.full_at = Some(self.clock.now());
         }
+        // A write that is wrong in itself fails alone and says nothing about the database.
         if !error.is_of_item() {
             failures.set_unwritable(Some(self.unwritable(error)));
         }
+        // Before the line is written: a log that blocks must not hold the lock, which other threads of the
+        // store need.
         drop(failures);
         tracing::error!(%error, "the database could not be written; registrations are answered 503, calls go on");
     }

@@ -41,6 +41,7 @@ impl Node {
     /// # Errors
     /// No plan can be made of them; the old one stays then.
     fn set_plan(&mut self, stored: Option<Arc<StoredPlan>>) -> Result<()> {
+        // First, and only this may fail: the shards never get a plan that the node does not have.
         self.shared.set_plan(stored)?;
         for outlet in &self.outlets {
             outlet.answer_all(&mut vec![LocalMessage::Plan(Arc::clone(&self.shared.plan)).into()]);
@@ -70,6 +71,7 @@ impl Node {
 impl Operator {
     /// Reads domains and routes beside this thread, again until it succeeds: the database may be away again.
     pub(super) async fn read_plan(&self) {
+        // Only the first failure is logged: the database may be away for long.
         let mut has_failed = false;
         loop {
             let database = self.node.borrow().database.clone();
@@ -210,11 +212,13 @@ impl PlanFollower {
             return Ok(limits::FARM_PLAN_AGAIN);
         }
         let routers = routers(&self.board);
+        // A node that has told of a change has it; any other might still answer with the version before.
         let preferred = told.or(self.source).filter(|life| routers.contains(life));
         let node = preferred.or_else(|| routers.get(self.failures % routers.len().max(1)).copied());
         let Some(node) = node else {
             return Err(Failure::new(FailureKind::Busy, "there is no node with the database"));
         };
+        // The next question then goes to another node.
         let plan = self.copy_from(node).await.inspect_err(|_| self.source = None)?;
         self.source = Some(node);
         if let Some(plan) = plan {

@@ -1,5 +1,9 @@
 //! The node's part in the files of its farm: the rows that say which node has which upload, and the pieces of its own files that other
 //! nodes ask for (`docs/decisions/0073`).
+//!
+//! Uploads need a row in the shared database, as any node may be asked for the link of one; recordings have the
+//! name of their node in their own row. Bytes go by the links of the farm in pieces of bounded size, never
+//! through the database.
 
 use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom};
@@ -53,6 +57,7 @@ impl std::fmt::Debug for UploadRows {
 }
 
 /// The sid of an upload's row.
+/// Rows of REST resources are found by a SID; `UP` is no prefix of those that applications see.
 fn sid(id: &str) -> String {
     format!("UP{id}")
 }
@@ -91,8 +96,11 @@ impl FarmFiles for UploadRows {
             match answer.await {
                 Ok(Ok(Loaded::Rest(RestLoaded::Row(Some(row))))) => {
                     let file = UploadedFile::from_row(&row).map_err(|_| ReadFault::Broken)?;
+                    // "None" for a file of this node, too: its folder is read without a question.
                     Ok(Some(Box::from(file.node)).filter(|node| *node != own))
                 }
+                // No row: the file is of this node from before the farm, or there is none. The caller looks
+                // into its own folder.
                 Ok(Ok(_)) => Ok(None),
                 Ok(Err(_)) | Err(_) => Err(ReadFault::Away),
             }
@@ -127,6 +135,8 @@ async fn serve(own: OwnFiles, files: NodeFiles, mut requests: mpsc::Receiver<Nod
     let room = Arc::new(Semaphore::new(limits::FILE_READS));
     while let Some(NodeFileRequest { from, message }) = requests.recv().await {
         let (own, files) = (own.clone(), files.clone());
+        // Answered at once instead of waiting: the asking node holds a place of its own for the question, and
+        // may try again.
         let Ok(permit) = Arc::clone(&room).try_acquire_owned() else {
             files.respond(from, message.number, FileBody::Refused(FileFault::Busy));
             continue;
@@ -134,6 +144,7 @@ async fn serve(own: OwnFiles, files: NodeFiles, mut requests: mpsc::Receiver<Nod
         spawn_local(async move {
             let answer = own.perform(message.body).await.unwrap_or_else(FileBody::Refused);
             files.respond(from, message.number, answer);
+            // Held until the answer is with the links, as the piece is in memory until then.
             drop(permit);
         });
     }

@@ -33,6 +33,7 @@ fn ranges(
 ) -> Vec<HolderRange> {
     let mut ranges: Vec<HolderRange> = Vec::new();
     for (number, holder) in holders {
+        // By shard, not by node: `belfry farm map --json` shows both.
         let (life, shard) = (holder.map(|at| at.life.0), holder.map(|at| at.shard));
         match ranges.last_mut() {
             Some(range) if range.life == life && range.shard == shard => range.last = number,
@@ -63,6 +64,7 @@ pub(super) fn status(farm: &str, view: &FarmView, council_away: Option<Box<str>>
         shares.entry(owner.life).or_default().buckets += 1;
     }
     let row = |(life, peer): (&Life, &farm::view::FarmPeer)| {
+        // A node that has just joined, or has given all away, holds nothing.
         let Shares { call_slots, buckets } = shares.get(life).copied().unwrap_or_default();
         FarmNodeRow {
             name: peer.name.clone(),

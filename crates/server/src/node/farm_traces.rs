@@ -59,6 +59,7 @@ impl Collection {
             });
         }
         for (life, node) in &mut self.contributors {
+            // A node that refuses does not answer either: to the operator both are a part that is missing.
             let is_silent = now.since(node.heard_at) > limits::FARM_TRACE_SILENCE;
             let is_gone = nodes.iter().all(|(live, _)| live != life);
             if (is_silent || is_gone) && std::mem::replace(&mut node.takes_part, false) {
@@ -69,6 +70,7 @@ impl Collection {
     }
 
     fn handle(&mut self, now: Instant, from: Life, body: TraceBody) {
+        // A line of a node that was not asked, or has left.
         let Some(node) = self.contributors.get_mut(&from) else { return };
         node.heard_at = now;
         if !std::mem::replace(&mut node.takes_part, true) {
@@ -106,6 +108,7 @@ impl FarmTraces {
     /// Begins to collect the lines of other nodes into the sink, until its reader has gone. Returns the sink for this node's own
     /// lines, which name the node.
     pub(super) fn collect(self: &Rc<Self>, account: &str, sink: TraceSink) -> TraceSink {
+        // The name under which the other nodes know this one.
         let own = self.board.view().and_then(|view| Some(view.peers.get(&self.own)?.name.clone()));
         let traces = Rc::clone(self);
         spawn_local(traces.follow(account.into(), sink.clone()));
@@ -189,6 +192,7 @@ impl FarmTraces {
         begin: &impl Fn(Box<str>, TraceSink) -> bool,
     ) -> bool {
         let mut contributions = self.contributions.borrow_mut();
+        // The task of a contribution that has ended has dropped its receiver: then a new one begins.
         if contributions.get(&key).is_some_and(|renewals| renewals.send(()).is_ok()) {
             return true;
         }

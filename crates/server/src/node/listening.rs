@@ -1,4 +1,7 @@
 //! All that a node listens at, by service: for `belfry status`, the log and the greeting.
+//! The addresses at which the node serves, by service, for the greeting, `belfry status` and a service manager.
+//!
+//! The names of services are fixed texts: other programs compare them.
 
 use std::net::SocketAddr;
 

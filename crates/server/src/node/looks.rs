@@ -1,5 +1,10 @@
 //! The parameters of a domain's accounts that clients see before they sign in, so that an unknown account
 //! looks like the others.
+//!
+//! A client learns salt length and iterations of an account before it proves a password (RFC 5802 §5.1). If
+//! unknown accounts had other values than known ones, names could be tried without a password. So
+//! `xmpp::sasl::UnknownAccounts` draws the parameters of an unknown name from the kinds that this module
+//! counts. They are read once, at the start: a kind that comes later is not imitated until the next start.
 
 use anyhow::Result;
 use chat_store::keys;
@@ -12,6 +17,7 @@ use crate::limits;
 /// there are any.
 pub(super) fn read(reader: &mut dyn Reader, domains: &[Box<str>]) -> Result<UnknownAccounts> {
     let mut all = Vec::new();
+    // One page a domain: the start must not take longer with more accounts.
     for domain in domains {
         let filter = AccountFilter {
             domain: Some(domain.clone()),
@@ -34,6 +40,7 @@ fn profiles<'a>(accounts: impl Iterator<Item = &'a Verifiers>) -> Vec<AccountPro
             Some(KeyParameters { iterations: keys.iterations, salt: keys.salt.len() })
         };
         let (sha1, sha256, sha512) = (look(Hash::Sha1), look(Hash::Sha256), look(Hash::Sha512));
+        // Counted apart from the profile itself, so that accounts are compared by their parameters alone.
         let profile =
             AccountProfile { sha1, sha256, sha512, only_keys: !verifiers.are_of_password(), accounts: 0 };
         let is_like = |known: &AccountProfile| AccountProfile { accounts: 0, ..known.clone() } == profile;

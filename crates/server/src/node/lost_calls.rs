@@ -1,6 +1,10 @@
 //! Calls of applications whose node has died end in the database, and their applications are told: by one living node, the owner of the
 //! first bucket of the database that the nodes share. A node with a database of its own does so for its own earlier lives
 //! (`docs/decisions/0075-calls-of-applications-on-a-farm.md`).
+//!
+//! In: the map's dead lives (`FarmBoard::view`), rows of calls that name a life. Out: writes that end them, and
+//! callbacks by the shards. Invariant: a row names its life until the request to its application has been given
+//! to a shard, so a node that dies before that loses no callback. An application may be told twice.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -73,11 +77,14 @@ impl LostCalls {
         loop {
             sleep(LOOK).await;
             let Some(view) = self.board.view() else { continue };
+            // Another node does it now. If this one is chosen again, it begins anew with every dead life of the
+            // map.
             if !self.board.keeps_house(self.shares_database) {
                 self.dead.clear();
                 continue;
             }
             let now = self.clock.now();
+            // A life that the map no longer lists as dead is not looked for again.
             self.dead.retain(|life, _| view.is_dead(*life));
             for life in view.map.dead() {
                 self.dead.entry(*life).or_insert(DeadLife { seen_at: now, passes: 0 });

@@ -4,6 +4,10 @@
 //! `operator::run` makes a [`Node`] and serves it until its end. The order of a start: the database, the farm (which gives the node its life),
 //! certificates, the store's threads, bindings back into the routers, the REST interface, one thread for each shard, which binds the
 //! addresses. An error in any of these ends the start.
+//!
+//! In: the configuration, the database, commands of operators ([`operator`]). Out: commands to the shards'
+//! inboxes, writes to the store. The main thread never waits for a shard while the node serves; it only does so
+//! at the start (each shard reports that it listens) and at the end (`close_sockets`, `stop`).
 
 mod build;
 mod certificates;
@@ -92,6 +96,8 @@ impl Node {
         let database = database::place(&config).open_with(options)?;
         chat_store::database::tell_of_later_schema(&database);
         let shared = Shared::read(config, &database, clock)?;
+        // From here on each writer has the life's fence. `Shared::read` above has drawn that life, and so had
+        // to use the database without it.
         let database = shared.fenced(database);
         xmpp::warn(&shared);
         let tls = build::certificates(&shared)?;
@@ -158,6 +164,8 @@ impl Node {
     }
 
     /// To every shard.
+    /// `answer_all` goes beyond the bound of an inbox: a command is lost to no shard because that shard is
+    /// busy.
     pub(crate) fn tell(&self, command: impl Fn() -> Command) {
         for outlet in &self.outlets {
             outlet.answer_all(&mut vec![LocalMessage::Command(command()).into()]);
@@ -182,6 +190,8 @@ impl Node {
     ///
     /// In a farm the node first gives its call slots away and goes on meanwhile; then it refuses what still comes to it.
     pub fn drain(&self) {
+        // False where no other node could take the slots, or no council could agree to it; then this node
+        // drains as one alone.
         if let Some(farm) = &self.shared.farm
             && farm.drain()
         {
@@ -195,6 +205,8 @@ impl Node {
         if self.shared.farm.as_ref().is_some_and(|farm| !farm.has_given_all()) {
             return false;
         }
+        // Figures of half a second ago: callers wait for longer than that (`operator::QUIET`) before they
+        // believe it.
         self.board.shards().iter().all(|shard| shard.contexts == 0)
     }
 
@@ -203,6 +215,8 @@ impl Node {
     /// # Errors
     /// As [`replan`](Self::replan), or a certificate that cannot be read.
     pub fn reconfigure(&mut self, config: Config) -> Result<()> {
+        // Parts that need a restart stay as they are, so that every later use of `config` is of what really
+        // runs.
         self.shared.config = config.keeping(&self.shared.config);
         if let Some(tls) = &self.tls {
             tls.reload()?;
@@ -227,6 +241,7 @@ impl Node {
             return;
         }
         let now = self.clock.now();
+        // All deletions are by age and repeat, so one that is lost is made up for ten seconds later.
         let keep = self.shared.config.calls.keep;
         let writes = [
             Write::CleanBindings { before: now - router::limits::LOG_HORIZON },
@@ -253,6 +268,7 @@ impl Node {
     fn close_sockets(&self) {
         let (closed, done) = sync_channel(self.outlets.len());
         self.tell(|| Command::CloseSockets { closed: closed.clone() });
+        // Only shards hold senders now: the channel closes if one ends without an answer.
         drop(closed);
         let until = self.clock.now() + CLOSE_PATIENCE;
         for _ in &self.outlets {

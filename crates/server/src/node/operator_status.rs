@@ -15,6 +15,7 @@ pub(super) fn announce(node: &Node, services: &[Listening]) {
         let found = services.iter().find(|listening| &*listening.service == service);
         found.map(|listening| listening.at.join(" "))
     };
+    // One line with all addresses: the first thing to look for in a log.
     let file = config.file.as_ref().map_or("none: defaults".into(), |file| file.display().to_string());
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),

@@ -18,6 +18,8 @@ impl Registrations<'_> {
     /// The registrations of an address that this node or another of its farm owns.
     pub(super) async fn of(&self, account: &Address) -> Vec<router::Binding> {
         let aor: Box<str> = account.to_string().into();
+        // In a farm with one database the owner may be at another node, whose memory cannot be read; the rows
+        // say the same.
         let is_shared = self.0.node.borrow().shared.config.shares_database();
         if is_shared { self.shared_bindings(self.0.now(), aor).await } else { self.own_bindings(aor).await }
     }
@@ -46,6 +48,7 @@ impl Registrations<'_> {
             }
         };
         let read = |row: store::BindingRow| router::bindings_of_record(now, &row.record, &[]);
+        // A row that cannot be read is left out; the log of its owner tells of it.
         rows.into_iter().filter_map(|row| read(row).ok()).flatten().collect()
     }
 
@@ -69,6 +72,7 @@ impl Registrations<'_> {
     /// Removes a binding at its owner, which answers once that is in the database.
     pub(super) async fn end(&self, account: &Address, contact: &str) -> Result<(), Failure> {
         let bound = self.of(account).await;
+        // The whole contact is needed: the owner compares it as the registrar does (RFC 3261 §10.3).
         let Some(bound) = bound.into_iter().find(|binding| *binding.contact.uri == *contact) else {
             let message = format!("{account} has no registration of {contact}; it may have ended by itself");
             return Err(Failure::new(FailureKind::NotFound, message));
@@ -86,6 +90,7 @@ impl Registrations<'_> {
             outlet.answer_all(&mut vec![LocalMessage::Command(Command::Ask(question)).into()]);
         }
         match answered.await {
+            // The owner answers once the removal is on disk.
             Ok(Answer::Registered(Ok(_))) => Ok(()),
             Ok(Answer::Registered(Err(RegisterRefused::StoreFailed))) => Err(Failure::new(
                 FailureKind::Store,

@@ -1,4 +1,6 @@
 //! A trial write beside the database: a full disk is found before the database itself needs the room.
+//!
+//! Called by [`operator`](super::operator) before each trial write, on a thread that may wait for the disk.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
@@ -26,6 +28,7 @@ pub(super) fn check(folder: &Path) -> Result<(), String> {
 }
 
 fn fill(path: &Path) -> io::Result<()> {
+    // One name, opened with `truncate`: a file that a killed process left is used again and never adds up.
     let mut file: File = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
     let block = [0; 64 << 10];
     (0..ROOM / block.len()).try_for_each(|_| file.write_all(&block))

@@ -1,4 +1,9 @@
 //! The figures of one shard, set from what each of its parts counted for itself.
+//!
+//! Each part of a shard counts with plain integers on its own thread, and `shard::status` puts copies on the
+//! board twice a second. Here they become the one flat struct that operators' programs read
+//! (`control::ShardCounters`) and of which `http::metrics` makes metrics. A new figure is one field there, one
+//! line here and one row there.
 
 use ::voice::VoiceCounts;
 use control::ShardCounters;
@@ -96,6 +101,7 @@ fn set_router(figures: &mut ShardCounters, router: &router::Counts) {
 }
 
 /// Sets the counters of programmable voice.
+/// Not private, as the tests of the metrics set only this part.
 pub(crate) fn set_voice(figures: &mut ShardCounters, voice: &VoiceCounts) {
     figures.voice_calls = voice.calls;
     figures.voice_sessions = voice.sessions;

@@ -1,5 +1,8 @@
 //! From the configuration to the settings of the XMPP of a shard: of its streams, host, components and servers. `node::build` asks for them
 //! once for each shard, and for those that a reload changes (`reload_of`) at each change of domains, too.
+//!
+//! Invariant: all shards have the same settings, but for the seeds of their random numbers. Parts that have to
+//! be one for the whole node (tokens and failed sign-ins, uploads, places of connections) come from `Shared`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -34,6 +37,7 @@ pub(super) fn settings(
 ) -> Result<Option<XmppSettings>> {
     let config = &shared.config;
     let Some(Reload { stream, host, servers }) = reload_of(shared) else { return Ok(None) };
+    // A warning and no refusal: behind a proxy that does TLS the listener may be in the clear on purpose.
     warn_of_clear_text(config);
     let mut seed = [0; 32];
     getrandom::fill(&mut seed).context("the system gives no randomness")?;
@@ -79,6 +83,7 @@ pub(super) fn settings(
 /// RFC 7590 §3.4, and what its readers would have to find out by themselves.
 fn warn_of_clear_text(config: &Config) {
     let is_far = |listener: &&Listener| !listener.address.ip().is_loopback();
+    // One line for the first such listener: the remedy is the same for all.
     let Some(far) = config.xmpp.listen.iter().find(is_far) else { return };
     let at = listener_text(far);
     if !config.xmpp.require_tls {
@@ -99,12 +104,15 @@ fn warn_of_clear_text(config: &Config) {
 /// Warns the operator about the configuration of chat, once a start.
 pub(super) fn warn(shared: &Shared) {
     let Some(Reload { host, .. }) = reload_of(shared) else { return };
+    // Addresses of our own are routed before those of components, so a stanza for such a domain never reaches
+    // the component.
     for component in host.components.iter().filter(|component| host.is_ours(component)) {
         tracing::warn!(%component, "accounts or services of ours are at this domain: the component gets nothing");
     }
 }
 
 /// XEP-0114.
+/// Secrets in files are read here, at each shard's start.
 fn components(shared: &Shared, tls: Option<Arc<Tls>>) -> Result<components::ComponentConnectionSettings> {
     let xmpp = &shared.config.xmpp;
     let mut known = Vec::new();
@@ -121,11 +129,15 @@ fn components(shared: &Shared, tls: Option<Arc<Tls>>) -> Result<components::Comp
         allowance: streams::Allowance { stanzas: xmpp.components.stanzas, bytes: xmpp.components.bytes },
         wrong_secrets: Arc::clone(&access(shared).wrong_secrets),
         sign_in: xmpp.sign_in,
+        // Not longer than the silence that ends a client's stream: a component that does not read holds memory
+        // meanwhile.
         stalled: xmpp_io::limits::XMPP_STALLED.min(xmpp.idle),
     })
 }
 
 /// The settings that change with a reload: the domains.
+/// It is called for each shard at its start and for all at each change of domains or routes, so it reads no
+/// file.
 pub(super) fn reload_of(shared: &Shared) -> Option<Reload> {
     let (config, xmpp) = (&shared.config, &shared.config.xmpp);
     let host = chat::HostSettings {
@@ -167,6 +179,7 @@ pub(super) fn reload_of(shared: &Shared) -> Option<Reload> {
         external: Arc::new(external_of(config)),
         max_stanza: xmpp.max_stanza,
         idle_seconds: u32::try_from(xmpp.idle.as_secs()).unwrap_or(u32::MAX),
+        // The hash of the server's features (XEP-0115) is computed once here and not for each stream.
         caps: Some(chat::caps::of_server(&host)),
         secret: secret_of(shared, b"xmpp"),
         looks: shared.looks.clone(),
@@ -227,6 +240,7 @@ fn reload_of_servers(shared: &Shared) -> Option<servers::Reload> {
 }
 
 /// The domains that other servers may write to.
+/// For each of them another server may ask to prove ours (dialback), and stanzas to all others are refused.
 fn served(shared: &Shared) -> Vec<Box<str>> {
     let xmpp = &shared.config.xmpp;
     let mut served = shared.domains.clone();
@@ -251,6 +265,7 @@ fn secret_of(shared: &Shared, of: &[u8]) -> [u8; 32] {
 }
 
 /// One for all shards.
+/// One object holds the failed sign-ins, so that an attacker gains nothing by connecting to different shards.
 fn access(shared: &Shared) -> Arc<Access> {
     let failures = || Arc::clone(&shared.failures);
     let authenticator = || shared.authenticator.clone();
@@ -273,6 +288,7 @@ fn accounts_of(config: &Config) -> chat::register::AccountSettings {
         may_change_password: registration.change_password,
         may_remove: registration.removal,
         min_password: registration.min_password as usize,
+        // Their passwords are not here, so a client can neither change one nor register in such a domain.
         external: config.accounts.sources.iter().map(|source| source.domain.clone()).collect(),
     }
 }
@@ -298,6 +314,7 @@ fn web_address(config: &Config) -> Option<Box<str>> {
     let listening =
         |transport| config.xmpp.listen.iter().find(move |listener| listener.transport == transport);
     let (scheme, listener) = match listening(Transport::Wss) {
+        // With TLS first: the address is told to clients, which may be anywhere.
         Some(listener) => ("https", listener),
         None => ("http", listening(Transport::Ws)?),
     };
@@ -318,6 +335,9 @@ fn web_address(config: &Config) -> Option<Box<str>> {
 /// The listeners that the page of users may connect to for calls.
 fn sip_ways(config: &Config) -> web_app::SipWays {
     let way = |transport| {
+        // The page is loaded from a chat listener of the same transport. If SIP is at the same address, the
+        // page finds it by its own host name, under which a certificate is valid; only another address has to
+        // be told.
         let is_it = |listener: &&Listener| listener.transport == transport;
         let (sip, chat) = (config.sip.listen.iter().find(is_it)?, config.xmpp.listen.iter().find(is_it));
         let is_at_page = |chat: &Listener| chat.address.ip() == sip.address.ip();

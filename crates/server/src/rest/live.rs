@@ -1,5 +1,10 @@
 //! Objects in the memory of this node - calls, conferences, queues, recordings under way - as requests of the REST interface reach
 //! it, whichever node of a farm got them. All shards are asked; one of them has the object.
+//!
+//! In: a [`LiveRequest`] in the words of REST, by sids. Out: one `voice::control::Request` with everything that
+//! a shard needs (documents, accounts and applications are read from the database here, as a shard must not
+//! wait). Threads that call it may wait. Invariant: a request is performed by at most one shard, the one that
+//! has the object; the others answer `NotFound`.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -67,6 +72,8 @@ impl LiveObjects {
 
     /// Gives a request to one shard; `turn` counts such requests, so that all shards work.
     pub(super) fn tell_one(&self, turn: usize, request: &Request) -> Result<(), ControlError> {
+        // A new call exists nowhere yet, so any shard may have it; its Call-ID is chosen so that it belongs to
+        // that shard.
         let shard = turn % self.outlets.len().max(1);
         self.ask(&self.outlets[shard..=shard], request).map(drop)
     }
@@ -107,6 +114,8 @@ impl LiveObjects {
     fn change(&self, change: CallChange) -> Result<Change, ControlError> {
         let to = change.document.map(|document| self.plan(document)).transpose()?;
         Ok(Change {
+            // Only the document changes: callbacks and limits of the call stay those of its beginning unless
+            // the request names them.
             to: to.map(|plan| (plan.start, plan.fallback)),
             end: change.end,
             mute: change.mute,
@@ -128,6 +137,8 @@ impl LiveObjects {
     pub(super) fn get<T: Resource>(&self, sid: &str) -> Result<T, ControlError> {
         let read = RestRead::Sid { kind: T::KIND, sid: sid.into() };
         match self.record.read(Read::Rest(read)) {
+            // A row that cannot be read counts as absent: a request cannot mend it, and trying again would not
+            // help.
             Ok(Loaded::Rest(RestLoaded::Row(Some(row)))) => {
                 T::from_row(&row).map_err(|_| ControlError::NotFound)
             }
@@ -166,18 +177,22 @@ impl LiveObjects {
 /// The first shard's answer that is not "not here". Waits until all shards have answered, and [`limits::CONTROL`] at most: the inbox of a
 /// shard that stands still keeps its copy of the request, so that `Busy` does not mean that nothing will be done.
 fn ask_shards(outlets: &[Outlet<InboxMessage>], request: &Request) -> Result<Reply, ControlError> {
+    // Room for every answer, so that no shard ever waits for this thread.
     let (answer, answers) = sync_channel(outlets.len());
     for outlet in outlets {
         let order = Order { request: request.clone(), answer: answer.clone() };
         outlet
             .send(LocalMessage::Voice(VoiceShardMessage::Control(order)).into())
+            // Shards that have the request already may still perform it; `Busy` promises nothing.
             .map_err(|_| ControlError::Busy)?;
     }
+    // The channel closes when the last shard has answered or dropped its copy: then the object is at none.
     drop(answer);
     let clock = Clock::new();
     let until = clock.now() + limits::CONTROL;
     loop {
         match answers.recv_timeout(until.since(clock.now())) {
+            // Not at this shard; another may have it.
             Ok(Err(ControlError::NotFound)) => {}
             Ok(reply) => return reply,
             Err(RecvTimeoutError::Disconnected) => return Err(ControlError::NotFound),
@@ -208,6 +223,7 @@ pub(super) fn callback(
         target(&asked.url, &asked.method).ok_or_else(|| not_absolute("StatusCallback", &asked.url))?;
     let is_asked = |event: &&'static str| asked.events.iter().any(|asked| asked == event);
     let mut events: Vec<_> = known.iter().copied().filter(is_asked).collect();
+    // RestComm and Twilio tell the end only, unless events are named.
     if asked.events.is_empty() {
         events.push("completed");
     }
@@ -217,6 +233,7 @@ pub(super) fn callback(
 /// A recording that the REST interface begins. `of`: the `source` of its row.
 pub(super) fn background(how: &StartRecording, of: &'static str) -> Result<Background, ControlError> {
     let source = match (how.track, how.channels) {
+        // One direction has one channel, however many were asked for.
         (Track::Inbound, _) => RecordSource::Received,
         (Track::Both, 2) => RecordSource::Dual,
         (Track::Both, _) => RecordSource::Both,

@@ -1,4 +1,9 @@
 //! The REST interface's requests to what is live: to this node's objects, and in a farm to those of the other nodes.
+//!
+//! This node is asked first: with one node that is all, and an object of this node costs no message.
+//! [`Plane::ask`] decides if the farm is asked too. Files of recordings are read where their row says that they
+//! are. Invariant: `NotFound` is answered only if every node has answered; a node that is silent makes it
+//! `Busy`, as its object may live on.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -71,10 +76,13 @@ impl Plane {
         let own = self.live.perform(request.clone());
         match (&self.farm, own) {
             (None, own) => own,
+            // An object is at one node only: its answer is complete.
             (Some(_), Ok(answer)) if !is_list => Ok(answer),
             (Some(farm), own @ (Ok(_) | Err(ControlError::NotFound | ControlError::Unsupported(_)))) => {
                 self.ask_farm(farm, request, own)
             }
+            // A refusal by the object itself (`Invalid`, `NotLive`, …), or a busy shard here: other nodes could
+            // not say more.
             (Some(_), Err(refusal)) => Err(refusal),
         }
     }
@@ -88,13 +96,16 @@ impl Plane {
         own: Result<LiveAnswer, ControlError>,
     ) -> Result<LiveAnswer, ControlError> {
         let request = control::Request::Live(Box::new(request));
+        // On a thread of the blocking pool, where a handler of REST waits.
         let others = tokio::runtime::Handle::current().block_on(farm.ask(&request)).unwrap_or_default();
         let (mut all, mut is_complete) = (own, true);
         for NodeResponse { response, .. } in others.responses {
             match response {
                 Some(Response::Live(answer)) => match (&mut all, *answer) {
+                    // The node that has the object has refused the change.
                     (_, LiveAnswer::Refused(refusal)) => all = Err(refusal),
                     (Ok(all), answer) => is_complete &= all.join(answer),
+                    // This node has not got it (or no voice); the first that has it counts.
                     (Err(_), answer) => all = Ok(answer),
                 },
                 Some(Response::Failed(failure)) if failure.kind == FailureKind::NotFound => {}
@@ -114,6 +125,8 @@ impl Plane {
         sid: &str,
         attributes: &[(&'static str, String)],
     ) -> Result<Document, ControlError> {
+        // The conference is found by its name, as by callers whose documents name it; a new room begins if it
+        // has ended meanwhile.
         let name = escape(&self.live.get::<Conference>(sid)?.friendly_name);
         let attributes: String =
             attributes.iter().map(|(name, value)| format!(" {name}=\"{}\"", escape(value))).collect();
@@ -122,6 +135,7 @@ impl Plane {
     }
 }
 
+/// Text and attribute values of XML; attributes stand in double quotes.
 fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
@@ -169,6 +183,8 @@ impl ControlPlane for Plane {
             Some(conference) => self.conference_document(conference, &start.participant)?,
             None => start.document,
         };
+        // Reads the database: before the call exists, so that a mistake in the request is an answer and no
+        // failed call.
         let mut plan = self.live.plan(document)?;
         if let Some(status) = callback(&start.status_callback, CALL_EVENTS)? {
             plan.status = Some(status);
@@ -224,6 +240,8 @@ impl ControlPlane for Plane {
 
     fn dequeue(&self, queue: &str, call: Option<&str>, to: Document) -> Result<QueueMember, ControlError> {
         // Of the callers at all nodes one is the first.
+        // The lists of all nodes are one, in the order of waiting; between the list and the request the caller
+        // may have left, then the answer is `NotFound`.
         let first = || self.queue_members(queue).into_iter().next().map(|member| member.call_sid);
         let call = call.map(str::to_owned).or_else(first).ok_or(ControlError::NotFound)?;
         let request = LiveRequest::Dequeue { queue: queue.to_owned(), call: Some(call), to };
@@ -244,6 +262,7 @@ impl ControlPlane for Plane {
 
     fn recording(&self, sid: &str, node: &str) -> Result<Audio, EncodeError> {
         let media_type = "audio/x-wav";
+        // Looked for here without regard to the row: a node that was renamed still has its files.
         if let Some(sound) = self.files.as_ref().and_then(|files| files.open(sid)) {
             return Ok(Audio { media_type, length: sound.len, read: Box::new(sound.file) });
         }
@@ -274,6 +293,7 @@ impl ControlPlane for Plane {
     }
 
     fn remove_recording(&self, sid: &str, node: &str) -> Result<(), EncodeError> {
+        // Here, too, if the row names another node; a file that is not there is no error.
         if let Some(files) = &self.files {
             files.delete(sid).map_err(|error| {
                 tracing::error!(%error, sid, "a recording cannot be deleted");

@@ -1,5 +1,6 @@
 //! The node's database, as handlers of REST read and write it: each call waits for the store. A write tells the shards what it changes for
 //! them before it returns.
+//! (`node::changes`): a number that was bound is answered as soon as the client has its 201.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -38,11 +39,15 @@ impl Record {
         if !self.config.is_on() {
             return;
         }
+        // Without the lock two writers could read 1 and 2 and send 2 and 1, and the shards would keep the older
+        // list.
         let _held = self.refreshing.lock().unwrap_or_else(PoisonError::into_inner);
         match ::voice::Numbers::load(&self.config.number_settings(), self) {
             Ok(numbers) => {
                 let numbers = Arc::new(numbers);
                 for outlet in &self.outlets {
+                    // Beyond the inbox's bound: a shard that missed it would answer calls by old numbers until
+                    // the next change.
                     outlet.answer_all(&mut vec![
                         LocalMessage::Voice(VoiceShardMessage::Numbers(Arc::clone(&numbers))).into(),
                     ]);
@@ -53,6 +58,7 @@ impl Record {
     }
 
     /// Writes and waits. A store that takes nothing now counts as closed.
+    /// Waiting blocks the thread; handlers of REST run on the blocking pool.
     fn put(&self, write: Write) -> Result<WriteDone, StoreError> {
         let (ticket, answer) = self.desk.expect_write();
         self.store.write(write, ticket).map_err(|store::Busy| StoreError::Closed)?;
@@ -61,6 +67,7 @@ impl Record {
 
     /// The aliases under which shards may have cached what a write changes.
     fn aliases(&self, write: &Write) -> Vec<Address> {
+        // Before the write: a removed account takes its aliases with it, and then they could not be found.
         let Some(account) = Notice::account_with_aliases(write) else { return Vec::new() };
         match self.read(Read::Aliases { account: Some(account.clone()) }) {
             Ok(Loaded::Aliases(aliases)) => aliases.into_iter().map(|alias| alias.alias).collect(),

@@ -2,6 +2,10 @@
 //!
 //! An entry is believed for a minute. Where the database is a server (or the owners have it), entries are kept for longer than they are
 //! believed, and are used while reads fail.
+//!
+//! In: questions by address (`get`, `wait`), results of reads (`loaded`), news of changes (`forget`). Out:
+//! which read to begin and who has waited for it. Invariants: of one address at most one read is under way, and
+//! a read that a change overtook is answered but not cached.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -72,11 +76,13 @@ impl Accounts {
     /// The entry of an address, if it is believed. Else the store is to be asked (`wait`).
     pub(crate) fn get(&mut self, now: Instant, address: &str) -> Option<&CachedAccount> {
         let entry = self.cache.get_at(now, address)?;
+        // An entry that is not believed stays, for the time that the database is away.
         let is_believed = entry.believed_until > now && entry.generation == self.generation;
         is_believed.then_some(&entry.known)
     }
 
     /// The account as it was read before, while the database is away. An address that had no account may have one by now.
+    /// Only accounts are used so, never the absence of one.
     pub(crate) fn outdated(&self, now: Instant, address: &str) -> CachedAccount {
         let entry = self.cache.get_at(now, address).filter(|_| self.is_away)?;
         entry.known.clone()
@@ -112,12 +118,16 @@ impl Accounts {
         ticket: u64,
         known: Option<CachedAccount>,
     ) -> Option<EndedRead> {
+        // A ticket of another part's read is not in the table.
         let Read { address, outdated } = self.reads.remove(&ticket)?;
         let waiting = self.waiting.remove(&address).unwrap_or_default();
+        // The last read decides: with the first success all entries have to be believed again.
         self.is_away = known.is_none();
         let before = self.outdated(now, &address);
         if let Some(known) = known.filter(|_| !outdated) {
             let (believed_until, generation) = (now + LIFETIME, self.generation);
+            // An address without an account is kept no longer than it is believed: attackers ask for many of
+            // them.
             let until = if known.is_some() { now + self.kept } else { believed_until };
             self.cache.insert_until(until, address, Entry { known, believed_until, generation });
         }
@@ -134,6 +144,8 @@ impl Accounts {
                 self.cache.remove(address);
             }
             // All are asked again. The database may be away again before that.
+            // Entries stay for an outage; their number makes them unbelieved at once, without a pass over the
+            // cache.
             None if self.kept > LIFETIME => self.generation += 1,
             None => self.cache.clear(),
         }

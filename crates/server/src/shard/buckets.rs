@@ -67,6 +67,7 @@ impl BucketAdapter {
 fn owner_in(view: Option<&FarmView>) -> impl Fn(Bucket) -> Option<ShardAddress> + '_ {
     move |bucket| {
         let view = view?;
+        // The map may name an owner that has died a moment ago: the question then waits for the next one.
         view.owner(bucket).filter(|owner| view.has(*owner))
     }
 }
@@ -106,6 +107,8 @@ fn perform_all(shard: &mut Shard, now: Instant) {
             adapter.question_effects = questions;
             return;
         }
+        // The buffers are out of the adapter meanwhile, so effects that these cause go into new ones and are
+        // performed in the next round.
         effects.drain(..).for_each(|effect| perform(shard, now, effect));
         questions.drain(..).for_each(|effect| perform_question(shard, now, effect));
     }
@@ -150,6 +153,8 @@ pub(super) fn handle_view(shard: &mut Shard, now: Instant, before: Option<&FarmV
     drive(shard, now, |driver| {
         let (earlier, owner) = (owner_in(before), owner_in(driver.view));
         let all = (0..).map_while(Bucket::with_number);
+        // A bucket without a reachable owner counts as moved only when it has one: until then there is no place
+        // to ask.
         let has_moved = |bucket: &Bucket| owner(*bucket).is_some_and(|to| earlier(*bucket) != Some(to));
         moved = all.filter(has_moved).collect();
         let BucketAdapter { owned, effects, questions, question_effects, .. } = driver.adapter;
@@ -217,6 +222,7 @@ pub(super) fn take_loaded(
 /// Writes have ended: stopped buckets may have none any more.
 pub(super) fn handle_written(shard: &mut Shard, now: Instant) {
     let adapter = shard.farm.as_ref().and_then(|farm| farm.buckets.as_ref());
+    // The common case has no such bucket, and costs no pass over the writes.
     if adapter.is_some_and(|adapter| adapter.owned.is_draining()) {
         report_drained(shard, now);
     }
@@ -262,6 +268,7 @@ fn handle_read(shard: &mut Shard, now: Instant, read: BucketRead, result: Result
             }
             let page = match &result {
                 Ok(Loaded::Bindings(rows)) => {
+                    // A full page may have a next one, which begins after its last address.
                     let is_full = rows.len() >= store::limits::BINDINGS_LOADED as usize;
                     let last = rows.last().filter(|_| is_full);
                     Ok(RowPage { next: last.map(|row| row.aor.clone()) })

@@ -75,6 +75,7 @@ impl CallRecords {
         event: CallEvent,
         lister: impl Fn(&str) -> Option<ShardAddress>,
     ) -> Vec<Query> {
+        // Before the ledger, which takes the event.
         let changed = self.accounts.handle_event(now, &event, lister);
         self.ledger.handle_event(now, calls::for_ledger(event), &mut self.ended);
         changed
@@ -113,6 +114,7 @@ impl CallRecords {
             {
                 self.board.count_lost_records(1);
             }
+            // A call never waits for its record: one that a full queue refuses is counted.
             if self.is_on && self.store.write(Write::Call(Box::new(record)), None).is_err() {
                 self.board.count_lost_records(1);
             }

@@ -1,5 +1,9 @@
 //! The shard between chat and the farm, where nodes share a database: the farm's view and orders for `xmpp::farm`, and its messages
 //! for other nodes.
+//!
+//! Out: encoded messages on the links, and each refusal of a link as an input of chat. Invariant: a message of
+//! chat that has left `take_for_nodes` is sent, comes back by `handle_unsent` or `handle_returned`, or was
+//! refused to its sender; none is dropped in silence.
 
 use std::sync::Arc;
 
@@ -36,6 +40,7 @@ pub(super) fn begin_turn(shard: &mut Shard, now: Instant) {
         return;
     }
     let may_act = shard.farm.as_ref().is_some_and(|farm| farm.may_act(now));
+    // Before any message of the turn: without authority nothing may be answered as an owner.
     shard.with_xmpp(now, |xmpp, _| chat::set_may_act(xmpp, may_act));
     // Reads may have ended that an ended bucket waits for.
     buckets::handle_written(shard, now);
@@ -61,6 +66,7 @@ pub(super) fn set_served(
     let (served, ended): (Vec<Bucket>, Vec<Bucket>) = buckets.partition(|bucket| is_served(shard, *bucket));
     let (served, ended): (BucketSet, BucketSet) = (served.into_iter().collect(), ended.into_iter().collect());
     shard.with_xmpp(now, |xmpp, outbox| {
+        // First the end of buckets: their sessions close before messages for new buckets are handled.
         if !ended.is_empty() {
             chat::stop(xmpp, now, &ended, outbox);
         }
@@ -85,6 +91,7 @@ pub(super) fn post(shard: &mut Shard, now: Instant) {
     let own = shard.parts.edge.shard;
     let messages = shard.with_xmpp(now, |xmpp, _| chat::take_for_nodes(xmpp)).unwrap_or_default();
     let view = shard.farm.as_ref().and_then(|farm| farm.view.as_ref());
+    // A farm that is being upgraded has nodes that would not know the message.
     let is_understood = view.is_some_and(|view| view.map.level() >= wire::CHAT_SINCE);
     for (to, message) in messages {
         let encoded = wire::chat_message(to, own, &message).filter(|_| is_understood);
@@ -126,6 +133,7 @@ pub(super) fn handle_returned(
     (to, is_dead): (Life, bool),
     message: &Message,
 ) -> bool {
+    // The shard that has sent it is named in the message: the link belongs to all shards of the node.
     let Some(sender) = wire::chat_sender(message) else { return false };
     let Ok(Decoded::Message(ShardMessage::Xmpp(messages))) = wire::read(message) else { return true };
     let to = ShardAddress::new(to, u16::from(message.shard));

@@ -30,6 +30,7 @@ pub(super) struct AccountQuestions {
 impl AccountQuestions {
     /// Notes a question that waits for a read. None: too many wait.
     fn wait(&mut self, from: ShardAddress, id: AskId) -> Option<u64> {
+        // Also if the question is refused: the edge is told of changes from now on.
         self.edges.insert(from);
         if self.waiting.len() >= limits::ACCOUNT_QUESTIONS {
             return None;
@@ -52,6 +53,7 @@ pub(super) fn handle_question(shard: &mut Shard, now: Instant, from: ShardAddres
         (Some(number), Some((user, domain))) => {
             shard.find_account(now, AskId(of_account(number)), user.into(), domain.into());
         }
+        // An address without a domain is no account's.
         (Some(number), None) => handle_account(shard, number, Ok(None)),
         // The edge asks again.
         (None, _) => answer(shard, from, id, Answer::Unavailable),
@@ -84,6 +86,8 @@ pub(super) fn handle_changed(shard: &mut Shard, address: Option<&str>) {
 /// it on; a change of all accounts every owner passes on.
 fn tell_edges(shard: &mut Shard, address: Option<&str>) {
     let Some(farm) = shard.farm.as_ref().filter(|farm| !farm.edges.edges.is_empty()) else { return };
+    // Every shard hears of every change; if each passed it on, an edge would hear it as often as there are
+    // shards.
     if address.is_some_and(|address| !buckets::is_served(shard, Bucket::of(address))) {
         return;
     }
@@ -112,6 +116,7 @@ pub(super) fn handle_answer(shard: &mut Shard, now: Instant, ticket: u64, answer
         Answer::Account(Ok(account)) => Some(account.map(|account| Box::new(for_cache(now, *account)))),
         _ => None,
     };
+    // Read failures and silence alike: the cache then uses what it has.
     if known.is_none() {
         tracing::warn!("the owner of an account could not be asked for it, or could not read it");
     }
@@ -147,10 +152,13 @@ fn for_cache(now: Instant, account: PhoneAccount) -> store::Account {
     let PhoneAccount { aor, md5, sha256, sha512_256, disabled, max_contacts, max_calls, max_rate, deny } =
         account;
     let (name, domain) = aor.rsplit_once('@').unwrap_or((&aor, ""));
+    // The digests alone: a phone proves its password by them, and SCRAM keys never leave the nodes with the
+    // database.
     let mut verifiers = store::Verifiers::underived();
     (verifiers.md5, verifiers.sha256, verifiers.sha512_256) = (md5, sha256, sha512_256);
     let max_contacts = Some(u32::try_from(max_contacts).unwrap_or(u32::MAX));
     store::Account {
+        // No row stands behind it; nothing at an edge asks for the number.
         id: 0,
         name: name.into(),
         domain: domain.into(),

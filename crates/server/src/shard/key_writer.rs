@@ -1,5 +1,9 @@
 //! Writes of accounts' keys for chat clients. Keys of SCRAM take long to make, so threads of the runtime's pool make them, a
 //! few at a time.
+//!
+//! In: a password, and the function that makes a write of it. Out: the store's answer under the caller's
+//! ticket, by the shard's inbox. Two bounds: few threads derive at a time, as each derivation takes a core for
+//! milliseconds, and few changes wait for one.
 
 use std::sync::Arc;
 
@@ -46,12 +50,15 @@ impl KeyWriter {
         password: Secret,
         make: impl FnOnce(&Secret) -> Result<Write, StoreError> + Send + 'static,
     ) -> Result<(), KeysBusy> {
+        // Taken at once or not at all, so that a flood of changes is refused by the shard instead of gathering
+        // here.
         let place = self.waiting.clone().try_acquire_owned().map_err(|_| KeysBusy)?;
         let deriving = self.deriving.clone();
         let (store, outlet) = (Arc::clone(&self.store), self.outlet.clone());
         let work = move || {
             let done =
                 make(&password).and_then(|write| store.write(write, to).map_err(|_| StoreError::Closed));
+            // The store has not seen the ticket, so the answer is made here.
             if let Err(error) = done {
                 outlet.answer_all(&mut vec![LocalMessage::Written(vec![(to.id, Err(error))]).into()]);
             }
@@ -91,6 +98,7 @@ pub(super) fn learned(
     password: &Secret,
     learns: bool,
 ) -> Result<Write, StoreError> {
+    // The same error as for an account that is gone: the client may not tell the two apart.
     if !keys::are_of(&account.verifiers, password) {
         return Err(StoreError::NotFound { what: "account of that password".into() });
     }

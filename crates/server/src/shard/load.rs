@@ -25,6 +25,7 @@ pub(super) struct Load {
 impl Load {
     /// Handles the end of a turn. Returns the shard's intake from now on: one turn that is neither long nor full opens it again.
     pub(super) fn weigh(&mut self, began: Instant, ended: Instant, messages: usize) -> Intake {
+        // Either sign will do: few slow messages delay the others as much as many quick ones.
         let behind = ended.since(began) >= LONG_TURN || messages >= FULL_TURN;
         let since = match behind {
             true => *self.behind_since.get_or_insert(began),
@@ -34,6 +35,7 @@ impl Load {
             }
         };
         match (self.draining, ended.since(since) > PATIENCE) {
+            // Stronger than overload: a node that drains takes nothing new, however idle it is.
             (true, _) => Intake::Draining,
             (false, true) => Intake::Overloaded,
             (false, false) => Intake::Open,

@@ -53,6 +53,7 @@ pub(super) fn handle(shard: &mut Shard, question: OperatorQuestion) {
             drop(answer.send(open_calls(shard, account.as_deref())));
         }
         OperatorQuestion::Registrations { query, answer } => {
+            // Of each shard, as all names of a page may be in one; `RegistrationPage::joined` cuts the sum.
             let most = query.limit.min(control::limits::LIST_PAGE) as usize;
             let from = (&*query.prefix, &*query.after);
             let (addresses, total) = shard.parts.router.registrations(now, from, most);
@@ -67,6 +68,7 @@ pub(super) fn handle(shard: &mut Shard, question: OperatorQuestion) {
 
 /// The change of a REGISTER with `expires=0` for this contact (RFC 3261 §10.2.2). The limit of contacts is for additions only.
 fn removal(aor: Box<str>, contact: Contact) -> Register {
+    // The other bindings of the address stay (RFC 3261 §10.2.2: expiry 0 is for the named contact).
     let change = Change::Update(vec![Contact { expires: 0, ..contact }]);
     Register { aor, call_id: CALL_ID.into(), cseq: 0, change, max_contacts: usize::MAX }
 }

@@ -156,14 +156,17 @@ pub(crate) fn decide(
     let caller = match &request.caller {
         Caller::Account(aor) => call::Caller::Account(aor),
         Caller::Stranger if must_prove => return Decision::Authenticate,
+        // An authenticated account is never taken for a trunk, whatever address it calls from.
         Caller::Stranger => trunk_of(plan, request).unwrap_or(call::Caller::Stranger),
     };
+    // Before the plan: a route must not lead where the account may not call.
     if denies(request) {
         return Decision::Deny;
     }
     let question = Question { user: &request.user, host: &request.host, port: request.port, caller };
     match plan.decide(&question, random, down) {
         call::Decision::Local { user, domain } => Decision::Local { user, domain },
+        // Requests within a call are not counted: only the first one costs the route.
         call::Decision::Targets { route, .. } if request.starts_call && !plan.takes_call(&route, now) => {
             Decision::TooFast
         }
@@ -181,6 +184,7 @@ pub(crate) fn decide(
 pub(crate) fn trunk_of<'p>(plan: &'p Plan, request: &PlanRequest) -> Option<call::Caller<'p>> {
     let proof = match &request.tls_names {
         Some(names) => SourceProof::Certificate(names),
+        // A TCP handshake shows that the address receives; a UDP source can be forged.
         None if is_reliable(request.transport) => SourceProof::Handshake,
         None => SourceProof::Datagram,
     };

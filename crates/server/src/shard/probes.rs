@@ -1,5 +1,8 @@
 //! Probes of routes' targets (OPTIONS): the numbers of those under way, between `call::Health`, which decides when a target is probed and
 //! whether it is down, and the endpoint, which sends the probes. `Shard::settle` performs the effects.
+//!
+//! Invariant: a probe that was sent ends by exactly one outcome, as the endpoint's transaction times out at the
+//! latest.
 
 use std::collections::HashMap;
 

@@ -25,15 +25,19 @@ pub(super) struct ReportMarks {
 impl ReportMarks {
     /// The report of a message that another shard sends for shard `from`.
     pub(super) fn mark(&mut self, report: TransmitId, from: ShardAddress) -> Option<TransmitId> {
+        // The place needs the bits itself; a report without a mark would end another transaction.
         if report.0 & MARK != 0 {
             return None;
         }
+        // A short list: shards for which this one has a connection.
         let known = self.shards.iter().position(|shard| *shard == from);
         let place = known.or_else(|| self.insert(from))?;
         Some(TransmitId(report.0 | (place as u64 + 1) << PLACE_BITS))
     }
 
     fn insert(&mut self, from: ShardAddress) -> Option<usize> {
+        // Entries are never removed, as reports under way may name them; so lives that are over use up places,
+        // too.
         if self.shards.len() == SHARDS {
             return None;
         }

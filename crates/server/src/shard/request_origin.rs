@@ -19,6 +19,7 @@ pub(super) enum RequestOrigin {
 
 /// The endpoint tells its events' questions from its own by it.
 const EVENTS: u64 = sip::events::ASK_BIT;
+/// Counters begin at 1 and never reach these bits.
 const VOICE: u64 = EVENTS >> 1;
 const XMPP: u64 = EVENTS >> 2;
 const ACCOUNT: u64 = EVENTS >> 3;
@@ -26,6 +27,7 @@ const OPERATOR: u64 = EVENTS >> 4;
 
 impl RequestOrigin {
     pub(super) fn of(id: u64) -> RequestOrigin {
+        // First: a number with this bit is passed on as it is, whatever its other bits are.
         if id & EVENTS != 0 {
             RequestOrigin::Core
         } else if id & VOICE != 0 {

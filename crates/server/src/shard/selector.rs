@@ -29,9 +29,11 @@ impl ShardSelector {
         if let Some(view) = view {
             return self.of_farm(message, view);
         }
+        // Alone there is nothing to choose, and the bytes need not be searched.
         if self.map.shards() == 1 {
             return None;
         }
+        // A status line: a response goes back by its Via (RFC 3261 §18.1.2), whichever Call-ID it has.
         if message.starts_with(b"SIP/2.0 ") {
             let named = via_token(message)?;
             if self.map.has(named) {
@@ -65,6 +67,8 @@ impl ShardSelector {
 
 /// The token `n=life.shard` in the first Via, which is ours when the response is for us.
 fn via_token(message: &[u8]) -> Option<ShardAddress> {
+    // Searched in the raw bytes, as the message is not parsed yet. A peer that puts such text elsewhere reaches
+    // a shard that has no transaction for it.
     let at = memchr::memmem::find(message, b";n=")?;
     let text = &message[at + 3..];
     let end = text.iter().position(|byte| !byte.is_ascii_hexdigit() && *byte != b'.')?;
@@ -76,12 +80,14 @@ fn via_token(message: &[u8]) -> Option<ShardAddress> {
 fn tag_token(message: &[u8]) -> Option<ShardAddress> {
     let to = raw_header_value(message, b"to", b't')?;
     let tag = &to[memchr::memmem::find(to, b";tag=")? + 5..];
+    // The tag ends at the next parameter or at the end of the header.
     let end = tag.iter().position(|byte| !byte.is_ascii_alphanumeric() && *byte != b'.').unwrap_or(tag.len());
     let tag = &tag[..end];
     address(&tag[memchr::memmem::find(tag, b".n")? + 2..])
 }
 
 /// `life.shard`, in hexadecimal.
+/// Digits that are none, or too many of them, are no address: the text is a peer's.
 fn address(text: &[u8]) -> Option<ShardAddress> {
     let (life, shard) = std::str::from_utf8(text).ok()?.split_once('.')?;
     let life = Life(u32::from_str_radix(life, 16).ok()?);

@@ -1,4 +1,7 @@
 //! The numbers of all shards, put up by each twice a second and read by status and metrics.
+//!
+//! A lock for a moment twice a second is cheaper than counters that all threads write. Readers get copies, so a
+//! slow reader of metrics never holds up a shard.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -91,6 +94,7 @@ impl StatusBoard {
 
     pub(super) fn put(&self, shard: u16, status: ShardStatus) {
         let mut shards = self.shards.lock().unwrap_or_else(PoisonError::into_inner);
+        // The newest counts; what was not read is not missed, as counters only grow.
         if let Some(place) = shards.get_mut(usize::from(shard)) {
             *place = status;
         }
@@ -102,6 +106,7 @@ impl ShardStatus {
         let parts = &shard.parts;
         let (transactions, contexts) = parts.endpoint.load();
         let voice = shard.voice.as_ref().map(ShardVoice::counts).unwrap_or_default();
+        // Dialogs of calls are the endpoint's; the calls themselves do not count them.
         let sessions = parts.endpoint.session_counts().sessions as u64;
         let voice = ::voice::VoiceCounts { sessions, ..voice };
         ShardStatus {

@@ -1,6 +1,9 @@
 //! A shard's reads of the store for its endpoint and its router: accounts, which are cached, and kept messages. The router
 //! numbers its writes itself, in another table; chat has numbers of its own (`request_origin`). Results come by
 //! `LocalMessage::Loaded` to `Shard::handle_loaded`; the answers of owners, which an edge without a database asks, by `edge_accounts`.
+//!
+//! Invariant: every read that the store has taken ends in `handle_account` or `take_kept`, by its ticket; one
+//! that it refuses is told to the caller at once.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -72,6 +75,8 @@ impl StoreReads {
         domain: Box<str>,
     ) -> Result<(), u64> {
         let to = self.next_ticket();
+        // A read of the same address is under way: its answer is for this query, too. The unused ticket is
+        // simply skipped.
         if !self.accounts.wait(address, id, to.id) {
             return Ok(());
         }

@@ -57,6 +57,7 @@ impl Shard {
                     post.push(ShardMessage::Room(message).into());
                 }
             }
+            // Not awaited: a call does not wait for its record.
             VoiceEffect::Write(write) => {
                 if self.parts.store.write(write, None).is_err() {
                     self.parts.board.count_lost_records(1);
@@ -67,6 +68,7 @@ impl Shard {
             }
             VoiceEffect::Resolve { ticket, address, purpose } => self.resolve(now, ticket, &address, purpose),
             VoiceEffect::CallChanged { aor, call } => {
+                // 0: no answer comes.
                 self.ask(now, AskId(0), Query::CallChanged { aor, call });
             }
         }
@@ -76,6 +78,8 @@ impl Shard {
     fn resolve(&mut self, now: Instant, ticket: u64, address: &Address, purpose: Purpose) {
         let plan = self.planner.plan();
         if self.voice.as_ref().is_some_and(|voice| voice.calls.answers(plan, address)) {
+            // A number of an application is called through the network stack, like any peer: so it has a
+            // transaction, a dialog and a record of its own.
             let own = self.parts.endpoint.own_address().map(|received| Destination {
                 uri: format!("sip:{}@{}", sip::wire::escape_user(&address.user), received.remote).into(),
                 path: "".into(),

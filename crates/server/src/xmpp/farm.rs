@@ -41,6 +41,8 @@ pub(crate) fn set_may_act(xmpp: &mut Xmpp, may_act: bool) {
 /// that contacts and rooms have other owners.
 pub(crate) fn handle_view(xmpp: &mut Xmpp, now: Instant, view: &Arc<FarmView>, outbox: &mut Vec<XmppEffect>) {
     let Some(shared) = xmpp.queues.shared_mut() else { return };
+    // The order below matters: first connections of dead nodes go, then sessions move, and only then messages
+    // are sent again to the new owners.
     let OwnerChange { moved, lost, new_shards, has_lost_nodes } = shared.set_view(view);
     if has_lost_nodes {
         xmpp.tell_host(now, outbox, |host, out| {
@@ -62,6 +64,8 @@ pub(crate) fn handle_view(xmpp: &mut Xmpp, now: Instant, view: &Arc<FarmView>, o
             ownership::handle_owners_changed(host, now, has_moved, is_lost, out);
         });
     }
+    // Before `retry`: messages that a dead node had are older than those that wait, and stand before them in
+    // the queue.
     send_again(xmpp, now, view);
     retry(xmpp, now, outbox);
     announcing::greet(xmpp, now, &new_shards, outbox);
@@ -111,6 +115,7 @@ fn begin_buckets(xmpp: &mut Xmpp, now: Instant, buckets: &BucketSet, outbox: &mu
 /// The shard serves these buckets no longer: their sessions and rooms end. Unacknowledged messages are stored.
 pub(crate) fn stop(xmpp: &mut Xmpp, now: Instant, buckets: &BucketSet, outbox: &mut Vec<XmppEffect>) {
     let Some(shared) = xmpp.queues.shared_mut() else { return };
+    // From here on new messages for these buckets wait or go to the next owner.
     let served = shared.stop(buckets);
     if served.is_empty() {
         return;
@@ -119,6 +124,7 @@ pub(crate) fn stop(xmpp: &mut Xmpp, now: Instant, buckets: &BucketSet, outbox: &
     xmpp.tell_host(now, outbox, |host, out| ownership::end_addresses(host, now, is_meant, MOVED, out));
     let (last, _) = xmpp.host_requests.span();
     if let Some(shared) = xmpp.queues.shared_mut() {
+        // The store's requests up to this number are those of the sessions that have just ended.
         shared.drain(served, last);
     }
 }
@@ -177,6 +183,7 @@ pub(super) fn send_to_node(
     if let XmppShardMessage::Routed(element) = &mut message
         && is_of_account(xmpp, element)
     {
+        // Only a message that has no number of its session gets one here.
         MessageNumber::mark_unacknowledged(element, xmpp.queues.own(), xmpp.unhandled.next_number());
         if xmpp.unhandled.is_full() && number_of(xmpp, element).is_some() {
             return drop(xmpp.take_back(now, vec![message], outbox));
@@ -231,6 +238,7 @@ pub(super) fn handle_returned(
 ) {
     if let XmppShardMessage::Routed(element) = &message
         && let Some(number) = number_of(xmpp, element)
+        // It was handled, or sent again after the node's death: to send it once more would only repeat it.
         && !xmpp.unhandled.handle_returned(number, to.life)
     {
         return;
@@ -316,6 +324,7 @@ fn retry(xmpp: &mut Xmpp, now: Instant, outbox: &mut Vec<XmppEffect>) {
     for message in waiting {
         let Some(shared) = xmpp.queues.shared_mut() else { return };
         let way = shared.way_of_waiting(&message, &blocked, local);
+        // A later message for the same bucket must not overtake this one.
         if way == Way::Wait && !message.is_over(now) {
             if let MessageTarget::Owner(bucket) = message.target {
                 blocked.insert(bucket);

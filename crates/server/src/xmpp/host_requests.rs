@@ -146,6 +146,7 @@ impl HostRequests {
         let Some(address) = address else {
             return Some(HostReply { ticket, result: Err(StoreFailure::NotFound) });
         };
+        // The address is kept for the caches that have to forget it afterwards.
         let id = self.pending.insert(HostRequest::AccountChanged { ticket, address: address.clone() });
         match password {
             Some(password) => {
@@ -173,6 +174,8 @@ impl HostRequests {
         let result = match found {
             Ok(found) if found.filter(is_it).is_some() => {
                 let id = self.record(ticket);
+                // The host has the account in memory from now on, and the shard's cache is for those that it
+                // has not.
                 if host.accounts().is_signed_in(&user) {
                     outbox.push(XmppEffect::LetGo { address: user.as_str().into() });
                 }
@@ -204,6 +207,8 @@ impl HostRequests {
                 Some(HostReply { ticket, result })
             }
             HostRequest::Aliases => {
+                // Without the aliases their entries stay until they are not believed any more, a minute at
+                // most.
                 let Ok(Loaded::Aliases(aliases)) = result else { return None };
                 let addresses = aliases.into_iter().map(|alias| alias.alias.to_string().into());
                 outbox.extend(addresses.map(|address| XmppEffect::Forget { address }));

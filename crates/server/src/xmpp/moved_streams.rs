@@ -36,7 +36,9 @@ impl MovedStreams {
         let steps_of_second = (Duration::from_secs(1).as_millis() / STEP.as_millis()) as usize;
         let usual = XMPP_MOVED_CLOSINGS as usize / usize::from(shards.max(1)) / steps_of_second;
         let steps = (XMPP_MOVED_SPREAD.as_millis() / STEP.as_millis()) as usize;
+        // The usual pace, unless that would take longer than [`XMPP_MOVED_SPREAD`] for so many.
         self.per_step = usual.max(self.order.len().div_ceil(steps)).max(1);
+        // A second death while streams wait does not delay those of the first.
         self.next.get_or_insert(now);
     }
 

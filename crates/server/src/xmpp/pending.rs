@@ -34,6 +34,7 @@ impl<T> PendingRequests<T> {
 
     /// Returns the number under which the answer comes.
     pub(super) fn insert(&mut self, request: T) -> u64 {
+        // Even numbers are the host's, odd ones the clients': an answer finds its table without a look at both.
         self.last += 2;
         self.requests.insert(self.last, request);
         self.last

@@ -111,10 +111,13 @@ impl Phones {
     ) -> Result<(PhoneMessage, Option<SentCopy>), Offered> {
         let message = &offer.message;
         let to = accounts.find(&message.aor).ok_or(Offered::NoClient)?;
+        // Phones show bodies that chat cannot; only where nothing else takes the message is that an error for
+        // its sender.
         let is_missed = !offer.has_phones && accounts.is_signed_in(&to);
         let words = read_body(&message.content_type, &message.body)
             .map_err(|_| if is_missed { Offered::Unsupported } else { Offered::NoClient })?;
         let account = offer.sender.as_deref().and_then(|sender| accounts.find(sender));
+        // XEP-0280 for a message that was sent by a phone: the sender's other clients show it, too.
         let copy = account.clone().map(|from| SentCopy { from, to: to.clone(), words: words.clone() });
         let from = match account {
             Some(account) => PhoneSender::Account(account),
@@ -139,6 +142,7 @@ impl Phones {
             return Err(PhoneEffect::Watched { watch, is_given: false });
         };
         let id = self.next();
+        // Until the roster is in memory and the host has answered.
         self.watching.insert(id, watch);
         Ok(PhoneEvent::Watch { id, user, watcher })
     }
@@ -149,6 +153,7 @@ impl Phones {
         let result = match texted {
             Some(TextOutcome::Taken) => Ok(StoreReply::Done),
             Some(TextOutcome::Failed) => Err(StoreFailure::Unavailable),
+            // No phone will take it: the host keeps it for a client.
             Some(TextOutcome::Refused) | None => Err(StoreFailure::NotFound),
         };
         HostReply { ticket: Ticket(id), result }

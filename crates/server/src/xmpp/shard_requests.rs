@@ -54,6 +54,7 @@ impl ShardRequests {
 
     /// Handles one shard's answer. Returns the sum for the host after the last one.
     pub(super) fn handle_result(&mut self, id: u64, answer: ActAnswer) -> Option<HostReply> {
+        // An answer after a refusal finds nothing and is dropped.
         let asking = self.of_all.get_mut(&id)?;
         asking.left = asking.left.saturating_sub(1);
         asking.sum.acted.merge(answer.acted);
@@ -91,6 +92,7 @@ impl ShardRequests {
         mut iq: Element,
         answer: oneshot::Sender<Element>,
     ) -> Option<Element> {
+        // An answer that never comes would keep its entry; operators that have gone free theirs here.
         self.of_one.retain(|_, asker| !asker.is_closed());
         let mut secret = [0; 16];
         let full = self.of_one.len() >= limits::XMPP_QUESTIONS;
@@ -99,6 +101,7 @@ impl ShardRequests {
             return None;
         }
         let token: Box<str> = stdx::hex::encode(&secret).into();
+        // 128 bits: a client that guessed the token could answer in the name of the account or room.
         let from = format!("{}/{PREFIX}{}-{token}", iq.attr("from").unwrap_or_default(), own);
         iq.set("from", from);
         iq.set("id", &*token);
@@ -119,6 +122,7 @@ impl ShardRequests {
 pub(super) fn reply_of(element: &Element, to: &Jid) -> Option<(ShardAddress, Box<str>)> {
     let (shard, token) = to.resource()?.strip_prefix(PREFIX)?.split_once('-')?;
     let is_answer = element.name() == "iq" && matches!(element.attr("type"), Some("result" | "error"));
+    // The same token in both places: an answer keeps `id` and address of the question (RFC 6120 §8.1.3).
     (is_answer && element.attr("id") == Some(token)).then_some(())?;
     let (life, shard) = shard.split_once('.')?;
     Some((ShardAddress::new(Life(life.parse().ok()?), shard.parse().ok()?), token.into()))

@@ -125,6 +125,7 @@ impl SharedOwners {
             MessageTarget::Owner(bucket) => match view.and_then(|view| view.owner(bucket)).filter(has) {
                 Some(owner) if owner == self.own && self.serves(bucket) => Way::Own,
                 None => Way::Wait,
+                // Ours by the map, and not loaded yet, or without the authority of an owner.
                 Some(owner) if owner == self.own => Way::Wait,
                 Some(owner) if local.has(owner) => Way::Shard(owner),
                 Some(owner) => Way::Node(owner),
@@ -150,6 +151,7 @@ impl SharedOwners {
     /// messages for the host wait.
     pub(super) fn handle_arrival(&self, message: &XmppShardMessage) -> Option<MessageTarget> {
         if let Some(bucket) = bucket_of(message) {
+            // Behind those that wait for the same bucket, even if it is served now: they came before.
             let is_next = self.serves(bucket) && !self.waiting_of.contains_key(&bucket);
             return (!is_next).then_some(MessageTarget::Owner(bucket));
         }
@@ -174,6 +176,7 @@ impl SharedOwners {
         message: XmppShardMessage,
     ) -> Result<(), XmppShardMessage> {
         let bytes = MESSAGE_HEAD + bytes_of(&message);
+        // The sender gets an error, and its client tries again; memory is bounded while owners are away.
         if self.waiting.len() >= XMPP_OWNER_WAITING || self.bytes + bytes > XMPP_OWNER_WAITING_BYTES {
             return Err(message);
         }
@@ -270,6 +273,7 @@ impl SharedOwners {
 
     /// The farm is now so.
     pub(super) fn set_view(&mut self, view: &Arc<FarmView>) -> OwnerChange {
+        // The first view: nothing has moved, and every shard is new.
         let Some(before) = self.view.replace(Arc::clone(view)) else {
             return OwnerChange { new_shards: view.shards().collect(), ..OwnerChange::default() };
         };
@@ -278,6 +282,7 @@ impl SharedOwners {
         };
         let has_moved = |bucket: &Bucket| {
             let earlier = before.owner(*bucket);
+            // A bucket without an owner before has no session that could have moved.
             earlier.is_some() && earlier != view.owner(*bucket)
         };
         let moved: BucketSet = (0..).map_while(Bucket::with_number).filter(has_moved).collect();
@@ -349,6 +354,7 @@ impl SharedOwners {
     pub(super) fn writing(&mut self, earliest: Option<u64>, last: u64, writing: &mut BucketSet) {
         self.draining.retain_mut(|draining| {
             while earliest.is_none_or(|earliest| earliest > draining.mark) {
+                // No request has been made since the mark: nothing can follow from the answers any more.
                 if draining.rounds == 0 || draining.mark == last {
                     return false;
                 }

@@ -1,4 +1,7 @@
 //! Answers sign-in queries from the accounts of the database.
+//!
+//! Pure functions over one account. Invariant: an unknown, disabled or foreign account takes the same work and
+//! gives the same kind of answer as a wrong password, so that names cannot be found out.
 
 use chat_store::keys::{self, HASHES};
 use store::{Account, AccountLimits, ScramHash, ScramKeys, Verifiers};
@@ -11,6 +14,7 @@ use crate::limits;
 /// The account of that answer, if it may sign in at this domain by this name and its name is valid in XMPP: a
 /// name with capital letters is not, for all of its spellings would be one address.
 pub(super) fn account_of<'a>(found: Option<&'a Account>, domain: &str) -> Option<&'a Account> {
+    // The account of an alias may be of another domain: there the client has to sign in by that domain.
     let account = found.filter(|account| !account.disabled && *account.domain == *domain)?;
     let bare = Bare::new(Some(&account.name), &account.domain).ok()?;
     (bare.local() == Some(&*account.name)).then_some(account)
@@ -39,6 +43,8 @@ pub(super) fn check(find: &CredentialQuery, account: Option<&Account>) -> Creden
             CredentialAnswer::Password(is_password(account, password))
         }
         (CredentialQuery::Password { user, password }, None) => {
+            // The work of a check with its result thrown away; without `black_box` the compiler could leave it
+            // out.
             let _ = std::hint::black_box(Verifiers::from_password(user, "", &password.0));
             CredentialAnswer::Password(false)
         }
@@ -60,6 +66,7 @@ pub(super) fn check(find: &CredentialQuery, account: Option<&Account>) -> Creden
 /// Every account has what phones prove (RFC 7616 §3.4.2), and it is cheaper to make than keys of SCRAM.
 fn is_password(account: &Account, password: &Secret) -> bool {
     let given = Verifiers::from_password(&account.name, &account.domain, &password.0);
+    // In constant time: a comparison that ends at the first difference would tell how much was right.
     given.sha256.ct_eq(&account.verifiers.sha256).into()
 }
 

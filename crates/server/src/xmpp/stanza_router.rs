@@ -2,6 +2,9 @@
 //!
 //! Owns the connections of components and of other servers. A decision is a message and the shard that it goes to; the
 //! caller sends it.
+//!
+//! Invariants: an address of ours never leaves the farm, even if a component or another server claims its
+//! domain; a stanza of another server never goes on to a third one.
 
 use std::task::{Context, Poll};
 
@@ -76,10 +79,13 @@ impl StanzaRouter {
     ) -> Option<AddressedMessage> {
         // A stanza without a valid address cannot be routed.
         let to = stanza::to(&element).ok().flatten()?;
+        // First: the answer to a question of an operator is for the shard that its resource names, not for a
+        // session.
         if let Some((shard, token)) = shard_requests::reply_of(&element, &to) {
             let message = XmppShardMessage::Reply { token, answer: element };
             return Some(AddressedMessage { to: shard.into(), message });
         }
+        // Before components, so that one that is configured for a domain of ours gets nothing.
         if settings.is_ours(to.domain()) {
             return Some(StanzaRouter::to_owner(&to, element));
         }
@@ -115,6 +121,8 @@ impl StanzaRouter {
         settings: &chat::HostSettings,
         element: &Element,
     ) -> Option<AddressedMessage> {
+        // An answer to an answer could go round for ever (RFC 6120 §8.3.1); presence is not answered, as its
+        // sender did not write to this address alone.
         let is_answered = stanza::may_be_refused(element) && element.name() != "presence";
         is_answered.then_some(())?;
         self.route_answer(settings, stanza::refusal(element, &Condition::ResourceConstraint.into()))
@@ -143,6 +151,7 @@ impl StanzaRouter {
     /// To the shard of this node that is responsible for that server.
     fn to_server(&self, message: ShardMessage) -> AddressedMessage {
         let to = match message.recipient() {
+            // One shard of this node has the connections to a server, so stanzas for it stay in their order.
             Recipient::Owner(domain) => self.map.owner(Bucket::of(&domain)),
             Recipient::Shard(shard) => shard,
         };
@@ -157,6 +166,7 @@ impl StanzaRouter {
         element: Box<Element>,
     ) -> Option<AddressedMessage> {
         let from = stanza::from(&element).ok().flatten();
+        // By the bare address: all clients of a user go to one connection, so their stanzas stay in order.
         let user = from.as_ref().map_or("", Jid::bare_str);
         match self.components.pick(to.domain(), user) {
             Some(edge) => {
@@ -193,6 +203,7 @@ impl StanzaRouter {
     pub(super) fn take_server_events(&mut self, now: Instant) -> Vec<S2sEvent> {
         let mut events = Vec::new();
         if let Some(servers) = &mut self.servers {
+            // Timers first: they may cause events of this turn.
             if servers.deadline().is_some_and(|deadline| deadline <= now) {
                 servers.expire();
             }

@@ -66,6 +66,7 @@ impl UnhandledMessages {
     pub(super) fn insert(&mut self, now: Instant, number: MessageNumber, sent: SentMessage) {
         let (bytes, place) = (sent.bytes, self.inserted);
         let mut is_new = false;
+        // The first stays: it has the place in the order of sending.
         self.messages.entry(number).or_insert_with(|| {
             is_new = true;
             UnhandledMessage { sent, place, later: Vec::new(), since: now }
@@ -97,11 +98,13 @@ impl UnhandledMessages {
                 lost.push((message.place, *number));
             } else if let Some(owner) = view.owner(message.sent.bucket)
                 && owner.life != message.sent.to
+                // The death of any node that had the message, or to which it was passed on, may have lost it.
                 && !message.later.contains(&owner.life)
             {
                 message.later.push(owner.life);
             }
         }
+        // The table has no order, and messages of one sender must arrive in theirs.
         lost.sort_unstable_by_key(|(place, _)| *place);
         lost.into_iter().filter_map(|(_, number)| self.remove(number)).collect()
     }

@@ -3,6 +3,9 @@
 //! The way in: `Xmpp::turn` takes the events of clients' streams (`handle_event`), which become messages to the owner of the account
 //! (`send`). The shard that owns it handles them (`handle_message`) by its host (`tell_host`), whose effects `perform` turns into messages,
 //! reads, writes and routed stanzas. A message whose receiver is this shard takes the same way without a queue.
+//!
+//! Recursion is bounded: an effect of the host that is an input of the host again is queued by `HostDriver`,
+//! and only a message to this very shard is handled within the call.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -289,6 +292,7 @@ impl Xmpp {
             Effect::Deliver { edge, element } => {
                 self.send(now, edge.shard, XmppShardMessage::Deliver { edge, element }, outbox);
             }
+            // After all elements of one input, so that the stream writes them to its socket at once.
             Effect::Flush { edge } => self.send(now, edge.shard, XmppShardMessage::Flush { edge }, outbox),
             Effect::Close { edge, condition } => {
                 let condition = StreamCondition::named(condition);
@@ -377,6 +381,7 @@ impl Xmpp {
         act: &Arc<HostAction>,
         outbox: &mut Vec<XmppEffect>,
     ) {
+        // Each answer comes back to this shard with the number; the last one completes the request.
         let from = self.queues.own();
         let id = self.shard_requests.begin(asker, self.queues.map().shards());
         self.send_to_all(now, || XmppShardMessage::Act { from, id, act: Arc::clone(act) }, outbox);

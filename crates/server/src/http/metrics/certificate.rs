@@ -1,4 +1,5 @@
 //! Metrics of the certificate that listeners show, with its first name as label.
+//! The values come from `node::certificates`, which knows the certificate in use from any source.
 
 use std::fmt::Write as _;
 

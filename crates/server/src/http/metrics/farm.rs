@@ -109,6 +109,8 @@ const RELAYED: (&str, &str) = (
 );
 
 /// Appends the metrics of the farm.
+/// Nothing for a node alone: an absent metric says more than zeros. The own node is found by its life, as a
+/// restarted node has the name of its earlier lives.
 pub(super) fn write(out: &mut String, farm: Option<&FarmStatus>) {
     let Some(farm) = farm else { return };
     head(out, INFO.0, Kind::Gauge, INFO.1);
@@ -134,6 +136,7 @@ pub(super) fn write(out: &mut String, farm: Option<&FarmStatus>) {
             let _ = writeln!(out, "{}{{class=\"{}\"}} {}", metric.name, class.class, (metric.read)(class));
         }
     }
+    // Links are between this node and each other one; the row of the own node has no such figures.
     let others = || farm.nodes.iter().filter(|node| node.life != farm.life);
     head(out, RELAYED.0, Kind::Counter, RELAYED.1);
     for node in others() {
@@ -144,6 +147,7 @@ pub(super) fn write(out: &mut String, farm: Option<&FarmStatus>) {
     }
     head(out, DELAY.0, Kind::Gauge, DELAY.1);
     for node in others() {
+        // No sample instead of a zero before the first answer to a probe.
         if let Some(delay) = node.figures.link_delay_micros {
             let (name, node) = (DELAY.0, escaped(&node.name));
             let _ = writeln!(out, "{name}{{node=\"{node}\"}} {}.{:06}", delay / 1_000_000, delay % 1_000_000);

@@ -1,4 +1,7 @@
 //! Metrics of chat that are split by kind, each with a label of its own.
+//!
+//! The kinds are counted as `control::KindCount`s of a [`Family`] (`server::xmpp::counts`); a kind that was
+//! never met has no sample. All of them are fixed sets of the protocol, so the number of samples is bounded.
 
 use control::Family;
 

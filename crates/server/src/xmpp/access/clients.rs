@@ -123,6 +123,7 @@ impl ClientAccess {
             let sign_in = ExternalSignIn::by_token(stream, domain);
             return self.ask_source(cx, sign_in, Credential::Token(Hidden(token.0.clone())));
         }
+        // A name that no address can have is answered like an unknown one.
         let Ok(jid) = Jid::new(Some(find.user()), &domain, None) else {
             return cx.tell(stream, |c2s, out| c2s.handle_found(CredentialAnswer::NoAccount, out));
         };
@@ -161,6 +162,7 @@ impl ClientAccess {
     ) -> Option<Bucket> {
         let bucket = Bucket::of(user.bare_str());
         let stream = cx.streams.get(stream)?;
+        // Once for each stream: a sign-in is counted once, however often the client asks for a session.
         if stream.bucket.replace(bucket).is_none() {
             stream.establish();
             self.counts.sign_ins += 1;
@@ -299,6 +301,7 @@ impl ClientAccess {
             return cx.tell(stream, |c2s, out| c2s.handle_found(CredentialAnswer::Unavailable, out));
         };
         let account = sign_in::account_of(found, domain).filter(|account| {
+            // Digests of a source outside expire; tokens and certificates do not depend on them.
             let is_of_password =
                 matches!(find, CredentialQuery::Password { .. } | CredentialQuery::Keys { .. });
             !is_of_password || !account.verifiers.are_expired(cx.now)
@@ -308,6 +311,7 @@ impl ClientAccess {
             Some(account) => !account.verifiers.are_of_password(),
             None => !self.access.digests || cx.streams.only_keys(find.user(), domain),
         };
+        // Cloned only where the work leaves the shard.
         let known = || account.cloned().unwrap_or_else(|| sign_in::nobody(find.user(), domain));
         match &find {
             CredentialQuery::Tokens { agent, .. } => {

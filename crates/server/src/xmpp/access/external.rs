@@ -1,5 +1,9 @@
 //! Sign-in by a source outside the database (`external_auth`): the source is asked first, then the account is looked up, and
 //! made where there is none. Nothing here waits: each answer goes on where the question was asked.
+//!
+//! In: a credential of a stream; out: effects (ask the source, look up, write) and one answer to the stream.
+//! Invariant: each sign-in gets exactly one answer, and a source that cannot be asked (`Unavailable`) is told
+//! apart from one that refuses: only the latter is a wrong password.
 
 use std::time::Duration;
 
@@ -121,6 +125,7 @@ impl ClientAccess {
         sign_in: ExternalSignIn,
         credential: Credential,
     ) {
+        // The number comes back with the verdict; a stream that has gone meanwhile is not found then.
         let query = Box::new(Query { now: cx.now, domain: sign_in.domain.clone(), credential });
         let id = self.pending.insert(ClientRequest::External(Box::new(sign_in)));
         cx.outbox.push(XmppEffect::Authenticate { id, query });
@@ -134,6 +139,8 @@ impl ClientAccess {
             Verdict::Unavailable => sign_in.give_up(cx),
             Verdict::Refused => sign_in.refuse(cx),
             Verdict::Accepted(user) => {
+                // A token names its user as its issuer spells the name; prepared, two spellings are one account
+                // (RFC 7622 §3.3).
                 let jid = Jid::new(Some(&user), &sign_in.domain, None).ok();
                 let Some(user) = jid.as_ref().and_then(Jid::local) else {
                     tracing::warn!(
@@ -163,10 +170,12 @@ impl ClientAccess {
     ) {
         match found {
             Err(Unavailable) => sign_in.give_up(cx),
+            // Made and removed within moments: to go on in a circle would help no client.
             Ok(None) if sign_in.was_made_by_other => sign_in.give_up(cx),
             Ok(None) => self.make_account(cx, sign_in),
             Ok(Some(account)) => {
                 let own = sign_in::account_of(Some(account), &sign_in.domain);
+                // The source has vouched for this name; an alias would sign the user in as another account.
                 let Some(own) = own.filter(|own| own.name == sign_in.user) else {
                     let is_alias = account.name != sign_in.user || account.domain != sign_in.domain;
                     tracing::info!(
@@ -225,6 +234,7 @@ impl ClientAccess {
                 sign_in.accept(cx);
             }
             Err(StoreError::Exists { .. }) => {
+                // Two clients of a new user at once: the second write finds the account of the first.
                 sign_in.was_made_by_other = true;
                 self.look_up(cx, Box::new(sign_in));
             }
@@ -243,6 +253,7 @@ impl ClientAccess {
         let Some(new) = digests(sign_in, keep, cx.now) else { return };
         if replaces(&new, &account.verifiers, keep, cx.now) {
             let id = self.pending.insert(ClientRequest::Keys { address: sign_in.address() });
+            // `of` is the state that was compared: a password that was set meanwhile stays.
             let (account, of) = (account.address(), account.verifiers.sha256);
             cx.outbox
                 .push(XmppEffect::Write { id, write: Write::LearnPassword { account, of, verifiers: new } });

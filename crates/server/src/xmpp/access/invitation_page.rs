@@ -1,4 +1,7 @@
 //! The page of an invitation (XEP-0401): a read of the database, and what the page shows of the answer.
+//!
+//! The page is asked for without a sign-in: the token is all that a browser has. An unknown, a used and an
+//! expired one are answered alike.
 
 use chat::effect::Invitation;
 use chat_store::invitation::hash_of;

@@ -1,6 +1,10 @@
 //! Tokens of clients (XEP-0484). The database has only a token's name; the token is derived from it, from a
 //! secret of the node and from the account as it is: a new password, or another account of that name, voids
 //! all tokens before.
+//!
+//! So a stolen database has no tokens in it, and a change of password needs no list of tokens to revoke. The
+//! rows are used up by the write that ends the sign-in, which compares the count of the last use: a token that
+//! an eavesdropper replays is refused.
 
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
@@ -36,6 +40,7 @@ fn mac(key: &[u8; 32], parts: &[&[u8]]) -> [u8; 32] {
 impl TokenKey {
     /// The key of this account as it is now: its row and its password are part of it.
     pub(crate) fn of(secret: &[u8; 32], account: &Account) -> TokenKey {
+        // The number of the row, not the name: an account that was removed and made again is another one.
         TokenKey(mac(secret, &[b"token", &account.id.to_be_bytes(), &account.verifiers.sha256]))
     }
 
@@ -47,6 +52,7 @@ impl TokenKey {
     pub(crate) fn known(&self, now: Instant, agent: &str, rows: Vec<TokenRow>) -> CredentialAnswer {
         let tokens = rows.into_iter().filter_map(|row| {
             Some(Token {
+                // A mechanism of a later version is left out.
                 binding: TokenBinding::parse(&row.mechanism)?,
                 secret: self.token(agent, &row.id),
                 count: row.count,
@@ -60,6 +66,7 @@ impl TokenKey {
 
 /// The state of a token. In the second half of its lifetime it is due to be replaced.
 fn state_of(now: Instant, row: &TokenRow) -> TokenState {
+    // Before "due": a token that is over must not be exchanged for a new one.
     if row.expires_at <= now {
         TokenState::TooOld
     } else if row.expires_at.since(now) < row.expires_at.since(row.issued_at) / 2 {
@@ -105,11 +112,15 @@ impl ClientAccess {
     ) {
         let Ok(found) = found else {
             let was_used = work.used.is_some();
+            // The database cannot be read: a sign-in by password succeeds without a token, one by token does
+            // not.
             return tokens_written(cx, stream, None, was_used, false);
         };
         let Some(account) = sign_in::account_of(found, work.user.domain()) else {
             return cx.tell(stream, |c2s, out| c2s.handle_tokens(Err(Failure::NotAuthorized), out));
         };
+        // The key is made of the account as it was read just now, so a token never belongs to an older
+        // password.
         let fresh = work.wanted.and_then(|binding| self.fresh(cx.now, account, &work.agent, binding));
         let (fresh, new) = fresh.unzip();
         let was_used = work.used.is_some();
@@ -172,6 +183,8 @@ fn tokens_written(
 ) {
     let done = match (is_done, was_used) {
         (true, _) => Ok(new),
+        // The use could not be counted, so the same token could be used again: the client is asked to try
+        // later.
         (false, true) => Err(Failure::TemporaryAuthFailure),
         (false, false) => Ok(None),
     };

@@ -20,6 +20,8 @@ impl Operator {
             Loaded::Account(Some(account)) => {
                 Bare::new(Some(&account.name), &account.domain).map_err(|_| invalid("an account", text))
             }
+            // An alias is answered with its account, so further questions go to the owner of the account's
+            // address.
             _ => Err(ControlError::NotFound),
         }
     }
@@ -35,6 +37,7 @@ impl Operator {
     pub(super) async fn show_user(&self, user: &str) -> Result<Answer, ControlError> {
         let user = self.account(user).await?;
         let row = self.user_row(&user).await?;
+        // Only the count is wanted, which comes with each page.
         let query = Box::new(ArchiveQuery { max: 1, ..ArchiveQuery::default() });
         let archive = XmppRead::Archive { owner: user.as_str().into(), query };
         let archived = match self.read_chat(archive).await? {
@@ -43,6 +46,7 @@ impl Operator {
             _ => 0,
         };
         let who = Some(user.clone().into_jid());
+        // The number alone: `max` is of the sessions that are described.
         let sessions = self.act(HostAction::Sessions { who, max: 0 }).await?.acted.count;
         Ok(Answer::User(User {
             address: user.to_string(),

@@ -1,5 +1,9 @@
 //! Administrators' commands about accounts from their clients (XEP-0133): they do the same as the commands of
 //! those names.
+//!
+//! The host asks for it by `Effect::Load`, and the shard runs it beside its loop (`shard::xmpp::administer`),
+//! as keys and the store take their time. The rules of passwords and names are those of `control::Change`, so
+//! that a client and a command cannot differ.
 
 use chat::StoreFailure;
 use chat::effect::{AccountList, AccountRefusal, Accounts};
@@ -55,6 +59,7 @@ impl Operator {
         account: Address,
         change: Change,
     ) -> Result<Result<(), AccountRefusal>, StoreFailure> {
+        // Before the write, which may remove them.
         let aliases = Read::Aliases { account: Some(account.clone()) };
         let aliases: Vec<Address> = match self.read(aliases).await {
             Ok(Loaded::Aliases(aliases)) => aliases.into_iter().map(|alias| alias.alias).collect(),
@@ -107,9 +112,11 @@ impl Operator {
             let Ok(Loaded::Accounts(page)) = self.read(Read::Accounts(filter.clone())).await else {
                 return Err(StoreFailure::Unavailable);
             };
+            // A short page is the last one: the store fills pages where it can.
             let is_last = page.len() < control::limits::LIST_PAGE as usize;
             filter.after = page.last().map(Account::address);
             for account in page.iter().filter(|account| !is_disabled || account.disabled) {
+                // The disabled ones have no count in the database; the others were counted above.
                 listed.total += u64::from(is_disabled);
                 let bare = Bare::new(Some(&account.name), &account.domain).ok();
                 listed.accounts.extend(bare.filter(|_| listed.accounts.len() < max));

@@ -3,6 +3,9 @@
 //!
 //! A [`HostAction`] goes to all hosts. A request about one account or room is a stanza, as any client would
 //! send it, from the domain or from the account itself. Stored state is read from the database.
+//! Whatever thread it is on, it touches no host: everything goes by the inboxes of shards, and the answers come
+//! back by one-shot channels. A shard that ends or an inbox that is full is `Busy`, so no request waits for
+//! ever.
 
 mod accounts;
 mod administration;
@@ -75,6 +78,7 @@ impl Operator {
         }
         match ask {
             Ask::Sessions { who } => self.sessions(who.as_deref()).await,
+            // No session ended: for an operator the address was wrong.
             Ask::End { who } => {
                 let who = vec![address(&who)?];
                 match self.act(HostAction::End { who }).await?.acted.count {
@@ -121,6 +125,7 @@ impl Operator {
     /// Asks all hosts of this node. One shard begins, gathers the answers of all and gives the sum.
     async fn act(&self, act: HostAction) -> Result<ActAnswer, ControlError> {
         let (answer, answered) = oneshot::channel();
+        // Any shard may begin; that of the empty address is as good as another.
         self.post_local("", LocalXmppMessage::Operate { act: Arc::new(act), answer })?;
         answered.await.map_err(|_| ControlError::Busy)
     }
@@ -137,6 +142,7 @@ impl Operator {
         let iq = Box::new(iq.child(payload));
         self.post_local(to.as_str(), LocalXmppMessage::Question { iq, answer })?;
         let answer = answered.await.map_err(|_| ControlError::Busy)?;
+        // RFC 6120 §8.2.3: the answer is a result or an error, and each request has exactly one.
         if answer.attr("type") == Some("result") {
             return Ok(answer.first().cloned());
         }
@@ -183,6 +189,8 @@ impl Operator {
 
     async fn sessions(&self, who: Option<&str>) -> Result<Answer, ControlError> {
         let who = who.map(address).transpose()?;
+        // Sessions come from the owners of accounts, connections from the shards that have them; the two are
+        // joined by the connection's id.
         let ActAnswer { acted, connections } =
             self.act(HostAction::Sessions { who, max: xmpp_io::limits::XMPP_LISTED }).await?;
         let mut connections: HashMap<ConnectionId, SessionConnection> =
@@ -191,6 +199,7 @@ impl Operator {
         let mut sessions: Vec<Session> =
             described.map(|state| row_of(state, &mut connections, self.farm.is_some())).collect();
         sessions.sort_by(|a, b| a.address.cmp(&b.address));
+        // Each shard sends as many, so the sum may be more.
         sessions.truncate(xmpp_io::limits::XMPP_LISTED as usize);
         // The sessions of the others are at other nodes.
         let others = connections.into_values().filter(|_| self.farm.is_some());
@@ -204,6 +213,8 @@ impl Operator {
 
     async fn message(&self, to: &str, text: &Text) -> Result<Answer, ControlError> {
         let to = self.account(to).await?;
+        // `with` replaces the type of the headline: a message of this kind is kept for later if the user is
+        // offline.
         let message = headline(to.domain(), text).with("type", "normal").with("to", to.as_str());
         self.post(to.as_str(), XmppShardMessage::Routed(Box::new(message)))?;
         Ok(Answer::Done)
@@ -232,6 +243,8 @@ impl Operator {
         let item = message.clone();
         let change =
             chat::Change::Item { owner, node: MOTD.into(), id: CURRENT.into(), item, at: now, keep: 1 };
+        // Hosts have a copy in memory. A host that starts in between reads the database, which has the new one
+        // by then.
         match self.write(rows::write_of(now, change)).await {
             // To clear what is not there is no fault.
             Ok(()) | Err(ControlError::NotFound) => {}
@@ -269,6 +282,8 @@ fn row_of(
     }
 }
 
+/// A message by the server itself, from the domain (XEP-0133 §4.23): clients show it and do not answer.
+/// Headlines are not kept (RFC 6121 §8.5.2.1.1).
 fn headline(domain: &str, text: &Text) -> Element {
     let subject = (!text.subject.is_empty()).then_some(&*text.subject);
     let part = |name: &'static str, text: &str| Element::new(name, ns::CLIENT).text(text);
@@ -295,6 +310,7 @@ fn refusal(answer: &Element) -> ControlError {
     if condition == Condition::ItemNotFound.as_str() {
         return ControlError::NotFound;
     }
+    // The host answers so while it has too much to do; the other conditions are about the request.
     if condition == Condition::ResourceConstraint.as_str() {
         return ControlError::Busy;
     }

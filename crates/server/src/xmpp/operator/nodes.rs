@@ -1,5 +1,9 @@
 //! Requests about chat that concern all nodes of a farm: the hosts of this node act, the other nodes are asked for their part, and the
 //! parts are put into one.
+//!
+//! Two ways lead here: operators' requests (`perform`), which `control` merges as it does for all others, and
+//! administrators' commands from chat clients (`act`), whose parts are added up here. In both the other nodes
+//! perform a plain request of operators, so a node of another version understands it, or is named as missing.
 
 use admin::ControlError;
 use admin::chat::{Answer, Ask, Session, Text};
@@ -26,6 +30,7 @@ pub(crate) async fn perform(operator: &Operator, now: Instant, ask: Ask) -> Resu
     let Some(farm) = farm else {
         return operator.perform(now, ask).await.map(|answer| FarmAnswer { answer, nodes: None });
     };
+    // At the same time: the other nodes may take as long as their patience.
     let (own, others) = tokio::join!(operator.perform(now, ask), farm.ask(&request));
     let Some(others) = others else { return own.map(|answer| FarmAnswer { answer, nodes: None }) };
     match control::merge(&request, own.map(Response::Chat).map_err(Failure::from), others) {
@@ -64,10 +69,12 @@ pub(crate) async fn act(operator: &Operator, action: HostAction) -> Result<Store
         match other.response {
             Some(Response::Chat(answer)) => add(&mut sum, answer),
             Some(Response::Failed(Failure { kind: FailureKind::NotFound, .. })) => {}
+            // No answer, a refusal or one of another kind: the sum lacks this node, and says so.
             _ => missing.push(other.node),
         }
     }
     missing.sort_unstable();
+    // A node is named once, however many of the requests it did not answer.
     missing.dedup();
     sum.missing = (!missing.is_empty()).then(|| format!("Without the nodes {}", missing.join(", ")).into());
     Ok(StoreReply::HostActionResult(sum))

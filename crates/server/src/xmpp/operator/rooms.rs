@@ -85,6 +85,7 @@ impl Operator {
     pub(super) async fn show_room(&self, room: &str) -> Result<Answer, ControlError> {
         let (bare, domain) = self.room(room)?;
         let at = (&bare, domain.as_str());
+        // The form comes first: a room that does not exist is refused here, before seven more questions.
         let config = self.ask_room(at, "get", Element::new("query", ns::MUC_OWNER)).await?;
         let form = config.as_ref().and_then(|query| query.get("x", ns::DATA));
         let mut details = RoomDetails { address: bare.to_string(), ..RoomDetails::default() };
@@ -136,6 +137,7 @@ impl Operator {
             Some(owner) => Some(self.account(owner).await?),
             None => None,
         };
+        // A question to an absent room would make it, if it were a presence; this one only asks.
         match self.ask_room(at, "get", Element::new("query", ns::MUC_OWNER)).await {
             Err(ControlError::NotFound) => {}
             Ok(_) => return Err(ControlError::Invalid(format!("there is a room {bare} already"))),
@@ -146,10 +148,13 @@ impl Operator {
         let form = Element::new("x", ns::DATA)
             .with("type", "submit")
             .child(kind)
+            // A room that is not persistent ends when its last occupant leaves, and this one begins without
+            // any.
             .child(field("muc#roomconfig_persistentroom", "1"))
             .children(name);
         self.ask_room(at, "set", Element::new("query", ns::MUC_OWNER).child(form)).await?;
         if let Some(owner) = owner {
+            // In this order: a room refuses to lose its last owner (XEP-0045 §10.4).
             self.set_affiliation(at, owner.as_str(), ("owner", "")).await?;
             // There is an owner now; the operator needs not be one to be obeyed.
             self.set_affiliation(at, &domain, ("none", "")).await?;
