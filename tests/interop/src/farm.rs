@@ -129,6 +129,7 @@ impl Farm {
         let nodes = vec![node.with_users(users).with_processes(count).started()];
         let farm = Farm { port: nodes[0].port, nodes, folder, _links: Some(links) };
         farm.wait_for_shares(count.into());
+        farm.wait_for_owners(count.into());
         farm
     }
 

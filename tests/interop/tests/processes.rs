@@ -56,6 +56,8 @@ fn processes_share_calls_and_phones_and_one_that_is_killed_comes_back() {
         },
         || farm.nodes[0].tail(),
     );
+    farm.wait_for_shares(3);
+    farm.wait_for_owners(3);
     call_all();
 
     let processes = farm.nodes[0].children();
