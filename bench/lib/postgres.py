@@ -46,7 +46,8 @@ class Postgres:
         for name, value in (SETTINGS | own).items():
             command += ["-c", f"{name}={value}"]
         self.process = self.processes.start(command, self.folder, self.log)
-        deadline = time.monotonic() + 60
+        # One that was killed reads its log first: gigabytes of it after an import.
+        deadline = time.monotonic() + (60 if self.is_new else 1_200)
         ready = [program("pg_isready"), "--quiet", *self.host()]
         while subprocess.run(ready, check=False).returncode != 0:
             if self.process.poll() is not None or time.monotonic() > deadline:
