@@ -2,7 +2,9 @@
 //! link to.
 
 use cluster::fields::{Corrupt, put_bytes, put_number};
+use cluster::limits::RELAY_NODES;
 use cluster::link::Message;
+use cluster::relay::Passage;
 use cluster::{Epoch, Life, ShardAddress};
 use sip::endpoint::{ResponseHandling, SharedResponse};
 
@@ -21,6 +23,7 @@ const HANDLING: u64 = 2;
 const TO_LIFE: u64 = 1;
 const KIND: u64 = 2;
 const BODY: u64 = 3;
+const PASSED: u64 = 4;
 
 pub(super) const HANDLINGS: [ResponseHandling; 3] =
     [ResponseHandling::Unhandled, ResponseHandling::Forwarded, ResponseHandling::InContext];
@@ -50,24 +53,30 @@ pub(super) fn read_shared(message: &Message) -> Result<SharedResponse, Corrupt> 
     })
 }
 
-/// A packet or a shared response for the node of this life, by way of a third one.
-pub fn relayed(to: Life, inner: &Message) -> Message {
-    let mut body = Vec::with_capacity(inner.body.len() + 16);
-    put_number(&mut body, TO_LIFE, u64::from(to.0));
+/// A packet or a shared response on its way through other nodes. It has this form until its receiver has it, so that each of them knows
+/// those before, also when its link gives the message back.
+pub fn relayed(passage: &Passage, inner: &Message) -> Message {
+    let mut body = Vec::with_capacity(inner.body.len() + 32);
+    put_number(&mut body, TO_LIFE, u64::from(passage.to().0));
     put_number(&mut body, KIND, u64::from(inner.kind));
     put_bytes(&mut body, BODY, &inner.body);
+    for life in passage.passed() {
+        put_number(&mut body, PASSED, u64::from(life.0));
+    }
     Message { kind: RELAYED, epoch: Epoch(0), shard: inner.shard, body: body.into() }
 }
 
-/// The life that a relayed message is for, and the message. A kind that is not relayed is a fault, so that no message is relayed twice.
-pub(super) fn read_relayed(message: &Message) -> Result<(Life, Message), Corrupt> {
-    let (mut to, mut kind, mut body) = (None, 0, None);
+/// The passage of a relayed message, and the message. A kind that is not relayed is a fault, so that no message is relayed within another. Of
+/// more nodes than may pass a message on the first ones count: it is given to its receiver, and to no third node.
+pub(super) fn read_relayed(message: &Message) -> Result<(Passage, Message), Corrupt> {
+    let (mut to, mut kind, mut body, mut passed) = (None, 0, None, Vec::new());
     let mut fields = fields(&message.body)?;
     while let Some(field) = fields.next()? {
         match field.number {
             TO_LIFE => to = Some(Life(field.value()?)),
             KIND => kind = field.value()?,
             BODY => body = Some(message.body.slice_ref(field.bytes)),
+            PASSED if passed.len() < RELAY_NODES => passed.push(Life(field.value()?)),
             _ => {}
         }
     }
@@ -75,8 +84,15 @@ pub(super) fn read_relayed(message: &Message) -> Result<(Life, Message), Corrupt
         return Err(absent("a relayed message is of no kind that is relayed"));
     }
     let body = body.ok_or(absent("a relayed message has no body"))?;
-    let to = to.ok_or(absent("a relayed message has no receiver"))?;
-    Ok((to, Message { kind, epoch: Epoch(0), shard: message.shard, body }))
+    let passage = Passage::new(to.ok_or(absent("a relayed message has no receiver"))?);
+    let passage = passed.into_iter().fold(passage, |passage, life| passage.after(life));
+    Ok((passage, Message { kind, epoch: Epoch(0), shard: message.shard, body }))
+}
+
+/// True for a packet, also for one that comes by way of a third node.
+pub fn has_packet(message: &Message) -> bool {
+    message.kind == PACKET
+        || message.kind == RELAYED && read_relayed(message).is_ok_and(|(_, inner)| inner.kind == PACKET)
 }
 
 /// True for the kinds that a third node passes on.
