@@ -250,12 +250,10 @@ fn set_lives(shard: &mut Shard, view: &FarmView) {
 
 /// Gives a packet to the worker of its call at another node. Without a link to it a third node passes the packet on. A packet that no
 /// node can take is worked on here: a request that is repeated there is forwarded with the same branch.
-pub(super) fn relay(shard: &mut Shard, now: Instant, to: ShardAddress, packet: Packet) {
-    if let Err(SendError { message, .. }) = send_to_node(shard, now, to, wire::packet(to, &packet)) {
+pub(super) fn relay(shard: &mut Shard, now: Instant, to: ShardAddress, packet: &Packet) {
+    if let Err(SendError { message, .. }) = send_to_node(shard, now, to, wire::packet(to, packet)) {
         let passage = Passage::new(to.life).given_back(shard.parts.edge.life, to.life);
-        if !pass_on(shard, now, &passage, &message) {
-            work_off_slot(shard, now, packet);
-        }
+        pass_on_or_end(shard, now, &passage, &message);
     }
 }
 
@@ -283,12 +281,29 @@ fn pass_on(shard: &mut Shard, now: Instant, passage: &Passage, message: &Message
     hops.into_iter().any(|hop| adapter.send(now, hop, relayed.clone()).is_ok())
 }
 
-/// As [`pass_on`]. A packet that no node can take is worked on here; other messages are lost.
+/// As [`pass_on`]. A packet that no node can take is worked on here; the sender of a message for a connection learns that it failed, if the
+/// sender is this node. Other messages are lost, and replaced by timers.
 fn pass_on_or_end(shard: &mut Shard, now: Instant, passage: &Passage, message: &Message) {
-    if !pass_on(shard, now, passage, message)
-        && let Ok(Decoded::Message(ShardMessage::Packets(packets))) = wire::read(message)
-    {
-        packets.into_iter().for_each(|packet| work_off_slot(shard, now, packet));
+    if pass_on(shard, now, passage, message) {
+        return;
+    }
+    match wire::read(message) {
+        Ok(Decoded::Message(ShardMessage::Packets(packets))) => {
+            packets.into_iter().for_each(|packet| work_off_slot(shard, now, packet));
+        }
+        Ok(Decoded::Message(ShardMessage::Transmit {
+            transmit: Transmit { report: Some(report), .. },
+            from,
+        })) => {
+            if from == shard.parts.edge {
+                shard.parts.endpoint.handle_send_failed(now, report, &mut shard.scratch.effects);
+            } else if from.life == shard.parts.edge.life
+                && let Some(post) = shard.post.get_mut(usize::from(from.shard))
+            {
+                post.push(ShardMessage::SendFailed(report).into());
+            }
+        }
+        _ => {}
     }
 }
 
@@ -319,13 +334,12 @@ fn give_to_shards(shard: &mut Shard, shared: &SharedResponse) {
     }
 }
 
-/// Sends a message on a connection that another node holds.
+/// Sends a message on a connection that another node holds. Without a link to it a third node passes the message on.
 pub(super) fn transmit_at_node(shard: &mut Shard, now: Instant, to: ShardAddress, transmit: &Transmit) {
     let message = wire::transmit(to, transmit, shard.parts.edge);
-    if send_to_node(shard, now, to, message).is_err()
-        && let Some(report) = transmit.report
-    {
-        shard.parts.endpoint.handle_send_failed(now, report, &mut shard.scratch.effects);
+    if let Err(SendError { message, .. }) = send_to_node(shard, now, to, message) {
+        let passage = Passage::new(to.life).given_back(shard.parts.edge.life, to.life);
+        pass_on_or_end(shard, now, &passage, &message);
     }
 }
 
@@ -468,8 +482,8 @@ fn handle_from_node(shard: &mut Shard, now: Instant, sender: cluster::Life, mess
 }
 
 /// A message that the node of a life did not take. `is_unsent`: no part of it has left. Else the node may have received it, so that a
-/// question which must not be performed twice does not fail: its asker waits for its deadline. Packets and shared responses that a link gives
-/// back are unsent in either case (`cluster::link`, the class of calls), and go on by another node.
+/// question which must not be performed twice does not fail: its asker waits for its deadline. Messages of the class of calls are unsent in
+/// either case (`cluster::link`), and go on by another node.
 fn take_back_from_node(
     shard: &mut Shard,
     now: Instant,
@@ -482,24 +496,14 @@ fn take_back_from_node(
         Ok(Decoded::Relayed { passage, message }) => {
             pass_on_or_end(shard, now, &passage.given_back(own, to), &message);
         }
-        Ok(Decoded::Message(ShardMessage::Packets(_) | ShardMessage::SharedResponse(_))) => {
-            pass_on_or_end(shard, now, &Passage::new(to).given_back(own, to), message);
-        }
+        Ok(Decoded::Message(
+            ShardMessage::Packets(_) | ShardMessage::SharedResponse(_) | ShardMessage::Transmit { .. },
+        )) => pass_on_or_end(shard, now, &Passage::new(to).given_back(own, to), message),
         Ok(Decoded::Message(ShardMessage::Ask { from, id, query })) if is_unsent || query.is_repeatable() => {
             if from == shard.parts.edge {
                 buckets::handle_answer(shard, now, id, Answer::Unavailable);
             } else if let Some(post) = shard.post.get_mut(usize::from(from.shard)) {
                 post.push(ShardMessage::Answer { id, answer: Answer::Unavailable }.into());
-            }
-        }
-        Ok(Decoded::Message(ShardMessage::Transmit {
-            transmit: Transmit { report: Some(report), .. },
-            from,
-        })) => {
-            if from == shard.parts.edge {
-                shard.parts.endpoint.handle_send_failed(now, report, &mut shard.scratch.effects);
-            } else if let Some(post) = shard.post.get_mut(usize::from(from.shard)) {
-                post.push(ShardMessage::SendFailed(report).into());
             }
         }
         _ => {}

@@ -9,7 +9,7 @@ use cluster::{Epoch, Life, ShardAddress};
 use sip::endpoint::{ResponseHandling, SharedResponse};
 
 use super::values::{absent, at_place, fields, place_of};
-use super::{PACKET, message};
+use super::{PACKET, TRANSMIT, message};
 
 /// The wire version that brings both kinds.
 pub const SHARED_SINCE: u16 = 2;
@@ -53,7 +53,7 @@ pub(super) fn read_shared(message: &Message) -> Result<SharedResponse, Corrupt> 
     })
 }
 
-/// A packet or a shared response on its way through other nodes. It has this form until its receiver has it, so that each of them knows
+/// A packet, a message for a connection or a shared response on its way through other nodes. It has this form until its receiver has it, so that each of them knows
 /// those before, also when its link gives the message back.
 pub fn relayed(passage: &Passage, inner: &Message) -> Message {
     let mut body = Vec::with_capacity(inner.body.len() + 32);
@@ -97,5 +97,5 @@ pub fn has_packet(message: &Message) -> bool {
 
 /// True for the kinds that a third node passes on.
 pub fn is_relayed(kind: u16) -> bool {
-    matches!(kind, PACKET | SHARED_RESPONSE)
+    matches!(kind, PACKET | TRANSMIT | SHARED_RESPONSE)
 }

@@ -187,6 +187,9 @@ fn a_relayed_message_comes_back() {
     }
     let question = encode(TO, &ShardMessage::Ask { from: FROM, id: AskId(1), query: queries().remove(0).1 });
     assert!(read(&relayed(&Passage::new(FROM.life), &question[0])).is_err());
+    let transmit = relayed(&Passage::new(FROM.life), &encoded("transmit"));
+    let Ok(Decoded::Relayed { message, .. }) = read(&transmit) else { panic!("{transmit:?}") };
+    assert_eq!((message, has_packet(&transmit)), (encoded("transmit"), false));
 }
 
 /// A message that names many nodes costs no more than one that names as many as may pass it on.
