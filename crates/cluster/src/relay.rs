@@ -4,7 +4,7 @@
 //! (`docs/decisions/0088`). The message names the nodes that have had it ([`Passage`]). None of them gets it twice, and at most
 //! [`RELAY_NODES`] give it to a third one, so that it never goes round, however links break and return on its way.
 //!
-//! The owner of the links tries the nodes of [`Passage::hops`] in their order until a link takes the message. Where none does, the message
+//! The owner of the links tries the nodes of [`Passage::next_nodes`] in their order until a link takes the message. Where none does, the message
 //! ends. A message that a link gives back goes on by [`Passage::given_back`].
 
 use crate::address::Life;
@@ -68,10 +68,10 @@ impl Passage {
     /// A node that the passage names has tried the receiver before: the link has given the message back. Only nodes with call slots pass
     /// on, as a packet is worked on where it ends, and others may have no routes for calls. The least life is the first, so that messages of
     /// one node keep their order.
-    pub fn hops(&self, at: &Neighbours<'_>) -> Vec<Life> {
-        let mut hops = Vec::new();
+    pub fn next_nodes(&self, at: &Neighbours<'_>) -> Vec<Life> {
+        let mut next = Vec::new();
         if at.connected.contains(&self.to) && !self.passed.contains(&at.own) {
-            hops.push(self.to);
+            next.push(self.to);
         }
         let after = self.after(at.own);
         if after.passed.len() <= RELAY_NODES {
@@ -79,9 +79,9 @@ impl Passage {
                 |life: &Life| *life != self.to && !after.passed.contains(life) && at.works_on_calls(*life);
             let mut thirds: Vec<Life> = at.connected.iter().copied().filter(may_pass_on).collect();
             thirds.sort_unstable();
-            hops.append(&mut thirds);
+            next.append(&mut thirds);
         }
-        hops
+        next
     }
 }
 
@@ -123,47 +123,47 @@ mod tests {
         passed.iter().fold(Passage::new(Life(to)), |passage, life| passage.after(Life(*life)))
     }
 
-    /// The hops of a message at the node 2 of six, of which 6 works on no calls.
-    fn hops(passage: &Passage, connected: &[u32]) -> Vec<Life> {
+    /// The next nodes of a message at the node 2 of six, of which 6 works on no calls.
+    fn next_of(passage: &Passage, connected: &[u32]) -> Vec<Life> {
         let (map, connected) = (map(&[1, 2, 3, 4, 5]), lives(connected));
-        passage.hops(&Neighbours { own: Life(2), connected: &connected, map: &map })
+        passage.next_nodes(&Neighbours { own: Life(2), connected: &connected, map: &map })
     }
 
     #[test]
     fn the_receiver_is_tried_first_and_then_the_least_that_works_on_calls() {
-        assert_eq!(hops(&passage(5, &[]), &[6, 5, 4, 3, 1]), lives(&[5, 1, 3, 4]));
-        assert_eq!(hops(&passage(5, &[]), &[6, 3, 4]), lives(&[3, 4]));
-        assert_eq!(hops(&passage(5, &[]), &[6]), []);
-        assert_eq!(hops(&passage(6, &[]), &[6]), lives(&[6]), "the receiver needs no call slots");
+        assert_eq!(next_of(&passage(5, &[]), &[6, 5, 4, 3, 1]), lives(&[5, 1, 3, 4]));
+        assert_eq!(next_of(&passage(5, &[]), &[6, 3, 4]), lives(&[3, 4]));
+        assert_eq!(next_of(&passage(5, &[]), &[6]), []);
+        assert_eq!(next_of(&passage(6, &[]), &[6]), lives(&[6]), "the receiver needs no call slots");
     }
 
     #[test]
     fn a_node_that_has_had_the_message_does_not_get_it_again() {
-        assert_eq!(hops(&passage(5, &[1]), &[1, 3, 4]), lives(&[3, 4]));
-        assert_eq!(hops(&passage(5, &[1, 3]), &[1, 3, 4]), lives(&[4]));
-        assert_eq!(hops(&passage(5, &[1, 3, 4]), &[1, 3, 4]), []);
-        assert_eq!(hops(&passage(5, &[1, 3, 4]), &[1, 3, 4, 5]), lives(&[5]));
+        assert_eq!(next_of(&passage(5, &[1]), &[1, 3, 4]), lives(&[3, 4]));
+        assert_eq!(next_of(&passage(5, &[1, 3]), &[1, 3, 4]), lives(&[4]));
+        assert_eq!(next_of(&passage(5, &[1, 3, 4]), &[1, 3, 4]), []);
+        assert_eq!(next_of(&passage(5, &[1, 3, 4]), &[1, 3, 4, 5]), lives(&[5]));
     }
 
     #[test]
     fn a_message_that_a_link_gives_back_goes_to_a_node_that_has_not_had_it() {
         let back = passage(5, &[]).given_back(Life(2), Life(5));
         assert_eq!(back.passed(), lives(&[2]));
-        assert_eq!(hops(&back, &[1, 3, 5]), lives(&[1, 3]), "the link may be there again for a moment");
+        assert_eq!(next_of(&back, &[1, 3, 5]), lives(&[1, 3]), "the link may be there again for a moment");
         let again = back.given_back(Life(2), Life(1));
         assert_eq!(again.passed(), lives(&[2, 1]));
-        assert_eq!(hops(&again, &[1, 3, 5]), lives(&[3]));
+        assert_eq!(next_of(&again, &[1, 3, 5]), lives(&[3]));
         let last = again.given_back(Life(2), Life(3));
-        assert_eq!(hops(&last, &[1, 3, 4, 5]), lives(&[4]));
-        assert_eq!(hops(&last.given_back(Life(2), Life(4)), &[1, 3, 4, 5]), []);
+        assert_eq!(next_of(&last, &[1, 3, 4, 5]), lives(&[4]));
+        assert_eq!(next_of(&last.given_back(Life(2), Life(4)), &[1, 3, 4, 5]), []);
     }
 
     #[test]
     fn no_more_nodes_pass_a_message_on_than_the_limit_says() {
         let most: Vec<u32> = (10..).take(RELAY_NODES).collect();
-        assert_eq!(hops(&passage(5, &most[1..]), &[1, 3]), lives(&[1, 3]));
-        assert_eq!(hops(&passage(5, &most), &[1, 3, 5]), lives(&[5]));
-        assert_eq!(hops(&passage(5, &most), &[1, 3]), []);
+        assert_eq!(next_of(&passage(5, &most[1..]), &[1, 3]), lives(&[1, 3]));
+        assert_eq!(next_of(&passage(5, &most), &[1, 3, 5]), lives(&[5]));
+        assert_eq!(next_of(&passage(5, &most), &[1, 3]), []);
     }
 
     /// The nodes that have a message in turn, where some links give it back.
@@ -181,8 +181,8 @@ mod tests {
             let is_cut = |other: &u32| cut.contains(&(at.min(*other), at.max(*other)));
             let connected: Vec<Life> =
                 (1..=nodes).filter(|other| *other != at && !is_cut(other)).map(Life).collect();
-            let hops = passage.hops(&Neighbours { own: Life(at), connected: &connected, map: &map });
-            let Some(next) = hops.first() else { break };
+            let next = passage.next_nodes(&Neighbours { own: Life(at), connected: &connected, map: &map });
+            let Some(next) = next.first() else { break };
             attempts += 1;
             assert!(attempts <= 2 * (RELAY_NODES + 1), "{had:?}");
             if gives_back() {

@@ -276,9 +276,9 @@ fn pass_on(shard: &mut Shard, now: Instant, passage: &Passage, message: &Message
         return false;
     }
     let connected = links.connected();
-    let hops = passage.hops(&Neighbours { own, connected: &connected, map: &view.map });
+    let next = passage.next_nodes(&Neighbours { own, connected: &connected, map: &view.map });
     let relayed = wire::relayed(&passage.after(own), message);
-    hops.into_iter().any(|hop| adapter.send(now, hop, relayed.clone()).is_ok())
+    next.into_iter().any(|node| adapter.send(now, node, relayed.clone()).is_ok())
 }
 
 /// As [`pass_on`]. A packet that no node can take is worked on here; the sender of a message for a connection learns that it failed, if the

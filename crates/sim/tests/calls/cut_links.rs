@@ -131,14 +131,15 @@ impl LinkedNodes {
         let (mut at, mut had, mut passage) = (from, vec![from], Passage::new(life(to)));
         while at != to {
             let connected = self.connected(now, at);
-            let hops = passage.hops(&Neighbours { own: life(at), connected: &connected, map: &self.map });
-            let Some(hop) = hops.first().copied() else { break };
-            match self.fate(at, node_of(hop)) {
+            let next =
+                passage.next_nodes(&Neighbours { own: life(at), connected: &connected, map: &self.map });
+            let Some(node) = next.first().copied() else { break };
+            match self.fate(at, node_of(node)) {
                 Fate::Lost => return None,
-                Fate::ComesBack => passage = passage.given_back(life(at), hop),
+                Fate::ComesBack => passage = passage.given_back(life(at), node),
                 Fate::Arrives => {
                     passage = passage.after(life(at));
-                    at = node_of(hop);
+                    at = node_of(node);
                     assert!(!had.contains(&at), "a message goes round: {had:?}, {at}");
                     had.push(at);
                 }
