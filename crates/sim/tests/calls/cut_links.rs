@@ -266,7 +266,7 @@ impl Farm {
     }
 
     /// RFC 3261 §16.7: one final response. The call is acknowledged and ends, has one record, and leaves nothing.
-    fn is_answered_once(mut self) {
+    fn expect_one_answer(mut self) {
         self.run(300_000);
         assert_eq!(final_statuses(&self.world.ladder()), [200], "{}", self.ladder());
         assert_eq!(self.bob().calls.len(), 1, "{}", self.ladder());
@@ -295,13 +295,13 @@ fn pairs() -> impl Iterator<Item = (usize, usize)> {
 }
 
 /// Each world of these faults has one call, whose INVITE comes several times.
-fn each_call_is_answered_once(faults: &[Faulty], seeds: u64) {
+fn each_call_expect_one_answer(faults: &[Faulty], seeds: u64) {
     for (worker, seed) in (0..NODES).flat_map(|worker| (0..seeds).map(move |seed| (worker, seed))) {
         for script in scripts(seed) {
             let mut farm = Farm::new(worker, faults, seed, &script);
             farm.call();
             [30, 60].into_iter().for_each(|millis| farm.repeat_invite(millis));
-            farm.is_answered_once();
+            farm.expect_one_answer();
         }
     }
 }
@@ -309,7 +309,7 @@ fn each_call_is_answered_once(faults: &[Faulty], seeds: u64) {
 #[test]
 fn a_call_has_one_answer_while_a_link_is_cut() {
     for (one, other) in pairs() {
-        each_call_is_answered_once(&[(one, other, Fault::Cut)], 4);
+        each_call_expect_one_answer(&[(one, other, Fault::Cut)], 4);
     }
 }
 
@@ -317,7 +317,7 @@ fn a_call_has_one_answer_while_a_link_is_cut() {
 fn a_call_has_one_answer_while_two_links_are_cut() {
     for first in pairs() {
         for second in pairs().filter(|second| *second > first) {
-            each_call_is_answered_once(
+            each_call_expect_one_answer(
                 &[(first.0, first.1, Fault::Cut), (second.0, second.1, Fault::Cut)],
                 2,
             );
@@ -330,8 +330,8 @@ fn a_call_has_one_answer_while_two_links_are_cut() {
 fn a_call_has_one_answer_while_links_lead_one_way() {
     for (one, other) in pairs() {
         for (from, to) in [(one, other), (other, one)] {
-            each_call_is_answered_once(&[(from, to, Fault::OneWay)], 3);
-            each_call_is_answered_once(
+            each_call_expect_one_answer(&[(from, to, Fault::OneWay)], 3);
+            each_call_expect_one_answer(
                 &[(from, to, Fault::OneWay), (from, (from + 1) % NODES, Fault::Cut)],
                 2,
             );
@@ -343,8 +343,8 @@ fn a_call_has_one_answer_while_links_lead_one_way() {
 #[test]
 fn a_call_has_one_answer_while_links_come_and_go() {
     for (one, other) in pairs() {
-        each_call_is_answered_once(&[(one, other, Fault::Flaps)], 4);
-        each_call_is_answered_once(&[(one, other, Fault::Flaps), (one, (one + 2) % NODES, Fault::Cut)], 4);
+        each_call_expect_one_answer(&[(one, other, Fault::Flaps)], 4);
+        each_call_expect_one_answer(&[(one, other, Fault::Flaps), (one, (one + 2) % NODES, Fault::Cut)], 4);
     }
 }
 
@@ -384,7 +384,7 @@ fn a_caller_with_a_connection_has_its_answer_while_links_are_cut() {
                 farm.nodes(|nodes| nodes.connection_at = connection_at);
                 farm.world.node_mut::<Phone>(farm.alice).proxy = TCP;
                 farm.call();
-                farm.is_answered_once();
+                farm.expect_one_answer();
             }
         }
     }
