@@ -23,6 +23,7 @@ pub mod map;
 pub mod member;
 pub mod membership;
 pub mod plan;
+pub mod relay;
 pub mod shard_map;
 pub mod tenure;
 

@@ -78,6 +78,11 @@ pub const FENCE_ANSWER: Duration = Duration::from_secs(3);
 /// skew of the clocks of two nodes.
 pub const PREVIOUS_WORKER: Duration = Duration::from_secs(200);
 
+/// Nodes that may give a message to a third one, one after the other, as they have no link to its receiver: the sender and two more. A node
+/// that four do not reach is cut off or dead, and a packet for it is better worked on than passed through the whole farm.
+/// Answer: the message ends where it is, as [`crate::relay::Passage::next_nodes`] names no node.
+pub const RELAY_NODES: usize = 3;
+
 /// Bytes of the largest message between nodes: a stanza, a SIP message or a document of presence with room to spare.
 /// Answer: `SendError::TooLong`; from a peer the connection ends with `LinkFault::FrameTooLong`.
 pub const MESSAGE_BYTES: usize = 256 * 1_024;

@@ -2,9 +2,8 @@
 //! holds, and performs what other nodes send.
 //!
 //! The first shard of a node has the links; the others send through its inbox. A packet that comes over a link is worked
-//! on here, whatever the map says: it is passed on once at most, so two nodes that see different maps cannot send
-//! it to and fro. A node without a link to the worker gives the packet to a third node, which passes it on and does not do the same
-//! (`docs/decisions/0088`).
+//! on here, whatever the map says, so two nodes that see different maps cannot send it to and fro. A node without a link to the worker
+//! gives the packet to a third node, by the passage that comes with it ([`cluster::relay`], `docs/decisions/0088`).
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -12,6 +11,7 @@ use std::task::{Context, Poll};
 
 use cluster::ShardAddress;
 use cluster::link::{Message, SendError, SendFailure};
+use cluster::relay::{Neighbours, Passage};
 use farm::agent::FarmAgent;
 use farm::links::{LinkCounters, LinkEvent, LinkSettings, Links};
 use farm::view::FarmView;
@@ -144,12 +144,13 @@ impl FarmAdapter {
         let Some(links) = &self.links else {
             return Err(SendError { reason: SendFailure::NotConnected, message });
         };
-        let (kind, bytes, class) = (message.kind, message.wire_bytes(), wire::class_of(&message));
+        let (bytes, class) = (message.wire_bytes(), wire::class_of(&message));
+        let has_packet = wire::has_packet(&message);
         let sent = links.send(now, to, class, message);
         match &sent {
             Ok(()) => {
                 self.traffic.count_sent(class, bytes);
-                self.traffic.peer_mut(to).relayed_to += u64::from(kind == wire::PACKET);
+                self.traffic.peer_mut(to).relayed_to += u64::from(has_packet);
             }
             Err(_) => self.traffic.count_refused(class),
         }
@@ -162,7 +163,7 @@ impl FarmAdapter {
         match &event {
             LinkEvent::Received { from, class, message } => {
                 self.traffic.count_received(*class, message);
-                self.traffic.peer_mut(*from).relayed_from += u64::from(message.kind == wire::PACKET);
+                self.traffic.peer_mut(*from).relayed_from += u64::from(wire::has_packet(message));
                 match Probe::read(message) {
                     Some(Probe::Asked { sent_at, .. }) => {
                         // A probe without an answer is repeated.
@@ -249,11 +250,10 @@ fn set_lives(shard: &mut Shard, view: &FarmView) {
 
 /// Gives a packet to the worker of its call at another node. Without a link to it a third node passes the packet on. A packet that no
 /// node can take is worked on here: a request that is repeated there is forwarded with the same branch.
-pub(super) fn relay(shard: &mut Shard, now: Instant, to: ShardAddress, packet: Packet) {
-    if let Err(SendError { message, .. }) = send_to_node(shard, now, to, wire::packet(to, &packet))
-        && !relay_by_third(shard, now, to.life, &message)
-    {
-        work_off_slot(shard, now, packet);
+pub(super) fn relay(shard: &mut Shard, now: Instant, to: ShardAddress, packet: &Packet) {
+    if let Err(SendError { message, .. }) = send_to_node(shard, now, to, wire::packet(to, packet)) {
+        let passage = Passage::new(to.life).given_back(shard.parts.edge.life, to.life);
+        pass_on_or_end(shard, now, &passage, &message);
     }
 }
 
@@ -262,36 +262,48 @@ fn work_off_slot(shard: &mut Shard, now: Instant, packet: Packet) {
     survive_panic(shard, |endpoint, effects| handle_packet_off_slot(endpoint, now, packet, effects));
 }
 
-/// Sends a message to a node that this one has no link to, by way of a third one. False if no node can pass it on, or the receiver's process
-/// has ended: what it had is worked on by those that are left.
-fn relay_by_third(shard: &mut Shard, now: Instant, to: cluster::Life, message: &Message) -> bool {
+/// Gives a message to its receiver or to a third node, as its passage says. False if no node can take it, or the receiver's process has
+/// ended: what it had is worked on by those that are left.
+fn pass_on(shard: &mut Shard, now: Instant, passage: &Passage, message: &Message) -> bool {
+    let own = shard.parts.edge.life;
     let Some(adapter) = &mut shard.farm else { return false };
     let Some((links, view)) = adapter.links.as_ref().zip(adapter.view.as_ref()) else { return false };
     if !wire::is_relayed(message.kind)
         || view.map.level() < wire::SHARED_SINCE
-        || !view.peers.contains_key(&to)
-        || has_ended(&shard.parts.endpoint, to)
+        || !view.peers.contains_key(&passage.to())
+        || has_ended(&shard.parts.endpoint, passage.to())
     {
         return false;
     }
-    // A node with call slots, for it works on what it cannot pass on: others may have no routes for calls. The same one for all messages, so
-    // that they keep their order.
-    let works_on_calls = |life: &cluster::Life| {
-        let mut workers = view.map.workers();
-        *life != to && workers.any(|(_, slot)| slot.worker.is_some_and(|worker| worker.life == *life))
-    };
-    let third = links.connected().into_iter().filter(works_on_calls).min();
-    third.is_some_and(|third| adapter.send(now, third, wire::relayed(to, message)).is_ok())
+    let connected = links.connected();
+    let next = passage.next_nodes(&Neighbours { own, connected: &connected, map: &view.map });
+    let relayed = wire::relayed(&passage.after(own), message);
+    next.into_iter().any(|node| adapter.send(now, node, relayed.clone()).is_ok())
 }
 
-/// Passes a message on to the node that it is for, which its sender has no link to. Where there is none from here either, a packet is worked
-/// on here.
-fn pass_on(shard: &mut Shard, now: Instant, to: cluster::Life, message: Message) {
-    let to = ShardAddress::new(to, u16::from(message.shard));
-    if let Err(SendError { message, .. }) = send_to_node(shard, now, to, message)
-        && let Ok(Decoded::Message(ShardMessage::Packets(packets))) = wire::read(&message)
-    {
-        packets.into_iter().for_each(|packet| work_off_slot(shard, now, packet));
+/// As [`pass_on`]. A packet that no node can take is worked on here; the sender of a message for a connection learns that it failed, if the
+/// sender is this node. Other messages are lost, and replaced by timers.
+fn pass_on_or_end(shard: &mut Shard, now: Instant, passage: &Passage, message: &Message) {
+    if pass_on(shard, now, passage, message) {
+        return;
+    }
+    match wire::read(message) {
+        Ok(Decoded::Message(ShardMessage::Packets(packets))) => {
+            packets.into_iter().for_each(|packet| work_off_slot(shard, now, packet));
+        }
+        Ok(Decoded::Message(ShardMessage::Transmit {
+            transmit: Transmit { report: Some(report), .. },
+            from,
+        })) => {
+            if from == shard.parts.edge {
+                shard.parts.endpoint.handle_send_failed(now, report, &mut shard.scratch.effects);
+            } else if from.life == shard.parts.edge.life
+                && let Some(post) = shard.post.get_mut(usize::from(from.shard))
+            {
+                post.push(ShardMessage::SendFailed(report).into());
+            }
+        }
+        _ => {}
     }
 }
 
@@ -308,7 +320,8 @@ pub(super) fn share_response(shard: &mut Shard, now: Instant, shared: &SharedRes
         if let Err(SendError { message, .. }) =
             send_to_node(shard, now, to, wire::shared_response(to, shared))
         {
-            relay_by_third(shard, now, life, &message);
+            let passage = Passage::new(life).given_back(view.own, life);
+            pass_on(shard, now, &passage, &message);
         }
     }
 }
@@ -321,13 +334,12 @@ fn give_to_shards(shard: &mut Shard, shared: &SharedResponse) {
     }
 }
 
-/// Sends a message on a connection that another node holds.
+/// Sends a message on a connection that another node holds. Without a link to it a third node passes the message on.
 pub(super) fn transmit_at_node(shard: &mut Shard, now: Instant, to: ShardAddress, transmit: &Transmit) {
     let message = wire::transmit(to, transmit, shard.parts.edge);
-    if send_to_node(shard, now, to, message).is_err()
-        && let Some(report) = transmit.report
-    {
-        shard.parts.endpoint.handle_send_failed(now, report, &mut shard.scratch.effects);
+    if let Err(SendError { message, .. }) = send_to_node(shard, now, to, message) {
+        let passage = Passage::new(to.life).given_back(shard.parts.edge.life, to.life);
+        pass_on_or_end(shard, now, &passage, &message);
     }
 }
 
@@ -436,7 +448,12 @@ fn handle_from_node(shard: &mut Shard, now: Instant, sender: cluster::Life, mess
             give_to_shards(shard, &shared);
             shard.handle_message(now, ShardMessage::SharedResponse(shared));
         }
-        Ok(Decoded::Relayed { to, message }) => pass_on(shard, now, to, message),
+        Ok(Decoded::Relayed { passage, message }) if passage.to() == shard.parts.edge.life => {
+            handle_from_node(shard, now, sender, &message);
+        }
+        Ok(Decoded::Relayed { passage, message }) => {
+            pass_on_or_end(shard, now, &passage.after(sender), &message);
+        }
         Ok(Decoded::Message(read)) if number == usize::from(shard.parts.edge.shard) => {
             shard.handle_message(now, read);
         }
@@ -465,7 +482,8 @@ fn handle_from_node(shard: &mut Shard, now: Instant, sender: cluster::Life, mess
 }
 
 /// A message that the node of a life did not take. `is_unsent`: no part of it has left. Else the node may have received it, so that a
-/// question which must not be performed twice does not fail: its asker waits for its deadline.
+/// question which must not be performed twice does not fail: its asker waits for its deadline. Messages of the class of calls are unsent in
+/// either case (`cluster::link`), and go on by another node.
 fn take_back_from_node(
     shard: &mut Shard,
     now: Instant,
@@ -473,29 +491,19 @@ fn take_back_from_node(
     message: &Message,
     is_unsent: bool,
 ) {
-    if is_unsent && relay_by_third(shard, now, to, message) {
-        return;
-    }
+    let own = shard.parts.edge.life;
     match wire::read(message) {
+        Ok(Decoded::Relayed { passage, message }) => {
+            pass_on_or_end(shard, now, &passage.given_back(own, to), &message);
+        }
+        Ok(Decoded::Message(
+            ShardMessage::Packets(_) | ShardMessage::SharedResponse(_) | ShardMessage::Transmit { .. },
+        )) => pass_on_or_end(shard, now, &Passage::new(to).given_back(own, to), message),
         Ok(Decoded::Message(ShardMessage::Ask { from, id, query })) if is_unsent || query.is_repeatable() => {
             if from == shard.parts.edge {
                 buckets::handle_answer(shard, now, id, Answer::Unavailable);
             } else if let Some(post) = shard.post.get_mut(usize::from(from.shard)) {
                 post.push(ShardMessage::Answer { id, answer: Answer::Unavailable }.into());
-            }
-        }
-        Ok(Decoded::Message(ShardMessage::Packets(packets))) => {
-            packets.into_iter().for_each(|packet| work_off_slot(shard, now, packet));
-        }
-        Ok(Decoded::Relayed { to, message }) => pass_on(shard, now, to, message),
-        Ok(Decoded::Message(ShardMessage::Transmit {
-            transmit: Transmit { report: Some(report), .. },
-            from,
-        })) => {
-            if from == shard.parts.edge {
-                shard.parts.endpoint.handle_send_failed(now, report, &mut shard.scratch.effects);
-            } else if let Some(post) = shard.post.get_mut(usize::from(from.shard)) {
-                post.push(ShardMessage::SendFailed(report).into());
             }
         }
         _ => {}

@@ -316,7 +316,7 @@ impl Shard {
                 Some(address) if self.parts.map.has(address) => {
                     self.handover[usize::from(address.shard)].push(packet);
                 }
-                Some(address) => farm::relay(self, now, address, packet),
+                Some(address) => farm::relay(self, now, address, &packet),
                 None => self.work(now, packet),
             }
         }

@@ -33,6 +33,7 @@ use std::net::SocketAddr;
 use bytes::Bytes;
 use cluster::fields::{Corrupt, Field, put_bytes, put_number};
 use cluster::link::{Class, Message};
+use cluster::relay::Passage;
 use cluster::{Epoch, Life, ShardAddress};
 use router::{AskId, FlowId, Transport};
 use sip::transport::{Packet, Source, Target, Transmit, TransmitId};
@@ -47,8 +48,8 @@ pub use probe::Probe;
 pub use questions::{WATCHED_SINCE, answer, ask, not_understood, push};
 pub use request::REQUESTS_SINCE;
 pub use request::{RequestBody, RequestMessage};
-pub use shared::is_relayed;
 pub use shared::{SHARED_SINCE, relayed, shared_response};
+pub use shared::{has_packet, is_relayed};
 pub use trace::{TraceBody, TraceMessage};
 
 use address::{address_of, put_address};
@@ -56,8 +57,7 @@ use values::{TRANSPORTS, absent, at_place, fields, place_of};
 
 pub use cluster::link::WIRE;
 
-/// The kind of a packet that its node hands over to another, as [`packet`] writes it.
-pub const PACKET: u16 = 1;
+const PACKET: u16 = 1;
 const TRANSMIT: u16 = 2;
 const SEND_FAILED: u16 = 3;
 const ASK: u16 = 4;
@@ -140,10 +140,10 @@ pub fn class_of(message: &Message) -> Class {
 pub enum Decoded {
     /// A message for a shard of this node.
     Message(ShardMessage),
-    /// A message for another node, which this node passes on. It comes over a link of its own.
+    /// A message by way of another node than its sender: for this node, or for one that this node passes it on to.
     Relayed {
-        /// The node that it is for.
-        to: Life,
+        /// The node that it is for, and those that have had it.
+        passage: Passage,
         /// The message.
         message: Message,
     },
@@ -171,7 +171,7 @@ pub fn read(message: &Message) -> Result<Decoded, Corrupt> {
             shared::read_shared(message).map(|shared| Decoded::Message(ShardMessage::SharedResponse(shared)))
         }
         shared::RELAYED => {
-            shared::read_relayed(message).map(|(to, message)| Decoded::Relayed { to, message })
+            shared::read_relayed(message).map(|(passage, message)| Decoded::Relayed { passage, message })
         }
         ASK | ANSWER | PUSH | NOT_UNDERSTOOD => questions::read(message),
         self::chat::CHAT => self::chat::read(message),

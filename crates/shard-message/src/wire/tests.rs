@@ -155,28 +155,51 @@ fn examples() -> Vec<(String, ShardMessage)> {
     named
 }
 
+fn encoded(name: &str) -> Message {
+    encode(TO, &examples().iter().find(|(known, _)| known == name).unwrap().1).remove(0)
+}
+
 /// The kinds that a third node passes on.
 fn relayed_messages() -> Vec<(&'static str, Message)> {
-    let examples = examples();
-    let encoded =
-        |name: &str| encode(TO, &examples.iter().find(|(known, _)| known == name).unwrap().1).remove(0);
-    let relayed = |name| relayed(FROM.life, &encoded(name));
-    vec![("relayed-packet", relayed("packet")), ("relayed-shared", relayed("shared-forwarded"))]
+    let first = Passage::new(FROM.life);
+    let again = first.after(Life(8)).after(Life(300));
+    vec![
+        ("relayed-packet", relayed(&first, &encoded("packet"))),
+        ("relayed-shared", relayed(&first, &encoded("shared-forwarded"))),
+        ("relayed-again", relayed(&again, &encoded("packet"))),
+    ]
 }
 
 #[test]
 fn a_relayed_message_comes_back() {
     for (name, sent) in relayed_messages() {
         assert_eq!((sent.shard, class_of(&sent)), (3, Class::Call));
-        let Ok(Decoded::Relayed { to, message }) = read(&sent) else { panic!("{name}") };
-        assert_eq!((to, message.shard), (FROM.life, 3));
+        let Ok(Decoded::Relayed { passage, message }) = read(&sent) else { panic!("{name}") };
+        assert_eq!((passage.to(), message.shard), (FROM.life, 3));
+        let passed: &[Life] = if name == "relayed-again" { &[Life(8), Life(300)] } else { &[] };
+        assert_eq!(passage.passed(), passed);
         assert!(is_relayed(message.kind));
-        assert_eq!(relayed(to, &message), sent, "{name}");
-        // Twice: two nodes could send it to and fro.
-        assert!(read(&relayed(to, &sent)).is_err(), "{name}");
+        assert_eq!(has_packet(&sent), name != "relayed-shared");
+        assert_eq!(has_packet(&message), name != "relayed-shared");
+        assert_eq!(relayed(&passage, &message), sent, "{name}");
+        // Twice: the nodes that have had it would not be known.
+        assert!(read(&relayed(&passage, &sent)).is_err(), "{name}");
     }
     let question = encode(TO, &ShardMessage::Ask { from: FROM, id: AskId(1), query: queries().remove(0).1 });
-    assert!(read(&relayed(FROM.life, &question[0])).is_err());
+    assert!(read(&relayed(&Passage::new(FROM.life), &question[0])).is_err());
+    let transmit = relayed(&Passage::new(FROM.life), &encoded("transmit"));
+    let Ok(Decoded::Relayed { message, .. }) = read(&transmit) else { panic!("{transmit:?}") };
+    assert_eq!((message, has_packet(&transmit)), (encoded("transmit"), false));
+}
+
+/// A message that names many nodes costs no more than one that names as many as may pass it on.
+#[test]
+fn a_relayed_message_has_a_bounded_passage() {
+    let inner = encoded("packet");
+    let passage = (1..1_000).fold(Passage::new(FROM.life), |passage, life| passage.after(Life(life)));
+    let Ok(Decoded::Relayed { passage, message }) = read(&relayed(&passage, &inner)) else { panic!() };
+    assert_eq!(passage.passed(), [Life(1), Life(2), Life(3)]);
+    assert_eq!(message, inner);
 }
 
 const ALICE: &str = "alice@example.net";

@@ -120,7 +120,7 @@ impl Nodes {
 }
 
 /// Nodes of a farm share the secret, and nothing else.
-fn settings(number: u8) -> EndpointSettings {
+pub(crate) fn settings(number: u8) -> EndpointSettings {
     let edge = ShardAddress { life: Life(number.into()), shard: 0 };
     EndpointSettings { edge, table_seed: [number; 16], ..server::settings(1) }
 }
@@ -151,7 +151,7 @@ impl Node for Nodes {
 }
 
 /// The life that the top Via of a response names.
-fn named_life(bytes: &[u8]) -> Option<usize> {
+pub(crate) fn named_life(bytes: &[u8]) -> Option<usize> {
     let message = Message::parse(Bytes::copy_from_slice(bytes)).unwrap();
     let via = message.top_via().filter(|_| !message.is_request())?;
     let text = std::str::from_utf8(via.params.get("n")?).unwrap();
@@ -560,7 +560,7 @@ fn the_record_of_a_call_survives_its_node() {
 }
 
 /// The final statuses that the caller has been sent for its INVITE, each once.
-fn final_statuses(ladder: &str) -> Vec<u16> {
+pub(crate) fn final_statuses(ladder: &str) -> Vec<u16> {
     let statuses = ladder.lines().filter_map(|line| {
         let (_, message) = line.split_once("alice ◀──")?;
         message.split_once(" INVITE").and_then(|(status, _)| status.parse().ok())

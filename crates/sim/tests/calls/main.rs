@@ -7,6 +7,7 @@ mod basic;
 mod call_records;
 mod cancels;
 mod chaos;
+mod cut_links;
 mod dialog_routes;
 mod farm_calls;
 mod forks;

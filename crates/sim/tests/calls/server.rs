@@ -49,8 +49,11 @@ pub struct Server {
     pub probed: Vec<u16>,
     /// Responses that other nodes have not got yet.
     pub shared: Vec<SharedResponse>,
+    /// Messages for connections that other nodes hold.
+    pub for_other_nodes: Vec<Transmit>,
     /// The next packet is for a worker at another node that cannot be reached.
     pub is_off_slot: bool,
+    edge: ShardAddress,
     asked: EndpointOutbox,
     listeners: Vec<Listener>,
     store: Vec<WaitingMessage>,
@@ -78,6 +81,7 @@ impl Server {
         let start = Instant::from_unix_seconds(1_800_000_000);
         Server {
             listeners: settings.listeners.clone(),
+            edge: settings.edge,
             endpoint: Endpoint::new(settings, start),
             router: Router::new(RouterSettings::default(), [4; 16], start),
             plan: Box::new(plan),
@@ -94,6 +98,7 @@ impl Server {
             traces: Vec::new(),
             probed: Vec::new(),
             shared: Vec::new(),
+            for_other_nodes: Vec::new(),
             is_off_slot: false,
             asked: Vec::new(),
             store: Vec::new(),
@@ -238,6 +243,9 @@ impl Server {
         more: &mut EndpointOutbox,
         out: &mut Vec<Datagram>,
     ) {
+        if transmit.target.flow.is_some_and(|flow| flow.edge != self.edge) {
+            return self.for_other_nodes.push(transmit);
+        }
         let target = transmit.target;
         let remote = match target.flow {
             Some(flow) => self.flows[usize::try_from(flow.number).unwrap()],
@@ -256,14 +264,31 @@ impl Server {
         out.push((target.local.unwrap(), remote, transmit.bytes));
     }
 
-    fn source(&mut self, from: SocketAddr, to: SocketAddr) -> Source {
+    /// Another node sends on a connection that this one holds.
+    pub fn transmit_for_other_node(&mut self, now: Instant, transmit: Transmit, out: &mut Vec<Datagram>) {
+        let mut effects = Vec::new();
+        self.transmit(now, transmit, &mut effects, out);
+        self.settle(now, effects, out);
+    }
+
+    /// A packet that came to this node or to another one of its farm.
+    pub fn handle_packet(&mut self, now: Instant, packet: Packet, out: &mut Vec<Datagram>) {
+        let mut effects = Vec::new();
+        match self.is_off_slot {
+            true => handle_packet_off_slot(&mut self.endpoint, now, packet, &mut effects),
+            false => self.endpoint.handle_packet(now, packet, &mut effects),
+        }
+        self.settle(now, effects, out);
+    }
+
+    pub fn source(&mut self, from: SocketAddr, to: SocketAddr) -> Source {
         let listener = self.listeners.iter().find(|listener| listener.addr == to).unwrap();
         let flow = (listener.transport != Transport::Udp).then(|| {
             let known = self.flows.iter().position(|peer| *peer == from).unwrap_or_else(|| {
                 self.flows.push(from);
                 self.flows.len() - 1
             });
-            FlowId { edge: EDGE, number: known as u64 }
+            FlowId { edge: self.edge, number: known as u64 }
         });
         Source { transport: listener.transport, local: to, remote: from, flow }
     }
@@ -299,12 +324,7 @@ impl Node for Server {
         out: &mut Vec<Datagram>,
     ) {
         let packet = Packet { bytes: Bytes::copy_from_slice(bytes), source: self.source(from, to) };
-        let mut effects = Vec::new();
-        match self.is_off_slot {
-            true => handle_packet_off_slot(&mut self.endpoint, now, packet, &mut effects),
-            false => self.endpoint.handle_packet(now, packet, &mut effects),
-        }
-        self.settle(now, effects, out);
+        self.handle_packet(now, packet, out);
     }
 
     fn wake(&mut self, now: Instant, out: &mut Vec<Datagram>) {
