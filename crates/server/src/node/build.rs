@@ -33,6 +33,7 @@ use crate::message::InboxMessage;
 use crate::routes;
 use crate::shard::voice::HelperResults;
 use crate::shard::{AccountSource, CallerProof, Reload, Shard, ShardDeps, ShardSelector, run_on_this_thread};
+use crate::waiting::StartListeners;
 
 /// The parts that all shards are made from.
 pub(crate) struct Shared {
@@ -97,14 +98,19 @@ impl Shared {
         }
     }
 
-    pub(crate) fn read(config: Config, database: &Database, clock: Clock) -> Result<Self> {
+    pub(crate) fn read(
+        config: Config,
+        database: &Database,
+        clock: Clock,
+        listeners: StartListeners,
+    ) -> Result<Self> {
         let mut fresh = [0; 32];
         let mut seed = [0; 32];
         getrandom::fill(&mut fresh).context("the system gives no randomness")?;
         getrandom::fill(&mut seed).context("the system gives no randomness")?;
         let mut writer = database.writer()?;
         let own = writer.secret("sip", fresh)?;
-        let farm = FarmMembership::join(&config, database, clock)?;
+        let farm = FarmMembership::join(&config, database, clock, listeners)?;
         // Nodes of a farm recognise each other's dialogs, nonces and branches.
         let secret = farm.as_ref().map_or(own, |farm| farm.secret.derive("sip"));
         for name in &config.sip.domains {

@@ -42,6 +42,7 @@ use crate::limits;
 use crate::message::{Command, InboxMessage, LocalMessage};
 use crate::rest::Rest;
 use crate::shard::StatusBoard;
+use crate::waiting::StartListeners;
 pub(crate) use build::Shared;
 pub(crate) use completions::StoreCompletions;
 use config::Config;
@@ -88,10 +89,19 @@ impl Node {
     /// # Errors
     /// As `start`.
     pub fn start_with(config: Config, options: store::sqlite::Options) -> Result<Node> {
+        Node::start_with_listeners(config, options, StartListeners::default())
+    }
+
+    /// As `start_with`; while the start waits for other machines, it answers at these listeners with the reason.
+    pub(crate) fn start_with_listeners(
+        config: Config,
+        options: store::sqlite::Options,
+        listeners: StartListeners,
+    ) -> Result<Node> {
         let clock = Clock::new();
         let database = database::place(&config).open_with(options)?;
         chat_store::database::tell_of_later_schema(&database);
-        let shared = Shared::read(config, &database, clock)?;
+        let shared = Shared::read(config, &database, clock, listeners)?;
         let database = shared.fenced(database);
         xmpp::warn(&shared);
         let tls = build::certificates(&shared)?;

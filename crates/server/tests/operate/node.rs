@@ -149,7 +149,7 @@ fn two_nodes_do_not_share_a_socket_but_a_dead_one_leaves_it() {
 }
 
 /// Status and body.
-fn get(at: std::net::SocketAddr, path: &str) -> (u16, String) {
+pub(super) fn get(at: std::net::SocketAddr, path: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(at).unwrap();
     write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
     let mut answer = String::new();
