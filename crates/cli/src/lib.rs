@@ -41,6 +41,7 @@ mod limits;
 mod node;
 mod nodes;
 mod password;
+mod registrations;
 mod rest;
 mod restore;
 mod route;
@@ -117,6 +118,8 @@ enum Command {
     /// The farm that the node belongs to
     #[command(subcommand)]
     Farm(farm::FarmCommand),
+    /// Addresses that are registered, with their contacts and the time that is left; of all nodes of the farm
+    Registrations(registrations::RegistrationsArgs),
     /// Records of calls, newest first
     Calls(calls::CallsArgs),
     /// Addresses and accounts whose sign-ins are slowed down or refused, why and until when
@@ -167,6 +170,7 @@ fn run(cli: Cli, serve: impl FnOnce(Config) -> anyhow::Result<()>) -> Result<(),
         Command::Xmpp(command) => command.run(&config),
         Command::Trace(args) => args.run(&config),
         Command::Farm(command) => command.run(&config),
+        Command::Registrations(args) => args.run(&config),
         Command::Calls(args) => args.run(&config),
         Command::Blocks(args) => args.run(&config),
         Command::Reload => node::reload(&config),

@@ -98,19 +98,14 @@ impl Shared {
         }
     }
 
-    pub(crate) fn read(
-        config: Config,
-        database: &Database,
-        clock: Clock,
-        listeners: StartListeners,
-    ) -> Result<Self> {
+    pub(crate) fn read(config: Config, database: &Database, clock: Clock, at: StartListeners) -> Result<Self> {
         let mut fresh = [0; 32];
         let mut seed = [0; 32];
         getrandom::fill(&mut fresh).context("the system gives no randomness")?;
         getrandom::fill(&mut seed).context("the system gives no randomness")?;
         let mut writer = database.writer()?;
         let own = writer.secret("sip", fresh)?;
-        let farm = FarmMembership::join(&config, database, clock, listeners)?;
+        let farm = FarmMembership::join(&config, database, clock, at)?;
         // Nodes of a farm recognise each other's dialogs, nonces and branches.
         let secret = farm.as_ref().map_or(own, |farm| farm.secret.derive("sip"));
         for name in &config.sip.domains {
