@@ -98,14 +98,18 @@ impl Shared {
         }
     }
 
-    pub(crate) fn read(config: Config, database: &Database, clock: Clock, at: StartListeners) -> Result<Self> {
-        let mut fresh = [0; 32];
-        let mut seed = [0; 32];
+    pub(crate) fn read(
+        config: Config,
+        database: &Database,
+        clock: Clock,
+        listeners: StartListeners,
+    ) -> Result<Self> {
+        let (mut fresh, mut seed) = ([0; 32], [0; 32]);
         getrandom::fill(&mut fresh).context("the system gives no randomness")?;
         getrandom::fill(&mut seed).context("the system gives no randomness")?;
         let mut writer = database.writer()?;
         let own = writer.secret("sip", fresh)?;
-        let farm = FarmMembership::join(&config, database, clock, at)?;
+        let farm = FarmMembership::join(&config, database, clock, listeners)?;
         // Nodes of a farm recognise each other's dialogs, nonces and branches.
         let secret = farm.as_ref().map_or(own, |farm| farm.secret.derive("sip"));
         for name in &config.sip.domains {
@@ -122,12 +126,11 @@ impl Shared {
         let looks = ::xmpp::sasl::UnknownAccounts::default();
         let admissions = Admissions::new();
         let failures = Arc::new(SignInFailures::default());
-        let route_peers = Arc::default();
         let mut shared = Shared {
             config,
             plan,
             stored: None,
-            route_peers,
+            route_peers: Arc::default(),
             domains,
             secret,
             seed,
