@@ -18,6 +18,7 @@ use tokio::task::spawn_local;
 use tokio::time::timeout;
 
 use super::Control;
+use super::chat::missing;
 use super::farm_response::merge;
 use super::protocol::{Failure, FailureKind, Hello, PROTOCOL, Request, Response};
 use super::records::Listing;
@@ -314,7 +315,11 @@ pub async fn answer<C: Control>(
             let done = control.write(change.into_write(control.now())?).await?;
             Response::Done { rows: rows(&done) }
         }
-        Request::Chat(ask) => Response::Chat(control.chat(ask).await?),
+        Request::Chat(ask) => {
+            let missing = missing(&ask);
+            let answer = control.chat(ask).await;
+            Response::Chat(answer.map_err(|error| Failure::of_chat(error, missing))?)
+        }
         Request::AccountsChanged => {
             control.accounts_changed();
             Response::Done { rows: 0 }
