@@ -16,7 +16,9 @@ pub(super) fn show(client: &mut Client, json: bool, clears: bool) -> Result<(), 
     let statuses = match response {
         Response::Statuses(statuses) => statuses,
         Response::Status(_) => {
-            return Err(CliError::Other("this node is in no farm: belfry status shows it".into()));
+            return Err(CliError::Other(
+                "this node is in no farm: belfry status without --farm shows it".into(),
+            ));
         }
         other => return Err(client.unexpected(&other).into()),
     };
