@@ -516,7 +516,7 @@ impl Control for Operator {
 
     async fn end_call(&self, call: &str) -> Result<(), Failure> {
         let ended = self.live(LiveRequest::end_of_call(call)).await;
-        ended.map(drop).map_err(farm_requests::failure_of_call)
+        ended.map(drop).map_err(|error| farm_requests::failure_of_call(error, call))
     }
 
     async fn live(&self, request: LiveRequest) -> Result<LiveAnswer, admin::ControlError> {

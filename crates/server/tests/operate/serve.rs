@@ -73,6 +73,10 @@ fn a_node_serves_reloads_and_drains() {
     let shown = place.belfry(&["account", "show", "alice"]).good();
     assert!(shown.contains("registered   nowhere"), "{shown}");
 
+    place.belfry(&["calls", "end", "CA12"]).failed(1, "no open call of an application has the SID CA12");
+    let kick = place.belfry(&["farm", "status"]);
+    kick.failed(1, "this node is in no farm: [farm] name is not set in its configuration");
+
     place.belfry(&["serve"]).failed(1, "a node runs there already; see it with: belfry status");
 
     place.write("belfry.toml", "[sip]\nlisten = 5\n");
