@@ -175,11 +175,13 @@ impl RecordReader {
         let mut reader = RecordReader { input, hash: Sha256::new(), path: path.into() };
         let mut magic = [0; MAGIC.len()];
         reader.fill(&mut magic).map_err(|error| match error {
-            StoreError::Invalid { .. } => reader.bad("it is no backup of belfry, or cut short"),
+            StoreError::Invalid { .. } => {
+                reader.bad("it is not a backup that belfry made, or only its first bytes")
+            }
             error => error,
         })?;
         if magic != *MAGIC {
-            return Err(reader.bad("it is no backup of belfry"));
+            return Err(reader.bad("it is not a backup that belfry made"));
         }
         let record = reader.next()?;
         let header: Header = reader.parse(&record, Kind::Header)?;
