@@ -78,9 +78,16 @@ impl InviteArgs {
         let mut out = std::io::stdout().lock();
         writeln!(out, "{link}")?;
         writeln!(out, "good once, until {until} UTC")?;
-        // Without a URL that is configured, the address by which browsers find the node is not known here.
-        if let Some(base) = config.web.public_url.as_deref().filter(|_| config.registration.invitation_page) {
-            writeln!(out, "for browsers: {}", page_address(base, &token))?;
+        if config.registration.invitation_page {
+            match config.web.public_url.as_deref() {
+                Some(base) => writeln!(out, "for browsers: {}", page_address(base, &token))?,
+                // The address by which browsers find the node is not known here.
+                None => writeln!(
+                    out,
+                    "for browsers: /invite/{token} at the ws: and wss: addresses of [xmpp] listen, with http: and https:; set [xmpp.web] \
+                     public_url, and this command prints the whole address"
+                )?,
+            }
         }
         Ok(())
     }
