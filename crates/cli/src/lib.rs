@@ -63,12 +63,12 @@ use config::Config;
 use error::CliError;
 
 const AFTER: &str = "\
-Commands speak to the running node through its control socket, or to its record when no node runs. \
+Commands speak to the running node through its control socket, or to its database when no node runs. \
 Which node, the configuration says: --config, else BELFRY_CONFIG, else ./belfry.toml, else the defaults.
 
-Exit codes: 0 done, 1 failed, 2 usage, 69 no node runs, 78 mistakes in the configuration.";
+Exit codes: 0 done, 1 failed, 2 usage, 69 no node runs, 75 serve: to be started again, 78 mistakes in the configuration.";
 
-/// A SIP server: proxy, registrar and accounts in one process.
+/// A communications server: SIP proxy and registrar, applications of calls, and XMPP chat on one set of accounts.
 #[derive(Debug, Parser)]
 #[command(name = "belfry", version, after_help = AFTER, max_term_width = 110)]
 pub struct Cli {
