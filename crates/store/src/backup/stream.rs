@@ -175,9 +175,7 @@ impl RecordReader {
         let mut reader = RecordReader { input, hash: Sha256::new(), path: path.into() };
         let mut magic = [0; MAGIC.len()];
         reader.fill(&mut magic).map_err(|error| match error {
-            StoreError::Invalid { .. } => {
-                reader.bad("it is not a backup that belfry made, or only its first bytes")
-            }
+            StoreError::Invalid { .. } => reader.bad("it is cut short, or not a backup that belfry made"),
             error => error,
         })?;
         if magic != *MAGIC {
