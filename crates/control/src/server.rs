@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use admin::ControlError;
+use admin::chat::Ask;
 use admin::live::{LiveAnswer, LiveRequest};
 use tokio::io::{
     AsyncBufRead, AsyncBufReadExt as _, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, BufReader,
@@ -315,11 +316,7 @@ pub async fn answer<C: Control>(
             let done = control.write(change.into_write(control.now())?).await?;
             Response::Done { rows: rows(&done) }
         }
-        Request::Chat(ask) => {
-            let missing = missing(&ask);
-            let answer = control.chat(ask).await;
-            Response::Chat(answer.map_err(|error| Failure::of_chat(error, missing))?)
-        }
+        Request::Chat(ask) => chat(control, ask).await?,
         Request::AccountsChanged => {
             control.accounts_changed();
             Response::Done { rows: 0 }
@@ -345,6 +342,12 @@ pub async fn answer<C: Control>(
 
 fn done(result: Result<(), Failure>) -> Result<Response, Failure> {
     result.map(|()| Response::Done { rows: 1 })
+}
+
+async fn chat<C: Control>(control: &C, ask: Ask) -> Result<Response, Failure> {
+    let missing = missing(&ask);
+    let answer = control.chat(ask).await;
+    answer.map(Response::Chat).map_err(|error| Failure::of_chat(error, missing))
 }
 
 async fn live<C: Control>(control: &C, request: LiveRequest) -> Result<Response, Failure> {

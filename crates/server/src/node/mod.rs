@@ -120,9 +120,7 @@ impl Node {
             cli::first_account::ensure_account(&shared.config, &database, clock)?;
         }
         let life = shared.farm.as_ref().map_or(0, |farm| farm.life.0);
-        let voice = build::voice_common(&shared, &database, &outlets)?;
-        let voice = voice.map(|voice| voice.with_life(life));
-        let (rest, threads) = (None, Vec::new());
+        let voice = build::voice_common(&shared, &database, &outlets)?.map(|voice| voice.with_life(life));
         let mut node = Node {
             shared,
             store,
@@ -136,8 +134,8 @@ impl Node {
             tls,
             clock,
             voice,
-            rest,
-            threads,
+            rest: None,
+            threads: Vec::new(),
         };
         if node.shared.config.has_rest() {
             node.rest = Some(Rest::new(&node));
