@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use config::Config;
+use config::{Config, ConfigError};
 
 use super::error::CliError;
 
@@ -17,7 +17,10 @@ pub(super) struct CheckConfig {
 
 impl CheckConfig {
     pub(super) fn run(&self, config: Option<&Path>) -> Result<(), CliError> {
-        let config = Config::load(self.file.as_deref().or(config))?;
+        let config = Config::load(self.file.as_deref().or(config)).map_err(|error| match error {
+            ConfigError::Unreadable { .. } if self.file.is_some() => CliError::NamedConfig(error),
+            error => CliError::Config(error),
+        })?;
         match &config.file {
             Some(file) => say!("{}: good", file.display()),
             None => say!("no belfry.toml here: the defaults, which are good"),

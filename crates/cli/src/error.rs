@@ -14,6 +14,8 @@ use store::StoreError;
 pub(super) enum CliError {
     /// The configuration cannot be read or has mistakes.
     Config(ConfigError),
+    /// The file that the command itself names cannot be read.
+    NamedConfig(ConfigError),
     /// The control socket: no node runs, or it does not answer.
     Client(ClientError),
     /// The database or the node has refused.
@@ -34,7 +36,7 @@ impl CliError {
     pub(super) fn exit_code(&self) -> u8 {
         match self {
             // EX_CONFIG.
-            CliError::Config(_) => 78,
+            CliError::Config(_) | CliError::NamedConfig(_) => 78,
             // EX_UNAVAILABLE.
             CliError::Client(ClientError::NotRunning { .. }) => 69,
             CliError::Usage(_) => 2,
@@ -49,6 +51,9 @@ impl fmt::Display for CliError {
         match self {
             CliError::Config(error @ ConfigError::Unreadable { .. }) => {
                 write!(f, "{error}; name another file with --config or BELFRY_CONFIG")
+            }
+            CliError::NamedConfig(error) => {
+                write!(f, "{error}; give the path of a configuration, or make one with: belfry init")
             }
             CliError::Config(error) => error.fmt(f),
             CliError::Client(error) => error.fmt(f),

@@ -15,7 +15,8 @@ use super::error::CliError;
 use super::farm_status::table;
 use super::table::{Table, grouped};
 
-const ALONE: &str = "this node is in no farm: [farm] name is not set";
+const ALONE: &str = "this node is in no farm: [farm] name is not set in its configuration; belfry status shows the node, and docs/farm.md \
+                     says how one node becomes several";
 
 /// Questions, and the pause between them, whether a node has begun to drain: it takes a second or two, unless the node is stopped
 /// or cut off.
@@ -73,10 +74,13 @@ impl FarmCommand {
     }
 }
 
-/// The farm as the node sees it; none if the node is alone.
-fn ask_status(client: &mut Client) -> Result<Option<FarmStatus>, CliError> {
+/// The farm as the node sees it.
+///
+/// # Errors
+/// The node is alone, or does not answer.
+fn ask_status(client: &mut Client) -> Result<FarmStatus, CliError> {
     match client.ask(&Request::Farm)? {
-        Response::Farm(status) => Ok(status),
+        Response::Farm(status) => status.ok_or_else(alone),
         other => Err(client.unexpected(&other).into()),
     }
 }
@@ -87,10 +91,6 @@ fn status(config: &Config, json: bool) -> Result<(), CliError> {
         say!("{}", serde_json::to_string(&status)?);
         return Ok(());
     }
-    let Some(status) = status else {
-        say!("{ALONE}");
-        return Ok(());
-    };
     let nodes = if status.nodes.len() == 1 { "node" } else { "nodes" };
     say!("farm {}: {} {nodes}, map {}", status.farm, status.nodes.len(), status.map_version);
     match &status.council_away {
@@ -105,7 +105,6 @@ fn status(config: &Config, json: bool) -> Result<(), CliError> {
 
 fn nodes(config: &Config, json: bool) -> Result<(), CliError> {
     let status = ask_status(&mut Client::connect(&config.server.control)?)?;
-    let Some(status) = status else { return alone(json) };
     if json {
         for node in &status.nodes {
             say!("{}", serde_json::to_string(node)?);
@@ -136,25 +135,20 @@ fn nodes(config: &Config, json: bool) -> Result<(), CliError> {
     Ok(())
 }
 
-/// The answer of a node outside a farm: nothing in a list.
-fn alone(json: bool) -> Result<(), CliError> {
-    if !json {
-        say!("{ALONE}");
-    }
-    Ok(())
+fn alone() -> CliError {
+    CliError::Other(ALONE.into())
 }
 
 fn map(config: &Config, json: bool) -> Result<(), CliError> {
     let mut client = Client::connect(&config.server.control)?;
     let map = match client.ask(&Request::FarmMap)? {
-        Response::FarmMap(map) => map,
+        Response::FarmMap(map) => map.ok_or_else(alone)?,
         other => return Err(client.unexpected(&other).into()),
     };
     if json {
         say!("{}", serde_json::to_string(&map)?);
         return Ok(());
     }
-    let Some(map) = map else { return alone(false) };
     say!("farm {}: map {}", map.farm, map.map_version);
     map_table(&map).print(&mut io::stdout().lock())?;
     Ok(())
@@ -220,7 +214,7 @@ fn drain(config: &Config, name: &str) -> Result<(), CliError> {
         other => return Err(client.unexpected(&other).into()),
     }
     for _ in 0..DRAIN_LOOKS {
-        let nodes = ask_status(&mut client)?.map(|status| status.nodes).unwrap_or_default();
+        let nodes = ask_status(&mut client)?.nodes;
         if !nodes.iter().any(|node| *node.name == *name && matches!(&*node.state, "serving" | "joining")) {
             say!("{name} is draining");
             return Ok(());

@@ -17,7 +17,9 @@ pub(super) fn show(client: &mut Client, json: bool, clears: bool) -> Result<(), 
         Response::Statuses(statuses) => statuses,
         // A node alone answers a request to all nodes as one to itself.
         Response::Status(_) => {
-            return Err(CliError::Other("this node is in no farm: belfry status shows it".into()));
+            return Err(CliError::Other(
+                "this node is in no farm: belfry status without --farm shows it".into(),
+            ));
         }
         other => return Err(client.unexpected(&other).into()),
     };

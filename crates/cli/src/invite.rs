@@ -37,7 +37,7 @@ const LONGEST: Duration = Duration::from_hours(24 * 366);
 impl InviteArgs {
     pub(super) fn run(self, config: &Config) -> Result<(), CliError> {
         if config.registration.invitations == Inviting::Nobody {
-            let text = "nobody is invited here: invitations is \"nobody\" in [xmpp.registration]";
+            let text = "invitations are off: [xmpp.registration] invitations is \"nobody\"; set it to \"administrators\" or \"users\" to invite";
             return Err(CliError::Other(text.into()));
         }
         let good_for = match &self.expires {
@@ -80,9 +80,16 @@ impl InviteArgs {
         let mut out = std::io::stdout().lock();
         writeln!(out, "{link}")?;
         writeln!(out, "good once, until {until} UTC")?;
-        // Without a URL that is configured, the address by which browsers find the node is not known here.
-        if let Some(base) = config.web.public_url.as_deref().filter(|_| config.registration.invitation_page) {
-            writeln!(out, "for browsers: {}", page_address(base, &token))?;
+        if config.registration.invitation_page {
+            match config.web.public_url.as_deref() {
+                Some(base) => writeln!(out, "for browsers: {}", page_address(base, &token))?,
+                // The address by which browsers find the node is not known here.
+                None => writeln!(
+                    out,
+                    "for browsers: /invite/{token} at the ws: and wss: addresses of [xmpp] listen, with http: and https:; set [xmpp.web] \
+                     public_url, and this command prints the whole address"
+                )?,
+            }
         }
         Ok(())
     }

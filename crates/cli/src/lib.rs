@@ -41,6 +41,7 @@ mod limits;
 mod node;
 mod nodes;
 mod password;
+mod registrations;
 mod rest;
 mod restore;
 mod route;
@@ -62,12 +63,12 @@ use config::Config;
 use error::CliError;
 
 const AFTER: &str = "\
-Commands speak to the running node through its control socket, or to its record when no node runs. \
+Commands speak to the running node through its control socket, or to its database when no node runs. \
 Which node, the configuration says: --config, else BELFRY_CONFIG, else ./belfry.toml, else the defaults.
 
-Exit codes: 0 done, 1 failed, 2 usage, 69 no node runs, 78 mistakes in the configuration.";
+Exit codes: 0 done, 1 failed, 2 usage, 69 no node runs, 75 serve: to be started again, 78 mistakes in the configuration.";
 
-/// A SIP server: proxy, registrar and accounts in one process.
+/// A communications server: SIP proxy and registrar, applications of calls, and XMPP chat on one set of accounts.
 #[derive(Debug, Parser)]
 #[command(name = "belfry", version, after_help = AFTER, max_term_width = 110)]
 pub struct Cli {
@@ -117,6 +118,8 @@ enum Command {
     /// The farm that the node belongs to
     #[command(subcommand)]
     Farm(farm::FarmCommand),
+    /// Addresses that are registered, with their contacts and the time that is left; of all nodes of the farm
+    Registrations(registrations::RegistrationsArgs),
     /// Records of calls, newest first
     Calls(calls::CallsArgs),
     /// Addresses and accounts whose sign-ins are slowed down or refused, why and until when
@@ -169,6 +172,7 @@ fn run(cli: Cli, serve: impl FnOnce(Config) -> anyhow::Result<()>) -> Result<(),
         Command::Xmpp(command) => command.run(&config),
         Command::Trace(args) => args.run(&config),
         Command::Farm(command) => command.run(&config),
+        Command::Registrations(args) => args.run(&config),
         Command::Calls(args) => args.run(&config),
         Command::Blocks(args) => args.run(&config),
         Command::Reload => node::reload(&config),

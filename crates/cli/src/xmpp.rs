@@ -259,6 +259,7 @@ impl ChatCommand {
     fn run(self, config: &Config) -> Result<(), CliError> {
         let is_for_farm = !self.is_for_this_node();
         let (ask, form) = self.ask(config)?;
+        let done = if matches!(ask, Ask::End { .. }) { "ended" } else { "sent to" };
         let mut client = Client::connect(&config.server.control)?;
         let request = Request::Chat(ask);
         // Others, as those about one room, are passed to the owner by the node itself.
@@ -268,7 +269,7 @@ impl ChatCommand {
             (client.ask(&request)?, None)
         };
         let Response::Chat(answer) = response else { return Err(client.unexpected(&response).into()) };
-        show(&answer, form)?;
+        show(&answer, form, done)?;
         match form {
             Form::Table => say_nodes(nodes.as_ref()),
             Form::Json => {
@@ -392,8 +393,8 @@ fn room_address(text: &str, config: &Config) -> String {
     if text.contains('@') { text.to_owned() } else { format!("{text}@{rooms}.{domain}") }
 }
 
-/// Control characters of answers become dots in tables; JSON escapes them by itself.
-fn show(answer: &Answer, form: Form) -> Result<(), CliError> {
+/// Control characters of answers become dots in tables; JSON escapes them by itself. `done`: the words before a number of sessions.
+fn show(answer: &Answer, form: Form, done: &str) -> Result<(), CliError> {
     let mut out = io::BufWriter::new(io::stdout().lock());
     // One line for each object, so that a program can read a long list as it comes.
     if matches!(form, Form::Json) {
@@ -418,7 +419,8 @@ fn show(answer: &Answer, form: Form) -> Result<(), CliError> {
         Answer::Users { users, .. } => {
             users.iter().try_for_each(|user| writeln!(out, "{}", printable(user)))?;
         }
-        Answer::Count(count) => writeln!(out, "{} sessions", grouped(*count))?,
+        Answer::Count(1) => writeln!(out, "{done} 1 session")?,
+        Answer::Count(count) => writeln!(out, "{done} {} sessions", grouped(*count))?,
         Answer::Motd(None) => writeln!(out, "no message of the day")?,
         Answer::Motd(Some(text)) => {
             writeln!(out, "subject  {}\n\n{}", printable(&text.subject), text.body)?;
@@ -435,7 +437,7 @@ fn show(answer: &Answer, form: Form) -> Result<(), CliError> {
 /// `total`: of all sessions, more of which there may be than the node sends.
 fn show_sessions(sessions: &[Session], total: u64, out: &mut impl io::Write) -> io::Result<()> {
     if sessions.is_empty() {
-        return writeln!(out, "nobody is signed in");
+        return writeln!(out, "no account is signed in to chat");
     }
     let now = Clock::new().now().unix_seconds();
     let mut table =

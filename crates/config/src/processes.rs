@@ -48,7 +48,9 @@ impl FromStr for ProcessNumber {
             Some(ProcessNumber { number: number.parse().ok()?, count: count.parse().ok()? })
         });
         let is_valid = |it: &ProcessNumber| (1..=it.count).contains(&it.number) && it.count <= PROCESSES;
-        numbers.filter(is_valid).ok_or_else(|| format!("{text:?} is no process, as 2/4"))
+        numbers.filter(is_valid).ok_or_else(|| {
+            format!("{text:?}: expected the number of a process and how many there are, as 2/4")
+        })
     }
 }
 
@@ -61,10 +63,15 @@ impl Config {
     pub fn for_process(mut self, process: ProcessNumber) -> Result<Config, ConfigError> {
         let fault = |what: String| ConfigError::Processes { file: self.file.clone(), what };
         if !self.shares_database() {
-            return Err(fault(
-                "several processes are nodes of a farm with one database: [farm] and [store] url are needed"
-                    .into(),
-            ));
+            let missing = match (&self.farm.name, &self.store.url) {
+                (None, None) => "[farm] name and [store] url are not set",
+                (None, _) => "[farm] name is not set",
+                (_, _) => "[store] url is not set",
+            };
+            return Err(fault(format!(
+                "{missing}, and --processes needs both, as each process is a node of a farm with one PostgreSQL database; set them (a whole \
+                 file is in docs/farm.md, \"One configuration for a whole machine\"), or start one process: belfry serve"
+            )));
         }
         let by = process.number - 1;
         let own = [Some(&mut self.farm.listen), self.farm.advertise.as_mut()];
@@ -78,10 +85,16 @@ impl Config {
             }
         }
         if let Some(address) = beyond {
-            return Err(fault(format!("there are no {} ports from {address} on", process.count)));
+            return Err(fault(format!(
+                "{} processes need as many ports from {address} on, and the last port is 65535: name a lower one",
+                process.count
+            )));
         }
         let Some(ports) = share(&self.voice.ports, process) else {
-            return Err(fault(format!("[voice] media_ports are too few for {} processes", process.count)));
+            return Err(fault(format!(
+                "[voice] media_ports are too few for {} processes, which divide them: name a wider range",
+                process.count
+            )));
         };
         self.voice.ports = ports;
         self.farm.shares_ports = true;
@@ -156,11 +169,33 @@ mod tests {
     #[test]
     fn a_node_alone_and_ports_that_do_not_suffice_are_refused() {
         let alone = of("", process("1/2")).unwrap_err();
-        assert!(alone.contains("[farm] and [store] url are needed"), "{alone}");
+        assert!(
+            alone.contains("x.toml: [farm] name and [store] url are not set, and --processes"),
+            "{alone}"
+        );
+        let own =
+            of(&FARM.replace("[store]\nurl = \"postgres://db/belfry\"\n", ""), process("1/2")).unwrap_err();
+        assert!(own.contains("x.toml: [store] url is not set"), "{own}");
         let last = of(&FARM.replace("5280", "65535"), process("2/2")).unwrap_err();
-        assert!(last.contains("no 2 ports from 127.0.0.1:65535 on"), "{last}");
+        assert!(last.contains("2 processes need as many ports from 127.0.0.1:65535 on"), "{last}");
         let media = of(&FARM.replace("10000-10999", "10000-10003"), process("1/3")).unwrap_err();
         assert!(media.contains("media_ports are too few for 3 processes"), "{media}");
+    }
+
+    /// The file of the page, for as many processes as its command names.
+    #[test]
+    fn the_file_of_the_page_serves_two_processes() {
+        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/farm.md");
+        let page = std::fs::read_to_string(page).unwrap();
+        let (_, section) = page.split_once("\n## One configuration for a whole machine\n").unwrap();
+        let (_, text) = section.split_once("\n    [server]\n").unwrap();
+        let lines = text.lines().take_while(|line| line.is_empty() || line.starts_with("    "));
+        let file: String = lines.map(|line| format!("{}\n", line.trim_start())).collect();
+        for number in ["1/2", "2/2"] {
+            let config = of(&format!("[server]\n{file}"), process(number)).unwrap();
+            assert!(config.xmpp.is_on() && config.shares_database(), "{file}");
+        }
+        assert!(section.contains("belfry serve --processes 2"), "{section}");
     }
 
     #[test]

@@ -32,7 +32,7 @@ pub use plan::{PlanPage, PlanQuery};
 pub use protocol::{Failure, FailureKind, Hello, PROTOCOL, Request, Response};
 pub use rates::{Rate, Rates, Totals};
 pub use records::{AccountRow, Ask, Change, Listing, Secret};
-pub use server::{ControlSocket, answer, respond, serve};
+pub use server::{ControlSocket, answer, respond, serve, serve_failure};
 pub use status::{
     AdmissionStatus, CertificateSource, CertificateStatus, Listening, NodeState, Observed, ShardCounters,
     SignInFailureCount, Status, StatusSource, StoreStatus, TargetStatus, watch,

@@ -211,6 +211,16 @@ impl Failure {
     pub fn new(kind: FailureKind, message: impl Into<String>) -> Self {
         Failure { kind, message: message.into() }
     }
+
+    /// The failure of a request about chat; `missing`: the words for what the request names and is not there.
+    pub(crate) fn of_chat(error: admin::ControlError, missing: String) -> Self {
+        match error {
+            admin::ControlError::NotFound | admin::ControlError::NotLive => {
+                Failure::new(FailureKind::NotFound, missing)
+            }
+            error => error.into(),
+        }
+    }
 }
 
 impl std::fmt::Display for Failure {

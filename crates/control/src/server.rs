@@ -2,19 +2,24 @@
 
 use std::cell::Cell;
 use std::io;
+use std::os::fd::AsFd as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use admin::ControlError;
+use admin::chat::Ask;
 use admin::live::{LiveAnswer, LiveRequest};
-use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::io::{
+    AsyncBufRead, AsyncBufReadExt as _, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, BufReader,
+};
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::task::spawn_local;
 use tokio::time::timeout;
 
 use super::Control;
+use super::chat::missing;
 use super::farm_response::merge;
 use super::protocol::{Failure, FailureKind, Hello, PROTOCOL, Request, Response};
 use super::records::Listing;
@@ -48,6 +53,14 @@ impl ControlSocket {
         std::fs::rename(&hidden, path)?;
         Ok(ControlSocket { listener, path: path.into() })
     }
+
+    /// The same listener again: both have one queue of connections.
+    ///
+    /// # Errors
+    /// The system's: the process has no file descriptor left.
+    pub fn duplicate(&self) -> io::Result<std::os::unix::net::UnixListener> {
+        self.listener.as_fd().try_clone_to_owned().map(Into::into)
+    }
 }
 
 impl Drop for ControlSocket {
@@ -70,13 +83,39 @@ pub async fn serve<C: Control + 'static>(socket: ControlSocket, control: Rc<C>, 
                     drop(seat);
                 });
             }
-            // Out of descriptors; connected commands will leave.
-            Err(error) => {
-                tracing::warn!(%error, "cannot accept a command's connection");
-                tokio::time::sleep(std::time::Duration::from_secs(1)).await;
-            }
+            Err(error) => pause_after(&error).await,
         }
     }
+}
+
+/// Answers each command with a failure, until dropped: for a node that has not started. On a `LocalSet`.
+pub async fn serve_failure(listener: UnixListener, failure: impl Fn() -> Failure + 'static) {
+    let (open, failure) = (Rc::new(Cell::new(0)), Rc::new(failure));
+    loop {
+        match listener.accept().await {
+            Ok((mut stream, _)) => {
+                // Over the limit the connection ends unanswered.
+                let Some(seat) = ConnectionSlot::take(&open) else { continue };
+                let failure = Rc::clone(&failure);
+                spawn_local(async move {
+                    let (reader, mut writer) = stream.split();
+                    let mut reader = BufReader::new(reader);
+                    // A socket that is closed with unread bytes loses the answer.
+                    if let Ok(Some(_)) = receive(&mut reader).await {
+                        let _ = send(&mut writer, &Response::Failed(failure())).await;
+                    }
+                    drop(seat);
+                });
+            }
+            Err(error) => pause_after(&error).await,
+        }
+    }
+}
+
+/// The process is out of descriptors; connected commands will leave.
+async fn pause_after(error: &io::Error) {
+    tracing::warn!(%error, "cannot accept a command's connection");
+    tokio::time::sleep(std::time::Duration::from_secs(1)).await;
 }
 
 /// One of `limits::CONTROL_CONNECTIONS`.
@@ -189,27 +228,35 @@ impl<C: Control> Connection<C> {
         self.send(&Response::Failed(failure)).await
     }
 
-    /// `None`: hung up. `Err` within: nonsense, which has an answer.
     async fn receive(&mut self) -> io::Result<Option<Result<Request, Failure>>> {
-        let mut line = Vec::new();
-        let mut limited = (&mut self.reader).take(limits::CONTROL_REQUEST as u64);
-        let read = timeout(limits::CONTROL_IDLE, limited.read_until(b'\n', &mut line)).await??;
-        if read == 0 {
-            return Ok(None);
-        }
-        if line.last() != Some(&b'\n') {
-            let message = format!("expected a line of at most {} bytes", limits::CONTROL_REQUEST);
-            return Ok(Some(Err(Failure::new(FailureKind::Protocol, message))));
-        }
-        let nonsense = |error| Failure::new(FailureKind::Protocol, format!("not a request: {error}"));
-        Ok(Some(serde_json::from_slice(&line).map_err(nonsense)))
+        receive(&mut self.reader).await
     }
 
     async fn send(&mut self, response: &Response) -> io::Result<()> {
-        let mut line = serde_json::to_vec(response)?;
-        line.push(b'\n');
-        timeout(limits::CONTROL_WRITE, self.writer.write_all(&line)).await?
+        send(&mut self.writer, response).await
     }
+}
+
+/// `None`: hung up. `Err` within: nonsense, which has an answer.
+async fn receive(reader: &mut (impl AsyncBufRead + Unpin)) -> io::Result<Option<Result<Request, Failure>>> {
+    let mut line = Vec::new();
+    let mut limited = reader.take(limits::CONTROL_REQUEST as u64);
+    let read = timeout(limits::CONTROL_IDLE, limited.read_until(b'\n', &mut line)).await??;
+    if read == 0 {
+        return Ok(None);
+    }
+    if line.last() != Some(&b'\n') {
+        let message = format!("expected a line of at most {} bytes", limits::CONTROL_REQUEST);
+        return Ok(Some(Err(Failure::new(FailureKind::Protocol, message))));
+    }
+    let nonsense = |error| Failure::new(FailureKind::Protocol, format!("not a request: {error}"));
+    Ok(Some(serde_json::from_slice(&line).map_err(nonsense)))
+}
+
+async fn send(writer: &mut (impl AsyncWrite + Unpin), response: &Response) -> io::Result<()> {
+    let mut line = serde_json::to_vec(response)?;
+    line.push(b'\n');
+    timeout(limits::CONTROL_WRITE, writer.write_all(&line)).await?
 }
 
 /// The answer to a request of an operator: of this node, or of all nodes of the farm.
@@ -269,7 +316,7 @@ pub async fn answer<C: Control>(
             let done = control.write(change.into_write(control.now())?).await?;
             Response::Done { rows: rows(&done) }
         }
-        Request::Chat(ask) => Response::Chat(control.chat(ask).await?),
+        Request::Chat(ask) => chat(control, ask).await?,
         Request::AccountsChanged => {
             control.accounts_changed();
             Response::Done { rows: 0 }
@@ -295,6 +342,12 @@ pub async fn answer<C: Control>(
 
 fn done(result: Result<(), Failure>) -> Result<Response, Failure> {
     result.map(|()| Response::Done { rows: 1 })
+}
+
+async fn chat<C: Control>(control: &C, ask: Ask) -> Result<Response, Failure> {
+    let missing = missing(&ask);
+    let answer = control.chat(ask).await;
+    answer.map(Response::Chat).map_err(|error| Failure::of_chat(error, missing))
 }
 
 async fn live<C: Control>(control: &C, request: LiveRequest) -> Result<Response, Failure> {

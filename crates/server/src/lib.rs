@@ -16,4 +16,5 @@ pub mod shard;
 pub mod signals;
 #[cfg(test)]
 mod testing;
+pub mod waiting;
 pub mod xmpp;

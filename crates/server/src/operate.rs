@@ -6,6 +6,7 @@
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::AsFd as _;
 use std::rc::Rc;
 
 use axum::Router;
@@ -18,6 +19,7 @@ use tokio::task::spawn_local;
 use crate::console;
 use crate::http;
 use crate::signals::{Order, Signals};
+use crate::waiting::StartListeners;
 
 /// Bound before the node starts, so that a second node, or a port in use, is known before the first packet.
 #[derive(Debug)]
@@ -77,6 +79,19 @@ impl AdminListeners {
         // Last: until here a signal ends the process at once, and there is nothing to end in order yet.
         let signals = Signals::new().map_err(AdminListenerError::Signals)?;
         Ok(AdminListeners { control, http, rest, console, signals })
+    }
+
+    /// Duplicates of the listeners, for a start that waits.
+    ///
+    /// # Errors
+    /// The system's: the process has no file descriptor left.
+    pub fn for_start(&self) -> io::Result<StartListeners> {
+        let http = std::iter::once(&self.http).chain(&self.rest).chain(&self.console);
+        let duplicate = |listener: &TcpListener| listener.as_fd().try_clone_to_owned().map(Into::into);
+        Ok(StartListeners {
+            control: Some(self.control.duplicate()?),
+            http: http.map(duplicate).collect::<io::Result<_>>()?,
+        })
     }
 
     /// The real port, where 0 was asked for.

@@ -172,7 +172,9 @@ impl fmt::Display for StoreError {
             StoreError::Line { line, found, expected } => {
                 write!(f, "line {line}: {found}; expected {expected}")
             }
-            StoreError::Closed => write!(f, "the record is closed: the server is stopping"),
+            StoreError::Closed => f.write_str(
+                "the database takes no requests now: the node is stopping, or has too much to do; try again",
+            ),
             StoreError::Internal { detail } => write!(f, "defect in belfry's store: {detail}"),
         }
     }

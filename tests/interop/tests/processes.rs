@@ -75,5 +75,5 @@ fn processes_share_calls_and_phones_and_one_that_is_killed_comes_back() {
 fn several_processes_without_a_farm_are_refused() {
     let (code, text) = Node::prepare().fails(&["serve", "--processes", "2"]);
     assert_eq!(code, 78, "{text}");
-    assert!(text.contains("[farm] and [store] url are needed"), "{text}");
+    assert!(text.contains("[farm] name and [store] url are not set, and --processes needs both"), "{text}");
 }

@@ -139,7 +139,7 @@ fn commands_at_any_node_show_and_end_the_sessions_of_all_nodes() {
     assert_eq!(own, USERS);
     let [first, _, third] = &farm.nodes[..] else { panic!("three nodes") };
     let announced = first.run(&["xmpp", "announce", "down-at-five", "--domain", "example.test"]);
-    assert_eq!(announced, format!("{USERS} sessions\n3 of 3 nodes answered\n"));
+    assert_eq!(announced, format!("sent to {USERS} sessions\n3 of 3 nodes answered\n"));
     clients.iter_mut().for_each(|client| client.hears("down-at-five"));
     clients[0].order(&format!("enter {ROOM} zero"));
     clients[0].sees(ROOM, "available");
@@ -150,12 +150,12 @@ fn commands_at_any_node_show_and_end_the_sessions_of_all_nodes() {
     }
     for (user, client) in clients.iter_mut().enumerate().take(3) {
         let ended = third.run(&["xmpp", "kick", &format!("user{user}@example.test")]);
-        assert_eq!(ended, "1 sessions\n3 of 3 nodes answered\n");
+        assert_eq!(ended, "ended 1 session\n3 of 3 nodes answered\n");
         client.is_disconnected();
     }
     assert_eq!(sessions(first, &[]).len(), USERS - 3);
     let (_, error) = first.fails(&["xmpp", "kick", "user0@example.test"]);
-    assert!(error.contains("there is no such account, session or room"), "{error}");
+    assert!(error.contains("user0@example.test is not signed in to chat"), "{error}");
 }
 
 #[test]

@@ -15,8 +15,9 @@ use crate::whole_file;
 pub(super) const USAGE: &str = "\
 usage: ringer report --compare FIRST.json SECOND.json [--tolerance 5%] [--html PAGE.html] [--json FILE]
 Prints each figure of both runs with its difference and share, and marks those that got worse by more than the tolerance
-(5 % unless said otherwise). With --tolerance the exit code is 99 when a figure got worse, and 98 when none did and the
-runs are not comparable: another scenario, rate or machine, too short, or Ringer was the limit.";
+(5 % unless said otherwise). Figures of runs that are not comparable (another scenario, rate or machine, too short, or
+Ringer was the limit) are not marked. With --tolerance the exit code is 99 when a figure got worse, and 98 when the runs
+are not comparable.";
 
 /// The tolerance that figures are marked by when none is given.
 const TOLERANCE: f64 = 0.05;
@@ -91,7 +92,8 @@ fn write(path: &Path, text: &str) -> Result<(), String> {
         .map_err(|error| format!("{}: {error}; nothing of it was kept", path.display()))
 }
 
-/// A figure that got worse counts more than runs that cannot be compared.
+/// Of files with several runs: a figure that got worse in one pair counts more than another pair that is not comparable. A pair that is not
+/// comparable has no figure that got worse.
 fn code(comparisons: &[&Comparison]) -> ExitCode {
     if comparisons.iter().any(|comparison| comparison.worse().next().is_some()) {
         ExitCode::ThresholdMissed
@@ -184,13 +186,15 @@ mod tests {
     fn runs_that_are_not_comparable_are_no_success() {
         let folder = tempfile::tempdir().expect("a folder");
         let first = run(folder.path(), "a.json", 4.0);
-        let other = std::fs::read_to_string(&first).expect("read").replace("\"one\"", "\"two\"");
+        let slower = std::fs::read_to_string(run(folder.path(), "slower.json", 8.0)).expect("read");
         let second = folder.path().join("b.json");
-        std::fs::write(&second, other).expect("written");
+        std::fs::write(&second, slower.replace("\"one\"", "\"two\"")).expect("written");
         let line = format!("{first} --compare {} --tolerance 5%", second.display());
         let (lines, code) = compared(&words(&line)).expect("right");
         assert_eq!(code, ExitCode::RingerWasTheLimit);
         assert!(lines.contains(&"NOT COMPARABLE: the machines differ: one; two".to_owned()), "{lines:?}");
+        assert!(lines.iter().all(|line| !line.contains("WORSE")), "{lines:?}");
+        assert_eq!(lines.last().map(String::as_str), Some("not judged: the runs are not comparable"));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Two runs of the same load beside each other: each figure with its difference, and whether it got worse.
 //!
 //! The order: [`compare`] gathers figures by kind (totals, times, media, users, processes), each with the direction that is better; then reasons
-//! are collected why the runs may not be compared. Both are told: figures of runs that are not comparable are still shown.
+//! are collected why the runs may not be compared. Both are told: figures of runs that are not comparable are still shown, but not judged.
 
 use serde::Serialize;
 
@@ -40,6 +40,8 @@ pub enum Change {
     Worse,
     /// One of the runs does not have the figure.
     Missing,
+    /// The runs are not comparable: the difference says nothing about the system under test.
+    NotJudged,
 }
 
 /// One figure of both runs.
@@ -82,9 +84,13 @@ pub fn compare(before: &Report, after: &Report, tolerance: f64) -> Comparison {
     list.media(before, after);
     list.users(before, after);
     list.processes(before, after);
+    let not_comparable = not_comparable(before, after);
+    if !not_comparable.is_empty() {
+        list.judge_none();
+    }
     Comparison {
         titles: [before.title.clone(), after.title.clone()],
-        not_comparable: not_comparable(before, after),
+        not_comparable,
         figures: list.figures,
         tolerance,
     }
@@ -111,6 +117,7 @@ impl Comparison {
                 Change::Better => "better",
                 Change::Worse => "WORSE",
                 Change::Missing => "not in both",
+                Change::NotJudged => "not judged",
             };
             let name = if figure.unit.is_empty() {
                 figure.name.clone()
@@ -128,6 +135,9 @@ impl Comparison {
 
     /// The verdict in one sentence.
     pub fn verdict(&self) -> String {
+        if !self.not_comparable.is_empty() {
+            return "not judged: the runs are not comparable".to_owned();
+        }
         let tolerance = format!("{:.1} %", self.tolerance * 100.0).replace(".0 %", " %");
         match self.worse().count() {
             0 => format!("nothing got worse by more than {tolerance}"),
@@ -186,6 +196,13 @@ impl FigureList {
             better,
             change,
         });
+    }
+
+    /// Withdraws the verdicts: the runs are not comparable.
+    fn judge_none(&mut self) {
+        for figure in self.figures.iter_mut().filter(|figure| figure.change != Change::Missing) {
+            figure.change = Change::NotJudged;
+        }
     }
 
     /// A change must exceed both the tolerance and the floor.
@@ -465,6 +482,17 @@ mod tests {
             let said = reason(change);
             assert!(said.contains(wanted), "{wanted}: {said}");
         }
+    }
+
+    #[test]
+    fn figures_of_runs_that_are_not_comparable_are_shown_and_not_judged() {
+        let (first, mut second) = (run(50.0, 4.0, 0), run(50.0, 8.0, 30));
+        second.machine = "8 processors".to_owned();
+        let compared = compare(&first, &second, 0.05);
+        assert_eq!(worse(&compared), Vec::<&str>::new());
+        assert!(compared.figures.iter().all(|figure| figure.change == Change::NotJudged), "{compared:?}");
+        assert!(compared.table().measured.iter().any(|row| row[1] == "4" && row[2] == "8"), "{compared:?}");
+        assert_eq!(compared.verdict(), "not judged: the runs are not comparable");
     }
 
     #[test]

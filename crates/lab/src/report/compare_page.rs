@@ -26,7 +26,11 @@ pub fn comparison_page(pairs: &[(Comparison, &Report, &Report)]) -> String {
 
 /// Titles, verdict, and when, with what and where each run took place.
 fn head(out: &mut String, comparison: &Comparison, before: &Report, after: &Report) {
-    let class = if comparison.worse().next().is_some() { "missed" } else { "passed" };
+    let class = match comparison.worse().next() {
+        _ if !comparison.not_comparable.is_empty() => "open",
+        Some(_) => "missed",
+        None => "passed",
+    };
     let _ = write!(
         out,
         "<h1>{} → {}</h1><p class=\"verdict {class}\">{}</p>",
@@ -66,7 +70,7 @@ fn figures(out: &mut String, comparison: &Comparison) {
             Change::Worse => "missed",
             Change::Better => "passed",
             Change::Missing => "open",
-            Change::Same => "",
+            Change::Same | Change::NotJudged => "",
         };
         out.push_str("<tr>");
         for (column, cell) in row.iter().enumerate() {

@@ -40,7 +40,7 @@ use store::Database;
 
 use crate::message::{Command, InboxMessage, LocalMessage};
 use crate::shard::StatusBoard;
-use crate::signals::ExitOnSignal;
+use crate::waiting::{StartListeners, StartWait};
 pub(crate) use board::FarmBoard;
 use link_socket::LinkSocket;
 use traffic::Renewal;
@@ -253,11 +253,16 @@ impl FarmListener for Listener {
 
 impl FarmMembership {
     /// Joins the farm of the configuration, if there is one: returns when the council has admitted the node, and the database that
-    /// nodes share knows the life.
+    /// nodes share knows the life. Until then operators that ask at `listeners` are told so.
     ///
     /// # Errors
     /// In words for the operator: a file, an address, or the reason of a refusal.
-    pub(crate) fn join(config: &Config, database: &Database, clock: Clock) -> Result<Option<FarmMembership>> {
+    pub(crate) fn join(
+        config: &Config,
+        database: &Database,
+        clock: Clock,
+        listeners: StartListeners,
+    ) -> Result<Option<FarmMembership>> {
         let Some(name) = config.farm.name.clone() else { return Ok(None) };
         let file = config.farm.secret.clone().context("[farm] has no secret")?;
         let secret = Secret::read(&file)?;
@@ -283,7 +288,7 @@ impl FarmMembership {
         let events = Listener { board: Arc::clone(&board), joined, is_member: false, clock, measured };
         let (agent, thread) = FarmAgent::start(args, Box::new(events)).context("the farm's thread")?;
         // Every later step needs the life: the fence, the addresses of shards, the keys of links.
-        let life = wait(&receiver, config)?;
+        let life = wait(&receiver, config, &board, listeners)?;
         if shares_database {
             database::join(database, life, &node)?;
         }
@@ -435,8 +440,22 @@ impl FarmMembership {
 }
 
 /// Waits for the council's word. It may be away at first: the node says so and goes on trying, until a signal ends it.
-fn wait(joined: &Receiver<Result<Life, FarmEnd>>, config: &Config) -> Result<Life> {
-    let _signals = ExitOnSignal::start("the farm's council").context("the thread of signals")?;
+fn wait(
+    joined: &Receiver<Result<Life, FarmEnd>>,
+    config: &Config,
+    board: &Arc<FarmBoard>,
+    listeners: StartListeners,
+) -> Result<Life> {
+    let (at, board) = (servers(config).join(" "), Arc::clone(board));
+    let reason = move || {
+        let away = board.away().map(|why| format!(" ({why})")).unwrap_or_default();
+        format!(
+            "the node waits for the farm's council at {at}{away}, and serves nothing before it has joined; check [farm] council, and that \
+             NATS runs there"
+        )
+    };
+    let _wait = StartWait::begin(listeners, "the farm's council", Arc::new(reason))
+        .context("the thread that answers during the start")?;
     match joined.recv() {
         Ok(Ok(life)) => Ok(life),
         Ok(Err(end)) => Err(anyhow!("the node cannot join the farm: {end}")),

@@ -1,7 +1,4 @@
-//! From configuration and database to the parts of a node. `Node::start_with` calls these functions in their order.
-//! In: `Config` and the database; out: settings of each crate that a shard drives. No function here keeps
-//! state: a reload calls the same ones again ([`reload_of`]), so a setting cannot differ between a start and a
-//! reload.
+//! From configuration and database to the parts of a node, without state. A reload calls the same functions again.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -36,6 +33,7 @@ use crate::message::InboxMessage;
 use crate::routes;
 use crate::shard::voice::HelperResults;
 use crate::shard::{AccountSource, CallerProof, Reload, Shard, ShardDeps, ShardSelector, run_on_this_thread};
+use crate::waiting::StartListeners;
 
 /// The parts that all shards are made from.
 pub(crate) struct Shared {
@@ -100,14 +98,18 @@ impl Shared {
         }
     }
 
-    pub(crate) fn read(config: Config, database: &Database, clock: Clock) -> Result<Self> {
-        let mut fresh = [0; 32];
-        let mut seed = [0; 32];
+    pub(crate) fn read(
+        config: Config,
+        database: &Database,
+        clock: Clock,
+        listeners: StartListeners,
+    ) -> Result<Self> {
+        let (mut fresh, mut seed) = ([0; 32], [0; 32]);
         getrandom::fill(&mut fresh).context("the system gives no randomness")?;
         getrandom::fill(&mut seed).context("the system gives no randomness")?;
         let mut writer = database.writer()?;
         let own = writer.secret("sip", fresh)?;
-        let farm = FarmMembership::join(&config, database, clock)?;
+        let farm = FarmMembership::join(&config, database, clock, listeners)?;
         // Nodes of a farm recognise each other's dialogs, nonces and branches.
         let secret = farm.as_ref().map_or(own, |farm| farm.secret.derive("sip"));
         for name in &config.sip.domains {
@@ -124,12 +126,11 @@ impl Shared {
         let looks = ::xmpp::sasl::UnknownAccounts::default();
         let admissions = Admissions::new();
         let failures = Arc::new(SignInFailures::default());
-        let route_peers = Arc::default();
         let mut shared = Shared {
             config,
             plan,
             stored: None,
-            route_peers,
+            route_peers: Arc::default(),
             domains,
             secret,
             seed,

@@ -29,10 +29,14 @@ pub(super) fn begin<C: Control + 'static>(
 }
 
 /// The failure of a request to end a call, which may be at another node.
-pub(super) fn failure_of_call(error: ControlError) -> Failure {
+pub(super) fn failure_of_call(error: ControlError, call: &str) -> Failure {
     match error {
         ControlError::NotFound | ControlError::NotLive | ControlError::Unsupported(_) => {
-            Failure::new(FailureKind::NotFound, "there is no such call of an application")
+            let message = format!(
+                "no open call of an application has the SID {call}, so nothing was ended; see the open calls and their SIDs with: belfry \
+                 calls open (a call without a SID is none of an application, and ends at a phone)"
+            );
+            Failure::new(FailureKind::NotFound, message)
         }
         error => error.into(),
     }

@@ -46,6 +46,7 @@ use crate::limits;
 use crate::message::{Command, InboxMessage, LocalMessage};
 use crate::rest::Rest;
 use crate::shard::StatusBoard;
+use crate::waiting::StartListeners;
 pub(crate) use build::Shared;
 pub(crate) use completions::StoreCompletions;
 use config::Config;
@@ -92,10 +93,19 @@ impl Node {
     /// # Errors
     /// As `start`.
     pub fn start_with(config: Config, options: store::sqlite::Options) -> Result<Node> {
+        Node::start_with_listeners(config, options, StartListeners::default())
+    }
+
+    /// As `start_with`; while the start waits for other machines, it answers at these listeners with the reason.
+    pub(crate) fn start_with_listeners(
+        config: Config,
+        options: store::sqlite::Options,
+        listeners: StartListeners,
+    ) -> Result<Node> {
         let clock = Clock::new();
         let database = database::place(&config).open_with(options)?;
         chat_store::database::tell_of_later_schema(&database);
-        let shared = Shared::read(config, &database, clock)?;
+        let shared = Shared::read(config, &database, clock, listeners)?;
         // From here on each writer has the life's fence. `Shared::read` above has drawn that life, and so had
         // to use the database without it.
         let database = shared.fenced(database);
@@ -116,9 +126,7 @@ impl Node {
             cli::first_account::ensure_account(&shared.config, &database, clock)?;
         }
         let life = shared.farm.as_ref().map_or(0, |farm| farm.life.0);
-        let voice = build::voice_common(&shared, &database, &outlets)?;
-        let voice = voice.map(|voice| voice.with_life(life));
-        let (rest, threads) = (None, Vec::new());
+        let voice = build::voice_common(&shared, &database, &outlets)?.map(|voice| voice.with_life(life));
         let mut node = Node {
             shared,
             store,
@@ -132,8 +140,8 @@ impl Node {
             tls,
             clock,
             voice,
-            rest,
-            threads,
+            rest: None,
+            threads: Vec::new(),
         };
         if node.shared.config.has_rest() {
             node.rest = Some(Rest::new(&node));

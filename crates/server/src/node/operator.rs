@@ -74,7 +74,7 @@ async fn operate(config: Config, logging: Logging) -> Result<()> {
     // First, so that a second node finds out before it opens the database.
     let doors = AdminListeners::open(&config).await?;
     let http_address = doors.http_address()?;
-    let node = Node::start(config)?;
+    let node = Node::start_with_listeners(config, store::sqlite::Options::default(), doors.for_start()?)?;
     let notices = NoticeStream::open(&node)?;
     let (web, rest) = (http::web(&node.shared), node.rest.as_ref().map(|rest| rest.router()));
     let (console, queries) = NodeConsole::new(&node.shared, node.clock);
@@ -516,7 +516,7 @@ impl Control for Operator {
 
     async fn end_call(&self, call: &str) -> Result<(), Failure> {
         let ended = self.live(LiveRequest::end_of_call(call)).await;
-        ended.map(drop).map_err(farm_requests::failure_of_call)
+        ended.map(drop).map_err(|error| farm_requests::failure_of_call(error, call))
     }
 
     async fn live(&self, request: LiveRequest) -> Result<LiveAnswer, admin::ControlError> {

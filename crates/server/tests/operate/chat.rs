@@ -67,7 +67,10 @@ fn chat_commands_are_sent_as_the_requests_of_their_arguments() {
         place.belfry(&[&["xmpp"], arguments].concat()).good();
         assert_eq!(asked(&node), ask);
     }
-    place.belfry(&["xmpp", "room", "destroy", "tea"]).failed(1, "there is no such account, session or room");
+    place.belfry(&["xmpp", "room", "destroy", "tea"]).failed(
+        1,
+        "there is no room tea@conference.example.test; see those there are with: belfry xmpp rooms",
+    );
     place.belfry(&["xmpp", "room", "affiliation", "tea", "bob", "king"]).failed(2, "invalid value 'king'");
     drop(node);
     place.belfry(&["xmpp", "sessions"]).failed(69, "no node answers");

@@ -23,7 +23,15 @@ fn mistakes_have_their_own_exit_code_and_place() {
         let args = [command, &["--config", "bad.toml"]].concat();
         place.belfry(&args).failed(78, "bad.toml:2:1: ");
     }
-    place.belfry(&["check-config", "none.toml"]).failed(78, "none.toml: cannot be read");
+    let missing = place.belfry(&["check-config", "none.toml"]);
+    assert!(!missing.err.contains("--config"), "{missing:?}");
+    missing.failed(
+        78,
+        "none.toml: cannot be read: No such file or directory (os error 2); give the path of a configuration",
+    );
+    place
+        .belfry(&["status", "--config", "none.toml"])
+        .failed(78, "name another file with --config or BELFRY_CONFIG");
 }
 
 #[test]

@@ -110,8 +110,24 @@ impl Control for Fake {
         control::OpenCallList::default()
     }
 
-    async fn registrations(&self, _: &control::RegistrationQuery) -> control::RegistrationPage {
-        control::RegistrationPage::default()
+    /// Of 1,500 addresses, user0000 and so on.
+    async fn registrations(&self, query: &control::RegistrationQuery) -> control::RegistrationPage {
+        let all = (0..1_500).map(|number| format!("user{number:04}@example.test"));
+        let found: Vec<String> = all.filter(|address| address.starts_with(&*query.prefix)).collect();
+        let total = found.len() as u64;
+        let behind = found.into_iter().filter(|address| **address > *query.after);
+        let contacts = self.bindings(&Address::new("alice", "example.test").unwrap()).await;
+        let registered = |address: String| control::RegisteredAddress {
+            address: address.into(),
+            contacts: contacts.clone(),
+        };
+        control::RegistrationPage {
+            addresses: behind
+                .take(query.limit.min(control::limits::LIST_PAGE) as usize)
+                .map(registered)
+                .collect(),
+            total,
+        }
     }
 
     async fn end_registration(&self, _: &Address, _: &str) -> Result<(), control::Failure> {

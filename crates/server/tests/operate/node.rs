@@ -58,6 +58,38 @@ fn status_reads_well_and_is_complete_as_json() {
 }
 
 #[test]
+fn registrations_are_listed_page_by_page_and_of_one_address() {
+    let place = Place::new();
+    let _node = FakeNode::start(place.config());
+    let shown = place.belfry(&["registrations", "--limit", "2"]).good();
+    let lines: Vec<&str> = shown.lines().collect();
+    assert_eq!(
+        lines,
+        [
+            "ADDRESS                CONTACT              FROM         EXPIRES IN  AGENT",
+            "user0000@example.test  sip:alice@192.0.2.1  its contact        1:30  phone",
+            "user0001@example.test  sip:alice@192.0.2.1  its contact        1:30  phone",
+            "2 of 1 500 registered addresses",
+            "more with: --after user0001@example.test, or --limit N",
+        ]
+    );
+    let next = place.belfry(&["registrations", "-n", "1", "--after", "user0001"]).good();
+    assert!(next.contains("\nuser0002@example.test  "), "{next}");
+    // More than the node gives at once.
+    let all = place.belfry(&["registrations", "--limit", "9999", "--json"]).good();
+    let addresses: Vec<serde_json::Value> =
+        all.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(addresses.len(), 1_500);
+    assert_eq!(addresses[1_499]["address"], "user1499@example.test");
+    assert_eq!(addresses[0]["contacts"][0]["expires_in_seconds"], 90);
+    let one = place.belfry(&["registrations", "sip:user0007@example.test"]).good();
+    assert!(one.lines().count() == 2 && one.contains("user0007@example.test  sip:alice@"), "{one}");
+    assert_eq!(place.belfry(&["registrations", "user"]).good(), "user@example.test is not registered\n");
+    place.belfry(&["registrations", "--limit", "0"]).failed(2, "0 is not in 1..");
+    place.belfry(&["registrations", "alice", "--after", "bob"]).failed(2, "cannot be used with");
+}
+
+#[test]
 fn status_can_be_watched() {
     let place = Place::new();
     let _node = FakeNode::start(place.config());
@@ -149,7 +181,7 @@ fn two_nodes_do_not_share_a_socket_but_a_dead_one_leaves_it() {
 }
 
 /// Status and body.
-fn get(at: std::net::SocketAddr, path: &str) -> (u16, String) {
+pub(super) fn get(at: std::net::SocketAddr, path: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(at).unwrap();
     write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
     let mut answer = String::new();

@@ -289,7 +289,21 @@ fn an_invitation_is_for_a_domain_that_is_served() {
     assert!(
         place.belfry(&["xmpp", "invite", "Example.test"]).good().starts_with("xmpp:example.test?register")
     );
-    assert!(place.belfry(&["xmpp", "invite", "alice@example.test"]).good().starts_with("xmpp:alice@"));
+    let invited = place.belfry(&["xmpp", "invite", "alice@example.test"]).good();
+    let (link, rest) = invited.split_once('\n').unwrap();
+    let token = link.strip_prefix("xmpp:alice@example.test?register;preauth=").unwrap();
+    assert!(
+        rest.contains(&format!("\nfor browsers: /invite/{token} at the ws: and wss: addresses")),
+        "{invited}"
+    );
+    assert!(rest.contains("set [xmpp.web] public_url"), "{invited}");
+    let own = std::fs::read_to_string(place.path("belfry.toml")).unwrap();
+    place.write("belfry.toml", &(own.clone() + "[xmpp.web]\npublic_url = \"https://chat.example.test/\"\n"));
+    let invited = place.belfry(&["xmpp", "invite", "bob@example.test"]).good();
+    assert!(invited.contains("\nfor browsers: https://chat.example.test/invite/"), "{invited}");
+    place.write("belfry.toml", &(own + "[xmpp.registration]\ninvitation_page = false\n"));
+    let invited = place.belfry(&["xmpp", "invite", "carol@example.test"]).good();
+    assert!(!invited.contains("browsers"), "{invited}");
 }
 
 #[test]

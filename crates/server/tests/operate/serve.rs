@@ -3,6 +3,7 @@
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command};
 
+use super::node::get;
 use super::place::Place;
 
 /// A node that listens at ports the system chose.
@@ -72,6 +73,10 @@ fn a_node_serves_reloads_and_drains() {
     let shown = place.belfry(&["account", "show", "alice"]).good();
     assert!(shown.contains("registered   nowhere"), "{shown}");
 
+    place.belfry(&["calls", "end", "CA12"]).failed(1, "no open call of an application has the SID CA12");
+    let kick = place.belfry(&["farm", "status"]);
+    kick.failed(1, "this node is in no farm: [farm] name is not set in its configuration");
+
     place.belfry(&["serve"]).failed(1, "a node runs there already; see it with: belfry status");
 
     place.write("belfry.toml", "[sip]\nlisten = 5\n");
@@ -118,22 +123,34 @@ fn a_port_in_use_is_named() {
     }
 }
 
-/// A node of a farm waits for the council before it serves anything. A signal ends it then, too.
+/// An address at which no process listens.
+fn closed() -> std::net::SocketAddr {
+    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+}
+
+/// A node of a farm waits for the council before it serves anything. It says so to balancers and commands, and a signal ends it then, too.
 #[test]
-fn a_node_that_waits_for_its_council_is_ended_by_a_signal() {
+fn a_node_that_waits_for_its_council_says_so_and_is_ended_by_a_signal() {
     for signal in ["-TERM", "-INT"] {
         let place = place();
-        let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let council = closed.local_addr().unwrap();
-        drop(closed);
+        let (council, http) = (closed(), closed());
         place.write("secret", &"5".repeat(64));
         let farm = format!(
             "[farm]\nname = \"test\"\nnode = \"n\"\ncouncil = [\"nats://{council}\"]\nsecret = \"secret\"\n"
         );
         let own = std::fs::read_to_string(place.path("belfry.toml")).unwrap();
+        let own = own.replace("[http]\nlisten = \"127.0.0.1:0\"", &format!("[http]\nlisten = \"{http}\""));
         place.write("belfry.toml", &(own + &farm));
         let mut node = Served::begin(&place);
         node.wait_for("check [farm] council");
+        let waits = format!("the node waits for the farm's council at nats://{council}");
+        for path in ["/health", "/metrics", "/v1/xmpp/sessions"] {
+            let (code, body) = get(http, path);
+            assert!(code == 503 && body.starts_with(&waits), "{path}: {code} {body}");
+        }
+        for command in [&["status"][..], &["farm", "status"], &["account", "list"], &["drain"]] {
+            place.belfry(command).failed(1, &waits);
+        }
         node.signal("-HUP");
         node.signal(signal);
         node.wait_for("stopped while the node waited for the farm's council");

@@ -103,7 +103,10 @@ pub fn write(
 /// The error of a backup that cannot be used.
 fn unusable(name: &std::path::Path, found: impl std::fmt::Display) -> StoreError {
     let what = format!("{}: {found}", name.display());
-    StoreError::invalid(what, "a whole backup of belfry: take another one, nothing was changed")
+    StoreError::invalid(
+        what,
+        "a whole file of belfry backup; nothing was changed. Name another backup, or make one: belfry backup FILE",
+    )
 }
 
 fn io_failed(path: impl Into<PathBuf>, error: &std::io::Error) -> StoreError {

@@ -175,11 +175,11 @@ impl RecordReader {
         let mut reader = RecordReader { input, hash: Sha256::new(), path: path.into() };
         let mut magic = [0; MAGIC.len()];
         reader.fill(&mut magic).map_err(|error| match error {
-            StoreError::Invalid { .. } => reader.bad("it is no backup of belfry, or cut short"),
+            StoreError::Invalid { .. } => reader.bad("it is cut short, or not a backup that belfry made"),
             error => error,
         })?;
         if magic != *MAGIC {
-            return Err(reader.bad("it is no backup of belfry"));
+            return Err(reader.bad("it is not a backup that belfry made"));
         }
         let record = reader.next()?;
         let header: Header = reader.parse(&record, Kind::Header)?;

@@ -78,7 +78,10 @@ fn a_byte_that_is_changed_is_noticed_or_does_not_count() {
             }
             Err(error) => {
                 let words = error.to_string();
-                assert!(words.contains("changed: it is ") && words.contains("take another one"), "{words}");
+                assert!(
+                    words.contains("changed: it is ") && words.contains("Name another backup"),
+                    "{words}"
+                );
             }
         }
     }

@@ -69,7 +69,8 @@ impl FoundRequirements {
     fn action(&mut self, scenario: &Scenario, kind: &ActionKind, line: u32) {
         let variables = &scenario.variables;
         match kind {
-            ActionKind::Play { file, .. } | ActionKind::RtpStream(RtpStream::File(file)) => {
+            ActionKind::Play { file, .. } => self.capture(&shown(file, variables), line),
+            ActionKind::RtpStream(RtpStream::File(file)) => {
                 self.add(&shown(file, variables), "a media file that is played", true, line);
             }
             ActionKind::Index { file, .. }
@@ -89,6 +90,15 @@ impl FoundRequirements {
                 self.add("a shell", "a command that calls run", true, line);
             }
             _ => {}
+        }
+    }
+
+    /// A capture that is played. SIPp's own are in the program; a file of that name is played instead where there is one (`rtp::files`).
+    fn capture(&mut self, name: &str, line: u32) {
+        if media::pcap::built_in(name).is_some() {
+            self.add(name, "a media file that is played; Ringer has one of this name built in", false, line);
+        } else {
+            self.add(name, "a media file that is played", true, line);
         }
     }
 

@@ -81,6 +81,19 @@ fn branches_timers_and_conditions_are_told() {
 }
 
 #[test]
+fn captures_that_are_built_in_are_not_needed() {
+    let said = of("uac_pcap").to_string();
+    for name in ["pcap/g711a.pcap", "pcap/dtmf_2833_1.pcap"] {
+        assert!(said.contains(&format!("  takes {name}: ")), "{said}");
+        assert!(!said.contains(&format!("needs {name}")), "{said}");
+    }
+    let said = of_text(
+        "<scenario><recv request='A'/>\n<nop><action><exec play_pcap_audio='own.pcap'/></action></nop></scenario>",
+    );
+    assert!(said.to_string().contains("  needs own.pcap: a media file that is played (line 2)"), "{said}");
+}
+
+#[test]
 fn what_has_no_effect_and_what_sipp_does_not_know_has_its_line() {
     let said = of_text(
         "<scenario><recv request='A' td='x'/>\n<nop><action><rtpcheck min_packets='5' two_way='true'/></action></nop></scenario>",

@@ -88,16 +88,19 @@ fn sessions_are_listed_and_ended_and_announcements_reach_all() {
     let table = belfry(&place, &["xmpp", "sessions", "--user", "user3"]);
     assert!(table.lines().count() == 2 && table.contains("user3@example.test/desk"), "{table}");
 
-    assert_eq!(belfry(&place, &["xmpp", "announce", "Down at 5", "--subject", "News"]), "8 sessions\n");
+    assert_eq!(
+        belfry(&place, &["xmpp", "announce", "Down at 5", "--subject", "News"]),
+        "sent to 8 sessions\n"
+    );
     for client in &mut clients {
         let message = next(client, "message");
         assert_eq!(message.attr("from"), Some(DOMAIN));
         assert_eq!(message.content_of("body", ns::CLIENT).as_deref(), Some("Down at 5"));
     }
-    assert_eq!(belfry(&place, &["xmpp", "kick", "user0"]), "1 sessions\n");
+    assert_eq!(belfry(&place, &["xmpp", "kick", "user0"]), "ended 1 session\n");
     assert_eq!(clients[0].end(), "policy-violation");
-    refused(&place, &["xmpp", "kick", "user0"], "there is no such");
-    assert_eq!(belfry(&place, &["xmpp", "kick", "user1@example.test/desk"]), "1 sessions\n");
+    refused(&place, &["xmpp", "kick", "user0"], "user0@example.test is not signed in to chat");
+    assert_eq!(belfry(&place, &["xmpp", "kick", "user1@example.test/desk"]), "ended 1 session\n");
     until("the shards have put up their numbers", || {
         belfry(&place, &["status"]).contains("chat           6 sessions").then_some(())
     });
@@ -127,8 +130,12 @@ fn rooms_are_made_shown_ruled_and_destroyed() {
     let place = place("");
     let node = place.spawn();
     let room = format!("tea@conference.{DOMAIN}");
-    refused(&place, &["xmpp", "room", "show", "tea"], "there is no such");
-    refused(&place, &["xmpp", "room", "create", "tea", "--owner", "nobody"], "there is no such");
+    refused(&place, &["xmpp", "room", "show", "tea"], "there is no room tea@conference.");
+    refused(
+        &place,
+        &["xmpp", "room", "create", "tea", "--owner", "nobody"],
+        "was not made: there is no account nobody@",
+    );
     belfry(&place, &["xmpp", "room", "create", "tea", "--name", "Tea", "--owner", "user0"]);
     refused(&place, &["xmpp", "room", "create", "tea"], "already");
     let mut guest = Client::sign_in(&place, Tls, "user1", "desk");
@@ -194,9 +201,9 @@ fn what_chat_has_of_an_account_is_shown_and_changed() {
     let contact: Value = serde_json::from_str(roster.trim()).unwrap();
     assert_eq!((&contact["name"], &contact["groups"][0]), (&"One".into(), &"Work".into()));
     belfry(&place, &["xmpp", "roster", "user0", "remove", "user1"]);
-    refused(&place, &["xmpp", "roster", "user0", "remove", "user1"], "there is no such");
+    refused(&place, &["xmpp", "roster", "user0", "remove", "user1"], "is no contact of user0@");
     assert_eq!(belfry(&place, &["xmpp", "roster", "user0", "list"]), "no contacts\n");
-    refused(&place, &["xmpp", "user", "show", "nobody"], "there is no such");
+    refused(&place, &["xmpp", "user", "show", "nobody"], "there is no account nobody@");
     node.kill();
 }
 
